@@ -1,0 +1,187 @@
+/* base.c: environment, arenas, chunked tables. See base.h for the contract.
+ *
+ * An arena is a list of malloc'd chunks that double up to 1 MiB; larger requests get a chunk of their own. All memory
+ * is counted in the environment, so that a test can bound what a compilation takes.
+ */
+#include "ir/base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *plain_realloc(void *user, void *p, size_t size) {
+    (void)user;
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    return realloc(p, size);
+}
+
+void sn_env_init(sn_env *env) {
+    memset(env, 0, sizeof *env);
+    env->realloc_fn = plain_realloc;
+}
+
+sn_status sn_vfail(sn_env *env, sn_status status, const char *format, va_list args) {
+    SN_ASSERT(status != SN_OK);
+    if (env->status == SN_OK) {
+        env->status = status;
+        vsnprintf(env->message, sizeof env->message, format, args);
+    }
+    return status;
+}
+
+sn_status sn_fail(sn_env *env, sn_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    sn_vfail(env, status, format, args);
+    va_end(args);
+    return status;
+}
+
+void sn_env_clear(sn_env *env) {
+    env->status = SN_OK;
+    env->message[0] = 0;
+}
+
+_Noreturn void sn_out_of_memory(sn_env *env, size_t wanted) {
+    sn_fail(env, SN_ERROR_MEMORY, "out of memory (%zu bytes wanted, %zu in use)", wanted, env->bytes_now);
+    SN_ASSERT(env->guard && "memory ran out outside the guard of frontend/api.c");
+    longjmp(*env->guard, SN_ERROR_MEMORY);
+}
+
+static void count_bytes(sn_env *env, size_t more, size_t less) {
+    env->bytes_now += more - less;
+    if (env->bytes_now > env->bytes_peak) env->bytes_peak = env->bytes_now;
+}
+
+void *sn_heap_realloc(sn_env *env, void *p, size_t old_size, size_t size) {
+    if (size == 0) {
+        sn_heap_free(env, p, old_size);
+        return NULL;
+    }
+    void *q = env->realloc_fn(env->realloc_user, p, size);
+    if (!q) sn_out_of_memory(env, size);
+    count_bytes(env, size, old_size);
+    return q;
+}
+
+void *sn_heap_alloc(sn_env *env, size_t size) { return sn_heap_realloc(env, NULL, 0, size); }
+
+void sn_heap_free(sn_env *env, void *p, size_t size) {
+    if (!p) return;
+    env->realloc_fn(env->realloc_user, p, 0);
+    count_bytes(env, 0, size);
+}
+
+/* ---- arena ---- */
+
+enum { CHUNK_FIRST = 4096, CHUNK_MAX = 1 << 20, ALIGN = 16 };
+
+struct sn_arena_chunk {
+    sn_arena_chunk *before;
+    size_t size;    /* with this header */
+};
+
+void sn_arena_init(sn_arena *a, sn_env *env) {
+    *a = (sn_arena){.env = env};
+}
+
+void sn_arena_free(sn_arena *a) {
+    for (sn_arena_chunk *c = a->chunk, *before; c; c = before) {
+        before = c->before;
+        sn_heap_free(a->env, c, c->size);
+    }
+    *a = (sn_arena){.env = a->env};
+}
+
+static void arena_grow(sn_arena *a, size_t size) {
+    size_t want = a->chunk ? a->chunk->size * 2 : CHUNK_FIRST;
+    if (want > CHUNK_MAX) want = CHUNK_MAX;
+    if (want < size + 2 * ALIGN) want = size + 2 * ALIGN;
+    sn_arena_chunk *c = sn_heap_alloc(a->env, want);
+    *c = (sn_arena_chunk){a->chunk, want};
+    a->chunk = c;
+    a->at = (char *)c + ALIGN;
+    a->end = (char *)c + want;
+}
+
+void *sn_alloc(sn_arena *a, size_t size) {
+    if (size > SIZE_MAX / 2) sn_out_of_memory(a->env, size);
+    size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (!a->chunk || size > (size_t)(a->end - a->at)) arena_grow(a, size);
+    void *p = a->at;
+    a->at += size;
+    return p;
+}
+
+void *sn_zalloc(sn_arena *a, size_t size) {
+    void *p = sn_alloc(a, size);
+    memset(p, 0, size);
+    return p;
+}
+
+void *sn_memdup(sn_arena *a, const void *p, size_t size) {
+    void *q = sn_alloc(a, size);
+    if (size) memcpy(q, p, size);
+    return q;
+}
+
+char *sn_strndup(sn_arena *a, const char *s, size_t n) {
+    char *q = sn_alloc(a, n + 1);
+    memcpy(q, s, n);
+    q[n] = 0;
+    return q;
+}
+
+char *sn_strdup(sn_arena *a, const char *s) { return sn_strndup(a, s, strlen(s)); }
+
+char *sn_strf(sn_arena *a, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *s = sn_alloc(a, (size_t)n + 1);
+    va_start(args, format);
+    vsnprintf(s, (size_t)n + 1, format, args);
+    va_end(args);
+    return s;
+}
+
+/* ---- table ---- */
+
+void sn_table_init(sn_table *t, sn_arena *arena, size_t record_size) {
+    *t = (sn_table){.arena = arena, .record_size = (uint32_t)record_size};
+    sn_table_add(t);    /* record 0: none */
+}
+
+uint32_t sn_table_add(sn_table *t) {
+    uint32_t c = t->count / SN_TABLE_CHUNK;
+    if (c == t->n_chunks) {
+        if (t->n_chunks == t->chunk_cap)
+            t->chunks = sn_vec_grow(t->arena, t->chunks, t->n_chunks, &t->chunk_cap, sizeof *t->chunks);
+        t->chunks[t->n_chunks++] = sn_zalloc(t->arena, (size_t)SN_TABLE_CHUNK * t->record_size);
+    }
+    return t->count++;
+}
+
+void *sn_vec_grow(sn_arena *a, void *at, uint32_t n, uint32_t *cap, size_t size) {
+    uint32_t more = *cap ? *cap * 2 : 8;
+    void *q = sn_alloc(a, more * size);
+    if (n) memcpy(q, at, n * size);
+    *cap = more;
+    return q;
+}
+
+uint64_t sn_hash_bytes(uint64_t h, const void *p, size_t n) {
+    const unsigned char *s = p;
+    for (; n >= 8; n -= 8, s += 8) {
+        uint64_t x;
+        memcpy(&x, s, 8);
+        h = sn_hash(h, x);
+    }
+    uint64_t tail = n;
+    for (size_t i = 0; i < n; i++) tail = tail << 8 | s[i];
+    return sn_hash(h, tail);
+}

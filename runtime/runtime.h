@@ -1,0 +1,67 @@
+/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA only in this folder, opened at run
+ * time (libcuda.so.1), so that everything works on the CPU where there is none.
+ */
+#ifndef SN_RUNTIME_RUNTIME_H
+#define SN_RUNTIME_RUNTIME_H
+
+#include "ir/module.h"
+#include "ir/target.h"
+
+/* ---- devices ---- */
+typedef struct sn_cuda sn_cuda;         /* driver table + retained primary context of one device + allocator cache */
+/* Number of CUDA devices; 0 with the reason in *why (static text or env message) when there is no driver. Never fails. */
+uint32_t sn_cuda_count(char *why, size_t why_size);
+sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device);
+void sn_cuda_close(sn_cuda *cu);
+const char *sn_cuda_name(const sn_cuda *cu);        /* "NVIDIA H200" */
+void sn_cuda_target(const sn_cuda *cu, sn_target *out);    /* sm, units, shared memory, L2 of the device */
+int sn_cuda_driver_version(const sn_cuda *cu);      /* 13000 for 13.0 */
+
+/* Caching allocator: free keeps blocks for the next malloc of the same rounded size; trim gives them back. */
+sn_status sn_cuda_malloc(void **out, sn_cuda *cu, size_t size);
+void sn_cuda_free(sn_cuda *cu, void *p, size_t size);
+void sn_cuda_trim(sn_cuda *cu);
+/* Copies on a stream (a CUstream as void *; NULL: the default stream). To host and from host synchronise that stream. */
+sn_status sn_cuda_to_device(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
+sn_status sn_cuda_to_host(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
+sn_status sn_cuda_copy(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
+sn_status sn_cuda_fill(sn_cuda *cu, void *to, unsigned char byte, size_t size, void *stream);
+sn_status sn_cuda_sync(sn_cuda *cu, void *stream);
+
+/* ---- programs ---- */
+
+/* One kernel, ready to load. */
+typedef struct sn_rt_kernel {
+    const char *name;
+    const char *ptx;            /* GPU: NUL-terminated */
+    size_t ptx_size;
+    int64_t grid;
+    uint32_t block_x, block_y;
+    void (*host)(void *const *params, int64_t begin, int64_t end);  /* CPU */
+} sn_rt_kernel;
+
+typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
+                             int (*launch)(void *, uint32_t, void *const *), int (*copy)(void *, void *, const void *, int64_t),
+                             void *user);
+
+/* A loaded program. Its module (the Wrapper IR and buffers) stays borrowed and must live as long. */
+typedef struct sn_prog sn_prog;
+/* cu NULL: CPU. GPU: cubins by nvJitLink when libnvJitLink is there, else by the driver; a refused PTX fails with the
+ * assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU threads. */
+sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
+                       sn_rt_wrapper wrapper, uint32_t threads);
+void sn_prog_free(sn_prog *p);
+/* Run with the storage addresses of inputs and outputs (device memory when cu). Asynchronous on the stream; nothing is
+ * allocated after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */
+sn_status sn_prog_run(sn_prog *p, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter);
+/* Host time of phases of loading, in microseconds. */
+typedef struct sn_prog_times { double assemble_us, load_us; } sn_prog_times;
+sn_prog_times sn_prog_load_times(const sn_prog *p);
+
+/* Device time of `runs` runs in microseconds (out[runs]): events around each, with `flush_bytes` of the device written
+ * before each one so that no input is in cache. CPU: wall-clock time. */
+sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs, size_t flush_bytes);
+/* Median device-to-device copy rate, read plus written, in bytes per second. */
+sn_status sn_cuda_copy_rate(double *out, sn_cuda *cu);
+
+#endif
