@@ -85,6 +85,7 @@ typedef struct sn_graph_input {
     const char *name;
     sn_ix stride[SN_MAX_RANK];
     sn_ix offset;
+    bool contiguous;                /* row-major strides and offset 0 */
 } sn_graph_input;
 
 typedef struct sn_graph_output {

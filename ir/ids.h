@@ -2,6 +2,7 @@
 #ifndef SN_IR_IDS_H
 #define SN_IR_IDS_H
 
+#include "include/sinter/dtype.h"
 #include "ir/base/base.h"
 
 #define SN_ID(type)                                                                          \
@@ -22,13 +23,6 @@ typedef struct sn_module sn_module;
 
 /* ---- element types ---- */
 
-typedef enum sn_dtype {
-#define SN_DTYPE(ID, name, bytes, cls, npy) SN_##ID,
-#include "include/sinter/dtypes.def"
-#undef SN_DTYPE
-    SN_N_DTYPES
-} sn_dtype;
-
 typedef enum sn_dclass { SN_CLASS_FLOAT, SN_CLASS_INT, SN_CLASS_UINT, SN_CLASS_BOOL } sn_dclass;
 
 typedef struct sn_dtype_info {
@@ -38,7 +32,7 @@ typedef struct sn_dtype_info {
     const char *npy;
 } sn_dtype_info;
 
-extern const sn_dtype_info sn_dtypes[SN_N_DTYPES];   /* ir/module.c */
+extern const sn_dtype_info sn_dtypes[SN_N_DTYPES];   /* ir/dtype.c */
 static inline uint32_t sn_dtype_bytes(sn_dtype t) { return sn_dtypes[t].bytes; }
 static inline bool sn_is_float(sn_dtype t) { return sn_dtypes[t].cls == SN_CLASS_FLOAT; }
 /* Integers and bool. */

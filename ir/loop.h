@@ -86,6 +86,7 @@ typedef struct sn_buf_rec {
     uint32_t private_size;      /* REG: elements of one thread */
     uint32_t align;             /* bytes that the storage start is a multiple of (a power of two) */
     const void *data;           /* CONST: size elements in storage format */
+    uint32_t mark;              /* scratch of one call of ir/loop*.c; means nothing between calls */
 } sn_buf_rec;
 
 /* ---- statements and values ---- */
@@ -110,12 +111,14 @@ typedef struct sn_stmt_rec {
     sn_stmt first, last;        /* LOOP, REDUCE, IF: region */
     sn_stmt next, prev, parent; /* place; parent none = body of the kernel */
     sn_kern kern;
+    uint32_t mark, stamp;       /* scratch of one call of ir/loop*.c; mean nothing between calls */
 } sn_stmt_rec;
 
 typedef struct sn_val_rec {
     sn_stmt def;
     uint32_t number;            /* which result */
     sn_dtype dtype;
+    uint32_t mark;              /* scratch, as above */
 } sn_val_rec;
 
 /* ---- kernels ---- */
@@ -161,6 +164,9 @@ static inline bool sn_lop_has_region(sn_lop op) { return op == SN_LOP_LOOP || op
 sn_val sn_stmt_mask(const sn_stmt_rec *s);
 bool sn_lop_from_name(sn_lop *out, const char *name);
 bool sn_comb_from_name(sn_comb *out, const char *name);
+/* The buffer / kernel made under that name, none when there is none. */
+sn_buf sn_buf_named(const sn_module *m, const char *name);
+sn_kern sn_kern_named(const sn_module *m, const char *name);
 /* Pre-order walk of a kernel: first statement, then next until none. Regions are entered. */
 sn_stmt sn_stmt_walk_first(const sn_module *m, sn_kern k);
 sn_stmt sn_stmt_walk_next(const sn_module *m, sn_stmt s);
@@ -173,6 +179,8 @@ bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b);
 bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b);
 
 /* ---- building: statements are made detached by sn_mk_*, placed by an sn_cursor ---- */
+/* Names are made unique in the module and fit to be identifiers: a second "t" becomes "t_1". Offsets of the new buffer
+ * run 0 .. product of the shape - 1; callers change size, align, io, private_size and data as they need. */
 sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape, uint32_t rank);
 /* A fresh kernel at the end of m->kernels. */
 sn_kern sn_kern_new(sn_module *m, const char *name);
@@ -193,6 +201,7 @@ sn_val sn_put_op3(sn_module *m, sn_cursor at, sn_lop op, sn_val a, sn_val b, sn_
 sn_val sn_put_const(sn_module *m, sn_cursor at, sn_dtype dtype, double value);           /* integral: converted */
 sn_val sn_put_const_int(sn_module *m, sn_cursor at, sn_dtype dtype, int64_t value);
 sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);                /* x when nothing changes */
+sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);             /* as cast */
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e);
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e);
@@ -235,6 +244,11 @@ void sn_kern_remove(sn_module *m, sn_kern k);
 struct sn_lex;
 void sn_buf_print(struct sn_text *t, const sn_module *m, sn_buf b);
 void sn_kern_print(struct sn_text *t, const sn_module *m, sn_kern k);
+/* One line without its region, with the names that it has in the text of its kernel. */
+void sn_stmt_print(struct sn_text *t, const sn_module *m, sn_stmt s);
+/* Failure at a statement: "where: kernel @k, `statement`: message". */
+sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stmt s, const char *format, ...)
+    SN_PRINTF(5, 6);
 sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);    /* current token: `buffer` */
 sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx);   /* current token: `kernel` */
 sn_status sn_loop_verify(sn_module *m, const char *where);

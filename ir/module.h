@@ -4,6 +4,7 @@
 #ifndef SN_IR_MODULE_H
 #define SN_IR_MODULE_H
 
+#include "ir/base/text.h"
 #include "ir/graph.h"
 #include "ir/ix.h"
 #include "ir/loop.h"
@@ -24,11 +25,14 @@ struct sn_module {
     sn_table vals;          /* sn_val_rec */
     sn_kern_list kernels;   /* live kernels, in execution order */
     sn_wrap wrap;           /* wrap.steps.n == 0: no wrapper */
+    sn_names buf_names;     /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
+    sn_names kern_names;
 };
 
 typedef struct sn_axis_rec {
     sn_ix extent;
     const char *name;       /* hint; the printer makes names unique */
+    uint32_t mark;          /* scratch of one call of ir/loop*.c; means nothing between calls */
 } sn_axis_rec;
 
 typedef struct sn_sym_rec {

@@ -1,0 +1,406 @@
+/* wrapper_c.c: Wrapper IR to one self-contained C file over the CUDA driver API: kernels as PTX strings, constants as
+ * bytes, and load, run, unload and workspace functions. For ahead-of-time use, and to read what a program does.
+ *
+ * Names of the module become C identifiers with a prefix for what they are (in_x, out_y, tmp_t, const_c, kernel_k0,
+ * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains no
+ * LLVM; stands here because the other wrapper emitter does.
+ */
+#include "codegen-llvm/codegen.h"
+
+#include <ctype.h>
+#include <string.h>
+
+typedef struct writer {
+    sn_text *t;
+    sn_module *m;
+    const sn_gpu_code *codes; /* NULL: kernels by name only */
+    sn_arena scratch;
+    sn_names used;            /* identifiers given out */
+    const char *name;         /* of the program */
+    const char **buf_name;    /* by buffer id: how C refers to it */
+    const char **kernel_name; /* by kernel number: the part after ptx_ and kernel_ */
+    bool *needed;             /* by buffer id: some call or copy uses its place */
+} writer;
+
+/* ---- names ---- */
+
+/* prefix + name as an identifier that nothing else has. */
+static const char *identifier(writer *w, const char *prefix, const char *name) {
+    char *id = sn_strf(&w->scratch, "%s%s", prefix, name);
+    for (char *c = id; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    const char *unique = id;
+    for (int i = 2; sn_names_get(&w->used, unique); i++) unique = sn_strf(&w->scratch, "%s_%d", id, i);
+    sn_names_put(&w->used, unique, 1);
+    return unique;
+}
+
+/* The program's own name stands alone in `struct NAME`: a keyword or a leading digit gets a prefix. */
+static const char *program_name(writer *w) {
+    static const char *const keywords[] = {
+        "auto",   "break",    "case",     "char",     "const", "continue", "default", "do",     "double",
+        "else",   "enum",     "extern",   "float",    "for",   "goto",     "if",      "inline", "int",
+        "long",   "register", "restrict", "return",   "short", "signed",   "sizeof",  "static", "struct",
+        "switch", "typedef",  "union",    "unsigned", "void",  "volatile", "while"};
+    const char *name = w->m->wrap.name ? w->m->wrap.name : "program";
+    for (size_t i = 0; i < SN_COUNT(keywords); i++)
+        if (strcmp(name, keywords[i]) == 0) return identifier(w, "program_", name);
+    return identifier(w, isdigit((unsigned char)*name) ? "program_" : "", name);
+}
+
+static void name_buffers(writer *w) {
+    static const char *const prefixes[] = {[SN_BUF_INPUT] = "in_",
+                                           [SN_BUF_OUTPUT] = "out_",
+                                           [SN_BUF_TEMP] = "tmp_",
+                                           [SN_BUF_CONST] = "const_",
+                                           [SN_BUF_REG] = "reg_"};
+    w->buf_name = SN_NEWN(&w->scratch, const char *, w->m->bufs.count);
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){i});
+        w->buf_name[i] = identifier(w, prefixes[b->scope], b->name);
+    }
+}
+
+static void name_kernels(writer *w) {
+    w->kernel_name = SN_NEWN(&w->scratch, const char *, w->m->kernels.n);
+    for (uint32_t i = 0; i < w->m->kernels.n; i++)
+        w->kernel_name[i] = identifier(w, "", sn_kern_get(w->m, w->m->kernels.at[i])->name);
+}
+
+/* Backwards through the steps: a storage is needed by calls, copies, and by needed buffers that take it over. Without
+ * this the compiler would warn of locals that nobody reads. */
+static void find_needed(writer *w) {
+    w->needed = SN_NEWN(&w->scratch, bool, w->m->bufs.count);
+    for (uint32_t i = w->m->wrap.steps.n; i-- > 0;) {
+        const sn_step *s = &w->m->wrap.steps.at[i];
+        if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
+        if (s->kind == SN_STEP_REUSE && w->needed[s->buf.i]) w->needed[s->from.i] = true;
+        if (s->kind != SN_STEP_CALL) continue;
+        const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
+        for (uint32_t p = 0; p < k->params.n; p++) w->needed[k->params.at[p].i] = true;
+    }
+}
+
+/* ---- pieces of text ---- */
+
+/* A string literal a line, line ends escaped. */
+static void put_string_lines(sn_text *t, const char *s) {
+    while (*s) {
+        sn_text_put(t, "    \"");
+        for (; *s && *s != '\n'; s++) {
+            if (*s == '"' || *s == '\\') sn_text_put(t, "\\");
+            if (*s == '\t') sn_text_put(t, "\\t");
+            else sn_text_putn(t, s, 1);
+        }
+        sn_text_put(t, *s ? "\\n\"\n" : "\"\n");
+        if (*s) s++;
+    }
+}
+
+/* Text of a user inside a comment: it can end neither the comment nor the line, nor seem to open another one. */
+static void put_comment(sn_text *t, const char *s) {
+    char before = ' ';
+    for (; *s; s++) {
+        char c = *s == '\n' || *s == '\r' ? ' ' : *s;
+        if ((before == '*' && c == '/') || (before == '/' && c == '*')) sn_text_put(t, " ");
+        sn_text_putn(t, &c, 1);
+        before = c;
+    }
+}
+
+static void put_shape(writer *w, const sn_buf_rec *b) {
+    sn_text_printf(w->t, "%s[", sn_dtypes[b->dtype].name);
+    for (uint32_t i = 0; i < b->rank; i++) {
+        if (i) sn_text_put(w->t, ", ");
+        sn_ix_print(w->t, w->m, b->shape[i], NULL, NULL);
+    }
+    sn_text_put(w->t, "]");
+}
+
+static sn_status const_bytes(int64_t *out, writer *w, const sn_buf_rec *b) {
+    SN_TRY(sn_wrap_number(out, w->m, b->size, "the size", b->name));
+    *out *= sn_dtype_bytes(b->dtype);
+    return SN_OK;
+}
+
+/* ---- kernels and constants at file scope ---- */
+
+static void put_kernel_texts(writer *w) {
+    for (uint32_t i = 0; i < w->m->kernels.n; i++) {
+        const sn_kern_rec *k = sn_kern_get(w->m, w->m->kernels.at[i]);
+        const char *ptx = w->codes ? w->codes[i].ptx : NULL;
+        sn_text_printf(w->t, "/* Kernel %s", k->name);
+        if (k->note) {
+            sn_text_put(w->t, ": ");
+            put_comment(w->t, k->note);
+        }
+        if (!ptx) {
+            sn_text_printf(w->t, ". Its PTX is not embedded here. */\nextern const char ptx_%s[];\n\n",
+                           w->kernel_name[i]);
+            continue;
+        }
+        sn_text_printf(w->t, " */\nstatic const char ptx_%s[] =\n", w->kernel_name[i]);
+        put_string_lines(w->t, *ptx ? ptx : "\n");
+        sn_text_put(w->t, "    ;\n\n");
+    }
+}
+
+static sn_status put_const_data(writer *w, sn_buf buf) {
+    enum { PER_LINE = 16 };
+    const sn_buf_rec *b = sn_buf_get(w->m, buf);
+    int64_t bytes;
+    SN_TRY(const_bytes(&bytes, w, b));
+    if (!bytes) return SN_OK;
+    sn_text_printf(w->t, "/* Constant %s: ", b->name);
+    put_shape(w, b);
+    sn_text_printf(w->t, " */\nstatic const unsigned char data_%s[%lld] = {", w->buf_name[buf.i], (long long)bytes);
+    for (int64_t i = 0; i < bytes; i++)
+        sn_text_printf(w->t, "%s%d,", i % PER_LINE ? " " : "\n    ", ((const unsigned char *)b->data)[i]);
+    sn_text_put(w->t, "\n};\n\n");
+    return SN_OK;
+}
+
+static bool is_const(const writer *w, uint32_t buf) { return sn_buf_get(w->m, (sn_buf){buf})->scope == SN_BUF_CONST; }
+
+static sn_status put_constants(writer *w) {
+    for (uint32_t i = 1; i < w->m->bufs.count; i++)
+        if (is_const(w, i)) SN_TRY(put_const_data(w, (sn_buf){i}));
+    return SN_OK;
+}
+
+static void put_struct(writer *w) {
+    uint32_t n = w->m->kernels.n;
+    sn_text_printf(w->t, "struct %s {\n    CUmodule modules[%u];\n", w->name, n ? n : 1);
+    for (uint32_t i = 0; i < n; i++) sn_text_printf(w->t, "    CUfunction kernel_%s;\n", w->kernel_name[i]);
+    for (uint32_t i = 1; i < w->m->bufs.count; i++)
+        if (is_const(w, i)) sn_text_printf(w->t, "    CUdeviceptr %s;\n", w->buf_name[i]);
+    sn_text_put(w->t, "};\n\n");
+}
+
+/* ---- load, unload, workspace ---- */
+
+static void put_unload(writer *w) {
+    sn_text_printf(w->t, "void %s_unload(struct %s *self) {\n", w->name, w->name);
+    for (uint32_t i = 0; i < w->m->kernels.n; i++)
+        sn_text_printf(w->t, "    if (self->modules[%u]) cuModuleUnload(self->modules[%u]);\n", i, i);
+    for (uint32_t i = 1; i < w->m->bufs.count; i++)
+        if (is_const(w, i))
+            sn_text_printf(w->t, "    if (self->%s) cuMemFree(self->%s);\n", w->buf_name[i], w->buf_name[i]);
+    sn_text_printf(w->t, "    *self = (struct %s){0};\n}\n\n", w->name);
+}
+
+static void put_try(writer *w, const char *indent, const char *call) {
+    sn_text_printf(w->t, "%sresult = %s;\n%sif (result != CUDA_SUCCESS) return result;\n", indent, call, indent);
+}
+
+static sn_status put_load_consts(writer *w) {
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) {
+        if (!is_const(w, i)) continue;
+        const char *name = w->buf_name[i];
+        int64_t bytes;
+        SN_TRY(const_bytes(&bytes, w, sn_buf_get(w->m, (sn_buf){i})));
+        if (!bytes) continue;
+        put_try(w, "    ", sn_strf(&w->scratch, "cuMemAlloc(&self->%s, %lld)", name, (long long)bytes));
+        put_try(w, "    ", sn_strf(&w->scratch, "cuMemcpyHtoD(self->%s, data_%s, %lld)", name, name, (long long)bytes));
+    }
+    return SN_OK;
+}
+
+static sn_status put_load(writer *w) {
+    sn_text_printf(w->t, "static CUresult load_parts(struct %s *self) {\n    CUresult result = CUDA_SUCCESS;\n",
+                   w->name);
+    sn_text_printf(w->t, "    *self = (struct %s){0};\n", w->name);
+    for (uint32_t i = 0; i < w->m->kernels.n; i++) {
+        const char *c_name = w->kernel_name[i], *name = sn_kern_get(w->m, w->m->kernels.at[i])->name;
+        put_try(w, "    ", sn_strf(&w->scratch, "cuModuleLoadData(&self->modules[%u], ptx_%s)", i, c_name));
+        put_try(
+            w, "    ",
+            sn_strf(&w->scratch, "cuModuleGetFunction(&self->kernel_%s, self->modules[%u], \"%s\")", c_name, i, name));
+    }
+    SN_TRY(put_load_consts(w));
+    sn_text_put(w->t, "    return result;\n}\n\n");
+    sn_text_printf(w->t, "int %s_load(struct %s *self) {\n    CUresult result = load_parts(self);\n", w->name, w->name);
+    sn_text_printf(w->t, "    if (result != CUDA_SUCCESS) %s_unload(self);\n    return result;\n}\n\n", w->name);
+    return SN_OK;
+}
+
+static sn_status put_workspace(writer *w) {
+    int64_t bytes;
+    SN_TRY(sn_wrap_number(&bytes, w->m, w->m->wrap.workspace, "the workspace", "the wrapper"));
+    sn_text_printf(w->t, "size_t %s_workspace(void) { return %lld; }\n\n", w->name, (long long)bytes);
+    return SN_OK;
+}
+
+/* ---- run ---- */
+
+static uint32_t count_ios(const writer *w, sn_buf_scope scope) {
+    uint32_t n = scope == SN_BUF_INPUT ? w->m->graph.inputs.n : w->m->graph.outputs.n;
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){i});
+        if (b->scope == scope && b->io >= n) n = b->io + 1;
+    }
+    return n;
+}
+
+/* The parameter of graph input or output `io`; one that no buffer stands for still keeps its place in the list. */
+static const char *io_name(writer *w, sn_buf_scope scope, uint32_t io) {
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){i});
+        if (b->scope == scope && b->io == io) return w->buf_name[i];
+    }
+    return sn_strf(&w->scratch, "unused_%s_%u", scope == SN_BUF_INPUT ? "input" : "output", io);
+}
+
+static void put_run_signature(writer *w) {
+    static const sn_buf_scope scopes[] = {SN_BUF_INPUT, SN_BUF_OUTPUT};
+    sn_text_printf(w->t, "int %s_run(struct %s *self", w->name, w->name);
+    for (size_t k = 0; k < SN_COUNT(scopes); k++)
+        for (uint32_t io = 0, n = count_ios(w, scopes[k]); io < n; io++)
+            sn_text_printf(w->t, ",\n    CUdeviceptr %s", io_name(w, scopes[k], io));
+    sn_text_put(w->t, ",\n    CUdeviceptr workspace, CUstream stream)");
+}
+
+/* What stands for the buffer in an expression. */
+static const char *place(writer *w, sn_buf buf) {
+    return sn_strf(&w->scratch, "%s%s", is_const(w, buf.i) ? "self->" : "", w->buf_name[buf.i]);
+}
+
+static void put_check(writer *w, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(w->m, buf);
+    const char *name = w->buf_name[buf.i];
+    int64_t elements = 0;
+    bool null_is_bad = sn_ix_is_const(w->m, b->size, &elements) && elements;
+    if (!null_is_bad && b->align <= 1) return;
+    sn_text_printf(w->t, "    if (");
+    if (null_is_bad) sn_text_printf(w->t, "!%s", name);
+    if (b->align > 1) sn_text_printf(w->t, "%s%s %% %u", null_is_bad ? " || " : "", name, b->align);
+    sn_text_put(w->t, ") return CUDA_ERROR_INVALID_VALUE;   /* ");
+    put_shape(w, b);
+    sn_text_put(w->t, " */\n");
+}
+
+static sn_status put_alloc(writer *w, const sn_step *s) {
+    const sn_buf_rec *b = sn_buf_get(w->m, s->buf);
+    int64_t offset;
+    SN_TRY(sn_wrap_number(&offset, w->m, s->offset, "the offset", b->name));
+    if (!w->needed[s->buf.i]) return SN_OK;
+    sn_text_printf(w->t, "    CUdeviceptr %s = workspace + %lld;   /* ", w->buf_name[s->buf.i], (long long)offset);
+    put_shape(w, b);
+    sn_text_put(w->t, " */\n");
+    return SN_OK;
+}
+
+static sn_status launch_size(sn_gpu_code *out, writer *w, uint32_t kernel) {
+    if (w->codes) {
+        *out = w->codes[kernel];
+        return SN_OK;
+    }
+    sn_launch launch = sn_kern_launch(w->m, w->m->kernels.at[kernel]);
+    *out = (sn_gpu_code){.block_x = launch.block_x, .block_y = launch.block_y};
+    return sn_wrap_number(&out->grid, w->m, launch.grid, "the grid", sn_kern_get(w->m, w->m->kernels.at[kernel])->name);
+}
+
+static sn_status put_call(writer *w, const sn_step *s) {
+    uint32_t number = sn_kern_number(w->m, s->kern);
+    const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
+    sn_gpu_code size;
+    SN_TRY(launch_size(&size, w, number));
+    if (!size.grid) return SN_OK;
+    sn_text_put(w->t, "    {\n");
+    if (k->params.n) sn_text_put(w->t, "        void *params[] = {");
+    for (uint32_t i = 0; i < k->params.n; i++) sn_text_printf(w->t, "%s&%s", i ? ", " : "", place(w, k->params.at[i]));
+    if (k->params.n) sn_text_put(w->t, "};\n");
+    put_try(w, "        ",
+            sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, 0, stream, %s, NULL)",
+                    w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y,
+                    k->params.n ? "params" : "NULL"));
+    sn_text_put(w->t, "    }\n");
+    return SN_OK;
+}
+
+static sn_status put_copy(writer *w, const sn_step *s) {
+    int64_t size;
+    SN_TRY(sn_wrap_number(&size, w->m, s->size, "the size", sn_buf_get(w->m, s->buf)->name));
+    if (!size) return SN_OK;
+    put_try(w, "    ",
+            sn_strf(&w->scratch, "cuMemcpyDtoDAsync(%s, %s, %lld, stream)", place(w, s->buf), place(w, s->from),
+                    (long long)size));
+    return SN_OK;
+}
+
+static sn_status put_step(writer *w, const sn_step *s) {
+    switch (s->kind) {
+    case SN_STEP_CHECK: put_check(w, s->buf); return SN_OK;
+    case SN_STEP_ALLOC: return put_alloc(w, s);
+    case SN_STEP_REUSE:
+        if (w->needed[s->buf.i])
+            sn_text_printf(w->t, "    CUdeviceptr %s = %s;\n", w->buf_name[s->buf.i], place(w, s->from));
+        return SN_OK;
+    case SN_STEP_CALL: return put_call(w, s);
+    case SN_STEP_COPY: return put_copy(w, s);
+    case SN_STEP_COMMENT:
+        sn_text_put(w->t, "    /* ");
+        put_comment(w->t, s->text);
+        sn_text_put(w->t, " */\n");
+        return SN_OK;
+    case SN_STEP_FREE:
+    case SN_N_STEP_KINDS: return SN_OK;
+    }
+    return SN_OK;
+}
+
+static sn_status put_run(writer *w) {
+    put_run_signature(w);
+    sn_text_put(w->t, " {\n    CUresult result = CUDA_SUCCESS;\n");
+    for (uint32_t i = 0; i < w->m->wrap.steps.n; i++) SN_TRY(put_step(w, &w->m->wrap.steps.at[i]));
+    sn_text_put(w->t, "    return result;\n}\n");
+    return SN_OK;
+}
+
+/* ---- the file ---- */
+
+static void put_head(writer *w) {
+    const char *n = w->name;
+    sn_text_printf(w->t,
+                   "/* %s, compiled by Sinter: calls of the CUDA driver API, kernels and constants included.\n *\n", n);
+    sn_text_printf(w->t, " *   %s_load       once, with the CUDA context current that will run it\n", n);
+    sn_text_printf(
+        w->t, " *   %s_run        inputs, outputs, %s_workspace() bytes of device memory (256-aligned); asynchronous\n",
+        n, n);
+    sn_text_printf(w->t, " *   %s_unload     at the end\n", n);
+    sn_text_put(
+        w->t,
+        " *\n * Results are CUresult numbers, 0 is success. Compile with cuda.h in the include path, link with -lcuda.\n */\n");
+    sn_text_put(w->t, "#include <cuda.h>\n#include <stddef.h>\n\n");
+    put_struct(w);
+    sn_text_printf(w->t,
+                   "int %s_load(struct %s *self);\nvoid %s_unload(struct %s *self);\nsize_t %s_workspace(void);\n", n,
+                   n, n, n, n);
+    put_run_signature(w);
+    sn_text_put(w->t, ";\n\n");
+}
+
+static sn_status put_file(writer *w) {
+    put_head(w);
+    put_kernel_texts(w);
+    SN_TRY(put_constants(w));
+    put_unload(w);
+    SN_TRY(put_load(w));
+    SN_TRY(put_workspace(w));
+    return put_run(w);
+}
+
+sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes) {
+    if (!m->wrap.steps.n)
+        return sn_fail(m->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass to-wrap first");
+    writer w = {.t = out, .m = m, .codes = codes};
+    sn_arena_init(&w.scratch, m->env);
+    sn_names_init(&w.used, &w.scratch);
+    w.name = program_name(&w);
+    name_buffers(&w);
+    name_kernels(&w);
+    find_needed(&w);
+    sn_status status = put_file(&w);
+    sn_arena_free(&w.scratch);
+    return status;
+}

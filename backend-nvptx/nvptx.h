@@ -1,0 +1,11 @@
+/* nvptx.h: what the files of backend-nvptx/ share. Others use codegen-llvm/codegen.h and ir/target.h. */
+#ifndef SN_BACKEND_NVPTX_NVPTX_H
+#define SN_BACKEND_NVPTX_NVPTX_H
+
+#include "ir/target.h"
+
+/* LLVM's name of the processor and the PTX version (times ten) of a GPU target; the name need not be in the table: a
+ * target that was filled from a device is found by its compute capability. false: no row fits. */
+bool sn_nvptx_cpu(const sn_target *target, const char **cpu, uint32_t *ptx);
+
+#endif

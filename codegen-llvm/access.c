@@ -1,0 +1,222 @@
+/* access.c: loads and stores.
+ *
+ * Under a vector axis an access whose offset is lane + a multiple of the piece becomes vector accesses (of at most 16 bytes
+ * on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a lane. A masked load
+ * reads element 0 where the mask does not hold (that address is always good) and selects, so that no branch separates the
+ * loads of a kernel. A store outside a block axis runs on thread 0 of that axis.
+ * Relies on index.c for offsets. Register buffers are stack arrays that SROA turns into registers.
+ */
+#include "codegen-llvm/gen.h"
+
+#include <string.h>
+
+typedef struct access {
+    sn_buf_rec *b;
+    sn_buf id;
+    LLVMTypeRef elem;           /* storage type */
+    sn_ix e;                    /* resolved offset */
+    uint32_t piece;             /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
+} access;
+
+/* ---- addresses ----------------------------------------------------------------------------------------------------------- */
+
+/* A thread's private elements of a reg buffer: the offset without the thread's part. */
+static sn_ix without_threads(sn_gen *g, sn_ix e) {
+    for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        bool thread = r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y;
+        if (!r->axis.i || !thread || !sn_ix_uses_axis(g->m, e, r->axis)) continue;
+        sn_ix zero = sn_ix_const(g->m, 0);
+        e = sn_ix_subst(g->m, e, &r->axis, &zero, 1);
+    }
+    return e;
+}
+
+static lv element(sn_gen *g, LLVMTypeRef elem, lv base, lv offset) {
+    return LLVMBuildInBoundsGEP2(g->em.b, elem, base, &offset, 1, "");
+}
+
+/* The variable part of the offset first, so that neighbours share it and differ in a constant that the instruction holds. */
+static lv address(sn_gen *g, const access *a, sn_ix e) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    uint32_t n = sn_ix_terms(g->m, e, &terms, &c0, &one);
+    lv p = g->memory[a->id.i];
+    if (n) p = element(g, a->elem, p, sn_gen_ix(g, sn_ix_addc(g->m, e, -c0)));
+    return c0 ? element(g, a->elem, p, sn_em_ci(g->em.cg->i64, c0)) : p;
+}
+
+static sn_ix at_lane(sn_gen *g, sn_ix e, uint32_t lane) {
+    if (g->lanes <= 1) return e;
+    sn_ix with = sn_ix_const(g->m, lane);
+    return sn_ix_subst(g->m, e, &g->lane_axis, &with, 1);
+}
+
+static bool values_vary(sn_gen *g, sn_ix e);
+
+/* Lanes of one access: the largest power of two that fits the machine, divides the offset and is aligned. */
+static uint32_t piece_of(sn_gen *g, const access *a) {
+    uint32_t bytes = sn_dtype_bytes(a->b->dtype), piece = g->lanes & -g->lanes;
+    if (!g->gpu) return g->lanes;
+    sn_ix rest = at_lane(g, a->e, 0);
+    while (piece * bytes > g->em.cg->target->vector_bytes) piece /= 2;
+    while (piece > 1 && (piece * bytes > a->b->align || !sn_ix_is_multiple(g->m, rest, piece))) piece /= 2;
+    return piece;
+}
+
+static access access_of(sn_gen *g, const sn_stmt_rec *s) {
+    access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
+    a.elem = sn_math_storage(g->em.cg, a.b->dtype);
+    if (g->gpu && a.b->scope == SN_BUF_REG) a.e = without_threads(g, a.e);
+    int64_t c;
+    if (g->lanes <= 1) return a;
+    if (values_vary(g, a.e)) a.piece = 1;
+    else if (!sn_ix_coef(g->m, a.e, g->lane_axis, &c)) a.piece = 1;
+    else if (c) a.piece = c == 1 ? piece_of(g, &a) : 1;
+    return a;
+}
+
+typedef struct vary_query { sn_gen *g; bool found; } vary_query;
+
+static void note_varying(void *user, sn_ix atom) {
+    vary_query *q = user;
+    const sn_ix_rec *r = sn_ix_get(q->g->m, atom);
+    if (r->kind == SN_IX_VAL && sn_em_lanes(q->g->vals[r->id]) > 1) q->found = true;
+}
+
+static bool values_vary(sn_gen *g, sn_ix e) {
+    vary_query q = {g, false};
+    if (sn_ix_uses_vals(g->m, e)) sn_ix_walk(g->m, e, note_varying, &q);
+    return q.found;
+}
+
+static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
+    uint32_t bytes = sn_dtype_bytes(a->b->dtype);
+    return gpu ? piece * bytes : bytes;
+}
+
+/* ---- loads ---------------------------------------------------------------------------------------------------------------- */
+
+static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) {
+    lv p = address(g, a, e);
+    if (mask) p = em_select(&g->em, mask, p, g->memory[a->id.i]);
+    lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(a->elem, lanes), p, "");
+    LLVMSetAlignment(x, alignment(a, lanes, g->gpu));
+    if (g->gpu && g->steady[a->id.i]) {
+        LLVMContextRef cx = g->em.cg->cx;
+        LLVMMetadataRef node = LLVMMDNodeInContext2(cx, NULL, 0);
+        LLVMSetMetadata(x, LLVMGetMDKindIDInContext(cx, "invariant.load", 14), LLVMMetadataAsValue(cx, node));
+    }
+    return x;
+}
+
+static lv load_lanes(sn_gen *g, const access *a, lv mask) {
+    lv all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
+    for (uint32_t i = 0; i < g->lanes; i++) {
+        g->pick = (int)i;
+        lv x = load_at(g, a, at_lane(g, a->e, i), 1, mask ? sn_em_lane(&g->em, mask, i) : NULL);
+        all = sn_em_with_lane(&g->em, all, i, x);
+    }
+    g->pick = -1;
+    return all;
+}
+
+static lv load_pieces(sn_gen *g, const access *a, lv mask) {
+    lv all = NULL;
+    for (uint32_t i = 0; i < g->lanes; i += a->piece) {
+        lv x = load_at(g, a, at_lane(g, a->e, i), a->piece, mask);
+        all = all ? sn_em_join(&g->em, all, x) : x;
+    }
+    return all;
+}
+
+static lv load_storage(sn_gen *g, const access *a, lv mask) {
+    if (mask && sn_em_lanes(mask) > 1) return load_lanes(g, a, mask);
+    if (a->piece == 0) return load_at(g, a, at_lane(g, a->e, 0), 1, mask);
+    return a->piece == 1 ? load_lanes(g, a, mask) : load_pieces(g, a, mask);
+}
+
+/* Other threads' stores must be seen: "sequential meaning" holds across block axes too. */
+static void order_after_stores(sn_gen *g, sn_buf b) {
+    if (g->gpu && g->dirty[b.i] && !g->divergent) sn_gen_barrier(g);
+}
+
+void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
+    sn_val mask_id = sn_stmt_mask(s);
+    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
+    access a = access_of(g, s);
+    order_after_stores(g, s->buf);
+    int64_t size;
+    lv otherwise = mask ? sn_gen_val(g, s->in[1]) : NULL;
+    if (mask && a.b->scope != SN_BUF_REG && sn_ix_is_const(g->m, a.b->size, &size) && size == 0) {
+        g->vals[s->result.i] = otherwise;
+        return;
+    }
+    lv x = sn_math_from_storage(&g->em, a.b->dtype, load_storage(g, &a, mask));
+    if (mask) {
+        lv in[3] = {mask, x, otherwise};
+        sn_em_unify(&g->em, in, 3);
+        x = em_select(&g->em, in[0], in[1], in[2]);
+    }
+    g->vals[s->result.i] = x;
+}
+
+/* ---- stores --------------------------------------------------------------------------------------------------------------- */
+
+/* A store at a place that all threads run, by the threads whose missing block numbers are 0. NULL: by all. */
+static lv chosen_threads(sn_gen *g, const access *a) {
+    if (!g->gpu || a->b->scope == SN_BUF_REG) return NULL;
+    lv cond = NULL;
+    if (!g->in_x && g->threads_x > 1) cond = em_icmp(&g->em, LLVMIntEQ, g->thread_x, sn_em_i(&g->em, g->thread_x, 0));
+    if (!g->in_y && g->threads_y > 1) {
+        lv y = em_icmp(&g->em, LLVMIntEQ, g->thread_y, sn_em_i(&g->em, g->thread_y, 0));
+        cond = cond ? em_and(&g->em, cond, y) : y;
+    }
+    return cond;
+}
+
+static void store_at(sn_gen *g, const access *a, sn_ix e, lv x) {
+    lv s = LLVMBuildStore(g->em.b, x, address(g, a, e));
+    LLVMSetAlignment(s, alignment(a, sn_em_lanes(x), g->gpu));
+}
+
+static void store_lanes(sn_gen *g, const access *a, lv x, lv mask) {
+    for (uint32_t i = 0; i < g->lanes; i++) {
+        uint32_t mark = sn_gen_mark(g);
+        sn_em_if branch;
+        if (mask) branch = sn_em_then(&g->em, sn_em_lane(&g->em, mask, i), "store");
+        g->pick = (int)i;
+        store_at(g, a, at_lane(g, a->e, i), sn_em_lane(&g->em, x, i));
+        if (mask) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
+    }
+    g->pick = -1;
+}
+
+static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
+    if (g->lanes > 1 && (a->piece == 1 || mask)) {
+        store_lanes(g, a, x, mask);
+    } else if (a->piece == 0) {
+        store_at(g, a, at_lane(g, a->e, 0), sn_em_lane(&g->em, x, g->lanes - 1));    /* the last iteration wins */
+    } else {
+        x = sn_em_splat(&g->em, x, g->lanes);
+        for (uint32_t i = 0; i < g->lanes; i += a->piece)
+            store_at(g, a, at_lane(g, a->e, i), sn_em_slice(&g->em, x, i, a->piece));
+    }
+}
+
+void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
+    sn_val mask_id = sn_stmt_mask(s);
+    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
+    access a = access_of(g, s);
+    lv x = sn_math_to_storage(&g->em, a.b->dtype, sn_gen_val(g, s->in[0]));
+    lv cond = chosen_threads(g, &a);
+    if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
+    if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
+    uint32_t mark = sn_gen_mark(g);
+    sn_em_if branch;
+    if (cond) branch = sn_em_then(&g->em, cond, "store");
+    store_storage(g, &a, x, mask);
+    if (cond) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
+    if (a.b->scope != SN_BUF_REG) g->dirty[s->buf.i] = g->threads_x * g->threads_y > 1;
+}

@@ -1,0 +1,295 @@
+/* block.c: reductions across the threads of a GPU block, and barriers.
+ *
+ * block.x, up to 32 threads (a power of two): butterfly shuffles. Whole warps: shuffles, then one shared slot a warp.
+ * Anything else: one shared slot a thread. block.y: one shared slot a thread, a tree over the rows. Every thread ends
+ * with the same bits, because each pair is combined in one order or by a commutative operation.
+ *
+ * Shared slots: two areas are used in turn. Between two uses of the same area every thread passes the barrier of the use
+ * in between, so no reader is overtaken. Code that may run again (a loop) or not at all (an if) must leave the turn as it
+ * found it; with an odd number of uses sn_gen_settle adds a barrier and does that.
+ */
+#include "codegen-llvm/gen.h"
+
+enum { AREA_LIMIT = 24 << 10, STATIC_LIMIT = 48 << 10, WARP = 32 };
+
+void sn_gen_barrier(sn_gen *g) {
+    lv zero = LLVMConstInt(g->em.cg->i32, 0, 0);
+    sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
+    for (uint32_t i = 0; i < g->m->bufs.count; i++) g->dirty[i] = false;
+}
+
+void sn_gen_settle(sn_gen *g, uint32_t turn, uint32_t exchanges) {
+    if ((g->exchanges - exchanges) % 2) sn_gen_barrier(g);
+    g->turn = turn;
+}
+
+/* ---- shuffles ------------------------------------------------------------------------------------------------------------------ */
+
+static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
+
+/* Lanes of the last warp may not exist; the mask must not name them. */
+static lv warp_mask(sn_gen *g) {
+    uint32_t threads = g->threads_x * g->threads_y, rest = threads % WARP;
+    if (!rest) return c32(g, -1);
+    lv part = c32(g, ((int64_t)1 << rest) - 1);
+    if (threads < WARP) return part;
+    lv x = LLVMBuildTrunc(g->em.b, g->thread_x, g->em.cg->i32, ""), y = LLVMBuildTrunc(g->em.b, g->thread_y, g->em.cg->i32, "");
+    lv number = em_iadd(&g->em, x, em_imul(&g->em, y, c32(g, g->threads_x)));
+    return em_select(&g->em, em_icmp(&g->em, LLVMIntULT, number, c32(g, threads - rest)), c32(g, -1), part);
+}
+
+static lv shuffle_word(sn_gen *g, lv x, uint32_t distance) {
+    lv args[4] = {warp_mask(g), x, c32(g, distance), c32(g, WARP - 1)};
+    return sn_em_call(&g->em, "llvm.nvvm.shfl.sync.bfly.i32", NULL, args, 4);
+}
+
+/* One scalar of any type from the lane `distance` away (exclusive or). */
+static lv shuffle_scalar(sn_gen *g, lv x, uint32_t distance) {
+    sn_em *em = &g->em;
+    const sn_cg *cg = em->cg;
+    LLVMTypeRef type = LLVMTypeOf(x);
+    if (type == cg->i32) return shuffle_word(g, x, distance);
+    if (type == cg->f32) return em_bitcast(em, shuffle_word(g, em_bitcast(em, x, cg->i32), distance), type);
+    if (type == cg->f64) return em_bitcast(em, shuffle_scalar(g, em_bitcast(em, x, cg->i64), distance), type);
+    if (type == cg->i64) {
+        lv low = LLVMBuildTrunc(em->b, x, cg->i32, "");
+        lv high = LLVMBuildTrunc(em->b, em_lshr(em, x, sn_em_i(em, x, 32)), cg->i32, "");
+        low = LLVMBuildZExt(em->b, shuffle_word(g, low, distance), cg->i64, "");
+        high = LLVMBuildZExt(em->b, shuffle_word(g, high, distance), cg->i64, "");
+        return em_or(em, low, em_shl(em, high, sn_em_i(em, high, 32)));
+    }
+    LLVMTypeKind kind = LLVMGetTypeKind(type);
+    lv bits = kind == LLVMIntegerTypeKind ? x : em_bitcast(em, x, cg->i16);
+    lv word = shuffle_word(g, LLVMBuildZExt(em->b, bits, cg->i32, ""), distance);
+    bits = LLVMBuildTrunc(em->b, word, LLVMTypeOf(bits), "");
+    return kind == LLVMIntegerTypeKind ? bits : em_bitcast(em, bits, type);
+}
+
+static lv shuffle(sn_gen *g, lv x, uint32_t distance) {
+    if (sn_em_lanes(x) == 1) return shuffle_scalar(g, x, distance);
+    lv all = LLVMGetPoison(LLVMTypeOf(x));
+    for (uint32_t i = 0; i < sn_em_lanes(x); i++)
+        all = sn_em_with_lane(&g->em, all, i, shuffle_scalar(g, sn_em_lane(&g->em, x, i), distance));
+    return all;
+}
+
+/* All-reduce over groups of `width` neighbouring lanes, a power of two. */
+static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
+    for (uint32_t d = width / 2; d > 0; d /= 2) {
+        lv other[SN_GEN_STATES];
+        for (uint32_t k = 0; k < st->n; k++) other[k] = shuffle(g, x[k], d);
+        sn_gen_combine(g, st, x, other);
+    }
+}
+
+/* ---- shared memory ---------------------------------------------------------------------------------------------------------------- */
+
+/* One array a state, of `slots` slots, in the area whose turn it is. */
+typedef struct exchange {
+    uint32_t area, offset[SN_GEN_STATES], lanes[SN_GEN_STATES];
+} exchange;
+
+static uint32_t state_bytes(const sn_gen_states *st, uint32_t k, uint32_t lanes) {
+    uint32_t bytes = sn_dtype_bytes(st->dtypes[k]) * lanes, padded = 1;
+    while (padded < bytes) padded *= 2;         /* vectors of 3 take the place of 4 */
+    return padded;
+}
+
+static uint32_t exchange_bytes(const sn_gen_states *st, const lv *x, uint32_t slots) {
+    uint32_t total = 0;
+    for (uint32_t k = 0; k < st->n; k++) total += (state_bytes(st, k, sn_em_lanes(x[k])) * slots + 15) / 16 * 16;
+    return total;
+}
+
+/* The areas are globals of unknown size until the kernel is complete. */
+static lv shared_area(sn_gen *g, uint32_t area) {
+    if (!g->shared[area]) {
+        LLVMTypeRef bytes = LLVMArrayType2(g->em.cg->i8, 1);
+        g->shared[area] = LLVMAddGlobalInAddressSpace(g->em.mod, bytes, area ? "sn_slots_1" : "sn_slots_0", 3);
+        LLVMSetAlignment(g->shared[area], 16);
+    }
+    return g->shared[area];
+}
+
+static exchange exchange_begin(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t slots) {
+    exchange ex = {.area = g->turn};
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < st->n; k++) {
+        ex.lanes[k] = sn_em_lanes(x[k]);
+        ex.offset[k] = at;
+        at += (state_bytes(st, k, ex.lanes[k]) * slots + 15) / 16 * 16;
+    }
+    shared_area(g, ex.area);
+    if (at > g->shared_size[ex.area]) g->shared_size[ex.area] = at;
+    g->turn ^= 1;
+    g->exchanges++;
+    return ex;
+}
+
+static lv slot_address(sn_gen *g, const sn_gen_states *st, const exchange *ex, uint32_t k, lv slot) {
+    sn_em *em = &g->em;
+    lv bytes = em_imul(em, slot, sn_em_i(em, slot, state_bytes(st, k, ex->lanes[k])));
+    bytes = em_iadd(em, bytes, sn_em_i(em, slot, ex->offset[k]));
+    return LLVMBuildInBoundsGEP2(em->b, em->cg->i8, g->shared[ex->area], &bytes, 1, "");
+}
+
+static uint32_t slot_align(const sn_gen_states *st, const exchange *ex, uint32_t k) {
+    uint32_t bytes = state_bytes(st, k, ex->lanes[k]);
+    return bytes < 16 ? bytes : 16;
+}
+
+static void slot_write(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv slot, const lv *x) {
+    for (uint32_t k = 0; k < st->n; k++) {
+        lv s = LLVMBuildStore(g->em.b, sn_math_to_storage(&g->em, st->dtypes[k], x[k]), slot_address(g, st, ex, k, slot));
+        LLVMSetAlignment(s, slot_align(st, ex, k));
+    }
+}
+
+static void slot_read(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv slot, lv *x) {
+    for (uint32_t k = 0; k < st->n; k++) {
+        LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[k]), ex->lanes[k]);
+        lv l = LLVMBuildLoad2(g->em.b, type, slot_address(g, st, ex, k, slot), "");
+        LLVMSetAlignment(l, slot_align(st, ex, k));
+        x[k] = sn_math_from_storage(&g->em, st->dtypes[k], l);
+    }
+}
+
+sn_status sn_gen_finish_shared(sn_gen *g) {
+    if (g->shared_size[0] + g->shared_size[1] > STATIC_LIMIT)
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its reductions need %u bytes of shared memory, %u exist",
+                       g->k->name, g->shared_size[0] + g->shared_size[1], (unsigned)STATIC_LIMIT);
+    for (uint32_t area = 0; area < 2; area++) {
+        if (!g->shared[area]) continue;
+        LLVMTypeRef bytes = LLVMArrayType2(g->em.cg->i8, g->shared_size[area]);
+        lv sized = LLVMAddGlobalInAddressSpace(g->em.mod, bytes, area ? "sn_row_slots_1" : "sn_row_slots_0", 3);
+        LLVMSetInitializer(sized, LLVMGetUndef(bytes));
+        LLVMSetLinkage(sized, LLVMInternalLinkage);
+        LLVMSetAlignment(sized, 16);
+        LLVMReplaceAllUsesWith(g->shared[area], sized);
+        LLVMDeleteGlobal(g->shared[area]);
+    }
+    return SN_OK;
+}
+
+/* ---- over block.x ----------------------------------------------------------------------------------------------------------------- */
+
+static lv cx(sn_gen *g, int64_t x) { return sn_em_ci(g->index, x); }
+
+/* state <- slots first, first + step, ... (n of them), in that order. */
+static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, int64_t step, uint32_t n, lv *state) {
+    lv x[SN_GEN_STATES];
+    slot_read(g, st, ex, first, state);
+    if (n <= WARP) {
+        for (uint32_t i = 1; i < n; i++) {
+            slot_read(g, st, ex, em_iadd(&g->em, first, cx(g, i * step)), x);
+            sn_gen_combine(g, st, state, x);
+        }
+        return;
+    }
+    lv phis[SN_GEN_STATES];
+    sn_gen_loop l;
+    sn_gen_loop_begin(g, &l, (sn_axis){0}, cx(g, 1), cx(g, n), false);
+    for (uint32_t k = 0; k < st->n; k++) {
+        phis[k] = LLVMBuildPhi(g->em.b, LLVMTypeOf(state[k]), "");
+        LLVMAddIncoming(phis[k], &state[k], &l.before, 1);
+        state[k] = phis[k];
+    }
+    slot_read(g, st, ex, em_iadd(&g->em, first, em_imul(&g->em, l.i, cx(g, step))), x);
+    sn_gen_combine(g, st, state, x);
+    sn_gen_loop_end(g, &l, phis, state, st->n);
+}
+
+static bool power_of_two(uint32_t n) { return n && !(n & (n - 1)); }
+
+/* Rows of whole warps: each warp leaves one slot; few slots are read by every thread, many by shuffles again. */
+static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
+    sn_em *em = &g->em;
+    uint32_t warps = g->threads_x / WARP;
+    butterfly(g, st, x, WARP);
+    exchange ex = exchange_begin(g, st, x, warps * g->threads_y);
+    lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), warp = em_lshr(em, g->thread_x, cx(g, 5));
+    lv row = em_imul(em, g->thread_y, cx(g, warps));
+    sn_em_if first = sn_em_then(em, em_icmp(em, LLVMIntEQ, lane, cx(g, 0)), "first_lane");
+    slot_write(g, st, &ex, em_iadd(em, row, warp), x);
+    sn_em_end(em, &first);
+    sn_gen_barrier(g);
+    if (warps <= 4 || !power_of_two(warps)) {
+        fold_slots(g, st, &ex, row, 1, warps, x);
+        return;
+    }
+    slot_read(g, st, &ex, em_iadd(em, row, em_and(em, lane, cx(g, warps - 1))), x);
+    butterfly(g, st, x, warps);
+}
+
+static void over_x(sn_gen *g, const sn_gen_states *st, lv *x) {
+    uint32_t n = g->threads_x;
+    if (n <= 1) return;
+    if (n <= WARP && power_of_two(n)) {
+        butterfly(g, st, x, n);
+    } else if (n % WARP == 0) {
+        over_warps(g, st, x);
+    } else {
+        exchange ex = exchange_begin(g, st, x, n * g->threads_y);
+        lv row = em_imul(&g->em, g->thread_y, cx(g, n));
+        slot_write(g, st, &ex, em_iadd(&g->em, row, g->thread_x), x);
+        sn_gen_barrier(g);
+        fold_slots(g, st, &ex, row, 1, n, x);
+    }
+}
+
+/* ---- over block.y ------------------------------------------------------------------------------------------------------------------ */
+
+/* Rows are halved in shared memory until four are left, which every thread adds up itself. */
+static void over_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
+    sn_em *em = &g->em;
+    uint32_t rows = g->threads_y, width = g->threads_x;
+    exchange ex = exchange_begin(g, st, x, width * rows);
+    lv mine = em_iadd(em, em_imul(em, g->thread_y, cx(g, width)), g->thread_x);
+    slot_write(g, st, &ex, mine, x);
+    sn_gen_barrier(g);
+    for (; power_of_two(rows) && rows > 4; rows /= 2) {
+        lv other[SN_GEN_STATES], sum[SN_GEN_STATES];
+        for (uint32_t k = 0; k < st->n; k++) sum[k] = x[k];
+        sn_em_if low = sn_em_then(em, em_icmp(em, LLVMIntULT, g->thread_y, cx(g, rows / 2)), "lower_rows");
+        slot_read(g, st, &ex, em_iadd(em, mine, cx(g, (int64_t)width * (rows / 2))), other);
+        sn_gen_combine(g, st, sum, other);
+        slot_write(g, st, &ex, mine, sum);
+        LLVMBasicBlockRef then_end = LLVMGetInsertBlock(em->b);
+        sn_em_end(em, &low);
+        for (uint32_t k = 0; k < st->n; k++) x[k] = sn_em_merge(em, &low, then_end, sum[k], x[k]);
+        sn_gen_barrier(g);
+    }
+    fold_slots(g, st, &ex, g->thread_x, width, rows, x);
+}
+
+/* Reductions too large for one area go through it in parts: a combiner and some lanes at a time. */
+static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        sn_gen_states one = {.n_combs = 1, .combs = {st->combs[c]}, .n = sn_combs[st->combs[c]].states};
+        lv *state = x + st->first[c], whole[2] = {state[0], one.n > 1 ? state[1] : NULL};
+        for (uint32_t k = 0; k < one.n; k++) one.dtypes[k] = st->dtypes[st->first[c] + k];
+        sn_em_unify(&g->em, whole, one.n);
+        uint32_t lanes = sn_em_lanes(whole[0]), part = lanes;
+        lv piece[2], result[2] = {NULL, NULL};
+        for (;; part /= 2) {
+            for (uint32_t k = 0; k < one.n; k++) piece[k] = sn_em_slice(&g->em, whole[k], 0, part);
+            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, g->threads_x * g->threads_y) <= AREA_LIMIT)) break;
+            if (part % 2) part = 2;
+        }
+        for (uint32_t at = 0; at < lanes; at += part) {
+            for (uint32_t k = 0; k < one.n; k++) piece[k] = sn_em_slice(&g->em, whole[k], at, part);
+            over_rows(g, &one, piece);
+            for (uint32_t k = 0; k < one.n; k++) result[k] = at ? sn_em_join(&g->em, result[k], piece[k]) : piece[k];
+        }
+        for (uint32_t k = 0; k < one.n; k++) state[k] = result[k];
+    }
+}
+
+void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x) {
+    if (kind == SN_AXIS_BLOCK_X) {
+        over_x(g, st, x);
+    } else if (g->threads_y > 1) {
+        if (exchange_bytes(st, x, g->threads_x * g->threads_y) <= AREA_LIMIT) over_rows(g, st, x);
+        else over_rows_in_parts(g, st, x);
+    }
+}

@@ -1,0 +1,121 @@
+/* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
+ * kernel.c (function, block axes), region.c (statements, loops), index.c (ix), access.c (load, store),
+ * reduce.c (combiners, reductions within a thread), block.c (reductions across the threads of a GPU block).
+ */
+#ifndef SN_CODEGEN_LLVM_GEN_H
+#define SN_CODEGEN_LLVM_GEN_H
+
+#include "codegen-llvm/math.h"
+#include "ir/scalar.h"
+
+enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
+
+typedef struct sn_gen_memo { sn_ix e; lv old; } sn_gen_memo;
+
+typedef struct sn_gen {
+    sn_em em;
+    sn_env *env;
+    sn_module *m;
+    sn_kern kern;
+    sn_kern_rec *k;
+    sn_arena arena;             /* scratch of this translation */
+    bool gpu;
+    sn_status status;           /* first failure inside the recursion */
+
+    /* What ids mean at the current place. */
+    lv *vals;                   /* by sn_val */
+    bool *varies;               /* by sn_val: differs between lanes of the current vector axis */
+    lv *axes;                   /* by sn_axis: its number, of the index type; NULL: unbound or constant */
+    lv *memory;                 /* by sn_buf: address of element 0 */
+    bool *steady;               /* by sn_buf: nothing writes its storage while the kernel runs */
+    SN_VEC(sn_axis) fixed;      /* axes that are constants here (written out), innermost last */
+    SN_VEC(sn_ix) fixed_to;
+    lv *yields;                 /* where a yield puts its operands */
+
+    /* Index arithmetic. */
+    LLVMTypeRef index;          /* i32 or i64 */
+    SN_VEC(lv) memo;            /* by sn_ix: its value, if computed in a block that dominates this place */
+    SN_VEC(sn_gen_memo) memo_log;
+    int pick;                   /* >= 0: vector values inside an ix are read at this lane */
+
+    /* Vector axis. */
+    sn_axis lane_axis;          /* none outside */
+    uint32_t lanes;             /* 1 outside */
+
+    /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
+    sn_launch launch;
+    int64_t grid;
+    uint32_t threads_x, threads_y;
+    lv block, thread_x, thread_y;
+    bool in_x, in_y;            /* inside a block.x, block.y axis */
+    bool divergent;             /* inside an `if` that threads of a block may answer differently */
+    bool *dirty;                /* by sn_buf: stored to since the last barrier */
+    lv shared[2];               /* shared memory of reductions, used in turn */
+    uint32_t shared_size[2];
+    uint32_t turn, exchanges;   /* which one is next; how many were made */
+} sn_gen;
+
+/* ---- index.c ---- */
+/* Constants of written-out axes put in. */
+sn_ix sn_gen_resolve(sn_gen *g, sn_ix e);
+/* Its value; a vector when it depends on the lane axis (or on vector values and pick < 0). e is resolved. */
+lv sn_gen_ix(sn_gen *g, sn_ix e);
+/* 0 <= e < bound, unresolved; a scalar when all lanes agree. */
+lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound);
+/* Do all lanes provably agree on 0 <= e < bound? */
+bool sn_gen_in_uniform(sn_gen *g, sn_ix e, sn_ix bound);
+/* Choose g->index for the kernel; fails on symbolic sizes. */
+sn_status sn_gen_index_width(sn_gen *g);
+/* Values computed between mark and release are forgotten: their block does not dominate what follows. */
+uint32_t sn_gen_mark(const sn_gen *g);
+void sn_gen_release(sn_gen *g, uint32_t mark);
+void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value);
+void sn_gen_unfix(sn_gen *g);
+
+/* ---- access.c ---- */
+void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
+void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- region.c ---- */
+void sn_gen_region(sn_gen *g, sn_stmt first);
+/* The operand as it stands: scalar or vector. */
+lv sn_gen_val(const sn_gen *g, sn_val v);
+typedef struct sn_gen_loop {
+    sn_axis ax;
+    sn_em_if guard;             /* around a loop that may have no iteration */
+    bool guarded;
+    LLVMBasicBlockRef before, body, after;
+    lv i, n;
+    uint32_t mark, turn, exchanges;
+} sn_gen_loop;
+/* A loop with one counter; between the two, the builder stands in the body. n: number of iterations. */
+void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty);
+void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis);
+/* Number of iterations when it is a constant, else -1. */
+int64_t sn_gen_extent(sn_gen *g, sn_axis ax);
+/* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
+bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
+/* Is the axis one that threads of a block number (and are there any)? */
+bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
+void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- reduce.c ---- */
+void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);
+typedef struct sn_gen_states {
+    uint32_t n_combs, n;
+    sn_comb combs[4];
+    uint32_t first[4];          /* first state of each combiner */
+    sn_dtype dtypes[SN_GEN_STATES];
+} sn_gen_states;
+void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
+
+/* ---- block.c ---- */
+void sn_gen_barrier(sn_gen *g);
+/* All-reduce over block.x or block.y: on return every thread has the result in x. */
+void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
+/* Exchanges made since (turn, exchanges) stand in code that may run again or not at all: leave shared memory as it was. */
+void sn_gen_settle(sn_gen *g, uint32_t turn, uint32_t exchanges);
+/* Give the shared memory its final size. */
+sn_status sn_gen_finish_shared(sn_gen *g);
+
+#endif

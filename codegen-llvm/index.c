@@ -1,0 +1,225 @@
+/* index.c: index expressions to integer arithmetic.
+ *
+ * Values are shared through a table by ix id: equal expression, equal id, one instruction. Arithmetic is 32 bits wide when
+ * the byte range of every access of the kernel allows it. Ranges (sn_ix_range) decide between unsigned and floor division
+ * and put no-wrap flags on sums. Relies on symbolic sizes having been replaced by constants.
+ */
+#include "codegen-llvm/gen.h"
+
+/* ---- table ------------------------------------------------------------------------------------------------------------ */
+
+uint32_t sn_gen_mark(const sn_gen *g) { return g->memo_log.n; }
+
+void sn_gen_release(sn_gen *g, uint32_t mark) {
+    while (g->memo_log.n > mark) {
+        sn_gen_memo *entry = &g->memo_log.at[--g->memo_log.n];
+        g->memo.at[entry->e.i] = entry->old;
+    }
+}
+
+static lv recall(sn_gen *g, sn_ix e) { return e.i < g->memo.n ? g->memo.at[e.i] : NULL; }
+
+static lv remember(sn_gen *g, sn_ix e, lv x) {
+    while (g->memo.n <= e.i) SN_PUSH(&g->arena, &g->memo, NULL);
+    SN_PUSH(&g->arena, &g->memo_log, ((sn_gen_memo){e, g->memo.at[e.i]}));
+    g->memo.at[e.i] = x;
+    return x;
+}
+
+void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value) {
+    SN_PUSH(&g->arena, &g->fixed, ax);
+    SN_PUSH(&g->arena, &g->fixed_to, sn_ix_const(g->m, value));
+}
+
+void sn_gen_unfix(sn_gen *g) { g->fixed.n--, g->fixed_to.n--; }
+
+sn_ix sn_gen_resolve(sn_gen *g, sn_ix e) {
+    return g->fixed.n ? sn_ix_subst(g->m, e, g->fixed.at, g->fixed_to.at, g->fixed.n) : e;
+}
+
+/* ---- expressions --------------------------------------------------------------------------------------------------------- */
+
+static lv constant(sn_gen *g, int64_t c) { return sn_em_ci(g->index, c); }
+
+static lv binary(sn_gen *g, lv (*op)(LLVMBuilderRef, lv, lv, const char *), lv a, lv b) {
+    lv in[2] = {a, b};
+    sn_em_unify(&g->em, in, 2);
+    return op(g->em.b, in[0], in[1], "");
+}
+
+static lv pick_smaller(sn_gen *g, lv a, lv b, LLVMIntPredicate p) {
+    lv in[2] = {a, b};
+    sn_em_unify(&g->em, in, 2);
+    return em_select(&g->em, em_icmp(&g->em, p, in[0], in[1]), in[0], in[1]);
+}
+
+/* No partial sum of non-negative terms passes the whole, so neither kind of overflow can happen. */
+static void no_wrap(lv x) {
+    if (LLVMIsAInstruction(x) && (LLVMGetInstructionOpcode(x) == LLVMAdd || LLVMGetInstructionOpcode(x) == LLVMMul)) {
+        LLVMSetNSW(x, 1);
+        LLVMSetNUW(x, 1);
+    }
+}
+
+static bool only_grows(sn_gen *g, const sn_ix_rec *r) {
+    for (uint32_t i = 0; i < r->n_terms; i++)
+        if (r->terms[i].c < 0 || sn_ix_range(g->m, r->terms[i].atom).lo < 0) return false;
+    return r->c0 >= 0;
+}
+
+static bool is_bounded(sn_range r) { return r.lo != INT64_MIN && r.hi != INT64_MAX; }
+
+static lv sum(sn_gen *g, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(g->m, e);
+    if (!r->n_terms) return constant(g, r->c0);
+    bool flags = only_grows(g, r) && is_bounded(sn_ix_range(g->m, e));
+    if (r->c0) {
+        int64_t c0 = r->c0;
+        lv x = binary(g, LLVMBuildAdd, sn_gen_ix(g, sn_ix_addc(g->m, e, -c0)), constant(g, c0));
+        if (flags) no_wrap(x);
+        return x;
+    }
+    lv total = NULL;
+    for (uint32_t i = 0; i < r->n_terms; i++) {
+        lv x = sn_gen_ix(g, r->terms[i].atom);
+        if (r->terms[i].c != 1) x = binary(g, LLVMBuildMul, x, constant(g, r->terms[i].c));
+        if (flags) no_wrap(x);
+        total = total ? binary(g, LLVMBuildAdd, total, x) : x;
+        if (flags) no_wrap(total);
+    }
+    return total;
+}
+
+/* floor(a / b) or a - b floor(a / b), b > 0. */
+static lv divide(sn_gen *g, const sn_ix_rec *r) {
+    lv a = sn_gen_ix(g, r->a), b = sn_gen_ix(g, r->b);
+    bool is_div = r->kind == SN_IX_DIV;
+    if (sn_ix_range(g->m, r->a).lo >= 0) return binary(g, is_div ? LLVMBuildUDiv : LLVMBuildURem, a, b);
+    lv in[2] = {a, b};
+    sn_em_unify(&g->em, in, 2);
+    lv rest = LLVMBuildSRem(g->em.b, in[0], in[1], "");
+    lv below = em_icmp(&g->em, LLVMIntSLT, rest, sn_em_i(&g->em, rest, 0));
+    if (!is_div) return em_select(&g->em, below, em_iadd(&g->em, rest, in[1]), rest);
+    lv q = LLVMBuildSDiv(g->em.b, in[0], in[1], "");
+    return em_select(&g->em, below, em_isub(&g->em, q, sn_em_i(&g->em, q, 1)), q);
+}
+
+static lv lane_numbers(sn_gen *g) {
+    lv all[SN_GEN_LANES];
+    for (uint32_t i = 0; i < g->lanes; i++) all[i] = constant(g, i);
+    return LLVMConstVector(all, g->lanes);
+}
+
+static lv value(sn_gen *g, uint32_t id) {
+    lv x = g->vals[id];
+    if (g->pick >= 0) x = sn_em_lane(&g->em, x, (uint32_t)g->pick);
+    sn_dtype t = sn_val_get(g->m, (sn_val){id})->dtype;
+    return sn_math_cast(&g->em, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, t, x);
+}
+
+static lv emit(sn_gen *g, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(g->m, e);
+    switch (r->kind) {
+    case SN_IX_SUM: return sum(g, e);
+    case SN_IX_AXIS:
+        if (g->lane_axis.i == r->id && g->lanes > 1) return lane_numbers(g);
+        SN_ASSERT(g->axes[r->id]);
+        return g->axes[r->id];
+    case SN_IX_DIV: case SN_IX_MOD: return divide(g, r);
+    case SN_IX_MIN: return pick_smaller(g, sn_gen_ix(g, r->a), sn_gen_ix(g, r->b), LLVMIntSLT);
+    case SN_IX_MAX: return pick_smaller(g, sn_gen_ix(g, r->a), sn_gen_ix(g, r->b), LLVMIntSGT);
+    case SN_IX_PROD: return binary(g, LLVMBuildMul, sn_gen_ix(g, r->a), sn_gen_ix(g, r->b));
+    case SN_IX_VAL: return value(g, r->id);
+    case SN_IX_SYM: break;
+    }
+    SN_ASSERT(!"no symbols in generated code");
+    return constant(g, 0);
+}
+
+lv sn_gen_ix(sn_gen *g, sn_ix e) {
+    lv x = recall(g, e);
+    if (x) return x;
+    x = emit(g, e);
+    /* What depends on SSA values changes when a region is written out again; a lane's pick is not the whole. */
+    return sn_ix_uses_vals(g->m, e) ? x : remember(g, e, x);
+}
+
+/* ---- bounds tests ---------------------------------------------------------------------------------------------------------- */
+
+/* With lanes at rest + 0 .. V-1, rest and bound multiples of V, all lanes are inside or all outside. */
+bool sn_gen_in_uniform(sn_gen *g, sn_ix e, sn_ix bound) {
+    if (g->lanes <= 1) return true;
+    if (sn_ix_uses_axis(g->m, bound, g->lane_axis)) return false;
+    if (!sn_ix_uses_axis(g->m, e, g->lane_axis)) return true;
+    int64_t c;
+    if (!sn_ix_coef(g->m, e, g->lane_axis, &c) || c != 1) return false;
+    sn_ix zero = sn_ix_const(g->m, 0), rest = sn_ix_subst(g->m, e, &g->lane_axis, &zero, 1);
+    return sn_ix_is_multiple(g->m, rest, g->lanes) && sn_ix_is_multiple(g->m, bound, g->lanes);
+}
+
+lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
+    e = sn_gen_resolve(g, e);
+    bound = sn_gen_resolve(g, bound);
+    if (g->lanes > 1 && sn_ix_uses_axis(g->m, e, g->lane_axis) && sn_gen_in_uniform(g, e, bound)) {
+        sn_ix zero = sn_ix_const(g->m, 0);
+        e = sn_ix_subst(g->m, e, &g->lane_axis, &zero, 1);
+    }
+    if (sn_ix_in(g->m, e, bound)) return LLVMConstInt(g->em.cg->i1, 1, 0);
+    lv in[2] = {sn_gen_ix(g, e), sn_gen_ix(g, bound)};
+    sn_em_unify(&g->em, in, 2);
+    /* As unsigned numbers, negative ones lie above every bound. */
+    if (sn_ix_range(g->m, bound).lo >= 0) return em_icmp(&g->em, LLVMIntULT, in[0], in[1]);
+    return em_and(&g->em, em_icmp(&g->em, LLVMIntSGE, in[0], sn_em_i(&g->em, in[0], 0)),
+                  em_icmp(&g->em, LLVMIntSLT, in[0], in[1]));
+}
+
+/* ---- width ------------------------------------------------------------------------------------------------------------------- */
+
+static bool fits(sn_range r, int64_t scale) {
+    return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale;
+}
+
+/* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. */
+static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
+    if (!fits(sn_ix_range(g->m, e), scale)) return false;
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    uint32_t n = sn_ix_terms(g->m, e, &terms, &c0, &one);
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *r = sn_ix_get(g->m, terms[i].atom);
+        bool pair = r->kind == SN_IX_DIV || r->kind == SN_IX_MOD || r->kind == SN_IX_MIN || r->kind == SN_IX_MAX;
+        if (pair && !(narrow(g, r->a, 1) && narrow(g, r->b, 1))) return false;
+    }
+    return true;
+}
+
+static void find_symbol(void *user, sn_ix atom) {
+    sn_gen *g = user;
+    const sn_ix_rec *r = sn_ix_get(g->m, atom);
+    if (r->kind == SN_IX_SYM && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: size %s is symbolic; give it a value before code generation",
+                            g->k->name, sn_sym_get(g->m, (sn_sym){r->id})->name);
+}
+
+static bool statement_is_narrow(sn_gen *g, const sn_stmt_rec *s) {
+    bool access = s->op == SN_LOP_LOAD || s->op == SN_LOP_STORE;
+    if (s->axis.i) {
+        sn_ix extent = sn_axis_get(g->m, s->axis)->extent;
+        sn_ix_walk(g->m, extent, find_symbol, g);
+        if (!narrow(g, extent, 1)) return false;
+    }
+    if (s->ix.i) {
+        sn_ix_walk(g->m, s->ix, find_symbol, g);
+        if (!narrow(g, s->ix, access ? sn_dtype_bytes(sn_buf_get(g->m, s->buf)->dtype) : 1)) return false;
+    }
+    return !s->bound.i || narrow(g, s->bound, 1);
+}
+
+sn_status sn_gen_index_width(sn_gen *g) {
+    bool all = g->gpu && g->grid <= INT32_MAX;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
+        if (!statement_is_narrow(g, sn_stmt_get(g->m, s))) all = false;
+    g->index = all ? g->em.cg->i32 : g->em.cg->i64;
+    return g->status;
+}

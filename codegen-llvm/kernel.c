@@ -1,0 +1,182 @@
+/* kernel.c: one kernel as one LLVM function: signature, blocks and threads, register buffers, attributes.
+ *
+ * GPU: ptx_kernel void name(one global pointer a parameter); the block number is ctaid.x, the thread tid.x, tid.y.
+ * Host: void name(ptr params, i64 begin, i64 end): a loop over the blocks begin .. end-1 around the same body, in which
+ * block axes are loops. Parameters are not marked noalias: a temporary may share storage with an output of the same
+ * kernel. Relies on the verifier having accepted the module.
+ */
+#include "codegen-llvm/gen.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- which buffers stand still ------------------------------------------------------------------------------------------------- */
+
+/* The buffer whose storage b took over, at the end of the chain of reuse steps. */
+static sn_buf storage_of(const sn_module *m, sn_buf b) {
+    for (uint32_t i = m->wrap.steps.n; i-- > 0;) {
+        const sn_step *step = &m->wrap.steps.at[i];
+        if (step->kind == SN_STEP_REUSE && step->buf.i == b.i) b = step->from;
+    }
+    return b;
+}
+
+static bool is_steady(sn_gen *g, sn_buf b) {
+    if (sn_buf_get(g->m, b)->scope == SN_BUF_OUTPUT) return false;
+    sn_buf mine = storage_of(g->m, b);
+    for (uint32_t i = 0; i < g->k->params.n; i++) {
+        sn_buf other = g->k->params.at[i];
+        if (sn_kern_stores(g->m, g->kern, other) && storage_of(g->m, other).i == mine.i) return false;
+    }
+    return true;
+}
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
+    int64_t most = 1, n;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (!r->axis.i || r->kind != kind) continue;
+        n = sn_gen_extent(g, r->axis);
+        if (n < 0) n = INT32_MAX;       /* symbolic: reported as such by sn_gen_index_width, or as too large */
+        if (n > most) most = n;
+    }
+    return (uint32_t)most;
+}
+
+static sn_status find_sizes(sn_gen *g) {
+    g->launch = sn_kern_launch(g->m, g->kern);
+    if (!sn_ix_is_const(g->m, g->launch.grid, &g->grid))
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its grid depends on a symbolic size; give it a value first",
+                       g->k->name);
+    g->threads_x = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_X) : 1;
+    g->threads_y = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_Y) : 1;
+    if (g->gpu && (g->threads_x != g->launch.block_x || g->threads_y != g->launch.block_y))
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: the launch has %u x %u threads, its block axes %u x %u",
+                       g->k->name, g->launch.block_x, g->launch.block_y, g->threads_x, g->threads_y);
+    uint32_t limit = g->em.cg->target->max_threads;
+    if (g->gpu && ((uint64_t)g->threads_x * g->threads_y > limit || g->threads_x > limit))
+        return sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: a block of %u x %u threads, %s allows %u", g->k->name,
+                       g->threads_x, g->threads_y, g->em.cg->target->name, limit);
+    return SN_OK;
+}
+
+static void allocate_tables(sn_gen *g) {
+    g->vals = SN_NEWN(&g->arena, lv, g->m->vals.count);
+    g->varies = SN_NEWN(&g->arena, bool, g->m->vals.count);
+    g->axes = SN_NEWN(&g->arena, lv, g->m->axes.count);
+    g->memory = SN_NEWN(&g->arena, lv, g->m->bufs.count);
+    g->steady = SN_NEWN(&g->arena, bool, g->m->bufs.count);
+    g->dirty = SN_NEWN(&g->arena, bool, g->m->bufs.count);
+}
+
+static void attribute(sn_gen *g, const char *name, const char *value) {
+    LLVMAttributeRef a = LLVMCreateStringAttribute(g->em.cg->cx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+    LLVMAddAttributeAtIndex(g->em.fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
+}
+
+static void enum_attribute(sn_gen *g, const char *name) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(g->em.fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                            LLVMCreateEnumAttribute(g->em.cg->cx, kind, 0));
+}
+
+static void new_function(sn_gen *g, LLVMTypeRef *types, uint32_t n) {
+    LLVMTypeRef type = LLVMFunctionType(g->em.cg->vd, types, n, 0);
+    g->em.fn = LLVMAddFunction(g->em.mod, g->k->name, type);
+    enum_attribute(g, "nounwind");
+    LLVMPositionBuilderAtEnd(g->em.b, sn_em_block(&g->em, "entry"));
+}
+
+/* A reg buffer: on a GPU the elements of one thread, on the host all of them. */
+static void make_registers(sn_gen *g) {
+    for (uint32_t i = 0; i < g->k->regs.n; i++) {
+        sn_buf b = g->k->regs.at[i];
+        const sn_buf_rec *r = sn_buf_get(g->m, b);
+        int64_t size = r->private_size;
+        if (!g->gpu) sn_ix_is_const(g->m, r->size, &size);
+        LLVMTypeRef type = LLVMArrayType2(sn_math_storage(g->em.cg, r->dtype), (uint64_t)size);
+        g->memory[b.i] = LLVMBuildAlloca(g->em.b, type, r->name);
+        LLVMSetAlignment(g->memory[b.i], 64);
+    }
+}
+
+/* ---- GPU ------------------------------------------------------------------------------------------------------------------------- */
+
+static lv special_register(sn_gen *g, const char *name) {
+    lv x = sn_em_call(&g->em, name, NULL, NULL, 0);
+    return g->index == g->em.cg->i32 ? x : LLVMBuildZExt(g->em.b, x, g->index, "");
+}
+
+static void gpu_function(sn_gen *g) {
+    enum { PTX_KERNEL = 71 };       /* LLVMPTXKernelCallConv */
+    uint32_t n = g->k->params.n;
+    LLVMTypeRef *types = SN_NEWN(&g->arena, LLVMTypeRef, n + 1);
+    for (uint32_t i = 0; i < n; i++) types[i] = g->em.cg->global_ptr;
+    new_function(g, types, n);
+    LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
+    char size[48];
+    snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
+    attribute(g, "nvvm.reqntid", size);
+    for (uint32_t i = 0; i < n; i++) {
+        sn_buf b = g->k->params.at[i];
+        lv p = LLVMGetParam(g->em.fn, i);
+        LLVMSetValueName2(p, sn_buf_get(g->m, b)->name, strlen(sn_buf_get(g->m, b)->name));
+        LLVMSetParamAlignment(p, sn_buf_get(g->m, b)->align);
+        g->memory[b.i] = p;
+        g->steady[b.i] = is_steady(g, b);
+    }
+    make_registers(g);
+    g->block = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+    g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
+    g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
+    sn_gen_region(g, g->k->first);
+    LLVMBuildRetVoid(g->em.b);
+}
+
+/* ---- host ------------------------------------------------------------------------------------------------------------------------ */
+
+static void host_function(sn_gen *g) {
+    const sn_cg *cg = g->em.cg;
+    LLVMTypeRef types[3] = {cg->ptr, cg->i64, cg->i64};
+    new_function(g, types, 3);
+    for (uint32_t i = 0; i < g->k->params.n; i++) {
+        sn_buf b = g->k->params.at[i];
+        lv at = sn_em_ci(cg->i64, i);
+        lv slot = LLVMBuildInBoundsGEP2(g->em.b, cg->ptr, LLVMGetParam(g->em.fn, 0), &at, 1, "");
+        g->memory[b.i] = LLVMBuildLoad2(g->em.b, cg->ptr, slot, sn_buf_get(g->m, b)->name);
+    }
+    make_registers(g);
+    g->thread_x = g->thread_y = sn_em_ci(cg->i64, 0);
+    sn_gen_loop blocks;
+    sn_gen_loop_begin(g, &blocks, (sn_axis){0}, LLVMGetParam(g->em.fn, 1), LLVMGetParam(g->em.fn, 2), true);
+    g->block = blocks.i;
+    sn_gen_region(g, g->k->first);
+    sn_gen_loop_end(g, &blocks, NULL, NULL, 0);
+    LLVMBuildRetVoid(g->em.b);
+}
+
+/* ---- entry ----------------------------------------------------------------------------------------------------------------------- */
+
+static sn_status generate(sn_gen *g) {
+    SN_TRY(find_sizes(g));
+    SN_TRY(sn_gen_index_width(g));
+    if (g->gpu) gpu_function(g);
+    else host_function(g);
+    SN_TRY(g->status);
+    return sn_gen_finish_shared(g);
+}
+
+sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k) {
+    sn_gen g = {.em = {.cg = cg, .mod = mod}, .env = cg->env, .m = m, .kern = k, .k = sn_kern_get(m, k),
+                .gpu = cg->target->is_gpu, .status = SN_OK, .pick = -1, .lanes = 1};
+    sn_arena_init(&g.arena, cg->env);
+    g.em.b = LLVMCreateBuilderInContext(cg->cx);
+    allocate_tables(&g);
+    sn_status status = generate(&g);
+    *out = g.em.fn;
+    LLVMDisposeBuilder(g.em.b);
+    sn_arena_free(&g.arena);
+    return status;
+}

@@ -1,0 +1,85 @@
+/* math.c: one Loop IR operation to instructions: picks the row of lowering.def or the integer rules, and holds the
+ * operations that are a single instruction.
+ *
+ * Relies on math_exp.c, math_log.c, math_trig.c, math_erf.c for the expansions. Adding, subtracting and multiplying may be
+ * contracted to fma; expansions never are, they say fma where they mean it.
+ */
+#include "codegen-llvm/math.h"
+
+#include <math.h>
+
+/* ---- single instructions -------------------------------------------------------------------------------------------- */
+
+lv sn_math_neg(sn_em *em, const lv *in) { return em_neg(em, in[0]); }
+lv sn_math_abs(sn_em *em, const lv *in) { return em_abs(em, in[0]); }
+lv sn_math_sqrt(sn_em *em, const lv *in) { return em_call1(em, "llvm.sqrt", in[0]); }
+lv sn_math_floor(sn_em *em, const lv *in) { return em_floor(em, in[0]); }
+lv sn_math_ceil(sn_em *em, const lv *in) { return em_call1(em, "llvm.ceil", in[0]); }
+lv sn_math_round(sn_em *em, const lv *in) { return em_rint(em, in[0]); }
+lv sn_math_trunc(sn_em *em, const lv *in) { return em_trunc(em, in[0]); }
+lv sn_math_add(sn_em *em, const lv *in) { return em_contract(em_add(em, in[0], in[1])); }
+lv sn_math_sub(sn_em *em, const lv *in) { return em_contract(em_sub(em, in[0], in[1])); }
+lv sn_math_mul(sn_em *em, const lv *in) { return em_contract(em_mul(em, in[0], in[1])); }
+lv sn_math_div(sn_em *em, const lv *in) { return em_div(em, in[0], in[1]); }
+lv sn_math_max(sn_em *em, const lv *in) { return sn_em_fmax(em, in[0], in[1]); }
+lv sn_math_min(sn_em *em, const lv *in) { return sn_em_fmin(em, in[0], in[1]); }
+lv sn_math_eq(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOEQ, in[0], in[1]); }
+lv sn_math_ne(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealUNE, in[0], in[1]); }
+lv sn_math_lt(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOLT, in[0], in[1]); }
+lv sn_math_le(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOLE, in[0], in[1]); }
+lv sn_math_gt(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOGT, in[0], in[1]); }
+lv sn_math_ge(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOGE, in[0], in[1]); }
+lv sn_math_isnan(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealUNO, in[0], in[0]); }
+lv sn_math_isinf(sn_em *em, const lv *in) { return em_equals(em, em_abs(em, in[0]), INFINITY); }
+lv sn_math_reciprocal(sn_em *em, const lv *in) { return em_div(em, sn_em_f(em, in[0], 1), in[0]); }
+lv sn_math_floordiv(sn_em *em, const lv *in) { return em_floor(em, em_div(em, in[0], in[1])); }
+
+lv sn_math_sign(sn_em *em, const lv *in) {
+    lv x = in[0], one = em_copysign(em, sn_em_f(em, x, 1), x);
+    lv keep = em_or(em, em_equals(em, x, 0), em_fcmp(em, LLVMRealUNO, x, x));
+    return em_select(em, keep, x, one);
+}
+
+/* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. It exists on scalars only. */
+lv sn_math_rsqrt(sn_em *em, const lv *in) {
+    lv x = in[0];
+    if (!em->cg->target->is_gpu || sn_em_is64(x))
+        return em_div(em, sn_em_f(em, x, 1), em_call1(em, "llvm.sqrt", x));
+    lv y = LLVMGetPoison(LLVMTypeOf(x));
+    for (uint32_t i = 0; i < sn_em_lanes(x); i++) {
+        lv lane = sn_em_lane(em, x, i);
+        y = sn_em_with_lane(em, y, i, sn_em_call(em, "llvm.nvvm.rsqrt.approx.f", NULL, &lane, 1));
+    }
+    return y;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------------- */
+
+typedef struct lowering {
+    lv (*fn)(sn_em *em, const lv *in);
+    double ulp32, ulp64;
+} lowering;
+
+static const lowering TABLE[SN_N_LOPS] = {
+#define SN_LOWER(LOP, function, ulp32, ulp64, doc) [SN_LOP_##LOP] = {sn_math_##function, ulp32, ulp64},
+#include "codegen-llvm/lowering.def"
+#undef SN_LOWER
+};
+
+double sn_math_bound(sn_lop op, sn_dtype t) {
+    if (op >= SN_N_LOPS || !TABLE[op].fn || !sn_is_float(t)) return -1;
+    return t == SN_F64 ? TABLE[op].ulp64 : TABLE[op].ulp32;
+}
+
+/* f16 and bf16 compute in f32 and round once. */
+lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
+    sn_em_unify(em, in, n);
+    if (op == SN_LOP_SELECT) return em_select(em, in[0], in[1], in[2]);
+    if (!sn_is_float(t)) return sn_math_int_op(em, op, t, in);
+    SN_ASSERT(TABLE[op].fn);
+    if (t == SN_F64 || t == SN_F32) return TABLE[op].fn(em, in);
+    lv wide[3];
+    for (uint32_t i = 0; i < n; i++) wide[i] = sn_math_cast(em, SN_F32, t, in[i]);
+    lv x = TABLE[op].fn(em, wide);
+    return sn_lops[op].is_bool ? x : sn_math_cast(em, t, SN_F32, x);
+}

@@ -1,0 +1,148 @@
+/* math_exp.c: the exponential family: exp, exp2, expm1, tanh, sigmoid.
+ *
+ * All of them stand on one polynomial, e^r - 1 for |r| < 0.35, except f32 on GPUs, whose ex2.approx (2 ulp) replaces it
+ * where the result does not cancel. Nothing here overflows in between: arguments are limited first, with nan kept.
+ * Relies on fma being one rounding. Bounds: lowering.def. Coefficients: interpolation at Chebyshev nodes.
+ */
+#include "codegen-llvm/math.h"
+
+#define LOG2_E 0x1.71547652b82fep+0
+#define LOG2_E_32 0x1.715476p+0
+#define LOG2_E_LOW_32 0x1.4ae0c0p-26
+#define LN_2 0x1.62e42fefa39efp-1
+#define LN_2_LOW 0x1.abc9e3b39803fp-56
+#define LN_2_32 0x1.62e43p-1
+#define LN_2_LOW_32 -0x1.05c61p-29
+
+static const double EXPM1_32[] = {
+    0x1p-1, 0x1.555556p-3, 0x1.5554e4p-5, 0x1.1110ep-7, 0x1.6d491p-10, 0x1.a12a34p-13
+};
+static const double EXPM1_64[] = {
+    0x1p-1, 0x1.5555555555557p-3, 0x1.5555555555556p-5, 0x1.111111110ff8bp-7, 0x1.6c16c16c16214p-10,
+    0x1.a01a01ac9de9ep-13, 0x1.a01a01a74077ap-16, 0x1.71ddfff6573d6p-19, 0x1.27e4da1e12fb1p-22,
+    0x1.af5282aacdb2ep-26, 0x1.1f75a3caadff5p-29
+};
+static const double TANH_32[] = {
+    -0x1.555554p-2, 0x1.110eep-3, -0x1.b955dcp-5, 0x1.59e1c8p-6, -0x1.9ada6p-8
+};
+
+/* ---- parts ------------------------------------------------------------------------------------------------------------ */
+
+lv sn_math_expm1_poly(sn_em *em, lv r) {
+    lv p = sn_em_is64(r) ? sn_em_poly(em, r, EXPM1_64, SN_COUNT(EXPM1_64)) : sn_em_poly(em, r, EXPM1_32, SN_COUNT(EXPM1_32));
+    return em_fma(em, em_mul(em, r, r), p, r);
+}
+
+/* 2^n as a float, n within the normal exponents. */
+static lv power_of_two(sn_em *em, lv n) {
+    bool wide = sn_em_is64(n);
+    return sn_em_fbits(em, em_shl(em, em_iadd(em, n, sn_em_i(em, n, wide ? 1023 : 127)), sn_em_i(em, n, wide ? 52 : 23)));
+}
+
+/* In two steps, because 2^n alone may be no float although x * 2^n is (large, subnormal). */
+lv sn_math_scale2(sn_em *em, lv x, lv n) {
+    lv half = em_ashr(em, n, sn_em_i(em, n, 1));
+    return em_mul(em, em_mul(em, x, power_of_two(em, half)), power_of_two(em, em_isub(em, n, half)));
+}
+
+static lv to_int(sn_em *em, lv x) {
+    return LLVMBuildFPToSI(em->b, x, sn_em_like(x, sn_em_is64(x) ? em->cg->i64 : em->cg->i32), "");
+}
+
+/* nan would make the conversion to integer undefined: 0 takes its place, and comes back at the end. */
+static lv not_nan(sn_em *em, lv x) { return em_select(em, em_fcmp(em, LLVMRealORD, x, x), x, sn_em_f(em, x, 0)); }
+static lv nan_of(sn_em *em, lv x, lv y) { return em_select(em, em_fcmp(em, LLVMRealORD, x, x), y, x); }
+
+/* x limited to lo .. hi; nan stays. */
+static lv limit(sn_em *em, lv x, double lo, double hi) {
+    return sn_em_fmin(em, sn_em_fmax(em, x, sn_em_f(em, x, lo)), sn_em_f(em, x, hi));
+}
+
+/* 2^x by reduction to |f| <= 1/2; finite arguments only. */
+static lv exp2_by_poly(sn_em *em, lv x) {
+    lv n = em_rint(em, x), f = em_sub(em, x, n);
+    lv p = sn_math_expm1_poly(em, em_mulc(em, f, sn_em_is64(x) ? LN_2 : LN_2_32));
+    return sn_math_scale2(em, em_addc(em, p, 1), to_int(em, n));
+}
+
+lv sn_math_exp2_small(sn_em *em, lv x) {
+    if (em->cg->target->is_gpu) return em_call1(em, "llvm.exp2", x);
+    return nan_of(em, x, exp2_by_poly(em, not_nan(em, x)));
+}
+
+/* e^r - 1 and n with x = n ln 2 + r. */
+static lv reduced_expm1(sn_em *em, lv *n, lv x) {
+    bool wide = sn_em_is64(x);
+    *n = em_rint(em, em_mulc(em, x, wide ? LOG2_E : LOG2_E_32));
+    lv minus_n = em_neg(em, *n);
+    lv r = em_fmac(em, minus_n, wide ? LN_2 : LN_2_32, x);
+    return sn_math_expm1_poly(em, em_fmac(em, minus_n, wide ? LN_2_LOW : LN_2_LOW_32, r));
+}
+
+/* f32: 2^(hi + lo) = 2^hi (1 + lo ln 2) with hi + lo = x log2 e to 48 bits. */
+static lv exp_f32(sn_em *em, lv x) {
+    lv hi = em_mulc(em, x, LOG2_E_32);
+    lv lo = em_fmac(em, x, LOG2_E_LOW_32, em_fmac(em, x, LOG2_E_32, em_neg(em, hi)));
+    lv rest = em_fmac(em, lo, LN_2_32, sn_em_f(em, x, 1));
+    return em_mul(em, sn_math_exp2_small(em, hi), rest);
+}
+
+lv sn_math_exp_bounded(sn_em *em, lv x) {
+    if (!sn_em_is64(x)) return exp_f32(em, x);
+    lv n, p = reduced_expm1(em, &n, not_nan(em, x));
+    return nan_of(em, x, sn_math_scale2(em, em_addc(em, p, 1), to_int(em, n)));
+}
+
+/* ---- operations ---------------------------------------------------------------------------------------------------------- */
+
+lv sn_math_exp(sn_em *em, const lv *in) {
+    lv x = in[0];
+    return sn_math_exp_bounded(em, sn_em_is64(x) ? limit(em, x, -746, 710) : limit(em, x, -105, 89));
+}
+
+lv sn_math_exp2(sn_em *em, const lv *in) {
+    lv x = in[0];
+    if (!sn_em_is64(x)) {
+        if (em->cg->target->is_gpu) return em_call1(em, "llvm.exp2", x);
+        return sn_math_exp2_small(em, limit(em, x, -151, 129));
+    }
+    x = limit(em, x, -1077, 1025);
+    return nan_of(em, x, exp2_by_poly(em, not_nan(em, x)));
+}
+
+/* e^x - 1 = 2 (s p + (s - 1/2)), s = 2^(n-1): s is a float even where 2^n is not. */
+lv sn_math_expm1(sn_em *em, const lv *in) {
+    lv x = in[0], limited = not_nan(em, limit(em, x, -60, sn_em_is64(x) ? 710 : 89));
+    lv n, p = reduced_expm1(em, &n, limited);
+    lv k = to_int(em, n), s = power_of_two(em, em_isub(em, k, sn_em_i(em, k, 1)));
+    lv y = em_mulc(em, em_fma(em, s, p, em_addc(em, s, -0.5)), 2);
+    lv keep = em_fcmp(em, LLVMRealULT, em_abs(em, x), sn_em_f(em, x, 0x1p-60));     /* tiny (subnormal, -0) or nan */
+    return em_select(em, keep, x, y);
+}
+
+/* Away from 0: 1 - 2/(e^2a + 1), which is 1 from a = 10 on in f32. */
+static lv tanh_f32(sn_em *em, lv x) {
+    lv a = em_abs(em, x), z = em_mul(em, x, x);
+    lv e = sn_math_exp_bounded(em, sn_em_fmin(em, em_add(em, a, a), sn_em_f(em, a, 20)));
+    lv far = em_fmac(em, sn_em_rcp(em, em_addc(em, e, 1)), -2, sn_em_f(em, x, 1));
+    lv near = em_fma(em, em_mul(em, z, sn_em_poly(em, z, TANH_32, SN_COUNT(TANH_32))), x, x);
+    return em_select(em, em_less(em, a, 0.6), near, em_copysign(em, far, x));
+}
+
+lv sn_math_tanh(sn_em *em, const lv *in) {
+    lv x = in[0];
+    if (!sn_em_is64(x)) return tanh_f32(em, x);
+    lv a = em_abs(em, x), twice = sn_em_fmin(em, em_add(em, a, a), sn_em_f(em, a, 50));
+    lv t = sn_math_expm1(em, &twice), below = em_addc(em, t, 2);
+    lv near = em_div(em, t, below);
+    lv far = em_sub(em, sn_em_f(em, x, 1), em_div(em, sn_em_f(em, x, 2), below));
+    return em_copysign(em, em_select(em, em_less(em, a, 0.55), near, far), x);
+}
+
+/* e^-|x| never overflows, and keeps sigmoid of large negative numbers accurate. */
+lv sn_math_sigmoid(sn_em *em, const lv *in) {
+    lv x = in[0], minus = em_neg(em, em_abs(em, x));
+    lv e = sn_math_exp_bounded(em, sn_em_fmax(em, minus, sn_em_f(em, x, sn_em_is64(x) ? -746 : -105)));
+    lv r = sn_em_rcp(em, em_addc(em, e, 1));
+    return em_select(em, em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, 0)), r, em_mul(em, e, r));
+}

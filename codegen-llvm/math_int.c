@@ -1,0 +1,133 @@
+/* math_int.c: integer operations, exactly as lops.def defines them: nothing traps, nothing is undefined.
+ *
+ * Division by 0 gives 0 and INT_MIN / -1 wraps: the operands are replaced before the instruction sees them. Relies on
+ * emit.h. Float operations are in the other math files.
+ */
+#include "codegen-llvm/math.h"
+
+static lv zero(sn_em *em, lv x) { return sn_em_i(em, x, 0); }
+static lv one(sn_em *em, lv x) { return sn_em_i(em, x, 1); }
+static lv is_zero(sn_em *em, lv x) { return em_icmp(em, LLVMIntEQ, x, zero(em, x)); }
+static lv negate(sn_em *em, lv x) { return em_isub(em, zero(em, x), x); }
+
+static lv absolute(sn_em *em, lv x) {
+    return em_select(em, em_icmp(em, LLVMIntSLT, x, zero(em, x)), negate(em, x), x);
+}
+
+static lv sign(sn_em *em, lv x, bool is_unsigned) {
+    lv positive = LLVMBuildZExt(em->b, em_icmp(em, is_unsigned ? LLVMIntUGT : LLVMIntSGT, x, zero(em, x)), LLVMTypeOf(x), "");
+    if (is_unsigned) return positive;
+    lv negative = LLVMBuildZExt(em->b, em_icmp(em, LLVMIntSLT, x, zero(em, x)), LLVMTypeOf(x), "");
+    return em_isub(em, positive, negative);
+}
+
+/* ---- division ------------------------------------------------------------------------------------------------------ */
+
+typedef enum rounding { TOWARDS_ZERO, DOWN, REMAINDER_DOWN } rounding;
+
+/* Signed. b = 0 and b = -1 divide by 1 instead: a / 1 = a, corrected at the end, remainder 0. */
+static lv signed_division(sn_em *em, lv a, lv b, rounding how) {
+    lv b_zero = is_zero(em, b), b_minus = em_icmp(em, LLVMIntEQ, b, sn_em_i(em, b, -1));
+    lv d = em_select(em, em_or(em, b_zero, b_minus), one(em, b), b);
+    lv q = LLVMBuildSDiv(em->b, a, d, "");
+    lv r = em_isub(em, a, em_imul(em, q, d));
+    lv crosses = em_and(em, em_icmp(em, LLVMIntNE, r, zero(em, r)),
+                        em_icmp(em, LLVMIntSLT, em_xor(em, r, d), zero(em, r)));
+    if (how == REMAINDER_DOWN) return em_select(em, crosses, em_iadd(em, r, d), r);
+    if (how == DOWN) q = em_select(em, crosses, em_isub(em, q, one(em, q)), q);
+    q = em_select(em, b_minus, negate(em, a), q);
+    return em_select(em, b_zero, zero(em, q), q);
+}
+
+static lv unsigned_division(sn_em *em, lv a, lv b, rounding how) {
+    lv b_zero = is_zero(em, b), d = em_select(em, b_zero, one(em, b), b);
+    lv x = how == REMAINDER_DOWN ? LLVMBuildURem(em->b, a, d, "") : LLVMBuildUDiv(em->b, a, d, "");
+    return em_select(em, b_zero, zero(em, x), x);
+}
+
+static lv division(sn_em *em, lv a, lv b, rounding how, bool is_unsigned) {
+    return is_unsigned ? unsigned_division(em, a, b, how) : signed_division(em, a, b, how);
+}
+
+/* ---- power, shifts ---------------------------------------------------------------------------------------------------- */
+
+/* Square and multiply, all steps written out: an exponent has at most as many bits as its type. A negative exponent
+ * gives 0, except for the bases 1 and -1. */
+static lv power(sn_em *em, lv a, lv b, uint32_t bits, bool is_unsigned) {
+    lv result = one(em, a), base = a, e = b;
+    for (uint32_t i = 0; i < bits; i++) {
+        lv odd = em_icmp(em, LLVMIntNE, em_and(em, e, one(em, e)), zero(em, e));
+        result = em_select(em, odd, em_imul(em, result, base), result);
+        base = em_imul(em, base, base);
+        e = em_lshr(em, e, one(em, e));
+    }
+    if (is_unsigned) return result;
+    lv odd = em_icmp(em, LLVMIntNE, em_and(em, b, one(em, b)), zero(em, b));
+    lv minus = em_select(em, odd, sn_em_i(em, a, -1), one(em, a));
+    lv inverse = em_select(em, em_icmp(em, LLVMIntEQ, a, sn_em_i(em, a, -1)), minus, zero(em, a));
+    inverse = em_select(em, em_icmp(em, LLVMIntEQ, a, one(em, a)), one(em, a), inverse);
+    return em_select(em, em_icmp(em, LLVMIntSLT, b, zero(em, b)), inverse, result);
+}
+
+static lv shift(sn_em *em, lv a, lv b, uint32_t bits, bool left, bool is_unsigned) {
+    lv inside = em_icmp(em, LLVMIntULT, b, sn_em_i(em, b, bits));
+    lv s = em_select(em, inside, b, zero(em, b));
+    if (left) return em_select(em, inside, em_shl(em, a, s), zero(em, a));
+    if (is_unsigned) return em_select(em, inside, em_lshr(em, a, s), zero(em, a));
+    return em_ashr(em, a, em_select(em, inside, b, sn_em_i(em, b, bits - 1)));
+}
+
+/* ---- everything ---------------------------------------------------------------------------------------------------------- */
+
+static lv compare(sn_em *em, sn_lop op, lv a, lv b, bool is_unsigned) {
+    LLVMIntPredicate p;
+    switch ((int)op) {
+    case SN_LOP_EQ: p = LLVMIntEQ; break;
+    case SN_LOP_NE: p = LLVMIntNE; break;
+    case SN_LOP_LT: p = is_unsigned ? LLVMIntULT : LLVMIntSLT; break;
+    case SN_LOP_LE: p = is_unsigned ? LLVMIntULE : LLVMIntSLE; break;
+    case SN_LOP_GT: p = is_unsigned ? LLVMIntUGT : LLVMIntSGT; break;
+    default: p = is_unsigned ? LLVMIntUGE : LLVMIntSGE; break;
+    }
+    return em_icmp(em, p, a, b);
+}
+
+/* On bool, where addition is or and the larger of two is or. */
+static sn_lop bool_op(sn_lop op) {
+    switch ((int)op) {
+    case SN_LOP_ADD: case SN_LOP_MAX: return SN_LOP_OR;
+    case SN_LOP_MUL: case SN_LOP_MIN: return SN_LOP_AND;
+    case SN_LOP_ABS: case SN_LOP_SIGN: return SN_LOP_FLOOR;
+    default: return op;
+    }
+}
+
+lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in) {
+    bool is_unsigned = sn_dtypes[t].cls != SN_CLASS_INT;
+    uint32_t bits = t == SN_BOOL ? 1 : sn_dtype_bytes(t) * 8;
+    lv a = in[0], b = in[1];
+    if (t == SN_BOOL) op = bool_op(op);
+    switch ((int)op) {
+    case SN_LOP_NEG: return negate(em, a);
+    case SN_LOP_ABS: return is_unsigned ? a : absolute(em, a);
+    case SN_LOP_SIGN: return sign(em, a, is_unsigned);
+    case SN_LOP_FLOOR: case SN_LOP_CEIL: case SN_LOP_ROUND: case SN_LOP_TRUNC: return a;
+    case SN_LOP_NOT: return LLVMBuildNot(em->b, a, "");
+    case SN_LOP_ISNAN: case SN_LOP_ISINF: return sn_em_splat(em, LLVMConstInt(em->cg->i1, 0, 0), sn_em_lanes(a));
+    case SN_LOP_ADD: return em_iadd(em, a, b);
+    case SN_LOP_SUB: return em_isub(em, a, b);
+    case SN_LOP_MUL: return em_imul(em, a, b);
+    case SN_LOP_DIV: return division(em, a, b, TOWARDS_ZERO, is_unsigned);
+    case SN_LOP_FLOORDIV: return division(em, a, b, DOWN, is_unsigned);
+    case SN_LOP_REM: return division(em, a, b, REMAINDER_DOWN, is_unsigned);
+    case SN_LOP_POW: return power(em, a, b, bits, is_unsigned);
+    case SN_LOP_MAX: return em_select(em, compare(em, SN_LOP_GT, a, b, is_unsigned), a, b);
+    case SN_LOP_MIN: return em_select(em, compare(em, SN_LOP_LT, a, b, is_unsigned), a, b);
+    case SN_LOP_AND: return em_and(em, a, b);
+    case SN_LOP_OR: return em_or(em, a, b);
+    case SN_LOP_XOR: return em_xor(em, a, b);
+    case SN_LOP_SHL: return shift(em, a, b, bits, true, is_unsigned);
+    case SN_LOP_SHR: return shift(em, a, b, bits, false, is_unsigned);
+    default: return compare(em, op, a, b, is_unsigned);
+    }
+}

@@ -1,0 +1,159 @@
+/* reduce.c: combiners, and reductions that run inside one thread (sequential, written out, vector axes).
+ *
+ * A written-out reduction starts from its first element, a loop from the identity. The lanes of a vector axis are combined
+ * pairwise at the end. The order is fixed: the same input gives the same bits. Reductions over block axes run their region
+ * once a thread, then block.c combines the threads.
+ */
+#include "codegen-llvm/gen.h"
+
+/* ---- combiners -------------------------------------------------------------------------------------------------------------- */
+
+/* Does x go before s? A larger (smaller) value does, nan before all numbers, the smaller position at a tie. */
+static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv *x) {
+    sn_em *em = &g->em;
+    sn_lop order = comb == SN_COMB_ARGMAX ? SN_LOP_GT : SN_LOP_LT;
+    lv better = sn_math_op(em, order, t, (lv[]){x[0], s[0]}, 2), equal = sn_math_op(em, SN_LOP_EQ, t, (lv[]){x[0], s[0]}, 2);
+    if (sn_is_float(t)) {
+        lv x_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){x[0]}, 1), s_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){s[0]}, 1);
+        better = em_or(em, better, em_and(em, x_nan, LLVMBuildNot(em->b, s_nan, "")));
+        equal = em_or(em, equal, em_and(em, x_nan, s_nan));
+    }
+    return em_or(em, better, em_and(em, equal, em_icmp(em, LLVMIntSLT, x[1], s[1])));
+}
+
+static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
+    static const sn_lop PLAIN[SN_N_COMBS] = {
+        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX, [SN_COMB_MIN] = SN_LOP_MIN,
+        [SN_COMB_ANY] = SN_LOP_OR, [SN_COMB_ALL] = SN_LOP_AND,
+    };
+    if (sn_combs[comb].states == 1) {
+        state[0] = sn_math_op(&g->em, PLAIN[comb], t, (lv[]){state[0], x[0]}, 2);
+        return;
+    }
+    lv in[4] = {state[0], state[1], x[0], x[1]};
+    sn_em_unify(&g->em, in, 4);
+    lv first = goes_first(g, comb, t, in, in + 2);
+    state[0] = em_select(&g->em, first, in[2], in[0]);
+    state[1] = em_select(&g->em, first, in[3], in[1]);
+}
+
+void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x) {
+    for (uint32_t c = 0; c < st->n_combs; c++)
+        combine_one(g, st->combs[c], st->dtypes[st->first[c]], state + st->first[c], x + st->first[c]);
+}
+
+static sn_gen_states states_of(sn_gen *g, const sn_stmt_rec *s) {
+    sn_gen_states st = {.n_combs = s->n_combs, .n = 0};
+    for (uint32_t c = 0; c < s->n_combs; c++) {
+        st.combs[c] = s->combs[c];
+        st.first[c] = st.n;
+        for (uint32_t k = 0; k < sn_combs[s->combs[c]].states; k++, st.n++)
+            st.dtypes[st.n] = sn_val_get(g->m, sn_result(s, st.n))->dtype;
+    }
+    return st;
+}
+
+static void identities(sn_gen *g, const sn_gen_states *st, lv *state) {
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        sn_scalar x[2];
+        sn_scalar_identity(st->combs[c], st->dtypes[st->first[c]], x);
+        for (uint32_t k = 0; k < sn_combs[st->combs[c]].states; k++)
+            state[st->first[c] + k] = sn_math_const(&g->em, st->dtypes[st->first[c] + k], x[k].f, x[k].i);
+    }
+}
+
+/* ---- within a thread ------------------------------------------------------------------------------------------------------------ */
+
+/* The region once; out: what it yields. */
+static void run_region(sn_gen *g, sn_stmt_rec *s, lv *out) {
+    lv *outer = g->yields;
+    g->yields = out;
+    sn_gen_region(g, s->first);
+    g->yields = outer;
+}
+
+static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
+    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    lv phis[SN_GEN_STATES], x[SN_GEN_STATES];
+    identities(g, st, state);
+    for (uint32_t k = 0; k < st->n; k++)
+        if (g->lanes > 1 && g->varies[s->result.i + k]) state[k] = sn_em_splat(&g->em, state[k], g->lanes);
+    sn_gen_loop l;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
+    for (uint32_t k = 0; k < st->n; k++) {
+        phis[k] = LLVMBuildPhi(g->em.b, LLVMTypeOf(state[k]), "");
+        LLVMAddIncoming(phis[k], &state[k], &l.before, 1);
+        state[k] = phis[k];
+    }
+    run_region(g, s, x);
+    if (g->status != SN_OK) return;
+    sn_gen_combine(g, st, state, x);
+    sn_gen_loop_end(g, &l, phis, state, st->n);
+}
+
+static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
+    if (n == 0) identities(g, st, state);
+    for (int64_t i = 0; i < n && g->status == SN_OK; i++) {
+        lv x[SN_GEN_STATES];
+        sn_gen_fix(g, s->axis, i);
+        run_region(g, s, x);
+        sn_gen_unfix(g);
+        if (g->status != SN_OK) return;
+        if (i) sn_gen_combine(g, st, state, x);
+        else for (uint32_t k = 0; k < st->n; k++) state[k] = x[k];
+    }
+}
+
+/* Halves are combined until one lane is left; of an odd number the last lane is kept for the end. */
+static void across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes) {
+    for (uint32_t k = 0; k < st->n; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
+    lv spare[SN_GEN_STATES];
+    bool has_spare = false;
+    for (uint32_t n = lanes; n > 1; n /= 2) {
+        lv low[SN_GEN_STATES], high[SN_GEN_STATES];
+        for (uint32_t k = 0; k < st->n; k++) {
+            low[k] = sn_em_slice(&g->em, x[k], 0, n / 2);
+            high[k] = sn_em_slice(&g->em, x[k], n / 2, n / 2);
+        }
+        if (n % 2) {
+            lv last[SN_GEN_STATES];
+            for (uint32_t k = 0; k < st->n; k++) last[k] = sn_em_lane(&g->em, x[k], n - 1);
+            if (has_spare) sn_gen_combine(g, st, spare, last);
+            else for (uint32_t k = 0; k < st->n; k++) spare[k] = last[k];
+            has_spare = true;
+        }
+        sn_gen_combine(g, st, low, high);
+        for (uint32_t k = 0; k < st->n; k++) x[k] = low[k];
+    }
+    if (has_spare) sn_gen_combine(g, st, x, spare);
+}
+
+static bool as_vector(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
+    lv *outer = g->yields;
+    g->yields = state;
+    bool done = sn_gen_vector_region(g, s);
+    g->yields = outer;
+    if (done && g->status == SN_OK) across_lanes(g, st, state, (uint32_t)n);
+    return done;
+}
+
+static void across_threads(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
+    lv *outer = g->yields;
+    g->yields = state;
+    sn_gen_block_region(g, s);
+    g->yields = outer;
+    if (g->status == SN_OK) sn_gen_block_reduce(g, st, s->kind, state);
+}
+
+void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
+    sn_gen_states st = states_of(g, s);
+    lv state[SN_GEN_STATES];
+    int64_t n = sn_gen_extent(g, s->axis);
+    bool written_out = n == 1 || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
+    if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
+    else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
+    else if (written_out) unrolled(g, s, &st, state, n);
+    else sequential(g, s, &st, state);
+    if (g->status != SN_OK) return;
+    for (uint32_t k = 0; k < st.n; k++) g->vals[s->result.i + k] = state[k];
+}

@@ -1,0 +1,300 @@
+/* region.c: statements, loops and the vector axis.
+ *
+ * A region is translated in program order; written-out axes translate it again with the axis a constant. Values are LLVM
+ * scalars, or vectors where they differ between the lanes of the vector axis. Whether a loop's state differs must be known
+ * before its body exists, hence the small analysis at each vector axis. A vector axis that cannot be one (a test that
+ * lanes answer differently) is written out: kinds never change the meaning.
+ * Relies on access.c, index.c, reduce.c, block.c.
+ */
+#include "codegen-llvm/gen.h"
+
+#include <string.h>
+
+lv sn_gen_val(const sn_gen *g, sn_val v) {
+    SN_ASSERT(g->vals[v.i]);
+    return g->vals[v.i];
+}
+
+int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
+    int64_t n;
+    return sn_ix_is_const(g->m, sn_gen_resolve(g, sn_axis_get(g->m, ax)->extent), &n) ? n : -1;
+}
+
+/* ---- loops ---------------------------------------------------------------------------------------------------------------- */
+
+void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
+    sn_em *em = &g->em;
+    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn,
+                       .exchanges = g->exchanges};
+    if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
+    l->before = LLVMGetInsertBlock(em->b);
+    l->body = sn_em_block(em, "body");
+    LLVMBuildBr(em->b, l->body);
+    LLVMPositionBuilderAtEnd(em->b, l->body);
+    l->i = LLVMBuildPhi(em->b, LLVMTypeOf(n), "");
+    LLVMAddIncoming(l->i, &first, &l->before, 1);
+    if (ax.i) g->axes[ax.i] = l->i;
+}
+
+/* phis: carried values (made in the body with their first incoming value); next: their values after an iteration. On
+ * return next[] holds the values after the loop. */
+void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis) {
+    sn_em *em = &g->em;
+    sn_gen_settle(g, l->turn, l->exchanges);
+    lv i = LLVMBuildNSWAdd(em->b, l->i, sn_em_i(em, l->i, 1), "");
+    LLVMBasicBlockRef last = LLVMGetInsertBlock(em->b);
+    LLVMAddIncoming(l->i, &i, &last, 1);
+    for (uint32_t k = 0; k < n_phis; k++) LLVMAddIncoming(phis[k], &next[k], &last, 1);
+    l->after = sn_em_block(em, "done");
+    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntSLT, i, l->n), l->body, l->after);
+    LLVMPositionBuilderAtEnd(em->b, l->after);
+    sn_gen_release(g, l->mark);
+    if (l->ax.i) g->axes[l->ax.i] = NULL;
+    if (!l->guarded) return;
+    sn_em_end(em, &l->guard);
+    for (uint32_t k = 0; k < n_phis; k++)
+        next[k] = sn_em_merge(em, &l->guard, l->after, next[k], LLVMGetIncomingValue(phis[k], 0));
+}
+
+/* A barrier at the end of a body whose next iteration reads what this one stored. */
+static void order_iterations(sn_gen *g, const sn_stmt_rec *s) {
+    if (!g->gpu || g->divergent || !s->first.i) return;
+    sn_stmt end = sn_stmt_walk_skip(g->m, sn_stmt_get(g->m, s->first)->parent);
+    for (sn_stmt t = s->first; t.i != end.i; t = sn_stmt_walk_next(g->m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (r->op == SN_LOP_LOAD && g->dirty[r->buf.i]) {
+            sn_gen_barrier(g);
+            return;
+        }
+    }
+}
+
+static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
+    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    sn_gen_loop l;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
+    sn_gen_region(g, s->first);
+    order_iterations(g, s);
+    sn_gen_loop_end(g, &l, NULL, NULL, 0);
+}
+
+static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        sn_gen_fix(g, s->axis, i);
+        sn_gen_region(g, s->first);
+        sn_gen_unfix(g);
+    }
+}
+
+/* ---- vector axis ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct lane_query { sn_gen *g; bool varies; } lane_query;
+
+static void note_lane(void *user, sn_ix atom) {
+    lane_query *q = user;
+    const sn_ix_rec *r = sn_ix_get(q->g->m, atom);
+    if (r->kind == SN_IX_AXIS && r->id == q->g->lane_axis.i) q->varies = true;
+    if (r->kind == SN_IX_VAL && q->g->varies[r->id]) q->varies = true;
+}
+
+static bool ix_varies(sn_gen *g, sn_ix e) {
+    lane_query q = {g, false};
+    if (e.i) sn_ix_walk(g->m, sn_gen_resolve(g, e), note_lane, &q);
+    return q.varies;
+}
+
+static bool operands_vary(sn_gen *g, const sn_stmt_rec *s) {
+    for (uint32_t i = 0; i < s->n_in; i++)
+        if (g->varies[s->in[i].i]) return true;
+    return false;
+}
+
+static bool test_varies(sn_gen *g, const sn_stmt_rec *s) {
+    if (!ix_varies(g, s->ix) && !ix_varies(g, s->bound)) return false;
+    return !sn_gen_in_uniform(g, sn_gen_resolve(g, s->ix), sn_gen_resolve(g, s->bound));
+}
+
+/* Marks what varies in the region; false when the region cannot run as lanes. */
+static bool analyse_region(sn_gen *g, sn_stmt first);
+
+static bool analyse(sn_gen *g, sn_stmt_rec *s) {
+    switch ((int)s->op) {
+    case SN_LOP_IF:
+        return !test_varies(g, s) && analyse_region(g, s->first);
+    case SN_LOP_LOOP: case SN_LOP_REDUCE: {
+        if (ix_varies(g, sn_axis_get(g->m, s->axis)->extent) || !analyse_region(g, s->first)) return false;
+        if (s->op == SN_LOP_LOOP) return true;
+        bool any = operands_vary(g, sn_stmt_get(g->m, s->last));
+        for (uint32_t i = 0; i < s->n_results; i++) g->varies[s->result.i + i] = any;
+        return true;
+    }
+    case SN_LOP_STORE: case SN_LOP_YIELD:
+        return true;
+    default:
+        g->varies[s->result.i] = operands_vary(g, s) || (s->op == SN_LOP_IN ? test_varies(g, s) : ix_varies(g, s->ix));
+        return true;
+    }
+}
+
+static bool analyse_region(sn_gen *g, sn_stmt first) {
+    for (sn_stmt s = first; s.i; s = sn_stmt_get(g->m, s)->next)
+        if (!analyse(g, sn_stmt_get(g->m, s))) return false;
+    return true;
+}
+
+bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
+    int64_t n = sn_gen_extent(g, s->axis);
+    if (g->lanes > 1 || n < 2 || n > SN_GEN_LANES) return false;
+    g->lane_axis = s->axis;
+    g->lanes = (uint32_t)n;
+    bool can = analyse_region(g, s->first);
+    if (can) sn_gen_region(g, s->first);
+    g->lanes = 1;
+    g->lane_axis = (sn_axis){0};
+    return can;
+}
+
+/* ---- statements ------------------------------------------------------------------------------------------------------------ */
+
+bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
+    return g->gpu && (kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
+}
+
+static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
+    bool *in = s->kind == SN_AXIS_BLOCK_X ? &g->in_x : &g->in_y, before = *in;
+    *in = true;
+    g->axes[s->axis.i] = s->kind == SN_AXIS_BLOCK_X ? g->thread_x : g->thread_y;
+    sn_gen_region(g, s->first);
+    *in = before;
+}
+
+/* Threads past the extent do nothing; a reduction inside would then hang, so that is refused. */
+void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
+    int64_t n = sn_gen_extent(g, s->axis), threads = s->kind == SN_AXIS_BLOCK_X ? g->threads_x : g->threads_y;
+    if (n == threads) {
+        run_block_region(g, s);
+        return;
+    }
+    uint32_t mark = sn_gen_mark(g), exchanges = g->exchanges;
+    lv thread = s->kind == SN_AXIS_BLOCK_X ? g->thread_x : g->thread_y;
+    bool divergent = g->divergent;
+    g->divergent = true;
+    sn_em_if branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntULT, thread, sn_em_i(&g->em, thread, n)), "threads");
+    run_block_region(g, s);
+    sn_em_end(&g->em, &branch);
+    g->divergent = divergent;
+    sn_gen_release(g, mark);
+    if ((n < 0 || g->exchanges != exchanges || s->op == SN_LOP_REDUCE) && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: %s axes of different extents share a reduction",
+                            g->k->name, sn_axis_kind_names[s->kind]);
+}
+
+/* Grid axes number the blocks row-major; `block` becomes what is left for the axes inside. */
+static int64_t grid_inside(sn_gen *g, sn_stmt first) {
+    int64_t most = 1;
+    for (sn_stmt s = first; s.i; s = sn_stmt_get(g->m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (!sn_lop_has_region(r->op)) continue;
+        int64_t n = grid_inside(g, r->first);
+        if (r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID) n *= sn_gen_extent(g, r->axis);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static bool inside_grid(sn_gen *g, const sn_stmt_rec *s) {
+    for (sn_stmt p = s->parent; p.i; p = sn_stmt_get(g->m, p)->parent)
+        if (sn_stmt_get(g->m, p)->kind == SN_AXIS_GRID && sn_stmt_get(g->m, p)->axis.i) return true;
+    return false;
+}
+
+/* Blocks past the end of an outermost grid axis exist when another one of the kernel is longer. */
+static void grid_loop(sn_gen *g, sn_stmt_rec *s) {
+    int64_t inside = grid_inside(g, s->first), extent = sn_gen_extent(g, s->axis);
+    lv all = g->block, mine = all;
+    if (inside > 1) {
+        mine = LLVMBuildUDiv(g->em.b, all, sn_em_i(&g->em, all, inside), "");
+        g->block = LLVMBuildURem(g->em.b, all, sn_em_i(&g->em, all, inside), "");
+    }
+    uint32_t mark = sn_gen_mark(g), turn = g->turn, exchanges = g->exchanges;
+    bool guard = !inside_grid(g, s) && extent * inside != g->grid;
+    sn_em_if branch;
+    if (guard) branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntULT, mine, sn_em_i(&g->em, all, extent)), "blocks");
+    g->axes[s->axis.i] = mine;
+    sn_gen_region(g, s->first);
+    if (guard) {
+        sn_gen_settle(g, turn, exchanges);
+        sn_em_end(&g->em, &branch);
+        sn_gen_release(g, mark);
+    }
+    g->block = all;
+}
+
+static void loop(sn_gen *g, sn_stmt_rec *s) {
+    int64_t n = sn_gen_extent(g, s->axis);
+    if (s->kind == SN_AXIS_GRID && n >= 0) grid_loop(g, s);
+    else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
+    else if (n == 1) unrolled_loop(g, s, 1);
+    else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
+    else if ((s->kind == SN_AXIS_VECTOR || s->kind == SN_AXIS_UNROLL) && n >= 0) unrolled_loop(g, s, n);
+    else seq_loop(g, s);
+}
+
+static void note_thread(void *user, sn_ix atom) {
+    sn_gen *g = user;
+    const sn_ix_rec *r = sn_ix_get(g->m, atom);
+    bool is_thread = r->kind == SN_IX_AXIS && (g->axes[r->id] == g->thread_x || g->axes[r->id] == g->thread_y);
+    if (is_thread || r->kind == SN_IX_VAL) g->divergent = true;
+}
+
+static void conditional(sn_gen *g, sn_stmt_rec *s) {
+    lv cond = sn_em_lane(&g->em, sn_gen_in(g, s->ix, s->bound), 0);
+    uint32_t mark = sn_gen_mark(g), turn = g->turn, exchanges = g->exchanges;
+    bool divergent = g->divergent;
+    if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
+    sn_em_if branch = sn_em_then(&g->em, cond, "if");
+    sn_gen_region(g, s->first);
+    sn_gen_settle(g, turn, exchanges);
+    sn_em_end(&g->em, &branch);
+    sn_gen_release(g, mark);
+    g->divergent = divergent;
+}
+
+static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
+    lv x = sn_gen_ix(g, sn_gen_resolve(g, s->ix));
+    return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
+}
+
+static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
+    sn_em *em = &g->em;
+    lv in[3];
+    SN_ASSERT(s->n_in <= SN_COUNT(in));
+    for (uint32_t i = 0; i < s->n_in; i++) in[i] = sn_gen_val(g, s->in[i]);
+    sn_dtype from = s->n_in ? sn_val_get(g->m, s->in[s->n_in - 1])->dtype : s->dtype;
+    switch ((int)s->op) {
+    case SN_LOP_CONST: return sn_math_const(em, s->dtype, s->f, s->i);
+    case SN_LOP_CAST: return sn_math_cast(em, s->dtype, from, in[0]);
+    case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
+    case SN_LOP_INDEX: return index_value(g, s);
+    case SN_LOP_IN: return sn_gen_in(g, s->ix, s->bound);
+    default: return sn_math_op(em, s->op, from, in, s->n_in);
+    }
+}
+
+static void statement(sn_gen *g, sn_stmt_rec *s) {
+    switch ((int)s->op) {
+    case SN_LOP_LOAD: sn_gen_load(g, s); return;
+    case SN_LOP_STORE: sn_gen_store(g, s); return;
+    case SN_LOP_LOOP: loop(g, s); return;
+    case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;
+    case SN_LOP_IF: conditional(g, s); return;
+    case SN_LOP_YIELD:
+        for (uint32_t i = 0; i < s->n_in; i++) g->yields[i] = sn_gen_val(g, s->in[i]);
+        return;
+    default: g->vals[s->result.i] = scalar_value(g, s); return;
+    }
+}
+
+void sn_gen_region(sn_gen *g, sn_stmt first) {
+    for (sn_stmt s = first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) statement(g, sn_stmt_get(g->m, s));
+}

@@ -1,0 +1,27 @@
+/* target_host.c: this machine's CPU as a target, and the version of LLVM.
+ *
+ * Relies on LLVM to know the CPU's features. Does not count cores: the caller says how many threads run kernels.
+ */
+#include "codegen-llvm/llvm.h"
+
+#include <llvm/Config/llvm-config.h>
+#include <string.h>
+
+void sn_target_host(sn_target *out, uint32_t threads) {
+    char *features = LLVMGetHostCPUFeatures();
+    uint32_t bytes = strstr(features, "+avx512f") ? 64 : strstr(features, "+avx2") ? 32 : 16;
+    LLVMDisposeMessage(features);
+    *out = (sn_target){
+        .is_gpu = false,
+        .name = "host",
+        .units = threads ? threads : 1,
+        .max_threads = 1,
+        .max_regs = 64,
+        .shared_bytes = 0,
+        .vector_bytes = bytes,
+        .flight_bytes = 1024,
+        .cache_bytes = 32u << 20,
+    };
+}
+
+const char *sn_llvm_version(void) { return LLVM_VERSION_STRING; }

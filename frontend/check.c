@@ -1,0 +1,164 @@
+/* check.c: is a program right? Runs it and the float64 evaluator on the same inputs and compares.
+ *
+ * The bound of an output (sn_check_bound) is the only statement of how exact results are. It is relative to the largest
+ * magnitude of the output, because a sum that cancels keeps the error of its terms. Relies on ir/graph_eval.c, which knows
+ * nothing about lowering.
+ */
+#include "frontend/frontend.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the bound ---- */
+
+/* Error of one rounding-dominated chain of operations per type: some tens of roundings of f32, four of the halves (their
+ * arithmetic is f32; a value is rounded where it is stored), a few thousand of f64. */
+static double type_bound(sn_dtype t) {
+    switch (t) {
+    case SN_F64: return 1e-11;
+    case SN_F32: return 2e-5;
+    case SN_F16: return 2e-3;
+    case SN_BF16: return 1.6e-2;
+    case SN_I64: case SN_I32: case SN_I16: case SN_I8: case SN_U8: case SN_BOOL: case SN_N_DTYPES: return 0;
+    }
+    return 0;
+}
+
+static double size_of(const sn_module *m, sn_ix e) {
+    int64_t n;
+    return sn_ix_is_const(m, e, &n) ? (double)n : 1;
+}
+
+/* How many elements go into one of the result. */
+static double reduced_length(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->n_in == 0) return 1;
+    const sn_type *in = &sn_node_get(m, n->in[0])->type;
+    if (n->op == SN_OP_MATMUL) return size_of(m, in->shape[in->rank - 1]);
+    if (n->op == SN_OP_CONV2D) {
+        const sn_type *w = &sn_node_get(m, n->in[1])->type;
+        return size_of(m, w->shape[1]) * size_of(m, w->shape[2]) * size_of(m, w->shape[3]);
+    }
+    bool reduces = sn_ops[n->op].cls == SN_OPS_REDUCE || sn_ops[n->op].cls == SN_OPS_COMPOSITE;
+    return reduces ? size_of(m, sn_type_numel(m, in)) / fmax(1, size_of(m, sn_type_numel(m, &n->type))) : 1;
+}
+
+/* A sum of n terms of random sign has magnitude sqrt(n) while each rounding is relative to partial sums of the terms'
+ * magnitude: the relative error grows like sqrt(n). Blocked sums have a small constant: 1/256 of it is allowed for. */
+double sn_check_bound(sn_module *m, sn_nd output) {
+    double bound = type_bound(sn_node_get(m, output)->type.dtype);
+    if (bound == 0) return 0;
+    uint8_t *needed = SN_NEWN(&m->arena, uint8_t, output.i + 1);
+    needed[output.i] = 1;
+    double longest = 1;
+    for (uint32_t i = output.i; i > 0; i--) {
+        if (!needed[i]) continue;
+        const sn_node_rec *n = sn_node_get(m, (sn_nd){i});
+        for (uint32_t k = 0; k < n->n_in; k++) needed[n->in[k].i] = 1;
+        longest = fmax(longest, reduced_length(m, (sn_nd){i}));
+        if (n->op != SN_OP_INPUT) bound = fmax(bound, type_bound(n->type.dtype));
+    }
+    return bound * (1 + sqrt(longest) / 256);
+}
+
+/* ---- comparing ---- */
+
+/* nan matches nan; an infinity matches what rounds to the same infinity. */
+static bool special_matches(sn_dtype dtype, double got, double want, bool *special) {
+    *special = !isfinite(got) || !isfinite(want);
+    if (!*special) return true;
+    if (isnan(got) || isnan(want)) return isnan(got) && isnan(want);
+    return got == sn_round_to(dtype, want);
+}
+
+static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const sn_array *want) {
+    double largest = 0;
+    bool specials_ok = true;
+    int64_t bad = -1;
+    for (int64_t k = 0; k < want->numel; k++) {
+        double g = sn_load_float(dtype, got + (size_t)k * sn_dtype_bytes(dtype)), w = want->f[k];
+        bool special;
+        if (!special_matches(dtype, g, w, &special)) {
+            if (specials_ok) bad = k;
+            specials_ok = false;
+        }
+        if (special) continue;
+        largest = fmax(largest, fabs(w));
+        if (fabs(g - w) > out->max_abs) {
+            out->max_abs = fabs(g - w);
+            out->worst = k;
+        }
+    }
+    out->max_rel = out->max_abs == 0 ? 0 : largest > 0 ? out->max_abs / largest : INFINITY;
+    out->ok = specials_ok && out->max_rel <= out->bound;
+    if (!specials_ok) {
+        out->max_abs = out->max_rel = INFINITY;
+        out->worst = bad;
+    }
+}
+
+static void compare_integers(sn_check *out, sn_dtype dtype, const char *got, const sn_array *want) {
+    double largest = 0;
+    for (int64_t k = 0; k < want->numel; k++) {
+        int64_t g = sn_load_int(dtype, got + (size_t)k * sn_dtype_bytes(dtype)), w = want->i[k];
+        largest = fmax(largest, fabs((double)w));
+        if (g == w) continue;
+        out->ok = false;
+        double error = fmax(fabs((double)g - (double)w), 1);
+        if (error <= out->max_abs) continue;
+        out->max_abs = error;
+        out->worst = k;
+    }
+    out->max_rel = out->max_abs / fmax(largest, 1);
+}
+
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound) {
+    sn_check out = {.bound = bound, .ok = true, .worst = -1};
+    if (sn_is_float(dtype)) compare_floats(&out, dtype, got, reference);
+    else compare_integers(&out, dtype, got, reference);
+    return out;
+}
+
+/* ---- programs ---- */
+
+static sn_status fetch_array(sn_array *out, const sn_tensor *t) {
+    sn_arena *a = &t->ctx->scratch;
+    size_t bytes = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
+    void *data = sn_alloc(a, bytes);
+    SN_TRY(sn_tensor_fetch(data, t, bytes));
+    *out = sn_array_from(a, t->info.dtype, t->info.rank, t->info.shape, data);
+    return SN_OK;
+}
+
+static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn_tensor *t, const sn_array *reference) {
+    size_t bytes = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
+    void *got = sn_alloc(&p->ctx->scratch, bytes);
+    SN_TRY(sn_tensor_fetch(got, t, bytes));
+    double bound = sn_check_bound(p->source, p->source->graph.outputs.at[k].node);
+    *out = sn_check_compare(t->info.dtype, got, reference, bound);
+    if (out->ok) return SN_OK;
+    return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: relative error %.3g at element %lld, the bound is %.3g",
+                   p->outputs[k].name, out->max_rel, (long long)out->worst, out->bound);
+}
+
+static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, bool interpreted) {
+    sn_arena *a = &p->ctx->scratch;
+    SN_TRY(sn_program_bind(p, inputs, outputs));    /* before anything reads the tensors */
+    sn_array *in = SN_NEWN(a, sn_array, p->n_inputs + 1), *want = SN_NEWN(a, sn_array, p->n_outputs + 1);
+    for (uint32_t k = 0; k < p->n_inputs; k++) SN_TRY(fetch_array(&in[k], inputs[k]));
+    SN_TRY(sn_graph_eval(want, p->source, in, a));
+    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, interpreted));
+    sn_status status = SN_OK;
+    for (uint32_t k = 0; k < p->n_outputs; k++) {
+        int writes = p->outputs[k].writes;
+        sn_status s = check_output(&out[k], p, k, writes < 0 ? outputs[k] : inputs[writes], &want[k]);
+        if (s != SN_OK && s != SN_ERROR_MISMATCH) return s;
+        if (s != SN_OK) status = s;
+    }
+    return status;
+}
+
+sn_status sn_program_check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
+                           bool interpreted) {
+    SN_GUARD_RETURN(p->ctx, check(out, p, inputs, outputs, interpreted));
+}

@@ -1,0 +1,329 @@
+/* compile.c: from a graph to a loaded program: bind sizes, choose device and target, run the passes, generate code, load.
+ *
+ * Relies on everything below frontend/. The order of the phases is compile(), near the end. Kernels for CUDA become PTX, one
+ * text each; on the CPU kernels and wrapper become one piece of host code. Does not run anything (run.c).
+ */
+#include "frontend/frontend.h"
+
+#include <string.h>
+#include <time.h>
+
+static double now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* ---- sizes ---- */
+
+typedef struct symbol_search {
+    const sn_module *m;
+    uint8_t *seen;          /* by symbol */
+    bool any;
+} symbol_search;
+
+static void note_symbol(void *user, sn_ix atom) {
+    symbol_search *s = user;
+    const sn_ix_rec *e = sn_ix_get(s->m, atom);
+    if (e->kind != SN_IX_SYM) return;
+    s->seen[e->id] = 1;
+    s->any = true;
+}
+
+/* Fails with the names of all sizes that are still symbols. */
+static sn_status check_bound(sn_context *ctx, const sn_module *m) {
+    symbol_search s = {.m = m, .seen = SN_NEWN(&ctx->scratch, uint8_t, m->syms.count + 1)};
+    for (uint32_t i = 1; i < m->graph.nodes.count; i++) {
+        const sn_type *t = &sn_node_get(m, (sn_nd){i})->type;
+        for (uint32_t k = 0; k < t->rank; k++) sn_ix_walk(m, t->shape[k], note_symbol, &s);
+    }
+    for (uint32_t i = 0; i < m->graph.inputs.n; i++) {
+        const sn_graph_input *in = &m->graph.inputs.at[i];
+        uint32_t rank = sn_node_get(m, in->node)->type.rank;
+        for (uint32_t k = 0; k < rank; k++) sn_ix_walk(m, in->stride[k], note_symbol, &s);
+        sn_ix_walk(m, in->offset, note_symbol, &s);
+    }
+    if (!s.any) return SN_OK;
+    const char *names = NULL, *example = "";
+    for (uint32_t i = 1; i < m->syms.count; i++) {
+        if (!s.seen[i]) continue;
+        const char *name = sn_sym_get(m, (sn_sym){i})->name;
+        if (!names) example = name;
+        names = names ? sn_strf(&ctx->scratch, "%s, %s", names, name) : name;
+    }
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: no size given for %s (--dim %s=8, or dims in the options)",
+                   m->graph.name, names, example);
+}
+
+static bool has_symbol(const sn_module *m, const char *name) {
+    for (uint32_t i = 1; i < m->syms.count; i++)
+        if (!strcmp(sn_sym_get(m, (sn_sym){i})->name, name)) return true;
+    return false;
+}
+
+sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims, unsigned n) {
+    const char **names = SN_NEWN(&ctx->scratch, const char *, n + 1);
+    int64_t *sizes = SN_NEWN(&ctx->scratch, int64_t, n + 1);
+    for (unsigned k = 0; k < n; k++) {
+        names[k] = dims[k].name ? dims[k].name : "";
+        sizes[k] = dims[k].size;
+        if (!has_symbol(graph, names[k]))
+            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: graph %s has no size of that name", names[k],
+                           graph->graph.name);
+        if (sizes[k] < 0)
+            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: %lld is negative", names[k], (long long)sizes[k]);
+    }
+    *out = sn_module_new(&ctx->env);
+    SN_TRY(sn_graph_copy(*out, graph, names, sizes, n));
+    return check_bound(ctx, *out);
+}
+
+/* ---- device and target ---- */
+
+static sn_status find_cuda(sn_cuda **out, sn_program *p, const sn_settings *s) {
+    *out = NULL;
+    if (!s->want_cuda || s->target) return SN_OK;
+    char why[256] = "";
+    uint32_t count = sn_cuda_count(why, sizeof why);
+    if (s->ordinal >= count) {
+        if (!s->must_cuda) return SN_OK;
+        if (!count) return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "no CUDA device: %s", why[0] ? why : "the driver reports none");
+        return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "no CUDA device %u: there are %u", s->ordinal, count);
+    }
+    p->device = (int)s->ordinal;
+    return sn_context_cuda(out, p->ctx, p->device);
+}
+
+static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s) {
+    sn_env *env = &p->ctx->env;
+    p->device = SN_CPU;
+    p->interpreted = s->interpreted;
+    SN_TRY(find_cuda(cu, p, s));
+    p->runnable = true;
+    if (*cu) {
+        sn_cuda_target(*cu, &p->target);
+        p->gpu_code = true;
+        return SN_OK;
+    }
+    const char *name = s->target ? s->target : s->gpu_schedule ? "sm_90" : NULL;
+    if (!name || !strcmp(name, "host")) {
+        sn_target_host(&p->target, s->threads);
+        return SN_OK;
+    }
+    SN_TRY(sn_target_named(&p->target, env, name));
+    p->gpu_code = !s->gpu_schedule;
+    p->runnable = s->gpu_schedule;
+    return SN_OK;
+}
+
+/* ---- code ---- */
+
+static sn_status emit_ptx(sn_program *p) {
+    p->codes = SN_NEWN(&p->arena, sn_gpu_code, p->m->kernels.n + 1);
+    for (uint32_t k = 0; k < p->m->kernels.n; k++)
+        SN_TRY(sn_nvptx_emit(&p->codes[k], p->m, p->m->kernels.at[k], &p->target, false, &p->arena));
+    return SN_OK;
+}
+
+static sn_status generate(sn_program *p, uint32_t threads) {
+    if (p->gpu_code) SN_TRY(emit_ptx(p));
+    if (!p->runnable) return SN_OK;
+    sn_target host;
+    sn_target_host(&host, threads);
+    return sn_host_compile(&p->host, p->m, !p->gpu_code, &host);
+}
+
+static sn_status launch_size(sn_rt_kernel *out, sn_program *p, uint32_t k) {
+    sn_kern kern = p->m->kernels.at[k];
+    sn_launch launch = sn_kern_launch(p->m, kern);
+    *out = (sn_rt_kernel){.name = sn_kern_get(p->m, kern)->name, .block_x = launch.block_x, .block_y = launch.block_y};
+    if (!sn_ix_is_const(p->m, launch.grid, &out->grid))
+        return sn_fail(&p->ctx->env, SN_ERROR_INTERNAL, "kernel %s: its grid is not a number", out->name);
+    return SN_OK;
+}
+
+static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
+    uint32_t n = p->m->kernels.n;
+    sn_rt_kernel *kernels = SN_NEWN(&p->arena, sn_rt_kernel, n + 1);
+    for (uint32_t k = 0; k < n; k++) {
+        SN_TRY(launch_size(&kernels[k], p, k));
+        if (p->gpu_code) {
+            kernels[k].ptx = p->codes[k].ptx;
+            kernels[k].ptx_size = p->codes[k].ptx_size;
+            kernels[k].grid = p->codes[k].grid;
+            kernels[k].block_x = p->codes[k].block_x;
+            kernels[k].block_y = p->codes[k].block_y;
+        } else {
+            kernels[k].host = sn_host_code_kernel(p->host, k);
+        }
+    }
+    return sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads);
+}
+
+/* ---- ports ---- */
+
+static void fill_port(sn_port *port, sn_program *p, const char *name, const sn_type *type) {
+    *port = (sn_port){.name = sn_strdup(&p->arena, name), .dtype = type->dtype, .rank = type->rank, .writes = -1,
+                      .align = sn_dtype_bytes(type->dtype)};
+    int64_t step = 1;
+    for (uint32_t k = type->rank; k-- > 0; step *= port->shape[k]) {
+        port->shape[k] = sn_ix_value(p->source, type->shape[k]);
+        port->strides[k] = step;
+    }
+}
+
+/* Alignment that the kernels rely on, of the buffer of an input or output. */
+static void fill_align(sn_program *p) {
+    for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+        sn_port *port = b->scope == SN_BUF_INPUT ? &p->inputs[b->io] : b->scope == SN_BUF_OUTPUT ? &p->outputs[b->io] : NULL;
+        if (port && b->align > port->align) port->align = b->align;
+    }
+}
+
+static void fill_ports(sn_program *p) {
+    const sn_graph_ir *g = &p->source->graph;
+    p->n_inputs = g->inputs.n;
+    p->n_outputs = g->outputs.n;
+    p->inputs = SN_NEWN(&p->arena, sn_port, p->n_inputs + 1);
+    p->outputs = SN_NEWN(&p->arena, sn_port, p->n_outputs + 1);
+    p->input_at = SN_NEWN(&p->arena, void *, p->n_inputs + 1);
+    p->output_at = SN_NEWN(&p->arena, void *, p->n_outputs + 1);
+    p->own_output = SN_NEWN(&p->arena, sn_tensor *, p->n_outputs + 1);
+    for (uint32_t k = 0; k < p->n_inputs; k++) {
+        const sn_graph_input *in = &g->inputs.at[k];
+        const sn_type *type = &sn_node_get(p->source, in->node)->type;
+        fill_port(&p->inputs[k], p, in->name, type);
+        for (uint32_t a = 0; a < type->rank; a++) p->inputs[k].strides[a] = sn_ix_value(p->source, in->stride[a]);
+        p->inputs[k].offset = sn_ix_value(p->source, in->offset);
+    }
+    for (uint32_t k = 0; k < p->n_outputs; k++) {
+        fill_port(&p->outputs[k], p, g->outputs.at[k].name, &sn_node_get(p->source, g->outputs.at[k].node)->type);
+        p->outputs[k].writes = g->outputs.at[k].writes;
+    }
+}
+
+/* Storage for outputs that a copy step of the wrapper brings back to their input. */
+static sn_status allocate_copied_outputs(sn_program *p) {
+    for (uint32_t i = 0; i < p->m->wrap.steps.n; i++) {
+        const sn_step *s = &p->m->wrap.steps.at[i];
+        if (s->kind != SN_STEP_COPY) continue;
+        const sn_buf_rec *to = sn_buf_get(p->m, s->buf), *from = sn_buf_get(p->m, s->from);
+        if (to->scope != SN_BUF_INPUT || from->scope != SN_BUF_OUTPUT) continue;
+        const sn_port *port = &p->outputs[from->io];
+        if (port->writes < 0 || p->own_output[from->io]) continue;
+        SN_TRY(sn_tensor_new(&p->own_output[from->io], p->ctx, p->device, port->dtype, port->rank, port->shape, NULL, 0));
+    }
+    return SN_OK;
+}
+
+/* ---- information ---- */
+
+static size_t port_bytes(const sn_port *port) {
+    size_t bytes = sn_dtype_bytes(port->dtype);
+    for (unsigned k = 0; k < port->rank; k++) bytes *= (size_t)port->shape[k];
+    return bytes;
+}
+
+static void fill_info(sn_program *p) {
+    sn_program_info *info = &p->info;
+    info->device = p->device;
+    info->runnable = p->runnable;
+    info->target = p->target.name;
+    info->n_inputs = p->n_inputs;
+    info->n_outputs = p->n_outputs;
+    info->n_kernels = p->m->kernels.n;
+    int64_t workspace = 0;
+    if (p->m->wrap.workspace.i && sn_ix_is_const(p->m, p->m->wrap.workspace, &workspace)) info->workspace = (size_t)workspace;
+    uint8_t *live = SN_NEWN(&p->ctx->scratch, uint8_t, p->source->graph.nodes.count);
+    sn_graph_live(p->source, live);
+    for (uint32_t k = 0; k < p->n_inputs; k++)
+        if (live[p->source->graph.inputs.at[k].node.i]) info->moved += port_bytes(&p->inputs[k]);
+    for (uint32_t k = 0; k < p->n_outputs; k++) info->moved += port_bytes(&p->outputs[k]);
+}
+
+/* ---- all of it ---- */
+
+static sn_program *program_new(sn_context *ctx) {
+    sn_program *p = sn_heap_alloc(&ctx->env, sizeof *p);
+    *p = (sn_program){.ctx = ctx, .device = SN_CPU};
+    sn_arena_init(&p->arena, &ctx->env);
+    ctx->pending = p;
+    return p;
+}
+
+/* Sizes bound, device and target known, ports described. */
+static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_settings *s) {
+    if (s->passes.pipeline) p->pipeline = sn_strdup(&p->arena, s->passes.pipeline);
+    SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims));
+    fill_ports(p);
+    return choose_target(cu, p, s);
+}
+
+static sn_status run_passes(sn_program *p, const sn_settings *s) {
+    p->m = sn_module_new(&p->ctx->env);
+    SN_TRY(sn_graph_copy(p->m, p->source, NULL, NULL, 0));
+    SN_TRY(sn_passes_run(&p->m, &p->target, &s->passes));
+    fill_align(p);
+    return SN_OK;
+}
+
+static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) {
+    fill_info(p);
+    if (!p->runnable) return SN_OK;
+    SN_TRY(load(p, cu, s->threads));
+    SN_TRY(allocate_copied_outputs(p));
+    sn_prog_times times = sn_prog_load_times(p->prog);
+    p->info.assemble_us = times.assemble_us;
+    p->info.load_us = times.load_us;
+    return SN_OK;
+}
+
+static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_phase last) {
+    sn_cuda *cu;
+    double start = now_us();
+    SN_TRY(bind(p, &cu, g, s));
+    if (last == SN_PHASE_BOUND) return SN_OK;
+    SN_TRY(run_passes(p, s));
+    double passes_done = now_us();
+    if (last == SN_PHASE_PASSES) return SN_OK;
+    SN_TRY(generate(p, s->threads));
+    double code_done = now_us();
+    if (last == SN_PHASE_CODE) return SN_OK;
+    SN_TRY(load_program(p, cu, s));
+    p->info.passes_us = passes_done - start;
+    p->info.codegen_us = code_done - passes_done;
+    p->info.total_us = now_us() - start;
+    return SN_OK;
+}
+
+sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last) {
+    sn_context *ctx = g->ctx;
+    if (g->status != SN_OK) return sn_fail(&ctx->env, g->status, "%s", g->message);
+    if (g->m->graph.outputs.n == 0)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: it has no outputs", g->m->graph.name);
+    sn_settings s;
+    SN_TRY(sn_settings_read(&s, ctx, options));
+    sn_program *p = program_new(ctx);
+    SN_TRY(compile(p, g, &s, last));
+    ctx->pending = NULL;
+    *out = p;
+    return SN_OK;
+}
+
+sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *options) {
+    *out = NULL;
+    SN_GUARD_RETURN(g->ctx, sn_compile_to(out, g, options, SN_PHASE_LOADED));
+}
+
+void sn_program_destroy(sn_program *p) {
+    if (!p) return;
+    sn_env *env = &p->ctx->env;
+    if (p->prog) sn_prog_free(p->prog);
+    if (p->host) sn_host_code_free(p->host);
+    for (uint32_t k = 0; p->own_output && k < p->n_outputs; k++) sn_tensor_destroy(p->own_output[k]);
+    if (p->m) sn_module_free(p->m);
+    if (p->source) sn_module_free(p->source);
+    sn_arena_free(&p->arena);
+    sn_heap_free(env, p, sizeof *p);
+}

@@ -1,0 +1,152 @@
+/* frontend.h: what the files of frontend/ share: the objects behind sinter.h's opaque types, the guard, settings. The tool
+ * uses it too, for what the public interface does not offer (passes on module text, random inputs).
+ */
+#ifndef SN_FRONTEND_FRONTEND_H
+#define SN_FRONTEND_FRONTEND_H
+
+#include "codegen-llvm/codegen.h"
+#include "include/sinter/sinter.h"
+#include "ir/base/text.h"
+#include "ir/module.h"
+#include "passes/pass.h"
+#include "runtime/runtime.h"
+
+enum { SN_MAX_DEVICES = 16 };
+
+struct sn_context {
+    sn_env env;
+    void (*log)(void *user, const char *text);
+    void *log_user;
+    sn_arena scratch;                   /* freed at the end of every guarded call */
+    sn_program *pending;                /* under construction: destroyed when the call fails */
+    sn_cuda *cuda[SN_MAX_DEVICES];      /* opened on first use */
+    char cuda_target[SN_MAX_DEVICES][32];
+};
+
+struct sn_graph {
+    sn_context *ctx;
+    sn_module *m;
+    sn_status status;                   /* first failure of a builder function */
+    char message[SN_MESSAGE_MAX];
+    sn_nd built;                        /* result of the running builder function */
+};
+
+struct sn_tensor {
+    sn_context *ctx;
+    sn_tensor_info info;
+    size_t bytes;                       /* of the storage */
+    void *owned;                        /* block to free, NULL for memory of the caller */
+    size_t owned_bytes;
+};
+
+/* Options of sn_compile after reading (options.c). */
+typedef struct sn_settings {
+    bool want_cuda, must_cuda;          /* try CUDA; fail without it */
+    unsigned ordinal;
+    const char *target;                 /* NULL: that of the device */
+    bool gpu_schedule;                  /* CPU: kernels scheduled for a GPU */
+    bool interpreted;
+    uint32_t threads;
+    const sn_dim_binding *dims;
+    unsigned n_dims;
+    sn_pass_options passes;
+} sn_settings;
+
+struct sn_program {
+    sn_context *ctx;
+    sn_arena arena;                     /* code texts, ports, addresses */
+    sn_module *source;                  /* the graph with bound sizes, before any pass: for dumps and the evaluator */
+    sn_module *m;                       /* after all passes */
+    sn_target target;                   /* that the kernels were scheduled for */
+    char *pipeline;                     /* copy of the option, NULL: of the target */
+    int device;
+    bool gpu_code, runnable, interpreted;
+    sn_gpu_code *codes;                 /* gpu_code: one per kernel */
+    sn_host_code *host;                 /* wrapper, and kernels of the CPU */
+    sn_prog *prog;
+    sn_port *inputs, *outputs;
+    uint32_t n_inputs, n_outputs;
+    sn_tensor **own_output;             /* by output: storage of one that is copied back to an input, else NULL */
+    void **input_at, **output_at;       /* storage addresses of the run in progress */
+    sn_program_info info;
+};
+
+/* ---- the guard (api.c) ----
+ * Every public call that can run out of memory goes through one of these macros: out-of-memory and the fatal errors of
+ * libraries longjmp here. The call sees a cleared error and a scratch arena. */
+void sn_guard_enter(sn_context *ctx, jmp_buf *here);
+sn_status sn_guard_leave(sn_context *ctx, sn_status status);
+#define SN_GUARD_RETURN(ctx, call)                                                  \
+    do {                                                                            \
+        jmp_buf sn_here;                                                            \
+        sn_guard_enter((ctx), &sn_here);                                            \
+        if (setjmp(sn_here)) return sn_guard_leave((ctx), (ctx)->env.status);       \
+        return sn_guard_leave((ctx), (call));                                       \
+    } while (0)
+
+/* The same for builder functions: nothing happens on a failed graph, and a failure stays with the graph. `call` stores
+ * the node in g->built. */
+bool sn_build_enter(sn_graph *g, jmp_buf *here);
+sn_node sn_build_leave(sn_graph *g);
+#define SN_BUILD_RETURN(g, call)                                                    \
+    do {                                                                            \
+        jmp_buf sn_here;                                                            \
+        if (!sn_build_enter((g), &sn_here)) return (sn_node){0};                    \
+        if (setjmp(sn_here) == 0) (void)(call);                                     \
+        return sn_build_leave(g);                                                   \
+    } while (0)
+
+/* Run a function of the tool under the guard. */
+sn_status sn_guarded(sn_context *ctx, sn_status (*body)(sn_context *ctx, void *args), void *args);
+
+/* ---- pieces ---- */
+
+/* The text of `t` as a caller's text for sn_free; `t` is freed. */
+sn_status sn_text_give(char **out, sn_context *ctx, sn_text *t);
+/* A whole file in the arena, NUL-terminated. "-" is standard input. */
+sn_status sn_file_read(char **out, size_t *size, sn_env *env, sn_arena *arena, const char *path);
+sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t size);
+/* The device's driver, opened on first use. */
+sn_status sn_context_cuda(sn_cuda **out, sn_context *ctx, int ordinal);
+/* Nodes of the public and the internal kind. */
+static inline sn_nd sn_inner(sn_node x) { return (sn_nd){x.id}; }
+
+sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options);
+sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);
+
+/* A fresh module with a copy of the graph, all its symbolic sizes bound. */
+sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims, unsigned n);
+/* Bodies of public calls that other bodies use. */
+sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
+                            bool interpreted);
+sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs);
+sn_status sn_tensor_new(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                        const int64_t *shape, const int64_t *strides, int64_t offset);
+sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size);
+sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size);
+/* "[2, 3]" in an arena. */
+char *sn_sizes_text(sn_arena *arena, const int64_t *shape, unsigned rank);
+
+/* Elements in storage format as values of the evaluator, in the arena, and back. */
+sn_array sn_array_from(sn_arena *arena, sn_dtype dtype, unsigned rank, const int64_t *shape, const void *data);
+void sn_array_store(void *out, const sn_array *a);
+
+/* Largest relative error that an output of the graph may have (check.c says how it is made); 0: must be equal. */
+double sn_check_bound(sn_module *m, sn_nd output);
+/* Compare n elements in storage format with the reference. */
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound);
+
+/* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used as
+ * an index, valid positions. n elements in storage format to `out` (random.c). */
+sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed);
+/* The same without a graph: n elements. */
+void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
+
+/* How far a compilation goes: a dump needs only the phases before it. */
+typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_LOADED } sn_phase;
+/* A program that has gone through the phases up to `last` (body of sn_compile). */
+sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last);
+/* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */
+sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage);
+
+#endif

@@ -1,0 +1,168 @@
+/* inspect.c: looking into a program: ports, kernels, and the text of every stage.
+ *
+ * Stages before code generation are made again from the bound graph by running a prefix of the pipeline, so that a program
+ * carries no texts. Relies on the names of the passes in passes.def.
+ */
+#include "frontend/frontend.h"
+
+#include <string.h>
+
+void sn_program_get_info(sn_program_info *out, const sn_program *p) { *out = p->info; }
+
+sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned input) {
+    sn_env_clear(&p->ctx->env);
+    if (input >= p->n_inputs) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "input %u: the program has %u", input, p->n_inputs);
+    *out = p->inputs[input];
+    return SN_OK;
+}
+
+sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned output) {
+    sn_env_clear(&p->ctx->env);
+    if (output >= p->n_outputs)
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "output %u: the program has %u", output, p->n_outputs);
+    *out = p->outputs[output];
+    return SN_OK;
+}
+
+static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
+    if (kernel >= p->m->kernels.n)
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %u: the program has %u", kernel, p->m->kernels.n);
+    sn_kern kern = p->m->kernels.at[kernel];
+    const sn_kern_rec *k = sn_kern_get(p->m, kern);
+    sn_launch launch = sn_kern_launch(p->m, kern);
+    *out = (sn_kernel_info){.name = k->name, .note = k->note ? k->note : "", .block_x = launch.block_x,
+                            .block_y = launch.block_y, .ptx = p->codes ? p->codes[kernel].ptx : NULL};
+    sn_ix_is_const(p->m, launch.grid, &out->grid);
+    return SN_OK;
+}
+
+sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
+    SN_GUARD_RETURN(p->ctx, kernel_info(out, p, kernel));
+}
+
+/* ---- stages ---- */
+
+static sn_status stage_graph(sn_text *t, sn_program *p, const char *last_pass) {
+    (void)last_pass;
+    sn_module_print(t, p->source);
+    return SN_OK;
+}
+
+static sn_status run_prefix(sn_text *t, sn_program *p, sn_module **m, const char *last_pass) {
+    sn_pass_options o = {.pipeline = p->pipeline, .stop_after = last_pass};
+    SN_TRY(sn_graph_copy(*m, p->source, NULL, NULL, 0));
+    SN_TRY(sn_passes_run(m, &p->target, &o));
+    sn_module_print(t, *m);
+    return SN_OK;
+}
+
+static sn_status stage_prefix(sn_text *t, sn_program *p, const char *last_pass) {
+    sn_module *m = sn_module_new(&p->ctx->env);
+    sn_status status = run_prefix(t, p, &m, last_pass);
+    sn_module_free(m);
+    return status;
+}
+
+static sn_status stage_llvm(sn_text *t, sn_program *p, const char *last_pass) {
+    (void)last_pass;
+    sn_arena *a = &p->ctx->scratch;
+    if (!p->gpu_code) {
+        sn_target host;
+        char *text;
+        sn_target_host(&host, p->target.units);
+        SN_TRY(sn_host_llvm(&text, p->m, &host, a));
+        sn_text_put(t, text);
+        return SN_OK;
+    }
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+        sn_gpu_code code;
+        SN_TRY(sn_nvptx_emit(&code, p->m, p->m->kernels.at[k], &p->target, true, a));
+        sn_text_put(t, code.llvm);
+    }
+    return SN_OK;
+}
+
+static sn_status stage_ptx(sn_text *t, sn_program *p, const char *last_pass) {
+    (void)last_pass;
+    if (!p->gpu_code)
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "stage ptx: the program is for the CPU; compile it with target sm_90");
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) sn_text_put(t, p->codes[k].ptx);
+    return SN_OK;
+}
+
+static sn_status stage_wrapper(sn_text *t, sn_program *p, const char *last_pass) {
+    (void)last_pass;
+    sn_wrap_print(t, p->m);
+    return SN_OK;
+}
+
+static sn_status stage_wrapper_c(sn_text *t, sn_program *p, const char *last_pass) {
+    (void)last_pass;
+    return sn_wrapper_c(t, p->m, p->codes);
+}
+
+typedef struct stage {
+    const char *name;
+    sn_status (*print)(sn_text *t, sn_program *p, const char *last_pass);
+    const char *last_pass;
+    sn_phase needs;
+} stage;
+
+static const stage stages[] = {
+    {"graph", stage_graph, NULL, SN_PHASE_BOUND},
+    {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
+    {"fused", stage_prefix, "collapse", SN_PHASE_BOUND},
+    {"scheduled", stage_prefix, "map", SN_PHASE_BOUND},
+    {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},
+    {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
+    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},
+    {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_CODE},
+};
+
+static sn_status find_stage(const stage **out, sn_context *ctx, const char *name) {
+    const char *known = "";
+    for (size_t k = 0; k < SN_COUNT(stages); k++) {
+        known = sn_strf(&ctx->scratch, "%s%s%s", known, k ? ", " : "", stages[k].name);
+        if (strcmp(stages[k].name, name)) continue;
+        *out = &stages[k];
+        return SN_OK;
+    }
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "stage: '%s' is none of %s", name, known);
+}
+
+static sn_status print_stage(char **out, sn_program *p, const stage *s) {
+    sn_text t;
+    sn_text_init(&t, &p->ctx->env);
+    sn_status status = s->print(&t, p, s->last_pass);
+    if (status == SN_OK) return sn_text_give(out, p->ctx, &t);
+    sn_text_free(&t);
+    return status;
+}
+
+static sn_status dump(char **out, sn_program *p, const char *name) {
+    const stage *s;
+    SN_TRY(find_stage(&s, p->ctx, name));
+    return print_stage(out, p, s);
+}
+
+sn_status sn_program_dump(char **out, sn_program *p, const char *stage) {
+    *out = NULL;
+    SN_GUARD_RETURN(p->ctx, dump(out, p, stage));
+}
+
+static sn_status emit(char **out, sn_graph *g, const sn_compile_options *options, const char *name) {
+    const stage *s;
+    sn_program *p;
+    SN_TRY(find_stage(&s, g->ctx, name));
+    SN_TRY(sn_compile_to(&p, g, options, s->needs));
+    g->ctx->pending = p;    /* so that an error below destroys it */
+    SN_TRY(print_stage(out, p, s));
+    g->ctx->pending = NULL;
+    sn_program_destroy(p);
+    return SN_OK;
+}
+
+sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage) {
+    *out = NULL;
+    SN_GUARD_RETURN(g->ctx, emit(out, g, options, stage));
+}

@@ -1,0 +1,103 @@
+/* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
+ * environment: SINTER_DEVICE, SINTER_VERIFY and SINTER_THREADS stand in for options that are not set (options.def).
+ */
+#include "frontend/frontend.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *or_environment(const char *option, const char *variable, const char *otherwise) {
+    if (option) return option;
+    const char *value = getenv(variable);
+    return value && value[0] ? value : otherwise;
+}
+
+/* Position of `value` in a NULL-terminated list of words. */
+static sn_status choose(unsigned *out, sn_env *env, const char *option, const char *value, const char *const *words) {
+    char list[128] = "";
+    for (unsigned k = 0; words[k]; k++) {
+        if (!strcmp(value, words[k])) {
+            *out = k;
+            return SN_OK;
+        }
+        if (k) strcat(list, ", ");
+        strcat(list, words[k]);
+    }
+    return sn_fail(env, SN_ERROR_ARGUMENT, "%s: '%s' is none of %s", option, value, list);
+}
+
+sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name) {
+    static const char *const words[] = {"off", "ends", "each", "paranoid", NULL};
+    unsigned k = SN_VERIFY_ENDS;
+    SN_TRY(choose(&k, env, "verify", name, words));
+    *out = (sn_verify_mode)k;
+    return SN_OK;
+}
+
+static sn_status read_threads(uint32_t *out, sn_env *env, unsigned option) {
+    long n = option;
+    if (!n) {
+        const char *value = or_environment(NULL, "SINTER_THREADS", "0");
+        char *end;
+        n = strtol(value, &end, 10);
+        if (*end || n < 0 || n > 4096)
+            return sn_fail(env, SN_ERROR_ARGUMENT, "SINTER_THREADS: '%s' is no number of threads", value);
+    }
+    if (!n) n = sysconf(_SC_NPROCESSORS_ONLN);
+    *out = n > 0 ? (uint32_t)n : 1;
+    return SN_OK;
+}
+
+static sn_status write_file(void *user, const char *path, const char *text) {
+    sn_context *ctx = user;
+    return sn_file_write(&ctx->env, path, text, strlen(text));
+}
+
+static void log_text(void *user, const char *text) {
+    sn_context *ctx = user;
+    if (ctx->log) ctx->log(ctx->log_user, text);
+}
+
+static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compile_options *o) {
+    static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
+    static const char *const wrappers[] = {"generated", "interpreted", NULL};
+    static const char *const schedules[] = {"host", "gpu", NULL};
+    sn_env *env = &ctx->env;
+    unsigned device = 0, wrapper = 0, schedule = 0;
+    SN_TRY(choose(&device, env, "device", or_environment(o->device, "SINTER_DEVICE", "auto"), devices));
+    SN_TRY(choose(&wrapper, env, "wrapper", o->wrapper ? o->wrapper : "generated", wrappers));
+    SN_TRY(choose(&schedule, env, "cpu_schedule", o->cpu_schedule ? o->cpu_schedule : "host", schedules));
+    SN_TRY(sn_verify_from_name(&out->passes.verify, env, or_environment(o->verify, "SINTER_VERIFY", "ends")));
+    out->want_cuda = device != 1 && schedule == 0;
+    out->must_cuda = device == 2;
+    out->interpreted = wrapper == 1;
+    out->gpu_schedule = schedule == 1;
+    if (out->gpu_schedule && out->must_cuda)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "cpu_schedule: 'gpu' is for the CPU, and the device is 'cuda'");
+    return SN_OK;
+}
+
+sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options) {
+    sn_compile_options o = {0};
+    if (options) {
+        if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof o)
+            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "sn_compile_options: struct_size is %zu; set it to sizeof (%zu)",
+                           options->struct_size, sizeof o);
+        memcpy(&o, options, options->struct_size);
+    }
+    *out = (sn_settings){.ordinal = o.ordinal, .target = o.target, .dims = o.dims, .n_dims = o.n_dims};
+    SN_TRY(read_choices(out, ctx, &o));
+    SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
+    out->passes.pipeline = o.pipeline;
+    out->passes.print_before = o.print_before;
+    out->passes.print_after = o.print_after;
+    out->passes.print_changed = o.print_changed;
+    out->passes.remarks = o.remarks;
+    out->passes.time_passes = o.time_passes;
+    out->passes.repro_dir = o.repro_dir;
+    out->passes.print = log_text;
+    out->passes.print_user = ctx;
+    out->passes.write_file = write_file;
+    return SN_OK;
+}

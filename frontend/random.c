@@ -1,0 +1,106 @@
+/* random.c: seeded values for the inputs of a graph, for `sinter run`, `bench` and tests. The same seed gives the same
+ * values on every machine.
+ *
+ * Floats are normal, integers in -8 .. 7. Two uses of an input ask for more: an index must be a valid position, and a
+ * variance must not be negative; both are found by following the input through views and casts to its users.
+ */
+#include "frontend/frontend.h"
+
+#include <math.h>
+
+/* ---- generator: splitmix64 ---- */
+
+static uint64_t next(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+/* In (0, 1]. */
+static double uniform(uint64_t *state) { return (double)((next(state) >> 11) + 1) * 0x1p-53; }
+
+static double normal(uint64_t *state) {
+    double r = sqrt(-2 * log(uniform(state))), angle = 2 * 3.14159265358979323846 * uniform(state);
+    return r * cos(angle);
+}
+
+/* ---- what the users of an input ask for ---- */
+
+typedef struct demand {
+    int64_t positions;      /* values are positions 0 .. positions-1; INT64_MAX: no index */
+    bool positive;
+} demand;
+
+/* Axis of operand 0 that operand 1 gives positions on; false for operations that take no positions. */
+static bool indexed_axis(int64_t *axis, const sn_module *m, sn_nd x) {
+    sn_op op = sn_node_get(m, x)->op;
+    *axis = op == SN_OP_CROSS_ENTROPY ? 1 : sn_node_int(m, x, SN_ATTR_AXIS, 0);
+    return op == SN_OP_GATHER || op == SN_OP_INDEX_SELECT || op == SN_OP_CROSS_ENTROPY;
+}
+
+static void look_at_user(demand *d, const sn_module *m, sn_nd user, const uint8_t *from_input) {
+    const sn_node_rec *n = sn_node_get(m, user);
+    int64_t axis, size;
+    if (indexed_axis(&axis, m, user) && from_input[n->in[1].i]) {
+        const sn_type *x = &sn_node_get(m, n->in[0])->type;
+        if (sn_ix_is_const(m, x->shape[axis < 0 ? axis + x->rank : axis], &size) && size < d->positions) d->positions = size;
+    }
+    bool normalises = n->op == SN_OP_BATCH_NORM || n->op == SN_OP_BATCH_NORM_TRAIN;
+    if (normalises && from_input[n->in[4].i]) d->positive = true;
+}
+
+static demand demand_on(const sn_module *m, sn_arena *arena, uint32_t input) {
+    demand d = {.positions = INT64_MAX};
+    uint32_t count = m->graph.nodes.count;
+    uint8_t *from_input = SN_NEWN(arena, uint8_t, count);
+    from_input[m->graph.inputs.at[input].node.i] = 1;
+    for (uint32_t i = 1; i < count; i++) {
+        const sn_node_rec *n = sn_node_get(m, (sn_nd){i});
+        bool passes_on = sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST;
+        if (passes_on && from_input[n->in[0].i]) from_input[i] = 1;
+        look_at_user(&d, m, (sn_nd){i}, from_input);
+    }
+    return d;
+}
+
+/* ---- filling ---- */
+
+static int64_t random_integer(uint64_t *state, sn_dtype dtype, int64_t positions) {
+    if (dtype == SN_BOOL) return (int64_t)(next(state) & 1);
+    if (positions != INT64_MAX) return positions > 0 ? (int64_t)(next(state) % (uint64_t)positions) : 0;
+    int64_t x = (int64_t)(next(state) & 15) - 8;
+    return sn_dtypes[dtype].cls == SN_CLASS_UINT && x < 0 ? -x : x;
+}
+
+static void fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed, const demand *d) {
+    size_t bytes = sn_dtype_bytes(dtype);
+    uint64_t state = seed;
+    for (int64_t k = 0; k < n; k++) {
+        char *element = (char *)out + (size_t)k * bytes;
+        if (!sn_is_float(dtype)) {
+            sn_store_int(dtype, element, random_integer(&state, dtype, d->positions));
+            continue;
+        }
+        double x = normal(&state);
+        sn_store_float(dtype, element, d->positive ? fabs(x) + 0.1 : x);
+    }
+}
+
+void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed) {
+    demand d = {.positions = INT64_MAX};
+    fill(out, dtype, n, seed, &d);
+}
+
+sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed) {
+    const sn_type *type = &sn_node_get(graph, graph->graph.inputs.at[input].node)->type;
+    int64_t n = 0;
+    if (!sn_ix_is_const(graph, sn_type_numel(graph, type), &n))
+        return sn_fail(graph->env, SN_ERROR_ARGUMENT, "input %s: its size is not bound", graph->graph.inputs.at[input].name);
+    sn_arena arena;
+    sn_arena_init(&arena, graph->env);
+    demand d = demand_on(graph, &arena, input);
+    sn_arena_free(&arena);
+    fill(out, type->dtype, n, seed, &d);
+    return SN_OK;
+}

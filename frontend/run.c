@@ -1,0 +1,91 @@
+/* run.c: running a program: checks the caller's tensors against what was compiled, finds storage addresses, launches.
+ *
+ * Kernels address an input from the start of its storage with the offset that was compiled; a tensor whose own offset
+ * differs is passed with its start moved, so that only strides must agree. An output that writes an input either has
+ * storage of the program and is copied back by a step of the wrapper, or is stored straight into the input.
+ */
+#include "frontend/frontend.h"
+
+static sn_status fail_place(const sn_program *p, const char *what, const sn_port *port, const sn_tensor_info *t) {
+    const char *where[2];
+    int devices[2] = {t->device, p->device};
+    for (int k = 0; k < 2; k++)
+        where[k] = devices[k] == SN_CPU ? "the CPU" : sn_strf(&p->ctx->scratch, "CUDA device %d", devices[k]);
+    return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %s: the tensor is on %s, the program on %s", what, port->name,
+                   where[0], where[1]);
+}
+
+static bool same_shape(const sn_port *port, const sn_tensor_info *t) {
+    if (port->dtype != t->dtype || port->rank != t->rank) return false;
+    for (unsigned k = 0; k < t->rank; k++)
+        if (port->shape[k] != t->shape[k]) return false;
+    return true;
+}
+
+/* Strides of axes with one element never matter. */
+static bool same_strides(const sn_port *port, const sn_tensor_info *t) {
+    for (unsigned k = 0; k < t->rank && t->numel; k++)
+        if (t->shape[k] > 1 && port->strides[k] != t->strides[k]) return false;
+    return true;
+}
+
+static sn_status bind_tensor(void **out, const sn_program *p, const char *what, const sn_port *port, const sn_tensor *tensor) {
+    sn_env *env = &p->ctx->env;
+    sn_arena *a = &p->ctx->scratch;
+    if (!tensor) return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: no tensor given", what, port->name);
+    const sn_tensor_info *t = &tensor->info;
+    if (t->device != p->device) return fail_place(p, what, port, t);
+    if (!same_shape(port, t))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor is %s%s, the program wants %s%s", what, port->name,
+                       sn_dtypes[t->dtype].name, sn_sizes_text(a, t->shape, t->rank), sn_dtypes[port->dtype].name,
+                       sn_sizes_text(a, port->shape, port->rank));
+    if (!same_strides(port, t))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor has strides %s, the program was compiled for %s", what,
+                       port->name, sn_sizes_text(a, t->strides, t->rank), sn_sizes_text(a, port->strides, port->rank));
+    *out = (char *)t->data + (t->offset - port->offset) * (int64_t)sn_dtype_bytes(t->dtype);
+    if (t->numel && (uintptr_t)*out % port->align)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %zu bytes", what,
+                       port->name, *out, port->align);
+    return SN_OK;
+}
+
+sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs) {
+    for (uint32_t k = 0; k < p->n_inputs; k++)
+        SN_TRY(bind_tensor(&p->input_at[k], p, "input", &p->inputs[k], inputs[k]));
+    for (uint32_t k = 0; k < p->n_outputs; k++) {
+        int writes = p->outputs[k].writes;
+        if (writes < 0) {
+            SN_TRY(bind_tensor(&p->output_at[k], p, "output", &p->outputs[k], outputs[k]));
+            continue;
+        }
+        if (outputs && outputs[k] && outputs[k] != inputs[writes])
+            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "output %s: it writes input %s; give NULL or that input's tensor",
+                           p->outputs[k].name, p->inputs[writes].name);
+        p->output_at[k] = p->own_output[k] ? p->own_output[k]->info.data : p->input_at[writes];
+    }
+    return SN_OK;
+}
+
+sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
+                            bool interpreted) {
+    if (!p->runnable)
+        return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "the program was compiled for target %s to look at; it cannot run",
+                       p->target.name);
+    SN_TRY(sn_program_bind(p, inputs, outputs));
+    return sn_prog_run(p->prog, p->input_at, p->output_at, stream, interpreted);
+}
+
+sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
+    SN_GUARD_RETURN(p->ctx, sn_program_launch(p, inputs, outputs, stream, p->interpreted));
+}
+
+static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
+                           size_t flush_bytes) {
+    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));    /* warm up, and check the tensors */
+    return sn_prog_time(out, runs, p->prog, p->input_at, p->output_at, flush_bytes);
+}
+
+sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
+                          size_t flush_bytes) {
+    SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes));
+}

@@ -1,0 +1,254 @@
+/* tensor.c: tensors on the host and on CUDA devices: creation, wrapping memory of the caller, copies of all elements.
+ *
+ * Elements travel to and from the host in row-major order of the logical shape; strided storage is walked here. Does not
+ * convert element types.
+ */
+#include "frontend/frontend.h"
+
+#include <string.h>
+
+enum { HOST_ALIGN = 64 };
+
+char *sn_sizes_text(sn_arena *arena, const int64_t *shape, unsigned rank) {
+    char *text = sn_strdup(arena, "[");
+    for (unsigned k = 0; k < rank; k++) text = sn_strf(arena, "%s%s%lld", text, k ? ", " : "", (long long)shape[k]);
+    return sn_strf(arena, "%s]", text);
+}
+
+/* ---- shape ---- */
+
+static sn_status fill_strides(sn_tensor_info *info, sn_env *env, const int64_t *strides) {
+    int64_t step = 1;
+    for (unsigned k = info->rank; k-- > 0;) {
+        if (info->shape[k] < 0)
+            return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: size %lld of axis %u", (long long)info->shape[k], k);
+        if (strides && strides[k] < 0)
+            return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: stride %lld of axis %u is negative", (long long)strides[k], k);
+        info->strides[k] = strides ? strides[k] : step;
+        if (sn_mul_overflow(step, info->shape[k], &step)) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: too many elements");
+    }
+    info->numel = step;
+    return SN_OK;
+}
+
+/* Bytes from the start of the storage to the end of the last element. */
+static sn_status storage_bytes(size_t *out, const sn_tensor_info *info, sn_env *env) {
+    int64_t last = info->offset;
+    bool too_far = false;
+    for (unsigned k = 0; k < info->rank && info->numel; k++) {
+        int64_t reach;
+        too_far |= sn_mul_overflow(info->shape[k] - 1, info->strides[k], &reach) || sn_add_overflow(last, reach, &last);
+    }
+    int64_t bytes;
+    if (too_far || sn_mul_overflow(last + 1, (int64_t)sn_dtype_bytes(info->dtype), &bytes))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: its last element is out of the address space");
+    *out = info->numel ? (size_t)bytes : 0;
+    return SN_OK;
+}
+
+static sn_status describe(sn_tensor *t, sn_context *ctx, int device, sn_dtype dtype, unsigned rank, const int64_t *shape,
+                          const int64_t *strides, int64_t offset) {
+    sn_env *env = &ctx->env;
+    if (dtype >= SN_N_DTYPES) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: unknown element type %d", (int)dtype);
+    if (rank > SN_MAX_RANK || (rank && !shape))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: rank %u; at most %d sizes are wanted", rank, SN_MAX_RANK);
+    if (offset < 0) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: offset %lld is negative", (long long)offset);
+    *t = (sn_tensor){.ctx = ctx, .info = {.device = device, .dtype = dtype, .rank = rank, .offset = offset}};
+    if (rank) memcpy(t->info.shape, shape, rank * sizeof *shape);
+    SN_TRY(fill_strides(&t->info, env, strides));
+    return storage_bytes(&t->bytes, &t->info, env);
+}
+
+static sn_tensor *keep(const sn_tensor *described) {
+    sn_tensor *t = sn_heap_alloc(&described->ctx->env, sizeof *t);
+    *t = *described;
+    return t;
+}
+
+/* ---- storage ---- */
+
+static sn_status allocate_host(sn_tensor *t) {
+    t->owned_bytes = t->bytes + HOST_ALIGN;
+    t->owned = sn_heap_alloc(&t->ctx->env, t->owned_bytes);
+    t->info.data = (void *)(((uintptr_t)t->owned + HOST_ALIGN - 1) & ~(uintptr_t)(HOST_ALIGN - 1));
+    memset(t->info.data, 0, t->bytes);
+    return SN_OK;
+}
+
+static sn_status allocate_cuda(sn_tensor *t) {
+    sn_cuda *cu;
+    SN_TRY(sn_context_cuda(&cu, t->ctx, t->info.device));
+    t->owned_bytes = t->bytes ? t->bytes : 1;
+    SN_TRY(sn_cuda_malloc(&t->owned, cu, t->owned_bytes));
+    t->info.data = t->owned;
+    return sn_cuda_fill(cu, t->owned, 0, t->owned_bytes, NULL);
+}
+
+sn_status sn_tensor_new(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                        const int64_t *shape, const int64_t *strides, int64_t offset) {
+    sn_tensor t;
+    SN_TRY(describe(&t, ctx, device, dtype, rank, shape, strides, offset));
+    SN_TRY(device == SN_CPU ? allocate_host(&t) : allocate_cuda(&t));
+    *out = keep(&t);
+    return SN_OK;
+}
+
+sn_status sn_tensor_create_strided(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                                   const int64_t *shape, const int64_t *strides, int64_t offset) {
+    *out = NULL;
+    SN_GUARD_RETURN(ctx, sn_tensor_new(out, ctx, device, dtype, rank, shape, strides, offset));
+}
+
+sn_status sn_tensor_create(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                           const int64_t *shape) {
+    return sn_tensor_create_strided(out, ctx, device, dtype, rank, shape, NULL, 0);
+}
+
+static sn_status wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
+                      const int64_t *shape, const int64_t *strides, int64_t offset) {
+    sn_tensor t;
+    SN_TRY(describe(&t, ctx, device, dtype, rank, shape, strides, offset));
+    if (!data && t.info.numel) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "tensor: no memory given");
+    t.info.data = data;
+    *out = keep(&t);
+    return SN_OK;
+}
+
+sn_status sn_tensor_wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
+                         const int64_t *shape, const int64_t *strides, int64_t offset) {
+    *out = NULL;
+    SN_GUARD_RETURN(ctx, wrap(out, ctx, device, data, dtype, rank, shape, strides, offset));
+}
+
+static sn_status for_port(sn_tensor **out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
+                          const char *what) {
+    if (k >= n) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %u: the program has %u", what, k, n);
+    return sn_tensor_new(out, p->ctx, p->device, ports[k].dtype, ports[k].rank, ports[k].shape, ports[k].strides,
+                         ports[k].offset);
+}
+
+sn_status sn_tensor_for_input(sn_tensor **out, const sn_program *p, unsigned input) {
+    *out = NULL;
+    SN_GUARD_RETURN(p->ctx, for_port(out, p, p->inputs, p->n_inputs, input, "input"));
+}
+
+sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned output) {
+    *out = NULL;
+    SN_GUARD_RETURN(p->ctx, for_port(out, p, p->outputs, p->n_outputs, output, "output"));
+}
+
+void sn_tensor_destroy(sn_tensor *t) {
+    if (!t) return;
+    sn_context *ctx = t->ctx;
+    if (t->owned && t->info.device == SN_CPU) sn_heap_free(&ctx->env, t->owned, t->owned_bytes);
+    else if (t->owned) sn_cuda_free(ctx->cuda[t->info.device], t->owned, t->owned_bytes);
+    sn_heap_free(&ctx->env, t, sizeof *t);
+}
+
+void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t) { *out = t->info; }
+
+/* ---- elements ---- */
+
+static bool is_contiguous(const sn_tensor_info *info) {
+    int64_t step = 1;
+    for (unsigned k = info->rank; k-- > 0; step *= info->shape[k])
+        if (info->shape[k] != 1 && info->strides[k] != step) return false;
+    return true;
+}
+
+/* Copy between strided storage and packed elements, in row-major order. */
+static void walk(const sn_tensor_info *info, char *storage, char *packed, bool to_storage) {
+    size_t size = sn_dtype_bytes(info->dtype);
+    int64_t at[SN_MAX_RANK] = {0}, where = info->offset;
+    for (int64_t n = 0; n < info->numel; n++, packed += size) {
+        char *element = storage + (size_t)where * size;
+        if (to_storage) memcpy(element, packed, size);
+        else memcpy(packed, element, size);
+        for (unsigned k = info->rank; k-- > 0;) {
+            where += info->strides[k];
+            if (++at[k] < info->shape[k]) break;
+            where -= info->strides[k] * info->shape[k];
+            at[k] = 0;
+        }
+    }
+}
+
+static sn_status check_size(const sn_tensor *t, size_t size) {
+    size_t want = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
+    if (size == want) return SN_OK;
+    return sn_fail(&t->ctx->env, SN_ERROR_ARGUMENT, "tensor: %zu bytes of elements given, %s%s holds %zu", size,
+                   sn_dtypes[t->info.dtype].name, sn_sizes_text(&t->ctx->scratch, t->info.shape, t->info.rank), want);
+}
+
+static char *element_zero(const sn_tensor *t) {
+    return (char *)t->info.data + (size_t)t->info.offset * sn_dtype_bytes(t->info.dtype);
+}
+
+sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size) {
+    SN_TRY(check_size(t, size));
+    if (!size) return SN_OK;
+    bool packed = is_contiguous(&t->info);
+    if (t->info.device == SN_CPU) {
+        if (packed) memcpy(element_zero(t), data, size);
+        else walk(&t->info, t->info.data, (char *)data, true);
+        return SN_OK;
+    }
+    sn_cuda *cu;
+    SN_TRY(sn_context_cuda(&cu, t->ctx, t->info.device));
+    if (packed) return sn_cuda_to_device(cu, element_zero(t), data, size, NULL);
+    char *storage = sn_alloc(&t->ctx->scratch, t->bytes);   /* what lies between the elements stays as it is */
+    SN_TRY(sn_cuda_to_host(cu, storage, t->info.data, t->bytes, NULL));
+    walk(&t->info, storage, (char *)data, true);
+    return sn_cuda_to_device(cu, t->info.data, storage, t->bytes, NULL);
+}
+
+sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size) {
+    SN_TRY(check_size(t, size));
+    if (!size) return SN_OK;
+    bool packed = is_contiguous(&t->info);
+    if (t->info.device == SN_CPU) {
+        if (packed) memcpy(out, element_zero(t), size);
+        else walk(&t->info, t->info.data, out, false);
+        return SN_OK;
+    }
+    sn_cuda *cu;
+    SN_TRY(sn_context_cuda(&cu, t->ctx, t->info.device));
+    if (packed) return sn_cuda_to_host(cu, out, element_zero(t), size, NULL);
+    char *storage = sn_alloc(&t->ctx->scratch, t->bytes);
+    SN_TRY(sn_cuda_to_host(cu, storage, t->info.data, t->bytes, NULL));
+    walk(&t->info, storage, out, false);
+    return SN_OK;
+}
+
+sn_status sn_tensor_write(sn_tensor *t, const void *data, size_t size) {
+    SN_GUARD_RETURN(t->ctx, sn_tensor_put(t, data, size));
+}
+
+sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size) {
+    SN_GUARD_RETURN(t->ctx, sn_tensor_fetch(out, t, size));
+}
+
+/* ---- arrays of the evaluator ---- */
+
+sn_array sn_array_from(sn_arena *arena, sn_dtype dtype, unsigned rank, const int64_t *shape, const void *data) {
+    sn_array a = {.dtype = dtype, .rank = rank, .numel = 1};
+    for (unsigned k = 0; k < rank; k++) a.numel *= a.shape[k] = shape[k];
+    size_t bytes = sn_dtype_bytes(dtype);
+    if (sn_is_float(dtype)) a.f = SN_NEWN(arena, double, a.numel + 1);
+    else a.i = SN_NEWN(arena, int64_t, a.numel + 1);
+    for (int64_t k = 0; k < a.numel; k++) {
+        const char *element = (const char *)data + (size_t)k * bytes;
+        if (a.f) a.f[k] = sn_load_float(dtype, element);
+        else a.i[k] = sn_load_int(dtype, element);
+    }
+    return a;
+}
+
+void sn_array_store(void *out, const sn_array *a) {
+    size_t bytes = sn_dtype_bytes(a->dtype);
+    for (int64_t k = 0; k < a->numel; k++) {
+        char *element = (char *)out + (size_t)k * bytes;
+        if (a->f) sn_store_float(a->dtype, element, a->f[k]);
+        else sn_store_int(a->dtype, element, a->i[k]);
+    }
+}

@@ -1,0 +1,425 @@
+/* sinter.h: the whole public interface of Sinter, a JIT compiler for tensor graphs.
+ *
+ * A program builds a graph (or reads one from text), compiles it for a device and runs it:
+ *
+ *     sn_context *ctx;      sn_context_create(&ctx, NULL);
+ *     sn_graph *g;          sn_graph_create(&g, ctx, "f");
+ *     sn_node x = sn_input(g, "x", SN_F32, SN_LIST(4, 1000));
+ *     sn_output(g, "y", sn_softmax(g, x, 1));
+ *     sn_program *p;        if (sn_compile(&p, g, NULL)) puts(sn_error(ctx));
+ *     sn_run(p, inputs, outputs, NULL);
+ *
+ * Errors. A call that can fail returns a sn_status; SN_OK is 0. sn_error(ctx) is one line on what went wrong in the last
+ * call that failed. Builder functions return a node; a failure gives a node with id 0, and a node with id 0 as operand
+ * gives id 0 again. The graph remembers its first failure and sn_compile reports it, so one check there is enough.
+ * Nothing here prints, exits or aborts.
+ *
+ * Ownership. An `out` pointer belongs to the caller, who passes it to the matching destroy function; a returned pointer
+ * is borrowed and lives as long as the object it came from. Destroy programs, graphs and tensors before their context.
+ * Destroying NULL is allowed. A program needs its graph no longer once it is compiled.
+ *
+ * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent.
+ *
+ * Shapes. Sizes, strides and offsets count elements. A list of sizes is passed as its length and a pointer; in C,
+ * SN_LIST(2, 3) writes both. Rank is at most 8.
+ *
+ * Options structs begin with struct_size, set to sizeof; a zeroed rest and NULL in place of the struct mean defaults.
+ */
+#ifndef SINTER_SINTER_H
+#define SINTER_SINTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dtype.h"
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SN_API __attribute__((visibility("default")))
+#else
+#define SN_API
+#endif
+
+#define SINTER_VERSION "0.1.0"
+
+#ifndef __cplusplus
+/* Length and pointer of a list of integers: SN_LIST(8, 128). An empty list is `0, NULL`. */
+#define SN_LIST(...) (unsigned)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#endif
+
+typedef struct sn_context sn_context;
+typedef struct sn_graph sn_graph;
+typedef struct sn_program sn_program;
+typedef struct sn_tensor sn_tensor;
+
+/* A value of a graph. id 0: none (building it failed). Only meaningful together with its graph. */
+typedef struct sn_node {
+    unsigned id;
+} sn_node;
+
+/* ---- context ------------------------------------------------------------------------------------------------------ */
+
+typedef struct sn_context_options {
+    size_t struct_size;
+    /* Memory hook: size 0 frees p; p NULL allocates; otherwise realloc. A NULL result for size > 0 means out of memory
+     * and ends the running call with SN_ERROR_MEMORY. NULL: malloc and free. LLVM's and the driver's memory is theirs. */
+    void *(*realloc_fn)(void *user, void *p, size_t size);
+    void *realloc_user;
+    /* Receives what the print options of sn_compile ask for (dumps, remarks, timings). NULL: dropped. */
+    void (*log)(void *user, const char *text);
+    void *log_user;
+} sn_context_options;
+
+/* Version of the library: SINTER_VERSION of its header. */
+SN_API const char *sn_version(void);
+
+/* Fails with SN_ERROR_ARGUMENT (struct_size) or SN_ERROR_MEMORY; *out is NULL then. */
+SN_API sn_status sn_context_create(sn_context **out, const sn_context_options *options);
+SN_API void sn_context_destroy(sn_context *ctx);
+
+/* One line about the last call that failed, "" when the last call that can fail did not. */
+SN_API const char *sn_error(const sn_context *ctx);
+/* Its status. */
+SN_API sn_status sn_error_status(const sn_context *ctx);
+/* Forget it. Every call that can fail does so when it starts. */
+SN_API void sn_error_clear(sn_context *ctx);
+/* "argument", "device memory", ... */
+SN_API const char *sn_status_name(sn_status status);
+
+/* Give back a text that a function of this context returned through `char **out`. */
+SN_API void sn_free(sn_context *ctx, char *text);
+
+/* "f32" and the bytes of one element. */
+SN_API const char *sn_dtype_name(sn_dtype dtype);
+SN_API size_t sn_dtype_size(sn_dtype dtype);
+
+/* ---- devices ---- */
+
+/* Where tensors live and programs run: SN_CPU or the ordinal of a CUDA device. */
+enum { SN_CPU = -1 };
+
+/* Number of CUDA devices. 0 and a failure with the reason where there is no driver or no device. */
+SN_API sn_status sn_device_count(unsigned *out, sn_context *ctx);
+/* "NVIDIA H200", "sm_90"; borrowed from the context. For SN_CPU: "cpu", "host". */
+SN_API sn_status sn_device_info(const char **name, const char **target, sn_context *ctx, int device);
+/* Rate of a large copy inside the device, read plus written, in bytes per second. Takes some milliseconds. */
+SN_API sn_status sn_device_copy_rate(double *out, sn_context *ctx, int device);
+/* Wait for all work on a stream (a CUstream; NULL: the default stream). On SN_CPU: nothing to wait for. */
+SN_API sn_status sn_device_sync(sn_context *ctx, int device, void *stream);
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------- */
+
+/* An empty graph. The name is copied and shows in kernels and dumps. */
+SN_API sn_status sn_graph_create(sn_graph **out, sn_context *ctx, const char *name);
+/* A graph from .sn text (docs/IR.md), of `size` bytes. `name` stands for the text in messages: "name:3:7: ...". */
+SN_API sn_status sn_graph_from_text(sn_graph **out, sn_context *ctx, const char *name, const char *text, size_t size);
+SN_API sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path);
+SN_API void sn_graph_destroy(sn_graph *g);
+/* The graph as .sn text; sn_free it. */
+SN_API sn_status sn_graph_text(char **out, sn_graph *g);
+/* The graph's first failure, SN_OK when all went well. */
+SN_API sn_status sn_graph_status(const sn_graph *g);
+
+/* A size that is known when the graph is compiled: a name ("N") or an expression over names ("2*N + 1"). The result
+ * stands for it in every shape of this graph; it is no number to calculate with. 0 and a failure when it is malformed. */
+SN_API int64_t sn_dim(sn_graph *g, const char *expression);
+
+/* Element type (SN_N_DTYPES for a failed node), rank and shape (up to 8 sizes) of a value. */
+SN_API sn_dtype sn_node_dtype(const sn_graph *g, sn_node x);
+SN_API unsigned sn_node_rank(const sn_graph *g, sn_node x);
+SN_API void sn_node_shape(int64_t *out, const sn_graph *g, sn_node x);
+
+/* A name for a value, for dumps and notes. The first one stays. Returns x. */
+SN_API sn_node sn_named(sn_graph *g, sn_node x, const char *name);
+
+/* ---- sources ---- */
+
+/* The next input, contiguous in row-major order. Inputs are numbered from 0 in the order of their creation. */
+SN_API sn_node sn_input(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape);
+/* An input with strides of its own (one per axis) and an offset of its first element. */
+SN_API sn_node sn_input_strided(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape,
+                                const int64_t *strides, int64_t offset);
+/* Every element equals value (converted to dtype). */
+SN_API sn_node sn_full(sn_graph *g, sn_dtype dtype, double value, unsigned rank, const int64_t *shape);
+/* A rank-0 value, which broadcasts to any shape; sn_number_like takes the dtype of x. */
+SN_API sn_node sn_number(sn_graph *g, sn_dtype dtype, double value);
+SN_API sn_node sn_number_like(sn_graph *g, sn_node x, double value);
+/* Literal elements in row-major order, in the storage format of dtype; copied. All sizes are numbers. */
+SN_API sn_node sn_constant(sn_graph *g, sn_dtype dtype, const void *data, unsigned rank, const int64_t *shape);
+/* 0, 1, 2, ... along one axis. */
+SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank, const int64_t *shape);
+
+/* ---- elementwise ----
+ * One function per row: sn_node sn_exp(sn_graph *g, sn_node x) and sn_node sn_add(sn_graph *g, sn_node x, sn_node y).
+ * Two operands broadcast as in numpy and their dtypes promote as in PyTorch. f16 and bf16 are computed in f32. Floating
+ * functions of integers give f32. What each computes, edge cases included, is in ops.def (`sinter list ops`). */
+#define SN_UNARY_FUNCTIONS(X)                                                                                          \
+    X(sn_neg, NEG) X(sn_abs, ABS) X(sn_sign, SIGN) X(sn_exp, EXP) X(sn_exp2, EXP2) X(sn_expm1, EXPM1) X(sn_log, LOG)   \
+    X(sn_log2, LOG2) X(sn_log1p, LOG1P) X(sn_sqrt, SQRT) X(sn_rsqrt, RSQRT) X(sn_reciprocal, RECIPROCAL)               \
+    X(sn_sin, SIN) X(sn_cos, COS) X(sn_tanh, TANH) X(sn_sigmoid, SIGMOID) X(sn_erf, ERF) X(sn_floor, FLOOR)            \
+    X(sn_ceil, CEIL) X(sn_round, ROUND) X(sn_trunc, TRUNC) X(sn_not, NOT)
+/* One operand, result bool. */
+#define SN_TEST_FUNCTIONS(X) X(sn_isnan, ISNAN) X(sn_isinf, ISINF)
+#define SN_BINARY_FUNCTIONS(X)                                                                                         \
+    X(sn_add, ADD) X(sn_sub, SUB) X(sn_mul, MUL) X(sn_div, DIV) X(sn_floordiv, FLOORDIV) X(sn_rem, REM) X(sn_pow, POW) \
+    X(sn_maximum, MAXIMUM) X(sn_minimum, MINIMUM) X(sn_and, AND) X(sn_or, OR) X(sn_xor, XOR) X(sn_shl, SHL)            \
+    X(sn_shr, SHR)
+/* Two operands, result bool. */
+#define SN_COMPARE_FUNCTIONS(X) X(sn_eq, EQ) X(sn_ne, NE) X(sn_lt, LT) X(sn_le, LE) X(sn_gt, GT) X(sn_ge, GE)
+
+#define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
+#define SN_DECLARE_TWO(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, sn_node y);
+SN_UNARY_FUNCTIONS(SN_DECLARE_ONE)
+SN_TEST_FUNCTIONS(SN_DECLARE_ONE)
+SN_BINARY_FUNCTIONS(SN_DECLARE_TWO)
+SN_COMPARE_FUNCTIONS(SN_DECLARE_TWO)
+#undef SN_DECLARE_ONE
+#undef SN_DECLARE_TWO
+
+/* x where the condition (bool) holds, else y; all three broadcast. */
+SN_API sn_node sn_where(sn_graph *g, sn_node condition, sn_node x, sn_node y);
+/* Convert. Float to integer truncates and saturates, nan gives 0; to bool: x != 0. */
+SN_API sn_node sn_cast(sn_graph *g, sn_node x, sn_dtype dtype);
+/* Limit to min .. max; an infinite limit is none; nan stays nan. */
+SN_API sn_node sn_clamp(sn_graph *g, sn_node x, double min, double max);
+
+/* ---- reductions ----
+ * Over the listed axes (negative ones count from the end; none listed: all axes). keepdim keeps them with size 1. */
+#define SN_REDUCE_FUNCTIONS(X)                                                                                         \
+    X(sn_sum, SUM) X(sn_prod, PROD) X(sn_mean, MEAN) X(sn_amax, AMAX) X(sn_amin, AMIN) X(sn_argmax, ARGMAX)            \
+    X(sn_argmin, ARGMIN) X(sn_any, ANY) X(sn_all, ALL) X(sn_logsumexp, LOGSUMEXP)
+#define SN_DECLARE_REDUCE(f, ID)                                                                                       \
+    SN_API sn_node f(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes, bool keepdim);
+SN_REDUCE_FUNCTIONS(SN_DECLARE_REDUCE)
+#undef SN_DECLARE_REDUCE
+/* sum((x - mean)^2) / (count - correction). correction 1: unbiased; 0: of the population. */
+SN_API sn_node sn_var(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes, bool keepdim, int64_t correction);
+/* Both at once; either out pointer may be NULL. */
+SN_API void sn_var_mean(sn_node *var, sn_node *mean, sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes,
+                        bool keepdim, int64_t correction);
+
+/* ---- views: they move no data ---- */
+
+/* The same elements in row-major order. One size may be -1: it follows from the others. */
+SN_API sn_node sn_reshape(sn_graph *g, sn_node x, unsigned rank, const int64_t *shape);
+/* Axis k of the result is axis perm[k] of x. */
+SN_API sn_node sn_permute(sn_graph *g, sn_node x, unsigned rank, const int64_t *perm);
+/* Swap two axes. */
+SN_API sn_node sn_transpose(sn_graph *g, sn_node x, int64_t axis_a, int64_t axis_b);
+/* Repeat along axes of size 1 and new leading axes. -1 keeps the size. */
+SN_API sn_node sn_expand(sn_graph *g, sn_node x, unsigned rank, const int64_t *shape);
+/* Drop axes of size 1; insert axes of size 1 at these positions of the result. */
+SN_API sn_node sn_squeeze(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes);
+SN_API sn_node sn_unsqueeze(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes);
+/* Elements start, start+step, ... < stop of one axis; negative positions count from the end, all are clamped; step > 0.
+ * INT64_MAX as stop: to the end. */
+SN_API sn_node sn_slice(sn_graph *g, sn_node x, int64_t axis, int64_t start, int64_t stop, int64_t step);
+/* Reverse along the axes. */
+SN_API sn_node sn_flip(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes);
+
+/* ---- moves ---- */
+
+/* Add low[k] and high[k] elements of `value` around axis k (rank numbers each); negative numbers crop. */
+SN_API sn_node sn_pad(sn_graph *g, sn_node x, const int64_t *low, const int64_t *high, double value);
+SN_API sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis);
+/* out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis; equal ranks. An index is an integer tensor; a negative
+ * one counts from the end. */
+SN_API sn_node sn_gather(sn_graph *g, sn_node x, sn_node index, int64_t axis);
+/* The axis of x is replaced by the axes of index. */
+SN_API sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t axis);
+/* Rows of table[V, D]: result shape is that of index, then D. */
+SN_API sn_node sn_embedding(sn_graph *g, sn_node table, sn_node index);
+
+/* ---- contractions ---- */
+
+/* Matrix product of the last two axes, leading axes broadcast; rank 1 as in numpy. */
+SN_API sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y);
+
+typedef struct sn_conv_options {
+    size_t struct_size;
+    int64_t stride[2];      /* h, w; 0 means 1 */
+    int64_t padding[4];     /* zeros added at top, left, bottom, right */
+    int64_t dilation[2];    /* 0 means 1 */
+    int64_t groups;         /* 0 means 1 */
+} sn_conv_options;
+/* x[N, C, H, W] with w[O, C/groups, KH, KW] to [N, O, H', W']; cross-correlation, as in all frameworks. */
+SN_API sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
+
+/* ---- composites ---- */
+#define SN_ACTIVATION_FUNCTIONS(X)                                                                                     \
+    X(sn_relu, RELU) X(sn_gelu, GELU) X(sn_gelu_tanh, GELU_TANH) X(sn_silu, SILU)
+#define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
+SN_ACTIVATION_FUNCTIONS(SN_DECLARE_ONE)
+#undef SN_DECLARE_ONE
+SN_API sn_node sn_softmax(sn_graph *g, sn_node x, int64_t axis);
+SN_API sn_node sn_log_softmax(sn_graph *g, sn_node x, int64_t axis);
+/* Over the trailing axes that weight has. */
+SN_API sn_node sn_layer_norm(sn_graph *g, sn_node x, sn_node weight, sn_node bias, double eps);
+SN_API sn_node sn_rms_norm(sn_graph *g, sn_node x, sn_node weight, double eps);
+/* With running statistics (inference). Channels are axis 1. */
+SN_API sn_node sn_batch_norm(sn_graph *g, sn_node x, sn_node weight, sn_node bias, sn_node running_mean,
+                             sn_node running_var, double eps);
+typedef struct sn_batch_norm_results {
+    sn_node y;
+    sn_node running_mean, running_var;  /* new values: (1 - momentum) * old + momentum * that of the batch (unbiased) */
+    sn_node mean, invstd;               /* of the batch; 1 / sqrt(variance + eps): what a backward pass needs */
+} sn_batch_norm_results;
+/* With the statistics of the batch (training). All results are none after a failure. */
+SN_API void sn_batch_norm_train(sn_batch_norm_results *out, sn_graph *g, sn_node x, sn_node weight, sn_node bias,
+                                sn_node running_mean, sn_node running_var, double momentum, double eps);
+/* Mean over rows of logsumexp(x) - x[target]; x[N, C], target i64[N] with values in 0 .. C-1. */
+SN_API sn_node sn_cross_entropy(sn_graph *g, sn_node x, sn_node target);
+
+/* ---- outputs: numbered from 0 in the order of these calls ---- */
+
+SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
+/* The value is written to the storage of `input` (same shape and dtype) when the program has run; every use of the
+ * input in the graph sees the old value. */
+SN_API sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node input);
+
+/* ---- compiling ---------------------------------------------------------------------------------------------------- */
+
+/* The size that a name of sn_dim stands for. */
+typedef struct sn_dim_binding {
+    const char *name;
+    int64_t size;
+} sn_dim_binding;
+
+typedef struct sn_compile_options {
+    size_t struct_size;
+    const char *device;         /* "auto" (default): CUDA where there is a device, else the CPU; "cpu"; "cuda" */
+    unsigned ordinal;           /* which CUDA device */
+    const char *target;         /* "sm_90": generate code for that target to look at; the program cannot run on CUDA */
+    const char *pipeline;       /* pass names "simplify,decompose,..."; NULL: the target's pipeline */
+    const char *verify;         /* "off", "ends" (default), "each", "paranoid" */
+    const char *print_before;   /* pass names or "all": module text to the context's log */
+    const char *print_after;
+    bool print_changed;
+    const char *remarks;        /* pass names or "all" */
+    bool time_passes;
+    const char *repro_dir;      /* where the module before a failing pass is written */
+    const sn_dim_binding *dims; /* sizes of all names that shapes use */
+    unsigned n_dims;
+    unsigned threads;           /* of the CPU; 0: as many as the machine has */
+    const char *wrapper;        /* "generated" (default): host code runs the steps; "interpreted" */
+    const char *cpu_schedule;   /* "host" (default); "gpu": kernels scheduled for a GPU (target, or sm_90) run on the CPU */
+} sn_compile_options;
+
+/* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
+ * is asked for and absent; SN_ERROR_TARGET from code generation. The graph is not changed and can be compiled again. */
+SN_API sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *options);
+SN_API void sn_program_destroy(sn_program *p);
+
+/* An input or output of a program. */
+typedef struct sn_port {
+    const char *name;
+    sn_dtype dtype;
+    unsigned rank;
+    int64_t shape[8];
+    int64_t strides[8];     /* elements; outputs are contiguous */
+    int64_t offset;
+    size_t align;           /* bytes: the address of its storage must be a multiple */
+    int writes;             /* outputs: number of the input that is written, else -1 */
+} sn_port;
+
+typedef struct sn_program_info {
+    int device;                 /* SN_CPU or CUDA ordinal */
+    bool runnable;              /* false: compiled for a target to look at */
+    const char *target;         /* "host", "sm_90" */
+    unsigned n_inputs, n_outputs, n_kernels;
+    size_t workspace;           /* bytes of intermediates */
+    size_t moved;               /* bytes of all inputs that are used and all outputs: what a run has to move at least */
+    double passes_us, codegen_us, assemble_us, load_us, total_us;   /* host time of the phases of sn_compile */
+} sn_program_info;
+
+typedef struct sn_kernel_info {
+    const char *name;
+    const char *note;           /* what was fused into it: "conv2d, add, sum" */
+    int64_t grid;               /* blocks, and threads of a block; on the CPU blocks are handed to threads */
+    unsigned block_x, block_y;
+    const char *ptx;            /* NULL on the CPU */
+} sn_kernel_info;
+
+SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
+/* Fail with SN_ERROR_ARGUMENT when there is no such input, output or kernel. */
+SN_API sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned input);
+SN_API sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned output);
+SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel);
+
+/* What the compiler made, as text; sn_free it. stage: "graph", "loops", "fused", "scheduled", "llvm", "ptx", "wrapper"
+ * (steps), "wrapper-c" (C source that needs only the driver API). SN_ERROR_ARGUMENT for an unknown stage and for ptx of
+ * a CPU program. */
+SN_API sn_status sn_program_dump(char **out, sn_program *p, const char *stage);
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------ */
+
+typedef struct sn_tensor_info {
+    int device;
+    sn_dtype dtype;
+    unsigned rank;
+    int64_t shape[8], strides[8], offset;
+    int64_t numel;
+    void *data;     /* start of the storage; element 0 is at data + offset * element size */
+} sn_tensor_info;
+
+/* Zeroed contiguous memory of its own on the device. */
+SN_API sn_status sn_tensor_create(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                                  const int64_t *shape);
+/* The same with strides >= 0 (one per axis) and an offset; storage reaches to the last element. */
+SN_API sn_status sn_tensor_create_strided(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                                          const int64_t *shape, const int64_t *strides, int64_t offset);
+/* Memory of the caller, which must outlive the tensor. strides NULL: contiguous. */
+SN_API sn_status sn_tensor_wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
+                                const int64_t *shape, const int64_t *strides, int64_t offset);
+/* Contiguous memory that fits an output or input of a program, on its device, with its strides. */
+SN_API sn_status sn_tensor_for_input(sn_tensor **out, const sn_program *p, unsigned input);
+SN_API sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned output);
+SN_API void sn_tensor_destroy(sn_tensor *t);
+SN_API void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t);
+
+/* Copy all elements from or to host memory of `size` bytes (numel * element size), in row-major order of the logical
+ * shape. Waits for the default stream of the device. */
+SN_API sn_status sn_tensor_write(sn_tensor *t, const void *data, size_t size);
+SN_API sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size);
+/* The same with a file of numpy's .npy format (version 1 or 2, little endian, C or Fortran order). bf16 travels as its
+ * bits in <u2. `name` stands for the tensor in messages: "x: file has shape [2, 3], the graph wants [2, 4]". */
+SN_API sn_status sn_tensor_load_npy(sn_tensor *t, const char *name, const char *path);
+SN_API sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path);
+
+/* ---- running ------------------------------------------------------------------------------------------------------ */
+
+/* Run with one tensor per input and per output, on the program's device. An output that writes an input needs no tensor:
+ * NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose
+ * address is not aligned, fails with SN_ERROR_ARGUMENT and its name. On CUDA the call is asynchronous on `stream` (a
+ * CUstream; NULL: the default stream); after the first run nothing is allocated. */
+SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
+
+/* Microseconds of each of `runs` runs into out[runs]: device time on CUDA, with `flush_bytes` of other memory written
+ * before each run so that no input is in cache; wall-clock time on the CPU. */
+SN_API sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                                 sn_tensor *const *outputs, size_t flush_bytes);
+
+/* How far an output is from the reference: the graph computed in float64, operation by operation, on the host. */
+typedef struct sn_check {
+    double max_abs;     /* largest |value - reference| */
+    double max_rel;     /* the same, divided by the largest |reference| of the output */
+    double bound;       /* limit of max_rel for this output; 0: must be equal */
+    bool ok;            /* within the bound, and nan and infinities in the same places */
+    int64_t worst;      /* row-major position of the largest error, -1 if none */
+} sn_check;
+
+/* Evaluate on the inputs, run, and compare: out[n_outputs]. SN_ERROR_MISMATCH when any output is not ok. Inputs that are
+ * written have their new values afterwards. `interpreted`: run the steps through the interpreter. */
+SN_API sn_status sn_program_check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
+                                  bool interpreted);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

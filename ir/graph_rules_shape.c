@@ -1,0 +1,246 @@
+/* graph_rules_shape.c: shape rules of views (reshape, permute, slice, ...) and moves (pad, concat, gather, ...). Sizes may
+ * be symbolic: two sizes are equal when their expressions are (equal ix id). Moves no data; see graph_eval_move.c for what
+ * the operations mean.
+ */
+#include "ir/graph_internal.h"
+#include "ir/module.h"
+
+static bool const_size(const sn_rule *r, sn_ix e, int64_t *out) { return sn_ix_is_const(r->m, e, out); }
+
+/* ---- views ---- */
+
+/* The position of the one -1 in the shape, -1 when there is none. */
+static sn_status find_wildcard(int *out, const sn_rule *r, const sn_attr *shape) {
+    *out = -1;
+    for (uint32_t k = 0; k < shape->shape.n; k++) {
+        int64_t c;
+        if (!const_size(r, shape->shape.at[k], &c) || c >= 0) continue;
+        if (*out >= 0) return sn_rule_fail(r, "only one size can be -1");
+        *out = (int)k;
+    }
+    return SN_OK;
+}
+
+/* The size that makes the products equal. */
+static sn_status solve_wildcard(sn_ix *out, const sn_rule *r, sn_ix numel, sn_ix others) {
+    int64_t have, per;
+    if (const_size(r, others, &per) && per > 0 && sn_ix_is_multiple(r->m, numel, per)) {
+        *out = sn_ix_divc(r->m, numel, per);
+        return SN_OK;
+    }
+    if (sn_ix_eq(numel, others) && !const_size(r, numel, &have)) {
+        *out = sn_ix_const(r->m, 1);
+        return SN_OK;
+    }
+    return sn_rule_fail(r, "cannot find the size -1: %s elements in groups of %s", sn_ix_text(r->m, numel),
+                        sn_ix_text(r->m, others));
+}
+
+sn_status sn_rule_reshape(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    const sn_attr *shape = sn_rule_attr(r, SN_ATTR_SHAPE);
+    sn_type *out = r->out;
+    int wildcard;
+    SN_TRY(find_wildcard(&wildcard, r, shape));
+    out->dtype = x->dtype;
+    out->rank = shape->shape.n;
+    for (uint32_t k = 0; k < out->rank; k++)
+        out->shape[k] = (int)k == wildcard ? sn_ix_const(r->m, 1) : shape->shape.at[k];
+    SN_TRY(sn_type_check(r->m, "reshape", out));
+    sn_ix before = sn_type_numel(r->m, x), after = sn_type_numel(r->m, out);
+    if (wildcard >= 0) return solve_wildcard(&out->shape[wildcard], r, before, after);
+    if (sn_ix_eq(before, after)) return SN_OK;
+    return sn_rule_fail(r, "shape %s has %s elements, %s has %s", sn_shape_text(r->m, x), sn_ix_text(r->m, before),
+                        sn_shape_text(r->m, out), sn_ix_text(r->m, after));
+}
+
+sn_status sn_rule_permute(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    const sn_attr *perm = sn_rule_attr(r, SN_ATTR_PERM);
+    uint32_t seen = 0;
+    if (perm->ints.n != x->rank)
+        return sn_rule_fail(r, "perm has %u entries for %u axes", perm->ints.n, x->rank);
+    r->out->dtype = x->dtype;
+    r->out->rank = x->rank;
+    for (uint32_t k = 0; k < x->rank; k++) {
+        uint32_t axis;
+        SN_TRY(sn_rule_axis(&axis, r, perm->ints.at[k], x->rank));
+        if (seen >> axis & 1) return sn_rule_fail(r, "axis %u is listed twice", axis);
+        seen |= 1u << axis;
+        r->out->shape[k] = x->shape[axis];
+    }
+    return SN_OK;
+}
+
+sn_status sn_rule_expand(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    const sn_attr *shape = sn_rule_attr(r, SN_ATTR_SHAPE);
+    uint32_t rank = shape->shape.n;
+    if (rank < x->rank) return sn_rule_fail(r, "shape %s has more than %u axes", sn_shape_text(r->m, x), rank);
+    r->out->dtype = x->dtype;
+    r->out->rank = rank;
+    for (uint32_t k = 0; k < rank; k++) {
+        sn_ix want = shape->shape.at[k];
+        int64_t c;
+        bool is_new = k + x->rank < rank;
+        bool keep = const_size(r, want, &c) && c < 0;
+        if (is_new && keep) return sn_rule_fail(r, "axis %u is new and cannot have size -1", k);
+        sn_ix have = is_new ? want : x->shape[k + x->rank - rank];
+        bool stretches = const_size(r, have, &c) && c == 1;
+        r->out->shape[k] = keep ? have : want;
+        if (!keep && !stretches && !sn_ix_eq(have, want))
+            return sn_rule_fail(r, "axis %u has size %s and cannot become %s", k, sn_ix_text(r->m, have),
+                                sn_ix_text(r->m, want));
+    }
+    return SN_OK;
+}
+
+sn_status sn_rule_squeeze(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    uint32_t mask;
+    SN_TRY(sn_rule_mask(&mask, r, x->rank));
+    r->out->dtype = x->dtype;
+    for (uint32_t k = 0; k < x->rank; k++) {
+        int64_t c;
+        if (!(mask >> k & 1)) r->out->shape[r->out->rank++] = x->shape[k];
+        else if (!const_size(r, x->shape[k], &c) || c != 1)
+            return sn_rule_fail(r, "axis %u has size %s, not 1", k, sn_ix_text(r->m, x->shape[k]));
+    }
+    return SN_OK;
+}
+
+sn_status sn_rule_unsqueeze(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    uint32_t rank = x->rank + sn_rule_attr(r, SN_ATTR_AXES)->ints.n, mask, from = 0;
+    if (rank > SN_MAX_RANK)
+        return sn_rule_fail(r, "the result would have %u axes; a tensor has at most %d", rank, SN_MAX_RANK);
+    SN_TRY(sn_rule_mask(&mask, r, rank));
+    r->out->dtype = x->dtype;
+    r->out->rank = rank;
+    for (uint32_t k = 0; k < rank; k++) r->out->shape[k] = mask >> k & 1 ? sn_ix_const(r->m, 1) : x->shape[from++];
+    return SN_OK;
+}
+
+/* A slice position as a size expression: 0 <= result <= size. */
+static sn_ix clamp_position(const sn_rule *r, int64_t position, sn_ix size) {
+    sn_module *m = r->m;
+    int64_t c;
+    if (const_size(r, size, &c)) return sn_ix_const(m, sn_slice_clamp(position, c));
+    if (position == INT64_MAX) return size;     /* "to the end" */
+    if (position == 0) return sn_ix_const(m, 0);
+    if (position > 0) return sn_ix_min(m, size, sn_ix_const(m, position));
+    return sn_ix_max(m, sn_ix_addc(m, size, position), sn_ix_const(m, 0));
+}
+
+sn_status sn_rule_slice(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    sn_module *m = r->m;
+    int64_t step = sn_rule_int(r, SN_ATTR_STEP, 1);
+    uint32_t axis;
+    SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
+    if (step < 1) return sn_rule_fail(r, "step is %lld; it must be positive", (long long)step);
+    *r->out = *x;
+    sn_ix start = clamp_position(r, sn_rule_int(r, SN_ATTR_START, 0), x->shape[axis]);
+    sn_ix stop = clamp_position(r, sn_rule_int(r, SN_ATTR_STOP, 0), x->shape[axis]);
+    int64_t from, to;
+    if (const_size(r, start, &from) && const_size(r, stop, &to)) {
+        int64_t n = to > from ? to - from : 0;
+        r->out->shape[axis] = sn_ix_const(m, n / step + (n % step != 0));
+        return SN_OK;
+    }
+    sn_ix n = sn_ix_max(m, sn_ix_sub(m, stop, start), sn_ix_const(m, 0));
+    r->out->shape[axis] = step == 1 ? n : sn_ix_ceildiv(m, n, sn_ix_const(m, step));
+    return SN_OK;
+}
+
+sn_status sn_rule_flip(sn_rule *r) {
+    uint32_t mask;
+    *r->out = *sn_rule_in(r, 0);
+    return sn_rule_mask(&mask, r, r->out->rank);
+}
+
+/* ---- moves ---- */
+
+sn_status sn_rule_pad(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    const sn_attr *low = sn_rule_attr(r, SN_ATTR_LOW), *high = sn_rule_attr(r, SN_ATTR_HIGH);
+    const sn_attr *value = sn_rule_attr(r, SN_ATTR_VALUE);
+    if (low->ints.n != x->rank || high->ints.n != x->rank)
+        return sn_rule_fail(r, "low has %u and high has %u entries for %u axes", low->ints.n, high->ints.n, x->rank);
+    *r->out = *x;
+    for (uint32_t k = 0; k < x->rank; k++) {
+        int64_t more, size;
+        if (sn_add_overflow(low->ints.at[k], high->ints.at[k], &more) ||
+            (const_size(r, x->shape[k], &size) && sn_add_overflow(size, more, &size)))
+            return sn_rule_fail(r, "axis %u gets too long", k);
+        r->out->shape[k] = sn_ix_addc(r->m, x->shape[k], more);
+        if (const_size(r, r->out->shape[k], &size) && size < 0)
+            return sn_rule_fail(r, "axis %u of size %s loses %lld elements", k, sn_ix_text(r->m, x->shape[k]),
+                                -(long long)more);
+    }
+    return value ? sn_rule_number(r, "value", x->dtype, value->f) : SN_OK;
+}
+
+sn_status sn_rule_concat(sn_rule *r) {
+    const sn_type *first = sn_rule_in(r, 0);
+    uint32_t axis;
+    SN_TRY(sn_rule_same_dtype(r));
+    SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, first->rank));
+    *r->out = *first;
+    for (uint32_t k = 1; k < r->n_in; k++) {
+        const sn_type *x = sn_rule_in(r, k);
+        bool fits = x->rank == first->rank;
+        for (uint32_t d = 0; fits && d < x->rank; d++) fits = d == axis || sn_ix_eq(x->shape[d], first->shape[d]);
+        if (!fits)
+            return sn_rule_fail(r, "shapes %s and %s do not join along axis %u", sn_shape_text(r->m, first),
+                                sn_shape_text(r->m, x), axis);
+        int64_t a, b;
+        sn_ix *size = &r->out->shape[axis];
+        if (const_size(r, *size, &a) && const_size(r, x->shape[axis], &b) && sn_add_overflow(a, b, &a))
+            return sn_rule_fail(r, "tensor has more than 2^62 elements");
+        *size = sn_ix_add(r->m, *size, x->shape[axis]);
+    }
+    return SN_OK;
+}
+
+static sn_status check_index_dtype(const sn_rule *r) {
+    sn_dtype t = sn_rule_in(r, 1)->dtype;
+    return t == SN_I32 || t == SN_I64 ? SN_OK : sn_rule_fail(r, "the index is %s, not i32 or i64", sn_dtypes[t].name);
+}
+
+sn_status sn_rule_gather(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0), *index = sn_rule_in(r, 1);
+    uint32_t axis;
+    SN_TRY(check_index_dtype(r));
+    if (x->rank != index->rank)
+        return sn_rule_fail(r, "x has %u axes but index has %u", x->rank, index->rank);
+    SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
+    for (uint32_t k = 0; k < x->rank; k++) {
+        int64_t a, b;
+        bool known = const_size(r, x->shape[k], &a) && const_size(r, index->shape[k], &b);
+        bool fits = k == axis || sn_ix_eq(x->shape[k], index->shape[k]) || (known && b <= a);
+        if (!fits)
+            return sn_rule_fail(r, "index of shape %s does not fit x of shape %s (axis %u: %s vs %s)",
+                                sn_shape_text(r->m, index), sn_shape_text(r->m, x), k, sn_ix_text(r->m, index->shape[k]),
+                                sn_ix_text(r->m, x->shape[k]));
+    }
+    *r->out = *index;
+    r->out->dtype = x->dtype;
+    return SN_OK;
+}
+
+sn_status sn_rule_index_select(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0), *index = sn_rule_in(r, 1);
+    sn_type *out = r->out;
+    uint32_t axis;
+    SN_TRY(check_index_dtype(r));
+    SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
+    if (x->rank + index->rank - 1 > SN_MAX_RANK)
+        return sn_rule_fail(r, "the result would have %u axes; a tensor has at most %d", x->rank + index->rank - 1,
+                            SN_MAX_RANK);
+    out->dtype = x->dtype;
+    for (uint32_t k = 0; k < axis; k++) out->shape[out->rank++] = x->shape[k];
+    for (uint32_t k = 0; k < index->rank; k++) out->shape[out->rank++] = index->shape[k];
+    for (uint32_t k = axis + 1; k < x->rank; k++) out->shape[out->rank++] = x->shape[k];
+    return SN_OK;
+}

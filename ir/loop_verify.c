@@ -1,0 +1,438 @@
+/* loop_verify.c: the invariants of Loop IR (docs/IR.md explains them; tests/verify/L*.sn break them one by one).
+ *
+ *   L1   an operand is defined before its use, in the same region or one around it
+ *   L2   operands and results have the number and dtypes that the operation takes
+ *   L3   the region of a reduce, and no other, ends in its only yield: one value per state, of its dtype
+ *   L4   an axis belongs to one loop or reduce; its extent is made of constants and symbols and is not negative
+ *   L5   an index expression names only axes of enclosing loops and visible values of integer type
+ *   L6   an access that is neither masked nor inside an `if` does not provably leave [0, size)
+ *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg belongs to one kernel
+ *   L8   a const buffer is not stored to
+ *   L9   axis kinds other than seq stand only in scheduled kernels
+ *   L10  grid axes are one nest of loops around all else that stores
+ *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis
+ *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y axes
+ *   L13  vector and unroll extents are constants; a vector axis is not inside a vector axis
+ *   L14  an access to a reg is private * (thread number) + e, 0 <= e < private
+ *   L15  links of the tree and of values agree
+ *   L16  sizes and alignment of a buffer make sense
+ *
+ * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
+ */
+#include "ir/loop.h"
+
+#include "ir/module.h"
+#include "ir/scalar.h"
+
+typedef struct verifier {
+    sn_module *m;
+    const char *where;
+    sn_kern k;
+    sn_stmt grid;               /* innermost grid loop so far */
+    int64_t block[2];           /* extents of block.x and block.y, 0: none so far */
+} verifier;
+
+#define FAIL(...) sn_stmt_fail(v->m, SN_ERROR_VERIFY, v->where, s, __VA_ARGS__)
+
+static sn_dtype dtype_of(const verifier *v, sn_val x) { return sn_val_get(v->m, x)->dtype; }
+static const char *dtype_name(sn_dtype t) { return sn_dtypes[t].name; }
+
+/* ---- L15: links ---- */
+
+static uint32_t results_wanted(const sn_stmt_rec *r) {
+    uint32_t states = 0;
+    if (r->op == SN_LOP_REDUCE)
+        for (uint32_t i = 0; i < r->n_combs; i++) states += sn_combs[r->combs[i]].states;
+    return r->op == SN_LOP_REDUCE ? states : r->op <= SN_LOP_LOAD;
+}
+
+static sn_status check_links(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_module *m = v->m;
+    if (r->kern.i != v->k.i) return FAIL("L15: the statement says that it is in another kernel");
+    if (r->next.i && (sn_stmt_get(m, r->next)->prev.i != s.i || sn_stmt_get(m, r->next)->parent.i != r->parent.i))
+        return FAIL("L15: the next statement does not point back");
+    if (r->first.i && (sn_stmt_get(m, r->first)->prev.i || sn_stmt_get(m, r->first)->parent.i != s.i))
+        return FAIL("L15: the region does not point back");
+    if (!r->first.i != !r->last.i || (r->first.i && !sn_lop_has_region(r->op)))
+        return FAIL("L15: the region has only one end, or is none of this statement");
+    if ((r->op == SN_LOP_LOOP || r->op == SN_LOP_REDUCE) != (r->axis.i != 0))
+        return FAIL("L15: loops and reduces have an axis, nothing else has");
+    if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) != (r->buf.i != 0))
+        return FAIL("L15: loads and stores have a buffer, nothing else has");
+    if (r->n_results != results_wanted(r))
+        return FAIL("L15: %u results where %s has %u", r->n_results, sn_lops[r->op].name, results_wanted(r));
+    for (uint32_t i = 0; i < r->n_results; i++) {
+        const sn_val_rec *x = sn_val_get(m, sn_result(r, i));
+        if (x->def.i != s.i || x->number != i) return FAIL("L15: result %u does not point back", i);
+    }
+    return SN_OK;
+}
+
+/* ---- L1, L5: what a statement refers to ---- */
+
+/* Is x defined before s, in the region of s or one around it? val.mark says that the walk has passed its definition. */
+static bool visible(const verifier *v, sn_val x, sn_stmt s) {
+    const sn_val_rec *r = sn_val_get(v->m, x);
+    if (!r->mark || sn_stmt_get(v->m, r->def)->kern.i != v->k.i || sn_stmt_inside(v->m, s, r->def)) return false;
+    sn_stmt home = sn_stmt_get(v->m, r->def)->parent;
+    return home.i == 0 || sn_stmt_inside(v->m, s, home);
+}
+
+static sn_status check_operands(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (!visible(v, r->in[i], s)) return FAIL("L1: operand %u is not visible here", i + 1);
+    return SN_OK;
+}
+
+typedef struct ix_check { const verifier *v; sn_stmt s; const char *wrong; } ix_check;
+
+static void check_atom(void *user, sn_ix atom) {
+    ix_check *c = user;
+    const sn_module *m = c->v->m;
+    const sn_ix_rec *r = sn_ix_get(m, atom);
+    if (r->kind == SN_IX_AXIS) {
+        sn_stmt owner = {sn_axis_get(m, (sn_axis){r->id})->mark};
+        if (!owner.i || !sn_stmt_inside(m, c->s, owner)) c->wrong = "an axis of a loop that is not around the statement";
+    } else if (r->kind == SN_IX_VAL) {
+        if (!visible(c->v, (sn_val){r->id}, c->s)) c->wrong = "a value that is not visible here";
+        else if (!sn_is_integral(dtype_of(c->v, (sn_val){r->id}))) c->wrong = "a value that is no integer";
+    }
+}
+
+static sn_status check_indices(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    bool has_ix = (r->op >= SN_LOP_INDEX && r->op <= SN_LOP_STORE) || r->op == SN_LOP_IF;
+    bool has_bound = r->op == SN_LOP_IN || r->op == SN_LOP_IF;
+    if (has_ix != (r->ix.i != 0) || has_bound != (r->bound.i != 0))
+        return FAIL("L15: an index expression is missing, or has no business here");
+    ix_check c = {v, s, NULL};
+    if (r->ix.i) sn_ix_walk(v->m, r->ix, check_atom, &c);
+    if (r->bound.i) sn_ix_walk(v->m, r->bound, check_atom, &c);
+    return c.wrong ? FAIL("L5: the index expression names %s", c.wrong) : SN_OK;
+}
+
+/* ---- L2: dtypes ---- */
+
+static sn_status check_scalar(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_lop_info *info = &sn_lops[r->op];
+    uint32_t lead = r->op == SN_LOP_SELECT;
+    if (r->n_in != info->n_in) return FAIL("L2: %s has %u operands", info->name, info->n_in);
+    sn_dtype t = dtype_of(v, r->in[lead]);
+    if (lead && dtype_of(v, r->in[0]) != SN_BOOL) return FAIL("L2: the condition is no bool");
+    for (uint32_t i = lead + 1; i < r->n_in; i++)
+        if (dtype_of(v, r->in[i]) != t) return FAIL("L2: operands are %s and %s", dtype_name(t), dtype_name(dtype_of(v, r->in[i])));
+    if (!sn_lop_allowed(r->op, t)) return FAIL("L2: %s does not exist on %s", info->name, dtype_name(t));
+    if (dtype_of(v, r->result) != (info->is_bool ? SN_BOOL : t)) return FAIL("L2: the result has the wrong dtype");
+    return SN_OK;
+}
+
+static sn_status check_access_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    bool is_store = r->op == SN_LOP_STORE;
+    sn_dtype t = sn_buf_get(v->m, r->buf)->dtype;
+    uint32_t n = is_store ? 1 + r->has_mask : 2 * r->has_mask;
+    if (r->n_in != n) return FAIL("L2: %u operands where %u are needed", r->n_in, n);
+    if (r->has_mask && dtype_of(v, sn_stmt_mask(r)) != SN_BOOL) return FAIL("L2: the mask is no bool");
+    if (!is_store && dtype_of(v, r->result) != t) return FAIL("L2: the result has the wrong dtype");
+    sn_val x = is_store ? r->in[0] : r->has_mask ? r->in[1] : r->result;
+    if (dtype_of(v, x) != t) return FAIL("L2: the buffer is %s, the value %s", dtype_name(t), dtype_name(dtype_of(v, x)));
+    return SN_OK;
+}
+
+static sn_status check_conversion(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->n_in != 1) return FAIL("L2: %s has 1 operand", sn_lops[r->op].name);
+    sn_dtype from = dtype_of(v, r->in[0]), to = dtype_of(v, r->result);
+    if (r->op == SN_LOP_BITCAST && sn_dtype_bytes(from) != sn_dtype_bytes(to))
+        return FAIL("L2: the sizes of %s and %s differ", dtype_name(from), dtype_name(to));
+    return SN_OK;
+}
+
+static sn_status check_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->n_results == 1 && r->dtype != dtype_of(v, r->result)) return FAIL("L2: statement and result have two dtypes");
+    if (r->op < SN_N_LOPS) return check_scalar(v, s, r);
+    if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return check_access_types(v, s, r);
+    if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) return check_conversion(v, s, r);
+    if (r->op != SN_LOP_YIELD && r->n_in) return FAIL("L2: %s has no operands", sn_lops[r->op].name);
+    if (r->op == SN_LOP_INDEX && (sn_is_float(r->dtype) || r->dtype == SN_BOOL))
+        return FAIL("L2: an index is an integer, not %s", dtype_name(r->dtype));
+    return SN_OK;
+}
+
+/* ---- L3: reductions ---- */
+
+static sn_status check_states(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    uint32_t state = 0;
+    for (uint32_t i = 0; i < r->n_combs; i++) {
+        sn_dtype t = dtype_of(v, sn_result(r, state));
+        const char *name = sn_combs[r->combs[i]].name;
+        if ((r->combs[i] == SN_COMB_ANY || r->combs[i] == SN_COMB_ALL) && t != SN_BOOL)
+            return FAIL("L3: %s works on bool, not on %s", name, dtype_name(t));
+        if (sn_combs[r->combs[i]].states == 2 && dtype_of(v, sn_result(r, state + 1)) != SN_I64)
+            return FAIL("L3: the position of %s is i64", name);
+        state += sn_combs[r->combs[i]].states;
+    }
+    return SN_OK;
+}
+
+static sn_status check_yields(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op == SN_LOP_YIELD) {
+        if (!r->parent.i || sn_stmt_get(v->m, r->parent)->op != SN_LOP_REDUCE || r->next.i)
+            return FAIL("L3: a yield stands at the end of a reduce");
+        const sn_stmt_rec *reduce = sn_stmt_get(v->m, r->parent);
+        if (r->n_in != reduce->n_results) return FAIL("L3: %u values for %u states", r->n_in, reduce->n_results);
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (dtype_of(v, r->in[i]) != dtype_of(v, sn_result(reduce, i)))
+                return FAIL("L3: value %u is %s, the state %s", i + 1, dtype_name(dtype_of(v, r->in[i])),
+                            dtype_name(dtype_of(v, sn_result(reduce, i))));
+    }
+    if (r->op != SN_LOP_REDUCE) return SN_OK;
+    if (!r->last.i || sn_stmt_get(v->m, r->last)->op != SN_LOP_YIELD)
+        return FAIL("L3: the region does not end in a yield");
+    return check_states(v, s, r);
+}
+
+/* ---- L6, L8, L14: accesses ---- */
+
+enum { EXACT_AXES = 16 };
+
+typedef struct exact_walk { const sn_module *m; uint32_t axes[EXACT_AXES], n; } exact_walk;
+
+/* Does every value of e's range occur at its ends? True of sums and quotients in which every axis occurs once. */
+static bool range_is_exact(exact_walk *w, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(w->m, e);
+    if (r->kind == SN_IX_DIV) return sn_ix_is_const(w->m, r->b, NULL) && range_is_exact(w, r->a);
+    if (r->kind == SN_IX_AXIS) {
+        for (uint32_t i = 0; i < w->n; i++)
+            if (w->axes[i] == r->id) return false;
+        if (w->n == EXACT_AXES) return false;
+        w->axes[w->n++] = r->id;
+        return true;
+    }
+    if (r->kind != SN_IX_SUM) return false;
+    for (uint32_t i = 0; i < r->n_terms; i++)
+        if (!range_is_exact(w, r->terms[i].atom)) return false;
+    return true;
+}
+
+/* Might the statement never run, for a reason that the range of its offset does not see? */
+static bool is_guarded(const verifier *v, const sn_stmt_rec *r) {
+    int64_t extent;
+    if (r->has_mask) return true;
+    for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(v->m, up);
+        if (u->op == SN_LOP_IF) return true;
+        if (sn_ix_is_const(v->m, sn_axis_get(v->m, u->axis)->extent, &extent) && extent == 0) return true;
+    }
+    return false;
+}
+
+static sn_status check_bounds(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    int64_t size;
+    sn_range range = sn_ix_range(v->m, r->ix);
+    if (is_guarded(v, r)) return SN_OK;
+    bool has_size = sn_ix_is_const(v->m, sn_buf_get(v->m, r->buf)->size, &size);
+    bool exact = range_is_exact(&(exact_walk){.m = v->m}, r->ix);
+    bool below = range.hi < 0 || (exact && range.lo < 0);
+    bool above = has_size && (range.lo >= size || (exact && range.hi != INT64_MAX && range.hi >= size));
+    if (below) return FAIL("L6: the offset goes down to %lld", (long long)range.lo);
+    if (above) return FAIL("L6: the offset goes up to %lld, the size is %lld", (long long)range.hi, (long long)size);
+    return SN_OK;
+}
+
+/* Which block number an axis kind counts, -1 for none. */
+static int block_number(sn_axis_kind kind) { return kind == SN_AXIS_BLOCK_X ? 0 : kind == SN_AXIS_BLOCK_Y ? 1 : -1; }
+
+static sn_status check_reg(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+    sn_ix rest = r->ix;
+    for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(v->m, up);
+        int number = u->axis.i ? block_number(u->kind) : -1;
+        if (number < 0) continue;
+        int64_t found, want = b->private_size;
+        if (number == 1 && v->block[0]) want *= v->block[0];
+        if (!sn_ix_coef(v->m, rest, u->axis, &found) || found != want)
+            return FAIL("L14: the %s axis does not step over %lld elements of the reg", sn_axis_kind_names[u->kind],
+                        (long long)want);
+        sn_ix zero = sn_ix_const(v->m, 0);
+        rest = sn_ix_subst(v->m, rest, &u->axis, &zero, 1);
+    }
+    sn_range range = sn_ix_range(v->m, rest);
+    if (range.lo < 0 || range.hi >= b->private_size)
+        return FAIL("L14: the offset in a thread's group is not provably inside [0, %u)", b->private_size);
+    return SN_OK;
+}
+
+static sn_status check_access(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (!r->buf.i) return SN_OK;
+    const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+    if (r->op == SN_LOP_STORE && b->scope == SN_BUF_CONST) return FAIL("L8: '%s' is a const buffer", b->name);
+    SN_TRY(check_bounds(v, s, r));
+    return b->scope == SN_BUF_REG ? check_reg(v, s, r) : SN_OK;
+}
+
+/* ---- L4, L9 .. L13: axes ---- */
+
+static void find_non_symbol(void *user, sn_ix atom) {
+    ix_check *c = user;
+    if (sn_ix_get(c->v->m, atom)->kind != SN_IX_SYM) c->wrong = "an axis or a value";
+}
+
+static bool only_symbols(const verifier *v, sn_ix e) {
+    ix_check c = {.v = v};
+    sn_ix_walk(v->m, e, find_non_symbol, &c);
+    return !c.wrong;
+}
+
+/* Claim the axes of the kernel: axis.mark = its statement. Also the extents of the block, which L14 needs everywhere. */
+static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (!r->axis.i) return SN_OK;
+    sn_axis_rec *ax = sn_axis_get(v->m, r->axis);
+    int64_t extent = -1;
+    if (ax->mark) return FAIL("L4: the axis belongs to another loop too");
+    ax->mark = s.i;
+    if (!only_symbols(v, ax->extent)) return FAIL("L4: the extent names an axis or a value");
+    bool is_const = sn_ix_is_const(v->m, ax->extent, &extent);
+    if (is_const && extent < 0) return FAIL("L4: the extent is negative");
+    if (!is_const && (r->kind == SN_AXIS_VECTOR || r->kind == SN_AXIS_UNROLL))
+        return FAIL("L13: the extent of a %s axis is a constant", sn_axis_kind_names[r->kind]);
+    int number = block_number(r->kind);
+    if (number < 0) return SN_OK;
+    if (extent < 1) return FAIL("L12: the extent of a block axis is a positive constant");
+    if (v->block[number] && v->block[number] != extent)
+        return FAIL("L12: another %s axis of the kernel has extent %lld", sn_axis_kind_names[r->kind],
+                    (long long)v->block[number]);
+    v->block[number] = extent;
+    return SN_OK;
+}
+
+/* The statement around s that has the axis kind, none if there is none. */
+static sn_stmt enclosing_kind(const verifier *v, const sn_stmt_rec *r, sn_axis_kind kind) {
+    sn_stmt up = r->parent;
+    while (up.i && !(sn_stmt_get(v->m, up)->axis.i && sn_stmt_get(v->m, up)->kind == kind)) up = sn_stmt_get(v->m, up)->parent;
+    return up;
+}
+
+static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op == SN_LOP_REDUCE) return FAIL("L10: blocks cannot share a reduction");
+    if (r->parent.i && (sn_stmt_get(v->m, r->parent)->op != SN_LOP_LOOP || sn_stmt_get(v->m, r->parent)->kind != SN_AXIS_GRID))
+        return FAIL("L10: a grid axis stands inside something else");
+    if (v->grid.i && !sn_stmt_inside(v->m, s, v->grid)) return FAIL("L10: the kernel has two grids side by side");
+    v->grid = s;
+    return SN_OK;
+}
+
+static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (!r->axis.i || r->kind == SN_AXIS_SEQ) return SN_OK;
+    const char *name = sn_axis_kind_names[r->kind];
+    if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L9: axis kind %s in a kernel that is not scheduled", name);
+    if (r->kind == SN_AXIS_GRID) return check_grid(v, s, r);
+    bool nests = r->kind == SN_AXIS_UNROLL;
+    if (!nests && enclosing_kind(v, r, r->kind).i)
+        return FAIL("%s: a %s axis inside a %s axis", r->kind == SN_AXIS_VECTOR ? "L13" : "L11", name, name);
+    return SN_OK;
+}
+
+static sn_status check_stores_in_grid(verifier *v) {
+    for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i && v->grid.i; s = sn_stmt_walk_next(v->m, s))
+        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, v->grid))
+            return FAIL("L10: the store is outside the grid, so every block would do it");
+    return SN_OK;
+}
+
+/* ---- L7: parameters ---- */
+
+enum { IS_PARAM = 1, IS_REG = 2, IS_TOUCHED = 4 };
+
+static sn_status fail_kernel(verifier *v, const char *text, sn_buf b) {
+    return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L7: %s '%s'", v->where, sn_kern_get(v->m, v->k)->name,
+                   text, sn_buf_get(v->m, b)->name);
+}
+
+static sn_status declare_buffers(verifier *v, const sn_kern_rec *k) {
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
+        if (b->scope == SN_BUF_REG) return fail_kernel(v, "a parameter is the reg", k->params.at[i]);
+        if (b->mark) return fail_kernel(v, "two parameters are", k->params.at[i]);
+        b->mark = IS_PARAM;
+    }
+    for (uint32_t i = 0; i < k->regs.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->regs.at[i]);
+        if (b->scope != SN_BUF_REG) return fail_kernel(v, "listed as a reg:", k->regs.at[i]);
+        if (b->mark) return fail_kernel(v, "a reg of two kernels:", k->regs.at[i]);
+        b->mark = IS_REG;
+    }
+    return SN_OK;
+}
+
+/* Marks of parameters are cleared again; those of regs stay, so that another kernel cannot claim them. */
+static sn_status check_params(verifier *v, const sn_kern_rec *k) {
+    SN_TRY(declare_buffers(v, k));
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (!r->buf.i) continue;
+        sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+        bool is_reg = b->scope == SN_BUF_REG;
+        if (!(b->mark & (is_reg ? IS_REG : IS_PARAM)))
+            return FAIL("L7: '%s' is no %s of the kernel", b->name, is_reg ? "reg" : "parameter");
+        b->mark |= IS_TOUCHED;
+    }
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
+        if (!(b->mark & IS_TOUCHED)) return fail_kernel(v, "the kernel never touches its parameter", k->params.at[i]);
+        b->mark = 0;
+    }
+    return SN_OK;
+}
+
+/* ---- everything ---- */
+
+typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
+
+static sn_status check_kernel(verifier *v) {
+    static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields, check_access, check_kind};
+    const sn_kern_rec *k = sn_kern_get(v->m, v->k);
+    v->grid = (sn_stmt){0};
+    v->block[0] = v->block[1] = 0;
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        SN_TRY(check_links(v, s, sn_stmt_get(v->m, s)));
+        SN_TRY(claim_axis(v, s, sn_stmt_get(v->m, s)));
+    }
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        for (size_t i = 0; i < SN_COUNT(CHECKS); i++) SN_TRY(CHECKS[i](v, s, r));
+        for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(v->m, sn_result(r, i))->mark = 1;
+    }
+    SN_TRY(check_params(v, k));
+    return check_stores_in_grid(v);
+}
+
+static bool size_ok(const verifier *v, sn_ix e) {
+    int64_t c;
+    return e.i && only_symbols(v, e) && (!sn_ix_is_const(v->m, e, &c) || c >= 0);
+}
+
+static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
+    if (b->rank > SN_MAX_RANK) return "the rank is too large";
+    for (uint32_t i = 0; i < b->rank; i++)
+        if (!size_ok(v, b->shape[i])) return "a dimension is negative or names an axis or a value";
+    if (!size_ok(v, b->size)) return "the size is negative or names an axis or a value";
+    if (b->align == 0 || (b->align & (b->align - 1))) return "the alignment is no power of two";
+    if (b->scope == SN_BUF_REG && b->private_size == 0) return "a thread's group of a reg has no elements";
+    if (b->scope == SN_BUF_CONST && (!b->data || !sn_ix_is_const(v->m, b->size, NULL))) return "a const has data";
+    return NULL;
+}
+
+sn_status sn_loop_verify(sn_module *m, const char *where) {
+    verifier v = {.m = m, .where = where};
+    for (sn_axis ax = {1}; ax.i < m->axes.count; ax.i++) sn_axis_get(m, ax)->mark = 0;
+    for (sn_val x = {1}; x.i < m->vals.count; x.i++) sn_val_get(m, x)->mark = 0;
+    for (sn_buf b = {1}; b.i < m->bufs.count; b.i++) {
+        const char *wrong = wrong_with_buffer(&v, sn_buf_get(m, b));
+        if (wrong) return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L16: %s", where, sn_buf_get(m, b)->name, wrong);
+        sn_buf_get(m, b)->mark = 0;
+    }
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        v.k = m->kernels.at[i];
+        SN_TRY(check_kernel(&v));
+    }
+    return SN_OK;
+}

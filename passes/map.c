@@ -1,0 +1,151 @@
+/* map.c: the pass `map`: choose a schedule for each kernel and bind its axes.
+ *
+ *     loop i in 16384 { loop j in 4096 { ... } }
+ *  -> schedule element threads=256 vector=8
+ *     loop g in 32768 : grid { loop t in 256 : block.x { loop v in 8 : vector { ... } } }
+ *
+ * Three classes (see loop.h): element (a thread owns outputs), inner (the threads of a row share its reduction), outer
+ * (lanes own columns). A schedule that stands in the kernel's header is obeyed; zero fields are chosen. The choice is in
+ * map_choose.c, the binding in map_element.c, map_inner.c and map_outer.c, register staging in map_stage.c. Kernels with
+ * symbolic extents are an error: sizes have to be bound before.
+ */
+#include "passes/map.h"
+
+/* ---- shape ---- */
+
+static void smaller(uint32_t *least, uint32_t bytes) {
+    if (*least == 0 || bytes < *least) *least = bytes;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a < 0 ? -a : a;
+}
+
+static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
+    int64_t c;
+    return sn_ix_coef(m, e, ax, &c) && c == 1;
+}
+
+static void count_nest_access(sn_map_shape *sh, sn_module *m, const sn_map_nest *nest, const sn_stmt_rec *r) {
+    uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    sn_stmt last = nest->chain.at[nest->chain.n - 1];
+    if (walks(m, r->ix, sn_stmt_axis(m, last))) {
+        sh->votes_inner += bytes;
+        smaller(&sh->bytes_inner, bytes);
+        sh->divisor_inner = gcd(sh->divisor_inner, sn_ix_value(m, sn_stmt_extent(m, last)));
+    } else if (sh->outer.n && walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
+        sh->votes_outer += bytes;
+        smaller(&sh->bytes_outer, bytes);
+    }
+}
+
+/* Is the element the same for several iterations of some outer loop? */
+static bool is_reused(sn_module *m, const sn_map_shape *sh, sn_ix e) {
+    for (uint32_t k = 0; k < sh->outer.n; k++)
+        if (!sn_ix_uses_axis(m, e, sn_stmt_axis(m, sh->outer.at[k]))) return true;
+    return false;
+}
+
+static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool *all_reused) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+    for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        count_nest_access(sh, m, nest, r);
+        if (r->op == SN_LOP_STORE || !is_reused(m, sh, r->ix)) *all_reused = false;
+    }
+}
+
+static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    *sh = (sn_map_shape){.all_perfect = true};
+    sn_chain_outer(&sh->outer, m, k);
+    sh->rows = sn_chain_count(m, &sh->outer);
+    sh->body = sh->outer.n ? sh->outer.at[sh->outer.n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t extent;
+        if (sn_is_nest(r) && !sn_ix_is_const(m, sn_stmt_extent(m, s), &extent))
+            return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s: a loop has a symbolic size; bind its dimensions (--dim NAME=SIZE)",
+                           sn_kern_get(m, k)->name);
+        if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) && sh->outer.n && walks(m, r->ix, sn_stmt_axis(m, sh->body)))
+            smaller(&sh->bytes_flat, sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype));
+    }
+    bool all_reused = true;
+    for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s)) {
+        if (!sn_lop_has_region(sn_stmt_get(m, s)->op)) continue;
+        if (!sn_is_nest(sn_stmt_get(m, s)) || sh->n_nests == SN_MAX_NESTS) {
+            sh->all_perfect = false;
+            continue;
+        }
+        sn_map_nest *nest = &sh->nests[sh->n_nests++];
+        nest->top = s;
+        nest->perfect = sn_nest_perfect(&nest->chain, m, s);
+        nest->count = sn_chain_count(m, &nest->chain);
+        sh->all_perfect &= nest->perfect;
+        sh->divisor_inner = gcd(sh->divisor_inner, nest->count);
+        if (nest->count > sh->max_count) sh->max_count = nest->count;
+        look_at_nest(sh, m, nest, &all_reused);
+    }
+    sh->contraction = sh->n_nests && all_reused;
+    return SN_OK;
+}
+
+/* ---- taking a kernel apart ---- */
+
+void sn_map_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh) {
+    sn_module *m = cx->m;
+    for (sn_stmt s = sn_region_first(m, k, sh->body), next; s.i; s = next) {
+        next = sn_next(m, s);
+        sn_stmt_unlink(m, s);
+        SN_PUSH(cx->scratch, out, s);
+    }
+    if (sh->outer.n) sn_stmt_unlink(m, sh->outer.at[0]);
+}
+
+void sn_map_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_map_shape *sh, sn_ix flat) {
+    sn_module *m = cx->m;
+    sn_axis axes[SN_MAX_CHAIN];
+    sn_ix extents[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
+    if (!sh->outer.n) return;
+    for (uint32_t k = 0; k < sh->outer.n; k++) {
+        axes[k] = sn_stmt_axis(m, sh->outer.at[k]);
+        extents[k] = sn_stmt_extent(m, sh->outer.at[k]);
+    }
+    sn_ix_unflatten(m, flat, extents, sh->outer.n, parts);
+    for (uint32_t k = 0; k < body->n; k++) sn_stmt_subst(m, body->at[k], axes, parts, sh->outer.n);
+}
+
+/* ---- the pass ---- */
+
+static sn_status map_kernel(sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    sn_map_shape sh;
+    SN_TRY(look(&sh, cx, k));
+    sn_sched sched = sn_kern_get(m, k)->sched;
+    sn_map_choose(cx, k, &sh, &sched);
+    if (sched.cls == SN_SCHED_INNER) sn_map_bind_inner(cx, k, &sh, &sched);
+    else if (sched.cls == SN_SCHED_OUTER) sn_map_bind_outer(cx, k, &sh, &sched);
+    else sn_map_bind_element(cx, k, &sh, &sched);
+    sn_kern_dead_code(m, k);
+    sn_kern_cse(m, k);
+    sn_kern_collect_params(m, k);
+    sn_kern_rec *r = sn_kern_get(m, k);
+    r->sched = sched;
+    r->scheduled = true;
+    return m->env->status;
+}
+
+sn_status sn_pass_map(sn_pass_ctx *cx, bool *changed) {
+    for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
+        if (sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled) continue;
+        SN_TRY(map_kernel(cx, cx->m->kernels.at[i]));
+        *changed = true;
+    }
+    return cx->m->env->status;
+}

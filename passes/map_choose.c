@@ -1,0 +1,124 @@
+/* map_choose.c: the cost model of the pass `map`: class, threads, rows, vector and unroll of a kernel.
+ *
+ * Facts it stands on (measured on Hopper, docs/ARCHITECTURE.md has the sources): an access should be 16 bytes wide and
+ * neighbouring lanes should cover whole 128-byte lines; 48 KB have to be in flight on each multiprocessor; a row of up
+ * to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that fits
+ * in 64 registers a thread is read once. On the CPU the same shapes hold with one thread and its SIMD width.
+ */
+#include "passes/map.h"
+
+enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096 };
+
+static uint32_t pow2_floor(int64_t x) {
+    uint32_t p = 1;
+    while ((int64_t)p * 2 <= x) p *= 2;
+    return p;
+}
+
+static uint32_t pow2_ceil(int64_t x) {
+    uint32_t p = 1;
+    while ((int64_t)p < x && p < (1u << 30)) p *= 2;
+    return p;
+}
+
+/* Largest power of two that divides x. */
+static uint32_t pow2_divisor(int64_t x) { return x == 0 ? 1u << 30 : pow2_floor(x & -x); }
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static sn_sched_class choose_class(const sn_map_shape *sh) {
+    if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
+    if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
+    if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
+    if (sh->votes_outer > sh->votes_inner && sh->rows >= 16) return SN_SCHED_OUTER;
+    return SN_SCHED_INNER;
+}
+
+/* Elements in one widest access of the smallest element type. */
+static uint32_t widest(const sn_pass_ctx *cx, uint32_t bytes) {
+    return bytes ? least(cx->target->vector_bytes / bytes, cx->target->is_gpu ? 8 : 16) : 1;
+}
+
+static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) {
+    return sh->outer.n ? sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->body)) : 1;
+}
+
+static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
+    if (!sc->threads) sc->threads = ELEMENT_THREADS;
+    if (!sc->vector) {
+        uint32_t v = widest(cx, sh->bytes_flat);
+        if (sh->outer.n > 1) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
+        while (v > 1 && sh->rows < (int64_t)v * sc->threads * cx->target->units) v /= 2;
+        sc->vector = v ? v : 1;
+    }
+    while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
+    sc->rows = 1, sc->unroll = 1;
+}
+
+static uint32_t row_threads(int64_t count) {
+    if (count <= 64) return 8;
+    if (count <= 128) return 16;
+    if (count <= 3072) return 32;
+    if (count <= 6144) return 64;
+    if (count <= 16384) return 128;
+    return 256;
+}
+
+static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
+    int64_t step = (int64_t)sc->threads * sc->vector;
+    int64_t n = (sh->max_count + step - 1) / step;
+    return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
+}
+
+static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
+    const sn_target *t = cx->target;
+    if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
+    if (!sc->threads && !t->is_gpu) sc->threads = 1;
+    if (!sc->threads) {
+        sc->threads = row_threads(sh->max_count);
+        while (sc->threads < t->max_threads) {
+            uint32_t n = vectors_per_thread(sh, sc);
+            bool too_long = n * sc->vector > ROW_REGS;
+            bool idle = sh->rows * sc->threads < (int64_t)t->units * 1024 && n > 2;
+            if (!too_long && !idle) break;
+            sc->threads *= 2;
+        }
+        if (sc->threads > t->max_threads) sc->threads = t->max_threads;
+    }
+    if (!sc->rows) {
+        sc->rows = t->is_gpu && sc->threads < 128 ? 128 / sc->threads : 1;
+        while (sc->rows > 1 && sh->rows < (int64_t)sc->rows * t->units) sc->rows /= 2;
+    }
+    uint32_t n = vectors_per_thread(sh, sc);
+    bool fits = t->is_gpu && n * sc->vector <= ROW_REGS;
+    if (!sc->unroll) sc->unroll = fits ? n : least(4, n);
+    sc->persistent = t->is_gpu && sc->unroll >= n;
+}
+
+static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
+    const sn_target *t = cx->target;
+    if (!sc->vector) {
+        sc->vector = least(widest(cx, sh->bytes_outer), pow2_divisor(last_outer_extent(cx, sh)));
+        if (t->is_gpu) sc->vector = least(sc->vector, 4);   /* accumulators are f32 */
+    }
+    if (!sc->threads) sc->threads = t->is_gpu ? least(32, pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
+    if (!sc->rows) {
+        sc->rows = 1;
+        int64_t blocks = (sh->rows + (int64_t)sc->threads * sc->vector - 1) / ((int64_t)sc->threads * sc->vector);
+        uint32_t most = blocks >= t->units ? 8 : 32;
+        while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024) sc->rows *= 2;
+    }
+    if (!sc->unroll) sc->unroll = least(8, pow2_floor((sh->max_count + sc->rows - 1) / sc->rows));
+}
+
+void sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
+    sn_sched_class possible = choose_class(sh);
+    if (sc->cls == SN_SCHED_NONE || !sh->n_nests || !sh->all_perfect) sc->cls = possible;
+    if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
+    else if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
+    else choose_element(cx, sh, sc);
+    if (!sc->split) sc->split = 1;
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
+              sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows, sc->vector,
+              sc->unroll, sc->persistent ? " persistent" : "");
+}

@@ -1,0 +1,52 @@
+/* map_element.c: binding of class element: flat position = (g*T + t)*V + v over all outer loops.
+ *
+ * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
+ * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block 0.
+ */
+#include "passes/map.h"
+
+static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t extent, sn_axis_kind kind, sn_ix *out) {
+    sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
+    *out = sn_ix_axis(m, ax);
+    return sn_put_loop(m, at, ax, kind);
+}
+
+static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
+    for (uint32_t k = 0; k < body->n; k++) sn_stmt_insert(m, at, body->at[k]);
+}
+
+/* `if g in 1 { if t in rest { body at first + t } }`: a copy of the statements in `main`. */
+static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_map_shape *sh, sn_ix g, sn_ix t,
+                     int64_t first, int64_t rest) {
+    sn_module *m = cx->m;
+    sn_stmt block0 = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, 1));
+    sn_stmt few = sn_put_if(m, sn_at_end(k, block0), t, sn_ix_const(m, rest));
+    sn_stmt copy = sn_stmt_clone(m, sn_at_end(k, few), main);
+    sn_stmt_vec body = {0};
+    for (sn_stmt s = sn_stmt_get(m, copy)->first, next; s.i; s = next) {
+        next = sn_next(m, s);
+        sn_stmt_unlink(m, s);
+        SN_PUSH(cx->scratch, &body, s);
+    }
+    sn_stmt_unlink(m, copy);
+    sn_map_subst_outer(cx, &body, sh, sn_ix_addc(m, t, first));
+    insert_all(m, sn_at_end(k, few), &body);
+}
+
+void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sc) {
+    sn_module *m = cx->m;
+    sn_stmt_vec body = {0};
+    int64_t n = sh->rows, v = sc->vector, tile = v * sc->threads, whole = n - n % v;
+    int64_t blocks = (n + tile - 1) / tile;
+    sn_ix g, t, lane = sn_ix_const(m, 0);
+    sn_map_take_body(&body, cx, k, sh);
+    sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
+    sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->threads, SN_AXIS_BLOCK_X, &t);
+    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, sc->threads), t), v);
+    sn_stmt into = threads;
+    if (whole % tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
+    if (v > 1) into = put_loop(m, sn_at_end(k, into), "v", v, SN_AXIS_VECTOR, &lane);
+    insert_all(m, sn_at_end(k, into), &body);
+    if (n != whole) put_tail(cx, k, threads, into, sh, g, t, whole, n - whole);
+    sn_map_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));
+}

@@ -1,0 +1,213 @@
+/* map_stage.c: rows stay in registers.
+ *
+ * After a row kernel is bound, each thread owns the same elements in every nest of the row. An element that one nest
+ * loads (or stores) and a later nest loads again is kept in a `reg` buffer:
+ *
+ *     reduce max x { reduce u { reduce v { %0 = load a[e]  store s[p], %0  yield %0 } } }
+ *     loop x       { loop u   { loop v   { %1 = load s[p]  ... } } }          p = private * thread + u*V + v
+ *
+ * The element is the same when buffer and ix agree after the axes of the nests are renamed to each other. Nests under
+ * a `seq` level are left alone: their elements do not fit. A temporary whose loads all turn into registers loses its
+ * stores. Cost: accesses squared per kernel, which is small.
+ */
+#include "passes/map.h"
+
+#include <string.h>
+
+enum { MAX_LEVELS = 6 };
+
+/* One bound nest: its loops, block.x first. */
+typedef struct bound_nest { sn_stmt top; sn_stmt at[MAX_LEVELS]; uint32_t n; uint32_t like; bool in_regs; } bound_nest;
+
+typedef struct entry {
+    sn_stmt s;                  /* the first load, or the store */
+    sn_buf buf;
+    sn_ix key;                  /* ix over the axes of nest `like` */
+    uint32_t nest, like;
+    sn_stmt uses[SN_MAX_NESTS];
+    uint32_t use_nest[SN_MAX_NESTS], n_uses;
+} entry;
+
+typedef struct stage {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_stmt body;
+    bound_nest nests[SN_MAX_NESTS];
+    uint32_t n_nests;
+    SN_VEC(entry) entries;
+} stage;
+
+/* ---- nests ---- */
+
+static void find_levels(const stage *st, bound_nest *bn) {
+    const sn_module *m = st->m;
+    bn->n = 0;
+    bn->in_regs = true;
+    for (sn_stmt s = bn->top; s.i && bn->n < MAX_LEVELS;) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_is_nest(r)) {
+            bn->at[bn->n++] = s;
+            bn->in_regs &= r->kind != SN_AXIS_SEQ;
+        }
+        sn_stmt inner = {0};
+        for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
+            if (sn_lop_has_region(sn_stmt_get(m, t)->op)) inner = t;
+        s = inner;
+    }
+}
+
+static bool alike(const stage *st, const bound_nest *a, const bound_nest *b) {
+    const sn_module *m = st->m;
+    if (a->n != b->n) return false;
+    for (uint32_t k = 0; k < a->n; k++)
+        if (sn_stmt_get(m, a->at[k])->kind != sn_stmt_get(m, b->at[k])->kind ||
+            !sn_ix_eq(sn_stmt_extent(m, a->at[k]), sn_stmt_extent(m, b->at[k])))
+            return false;
+    return true;
+}
+
+static void find_nests(stage *st) {
+    for (sn_stmt s = sn_stmt_get(st->m, st->body)->first; s.i && st->n_nests < SN_MAX_NESTS; s = sn_next(st->m, s)) {
+        if (!sn_is_nest(sn_stmt_get(st->m, s))) continue;
+        bound_nest *bn = &st->nests[st->n_nests];
+        *bn = (bound_nest){.top = s, .like = st->n_nests};
+        find_levels(st, bn);
+        for (uint32_t k = 0; k < st->n_nests; k++)
+            if (alike(st, &st->nests[k], bn)) {
+                bn->like = st->nests[k].like;
+                break;
+            }
+        st->n_nests++;
+    }
+}
+
+/* ---- which elements are wanted again ---- */
+
+static sn_ix key_of(const stage *st, uint32_t nest, sn_ix e) {
+    const bound_nest *bn = &st->nests[nest], *like = &st->nests[bn->like];
+    sn_axis from[MAX_LEVELS];
+    sn_ix to[MAX_LEVELS];
+    for (uint32_t k = 0; k < bn->n; k++) {
+        from[k] = sn_stmt_axis(st->m, bn->at[k]);
+        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, like->at[k]));
+    }
+    return sn_ix_subst(st->m, e, from, to, bn->n);
+}
+
+static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(st->m, s);
+    if (sn_buf_get(st->m, r->buf)->scope == SN_BUF_REG || sn_ix_uses_vals(st->m, r->ix)) return;
+    entry e = {.s = s, .buf = r->buf, .key = key_of(st, nest, r->ix), .nest = nest, .like = st->nests[nest].like};
+    if (r->op == SN_LOP_LOAD)
+        for (uint32_t k = st->entries.n; k-- > 0;) {
+            entry *old = &st->entries.at[k];
+            if (!sn_buf_eq(old->buf, e.buf) || !sn_ix_eq(old->key, e.key) || old->like != e.like) continue;
+            if (old->nest < nest && old->n_uses < SN_MAX_NESTS) {
+                old->uses[old->n_uses] = s;
+                old->use_nest[old->n_uses++] = nest;
+            }
+            return;
+        }
+    SN_PUSH(st->cx->scratch, &st->entries, e);
+}
+
+static void find_entries(stage *st) {
+    for (uint32_t n = 0; n < st->n_nests; n++) {
+        if (!st->nests[n].in_regs) continue;
+        sn_stmt end = sn_stmt_walk_skip(st->m, st->nests[n].top);
+        for (sn_stmt s = st->nests[n].top; s.i && s.i != end.i; s = sn_stmt_walk_next(st->m, s)) {
+            sn_lop op = sn_stmt_get(st->m, s)->op;
+            if (op == SN_LOP_LOAD || op == SN_LOP_STORE) visit_access(st, n, s);
+        }
+    }
+}
+
+/* ---- registers ---- */
+
+/* Elements of one thread in a nest. */
+static int64_t private_size(const stage *st, uint32_t nest) {
+    int64_t n = 1;
+    for (uint32_t k = 0; k < st->nests[nest].n; k++)
+        if (sn_stmt_get(st->m, st->nests[nest].at[k])->kind != SN_AXIS_BLOCK_X)
+            n *= sn_ix_value(st->m, sn_stmt_extent(st->m, st->nests[nest].at[k]));
+    return n;
+}
+
+/* Offset of the current element of a nest in its reg buffer. */
+static sn_ix reg_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
+    sn_module *m = st->m;
+    int64_t private = private_size(st, nest), stride = private;
+    sn_ix e = sn_ix_const(m, 0);
+    for (uint32_t k = 0; k < st->nests[nest].n; k++) {
+        sn_stmt s = st->nests[nest].at[k];
+        sn_ix ax = sn_ix_axis(m, sn_stmt_axis(m, s));
+        if (sn_stmt_get(m, s)->kind == SN_AXIS_BLOCK_X) {
+            e = sn_ix_add(m, e, sn_ix_scale(m, ax, private));
+            continue;
+        }
+        stride /= sn_ix_value(m, sn_stmt_extent(m, s));
+        e = sn_ix_add(m, e, sn_ix_scale(m, ax, stride));
+    }
+    if (sn_stmt_get(m, st->body)->kind == SN_AXIS_BLOCK_Y)
+        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, st->body)), private * sc->threads));
+    return e;
+}
+
+static void replace_use(stage *st, const entry *e, uint32_t use, sn_buf reg, const sn_sched *sc) {
+    sn_module *m = st->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, e->uses[use]);
+    sn_cursor at = sn_at_before(m, e->uses[use]);
+    sn_ix offset = reg_offset(st, e->use_nest[use], sc);
+    sn_val v = r->has_mask ? sn_put_load_masked(m, at, reg, offset, r->in[0], r->in[1]) : sn_put_load(m, at, reg, offset);
+    sn_val_replace(m, st->k, r->result, v);
+    sn_stmt_unlink(m, e->uses[use]);
+}
+
+static void keep_in_registers(stage *st, const entry *e, uint32_t number, const sn_sched *sc) {
+    sn_module *m = st->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, e->s);
+    int64_t private = private_size(st, e->nest);
+    sn_ix size = sn_ix_const(m, private * sc->threads * sc->rows);
+    sn_buf reg = sn_buf_new(m, sn_strf(&m->arena, "%s_r%u", sn_kern_get(m, st->k)->name, number),
+                            sn_buf_get(m, e->buf)->dtype, SN_BUF_REG, &size, 1);
+    sn_buf_get(m, reg)->private_size = (uint32_t)private;
+    sn_val v = r->op == SN_LOP_STORE ? r->in[0] : r->result;
+    sn_put_store(m, sn_at_after(m, e->s), reg, reg_offset(st, e->nest, sc), v);
+    for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e, u, reg, sc);
+}
+
+static bool loaded_anywhere(const stage *st, sn_buf b) {
+    const sn_module *m = st->m;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        for (uint32_t p = 0; p < k->params.n; p++)
+            if (sn_buf_eq(k->params.at[p], b) && sn_kern_loads(m, m->kernels.at[i], b)) return true;
+    }
+    return false;
+}
+
+static void drop_dead_temps(stage *st) {
+    sn_module *m = st->m;
+    for (uint32_t k = 0; k < st->entries.n; k++) {
+        const entry *e = &st->entries.at[k];
+        if (sn_stmt_get(m, e->s)->op != SN_LOP_STORE || sn_buf_get(m, e->buf)->scope != SN_BUF_TEMP) continue;
+        if (e->n_uses && !loaded_anywhere(st, e->buf)) sn_stmt_unlink(m, e->s);
+    }
+}
+
+void sn_map_stage(sn_pass_ctx *cx, sn_kern k, sn_stmt body, const sn_sched *sc, uint32_t budget_bytes) {
+    stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
+    uint32_t number = 0;
+    find_nests(&st);
+    find_entries(&st);
+    for (uint32_t i = 0; i < st.entries.n; i++) {
+        const entry *e = &st.entries.at[i];
+        uint32_t bytes = (uint32_t)private_size(&st, e->nest) * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
+        if (!e->n_uses || bytes > budget_bytes) continue;
+        budget_bytes -= bytes;
+        keep_in_registers(&st, e, number++, sc);
+    }
+    drop_dead_temps(&st);
+    if (number) sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in registers", number);
+}

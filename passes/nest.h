@@ -1,0 +1,49 @@
+/* nest.h: questions about loop nests that several passes ask. Reads the module only, apart from sn_chain_permute. */
+#ifndef SN_PASSES_NEST_H
+#define SN_PASSES_NEST_H
+
+#include "passes/pass.h"
+
+enum { SN_MAX_CHAIN = 24 };
+
+/* Loops around something, outermost first. */
+typedef struct sn_chain { sn_stmt at[SN_MAX_CHAIN]; uint32_t n; } sn_chain;
+
+/* First statement of the region of s, or of the kernel body when s is none. */
+sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
+sn_stmt sn_next(const sn_module *m, sn_stmt s);
+static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOOP || s->op == SN_LOP_REDUCE; }
+
+/* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration
+ * stores elements of its own. */
+void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k);
+/* The loops and reduces around s, outermost first. */
+void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s);
+/* Order the loops of a chain of perfectly nested loops: position k gets the axis that position order[k] had. */
+void sn_chain_permute(sn_module *m, const sn_chain *c, const uint32_t *order);
+/* Extents as constants; false when one is symbolic. */
+bool sn_chain_extents(const sn_module *m, const sn_chain *c, int64_t *out);
+sn_axis sn_stmt_axis(const sn_module *m, sn_stmt s);
+sn_ix sn_stmt_extent(const sn_module *m, sn_stmt s);
+
+/* The nest directly inside s that makes one perfect nest with it: same op and kind, alone in the region (a reduce: same
+ * combiners, followed by the yield of exactly its results). none otherwise. */
+sn_stmt sn_nest_inner(const sn_module *m, sn_stmt s);
+/* The perfect nest that begins at top. false when there are regions inside its innermost one. */
+bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top);
+
+/* Does any ix in s or its region use the axis? */
+bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax);
+/* Number of value statements in the kernel. */
+uint32_t sn_kern_ops(const sn_module *m, sn_kern k);
+/* Product of constant extents, saturating at INT64_MAX; -1 when one is symbolic. */
+int64_t sn_chain_count(const sn_module *m, const sn_chain *c);
+/* The end of a chain of replacements. */
+static inline sn_val sn_follow(const sn_val *map, sn_val v) {
+    while (map[v.i].i) v = map[v.i];
+    return v;
+}
+/* Bytes of all elements of a buffer; 0 when symbolic. */
+int64_t sn_buf_bytes(const sn_module *m, sn_buf b);
+
+#endif

@@ -1,0 +1,139 @@
+/* assemble.c: PTX to cubins in this process, through nvJitLink.
+ *
+ * nvJitLink is as fast as ptxas, needs no process and no temporary file, and kernels assemble side by side on threads.
+ * It comes with the toolkit, not with the driver, so it is opened at run time and may be missing: cuda_module.c then
+ * gives the PTX to the driver. Worker threads allocate nothing of ours; results are fetched by the calling thread.
+ */
+#include "runtime/cuda_module.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const libraries[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
+
+enum { NVJITLINK_SUCCESS = 0, NVJITLINK_INPUT_PTX = 2 };
+
+/* X(function, parameters): exported as nvJitLink<function>; every one returns an nvJitLinkResult. */
+#define JITLINK_FUNCTIONS(X)                                                                    \
+    X(Create, (void **link, uint32_t n, const char **options))                                  \
+    X(Destroy, (void **link))                                                                   \
+    X(AddData, (void *link, int kind, const void *data, size_t size, const char *name))         \
+    X(Complete, (void *link))                                                                   \
+    X(GetLinkedCubinSize, (void *link, size_t *size))                                           \
+    X(GetLinkedCubin, (void *link, void *cubin))                                                \
+    X(GetErrorLogSize, (void *link, size_t *size))                                              \
+    X(GetErrorLog, (void *link, char *log))
+
+struct sn_assembler {
+    sn_env *env;
+    void *library;
+#define X(function, parameters) int(*function) parameters;
+    JITLINK_FUNCTIONS(X)
+#undef X
+};
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} rows[] = {
+#define X(function, parameters) {"nvJitLink" #function, offsetof(sn_assembler, function)},
+    JITLINK_FUNCTIONS(X)
+#undef X
+};
+
+static bool resolve(sn_assembler *as) {
+    for (size_t i = 0; i < SN_COUNT(rows); i++) {
+        void *symbol = dlsym(as->library, rows[i].symbol);
+        if (!symbol) return false;
+        memcpy((char *)as + rows[i].offset, &symbol, sizeof symbol);
+    }
+    return true;
+}
+
+sn_assembler *sn_assembler_open(sn_env *env) {
+    sn_assembler *as = sn_heap_alloc(env, sizeof *as);
+    *as = (sn_assembler){.env = env};
+    for (size_t i = 0; i < SN_COUNT(libraries); i++) {
+        as->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (as->library && resolve(as)) return as;
+        if (as->library) dlclose(as->library);
+    }
+    sn_heap_free(env, as, sizeof *as);
+    return NULL;
+}
+
+void sn_assembler_close(sn_assembler *as) {
+    if (!as) return;
+    dlclose(as->library);
+    sn_heap_free(as->env, as, sizeof *as);
+}
+
+void sn_assembly_arch(char *out, size_t size, const char *ptx, uint32_t sm) {
+    static const char key[] = ".target sm_";
+    const char *target = strstr(ptx, key);
+    char *end = NULL;
+    uint32_t own = target ? (uint32_t)strtoul(target + strlen(key), &end, 10) : 0;
+    if (own == sm && (*end == 'a' || *end == 'f')) snprintf(out, size, "-arch=sm_%u%c", sm, *end);
+    else snprintf(out, size, "-arch=sm_%u", sm);
+}
+
+typedef struct {
+    sn_assembler *as;
+    sn_assembly *jobs;
+} work;
+
+static void assemble_range(void *user, int64_t begin, int64_t end) {
+    work *w = user;
+    for (int64_t i = begin; i < end; i++) {
+        sn_assembly *job = &w->jobs[i];
+        const char *options[] = {job->arch};
+        job->result = w->as->Create(&job->link, SN_COUNT(options), options);
+        if (job->result == NVJITLINK_SUCCESS)
+            job->result = w->as->AddData(job->link, NVJITLINK_INPUT_PTX, job->ptx, job->ptx_size + 1, job->name);
+        if (job->result == NVJITLINK_SUCCESS) job->result = w->as->Complete(job->link);
+        if (job->result == NVJITLINK_SUCCESS) job->result = w->as->GetLinkedCubinSize(job->link, &job->cubin_size);
+    }
+}
+
+/* What an assembly left in nvJitLink: the cubin, or the log of the refusal. */
+static void fetch(sn_assembler *as, sn_assembly *job, sn_arena *arena) {
+    size_t size = 0;
+    if (job->result == NVJITLINK_SUCCESS) {
+        job->cubin = sn_alloc(arena, job->cubin_size);
+        job->result = as->GetLinkedCubin(job->link, job->cubin);
+    }
+    if (job->result == NVJITLINK_SUCCESS) return;
+    job->cubin = NULL;
+    job->log = sn_strf(arena, "nvJitLink error %d", job->result);
+    if (!job->link || as->GetErrorLogSize(job->link, &size) != NVJITLINK_SUCCESS || size <= 1) return;
+    char *log = sn_zalloc(arena, size + 1);
+    if (as->GetErrorLog(job->link, log) == NVJITLINK_SUCCESS && log[0]) job->log = log;
+}
+
+void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool, sn_arena *arena) {
+    work w = {as, jobs};
+    sn_pool_run(pool, n, assemble_range, &w);
+    for (uint32_t i = 0; i < n; i++) {
+        fetch(as, &jobs[i], arena);
+        if (jobs[i].link) as->Destroy(&jobs[i].link);
+    }
+}
+
+char *sn_log_line(sn_arena *arena, const char *log) {
+    enum { LINES = 3, LINE_MAX_CHARS = 240 };
+    char *text = sn_strdup(arena, "");
+    for (int lines = 0; *log && lines < LINES;) {
+        size_t n = strcspn(log, "\n");
+        const char *line = log;
+        log += n + (log[n] == '\n');
+        while (n && isspace((unsigned char)*line)) line++, n--;
+        while (n && isspace((unsigned char)line[n - 1])) n--;
+        if (!n) continue;
+        if (n > LINE_MAX_CHARS) n = LINE_MAX_CHARS;
+        text = sn_strf(arena, "%s%s%.*s", text, lines++ ? "; " : "", (int)n, line);
+    }
+    return text;
+}

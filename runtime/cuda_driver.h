@@ -1,0 +1,87 @@
+/* cuda_driver.h: the CUDA driver as this folder sees it: our own declarations of the few types that are needed (a user's
+ * machine has a driver, not a toolkit), the function table, and the opened device. Private to runtime/.
+ */
+#ifndef SN_RUNTIME_CUDA_DRIVER_H
+#define SN_RUNTIME_CUDA_DRIVER_H
+
+#include "runtime/runtime.h"
+
+/* ---- the driver's types, ABI-compatible with cuda.h ---- */
+
+typedef int CUresult; /* an enum there */
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NO_DEVICE = 100 };
+
+enum {
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+    CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
+};
+
+enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
+
+/* ---- the function table ---- */
+
+typedef struct sn_cuda_api {
+    void *library;
+#define SN_CU(name, symbol, parameters) CUresult(*name) parameters;
+#include "runtime/cuda_api.def"
+#undef SN_CU
+} sn_cuda_api;
+
+/* Open the driver library and resolve every row of cuda_api.def, then cuInit. false: the reason is in `why`. */
+bool sn_cuda_api_open(sn_cuda_api *out, const char *library, char *why, size_t why_size);
+void sn_cuda_api_close(sn_cuda_api *api);
+
+/* ---- an opened device ---- */
+
+typedef struct sn_block {
+    CUdeviceptr p;
+    size_t size;
+} sn_block;
+
+/* Free blocks wait here for the next malloc of their size. `spare` has room for every block that is out as well, so
+ * that a free never allocates and therefore cannot fail. */
+typedef struct sn_block_cache {
+    sn_block *spare;
+    uint32_t n_spare, n_out, cap;
+    size_t bytes_spare, bytes_out;
+} sn_block_cache;
+
+struct sn_cuda {
+    sn_env *env;
+    sn_cuda_api api;
+    CUdevice device;
+    CUcontext context; /* the primary context, retained */
+    int driver_version;
+    char name[128];
+    sn_target target;
+    sn_block_cache cache;
+};
+
+/* Make the device's context current on this thread, and give the thread its old one back. Every public function of
+ * this folder that talks to the driver does both; they nest. */
+sn_status sn_cuda_enter(sn_cuda *cu);
+void sn_cuda_leave(sn_cuda *cu);
+
+/* A driver result as a status: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)". */
+sn_status sn_cuda_check(sn_cuda *cu, CUresult result, const char *function);
+/* Call a driver function and check it: CU_CALL(cu, cuMemFree, (p)) is a sn_status. */
+#define CU_CALL(cu, function, arguments) sn_cuda_check((cu), (cu)->api.function arguments, #function)
+
+/* Size class of a request: a multiple of 512 bytes, at most an eighth more than asked for beyond 4 KiB. */
+size_t sn_cuda_round(size_t size);
+
+static inline CUdeviceptr sn_device_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
+
+#endif

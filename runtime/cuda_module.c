@@ -1,0 +1,66 @@
+/* cuda_module.c: loading kernels: cubins from assemble.c where nvJitLink is there, else the driver's own assembler.
+ *
+ * A kernel that nvJitLink refuses, or whose cubin this driver does not take (a toolkit newer than the driver), gets a
+ * second chance as PTX with the driver. What both refuse fails with the first lines of the assembler's log.
+ */
+#include "runtime/cuda_module.h"
+
+#include "runtime/clock.h"
+
+enum { DRIVER_LOG = 8192 };
+
+static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool,
+                                 sn_arena *scratch) {
+    sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
+    for (uint32_t i = 0; i < n; i++) {
+        jobs[i] = (sn_assembly){.name = kernels[i].name, .ptx = kernels[i].ptx, .ptx_size = kernels[i].ptx_size};
+        sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
+    }
+    sn_assembler *as = sn_assembler_open(cu->env);
+    if (!as) return jobs;
+    sn_assemble(as, jobs, n, pool, scratch);
+    sn_assembler_close(as);
+    return jobs;
+}
+
+/* The driver assembles. */
+static sn_status load_ptx(CUmodule *out, sn_cuda *cu, const sn_assembly *job, sn_arena *scratch) {
+    char *log = sn_zalloc(scratch, DRIVER_LOG);
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)(uintptr_t)(DRIVER_LOG - 1)};
+    CUresult result = cu->api.cuModuleLoadDataEx(out, job->ptx, SN_COUNT(options), options, values);
+    if (result == CUDA_SUCCESS) return SN_OK;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) return sn_cuda_check(cu, result, "cuModuleLoadDataEx");
+    const char *reason = sn_log_line(scratch, job->log ? job->log : log);
+    if (!*reason) return sn_cuda_check(cu, result, "cuModuleLoadDataEx");
+    return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", job->name, reason);
+}
+
+static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job, sn_arena *scratch) {
+    bool loaded = job->cubin && cu->api.cuModuleLoadDataEx(&out->module, job->cubin, 0, NULL, NULL) == CUDA_SUCCESS;
+    if (!loaded) {
+        out->module = NULL;
+        SN_TRY(load_ptx(&out->module, cu, job, scratch));
+    }
+    return CU_CALL(cu, cuModuleGetFunction, (&out->function, out->module, job->name));
+}
+
+sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
+                            uint32_t n, sn_pool *pool) {
+    sn_arena scratch;
+    sn_arena_init(&scratch, cu->env);
+    double start = sn_now_us();
+    const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, &scratch);
+    double assembled = sn_now_us();
+    sn_status status = SN_OK;
+    for (uint32_t i = 0; i < n && status == SN_OK; i++) status = load_one(&out[i], cu, &jobs[i], &scratch);
+    times->assemble_us += assembled - start;
+    times->load_us += sn_now_us() - assembled;
+    sn_arena_free(&scratch);
+    return status;
+}
+
+void sn_cuda_code_unload(sn_cuda *cu, sn_cuda_code *code, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (code[i].module) cu->api.cuModuleUnload(code[i].module);
+}

@@ -1,0 +1,251 @@
+/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, workspace, kernels.
+ *
+ * Everything that a run needs is allocated here, so that sn_prog_run allocates nothing (exec.c). Relies on a verified
+ * module with a wrapper; what a hand-written wrapper can still get wrong about places is checked here once, because
+ * neither executor looks again.
+ */
+#include "runtime/prog.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { STORAGE_ALIGN = 256 };
+
+/* ---- memory ---- */
+
+static size_t align_up(size_t n, size_t align) { return (n + align - 1) / align * align; }
+
+/* Host blocks remember their start in the word before the aligned address. */
+static void *host_alloc(sn_env *env, size_t size) {
+    char *start = sn_heap_alloc(env, size + 2 * STORAGE_ALIGN);
+    char *p = (char *)align_up((uintptr_t)start + sizeof(void *), STORAGE_ALIGN);
+    memcpy(p - sizeof start, &start, sizeof start);
+    return p;
+}
+
+static void host_free(sn_env *env, void *p, size_t size) {
+    char *start;
+    memcpy(&start, (char *)p - sizeof start, sizeof start);
+    sn_heap_free(env, start, size + 2 * STORAGE_ALIGN);
+}
+
+sn_status sn_prog_alloc(void **out, sn_prog *p, size_t size) {
+    *out = NULL;
+    if (!size) return SN_OK;
+    if (p->cu) return sn_cuda_malloc(out, p->cu, size);
+    *out = host_alloc(p->env, size);
+    return SN_OK;
+}
+
+void sn_prog_release(sn_prog *p, void *memory, size_t size) {
+    if (!memory) return;
+    if (p->cu) sn_cuda_free(p->cu, memory, size);
+    else host_free(p->env, memory, size);
+}
+
+/* ---- steps ---- */
+
+/* A buffer is known when the steps so far gave it a place; p->place serves as the set, any address means yes. */
+static sn_status expect_place(sn_prog *p, sn_buf b, const char *user) {
+    if (p->place[b.i]) return SN_OK;
+    return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: %s uses %s before it has a place", user,
+                   sn_buf_get(p->m, b)->name);
+}
+
+static sn_status expect_params(sn_prog *p, const sn_code *code) {
+    for (uint32_t i = 0; i < code->n_params; i++) SN_TRY(expect_place(p, code->params[i], code->k.name));
+    return SN_OK;
+}
+
+static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s) {
+    const char *name = s->buf.i ? sn_buf_get(p->m, s->buf)->name : "a step";
+    *out = (sn_rt_step){.kind = s->kind, .buf = s->buf, .from = s->from};
+    SN_TRY(sn_wrap_number(&out->size, p->m, s->size, "the size", name));
+    SN_TRY(sn_wrap_number(&out->offset, p->m, s->offset, "the offset", name));
+    switch (s->kind) {
+    case SN_STEP_ALLOC:
+        if (out->size > (int64_t)p->workspace_size || out->offset > (int64_t)p->workspace_size - out->size)
+            return sn_fail(p->env, SN_ERROR_VERIFY,
+                           "wrapper: %s (%lld bytes at %lld) is outside the workspace of %zu bytes", name,
+                           (long long)out->size, (long long)out->offset, p->workspace_size);
+        p->place[s->buf.i] = p;
+        return SN_OK;
+    case SN_STEP_REUSE: p->place[s->buf.i] = p; return expect_place(p, s->from, name);
+    case SN_STEP_COPY: SN_TRY(expect_place(p, s->buf, "copy")); return expect_place(p, s->from, "copy");
+    case SN_STEP_CALL:
+        out->kernel = sn_kern_number(p->m, s->kern);
+        if (out->kernel == p->n_codes)
+            return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
+        return expect_params(p, &p->codes[out->kernel]);
+    case SN_STEP_CHECK:
+    case SN_STEP_FREE:
+    case SN_STEP_COMMENT:
+    case SN_N_STEP_KINDS: return SN_OK;
+    }
+    return SN_OK;
+}
+
+/* Comments and frees say nothing to a run. */
+static bool step_runs(sn_step_kind kind) { return kind != SN_STEP_COMMENT && kind != SN_STEP_FREE; }
+
+static sn_status load_steps(sn_prog *p) {
+    const sn_wrap *w = &p->m->wrap;
+    if (!w->steps.n) return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass to-wrap first");
+    p->steps = SN_NEWN(&p->arena, sn_rt_step, w->steps.n);
+    for (uint32_t i = 0; i < w->steps.n; i++) {
+        SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i]));
+        p->n_steps += step_runs(w->steps.at[i].kind);
+    }
+    return SN_OK;
+}
+
+/* ---- buffers ---- */
+
+static sn_status const_bytes(int64_t *out, sn_prog *p, const sn_buf_rec *b) {
+    SN_TRY(sn_wrap_number(out, p->m, b->size, "the size", b->name));
+    *out *= sn_dtype_bytes(b->dtype);
+    return SN_OK;
+}
+
+/* The CPU reads constants where the module holds them, when they lie well there; the device has its own copy. */
+static bool stays(const sn_prog *p, const sn_buf_rec *b) {
+    return !p->cu && (uintptr_t)b->data % (b->align ? b->align : 1) == 0;
+}
+
+/* Lists of buffers by scope; place[] of what is known before a run gets a marker (any address). */
+static sn_status load_buffers(sn_prog *p) {
+    uint32_t n = p->m->bufs.count;
+    p->place = SN_NEWN(&p->arena, void *, n);
+    p->ios = SN_NEWN(&p->arena, sn_buf, n);
+    p->consts = SN_NEWN(&p->arena, void *, n);
+    for (uint32_t i = 1; i < n; i++) {
+        const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+        int64_t bytes = 0;
+        if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) {
+            p->ios[p->n_ios++] = (sn_buf){i};
+            p->place[i] = p;
+        } else if (b->scope == SN_BUF_CONST) {
+            SN_TRY(const_bytes(&bytes, p, b));
+            p->consts[p->n_consts++] = (void *)b->data;
+            p->place[i] = b->data ? (void *)b->data : p;
+            if (!stays(p, b)) p->const_size += align_up((size_t)bytes, STORAGE_ALIGN);
+        }
+    }
+    return SN_OK;
+}
+
+static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
+    if (p->cu) return sn_cuda_to_device(p->cu, to, from, size, NULL);
+    memcpy(to, from, size);
+    return SN_OK;
+}
+
+static sn_status load_consts(sn_prog *p) {
+    SN_TRY(sn_prog_alloc(&p->const_block, p, p->const_size));
+    char *at = p->const_block;
+    uint32_t number_of = 0;
+    for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+        if (b->scope != SN_BUF_CONST) continue;
+        uint32_t k = number_of++;
+        if (stays(p, b)) continue;
+        int64_t bytes = 0;
+        SN_TRY(const_bytes(&bytes, p, b));
+        SN_TRY(upload(p, at, b->data, (size_t)bytes));
+        p->consts[k] = p->place[i] = at;
+        at += align_up((size_t)bytes, STORAGE_ALIGN);
+    }
+    return SN_OK;
+}
+
+/* ---- kernels ---- */
+
+static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
+    uint32_t most = 1;
+    p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
+    for (uint32_t i = 0; i < p->n_codes; i++) {
+        const sn_kern_rec *k = sn_kern_get(p->m, p->m->kernels.at[i]);
+        p->codes[i] = (sn_code){kernels[i], k->params.at, k->params.n};
+        p->codes[i].k.name = k->name;
+        if (k->params.n > most) most = k->params.n;
+        if (p->cu && kernels[i].grid > INT32_MAX)
+            return sn_fail(p->env, SN_ERROR_UNSUPPORTED,
+                           "kernel %s: a grid of %lld blocks is more than a launch can have (%d)", k->name,
+                           (long long)kernels[i].grid, INT32_MAX);
+        if (p->cu ? !kernels[i].ptx : !kernels[i].host)
+            return sn_fail(p->env, SN_ERROR_ARGUMENT, "kernel %s: no code for the %s", k->name, p->cu ? "GPU" : "CPU");
+    }
+    p->params = SN_NEWN(&p->arena, void *, most);
+    p->param_addresses = SN_NEWN(&p->arena, void *, most);
+    return SN_OK;
+}
+
+static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads) {
+    p->cuda_codes = SN_NEWN(&p->arena, sn_cuda_code, p->n_codes);
+    sn_pool *pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
+    sn_status status = sn_cuda_enter(p->cu);
+    if (status == SN_OK) {
+        status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, pool);
+        sn_cuda_leave(p->cu);
+    }
+    sn_pool_free(pool);
+    return status;
+}
+
+static bool any_parallel(const sn_prog *p) {
+    for (uint32_t i = 0; i < p->n_codes; i++)
+        if (p->codes[i].k.grid > 1) return true;
+    return false;
+}
+
+/* ---- the whole ---- */
+
+static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads) {
+    int64_t workspace = 0;
+    if (p->n_codes != p->m->kernels.n)
+        return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has %u kernels, code was given for %u", p->m->kernels.n,
+                       p->n_codes);
+    SN_TRY(sn_wrap_number(&workspace, p->m, p->m->wrap.workspace, "the workspace", "the wrapper"));
+    p->workspace_size = (size_t)workspace;
+    SN_TRY(describe_kernels(p, kernels));
+    SN_TRY(load_buffers(p));
+    SN_TRY(load_steps(p));
+    SN_TRY(load_consts(p));
+    SN_TRY(sn_prog_alloc(&p->workspace, p, p->workspace_size));
+    if (p->cu) return load_gpu_kernels(p, kernels, threads);
+    if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
+    return SN_OK;
+}
+
+sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
+                       sn_rt_wrapper wrapper, uint32_t threads) {
+    *out = NULL;
+    sn_prog *p = sn_heap_alloc(m->env, sizeof *p);
+    *p = (sn_prog){.env = m->env, .m = m, .cu = cu, .wrapper = wrapper, .n_codes = n};
+    sn_arena_init(&p->arena, m->env);
+    sn_status status = load(p, kernels, threads);
+    if (status != SN_OK) {
+        sn_prog_free(p);
+        return status;
+    }
+    *out = p;
+    return SN_OK;
+}
+
+static void unload_gpu_kernels(sn_prog *p) {
+    if (p->cu->api.cuCtxPushCurrent(p->cu->context) != CUDA_SUCCESS) return;
+    sn_cuda_code_unload(p->cu, p->cuda_codes, p->n_codes);
+    sn_cuda_leave(p->cu);
+}
+
+void sn_prog_free(sn_prog *p) {
+    if (!p) return;
+    if (p->cuda_codes) unload_gpu_kernels(p);
+    sn_prog_release(p, p->workspace, p->workspace_size);
+    sn_prog_release(p, p->const_block, p->const_size);
+    sn_pool_free(p->pool);
+    sn_arena_free(&p->arena);
+    sn_heap_free(p->env, p, sizeof *p);
+}
+
+sn_prog_times sn_prog_load_times(const sn_prog *p) { return p->times; }

@@ -1,0 +1,134 @@
+/* time.c: measuring: runs of a program with cold caches, and the copy rate that bandwidth-bound kernels are held against.
+ *
+ * On a device a run is timed between two events. The write that flushes the caches is queued before the first event and
+ * takes longer than the host needs to queue the run, so no launch gap of the host is inside the measurement.
+ */
+#include "runtime/clock.h"
+#include "runtime/prog.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- stopwatch on a device ---- */
+
+typedef struct {
+    CUevent start, stop;
+} stopwatch;
+
+static void stopwatch_free(sn_cuda *cu, stopwatch *w) {
+    if (w->start) cu->api.cuEventDestroy(w->start);
+    if (w->stop) cu->api.cuEventDestroy(w->stop);
+}
+
+static sn_status stopwatch_new(stopwatch *w, sn_cuda *cu) {
+    *w = (stopwatch){0};
+    SN_TRY(CU_CALL(cu, cuEventCreate, (&w->start, 0)));
+    return CU_CALL(cu, cuEventCreate, (&w->stop, 0));
+}
+
+static sn_status stopwatch_start(sn_cuda *cu, stopwatch *w) { return CU_CALL(cu, cuEventRecord, (w->start, NULL)); }
+
+/* Waits for the device. */
+static sn_status stopwatch_stop(double *out_us, sn_cuda *cu, stopwatch *w) {
+    float milliseconds = 0;
+    SN_TRY(CU_CALL(cu, cuEventRecord, (w->stop, NULL)));
+    SN_TRY(CU_CALL(cu, cuEventSynchronize, (w->stop)));
+    SN_TRY(CU_CALL(cu, cuEventElapsedTime, (&milliseconds, w->start, w->stop)));
+    *out_us = 1e3 * (double)milliseconds;
+    return SN_OK;
+}
+
+/* ---- runs of a program ---- */
+
+typedef struct {
+    sn_prog *p;
+    void *const *inputs, *const *outputs;
+    void *flush;
+    size_t flush_bytes;
+} timing;
+
+static sn_status one_gpu_run(double *out_us, const timing *t, stopwatch *w) {
+    sn_cuda *cu = t->p->cu;
+    SN_TRY(sn_cuda_fill(cu, t->flush, 0, t->flush_bytes, NULL));
+    SN_TRY(stopwatch_start(cu, w));
+    SN_TRY(sn_prog_run(t->p, t->inputs, t->outputs, NULL, false));
+    return stopwatch_stop(out_us, cu, w);
+}
+
+static sn_status gpu_runs(double *out, uint32_t runs, const timing *t) {
+    sn_cuda *cu = t->p->cu;
+    stopwatch w;
+    SN_TRY(sn_cuda_enter(cu));
+    sn_status status = stopwatch_new(&w, cu);
+    for (uint32_t i = 0; i < runs && status == SN_OK; i++) status = one_gpu_run(&out[i], t, &w);
+    stopwatch_free(cu, &w);
+    sn_cuda_leave(cu);
+    return status;
+}
+
+static sn_status host_runs(double *out, uint32_t runs, const timing *t) {
+    for (uint32_t i = 0; i < runs; i++) {
+        if (t->flush) memset(t->flush, (int)i, t->flush_bytes);
+        double start = sn_now_us();
+        SN_TRY(sn_prog_run(t->p, t->inputs, t->outputs, NULL, false));
+        out[i] = sn_now_us() - start;
+    }
+    return SN_OK;
+}
+
+sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
+                       size_t flush_bytes) {
+    timing t = {p, inputs, outputs, NULL, flush_bytes};
+    SN_TRY(sn_prog_run(p, inputs, outputs, NULL, false)); /* warm-up: lazy loading of kernels, page faults */
+    if (p->cu) SN_TRY(sn_cuda_sync(p->cu, NULL));
+    SN_TRY(sn_prog_alloc(&t.flush, p, flush_bytes));
+    sn_status status = p->cu ? gpu_runs(out, runs, &t) : host_runs(out, runs, &t);
+    sn_prog_release(p, t.flush, flush_bytes);
+    return status;
+}
+
+/* ---- copy rate ---- */
+
+enum { COPY_BYTES = 1 << 30, COPY_RUNS = 10 };
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static sn_status timed_copies(double *out_us, sn_cuda *cu, void *to, const void *from) {
+    stopwatch w;
+    double ignored = 0;
+    sn_status status = stopwatch_new(&w, cu);
+    for (int i = -2; i < COPY_RUNS && status == SN_OK; i++) { /* two to warm up */
+        status = stopwatch_start(cu, &w);
+        if (status == SN_OK) status = sn_cuda_copy(cu, to, from, COPY_BYTES, NULL);
+        if (status == SN_OK) status = stopwatch_stop(i < 0 ? &ignored : &out_us[i], cu, &w);
+    }
+    stopwatch_free(cu, &w);
+    return status;
+}
+
+static sn_status copy_times(double *out_us, sn_cuda *cu) {
+    void *from = NULL, *to = NULL;
+    sn_status status = sn_cuda_malloc(&from, cu, COPY_BYTES);
+    if (status == SN_OK) status = sn_cuda_malloc(&to, cu, COPY_BYTES);
+    if (status == SN_OK) status = sn_cuda_fill(cu, from, 1, COPY_BYTES, NULL);
+    if (status == SN_OK) status = timed_copies(out_us, cu, to, from);
+    sn_cuda_free(cu, to, COPY_BYTES);
+    sn_cuda_free(cu, from, COPY_BYTES);
+    sn_cuda_trim(cu);
+    return status;
+}
+
+sn_status sn_cuda_copy_rate(double *out, sn_cuda *cu) {
+    double us[COPY_RUNS];
+    SN_TRY(sn_cuda_enter(cu));
+    sn_status status = copy_times(us, cu);
+    sn_cuda_leave(cu);
+    if (status != SN_OK) return status;
+    qsort(us, COPY_RUNS, sizeof *us, compare_doubles);
+    double median = (us[COPY_RUNS / 2 - 1] + us[COPY_RUNS / 2]) / 2;
+    *out = 2.0 * COPY_BYTES / (median * 1e-6);
+    return SN_OK;
+}

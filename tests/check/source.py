@@ -1,0 +1,46 @@
+"""What the checkers share: the folders of the tree, its files, C text without comments and strings."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+LIBRARY = ["ir/base", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
+FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests/unit", "tests/fuzz"]
+
+
+def files(folders, *suffixes):
+    """Files directly in the folders (ir does not include ir/base), sorted, relative to the root."""
+    found = []
+    for folder in folders:
+        path = ROOT / folder
+        if path.is_dir():
+            found += sorted(f.relative_to(ROOT) for f in path.iterdir() if f.suffix in suffixes)
+    return found
+
+
+_NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def code(text, keep_strings=False):
+    """The text with comments (and the contents of strings) blanked; line numbers stay."""
+
+    def blank(match):
+        s = match.group(0)
+        if s[0] in "\"'":
+            return s if keep_strings else s[0] * 2
+        return " " + "\n" * s.count("\n")
+
+    return _NOISE.sub(blank, text)
+
+
+def report(name, checked, problems):
+    """Print the problems and a count; exit 1 if there are any, or if nothing was checked."""
+    for problem in problems:
+        print(problem)
+    if not checked:
+        problems = [*problems, "nothing to check"]
+        print(f"{name}: nothing to check")
+    print(f"{name}: {checked} checked, {len(problems)} problems")
+    sys.exit(1 if problems else 0)

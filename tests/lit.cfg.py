@@ -1,0 +1,76 @@
+# lit configuration: every .sn and .test file under tests/ is a test whose RUN lines say what must hold.
+#
+#   /usr/lib/llvm-22/bin/lit tests                    the build in build/
+#   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
+#
+# Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %root the source tree.
+# Features: cuda (a CUDA device is present), ptxas, sanitizer (the build has sanitizers).
+# A test that needs one says so with REQUIRES and is counted as skipped without it.
+
+import ctypes
+import os
+import shutil
+import sys
+
+import lit.formats
+
+LLVM_BIN = "/usr/lib/llvm-22/bin"
+
+
+def program(name, *places):
+    """Path of a program, or None."""
+    path = os.pathsep.join([*places, os.environ.get("PATH", "")])
+    return shutil.which(name, path=path)
+
+
+def needed(name, *places):
+    found = program(name, *places)
+    if not found:
+        lit_config.fatal(f"{name} not found (looked in {', '.join(places)} and PATH); ./dev test installs and builds it")
+    return found
+
+
+def cuda_devices():
+    """Number of CUDA devices, by the driver alone."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+here = os.path.dirname(__file__)
+root = os.path.dirname(here)
+build = os.path.abspath(lit_config.params.get("build", os.path.join(root, "build")))
+
+config.name = "sinter"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".sn", ".test"]
+config.excludes = ["unit", "fuzz", "install", "check", "data", "Inputs"]
+config.test_source_root = here
+config.test_exec_root = os.path.join(build, "tests", "lit")
+
+ptxas = program("ptxas", "/usr/local/cuda/bin")
+config.substitutions += [
+    ("%sinter", needed("sinter", build)),
+    ("%FileCheck", needed("FileCheck", LLVM_BIN)),
+    ("%not", needed("not", LLVM_BIN)),
+    ("%python", sys.executable),
+    ("%ptxas", ptxas or "ptxas-not-found"),
+    ("%root", root),
+]
+config.environment["PATH"] = os.pathsep.join([build, LLVM_BIN, os.environ.get("PATH", "/usr/bin:/bin")])
+config.environment["FILECHECK_OPTS"] = "--dump-input-filter=error --dump-input-context=5"
+for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+if ptxas:
+    config.available_features.add("ptxas")
+if cuda_devices():
+    config.available_features.add("cuda")
+if lit_config.params.get("sanitizer"):
+    config.available_features.add("sanitizer")

@@ -1,0 +1,639 @@
+/* test_runtime.c: the runtime without a GPU: thread pool, driver errors, the allocator and the launch path on a fake
+ * driver, the assembler, and programs on the CPU with kernels written in C.
+ */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda_module.h"
+#include "runtime/prog.h"
+#include "runtime/threads.h"
+
+/* ---- thread pool ---- */
+
+typedef struct {
+    _Atomic int hits[1000];
+    _Atomic int calls;
+} tally;
+
+static void count_pieces(void *user, int64_t begin, int64_t end) {
+    tally *t = user;
+    t->calls++;
+    for (int64_t i = begin; i < end; i++) t->hits[i]++;
+}
+
+static void each_piece_once(uint32_t threads, int64_t n) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_pool *pool = sn_pool_new(&env, threads);
+    for (int round = 0; round < 50; round++) {
+        tally t = {0};
+        sn_pool_run(pool, n, count_pieces, &t);
+        for (int64_t i = 0; i < n; i++) cr_assert_eq(t.hits[i], 1, "%u threads, piece %lld", threads, (long long)i);
+    }
+    sn_pool_free(pool);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(threads, every_piece_runs_once) {
+    each_piece_once(1, 1000);
+    each_piece_once(2, 1);
+    each_piece_once(3, 1000);
+    each_piece_once(8, 7);
+}
+
+Test(threads, nothing_to_do) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_pool *pool = sn_pool_new(&env, 2);
+    tally t = {0};
+    sn_pool_run(pool, 0, count_pieces, &t);
+    cr_assert_eq(t.calls, 0);
+    cr_assert_eq(sn_pool_threads(pool), 2);
+    sn_pool_free(pool);
+}
+
+Test(threads, zero_means_one_for_each_processor) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_pool *pool = sn_pool_new(&env, 0);
+    cr_assert_geq(sn_pool_threads(pool), 1);
+    sn_pool_free(pool);
+}
+
+/* ---- driver errors ---- */
+
+Test(cuda, missing_driver_says_so) {
+    sn_cuda_api api;
+    char why[512];
+    cr_assert_not(sn_cuda_api_open(&api, "libno-such-driver.so.1", why, sizeof why));
+    cr_assert_eq(strncmp(why, "no CUDA driver: libno-such-driver.so.1 could not be opened (", 60), 0, "%s", why);
+}
+
+Test(cuda, a_library_that_is_no_driver_says_so) {
+    sn_cuda_api api;
+    char why[512];
+    cr_assert_not(sn_cuda_api_open(&api, "libc.so.6", why, sizeof why));
+    cr_assert_str_eq(why, "the CUDA driver is too old: libc.so.6 has no cuInit");
+}
+
+Test(cuda, count_never_fails_and_open_gives_its_reason) {
+    char why[512];
+    uint32_t n = sn_cuda_count(why, sizeof why);
+    cr_assert_eq(sn_cuda_count(NULL, 0), n);
+    if (n) cr_skip_test("this machine has a CUDA device");
+    sn_env env;
+    sn_env_init(&env);
+    sn_cuda *cu;
+    cr_assert_eq(sn_cuda_open(&cu, &env, 0), SN_ERROR_DEVICE);
+    cr_assert_null(cu);
+    cr_assert_str_eq(env.message, why);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+/* ---- a driver of our own: device memory is host memory, kernels are C functions ---- */
+
+enum { FAKE_MEMORY = 1 << 20, ILLEGAL_ADDRESS = 700 };
+
+static struct {
+    int depth, deepest; /* pushed contexts */
+    size_t used;
+    int allocs, frees, launches, syncs;
+    size_t sizes[256];
+    void *blocks[256];
+    int n_blocks;
+    CUresult next_launch;
+    bool refuse;
+    float milliseconds;
+} fake;
+
+static CUresult fake_push(CUcontext cx) {
+    (void)cx;
+    if (++fake.depth > fake.deepest) fake.deepest = fake.depth;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_pop(CUcontext *cx) {
+    *cx = NULL;
+    fake.depth--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_alloc(CUdeviceptr *p, size_t size) {
+    cr_assert_gt(fake.depth, 0, "cuMemAlloc without a current context");
+    if (fake.used + size > FAKE_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
+    fake.used += size;
+    fake.allocs++;
+    fake.sizes[fake.n_blocks] = size;
+    fake.blocks[fake.n_blocks] = aligned_alloc(256, (size + 255) / 256 * 256);
+    *p = sn_device_address(fake.blocks[fake.n_blocks++]);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_free(CUdeviceptr p) {
+    for (int i = 0; i < fake.n_blocks; i++) {
+        if (sn_device_address(fake.blocks[i]) != p) continue;
+        fake.used -= fake.sizes[i];
+        fake.frees++;
+        free(fake.blocks[i]);
+        fake.blocks[i] = NULL;
+        return CUDA_SUCCESS;
+    }
+    cr_assert_fail("cuMemFree of an address that is no block");
+    return 1;
+}
+
+static CUresult fake_info(size_t *unused, size_t *total) {
+    *unused = FAKE_MEMORY - fake.used;
+    *total = FAKE_MEMORY;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_to_device(CUdeviceptr to, const void *from, size_t size, CUstream stream) {
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, from, size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_to_host(void *to, CUdeviceptr from, size_t size, CUstream stream) {
+    (void)stream;
+    memcpy(to, (void *)(uintptr_t)from, size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+    (void)stream;
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_fill(CUdeviceptr to, unsigned char byte, size_t size, CUstream stream) {
+    (void)stream;
+    memset((void *)(uintptr_t)to, byte, size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_sync(CUstream stream) {
+    (void)stream;
+    fake.syncs++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_error_name(CUresult error, const char **text) {
+    *text = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : error == ILLEGAL_ADDRESS        ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                                              : NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_error_text(CUresult error, const char **text) {
+    *text = error == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_module(CUmodule *out, const void *image, unsigned n, int *options, void **values) {
+    if (fake.refuse && n) strcpy(values[0], "ptxas error : no luck\n\nline 3: really none\n");
+    (void)options;
+    if (fake.refuse) return 218;
+    *out = (CUmodule)(uintptr_t)image;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_unload(CUmodule module) {
+    (void)module;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_function(CUfunction *out, CUmodule module, const char *name) {
+    (void)module;
+    *out = (CUfunction)(uintptr_t)name;
+    return CUDA_SUCCESS;
+}
+
+/* Parameter 1 = parameter 0 plus the number at the end of the kernel's name, one float a block. */
+static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                            unsigned shared, CUstream stream, void **params, void **extra) {
+    (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    cr_assert_gt(fake.depth, 0);
+    if (fake.next_launch) return fake.next_launch;
+    const char *name = (const char *)f;
+    const float *x = *(float **)params[0];
+    float *y = *(float **)params[1];
+    for (unsigned i = 0; i < gx; i++) y[i] = x[i] + (float)(name[strlen(name) - 1] - '0');
+    fake.launches++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_event(CUevent *out, unsigned flags) {
+    (void)flags;
+    *out = (CUevent)(uintptr_t)1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_record(CUevent e, CUstream s) {
+    (void)e, (void)s;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_done(CUevent e) {
+    (void)e;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_elapsed(float *ms, CUevent a, CUevent b) {
+    (void)a, (void)b;
+    *ms = fake.milliseconds;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_release(CUdevice device) {
+    (void)device;
+    return CUDA_SUCCESS;
+}
+
+static sn_cuda *fake_device(sn_env *env) {
+    memset(&fake, 0, sizeof fake);
+    sn_env_init(env);
+    sn_cuda *cu = sn_heap_alloc(env, sizeof *cu);
+    *cu = (sn_cuda){.env = env,
+                    .context = (CUcontext)(uintptr_t)1,
+                    .name = "Fake",
+                    .target = {.is_gpu = true, .sm = 90, .name = "sm_90"}};
+    cu->api = (sn_cuda_api){
+        .cuCtxPushCurrent = fake_push,
+        .cuCtxPopCurrent = fake_pop,
+        .cuMemAlloc = fake_alloc,
+        .cuMemFree = fake_free,
+        .cuMemGetInfo = fake_info,
+        .cuMemcpyHtoDAsync = fake_to_device,
+        .cuMemcpyDtoHAsync = fake_to_host,
+        .cuMemcpyDtoDAsync = fake_copy,
+        .cuMemsetD8Async = fake_fill,
+        .cuStreamSynchronize = fake_sync,
+        .cuGetErrorName = fake_error_name,
+        .cuGetErrorString = fake_error_text,
+        .cuModuleLoadDataEx = fake_module,
+        .cuModuleUnload = fake_unload,
+        .cuModuleGetFunction = fake_function,
+        .cuLaunchKernel = fake_launch,
+        .cuEventCreate = fake_event,
+        .cuEventRecord = fake_event_record,
+        .cuEventSynchronize = fake_event_done,
+        .cuEventElapsedTime = fake_elapsed,
+        .cuEventDestroy = fake_event_done,
+        .cuDevicePrimaryCtxRelease = fake_release,
+    };
+    return cu;
+}
+
+/* ---- allocator ---- */
+
+Test(cuda_memory, classes_waste_at_most_an_eighth) {
+    cr_assert_eq(sn_cuda_round(1), 512);
+    cr_assert_eq(sn_cuda_round(512), 512);
+    cr_assert_eq(sn_cuda_round(513), 1024);
+    cr_assert_eq(sn_cuda_round(4096), 4096);
+    cr_assert_eq(sn_cuda_round((size_t)1 << 30), (size_t)1 << 30);
+    cr_assert_eq(sn_cuda_round(((size_t)1 << 30) + 1), ((size_t)1 << 30) + ((size_t)1 << 27));
+    for (size_t n = 4096; n < (size_t)1 << 40; n = n * 9 / 7 + 1) {
+        size_t r = sn_cuda_round(n);
+        cr_assert(r >= n && r - n <= n / 8 && r % 512 == 0 && sn_cuda_round(r) == r, "%zu -> %zu", n, r);
+    }
+}
+
+Test(cuda_memory, freed_blocks_come_back) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    void *a, *b, *c;
+    cr_assert_eq(sn_cuda_malloc(&a, cu, 1000), SN_OK);
+    sn_cuda_free(cu, a, 1000);
+    cr_assert_eq(sn_cuda_malloc(&b, cu, 900), SN_OK); /* same class */
+    cr_assert_eq(a, b);
+    cr_assert_eq(sn_cuda_malloc(&c, cu, 5000), SN_OK); /* another */
+    cr_assert_eq(fake.allocs, 2);
+    cr_assert_eq(fake.frees, 0);
+    sn_cuda_free(cu, b, 900);
+    sn_cuda_free(cu, c, 5000);
+    sn_cuda_trim(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(fake.depth, 0);
+    sn_cuda_close(cu);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(cuda_memory, many_blocks_out_and_back) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    void *p[200];
+    for (int i = 0; i < 200; i++) cr_assert_eq(sn_cuda_malloc(&p[i], cu, 512), SN_OK);
+    for (int i = 0; i < 200; i++) sn_cuda_free(cu, p[i], 512);
+    for (int i = 0; i < 200; i++) cr_assert_eq(sn_cuda_malloc(&p[i], cu, 512), SN_OK);
+    cr_assert_eq(fake.allocs, 200);
+    for (int i = 0; i < 200; i++) sn_cuda_free(cu, p[i], 512);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(cuda_memory, running_out_trims_and_tries_again) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    void *a, *b;
+    cr_assert_eq(sn_cuda_malloc(&a, cu, 3 * FAKE_MEMORY / 4), SN_OK);
+    sn_cuda_free(cu, a, 3 * FAKE_MEMORY / 4);
+    cr_assert_eq(sn_cuda_malloc(&b, cu, FAKE_MEMORY / 2), SN_OK);
+    cr_assert_eq(fake.frees, 1);
+    cr_assert_eq(sn_cuda_malloc(&a, cu, FAKE_MEMORY), SN_ERROR_DEVICE_MEMORY);
+    cr_assert_null(a);
+    cr_assert_str_eq(
+        env.message,
+        "out of device memory on Fake: 1048576 bytes wanted, 524288 held by Sinter, 524288 of 1048576 bytes unused");
+    cr_assert_eq(fake.depth, 0);
+    sn_cuda_free(cu, b, FAKE_MEMORY / 2);
+    sn_cuda_close(cu);
+}
+
+Test(cuda_memory, copies_and_fills) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    void *a, *b, *nothing;
+    char text[8] = "abcdefg", back[8];
+    cr_assert_eq(sn_cuda_malloc(&nothing, cu, 0), SN_OK);
+    cr_assert_null(nothing);
+    cr_assert_eq(sn_cuda_malloc(&a, cu, 8) | sn_cuda_malloc(&b, cu, 8), SN_OK);
+    cr_assert_eq(sn_cuda_to_device(cu, a, text, 8, NULL) | sn_cuda_copy(cu, b, a, 8, NULL) |
+                     sn_cuda_fill(cu, b, 'x', 2, NULL) | sn_cuda_to_host(cu, back, b, 8, NULL) | sn_cuda_sync(cu, NULL),
+                 SN_OK);
+    cr_assert_str_eq(back, "xxcdefg");
+    cr_assert_eq(fake.syncs, 3); /* to device, to host, sync */
+    cr_assert_eq(fake.depth, 0);
+    sn_cuda_free(cu, a, 8);
+    sn_cuda_free(cu, b, 8);
+    sn_cuda_close(cu);
+}
+
+/* ---- assembler ---- */
+
+Test(assembler, architecture_follows_the_text) {
+    char arch[32];
+    sn_assembly_arch(arch, sizeof arch, ".version 8.0\n.target sm_90a\n", 90);
+    cr_assert_str_eq(arch, "-arch=sm_90a");
+    sn_assembly_arch(arch, sizeof arch, ".version 7.8\n.target sm_80\n", 90);
+    cr_assert_str_eq(arch, "-arch=sm_90");
+    sn_assembly_arch(arch, sizeof arch, "", 120);
+    cr_assert_str_eq(arch, "-arch=sm_120");
+}
+
+Test(assembler, logs_become_one_line) {
+    sn_env env;
+    sn_arena arena;
+    sn_env_init(&env);
+    sn_arena_init(&arena, &env);
+    cr_assert_str_eq(sn_log_line(&arena, "  first \n\n second\nthird\nfourth\n"), "first; second; third");
+    cr_assert_str_eq(sn_log_line(&arena, ""), "");
+    sn_arena_free(&arena);
+}
+
+static const char good_ptx[] = ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry k0() { ret; }\n";
+
+Test(assembler, assembles_and_refuses_side_by_side) {
+    sn_env env;
+    sn_arena arena;
+    sn_env_init(&env);
+    sn_arena_init(&arena, &env);
+    sn_assembler *as = sn_assembler_open(&env);
+    if (!as) cr_skip_test("no libnvJitLink here");
+    sn_pool *pool = sn_pool_new(&env, 2);
+    sn_assembly jobs[3] = {
+        {.name = "good", .ptx = good_ptx}, {.name = "bad", .ptx = "nonsense\n"}, {.name = "again", .ptx = good_ptx}};
+    for (int i = 0; i < 3; i++) {
+        jobs[i].ptx_size = strlen(jobs[i].ptx);
+        strcpy(jobs[i].arch, "-arch=sm_90");
+    }
+    sn_assemble(as, jobs, 3, pool, &arena);
+    cr_assert(jobs[0].cubin && jobs[2].cubin && !jobs[1].cubin);
+    cr_assert_eq(memcmp(jobs[0].cubin, "\177ELF", 4), 0);
+    cr_assert_not_null(jobs[1].log);
+    cr_assert_null(strchr(sn_log_line(&arena, jobs[1].log), '\n'));
+    sn_pool_free(pool);
+    sn_assembler_close(as);
+    sn_arena_free(&arena);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+/* ---- programs ---- */
+
+/* y = (x + 1) + 2, and the sum goes back into x. */
+static const char chain[] = "buffer x: f32[4] input 0 align 16\n"
+                            "buffer t: f32[4] temp align 256\n"
+                            "buffer u: f32[4] temp align 256\n"
+                            "buffer y: f32[4] output 0 align 16\n"
+                            "kernel @add1(x, t) { loop i in 4 : grid { %0 = load x[i] store t[i], %0 } }\n"
+                            "kernel @add2(t, u) { loop i in 4 : grid { %0 = load t[i] store u[i], %0 } }\n"
+                            "wrapper @main workspace 256 {\n"
+                            "  check x\n check y\n comment \"hello\"\n"
+                            "  alloc t size 16 offset 0\n call @add1\n reuse u from t\n call @add2\n free u\n"
+                            "  copy y from u size 16\n copy x from u size 16\n"
+                            "}\n";
+
+static sn_module *parsed(sn_env *env, const char *text) {
+    sn_module *m = sn_module_new(env);
+    sn_status status = sn_module_parse(m, "test.sn", text, strlen(text));
+    cr_assert_eq(status, SN_OK, "%s", env->message);
+    return m;
+}
+
+static void add1(void *const *params, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) ((float *)params[1])[i] = ((const float *)params[0])[i] + 1;
+}
+
+static void add2(void *const *params, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) ((float *)params[1])[i] = ((const float *)params[0])[i] + 2;
+}
+
+static const sn_rt_kernel chain_host[] = {{.name = "add1", .grid = 4, .host = add1},
+                                          {.name = "add2", .grid = 4, .host = add2}};
+
+static void expect_chain(const float *x, const float *y) {
+    for (int i = 0; i < 4; i++)
+        cr_assert(y[i] == (float)i + 3 && x[i] == y[i], "x %g y %g", (double)x[i], (double)y[i]);
+}
+
+Test(program, interpreter_on_the_cpu) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = parsed(&env, chain);
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        sn_prog *p;
+        cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, threads), SN_OK, "%s", env.message);
+        _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
+        size_t held = env.bytes_now;
+        cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
+        expect_chain(x, y);
+        cr_assert_eq(env.bytes_now, held);
+        sn_prog_free(p);
+    }
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(program, times_runs_on_the_cpu) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    _Alignas(16) float x[4] = {0}, y[4];
+    double us[3] = {-1, -1, -1};
+    cr_assert_eq(sn_prog_time(us, 3, p, (void *[]){x}, (void *[]){y}, 4096), SN_OK);
+    cr_assert(us[0] >= 0 && us[1] >= 0 && us[2] >= 0);
+    cr_assert_eq(y[0], 12); /* a warm-up and three runs, 3 more each */
+    sn_prog_free(p);
+    sn_module_free(m);
+}
+
+static void refused_at_run(void *x, void *y, const char *message) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_ARGUMENT);
+    cr_assert(strstr(env.message, message), "%s", env.message);
+    sn_prog_free(p);
+    sn_module_free(m);
+}
+
+Test(program, unusable_addresses_are_refused) {
+    _Alignas(16) float ok[8];
+    refused_at_run(NULL, ok, "input 0 (x): no storage was given");
+    refused_at_run(ok, ok + 1, "output 0 (y): its storage at ");
+    refused_at_run(ok, ok + 1, " does not start at a multiple of 16 bytes");
+}
+
+static void refused_at_load(const char *text, const sn_rt_kernel *kernels, uint32_t n, sn_status status,
+                            const char *message) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = parsed(&env, text);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, NULL, kernels, n, NULL, 1), status);
+    cr_assert_null(p);
+    cr_assert_str_eq(env.message, message);
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(program, what_cannot_be_loaded) {
+    static const char one[] =
+        "buffer x: f32[4] input 0\nbuffer t: f32[4] temp\nkernel @add1(x, t) { loop i in 4 : grid { %0 = load x[i] store t[i], %0 } }\n";
+    char text[1024];
+    const struct {
+        const char *wrapper;
+        sn_status status;
+        const char *message;
+    } cases[] = {
+        {"", SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass to-wrap first"},
+        {"wrapper @m workspace 16 { call @add1 }", SN_ERROR_VERIFY, "wrapper: add1 uses t before it has a place"},
+        {"wrapper @m workspace 16 { alloc t size 16 offset 4 call @add1 }", SN_ERROR_VERIFY,
+         "wrapper: t (16 bytes at 4) is outside the workspace of 16 bytes"},
+        {"wrapper @m workspace 4*N { alloc t size 4*N offset 0 call @add1 }", SN_ERROR_UNSUPPORTED,
+         "the workspace of the wrapper depends on the symbolic size N: give it a value before running"},
+        {"wrapper @m workspace 16 { alloc t size 4*N offset 0 call @add1 }", SN_ERROR_UNSUPPORTED,
+         "the size of t depends on the symbolic size N: give it a value before running"},
+    };
+    for (size_t i = 0; i < SN_COUNT(cases); i++) {
+        snprintf(text, sizeof text, "%s%s", one, cases[i].wrapper);
+        refused_at_load(text, chain_host, 1, cases[i].status, cases[i].message);
+    }
+    refused_at_load(chain, chain_host, 1, SN_ERROR_ARGUMENT, "the module has 2 kernels, code was given for 1");
+    refused_at_load(chain, (sn_rt_kernel[]){{.grid = 1}, {.grid = 1}}, 2, SN_ERROR_ARGUMENT,
+                    "kernel add1: no code for the CPU");
+}
+
+/* ---- programs on the fake device ---- */
+
+static const sn_rt_kernel chain_gpu[] = {
+    {.name = "add1", .ptx = "p", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1},
+    {.name = "add2", .ptx = "q", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1}};
+
+Test(program, interpreter_on_a_device) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2), SN_OK, "%s", env.message);
+    _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
+    size_t held = env.bytes_now;
+    int allocs = fake.allocs, syncs = fake.syncs;
+    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, false), SN_OK, "%s", env.message);
+    expect_chain(x, y);
+    cr_assert(env.bytes_now == held && fake.allocs == allocs && fake.syncs == syncs, "a run allocates or synchronises");
+    cr_assert_eq(fake.launches, 2);
+    cr_assert_eq(fake.depth, 0, "push and pop do not balance");
+    fake.milliseconds = 0.5f;
+    double us[2];
+    cr_assert_eq(sn_prog_time(us, 2, p, (void *[]){x}, (void *[]){y}, 4096), SN_OK);
+    cr_assert(us[0] == 500 && us[1] == 500);
+    cr_assert_eq(fake.depth, 0);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(program, constants_are_uploaded_once) {
+    static const char text[] =
+        "buffer c: f32[4] const data [1, 2, 3, 4] align 16\nbuffer y: f32[4] output 0 align 16\n"
+        "kernel @add1(c, y) { loop i in 4 : grid { %0 = load c[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @add1 }\n";
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, text);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 1, NULL, 1), SN_OK, "%s", env.message);
+    float y[4] = {0};
+    for (int run = 0; run < 2; run++) cr_assert_eq(sn_prog_run(p, NULL, (void *[]){y}, NULL, false), SN_OK);
+    cr_assert(y[0] == 2 && y[3] == 5);
+    cr_assert_eq(fake.allocs, 1);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+}
+
+Test(program, a_failed_launch_names_kernel_and_error) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK);
+    _Alignas(16) float x[4] = {0}, y[4];
+    fake.next_launch = ILLEGAL_ADDRESS;
+    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_DEVICE);
+    cr_assert_str_eq(
+        env.message,
+        "kernel add1 (grid 4, block 1 x 1): cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)");
+    cr_assert_eq(fake.depth, 0);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+}
+
+Test(program, refused_ptx_comes_with_the_log) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    fake.refuse = true;
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_ERROR_DEVICE);
+    cr_assert(strstr(env.message, "kernel add1: the assembler refuses its PTX: ") == env.message &&
+                  !strchr(env.message, '\n'),
+              "%s", env.message);
+    cr_assert_eq(fake.depth, 0);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}

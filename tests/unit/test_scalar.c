@@ -1,0 +1,149 @@
+/* test_scalar.c: scalar operations and combiners (ir/scalar.c), with the values that differ between machines. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "ir/scalar.h"
+
+static double f2(sn_lop op, sn_dtype t, double a, double b) {
+    return sn_scalar_op(op, t, (sn_scalar){.f = a}, (sn_scalar){.f = b}, (sn_scalar){0}, true).f;
+}
+
+static int64_t i2(sn_lop op, sn_dtype t, int64_t a, int64_t b) {
+    return sn_scalar_op(op, t, (sn_scalar){.i = a}, (sn_scalar){.i = b}, (sn_scalar){0}, true).i;
+}
+
+Test(scalar, integer_division) {
+    cr_assert_eq(sn_int_div(-7, 2), -3);
+    cr_assert_eq(sn_int_floordiv(-7, 2), -4);
+    cr_assert_eq(sn_int_floordiv(7, -2), -4);
+    cr_assert_eq(sn_int_floordiv(6, -2), -3);
+    cr_assert_eq(sn_int_rem(-7, 3), 2);
+    cr_assert_eq(sn_int_rem(7, -3), -2);
+    cr_assert_eq(sn_int_div(5, 0), 0);
+    cr_assert_eq(sn_int_floordiv(-5, 0), 0);
+    cr_assert_eq(sn_int_rem(5, 0), 0);
+    cr_assert_eq(sn_int_div(INT64_MIN, -1), INT64_MIN);
+    cr_assert_eq(sn_int_floordiv(INT64_MIN, -1), INT64_MIN);
+    cr_assert_eq(sn_int_rem(INT64_MIN, -1), 0);
+}
+
+Test(scalar, integer_power) {
+    cr_assert_eq(sn_int_pow(3, 4), 81);
+    cr_assert_eq(sn_int_pow(0, 0), 1);
+    cr_assert_eq(sn_int_pow(2, -1), 0);
+    cr_assert_eq(sn_int_pow(-1, -3), -1);
+    cr_assert_eq(sn_int_pow(2, 64), 0);
+}
+
+Test(scalar, float_helpers) {
+    cr_assert_eq(sn_float_rem(-7, 3), 2);
+    cr_assert_eq(sn_float_rem(7, -3), -2);
+    cr_assert(isnan(sn_float_rem(1, 0)));
+    cr_assert(isnan(sn_float_max(NAN, 1)) && isnan(sn_float_max(1, NAN)) && isnan(sn_float_min(1, NAN)));
+    cr_assert_eq(sn_float_min(-INFINITY, 3), -INFINITY);
+}
+
+Test(scalar, results_are_rounded_and_wrapped) {
+    cr_assert_eq(f2(SN_LOP_ADD, SN_F32, 16777216, 1), 16777216);
+    cr_assert_eq(f2(SN_LOP_ADD, SN_F64, 16777216, 1), 16777217);
+    cr_assert_eq(f2(SN_LOP_ADD, SN_F16, 2048, 1), 2048);
+    cr_assert_eq(i2(SN_LOP_ADD, SN_I8, 127, 1), -128);
+    cr_assert_eq(i2(SN_LOP_SUB, SN_U8, 0, 1), 255);
+    cr_assert_eq(i2(SN_LOP_SHL, SN_I32, 1, 31), INT32_MIN);
+    cr_assert_eq(i2(SN_LOP_SHL, SN_I32, 1, 32), 0);
+    cr_assert_eq(i2(SN_LOP_SHR, SN_I32, -8, 40), -1);
+    cr_assert_eq(i2(SN_LOP_ADD, SN_BOOL, 1, 1), 1);
+    cr_assert_eq(i2(SN_LOP_NOT, SN_BOOL, 1, 0), 0);
+    cr_assert_eq(i2(SN_LOP_NOT, SN_U8, 1, 0), 254);
+    cr_assert_eq(i2(SN_LOP_NEG, SN_I64, INT64_MIN, 0), INT64_MIN);
+}
+
+Test(scalar, compare_and_select) {
+    sn_scalar one = {.f = 1}, two = {.f = 2}, yes = {.i = 1}, no = {0};
+    cr_assert_eq(sn_scalar_op(SN_LOP_LT, SN_F32, one, two, no, true).i, 1);
+    cr_assert_eq(sn_scalar_op(SN_LOP_ISNAN, SN_F32, (sn_scalar){.f = NAN}, no, no, true).i, 1);
+    cr_assert_eq(sn_scalar_op(SN_LOP_SELECT, SN_F32, yes, one, two, true).f, 1);
+    cr_assert_eq(sn_scalar_op(SN_LOP_SELECT, SN_F32, no, one, two, true).f, 2);
+    cr_assert_eq(sn_scalar_op(SN_LOP_SELECT, SN_I32, no, (sn_scalar){.i = 5}, (sn_scalar){.i = 6}, true).i, 6);
+}
+
+Test(scalar, what_exists) {
+    cr_assert(sn_lop_allowed(SN_LOP_EXP, SN_F16) && !sn_lop_allowed(SN_LOP_EXP, SN_I32));
+    cr_assert(sn_lop_allowed(SN_LOP_NEG, SN_F32) && sn_lop_allowed(SN_LOP_NEG, SN_U8));
+    cr_assert(!sn_lop_allowed(SN_LOP_AND, SN_F32) && sn_lop_allowed(SN_LOP_AND, SN_BOOL));
+    cr_assert(!sn_lop_allowed(SN_LOP_SUB, SN_BOOL) && sn_lop_allowed(SN_LOP_ADD, SN_BOOL));
+    cr_assert_str_eq(sn_lops[SN_LOP_SELECT].name, "select");
+    cr_assert_str_eq(sn_lops[SN_LOP_YIELD].name, "yield");
+}
+
+static int64_t to_int(sn_dtype t, double x) { return sn_scalar_cast(t, SN_F64, (sn_scalar){.f = x}, true).i; }
+
+Test(scalar, casts) {
+    cr_assert_eq(to_int(SN_I32, -2.9), -2);
+    cr_assert_eq(to_int(SN_I32, 3e9), INT32_MAX);
+    cr_assert_eq(to_int(SN_I32, -3e9), INT32_MIN);
+    cr_assert_eq(to_int(SN_I32, 2147483647.5), INT32_MAX);
+    cr_assert_eq(to_int(SN_I64, 1e30), INT64_MAX);
+    cr_assert_eq(to_int(SN_I64, -1e30), INT64_MIN);
+    cr_assert_eq(to_int(SN_U8, -1), 0);
+    cr_assert_eq(to_int(SN_U8, 255.9), 255);
+    cr_assert_eq(to_int(SN_I64, NAN), 0);
+    cr_assert_eq(to_int(SN_BOOL, 0.25), 1);
+    cr_assert_eq(to_int(SN_BOOL, NAN), 1);
+    cr_assert_eq(sn_scalar_cast(SN_F32, SN_I64, (sn_scalar){.i = 16777217}, true).f, 16777216);
+    cr_assert_eq(sn_scalar_cast(SN_I8, SN_I32, (sn_scalar){.i = 300}, true).i, 44);
+    cr_assert_eq(sn_scalar_cast(SN_BOOL, SN_I32, (sn_scalar){.i = 2}, true).i, 1);
+}
+
+Test(scalar, identities) {
+    sn_scalar s[2];
+    sn_scalar_identity(SN_COMB_MAX, SN_F32, s);
+    cr_assert_eq(s[0].f, -INFINITY);
+    sn_scalar_identity(SN_COMB_MAX, SN_I8, s);
+    cr_assert_eq(s[0].i, -128);
+    sn_scalar_identity(SN_COMB_MIN, SN_U8, s);
+    cr_assert_eq(s[0].i, 255);
+    sn_scalar_identity(SN_COMB_MIN, SN_I64, s);
+    cr_assert_eq(s[0].i, INT64_MAX);
+    sn_scalar_identity(SN_COMB_PROD, SN_F32, s);
+    cr_assert_eq(s[0].f, 1);
+    sn_scalar_identity(SN_COMB_ALL, SN_BOOL, s);
+    cr_assert_eq(s[0].i, 1);
+    sn_scalar_identity(SN_COMB_ARGMIN, SN_F32, s);
+    cr_assert(s[0].f == INFINITY && s[1].i == INT64_MAX);
+}
+
+/* Position that argmax or argmin ends at, elements fed in the given order. */
+static int64_t position(sn_comb comb, const double *x, const int64_t *order, int n) {
+    sn_scalar state[2];
+    sn_scalar_identity(comb, SN_F32, state);
+    for (int k = 0; k < n; k++) {
+        sn_scalar in[2] = {{.f = x[order[k]]}, {.i = order[k]}};
+        sn_scalar_combine(comb, SN_F32, state, in, true);
+    }
+    return state[1].i;
+}
+
+Test(scalar, positions_do_not_depend_on_the_order) {
+    static const int64_t UP[] = {0, 1, 2, 3}, DOWN[] = {3, 2, 1, 0};
+    static const double TIE[] = {1, 3, 3, 2}, NANS[] = {1, NAN, 5, NAN}, LOWEST[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    cr_assert_eq(position(SN_COMB_ARGMAX, TIE, UP, 4), 1);
+    cr_assert_eq(position(SN_COMB_ARGMAX, TIE, DOWN, 4), 1);
+    cr_assert_eq(position(SN_COMB_ARGMIN, TIE, DOWN, 4), 0);
+    cr_assert_eq(position(SN_COMB_ARGMAX, NANS, DOWN, 4), 1);
+    cr_assert_eq(position(SN_COMB_ARGMIN, NANS, UP, 4), 1);
+    cr_assert_eq(position(SN_COMB_ARGMAX, LOWEST, DOWN, 4), 0);
+}
+
+Test(scalar, combine) {
+    sn_scalar s = {.f = 2};
+    sn_scalar_combine(SN_COMB_SUM, SN_F32, &s, &(sn_scalar){.f = 3}, true);
+    cr_assert_eq(s.f, 5);
+    sn_scalar_combine(SN_COMB_MAX, SN_F32, &s, &(sn_scalar){.f = NAN}, true);
+    cr_assert(isnan(s.f));
+    sn_scalar b = {.i = 0};
+    sn_scalar_combine(SN_COMB_ANY, SN_BOOL, &b, &(sn_scalar){.i = 1}, true);
+    cr_assert_eq(b.i, 1);
+    sn_scalar_combine(SN_COMB_ALL, SN_BOOL, &b, &(sn_scalar){.i = 0}, true);
+    cr_assert_eq(b.i, 0);
+}

@@ -1,0 +1,371 @@
+/* test_wrapper.c: the wrapper emitters against the step interpreter, and kernels through the JIT.
+ *
+ * The generated wrapper and the interpreter run the same program; they must make the same calls with the same addresses
+ * in the same order. The C file must compile without a warning against cuda.h.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "codegen-llvm/codegen.h"
+#include "runtime/runtime.h"
+
+/* Two inputs, two outputs, a constant, temporaries with offsets, storage taken over from a temporary and from an input,
+ * a kernel called twice, write-back. */
+static const char program[] =
+    "buffer x: f32[4] input 0 align 16\n"
+    "buffer w: f32[4] input 1\n"
+    "buffer c: f32[4] const data [1, 2, 3, 4] align 16\n"
+    "buffer d: f32[4] const data [10, 20, 30, 40] align 16\n"
+    "buffer t: f32[4] temp align 256\n"
+    "buffer u: f32[4] temp align 256\n"
+    "buffer v: f32[4] temp align 256\n"
+    "buffer y: f32[4] output 0 align 16\n"
+    "buffer z: f32[4] output 1 align 16\n"
+    "kernel @k0(x, c, t) note \"x + c\" {\n"
+    "  loop i in 4 : grid { %0 = load x[i] %1 = load c[i] %2 = add %0, %1 store t[i], %2 }\n}\n"
+    "kernel @k1(t, d, u) {\n"
+    "  loop i in 4 : grid { %0 = load t[i] %1 = load d[i] %2 = mul %0, %1 store u[i], %2 }\n}\n"
+    "kernel @k2(u, w, y) {\n"
+    "  loop i in 4 : grid { %0 = load u[i] %1 = load w[i] %2 = sub %0, %1 store y[i], %2 }\n}\n"
+    "kernel @k3(y, v, z) {\n"
+    "  loop i in 4 : grid { %0 = load y[i] store v[i], %0 %1 = load v[3 - i] store z[i], %0 }\n}\n"
+    "wrapper @main workspace 512 {\n"
+    "  check x\n  check w\n  check y\n  check z\n"
+    "  alloc t size 16 offset 256\n  call @k0\n"
+    "  alloc u size 16 offset 0\n  call @k1\n  free t\n"
+    "  comment \"a */ comment /* that tries\"\n"
+    "  call @k2\n  call @k2\n  free u\n"
+    "  reuse v from x\n  call @k3\n"
+    "  copy w from y size 16\n  copy x from z size 16\n"
+    "}\n";
+
+static sn_module *parsed(sn_env *env, const char *text) {
+    sn_env_init(env);
+    sn_module *m = sn_module_new(env);
+    sn_status status = sn_module_parse(m, "test.sn", text, strlen(text));
+    cr_assert_eq(status, SN_OK, "%s", env->message);
+    return m;
+}
+
+static sn_target host_target(void) {
+    sn_target t = {0};
+    sn_target_host(&t, 2);
+    return t;
+}
+
+/* ---- kernels that only note their parameters ---- */
+
+enum { MAX_CALLS = 16 };
+static struct {
+    int n, kernel[MAX_CALLS];
+    void *params[MAX_CALLS][3];
+} calls;
+
+static void note(int kernel, void *const *params) {
+    calls.kernel[calls.n] = kernel;
+    memcpy(calls.params[calls.n++], params, 3 * sizeof *params);
+}
+
+#define NOTING(n)                                                          \
+    static void note##n(void *const *params, int64_t begin, int64_t end) { \
+        cr_assert(begin == 0 && end == 1);                                 \
+        note(n, params);                                                   \
+    }
+NOTING(0)
+NOTING(1)
+NOTING(2) NOTING(3)
+#undef NOTING
+
+    static const sn_rt_kernel noting[] = {
+        {.grid = 1, .host = note0}, {.grid = 1, .host = note1}, {.grid = 1, .host = note2}, {.grid = 1, .host = note3}};
+
+typedef struct {
+    _Alignas(16) float x[4], w[4], y[4], z[4];
+} tensors;
+
+static const tensors start = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 9, 9, 9}, {7, 7, 7, 7}};
+
+static sn_status run(sn_prog *p, tensors *t, bool interpreter) {
+    return sn_prog_run(p, (void *[]){t->x, t->w}, (void *[]){t->y, t->z}, NULL, interpreter);
+}
+
+Test(wrapper_llvm, makes_the_calls_of_the_interpreter) {
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_target target = host_target();
+    sn_host_code *code;
+    sn_prog *p;
+    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK, "%s", env.message);
+    tensors t = start;
+    cr_assert_eq(run(p, &t, true), SN_OK);
+    __typeof__(calls) interpreted = calls;
+    tensors after = t;
+    memset(&calls, 0, sizeof calls);
+    t = start;
+    cr_assert_eq(run(p, &t, false), SN_OK);
+    cr_assert_eq(calls.n, 5);
+    cr_assert_eq(memcmp(&calls, &interpreted, sizeof calls), 0);
+    cr_assert_eq(memcmp(&t, &after, sizeof t), 0);
+    cr_assert_eq(t.w[0], 9); /* written back from y */
+    cr_assert_eq(t.x[0], 7);
+    cr_assert_eq(calls.params[4][1], t.x, "v takes the storage of x");
+    sn_prog_free(p);
+    sn_host_code_free(code);
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(wrapper_llvm, failed_checks_find_their_words) {
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_target target = host_target();
+    sn_host_code *code;
+    sn_prog *p;
+    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK);
+    tensors t = start;
+    cr_assert_eq(sn_prog_run(p, (void *[]){t.x + 1, t.w}, (void *[]){t.y, t.z}, NULL, false), SN_ERROR_ARGUMENT);
+    cr_assert(strstr(env.message, "input 0 (x): its storage at "), "%s", env.message);
+    sn_env_clear(&env);
+    cr_assert_eq(sn_prog_run(p, (void *[]){t.x, t.w}, (void *[]){t.y, NULL}, NULL, false), SN_ERROR_ARGUMENT);
+    cr_assert_str_eq(env.message, "output 1 (z): no storage was given");
+    cr_assert_eq(calls.n, 0);
+    sn_prog_free(p);
+    sn_host_code_free(code);
+    sn_module_free(m);
+}
+
+static int failing_launch(void *user, uint32_t kernel, void *const *params) {
+    (void)params;
+    ++*(int *)user;
+    return kernel == 1 ? 42 : 0;
+}
+
+static int no_copy(void *user, void *to, const void *from, int64_t size) {
+    (void)user, (void)to, (void)from, (void)size;
+    return 0;
+}
+
+Test(wrapper_llvm, a_failed_launch_ends_the_run) {
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_target target = host_target();
+    sn_host_code *code;
+    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_OK, "%s", env.message);
+    tensors t = start;
+    int launches = 0;
+    char workspace[512];
+    int status = sn_host_code_wrapper(code)((void *[]){t.x, t.w}, (void *[]){t.y, t.z}, (void *[]){t.x, t.x}, workspace,
+                                            failing_launch, no_copy, &launches);
+    cr_assert_eq(status, 42);
+    cr_assert_eq(launches, 2);
+    sn_host_code_free(code);
+    sn_module_free(m);
+}
+
+Test(wrapper_llvm, symbolic_sizes_are_named) {
+    sn_env env;
+    sn_module *m = parsed(&env, "buffer x: f32[N] input 0\nbuffer t: f32[N] temp\n"
+                                "wrapper @m workspace 64 { alloc t size 16 offset 4*N copy x from t size 4*N }\n");
+    sn_target target = host_target();
+    sn_host_code *code;
+    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_ERROR_UNSUPPORTED);
+    cr_assert_str_eq(env.message, "the offset of t depends on the symbolic size N: give it a value before running");
+    cr_assert_null(code);
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+/* ---- kernels through the JIT ---- */
+
+static void load_jit(sn_prog **p, sn_host_code **code, sn_module *m, int64_t grid) {
+    sn_target target = host_target();
+    cr_assert_eq(sn_host_compile(code, m, true, &target), SN_OK, "%s", m->env->message);
+    sn_rt_kernel kernels[8];
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        kernels[i] = (sn_rt_kernel){.grid = grid, .host = sn_host_code_kernel(*code, i)};
+    cr_assert_eq(sn_prog_load(p, m, NULL, kernels, m->kernels.n, sn_host_code_wrapper(*code), 2), SN_OK, "%s",
+                 m->env->message);
+}
+
+Test(jit, program_computes) {
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_host_code *code;
+    sn_prog *p;
+    load_jit(&p, &code, m, 4);
+    for (int interpreter = 0; interpreter < 2; interpreter++) {
+        tensors t = start;
+        cr_assert_eq(run(p, &t, interpreter), SN_OK, "%s", env.message);
+        for (int i = 0; i < 4; i++) {
+            float want = (start.x[i] + (float)(i + 1)) * (float)(10 * (i + 1)) - start.w[i];
+            cr_assert(t.y[i] == want && t.z[i] == want && t.w[i] == want && t.x[i] == want, "%d: %g, not %g", i,
+                      (double)t.y[i], (double)want);
+        }
+    }
+    sn_prog_free(p);
+    sn_host_code_free(code);
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(jit, names_of_the_c_library_are_free) {
+    static const char text[] =
+        "buffer x: f32[8] input 0\nbuffer y: f32[8] output 0\n"
+        "kernel @memcpy(x, y) { loop i in 8 : grid { %0 = load x[i] %1 = exp %0 store y[i], %1 } }\n"
+        "wrapper @m workspace 0 { call @memcpy }\n";
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    sn_host_code *code;
+    sn_prog *p;
+    load_jit(&p, &code, m, 8);
+    float x[8] = {0, 1, -1, 2, 0.5f, -3, 4, 5}, y[8];
+    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, false), SN_OK);
+    for (int i = 0; i < 8; i++)
+        cr_assert(fabsf(y[i] - expf(x[i])) <= 1e-6f * expf(x[i]), "exp(%g) = %g", (double)x[i], (double)y[i]);
+    sn_prog_free(p);
+    sn_host_code_free(code);
+    sn_module_free(m);
+}
+
+/* LLVM turns the loop into a call of memset, which comes from the process. */
+Test(jit, generated_code_calls_the_c_library) {
+    static const char text[] =
+        "buffer y: f32[4096] output 0\n"
+        "kernel @zero(y) { loop b in 1 : grid { loop i in 4096 { %0 = const.f32 0.0 store y[i], %0 } } }\n"
+        "wrapper @m workspace 0 { call @zero }\n";
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    sn_host_code *code;
+    sn_prog *p;
+    load_jit(&p, &code, m, 1);
+    static float y[4096];
+    for (int i = 0; i < 4096; i++) y[i] = (float)i + 1;
+    cr_assert_eq(sn_prog_run(p, NULL, (void *[]){y}, NULL, false), SN_OK);
+    for (int i = 0; i < 4096; i++) cr_assert_eq(y[i], 0);
+    sn_prog_free(p);
+    sn_host_code_free(code);
+    sn_module_free(m);
+}
+
+Test(jit, text_of_all_kernels) {
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_target target = host_target();
+    sn_arena arena;
+    char *text;
+    sn_arena_init(&arena, &env);
+    cr_assert_eq(sn_host_llvm(&text, m, &target, &arena), SN_OK, "%s", env.message);
+    cr_assert(strstr(text, "@kernel.0(") && strstr(text, "@kernel.3("), "%s", text);
+    sn_arena_free(&arena);
+    sn_module_free(m);
+}
+
+/* ---- the wrapper as C ---- */
+
+static void write_file(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    cr_assert_not_null(f);
+    cr_assert_geq(fputs(text, f), 0);
+    fclose(f);
+}
+
+static bool has_cuda_h(void) {
+    return access("/usr/local/cuda/include/cuda.h", R_OK) == 0 && system("command -v gcc >/dev/null 2>&1") == 0;
+}
+
+static void compiles(const char *text) {
+    char dir[] = "/tmp/sinter-wrapper-XXXXXX", path[64], command[512];
+    cr_assert_not_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/wrapper.c", dir);
+    write_file(path, text);
+    snprintf(command, sizeof command, "gcc -std=c11 -Wall -Werror -O1 -I/usr/local/cuda/include -c %s -o %s.o", path,
+             path);
+    int status = system(command);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    cr_assert_eq(system(command), 0);
+    cr_assert_eq(status, 0, "%s", text);
+}
+
+static char *wrapper_c(sn_text *t, sn_env *env, sn_module *m, const sn_gpu_code *codes) {
+    sn_text_init(t, env);
+    cr_assert_eq(sn_wrapper_c(t, m, codes), SN_OK, "%s", env->message);
+    return t->s;
+}
+
+static const sn_gpu_code codes[] = {
+    {.ptx = ".version 7.8\n.target sm_90\n\t// \"quoted\" \\ text", .grid = 4, .block_x = 32, .block_y = 1},
+    {.ptx = "b\n", .grid = 4, .block_x = 64, .block_y = 2},
+    {.ptx = "c\n", .grid = 0, .block_x = 1, .block_y = 1},
+    {.ptx = "d\n", .grid = 4, .block_x = 1, .block_y = 1}};
+
+Test(wrapper_c, says_what_the_wrapper_does) {
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_text t;
+    const char *s = wrapper_c(&t, &env, m, codes);
+    static const char *const wanted[] = {
+        "int main_load(struct main *self)",
+        "void main_unload(struct main *self)",
+        "size_t main_workspace(void) { return 512; }",
+        "    CUdeviceptr in_x,\n    CUdeviceptr in_w,\n    CUdeviceptr out_y,\n    CUdeviceptr out_z,\n    CUdeviceptr workspace, CUstream stream) {",
+        "/* Kernel k0: x + c */",
+        "    \"\\t// \\\"quoted\\\" \\\\ text\"\n",
+        "    if (!in_x || in_x % 16) return CUDA_ERROR_INVALID_VALUE;   /* f32[4] */",
+        "    CUdeviceptr tmp_t = workspace + 256;",
+        "    CUdeviceptr tmp_v = in_x;",
+        "        void *params[] = {&tmp_t, &self->const_d, &tmp_u};",
+        "cuLaunchKernel(self->kernel_k1, 4, 1, 1, 64, 2, 1, 0, stream, params, NULL)",
+        "cuMemcpyDtoDAsync(in_w, out_y, 16, stream)",
+        "static const unsigned char data_const_c[16] = {\n    0, 0, 128, 63,",
+    };
+    for (size_t i = 0; i < SN_COUNT(wanted); i++) cr_assert(strstr(s, wanted[i]), "missing: %s\nin:\n%s", wanted[i], s);
+    cr_assert_null(strstr(s, "cuLaunchKernel(self->kernel_k2"), "an empty grid is not launched");
+    sn_text_free(&t);
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(wrapper_c, compiles_without_a_warning) {
+    if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_text t;
+    compiles(wrapper_c(&t, &env, m, codes));
+    sn_text_free(&t);
+    compiles(wrapper_c(&t, &env, m, NULL)); /* names only */
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
+Test(wrapper_c, awkward_names_compile) {
+    static const char text[] =
+        "buffer int: f32[4] input 0\nbuffer linux: f32[4] input 2\nbuffer in_int: f32[4] temp\nbuffer a_b: f32[4] temp\n"
+        "buffer unread: f32[4] temp\nbuffer self: f32[4] output 0\n"
+        "kernel @for(int, in_int, a_b) { loop i in 4 : grid { %0 = load int[i] store in_int[i], %0 store a_b[i], %0 } }\n"
+        "wrapper @while workspace 32 { alloc in_int size 16 offset 0 alloc a_b size 16 offset 16 call @for\n"
+        "  reuse unread from in_int copy self from a_b size 16 }\n";
+    if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    sn_text t;
+    compiles(wrapper_c(&t, &env, m, (sn_gpu_code[]){{.ptx = "", .grid = 4, .block_x = 1, .block_y = 1}}));
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
+Test(wrapper_c, without_a_wrapper_it_says_so) {
+    sn_env env;
+    sn_module *m = parsed(&env, "buffer x: f32[4] input 0\n");
+    sn_text t;
+    sn_text_init(&t, &env);
+    cr_assert_eq(sn_wrapper_c(&t, m, NULL), SN_ERROR_ARGUMENT);
+    cr_assert_str_eq(env.message, "the module has no wrapper: run the pass to-wrap first");
+    sn_text_free(&t);
+    sn_module_free(m);
+}

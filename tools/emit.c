@@ -1,0 +1,55 @@
+/* emit.c: `sinter emit`: what the compiler makes of a graph at one stage. Nothing is run and no device is needed. */
+#include "tools/tool.h"
+
+#include <stdio.h>
+
+static const char help[] =
+    "usage: sinter emit --stage=STAGE [options] FILE|-\n"
+    "  --stage=STAGE     graph, loops, fused, scheduled, llvm, ptx, wrapper, wrapper-c\n"
+    "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
+    "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
+    "  --passes=A,B      passes to run instead of the target's pipeline\n";
+
+typedef struct emit_args {
+    const char *stage, *path;
+    tool_dims dims;
+    sn_compile_options o;
+    bool show_help;
+} emit_args;
+
+static int parse(emit_args *e, int argc, char **argv) {
+    static const struct option options[] = {
+        {"stage", required_argument, NULL, 's'},  {"target", required_argument, NULL, 't'}, {"dim", required_argument, NULL, 'd'},
+        {"passes", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 's': e->stage = optarg; break;
+        case 't': e->o.target = optarg; break;
+        case 'p': e->o.pipeline = optarg; break;
+        case 'd':
+            if (!tool_add_dim(&e->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
+            break;
+        case 'h': e->show_help = true; return TOOL_OK;
+        default: return TOOL_USAGE;
+        }
+    }
+    if (!e->stage) return tool_misuse("emit: --stage is missing");
+    if (argc - optind != 1) return tool_misuse("emit: one FILE is wanted, %d given", argc - optind);
+    e->path = argv[optind];
+    return TOOL_OK;
+}
+
+int tool_emit(sn_context *ctx, int argc, char **argv) {
+    emit_args e = {.o = {.struct_size = sizeof e.o, .target = "sm_90"}};
+    int code = parse(&e, argc, argv);
+    if (code != TOOL_OK) return code;
+    if (e.show_help) return fputs(help, stdout), TOOL_OK;
+    e.o.dims = e.dims.at;
+    e.o.n_dims = e.dims.n;
+    sn_graph *g;
+    char *text;
+    if (sn_graph_from_file(&g, ctx, e.path) != SN_OK) return tool_fail(ctx);
+    code = sn_graph_emit(&text, g, &e.o, e.stage) == SN_OK ? tool_print(ctx, text) : tool_fail(ctx);
+    sn_graph_destroy(g);
+    return code;
+}

@@ -1,0 +1,169 @@
+/* inputs.c: values for inputs from the command line, and tensors to people and files. */
+#include "tools/tool.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 8 };     /* elements of a tensor that are printed unless all are wanted */
+
+const char *tool_input_value(const tool_inputs *in, const char *name) {
+    for (unsigned k = 0; k < in->n; k++)
+        if (!strcmp(in->names[k], name)) return in->values[k];
+    return NULL;
+}
+
+typedef struct check_args {
+    const tool_inputs *in;
+    const char *const *names;
+    unsigned n;
+} check_args;
+
+static sn_status check_given(sn_context *ctx, const check_args *c) {
+    for (unsigned k = 0; k < c->in->n; k++) {
+        bool known = false;
+        for (unsigned j = 0; j < c->n; j++) known |= !strcmp(c->in->names[k], c->names[j]);
+        if (known) continue;
+        const char *list = "";
+        for (unsigned j = 0; j < c->n; j++) list = sn_strf(&ctx->scratch, "%s%s%s", list, j ? ", " : "", c->names[j]);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s: there is no such input; there are %s", c->in->names[k], list);
+    }
+    return SN_OK;
+}
+
+static sn_status check_missing(sn_context *ctx, const check_args *c) {
+    const char *missing = NULL;
+    for (unsigned j = 0; j < c->n; j++) {
+        if (c->in->random_rest || tool_input_value(c->in, c->names[j])) continue;
+        missing = missing ? sn_strf(&ctx->scratch, "%s, %s", missing, c->names[j]) : c->names[j];
+    }
+    if (!missing) return SN_OK;
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "no value for %s (--input NAME=FILE.npy, or --random SEED for all)", missing);
+}
+
+static sn_status check_both(sn_context *ctx, void *args) {
+    SN_TRY(check_given(ctx, args));
+    return check_missing(ctx, args);
+}
+
+sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *const *names, unsigned n) {
+    check_args args = {in, names, n};
+    return sn_guarded(ctx, check_both, &args);
+}
+
+/* ---- filling ---- */
+
+typedef struct fill_args {
+    sn_tensor *t;
+    const char *name, *value;
+    uint64_t seed;
+    sn_module *graph;
+    unsigned number;
+} fill_args;
+
+/* A number for each input of one seed, so that two inputs of a shape differ. */
+static uint64_t mix_name(uint64_t seed, const char *name) { return sn_hash_bytes(seed, name, strlen(name)); }
+
+static sn_status fill_random(sn_context *ctx, const fill_args *f, uint64_t seed, size_t bytes) {
+    void *data = sn_alloc(&ctx->scratch, bytes);
+    const sn_tensor_info *info = &f->t->info;
+    if (f->graph) SN_TRY(sn_random_input(data, f->graph, f->number, seed));
+    else sn_random_fill(data, info->dtype, info->numel, seed);
+    return sn_tensor_put(f->t, data, bytes);
+}
+
+static sn_status fill_equal(sn_context *ctx, const fill_args *f, int value, size_t bytes) {
+    const sn_tensor_info *info = &f->t->info;
+    char *data = sn_zalloc(&ctx->scratch, bytes);
+    for (int64_t k = 0; value && k < info->numel; k++) {
+        char *element = data + (size_t)k * sn_dtype_bytes(info->dtype);
+        if (sn_is_float(info->dtype)) sn_store_float(info->dtype, element, value);
+        else sn_store_int(info->dtype, element, value);
+    }
+    return sn_tensor_put(f->t, data, bytes);
+}
+
+static sn_status fill(sn_context *ctx, void *args) {
+    const fill_args *f = args;
+    size_t bytes = (size_t)f->t->info.numel * sn_dtype_bytes(f->t->info.dtype);
+    uint64_t seed = f->seed;
+    if (!f->value) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
+    if (!strcmp(f->value, "zeros")) return fill_equal(ctx, f, 0, bytes);
+    if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
+    if (!strcmp(f->value, "random")) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
+    if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s=%s: a FILE.npy, random:SEED, zeros or ones is wanted", f->name,
+                       f->value);
+    return fill_random(ctx, f, mix_name(seed, f->name), bytes);
+}
+
+sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number) {
+    fill_args args = {t, name, tool_input_value(in, name), in->seed, graph, number};
+    size_t n = args.value ? strlen(args.value) : 0;
+    if (n > 4 && !strcmp(args.value + n - 4, ".npy")) return sn_tensor_load_npy(t, name, args.value);
+    return sn_guarded(t->ctx, fill, &args);
+}
+
+/* ---- tensors of a program ---- */
+
+static sn_status make_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in) {
+    for (unsigned k = 0; k < p->n_inputs; k++) {
+        SN_TRY(sn_tensor_for_input(&inputs[k], p, k));
+        SN_TRY(tool_fill(inputs[k], in, p->inputs[k].name, p->source, k));
+    }
+    for (unsigned k = 0; k < p->n_outputs; k++)
+        if (p->outputs[k].writes < 0) SN_TRY(sn_tensor_for_output(&outputs[k], p, k));
+    return SN_OK;
+}
+
+sn_status tool_program_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in) {
+    const char **names = calloc(p->n_inputs + 1, sizeof *names);
+    if (!names) return SN_ERROR_MEMORY;
+    for (unsigned k = 0; k < p->n_inputs; k++) names[k] = p->inputs[k].name;
+    sn_status status = tool_check_inputs(in, p->ctx, names, p->n_inputs);
+    free(names);
+    return status != SN_OK ? status : make_tensors(inputs, outputs, p, in);
+}
+
+void tool_free_tensors(sn_tensor **tensors, unsigned n) {
+    for (unsigned k = 0; tensors && k < n; k++) sn_tensor_destroy(tensors[k]);
+    free(tensors);
+}
+
+/* ---- output ---- */
+
+static void print_element(sn_dtype dtype, const char *element) {
+    if (!sn_is_float(dtype)) {
+        printf(" %" PRId64, sn_load_int(dtype, element));
+        return;
+    }
+    double x = sn_load_float(dtype, element);
+    if (isnan(x)) printf(" nan");       /* never -nan: the sign of a nan means nothing */
+    else printf(" %.*g", dtype == SN_F64 ? 17 : dtype == SN_F32 ? 9 : 5, x);
+}
+
+sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all) {
+    const sn_tensor_info *info = &t->info;
+    size_t size = sn_dtype_bytes(info->dtype), bytes = (size_t)info->numel * size;
+    char *data = malloc(bytes + 1);
+    if (!data) return SN_ERROR_MEMORY;
+    sn_status status = sn_tensor_read(data, t, bytes);
+    if (status == SN_OK) {
+        printf("%s = %s[", name, sn_dtypes[info->dtype].name);
+        for (unsigned k = 0; k < info->rank; k++) printf("%s%" PRId64, k ? ", " : "", info->shape[k]);
+        printf("]");
+        int64_t n = all || info->numel < SHOWN ? info->numel : SHOWN;
+        for (int64_t k = 0; k < n; k++) print_element(info->dtype, data + (size_t)k * size);
+        printf("%s\n", n < info->numel ? " ..." : "");
+    }
+    free(data);
+    return status;
+}
+
+sn_status tool_save(const char *dir, const char *name, const sn_tensor *t) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s.npy", dir, name) >= (int)sizeof path) return SN_ERROR_FILE;
+    return sn_tensor_save_npy(t, path);
+}

@@ -1,0 +1,80 @@
+/* list.c: `sinter list`: the tables of the library. Every row comes from the table that the library itself uses. */
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int list_ops(sn_context *ctx) {
+    (void)ctx;
+    static const char *const classes[] = {"source", "unary",  "binary", "compare",  "test",     "element",
+                                          "reduce", "view",   "move",   "contract", "composite"};
+    for (int op = 0; op < SN_N_OPS; op++)
+        printf("%-17s %-10s %-28s %s\n", sn_ops[op].name, classes[sn_ops[op].cls], sn_ops[op].attrs, sn_ops[op].doc);
+    return TOOL_OK;
+}
+
+static int list_passes(sn_context *ctx) {
+    (void)ctx;
+    static const char *const levels[] = {"graph", "lower", "loops", "schedule", "wrapper"};
+    for (const sn_pass_info *p = sn_passes; p->name; p++) printf("%-16s %-9s %s\n", p->name, levels[p->level], p->doc);
+    printf("\npipeline of GPUs:  %s\npipeline of host:  %s\n", sn_pipeline_gpu, sn_pipeline_host);
+    return TOOL_OK;
+}
+
+static int list_devices(sn_context *ctx) {
+    sn_target host;
+    sn_target_host(&host, 0);
+    printf("cpu     host   %u threads, vectors of %u bytes\n", host.units, host.vector_bytes);
+    unsigned n = 0;
+    if (sn_device_count(&n, ctx) != SN_OK) {
+        printf("cuda    none   %s\n", sn_error(ctx));
+        return TOOL_OK;
+    }
+    for (unsigned k = 0; k < n; k++) {
+        const char *name, *target;
+        if (sn_device_info(&name, &target, ctx, (int)k) != SN_OK) return tool_fail(ctx);
+        printf("cuda %u  %-6s %s\n", k, target, name);
+    }
+    return TOOL_OK;
+}
+
+static int list_options(sn_context *ctx) {
+    (void)ctx;
+    static const struct { const char *name, *values, *environment, *doc; } options[] = {
+#define SN_OPTION(name, values, environment, doc) {name, values, environment, doc},
+#include "frontend/options.def"
+#undef SN_OPTION
+    };
+    for (size_t k = 0; k < SN_COUNT(options); k++)
+        printf("%-14s %-28s %s%s%s%s\n", options[k].name, options[k].values, options[k].doc,
+               options[k].environment[0] ? " (default from " : "", options[k].environment, options[k].environment[0] ? ")" : "");
+    return TOOL_OK;
+}
+
+static sn_status print_targets(sn_context *ctx, void *args) {
+    (void)args;
+    for (unsigned sm = 50; sm < 200; sm++) {
+        char name[16];
+        sn_target t;
+        snprintf(name, sizeof name, "sm_%u", sm);
+        bool known = sn_target_named(&t, &ctx->env, name) == SN_OK;
+        sn_env_clear(&ctx->env);
+        if (known) printf("%-7s %u units, %u bytes of shared memory, %llu MiB of L2\n", name, t.units, t.shared_bytes,
+                          (unsigned long long)t.cache_bytes >> 20);
+    }
+    printf("host    this CPU\n");
+    return SN_OK;
+}
+
+static int list_targets(sn_context *ctx) { return sn_guarded(ctx, print_targets, NULL) == SN_OK ? TOOL_OK : tool_fail(ctx); }
+
+int tool_list(sn_context *ctx, int argc, char **argv) {
+    static const struct { const char *name; int (*list)(sn_context *ctx); } tables[] = {
+        {"ops", list_ops}, {"passes", list_passes}, {"devices", list_devices}, {"options", list_options},
+        {"targets", list_targets}};
+    if (argc == 2 && !strcmp(argv[1], "--help"))
+        return fputs("usage: sinter list ops|passes|devices|options|targets\n", stdout), TOOL_OK;
+    for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)
+        if (!strcmp(argv[1], tables[k].name)) return tables[k].list(ctx);
+    return tool_misuse("list: one of ops, passes, devices, options, targets is wanted");
+}

@@ -1,0 +1,195 @@
+/* run.c: `sinter run`: compile a graph, run it on inputs from files or seeds, check it against the evaluator, print or
+ * save its outputs.
+ */
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: sinter run [options] FILE|-\n"
+    "  --device=WHERE          auto, cpu, cuda\n"
+    "  --ordinal=N             which CUDA device\n"
+    "  --input NAME=VALUE      FILE.npy, random:SEED, zeros or ones (repeat)\n"
+    "  --random SEED           random values for all inputs that have none\n"
+    "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
+    "  --check                 compare with the float64 evaluator\n"
+    "  --output-dir DIR        write every output to DIR/NAME.npy\n"
+    "  --print-all             print every element\n"
+    "  --threads N             CPU threads\n"
+    "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
+    "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
+    "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
+    "  --verify=MODE           off, ends, each, paranoid\n"
+    "  --kernels               list the kernels\n";
+
+typedef struct run_args {
+    const char *path, *output_dir, *wrapper;
+    tool_inputs in;
+    tool_dims dims;
+    sn_compile_options o;
+    bool check, print_all, kernels, show_help;
+} run_args;
+
+static int parse(run_args *r, int argc, char **argv) {
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},     {"ordinal", required_argument, NULL, 'O'},
+        {"input", required_argument, NULL, 'i'},      {"random", required_argument, NULL, 'r'},
+        {"dim", required_argument, NULL, 'n'},        {"check", no_argument, NULL, 'c'},
+        {"output-dir", required_argument, NULL, 'o'}, {"print-all", no_argument, NULL, 'a'},
+        {"threads", required_argument, NULL, 't'},    {"cpu-schedule", required_argument, NULL, 's'},
+        {"wrapper", required_argument, NULL, 'w'},    {"target", required_argument, NULL, 'T'},
+        {"verify", required_argument, NULL, 'v'},     {"kernels", no_argument, NULL, 'k'},
+        {"help", no_argument, NULL, 'h'},             {NULL, 0, NULL, 0}};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'd': r->o.device = optarg; break;
+        case 'O':
+            if (!tool_unsigned(&r->o.ordinal, optarg)) return tool_misuse("--ordinal %s: a number is wanted", optarg);
+            break;
+        case 'i':
+            if (!tool_add_input(&r->in, optarg)) return tool_misuse("--input %s: NAME=VALUE is wanted", optarg);
+            break;
+        case 'r':
+            r->in.random_rest = true;
+            if (!tool_u64(&r->in.seed, optarg)) return tool_misuse("--random %s: a number is wanted", optarg);
+            break;
+        case 'n':
+            if (!tool_add_dim(&r->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
+            break;
+        case 'c': r->check = true; break;
+        case 'o': r->output_dir = optarg; break;
+        case 'a': r->print_all = true; break;
+        case 't':
+            if (!tool_unsigned(&r->o.threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
+            break;
+        case 's': r->o.cpu_schedule = optarg; break;
+        case 'w': r->wrapper = optarg; break;
+        case 'T': r->o.target = optarg; break;
+        case 'v': r->o.verify = optarg; break;
+        case 'k': r->kernels = true; break;
+        case 'h': r->show_help = true; return TOOL_OK;
+        default: return TOOL_USAGE;
+        }
+    }
+    if (argc - optind != 1) return tool_misuse("run: one FILE is wanted, %d given", argc - optind);
+    r->path = argv[optind];
+    return TOOL_OK;
+}
+
+/* ---- one execution ---- */
+
+typedef struct execution {
+    sn_tensor **inputs, **outputs;      /* outputs[k] of one that writes an input: NULL */
+} execution;
+
+static const sn_tensor *result_of(const sn_program *p, const execution *e, unsigned k) {
+    return p->outputs[k].writes < 0 ? e->outputs[k] : e->inputs[p->outputs[k].writes];
+}
+
+static void print_check(const sn_program *p, const sn_check *checks) {
+    for (unsigned k = 0; k < p->n_outputs; k++) {
+        const sn_check *c = &checks[k];
+        printf("check %s: largest error %.3g, relative %.3g, bound %.3g: %s\n", p->outputs[k].name, c->max_abs, c->max_rel,
+               c->bound, c->ok ? "ok" : "FAILED");
+    }
+}
+
+static sn_status execute(execution *e, sn_program *p, const run_args *r, bool interpreted) {
+    e->inputs = calloc(p->n_inputs + 1, sizeof *e->inputs);
+    e->outputs = calloc(p->n_outputs + 1, sizeof *e->outputs);
+    sn_check *checks = calloc(p->n_outputs + 1, sizeof *checks);
+    sn_status status = e->inputs && e->outputs && checks ? SN_OK : SN_ERROR_MEMORY;
+    if (status == SN_OK) status = tool_program_tensors(e->inputs, e->outputs, p, &r->in);
+    p->interpreted = interpreted;
+    if (status == SN_OK && r->check) {
+        status = sn_program_check(checks, p, e->inputs, e->outputs, interpreted);
+        if (status == SN_OK || status == SN_ERROR_MISMATCH) print_check(p, checks);
+    } else if (status == SN_OK) {
+        status = sn_run(p, e->inputs, e->outputs, NULL);
+    }
+    free(checks);
+    return status;
+}
+
+static void release(execution *e, const sn_program *p) {
+    tool_free_tensors(e->inputs, p->n_inputs);
+    tool_free_tensors(e->outputs, p->n_outputs);
+}
+
+static sn_status report(const execution *e, const sn_program *p, const run_args *r) {
+    for (unsigned k = 0; k < p->n_outputs; k++) {
+        SN_TRY(tool_print_tensor(p->outputs[k].name, result_of(p, e, k), r->print_all));
+        if (r->output_dir) SN_TRY(tool_save(r->output_dir, p->outputs[k].name, result_of(p, e, k)));
+    }
+    return SN_OK;
+}
+
+/* The generated wrapper and the interpreter must give the same bits. */
+static sn_status same_bits(sn_context *ctx, const sn_program *p, const execution *a, const execution *b) {
+    for (unsigned k = 0; k < p->n_outputs; k++) {
+        const sn_tensor *x = result_of(p, a, k), *y = result_of(p, b, k);
+        size_t bytes = (size_t)x->info.numel * sn_dtype_bytes(x->info.dtype);
+        char *both = malloc(2 * bytes + 1);
+        sn_status status = both ? sn_tensor_read(both, x, bytes) : SN_ERROR_MEMORY;
+        if (status == SN_OK) status = sn_tensor_read(both + bytes, y, bytes);
+        bool equal = status == SN_OK && memcmp(both, both + bytes, bytes) == 0;
+        free(both);
+        if (status != SN_OK) return status;
+        if (!equal)
+            return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %s: generated wrapper and interpreter differ", p->outputs[k].name);
+    }
+    printf("generated wrapper and interpreter: equal\n");
+    return SN_OK;
+}
+
+static sn_status run_both(sn_context *ctx, sn_program *p, const run_args *r) {
+    execution generated = {0}, interpreted = {0};
+    sn_status status = execute(&generated, p, r, false);
+    if (status == SN_OK) status = execute(&interpreted, p, r, true);
+    if (status == SN_OK) status = same_bits(ctx, p, &generated, &interpreted);
+    if (status == SN_OK) status = report(&generated, p, r);
+    release(&generated, p);
+    release(&interpreted, p);
+    return status;
+}
+
+static sn_status run_one(sn_program *p, const run_args *r, bool interpreted) {
+    execution e = {0};
+    sn_status status = execute(&e, p, r, interpreted);
+    if (status == SN_OK) status = report(&e, p, r);
+    release(&e, p);
+    return status;
+}
+
+static void print_kernels(const sn_program *p) {
+    for (unsigned k = 0; k < p->info.n_kernels; k++) {
+        sn_kernel_info info;
+        if (sn_program_kernel(&info, p, k) != SN_OK) return;
+        printf("kernel %s: grid %lld, block %u x %u: %s\n", info.name, (long long)info.grid, info.block_x, info.block_y,
+               info.note);
+    }
+}
+
+int tool_run(sn_context *ctx, int argc, char **argv) {
+    run_args r = {.wrapper = "generated", .o = {.struct_size = sizeof r.o}};
+    int code = parse(&r, argc, argv);
+    if (code != TOOL_OK) return code;
+    if (r.show_help) return fputs(help, stdout), TOOL_OK;
+    bool both = !strcmp(r.wrapper, "both"), interpreted = !strcmp(r.wrapper, "interpreter");
+    if (!both && !interpreted && strcmp(r.wrapper, "generated"))
+        return tool_misuse("--wrapper %s: generated, interpreter or both is wanted", r.wrapper);
+    r.o.dims = r.dims.at;
+    r.o.n_dims = r.dims.n;
+    sn_graph *g = NULL;
+    sn_program *p = NULL;
+    sn_status status = sn_graph_from_file(&g, ctx, r.path);
+    if (status == SN_OK) status = sn_compile(&p, g, &r.o);
+    if (status == SN_OK && r.kernels) print_kernels(p);
+    if (status == SN_OK) status = both ? run_both(ctx, p, &r) : run_one(p, &r, interpreted);
+    if (status != SN_OK) code = tool_fail(ctx);
+    sn_program_destroy(p);
+    sn_graph_destroy(g);
+    return code;
+}

@@ -1,0 +1,113 @@
+/* sinter.c: the command line tool: finds the subcommand and runs it on a fresh context. */
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tool_command commands[] = {
+    {"opt", tool_opt, "[options] FILE", "run passes on module text and print the result"},
+    {"run", tool_run, "[options] FILE", "compile a graph, run it, print or save its outputs"},
+    {"emit", tool_emit, "--stage=STAGE [options] FILE", "print what the compiler makes of a graph"},
+    {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
+    {"list", tool_list, "ops|passes|devices|options|targets", "print a table of the library"},
+    {"bench", tool_bench, "[options] FILE...", "time graphs"},
+};
+
+static void print_usage(FILE *out) {
+    fprintf(out, "Sinter %s, a JIT compiler for tensor graphs\n\nusage:\n", sn_version());
+    for (size_t k = 0; k < SN_COUNT(commands); k++)
+        fprintf(out, "  sinter %-6s %-36s %s\n", commands[k].name, commands[k].usage, commands[k].doc);
+    fprintf(out, "  sinter COMMAND --help                       its options\n  sinter --version\n\n"
+                 "FILE is .sn text, - is standard input. Exit code: 0 fine, 1 failed, 2 wrong command line.\n");
+}
+
+int tool_fail(const sn_context *ctx) {
+    fflush(stdout);
+    fprintf(stderr, "sinter: error: %s\n", sn_error(ctx));
+    return TOOL_FAILED;
+}
+
+int tool_misuse(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs("sinter: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs(" (see sinter --help)\n", stderr);
+    va_end(args);
+    return TOOL_USAGE;
+}
+
+int tool_print(sn_context *ctx, char *text) {
+    fputs(text, stdout);
+    sn_free(ctx, text);
+    return TOOL_OK;
+}
+
+/* ---- values of options ---- */
+
+bool tool_u64(uint64_t *out, const char *text) {
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    *out = strtoull(text, &end, 10);
+    return *end == 0;
+}
+
+bool tool_unsigned(unsigned *out, const char *text) {
+    uint64_t wide;
+    if (!tool_u64(&wide, text) || wide > 1u << 30) return false;
+    *out = (unsigned)wide;
+    return true;
+}
+
+/* Cut "name=value" in two; NULL without '='. */
+static char *cut(char *text) {
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text) return NULL;
+    *equals = 0;
+    return equals + 1;
+}
+
+bool tool_add_dim(tool_dims *dims, char *text) {
+    uint64_t size;
+    char *value = cut(text);
+    if (!value || dims->n == TOOL_MAX_LIST || !tool_u64(&size, value) || size > INT64_MAX) return false;
+    dims->at[dims->n++] = (sn_dim_binding){text, (int64_t)size};
+    return true;
+}
+
+bool tool_add_input(tool_inputs *in, char *text) {
+    char *value = cut(text);
+    if (!value || !value[0] || in->n == TOOL_MAX_LIST) return false;
+    in->names[in->n] = text;
+    in->values[in->n++] = value;
+    return true;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        print_usage(stdout);
+        return TOOL_OK;
+    }
+    if (!strcmp(name, "--version")) {
+        printf("sinter %s (LLVM %s)\n", sn_version(), sn_llvm_version());
+        return TOOL_OK;
+    }
+    for (size_t k = 0; k < SN_COUNT(commands); k++) {
+        if (strcmp(name, commands[k].name)) continue;
+        sn_context *ctx;
+        if (sn_context_create(&ctx, NULL) != SN_OK) return TOOL_FAILED;
+        char title[32];
+        snprintf(title, sizeof title, "sinter %s", name);
+        argv[1] = title;
+        int code = commands[k].run(ctx, argc - 1, argv + 1);
+        sn_context_destroy(ctx);
+        return fflush(stdout) == 0 ? code : TOOL_FAILED;
+    }
+    if (argc < 2) {
+        print_usage(stderr);
+        return TOOL_USAGE;
+    }
+    return tool_misuse("unknown command '%s'", name);
+}

@@ -1,0 +1,65 @@
+/* tool.h: what the subcommands of `sinter` share. The tool is linked with the whole library and reads its internal headers
+ * where the public interface does not reach: passes on module text, tables, random inputs.
+ *
+ * Exit codes: 0 fine, 1 something failed (the reason is on standard error), 2 the command line makes no sense.
+ */
+#ifndef SN_TOOLS_TOOL_H
+#define SN_TOOLS_TOOL_H
+
+#include <getopt.h>
+
+#include "frontend/frontend.h"
+
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_MAX_LIST = 64 };
+
+typedef struct tool_command {
+    const char *name;
+    int (*run)(sn_context *ctx, int argc, char **argv);     /* argv[0] is "sinter NAME" */
+    const char *usage, *doc;
+} tool_command;
+
+int tool_opt(sn_context *ctx, int argc, char **argv);
+int tool_run(sn_context *ctx, int argc, char **argv);
+int tool_emit(sn_context *ctx, int argc, char **argv);
+int tool_eval(sn_context *ctx, int argc, char **argv);
+int tool_list(sn_context *ctx, int argc, char **argv);
+int tool_bench(sn_context *ctx, int argc, char **argv);
+
+/* "sinter: error: ..." with the context's message, or one of our own. */
+int tool_fail(const sn_context *ctx);
+int tool_misuse(const char *format, ...) SN_PRINTF(1, 2);
+int tool_print(sn_context *ctx, char *text);    /* to standard output; gives the text back */
+
+/* Options that several subcommands have. */
+typedef struct tool_dims {
+    sn_dim_binding at[TOOL_MAX_LIST];
+    unsigned n;
+} tool_dims;
+bool tool_add_dim(tool_dims *dims, char *text);             /* "N=8" */
+bool tool_unsigned(unsigned *out, const char *text);
+bool tool_u64(uint64_t *out, const char *text);
+
+/* ---- inputs: --input NAME=FILE.npy|random[:SEED]|zeros|ones, --random SEED (inputs.c) ---- */
+typedef struct tool_inputs {
+    const char *names[TOOL_MAX_LIST];
+    const char *values[TOOL_MAX_LIST];
+    unsigned n;
+    bool random_rest;           /* inputs without a value of their own are random */
+    uint64_t seed;
+} tool_inputs;
+bool tool_add_input(tool_inputs *in, char *text);
+/* The value given for a name, NULL when none is. */
+const char *tool_input_value(const tool_inputs *in, const char *name);
+/* Every given name is one of the n names, and every one of those has a value. */
+sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *const *names, unsigned n);
+/* Fill a tensor from its value. graph and number choose fitting random values; graph NULL: any. */
+sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number);
+/* Tensors for all inputs of a program, filled, and for all outputs that need one. */
+sn_status tool_program_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in);
+void tool_free_tensors(sn_tensor **tensors, unsigned n);
+/* `y = f32[2, 3] 0.5 1 ...`: the first values; `all` prints every one. */
+sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all);
+/* DIR/NAME.npy */
+sn_status tool_save(const char *dir, const char *name, const sn_tensor *t);
+
+#endif
