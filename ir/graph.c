@@ -25,8 +25,9 @@ bool sn_is_plain_name(const char *s) {
 
 static sn_status check_name(sn_module *m, const char *what, const char *name) {
     if (sn_is_plain_name(name)) return SN_OK;
-    return sn_fail(m->env, SN_ERROR_ARGUMENT, "%s name '%s' must be letters, digits, '_' and '.', and not start with a digit",
-                   what, name ? name : "");
+    return sn_fail(m->env, SN_ERROR_ARGUMENT,
+                   "%s name '%s' must be letters, digits, '_' and '.', and not start with a digit", what,
+                   name ? name : "");
 }
 
 void sn_graph_name(sn_module *m, sn_nd node, const char *name) {
@@ -74,8 +75,8 @@ static sn_status check_reach(sn_module *m, const char *name, const sn_type *type
     return SN_OK;
 }
 
-static sn_status place_input(sn_graph_input *out, sn_module *m, const char *name, const sn_type *type, const sn_ix *strides,
-                             sn_ix offset) {
+static sn_status place_input(sn_graph_input *out, sn_module *m, const char *name, const sn_type *type,
+                             const sn_ix *strides, sn_ix offset) {
     sn_ix rows[SN_MAX_RANK];
     out->offset = offset.i ? offset : sn_ix_const(m, 0);
     out->contiguous = sn_ix_eq(out->offset, sn_ix_const(m, 0));
@@ -113,8 +114,8 @@ sn_nd sn_graph_input_new(sn_module *m, const char *name, const sn_type *type, co
     if (place_input(&in, m, name, type, strides, offset) != SN_OK || !sn_ix_ok(m)) return NONE;
     in.name = sn_strdup(&m->arena, name);
     in.node.i = sn_table_add(&g->nodes);
-    *sn_node_get(m, in.node) = (sn_node_rec){.op = SN_OP_INPUT, .type = trimmed(type), .n_results = 1, .name = in.name,
-                                             .input = g->inputs.n};
+    *sn_node_get(m, in.node) =
+        (sn_node_rec){.op = SN_OP_INPUT, .type = trimmed(type), .n_results = 1, .name = in.name, .input = g->inputs.n};
     SN_PUSH(&m->arena, &g->inputs, in);
     return in.node;
 }
@@ -218,7 +219,7 @@ sn_nd sn_graph_node(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, cons
     sn_node_rec rec = {.op = op, .n_in = n_in, .n_attrs = n_attrs};
     if ((unsigned)op < SN_N_OPS) in = promote(m, op, in, n_in, few);
     if (sn_graph_infer(&rec.type, &rec.n_results, m, op, in, n_in, attrs, n_attrs, 0) != SN_OK) return NONE;
-    if (n_attrs) memcpy(canonical, attrs, n_attrs * sizeof *attrs);     /* the rule refused more than SN_N_ATTRS */
+    if (n_attrs) memcpy(canonical, attrs, n_attrs * sizeof *attrs); /* the rule refused more than SN_N_ATTRS */
     sn_attrs_canonical(m, op, in, n_in, &rec.type, canonical, n_attrs, &store);
     rec.in = in;
     rec.attrs = canonical;
@@ -238,8 +239,8 @@ static sn_status check_writes(sn_module *m, const char *name, sn_nd node, int wr
                        sn_type_text(m, a), g->inputs.at[writes].name, sn_type_text(m, b));
     for (uint32_t i = 0; i < g->outputs.n; i++)
         if (g->outputs.at[i].writes == writes)
-            return sn_fail(m->env, SN_ERROR_ARGUMENT, "outputs %s and %s both write input %s", g->outputs.at[i].name, name,
-                           g->inputs.at[writes].name);
+            return sn_fail(m->env, SN_ERROR_ARGUMENT, "outputs %s and %s both write input %s", g->outputs.at[i].name,
+                           name, g->inputs.at[writes].name);
     return SN_OK;
 }
 
@@ -353,7 +354,7 @@ bool sn_type_eq(const sn_type *a, const sn_type *b) {
 
 uint32_t sn_node_axes_mask(const sn_module *m, sn_nd x) {
     const sn_attr *axes = sn_node_attr(m, x, SN_ATTR_AXES), *axis = sn_node_attr(m, x, SN_ATTR_AXIS);
-    uint32_t mask = axis ? 1u << axis->i : 0;       /* canonical: never negative */
+    uint32_t mask = axis ? 1u << axis->i : 0; /* canonical: never negative */
     for (uint32_t i = 0; axes && i < axes->ints.n; i++) mask |= 1u << axes->ints.at[i];
     return mask;
 }

@@ -13,8 +13,8 @@ typedef struct copier {
     const char *const *symbols;
     const int64_t *sizes;
     uint32_t n;
-    sn_ix *ix;          /* by id of an expression of `from` */
-    sn_nd *node;        /* by id of a node of `from` */
+    sn_ix *ix;   /* by id of an expression of `from` */
+    sn_nd *node; /* by id of a node of `from` */
 } copier;
 
 /* ---- index expressions ---- */
@@ -43,7 +43,7 @@ static void mark_parts(const sn_module *m, uint8_t *need) {
         const sn_ix_rec *e = sn_ix_get(m, (sn_ix){i});
         if (!need[i]) continue;
         for (uint32_t k = 0; k < e->n_terms; k++) need[e->terms[k].atom.i] = 1;
-        need[e->a.i] = need[e->b.i] = 1;    /* entry 0 (none) is harmless */
+        need[e->a.i] = need[e->b.i] = 1; /* entry 0 (none) is harmless */
     }
 }
 
@@ -77,7 +77,7 @@ static sn_ix copy_ix(copier *c, const sn_ix_rec *e) {
     case SN_IX_MAX: return sn_ix_max(c->to, a, b);
     case SN_IX_PROD: return sn_ix_mul(c->to, a, b);
     case SN_IX_AXIS:
-    case SN_IX_VAL: break;      /* not in a graph (invariant G9) */
+    case SN_IX_VAL: break; /* not in a graph (invariant G9) */
     }
     return sn_ix_const(c->to, 0);
 }
@@ -102,7 +102,8 @@ static sn_status copy_input(copier *c, const sn_graph_input *in) {
     sn_ix stride[SN_MAX_RANK];
     copy_shape(c, type.shape, t->shape, t->rank);
     copy_shape(c, stride, in->stride, t->rank);
-    c->node[in->node.i] = sn_graph_input_new(c->to, in->name, &type, in->contiguous ? NULL : stride, c->ix[in->offset.i]);
+    c->node[in->node.i] =
+        sn_graph_input_new(c->to, in->name, &type, in->contiguous ? NULL : stride, c->ix[in->offset.i]);
     return c->to->env->status;
 }
 
@@ -115,7 +116,7 @@ static sn_status copy_node(copier *c, sn_nd x) {
     for (uint32_t k = 0; k < n->n_attrs; k++) {
         attrs[k] = n->attrs[k];
         if (sn_attrs[attrs[k].id].kind != SN_KIND_SHAPE) continue;
-        copy_shape(c, shape, n->attrs[k].shape.at, n->attrs[k].shape.n);    /* no operation has two shapes */
+        copy_shape(c, shape, n->attrs[k].shape.at, n->attrs[k].shape.n); /* no operation has two shapes */
         attrs[k].shape.at = shape;
     }
     c->node[x.i] = sn_graph_node(c->to, n->op, in, n->n_in, attrs, n->n_attrs);
@@ -124,9 +125,15 @@ static sn_status copy_node(copier *c, sn_nd x) {
     return SN_OK;
 }
 
-sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes, uint32_t n) {
+sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
+                        uint32_t n) {
     const sn_graph_ir *g = &from->graph;
-    copier c = {to, from, symbols, sizes, n, SN_NEWN(&to->arena, sn_ix, from->ixs.count),
+    copier c = {to,
+                from,
+                symbols,
+                sizes,
+                n,
+                SN_NEWN(&to->arena, sn_ix, from->ixs.count),
                 SN_NEWN(&to->arena, sn_nd, g->nodes.count)};
     uint8_t *live = SN_NEWN(&to->arena, uint8_t, g->nodes.count);
     for (uint32_t k = 0; k < n; k++)

@@ -37,8 +37,7 @@ sn_walk sn_walk_over(const int64_t *shape, uint32_t rank) {
 void sn_walk_broadcast(sn_walk *w, uint32_t k, const sn_array *x) {
     int64_t stride[SN_MAX_RANK];
     sn_row_strides(stride, x->shape, x->rank);
-    for (uint32_t d = 0; d < x->rank; d++)
-        w->stride[k][d + w->rank - x->rank] = x->shape[d] == 1 ? 0 : stride[d];
+    for (uint32_t d = 0; d < x->rank; d++) w->stride[k][d + w->rank - x->rank] = x->shape[d] == 1 ? 0 : stride[d];
 }
 
 void sn_walk_next(sn_walk *w) {
@@ -194,14 +193,14 @@ static sn_status eval_moments(sn_eval *e) {
 /* ---- driver ---- */
 
 static const sn_eval_fn eval_of_op[SN_N_OPS] = {
-    [SN_OP_FULL] = eval_full,      [SN_OP_CONSTANT] = eval_constant, [SN_OP_IOTA] = eval_iota,
-    [SN_OP_WHERE] = eval_elementwise, [SN_OP_CAST] = eval_cast,      [SN_OP_CLAMP] = eval_clamp,
-    [SN_OP_MEAN] = eval_moments,   [SN_OP_VAR] = eval_moments,       [SN_OP_VAR_MEAN] = eval_moments,
+    [SN_OP_FULL] = eval_full,         [SN_OP_CONSTANT] = eval_constant, [SN_OP_IOTA] = eval_iota,
+    [SN_OP_WHERE] = eval_elementwise, [SN_OP_CAST] = eval_cast,         [SN_OP_CLAMP] = eval_clamp,
+    [SN_OP_MEAN] = eval_moments,      [SN_OP_VAR] = eval_moments,       [SN_OP_VAR_MEAN] = eval_moments,
 };
 
 static const sn_eval_fn eval_of_class[] = {
-    [SN_OPS_UNARY] = eval_elementwise,   [SN_OPS_BINARY] = eval_elementwise, [SN_OPS_COMPARE] = eval_elementwise,
-    [SN_OPS_TEST] = eval_elementwise,    [SN_OPS_REDUCE] = eval_reduce,      [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_UNARY] = eval_elementwise, [SN_OPS_BINARY] = eval_elementwise, [SN_OPS_COMPARE] = eval_elementwise,
+    [SN_OPS_TEST] = eval_elementwise,  [SN_OPS_REDUCE] = eval_reduce,      [SN_OPS_COMPOSITE] = NULL,
 };
 
 static sn_eval_fn eval_fn(sn_op op) {
@@ -219,8 +218,9 @@ static sn_status array_of(sn_array *out, sn_module *m, const sn_type *t) {
     *out = (sn_array){.dtype = t->dtype, .rank = t->rank, .numel = 1};
     for (uint32_t k = 0; k < t->rank; k++) {
         if (!sn_ix_is_const(m, t->shape[k], &out->shape[k]))
-            return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "evaluation needs constant sizes, found %s", sn_type_text(m, t));
-        out->numel *= out->shape[k];    /* cannot overflow: a valid type has at most 2^62 elements, sizes 0 aside */
+            return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "evaluation needs constant sizes, found %s",
+                           sn_type_text(m, t));
+        out->numel *= out->shape[k]; /* cannot overflow: a valid type has at most 2^62 elements, sizes 0 aside */
     }
     if (out->numel > EVAL_MAX_ELEMENTS)
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "evaluation of %s: more than %lld elements", sn_type_text(m, t),

@@ -13,7 +13,7 @@ typedef struct sn_eval {
     sn_nd x;
     const sn_node_rec *n;
     const sn_array **in;
-    sn_array *out;          /* n->n_results arrays, allocated and zero */
+    sn_array *out; /* n->n_results arrays, allocated and zero */
 } sn_eval;
 
 typedef sn_status (*sn_eval_fn)(sn_eval *e);
@@ -52,11 +52,13 @@ typedef struct sn_groups {
 
 sn_groups sn_groups_of(sn_arena *arena, const sn_array *x, uint32_t mask);
 /* Mean and sum((x - mean)^2) of one group of a float array. */
-typedef struct sn_moments { double mean, squares; } sn_moments;
+typedef struct sn_moments {
+    double mean, squares;
+} sn_moments;
 sn_moments sn_group_moments(const sn_array *x, const sn_groups *gr, int64_t g);
 
 /* By operation; NULL where a class function does it. */
-extern const sn_eval_fn sn_eval_move[SN_N_OPS];     /* graph_eval_move.c: views, moves */
-extern const sn_eval_fn sn_eval_nn[SN_N_OPS];       /* graph_eval_nn.c: contractions, composites */
+extern const sn_eval_fn sn_eval_move[SN_N_OPS]; /* graph_eval_move.c: views, moves */
+extern const sn_eval_fn sn_eval_nn[SN_N_OPS];   /* graph_eval_nn.c: contractions, composites */
 
 #endif

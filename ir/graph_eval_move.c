@@ -7,7 +7,8 @@
 
 /* out[i] = x[walk position 0], in row-major order of out. */
 static void copy_walk(sn_eval *e, sn_walk *w) {
-    for (int64_t i = 0; i < e->out->numel; i++, sn_walk_next(w)) sn_array_set(e->out, i, sn_array_get(e->in[0], w->at[0]));
+    for (int64_t i = 0; i < e->out->numel; i++, sn_walk_next(w))
+        sn_array_set(e->out, i, sn_array_get(e->in[0], w->at[0]));
 }
 
 /* reshape, squeeze, unsqueeze. */
@@ -109,7 +110,7 @@ static sn_status eval_gather(sn_eval *e) {
     sn_walk w = sn_walk_over(e->out->shape, e->out->rank);
     sn_row_strides(w.stride[0], x->shape, x->rank);
     int64_t step = w.stride[0][axis];
-    w.stride[0][axis] = 0;      /* the index says where along this axis */
+    w.stride[0][axis] = 0; /* the index says where along this axis */
     for (int64_t i = 0; i < e->out->numel; i++, sn_walk_next(&w)) {
         int64_t at;
         SN_TRY(wrap_index(&at, e, index->i[i], x->shape[axis]));
@@ -139,8 +140,15 @@ static sn_status eval_index_select(sn_eval *e) {
 }
 
 const sn_eval_fn sn_eval_move[SN_N_OPS] = {
-    [SN_OP_RESHAPE] = eval_same_order, [SN_OP_SQUEEZE] = eval_same_order, [SN_OP_UNSQUEEZE] = eval_same_order,
-    [SN_OP_PERMUTE] = eval_permute,    [SN_OP_EXPAND] = eval_expand,      [SN_OP_SLICE] = eval_slice,
-    [SN_OP_FLIP] = eval_flip,          [SN_OP_PAD] = eval_pad,            [SN_OP_CONCAT] = eval_concat,
-    [SN_OP_GATHER] = eval_gather,      [SN_OP_INDEX_SELECT] = eval_index_select,
+    [SN_OP_RESHAPE] = eval_same_order,
+    [SN_OP_SQUEEZE] = eval_same_order,
+    [SN_OP_UNSQUEEZE] = eval_same_order,
+    [SN_OP_PERMUTE] = eval_permute,
+    [SN_OP_EXPAND] = eval_expand,
+    [SN_OP_SLICE] = eval_slice,
+    [SN_OP_FLIP] = eval_flip,
+    [SN_OP_PAD] = eval_pad,
+    [SN_OP_CONCAT] = eval_concat,
+    [SN_OP_GATHER] = eval_gather,
+    [SN_OP_INDEX_SELECT] = eval_index_select,
 };

@@ -56,7 +56,7 @@ static sn_status eval_matmul(sn_eval *e) {
 
 /* One tap of the window: every output pixel of a plane that sees the image at (row, col) + stride * (oh, ow). */
 typedef struct tap {
-    int64_t row, col, row_step, col_step;   /* image position of output (0, 0), and steps */
+    int64_t row, col, row_step, col_step; /* image position of output (0, 0), and steps */
     int64_t image_h, image_w, out_h, out_w;
 } tap;
 
@@ -93,8 +93,12 @@ static void add_tap_int(int64_t *out, const int64_t *image, int64_t weight, cons
 /* All taps of kernel plane `weights` (its first element) over one image plane into one output plane. */
 static void add_plane(sn_eval *e, const sn_conv *c, int64_t out, int64_t image, int64_t weights) {
     const sn_array *x = e->in[0], *w = e->in[1];
-    tap t = {.row_step = c->stride[0], .col_step = c->stride[1], .image_h = x->shape[2], .image_w = x->shape[3],
-             .out_h = e->out->shape[2], .out_w = e->out->shape[3]};
+    tap t = {.row_step = c->stride[0],
+             .col_step = c->stride[1],
+             .image_h = x->shape[2],
+             .image_w = x->shape[3],
+             .out_h = e->out->shape[2],
+             .out_w = e->out->shape[3]};
     for (int64_t kh = 0; kh < w->shape[2]; kh++)
         for (int64_t kw = 0; kw < w->shape[3]; kw++) {
             int64_t at = weights + kh * w->shape[3] + kw;
@@ -147,7 +151,9 @@ static sn_status eval_relu(sn_eval *e) {
 /* ---- softmax family ---- */
 
 /* Largest element of a group and sum(exp(x - max)). */
-typedef struct exp_sum { double max, sum; } exp_sum;
+typedef struct exp_sum {
+    double max, sum;
+} exp_sum;
 
 static exp_sum group_exp_sum(const sn_array *x, const sn_groups *gr, int64_t g) {
     const double *at = x->f + gr->base[g];
@@ -183,7 +189,7 @@ static sn_status eval_logsumexp(sn_eval *e) {
 
 static sn_status eval_cross_entropy(sn_eval *e) {
     const sn_array *x = e->in[0], *target = e->in[1];
-    sn_groups gr = sn_groups_of(e->arena, x, 2);    /* classes are axis 1 */
+    sn_groups gr = sn_groups_of(e->arena, x, 2); /* classes are axis 1 */
     double sum = 0;
     for (int64_t g = 0; g < gr.n; g++) {
         exp_sum s = group_exp_sum(x, &gr, g);
@@ -243,7 +249,7 @@ static void normalise_channel(sn_eval *e, const sn_groups *gr, int64_t c, double
 
 static sn_status eval_batch_norm(sn_eval *e) {
     double eps = sn_node_float(e->m, e->x, SN_ATTR_EPS, 0);
-    sn_groups gr = sn_groups_of(e->arena, e->in[0], ~2u);   /* a group is a channel */
+    sn_groups gr = sn_groups_of(e->arena, e->in[0], ~2u); /* a group is a channel */
     for (int64_t c = 0; c < gr.n; c++) normalise_channel(e, &gr, c, e->in[3]->f[c], 1 / sqrt(e->in[4]->f[c] + eps));
     return SN_OK;
 }
@@ -266,11 +272,18 @@ static sn_status eval_batch_norm_train(sn_eval *e) {
 }
 
 const sn_eval_fn sn_eval_nn[SN_N_OPS] = {
-    [SN_OP_MATMUL] = eval_matmul,         [SN_OP_CONV2D] = eval_conv2d,
-    [SN_OP_RELU] = eval_relu,             [SN_OP_GELU] = eval_gelu,
-    [SN_OP_GELU_TANH] = eval_gelu_tanh,   [SN_OP_SILU] = eval_silu,
-    [SN_OP_SOFTMAX] = eval_softmax,       [SN_OP_LOG_SOFTMAX] = eval_softmax,
-    [SN_OP_LOGSUMEXP] = eval_logsumexp,   [SN_OP_LAYER_NORM] = eval_layer_norm,
-    [SN_OP_RMS_NORM] = eval_rms_norm,     [SN_OP_BATCH_NORM] = eval_batch_norm,
-    [SN_OP_BATCH_NORM_TRAIN] = eval_batch_norm_train, [SN_OP_CROSS_ENTROPY] = eval_cross_entropy,
+    [SN_OP_MATMUL] = eval_matmul,
+    [SN_OP_CONV2D] = eval_conv2d,
+    [SN_OP_RELU] = eval_relu,
+    [SN_OP_GELU] = eval_gelu,
+    [SN_OP_GELU_TANH] = eval_gelu_tanh,
+    [SN_OP_SILU] = eval_silu,
+    [SN_OP_SOFTMAX] = eval_softmax,
+    [SN_OP_LOG_SOFTMAX] = eval_softmax,
+    [SN_OP_LOGSUMEXP] = eval_logsumexp,
+    [SN_OP_LAYER_NORM] = eval_layer_norm,
+    [SN_OP_RMS_NORM] = eval_rms_norm,
+    [SN_OP_BATCH_NORM] = eval_batch_norm,
+    [SN_OP_BATCH_NORM_TRAIN] = eval_batch_norm_train,
+    [SN_OP_CROSS_ENTROPY] = eval_cross_entropy,
 };

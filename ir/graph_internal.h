@@ -15,9 +15,9 @@ typedef struct sn_rule {
     uint32_t n_in;
     const sn_attr *attrs;
     uint32_t n_attrs;
-    uint32_t result;        /* whose type is wanted */
+    uint32_t result; /* whose type is wanted */
     sn_type *out;
-    uint32_t n_results;     /* 1 unless the rule says otherwise */
+    uint32_t n_results; /* 1 unless the rule says otherwise */
 } sn_rule;
 
 /* ---- helpers of rules (graph_rules.c) ---- */
@@ -29,7 +29,7 @@ sn_status sn_rule_need_float(const sn_rule *r, uint32_t operand);
 /* Operands 0 .. n_in-1 must all have the dtype of operand 0. */
 sn_status sn_rule_same_dtype(const sn_rule *r);
 const sn_type *sn_rule_in(const sn_rule *r, uint32_t operand);
-const sn_attr *sn_rule_attr(const sn_rule *r, sn_attr_id id);   /* NULL when absent */
+const sn_attr *sn_rule_attr(const sn_rule *r, sn_attr_id id); /* NULL when absent */
 int64_t sn_rule_int(const sn_rule *r, sn_attr_id id, int64_t otherwise);
 /* A possibly negative axis of a tensor of that rank. */
 sn_status sn_rule_axis(uint32_t *out, const sn_rule *r, int64_t axis, uint32_t rank);
@@ -44,7 +44,9 @@ sn_status sn_type_check(sn_module *m, const char *what, const sn_type *t);
 
 sn_status sn_rule_check_attrs(const sn_rule *r);
 /* Room for the lists of canonical attributes. */
-typedef struct sn_attr_store { int64_t ints[SN_N_ATTRS][SN_MAX_RANK]; } sn_attr_store;
+typedef struct sn_attr_store {
+    int64_t ints[SN_N_ATTRS][SN_MAX_RANK];
+} sn_attr_store;
 /* Bring checked attributes to their canonical form, in place: sorted by id, axes not negative and sorted, -1 in shapes
  * replaced, slice positions clamped. Equal operations then have equal attributes. `out` is the inferred type. */
 void sn_attrs_canonical(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, const sn_type *out, sn_attr *attrs,
@@ -56,7 +58,7 @@ sn_attr sn_attr_copy(sn_arena *arena, const sn_attr *a);
 
 /* ---- rules by file ---- */
 
-sn_status sn_rule_reshape(sn_rule *r);          /* graph_rules_shape.c */
+sn_status sn_rule_reshape(sn_rule *r); /* graph_rules_shape.c */
 sn_status sn_rule_permute(sn_rule *r);
 sn_status sn_rule_expand(sn_rule *r);
 sn_status sn_rule_squeeze(sn_rule *r);
@@ -68,17 +70,19 @@ sn_status sn_rule_concat(sn_rule *r);
 sn_status sn_rule_gather(sn_rule *r);
 sn_status sn_rule_index_select(sn_rule *r);
 
-sn_status sn_rule_matmul(sn_rule *r);           /* graph_rules_nn.c */
+sn_status sn_rule_matmul(sn_rule *r); /* graph_rules_nn.c */
 sn_status sn_rule_conv2d(sn_rule *r);
 sn_status sn_rule_relu(sn_rule *r);
 sn_status sn_rule_activation(sn_rule *r);
 sn_status sn_rule_softmax(sn_rule *r);
-sn_status sn_rule_layer_norm(sn_rule *r);       /* and rms_norm */
-sn_status sn_rule_batch_norm(sn_rule *r);       /* and batch_norm_train */
+sn_status sn_rule_layer_norm(sn_rule *r); /* and rms_norm */
+sn_status sn_rule_batch_norm(sn_rule *r); /* and batch_norm_train */
 sn_status sn_rule_cross_entropy(sn_rule *r);
 
 /* Windows of a conv2d with defaults filled in. */
-typedef struct sn_conv { int64_t stride[2], pad[4], dilation[2], groups; } sn_conv;     /* pad: top, left, bottom, right */
+typedef struct sn_conv {
+    int64_t stride[2], pad[4], dilation[2], groups;
+} sn_conv; /* pad: top, left, bottom, right */
 sn_conv sn_conv_of(const sn_attr *attrs, uint32_t n_attrs);
 
 /* First position of a slice with constant size: start clamped to 0 .. size. */

@@ -12,8 +12,8 @@
 typedef struct parser {
     sn_module *m;
     sn_lex *lx;
-    sn_names values;        /* name without % -> node id */
-    sn_names inputs;        /* name -> 1 + number of the input */
+    sn_names values; /* name without % -> node id */
+    sn_names inputs; /* name -> 1 + number of the input */
 } parser;
 
 typedef SN_VEC(sn_ix) ix_vec;
@@ -128,7 +128,7 @@ static sn_status parse_inputs(parser *p) {
 
 /* An operand: a value, or a number that becomes a rank-0 `full` of another operand's dtype. */
 typedef struct operand {
-    sn_nd node;         /* none: a number */
+    sn_nd node; /* none: a number */
     double number;
     int line, col;
 } operand;
@@ -174,15 +174,15 @@ static sn_status parse_operands(operand_vec *out, parser *p, sn_op op) {
 /* Make nodes of the numbers; their dtype is that of the partner operand. */
 static sn_status build_operands(sn_nd **out, parser *p, sn_op op, const operand_vec *in) {
     sn_nd *nodes = SN_NEWN(&p->m->arena, sn_nd, in->n);
-    uint32_t first = op == SN_OP_WHERE ? 1 : 0;     /* the condition has no partner */
+    uint32_t first = op == SN_OP_WHERE ? 1 : 0; /* the condition has no partner */
     for (uint32_t k = 0; k < in->n; k++) {
         const operand *x = &in->at[k];
         nodes[k] = x->node;
         if (x->node.i) continue;
         uint32_t partner = k == first ? first + 1 : first;
         if (k < first || partner >= in->n || in->at[partner].node.i == 0)
-            return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: %s: a number needs a tensor beside it", p->lx->name, x->line,
-                           x->col, sn_ops[op].name);
+            return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: %s: a number needs a tensor beside it", p->lx->name,
+                           x->line, x->col, sn_ops[op].name);
         nodes[k] = sn_graph_scalar(p->m, sn_node_get(p->m, in->at[partner].node)->type.dtype, x->number);
         if (nodes[k].i == 0) return fail_at(p, x->line, x->col);
     }
@@ -288,15 +288,19 @@ static bool kind_begins(const sn_lex *lx, sn_attr_kind kind) {
 
 static sn_status parse_attr_value(sn_attr *out, parser *p, sn_op op) {
     static const char *const takes[] = {
-        [SN_KIND_INT] = "an integer", [SN_KIND_FLOAT] = "a number", [SN_KIND_BOOL] = "true or false",
-        [SN_KIND_DTYPE] = "a dtype", [SN_KIND_INTS] = "a list of integers", [SN_KIND_SHAPE] = "a list of sizes",
+        [SN_KIND_INT] = "an integer",
+        [SN_KIND_FLOAT] = "a number",
+        [SN_KIND_BOOL] = "true or false",
+        [SN_KIND_DTYPE] = "a dtype",
+        [SN_KIND_INTS] = "a list of integers",
+        [SN_KIND_SHAPE] = "a list of sizes",
         [SN_KIND_NUMBERS] = "a list of numbers",
     };
     sn_lex *lx = p->lx;
     sn_attr_kind kind = sn_attrs[out->id].kind;
     if (!kind_begins(lx, kind))
-        return sn_lex_fail(lx, "%s: attribute '%s' takes %s, not '%.*s'", sn_ops[op].name, sn_attrs[out->id].name, takes[kind],
-                           lx->tok_len > 40 ? 40 : (int)lx->tok_len, lx->tok_start);
+        return sn_lex_fail(lx, "%s: attribute '%s' takes %s, not '%.*s'", sn_ops[op].name, sn_attrs[out->id].name,
+                           takes[kind], lx->tok_len > 40 ? 40 : (int)lx->tok_len, lx->tok_start);
     switch (kind) {
     case SN_KIND_INT: return sn_lex_int(&out->i, lx);
     case SN_KIND_FLOAT: return sn_lex_number(&out->f, lx);
@@ -406,8 +410,8 @@ static sn_status parse_output(parser *p) {
         SN_TRY(sn_lex_value(&input, lx, &p->m->arena));
         writes = (int)sn_names_get(&p->inputs, input) - 1;
         if (writes < 0)
-            return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: %%%s is not an input", lx->name, input_line, input_col,
-                           input);
+            return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: %%%s is not an input", lx->name, input_line,
+                           input_col, input);
     }
     return sn_graph_output_new(p->m, name, x, writes) == SN_OK ? SN_OK : fail_at(p, line, col);
 }

@@ -51,8 +51,8 @@ sn_status sn_rule_same_dtype(const sn_rule *r) {
     for (uint32_t k = 1; k < r->n_in; k++) {
         sn_dtype t = sn_rule_in(r, k)->dtype;
         if (t != first)
-            return sn_rule_fail(r, "operand 1 is %s but operand %u is %s; cast one of them", sn_dtypes[first].name, k + 1,
-                                sn_dtypes[t].name);
+            return sn_rule_fail(r, "operand 1 is %s but operand %u is %s; cast one of them", sn_dtypes[first].name,
+                                k + 1, sn_dtypes[t].name);
     }
     return SN_OK;
 }
@@ -111,12 +111,12 @@ sn_status sn_type_check(sn_module *m, const char *what, const sn_type *t) {
 
 sn_dtype sn_promote(sn_dtype a, sn_dtype b) {
     static const uint8_t order[SN_N_DTYPES] = {
-        [SN_BOOL] = 0, [SN_U8] = 1, [SN_I8] = 1, [SN_I16] = 2, [SN_I32] = 3, [SN_I64] = 4,
-        [SN_F16] = 5, [SN_BF16] = 5, [SN_F32] = 6, [SN_F64] = 7,
+        [SN_BOOL] = 0, [SN_U8] = 1,  [SN_I8] = 1,   [SN_I16] = 2, [SN_I32] = 3,
+        [SN_I64] = 4,  [SN_F16] = 5, [SN_BF16] = 5, [SN_F32] = 6, [SN_F64] = 7,
     };
     if (a == b) return a;
     if (order[a] != order[b]) return order[a] > order[b] ? a : b;
-    return sn_is_float(a) ? SN_F32 : SN_I16;    /* f16 with bf16; u8 with i8 */
+    return sn_is_float(a) ? SN_F32 : SN_I16; /* f16 with bf16; u8 with i8 */
 }
 
 static bool is_one(const sn_module *m, sn_ix e) {
@@ -172,11 +172,13 @@ static sn_status rule_constant(sn_rule *r) {
                             (long long)numel, sn_shape_text(r->m, r->out));
     if (numel == 0) return SN_OK;
     if (sn_is_float(t) ? !values->numbers.f : !values->numbers.i)
-        return sn_rule_fail(r, "values are not %s for dtype %s", sn_is_float(t) ? "floats" : "integers", sn_dtypes[t].name);
+        return sn_rule_fail(r, "values are not %s for dtype %s", sn_is_float(t) ? "floats" : "integers",
+                            sn_dtypes[t].name);
     if (sn_is_float(t)) return SN_OK;
     for (int64_t i = 0; i < numel; i++)
         if (sn_wrap_to(t, values->numbers.i[i]) != values->numbers.i[i])
-            return sn_rule_fail(r, "value %lld is not a value of %s", (long long)values->numbers.i[i], sn_dtypes[t].name);
+            return sn_rule_fail(r, "value %lld is not a value of %s", (long long)values->numbers.i[i],
+                                sn_dtypes[t].name);
     return SN_OK;
 }
 
@@ -262,11 +264,11 @@ static sn_status rule_project(sn_rule *r) {
 
 /* What an operation of class REDUCE (and logsumexp) takes and gives. */
 typedef enum reduce_kind {
-    REDUCE_WIDEN,       /* any dtype; integers and bool give i64 */
-    REDUCE_KEEP,        /* any dtype, same dtype; no empty axes */
-    REDUCE_POSITION,    /* any dtype, i64; no empty axes */
-    REDUCE_BOOL,        /* any dtype, bool */
-    REDUCE_FLOAT,       /* float only, same dtype */
+    REDUCE_WIDEN,    /* any dtype; integers and bool give i64 */
+    REDUCE_KEEP,     /* any dtype, same dtype; no empty axes */
+    REDUCE_POSITION, /* any dtype, i64; no empty axes */
+    REDUCE_BOOL,     /* any dtype, bool */
+    REDUCE_FLOAT,    /* float only, same dtype */
 } reduce_kind;
 
 static sn_status reduce_as(sn_rule *r, reduce_kind kind) {
@@ -305,34 +307,56 @@ static sn_status reduce_two(sn_rule *r) {
 /* ---- the table ---- */
 
 static const rule_fn rule_of_op[SN_N_OPS] = {
-    [SN_OP_INPUT] = rule_input,         [SN_OP_FULL] = rule_full,
-    [SN_OP_CONSTANT] = rule_constant,   [SN_OP_IOTA] = rule_iota,
-    [SN_OP_WHERE] = rule_where,         [SN_OP_CAST] = rule_cast,
-    [SN_OP_CLAMP] = rule_clamp,         [SN_OP_PROJECT] = rule_project,
-    [SN_OP_SUM] = reduce_widen,         [SN_OP_PROD] = reduce_widen,
-    [SN_OP_MEAN] = reduce_float,        [SN_OP_AMAX] = reduce_keep,
-    [SN_OP_AMIN] = reduce_keep,         [SN_OP_ARGMAX] = reduce_position,
-    [SN_OP_ARGMIN] = reduce_position,   [SN_OP_ANY] = reduce_bool,
-    [SN_OP_ALL] = reduce_bool,          [SN_OP_VAR] = reduce_float,
-    [SN_OP_VAR_MEAN] = reduce_two,      [SN_OP_RESHAPE] = sn_rule_reshape,
-    [SN_OP_PERMUTE] = sn_rule_permute,  [SN_OP_EXPAND] = sn_rule_expand,
-    [SN_OP_SQUEEZE] = sn_rule_squeeze,  [SN_OP_UNSQUEEZE] = sn_rule_unsqueeze,
-    [SN_OP_SLICE] = sn_rule_slice,      [SN_OP_FLIP] = sn_rule_flip,
-    [SN_OP_PAD] = sn_rule_pad,          [SN_OP_CONCAT] = sn_rule_concat,
-    [SN_OP_GATHER] = sn_rule_gather,    [SN_OP_INDEX_SELECT] = sn_rule_index_select,
-    [SN_OP_MATMUL] = sn_rule_matmul,    [SN_OP_CONV2D] = sn_rule_conv2d,
-    [SN_OP_RELU] = sn_rule_relu,        [SN_OP_GELU] = sn_rule_activation,
-    [SN_OP_GELU_TANH] = sn_rule_activation, [SN_OP_SILU] = sn_rule_activation,
-    [SN_OP_SOFTMAX] = sn_rule_softmax,  [SN_OP_LOG_SOFTMAX] = sn_rule_softmax,
-    [SN_OP_LOGSUMEXP] = reduce_float,   [SN_OP_LAYER_NORM] = sn_rule_layer_norm,
-    [SN_OP_RMS_NORM] = sn_rule_layer_norm, [SN_OP_BATCH_NORM] = sn_rule_batch_norm,
-    [SN_OP_BATCH_NORM_TRAIN] = sn_rule_batch_norm, [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,
+    [SN_OP_INPUT] = rule_input,
+    [SN_OP_FULL] = rule_full,
+    [SN_OP_CONSTANT] = rule_constant,
+    [SN_OP_IOTA] = rule_iota,
+    [SN_OP_WHERE] = rule_where,
+    [SN_OP_CAST] = rule_cast,
+    [SN_OP_CLAMP] = rule_clamp,
+    [SN_OP_PROJECT] = rule_project,
+    [SN_OP_SUM] = reduce_widen,
+    [SN_OP_PROD] = reduce_widen,
+    [SN_OP_MEAN] = reduce_float,
+    [SN_OP_AMAX] = reduce_keep,
+    [SN_OP_AMIN] = reduce_keep,
+    [SN_OP_ARGMAX] = reduce_position,
+    [SN_OP_ARGMIN] = reduce_position,
+    [SN_OP_ANY] = reduce_bool,
+    [SN_OP_ALL] = reduce_bool,
+    [SN_OP_VAR] = reduce_float,
+    [SN_OP_VAR_MEAN] = reduce_two,
+    [SN_OP_RESHAPE] = sn_rule_reshape,
+    [SN_OP_PERMUTE] = sn_rule_permute,
+    [SN_OP_EXPAND] = sn_rule_expand,
+    [SN_OP_SQUEEZE] = sn_rule_squeeze,
+    [SN_OP_UNSQUEEZE] = sn_rule_unsqueeze,
+    [SN_OP_SLICE] = sn_rule_slice,
+    [SN_OP_FLIP] = sn_rule_flip,
+    [SN_OP_PAD] = sn_rule_pad,
+    [SN_OP_CONCAT] = sn_rule_concat,
+    [SN_OP_GATHER] = sn_rule_gather,
+    [SN_OP_INDEX_SELECT] = sn_rule_index_select,
+    [SN_OP_MATMUL] = sn_rule_matmul,
+    [SN_OP_CONV2D] = sn_rule_conv2d,
+    [SN_OP_RELU] = sn_rule_relu,
+    [SN_OP_GELU] = sn_rule_activation,
+    [SN_OP_GELU_TANH] = sn_rule_activation,
+    [SN_OP_SILU] = sn_rule_activation,
+    [SN_OP_SOFTMAX] = sn_rule_softmax,
+    [SN_OP_LOG_SOFTMAX] = sn_rule_softmax,
+    [SN_OP_LOGSUMEXP] = reduce_float,
+    [SN_OP_LAYER_NORM] = sn_rule_layer_norm,
+    [SN_OP_RMS_NORM] = sn_rule_layer_norm,
+    [SN_OP_BATCH_NORM] = sn_rule_batch_norm,
+    [SN_OP_BATCH_NORM_TRAIN] = sn_rule_batch_norm,
+    [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,
 };
 
 /* Elementwise operations share the rule of their class. */
 static const rule_fn rule_of_class[] = {
-    [SN_OPS_UNARY] = rule_unary, [SN_OPS_BINARY] = rule_binary, [SN_OPS_COMPARE] = rule_compare, [SN_OPS_TEST] = rule_test,
-    [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_UNARY] = rule_unary, [SN_OPS_BINARY] = rule_binary, [SN_OPS_COMPARE] = rule_compare,
+    [SN_OPS_TEST] = rule_test,   [SN_OPS_COMPOSITE] = NULL,
 };
 
 static sn_status check_operands(const sn_rule *r) {
@@ -362,7 +386,7 @@ sn_status sn_graph_infer(sn_type *out, uint32_t *n_results, sn_module *m, sn_op 
     SN_TRY(rule(&r));
     if (result >= r.n_results) return sn_rule_fail(&r, "has no result %u", result);
     SN_TRY(sn_type_check(m, sn_ops[op].name, out));
-    if (before == SN_OK && m->env->status != SN_OK) return m->env->status;    /* index arithmetic overflowed */
+    if (before == SN_OK && m->env->status != SN_OK) return m->env->status; /* index arithmetic overflowed */
     *n_results = r.n_results;
     return SN_OK;
 }

@@ -62,18 +62,14 @@ static sn_status check_value(const sn_rule *r, const sn_attr *a) {
     const char *name = sn_attrs[a->id].name;
     switch (sn_attrs[a->id].kind) {
     case SN_KIND_INT:
-    case SN_KIND_FLOAT:
-        return SN_OK;
+    case SN_KIND_FLOAT: return SN_OK;
     case SN_KIND_BOOL:
         return a->i == 0 || a->i == 1 ? SN_OK : sn_rule_fail(r, "attribute '%s' is neither true nor false", name);
     case SN_KIND_DTYPE:
         return a->i >= 0 && a->i < SN_N_DTYPES ? SN_OK : sn_rule_fail(r, "attribute '%s' is no dtype", name);
-    case SN_KIND_INTS:
-        return check_list(r, a, a->ints.n, a->ints.at);
-    case SN_KIND_SHAPE:
-        return check_shape(r, a);
-    case SN_KIND_NUMBERS:
-        return SN_OK;   /* the rule of constant knows the dtype */
+    case SN_KIND_INTS: return check_list(r, a, a->ints.n, a->ints.at);
+    case SN_KIND_SHAPE: return check_shape(r, a);
+    case SN_KIND_NUMBERS: return SN_OK; /* the rule of constant knows the dtype */
     }
     return SN_OK;
 }
@@ -93,9 +89,7 @@ sn_status sn_rule_check_attrs(const sn_rule *r) {
 
 /* ---- canonical form ---- */
 
-static int by_id(const void *a, const void *b) {
-    return (int)((const sn_attr *)a)->id - (int)((const sn_attr *)b)->id;
-}
+static int by_id(const void *a, const void *b) { return (int)((const sn_attr *)a)->id - (int)((const sn_attr *)b)->id; }
 
 static int by_value(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -127,18 +121,18 @@ void sn_attrs_canonical(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, 
         int64_t size;
         if (a->id == SN_ATTR_AXIS) {
             a->i = from_start(a->i, t->rank);
-            axis = (uint32_t)a->i;      /* sorts before start and stop */
+            axis = (uint32_t)a->i; /* sorts before start and stop */
         } else if (a->id == SN_ATTR_AXES || a->id == SN_ATTR_PERM) {
             canonical_ints(a, t->rank, store->ints[a->id]);
         } else if (op == SN_OP_SLICE && (a->id == SN_ATTR_START || a->id == SN_ATTR_STOP)) {
             if (sn_ix_is_const(m, t->shape[axis], &size)) a->i = sn_slice_clamp(a->i, size);
         } else if (a->id == SN_ATTR_SHAPE) {
-            a->shape.at = out->shape;   /* reshape and expand: -1 resolved */
+            a->shape.at = out->shape; /* reshape and expand: -1 resolved */
         } else if (a->id == SN_ATTR_VALUES) {
             if (sn_is_float(out->dtype)) a->numbers.i = NULL;
             else a->numbers.f = NULL;
         } else if (sn_attrs[a->id].kind == SN_KIND_FLOAT && isnan(a->f)) {
-            a->f = (double)NAN;         /* one bit pattern */
+            a->f = (double)NAN; /* one bit pattern */
         }
     }
 }
@@ -156,10 +150,8 @@ bool sn_attr_eq(const sn_attr *a, const sn_attr *b) {
     switch (sn_attrs[a->id].kind) {
     case SN_KIND_INT:
     case SN_KIND_BOOL:
-    case SN_KIND_DTYPE:
-        return a->i == b->i;
-    case SN_KIND_FLOAT:
-        return same_bytes(&a->f, &b->f, sizeof a->f);   /* 0 and -0 differ */
+    case SN_KIND_DTYPE: return a->i == b->i;
+    case SN_KIND_FLOAT: return same_bytes(&a->f, &b->f, sizeof a->f); /* 0 and -0 differ */
     case SN_KIND_INTS:
         return a->ints.n == b->ints.n && same_bytes(a->ints.at, b->ints.at, a->ints.n * sizeof *a->ints.at);
     case SN_KIND_SHAPE:
@@ -176,16 +168,11 @@ uint64_t sn_attr_hash(uint64_t h, const sn_attr *a) {
     switch (sn_attrs[a->id].kind) {
     case SN_KIND_INT:
     case SN_KIND_BOOL:
-    case SN_KIND_DTYPE:
-        return sn_hash(h, (uint64_t)a->i);
-    case SN_KIND_FLOAT:
-        return sn_hash_bytes(h, &a->f, sizeof a->f);
-    case SN_KIND_INTS:
-        return sn_hash_bytes(h, a->ints.at, a->ints.n * sizeof *a->ints.at);
-    case SN_KIND_SHAPE:
-        return sn_hash_bytes(h, a->shape.at, a->shape.n * sizeof *a->shape.at);
-    case SN_KIND_NUMBERS:
-        return sn_hash_bytes(h, numbers_at(a), a->numbers.n * 8);
+    case SN_KIND_DTYPE: return sn_hash(h, (uint64_t)a->i);
+    case SN_KIND_FLOAT: return sn_hash_bytes(h, &a->f, sizeof a->f);
+    case SN_KIND_INTS: return sn_hash_bytes(h, a->ints.at, a->ints.n * sizeof *a->ints.at);
+    case SN_KIND_SHAPE: return sn_hash_bytes(h, a->shape.at, a->shape.n * sizeof *a->shape.at);
+    case SN_KIND_NUMBERS: return sn_hash_bytes(h, numbers_at(a), a->numbers.n * 8);
     }
     return h;
 }

@@ -29,7 +29,7 @@ sn_status sn_rule_matmul(sn_rule *r) {
     return SN_OK;
 }
 
-enum { WINDOW_MAX = INT32_MAX };    /* keeps all window arithmetic inside int64 */
+enum { WINDOW_MAX = INT32_MAX }; /* keeps all window arithmetic inside int64 */
 
 /* A list attribute of n entries (or of other_n), each in lowest .. WINDOW_MAX. */
 static sn_status check_window(const sn_rule *r, sn_attr_id id, uint32_t n, uint32_t other_n, int64_t lowest) {
@@ -82,7 +82,8 @@ static sn_status check_channels(const sn_rule *r, int64_t groups) {
     const sn_type *x = sn_rule_in(r, 0), *w = sn_rule_in(r, 1);
     sn_module *m = r->m;
     int64_t in_group, outs;
-    if (groups < 1 || groups > WINDOW_MAX) return sn_rule_fail(r, "groups is %lld; it must be positive", (long long)groups);
+    if (groups < 1 || groups > WINDOW_MAX)
+        return sn_rule_fail(r, "groups is %lld; it must be positive", (long long)groups);
     bool known = sn_ix_is_const(m, w->shape[1], &in_group);
     if (known && sn_mul_overflow(in_group, groups, &in_group)) return sn_rule_fail(r, "too many channels");
     if (!sn_ix_eq(sn_ix_scale(m, w->shape[1], groups), x->shape[1]))
@@ -143,7 +144,8 @@ sn_status sn_rule_layer_norm(sn_rule *r) {
     if (r->n_in > 2) {
         sn_type bias = *sn_rule_in(r, 2);
         if (!sn_type_eq(&bias, w))
-            return sn_rule_fail(r, "bias has shape %s, weight has %s", sn_shape_text(r->m, &bias), sn_shape_text(r->m, w));
+            return sn_rule_fail(r, "bias has shape %s, weight has %s", sn_shape_text(r->m, &bias),
+                                sn_shape_text(r->m, w));
     }
     *r->out = *x;
     return SN_OK;

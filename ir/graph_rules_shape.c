@@ -58,8 +58,7 @@ sn_status sn_rule_permute(sn_rule *r) {
     const sn_type *x = sn_rule_in(r, 0);
     const sn_attr *perm = sn_rule_attr(r, SN_ATTR_PERM);
     uint32_t seen = 0;
-    if (perm->ints.n != x->rank)
-        return sn_rule_fail(r, "perm has %u entries for %u axes", perm->ints.n, x->rank);
+    if (perm->ints.n != x->rank) return sn_rule_fail(r, "perm has %u entries for %u axes", perm->ints.n, x->rank);
     r->out->dtype = x->dtype;
     r->out->rank = x->rank;
     for (uint32_t k = 0; k < x->rank; k++) {
@@ -126,7 +125,7 @@ static sn_ix clamp_position(const sn_rule *r, int64_t position, sn_ix size) {
     sn_module *m = r->m;
     int64_t c;
     if (const_size(r, size, &c)) return sn_ix_const(m, sn_slice_clamp(position, c));
-    if (position == INT64_MAX) return size;     /* "to the end" */
+    if (position == INT64_MAX) return size; /* "to the end" */
     if (position == 0) return sn_ix_const(m, 0);
     if (position > 0) return sn_ix_min(m, size, sn_ix_const(m, position));
     return sn_ix_max(m, sn_ix_addc(m, size, position), sn_ix_const(m, 0));
@@ -212,8 +211,7 @@ sn_status sn_rule_gather(sn_rule *r) {
     const sn_type *x = sn_rule_in(r, 0), *index = sn_rule_in(r, 1);
     uint32_t axis;
     SN_TRY(check_index_dtype(r));
-    if (x->rank != index->rank)
-        return sn_rule_fail(r, "x has %u axes but index has %u", x->rank, index->rank);
+    if (x->rank != index->rank) return sn_rule_fail(r, "x has %u axes but index has %u", x->rank, index->rank);
     SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
     for (uint32_t k = 0; k < x->rank; k++) {
         int64_t a, b;
@@ -221,8 +219,8 @@ sn_status sn_rule_gather(sn_rule *r) {
         bool fits = k == axis || sn_ix_eq(x->shape[k], index->shape[k]) || (known && b <= a);
         if (!fits)
             return sn_rule_fail(r, "index of shape %s does not fit x of shape %s (axis %u: %s vs %s)",
-                                sn_shape_text(r->m, index), sn_shape_text(r->m, x), k, sn_ix_text(r->m, index->shape[k]),
-                                sn_ix_text(r->m, x->shape[k]));
+                                sn_shape_text(r->m, index), sn_shape_text(r->m, x), k,
+                                sn_ix_text(r->m, index->shape[k]), sn_ix_text(r->m, x->shape[k]));
     }
     *r->out = *index;
     r->out->dtype = x->dtype;

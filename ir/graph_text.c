@@ -98,9 +98,9 @@ static void put_attr(sn_text *t, const sn_module *m, const sn_attr *a, uint64_t 
 typedef struct printer {
     sn_text *t;
     const sn_module *m;
-    sn_arena arena;         /* of the labels */
-    uint8_t *shown;         /* by node id */
-    const char **label;     /* by node id, without the % */
+    sn_arena arena;     /* of the labels */
+    uint8_t *shown;     /* by node id */
+    const char **label; /* by node id, without the % */
 } printer;
 
 /* The hint, with the first free number behind it when it is taken. A name's entry counts how often it was wanted. */
@@ -203,7 +203,9 @@ void sn_graph_print(sn_text *t, const sn_module *m) {
 
 enum { N_COLUMNS = 5, TABLE_NUMBERS = 8 };
 
-typedef struct row { const char *cell[N_COLUMNS]; } row;
+typedef struct row {
+    const char *cell[N_COLUMNS];
+} row;
 
 /* Take what was written to the scratch text as a cell. */
 static const char *cell(printer *p) {

@@ -28,7 +28,7 @@ static sn_status broken(const verifier *v, int number, const char *format, ...) 
     char text[SN_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);     /* may print the message of the environment */
+    vsnprintf(text, sizeof text, format, args); /* may print the message of the environment */
     va_end(args);
     sn_env_clear(v->m->env);
     return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: G%d: %.*s", v->where, number, SN_MESSAGE_MAX / 2, text);
@@ -36,7 +36,10 @@ static sn_status broken(const verifier *v, int number, const char *format, ...) 
 
 /* ---- sizes ---- */
 
-typedef struct atom_check { const sn_module *m; bool symbols_only; } atom_check;
+typedef struct atom_check {
+    const sn_module *m;
+    bool symbols_only;
+} atom_check;
 
 static void see_atom(void *user, sn_ix atom) {
     atom_check *check = user;
@@ -56,7 +59,9 @@ static sn_status check_sizes(const verifier *v, const char *name, const sn_ix *s
 /* ---- nodes ---- */
 
 /* "node 7 (add)" */
-typedef struct node_label { char s[64]; } node_label;
+typedef struct node_label {
+    char s[64];
+} node_label;
 
 static node_label label_of(const verifier *v, sn_nd x) {
     node_label l;
@@ -135,7 +140,8 @@ static sn_status check_node(const verifier *v, sn_nd x) {
     SN_TRY(check_dtype_and_sizes(v, x));
     if (n->op == SN_OP_INPUT) {
         bool known = n->input < g->inputs.n && sn_nd_eq(g->inputs.at[n->input].node, x);
-        return known && n->n_results == 1 ? SN_OK : broken(v, 6, "%s is not input number %u", label_of(v, x).s, n->input);
+        return known && n->n_results == 1 ? SN_OK
+                                          : broken(v, 6, "%s is not input number %u", label_of(v, x).s, n->input);
     }
     SN_TRY(check_attrs(v, x));
     SN_TRY(check_type(v, x));
@@ -164,7 +170,8 @@ static sn_status check_writes(const verifier *v, uint32_t i) {
     if (out->writes < 0) return SN_OK;
     if (out->writes >= (int)g->inputs.n)
         return broken(v, 8, "output %s writes input number %d of %u", out->name, out->writes, g->inputs.n);
-    const sn_type *a = &sn_node_get(v->m, out->node)->type, *b = &sn_node_get(v->m, g->inputs.at[out->writes].node)->type;
+    const sn_type *a = &sn_node_get(v->m, out->node)->type,
+                  *b = &sn_node_get(v->m, g->inputs.at[out->writes].node)->type;
     if (!sn_type_eq(a, b))
         return broken(v, 8, "output %s is %s but writes input %s, which is %s", out->name, sn_type_text(v->m, a),
                       g->inputs.at[out->writes].name, sn_type_text(v->m, b));

@@ -145,7 +145,8 @@ static sn_nd dec_gelu(sn_module *m, sn_nd x) {
 static sn_nd dec_gelu_tanh(sn_module *m, sn_nd x) {
     sn_nd in = sn_dec_operand(m, x, 0);
     sn_nd cube = sn_graph_binary(m, SN_OP_MUL, sn_dec_square(m, in), in);
-    sn_nd inner = sn_graph_binary(m, SN_OP_ADD, in, sn_graph_binary(m, SN_OP_MUL, cube, sn_dec_scalar(m, in, 0.044715)));
+    sn_nd inner =
+        sn_graph_binary(m, SN_OP_ADD, in, sn_graph_binary(m, SN_OP_MUL, cube, sn_dec_scalar(m, in, 0.044715)));
     sn_nd scaled = sn_graph_binary(m, SN_OP_MUL, inner, sn_dec_scalar(m, in, 0.79788456080286535588));
     return half_times_one_plus(m, in, sn_graph_unary(m, SN_OP_TANH, scaled));
 }
@@ -209,17 +210,29 @@ static sn_nd dec_cross_entropy(sn_module *m, sn_nd x) {
 
 typedef sn_nd (*decompose_fn)(sn_module *m, sn_nd x);
 static const decompose_fn table[SN_N_OPS] = {
-    [SN_OP_SUM] = dec_accumulate, [SN_OP_PROD] = dec_accumulate, [SN_OP_MEAN] = dec_mean, [SN_OP_VAR] = dec_var,
-    [SN_OP_CLAMP] = dec_clamp, [SN_OP_RELU] = dec_relu, [SN_OP_GELU] = dec_gelu, [SN_OP_GELU_TANH] = dec_gelu_tanh,
-    [SN_OP_SILU] = dec_silu, [SN_OP_SOFTMAX] = dec_softmax, [SN_OP_LOG_SOFTMAX] = dec_log_softmax,
-    [SN_OP_LOGSUMEXP] = dec_logsumexp, [SN_OP_LAYER_NORM] = sn_dec_layer_norm, [SN_OP_RMS_NORM] = sn_dec_rms_norm,
-    [SN_OP_BATCH_NORM] = sn_dec_batch_norm, [SN_OP_CROSS_ENTROPY] = dec_cross_entropy,
+    [SN_OP_SUM] = dec_accumulate,
+    [SN_OP_PROD] = dec_accumulate,
+    [SN_OP_MEAN] = dec_mean,
+    [SN_OP_VAR] = dec_var,
+    [SN_OP_CLAMP] = dec_clamp,
+    [SN_OP_RELU] = dec_relu,
+    [SN_OP_GELU] = dec_gelu,
+    [SN_OP_GELU_TANH] = dec_gelu_tanh,
+    [SN_OP_SILU] = dec_silu,
+    [SN_OP_SOFTMAX] = dec_softmax,
+    [SN_OP_LOG_SOFTMAX] = dec_log_softmax,
+    [SN_OP_LOGSUMEXP] = dec_logsumexp,
+    [SN_OP_LAYER_NORM] = sn_dec_layer_norm,
+    [SN_OP_RMS_NORM] = sn_dec_rms_norm,
+    [SN_OP_BATCH_NORM] = sn_dec_batch_norm,
+    [SN_OP_CROSS_ENTROPY] = dec_cross_entropy,
 };
 
 /* Result k of an operation with several; x is the tuple. */
 typedef sn_nd (*result_fn)(sn_module *m, sn_nd x, int64_t k);
 static const result_fn tuple_table[SN_N_OPS] = {
-    [SN_OP_VAR_MEAN] = var_mean_result, [SN_OP_BATCH_NORM_TRAIN] = sn_dec_batch_norm_train,
+    [SN_OP_VAR_MEAN] = var_mean_result,
+    [SN_OP_BATCH_NORM_TRAIN] = sn_dec_batch_norm_train,
 };
 
 static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
@@ -228,7 +241,8 @@ static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
     sn_nd whole = node->op == SN_OP_PROJECT ? node->in[0] : x;
     sn_op op = sn_node_get(m, whole)->op;
     sn_nd y = x;
-    if (node->op == SN_OP_PROJECT && tuple_table[op]) y = tuple_table[op](m, whole, sn_node_int(m, x, SN_ATTR_INDEX, 0));
+    if (node->op == SN_OP_PROJECT && tuple_table[op])
+        y = tuple_table[op](m, whole, sn_node_int(m, x, SN_ATTR_INDEX, 0));
     else if (table[op]) y = table[op](m, x);
     if (!y.i || sn_nd_eq(x, y)) return y;
     return sn_graph_cast(m, y, node->type.dtype);

@@ -57,7 +57,8 @@ static sn_nd normalise(sn_module *m, sn_nd norm, sn_nd x, sn_nd mean, sn_nd rstd
 sn_nd sn_dec_batch_norm(sn_module *m, sn_nd norm) {
     sn_nd x = sn_dec_operand(m, norm, 0);
     uint32_t rank = sn_type_of(m, x)->rank;
-    sn_nd mean = per_channel(m, sn_dec_operand(m, norm, 3), rank), var = per_channel(m, sn_dec_operand(m, norm, 4), rank);
+    sn_nd mean = per_channel(m, sn_dec_operand(m, norm, 3), rank),
+          var = per_channel(m, sn_dec_operand(m, norm, 4), rank);
     return normalise(m, norm, x, mean, rsqrt_eps(m, var, norm));
 }
 

@@ -75,12 +75,17 @@ static sn_scalar apply(const sn_module *m, const sn_node_rec *node, const sn_sca
 
 static bool is_elementwise(const sn_node_rec *node) {
     switch (sn_ops[node->op].cls) {
-    case SN_OPS_UNARY: case SN_OPS_BINARY: case SN_OPS_COMPARE: case SN_OPS_TEST:
-        return true;
-    case SN_OPS_ELEMENT:
-        return node->op == SN_OP_WHERE || node->op == SN_OP_CAST;
-    case SN_OPS_SOURCE: case SN_OPS_REDUCE: case SN_OPS_VIEW: case SN_OPS_MOVE: case SN_OPS_CONTRACT: case SN_OPS_COMPOSITE:
-        return false;
+    case SN_OPS_UNARY:
+    case SN_OPS_BINARY:
+    case SN_OPS_COMPARE:
+    case SN_OPS_TEST: return true;
+    case SN_OPS_ELEMENT: return node->op == SN_OP_WHERE || node->op == SN_OP_CAST;
+    case SN_OPS_SOURCE:
+    case SN_OPS_REDUCE:
+    case SN_OPS_VIEW:
+    case SN_OPS_MOVE:
+    case SN_OPS_CONTRACT:
+    case SN_OPS_COMPOSITE: return false;
     }
     return false;
 }

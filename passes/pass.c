@@ -33,7 +33,11 @@ void sn_remark(sn_pass_ctx *cx, const char *where, const char *format, ...) {
 
 /* ---- state of one run ---- */
 
-typedef struct pass_time { const char *name; double ms; bool changed; } pass_time;
+typedef struct pass_time {
+    const char *name;
+    double ms;
+    bool changed;
+} pass_time;
 
 typedef struct runner {
     sn_module **m;
@@ -41,12 +45,12 @@ typedef struct runner {
     const sn_target *target;
     const sn_pass_options *o;
     const char *pipeline;
-    sn_arena arena;             /* of the run: names of the pipeline, times */
-    sn_arena scratch;           /* of one pass */
-    sn_text before, after;      /* module text around the running pass, where it is needed */
-    sn_text out;                /* what is being said */
-    bool wants_text;            /* before and after are kept */
-    sn_module *copy;            /* paranoid: the module that is being parsed */
+    sn_arena arena;        /* of the run: names of the pipeline, times */
+    sn_arena scratch;      /* of one pass */
+    sn_text before, after; /* module text around the running pass, where it is needed */
+    sn_text out;           /* what is being said */
+    bool wants_text;       /* before and after are kept */
+    sn_module *copy;       /* paranoid: the module that is being parsed */
     SN_VEC(const sn_pass_info *) passes;
     SN_VEC(pass_time) times;
 } runner;
@@ -243,7 +247,7 @@ static sn_status run_pass(runner *r, const sn_pass_info *p) {
     if (r->wants_text) module_text(&r->after, *r->m);
     SN_TRY(check_after(r, p->name, changed));
     if (listed(r->o->print_after, p->name) || (r->o->print_changed && changed)) print_module(r, "after", p->name);
-    sn_text swap = r->before;   /* this pass's after is the next one's before */
+    sn_text swap = r->before; /* this pass's after is the next one's before */
     r->before = r->after;
     r->after = swap;
     return SN_OK;

@@ -27,20 +27,20 @@ enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
 
 /* Life of a buffer, in positions of m->kernels, and its place in a chain. */
 typedef struct life {
-    uint32_t first, last;   /* first NEVER: no kernel touches it */
-    sn_buf from, to;        /* whose storage it takes, who takes its own */
-    bool in_place;          /* it takes the storage while the kernel still reads it */
-    sn_buf home;            /* the output in whose storage it lives */
-    uint32_t block;         /* heads of chains in the workspace: number of the block */
+    uint32_t first, last; /* first NEVER: no kernel touches it */
+    sn_buf from, to;      /* whose storage it takes, who takes its own */
+    bool in_place;        /* it takes the storage while the kernel still reads it */
+    sn_buf home;          /* the output in whose storage it lives */
+    uint32_t block;       /* heads of chains in the workspace: number of the block */
 } life;
 
 typedef struct planner {
     sn_pass_ctx *cx;
     sn_module *m;
-    life *lives;            /* by buffer id */
+    life *lives; /* by buffer id */
     sn_plan_block *blocks;
     uint32_t n_blocks;
-    bool changed;           /* the alignment of a buffer */
+    bool changed; /* the alignment of a buffer */
 } planner;
 
 static life *life_of(const planner *p, sn_buf b) { return &p->lives[b.i]; }
@@ -145,7 +145,7 @@ static void find_homes(planner *p) {
     for (uint32_t i = 1; i < p->m->bufs.count; i++) {
         sn_buf b = {i};
         life *l = life_of(p, b);
-        if (l->first == NEVER || l->to.i) continue;     /* not the end of a chain */
+        if (l->first == NEVER || l->to.i) continue; /* not the end of a chain */
         sn_buf head = b;
         if (sn_buf_get(p->m, b)->scope == SN_BUF_OUTPUT) {
             for (head = l->from; head.i; head = life_of(p, head)->from) settle(p, head, b);
@@ -178,7 +178,8 @@ static void add_place(planner *p, sn_buf b) {
     if (l->from.i) {
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->from});
     } else if (l->home.i) {
-        char *text = sn_strf(&p->m->arena, "%s is kept in %s", sn_buf_get(p->m, b)->name, sn_buf_get(p->m, l->home)->name);
+        char *text =
+            sn_strf(&p->m->arena, "%s is kept in %s", sn_buf_get(p->m, b)->name, sn_buf_get(p->m, l->home)->name);
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COMMENT, .text = text});
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->home});
     } else {
@@ -245,7 +246,8 @@ static sn_status declare_written_inputs(sn_module *m) {
         if (!in->contiguous)
             return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
                            "output %s cannot be written back to input %s, which is not contiguous", o->name, in->name);
-        if (!find_io(m, SN_BUF_OUTPUT, k).i) return sn_fail(m->env, SN_ERROR_INTERNAL, "output %s has no buffer", o->name);
+        if (!find_io(m, SN_BUF_OUTPUT, k).i)
+            return sn_fail(m->env, SN_ERROR_INTERNAL, "output %s has no buffer", o->name);
         if (find_io(m, SN_BUF_INPUT, (uint32_t)o->writes).i) continue;
         sn_buf b = sn_buf_new(m, in->name, t->dtype, SN_BUF_INPUT, t->shape, t->rank);
         sn_buf_get(m, b)->io = (uint32_t)o->writes;
@@ -271,7 +273,9 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     *changed = false;
     if (m->kernels.n == 0) return SN_OK;
     SN_TRY(declare_written_inputs(m));
-    planner p = {.cx = cx, .m = m, .lives = SN_NEWN(cx->scratch, life, m->bufs.count),
+    planner p = {.cx = cx,
+                 .m = m,
+                 .lives = SN_NEWN(cx->scratch, life, m->bufs.count),
                  .blocks = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count)};
     find_lives(&p);
     find_chains(&p);

@@ -64,7 +64,10 @@ static bool same_elements(sn_module *m, const place *a, const place *b) {
 
 /* ---- different iterations, different elements ---- */
 
-typedef struct step { int64_t size; sn_ix extent; } step;
+typedef struct step {
+    int64_t size;
+    sn_ix extent;
+} step;
 
 static int smaller_first(const void *a, const void *b) {
     int64_t x = ((const step *)a)->size, y = ((const step *)b)->size;
@@ -87,8 +90,9 @@ static bool distinct_elements(sn_module *m, const place *p) {
     qsort(steps, n, sizeof *steps, smaller_first);
     for (uint32_t i = 0; i < n; i++) {
         if (steps[i].size <= reach) return false;
-        if (i + 1 == n) break;      /* nothing is longer than the last step: its extent may be symbolic */
-        if (!sn_ix_is_const(m, steps[i].extent, &count) || sn_mul_overflow(steps[i].size, count - 1, &walk)) return false;
+        if (i + 1 == n) break; /* nothing is longer than the last step: its extent may be symbolic */
+        if (!sn_ix_is_const(m, steps[i].extent, &count) || sn_mul_overflow(steps[i].size, count - 1, &walk))
+            return false;
         if (sn_add_overflow(reach, walk, &reach)) return false;
     }
     return true;

@@ -8,7 +8,10 @@
 
 #include <stdlib.h>
 
-typedef struct placed { int64_t size, offset; sn_plan_block *block; } placed;
+typedef struct placed {
+    int64_t size, offset;
+    sn_plan_block *block;
+} placed;
 
 static int larger_first(const void *a, const void *b) {
     const placed *x = a, *y = b;

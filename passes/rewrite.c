@@ -27,7 +27,8 @@ static sn_nd rebuild_node(sn_pass_ctx *cx, const sn_node_rec *node, const sn_nd 
     sn_nd y = rule(cx, x);
     if (y.i && !sn_type_eq(sn_type_of(m, x), sn_type_of(m, y))) {
         sn_fail(m->env, SN_ERROR_INTERNAL, "%s of type %s was replaced by %s of type %s", sn_ops[node->op].name,
-                sn_type_text(m, sn_type_of(m, x)), sn_ops[sn_node_get(m, y)->op].name, sn_type_text(m, sn_type_of(m, y)));
+                sn_type_text(m, sn_type_of(m, x)), sn_ops[sn_node_get(m, y)->op].name,
+                sn_type_text(m, sn_type_of(m, y)));
         return (sn_nd){0};
     }
     if (y.i && !sn_nd_eq(x, y))

@@ -35,16 +35,19 @@ static bool is_one(const sn_module *m, sn_ix e) {
 
 /* ---- elementwise, one operand ---- */
 
-typedef struct pair_rule { sn_op outer, inner; enum { GIVES_X, GIVES_INNER, GIVES_OUTER_X } result; } pair_rule;
+typedef struct pair_rule {
+    sn_op outer, inner;
+    enum { GIVES_X, GIVES_INNER, GIVES_OUTER_X } result;
+} pair_rule;
 
 /* outer(inner(x)) is x, inner(x) or, for a type with a sign, outer(x). */
 static const pair_rule pairs[] = {
-    {SN_OP_NEG, SN_OP_NEG, GIVES_X},            {SN_OP_NOT, SN_OP_NOT, GIVES_X},
-    {SN_OP_ABS, SN_OP_ABS, GIVES_INNER},        {SN_OP_ABS, SN_OP_NEG, GIVES_OUTER_X},
-    {SN_OP_FLOOR, SN_OP_FLOOR, GIVES_INNER},    {SN_OP_CEIL, SN_OP_CEIL, GIVES_INNER},
-    {SN_OP_ROUND, SN_OP_ROUND, GIVES_INNER},    {SN_OP_TRUNC, SN_OP_TRUNC, GIVES_INNER},
-    {SN_OP_TRUNC, SN_OP_FLOOR, GIVES_INNER},    {SN_OP_TRUNC, SN_OP_CEIL, GIVES_INNER},
-    {SN_OP_SIGN, SN_OP_SIGN, GIVES_INNER},      {SN_OP_RELU, SN_OP_RELU, GIVES_INNER},
+    {SN_OP_NEG, SN_OP_NEG, GIVES_X},         {SN_OP_NOT, SN_OP_NOT, GIVES_X},
+    {SN_OP_ABS, SN_OP_ABS, GIVES_INNER},     {SN_OP_ABS, SN_OP_NEG, GIVES_OUTER_X},
+    {SN_OP_FLOOR, SN_OP_FLOOR, GIVES_INNER}, {SN_OP_CEIL, SN_OP_CEIL, GIVES_INNER},
+    {SN_OP_ROUND, SN_OP_ROUND, GIVES_INNER}, {SN_OP_TRUNC, SN_OP_TRUNC, GIVES_INNER},
+    {SN_OP_TRUNC, SN_OP_FLOOR, GIVES_INNER}, {SN_OP_TRUNC, SN_OP_CEIL, GIVES_INNER},
+    {SN_OP_SIGN, SN_OP_SIGN, GIVES_INNER},   {SN_OP_RELU, SN_OP_RELU, GIVES_INNER},
 };
 
 static bool rounds(sn_op op) { return op == SN_OP_FLOOR || op == SN_OP_CEIL || op == SN_OP_ROUND || op == SN_OP_TRUNC; }
@@ -75,9 +78,10 @@ static bool lossless(sn_dtype from, sn_dtype mid) {
     if (from == mid || from == SN_BOOL) return true;
     if (mid == SN_BOOL) return false;
     if (sn_is_float(from)) return sn_is_float(mid) && sn_dtype_bytes(mid) > sn_dtype_bytes(from);
-    int bits = 8 * (int)sn_dtype_bytes(from) - (sn_dtypes[from].cls == SN_CLASS_INT);   /* without the sign */
+    int bits = 8 * (int)sn_dtype_bytes(from) - (sn_dtypes[from].cls == SN_CLASS_INT); /* without the sign */
     if (sn_is_float(mid)) return bits <= significand[mid];
-    if (sn_dtypes[mid].cls == SN_CLASS_UINT) return sn_dtypes[from].cls == SN_CLASS_UINT && bits <= 8 * (int)sn_dtype_bytes(mid);
+    if (sn_dtypes[mid].cls == SN_CLASS_UINT)
+        return sn_dtypes[from].cls == SN_CLASS_UINT && bits <= 8 * (int)sn_dtype_bytes(mid);
     return bits <= 8 * (int)sn_dtype_bytes(mid) - 1;
 }
 
@@ -101,21 +105,29 @@ enum { ON_FLOAT = 1, ON_INT = 2, ON_BOOL = 4, ON_INTEGRAL = ON_INT | ON_BOOL, ON
 typedef struct neutral_rule {
     sn_op op;
     unsigned on;
-    double value;           /* of a uniform operand; 0.0 and -0.0 differ for floats */
+    double value; /* of a uniform operand; 0.0 and -0.0 differ for floats */
     enum { EITHER, RIGHT } side;
     enum { GIVES_OTHER, GIVES_VALUE } result;
 } neutral_rule;
 
 static const neutral_rule neutral[] = {
-    {SN_OP_ADD, ON_FLOAT, -0.0, EITHER, GIVES_OTHER},       {SN_OP_ADD, ON_INTEGRAL, 0, EITHER, GIVES_OTHER},
-    {SN_OP_SUB, ON_FLOAT, 0, RIGHT, GIVES_OTHER},           {SN_OP_SUB, ON_INT, 0, RIGHT, GIVES_OTHER},
-    {SN_OP_MUL, ON_ALL, 1, EITHER, GIVES_OTHER},            {SN_OP_MUL, ON_INTEGRAL, 0, EITHER, GIVES_VALUE},
-    {SN_OP_DIV, ON_FLOAT | ON_INT, 1, RIGHT, GIVES_OTHER},  {SN_OP_FLOORDIV, ON_INT, 1, RIGHT, GIVES_OTHER},
+    {SN_OP_ADD, ON_FLOAT, -0.0, EITHER, GIVES_OTHER},
+    {SN_OP_ADD, ON_INTEGRAL, 0, EITHER, GIVES_OTHER},
+    {SN_OP_SUB, ON_FLOAT, 0, RIGHT, GIVES_OTHER},
+    {SN_OP_SUB, ON_INT, 0, RIGHT, GIVES_OTHER},
+    {SN_OP_MUL, ON_ALL, 1, EITHER, GIVES_OTHER},
+    {SN_OP_MUL, ON_INTEGRAL, 0, EITHER, GIVES_VALUE},
+    {SN_OP_DIV, ON_FLOAT | ON_INT, 1, RIGHT, GIVES_OTHER},
+    {SN_OP_FLOORDIV, ON_INT, 1, RIGHT, GIVES_OTHER},
     {SN_OP_POW, ON_FLOAT | ON_INT, 1, RIGHT, GIVES_OTHER},
-    {SN_OP_MAXIMUM, ON_FLOAT, -INFINITY, EITHER, GIVES_OTHER}, {SN_OP_MINIMUM, ON_FLOAT, INFINITY, EITHER, GIVES_OTHER},
-    {SN_OP_AND, ON_BOOL, 1, EITHER, GIVES_OTHER},           {SN_OP_AND, ON_INTEGRAL, 0, EITHER, GIVES_VALUE},
-    {SN_OP_OR, ON_INTEGRAL, 0, EITHER, GIVES_OTHER},        {SN_OP_OR, ON_BOOL, 1, EITHER, GIVES_VALUE},
-    {SN_OP_XOR, ON_INTEGRAL, 0, EITHER, GIVES_OTHER},       {SN_OP_SHL, ON_INT, 0, RIGHT, GIVES_OTHER},
+    {SN_OP_MAXIMUM, ON_FLOAT, -INFINITY, EITHER, GIVES_OTHER},
+    {SN_OP_MINIMUM, ON_FLOAT, INFINITY, EITHER, GIVES_OTHER},
+    {SN_OP_AND, ON_BOOL, 1, EITHER, GIVES_OTHER},
+    {SN_OP_AND, ON_INTEGRAL, 0, EITHER, GIVES_VALUE},
+    {SN_OP_OR, ON_INTEGRAL, 0, EITHER, GIVES_OTHER},
+    {SN_OP_OR, ON_BOOL, 1, EITHER, GIVES_VALUE},
+    {SN_OP_XOR, ON_INTEGRAL, 0, EITHER, GIVES_OTHER},
+    {SN_OP_SHL, ON_INT, 0, RIGHT, GIVES_OTHER},
     {SN_OP_SHR, ON_INT, 0, RIGHT, GIVES_OTHER},
 };
 
@@ -142,7 +154,8 @@ static sn_nd drop_neutral(sn_pass_ctx *cx, sn_nd x, uint32_t k) {
 
 static sn_nd same_operands(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x);
-    bool keeps = node->op == SN_OP_MAXIMUM || node->op == SN_OP_MINIMUM || node->op == SN_OP_AND || node->op == SN_OP_OR;
+    bool keeps =
+        node->op == SN_OP_MAXIMUM || node->op == SN_OP_MINIMUM || node->op == SN_OP_AND || node->op == SN_OP_OR;
     bool clears = (node->op == SN_OP_SUB || node->op == SN_OP_XOR) && sn_is_integral(node->type.dtype);
     if (!sn_nd_eq(node->in[0], node->in[1])) return x;
     if (keeps) return node->in[0];
@@ -275,14 +288,14 @@ static sn_nd simplify_concat(sn_pass_ctx *cx, sn_nd x) {
 /* ---- dispatch ---- */
 
 static const sn_node_rule rule_of_op[SN_N_OPS] = {
-    [SN_OP_RELU] = simplify_unary,       [SN_OP_CAST] = simplify_cast,        [SN_OP_WHERE] = simplify_where,
-    [SN_OP_RESHAPE] = simplify_reshape,  [SN_OP_SQUEEZE] = simplify_reshape,  [SN_OP_UNSQUEEZE] = simplify_reshape,
-    [SN_OP_PERMUTE] = simplify_permute,  [SN_OP_EXPAND] = simplify_expand,    [SN_OP_SLICE] = simplify_slice,
-    [SN_OP_FLIP] = simplify_flip,        [SN_OP_PAD] = simplify_pad,          [SN_OP_CONCAT] = simplify_concat,
+    [SN_OP_RELU] = simplify_unary,      [SN_OP_CAST] = simplify_cast,       [SN_OP_WHERE] = simplify_where,
+    [SN_OP_RESHAPE] = simplify_reshape, [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
+    [SN_OP_PERMUTE] = simplify_permute, [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
+    [SN_OP_FLIP] = simplify_flip,       [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
 };
 
 static const sn_node_rule rule_of_class[] = {
-    [SN_OPS_UNARY] = simplify_unary, [SN_OPS_BINARY] = simplify_binary, [SN_OPS_TEST] = simplify_test,
+    [SN_OPS_UNARY] = simplify_unary,      [SN_OPS_BINARY] = simplify_binary, [SN_OPS_TEST] = simplify_test,
     [SN_OPS_REDUCE] = simplify_reduction, [SN_OPS_COMPOSITE] = NULL,
 };
 

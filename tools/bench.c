@@ -155,6 +155,7 @@ int tool_bench(sn_context *ctx, int argc, char **argv) {
             print_result(&results[n++]);
             continue;
         }
+        fflush(stdout);
         fprintf(stderr, "%s: ", argv[k]);
         code = tool_fail(ctx);
     }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int list_ops(sn_context *ctx) {
     (void)ctx;
@@ -23,7 +24,7 @@ static int list_passes(sn_context *ctx) {
 
 static int list_devices(sn_context *ctx) {
     sn_target host;
-    sn_target_host(&host, 0);
+    sn_target_host(&host, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
     printf("cpu     host   %u threads, vectors of %u bytes\n", host.units, host.vector_bytes);
     unsigned n = 0;
     if (sn_device_count(&n, ctx) != SN_OK) {

@@ -24,7 +24,7 @@ static void print_usage(FILE *out) {
 
 int tool_fail(const sn_context *ctx) {
     fflush(stdout);
-    fprintf(stderr, "sinter: error: %s\n", sn_error(ctx));
+    fprintf(stderr, "sinter: error: %s\n", sn_error(ctx)[0] ? sn_error(ctx) : "out of memory");
     return TOOL_FAILED;
 }
 

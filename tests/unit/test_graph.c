@@ -40,7 +40,9 @@ static void check_print(const sn_module *m, const char *want) {
     "%k5: f32[32, 8, 3, 3], %c: f32[16], %t: i64[4], %big: f32[4611686018427387904], %two: f32[2], "                   \
     "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %one: f32[1, 16]"
 
-typedef struct rule_case { const char *op, *type; } rule_case;
+typedef struct rule_case {
+    const char *op, *type;
+} rule_case;
 
 static const rule_case RIGHT[] = {
     {"exp %x", "f32[4, 6]"},
@@ -179,7 +181,8 @@ static const rule_case WRONG[] = {
     {"matmul %x, %r0", "matmul: operand 2 has no axes"},
     {"matmul %b, %b", "matmul: does not take bool"},
     {"matmul %x, %h", "matmul: operand 1 is f32 but operand 2 is f16; cast one of them"},
-    {"conv2d %q, %x", "conv2d: takes an image [N, C, H, W] and weights [O, C/groups, KH, KW], not [2, 16, 8, 8] and [4, 6]"},
+    {"conv2d %q, %x",
+     "conv2d: takes an image [N, C, H, W] and weights [O, C/groups, KH, KW], not [2, 16, 8, 8] and [4, 6]"},
     {"conv2d %q, %k5", "conv2d: the image has 16 channels but the weights take 8 in each of 1 group"},
     {"conv2d %q, %k dilation=[8, 8]", "conv2d: a window of 17 does not fit a padded image of 8 (axis 2)"},
     {"conv2d %q, %k stride=[0, 1]", "conv2d: stride 0 is not in 1 .. 2147483647"},
@@ -187,7 +190,8 @@ static const rule_case WRONG[] = {
     {"layer_norm %x, %y, %c eps=0", "layer_norm: bias has shape [16], weight has [6]"},
     {"layer_norm %x, %c, %c eps=0", "layer_norm: weight of shape [16] does not cover the last axes of [4, 6]"},
     {"batch_norm %q, %c, %c, %y, %c eps=0", "batch_norm: running mean has shape [6] for 16 channels"},
-    {"batch_norm_train %one, %c, %c, %c, %c eps=0 momentum=0", "batch_norm_train: one element per channel has no variance"},
+    {"batch_norm_train %one, %c, %c, %c, %c eps=0 momentum=0",
+     "batch_norm_train: one element per channel has no variance"},
     {"cross_entropy %x, %x", "cross_entropy: the target is f32, not i64"},
     {"cross_entropy %x, %l", "cross_entropy: takes x [N, C] and target [N], not [4, 6] and [4, 6]"},
     {"project %x index=0", "project: the operand (input) is not a tuple"},
@@ -207,8 +211,8 @@ Test(graph, right_rules) {
             cr_expect_eq(env.status, SN_OK, "%s: %s", RIGHT[i].op, env.message);
             cr_expect_eq(sn_graph_verify(m, "test"), SN_OK, "%s: %s", RIGHT[i].op, env.message);
             if (env.status == SN_OK)
-                cr_expect_str_eq(sn_type_text(m, &sn_node_get(m, m->graph.outputs.at[0].node)->type), RIGHT[i].type, "%s",
-                                 RIGHT[i].op);
+                cr_expect_str_eq(sn_type_text(m, &sn_node_get(m, m->graph.outputs.at[0].node)->type), RIGHT[i].type,
+                                 "%s", RIGHT[i].op);
         }
         sn_module_free(m);
     }
@@ -344,7 +348,7 @@ Test(graph, text_round_trip) {
 Test(graph, printed_names_are_unique_and_casts_visible) {
     sn_module *m = parse_ok("graph @g(%x: f16[4], %y: f32[4]) {\n"
                             "  %7 = add %x, %y\n  %dead = exp %x\n  %q = mul %7, 2\n  return o = %q\n}\n");
-    sn_graph_name(m, (sn_nd){3}, "x");      /* the cast: the hint is taken by the input */
+    sn_graph_name(m, (sn_nd){3}, "x"); /* the cast: the hint is taken by the input */
     check_print(m, "graph @g(%x: f16[4], %y: f32[4]) {\n"
                    "  %x_1 = cast %x dtype=f32 : f32[4]\n"
                    "  %0 = add %x_1, %y : f32[4]\n"
@@ -396,7 +400,8 @@ Test(graph, bad_text) {
     for (size_t i = 0; i < SN_COUNT(BAD_TEXT); i++) {
         sn_module *m = parse(BAD_TEXT[i].op);
         cr_expect_neq(env.status, SN_OK, "%s", BAD_TEXT[i].op);
-        cr_expect(strstr(env.message, BAD_TEXT[i].type), "%s:\n  %s\n  %s", BAD_TEXT[i].op, env.message, BAD_TEXT[i].type);
+        cr_expect(strstr(env.message, BAD_TEXT[i].type), "%s:\n  %s\n  %s", BAD_TEXT[i].op, env.message,
+                  BAD_TEXT[i].type);
         sn_module_free(m);
     }
 }

@@ -33,7 +33,11 @@ static sn_arena arena;
     "  %t = constant dtype=i64 shape=[2] values=[2, 0]\n"
 
 enum { MAX_VALUES = 16 };
-typedef struct eval_case { const char *op; int n; double want[MAX_VALUES]; } eval_case;
+typedef struct eval_case {
+    const char *op;
+    int n;
+    double want[MAX_VALUES];
+} eval_case;
 
 #define E1 2.718281828459045
 /* e^0 + e^-1 + ... of the softmax of [1, 2, 3]-like rows are spelled with exp() in the tests below. */
@@ -123,7 +127,8 @@ static const eval_case CASES[] = {
     {"relu %nans", 4, {1, NAN, INFINITY, 0}},
     {"relu %i", 6, {7, 0, 5, 0, 2147483647, 0}},
     {"rms_norm %bn, %ch eps=0", 4, {0.5547001962252291, 4.160251471689218, 0.8944271909999159, 4.024922359499621}},
-    {"batch_norm %bn, %ch, %bias, %ch, %ch eps=1", 4,
+    {"batch_norm %bn, %ch, %bias, %ch, %ch eps=1",
+     4,
      {2 * (1 - 2) * 0.5773502691896258 + 100, 3 * (5 - 3) * 0.5 + 200, 2 * (3 - 2) * 0.5773502691896258 + 100,
       3 * (9 - 3) * 0.5 + 200}},
     {"layer_norm %bn, %ch, %bias eps=0", 4, {98, 203, 98, 203}},
@@ -161,8 +166,8 @@ static void check_case(const eval_case *c) {
     cr_expect_eq(env.status, SN_OK, "%s: %s", c->op, env.message);
     if (env.status == SN_OK) cr_expect_eq(out.numel, c->n, "%s: %d elements", c->op, (int)out.numel);
     for (int i = 0; env.status == SN_OK && i < c->n && i < out.numel; i++)
-        cr_expect(close_to(value_at(&out, i), c->want[i]), "%s: element %d is %.17g, not %.17g", c->op, i, value_at(&out, i),
-                  c->want[i]);
+        cr_expect(close_to(value_at(&out, i), c->want[i]), "%s: element %d is %.17g, not %.17g", c->op, i,
+                  value_at(&out, i), c->want[i]);
     eval_end(m);
 }
 
@@ -171,9 +176,13 @@ Test(graph_eval, operations) {
 }
 
 Test(graph_eval, float_functions) {
-    static const struct { const char *name; double (*f)(double); } rows[] = {
-        {"exp", exp}, {"exp2", exp2}, {"expm1", expm1}, {"log", log}, {"log2", log2}, {"log1p", log1p}, {"sqrt", sqrt},
-        {"sin", sin}, {"cos", cos}, {"tanh", tanh}, {"erf", erf}, {"floor", floor}, {"ceil", ceil}, {"trunc", trunc},
+    static const struct {
+        const char *name;
+        double (*f)(double);
+    } rows[] = {
+        {"exp", exp},     {"exp2", exp2},   {"expm1", expm1}, {"log", log},     {"log2", log2},
+        {"log1p", log1p}, {"sqrt", sqrt},   {"sin", sin},     {"cos", cos},     {"tanh", tanh},
+        {"erf", erf},     {"floor", floor}, {"ceil", ceil},   {"trunc", trunc},
     };
     for (size_t i = 0; i < SN_COUNT(rows); i++) {
         char op[32];
@@ -193,7 +202,8 @@ Test(graph_eval, activations) {
         snprintf(op, sizeof op, "%s %%y", names[i]);
         for (int k = 0; k < 3; k++) {
             double x = 10 * (k + 1), s = 1 / (1 + exp(-x)), inner = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-            const double want[] = {x * 0.5 * (1 + erf(x * M_SQRT1_2)), 0.5 * x * (1 + tanh(inner)), x * s, s, 1 / sqrt(x), 1 / x};
+            const double want[] = {
+                x * 0.5 * (1 + erf(x * M_SQRT1_2)), 0.5 * x * (1 + tanh(inner)), x * s, s, 1 / sqrt(x), 1 / x};
             c.want[k] = want[i];
         }
         check_case(&c);
@@ -202,10 +212,13 @@ Test(graph_eval, activations) {
 
 Test(graph_eval, every_operation_can_be_evaluated) {
     /* Class functions and op functions together leave no gap: the cases above name each operation once at least. */
-    static const char *const elsewhere[] = {"input", "full", "constant", "iota", "project", "var_mean", "batch_norm_train",
-                                            "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "sin", "cos", "tanh",
-                                            "erf", "floor", "ceil", "trunc", "gelu", "gelu_tanh", "silu", "sigmoid", "rsqrt",
-                                            "reciprocal", "sub", "mul", "minimum", "and", "or", "eq", "le", "gt", "ge"};
+    static const char *const elsewhere[] = {
+        "input", "full",      "constant", "iota",    "project", "var_mean",   "batch_norm_train",
+        "exp",   "exp2",      "expm1",    "log",     "log2",    "log1p",      "sqrt",
+        "sin",   "cos",       "tanh",     "erf",     "floor",   "ceil",       "trunc",
+        "gelu",  "gelu_tanh", "silu",     "sigmoid", "rsqrt",   "reciprocal", "sub",
+        "mul",   "minimum",   "and",      "or",      "eq",      "le",         "gt",
+        "ge"};
     for (int op = 0; op < SN_N_OPS; op++) {
         bool found = false;
         size_t n = strlen(sn_ops[op].name);
@@ -218,25 +231,34 @@ Test(graph_eval, every_operation_can_be_evaluated) {
 
 Test(graph_eval, plain_operations) {
     static const eval_case cases[] = {
-        {"sub %y, %x", 6, {9, 22, 27, 6, 19.5, 36}}, {"mul %i8, %i8", 3, {1, 0, 25}}, {"minimum %y, 15", 3, {10, 15, 15}},
-        {"and %i8, 4", 3, {4, 0, 4}},                {"or %u, 4", 3, {255, 7, 4}},     {"eq %y, 20", 3, {0, 1, 0}},
-        {"le %y, 20", 3, {1, 1, 0}},                 {"gt %y, 20", 3, {0, 0, 1}},      {"ge %y, 20", 3, {0, 1, 1}},
+        {"sub %y, %x", 6, {9, 22, 27, 6, 19.5, 36}},
+        {"mul %i8, %i8", 3, {1, 0, 25}},
+        {"minimum %y, 15", 3, {10, 15, 15}},
+        {"and %i8, 4", 3, {4, 0, 4}},
+        {"or %u, 4", 3, {255, 7, 4}},
+        {"eq %y, 20", 3, {0, 1, 0}},
+        {"le %y, 20", 3, {1, 1, 0}},
+        {"gt %y, 20", 3, {0, 0, 1}},
+        {"ge %y, 20", 3, {0, 1, 1}},
     };
     for (size_t i = 0; i < SN_COUNT(cases); i++) check_case(&cases[i]);
 }
 
 Test(graph_eval, tuples) {
     sn_array out[7] = {{0}};
-    sn_module *m = eval_text(out, "graph @g() {\n" OPERANDS
-                                  "  %t1 = batch_norm_train %bn, %ch, %bias, %ch, %ch eps=0 momentum=0.25\n"
-                                  "  %p0 = project %t1 index=0\n  %p1 = project %t1 index=1\n  %p2 = project %t1 index=2\n"
-                                  "  %p3 = project %t1 index=3\n  %p4 = project %t1 index=4\n"
-                                  "  %t2 = var_mean %x axes=[1]\n  %v = project %t2 index=0\n  %m = project %t2 index=1\n"
-                                  "  return a = %p0, b = %p1, c = %p2, d = %p3, e = %p4, f = %v, g = %m\n}\n", NULL);
+    sn_module *m =
+        eval_text(out,
+                  "graph @g() {\n" OPERANDS "  %t1 = batch_norm_train %bn, %ch, %bias, %ch, %ch eps=0 momentum=0.25\n"
+                  "  %p0 = project %t1 index=0\n  %p1 = project %t1 index=1\n  %p2 = project %t1 index=2\n"
+                  "  %p3 = project %t1 index=3\n  %p4 = project %t1 index=4\n"
+                  "  %t2 = var_mean %x axes=[1]\n  %v = project %t2 index=0\n  %m = project %t2 index=1\n"
+                  "  return a = %p0, b = %p1, c = %p2, d = %p3, e = %p4, f = %v, g = %m\n}\n",
+                  NULL);
     cr_assert_eq(env.status, SN_OK, "%s", env.message);
     /* Channel 0 is [1, 3]: mean 2, biased variance 1, unbiased 2; channel 1 is [5, 9]: mean 7, 4, 8. */
-    static const double want[7][4] = {{98, 197, 102, 203}, {2, 4}, {0.75 * 2 + 0.25 * 2, 0.75 * 3 + 0.25 * 8}, {2, 7},
-                                      {1, 0.5}, {19.0 / 3, 25.75}, {2.0 / 3, -0.5}};
+    static const double want[7][4] = {
+        {98, 197, 102, 203}, {2, 4},         {0.75 * 2 + 0.25 * 2, 0.75 * 3 + 0.25 * 8}, {2, 7}, {1, 0.5},
+        {19.0 / 3, 25.75},   {2.0 / 3, -0.5}};
     for (int k = 0; k < 7; k++)
         for (int i = 0; i < out[k].numel; i++)
             cr_expect(close_to(out[k].f[i], want[k][i]), "result %d element %d: %.17g", k, i, out[k].f[i]);
@@ -248,8 +270,8 @@ Test(graph_eval, batched_matmul_broadcasts) {
     for (int i = 0; i < 12; i++) a[i] = i - 5;
     for (int i = 0; i < 24; i++) b[i] = i % 7;
     sn_array in[] = {{SN_F32, 4, {2, 1, 2, 3}, 12, a, NULL}, {SN_F32, 3, {4, 3, 2}, 24, b, NULL}}, out;
-    sn_module *m = eval_text(&out, "graph @g(%a: f32[2, 1, 2, 3], %b: f32[4, 3, 2]) {\n  %c = matmul %a, %b\n  return c = %c\n}",
-                             in);
+    sn_module *m = eval_text(
+        &out, "graph @g(%a: f32[2, 1, 2, 3], %b: f32[4, 3, 2]) {\n  %c = matmul %a, %b\n  return c = %c\n}", in);
     cr_assert_eq(env.status, SN_OK, "%s", env.message);
     cr_assert_eq(out.numel, 2 * 4 * 2 * 2);
     for (int p = 0; p < 2; p++)
@@ -263,7 +285,9 @@ Test(graph_eval, batched_matmul_broadcasts) {
 }
 
 Test(graph_eval, failures_are_explained) {
-    static const struct { const char *op, *want; } rows[] = {
+    static const struct {
+        const char *op, *want;
+    } rows[] = {
         {"gather %x, %big axis=1", "gather: index 3 is outside an axis of 3 elements"},
         {"index_select %x, %low axis=0", "index_select: index -3 is outside an axis of 2 elements"},
         {"cross_entropy %x, %low", "cross_entropy: target -3 is not a class (0 .. 2)"},
@@ -285,8 +309,10 @@ Test(graph_eval, failures_are_explained) {
 
 Test(graph_eval, no_elements_is_no_work) {
     sn_array out[2];
-    sn_module *m = eval_text(out, "graph @g() {\n  %x = full value=0 dtype=f32 shape=[1099511627776, 0]\n"
-                                  "  %y = softmax %x axis=1\n  %s = sum %x axes=[0, 1]\n  return y = %y, s = %s\n}\n", NULL);
+    sn_module *m = eval_text(out,
+                             "graph @g() {\n  %x = full value=0 dtype=f32 shape=[1099511627776, 0]\n"
+                             "  %y = softmax %x axis=1\n  %s = sum %x axes=[0, 1]\n  return y = %y, s = %s\n}\n",
+                             NULL);
     cr_assert_eq(env.status, SN_OK, "%s", env.message);
     cr_expect_eq(out[0].numel, 0);
     cr_expect_eq(out[1].f[0], 0);
@@ -308,13 +334,15 @@ Test(graph_eval, inputs_must_fit_and_outputs_are_copies) {
 Test(graph_eval, large_tensors_are_quick) {
     sn_array out[3];
     clock_t start = clock();
-    sn_module *m = eval_text(out, "graph @g() {\n"
-                                  "  %x = iota axis=1 dtype=f32 shape=[1000, 1000]\n"
-                                  "  %s = softmax %x axis=1\n  %a = add %s, %x\n  %r = sum %a axes=[1]\n"
-                                  "  %i = full value=0.5 dtype=f32 shape=[2, 16, 8, 8]\n"
-                                  "  %k = full value=1 dtype=f32 shape=[32, 16, 3, 3]\n  %c = conv2d %i, %k\n"
-                                  "  %m = matmul %x, %x\n  %q = sum %m axes=[0, 1]\n"
-                                  "  return r = %r, c = %c, q = %q\n}\n", NULL);
+    sn_module *m = eval_text(out,
+                             "graph @g() {\n"
+                             "  %x = iota axis=1 dtype=f32 shape=[1000, 1000]\n"
+                             "  %s = softmax %x axis=1\n  %a = add %s, %x\n  %r = sum %a axes=[1]\n"
+                             "  %i = full value=0.5 dtype=f32 shape=[2, 16, 8, 8]\n"
+                             "  %k = full value=1 dtype=f32 shape=[32, 16, 3, 3]\n  %c = conv2d %i, %k\n"
+                             "  %m = matmul %x, %x\n  %q = sum %m axes=[0, 1]\n"
+                             "  return r = %r, c = %c, q = %q\n}\n",
+                             NULL);
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     cr_assert_eq(env.status, SN_OK, "%s", env.message);
     cr_expect(close_to(out[0].f[999], 499501));

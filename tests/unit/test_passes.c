@@ -67,7 +67,9 @@ static sn_array some_array(const sn_type *t, bool plain) {
     a.i = SN_NEWN(&arena, int64_t, a.numel);
     for (int64_t k = 0; k < a.numel; k++) {
         a.f[k] = sn_is_float(t->dtype) ? sn_round_to(t->dtype, plain ? (double)pick(4000) / 500 - 4 : some_float()) : 0;
-        a.i[k] = sn_is_float(t->dtype) ? 0 : plain ? (int64_t)pick(8) % (t->dtype == SN_BOOL ? 2 : 8) : some_int(t->dtype);
+        a.i[k] = sn_is_float(t->dtype) ? 0
+                 : plain               ? (int64_t)pick(8) % (t->dtype == SN_BOOL ? 2 : 8)
+                                       : some_int(t->dtype);
     }
     return a;
 }
@@ -84,7 +86,8 @@ static void expect_equal(const sn_array *got, const sn_array *want, double bound
     for (int64_t k = 0; k < want->numel; k++) {
         bool same = sn_is_float(want->dtype) ? close_to(got->f[k], want->f[k], bound) : got->i[k] == want->i[k];
         cr_assert(same, "element %lld is %g/%lld, was %g/%lld in\n%s", (long long)k, got->f ? got->f[k] : 0,
-                  got->i ? (long long)got->i[k] : 0, want->f ? want->f[k] : 0, want->i ? (long long)want->i[k] : 0, what);
+                  got->i ? (long long)got->i[k] : 0, want->f ? want->f[k] : 0, want->i ? (long long)want->i[k] : 0,
+                  what);
     }
 }
 
@@ -104,27 +107,37 @@ static void expect_same_meaning(const char *pipeline, bool plain, double bound) 
     sn_text_free(&text);
 }
 
-static const struct { const char *text; double bound; } GRAPHS[] = {
+static const struct {
+    const char *text;
+    double bound;
+} GRAPHS[] = {
     {"graph @softmax(%x: f32[5, 7]) { %a = softmax %x axis=1 %b = log_softmax %x axis=0 %c = logsumexp %x axes=[0, 1]\n"
-     "%d = logsumexp %x axes=[1] keepdim=true return a = %a, b = %b, c = %c, d = %d }", 1e-6},
+     "%d = logsumexp %x axes=[1] keepdim=true return a = %a, b = %b, c = %c, d = %d }",
+     1e-6},
     {"graph @half(%x: f16[5, 7]) { %a = softmax %x axis=1 %b = mean %x axes=[0] %c = sum %x axes=[0, 1] %d = silu %x\n"
      "%e = var %x axes=[1] %f = gelu %x %g = gelu_tanh %x %h = relu %x %i = prod %x axes=[1]\n"
-     "return a = %a, b = %b, c = %c, d = %d, e = %e, f = %f, g = %g, h = %h, i = %i }", 2e-3},
+     "return a = %a, b = %b, c = %c, d = %d, e = %e, f = %f, g = %g, h = %h, i = %i }",
+     2e-3},
     {"graph @var(%x: f32[6, 9]) { %a = var %x axes=[1] %b = var %x axes=[0, 1] correction=0 keepdim=true\n"
      "%t = var_mean %x axes=[0] correction=2 %c = project %t index=0 %d = project %t index=1 %e = mean %x axes=[]\n"
-     "return a = %a, b = %b, c = %c, d = %d, e = %e }", 1e-6},
+     "return a = %a, b = %b, c = %c, d = %d, e = %e }",
+     1e-6},
     {"graph @norms(%x: f32[4, 3, 8], %w: f32[3, 8], %b: f32[3, 8], %v: f32[8]) { %a = layer_norm %x, %w, %b eps=1e-5\n"
      "%c = layer_norm %x, %v, %v eps=1e-3 %d = rms_norm %x, %w eps=1e-5 %e = rms_norm %x, %v eps=1e-5\n"
-     "return a = %a, c = %c, d = %d, e = %e }", 1e-6},
+     "return a = %a, c = %c, d = %d, e = %e }",
+     1e-6},
     {"graph @batch(%x: f32[2, 3, 4, 5], %w: f32[3], %b: f32[3], %m: f32[3], %u: f32[3]) { %v = mul %u, %u\n"
      "%i = batch_norm %x, %w, %b, %m, %v eps=1e-5 %t = batch_norm_train %x, %w, %b, %m, %v eps=1e-5 momentum=0.1\n"
      "%p = project %t index=0 %q = project %t index=1 %r = project %t index=2 %s = project %t index=3\n"
-     "%z = project %t index=4 return i = %i, p = %p, q = %q, r = %r, s = %s, z = %z }", 1e-6},
+     "%z = project %t index=4 return i = %i, p = %p, q = %q, r = %r, s = %s, z = %z }",
+     1e-6},
     {"graph @batch_rank_2(%x: f32[6, 3], %w: f32[3], %b: f32[3], %m: f32[3], %v: f32[3]) {\n"
      "%t = batch_norm_train %x, %w, %b, %m, %v eps=1e-5 momentum=0.25 %p = project %t index=0 %r = project %t index=2\n"
-     "return p = %p, r = %r }", 1e-6},
+     "return p = %p, r = %r }",
+     1e-6},
     {"graph @losses(%x: f32[6, 9], %t: i64[6], %i: i32[4]) { %a = cross_entropy %x, %t %b = clamp %x min=-1.0 max=1.0\n"
-     "%c = clamp %i max=3 %d = clamp %x min=2.0 max=1.0 return a = %a, b = %b, c = %c, d = %d }", 1e-6},
+     "%c = clamp %i max=3 %d = clamp %x min=2.0 max=1.0 return a = %a, b = %b, c = %c, d = %d }",
+     1e-6},
 };
 
 Test(passes, decompositions_keep_the_meaning) {
@@ -138,8 +151,9 @@ Test(passes, decompositions_keep_the_meaning) {
 
 /* Rows of -inf: softmax is nan as in PyTorch, logsumexp is -inf. */
 Test(passes, decompositions_of_infinite_rows) {
-    parse("graph @main() { %x = full value=-inf dtype=f32 shape=[2, 3] %a = softmax %x axis=1 %b = logsumexp %x axes=[1]\n"
-          "return a = %a, b = %b }");
+    parse(
+        "graph @main() { %x = full value=-inf dtype=f32 shape=[2, 3] %a = softmax %x axis=1 %b = logsumexp %x axes=[1]\n"
+        "return a = %a, b = %b }");
     sn_array out[2];
     cr_assert_eq(run("decompose"), SN_OK, "%s", env.message);
     cr_assert_eq(sn_graph_eval(out, m, NULL, &arena), SN_OK, "%s", env.message);
@@ -172,7 +186,8 @@ static sn_nd random_node(const sn_nd *at, uint32_t n) {
     switch (pick(8)) {
     case 0: return sn_graph_permute(m, x, flip, 2);
     case 1: return sn_graph_cast(m, x, random_dtype());
-    case 2: return sn_graph_reduce(m, pick(2) ? SN_OP_AMAX : SN_OP_AMIN, sn_graph_unsqueeze(m, x, &one, 1), &one, 1, false);
+    case 2:
+        return sn_graph_reduce(m, pick(2) ? SN_OP_AMAX : SN_OP_AMIN, sn_graph_unsqueeze(m, x, &one, 1), &one, 1, false);
     case 3: return random_literal(t.dtype, &t);
     default: break;
     }
@@ -180,14 +195,20 @@ static sn_nd random_node(const sn_nd *at, uint32_t n) {
     if (pick(3) == 0) y = random_literal(t.dtype, &t);
     if (pick(4) == 0) y = x;
     switch (sn_ops[op].cls) {
-    case SN_OPS_UNARY: case SN_OPS_TEST: return sn_graph_unary(m, op, x);
-    case SN_OPS_BINARY: case SN_OPS_COMPARE: return sn_graph_binary(m, op, pick(2) ? x : y, pick(2) ? y : x);
+    case SN_OPS_UNARY:
+    case SN_OPS_TEST: return sn_graph_unary(m, op, x);
+    case SN_OPS_BINARY:
+    case SN_OPS_COMPARE: return sn_graph_binary(m, op, pick(2) ? x : y, pick(2) ? y : x);
     case SN_OPS_ELEMENT: {
         sn_nd in[] = {sn_graph_cast(m, at[pick(n)], SN_BOOL), x, y};
         return op == SN_OP_WHERE ? sn_graph_node(m, op, in, 3, NULL, 0) : (sn_nd){0};
     }
-    case SN_OPS_SOURCE: case SN_OPS_REDUCE: case SN_OPS_VIEW: case SN_OPS_MOVE: case SN_OPS_CONTRACT: case SN_OPS_COMPOSITE:
-        return (sn_nd){0};
+    case SN_OPS_SOURCE:
+    case SN_OPS_REDUCE:
+    case SN_OPS_VIEW:
+    case SN_OPS_MOVE:
+    case SN_OPS_CONTRACT:
+    case SN_OPS_COMPOSITE: return (sn_nd){0};
     }
     return (sn_nd){0};
 }
@@ -204,7 +225,7 @@ static void random_graph(void) {
     }
     for (uint32_t k = 0; k < NODES; k++) {
         sn_nd x = random_node(at, n);
-        sn_env_clear(&env);     /* most refusals are dtypes that the operation does not take */
+        sn_env_clear(&env); /* most refusals are dtypes that the operation does not take */
         if (x.i && sn_node_get(m, x)->type.rank == 2) at[n++] = x;
     }
     for (uint32_t k = n > 8 ? n - 8 : 0; k < n; k++) {
@@ -228,7 +249,8 @@ Test(passes, simplify_keeps_the_meaning_of_random_graphs) {
 
 Test(passes, unknown_pass_lists_the_known_ones) {
     cr_assert_eq(run("simplify,nothing"), SN_ERROR_ARGUMENT);
-    cr_assert_eq(strncmp(env.message, "unknown pass 'nothing' (known: simplify, decompose, to-loops,", 60), 0, "%s", env.message);
+    cr_assert_eq(strncmp(env.message, "unknown pass 'nothing' (known: simplify, decompose, to-loops,", 60), 0, "%s",
+                 env.message);
 }
 
 Test(passes, pipelines_name_passes_and_an_empty_one_does_nothing) {
@@ -363,11 +385,12 @@ static void expect_plan_computes(const char *name) {
     cr_assert_eq(sn_loop_eval(m, planned, &arena), SN_OK, "%s: %s", name, env.message);
     for (uint32_t i = 1; i < m->bufs.count; i++)
         if (sn_buf_get(m, (sn_buf){i})->scope == SN_BUF_OUTPUT)
-            cr_assert_eq(memcmp(own[i], planned[i], bytes_of((sn_buf){i})), 0, "%s: %s", name, sn_buf_get(m, (sn_buf){i})->name);
+            cr_assert_eq(memcmp(own[i], planned[i], bytes_of((sn_buf){i})), 0, "%s: %s", name,
+                         sn_buf_get(m, (sn_buf){i})->name);
 }
 
 Test(passes, planned_memory_gives_the_same_results) {
-    static const char *const names[] = {"plan-in-place.sn", "plan-in-place-keeps.sn", "plan-offsets.sn", "plan-reuse.sn",
-                                        "plan-write-back.sn"};
+    static const char *const names[] = {"plan-in-place.sn", "plan-in-place-keeps.sn", "plan-offsets.sn",
+                                        "plan-reuse.sn", "plan-write-back.sn"};
     for (uint32_t i = 0; i < SN_COUNT(names); i++) expect_plan_computes(names[i]);
 }

@@ -77,7 +77,8 @@ static void note(int kernel, void *const *params) {
     }
 NOTING(0)
 NOTING(1)
-NOTING(2) NOTING(3)
+NOTING(2)
+NOTING(3)
 #undef NOTING
 
     static const sn_rt_kernel noting[] = {
@@ -261,7 +262,7 @@ Test(jit, text_of_all_kernels) {
     char *text;
     sn_arena_init(&arena, &env);
     cr_assert_eq(sn_host_llvm(&text, m, &target, &arena), SN_OK, "%s", env.message);
-    cr_assert(strstr(text, "@kernel.0(") && strstr(text, "@kernel.3("), "%s", text);
+    cr_assert(strstr(text, "@k0(") && strstr(text, "@k3("), "%s", text);
     sn_arena_free(&arena);
     sn_module_free(m);
 }
