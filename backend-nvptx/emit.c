@@ -20,6 +20,7 @@ typedef struct job {
     sn_kern k;
     bool want_llvm;
     sn_arena *arena;
+    LLVMTargetMachineRef tm;
 } job;
 
 static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
@@ -27,7 +28,8 @@ static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
     const char *cpu;
     uint32_t ptx;
     if (!sn_nvptx_cpu(cg->target, &cpu, &ptx))
-        return sn_fail(cg->env, SN_ERROR_TARGET, "no code can be made for %s: compute capability 7.5 is the oldest", cg->target->name);
+        return sn_fail(cg->env, SN_ERROR_TARGET, "no code can be made for %s: compute capability 7.5 is the oldest",
+                       cg->target->name);
     LLVMTargetRef target;
     char *text = NULL;
     if (LLVMGetTargetFromTriple(TRIPLE, &target, &text)) {
@@ -37,7 +39,8 @@ static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
     }
     char features[16];
     snprintf(features, sizeof features, "+ptx%u", ptx);
-    *out = LLVMCreateTargetMachine(target, TRIPLE, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocDefault, LLVMCodeModelDefault);
+    *out = LLVMCreateTargetMachine(target, TRIPLE, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocDefault,
+                                   LLVMCodeModelDefault);
     return *out ? SN_OK : sn_fail(cg->env, SN_ERROR_TARGET, "LLVM cannot generate code for %s", cpu);
 }
 
@@ -70,12 +73,10 @@ static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm)
 
 static sn_status emit_guarded(void *user) {
     job *j = user;
-    LLVMTargetMachineRef tm;
-    SN_TRY(target_machine(&tm, &j->cg));
+    SN_TRY(target_machine(&j->tm, &j->cg));
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(sn_kern_get(j->m, j->k)->name, j->cg.cx);
-    sn_status status = emit_module(j, mod, tm);
+    sn_status status = emit_module(j, mod, j->tm);
     LLVMDisposeModule(mod);
-    LLVMDisposeTargetMachine(tm);
     return status;
 }
 
@@ -83,7 +84,8 @@ static sn_status emit_guarded(void *user) {
 static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
     sn_launch launch = sn_kern_launch(m, k);
     if (!sn_ix_is_const(m, launch.grid, &out->grid))
-        return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s: its grid depends on a symbolic size; give it a value first",
+        return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
+                       "kernel %s: its grid depends on a symbolic size; give it a value first",
                        sn_kern_get(m, k)->name);
     if (out->grid > INT32_MAX)
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s: a grid of %lld blocks, 2147483647 is the most",
@@ -93,13 +95,15 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
     return SN_OK;
 }
 
-sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm, sn_arena *arena) {
+sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
+                        sn_arena *arena) {
     if (!target->is_gpu) return sn_fail(m->env, SN_ERROR_TARGET, "PTX cannot be made for target %s", target->name);
     *out = (sn_gpu_code){0};
     SN_TRY(find_launch(out, m, k));
     job j = {.out = out, .m = m, .k = k, .want_llvm = want_llvm, .arena = arena};
     SN_TRY(sn_cg_open(&j.cg, m->env, target));
     sn_status status = sn_cg_guarded(&j.cg, emit_guarded, &j);
+    if (j.tm && j.cg.cx) LLVMDisposeTargetMachine(j.tm);
     sn_cg_close(&j.cg);
     return status;
 }

@@ -15,8 +15,9 @@ function(sinter_layer name)
   endif()
 endfunction()
 
-# Link LLVM into a program or shared library that holds the layer codegen.
+# Link LLVM into a program or shared library that holds the layer codegen; its own sources may look into that layer.
 function(sinter_needs_llvm target)
+  target_include_directories(${target} SYSTEM PRIVATE ${SINTER_LLVM_INCLUDE})
   target_link_libraries(${target} PRIVATE ${SINTER_LLVM_LINK})
   if(SINTER_STATIC_LLVM)
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)

@@ -13,9 +13,9 @@
 typedef struct access {
     sn_buf_rec *b;
     sn_buf id;
-    LLVMTypeRef elem;           /* storage type */
-    sn_ix e;                    /* resolved offset */
-    uint32_t piece;             /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
+    LLVMTypeRef elem; /* storage type */
+    sn_ix e;          /* resolved offset */
+    uint32_t piece;   /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
 } access;
 
 /* ---- addresses ----------------------------------------------------------------------------------------------------------- */
@@ -77,7 +77,10 @@ static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     return a;
 }
 
-typedef struct vary_query { sn_gen *g; bool found; } vary_query;
+typedef struct vary_query {
+    sn_gen *g;
+    bool found;
+} vary_query;
 
 static void note_varying(void *user, sn_ix atom) {
     vary_query *q = user;
@@ -197,7 +200,7 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
     if (g->lanes > 1 && (a->piece == 1 || mask)) {
         store_lanes(g, a, x, mask);
     } else if (a->piece == 0) {
-        store_at(g, a, at_lane(g, a->e, 0), sn_em_lane(&g->em, x, g->lanes - 1));    /* the last iteration wins */
+        store_at(g, a, at_lane(g, a->e, 0), sn_em_lane(&g->em, x, g->lanes - 1)); /* the last iteration wins */
     } else {
         x = sn_em_splat(&g->em, x, g->lanes);
         for (uint32_t i = 0; i < g->lanes; i += a->piece)

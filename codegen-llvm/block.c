@@ -33,7 +33,8 @@ static lv warp_mask(sn_gen *g) {
     if (!rest) return c32(g, -1);
     lv part = c32(g, ((int64_t)1 << rest) - 1);
     if (threads < WARP) return part;
-    lv x = LLVMBuildTrunc(g->em.b, g->thread_x, g->em.cg->i32, ""), y = LLVMBuildTrunc(g->em.b, g->thread_y, g->em.cg->i32, "");
+    lv x = LLVMBuildTrunc(g->em.b, g->thread_x, g->em.cg->i32, ""),
+       y = LLVMBuildTrunc(g->em.b, g->thread_y, g->em.cg->i32, "");
     lv number = em_iadd(&g->em, x, em_imul(&g->em, y, c32(g, g->threads_x)));
     return em_select(&g->em, em_icmp(&g->em, LLVMIntULT, number, c32(g, threads - rest)), c32(g, -1), part);
 }
@@ -91,7 +92,7 @@ typedef struct exchange {
 
 static uint32_t state_bytes(const sn_gen_states *st, uint32_t k, uint32_t lanes) {
     uint32_t bytes = sn_dtype_bytes(st->dtypes[k]) * lanes, padded = 1;
-    while (padded < bytes) padded *= 2;         /* vectors of 3 take the place of 4 */
+    while (padded < bytes) padded *= 2; /* vectors of 3 take the place of 4 */
     return padded;
 }
 
@@ -140,7 +141,8 @@ static uint32_t slot_align(const sn_gen_states *st, const exchange *ex, uint32_t
 
 static void slot_write(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv slot, const lv *x) {
     for (uint32_t k = 0; k < st->n; k++) {
-        lv s = LLVMBuildStore(g->em.b, sn_math_to_storage(&g->em, st->dtypes[k], x[k]), slot_address(g, st, ex, k, slot));
+        lv s =
+            LLVMBuildStore(g->em.b, sn_math_to_storage(&g->em, st->dtypes[k], x[k]), slot_address(g, st, ex, k, slot));
         LLVMSetAlignment(s, slot_align(st, ex, k));
     }
 }
@@ -156,8 +158,9 @@ static void slot_read(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv
 
 sn_status sn_gen_finish_shared(sn_gen *g) {
     if (g->shared_size[0] + g->shared_size[1] > STATIC_LIMIT)
-        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its reductions need %u bytes of shared memory, %u exist",
-                       g->k->name, g->shared_size[0] + g->shared_size[1], (unsigned)STATIC_LIMIT);
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                       "kernel %s: its reductions need %u bytes of shared memory, %u exist", g->k->name,
+                       g->shared_size[0] + g->shared_size[1], (unsigned)STATIC_LIMIT);
     for (uint32_t area = 0; area < 2; area++) {
         if (!g->shared[area]) continue;
         LLVMTypeRef bytes = LLVMArrayType2(g->em.cg->i8, g->shared_size[area]);
@@ -176,7 +179,8 @@ sn_status sn_gen_finish_shared(sn_gen *g) {
 static lv cx(sn_gen *g, int64_t x) { return sn_em_ci(g->index, x); }
 
 /* state <- slots first, first + step, ... (n of them), in that order. */
-static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, int64_t step, uint32_t n, lv *state) {
+static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, int64_t step, uint32_t n,
+                       lv *state) {
     lv x[SN_GEN_STATES];
     slot_read(g, st, ex, first, state);
     if (n <= WARP) {
@@ -273,7 +277,8 @@ static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
         lv piece[2], result[2] = {NULL, NULL};
         for (;; part /= 2) {
             for (uint32_t k = 0; k < one.n; k++) piece[k] = sn_em_slice(&g->em, whole[k], 0, part);
-            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, g->threads_x * g->threads_y) <= AREA_LIMIT)) break;
+            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, g->threads_x * g->threads_y) <= AREA_LIMIT))
+                break;
             if (part % 2) part = 2;
         }
         for (uint32_t at = 0; at < lanes; at += part) {

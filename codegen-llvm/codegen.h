@@ -15,13 +15,14 @@
  * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
  * order of kern->params. Its block size is fixed (.reqntid); shared memory is static. */
 typedef struct sn_gpu_code {
-    char *ptx;              /* NUL-terminated, in the arena */
-    size_t ptx_size;        /* without the NUL */
-    char *llvm;             /* LLVM IR text before optimisation when asked for, else NULL */
+    char *ptx;       /* NUL-terminated, in the arena */
+    size_t ptx_size; /* without the NUL */
+    char *llvm;      /* LLVM IR text before optimisation when asked for, else NULL */
     uint32_t block_x, block_y;
     int64_t grid;
 } sn_gpu_code;
-sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm, sn_arena *arena);
+sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
+                        sn_arena *arena);
 
 /* ---- host (backend-host/) ----
  * A kernel is compiled to `void k(void *const *params, int64_t begin, int64_t end)`: blocks begin .. end-1 of the grid.
@@ -38,7 +39,7 @@ typedef int (*sn_copy_fn)(void *user, void *to, const void *from, int64_t size);
 typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
                              sn_launch_fn launch, sn_copy_fn copy, void *user);
 
-typedef struct sn_host_code sn_host_code;   /* owns the machine code */
+typedef struct sn_host_code sn_host_code; /* owns the machine code */
 /* with_kernels false: only the wrapper (kernels run on a GPU). */
 sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target);
 void sn_host_code_free(sn_host_code *code);

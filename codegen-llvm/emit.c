@@ -40,7 +40,8 @@ lv sn_em_splat(sn_em *em, lv x, uint32_t lanes) {
         return LLVMConstVector(all, lanes);
     }
     uint32_t from[MAX_LANES] = {0};
-    lv one = LLVMBuildInsertElement(em->b, LLVMGetPoison(LLVMVectorType(LLVMTypeOf(x), lanes)), x, lane_number(em, 0), "");
+    lv one =
+        LLVMBuildInsertElement(em->b, LLVMGetPoison(LLVMVectorType(LLVMTypeOf(x), lanes)), x, lane_number(em, 0), "");
     return shuffle(em, one, LLVMGetPoison(LLVMTypeOf(one)), from, lanes);
 }
 
@@ -81,7 +82,9 @@ lv sn_em_join(sn_em *em, lv x, lv y) {
 
 /* ---- constants ----------------------------------------------------------------------------------------------------- */
 
-lv sn_em_f(sn_em *em, lv like, double x) { return sn_em_splat(em, LLVMConstReal(sn_em_elem(like), x), sn_em_lanes(like)); }
+lv sn_em_f(sn_em *em, lv like, double x) {
+    return sn_em_splat(em, LLVMConstReal(sn_em_elem(like), x), sn_em_lanes(like));
+}
 
 lv sn_em_ci(LLVMTypeRef type, int64_t x) { return LLVMConstInt(type, (unsigned long long)x, 1); }
 
@@ -143,7 +146,8 @@ LLVMBasicBlockRef sn_em_block(sn_em *em, const char *name) {
 }
 
 sn_em_if sn_em_then(sn_em *em, lv cond, const char *name) {
-    sn_em_if s = {.before = LLVMGetInsertBlock(em->b), .then = sn_em_block(em, name), .after = sn_em_block(em, "after")};
+    sn_em_if s = {
+        .before = LLVMGetInsertBlock(em->b), .then = sn_em_block(em, name), .after = sn_em_block(em, "after")};
     LLVMBuildCondBr(em->b, cond, s.then, s.after);
     LLVMPositionBuilderAtEnd(em->b, s.then);
     return s;

@@ -12,40 +12,42 @@ typedef struct sn_em {
     sn_cg *cg;
     LLVMModuleRef mod;
     LLVMBuilderRef b;
-    LLVMValueRef fn;        /* function under construction */
+    LLVMValueRef fn; /* function under construction */
 } sn_em;
 
-typedef LLVMValueRef lv;    /* short, because expansions are formulas */
+typedef LLVMValueRef lv; /* short, because expansions are formulas */
 
 /* ---- shapes (emit.c) ---- */
-uint32_t sn_em_lanes(lv x);                         /* 1 for a scalar */
-LLVMTypeRef sn_em_elem(lv x);                       /* type of a lane */
+uint32_t sn_em_lanes(lv x);   /* 1 for a scalar */
+LLVMTypeRef sn_em_elem(lv x); /* type of a lane */
 LLVMTypeRef sn_em_shape(LLVMTypeRef elem, uint32_t lanes);
-LLVMTypeRef sn_em_like(lv x, LLVMTypeRef elem);     /* elem in the shape of x */
-lv sn_em_splat(sn_em *em, lv x, uint32_t lanes);    /* scalar to vector; a vector or lanes == 1: x itself */
-void sn_em_unify(sn_em *em, lv *x, uint32_t n);     /* splat the scalars when any is a vector */
-lv sn_em_lane(sn_em *em, lv x, uint32_t lane);      /* a scalar: x itself */
+LLVMTypeRef sn_em_like(lv x, LLVMTypeRef elem);  /* elem in the shape of x */
+lv sn_em_splat(sn_em *em, lv x, uint32_t lanes); /* scalar to vector; a vector or lanes == 1: x itself */
+void sn_em_unify(sn_em *em, lv *x, uint32_t n);  /* splat the scalars when any is a vector */
+lv sn_em_lane(sn_em *em, lv x, uint32_t lane);   /* a scalar: x itself */
 lv sn_em_with_lane(sn_em *em, lv vector, uint32_t lane, lv x);
-lv sn_em_slice(sn_em *em, lv x, uint32_t first, uint32_t n);    /* lanes first .. first+n-1 (a scalar when n == 1) */
-lv sn_em_join(sn_em *em, lv x, lv y);               /* lanes of x, then lanes of y */
+lv sn_em_slice(sn_em *em, lv x, uint32_t first, uint32_t n); /* lanes first .. first+n-1 (a scalar when n == 1) */
+lv sn_em_join(sn_em *em, lv x, lv y);                        /* lanes of x, then lanes of y */
 
 /* ---- constants in the shape of another value ---- */
-lv sn_em_f(sn_em *em, lv like, double x);           /* like: float */
-lv sn_em_i(sn_em *em, lv like, int64_t x);          /* like: integer */
+lv sn_em_f(sn_em *em, lv like, double x);  /* like: float */
+lv sn_em_i(sn_em *em, lv like, int64_t x); /* like: integer */
 lv sn_em_ci(LLVMTypeRef type, int64_t x);
 
 /* ---- instructions that need more than one call ---- */
 lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, uint32_t n);
-lv sn_em_poly(sn_em *em, lv x, const double *c, uint32_t n);    /* c[0] + c[1] x + ... by fma */
-lv sn_em_fmin(sn_em *em, lv x, lv y);               /* nan if either is */
+lv sn_em_poly(sn_em *em, lv x, const double *c, uint32_t n); /* c[0] + c[1] x + ... by fma */
+lv sn_em_fmin(sn_em *em, lv x, lv y);                        /* nan if either is */
 lv sn_em_fmax(sn_em *em, lv x, lv y);
-lv sn_em_rcp(sn_em *em, lv x);                      /* 1/x to 1 ulp, x normal; not for results that must be exact */
-bool sn_em_is64(lv x);                              /* lanes of 64 bits */
-lv sn_em_ibits(sn_em *em, lv x);                    /* float to the integer of the same width */
-lv sn_em_fbits(sn_em *em, lv x);                    /* and back */
-lv sn_em_any(sn_em *em, lv mask);                   /* does any lane hold? */
+lv sn_em_rcp(sn_em *em, lv x);    /* 1/x to 1 ulp, x normal; not for results that must be exact */
+bool sn_em_is64(lv x);            /* lanes of 64 bits */
+lv sn_em_ibits(sn_em *em, lv x);  /* float to the integer of the same width */
+lv sn_em_fbits(sn_em *em, lv x);  /* and back */
+lv sn_em_any(sn_em *em, lv mask); /* does any lane hold? */
 /* Code that runs only if `cond` (a scalar i1): between sn_em_then and sn_em_end. */
-typedef struct sn_em_if { LLVMBasicBlockRef before, then, after; } sn_em_if;
+typedef struct sn_em_if {
+    LLVMBasicBlockRef before, then, after;
+} sn_em_if;
 sn_em_if sn_em_then(sn_em *em, lv cond, const char *name);
 void sn_em_end(sn_em *em, sn_em_if *s);
 /* After sn_em_end: `inside` if the code ran, else `outside`. `then_end` is the last block of the inside. */

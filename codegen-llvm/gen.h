@@ -10,7 +10,10 @@
 
 enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
 
-typedef struct sn_gen_memo { sn_ix e; lv old; } sn_gen_memo;
+typedef struct sn_gen_memo {
+    sn_ix e;
+    lv old;
+} sn_gen_memo;
 
 typedef struct sn_gen {
     sn_em em;
@@ -18,41 +21,41 @@ typedef struct sn_gen {
     sn_module *m;
     sn_kern kern;
     sn_kern_rec *k;
-    sn_arena arena;             /* scratch of this translation */
+    sn_arena *arena; /* scratch */
     bool gpu;
-    sn_status status;           /* first failure inside the recursion */
+    sn_status status; /* first failure inside the recursion */
 
     /* What ids mean at the current place. */
-    lv *vals;                   /* by sn_val */
-    bool *varies;               /* by sn_val: differs between lanes of the current vector axis */
-    lv *axes;                   /* by sn_axis: its number, of the index type; NULL: unbound or constant */
-    lv *memory;                 /* by sn_buf: address of element 0 */
-    bool *steady;               /* by sn_buf: nothing writes its storage while the kernel runs */
-    SN_VEC(sn_axis) fixed;      /* axes that are constants here (written out), innermost last */
+    lv *vals;              /* by sn_val */
+    bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
+    lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
+    lv *memory;            /* by sn_buf: address of element 0 */
+    bool *steady;          /* by sn_buf: nothing writes its storage while the kernel runs */
+    SN_VEC(sn_axis) fixed; /* axes that are constants here (written out), innermost last */
     SN_VEC(sn_ix) fixed_to;
-    lv *yields;                 /* where a yield puts its operands */
+    lv *yields; /* where a yield puts its operands */
 
     /* Index arithmetic. */
-    LLVMTypeRef index;          /* i32 or i64 */
-    SN_VEC(lv) memo;            /* by sn_ix: its value, if computed in a block that dominates this place */
+    LLVMTypeRef index; /* i32 or i64 */
+    SN_VEC(lv) memo;   /* by sn_ix: its value, if computed in a block that dominates this place */
     SN_VEC(sn_gen_memo) memo_log;
-    int pick;                   /* >= 0: vector values inside an ix are read at this lane */
+    int pick; /* >= 0: vector values inside an ix are read at this lane */
 
     /* Vector axis. */
-    sn_axis lane_axis;          /* none outside */
-    uint32_t lanes;             /* 1 outside */
+    sn_axis lane_axis; /* none outside */
+    uint32_t lanes;    /* 1 outside */
 
     /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
     sn_launch launch;
     int64_t grid;
     uint32_t threads_x, threads_y;
     lv block, thread_x, thread_y;
-    bool in_x, in_y;            /* inside a block.x, block.y axis */
-    bool divergent;             /* inside an `if` that threads of a block may answer differently */
-    bool *dirty;                /* by sn_buf: stored to since the last barrier */
-    lv shared[2];               /* shared memory of reductions, used in turn */
+    bool in_x, in_y; /* inside a block.x, block.y axis */
+    bool divergent;  /* inside an `if` that threads of a block may answer differently */
+    bool *dirty;     /* by sn_buf: stored to since the last barrier */
+    lv shared[2];    /* shared memory of reductions, used in turn */
     uint32_t shared_size[2];
-    uint32_t turn, exchanges;   /* which one is next; how many were made */
+    uint32_t turn, exchanges; /* which one is next; how many were made */
 } sn_gen;
 
 /* ---- index.c ---- */
@@ -82,7 +85,7 @@ void sn_gen_region(sn_gen *g, sn_stmt first);
 lv sn_gen_val(const sn_gen *g, sn_val v);
 typedef struct sn_gen_loop {
     sn_axis ax;
-    sn_em_if guard;             /* around a loop that may have no iteration */
+    sn_em_if guard; /* around a loop that may have no iteration */
     bool guarded;
     LLVMBasicBlockRef before, body, after;
     lv i, n;
@@ -104,7 +107,7 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);
 typedef struct sn_gen_states {
     uint32_t n_combs, n;
     sn_comb combs[4];
-    uint32_t first[4];          /* first state of each combiner */
+    uint32_t first[4]; /* first state of each combiner */
     sn_dtype dtypes[SN_GEN_STATES];
 } sn_gen_states;
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);

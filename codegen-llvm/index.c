@@ -20,15 +20,15 @@ void sn_gen_release(sn_gen *g, uint32_t mark) {
 static lv recall(sn_gen *g, sn_ix e) { return e.i < g->memo.n ? g->memo.at[e.i] : NULL; }
 
 static lv remember(sn_gen *g, sn_ix e, lv x) {
-    while (g->memo.n <= e.i) SN_PUSH(&g->arena, &g->memo, NULL);
-    SN_PUSH(&g->arena, &g->memo_log, ((sn_gen_memo){e, g->memo.at[e.i]}));
+    while (g->memo.n <= e.i) SN_PUSH(g->arena, &g->memo, NULL);
+    SN_PUSH(g->arena, &g->memo_log, ((sn_gen_memo){e, g->memo.at[e.i]}));
     g->memo.at[e.i] = x;
     return x;
 }
 
 void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value) {
-    SN_PUSH(&g->arena, &g->fixed, ax);
-    SN_PUSH(&g->arena, &g->fixed_to, sn_ix_const(g->m, value));
+    SN_PUSH(g->arena, &g->fixed, ax);
+    SN_PUSH(g->arena, &g->fixed_to, sn_ix_const(g->m, value));
 }
 
 void sn_gen_unfix(sn_gen *g) { g->fixed.n--, g->fixed_to.n--; }
@@ -125,7 +125,8 @@ static lv emit(sn_gen *g, sn_ix e) {
         if (g->lane_axis.i == r->id && g->lanes > 1) return lane_numbers(g);
         SN_ASSERT(g->axes[r->id]);
         return g->axes[r->id];
-    case SN_IX_DIV: case SN_IX_MOD: return divide(g, r);
+    case SN_IX_DIV:
+    case SN_IX_MOD: return divide(g, r);
     case SN_IX_MIN: return pick_smaller(g, sn_gen_ix(g, r->a), sn_gen_ix(g, r->b), LLVMIntSLT);
     case SN_IX_MAX: return pick_smaller(g, sn_gen_ix(g, r->a), sn_gen_ix(g, r->b), LLVMIntSGT);
     case SN_IX_PROD: return binary(g, LLVMBuildMul, sn_gen_ix(g, r->a), sn_gen_ix(g, r->b));
@@ -175,9 +176,7 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
 
 /* ---- width ------------------------------------------------------------------------------------------------------------------- */
 
-static bool fits(sn_range r, int64_t scale) {
-    return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale;
-}
+static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
 
 /* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. */
 static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
@@ -198,8 +197,9 @@ static void find_symbol(void *user, sn_ix atom) {
     sn_gen *g = user;
     const sn_ix_rec *r = sn_ix_get(g->m, atom);
     if (r->kind == SN_IX_SYM && g->status == SN_OK)
-        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: size %s is symbolic; give it a value before code generation",
-                            g->k->name, sn_sym_get(g->m, (sn_sym){r->id})->name);
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                            "kernel %s: size %s is symbolic; give it a value before code generation", g->k->name,
+                            sn_sym_get(g->m, (sn_sym){r->id})->name);
 }
 
 static bool statement_is_narrow(sn_gen *g, const sn_stmt_rec *s) {

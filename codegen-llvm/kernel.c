@@ -39,7 +39,7 @@ static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (!r->axis.i || r->kind != kind) continue;
         n = sn_gen_extent(g, r->axis);
-        if (n < 0) n = INT32_MAX;       /* symbolic: reported as such by sn_gen_index_width, or as too large */
+        if (n < 0) n = INT32_MAX; /* symbolic: reported as such by sn_gen_index_width, or as too large */
         if (n > most) most = n;
     }
     return (uint32_t)most;
@@ -48,13 +48,14 @@ static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
 static sn_status find_sizes(sn_gen *g) {
     g->launch = sn_kern_launch(g->m, g->kern);
     if (!sn_ix_is_const(g->m, g->launch.grid, &g->grid))
-        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its grid depends on a symbolic size; give it a value first",
-                       g->k->name);
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                       "kernel %s: its grid depends on a symbolic size; give it a value first", g->k->name);
     g->threads_x = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_X) : 1;
     g->threads_y = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_Y) : 1;
     if (g->gpu && (g->threads_x != g->launch.block_x || g->threads_y != g->launch.block_y))
-        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: the launch has %u x %u threads, its block axes %u x %u",
-                       g->k->name, g->launch.block_x, g->launch.block_y, g->threads_x, g->threads_y);
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                       "kernel %s: the launch has %u x %u threads, its block axes %u x %u", g->k->name,
+                       g->launch.block_x, g->launch.block_y, g->threads_x, g->threads_y);
     uint32_t limit = g->em.cg->target->max_threads;
     if (g->gpu && ((uint64_t)g->threads_x * g->threads_y > limit || g->threads_x > limit))
         return sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: a block of %u x %u threads, %s allows %u", g->k->name,
@@ -63,16 +64,17 @@ static sn_status find_sizes(sn_gen *g) {
 }
 
 static void allocate_tables(sn_gen *g) {
-    g->vals = SN_NEWN(&g->arena, lv, g->m->vals.count);
-    g->varies = SN_NEWN(&g->arena, bool, g->m->vals.count);
-    g->axes = SN_NEWN(&g->arena, lv, g->m->axes.count);
-    g->memory = SN_NEWN(&g->arena, lv, g->m->bufs.count);
-    g->steady = SN_NEWN(&g->arena, bool, g->m->bufs.count);
-    g->dirty = SN_NEWN(&g->arena, bool, g->m->bufs.count);
+    g->vals = SN_NEWN(g->arena, lv, g->m->vals.count);
+    g->varies = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
+    g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
+    g->steady = SN_NEWN(g->arena, bool, g->m->bufs.count);
+    g->dirty = SN_NEWN(g->arena, bool, g->m->bufs.count);
 }
 
 static void attribute(sn_gen *g, const char *name, const char *value) {
-    LLVMAttributeRef a = LLVMCreateStringAttribute(g->em.cg->cx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+    LLVMAttributeRef a =
+        LLVMCreateStringAttribute(g->em.cg->cx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
     LLVMAddAttributeAtIndex(g->em.fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
@@ -110,9 +112,9 @@ static lv special_register(sn_gen *g, const char *name) {
 }
 
 static void gpu_function(sn_gen *g) {
-    enum { PTX_KERNEL = 71 };       /* LLVMPTXKernelCallConv */
+    enum { PTX_KERNEL = 71 }; /* LLVMPTXKernelCallConv */
     uint32_t n = g->k->params.n;
-    LLVMTypeRef *types = SN_NEWN(&g->arena, LLVMTypeRef, n + 1);
+    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, n + 1);
     for (uint32_t i = 0; i < n; i++) types[i] = g->em.cg->global_ptr;
     new_function(g, types, n);
     LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
@@ -169,14 +171,18 @@ static sn_status generate(sn_gen *g) {
 }
 
 sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k) {
-    sn_gen g = {.em = {.cg = cg, .mod = mod}, .env = cg->env, .m = m, .kern = k, .k = sn_kern_get(m, k),
-                .gpu = cg->target->is_gpu, .status = SN_OK, .pick = -1, .lanes = 1};
-    sn_arena_init(&g.arena, cg->env);
-    g.em.b = LLVMCreateBuilderInContext(cg->cx);
+    sn_gen g = {.em = {.cg = cg, .mod = mod, .b = cg->builder},
+                .arena = &cg->scratch,
+                .env = cg->env,
+                .m = m,
+                .kern = k,
+                .k = sn_kern_get(m, k),
+                .gpu = cg->target->is_gpu,
+                .status = SN_OK,
+                .pick = -1,
+                .lanes = 1};
     allocate_tables(&g);
     sn_status status = generate(&g);
     *out = g.em.fn;
-    LLVMDisposeBuilder(g.em.b);
-    sn_arena_free(&g.arena);
     return status;
 }

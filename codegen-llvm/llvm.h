@@ -15,6 +15,8 @@ typedef struct sn_cg {
     sn_env *env;
     LLVMContextRef cx;
     const sn_target *target;
+    sn_arena scratch;       /* of translations; freed by sn_cg_close, also after a jump out of one */
+    LLVMBuilderRef builder; /* the same */
     bool has_f16;           /* half <-> float are instructions */
     bool has_bf16;          /* bfloat <-> float are instructions */
     LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, ptr, global_ptr, shared_ptr, vd;

@@ -43,8 +43,7 @@ lv sn_math_sign(sn_em *em, const lv *in) {
 /* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. It exists on scalars only. */
 lv sn_math_rsqrt(sn_em *em, const lv *in) {
     lv x = in[0];
-    if (!em->cg->target->is_gpu || sn_em_is64(x))
-        return em_div(em, sn_em_f(em, x, 1), em_call1(em, "llvm.sqrt", x));
+    if (!em->cg->target->is_gpu || sn_em_is64(x)) return em_div(em, sn_em_f(em, x, 1), em_call1(em, "llvm.sqrt", x));
     lv y = LLVMGetPoison(LLVMTypeOf(x));
     for (uint32_t i = 0; i < sn_em_lanes(x); i++) {
         lv lane = sn_em_lane(em, x, i);

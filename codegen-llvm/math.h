@@ -21,16 +21,16 @@ lv sn_math_const(sn_em *em, sn_dtype t, double f, int64_t i);
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n);
 /* Error bound of a float operation in ULP, from lowering.def; negative when the table has no row. */
 double sn_math_bound(sn_lop op, sn_dtype t);
-lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in);     /* math_int.c */
+lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in); /* math_int.c */
 
 #define SN_LOWER(LOP, function, ulp32, ulp64, doc) lv sn_math_##function(sn_em *em, const lv *in);
 #include "codegen-llvm/lowering.def"
 #undef SN_LOWER
 
 /* ---- parts that several expansions use ---- */
-lv sn_math_exp2_small(sn_em *em, lv x);         /* 2^x, f32, |x| < 160 */
-lv sn_math_exp_bounded(sn_em *em, lv x);        /* e^x, x within the range where nothing but underflow happens */
-lv sn_math_scale2(sn_em *em, lv x, lv n);       /* x * 2^n, n integer of the width of x, |n| < twice the exponent range */
-lv sn_math_expm1_poly(sn_em *em, lv r);         /* e^r - 1, |r| < 0.35 */
+lv sn_math_exp2_small(sn_em *em, lv x);   /* 2^x, f32, |x| < 160 */
+lv sn_math_exp_bounded(sn_em *em, lv x);  /* e^x, x within the range where nothing but underflow happens */
+lv sn_math_scale2(sn_em *em, lv x, lv n); /* x * 2^n, n integer of the width of x, |n| < twice the exponent range */
+lv sn_math_expm1_poly(sn_em *em, lv r);   /* e^r - 1, |r| < 0.35 */
 
 #endif

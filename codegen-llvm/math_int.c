@@ -10,12 +10,11 @@ static lv one(sn_em *em, lv x) { return sn_em_i(em, x, 1); }
 static lv is_zero(sn_em *em, lv x) { return em_icmp(em, LLVMIntEQ, x, zero(em, x)); }
 static lv negate(sn_em *em, lv x) { return em_isub(em, zero(em, x), x); }
 
-static lv absolute(sn_em *em, lv x) {
-    return em_select(em, em_icmp(em, LLVMIntSLT, x, zero(em, x)), negate(em, x), x);
-}
+static lv absolute(sn_em *em, lv x) { return em_select(em, em_icmp(em, LLVMIntSLT, x, zero(em, x)), negate(em, x), x); }
 
 static lv sign(sn_em *em, lv x, bool is_unsigned) {
-    lv positive = LLVMBuildZExt(em->b, em_icmp(em, is_unsigned ? LLVMIntUGT : LLVMIntSGT, x, zero(em, x)), LLVMTypeOf(x), "");
+    lv positive =
+        LLVMBuildZExt(em->b, em_icmp(em, is_unsigned ? LLVMIntUGT : LLVMIntSGT, x, zero(em, x)), LLVMTypeOf(x), "");
     if (is_unsigned) return positive;
     lv negative = LLVMBuildZExt(em->b, em_icmp(em, LLVMIntSLT, x, zero(em, x)), LLVMTypeOf(x), "");
     return em_isub(em, positive, negative);
@@ -31,8 +30,8 @@ static lv signed_division(sn_em *em, lv a, lv b, rounding how) {
     lv d = em_select(em, em_or(em, b_zero, b_minus), one(em, b), b);
     lv q = LLVMBuildSDiv(em->b, a, d, "");
     lv r = em_isub(em, a, em_imul(em, q, d));
-    lv crosses = em_and(em, em_icmp(em, LLVMIntNE, r, zero(em, r)),
-                        em_icmp(em, LLVMIntSLT, em_xor(em, r, d), zero(em, r)));
+    lv crosses =
+        em_and(em, em_icmp(em, LLVMIntNE, r, zero(em, r)), em_icmp(em, LLVMIntSLT, em_xor(em, r, d), zero(em, r)));
     if (how == REMAINDER_DOWN) return em_select(em, crosses, em_iadd(em, r, d), r);
     if (how == DOWN) q = em_select(em, crosses, em_isub(em, q, one(em, q)), q);
     q = em_select(em, b_minus, negate(em, a), q);
@@ -95,9 +94,12 @@ static lv compare(sn_em *em, sn_lop op, lv a, lv b, bool is_unsigned) {
 /* On bool, where addition is or and the larger of two is or. */
 static sn_lop bool_op(sn_lop op) {
     switch ((int)op) {
-    case SN_LOP_ADD: case SN_LOP_MAX: return SN_LOP_OR;
-    case SN_LOP_MUL: case SN_LOP_MIN: return SN_LOP_AND;
-    case SN_LOP_ABS: case SN_LOP_SIGN: return SN_LOP_FLOOR;
+    case SN_LOP_ADD:
+    case SN_LOP_MAX: return SN_LOP_OR;
+    case SN_LOP_MUL:
+    case SN_LOP_MIN: return SN_LOP_AND;
+    case SN_LOP_ABS:
+    case SN_LOP_SIGN: return SN_LOP_FLOOR;
     default: return op;
     }
 }
@@ -111,9 +113,13 @@ lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in) {
     case SN_LOP_NEG: return negate(em, a);
     case SN_LOP_ABS: return is_unsigned ? a : absolute(em, a);
     case SN_LOP_SIGN: return sign(em, a, is_unsigned);
-    case SN_LOP_FLOOR: case SN_LOP_CEIL: case SN_LOP_ROUND: case SN_LOP_TRUNC: return a;
+    case SN_LOP_FLOOR:
+    case SN_LOP_CEIL:
+    case SN_LOP_ROUND:
+    case SN_LOP_TRUNC: return a;
     case SN_LOP_NOT: return LLVMBuildNot(em->b, a, "");
-    case SN_LOP_ISNAN: case SN_LOP_ISINF: return sn_em_splat(em, LLVMConstInt(em->cg->i1, 0, 0), sn_em_lanes(a));
+    case SN_LOP_ISNAN:
+    case SN_LOP_ISINF: return sn_em_splat(em, LLVMConstInt(em->cg->i1, 0, 0), sn_em_lanes(a));
     case SN_LOP_ADD: return em_iadd(em, a, b);
     case SN_LOP_SUB: return em_isub(em, a, b);
     case SN_LOP_MUL: return em_imul(em, a, b);

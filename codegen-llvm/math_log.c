@@ -19,30 +19,25 @@
 #define LN_2_LOW_32 0x1.0bfbe8p-15
 
 /* (log((1+s)/(1-s)) - 2s) / s^3 in s^2, and the same less its first term 2/3, divided by s^2. */
-static const double LOG_32[] = {
-    0x1.55555cp-1, 0x1.997c2ap-2, 0x1.2ee73ep-2
-};
-static const double LOG_64[] = {
-    0x1.5555555555558p-1, 0x1.99999999952b2p-2, 0x1.2492492df6947p-2, 0x1.c71c62debf86bp-3, 0x1.7462b69705382p-3,
-    0x1.39fe208c33457p-3, 0x1.2b5b5fb2eac92p-3
-};
-static const double TAIL_32[] = {
-    0x1.9999a4p-2, 0x1.247a2cp-2, 0x1.d808a2p-3
-};
-static const double TAIL_64[] = {
-    0x1.999999999999ap-2, 0x1.2492492492522p-2, 0x1.c71c71c6ea871p-3, 0x1.745d177aad02ap-3, 0x1.3b1395c88122p-3,
-    0x1.1118c9ee5b8a4p-3, 0x1.df7c5bc7c7563p-4, 0x1.e032e4d8436a1p-4
-};
+static const double LOG_32[] = {0x1.55555cp-1, 0x1.997c2ap-2, 0x1.2ee73ep-2};
+static const double LOG_64[] = {0x1.5555555555558p-1, 0x1.99999999952b2p-2, 0x1.2492492df6947p-2, 0x1.c71c62debf86bp-3,
+                                0x1.7462b69705382p-3, 0x1.39fe208c33457p-3, 0x1.2b5b5fb2eac92p-3};
+static const double TAIL_32[] = {0x1.9999a4p-2, 0x1.247a2cp-2, 0x1.d808a2p-3};
+static const double TAIL_64[] = {0x1.999999999999ap-2, 0x1.2492492492522p-2, 0x1.c71c71c6ea871p-3,
+                                 0x1.745d177aad02ap-3, 0x1.3b1395c88122p-3,  0x1.1118c9ee5b8a4p-3,
+                                 0x1.df7c5bc7c7563p-4, 0x1.e032e4d8436a1p-4};
 
 /* ---- taking numbers apart ----------------------------------------------------------------------------------------------- */
 
-typedef struct parts { lv k, m; } parts;    /* k as a float */
+typedef struct parts {
+    lv k, m;
+} parts; /* k as a float */
 
 /* x positive, normal, finite (anything else gives some number). */
 static parts split(sn_em *em, lv x) {
     bool wide = sn_em_is64(x);
     int64_t one = wide ? 0x3ff0000000000000 : 0x3f800000;
-    int64_t root = wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3;      /* sqrt(1/2) */
+    int64_t root = wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3; /* sqrt(1/2) */
     int64_t mantissa = wide ? 0xfffffffffffff : 0x7fffff;
     lv u = sn_em_ibits(em, x);
     lv moved = em_iadd(em, u, sn_em_i(em, u, one - root));
@@ -63,7 +58,9 @@ static parts split_any(sn_em *em, lv x) {
 static lv quotient(sn_em *em, lv a, lv b) { return sn_em_is64(a) ? em_div(em, a, b) : em_mul(em, a, sn_em_rcp(em, b)); }
 
 /* log(1 + f) = f - (half - series): half = f^2/2, series = s (half + R(s^2)). */
-typedef struct log_terms { lv half, series; } log_terms;
+typedef struct log_terms {
+    lv half, series;
+} log_terms;
 
 static log_terms log_series(sn_em *em, lv f) {
     lv s = quotient(em, f, em_addc(em, f, 2)), z = em_mul(em, s, s);
@@ -114,15 +111,17 @@ lv sn_math_log1p(sn_em *em, const lv *in) {
     lv large = em_sub(em, sn_em_f(em, x, 1), em_sub(em, u, x)), small = em_sub(em, x, less);
     lv c = quotient(em, em_select(em, em_more(em, p.k, 1), large, small), u);
     lv y = log_specials(em, u, log_sum(em, p.k, em_addc(em, p.m, -1), c));
-    lv tiny = em_less(em, em_abs(em, x), 0x1p-60);      /* keeps -0 and subnormals */
+    lv tiny = em_less(em, em_abs(em, x), 0x1p-60); /* keeps -0 and subnormals */
     return em_select(em, em_or(em, tiny, em_equals(em, x, INFINITY)), x, y);
 }
 
 /* ---- pairs: hi + lo, |lo| at most half an ulp of hi ---------------------------------------------------------------------- */
 
-typedef struct pair { lv hi, lo; } pair;
+typedef struct pair {
+    lv hi, lo;
+} pair;
 
-static pair fast_two_sum(sn_em *em, lv a, lv b) {      /* |a| >= |b| or a = 0 */
+static pair fast_two_sum(sn_em *em, lv a, lv b) { /* |a| >= |b| or a = 0 */
     lv s = em_add(em, a, b);
     return (pair){s, em_sub(em, b, em_sub(em, s, a))};
 }
@@ -146,9 +145,11 @@ static pair log_pair(sn_em *em, lv f) {
     lv rest = em_fma(em, em_neg(em, s), g_lo, em_fma(em, em_neg(em, s), g, f));
     pair sp = {s, em_div(em, rest, g)};
     pair z = pair_mul(em, sp, sp), cube = pair_mul(em, z, sp);
-    lv tail = em_mul(em, z.hi, wide ? sn_em_poly(em, z.hi, TAIL_64, SN_COUNT(TAIL_64))
-                                    : sn_em_poly(em, z.hi, TAIL_32, SN_COUNT(TAIL_32)));
-    double third = wide ? 0x1.5555555555555p-1 : 0x1.555556p-1, third_lo = wide ? 0x1.5555555555555p-55 : -0x1.555556p-26;
+    lv tail = em_mul(em, z.hi,
+                     wide ? sn_em_poly(em, z.hi, TAIL_64, SN_COUNT(TAIL_64))
+                          : sn_em_poly(em, z.hi, TAIL_32, SN_COUNT(TAIL_32)));
+    double third = wide ? 0x1.5555555555555p-1 : 0x1.555556p-1,
+           third_lo = wide ? 0x1.5555555555555p-55 : -0x1.555556p-26;
     pair factor = fast_two_sum(em, sn_em_f(em, f, third), tail);
     factor.lo = em_addc(em, factor.lo, third_lo);
     pair w = pair_mul(em, cube, factor);
@@ -181,7 +182,8 @@ static lv power_of_positive(sn_em *em, lv a, lv y) {
     lv hi = em_select(em, in_range, x.hi, sn_em_f(em, a, 0)), lo = em_select(em, in_range, x.lo, sn_em_f(em, a, 0));
     lv n = em_rint(em, hi), f = em_add(em, em_sub(em, hi, n), lo);
     lv k = LLVMBuildFPToSI(em->b, n, sn_em_like(n, wide ? em->cg->i64 : em->cg->i32), "");
-    lv r = wide ? em_addc(em, sn_math_expm1_poly(em, em_mulc(em, f, 0x1.62e42fefa39efp-1)), 1) : sn_math_exp2_small(em, f);
+    lv r =
+        wide ? em_addc(em, sn_math_expm1_poly(em, em_mulc(em, f, 0x1.62e42fefa39efp-1)), 1) : sn_math_exp2_small(em, f);
     r = sn_math_scale2(em, r, k);
     /* Beyond the range, and at 0 and infinities: the result is 0 or inf, told by the sign of y log2 a. */
     lv infinity = sn_em_f(em, a, INFINITY), zero = sn_em_f(em, a, 0);
@@ -201,7 +203,8 @@ lv sn_math_pow(sn_em *em, const lv *in) {
     lv odd = em_and(em, whole, em_fcmp(em, LLVMRealONE, em_trunc(em, half), half));
     lv negative = em_icmp(em, LLVMIntSLT, sn_em_ibits(em, x), sn_em_i(em, sn_em_ibits(em, x), 0));
     r = em_select(em, em_and(em, negative, odd), em_neg(em, r), r);
-    lv no_value = em_and(em, em_less(em, x, 0), em_and(em, em_fcmp(em, LLVMRealUNE, em_trunc(em, y), y), em_more(em, a, 0)));
+    lv no_value =
+        em_and(em, em_less(em, x, 0), em_and(em, em_fcmp(em, LLVMRealUNE, em_trunc(em, y), y), em_more(em, a, 0)));
     no_value = em_and(em, no_value, em_less(em, a, INFINITY));
     r = em_select(em, no_value, sn_em_f(em, x, NAN), r);
     r = em_select(em, em_fcmp(em, LLVMRealUNO, x, y), em_add(em, x, y), r);

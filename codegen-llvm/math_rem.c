@@ -41,15 +41,16 @@ static lv call_fmod(sn_em *em, lv a, lv b) {
 
 /* r + y where r is not 0 and its sign is not that of y. */
 static lv to_sign_of(sn_em *em, lv r, lv y) {
-    lv differs = em_icmp(em, LLVMIntSLT, em_xor(em, sn_em_ibits(em, r), sn_em_ibits(em, y)), sn_em_i(em, sn_em_ibits(em, r), 0));
+    lv differs =
+        em_icmp(em, LLVMIntSLT, em_xor(em, sn_em_ibits(em, r), sn_em_ibits(em, y)), sn_em_i(em, sn_em_ibits(em, r), 0));
     lv fix = em_and(em, differs, em_fcmp(em, LLVMRealUNE, r, sn_em_f(em, r, 0)));
     return em_select(em, fix, em_add(em, r, y), r);
 }
 
+/* The rounded quotient is never below a whole number that the exact one reaches, so q may be one too large, never too
+ * small: then r has the wrong sign. */
 static lv small_quotient(sn_em *em, lv x, lv y, lv q) {
-    lv r = em_fma(em, em_neg(em, em_floor(em, q)), y, x);
-    lv beyond = em_fcmp(em, LLVMRealOGE, em_abs(em, r), em_abs(em, y));      /* q rounded down past a whole number */
-    r = to_sign_of(em, em_select(em, beyond, em_sub(em, r, em_copysign(em, y, r)), r), y);
+    lv r = to_sign_of(em, em_fma(em, em_neg(em, em_floor(em, q)), y, x), y);
     lv by_infinity = em_and(em, em_equals(em, em_abs(em, y), INFINITY), em_less(em, em_abs(em, x), INFINITY));
     return em_select(em, by_infinity, to_sign_of(em, x, y), r);
 }
@@ -69,7 +70,8 @@ lv sn_math_rem(sn_em *em, const lv *in) {
     lv x = in[0], y = in[1], q = em_div(em, x, y);
     lv small = small_quotient(em, x, y, q);
     lv large = em_fcmp(em, LLVMRealOGE, em_abs(em, q), sn_em_f(em, x, sn_em_is64(x) ? 0x1p50 : 0x1p22));
-    large = em_and(em, large, em_and(em, em_less(em, em_abs(em, x), INFINITY), em_fcmp(em, LLVMRealONE, y, sn_em_f(em, y, 0))));
+    large = em_and(em, large,
+                   em_and(em, em_less(em, em_abs(em, x), INFINITY), em_fcmp(em, LLVMRealONE, y, sn_em_f(em, y, 0))));
     sn_em_if branch = sn_em_then(em, sn_em_any(em, large), "long_division");
     lv exact = large_quotient(em, x, y, large, small);
     LLVMBasicBlockRef then_end = LLVMGetInsertBlock(em->b);

@@ -16,28 +16,37 @@
 #define PIO2_3_32 -0x1.ee59dap-50
 #define TWO_OVER_PI 0x1.45f306dc9c883p-1
 
-static const double SIN_32[] = {
-    -0x1.555556p-3, 0x1.11110ep-7, -0x1.a01354p-13, 0x1.6da31ep-19
-};
-static const double COS_32[] = {
-    0x1.555556p-5, -0x1.6c16cp-10, 0x1.a0158cp-16, -0x1.251256p-22
-};
-static const double SIN_64[] = {
-    -0x1.5555555555555p-3, 0x1.111111111111p-7, -0x1.a01a01a01984bp-13, 0x1.71de3a5444193p-19,
-    -0x1.ae6453e1ed29dp-26, 0x1.612158d39590bp-33, -0x1.ab01958dd08f7p-41
-};
-static const double COS_64[] = {
-    0x1.5555555555555p-5, -0x1.6c16c16c1690ap-10, 0x1.a01a019f3910ap-16, -0x1.27e4f9fc2b4bcp-22,
-    0x1.1eeb4c6e0c1c7p-29, -0x1.906960d0b1271p-37
-};
+static const double SIN_32[] = {-0x1.555556p-3, 0x1.11110ep-7, -0x1.a01354p-13, 0x1.6da31ep-19};
+static const double COS_32[] = {0x1.555556p-5, -0x1.6c16cp-10, 0x1.a0158cp-16, -0x1.251256p-22};
+static const double SIN_64[] = {-0x1.5555555555555p-3, 0x1.111111111111p-7,    -0x1.a01a01a01984bp-13,
+                                0x1.71de3a5444193p-19, -0x1.ae6453e1ed29dp-26, 0x1.612158d39590bp-33,
+                                -0x1.ab01958dd08f7p-41};
+static const double COS_64[] = {0x1.5555555555555p-5,   -0x1.6c16c16c1690ap-10, 0x1.a01a019f3910ap-16,
+                                -0x1.27e4f9fc2b4bcp-22, 0x1.1eeb4c6e0c1c7p-29,  -0x1.906960d0b1271p-37};
 
 /* 2/pi in binary, after one word of zeros: bit i (from 64 on) has the weight 2^(63-i). */
 static const uint64_t TWO_OVER_PI_BITS[] = {
     0,
-    0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0,
-    0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4,
-    0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
-    0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d,
+    0xa2f9836e4e441529,
+    0xfc2757d1f534ddc0,
+    0xdb6295993c439041,
+    0xfe5163abdebbc561,
+    0xb7246e3a424dd2e0,
+    0x06492eea09d1921c,
+    0xfe1deb1cb129a73e,
+    0xe88235f52ebb4484,
+    0xe99c7026b45f7e41,
+    0x3991d639835339f4,
+    0x9c845f8bbdf9283b,
+    0x1ff897ffde05980f,
+    0xef2f118b5a0a6d1f,
+    0x6d367ecf27cb09b7,
+    0x4f463f669e5fea2d,
+    0x7527bac7ebe5f17b,
+    0x3d0739f78a5292ea,
+    0x6bfb5fb11f8d5d08,
+    0x56033046fc7b6bab,
+    0xf0cfbc209af4361d,
 };
 
 /* ---- Payne-Hanek --------------------------------------------------------------------------------------------------------- */
@@ -66,7 +75,9 @@ static lv window(sn_em *em, lv first, lv second, lv shift) {
     return sn_em_call(em, "llvm.fshl", em->cg->i64, (lv[]){first, second, shift}, 3);
 }
 
-typedef struct wide { lv hi, lo; } wide;    /* 128 bits in two words */
+typedef struct wide {
+    lv hi, lo;
+} wide; /* 128 bits in two words */
 
 static wide multiply(sn_em *em, lv a, lv b) {
     LLVMTypeRef i128 = LLVMIntTypeInContext(em->cg->cx, 128);
@@ -108,9 +119,10 @@ static void reduce_body(sn_em *em) {
     size = em_or(em, size, LLVMConstInt(i128, 1, 0));
     lv zeros = sn_em_call(em, "llvm.ctlz", i128, (lv[]){size, LLVMConstInt(em->cg->i1, 1, 0)}, 2);
     size = em_shl(em, size, zeros);
-    lv top = LLVMBuildTrunc(em->b, em_lshr(em, size, LLVMConstInt(i128, 75, 0)), i64, "");      /* 53 bits */
-    lv next = LLVMBuildTrunc(em->b, em_and(em, em_lshr(em, size, LLVMConstInt(i128, 22, 0)),
-                                           LLVMConstInt(i128, 0x1fffffffffffff, 0)), i64, "");
+    lv top = LLVMBuildTrunc(em->b, em_lshr(em, size, LLVMConstInt(i128, 75, 0)), i64, ""); /* 53 bits */
+    lv next = LLVMBuildTrunc(
+        em->b, em_and(em, em_lshr(em, size, LLVMConstInt(i128, 22, 0)), LLVMConstInt(i128, 0x1fffffffffffff, 0)), i64,
+        "");
     lv scale = em_isub(em, c64(em, 1023 - 53), LLVMBuildTrunc(em->b, zeros, i64, ""));
     lv unit = sn_em_fbits(em, em_shl(em, scale, c64(em, 52)));
     lv f = em_mul(em, LLVMBuildUIToFP(em->b, top, em->cg->f64, ""), unit);
@@ -137,7 +149,9 @@ static lv call_reduce(sn_em *em, lv x) {
 
 /* ---- sine and cosine --------------------------------------------------------------------------------------------------------- */
 
-typedef struct reduced { lv r, quadrant; } reduced;
+typedef struct reduced {
+    lv r, quadrant;
+} reduced;
 
 /* |x| within the limit. */
 static reduced cody_waite(sn_em *em, lv x) {
@@ -189,7 +203,7 @@ static lv sine(sn_em *em, lv x, int shift) {
     lv y = em_select(em, em_icmp(em, LLVMIntNE, em_and(em, q, bit), zero), c, s);
     lv minus = em_icmp(em, LLVMIntNE, em_and(em, q, sn_em_i(em, q, 2)), zero);
     y = em_select(em, minus, em_neg(em, y), y);
-    if (!shift) y = em_select(em, em_equals(em, x, 0), x, y);      /* keeps -0 */
+    if (!shift) y = em_select(em, em_equals(em, x, 0), x, y); /* keeps -0 */
     return em_select(em, finite, y, em_sub(em, x, x));
 }
 

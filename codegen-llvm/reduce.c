@@ -12,9 +12,11 @@
 static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv *x) {
     sn_em *em = &g->em;
     sn_lop order = comb == SN_COMB_ARGMAX ? SN_LOP_GT : SN_LOP_LT;
-    lv better = sn_math_op(em, order, t, (lv[]){x[0], s[0]}, 2), equal = sn_math_op(em, SN_LOP_EQ, t, (lv[]){x[0], s[0]}, 2);
+    lv better = sn_math_op(em, order, t, (lv[]){x[0], s[0]}, 2),
+       equal = sn_math_op(em, SN_LOP_EQ, t, (lv[]){x[0], s[0]}, 2);
     if (sn_is_float(t)) {
-        lv x_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){x[0]}, 1), s_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){s[0]}, 1);
+        lv x_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){x[0]}, 1),
+           s_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){s[0]}, 1);
         better = em_or(em, better, em_and(em, x_nan, LLVMBuildNot(em->b, s_nan, "")));
         equal = em_or(em, equal, em_and(em, x_nan, s_nan));
     }
@@ -23,8 +25,8 @@ static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv 
 
 static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
     static const sn_lop PLAIN[SN_N_COMBS] = {
-        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX, [SN_COMB_MIN] = SN_LOP_MIN,
-        [SN_COMB_ANY] = SN_LOP_OR, [SN_COMB_ALL] = SN_LOP_AND,
+        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
+        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
     };
     if (sn_combs[comb].states == 1) {
         state[0] = sn_math_op(&g->em, PLAIN[comb], t, (lv[]){state[0], x[0]}, 2);
@@ -100,7 +102,8 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
         sn_gen_unfix(g);
         if (g->status != SN_OK) return;
         if (i) sn_gen_combine(g, st, state, x);
-        else for (uint32_t k = 0; k < st->n; k++) state[k] = x[k];
+        else
+            for (uint32_t k = 0; k < st->n; k++) state[k] = x[k];
     }
 }
 
@@ -119,7 +122,8 @@ static void across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lan
             lv last[SN_GEN_STATES];
             for (uint32_t k = 0; k < st->n; k++) last[k] = sn_em_lane(&g->em, x[k], n - 1);
             if (has_spare) sn_gen_combine(g, st, spare, last);
-            else for (uint32_t k = 0; k < st->n; k++) spare[k] = last[k];
+            else
+                for (uint32_t k = 0; k < st->n; k++) spare[k] = last[k];
             has_spare = true;
         }
         sn_gen_combine(g, st, low, high);

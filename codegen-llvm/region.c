@@ -24,8 +24,8 @@ int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
 
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
-    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn,
-                       .exchanges = g->exchanges};
+    *l = (sn_gen_loop){
+        .ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn, .exchanges = g->exchanges};
     if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
     l->before = LLVMGetInsertBlock(em->b);
     l->body = sn_em_block(em, "body");
@@ -88,7 +88,10 @@ static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
 
 /* ---- vector axis ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct lane_query { sn_gen *g; bool varies; } lane_query;
+typedef struct lane_query {
+    sn_gen *g;
+    bool varies;
+} lane_query;
 
 static void note_lane(void *user, sn_ix atom) {
     lane_query *q = user;
@@ -119,17 +122,17 @@ static bool analyse_region(sn_gen *g, sn_stmt first);
 
 static bool analyse(sn_gen *g, sn_stmt_rec *s) {
     switch ((int)s->op) {
-    case SN_LOP_IF:
-        return !test_varies(g, s) && analyse_region(g, s->first);
-    case SN_LOP_LOOP: case SN_LOP_REDUCE: {
+    case SN_LOP_IF: return !test_varies(g, s) && analyse_region(g, s->first);
+    case SN_LOP_LOOP:
+    case SN_LOP_REDUCE: {
         if (ix_varies(g, sn_axis_get(g->m, s->axis)->extent) || !analyse_region(g, s->first)) return false;
         if (s->op == SN_LOP_LOOP) return true;
         bool any = operands_vary(g, sn_stmt_get(g->m, s->last));
         for (uint32_t i = 0; i < s->n_results; i++) g->varies[s->result.i + i] = any;
         return true;
     }
-    case SN_LOP_STORE: case SN_LOP_YIELD:
-        return true;
+    case SN_LOP_STORE:
+    case SN_LOP_YIELD: return true;
     default:
         g->varies[s->result.i] = operands_vary(g, s) || (s->op == SN_LOP_IN ? test_varies(g, s) : ix_varies(g, s->ix));
         return true;
@@ -296,5 +299,6 @@ static void statement(sn_gen *g, sn_stmt_rec *s) {
 }
 
 void sn_gen_region(sn_gen *g, sn_stmt first) {
-    for (sn_stmt s = first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) statement(g, sn_stmt_get(g->m, s));
+    for (sn_stmt s = first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next)
+        statement(g, sn_stmt_get(g->m, s));
 }

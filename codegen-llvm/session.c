@@ -22,6 +22,8 @@ typedef struct guard {
     struct guard *outer;
 } guard;
 
+enum { FATAL = -1 }; /* value of our jumps; sn_out_of_memory jumps with a status */
+
 static _Thread_local guard *current_guard;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -31,7 +33,7 @@ static void on_fatal_error(const char *reason) {
     guard *g = current_guard;
     if (!g) return;
     sn_fail(g->env, SN_ERROR_INTERNAL, "LLVM: %s", reason);
-    longjmp(g->place, 1);
+    longjmp(g->place, FATAL);
 }
 
 static void initialise_llvm(void) {
@@ -53,16 +55,20 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
     LLVMDisposeMessage(text);
 }
 
+/* Running out of memory lands here too, or the thread-local pointer would go on naming a dead frame. */
 sn_status sn_cg_guarded(sn_cg *cg, sn_status (*body)(void *user), void *user) {
     guard g = {.env = cg->env, .outer = current_guard};
-    if (setjmp(g.place)) {
-        current_guard = g.outer;
-        cg->cx = NULL;
-        return cg->env->status;
+    jmp_buf *env_guard = cg->env->guard;
+    int jumped = setjmp(g.place);
+    if (jumped == FATAL) cg->cx = NULL;
+    sn_status status = SN_OK;
+    if (!jumped) {
+        current_guard = &g;
+        cg->env->guard = &g.place;
+        status = body(user);
     }
-    current_guard = &g;
-    sn_status status = body(user);
     current_guard = g.outer;
+    cg->env->guard = env_guard;
     return status == SN_OK ? cg->env->status : status;
 }
 
@@ -92,6 +98,8 @@ sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
     *cg = (sn_cg){.env = env, .target = target, .cx = LLVMContextCreate()};
     LLVMContextSetDiagnosticHandler(cg->cx, on_diagnostic, cg);
     LLVMContextSetDiscardValueNames(cg->cx, 0);
+    sn_arena_init(&cg->scratch, env);
+    cg->builder = LLVMCreateBuilderInContext(cg->cx);
     find_half_support(cg);
     cg->i1 = LLVMInt1TypeInContext(cg->cx);
     cg->i8 = LLVMInt8TypeInContext(cg->cx);
@@ -110,7 +118,10 @@ sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
 }
 
 void sn_cg_close(sn_cg *cg) {
-    if (cg->cx) LLVMContextDispose(cg->cx);
+    sn_arena_free(&cg->scratch);
+    if (!cg->cx) return;
+    LLVMDisposeBuilder(cg->builder);
+    LLVMContextDispose(cg->cx);
     cg->cx = NULL;
 }
 

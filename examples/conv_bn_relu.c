@@ -26,15 +26,15 @@ enum { BATCH = 2, CHANNELS = 16, FILTERS = 32, SIDE = 8, PATCH = 4, CROP = SIDE 
 /* Inputs and outputs in the order in which build_graph makes them. */
 enum { X, W, B, GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, BATCHES, N_INPUTS };
 enum { Y, MASK, MEAN, INVSTD, NEW_MEAN, NEW_VAR, NEW_BATCHES, N_OUTPUTS };
-static const char *const output_names[N_OUTPUTS] = {"y",           "mask",        "mean",       "invstd",
-                                                    "running_mean", "running_var", "num_batches"};
+static const char *const output_names[N_OUTPUTS] = {"y",           "mask",       "mean", "invstd", "running_mean",
+                                                    "running_var", "num_batches"};
 
 typedef struct example {
     const char *device, *out_dir, *photo;
     sn_context *ctx;
     sn_graph *graph;
     sn_program *program;
-    sn_tensor *inputs[N_INPUTS], *outputs[N_OUTPUTS];   /* an output that writes an input has no tensor */
+    sn_tensor *inputs[N_INPUTS], *outputs[N_OUTPUTS]; /* an output that writes an input has no tensor */
 } example;
 
 /* ---- the block ---- */
@@ -49,7 +49,7 @@ static sn_status build_graph(sn_graph *g) {
     sn_node running_var = sn_input(g, "running_var_in", SN_F32, SN_LIST(FILTERS));
     sn_node batches = sn_input(g, "num_batches_in", SN_I64, 0, NULL);
 
-    sn_node conv = sn_conv2d(g, x, w, NULL);    /* no padding: [2, 32, 6, 6] */
+    sn_node conv = sn_conv2d(g, x, w, NULL); /* no padding: [2, 32, 6, 6] */
     conv = sn_add(g, conv, sn_reshape(g, b, SN_LIST(1, FILTERS, 1, 1)));
     sn_batch_norm_results bn;
     sn_batch_norm_train(&bn, g, conv, gamma, beta, running_mean, running_var, 0.1, 1e-5);
@@ -87,8 +87,11 @@ static sn_status fill_uniform(sn_tensor *t, uint64_t seed, double low, double hi
 
 /* Seeded x and parameters; fresh statistics: mean 0, variance 1, no batches yet. */
 static sn_status fill_inputs(example *e) {
-    static const struct { int input; double low, high; } ranges[] = {
-        {X, -1, 1}, {W, -0.1, 0.1}, {B, -0.1, 0.1}, {GAMMA, 0.5, 1.5}, {BETA, -0.2, 0.2}, {RUNNING_MEAN, 0, 0}, {RUNNING_VAR, 1, 1}};
+    static const struct {
+        int input;
+        double low, high;
+    } ranges[] = {{X, -1, 1},        {W, -0.1, 0.1},       {B, -0.1, 0.1},     {GAMMA, 0.5, 1.5},
+                  {BETA, -0.2, 0.2}, {RUNNING_MEAN, 0, 0}, {RUNNING_VAR, 1, 1}};
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++) {
         sn_status status = fill_uniform(e->inputs[ranges[k].input], k + 1, ranges[k].low, ranges[k].high);
         if (status != SN_OK) return status;
@@ -102,8 +105,8 @@ static unsigned char *read_ppm(int *width, int *height, const char *path) {
     if (!f) return NULL;
     unsigned char *pixels = NULL;
     int depth = 0;
-    if (fscanf(f, "P6 %d %d %d", width, height, &depth) == 3 && depth == 255 && fgetc(f) != EOF && *width > 0 && *height > 0 &&
-        *width <= 1 << 14 && *height <= 1 << 14) {
+    if (fscanf(f, "P6 %d %d %d", width, height, &depth) == 3 && depth == 255 && fgetc(f) != EOF && *width > 0 &&
+        *height > 0 && *width <= 1 << 14 && *height <= 1 << 14) {
         size_t size = (size_t)*width * (size_t)*height * 3;
         pixels = malloc(size);
         if (pixels && fread(pixels, 1, size, f) != size) {
@@ -129,11 +132,12 @@ static void cut_batch(float *out, const unsigned char *pixels, int width, const 
 }
 
 static int fill_from_photo(example *e) {
-    static const int corners[BATCH][2] = {{8, 34}, {48, 60}};     /* row, column: the face, the suit */
+    static const int corners[BATCH][2] = {{8, 34}, {48, 60}}; /* row, column: the face, the suit */
     int width, height;
     unsigned char *pixels = read_ppm(&width, &height, e->photo);
     if (!pixels || width < 60 + CROP || height < 48 + CROP) {
-        fprintf(stderr, "conv_bn_relu: %s is no binary PPM of at least %d x %d pixels\n", e->photo, 60 + CROP, 48 + CROP);
+        fprintf(stderr, "conv_bn_relu: %s is no binary PPM of at least %d x %d pixels\n", e->photo, 60 + CROP,
+                48 + CROP);
         free(pixels);
         return 0;
     }
@@ -205,7 +209,8 @@ static sn_status print_memory(sn_context *ctx, sn_program *p) {
     printf("memory between kernels: workspace of %zu bytes\n", info.workspace);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         char *word = line + strspn(line, " ");
-        if (!strncmp(word, "alloc ", 6) || !strncmp(word, "reuse ", 6) || !strncmp(word, "copy ", 5)) printf("  %s\n", word);
+        if (!strncmp(word, "alloc ", 6) || !strncmp(word, "reuse ", 6) || !strncmp(word, "copy ", 5))
+            printf("  %s\n", word);
     }
     sn_free(ctx, text);
     return SN_OK;
@@ -282,7 +287,8 @@ static sn_status compile(example *e) {
 }
 
 static int run_example(example *e) {
-    if (compile(e) != SN_OK || print_kernels(e->program) != SN_OK || print_memory(e->ctx, e->program) != SN_OK) return 0;
+    if (compile(e) != SN_OK || print_kernels(e->program) != SN_OK || print_memory(e->ctx, e->program) != SN_OK)
+        return 0;
     if (emit_ptx(e) != SN_OK || make_tensors(e) != SN_OK || fill_inputs(e) != SN_OK) return 0;
     if (run_checked(e, "seeded batch against the float64 evaluator:") != SN_OK) return 0;
     if (!fill_from_photo(e)) return 0;
@@ -301,8 +307,10 @@ static void destroy(example *e) {
 int main(int argc, char **argv) {
     example e = {.device = "auto", .photo = SINTER_DATA "/astronaut.ppm"};
     for (int k = 1; k < argc; k += 2) {
-        const char **option = !strcmp(argv[k], "--device") ? &e.device : !strcmp(argv[k], "--out") ? &e.out_dir
-                              : !strcmp(argv[k], "--photo") ? &e.photo : NULL;
+        const char **option = !strcmp(argv[k], "--device")  ? &e.device
+                              : !strcmp(argv[k], "--out")   ? &e.out_dir
+                              : !strcmp(argv[k], "--photo") ? &e.photo
+                                                            : NULL;
         if (!option || k + 1 == argc) {
             fprintf(stderr, "usage: conv_bn_relu [--device auto|cpu|cuda] [--out DIR] [--photo FILE.ppm]\n");
             return 2;

@@ -19,7 +19,8 @@ void sn_guard_enter(sn_context *ctx, jmp_buf *here) {
 
 sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     if (status != SN_OK && ctx->env.status == SN_OK)
-        sn_fail(&ctx->env, SN_ERROR_INTERNAL, "a part of Sinter failed (%s) without saying why", sn_status_name(status));
+        sn_fail(&ctx->env, SN_ERROR_INTERNAL, "a part of Sinter failed (%s) without saying why",
+                sn_status_name(status));
     sn_program *unfinished = ctx->pending;
     ctx->pending = NULL;
     ctx->env.guard = NULL;
@@ -171,7 +172,8 @@ sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t 
 
 sn_status sn_context_cuda(sn_cuda **out, sn_context *ctx, int ordinal) {
     if (ordinal < 0 || ordinal >= SN_MAX_DEVICES)
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "CUDA device %d: ordinals are 0 .. %d", ordinal, SN_MAX_DEVICES - 1);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "CUDA device %d: ordinals are 0 .. %d", ordinal,
+                       SN_MAX_DEVICES - 1);
     if (!ctx->cuda[ordinal]) SN_TRY(sn_cuda_open(&ctx->cuda[ordinal], &ctx->env, (uint32_t)ordinal));
     *out = ctx->cuda[ordinal];
     return SN_OK;

@@ -12,9 +12,7 @@
 
 static sn_attr attr_int(sn_attr_id id, int64_t i) { return (sn_attr){.id = id, .i = i}; }
 static sn_attr attr_float(sn_attr_id id, double f) { return (sn_attr){.id = id, .f = f}; }
-static sn_attr attr_list(sn_attr_id id, const int64_t *at, unsigned n) {
-    return (sn_attr){.id = id, .ints = {at, n}};
-}
+static sn_attr attr_list(sn_attr_id id, const int64_t *at, unsigned n) { return (sn_attr){.id = id, .ints = {at, n}}; }
 
 /* A size: a number, or a code of sn_dim. */
 static sn_ix size_ix(sn_module *m, int64_t size) {
@@ -25,15 +23,16 @@ static sn_ix size_ix(sn_module *m, int64_t size) {
 static sn_status check_rank(sn_graph *g, const char *what, unsigned rank, const int64_t *at) {
     if (rank > SN_MAX_RANK)
         return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: rank %u; at most %d axes", what, rank, SN_MAX_RANK);
-    if (rank && !at) return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %u numbers announced, none given", what, rank);
+    if (rank && !at)
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %u numbers announced, none given", what, rank);
     return SN_OK;
 }
 
 static sn_status check_operands(sn_graph *g, sn_op op, const sn_node *in, unsigned n) {
     for (unsigned k = 0; k < n; k++)
         if (in[k].id == 0 || in[k].id >= g->m->graph.nodes.count)
-            return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: operand %u is not a value of this graph", sn_ops[op].name,
-                           k + 1);
+            return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: operand %u is not a value of this graph",
+                           sn_ops[op].name, k + 1);
     return SN_OK;
 }
 
@@ -78,11 +77,12 @@ sn_node sn_build_reduce(sn_graph *g, sn_op op, sn_node x, unsigned n_axes, const
 
 /* ---- sources ---- */
 
-static sn_status input_new(sn_nd *out, sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape,
-                           const int64_t *strides, int64_t offset) {
+static sn_status input_new(sn_nd *out, sn_graph *g, const char *name, sn_dtype dtype, unsigned rank,
+                           const int64_t *shape, const int64_t *strides, int64_t offset) {
     sn_env *env = &g->ctx->env;
     if (!name || !name[0]) return sn_fail(env, SN_ERROR_ARGUMENT, "input %u has no name", g->m->graph.inputs.n);
-    if (dtype >= SN_N_DTYPES) return sn_fail(env, SN_ERROR_ARGUMENT, "input %s: unknown element type %d", name, (int)dtype);
+    if (dtype >= SN_N_DTYPES)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "input %s: unknown element type %d", name, (int)dtype);
     SN_TRY(check_rank(g, name, rank, shape));
     sn_type type = {.dtype = dtype, .rank = rank};
     sn_ix inner[SN_MAX_RANK];
@@ -124,11 +124,13 @@ static sn_status constant_new(sn_nd *out, sn_graph *g, sn_dtype dtype, const voi
     uint64_t n = 1;
     for (unsigned k = 0; k < rank; k++) {
         if (shape[k] < 0) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: size of axis %u is not a number", k);
-        if (sn_mul_overflow(n, (uint64_t)shape[k], &n)) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: too many elements");
+        if (sn_mul_overflow(n, (uint64_t)shape[k], &n))
+            return sn_fail(env, SN_ERROR_ARGUMENT, "constant: too many elements");
     }
     if (n && !data) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: no elements given");
     sn_array values = sn_array_from(&g->m->arena, dtype, rank, shape, data);
-    sn_attr attrs[] = {{.id = SN_ATTR_VALUES, .numbers = {values.f, values.i, n}}, attr_int(SN_ATTR_DTYPE, dtype),
+    sn_attr attrs[] = {{.id = SN_ATTR_VALUES, .numbers = {values.f, values.i, n}},
+                       attr_int(SN_ATTR_DTYPE, dtype),
                        attr_list(SN_ATTR_SHAPE, shape, rank)};
     return build(out, g, SN_OP_CONSTANT, NULL, 0, attrs, 3);
 }
@@ -138,7 +140,8 @@ sn_node sn_constant(sn_graph *g, sn_dtype dtype, const void *data, unsigned rank
 }
 
 sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank, const int64_t *shape) {
-    sn_attr attrs[] = {attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_DTYPE, dtype), attr_list(SN_ATTR_SHAPE, shape, rank)};
+    sn_attr attrs[] = {attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_DTYPE, dtype),
+                       attr_list(SN_ATTR_SHAPE, shape, rank)};
     return sn_build(g, SN_OP_IOTA, NULL, 0, attrs, 3);
 }
 
@@ -172,8 +175,8 @@ sn_node sn_var(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes, boo
     return sn_build_reduce(g, SN_OP_VAR, x, n_axes, axes, keepdim, correction);
 }
 
-void sn_var_mean(sn_node *var, sn_node *mean, sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes, bool keepdim,
-                 int64_t correction) {
+void sn_var_mean(sn_node *var, sn_node *mean, sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes,
+                 bool keepdim, int64_t correction) {
     sn_node both = sn_build_reduce(g, SN_OP_VAR_MEAN, x, n_axes, axes, keepdim, correction);
     if (var) *var = project(g, both, 0);
     if (mean) *mean = project(g, both, 1);
@@ -189,8 +192,8 @@ static sn_status infer_size(sn_ix *out, sn_graph *g, const sn_type *x, const sn_
     bool zero = sn_ix_is_const(m, others, &k) && k == 0;
     if (!zero) *out = sn_ix_div(m, all, others);
     if (zero || !sn_ix_eq(sn_ix_mul(m, *out, others), all))
-        return sn_fail(&g->ctx->env, SN_ERROR_TYPE, "reshape: no size fits for -1: %s is not a multiple of the other sizes",
-                       sn_type_text(m, x));
+        return sn_fail(&g->ctx->env, SN_ERROR_TYPE,
+                       "reshape: no size fits for -1: %s is not a multiple of the other sizes", sn_type_text(m, x));
     return SN_OK;
 }
 
@@ -243,8 +246,8 @@ static sn_status transpose(sn_nd *out, sn_graph *g, sn_node x, int64_t a, int64_
     SN_TRY(check_operands(g, SN_OP_PERMUTE, &x, 1));
     int64_t rank = sn_node_rank(g, x), perm[SN_MAX_RANK];
     if (a < -rank || a >= rank || b < -rank || b >= rank)
-        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "transpose: axes %lld and %lld of a value of rank %lld", (long long)a,
-                       (long long)b, (long long)rank);
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "transpose: axes %lld and %lld of a value of rank %lld",
+                       (long long)a, (long long)b, (long long)rank);
     for (int64_t k = 0; k < rank; k++) perm[k] = k;
     a += a < 0 ? rank : 0;
     b += b < 0 ? rank : 0;
@@ -297,7 +300,9 @@ static sn_node along(sn_graph *g, sn_op op, const sn_node *in, unsigned n, int64
     return sn_build(g, op, in, n, &attr, 1);
 }
 
-sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis) { return along(g, SN_OP_CONCAT, x, n, axis); }
+sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis) {
+    return along(g, SN_OP_CONCAT, x, n, axis);
+}
 
 sn_node sn_gather(sn_graph *g, sn_node x, sn_node index, int64_t axis) {
     return along(g, SN_OP_GATHER, (sn_node[]){x, index}, 2, axis);
@@ -325,7 +330,8 @@ sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *opti
     sn_attr attrs[4];
     unsigned n = 0;
     if (o.stride[0] != 1 || o.stride[1] != 1) attrs[n++] = attr_list(SN_ATTR_STRIDE, o.stride, 2);
-    if (o.padding[0] || o.padding[1] || o.padding[2] || o.padding[3]) attrs[n++] = attr_list(SN_ATTR_PADDING, o.padding, 4);
+    if (o.padding[0] || o.padding[1] || o.padding[2] || o.padding[3])
+        attrs[n++] = attr_list(SN_ATTR_PADDING, o.padding, 4);
     if (o.dilation[0] != 1 || o.dilation[1] != 1) attrs[n++] = attr_list(SN_ATTR_DILATION, o.dilation, 2);
     if (o.groups > 1 || o.groups < 0) attrs[n++] = attr_int(SN_ATTR_GROUPS, o.groups);
     return sn_build(g, SN_OP_CONV2D, (sn_node[]){x, w}, 2, attrs, n);

@@ -19,7 +19,13 @@ static double type_bound(sn_dtype t) {
     case SN_F32: return 2e-5;
     case SN_F16: return 2e-3;
     case SN_BF16: return 1.6e-2;
-    case SN_I64: case SN_I32: case SN_I16: case SN_I8: case SN_U8: case SN_BOOL: case SN_N_DTYPES: return 0;
+    case SN_I64:
+    case SN_I32:
+    case SN_I16:
+    case SN_I8:
+    case SN_U8:
+    case SN_BOOL:
+    case SN_N_DTYPES: return 0;
     }
     return 0;
 }
@@ -141,9 +147,10 @@ static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn
                    p->outputs[k].name, out->max_rel, (long long)out->worst, out->bound);
 }
 
-static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, bool interpreted) {
+static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
+                       bool interpreted) {
     sn_arena *a = &p->ctx->scratch;
-    SN_TRY(sn_program_bind(p, inputs, outputs));    /* before anything reads the tensors */
+    SN_TRY(sn_program_bind(p, inputs, outputs)); /* before anything reads the tensors */
     sn_array *in = SN_NEWN(a, sn_array, p->n_inputs + 1), *want = SN_NEWN(a, sn_array, p->n_outputs + 1);
     for (uint32_t k = 0; k < p->n_inputs; k++) SN_TRY(fetch_array(&in[k], inputs[k]));
     SN_TRY(sn_graph_eval(want, p->source, in, a));

@@ -18,7 +18,7 @@ static double now_us(void) {
 
 typedef struct symbol_search {
     const sn_module *m;
-    uint8_t *seen;          /* by symbol */
+    uint8_t *seen; /* by symbol */
     bool any;
 } symbol_search;
 
@@ -61,7 +61,8 @@ static bool has_symbol(const sn_module *m, const char *name) {
     return false;
 }
 
-sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims, unsigned n) {
+sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
+                        unsigned n) {
     const char **names = SN_NEWN(&ctx->scratch, const char *, n + 1);
     int64_t *sizes = SN_NEWN(&ctx->scratch, int64_t, n + 1);
     for (unsigned k = 0; k < n; k++) {
@@ -87,7 +88,9 @@ static sn_status find_cuda(sn_cuda **out, sn_program *p, const sn_settings *s) {
     uint32_t count = sn_cuda_count(why, sizeof why);
     if (s->ordinal >= count) {
         if (!s->must_cuda) return SN_OK;
-        if (!count) return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "no CUDA device: %s", why[0] ? why : "the driver reports none");
+        if (!count)
+            return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "no CUDA device: %s",
+                           why[0] ? why : "the driver reports none");
         return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "no CUDA device %u: there are %u", s->ordinal, count);
     }
     p->device = (int)s->ordinal;
@@ -101,7 +104,10 @@ static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s
     SN_TRY(find_cuda(cu, p, s));
     p->runnable = true;
     if (*cu) {
-        sn_cuda_target(*cu, &p->target);
+        sn_target device = {0};
+        sn_cuda_target(*cu, &device);
+        SN_TRY(sn_target_named(&p->target, env, device.name));  /* what is known of its generation */
+        sn_cuda_target(*cu, &p->target);                        /* what this one says of itself */
         p->gpu_code = true;
         return SN_OK;
     }
@@ -163,7 +169,10 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
 /* ---- ports ---- */
 
 static void fill_port(sn_port *port, sn_program *p, const char *name, const sn_type *type) {
-    *port = (sn_port){.name = sn_strdup(&p->arena, name), .dtype = type->dtype, .rank = type->rank, .writes = -1,
+    *port = (sn_port){.name = sn_strdup(&p->arena, name),
+                      .dtype = type->dtype,
+                      .rank = type->rank,
+                      .writes = -1,
                       .align = sn_dtype_bytes(type->dtype)};
     int64_t step = 1;
     for (uint32_t k = type->rank; k-- > 0; step *= port->shape[k]) {
@@ -176,7 +185,9 @@ static void fill_port(sn_port *port, sn_program *p, const char *name, const sn_t
 static void fill_align(sn_program *p) {
     for (uint32_t i = 1; i < p->m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
-        sn_port *port = b->scope == SN_BUF_INPUT ? &p->inputs[b->io] : b->scope == SN_BUF_OUTPUT ? &p->outputs[b->io] : NULL;
+        sn_port *port = b->scope == SN_BUF_INPUT    ? &p->inputs[b->io]
+                        : b->scope == SN_BUF_OUTPUT ? &p->outputs[b->io]
+                                                    : NULL;
         if (port && b->align > port->align) port->align = b->align;
     }
 }
@@ -212,7 +223,8 @@ static sn_status allocate_copied_outputs(sn_program *p) {
         if (to->scope != SN_BUF_INPUT || from->scope != SN_BUF_OUTPUT) continue;
         const sn_port *port = &p->outputs[from->io];
         if (port->writes < 0 || p->own_output[from->io]) continue;
-        SN_TRY(sn_tensor_new(&p->own_output[from->io], p->ctx, p->device, port->dtype, port->rank, port->shape, NULL, 0));
+        SN_TRY(
+            sn_tensor_new(&p->own_output[from->io], p->ctx, p->device, port->dtype, port->rank, port->shape, NULL, 0));
     }
     return SN_OK;
 }
@@ -234,7 +246,8 @@ static void fill_info(sn_program *p) {
     info->n_outputs = p->n_outputs;
     info->n_kernels = p->m->kernels.n;
     int64_t workspace = 0;
-    if (p->m->wrap.workspace.i && sn_ix_is_const(p->m, p->m->wrap.workspace, &workspace)) info->workspace = (size_t)workspace;
+    if (p->m->wrap.workspace.i && sn_ix_is_const(p->m, p->m->wrap.workspace, &workspace))
+        info->workspace = (size_t)workspace;
     uint8_t *live = SN_NEWN(&p->ctx->scratch, uint8_t, p->source->graph.nodes.count);
     sn_graph_live(p->source, live);
     for (uint32_t k = 0; k < p->n_inputs; k++)

@@ -17,34 +17,34 @@ struct sn_context {
     sn_env env;
     void (*log)(void *user, const char *text);
     void *log_user;
-    sn_arena scratch;                   /* freed at the end of every guarded call */
-    sn_program *pending;                /* under construction: destroyed when the call fails */
-    sn_cuda *cuda[SN_MAX_DEVICES];      /* opened on first use */
+    sn_arena scratch;              /* freed at the end of every guarded call */
+    sn_program *pending;           /* under construction: destroyed when the call fails */
+    sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
     char cuda_target[SN_MAX_DEVICES][32];
 };
 
 struct sn_graph {
     sn_context *ctx;
     sn_module *m;
-    sn_status status;                   /* first failure of a builder function */
+    sn_status status; /* first failure of a builder function */
     char message[SN_MESSAGE_MAX];
-    sn_nd built;                        /* result of the running builder function */
+    sn_nd built; /* result of the running builder function */
 };
 
 struct sn_tensor {
     sn_context *ctx;
     sn_tensor_info info;
-    size_t bytes;                       /* of the storage */
-    void *owned;                        /* block to free, NULL for memory of the caller */
+    size_t bytes; /* of the storage */
+    void *owned;  /* block to free, NULL for memory of the caller */
     size_t owned_bytes;
 };
 
 /* Options of sn_compile after reading (options.c). */
 typedef struct sn_settings {
-    bool want_cuda, must_cuda;          /* try CUDA; fail without it */
+    bool want_cuda, must_cuda; /* try CUDA; fail without it */
     unsigned ordinal;
-    const char *target;                 /* NULL: that of the device */
-    bool gpu_schedule;                  /* CPU: kernels scheduled for a GPU */
+    const char *target; /* NULL: that of the device */
+    bool gpu_schedule;  /* CPU: kernels scheduled for a GPU */
     bool interpreted;
     uint32_t threads;
     const sn_dim_binding *dims;
@@ -54,20 +54,20 @@ typedef struct sn_settings {
 
 struct sn_program {
     sn_context *ctx;
-    sn_arena arena;                     /* code texts, ports, addresses */
-    sn_module *source;                  /* the graph with bound sizes, before any pass: for dumps and the evaluator */
-    sn_module *m;                       /* after all passes */
-    sn_target target;                   /* that the kernels were scheduled for */
-    char *pipeline;                     /* copy of the option, NULL: of the target */
+    sn_arena arena;    /* code texts, ports, addresses */
+    sn_module *source; /* the graph with bound sizes, before any pass: for dumps and the evaluator */
+    sn_module *m;      /* after all passes */
+    sn_target target;  /* that the kernels were scheduled for */
+    char *pipeline;    /* copy of the option, NULL: of the target */
     int device;
     bool gpu_code, runnable, interpreted;
-    sn_gpu_code *codes;                 /* gpu_code: one per kernel */
-    sn_host_code *host;                 /* wrapper, and kernels of the CPU */
+    sn_gpu_code *codes; /* gpu_code: one per kernel */
+    sn_host_code *host; /* wrapper, and kernels of the CPU */
     sn_prog *prog;
     sn_port *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
-    sn_tensor **own_output;             /* by output: storage of one that is copied back to an input, else NULL */
-    void **input_at, **output_at;       /* storage addresses of the run in progress */
+    sn_tensor **own_output;       /* by output: storage of one that is copied back to an input, else NULL */
+    void **input_at, **output_at; /* storage addresses of the run in progress */
     sn_program_info info;
 };
 
@@ -115,7 +115,8 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
 sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);
 
 /* A fresh module with a copy of the graph, all its symbolic sizes bound. */
-sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims, unsigned n);
+sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
+                        unsigned n);
 /* Bodies of public calls that other bodies use. */
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted);

@@ -98,9 +98,7 @@ static sn_status dim_parse(sn_nd *out, sn_graph *g, const char *expression) {
 }
 
 /* The id of an expression travels like that of a node, so that the builder's guard serves here too. */
-static sn_node dim_id(sn_graph *g, const char *expression) {
-    SN_BUILD_RETURN(g, dim_parse(&g->built, g, expression));
-}
+static sn_node dim_id(sn_graph *g, const char *expression) { SN_BUILD_RETURN(g, dim_parse(&g->built, g, expression)); }
 
 int64_t sn_dim(sn_graph *g, const char *expression) {
     sn_node e = dim_id(g, expression);
@@ -140,9 +138,7 @@ static sn_status name_node(sn_nd *out, sn_graph *g, sn_node x, const char *name)
     return SN_OK;
 }
 
-sn_node sn_named(sn_graph *g, sn_node x, const char *name) {
-    SN_BUILD_RETURN(g, name_node(&g->built, g, x, name));
-}
+sn_node sn_named(sn_graph *g, sn_node x, const char *name) { SN_BUILD_RETURN(g, name_node(&g->built, g, x, name)); }
 
 /* ---- outputs ---- */
 
@@ -166,7 +162,8 @@ sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node inp
     const sn_node_rec *rec = type_of(g, input) ? sn_node_get(g->m, sn_inner(input)) : NULL;
     if (g->status == SN_OK && (!rec || rec->op != SN_OP_INPUT)) {
         sn_env_clear(&g->ctx->env);
-        g->status = sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "output %s: what it writes is not an input of this graph", name);
+        g->status =
+            sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "output %s: what it writes is not an input of this graph", name);
         memcpy(g->message, g->ctx->env.message, sizeof g->message);
     }
     if (g->status != SN_OK) return g->status;

@@ -11,7 +11,8 @@ void sn_program_get_info(sn_program_info *out, const sn_program *p) { *out = p->
 
 sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned input) {
     sn_env_clear(&p->ctx->env);
-    if (input >= p->n_inputs) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "input %u: the program has %u", input, p->n_inputs);
+    if (input >= p->n_inputs)
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "input %u: the program has %u", input, p->n_inputs);
     *out = p->inputs[input];
     return SN_OK;
 }
@@ -30,8 +31,11 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
     sn_kern kern = p->m->kernels.at[kernel];
     const sn_kern_rec *k = sn_kern_get(p->m, kern);
     sn_launch launch = sn_kern_launch(p->m, kern);
-    *out = (sn_kernel_info){.name = k->name, .note = k->note ? k->note : "", .block_x = launch.block_x,
-                            .block_y = launch.block_y, .ptx = p->codes ? p->codes[kernel].ptx : NULL};
+    *out = (sn_kernel_info){.name = k->name,
+                            .note = k->note ? k->note : "",
+                            .block_x = launch.block_x,
+                            .block_y = launch.block_y,
+                            .ptx = p->codes ? p->codes[kernel].ptx : NULL};
     sn_ix_is_const(p->m, launch.grid, &out->grid);
     return SN_OK;
 }
@@ -85,7 +89,8 @@ static sn_status stage_llvm(sn_text *t, sn_program *p, const char *last_pass) {
 static sn_status stage_ptx(sn_text *t, sn_program *p, const char *last_pass) {
     (void)last_pass;
     if (!p->gpu_code)
-        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "stage ptx: the program is for the CPU; compile it with target sm_90");
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT,
+                       "stage ptx: the program is for the CPU; compile it with target sm_90");
     for (uint32_t k = 0; k < p->m->kernels.n; k++) sn_text_put(t, p->codes[k].ptx);
     return SN_OK;
 }
@@ -109,14 +114,10 @@ typedef struct stage {
 } stage;
 
 static const stage stages[] = {
-    {"graph", stage_graph, NULL, SN_PHASE_BOUND},
-    {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
-    {"fused", stage_prefix, "collapse", SN_PHASE_BOUND},
-    {"scheduled", stage_prefix, "map", SN_PHASE_BOUND},
-    {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},
-    {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
-    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},
-    {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_CODE},
+    {"graph", stage_graph, NULL, SN_PHASE_BOUND},        {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
+    {"fused", stage_prefix, "collapse", SN_PHASE_BOUND}, {"scheduled", stage_prefix, "map", SN_PHASE_BOUND},
+    {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},         {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
+    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},   {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_CODE},
 };
 
 static sn_status find_stage(const stage **out, sn_context *ctx, const char *name) {
@@ -155,7 +156,7 @@ static sn_status emit(char **out, sn_graph *g, const sn_compile_options *options
     sn_program *p;
     SN_TRY(find_stage(&s, g->ctx, name));
     SN_TRY(sn_compile_to(&p, g, options, s->needs));
-    g->ctx->pending = p;    /* so that an error below destroys it */
+    g->ctx->pending = p; /* so that an error below destroys it */
     SN_TRY(print_stage(out, p, s));
     g->ctx->pending = NULL;
     sn_program_destroy(p);

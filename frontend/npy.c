@@ -64,13 +64,13 @@ static bool read_shape(npy_header *h, const char *at) {
     }
 }
 
-static sn_status read_header(npy_header *h, sn_env *env, sn_arena *arena, const char *path, const char *file, size_t size) {
+static sn_status read_header(npy_header *h, sn_env *env, sn_arena *arena, const char *path, const char *file,
+                             size_t size) {
     *h = (npy_header){0};
     const unsigned char *u = (const unsigned char *)file;
     if (size < 10 || memcmp(file, "\x93NUMPY", 6) != 0)
         return sn_fail(env, SN_ERROR_FILE, "%s: not an .npy file (it does not start with \\x93NUMPY)", path);
-    if (u[6] != 1 && u[6] != 2)
-        return sn_fail(env, SN_ERROR_FILE, "%s: .npy version %d; 1 and 2 are read", path, u[6]);
+    if (u[6] != 1 && u[6] != 2) return sn_fail(env, SN_ERROR_FILE, "%s: .npy version %d; 1 and 2 are read", path, u[6]);
     size_t prefix = u[6] == 1 ? 10 : 12;
     size_t length = u[8] | (size_t)u[9] << 8;
     if (u[6] == 2 && size >= prefix) length |= (size_t)u[10] << 16 | (size_t)u[11] << 24;
@@ -97,7 +97,8 @@ static sn_status check_type(const npy_header *h, sn_env *env, const char *name, 
                    sn_dtypes[dtype].name, want);
 }
 
-static sn_status check_shape(const npy_header *h, sn_env *env, sn_arena *arena, const char *name, const sn_tensor_info *t) {
+static sn_status check_shape(const npy_header *h, sn_env *env, sn_arena *arena, const char *name,
+                             const sn_tensor_info *t) {
     bool same = h->rank == t->rank;
     for (unsigned k = 0; same && k < t->rank; k++) same = h->shape[k] == t->shape[k];
     if (same) return SN_OK;
@@ -134,7 +135,8 @@ static sn_status load(sn_tensor *t, const char *name, const char *path) {
     SN_TRY(check_shape(&h, env, arena, name, &t->info));
     size_t want = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
     if (h.data_size < want)
-        return sn_fail(env, SN_ERROR_FILE, "%s: truncated: %zu bytes of elements, %zu are wanted", path, h.data_size, want);
+        return sn_fail(env, SN_ERROR_FILE, "%s: truncated: %zu bytes of elements, %zu are wanted", path, h.data_size,
+                       want);
     if (h.data_size > want)
         return sn_fail(env, SN_ERROR_FILE, "%s: %zu bytes after the last element", path, h.data_size - want);
     return sn_tensor_put(t, h.fortran && t->info.rank > 1 ? transposed(arena, h.data, &t->info) : h.data, want);
@@ -152,8 +154,9 @@ static sn_status save(const sn_tensor *t, const char *path) {
     const char *shape = "";
     for (unsigned k = 0; k < t->info.rank; k++)
         shape = sn_strf(arena, "%s%lld,%s", shape, (long long)t->info.shape[k], k + 1 < t->info.rank ? " " : "");
-    char *header = sn_strf(arena, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr_of(t->info.dtype), shape);
-    size_t length = (10 + strlen(header) + 1 + 63) / 64 * 64 - 10;     /* elements start at a multiple of 64 */
+    char *header =
+        sn_strf(arena, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr_of(t->info.dtype), shape);
+    size_t length = (10 + strlen(header) + 1 + 63) / 64 * 64 - 10; /* elements start at a multiple of 64 */
     size_t bytes = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
     char *file = sn_alloc(arena, 10 + length + bytes);
     memcpy(file, "\x93NUMPY\x01\x00", 8);

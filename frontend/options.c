@@ -82,8 +82,9 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     sn_compile_options o = {0};
     if (options) {
         if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof o)
-            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "sn_compile_options: struct_size is %zu; set it to sizeof (%zu)",
-                           options->struct_size, sizeof o);
+            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
+                           "sn_compile_options: struct_size is %zu; set it to sizeof (%zu)", options->struct_size,
+                           sizeof o);
         memcpy(&o, options, options->struct_size);
     }
     *out = (sn_settings){.ordinal = o.ordinal, .target = o.target, .dims = o.dims, .n_dims = o.n_dims};

@@ -28,7 +28,7 @@ static double normal(uint64_t *state) {
 /* ---- what the users of an input ask for ---- */
 
 typedef struct demand {
-    int64_t positions;      /* values are positions 0 .. positions-1; INT64_MAX: no index */
+    int64_t positions; /* values are positions 0 .. positions-1; INT64_MAX: no index */
     bool positive;
 } demand;
 
@@ -44,7 +44,8 @@ static void look_at_user(demand *d, const sn_module *m, sn_nd user, const uint8_
     int64_t axis, size;
     if (indexed_axis(&axis, m, user) && from_input[n->in[1].i]) {
         const sn_type *x = &sn_node_get(m, n->in[0])->type;
-        if (sn_ix_is_const(m, x->shape[axis < 0 ? axis + x->rank : axis], &size) && size < d->positions) d->positions = size;
+        if (sn_ix_is_const(m, x->shape[axis < 0 ? axis + x->rank : axis], &size) && size < d->positions)
+            d->positions = size;
     }
     bool normalises = n->op == SN_OP_BATCH_NORM || n->op == SN_OP_BATCH_NORM_TRAIN;
     if (normalises && from_input[n->in[4].i]) d->positive = true;
@@ -96,7 +97,8 @@ sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t 
     const sn_type *type = &sn_node_get(graph, graph->graph.inputs.at[input].node)->type;
     int64_t n = 0;
     if (!sn_ix_is_const(graph, sn_type_numel(graph, type), &n))
-        return sn_fail(graph->env, SN_ERROR_ARGUMENT, "input %s: its size is not bound", graph->graph.inputs.at[input].name);
+        return sn_fail(graph->env, SN_ERROR_ARGUMENT, "input %s: its size is not bound",
+                       graph->graph.inputs.at[input].name);
     sn_arena arena;
     sn_arena_init(&arena, graph->env);
     demand d = demand_on(graph, &arena, input);

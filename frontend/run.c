@@ -29,7 +29,8 @@ static bool same_strides(const sn_port *port, const sn_tensor_info *t) {
     return true;
 }
 
-static sn_status bind_tensor(void **out, const sn_program *p, const char *what, const sn_port *port, const sn_tensor *tensor) {
+static sn_status bind_tensor(void **out, const sn_program *p, const char *what, const sn_port *port,
+                             const sn_tensor *tensor) {
     sn_env *env = &p->ctx->env;
     sn_arena *a = &p->ctx->scratch;
     if (!tensor) return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: no tensor given", what, port->name);
@@ -40,12 +41,13 @@ static sn_status bind_tensor(void **out, const sn_program *p, const char *what, 
                        sn_dtypes[t->dtype].name, sn_sizes_text(a, t->shape, t->rank), sn_dtypes[port->dtype].name,
                        sn_sizes_text(a, port->shape, port->rank));
     if (!same_strides(port, t))
-        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor has strides %s, the program was compiled for %s", what,
-                       port->name, sn_sizes_text(a, t->strides, t->rank), sn_sizes_text(a, port->strides, port->rank));
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor has strides %s, the program was compiled for %s",
+                       what, port->name, sn_sizes_text(a, t->strides, t->rank),
+                       sn_sizes_text(a, port->strides, port->rank));
     *out = (char *)t->data + (t->offset - port->offset) * (int64_t)sn_dtype_bytes(t->dtype);
     if (t->numel && (uintptr_t)*out % port->align)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %zu bytes", what,
-                       port->name, *out, port->align);
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %zu bytes",
+                       what, port->name, *out, port->align);
     return SN_OK;
 }
 
@@ -59,8 +61,9 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
             continue;
         }
         if (outputs && outputs[k] && outputs[k] != inputs[writes])
-            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "output %s: it writes input %s; give NULL or that input's tensor",
-                           p->outputs[k].name, p->inputs[writes].name);
+            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT,
+                           "output %s: it writes input %s; give NULL or that input's tensor", p->outputs[k].name,
+                           p->inputs[writes].name);
         p->output_at[k] = p->own_output[k] ? p->own_output[k]->info.data : p->input_at[writes];
     }
     return SN_OK;
@@ -69,8 +72,8 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted) {
     if (!p->runnable)
-        return sn_fail(&p->ctx->env, SN_ERROR_DEVICE, "the program was compiled for target %s to look at; it cannot run",
-                       p->target.name);
+        return sn_fail(&p->ctx->env, SN_ERROR_DEVICE,
+                       "the program was compiled for target %s to look at; it cannot run", p->target.name);
     SN_TRY(sn_program_bind(p, inputs, outputs));
     return sn_prog_run(p->prog, p->input_at, p->output_at, stream, interpreted);
 }
@@ -79,13 +82,13 @@ sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outp
     SN_GUARD_RETURN(p->ctx, sn_program_launch(p, inputs, outputs, stream, p->interpreted));
 }
 
-static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
-                           size_t flush_bytes) {
-    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));    /* warm up, and check the tensors */
+static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                           sn_tensor *const *outputs, size_t flush_bytes) {
+    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted)); /* warm up, and check the tensors */
     return sn_prog_time(out, runs, p->prog, p->input_at, p->output_at, flush_bytes);
 }
 
-sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
-                          size_t flush_bytes) {
+sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                          sn_tensor *const *outputs, size_t flush_bytes) {
     SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes));
 }

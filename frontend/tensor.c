@@ -23,9 +23,11 @@ static sn_status fill_strides(sn_tensor_info *info, sn_env *env, const int64_t *
         if (info->shape[k] < 0)
             return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: size %lld of axis %u", (long long)info->shape[k], k);
         if (strides && strides[k] < 0)
-            return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: stride %lld of axis %u is negative", (long long)strides[k], k);
+            return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: stride %lld of axis %u is negative", (long long)strides[k],
+                           k);
         info->strides[k] = strides ? strides[k] : step;
-        if (sn_mul_overflow(step, info->shape[k], &step)) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: too many elements");
+        if (sn_mul_overflow(step, info->shape[k], &step))
+            return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: too many elements");
     }
     info->numel = step;
     return SN_OK;
@@ -46,8 +48,8 @@ static sn_status storage_bytes(size_t *out, const sn_tensor_info *info, sn_env *
     return SN_OK;
 }
 
-static sn_status describe(sn_tensor *t, sn_context *ctx, int device, sn_dtype dtype, unsigned rank, const int64_t *shape,
-                          const int64_t *strides, int64_t offset) {
+static sn_status describe(sn_tensor *t, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
+                          const int64_t *shape, const int64_t *strides, int64_t offset) {
     sn_env *env = &ctx->env;
     if (dtype >= SN_N_DTYPES) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: unknown element type %d", (int)dtype);
     if (rank > SN_MAX_RANK || (rank && !shape))
@@ -196,7 +198,7 @@ sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size) {
     sn_cuda *cu;
     SN_TRY(sn_context_cuda(&cu, t->ctx, t->info.device));
     if (packed) return sn_cuda_to_device(cu, element_zero(t), data, size, NULL);
-    char *storage = sn_alloc(&t->ctx->scratch, t->bytes);   /* what lies between the elements stays as it is */
+    char *storage = sn_alloc(&t->ctx->scratch, t->bytes); /* what lies between the elements stays as it is */
     SN_TRY(sn_cuda_to_host(cu, storage, t->info.data, t->bytes, NULL));
     walk(&t->info, storage, (char *)data, true);
     return sn_cuda_to_device(cu, t->info.data, storage, t->bytes, NULL);

@@ -593,7 +593,7 @@ static sn_status parse_reg(parser *p) {
     sn_lex *lx = p->lx, at;
     char *name;
     sn_dtype dtype;
-    uint32_t private_size;
+    uint32_t private_size = 0;
     sn_ix size;
     SN_TRY(sn_lex_next(lx));
     at = *lx;

@@ -119,7 +119,8 @@ static sn_status check_scalar(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     sn_dtype t = dtype_of(v, r->in[lead]);
     if (lead && dtype_of(v, r->in[0]) != SN_BOOL) return FAIL("L2: the condition is no bool");
     for (uint32_t i = lead + 1; i < r->n_in; i++)
-        if (dtype_of(v, r->in[i]) != t) return FAIL("L2: operands are %s and %s", dtype_name(t), dtype_name(dtype_of(v, r->in[i])));
+        if (dtype_of(v, r->in[i]) != t)
+            return FAIL("L2: operands are %s and %s", dtype_name(t), dtype_name(dtype_of(v, r->in[i])));
     if (!sn_lop_allowed(r->op, t)) return FAIL("L2: %s does not exist on %s", info->name, dtype_name(t));
     if (dtype_of(v, r->result) != (info->is_bool ? SN_BOOL : t)) return FAIL("L2: the result has the wrong dtype");
     return SN_OK;
@@ -293,7 +294,7 @@ static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     bool is_const = sn_ix_is_const(v->m, ax->extent, &extent);
     if (is_const && extent < 0) return FAIL("L4: the extent is negative");
     if (!is_const && (r->kind == SN_AXIS_VECTOR || r->kind == SN_AXIS_UNROLL))
-        return FAIL("L13: the extent of a %s axis is a constant", sn_axis_kind_names[r->kind]);
+        return FAIL("L13: axis kind %s needs a constant extent", sn_axis_kind_names[r->kind]);
     int number = block_number(r->kind);
     if (number < 0) return SN_OK;
     if (extent < 1) return FAIL("L12: the extent of a block axis is a positive constant");
@@ -307,13 +308,15 @@ static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 /* The statement around s that has the axis kind, none if there is none. */
 static sn_stmt enclosing_kind(const verifier *v, const sn_stmt_rec *r, sn_axis_kind kind) {
     sn_stmt up = r->parent;
-    while (up.i && !(sn_stmt_get(v->m, up)->axis.i && sn_stmt_get(v->m, up)->kind == kind)) up = sn_stmt_get(v->m, up)->parent;
+    for (; up.i; up = sn_stmt_get(v->m, up)->parent)
+        if (sn_stmt_get(v->m, up)->axis.i && sn_stmt_get(v->m, up)->kind == kind) break;
     return up;
 }
 
 static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (r->op == SN_LOP_REDUCE) return FAIL("L10: blocks cannot share a reduction");
-    if (r->parent.i && (sn_stmt_get(v->m, r->parent)->op != SN_LOP_LOOP || sn_stmt_get(v->m, r->parent)->kind != SN_AXIS_GRID))
+    const sn_stmt_rec *up = r->parent.i ? sn_stmt_get(v->m, r->parent) : NULL;
+    if (up && (up->op != SN_LOP_LOOP || up->kind != SN_AXIS_GRID))
         return FAIL("L10: a grid axis stands inside something else");
     if (v->grid.i && !sn_stmt_inside(v->m, s, v->grid)) return FAIL("L10: the kernel has two grids side by side");
     v->grid = s;
@@ -427,7 +430,8 @@ sn_status sn_loop_verify(sn_module *m, const char *where) {
     for (sn_val x = {1}; x.i < m->vals.count; x.i++) sn_val_get(m, x)->mark = 0;
     for (sn_buf b = {1}; b.i < m->bufs.count; b.i++) {
         const char *wrong = wrong_with_buffer(&v, sn_buf_get(m, b));
-        if (wrong) return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L16: %s", where, sn_buf_get(m, b)->name, wrong);
+        if (wrong)
+            return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L16: %s", where, sn_buf_get(m, b)->name, wrong);
         sn_buf_get(m, b)->mark = 0;
     }
     for (uint32_t i = 0; i < m->kernels.n; i++) {

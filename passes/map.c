@@ -61,6 +61,12 @@ static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool
     }
 }
 
+static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
+    const sn_stmt_rec *r = sn_stmt_get(m, nest);
+    if (r->op != SN_LOP_REDUCE) return;
+    for (uint32_t k = 0; k < r->n_results; k++) sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
+}
+
 static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
     *sh = (sn_map_shape){.all_perfect = true};
@@ -90,6 +96,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         sh->all_perfect &= nest->perfect;
         sh->divisor_inner = gcd(sh->divisor_inner, nest->count);
         if (nest->count > sh->max_count) sh->max_count = nest->count;
+        count_states(sh, m, s);
         look_at_nest(sh, m, nest, &all_reused);
     }
     sh->contraction = sh->n_nests && all_reused;

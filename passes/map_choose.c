@@ -108,7 +108,10 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         uint32_t most = blocks >= t->units ? 8 : 32;
         while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024) sc->rows *= 2;
     }
-    if (!sc->unroll) sc->unroll = least(8, pow2_floor((sh->max_count + sc->rows - 1) / sc->rows));
+    if (!sc->unroll) {      /* loads in flight, as far as accumulators leave registers */
+        uint32_t most = 8 / pow2_ceil(sh->states ? sh->states : 1);
+        sc->unroll = least(most ? most : 1, pow2_floor((sh->max_count + sc->rows - 1) / sc->rows));
+    }
 }
 
 void sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {

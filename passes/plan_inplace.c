@@ -9,7 +9,7 @@
  *   - that offset differs between any two iterations of these axes. So no other iteration touches the element.
  *   - the block axes around them are all that the kernel has, so that no two threads run the same iteration.
  *   - every load stands before the first store in the text, so that a thread reads the element before it is overwritten.
- * Gathers, scatters and offsets with div or mod are refused. Cost: a walk over the kernel.
+ * Gathers and scatters are refused. Cost: a walk over the kernel.
  *
  * A code generator must not promise LLVM that b and t do not alias (see sn_step_kind REUSE).
  */
@@ -62,38 +62,82 @@ static bool same_elements(sn_module *m, const place *a, const place *b) {
     return sn_ix_eq(renamed, sn_stmt_get(m, b->stmt)->ix);
 }
 
-/* ---- different iterations, different elements ---- */
+/* ---- different iterations, different elements ----
+ *
+ * Can the axes be computed back from the offset? What is known grows from the offset itself:
+ *   - a known sum gives its atoms when it is a mixed-radix number: each coefficient is larger than all that the terms with
+ *     smaller ones can add up to;
+ *   - known e mod k and e div k give e. (Collapsed axes are taken apart this way: 1152*(e div 9) + 4*(e mod 9) + v.)
+ */
 
-typedef struct step {
-    int64_t size;
-    sn_ix extent;
-} step;
+enum { MAX_KNOWN = 64, MAX_TERMS = 24 };
 
-static int smaller_first(const void *a, const void *b) {
-    int64_t x = ((const step *)a)->size, y = ((const step *)b)->size;
+typedef struct decoder {
+    sn_module *m;
+    uint32_t n;
+    sn_ix known[MAX_KNOWN];
+} decoder;
+
+static bool is_known(const decoder *d, sn_ix e) {
+    for (uint32_t i = 0; i < d->n; i++)
+        if (sn_ix_eq(d->known[i], e)) return true;
+    return false;
+}
+
+static void learn(decoder *d, sn_ix e) {
+    if (d->n < MAX_KNOWN && !is_known(d, e)) d->known[d->n++] = e;
+}
+
+static int by_coefficient(const void *a, const void *b) {
+    uint64_t x = (uint64_t)llabs(((const sn_ix_term *)a)->c), y = (uint64_t)llabs(((const sn_ix_term *)b)->c);
     return (x > y) - (x < y);
 }
 
-/* A mixed-radix number: each step is longer than all that the smaller ones together can walk. */
-static bool distinct_elements(sn_module *m, const place *p) {
-    step steps[MAX_DEPTH];
-    uint32_t n = 0;
-    sn_ix e = sn_stmt_get(m, p->stmt)->ix;
-    int64_t count, reach = 0, walk;
-    if (sn_ix_uses_vals(m, e)) return false;
-    for (uint32_t i = 0; i < p->n; i++) {
-        int64_t c;
-        if (sn_ix_is_const(m, extent(m, p->axes[i]), &count) && count <= 1) continue;
-        if (!sn_ix_coef(m, e, p->axes[i], &c)) return false;
-        steps[n++] = (step){c < 0 ? -c : c, extent(m, p->axes[i])};
-    }
-    qsort(steps, n, sizeof *steps, smaller_first);
+/* Coefficients sorted by size: is each one larger than the reach of those before it? */
+static bool is_mixed_radix(sn_module *m, const sn_ix_term *terms, uint32_t n) {
+    int64_t reach = 0, walk;
     for (uint32_t i = 0; i < n; i++) {
-        if (steps[i].size <= reach) return false;
-        if (i + 1 == n) break; /* nothing is longer than the last step: its extent may be symbolic */
-        if (!sn_ix_is_const(m, steps[i].extent, &count) || sn_mul_overflow(steps[i].size, count - 1, &walk))
-            return false;
-        if (sn_add_overflow(reach, walk, &reach)) return false;
+        int64_t c = llabs(terms[i].c);
+        if (c <= reach) return false;
+        if (i + 1 == n) return true; /* nothing follows: its range may be unknown */
+        sn_range r = sn_ix_range(m, terms[i].atom);
+        if (r.lo == INT64_MIN || r.hi == INT64_MAX) return false;
+        if (sn_mul_overflow(c, r.hi - r.lo, &walk) || sn_add_overflow(reach, walk, &reach)) return false;
+    }
+    return true;
+}
+
+static void learn_atoms(decoder *d, sn_ix e) {
+    const sn_ix_term *terms;
+    sn_ix_term one, sorted[MAX_TERMS];
+    int64_t c0;
+    uint32_t n = sn_ix_terms(d->m, e, &terms, &c0, &one);
+    if (n == 0 || n > MAX_TERMS) return;
+    for (uint32_t i = 0; i < n; i++) sorted[i] = terms[i];
+    qsort(sorted, n, sizeof *sorted, by_coefficient);
+    if (!is_mixed_radix(d->m, sorted, n)) return;
+    for (uint32_t i = 0; i < n; i++) learn(d, sorted[i].atom);
+}
+
+static void learn_whole(decoder *d, sn_ix e) {
+    const sn_ix_rec *rec = sn_ix_get(d->m, e);
+    if (rec->kind == SN_IX_MOD && is_known(d, sn_ix_div(d->m, rec->a, rec->b))) learn(d, rec->a);
+}
+
+static bool distinct_elements(sn_module *m, const place *p) {
+    decoder d = {.m = m};
+    sn_ix e = sn_stmt_get(m, p->stmt)->ix;
+    int64_t count;
+    if (sn_ix_uses_vals(m, e)) return false;
+    learn(&d, e);
+    for (uint32_t before = 0; before != d.n;) {
+        before = d.n;
+        for (uint32_t i = 0; i < d.n; i++) learn_atoms(&d, d.known[i]);
+        for (uint32_t i = 0; i < d.n; i++) learn_whole(&d, d.known[i]);
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (sn_ix_is_const(m, extent(m, p->axes[i]), &count) && count <= 1) continue;
+        if (!is_known(&d, sn_ix_axis(m, p->axes[i]))) return false;
     }
     return true;
 }

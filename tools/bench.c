@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: sinter bench [options] FILE...\n"
-    "  --device=WHERE    auto, cpu, cuda\n"
-    "  --runs N          timed runs of each file (50)\n"
-    "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
-    "  --threads N       CPU threads\n"
-    "  --json FILE       write the results there too\n";
+static const char help[] = "usage: sinter bench [options] FILE...\n"
+                           "  --device=WHERE    auto, cpu, cuda\n"
+                           "  --runs N          timed runs of each file (50)\n"
+                           "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
+                           "  --threads N       CPU threads\n"
+                           "  --json FILE       write the results there too\n";
 
-enum { FLUSH_BYTES = 128 << 20 };   /* more than any L2: no input is cached when a timed run starts */
+enum { FLUSH_BYTES = 128 << 20 }; /* more than any L2: no input is cached when a timed run starts */
 
 typedef struct bench_args {
     unsigned runs;
@@ -32,15 +31,19 @@ typedef struct bench_result {
 } bench_result;
 
 static int parse(bench_args *b, int argc, char **argv) {
-    static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'},  {"runs", required_argument, NULL, 'r'}, {"dim", required_argument, NULL, 'n'},
-        {"threads", required_argument, NULL, 't'}, {"json", required_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"runs", required_argument, NULL, 'r'},
+                                            {"dim", required_argument, NULL, 'n'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': b->o.device = optarg; break;
         case 'r':
-            if (!tool_unsigned(&b->runs, optarg) || !b->runs) return tool_misuse("--runs %s: a number is wanted", optarg);
+            if (!tool_unsigned(&b->runs, optarg) || !b->runs)
+                return tool_misuse("--runs %s: a number is wanted", optarg);
             break;
         case 'n':
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
@@ -108,8 +111,8 @@ static sn_status bench_file(bench_result *out, sn_context *ctx, const char *path
 static void print_result(const bench_result *r) {
     char share[16] = "-";
     if (r->share > 0) snprintf(share, sizeof share, "%.1f%%", 100 * r->share);
-    printf("%-36s %12.0f %10.2f %8.3f %8s %8u %9.1f\n", r->file, r->bytes, r->median_us, r->rate / 1e12, share, r->kernels,
-           r->compile_ms);
+    printf("%-36s %12.0f %10.2f %8.3f %8s %8u %9.1f\n", r->file, r->bytes, r->median_us, r->rate / 1e12, share,
+           r->kernels, r->compile_ms);
     fflush(stdout);
 }
 
@@ -132,8 +135,10 @@ static bool write_json(const char *path, const bench_result *results, unsigned n
         json_string(f, r->file);
         fputs(", \"device\": ", f);
         json_string(f, r->device);
-        fprintf(f, ", \"bytes\": %.0f, \"median_us\": %.3f, \"bytes_per_second\": %.6g, \"share_of_copy\": %.4f, "
-                   "\"kernels\": %u, \"compile_ms\": %.3f}", r->bytes, r->median_us, r->rate, r->share, r->kernels, r->compile_ms);
+        fprintf(f,
+                ", \"bytes\": %.0f, \"median_us\": %.3f, \"bytes_per_second\": %.6g, \"share_of_copy\": %.4f, "
+                "\"kernels\": %u, \"compile_ms\": %.3f}",
+                r->bytes, r->median_us, r->rate, r->share, r->kernels, r->compile_ms);
     }
     fputs("\n]\n", f);
     return fclose(f) == 0;

@@ -3,12 +3,11 @@
 
 #include <stdio.h>
 
-static const char help[] =
-    "usage: sinter emit --stage=STAGE [options] FILE|-\n"
-    "  --stage=STAGE     graph, loops, fused, scheduled, llvm, ptx, wrapper, wrapper-c\n"
-    "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
-    "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
-    "  --passes=A,B      passes to run instead of the target's pipeline\n";
+static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
+                           "  --stage=STAGE     graph, loops, fused, scheduled, llvm, ptx, wrapper, wrapper-c\n"
+                           "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
+                           "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
+                           "  --passes=A,B      passes to run instead of the target's pipeline\n";
 
 typedef struct emit_args {
     const char *stage, *path;
@@ -19,8 +18,9 @@ typedef struct emit_args {
 
 static int parse(emit_args *e, int argc, char **argv) {
     static const struct option options[] = {
-        {"stage", required_argument, NULL, 's'},  {"target", required_argument, NULL, 't'}, {"dim", required_argument, NULL, 'd'},
-        {"passes", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+        {"stage", required_argument, NULL, 's'}, {"target", required_argument, NULL, 't'},
+        {"dim", required_argument, NULL, 'd'},   {"passes", required_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 's': e->stage = optarg; break;

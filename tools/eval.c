@@ -9,14 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: sinter eval [options] FILE|-\n"
-    "  --input NAME=VALUE   FILE.npy, random:SEED, zeros or ones (repeat)\n"
-    "  --random SEED        random values for all inputs that have none\n"
-    "  --dim N=8            the size that a name in shapes of a graph stands for (repeat)\n"
-    "  --graph              evaluate the graph although there are kernels\n"
-    "  --output-dir DIR     write every output to DIR/NAME.npy\n"
-    "  --print-all          print every element\n";
+static const char help[] = "usage: sinter eval [options] FILE|-\n"
+                           "  --input NAME=VALUE   FILE.npy, random:SEED, zeros or ones (repeat)\n"
+                           "  --random SEED        random values for all inputs that have none\n"
+                           "  --dim N=8            the size that a name in shapes of a graph stands for (repeat)\n"
+                           "  --graph              evaluate the graph although there are kernels\n"
+                           "  --output-dir DIR     write every output to DIR/NAME.npy\n"
+                           "  --print-all          print every element\n";
 
 typedef struct eval_args {
     const char *path, *output_dir;
@@ -26,11 +25,14 @@ typedef struct eval_args {
 } eval_args;
 
 static int parse(eval_args *e, int argc, char **argv) {
-    static const struct option options[] = {
-        {"input", required_argument, NULL, 'i'},      {"random", required_argument, NULL, 'r'},
-        {"dim", required_argument, NULL, 'n'},        {"graph", no_argument, NULL, 'g'},
-        {"output-dir", required_argument, NULL, 'o'}, {"print-all", no_argument, NULL, 'a'},
-        {"help", no_argument, NULL, 'h'},             {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"input", required_argument, NULL, 'i'},
+                                            {"random", required_argument, NULL, 'r'},
+                                            {"dim", required_argument, NULL, 'n'},
+                                            {"graph", no_argument, NULL, 'g'},
+                                            {"output-dir", required_argument, NULL, 'o'},
+                                            {"print-all", no_argument, NULL, 'a'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'i':
@@ -60,8 +62,8 @@ static int parse(eval_args *e, int argc, char **argv) {
 typedef struct evaluation {
     sn_context *ctx;
     const eval_args *args;
-    sn_module *m;                       /* with bound sizes */
-    sn_tensor **inputs, **outputs;      /* by number */
+    sn_module *m;                  /* with bound sizes */
+    sn_tensor **inputs, **outputs; /* by number */
     unsigned n_inputs, n_outputs;
 } evaluation;
 
@@ -134,7 +136,8 @@ static sn_status buffer_tensor(sn_tensor **out, evaluation *e, const sn_buf_rec 
     if (b->scope == SN_BUF_INPUT && b->io < g->inputs.n) {
         const sn_graph_input *in = &g->inputs.at[b->io];
         sizes_of(strides, e->m, in->stride, b->rank);
-        return sn_tensor_create_strided(out, e->ctx, SN_CPU, b->dtype, b->rank, shape, strides, sn_ix_value(e->m, in->offset));
+        return sn_tensor_create_strided(out, e->ctx, SN_CPU, b->dtype, b->rank, shape, strides,
+                                        sn_ix_value(e->m, in->offset));
     }
     if (numel == size) return sn_tensor_create(out, e->ctx, SN_CPU, b->dtype, b->rank, shape);
     return sn_tensor_create(out, e->ctx, SN_CPU, b->dtype, 1, &size);
@@ -191,7 +194,8 @@ static sn_status read_module(sn_context *ctx, void *args) {
     SN_TRY(sn_module_parse(e->m, strcmp(e->args->path, "-") ? e->args->path : "<stdin>", text, size));
     SN_TRY(sn_module_verify(e->m, "module"));
     if (e->m->kernels.n && !e->args->graph) return SN_OK;
-    if (!e->m->graph.outputs.n) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no graph and no kernels in it", e->args->path);
+    if (!e->m->graph.outputs.n)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no graph and no kernels in it", e->args->path);
     sn_module *bound;
     SN_TRY(sn_graph_bind(&bound, ctx, e->m, e->args->dims.at, e->args->dims.n));
     sn_module_free(e->m);
@@ -201,7 +205,7 @@ static sn_status read_module(sn_context *ctx, void *args) {
 
 static sn_status evaluate(evaluation *e) {
     SN_TRY(sn_guarded(e->ctx, read_module, e));
-    bool kernels = e->m->kernels.n > 0;     /* a bound copy holds the graph alone */
+    bool kernels = e->m->kernels.n > 0; /* a bound copy holds the graph alone */
     e->n_inputs = kernels ? e->m->bufs.count : e->m->graph.inputs.n;
     e->n_outputs = kernels ? e->m->bufs.count : e->m->graph.outputs.n;
     size_t most = e->n_inputs + e->n_outputs + 1;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 8 };     /* elements of a tensor that are printed unless all are wanted */
+enum { SHOWN = 8 }; /* elements of a tensor that are printed unless all are wanted */
 
 const char *tool_input_value(const tool_inputs *in, const char *name) {
     for (unsigned k = 0; k < in->n; k++)
@@ -28,7 +28,8 @@ static sn_status check_given(sn_context *ctx, const check_args *c) {
         if (known) continue;
         const char *list = "";
         for (unsigned j = 0; j < c->n; j++) list = sn_strf(&ctx->scratch, "%s%s%s", list, j ? ", " : "", c->names[j]);
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s: there is no such input; there are %s", c->in->names[k], list);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s: there is no such input; there are %s",
+                       c->in->names[k], list);
     }
     return SN_OK;
 }
@@ -40,7 +41,8 @@ static sn_status check_missing(sn_context *ctx, const check_args *c) {
         missing = missing ? sn_strf(&ctx->scratch, "%s, %s", missing, c->names[j]) : c->names[j];
     }
     if (!missing) return SN_OK;
-    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "no value for %s (--input NAME=FILE.npy, or --random SEED for all)", missing);
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "no value for %s (--input NAME=FILE.npy, or --random SEED for all)",
+                   missing);
 }
 
 static sn_status check_both(sn_context *ctx, void *args) {
@@ -94,8 +96,8 @@ static sn_status fill(sn_context *ctx, void *args) {
     if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
     if (!strcmp(f->value, "random")) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s=%s: a FILE.npy, random:SEED, zeros or ones is wanted", f->name,
-                       f->value);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s=%s: a FILE.npy, random:SEED, zeros or ones is wanted",
+                       f->name, f->value);
     return fill_random(ctx, f, mix_name(seed, f->name), bytes);
 }
 
@@ -140,7 +142,7 @@ static void print_element(sn_dtype dtype, const char *element) {
         return;
     }
     double x = sn_load_float(dtype, element);
-    if (isnan(x)) printf(" nan");       /* never -nan: the sign of a nan means nothing */
+    if (isnan(x)) printf(" nan"); /* never -nan: the sign of a nan means nothing */
     else printf(" %.*g", dtype == SN_F64 ? 17 : dtype == SN_F32 ? 9 : 5, x);
 }
 

@@ -7,8 +7,8 @@
 
 static int list_ops(sn_context *ctx) {
     (void)ctx;
-    static const char *const classes[] = {"source", "unary",  "binary", "compare",  "test",     "element",
-                                          "reduce", "view",   "move",   "contract", "composite"};
+    static const char *const classes[] = {"source", "unary", "binary", "compare",  "test",     "element",
+                                          "reduce", "view",  "move",   "contract", "composite"};
     for (int op = 0; op < SN_N_OPS; op++)
         printf("%-17s %-10s %-28s %s\n", sn_ops[op].name, classes[sn_ops[op].cls], sn_ops[op].attrs, sn_ops[op].doc);
     return TOOL_OK;
@@ -41,14 +41,17 @@ static int list_devices(sn_context *ctx) {
 
 static int list_options(sn_context *ctx) {
     (void)ctx;
-    static const struct { const char *name, *values, *environment, *doc; } options[] = {
+    static const struct {
+        const char *name, *values, *environment, *doc;
+    } options[] = {
 #define SN_OPTION(name, values, environment, doc) {name, values, environment, doc},
 #include "frontend/options.def"
 #undef SN_OPTION
     };
     for (size_t k = 0; k < SN_COUNT(options); k++)
         printf("%-14s %-28s %s%s%s%s\n", options[k].name, options[k].values, options[k].doc,
-               options[k].environment[0] ? " (default from " : "", options[k].environment, options[k].environment[0] ? ")" : "");
+               options[k].environment[0] ? " (default from " : "", options[k].environment,
+               options[k].environment[0] ? ")" : "");
     return TOOL_OK;
 }
 
@@ -60,19 +63,27 @@ static sn_status print_targets(sn_context *ctx, void *args) {
         snprintf(name, sizeof name, "sm_%u", sm);
         bool known = sn_target_named(&t, &ctx->env, name) == SN_OK;
         sn_env_clear(&ctx->env);
-        if (known) printf("%-7s %u units, %u bytes of shared memory, %llu MiB of L2\n", name, t.units, t.shared_bytes,
-                          (unsigned long long)t.cache_bytes >> 20);
+        if (known)
+            printf("%-7s %u units, %u bytes of shared memory, %llu MiB of L2\n", name, t.units, t.shared_bytes,
+                   (unsigned long long)t.cache_bytes >> 20);
     }
     printf("host    this CPU\n");
     return SN_OK;
 }
 
-static int list_targets(sn_context *ctx) { return sn_guarded(ctx, print_targets, NULL) == SN_OK ? TOOL_OK : tool_fail(ctx); }
+static int list_targets(sn_context *ctx) {
+    return sn_guarded(ctx, print_targets, NULL) == SN_OK ? TOOL_OK : tool_fail(ctx);
+}
 
 int tool_list(sn_context *ctx, int argc, char **argv) {
-    static const struct { const char *name; int (*list)(sn_context *ctx); } tables[] = {
-        {"ops", list_ops}, {"passes", list_passes}, {"devices", list_devices}, {"options", list_options},
-        {"targets", list_targets}};
+    static const struct {
+        const char *name;
+        int (*list)(sn_context *ctx);
+    } tables[] = {{"ops", list_ops},
+                  {"passes", list_passes},
+                  {"devices", list_devices},
+                  {"options", list_options},
+                  {"targets", list_targets}};
     if (argc == 2 && !strcmp(argv[1], "--help"))
         return fputs("usage: sinter list ops|passes|devices|options|targets\n", stdout), TOOL_OK;
     for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)

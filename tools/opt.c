@@ -67,14 +67,19 @@ static sn_status optimise(sn_context *ctx, void *args) {
 }
 
 static int parse(opt_args *o, int argc, char **argv) {
-    static const struct option options[] = {
-        {"passes", required_argument, NULL, 'p'},       {"target", required_argument, NULL, 't'},
-        {"print-before", required_argument, NULL, 'b'}, {"print-after", required_argument, NULL, 'a'},
-        {"print-changed", no_argument, NULL, 'c'},      {"quiet", no_argument, NULL, 'q'},
-        {"stop-after", required_argument, NULL, 's'},   {"verify", required_argument, NULL, 'v'},
-        {"remarks", required_argument, NULL, 'r'},      {"time-passes", no_argument, NULL, 'T'},
-        {"repro-dir", required_argument, NULL, 'R'},    {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"passes", required_argument, NULL, 'p'},
+                                            {"target", required_argument, NULL, 't'},
+                                            {"print-before", required_argument, NULL, 'b'},
+                                            {"print-after", required_argument, NULL, 'a'},
+                                            {"print-changed", no_argument, NULL, 'c'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"stop-after", required_argument, NULL, 's'},
+                                            {"verify", required_argument, NULL, 'v'},
+                                            {"remarks", required_argument, NULL, 'r'},
+                                            {"time-passes", no_argument, NULL, 'T'},
+                                            {"repro-dir", required_argument, NULL, 'R'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'p': o->passes.pipeline = optarg; break;

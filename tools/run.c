@@ -7,22 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: sinter run [options] FILE|-\n"
-    "  --device=WHERE          auto, cpu, cuda\n"
-    "  --ordinal=N             which CUDA device\n"
-    "  --input NAME=VALUE      FILE.npy, random:SEED, zeros or ones (repeat)\n"
-    "  --random SEED           random values for all inputs that have none\n"
-    "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
-    "  --check                 compare with the float64 evaluator\n"
-    "  --output-dir DIR        write every output to DIR/NAME.npy\n"
-    "  --print-all             print every element\n"
-    "  --threads N             CPU threads\n"
-    "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
-    "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
-    "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
-    "  --verify=MODE           off, ends, each, paranoid\n"
-    "  --kernels               list the kernels\n";
+static const char help[] = "usage: sinter run [options] FILE|-\n"
+                           "  --device=WHERE          auto, cpu, cuda\n"
+                           "  --ordinal=N             which CUDA device\n"
+                           "  --input NAME=VALUE      FILE.npy, random:SEED, zeros or ones (repeat)\n"
+                           "  --random SEED           random values for all inputs that have none\n"
+                           "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
+                           "  --check                 compare with the float64 evaluator\n"
+                           "  --output-dir DIR        write every output to DIR/NAME.npy\n"
+                           "  --print-all             print every element\n"
+                           "  --threads N             CPU threads\n"
+                           "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
+                           "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
+                           "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
+                           "  --verify=MODE           off, ends, each, paranoid\n"
+                           "  --kernels               list the kernels\n";
 
 typedef struct run_args {
     const char *path, *output_dir, *wrapper;
@@ -33,15 +32,22 @@ typedef struct run_args {
 } run_args;
 
 static int parse(run_args *r, int argc, char **argv) {
-    static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'},     {"ordinal", required_argument, NULL, 'O'},
-        {"input", required_argument, NULL, 'i'},      {"random", required_argument, NULL, 'r'},
-        {"dim", required_argument, NULL, 'n'},        {"check", no_argument, NULL, 'c'},
-        {"output-dir", required_argument, NULL, 'o'}, {"print-all", no_argument, NULL, 'a'},
-        {"threads", required_argument, NULL, 't'},    {"cpu-schedule", required_argument, NULL, 's'},
-        {"wrapper", required_argument, NULL, 'w'},    {"target", required_argument, NULL, 'T'},
-        {"verify", required_argument, NULL, 'v'},     {"kernels", no_argument, NULL, 'k'},
-        {"help", no_argument, NULL, 'h'},             {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"ordinal", required_argument, NULL, 'O'},
+                                            {"input", required_argument, NULL, 'i'},
+                                            {"random", required_argument, NULL, 'r'},
+                                            {"dim", required_argument, NULL, 'n'},
+                                            {"check", no_argument, NULL, 'c'},
+                                            {"output-dir", required_argument, NULL, 'o'},
+                                            {"print-all", no_argument, NULL, 'a'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"cpu-schedule", required_argument, NULL, 's'},
+                                            {"wrapper", required_argument, NULL, 'w'},
+                                            {"target", required_argument, NULL, 'T'},
+                                            {"verify", required_argument, NULL, 'v'},
+                                            {"kernels", no_argument, NULL, 'k'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': r->o.device = optarg; break;
@@ -81,7 +87,7 @@ static int parse(run_args *r, int argc, char **argv) {
 /* ---- one execution ---- */
 
 typedef struct execution {
-    sn_tensor **inputs, **outputs;      /* outputs[k] of one that writes an input: NULL */
+    sn_tensor **inputs, **outputs; /* outputs[k] of one that writes an input: NULL */
 } execution;
 
 static const sn_tensor *result_of(const sn_program *p, const execution *e, unsigned k) {
@@ -91,8 +97,8 @@ static const sn_tensor *result_of(const sn_program *p, const execution *e, unsig
 static void print_check(const sn_program *p, const sn_check *checks) {
     for (unsigned k = 0; k < p->n_outputs; k++) {
         const sn_check *c = &checks[k];
-        printf("check %s: largest error %.3g, relative %.3g, bound %.3g: %s\n", p->outputs[k].name, c->max_abs, c->max_rel,
-               c->bound, c->ok ? "ok" : "FAILED");
+        printf("check %s: largest error %.3g, relative %.3g, bound %.3g: %s\n", p->outputs[k].name, c->max_abs,
+               c->max_rel, c->bound, c->ok ? "ok" : "FAILED");
     }
 }
 
@@ -138,7 +144,8 @@ static sn_status same_bits(sn_context *ctx, const sn_program *p, const execution
         free(both);
         if (status != SN_OK) return status;
         if (!equal)
-            return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %s: generated wrapper and interpreter differ", p->outputs[k].name);
+            return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %s: generated wrapper and interpreter differ",
+                           p->outputs[k].name);
     }
     printf("generated wrapper and interpreter: equal\n");
     return SN_OK;

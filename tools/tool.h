@@ -14,7 +14,7 @@ enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_MAX_LIST = 64 };
 
 typedef struct tool_command {
     const char *name;
-    int (*run)(sn_context *ctx, int argc, char **argv);     /* argv[0] is "sinter NAME" */
+    int (*run)(sn_context *ctx, int argc, char **argv); /* argv[0] is "sinter NAME" */
     const char *usage, *doc;
 } tool_command;
 
@@ -28,14 +28,14 @@ int tool_bench(sn_context *ctx, int argc, char **argv);
 /* "sinter: error: ..." with the context's message, or one of our own. */
 int tool_fail(const sn_context *ctx);
 int tool_misuse(const char *format, ...) SN_PRINTF(1, 2);
-int tool_print(sn_context *ctx, char *text);    /* to standard output; gives the text back */
+int tool_print(sn_context *ctx, char *text); /* to standard output; gives the text back */
 
 /* Options that several subcommands have. */
 typedef struct tool_dims {
     sn_dim_binding at[TOOL_MAX_LIST];
     unsigned n;
 } tool_dims;
-bool tool_add_dim(tool_dims *dims, char *text);             /* "N=8" */
+bool tool_add_dim(tool_dims *dims, char *text); /* "N=8" */
 bool tool_unsigned(unsigned *out, const char *text);
 bool tool_u64(uint64_t *out, const char *text);
 
@@ -44,7 +44,7 @@ typedef struct tool_inputs {
     const char *names[TOOL_MAX_LIST];
     const char *values[TOOL_MAX_LIST];
     unsigned n;
-    bool random_rest;           /* inputs without a value of their own are random */
+    bool random_rest; /* inputs without a value of their own are random */
     uint64_t seed;
 } tool_inputs;
 bool tool_add_input(tool_inputs *in, char *text);

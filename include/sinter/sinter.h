@@ -242,10 +242,10 @@ SN_API sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y);
 
 typedef struct sn_conv_options {
     size_t struct_size;
-    int64_t stride[2];      /* h, w; 0 means 1 */
-    int64_t padding[4];     /* zeros added at top, left, bottom, right */
-    int64_t dilation[2];    /* 0 means 1 */
-    int64_t groups;         /* 0 means 1 */
+    int64_t stride[2];   /* h, w; 0 means 1 */
+    int64_t padding[4];  /* zeros added at top, left, bottom, right */
+    int64_t dilation[2]; /* 0 means 1 */
+    int64_t groups;      /* 0 means 1 */
 } sn_conv_options;
 /* x[N, C, H, W] with w[O, C/groups, KH, KW] to [N, O, H', W']; cross-correlation, as in all frameworks. */
 SN_API sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
@@ -266,8 +266,8 @@ SN_API sn_node sn_batch_norm(sn_graph *g, sn_node x, sn_node weight, sn_node bia
                              sn_node running_var, double eps);
 typedef struct sn_batch_norm_results {
     sn_node y;
-    sn_node running_mean, running_var;  /* new values: (1 - momentum) * old + momentum * that of the batch (unbiased) */
-    sn_node mean, invstd;               /* of the batch; 1 / sqrt(variance + eps): what a backward pass needs */
+    sn_node running_mean, running_var; /* new values: (1 - momentum) * old + momentum * that of the batch (unbiased) */
+    sn_node mean, invstd;              /* of the batch; 1 / sqrt(variance + eps): what a backward pass needs */
 } sn_batch_norm_results;
 /* With the statistics of the batch (training). All results are none after a failure. */
 SN_API void sn_batch_norm_train(sn_batch_norm_results *out, sn_graph *g, sn_node x, sn_node weight, sn_node bias,
@@ -292,22 +292,23 @@ typedef struct sn_dim_binding {
 
 typedef struct sn_compile_options {
     size_t struct_size;
-    const char *device;         /* "auto" (default): CUDA where there is a device, else the CPU; "cpu"; "cuda" */
-    unsigned ordinal;           /* which CUDA device */
-    const char *target;         /* "sm_90": generate code for that target to look at; the program cannot run on CUDA */
-    const char *pipeline;       /* pass names "simplify,decompose,..."; NULL: the target's pipeline */
-    const char *verify;         /* "off", "ends" (default), "each", "paranoid" */
-    const char *print_before;   /* pass names or "all": module text to the context's log */
+    const char *device;       /* "auto" (default): CUDA where there is a device, else the CPU; "cpu"; "cuda" */
+    unsigned ordinal;         /* which CUDA device */
+    const char *target;       /* "sm_90": generate code for that target to look at; the program cannot run on CUDA */
+    const char *pipeline;     /* pass names "simplify,decompose,..."; NULL: the target's pipeline */
+    const char *verify;       /* "off", "ends" (default), "each", "paranoid" */
+    const char *print_before; /* pass names or "all": module text to the context's log */
     const char *print_after;
     bool print_changed;
-    const char *remarks;        /* pass names or "all" */
+    const char *remarks; /* pass names or "all" */
     bool time_passes;
     const char *repro_dir;      /* where the module before a failing pass is written */
     const sn_dim_binding *dims; /* sizes of all names that shapes use */
     unsigned n_dims;
-    unsigned threads;           /* of the CPU; 0: as many as the machine has */
-    const char *wrapper;        /* "generated" (default): host code runs the steps; "interpreted" */
-    const char *cpu_schedule;   /* "host" (default); "gpu": kernels scheduled for a GPU (target, or sm_90) run on the CPU */
+    unsigned threads;    /* of the CPU; 0: as many as the machine has */
+    const char *wrapper; /* "generated" (default): host code runs the steps; "interpreted" */
+    const char
+        *cpu_schedule; /* "host" (default); "gpu": kernels scheduled for a GPU (target, or sm_90) run on the CPU */
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -321,28 +322,28 @@ typedef struct sn_port {
     sn_dtype dtype;
     unsigned rank;
     int64_t shape[8];
-    int64_t strides[8];     /* elements; outputs are contiguous */
+    int64_t strides[8]; /* elements; outputs are contiguous */
     int64_t offset;
-    size_t align;           /* bytes: the address of its storage must be a multiple */
-    int writes;             /* outputs: number of the input that is written, else -1 */
+    size_t align; /* bytes: the address of its storage must be a multiple */
+    int writes;   /* outputs: number of the input that is written, else -1 */
 } sn_port;
 
 typedef struct sn_program_info {
-    int device;                 /* SN_CPU or CUDA ordinal */
-    bool runnable;              /* false: compiled for a target to look at */
-    const char *target;         /* "host", "sm_90" */
+    int device;         /* SN_CPU or CUDA ordinal */
+    bool runnable;      /* false: compiled for a target to look at */
+    const char *target; /* "host", "sm_90" */
     unsigned n_inputs, n_outputs, n_kernels;
-    size_t workspace;           /* bytes of intermediates */
-    size_t moved;               /* bytes of all inputs that are used and all outputs: what a run has to move at least */
-    double passes_us, codegen_us, assemble_us, load_us, total_us;   /* host time of the phases of sn_compile */
+    size_t workspace; /* bytes of intermediates */
+    size_t moved;     /* bytes of all inputs that are used and all outputs: what a run has to move at least */
+    double passes_us, codegen_us, assemble_us, load_us, total_us; /* host time of the phases of sn_compile */
 } sn_program_info;
 
 typedef struct sn_kernel_info {
     const char *name;
-    const char *note;           /* what was fused into it: "conv2d, add, sum" */
-    int64_t grid;               /* blocks, and threads of a block; on the CPU blocks are handed to threads */
+    const char *note; /* what was fused into it: "conv2d, add, sum" */
+    int64_t grid;     /* blocks, and threads of a block; on the CPU blocks are handed to threads */
     unsigned block_x, block_y;
-    const char *ptx;            /* NULL on the CPU */
+    const char *ptx; /* NULL on the CPU */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
@@ -364,7 +365,7 @@ typedef struct sn_tensor_info {
     unsigned rank;
     int64_t shape[8], strides[8], offset;
     int64_t numel;
-    void *data;     /* start of the storage; element 0 is at data + offset * element size */
+    void *data; /* start of the storage; element 0 is at data + offset * element size */
 } sn_tensor_info;
 
 /* Zeroed contiguous memory of its own on the device. */
@@ -406,11 +407,11 @@ SN_API sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_t
 
 /* How far an output is from the reference: the graph computed in float64, operation by operation, on the host. */
 typedef struct sn_check {
-    double max_abs;     /* largest |value - reference| */
-    double max_rel;     /* the same, divided by the largest |reference| of the output */
-    double bound;       /* limit of max_rel for this output; 0: must be equal */
-    bool ok;            /* within the bound, and nan and infinities in the same places */
-    int64_t worst;      /* row-major position of the largest error, -1 if none */
+    double max_abs; /* largest |value - reference| */
+    double max_rel; /* the same, divided by the largest |reference| of the output */
+    double bound;   /* limit of max_rel for this output; 0: must be equal */
+    bool ok;        /* within the bound, and nan and infinities in the same places */
+    int64_t worst;  /* row-major position of the largest error, -1 if none */
 } sn_check;
 
 /* Evaluate on the inputs, run, and compare: out[n_outputs]. SN_ERROR_MISMATCH when any output is not ok. Inputs that are

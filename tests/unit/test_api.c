@@ -109,16 +109,38 @@ Test(api, every_builder_function_builds) {
     sn_batch_norm_train(&bn, g, f, v, v, v, v, 0.1, 1e-5);
     sn_conv_options conv = {.struct_size = sizeof conv, .stride = {2, 1}, .padding = {1, 1, 0, 0}, .dilation = {1, 2}};
     int64_t low[] = {1, 0}, high[] = {0, -1};
-    const sn_node all[] = {
-        sn_full(g, SN_F32, 1, SN_LIST(2)), sn_constant(g, SN_I8, (int8_t[]){1, 2}, SN_LIST(2)), sn_iota(g, SN_I32, 0, SN_LIST(9)),
-        sn_where(g, b, m, v), sn_cast(g, i, SN_F64), sn_clamp(g, m, -1, 1), sn_var(g, m, SN_LIST(1), false, 0),
-        sn_permute(g, m, SN_LIST(1, 0)), sn_squeeze(g, sn_unsqueeze(g, m, SN_LIST(0)), SN_LIST(0)), sn_flip(g, m, SN_LIST(1)),
-        sn_slice(g, m, 1, 0, INT64_MAX, 2), sn_pad(g, m, low, high, 3), sn_concat(g, 2, (sn_node[]){m, m}, 0),
-        sn_gather(g, m, i, 1), sn_index_select(g, m, t, 1), sn_embedding(g, m, i), sn_matmul(g, m, sn_transpose(g, m, 0, 1)),
-        sn_conv2d(g, f, w, &conv), sn_conv2d(g, f, w, NULL), sn_softmax(g, m, 1), sn_log_softmax(g, m, -1),
-        sn_layer_norm(g, f, row, row, 1e-5), sn_rms_norm(g, f, row, 1e-5), sn_batch_norm(g, f, v, v, v, v, 1e-5), bn.y,
-        bn.running_mean, bn.running_var, bn.mean, bn.invstd, sn_cross_entropy(g, m, t), sn_named(g, m, "name"),
-        sn_input_strided(g, "s", SN_F32, 2, (int64_t[]){2, 3}, (int64_t[]){8, 2}, 4)};
+    const sn_node all[] = {sn_full(g, SN_F32, 1, SN_LIST(2)),
+                           sn_constant(g, SN_I8, (int8_t[]){1, 2}, SN_LIST(2)),
+                           sn_iota(g, SN_I32, 0, SN_LIST(9)),
+                           sn_where(g, b, m, v),
+                           sn_cast(g, i, SN_F64),
+                           sn_clamp(g, m, -1, 1),
+                           sn_var(g, m, SN_LIST(1), false, 0),
+                           sn_permute(g, m, SN_LIST(1, 0)),
+                           sn_squeeze(g, sn_unsqueeze(g, m, SN_LIST(0)), SN_LIST(0)),
+                           sn_flip(g, m, SN_LIST(1)),
+                           sn_slice(g, m, 1, 0, INT64_MAX, 2),
+                           sn_pad(g, m, low, high, 3),
+                           sn_concat(g, 2, (sn_node[]){m, m}, 0),
+                           sn_gather(g, m, i, 1),
+                           sn_index_select(g, m, t, 1),
+                           sn_embedding(g, m, i),
+                           sn_matmul(g, m, sn_transpose(g, m, 0, 1)),
+                           sn_conv2d(g, f, w, &conv),
+                           sn_conv2d(g, f, w, NULL),
+                           sn_softmax(g, m, 1),
+                           sn_log_softmax(g, m, -1),
+                           sn_layer_norm(g, f, row, row, 1e-5),
+                           sn_rms_norm(g, f, row, 1e-5),
+                           sn_batch_norm(g, f, v, v, v, v, 1e-5),
+                           bn.y,
+                           bn.running_mean,
+                           bn.running_var,
+                           bn.mean,
+                           bn.invstd,
+                           sn_cross_entropy(g, m, t),
+                           sn_named(g, m, "name"),
+                           sn_input_strided(g, "s", SN_F32, 2, (int64_t[]){2, 3}, (int64_t[]){8, 2}, 4)};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) cr_expect(all[k].id, "number %zu: %s", k, sn_error(ctx));
     cr_assert_eq(sn_graph_status(g), SN_OK);
     sn_graph_destroy(g);
@@ -134,7 +156,7 @@ Test(api, first_failure_stays_with_the_graph) {
     cr_assert(strstr(sn_error(ctx), "add"));
     cr_assert_eq(sn_exp(g, bad).id, 0);
     cr_assert_eq(sn_output(g, "z", bad), SN_ERROR_TYPE);
-    sn_graph *other = affine(ctx);      /* another call clears the context's error, not the graph's */
+    sn_graph *other = affine(ctx); /* another call clears the context's error, not the graph's */
     cr_assert_eq(sn_graph_status(g), SN_ERROR_TYPE);
     sn_program *p;
     EXPECT_ERROR(ctx, sn_compile(&p, g, NULL), SN_ERROR_TYPE, "add");
@@ -145,10 +167,20 @@ Test(api, first_failure_stays_with_the_graph) {
 }
 
 Test(api, builder_errors) {
-    static const struct { int which; const char *text; } cases[] = {
-        {0, "operand 1 is not a value of this graph"}, {1, "at most 8 axes"}, {2, "more than one size is -1"},
-        {3, "no size fits for -1"},  {4, "has no name"},  {5, "is not an input"}, {6, "transpose: axes 0 and 5"},
-        {7, "unknown element type"}, {8, "an output has no name"}, {9, "expected"}, {10, "not a number"}};
+    static const struct {
+        int which;
+        const char *text;
+    } cases[] = {{0, "operand 1 is not a value of this graph"},
+                 {1, "at most 8 axes"},
+                 {2, "more than one size is -1"},
+                 {3, "no size fits for -1"},
+                 {4, "has no name"},
+                 {5, "is not an input"},
+                 {6, "transpose: axes 0 and 5"},
+                 {7, "unknown element type"},
+                 {8, "an output has no name"},
+                 {9, "expected"},
+                 {10, "not a number"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         sn_context *ctx = new_context();
         sn_graph *g = new_graph(ctx);
@@ -179,7 +211,7 @@ Test(api, run_on_the_cpu) {
     sn_context *ctx = new_context();
     sn_graph *g = affine(ctx);
     sn_program *p = compile_cpu(g, ctx);
-    sn_graph_destroy(g);    /* not needed any more */
+    sn_graph_destroy(g); /* not needed any more */
     sn_tensor *in[2], *out;
     cr_assert_eq(sn_tensor_for_input(&in[0], p, 0), SN_OK);
     cr_assert_eq(sn_tensor_for_input(&in[1], p, 1), SN_OK);
@@ -212,7 +244,8 @@ Test(api, tensors_must_match) {
     sn_tensor_for_output(&y, p, 0);
     EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, NULL}, &y, NULL), SN_ERROR_ARGUMENT, "input row: no tensor given");
     sn_tensor_create(&t, ctx, SN_CPU, SN_F64, SN_LIST(3));
-    EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, t}, &y, NULL), SN_ERROR_ARGUMENT, "input row: the tensor is f64[3], the program wants f32[3]");
+    EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, t}, &y, NULL), SN_ERROR_ARGUMENT,
+                 "input row: the tensor is f64[3], the program wants f32[3]");
     sn_tensor_destroy(t);
     sn_tensor_create_strided(&t, ctx, SN_CPU, SN_F32, 2, (int64_t[]){2, 3}, (int64_t[]){1, 2}, 0);
     EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){t, row}, &y, NULL), SN_ERROR_ARGUMENT,
@@ -222,11 +255,15 @@ Test(api, tensors_must_match) {
     sn_tensor_wrap(&t, ctx, SN_CPU, memory + 2, SN_F32, SN_LIST(2, 3), NULL, 0);
     EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, row}, &t, NULL), SN_ERROR_ARGUMENT, "output y: its storage at");
     sn_tensor_destroy(t);
-    EXPECT_ERROR(ctx, sn_tensor_write(x, memory, 8), SN_ERROR_ARGUMENT, "8 bytes of elements given, f32[2, 3] holds 24");
+    EXPECT_ERROR(ctx, sn_tensor_write(x, memory, 8), SN_ERROR_ARGUMENT,
+                 "8 bytes of elements given, f32[2, 3] holds 24");
     EXPECT_ERROR(ctx, sn_tensor_for_output(&t, p, 7), SN_ERROR_ARGUMENT, "output 7: the program has 1");
-    EXPECT_ERROR(ctx, sn_tensor_create_strided(&t, ctx, SN_CPU, SN_F32, 1, (int64_t[]){3}, (int64_t[]){-1}, 0), SN_ERROR_ARGUMENT, "negative");
-    EXPECT_ERROR(ctx, sn_tensor_wrap(&t, ctx, SN_CPU, NULL, SN_F32, 1, (int64_t[]){3}, NULL, 0), SN_ERROR_ARGUMENT, "no memory given");
-    EXPECT_ERROR(ctx, sn_tensor_create(&t, ctx, SN_CPU, SN_F32, 2, (int64_t[]){INT64_MAX, 4}), SN_ERROR_ARGUMENT, "too many elements");
+    EXPECT_ERROR(ctx, sn_tensor_create_strided(&t, ctx, SN_CPU, SN_F32, 1, (int64_t[]){3}, (int64_t[]){-1}, 0),
+                 SN_ERROR_ARGUMENT, "negative");
+    EXPECT_ERROR(ctx, sn_tensor_wrap(&t, ctx, SN_CPU, NULL, SN_F32, 1, (int64_t[]){3}, NULL, 0), SN_ERROR_ARGUMENT,
+                 "no memory given");
+    EXPECT_ERROR(ctx, sn_tensor_create(&t, ctx, SN_CPU, SN_F32, 2, (int64_t[]){INT64_MAX, 4}), SN_ERROR_ARGUMENT,
+                 "too many elements");
     sn_tensor_destroy(x);
     sn_tensor_destroy(row);
     sn_tensor_destroy(y);
@@ -264,9 +301,10 @@ Test(api, outputs_that_write_inputs) {
         cr_assert_eq(sn_run(p, &in, out, NULL), SN_OK, "%s", sn_error(ctx));
         sn_tensor_read(&value, in, sizeof value);
         sn_tensor_read(&twice, out[1], sizeof twice);
-        cr_assert(value == k + 1 && twice == 2 * k);    /* uses of the input see the old value */
+        cr_assert(value == k + 1 && twice == 2 * k); /* uses of the input see the old value */
     }
-    EXPECT_ERROR(ctx, sn_run(p, &in, (sn_tensor *[]){out[1], out[1]}, NULL), SN_ERROR_ARGUMENT, "output next: it writes input count");
+    EXPECT_ERROR(ctx, sn_run(p, &in, (sn_tensor *[]){out[1], out[1]}, NULL), SN_ERROR_ARGUMENT,
+                 "output next: it writes input count");
     sn_tensor_destroy(in);
     sn_tensor_destroy(out[1]);
     sn_program_destroy(p);
@@ -363,7 +401,8 @@ Test(api, graphs_from_text) {
     sn_free(ctx, printed);
     sn_graph_destroy(g);
     EXPECT_ERROR(ctx, sn_graph_from_text(&g, ctx, "f.sn", text, 30), SN_ERROR_SYNTAX, "f.sn:2:");
-    EXPECT_ERROR(ctx, sn_graph_from_text(&g, ctx, "k.sn", kernel, strlen(kernel)), SN_ERROR_ARGUMENT, "no graph with outputs");
+    EXPECT_ERROR(ctx, sn_graph_from_text(&g, ctx, "k.sn", kernel, strlen(kernel)), SN_ERROR_ARGUMENT,
+                 "no graph with outputs");
     EXPECT_ERROR(ctx, sn_graph_from_file(&g, ctx, "/nowhere/f.sn"), SN_ERROR_FILE, "cannot open /nowhere/f.sn");
     cr_assert_null(g);
     sn_context_destroy(ctx);
@@ -371,7 +410,9 @@ Test(api, graphs_from_text) {
 
 /* ---- memory that runs out ---- */
 
-typedef struct { long left, live; } budget;
+typedef struct {
+    long left, live;
+} budget;
 
 static void *limited(void *user, void *p, size_t size) {
     budget *b = user;
@@ -417,7 +458,8 @@ Test(api, the_nth_allocation_fails, .timeout = 120) {
         sn_context *ctx;
         status = sn_context_create(&ctx, &(sn_context_options){sizeof(sn_context_options), limited, &b, NULL, NULL});
         if (status == SN_OK) status = whole_life(ctx);
-        cr_assert(status == SN_OK || status == SN_ERROR_MEMORY, "allocation %ld: status %d, %s", n, status, sn_error(ctx));
+        cr_assert(status == SN_OK || status == SN_ERROR_MEMORY, "allocation %ld: status %d, %s", n, status,
+                  sn_error(ctx));
         sn_context_destroy(ctx);
         if (status == SN_OK) cr_assert_eq(b.live, 0, "%ld blocks were not given back", b.live);
     }

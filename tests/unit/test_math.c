@@ -14,10 +14,62 @@
 enum { SAMPLES = 60000, LANES = 8 };
 
 static const double SPECIAL[] = {
-    0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 0.1, -0.1, 1.5, 2.5, 0.75, 10, -10, 88, 89, -87, -88, -103, -104, 709, 710, -745,
-    1e-30, -1e-30, 1e30, -1e30, 1e-40, -1e-45, 3e38, -3e38, 16777216, 16777217, 8388609.5, 1e5, 1.0000001e5, 1e10, 1e300, 1e-310,
-    0.6931471805599453, 0.34657359, 3.14159265358979, 1.5707963267948966, 0.7853981633974483, 4, 6, 5.9, 3.9, 0.98, 1.02,
-    INFINITY, -INFINITY, NAN,
+    0.0,
+    -0.0,
+    1,
+    -1,
+    0.5,
+    -0.5,
+    2,
+    -2,
+    3,
+    -3,
+    0.1,
+    -0.1,
+    1.5,
+    2.5,
+    0.75,
+    10,
+    -10,
+    88,
+    89,
+    -87,
+    -88,
+    -103,
+    -104,
+    709,
+    710,
+    -745,
+    1e-30,
+    -1e-30,
+    1e30,
+    -1e30,
+    1e-40,
+    -1e-45,
+    3e38,
+    -3e38,
+    16777216,
+    16777217,
+    8388609.5,
+    1e5,
+    1.0000001e5,
+    1e10,
+    1e300,
+    1e-310,
+    0.6931471805599453,
+    0.34657359,
+    3.14159265358979,
+    1.5707963267948966,
+    0.7853981633974483,
+    4,
+    6,
+    5.9,
+    3.9,
+    0.98,
+    1.02,
+    INFINITY,
+    -INFINITY,
+    NAN,
 };
 
 /* ---- running one operation ------------------------------------------------------------------------------------------- */
@@ -27,7 +79,7 @@ typedef struct bench {
     sn_target target;
     sn_dtype dtype;
     uint32_t n;
-    double *a, *b;      /* operands, already values of the dtype */
+    double *a, *b; /* operands, already values of the dtype */
     void *in[2], *out;
     sn_dtype out_dtype;
 } bench;
@@ -88,7 +140,8 @@ static void fill(bench *t, sn_dtype dtype, bool pairs) {
     *t = (bench){.dtype = dtype, .out_dtype = dtype, .n = SAMPLES / LANES * LANES};
     sn_env_init(&t->env);
     sn_target_host(&t->target, 1);
-    t->a = calloc(t->n, 8), t->b = calloc(t->n, 8), t->in[0] = calloc(t->n, 8), t->in[1] = calloc(t->n, 8), t->out = calloc(t->n, 8);
+    t->a = calloc(t->n, 8), t->b = calloc(t->n, 8), t->in[0] = calloc(t->n, 8), t->in[1] = calloc(t->n, 8),
+    t->out = calloc(t->n, 8);
     uint64_t s = 88172645463325252u;
     uint32_t special = pairs ? N * N : N;
     for (uint32_t i = 0; i < t->n; i++) {
@@ -99,9 +152,7 @@ static void fill(bench *t, sn_dtype dtype, bool pairs) {
     }
 }
 
-static void drop(bench *t) {
-    free(t->a), free(t->b), free(t->in[0]), free(t->in[1]), free(t->out);
-}
+static void drop(bench *t) { free(t->a), free(t->b), free(t->in[0]), free(t->in[1]), free(t->out); }
 
 /* ---- reference --------------------------------------------------------------------------------------------------------- */
 
@@ -144,8 +195,8 @@ static ld reference(sn_lop op, ld a, ld b) {
     case SN_LOP_POW: return powl(a, b);
     case SN_LOP_MAX: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
     case SN_LOP_MIN: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
-    case SN_LOP_ISNAN: return isnan(a);
-    case SN_LOP_ISINF: return isinf(a);
+    case SN_LOP_ISNAN: return isnan(a) != 0;
+    case SN_LOP_ISINF: return isinf(a) != 0;
     case SN_LOP_EQ: return a == b;
     case SN_LOP_NE: return a != b;
     case SN_LOP_LT: return a < b;
@@ -176,7 +227,7 @@ static double ulps(sn_dtype t, double got, ld want) {
 
 static void check_float(sn_lop op, sn_dtype dtype, sn_axis_kind kind) {
     double bound = sn_math_bound(op, dtype);
-    if (op == SN_LOP_FLOORDIV) return;      /* floor of a rounded quotient: no ULP to speak of; cases below */
+    if (op == SN_LOP_FLOORDIV) return; /* floor of a rounded quotient: no ULP to speak of; cases below */
     bench t;
     fill(&t, dtype, sn_lops[op].n_in == 2);
     if (sn_lops[op].is_bool) t.out_dtype = SN_BOOL;
@@ -192,7 +243,8 @@ static void check_float(sn_lop op, sn_dtype dtype, sn_axis_kind kind) {
     double got = t.out_dtype == SN_BOOL ? 0 : sn_load_float(dtype, (char *)t.out + at * sn_dtype_bytes(dtype));
     cr_expect(worst <= bound + 0.01, "%s.%s: %.3f ulp at (%a, %a): %a, want %La; the bound is %g", sn_lops[op].name,
               sn_dtypes[dtype].name, worst, t.a[at], t.b[at], got, reference(op, t.a[at], t.b[at]), bound);
-    if (getenv("SN_TEST_VERBOSE")) fprintf(stderr, "%-10s %s %.3f of %g\n", sn_lops[op].name, sn_dtypes[dtype].name, worst, bound);
+    if (getenv("SN_TEST_VERBOSE"))
+        fprintf(stderr, "%-10s %s %.3f of %g\n", sn_lops[op].name, sn_dtypes[dtype].name, worst, bound);
     drop(&t);
 }
 
@@ -222,8 +274,9 @@ static bool same(sn_dtype t, sn_scalar x, sn_scalar y) {
 
 /* Small numbers often, so that shifts, powers and divisions by 0 and -1 happen. */
 static void fill_any(bench *t, sn_dtype from, sn_dtype to, uint32_t n) {
-    static const int64_t EDGE[] = {0, 1, -1, 2, -2, 7, 8, 31, 32, 63, 64, INT8_MIN, INT8_MAX, INT16_MIN, INT32_MIN, INT32_MAX,
-                                   INT64_MIN, INT64_MAX, 255, 256, 65536};
+    static const int64_t EDGE[] = {0,         1,         -1,        2,         -2,       7,        8,
+                                   31,        32,        63,        64,        INT8_MIN, INT8_MAX, INT16_MIN,
+                                   INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX, 255,      256,      65536};
     enum { N = SN_COUNT(EDGE) };
     *t = (bench){.dtype = from, .out_dtype = to, .n = n};
     sn_env_init(&t->env);
@@ -235,10 +288,15 @@ static void fill_any(bench *t, sn_dtype from, sn_dtype to, uint32_t n) {
             char *p = (char *)t->in[k] + i * sn_dtype_bytes(from);
             uint64_t bits = random_bits(&s);
             if (sn_is_float(from)) {
-                double x = i % 4 == 3 ? SPECIAL[(k ? i / 4 : i / 4 / SN_COUNT(SPECIAL)) % SN_COUNT(SPECIAL)] : i % 4 ? (double)(int64_t)bits * 0x1p-56 : sn_load_float(from, &bits);
+                double x = i % 4 == 3 ? SPECIAL[(k ? i / 4 : i / 4 / SN_COUNT(SPECIAL)) % SN_COUNT(SPECIAL)]
+                           : i % 4    ? (double)(int64_t)bits * 0x1p-56
+                                      : sn_load_float(from, &bits);
                 sn_store_float(from, p, x);
             } else {
-                sn_store_int(from, p, i < N * N ? EDGE[k ? i / N : i % N] : i % 2 ? (int64_t)bits : (int64_t)(bits >> 60) - 8);
+                sn_store_int(from, p,
+                             i < N * N ? EDGE[k ? i / N : i % N]
+                             : i % 2   ? (int64_t)bits
+                                       : (int64_t)(bits >> 60) - 8);
             }
         }
 }
@@ -251,8 +309,8 @@ static void check_exact(sn_lop op, sn_dtype from, sn_dtype to, sn_axis_kind kind
         sn_scalar a = element(from, t.in[0], i), b = element(from, t.in[1], i), got = element(to, t.out, i);
         sn_scalar want = op == SN_LOP_CAST ? sn_scalar_cast(to, from, a, true) : sn_scalar_op(op, from, a, b, a, true);
         cr_expect(same(to, got, want), "%s %s to %s at (%lld %a, %lld %a): %lld %a, want %lld %a", sn_lops[op].name,
-                  sn_dtypes[from].name, sn_dtypes[to].name, (long long)a.i, a.f, (long long)b.i, b.f, (long long)got.i, got.f,
-                  (long long)want.i, want.f);
+                  sn_dtypes[from].name, sn_dtypes[to].name, (long long)a.i, a.f, (long long)b.i, b.f, (long long)got.i,
+                  got.f, (long long)want.i, want.f);
         if (!same(to, got, want)) break;
     }
     drop(&t);
@@ -274,15 +332,18 @@ Test(math, bool) { check_integers(SN_BOOL); }
 Test(math, casts) {
     for (int from = 0; from < SN_N_DTYPES; from++)
         for (int to = 0; to < SN_N_DTYPES; to++)
-            if (from != to) check_exact(SN_LOP_CAST, (sn_dtype)from, (sn_dtype)to, (from + to) % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
+            if (from != to)
+                check_exact(SN_LOP_CAST, (sn_dtype)from, (sn_dtype)to, (from + to) % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
 }
 
 /* One rounding to f32 and one to the narrow type is what they promise; these operations are exact in f32. */
 Test(math, halves) {
-    static const sn_lop EXACT[] = {SN_LOP_NEG, SN_LOP_ABS, SN_LOP_SIGN, SN_LOP_FLOOR, SN_LOP_CEIL, SN_LOP_ROUND, SN_LOP_TRUNC,
-                                   SN_LOP_ISNAN, SN_LOP_ISINF, SN_LOP_MUL, SN_LOP_MAX, SN_LOP_MIN, SN_LOP_LT, SN_LOP_EQ, SN_LOP_NE};
+    static const sn_lop EXACT[] = {SN_LOP_NEG,   SN_LOP_ABS,   SN_LOP_SIGN,  SN_LOP_FLOOR, SN_LOP_CEIL,
+                                   SN_LOP_ROUND, SN_LOP_TRUNC, SN_LOP_ISNAN, SN_LOP_ISINF, SN_LOP_MUL,
+                                   SN_LOP_MAX,   SN_LOP_MIN,   SN_LOP_LT,    SN_LOP_EQ,    SN_LOP_NE};
     static const sn_dtype HALF[] = {SN_F16, SN_BF16};
     for (int h = 0; h < 2; h++)
         for (size_t i = 0; i < SN_COUNT(EXACT); i++)
-            check_exact(EXACT[i], HALF[h], sn_lops[EXACT[i]].is_bool ? SN_BOOL : HALF[h], i % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
+            check_exact(EXACT[i], HALF[h], sn_lops[EXACT[i]].is_bool ? SN_BOOL : HALF[h],
+                        i % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
 }

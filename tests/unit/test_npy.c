@@ -9,7 +9,10 @@
 
 #include "include/sinter/sinter.h"
 
-typedef struct { sn_context *ctx; char path[64]; } fixture;
+typedef struct {
+    sn_context *ctx;
+    char path[64];
+} fixture;
 
 static fixture start(void) {
     fixture f = {.path = "/tmp/sinter-npy-XXXXXX"};
@@ -59,7 +62,8 @@ Test(npy, every_type_comes_back) {
         sn_tensor_create(&b, f.ctx, SN_CPU, (sn_dtype)dtype, SN_LIST(1, 6));
         sn_tensor_write(a, data, size);
         cr_assert_eq(sn_tensor_save_npy(a, f.path), SN_OK, "%s", sn_error(f.ctx));
-        cr_assert_eq(sn_tensor_load_npy(b, "b", f.path), SN_OK, "%s: %s", sn_dtype_name((sn_dtype)dtype), sn_error(f.ctx));
+        cr_assert_eq(sn_tensor_load_npy(b, "b", f.path), SN_OK, "%s: %s", sn_dtype_name((sn_dtype)dtype),
+                     sn_error(f.ctx));
         sn_tensor_read(back, b, size);
         cr_assert_arr_eq(back, data, size);
         sn_tensor_destroy(a);
@@ -78,7 +82,7 @@ Test(npy, written_as_numpy_writes) {
     FILE *in = fopen(f.path, "rb");
     size_t n = fread(file, 1, sizeof file, in);
     fclose(in);
-    cr_assert_eq(n, 128 + 12);      /* elements start at a multiple of 64 */
+    cr_assert_eq(n, 128 + 12); /* elements start at a multiple of 64 */
     cr_assert_arr_eq(file, "\x93NUMPY\x01\x00\x76\x00", 10);
     cr_assert(strstr(file + 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }") == file + 10);
     cr_assert_eq(file[127], '\n');
@@ -98,12 +102,21 @@ Test(npy, orders_and_versions) {
 }
 
 Test(npy, errors) {
-    static const struct { int version; const char *header; size_t size; const char *text; } cases[] = {
-        {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", 24, "x: file has elements <f8, the graph wants f32 (<f4)"},
+    static const struct {
+        int version;
+        const char *header;
+        size_t size;
+        const char *text;
+    } cases[] = {
+        {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", 24,
+         "x: file has elements <f8, the graph wants f32 (<f4)"},
         {1, "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", 24, "x: file is big endian"},
-        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", 24, "x: file has shape [2, 4], the graph wants [2, 3]"},
-        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 24, "x: file has shape [], the graph wants [2, 3]"},
-        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 20, "truncated: 20 bytes of elements, 24 are wanted"},
+        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", 24,
+         "x: file has shape [2, 4], the graph wants [2, 3]"},
+        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 24,
+         "x: file has shape [], the graph wants [2, 3]"},
+        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 20,
+         "truncated: 20 bytes of elements, 24 are wanted"},
         {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 25, "1 bytes after the last element"},
         {3, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24, ".npy version 3; 1 and 2 are read"},
         {1, "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2, 3), }", 24, "malformed .npy header"},
@@ -123,10 +136,15 @@ Test(npy, errors) {
 }
 
 Test(npy, broken_files) {
-    static const struct { const char *bytes; size_t size; const char *text; } cases[] = {
-        {"", 0, "not an .npy file"}, {"PK\x03\x04 a zip archive", 18, "not an .npy file"}, {"\x93NUMPY\x01", 7, "not an .npy file"},
-        {"\x93NUMPY\x01\x00\xff\xff{", 11, "truncated: its header has 65535 bytes, the file 11"},
-        {"\x93NUMPY\x02\x00\x01\x00", 10, "truncated"}};
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *text;
+    } cases[] = {{"", 0, "not an .npy file"},
+                 {"PK\x03\x04 a zip archive", 18, "not an .npy file"},
+                 {"\x93NUMPY\x01", 7, "not an .npy file"},
+                 {"\x93NUMPY\x01\x00\xff\xff{", 11, "truncated: its header has 65535 bytes, the file 11"},
+                 {"\x93NUMPY\x02\x00\x01\x00", 10, "truncated"}};
     fixture f = start();
     float got[6];
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

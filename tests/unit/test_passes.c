@@ -390,7 +390,7 @@ static void expect_plan_computes(const char *name) {
 }
 
 Test(passes, planned_memory_gives_the_same_results) {
-    static const char *const names[] = {"plan-in-place.sn", "plan-in-place-keeps.sn", "plan-offsets.sn",
-                                        "plan-reuse.sn", "plan-write-back.sn"};
+    static const char *const names[] = {"plan-in-place.sn", "plan-in-place-keeps.sn", "plan-in-place-collapsed.sn",
+                                        "plan-offsets.sn",  "plan-reuse.sn",          "plan-write-back.sn"};
     for (uint32_t i = 0; i < SN_COUNT(names); i++) expect_plan_computes(names[i]);
 }

@@ -81,8 +81,8 @@ NOTING(2)
 NOTING(3)
 #undef NOTING
 
-    static const sn_rt_kernel noting[] = {
-        {.grid = 1, .host = note0}, {.grid = 1, .host = note1}, {.grid = 1, .host = note2}, {.grid = 1, .host = note3}};
+static const sn_rt_kernel noting[] = {
+    {.grid = 1, .host = note0}, {.grid = 1, .host = note1}, {.grid = 1, .host = note2}, {.grid = 1, .host = note3}};
 
 typedef struct {
     _Alignas(16) float x[4], w[4], y[4], z[4];

@@ -1,0 +1,165 @@
+/* codegen_kernels.h: scheduled kernels for test_codegen.c, one feature each. Every one runs on the CPU against the
+ * evaluator; each that has a grid also becomes PTX. Shapes are small so that the evaluator stays quick.
+ */
+#ifndef SN_TESTS_UNIT_CODEGEN_KERNELS_H
+#define SN_TESTS_UNIT_CODEGEN_KERNELS_H
+
+typedef struct codegen_kernel {
+    const char *name, *text;
+} codegen_kernel;
+
+static const codegen_kernel KERNELS[] = {
+    {"vector access of 16 bytes",
+     "buffer x: f32[4096] input 0 align 16  buffer y: f32[4096] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 8 : grid { loop t in 128 : block.x { loop v in 4 : vector {\n"
+     "  %0 = load x[512*b + 4*t + v]  %1 = exp %0  store y[512*b + 4*t + v], %1 } } } }"},
+    {"bf16: eight lanes, two pieces of f32",
+     "buffer x: bf16[4096] input 0 align 16  buffer w: f32[4096] input 1 align 16  buffer y: bf16[4096] output 0 align 16\n"
+     "kernel @k(x, w, y) scheduled { loop b in 4 : grid { loop t in 128 : block.x { loop v in 8 : vector {\n"
+     "  %0 = load x[1024*b + 8*t + v]  %1 = cast.f32 %0  %2 = load w[1024*b + 8*t + v]  %3 = add %1, %2  %4 = tanh %3\n"
+     "  %5 = cast.bf16 %4  store y[1024*b + 8*t + v], %5 } } } }"},
+    {"bf16 arithmetic without casts",
+     "buffer x: bf16[64] input 0 align 16  buffer y: bf16[64] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 1 : grid { loop t in 32 : block.x { loop v in 2 : vector {\n"
+     "  %0 = load x[2*t + v]  %1 = mul %0, %0  %2 = add %1, %0  store y[2*t + v], %2 } } } }"},
+    {"lanes that walk a stride, lanes that share an element",
+     "buffer x: f32[32, 64] input 0 align 16  buffer w: f32[64] input 1 align 16  buffer y: f32[64, 32] output 0 align 16\n"
+     "kernel @k(x, w, y) scheduled { loop b in 64 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
+     "  %0 = load x[64*(4*t + v) + b]  %1 = load w[b]  %2 = mul %0, %1  store y[32*b + 4*t + v], %2 } } } }"},
+    {"flip: negative coefficients",
+     "buffer x: f32[64] input 0 align 16  buffer y: f32[64] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 2 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
+     "  %0 = load x[63 - 32*b - 4*t - v]  store y[32*b + 4*t + v], %0 } } } }"},
+    {"division and remainder of an index",
+     "buffer x: i32[60] input 0 align 16  buffer y: i64[60] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 5 : grid { loop t in 12 : block.x {\n"
+     "  %0 = load x[((12*b + t) div 5) + 12*((12*b + t) mod 5)]  %1 = index.i64 ((12*b + t) mod 7) - ((3 - t) div 4)\n"
+     "  %2 = cast.i64 %0  %3 = add %1, %2  store y[12*b + t], %3 } } }"},
+    {"tail: the test agrees for all lanes",
+     "buffer x: f32[1000] input 0 align 16  buffer y: f32[1000] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 2 : grid { loop t in 128 : block.x { if 512*b + 4*t in 1000 { loop v in 4 : vector {\n"
+     "  %0 = load x[512*b + 4*t + v]  %1 = sigmoid %0  store y[512*b + 4*t + v], %1 } } } } }"},
+    {"tail: lanes disagree",
+     "buffer x: f32[999] input 0 align 16  buffer y: f32[999] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 2 : grid { loop t in 128 : block.x { loop v in 4 : vector {\n"
+     "  %c = in 512*b + 4*t + v, 999  %z = const.f32 1.5  %0 = load x[512*b + 4*t + v] if %c else %z  %1 = neg %0\n"
+     "  store y[512*b + 4*t + v], %1 if %c } } } }"},
+    {"a vector axis that must be written out",
+     "buffer x: f32[999] input 0 align 16  buffer y: f32[999] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 2 : grid { loop t in 128 : block.x { loop v in 4 : vector { if 512*b + 4*t + v in 999 {\n"
+     "  %0 = load x[512*b + 4*t + v]  %1 = abs %0  store y[512*b + 4*t + v], %1 } } } } }"},
+    {"padding: a masked load with a shifted index",
+     "buffer x: f32[30] input 0 align 16  buffer y: f32[40] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 1 : grid { loop t in 40 : block.x {\n"
+     "  %c = in t - 5, 30  %z = const.f32 0  %0 = load x[t - 5] if %c else %z  store y[t], %0 } } }"},
+    {"gather: an index from memory",
+     "buffer p: i64[64] input 0 align 16  buffer x: f32[32, 64] input 1 align 16  buffer y: f32[64, 64] output 0 align 16\n"
+     "kernel @k(p, x, y) scheduled { loop b in 64 : grid { %0 = load p[b]  %s = const.i64 31  %i = and %0, %s\n"
+     "  loop t in 16 : block.x { loop v in 4 : vector { %1 = load x[64*%i + 4*t + v]  store y[64*b + 4*t + v], %1 } } } }"},
+    {"gather: one index a lane",
+     "buffer p: i32[64] input 0 align 16  buffer x: f32[32] input 1 align 16  buffer y: f32[64] output 0 align 16\n"
+     "kernel @k(p, x, y) scheduled { loop b in 1 : grid { loop t in 16 : block.x { loop v in 4 : vector {\n"
+     "  %0 = load p[4*t + v]  %s = const.i32 31  %i = and %0, %s  %1 = load x[%i]  store y[4*t + v], %1 } } } }"},
+    {"bool and i8",
+     "buffer x: i8[256] input 0 align 16  buffer c: bool[256] input 1 align 16  buffer y: i8[256] output 0 align 16\n"
+     "buffer d: bool[256] output 1 align 16\n"
+     "kernel @k(x, c, y, d) scheduled { loop b in 2 : grid { loop t in 8 : block.x { loop v in 16 : vector {\n"
+     "  %0 = load x[128*b + 16*t + v]  %1 = load c[128*b + 16*t + v]  %2 = neg %0  %3 = select %1, %0, %2\n"
+     "  store y[128*b + 16*t + v], %3  %4 = lt %0, %3  %5 = or %4, %1  store d[128*b + 16*t + v], %5 } } } }"},
+    {"f64",
+     "buffer x: f64[512] input 0 align 16  buffer y: f64[512] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 4 : grid { loop t in 64 : block.x { loop v in 2 : vector {\n"
+     "  %0 = load x[128*b + 2*t + v]  %1 = exp %0  %2 = sin %1  %3 = erf %2  store y[128*b + 2*t + v], %3 } } } }"},
+    {"the long expansions",
+     "buffer x: f32[256] input 0 align 16  buffer y: f32[256] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop b in 4 : grid { loop t in 64 : block.x {\n"
+     "  %0 = load x[64*b + t]  %1 = abs %0  %2 = pow %1, %0  %3 = rem %2, %0  %4 = cos %3  %5 = log1p %1  %6 = expm1 %4\n"
+     "  %7 = floordiv %6, %1  %8 = log2 %1  %9 = add %7, %8  %10 = add %9, %5  store y[64*b + t], %10 } } }"},
+    {"softmax of a resident row, 8 warps",
+     "buffer x: f32[6, 1024] input 0 align 16  buffer y: f32[6, 1024] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { reg s: f32 private 4 size 1024 loop i in 6 : grid {\n"
+     "  %0 = reduce max r in 256 : block.x { %1 = reduce max v in 4 : vector { %2 = load x[1024*i + 4*r + v]\n"
+     "    store s[4*r + v], %2 yield %2 } yield %1 }\n"
+     "  %3 = reduce sum r in 256 : block.x { %4 = reduce sum v in 4 : vector { %5 = load s[4*r + v] %6 = sub %5, %0\n"
+     "    %7 = exp %6 store s[4*r + v], %7 yield %7 } yield %4 }\n"
+     "  loop r in 256 : block.x { loop v in 4 : vector { %8 = load s[4*r + v] %9 = div %8, %3\n"
+     "    store y[1024*i + 4*r + v], %9 } } } }"},
+    {"rows of 8 threads, four rows a block, written-out vectors",
+     "buffer x: f32[16, 64] input 0 align 16  buffer y: f32[16] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 4 : grid { loop j in 4 : block.y { %0 = reduce sum r in 8 : block.x {\n"
+     "  %1 = reduce sum u in 2 : unroll { %2 = reduce sum v in 4 : vector { %3 = load x[256*i + 64*j + 32*u + 4*r + v]\n"
+     "  yield %3 } yield %2 } yield %1 } store y[4*i + j], %0 } } }"},
+    {"rows of 48 threads (no power of two), two rows a block",
+     "buffer x: f32[8, 96] input 0 align 16  buffer y: f32[8] output 0 align 16  buffer z: i64[8] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 4 : grid { loop j in 2 : block.y { %0, %1 = reduce argmax r in 48 : block.x {\n"
+     "  %2, %3 = reduce argmax v in 2 : vector { %4 = load x[192*i + 96*j + 2*r + v] %5 = index.i64 2*r + v yield %4, %5 }\n"
+     "  yield %2, %3 } store y[2*i + j], %0 store z[2*i + j], %1 } } }"},
+    {"rows of 96 threads, several combiners",
+     "buffer x: f32[4, 96] input 0 align 16  buffer y: f32[4] output 0 align 16  buffer z: f32[4] output 1 align 16\n"
+     "buffer w: bool[4] output 2 align 16\n"
+     "kernel @k(x, y, z, w) scheduled { loop i in 4 : grid { %0, %1, %2 = reduce (sum, max, any) r in 96 : block.x {\n"
+     "  %3 = load x[96*i + r] %4 = isnan %3 yield %3, %3, %4 } store y[i], %0 store z[i], %1 store w[i], %2 } }"},
+    {"1024 threads",
+     "buffer x: i32[2, 1024] input 0 align 16  buffer y: i64[2] output 0 align 16  buffer z: i32[2, 1024] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 2 : grid { %0 = reduce sum r in 1024 : block.x { %1 = load x[1024*i + r] %2 = cast.i64 %1\n"
+     "  yield %2 } store y[i], %0 loop r in 1024 : block.x { %3 = cast.i32 %0 %4 = load x[1024*i + r] %5 = xor %3, %4\n"
+     "  store z[1024*i + r], %5 } } }"},
+    {"a looped row: sequential steps around lanes",
+     "buffer x: bf16[3, 4096] input 0 align 16  buffer y: f32[3] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 3 : grid { %0 = reduce sum r in 64 : block.x { %1 = reduce sum q in 8 {\n"
+     "  %2 = reduce sum v in 8 : vector { %3 = load x[4096*i + 512*q + 8*r + v] %4 = cast.f32 %3 yield %4 } yield %2 }\n"
+     "  yield %1 } store y[i], %0 } }"},
+    {"an exchange in a loop: shared slots are used again",
+     "buffer x: f32[40, 128] input 0 align 16  buffer y: f32[40] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop q in 20 { %0 = reduce max r in 128 : block.x { %1 = load x[2560*i + 128*q + r]\n"
+     "  yield %1 } store y[20*i + q], %0 } } }"},
+    {"two exchanges in a loop",
+     "buffer x: f32[40, 128] input 0 align 16  buffer y: f32[40] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop q in 20 { %0 = reduce max r in 128 : block.x { %1 = load x[2560*i + 128*q + r]\n"
+     "  yield %1 } %2 = reduce sum r in 128 : block.x { %3 = load x[2560*i + 128*q + r] %4 = sub %3, %0 yield %4 }\n"
+     "  store y[20*i + q], %2 } } }"},
+    {"columns: lanes own them, block.y shares the rows",
+     "buffer x: f32[128, 256] input 0 align 16  buffer y: f32[256] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop t in 32 : block.x { loop v in 4 : vector {\n"
+     "  %0 = reduce sum j in 8 : block.y { %1 = reduce sum q in 4 { %2 = reduce sum u in 4 : unroll {\n"
+     "    %3 = load x[256*(32*q + 8*u + j) + 128*i + 4*t + v] yield %3 } yield %2 } yield %1 }\n"
+     "  store y[128*i + 4*t + v], %0 } } } }"},
+    {"columns: 32 rows of threads, three states, position of the smallest",
+     "buffer x: f32[64, 32] input 0 align 16  buffer y: f32[32] output 0 align 16  buffer p: i64[32] output 1 align 16\n"
+     "buffer s: f32[32] output 2 align 16\n"
+     "kernel @k(x, y, p, s) scheduled { loop i in 1 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
+     "  %0, %1, %2 = reduce (argmin, sum) j in 32 : block.y { %3, %4, %5 = reduce (argmin, sum) q in 2 : unroll {\n"
+     "    %6 = load x[32*(32*q + j) + 4*t + v] %7 = index.i64 32*q + j yield %6, %7, %6 } yield %3, %4, %5 }\n"
+     "  store y[4*t + v], %0 store p[4*t + v], %1 store s[4*t + v], %2 } } } }"},
+    {"columns: states that fill shared memory go in parts",
+     "buffer x: f64[64, 128] input 0 align 16  buffer y: f64[128] output 0 align 16  buffer p: i64[128] output 1 align 16\n"
+     "kernel @k(x, y, p) scheduled { loop i in 1 : grid { loop t in 32 : block.x { loop v in 4 : vector {\n"
+     "  %0, %1 = reduce argmax j in 32 : block.y { %3, %4 = reduce argmax q in 2 : unroll {\n"
+     "    %6 = load x[128*(32*q + j) + 4*t + v] %7 = index.i64 32*q + j yield %6, %7 } yield %3, %4 }\n"
+     "  store y[4*t + v], %0 store p[4*t + v], %1 } } } }"},
+    {"five rows of threads",
+     "buffer x: f32[20, 64] input 0 align 16  buffer y: f32[64] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 1 : grid { loop t in 64 : block.x { %0 = reduce prod j in 5 : block.y {\n"
+     "  %1 = reduce prod q in 4 { %2 = load x[64*(5*q + j) + t] yield %2 } yield %1 } store y[t], %0 } } }"},
+    {"both axes of a block",
+     "buffer x: f32[4, 512] input 0 align 16  buffer y: f32[4] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 4 : grid { %0 = reduce sum j in 8 : block.y { %1 = reduce sum r in 64 : block.x {\n"
+     "  %2 = load x[512*i + 64*j + r] yield %2 } yield %1 } store y[i], %0 } }"},
+    {"memory between threads: stored by one, loaded by another",
+     "buffer x: f32[4, 128] input 0 align 16  buffer t: f32[4, 128] temp align 256  buffer y: f32[4, 128] output 0 align 16\n"
+     "kernel @k(x, t, y) scheduled { loop i in 4 : grid { loop r in 128 : block.x { %0 = load x[128*i + r] %1 = exp2 %0 store t[128*i + r], %1 }\n"
+     "  loop r in 128 : block.x { %2 = load t[128*i + 127 - r] store y[128*i + r], %2 } } }"},
+    {"two grid axes, a sequential loop with a written-out one",
+     "buffer x: f32[3, 5, 64] input 0 align 16  buffer y: f32[3, 5] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 3 : grid { loop j in 5 : grid { %0 = reduce sum r in 16 { %1 = reduce sum u in 4 : unroll {\n"
+     "  %2 = load x[320*i + 64*j + 4*r + u] yield %2 } yield %1 } store y[5*i + j], %0 } } }"},
+    {"lanes of three",
+     "buffer x: f32[96] input 0 align 16  buffer y: f32[32] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 1 : grid { loop t in 32 : block.x { %0 = reduce sum v in 3 : vector {\n"
+     "  %1 = load x[3*t + v] yield %1 } store y[t], %0 } } }"},
+    {"not scheduled",
+     "buffer x: f32[7, 13] input 0 align 16  buffer y: f32[7] output 0 align 16\n"
+     "kernel @k(x, y) { loop i in 7 { %0 = reduce max r in 13 { %1 = load x[13*i + r] yield %1 } store y[i], %0 } }"},
+};
+
+#endif
