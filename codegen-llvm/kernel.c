@@ -121,6 +121,10 @@ static void gpu_function(sn_gen *g) {
     char size[48];
     snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
     attribute(g, "nvvm.reqntid", size);
+    if (g->k->sched.blocks) {
+        snprintf(size, sizeof size, "%u", g->k->sched.blocks);
+        attribute(g, "nvvm.minctasm", size);
+    }
     for (uint32_t i = 0; i < n; i++) {
         sn_buf b = g->k->params.at[i];
         lv p = LLVMGetParam(g->em.fn, i);

@@ -20,7 +20,6 @@ lv sn_math_trunc(sn_em *em, const lv *in) { return em_trunc(em, in[0]); }
 lv sn_math_add(sn_em *em, const lv *in) { return em_contract(em_add(em, in[0], in[1])); }
 lv sn_math_sub(sn_em *em, const lv *in) { return em_contract(em_sub(em, in[0], in[1])); }
 lv sn_math_mul(sn_em *em, const lv *in) { return em_contract(em_mul(em, in[0], in[1])); }
-lv sn_math_div(sn_em *em, const lv *in) { return em_div(em, in[0], in[1]); }
 lv sn_math_max(sn_em *em, const lv *in) { return sn_em_fmax(em, in[0], in[1]); }
 lv sn_math_min(sn_em *em, const lv *in) { return sn_em_fmin(em, in[0], in[1]); }
 lv sn_math_eq(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOEQ, in[0], in[1]); }
@@ -31,7 +30,7 @@ lv sn_math_gt(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOGT, in[0], 
 lv sn_math_ge(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealOGE, in[0], in[1]); }
 lv sn_math_isnan(sn_em *em, const lv *in) { return em_fcmp(em, LLVMRealUNO, in[0], in[0]); }
 lv sn_math_isinf(sn_em *em, const lv *in) { return em_equals(em, em_abs(em, in[0]), INFINITY); }
-lv sn_math_reciprocal(sn_em *em, const lv *in) { return em_div(em, sn_em_f(em, in[0], 1), in[0]); }
+lv sn_math_reciprocal(sn_em *em, const lv *in) { return sn_em_rcp(em, in[0]); }
 lv sn_math_floordiv(sn_em *em, const lv *in) { return em_floor(em, em_div(em, in[0], in[1])); }
 
 lv sn_math_sign(sn_em *em, const lv *in) {
@@ -40,16 +39,30 @@ lv sn_math_sign(sn_em *em, const lv *in) {
     return em_select(em, keep, x, one);
 }
 
-/* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. It exists on scalars only. */
-lv sn_math_rsqrt(sn_em *em, const lv *in) {
-    lv x = in[0];
-    if (!em->cg->target->is_gpu || sn_em_is64(x)) return em_div(em, sn_em_f(em, x, 1), em_call1(em, "llvm.sqrt", x));
-    lv y = LLVMGetPoison(LLVMTypeOf(x));
-    for (uint32_t i = 0; i < sn_em_lanes(x); i++) {
-        lv lane = sn_em_lane(em, x, i);
-        y = sn_em_with_lane(em, y, i, sn_em_call(em, "llvm.nvvm.rsqrt.approx.f", NULL, &lane, 1));
+/* An NVPTX intrinsic of f32 that exists on scalars only, lane by lane. */
+static lv by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n) {
+    lv y = LLVMGetPoison(LLVMTypeOf(in[0])), lane[2];
+    if (sn_em_lanes(in[0]) == 1 && LLVMGetTypeKind(LLVMTypeOf(in[0])) != LLVMVectorTypeKind)
+        return sn_em_call(em, intrinsic, NULL, (lv *)in, n);
+    for (uint32_t i = 0; i < sn_em_lanes(in[0]); i++) {
+        for (uint32_t k = 0; k < n; k++) lane[k] = sn_em_lane(em, in[k], i);
+        y = sn_em_with_lane(em, y, i, sn_em_call(em, intrinsic, NULL, lane, n));
     }
     return y;
+}
+
+static bool is_gpu_f32(const sn_em *em, lv x) { return em->cg->target->is_gpu && !sn_em_is64(x); }
+
+/* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. */
+lv sn_math_rsqrt(sn_em *em, const lv *in) {
+    if (is_gpu_f32(em, in[0])) return by_lane(em, "llvm.nvvm.rsqrt.approx.f", in, 1);
+    return em_div(em, sn_em_f(em, in[0], 1), em_call1(em, "llvm.sqrt", in[0]));
+}
+
+/* div.rn has a slow path that doubles the code of a row kernel; div.full is good to 2 units on all of f32. */
+lv sn_math_div(sn_em *em, const lv *in) {
+    if (is_gpu_f32(em, in[0])) return by_lane(em, "llvm.nvvm.div.full", in, 2);
+    return em_div(em, in[0], in[1]);
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */

@@ -15,8 +15,11 @@
 void sn_guard_enter(sn_context *ctx, jmp_buf *here) {
     sn_env_clear(&ctx->env);
     ctx->env.guard = here;
+    ctx->mark = sn_env_mark(&ctx->env);
 }
 
+/* After a jump nobody has cleaned up: the half-made program, which holds more than memory, is destroyed, then what is
+ * left of the call's memory is given back. */
 sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     if (status != SN_OK && ctx->env.status == SN_OK)
         sn_fail(&ctx->env, SN_ERROR_INTERNAL, "a part of Sinter failed (%s) without saying why",
@@ -26,6 +29,7 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     ctx->env.guard = NULL;
     if (unfinished && status != SN_OK) sn_program_destroy(unfinished);
     sn_arena_free(&ctx->scratch);
+    if (status != SN_OK) sn_env_release(&ctx->env, ctx->mark);
     return status;
 }
 

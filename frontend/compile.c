@@ -61,8 +61,23 @@ static bool has_symbol(const sn_module *m, const char *name) {
     return false;
 }
 
+/* A module that has kernels already (from text, with schedules that somebody pinned) is taken as it stands. */
+sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from) {
+    *out = sn_module_new(env);
+    if (!from->kernels.n) return sn_graph_copy(*out, from, NULL, NULL, 0);
+    sn_text t;
+    sn_text_init(&t, env);
+    sn_module_print(&t, from);
+    sn_status status = sn_module_parse(*out, "copy", t.s, t.n);
+    sn_text_free(&t);
+    return status;
+}
+
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
                         unsigned n) {
+    if (graph->kernels.n && n)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "sizes cannot be bound once there are kernels; bind the graph");
+    if (graph->kernels.n) return sn_source_copy(out, &ctx->env, graph);
     const char **names = SN_NEWN(&ctx->scratch, const char *, n + 1);
     int64_t *sizes = SN_NEWN(&ctx->scratch, int64_t, n + 1);
     for (unsigned k = 0; k < n; k++) {
@@ -274,8 +289,7 @@ static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_setting
 }
 
 static sn_status run_passes(sn_program *p, const sn_settings *s) {
-    p->m = sn_module_new(&p->ctx->env);
-    SN_TRY(sn_graph_copy(p->m, p->source, NULL, NULL, 0));
+    SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
     SN_TRY(sn_passes_run(&p->m, &p->target, &s->passes));
     fill_align(p);
     return SN_OK;
@@ -313,7 +327,9 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
 sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last) {
     sn_context *ctx = g->ctx;
     if (g->status != SN_OK) return sn_fail(&ctx->env, g->status, "%s", g->message);
-    if (g->m->graph.outputs.n == 0)
+    if (g->m->graph.outputs.n == 0 && g->m->kernels.n && last == SN_PHASE_LOADED)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "kernels without a graph can be emitted, not run");
+    if (g->m->graph.outputs.n == 0 && !g->m->kernels.n)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: it has no outputs", g->m->graph.name);
     sn_settings s;
     SN_TRY(sn_settings_read(&s, ctx, options));

@@ -18,6 +18,7 @@ struct sn_context {
     void (*log)(void *user, const char *text);
     void *log_user;
     sn_arena scratch;              /* freed at the end of every guarded call */
+    uint64_t mark;                 /* a guarded call that fails gives back what was allocated since */
     sn_program *pending;           /* under construction: destroyed when the call fails */
     sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
     char cuda_target[SN_MAX_DEVICES][32];
@@ -114,6 +115,8 @@ static inline sn_nd sn_inner(sn_node x) { return (sn_nd){x.id}; }
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options);
 sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);
 
+/* A fresh module like `from`: its graph, and its kernels where it has some. *out is set even on failure. */
+sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from);
 /* A fresh module with a copy of the graph, all its symbolic sizes bound. */
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
                         unsigned n);

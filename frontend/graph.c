@@ -26,10 +26,9 @@ sn_status sn_graph_create(sn_graph **out, sn_context *ctx, const char *name) {
 
 static sn_status parse_into(sn_module *m, const char *name, const char *text, size_t size) {
     SN_TRY(sn_module_parse(m, name, text, size));
-    if (m->kernels.n || m->wrap.steps.n)
-        return sn_fail(m->env, SN_ERROR_ARGUMENT, "%s: holds kernels or a wrapper; a graph alone is wanted here", name);
-    if (m->graph.outputs.n == 0) return sn_fail(m->env, SN_ERROR_ARGUMENT, "%s: no graph with outputs in it", name);
-    return sn_graph_verify(m, name);
+    if (m->graph.outputs.n == 0 && m->kernels.n == 0)
+        return sn_fail(m->env, SN_ERROR_ARGUMENT, "%s: no graph with outputs in it, and no kernels", name);
+    return sn_module_verify(m, name);
 }
 
 static sn_status graph_from_text(sn_graph **out, sn_context *ctx, const char *name, const char *text, size_t size) {

@@ -54,14 +54,14 @@ static sn_status stage_graph(sn_text *t, sn_program *p, const char *last_pass) {
 
 static sn_status run_prefix(sn_text *t, sn_program *p, sn_module **m, const char *last_pass) {
     sn_pass_options o = {.pipeline = p->pipeline, .stop_after = last_pass};
-    SN_TRY(sn_graph_copy(*m, p->source, NULL, NULL, 0));
+    SN_TRY(sn_source_copy(m, &p->ctx->env, p->source));
     SN_TRY(sn_passes_run(m, &p->target, &o));
     sn_module_print(t, *m);
     return SN_OK;
 }
 
 static sn_status stage_prefix(sn_text *t, sn_program *p, const char *last_pass) {
-    sn_module *m = sn_module_new(&p->ctx->env);
+    sn_module *m = NULL;
     sn_status status = run_prefix(t, p, &m, last_pass);
     sn_module_free(m);
     return status;

@@ -88,11 +88,13 @@ static sn_status allocate_cuda(sn_tensor *t) {
 
 sn_status sn_tensor_new(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
                         const int64_t *shape, const int64_t *strides, int64_t offset) {
-    sn_tensor t;
-    SN_TRY(describe(&t, ctx, device, dtype, rank, shape, strides, offset));
-    SN_TRY(device == SN_CPU ? allocate_host(&t) : allocate_cuda(&t));
-    *out = keep(&t);
-    return SN_OK;
+    sn_tensor described;
+    SN_TRY(describe(&described, ctx, device, dtype, rank, shape, strides, offset));
+    sn_tensor *t = keep(&described); /* first: host memory that runs out must not strand a block of the device */
+    sn_status status = device == SN_CPU ? allocate_host(t) : allocate_cuda(t);
+    if (status == SN_OK) *out = t;
+    else sn_tensor_destroy(t);
+    return status;
 }
 
 sn_status sn_tensor_create_strided(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,

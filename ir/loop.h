@@ -141,6 +141,7 @@ typedef struct sn_sched {
     uint32_t vector;        /* elements per access */
     uint32_t unroll;        /* vectors in flight per thread */
     uint32_t split;         /* partial kernels of a split reduction write this many partials; 1 = no split */
+    uint32_t blocks;        /* resident on a multiprocessor at least: bounds the registers of a thread; 0 = no bound */
     bool persistent;        /* rows stay in registers */
 } sn_sched;
 

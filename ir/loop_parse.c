@@ -555,7 +555,7 @@ static sn_status parse_params(parser *p) {
 
 static sn_status parse_schedule(parser *p, sn_sched *s) {
     const struct { const char *name; uint32_t *value; } FIELDS[] = {
-        {"threads", &s->threads}, {"rows", &s->rows}, {"vector", &s->vector}, {"unroll", &s->unroll}, {"split", &s->split},
+        {"threads", &s->threads}, {"rows", &s->rows}, {"vector", &s->vector}, {"unroll", &s->unroll}, {"split", &s->split}, {"blocks", &s->blocks},
     };
     sn_lex *lx = p->lx;
     int cls = 0;

@@ -267,7 +267,7 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 
 static void put_schedule(sn_text *t, const sn_sched *s) {
     const struct { const char *name; uint32_t value; } FIELDS[] = {
-        {"threads", s->threads}, {"rows", s->rows}, {"vector", s->vector}, {"unroll", s->unroll}, {"split", s->split},
+        {"threads", s->threads}, {"rows", s->rows}, {"vector", s->vector}, {"unroll", s->unroll}, {"split", s->split}, {"blocks", s->blocks},
     };
     bool any = s->cls != SN_SCHED_NONE || s->persistent;
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;

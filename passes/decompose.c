@@ -142,13 +142,15 @@ static sn_nd dec_gelu(sn_module *m, sn_nd x) {
     return half_times_one_plus(m, in, sn_graph_unary(m, SN_OP_ERF, scaled));
 }
 
+/* x (1 + tanh u) / 2 = x sigmoid(2u), which costs less and loses no digits for large negative u. */
 static sn_nd dec_gelu_tanh(sn_module *m, sn_nd x) {
     sn_nd in = sn_dec_operand(m, x, 0);
-    sn_nd cube = sn_graph_binary(m, SN_OP_MUL, sn_dec_square(m, in), in);
-    sn_nd inner =
-        sn_graph_binary(m, SN_OP_ADD, in, sn_graph_binary(m, SN_OP_MUL, cube, sn_dec_scalar(m, in, 0.044715)));
-    sn_nd scaled = sn_graph_binary(m, SN_OP_MUL, inner, sn_dec_scalar(m, in, 0.79788456080286535588));
-    return half_times_one_plus(m, in, sn_graph_unary(m, SN_OP_TANH, scaled));
+    const double c = 2 * 0.79788456080286535588;
+    sn_nd square = sn_dec_square(m, in);
+    sn_nd factor = sn_graph_binary(m, SN_OP_ADD, sn_graph_binary(m, SN_OP_MUL, square, sn_dec_scalar(m, in, c * 0.044715)),
+                                   sn_dec_scalar(m, in, c));
+    sn_nd twice_u = sn_graph_binary(m, SN_OP_MUL, in, factor);
+    return sn_graph_binary(m, SN_OP_MUL, in, sn_graph_unary(m, SN_OP_SIGMOID, twice_u));
 }
 
 static sn_nd dec_silu(sn_module *m, sn_nd x) {

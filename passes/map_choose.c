@@ -7,7 +7,7 @@
  */
 #include "passes/map.h"
 
-enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096 };
+enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24, RESIDENT = 2048 };
 
 static uint32_t pow2_floor(int64_t x) {
     uint32_t p = 1;
@@ -43,7 +43,7 @@ static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) 
     return sh->outer.n ? sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->body)) : 1;
 }
 
-static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
+static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops, sn_sched *sc) {
     if (!sc->threads) sc->threads = ELEMENT_THREADS;
     if (!sc->vector) {
         uint32_t v = widest(cx, sh->bytes_flat);
@@ -53,6 +53,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc
     }
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
     sc->rows = 1, sc->unroll = 1;
+    /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. */
+    if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && ops <= FEW_OPS)
+        sc->blocks = RESIDENT / sc->threads;
 }
 
 static uint32_t row_threads(int64_t count) {
@@ -119,7 +122,7 @@ void sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched 
     if (sc->cls == SN_SCHED_NONE || !sh->n_nests || !sh->all_perfect) sc->cls = possible;
     if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
     else if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
-    else choose_element(cx, sh, sc);
+    else choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
     if (!sc->split) sc->split = 1;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows, sc->vector,

@@ -5,8 +5,8 @@
  * visible in the text. Relies on the printer, parser and verifier of ir/. Does not know what any pass does and prints only
  * through the callbacks of its options. Cost beside the passes: one print of the module a pass in the checking modes.
  *
- * Running out of memory inside a pass unwinds through the runner (run_guarded), which gives back what it holds and goes on
- * to the guard of its caller.
+ * Running out of memory inside a pass jumps over the runner to the guard of its caller, which gives back what the runner
+ * and the pass held (sn_env_release).
  */
 #include "passes/pass.h"
 
@@ -284,21 +284,6 @@ static void release(runner *r) {
     if (r->copy) sn_module_free(r->copy);
 }
 
-/* A function of its own, because setjmp leaves the changed locals of its own function undefined. */
-static sn_status run_guarded(runner *r) {
-    jmp_buf *outer = r->env->guard, here;
-    if (!outer) return run_all(r);
-    if (setjmp(here)) {
-        r->env->guard = outer;
-        release(r);
-        longjmp(*outer, 1);
-    }
-    r->env->guard = &here;
-    sn_status st = run_all(r);
-    r->env->guard = outer;
-    return st;
-}
-
 sn_status sn_passes_run(sn_module **m, const sn_target *target, const sn_pass_options *options) {
     runner r = {.m = m, .env = (*m)->env, .target = target, .o = options, .pipeline = options->pipeline};
     if (!r.pipeline) r.pipeline = target && target->is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
@@ -306,7 +291,7 @@ sn_status sn_passes_run(sn_module **m, const sn_target *target, const sn_pass_op
     sn_arena_init(&r.arena, r.env);
     sn_arena_init(&r.scratch, r.env);
     r.before.env = r.after.env = r.out.env = r.env;
-    sn_status st = run_guarded(&r);
+    sn_status st = run_all(&r);
     release(&r);
     return st;
 }

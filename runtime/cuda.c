@@ -159,6 +159,7 @@ sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device) {
     sn_cuda_api api;
     if (!sn_cuda_api_open(&api, driver_library, why, sizeof why)) return sn_fail(env, SN_ERROR_DEVICE, "%s", why);
     sn_cuda *cu = sn_heap_alloc(env, sizeof *cu);
+    sn_heap_keep(cu); /* an open device outlives a call that fails */
     *cu = (sn_cuda){.env = env, .api = api};
     sn_status status = retain_device(cu, device);
     if (status != SN_OK) {

@@ -29,6 +29,7 @@ static void reserve_block(sn_cuda *cu) {
     if (c->n_spare + c->n_out < c->cap) return;
     uint32_t cap = c->cap ? 2 * c->cap : 64;
     c->spare = sn_heap_realloc(cu->env, c->spare, c->cap * sizeof *c->spare, cap * sizeof *c->spare);
+    sn_heap_keep(c->spare);
     c->cap = cap;
 }
 

@@ -182,13 +182,14 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
 
 static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads) {
     p->cuda_codes = SN_NEWN(&p->arena, sn_cuda_code, p->n_codes);
-    sn_pool *pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
+    p->pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
     sn_status status = sn_cuda_enter(p->cu);
     if (status == SN_OK) {
-        status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, pool);
+        status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool);
         sn_cuda_leave(p->cu);
     }
-    sn_pool_free(pool);
+    sn_pool_free(p->pool);
+    p->pool = NULL;
     return status;
 }
 
@@ -223,13 +224,12 @@ sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_ker
     sn_prog *p = sn_heap_alloc(m->env, sizeof *p);
     *p = (sn_prog){.env = m->env, .m = m, .cu = cu, .wrapper = wrapper, .n_codes = n};
     sn_arena_init(&p->arena, m->env);
+    *out = p; /* known to the caller's guard, should memory run out: it holds threads and device memory */
     sn_status status = load(p, kernels, threads);
-    if (status != SN_OK) {
-        sn_prog_free(p);
-        return status;
-    }
-    *out = p;
-    return SN_OK;
+    if (status == SN_OK) return SN_OK;
+    *out = NULL;
+    sn_prog_free(p);
+    return status;
 }
 
 static void unload_gpu_kernels(sn_prog *p) {

@@ -101,10 +101,12 @@ static sn_status eval_graph_body(sn_context *ctx, void *args) {
         in[k] = sn_array_from(a, t->dtype, t->rank, t->shape, data);
     }
     SN_TRY(sn_graph_eval(out, e->m, in, a));
+    sn_tensor **made = SN_NEWN(a, sn_tensor *, e->n_outputs + 1); /* the guard takes them back when one of them fails */
     for (unsigned k = 0; k < e->n_outputs; k++) {
-        SN_TRY(sn_tensor_new(&e->outputs[k], ctx, SN_CPU, out[k].dtype, out[k].rank, out[k].shape, NULL, 0));
-        sn_array_store(e->outputs[k]->info.data, &out[k]);
+        SN_TRY(sn_tensor_new(&made[k], ctx, SN_CPU, out[k].dtype, out[k].rank, out[k].shape, NULL, 0));
+        sn_array_store(made[k]->info.data, &out[k]);
     }
+    memcpy(e->outputs, made, e->n_outputs * sizeof *made);
     return SN_OK;
 }
 
@@ -190,15 +192,15 @@ static sn_status read_module(sn_context *ctx, void *args) {
     char *text;
     size_t size;
     SN_TRY(sn_file_read(&text, &size, &ctx->env, &ctx->scratch, e->args->path));
-    e->m = sn_module_new(&ctx->env);
-    SN_TRY(sn_module_parse(e->m, strcmp(e->args->path, "-") ? e->args->path : "<stdin>", text, size));
-    SN_TRY(sn_module_verify(e->m, "module"));
-    if (e->m->kernels.n && !e->args->graph) return SN_OK;
-    if (!e->m->graph.outputs.n)
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no graph and no kernels in it", e->args->path);
-    sn_module *bound;
-    SN_TRY(sn_graph_bind(&bound, ctx, e->m, e->args->dims.at, e->args->dims.n));
-    sn_module_free(e->m);
+    sn_module *m = sn_module_new(&ctx->env), *bound = m;
+    SN_TRY(sn_module_parse(m, strcmp(e->args->path, "-") ? e->args->path : "<stdin>", text, size));
+    SN_TRY(sn_module_verify(m, "module"));
+    if (!m->kernels.n || e->args->graph) {
+        if (!m->graph.outputs.n)
+            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no graph and no kernels in it", e->args->path);
+        SN_TRY(sn_graph_bind(&bound, ctx, m, e->args->dims.at, e->args->dims.n));
+        sn_module_free(m);
+    }
     e->m = bound;
     return SN_OK;
 }

@@ -1,10 +1,12 @@
 /* base.c: environment, arenas, chunked tables. See base.h for the contract.
  *
  * An arena is a list of malloc'd chunks that double up to 1 MiB; larger requests get a chunk of their own. All memory
- * is counted in the environment, so that a test can bound what a compilation takes.
+ * is counted in the environment, so that a test can bound what a compilation takes, and listed there, so that a call that
+ * was broken off can be cleaned up after. The list is not ordered: walking it is for that rare case alone.
  */
 #include "ir/base/base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,24 +58,72 @@ static void count_bytes(sn_env *env, size_t more, size_t less) {
     if (env->bytes_now > env->bytes_peak) env->bytes_peak = env->bytes_now;
 }
 
+/* In front of every piece of memory. */
+typedef struct sn_block {
+    struct sn_block *next, **link;  /* link: what points here */
+    uint64_t birth;                 /* a number of its own, or its arena's */
+    size_t size;                    /* without this header */
+} sn_block;
+
+static_assert(sizeof(sn_block) % 16 == 0, "memory behind the header is aligned to 16");
+
+static sn_block *block_of(void *p) { return (sn_block *)p - 1; }
+
+static void block_link(sn_block *b) {
+    *b->link = b;
+    if (b->next) b->next->link = &b->next;
+}
+
+static void block_free(sn_env *env, sn_block *b) {
+    *b->link = b->next;
+    if (b->next) b->next->link = b->link;
+    count_bytes(env, 0, b->size);
+    env->realloc_fn(env->realloc_user, b, 0);
+}
+
+static void *block_new(sn_env *env, size_t size, uint64_t birth) {
+    if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
+    sn_block *b = env->realloc_fn(env->realloc_user, NULL, sizeof *b + size);
+    if (!b) sn_out_of_memory(env, size);
+    *b = (sn_block){env->blocks, &env->blocks, birth, size};
+    block_link(b);
+    count_bytes(env, size, 0);
+    return b + 1;
+}
+
+uint64_t sn_env_mark(const sn_env *env) { return env->births; }
+
+void sn_env_release(sn_env *env, uint64_t mark) {
+    for (sn_block *b = env->blocks, *next; b; b = next) {
+        next = b->next;
+        if (b->birth > mark) block_free(env, b);
+    }
+}
+
+void *sn_heap_alloc(sn_env *env, size_t size) { return size ? block_new(env, size, ++env->births) : NULL; }
+
 void *sn_heap_realloc(sn_env *env, void *p, size_t old_size, size_t size) {
+    if (!p) return sn_heap_alloc(env, size);
     if (size == 0) {
         sn_heap_free(env, p, old_size);
         return NULL;
     }
-    void *q = env->realloc_fn(env->realloc_user, p, size);
-    if (!q) sn_out_of_memory(env, size);
+    if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
+    sn_block *b = env->realloc_fn(env->realloc_user, block_of(p), sizeof *b + size);
+    if (!b) sn_out_of_memory(env, size);
+    block_link(b);  /* it may have moved */
+    b->size = size;
     count_bytes(env, size, old_size);
-    return q;
+    return b + 1;
 }
 
-void *sn_heap_alloc(sn_env *env, size_t size) { return sn_heap_realloc(env, NULL, 0, size); }
-
-void sn_heap_free(sn_env *env, void *p, size_t size) {
+void sn_heap_free(sn_env *env, void *p, SN_UNUSED size_t size) {
     if (!p) return;
-    env->realloc_fn(env->realloc_user, p, 0);
-    count_bytes(env, 0, size);
+    SN_ASSERT(block_of(p)->size == size);
+    block_free(env, block_of(p));
 }
+
+void sn_heap_keep(void *p) { block_of(p)->birth = 0; }
 
 /* ---- arena ---- */
 
@@ -85,7 +135,7 @@ struct sn_arena_chunk {
 };
 
 void sn_arena_init(sn_arena *a, sn_env *env) {
-    *a = (sn_arena){.env = env};
+    *a = (sn_arena){.env = env, .birth = ++env->births};
 }
 
 void sn_arena_free(sn_arena *a) {
@@ -93,14 +143,14 @@ void sn_arena_free(sn_arena *a) {
         before = c->before;
         sn_heap_free(a->env, c, c->size);
     }
-    *a = (sn_arena){.env = a->env};
+    *a = (sn_arena){.env = a->env, .birth = a->birth};
 }
 
 static void arena_grow(sn_arena *a, size_t size) {
     size_t want = a->chunk ? a->chunk->size * 2 : CHUNK_FIRST;
     if (want > CHUNK_MAX) want = CHUNK_MAX;
     if (want < size + 2 * ALIGN) want = size + 2 * ALIGN;
-    sn_arena_chunk *c = sn_heap_alloc(a->env, want);
+    sn_arena_chunk *c = block_new(a->env, want, a->birth);
     *c = (sn_arena_chunk){a->chunk, want};
     a->chunk = c;
     a->at = (char *)c + ALIGN;

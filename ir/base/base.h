@@ -3,7 +3,8 @@
  *
  * Errors are values. sn_fail() is the only producer of a status that is not SN_OK; it keeps the first message.
  * Memory comes from arenas: sn_alloc never returns NULL, because running out of memory longjmps to the guard that
- * frontend/api.c installs. Nothing here prints, exits or keeps global state.
+ * frontend/api.c installs. The guard then gives back whatever the broken call had allocated (sn_env_release), so code
+ * between the two need not clean up memory behind itself. Nothing here prints, exits or keeps global state.
  */
 #ifndef SN_IR_BASE_BASE_H
 #define SN_IR_BASE_BASE_H
@@ -49,6 +50,8 @@ typedef struct sn_env {
     char message[SN_MESSAGE_MAX];   /* its one-line text */
     jmp_buf *guard;                 /* where out-of-memory and fatal errors of libraries go; NULL: no guard installed */
     size_t bytes_now, bytes_peak;   /* held by arenas of this environment */
+    struct sn_block *blocks;        /* all memory held */
+    uint64_t births;                /* number of the youngest block or arena */
 } sn_env;
 
 /* Plain malloc-backed environment. */
@@ -64,10 +67,17 @@ void sn_env_clear(sn_env *env);
 /* Out of memory: record it and longjmp to the guard. Does not return. */
 _Noreturn void sn_out_of_memory(sn_env *env, size_t wanted);
 
+/* What was allocated since a mark and not freed can be given back at once. An arena counts as a whole: one that is older
+ * than the mark keeps what it has grown by since. */
+uint64_t sn_env_mark(const sn_env *env);
+void sn_env_release(sn_env *env, uint64_t mark);
+
 /* Checked heap memory for the few things that are not arena-shaped (free with sn_heap_free). size 0 gives NULL. */
 void *sn_heap_alloc(sn_env *env, size_t size);
 void *sn_heap_realloc(sn_env *env, void *p, size_t old_size, size_t size);
 void sn_heap_free(sn_env *env, void *p, size_t size);
+/* From now on no release takes the block: it belongs to something older than the running call. */
+void sn_heap_keep(void *p);
 
 /* ---- arena -------------------------------------------------------------------------------------------------- */
 
@@ -77,6 +87,7 @@ typedef struct sn_arena {
     sn_env *env;
     sn_arena_chunk *chunk;
     char *at, *end;
+    uint64_t birth;         /* see sn_env_mark */
 } sn_arena;
 
 void sn_arena_init(sn_arena *a, sn_env *env);
