@@ -1,4 +1,5 @@
-/* build_elementwise.c: the families of builder functions that have one shape each, generated from the lists in sinter.h.
+/* build_elementwise.c: the families of builder functions that have one shape each, generated from ops.def and the
+ * lists in sinter.h.
  *
  * Relies on sn_build of build.c. What an operation means and which types it takes is ops.def and ir/graph_rules.c.
  */
@@ -13,30 +14,8 @@
         return sn_build_reduce(g, SN_OP_##ID, x, n_axes, axes, keepdim, 1);                 \
     }
 
-SN_UNARY_FUNCTIONS(DEFINE_ONE)
-SN_TEST_FUNCTIONS(DEFINE_ONE)
-SN_BINARY_FUNCTIONS(DEFINE_TWO)
-SN_COMPARE_FUNCTIONS(DEFINE_TWO)
+#define SN_OP(ID, name, cls, n_in, attrs, lop, doc) SN_ELEMENTWISE_##cls(DEFINE_ONE, DEFINE_TWO, sn_##name, ID)
+#include "include/sinter/ops.def"
+#undef SN_OP
 SN_REDUCE_FUNCTIONS(DEFINE_REDUCE)
 SN_ACTIVATION_FUNCTIONS(DEFINE_ONE)
-
-/* A new elementwise row of ops.def must get its function: the lists of sinter.h have as many rows as the classes. */
-enum { IN_UNARY, IN_TEST, IN_BINARY, IN_COMPARE, OUTSIDE };
-#define COUNT(f, ID) +1
-#define SOURCE OUTSIDE
-#define UNARY IN_UNARY
-#define BINARY IN_BINARY
-#define COMPARE IN_COMPARE
-#define TEST IN_TEST
-#define ELEMENT OUTSIDE
-#define REDUCE OUTSIDE
-#define VIEW OUTSIDE
-#define MOVE OUTSIDE
-#define CONTRACT OUTSIDE
-#define COMPOSITE OUTSIDE
-#define SN_OP(ID, name, cls, n_in, attrs, lop, doc) +(cls != OUTSIDE)
-_Static_assert((0
-#include "include/sinter/ops.def"
-                ) == (0 SN_UNARY_FUNCTIONS(COUNT) SN_TEST_FUNCTIONS(COUNT) SN_BINARY_FUNCTIONS(COUNT)
-                          SN_COMPARE_FUNCTIONS(COUNT)),
-               "an elementwise row of ops.def has no builder function in sinter.h");

@@ -1,7 +1,8 @@
 /* check.c: is a program right? Runs it and the float64 evaluator on the same inputs and compares.
  *
  * The bound of an output (sn_check_bound) is the only statement of how exact results are. It is relative to the largest
- * magnitude of the output, because a sum that cancels keeps the error of its terms. Relies on ir/graph_eval.c, which knows
+ * magnitude of the output, because a sum that cancels keeps the error of its terms. Where an output is one elementary
+ * operation on inputs nothing can cancel: there every element must also keep the bound of lowering.def (sn_check_ulps). Relies on ir/graph_eval.c, which knows
  * nothing about lowering.
  */
 #include "frontend/frontend.h"
@@ -67,6 +68,51 @@ double sn_check_bound(sn_module *m, sn_nd output) {
     return bound * (1 + sqrt(longest) / 256);
 }
 
+/* ---- the bound of one elementary operation ---- */
+
+/* What the format of a float type can hold: bits of the significand, and the exponent of its smallest normal number. */
+typedef struct format {
+    int bits, lowest;
+} format;
+
+static format format_of(sn_dtype t) {
+    if (t == SN_F64) return (format){53, -1022};
+    if (t == SN_F32) return (format){24, -126};
+    return t == SN_F16 ? (format){11, -14} : (format){8, -126};
+}
+
+/* Distance of neighbouring numbers of the type around x. */
+static double ulp_of(sn_dtype t, double x) {
+    format f = format_of(t);
+    int exponent = x == 0 ? f.lowest : ilogb(x);
+    return ldexp(1, (exponent > f.lowest ? exponent : f.lowest) - (f.bits - 1));
+}
+
+/* Does x move elements of inputs without touching them? */
+static bool is_moved_input(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    return n->op == SN_OP_INPUT || (sn_ops[n->op].cls == SN_OPS_VIEW && is_moved_input(m, n->in[0]));
+}
+
+double sn_check_ulps(const sn_module *m, sn_nd output) {
+    static const double ulps[SN_N_ALL_LOPS][2] = {
+#define SN_LOWER(LOP, function, ulp32, ulp64, doc) [SN_LOP_##LOP] = {ulp32, ulp64},
+#include "codegen-llvm/lowering.def"
+#undef SN_LOWER
+    };
+    const sn_node_rec *n = sn_node_get(m, output);
+    sn_opclass cls = sn_ops[n->op].cls;
+    /* floor of a quotient that rounds to an integer is off by one: no bound in ULP holds. */
+    if (!sn_is_float(n->type.dtype) || (cls != SN_OPS_UNARY && cls != SN_OPS_BINARY) || n->op == SN_OP_FLOORDIV)
+        return 0;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (!is_moved_input(m, n->in[k])) return 0;
+    const double *row = ulps[sn_ops[n->op].lop];
+    if (n->type.dtype == SN_F64) return row[1] + 1; /* the evaluator's libm is not exact itself */
+    /* A half rounds the result in f32 once more: the error in f32 counts 2^-13 (f16) or 2^-16 of it. */
+    return n->type.dtype == SN_F32 ? fmax(row[0], 0.5) : 0.5 + row[0] * 0x1p-13;
+}
+
 /* ---- comparing ---- */
 
 /* nan matches nan; an infinity matches what rounds to the same infinity. */
@@ -78,7 +124,8 @@ static bool special_matches(sn_dtype dtype, double got, double want, bool *speci
 }
 
 static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const sn_array *want) {
-    double largest = 0;
+    /* Below the smallest normal number no type resolves relative differences. */
+    double largest = ldexp(1, format_of(dtype).lowest);
     bool specials_ok = true;
     int64_t bad = -1;
     for (int64_t k = 0; k < want->numel; k++) {
@@ -90,13 +137,14 @@ static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const
         }
         if (special) continue;
         largest = fmax(largest, fabs(w));
+        out->max_ulp = fmax(out->max_ulp, fabs(g - w) / ulp_of(dtype, w));
         if (fabs(g - w) > out->max_abs) {
             out->max_abs = fabs(g - w);
             out->worst = k;
         }
     }
-    out->max_rel = out->max_abs == 0 ? 0 : largest > 0 ? out->max_abs / largest : INFINITY;
-    out->ok = specials_ok && out->max_rel <= out->bound;
+    out->max_rel = out->max_abs / largest;
+    out->ok = specials_ok && out->max_rel <= out->bound && (out->bound_ulp == 0 || out->max_ulp <= out->bound_ulp);
     if (!specials_ok) {
         out->max_abs = out->max_rel = INFINITY;
         out->worst = bad;
@@ -118,8 +166,8 @@ static void compare_integers(sn_check *out, sn_dtype dtype, const char *got, con
     out->max_rel = out->max_abs / fmax(largest, 1);
 }
 
-sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound) {
-    sn_check out = {.bound = bound, .ok = true, .worst = -1};
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound, double bound_ulp) {
+    sn_check out = {.bound = bound, .bound_ulp = bound_ulp, .ok = true, .worst = -1};
     if (sn_is_float(dtype)) compare_floats(&out, dtype, got, reference);
     else compare_integers(&out, dtype, got, reference);
     return out;
@@ -140,9 +188,13 @@ static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn
     size_t bytes = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
     void *got = sn_alloc(&p->ctx->scratch, bytes);
     SN_TRY(sn_tensor_fetch(got, t, bytes));
-    double bound = sn_check_bound(p->source, p->source->graph.outputs.at[k].node);
-    *out = sn_check_compare(t->info.dtype, got, reference, bound);
+    sn_nd node = p->source->graph.outputs.at[k].node;
+    double bound_ulp = sn_check_ulps(p->source, node);
+    *out = sn_check_compare(t->info.dtype, got, reference, sn_check_bound(p->source, node), bound_ulp);
     if (out->ok) return SN_OK;
+    if (out->max_rel <= out->bound)
+        return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: error of %.3g ulp, the bound is %.3g",
+                       p->outputs[k].name, out->max_ulp, out->bound_ulp);
     return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: relative error %.3g at element %lld, the bound is %.3g",
                    p->outputs[k].name, out->max_rel, (long long)out->worst, out->bound);
 }

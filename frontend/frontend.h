@@ -137,14 +137,18 @@ void sn_array_store(void *out, const sn_array *a);
 
 /* Largest relative error that an output of the graph may have (check.c says how it is made); 0: must be equal. */
 double sn_check_bound(sn_module *m, sn_nd output);
-/* Compare n elements in storage format with the reference. */
-sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound);
+/* Largest error of an element in units in the last place, where the output is one elementary operation on inputs; else 0. */
+double sn_check_ulps(const sn_module *m, sn_nd output);
+/* Compare n elements in storage format with the reference. bound_ulp 0: the relative bound alone. */
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound, double bound_ulp);
 
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used as
  * an index, valid positions. n elements in storage format to `out` (random.c). */
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed);
 /* The same without a graph: n elements. */
 void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
+/* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer extremes. */
+void sn_special_fill(void *out, sn_dtype dtype, int64_t n);
 
 /* How far a compilation goes: a dump needs only the phases before it. */
 typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_LOADED } sn_phase;

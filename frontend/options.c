@@ -36,12 +36,14 @@ sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name
 }
 
 static sn_status read_threads(uint32_t *out, sn_env *env, unsigned option) {
+    enum { MOST = 4096 };
     long n = option;
+    if (n > MOST) return sn_fail(env, SN_ERROR_ARGUMENT, "threads: %u is more than %d", option, MOST);
     if (!n) {
         const char *value = or_environment(NULL, "SINTER_THREADS", "0");
         char *end;
         n = strtol(value, &end, 10);
-        if (*end || n < 0 || n > 4096)
+        if (*end || n < 0 || n > MOST)
             return sn_fail(env, SN_ERROR_ARGUMENT, "SINTER_THREADS: '%s' is no number of threads", value);
     }
     if (!n) n = sysconf(_SC_NPROCESSORS_ONLN);

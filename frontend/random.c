@@ -7,6 +7,7 @@
 #include "frontend/frontend.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- generator: splitmix64 ---- */
 
@@ -74,10 +75,21 @@ static int64_t random_integer(uint64_t *state, sn_dtype dtype, int64_t positions
     return sn_dtypes[dtype].cls == SN_CLASS_UINT && x < 0 ? -x : x;
 }
 
+/* Large tensors repeat their first PERIOD elements: drawing hundreds of millions of numbers would take longer than what
+ * they are drawn for. A prime, so that no row of a matrix is like another. */
+enum { PERIOD = 4194301 };
+
+static void repeat(char *out, int64_t n, size_t bytes) {
+    for (int64_t done = PERIOD; done < n; done += PERIOD) {
+        int64_t more = n - done < PERIOD ? n - done : PERIOD;
+        memcpy(out + (size_t)done * bytes, out, (size_t)more * bytes);
+    }
+}
+
 static void fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed, const demand *d) {
     size_t bytes = sn_dtype_bytes(dtype);
     uint64_t state = seed;
-    for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < n && k < PERIOD; k++) {
         char *element = (char *)out + (size_t)k * bytes;
         if (!sn_is_float(dtype)) {
             sn_store_int(dtype, element, random_integer(&state, dtype, d->positions));
@@ -86,11 +98,31 @@ static void fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed, const dema
         double x = normal(&state);
         sn_store_float(dtype, element, d->positive ? fabs(x) + 0.1 : x);
     }
+    repeat(out, n, bytes);
 }
 
 void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed) {
     demand d = {.positions = INT64_MAX};
     fill(out, dtype, n, seed, &d);
+}
+
+void sn_special_fill(void *out, sn_dtype dtype, int64_t n) {
+    static const double floats[] = {
+        0, -0.0, 1, -1, 0.5, -0.5, 1.5, -1.5, 2, 2.5, -2.5, 3, 7, 10, -10, 30.5, 88.7, -88.7, 100.25, -103.9, 127, 128,
+        255, 256, -129, 32767.5, 1e5, -1e5, 2147483648.0, -2147483648.0, 0x1p63, -0x1p63, 1e-3, -1e-5, 1e-7, 0x1p-14,
+        0x1p-24, -0x1p-24, 0x1p-126, -0x1p-126, 0x1p-149, -0x1p-133, 0x1.fffffep127, -0x1.fffffep127, 0x1.fep127, 65504,
+        INFINITY, -INFINITY, NAN,
+    };
+    static const int64_t integers[] = {
+        0, 1, -1, 2, -2, 3, -3, 5, 7, 8, -8, 10, 15, 16, 31, 32, 33, 63, 64, 65, 100, 126, 127, -127, -128, 128, 254, 255,
+        256, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT32_MAX - 1, INT64_MAX, INT64_MIN, INT64_MIN + 1, INT64_MAX - 1,
+    };
+    size_t bytes = sn_dtype_bytes(dtype);
+    for (int64_t k = 0; k < n; k++) {
+        char *element = (char *)out + (size_t)k * bytes;
+        if (sn_is_float(dtype)) sn_store_float(dtype, element, floats[(uint64_t)k % SN_COUNT(floats)]);
+        else sn_store_int(dtype, element, sn_wrap_to(dtype, integers[(uint64_t)k % SN_COUNT(integers)]));
+    }
 }
 
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed) {

@@ -345,6 +345,8 @@ static sn_status parse_op(sn_op *out, sn_lex *lx) {
         if (sn_op_from_name(out, name)) return sn_lex_next(lx);
     }
     int n = lx->tok_len > 40 ? 40 : (int)lx->tok_len;
+    if (lx->tok == SN_TOK_NAME)
+        return sn_lex_fail(lx, "unknown operation '%.*s' (`sinter list ops` names all)", n, lx->tok_start);
     return sn_lex_fail(lx, "expected an operation, found '%.*s'", n, lx->tok_start);
 }
 

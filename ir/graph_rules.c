@@ -71,7 +71,7 @@ sn_status sn_rule_mask(uint32_t *out, const sn_rule *r, uint32_t rank) {
     const sn_attr *axes = sn_rule_attr(r, SN_ATTR_AXES);
     *out = 0;
     for (uint32_t i = 0; i < axes->ints.n; i++) {
-        uint32_t axis;
+        uint32_t axis = 0;
         SN_TRY(sn_rule_axis(&axis, r, axes->ints.at[i], rank));
         if (*out >> axis & 1) return sn_rule_fail(r, "axis %u is listed twice", axis);
         *out |= 1u << axis;

@@ -31,17 +31,17 @@ static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
     return sn_ix_coef(m, e, ax, &c) && c == 1;
 }
 
-static void count_nest_access(sn_map_shape *sh, sn_module *m, const sn_map_nest *nest, const sn_stmt_rec *r) {
-    uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+static void count_nest_bytes(sn_map_shape *sh, sn_module *m, const sn_map_nest *nest) {
+    uint32_t least;
     sn_stmt last = nest->chain.at[nest->chain.n - 1];
-    if (walks(m, r->ix, sn_stmt_axis(m, last))) {
-        sh->votes_inner += bytes;
-        smaller(&sh->bytes_inner, bytes);
+    sh->along_inner += sn_nest_bytes_along(m, nest->top, sn_stmt_axis(m, last), &least);
+    if (least) {
+        smaller(&sh->bytes_inner, least);
         sh->divisor_inner = gcd(sh->divisor_inner, sn_ix_value(m, sn_stmt_extent(m, last)));
-    } else if (sh->outer.n && walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
-        sh->votes_outer += bytes;
-        smaller(&sh->bytes_outer, bytes);
     }
+    if (!sh->outer.n) return;
+    sh->along_outer += sn_nest_bytes_along(m, nest->top, sn_stmt_axis(m, sh->body), &least);
+    if (least) smaller(&sh->bytes_outer, least);
 }
 
 /* Is the element the same for several iterations of some outer loop? */
@@ -53,10 +53,10 @@ static bool is_reused(sn_module *m, const sn_map_shape *sh, sn_ix e) {
 
 static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool *all_reused) {
     sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+    count_nest_bytes(sh, m, nest);
     for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
-        count_nest_access(sh, m, nest, r);
         if (r->op == SN_LOP_STORE || !is_reused(m, sh, r->ix)) *all_reused = false;
     }
 }

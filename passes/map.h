@@ -16,7 +16,7 @@ typedef struct sn_map_shape {
     uint32_t n_nests;
     bool all_perfect;
     int64_t max_count;          /* largest nest */
-    uint32_t votes_inner, votes_outer;  /* accesses in nests that walk the last nest axis / the last outer axis */
+    int64_t along_inner, along_outer;   /* bytes that nests walk along their last axis / along the last outer axis */
     uint32_t bytes_inner, bytes_outer;  /* smallest element among those (0: none) */
     uint32_t bytes_flat;        /* smallest element among all accesses that walk the last outer axis */
     int64_t divisor_inner;      /* vectors along the nest must divide this (0: no contiguous nest) */

@@ -30,7 +30,7 @@ static sn_sched_class choose_class(const sn_map_shape *sh) {
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
     if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
-    if (sh->votes_outer > sh->votes_inner && sh->rows >= 16) return SN_SCHED_OUTER;
+    if (sh->along_outer > sh->along_inner && sh->rows >= 16) return SN_SCHED_OUTER;
     return SN_SCHED_INNER;
 }
 
@@ -102,7 +102,7 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     const sn_target *t = cx->target;
     if (!sc->vector) {
         sc->vector = least(widest(cx, sh->bytes_outer), pow2_divisor(last_outer_extent(cx, sh)));
-        if (t->is_gpu) sc->vector = least(sc->vector, 4);   /* accumulators are f32 */
+        if (t->is_gpu && sh->states > 2) sc->vector = least(sc->vector, 4);     /* every lane accumulates every state */
     }
     if (!sc->threads) sc->threads = t->is_gpu ? least(32, pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
     if (!sc->rows) {

@@ -63,6 +63,21 @@ bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax) {
     return false;
 }
 
+int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least) {
+    int64_t total = 0, c;
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    *least = 0;
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        if (!sn_ix_coef(m, r->ix, ax, &c) || c != 1) continue;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        total += sn_buf_bytes(m, r->buf);
+        if (*least == 0 || bytes < *least) *least = bytes;
+    }
+    return total;
+}
+
 uint32_t sn_kern_ops(const sn_module *m, sn_kern k) {
     uint32_t n = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) n += sn_stmt_get(m, s)->n_results > 0;

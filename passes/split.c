@@ -37,14 +37,11 @@ static sn_stmt only_nest(const sn_module *m, sn_kern k, sn_stmt body) {
     return nest;
 }
 
-static bool walks_nest(sn_module *m, sn_stmt nest, sn_stmt last) {
-    sn_stmt end = sn_stmt_walk_skip(m, nest);
-    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        int64_t c;
-        if (r->op == SN_LOP_LOAD && sn_ix_coef(m, r->ix, sn_stmt_axis(m, last), &c) && c == 1) return true;
-    }
-    return false;
+static bool reduces_along(const cut *c) {
+    uint32_t least;
+    if (!c->outer.n) return true;
+    int64_t inner = sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->chain.at[c->chain.n - 1]), &least);
+    return inner >= sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
 }
 
 /* Number of parts, preferring a divisor of the count; 1: leave it whole. */
@@ -75,9 +72,8 @@ static bool look(cut *c) {
     c->rows = sn_chain_count(m, &c->outer);
     c->count = sn_chain_count(m, &c->chain);
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX) return false;
-    bool inner = !c->outer.n || walks_nest(m, c->nest, c->chain.at[c->chain.n - 1]);
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
-    c->parts = pinned ? pinned : choose_parts(c, inner);
+    c->parts = pinned ? pinned : choose_parts(c, reduces_along(c));
     c->length = (c->count + c->parts - 1) / c->parts;
     return c->parts > 1;
 }

@@ -23,6 +23,8 @@ typedef struct check_args {
 
 static sn_status check_given(sn_context *ctx, const check_args *c) {
     for (unsigned k = 0; k < c->in->n; k++) {
+        if (tool_input_value(c->in, c->in->names[k]) != c->in->values[k])
+            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s: given twice", c->in->names[k]);
         bool known = false;
         for (unsigned j = 0; j < c->n; j++) known |= !strcmp(c->in->names[k], c->names[j]);
         if (known) continue;
@@ -87,6 +89,12 @@ static sn_status fill_equal(sn_context *ctx, const fill_args *f, int value, size
     return sn_tensor_put(f->t, data, bytes);
 }
 
+static sn_status fill_special(sn_context *ctx, const fill_args *f, size_t bytes) {
+    void *data = sn_alloc(&ctx->scratch, bytes);
+    sn_special_fill(data, f->t->info.dtype, f->t->info.numel);
+    return sn_tensor_put(f->t, data, bytes);
+}
+
 static sn_status fill(sn_context *ctx, void *args) {
     const fill_args *f = args;
     size_t bytes = (size_t)f->t->info.numel * sn_dtype_bytes(f->t->info.dtype);
@@ -94,9 +102,10 @@ static sn_status fill(sn_context *ctx, void *args) {
     if (!f->value) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
     if (!strcmp(f->value, "zeros")) return fill_equal(ctx, f, 0, bytes);
     if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
+    if (!strcmp(f->value, "special")) return fill_special(ctx, f, bytes);
     if (!strcmp(f->value, "random")) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s=%s: a FILE.npy, random:SEED, zeros or ones is wanted",
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s=%s: a FILE.npy, random:SEED, zeros, ones or special is wanted",
                        f->name, f->value);
     return fill_random(ctx, f, mix_name(seed, f->name), bytes);
 }
@@ -166,6 +175,7 @@ sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all) {
 
 sn_status tool_save(const char *dir, const char *name, const sn_tensor *t) {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s.npy", dir, name) >= (int)sizeof path) return SN_ERROR_FILE;
+    if (snprintf(path, sizeof path, "%s/%s.npy", dir, name) >= (int)sizeof path)
+        return sn_fail(&t->ctx->env, SN_ERROR_FILE, "--output-dir: the path of %s.npy is too long", name);
     return sn_tensor_save_npy(t, path);
 }

@@ -4,6 +4,7 @@
 #include "tools/tool.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
@@ -17,12 +18,14 @@ static const char help[] =
     "  -stop-after=A       run no pass after A\n"
     "  -verify=MODE        off, ends, each (default), paranoid: print, parse and go on with the copy\n"
     "  -remarks=A,B        what these passes say about their choices, or all\n"
+    "  -check-meaning[=E]  evaluate before and after on random inputs; kernels must keep their bits, or a relative error E\n"
     "  -time-passes        host time of each pass\n"
     "  -repro-dir=DIR      where the module before a failing pass is written\n";
 
 typedef struct opt_args {
     const char *path, *target, *verify;
-    bool quiet, show_help;
+    bool quiet, show_help, check_meaning;
+    double bound; /* of check_meaning */
     sn_pass_options passes;
     sn_context *ctx;
 } opt_args;
@@ -43,7 +46,13 @@ static sn_status transform(sn_context *ctx, const opt_args *o, const sn_target *
     size_t size;
     SN_TRY(sn_file_read(&text, &size, &ctx->env, &ctx->scratch, o->path));
     SN_TRY(sn_module_parse(*m, strcmp(o->path, "-") ? o->path : "<stdin>", text, size));
+    tool_results before, after;
+    if (o->check_meaning) SN_TRY(tool_evaluate(&before, NULL, ctx, *m));
     SN_TRY(sn_passes_run(m, target, &o->passes));
+    if (o->check_meaning) {
+        SN_TRY(tool_evaluate(&after, &before, ctx, *m));
+        SN_TRY(tool_compare(&before, &after, ctx, *m, o->bound));
+    }
     bool dumped = o->passes.print_before || o->passes.print_after || o->passes.print_changed;
     if (o->quiet && dumped) return SN_OK;
     sn_text out;
@@ -76,10 +85,12 @@ static int parse(opt_args *o, int argc, char **argv) {
                                             {"stop-after", required_argument, NULL, 's'},
                                             {"verify", required_argument, NULL, 'v'},
                                             {"remarks", required_argument, NULL, 'r'},
+                                            {"check-meaning", optional_argument, NULL, 'm'},
                                             {"time-passes", no_argument, NULL, 'T'},
                                             {"repro-dir", required_argument, NULL, 'R'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
+    char *end;
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'p': o->passes.pipeline = optarg; break;
@@ -91,6 +102,11 @@ static int parse(opt_args *o, int argc, char **argv) {
         case 's': o->passes.stop_after = optarg; break;
         case 'v': o->verify = optarg; break;
         case 'r': o->passes.remarks = optarg; break;
+        case 'm':
+            o->check_meaning = true;
+            if (optarg && (o->bound = strtod(optarg, &end), *end || !(o->bound >= 0)))
+                return tool_misuse("opt: -check-meaning=%s: a number is wanted", optarg);
+            break;
         case 'T': o->passes.time_passes = true; break;
         case 'R': o->passes.repro_dir = optarg; break;
         case 'h': o->show_help = true; return TOOL_OK;

@@ -10,7 +10,7 @@
 static const char help[] = "usage: sinter run [options] FILE|-\n"
                            "  --device=WHERE          auto, cpu, cuda\n"
                            "  --ordinal=N             which CUDA device\n"
-                           "  --input NAME=VALUE      FILE.npy, random:SEED, zeros or ones (repeat)\n"
+                           "  --input NAME=VALUE      FILE.npy, random:SEED, zeros, ones or special (repeat)\n"
                            "  --random SEED           random values for all inputs that have none\n"
                            "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
                            "  --check                 compare with the float64 evaluator\n"

@@ -1,6 +1,7 @@
 /* sinter.c: the command line tool: finds the subcommand and runs it on a fresh context. */
 #include "tools/tool.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,9 @@ int tool_print(sn_context *ctx, char *text) {
 bool tool_u64(uint64_t *out, const char *text) {
     char *end;
     if (*text < '0' || *text > '9') return false;
+    errno = 0;
     *out = strtoull(text, &end, 10);
-    return *end == 0;
+    return *end == 0 && errno == 0;
 }
 
 bool tool_unsigned(unsigned *out, const char *text) {
@@ -68,31 +70,44 @@ static char *cut(char *text) {
     return equals + 1;
 }
 
+/* Refused: the text is whole again for the message. */
+static bool uncut(char *value) {
+    if (value) value[-1] = '=';
+    return false;
+}
+
 bool tool_add_dim(tool_dims *dims, char *text) {
     uint64_t size;
     char *value = cut(text);
-    if (!value || dims->n == TOOL_MAX_LIST || !tool_u64(&size, value) || size > INT64_MAX) return false;
+    if (!value || dims->n == TOOL_MAX_LIST || !tool_u64(&size, value) || size > INT64_MAX) return uncut(value);
     dims->at[dims->n++] = (sn_dim_binding){text, (int64_t)size};
     return true;
 }
 
 bool tool_add_input(tool_inputs *in, char *text) {
     char *value = cut(text);
-    if (!value || !value[0] || in->n == TOOL_MAX_LIST) return false;
+    if (!value || !value[0] || in->n == TOOL_MAX_LIST) return uncut(value);
     in->names[in->n] = text;
     in->values[in->n++] = value;
     return true;
+}
+
+/* Output that did not arrive is a failure: a full disk, a closed pipe. */
+static int finish(int code) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    if (code == TOOL_OK) fprintf(stderr, "sinter: error: cannot write standard output: %s\n", strerror(errno));
+    return TOOL_FAILED;
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_usage(stdout);
-        return TOOL_OK;
+        return finish(TOOL_OK);
     }
     if (!strcmp(name, "--version")) {
         printf("sinter %s (LLVM %s)\n", sn_version(), sn_llvm_version());
-        return TOOL_OK;
+        return finish(TOOL_OK);
     }
     for (size_t k = 0; k < SN_COUNT(commands); k++) {
         if (strcmp(name, commands[k].name)) continue;
@@ -103,7 +118,7 @@ int main(int argc, char **argv) {
         argv[1] = title;
         int code = commands[k].run(ctx, argc - 1, argv + 1);
         sn_context_destroy(ctx);
-        return fflush(stdout) == 0 ? code : TOOL_FAILED;
+        return finish(code);
     }
     if (argc < 2) {
         print_usage(stderr);

@@ -39,7 +39,7 @@ bool tool_add_dim(tool_dims *dims, char *text); /* "N=8" */
 bool tool_unsigned(unsigned *out, const char *text);
 bool tool_u64(uint64_t *out, const char *text);
 
-/* ---- inputs: --input NAME=FILE.npy|random[:SEED]|zeros|ones, --random SEED (inputs.c) ---- */
+/* ---- inputs: --input NAME=FILE.npy|random[:SEED]|zeros|ones|special, --random SEED (inputs.c) ---- */
 typedef struct tool_inputs {
     const char *names[TOOL_MAX_LIST];
     const char *values[TOOL_MAX_LIST];
@@ -61,5 +61,20 @@ void tool_free_tensors(sn_tensor **tensors, unsigned n);
 sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all);
 /* DIR/NAME.npy */
 sn_status tool_save(const char *dir, const char *name, const sn_tensor *t);
+
+
+/* ---- what a module computes on random inputs (meaning.c) ---- */
+typedef struct tool_results {
+    sn_array *inputs; /* of the graph, where there is one */
+    sn_array *at;     /* by number of the output */
+    uint32_t n;
+    bool kernels; /* from its kernels; else from its graph, in float64 */
+} tool_results;
+/* before: results of the module that this one was made from, NULL for the first. */
+sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_context *ctx, sn_module *m);
+/* A line for each output to standard error; SN_ERROR_MISMATCH when one differs by more than the bound. 0: the same bits
+ * between kernels, the bound of the graph's output otherwise. */
+sn_status tool_compare(const tool_results *before, const tool_results *after, sn_context *ctx, sn_module *m,
+                       double bound);
 
 #endif

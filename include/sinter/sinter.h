@@ -155,29 +155,28 @@ SN_API sn_node sn_constant(sn_graph *g, sn_dtype dtype, const void *data, unsign
 SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank, const int64_t *shape);
 
 /* ---- elementwise ----
- * One function per row: sn_node sn_exp(sn_graph *g, sn_node x) and sn_node sn_add(sn_graph *g, sn_node x, sn_node y).
- * Two operands broadcast as in numpy and their dtypes promote as in PyTorch. f16 and bf16 are computed in f32. Floating
- * functions of integers give f32. What each computes, edge cases included, is in ops.def (`sinter list ops`). */
-#define SN_UNARY_FUNCTIONS(X)                                                                                          \
-    X(sn_neg, NEG) X(sn_abs, ABS) X(sn_sign, SIGN) X(sn_exp, EXP) X(sn_exp2, EXP2) X(sn_expm1, EXPM1) X(sn_log, LOG)   \
-    X(sn_log2, LOG2) X(sn_log1p, LOG1P) X(sn_sqrt, SQRT) X(sn_rsqrt, RSQRT) X(sn_reciprocal, RECIPROCAL)               \
-    X(sn_sin, SIN) X(sn_cos, COS) X(sn_tanh, TANH) X(sn_sigmoid, SIGMOID) X(sn_erf, ERF) X(sn_floor, FLOOR)            \
-    X(sn_ceil, CEIL) X(sn_round, ROUND) X(sn_trunc, TRUNC) X(sn_not, NOT)
-/* One operand, result bool. */
-#define SN_TEST_FUNCTIONS(X) X(sn_isnan, ISNAN) X(sn_isinf, ISINF)
-#define SN_BINARY_FUNCTIONS(X)                                                                                         \
-    X(sn_add, ADD) X(sn_sub, SUB) X(sn_mul, MUL) X(sn_div, DIV) X(sn_floordiv, FLOORDIV) X(sn_rem, REM) X(sn_pow, POW) \
-    X(sn_maximum, MAXIMUM) X(sn_minimum, MINIMUM) X(sn_and, AND) X(sn_or, OR) X(sn_xor, XOR) X(sn_shl, SHL)            \
-    X(sn_shr, SHR)
-/* Two operands, result bool. */
-#define SN_COMPARE_FUNCTIONS(X) X(sn_eq, EQ) X(sn_ne, NE) X(sn_lt, LT) X(sn_le, LE) X(sn_gt, GT) X(sn_ge, GE)
-
+ * One function per elementwise row of ops.def: sn_node sn_exp(sn_graph *g, sn_node x) of class UNARY and TEST, and
+ * sn_node sn_add(sn_graph *g, sn_node x, sn_node y) of class BINARY and COMPARE. Two operands broadcast as in numpy and
+ * their dtypes promote as in PyTorch; TEST and COMPARE give bool. f16 and bf16 are computed in f32. Floating functions of
+ * integers give f32. What each computes, edge cases included, is in ops.def (`sinter list ops`). */
 #define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
 #define SN_DECLARE_TWO(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, sn_node y);
-SN_UNARY_FUNCTIONS(SN_DECLARE_ONE)
-SN_TEST_FUNCTIONS(SN_DECLARE_ONE)
-SN_BINARY_FUNCTIONS(SN_DECLARE_TWO)
-SN_COMPARE_FUNCTIONS(SN_DECLARE_TWO)
+/* What a row of each class is for: one(function, ID), two(function, ID), or nothing. */
+#define SN_ELEMENTWISE_UNARY(one, two, f, ID) one(f, ID)
+#define SN_ELEMENTWISE_TEST(one, two, f, ID) one(f, ID)
+#define SN_ELEMENTWISE_BINARY(one, two, f, ID) two(f, ID)
+#define SN_ELEMENTWISE_COMPARE(one, two, f, ID) two(f, ID)
+#define SN_ELEMENTWISE_SOURCE(one, two, f, ID)
+#define SN_ELEMENTWISE_ELEMENT(one, two, f, ID)
+#define SN_ELEMENTWISE_REDUCE(one, two, f, ID)
+#define SN_ELEMENTWISE_VIEW(one, two, f, ID)
+#define SN_ELEMENTWISE_MOVE(one, two, f, ID)
+#define SN_ELEMENTWISE_CONTRACT(one, two, f, ID)
+#define SN_ELEMENTWISE_COMPOSITE(one, two, f, ID)
+#define SN_OP(ID, name, cls, n_in, attrs, lop, doc)                                                                    \
+    SN_ELEMENTWISE_##cls(SN_DECLARE_ONE, SN_DECLARE_TWO, sn_##name, ID)
+#include "ops.def"
+#undef SN_OP
 #undef SN_DECLARE_ONE
 #undef SN_DECLARE_TWO
 
@@ -412,6 +411,9 @@ typedef struct sn_check {
     double bound;   /* limit of max_rel for this output; 0: must be equal */
     bool ok;        /* within the bound, and nan and infinities in the same places */
     int64_t worst;  /* row-major position of the largest error, -1 if none */
+    /* For one elementary operation on inputs, every element for itself: the largest error in units in the last place of
+     * the dtype, and its limit (lowering.def). bound_ulp 0: not checked. */
+    double max_ulp, bound_ulp;
 } sn_check;
 
 /* Evaluate on the inputs, run, and compare: out[n_outputs]. SN_ERROR_MISMATCH when any output is not ok. Inputs that are

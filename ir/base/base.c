@@ -25,11 +25,18 @@ void sn_env_init(sn_env *env) {
     env->realloc_fn = plain_realloc;
 }
 
+/* Names and file contents of the user may hold anything; the message is one line. */
+static void keep_one_line(char *s) {
+    for (; *s; s++)
+        if ((unsigned char)*s < ' ' || *s == 127) *s = '?';
+}
+
 sn_status sn_vfail(sn_env *env, sn_status status, const char *format, va_list args) {
     SN_ASSERT(status != SN_OK);
     if (env->status == SN_OK) {
         env->status = status;
         vsnprintf(env->message, sizeof env->message, format, args);
+        keep_one_line(env->message);
     }
     return status;
 }

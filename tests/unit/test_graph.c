@@ -196,7 +196,7 @@ static const rule_case WRONG[] = {
     {"cross_entropy %x, %l", "cross_entropy: takes x [N, C] and target [N], not [4, 6] and [4, 6]"},
     {"project %x index=0", "project: the operand (input) is not a tuple"},
     {"input", "input: inputs are declared in the graph's parameter list"},
-    {"frobnicate %x", "expected an operation, found 'frobnicate'"},
+    {"frobnicate %x", "unknown operation 'frobnicate'"},
     {"exp %nope", "unknown value %nope"},
 };
 

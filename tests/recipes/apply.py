@@ -1,0 +1,107 @@
+"""Apply the recipes of docs/ADDING.md to a copy of the tree, build the tool there and run the tests that they bring.
+
+    python3 tests/recipes/apply.py WORK
+
+WORK is a folder that is made anew and stays (so that a second run compiles only what changed). A recipe is what stands under
+a line `<!-- recipe: NAME -->` up to the next heading: numbered steps that begin with a file name, and one diff block a step.
+The test fails when a step has no block, a block edits another file than its step names, or a place to edit is not found
+exactly once; and when the tree does not build or a test that a recipe adds does not pass.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIT = "/usr/lib/llvm-22/bin/lit"
+COPIED = ["CMakeLists.txt", "cmake", "include", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime",
+          "frontend", "tools", "tests/lit.cfg.py"]
+WANTED = {"elementwise", "pass"}
+
+
+def die(message):
+    sys.exit(f"recipes: {message}")
+
+
+def recipes(text):
+    """NAME -> [(file, lines of its diff block)], the file being checked against the step around the block."""
+    found = {}
+    for name, body in re.findall(r"<!-- recipe: (\w+) -->\n(.*?)(?=\n#|\Z)", text, re.S):
+        steps = re.split(r"(?m)^\d+\. ", body)[1:]
+        found[name] = []
+        for step in steps:
+            file = re.match(r"`([^`]+)`", step)
+            blocks = re.findall(r"(?ms)^   ```diff\n(.*?)^   ```", step)
+            if not file or len(blocks) != 1:
+                die(f"{name}: a step without a file name in front or without exactly one diff block: {step[:60]!r}")
+            lines = [line[3:] for line in blocks[0].splitlines()]
+            if lines[0] != f"+++ {file.group(1)}":
+                die(f"{name}: the step names {file.group(1)}, its block edits {lines[0]}")
+            found[name].append((file.group(1), lines[1:]))
+    if set(found) != WANTED:
+        die(f"found the recipes {sorted(found)}, expected {sorted(WANTED)}")
+    return found
+
+
+def edit(tree, path, lines):
+    """Make one edit: the old lines must stand in the file exactly once; with no old lines the file must be new."""
+    old = [line[1:] for line in lines if line[:1] != "+"]
+    new = [line[1:] for line in lines]
+    target = tree / path
+    if not old:
+        if target.exists():
+            die(f"{path}: the recipe makes this file, but it exists")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("\n".join(new) + "\n")
+        return
+    text = target.read_text().splitlines()
+    places = [i for i in range(len(text)) if text[i:i + len(old)] == old]
+    if len(places) != 1:
+        die(f"{path}: {len(places)} places look like {old}")
+    text[places[0]:places[0] + len(old)] = new
+    target.write_text("\n".join(text) + "\n")
+
+
+def copy_tree(work):
+    """A copy that keeps the times of the sources, without the folders of builds."""
+    tree = work / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    for name in COPIED:
+        source, target = ROOT / name, tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copy2(source, target)
+    return tree
+
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(done.stdout)
+        die(f"failed: {' '.join(map(str, command))}")
+    return done.stdout
+
+
+def main():
+    work = pathlib.Path(sys.argv[1]).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    tree, build = copy_tree(work), work / "build"
+    tests = []
+    for name, edits in recipes((ROOT / "docs/ADDING.md").read_text()).items():
+        for path, lines in edits:
+            edit(tree, path, lines)
+        print(f"{name}: {', '.join(path for path, _ in edits)}")
+        tests += [tree / path for path, _ in edits if path.startswith("tests/")]
+    run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0",
+        "-DSINTER_TESTS=OFF", "-DSINTER_WERROR=ON")
+    run("ninja", "-C", build, "-j", str(min(4, os.cpu_count() or 1)), "sinter-tool")
+    run(LIT, "-v", "--param", f"build={build}", *tests)
+    print(f"recipes: {len(tests)} tests passed")
+
+
+main()

@@ -1,0 +1,134 @@
+/* meaning.c: `sinter opt -check-meaning`: do the passes keep what the module computes? The module is evaluated on random
+ * inputs before the first pass and after the last one: its kernels where it has some, else its graph in float64.
+ *
+ * Kernels before and after must give the same bits unless a bound is given on the command line (passes that change the
+ * order of a summation); where one side is a graph, the bound of `sinter run --check` holds. Inputs and outputs are told
+ * apart by their numbers, so that a module that was printed and parsed in between is compared as well.
+ */
+#include "tools/tool.h"
+
+#include <stdio.h>
+
+enum { SEED = 1 };
+
+/* ---- inputs ---- */
+
+static sn_status constant(int64_t *out, sn_context *ctx, const sn_module *m, sn_ix e) {
+    if (sn_ix_is_const(m, e, out)) return SN_OK;
+    return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "-check-meaning: a size is no number");
+}
+
+static sn_status numel_of(int64_t *out, int64_t *shape, sn_context *ctx, const sn_module *m, const sn_type *t) {
+    *out = 1;
+    for (uint32_t k = 0; k < t->rank; k++) {
+        SN_TRY(constant(&shape[k], ctx, m, t->shape[k]));
+        *out *= shape[k];
+    }
+    return SN_OK;
+}
+
+/* The elements of a graph input in row-major order. */
+static sn_status graph_input(sn_array *out, sn_context *ctx, sn_module *m, uint32_t input) {
+    const sn_type *t = &sn_node_get(m, m->graph.inputs.at[input].node)->type;
+    int64_t numel, shape[SN_MAX_RANK];
+    SN_TRY(numel_of(&numel, shape, ctx, m, t));
+    void *data = sn_zalloc(&ctx->scratch, (size_t)numel * sn_dtype_bytes(t->dtype) + 1);
+    SN_TRY(sn_random_input(data, m, input, SEED + input));
+    *out = sn_array_from(&ctx->scratch, t->dtype, t->rank, shape, data);
+    return SN_OK;
+}
+
+/* Put the elements of a graph input where its strides say. */
+static sn_status scatter(char *storage, sn_context *ctx, const sn_module *m, uint32_t input, const sn_array *a) {
+    const sn_graph_input *in = &m->graph.inputs.at[input];
+    uint32_t bytes = sn_dtype_bytes(a->dtype);
+    int64_t offset, stride[SN_MAX_RANK];
+    SN_TRY(constant(&offset, ctx, m, in->offset));
+    for (uint32_t k = 0; k < a->rank; k++) SN_TRY(constant(&stride[k], ctx, m, in->stride[k]));
+    for (int64_t e = 0; e < a->numel; e++) {
+        int64_t at = offset, rest = e;
+        for (uint32_t k = a->rank; k-- > 0; rest /= a->shape[k]) at += rest % a->shape[k] * stride[k];
+        if (sn_is_float(a->dtype)) sn_store_float(a->dtype, storage + at * bytes, a->f[e]);
+        else sn_store_int(a->dtype, storage + at * bytes, a->i[e]);
+    }
+    return SN_OK;
+}
+
+static sn_status make_inputs(tool_results *out, sn_context *ctx, sn_module *m) {
+    out->inputs = SN_NEWN(&ctx->scratch, sn_array, m->graph.inputs.n + 1);
+    for (uint32_t k = 0; k < m->graph.inputs.n; k++) SN_TRY(graph_input(&out->inputs[k], ctx, m, k));
+    return SN_OK;
+}
+
+static sn_status fill_buffer(void *storage, const tool_results *r, sn_context *ctx, const sn_module *m, const sn_buf_rec *b,
+                             int64_t size) {
+    if (b->io < m->graph.inputs.n) return scatter(storage, ctx, m, b->io, &r->inputs[b->io]);
+    sn_random_fill(storage, b->dtype, size, SEED + b->io);
+    return SN_OK;
+}
+
+/* ---- evaluation: outputs by number, in storage format ---- */
+
+static sn_status eval_graph(tool_results *out, sn_context *ctx, sn_module *m) {
+    out->n = m->graph.outputs.n;
+    out->at = SN_NEWN(&ctx->scratch, sn_array, out->n + 1);
+    return sn_graph_eval(out->at, m, out->inputs, &ctx->scratch);
+}
+
+static sn_status eval_kernels(tool_results *out, sn_context *ctx, sn_module *m) {
+    void **memory = SN_NEWN(&ctx->scratch, void *, m->bufs.count);
+    int64_t size;
+    out->n = 0;
+    for (uint32_t i = 1; i < m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
+        if (b->scope != SN_BUF_INPUT && b->scope != SN_BUF_OUTPUT) continue;
+        SN_TRY(constant(&size, ctx, m, b->size));
+        memory[i] = sn_zalloc(&ctx->scratch, (size_t)size * sn_dtype_bytes(b->dtype) + 1);
+        if (b->scope == SN_BUF_INPUT) SN_TRY(fill_buffer(memory[i], out, ctx, m, b, size));
+        else if (b->io >= out->n) out->n = b->io + 1;
+    }
+    SN_TRY(sn_loop_eval(m, memory, &ctx->scratch));
+    out->at = SN_NEWN(&ctx->scratch, sn_array, out->n + 1);
+    for (uint32_t i = 1; i < m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
+        if (b->scope != SN_BUF_OUTPUT) continue;
+        SN_TRY(constant(&size, ctx, m, b->size));
+        out->at[b->io] = sn_array_from(&ctx->scratch, b->dtype, 1, &size, memory[i]);
+    }
+    return SN_OK;
+}
+
+sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_context *ctx, sn_module *m) {
+    *out = (tool_results){.kernels = m->kernels.n > 0};
+    SN_TRY(sn_module_verify(m, "-check-meaning"));
+    if (before) out->inputs = before->inputs;
+    else SN_TRY(make_inputs(out, ctx, m));
+    return out->kernels ? eval_kernels(out, ctx, m) : eval_graph(out, ctx, m);
+}
+
+/* ---- comparison ---- */
+
+static double bound_of(const tool_results *before, const tool_results *after, sn_module *m, uint32_t output, double bound) {
+    if (bound > 0 || (before->kernels && after->kernels) || output >= m->graph.outputs.n) return bound;
+    return sn_check_bound(m, m->graph.outputs.at[output].node);
+}
+
+sn_status tool_compare(const tool_results *before, const tool_results *after, sn_context *ctx, sn_module *m,
+                       double bound) {
+    if (before->n != after->n)
+        return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%u outputs before the passes, %u after them", before->n, after->n);
+    for (uint32_t k = 0; k < before->n; k++) {
+        const sn_array *want = &before->at[k], *got = &after->at[k];
+        if (want->dtype != got->dtype || want->numel != got->numel)
+            return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %u has other elements after the passes", k);
+        void *data = sn_zalloc(&ctx->scratch, (size_t)got->numel * sn_dtype_bytes(got->dtype) + 1);
+        sn_array_store(data, got);
+        sn_check c = sn_check_compare(got->dtype, data, want, bound_of(before, after, m, k, bound), 0);
+        if (!c.ok)
+            return sn_fail(&ctx->env, SN_ERROR_MISMATCH,
+                           "output %u changed in the passes: relative error %.3g at element %lld, the bound is %.3g", k,
+                           c.max_rel, (long long)c.worst, c.bound);
+        fprintf(stderr, "meaning of output %u: %s\n", k, c.max_abs == 0 ? "equal" : "within the bound");
+    }
+    return SN_OK;
+}
