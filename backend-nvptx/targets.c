@@ -47,14 +47,26 @@ sn_status sn_target_named(sn_target *out, sn_env *env, const char *name) {
     return sn_fail(env, SN_ERROR_TARGET, "unknown target '%s'; known are: %s", name, known);
 }
 
+static bool portable(const row *r) { return !strchr("af", r->name[strlen(r->name) - 1]); }
+
+sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm) {
+    const row *best = NULL;
+    for (size_t i = 0; i < SN_COUNT(ROWS); i++)
+        if (ROWS[i].sm <= sm && portable(&ROWS[i]) && (!best || ROWS[i].sm > best->sm)) best = &ROWS[i];
+    if (!best)
+        return sn_fail(env, SN_ERROR_TARGET, "the device has compute capability %u.%u; %s is the oldest that can be used",
+                       sm / 10, sm % 10, ROWS[0].name);
+    fill(out, best);
+    return SN_OK;
+}
+
 /* A device newer than its generation's first row (8.8, say) runs the code of the row before it. */
 bool sn_nvptx_cpu(const sn_target *target, const char **cpu, uint32_t *ptx) {
     const row *best = NULL;
     for (size_t i = 0; i < SN_COUNT(ROWS); i++) {
         const row *r = &ROWS[i];
         bool exact = strcmp(r->name, target->name) == 0;
-        bool portable = !strchr("af", r->name[strlen(r->name) - 1]) && r->sm <= target->sm;
-        if (exact || portable) best = r;
+        if (exact || (portable(r) && r->sm <= target->sm)) best = r;
         if (exact) break;
     }
     if (!best) return false;

@@ -1,5 +1,5 @@
-/* softmax.c: the smallest whole program: a row softmax on whatever device there is. The text of the first example in
- * docs/EXAMPLE.md.
+/* softmax.c: the smallest whole program: a row softmax on whatever device there is. README.md shows it; what stands below
+ * this comment is the same there (tests/check/readme.py).
  */
 #include <sinter/sinter.h>
 #include <stdio.h>

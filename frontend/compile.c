@@ -124,7 +124,7 @@ static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s
     if (*cu) {
         sn_target device = {0};
         sn_cuda_target(*cu, &device);
-        SN_TRY(sn_target_named(&p->target, env, device.name));  /* what is known of its generation */
+        SN_TRY(sn_target_for_sm(&p->target, env, device.sm));   /* what is known of its generation */
         sn_cuda_target(*cu, &p->target);                        /* what this one says of itself */
         p->gpu_code = true;
         return SN_OK;

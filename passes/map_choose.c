@@ -58,13 +58,11 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         sc->blocks = RESIDENT / sc->threads;
 }
 
-static uint32_t row_threads(int64_t count) {
-    if (count <= 64) return 8;
-    if (count <= 128) return 16;
-    if (count <= 3072) return 32;
-    if (count <= 6144) return 64;
-    if (count <= 16384) return 128;
-    return 256;
+/* Four vectors a thread (eight when they are single elements) fill the pipes; more threads for a row only add exchange. */
+static uint32_t row_threads(int64_t count, uint32_t vector) {
+    uint32_t each = vector > 1 ? 4 * vector : 8, threads = pow2_floor(count / each);
+    if (threads < 8) return 8;
+    return threads < 256 ? threads : 256;
 }
 
 static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
@@ -78,7 +76,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
     if (!sc->threads && !t->is_gpu) sc->threads = 1;
     if (!sc->threads) {
-        sc->threads = row_threads(sh->max_count);
+        sc->threads = row_threads(sh->max_count, sc->vector);
         while (sc->threads < t->max_threads) {
             uint32_t n = vectors_per_thread(sh, sc);
             bool too_long = n * sc->vector > ROW_REGS;

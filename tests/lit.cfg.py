@@ -3,7 +3,7 @@
 #   /usr/lib/llvm-22/bin/lit tests                    the build in build/
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
-# Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %root the source tree.
+# Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %root the source tree, %build the build folder.
 # Features: cuda (a CUDA device is present), ptxas, sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
@@ -61,6 +61,7 @@ config.substitutions += [
     ("%python", sys.executable),
     ("%ptxas", ptxas or "ptxas-not-found"),
     ("%root", root),
+    ("%build", build),
 ]
 config.environment["PATH"] = os.pathsep.join([build, LLVM_BIN, os.environ.get("PATH", "/usr/bin:/bin")])
 config.environment["FILECHECK_OPTS"] = "--dump-input-filter=error --dump-input-context=5"

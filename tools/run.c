@@ -97,8 +97,10 @@ static const sn_tensor *result_of(const sn_program *p, const execution *e, unsig
 static void print_check(const sn_program *p, const sn_check *checks) {
     for (unsigned k = 0; k < p->n_outputs; k++) {
         const sn_check *c = &checks[k];
-        printf("check %s: largest error %.3g, relative %.3g, bound %.3g: %s\n", p->outputs[k].name, c->max_abs,
-               c->max_rel, c->bound, c->ok ? "ok" : "FAILED");
+        printf("check %s: largest error %.3g, relative %.3g, bound %.3g", p->outputs[k].name, c->max_abs, c->max_rel,
+               c->bound);
+        if (c->bound_ulp > 0) printf(", %.3g ulp, bound %.3g", c->max_ulp, c->bound_ulp);
+        printf(": %s\n", c->ok ? "ok" : "FAILED");
     }
 }
 

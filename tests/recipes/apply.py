@@ -2,7 +2,7 @@
 
     python3 tests/recipes/apply.py WORK
 
-WORK is a folder that is made anew and stays (so that a second run compiles only what changed). A recipe is what stands under
+WORK is a folder that stays, so that a second run compiles only what changed. A recipe is what stands under
 a line `<!-- recipe: NAME -->` up to the next heading: numbered steps that begin with a file name, and one diff block a step.
 The test fails when a step has no block, a block edits another file than its step names, or a place to edit is not found
 exactly once; and when the tree does not build or a test that a recipe adds does not pass.
@@ -11,7 +11,6 @@ exactly once; and when the tree does not build or a test that a recipe adds does
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -50,33 +49,43 @@ def edit(tree, path, lines):
     """Make one edit: the old lines must stand in the file exactly once; with no old lines the file must be new."""
     old = [line[1:] for line in lines if line[:1] != "+"]
     new = [line[1:] for line in lines]
-    target = tree / path
     if not old:
-        if target.exists():
+        if path in tree or (ROOT / path).exists():
             die(f"{path}: the recipe makes this file, but it exists")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("\n".join(new) + "\n")
+        tree[path] = "\n".join(new) + "\n"
         return
-    text = target.read_text().splitlines()
+    if path not in tree:
+        die(f"{path}: there is no such file")
+    text = tree[path].splitlines()
     places = [i for i in range(len(text)) if text[i:i + len(old)] == old]
     if len(places) != 1:
         die(f"{path}: {len(places)} places look like {old}")
     text[places[0]:places[0] + len(old)] = new
-    target.write_text("\n".join(text) + "\n")
+    tree[path] = "\n".join(text) + "\n"
 
 
-def copy_tree(work):
-    """A copy that keeps the times of the sources, without the folders of builds."""
-    tree = work / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
+def read_tree():
+    """PATH -> text of every file that a build of the tool reads."""
+    tree = {}
     for name in COPIED:
-        source, target = ROOT / name, tree / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            shutil.copy2(source, target)
+        top = ROOT / name
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
+            if path.is_file():
+                tree[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
     return tree
+
+
+def write_tree(folder, tree):
+    """Make the folder hold exactly the tree, and leave alone what is right already: its time says when it changed."""
+    for path in sorted(folder.rglob("*")) if folder.exists() else []:
+        if path.is_file() and str(path.relative_to(folder)) not in tree:
+            path.unlink()
+    for name, text in tree.items():
+        path = folder / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def run(*command):
@@ -89,15 +98,15 @@ def run(*command):
 
 def main():
     work = pathlib.Path(sys.argv[1]).resolve()
-    work.mkdir(parents=True, exist_ok=True)
-    tree, build = copy_tree(work), work / "build"
-    tests = []
+    folder, build = work / "tree", work / "build"
+    tree, tests = read_tree(), []
     for name, edits in recipes((ROOT / "docs/ADDING.md").read_text()).items():
         for path, lines in edits:
             edit(tree, path, lines)
         print(f"{name}: {', '.join(path for path, _ in edits)}")
-        tests += [tree / path for path, _ in edits if path.startswith("tests/")]
-    run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0",
+        tests += [folder / path for path, _ in edits if path.startswith("tests/")]
+    write_tree(folder, tree)
+    run("cmake", "-S", folder, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0",
         "-DSINTER_TESTS=OFF", "-DSINTER_WERROR=ON")
     run("ninja", "-C", build, "-j", str(min(4, os.cpu_count() or 1)), "sinter-tool")
     run(LIT, "-v", "--param", f"build={build}", *tests)

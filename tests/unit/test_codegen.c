@@ -201,3 +201,15 @@ Test(codegen, failures_are_statuses) {
     cr_expect_eq(sn_target_named(&target, &env, "sm_42"), SN_ERROR_TARGET);
     cr_expect(strstr(env.message, "unknown target 'sm_42'; known are: host sm_75"), "%s", env.message);
 }
+
+Test(codegen, a_device_takes_the_row_of_its_generation) {
+    sn_env env;
+    sn_target t;
+    sn_env_init(&env);
+    cr_assert_eq(sn_target_for_sm(&t, &env, 88), SN_OK);
+    cr_assert_str_eq(t.name, "sm_87");
+    cr_assert_eq(sn_target_for_sm(&t, &env, 90), SN_OK);
+    cr_assert_str_eq(t.name, "sm_90");
+    cr_assert_eq(sn_target_for_sm(&t, &env, 70), SN_ERROR_TARGET);
+    cr_assert_str_eq(env.message, "the device has compute capability 7.0; sm_75 is the oldest that can be used");
+}

@@ -1,0 +1,374 @@
+/* conform.c: `sinter conform`: compiles and runs every case of conform.def and compares with the float64 evaluator, by the
+ * bounds of frontend/check.c, as `sinter run --check` does.
+ *
+ * Cases are joined to graphs of up to GROUP outputs, because a compilation costs more than a small case. A group that does
+ * not compile, or an output that is wrong, is run again alone: what is reported is what the reproducer shows. Workers have
+ * a context each and take groups from one counter; results are printed in the order of the cases.
+ */
+#include "tools/conform.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GROUP = 16, MAX_WORKERS = 256, MAX_SHOWN = 50 };
+
+static const char help[] = "usage: sinter conform [options]\n"
+                           "  --device=WHERE          cpu (default), cuda\n"
+                           "  --cpu-schedule=KIND     host (default), gpu: kernels scheduled for a GPU on the CPU, both\n"
+                           "  --quick                 a fixed part that has every operation on every dtype\n"
+                           "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
+                           "  --dtype=NAME            cases of one dtype\n"
+                           "  --list                  print the cases, run nothing\n"
+                           "  --json=FILE             write every result\n"
+                           "  --repro=DIR             write a .sn file of every failure\n"
+                           "  --threads=N             workers (as many as the machine has)\n"
+                           "  --verify=MODE           off, ends, each, paranoid\n";
+
+typedef struct conform_args {
+    const char *device, *schedule, *only, *json, *repro, *verify;
+    sn_dtype dtype; /* SN_N_DTYPES: all */
+    unsigned threads;
+    bool quick, list, show_help;
+} conform_args;
+
+static int parse(conform_args *r, int argc, char **argv) {
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'}, {"cpu-schedule", required_argument, NULL, 's'},
+        {"quick", no_argument, NULL, 'q'},        {"only", required_argument, NULL, 'o'},
+        {"dtype", required_argument, NULL, 't'},  {"list", no_argument, NULL, 'l'},
+        {"json", required_argument, NULL, 'j'},   {"repro", required_argument, NULL, 'r'},
+        {"threads", required_argument, NULL, 'n'}, {"verify", required_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'd': r->device = optarg; break;
+        case 's': r->schedule = optarg; break;
+        case 'q': r->quick = true; break;
+        case 'o': r->only = optarg; break;
+        case 't':
+            if (!sn_dtype_from_name(&r->dtype, optarg)) return tool_misuse("--dtype %s: there is no such dtype", optarg);
+            break;
+        case 'l': r->list = true; break;
+        case 'j': r->json = optarg; break;
+        case 'r': r->repro = optarg; break;
+        case 'n':
+            if (!tool_unsigned(&r->threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
+            break;
+        case 'v': r->verify = optarg; break;
+        case 'h': r->show_help = true; return TOOL_OK;
+        default: return TOOL_USAGE;
+        }
+    }
+    if (optind != argc) return tool_misuse("conform: takes no FILE, %s given", argv[optind]);
+    if (strcmp(r->device, "cpu") && strcmp(r->device, "cuda"))
+        return tool_misuse("--device %s: cpu or cuda is wanted", r->device);
+    if (strcmp(r->schedule, "host") && strcmp(r->schedule, "gpu") && strcmp(r->schedule, "both"))
+        return tool_misuse("--cpu-schedule %s: host, gpu or both is wanted", r->schedule);
+    return TOOL_OK;
+}
+
+/* ---- groups ---- */
+
+typedef struct group {
+    conform_case *cases[GROUP];
+    unsigned n;
+} group;
+
+typedef struct job {
+    const conform_args *args;
+    const char *schedule;
+    group *groups;
+    unsigned n_groups;
+    atomic_uint next;
+} job;
+
+static bool joins(const group *g, const conform_case *c) {
+    const conform_case *last = g->cases[g->n - 1];
+    return g->n < GROUP && !last->refusal && !c->refusal && last->dtype == c->dtype && last->level != CONFORM_LARGE &&
+           c->level != CONFORM_LARGE && sn_ops[last->op].cls == sn_ops[c->op].cls;
+}
+
+/* Neighbours of one class and dtype are joined. NULL: out of memory. */
+static group *make_groups(unsigned *n, conform_suite *suite) {
+    group *groups = calloc(suite->n + 1, sizeof *groups);
+    *n = 0;
+    for (unsigned k = 0; groups && k < suite->n; k++) {
+        if (*n == 0 || !joins(&groups[*n - 1], &suite->at[k])) ++*n;
+        group *g = &groups[*n - 1];
+        g->cases[g->n++] = &suite->at[k];
+    }
+    return groups;
+}
+
+/* ---- running ---- */
+
+/* Names of special inputs with their value, for tool_program_tensors. */
+static void give_values(tool_inputs *in, const group *g) {
+    char *names[4];
+    *in = (tool_inputs){.random_rest = true, .seed = 1};
+    for (unsigned k = 0; k < g->n; k++) {
+        unsigned n = conform_specials(names, SN_COUNT(names), g->cases[k]);
+        for (unsigned i = 0; i < n; i++) {
+            if (in->n == TOOL_MAX_LIST) {
+                free(names[i]);
+                continue;
+            }
+            in->names[in->n] = names[i];
+            in->values[in->n++] = "special";
+        }
+    }
+}
+
+static sn_status run_program(sn_check *checks, sn_program *p, const group *g) {
+    tool_inputs in;
+    sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
+    sn_status status = inputs && outputs ? SN_OK : SN_ERROR_MEMORY;
+    give_values(&in, g);
+    if (status == SN_OK) status = tool_program_tensors(inputs, outputs, p, &in);
+    if (status == SN_OK) status = sn_program_check(checks, p, inputs, outputs, false);
+    for (unsigned k = 0; k < in.n; k++) free((char *)in.names[k]);
+    tool_free_tensors(inputs, p->n_inputs);
+    tool_free_tensors(outputs, p->n_outputs);
+    return status;
+}
+
+/* Read, compile, run, compare. The context has the reason of a failure. */
+static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const group *g, const char *text) {
+    sn_compile_options o = {.struct_size = sizeof o,
+                            .device = j->args->device,
+                            .cpu_schedule = j->schedule,
+                            .verify = j->args->verify,
+                            .threads = 1};
+    sn_graph *graph = NULL;
+    sn_program *p = NULL;
+    sn_status status = sn_graph_from_text(&graph, ctx, "conform", text, strlen(text));
+    if (status == SN_OK) status = sn_compile(&p, graph, &o);
+    if (status == SN_OK) status = run_program(checks, p, g);
+    sn_program_destroy(p);
+    sn_graph_destroy(graph);
+    return status;
+}
+
+static void fail_case(conform_case *c, const char *message) {
+    c->result = CONFORM_FAILED;
+    free(c->message);
+    c->message = strdup(message);
+}
+
+static void judge_refusal(conform_case *c, sn_context *ctx, sn_status status) {
+    c->result = CONFORM_PASSED;
+    if (status == SN_ERROR_TYPE && strstr(sn_error(ctx), c->refusal)) return;
+    char message[512];
+    snprintf(message, sizeof message, "must be refused with a type error that says \"%s\"; got %s: %.200s", c->refusal,
+             sn_status_name(status), sn_error(ctx));
+    fail_case(c, message);
+}
+
+/* The text that is being run, for the report of a crash. */
+static _Thread_local const char *running;
+
+static void run_group(sn_context *ctx, const job *j, const group *g) {
+    sn_check checks[GROUP] = {0};
+    char *text = conform_text((const conform_case *const *)g->cases, g->n);
+    running = text;
+    sn_status status = text ? run_text(checks, ctx, j, g, text) : SN_ERROR_MEMORY;
+    for (unsigned k = 0; k < g->n; k++) {
+        conform_case *c = g->cases[k];
+        c->check = checks[k];
+        if (c->refusal) judge_refusal(c, ctx, status);
+        else if (status == SN_OK || (status == SN_ERROR_MISMATCH && checks[k].ok)) c->result = CONFORM_PASSED;
+        else if (g->n == 1) fail_case(c, sn_error(ctx));
+        else c->result = CONFORM_NOT_RUN;
+    }
+    char *together = g->n > 1 && status != SN_OK ? strdup(sn_error(ctx)) : NULL;
+    running = NULL;
+    free(text);
+    bool alone_too = false;
+    for (unsigned k = 0; together && k < g->n; k++) {
+        if (g->cases[k]->result != CONFORM_NOT_RUN) continue;
+        run_group(ctx, j, &(group){.cases = {g->cases[k]}, .n = 1});
+        alone_too |= g->cases[k]->result == CONFORM_FAILED;
+    }
+    /* Wrong only in company: the first of the group stands for it. */
+    if (together && !alone_too) {
+        char message[1024];
+        snprintf(message, sizeof message, "together with the next %u cases: %.900s", g->n - 1, together);
+        fail_case(g->cases[0], message);
+    }
+    free(together);
+}
+
+static void *work(void *user) {
+    job *j = user;
+    sn_context *ctx;
+    if (sn_context_create(&ctx, NULL) != SN_OK) return NULL;
+    for (unsigned k; (k = atomic_fetch_add(&j->next, 1)) < j->n_groups;) run_group(ctx, j, &j->groups[k]);
+    sn_context_destroy(ctx);
+    return NULL;
+}
+
+/* A crash ends the process; before that it shows what was being compiled or run. */
+static void on_crash(int number) {
+    static const char title[] = "sinter: conform: crashed on this graph:\n";
+    if (write(STDERR_FILENO, title, sizeof title - 1) > 0 && running && write(STDERR_FILENO, running, strlen(running)) < 0)
+        _exit(TOOL_FAILED);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void run_job(job *j) {
+    pthread_t threads[MAX_WORKERS];
+    unsigned n = j->args->threads ? j->args->threads : (unsigned)sysconf(_SC_NPROCESSORS_ONLN), started = 0;
+    for (; started + 1 < n && started < MAX_WORKERS; started++)
+        if (pthread_create(&threads[started], NULL, work, j)) break;
+    work(j);
+    for (unsigned k = 0; k < started; k++) pthread_join(threads[k], NULL);
+}
+
+/* ---- reporting ---- */
+
+typedef struct tally {
+    unsigned passed, failed, skipped;
+} tally;
+
+static void write_repro(const conform_case *c, const char *dir, const char *device, const char *schedule, char *path,
+                        size_t size) {
+    char *text = conform_text(&c, 1), *names[4];
+    unsigned n = conform_specials(names, SN_COUNT(names), c);
+    snprintf(path, size, "%s/%s.sn", dir, c->name);
+    mkdir(dir, 0777);
+    FILE *file = text ? fopen(path, "w") : NULL;
+    if (file) {
+        fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check", device, schedule);
+        for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=special", names[k]);
+        fprintf(file, "\n%s", text);
+    }
+    if (!file || fclose(file)) snprintf(path, size, "(cannot write %s/%s.sn)", dir, c->name);
+    for (unsigned k = 0; k < n; k++) free(names[k]);
+    free(text);
+}
+
+static void print_failure(const conform_case *c, const job *j, unsigned shown) {
+    char path[4096] = "";
+    if (j->args->repro) write_repro(c, j->args->repro, j->args->device, j->schedule, path, sizeof path);
+    if (shown >= MAX_SHOWN) return;
+    char *line = conform_line(c);
+    printf("FAILED %s: %s\n  %s\n", c->name, line ? line : "", c->message ? c->message : "");
+    if (path[0]) printf("  %s\n", path);
+    free(line);
+}
+
+static void put_json(FILE *out, const conform_case *c, const char *schedule, bool first) {
+    static const char *const results[] = {"skipped", "passed", "failed"};
+    fprintf(out, "%s  {\"name\": \"%s\", \"schedule\": \"%s\", \"result\": \"%s\"", first ? "" : ",\n", c->name, schedule,
+            results[c->result]);
+    if (c->check.max_rel < 1e300)
+        fprintf(out, ", \"relative\": %.3g, \"bound\": %.3g, \"ulp\": %.3g, \"bound_ulp\": %.3g", c->check.max_rel,
+                c->check.bound, c->check.max_ulp, c->check.bound_ulp);
+    fputs("}", out);
+}
+
+static void report(tally *t, const conform_suite *suite, const job *j, FILE *json) {
+    for (unsigned k = 0; k < suite->n; k++) {
+        const conform_case *c = &suite->at[k];
+        if (json) put_json(json, c, j->schedule, t->passed + t->failed + t->skipped == 0);
+        if (c->result == CONFORM_PASSED) t->passed++;
+        else if (c->result == CONFORM_NOT_RUN) t->skipped++;
+        else print_failure(c, j, t->failed++);
+    }
+}
+
+/* ---- the command ---- */
+
+static bool wanted(const conform_case *c, const conform_args *r) {
+    return (r->dtype == SN_N_DTYPES || c->dtype == r->dtype) && (!r->only || strstr(c->name, r->only)) &&
+           (!r->quick || conform_is_quick(c));
+}
+
+static void keep_wanted(conform_suite *suite, const conform_args *r) {
+    unsigned n = 0;
+    for (unsigned k = 0; k < suite->n; k++)
+        if (wanted(&suite->at[k], r)) suite->at[n++] = suite->at[k];
+    suite->n = n;
+}
+
+static int print_list(const conform_suite *suite) {
+    for (unsigned k = 0; k < suite->n; k++) {
+        char *line = conform_line(&suite->at[k]);
+        printf("%-28s %s%s%s\n", suite->at[k].name, line ? line : "", suite->at[k].refusal ? " -> refused: " : "",
+               suite->at[k].refusal ? suite->at[k].refusal : "");
+        free(line);
+    }
+    return TOOL_OK;
+}
+
+static void forget_results(conform_suite *suite) {
+    for (unsigned k = 0; k < suite->n; k++) {
+        free(suite->at[k].message);
+        suite->at[k].message = NULL;
+        suite->at[k].result = CONFORM_NOT_RUN;
+    }
+}
+
+static void run_schedules(tally *t, conform_suite *suite, const conform_args *r, FILE *json) {
+    static const char *const schedules[] = {"host", "gpu"};
+    bool cuda = !strcmp(r->device, "cuda"), both = !strcmp(r->schedule, "both");
+    job j = {.args = r, .groups = NULL};
+    j.groups = make_groups(&j.n_groups, suite);
+    if (!j.groups) return;
+    for (int k = 0; k < 2; k++) {
+        if (cuda ? k > 0 : !both && strcmp(r->schedule, schedules[k])) continue;
+        j.schedule = schedules[k];
+        atomic_store(&j.next, 0);
+        forget_results(suite);
+        run_job(&j);
+        report(t, suite, &j, json);
+    }
+    free(j.groups);
+}
+
+static int run_suite(sn_context *ctx, conform_suite *suite, const conform_args *r) {
+    tally t = {0};
+    unsigned devices;
+    struct timespec start, end;
+    bool no_device = !strcmp(r->device, "cuda") && sn_device_count(&devices, ctx) != SN_OK;
+    if (no_device) tool_fail(ctx);
+    FILE *json = r->json ? fopen(r->json, "w") : NULL;
+    if (r->json && !json) return tool_misuse("--json %s: cannot write it", r->json);
+    if (json) fputs("[\n", json);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    signal(SIGSEGV, on_crash);
+    signal(SIGABRT, on_crash);
+    signal(SIGFPE, on_crash);
+    if (no_device) t.skipped = suite->n;
+    else run_schedules(&t, suite, r, json);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    if (json) fputs("\n]\n", json);
+    if (json) fclose(json);
+    printf("%u cases in %.1f s on %s\n", suite->n,
+           (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec), r->device);
+    printf("%u passed, %u failed, %u skipped\n", t.passed, t.failed, t.skipped);
+    return t.failed || no_device || t.passed == 0 ? TOOL_FAILED : TOOL_OK;
+}
+
+int tool_conform(sn_context *ctx, int argc, char **argv) {
+    conform_args r = {.device = "cpu", .schedule = "host", .dtype = SN_N_DTYPES};
+    conform_suite suite;
+    int code = parse(&r, argc, argv);
+    if (code != TOOL_OK) return code;
+    if (r.show_help) return fputs(help, stdout), TOOL_OK;
+    if (!conform_make(&suite)) code = tool_misuse("conform: out of memory");
+    for (unsigned op = 0; code == TOOL_OK && op < SN_N_OPS; op++)
+        if (!conform_covers(&suite, (sn_op)op)) code = tool_misuse("conform: %s has no case", sn_ops[op].name);
+    keep_wanted(&suite, &r);
+    if (code == TOOL_OK) code = r.list ? print_list(&suite) : run_suite(ctx, &suite, &r);
+    conform_free(&suite);
+    return code;
+}

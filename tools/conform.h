@@ -1,0 +1,46 @@
+/* conform.h: the cases of the conformance suite, made from conform.def (conform_cases.c), for the command that runs them
+ * (conform.c).
+ */
+#ifndef SN_TOOLS_CONFORM_H
+#define SN_TOOLS_CONFORM_H
+
+#include "tools/tool.h"
+
+typedef enum conform_level { CONFORM_ALWAYS, CONFORM_SAMPLED, CONFORM_LARGE } conform_level;
+
+typedef enum conform_result { CONFORM_NOT_RUN, CONFORM_PASSED, CONFORM_FAILED } conform_result;
+
+/* One computation, one output; or one that must be refused. */
+typedef struct conform_case {
+    char name[40]; /* "add_f32_57": operation, dtypes, row of conform.def; also ends the names of its values */
+    unsigned row; /* of conform.def */
+    sn_op op;
+    sn_dtype dtype, dtype2; /* T and U */
+    conform_level level;
+    const char *inputs, *expression; /* as in conform.def */
+    const char *refusal;             /* part of the message; NULL: it must compile and run */
+    conform_result result;
+    sn_check check;
+    char *message; /* why it failed, malloc */
+} conform_case;
+
+typedef struct conform_suite {
+    conform_case *at;
+    unsigned n, cap;
+} conform_suite;
+
+/* All cases, in the order of operations and dtypes. False: out of memory. */
+bool conform_make(conform_suite *out);
+void conform_free(conform_suite *suite);
+/* Does the operation have a case on a dtype that it takes? */
+bool conform_covers(const conform_suite *suite, sn_op op);
+/* Belongs to the part that --quick runs: every operation on every dtype, and a fixed choice of the rest. */
+bool conform_is_quick(const conform_case *c);
+/* A graph of n cases as .sn text, one output each, named as the cases; malloc. NULL: out of memory. */
+char *conform_text(const conform_case *const *cases, unsigned n);
+/* The inputs and expression of a case in one line, dtypes filled in, names as in conform.def; malloc. */
+char *conform_line(const conform_case *c);
+/* Names of the inputs that have special values, as they are in the text; each malloc. Returns how many. */
+unsigned conform_specials(char **out, unsigned cap, const conform_case *c);
+
+#endif
