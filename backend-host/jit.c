@@ -20,7 +20,11 @@ typedef struct {
     const char *passes;
     LLVMCodeGenOptLevel level;
 } effort;
-static const effort kernel_effort = {"default<O2>", LLVMCodeGenLevelDefault},
+/* Kernels say themselves what is a vector and what is unrolled, so LLVM's vectorisers and unrollers would find nothing but
+ * compile time: this list makes code as fast as default<O2> in a half to a fifth of the time. */
+static const char kernel_passes[] =
+    "function(sroa,early-cse,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg,early-cse)";
+static const effort kernel_effort = {kernel_passes, LLVMCodeGenLevelDefault},
                     wrapper_effort = {NULL, LLVMCodeGenLevelNone};
 
 struct sn_host_code {

@@ -1,7 +1,8 @@
 """Apply the recipes of docs/ADDING.md to a copy of the tree, build the tool there and run the tests that they bring.
 
-    python3 tests/recipes/apply.py WORK
+    python3 tests/recipes/apply.py WORK [--all]
 
+With --all every unit test and lit test of the tree runs there too (minutes).
 WORK is a folder that stays, so that a second run compiles only what changed. A recipe is what stands under
 a line `<!-- recipe: NAME -->` up to the next heading: numbered steps that begin with a file name, and one diff block a step.
 The test fails when a step has no block, a block edits another file than its step names, or a place to edit is not found
@@ -16,8 +17,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIT = "/usr/lib/llvm-22/bin/lit"
+OTHER_TESTS = ["tests/graph", "tests/loops", "tests/passes", "tests/ptx", "tests/tool", "tests/verify"]
 COPIED = ["CMakeLists.txt", "cmake", "include", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime",
-          "frontend", "tools", "tests/lit.cfg.py"]
+          "frontend", "tools", "examples/softmax.c", "tests"]
 WANTED = {"elementwise", "pass"}
 
 
@@ -106,11 +108,16 @@ def main():
         print(f"{name}: {', '.join(path for path, _ in edits)}")
         tests += [folder / path for path, _ in edits if path.startswith("tests/")]
     write_tree(folder, tree)
+    every = "--all" in sys.argv[2:]
     run("cmake", "-S", folder, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0",
-        "-DSINTER_TESTS=OFF", "-DSINTER_WERROR=ON")
-    run("ninja", "-C", build, "-j", str(min(4, os.cpu_count() or 1)), "sinter-tool")
+        f"-DSINTER_TESTS={'ON' if every else 'OFF'}", "-DSINTER_WERROR=ON")
+    run("ninja", "-C", build, "-j", str(min(4, os.cpu_count() or 1)), "sinter-tool", *(["unit"] if every else []))
     run(LIT, "-v", "--param", f"build={build}", *tests)
     print(f"recipes: {len(tests)} tests passed")
+    if every:
+        run(LIT, "-q", "--param", f"build={build}", *(folder / name for name in OTHER_TESTS))
+        run(build / "tests/unit", "--timeout", "300")
+        print("recipes: all other tests pass as well")
 
 
 main()

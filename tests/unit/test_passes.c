@@ -249,8 +249,8 @@ Test(passes, simplify_keeps_the_meaning_of_random_graphs) {
 
 Test(passes, unknown_pass_lists_the_known_ones) {
     cr_assert_eq(run("simplify,nothing"), SN_ERROR_ARGUMENT);
-    cr_assert_eq(strncmp(env.message, "unknown pass 'nothing' (known: simplify, decompose, to-loops,", 60), 0, "%s",
-                 env.message);
+    cr_assert_eq(strncmp(env.message, "unknown pass 'nothing' (known: simplify, ", 41), 0, "%s", env.message);
+    for (const sn_pass_info *p = sn_passes; p->name; p++) cr_expect(strstr(env.message, p->name), "%s", p->name);
 }
 
 Test(passes, pipelines_name_passes_and_an_empty_one_does_nothing) {
