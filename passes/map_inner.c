@@ -9,7 +9,7 @@
  */
 #include "passes/map.h"
 
-static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc) {
+static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc) {
     sn_level levels[4];
     uint32_t n = 0;
     int64_t v = sc->vector, x = sc->threads, step = v * x;
@@ -20,13 +20,13 @@ static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
     if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
-    sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
+    return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
 
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t y = sc->rows, blocks = (sh->rows + y - 1) / y;
-    for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(cx, k, &sh->nests[i], sc);
+    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].top = bind_nest(cx, k, &sh->nests[i], sc);
     sn_stmt_vec body = {0};
     sn_map_take_body(&body, cx, k, sh);
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks));
@@ -43,5 +43,5 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_map_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
-    if (sc->persistent) sn_map_stage(cx, k, into, sc, cx->target->max_regs * 6);   /* one array of halves beside one of words */
+    if (sc->persistent) sn_map_stage(cx, k, sh, into, sc, cx->target->max_regs * 6);   /* one array of halves beside one of words */
 }

@@ -17,7 +17,12 @@
 enum { MAX_LEVELS = 6 };
 
 /* One bound nest: its loops, block.x first. */
-typedef struct bound_nest { sn_stmt top; sn_stmt at[MAX_LEVELS]; uint32_t n; uint32_t like; bool in_regs; } bound_nest;
+typedef struct bound_nest {
+    sn_stmt top, at[MAX_LEVELS];
+    uint32_t n, like;           /* like: the first nest of the same loops and count */
+    int64_t count;              /* elements; the threads beyond do nothing */
+    bool in_regs;
+} bound_nest;
 
 typedef struct entry {
     sn_stmt s;                  /* the first load, or the store */
@@ -59,7 +64,7 @@ static void find_levels(const stage *st, bound_nest *bn) {
 
 static bool alike(const stage *st, const bound_nest *a, const bound_nest *b) {
     const sn_module *m = st->m;
-    if (a->n != b->n) return false;
+    if (a->n != b->n || a->count != b->count) return false;
     for (uint32_t k = 0; k < a->n; k++)
         if (sn_stmt_get(m, a->at[k])->kind != sn_stmt_get(m, b->at[k])->kind ||
             !sn_ix_eq(sn_stmt_extent(m, a->at[k]), sn_stmt_extent(m, b->at[k])))
@@ -67,19 +72,15 @@ static bool alike(const stage *st, const bound_nest *a, const bound_nest *b) {
     return true;
 }
 
-static void find_nests(stage *st) {
-    for (sn_stmt s = sn_stmt_get(st->m, st->body)->first; s.i && st->n_nests < SN_MAX_NESTS; s = sn_next(st->m, s)) {
-        if (!sn_is_nest(sn_stmt_get(st->m, s))) continue;
-        bound_nest *bn = &st->nests[st->n_nests];
-        *bn = (bound_nest){.top = s, .like = st->n_nests};
+static void find_nests(stage *st, const sn_map_shape *sh) {
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        bound_nest *bn = &st->nests[i];
+        *bn = (bound_nest){.top = sh->nests[i].top, .like = i, .count = sh->nests[i].count};
         find_levels(st, bn);
-        for (uint32_t k = 0; k < st->n_nests; k++)
-            if (alike(st, &st->nests[k], bn)) {
-                bn->like = st->nests[k].like;
-                break;
-            }
-        st->n_nests++;
+        for (uint32_t k = 0; k < i && bn->like == i; k++)
+            if (alike(st, &st->nests[k], bn)) bn->like = st->nests[k].like;
     }
+    st->n_nests = sh->n_nests;
 }
 
 /* ---- which elements are wanted again ---- */
@@ -196,10 +197,10 @@ static void drop_dead_temps(stage *st) {
     }
 }
 
-void sn_map_stage(sn_pass_ctx *cx, sn_kern k, sn_stmt body, const sn_sched *sc, uint32_t budget_bytes) {
+void sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sc, uint32_t budget_bytes) {
     stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
     uint32_t number = 0;
-    find_nests(&st);
+    find_nests(&st, sh);
     find_entries(&st);
     for (uint32_t i = 0; i < st.entries.n; i++) {
         const entry *e = &st.entries.at[i];

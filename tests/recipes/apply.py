@@ -67,13 +67,13 @@ def edit(tree, path, lines):
 
 
 def read_tree():
-    """PATH -> text of every file that a build of the tool reads."""
+    """PATH -> text of every file that building and testing reads. (Bytes as characters: some are no text.)"""
     tree = {}
     for name in COPIED:
         top = ROOT / name
         for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if path.is_file():
-                tree[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
+            if path.is_file() and path.parent.name != "__pycache__":
+                tree[str(path.relative_to(ROOT))] = path.read_bytes().decode("latin-1")
     return tree
 
 
@@ -84,10 +84,11 @@ def write_tree(folder, tree):
             path.unlink()
     for name, text in tree.items():
         path = folder / name
-        if path.exists() and path.read_text(encoding="utf-8") == text:
+        data = text.encode("latin-1")
+        if path.exists() and path.read_bytes() == data:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
 
 
 def run(*command):
