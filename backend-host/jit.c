@@ -24,7 +24,10 @@ typedef struct {
  * compile time: this list makes code as fast as default<O2> in a half to a fifth of the time. */
 static const char kernel_passes[] =
     "function(sroa,early-cse,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg,early-cse)";
+/* Many thousand statements are straight-line code, where instcombine alone costs seconds and finds nothing. */
+enum { BULK = 4096 };
 static const effort kernel_effort = {kernel_passes, LLVMCodeGenLevelDefault},
+                    bulk_effort = {"function(early-cse)", LLVMCodeGenLevelLess},
                     wrapper_effort = {NULL, LLVMCodeGenLevelNone};
 
 struct sn_host_code {
@@ -196,9 +199,17 @@ static sn_status compile_guarded(void *user) {
     return status;
 }
 
+static const effort *choose_effort(const compilation *c) {
+    if (!c->with_kernels) return &wrapper_effort;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->m->kernels.n; i++)
+        for (sn_stmt s = sn_stmt_walk_first(c->m, c->m->kernels.at[i]); s.i; s = sn_stmt_walk_next(c->m, s)) n++;
+    return n > BULK ? &bulk_effort : &kernel_effort;
+}
+
 static sn_status compile(compilation *c, const sn_target *target) {
     sn_env *env = c->m->env;
-    c->effort = c->with_kernels ? &kernel_effort : &wrapper_effort;
+    c->effort = choose_effort(c);
     SN_TRY(sn_cg_open(&c->cg, env, target));
     sn_arena_init(&c->scratch, env);
     sn_status status = sn_cg_guarded(&c->cg, compile_guarded, c);

@@ -178,11 +178,14 @@ static sn_status eval_softmax(sn_eval *e) {
     return SN_OK;
 }
 
+/* An infinite maximum is the result: x - max would be nan. */
+static double log_of(exp_sum s) { return isinf(s.max) ? s.max : s.max + log(s.sum); }
+
 static sn_status eval_logsumexp(sn_eval *e) {
     sn_groups gr = sn_groups_of(e->arena, e->in[0], sn_node_axes_mask(e->m, e->x));
     for (int64_t g = 0; g < gr.n; g++) {
         exp_sum s = group_exp_sum(e->in[0], &gr, g);
-        e->out->f[g] = s.max + log(s.sum);
+        e->out->f[g] = log_of(s);
     }
     return SN_OK;
 }
@@ -196,7 +199,7 @@ static sn_status eval_cross_entropy(sn_eval *e) {
         int64_t t = target->i[g];
         if (t < 0 || t >= gr.members)
             return sn_eval_fail(e, "target %lld is not a class (0 .. %lld)", (long long)t, (long long)gr.members - 1);
-        sum += s.max + log(s.sum) - x->f[gr.base[g] + t];
+        sum += log_of(s) - x->f[gr.base[g] + t];
     }
     e->out->f[0] = sum / (double)gr.n;
     return SN_OK;

@@ -5,7 +5,7 @@
  *
  * Only out of nests inside the innermost outer loop: the outer loops stay perfect, so that they can still be merged and
  * bound. Legal for pure values whose operands and axes are visible outside, and for loads of buffers that the nest does
- * not store. Nothing leaves an `if`. Cost: linear in statements times nesting depth.
+ * not store. Nothing leaves an `if`, and nothing stops between the levels of a perfect nest. Cost: linear in statements times nesting depth.
  */
 #include "passes/nest.h"
 
@@ -35,16 +35,23 @@ static bool depends_on(const sn_module *m, sn_stmt s, sn_stmt nest) {
     return q.inside || (r->op == SN_LOP_LOAD && nest_stores(m, nest, r->buf));
 }
 
+/* May something stand in front of `nest`, inside its parent? Not between the levels of a perfect nest: `map` spreads such
+ * a nest over threads as a whole, and gives one with something in between to a single thread. */
+static bool is_place(const sn_module *m, sn_stmt nest) {
+    sn_stmt outer = sn_stmt_get(m, nest)->parent;
+    return !outer.i || !sn_is_nest(sn_stmt_get(m, outer)) || sn_nest_inner(m, outer).i != nest.i;
+}
+
 /* Move s out of as many nests as it can leave, not beyond `body`. */
 static bool hoist_one(sn_module *m, sn_stmt s, sn_stmt body) {
-    bool moved = false;
-    for (;;) {
-        sn_stmt nest = sn_stmt_get(m, s)->parent;
-        if (!nest.i || nest.i == body.i || !sn_is_nest(sn_stmt_get(m, nest)) || depends_on(m, s, nest)) return moved;
-        sn_stmt_unlink(m, s);
-        sn_stmt_insert(m, sn_at_before(m, nest), s);
-        moved = true;
-    }
+    sn_stmt nest = sn_stmt_get(m, s)->parent, before = {0};
+    for (; nest.i && nest.i != body.i && sn_is_nest(sn_stmt_get(m, nest)) && !depends_on(m, s, nest);
+         nest = sn_stmt_get(m, nest)->parent)
+        if (sn_stmt_get(m, nest)->parent.i == body.i || is_place(m, nest)) before = nest;
+    if (!before.i) return false;
+    sn_stmt_unlink(m, s);
+    sn_stmt_insert(m, sn_at_before(m, before), s);
+    return true;
 }
 
 sn_status sn_pass_hoist(sn_pass_ctx *cx, bool *changed) {

@@ -72,41 +72,42 @@ static void visit_select(work *w, sn_stmt s) {
         replace(w, s, r->in[1]);
 }
 
-static void visit(work *w, sn_stmt s) {
+/* Does s stay, or at least its region in its place? */
+static bool visit(work *w, sn_stmt s) {
     sn_stmt_rec *r = sn_stmt_get(w->m, s);
     sn_val mask;
     switch ((int)r->op) {
     case SN_LOP_IN:
         w->known[r->result.i] = prove(w->m, r->ix, r->bound);
-        return;
+        return true;
     case SN_LOP_CONST:
         if (r->dtype == SN_BOOL) w->known[r->result.i] = r->i ? TRUE_ : FALSE_;
-        return;
+        return true;
     case SN_LOP_AND:
-        if (r->dtype != SN_BOOL) return;
+        if (r->dtype != SN_BOOL) return true;
         if (truth_of(w, r->in[0]) == TRUE_) replace(w, s, r->in[1]);
         else if (truth_of(w, r->in[1]) == TRUE_) replace(w, s, r->in[0]);
         else if (truth_of(w, r->in[0]) == FALSE_ || truth_of(w, r->in[1]) == FALSE_) w->known[r->result.i] = FALSE_;
-        return;
+        return true;
     case SN_LOP_SELECT:
         visit_select(w, s);
-        return;
+        return true;
     case SN_LOP_LOAD:
     case SN_LOP_STORE:
         mask = sn_stmt_mask(r);
-        if (!mask.i) return;
+        if (!mask.i) return true;
         if (truth_of(w, mask) == TRUE_) drop_mask(w, s);
         else if (truth_of(w, mask) == FALSE_ && r->op == SN_LOP_LOAD) replace(w, s, r->in[1]);
         else if (truth_of(w, mask) == FALSE_) sn_stmt_unlink(w->m, s), w->changed = true;
-        return;
+        return true;
     case SN_LOP_IF: {
         truth t = prove(w->m, r->ix, r->bound);
         if (t == TRUE_) unwrap(w, s);
         else if (t == FALSE_) sn_stmt_unlink(w->m, s), w->changed = true;
-        return;
+        return t != FALSE_;
     }
     default:
-        return;
+        return true;
     }
 }
 
@@ -131,8 +132,9 @@ sn_status sn_pass_simplify_index(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         work w = {.m = m, .k = m->kernels.at[i], .map = map, .known = known};
         for (sn_stmt s = sn_stmt_walk_first(m, w.k), next; s.i; s = next) {
+            sn_stmt after = sn_stmt_walk_skip(m, s);
             next = sn_stmt_walk_next(m, s);
-            visit(&w, s);
+            if (!visit(&w, s)) next = after;
         }
         settle_tests(&w);
         if (!w.changed) continue;

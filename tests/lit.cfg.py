@@ -54,12 +54,15 @@ config.test_source_root = here
 config.test_exec_root = os.path.join(build, "tests", "lit")
 
 ptxas = program("ptxas", "/usr/local/cuda/bin")
+valgrind = program("valgrind")
 config.substitutions += [
     ("%sinter", needed("sinter", build)),
     ("%FileCheck", needed("FileCheck", LLVM_BIN)),
     ("%not", needed("not", LLVM_BIN)),
     ("%python", sys.executable),
     ("%ptxas", ptxas or "ptxas-not-found"),
+    ("%valgrind", f"{valgrind} -q --leak-check=full --error-exitcode=9"),
+    ("%build", build),
     ("%root", root),
     ("%build", build),
 ]
@@ -71,6 +74,8 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
 
 if ptxas:
     config.available_features.add("ptxas")
+if valgrind and not lit_config.params.get("sanitizer"):
+    config.available_features.add("valgrind")
 if cuda_devices():
     config.available_features.add("cuda")
 if lit_config.params.get("sanitizer"):

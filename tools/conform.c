@@ -19,17 +19,18 @@
 
 enum { GROUP = 16, MAX_WORKERS = 256, MAX_SHOWN = 50 };
 
-static const char help[] = "usage: sinter conform [options]\n"
-                           "  --device=WHERE          cpu (default), cuda\n"
-                           "  --cpu-schedule=KIND     host (default), gpu: kernels scheduled for a GPU on the CPU, both\n"
-                           "  --quick                 a fixed part that has every operation on every dtype\n"
-                           "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
-                           "  --dtype=NAME            cases of one dtype\n"
-                           "  --list                  print the cases, run nothing\n"
-                           "  --json=FILE             write every result\n"
-                           "  --repro=DIR             write a .sn file of every failure\n"
-                           "  --threads=N             workers (as many as the machine has)\n"
-                           "  --verify=MODE           off, ends, each, paranoid\n";
+static const char help[] =
+    "usage: sinter conform [options]\n"
+    "  --device=WHERE          cpu (default), cuda\n"
+    "  --cpu-schedule=KIND     host (default), gpu: kernels scheduled for a GPU on the CPU, both\n"
+    "  --quick                 a fixed part that has every operation on every dtype\n"
+    "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
+    "  --dtype=NAME            cases of one dtype\n"
+    "  --list                  print the cases, run nothing\n"
+    "  --json=FILE             write every result\n"
+    "  --repro=DIR             write a .sn file of every failure\n"
+    "  --threads=N             workers (as many as the machine has)\n"
+    "  --verify=MODE           off, ends, each, paranoid\n";
 
 typedef struct conform_args {
     const char *device, *schedule, *only, *json, *repro, *verify;
@@ -40,12 +41,12 @@ typedef struct conform_args {
 
 static int parse(conform_args *r, int argc, char **argv) {
     static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'}, {"cpu-schedule", required_argument, NULL, 's'},
-        {"quick", no_argument, NULL, 'q'},        {"only", required_argument, NULL, 'o'},
-        {"dtype", required_argument, NULL, 't'},  {"list", no_argument, NULL, 'l'},
-        {"json", required_argument, NULL, 'j'},   {"repro", required_argument, NULL, 'r'},
+        {"device", required_argument, NULL, 'd'},  {"cpu-schedule", required_argument, NULL, 's'},
+        {"quick", no_argument, NULL, 'q'},         {"only", required_argument, NULL, 'o'},
+        {"dtype", required_argument, NULL, 't'},   {"list", no_argument, NULL, 'l'},
+        {"json", required_argument, NULL, 'j'},    {"repro", required_argument, NULL, 'r'},
         {"threads", required_argument, NULL, 'n'}, {"verify", required_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': r->device = optarg; break;
@@ -53,7 +54,8 @@ static int parse(conform_args *r, int argc, char **argv) {
         case 'q': r->quick = true; break;
         case 'o': r->only = optarg; break;
         case 't':
-            if (!sn_dtype_from_name(&r->dtype, optarg)) return tool_misuse("--dtype %s: there is no such dtype", optarg);
+            if (!sn_dtype_from_name(&r->dtype, optarg))
+                return tool_misuse("--dtype %s: there is no such dtype", optarg);
             break;
         case 'l': r->list = true; break;
         case 'j': r->json = optarg; break;
@@ -217,7 +219,8 @@ static void *work(void *user) {
 /* A crash ends the process; before that it shows what was being compiled or run. */
 static void on_crash(int number) {
     static const char title[] = "sinter: conform: crashed on this graph:\n";
-    if (write(STDERR_FILENO, title, sizeof title - 1) > 0 && running && write(STDERR_FILENO, running, strlen(running)) < 0)
+    if (write(STDERR_FILENO, title, sizeof title - 1) > 0 && running &&
+        write(STDERR_FILENO, running, strlen(running)) < 0)
         _exit(TOOL_FAILED);
     signal(number, SIG_DFL);
     raise(number);
@@ -267,8 +270,8 @@ static void print_failure(const conform_case *c, const job *j, unsigned shown) {
 
 static void put_json(FILE *out, const conform_case *c, const char *schedule, bool first) {
     static const char *const results[] = {"skipped", "passed", "failed"};
-    fprintf(out, "%s  {\"name\": \"%s\", \"schedule\": \"%s\", \"result\": \"%s\"", first ? "" : ",\n", c->name, schedule,
-            results[c->result]);
+    fprintf(out, "%s  {\"name\": \"%s\", \"schedule\": \"%s\", \"result\": \"%s\"", first ? "" : ",\n", c->name,
+            schedule, results[c->result]);
     if (c->check.max_rel < 1e300)
         fprintf(out, ", \"relative\": %.3g, \"bound\": %.3g, \"ulp\": %.3g, \"bound_ulp\": %.3g", c->check.max_rel,
                 c->check.bound, c->check.max_ulp, c->check.bound_ulp);

@@ -13,7 +13,7 @@ typedef enum conform_result { CONFORM_NOT_RUN, CONFORM_PASSED, CONFORM_FAILED } 
 /* One computation, one output; or one that must be refused. */
 typedef struct conform_case {
     char name[40]; /* "add_f32_57": operation, dtypes, row of conform.def; also ends the names of its values */
-    unsigned row; /* of conform.def */
+    unsigned row;  /* of conform.def */
     sn_op op;
     sn_dtype dtype, dtype2; /* T and U */
     conform_level level;

@@ -105,8 +105,8 @@ static sn_status fill(sn_context *ctx, void *args) {
     if (!strcmp(f->value, "special")) return fill_special(ctx, f, bytes);
     if (!strcmp(f->value, "random")) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--input %s=%s: a FILE.npy, random:SEED, zeros, ones or special is wanted",
-                       f->name, f->value);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
+                       "--input %s=%s: a FILE.npy, random:SEED, zeros, ones or special is wanted", f->name, f->value);
     return fill_random(ctx, f, mix_name(seed, f->name), bytes);
 }
 

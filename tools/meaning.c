@@ -7,6 +7,7 @@
  */
 #include "tools/tool.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { SEED = 1 };
@@ -60,8 +61,8 @@ static sn_status make_inputs(tool_results *out, sn_context *ctx, sn_module *m) {
     return SN_OK;
 }
 
-static sn_status fill_buffer(void *storage, const tool_results *r, sn_context *ctx, const sn_module *m, const sn_buf_rec *b,
-                             int64_t size) {
+static sn_status fill_buffer(void *storage, const tool_results *r, sn_context *ctx, const sn_module *m,
+                             const sn_buf_rec *b, int64_t size) {
     if (b->io < m->graph.inputs.n) return scatter(storage, ctx, m, b->io, &r->inputs[b->io]);
     sn_random_fill(storage, b->dtype, size, SEED + b->io);
     return SN_OK;
@@ -108,15 +109,17 @@ sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_contex
 
 /* ---- comparison ---- */
 
-static double bound_of(const tool_results *before, const tool_results *after, sn_module *m, uint32_t output, double bound) {
-    if (bound > 0 || (before->kernels && after->kernels) || output >= m->graph.outputs.n) return bound;
-    return sn_check_bound(m, m->graph.outputs.at[output].node);
+static double bound_of(const tool_results *before, const tool_results *after, sn_module *m, uint32_t output,
+                       double bound) {
+    if ((before->kernels && after->kernels) || output >= m->graph.outputs.n) return bound;
+    return fmax(bound, sn_check_bound(m, m->graph.outputs.at[output].node));
 }
 
 sn_status tool_compare(const tool_results *before, const tool_results *after, sn_context *ctx, sn_module *m,
                        double bound) {
     if (before->n != after->n)
-        return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%u outputs before the passes, %u after them", before->n, after->n);
+        return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%u outputs before the passes, %u after them", before->n,
+                       after->n);
     for (uint32_t k = 0; k < before->n; k++) {
         const sn_array *want = &before->at[k], *got = &after->at[k];
         if (want->dtype != got->dtype || want->numel != got->numel)

@@ -63,7 +63,6 @@ sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all);
 /* DIR/NAME.npy */
 sn_status tool_save(const char *dir, const char *name, const sn_tensor *t);
 
-
 /* ---- what a module computes on random inputs (meaning.c) ---- */
 typedef struct tool_results {
     sn_array *inputs; /* of the graph, where there is one */

@@ -17,9 +17,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIT = "/usr/lib/llvm-22/bin/lit"
-OTHER_TESTS = ["tests/graph", "tests/loops", "tests/passes", "tests/ptx", "tests/tool", "tests/verify"]
+OTHER_TESTS = ["tests/graph", "tests/loops", "tests/passes", "tests/ptx", "tests/regress", "tests/tool", "tests/verify"]
 COPIED = ["CMakeLists.txt", "cmake", "include", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime",
-          "frontend", "tools", "examples/softmax.c", "tests"]
+          "frontend", "tools", "examples", "bench", "tests"]
 WANTED = {"elementwise", "pass"}
 
 

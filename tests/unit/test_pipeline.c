@@ -228,9 +228,9 @@ static void gen_select(source *s, const value *a) {
 
 /* More rows of one generator: it is picked more often. */
 static void (*const generators[])(source *, const value *) = {
-    gen_unary,   gen_unary,   gen_unary,   gen_unary, gen_binary,  gen_binary, gen_binary, gen_binary,  gen_binary, gen_binary,
-    gen_reduce,  gen_reduce,  gen_reduce,  gen_reduce, gen_permute, gen_slice,  gen_slice,  gen_reshape, gen_flip,   gen_pad,
-    gen_pad,     gen_softmax, gen_concat,  gen_matmul, gen_select,
+    gen_unary,  gen_unary,  gen_unary,  gen_unary,   gen_binary, gen_binary,  gen_binary, gen_binary, gen_binary,
+    gen_binary, gen_reduce, gen_reduce, gen_reduce,  gen_reduce, gen_permute, gen_slice,  gen_slice,  gen_reshape,
+    gen_flip,   gen_pad,    gen_pad,    gen_softmax, gen_concat, gen_matmul,  gen_select,
 };
 
 static void first_inputs(source *s) {
@@ -260,7 +260,8 @@ static void write_graph(sn_text *out, int64_t *positions, sn_env *env, uint32_t 
         void (*generate)(source *, const value *) = generators[pick(SN_COUNT(generators))];
         if (a.rank || generate == gen_unary || generate == gen_binary) generate(&s, &a);
     }
-    sn_text_printf(out, "graph @random%u(%s) {\n%s  return last = %s", number, s.inputs.s, s.body.s, s.at[s.n - 1].name);
+    sn_text_printf(out, "graph @random%u(%s) {\n%s  return last = %s", number, s.inputs.s, s.body.s,
+                   s.at[s.n - 1].name);
     for (uint32_t k = 0, n = 0; k + 1 < s.n && n < 4; k++)
         if (s.at[k].name[1] == 'v' && chance(20)) sn_text_printf(out, ", o%u = %s", n++, s.at[k].name);
     sn_text_printf(out, "\n}\n");
@@ -289,7 +290,8 @@ static void put_element(sn_array *a, int64_t e, char *storage, int64_t at, int64
         sn_store_float(a->dtype, storage + at * bytes, (double)pick(4000) / 1000 - 2);
         a->f[e] = sn_load_float(a->dtype, storage + at * bytes);
     } else {
-        sn_store_int(a->dtype, storage + at * bytes, a->i[e] = (int64_t)pick((uint32_t)positions) - pick(2) * positions);
+        sn_store_int(a->dtype, storage + at * bytes,
+                     a->i[e] = (int64_t)pick((uint32_t)positions) - pick(2) * positions);
     }
 }
 
@@ -307,7 +309,8 @@ static void make_input(fixture *f, sn_array *a, uint32_t input) {
     f->inputs[input] = sn_zalloc(&f->arena, (size_t)(last + 1) * sn_dtype_bytes(t->dtype));
     for (int64_t e = 0; e < a->numel; e++) {
         int64_t at = sn_ix_value(f->m, in->offset), rest = e;
-        for (uint32_t k = t->rank; k-- > 0; rest /= a->shape[k]) at += rest % a->shape[k] * sn_ix_value(f->m, in->stride[k]);
+        for (uint32_t k = t->rank; k-- > 0; rest /= a->shape[k])
+            at += rest % a->shape[k] * sn_ix_value(f->m, in->stride[k]);
         put_element(a, e, f->inputs[input], at, f->positions[input]);
     }
 }
@@ -353,7 +356,8 @@ static void compare(fixture *f, uint32_t output, const char *got, const char *pa
     for (int64_t e = 0; e < want->numel; e++) {
         double x = sn_load_float(want->dtype, got + e * bytes), y = want->f[e];
         if (!same(x, y) && !(fabs(x - y) <= bound * largest))
-            fail(f, pass, target, sn_strf(&f->arena, "element %" PRId64 " of output %u is %g, not %g", e, output, x, y));
+            fail(f, pass, target,
+                 sn_strf(&f->arena, "element %" PRId64 " of output %u is %g, not %g", e, output, x, y));
         if (exact && !same(x, sn_load_float(want->dtype, f->first[output] + e * bytes)))
             fail(f, pass, target, sn_strf(&f->arena, "element %" PRId64 " of output %u changed its bits", e, output));
     }

@@ -1,0 +1,40 @@
+"""paranoid.py SINTER DIR: all passes, in paranoid mode and with -check-meaning, over every valid module under DIR.
+
+A module that an empty pipeline refuses is a test of an error. One with sizes that are no numbers stops before `map`, and
+cannot be evaluated; one that asks `map` or `plan` for what they refuse stops before that. A file that is expected to fail is left to its own test.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+sinter, root = sys.argv[1:]
+stops = {"a size is no number": "split", "the schedule's vector": "split", "cannot be written back": "map"}
+checked = refused = 0
+failures = []
+
+
+def opt(path, *options):
+    return subprocess.run([sinter, "opt", *options, path], text=True, capture_output=True, timeout=120)
+
+
+for path in sorted(pathlib.Path(root).rglob("*.sn")):
+    if "XFAIL" in path.read_text():
+        continue
+    if opt(path, "-passes=").returncode:
+        refused += 1
+        continue
+    for target in "sm_90", "host":
+        options = [f"-target={target}", "-verify=paranoid"]
+        done = opt(path, *options, "-check-meaning=1e-3")
+        for message, last in stops.items():
+            if message in done.stderr:
+                done = opt(path, *options, f"-stop-after={last}")
+        checked += 1
+        if done.returncode:
+            failures.append(f"{path} for {target}: {done.stderr.splitlines()[-1]}")
+
+print(f"{checked} runs, {refused} files of errors, {len(failures)} failures")
+for failure in failures:
+    print(failure)
+sys.exit(1 if failures or checked < 100 else 0)
