@@ -68,7 +68,16 @@ static lv power(sn_em *em, lv a, lv b, uint32_t bits, bool is_unsigned) {
     return em_select(em, em_icmp(em, LLVMIntSLT, b, zero(em, b)), inverse, result);
 }
 
+/* LLVM 22's NVPTX turns `b < 64 ? a << b : 0` into shl.b64, whose amount has 32 bits: it drops the upper half of b. Two
+ * shifts of at most 32 show it no such pattern. */
+static lv shift_left_64(sn_em *em, lv a, lv b) {
+    lv most = sn_em_i(em, b, 64), s = em_select(em, em_icmp(em, LLVMIntULT, b, most), b, most);
+    lv half = em_lshr(em, s, one(em, s));
+    return em_shl(em, em_shl(em, a, half), em_isub(em, s, half));
+}
+
 static lv shift(sn_em *em, lv a, lv b, uint32_t bits, bool left, bool is_unsigned) {
+    if (left && bits == 64) return shift_left_64(em, a, b);
     lv inside = em_icmp(em, LLVMIntULT, b, sn_em_i(em, b, bits));
     lv s = em_select(em, inside, b, zero(em, b));
     if (left) return em_select(em, inside, em_shl(em, a, s), zero(em, a));

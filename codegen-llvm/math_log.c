@@ -208,6 +208,7 @@ lv sn_math_pow(sn_em *em, const lv *in) {
     no_value = em_and(em, no_value, em_less(em, a, INFINITY));
     r = em_select(em, no_value, sn_em_f(em, x, NAN), r);
     r = em_select(em, em_fcmp(em, LLVMRealUNO, x, y), em_add(em, x, y), r);
+    r = em_select(em, em_equals(em, y, 1), x, r); /* exact: at the largest number the approximation may reach inf */
     lv is_one = em_or(em, em_equals(em, x, 1), em_equals(em, y, 0));
     lv minus_one = em_and(em, em_equals(em, x, -1), em_equals(em, em_abs(em, y), INFINITY));
     return em_select(em, em_or(em, is_one, minus_one), one, r);

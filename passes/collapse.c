@@ -5,8 +5,8 @@
  *
  * A pair (a outer, b inner, perfectly nested, both loops or both reduces with the same combiners) merges into f when
  * replacing a by f div B and b by f mod B leaves no div or mod of f in any index of the region: that is exactly the case
- * stride(a) = stride(b) * B for every access. Two reduces merge because their elements keep their order. Runs after
- * fusion, so that loop orders can still be matched there. Cost: one substitution per pair of axes and region.
+ * stride(a) = stride(b) * B for every access. Two reduces merge because the elements keep their order; a sum of sums
+ * becomes one sum, so its last bits may change. Runs after fusion, so that loop orders can still be matched there. Cost: one substitution per pair of axes and region.
  */
 #include "passes/nest.h"
 
@@ -57,6 +57,7 @@ sn_status sn_pass_collapse(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         uint32_t merged = 0;
+        if (sn_kern_get(m, m->kernels.at[i])->scheduled) continue;
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
             while (sn_is_nest(sn_stmt_get(m, s)) && collapse_pair(cx, s)) merged++;
         if (!merged) continue;

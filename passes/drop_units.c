@@ -40,6 +40,7 @@ static bool drop_in_kernel(sn_pass_ctx *cx, sn_kern k, sn_val *map) {
     sn_module *m = cx->m;
     sn_ix zero = sn_ix_const(m, 0);
     unit_list units = {0};
+    if (sn_kern_get(m, k)->scheduled) return false;
     collect_units(&units, cx, sn_kern_get(m, k)->first);
     for (uint32_t i = 0; i < units.n; i++) {
         sn_axis ax = sn_stmt_axis(m, units.at[i]);

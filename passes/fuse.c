@@ -9,6 +9,8 @@
  * tensor in one loop). Legality is in fuse_match.c, merging in fuse_merge.c. Pairs are tried best first by bytes of
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
  * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain.
+ * Kernels that write in place (a buffer that two kernels store, or that is loaded before it is stored) are not looked at:
+ * `plan` brings them about, and it runs later.
  * Afterwards temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it
  * reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
@@ -34,6 +36,7 @@ typedef struct fuse {
     sn_module *m;
     fnode *nodes;
     uint32_t n, stamp;
+    uint32_t *span;             /* by position p: largest hi of the merged kernels whose lo is at most p */
     uint32_t *writer;           /* by buffer: 1 + position of the kernel that stores it */
     index_list *readers;        /* by buffer */
     uint32_t merged;
@@ -67,9 +70,29 @@ static void build(fuse *fu) {
     }
 }
 
+/* Does every buffer have one kernel that stores it, before those that load it? All else here relies on that. */
+static bool single_assignment(const fuse *fu) {
+    for (uint32_t i = 0; i < fu->n; i++) {
+        for (uint32_t k = 0; k < fu->nodes[i].stores.n; k++)
+            if (fu->writer[fu->nodes[i].stores.at[k].i] != i + 1) return false;
+        for (uint32_t k = 0; k < fu->nodes[i].loads.n; k++)
+            if (fu->writer[fu->nodes[i].loads.at[k].i] > i) return false;
+    }
+    return true;
+}
+
+/* No way along data to b leads through a kernel that begins behind this position. Data flows forward, but a merged kernel
+ * spans from lo to hi, and a way can come back from hi to lo: all spans that can be entered before the bound extend it. */
+static uint32_t reach(const fuse *fu, uint32_t b) {
+    uint32_t last = fu->nodes[b].hi;
+    while (fu->span[last] > last) last = fu->span[last];
+    return last;
+}
+
 /* Is there a way along data from a to b through another kernel? */
 static bool indirect_path(fuse *fu, uint32_t a, uint32_t b) {
     index_list todo = {0};
+    uint32_t last = reach(fu, b);
     fu->stamp++;
     fu->nodes[a].stamp = fu->stamp;
     SN_PUSH(fu->cx->scratch, &todo, a);
@@ -80,7 +103,7 @@ static bool indirect_path(fuse *fu, uint32_t a, uint32_t b) {
             for (uint32_t r = 0; r < readers->n; r++) {
                 uint32_t to = find(fu, readers->at[r]);
                 if (to == b && at != a) return true;
-                if (to == b || fu->nodes[to].stamp == fu->stamp || fu->nodes[to].lo > fu->nodes[b].hi) continue;
+                if (to == b || fu->nodes[to].stamp == fu->stamp || fu->nodes[to].lo > last) continue;
                 fu->nodes[to].stamp = fu->stamp;
                 SN_PUSH(fu->cx->scratch, &todo, to);
             }
@@ -117,6 +140,7 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     fa->ops += fb->ops;
     if (fb->lo < fa->lo) fa->lo = fb->lo;
     if (fb->hi > fa->hi) fa->hi = fb->hi;
+    for (uint32_t p = fa->lo; p < fu->n && fu->span[p] < fa->hi; p++) fu->span[p] = fa->hi;
     fb->rep = a;
     fu->merged++;
 }
@@ -261,9 +285,15 @@ sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     fuse fu = {.cx = cx, .m = m, .n = m->kernels.n};
     if (fu.n < 2) return SN_OK;
     fu.nodes = SN_NEWN(cx->scratch, fnode, fu.n);
+    fu.span = SN_NEWN(cx->scratch, uint32_t, fu.n);
+    for (uint32_t i = 0; i < fu.n; i++) fu.span[i] = i;
     fu.writer = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
     fu.readers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
     build(&fu);
+    if (!single_assignment(&fu)) {
+        sn_remark(cx, "module", "not looked at: a buffer is written in place");
+        return m->env->status;
+    }
     for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(&fu); round++) continue;
     if (!fu.merged) return m->env->status;
     order_kernels(&fu);

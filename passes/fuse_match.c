@@ -172,7 +172,8 @@ static bool dependences_hold(sn_fuse_match *mt, sn_module *m, const sn_access_li
         for (uint32_t j = 0; j < in_b->n; j++) {
             const sn_access *x = &in_a->at[i], *y = &in_b->at[j];
             if (!x->store || !sn_buf_eq(x->buf, y->buf)) continue;
-            if (y->store || !dependence_holds(mt, m, x, y)) {
+            bool masked = sn_stmt_get(m, x->s)->has_mask;    /* what is loaded may be older */
+            if (y->store || masked || !dependence_holds(mt, m, x, y)) {
                 mt->why_not = "an element would be read before or elsewhere than it is stored";
                 return false;
             }

@@ -265,17 +265,34 @@ static void forward_load(forward *fw, sn_stmt s) {
     sn_val_replace(fw->cx->m, r->kern, r->result, chosen);
 }
 
+/* What was stored to b before is not known any more. */
+static void forget(forward *fw, sn_buf b) {
+    for (uint32_t i = 0; i < fw->known.n; i++)
+        if (sn_buf_eq(fw->known.at[i].buf, b)) fw->known.at[i].buf = (sn_buf){0};
+}
+
+/* A region may run before itself (a loop) or not at all (an `if`). */
+static void forget_stores_of(forward *fw, sn_stmt s) {
+    sn_module *m = fw->cx->m;
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
+        if (sn_stmt_get(m, t)->op == SN_LOP_STORE) forget(fw, sn_stmt_get(m, t)->buf);
+}
+
 static void forward_region(forward *fw, sn_stmt first) {
     sn_module *m = fw->cx->m;
     uint32_t outside = fw->known.n;
     for (sn_stmt s = first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE && !r->has_mask) {
+        if (r->op == SN_LOP_STORE) {
+            forget(fw, r->buf);
+            if (r->has_mask) continue;
             stored st = {r->buf, r->ix, r->in[0]};
             SN_PUSH(fw->cx->scratch, &fw->known, st);
         } else if (r->op == SN_LOP_LOAD) {
             forward_load(fw, s);
         } else if (sn_lop_has_region(r->op)) {
+            forget_stores_of(fw, s);
             forward_region(fw, r->first);
         }
     }

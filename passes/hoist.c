@@ -58,6 +58,7 @@ sn_status sn_pass_hoist(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         sn_chain c;
+        if (sn_kern_get(m, m->kernels.at[i])->scheduled) continue;
         sn_chain_outer(&c, m, m->kernels.at[i]);
         sn_stmt body = c.n ? c.at[c.n - 1] : (sn_stmt){0};
         bool moved = false;

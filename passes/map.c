@@ -135,7 +135,7 @@ static sn_status map_kernel(sn_pass_ctx *cx, sn_kern k) {
     sn_map_shape sh;
     SN_TRY(look(&sh, cx, k));
     sn_sched sched = sn_kern_get(m, k)->sched;
-    sn_map_choose(cx, k, &sh, &sched);
+    SN_TRY(sn_map_choose(cx, k, &sh, &sched));
     if (sched.cls == SN_SCHED_INNER) sn_map_bind_inner(cx, k, &sh, &sched);
     else if (sched.cls == SN_SCHED_OUTER) sn_map_bind_outer(cx, k, &sh, &sched);
     else sn_map_bind_element(cx, k, &sh, &sched);

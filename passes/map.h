@@ -25,7 +25,7 @@ typedef struct sn_map_shape {
 } sn_map_shape;
 
 /* Choose what the user left open in *sched (class included). */
-void sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
+sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
 void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sched);

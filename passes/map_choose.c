@@ -115,7 +115,20 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     }
 }
 
-void sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
+/* A pinned vector has to leave no odd lanes in a row, and to fit in the columns. */
+static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, const sn_sched *sc) {
+    const char *name = sn_kern_get(cx->m, k)->name;
+    for (uint32_t i = 0; sc->cls == SN_SCHED_INNER && i < sh->n_nests; i++)
+        if (sh->nests[i].count % sc->vector)
+            return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide a row of %lld",
+                           name, sc->vector, (long long)sh->nests[i].count);
+    if (sc->cls == SN_SCHED_OUTER && sh->rows < sc->vector)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns", name,
+                       sc->vector, (long long)sh->rows);
+    return SN_OK;
+}
+
+sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
     sn_sched_class possible = choose_class(sh);
     if (sc->cls == SN_SCHED_NONE || !sh->n_nests || !sh->all_perfect) sc->cls = possible;
     if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
@@ -125,4 +138,5 @@ void sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched 
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows, sc->vector,
               sc->unroll, sc->persistent ? " persistent" : "");
+    return check_vector(cx, k, sh, sc);
 }

@@ -42,6 +42,6 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_map_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
-    if (partial) sn_mask_accesses(cx, k, into, mask, false);
     if (sc->persistent) sn_map_stage(cx, k, sh, into, sc, cx->target->max_regs * 6);   /* one array of halves beside one of words */
+    if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

@@ -6,15 +6,16 @@
  *     reduce max x { reduce u { reduce v { %0 = load a[e]  store s[p], %0  yield %0 } } }
  *     loop x       { loop u   { loop v   { %1 = load s[p]  ... } } }          p = private * thread + u*V + v
  *
- * The element is the same when buffer and ix agree after the axes of the nests are renamed to each other. Nests under
- * a `seq` level are left alone: their elements do not fit. A temporary whose loads all turn into registers loses its
- * stores. Cost: accesses squared per kernel, which is small.
+ * The element is the same when buffer and ix agree after the axes of the nests are renamed to each other. It is there
+ * when the first access happens wherever the later one does: each test that guards or masks the first one also guards or
+ * masks the later one. Nests under a `seq` level are left alone: their elements do not fit. A temporary whose loads all
+ * turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
 #include "passes/map.h"
 
 #include <string.h>
 
-enum { MAX_LEVELS = 6 };
+enum { MAX_LEVELS = 6, MAX_TESTS = 8 };
 
 /* One bound nest: its loops, block.x first. */
 typedef struct bound_nest {
@@ -24,8 +25,13 @@ typedef struct bound_nest {
     bool in_regs;
 } bound_nest;
 
+/* `0 <= e < bound` with e over the axes of nest `like`; or, bound none, the bool value of id e.i. */
+typedef struct test { sn_ix e, bound; } test;
+typedef struct test_list { test at[MAX_TESTS]; uint32_t n; bool too_many; } test_list;
+
 typedef struct entry {
     sn_stmt s;                  /* the first load, or the store */
+    test_list tests;            /* all have to hold for it to happen */
     sn_buf buf;
     sn_ix key;                  /* ix over the axes of nest `like` */
     uint32_t nest, like;
@@ -96,14 +102,54 @@ static sn_ix key_of(const stage *st, uint32_t nest, sn_ix e) {
     return sn_ix_subst(st->m, e, from, to, bn->n);
 }
 
+static void add_test(test_list *ts, sn_ix e, sn_ix bound) {
+    if (ts->n == MAX_TESTS) ts->too_many = true;
+    else ts->at[ts->n++] = (test){e, bound};
+}
+
+static void add_mask(test_list *ts, const stage *st, uint32_t nest, sn_val mask) {
+    const sn_stmt_rec *r = sn_stmt_get(st->m, sn_val_get(st->m, mask)->def);
+    if (r->op == SN_LOP_AND) {
+        add_mask(ts, st, nest, r->in[0]);
+        add_mask(ts, st, nest, r->in[1]);
+    } else if (r->op == SN_LOP_IN) {
+        add_test(ts, key_of(st, nest, r->ix), r->bound);
+    } else {
+        add_test(ts, (sn_ix){mask.i}, (sn_ix){0});
+    }
+}
+
+static void find_tests(test_list *ts, const stage *st, uint32_t nest, sn_stmt s) {
+    *ts = (test_list){.n = 0};
+    sn_val mask = sn_stmt_mask(sn_stmt_get(st->m, s));
+    if (mask.i) add_mask(ts, st, nest, mask);
+    for (sn_stmt p = sn_stmt_get(st->m, s)->parent; p.i != st->nests[nest].top.i; p = sn_stmt_get(st->m, p)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(st->m, p);
+        if (r->op == SN_LOP_IF) add_test(ts, key_of(st, nest, r->ix), r->bound);
+    }
+}
+
+/* Does every test of `first` stand among those of `later`? */
+static bool happens_wherever(const test_list *first, const test_list *later) {
+    for (uint32_t k = 0; k < first->n; k++) {
+        bool found = false;
+        for (uint32_t j = 0; j < later->n; j++)
+            found |= sn_ix_eq(first->at[k].e, later->at[j].e) && sn_ix_eq(first->at[k].bound, later->at[j].bound);
+        if (!found) return false;
+    }
+    return !first->too_many;
+}
+
 static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(st->m, s);
     if (sn_buf_get(st->m, r->buf)->scope == SN_BUF_REG || sn_ix_uses_vals(st->m, r->ix)) return;
     entry e = {.s = s, .buf = r->buf, .key = key_of(st, nest, r->ix), .nest = nest, .like = st->nests[nest].like};
+    find_tests(&e.tests, st, nest, s);
     if (r->op == SN_LOP_LOAD)
         for (uint32_t k = st->entries.n; k-- > 0;) {
             entry *old = &st->entries.at[k];
             if (!sn_buf_eq(old->buf, e.buf) || !sn_ix_eq(old->key, e.key) || old->like != e.like) continue;
+            if (!happens_wherever(&old->tests, &e.tests)) break;    /* read again; later ones may have it from here */
             if (old->nest < nest && old->n_uses < SN_MAX_NESTS) {
                 old->uses[old->n_uses] = s;
                 old->use_nest[old->n_uses++] = nest;

@@ -36,8 +36,11 @@ void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool l
     sn_stmt end = sn_stmt_walk_skip(m, s);
     for (sn_stmt t = s, next; t.i && t.i != end.i; t = next) {
         next = sn_stmt_walk_next(m, t);
-        if (sn_stmt_get(m, t)->op == SN_LOP_STORE) mask_store(m, t, mask);
-        else if (loads && sn_stmt_get(m, t)->op == SN_LOP_LOAD) mask_load(m, k, t, mask);
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        if (r->op != SN_LOP_STORE && r->op != SN_LOP_LOAD) continue;
+        if (sn_buf_get(m, r->buf)->scope == SN_BUF_REG) continue;
+        if (r->op == SN_LOP_STORE) mask_store(m, t, mask);
+        else if (loads) mask_load(m, k, t, mask);
     }
 }
 

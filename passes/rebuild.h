@@ -17,7 +17,7 @@ enum { SN_MAX_LEVELS = 6 };
 sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
                         const sn_level *levels, uint32_t n);
 
-/* Loads and stores of s and its region happen only where mask holds. s must not be a load itself. */
+/* Loads and stores of s and its region happen only where mask holds; registers are left alone. s must not be a load. */
 void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool loads);
 /* Identity of state `state` of a combiner over values of the dtype, as a constant at `at`. */
 sn_val sn_put_identity(sn_module *m, sn_cursor at, sn_comb comb, uint32_t state, sn_dtype dtype);

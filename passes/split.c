@@ -44,7 +44,7 @@ static bool reduces_along(const cut *c) {
     return inner >= sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
 }
 
-/* Number of parts, preferring a divisor of the count; 1: leave it whole. */
+/* Number of parts, a power of two; 1: leave it whole. */
 static int64_t choose_parts(const cut *c, bool inner) {
     int64_t units = c->cx->target->units, wanted;
     if (inner) {
@@ -154,6 +154,7 @@ static void finish_kernel(cut *c) {
     for (uint32_t r = 0; r < old->n_results; r++)
         sn_val_replace(m, c->k, sn_result(old, r), sn_result(sn_stmt_get(m, nest), r));
     sn_stmt_unlink(m, c->nest);
+    if (sn_kern_get(m, c->k)->sched.split) sn_kern_get(m, c->k)->sched.split = 1;   /* done */
     sn_kern_dead_code(m, c->k);
     sn_kern_collect_params(m, c->k);
 }

@@ -3,8 +3,8 @@
 #   /usr/lib/llvm-22/bin/lit tests                    the build in build/
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
-# Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %root the source tree, %build the build folder.
-# Features: cuda (a CUDA device is present), ptxas, sanitizer (the build has sanitizers).
+# Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind (likewise), %root the source tree, %build the build folder.
+# Features: cuda (a CUDA device is present), ptxas, valgrind, sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
@@ -62,7 +62,6 @@ config.substitutions += [
     ("%python", sys.executable),
     ("%ptxas", ptxas or "ptxas-not-found"),
     ("%valgrind", f"{valgrind} -q --leak-check=full --error-exitcode=9"),
-    ("%build", build),
     ("%root", root),
     ("%build", build),
 ]
