@@ -186,16 +186,14 @@ static sn_status compile_module(compilation *c, LLVMModuleRef mod, LLVMTargetMac
     return c->code ? emit(c, mod, tm) : SN_OK;
 }
 
-/* Runs under the guard. What it makes of LLVM it also disposes of, unless LLVM died in between: then all of it is given
- * up together with the context. */
+/* Runs under the guard. What it makes of LLVM belongs to the session and its context, so a jump out of here loses nothing,
+ * unless LLVM died in between: then all of it is given up together with the context. */
 static sn_status compile_guarded(void *user) {
     compilation *c = user;
-    LLVMTargetMachineRef tm;
-    SN_TRY(host_machine(&tm, c->cg.env, c->effort->level));
-    LLVMModuleRef mod = new_module(c, tm);
-    sn_status status = compile_module(c, mod, tm);
+    SN_TRY(host_machine(&c->cg.tm, c->cg.env, c->effort->level));
+    LLVMModuleRef mod = new_module(c, c->cg.tm);
+    sn_status status = compile_module(c, mod, c->cg.tm);
     LLVMDisposeModule(mod);
-    LLVMDisposeTargetMachine(tm);
     return status;
 }
 

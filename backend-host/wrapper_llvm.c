@@ -189,7 +189,7 @@ static sn_status write_steps(writer *w) {
 
 sn_status sn_wrapper_llvm(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, const char *name,
                           sn_arena *scratch) {
-    writer w = {.cg = cg, .m = m, .at = LLVMCreateBuilderInContext(cg->cx)};
+    writer w = {.cg = cg, .m = m, .at = cg->builder};
     w.place = SN_NEWN(scratch, LLVMValueRef, m->bufs.count);
     w.const_number = SN_NEWN(scratch, uint32_t, m->bufs.count);
     number_consts(&w);
@@ -197,7 +197,6 @@ sn_status sn_wrapper_llvm(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_mo
     open_body(&w);
     sn_status status = write_steps(&w);
     if (status == SN_OK) close_body(&w);
-    LLVMDisposeBuilder(w.at);
     *out = w.f;
     return status;
 }

@@ -20,7 +20,6 @@ typedef struct job {
     sn_kern k;
     bool want_llvm;
     sn_arena *arena;
-    LLVMTargetMachineRef tm;
 } job;
 
 static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
@@ -45,16 +44,14 @@ static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
 }
 
 static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
-    LLVMMemoryBufferRef buffer = NULL;
     char *text = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(tm, mod, LLVMAssemblyFile, &text, &buffer)) {
+    if (LLVMTargetMachineEmitToMemoryBuffer(tm, mod, LLVMAssemblyFile, &text, &j->cg.emitted)) {
         sn_status status = sn_fail(j->cg.env, SN_ERROR_INTERNAL, "emitting PTX: %s", text);
         LLVMDisposeMessage(text);
         return status;
     }
-    j->out->ptx_size = LLVMGetBufferSize(buffer);
-    j->out->ptx = sn_strndup(j->arena, LLVMGetBufferStart(buffer), j->out->ptx_size);
-    LLVMDisposeMemoryBuffer(buffer);
+    j->out->ptx_size = LLVMGetBufferSize(j->cg.emitted);
+    j->out->ptx = sn_strndup(j->arena, LLVMGetBufferStart(j->cg.emitted), j->out->ptx_size);
     return SN_OK;
 }
 
@@ -73,9 +70,9 @@ static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm)
 
 static sn_status emit_guarded(void *user) {
     job *j = user;
-    SN_TRY(target_machine(&j->tm, &j->cg));
+    SN_TRY(target_machine(&j->cg.tm, &j->cg));
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(sn_kern_get(j->m, j->k)->name, j->cg.cx);
-    sn_status status = emit_module(j, mod, j->tm);
+    sn_status status = emit_module(j, mod, j->cg.tm);
     LLVMDisposeModule(mod);
     return status;
 }
@@ -103,7 +100,6 @@ sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_targ
     job j = {.out = out, .m = m, .k = k, .want_llvm = want_llvm, .arena = arena};
     SN_TRY(sn_cg_open(&j.cg, m->env, target));
     sn_status status = sn_cg_guarded(&j.cg, emit_guarded, &j);
-    if (j.tm && j.cg.cx) LLVMDisposeTargetMachine(j.tm);
     sn_cg_close(&j.cg);
     return status;
 }

@@ -16,7 +16,10 @@ typedef struct sn_cg {
     LLVMContextRef cx;
     const sn_target *target;
     sn_arena scratch;       /* of translations; freed by sn_cg_close, also after a jump out of one */
-    LLVMBuilderRef builder; /* the same */
+    LLVMBuilderRef builder; /* the same; so are the next three, where they are set */
+    LLVMTargetMachineRef tm;
+    LLVMMemoryBufferRef emitted;
+    char *printed;
     bool has_f16;           /* half <-> float are instructions */
     bool has_bf16;          /* bfloat <-> float are instructions */
     LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, ptr, global_ptr, shared_ptr, vd;

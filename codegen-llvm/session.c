@@ -120,6 +120,9 @@ sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
 void sn_cg_close(sn_cg *cg) {
     sn_arena_free(&cg->scratch);
     if (!cg->cx) return;
+    LLVMDisposeMessage(cg->printed);
+    if (cg->emitted) LLVMDisposeMemoryBuffer(cg->emitted);
+    if (cg->tm) LLVMDisposeTargetMachine(cg->tm);
     LLVMDisposeBuilder(cg->builder);
     LLVMContextDispose(cg->cx);
     cg->cx = NULL;
@@ -151,9 +154,9 @@ sn_status sn_cg_optimise(sn_cg *cg, LLVMModuleRef mod, LLVMTargetMachineRef tm, 
 }
 
 char *sn_cg_text(sn_cg *cg, LLVMModuleRef mod, sn_arena *arena) {
-    (void)cg;
-    char *text = LLVMPrintModuleToString(mod);
-    char *copy = sn_strdup(arena, text);
-    LLVMDisposeMessage(text);
+    cg->printed = LLVMPrintModuleToString(mod);
+    char *copy = sn_strdup(arena, cg->printed);
+    LLVMDisposeMessage(cg->printed);
+    cg->printed = NULL;
     return copy;
 }

@@ -31,9 +31,9 @@ void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sched);
 void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
 
-/* Values that several nests of a row load, or one stores and a later one loads, stay in registers. The nests of sh are
- * the bound ones, in `body`. */
-void sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched, uint32_t budget_bytes);
+/* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes a
+ * thread. The nests of sh are the bound ones, in `body`. Returns the bytes a thread keeps. */
+uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched, uint32_t budget);
 
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */

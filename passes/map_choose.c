@@ -79,7 +79,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         sc->threads = row_threads(sh->max_count, sc->vector);
         while (sc->threads < t->max_threads) {
             uint32_t n = vectors_per_thread(sh, sc);
-            bool too_long = n * sc->vector > ROW_REGS;
+            bool too_long = n * sc->vector > (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);  /* halves widen */
             bool idle = sh->rows * sc->threads < (int64_t)t->units * 1024 && n > 2;
             if (!too_long && !idle) break;
             sc->threads *= 2;

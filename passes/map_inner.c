@@ -23,6 +23,17 @@ static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, co
     return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
 
+/* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
+ * RESIDENT threads fit on a multiprocessor. */
+static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, sn_sched *sc) {
+    enum { RESIDENT = 1024, LITTLE = 64 };
+    uint32_t budget = cx->target->max_regs * 6;     /* one array of halves beside one of words */
+    uint32_t bytes = sn_map_stage(cx, k, sh, body, sc, budget), threads = sc->threads * sc->rows;
+    if (sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
+    sc->blocks = RESIDENT / threads;
+    if (sc->blocks >= 8) sc->blocks--;      /* 72 registers instead of 64: rows of halves would spill */
+}
+
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t y = sc->rows, blocks = (sh->rows + y - 1) / y;
@@ -42,6 +53,6 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_map_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
-    if (sc->persistent) sn_map_stage(cx, k, sh, into, sc, cx->target->max_regs * 6);   /* one array of halves beside one of words */
+    if (sc->persistent) keep_rows(cx, k, sh, into, sc);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

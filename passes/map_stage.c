@@ -243,18 +243,19 @@ static void drop_dead_temps(stage *st) {
     }
 }
 
-void sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sc, uint32_t budget_bytes) {
+uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sc, uint32_t budget) {
     stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
-    uint32_t number = 0;
+    uint32_t number = 0, used = 0;
     find_nests(&st, sh);
     find_entries(&st);
     for (uint32_t i = 0; i < st.entries.n; i++) {
         const entry *e = &st.entries.at[i];
         uint32_t bytes = (uint32_t)private_size(&st, e->nest) * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
-        if (!e->n_uses || bytes > budget_bytes) continue;
-        budget_bytes -= bytes;
+        if (!e->n_uses || used + bytes > budget) continue;
+        used += bytes;
         keep_in_registers(&st, e, number++, sc);
     }
     drop_dead_temps(&st);
     if (number) sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in registers", number);
+    return used;
 }
