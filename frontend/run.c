@@ -53,11 +53,11 @@ static sn_status bind_tensor(void **out, const sn_program *p, const char *what, 
 
 sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs) {
     for (uint32_t k = 0; k < p->n_inputs; k++)
-        SN_TRY(bind_tensor(&p->input_at[k], p, "input", &p->inputs[k], inputs[k]));
+        SN_TRY(bind_tensor(&p->input_at[k], p, "input", &p->inputs[k], inputs ? inputs[k] : NULL));
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         int writes = p->outputs[k].writes;
         if (writes < 0) {
-            SN_TRY(bind_tensor(&p->output_at[k], p, "output", &p->outputs[k], outputs[k]));
+            SN_TRY(bind_tensor(&p->output_at[k], p, "output", &p->outputs[k], outputs ? outputs[k] : NULL));
             continue;
         }
         if (outputs && outputs[k] && outputs[k] != inputs[writes])
