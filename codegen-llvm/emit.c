@@ -166,7 +166,7 @@ lv sn_em_merge(sn_em *em, const sn_em_if *s, LLVMBasicBlockRef then_end, lv insi
 
 /* ---- functions of the module ------------------------------------------------------------------------------------------- */
 
-lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em)) {
+lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em, const void *user), const void *user) {
     lv fn = LLVMGetNamedFunction(em->mod, name);
     if (fn) return fn;
     fn = LLVMAddFunction(em->mod, name, type);
@@ -176,7 +176,7 @@ lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn
                             LLVMCreateEnumAttribute(em->cg->cx, noinline_kind, 0));
     sn_em inner = {.cg = em->cg, .mod = em->mod, .b = LLVMCreateBuilderInContext(em->cg->cx), .fn = fn};
     LLVMPositionBuilderAtEnd(inner.b, sn_em_block(&inner, "entry"));
-    body(&inner);
+    body(&inner, user);
     LLVMDisposeBuilder(inner.b);
     return fn;
 }

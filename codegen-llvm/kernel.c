@@ -174,8 +174,16 @@ static sn_status generate(sn_gen *g) {
     return sn_gen_finish_shared(g);
 }
 
+/* On the CPU a call costs little beside the operations that are worth one. GPU code stays whole: a call spills. */
+static bool wants_calls(const sn_cg *cg, sn_module *m, sn_kern k) {
+    enum { MANY = 96 };
+    uint32_t n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) n++;
+    return !cg->target->is_gpu && n > MANY;
+}
+
 sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k) {
-    sn_gen g = {.em = {.cg = cg, .mod = mod, .b = cg->builder},
+    sn_gen g = {.em = {.cg = cg, .mod = mod, .b = cg->builder, .calls = wants_calls(cg, m, k)},
                 .arena = &cg->scratch,
                 .env = cg->env,
                 .m = m,

@@ -7,6 +7,7 @@
 #include "codegen-llvm/math.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* ---- single instructions -------------------------------------------------------------------------------------------- */
 
@@ -83,15 +84,47 @@ double sn_math_bound(sn_lop op, sn_dtype t) {
     return t == SN_F64 ? TABLE[op].ulp64 : TABLE[op].ulp32;
 }
 
+/* ---- operations as functions ---------------------------------------------------------------------------------------- */
+
+static bool is_long(sn_lop op) {
+    switch ((int)op) {
+    case SN_LOP_EXP: case SN_LOP_EXP2: case SN_LOP_EXPM1: case SN_LOP_LOG: case SN_LOP_LOG2: case SN_LOP_LOG1P:
+    case SN_LOP_SIN: case SN_LOP_COS: case SN_LOP_TANH: case SN_LOP_SIGMOID: case SN_LOP_ERF: case SN_LOP_POW:
+    case SN_LOP_REM:
+        return true;
+    default: return false;
+    }
+}
+
+static void function_body(sn_em *em, const void *user) {
+    const sn_lop *op = user;
+    lv in[3];
+    uint32_t n = LLVMCountParams(em->fn);
+    for (uint32_t i = 0; i < n; i++) in[i] = LLVMGetParam(em->fn, i);
+    LLVMBuildRet(em->b, TABLE[*op].fn(em, in));
+}
+
+/* Kernels of hundreds of operations would grow by the whole expansion at each of them, and so would their compilation. */
+static lv call_function(sn_em *em, sn_lop op, lv *in, uint32_t n) {
+    LLVMTypeRef t = LLVMTypeOf(in[0]), types[3] = {t, t, t}, type = LLVMFunctionType(t, types, n, 0);
+    char name[64];
+    snprintf(name, sizeof name, "sn.%s.%s.%u", sn_lops[op].name, sn_em_is64(in[0]) ? "f64" : "f32", sn_em_lanes(in[0]));
+    return LLVMBuildCall2(em->b, type, sn_em_function(em, name, type, function_body, &op), in, n, "");
+}
+
+static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
+    return em->calls && is_long(op) ? call_function(em, op, in, n) : TABLE[op].fn(em, in);
+}
+
 /* f16 and bf16 compute in f32 and round once. */
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     sn_em_unify(em, in, n);
     if (op == SN_LOP_SELECT) return em_select(em, in[0], in[1], in[2]);
     if (!sn_is_float(t)) return sn_math_int_op(em, op, t, in);
     SN_ASSERT(TABLE[op].fn);
-    if (t == SN_F64 || t == SN_F32) return TABLE[op].fn(em, in);
+    if (t == SN_F64 || t == SN_F32) return lowered(em, op, in, n);
     lv wide[3];
     for (uint32_t i = 0; i < n; i++) wide[i] = sn_math_cast(em, SN_F32, t, in[i]);
-    lv x = TABLE[op].fn(em, wide);
+    lv x = lowered(em, op, wide, n);
     return sn_lops[op].is_bool ? x : sn_math_cast(em, t, SN_F32, x);
 }

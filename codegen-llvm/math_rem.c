@@ -8,7 +8,8 @@
 #include <math.h>
 
 /* fmod(a, b) of a >= 0, b > 0, both finite: t = b doubled up to a, then halved back, subtracting where it fits. */
-static void fmod_body(sn_em *em) {
+static void fmod_body(sn_em *em, const void *user) {
+    (void)user;
     lv a = LLVMGetParam(em->fn, 0), b = LLVMGetParam(em->fn, 1);
     LLVMTypeRef type = LLVMTypeOf(a);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(em->b), up = sn_em_block(em, "up"), down = sn_em_block(em, "down"),
@@ -36,7 +37,7 @@ static void fmod_body(sn_em *em) {
 static lv call_fmod(sn_em *em, lv a, lv b) {
     const char *name = sn_em_is64(a) ? "sn_fmod_f64" : "sn_fmod_f32";
     LLVMTypeRef t = LLVMTypeOf(a), type = LLVMFunctionType(t, (LLVMTypeRef[]){t, t}, 2, 0);
-    return LLVMBuildCall2(em->b, type, sn_em_function(em, name, type, fmod_body), (lv[]){a, b}, 2, "");
+    return LLVMBuildCall2(em->b, type, sn_em_function(em, name, type, fmod_body, NULL), (lv[]){a, b}, 2, "");
 }
 
 /* r + y where r is not 0 and its sign is not that of y. */

@@ -105,7 +105,8 @@ static wide fraction_of_turn(sn_em *em, lv x_bits) {
 }
 
 /* {double r, i32 quadrant} of a double |x| >= 2^-9: x = quadrant pi/2 + r, |r| <= pi/4. */
-static void reduce_body(sn_em *em) {
+static void reduce_body(sn_em *em, const void *user) {
+    (void)user;
     lv x = LLVMGetParam(em->fn, 0), bits = sn_em_ibits(em, x);
     LLVMTypeRef i64 = em->cg->i64, i128 = LLVMIntTypeInContext(em->cg->cx, 128);
     wide turn = fraction_of_turn(em, bits);
@@ -143,7 +144,7 @@ static void reduce_body(sn_em *em) {
 static lv call_reduce(sn_em *em, lv x) {
     LLVMTypeRef out = LLVMStructTypeInContext(em->cg->cx, (LLVMTypeRef[]){em->cg->f64, em->cg->i32}, 2, 0);
     LLVMTypeRef type = LLVMFunctionType(out, &em->cg->f64, 1, 0);
-    lv fn = sn_em_function(em, "sn_trig_reduce", type, reduce_body);
+    lv fn = sn_em_function(em, "sn_trig_reduce", type, reduce_body, NULL);
     return LLVMBuildCall2(em->b, type, fn, &x, 1, "");
 }
 
