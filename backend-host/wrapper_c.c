@@ -392,7 +392,7 @@ static sn_status put_file(writer *w) {
 
 sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes) {
     if (!m->wrap.steps.n)
-        return sn_fail(m->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass to-wrap first");
+        return sn_fail(m->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first");
     writer w = {.t = out, .m = m, .codes = codes};
     sn_arena_init(&w.scratch, m->env);
     sn_names_init(&w.used, &w.scratch);

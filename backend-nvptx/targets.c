@@ -54,8 +54,9 @@ sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm) {
     for (size_t i = 0; i < SN_COUNT(ROWS); i++)
         if (ROWS[i].sm <= sm && portable(&ROWS[i]) && (!best || ROWS[i].sm > best->sm)) best = &ROWS[i];
     if (!best)
-        return sn_fail(env, SN_ERROR_TARGET, "the device has compute capability %u.%u; %s is the oldest that can be used",
-                       sm / 10, sm % 10, ROWS[0].name);
+        return sn_fail(env, SN_ERROR_TARGET,
+                       "the device has compute capability %u.%u; %s is the oldest that can be used", sm / 10, sm % 10,
+                       ROWS[0].name);
     fill(out, best);
     return SN_OK;
 }

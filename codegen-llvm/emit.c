@@ -166,7 +166,8 @@ lv sn_em_merge(sn_em *em, const sn_em_if *s, LLVMBasicBlockRef then_end, lv insi
 
 /* ---- functions of the module ------------------------------------------------------------------------------------------- */
 
-lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em, const void *user), const void *user) {
+lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em, const void *user),
+                  const void *user) {
     lv fn = LLVMGetNamedFunction(em->mod, name);
     if (fn) return fn;
     fn = LLVMAddFunction(em->mod, name, type);

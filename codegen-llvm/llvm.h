@@ -20,8 +20,8 @@ typedef struct sn_cg {
     LLVMTargetMachineRef tm;
     LLVMMemoryBufferRef emitted;
     char *printed;
-    bool has_f16;           /* half <-> float are instructions */
-    bool has_bf16;          /* bfloat <-> float are instructions */
+    bool has_f16;  /* half <-> float are instructions */
+    bool has_bf16; /* bfloat <-> float are instructions */
     LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, ptr, global_ptr, shared_ptr, vd;
 } sn_cg;
 

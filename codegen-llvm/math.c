@@ -88,10 +88,19 @@ double sn_math_bound(sn_lop op, sn_dtype t) {
 
 static bool is_long(sn_lop op) {
     switch ((int)op) {
-    case SN_LOP_EXP: case SN_LOP_EXP2: case SN_LOP_EXPM1: case SN_LOP_LOG: case SN_LOP_LOG2: case SN_LOP_LOG1P:
-    case SN_LOP_SIN: case SN_LOP_COS: case SN_LOP_TANH: case SN_LOP_SIGMOID: case SN_LOP_ERF: case SN_LOP_POW:
-    case SN_LOP_REM:
-        return true;
+    case SN_LOP_EXP:
+    case SN_LOP_EXP2:
+    case SN_LOP_EXPM1:
+    case SN_LOP_LOG:
+    case SN_LOP_LOG2:
+    case SN_LOP_LOG1P:
+    case SN_LOP_SIN:
+    case SN_LOP_COS:
+    case SN_LOP_TANH:
+    case SN_LOP_SIGMOID:
+    case SN_LOP_ERF:
+    case SN_LOP_POW:
+    case SN_LOP_REM: return true;
     default: return false;
     }
 }

@@ -255,6 +255,7 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     uint32_t mark = sn_gen_mark(g), turn = g->turn, exchanges = g->exchanges;
     bool divergent = g->divergent;
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
+    if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
     sn_em_if branch = sn_em_then(&g->em, cond, "if");
     sn_gen_region(g, s->first);
     sn_gen_settle(g, turn, exchanges);

@@ -320,9 +320,15 @@ sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y) {
     return sn_build(g, SN_OP_MATMUL, (sn_node[]){x, y}, 2, NULL, 0);
 }
 
-sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options) {
+static sn_status conv2d(sn_nd *out, sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options) {
     sn_conv_options o = {0};
-    if (options) memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
+    if (options) {
+        if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof o)
+            return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT,
+                           "sn_conv_options: struct_size is %zu; set it to sizeof (%zu)", options->struct_size,
+                           sizeof o);
+        memcpy(&o, options, options->struct_size);
+    }
     for (int k = 0; k < 2; k++) {
         if (!o.stride[k]) o.stride[k] = 1;
         if (!o.dilation[k]) o.dilation[k] = 1;
@@ -334,7 +340,11 @@ sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *opti
         attrs[n++] = attr_list(SN_ATTR_PADDING, o.padding, 4);
     if (o.dilation[0] != 1 || o.dilation[1] != 1) attrs[n++] = attr_list(SN_ATTR_DILATION, o.dilation, 2);
     if (o.groups > 1 || o.groups < 0) attrs[n++] = attr_int(SN_ATTR_GROUPS, o.groups);
-    return sn_build(g, SN_OP_CONV2D, (sn_node[]){x, w}, 2, attrs, n);
+    return build(out, g, SN_OP_CONV2D, (sn_node[]){x, w}, 2, attrs, n);
+}
+
+sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options) {
+    SN_BUILD_RETURN(g, conv2d(&g->built, g, x, w, options));
 }
 
 /* ---- composites ---- */

@@ -124,8 +124,8 @@ static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s
     if (*cu) {
         sn_target device = {0};
         sn_cuda_target(*cu, &device);
-        SN_TRY(sn_target_for_sm(&p->target, env, device.sm));   /* what is known of its generation */
-        sn_cuda_target(*cu, &p->target);                        /* what this one says of itself */
+        SN_TRY(sn_target_for_sm(&p->target, env, device.sm)); /* what is known of its generation */
+        sn_cuda_target(*cu, &p->target);                      /* what this one says of itself */
         p->gpu_code = true;
         return SN_OK;
     }
@@ -217,6 +217,7 @@ static void fill_ports(sn_program *p) {
     p->inputs = SN_NEWN(&p->arena, sn_port, p->n_inputs + 1);
     p->outputs = SN_NEWN(&p->arena, sn_port, p->n_outputs + 1);
     p->input_at = SN_NEWN(&p->arena, void *, p->n_inputs + 1);
+    p->spans = SN_NEWN(&p->arena, sn_span, p->n_inputs + p->n_outputs + 1);
     p->output_at = SN_NEWN(&p->arena, void *, p->n_outputs + 1);
     p->own_output = SN_NEWN(&p->arena, sn_tensor *, p->n_outputs + 1);
     for (uint32_t k = 0; k < p->n_inputs; k++) {
@@ -311,7 +312,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
 
 static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_phase last) {
     sn_cuda *cu;
-    SN_TRY(bind(p, &cu, g, s));     /* opens the device the first time, which is no part of compiling */
+    SN_TRY(bind(p, &cu, g, s)); /* opens the device the first time, which is no part of compiling */
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
     SN_TRY(run_passes(p, s));

@@ -32,6 +32,12 @@ struct sn_graph {
     sn_nd built; /* result of the running builder function */
 };
 
+/* The addresses of a bound tensor. */
+typedef struct sn_span {
+    const char *first, *end, *name;
+    bool output;
+} sn_span;
+
 struct sn_tensor {
     sn_context *ctx;
     sn_tensor_info info;
@@ -69,6 +75,7 @@ struct sn_program {
     uint32_t n_inputs, n_outputs;
     sn_tensor **own_output;       /* by output: storage of one that is copied back to an input, else NULL */
     void **input_at, **output_at; /* storage addresses of the run in progress */
+    struct sn_span *spans;        /* their ranges, for the check that nothing overlaps */
     sn_program_info info;
 };
 
@@ -139,8 +146,11 @@ void sn_array_store(void *out, const sn_array *a);
 double sn_check_bound(sn_module *m, sn_nd output);
 /* Largest error of an element in units in the last place, where the output is one elementary operation on inputs; else 0. */
 double sn_check_ulps(const sn_module *m, sn_nd output);
-/* Compare n elements in storage format with the reference. bound_ulp 0: the relative bound alone. */
-sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double bound, double bound_ulp);
+/* Largest finite magnitude among the float inputs. */
+double sn_check_magnitude(const sn_array *inputs, uint32_t n);
+/* Compare elements in storage format with the reference. inputs: sn_check_magnitude. bound_ulp 0: the relative bound alone. */
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double inputs, double bound,
+                          double bound_ulp);
 
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used as
  * an index, valid positions. n elements in storage format to `out` (random.c). */

@@ -1,10 +1,13 @@
 /* run.c: running a program: checks the caller's tensors against what was compiled, finds storage addresses, launches.
  *
  * Kernels address an input from the start of its storage with the offset that was compiled; a tensor whose own offset
- * differs is passed with its start moved, so that only strides must agree. An output that writes an input either has
- * storage of the program and is copied back by a step of the wrapper, or is stored straight into the input.
+ * is larger is passed with its start moved, so that only strides must agree. An output that writes an input has storage of
+ * the program and is copied back by a step of the wrapper. Storage of outputs overlaps nothing: kernels rely on inputs
+ * that do not change while they run, and the plan keeps intermediate values in outputs.
  */
 #include "frontend/frontend.h"
+
+#include <stdlib.h>
 
 static sn_status fail_place(const sn_program *p, const char *what, const sn_port *port, const sn_tensor_info *t) {
     const char *where[2];
@@ -44,6 +47,12 @@ static sn_status bind_tensor(void **out, const sn_program *p, const char *what, 
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor has strides %s, the program was compiled for %s",
                        what, port->name, sn_sizes_text(a, t->strides, t->rank),
                        sn_sizes_text(a, port->strides, port->rank));
+    if (t->offset < port->offset) /* a masked access may touch the start of the storage: it has to exist */
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "%s %s: the tensor begins at element %lld, the program was compiled for %lld", what, port->name,
+                       (long long)t->offset, (long long)port->offset);
+    if (tensor->ctx != p->ctx)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor belongs to another context", what, port->name);
     *out = (char *)t->data + (t->offset - port->offset) * (int64_t)sn_dtype_bytes(t->dtype);
     if (t->numel && (uintptr_t)*out % port->align)
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %zu bytes",
@@ -51,13 +60,51 @@ static sn_status bind_tensor(void **out, const sn_program *p, const char *what, 
     return SN_OK;
 }
 
+/* ---- overlaps ---- */
+
+/* Addresses first .. last of the elements of a tensor. */
+static sn_span span_of(const sn_tensor *tensor, const char *name, bool output) {
+    const sn_tensor_info *t = &tensor->info;
+    int64_t lo = t->offset, hi = t->offset, bytes = (int64_t)sn_dtype_bytes(t->dtype);
+    for (unsigned k = 0; k < t->rank; k++) {
+        int64_t reach = (t->shape[k] - 1) * t->strides[k];
+        if (reach < 0) lo += reach;
+        else hi += reach;
+    }
+    return (sn_span){(const char *)t->data + lo * bytes, (const char *)t->data + (hi + 1) * bytes, name, output};
+}
+
+static int by_address(const void *a, const void *b) {
+    const sn_span *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Sorted by address, a span overlaps an earlier one exactly when it begins before the furthest end so far. */
+static sn_status check_overlaps(const sn_program *p, uint32_t n) {
+    const sn_span *furthest = NULL, *output = NULL;
+    qsort(p->spans, n, sizeof *p->spans, by_address);
+    for (uint32_t k = 0; k < n; k++) {
+        const sn_span *s = &p->spans[k], *other = s->output ? furthest : output;
+        if (other && s->first < other->end)
+            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %s and %s %s share storage; an output needs its own",
+                           other->output ? "output" : "input", other->name, s->output ? "output" : "input", s->name);
+        if (!furthest || s->end > furthest->end) furthest = s;
+        if (s->output && (!output || s->end > output->end)) output = s;
+    }
+    return SN_OK;
+}
+
 sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs) {
-    for (uint32_t k = 0; k < p->n_inputs; k++)
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < p->n_inputs; k++) {
         SN_TRY(bind_tensor(&p->input_at[k], p, "input", &p->inputs[k], inputs ? inputs[k] : NULL));
+        if (inputs[k]->info.numel) p->spans[n++] = span_of(inputs[k], p->inputs[k].name, false);
+    }
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         int writes = p->outputs[k].writes;
         if (writes < 0) {
             SN_TRY(bind_tensor(&p->output_at[k], p, "output", &p->outputs[k], outputs ? outputs[k] : NULL));
+            if (outputs[k]->info.numel) p->spans[n++] = span_of(outputs[k], p->outputs[k].name, true);
             continue;
         }
         if (outputs && outputs[k] && outputs[k] != inputs[writes])
@@ -66,7 +113,7 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
                            p->inputs[writes].name);
         p->output_at[k] = p->own_output[k] ? p->own_output[k]->info.data : p->input_at[writes];
     }
-    return SN_OK;
+    return check_overlaps(p, n);
 }
 
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,

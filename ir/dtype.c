@@ -28,8 +28,8 @@ bool sn_dtype_from_name(sn_dtype *out, const char *name) {
 
 typedef struct half_format {
     int mantissa_bits;
-    int exponent_min;       /* of the smallest normal number */
-    int exponent_max;       /* of the largest finite number */
+    int exponent_min; /* of the smallest normal number */
+    int exponent_max; /* of the largest finite number */
 } half_format;
 
 static const half_format F16_FORMAT = {10, -14, 15};
@@ -41,7 +41,7 @@ static double half_round(half_format f, double x) {
     if (x == 0 || !isfinite(x)) return x;
     int e;
     frexp(x, &e);
-    e -= 1;                                     /* |x| = 1.m * 2^e */
+    e -= 1; /* |x| = 1.m * 2^e */
     if (e > f.exponent_max) return copysign(INFINITY, x);
     if (e < f.exponent_min) e = f.exponent_min; /* subnormal: fixed spacing */
     double y = ldexp(rint(ldexp(x, f.mantissa_bits - e)), e - f.mantissa_bits);
@@ -85,7 +85,13 @@ double sn_load_float(sn_dtype t, const void *p) {
     case SN_F32: return (double)READ(float, p);
     case SN_F16: return half_decode(F16_FORMAT, READ(uint16_t, p));
     case SN_BF16: return half_decode(BF16_FORMAT, READ(uint16_t, p));
-    case SN_I64: case SN_I32: case SN_I16: case SN_I8: case SN_U8: case SN_BOOL: case SN_N_DTYPES: break;
+    case SN_I64:
+    case SN_I32:
+    case SN_I16:
+    case SN_I8:
+    case SN_U8:
+    case SN_BOOL:
+    case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a float dtype");
     return 0;
@@ -97,7 +103,13 @@ void sn_store_float(sn_dtype t, void *p, double x) {
     case SN_F32: WRITE(float, p, x); return;
     case SN_F16: WRITE(uint16_t, p, half_encode(F16_FORMAT, x)); return;
     case SN_BF16: WRITE(uint16_t, p, half_encode(BF16_FORMAT, x)); return;
-    case SN_I64: case SN_I32: case SN_I16: case SN_I8: case SN_U8: case SN_BOOL: case SN_N_DTYPES: break;
+    case SN_I64:
+    case SN_I32:
+    case SN_I16:
+    case SN_I8:
+    case SN_U8:
+    case SN_BOOL:
+    case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a float dtype");
 }
@@ -110,7 +122,11 @@ int64_t sn_load_int(sn_dtype t, const void *p) {
     case SN_I8: return READ(int8_t, p);
     case SN_U8: return READ(uint8_t, p);
     case SN_BOOL: return READ(uint8_t, p) != 0;
-    case SN_F64: case SN_F32: case SN_F16: case SN_BF16: case SN_N_DTYPES: break;
+    case SN_F64:
+    case SN_F32:
+    case SN_F16:
+    case SN_BF16:
+    case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"an integral dtype");
     return 0;
@@ -121,9 +137,14 @@ void sn_store_int(sn_dtype t, void *p, int64_t x) {
     case SN_I64: WRITE(int64_t, p, x); return;
     case SN_I32: WRITE(uint32_t, p, x); return;
     case SN_I16: WRITE(uint16_t, p, x); return;
-    case SN_I8: case SN_U8: WRITE(uint8_t, p, x); return;
+    case SN_I8:
+    case SN_U8: WRITE(uint8_t, p, x); return;
     case SN_BOOL: WRITE(uint8_t, p, x != 0); return;
-    case SN_F64: case SN_F32: case SN_F16: case SN_BF16: case SN_N_DTYPES: break;
+    case SN_F64:
+    case SN_F32:
+    case SN_F16:
+    case SN_BF16:
+    case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"an integral dtype");
 }
@@ -134,7 +155,13 @@ double sn_round_to(sn_dtype t, double x) {
     case SN_F32: return (double)(float)x;
     case SN_F16: return half_round(F16_FORMAT, x);
     case SN_BF16: return half_round(BF16_FORMAT, x);
-    case SN_I64: case SN_I32: case SN_I16: case SN_I8: case SN_U8: case SN_BOOL: case SN_N_DTYPES: break;
+    case SN_I64:
+    case SN_I32:
+    case SN_I16:
+    case SN_I8:
+    case SN_U8:
+    case SN_BOOL:
+    case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a float dtype");
     return x;

@@ -21,8 +21,17 @@ typedef enum sn_op {
 } sn_op;
 
 typedef enum sn_opclass {
-    SN_OPS_SOURCE, SN_OPS_UNARY, SN_OPS_BINARY, SN_OPS_COMPARE, SN_OPS_TEST, SN_OPS_ELEMENT, SN_OPS_REDUCE, SN_OPS_VIEW,
-    SN_OPS_MOVE, SN_OPS_CONTRACT, SN_OPS_COMPOSITE
+    SN_OPS_SOURCE,
+    SN_OPS_UNARY,
+    SN_OPS_BINARY,
+    SN_OPS_COMPARE,
+    SN_OPS_TEST,
+    SN_OPS_ELEMENT,
+    SN_OPS_REDUCE,
+    SN_OPS_VIEW,
+    SN_OPS_MOVE,
+    SN_OPS_CONTRACT,
+    SN_OPS_COMPOSITE
 } sn_opclass;
 
 typedef enum sn_attr_id {
@@ -33,29 +42,49 @@ typedef enum sn_attr_id {
 } sn_attr_id;
 
 typedef enum sn_attr_kind {
-    SN_KIND_INT, SN_KIND_FLOAT, SN_KIND_BOOL, SN_KIND_DTYPE, SN_KIND_INTS, SN_KIND_SHAPE, SN_KIND_NUMBERS
+    SN_KIND_INT,
+    SN_KIND_FLOAT,
+    SN_KIND_BOOL,
+    SN_KIND_DTYPE,
+    SN_KIND_INTS,
+    SN_KIND_SHAPE,
+    SN_KIND_NUMBERS
 } sn_attr_kind;
 
-typedef struct sn_attr_info { const char *name; sn_attr_kind kind; const char *doc; } sn_attr_info;
+typedef struct sn_attr_info {
+    const char *name;
+    sn_attr_kind kind;
+    const char *doc;
+} sn_attr_info;
 extern const sn_attr_info sn_attrs[SN_N_ATTRS];
 
 typedef struct sn_attr {
     sn_attr_id id;
     union {
-        int64_t i;          /* INT, BOOL, DTYPE */
-        double f;           /* FLOAT */
-        struct { const int64_t *at; uint32_t n; } ints;         /* INTS */
-        struct { const sn_ix *at; uint32_t n; } shape;          /* SHAPE */
-        struct { const double *f; const int64_t *i; uint64_t n; } numbers;  /* NUMBERS: f for float dtypes, else i */
+        int64_t i; /* INT, BOOL, DTYPE */
+        double f;  /* FLOAT */
+        struct {
+            const int64_t *at;
+            uint32_t n;
+        } ints; /* INTS */
+        struct {
+            const sn_ix *at;
+            uint32_t n;
+        } shape; /* SHAPE */
+        struct {
+            const double *f;
+            const int64_t *i;
+            uint64_t n;
+        } numbers; /* NUMBERS: f for float dtypes, else i */
     };
 } sn_attr;
 
 typedef struct sn_op_info {
     const char *name;
     sn_opclass cls;
-    int n_in;                       /* -1: one or more */
-    const char *attrs;              /* as in ops.def */
-    int lop;                        /* sn_lop (elementwise) or sn_comb (REDUCE), -1 for NONE */
+    int n_in;          /* -1: one or more */
+    const char *attrs; /* as in ops.def */
+    int lop;           /* sn_lop (elementwise) or sn_comb (REDUCE), -1 for NONE */
     const char *doc;
 } sn_op_info;
 extern const sn_op_info sn_ops[SN_N_OPS];
@@ -71,12 +100,12 @@ typedef struct sn_node_rec {
     sn_op op;
     uint32_t n_in, n_attrs;
     const sn_nd *in;
-    const sn_attr *attrs;           /* sorted by id */
-    sn_type type;                   /* of the result; of result 0 for a tuple */
-    uint32_t n_results;             /* 1; more for a tuple */
-    const char *name;               /* hint for the printer; inputs: the user's name */
+    const sn_attr *attrs; /* sorted by id */
+    sn_type type;         /* of the result; of result 0 for a tuple */
+    uint32_t n_results;   /* 1; more for a tuple */
+    const char *name;     /* hint for the printer; inputs: the user's name */
     uint64_t hash;
-    uint32_t input;                 /* INPUT: number of the input */
+    uint32_t input; /* INPUT: number of the input */
 } sn_node_rec;
 
 /* A graph input. Strides and offset are in elements; a contiguous input has row-major strides and offset 0. */
@@ -85,19 +114,19 @@ typedef struct sn_graph_input {
     const char *name;
     sn_ix stride[SN_MAX_RANK];
     sn_ix offset;
-    bool contiguous;                /* row-major strides and offset 0 */
+    bool contiguous; /* row-major strides and offset 0 */
 } sn_graph_input;
 
 typedef struct sn_graph_output {
     sn_nd node;
     const char *name;
-    int writes;                     /* number of the input whose storage takes the value, -1: storage of its own */
+    int writes; /* number of the input whose storage takes the value, -1: storage of its own */
 } sn_graph_output;
 
 typedef struct sn_graph_ir {
     const char *name;
-    sn_table nodes;                 /* sn_node_rec; record 0 is none */
-    uint32_t *slots;                /* interning table */
+    sn_table nodes;  /* sn_node_rec; record 0 is none */
+    uint32_t *slots; /* interning table */
     uint32_t slot_cap;
     SN_VEC(sn_graph_input) inputs;
     SN_VEC(sn_graph_output) outputs;
@@ -118,8 +147,8 @@ void sn_graph_name(sn_module *m, sn_nd node, const char *name);
 sn_nd sn_graph_unary(sn_module *m, sn_op op, sn_nd x);
 sn_nd sn_graph_binary(sn_module *m, sn_op op, sn_nd x, sn_nd y);
 sn_nd sn_graph_full(sn_module *m, sn_dtype dtype, double value, const sn_ix *shape, uint32_t rank);
-sn_nd sn_graph_scalar(sn_module *m, sn_dtype dtype, double value);  /* rank 0 */
-sn_nd sn_graph_cast(sn_module *m, sn_nd x, sn_dtype dtype);         /* x itself when nothing changes */
+sn_nd sn_graph_scalar(sn_module *m, sn_dtype dtype, double value); /* rank 0 */
+sn_nd sn_graph_cast(sn_module *m, sn_nd x, sn_dtype dtype);        /* x itself when nothing changes */
 sn_nd sn_graph_reduce(sn_module *m, sn_op op, sn_nd x, const int64_t *axes, uint32_t n, bool keepdim);
 sn_nd sn_graph_reshape(sn_module *m, sn_nd x, const sn_ix *shape, uint32_t rank);
 sn_nd sn_graph_expand(sn_module *m, sn_nd x, const sn_ix *shape, uint32_t rank);
@@ -130,7 +159,7 @@ sn_nd sn_graph_project(sn_module *m, sn_nd tuple, int64_t index);
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
 sn_node_rec *sn_node_get(const sn_module *m, sn_nd x);
-const sn_attr *sn_node_attr(const sn_module *m, sn_nd x, sn_attr_id id);    /* NULL when absent */
+const sn_attr *sn_node_attr(const sn_module *m, sn_nd x, sn_attr_id id); /* NULL when absent */
 int64_t sn_node_int(const sn_module *m, sn_nd x, sn_attr_id id, int64_t otherwise);
 double sn_node_float(const sn_module *m, sn_nd x, sn_attr_id id, double otherwise);
 bool sn_op_from_name(sn_op *out, const char *name);
@@ -149,7 +178,8 @@ sn_dtype sn_promote(sn_dtype a, sn_dtype b);
 /* Broadcast two shapes; `what` names the operation in the message. */
 sn_status sn_broadcast(sn_type *out, sn_module *m, const char *what, const sn_type *a, const sn_type *b);
 /* A copy of the graph of `from` in the empty module `to`, with symbols of the names replaced by sizes. */
-sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes, uint32_t n);
+sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
+                        uint32_t n);
 /* Replace the graph by its live part after a rewrite: `map[old id]` gives the replacement of outputs (passes). */
 void sn_graph_set_output(sn_module *m, uint32_t output, sn_nd node);
 /* live[i] is set for every node that an output needs (array of nodes.count bytes). */
@@ -161,7 +191,7 @@ void sn_graph_print(struct sn_text *t, const sn_module *m);
 /* Aligned columns: id, op, operands, attributes, type. For people. */
 void sn_graph_print_table(struct sn_text *t, const sn_module *m);
 struct sn_lex;
-sn_status sn_graph_parse(sn_module *m, struct sn_lex *lx);      /* current token: `graph` */
+sn_status sn_graph_parse(sn_module *m, struct sn_lex *lx); /* current token: `graph` */
 sn_status sn_graph_verify(sn_module *m, const char *where);
 
 /* ---- evaluation (ir/graph_eval.c): the naive reference ---------------------------------------------------------------
@@ -172,8 +202,8 @@ typedef struct sn_array {
     uint32_t rank;
     int64_t shape[SN_MAX_RANK];
     int64_t numel;
-    double *f;          /* float dtypes: numel values */
-    int64_t *i;         /* integral dtypes */
+    double *f;  /* float dtypes: numel values */
+    int64_t *i; /* integral dtypes */
 } sn_array;
 
 /* inputs[k] belongs to graph input k (already in logical, contiguous order). outputs[k] is allocated in the arena. */

@@ -10,14 +10,14 @@
     static inline bool type##_eq(type a, type b) { return a.i == b.i; }                      \
     typedef struct type##_list { type *at; uint32_t n, cap; } type##_list
 
-SN_ID(sn_ix);       /* index expression (ix.h) */
-SN_ID(sn_axis);     /* loop axis */
-SN_ID(sn_sym);      /* symbolic size */
-SN_ID(sn_nd);       /* graph node (graph.h) */
-SN_ID(sn_buf);      /* buffer (loop.h) */
-SN_ID(sn_kern);     /* kernel (loop.h) */
-SN_ID(sn_stmt);     /* loop statement (loop.h) */
-SN_ID(sn_val);      /* SSA value of a kernel (loop.h) */
+SN_ID(sn_ix);   /* index expression (ix.h) */
+SN_ID(sn_axis); /* loop axis */
+SN_ID(sn_sym);  /* symbolic size */
+SN_ID(sn_nd);   /* graph node (graph.h) */
+SN_ID(sn_buf);  /* buffer (loop.h) */
+SN_ID(sn_kern); /* kernel (loop.h) */
+SN_ID(sn_stmt); /* loop statement (loop.h) */
+SN_ID(sn_val);  /* SSA value of a kernel (loop.h) */
 
 typedef struct sn_module sn_module;
 
@@ -32,7 +32,7 @@ typedef struct sn_dtype_info {
     const char *npy;
 } sn_dtype_info;
 
-extern const sn_dtype_info sn_dtypes[SN_N_DTYPES];   /* ir/dtype.c */
+extern const sn_dtype_info sn_dtypes[SN_N_DTYPES]; /* ir/dtype.c */
 static inline uint32_t sn_dtype_bytes(sn_dtype t) { return sn_dtypes[t].bytes; }
 static inline bool sn_is_float(sn_dtype t) { return sn_dtypes[t].cls == SN_CLASS_FLOAT; }
 /* Integers and bool. */

@@ -35,8 +35,7 @@ static uint64_t hash_record(const sn_ix_rec *r) {
     h = sn_hash(h, (uint64_t)r->a.i << 32 | r->b.i);
     if (r->kind != SN_IX_SUM) return h;
     h = sn_hash(h, (uint64_t)r->c0);
-    for (uint32_t i = 0; i < r->n_terms; i++)
-        h = sn_hash(sn_hash(h, (uint64_t)r->terms[i].c), r->terms[i].atom.i);
+    for (uint32_t i = 0; i < r->n_terms; i++) h = sn_hash(sn_hash(h, (uint64_t)r->terms[i].c), r->terms[i].atom.i);
     return h;
 }
 
@@ -286,7 +285,7 @@ void sn_ix_unflatten(sn_module *m, sn_ix flat, const sn_ix *shape, uint32_t n, s
         if (i == 0) {
             out[i] = flat;
         } else if (sn_ix_is_const(m, shape[i], &c) && c <= 1) {
-            out[i] = sn_ix_const(m, 0);     /* also an empty shape, which has no subscripts */
+            out[i] = sn_ix_const(m, 0); /* also an empty shape, which has no subscripts */
         } else {
             out[i] = sn_ix_mod(m, flat, shape[i]);
             flat = sn_ix_div(m, flat, shape[i]);

@@ -20,19 +20,29 @@
 #include "ir/ids.h"
 
 typedef enum sn_ix_kind {
-    SN_IX_SUM,      /* c0 + sum of terms; a constant is a SUM without terms */
-    SN_IX_AXIS, SN_IX_SYM, SN_IX_DIV, SN_IX_MOD, SN_IX_MIN, SN_IX_MAX, SN_IX_PROD, SN_IX_VAL
+    SN_IX_SUM, /* c0 + sum of terms; a constant is a SUM without terms */
+    SN_IX_AXIS,
+    SN_IX_SYM,
+    SN_IX_DIV,
+    SN_IX_MOD,
+    SN_IX_MIN,
+    SN_IX_MAX,
+    SN_IX_PROD,
+    SN_IX_VAL
 } sn_ix_kind;
 
-typedef struct sn_ix_term { int64_t c; sn_ix atom; } sn_ix_term;
+typedef struct sn_ix_term {
+    int64_t c;
+    sn_ix atom;
+} sn_ix_term;
 
 typedef struct sn_ix_rec {
     sn_ix_kind kind;
-    uint32_t n_terms;               /* SUM */
-    int64_t c0;                     /* SUM */
-    const sn_ix_term *terms;        /* SUM */
-    uint32_t id;                    /* AXIS, SYM, VAL: the sn_axis, sn_sym or sn_val */
-    sn_ix a, b;                     /* DIV, MOD (a by b), MIN, MAX, PROD */
+    uint32_t n_terms;        /* SUM */
+    int64_t c0;              /* SUM */
+    const sn_ix_term *terms; /* SUM */
+    uint32_t id;             /* AXIS, SYM, VAL: the sn_axis, sn_sym or sn_val */
+    sn_ix a, b;              /* DIV, MOD (a by b), MIN, MAX, PROD */
     uint64_t hash;
 } sn_ix_rec;
 
@@ -50,8 +60,8 @@ sn_ix sn_ix_sub(sn_module *m, sn_ix a, sn_ix b);
 sn_ix sn_ix_mul(sn_module *m, sn_ix a, sn_ix b);
 sn_ix sn_ix_scale(sn_module *m, sn_ix a, int64_t c);
 sn_ix sn_ix_addc(sn_module *m, sn_ix a, int64_t c);
-sn_ix sn_ix_div(sn_module *m, sn_ix a, sn_ix k);        /* floor; k > 0 */
-sn_ix sn_ix_mod(sn_module *m, sn_ix a, sn_ix k);        /* result in 0 .. k-1; k > 0 */
+sn_ix sn_ix_div(sn_module *m, sn_ix a, sn_ix k); /* floor; k > 0 */
+sn_ix sn_ix_mod(sn_module *m, sn_ix a, sn_ix k); /* result in 0 .. k-1; k > 0 */
 sn_ix sn_ix_divc(sn_module *m, sn_ix a, int64_t k);
 sn_ix sn_ix_modc(sn_module *m, sn_ix a, int64_t k);
 sn_ix sn_ix_ceildiv(sn_module *m, sn_ix a, sn_ix k);
@@ -71,7 +81,9 @@ bool sn_ix_split(sn_module *m, sn_ix e, sn_axis ax, sn_ix *coefficient, sn_ix *r
 /* Same for constant coefficients; false when not affine in the axis with a constant coefficient. */
 bool sn_ix_coef(sn_module *m, sn_ix e, sn_axis ax, int64_t *out);
 /* Inclusive bounds. Unknown bounds are INT64_MIN / INT64_MAX. */
-typedef struct sn_range { int64_t lo, hi; } sn_range;
+typedef struct sn_range {
+    int64_t lo, hi;
+} sn_range;
 sn_range sn_ix_range(sn_module *m, sn_ix e);
 /* Is e provably a multiple of k for all values of its atoms? */
 bool sn_ix_is_multiple(sn_module *m, sn_ix e, int64_t k);

@@ -36,12 +36,17 @@ sn_ix sn_ix_overflow(sn_module *m);
 bool sn_ix_recombine(sn_ix_sum *s);
 
 /* A product of atoms: its factors sorted by id. n == 0 is the constant 1; false when there are too many. */
-typedef struct sn_ix_mono { sn_ix f[SN_IX_MAX_FACTORS]; uint32_t n; } sn_ix_mono;
+typedef struct sn_ix_mono {
+    sn_ix f[SN_IX_MAX_FACTORS];
+    uint32_t n;
+} sn_ix_mono;
 bool sn_ix_factors(sn_ix_mono *out, const sn_module *m, sn_ix atom);
 sn_ix sn_ix_from_factors(sn_module *m, const sn_ix_mono *p);
 
 /* Arithmetic that might overflow but whose failure only means "not provable" runs between these two. */
-typedef struct sn_ix_trial { sn_status before; } sn_ix_trial;
+typedef struct sn_ix_trial {
+    sn_status before;
+} sn_ix_trial;
 sn_ix_trial sn_ix_trial_begin(const sn_module *m);
 /* Was it free of overflow? The error of an overflow is forgotten. */
 bool sn_ix_trial_end(sn_ix_trial t, sn_module *m);

@@ -11,9 +11,7 @@
 
 static const sn_range UNKNOWN = {INT64_MIN, INT64_MAX};
 
-static int64_t clamp128(__int128 x) {
-    return x <= INT64_MIN ? INT64_MIN : x >= INT64_MAX ? INT64_MAX : (int64_t)x;
-}
+static int64_t clamp128(__int128 x) { return x <= INT64_MIN ? INT64_MIN : x >= INT64_MAX ? INT64_MAX : (int64_t)x; }
 
 static bool infinite(int64_t x) { return x == INT64_MIN || x == INT64_MAX; }
 
@@ -87,8 +85,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 sn_range sn_ix_terms_range(sn_module *m, int64_t c0, const sn_ix_term *terms, uint32_t n) {
     sn_range r = {c0, c0};
-    for (uint32_t i = 0; i < n; i++)
-        r = sn_range_add(r, sn_range_scale(sn_ix_range(m, terms[i].atom), terms[i].c));
+    for (uint32_t i = 0; i < n; i++) r = sn_range_add(r, sn_range_scale(sn_ix_range(m, terms[i].atom), terms[i].c));
     return r;
 }
 
@@ -148,9 +145,11 @@ static sn_ix bound(sn_module *m, sn_ix e, bool upper) {
     case SN_IX_PROD: return bound_product(m, e, upper);
     case SN_IX_DIV: return bound_div(m, e, upper);
     case SN_IX_MOD: return upper ? sn_ix_addc(m, r->b, -1) : sn_ix_const(m, 0);
-    case SN_IX_AXIS:
-        return upper ? sn_ix_addc(m, sn_axis_get(m, (sn_axis){r->id})->extent, -1) : sn_ix_const(m, 0);
-    case SN_IX_SYM: case SN_IX_MIN: case SN_IX_MAX: case SN_IX_VAL: return e;
+    case SN_IX_AXIS: return upper ? sn_ix_addc(m, sn_axis_get(m, (sn_axis){r->id})->extent, -1) : sn_ix_const(m, 0);
+    case SN_IX_SYM:
+    case SN_IX_MIN:
+    case SN_IX_MAX:
+    case SN_IX_VAL: return e;
     }
     return e;
 }
@@ -194,10 +193,15 @@ static bool atom_is_multiple(sn_module *m, sn_ix e, int64_t k) {
     sn_range range = sn_ix_range(m, e);
     if (range.lo == range.hi) return range.lo % k == 0;
     switch (r->kind) {
-    case SN_IX_MOD: case SN_IX_MIN: case SN_IX_MAX:
-        return sn_ix_is_multiple(m, r->a, k) && sn_ix_is_multiple(m, r->b, k);
+    case SN_IX_MOD:
+    case SN_IX_MIN:
+    case SN_IX_MAX: return sn_ix_is_multiple(m, r->a, k) && sn_ix_is_multiple(m, r->b, k);
     case SN_IX_PROD: return sn_ix_is_multiple(m, r->a, k) || sn_ix_is_multiple(m, r->b, k);
-    case SN_IX_SUM: case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_DIV: case SN_IX_VAL: return false;
+    case SN_IX_SUM:
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_DIV:
+    case SN_IX_VAL: return false;
     }
     return false;
 }
@@ -274,9 +278,14 @@ static bool uses(const sn_module *m, sn_ix e, sn_ix_kind kind, uint32_t id) {
         for (uint32_t i = 0; i < r->n_terms; i++)
             if (uses(m, r->terms[i].atom, kind, id)) return true;
         return false;
-    case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_VAL: return r->kind == kind && (id == 0 || r->id == id);
-    case SN_IX_DIV: case SN_IX_MOD: case SN_IX_MIN: case SN_IX_MAX: case SN_IX_PROD:
-        return uses(m, r->a, kind, id) || uses(m, r->b, kind, id);
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_VAL: return r->kind == kind && (id == 0 || r->id == id);
+    case SN_IX_DIV:
+    case SN_IX_MOD:
+    case SN_IX_MIN:
+    case SN_IX_MAX:
+    case SN_IX_PROD: return uses(m, r->a, kind, id) || uses(m, r->b, kind, id);
     }
     return false;
 }
@@ -293,12 +302,18 @@ static void collect(atom_list *list, const sn_module *m, sn_ix e) {
     case SN_IX_SUM:
         for (uint32_t i = 0; i < r->n_terms; i++) collect(list, m, r->terms[i].atom);
         return;
-    case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_VAL:
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_VAL:
         for (uint32_t i = 0; i < list->n; i++)
             if (sn_ix_eq(list->at[i], e)) return;
         SN_PUSH(m->ixs.arena, list, e);
         return;
-    case SN_IX_DIV: case SN_IX_MOD: case SN_IX_MIN: case SN_IX_MAX: case SN_IX_PROD:
+    case SN_IX_DIV:
+    case SN_IX_MOD:
+    case SN_IX_MIN:
+    case SN_IX_MAX:
+    case SN_IX_PROD:
         collect(list, m, r->a);
         collect(list, m, r->b);
         return;
@@ -331,7 +346,10 @@ int64_t sn_ix_eval(const sn_module *m, sn_ix e, sn_ix_lookup lookup, void *user)
     case SN_IX_MIN: return least(a, b);
     case SN_IX_MAX: return most(a, b);
     case SN_IX_PROD: return (int64_t)((uint64_t)a * (uint64_t)b);
-    case SN_IX_SUM: case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_VAL: break;
+    case SN_IX_SUM:
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_VAL: break;
     }
     return 0;
 }

@@ -12,7 +12,7 @@ enum { MEMO_SLOTS = 64 };
 
 typedef struct substitution {
     sn_module *m;
-    sn_ix_kind kind;                /* of the atoms that are replaced */
+    sn_ix_kind kind; /* of the atoms that are replaced */
     const uint32_t *ids;
     const sn_ix *with;
     uint32_t n;
@@ -50,7 +50,10 @@ static sn_ix rewrite_pair(substitution *s, sn_ix e, const sn_ix_rec *r) {
     case SN_IX_MIN: return sn_ix_min(s->m, a, b);
     case SN_IX_MAX: return sn_ix_max(s->m, a, b);
     case SN_IX_PROD: return sn_ix_mul(s->m, a, b);
-    case SN_IX_SUM: case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_VAL: break;
+    case SN_IX_SUM:
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_VAL: break;
     }
     SN_ASSERT(!"an atom of two operands");
     return e;

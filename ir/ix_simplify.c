@@ -109,8 +109,8 @@ static sn_ix exact_quotient(sn_module *m, sn_ix e, sn_ix k) {
 /* ---- the common form of div and mod ---- */
 
 typedef struct division {
-    sn_ix q;            /* whole part */
-    sn_ix x, g, low;    /* rest = g*x + low when the rest could be divided by g > 1; g none: it could not */
+    sn_ix q;         /* whole part */
+    sn_ix x, g, low; /* rest = g*x + low when the rest could be divided by g > 1; g none: it could not */
     sn_ix rest;
 } division;
 
@@ -157,8 +157,7 @@ static bool split_by_constants(division *d, sn_module *m, int64_t content, bool 
     uint32_t n = sn_ix_terms(m, d->rest, &terms, &c0, &one);
     if (whole && split_rest(d, m, content)) return true;
     if (n > MAX_TERMS) return false;
-    for (uint32_t i = 0; i < n; i++)
-        sizes[i] = terms[i].c < 0 ? 0 - (uint64_t)terms[i].c : (uint64_t)terms[i].c;
+    for (uint32_t i = 0; i < n; i++) sizes[i] = terms[i].c < 0 ? 0 - (uint64_t)terms[i].c : (uint64_t)terms[i].c;
     qsort(sizes, n, sizeof *sizes, by_size);
     int64_t g = content;
     for (uint32_t i = 0; i < n && g > 1; i++) {
@@ -310,7 +309,7 @@ static sn_ix try_mul(sn_module *m, sn_ix a, sn_ix b) {
 static sn_ix div_rest(sn_module *m, sn_ix e, sn_ix k) {
     int64_t c0;
     const sn_ix_rec *r = lone_atom(m, e, SN_IX_DIV, &c0);
-    if (r) {    /* (x div a + c0) div k = (x + c0*a) div (a*k) */
+    if (r) { /* (x div a + c0) div k = (x + c0*a) div (a*k) */
         sn_ix ak = try_mul(m, r->b, k), shift = try_mul(m, r->b, sn_ix_const(m, c0));
         if (ak.i && shift.i) return sn_ix_div(m, sn_ix_add(m, r->a, shift), ak);
     }
@@ -353,9 +352,7 @@ sn_ix sn_ix_mod(sn_module *m, sn_ix a, sn_ix k) {
 sn_ix sn_ix_divc(sn_module *m, sn_ix a, int64_t k) { return sn_ix_div(m, a, sn_ix_const(m, k)); }
 sn_ix sn_ix_modc(sn_module *m, sn_ix a, int64_t k) { return sn_ix_mod(m, a, sn_ix_const(m, k)); }
 
-sn_ix sn_ix_ceildiv(sn_module *m, sn_ix a, sn_ix k) {
-    return sn_ix_div(m, sn_ix_addc(m, sn_ix_add(m, a, k), -1), k);
-}
+sn_ix sn_ix_ceildiv(sn_module *m, sn_ix a, sn_ix k) { return sn_ix_div(m, sn_ix_addc(m, sn_ix_add(m, a, k), -1), k); }
 
 /* ---- min and max ---- */
 

@@ -109,12 +109,18 @@ static int compare(const printer *p, sn_ix a, sn_ix b) {
     const sn_ix_rec *x = sn_ix_get(p->m, a), *y = sn_ix_get(p->m, b);
     if (x->kind != y->kind) return KIND_ORDER[x->kind] - KIND_ORDER[y->kind];
     switch (x->kind) {
-    case SN_IX_SUM: case SN_IX_PROD: case SN_IX_MIN: case SN_IX_MAX: return compare_operands(p, a, b);
-    case SN_IX_DIV: case SN_IX_MOD: {
+    case SN_IX_SUM:
+    case SN_IX_PROD:
+    case SN_IX_MIN:
+    case SN_IX_MAX: return compare_operands(p, a, b);
+    case SN_IX_DIV:
+    case SN_IX_MOD: {
         int order = compare(p, x->a, y->a);
         return order ? order : compare(p, x->b, y->b);
     }
-    case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_VAL: break;
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_VAL: break;
     }
     char s[NAME_MAX_SHOWN], t[NAME_MAX_SHOWN];
     leaf_name(s, p, x);
@@ -182,14 +188,17 @@ static void print(const printer *p, sn_ix e) {
     char name[NAME_MAX_SHOWN];
     switch (r->kind) {
     case SN_IX_SUM: print_sum(p, e); return;
-    case SN_IX_AXIS: case SN_IX_SYM: case SN_IX_VAL:
+    case SN_IX_AXIS:
+    case SN_IX_SYM:
+    case SN_IX_VAL:
         leaf_name(name, p, r);
         sn_text_put(p->t, name);
         return;
     case SN_IX_DIV: print_division(p, r, " div "); return;
     case SN_IX_MOD: print_division(p, r, " mod "); return;
     case SN_IX_PROD: print_joined(p, e, "*"); return;
-    case SN_IX_MIN: case SN_IX_MAX:
+    case SN_IX_MIN:
+    case SN_IX_MAX:
         sn_text_put(p->t, r->kind == SN_IX_MIN ? "min(" : "max(");
         print_joined(p, e, ", ");
         sn_text_put(p->t, ")");

@@ -85,7 +85,8 @@ char *sn_fresh_name(sn_arena *a, const sn_names *taken, const char *hint, const 
     return out;
 }
 
-sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape, uint32_t rank) {
+sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape,
+                  uint32_t rank) {
     SN_ASSERT(rank <= SN_MAX_RANK);
     m->buf_names.arena = &m->arena;
     sn_buf b = {sn_table_add(&m->bufs)};

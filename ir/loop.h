@@ -31,18 +31,18 @@ typedef enum sn_lop {
 #undef SN_LOP
     SN_N_LOPS,
     /* Values that are not plain scalar functions of their operands: */
-    SN_LOP_CONST = SN_N_LOPS,   /* literal of its dtype */
-    SN_LOP_CAST,                /* convert operand 0 to dtype */
-    SN_LOP_BITCAST,             /* same bits, other dtype of the same size */
-    SN_LOP_INDEX,               /* the value of an ix as an integer dtype */
-    SN_LOP_IN,                  /* bool: 0 <= ix < bound */
-    SN_LOP_LOAD,                /* buffer[ix]; with a mask: only where operand 0 holds, else operand 1 */
+    SN_LOP_CONST = SN_N_LOPS, /* literal of its dtype */
+    SN_LOP_CAST,              /* convert operand 0 to dtype */
+    SN_LOP_BITCAST,           /* same bits, other dtype of the same size */
+    SN_LOP_INDEX,             /* the value of an ix as an integer dtype */
+    SN_LOP_IN,                /* bool: 0 <= ix < bound */
+    SN_LOP_LOAD,              /* buffer[ix]; with a mask: only where operand 0 holds, else operand 1 */
     /* Statements without a value: */
-    SN_LOP_STORE,               /* buffer[ix] = operand 0; with a mask: only where operand 1 holds */
-    SN_LOP_LOOP,                /* axis, region */
-    SN_LOP_REDUCE,              /* axis, combiners, region that ends in yield; one result per state */
-    SN_LOP_IF,                  /* region runs when 0 <= ix < bound */
-    SN_LOP_YIELD,               /* operands: one per state of the enclosing reduce */
+    SN_LOP_STORE,  /* buffer[ix] = operand 0; with a mask: only where operand 1 holds */
+    SN_LOP_LOOP,   /* axis, region */
+    SN_LOP_REDUCE, /* axis, combiners, region that ends in yield; one result per state */
+    SN_LOP_IF,     /* region runs when 0 <= ix < bound */
+    SN_LOP_YIELD,  /* operands: one per state of the enclosing reduce */
     SN_N_ALL_LOPS
 } sn_lop;
 
@@ -53,72 +53,86 @@ typedef enum sn_comb {
     SN_N_COMBS
 } sn_comb;
 
-typedef struct sn_lop_info { const char *name; uint32_t n_in; bool is_bool; bool on_float, on_int; } sn_lop_info;
+typedef struct sn_lop_info {
+    const char *name;
+    uint32_t n_in;
+    bool is_bool;
+    bool on_float, on_int;
+} sn_lop_info;
 extern const sn_lop_info sn_lops[SN_N_ALL_LOPS];
-typedef struct sn_comb_info { const char *name; uint32_t states; const char *doc; } sn_comb_info;
+typedef struct sn_comb_info {
+    const char *name;
+    uint32_t states;
+    const char *doc;
+} sn_comb_info;
 extern const sn_comb_info sn_combs[SN_N_COMBS];
 
 typedef enum sn_axis_kind {
-    SN_AXIS_SEQ, SN_AXIS_GRID, SN_AXIS_BLOCK_X, SN_AXIS_BLOCK_Y, SN_AXIS_VECTOR, SN_AXIS_UNROLL,
+    SN_AXIS_SEQ,
+    SN_AXIS_GRID,
+    SN_AXIS_BLOCK_X,
+    SN_AXIS_BLOCK_Y,
+    SN_AXIS_VECTOR,
+    SN_AXIS_UNROLL,
     SN_N_AXIS_KINDS
 } sn_axis_kind;
-extern const char *const sn_axis_kind_names[SN_N_AXIS_KINDS];   /* "seq" "grid" "block.x" "block.y" "vector" "unroll" */
+extern const char *const sn_axis_kind_names[SN_N_AXIS_KINDS]; /* "seq" "grid" "block.x" "block.y" "vector" "unroll" */
 
 /* ---- buffers ---- */
 
 typedef enum sn_buf_scope {
-    SN_BUF_INPUT,       /* graph input: memory of the caller */
-    SN_BUF_OUTPUT,      /* graph output: memory of the caller */
-    SN_BUF_TEMP,        /* intermediate: planned by the wrapper */
-    SN_BUF_CONST,       /* literal data that the module carries */
-    SN_BUF_REG          /* private registers of threads, belongs to one kernel */
+    SN_BUF_INPUT,  /* graph input: memory of the caller */
+    SN_BUF_OUTPUT, /* graph output: memory of the caller */
+    SN_BUF_TEMP,   /* intermediate: planned by the wrapper */
+    SN_BUF_CONST,  /* literal data that the module carries */
+    SN_BUF_REG     /* private registers of threads, belongs to one kernel */
 } sn_buf_scope;
-extern const char *const sn_buf_scope_names[];  /* "input" "output" "temp" "const" "reg" */
+extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "reg" */
 
 typedef struct sn_buf_rec {
-    const char *name;           /* unique in the module */
+    const char *name; /* unique in the module */
     sn_dtype dtype;
     sn_buf_scope scope;
     uint32_t rank;
-    sn_ix shape[SN_MAX_RANK];   /* logical shape, for people and checks */
-    sn_ix size;                 /* elements from the start of the storage that accesses may touch */
-    uint32_t io;                /* INPUT, OUTPUT: number of the graph input or output */
-    uint32_t private_size;      /* REG: elements of one thread */
-    uint32_t align;             /* bytes that the storage start is a multiple of (a power of two) */
-    const void *data;           /* CONST: size elements in storage format */
-    uint32_t mark;              /* scratch of one call of ir/loop*.c; means nothing between calls */
+    sn_ix shape[SN_MAX_RANK]; /* logical shape, for people and checks */
+    sn_ix size;               /* elements from the start of the storage that accesses may touch */
+    uint32_t io;              /* INPUT, OUTPUT: number of the graph input or output */
+    uint32_t private_size;    /* REG: elements of one thread */
+    uint32_t align;           /* bytes that the storage start is a multiple of (a power of two) */
+    const void *data;         /* CONST: size elements in storage format */
+    uint32_t mark;            /* scratch of one call of ir/loop*.c; means nothing between calls */
 } sn_buf_rec;
 
 /* ---- statements and values ---- */
 
 typedef struct sn_stmt_rec {
     sn_lop op;
-    sn_dtype dtype;             /* of the result (values); for REDUCE see the result values */
+    sn_dtype dtype; /* of the result (values); for REDUCE see the result values */
     uint32_t n_in;
-    sn_val *in;                 /* operands; LOAD/STORE: a mask is present when has_mask */
+    sn_val *in; /* operands; LOAD/STORE: a mask is present when has_mask */
     bool has_mask;
-    sn_val result;              /* first result; results of a REDUCE have consecutive ids */
+    sn_val result; /* first result; results of a REDUCE have consecutive ids */
     uint32_t n_results;
-    sn_buf buf;                 /* LOAD, STORE */
-    sn_ix ix;                   /* INDEX, IN, LOAD, STORE, IF */
-    sn_ix bound;                /* IN, IF */
-    sn_axis axis;               /* LOOP, REDUCE */
-    sn_axis_kind kind;          /* LOOP, REDUCE */
-    uint32_t n_combs;           /* REDUCE */
+    sn_buf buf;        /* LOAD, STORE */
+    sn_ix ix;          /* INDEX, IN, LOAD, STORE, IF */
+    sn_ix bound;       /* IN, IF */
+    sn_axis axis;      /* LOOP, REDUCE */
+    sn_axis_kind kind; /* LOOP, REDUCE */
+    uint32_t n_combs;  /* REDUCE */
     sn_comb combs[4];
     double f;                   /* CONST of a float dtype */
     int64_t i;                  /* CONST of an integral dtype */
     sn_stmt first, last;        /* LOOP, REDUCE, IF: region */
     sn_stmt next, prev, parent; /* place; parent none = body of the kernel */
     sn_kern kern;
-    uint32_t mark, stamp;       /* scratch of one call of ir/loop*.c; mean nothing between calls */
+    uint32_t mark, stamp; /* scratch of one call of ir/loop*.c; mean nothing between calls */
 } sn_stmt_rec;
 
 typedef struct sn_val_rec {
     sn_stmt def;
-    uint32_t number;            /* which result */
+    uint32_t number; /* which result */
     sn_dtype dtype;
-    uint32_t mark;              /* scratch, as above */
+    uint32_t mark; /* scratch, as above */
 } sn_val_rec;
 
 /* ---- kernels ---- */
@@ -127,32 +141,32 @@ typedef struct sn_val_rec {
  * runs is obeyed. Zero fields mean "choose". */
 typedef enum sn_sched_class {
     SN_SCHED_NONE,
-    SN_SCHED_ELEMENT,   /* a thread owns outputs; reductions run inside the thread */
-    SN_SCHED_INNER,     /* threads of a row share a reduction over (mostly) contiguous elements */
-    SN_SCHED_OUTER,     /* lanes own columns, block.y shares a reduction over rows */
+    SN_SCHED_ELEMENT, /* a thread owns outputs; reductions run inside the thread */
+    SN_SCHED_INNER,   /* threads of a row share a reduction over (mostly) contiguous elements */
+    SN_SCHED_OUTER,   /* lanes own columns, block.y shares a reduction over rows */
     SN_N_SCHED_CLASSES
 } sn_sched_class;
 extern const char *const sn_sched_class_names[SN_N_SCHED_CLASSES]; /* "none" "element" "inner" "outer" */
 
 typedef struct sn_sched {
     sn_sched_class cls;
-    uint32_t threads;       /* block.x extent */
-    uint32_t rows;          /* block.y extent */
-    uint32_t vector;        /* elements per access */
-    uint32_t unroll;        /* vectors in flight per thread */
-    uint32_t split;         /* partial kernels of a split reduction write this many partials; 1 = no split */
-    uint32_t blocks;        /* resident on a multiprocessor at least: bounds the registers of a thread; 0 = no bound */
-    bool persistent;        /* rows stay in registers */
+    uint32_t threads; /* block.x extent */
+    uint32_t rows;    /* block.y extent */
+    uint32_t vector;  /* elements per access */
+    uint32_t unroll;  /* vectors in flight per thread */
+    uint32_t split;   /* partial kernels of a split reduction write this many partials; 1 = no split */
+    uint32_t blocks;  /* resident on a multiprocessor at least: bounds the registers of a thread; 0 = no bound */
+    bool persistent;  /* rows stay in registers */
 } sn_sched;
 
 typedef struct sn_kern_rec {
     const char *name;
-    sn_buf_list params;     /* in the order of the generated function's arguments: all global buffers it touches */
-    sn_buf_list regs;       /* REG buffers */
-    sn_stmt first, last;    /* body */
+    sn_buf_list params;  /* in the order of the generated function's arguments: all global buffers it touches */
+    sn_buf_list regs;    /* REG buffers */
+    sn_stmt first, last; /* body */
     sn_sched sched;
-    bool scheduled;         /* `map` has run */
-    const char *note;       /* what was fused into it, for people: "add, exp, sum" */
+    bool scheduled;   /* `map` has run */
+    const char *note; /* what was fused into it, for people: "add, exp, sum" */
 } sn_kern_rec;
 
 /* ---- reading ---- */
@@ -182,27 +196,32 @@ bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b);
 /* ---- building: statements are made detached by sn_mk_*, placed by an sn_cursor ---- */
 /* Names are made unique in the module and fit to be identifiers: a second "t" becomes "t_1". Offsets of the new buffer
  * run 0 .. product of the shape - 1; callers change size, align, io, private_size and data as they need. */
-sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape, uint32_t rank);
+sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape,
+                  uint32_t rank);
 /* A fresh kernel at the end of m->kernels. */
 sn_kern sn_kern_new(sn_module *m, const char *name);
-void sn_kern_add_param(sn_module *m, sn_kern k, sn_buf b);  /* once only */
+void sn_kern_add_param(sn_module *m, sn_kern k, sn_buf b); /* once only */
 /* Recompute params (order: inputs, consts, temps, outputs by first appearance) and regs from the body. */
 void sn_kern_collect_params(sn_module *m, sn_kern k);
 
 /* A place to insert: at the end of the region of `parent` (or of the kernel body), or before `before`. */
-typedef struct sn_cursor { sn_kern kern; sn_stmt parent; sn_stmt before; } sn_cursor;
+typedef struct sn_cursor {
+    sn_kern kern;
+    sn_stmt parent;
+    sn_stmt before;
+} sn_cursor;
 static inline sn_cursor sn_at_end(sn_kern k, sn_stmt parent) { return (sn_cursor){k, parent, {0}}; }
 sn_cursor sn_at_before(const sn_module *m, sn_stmt s);
 sn_cursor sn_at_after(const sn_module *m, sn_stmt s);
 
-sn_val sn_put_op(sn_module *m, sn_cursor at, sn_lop op, const sn_val *in, uint32_t n);   /* plain scalar ops */
+sn_val sn_put_op(sn_module *m, sn_cursor at, sn_lop op, const sn_val *in, uint32_t n); /* plain scalar ops */
 sn_val sn_put_op1(sn_module *m, sn_cursor at, sn_lop op, sn_val a);
 sn_val sn_put_op2(sn_module *m, sn_cursor at, sn_lop op, sn_val a, sn_val b);
 sn_val sn_put_op3(sn_module *m, sn_cursor at, sn_lop op, sn_val a, sn_val b, sn_val c);
-sn_val sn_put_const(sn_module *m, sn_cursor at, sn_dtype dtype, double value);           /* integral: converted */
+sn_val sn_put_const(sn_module *m, sn_cursor at, sn_dtype dtype, double value); /* integral: converted */
 sn_val sn_put_const_int(sn_module *m, sn_cursor at, sn_dtype dtype, int64_t value);
-sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);                /* x when nothing changes */
-sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);             /* as cast */
+sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);    /* x when nothing changes */
+sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x); /* as cast */
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e);
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e);
@@ -250,11 +269,14 @@ void sn_stmt_print(struct sn_text *t, const sn_module *m, sn_stmt s);
 /* Failure at a statement: "where: kernel @k, `statement`: message". */
 sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stmt s, const char *format, ...)
     SN_PRINTF(5, 6);
-sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);    /* current token: `buffer` */
-sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx);   /* current token: `kernel` */
+sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);  /* current token: `buffer` */
+sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx); /* current token: `kernel` */
 sn_status sn_loop_verify(sn_module *m, const char *where);
 /* "grid 64, block 128 x 1" of a scheduled kernel; sizes are products of the axes of the kind. */
-typedef struct sn_launch { sn_ix grid; uint32_t block_x, block_y; } sn_launch;
+typedef struct sn_launch {
+    sn_ix grid;
+    uint32_t block_x, block_y;
+} sn_launch;
 sn_launch sn_kern_launch(sn_module *m, sn_kern k);
 
 /* ---- evaluation (ir/loop_eval.c): sequential, naive ----

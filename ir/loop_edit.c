@@ -34,7 +34,10 @@ static sn_val remap_val(const remap *r, sn_val v) {
     return v;
 }
 
-typedef struct val_collector { sn_module *m; val_vec *vals; } val_collector;
+typedef struct val_collector {
+    sn_module *m;
+    val_vec *vals;
+} val_collector;
 
 static void collect_val(void *user, sn_ix atom) {
     val_collector *c = user;
@@ -138,8 +141,8 @@ sn_stmt sn_stmt_split_axis(sn_module *m, sn_stmt s, int64_t factor, sn_axis *out
 /* ---- clone ---- */
 
 typedef struct cloner {
-    remap values;               /* marks: old value -> new value */
-    sn_axis_list axes;          /* of the enclosing cloned loops, and what replaces them */
+    remap values;      /* marks: old value -> new value */
+    sn_axis_list axes; /* of the enclosing cloned loops, and what replaces them */
     SN_VEC(sn_ix) with;
 } cloner;
 
@@ -303,7 +306,8 @@ static uint32_t cse_bucket(const sn_stmt_rec *r) {
 static bool cse_same(const sn_stmt_rec *x, const sn_stmt_rec *y) {
     return x->op == y->op && x->dtype == y->dtype && x->n_in == y->n_in && x->ix.i == y->ix.i &&
            x->bound.i == y->bound.i && x->buf.i == y->buf.i && x->stamp == y->stamp && x->i == y->i &&
-           memcmp(&x->f, &y->f, sizeof x->f) == 0 && (x->n_in == 0 || memcmp(x->in, y->in, x->n_in * sizeof *x->in) == 0);
+           memcmp(&x->f, &y->f, sizeof x->f) == 0 &&
+           (x->n_in == 0 || memcmp(x->in, y->in, x->n_in * sizeof *x->in) == 0);
 }
 
 static void count_stores(sn_module *m, sn_stmt loop) {

@@ -16,21 +16,31 @@ enum { MAX_STATES = 8 };
 /* ---- the flat form ---- */
 
 typedef enum ix_code {
-    IX_CONST,       /* push c */
-    IX_AXIS,        /* top += c * axis[slot] */
-    IX_VAL,         /* top += c * value[slot] */
-    IX_ADD,         /* x = pop; top += c * x */
-    IX_DIV, IX_MOD, IX_MIN, IX_MAX, IX_MUL  /* x = pop; top = top op x */
+    IX_CONST, /* push c */
+    IX_AXIS,  /* top += c * axis[slot] */
+    IX_VAL,   /* top += c * value[slot] */
+    IX_ADD,   /* x = pop; top += c * x */
+    IX_DIV,
+    IX_MOD,
+    IX_MIN,
+    IX_MAX,
+    IX_MUL /* x = pop; top = top op x */
 } ix_code;
 
-typedef struct ix_ins { ix_code code; uint32_t slot; int64_t c; } ix_ins;
-typedef struct ix_prog { uint32_t first, n; } ix_prog;
+typedef struct ix_ins {
+    ix_code code;
+    uint32_t slot;
+    int64_t c;
+} ix_ins;
+typedef struct ix_prog {
+    uint32_t first, n;
+} ix_prog;
 
 /* The storage of a buffer. An element has been written when its entry in `written` is the present epoch. */
 typedef struct storage {
     unsigned char *data;
     int64_t size;
-    uint32_t *written;          /* NULL: not watched */
+    uint32_t *written; /* NULL: not watched */
     const uint32_t *epoch;
     sn_dtype dtype;
     uint32_t bytes;
@@ -39,29 +49,29 @@ typedef struct storage {
 
 typedef struct node {
     sn_lop op;
-    sn_dtype dtype;             /* of the operands of a scalar operation, of the result of others */
-    sn_dtype from;              /* CAST, BITCAST */
+    sn_dtype dtype; /* of the operands of a scalar operation, of the result of others */
+    sn_dtype from;  /* CAST, BITCAST */
     sn_axis_kind kind;
     bool masked;
-    uint32_t end;               /* node after the region, or the next one */
+    uint32_t end; /* node after the region, or the next one */
     uint32_t n_in, result;
-    const uint32_t *in;         /* slots of values */
+    const uint32_t *in; /* slots of values */
     ix_prog ix, bound;
     storage *mem;
-    uint32_t axis;              /* slot */
+    uint32_t axis; /* slot */
     int64_t extent;
-    sn_scalar value;            /* CONST */
-    const sn_stmt_rec *stmt;    /* REDUCE: combiners */
+    sn_scalar value;         /* CONST */
+    const sn_stmt_rec *stmt; /* REDUCE: combiners */
     sn_stmt s;
 } node;
 
 typedef struct eval {
     sn_module *m;
-    sn_arena *arena;            /* storage of temps and regs */
-    sn_arena scratch;           /* the flat form of one kernel */
+    sn_arena *arena;  /* storage of temps and regs */
+    sn_arena scratch; /* the flat form of one kernel */
     void **memory;
-    storage *mems;              /* by buffer id */
-    uint32_t once, epoch;       /* epochs of temps (always 1) and of regs */
+    storage *mems;        /* by buffer id */
+    uint32_t once, epoch; /* epochs of temps (always 1) and of regs */
     SN_VEC(node) nodes;
     SN_VEC(ix_ins) code;
     uint32_t n_vals, n_axes, stack_max;
@@ -101,8 +111,8 @@ static void emit(eval *ev, ix_code code, uint32_t slot, int64_t c) {
 
 /* Code that pushes e; depth: entries on the stack before it. */
 static sn_status flatten_ix(eval *ev, sn_ix e, uint32_t depth) {
-    static const ix_code BINARY[] = {[SN_IX_DIV] = IX_DIV, [SN_IX_MOD] = IX_MOD, [SN_IX_MIN] = IX_MIN,
-                                     [SN_IX_MAX] = IX_MAX, [SN_IX_PROD] = IX_MUL};
+    static const ix_code BINARY[] = {
+        [SN_IX_DIV] = IX_DIV, [SN_IX_MOD] = IX_MOD, [SN_IX_MIN] = IX_MIN, [SN_IX_MAX] = IX_MAX, [SN_IX_PROD] = IX_MUL};
     const sn_ix_rec *r = sn_ix_get(ev->m, e);
     if (depth + 1 > ev->stack_max) ev->stack_max = depth + 1;
     if (r->kind == SN_IX_SYM) return not_constant(ev, sn_sym_get(ev->m, (sn_sym){r->id})->name);
@@ -143,7 +153,8 @@ static sn_dtype value_dtype(const eval *ev, sn_val v) { return sn_val_get(ev->m,
 /* The node of s; its `end` is set when its region has been flattened. Marks give slots. */
 static sn_status flatten_stmt(eval *ev, sn_stmt s) {
     sn_stmt_rec *r = sn_stmt_get(ev->m, s);
-    node n = {.op = r->op, .dtype = r->dtype, .kind = r->kind, .masked = r->has_mask, .n_in = r->n_in, .stmt = r, .s = s};
+    node n = {
+        .op = r->op, .dtype = r->dtype, .kind = r->kind, .masked = r->has_mask, .n_in = r->n_in, .stmt = r, .s = s};
     uint32_t *in = SN_NEWN(&ev->scratch, uint32_t, r->n_in);
     for (uint32_t i = 0; i < r->n_in; i++) in[i] = sn_val_get(ev->m, r->in[i])->mark;
     n.in = in;
@@ -190,22 +201,32 @@ static int64_t ix_binary(ix_code code, int64_t a, int64_t b) {
     case IX_MIN: return a < b ? a : b;
     case IX_MAX: return a > b ? a : b;
     case IX_MUL: return mul_add(0, a, b);
-    case IX_CONST: case IX_AXIS: case IX_VAL: case IX_ADD: break;
+    case IX_CONST:
+    case IX_AXIS:
+    case IX_VAL:
+    case IX_ADD: break;
     }
     return 0;
 }
 
 static int64_t run_ix(const eval *ev, ix_prog p) {
     const ix_ins *ins = ev->code.at + p.first;
-    int64_t *sp = ev->stack, top = ins->c;      /* a program begins with a constant */
+    int64_t *sp = ev->stack, top = ins->c; /* a program begins with a constant */
     for (uint32_t i = 1; i < p.n; i++) {
         ins++;
         switch (ins->code) {
-        case IX_CONST: *sp++ = top; top = ins->c; break;
+        case IX_CONST:
+            *sp++ = top;
+            top = ins->c;
+            break;
         case IX_AXIS: top = mul_add(top, ins->c, ev->axes[ins->slot]); break;
         case IX_VAL: top = mul_add(top, ins->c, ev->vals[ins->slot].i); break;
         case IX_ADD: top = mul_add(*--sp, ins->c, top); break;
-        case IX_DIV: case IX_MOD: case IX_MIN: case IX_MAX: case IX_MUL: top = ix_binary(ins->code, *--sp, top); break;
+        case IX_DIV:
+        case IX_MOD:
+        case IX_MIN:
+        case IX_MAX:
+        case IX_MUL: top = ix_binary(ins->code, *--sp, top); break;
         }
     }
     return top;
@@ -217,8 +238,8 @@ static bool run_in(const eval *ev, const node *n) {
 }
 
 static sn_status out_of_bounds(eval *ev, const node *n, int64_t at) {
-    return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, "evaluation", n->s, "element %lld of '%s', which has %lld", (long long)at,
-                        n->mem->name, (long long)n->mem->size);
+    return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, "evaluation", n->s, "element %lld of '%s', which has %lld",
+                        (long long)at, n->mem->name, (long long)n->mem->size);
 }
 
 static sn_status run_load(eval *ev, const node *n) {
@@ -306,9 +327,13 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_STORE: SN_TRY(run_store(ev, n)); break;
         case SN_LOP_LOOP: SN_TRY(run_loop(ev, n, at)); break;
         case SN_LOP_REDUCE: SN_TRY(run_reduce(ev, n, at)); break;
-        case SN_LOP_IF: if (run_in(ev, n)) SN_TRY(run(ev, at + 1, n->end)); break;
-        case SN_LOP_YIELD: for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]]; break;
-        default: run_scalar(ev, n); break;     /* the rows of lops.def */
+        case SN_LOP_IF:
+            if (run_in(ev, n)) SN_TRY(run(ev, at + 1, n->end));
+            break;
+        case SN_LOP_YIELD:
+            for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]];
+            break;
+        default: run_scalar(ev, n); break; /* the rows of lops.def */
         }
         at = n->end;
     }
@@ -322,7 +347,7 @@ static sn_status eval_kernel(eval *ev, sn_kern k) {
     ev->n_vals = ev->n_axes = ev->stack_max = 0;
     ev->epoch++;
     SN_TRY(flatten_region(ev, sn_kern_get(ev->m, k)->first));
-    ev->vals = SN_NEWN(&ev->scratch, sn_scalar, ev->n_vals + 1);    /* one more: statements without results have a slot */
+    ev->vals = SN_NEWN(&ev->scratch, sn_scalar, ev->n_vals + 1); /* one more: statements without results have a slot */
     ev->axes = SN_NEWN(&ev->scratch, int64_t, ev->n_axes);
     ev->stack = SN_NEWN(&ev->scratch, int64_t, ev->stack_max + 1);
     return run(ev, 0, ev->nodes.n);

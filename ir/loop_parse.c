@@ -13,18 +13,21 @@
 
 enum { MAX_NESTING = 200, MAX_RESULTS = 8 };
 
-typedef struct open_axis { const char *name; sn_axis axis; } open_axis;
+typedef struct open_axis {
+    const char *name;
+    sn_axis axis;
+} open_axis;
 
 typedef struct parser {
     sn_module *m;
     sn_lex *lx;
-    sn_arena scratch;           /* names */
+    sn_arena scratch; /* names */
     sn_kern k;
     sn_names bufs, vals;
-    SN_VEC(open_axis) axes;     /* of the open loops, outermost first */
-    sn_stmt parent;             /* region that is being read */
+    SN_VEC(open_axis) axes; /* of the open loops, outermost first */
+    sn_stmt parent;         /* region that is being read */
     int depth;
-    bool new_symbols;           /* an unknown name in an ix is a new symbol */
+    bool new_symbols; /* an unknown name in an ix is a new symbol */
 } parser;
 
 /* ---- small pieces ---- */
@@ -63,7 +66,8 @@ static sn_status parse_literal(double *f, int64_t *i, sn_lex *lx, sn_dtype dtype
     }
     sn_lex at = *lx;
     SN_TRY(sn_lex_int(i, lx));
-    if (sn_wrap_to(dtype, *i) != *i) return sn_lex_fail(&at, "%lld does not fit in %s", (long long)*i, sn_dtypes[dtype].name);
+    if (sn_wrap_to(dtype, *i) != *i)
+        return sn_lex_fail(&at, "%lld does not fit in %s", (long long)*i, sn_dtypes[dtype].name);
     return SN_OK;
 }
 
@@ -178,10 +182,11 @@ sn_status sn_buf_parse(sn_module *m, sn_lex *lx) {
     SN_TRY(parse_dtype(&dtype, lx, &m->arena));
     SN_TRY(parse_shape(shape, &rank, m, lx));
     SN_TRY(parse_scope(&scope, lx));
-    if (scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT) SN_TRY(parse_u32(&io, lx, "the position of an input or output"));
+    if (scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT)
+        SN_TRY(parse_u32(&io, lx, "the position of an input or output"));
     if (scope == SN_BUF_CONST) SN_TRY(parse_data(&data, &count, m, lx, dtype));
     sn_buf_rec *b = sn_buf_get(m, sn_buf_new(m, name, dtype, scope, shape, rank));
-    SN_TRY(m->env->status);     /* the product of the shape may overflow */
+    SN_TRY(m->env->status); /* the product of the shape may overflow */
     b->io = io;
     SN_TRY(parse_placement(m, lx, b));
     if (scope != SN_BUF_CONST) return SN_OK;
@@ -241,7 +246,7 @@ static sn_status parse_scalar(sn_val *out, parser *p, sn_lop op, sn_dtype dtype)
     (void)dtype;
     sn_val in[3];
     char what[32];
-    uint32_t n = sn_lops[op].n_in, lead = op == SN_LOP_SELECT;  /* operand that the others are like */
+    uint32_t n = sn_lops[op].n_in, lead = op == SN_LOP_SELECT; /* operand that the others are like */
     for (uint32_t i = 0; i < n; i++) {
         if (i) SN_TRY(sn_lex_expect(p->lx, ","));
         snprintf(what, sizeof what, "operand %u of %s", i + 1, sn_lops[op].name);
@@ -409,7 +414,8 @@ static parse_fn value_parser(sn_lop op) {
     if (op < SN_N_LOPS) return parse_scalar;
     switch ((int)op) {
     case SN_LOP_CONST: return parse_const;
-    case SN_LOP_CAST: case SN_LOP_BITCAST: return parse_cast;
+    case SN_LOP_CAST:
+    case SN_LOP_BITCAST: return parse_cast;
     case SN_LOP_INDEX: return parse_index;
     case SN_LOP_IN: return parse_in;
     case SN_LOP_LOAD: return parse_load;
@@ -522,8 +528,14 @@ static sn_status parse_yield(parser *p) {
 }
 
 static sn_status parse_stmt(parser *p) {
-    static const struct { const char *word; sn_status (*parse)(parser *p); } WORDS[] = {
-        {"store", parse_store}, {"loop", parse_loop}, {"if", parse_if}, {"yield", parse_yield},
+    static const struct {
+        const char *word;
+        sn_status (*parse)(parser *p);
+    } WORDS[] = {
+        {"store", parse_store},
+        {"loop", parse_loop},
+        {"if", parse_if},
+        {"yield", parse_yield},
     };
     if (p->lx->tok == SN_TOK_VALUE) return parse_values(p);
     for (size_t i = 0; i < SN_COUNT(WORDS); i++)
@@ -554,22 +566,28 @@ static sn_status parse_params(parser *p) {
 }
 
 static sn_status parse_schedule(parser *p, sn_sched *s) {
-    const struct { const char *name; uint32_t *value; } FIELDS[] = {
-        {"threads", &s->threads}, {"rows", &s->rows}, {"vector", &s->vector}, {"unroll", &s->unroll}, {"split", &s->split}, {"blocks", &s->blocks},
+    const struct {
+        const char *name;
+        uint32_t *value;
+    } FIELDS[] = {
+        {"threads", &s->threads}, {"rows", &s->rows},   {"vector", &s->vector},
+        {"unroll", &s->unroll},   {"split", &s->split}, {"blocks", &s->blocks},
     };
     sn_lex *lx = p->lx;
     int cls = 0;
     while (cls < SN_N_SCHED_CLASSES && !sn_lex_is_name(lx, sn_sched_class_names[cls])) cls++;
-    if (cls == SN_N_SCHED_CLASSES)
-        return sn_lex_fail(lx, "unknown schedule class '%.*s'", shown(lx), lx->tok_start);
+    if (cls == SN_N_SCHED_CLASSES) return sn_lex_fail(lx, "unknown schedule class '%.*s'", shown(lx), lx->tok_start);
     s->cls = (sn_sched_class)cls;
     SN_TRY(sn_lex_next(lx));
     for (size_t i = 0; i < SN_COUNT(FIELDS);) {
-        if (!sn_lex_is_name(lx, FIELDS[i].name)) { i++; continue; }
+        if (!sn_lex_is_name(lx, FIELDS[i].name)) {
+            i++;
+            continue;
+        }
         SN_TRY(sn_lex_next(lx));
         SN_TRY(sn_lex_expect(lx, "="));
         SN_TRY(parse_u32(FIELDS[i].value, lx, FIELDS[i].name));
-        i = 0;      /* the fields may come in any order */
+        i = 0; /* the fields may come in any order */
     }
     return sn_lex_accept_name(&s->persistent, lx, "persistent");
 }

@@ -43,8 +43,8 @@ static void put_element(sn_text *t, sn_dtype dtype, const void *p) {
 typedef struct names {
     const sn_module *m;
     sn_arena arena;
-    SN_VEC(sn_val) vals;            /* by number; val.mark is the number, believed only when this agrees */
-    SN_VEC(sn_axis) axes;           /* by position, likewise */
+    SN_VEC(sn_val) vals;  /* by number; val.mark is the number, believed only when this agrees */
+    SN_VEC(sn_axis) axes; /* by position, likewise */
     SN_VEC(const char *) axis_names;
 } names;
 
@@ -104,7 +104,9 @@ static const char *name_symbol(void *user, sn_ix_kind kind, uint32_t id) {
 
 /* ---- buffers ---- */
 
-static void put_size(sn_text *t, const sn_module *m, sn_ix e) { sn_ix_print(t, m, e, name_symbol, (void *)(uintptr_t)m); }
+static void put_size(sn_text *t, const sn_module *m, sn_ix e) {
+    sn_ix_print(t, m, e, name_symbol, (void *)(uintptr_t)m);
+}
 
 static void put_data(sn_text *t, const sn_module *m, const sn_buf_rec *b) {
     int64_t n = 0;
@@ -266,8 +268,12 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 /* ---- kernels ---- */
 
 static void put_schedule(sn_text *t, const sn_sched *s) {
-    const struct { const char *name; uint32_t value; } FIELDS[] = {
-        {"threads", s->threads}, {"rows", s->rows}, {"vector", s->vector}, {"unroll", s->unroll}, {"split", s->split}, {"blocks", s->blocks},
+    const struct {
+        const char *name;
+        uint32_t value;
+    } FIELDS[] = {
+        {"threads", s->threads}, {"rows", s->rows},   {"vector", s->vector},
+        {"unroll", s->unroll},   {"split", s->split}, {"blocks", s->blocks},
     };
     bool any = s->cls != SN_SCHED_NONE || s->persistent;
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;
@@ -281,7 +287,10 @@ static void put_schedule(sn_text *t, const sn_sched *s) {
 static void put_quoted(sn_text *t, const char *s) {
     sn_text_put(t, "\"");
     for (; *s; s++) {
-        if (*s == '\n') { sn_text_put(t, "\\n"); continue; }
+        if (*s == '\n') {
+            sn_text_put(t, "\\n");
+            continue;
+        }
         if (*s == '"' || *s == '\\') sn_text_put(t, "\\");
         sn_text_putn(t, s, 1);
     }

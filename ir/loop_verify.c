@@ -28,8 +28,8 @@ typedef struct verifier {
     sn_module *m;
     const char *where;
     sn_kern k;
-    sn_stmt grid;               /* innermost grid loop so far */
-    int64_t block[2];           /* extents of block.x and block.y, 0: none so far */
+    sn_stmt grid;     /* innermost grid loop so far */
+    int64_t block[2]; /* extents of block.x and block.y, 0: none so far */
 } verifier;
 
 #define FAIL(...) sn_stmt_fail(v->m, SN_ERROR_VERIFY, v->where, s, __VA_ARGS__)
@@ -84,7 +84,11 @@ static sn_status check_operands(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     return SN_OK;
 }
 
-typedef struct ix_check { const verifier *v; sn_stmt s; const char *wrong; } ix_check;
+typedef struct ix_check {
+    const verifier *v;
+    sn_stmt s;
+    const char *wrong;
+} ix_check;
 
 static void check_atom(void *user, sn_ix atom) {
     ix_check *c = user;
@@ -92,7 +96,8 @@ static void check_atom(void *user, sn_ix atom) {
     const sn_ix_rec *r = sn_ix_get(m, atom);
     if (r->kind == SN_IX_AXIS) {
         sn_stmt owner = {sn_axis_get(m, (sn_axis){r->id})->mark};
-        if (!owner.i || !sn_stmt_inside(m, c->s, owner)) c->wrong = "an axis of a loop that is not around the statement";
+        if (!owner.i || !sn_stmt_inside(m, c->s, owner))
+            c->wrong = "an axis of a loop that is not around the statement";
     } else if (r->kind == SN_IX_VAL) {
         if (!visible(c->v, (sn_val){r->id}, c->s)) c->wrong = "a value that is not visible here";
         else if (!sn_is_integral(dtype_of(c->v, (sn_val){r->id}))) c->wrong = "a value that is no integer";
@@ -134,7 +139,8 @@ static sn_status check_access_types(verifier *v, sn_stmt s, const sn_stmt_rec *r
     if (r->has_mask && dtype_of(v, sn_stmt_mask(r)) != SN_BOOL) return FAIL("L2: the mask is no bool");
     if (!is_store && dtype_of(v, r->result) != t) return FAIL("L2: the result has the wrong dtype");
     sn_val x = is_store ? r->in[0] : r->has_mask ? r->in[1] : r->result;
-    if (dtype_of(v, x) != t) return FAIL("L2: the buffer is %s, the value %s", dtype_name(t), dtype_name(dtype_of(v, x)));
+    if (dtype_of(v, x) != t)
+        return FAIL("L2: the buffer is %s, the value %s", dtype_name(t), dtype_name(dtype_of(v, x)));
     return SN_OK;
 }
 
@@ -147,7 +153,8 @@ static sn_status check_conversion(verifier *v, sn_stmt s, const sn_stmt_rec *r) 
 }
 
 static sn_status check_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    if (r->n_results == 1 && r->dtype != dtype_of(v, r->result)) return FAIL("L2: statement and result have two dtypes");
+    if (r->n_results == 1 && r->dtype != dtype_of(v, r->result))
+        return FAIL("L2: statement and result have two dtypes");
     if (r->op < SN_N_LOPS) return check_scalar(v, s, r);
     if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return check_access_types(v, s, r);
     if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) return check_conversion(v, s, r);
@@ -194,7 +201,10 @@ static sn_status check_yields(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 
 enum { EXACT_AXES = 16 };
 
-typedef struct exact_walk { const sn_module *m; uint32_t axes[EXACT_AXES], n; } exact_walk;
+typedef struct exact_walk {
+    const sn_module *m;
+    uint32_t axes[EXACT_AXES], n;
+} exact_walk;
 
 /* Does every value of e's range occur at its ends? True of sums and quotients in which every axis occurs once. */
 static bool range_is_exact(exact_walk *w, sn_ix e) {
@@ -391,7 +401,8 @@ static sn_status check_params(verifier *v, const sn_kern_rec *k) {
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
 static sn_status check_kernel(verifier *v) {
-    static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields, check_access, check_kind};
+    static const check_fn CHECKS[] = {check_operands, check_indices, check_types,
+                                      check_yields,   check_access,  check_kind};
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     v->grid = (sn_stmt){0};
     v->block[0] = v->block[1] = 0;

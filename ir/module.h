@@ -13,26 +13,26 @@
 struct sn_module {
     sn_env *env;
     sn_arena arena;
-    sn_table ixs;           /* sn_ix_rec */
-    uint32_t *ix_slots;     /* hash table of ixs (power of two) */
+    sn_table ixs;       /* sn_ix_rec */
+    uint32_t *ix_slots; /* hash table of ixs (power of two) */
     uint32_t ix_slot_cap;
-    sn_table axes;          /* sn_axis_rec */
-    sn_table syms;          /* sn_sym_rec */
-    sn_graph_ir graph;      /* graph.n_nodes == 0: no graph */
-    sn_table bufs;          /* sn_buf_rec */
-    sn_table kerns;         /* sn_kern_rec */
-    sn_table stmts;         /* sn_stmt_rec */
-    sn_table vals;          /* sn_val_rec */
-    sn_kern_list kernels;   /* live kernels, in execution order */
-    sn_wrap wrap;           /* wrap.steps.n == 0: no wrapper */
-    sn_names buf_names;     /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
+    sn_table axes;        /* sn_axis_rec */
+    sn_table syms;        /* sn_sym_rec */
+    sn_graph_ir graph;    /* graph.n_nodes == 0: no graph */
+    sn_table bufs;        /* sn_buf_rec */
+    sn_table kerns;       /* sn_kern_rec */
+    sn_table stmts;       /* sn_stmt_rec */
+    sn_table vals;        /* sn_val_rec */
+    sn_kern_list kernels; /* live kernels, in execution order */
+    sn_wrap wrap;         /* wrap.steps.n == 0: no wrapper */
+    sn_names buf_names;   /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
     sn_names kern_names;
 };
 
 typedef struct sn_axis_rec {
     sn_ix extent;
-    const char *name;       /* hint; the printer makes names unique */
-    uint32_t mark;          /* scratch of one call of ir/loop*.c; means nothing between calls */
+    const char *name; /* hint; the printer makes names unique */
+    uint32_t mark;    /* scratch of one call of ir/loop*.c; means nothing between calls */
 } sn_axis_rec;
 
 typedef struct sn_sym_rec {

@@ -63,9 +63,18 @@ static double float_op(sn_lop op, double a, double b, double c) {
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID: return (double)(f);
 #include "ir/lops.def"
 #undef SN_LOP
-    case SN_LOP_CONST: case SN_LOP_CAST: case SN_LOP_BITCAST: case SN_LOP_INDEX: case SN_LOP_IN: case SN_LOP_LOAD:
-    case SN_LOP_STORE: case SN_LOP_LOOP: case SN_LOP_REDUCE: case SN_LOP_IF: case SN_LOP_YIELD: case SN_N_ALL_LOPS:
-        break;
+    case SN_LOP_CONST:
+    case SN_LOP_CAST:
+    case SN_LOP_BITCAST:
+    case SN_LOP_INDEX:
+    case SN_LOP_IN:
+    case SN_LOP_LOAD:
+    case SN_LOP_STORE:
+    case SN_LOP_LOOP:
+    case SN_LOP_REDUCE:
+    case SN_LOP_IF:
+    case SN_LOP_YIELD:
+    case SN_N_ALL_LOPS: break;
     }
     return NA;
 }
@@ -75,9 +84,18 @@ static int64_t int_op(sn_lop op, int bits, int64_t a, int64_t b, int64_t c) {
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID: return (int64_t)(i);
 #include "ir/lops.def"
 #undef SN_LOP
-    case SN_LOP_CONST: case SN_LOP_CAST: case SN_LOP_BITCAST: case SN_LOP_INDEX: case SN_LOP_IN: case SN_LOP_LOAD:
-    case SN_LOP_STORE: case SN_LOP_LOOP: case SN_LOP_REDUCE: case SN_LOP_IF: case SN_LOP_YIELD: case SN_N_ALL_LOPS:
-        break;
+    case SN_LOP_CONST:
+    case SN_LOP_CAST:
+    case SN_LOP_BITCAST:
+    case SN_LOP_INDEX:
+    case SN_LOP_IN:
+    case SN_LOP_LOAD:
+    case SN_LOP_STORE:
+    case SN_LOP_LOOP:
+    case SN_LOP_REDUCE:
+    case SN_LOP_IF:
+    case SN_LOP_YIELD:
+    case SN_N_ALL_LOPS: break;
     }
     return NA;
 }
@@ -102,8 +120,8 @@ bool sn_lop_allowed(sn_lop op, sn_dtype dtype) {
     if (sn_is_float(dtype)) return sn_lops[op].on_float;
     if (dtype != SN_BOOL) return sn_lops[op].on_int;
     /* Arithmetic that would leave 0 and 1, and shifts, do not exist on bool (as in PyTorch). */
-    static const sn_lop NOT_ON_BOOL[] = {SN_LOP_NEG, SN_LOP_SUB, SN_LOP_DIV, SN_LOP_FLOORDIV, SN_LOP_REM, SN_LOP_POW,
-                                         SN_LOP_SHL, SN_LOP_SHR};
+    static const sn_lop NOT_ON_BOOL[] = {SN_LOP_NEG, SN_LOP_SUB, SN_LOP_DIV, SN_LOP_FLOORDIV,
+                                         SN_LOP_REM, SN_LOP_POW, SN_LOP_SHL, SN_LOP_SHR};
     for (size_t i = 0; i < SN_COUNT(NOT_ON_BOOL); i++)
         if (op == NOT_ON_BOOL[i]) return false;
     return sn_lops[op].on_int;
@@ -131,9 +149,8 @@ static int64_t float_to_int(sn_dtype to, double x) {
 }
 
 sn_scalar sn_scalar_cast(sn_dtype to, sn_dtype from, sn_scalar x, bool round) {
-    if (!sn_is_float(to))
-        return (sn_scalar){.i = sn_is_float(from) ? float_to_int(to, x.f) : sn_wrap_to(to, x.i)};
-    if (!sn_is_float(from) && to == SN_F32 && round) return (sn_scalar){.f = (double)(float)x.i};   /* rounds once */
+    if (!sn_is_float(to)) return (sn_scalar){.i = sn_is_float(from) ? float_to_int(to, x.f) : sn_wrap_to(to, x.i)};
+    if (!sn_is_float(from) && to == SN_F32 && round) return (sn_scalar){.f = (double)(float)x.i}; /* rounds once */
     double f = sn_is_float(from) ? x.f : (double)x.i;
     return (sn_scalar){.f = round ? sn_round_to(to, f) : f};
 }
@@ -141,7 +158,9 @@ sn_scalar sn_scalar_cast(sn_dtype to, sn_dtype from, sn_scalar x, bool round) {
 /* ---- combiners ---- */
 
 void sn_scalar_identity(sn_comb comb, sn_dtype dtype, sn_scalar *state) {
-    static const struct { double f; } ROWS[SN_N_COMBS] = {
+    static const struct {
+        double f;
+    } ROWS[SN_N_COMBS] = {
 #define LOWEST -INFINITY
 #define HIGHEST INFINITY
 #define SN_COMB(ID, name, states, fi, ii, doc) [SN_COMB_##ID] = {.f = fi},
@@ -171,8 +190,8 @@ static bool goes_first(int sign, sn_dtype dtype, const sn_scalar *x, const sn_sc
 
 void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
     static const sn_lop PLAIN[SN_N_COMBS] = {
-        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX, [SN_COMB_MIN] = SN_LOP_MIN,
-        [SN_COMB_ANY] = SN_LOP_OR, [SN_COMB_ALL] = SN_LOP_AND,
+        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
+        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
     };
     if (sn_combs[comb].states == 1) {
         *state = sn_scalar_op(PLAIN[comb], dtype, *state, *x, (sn_scalar){0}, round);

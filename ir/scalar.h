@@ -7,7 +7,10 @@
 #include "ir/loop.h"
 
 /* One value: f for float dtypes, i for the rest. */
-typedef struct sn_scalar { double f; int64_t i; } sn_scalar;
+typedef struct sn_scalar {
+    double f;
+    int64_t i;
+} sn_scalar;
 
 /* dtype: of the operands (for SELECT: of operand 1). round: round float results to dtype, as hardware would.
  * The operation must exist on the dtype (sn_lop_allowed). */

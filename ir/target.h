@@ -8,15 +8,15 @@
 
 typedef struct sn_target {
     bool is_gpu;
-    char name[32];          /* "sm_90", "host" */
-    uint32_t sm;            /* GPU: compute capability, 90 for 9.0 */
-    uint32_t units;         /* multiprocessors, or CPU threads */
-    uint32_t max_threads;   /* of a block */
-    uint32_t max_regs;      /* 32-bit registers of a thread that a schedule may fill with data */
-    uint32_t shared_bytes;  /* of a block */
-    uint32_t vector_bytes;  /* of the widest access: 16 on GPUs, the SIMD width on CPUs */
-    uint32_t flight_bytes;  /* bytes in flight per unit that hide memory latency (48 KB on the H200) */
-    uint64_t cache_bytes;   /* L2 */
+    char name[32];         /* "sm_90", "host" */
+    uint32_t sm;           /* GPU: compute capability, 90 for 9.0 */
+    uint32_t units;        /* multiprocessors, or CPU threads */
+    uint32_t max_threads;  /* of a block */
+    uint32_t max_regs;     /* 32-bit registers of a thread that a schedule may fill with data */
+    uint32_t shared_bytes; /* of a block */
+    uint32_t vector_bytes; /* of the widest access: 16 on GPUs, the SIMD width on CPUs */
+    uint32_t flight_bytes; /* bytes in flight per unit that hide memory latency (48 KB on the H200) */
+    uint64_t cache_bytes;  /* L2 */
 } sn_target;
 
 /* Defaults of a GPU generation (backend-nvptx fills the rest) and of this CPU. */

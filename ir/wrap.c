@@ -76,7 +76,7 @@ static void collect_names(parser *p) {
 }
 
 static sn_status parse_buf(sn_buf *out, parser *p) {
-    sn_lex at = *p->lx;     /* for the place of a message */
+    sn_lex at = *p->lx; /* for the place of a message */
     char *name;
     SN_TRY(sn_lex_name(&name, p->lx, &p->m->arena));
     out->i = sn_names_get(&p->bufs, name);
@@ -115,14 +115,13 @@ static sn_status parse_size(sn_step *s, parser *p) {
 
 static sn_status parse_operands(sn_step *s, parser *p) {
     switch (s->kind) {
-    case SN_STEP_CHECK: case SN_STEP_FREE: return parse_buf(&s->buf, p);
+    case SN_STEP_CHECK:
+    case SN_STEP_FREE: return parse_buf(&s->buf, p);
     case SN_STEP_ALLOC:
         SN_TRY(parse_buf(&s->buf, p));
         SN_TRY(parse_size(s, p));
         return parse_amount(&s->offset, p, "offset");
-    case SN_STEP_REUSE:
-        SN_TRY(parse_buf(&s->buf, p));
-        return parse_from(s, p);
+    case SN_STEP_REUSE: SN_TRY(parse_buf(&s->buf, p)); return parse_from(s, p);
     case SN_STEP_COPY:
         SN_TRY(parse_buf(&s->buf, p));
         SN_TRY(parse_from(s, p));

@@ -12,29 +12,29 @@
 #include "ir/ix.h"
 
 typedef enum sn_step_kind {
-    SN_STEP_CHECK,      /* buf: the caller's tensor matches (dtype, rank, shape, strides, alignment) */
-    SN_STEP_ALLOC,      /* buf: `size` bytes at workspace + offset */
-    SN_STEP_REUSE,      /* buf takes the storage of `from`, whose life ended */
-    SN_STEP_FREE,       /* buf's life ends */
-    SN_STEP_CALL,       /* kern: launch with its params */
-    SN_STEP_COPY,       /* copy `size` bytes from `from` to `buf` (write-back of a mutated input, output that is an input) */
-    SN_STEP_COMMENT,    /* text */
+    SN_STEP_CHECK, /* buf: the caller's tensor matches (dtype, rank, shape, strides, alignment) */
+    SN_STEP_ALLOC, /* buf: `size` bytes at workspace + offset */
+    SN_STEP_REUSE, /* buf takes the storage of `from`, whose life ended */
+    SN_STEP_FREE,  /* buf's life ends */
+    SN_STEP_CALL,  /* kern: launch with its params */
+    SN_STEP_COPY,  /* copy `size` bytes from `from` to `buf` (write-back of a mutated input, output that is an input) */
+    SN_STEP_COMMENT, /* text */
     SN_N_STEP_KINDS
 } sn_step_kind;
-extern const char *const sn_step_names[SN_N_STEP_KINDS];    /* "check" "alloc" "reuse" "free" "call" "copy" "comment" */
+extern const char *const sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reuse" "free" "call" "copy" "comment" */
 
 typedef struct sn_step {
     sn_step_kind kind;
     sn_buf buf, from;
     sn_kern kern;
-    sn_ix size, offset;     /* bytes */
+    sn_ix size, offset; /* bytes */
     const char *text;
 } sn_step;
 
 typedef struct sn_wrap {
     const char *name;
     SN_VEC(sn_step) steps;
-    sn_ix workspace;        /* bytes */
+    sn_ix workspace; /* bytes */
 } sn_wrap;
 
 void sn_wrap_add(sn_module *m, sn_step step);
@@ -47,7 +47,7 @@ uint32_t sn_kern_number(const sn_module *m, sn_kern k);
 struct sn_text;
 struct sn_lex;
 void sn_wrap_print(struct sn_text *t, const sn_module *m);
-sn_status sn_wrap_parse(sn_module *m, struct sn_lex *lx);   /* current token: `wrapper` */
+sn_status sn_wrap_parse(sn_module *m, struct sn_lex *lx); /* current token: `wrapper` */
 sn_status sn_wrap_verify(sn_module *m, const char *where);
 
 #endif

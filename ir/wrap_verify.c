@@ -25,27 +25,27 @@
 typedef enum life_state {
     UNPLACED,
     ALIVE,
-    HANDED,     /* the next call ends it */
-    ENDED,      /* by that call; a `free` may still say so */
+    HANDED, /* the next call ends it */
+    ENDED,  /* by that call; a `free` may still say so */
     FREED
 } life_state;
 
 typedef struct life {
     life_state state;
-    sn_buf root;            /* the alloc or output whose storage it has */
-    sn_buf taken_by;        /* HANDED, ENDED: who has the storage now */
-    uint32_t alive_index;   /* place in the list of temps with ALIVE or HANDED */
-    bool written;           /* OUTPUT: a kernel got it */
-    sn_ix size, offset;     /* roots made by alloc */
+    sn_buf root;          /* the alloc or output whose storage it has */
+    sn_buf taken_by;      /* HANDED, ENDED: who has the storage now */
+    uint32_t alive_index; /* place in the list of temps with ALIVE or HANDED */
+    bool written;         /* OUTPUT: a kernel got it */
+    sn_ix size, offset;   /* roots made by alloc */
 } life;
 
 typedef struct verifier {
     sn_module *m;
     const char *where;
     uint32_t step;
-    life *lives;            /* by buffer id */
-    uint8_t *called;        /* by kernel id; 1: in the module, 2: called */
-    SN_VEC(sn_buf) alive;   /* temps with ALIVE or HANDED */
+    life *lives;          /* by buffer id */
+    uint8_t *called;      /* by kernel id; 1: in the module, 2: called */
+    SN_VEC(sn_buf) alive; /* temps with ALIVE or HANDED */
 } verifier;
 
 static const char *name_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->name; }
@@ -76,9 +76,13 @@ static sn_ix bytes_of(const verifier *v, sn_buf b) {
 static bool may_name(sn_step_kind kind, sn_buf_scope scope) {
     switch (kind) {
     case SN_STEP_CHECK: return scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT;
-    case SN_STEP_ALLOC: case SN_STEP_REUSE: case SN_STEP_FREE: return scope == SN_BUF_TEMP;
+    case SN_STEP_ALLOC:
+    case SN_STEP_REUSE:
+    case SN_STEP_FREE: return scope == SN_BUF_TEMP;
     case SN_STEP_COPY: return scope != SN_BUF_REG && scope != SN_BUF_CONST;
-    case SN_STEP_CALL: case SN_STEP_COMMENT: case SN_N_STEP_KINDS: return false;
+    case SN_STEP_CALL:
+    case SN_STEP_COMMENT:
+    case SN_N_STEP_KINDS: return false;
     }
     return false;
 }
@@ -97,7 +101,10 @@ static sn_status check_buffers(const verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
-typedef struct atom_check { const sn_module *m; bool symbols_only; } atom_check;
+typedef struct atom_check {
+    const sn_module *m;
+    bool symbols_only;
+} atom_check;
 
 static void see_atom(void *user, sn_ix atom) {
     atom_check *check = user;
@@ -149,7 +156,8 @@ static sn_status check_alive(const verifier *v, sn_buf b) {
     if (scope_of(v, b) != SN_BUF_TEMP) return SN_OK;
     const life *l = life_of(v, b);
     switch (l->state) {
-    case ALIVE: case HANDED: return SN_OK;
+    case ALIVE:
+    case HANDED: return SN_OK;
     case UNPLACED: return broken(v, 3, "%s has no place yet", name_of(v, b));
     case FREED: return broken(v, 4, "%s was freed before", name_of(v, b));
     case ENDED: break;
@@ -189,7 +197,7 @@ static bool overlap(const verifier *v, const sn_step *s, const life *root) {
     if (!s->offset.i || !root->offset.i || (known && size == 0) || (root_known && root_size == 0)) return false;
     if (sn_ix_eq(s->offset, root->offset)) return true;
     if (!known || !root_known || !is_const(v, s->offset, &at) || !is_const(v, root->offset, &root_at)) return false;
-    return at < root_at ? root_at - at < size : at - root_at < root_size;  /* none is negative (W10) */
+    return at < root_at ? root_at - at < size : at - root_at < root_size; /* none is negative (W10) */
 }
 
 static sn_status check_alloc(verifier *v, const sn_step *s) {
@@ -213,10 +221,12 @@ static sn_status check_source(const verifier *v, const sn_step *s) {
     const char *from = name_of(v, s->from);
     if (scope != SN_BUF_TEMP && scope != SN_BUF_OUTPUT)
         return broken(v, 5, "%s has the scope %s: its storage cannot be reused", from, sn_buf_scope_names[scope]);
-    if (scope == SN_BUF_OUTPUT && life_of(v, s->from)->written) return broken(v, 5, "output %s was written before", from);
+    if (scope == SN_BUF_OUTPUT && life_of(v, s->from)->written)
+        return broken(v, 5, "output %s was written before", from);
     if (!sn_ix_eq(bytes_of(v, s->buf), bytes_of(v, s->from)))
         return broken(v, 5, "%s and %s differ in size", name_of(v, s->buf), from);
-    if (life_of(v, s->from)->state == UNPLACED && scope == SN_BUF_TEMP) return broken(v, 3, "%s has no place yet", from);
+    if (life_of(v, s->from)->state == UNPLACED && scope == SN_BUF_TEMP)
+        return broken(v, 3, "%s has no place yet", from);
     return SN_OK;
 }
 
@@ -276,7 +286,7 @@ static sn_status check_call(verifier *v, const sn_step *s) {
     v->called[s->kern.i] = 2;
     for (uint32_t i = 0; i < k->params.n; i++) SN_TRY(check_alive(v, k->params.at[i]));
     take_outputs(v, &k->params);
-    for (uint32_t i = v->alive.n; i-- > 0;)     /* downwards: end_life moves the last one into the gap */
+    for (uint32_t i = v->alive.n; i-- > 0;) /* downwards: end_life moves the last one into the gap */
         if (life_of(v, v->alive.at[i])->state == HANDED) end_life(v, v->alive.at[i], ENDED);
     return SN_OK;
 }
@@ -287,7 +297,8 @@ static sn_status check_copy(verifier *v, const sn_step *s) {
     for (int i = 0; i < 2; i++) {
         SN_TRY(check_alive(v, ends[i]));
         if (is_const(v, s->size, &size) && is_const(v, bytes_of(v, ends[i]), &have) && size > have)
-            return broken(v, 10, "copies %lld bytes, %s has %lld", (long long)size, name_of(v, ends[i]), (long long)have);
+            return broken(v, 10, "copies %lld bytes, %s has %lld", (long long)size, name_of(v, ends[i]),
+                          (long long)have);
     }
     return SN_OK;
 }
@@ -300,7 +311,9 @@ static sn_status check_step(verifier *v, const sn_step *s) {
     case SN_STEP_FREE: return check_free(v, s);
     case SN_STEP_CALL: return check_call(v, s);
     case SN_STEP_COPY: return check_copy(v, s);
-    case SN_STEP_CHECK: case SN_STEP_COMMENT: case SN_N_STEP_KINDS: return SN_OK;
+    case SN_STEP_CHECK:
+    case SN_STEP_COMMENT:
+    case SN_N_STEP_KINDS: return SN_OK;
     }
     return SN_OK;
 }

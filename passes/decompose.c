@@ -147,8 +147,9 @@ static sn_nd dec_gelu_tanh(sn_module *m, sn_nd x) {
     sn_nd in = sn_dec_operand(m, x, 0);
     const double c = 2 * 0.79788456080286535588;
     sn_nd square = sn_dec_square(m, in);
-    sn_nd factor = sn_graph_binary(m, SN_OP_ADD, sn_graph_binary(m, SN_OP_MUL, square, sn_dec_scalar(m, in, c * 0.044715)),
-                                   sn_dec_scalar(m, in, c));
+    sn_nd factor =
+        sn_graph_binary(m, SN_OP_ADD, sn_graph_binary(m, SN_OP_MUL, square, sn_dec_scalar(m, in, c * 0.044715)),
+                        sn_dec_scalar(m, in, c));
     sn_nd twice_u = sn_graph_binary(m, SN_OP_MUL, in, factor);
     return sn_graph_binary(m, SN_OP_MUL, in, sn_graph_unary(m, SN_OP_SIGMOID, twice_u));
 }

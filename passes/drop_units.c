@@ -22,7 +22,10 @@ static void unwrap(sn_module *m, sn_stmt s, sn_val *map) {
     sn_stmt_unlink(m, s);
 }
 
-typedef struct unit_list { sn_stmt *at; uint32_t n, cap; } unit_list;
+typedef struct unit_list {
+    sn_stmt *at;
+    uint32_t n, cap;
+} unit_list;
 
 /* Nests of one iteration; what stands inside or before comes first. */
 static void collect_units(unit_list *out, sn_pass_ctx *cx, sn_stmt first) {
@@ -32,7 +35,8 @@ static void collect_units(unit_list *out, sn_pass_ctx *cx, sn_stmt first) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!sn_lop_has_region(r->op)) continue;
         collect_units(out, cx, r->first);
-        if (sn_is_nest(r) && sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && extent == 1) SN_PUSH(cx->scratch, out, s);
+        if (sn_is_nest(r) && sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && extent == 1)
+            SN_PUSH(cx->scratch, out, s);
     }
 }
 

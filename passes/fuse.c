@@ -20,13 +20,19 @@
 
 enum { MAX_OPS = 256, MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
 
-typedef struct buf_list { sn_buf *at; uint32_t n, cap; } buf_list;
-typedef struct index_list { uint32_t *at; uint32_t n, cap; } index_list;
+typedef struct buf_list {
+    sn_buf *at;
+    uint32_t n, cap;
+} buf_list;
+typedef struct index_list {
+    uint32_t *at;
+    uint32_t n, cap;
+} index_list;
 
 /* A kernel of the original order; after a merge, `rep` leads to the one that lives on. */
 typedef struct fnode {
     sn_kern k;
-    uint32_t rep, lo, hi;       /* lo, hi: range of original positions inside */
+    uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
     uint32_t ops, stamp;
     buf_list loads, stores;
 } fnode;
@@ -36,9 +42,9 @@ typedef struct fuse {
     sn_module *m;
     fnode *nodes;
     uint32_t n, stamp;
-    uint32_t *span;             /* by position p: largest hi of the merged kernels whose lo is at most p */
-    uint32_t *writer;           /* by buffer: 1 + position of the kernel that stores it */
-    index_list *readers;        /* by buffer */
+    uint32_t *span;      /* by position p: largest hi of the merged kernels whose lo is at most p */
+    uint32_t *writer;    /* by buffer: 1 + position of the kernel that stores it */
+    index_list *readers; /* by buffer */
     uint32_t merged;
 } fuse;
 
@@ -169,9 +175,15 @@ static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
 
 /* ---- candidates ---- */
 
-typedef struct candidate { uint32_t i; int64_t score; } candidate;
+typedef struct candidate {
+    uint32_t i;
+    int64_t score;
+} candidate;
 
-typedef struct candidates { candidate at[MAX_TRIES]; uint32_t n; } candidates;
+typedef struct candidates {
+    candidate at[MAX_TRIES];
+    uint32_t n;
+} candidates;
 
 static void add_candidate(candidates *cs, uint32_t i, int64_t score) {
     for (uint32_t k = 0; k < cs->n; k++)
@@ -228,7 +240,7 @@ static bool fuse_round(fuse *fu) {
 static void order_kernels(fuse *fu) {
     sn_kern_list out = {0};
     index_list todo = {0};
-    uint8_t *state = SN_NEWN(fu->cx->scratch, uint8_t, fu->n);     /* 1: on the stack, 2: placed */
+    uint8_t *state = SN_NEWN(fu->cx->scratch, uint8_t, fu->n); /* 1: on the stack, 2: placed */
     for (uint32_t x = 0; x < fu->n; x++) {
         SN_PUSH(fu->cx->scratch, &todo, find(fu, x));
         while (todo.n) {

@@ -5,18 +5,26 @@
 #include "passes/nest.h"
 
 /* A load or store of a global buffer inside a kernel. */
-typedef struct sn_access { sn_stmt s; sn_buf buf; sn_ix ix; bool store; } sn_access;
-typedef struct sn_access_list { sn_access *at; uint32_t n, cap; } sn_access_list;
+typedef struct sn_access {
+    sn_stmt s;
+    sn_buf buf;
+    sn_ix ix;
+    bool store;
+} sn_access;
+typedef struct sn_access_list {
+    sn_access *at;
+    uint32_t n, cap;
+} sn_access_list;
 
 /* How kernel b can be merged into kernel a (which runs first): loops by position in their outer chains. */
 typedef struct sn_fuse_match {
-    sn_chain a, b;                          /* outer chains */
-    uint32_t shared;                        /* loops that both keep as common outer loops */
-    uint32_t a_order[SN_MAX_CHAIN];         /* new order of the chain of a: common loops first */
-    uint32_t b_order[SN_MAX_CHAIN];         /* likewise for b; position k < shared matches position k of a */
-    int64_t bytes;                          /* memory traffic that the merge saves */
-    bool vertical;                          /* b reads what a stores */
-    const char *why_not;                    /* reason when there is no match */
+    sn_chain a, b;                  /* outer chains */
+    uint32_t shared;                /* loops that both keep as common outer loops */
+    uint32_t a_order[SN_MAX_CHAIN]; /* new order of the chain of a: common loops first */
+    uint32_t b_order[SN_MAX_CHAIN]; /* likewise for b; position k < shared matches position k of a */
+    int64_t bytes;                  /* memory traffic that the merge saves */
+    bool vertical;                  /* b reads what a stores */
+    const char *why_not;            /* reason when there is no match */
 } sn_fuse_match;
 
 void sn_fuse_accesses(sn_access_list *out, sn_pass_ctx *cx, sn_kern k);

@@ -24,7 +24,10 @@ void sn_fuse_accesses(sn_access_list *out, sn_pass_ctx *cx, sn_kern k) {
 
 /* ---- which axes correspond ---- */
 
-typedef struct axis_map { sn_axis a[SN_MAX_CHAIN * 2], b[SN_MAX_CHAIN * 2]; uint32_t n; } axis_map;
+typedef struct axis_map {
+    sn_axis a[SN_MAX_CHAIN * 2], b[SN_MAX_CHAIN * 2];
+    uint32_t n;
+} axis_map;
 
 static sn_axis mapped_to_b(const axis_map *am, sn_axis a) {
     for (uint32_t k = 0; k < am->n; k++)
@@ -58,7 +61,7 @@ static void map_pair(axis_map *am, sn_module *m, const sn_access *x, const sn_ac
 
 static void map_axes(axis_map *am, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
     am->n = 0;
-    for (uint32_t pass = 0; pass < 2; pass++)   /* what flows from a to b first, then what both read */
+    for (uint32_t pass = 0; pass < 2; pass++) /* what flows from a to b first, then what both read */
         for (uint32_t i = 0; i < in_a->n; i++)
             for (uint32_t j = 0; j < in_b->n; j++) {
                 const sn_access *x = &in_a->at[i], *y = &in_b->at[j];
@@ -172,7 +175,7 @@ static bool dependences_hold(sn_fuse_match *mt, sn_module *m, const sn_access_li
         for (uint32_t j = 0; j < in_b->n; j++) {
             const sn_access *x = &in_a->at[i], *y = &in_b->at[j];
             if (!x->store || !sn_buf_eq(x->buf, y->buf)) continue;
-            bool masked = sn_stmt_get(m, x->s)->has_mask;    /* what is loaded may be older */
+            bool masked = sn_stmt_get(m, x->s)->has_mask; /* what is loaded may be older */
             if (y->store || masked || !dependence_holds(mt, m, x, y)) {
                 mt->why_not = "an element would be read before or elsewhere than it is stored";
                 return false;
@@ -225,7 +228,8 @@ static int64_t bytes_saved(sn_fuse_match *mt, sn_module *m, const sn_access_list
     for (uint32_t j = 0; j < in_b->n; j++) {
         if (in_b->at[j].store) continue;
         bool again = false;
-        for (uint32_t k = 0; k < j && !again; k++) again = !in_b->at[k].store && sn_buf_eq(in_b->at[k].buf, in_b->at[j].buf);
+        for (uint32_t k = 0; k < j && !again; k++)
+            again = !in_b->at[k].store && sn_buf_eq(in_b->at[k].buf, in_b->at[j].buf);
         for (uint32_t i = 0; i < in_a->n && !again; i++) {
             if (!sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf)) continue;
             bytes += sn_buf_bytes(m, in_b->at[j].buf) * (in_a->at[i].store ? 2 : 1);
@@ -272,5 +276,6 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     axis_map am;
     map_axes(&am, m, in_a, in_b);
     return worth_it(mt, m, in_a, in_b) && choose_orders(mt, m, &am, in_a, in_b) && inside_is_simple(mt, m, &mt->a) &&
-           inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, m, in_a, in_b);
+           inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
+           keeps_parallelism(mt, m, in_a, in_b);
 }

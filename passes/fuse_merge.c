@@ -37,7 +37,7 @@ typedef struct siblings {
     sn_pass_ctx *cx;
     sn_kern k;
     sn_stmt one, two;
-    SN_VEC(sn_stmt) hoist;      /* statements between them that two needs, in order found */
+    SN_VEC(sn_stmt) hoist; /* statements between them that two needs, in order found */
 } siblings;
 
 static bool between(const siblings *sb, sn_stmt s) {
@@ -73,7 +73,10 @@ static bool need_value(siblings *sb, sn_val v) {
     return true;
 }
 
-typedef struct need_ix { siblings *sb; bool ok; } need_ix;
+typedef struct need_ix {
+    siblings *sb;
+    bool ok;
+} need_ix;
 
 static void need_ix_atom(void *user, sn_ix atom) {
     need_ix *ni = user;
@@ -142,7 +145,7 @@ static bool may_merge(siblings *sb) {
         if (!need_operands(sb, s)) return false;
         if (sn_stmt_get(m, s)->op == SN_LOP_LOAD && !load_may_move(sb, s)) return false;
     }
-    for (uint32_t i = 0; i < sb->hoist.n; i++)      /* grows while it is walked */
+    for (uint32_t i = 0; i < sb->hoist.n; i++) /* grows while it is walked */
         if (!need_operands(sb, sb->hoist.at[i])) return false;
     return true;
 }
@@ -202,7 +205,7 @@ static sn_stmt merge_loops(siblings *sb) {
 
 static sn_stmt merge_pair(siblings *sb) {
     sn_module *m = sb->cx->m;
-    for (sn_stmt t = sb->one, next; t.i && t.i != sb->two.i; t = next) {  /* in program order */
+    for (sn_stmt t = sb->one, next; t.i && t.i != sb->two.i; t = next) { /* in program order */
         next = sn_next(m, t);
         if (!already_hoisted(sb, t)) continue;
         sn_stmt_unlink(m, t);
@@ -235,12 +238,16 @@ static void merge_siblings(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
 
 /* ---- forwarding ---- */
 
-typedef struct stored { sn_buf buf; sn_ix ix; sn_val val; } stored;
+typedef struct stored {
+    sn_buf buf;
+    sn_ix ix;
+    sn_val val;
+} stored;
 
 typedef struct forward {
     sn_pass_ctx *cx;
     sn_val *map;
-    SN_VEC(stored) known;       /* stores that dominate the current place */
+    SN_VEC(stored) known; /* stores that dominate the current place */
     bool changed;
 } forward;
 
@@ -259,7 +266,7 @@ static void forward_load(forward *fw, sn_stmt s) {
         fw->map[r->result.i] = sn_follow(fw->map, v);
         return;
     }
-    sn_val mask = r->in[0], otherwise = r->in[1];   /* the masked load becomes a select of the stored value */
+    sn_val mask = r->in[0], otherwise = r->in[1]; /* the masked load becomes a select of the stored value */
     sn_val in[3] = {mask, v, otherwise};
     sn_val chosen = sn_put_op(fw->cx->m, sn_at_before(fw->cx->m, s), SN_LOP_SELECT, in, 3);
     sn_val_replace(fw->cx->m, r->kern, r->result, chosen);

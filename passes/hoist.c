@@ -9,13 +9,18 @@
  */
 #include "passes/nest.h"
 
-typedef struct ix_query { const sn_module *m; sn_stmt nest; bool inside; } ix_query;
+typedef struct ix_query {
+    const sn_module *m;
+    sn_stmt nest;
+    bool inside;
+} ix_query;
 
 static void atom_inside(void *user, sn_ix atom) {
     ix_query *q = user;
     const sn_ix_rec *r = sn_ix_get(q->m, atom);
     if (r->kind == SN_IX_AXIS) q->inside |= r->id == sn_stmt_axis(q->m, q->nest).i;
-    if (r->kind == SN_IX_VAL) q->inside |= sn_stmt_get(q->m, sn_val_get(q->m, (sn_val){r->id})->def)->parent.i == q->nest.i;
+    if (r->kind == SN_IX_VAL)
+        q->inside |= sn_stmt_get(q->m, sn_val_get(q->m, (sn_val){r->id})->def)->parent.i == q->nest.i;
 }
 
 static bool nest_stores(const sn_module *m, sn_stmt nest, sn_buf b) {

@@ -15,7 +15,7 @@
 typedef struct matmul_body {
     sn_nd a, b;
     sn_ix a_index[SN_MAX_RANK], b_index[SN_MAX_RANK];
-    uint32_t a_k, b_k;          /* which axis is summed */
+    uint32_t a_k, b_k; /* which axis is summed */
     sn_dtype dtype;
 } matmul_body;
 
@@ -31,8 +31,7 @@ static void emit_matmul_body(sn_lower *lw, void *user, const sn_ix *index, sn_va
 static void batch_index(sn_lower *lw, const sn_type *t, const sn_ix *result, uint32_t result_batch, sn_ix *at) {
     uint32_t batch = t->rank > 2 ? t->rank - 2 : 0;
     sn_ix one = sn_ix_const(lw->m, 1), zero = sn_ix_const(lw->m, 0);
-    for (uint32_t k = 0; k < batch; k++)
-        at[k] = sn_ix_eq(t->shape[k], one) ? zero : result[result_batch - batch + k];
+    for (uint32_t k = 0; k < batch; k++) at[k] = sn_ix_eq(t->shape[k], one) ? zero : result[result_batch - batch + k];
 }
 
 sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
@@ -55,9 +54,9 @@ sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
 
 typedef struct conv_body {
     sn_nd image, weight;
-    sn_ix n, channel, y, x;     /* result position */
-    sn_ix group_start;          /* first input channel of the group */
-    int64_t stride[2], dilation[2], pad[2];     /* pad: top, left */
+    sn_ix n, channel, y, x;                 /* result position */
+    sn_ix group_start;                      /* first input channel of the group */
+    int64_t stride[2], dilation[2], pad[2]; /* pad: top, left */
     sn_dtype dtype;
 } conv_body;
 
@@ -93,11 +92,16 @@ static void pair_attr(sn_lower *lw, sn_nd x, sn_attr_id id, int64_t otherwise, i
 sn_val sn_lower_conv2d(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *w = &sn_node_get(lw->m, n->in[1])->type;
-    conv_body cb = {.image = n->in[0], .weight = n->in[1], .n = index[0], .channel = index[1], .y = index[2], .x = index[3],
+    conv_body cb = {.image = n->in[0],
+                    .weight = n->in[1],
+                    .n = index[0],
+                    .channel = index[1],
+                    .y = index[2],
+                    .x = index[3],
                     .dtype = sn_compute_dtype(n->type.dtype)};
     pair_attr(lw, x, SN_ATTR_STRIDE, 1, cb.stride);
     pair_attr(lw, x, SN_ATTR_DILATION, 1, cb.dilation);
-    pair_attr(lw, x, SN_ATTR_PADDING, 0, cb.pad);     /* [h, w] and [top, left, ..] begin alike */
+    pair_attr(lw, x, SN_ATTR_PADDING, 0, cb.pad); /* [h, w] and [top, left, ..] begin alike */
     int64_t groups = sn_node_int(lw->m, x, SN_ATTR_GROUPS, 1);
     sn_ix per_group = sn_ix_divc(lw->m, w->shape[0], groups);
     cb.group_start = sn_ix_mul(lw->m, sn_ix_div(lw->m, index[1], per_group), w->shape[1]);

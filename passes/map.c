@@ -64,7 +64,8 @@ static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool
 static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
     const sn_stmt_rec *r = sn_stmt_get(m, nest);
     if (r->op != SN_LOP_REDUCE) return;
-    for (uint32_t k = 0; k < r->n_results; k++) sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
+    for (uint32_t k = 0; k < r->n_results; k++)
+        sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
 }
 
 static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
@@ -77,9 +78,11 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         int64_t extent;
         if (sn_is_nest(r) && !sn_ix_is_const(m, sn_stmt_extent(m, s), &extent))
-            return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s: a loop has a symbolic size; bind its dimensions (--dim NAME=SIZE)",
+            return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
+                           "kernel %s: a loop has a symbolic size; bind its dimensions (--dim NAME=SIZE)",
                            sn_kern_get(m, k)->name);
-        if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) && sh->outer.n && walks(m, r->ix, sn_stmt_axis(m, sh->body)))
+        if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) && sh->outer.n &&
+            walks(m, r->ix, sn_stmt_axis(m, sh->body)))
             smaller(&sh->bytes_flat, sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype));
     }
     bool all_reused = true;

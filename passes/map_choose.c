@@ -79,7 +79,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         sc->threads = row_threads(sh->max_count, sc->vector);
         while (sc->threads < t->max_threads) {
             uint32_t n = vectors_per_thread(sh, sc);
-            bool too_long = n * sc->vector > (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);  /* halves widen */
+            bool too_long = n * sc->vector > (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS); /* halves widen */
             bool idle = sh->rows * sc->threads < (int64_t)t->units * 1024 && n > 2;
             if (!too_long && !idle) break;
             sc->threads *= 2;
@@ -100,16 +100,17 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     const sn_target *t = cx->target;
     if (!sc->vector) {
         sc->vector = least(widest(cx, sh->bytes_outer), pow2_divisor(last_outer_extent(cx, sh)));
-        if (t->is_gpu && sh->states > 2) sc->vector = least(sc->vector, 4);     /* every lane accumulates every state */
+        if (t->is_gpu && sh->states > 2) sc->vector = least(sc->vector, 4); /* every lane accumulates every state */
     }
     if (!sc->threads) sc->threads = t->is_gpu ? least(32, pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
     if (!sc->rows) {
         sc->rows = 1;
         int64_t blocks = (sh->rows + (int64_t)sc->threads * sc->vector - 1) / ((int64_t)sc->threads * sc->vector);
         uint32_t most = blocks >= t->units ? 8 : 32;
-        while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024) sc->rows *= 2;
+        while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024)
+            sc->rows *= 2;
     }
-    if (!sc->unroll) {      /* loads in flight, as far as accumulators leave registers */
+    if (!sc->unroll) { /* loads in flight, as far as accumulators leave registers */
         uint32_t most = 8 / pow2_ceil(sh->states ? sh->states : 1);
         sc->unroll = least(most ? most : 1, pow2_floor((sh->max_count + sc->rows - 1) / sc->rows));
     }
@@ -120,11 +121,13 @@ static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_sha
     const char *name = sn_kern_get(cx->m, k)->name;
     for (uint32_t i = 0; sc->cls == SN_SCHED_INNER && i < sh->n_nests; i++)
         if (sh->nests[i].count % sc->vector)
-            return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide a row of %lld",
-                           name, sc->vector, (long long)sh->nests[i].count);
+            return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                           "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
+                           (long long)sh->nests[i].count);
     if (sc->cls == SN_SCHED_OUTER && sh->rows < sc->vector)
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns", name,
-                       sc->vector, (long long)sh->rows);
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's vector=%u is wider than its %lld columns", name, sc->vector,
+                       (long long)sh->rows);
     return SN_OK;
 }
 
@@ -136,7 +139,7 @@ sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_s
     else choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
     if (!sc->split) sc->split = 1;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
-              sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows, sc->vector,
-              sc->unroll, sc->persistent ? " persistent" : "");
+              sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows,
+              sc->vector, sc->unroll, sc->persistent ? " persistent" : "");
     return check_vector(cx, k, sh, sc);
 }

@@ -16,8 +16,8 @@ static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
 }
 
 /* `if g in 1 { if t in rest { body at first + t } }`: a copy of the statements in `main`. */
-static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_map_shape *sh, sn_ix g, sn_ix t,
-                     int64_t first, int64_t rest) {
+static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_map_shape *sh, sn_ix g,
+                     sn_ix t, int64_t first, int64_t rest) {
     sn_module *m = cx->m;
     sn_stmt block0 = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, 1));
     sn_stmt few = sn_put_if(m, sn_at_end(k, block0), t, sn_ix_const(m, rest));

@@ -27,11 +27,11 @@ static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, co
  * RESIDENT threads fit on a multiprocessor. */
 static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, sn_sched *sc) {
     enum { RESIDENT = 1024, LITTLE = 64 };
-    uint32_t budget = cx->target->max_regs * 6;     /* one array of halves beside one of words */
+    uint32_t budget = cx->target->max_regs * 6; /* one array of halves beside one of words */
     uint32_t bytes = sn_map_stage(cx, k, sh, body, sc, budget), threads = sc->threads * sc->rows;
     if (sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
     sc->blocks = RESIDENT / threads;
-    if (sc->blocks >= 8) sc->blocks--;      /* 72 registers instead of 64: rows of halves would spill */
+    if (sc->blocks >= 8) sc->blocks--; /* 72 registers instead of 64: rows of halves would spill */
 }
 
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sc) {

@@ -20,20 +20,26 @@ enum { MAX_LEVELS = 6, MAX_TESTS = 8 };
 /* One bound nest: its loops, block.x first. */
 typedef struct bound_nest {
     sn_stmt top, at[MAX_LEVELS];
-    uint32_t n, like;           /* like: the first nest of the same loops and count */
-    int64_t count;              /* elements; the threads beyond do nothing */
+    uint32_t n, like; /* like: the first nest of the same loops and count */
+    int64_t count;    /* elements; the threads beyond do nothing */
     bool in_regs;
 } bound_nest;
 
 /* `0 <= e < bound` with e over the axes of nest `like`; or, bound none, the bool value of id e.i. */
-typedef struct test { sn_ix e, bound; } test;
-typedef struct test_list { test at[MAX_TESTS]; uint32_t n; bool too_many; } test_list;
+typedef struct test {
+    sn_ix e, bound;
+} test;
+typedef struct test_list {
+    test at[MAX_TESTS];
+    uint32_t n;
+    bool too_many;
+} test_list;
 
 typedef struct entry {
-    sn_stmt s;                  /* the first load, or the store */
-    test_list tests;            /* all have to hold for it to happen */
+    sn_stmt s;       /* the first load, or the store */
+    test_list tests; /* all have to hold for it to happen */
     sn_buf buf;
-    sn_ix key;                  /* ix over the axes of nest `like` */
+    sn_ix key; /* ix over the axes of nest `like` */
     uint32_t nest, like;
     sn_stmt uses[SN_MAX_NESTS];
     uint32_t use_nest[SN_MAX_NESTS], n_uses;
@@ -149,7 +155,7 @@ static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
         for (uint32_t k = st->entries.n; k-- > 0;) {
             entry *old = &st->entries.at[k];
             if (!sn_buf_eq(old->buf, e.buf) || !sn_ix_eq(old->key, e.key) || old->like != e.like) continue;
-            if (!happens_wherever(&old->tests, &e.tests)) break;    /* read again; later ones may have it from here */
+            if (!happens_wherever(&old->tests, &e.tests)) break; /* read again; later ones may have it from here */
             if (old->nest < nest && old->n_uses < SN_MAX_NESTS) {
                 old->uses[old->n_uses] = s;
                 old->use_nest[old->n_uses++] = nest;
@@ -206,7 +212,8 @@ static void replace_use(stage *st, const entry *e, uint32_t use, sn_buf reg, con
     const sn_stmt_rec *r = sn_stmt_get(m, e->uses[use]);
     sn_cursor at = sn_at_before(m, e->uses[use]);
     sn_ix offset = reg_offset(st, e->use_nest[use], sc);
-    sn_val v = r->has_mask ? sn_put_load_masked(m, at, reg, offset, r->in[0], r->in[1]) : sn_put_load(m, at, reg, offset);
+    sn_val v =
+        r->has_mask ? sn_put_load_masked(m, at, reg, offset, r->in[0], r->in[1]) : sn_put_load(m, at, reg, offset);
     sn_val_replace(m, st->k, r->result, v);
     sn_stmt_unlink(m, e->uses[use]);
 }
@@ -243,7 +250,8 @@ static void drop_dead_temps(stage *st) {
     }
 }
 
-uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sc, uint32_t budget) {
+uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sc,
+                      uint32_t budget) {
     stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
     uint32_t number = 0, used = 0;
     find_nests(&st, sh);

@@ -7,7 +7,10 @@
 enum { SN_MAX_CHAIN = 24 };
 
 /* Loops around something, outermost first. */
-typedef struct sn_chain { sn_stmt at[SN_MAX_CHAIN]; uint32_t n; } sn_chain;
+typedef struct sn_chain {
+    sn_stmt at[SN_MAX_CHAIN];
+    uint32_t n;
+} sn_chain;
 
 /* First statement of the region of s, or of the kernel body when s is none. */
 sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);

@@ -55,9 +55,9 @@ typedef struct rebuild {
     const sn_level *levels;
     uint32_t n;
     sn_stmt made[SN_MAX_LEVELS];
-    sn_ix flat, lane0;          /* position; position of lane 0 of a vector level */
-    sn_stmt guard;              /* the `if` around the body of a loop, when there is one */
-    sn_val mask;                /* the test of a reduce, when there is one */
+    sn_ix flat, lane0; /* position; position of lane 0 of a vector level */
+    sn_stmt guard;     /* the `if` around the body of a loop, when there is one */
+    sn_val mask;       /* the test of a reduce, when there is one */
     int64_t count;
     bool guarded;
 } rebuild;

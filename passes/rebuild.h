@@ -5,7 +5,11 @@
 #include "passes/nest.h"
 
 /* One loop of the new nest; flat position = base + sum(stride * axis). */
-typedef struct sn_level { const char *name; int64_t extent, stride; sn_axis_kind kind; } sn_level;
+typedef struct sn_level {
+    const char *name;
+    int64_t extent, stride;
+    sn_axis_kind kind;
+} sn_level;
 
 enum { SN_MAX_LEVELS = 6 };
 

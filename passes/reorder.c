@@ -25,7 +25,9 @@ static int vote(int64_t a, int64_t b) {
     return a < b ? 1 : -1;
 }
 
-typedef struct ballot { int votes[SN_MAX_CHAIN][SN_MAX_CHAIN]; } ballot;
+typedef struct ballot {
+    int votes[SN_MAX_CHAIN][SN_MAX_CHAIN];
+} ballot;
 
 static void count_access(ballot *bl, sn_module *m, const sn_chain *c, const sn_stmt_rec *access) {
     int64_t strides[SN_MAX_CHAIN];

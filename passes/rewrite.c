@@ -89,7 +89,7 @@ static bool same_graph(const sn_graph_ir *a, const sn_graph_ir *b) {
 sn_status sn_graph_rewrite(sn_pass_ctx *cx, sn_node_rule rule, bool *changed) {
     sn_module *m = cx->m;
     *changed = false;
-    if (m->graph.nodes.count <= 1 || m->kernels.n) return SN_OK;   /* once there are kernels they stand for the graph */
+    if (m->graph.nodes.count <= 1 || m->kernels.n) return SN_OK; /* once there are kernels they stand for the graph */
     const sn_graph_ir old = m->graph;
     sn_status st = rebuild(cx, NULL);
     const sn_graph_ir live = m->graph;

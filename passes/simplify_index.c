@@ -14,8 +14,8 @@ typedef enum truth { UNKNOWN, FALSE_, TRUE_ } truth;
 typedef struct work {
     sn_module *m;
     sn_kern k;
-    sn_val *map;        /* value -> replacement */
-    truth *known;       /* truth of bool values */
+    sn_val *map;  /* value -> replacement */
+    truth *known; /* truth of bool values */
     bool changed;
 } work;
 
@@ -25,9 +25,7 @@ static truth prove(sn_module *m, sn_ix e, sn_ix n) {
     return r.hi < 0 || r.lo >= b.hi ? FALSE_ : UNKNOWN;
 }
 
-static truth truth_of(const work *w, sn_val v) {
-    return w->known[sn_follow(w->map, v).i];
-}
+static truth truth_of(const work *w, sn_val v) { return w->known[sn_follow(w->map, v).i]; }
 
 static void replace(work *w, sn_stmt s, sn_val with) {
     w->map[sn_stmt_get(w->m, s)->result.i] = sn_follow(w->map, with);
@@ -55,9 +53,10 @@ static void drop_mask(work *w, sn_stmt s) {
 static bool same(const work *w, sn_val a, sn_val b) {
     a = sn_follow(w->map, a), b = sn_follow(w->map, b);
     if (sn_val_eq(a, b)) return true;
-    const sn_stmt_rec *x = sn_stmt_get(w->m, sn_val_get(w->m, a)->def), *y = sn_stmt_get(w->m, sn_val_get(w->m, b)->def);
-    return x->op == SN_LOP_CONST && y->op == SN_LOP_CONST && x->dtype == y->dtype && x->i == y->i &&
-           x->f == y->f && !(x->f == 0 && (1 / x->f != 1 / y->f));
+    const sn_stmt_rec *x = sn_stmt_get(w->m, sn_val_get(w->m, a)->def),
+                      *y = sn_stmt_get(w->m, sn_val_get(w->m, b)->def);
+    return x->op == SN_LOP_CONST && y->op == SN_LOP_CONST && x->dtype == y->dtype && x->i == y->i && x->f == y->f &&
+           !(x->f == 0 && (1 / x->f != 1 / y->f));
 }
 
 static void visit_select(work *w, sn_stmt s) {
@@ -77,9 +76,7 @@ static bool visit(work *w, sn_stmt s) {
     sn_stmt_rec *r = sn_stmt_get(w->m, s);
     sn_val mask;
     switch ((int)r->op) {
-    case SN_LOP_IN:
-        w->known[r->result.i] = prove(w->m, r->ix, r->bound);
-        return true;
+    case SN_LOP_IN: w->known[r->result.i] = prove(w->m, r->ix, r->bound); return true;
     case SN_LOP_CONST:
         if (r->dtype == SN_BOOL) w->known[r->result.i] = r->i ? TRUE_ : FALSE_;
         return true;
@@ -89,9 +86,7 @@ static bool visit(work *w, sn_stmt s) {
         else if (truth_of(w, r->in[1]) == TRUE_) replace(w, s, r->in[0]);
         else if (truth_of(w, r->in[0]) == FALSE_ || truth_of(w, r->in[1]) == FALSE_) w->known[r->result.i] = FALSE_;
         return true;
-    case SN_LOP_SELECT:
-        visit_select(w, s);
-        return true;
+    case SN_LOP_SELECT: visit_select(w, s); return true;
     case SN_LOP_LOAD:
     case SN_LOP_STORE:
         mask = sn_stmt_mask(r);
@@ -106,8 +101,7 @@ static bool visit(work *w, sn_stmt s) {
         else if (t == FALSE_) sn_stmt_unlink(w->m, s), w->changed = true;
         return t != FALSE_;
     }
-    default:
-        return true;
+    default: return true;
     }
 }
 

@@ -18,10 +18,10 @@ typedef struct cut {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern k, part;
-    sn_stmt nest;               /* the reduction, in k */
+    sn_stmt nest; /* the reduction, in k */
     sn_chain chain, outer;
     int64_t rows, count, parts, length;
-    sn_ix row;                  /* flat position of the outer loops, in k */
+    sn_ix row; /* flat position of the outer loops, in k */
     sn_buf partial[8];
 } cut;
 
@@ -154,7 +154,7 @@ static void finish_kernel(cut *c) {
     for (uint32_t r = 0; r < old->n_results; r++)
         sn_val_replace(m, c->k, sn_result(old, r), sn_result(sn_stmt_get(m, nest), r));
     sn_stmt_unlink(m, c->nest);
-    if (sn_kern_get(m, c->k)->sched.split) sn_kern_get(m, c->k)->sched.split = 1;   /* done */
+    if (sn_kern_get(m, c->k)->sched.split) sn_kern_get(m, c->k)->sched.split = 1; /* done */
     sn_kern_dead_code(m, c->k);
     sn_kern_collect_params(m, c->k);
 }

@@ -332,7 +332,7 @@ static void view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at) {
             at[k] = mask >> k & 1 ? sn_ix_sub(m, sn_ix_addc(m, in->shape[k], -1), index[k]) : index[k];
         return;
     }
-    default:    /* reshape, squeeze, unsqueeze: same row-major position */
+    default: /* reshape, squeeze, unsqueeze: same row-major position */
         sn_ix_unflatten(m, sn_ix_flatten(m, index, n->type.shape, n->type.rank), in->shape, in->rank, at);
     }
 }
@@ -355,23 +355,18 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_ix at[SN_MAX_RANK];
     switch (n->op) {
-    case SN_OP_FULL:
-        return constant(lw, n->type.dtype, sn_node_float(lw->m, x, SN_ATTR_VALUE, 0));
+    case SN_OP_FULL: return constant(lw, n->type.dtype, sn_node_float(lw->m, x, SN_ATTR_VALUE, 0));
     case SN_OP_IOTA: {
         int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);
         sn_val v = sn_put_index(lw->m, lw->at, SN_I64, index[axis < 0 ? axis + n->type.rank : axis]);
         v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
         return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
     }
-    case SN_OP_CAST:
-        return element_cast(lw, x, index);
-    case SN_OP_PAD:
-        return element_pad(lw, x, index);
-    case SN_OP_CONCAT:
-        return element_concat(lw, x, index);
+    case SN_OP_CAST: return element_cast(lw, x, index);
+    case SN_OP_PAD: return element_pad(lw, x, index);
+    case SN_OP_CONCAT: return element_concat(lw, x, index);
     case SN_OP_GATHER:
-    case SN_OP_INDEX_SELECT:
-        return element_gather(lw, x, index);
+    case SN_OP_INDEX_SELECT: return element_gather(lw, x, index);
     default:
         if (sn_ops[n->op].cls != SN_OPS_VIEW) return element_elementwise(lw, x, index);
         view_index(lw, x, index, at);
@@ -406,7 +401,8 @@ sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent) {
     return sn_ix_axis(lw->m, ax);
 }
 
-sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes, sn_stmt *out) {
+sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
+                           sn_stmt *out) {
     sn_axis ax = sn_axis_new(lw->m, name, extent);
     *out = sn_put_reduce(lw->m, lw->at, ax, SN_AXIS_SEQ, &comb, 1, dtypes);
     lw->at = sn_at_end(lw->kern, *out);
@@ -432,11 +428,11 @@ void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, const sn_
 /* The body of a reduction node: its operand at kept and reduced positions. */
 typedef struct reduce_body {
     sn_nd x;
-    const sn_ix *kept;          /* result position without kept unit axes */
+    const sn_ix *kept; /* result position without kept unit axes */
     uint32_t mask;
     sn_comb comb;
     sn_dtype dtypes[2];
-    const sn_ix *extents;       /* of the reduced axes */
+    const sn_ix *extents; /* of the reduced axes */
     uint32_t n;
 } reduce_body;
 
@@ -461,7 +457,8 @@ static sn_val emit_reduce(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_comb comb = (sn_comb)sn_ops[n->op].lop;
     bool keepdim = sn_node_int(lw->m, x, SN_ATTR_KEEPDIM, 0);
     sn_ix kept[SN_MAX_RANK], extents[SN_MAX_RANK];
-    reduce_body rb = {.x = n->in[0], .kept = kept, .mask = sn_node_axes_mask(lw->m, x), .comb = comb, .extents = extents};
+    reduce_body rb = {
+        .x = n->in[0], .kept = kept, .mask = sn_node_axes_mask(lw->m, x), .comb = comb, .extents = extents};
     uint32_t n_kept = 0, at = 0;
     for (uint32_t k = 0; k < in->rank; k++) {
         bool reduced = rb.mask >> k & 1;
@@ -514,7 +511,8 @@ static void claim_outputs(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         sn_nd x = g->outputs.at[k].node;
-        sn_buf b = new_buffer(lw, unique_buffer_name(lw, g->outputs.at[k].name), &sn_node_get(lw->m, x)->type, SN_BUF_OUTPUT);
+        sn_buf b =
+            new_buffer(lw, unique_buffer_name(lw, g->outputs.at[k].name), &sn_node_get(lw->m, x)->type, SN_BUF_OUTPUT);
         sn_buf_get(lw->m, b)->io = k;
         lw->outputs[k].buf = b;
         sn_nd base = output_base(lw, x);
@@ -559,8 +557,9 @@ static sn_status lower_nodes(sn_lower *lw) {
         }
         if (!info->realized) continue;
         sn_buf b = info->buf;
-        if (!b.i) b = new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "t%u", temps++)), &n->type, SN_BUF_TEMP);
-        info->buf = (sn_buf){0};    /* while its own kernel is made, it is computed, not loaded */
+        if (!b.i)
+            b = new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "t%u", temps++)), &n->type, SN_BUF_TEMP);
+        info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
         make_kernel(lw, x, b);
         info->buf = b;
     }

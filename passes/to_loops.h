@@ -6,29 +6,37 @@
 
 /* What is known of a graph node during lowering. */
 typedef struct sn_lower_node {
-    uint32_t users;         /* live nodes and outputs that read it */
-    uint32_t ops, reads;    /* size of the expression that an inlining user would get (saturating) */
+    uint32_t users;      /* live nodes and outputs that read it */
+    uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
-    sn_buf buf;             /* where its elements are, once a kernel has stored them (inputs and constants: always) */
+    sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
-typedef struct sn_lower_memo_entry { sn_nd node; sn_val mask; sn_ix index[SN_MAX_RANK]; sn_val val; } sn_lower_memo_entry;
+typedef struct sn_lower_memo_entry {
+    sn_nd node;
+    sn_val mask;
+    sn_ix index[SN_MAX_RANK];
+    sn_val val;
+} sn_lower_memo_entry;
 
-typedef struct sn_lower_output { sn_buf buf; bool claimed; } sn_lower_output;
+typedef struct sn_lower_output {
+    sn_buf buf;
+    bool claimed;
+} sn_lower_output;
 
 typedef struct sn_lower {
     sn_pass_ctx *cx;
     sn_module *m;
-    sn_lower_node *nodes;           /* by node id */
-    sn_lower_output *outputs;       /* by output; claimed: the node that computes it stores it */
-    sn_names names;                 /* of buffers */
+    sn_lower_node *nodes;     /* by node id */
+    sn_lower_output *outputs; /* by output; claimed: the node that computes it stores it */
+    sn_names names;           /* of buffers */
     /* The kernel under construction. */
     sn_kern kern;
-    sn_cursor at;                   /* where element statements go */
-    sn_val mask;                    /* loads happen only where it holds (inside pad and concat); none: everywhere */
-    sn_lower_memo_entry *memo;      /* open addressing, one kernel's elements */
+    sn_cursor at;              /* where element statements go */
+    sn_val mask;               /* loads happen only where it holds (inside pad and concat); none: everywhere */
+    sn_lower_memo_entry *memo; /* open addressing, one kernel's elements */
     uint32_t memo_n, memo_cap;
-    sn_text note;                   /* ops that went in */
+    sn_text note; /* ops that went in */
 } sn_lower;
 
 /* The dtype in which values of dtype t are computed: f32 for halves, t itself otherwise. */
@@ -42,7 +50,8 @@ sn_val sn_lower_broadcast(sn_lower *lw, sn_nd in, const sn_ix *index, uint32_t r
 void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n);
 /* Open / close a loop or reduce around lw->at; the axis is returned as an ix. */
 sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
-sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes, sn_stmt *out);
+sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
+                           sn_stmt *out);
 
 /* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */
 sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index);

@@ -90,7 +90,7 @@ static bool step_runs(sn_step_kind kind) { return kind != SN_STEP_COMMENT && kin
 
 static sn_status load_steps(sn_prog *p) {
     const sn_wrap *w = &p->m->wrap;
-    if (!w->steps.n) return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass to-wrap first");
+    if (!w->steps.n) return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first");
     p->steps = SN_NEWN(&p->arena, sn_rt_step, w->steps.n);
     for (uint32_t i = 0; i < w->steps.n; i++) {
         SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i]));

@@ -8,14 +8,14 @@
 #include "ir/target.h"
 
 /* ---- devices ---- */
-typedef struct sn_cuda sn_cuda;         /* driver table + retained primary context of one device + allocator cache */
+typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */
 /* Number of CUDA devices; 0 with the reason in *why (static text or env message) when there is no driver. Never fails. */
 uint32_t sn_cuda_count(char *why, size_t why_size);
 sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device);
 void sn_cuda_close(sn_cuda *cu);
-const char *sn_cuda_name(const sn_cuda *cu);        /* "NVIDIA H200" */
-void sn_cuda_target(const sn_cuda *cu, sn_target *out);    /* sm, units, shared memory, L2 of the device */
-int sn_cuda_driver_version(const sn_cuda *cu);      /* 13000 for 13.0 */
+const char *sn_cuda_name(const sn_cuda *cu);            /* "NVIDIA H200" */
+void sn_cuda_target(const sn_cuda *cu, sn_target *out); /* sm, units, shared memory, L2 of the device */
+int sn_cuda_driver_version(const sn_cuda *cu);          /* 13000 for 13.0 */
 
 /* Caching allocator: free keeps blocks for the next malloc of the same rounded size; trim gives them back. */
 sn_status sn_cuda_malloc(void **out, sn_cuda *cu, size_t size);
@@ -33,16 +33,16 @@ sn_status sn_cuda_sync(sn_cuda *cu, void *stream);
 /* One kernel, ready to load. */
 typedef struct sn_rt_kernel {
     const char *name;
-    const char *ptx;            /* GPU: NUL-terminated */
+    const char *ptx; /* GPU: NUL-terminated */
     size_t ptx_size;
     int64_t grid;
     uint32_t block_x, block_y;
-    void (*host)(void *const *params, int64_t begin, int64_t end);  /* CPU */
+    void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
 } sn_rt_kernel;
 
 typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
-                             int (*launch)(void *, uint32_t, void *const *), int (*copy)(void *, void *, const void *, int64_t),
-                             void *user);
+                             int (*launch)(void *, uint32_t, void *const *),
+                             int (*copy)(void *, void *, const void *, int64_t), void *user);
 
 /* A loaded program. Its module (the Wrapper IR and buffers) stays borrowed and must live as long. */
 typedef struct sn_prog sn_prog;
@@ -55,12 +55,15 @@ void sn_prog_free(sn_prog *p);
  * allocated after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */
 sn_status sn_prog_run(sn_prog *p, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter);
 /* Host time of phases of loading, in microseconds. */
-typedef struct sn_prog_times { double assemble_us, load_us; } sn_prog_times;
+typedef struct sn_prog_times {
+    double assemble_us, load_us;
+} sn_prog_times;
 sn_prog_times sn_prog_load_times(const sn_prog *p);
 
 /* Device time of `runs` runs in microseconds (out[runs]): events around each, with `flush_bytes` of the device written
  * before each one so that no input is in cache. CPU: wall-clock time. */
-sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs, size_t flush_bytes);
+sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
+                       size_t flush_bytes);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */
 sn_status sn_cuda_copy_rate(double *out, sn_cuda *cu);
 

@@ -126,7 +126,7 @@ sn_status tool_compare(const tool_results *before, const tool_results *after, sn
             return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %u has other elements after the passes", k);
         void *data = sn_zalloc(&ctx->scratch, (size_t)got->numel * sn_dtype_bytes(got->dtype) + 1);
         sn_array_store(data, got);
-        sn_check c = sn_check_compare(got->dtype, data, want, bound_of(before, after, m, k, bound), 0);
+        sn_check c = sn_check_compare(got->dtype, data, want, 0, bound_of(before, after, m, k, bound), 0);
         if (!c.ok)
             return sn_fail(&ctx->env, SN_ERROR_MISMATCH,
                            "output %u changed in the passes: relative error %.3g at element %lld, the bound is %.3g", k,

@@ -227,7 +227,8 @@ SN_API sn_node sn_flip(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *a
 SN_API sn_node sn_pad(sn_graph *g, sn_node x, const int64_t *low, const int64_t *high, double value);
 SN_API sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis);
 /* out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis; equal ranks. An index is an integer tensor; a negative
- * one counts from the end. */
+ * one counts from the end. One outside the axis is the caller's mistake: kernels read the nearest element, the
+ * evaluator fails. */
 SN_API sn_node sn_gather(sn_graph *g, sn_node x, sn_node index, int64_t axis);
 /* The axis of x is replaced by the axes of index. */
 SN_API sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t axis);
@@ -395,7 +396,8 @@ SN_API sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path);
 
 /* Run with one tensor per input and per output, on the program's device. An output that writes an input needs no tensor:
  * NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose
- * address is not aligned, fails with SN_ERROR_ARGUMENT and its name. On CUDA the call is asynchronous on `stream` (a
+ * address is not aligned, fails with SN_ERROR_ARGUMENT and its name. Storage of an output must not overlap that of an
+ * input or of another output (not checked). On CUDA the call is asynchronous on `stream` (a
  * CUstream; NULL: the default stream); after the first run nothing is allocated. */
 SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
 

@@ -67,9 +67,9 @@ static void count_bytes(sn_env *env, size_t more, size_t less) {
 
 /* In front of every piece of memory. */
 typedef struct sn_block {
-    struct sn_block *next, **link;  /* link: what points here */
-    uint64_t birth;                 /* a number of its own, or its arena's */
-    size_t size;                    /* without this header */
+    struct sn_block *next, **link; /* link: what points here */
+    uint64_t birth;                /* a number of its own, or its arena's */
+    size_t size;                   /* without this header */
 } sn_block;
 
 static_assert(sizeof(sn_block) % 16 == 0, "memory behind the header is aligned to 16");
@@ -118,7 +118,7 @@ void *sn_heap_realloc(sn_env *env, void *p, size_t old_size, size_t size) {
     if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
     sn_block *b = env->realloc_fn(env->realloc_user, block_of(p), sizeof *b + size);
     if (!b) sn_out_of_memory(env, size);
-    block_link(b);  /* it may have moved */
+    block_link(b); /* it may have moved */
     b->size = size;
     count_bytes(env, size, old_size);
     return b + 1;
@@ -138,12 +138,10 @@ enum { CHUNK_FIRST = 4096, CHUNK_MAX = 1 << 20, ALIGN = 16 };
 
 struct sn_arena_chunk {
     sn_arena_chunk *before;
-    size_t size;    /* with this header */
+    size_t size; /* with this header */
 };
 
-void sn_arena_init(sn_arena *a, sn_env *env) {
-    *a = (sn_arena){.env = env, .birth = ++env->births};
-}
+void sn_arena_init(sn_arena *a, sn_env *env) { *a = (sn_arena){.env = env, .birth = ++env->births}; }
 
 void sn_arena_free(sn_arena *a) {
     for (sn_arena_chunk *c = a->chunk, *before; c; c = before) {
@@ -210,7 +208,7 @@ char *sn_strf(sn_arena *a, const char *format, ...) {
 
 void sn_table_init(sn_table *t, sn_arena *arena, size_t record_size) {
     *t = (sn_table){.arena = arena, .record_size = (uint32_t)record_size};
-    sn_table_add(t);    /* record 0: none */
+    sn_table_add(t); /* record 0: none */
 }
 
 uint32_t sn_table_add(sn_table *t) {

@@ -46,12 +46,12 @@ typedef void *(*sn_realloc_fn)(void *user, void *p, size_t size);
 typedef struct sn_env {
     sn_realloc_fn realloc_fn;
     void *realloc_user;
-    sn_status status;               /* first failure, SN_OK if none */
-    char message[SN_MESSAGE_MAX];   /* its one-line text */
-    jmp_buf *guard;                 /* where out-of-memory and fatal errors of libraries go; NULL: no guard installed */
-    size_t bytes_now, bytes_peak;   /* held by arenas of this environment */
-    struct sn_block *blocks;        /* all memory held */
-    uint64_t births;                /* number of the youngest block or arena */
+    sn_status status;             /* first failure, SN_OK if none */
+    char message[SN_MESSAGE_MAX]; /* its one-line text */
+    jmp_buf *guard;               /* where out-of-memory and fatal errors of libraries go; NULL: no guard installed */
+    size_t bytes_now, bytes_peak; /* held by arenas of this environment */
+    struct sn_block *blocks;      /* all memory held */
+    uint64_t births;              /* number of the youngest block or arena */
 } sn_env;
 
 /* Plain malloc-backed environment. */
@@ -87,7 +87,7 @@ typedef struct sn_arena {
     sn_env *env;
     sn_arena_chunk *chunk;
     char *at, *end;
-    uint64_t birth;         /* see sn_env_mark */
+    uint64_t birth; /* see sn_env_mark */
 } sn_arena;
 
 void sn_arena_init(sn_arena *a, sn_env *env);
@@ -107,12 +107,12 @@ char *sn_strf(sn_arena *a, const char *format, ...) SN_PRINTF(2, 3);
 /* Records of one size, numbered from 1; record 0 is "none". Addresses never move. */
 typedef struct sn_table {
     sn_arena *arena;
-    uint32_t record_size, count;    /* count includes the none record */
+    uint32_t record_size, count; /* count includes the none record */
     uint32_t n_chunks, chunk_cap;
     char **chunks;
 } sn_table;
 
-enum { SN_TABLE_CHUNK = 256 };      /* records per chunk */
+enum { SN_TABLE_CHUNK = 256 }; /* records per chunk */
 
 void sn_table_init(sn_table *t, sn_arena *arena, size_t record_size);
 /* Append a zeroed record; its number is returned. */
@@ -139,7 +139,9 @@ void *sn_vec_grow(sn_arena *a, void *at, uint32_t n, uint32_t *cap, size_t size)
 /* 64-bit mix for hash tables. */
 static inline uint64_t sn_hash(uint64_t h, uint64_t x) {
     h ^= x + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-    h ^= h >> 32; h *= 0xd6e8feb86659fd93ull; h ^= h >> 32;
+    h ^= h >> 32;
+    h *= 0xd6e8feb86659fd93ull;
+    h ^= h >> 32;
     return h;
 }
 uint64_t sn_hash_bytes(uint64_t h, const void *p, size_t n);

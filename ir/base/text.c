@@ -56,8 +56,14 @@ void sn_text_indent(sn_text *t, int level) {
 }
 
 void sn_text_double(sn_text *t, double x) {
-    if (isnan(x)) { sn_text_put(t, "nan"); return; }
-    if (isinf(x)) { sn_text_put(t, x < 0 ? "-inf" : "inf"); return; }
+    if (isnan(x)) {
+        sn_text_put(t, "nan");
+        return;
+    }
+    if (isinf(x)) {
+        sn_text_put(t, x < 0 ? "-inf" : "inf");
+        return;
+    }
     char s[40];
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, x);
@@ -72,9 +78,7 @@ void sn_text_double(sn_text *t, double x) {
 static bool name_start(int c) { return isalpha(c) || c == '_'; }
 static bool name_char(int c) { return isalnum(c) || c == '_' || c == '.'; }
 
-static int peek(const sn_lex *lx, size_t k) {
-    return (size_t)(lx->end - lx->at) > k ? (unsigned char)lx->at[k] : 0;
-}
+static int peek(const sn_lex *lx, size_t k) { return (size_t)(lx->end - lx->at) > k ? (unsigned char)lx->at[k] : 0; }
 
 static sn_status fail_at(sn_lex *lx, int line, int col, const char *format, va_list args) {
     char text[SN_MESSAGE_MAX / 2];
@@ -283,9 +287,7 @@ static struct sn_name_entry *names_slot(const sn_names *t, const char *name) {
     return &t->at[i];
 }
 
-uint32_t sn_names_get(const sn_names *t, const char *name) {
-    return t->cap ? names_slot(t, name)->value : 0;
-}
+uint32_t sn_names_get(const sn_names *t, const char *name) { return t->cap ? names_slot(t, name)->value : 0; }
 
 void sn_names_put(sn_names *t, const char *name, uint32_t value) {
     if (2 * (t->n + 1) > t->cap) {

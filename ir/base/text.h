@@ -26,29 +26,29 @@ void sn_text_double(sn_text *t, double x);
 
 typedef enum sn_tok {
     SN_TOK_END,
-    SN_TOK_NAME,    /* [A-Za-z_][A-Za-z0-9_.]*  ('.' joins words: block.x, const.f32) */
-    SN_TOK_VALUE,   /* %name or %12: text without the % */
-    SN_TOK_AT,      /* @name: text without the @ */
-    SN_TOK_INT,     /* 42, -7 : integer */
-    SN_TOK_FLOAT,   /* 1.5, -2e-3, nan, inf, -inf : number */
-    SN_TOK_STRING,  /* "..." with \" \\ \n */
-    SN_TOK_PUNCT,   /* one of ( ) [ ] { } , : = + - * / < > or -> */
+    SN_TOK_NAME,   /* [A-Za-z_][A-Za-z0-9_.]*  ('.' joins words: block.x, const.f32) */
+    SN_TOK_VALUE,  /* %name or %12: text without the % */
+    SN_TOK_AT,     /* @name: text without the @ */
+    SN_TOK_INT,    /* 42, -7 : integer */
+    SN_TOK_FLOAT,  /* 1.5, -2e-3, nan, inf, -inf : number */
+    SN_TOK_STRING, /* "..." with \" \\ \n */
+    SN_TOK_PUNCT,  /* one of ( ) [ ] { } , : = + - * / < > or -> */
 } sn_tok;
 
 /* Words nan and inf are names to the lexer; sn_lex_number accepts them. '-' directly before a digit is a PUNCT too:
  * numbers are unsigned tokens, sn_lex_int and sn_lex_number read the sign. '#' and ';' start a comment to line end. */
 typedef struct sn_lex {
     sn_env *env;
-    const char *name;       /* file name for messages */
-    const char *at, *end;   /* rest of the text */
+    const char *name;     /* file name for messages */
+    const char *at, *end; /* rest of the text */
     const char *line_start;
     int line;
-    sn_tok tok;             /* current token */
+    sn_tok tok; /* current token */
     const char *tok_start;
-    size_t tok_len;         /* without a leading % or @ ; strings without quotes, escapes unread */
-    int tok_line, tok_col;  /* 1-based */
-    uint64_t integer;       /* SN_TOK_INT */
-    double number;          /* SN_TOK_INT and SN_TOK_FLOAT */
+    size_t tok_len;        /* without a leading % or @ ; strings without quotes, escapes unread */
+    int tok_line, tok_col; /* 1-based */
+    uint64_t integer;      /* SN_TOK_INT */
+    double number;         /* SN_TOK_INT and SN_TOK_FLOAT */
 } sn_lex;
 
 /* Start lexing and read the first token. The text need not be NUL-terminated. */
@@ -81,7 +81,10 @@ bool sn_lex_text_is(const sn_lex *lx, const char *s);
 
 typedef struct sn_names {
     sn_arena *arena;
-    struct sn_name_entry { const char *name; uint32_t value; } *at;
+    struct sn_name_entry {
+        const char *name;
+        uint32_t value;
+    } *at;
     uint32_t n, cap;
 } sn_names;
 

@@ -271,6 +271,57 @@ Test(api, tensors_must_match) {
     sn_context_destroy(ctx);
 }
 
+Test(api, storage_of_outputs_overlaps_nothing) {
+    sn_context *ctx = new_context();
+    sn_graph *g = affine(ctx);
+    sn_program *p = compile_cpu(g, ctx);
+    sn_tensor *x, *row, *y, *t;
+    sn_tensor_for_input(&x, p, 0);
+    sn_tensor_for_input(&row, p, 1);
+    sn_tensor_for_output(&y, p, 0);
+    EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, row}, &x, NULL), SN_ERROR_ARGUMENT,
+                 "share storage; an output needs its own");
+    EXPECT_ERROR(ctx, sn_run(p, NULL, &y, NULL), SN_ERROR_ARGUMENT, "input x: no tensor given");
+    EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, row}, NULL, NULL), SN_ERROR_ARGUMENT, "output y: no tensor given");
+    _Alignas(64) float memory[16];
+    sn_tensor_wrap(&t, ctx, SN_CPU, memory, SN_F32, SN_LIST(2, 3), NULL, 0);
+    sn_tensor *inner;
+    sn_tensor_wrap(&inner, ctx, SN_CPU, memory + 4, SN_F32, SN_LIST(3), NULL, 0);
+    EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, inner}, &t, NULL), SN_ERROR_ARGUMENT,
+                 "output y and input row share storage");
+    cr_assert_eq(sn_run(p, (sn_tensor *[]){t, inner}, &y, NULL), SN_OK, "inputs may: %s", sn_error(ctx));
+    sn_context *other = new_context();
+    sn_tensor *stranger;
+    sn_tensor_create(&stranger, other, SN_CPU, SN_F32, SN_LIST(3));
+    EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, stranger}, &y, NULL), SN_ERROR_ARGUMENT,
+                 "belongs to another context");
+    sn_tensor *all[] = {x, row, y, t, inner, stranger};
+    for (int k = 0; k < 6; k++) sn_tensor_destroy(all[k]);
+    sn_program_destroy(p);
+    sn_graph_destroy(g);
+    sn_context_destroy(other);
+    sn_context_destroy(ctx);
+}
+
+Test(api, a_tensor_may_not_begin_before_the_compiled_one) {
+    sn_context *ctx = new_context();
+    const char text[] = "graph @g(%x: f32[4] offset 8) { %y = neg %x  return y = %y }";
+    sn_graph *g;
+    cr_assert_eq(sn_graph_from_text(&g, ctx, "text", text, sizeof text - 1), SN_OK, "%s", sn_error(ctx));
+    sn_program *p = compile_cpu(g, ctx);
+    sn_tensor *early, *y;
+    _Alignas(64) float memory[32] = {0};
+    sn_tensor_wrap(&early, ctx, SN_CPU, memory, SN_F32, 1, (int64_t[]){4}, NULL, 0);
+    sn_tensor_for_output(&y, p, 0);
+    EXPECT_ERROR(ctx, sn_run(p, &early, &y, NULL), SN_ERROR_ARGUMENT,
+                 "input x: the tensor begins at element 0, the program was compiled for 8");
+    sn_tensor_destroy(early);
+    sn_tensor_destroy(y);
+    sn_program_destroy(p);
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
 Test(api, strided_tensors_keep_what_lies_between) {
     sn_context *ctx = new_context();
     float storage[12], packed[6] = {1, 2, 3, 4, 5, 6}, back[6];
@@ -347,6 +398,8 @@ Test(api, compile_options_are_checked) {
     EXPECT_ERROR(ctx, sn_compile(&p, g, &o), SN_ERROR_ARGUMENT, "verify: 'often' is none of off, ends, each, paranoid");
     o = (sn_compile_options){.struct_size = sizeof o, .device = "cpu", .pipeline = "simplfy"};
     EXPECT_ERROR(ctx, sn_compile(&p, g, &o), SN_ERROR_ARGUMENT, "simplfy");
+    o = (sn_compile_options){.struct_size = sizeof o, .device = "cpu", .n_dims = 1};
+    EXPECT_ERROR(ctx, sn_compile(&p, g, &o), SN_ERROR_ARGUMENT, "dims: 1 are said to be given, none is");
     o = (sn_compile_options){.struct_size = sizeof o, .target = "sm_1"};
     EXPECT_ERROR(ctx, sn_compile(&p, g, &o), SN_ERROR_TARGET, "sm_1");
     sn_graph_destroy(g);

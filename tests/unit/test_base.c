@@ -44,7 +44,7 @@ Test(base, arena_memory_is_aligned_and_apart) {
         if (last) cr_expect_eq((unsigned char)last[0], (unsigned char)(k - 7));
         last = p;
     }
-    memset(sn_alloc(&arena, 3 << 20), 1, 3 << 20);  /* larger than any chunk */
+    memset(sn_alloc(&arena, 3 << 20), 1, 3 << 20); /* larger than any chunk */
     cr_expect_str_eq(sn_strf(&arena, "%s-%d", "a", 5), "a-5");
     cr_expect_str_eq(sn_strndup(&arena, "abcdef", 3), "abc");
     cr_expect_geq(env.bytes_now, (size_t)3 << 20);
@@ -172,7 +172,9 @@ Test(base, tokens) {
 }
 
 Test(base, lexer_errors) {
-    static const struct { const char *text, *message; } BAD[] = {
+    static const struct {
+        const char *text, *message;
+    } BAD[] = {
         {"a\n  $", "t:2:3: unexpected character '$'"},
         {"a \"open", "t:1:3: string is not closed"},
         {"a \"open\n\"", "t:1:3: string is not closed on its line"},
@@ -246,7 +248,7 @@ Test(base, bf16_rounds_to_nearest_even) {
     check_half(SN_BF16, 0x7f80);
     cr_expect_eq(from_bits(SN_BF16, 0x3f80), 1.0);
     cr_expect_eq(from_bits(SN_BF16, 0x0001), ldexp(1, -133));
-    for (uint32_t b = 0; b < 0x7f80; b++) {     /* bf16 is the upper half of a float */
+    for (uint32_t b = 0; b < 0x7f80; b++) { /* bf16 is the upper half of a float */
         uint32_t wide = b << 16;
         float f;
         memcpy(&f, &wide, sizeof f);

@@ -11,9 +11,12 @@
 /* ---- a module with named atoms ---- */
 
 /* extent 0: a symbol; extent -k: the axis has the size of the symbol of row k (counted from 1); 'v': a value. */
-static const struct { const char *name; int extent; } ATOMS[] = {
-    {"N", 0},   {"M", 0},   {"K", 0},   {"i", 8},    {"j", 16},   {"v", 4},   {"q", 64},
-    {"r", 1024}, {"u", 1},  {"a", -1},  {"b", -2},   {"x", INT32_MAX},        {"t", 3},
+static const struct {
+    const char *name;
+    int extent;
+} ATOMS[] = {
+    {"N", 0},    {"M", 0}, {"K", 0},  {"i", 8},  {"j", 16},        {"v", 4}, {"q", 64},
+    {"r", 1024}, {"u", 1}, {"a", -1}, {"b", -2}, {"x", INT32_MAX}, {"t", 3},
 };
 enum { N_ATOMS = SN_COUNT(ATOMS) };
 
@@ -93,7 +96,9 @@ static char *text_of(sn_ix e) {
 
 /* ---- rules, by their text ---- */
 
-typedef struct rule { const char *from, *to; } rule;
+typedef struct rule {
+    const char *from, *to;
+} rule;
 
 static void check_rules(const rule *rules, size_t n) {
     for (size_t k = 0; k < n; k++) {
@@ -111,8 +116,8 @@ Test(ix, sums_merge_terms) {
 }
 
 Test(ix, products_distribute) {
-    CHECK({"(i + 1)*(j + 2)", "2*i + i*j + j + 2"}, {"N*(M + 1)", "M*N + N"}, {"N*M*N", "M*N*N"},
-          {"M*N - N*M", "0"}, {"(N + M)*(N - M)", "N*N - M*M"}, {"2*N*3*i", "6*N*i"}, {"(N*i + b)*M", "M*N*i + M*b"});
+    CHECK({"(i + 1)*(j + 2)", "2*i + i*j + j + 2"}, {"N*(M + 1)", "M*N + N"}, {"N*M*N", "M*N*N"}, {"M*N - N*M", "0"},
+          {"(N + M)*(N - M)", "N*N - M*M"}, {"2*N*3*i", "6*N*i"}, {"(N*i + b)*M", "M*N*i + M*b"});
 }
 
 Test(ix, div_splits_multiples) {
@@ -147,9 +152,8 @@ Test(ix, nested_div_and_mod) {
 Test(ix, div_and_mod_join) {
     CHECK({"4*(%x div 4) + %x mod 4", "%x"}, {"12*(%x div 4) + 3*(%x mod 4) + i", "3*%x + i"},
           {"-4*(%x div 4) - %x mod 4", "-%x"}, {"8*(%x div 4) + %x mod 4", "8*(%x div 4) + (%x mod 4)"},
-          {"4*(%x div 4 mod 8) + %x mod 4", "(%x mod 32)"},
-          {"32*(%x div 32) + 4*(%x div 4 mod 8) + %x mod 4", "%x"}, {"N*(%x div N) + %x mod N", "%x"},
-          {"N*((%x div N) mod M) + %x mod N", "(%x mod (M*N))"},
+          {"4*(%x div 4 mod 8) + %x mod 4", "(%x mod 32)"}, {"32*(%x div 32) + 4*(%x div 4 mod 8) + %x mod 4", "%x"},
+          {"N*(%x div N) + %x mod N", "%x"}, {"N*((%x div N) mod M) + %x mod N", "(%x mod (M*N))"},
           {"M*N*(%x div (N*M)) + N*((%x div N) mod M) + %x mod N", "%x"},
           {"(N + 1)*(%x div (N + 1)) + %x mod (N + 1)", "%x"}, {"4*(%x + 5) div 4", "%x + 5"},
           {"4*((%x + 5) div 4) + (%x + 5) mod 4", "%x + 5"}, {"16*(q div 4) + 4*(q mod 4) + v", "4*q + v"},
@@ -179,7 +183,10 @@ Test(ix, min_and_max) {
 }
 
 Test(ix, syntax_errors) {
-    static const struct { const char *text; const char *message; } BAD[] = {
+    static const struct {
+        const char *text;
+        const char *message;
+    } BAD[] = {
         {"i +", "test:1:4: expected an index expression"},
         {"i + z", "test:1:6: unknown name z in an index expression"},
         {"%i", "test:1:3: unknown name %i in an index expression"},
@@ -189,8 +196,7 @@ Test(ix, syntax_errors) {
         {"i mod (1 - 3)", "test:1:1: index expression: mod by -2 (must be positive)"},
         {"9223372036854775807 + 1", "test:1:1: index arithmetic overflows"},
         {"4611686018427387904*i*2", "test:1:1: index arithmetic overflows"},
-        {"i*i*i*i*i*i*i*i*i*i*i*i*i*i*i*i*i",
-         "test:1:1: index expression has a product of more than 16 factors"},
+        {"i*i*i*i*i*i*i*i*i*i*i*i*i*i*i*i*i", "test:1:1: index expression has a product of more than 16 factors"},
     };
     for (size_t k = 0; k < SN_COUNT(BAD); k++) {
         sn_ix e;
@@ -241,11 +247,26 @@ Test(ix, split_and_coefficient) {
 }
 
 Test(ix, ranges) {
-    static const struct { const char *text; int64_t lo, hi; } RANGES[] = {
-        {"i", 0, 7}, {"3*i - j", -15, 21}, {"u", 0, 0}, {"N", 0, INT64_MAX}, {"a", 0, INT64_MAX},
-        {"%x", INT64_MIN, INT64_MAX}, {"%x mod 6", 0, 5}, {"(i + j) div 4", 0, 5}, {"i*j", 0, 105},
-        {"min(N, 5)", 0, 5}, {"max(%x, 5)", 5, INT64_MAX}, {"-N", INT64_MIN, 0}, {"i*(j - 20)", -140, 105 - 0},
-        {"i mod N", 0, 7}, {"i div N", 0, 7}, {"0 - 5*N + 3", INT64_MIN, 3},
+    static const struct {
+        const char *text;
+        int64_t lo, hi;
+    } RANGES[] = {
+        {"i", 0, 7},
+        {"3*i - j", -15, 21},
+        {"u", 0, 0},
+        {"N", 0, INT64_MAX},
+        {"a", 0, INT64_MAX},
+        {"%x", INT64_MIN, INT64_MAX},
+        {"%x mod 6", 0, 5},
+        {"(i + j) div 4", 0, 5},
+        {"i*j", 0, 105},
+        {"min(N, 5)", 0, 5},
+        {"max(%x, 5)", 5, INT64_MAX},
+        {"-N", INT64_MIN, 0},
+        {"i*(j - 20)", -140, 105 - 0},
+        {"i mod N", 0, 7},
+        {"i div N", 0, 7},
+        {"0 - 5*N + 3", INT64_MIN, 3},
     };
     for (size_t k = 0; k < SN_COUNT(RANGES); k++) {
         sn_range r = sn_ix_range(m, parse(RANGES[k].text));
@@ -255,23 +276,54 @@ Test(ix, ranges) {
 }
 
 Test(ix, in_bounds) {
-    static const struct { const char *e, *n; bool in; } CASES[] = {
-        {"i", "8", true}, {"i", "7", false}, {"i - 1", "8", false}, {"a", "N", true}, {"a + 1", "N", false},
-        {"a", "N + 1", true}, {"N*b + a", "M*N", true}, {"M*a + b", "N*M", true}, {"M*b + a", "N*M", false},
-        {"N - 1 - a", "N", true}, {"N - 1", "N", false}, {"%x mod N", "N", true}, {"%x", "N", false},
-        {"min(max(%x, 0), 7)", "8", true}, {"min(a + 3, a)", "N", true}, {"max(0, min(%x, a))", "N", false},
-        {"max(a - 1, a)", "N", true}, {"(M*a + b) div M", "N", true}, {"4*a + v", "4*N", true},
-        {"5*a + v", "4*N", false}, {"a", "M", false},
+    static const struct {
+        const char *e, *n;
+        bool in;
+    } CASES[] = {
+        {"i", "8", true},
+        {"i", "7", false},
+        {"i - 1", "8", false},
+        {"a", "N", true},
+        {"a + 1", "N", false},
+        {"a", "N + 1", true},
+        {"N*b + a", "M*N", true},
+        {"M*a + b", "N*M", true},
+        {"M*b + a", "N*M", false},
+        {"N - 1 - a", "N", true},
+        {"N - 1", "N", false},
+        {"%x mod N", "N", true},
+        {"%x", "N", false},
+        {"min(max(%x, 0), 7)", "8", true},
+        {"min(a + 3, a)", "N", true},
+        {"max(0, min(%x, a))", "N", false},
+        {"max(a - 1, a)", "N", true},
+        {"(M*a + b) div M", "N", true},
+        {"4*a + v", "4*N", true},
+        {"5*a + v", "4*N", false},
+        {"a", "M", false},
     };
     for (size_t k = 0; k < SN_COUNT(CASES); k++)
-        cr_expect_eq(sn_ix_in(m, parse(CASES[k].e), parse(CASES[k].n)), CASES[k].in, "%s in %s", CASES[k].e, CASES[k].n);
+        cr_expect_eq(sn_ix_in(m, parse(CASES[k].e), parse(CASES[k].n)), CASES[k].in, "%s in %s", CASES[k].e,
+                     CASES[k].n);
 }
 
 Test(ix, multiples) {
-    static const struct { const char *e; int64_t k; bool yes; } CASES[] = {
-        {"4*i + 8", 4, true}, {"4*i + 6", 4, false}, {"2*i*(2*j + 4*%x)", 4, true}, {"4*(%x div 3)", 4, true},
-        {"%x div 3", 4, false}, {"min(4*%x, 8*i)", 4, true}, {"N", 1, true}, {"N*4", 2, true}, {"6*i", 4, false},
-        {"u", 4, true}, {"6*(4*%x mod 20)", 8, true},
+    static const struct {
+        const char *e;
+        int64_t k;
+        bool yes;
+    } CASES[] = {
+        {"4*i + 8", 4, true},
+        {"4*i + 6", 4, false},
+        {"2*i*(2*j + 4*%x)", 4, true},
+        {"4*(%x div 3)", 4, true},
+        {"%x div 3", 4, false},
+        {"min(4*%x, 8*i)", 4, true},
+        {"N", 1, true},
+        {"N*4", 2, true},
+        {"6*i", 4, false},
+        {"u", 4, true},
+        {"6*(4*%x mod 20)", 8, true},
     };
     for (size_t k = 0; k < SN_COUNT(CASES); k++)
         cr_expect_eq(sn_ix_is_multiple(m, parse(CASES[k].e), CASES[k].k), CASES[k].yes, "%s", CASES[k].e);
@@ -330,7 +382,7 @@ Test(ix, flatten_is_the_inverse_of_unflatten) {
 typedef struct random_tree {
     enum { T_CONST, T_ATOM, T_ADD, T_SUB, T_MUL, T_DIV, T_MOD, T_MIN, T_MAX } op;
     int64_t c;
-    int a, b;   /* children, or number of the atom */
+    int a, b; /* children, or number of the atom */
 } random_tree;
 
 enum { MAX_NODES = 160, N_ASSIGNMENTS = 24 };
@@ -413,7 +465,8 @@ static int64_t plain(int k, const int64_t *values) {
     case T_MOD: return a - b * floor_div(a, b);
     case T_MIN: return a < b ? a : b;
     case T_MAX: return a > b ? a : b;
-    case T_CONST: case T_ATOM: break;
+    case T_CONST:
+    case T_ATOM: break;
     }
     return 0;
 }
@@ -448,8 +501,7 @@ static void check_values(sn_ix e, int root) {
         cr_assert(range.lo <= x && x <= range.hi, "range of %s", text_of(e));
         cr_assert(!in_n || (0 <= x && x < values[0]), "%s in N", text_of(e));
         cr_assert(!multiple || x % 4 == 0, "%s is a multiple of 4", text_of(e));
-        if (split)
-            cr_assert_eq(x, sn_ix_eval(m, c, lookup, values) * values[3] + sn_ix_eval(m, rest, lookup, values));
+        if (split) cr_assert_eq(x, sn_ix_eval(m, c, lookup, values) * values[3] + sn_ix_eval(m, rest, lookup, values));
         /* The old i may have any of 8 values, so only pairs that map into its range say something. */
         int64_t i = 4 * values[atom_number("t")] + values[atom_number("v")] - 1;
         if (i < 0 || i >= 8) continue;

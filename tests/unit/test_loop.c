@@ -44,7 +44,8 @@ static sn_stmt next(const sn_module *m, sn_stmt s) { return sn_stmt_walk_next(m,
 /* x[i] * 2 over n elements; the loop is returned. */
 static sn_stmt build_scale(sn_module *m, int64_t n) {
     sn_ix size = sn_ix_const(m, n);
-    sn_buf x = sn_buf_new(m, "x", SN_F32, SN_BUF_INPUT, &size, 1), y = sn_buf_new(m, "y", SN_F32, SN_BUF_OUTPUT, &size, 1);
+    sn_buf x = sn_buf_new(m, "x", SN_F32, SN_BUF_INPUT, &size, 1),
+           y = sn_buf_new(m, "y", SN_F32, SN_BUF_OUTPUT, &size, 1);
     sn_kern k = sn_kern_new(m, "k");
     sn_axis ax = sn_axis_new(m, "i", size);
     sn_stmt loop = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), ax, SN_AXIS_SEQ);
@@ -59,7 +60,9 @@ static sn_stmt build_scale(sn_module *m, int64_t n) {
 Test(loop, build_and_print) {
     sn_module *m = begin();
     build_scale(m, 8);
-    body_is(m, "  loop i in 8 {\n    %0 = load x[i]\n    %1 = const.f32 2.0\n    %2 = mul %0, %1\n    store y[i], %2\n  }\n");
+    body_is(
+        m,
+        "  loop i in 8 {\n    %0 = load x[i]\n    %1 = const.f32 2.0\n    %2 = mul %0, %1\n    store y[i], %2\n  }\n");
     cr_assert_eq(sn_kern_get(m, m->kernels.at[0])->params.n, 2);
     end(m);
 }
@@ -119,18 +122,22 @@ Test(loop, split_reduce_yields_the_inner_results) {
     sn_axis outer, inner;
     sn_stmt t = sn_stmt_split_axis(m, first(m), 2, &outer, &inner);
     cr_assert_eq(sn_stmt_get(m, t)->op, SN_LOP_REDUCE);
-    body_is(m, "  %0 = reduce sum r in 4 {\n    %1 = reduce sum r_1 in 2 {\n      %2 = load x[2*r + r_1]\n      yield %2\n    }\n"
-               "    yield %1\n  }\n  store y[0], %0\n");
+    body_is(
+        m,
+        "  %0 = reduce sum r in 4 {\n    %1 = reduce sum r_1 in 2 {\n      %2 = load x[2*r + r_1]\n      yield %2\n    }\n"
+        "    yield %1\n  }\n  store y[0], %0\n");
     end(m);
 }
 
 Test(loop, clone_has_its_own_axes_and_values) {
-    sn_module *m = parsed("buffer x: i64[4] input 0\n buffer y: i64[4] output 0\n kernel @k(x, y) {\n  %c = const.i64 3\n"
-                          "  loop i in 4 { %0 = load x[i] %1 = load x[%0] %2 = add %1, %c store y[i], %2 }\n }\n");
+    sn_module *m =
+        parsed("buffer x: i64[4] input 0\n buffer y: i64[4] output 0\n kernel @k(x, y) {\n  %c = const.i64 3\n"
+               "  loop i in 4 { %0 = load x[i] %1 = load x[%0] %2 = add %1, %c store y[i], %2 }\n }\n");
     sn_stmt loop = next(m, first(m));
     sn_stmt copy = sn_stmt_clone(m, sn_at_after(m, loop), loop);
     cr_assert_neq(sn_stmt_get(m, copy)->axis.i, sn_stmt_get(m, loop)->axis.i);
-    const char *body = "    %%%d = load x[%s]\n    %%%d = load x[%%%d]\n    %%%d = add %%%d, %%0\n    store y[%s], %%%d\n";
+    const char *body =
+        "    %%%d = load x[%s]\n    %%%d = load x[%%%d]\n    %%%d = add %%%d, %%0\n    store y[%s], %%%d\n";
     char a[200], b[200], all[600];
     snprintf(a, sizeof a, body, 1, "i", 2, 1, 3, 2, "i", 3);
     snprintf(b, sizeof b, body, 4, "i_1", 5, 4, 6, 5, "i_1", 6);
@@ -159,22 +166,27 @@ Test(loop, subst_replaces_axes) {
     sn_axis ax = sn_stmt_get(m, loop)->axis;
     sn_ix with = sn_ix_sub(m, sn_ix_const(m, 7), sn_ix_axis(m, ax));
     sn_stmt_subst(m, next(m, loop), &ax, &with, 1);
-    body_is(m, "  loop i in 8 {\n    %0 = load x[7 - i]\n    %1 = const.f32 2.0\n    %2 = mul %0, %1\n    store y[i], %2\n  }\n");
+    body_is(
+        m,
+        "  loop i in 8 {\n    %0 = load x[7 - i]\n    %1 = const.f32 2.0\n    %2 = mul %0, %1\n    store y[i], %2\n  }\n");
     end(m);
 }
 
 Test(loop, cse_respects_regions_and_stores) {
-    sn_module *m = parsed("buffer x: f32[8] input 0\n buffer y: f32[8] output 0\n kernel @k(x, y) {\n"
-                          "  %a = load x[0]\n  %p = load y[0]\n"
-                          "  loop i in 8 { %b = load x[0] %q = load y[0] %r = load y[0] %s = add %b, %q %t = add %s, %r store y[i], %t }\n"
-                          "  loop j in 8 { %c = load x[0] %q = load y[0] %s = add %c, %q %u = add %s, %a store x[j], %u }\n"
-                          "  %d = load x[0]\n  %e = add %d, %p\n  store y[1], %e\n }\n");
+    sn_module *m = parsed(
+        "buffer x: f32[8] input 0\n buffer y: f32[8] output 0\n kernel @k(x, y) {\n"
+        "  %a = load x[0]\n  %p = load y[0]\n"
+        "  loop i in 8 { %b = load x[0] %q = load y[0] %r = load y[0] %s = add %b, %q %t = add %s, %r store y[i], %t }\n"
+        "  loop j in 8 { %c = load x[0] %q = load y[0] %s = add %c, %q %u = add %s, %a store x[j], %u }\n"
+        "  %d = load x[0]\n  %e = add %d, %p\n  store y[1], %e\n }\n");
     cr_assert(sn_kern_cse(m, m->kernels.at[0]));
     cr_assert(!sn_kern_cse(m, m->kernels.at[0]));
-    body_is(m, "  %0 = load x[0]\n  %1 = load y[0]\n"
-               "  loop i in 8 {\n    %2 = load y[0]\n    %3 = add %0, %2\n    %4 = add %3, %2\n    store y[i], %4\n  }\n"
-               "  loop j in 8 {\n    %5 = load x[0]\n    %6 = load y[0]\n    %7 = add %5, %6\n    %8 = add %7, %0\n    store x[j], %8\n  }\n"
-               "  %9 = load x[0]\n  %10 = add %9, %1\n  store y[1], %10\n");
+    body_is(
+        m,
+        "  %0 = load x[0]\n  %1 = load y[0]\n"
+        "  loop i in 8 {\n    %2 = load y[0]\n    %3 = add %0, %2\n    %4 = add %3, %2\n    store y[i], %4\n  }\n"
+        "  loop j in 8 {\n    %5 = load x[0]\n    %6 = load y[0]\n    %7 = add %5, %6\n    %8 = add %7, %0\n    store x[j], %8\n  }\n"
+        "  %9 = load x[0]\n  %10 = add %9, %1\n  store y[1], %10\n");
     end(m);
 }
 
@@ -191,9 +203,10 @@ Test(loop, dead_code_takes_reduces_loops_and_parameters) {
 }
 
 Test(loop, launch_and_params) {
-    sn_module *m = parsed("buffer t: f32[N] temp\n buffer y: f32[64] output 0\n buffer x: f32[64] input 0\n"
-                          "kernel @k(t, y, x) scheduled {\n loop i in N : grid { loop j in 2 : grid {\n"
-                          "  loop b in 4 : block.y { %0 = reduce sum r in 32 : block.x { %1 = load x[r] yield %1 } store y[b], %0 store t[i], %0 } } } }\n");
+    sn_module *m = parsed(
+        "buffer t: f32[N] temp\n buffer y: f32[64] output 0\n buffer x: f32[64] input 0\n"
+        "kernel @k(t, y, x) scheduled {\n loop i in N : grid { loop j in 2 : grid {\n"
+        "  loop b in 4 : block.y { %0 = reduce sum r in 32 : block.x { %1 = load x[r] yield %1 } store y[b], %0 store t[i], %0 } } } }\n");
     sn_launch l = sn_kern_launch(m, m->kernels.at[0]);
     sn_sym n = sn_sym_named(m, "N");
     cr_assert_eq(l.grid.i, sn_ix_scale(m, sn_ix_sym(m, n), 2).i);
@@ -243,9 +256,10 @@ Test(loop, verify_axis_of_two_loops) {
 }
 
 Test(loop, verify_reg_of_two_kernels) {
-    sn_module *m = parsed("buffer y: f32[1] output 0\n"
-                          "kernel @a(y) { reg s: f32 private 1 size 1 %0 = const.f32 1 store s[0], %0 store y[0], %0 }\n"
-                          "kernel @b(y) { %0 = const.f32 1 store y[0], %0 }\n");
+    sn_module *m =
+        parsed("buffer y: f32[1] output 0\n"
+               "kernel @a(y) { reg s: f32 private 1 size 1 %0 = const.f32 1 store s[0], %0 store y[0], %0 }\n"
+               "kernel @b(y) { %0 = const.f32 1 store y[0], %0 }\n");
     sn_buf s = sn_buf_named(m, "s");
     SN_PUSH(&m->arena, &sn_kern_get(m, m->kernels.at[1])->regs, s);
     verify_fails(m, "L7: a reg of two kernels: 's'");
@@ -287,8 +301,10 @@ Test(loop, parse_errors) {
     parse_fails(X "kernel @k(x) {\n %0 = const.u8 256 }", "256 does not fit in u8");
     parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = add %0 }", "expected ','");
     parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = exp %0, %0 }", "exp has 1 operands");
-    parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = cast.i8 %0 %2 = add %0, %1 }", "operand 2 of add is i8, expected f32");
-    parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = select %0, %0, %0 }", "operand 1 of select is f32, expected bool");
+    parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = cast.i8 %0 %2 = add %0, %1 }",
+                "operand 2 of add is i8, expected f32");
+    parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = select %0, %0, %0 }",
+                "operand 1 of select is f32, expected bool");
     parse_fails(X "kernel @k(x) {\n %0 = load x[0] %1 = bitcast.i8 %0 }", "the sizes differ");
     parse_fails(X "kernel @k(x) {\n %0 = load x[0] if %0 else %0 }", "unknown value");
     parse_fails(X "kernel @k(x) {\n %0 = load x[0] store x[0], %0 if %0 }", "the mask is f32, expected bool");
@@ -320,7 +336,8 @@ Test(loop, large_kernel, .timeout = 60) {
         sn_axis ax = sn_axis_new(m, "i", size);
         sn_cursor in = sn_at_end(k, sn_put_loop(m, at, ax, SN_AXIS_SEQ));
         sn_val c = sn_put_const(m, in, SN_F32, i), d = sn_put_const(m, in, SN_F32, i);
-        sn_put_store(m, in, x, sn_ix_axis(m, ax), sn_put_op2(m, in, SN_LOP_ADD, v, sn_put_op2(m, in, SN_LOP_ADD, c, d)));
+        sn_put_store(m, in, x, sn_ix_axis(m, ax),
+                     sn_put_op2(m, in, SN_LOP_ADD, v, sn_put_op2(m, in, SN_LOP_ADD, c, d)));
         sn_put_op1(m, at, SN_LOP_EXP, v);
     }
     sn_kern_collect_params(m, k);

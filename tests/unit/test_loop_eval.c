@@ -9,7 +9,7 @@ typedef struct fixture {
     sn_env env;
     sn_module *m;
     sn_arena arena;
-    void *memory[16];       /* by buffer id */
+    void *memory[16]; /* by buffer id */
 } fixture;
 
 static fixture *begin(const char *text) {
@@ -94,7 +94,7 @@ Test(loop_eval, gather_mask_if_and_bits) {
     bind(f, "b", bits);
     run(f);
     cr_assert(y[0] == 0 && signbit(y[0]) && bits[0] == INT32_MIN && bits[1] == 0x3fc00000);
-    cr_assert_eq(y[1], (float)bits[2]);     /* i = 2: 0 + 1 + 1 - 1 */
+    cr_assert_eq(y[1], (float)bits[2]); /* i = 2: 0 + 1 + 1 - 1 */
     cr_assert_eq(y[2], 9);
     end(f);
 }
@@ -147,10 +147,11 @@ Test(loop_eval, needs_memory_and_sizes) {
 /* Ten million statements in a few seconds: slow enough to notice, fast enough to run always. */
 Test(loop_eval, speed, .timeout = 60) {
     float y = 0;
-    fixture *f = begin("buffer y: f32[] output 0\n kernel @k(y) {\n"
-                       "  %s = reduce sum i in 1000 { %t = reduce sum j in 400 {\n"
-                       "    %0 = index.i64 (400*i + j) %1 = cast.f32 %0 %2 = const.f32 0 %3 = mul %1, %2 yield %3 } yield %t }\n"
-                       "  store y[0], %s }\n");
+    fixture *f =
+        begin("buffer y: f32[] output 0\n kernel @k(y) {\n"
+              "  %s = reduce sum i in 1000 { %t = reduce sum j in 400 {\n"
+              "    %0 = index.i64 (400*i + j) %1 = cast.f32 %0 %2 = const.f32 0 %3 = mul %1, %2 yield %3 } yield %t }\n"
+              "  store y[0], %s }\n");
     bind(f, "y", &y);
     run(f);
     cr_assert_eq(y, 0);

@@ -535,7 +535,7 @@ Test(program, what_cannot_be_loaded) {
         sn_status status;
         const char *message;
     } cases[] = {
-        {"", SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass to-wrap first"},
+        {"", SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first"},
         {"wrapper @m workspace 16 { call @add1 }", SN_ERROR_VERIFY, "wrapper: add1 uses t before it has a place"},
         {"wrapper @m workspace 16 { alloc t size 16 offset 4 call @add1 }", SN_ERROR_VERIFY,
          "wrapper: t (16 bytes at 4) is outside the workspace of 16 bytes"},

@@ -126,7 +126,8 @@ static int64_t position(sn_comb comb, const double *x, const int64_t *order, int
 
 Test(scalar, positions_do_not_depend_on_the_order) {
     static const int64_t UP[] = {0, 1, 2, 3}, DOWN[] = {3, 2, 1, 0};
-    static const double TIE[] = {1, 3, 3, 2}, NANS[] = {1, NAN, 5, NAN}, LOWEST[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    static const double TIE[] = {1, 3, 3, 2}, NANS[] = {1, NAN, 5, NAN},
+                        LOWEST[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     cr_assert_eq(position(SN_COMB_ARGMAX, TIE, UP, 4), 1);
     cr_assert_eq(position(SN_COMB_ARGMAX, TIE, DOWN, 4), 1);
     cr_assert_eq(position(SN_COMB_ARGMIN, TIE, DOWN, 4), 0);

@@ -7,16 +7,15 @@
 #include "ir/module.h"
 
 /* x -> t -> u -> y, all of 1024 bytes; v is half as large, w has a symbolic size, c is a constant. */
-static const char HEAD[] =
-    "buffer x: f32[256] input 0 align 16\n"
-    "buffer t: f32[256] temp align 256\n"
-    "buffer u: f32[256] temp align 256\n"
-    "buffer v: f32[128] temp align 256\n"
-    "buffer w: f32[N] temp align 256\n"
-    "buffer y: f32[256] output 0 align 16\n"
-    "kernel @a(x, t) { loop i in 256 { %0 = load x[i] store t[i], %0 } }\n"
-    "kernel @b(t, u) { loop i in 256 { %0 = load t[i] store u[i], %0 } }\n"
-    "kernel @c(u, y) { loop i in 256 { %0 = load u[i] store y[i], %0 } }\n";
+static const char HEAD[] = "buffer x: f32[256] input 0 align 16\n"
+                           "buffer t: f32[256] temp align 256\n"
+                           "buffer u: f32[256] temp align 256\n"
+                           "buffer v: f32[128] temp align 256\n"
+                           "buffer w: f32[N] temp align 256\n"
+                           "buffer y: f32[256] output 0 align 16\n"
+                           "kernel @a(x, t) { loop i in 256 { %0 = load x[i] store t[i], %0 } }\n"
+                           "kernel @b(t, u) { loop i in 256 { %0 = load t[i] store u[i], %0 } }\n"
+                           "kernel @c(u, y) { loop i in 256 { %0 = load u[i] store y[i], %0 } }\n";
 
 static sn_env env;
 static sn_module *m;
@@ -55,20 +54,19 @@ static sn_status parse_steps(const char *steps) {
 /* ---- text ---- */
 
 Test(wrap, text_reads_back) {
-    static const char WRAPPER[] =
-        "wrapper @main workspace 4*N + 4096 {\n"
-        "  check x\n"
-        "  check y\n"
-        "  comment \"a \\\"quoted\\\" \\\\ line\\n\"\n"
-        "  alloc t size 1024 offset 0\n"
-        "  alloc w size 4*N offset 4096\n"
-        "  call @a\n"
-        "  reuse u from t\n"
-        "  call @b\n"
-        "  call @c\n"
-        "  free u\n"
-        "  copy x from y size 1024\n"
-        "}\n";
+    static const char WRAPPER[] = "wrapper @main workspace 4*N + 4096 {\n"
+                                  "  check x\n"
+                                  "  check y\n"
+                                  "  comment \"a \\\"quoted\\\" \\\\ line\\n\"\n"
+                                  "  alloc t size 1024 offset 0\n"
+                                  "  alloc w size 4*N offset 4096\n"
+                                  "  call @a\n"
+                                  "  reuse u from t\n"
+                                  "  call @b\n"
+                                  "  call @c\n"
+                                  "  free u\n"
+                                  "  copy x from y size 1024\n"
+                                  "}\n";
     cr_assert_eq(parse_wrapper(WRAPPER), SN_OK, "%s", env.message);
     cr_expect_str_eq(m->wrap.steps.at[2].text, "a \"quoted\" \\ line\n");
     cr_expect_eq(sn_wrap_verify(m, "test"), SN_OK, "%s", env.message);
@@ -81,7 +79,8 @@ Test(wrap, text_reads_back) {
 
 Test(wrap, module_text_reads_back) {
     cr_assert_eq(parse_steps("check x\nalloc t size 1024 offset 0\nalloc u size 1024 offset 1024\n"
-                             "call @a call @b call @c\n"), SN_OK, "%s", env.message);
+                             "call @a call @b call @c\n"),
+                 SN_OK, "%s", env.message);
     sn_text first, second;
     sn_text_init(&first, &env);
     sn_text_init(&second, &env);
@@ -97,7 +96,9 @@ Test(wrap, module_text_reads_back) {
 }
 
 Test(wrap, syntax_errors) {
-    static const struct { const char *text, *message; } BAD[] = {
+    static const struct {
+        const char *text, *message;
+    } BAD[] = {
         {"wrapper main { }", "test.sn:1:9: expected an @name, found 'main'"},
         {"wrapper @m { grow t }", "test.sn:1:14: expected check, alloc, reuse, free, call, copy, comment or '}'"},
         {"wrapper @m { free z }", "test.sn:1:19: there is no buffer z"},
@@ -149,7 +150,9 @@ Test(wrap, good_wrappers_verify) {
 
 #define AT(n, kind, step) "test: W" #n ": wrapper @main, step " #step " (" kind "): "
 
-static const struct { const char *steps, *message; } BROKEN[] = {
+static const struct {
+    const char *steps, *message;
+} BROKEN[] = {
     {"check t", AT(1, "check", 0) "t has the scope temp"},
     {"alloc y size 1024 offset 0", AT(1, "alloc", 0) "y has the scope output"},
     {"reuse y from t", AT(1, "reuse", 0) "y has the scope output"},
@@ -176,7 +179,8 @@ static const struct { const char *steps, *message; } BROKEN[] = {
      AT(6, "reuse", 3) "v is alive in the storage of t"},
     {"alloc t size 1020 offset 0", AT(7, "alloc", 0) "t needs 1024 bytes, not 1020"},
     {"alloc t size 1024 offset 128", AT(7, "alloc", 0) "offset 128 of t is no multiple of 256"},
-    {"alloc t size 1024 offset 3328", AT(7, "alloc", 0) "t (1024 bytes at 3328) is outside the workspace of 4096 bytes"},
+    {"alloc t size 1024 offset 3328",
+     AT(7, "alloc", 0) "t (1024 bytes at 3328) is outside the workspace of 4096 bytes"},
     {"alloc t size 1024 offset 0 alloc u size 1024 offset 768", AT(8, "alloc", 1) "u overlaps t, which is alive"},
     {"alloc w size 4*N offset 0 alloc u size 1024 offset 0", AT(8, "alloc", 1) "u overlaps w, which is alive"},
     {"alloc t size 1024 offset 0 reuse u from t alloc v size 512 offset 512",
@@ -198,7 +202,10 @@ Test(wrap, each_invariant_has_a_breaker) {
 
 /* What text cannot say. */
 Test(wrap, broken_records) {
-    static const struct { sn_step step; const char *message; } BAD[] = {
+    static const struct {
+        sn_step step;
+        const char *message;
+    } BAD[] = {
         {{.kind = SN_STEP_CHECK}, AT(1, "check", 0) "there is no buffer 0"},
         {{.kind = SN_STEP_FREE, .buf = {99}}, AT(1, "free", 0) "there is no buffer 99"},
         {{.kind = SN_STEP_REUSE, .buf = {2}}, AT(1, "reuse", 0) "there is no buffer 0"},

@@ -366,7 +366,7 @@ Test(wrapper_c, without_a_wrapper_it_says_so) {
     sn_text t;
     sn_text_init(&t, &env);
     cr_assert_eq(sn_wrapper_c(&t, m, NULL), SN_ERROR_ARGUMENT);
-    cr_assert_str_eq(env.message, "the module has no wrapper: run the pass to-wrap first");
+    cr_assert_str_eq(env.message, "the module has no wrapper: run the pass plan first");
     sn_text_free(&t);
     sn_module_free(m);
 }
