@@ -141,7 +141,8 @@ SN_API sn_node sn_named(sn_graph *g, sn_node x, const char *name);
 
 /* The next input, contiguous in row-major order. Inputs are numbered from 0 in the order of their creation. */
 SN_API sn_node sn_input(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape);
-/* An input with strides of its own (one per axis) and an offset of its first element. */
+/* An input with strides of its own (one per axis) and an offset of its first element. A run takes tensors with the same
+ * strides and the same or a larger offset. */
 SN_API sn_node sn_input_strided(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape,
                                 const int64_t *strides, int64_t offset);
 /* Every element equals value (converted to dtype). */
