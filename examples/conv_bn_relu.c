@@ -136,8 +136,8 @@ static int fill_from_photo(example *e) {
     int width, height;
     unsigned char *pixels = read_ppm(&width, &height, e->photo);
     if (!pixels || width < 60 + CROP || height < 48 + CROP) {
-        fprintf(stderr, "conv_bn_relu: %s is no binary PPM of at least %d x %d pixels\n", e->photo, 60 + CROP,
-                48 + CROP);
+        fprintf(stderr, "conv_bn_relu: %s is not there or no binary PPM of at least %d x %d pixels\n", e->photo,
+                60 + CROP, 48 + CROP);
         free(pixels);
         return 0;
     }

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SEED = 1 };
 
@@ -28,6 +29,19 @@ static sn_status numel_of(int64_t *out, int64_t *shape, sn_context *ctx, const s
     return SN_OK;
 }
 
+/* Elements along an axis of stride 0 are one element: all take the value of the first. */
+static void repeat_expanded(char *data, const sn_module *m, uint32_t input, const int64_t *shape, uint32_t rank,
+                            int64_t numel, uint32_t bytes) {
+    for (int64_t e = 0; e < numel; e++) {
+        int64_t from = 0, rest = e, step = 1, stride;
+        for (uint32_t k = rank; k-- > 0; rest /= shape[k], step *= shape[k]) {
+            bool expanded = sn_ix_is_const(m, m->graph.inputs.at[input].stride[k], &stride) && stride == 0;
+            if (!expanded) from += rest % shape[k] * step;
+        }
+        memmove(data + e * bytes, data + from * bytes, bytes);
+    }
+}
+
 /* The elements of a graph input in row-major order. */
 static sn_status graph_input(sn_array *out, sn_context *ctx, sn_module *m, uint32_t input) {
     const sn_type *t = &sn_node_get(m, m->graph.inputs.at[input].node)->type;
@@ -35,6 +49,7 @@ static sn_status graph_input(sn_array *out, sn_context *ctx, sn_module *m, uint3
     SN_TRY(numel_of(&numel, shape, ctx, m, t));
     void *data = sn_zalloc(&ctx->scratch, (size_t)numel * sn_dtype_bytes(t->dtype) + 1);
     SN_TRY(sn_random_input(data, m, input, SEED + input));
+    repeat_expanded(data, m, input, shape, t->rank, numel, sn_dtype_bytes(t->dtype));
     *out = sn_array_from(&ctx->scratch, t->dtype, t->rank, shape, data);
     return SN_OK;
 }
@@ -120,13 +135,14 @@ sn_status tool_compare(const tool_results *before, const tool_results *after, sn
     if (before->n != after->n)
         return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%u outputs before the passes, %u after them", before->n,
                        after->n);
+    double inputs = sn_check_magnitude(before->inputs, m->graph.inputs.n);
     for (uint32_t k = 0; k < before->n; k++) {
         const sn_array *want = &before->at[k], *got = &after->at[k];
         if (want->dtype != got->dtype || want->numel != got->numel)
             return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %u has other elements after the passes", k);
         void *data = sn_zalloc(&ctx->scratch, (size_t)got->numel * sn_dtype_bytes(got->dtype) + 1);
         sn_array_store(data, got);
-        sn_check c = sn_check_compare(got->dtype, data, want, 0, bound_of(before, after, m, k, bound), 0);
+        sn_check c = sn_check_compare(got->dtype, data, want, inputs, bound_of(before, after, m, k, bound), 0);
         if (!c.ok)
             return sn_fail(&ctx->env, SN_ERROR_MISMATCH,
                            "output %u changed in the passes: relative error %.3g at element %lld, the bound is %.3g", k,
