@@ -85,16 +85,26 @@ static bool same_graph(const sn_graph_ir *a, const sn_graph_ir *b) {
     return true;
 }
 
+/* Every rebuild is a copy of the graph in the arena, so it is done only where there is something to drop. */
+static sn_status drop_dead(sn_pass_ctx *cx) {
+    const sn_module *m = cx->m;
+    uint8_t *live = SN_NEWN(cx->scratch, uint8_t, m->graph.nodes.count);
+    sn_graph_live(m, live);
+    for (uint32_t i = 1; i < m->graph.nodes.count; i++)
+        if (!live[i] && sn_node_get(m, (sn_nd){i})->op != SN_OP_INPUT) return rebuild(cx, NULL);
+    return SN_OK;
+}
+
 /* The text shows live nodes only, so what the rule made is compared with the live part of the graph that was there. */
 sn_status sn_graph_rewrite(sn_pass_ctx *cx, sn_node_rule rule, bool *changed) {
     sn_module *m = cx->m;
     *changed = false;
     if (m->graph.nodes.count <= 1 || m->kernels.n) return SN_OK; /* once there are kernels they stand for the graph */
     const sn_graph_ir old = m->graph;
-    sn_status st = rebuild(cx, NULL);
+    sn_status st = drop_dead(cx);
     const sn_graph_ir live = m->graph;
     if (st == SN_OK) st = rebuild(cx, rule);
-    if (st == SN_OK) st = rebuild(cx, NULL);
+    if (st == SN_OK) st = drop_dead(cx);
     if (st != SN_OK) m->graph = old;
     else if (same_graph(&live, &m->graph)) m->graph = live;
     else *changed = true;
