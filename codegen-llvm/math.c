@@ -71,10 +71,11 @@ lv sn_math_div(sn_em *em, const lv *in) {
 typedef struct lowering {
     lv (*fn)(sn_em *em, const lv *in);
     double ulp32, ulp64;
+    enum { SHORT, LONG } size;
 } lowering;
 
 static const lowering TABLE[SN_N_LOPS] = {
-#define SN_LOWER(LOP, function, ulp32, ulp64, doc) [SN_LOP_##LOP] = {sn_math_##function, ulp32, ulp64},
+#define SN_LOWER(LOP, function, ulp32, ulp64, size, doc) [SN_LOP_##LOP] = {sn_math_##function, ulp32, ulp64, size},
 #include "codegen-llvm/lowering.def"
 #undef SN_LOWER
 };
@@ -85,25 +86,6 @@ double sn_math_bound(sn_lop op, sn_dtype t) {
 }
 
 /* ---- operations as functions ---------------------------------------------------------------------------------------- */
-
-static bool is_long(sn_lop op) {
-    switch ((int)op) {
-    case SN_LOP_EXP:
-    case SN_LOP_EXP2:
-    case SN_LOP_EXPM1:
-    case SN_LOP_LOG:
-    case SN_LOP_LOG2:
-    case SN_LOP_LOG1P:
-    case SN_LOP_SIN:
-    case SN_LOP_COS:
-    case SN_LOP_TANH:
-    case SN_LOP_SIGMOID:
-    case SN_LOP_ERF:
-    case SN_LOP_POW:
-    case SN_LOP_REM: return true;
-    default: return false;
-    }
-}
 
 static void function_body(sn_em *em, const void *user) {
     const sn_lop *op = user;
@@ -122,7 +104,7 @@ static lv call_function(sn_em *em, sn_lop op, lv *in, uint32_t n) {
 }
 
 static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
-    return em->calls && is_long(op) ? call_function(em, op, in, n) : TABLE[op].fn(em, in);
+    return em->calls && TABLE[op].size == LONG ? call_function(em, op, in, n) : TABLE[op].fn(em, in);
 }
 
 /* f16 and bf16 compute in f32 and round once. */

@@ -23,7 +23,7 @@ lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n);
 double sn_math_bound(sn_lop op, sn_dtype t);
 lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in); /* math_int.c */
 
-#define SN_LOWER(LOP, function, ulp32, ulp64, doc) lv sn_math_##function(sn_em *em, const lv *in);
+#define SN_LOWER(LOP, function, ulp32, ulp64, size, doc) lv sn_math_##function(sn_em *em, const lv *in);
 #include "codegen-llvm/lowering.def"
 #undef SN_LOWER
 

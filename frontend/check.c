@@ -96,7 +96,7 @@ static bool is_moved_input(const sn_module *m, sn_nd x) {
 
 double sn_check_ulps(const sn_module *m, sn_nd output) {
     static const double ulps[SN_N_ALL_LOPS][2] = {
-#define SN_LOWER(LOP, function, ulp32, ulp64, doc) [SN_LOP_##LOP] = {ulp32, ulp64},
+#define SN_LOWER(LOP, function, ulp32, ulp64, size, doc) [SN_LOP_##LOP] = {ulp32, ulp64},
 #include "codegen-llvm/lowering.def"
 #undef SN_LOWER
     };
