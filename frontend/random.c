@@ -206,16 +206,33 @@ void sn_special_fill(void *out, sn_dtype dtype, int64_t n) {
     }
 }
 
+static demand demand_of_input(sn_module *graph, uint32_t input) {
+    sn_arena arena;
+    sn_arena_init(&arena, graph->env);
+    demand d = demand_on(graph, &arena, input);
+    sn_arena_free(&arena);
+    return d;
+}
+
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed) {
     const sn_type *type = &sn_node_get(graph, graph->graph.inputs.at[input].node)->type;
     int64_t n = 0;
     if (!sn_ix_is_const(graph, sn_type_numel(graph, type), &n))
         return sn_fail(graph->env, SN_ERROR_ARGUMENT, "input %s: its size is not bound",
                        graph->graph.inputs.at[input].name);
-    sn_arena arena;
-    sn_arena_init(&arena, graph->env);
-    demand d = demand_on(graph, &arena, input);
-    sn_arena_free(&arena);
+    demand d = demand_of_input(graph, input);
     fill(out, type->dtype, n, seed, &d);
     return SN_OK;
+}
+
+sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, uint64_t seed, int64_t period) {
+    const sn_tensor_info *info = &t->info;
+    demand d = {.positions = INT64_MAX};
+    if (graph) d = demand_of_input(graph, input);
+    int64_t n = period && period < PERIOD ? period : PERIOD;
+    if (n > info->numel) n = info->numel;
+    size_t size = (size_t)n * sn_dtype_bytes(info->dtype);
+    void *data = sn_alloc(&t->ctx->scratch, size);
+    fill(data, info->dtype, n, seed, &d);
+    return sn_tensor_put_repeated(t, data, size);
 }
