@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""bench/gen_shapes.py: writes bench/shapes/*.sn and bench/shapes/nearest.
+"""bench/gen_shapes.py [FOLDER]: writes bench/shapes/*.sn and bench/shapes/nearest.
 
 Forty workloads of the kinds of bench/suite, at sizes that no schedule was chosen by: odd, prime, tiny, huge, in three
 dtypes. `nearest` names for each the workload of bench/suite that a schedule should carry over from.
 """
 import os
+import sys
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shapes")
 
@@ -216,7 +217,8 @@ ROWS = [
 
 def main():
     assert len(ROWS) == 40
-    os.makedirs(HERE, exist_ok=True)
+    folder = sys.argv[1] if len(sys.argv) > 1 else HERE
+    os.makedirs(folder, exist_ok=True)
     table = []
     for what, dt, sizes, text, words, nearest in ROWS:
         name = f"{what}_{dt}_{'x'.join(map(str, sizes))}"
@@ -224,11 +226,11 @@ def main():
             text = text.replace("  %f = cast %x dtype=f32\n", "").replace("%f", "%x")
         m, n = sizes[0], sizes[1] if len(sizes) > 1 else 1
         graph = text.format(dt=dt, m=m, n=n, c=n, shape=", ".join(map(str, sizes)), **words)
-        with open(os.path.join(HERE, name + ".sn"), "w") as f:
+        with open(os.path.join(folder, name + ".sn"), "w") as f:
             f.write(f"# {name}: no schedule was chosen by this size. Nearest in bench/suite: {nearest}. Made by bench/gen_shapes.py.\n")
             f.write(graph)
         table.append(f"{name} {nearest}\n")
-    with open(os.path.join(HERE, "nearest"), "w") as f:
+    with open(os.path.join(folder, "nearest"), "w") as f:
         f.writelines(["# workload of bench/shapes, its nearest of bench/suite; made by bench/gen_shapes.py\n"] + sorted(table))
 
 

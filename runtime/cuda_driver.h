@@ -30,7 +30,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
 };
 
-enum { CU_STREAM_NON_BLOCKING = 1 };                  /* cuStreamCreate: does not wait for the default stream */
+enum { CU_STREAM_NON_BLOCKING = 1 };              /* cuStreamCreate: does not wait for the default stream */
 enum { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 }; /* other threads may allocate and synchronise meanwhile */
 
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };

@@ -184,7 +184,8 @@ static sn_status measure(rotation *r, sn_arena *arena, void *const *inputs, void
     r->inputs = SN_NEWN(arena, void *, r->n_ios + 1);
     r->outputs = SN_NEWN(arena, void *, r->n_ios + 1);
     SN_TRY(measure_ios(r, inputs, outputs));
-    SN_TRY(sn_prog_run(p, inputs, outputs, NULL, false)); /* kernels are loaded lazily, which a capture does not allow */
+    SN_TRY(
+        sn_prog_run(p, inputs, outputs, NULL, false)); /* kernels are loaded lazily, which a capture does not allow */
     return sn_cuda_sync(r->cu, NULL);
 }
 

@@ -46,13 +46,10 @@ typedef struct bench {
     int code; /* exit status so far */
 } bench;
 
-static bool read_number(bench_args *b, int option, int *code) {
-    unsigned *out = option == 'r' ? &b->runs : option == 'g' ? &b->graph_below : option == 'p' ? &b->repeats : &b->o.threads;
-    const char *name = option == 'r' ? "runs" : option == 'g' ? "graph-below" : option == 'p' ? "check-repeat" : "threads";
-    bool wants_one = option == 'r' || option == 'p';
-    if (tool_unsigned(out, optarg) && (*out || !wants_one)) return true;
-    *code = tool_misuse("--%s %s: a number is wanted", name, optarg);
-    return false;
+/* An option with a number; `least` is the smallest that makes sense. */
+static int read_number(unsigned *out, const char *name, unsigned least) {
+    if (tool_unsigned(out, optarg) && *out >= least) return TOOL_OK;
+    return tool_misuse("--%s %s: a number is wanted", name, optarg);
 }
 
 static int parse(bench_args *b, int argc, char **argv) {
@@ -66,15 +63,13 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     int code = TOOL_OK;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    for (int c; code == TOOL_OK && (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': b->o.device = optarg; break;
-        case 'r':
-        case 'g':
-        case 'p':
-        case 't':
-            if (!read_number(b, c, &code)) return code;
-            break;
+        case 'r': code = read_number(&b->runs, "runs", 1); break;
+        case 'g': code = read_number(&b->graph_below, "graph-below", 0); break;
+        case 'p': code = read_number(&b->repeats, "check-repeat", 1); break;
+        case 't': code = read_number(&b->o.threads, "threads", 0); break;
         case 'n':
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
@@ -83,7 +78,7 @@ static int parse(bench_args *b, int argc, char **argv) {
         default: return TOOL_USAGE;
         }
     }
-    return optind < argc ? TOOL_OK : tool_misuse("bench: no FILE given");
+    return code != TOOL_OK || optind < argc ? code : tool_misuse("bench: no FILE given");
 }
 
 /* ---- timing ---- */
@@ -108,6 +103,7 @@ static sn_status time_in_graph(bench_result *out, const loaded *l) {
     double us[REPLAYS];
     sn_graph_timing how = {.run_us = out->us};
     SN_TRY(sn_program_time_graph(us, REPLAYS, &how, l->p, l->inputs, l->outputs));
+    out->events_us = out->us;
     out->us = median(us, REPLAYS);
     out->method = "graph";
     out->runs = REPLAYS;

@@ -8,17 +8,17 @@
 
 /* What all workloads of a call share. */
 typedef struct bench_device {
-    int number;              /* SN_CPU or the ordinal */
-    char name[128];          /* "cpu", "NVIDIA H200" */
-    char cuda[16];           /* version of CUDA that the driver offers, "" on the CPU */
-    char driver[64];         /* version of the kernel driver, "" where it is not told */
-    double copy_rate;        /* bytes per second, 0: unknown */
+    int number;       /* SN_CPU or the ordinal */
+    char name[128];   /* "cpu", "NVIDIA H200" */
+    char cuda[16];    /* version of CUDA that the driver offers, "" on the CPU */
+    char driver[64];  /* version of the kernel driver, "" where it is not told */
+    double copy_rate; /* bytes per second, 0: unknown */
 } bench_device;
 
 typedef struct bench_result {
-    char name[256];     /* of the file, without folder and .sn */
-    const char *method; /* "events", "graph", "wall" */
-    double bytes, us, rate, share, compile_ms;
+    char name[256];                                       /* of the file, without folder and .sn */
+    const char *method;                                   /* "events", "graph", "wall" */
+    double bytes, us, events_us, rate, share, compile_ms; /* events_us: method graph, between events */
     unsigned kernels, launches, runs;
     unsigned graph_runs, graph_sets; /* method graph */
     size_t workspace;

@@ -119,7 +119,7 @@ static struct {
     bool refuse;
     float milliseconds;
     bool capturing;
-    fake_node *graph; /* one graph at a time */
+    fake_node *graph;           /* one graph at a time */
     int n_nodes, replays, open; /* open: streams, graphs and events that exist */
 } fake;
 
