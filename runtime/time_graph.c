@@ -87,13 +87,15 @@ static void *in_set(const rotation *r, const place *at, uint32_t set) {
     return set && at->bytes ? r->slab + (set - 1) * r->set_bytes + at->offset : at->home;
 }
 
-/* Outputs too: one may have memory of the program that is copied back, and all copies shall be written once. */
+/* The first copy piece by piece, the others by doubling what is there. Outputs too: one may have memory of the program that
+ * is copied back. */
 static sn_status fill_sets(const rotation *r) {
-    for (uint32_t set = 1; set < r->sets; set++)
-        for (uint32_t i = 0; i < r->p->n_ios; i++) {
-            const place *at = &r->places[i];
-            SN_TRY(sn_cuda_copy(r->cu, in_set(r, at, set), at->home, at->bytes, NULL));
-        }
+    for (uint32_t i = 0; i < r->p->n_ios && r->slab; i++)
+        SN_TRY(sn_cuda_copy(r->cu, in_set(r, &r->places[i], 1), r->places[i].home, r->places[i].bytes, NULL));
+    for (size_t filled = r->set_bytes, more; filled < r->slab_bytes; filled += more) {
+        more = at_most(filled, r->slab_bytes - filled);
+        SN_TRY(sn_cuda_copy(r->cu, r->slab + filled, r->slab, more, NULL));
+    }
     return sn_cuda_sync(r->cu, NULL); /* the graph runs on a stream that does not wait for this one */
 }
 
