@@ -12,6 +12,9 @@
  *
  *     s[private * c + y*row + ((uo*U + u)*X + x)*V + v]
  *
+ * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator can
+ * do without registers and all at once (see codegen-llvm/copy.c).
+ *
  * A temporary whose loads all
  * turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
@@ -27,6 +30,7 @@ typedef struct bound_nest {
     uint32_t n, like; /* like: the first nest of the same loops and count */
     int64_t count;    /* elements; the threads beyond do nothing */
     bool fits;
+    sn_stmt copy[MAX_LEVELS]; /* loops in front of it that bring rows to shared memory; none yet: 0 */
 } bound_nest;
 
 /* `0 <= e < bound` with e over the axes of nest `like`; or, bound none, the bool value of id e.i. */
@@ -224,15 +228,64 @@ static sn_ix kept_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
     return e;
 }
 
-static void replace_use(stage *st, const entry *e, uint32_t use, sn_buf reg, const sn_sched *sc) {
+static void replace_use(stage *st, sn_stmt load, uint32_t nest, sn_buf reg, const sn_sched *sc) {
     sn_module *m = st->m;
-    const sn_stmt_rec *r = sn_stmt_get(m, e->uses[use]);
-    sn_cursor at = sn_at_before(m, e->uses[use]);
-    sn_ix offset = kept_offset(st, e->use_nest[use], sc);
+    const sn_stmt_rec *r = sn_stmt_get(m, load);
+    sn_cursor at = sn_at_before(m, load);
+    sn_ix offset = kept_offset(st, nest, sc);
     sn_val v =
         r->has_mask ? sn_put_load_masked(m, at, reg, offset, r->in[0], r->in[1]) : sn_put_load(m, at, reg, offset);
     sn_val_replace(m, st->k, r->result, v);
-    sn_stmt_unlink(m, e->uses[use]);
+    sn_stmt_unlink(m, load);
+}
+
+/* ---- copies in front of a nest ---- */
+
+/* e over the axes of the nest, or of the one that it is like, becomes e over the axes of its copying loops. */
+static sn_ix over_copy(const stage *st, uint32_t nest, const bound_nest *axes_of, sn_ix e) {
+    const bound_nest *bn = &st->nests[nest];
+    sn_axis from[MAX_LEVELS];
+    sn_ix to[MAX_LEVELS];
+    for (uint32_t k = 0; k < bn->n; k++) {
+        from[k] = sn_stmt_axis(st->m, axes_of->at[k]);
+        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, bn->copy[k]));
+    }
+    return sn_ix_subst(st->m, e, from, to, bn->n);
+}
+
+static void open_copy(stage *st, bound_nest *bn) {
+    sn_module *m = st->m;
+    sn_cursor at = sn_at_before(m, bn->top);
+    for (uint32_t k = 0; k < bn->n; k++) {
+        const sn_axis_rec *ax = sn_axis_get(m, sn_stmt_axis(m, bn->at[k]));
+        bn->copy[k] = sn_put_loop(m, at, sn_axis_new(m, ax->name, ax->extent), sn_stmt_get(m, bn->at[k])->kind);
+        at = sn_at_end(st->k, bn->copy[k]);
+    }
+}
+
+/* Tests on values of the nest cannot move in front of it. */
+static bool can_copy(const entry *e) {
+    bool ok = !e->tests.too_many;
+    for (uint32_t k = 0; k < e->tests.n; k++) ok &= e->tests.at[k].bound.i != 0;
+    return ok;
+}
+
+static void put_copy(stage *st, const entry *e, sn_buf to, const sn_sched *sc) {
+    sn_module *m = st->m;
+    bound_nest *bn = &st->nests[e->nest];
+    const bound_nest *like = &st->nests[bn->like];
+    if (!bn->copy[0].i) open_copy(st, bn);
+    sn_cursor at = sn_at_end(st->k, bn->copy[bn->n - 1]);
+    sn_val mask = {0};
+    for (uint32_t k = 0; k < e->tests.n; k++) {
+        sn_val in = sn_put_in(m, at, over_copy(st, e->nest, like, e->tests.at[k].e), e->tests.at[k].bound);
+        mask = mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, in) : in;
+    }
+    sn_ix from = over_copy(st, e->nest, like, e->key);
+    sn_val zero = {0};
+    if (mask.i) zero = sn_put_const(m, at, sn_buf_get(m, e->buf)->dtype, 0);
+    sn_val x = mask.i ? sn_put_load_masked(m, at, e->buf, from, mask, zero) : sn_put_load(m, at, e->buf, from);
+    sn_put_store(m, at, to, over_copy(st, e->nest, bn, kept_offset(st, e->nest, sc)), x);
 }
 
 static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc) {
@@ -244,9 +297,14 @@ static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc)
         sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
                    sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
     sn_buf_get(m, reg)->private_size = (uint32_t)private;
-    sn_val v = r->op == SN_LOP_STORE ? r->in[0] : r->result;
-    sn_put_store(m, sn_at_after(m, e->s), reg, kept_offset(st, e->nest, sc), v);
-    for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e, u, reg, sc);
+    if (sc->shared && r->op == SN_LOP_LOAD && can_copy(e)) {
+        put_copy(st, e, reg, sc);
+        replace_use(st, e->s, e->nest, reg, sc);
+    } else {
+        sn_val v = r->op == SN_LOP_STORE ? r->in[0] : r->result;
+        sn_put_store(m, sn_at_after(m, e->s), reg, kept_offset(st, e->nest, sc), v);
+    }
+    for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e->uses[u], e->use_nest[u], reg, sc);
 }
 
 static bool loaded_anywhere(const stage *st, sn_buf b) {
