@@ -43,6 +43,10 @@ void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sc
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
 
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or several.
+ * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
+uint32_t sn_map_follows(const sn_module *m, uint32_t at);
+
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */
 typedef struct sn_stmt_vec {
