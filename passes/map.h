@@ -26,9 +26,12 @@ typedef struct sn_map_shape {
     uint32_t bytes_flat;               /* smallest element among all accesses that walk the last outer axis */
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
+    bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
 } sn_map_shape;
 
+/* Elements of `bytes` bytes that the threads of a block can keep in registers between the loops over a row. */
+int64_t sn_row_capacity(const sn_target *t, uint32_t bytes);
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 

@@ -26,6 +26,13 @@ static uint32_t pow2_divisor(int64_t x) { return x == 0 ? 1u << 30 : pow2_floor(
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+/* Half of the registers that a block of 1024 threads has, 32 a thread; the rest is needed to work. Halves lie in them in
+ * pairs, but are widened when they are used. The same on the CPU, which takes the kernels of GPUs. */
+int64_t sn_row_capacity(const sn_target *t, uint32_t bytes) {
+    int64_t threads = t->is_gpu ? t->max_threads : 1024;
+    return threads * (bytes <= 2 ? 48 : 128 / bytes);
+}
+
 static sn_sched_class choose_class(const sn_map_shape *sh) {
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
@@ -71,9 +78,24 @@ static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
+/* A row that is read once and not kept: what counts is loads in flight. Two blocks of 512 threads with up to eight vectors
+ * each have 128 KB on their way; the last iteration should have as many as the others. */
+static void choose_online(const sn_map_shape *sh, sn_sched *sc) {
+    enum { THREADS = 512, VECTORS = 8, BLOCKS = 2 };
+    if (!sc->threads) sc->threads = THREADS;
+    if (!sc->rows) sc->rows = 1;
+    uint32_t n = vectors_per_thread(sh, sc), iterations = (n + VECTORS - 1) / VECTORS;
+    if (!sc->unroll) sc->unroll = (n + iterations - 1) / iterations;
+    if (!sc->blocks && sc->threads * sc->rows <= THREADS) sc->blocks = BLOCKS;
+}
+
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
     if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
+    if (t->is_gpu && sh->online && sh->max_count > sn_row_capacity(t, sh->bytes_inner)) {
+        choose_online(sh, sc);
+        return;
+    }
     if (!sc->threads && !t->is_gpu) sc->threads = 1;
     if (!sc->threads) {
         sc->threads = row_threads(sh->max_count, sc->vector);
