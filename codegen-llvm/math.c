@@ -54,6 +54,10 @@ lv sn_math_by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n) {
 
 static bool is_gpu_f32(const sn_em *em, lv x) { return em->cg->target->is_gpu && !sn_em_is64(x); }
 
+lv sn_math_rcp_normal(sn_em *em, lv x) {
+    return is_gpu_f32(em, x) ? sn_math_by_lane(em, "llvm.nvvm.rcp.approx.ftz.f", &x, 1) : sn_em_rcp(em, x);
+}
+
 /* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. */
 lv sn_math_rsqrt(sn_em *em, const lv *in) {
     if (is_gpu_f32(em, in[0])) return sn_math_by_lane(em, "llvm.nvvm.rsqrt.approx.f", in, 1);

@@ -139,7 +139,7 @@ static lv tanh_f32(sn_em *em, lv x) {
     lv twice = em_mulc(em, a, 2 * LOG2_E_32);
     if (!em->cg->target->is_gpu) twice = sn_em_fmin(em, twice, sn_em_f(em, a, 40));
     lv e = sn_math_exp2_small(em, twice);
-    lv far = em_fmac(em, sn_em_rcp(em, em_addc(em, e, 1)), -2, sn_em_f(em, x, 1));
+    lv far = em_fmac(em, sn_math_rcp_normal(em, em_addc(em, e, 1)), -2, sn_em_f(em, x, 1));
     lv near = em_fma(em, em_mul(em, z, sn_em_poly(em, z, TANH_32, SN_COUNT(TANH_32))), x, x);
     return em_select(em, em_less(em, a, 0.6), near, em_copysign(em, far, x));
 }
@@ -158,6 +158,6 @@ lv sn_math_tanh(sn_em *em, const lv *in) {
 lv sn_math_sigmoid(sn_em *em, const lv *in) {
     lv x = in[0], minus = em_neg(em, em_abs(em, x));
     lv e = sn_math_exp_bounded(em, sn_em_fmax(em, minus, sn_em_f(em, x, sn_em_is64(x) ? -746 : -105)));
-    lv r = sn_em_rcp(em, em_addc(em, e, 1));
+    lv r = sn_math_rcp_normal(em, em_addc(em, e, 1));
     return em_select(em, em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, 0)), r, em_mul(em, e, r));
 }
