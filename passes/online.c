@@ -72,11 +72,13 @@ static bool alike(online *on, sn_val a, sn_val b) {
     return true;
 }
 
-/* c is m, or select(isinf m, something, m). */
-static bool is_shift(const sn_module *m, sn_val c, sn_val max) {
+/* c is m, or select(isinf m, something, m) outside of the loop `sum`. */
+static bool is_shift(const online *on, sn_val c, sn_val max) {
+    const sn_module *m = on->m;
     if (c.i == max.i) return true;
     const sn_stmt_rec *r = def_of(m, c);
     if (r->op != SN_LOP_SELECT || r->in[2].i != max.i) return false;
+    if (sn_stmt_inside(m, sn_val_get(m, c)->def, on->sum.at[0])) return false;
     const sn_stmt_rec *test = def_of(m, r->in[0]);
     return test->op == SN_LOP_ISINF && test->in[0].i == max.i;
 }
@@ -97,7 +99,7 @@ static bool matches_one(online *on, uint32_t c) {
     const sn_stmt_rec *e = def_of(m, sn_stmt_get(m, yield_of(m, &on->sum))->in[c]);
     if (sum->combs[c] != SN_COMB_SUM || e->op != SN_LOP_EXP) return false;
     const sn_stmt_rec *sub = def_of(m, e->in[0]);
-    if (sub->op != SN_LOP_SUB || !is_shift(m, sub->in[1], sn_result(max, on->state))) return false;
+    if (sub->op != SN_LOP_SUB || !is_shift(on, sub->in[1], sn_result(max, on->state))) return false;
     on->shifts[c] = sub->in[1];
     return alike(on, sn_stmt_get(m, yield_of(m, &on->max))->in[on->state], sub->in[0]);
 }
