@@ -30,21 +30,11 @@ typedef struct online {
 
 static const sn_stmt_rec *def_of(const sn_module *m, sn_val v) { return sn_stmt_get(m, sn_val_get(m, v)->def); }
 
-/* ---- does it pay? ---- */
-
-/* Are the elements of the row still in registers when the second loop needs them? Those of a row that lies along memory
- * are, up to a length; those of columns are not kept, but a few of them stay in the cache. */
-static bool stays_on_chip(const online *on) {
-    const sn_module *m = on->m;
-    int64_t count = sn_chain_count(m, &on->max);
-    uint32_t bytes, least;
-    int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, on->max.at[on->max.n - 1]), &bytes);
-    sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
-    bool columns = body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, body), &least) > along;
-    return count <= (columns ? SHORT_COLUMN : sn_row_capacity(on->cx->target, bytes));
-}
-
 /* ---- is it the pair of loops? ---- */
+
+static bool is_reduce(const sn_module *m, sn_stmt s) {
+    return sn_stmt_get(m, s)->op == SN_LOP_REDUCE && sn_stmt_get(m, s)->kind == SN_AXIS_SEQ;
+}
 
 /* e of `max` in the words of `sum`. */
 static sn_ix translated(const online *on, sn_ix e) {
@@ -124,6 +114,51 @@ static bool find_max(online *on) {
     return false;
 }
 
+/* ---- does it pay? ---- */
+
+static bool loads_inside(const sn_module *m, sn_stmt nest, sn_buf b) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->op == SN_LOP_LOAD && sn_buf_eq(sn_stmt_get(m, s)->buf, b)) return true;
+    return false;
+}
+
+/* A nest that can join as `sum` did. */
+static bool joins(const online *on, sn_stmt nest) {
+    online other = *on;
+    return is_reduce(on->m, nest) && sn_nest_perfect(&other.sum, on->m, nest) && find_max(&other);
+}
+
+/* Bytes of an element of the row that yet another nest reads: `map` keeps such a row if it can. */
+static int64_t bytes_read_again(const online *on, sn_stmt body) {
+    const sn_module *m = on->m;
+    int64_t bytes = 0;
+    sn_stmt end = sn_stmt_walk_skip(m, on->max.at[0]);
+    for (sn_stmt s = on->max.at[0]; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        if (sn_stmt_get(m, s)->op != SN_LOP_LOAD) continue;
+        bool again = false;
+        for (sn_stmt t = sn_region_first(m, on->k, body); t.i && !again; t = sn_next(m, t))
+            again = t.i != on->max.at[0].i && sn_is_nest(sn_stmt_get(m, t)) &&
+                    loads_inside(m, t, sn_stmt_get(m, s)->buf) && !joins(on, t);
+        if (again) bytes += sn_dtype_bytes(sn_buf_get(m, sn_stmt_get(m, s)->buf)->dtype);
+    }
+    return bytes;
+}
+
+/* A row along memory stays in registers up to a length. A longer one stays in shared memory when it has to be there for
+ * another loop anyway. Columns are not kept, but a few of their elements are still in the cache. */
+static bool stays_on_chip(const online *on) {
+    const sn_module *m = on->m;
+    int64_t count = sn_chain_count(m, &on->max);
+    uint32_t bytes, least;
+    int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, on->max.at[on->max.n - 1]), &bytes);
+    sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
+    if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, body), &least) > along)
+        return count <= SHORT_COLUMN;
+    int64_t again = bytes_read_again(on, body);
+    return count <= sn_row_registers(bytes) || (again && count <= sn_row_shared(on->cx->target) / again);
+}
+
 /* ---- one loop ---- */
 
 /* The levels of `max` again, with sumexp in place of the maximum; the old results are replaced. Returns the sum. */
@@ -173,10 +208,6 @@ static void rewrite(online *on) {
 }
 
 /* ---- the pass ---- */
-
-static bool is_reduce(const sn_module *m, sn_stmt s) {
-    return sn_stmt_get(m, s)->op == SN_LOP_REDUCE && sn_stmt_get(m, s)->kind == SN_AXIS_SEQ;
-}
 
 static bool first_pair(online *on) {
     sn_module *m = on->m;
