@@ -84,14 +84,17 @@ static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
-/* A row that is read once and not kept: what counts is loads in flight. Two blocks of 512 threads with up to eight vectors
- * each have 128 KB on their way; the last iteration should have as many as the others. */
+/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor, in as many blocks
+ * as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond the row's end. */
 static void choose_online(const sn_map_shape *sh, sn_sched *sc) {
-    enum { THREADS = 512, VECTORS = 8, BLOCKS = 2 };
+    enum { THREADS = 256, BLOCKS = 4, MOST = 8, FEWEST = 5 };
     if (!sc->threads) sc->threads = THREADS;
     if (!sc->rows) sc->rows = 1;
-    uint32_t n = vectors_per_thread(sh, sc), iterations = (n + VECTORS - 1) / VECTORS;
-    if (!sc->unroll) sc->unroll = (n + iterations - 1) / iterations;
+    uint32_t n = vectors_per_thread(sh, sc), best = UINT32_MAX;
+    for (uint32_t u = MOST, pinned = sc->unroll; u >= FEWEST && !pinned; u--) {
+        uint32_t steps = (n + u - 1) / u * u;
+        if (steps < best) best = steps, sc->unroll = u;
+    }
     if (!sc->blocks && sc->threads * sc->rows <= THREADS) sc->blocks = BLOCKS;
 }
 
