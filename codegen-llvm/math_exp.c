@@ -156,10 +156,15 @@ lv sn_math_tanh(sn_em *em, const lv *in) {
     return em_copysign(em, em_select(em, em_less(em, a, 0.55), near, far), x);
 }
 
+/* e^x, x <= 0. */
+static lv exp_of_negative(sn_em *em, lv x) {
+    if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
+    return sn_math_exp_bounded(em, sn_em_fmax(em, x, sn_em_f(em, x, sn_em_is64(x) ? -746 : -105)));
+}
+
 /* e^-|x| never overflows, and keeps sigmoid of large negative numbers accurate. */
 lv sn_math_sigmoid(sn_em *em, const lv *in) {
-    lv x = in[0], minus = em_neg(em, em_abs(em, x));
-    lv e = sn_math_exp_bounded(em, sn_em_fmax(em, minus, sn_em_f(em, x, sn_em_is64(x) ? -746 : -105)));
+    lv x = in[0], e = exp_of_negative(em, em_neg(em, em_abs(em, x)));
     lv r = sn_math_rcp_normal(em, em_addc(em, e, 1));
     return em_select(em, em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, 0)), r, em_mul(em, e, r));
 }
