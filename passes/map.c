@@ -68,6 +68,12 @@ static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
         sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
 }
 
+static bool carries_weights(const sn_stmt_rec *nest) {
+    for (uint32_t c = 0; c < nest->n_combs; c++)
+        if (sn_combs[nest->combs[c]].second == SN_SECOND_WEIGHT) return true;
+    return false;
+}
+
 /* Buffers that a nest reads after another one has read or written them. */
 static uint32_t bytes_kept(const sn_map_shape *sh, const sn_module *m) {
     enum { MAX = 16 };
@@ -124,6 +130,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         count_states(sh, m, s);
         look_at_nest(sh, m, nest, &all_reused);
     }
+    sh->online = sh->n_nests == 1 && carries_weights(sn_stmt_get(m, sh->nests[0].top));
     sh->contraction = sh->n_nests && all_reused;
     sh->kept = bytes_kept(sh, m);
     return SN_OK;
