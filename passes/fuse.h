@@ -36,5 +36,9 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 /* Loads that follow a store to the same element take the stored value. map: zeroed, one entry per value of the module
  * and one per masked load to come; shared by the kernels of a pass. */
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
+/* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
+bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
+/* After merging, in all kernels: forward stores, and drop temporaries that nobody loads any more. */
+void sn_fuse_clean(sn_pass_ctx *cx);
 
 #endif
