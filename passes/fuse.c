@@ -262,7 +262,7 @@ static void order_kernels(fuse *fu) {
     fu->m->kernels = out;
 }
 
-static void drop_dead_stores(sn_pass_ctx *cx) {
+void sn_fuse_drop_dead(sn_pass_ctx *cx) {
     sn_module *m = cx->m;
     uint8_t *loaded = SN_NEWN(cx->scratch, uint8_t, m->bufs.count);
     for (uint32_t i = 0; i < m->kernels.n; i++)
@@ -281,7 +281,7 @@ static void drop_dead_stores(sn_pass_ctx *cx) {
     }
 }
 
-static void forward_all(sn_pass_ctx *cx) {
+void sn_fuse_forward_all(sn_pass_ctx *cx) {
     sn_module *m = cx->m;
     uint32_t masked = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++)
@@ -290,11 +290,6 @@ static void forward_all(sn_pass_ctx *cx) {
     sn_val *map = SN_NEWN(cx->scratch, sn_val, m->vals.count + masked);
     for (uint32_t i = 0; i < m->kernels.n; i++)
         if (sn_fuse_forward(cx, m->kernels.at[i], map)) sn_kern_dead_code(m, m->kernels.at[i]);
-}
-
-void sn_fuse_clean(sn_pass_ctx *cx) {
-    forward_all(cx);
-    drop_dead_stores(cx);
 }
 
 sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
@@ -314,7 +309,8 @@ sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(&fu); round++) continue;
     if (!fu.merged) return m->env->status;
     order_kernels(&fu);
-    sn_fuse_clean(cx);
+    sn_fuse_forward_all(cx);
+    sn_fuse_drop_dead(cx);
     *changed = true;
     return m->env->status;
 }

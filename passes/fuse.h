@@ -38,7 +38,8 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
-/* After merging, in all kernels: forward stores, and drop temporaries that nobody loads any more. */
-void sn_fuse_clean(sn_pass_ctx *cx);
+/* In all kernels: forward stores; drop temporaries that nobody loads any more, and what is computed twice. */
+void sn_fuse_forward_all(sn_pass_ctx *cx);
+void sn_fuse_drop_dead(sn_pass_ctx *cx);
 
 #endif

@@ -137,16 +137,10 @@ static sn_stmt put_update(sn_mix *mx, const sn_mix_column *col, const grouped *g
 }
 
 /* The update joins the last nest of the row that it fits to. */
-static void join_last(sn_mix *mx, sn_stmt update) {
-    for (sn_stmt s = sn_stmt_get(mx->m, update)->prev; s.i; s = sn_stmt_get(mx->m, s)->prev)
-        if (sn_is_nest(sn_stmt_get(mx->m, s)) && sn_fuse_join(mx->cx, mx->a, s, update)) return;
-}
-
-static void forward(sn_mix *mx) {
-    uint32_t masked = 0;
-    for (sn_stmt s = sn_stmt_walk_first(mx->m, mx->a); s.i; s = sn_stmt_walk_next(mx->m, s))
-        masked += sn_stmt_get(mx->m, s)->has_mask;
-    sn_fuse_forward(mx->cx, mx->a, SN_NEWN(mx->cx->scratch, sn_val, mx->m->vals.count + masked));
+static void join_last(sn_pass_ctx *cx, sn_stmt update) {
+    const sn_module *m = cx->m;
+    for (sn_stmt s = sn_stmt_get(m, update)->prev; s.i; s = sn_stmt_get(m, s)->prev)
+        if (sn_is_nest(sn_stmt_get(m, s)) && sn_fuse_join(cx, sn_stmt_get(m, update)->kern, s, update)) return;
 }
 
 /* ---- the column kernels ---- */
@@ -202,7 +196,15 @@ static void make_partials(sn_mix *mx, sn_mix_column *col) {
     }
 }
 
-static void apply(sn_mix *mx) {
+/* What the runs of the pass over single kernels share. */
+typedef struct mixing {
+    sn_pass_ctx *cx;
+    sn_mix_kernels *columns; /* by buffer: the column kernels that walk its rows */
+    bool *taken;             /* by kernel */
+    SN_VEC(sn_stmt) updates;
+} mixing;
+
+static void apply(mixing *mg, sn_mix *mx) {
     sn_module *m = mx->m;
     sn_kern_rec *a = sn_kern_get(m, mx->a);
     for (uint32_t i = 0; i < mx->n_columns; i++) make_partials(mx, &mx->columns[i]);
@@ -211,46 +213,61 @@ static void apply(sn_mix *mx) {
         const sn_kern_rec *b = sn_kern_get(m, mx->columns[i].k);
         sn_remark(mx->cx, a->name, "takes in the sums of %s: %lld groups of rows", b->name, (long long)mx->groups);
         sn_stmt update = put_update(mx, &mx->columns[i], &gr);
-        forward(mx);
-        join_last(mx, update);
+        SN_PUSH(mx->cx->scratch, &mg->updates, update);
         finish(mx, &mx->columns[i]);
         if (b->note) a->note = a->note ? sn_strf(&m->arena, "%s; %s", a->note, b->note) : b->note;
         move_behind(m, mx->columns[i].k, mx->a);
+        mg->taken[mx->columns[i].k.i] = true;
     }
+    sn_kern_collect_params(m, mx->a);
+    mg->taken[mx->a.i] = true;
     a->sched = mx->sched;
 }
 
-static bool mix_kernel(sn_pass_ctx *cx, sn_kern a, bool *taken) {
-    sn_module *m = cx->m;
-    sn_mix mx = {.cx = cx, .m = m, .a = a};
-    const char *why_not, *name = sn_kern_get(m, a)->name;
+static void try_column(mixing *mg, sn_mix *mx, sn_kern b) {
+    const char *why_not;
+    if (b.i == mx->a.i || mg->taken[b.i] || sn_mix_match(mx, b, &why_not) || !why_not) return;
+    sn_remark(mx->cx, sn_kern_get(mx->m, mx->a)->name, "does not take in the sums of %s: %s",
+              sn_kern_get(mx->m, b)->name, why_not);
+}
+
+static bool mix_kernel(mixing *mg, sn_kern a) {
+    sn_module *m = mg->cx->m;
+    sn_mix mx = {.cx = mg->cx, .m = m, .a = a};
+    const sn_kern_rec *k = sn_kern_get(m, a);
+    const char *why_not;
     sn_chain_outer(&mx.chain, m, a);
-    for (uint32_t i = 0; i < m->kernels.n && mx.chain.n; i++) {
-        sn_kern b = m->kernels.at[i];
-        if (b.i == a.i || taken[b.i] || sn_kern_get(m, b)->scheduled) continue;
-        if (!sn_mix_match(&mx, b, &why_not) && why_not)
-            sn_remark(cx, name, "does not take in the sums of %s: %s", sn_kern_get(m, b)->name, why_not);
+    for (uint32_t p = 0; p < k->params.n && mx.chain.n; p++) {
+        const sn_mix_kernels *list = &mg->columns[k->params.at[p].i];
+        for (uint32_t i = 0; i < list->n; i++) try_column(mg, &mx, list->at[i]);
     }
     if (!mx.n_columns) return false;
     if (!sn_mix_choose(&mx, &why_not)) {
-        sn_remark(cx, name, "does not take in sums over its rows: %s", why_not);
+        sn_remark(mg->cx, k->name, "does not take in sums over its rows: %s", why_not);
         return false;
     }
-    for (uint32_t i = 0; i < mx.n_columns; i++) taken[mx.columns[i].k.i] = true;
-    taken[a.i] = true;
-    apply(&mx);
+    apply(mg, &mx);
     return true;
 }
 
 sn_status sn_pass_mix(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
-    if (!cx->target->is_gpu) return SN_OK;
     uint32_t n = m->kernels.n;
+    if (!cx->target->is_gpu) return SN_OK;
+    mixing mg = {.cx = cx,
+                 .columns = SN_NEWN(cx->scratch, sn_mix_kernels, m->bufs.count),
+                 .taken = SN_NEWN(cx->scratch, bool, m->kerns.count)};
     sn_kern *all = SN_NEWN(cx->scratch, sn_kern, n);
-    for (uint32_t i = 0; i < n; i++) all[i] = m->kernels.at[i];
-    bool *taken = SN_NEWN(cx->scratch, bool, m->kerns.count);
+    for (uint32_t i = 0; i < n; i++) {
+        all[i] = m->kernels.at[i];
+        if (sn_kern_get(m, all[i])->scheduled) mg.taken[all[i].i] = true;
+        else sn_mix_note_columns(mg.columns, cx, all[i]);
+    }
     for (uint32_t i = 0; i < n; i++)
-        if (!taken[all[i].i] && !sn_kern_get(m, all[i])->scheduled) *changed |= mix_kernel(cx, all[i], taken);
-    if (*changed) sn_fuse_clean(cx);
+        if (!mg.taken[all[i].i]) *changed |= mix_kernel(&mg, all[i]);
+    if (!*changed) return m->env->status;
+    sn_fuse_forward_all(cx);
+    for (uint32_t i = 0; i < mg.updates.n; i++) join_last(cx, mg.updates.at[i]);
+    sn_fuse_drop_dead(cx);
     return m->env->status;
 }

@@ -29,6 +29,13 @@ typedef struct sn_mix {
     sn_sched sched; /* of the merged kernel */
 } sn_mix;
 
+/* Kernels by buffer. */
+typedef struct sn_mix_kernels {
+    sn_kern *at;
+    uint32_t n, cap;
+} sn_mix_kernels;
+/* Is k a column kernel? Then it is entered into the list of each buffer whose rows it walks. */
+void sn_mix_note_columns(sn_mix_kernels *by_buf, sn_pass_ctx *cx, sn_kern k);
 /* Add column kernel b if it can run along with mx->a; false: mx is as before, *why_not says what stands against it. */
 bool sn_mix_match(sn_mix *mx, sn_kern b, const char **why_not);
 /* Choose groups and schedule; false: not worth it. */

@@ -191,11 +191,25 @@ static bool is_row_kernel(const sn_mix *mx, uint32_t n_rows) {
     return any;
 }
 
+void sn_mix_note_columns(sn_mix_kernels *by_buf, sn_pass_ctx *cx, sn_kern k) {
+    sn_mix_column col = {.k = k};
+    sn_access_list in;
+    if (!is_column_kernel(&col, cx->m)) return;
+    sn_fuse_accesses(&in, cx, k);
+    for (uint32_t i = 0; i < in.n; i++) {
+        sn_mix_kernels *list = &by_buf[in.at[i].buf.i];
+        bool there = list->n && list->at[list->n - 1].i == k.i;
+        if (!in.at[i].store && !there && walks_rows(&col, cx->m, &in.at[i])) SN_PUSH(cx->scratch, list, k);
+    }
+}
+
 bool sn_mix_match(sn_mix *mx, sn_kern b, const char **why_not) {
     sn_module *m = mx->m;
     sn_mix_column col = {.k = b};
     sn_access_list in_a, in_b;
     *why_not = NULL; /* not even close: nobody wants to know */
+    for (uint32_t i = 0; i < mx->n_columns; i++)
+        if (mx->columns[i].k.i == b.i) return false;
     if (mx->n_columns == SN_MIX_COLUMN_KERNELS || !is_column_kernel(&col, m)) return false;
     sn_fuse_accesses(&in_a, mx->cx, mx->a);
     sn_fuse_accesses(&in_b, mx->cx, b);
