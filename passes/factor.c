@@ -85,7 +85,8 @@ static bool take_factors(const factoring *f) {
 
 /* Merge the reduction into an earlier one of its region. */
 static void join(const factoring *f) {
-    for (sn_stmt s = sn_region_first(f->m, f->k, sn_stmt_get(f->m, f->top)->parent); s.i != f->top.i; s = sn_next(f->m, s))
+    for (sn_stmt s = sn_region_first(f->m, f->k, sn_stmt_get(f->m, f->top)->parent); s.i != f->top.i;
+         s = sn_next(f->m, s))
         if (sn_stmt_get(f->m, s)->op == SN_LOP_REDUCE && sn_fuse_join(f->cx, f->k, s, f->top)) return;
 }
 

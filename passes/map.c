@@ -73,9 +73,13 @@ static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
 static bool is_parallel(const sn_module *m, const sn_map_nest *nest) {
     sn_stmt end = sn_stmt_walk_skip(m, nest->top);
     if (sn_stmt_get(m, nest->top)->op != SN_LOP_LOOP) return true;
-    for (sn_stmt s = nest->top; s.i != end.i; s = sn_stmt_walk_next(m, s))
-        for (uint32_t d = 0; d < nest->chain.n && sn_stmt_get(m, s)->op == SN_LOP_STORE; d++)
-            if (!sn_ix_uses_axis(m, sn_stmt_get(m, s)->ix, sn_stmt_axis(m, nest->chain.at[d]))) return false;
+    for (sn_stmt s = nest->top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t d = 0; d < nest->chain.n && r->op == SN_LOP_STORE; d++) {
+            bool once = sn_ix_value(m, sn_stmt_extent(m, nest->chain.at[d])) <= 1;
+            if (!once && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, nest->chain.at[d]))) return false;
+        }
+    }
     return true;
 }
 

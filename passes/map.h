@@ -28,10 +28,10 @@ typedef struct sn_map_shape {
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
     /* A kernel of the pass `mix`: each outer iteration does several rows, one after the other. */
-    sn_stmt rows_loop;   /* the loop over them; none: the kernel is not of that kind */
-    sn_stmt row;         /* its region is a row: rows_loop, or the `if` in it */
-    int64_t width;       /* elements of a row that accumulates */
-    uint32_t n_sums;     /* buffers that it accumulates in */
+    sn_stmt rows_loop; /* the loop over them; none: the kernel is not of that kind */
+    sn_stmt row;       /* its region is a row: rows_loop, or the `if` in it */
+    int64_t width;     /* elements of a row that accumulates */
+    uint32_t n_sums;   /* buffers that it accumulates in */
     sn_buf sums[SN_MAX_NESTS];
     sn_comb combs[SN_MAX_NESTS];
     sn_val identities[SN_MAX_NESTS];

@@ -63,10 +63,6 @@ static int sum_of(const sn_map_shape *sh, sn_buf b) {
 
 /* Every access to a sum in the row: load, combine, store, at the position of a nest as wide as the row. */
 static bool is_update(sn_map_shape *sh, sn_module *m, sn_stmt s) {
-    static const struct {
-        sn_lop op;
-        sn_comb comb;
-    } COMBINE[] = {{SN_LOP_ADD, SN_COMB_SUM}, {SN_LOP_MUL, SN_COMB_PROD}, {SN_LOP_MAX, SN_COMB_MAX}, {SN_LOP_MIN, SN_COMB_MIN}};
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     int i = sum_of(sh, r->buf);
     sn_stmt top = s;
@@ -81,9 +77,9 @@ static bool is_update(sn_map_shape *sh, sn_module *m, sn_stmt s) {
     const sn_stmt_rec *sum = sn_stmt_get(m, sn_val_get(m, r->in[0])->def);
     const sn_stmt_rec *old = sum->n_in ? sn_stmt_get(m, sn_val_get(m, sum->in[0])->def) : sum;
     if (old->op != SN_LOP_LOAD || !sn_buf_eq(old->buf, r->buf)) return false;
-    for (uint32_t c = 0; c < SN_COUNT(COMBINE); c++)
-        if (COMBINE[c].op == sum->op) {
-            sh->combs[i] = COMBINE[c].comb;
+    for (int comb = 0; comb < SN_N_COMBS; comb++)
+        if (sn_combs[comb].states == 1 && sn_comb_lops[comb] == sum->op) {
+            sh->combs[i] = (sn_comb)comb;
             return true;
         }
     return false;

@@ -23,9 +23,6 @@
 #include "passes/fuse.h"
 #include "passes/rebuild.h"
 
-static const sn_lop COMBINE[SN_N_COMBS] = {
-    [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX, [SN_COMB_MIN] = SN_LOP_MIN};
-
 static sn_ix flat_of(sn_module *m, const sn_chain *c) {
     sn_ix index[SN_MAX_CHAIN], shape[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < c->n; k++) {
@@ -46,8 +43,8 @@ static sn_comb state_comb(const sn_mix *mx, const sn_mix_column *col, uint32_t s
 /* ---- the row kernel ---- */
 
 typedef struct grouped {
-    sn_ix g;        /* group */
-    sn_stmt in_row; /* its region is what happens for a row */
+    sn_ix g;                   /* group */
+    sn_stmt in_row;            /* its region is what happens for a row */
     sn_ix parts[SN_MAX_CHAIN]; /* the row's position by row loop */
 } grouped;
 
@@ -128,7 +125,7 @@ static sn_stmt put_update(sn_mix *mx, const sn_mix_column *col, const grouped *g
     sn_ix at = sn_ix_add(m, sn_ix_scale(m, gr->g, mx->width), flat_of(m, &cols));
     for (uint32_t s = 0; s < col->n_states; s++) {
         sn_val old = sn_put_load(m, sn_at_before(m, nest), col->part[s], at);
-        sn_val sum = sn_put_op2(m, sn_at_before(m, nest), COMBINE[state_comb(mx, col, s)], old,
+        sn_val sum = sn_put_op2(m, sn_at_before(m, nest), sn_comb_lops[state_comb(mx, col, s)], old,
                                 sn_stmt_get(m, yield)->in[s]);
         sn_put_store(m, sn_at_before(m, nest), col->part[s], at, sum);
     }

@@ -18,9 +18,9 @@ typedef struct sn_mix_column {
 typedef struct sn_mix {
     sn_pass_ctx *cx;
     sn_module *m;
-    sn_kern a;        /* the row kernel */
-    sn_chain chain;   /* its outer loops: the first n_rows number the rows */
-    uint32_t n_rows;  /* 0: nothing matched yet */
+    sn_kern a;       /* the row kernel */
+    sn_chain chain;  /* its outer loops: the first n_rows number the rows */
+    uint32_t n_rows; /* 0: nothing matched yet */
     int64_t rows, width;
     sn_mix_column columns[SN_MIX_COLUMN_KERNELS];
     uint32_t n_columns;

@@ -10,15 +10,15 @@
 #include "passes/mix.h"
 
 enum {
-    DATA_BYTES = 448,   /* that a thread keeps, of its registers */
-    OTHER_REGS = 48,    /* that its arithmetic takes */
-    FILE_REGS = 65536,  /* of a multiprocessor */
-    MOST_COLUMNS = 24,  /* of a thread: the compiler keeps f32 copies of some of them */
+    DATA_BYTES = 448,  /* that a thread keeps, of its registers */
+    OTHER_REGS = 48,   /* that its arithmetic takes */
+    FILE_REGS = 65536, /* of a multiprocessor */
+    MOST_COLUMNS = 24, /* of a thread: the compiler keeps f32 copies of some of them */
     BLOCK_THREADS = 128,
     MOST_BLOCKS = 16,
-    MIN_THREADS = 256,  /* resident on a multiprocessor */
-    MIN_ROWS = 8,       /* of a group */
-    MIN_GAIN = 4,       /* bytes saved for each byte of partial results */
+    MIN_THREADS = 256, /* resident on a multiprocessor */
+    MIN_ROWS = 8,      /* of a group */
+    MIN_GAIN = 4,      /* bytes saved for each byte of partial results */
     MIN_SHARED = 8 << 20
 };
 
@@ -115,6 +115,16 @@ static bool is_worth_it(const sn_mix *mx) {
     return mx->rows >= MIN_ROWS * mx->groups && mx->shared >= MIN_GAIN * partial_bytes(mx);
 }
 
+static bool divides_nests(const sn_mix *mx, uint32_t vector) {
+    const sn_module *m = mx->m;
+    sn_chain nest;
+    if (mx->width % vector) return false;
+    for (sn_stmt s = sn_region_first(m, mx->a, mx->chain.at[mx->n_rows - 1]); s.i; s = sn_next(m, s))
+        if (sn_is_nest(sn_stmt_get(m, s)) && sn_nest_perfect(&nest, m, s) && sn_chain_count(m, &nest) % vector)
+            return false;
+    return true;
+}
+
 bool sn_mix_choose(sn_mix *mx, const char **why_not) {
     sn_sched *sc = &mx->sched;
     *sc = sn_kern_get(mx->m, mx->a)->sched;
@@ -125,10 +135,10 @@ bool sn_mix_choose(sn_mix *mx, const char **why_not) {
     if (!sc->vector) {
         sc->vector = mx->cx->target->vector_bytes / fp.least;
         if (sc->vector > 8) sc->vector = 8;
-        while (mx->width % sc->vector) sc->vector /= 2;
+        while (!divides_nests(mx, sc->vector)) sc->vector /= 2;
     }
     *why_not = "a row does not fit in the registers of a block";
-    if (mx->width % sc->vector || !choose_threads(mx, fp.bytes)) return false;
+    if (!divides_nests(mx, sc->vector) || !choose_threads(mx, fp.bytes)) return false;
     if (!sc->rows) sc->rows = sc->threads < BLOCK_THREADS ? BLOCK_THREADS / sc->threads : 1;
     uint32_t threads = sc->threads * sc->rows, blocks = FILE_REGS / registers(mx, fp.bytes) / threads;
     if (!pinned && !blocks) return false;

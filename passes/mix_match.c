@@ -63,12 +63,18 @@ static bool same_element(const sn_mix_column *col, const sn_mix *mx, const sn_ac
     return sn_ix_eq(in_row_terms(col, mx, x, y), x->ix);
 }
 
-/* Does y walk whole rows: every axis of the reduction moves it, the last column axis by one element? */
+static bool all_move(const sn_chain *c, sn_module *m, sn_ix e) {
+    int64_t stride;
+    for (uint32_t k = 0; k < c->n; k++)
+        if (!sn_ix_coef(m, e, sn_stmt_axis(m, c->at[k]), &stride) || stride == 0) return false;
+    return true;
+}
+
+/* Does y walk whole rows: every axis moves it, the last column axis by one element? (Operands of products do not.) */
 static bool walks_rows(const sn_mix_column *col, sn_module *m, const sn_access *y) {
-    int64_t c;
-    for (uint32_t k = 0; k < col->red.n; k++)
-        if (!sn_ix_coef(m, y->ix, sn_stmt_axis(m, col->red.at[k]), &c) || c == 0) return false;
-    return sn_ix_coef(m, y->ix, sn_stmt_axis(m, col->cols.at[col->cols.n - 1]), &c) && c == 1;
+    int64_t stride;
+    return all_move(&col->red, m, y->ix) && all_move(&col->cols, m, y->ix) &&
+           sn_ix_coef(m, y->ix, sn_stmt_axis(m, col->cols.at[col->cols.n - 1]), &stride) && stride == 1;
 }
 
 static bool find_rows(sn_mix_column *col, const sn_mix *mx, const sn_access_list *in_a, const sn_access_list *in_b) {
@@ -177,15 +183,15 @@ static bool is_column_kernel(sn_mix_column *col, const sn_module *m) {
     return true;
 }
 
-/* Everything inside the row loops is plain statements and perfect nests. */
-static bool is_row_kernel(const sn_mix *mx, uint32_t n_rows) {
+/* Everything inside the row loops is plain statements and perfect nests, none longer than a row. */
+static bool is_row_kernel(const sn_mix *mx, uint32_t n_rows, int64_t width) {
     const sn_module *m = mx->m;
     bool any = false;
     for (sn_stmt s = sn_region_first(m, mx->a, mx->chain.at[n_rows - 1]); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         sn_chain nest;
         if (!sn_lop_has_region(r->op)) continue;
-        if (!sn_is_nest(r) || !sn_nest_perfect(&nest, m, s)) return false;
+        if (!sn_is_nest(r) || !sn_nest_perfect(&nest, m, s) || sn_chain_count(m, &nest) > width) return false;
         any = true;
     }
     return any;
@@ -213,9 +219,9 @@ bool sn_mix_match(sn_mix *mx, sn_kern b, const char **why_not) {
     if (mx->n_columns == SN_MIX_COLUMN_KERNELS || !is_column_kernel(&col, m)) return false;
     sn_fuse_accesses(&in_a, mx->cx, mx->a);
     sn_fuse_accesses(&in_b, mx->cx, b);
-    if (!find_rows(&col, mx, &in_a, &in_b) || !is_row_kernel(mx, col.red.n)) return false;
     int64_t rows = sn_chain_count(m, &col.red), width = sn_chain_count(m, &col.cols);
     if (rows <= 0 || width <= 0 || rows == INT64_MAX || width == INT64_MAX) return false;
+    if (!find_rows(&col, mx, &in_a, &in_b) || !is_row_kernel(mx, col.red.n, width)) return false;
     *why_not = "it walks the rows in another way than the first column kernel";
     if (mx->n_rows && (mx->n_rows != col.red.n || mx->width != width)) return false;
     *why_not = "an element would be read before or elsewhere than it is stored";
