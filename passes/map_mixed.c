@@ -136,10 +136,11 @@ bool sn_map_find_mixed(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
 
 /* ---- binding ---- */
 
-/* An element of each column that threads keep: reg[e]. */
+/* An element of each column that threads keep: reg[e]. Or one of each row: reg[0]. */
 typedef struct kept {
     sn_buf from, reg, next; /* next: of the row after this one; none when all rows have the same */
     sn_ix key;              /* offset in `from`, in terms of the position p */
+    bool of_row;
 } kept;
 
 typedef struct mixed {
@@ -156,11 +157,11 @@ typedef struct mixed {
     uint32_t n_kept;
 } mixed;
 
-static sn_buf new_reg(mixed *mx, sn_dtype dtype) {
+static sn_buf new_reg(mixed *mx, sn_dtype dtype, int64_t each) {
     sn_module *m = mx->m;
-    sn_ix size = sn_ix_const(m, mx->each * mx->sc->threads * mx->sc->rows);
+    sn_ix size = sn_ix_const(m, each * mx->sc->threads * mx->sc->rows);
     sn_buf reg = sn_buf_new(m, sn_strf(&m->arena, "%s_r", sn_kern_get(m, mx->k)->name), dtype, SN_BUF_REG, &size, 1);
-    sn_buf_get(m, reg)->private_size = (uint32_t)mx->each;
+    sn_buf_get(m, reg)->private_size = (uint32_t)each;
     return reg;
 }
 
@@ -209,13 +210,28 @@ static bool stored_here(const mixed *mx, sn_buf b) { return sn_kern_stores(mx->m
 
 static const kept *keep(mixed *mx, sn_buf from, sn_ix key) {
     sn_module *m = mx->m;
+    bool of_row = !sn_ix_uses_axis(m, key, mx->p);
+    sn_dtype dtype = sn_buf_get(m, from)->dtype;
     for (uint32_t i = 0; i < mx->n_kept; i++)
         if (sn_buf_eq(mx->kept[i].from, from) && sn_ix_eq(mx->kept[i].key, key)) return &mx->kept[i];
     if (mx->n_kept == MAX_KEPT) return NULL;
     kept *kp = &mx->kept[mx->n_kept++];
-    *kp = (kept){.from = from, .key = key, .reg = new_reg(mx, sn_buf_get(m, from)->dtype)};
-    if (sn_ix_uses_axis(m, key, mx->r)) kp->next = new_reg(mx, sn_buf_get(m, from)->dtype);
+    *kp = (kept){.from = from, .key = key, .of_row = of_row, .reg = new_reg(mx, dtype, of_row ? 1 : mx->each)};
+    if (sn_ix_uses_axis(m, key, mx->r)) kp->next = new_reg(mx, dtype, of_row ? 1 : mx->each);
     return kp;
+}
+
+static bool can_keep(const mixed *mx, const sn_stmt_rec *r) {
+    return r->op == SN_LOP_LOAD && !r->has_mask && !sn_ix_uses_vals(mx->m, r->ix) && !stored_here(mx, r->buf);
+}
+
+/* A load between the nests, the same for the whole row. */
+static void keep_of_row(mixed *mx, sn_stmt s) {
+    sn_stmt_rec *r = sn_stmt_get(mx->m, s);
+    const kept *kp = can_keep(mx, r) && sn_ix_uses_axis(mx->m, r->ix, mx->r) ? keep(mx, r->buf, r->ix) : NULL;
+    if (!kp) return;
+    r->buf = kp->reg;
+    r->ix = sn_ix_const(mx->m, 0);
 }
 
 /* Accesses of a row nest go to registers, at the position in the nest; the offset becomes a reg's after binding. */
@@ -237,7 +253,7 @@ static void to_registers(mixed *mx, const sn_map_nest *nest) {
             r->ix = flat;
             continue;
         }
-        if (r->op != SN_LOP_LOAD || r->has_mask || sn_ix_uses_vals(m, r->ix) || stored_here(mx, r->buf)) continue;
+        if (!can_keep(mx, r)) continue;
         sn_ix key = at_position(m, &nest->chain, r->ix, p);
         const kept *kp = sn_ix_uses_axis(m, key, mx->p) ? keep(mx, r->buf, key) : NULL;
         if (!kp) continue;
@@ -245,6 +261,8 @@ static void to_registers(mixed *mx, const sn_map_nest *nest) {
         r->ix = flat;
     }
 }
+
+static sn_ix row_offset(mixed *mx, sn_ix y) { return sn_ix_scale(mx->m, y, mx->sc->threads); }
 
 /* Offsets of registers in a bound row nest. */
 static void fix_offsets(mixed *mx, sn_stmt top, sn_ix y) {
@@ -266,6 +284,18 @@ static void fix_offsets(mixed *mx, sn_stmt top, sn_ix y) {
 /* ---- the nests that are new ---- */
 
 static sn_ix row_of(mixed *mx, sn_ix r) { return sn_ix_min(mx->m, r, mx->last); }
+
+/* The elements of a row that stand between the nests. */
+static void put_row_loads(mixed *mx, sn_stmt into, sn_ix y, sn_ix row, bool next) {
+    sn_module *m = mx->m;
+    sn_cursor at = sn_at_end(mx->k, into);
+    for (uint32_t i = 0; i < mx->n_kept; i++) {
+        const kept *kp = &mx->kept[i];
+        if (!kp->of_row) continue;
+        sn_val v = sn_put_load(m, at, kp->from, sn_ix_subst(m, kp->key, &mx->r, &row, 1));
+        sn_put_store(m, at, next ? kp->next : kp->reg, row_offset(mx, y), v);
+    }
+}
 
 static void put_load(mixed *mx, const own *o, const kept *kp, sn_buf to, sn_ix row, sn_val mask) {
     sn_module *m = mx->m;
@@ -289,25 +319,35 @@ static sn_val copy_const(mixed *mx, sn_cursor at, sn_val x) {
 }
 
 static void put_start(mixed *mx, sn_stmt into, sn_ix y) {
+    put_row_loads(mx, into, y, row_of(mx, y), false);
     own o = open_own(mx, into, y);
     for (uint32_t i = 0; i < mx->sh->n_sums; i++)
         sn_put_store(mx->m, end_of(mx, &o), mx->sums[i], o.reg, copy_const(mx, end_of(mx, &o), mx->sh->identities[i]));
     sn_val mask = in_width(mx, &o);
-    for (uint32_t i = 0; i < mx->n_kept; i++) put_load(mx, &o, &mx->kept[i], mx->kept[i].reg, row_of(mx, y), mask);
+    for (uint32_t i = 0; i < mx->n_kept; i++)
+        if (!mx->kept[i].of_row) put_load(mx, &o, &mx->kept[i], mx->kept[i].reg, row_of(mx, y), mask);
 }
 
+static bool moves_along(const kept *kp) { return kp->next.i && !kp->of_row; }
+
 static void put_next(mixed *mx, sn_stmt into, sn_ix y, sn_ix next) {
+    put_row_loads(mx, into, y, next, true);
     own o = open_own(mx, into, y);
     sn_val mask = in_width(mx, &o);
     for (uint32_t i = 0; i < mx->n_kept; i++)
-        if (mx->kept[i].next.i) put_load(mx, &o, &mx->kept[i], mx->kept[i].next, next, mask);
+        if (moves_along(&mx->kept[i])) put_load(mx, &o, &mx->kept[i], mx->kept[i].next, next, mask);
 }
 
 static void put_advance(mixed *mx, sn_stmt into, sn_ix y) {
     sn_module *m = mx->m;
+    sn_cursor at = sn_at_end(mx->k, into);
+    sn_ix offset = row_offset(mx, y);
+    for (uint32_t i = 0; i < mx->n_kept; i++)
+        if (mx->kept[i].of_row)
+            sn_put_store(m, at, mx->kept[i].reg, offset, sn_put_load(m, at, mx->kept[i].next, offset));
     own o = open_own(mx, into, y);
     for (uint32_t i = 0; i < mx->n_kept; i++)
-        if (mx->kept[i].next.i)
+        if (moves_along(&mx->kept[i]))
             sn_put_store(m, end_of(mx, &o), mx->kept[i].reg, o.reg,
                          sn_put_load(m, end_of(mx, &o), mx->kept[i].next, o.reg));
 }
@@ -419,6 +459,10 @@ static void put_row(mixed *mx, sn_stmt into, const sn_stmt_vec *row, sn_ix here,
     for (uint32_t i = 0; i < row->n; i++) sn_stmt_subst(m, row->at[i], &mx->r, &with, 1);
     for (uint32_t i = 0; i < sh->n_nests; i++)
         if (sh->nests[i].count == sh->width) fix_offsets(mx, sh->nests[i].top, y);
+    for (uint32_t i = 0; i < row->n; i++) {
+        sn_stmt_rec *s = sn_stmt_get(m, row->at[i]);
+        if (s->op == SN_LOP_LOAD && sn_buf_get(m, s->buf)->scope == SN_BUF_REG) s->ix = row_offset(mx, y);
+    }
     sn_map_stage(mx->cx, mx->k, sh, into, mx->sc, mx->cx->target->max_regs * 2);
     for (uint32_t i = 0; i < row->n && partial; i++) {
         const sn_stmt_rec *r = sn_stmt_get(m, row->at[i]);
@@ -434,6 +478,7 @@ static void bind_row(mixed *mx, sn_stmt_vec *row) {
         if (sh->nests[i].count == sh->width) to_registers(mx, &sh->nests[i]);
         sh->nests[i].top = sn_map_bind_row_nest(mx->cx, mx->k, &sh->nests[i], mx->sc);
     }
+    for (sn_stmt s = sn_stmt_get(mx->m, sh->row)->first; s.i; s = sn_next(mx->m, s)) keep_of_row(mx, s);
     take(row, mx, sn_stmt_get(mx->m, sh->row)->first, (sn_stmt){0});
 }
 
@@ -447,7 +492,7 @@ void sn_map_bind_mixed(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sc
     mx.g = sn_stmt_axis(m, sh->body), mx.r = sn_stmt_axis(m, sh->rows_loop);
     mx.p = sn_axis_new(m, "p", sn_ix_const(m, sh->width));
     mx.last = sn_ix_divc(m, sn_ix_sub(m, sn_ix_const(m, rows - 1), sn_ix_axis(m, mx.g)), groups);
-    for (uint32_t i = 0; i < sh->n_sums; i++) mx.sums[i] = new_reg(&mx, sn_buf_get(m, sh->sums[i])->dtype);
+    for (uint32_t i = 0; i < sh->n_sums; i++) mx.sums[i] = new_reg(&mx, sn_buf_get(m, sh->sums[i])->dtype, mx.each);
     sn_stmt_vec row = {0}, start = {0};
     bind_row(&mx, &row);
     take(&start, &mx, sn_stmt_get(m, sh->body)->first, (sn_stmt){0});

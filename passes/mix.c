@@ -15,7 +15,7 @@
  * beside a pointwise kernel. The second kernel's expression is evaluated at the end of each row (mix_match.c says when
  * that is legal), its reduction runs over G partial results. The loop over r carries the partial results from row to row:
  * the one loop of plain Loop IR that is not parallel. `map` keeps them in registers (map_mixed.c). A schedule that stands
- * in the header of k0 is obeyed; its `split` is the number of groups.
+ * in the header of k0 is obeyed; its `split` is the number of groups, and 1 in either header forbids it.
  * Runs after `fuse`, and on GPUs only. The order of summation is fixed. Cost: each kernel is tried against all others.
  */
 #include "passes/mix.h"
@@ -233,6 +233,7 @@ static bool mix_kernel(mixing *mg, sn_kern a) {
     sn_mix mx = {.cx = mg->cx, .m = m, .a = a};
     const sn_kern_rec *k = sn_kern_get(m, a);
     const char *why_not;
+    if (k->sched.split == 1 || (k->sched.cls != SN_SCHED_NONE && k->sched.cls != SN_SCHED_INNER)) return false;
     sn_chain_outer(&mx.chain, m, a);
     for (uint32_t p = 0; p < k->params.n && mx.chain.n; p++) {
         const sn_mix_kernels *list = &mg->columns[k->params.at[p].i];

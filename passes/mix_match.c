@@ -170,7 +170,7 @@ static sn_stmt only_reduction(const sn_module *m, sn_kern k, sn_stmt body) {
 
 static bool is_column_kernel(sn_mix_column *col, const sn_module *m) {
     sn_chain_outer(&col->cols, m, col->k);
-    if (!col->cols.n) return false;
+    if (!col->cols.n || sn_kern_get(m, col->k)->sched.split == 1) return false;
     sn_stmt nest = only_reduction(m, col->k, col->cols.at[col->cols.n - 1]);
     if (!nest.i || !sn_nest_perfect(&col->red, m, nest)) return false;
     const sn_stmt_rec *r = sn_stmt_get(m, nest);
