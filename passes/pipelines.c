@@ -9,7 +9,7 @@
 
 #define PIPELINE                                                                                  \
     "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,factor,mix," \
-    "hoist,collapse,simplify-index,split,map,plan"
+    "hoist,collapse,simplify-index,split,map,sync,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;
