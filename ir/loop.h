@@ -78,6 +78,7 @@ typedef struct sn_comb_info {
     const char *doc;
 } sn_comb_info;
 extern const sn_comb_info sn_combs[SN_N_COMBS];
+extern const sn_lop sn_comb_lops[SN_N_COMBS]; /* of a combiner with one state: combine(a, b) as a scalar operation */
 
 typedef enum sn_axis_kind {
     SN_AXIS_SEQ,
