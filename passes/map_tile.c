@@ -98,7 +98,7 @@ void sn_map_tile_look(sn_map_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_map
 
 bool sn_map_tile_pays(const sn_pass_ctx *cx, const sn_map_shape *sh) {
     const sn_map_tile *t = &sh->tile;
-    if (!t->n_staged || !cx->target->is_gpu || sh->rows * t->bytes < SMALL) return false;
+    if (!t->n_staged || !cx->target->is_gpu || sh->rows < SMALL / t->bytes) return false;
     return extent_at(cx->m, sh, t->along) >= SMALL_AXIS && extent_at(cx->m, sh, t->across) >= SMALL_AXIS;
 }
 
@@ -148,10 +148,15 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh,
     if (a % sc->vector || b % sc->vector)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide %lld and %lld",
                        name, sc->vector, (long long)a, (long long)b);
-    if (sc->rows % sc->vector || sc->threads * sc->unroll % (sc->rows / sc->vector))
+    int64_t squares = (int64_t)sc->threads * sc->unroll, room = cx->target->shared_bytes;
+    if (room && squares > room / (sc->vector * sc->vector * t->bytes))
         return sn_fail(env, SN_ERROR_ARGUMENT,
-                       "kernel %s: %u squares of the schedule's vector=%u do not fill a tile of rows=%u", name,
-                       sc->threads * sc->unroll, sc->vector, sc->rows);
+                       "kernel %s: %lld squares of the schedule's vector=%u take more than %lld bytes of shared memory",
+                       name, (long long)squares, sc->vector, (long long)room);
+    if (sc->rows % sc->vector || squares % (sc->rows / sc->vector))
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "kernel %s: %lld squares of the schedule's vector=%u do not fill a tile of rows=%u", name,
+                       (long long)squares, sc->vector, sc->rows);
     return SN_OK;
 }
 
@@ -166,7 +171,7 @@ sn_status sn_map_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh,
     choose_sides(&across, &along, cx, sh, sc->vector);
     if (!sc->rows) sc->rows = across < sc->vector ? sc->vector : across;
     if (along < sc->vector) along = sc->vector;
-    uint32_t elements = sc->rows * along, squares = elements / (sc->vector * sc->vector);
+    uint32_t elements = least((int64_t)sc->rows * along, 1 << 20), squares = elements / (sc->vector * sc->vector);
     if (!squares) squares = 1;
     if (!sc->threads && sc->unroll) sc->threads = squares > sc->unroll ? squares / sc->unroll : 1;
     if (!sc->threads) {
