@@ -4,10 +4,11 @@
  *  -> schedule element threads=256 vector=8
  *     loop g in 32768 : grid { loop t in 256 : block.x { loop v in 8 : vector { ... } } }
  *
- * Three classes (see loop.h): element (a thread owns outputs), inner (the threads of a row share its reduction), outer
- * (lanes own columns). A schedule that stands in the kernel's header is obeyed; zero fields are chosen. The choice is in
- * map_choose.c, the binding in map_element.c, map_inner.c, map_mixed.c and map_outer.c, register staging in map_stage.c.
- * Kernels with symbolic extents are an error: sizes have to be bound before.
+ * Four classes (see loop.h): element (a thread owns outputs), tile (a block transposes through shared memory), inner (the
+ * threads of a row share its reduction), outer (lanes own columns). A schedule that stands in the kernel's header is
+ * obeyed; zero fields are chosen. The choice is in map_choose.c and map_tile.c, the binding in map_element.c,
+ * map_tile_bind.c, map_inner.c, map_mixed.c and map_outer.c, register staging in map_stage.c. Kernels with symbolic extents are an
+ * error: sizes have to be bound before.
  */
 #include "passes/map.h"
 
@@ -149,6 +150,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
     sh->online = sh->n_nests == 1 && carries_weights(sn_stmt_get(m, sh->nests[0].top));
     sh->contraction = sh->n_nests && all_reused;
     sh->kept = bytes_kept(sh, m);
+    if (!sh->n_nests && sh->all_perfect) sn_map_tile_look(&sh->tile, cx, k, sh);
     return SN_OK;
 }
 
@@ -209,6 +211,7 @@ static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
     if (sh.rows_loop.i && sched.cls == SN_SCHED_INNER) sn_map_bind_mixed(cx, k, &sh, &sched);
     else if (sched.cls == SN_SCHED_INNER) sn_map_bind_inner(cx, k, &sh, &sched);
     else if (sched.cls == SN_SCHED_OUTER) sn_map_bind_outer(cx, k, &sh, &sched);
+    else if (sched.cls == SN_SCHED_TILE) sn_map_bind_tile(cx, k, &sh, &sched);
     else sn_map_bind_element(cx, k, &sh, &sched);
     sn_kern_dead_code(m, k);
     sn_kern_cse(m, k);

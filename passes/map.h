@@ -13,6 +13,19 @@ typedef struct sn_map_nest {
     bool perfect;
 } sn_map_nest;
 
+enum { SN_MAX_STAGED = 8 };
+
+/* Two outer loops under which some accesses are contiguous along one and the others along the other. */
+typedef struct sn_map_tile {
+    uint32_t along, across; /* positions in the chain: direct accesses walk `along`, staged ones `across` */
+    sn_stmt staged[SN_MAX_STAGED];
+    uint32_t n_staged; /* 0: there is no such pair */
+    uint32_t bytes;    /* of one element of every staged access */
+    uint32_t direct;   /* of one element of every direct access */
+    uint32_t widest;   /* of the largest staged element */
+    uint32_t vector;   /* largest one that divides both extents and leaves those accesses aligned */
+} sn_map_tile;
+
 typedef struct sn_map_shape {
     sn_chain outer; /* parallel loops */
     int64_t rows;   /* their iterations */
@@ -37,6 +50,7 @@ typedef struct sn_map_shape {
     sn_buf sums[SN_MAX_NESTS];
     sn_comb combs[SN_MAX_NESTS];
     sn_val identities[SN_MAX_NESTS];
+    sn_map_tile tile;
 } sn_map_shape;
 
 /* What a row may have to stay on chip between the loops over it: elements of `bytes` bytes in the registers of a block,
@@ -55,6 +69,12 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
 bool sn_map_find_mixed(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k);
 void sn_map_bind_mixed(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sc);
 void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
+void sn_map_bind_tile(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
+
+/* Class tile (map_tile.c): the best pair of loops of a kernel without nests, whether it is worth it, and the figures. */
+void sn_map_tile_look(sn_map_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh);
+bool sn_map_tile_pays(const sn_pass_ctx *cx, const sn_map_shape *sh);
+sn_status sn_map_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
 /* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes a
  * thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in `body`.
