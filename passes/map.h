@@ -32,6 +32,7 @@ typedef struct sn_map_shape {
     sn_stmt body;   /* innermost outer loop, none: the kernel itself */
     sn_map_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
+    uint32_t ops; /* values that the kernel computes */
     bool all_perfect;
     int64_t max_count;                 /* largest nest */
     int64_t along_inner, along_outer;  /* bytes that nests walk along their last axis / along the last outer axis */
@@ -54,11 +55,9 @@ typedef struct sn_map_shape {
     sn_map_tile tile;
 } sn_map_shape;
 
-/* What a row may have to stay on chip between the loops over it: elements of `bytes` bytes in the registers of a block,
- * leaving it room to work (the same on the CPU, which takes the kernels of GPUs); bytes in the shared memory of a
- * cluster (on the CPU: in its caches). */
+/* How many elements of `bytes` bytes a row may have to stay in the registers of a block between the loops over it, leaving
+ * it room to work (the same on the CPU, which takes the kernels of GPUs). */
 int64_t sn_row_registers(uint32_t bytes);
-int64_t sn_row_shared(const sn_target *t);
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
