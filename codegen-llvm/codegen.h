@@ -13,13 +13,15 @@
 
 /* ---- NVPTX (backend-nvptx/) ----
  * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
- * order of kern->params. Its block size is fixed (.reqntid); shared memory is static. */
+ * order of kern->params; for a kernel of several segments with one parameter, an array of these pointers by value
+ * (param_block). Its block size is fixed (.reqntid); shared memory is static. */
 typedef struct sn_gpu_code {
     char *ptx;       /* NUL-terminated, in the arena */
     size_t ptx_size; /* without the NUL */
     char *llvm;      /* LLVM IR text before optimisation when asked for, else NULL */
     uint32_t block_x, block_y;
     int64_t grid;
+    bool param_block; /* the addresses are one parameter, not one each */
 } sn_gpu_code;
 sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
                         sn_arena *arena);

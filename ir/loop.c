@@ -142,13 +142,33 @@ void sn_kern_collect_params(sn_module *m, sn_kern k) {
     collect_scope(m, k, SN_BUF_REG, &r->regs);
 }
 
+bool sn_is_grid(const sn_module *m, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID;
+}
+
+uint32_t sn_kern_segments(const sn_module *m, sn_kern k) {
+    uint32_t n = 0;
+    for (sn_stmt s = sn_kern_get(m, k)->first; s.i; s = sn_stmt_get(m, s)->next) n += sn_is_grid(m, s);
+    return n;
+}
+
+/* Blocks of the grid nest that begins at s. */
+static sn_ix blocks_of(sn_module *m, sn_stmt s) {
+    sn_ix n = sn_axis_get(m, sn_stmt_get(m, s)->axis)->extent;
+    for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_stmt_get(m, t)->next)
+        if (sn_is_grid(m, t)) n = sn_ix_mul(m, n, blocks_of(m, t));
+    return n;
+}
+
 sn_launch sn_kern_launch(sn_module *m, sn_kern k) {
-    sn_launch out = {.grid = sn_ix_const(m, 1), .block_x = 1, .block_y = 1};
+    sn_launch out = {.grid = sn_ix_const(m, sn_kern_segments(m, k) == 0), .block_x = 1, .block_y = 1};
+    for (sn_stmt s = sn_kern_get(m, k)->first; s.i; s = sn_stmt_get(m, s)->next)
+        if (sn_is_grid(m, s)) out.grid = sn_ix_add(m, out.grid, blocks_of(m, s));
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->axis.i) continue;
         sn_ix extent = sn_axis_get(m, r->axis)->extent;
-        if (r->kind == SN_AXIS_GRID) out.grid = sn_ix_mul(m, out.grid, extent);
         if (r->kind == SN_AXIS_BLOCK_X) out.block_x = (uint32_t)sn_ix_value(m, extent);
         if (r->kind == SN_AXIS_BLOCK_Y) out.block_y = (uint32_t)sn_ix_value(m, extent);
     }

@@ -9,7 +9,8 @@
  *
  * Scheduled Loop IR is the same language with axis kinds. Meaning never depends on the kind: running every axis as a
  * plain sequential loop gives the right result, and that is what the CPU does. What a kind promises:
- *   grid      iterations run on different blocks; they neither read nor write what others write
+ *   grid      iterations run on different blocks; they neither read nor write what others write. Several grid nests
+ *             side by side are the segments of a kernel; the promise holds between them too.
  *   block.x   iterations run on the threads of a block (thread number = x + X*y); so do block.y. Statements outside
  *   block.y   the block axes are executed by every thread alike; a store executes once, on the threads whose missing
  *             block numbers are 0. A reduce over a block axis is an all-reduce: every thread gets the result.
@@ -272,7 +273,11 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);  /* current token: `buffer` */
 sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx); /* current token: `kernel` */
 sn_status sn_loop_verify(sn_module *m, const char *where);
-/* "grid 64, block 128 x 1" of a scheduled kernel; sizes are products of the axes of the kind. */
+/* Is it a loop over blocks? */
+bool sn_is_grid(const sn_module *m, sn_stmt s);
+/* Loops over blocks in the body of the kernel: two or more are segments, which run side by side in one launch. */
+uint32_t sn_kern_segments(const sn_module *m, sn_kern k);
+/* "grid 64, block 128 x 1" of a scheduled kernel: the grid is the product of the axes of a nest, summed over segments. */
 typedef struct sn_launch {
     sn_ix grid;
     uint32_t block_x, block_y;
