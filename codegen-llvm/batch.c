@@ -268,9 +268,11 @@ void sn_gen_batch_body(sn_gen *g) {
         if (!gr->blocks) continue;
         uint32_t mark = sn_gen_mark(g);
         lv block = em_isub(em, all, sn_em_i(em, all, first));
-        sn_em_if mine = sn_em_then(em, em_icmp(em, LLVMIntULT, block, sn_em_i(em, block, gr->blocks)), "group");
+        bool alone = gr->blocks == g->grid;
+        sn_em_if mine;
+        if (!alone) mine = sn_em_then(em, em_icmp(em, LLVMIntULT, block, sn_em_i(em, block, gr->blocks)), "group");
         translate(g, gr, block);
-        sn_em_end(em, &mine);
+        if (!alone) sn_em_end(em, &mine);
         sn_gen_release(g, mark);
         memset(g->dirty, 0, g->m->bufs.count * sizeof *g->dirty);
         first += gr->blocks;
