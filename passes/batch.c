@@ -61,7 +61,8 @@ typedef struct batcher {
 static void measure(batcher *b, member *e) {
     const sn_kern_rec *k = sn_kern_get(b->m, e->k);
     for (uint32_t i = 0; i < k->params.n; i++)
-        if (sn_buf_get(b->m, k->params.at[i])->scope == SN_BUF_TEMP) e->temp_bytes += sn_buf_bytes(b->m, k->params.at[i]);
+        if (sn_buf_get(b->m, k->params.at[i])->scope == SN_BUF_TEMP)
+            e->temp_bytes += sn_buf_bytes(b->m, k->params.at[i]);
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
 }
 
@@ -104,7 +105,8 @@ static void put_guard(batcher *b, member *e, sn_stmt threads, int64_t n) {
     sn_stmt first = sn_stmt_get(m, threads)->first, last = sn_stmt_get(m, threads)->last;
     if (!first.i || sn_stmt_get(m, first)->op == SN_LOP_IF || sn_stmt_get(m, last)->op == SN_LOP_IF) return;
     uint32_t v = sn_kern_get(m, e->k)->sched.vector;
-    sn_ix g = sn_ix_axis(m, sn_stmt_axis(m, sn_stmt_get(m, threads)->parent)), t = sn_ix_axis(m, sn_stmt_axis(m, threads));
+    sn_ix g = sn_ix_axis(m, sn_stmt_axis(m, sn_stmt_get(m, threads)->parent)),
+          t = sn_ix_axis(m, sn_stmt_axis(m, threads));
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, e->threads_x), t), v ? v : 1);
     e->guard = sn_put_if(m, sn_at_before(m, first), start, sn_ix_const(m, n));
     for (sn_stmt s = first, next; s.i; s = next) {
@@ -144,7 +146,8 @@ static void widen(batcher *b, member *e, sn_stmt threads, uint32_t to) {
 }
 
 static void make_alike(batcher *b) {
-    uint32_t *widest = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1), *count = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1);
+    uint32_t *widest = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1),
+             *count = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1);
     for (uint32_t i = 0; i < b->members.n; i++) {
         member *e = &b->members.at[i];
         if (!element_threads(b, e).i) continue;

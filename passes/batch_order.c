@@ -15,10 +15,10 @@ typedef struct reader {
 typedef struct finder {
     sn_module *m;
     sn_arena *scratch;
-    sn_buf *storage;          /* by buffer: what it is the same as */
-    uint32_t *writer;         /* by buffer: the last kernel that stores */
-    uint32_t *readers;        /* by buffer: the last of those that have loaded since, a number of `reads` */
-    uint32_t *loaded, *seen;  /* by buffer: the kernel that was last seen to load, or to name as predecessor */
+    sn_buf *storage;         /* by buffer: what it is the same as */
+    uint32_t *writer;        /* by buffer: the last kernel that stores */
+    uint32_t *readers;       /* by buffer: the last of those that have loaded since, a number of `reads` */
+    uint32_t *loaded, *seen; /* by buffer: the kernel that was last seen to load, or to name as predecessor */
     SN_VEC(reader) reads;
     SN_VEC(uint32_t) pred;
 } finder;

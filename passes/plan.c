@@ -44,9 +44,10 @@ typedef struct planner {
     sn_pass_ctx *cx;
     sn_module *m;
     life *lives; /* by buffer id */
-    sn_buf *temps, *smaller_id; /* temps by size in bytes (an ix): the one of the highest id; then downwards, by buffer id */
-    uint32_t *segment;          /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
-    io_buf *ios[2];             /* inputs and outputs in the order of their numbers */
+    sn_buf *temps,
+        *smaller_id;   /* temps by size in bytes (an ix): the one of the highest id; then downwards, by buffer id */
+    uint32_t *segment; /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
+    io_buf *ios[2];    /* inputs and outputs in the order of their numbers */
     uint32_t n_ios[2];
     sn_plan_block *blocks;
     uint32_t n_blocks;
