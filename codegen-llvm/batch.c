@@ -255,7 +255,7 @@ static void translate(sn_gen *g, group *gr, lv block) {
     for (uint32_t k = 0; k < a->slots.n; k++)
         g->memory[a->slots.at[k].i] = load_address(g, number(g, &gr->slots[k], n, row));
     g->block = em_isub(&g->em, block, start);
-    g->turn = g->exchanges = 0;
+    g->turns = (sn_gen_turns){0};
     sn_gen_segment(g, gr->code);
 }
 
@@ -274,7 +274,6 @@ void sn_gen_batch_body(sn_gen *g) {
         translate(g, gr, block);
         if (!alone) sn_em_end(em, &mine);
         sn_gen_release(g, mark);
-        memset(g->dirty, 0, g->m->bufs.count * sizeof *g->dirty);
         first += gr->blocks;
     }
     g->block = all;

@@ -66,12 +66,16 @@ static void measure(batcher *b, member *e) {
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
 }
 
-/* One grid nest of constant size and nothing beside it. */
+/* One grid nest of constant size, nothing beside or behind it, no clusters. */
 static bool is_candidate(const batcher *b, sn_kern k) {
     const sn_kern_rec *r = sn_kern_get(b->m, k);
     if (!r->scheduled || !r->first.i || sn_next(b->m, r->first).i || !sn_is_grid(b->m, r->first)) return false;
-    for (sn_stmt s = r->first; s.i; s = sn_stmt_walk_next(b->m, s))
-        if (sn_stmt_get(b->m, s)->axis.i && !sn_ix_is_const(b->m, sn_stmt_extent(b->m, s), NULL)) return false;
+    for (sn_stmt s = r->first; s.i; s = sn_stmt_walk_next(b->m, s)) {
+        const sn_stmt_rec *t = sn_stmt_get(b->m, s);
+        if (t->axis.i && (t->kind == SN_AXIS_CLUSTER || !sn_ix_is_const(b->m, sn_stmt_extent(b->m, s), NULL)))
+            return false;
+        if (sn_is_grid(b->m, s) && t->next.i) return false; /* the last block goes on */
+    }
     return true;
 }
 

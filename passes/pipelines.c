@@ -8,7 +8,7 @@
 #include "passes/pass.h"
 
 #define PIPELINE \
-    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,collapse,simplify-index,split,map,batch,plan"
+    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,collapse,simplify-index,split,map,sync,batch,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;
