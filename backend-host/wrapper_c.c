@@ -316,7 +316,7 @@ static void put_params(writer *w, const sn_kern_rec *k, bool block) {
     sn_text_put(w->t, block ? "        CUdeviceptr block[] = {" : "        void *params[] = {");
     for (uint32_t i = 0; i < k->params.n; i++)
         sn_text_printf(w->t, "%s%s%s", i ? ", " : "", block ? "" : "&", place(w, k->params.at[i]));
-    sn_text_put(w->t, block ? "};\n        void *params[] = {block};\n" : "};\n");
+    sn_text_put(w->t, block ? "};   /* one parameter, by value */\n        void *params[] = {block};\n" : "};\n");
 }
 
 static sn_status put_call(writer *w, const sn_step *s) {

@@ -9,7 +9,7 @@
  *
  * Which: any number of kernels that are alike (ir/loop_alike.h: one piece of code does them all), as far as the parameters
  * of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when all but one of
- * them fill less than one wave of blocks. So that more kernels are alike, elementwise ones get the threads of the widest of
+ * them fill less than one wave of blocks and none keeps anything in shared memory. So that more kernels are alike, elementwise ones get the threads of the widest of
  * their level, and the test of the last block even where it is full; it goes again where nobody needs it.
  *
  * A launch costs a few microseconds of its own, and small kernels leave most of the machine idle. The cost of batching:
@@ -34,6 +34,7 @@ typedef struct member {
     uint32_t level, threads_x, threads_y, n_stmts;
     sn_kern k;
     int64_t blocks, temp_bytes;
+    bool shared;   /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
     sn_stmt guard; /* that this pass has put in */
     sn_alike alike;
 } member;
@@ -57,12 +58,14 @@ typedef struct batcher {
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of temporaries and number of statements. */
+/* Bytes of temporaries, number of statements, shared memory. */
 static void measure(batcher *b, member *e) {
     const sn_kern_rec *k = sn_kern_get(b->m, e->k);
     for (uint32_t i = 0; i < k->params.n; i++)
         if (sn_buf_get(b->m, k->params.at[i])->scope == SN_BUF_TEMP)
             e->temp_bytes += sn_buf_bytes(b->m, k->params.at[i]);
+    for (uint32_t i = 0; i < k->locals.n; i++)
+        e->shared = e->shared || sn_buf_get(b->m, k->locals.at[i])->scope == SN_BUF_SHARED;
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
 }
 
@@ -259,6 +262,7 @@ static bool fits(const batcher *b, const family *f) {
         pointers += o->n_pointers;
         code += o->at->n_stmts;
         large += o->blocks >= wave;
+        if (o->at->shared || f->at->shared) return false;
     }
     return b->open.n < MAX_KINDS && code <= MAX_CODE && large <= 1 && pointers <= MAX_POINTERS &&
            temps <= (int64_t)t->cache_bytes / 2;
