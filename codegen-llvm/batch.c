@@ -190,7 +190,8 @@ static bool fits_word(const column *c, uint32_t n) {
 static lv table(sn_gen *g, const column *c, LLVMTypeRef word, uint32_t n, uint32_t size) {
     enum { CONST_SPACE = 4, GLOBAL_SPACE = 1, CONST_LIMIT = 32 << 10 };
     lv *all = SN_NEWN(g->arena, lv, size);
-    for (uint32_t i = 0; i < size; i++) all[i] = sn_em_ci(word, i < n ? c->at[i] : INT32_MAX);
+    int64_t beyond = word == g->em.cg->i32 ? INT32_MAX : INT64_MAX;
+    for (uint32_t i = 0; i < size; i++) all[i] = sn_em_ci(word, i < n ? c->at[i] : beyond);
     size_t bytes = g->batch->table_bytes += size * (word == g->em.cg->i32 ? 4 : 8);
     unsigned space = !g->gpu ? 0 : bytes <= CONST_LIMIT ? CONST_SPACE : GLOBAL_SPACE;
     lv t = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(word, size), "rows", space);
@@ -221,15 +222,16 @@ static lv number(sn_gen *g, const column *c, uint32_t n, lv row) {
 static lv find_row(sn_gen *g, const group *gr, lv block, lv *start) {
     sn_em *em = &g->em;
     uint32_t n = gr->segments.n, size = 1;
-    if (gr->starts.even && gr->starts.step) {
+    if (n > 1 && gr->starts.even && gr->starts.step) {
         lv step = sn_em_i(em, block, gr->starts.step), row = LLVMBuildUDiv(em->b, block, step, "row");
         *start = em_imul(em, row, step);
         return row;
     }
+    lv row = *start = sn_em_ci(g->index, 0);
+    if (n == 1) return row;
     while (size < n) size *= 2;
     LLVMTypeRef word = fits_word(&gr->starts, n) ? em->cg->i32 : em->cg->i64;
-    lv t = table(g, &gr->starts, word, n, size), row = sn_em_ci(g->index, 0);
-    *start = row;
+    lv t = table(g, &gr->starts, word, n, size);
     for (uint32_t half = size / 2; half; half /= 2) {
         lv next = em_iadd(em, row, sn_em_i(em, row, half)), first = read_table(g, t, word, next);
         lv reached = em_icmp(em, LLVMIntULE, first, block);

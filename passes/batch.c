@@ -7,10 +7,11 @@
  * Legality: kernels of one level of the dependence graph (batch_order.c) neither read nor write what another one of them
  * stores. A launch has one block shape, so the merged kernels have the same.
  *
- * Which: any number of kernels that are alike (ir/loop_alike.h: one piece of code does them all), as far as the parameters
- * of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when all but one of
- * them fill less than one wave of blocks and none keeps anything in shared memory. So that more kernels are alike, elementwise ones get the threads of the widest of
- * their level, and the test of the last block even where it is full; it goes again where nobody needs it.
+ * Which: any number of kernels that are alike (ir/loop_alike.h: one piece of code does them all), as far as the
+ * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when all
+ * but one of them fill less than one wave of blocks and none keeps anything in shared memory. So that more kernels are
+ * alike, elementwise ones get the threads of the widest of their level, and the test of the last block even where it is
+ * full; it goes again where nobody needs it.
  *
  * A launch costs a few microseconds of its own, and small kernels leave most of the machine idle. The cost of batching:
  * temporaries of all members live at the same time, and a block finds its segment first. Near linear in the statements.
