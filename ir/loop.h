@@ -53,7 +53,7 @@ typedef enum sn_lop {
 } sn_lop;
 
 typedef enum sn_comb {
-#define SN_COMB(ID, name, states, fi, ii, doc) SN_COMB_##ID,
+#define SN_COMB(ID, name, second, fi, ii, doc) SN_COMB_##ID,
 #include "ir/combs.def"
 #undef SN_COMB
     SN_N_COMBS
@@ -66,9 +66,16 @@ typedef struct sn_lop_info {
     bool on_float, on_int;
 } sn_lop_info;
 extern const sn_lop_info sn_lops[SN_N_ALL_LOPS];
+/* What a combiner carries beside its value. */
+typedef enum sn_comb_second {
+    SN_SECOND_NONE,
+    SN_SECOND_POSITION, /* i64 */
+    SN_SECOND_WEIGHT    /* of the dtype of the value, a float */
+} sn_comb_second;
 typedef struct sn_comb_info {
     const char *name;
-    uint32_t states;
+    sn_comb_second second;
+    uint32_t states; /* 1, or 2 with a second one */
     const char *doc;
 } sn_comb_info;
 extern const sn_comb_info sn_combs[SN_N_COMBS];

@@ -21,7 +21,8 @@ const sn_lop_info sn_lops[SN_N_ALL_LOPS] = {
 };
 
 const sn_comb_info sn_combs[SN_N_COMBS] = {
-#define SN_COMB(ID, name, states, fi, ii, doc) [SN_COMB_##ID] = {name, states, doc},
+#define SN_COMB(ID, name, second, fi, ii, doc)                                                                         \
+    [SN_COMB_##ID] = {name, SN_SECOND_##second, SN_SECOND_##second == SN_SECOND_NONE ? 1 : 2, doc},
 #include "ir/combs.def"
 #undef SN_COMB
 };

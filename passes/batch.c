@@ -9,7 +9,8 @@
  *
  * Which: any number of kernels that are alike (ir/loop_alike.h: one piece of code does them all), as far as the
  * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when all
- * but one of them fill less than one wave of blocks and none keeps anything in shared memory. So that more kernels are
+ * but one of them fill less than one wave of blocks and none keeps anything in shared memory or touches temporaries (the
+ * pass `finish` may have a better use for such a kernel). So that more kernels are
  * alike, elementwise ones get the threads of the widest of their level, and the test of the last block even where it is
  * full; it goes again where nobody needs it.
  *
@@ -263,7 +264,7 @@ static bool fits(const batcher *b, const family *f) {
         pointers += o->n_pointers;
         code += o->at->n_stmts;
         large += o->blocks >= wave;
-        if (o->at->shared || f->at->shared) return false;
+        if (o->at->shared || f->at->shared || o->temp_bytes || f->temp_bytes) return false;
     }
     return b->open.n < MAX_KINDS && code <= MAX_CODE && large <= 1 && pointers <= MAX_POINTERS &&
            temps <= (int64_t)t->cache_bytes / 2;

@@ -27,9 +27,15 @@ typedef struct sn_map_shape {
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
     uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
+    bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
 } sn_map_shape;
 
+/* What a row may have to stay on chip between the loops over it: elements of `bytes` bytes in the registers of a block,
+ * leaving it room to work (the same on the CPU, which takes the kernels of GPUs); bytes in the shared memory of a
+ * cluster (on the CPU: in its caches). */
+int64_t sn_row_registers(uint32_t bytes);
+int64_t sn_row_shared(const sn_target *t);
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
@@ -42,6 +48,10 @@ void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sc
  * Returns the bytes that a thread (block) keeps. */
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
+
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or several.
+ * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
+uint32_t sn_map_follows(const sn_module *m, uint32_t at);
 
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */

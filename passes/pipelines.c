@@ -1,14 +1,15 @@
 /* pipelines.c: the order of the passes, once. The library, the tool and reproducers all read these strings.
  *
  * simplify runs again after decompose because decompositions bring literal operands; simplify-index after fuse and
- * collapse, which rewrite axes. split comes after fuse so that it blocks no epilogue, batch after map because one launch has one
- * block shape. The CPU takes the GPU's kernels:
- * the schedule that `map` chooses reads the target.
+ * collapse, which rewrite axes. online needs the nests of a row in one kernel, and makes one reduction of two that split
+ * can then cut. split comes after fuse so that it blocks no epilogue. batch comes after map because one launch has one block
+ * shape, and before finish: many small kernels in one launch need no tails. The CPU takes the GPU's kernels: the
+ * schedule that `map` chooses reads the target.
  */
 #include "passes/pass.h"
 
 #define PIPELINE \
-    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,collapse,simplify-index,split,map,sync,batch,plan"
+    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,peel,fuse,hoist,collapse,simplify-index,online,split,map,batch,finish,sync,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;
