@@ -79,6 +79,7 @@ typedef struct sn_comb_info {
     const char *doc;
 } sn_comb_info;
 extern const sn_comb_info sn_combs[SN_N_COMBS];
+extern const sn_lop sn_comb_lops[SN_N_COMBS]; /* of a combiner with one state: combine(a, b) as a scalar operation */
 
 typedef enum sn_axis_kind {
     SN_AXIS_SEQ,
@@ -167,7 +168,7 @@ extern const char *const sn_sched_class_names[SN_N_SCHED_CLASSES]; /* "none" "el
 typedef struct sn_sched {
     sn_sched_class cls;
     uint32_t threads; /* block.x extent */
-    uint32_t rows;    /* block.y extent */
+    uint32_t rows;    /* block.y extent; tile: elements of a tile across */
     uint32_t vector;  /* elements per access */
     uint32_t unroll;  /* vectors in flight per thread */
     uint32_t cluster; /* blocks that share a row; after `map` 0 and 1 are one block */

@@ -27,6 +27,11 @@ const sn_comb_info sn_combs[SN_N_COMBS] = {
 #undef SN_COMB
 };
 
+const sn_lop sn_comb_lops[SN_N_COMBS] = {
+    [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
+    [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
+};
+
 const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",
                                                          "block.y", "vector", "unroll"};
 const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "reg", "shared"};

@@ -39,7 +39,8 @@ int64_t sn_row_shared(const sn_target *t) {
     return t->is_gpu ? (int64_t)(t->shared_bytes - RESERVED) * t->cluster : INT64_MAX;
 }
 
-static sn_sched_class choose_class(const sn_map_shape *sh) {
+static sn_sched_class choose_class(const sn_pass_ctx *cx, const sn_map_shape *sh) {
+    if (sn_map_tile_pays(cx, sh)) return SN_SCHED_TILE;
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
     if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
@@ -201,11 +202,16 @@ static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_sha
 }
 
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
-    sn_sched_class possible = choose_class(sh);
-    if (sc->cls == SN_SCHED_NONE || !sh->n_nests || !sh->all_perfect) sc->cls = possible;
+    sn_sched_class possible = choose_class(cx, sh);
+    bool by_rows = sc->cls == SN_SCHED_INNER || sc->cls == SN_SCHED_OUTER;
+    if (sc->cls == SN_SCHED_NONE || (by_rows && (!sh->n_nests || !sh->all_perfect))) sc->cls = possible;
     if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
-    else if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
-    else choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
+    /* Rows that follow each other on a block keep their sums in registers; else one thread does them all. */
+    bool alone = sh->rows_loop.i && (sc->cls != SN_SCHED_INNER || !sc->persistent || sn_sched_cluster(sc) > 1);
+    if (alone) *sc = (sn_sched){.cls = SN_SCHED_ELEMENT};
+    if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
+    else if (sc->cls == SN_SCHED_TILE) SN_TRY(sn_map_tile_choose(cx, k, sh, sc));
+    else if (sc->cls != SN_SCHED_INNER) choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
     if (!sc->split) sc->split = 1;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows,
