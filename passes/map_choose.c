@@ -101,12 +101,13 @@ static void choose_online(const sn_map_shape *sh, sn_sched *sc) {
 
 /* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
 static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
-    enum { MOST_THREADS = 512, FEWEST_THREADS = 256, MOST = 8 };
+    static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
+    enum { MOST = 8 };
     int64_t best = INT64_MAX;
     sn_sched pinned = *sc;
-    for (uint32_t threads = MOST_THREADS; threads >= FEWEST_THREADS; threads -= 64)
+    for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
         for (uint32_t unroll = MOST; unroll >= 2; unroll--) {
-            uint32_t x = pinned.threads ? pinned.threads : threads, u = pinned.unroll ? pinned.unroll : unroll;
+            uint32_t x = pinned.threads ? pinned.threads : THREADS[i], u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
             int64_t steps = (sh->max_count + step - 1) / step, room = (steps + u - 1) / u * u * step;
             if (room >= best) continue;
@@ -116,20 +117,22 @@ static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
         }
 }
 
-/* A row that does not fit in the registers of a block stays in shared memory, of as many blocks as it takes for two to
- * fit on a multiprocessor: one computes while the other one loads. */
+/* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too little.
+ * Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while others
+ * reduce. */
 static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
-    enum { BLOCKS = 2 };
-    int64_t room = (t->shared_bytes + 1024) / BLOCKS - RESERVED, bytes = sh->kept * sh->max_count;
+    enum { BLOCKS = 6, SYSTEM = 1 << 10 };
+    int64_t all = t->shared_bytes + SYSTEM, bytes = sh->kept * sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
     if (!sh->kept || !t->is_gpu) return;
-    while (!sc->cluster && cluster < t->cluster && bytes > room * cluster) cluster *= 2;
+    while (!sc->cluster && cluster < t->cluster && bytes / cluster > all / BLOCKS - RESERVED) cluster *= 2;
     if (bytes > (int64_t)(t->shared_bytes - RESERVED) * cluster) return;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     fit_steps(sh, sc);
     if (!sc->rows) sc->rows = 1;
-    if (!sc->blocks && bytes <= room * cluster) sc->blocks = BLOCKS;
+    uint32_t blocks = (uint32_t)(all / (bytes / cluster + RESERVED)), most = 1536 / (sc->threads * sc->rows);
+    if (!sc->blocks && blocks > 1 && most > 1) sc->blocks = least(blocks, most);
 }
 
 static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
@@ -138,7 +141,9 @@ static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
 
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
-    if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
+    bool shared = sc->shared || (t->is_gpu && sh->kept && !sc->persistent && !fits_registers(t, sh));
+    uint32_t width = shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
+    if (!sc->vector) sc->vector = least(widest(cx, width), pow2_divisor(sh->divisor_inner));
     if (t->is_gpu && sh->online && !sh->kept && sh->max_count > sn_row_registers(sh->bytes_inner)) {
         choose_online(sh, sc);
         return;
