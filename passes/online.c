@@ -191,12 +191,20 @@ static bool first_pair(online *on) {
     return false;
 }
 
+/* A pair is two; most kernels have none, and need no notes about all values of the module. */
+static bool has_two_reductions(const sn_module *m, sn_kern k) {
+    uint32_t n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
+        n += sn_stmt_get(m, s)->op == SN_LOP_REDUCE;
+    return n > 1;
+}
+
 sn_status sn_pass_online(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         online on = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool any = false;
-        if (sn_kern_get(m, on.k)->scheduled) continue;
+        if (sn_kern_get(m, on.k)->scheduled || !has_two_reductions(m, on.k)) continue;
         sn_chain_outer(&on.outer, m, on.k);
         for (;; any = true) {
             on.twin = SN_NEWN(cx->scratch, sn_val, m->vals.count);
