@@ -1,6 +1,6 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
  * kernel.c (function, block axes), region.c (statements, loops), index.c (ix), access.c (load, store),
- * reduce.c (combiners, reductions within a thread), block.c (reductions across the threads of a GPU block).
+ * reduce.c (combiners, reductions within a thread), scan.c (prefixes), block.c (both across the threads of a GPU block).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -34,6 +34,9 @@ typedef struct sn_gen {
     SN_VEC(sn_axis) fixed; /* axes that are constants here (written out), innermost last */
     SN_VEC(sn_ix) fixed_to;
     lv *yields; /* where a yield puts its operands */
+
+    lv *prefixes; /* by sn_val: the variable with the state of an accum */
+    bool scans;   /* the kernel has an accum */
 
     /* Index arithmetic. */
     LLVMTypeRef index; /* i32 or i64 */
@@ -112,10 +115,17 @@ typedef struct sn_gen_states {
 } sn_gen_states;
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 
+/* ---- scan.c ---- */
+void sn_gen_accum(sn_gen *g, sn_stmt_rec *s);
+/* Before a loop is entered: prefixes over it (and all that counts inside) start anew. */
+void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
+
 /* ---- block.c ---- */
 void sn_gen_barrier(sn_gen *g);
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
+/* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the row. */
+void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
 /* Exchanges made since (turn, exchanges) stand in code that may run again or not at all: leave shared memory as it was. */
 void sn_gen_settle(sn_gen *g, uint32_t turn, uint32_t exchanges);
 /* Give the shared memory its final size. */

@@ -69,6 +69,7 @@ static double float_op(sn_lop op, double a, double b, double c) {
     case SN_LOP_INDEX:
     case SN_LOP_IN:
     case SN_LOP_LOAD:
+    case SN_LOP_ACCUM:
     case SN_LOP_STORE:
     case SN_LOP_LOOP:
     case SN_LOP_REDUCE:
@@ -90,6 +91,7 @@ static int64_t int_op(sn_lop op, int bits, int64_t a, int64_t b, int64_t c) {
     case SN_LOP_INDEX:
     case SN_LOP_IN:
     case SN_LOP_LOAD:
+    case SN_LOP_ACCUM:
     case SN_LOP_STORE:
     case SN_LOP_LOOP:
     case SN_LOP_REDUCE:

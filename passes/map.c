@@ -95,6 +95,9 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         sn_map_nest *nest = &sh->nests[sh->n_nests++];
         nest->top = s;
         nest->perfect = sn_nest_perfect(&nest->chain, m, s);
+        nest->scan = sn_is_scan(m, nest->chain.at[nest->chain.n - 1]);
+        nest->perfect &= !nest->scan || nest->chain.n == 1;
+        sh->scans |= nest->scan;
         nest->count = sn_chain_count(m, &nest->chain);
         sh->all_perfect &= nest->perfect;
         sh->divisor_inner = gcd(sh->divisor_inner, nest->count);

@@ -10,7 +10,7 @@ typedef struct sn_map_nest {
     sn_stmt top;
     sn_chain chain;
     int64_t count;
-    bool perfect;
+    bool perfect, scan;
 } sn_map_nest;
 
 typedef struct sn_map_shape {
@@ -20,6 +20,7 @@ typedef struct sn_map_shape {
     sn_map_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
     bool all_perfect;
+    bool scans;                        /* a nest is a scan: its iterations run in order */
     int64_t max_count;                 /* largest nest */
     int64_t along_inner, along_outer;  /* bytes that nests walk along their last axis / along the last outer axis */
     uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
@@ -40,6 +41,9 @@ void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sc
  * thread. The nests of sh are the bound ones, in `body`. Returns the bytes a thread keeps. */
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
+
+/* The loads of written-out steps of scans stand ahead of them. Returns the bytes that a thread keeps. */
+uint32_t sn_map_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */

@@ -30,13 +30,19 @@ static sn_sched_class choose_class(const sn_map_shape *sh) {
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
     if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
-    if (sh->along_outer > sh->along_inner && sh->rows >= 16) return SN_SCHED_OUTER;
+    if (sh->along_outer > sh->along_inner && sh->rows >= 16) return sh->scans ? SN_SCHED_ELEMENT : SN_SCHED_OUTER;
     return SN_SCHED_INNER;
 }
 
 /* Elements in one widest access of the smallest element type. */
 static uint32_t widest(const sn_pass_ctx *cx, uint32_t bytes) {
     return bytes ? least(cx->target->vector_bytes / bytes, cx->target->is_gpu ? 8 : 16) : 1;
+}
+
+/* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */
+static uint32_t steps_ahead(int64_t n, const sn_sched *sc) {
+    int64_t most = sc->vector > 8 ? 4 : 8, turns = (n + most - 1) / most;
+    return turns ? (uint32_t)((n + turns - 1) / turns) : 1;
 }
 
 static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) {
@@ -52,7 +58,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         sc->vector = v ? v : 1;
     }
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
-    sc->rows = 1, sc->unroll = 1;
+    sc->rows = 1;
+    if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? steps_ahead(sh->max_count, sc) : 1;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. */
     if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && ops <= FEW_OPS)
         sc->blocks = RESIDENT / sc->threads;
@@ -80,6 +87,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         while (sc->threads < t->max_threads) {
             uint32_t n = vectors_per_thread(sh, sc);
             bool too_long = n * sc->vector > (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS); /* halves widen */
+            too_long &= !sh->scans; /* more threads wait for each other longer */
             bool idle = sh->rows * sc->threads < (int64_t)t->units * 1024 && n > 2;
             if (!too_long && !idle) break;
             sc->threads *= 2;
@@ -91,6 +99,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         while (sc->rows > 1 && sh->rows < (int64_t)sc->rows * t->units) sc->rows /= 2;
     }
     uint32_t n = vectors_per_thread(sh, sc);
+    if (!sc->unroll && sh->scans) sc->unroll = t->is_gpu ? steps_ahead(n, sc) : 1;
     bool fits = t->is_gpu && n * sc->vector <= ROW_REGS;
     if (!sc->unroll) sc->unroll = fits ? n : least(4, n);
     sc->persistent = t->is_gpu && sc->unroll >= n;
@@ -133,7 +142,8 @@ static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_sha
 
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
     sn_sched_class possible = choose_class(sh);
-    if (sc->cls == SN_SCHED_NONE || !sh->n_nests || !sh->all_perfect) sc->cls = possible;
+    bool no_rows = !sh->n_nests || !sh->all_perfect || (sh->scans && sc->cls == SN_SCHED_OUTER);
+    if (sc->cls == SN_SCHED_NONE || no_rows) sc->cls = possible;
     if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
     else if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
     else choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);

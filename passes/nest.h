@@ -17,8 +17,10 @@ sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
 sn_stmt sn_next(const sn_module *m, sn_stmt s);
 static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOOP || s->op == SN_LOP_REDUCE; }
 
+/* Does an accum in the region of s count its iterations? Then they run in order. */
+bool sn_is_scan(const sn_module *m, sn_stmt s);
 /* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration
- * stores elements of its own. */
+ * stores elements of its own. The loop of a scan is none of them. */
 void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k);
 /* The loops and reduces around s, outermost first. */
 void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s);
