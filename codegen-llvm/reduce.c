@@ -24,12 +24,8 @@ static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv 
 }
 
 static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
-    static const sn_lop PLAIN[SN_N_COMBS] = {
-        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
-        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
-    };
     if (sn_combs[comb].states == 1) {
-        state[0] = sn_math_op(&g->em, PLAIN[comb], t, (lv[]){state[0], x[0]}, 2);
+        state[0] = sn_math_op(&g->em, sn_comb_lop(comb), t, (lv[]){state[0], x[0]}, 2);
         return;
     }
     lv in[4] = {state[0], state[1], x[0], x[1]};

@@ -184,6 +184,8 @@ static inline bool sn_lop_has_region(sn_lop op) { return op == SN_LOP_LOOP || op
 /* The value of LOAD/STORE masks: none when absent. */
 sn_val sn_stmt_mask(const sn_stmt_rec *s);
 bool sn_lop_from_name(sn_lop *out, const char *name);
+/* The scalar operation of a combiner with one state. */
+sn_lop sn_comb_lop(sn_comb comb);
 bool sn_comb_from_name(sn_comb *out, const char *name);
 /* The buffer / kernel made under that name, none when there is none. */
 sn_buf sn_buf_named(const sn_module *m, const char *name);

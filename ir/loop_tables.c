@@ -48,3 +48,11 @@ bool sn_comb_from_name(sn_comb *out, const char *name) {
         }
     return false;
 }
+
+sn_lop sn_comb_lop(sn_comb comb) {
+    static const sn_lop PLAIN[SN_N_COMBS] = {
+        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
+        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
+    };
+    return PLAIN[comb];
+}

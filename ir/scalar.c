@@ -191,12 +191,8 @@ static bool goes_first(int sign, sn_dtype dtype, const sn_scalar *x, const sn_sc
 }
 
 void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
-    static const sn_lop PLAIN[SN_N_COMBS] = {
-        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
-        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
-    };
     if (sn_combs[comb].states == 1) {
-        *state = sn_scalar_op(PLAIN[comb], dtype, *state, *x, (sn_scalar){0}, round);
+        *state = sn_scalar_op(sn_comb_lop(comb), dtype, *state, *x, (sn_scalar){0}, round);
         return;
     }
     if (goes_first(comb == SN_COMB_ARGMAX ? 1 : -1, dtype, x, state)) {
