@@ -353,7 +353,6 @@ static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv 
     x = scan_lanes(g, st, em_select(em, exists, x, identity), lane, WARP);
     *all = from_lane(g, x, c32(g, warps - 1), WARP);
     lv number = LLVMBuildTrunc(em->b, warp, em->cg->i32, "");
-    if (g->index == em->cg->i32) number = warp;
     before = from_lane(g, x, em_and(em, em_isub(em, number, c32(g, 1)), c32(g, WARP - 1)), WARP);
     return em_select(em, em_icmp(em, LLVMIntEQ, warp, cx(g, 0)), identity, before);
 }
