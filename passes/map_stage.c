@@ -148,7 +148,7 @@ static bool happens_wherever(const test_list *first, const test_list *later) {
 
 static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(st->m, s);
-    if (sn_buf_get(st->m, r->buf)->scope == SN_BUF_REG || sn_ix_uses_vals(st->m, r->ix)) return;
+    if (sn_buf_is_local(sn_buf_get(st->m, r->buf)) || sn_ix_uses_vals(st->m, r->ix)) return;
     entry e = {.s = s, .buf = r->buf, .key = key_of(st, nest, r->ix), .nest = nest, .like = st->nests[nest].like};
     find_tests(&e.tests, st, nest, s);
     if (r->op == SN_LOP_LOAD)

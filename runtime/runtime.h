@@ -36,7 +36,7 @@ typedef struct sn_rt_kernel {
     const char *ptx; /* GPU: NUL-terminated */
     size_t ptx_size;
     int64_t grid;
-    uint32_t block_x, block_y;
+    uint32_t block_x, block_y, shared_bytes;
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
 } sn_rt_kernel;
 
