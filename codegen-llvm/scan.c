@@ -89,7 +89,7 @@ static void check_threads(sn_gen *g, const sn_stmt_rec *s, sn_axis ax, uint32_t 
     const char *why = NULL;
     uint32_t n = g->threads_x;
     bool whole = n % 32 == 0 || (n < 32 && !(n & (n - 1)));
-    if (g->axes[ax.i] != g->thread_x) why = "runs over block.y";
+    if (g->axes[ax.i] == g->thread_y) why = "runs over block.y";
     else if (!sn_ix_coef(g->m, sn_gen_resolve(g, s->ix), ax, &step) || step != lanes)
         why = "has loops other than one vector inside block.x";
     else if (state_lanes(g, s) > 1) why = "has lanes of its own beside the threads";
@@ -141,7 +141,7 @@ void sn_gen_accum(sn_gen *g, sn_stmt_rec *s) {
     for (uint32_t i = 0; i < lanes; i++) lane[i] = sn_em_lane(em, x, i);
     across_lanes(g, s, lane, lanes);
     lv all = lane[lanes - 1], base = LLVMBuildLoad2(em->b, LLVMTypeOf(all), at, ""), next;
-    if (threads.i && g->threads_x > 1) {
+    if (threads.i) {
         check_threads(g, s, threads, lanes);
         if (g->status != SN_OK) return;
         sn_gen_states st = state_of(g, s);

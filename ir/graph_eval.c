@@ -181,7 +181,8 @@ static sn_status eval_reduce(sn_eval *e) {
 static sn_status eval_scan(sn_eval *e) {
     const sn_array *x = e->in[0];
     sn_comb comb = (sn_comb)sn_ops[e->n->op].lop;
-    bool exclusive = sn_node_int(e->m, e->x, SN_ATTR_EXCLUSIVE, 0), reverse = sn_node_int(e->m, e->x, SN_ATTR_REVERSE, 0);
+    bool exclusive = sn_node_int(e->m, e->x, SN_ATTR_EXCLUSIVE, 0),
+         reverse = sn_node_int(e->m, e->x, SN_ATTR_REVERSE, 0);
     sn_groups gr = sn_groups_of(e->arena, x, 1u << sn_node_int(e->m, e->x, SN_ATTR_AXIS, 0));
     for (int64_t g = 0; g < gr.n; g++) {
         sn_scalar state;

@@ -38,9 +38,10 @@ static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
 
 /* Blocks that scan leave the memory to blocks that load: several have to fit. */
 static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc) {
-    enum { RESIDENT = 1024, LITTLE = 128 };
+    enum { RESIDENT = 1024, LITTLE = 128, MOST = 32 };
     uint32_t bytes = sn_map_loads_ahead(cx, k, sc), threads = sc->threads * sc->rows;
-    if (!sc->blocks && bytes && bytes <= LITTLE && threads <= RESIDENT) sc->blocks = RESIDENT / threads;
+    if (sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
+    sc->blocks = RESIDENT / threads < MOST ? RESIDENT / threads : MOST;
 }
 
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sc) {

@@ -12,7 +12,14 @@
  */
 #include "passes/rebuild.h"
 
-enum { MIN_LENGTH = 32768, MIN_PART = 2048, MAX_PART = 8192, MAX_PARTS = 32768, MIN_COLUMN_LENGTH = 256, MIN_COLUMN_PART = 32 };
+enum {
+    MIN_LENGTH = 32768,
+    MIN_PART = 2048,
+    MAX_PART = 8192,
+    MAX_PARTS = 32768,
+    MIN_COLUMN_LENGTH = 256,
+    MIN_COLUMN_PART = 32
+};
 enum { MAX_ACCUMS = 4 };
 
 typedef struct scan_cut {
@@ -24,8 +31,8 @@ typedef struct scan_cut {
     sn_stmt accums[MAX_ACCUMS];
     uint32_t n;
     int64_t rows, count, parts, length;
-    uint32_t bytes; /* smallest element along the scan */
-    bool along;     /* the elements of a row are neighbours, else those of a step */
+    uint32_t bytes;                              /* smallest element along the scan */
+    bool along;                                  /* the elements of a row are neighbours, else those of a step */
     sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS]; /* of the parts; of all parts before */
 } scan_cut;
 
