@@ -140,7 +140,7 @@ static lv load_storage(sn_gen *g, const access *a, lv mask) {
     return a->piece == 1 ? load_lanes(g, a, mask) : load_pieces(g, a, mask);
 }
 
-void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
+static void load(sn_gen *g, sn_stmt_rec *s) {
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
@@ -157,6 +157,10 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
         x = em_select(&g->em, in[0], in[1], in[2]);
     }
     g->vals[s->result.i] = x;
+}
+
+void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
+    if (!g->copies || !g->copies[s->result.i]) load(g, s); /* else the store copies */
 }
 
 /* ---- stores --------------------------------------------------------------------------------------------------------------- */
@@ -207,7 +211,28 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
     }
 }
 
+/* The store of a load that is an asynchronous copy; false when the pieces are no such size. */
+static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
+    access to = access_of(g, s), a = access_of(g, from);
+    sn_val mask_id = sn_stmt_mask(from);
+    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
+    uint32_t piece = g->lanes <= 1 ? 1 : to.piece < a.piece ? to.piece : a.piece;
+    uint32_t bytes = piece * sn_dtype_bytes(a.b->dtype);
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || (mask && sn_em_lanes(mask) > 1)) return false;
+    for (uint32_t i = 0; i < g->lanes; i += piece) {
+        lv q = address(g, &to, at_lane(g, to.e, i)), p = address(g, &a, at_lane(g, a.e, i));
+        if (mask) p = em_select(&g->em, mask, p, g->memory[a.id.i]);
+        sn_gen_copy_piece(g, q, p, bytes, mask);
+    }
+    return true;
+}
+
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
+    if (g->copies && g->copies[s->in[0].i]) {
+        sn_stmt_rec *from = sn_stmt_get(g->m, sn_val_get(g->m, s->in[0])->def);
+        if (g->in_x && copied(g, s, from)) return;
+        load(g, from);
+    }
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);

@@ -20,9 +20,30 @@ static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
 static void call_void(sn_gen *g, const char *name) { sn_em_call(&g->em, name, NULL, NULL, 0); }
 
+/* All blocks of the cluster have started: before the first write to another one. */
+static void all_started(sn_gen *g) {
+    if (g->cluster_waits) call_void(g, "llvm.nvvm.barrier.cluster.wait.aligned");
+    g->cluster_waits = false;
+}
+
 void sn_gen_cluster_barrier(sn_gen *g) {
+    all_started(g);
     call_void(g, "llvm.nvvm.barrier.cluster.arrive.aligned");
     call_void(g, "llvm.nvvm.barrier.cluster.wait.aligned");
+}
+
+/* Does every path come to the first exchange once? Then the wait stands there, behind the loads that are on their way. */
+static bool first_exchange_is_straight(const sn_gen *g) {
+    for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op != SN_LOP_BARRIER && (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_CLUSTER)) continue;
+        for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+            const sn_stmt_rec *u = sn_stmt_get(g->m, up);
+            if (u->op != SN_LOP_LOOP || (u->kind != SN_AXIS_GRID && u->kind != SN_AXIS_BLOCK_Y)) return false;
+        }
+        return true;
+    }
+    return false;
 }
 
 void sn_gen_cluster_start(sn_gen *g) {
@@ -30,7 +51,9 @@ void sn_gen_cluster_start(sn_gen *g) {
     lv id = g->block, size = sn_em_i(&g->em, id, g->cluster);
     g->rank = LLVMBuildURem(g->em.b, id, size, "rank");
     g->block = LLVMBuildUDiv(g->em.b, id, size, "cluster");
-    sn_gen_cluster_barrier(g);
+    call_void(g, "llvm.nvvm.barrier.cluster.arrive.aligned");
+    g->cluster_waits = true;
+    if (!first_exchange_is_straight(g)) all_started(g);
 }
 
 static lv at(sn_gen *g, lv base, lv bytes) { return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, base, &bytes, 1, ""); }
@@ -93,6 +116,7 @@ void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x) {
         total += (sl.bytes[k] * g->cluster * sl.rows + 15) / 16 * 16;
     }
     sl.base = sn_gen_area(g, true, total);
+    all_started(g);
     send(g, st, &sl, x);
     sn_gen_cluster_barrier(g);
     receive(g, st, &sl, lanes, x);

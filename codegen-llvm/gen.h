@@ -1,7 +1,7 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
  * kernel.c (function, block axes), region.c (statements, loops), index.c (ix), access.c (load, store),
  * reduce.c (combiners, reductions within a thread), scan.c (prefixes), block.c (both across the threads of a GPU block),
- * cluster.c (across blocks), shared.c (shared memory).
+ * cluster.c (across blocks), shared.c (shared memory), copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -63,12 +63,15 @@ typedef struct sn_gen {
     uint32_t cluster, threads_x, threads_y;
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
+    bool cluster_waits; /* for its blocks to start */
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
     lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */
     uint32_t area_size[2][2];
     sn_gen_turns turns;
     uint32_t shared_bytes; /* dynamic shared memory */
+    uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
+    bool copying;          /* copies are under way */
 } sn_gen;
 
 /* ---- index.c ---- */
@@ -154,6 +157,11 @@ typedef struct sn_gen_tail {
 } sn_gen_tail;
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
+
+/* ---- copy.c ---- */
+void sn_gen_find_copies(sn_gen *g);
+void sn_gen_copy_piece(sn_gen *g, lv to, lv from, uint32_t bytes, lv mask);
+void sn_gen_end_copies(sn_gen *g);
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in the area whose turn it is. */

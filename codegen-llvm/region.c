@@ -168,6 +168,7 @@ static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
     *in = true;
     g->axes[s->axis.i] = b.number;
     sn_gen_region(g, s->first);
+    if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g);
     *in = before;
 }
 

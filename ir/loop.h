@@ -168,11 +168,14 @@ typedef struct sn_sched {
     uint32_t rows;    /* block.y extent */
     uint32_t vector;  /* elements per access */
     uint32_t unroll;  /* vectors in flight per thread */
-    uint32_t cluster; /* blocks that share a row; 1 = none */
+    uint32_t cluster; /* blocks that share a row; after `map` 0 and 1 are one block */
     uint32_t split;   /* partial kernels of a split reduction write this many partials; 1 = no split */
     uint32_t blocks;  /* resident on a multiprocessor at least: bounds the registers of a thread; 0 = no bound */
-    bool persistent;  /* rows stay in registers */
+    bool persistent;  /* rows stay in registers ... */
+    bool shared;      /* ... or in shared memory */
 } sn_sched;
+
+static inline uint32_t sn_sched_cluster(const sn_sched *s) { return s->cluster ? s->cluster : 1; }
 
 typedef struct sn_kern_rec {
     const char *name;

@@ -610,7 +610,8 @@ static sn_status parse_schedule(parser *p, sn_sched *s) {
         SN_TRY(parse_u32(FIELDS[i].value, lx, FIELDS[i].name));
         i = 0; /* the fields may come in any order */
     }
-    return sn_lex_accept_name(&s->persistent, lx, "persistent");
+    SN_TRY(sn_lex_accept_name(&s->persistent, lx, "persistent"));
+    return sn_lex_accept_name(&s->shared, lx, "shared");
 }
 
 static sn_status parse_header(parser *p) {

@@ -285,13 +285,14 @@ static void put_schedule(sn_text *t, const sn_sched *s) {
         {"threads", s->threads}, {"rows", s->rows},   {"vector", s->vector}, {"unroll", s->unroll},
         {"cluster", s->cluster}, {"split", s->split}, {"blocks", s->blocks},
     };
-    bool any = s->cls != SN_SCHED_NONE || s->persistent;
+    bool any = s->cls != SN_SCHED_NONE || s->persistent || s->shared;
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;
     if (!any) return;
     sn_text_printf(t, " schedule %s", sn_sched_class_names[s->cls]);
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++)
         if (FIELDS[i].value) sn_text_printf(t, " %s=%u", FIELDS[i].name, FIELDS[i].value);
     if (s->persistent) sn_text_put(t, " persistent");
+    if (s->shared) sn_text_put(t, " shared");
 }
 
 static void put_quoted(sn_text *t, const char *s) {
