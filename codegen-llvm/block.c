@@ -303,19 +303,32 @@ static lv scan_lanes(sn_gen *g, const sn_gen_states *st, lv x, lv lane, uint32_t
     return x;
 }
 
+/* Slots first .. first + n-1 of the one state, in accesses of up to 16 bytes. */
+static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, uint32_t n, lv *out) {
+    uint32_t bytes = sn_dtype_bytes(st->dtypes[0]), piece = 16 / bytes;
+    while (n % piece) piece /= 2;
+    LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[0]), piece);
+    for (uint32_t i = 0; i < n; i += piece) {
+        lv l = LLVMBuildLoad2(g->em.b, type, slot_address(g, st, ex, 0, em_iadd(&g->em, first, cx(g, i))), "");
+        LLVMSetAlignment(l, piece * bytes);
+        l = sn_math_from_storage(&g->em, st->dtypes[0], l);
+        for (uint32_t k = 0; k < piece; k++) out[i + k] = sn_em_lane(&g->em, l, k);
+    }
+}
+
 /* The totals of the warps of a row: of those before `warp`, and of all. Few are walked by every thread, many scanned by the
  * lanes of every warp. */
 static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv identity, lv row, lv warp, lv *all) {
     enum { FEW = 8 };
     sn_em *em = &g->em;
     uint32_t warps = g->threads_x / WARP;
-    lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), before = identity, x;
+    lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), before = identity, x, few[FEW];
     if (warps <= FEW) {
-        slot_read(g, st, ex, row, all);
+        read_slots(g, st, ex, row, warps, few);
+        *all = few[0];
         for (uint32_t i = 1; i < warps; i++) {
             before = em_select(em, em_icmp(em, LLVMIntEQ, warp, cx(g, i)), *all, before);
-            slot_read(g, st, ex, em_iadd(em, row, cx(g, i)), &x);
-            sn_gen_combine(g, st, all, &x);
+            sn_gen_combine(g, st, all, &few[i]);
         }
         return before;
     }
