@@ -28,7 +28,7 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
     int64_t c;
-    return sn_ix_coef(m, e, ax, &c) && c == 1;
+    return sn_ix_coef(m, e, ax, &c) && (c == 1 || c == -1);
 }
 
 static void count_nest_bytes(sn_map_shape *sh, sn_module *m, const sn_map_nest *nest) {

@@ -293,8 +293,9 @@ static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc)
     const sn_stmt_rec *r = sn_stmt_get(m, e->s);
     int64_t private = private_size(st, e->nest, sc), groups = sc->shared ? 1 : sc->threads * sc->rows;
     sn_ix size = sn_ix_const(m, private * groups * sn_sched_cluster(sc));
-    sn_buf reg = sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
-                            sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
+    sn_buf reg =
+        sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
+                   sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
     sn_buf_get(m, reg)->private_size = (uint32_t)private;
     if (sc->shared && r->op == SN_LOP_LOAD && can_copy(e)) {
         put_copy(st, e, reg, sc);
@@ -339,7 +340,8 @@ uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
         keep(&st, e, number++, sc);
     }
     drop_dead_temps(&st);
-    if (number) sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in %s", number,
-                             sc->shared ? "shared memory" : "registers");
+    if (number)
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in %s", number,
+                  sc->shared ? "shared memory" : "registers");
     return used;
 }
