@@ -239,8 +239,7 @@ static void gen_select(source *s, const value *a) {
 static void (*const generators[])(source *, const value *) = {
     gen_unary,  gen_unary,  gen_unary,  gen_unary,   gen_binary, gen_binary,  gen_binary, gen_binary, gen_binary,
     gen_binary, gen_reduce, gen_reduce, gen_reduce,  gen_reduce, gen_permute, gen_slice,  gen_slice,  gen_reshape,
-    gen_flip,   gen_pad,    gen_pad,    gen_softmax, gen_concat, gen_matmul,  gen_select,
-    gen_scan,   gen_scan,
+    gen_flip,   gen_pad,    gen_pad,    gen_softmax, gen_concat, gen_matmul,  gen_select, gen_scan,   gen_scan,
 };
 
 static void first_inputs(source *s) {
