@@ -89,6 +89,7 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
                        sn_kern_get(m, k)->name, (long long)out->grid);
     out->block_x = launch.block_x;
     out->block_y = launch.block_y;
+    out->cluster = launch.cluster;
     return SN_OK;
 }
 

@@ -20,6 +20,7 @@ typedef struct sn_gpu_code {
     size_t ptx_size; /* without the NUL */
     char *llvm;      /* LLVM IR text before optimisation when asked for, else NULL */
     uint32_t block_x, block_y;
+    uint32_t cluster;      /* blocks; above 8 the function has to be prepared for a size that is not portable */
     uint32_t shared_bytes; /* dynamic shared memory of a block; what the code declares itself does not count */
     int64_t grid;          /* blocks; a multiple of the cluster that the code asks for (.reqnctapercluster) */
 } sn_gpu_code;

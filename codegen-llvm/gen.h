@@ -37,6 +37,7 @@ typedef struct sn_gen {
     /* What ids mean at the current place. */
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
+    bool *coarse;          /* by sn_val: see precision.c */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *memory;            /* by sn_buf: address of element 0 */
     bool *steady;          /* by sn_buf: nothing writes its storage while the kernel runs */
@@ -157,6 +158,9 @@ typedef struct sn_gen_tail {
 } sn_gen_tail;
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
+
+/* ---- precision.c ---- */
+void sn_gen_find_coarse(sn_gen *g);
 
 /* ---- copy.c ---- */
 void sn_gen_find_copies(sn_gen *g);

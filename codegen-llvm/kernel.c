@@ -207,6 +207,7 @@ sn_status sn_cg_kernel(LLVMValueRef *out, uint32_t *shared_bytes, sn_cg *cg, LLV
                 .pick = -1,
                 .lanes = 1};
     allocate_tables(&g);
+    sn_gen_find_coarse(&g);
     sn_status status = generate(&g);
     *out = g.em.fn;
     *shared_bytes = g.shared_bytes;

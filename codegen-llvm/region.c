@@ -293,8 +293,12 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
     case SN_LOP_INDEX: return index_value(g, s);
     case SN_LOP_IN: return sn_gen_in(g, s->ix, s->bound);
-    default: return sn_math_op(em, s->op, from, in, s->n_in);
+    default: break;
     }
+    em->coarse = g->gpu && g->coarse[s->result.i];
+    lv x = sn_math_op(em, s->op, from, in, s->n_in);
+    em->coarse = false;
+    return x;
 }
 
 /* Threads that do not come here would leave the others waiting. */

@@ -159,11 +159,31 @@ void sn_map_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_map_s
 
 /* ---- the pass ---- */
 
-static sn_status map_kernel(sn_pass_ctx *cx, sn_kern k) {
+/* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their tail:
+ * one result by one block, or the same columns by the same threads. */
+static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sched *sched) {
+    enum { MOST = 1 << 20 };
     sn_module *m = cx->m;
+    uint32_t first = sn_map_follows(m, at);
+    if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
+    const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
+    if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > MOST || sn_sched_cluster(&a->sched) > 1) return;
+    bool one = sh->rows == 1 && sh->max_count <= MOST / 64, columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1;
+    bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= MOST / 4;
+    if (!one && (sh->scans || (!columns && !rows))) return;
+    sched->cls = columns ? SN_SCHED_OUTER : SN_SCHED_INNER;
+    sched->threads = a->sched.threads;
+    sched->rows = a->sched.rows;
+    if (columns) sched->vector = a->sched.vector;
+}
+
+static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
+    sn_module *m = cx->m;
+    sn_kern k = m->kernels.at[at];
     sn_map_shape sh;
     SN_TRY(look(&sh, cx, k));
     sn_sched sched = sn_kern_get(m, k)->sched;
+    follow(cx, at, &sh, &sched);
     SN_TRY(sn_map_choose(cx, k, &sh, &sched));
     if (sched.cls == SN_SCHED_INNER) sn_map_bind_inner(cx, k, &sh, &sched);
     else if (sched.cls == SN_SCHED_OUTER) sn_map_bind_outer(cx, k, &sh, &sched);
@@ -180,7 +200,7 @@ static sn_status map_kernel(sn_pass_ctx *cx, sn_kern k) {
 sn_status sn_pass_map(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
         if (sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled) continue;
-        SN_TRY(map_kernel(cx, cx->m->kernels.at[i]));
+        SN_TRY(map_kernel(cx, i));
         *changed = true;
     }
     return cx->m->env->status;

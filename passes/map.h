@@ -46,6 +46,9 @@ uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
 
 /* The loads of written-out steps of scans stand ahead of them. Returns the bytes that a thread keeps. */
 uint32_t sn_map_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or several.
+ * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
+uint32_t sn_map_follows(const sn_module *m, uint32_t at);
 
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */
