@@ -252,7 +252,7 @@ static void finish_parts(scan_cut *c) {
     for (uint32_t i = 0; i < c->n; i++) {
         sn_stmt_rec *r = sn_stmt_get(m, c->accums[i]);
         r->ix = sn_ix_axis(m, sn_stmt_axis(m, nest));
-        sn_val whole = sn_put_op2(m, sn_at_after(m, c->accums[i]), sn_comb_lop(r->combs[0]), start[i], r->result);
+        sn_val whole = sn_put_op2(m, sn_at_after(m, c->accums[i]), sn_comb_lops[r->combs[0]], start[i], r->result);
         sn_val_replace(m, c->k, r->result, whole);
         sn_stmt_get(m, sn_val_get(m, whole)->def)->in[1] = r->result;
     }
