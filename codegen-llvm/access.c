@@ -1,6 +1,6 @@
 /* access.c: loads and stores.
  *
- * Under a vector axis an access whose offset is lane + a multiple of the piece becomes vector accesses (of at most 16 bytes
+ * Under a vector axis an access whose offset is lane (or -lane) + a multiple of the piece becomes vector accesses (of at most 16 bytes
  * on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a lane. A masked load
  * reads element 0 where the mask does not hold (that address is always good) and selects, so that no branch separates the
  * loads of a kernel. A store outside a block axis runs on thread 0 of that axis.
@@ -16,6 +16,7 @@ typedef struct access {
     LLVMTypeRef elem; /* storage type */
     sn_ix e;          /* resolved offset */
     uint32_t piece;   /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
+    bool reversed;    /* later lanes lie at lower addresses */
 } access;
 
 /* ---- addresses ----------------------------------------------------------------------------------------------------------- */
@@ -53,15 +54,20 @@ static sn_ix at_lane(sn_gen *g, sn_ix e, uint32_t lane) {
     return sn_ix_subst(g->m, e, &g->lane_axis, &with, 1);
 }
 
+/* Offset of the lowest element of lanes i .. i + piece-1. */
+static sn_ix at_piece(sn_gen *g, const access *a, uint32_t i, uint32_t piece) {
+    return at_lane(g, a->e, a->reversed ? i + piece - 1 : i);
+}
+
 static bool values_vary(sn_gen *g, sn_ix e);
 
 /* Lanes of one access: the largest power of two that fits the machine, divides the offset and is aligned. */
 static uint32_t piece_of(sn_gen *g, const access *a) {
     uint32_t bytes = sn_dtype_bytes(a->b->dtype), piece = g->lanes & -g->lanes;
     if (!g->gpu) return g->lanes;
-    sn_ix rest = at_lane(g, a->e, 0);
     while (piece * bytes > g->em.cg->target->vector_bytes) piece /= 2;
-    while (piece > 1 && (piece * bytes > a->b->align || !sn_ix_is_multiple(g->m, rest, piece))) piece /= 2;
+    while (piece > 1 && (piece * bytes > a->b->align || !sn_ix_is_multiple(g->m, at_piece(g, a, 0, piece), piece)))
+        piece /= 2;
     return piece;
 }
 
@@ -73,7 +79,7 @@ static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     if (g->lanes <= 1) return a;
     if (values_vary(g, a.e)) a.piece = 1;
     else if (!sn_ix_coef(g->m, a.e, g->lane_axis, &c)) a.piece = 1;
-    else if (c) a.piece = c == 1 ? piece_of(g, &a) : 1;
+    else if (c) a.reversed = c == -1, a.piece = c == 1 || c == -1 ? piece_of(g, &a) : 1;
     return a;
 }
 
@@ -128,7 +134,8 @@ static lv load_lanes(sn_gen *g, const access *a, lv mask) {
 static lv load_pieces(sn_gen *g, const access *a, lv mask) {
     lv all = NULL;
     for (uint32_t i = 0; i < g->lanes; i += a->piece) {
-        lv x = load_at(g, a, at_lane(g, a->e, i), a->piece, mask);
+        lv x = load_at(g, a, at_piece(g, a, i, a->piece), a->piece, mask);
+        if (a->reversed) x = sn_em_reverse(&g->em, x);
         all = all ? sn_em_join(&g->em, all, x) : x;
     }
     return all;
@@ -206,8 +213,10 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
         store_at(g, a, at_lane(g, a->e, 0), sn_em_lane(&g->em, x, g->lanes - 1)); /* the last iteration wins */
     } else {
         x = sn_em_splat(&g->em, x, g->lanes);
-        for (uint32_t i = 0; i < g->lanes; i += a->piece)
-            store_at(g, a, at_lane(g, a->e, i), sn_em_slice(&g->em, x, i, a->piece));
+        for (uint32_t i = 0; i < g->lanes; i += a->piece) {
+            lv part = sn_em_slice(&g->em, x, i, a->piece);
+            store_at(g, a, at_piece(g, a, i, a->piece), a->reversed ? sn_em_reverse(&g->em, part) : part);
+        }
     }
 }
 
@@ -219,6 +228,7 @@ static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
     uint32_t piece = g->lanes <= 1 ? 1 : to.piece < a.piece ? to.piece : a.piece;
     uint32_t bytes = piece * sn_dtype_bytes(a.b->dtype);
     if ((bytes != 4 && bytes != 8 && bytes != 16) || (mask && sn_em_lanes(mask) > 1)) return false;
+    if (piece > 1 && (a.reversed || to.reversed)) return false;
     for (uint32_t i = 0; i < g->lanes; i += piece) {
         lv q = address(g, &to, at_lane(g, to.e, i)), p = address(g, &a, at_lane(g, a.e, i));
         if (mask) p = em_select(&g->em, mask, p, g->memory[a.id.i]);

@@ -1,8 +1,10 @@
-/* block.c: reductions across the threads of a GPU block, and barriers.
+/* block.c: reductions and prefixes across the threads of a GPU block, and barriers.
  *
  * block.x, up to 32 threads (a power of two): butterfly shuffles. Whole warps: shuffles, then one shared slot a warp.
  * Anything else: one shared slot a thread. block.y: one shared slot a thread, a tree over the rows. Every thread ends
  * with the same bits, because each pair is combined in one order or by a commutative operation.
+ *
+ * Prefixes run over block.x: shuffles from lower lanes, then one shared slot a warp; always in the order of the threads.
  *
  * Shared slots: two areas are used in turn. Between two uses of the same area every thread passes the barrier of the use
  * in between, so no reader is overtaken. Code that may run again (a loop) or not at all (an if) must leave the turn as it
@@ -40,38 +42,45 @@ static lv warp_mask(sn_gen *g) {
     return em_select(&g->em, em_icmp(&g->em, LLVMIntULT, number, c32(g, threads - rest)), c32(g, -1), part);
 }
 
-static lv shuffle_word(sn_gen *g, lv x, uint32_t distance) {
-    lv args[4] = {warp_mask(g), x, c32(g, distance), c32(g, WARP - 1)};
-    return sn_em_call(&g->em, "llvm.nvvm.shfl.sync.bfly.i32", NULL, args, 4);
+/* From which lane: an exclusive or, a distance upwards, or a number within the segment of the warp. */
+typedef struct source_lane {
+    const char *intrinsic;
+    lv lane;
+    uint32_t limits; /* as the instruction takes them: segment in bits 8 .., last lane in 0 .. 4 */
+} source_lane;
+
+static lv shuffle_word(sn_gen *g, lv x, const source_lane *from) {
+    lv args[4] = {warp_mask(g), x, from->lane, c32(g, from->limits)};
+    return sn_em_call(&g->em, from->intrinsic, NULL, args, 4);
 }
 
-/* One scalar of any type from the lane `distance` away (exclusive or). */
-static lv shuffle_scalar(sn_gen *g, lv x, uint32_t distance) {
+/* One scalar of any type. */
+static lv shuffle_scalar(sn_gen *g, lv x, const source_lane *from) {
     sn_em *em = &g->em;
     const sn_cg *cg = em->cg;
     LLVMTypeRef type = LLVMTypeOf(x);
-    if (type == cg->i32) return shuffle_word(g, x, distance);
-    if (type == cg->f32) return em_bitcast(em, shuffle_word(g, em_bitcast(em, x, cg->i32), distance), type);
-    if (type == cg->f64) return em_bitcast(em, shuffle_scalar(g, em_bitcast(em, x, cg->i64), distance), type);
+    if (type == cg->i32) return shuffle_word(g, x, from);
+    if (type == cg->f32) return em_bitcast(em, shuffle_word(g, em_bitcast(em, x, cg->i32), from), type);
+    if (type == cg->f64) return em_bitcast(em, shuffle_scalar(g, em_bitcast(em, x, cg->i64), from), type);
     if (type == cg->i64) {
         lv low = LLVMBuildTrunc(em->b, x, cg->i32, "");
         lv high = LLVMBuildTrunc(em->b, em_lshr(em, x, sn_em_i(em, x, 32)), cg->i32, "");
-        low = LLVMBuildZExt(em->b, shuffle_word(g, low, distance), cg->i64, "");
-        high = LLVMBuildZExt(em->b, shuffle_word(g, high, distance), cg->i64, "");
+        low = LLVMBuildZExt(em->b, shuffle_word(g, low, from), cg->i64, "");
+        high = LLVMBuildZExt(em->b, shuffle_word(g, high, from), cg->i64, "");
         return em_or(em, low, em_shl(em, high, sn_em_i(em, high, 32)));
     }
     LLVMTypeKind kind = LLVMGetTypeKind(type);
     lv bits = kind == LLVMIntegerTypeKind ? x : em_bitcast(em, x, cg->i16);
-    lv word = shuffle_word(g, LLVMBuildZExt(em->b, bits, cg->i32, ""), distance);
+    lv word = shuffle_word(g, LLVMBuildZExt(em->b, bits, cg->i32, ""), from);
     bits = LLVMBuildTrunc(em->b, word, LLVMTypeOf(bits), "");
     return kind == LLVMIntegerTypeKind ? bits : em_bitcast(em, bits, type);
 }
 
-static lv shuffle(sn_gen *g, lv x, uint32_t distance) {
-    if (sn_em_lanes(x) == 1) return shuffle_scalar(g, x, distance);
+static lv shuffle(sn_gen *g, lv x, const source_lane *from) {
+    if (sn_em_lanes(x) == 1) return shuffle_scalar(g, x, from);
     lv all = LLVMGetPoison(LLVMTypeOf(x));
     for (uint32_t i = 0; i < sn_em_lanes(x); i++)
-        all = sn_em_with_lane(&g->em, all, i, shuffle_scalar(g, sn_em_lane(&g->em, x, i), distance));
+        all = sn_em_with_lane(&g->em, all, i, shuffle_scalar(g, sn_em_lane(&g->em, x, i), from));
     return all;
 }
 
@@ -79,7 +88,8 @@ static lv shuffle(sn_gen *g, lv x, uint32_t distance) {
 static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
     for (uint32_t d = width / 2; d > 0; d /= 2) {
         lv other[SN_GEN_STATES];
-        for (uint32_t k = 0; k < st->n; k++) other[k] = shuffle(g, x[k], d);
+        source_lane from = {"llvm.nvvm.shfl.sync.bfly.i32", c32(g, d), WARP - 1};
+        for (uint32_t k = 0; k < st->n; k++) other[k] = shuffle(g, x[k], &from);
         sn_gen_combine(g, st, x, other);
     }
 }
@@ -269,4 +279,87 @@ void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, 
         if (exchange_bytes(st, x, g->threads_x * g->threads_y) <= AREA_LIMIT) over_rows(g, st, x);
         else over_rows_in_parts(g, st, x);
     }
+}
+
+/* ---- prefixes over block.x --------------------------------------------------------------------------------------------------------- */
+
+/* The value of the lane `distance` below, in segments of `width` lanes. The lowest lanes get their own. */
+static lv from_below(sn_gen *g, lv x, uint32_t distance, uint32_t width) {
+    source_lane from = {"llvm.nvvm.shfl.sync.up.i32", c32(g, distance), (WARP - width) << 8};
+    return shuffle(g, x, &from);
+}
+
+static lv from_lane(sn_gen *g, lv x, lv lane, uint32_t width) {
+    source_lane from = {"llvm.nvvm.shfl.sync.idx.i32", lane, (WARP - width) << 8 | (WARP - 1)};
+    return shuffle(g, x, &from);
+}
+
+/* x becomes the combination of the lanes 0 .. own of its segment. */
+static lv scan_lanes(sn_gen *g, const sn_gen_states *st, lv x, lv lane, uint32_t width) {
+    for (uint32_t d = 1; d < width; d *= 2) {
+        lv sum = from_below(g, x, d, width);
+        sn_gen_combine(g, st, &sum, &x);
+        x = em_select(&g->em, em_icmp(&g->em, LLVMIntUGE, lane, cx(g, d)), sum, x);
+    }
+    return x;
+}
+
+/* Slots first .. first + n-1 of the one state, in accesses of up to 16 bytes. */
+static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, uint32_t n, lv *out) {
+    uint32_t bytes = sn_dtype_bytes(st->dtypes[0]), piece = 16 / bytes;
+    while (n % piece) piece /= 2;
+    LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[0]), piece);
+    for (uint32_t i = 0; i < n; i += piece) {
+        lv l = LLVMBuildLoad2(g->em.b, type, slot_address(g, st, ex, 0, em_iadd(&g->em, first, cx(g, i))), "");
+        LLVMSetAlignment(l, piece * bytes);
+        l = sn_math_from_storage(&g->em, st->dtypes[0], l);
+        for (uint32_t k = 0; k < piece; k++) out[i + k] = sn_em_lane(&g->em, l, k);
+    }
+}
+
+/* The totals of the warps of a row: of those before `warp`, and of all. Few are walked by every thread, many scanned by the
+ * lanes of every warp. */
+static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv identity, lv row, lv warp, lv *all) {
+    enum { FEW = 8 };
+    sn_em *em = &g->em;
+    uint32_t warps = g->threads_x / WARP;
+    lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), before = identity, x, few[FEW];
+    if (warps <= FEW) {
+        read_slots(g, st, ex, row, warps, few);
+        *all = few[0];
+        for (uint32_t i = 1; i < warps; i++) {
+            before = em_select(em, em_icmp(em, LLVMIntEQ, warp, cx(g, i)), *all, before);
+            sn_gen_combine(g, st, all, &few[i]);
+        }
+        return before;
+    }
+    lv exists = em_icmp(em, LLVMIntULT, lane, cx(g, warps));
+    slot_read(g, st, ex, em_iadd(em, row, em_select(em, exists, lane, cx(g, 0))), &x);
+    x = scan_lanes(g, st, em_select(em, exists, x, identity), lane, WARP);
+    *all = from_lane(g, x, c32(g, warps - 1), WARP);
+    lv number = LLVMBuildTrunc(em->b, warp, em->cg->i32, "");
+    before = from_lane(g, x, em_and(em, em_isub(em, number, c32(g, 1)), c32(g, WARP - 1)), WARP);
+    return em_select(em, em_icmp(em, LLVMIntEQ, warp, cx(g, 0)), identity, before);
+}
+
+void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all) {
+    sn_em *em = &g->em;
+    uint32_t width = g->threads_x < WARP ? g->threads_x : WARP, warps = g->threads_x / WARP;
+    lv lane = warps > 1 ? em_and(em, g->thread_x, cx(g, WARP - 1)) : g->thread_x;
+    lv sum = scan_lanes(g, st, *x, lane, width);
+    lv before = em_select(em, em_icmp(em, LLVMIntEQ, lane, cx(g, 0)), identity, from_below(g, sum, 1, width));
+    if (warps <= 1) {
+        *all = from_lane(g, sum, c32(g, width - 1), width);
+        *x = before;
+        return;
+    }
+    exchange ex = exchange_begin(g, st, &sum, warps * g->threads_y);
+    lv warp = em_lshr(em, g->thread_x, cx(g, 5)), row = em_imul(em, g->thread_y, cx(g, warps));
+    sn_em_if last = sn_em_then(em, em_icmp(em, LLVMIntEQ, lane, cx(g, WARP - 1)), "last_lane");
+    slot_write(g, st, &ex, em_iadd(em, row, warp), &sum);
+    sn_em_end(em, &last);
+    sn_gen_barrier(g);
+    lv earlier = scan_warps(g, st, &ex, identity, row, warp, all);
+    sn_gen_combine(g, st, &earlier, &before);
+    *x = earlier;
 }

@@ -68,6 +68,12 @@ lv sn_em_slice(sn_em *em, lv x, uint32_t first, uint32_t n) {
     return shuffle(em, x, LLVMGetPoison(LLVMTypeOf(x)), from, n);
 }
 
+lv sn_em_reverse(sn_em *em, lv x) {
+    uint32_t from[MAX_LANES], n = sn_em_lanes(x);
+    for (uint32_t i = 0; i < n; i++) from[i] = n - 1 - i;
+    return n > 1 ? shuffle(em, x, x, from, n) : x;
+}
+
 lv sn_em_join(sn_em *em, lv x, lv y) {
     uint32_t nx = sn_em_lanes(x), ny = sn_em_lanes(y), from[MAX_LANES];
     if (nx == ny && nx > 1) {

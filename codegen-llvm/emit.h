@@ -29,6 +29,7 @@ void sn_em_unify(sn_em *em, lv *x, uint32_t n);  /* splat the scalars when any i
 lv sn_em_lane(sn_em *em, lv x, uint32_t lane);   /* a scalar: x itself */
 lv sn_em_with_lane(sn_em *em, lv vector, uint32_t lane, lv x);
 lv sn_em_slice(sn_em *em, lv x, uint32_t first, uint32_t n); /* lanes first .. first+n-1 (a scalar when n == 1) */
+lv sn_em_reverse(sn_em *em, lv x);                           /* the last lane first */
 lv sn_em_join(sn_em *em, lv x, lv y);                        /* lanes of x, then lanes of y */
 
 /* ---- constants in the shape of another value ---- */

@@ -1,8 +1,8 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
  * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), index.c (ix),
- * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), block.c (reductions
- * across the threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c (asynchronous copies to
- * it).
+ * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
+ * block.c (both across the threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c
+ * (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -47,6 +47,9 @@ typedef struct sn_gen {
     SN_VEC(sn_axis) fixed; /* axes that are constants here (written out), innermost last */
     SN_VEC(sn_ix) fixed_to;
     lv *yields; /* where a yield puts its operands */
+
+    lv *prefixes; /* by sn_val: the variable with the state of an accum */
+    bool scans;   /* the kernel has an accum */
 
     /* Index arithmetic. */
     LLVMTypeRef index; /* i32 or i64 */
@@ -153,10 +156,17 @@ void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
 /* The lanes of one state x[0], x[1] become one. */
 void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes);
 
+/* ---- scan.c ---- */
+void sn_gen_accum(sn_gen *g, sn_stmt_rec *s);
+/* Before a loop is entered: prefixes over it (and all that counts inside) start anew. */
+void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
+
 /* ---- block.c ---- */
 void sn_gen_barrier(sn_gen *g);
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
+/* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the row. */
+void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
 /* Exchanges made since then stand in code that may run again or not at all: leave the turns as they were. */
 void sn_gen_settle(sn_gen *g, const sn_gen_turns *before);
 

@@ -73,6 +73,9 @@ static void allocate_tables(sn_gen *g) {
     g->varies = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
+    g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
+        g->scans |= sn_stmt_get(g->m, s)->op == SN_LOP_ACCUM;
 }
 
 static void attribute(sn_gen *g, const char *name, const char *value) {

@@ -227,6 +227,7 @@ static void grid_loop(sn_gen *g, sn_stmt_rec *s) {
 
 static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
+    sn_gen_scan_enter(g, s);
     if (is_spread(g, id)) grid_loop(g, s);
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
     else if (n == 1) unrolled_loop(g, s, 1);
@@ -297,6 +298,7 @@ static void statement(sn_gen *g, sn_stmt id) {
     switch ((int)s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;
+    case SN_LOP_ACCUM: sn_gen_accum(g, s); return;
     case SN_LOP_LOOP: loop(g, id, s); return;
     case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;
     case SN_LOP_BARRIER: barrier(g); return;

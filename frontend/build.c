@@ -75,6 +75,14 @@ sn_node sn_build_reduce(sn_graph *g, sn_op op, sn_node x, unsigned n_axes, const
     return sn_build(g, op, &x, 1, attrs, n);
 }
 
+sn_node sn_build_scan(sn_graph *g, sn_op op, sn_node x, int64_t axis, bool exclusive, bool reverse) {
+    sn_attr attrs[3] = {attr_int(SN_ATTR_AXIS, axis)};
+    unsigned n = 1;
+    if (exclusive) attrs[n++] = attr_int(SN_ATTR_EXCLUSIVE, 1);
+    if (reverse) attrs[n++] = attr_int(SN_ATTR_REVERSE, 1);
+    return sn_build(g, op, &x, 1, attrs, n);
+}
+
 /* ---- sources ---- */
 
 static sn_status input_new(sn_nd *out, sn_graph *g, const char *name, sn_dtype dtype, unsigned rank,

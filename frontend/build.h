@@ -9,5 +9,6 @@ sn_node sn_build(sn_graph *g, sn_op op, const sn_node *in, unsigned n_in, const 
 /* n_axes 0: all axes. correction is for var and var_mean. */
 sn_node sn_build_reduce(sn_graph *g, sn_op op, sn_node x, unsigned n_axes, const int64_t *axes, bool keepdim,
                         int64_t correction);
+sn_node sn_build_scan(sn_graph *g, sn_op op, sn_node x, int64_t axis, bool exclusive, bool reverse);
 
 #endif

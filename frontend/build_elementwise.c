@@ -13,9 +13,14 @@
     sn_node f(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes, bool keepdim) { \
         return sn_build_reduce(g, SN_OP_##ID, x, n_axes, axes, keepdim, 1);                 \
     }
+#define DEFINE_SCAN(f, ID)                                                                \
+    sn_node f(sn_graph *g, sn_node x, int64_t axis, bool exclusive, bool reverse) {       \
+        return sn_build_scan(g, SN_OP_##ID, x, axis, exclusive, reverse);                 \
+    }
 
 #define SN_OP(ID, name, cls, n_in, attrs, lop, doc) SN_ELEMENTWISE_##cls(DEFINE_ONE, DEFINE_TWO, sn_##name, ID)
 #include "include/sinter/ops.def"
 #undef SN_OP
 SN_REDUCE_FUNCTIONS(DEFINE_REDUCE)
+SN_SCAN_FUNCTIONS(DEFINE_SCAN)
 SN_ACTIVATION_FUNCTIONS(DEFINE_ONE)

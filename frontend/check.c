@@ -46,6 +46,10 @@ static double reduced_length(sn_module *m, sn_nd x) {
         const sn_type *w = &sn_node_get(m, n->in[1])->type;
         return size_of(m, w->shape[1]) * size_of(m, w->shape[2]) * size_of(m, w->shape[3]);
     }
+    if (sn_ops[n->op].cls == SN_OPS_SCAN) {
+        int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0);
+        return size_of(m, in->shape[axis < 0 ? axis + in->rank : axis]);
+    }
     bool reduces = sn_ops[n->op].cls == SN_OPS_REDUCE || sn_ops[n->op].cls == SN_OPS_COMPOSITE;
     return reduces ? size_of(m, sn_type_numel(m, in)) / fmax(1, size_of(m, sn_type_numel(m, &n->type))) : 1;
 }

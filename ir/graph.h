@@ -29,6 +29,7 @@ typedef enum sn_opclass {
     SN_OPS_TEST,
     SN_OPS_ELEMENT,
     SN_OPS_REDUCE,
+    SN_OPS_SCAN,
     SN_OPS_VIEW,
     SN_OPS_MOVE,
     SN_OPS_CONTRACT,
@@ -85,7 +86,7 @@ typedef struct sn_op_info {
     sn_opclass cls;
     int n_in;          /* -1: one or more */
     const char *attrs; /* as in ops.def */
-    int lop;           /* sn_lop (elementwise) or sn_comb (REDUCE), -1 for NONE */
+    int lop;           /* sn_lop (elementwise) or sn_comb (REDUCE, SCAN), -1 for NONE */
     const char *doc;
 } sn_op_info;
 extern const sn_op_info sn_ops[SN_N_OPS];

@@ -177,6 +177,27 @@ static sn_status eval_reduce(sn_eval *e) {
     return SN_OK;
 }
 
+/* cumsum, cumprod, cummax, cummin: the state of the combiner after (exclusive: before) each element of the axis. */
+static sn_status eval_scan(sn_eval *e) {
+    const sn_array *x = e->in[0];
+    sn_comb comb = (sn_comb)sn_ops[e->n->op].lop;
+    bool exclusive = sn_node_int(e->m, e->x, SN_ATTR_EXCLUSIVE, 0),
+         reverse = sn_node_int(e->m, e->x, SN_ATTR_REVERSE, 0);
+    sn_groups gr = sn_groups_of(e->arena, x, 1u << sn_node_int(e->m, e->x, SN_ATTR_AXIS, 0));
+    for (int64_t g = 0; g < gr.n; g++) {
+        sn_scalar state;
+        sn_scalar_identity(comb, e->out->dtype, &state);
+        for (int64_t j = 0; j < gr.members; j++) {
+            int64_t at = gr.base[g] + gr.offset[reverse ? gr.members - 1 - j : j];
+            sn_scalar v = sn_array_get(x, at);
+            if (exclusive) sn_array_set(e->out, at, state);
+            sn_scalar_combine(comb, e->out->dtype, &state, &v, false);
+            if (!exclusive) sn_array_set(e->out, at, state);
+        }
+    }
+    return SN_OK;
+}
+
 /* mean, var, var_mean. */
 static sn_status eval_moments(sn_eval *e) {
     int64_t correction = sn_node_int(e->m, e->x, SN_ATTR_CORRECTION, 1);
@@ -200,7 +221,8 @@ static const sn_eval_fn eval_of_op[SN_N_OPS] = {
 
 static const sn_eval_fn eval_of_class[] = {
     [SN_OPS_UNARY] = eval_elementwise, [SN_OPS_BINARY] = eval_elementwise, [SN_OPS_COMPARE] = eval_elementwise,
-    [SN_OPS_TEST] = eval_elementwise,  [SN_OPS_REDUCE] = eval_reduce,      [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_TEST] = eval_elementwise,  [SN_OPS_REDUCE] = eval_reduce,      [SN_OPS_SCAN] = eval_scan,
+    [SN_OPS_COMPOSITE] = NULL,
 };
 
 static sn_eval_fn eval_fn(sn_op op) {

@@ -1,4 +1,4 @@
-/* graph_rules.c: sn_graph_infer, promotion, broadcasting and the rules of sources, elementwise operations, reductions and
+/* graph_rules.c: sn_graph_infer, promotion, broadcasting and the rules of sources, elementwise operations, reductions, scans and
  * project. The rules of views and moves are in graph_rules_shape.c, contractions and composites in graph_rules_nn.c,
  * attributes in graph_rules_attrs.c. Relies on sn_lop_allowed for what scalar operations exist on which dtype. Builds
  * nothing: only sizes (ix) are added to the module.
@@ -304,6 +304,16 @@ static sn_status reduce_two(sn_rule *r) {
     return reduce_as(r, REDUCE_FLOAT);
 }
 
+/* ---- scans ---- */
+
+static sn_status rule_scan(sn_rule *r) {
+    bool widens = r->op == SN_OP_CUMSUM || r->op == SN_OP_CUMPROD;
+    uint32_t axis;
+    *r->out = *sn_rule_in(r, 0);
+    if (widens && sn_is_integral(r->out->dtype)) r->out->dtype = SN_I64;
+    return sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, r->out->rank);
+}
+
 /* ---- the table ---- */
 
 static const rule_fn rule_of_op[SN_N_OPS] = {
@@ -353,10 +363,10 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,
 };
 
-/* Elementwise operations share the rule of their class. */
+/* Elementwise operations and scans share the rule of their class. */
 static const rule_fn rule_of_class[] = {
     [SN_OPS_UNARY] = rule_unary, [SN_OPS_BINARY] = rule_binary, [SN_OPS_COMPARE] = rule_compare,
-    [SN_OPS_TEST] = rule_test,   [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_TEST] = rule_test,   [SN_OPS_SCAN] = rule_scan,     [SN_OPS_COMPOSITE] = NULL,
 };
 
 static sn_status check_operands(const sn_rule *r) {

@@ -351,6 +351,16 @@ sn_stmt sn_put_store_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_va
     return s;
 }
 
+sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix position, bool exclusive) {
+    sn_stmt s = sn_stmt_make(m, SN_LOP_ACCUM, &x, 1);
+    sn_stmt_rec *r = sn_stmt_get(m, s);
+    r->n_combs = 1;
+    r->combs[0] = comb;
+    r->ix = position;
+    r->exclusive = exclusive;
+    return put_value(m, at, s, sn_val_get(m, x)->dtype);
+}
+
 static sn_stmt put_axis(sn_module *m, sn_cursor at, sn_lop op, sn_axis ax, sn_axis_kind kind) {
     sn_stmt s = sn_stmt_make(m, op, NULL, 0);
     sn_stmt_get(m, s)->axis = ax;

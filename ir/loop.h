@@ -19,6 +19,10 @@
  *   vector    iterations are the lanes of a vector instruction
  *   unroll    written out; the extent is a constant
  *   seq       a loop
+ * An `accum` is a prefix: its hidden state starts from the identity of its combiner where its position is 0 and takes in
+ * operand 0 at each iteration. The position is made of the axes of the innermost loops around it and counts their
+ * iterations in order; as an ix it follows every rewriting of those axes. It is no pure value: it must run once for each
+ * position, in order.
  * A `reg` buffer is an array of private elements, one group of `private` elements a thread: its offset is
  * private * (thread number) + e with 0 <= e < private, threads being numbered through the cluster: x + X*(y + Y*c).
  * A `shared` buffer has one group a block: private * c + e. Its elements pass between threads where a `barrier` stands
@@ -42,6 +46,7 @@ typedef enum sn_lop {
     SN_LOP_INDEX,             /* the value of an ix as an integer dtype */
     SN_LOP_IN,                /* bool: 0 <= ix < bound */
     SN_LOP_LOAD,              /* buffer[ix]; with a mask: only where operand 0 holds, else operand 1 */
+    SN_LOP_ACCUM,             /* prefix of operand 0 over the iterations that ix counts; starts anew where ix is 0 */
     /* Statements without a value: */
     SN_LOP_STORE,   /* buffer[ix] = operand 0; with a mask: only where operand 1 holds */
     SN_LOP_LOOP,    /* axis, region */
@@ -130,12 +135,13 @@ typedef struct sn_stmt_rec {
     sn_val result; /* first result; results of a REDUCE have consecutive ids */
     uint32_t n_results;
     sn_buf buf;        /* LOAD, STORE */
-    sn_ix ix;          /* INDEX, IN, LOAD, STORE, IF */
+    sn_ix ix;          /* INDEX, IN, LOAD, STORE, IF; ACCUM: the position among the iterations */
     sn_ix bound;       /* IN, IF */
     sn_axis axis;      /* LOOP, REDUCE */
     sn_axis_kind kind; /* LOOP, REDUCE */
-    uint32_t n_combs;  /* REDUCE */
+    uint32_t n_combs;  /* REDUCE; ACCUM: 1 */
     sn_comb combs[4];
+    bool exclusive;             /* ACCUM: without operand 0 of this iteration */
     double f;                   /* CONST of a float dtype */
     int64_t i;                  /* CONST of an integral dtype */
     sn_stmt first, last;        /* LOOP, REDUCE, IF: region */
@@ -247,6 +253,8 @@ sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);    /* 
 sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x); /* as cast */
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e);
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
+/* position: 0, 1, 2, ... over the iterations of the loops around it, whose axes it names (invariant L17). */
+sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix position, bool exclusive);
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e);
 sn_val sn_put_load_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val mask, sn_val otherwise);
 sn_stmt sn_put_store(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val x);

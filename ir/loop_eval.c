@@ -61,7 +61,7 @@ typedef struct node {
     uint32_t axis; /* slot */
     int64_t extent;
     sn_scalar value;         /* CONST */
-    const sn_stmt_rec *stmt; /* REDUCE: combiners */
+    const sn_stmt_rec *stmt; /* REDUCE, ACCUM: combiners */
     sn_stmt s;
 } node;
 
@@ -166,6 +166,7 @@ static sn_status flatten_stmt(eval *ev, sn_stmt s) {
     }
     n.result = ev->n_vals;
     for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(ev->m, sn_result(r, i))->mark = ev->n_vals++;
+    if (r->op == SN_LOP_ACCUM) ev->n_vals++; /* its state */
     if (r->buf.i) SN_TRY(open_storage(&n.mem, ev, r->buf));
     if (r->axis.i) {
         sn_axis_rec *ax = sn_axis_get(ev->m, r->axis);
@@ -287,6 +288,15 @@ static void run_scalar(eval *ev, const node *n) {
     ev->vals[n->result] = sn_scalar_op(n->op, n->dtype, in[0], in[1], in[2], true);
 }
 
+static void run_accum(eval *ev, const node *n) {
+    sn_scalar *out = &ev->vals[n->result], *state = out + 1;
+    sn_comb comb = n->stmt->combs[0];
+    if (run_ix(ev, n->ix) == 0) sn_scalar_identity(comb, n->dtype, state);
+    sn_scalar before = *state;
+    sn_scalar_combine(comb, n->dtype, state, &ev->vals[n->in[0]], true);
+    *out = n->stmt->exclusive ? before : *state;
+}
+
 static sn_status run(eval *ev, uint32_t begin, uint32_t end);
 
 static sn_status run_loop(eval *ev, const node *n, uint32_t at) {
@@ -325,6 +335,7 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_INDEX: out->i = sn_wrap_to(n->dtype, run_ix(ev, n->ix)); break;
         case SN_LOP_IN: out->i = run_in(ev, n); break;
         case SN_LOP_LOAD: SN_TRY(run_load(ev, n)); break;
+        case SN_LOP_ACCUM: run_accum(ev, n); break;
         case SN_LOP_STORE: SN_TRY(run_store(ev, n)); break;
         case SN_LOP_LOOP: SN_TRY(run_loop(ev, n, at)); break;
         case SN_LOP_REDUCE: SN_TRY(run_reduce(ev, n, at)); break;

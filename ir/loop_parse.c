@@ -377,6 +377,23 @@ static sn_status parse_combs(sn_comb *combs, uint32_t max, uint32_t *n, parser *
     return many ? sn_lex_next(p->lx) : SN_OK;
 }
 
+static sn_status parse_accum(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
+    (void)op, (void)dtype;
+    sn_lex at = *p->lx;
+    sn_comb comb;
+    sn_val x;
+    sn_ix position;
+    bool exclusive;
+    SN_TRY(parse_comb(&comb, p));
+    if (sn_combs[comb].states != 1) return sn_lex_fail(&at, "accum has one state, %s has 2", sn_combs[comb].name);
+    SN_TRY(parse_value(&x, p));
+    SN_TRY(sn_lex_expect_name(p->lx, "over"));
+    SN_TRY(parse_ix(&position, p, false));
+    SN_TRY(sn_lex_accept_name(&exclusive, p->lx, "exclusive"));
+    *out = sn_put_accum(p->m, here(p), comb, x, position, exclusive);
+    return SN_OK;
+}
+
 /* The yield gives the dtypes of the states, so the results are typed when the region has been read. */
 static sn_status type_results(parser *p, sn_stmt s, sn_lex *at) {
     sn_stmt_rec *r = sn_stmt_get(p->m, s);
@@ -419,6 +436,7 @@ static parse_fn value_parser(sn_lop op) {
     case SN_LOP_INDEX: return parse_index;
     case SN_LOP_IN: return parse_in;
     case SN_LOP_LOAD: return parse_load;
+    case SN_LOP_ACCUM: return parse_accum;
     case SN_LOP_REDUCE: return parse_reduce;
     }
     return NULL;

@@ -15,9 +15,10 @@ const sn_lop_info sn_lops[SN_N_ALL_LOPS] = {
     [SN_LOP_CONST] = {"const", 0, false, true, true},     [SN_LOP_CAST] = {"cast", 1, false, true, true},
     [SN_LOP_BITCAST] = {"bitcast", 1, false, true, true}, [SN_LOP_INDEX] = {"index", 0, false, false, true},
     [SN_LOP_IN] = {"in", 0, true, false, true},           [SN_LOP_LOAD] = {"load", 0, false, true, true},
-    [SN_LOP_STORE] = {"store", 1, false, true, true},     [SN_LOP_LOOP] = {"loop", 0, false, true, true},
-    [SN_LOP_REDUCE] = {"reduce", 0, false, true, true},   [SN_LOP_IF] = {"if", 0, false, true, true},
-    [SN_LOP_YIELD] = {"yield", 0, false, true, true},     [SN_LOP_BARRIER] = {"barrier", 0, false, true, true},
+    [SN_LOP_ACCUM] = {"accum", 1, false, true, true},     [SN_LOP_STORE] = {"store", 1, false, true, true},
+    [SN_LOP_LOOP] = {"loop", 0, false, true, true},       [SN_LOP_REDUCE] = {"reduce", 0, false, true, true},
+    [SN_LOP_IF] = {"if", 0, false, true, true},           [SN_LOP_YIELD] = {"yield", 0, false, true, true},
+    [SN_LOP_BARRIER] = {"barrier", 0, false, true, true},
 };
 
 const sn_comb_info sn_combs[SN_N_COMBS] = {

@@ -49,7 +49,7 @@ typedef struct names {
 } names;
 
 static void reserve_names(const sn_module *m, sn_names *used) {
-    static const char *const WORDS[] = {"div", "mod", "min", "max", "in", "if", "else", "nan", "inf"};
+    static const char *const WORDS[] = {"div", "mod", "min", "max", "in", "if", "else", "nan", "inf", "over"};
     for (size_t i = 0; i < SN_COUNT(WORDS); i++) sn_names_put(used, WORDS[i], 1);
     for (sn_sym s = {1}; s.i < m->syms.count; s.i++) sn_names_put(used, sn_sym_get(m, s)->name, 1);
 }
@@ -213,6 +213,13 @@ static void put_arguments(sn_text *t, names *n, const sn_stmt_rec *r) {
     } else if (r->op == SN_LOP_IF) {
         sn_text_put(t, " ");
         put_bounded(t, n, r, " in ");
+    } else if (r->op == SN_LOP_ACCUM) {
+        put_combs(t, r);
+        sn_text_put(t, " ");
+        put_vals(t, n, r->in, r->n_in);
+        sn_text_put(t, " over ");
+        put_ix(t, n, r->ix);
+        if (r->exclusive) sn_text_put(t, " exclusive");
     } else if (r->op == SN_LOP_BARRIER) {
         return;
     } else if (r->op == SN_LOP_LOOP) {

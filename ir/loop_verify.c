@@ -20,6 +20,7 @@
  *   L15  links of the tree and of values agree
  *   L16  sizes and alignment of a buffer make sense
  *   L17  a segment of a kernel touches nothing that another one stores
+ *   L18  the position of an accum counts the iterations of the innermost loops around it; nothing else stands between
  *
  * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
  */
@@ -47,7 +48,7 @@ static uint32_t results_wanted(const sn_stmt_rec *r) {
     uint32_t states = 0;
     if (r->op == SN_LOP_REDUCE)
         for (uint32_t i = 0; i < r->n_combs; i++) states += sn_combs[r->combs[i]].states;
-    return r->op == SN_LOP_REDUCE ? states : r->op <= SN_LOP_LOAD;
+    return r->op == SN_LOP_REDUCE ? states : r->op <= SN_LOP_ACCUM;
 }
 
 static sn_status check_links(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
@@ -156,12 +157,23 @@ static sn_status check_conversion(verifier *v, sn_stmt s, const sn_stmt_rec *r) 
     return SN_OK;
 }
 
+static sn_status check_accum_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->n_in != 1 || r->n_combs != 1) return FAIL("L2: accum has 1 operand and 1 combiner");
+    const char *name = sn_combs[r->combs[0]].name;
+    if (sn_combs[r->combs[0]].states != 1) return FAIL("L2: accum has one state, %s has 2", name);
+    if (dtype_of(v, r->in[0]) != r->dtype) return FAIL("L2: operand and result have two dtypes");
+    if ((r->combs[0] == SN_COMB_ANY || r->combs[0] == SN_COMB_ALL) && r->dtype != SN_BOOL)
+        return FAIL("L2: %s works on bool, not on %s", name, dtype_name(r->dtype));
+    return SN_OK;
+}
+
 static sn_status check_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (r->n_results == 1 && r->dtype != dtype_of(v, r->result))
         return FAIL("L2: statement and result have two dtypes");
     if (r->op < SN_N_LOPS) return check_scalar(v, s, r);
     if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return check_access_types(v, s, r);
     if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) return check_conversion(v, s, r);
+    if (r->op == SN_LOP_ACCUM) return check_accum_types(v, s, r);
     if (r->op != SN_LOP_YIELD && r->n_in) return FAIL("L2: %s has no operands", sn_lops[r->op].name);
     if (r->op == SN_LOP_INDEX && (sn_is_float(r->dtype) || r->dtype == SN_BOOL))
         return FAIL("L2: an index is an integer, not %s", dtype_name(r->dtype));
@@ -203,6 +215,30 @@ static sn_status check_yields(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (!r->last.i || sn_stmt_get(v->m, r->last)->op != SN_LOP_YIELD)
         return FAIL("L3: the region does not end in a yield");
     return check_states(v, s, r);
+}
+
+/* ---- L18: positions of prefixes ---- */
+
+/* From the inside out the strides are 1, the extent of the innermost axis, times that of the next, and so on. */
+static sn_status check_position(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op != SN_LOP_ACCUM) return SN_OK;
+    sn_ix rest = r->ix, zero = sn_ix_const(v->m, 0);
+    int64_t stride = 1, found, extent;
+    for (sn_stmt up = r->parent; !sn_ix_eq(rest, zero); up = sn_stmt_get(v->m, up)->parent) {
+        const sn_stmt_rec *u = up.i ? sn_stmt_get(v->m, up) : NULL;
+        if (!u || u->op != SN_LOP_LOOP) return FAIL("L18: something other than the loops of its position is around it");
+        if (u->kind == SN_AXIS_GRID || u->kind == SN_AXIS_CLUSTER) return FAIL("L18: blocks run in no order");
+        bool is_const = sn_ix_is_const(v->m, sn_axis_get(v->m, u->axis)->extent, &extent);
+        if (!sn_ix_coef(v->m, rest, u->axis, &found)) return FAIL("L18: the position is no sum of axes");
+        if (found == 0 && is_const && extent == 1) continue;
+        if (found != stride)
+            return FAIL("L18: the position moves by %lld with a loop where it should by %lld", (long long)found,
+                        (long long)stride);
+        rest = sn_ix_subst(v->m, rest, &u->axis, &zero, 1);
+        if (sn_ix_eq(rest, zero)) break; /* the extent of the outermost loop does not matter */
+        if (!is_const || sn_mul_overflow(stride, extent, &stride)) return FAIL("L18: an inner extent is no constant");
+    }
+    return SN_OK;
 }
 
 /* ---- L6, L8, L14: accesses ---- */
@@ -476,8 +512,8 @@ static sn_status check_params(verifier *v, const sn_kern_rec *k) {
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
 static sn_status check_kernel(verifier *v) {
-    static const check_fn CHECKS[] = {check_operands, check_indices, check_types,
-                                      check_yields,   check_access,  check_kind};
+    static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
+                                      check_position, check_access,  check_kind};
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     v->grid = (sn_stmt){0};
     v->block[0] = v->block[1] = v->block[2] = 0;

@@ -15,6 +15,7 @@ enum { SN_LOP_NONE = -1, SN_COMB_NONE = -1 };
 #define LOP_TEST(l)      SN_LOP_##l
 #define LOP_ELEMENT(l)   SN_LOP_##l
 #define LOP_REDUCE(l)    SN_COMB_##l
+#define LOP_SCAN(l)      SN_COMB_##l
 #define LOP_VIEW(l)      SN_LOP_##l
 #define LOP_MOVE(l)      SN_LOP_##l
 #define LOP_CONTRACT(l)  SN_LOP_##l

@@ -69,6 +69,7 @@ static double float_op(sn_lop op, double a, double b, double c) {
     case SN_LOP_INDEX:
     case SN_LOP_IN:
     case SN_LOP_LOAD:
+    case SN_LOP_ACCUM:
     case SN_LOP_STORE:
     case SN_LOP_LOOP:
     case SN_LOP_REDUCE:
@@ -91,6 +92,7 @@ static int64_t int_op(sn_lop op, int bits, int64_t a, int64_t b, int64_t c) {
     case SN_LOP_INDEX:
     case SN_LOP_IN:
     case SN_LOP_LOAD:
+    case SN_LOP_ACCUM:
     case SN_LOP_STORE:
     case SN_LOP_LOOP:
     case SN_LOP_REDUCE:
@@ -200,12 +202,8 @@ static void combine_sumexp(sn_dtype dtype, sn_scalar *state, const sn_scalar *x,
 }
 
 void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
-    static const sn_lop PLAIN[SN_N_COMBS] = {
-        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
-        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
-    };
     if (sn_combs[comb].states == 1) {
-        *state = sn_scalar_op(PLAIN[comb], dtype, *state, *x, (sn_scalar){0}, round);
+        *state = sn_scalar_op(sn_comb_lops[comb], dtype, *state, *x, (sn_scalar){0}, round);
         return;
     }
     if (comb == SN_COMB_SUMEXP) {

@@ -82,6 +82,7 @@ static bool is_elementwise(const sn_node_rec *node) {
     case SN_OPS_ELEMENT: return node->op == SN_OP_WHERE || node->op == SN_OP_CAST;
     case SN_OPS_SOURCE:
     case SN_OPS_REDUCE:
+    case SN_OPS_SCAN:
     case SN_OPS_VIEW:
     case SN_OPS_MOVE:
     case SN_OPS_CONTRACT:

@@ -140,6 +140,7 @@ static bool may_merge(siblings *sb) {
     if (!sn_ix_eq(sn_stmt_extent(m, sb->one), sn_stmt_extent(m, sb->two))) return false;
     if (one->kind != SN_AXIS_SEQ || two->kind != SN_AXIS_SEQ) return false;
     if (one->n_combs + two->n_combs > MAX_COMBS) return false;
+    if (one->op != two->op && (sn_is_scan(m, sb->one) || sn_is_scan(m, sb->two))) return false;
     sn_stmt end = sn_stmt_walk_skip(m, sb->two);
     for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         if (!need_operands(sb, s)) return false;

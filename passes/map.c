@@ -29,7 +29,7 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
     int64_t c;
-    return sn_ix_coef(m, e, ax, &c) && c == 1;
+    return sn_ix_coef(m, e, ax, &c) && (c == 1 || c == -1);
 }
 
 static void count_nest_bytes(sn_map_shape *sh, sn_module *m, const sn_map_nest *nest) {
@@ -141,6 +141,9 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         sn_map_nest *nest = &sh->nests[sh->n_nests++];
         nest->top = s;
         nest->perfect = sn_nest_perfect(&nest->chain, m, s) && is_parallel(m, nest);
+        nest->scan = sn_is_scan(m, nest->chain.at[nest->chain.n - 1]);
+        nest->perfect &= !nest->scan || nest->chain.n == 1;
+        sh->scans |= nest->scan;
         nest->count = sn_chain_count(m, &nest->chain);
         sh->all_perfect &= nest->perfect;
         sh->divisor_inner = gcd(sh->divisor_inner, nest->count);
@@ -197,7 +200,7 @@ static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sche
                    sh->rows % (a->sched.threads * a->sched.vector) == 0 && sh->along_outer > sh->along_inner;
     bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= MOST / 4 &&
                 sh->along_outer <= sh->along_inner;
-    if (!one && !columns && !rows) return;
+    if (!one && (sh->scans || (!columns && !rows))) return;
     sched->cls = columns ? SN_SCHED_OUTER : SN_SCHED_INNER;
     sched->threads = a->sched.threads;
     sched->rows = a->sched.rows;

@@ -10,7 +10,7 @@ typedef struct sn_map_nest {
     sn_stmt top;
     sn_chain chain;
     int64_t count;
-    bool perfect;
+    bool perfect, scan;
 } sn_map_nest;
 
 enum { SN_MAX_STAGED = 8 };
@@ -34,6 +34,7 @@ typedef struct sn_map_shape {
     uint32_t n_nests;
     uint32_t ops; /* values that the kernel computes */
     bool all_perfect;
+    bool scans;                        /* a nest is a scan: its iterations run in order */
     int64_t max_count;                 /* largest nest */
     int64_t along_inner, along_outer;  /* bytes that nests walk along their last axis / along the last outer axis */
     uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
@@ -82,6 +83,8 @@ sn_status sn_map_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh,
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
 
+/* The loads of written-out steps of scans stand ahead of them. Returns the bytes that a thread keeps. */
+uint32_t sn_map_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 /* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or several.
  * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
 uint32_t sn_map_follows(const sn_module *m, uint32_t at);

@@ -40,13 +40,19 @@ static sn_sched_class choose_class(const sn_pass_ctx *cx, const sn_map_shape *sh
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
     if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
-    if (sh->along_outer > sh->along_inner && sh->rows >= 16) return SN_SCHED_OUTER;
+    if (sh->along_outer > sh->along_inner && sh->rows >= 16) return sh->scans ? SN_SCHED_ELEMENT : SN_SCHED_OUTER;
     return SN_SCHED_INNER;
 }
 
 /* Elements in one widest access of the smallest element type. */
 static uint32_t widest(const sn_pass_ctx *cx, uint32_t bytes) {
     return bytes ? least(cx->target->vector_bytes / bytes, cx->target->is_gpu ? 8 : 16) : 1;
+}
+
+/* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */
+static uint32_t steps_ahead(int64_t n, const sn_sched *sc) {
+    int64_t most = sc->vector > 8 ? 4 : 8, turns = (n + most - 1) / most;
+    return turns ? (uint32_t)((n + turns - 1) / turns) : 1;
 }
 
 static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) {
@@ -62,7 +68,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         sc->vector = v ? v : 1;
     }
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
-    sc->rows = 1, sc->unroll = 1;
+    sc->rows = 1;
+    if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? steps_ahead(sh->max_count, sc) : 1;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. */
     if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && ops <= FEW_OPS)
         sc->blocks = RESIDENT / sc->threads;
@@ -150,13 +157,15 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         choose_online(sh, sc);
         return;
     }
-    if (sc->shared || (!sc->persistent && !fits_registers(t, sh))) keep_in_shared(t, sh, sc);
+    if (sh->scans) sc->cluster = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
+    else if (sc->shared || (!sc->persistent && !fits_registers(t, sh))) keep_in_shared(t, sh, sc);
     if (!sc->threads && !t->is_gpu) sc->threads = 1;
     if (!sc->threads) {
         sc->threads = row_threads(sh->max_count, sc->vector);
         while (sc->threads < t->max_threads) {
             uint32_t n = vectors_per_thread(sh, sc);
             bool too_long = n * sc->vector > (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS); /* halves widen */
+            too_long &= !sh->scans; /* more threads wait for each other longer */
             bool idle = sh->rows * sc->threads < (int64_t)t->units * 1024 && n > 2;
             if (!too_long && !idle) break;
             sc->threads *= 2;
@@ -168,6 +177,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         while (sc->rows > 1 && sh->rows < (int64_t)sc->rows * t->units) sc->rows /= 2;
     }
     uint32_t n = vectors_per_thread(sh, sc);
+    if (!sc->unroll && sh->scans) sc->unroll = t->is_gpu ? steps_ahead(n, sc) : 1;
     bool fits = t->is_gpu && n * sc->vector <= ROW_REGS;
     if (!sc->unroll) sc->unroll = fits ? n : least(4, n);
     sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
@@ -210,8 +220,9 @@ static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_sha
 
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
     sn_sched_class possible = choose_class(cx, sh);
+    bool no_rows = sh->scans && sc->cls == SN_SCHED_OUTER; /* rows would share a column */
     bool by_rows = sc->cls == SN_SCHED_INNER || sc->cls == SN_SCHED_OUTER;
-    if (sc->cls == SN_SCHED_NONE || (by_rows && (!sh->n_nests || !sh->all_perfect))) sc->cls = possible;
+    if (sc->cls == SN_SCHED_NONE || (by_rows && (!sh->n_nests || !sh->all_perfect || no_rows))) sc->cls = possible;
     if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
     /* Rows that follow each other on a block keep their sums in registers; else one thread does them all. */
     bool alone = sh->rows_loop.i && (sc->cls != SN_SCHED_INNER || !sc->persistent || sn_sched_cluster(sc) > 1);

@@ -2,6 +2,7 @@
  *
  * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
  * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block 0.
+ * A scan walks its axis in groups of U steps, whose loads go ahead (map_scan.c).
  */
 #include "passes/map.h"
 
@@ -33,20 +34,33 @@ static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt mai
     insert_all(m, sn_at_end(k, few), &body);
 }
 
+static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sc) {
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_map_nest *nest = &sh->nests[i];
+        int64_t u = sc->unroll, outer = (nest->count + u - 1) / u;
+        if (!nest->scan || !nest->perfect || u < 2) continue;
+        sn_level levels[2] = {{"uo", outer, u, SN_AXIS_SEQ}, {"u", u, 1, SN_AXIS_UNROLL}};
+        nest->top = sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count,
+                                    outer > 1 ? levels : levels + 1, outer > 1 ? 2 : 1);
+    }
+}
+
 void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
     int64_t n = sh->rows, v = sc->vector, tile = v * sc->threads, whole = n - n % v;
-    int64_t blocks = (n + tile - 1) / tile;
+    int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
     sn_ix g, t, lane = sn_ix_const(m, 0);
+    if (sh->scans) group_steps(cx, k, sh, sc);
     sn_map_take_body(&body, cx, k, sh);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
     sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->threads, SN_AXIS_BLOCK_X, &t);
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, sc->threads), t), v);
     sn_stmt into = threads;
-    if (whole % tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
+    if (whole != blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
     if (v > 1) into = put_loop(m, sn_at_end(k, into), "v", v, SN_AXIS_VECTOR, &lane);
     insert_all(m, sn_at_end(k, into), &body);
     if (n != whole) put_tail(cx, k, threads, into, sh, g, t, whole, n - whole);
     sn_map_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));
+    if (sh->scans && cx->target->is_gpu) sn_map_loads_ahead(cx, k, sc);
 }

@@ -5,7 +5,8 @@
  * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one thread owns the
  * same elements in all of them: what one nest loads and another needs again can stay in registers or shared memory (map_stage.c). Rows
  * beyond the last are computed as copies of the last one, with stores masked, because all threads have to take part in
- * the reductions.
+ * the reductions. The threads of a scan stand inside its steps, since the steps are what runs in order:
+ * [seq uo] { unroll u { block.x { vector v { body } } } }.
  */
 #include "passes/map.h"
 
@@ -16,9 +17,10 @@ sn_stmt sn_map_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest
     int64_t steps = (nest->count + step - 1) / step, unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? (steps + unroll - 1) / unroll : 0;
     if (c > 1) levels[n++] = (sn_level){"c", c, v * x, SN_AXIS_CLUSTER};
-    if (x > 1) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
+    if (x > 1 && !nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
     if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * step, SN_AXIS_SEQ};
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
+    if (x > 1 && nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
     if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
     return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
@@ -34,6 +36,14 @@ static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
     if (sc->shared || sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
     sc->blocks = RESIDENT / threads;
     if (sc->blocks >= 8) sc->blocks--; /* 72 registers instead of 64: rows of halves would spill */
+}
+
+/* Blocks that scan leave the memory to blocks that load: several have to fit. */
+static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc) {
+    enum { RESIDENT = 1024, LITTLE = 128, MOST = 32 };
+    uint32_t bytes = sn_map_loads_ahead(cx, k, sc), threads = sc->threads * sc->rows;
+    if (sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
+    sc->blocks = RESIDENT / threads < MOST ? RESIDENT / threads : MOST;
 }
 
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sc) {
@@ -56,5 +66,6 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_map_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     if (sc->persistent || sc->shared) keep_rows(cx, k, sh, into, sc);
+    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

@@ -192,6 +192,7 @@ static bool is_row_kernel(const sn_mix *mx, uint32_t n_rows, int64_t width) {
         sn_chain nest;
         if (!sn_lop_has_region(r->op)) continue;
         if (!sn_is_nest(r) || !sn_nest_perfect(&nest, m, s) || sn_chain_count(m, &nest) > width) return false;
+        if (sn_is_scan(m, nest.at[nest.n - 1])) return false; /* its threads stand inside its steps */
         any = true;
     }
     return any;

@@ -9,11 +9,20 @@ sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s) {
 
 sn_stmt sn_next(const sn_module *m, sn_stmt s) { return sn_stmt_get(m, s)->next; }
 
+bool sn_is_scan(const sn_module *m, sn_stmt s) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        if (r->op == SN_LOP_ACCUM && sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, s))) return true;
+    }
+    return false;
+}
+
 void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k) {
     out->n = 0;
     for (sn_stmt parent = {0}; out->n < SN_MAX_CHAIN;) {
         sn_stmt s = sn_region_first(m, k, parent);
-        if (!s.i || sn_next(m, s).i || sn_stmt_get(m, s)->op != SN_LOP_LOOP) return;
+        if (!s.i || sn_next(m, s).i || sn_stmt_get(m, s)->op != SN_LOP_LOOP || sn_is_scan(m, s)) return;
         out->at[out->n++] = parent = s;
     }
 }
@@ -70,7 +79,7 @@ int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *le
     for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
-        if (!sn_ix_coef(m, r->ix, ax, &c) || c != 1) continue;
+        if (!sn_ix_coef(m, r->ix, ax, &c) || (c != 1 && c != -1)) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         total += sn_buf_bytes(m, r->buf);
         if (*least == 0 || bytes < *least) *least = bytes;

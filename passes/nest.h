@@ -17,8 +17,10 @@ sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
 sn_stmt sn_next(const sn_module *m, sn_stmt s);
 static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOOP || s->op == SN_LOP_REDUCE; }
 
+/* Does an accum in the region of s count its iterations? Then they run in order. */
+bool sn_is_scan(const sn_module *m, sn_stmt s);
 /* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration
- * stores elements of its own. */
+ * stores elements of its own. The loop of a scan is none of them. */
 void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k);
 /* The loops and reduces around s, outermost first. */
 void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s);
@@ -37,7 +39,7 @@ bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top);
 
 /* Does any ix in s or its region use the axis? */
 bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax);
-/* Bytes of buffers that accesses inside `nest` walk with stride 1 along `ax`: what decides between a reduction along
+/* Bytes of buffers that accesses inside `nest` walk with stride 1 or -1 along `ax`: what decides between a reduction along
  * contiguous elements and one across them. *least: smallest such element (0: none). */
 int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least);
 /* Number of value statements in the kernel. */

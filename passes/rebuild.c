@@ -56,9 +56,9 @@ typedef struct rebuild {
     sn_stmt made[SN_MAX_LEVELS];
     sn_ix flat, lane0; /* position; position of lane 0 of a vector level */
     sn_stmt guard;     /* the `if` around the body of a loop, when there is one */
-    sn_val mask;       /* the test of a reduce, when there is one */
+    sn_val mask;       /* the test of a reduce or scan, when there is one */
     int64_t count;
-    bool guarded;
+    bool guarded, scan;
 } rebuild;
 
 static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[level].kind == SN_AXIS_VECTOR; }
@@ -66,7 +66,7 @@ static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[lev
 /* The test stands inside the last level that is not a vector. */
 static void put_guard(rebuild *rb, sn_cursor *at) {
     sn_ix count = sn_ix_const(rb->m, rb->count);
-    if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE) {
+    if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan) {
         rb->mask = sn_put_in(rb->m, *at, rb->lane0, count);
         return;
     }
@@ -149,6 +149,7 @@ sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain 
     int64_t last = reach.hi;
     for (uint32_t i = 0; i < n; i++) last += (levels[i].extent - 1) * levels[i].stride;
     rb.guarded = last >= count && count > 0;
+    rb.scan = sn_is_scan(cx->m, in_nest->at[in_nest->n - 1]);
     open_levels(&rb, base);
     sn_stmt yield = move_body(&rb, rb.guard.i && !is_vector(&rb, n - 1) ? rb.guard : rb.made[n - 1]);
     if (rb.mask.i) sn_mask_accesses(cx, k, rb.made[n - 1], rb.mask, true);

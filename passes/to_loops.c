@@ -8,11 +8,12 @@
  * A node is either *realized* (one kernel stores its elements into a buffer) or inlined into its users, element by
  * element, through the views between them. Views never become kernels: they are index transforms. The realisation rules
  * are Inductor's (reference: thresholds of 4 reads, 30 and 100 operations):
- *   - outputs, reductions and contractions are realized;
+ *   - outputs, reductions, scans and contractions are realized;
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations;
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions are realized unless they are plain loads (each element is read many times).
- * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. Halves are computed in f32; a
+ * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the innermost
+ * loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves are computed in f32; a
  * cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression size, memoised per kernel.
  * Relies on `decompose` having run: a composite is an error of the pipeline.
  */
@@ -39,7 +40,8 @@ static bool is_plain_load(const sn_lower *lw, sn_nd x) {
 }
 
 static bool always_realized(const sn_node_rec *n) {
-    return sn_ops[n->op].cls == SN_OPS_REDUCE || sn_ops[n->op].cls == SN_OPS_CONTRACT;
+    sn_opclass cls = sn_ops[n->op].cls;
+    return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT;
 }
 
 static void decide_node(sn_lower *lw, sn_nd x) {
@@ -476,17 +478,39 @@ static sn_val emit_reduce(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return results[sn_combs[comb].states - 1];
 }
 
+static sn_val emit_scan(sn_lower *lw, sn_nd x, const sn_ix *index) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    sn_ix position = sn_ix_axis(lw->m, sn_stmt_get(lw->m, lw->at.parent)->axis);
+    sn_val v = sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), sn_lower_element(lw, n->in[0], index));
+    return sn_put_accum(lw->m, lw->at, (sn_comb)sn_ops[n->op].lop, v, position,
+                        sn_node_int(lw->m, x, SN_ATTR_EXCLUSIVE, 0));
+}
+
 static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (sn_ops[n->op].cls == SN_OPS_SCAN) return emit_scan(lw, x, index);
     if (n->op == SN_OP_MATMUL) return sn_lower_matmul(lw, x, index);
     if (n->op == SN_OP_CONV2D) return sn_lower_conv2d(lw, x, index);
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) return emit_reduce(lw, x, index);
     return sn_lower_element(lw, x, index);
 }
 
+/* One loop for each axis of x; that of a scan goes inside the others. */
+static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
+    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    bool scans = sn_ops[n->op].cls == SN_OPS_SCAN;
+    uint32_t last = scans ? (uint32_t)sn_node_int(lw->m, x, SN_ATTR_AXIS, 0) : n->type.rank;
+    for (uint32_t k = 0; k < n->type.rank; k++)
+        if (k != last) index[k] = sn_lower_open_loop(lw, names[k], n->type.shape[k]);
+    if (!scans) return;
+    sn_ix extent = n->type.shape[last], at = sn_lower_open_loop(lw, names[last], extent);
+    bool reverse = sn_node_int(lw->m, x, SN_ATTR_REVERSE, 0);
+    index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
+}
+
 /* One kernel that stores every element of x to b. */
 static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
-    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     const sn_node_rec *n = sn_node_get(lw->m, x);
     lw->kern = sn_kern_new(lw->m, sn_strf(&lw->m->arena, "k%u", lw->m->kernels.n));
     lw->at = sn_at_end(lw->kern, (sn_stmt){0});
@@ -494,7 +518,7 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
     lw->note.n = 0, lw->note.s[0] = 0;
     sn_ix index[SN_MAX_RANK] = {{0}};
-    for (uint32_t k = 0; k < n->type.rank; k++) index[k] = sn_lower_open_loop(lw, names[k], n->type.shape[k]);
+    open_loops(lw, x, index);
     sn_val v = emit_realized(lw, x, index);
     if (always_realized(n)) note_op(lw, sn_ops[n->op].name);
     v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);

@@ -55,6 +55,7 @@ static bool takes(sn_op op, sn_dtype t) {
     case SN_OPS_SOURCE:
     case SN_OPS_ELEMENT:
     case SN_OPS_REDUCE:
+    case SN_OPS_SCAN:
     case SN_OPS_VIEW:
     case SN_OPS_MOVE:
     case SN_OPS_CONTRACT:

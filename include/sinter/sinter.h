@@ -170,6 +170,7 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
 #define SN_ELEMENTWISE_SOURCE(one, two, f, ID)
 #define SN_ELEMENTWISE_ELEMENT(one, two, f, ID)
 #define SN_ELEMENTWISE_REDUCE(one, two, f, ID)
+#define SN_ELEMENTWISE_SCAN(one, two, f, ID)
 #define SN_ELEMENTWISE_VIEW(one, two, f, ID)
 #define SN_ELEMENTWISE_MOVE(one, two, f, ID)
 #define SN_ELEMENTWISE_CONTRACT(one, two, f, ID)
@@ -202,6 +203,14 @@ SN_API sn_node sn_var(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *ax
 /* Both at once; either out pointer may be NULL. */
 SN_API void sn_var_mean(sn_node *var, sn_node *mean, sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes,
                         bool keepdim, int64_t correction);
+
+/* ---- scans ----
+ * Element i along the axis combines elements 0 .. i of x (reverse: i .. last); exclusive leaves element i itself out and
+ * begins with 0, 1, or the lowest or highest value. Sums and products of integers and bool are i64. */
+#define SN_SCAN_FUNCTIONS(X) X(sn_cumsum, CUMSUM) X(sn_cumprod, CUMPROD) X(sn_cummax, CUMMAX) X(sn_cummin, CUMMIN)
+#define SN_DECLARE_SCAN(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, int64_t axis, bool exclusive, bool reverse);
+SN_SCAN_FUNCTIONS(SN_DECLARE_SCAN)
+#undef SN_DECLARE_SCAN
 
 /* ---- views: they move no data ---- */
 

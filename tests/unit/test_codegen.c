@@ -195,6 +195,24 @@ Test(codegen, failures_are_statuses) {
     refuses(
         "buffer y: f32[2048] output 0 align 16 kernel @k(y) scheduled { loop i in 2048 : block.x { %0 = const.f32 1 store y[i], %0 } }",
         "sm_90", SN_ERROR_TARGET, "2048 x 1 threads");
+    static const char SCAN[] = "buffer x: f32[%d] input 0 align 16 buffer y: f32[%d] output 0 align 16\n"
+                               "kernel @k(x, y) scheduled { loop t in %d : block.%c { %s { %%0 = load x[%s]\n"
+                               "  %%1 = accum sum %%0 over %s store y[%s], %%1 } } }";
+    static const struct {
+        int n, threads;
+        char block;
+        const char *inside, *at, *words;
+    } SCANS[] = {
+        {64, 32, 'x', "loop u in 2 : unroll", "2*t + u", "a prefix has loops other than one vector inside block.x"},
+        {64, 32, 'y', "loop v in 2 : vector", "2*t + v", "a prefix runs over block.y"},
+        {48, 24, 'x', "loop v in 2 : vector", "2*t + v", "a prefix needs a power of two of threads or whole warps"},
+    };
+    for (size_t i = 0; i < SN_COUNT(SCANS); i++) {
+        char text[1024];
+        snprintf(text, sizeof text, SCAN, SCANS[i].n, SCANS[i].n, SCANS[i].threads, SCANS[i].block, SCANS[i].inside,
+                 SCANS[i].at, SCANS[i].at, SCANS[i].at);
+        refuses(text, "sm_90", SN_ERROR_UNSUPPORTED, SCANS[i].words);
+    }
     sn_env env;
     sn_env_init(&env);
     sn_target target;

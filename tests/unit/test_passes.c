@@ -205,6 +205,7 @@ static sn_nd random_node(const sn_nd *at, uint32_t n) {
     }
     case SN_OPS_SOURCE:
     case SN_OPS_REDUCE:
+    case SN_OPS_SCAN:
     case SN_OPS_VIEW:
     case SN_OPS_MOVE:
     case SN_OPS_CONTRACT:

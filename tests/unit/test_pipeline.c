@@ -188,6 +188,15 @@ static void gen_softmax(source *s, const value *a) {
     sn_text_printf(&s->body, "softmax %s axis=%u\n", a->name, pick(a->rank));
 }
 
+/* Nothing is exclusive but sums: what a maximum begins with is infinite. */
+static void gen_scan(source *s, const value *a) {
+    static const char *const ops[] = {"cumsum", "cumsum", "cummax", "cummin"};
+    const char *op = ops[pick(SN_COUNT(ops))];
+    begin(s, a);
+    sn_text_printf(&s->body, "%s %s axis=%u%s%s\n", op, a->name, pick(a->rank),
+                   op[3] == 's' && chance(30) ? " exclusive=true" : "", chance(30) ? " reverse=true" : "");
+}
+
 static void gen_concat(source *s, const value *a) {
     uint32_t axis = pick(a->rank);
     const value *b = &s->at[pick(s->n)];
@@ -230,7 +239,7 @@ static void gen_select(source *s, const value *a) {
 static void (*const generators[])(source *, const value *) = {
     gen_unary,  gen_unary,  gen_unary,  gen_unary,   gen_binary, gen_binary,  gen_binary, gen_binary, gen_binary,
     gen_binary, gen_reduce, gen_reduce, gen_reduce,  gen_reduce, gen_permute, gen_slice,  gen_slice,  gen_reshape,
-    gen_flip,   gen_pad,    gen_pad,    gen_softmax, gen_concat, gen_matmul,  gen_select,
+    gen_flip,   gen_pad,    gen_pad,    gen_softmax, gen_concat, gen_matmul,  gen_select, gen_scan,   gen_scan,
 };
 
 static void first_inputs(source *s) {
