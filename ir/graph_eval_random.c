@@ -5,27 +5,26 @@
 
 #include <math.h>
 
-typedef struct block {
-    uint32_t word[4];
-} block;
-
-static block philox(uint64_t seed, uint64_t counter) {
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    block c = {{(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}};
+void sn_philox(uint32_t word[4], const uint32_t key[2]) {
+    uint32_t k[2] = {key[0], key[1]};
     for (int round = 0; round < 10; round++) {
-        uint64_t left = (uint64_t)0xD2511F53 * c.word[0], right = (uint64_t)0xCD9E8D57 * c.word[2];
-        c = (block){{(uint32_t)(right >> 32) ^ c.word[1] ^ key[0], (uint32_t)right,
-                     (uint32_t)(left >> 32) ^ c.word[3] ^ key[1], (uint32_t)left}};
-        key[0] += 0x9E3779B9; /* the golden ratio */
-        key[1] += 0xBB67AE85; /* sqrt(3) - 1 */
+        uint64_t left = (uint64_t)0xD2511F53 * word[0], right = (uint64_t)0xCD9E8D57 * word[2];
+        word[0] = (uint32_t)(right >> 32) ^ word[1] ^ k[0];
+        word[1] = (uint32_t)right;
+        word[2] = (uint32_t)(left >> 32) ^ word[3] ^ k[1];
+        word[3] = (uint32_t)left;
+        k[0] += 0x9E3779B9; /* the golden ratio */
+        k[1] += 0xBB67AE85; /* sqrt(3) - 1 */
     }
-    return c;
 }
 
 /* The word of element i, from the seed and offset that are the last two operands. */
 static uint32_t word_of(const sn_eval *e, int64_t i) {
     uint64_t seed = (uint64_t)e->in[e->n->n_in - 2]->i[0], offset = (uint64_t)e->in[e->n->n_in - 1]->i[0];
-    return philox(seed, offset + (uint64_t)i / 4).word[i % 4];
+    uint64_t counter = offset + (uint64_t)i / 4;
+    uint32_t word[4] = {(uint32_t)counter, (uint32_t)(counter >> 32)}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    sn_philox(word, key);
+    return word[i % 4];
 }
 
 /* In [0, 1): as many upper bits as the significand holds (f64: all that there are). */

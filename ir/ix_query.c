@@ -80,13 +80,6 @@ static sn_range axis_range(sn_module *m, uint32_t id) {
     return r;
 }
 
-/* What the dtype of a value can hold. */
-static sn_range value_range(sn_dtype t) {
-    if (t == SN_BOOL || sn_dtype_bytes(t) > 4) return t == SN_BOOL ? (sn_range){0, 1} : UNKNOWN;
-    int64_t count = (int64_t)1 << (8 * sn_dtype_bytes(t)), lowest = t == SN_U8 ? 0 : -count / 2;
-    return (sn_range){lowest, lowest + count - 1};
-}
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -103,7 +96,7 @@ sn_range sn_ix_range(sn_module *m, sn_ix e) {
     case SN_IX_SUM: return sn_ix_terms_range(m, r->c0, r->terms, r->n_terms);
     case SN_IX_AXIS: return axis_range(m, r->id);
     case SN_IX_SYM: return (sn_range){0, INT64_MAX};
-    case SN_IX_VAL: return value_range(sn_val_get(m, (sn_val){r->id})->dtype);
+    case SN_IX_VAL: return UNKNOWN;
     case SN_IX_DIV: return range_div(sn_ix_range(m, r->a), divisor_range(m, r->b));
     case SN_IX_MOD: return range_mod(sn_ix_range(m, r->a), divisor_range(m, r->b));
     case SN_IX_PROD: return range_mul(sn_ix_range(m, r->a), sn_ix_range(m, r->b));

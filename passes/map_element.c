@@ -44,7 +44,7 @@ void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_
     sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->threads, SN_AXIS_BLOCK_X, &t);
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, sc->threads), t), v);
     sn_stmt into = threads;
-    if (whole % tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
+    if (whole < blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
     if (v > 1) into = put_loop(m, sn_at_end(k, into), "v", v, SN_AXIS_VECTOR, &lane);
     insert_all(m, sn_at_end(k, into), &body);
     if (n != whole) put_tail(cx, k, threads, into, sh, g, t, whole, n - whole);

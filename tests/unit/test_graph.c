@@ -117,6 +117,9 @@ static const rule_case RIGHT[] = {
     {"rms_norm %x, %x eps=1e-05", "f32[4, 6]"},
     {"batch_norm %q, %c, %c, %c, %c eps=1e-05", "f32[2, 16, 8, 8]"},
     {"cross_entropy %x, %t", "f32[]"},
+    {"sort %x axis=1", "f32[4, 6]"},
+    {"topk %x k=0 axis=-1", "f32[4, 0]"},
+    {"topk %n k=300 axis=0", "f32[300, 256]"},
 };
 
 static const rule_case WRONG[] = {
@@ -194,6 +197,14 @@ static const rule_case WRONG[] = {
      "batch_norm_train: one element per channel has no variance"},
     {"cross_entropy %x, %x", "cross_entropy: the target is f32, not i64"},
     {"cross_entropy %x, %l", "cross_entropy: takes x [N, C] and target [N], not [4, 6] and [4, 6]"},
+    {"sort %x axis=2", "sort: axis 2 is not in -2 .. 1 (rank 2)"},
+    {"topk %x k=7 axis=1", "topk: k is 7, axis 1 has 6 elements"},
+    {"topk %n k=-1 axis=0", "topk: k is -1, axis 0 has N elements"},
+    {"random %x, %x dtype=f32 shape=[3]", "random: the seed is f32[4, 6], not i64[]"},
+    {"random %t, %t dtype=bool shape=[3]", "random: does not take bool"},
+    {"random_normal %t, %t dtype=i32 shape=[3]", "random_normal: does not take i32"},
+    {"dropout %x, %t, %t p=2", "dropout: p is 2, not in 0 .. 1"},
+    {"dropout %i, %t, %t p=0.5", "dropout: does not take i32; cast it to a float type first"},
     {"project %x index=0", "project: the operand (input) is not a tuple"},
     {"input", "input: inputs are declared in the graph's parameter list"},
     {"frobnicate %x", "unknown operation 'frobnicate'"},
