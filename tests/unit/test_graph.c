@@ -117,9 +117,6 @@ static const rule_case RIGHT[] = {
     {"rms_norm %x, %x eps=1e-05", "f32[4, 6]"},
     {"batch_norm %q, %c, %c, %c, %c eps=1e-05", "f32[2, 16, 8, 8]"},
     {"cross_entropy %x, %t", "f32[]"},
-    {"sort %x axis=1", "f32[4, 6]"},
-    {"topk %x k=0 axis=-1", "f32[4, 0]"},
-    {"topk %n k=300 axis=0", "f32[300, 256]"},
 };
 
 static const rule_case WRONG[] = {
@@ -239,6 +236,19 @@ Test(graph, wrong_rules_say_what_is_wrong) {
         cr_expect_eq(strncmp(env.message, "t.sn:2:", 7), 0, "%s", env.message);
         sn_module_free(m);
     }
+}
+
+Test(graph, sorts_are_pairs) {
+    sn_module *m = parse("graph @g(%x: bf16[4, 6], %n: i8[N, 256]) {\n"
+                         "  %s = sort %x axis=1 descending=true\n  %a = project %s index=0\n  %b = project %s index=1\n"
+                         "  %t = topk %n k=300 axis=0\n  %c = project %t index=0\n  %d = project %t index=1\n"
+                         "  %u = topk %x k=0 axis=-1\n  %e = project %u index=0\n"
+                         "  return a = %a, b = %b, c = %c, d = %d, e = %e\n}\n");
+    static const char *const want[] = {"bf16[4, 6]", "i64[4, 6]", "i8[300, 256]", "i64[300, 256]", "bf16[4, 0]"};
+    cr_assert_eq(env.status, SN_OK, "%s", env.message);
+    for (uint32_t k = 0; k < SN_COUNT(want); k++)
+        cr_expect_str_eq(sn_type_text(m, &sn_node_get(m, m->graph.outputs.at[k].node)->type), want[k]);
+    sn_module_free(m);
 }
 
 /* ---- tables ---- */
