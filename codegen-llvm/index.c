@@ -97,6 +97,10 @@ static lv divide(sn_gen *g, const sn_ix_rec *r) {
     if (sn_ix_range(g->m, r->a).lo >= 0) return binary(g, is_div ? LLVMBuildUDiv : LLVMBuildURem, a, b);
     lv in[2] = {a, b};
     sn_em_unify(&g->em, in, 2);
+    int64_t k;
+    if (sn_ix_is_const(g->m, r->b, &k) && (k & (k - 1)) == 0) /* two's complement rounds down by itself */
+        return is_div ? em_ashr(&g->em, in[0], sn_em_i(&g->em, in[0], __builtin_ctzll((uint64_t)k)))
+                      : em_and(&g->em, in[0], sn_em_i(&g->em, in[0], k - 1));
     lv rest = LLVMBuildSRem(g->em.b, in[0], in[1], "");
     lv below = em_icmp(&g->em, LLVMIntSLT, rest, sn_em_i(&g->em, rest, 0));
     if (!is_div) return em_select(&g->em, below, em_iadd(&g->em, rest, in[1]), rest);

@@ -193,10 +193,12 @@ static sn_status eval_moments(sn_eval *e) {
 /* ---- driver ---- */
 
 static const sn_eval_fn eval_of_op[SN_N_OPS] = {
-    [SN_OP_FULL] = eval_full,         [SN_OP_CONSTANT] = eval_constant, [SN_OP_IOTA] = eval_iota,
-    [SN_OP_WHERE] = eval_elementwise, [SN_OP_CAST] = eval_cast,         [SN_OP_CLAMP] = eval_clamp,
-    [SN_OP_MEAN] = eval_moments,      [SN_OP_VAR] = eval_moments,       [SN_OP_VAR_MEAN] = eval_moments,
-    [SN_OP_SORT] = sn_eval_sort,      [SN_OP_TOPK] = sn_eval_sort,      [SN_OP_RANDOM] = sn_eval_random,
+    [SN_OP_FULL] = eval_full,          [SN_OP_CONSTANT] = eval_constant,
+    [SN_OP_IOTA] = eval_iota,          [SN_OP_WHERE] = eval_elementwise,
+    [SN_OP_CAST] = eval_cast,          [SN_OP_CLAMP] = eval_clamp,
+    [SN_OP_MEAN] = eval_moments,       [SN_OP_VAR] = eval_moments,
+    [SN_OP_VAR_MEAN] = eval_moments,   [SN_OP_SORT] = sn_eval_sort,
+    [SN_OP_TOPK] = sn_eval_sort,       [SN_OP_RANDOM] = sn_eval_random,
     [SN_OP_DROPOUT] = sn_eval_dropout, [SN_OP_RANDOM_NORMAL] = sn_eval_random_normal,
 };
 

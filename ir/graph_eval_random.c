@@ -22,7 +22,8 @@ void sn_philox(uint32_t word[4], const uint32_t key[2]) {
 static uint32_t word_of(const sn_eval *e, int64_t i) {
     uint64_t seed = (uint64_t)e->in[e->n->n_in - 2]->i[0], offset = (uint64_t)e->in[e->n->n_in - 1]->i[0];
     uint64_t counter = offset + (uint64_t)i / 4;
-    uint32_t word[4] = {(uint32_t)counter, (uint32_t)(counter >> 32)}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t word[4] = {(uint32_t)counter, (uint32_t)(counter >> 32)},
+             key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     sn_philox(word, key);
     return word[i % 4];
 }

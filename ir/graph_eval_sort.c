@@ -12,9 +12,7 @@ typedef struct sorter {
     int64_t *at, *other; /* positions in the row, and room for as many */
 } sorter;
 
-static sn_scalar element(const sorter *s, int64_t j) {
-    return sn_array_get(s->x, s->base + s->groups->offset[j]);
-}
+static sn_scalar element(const sorter *s, int64_t j) { return sn_array_get(s->x, s->base + s->groups->offset[j]); }
 
 static bool is_less(const sorter *s, sn_scalar a, sn_scalar b) {
     if (!sn_is_float(s->x->dtype)) return a.i < b.i;

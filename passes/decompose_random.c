@@ -27,8 +27,7 @@ sn_nd sn_dec_dropout(sn_module *m, sn_nd x) {
 
 /* Column k of uniform numbers [n, 2], in the shape of x. */
 static sn_nd column(sn_module *m, sn_nd pairs, int64_t k, const sn_type *t) {
-    sn_attr attrs[] = {
-        {.id = SN_ATTR_AXIS, .i = 1}, {.id = SN_ATTR_START, .i = k}, {.id = SN_ATTR_STOP, .i = k + 1}};
+    sn_attr attrs[] = {{.id = SN_ATTR_AXIS, .i = 1}, {.id = SN_ATTR_START, .i = k}, {.id = SN_ATTR_STOP, .i = k + 1}};
     return sn_graph_reshape(m, sn_graph_node(m, SN_OP_SLICE, &pairs, 1, attrs, 3), t->shape, t->rank);
 }
 

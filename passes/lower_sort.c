@@ -122,7 +122,9 @@ static sn_ix open_kernel(order *o, int64_t count) {
     return sn_lower_open_loop(o->lw, "r", sn_ix_const(o->m, count));
 }
 
-static sn_ix in_row(order *o, const runs *r, sn_ix e) { return sn_ix_add(o->m, sn_ix_scale(o->m, o->row, r->count), e); }
+static sn_ix in_row(order *o, const runs *r, sn_ix e) {
+    return sn_ix_add(o->m, sn_ix_scale(o->m, o->row, r->count), e);
+}
 
 static void store(order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask) {
     x = sn_put_cast(o->m, o->lw->at, sn_buf_get(o->m, b)->dtype, x);
@@ -219,8 +221,9 @@ typedef struct sibling {
 /* Step of a search: are the next `step` elements before mine too? Then they count. */
 static sn_val search_step(order *o, const sibling *s, sn_val mine, sn_val found, int64_t step) {
     const runs *r = s->from;
-    sn_ix e = sn_ix_addc(o->m, bounded(o, found, r->length - step), step - 1);
-    e = sn_ix_add(o->m, s->start, e);
+    sn_ix skip = s->elements.i ? bounded(o, found, r->length - step)
+                               : sn_ix_modc(o->m, sn_ix_val(o->m, found), r->length); /* one `and`, and a range */
+    sn_ix e = sn_ix_add(o->m, s->start, sn_ix_addc(o->m, skip, step - 1));
     if (s->elements.i) e = sn_ix_min(o->m, e, sn_ix_const(o->m, r->count - 1));
     sn_val other = sn_put_load(o->m, o->lw->at, r->keys, in_row(o, r, e));
     sn_val more = op(o, SN_LOP_ADD, found, integer(o, o->place, step));
@@ -315,8 +318,8 @@ sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]) {
     o.axis = (uint32_t)(axis < 0 ? axis + o.type->rank : axis);
     for (uint32_t k = 0; k < o.type->rank; k++)
         if (!sn_ix_is_const(m, o.type->shape[k], &size))
-            return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "%s: a size of its operand is symbolic (--dim NAME=SIZE binds it)",
-                           sn_ops[n->op].name);
+            return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
+                           "%s: a size of its operand is symbolic (--dim NAME=SIZE binds it)", sn_ops[n->op].name);
     o.n = sn_ix_value(m, o.type->shape[o.axis]);
     o.keep = top ? sn_node_int(m, x, SN_ATTR_K, 0) : o.n;
     o.descending = top ? sn_node_int(m, x, SN_ATTR_LARGEST, 1) : sn_node_int(m, x, SN_ATTR_DESCENDING, 0);
