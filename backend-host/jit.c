@@ -93,8 +93,9 @@ static LLVMModuleRef new_module(compilation *c, LLVMTargetMachineRef tm) {
 
 static sn_status generate(compilation *c, LLVMModuleRef mod) {
     LLVMValueRef f;
+    uint32_t unused;
     for (uint32_t i = 0; c->with_kernels && i < c->m->kernels.n; i++) {
-        SN_TRY(sn_cg_kernel(&f, &c->cg, mod, c->m, c->m->kernels.at[i]));
+        SN_TRY(sn_cg_kernel(&f, &unused, &c->cg, mod, c->m, c->m->kernels.at[i]));
         if (!c->code) continue; /* text for people keeps the names */
         symbol s = kernel_symbol(i);
         LLVMSetValueName2(f, s.at, strlen(s.at));

@@ -49,11 +49,9 @@ static const char *program_name(writer *w) {
 }
 
 static void name_buffers(writer *w) {
-    static const char *const prefixes[] = {[SN_BUF_INPUT] = "in_",
-                                           [SN_BUF_OUTPUT] = "out_",
-                                           [SN_BUF_TEMP] = "tmp_",
-                                           [SN_BUF_CONST] = "const_",
-                                           [SN_BUF_REG] = "reg_"};
+    static const char *const prefixes[] = {[SN_BUF_INPUT] = "in_", [SN_BUF_OUTPUT] = "out_",
+                                           [SN_BUF_TEMP] = "tmp_", [SN_BUF_CONST] = "const_",
+                                           [SN_BUF_REG] = "reg_",  [SN_BUF_SHARED] = "shared_"};
     w->buf_name = SN_NEWN(&w->scratch, const char *, w->m->bufs.count);
     for (uint32_t i = 1; i < w->m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){i});
@@ -216,6 +214,16 @@ static sn_status put_load(writer *w) {
         put_try(
             w, "    ",
             sn_strf(&w->scratch, "cuModuleGetFunction(&self->kernel_%s, self->modules[%u], \"%s\")", c_name, i, name));
+        if (w->codes && w->codes[i].cluster > 8)
+            put_try(w, "    ",
+                    sn_strf(&w->scratch,
+                            "cuFuncSetAttribute(self->kernel_%s, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)",
+                            c_name));
+        if (w->codes && w->codes[i].shared_bytes)
+            put_try(w, "    ",
+                    sn_strf(&w->scratch,
+                            "cuFuncSetAttribute(self->kernel_%s, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, %u)",
+                            c_name, w->codes[i].shared_bytes));
     }
     SN_TRY(put_load_consts(w));
     sn_text_put(w->t, "    return result;\n}\n\n");
@@ -311,8 +319,8 @@ static sn_status put_call(writer *w, const sn_step *s) {
     for (uint32_t i = 0; i < k->params.n; i++) sn_text_printf(w->t, "%s&%s", i ? ", " : "", place(w, k->params.at[i]));
     if (k->params.n) sn_text_put(w->t, "};\n");
     put_try(w, "        ",
-            sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, 0, stream, %s, NULL)",
-                    w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y,
+            sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s, NULL)",
+                    w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y, size.shared_bytes,
                     k->params.n ? "params" : "NULL"));
     sn_text_put(w->t, "    }\n");
     return SN_OK;

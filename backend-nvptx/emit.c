@@ -61,7 +61,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm)
     LLVMSetModuleDataLayout(mod, layout);
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(mod, "nvptx64-nvidia-cuda");
-    SN_TRY(sn_cg_kernel(&fn, &j->cg, mod, j->m, j->k));
+    SN_TRY(sn_cg_kernel(&fn, &j->out->shared_bytes, &j->cg, mod, j->m, j->k));
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(sn_cg_optimise(&j->cg, mod, tm, PASSES));
@@ -89,6 +89,7 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
                        sn_kern_get(m, k)->name, (long long)out->grid);
     out->block_x = launch.block_x;
     out->block_y = launch.block_y;
+    out->cluster = launch.cluster;
     return SN_OK;
 }
 

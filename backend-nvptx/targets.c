@@ -6,11 +6,12 @@
 
 typedef struct row {
     const char *name;
-    uint32_t sm, ptx, units, shared, flight, cache_mb;
+    uint32_t sm, ptx, units, shared, cluster, flight, cache_mb;
 } row;
 
 static const row ROWS[] = {
-#define SN_TARGET(name, sm, ptx, units, shared, flight, cache_mb, note) {name, sm, ptx, units, shared, flight, cache_mb},
+#define SN_TARGET(name, sm, ptx, units, shared, cluster, flight, cache_mb, note) \
+    {name, sm, ptx, units, shared, cluster, flight, cache_mb},
 #include "backend-nvptx/targets.def"
 #undef SN_TARGET
 };
@@ -23,6 +24,7 @@ static void fill(sn_target *out, const row *r) {
         .max_threads = 1024,
         .max_regs = 64,
         .shared_bytes = r->shared,
+        .cluster = r->cluster,
         .vector_bytes = 16,
         .flight_bytes = r->flight,
         .cache_bytes = (uint64_t)r->cache_mb << 20,

@@ -20,11 +20,11 @@ typedef struct access {
 
 /* ---- addresses ----------------------------------------------------------------------------------------------------------- */
 
-/* A thread's private elements of a reg buffer: the offset without the thread's part. */
-static sn_ix without_threads(sn_gen *g, sn_ix e) {
+/* What a thread of its registers, or a block of its shared memory, addresses: the offset without the thread's part. */
+static sn_ix without_threads(sn_gen *g, sn_buf_scope scope, sn_ix e) {
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        bool thread = r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y;
+        bool thread = sn_gen_is_block(g, r->kind) && (scope == SN_BUF_REG || r->kind == SN_AXIS_CLUSTER);
         if (!r->axis.i || !thread || !sn_ix_uses_axis(g->m, e, r->axis)) continue;
         sn_ix zero = sn_ix_const(g->m, 0);
         e = sn_ix_subst(g->m, e, &r->axis, &zero, 1);
@@ -68,7 +68,7 @@ static uint32_t piece_of(sn_gen *g, const access *a) {
 static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
     a.elem = sn_math_storage(g->em.cg, a.b->dtype);
-    if (g->gpu && a.b->scope == SN_BUF_REG) a.e = without_threads(g, a.e);
+    if (g->gpu && sn_buf_is_local(a.b)) a.e = without_threads(g, a.b->scope, a.e);
     int64_t c;
     if (g->lanes <= 1) return a;
     if (values_vary(g, a.e)) a.piece = 1;
@@ -140,19 +140,13 @@ static lv load_storage(sn_gen *g, const access *a, lv mask) {
     return a->piece == 1 ? load_lanes(g, a, mask) : load_pieces(g, a, mask);
 }
 
-/* Other threads' stores must be seen: "sequential meaning" holds across block axes too. */
-static void order_after_stores(sn_gen *g, sn_buf b) {
-    if (g->gpu && g->dirty[b.i] && !g->divergent) sn_gen_barrier(g);
-}
-
-void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
+static void load(sn_gen *g, sn_stmt_rec *s) {
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
-    order_after_stores(g, s->buf);
     int64_t size;
     lv otherwise = mask ? sn_gen_val(g, s->in[1]) : NULL;
-    if (mask && a.b->scope != SN_BUF_REG && sn_ix_is_const(g->m, a.b->size, &size) && size == 0) {
+    if (mask && !sn_buf_is_local(a.b) && sn_ix_is_const(g->m, a.b->size, &size) && size == 0) {
         g->vals[s->result.i] = otherwise;
         return;
     }
@@ -165,13 +159,22 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
     g->vals[s->result.i] = x;
 }
 
+void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
+    if (!g->copies || !g->copies[s->result.i]) load(g, s); /* else the store copies */
+}
+
 /* ---- stores --------------------------------------------------------------------------------------------------------------- */
 
 /* A store at a place that all threads run, by the threads whose missing block numbers are 0. NULL: by all. */
 static lv chosen_threads(sn_gen *g, const access *a) {
     if (!g->gpu || a->b->scope == SN_BUF_REG) return NULL;
     lv cond = NULL;
-    if (!g->in_x && g->threads_x > 1) cond = em_icmp(&g->em, LLVMIntEQ, g->thread_x, sn_em_i(&g->em, g->thread_x, 0));
+    if (!g->in_cluster && g->cluster > 1 && a->b->scope != SN_BUF_SHARED)
+        cond = em_icmp(&g->em, LLVMIntEQ, g->rank, sn_em_i(&g->em, g->rank, 0));
+    if (!g->in_x && g->threads_x > 1) {
+        lv x = em_icmp(&g->em, LLVMIntEQ, g->thread_x, sn_em_i(&g->em, g->thread_x, 0));
+        cond = cond ? em_and(&g->em, cond, x) : x;
+    }
     if (!g->in_y && g->threads_y > 1) {
         lv y = em_icmp(&g->em, LLVMIntEQ, g->thread_y, sn_em_i(&g->em, g->thread_y, 0));
         cond = cond ? em_and(&g->em, cond, y) : y;
@@ -208,7 +211,28 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
     }
 }
 
+/* The store of a load that is an asynchronous copy; false when the pieces are no such size. */
+static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
+    access to = access_of(g, s), a = access_of(g, from);
+    sn_val mask_id = sn_stmt_mask(from);
+    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
+    uint32_t piece = g->lanes <= 1 ? 1 : to.piece < a.piece ? to.piece : a.piece;
+    uint32_t bytes = piece * sn_dtype_bytes(a.b->dtype);
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || (mask && sn_em_lanes(mask) > 1)) return false;
+    for (uint32_t i = 0; i < g->lanes; i += piece) {
+        lv q = address(g, &to, at_lane(g, to.e, i)), p = address(g, &a, at_lane(g, a.e, i));
+        if (mask) p = em_select(&g->em, mask, p, g->memory[a.id.i]);
+        sn_gen_copy_piece(g, q, p, bytes, mask);
+    }
+    return true;
+}
+
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
+    if (g->copies && g->copies[s->in[0].i]) {
+        sn_stmt_rec *from = sn_stmt_get(g->m, sn_val_get(g->m, s->in[0])->def);
+        if (g->in_x && copied(g, s, from)) return;
+        load(g, from);
+    }
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
@@ -221,5 +245,4 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
     if (cond) branch = sn_em_then(&g->em, cond, "store");
     store_storage(g, &a, x, mask);
     if (cond) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
-    if (a.b->scope != SN_BUF_REG) g->dirty[s->buf.i] = g->threads_x * g->threads_y > 1;
 }

@@ -10,17 +10,18 @@
  */
 #include "codegen-llvm/gen.h"
 
-enum { AREA_LIMIT = 24 << 10, STATIC_LIMIT = 48 << 10, WARP = 32 };
+enum { AREA_LIMIT = 24 << 10, WARP = 32 };
 
 void sn_gen_barrier(sn_gen *g) {
     lv zero = LLVMConstInt(g->em.cg->i32, 0, 0);
     sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
-    for (uint32_t i = 0; i < g->m->bufs.count; i++) g->dirty[i] = false;
 }
 
-void sn_gen_settle(sn_gen *g, uint32_t turn, uint32_t exchanges) {
-    if ((g->exchanges - exchanges) % 2) sn_gen_barrier(g);
-    g->turn = turn;
+void sn_gen_settle(sn_gen *g, const sn_gen_turns *before) {
+    if ((g->turns.cluster.made - before->cluster.made) % 2) sn_gen_cluster_barrier(g);
+    else if ((g->turns.block.made - before->block.made) % 2) sn_gen_barrier(g);
+    g->turns.block.next = before->block.next;
+    g->turns.cluster.next = before->cluster.next;
 }
 
 /* ---- shuffles ------------------------------------------------------------------------------------------------------------------ */
@@ -87,7 +88,8 @@ static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width)
 
 /* One array a state, of `slots` slots, in the area whose turn it is. */
 typedef struct exchange {
-    uint32_t area, offset[SN_GEN_STATES], lanes[SN_GEN_STATES];
+    lv base;
+    uint32_t offset[SN_GEN_STATES], lanes[SN_GEN_STATES];
 } exchange;
 
 static uint32_t state_bytes(const sn_gen_states *st, uint32_t k, uint32_t lanes) {
@@ -102,28 +104,15 @@ static uint32_t exchange_bytes(const sn_gen_states *st, const lv *x, uint32_t sl
     return total;
 }
 
-/* The areas are globals of unknown size until the kernel is complete. */
-static lv shared_area(sn_gen *g, uint32_t area) {
-    if (!g->shared[area]) {
-        LLVMTypeRef bytes = LLVMArrayType2(g->em.cg->i8, 1);
-        g->shared[area] = LLVMAddGlobalInAddressSpace(g->em.mod, bytes, area ? "sn_slots_1" : "sn_slots_0", 3);
-        LLVMSetAlignment(g->shared[area], 16);
-    }
-    return g->shared[area];
-}
-
 static exchange exchange_begin(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t slots) {
-    exchange ex = {.area = g->turn};
+    exchange ex;
     uint32_t at = 0;
     for (uint32_t k = 0; k < st->n; k++) {
         ex.lanes[k] = sn_em_lanes(x[k]);
         ex.offset[k] = at;
         at += (state_bytes(st, k, ex.lanes[k]) * slots + 15) / 16 * 16;
     }
-    shared_area(g, ex.area);
-    if (at > g->shared_size[ex.area]) g->shared_size[ex.area] = at;
-    g->turn ^= 1;
-    g->exchanges++;
+    ex.base = sn_gen_area(g, false, at);
     return ex;
 }
 
@@ -131,7 +120,7 @@ static lv slot_address(sn_gen *g, const sn_gen_states *st, const exchange *ex, u
     sn_em *em = &g->em;
     lv bytes = em_imul(em, slot, sn_em_i(em, slot, state_bytes(st, k, ex->lanes[k])));
     bytes = em_iadd(em, bytes, sn_em_i(em, slot, ex->offset[k]));
-    return LLVMBuildInBoundsGEP2(em->b, em->cg->i8, g->shared[ex->area], &bytes, 1, "");
+    return LLVMBuildInBoundsGEP2(em->b, em->cg->i8, ex->base, &bytes, 1, "");
 }
 
 static uint32_t slot_align(const sn_gen_states *st, const exchange *ex, uint32_t k) {
@@ -154,24 +143,6 @@ static void slot_read(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv
         LLVMSetAlignment(l, slot_align(st, ex, k));
         x[k] = sn_math_from_storage(&g->em, st->dtypes[k], l);
     }
-}
-
-sn_status sn_gen_finish_shared(sn_gen *g) {
-    if (g->shared_size[0] + g->shared_size[1] > STATIC_LIMIT)
-        return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
-                       "kernel %s: its reductions need %u bytes of shared memory, %u exist", g->k->name,
-                       g->shared_size[0] + g->shared_size[1], (unsigned)STATIC_LIMIT);
-    for (uint32_t area = 0; area < 2; area++) {
-        if (!g->shared[area]) continue;
-        LLVMTypeRef bytes = LLVMArrayType2(g->em.cg->i8, g->shared_size[area]);
-        lv sized = LLVMAddGlobalInAddressSpace(g->em.mod, bytes, area ? "sn_row_slots_1" : "sn_row_slots_0", 3);
-        LLVMSetInitializer(sized, LLVMGetUndef(bytes));
-        LLVMSetLinkage(sized, LLVMInternalLinkage);
-        LLVMSetAlignment(sized, 16);
-        LLVMReplaceAllUsesWith(g->shared[area], sized);
-        LLVMDeleteGlobal(g->shared[area]);
-    }
-    return SN_OK;
 }
 
 /* ---- over block.x ----------------------------------------------------------------------------------------------------------------- */

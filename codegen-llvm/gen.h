@@ -1,6 +1,7 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
  * kernel.c (function, block axes), region.c (statements, loops), index.c (ix), access.c (load, store),
- * reduce.c (combiners, reductions within a thread), block.c (reductions across the threads of a GPU block).
+ * reduce.c (combiners, reductions within a thread), block.c (reductions across the threads of a GPU block),
+ * cluster.c (across blocks), shared.c (shared memory), copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -15,6 +16,14 @@ typedef struct sn_gen_memo {
     lv old;
 } sn_gen_memo;
 
+/* Exchanges through shared memory use two areas in turn. */
+typedef struct sn_gen_turn {
+    uint32_t next, made; /* the area of the next exchange; exchanges so far */
+} sn_gen_turn;
+typedef struct sn_gen_turns {
+    sn_gen_turn block, cluster;
+} sn_gen_turns;
+
 typedef struct sn_gen {
     sn_em em;
     sn_env *env;
@@ -28,6 +37,7 @@ typedef struct sn_gen {
     /* What ids mean at the current place. */
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
+    bool *coarse;          /* by sn_val: see precision.c */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *memory;            /* by sn_buf: address of element 0 */
     bool *steady;          /* by sn_buf: nothing writes its storage while the kernel runs */
@@ -48,14 +58,18 @@ typedef struct sn_gen {
     /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
     sn_launch launch;
     int64_t grid;
-    uint32_t threads_x, threads_y;
-    lv block, thread_x, thread_y;
-    bool in_x, in_y; /* inside a block.x, block.y axis */
-    bool divergent;  /* inside an `if` that threads of a block may answer differently */
-    bool *dirty;     /* by sn_buf: stored to since the last barrier */
-    lv shared[2];    /* shared memory of reductions, used in turn */
-    uint32_t shared_size[2];
-    uint32_t turn, exchanges; /* which one is next; how many were made */
+    uint32_t cluster, threads_x, threads_y;
+    lv block_number, block; /* of the launch; what grid loops further in have left of it */
+    lv rank, thread_x, thread_y;
+    bool cluster_waits; /* for its blocks to start */
+    bool in_cluster, in_x, in_y; /* inside an axis of the kind */
+    bool divergent;              /* inside an `if` that threads of a block may answer differently */
+    lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */
+    uint32_t area_size[2][2];
+    sn_gen_turns turns;
+    uint32_t shared_bytes; /* dynamic shared memory */
+    uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
+    bool copying;          /* copies are under way */
 } sn_gen;
 
 /* ---- index.c ---- */
@@ -89,7 +103,8 @@ typedef struct sn_gen_loop {
     bool guarded;
     LLVMBasicBlockRef before, body, after;
     lv i, n;
-    uint32_t mark, turn, exchanges;
+    uint32_t mark;
+    sn_gen_turns turns;
 } sn_gen_loop;
 /* A loop with one counter; between the two, the builder stands in the body. n: number of iterations. */
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty);
@@ -116,9 +131,38 @@ void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 void sn_gen_barrier(sn_gen *g);
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
-/* Exchanges made since (turn, exchanges) stand in code that may run again or not at all: leave shared memory as it was. */
-void sn_gen_settle(sn_gen *g, uint32_t turn, uint32_t exchanges);
-/* Give the shared memory its final size. */
+/* Exchanges made since then stand in code that may run again or not at all: leave the turns as they were. */
+void sn_gen_settle(sn_gen *g, const sn_gen_turns *before);
+
+/* ---- cluster.c ---- */
+void sn_gen_cluster_start(sn_gen *g);
+void sn_gen_cluster_barrier(sn_gen *g);
+/* All-reduce over the blocks of the cluster, of states that are complete in each block. */
+void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
+/* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */
+typedef struct sn_gen_tail {
+    bool open;
+    sn_em_if branch;
+    uint32_t mark;
+    sn_gen_turns turns;
+} sn_gen_tail;
+void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
+void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
+
+/* ---- precision.c ---- */
+void sn_gen_find_coarse(sn_gen *g);
+
+/* ---- copy.c ---- */
+void sn_gen_find_copies(sn_gen *g);
+void sn_gen_copy_piece(sn_gen *g, lv to, lv from, uint32_t bytes, lv mask);
+void sn_gen_end_copies(sn_gen *g);
+
+/* ---- shared.c ---- */
+/* Room for an exchange of so many bytes in the area whose turn it is. */
+lv sn_gen_area(sn_gen *g, bool of_cluster, uint32_t bytes);
+/* Shared buffers of the kernel; on the host they are arrays like registers. */
+void sn_gen_make_shared(sn_gen *g);
+/* Give the areas their final size. */
 sn_status sn_gen_finish_shared(sn_gen *g);
 
 #endif

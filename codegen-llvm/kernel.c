@@ -47,9 +47,11 @@ static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
 
 static sn_status find_sizes(sn_gen *g) {
     g->launch = sn_kern_launch(g->m, g->kern);
-    if (!sn_ix_is_const(g->m, g->launch.grid, &g->grid))
+    if (!sn_ix_is_const(g->m, g->gpu ? g->launch.grid : g->launch.parts, &g->grid))
         return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                        "kernel %s: its grid depends on a symbolic size; give it a value first", g->k->name);
+    g->cluster = g->gpu ? g->launch.cluster : 1;
+    if (g->cluster > 1) g->grid /= g->cluster; /* grid loops count clusters */
     g->threads_x = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_X) : 1;
     g->threads_y = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_Y) : 1;
     if (g->gpu && (g->threads_x != g->launch.block_x || g->threads_y != g->launch.block_y))
@@ -69,7 +71,6 @@ static void allocate_tables(sn_gen *g) {
     g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
     g->steady = SN_NEWN(g->arena, bool, g->m->bufs.count);
-    g->dirty = SN_NEWN(g->arena, bool, g->m->bufs.count);
 }
 
 static void attribute(sn_gen *g, const char *name, const char *value) {
@@ -91,11 +92,12 @@ static void new_function(sn_gen *g, LLVMTypeRef *types, uint32_t n) {
     LLVMPositionBuilderAtEnd(g->em.b, sn_em_block(&g->em, "entry"));
 }
 
-/* A reg buffer: on a GPU the elements of one thread, on the host all of them. */
+/* A reg buffer: on a GPU the elements of one thread, on the host all of them; there shared memory is such an array too. */
 static void make_registers(sn_gen *g) {
-    for (uint32_t i = 0; i < g->k->regs.n; i++) {
-        sn_buf b = g->k->regs.at[i];
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        sn_buf b = g->k->locals.at[i];
         const sn_buf_rec *r = sn_buf_get(g->m, b);
+        if (g->gpu && r->scope == SN_BUF_SHARED) continue;
         int64_t size = r->private_size;
         if (!g->gpu) sn_ix_is_const(g->m, r->size, &size);
         LLVMTypeRef type = LLVMArrayType2(sn_math_storage(g->em.cg, r->dtype), (uint64_t)size);
@@ -134,9 +136,16 @@ static void gpu_function(sn_gen *g) {
         g->steady[b.i] = is_steady(g, b);
     }
     make_registers(g);
-    g->block = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+    if (g->cluster > 1) {
+        snprintf(size, sizeof size, "%u,1,1", g->cluster);
+        attribute(g, "nvvm.cluster_dim", size);
+    }
+    sn_gen_make_shared(g);
+    sn_gen_find_copies(g);
+    g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
     g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
+    sn_gen_cluster_start(g);
     sn_gen_region(g, g->k->first);
     LLVMBuildRetVoid(g->em.b);
 }
@@ -182,7 +191,8 @@ static bool wants_calls(const sn_cg *cg, sn_module *m, sn_kern k) {
     return !cg->target->is_gpu && n > MANY;
 }
 
-sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k) {
+sn_status sn_cg_kernel(LLVMValueRef *out, uint32_t *shared_bytes, sn_cg *cg, LLVMModuleRef mod, sn_module *m,
+                       sn_kern k) {
     sn_gen g = {.em = {.cg = cg, .mod = mod, .b = cg->builder, .calls = wants_calls(cg, m, k)},
                 .arena = &cg->scratch,
                 .env = cg->env,
@@ -194,7 +204,9 @@ sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_modul
                 .pick = -1,
                 .lanes = 1};
     allocate_tables(&g);
+    sn_gen_find_coarse(&g);
     sn_status status = generate(&g);
     *out = g.em.fn;
+    *shared_bytes = g.shared_bytes;
     return status;
 }

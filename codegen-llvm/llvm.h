@@ -32,7 +32,8 @@ void sn_cg_close(sn_cg *cg);
 /* Generate kernel k into `mod`. GPU: ptx_kernel void name(ptr addrspace(1) p0, p1, ...), one per kern->params.
  * Host: void name(ptr params, i64 begin, i64 end): blocks begin .. end-1 of the grid; params is an array of addresses.
  * The module's triple and data layout must be set before (the caller's target machine knows them). */
-sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k);
+sn_status sn_cg_kernel(LLVMValueRef *out, uint32_t *shared_bytes, sn_cg *cg, LLVMModuleRef mod, sn_module *m,
+                       sn_kern k);
 
 /* LLVMVerifyModule as a status: what it finds is a bug of ours. */
 sn_status sn_cg_verify(sn_cg *cg, LLVMModuleRef mod);

@@ -99,8 +99,10 @@ lv sn_math_exp_bounded(sn_em *em, lv x) {
 
 /* ---- operations ---------------------------------------------------------------------------------------------------------- */
 
+/* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. */
 lv sn_math_exp(sn_em *em, const lv *in) {
     lv x = in[0];
+    if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
     return sn_math_exp_bounded(em, sn_em_is64(x) ? limit(em, x, -746, 710) : limit(em, x, -105, 89));
 }
 

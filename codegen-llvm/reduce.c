@@ -146,7 +146,9 @@ static void across_threads(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, l
     g->yields = state;
     sn_gen_block_region(g, s);
     g->yields = outer;
-    if (g->status == SN_OK) sn_gen_block_reduce(g, st, s->kind, state);
+    if (g->status != SN_OK) return;
+    if (s->kind == SN_AXIS_CLUSTER) sn_gen_cluster_reduce(g, st, state);
+    else sn_gen_block_reduce(g, st, s->kind, state);
 }
 
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {

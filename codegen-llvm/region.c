@@ -24,8 +24,7 @@ int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
 
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
-    *l = (sn_gen_loop){
-        .ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn, .exchanges = g->exchanges};
+    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turns = g->turns};
     if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
     l->before = LLVMGetInsertBlock(em->b);
     l->body = sn_em_block(em, "body");
@@ -40,7 +39,7 @@ void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bo
  * return next[] holds the values after the loop. */
 void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis) {
     sn_em *em = &g->em;
-    sn_gen_settle(g, l->turn, l->exchanges);
+    sn_gen_settle(g, &l->turns);
     lv i = LLVMBuildNSWAdd(em->b, l->i, sn_em_i(em, l->i, 1), "");
     LLVMBasicBlockRef last = LLVMGetInsertBlock(em->b);
     LLVMAddIncoming(l->i, &i, &last, 1);
@@ -56,25 +55,11 @@ void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_p
         next[k] = sn_em_merge(em, &l->guard, l->after, next[k], LLVMGetIncomingValue(phis[k], 0));
 }
 
-/* A barrier at the end of a body whose next iteration reads what this one stored. */
-static void order_iterations(sn_gen *g, const sn_stmt_rec *s) {
-    if (!g->gpu || g->divergent || !s->first.i) return;
-    sn_stmt end = sn_stmt_walk_skip(g->m, sn_stmt_get(g->m, s->first)->parent);
-    for (sn_stmt t = s->first; t.i != end.i; t = sn_stmt_walk_next(g->m, t)) {
-        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
-        if (r->op == SN_LOP_LOAD && g->dirty[r->buf.i]) {
-            sn_gen_barrier(g);
-            return;
-        }
-    }
-}
-
 static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
     sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
     sn_gen_region(g, s->first);
-    order_iterations(g, s);
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
 }
 
@@ -132,6 +117,7 @@ static bool analyse(sn_gen *g, sn_stmt_rec *s) {
         return true;
     }
     case SN_LOP_STORE:
+    case SN_LOP_BARRIER:
     case SN_LOP_YIELD: return true;
     default:
         g->varies[s->result.i] = operands_vary(g, s) || (s->op == SN_LOP_IN ? test_varies(g, s) : ix_varies(g, s->ix));
@@ -160,26 +146,42 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
 /* ---- statements ------------------------------------------------------------------------------------------------------------ */
 
 bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
-    return g->gpu && (kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
+    return g->gpu && (kind == SN_AXIS_CLUSTER || kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
+}
+
+/* What a block axis counts, how many there are, and whether we are inside one. */
+typedef struct block_axis {
+    lv number;
+    int64_t extent;
+    bool *in;
+} block_axis;
+
+static block_axis block_axis_of(sn_gen *g, sn_axis_kind kind) {
+    if (kind == SN_AXIS_CLUSTER) return (block_axis){g->rank, g->cluster, &g->in_cluster};
+    if (kind == SN_AXIS_BLOCK_X) return (block_axis){g->thread_x, g->threads_x, &g->in_x};
+    return (block_axis){g->thread_y, g->threads_y, &g->in_y};
 }
 
 static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
-    bool *in = s->kind == SN_AXIS_BLOCK_X ? &g->in_x : &g->in_y, before = *in;
+    block_axis b = block_axis_of(g, s->kind);
+    bool *in = b.in, before = *in;
     *in = true;
-    g->axes[s->axis.i] = s->kind == SN_AXIS_BLOCK_X ? g->thread_x : g->thread_y;
+    g->axes[s->axis.i] = b.number;
     sn_gen_region(g, s->first);
+    if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g);
     *in = before;
 }
 
 /* Threads past the extent do nothing; a reduction inside would then hang, so that is refused. */
 void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
-    int64_t n = sn_gen_extent(g, s->axis), threads = s->kind == SN_AXIS_BLOCK_X ? g->threads_x : g->threads_y;
-    if (n == threads) {
+    block_axis b = block_axis_of(g, s->kind);
+    int64_t n = sn_gen_extent(g, s->axis);
+    if (n == b.extent) {
         run_block_region(g, s);
         return;
     }
-    uint32_t mark = sn_gen_mark(g), exchanges = g->exchanges;
-    lv thread = s->kind == SN_AXIS_BLOCK_X ? g->thread_x : g->thread_y;
+    uint32_t mark = sn_gen_mark(g), exchanges = g->turns.block.made;
+    lv thread = b.number;
     bool divergent = g->divergent;
     g->divergent = true;
     sn_em_if branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntULT, thread, sn_em_i(&g->em, thread, n)), "threads");
@@ -187,9 +189,15 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
     sn_em_end(&g->em, &branch);
     g->divergent = divergent;
     sn_gen_release(g, mark);
-    if ((n < 0 || g->exchanges != exchanges || s->op == SN_LOP_REDUCE) && g->status == SN_OK)
+    if ((n < 0 || g->turns.block.made != exchanges || s->op == SN_LOP_REDUCE) && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: %s axes of different extents share a reduction",
                             g->k->name, sn_axis_kind_names[s->kind]);
+}
+
+/* A grid loop whose iterations run in any order. On the host one that something follows is a plain loop. */
+static bool is_spread(const sn_gen *g, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID && (g->gpu || !sn_stmt_has_tail(g->m, s));
 }
 
 /* Grid axes number the blocks row-major; `block` becomes what is left for the axes inside. */
@@ -199,7 +207,7 @@ static int64_t grid_inside(sn_gen *g, sn_stmt first) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (!sn_lop_has_region(r->op)) continue;
         int64_t n = grid_inside(g, r->first);
-        if (r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID) n *= sn_gen_extent(g, r->axis);
+        if (is_spread(g, s)) n *= sn_gen_extent(g, r->axis);
         if (n > most) most = n;
     }
     return most;
@@ -219,23 +227,24 @@ static void grid_loop(sn_gen *g, sn_stmt_rec *s) {
         mine = LLVMBuildUDiv(g->em.b, all, sn_em_i(&g->em, all, inside), "");
         g->block = LLVMBuildURem(g->em.b, all, sn_em_i(&g->em, all, inside), "");
     }
-    uint32_t mark = sn_gen_mark(g), turn = g->turn, exchanges = g->exchanges;
+    uint32_t mark = sn_gen_mark(g);
+    sn_gen_turns turns = g->turns;
     bool guard = !inside_grid(g, s) && extent * inside != g->grid;
     sn_em_if branch;
     if (guard) branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntULT, mine, sn_em_i(&g->em, all, extent)), "blocks");
     g->axes[s->axis.i] = mine;
     sn_gen_region(g, s->first);
     if (guard) {
-        sn_gen_settle(g, turn, exchanges);
+        sn_gen_settle(g, &turns);
         sn_em_end(&g->em, &branch);
         sn_gen_release(g, mark);
     }
     g->block = all;
 }
 
-static void loop(sn_gen *g, sn_stmt_rec *s) {
+static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
-    if (s->kind == SN_AXIS_GRID && n >= 0) grid_loop(g, s);
+    if (is_spread(g, id) && n >= 0) grid_loop(g, s);
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
     else if (n == 1) unrolled_loop(g, s, 1);
     else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
@@ -246,19 +255,21 @@ static void loop(sn_gen *g, sn_stmt_rec *s) {
 static void note_thread(void *user, sn_ix atom) {
     sn_gen *g = user;
     const sn_ix_rec *r = sn_ix_get(g->m, atom);
-    bool is_thread = r->kind == SN_IX_AXIS && (g->axes[r->id] == g->thread_x || g->axes[r->id] == g->thread_y);
+    lv x = r->kind == SN_IX_AXIS ? g->axes[r->id] : NULL;
+    bool is_thread = x && (x == g->rank || x == g->thread_x || x == g->thread_y);
     if (is_thread || r->kind == SN_IX_VAL) g->divergent = true;
 }
 
 static void conditional(sn_gen *g, sn_stmt_rec *s) {
     lv cond = sn_em_lane(&g->em, sn_gen_in(g, s->ix, s->bound), 0);
-    uint32_t mark = sn_gen_mark(g), turn = g->turn, exchanges = g->exchanges;
+    uint32_t mark = sn_gen_mark(g);
+    sn_gen_turns turns = g->turns;
     bool divergent = g->divergent;
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
     if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
     sn_em_if branch = sn_em_then(&g->em, cond, "if");
     sn_gen_region(g, s->first);
-    sn_gen_settle(g, turn, exchanges);
+    sn_gen_settle(g, &turns);
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
     g->divergent = divergent;
@@ -281,16 +292,31 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
     case SN_LOP_INDEX: return index_value(g, s);
     case SN_LOP_IN: return sn_gen_in(g, s->ix, s->bound);
-    default: return sn_math_op(em, s->op, from, in, s->n_in);
+    default: break;
     }
+    em->coarse = g->gpu && g->coarse[s->result.i];
+    lv x = sn_math_op(em, s->op, from, in, s->n_in);
+    em->coarse = false;
+    return x;
 }
 
-static void statement(sn_gen *g, sn_stmt_rec *s) {
+/* Threads that do not come here would leave the others waiting. */
+static void barrier(sn_gen *g) {
+    if (g->divergent && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                            "kernel %s: a barrier stands where not all threads of the block come", g->k->name);
+    if (g->gpu && g->cluster > 1) sn_gen_cluster_barrier(g);
+    else if (g->gpu) sn_gen_barrier(g);
+}
+
+static void statement(sn_gen *g, sn_stmt id) {
+    sn_stmt_rec *s = sn_stmt_get(g->m, id);
     switch ((int)s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;
-    case SN_LOP_LOOP: loop(g, s); return;
+    case SN_LOP_LOOP: loop(g, id, s); return;
     case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;
+    case SN_LOP_BARRIER: barrier(g); return;
     case SN_LOP_IF: conditional(g, s); return;
     case SN_LOP_YIELD:
         for (uint32_t i = 0; i < s->n_in; i++) g->yields[i] = sn_gen_val(g, s->in[i]);
@@ -299,7 +325,14 @@ static void statement(sn_gen *g, sn_stmt_rec *s) {
     }
 }
 
+/* What follows a grid loop is for its last block. */
 void sn_gen_region(sn_gen *g, sn_stmt first) {
-    for (sn_stmt s = first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next)
-        statement(g, sn_stmt_get(g->m, s));
+    sn_gen_tail tail = {.open = false};
+    for (sn_stmt s = first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        statement(g, s);
+        if (g->gpu && is_spread(g, s) && r->next.i && g->status == SN_OK)
+            sn_gen_tail_begin(g, &tail, grid_inside(g, r->first) * sn_gen_extent(g, r->axis));
+    }
+    sn_gen_tail_end(g, &tail);
 }

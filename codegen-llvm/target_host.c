@@ -18,6 +18,7 @@ void sn_target_host(sn_target *out, uint32_t threads) {
         .max_threads = 1,
         .max_regs = 64,
         .shared_bytes = 0,
+        .cluster = 1,
         .vector_bytes = bytes,
         .flight_bytes = 1024,
         .cache_bytes = 32u << 20,

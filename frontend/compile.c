@@ -161,7 +161,7 @@ static sn_status launch_size(sn_rt_kernel *out, sn_program *p, uint32_t k) {
     sn_kern kern = p->m->kernels.at[k];
     sn_launch launch = sn_kern_launch(p->m, kern);
     *out = (sn_rt_kernel){.name = sn_kern_get(p->m, kern)->name, .block_x = launch.block_x, .block_y = launch.block_y};
-    if (!sn_ix_is_const(p->m, launch.grid, &out->grid))
+    if (!sn_ix_is_const(p->m, p->gpu_code ? launch.grid : launch.parts, &out->grid))
         return sn_fail(&p->ctx->env, SN_ERROR_INTERNAL, "kernel %s: its grid is not a number", out->name);
     return SN_OK;
 }
@@ -177,6 +177,8 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].grid = p->codes[k].grid;
             kernels[k].block_x = p->codes[k].block_x;
             kernels[k].block_y = p->codes[k].block_y;
+            kernels[k].cluster = p->codes[k].cluster;
+            kernels[k].shared_bytes = p->codes[k].shared_bytes;
         } else {
             kernels[k].host = sn_host_code_kernel(p->host, k);
         }

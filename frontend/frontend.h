@@ -127,6 +127,9 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from);
 /* A fresh module with a copy of the graph, all its symbolic sizes bound. */
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
                         unsigned n);
+/* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
+sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
+                                sn_tensor *const *inputs, sn_tensor *const *outputs);
 /* Bodies of public calls that other bodies use. */
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted);
@@ -134,6 +137,8 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
 sn_status sn_tensor_new(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
                         const int64_t *shape, const int64_t *strides, int64_t offset);
 sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size);
+/* All elements, from `size` bytes of elements that repeat. Contiguous tensors are filled where they are. */
+sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size);
 sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size);
 /* "[2, 3]" in an arena. */
 char *sn_sizes_text(sn_arena *arena, const int64_t *shape, unsigned rank);
@@ -155,6 +160,9 @@ sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *refer
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used as
  * an index, valid positions. n elements in storage format to `out` (random.c). */
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed);
+/* The same for a tensor; graph NULL: any use. The first `period` elements are drawn, the others repeat them; 0: as many as
+ * sn_random_input draws. */
+sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, uint64_t seed, int64_t period);
 /* The same without a graph: n elements. */
 void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
 /* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer extremes. */

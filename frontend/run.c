@@ -139,3 +139,14 @@ sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *
                           sn_tensor *const *outputs, size_t flush_bytes) {
     SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes));
 }
+
+static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
+                            sn_tensor *const *inputs, sn_tensor *const *outputs) {
+    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));
+    return sn_prog_time_graph(out, replays, how, p->prog, p->input_at, p->output_at);
+}
+
+sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
+                                sn_tensor *const *inputs, sn_tensor *const *outputs) {
+    SN_GUARD_RETURN(p->ctx, time_graph(out, replays, how, p, inputs, outputs));
+}

@@ -206,6 +206,35 @@ sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size) {
     return sn_cuda_to_device(cu, t->info.data, storage, t->bytes, NULL);
 }
 
+/* What is filled doubles with each copy. */
+static sn_status double_up(sn_cuda *cu, char *at, size_t filled, size_t all) {
+    while (filled < all) {
+        size_t more = all - filled < filled ? all - filled : filled;
+        if (cu) SN_TRY(sn_cuda_copy(cu, at + filled, at, more, NULL));
+        else memcpy(at + filled, at, more);
+        filled += more;
+    }
+    return SN_OK;
+}
+
+sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size) {
+    size_t all = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
+    if (size >= all) return sn_tensor_put(t, data, all);
+    if (!is_contiguous(&t->info)) {
+        char *packed = sn_alloc(&t->ctx->scratch, all);
+        memcpy(packed, data, size);
+        SN_TRY(double_up(NULL, packed, size, all));
+        return sn_tensor_put(t, packed, all);
+    }
+    sn_cuda *cu = NULL;
+    if (t->info.device == SN_CPU) memcpy(element_zero(t), data, size);
+    else {
+        SN_TRY(sn_context_cuda(&cu, t->ctx, t->info.device));
+        SN_TRY(sn_cuda_to_device(cu, element_zero(t), data, size, NULL));
+    }
+    return double_up(cu, element_zero(t), size, all);
+}
+
 sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size) {
     SN_TRY(check_size(t, size));
     if (!size) return SN_OK;

@@ -46,6 +46,8 @@ void sn_graph_init(sn_module *m, const char *name) {
     sn_graph_ir *g = &m->graph;
     *g = (sn_graph_ir){.name = sn_strdup(&m->arena, sn_is_plain_name(name) ? name : "main")};
     sn_table_init(&g->nodes, &m->arena, sizeof(sn_node_rec));
+    sn_names_init(&g->input_names, &m->arena);
+    sn_names_init(&g->output_names, &m->arena);
 }
 
 /* Row-major strides. */
@@ -95,9 +97,8 @@ static sn_status check_input(sn_module *m, const char *name, const sn_type *type
     SN_TRY(check_name(m, "input", name));
     snprintf(what, sizeof what, "input %s", name);
     if ((unsigned)type->dtype >= SN_N_DTYPES) return sn_fail(m->env, SN_ERROR_ARGUMENT, "%s: unknown dtype", what);
-    for (uint32_t i = 0; i < m->graph.inputs.n; i++)
-        if (strcmp(m->graph.inputs.at[i].name, name) == 0)
-            return sn_fail(m->env, SN_ERROR_ARGUMENT, "two inputs are named %s", name);
+    if (sn_names_get(&m->graph.input_names, name))
+        return sn_fail(m->env, SN_ERROR_ARGUMENT, "two inputs are named %s", name);
     return sn_type_check(m, what, type);
 }
 
@@ -117,6 +118,7 @@ sn_nd sn_graph_input_new(sn_module *m, const char *name, const sn_type *type, co
     *sn_node_get(m, in.node) =
         (sn_node_rec){.op = SN_OP_INPUT, .type = trimmed(type), .n_results = 1, .name = in.name, .input = g->inputs.n};
     SN_PUSH(&m->arena, &g->inputs, in);
+    sn_names_put(&g->input_names, in.name, g->inputs.n);
     return in.node;
 }
 
@@ -251,12 +253,12 @@ sn_status sn_graph_output_new(sn_module *m, const char *name, sn_nd node, int wr
         return sn_fail(m->env, SN_ERROR_ARGUMENT, "output %s has no value", name);
     if (sn_node_get(m, node)->n_results > 1)
         return sn_fail(m->env, SN_ERROR_TYPE, "output %s is a tuple; take a result of it with project", name);
-    for (uint32_t i = 0; i < g->outputs.n; i++)
-        if (strcmp(g->outputs.at[i].name, name) == 0)
-            return sn_fail(m->env, SN_ERROR_ARGUMENT, "two outputs are named %s", name);
+    if (sn_names_get(&g->output_names, name))
+        return sn_fail(m->env, SN_ERROR_ARGUMENT, "two outputs are named %s", name);
     SN_TRY(check_writes(m, name, node, writes_input));
     sn_graph_output out = {node, sn_strdup(&m->arena, name), writes_input};
     SN_PUSH(&m->arena, &g->outputs, out);
+    sn_names_put(&g->output_names, out.name, g->outputs.n);
     return SN_OK;
 }
 

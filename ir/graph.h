@@ -7,6 +7,7 @@
 #ifndef SN_IR_GRAPH_H
 #define SN_IR_GRAPH_H
 
+#include "ir/base/text.h"
 #include "ir/ids.h"
 
 struct sn_text;
@@ -130,6 +131,7 @@ typedef struct sn_graph_ir {
     uint32_t slot_cap;
     SN_VEC(sn_graph_input) inputs;
     SN_VEC(sn_graph_output) outputs;
+    sn_names input_names, output_names; /* name -> number plus 1 */
 } sn_graph_ir;
 
 /* ---- building (ir/graph.c): a failure gives none and is recorded in the module's environment ------------------- */

@@ -99,6 +99,7 @@ sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope s
     r->size = sn_ix_product(m, shape, rank);
     /* Storage of ours starts at a multiple of 256; of the caller's only the natural alignment is known. */
     r->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : sn_dtype_bytes(dtype);
+    if (scope == SN_BUF_SHARED) r->align = 128;
     sn_names_put(&m->buf_names, r->name, b.i);
     return b;
 }
@@ -135,23 +136,33 @@ static void collect_scope(sn_module *m, sn_kern k, sn_buf_scope scope, sn_buf_li
 void sn_kern_collect_params(sn_module *m, sn_kern k) {
     static const sn_buf_scope ORDER[] = {SN_BUF_INPUT, SN_BUF_CONST, SN_BUF_TEMP, SN_BUF_OUTPUT};
     sn_kern_rec *r = sn_kern_get(m, k);
-    r->params.n = r->regs.n = 0;
+    r->params.n = r->locals.n = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
         if (sn_stmt_get(m, s)->buf.i) sn_buf_get(m, sn_stmt_get(m, s)->buf)->mark = 0;
     for (size_t i = 0; i < SN_COUNT(ORDER); i++) collect_scope(m, k, ORDER[i], &r->params);
-    collect_scope(m, k, SN_BUF_REG, &r->regs);
+    collect_scope(m, k, SN_BUF_REG, &r->locals);
+    collect_scope(m, k, SN_BUF_SHARED, &r->locals);
+}
+
+bool sn_stmt_has_tail(const sn_module *m, sn_stmt s) {
+    for (; s.i; s = sn_stmt_get(m, s)->parent)
+        if (sn_stmt_get(m, s)->next.i) return true;
+    return false;
 }
 
 sn_launch sn_kern_launch(sn_module *m, sn_kern k) {
-    sn_launch out = {.grid = sn_ix_const(m, 1), .block_x = 1, .block_y = 1};
+    sn_launch out = {.grid = sn_ix_const(m, 1), .parts = sn_ix_const(m, 1), .cluster = 1, .block_x = 1, .block_y = 1};
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->axis.i) continue;
         sn_ix extent = sn_axis_get(m, r->axis)->extent;
         if (r->kind == SN_AXIS_GRID) out.grid = sn_ix_mul(m, out.grid, extent);
+        if (r->kind == SN_AXIS_GRID && !sn_stmt_has_tail(m, s)) out.parts = sn_ix_mul(m, out.parts, extent);
+        if (r->kind == SN_AXIS_CLUSTER) out.cluster = (uint32_t)sn_ix_value(m, extent);
         if (r->kind == SN_AXIS_BLOCK_X) out.block_x = (uint32_t)sn_ix_value(m, extent);
         if (r->kind == SN_AXIS_BLOCK_Y) out.block_y = (uint32_t)sn_ix_value(m, extent);
     }
+    out.grid = sn_ix_scale(m, out.grid, out.cluster);
     return out;
 }
 
@@ -349,6 +360,12 @@ sn_stmt sn_put_if(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound) {
 
 sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n) {
     sn_stmt s = sn_stmt_make(m, SN_LOP_YIELD, x, n);
+    sn_stmt_insert(m, at, s);
+    return s;
+}
+
+sn_stmt sn_put_barrier(sn_module *m, sn_cursor at) {
+    sn_stmt s = sn_stmt_make(m, SN_LOP_BARRIER, NULL, 0);
     sn_stmt_insert(m, at, s);
     return s;
 }

@@ -9,7 +9,9 @@
  *
  * Scheduled Loop IR is the same language with axis kinds. Meaning never depends on the kind: running every axis as a
  * plain sequential loop gives the right result, and that is what the CPU does. What a kind promises:
- *   grid      iterations run on different blocks; they neither read nor write what others write
+ *   grid      iterations run on different blocks; they neither read nor write what others write. What follows a grid
+ *             loop in its region runs once that loop is complete, on the block that was the last to finish
+ *   cluster   iterations run on blocks that run at the same time; a reduce over a cluster axis is an all-reduce
  *   block.x   iterations run on the threads of a block (thread number = x + X*y); so do block.y. Statements outside
  *   block.y   the block axes are executed by every thread alike; a store executes once, on the threads whose missing
  *             block numbers are 0. A reduce over a block axis is an all-reduce: every thread gets the result.
@@ -17,7 +19,9 @@
  *   unroll    written out; the extent is a constant
  *   seq       a loop
  * A `reg` buffer is an array of private elements, one group of `private` elements a thread: its offset is
- * private * (thread number) + e with 0 <= e < private. On the CPU it is a plain array.
+ * private * (thread number) + e with 0 <= e < private, threads being numbered through the cluster: x + X*(y + Y*c).
+ * A `shared` buffer has one group a block: private * c + e. Its elements pass between threads where a `barrier` stands
+ * between store and load. On the CPU both are plain arrays and a barrier does nothing.
  */
 #ifndef SN_IR_LOOP_H
 #define SN_IR_LOOP_H
@@ -38,11 +42,12 @@ typedef enum sn_lop {
     SN_LOP_IN,                /* bool: 0 <= ix < bound */
     SN_LOP_LOAD,              /* buffer[ix]; with a mask: only where operand 0 holds, else operand 1 */
     /* Statements without a value: */
-    SN_LOP_STORE,  /* buffer[ix] = operand 0; with a mask: only where operand 1 holds */
-    SN_LOP_LOOP,   /* axis, region */
-    SN_LOP_REDUCE, /* axis, combiners, region that ends in yield; one result per state */
-    SN_LOP_IF,     /* region runs when 0 <= ix < bound */
-    SN_LOP_YIELD,  /* operands: one per state of the enclosing reduce */
+    SN_LOP_STORE,   /* buffer[ix] = operand 0; with a mask: only where operand 1 holds */
+    SN_LOP_LOOP,    /* axis, region */
+    SN_LOP_REDUCE,  /* axis, combiners, region that ends in yield; one result per state */
+    SN_LOP_IF,      /* region runs when 0 <= ix < bound */
+    SN_LOP_YIELD,   /* operands: one per state of the enclosing reduce */
+    SN_LOP_BARRIER, /* every thread of the block (of the cluster, if there is one) has come here before any goes on */
     SN_N_ALL_LOPS
 } sn_lop;
 
@@ -70,13 +75,14 @@ extern const sn_comb_info sn_combs[SN_N_COMBS];
 typedef enum sn_axis_kind {
     SN_AXIS_SEQ,
     SN_AXIS_GRID,
+    SN_AXIS_CLUSTER,
     SN_AXIS_BLOCK_X,
     SN_AXIS_BLOCK_Y,
     SN_AXIS_VECTOR,
     SN_AXIS_UNROLL,
     SN_N_AXIS_KINDS
 } sn_axis_kind;
-extern const char *const sn_axis_kind_names[SN_N_AXIS_KINDS]; /* "seq" "grid" "block.x" "block.y" "vector" "unroll" */
+extern const char *const sn_axis_kind_names[SN_N_AXIS_KINDS]; /* "seq" "grid" "cluster" "block.x" ... */
 
 /* ---- buffers ---- */
 
@@ -85,9 +91,10 @@ typedef enum sn_buf_scope {
     SN_BUF_OUTPUT, /* graph output: memory of the caller */
     SN_BUF_TEMP,   /* intermediate: planned by the wrapper */
     SN_BUF_CONST,  /* literal data that the module carries */
-    SN_BUF_REG     /* private registers of threads, belongs to one kernel */
+    SN_BUF_REG,    /* private registers of threads, belongs to one kernel */
+    SN_BUF_SHARED  /* shared memory of blocks, belongs to one kernel */
 } sn_buf_scope;
-extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "reg" */
+extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "reg" "shared" */
 
 typedef struct sn_buf_rec {
     const char *name; /* unique in the module */
@@ -97,7 +104,7 @@ typedef struct sn_buf_rec {
     sn_ix shape[SN_MAX_RANK]; /* logical shape, for people and checks */
     sn_ix size;               /* elements from the start of the storage that accesses may touch */
     uint32_t io;              /* INPUT, OUTPUT: number of the graph input or output */
-    uint32_t private_size;    /* REG: elements of one thread */
+    uint32_t private_size;    /* REG: elements of one thread; SHARED: of one block */
     uint32_t align;           /* bytes that the storage start is a multiple of (a power of two) */
     const void *data;         /* CONST: size elements in storage format */
     uint32_t mark;            /* scratch of one call of ir/loop*.c; means nothing between calls */
@@ -144,9 +151,10 @@ typedef enum sn_sched_class {
     SN_SCHED_ELEMENT, /* a thread owns outputs; reductions run inside the thread */
     SN_SCHED_INNER,   /* threads of a row share a reduction over (mostly) contiguous elements */
     SN_SCHED_OUTER,   /* lanes own columns, block.y shares a reduction over rows */
+    SN_SCHED_TILE,    /* a block owns a tile; what is contiguous the other way passes through shared memory */
     SN_N_SCHED_CLASSES
 } sn_sched_class;
-extern const char *const sn_sched_class_names[SN_N_SCHED_CLASSES]; /* "none" "element" "inner" "outer" */
+extern const char *const sn_sched_class_names[SN_N_SCHED_CLASSES]; /* "none" "element" "inner" ... */
 
 typedef struct sn_sched {
     sn_sched_class cls;
@@ -154,15 +162,19 @@ typedef struct sn_sched {
     uint32_t rows;    /* block.y extent */
     uint32_t vector;  /* elements per access */
     uint32_t unroll;  /* vectors in flight per thread */
+    uint32_t cluster; /* blocks that share a row; after `map` 0 and 1 are one block */
     uint32_t split;   /* partial kernels of a split reduction write this many partials; 1 = no split */
     uint32_t blocks;  /* resident on a multiprocessor at least: bounds the registers of a thread; 0 = no bound */
-    bool persistent;  /* rows stay in registers */
+    bool persistent;  /* rows stay in registers ... */
+    bool shared;      /* ... or in shared memory */
 } sn_sched;
+
+static inline uint32_t sn_sched_cluster(const sn_sched *s) { return s->cluster ? s->cluster : 1; }
 
 typedef struct sn_kern_rec {
     const char *name;
     sn_buf_list params;  /* in the order of the generated function's arguments: all global buffers it touches */
-    sn_buf_list regs;    /* REG buffers */
+    sn_buf_list locals;  /* REG and SHARED buffers */
     sn_stmt first, last; /* body */
     sn_sched sched;
     bool scheduled;   /* `map` has run */
@@ -174,6 +186,8 @@ sn_buf_rec *sn_buf_get(const sn_module *m, sn_buf b);
 sn_kern_rec *sn_kern_get(const sn_module *m, sn_kern k);
 sn_stmt_rec *sn_stmt_get(const sn_module *m, sn_stmt s);
 sn_val_rec *sn_val_get(const sn_module *m, sn_val v);
+/* Memory of one kernel: registers or shared memory. */
+static inline bool sn_buf_is_local(const sn_buf_rec *b) { return b->scope == SN_BUF_REG || b->scope == SN_BUF_SHARED; }
 static inline bool sn_lop_has_region(sn_lop op) { return op == SN_LOP_LOOP || op == SN_LOP_REDUCE || op == SN_LOP_IF; }
 /* The value of LOAD/STORE masks: none when absent. */
 sn_val sn_stmt_mask(const sn_stmt_rec *s);
@@ -201,7 +215,7 @@ sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope s
 /* A fresh kernel at the end of m->kernels. */
 sn_kern sn_kern_new(sn_module *m, const char *name);
 void sn_kern_add_param(sn_module *m, sn_kern k, sn_buf b); /* once only */
-/* Recompute params (order: inputs, consts, temps, outputs by first appearance) and regs from the body. */
+/* Recompute params (order: inputs, consts, temps, outputs by first appearance) and locals from the body. */
 void sn_kern_collect_params(sn_module *m, sn_kern k);
 
 /* A place to insert: at the end of the region of `parent` (or of the kernel body), or before `before`. */
@@ -234,6 +248,7 @@ sn_stmt sn_put_reduce(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind,
                       const sn_dtype *dtypes);
 sn_stmt sn_put_if(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
 sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n);
+sn_stmt sn_put_barrier(sn_module *m, sn_cursor at);
 /* Result k of a statement. */
 static inline sn_val sn_result(const sn_stmt_rec *s, uint32_t k) { return (sn_val){s->result.i + k}; }
 
@@ -272,12 +287,15 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);  /* current token: `buffer` */
 sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx); /* current token: `kernel` */
 sn_status sn_loop_verify(sn_module *m, const char *where);
-/* "grid 64, block 128 x 1" of a scheduled kernel; sizes are products of the axes of the kind. */
+/* "grid 64, cluster 2, block 128 x 1" of a scheduled kernel; grid counts blocks and is a multiple of cluster. On the CPU
+ * clusters are loops, and so is a grid loop that something follows: parts counts the pieces that can run in any order. */
 typedef struct sn_launch {
-    sn_ix grid;
-    uint32_t block_x, block_y;
+    sn_ix grid, parts;
+    uint32_t cluster, block_x, block_y;
 } sn_launch;
 sn_launch sn_kern_launch(sn_module *m, sn_kern k);
+/* Does something follow the grid loop s in its region, or a grid loop around it? */
+bool sn_stmt_has_tail(const sn_module *m, sn_stmt s);
 
 /* ---- evaluation (ir/loop_eval.c): sequential, naive ----
  * memory[b.i] is the storage of buffer b in its own dtype (NULL where not needed); TEMP and REG buffers that are NULL

@@ -234,7 +234,7 @@ static sn_stmt walk_back(const sn_module *m, sn_stmt s) {
 }
 
 static bool is_dead(const sn_module *m, const sn_stmt_rec *r) {
-    if (r->op == SN_LOP_STORE || r->op == SN_LOP_YIELD) return false;
+    if (r->op == SN_LOP_STORE || r->op == SN_LOP_YIELD || r->op == SN_LOP_BARRIER) return false;
     if (r->op == SN_LOP_LOOP || r->op == SN_LOP_IF) return !r->first.i;
     if (r->op == SN_LOP_REDUCE && r->mark > 0) return false;
     for (uint32_t i = 0; i < r->n_results; i++)
@@ -245,7 +245,7 @@ static bool is_dead(const sn_module *m, const sn_stmt_rec *r) {
 /* Parameters whose last access went. The others keep their order. */
 static void drop_untouched(sn_module *m, sn_kern k) {
     sn_kern_rec *r = sn_kern_get(m, k);
-    sn_buf_list *lists[] = {&r->params, &r->regs};
+    sn_buf_list *lists[] = {&r->params, &r->locals};
     for (size_t l = 0; l < SN_COUNT(lists); l++)
         for (uint32_t i = 0; i < lists[l]->n; i++) sn_buf_get(m, lists[l]->at[i])->mark = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))

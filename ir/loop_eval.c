@@ -2,8 +2,8 @@
  *
  * Each kernel is first flattened: statements become an array in pre-order, values and axes become slots, index expressions
  * become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on scalar.c for all
- * arithmetic. Finds accesses outside a buffer and reads of temp and reg elements that nothing has written; what is in a
- * reg is forgotten at each grid iteration, because another block runs that. Knows nothing of threads.
+ * arithmetic. Finds accesses outside a buffer and reads of temp, reg and shared elements that nothing has written; what is
+ * in a reg or shared buffer is forgotten at each grid iteration, because another block runs that. Knows nothing of threads.
  */
 #include <string.h>
 
@@ -67,11 +67,11 @@ typedef struct node {
 
 typedef struct eval {
     sn_module *m;
-    sn_arena *arena;  /* storage of temps and regs */
+    sn_arena *arena;  /* storage of temps and locals */
     sn_arena scratch; /* the flat form of one kernel */
     void **memory;
     storage *mems;        /* by buffer id */
-    uint32_t once, epoch; /* epochs of temps (always 1) and of regs */
+    uint32_t once, epoch; /* epochs of temps (always 1) and of locals */
     SN_VEC(node) nodes;
     SN_VEC(ix_ins) code;
     uint32_t n_vals, n_axes, stack_max;
@@ -93,7 +93,7 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
     int64_t size;
     if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
     *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name};
-    bool ours = b->scope == SN_BUF_TEMP || b->scope == SN_BUF_REG;
+    bool ours = b->scope == SN_BUF_TEMP || sn_buf_is_local(b);
     if (!mem->data && b->scope == SN_BUF_CONST) mem->data = (unsigned char *)(uintptr_t)b->data;
     if (mem->data) return SN_OK;
     if (!ours) return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "buffer '%s' has no memory", b->name);
@@ -101,7 +101,7 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
         return sn_fail(ev->m->env, SN_ERROR_UNSUPPORTED, "buffer '%s' is too large to evaluate", b->name);
     mem->data = sn_alloc(ev->arena, (size_t)size * mem->bytes);
     mem->written = SN_NEWN(ev->arena, uint32_t, size);
-    mem->epoch = b->scope == SN_BUF_REG ? &ev->epoch : &ev->once;
+    mem->epoch = sn_buf_is_local(b) ? &ev->epoch : &ev->once;
     return SN_OK;
 }
 
@@ -295,6 +295,7 @@ static sn_status run_loop(eval *ev, const node *n, uint32_t at) {
         if (n->kind == SN_AXIS_GRID) ev->epoch++;
         SN_TRY(run(ev, at + 1, n->end));
     }
+    if (n->kind == SN_AXIS_GRID) ev->epoch++; /* what follows runs on some other block */
     return SN_OK;
 }
 
@@ -330,6 +331,7 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_IF:
             if (run_in(ev, n)) SN_TRY(run(ev, at + 1, n->end));
             break;
+        case SN_LOP_BARRIER: break;
         case SN_LOP_YIELD:
             for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]];
             break;

@@ -527,15 +527,18 @@ static sn_status parse_yield(parser *p) {
     return SN_OK;
 }
 
+static sn_status parse_barrier(parser *p) {
+    sn_put_barrier(p->m, here(p));
+    return SN_OK;
+}
+
 static sn_status parse_stmt(parser *p) {
     static const struct {
         const char *word;
         sn_status (*parse)(parser *p);
     } WORDS[] = {
-        {"store", parse_store},
-        {"loop", parse_loop},
-        {"if", parse_if},
-        {"yield", parse_yield},
+        {"store", parse_store}, {"loop", parse_loop},       {"if", parse_if},
+        {"yield", parse_yield}, {"barrier", parse_barrier},
     };
     if (p->lx->tok == SN_TOK_VALUE) return parse_values(p);
     for (size_t i = 0; i < SN_COUNT(WORDS); i++)
@@ -557,7 +560,7 @@ static sn_status parse_params(parser *p) {
         char *name;
         SN_TRY(sn_lex_name(&name, p->lx, &p->scratch));
         sn_buf b = sn_buf_named(p->m, name);
-        if (!b.i || sn_buf_get(p->m, b)->scope == SN_BUF_REG) return sn_lex_fail(&at, "unknown buffer '%s'", name);
+        if (!b.i || sn_buf_is_local(sn_buf_get(p->m, b))) return sn_lex_fail(&at, "unknown buffer '%s'", name);
         if (sn_names_get(&p->bufs, name)) return sn_lex_fail(&at, "parameter '%s' is named twice", name);
         sn_names_put(&p->bufs, name, b.i);
         SN_PUSH(&p->m->arena, &sn_kern_get(p->m, p->k)->params, b);
@@ -570,8 +573,8 @@ static sn_status parse_schedule(parser *p, sn_sched *s) {
         const char *name;
         uint32_t *value;
     } FIELDS[] = {
-        {"threads", &s->threads}, {"rows", &s->rows},   {"vector", &s->vector},
-        {"unroll", &s->unroll},   {"split", &s->split}, {"blocks", &s->blocks},
+        {"threads", &s->threads}, {"rows", &s->rows},   {"vector", &s->vector}, {"unroll", &s->unroll},
+        {"cluster", &s->cluster}, {"split", &s->split}, {"blocks", &s->blocks},
     };
     sn_lex *lx = p->lx;
     int cls = 0;
@@ -589,7 +592,8 @@ static sn_status parse_schedule(parser *p, sn_sched *s) {
         SN_TRY(parse_u32(FIELDS[i].value, lx, FIELDS[i].name));
         i = 0; /* the fields may come in any order */
     }
-    return sn_lex_accept_name(&s->persistent, lx, "persistent");
+    SN_TRY(sn_lex_accept_name(&s->persistent, lx, "persistent"));
+    return sn_lex_accept_name(&s->shared, lx, "shared");
 }
 
 static sn_status parse_header(parser *p) {
@@ -606,8 +610,9 @@ static sn_status parse_header(parser *p) {
     return SN_OK;
 }
 
-/* `reg s: f32 private 8 size 1024`. Two kernels may use the same name: the later one is renamed in the module. */
-static sn_status parse_reg(parser *p) {
+/* `reg s: f32 private 8 size 1024`, `shared ...`. Two kernels may use the same name: the later one is renamed in the
+ * module. */
+static sn_status parse_local(parser *p, sn_buf_scope scope) {
     sn_lex *lx = p->lx, at;
     char *name;
     sn_dtype dtype;
@@ -623,11 +628,11 @@ static sn_status parse_reg(parser *p) {
     SN_TRY(parse_u32(&private_size, lx, "private"));
     SN_TRY(sn_lex_expect_name(lx, "size"));
     SN_TRY(parse_size(&size, p->m, lx));
-    sn_buf b = sn_buf_new(p->m, name, dtype, SN_BUF_REG, NULL, 0);
+    sn_buf b = sn_buf_new(p->m, name, dtype, scope, NULL, 0);
     sn_buf_get(p->m, b)->private_size = private_size;
     sn_buf_get(p->m, b)->size = size;
     sn_names_put(&p->bufs, name, b.i);
-    SN_PUSH(&p->m->arena, &sn_kern_get(p->m, p->k)->regs, b);
+    SN_PUSH(&p->m->arena, &sn_kern_get(p->m, p->k)->locals, b);
     return SN_OK;
 }
 
@@ -644,7 +649,11 @@ static sn_status parse_kernel(parser *p) {
     SN_TRY(parse_params(p));
     SN_TRY(parse_header(p));
     SN_TRY(sn_lex_expect(p->lx, "{"));
-    while (sn_lex_is_name(p->lx, "reg")) SN_TRY(parse_reg(p));
+    for (;;) {
+        if (sn_lex_is_name(p->lx, "reg")) SN_TRY(parse_local(p, SN_BUF_REG));
+        else if (sn_lex_is_name(p->lx, "shared")) SN_TRY(parse_local(p, SN_BUF_SHARED));
+        else break;
+    }
     while (!sn_lex_is(p->lx, "}")) SN_TRY(parse_stmt(p));
     return sn_lex_next(p->lx);
 }

@@ -17,7 +17,7 @@ const sn_lop_info sn_lops[SN_N_ALL_LOPS] = {
     [SN_LOP_IN] = {"in", 0, true, false, true},           [SN_LOP_LOAD] = {"load", 0, false, true, true},
     [SN_LOP_STORE] = {"store", 1, false, true, true},     [SN_LOP_LOOP] = {"loop", 0, false, true, true},
     [SN_LOP_REDUCE] = {"reduce", 0, false, true, true},   [SN_LOP_IF] = {"if", 0, false, true, true},
-    [SN_LOP_YIELD] = {"yield", 0, false, true, true},
+    [SN_LOP_YIELD] = {"yield", 0, false, true, true},     [SN_LOP_BARRIER] = {"barrier", 0, false, true, true},
 };
 
 const sn_comb_info sn_combs[SN_N_COMBS] = {
@@ -26,9 +26,10 @@ const sn_comb_info sn_combs[SN_N_COMBS] = {
 #undef SN_COMB
 };
 
-const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq", "grid", "block.x", "block.y", "vector", "unroll"};
-const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "reg"};
-const char *const sn_sched_class_names[SN_N_SCHED_CLASSES] = {"none", "element", "inner", "outer"};
+const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",
+                                                         "block.y", "vector", "unroll"};
+const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "reg", "shared"};
+const char *const sn_sched_class_names[SN_N_SCHED_CLASSES] = {"none", "element", "inner", "outer", "tile"};
 
 bool sn_lop_from_name(sn_lop *out, const char *name) {
     for (int op = 0; op < SN_N_ALL_LOPS; op++)

@@ -126,8 +126,9 @@ static bool size_follows(const sn_module *m, const sn_buf_rec *b) {
 
 void sn_buf_print(sn_text *t, const sn_module *m, sn_buf buf) {
     const sn_buf_rec *b = sn_buf_get(m, buf);
-    if (b->scope == SN_BUF_REG) {
-        sn_text_printf(t, "reg %s: %s private %u size ", b->name, sn_dtypes[b->dtype].name, b->private_size);
+    if (sn_buf_is_local(b)) {
+        sn_text_printf(t, "%s %s: %s private %u size ", sn_buf_scope_names[b->scope], b->name, sn_dtypes[b->dtype].name,
+                       b->private_size);
         put_size(t, m, b->size);
         sn_text_put(t, "\n");
         return;
@@ -212,6 +213,8 @@ static void put_arguments(sn_text *t, names *n, const sn_stmt_rec *r) {
     } else if (r->op == SN_LOP_IF) {
         sn_text_put(t, " ");
         put_bounded(t, n, r, " in ");
+    } else if (r->op == SN_LOP_BARRIER) {
+        return;
     } else if (r->op == SN_LOP_LOOP) {
         put_axis(t, n, r);
     } else if (r->op == SN_LOP_REDUCE) {
@@ -272,16 +275,17 @@ static void put_schedule(sn_text *t, const sn_sched *s) {
         const char *name;
         uint32_t value;
     } FIELDS[] = {
-        {"threads", s->threads}, {"rows", s->rows},   {"vector", s->vector},
-        {"unroll", s->unroll},   {"split", s->split}, {"blocks", s->blocks},
+        {"threads", s->threads}, {"rows", s->rows},   {"vector", s->vector}, {"unroll", s->unroll},
+        {"cluster", s->cluster}, {"split", s->split}, {"blocks", s->blocks},
     };
-    bool any = s->cls != SN_SCHED_NONE || s->persistent;
+    bool any = s->cls != SN_SCHED_NONE || s->persistent || s->shared;
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;
     if (!any) return;
     sn_text_printf(t, " schedule %s", sn_sched_class_names[s->cls]);
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++)
         if (FIELDS[i].value) sn_text_printf(t, " %s=%u", FIELDS[i].name, FIELDS[i].value);
     if (s->persistent) sn_text_put(t, " persistent");
+    if (s->shared) sn_text_put(t, " shared");
 }
 
 static void put_quoted(sn_text *t, const char *s) {
@@ -310,9 +314,9 @@ void sn_kern_print(sn_text *t, const sn_module *m, sn_kern k) {
         put_quoted(t, r->note);
     }
     sn_text_put(t, " {\n");
-    for (uint32_t i = 0; i < r->regs.n; i++) {
+    for (uint32_t i = 0; i < r->locals.n; i++) {
         sn_text_indent(t, 1);
-        sn_buf_print(t, m, r->regs.at[i]);
+        sn_buf_print(t, m, r->locals.at[i]);
     }
     names n;
     names_init(&n, t->env, m, k);

@@ -6,14 +6,16 @@
  *   L4   an axis belongs to one loop or reduce; its extent is made of constants and symbols and is not negative
  *   L5   an index expression names only axes of enclosing loops and visible values of integer type
  *   L6   an access that is neither masked nor inside an `if` does not provably leave [0, size)
- *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg belongs to one kernel
+ *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg or shared buffer belongs to one kernel
  *   L8   a const buffer is not stored to
- *   L9   axis kinds other than seq stand only in scheduled kernels
- *   L10  grid axes are one nest of loops around all else that stores
- *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis
- *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y axes
+ *   L9   axis kinds other than seq, shared buffers and barriers stand only in scheduled kernels
+ *   L10  grid axes are one nest of loops; all else that stores stands inside it or after one of its loops
+ *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis, a cluster axis not inside
+ *        any of the three
+ *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y and all cluster axes
  *   L13  vector and unroll extents are constants; a vector axis is not inside a vector axis
- *   L14  an access to a reg is private * (thread number) + e, 0 <= e < private
+ *   L14  an access to a reg is private * (thread number) + e, to a shared buffer private * (cluster number) + e, with
+ *        0 <= e < private
  *   L15  links of the tree and of values agree
  *   L16  sizes and alignment of a buffer make sense
  *
@@ -29,7 +31,7 @@ typedef struct verifier {
     const char *where;
     sn_kern k;
     sn_stmt grid;     /* innermost grid loop so far */
-    int64_t block[2]; /* extents of block.x and block.y, 0: none so far */
+    int64_t block[3]; /* extents of block.x, block.y and cluster axes, 0: none so far */
 } verifier;
 
 #define FAIL(...) sn_stmt_fail(v->m, SN_ERROR_VERIFY, v->where, s, __VA_ARGS__)
@@ -248,27 +250,31 @@ static sn_status check_bounds(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     return SN_OK;
 }
 
-/* Which block number an axis kind counts, -1 for none. */
-static int block_number(sn_axis_kind kind) { return kind == SN_AXIS_BLOCK_X ? 0 : kind == SN_AXIS_BLOCK_Y ? 1 : -1; }
+/* Which number of a thread an axis kind counts, -1 for none. */
+static int block_number(sn_axis_kind kind) {
+    return kind == SN_AXIS_BLOCK_X ? 0 : kind == SN_AXIS_BLOCK_Y ? 1 : kind == SN_AXIS_CLUSTER ? 2 : -1;
+}
 
-static sn_status check_reg(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+static sn_status check_local(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
     sn_ix rest = r->ix;
     for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
         const sn_stmt_rec *u = sn_stmt_get(v->m, up);
         int number = u->axis.i ? block_number(u->kind) : -1;
-        if (number < 0) continue;
+        if (number < 0 || (b->scope == SN_BUF_SHARED && number < 2)) continue;
         int64_t found, want = b->private_size;
-        if (number == 1 && v->block[0]) want *= v->block[0];
+        for (int k = 0; b->scope == SN_BUF_REG && k < number; k++)
+            if (v->block[k]) want *= v->block[k];
         if (!sn_ix_coef(v->m, rest, u->axis, &found) || found != want)
-            return FAIL("L14: the %s axis does not step over %lld elements of the reg", sn_axis_kind_names[u->kind],
-                        (long long)want);
+            return FAIL("L14: the %s axis does not step over %lld elements of the %s", sn_axis_kind_names[u->kind],
+                        (long long)want, sn_buf_scope_names[b->scope]);
         sn_ix zero = sn_ix_const(v->m, 0);
         rest = sn_ix_subst(v->m, rest, &u->axis, &zero, 1);
     }
     sn_range range = sn_ix_range(v->m, rest);
     if (range.lo < 0 || range.hi >= b->private_size)
-        return FAIL("L14: the offset in a thread's group is not provably inside [0, %u)", b->private_size);
+        return FAIL("L14: the offset in a %s's group is not provably inside [0, %u)",
+                    b->scope == SN_BUF_REG ? "thread" : "block", b->private_size);
     return SN_OK;
 }
 
@@ -277,7 +283,7 @@ static sn_status check_access(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
     if (r->op == SN_LOP_STORE && b->scope == SN_BUF_CONST) return FAIL("L8: '%s' is a const buffer", b->name);
     SN_TRY(check_bounds(v, s, r));
-    return b->scope == SN_BUF_REG ? check_reg(v, s, r) : SN_OK;
+    return sn_buf_is_local(b) ? check_local(v, s, r) : SN_OK;
 }
 
 /* ---- L4, L9 .. L13: axes ---- */
@@ -307,7 +313,7 @@ static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
         return FAIL("L13: axis kind %s needs a constant extent", sn_axis_kind_names[r->kind]);
     int number = block_number(r->kind);
     if (number < 0) return SN_OK;
-    if (extent < 1) return FAIL("L12: the extent of a block axis is a positive constant");
+    if (extent < 1) return FAIL("L12: the extent of a %s axis is a positive constant", sn_axis_kind_names[r->kind]);
     if (v->block[number] && v->block[number] != extent)
         return FAIL("L12: another %s axis of the kernel has extent %lld", sn_axis_kind_names[r->kind],
                     (long long)v->block[number]);
@@ -334,26 +340,39 @@ static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 }
 
 static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op == SN_LOP_BARRIER && !sn_kern_get(v->m, v->k)->scheduled)
+        return FAIL("L9: a barrier in a kernel that is not scheduled");
     if (!r->axis.i || r->kind == SN_AXIS_SEQ) return SN_OK;
     const char *name = sn_axis_kind_names[r->kind];
     if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L9: axis kind %s in a kernel that is not scheduled", name);
     if (r->kind == SN_AXIS_GRID) return check_grid(v, s, r);
+    for (int k = SN_AXIS_BLOCK_X; r->kind == SN_AXIS_CLUSTER && k <= SN_AXIS_BLOCK_Y; k++)
+        if (enclosing_kind(v, r, (sn_axis_kind)k).i)
+            return FAIL("L11: a cluster axis inside a %s axis", sn_axis_kind_names[k]);
     bool nests = r->kind == SN_AXIS_UNROLL;
     if (!nests && enclosing_kind(v, r, r->kind).i)
         return FAIL("%s: a %s axis inside a %s axis", r->kind == SN_AXIS_VECTOR ? "L13" : "L11", name, name);
     return SN_OK;
 }
 
+/* Does s stand after one of the grid loops, in its region or deeper? The last block to finish runs it then. */
+static bool after_a_grid_loop(const verifier *v, sn_stmt s) {
+    for (sn_stmt g = v->grid; g.i; g = sn_stmt_get(v->m, g)->parent)
+        for (sn_stmt t = sn_stmt_get(v->m, g)->next; t.i; t = sn_stmt_get(v->m, t)->next)
+            if (t.i == s.i || sn_stmt_inside(v->m, s, t)) return true;
+    return false;
+}
+
 static sn_status check_stores_in_grid(verifier *v) {
     for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i && v->grid.i; s = sn_stmt_walk_next(v->m, s))
-        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, v->grid))
+        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, v->grid) && !after_a_grid_loop(v, s))
             return FAIL("L10: the store is outside the grid, so every block would do it");
     return SN_OK;
 }
 
 /* ---- L7: parameters ---- */
 
-enum { IS_PARAM = 1, IS_REG = 2, IS_TOUCHED = 4 };
+enum { IS_PARAM = 1, IS_LOCAL = 2, IS_TOUCHED = 4 };
 
 static sn_status fail_kernel(verifier *v, const char *text, sn_buf b) {
     return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L7: %s '%s'", v->where, sn_kern_get(v->m, v->k)->name,
@@ -363,29 +382,34 @@ static sn_status fail_kernel(verifier *v, const char *text, sn_buf b) {
 static sn_status declare_buffers(verifier *v, const sn_kern_rec *k) {
     for (uint32_t i = 0; i < k->params.n; i++) {
         sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
-        if (b->scope == SN_BUF_REG) return fail_kernel(v, "a parameter is the reg", k->params.at[i]);
+        if (sn_buf_is_local(b)) return fail_kernel(v, "a parameter is local:", k->params.at[i]);
         if (b->mark) return fail_kernel(v, "two parameters are", k->params.at[i]);
         b->mark = IS_PARAM;
     }
-    for (uint32_t i = 0; i < k->regs.n; i++) {
-        sn_buf_rec *b = sn_buf_get(v->m, k->regs.at[i]);
-        if (b->scope != SN_BUF_REG) return fail_kernel(v, "listed as a reg:", k->regs.at[i]);
-        if (b->mark) return fail_kernel(v, "a reg of two kernels:", k->regs.at[i]);
-        b->mark = IS_REG;
+    for (uint32_t i = 0; i < k->locals.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->locals.at[i]);
+        if (!sn_buf_is_local(b)) return fail_kernel(v, "listed as local:", k->locals.at[i]);
+        if (b->mark) return fail_kernel(v, "local to two kernels:", k->locals.at[i]);
+        if (b->scope == SN_BUF_SHARED && !k->scheduled)
+            return sn_fail(v->m->env, SN_ERROR_VERIFY,
+                           "%s: kernel @%s: L9: shared buffer '%s' in a kernel that is not "
+                           "scheduled",
+                           v->where, k->name, b->name);
+        b->mark = IS_LOCAL;
     }
     return SN_OK;
 }
 
-/* Marks of parameters are cleared again; those of regs stay, so that another kernel cannot claim them. */
+/* Marks of parameters are cleared again; those of locals stay, so that another kernel cannot claim them. */
 static sn_status check_params(verifier *v, const sn_kern_rec *k) {
     SN_TRY(declare_buffers(v, k));
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(v->m, s);
         if (!r->buf.i) continue;
         sn_buf_rec *b = sn_buf_get(v->m, r->buf);
-        bool is_reg = b->scope == SN_BUF_REG;
-        if (!(b->mark & (is_reg ? IS_REG : IS_PARAM)))
-            return FAIL("L7: '%s' is no %s of the kernel", b->name, is_reg ? "reg" : "parameter");
+        bool is_local = sn_buf_is_local(b);
+        if (!(b->mark & (is_local ? IS_LOCAL : IS_PARAM)))
+            return FAIL("L7: '%s' is no %s of the kernel", b->name, is_local ? "local buffer" : "parameter");
         b->mark |= IS_TOUCHED;
     }
     for (uint32_t i = 0; i < k->params.n; i++) {
@@ -405,7 +429,7 @@ static sn_status check_kernel(verifier *v) {
                                       check_yields,   check_access,  check_kind};
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     v->grid = (sn_stmt){0};
-    v->block[0] = v->block[1] = 0;
+    v->block[0] = v->block[1] = v->block[2] = 0;
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
         SN_TRY(check_links(v, s, sn_stmt_get(v->m, s)));
         SN_TRY(claim_axis(v, s, sn_stmt_get(v->m, s)));
@@ -430,7 +454,7 @@ static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
         if (!size_ok(v, b->shape[i])) return "a dimension is negative or names an axis or a value";
     if (!size_ok(v, b->size)) return "the size is negative or names an axis or a value";
     if (b->align == 0 || (b->align & (b->align - 1))) return "the alignment is no power of two";
-    if (b->scope == SN_BUF_REG && b->private_size == 0) return "a thread's group of a reg has no elements";
+    if (sn_buf_is_local(b) && b->private_size == 0) return "the group of a thread or block has no elements";
     if (b->scope == SN_BUF_CONST && (!b->data || !sn_ix_is_const(v->m, b->size, NULL))) return "a const has data";
     return NULL;
 }

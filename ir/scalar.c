@@ -74,6 +74,7 @@ static double float_op(sn_lop op, double a, double b, double c) {
     case SN_LOP_REDUCE:
     case SN_LOP_IF:
     case SN_LOP_YIELD:
+    case SN_LOP_BARRIER:
     case SN_N_ALL_LOPS: break;
     }
     return NA;
@@ -95,6 +96,7 @@ static int64_t int_op(sn_lop op, int bits, int64_t a, int64_t b, int64_t c) {
     case SN_LOP_REDUCE:
     case SN_LOP_IF:
     case SN_LOP_YIELD:
+    case SN_LOP_BARRIER:
     case SN_N_ALL_LOPS: break;
     }
     return NA;

@@ -14,6 +14,7 @@ typedef struct sn_target {
     uint32_t max_threads;  /* of a block */
     uint32_t max_regs;     /* 32-bit registers of a thread that a schedule may fill with data */
     uint32_t shared_bytes; /* of a block */
+    uint32_t cluster;      /* blocks of the largest cluster that runs everywhere; 1: no clusters */
     uint32_t vector_bytes; /* of the widest access: 16 on GPUs, the SIMD width on CPUs */
     uint32_t flight_bytes; /* bytes in flight per unit that hide memory latency (48 KB on the H200) */
     uint64_t cache_bytes;  /* L2 */

@@ -70,7 +70,7 @@ static void collect_names(parser *p) {
     sn_names_init(&p->bufs, &p->m->arena);
     sn_names_init(&p->kernels, &p->m->arena);
     for (sn_buf b = {1}; b.i < p->m->bufs.count; b.i++)
-        if (sn_buf_get(p->m, b)->scope != SN_BUF_REG) sn_names_put(&p->bufs, sn_buf_get(p->m, b)->name, b.i);
+        if (!sn_buf_is_local(sn_buf_get(p->m, b))) sn_names_put(&p->bufs, sn_buf_get(p->m, b)->name, b.i);
     for (uint32_t i = 0; i < p->m->kernels.n; i++)
         sn_names_put(&p->kernels, sn_kern_get(p->m, p->m->kernels.at[i])->name, p->m->kernels.at[i].i);
 }

@@ -79,7 +79,7 @@ static bool may_name(sn_step_kind kind, sn_buf_scope scope) {
     case SN_STEP_ALLOC:
     case SN_STEP_REUSE:
     case SN_STEP_FREE: return scope == SN_BUF_TEMP;
-    case SN_STEP_COPY: return scope != SN_BUF_REG && scope != SN_BUF_CONST;
+    case SN_STEP_COPY: return scope != SN_BUF_REG && scope != SN_BUF_SHARED && scope != SN_BUF_CONST;
     case SN_STEP_CALL:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return false;
@@ -96,7 +96,8 @@ static sn_status check_buffers(const verifier *v, const sn_step *s) {
         return broken(v, 1, "%s has the scope %s", name_of(v, s->buf), sn_buf_scope_names[scope_of(v, s->buf)]);
     if (!needs_from(s->kind)) return SN_OK;
     if (s->from.i == 0 || s->from.i >= count) return broken(v, 1, "there is no buffer %u", s->from.i);
-    if (scope_of(v, s->from) == SN_BUF_REG) return broken(v, 1, "%s has the scope reg", name_of(v, s->from));
+    if (sn_buf_is_local(sn_buf_get(v->m, s->from)))
+        return broken(v, 1, "%s has the scope %s", name_of(v, s->from), sn_buf_scope_names[scope_of(v, s->from)]);
     if (sn_buf_eq(s->buf, s->from)) return broken(v, 1, "%s is both source and target", name_of(v, s->buf));
     return SN_OK;
 }

@@ -68,6 +68,28 @@ static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
         sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
 }
 
+/* Buffers that a nest reads after another one has read or written them. */
+static uint32_t bytes_kept(const sn_map_shape *sh, const sn_module *m) {
+    enum { MAX = 16 };
+    sn_buf seen[MAX];
+    uint32_t in_nest[MAX], n = 0, bytes = 0;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (!r->buf.i) continue;
+            uint32_t k = 0;
+            while (k < n && !sn_buf_eq(seen[k], r->buf)) k++;
+            if (k == n && n < MAX) seen[n] = r->buf, in_nest[n++] = i;
+            else if (k < n && r->op == SN_LOP_LOAD && in_nest[k] < i) {
+                bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+                in_nest[k] = UINT32_MAX; /* counted */
+            }
+        }
+    }
+    return bytes;
+}
+
 static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
     *sh = (sn_map_shape){.all_perfect = true};
@@ -103,6 +125,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         look_at_nest(sh, m, nest, &all_reused);
     }
     sh->contraction = sh->n_nests && all_reused;
+    sh->kept = bytes_kept(sh, m);
     return SN_OK;
 }
 

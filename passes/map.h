@@ -25,6 +25,7 @@ typedef struct sn_map_shape {
     uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
     uint32_t bytes_flat;               /* smallest element among all accesses that walk the last outer axis */
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
+    uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
 } sn_map_shape;
@@ -37,7 +38,8 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
 void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
 
 /* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes a
- * thread. The nests of sh are the bound ones, in `body`. Returns the bytes a thread keeps. */
+ * thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in `body`.
+ * Returns the bytes that a thread (block) keeps. */
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
 

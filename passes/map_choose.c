@@ -66,14 +66,52 @@ static uint32_t row_threads(int64_t count, uint32_t vector) {
 }
 
 static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
-    int64_t step = (int64_t)sc->threads * sc->vector;
+    int64_t step = (int64_t)sc->threads * sc->vector * sn_sched_cluster(sc);
     int64_t n = (sh->max_count + step - 1) / step;
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
+}
+
+/* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
+static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
+    enum { MOST_THREADS = 512, FEWEST_THREADS = 256, MOST = 8 };
+    int64_t best = INT64_MAX;
+    sn_sched pinned = *sc;
+    for (uint32_t threads = MOST_THREADS; threads >= FEWEST_THREADS; threads -= 64)
+        for (uint32_t unroll = MOST; unroll >= 2; unroll--) {
+            uint32_t x = pinned.threads ? pinned.threads : threads, u = pinned.unroll ? pinned.unroll : unroll;
+            int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
+            int64_t steps = (sh->max_count + step - 1) / step, room = (steps + u - 1) / u * u * step;
+            if (room >= best) continue;
+            best = room;
+            sc->threads = x;
+            sc->unroll = u;
+        }
+}
+
+/* A row that does not fit in the registers of a block stays in shared memory, of as many blocks as it takes for two to
+ * fit on a multiprocessor: one computes while the other one loads. */
+static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
+    enum { RESERVED = 2 << 10, BLOCKS = 2 }; /* by the system, and for the slots of reductions */
+    int64_t room = (t->shared_bytes + 1024) / BLOCKS - RESERVED, bytes = sh->kept * sh->max_count;
+    uint32_t cluster = sn_sched_cluster(sc);
+    if (!sh->kept || !t->is_gpu) return;
+    while (!sc->cluster && cluster < t->cluster && bytes > room * cluster) cluster *= 2;
+    if (bytes > (int64_t)(t->shared_bytes - RESERVED) * cluster) return;
+    if (cluster > 1) sc->cluster = cluster;
+    sc->shared = true;
+    fit_steps(sh, sc);
+    if (!sc->rows) sc->rows = 1;
+    if (!sc->blocks && bytes <= room * cluster) sc->blocks = BLOCKS;
+}
+
+static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
+    return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
 }
 
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
     if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
+    if (sc->shared || (!sc->persistent && !fits_registers(t, sh))) keep_in_shared(t, sh, sc);
     if (!sc->threads && !t->is_gpu) sc->threads = 1;
     if (!sc->threads) {
         sc->threads = row_threads(sh->max_count, sc->vector);
@@ -93,7 +131,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     uint32_t n = vectors_per_thread(sh, sc);
     bool fits = t->is_gpu && n * sc->vector <= ROW_REGS;
     if (!sc->unroll) sc->unroll = fits ? n : least(4, n);
-    sc->persistent = t->is_gpu && sc->unroll >= n;
+    sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
 }
 
 static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {

@@ -1,20 +1,21 @@
-/* map_inner.c: binding of class inner: threads X of a row, rows Y of a block.
+/* map_inner.c: binding of class inner: threads X of a row, rows Y of a block, blocks C of a row.
  *
- *     row = g*Y + y;  element = ((uo*U + u)*X + x)*V + v
+ *     row = g*Y + y;  element = (((uo*U + u)*C + c)*X + x)*V + v
  *
- * Every nest of the kernel becomes  block.x { [seq uo] { unroll u { vector v { body } } } }, so that one thread owns the
- * same elements in all of them: what one nest loads and another needs again can stay in registers (map_stage.c). Rows
+ * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one thread owns the
+ * same elements in all of them: what one nest loads and another needs again can stay in registers or shared memory (map_stage.c). Rows
  * beyond the last are computed as copies of the last one, with stores masked, because all threads have to take part in
  * the reductions.
  */
 #include "passes/map.h"
 
 static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc) {
-    sn_level levels[4];
+    sn_level levels[5];
     uint32_t n = 0;
-    int64_t v = sc->vector, x = sc->threads, step = v * x;
+    int64_t v = sc->vector, x = sc->threads, c = sn_sched_cluster(sc), step = v * x * c;
     int64_t steps = (nest->count + step - 1) / step, unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? (steps + unroll - 1) / unroll : 0;
+    if (c > 1) levels[n++] = (sn_level){"c", c, v * x, SN_AXIS_CLUSTER};
     if (x > 1) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
     if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * step, SN_AXIS_SEQ};
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
@@ -26,10 +27,11 @@ static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, co
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
  * RESIDENT threads fit on a multiprocessor. */
 static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, sn_sched *sc) {
-    enum { RESIDENT = 1024, LITTLE = 64 };
+    enum { RESIDENT = 1024, LITTLE = 64, SLOTS = 1 << 10 };
     uint32_t budget = cx->target->max_regs * 6; /* one array of halves beside one of words */
+    if (sc->shared) budget = cx->target->shared_bytes - SLOTS;
     uint32_t bytes = sn_map_stage(cx, k, sh, body, sc, budget), threads = sc->threads * sc->rows;
-    if (sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
+    if (sc->shared || sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
     sc->blocks = RESIDENT / threads;
     if (sc->blocks >= 8) sc->blocks--; /* 72 registers instead of 64: rows of halves would spill */
 }
@@ -53,6 +55,6 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_map_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
-    if (sc->persistent) keep_rows(cx, k, sh, into, sc);
+    if (sc->persistent || sc->shared) keep_rows(cx, k, sh, into, sc);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

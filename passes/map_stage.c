@@ -1,4 +1,4 @@
-/* map_stage.c: rows stay in registers.
+/* map_stage.c: rows stay on the chip: in registers, or in shared memory.
  *
  * After a row kernel is bound, each thread owns the same elements in every nest of the row. An element that one nest
  * loads (or stores) and a later nest loads again is kept in a `reg` buffer:
@@ -8,7 +8,14 @@
  *
  * The element is the same when buffer and ix agree after the axes of the nests are renamed to each other. It is there
  * when the first access happens wherever the later one does: each test that guards or masks the first one also guards or
- * masks the later one. Nests under a `seq` level are left alone: their elements do not fit. A temporary whose loads all
+ * masks the later one. Nests under a `seq` level do not fit in registers; in shared memory they may:
+ *
+ *     s[private * c + y*row + ((uo*U + u)*X + x)*V + v]
+ *
+ * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator can
+ * do without registers and all at once (see codegen-llvm/copy.c).
+ *
+ * A temporary whose loads all
  * turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
 #include "passes/map.h"
@@ -22,7 +29,8 @@ typedef struct bound_nest {
     sn_stmt top, at[MAX_LEVELS];
     uint32_t n, like; /* like: the first nest of the same loops and count */
     int64_t count;    /* elements; the threads beyond do nothing */
-    bool in_regs;
+    bool fits;
+    sn_stmt copy[MAX_LEVELS]; /* loops in front of it that bring rows to shared memory; none yet: 0 */
 } bound_nest;
 
 /* `0 <= e < bound` with e over the axes of nest `like`; or, bound none, the bool value of id e.i. */
@@ -57,15 +65,15 @@ typedef struct stage {
 
 /* ---- nests ---- */
 
-static void find_levels(const stage *st, bound_nest *bn) {
+static void find_levels(const stage *st, bound_nest *bn, bool shared) {
     const sn_module *m = st->m;
     bn->n = 0;
-    bn->in_regs = true;
+    bn->fits = true;
     for (sn_stmt s = bn->top; s.i && bn->n < MAX_LEVELS;) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (sn_is_nest(r)) {
             bn->at[bn->n++] = s;
-            bn->in_regs &= r->kind != SN_AXIS_SEQ;
+            bn->fits &= shared || r->kind != SN_AXIS_SEQ;
         }
         sn_stmt inner = {0};
         for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
@@ -84,11 +92,11 @@ static bool alike(const stage *st, const bound_nest *a, const bound_nest *b) {
     return true;
 }
 
-static void find_nests(stage *st, const sn_map_shape *sh) {
+static void find_nests(stage *st, const sn_map_shape *sh, bool shared) {
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         bound_nest *bn = &st->nests[i];
         *bn = (bound_nest){.top = sh->nests[i].top, .like = i, .count = sh->nests[i].count};
-        find_levels(st, bn);
+        find_levels(st, bn, shared);
         for (uint32_t k = 0; k < i && bn->like == i; k++)
             if (alike(st, &st->nests[k], bn)) bn->like = st->nests[k].like;
     }
@@ -148,7 +156,7 @@ static bool happens_wherever(const test_list *first, const test_list *later) {
 
 static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(st->m, s);
-    if (sn_buf_get(st->m, r->buf)->scope == SN_BUF_REG || sn_ix_uses_vals(st->m, r->ix)) return;
+    if (sn_buf_is_local(sn_buf_get(st->m, r->buf)) || sn_ix_uses_vals(st->m, r->ix)) return;
     entry e = {.s = s, .buf = r->buf, .key = key_of(st, nest, r->ix), .nest = nest, .like = st->nests[nest].like};
     find_tests(&e.tests, st, nest, s);
     if (r->op == SN_LOP_LOAD)
@@ -167,7 +175,7 @@ static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
 
 static void find_entries(stage *st) {
     for (uint32_t n = 0; n < st->n_nests; n++) {
-        if (!st->nests[n].in_regs) continue;
+        if (!st->nests[n].fits) continue;
         sn_stmt end = sn_stmt_walk_skip(st->m, st->nests[n].top);
         for (sn_stmt s = st->nests[n].top; s.i && s.i != end.i; s = sn_stmt_walk_next(st->m, s)) {
             sn_lop op = sn_stmt_get(st->m, s)->op;
@@ -176,59 +184,127 @@ static void find_entries(stage *st) {
     }
 }
 
-/* ---- registers ---- */
+/* ---- places ---- */
 
 /* Elements of one thread in a nest. */
-static int64_t private_size(const stage *st, uint32_t nest) {
+static int64_t thread_size(const stage *st, uint32_t nest) {
     int64_t n = 1;
-    for (uint32_t k = 0; k < st->nests[nest].n; k++)
-        if (sn_stmt_get(st->m, st->nests[nest].at[k])->kind != SN_AXIS_BLOCK_X)
+    for (uint32_t k = 0; k < st->nests[nest].n; k++) {
+        sn_axis_kind kind = sn_stmt_get(st->m, st->nests[nest].at[k])->kind;
+        if (kind != SN_AXIS_BLOCK_X && kind != SN_AXIS_CLUSTER)
             n *= sn_ix_value(st->m, sn_stmt_extent(st->m, st->nests[nest].at[k]));
+    }
     return n;
 }
 
-/* Offset of the current element of a nest in its reg buffer. */
-static sn_ix reg_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
+static int64_t private_size(const stage *st, uint32_t nest, const sn_sched *sc) {
+    return thread_size(st, nest) * (sc->shared ? sc->threads * sc->rows : 1);
+}
+
+/* How far the axis of a level steps in a reg buffer ([c][y][x] groups of a thread's elements), or in a shared one
+ * ([c] groups of rows, in which neighbouring threads have neighbouring vectors). rest: elements of the levels outside. */
+static int64_t level_stride(const sn_sched *sc, sn_axis_kind kind, int64_t private, int64_t rest, int64_t vector) {
+    if (kind == SN_AXIS_CLUSTER) return sc->shared ? private : private * sc->threads * sc->rows;
+    if (kind == SN_AXIS_BLOCK_X) return sc->shared ? vector : private;
+    return sc->shared && kind != SN_AXIS_VECTOR ? rest * sc->threads : rest;
+}
+
+/* Offset of the current element of a nest in the buffer that keeps it. */
+static sn_ix kept_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
     sn_module *m = st->m;
-    int64_t private = private_size(st, nest), stride = private;
+    int64_t private = private_size(st, nest, sc), rest = thread_size(st, nest), row = rest * sc->threads, vector = 1;
+    const bound_nest *bn = &st->nests[nest];
     sn_ix e = sn_ix_const(m, 0);
-    for (uint32_t k = 0; k < st->nests[nest].n; k++) {
-        sn_stmt s = st->nests[nest].at[k];
-        sn_ix ax = sn_ix_axis(m, sn_stmt_axis(m, s));
-        if (sn_stmt_get(m, s)->kind == SN_AXIS_BLOCK_X) {
-            e = sn_ix_add(m, e, sn_ix_scale(m, ax, private));
-            continue;
-        }
-        stride /= sn_ix_value(m, sn_stmt_extent(m, s));
-        e = sn_ix_add(m, e, sn_ix_scale(m, ax, stride));
+    if (sn_stmt_get(m, bn->at[bn->n - 1])->kind == SN_AXIS_VECTOR)
+        vector = sn_ix_value(m, sn_stmt_extent(m, bn->at[bn->n - 1]));
+    for (uint32_t k = 0; k < bn->n; k++) {
+        sn_axis_kind kind = sn_stmt_get(m, bn->at[k])->kind;
+        if (kind != SN_AXIS_CLUSTER && kind != SN_AXIS_BLOCK_X) rest /= sn_ix_value(m, sn_stmt_extent(m, bn->at[k]));
+        int64_t stride = level_stride(sc, kind, private, rest, vector);
+        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, bn->at[k])), stride));
     }
     if (sn_stmt_get(m, st->body)->kind == SN_AXIS_BLOCK_Y)
-        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, st->body)), private * sc->threads));
+        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, st->body)), row));
     return e;
 }
 
-static void replace_use(stage *st, const entry *e, uint32_t use, sn_buf reg, const sn_sched *sc) {
+static void replace_use(stage *st, sn_stmt load, uint32_t nest, sn_buf reg, const sn_sched *sc) {
     sn_module *m = st->m;
-    const sn_stmt_rec *r = sn_stmt_get(m, e->uses[use]);
-    sn_cursor at = sn_at_before(m, e->uses[use]);
-    sn_ix offset = reg_offset(st, e->use_nest[use], sc);
+    const sn_stmt_rec *r = sn_stmt_get(m, load);
+    sn_cursor at = sn_at_before(m, load);
+    sn_ix offset = kept_offset(st, nest, sc);
     sn_val v =
         r->has_mask ? sn_put_load_masked(m, at, reg, offset, r->in[0], r->in[1]) : sn_put_load(m, at, reg, offset);
     sn_val_replace(m, st->k, r->result, v);
-    sn_stmt_unlink(m, e->uses[use]);
+    sn_stmt_unlink(m, load);
 }
 
-static void keep_in_registers(stage *st, const entry *e, uint32_t number, const sn_sched *sc) {
+/* ---- copies in front of a nest ---- */
+
+/* e over the axes of the nest, or of the one that it is like, becomes e over the axes of its copying loops. */
+static sn_ix over_copy(const stage *st, uint32_t nest, const bound_nest *axes_of, sn_ix e) {
+    const bound_nest *bn = &st->nests[nest];
+    sn_axis from[MAX_LEVELS];
+    sn_ix to[MAX_LEVELS];
+    for (uint32_t k = 0; k < bn->n; k++) {
+        from[k] = sn_stmt_axis(st->m, axes_of->at[k]);
+        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, bn->copy[k]));
+    }
+    return sn_ix_subst(st->m, e, from, to, bn->n);
+}
+
+static void open_copy(stage *st, bound_nest *bn) {
+    sn_module *m = st->m;
+    sn_cursor at = sn_at_before(m, bn->top);
+    for (uint32_t k = 0; k < bn->n; k++) {
+        const sn_axis_rec *ax = sn_axis_get(m, sn_stmt_axis(m, bn->at[k]));
+        bn->copy[k] = sn_put_loop(m, at, sn_axis_new(m, ax->name, ax->extent), sn_stmt_get(m, bn->at[k])->kind);
+        at = sn_at_end(st->k, bn->copy[k]);
+    }
+}
+
+/* Tests on values of the nest cannot move in front of it. */
+static bool can_copy(const entry *e) {
+    bool ok = !e->tests.too_many;
+    for (uint32_t k = 0; k < e->tests.n; k++) ok &= e->tests.at[k].bound.i != 0;
+    return ok;
+}
+
+static void put_copy(stage *st, const entry *e, sn_buf to, const sn_sched *sc) {
+    sn_module *m = st->m;
+    bound_nest *bn = &st->nests[e->nest];
+    const bound_nest *like = &st->nests[bn->like];
+    if (!bn->copy[0].i) open_copy(st, bn);
+    sn_cursor at = sn_at_end(st->k, bn->copy[bn->n - 1]);
+    sn_val mask = {0};
+    for (uint32_t k = 0; k < e->tests.n; k++) {
+        sn_val in = sn_put_in(m, at, over_copy(st, e->nest, like, e->tests.at[k].e), e->tests.at[k].bound);
+        mask = mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, in) : in;
+    }
+    sn_ix from = over_copy(st, e->nest, like, e->key);
+    sn_val zero = {0};
+    if (mask.i) zero = sn_put_const(m, at, sn_buf_get(m, e->buf)->dtype, 0);
+    sn_val x = mask.i ? sn_put_load_masked(m, at, e->buf, from, mask, zero) : sn_put_load(m, at, e->buf, from);
+    sn_put_store(m, at, to, over_copy(st, e->nest, bn, kept_offset(st, e->nest, sc)), x);
+}
+
+static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc) {
     sn_module *m = st->m;
     const sn_stmt_rec *r = sn_stmt_get(m, e->s);
-    int64_t private = private_size(st, e->nest);
-    sn_ix size = sn_ix_const(m, private * sc->threads * sc->rows);
-    sn_buf reg = sn_buf_new(m, sn_strf(&m->arena, "%s_r%u", sn_kern_get(m, st->k)->name, number),
-                            sn_buf_get(m, e->buf)->dtype, SN_BUF_REG, &size, 1);
+    int64_t private = private_size(st, e->nest, sc), groups = sc->shared ? 1 : sc->threads * sc->rows;
+    sn_ix size = sn_ix_const(m, private * groups * sn_sched_cluster(sc));
+    sn_buf reg =
+        sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
+                   sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
     sn_buf_get(m, reg)->private_size = (uint32_t)private;
-    sn_val v = r->op == SN_LOP_STORE ? r->in[0] : r->result;
-    sn_put_store(m, sn_at_after(m, e->s), reg, reg_offset(st, e->nest, sc), v);
-    for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e, u, reg, sc);
+    if (sc->shared && r->op == SN_LOP_LOAD && can_copy(e)) {
+        put_copy(st, e, reg, sc);
+        replace_use(st, e->s, e->nest, reg, sc);
+    } else {
+        sn_val v = r->op == SN_LOP_STORE ? r->in[0] : r->result;
+        sn_put_store(m, sn_at_after(m, e->s), reg, kept_offset(st, e->nest, sc), v);
+    }
+    for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e->uses[u], e->use_nest[u], reg, sc);
 }
 
 static bool loaded_anywhere(const stage *st, sn_buf b) {
@@ -254,16 +330,18 @@ uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
                       uint32_t budget) {
     stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
     uint32_t number = 0, used = 0;
-    find_nests(&st, sh);
+    find_nests(&st, sh, sc->shared);
     find_entries(&st);
     for (uint32_t i = 0; i < st.entries.n; i++) {
         const entry *e = &st.entries.at[i];
-        uint32_t bytes = (uint32_t)private_size(&st, e->nest) * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
+        uint32_t bytes = (uint32_t)private_size(&st, e->nest, sc) * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
         if (!e->n_uses || used + bytes > budget) continue;
         used += bytes;
-        keep_in_registers(&st, e, number++, sc);
+        keep(&st, e, number++, sc);
     }
     drop_dead_temps(&st);
-    if (number) sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in registers", number);
+    if (number)
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in %s", number,
+                  sc->shared ? "shared memory" : "registers");
     return used;
 }

@@ -7,7 +7,7 @@
 #include "passes/pass.h"
 
 #define PIPELINE \
-    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,collapse,simplify-index,split,map,plan"
+    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,collapse,simplify-index,split,map,sync,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

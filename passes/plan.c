@@ -21,6 +21,7 @@
  */
 #include "passes/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
@@ -160,16 +161,26 @@ static void find_homes(planner *p) {
 
 /* ---- steps ---- */
 
+typedef struct io_buf {
+    uint32_t io;
+    sn_buf buf;
+} io_buf;
+
+static int by_io(const void *a, const void *b) {
+    const io_buf *x = a, *y = b;
+    if (x->io != y->io) return x->io < y->io ? -1 : 1;
+    return x->buf.i < y->buf.i ? -1 : x->buf.i > y->buf.i;
+}
+
 static void add_checks(planner *p) {
-    for (uint32_t io = 0, left = 1; left; io++) {
-        left = 0;
-        for (uint32_t i = 1; i < p->m->bufs.count; i++) {
-            const sn_buf_rec *rec = sn_buf_get(p->m, (sn_buf){i});
-            if (rec->scope != SN_BUF_INPUT) continue;
-            if (rec->io == io) sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CHECK, .buf = {i}});
-            left = left || rec->io > io;
-        }
+    uint32_t n = 0;
+    io_buf *inputs = SN_NEWN(p->cx->scratch, io_buf, p->m->bufs.count);
+    for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+        const sn_buf_rec *rec = sn_buf_get(p->m, (sn_buf){i});
+        if (rec->scope == SN_BUF_INPUT) inputs[n++] = (io_buf){rec->io, {i}};
     }
+    qsort(inputs, n, sizeof *inputs, by_io);
+    for (uint32_t i = 0; i < n; i++) sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CHECK, .buf = inputs[i].buf});
 }
 
 /* Give a temp its place. */

@@ -122,7 +122,7 @@ static sn_status read_attributes(sn_cuda *cu) {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &units},
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &threads},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, &shared},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared},
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache},
     };
     for (size_t i = 0; i < SN_COUNT(wanted); i++)

@@ -18,7 +18,7 @@ static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     for (uint32_t i = 0; i < code->n_params; i++) p->param_addresses[i] = (void *)&params[i];
     CUresult result =
         p->cu->api.cuLaunchKernel(p->cuda_codes[kernel].function, (unsigned)code->k.grid, 1, 1, code->k.block_x,
-                                  code->k.block_y, 1, 0, p->stream, p->param_addresses, NULL);
+                                  code->k.block_y, 1, code->k.shared_bytes, p->stream, p->param_addresses, NULL);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
     snprintf(what, sizeof what, "kernel %s (grid %lld, block %u x %u): cuLaunchKernel", code->k.name,

@@ -249,3 +249,11 @@ void sn_prog_free(sn_prog *p) {
 }
 
 sn_prog_times sn_prog_load_times(const sn_prog *p) { return p->times; }
+
+uint32_t sn_prog_launches(const sn_prog *p) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_steps; i++)
+        n += p->steps[i].kind == SN_STEP_COPY ||
+             (p->steps[i].kind == SN_STEP_CALL && p->codes[p->steps[i].kernel].k.grid);
+    return n;
+}

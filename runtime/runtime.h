@@ -36,7 +36,7 @@ typedef struct sn_rt_kernel {
     const char *ptx; /* GPU: NUL-terminated */
     size_t ptx_size;
     int64_t grid;
-    uint32_t block_x, block_y;
+    uint32_t block_x, block_y, cluster, shared_bytes;
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
 } sn_rt_kernel;
 
@@ -64,6 +64,16 @@ sn_prog_times sn_prog_load_times(const sn_prog *p);
  * before each one so that no input is in cache. CPU: wall-clock time. */
 sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
                        size_t flush_bytes);
+/* The same for runs that are too short for events: one CUDA graph holds many runs, one after the other, which walk over
+ * copies of the inputs and outputs that no cache holds together. out[replays]: the time of a replay divided by its runs. */
+typedef struct sn_graph_timing {
+    double run_us;       /* in: about how long a run takes */
+    uint32_t sets, runs; /* out: copies of the inputs and outputs, the caller's included; runs of the graph */
+} sn_graph_timing;
+sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog *p, void *const *inputs,
+                             void *const *outputs);
+/* Kernels and copies that a run hands to the device. */
+uint32_t sn_prog_launches(const sn_prog *p);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */
 sn_status sn_cuda_copy_rate(double *out, sn_cuda *cu);
 

@@ -89,7 +89,8 @@ sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inpu
 
 /* ---- copy rate ---- */
 
-enum { COPY_BYTES = 1 << 30, COPY_RUNS = 10 };
+/* Clocks need some milliseconds of work to come up. */
+enum { COPY_BYTES = 1 << 30, COPY_WARM_UP = 20, COPY_RUNS = 50 };
 
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -100,7 +101,7 @@ static sn_status timed_copies(double *out_us, sn_cuda *cu, void *to, const void 
     stopwatch w;
     double ignored = 0;
     sn_status status = stopwatch_new(&w, cu);
-    for (int i = -2; i < COPY_RUNS && status == SN_OK; i++) { /* two to warm up */
+    for (int i = -COPY_WARM_UP; i < COPY_RUNS && status == SN_OK; i++) {
         status = stopwatch_start(cu, &w);
         if (status == SN_OK) status = sn_cuda_copy(cu, to, from, COPY_BYTES, NULL);
         if (status == SN_OK) status = stopwatch_stop(i < 0 ? &ignored : &out_us[i], cu, &w);

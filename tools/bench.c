@@ -1,173 +1,309 @@
 /* bench.c: `sinter bench`: time graphs on random inputs. Reports the bytes that a run must move at least, the median time
  * with cold caches, and on CUDA the share of the rate of a plain copy.
+ *
+ * Runs are timed one by one, between two events after a write that flushes the L2. A run that turns out to be shorter than
+ * GRAPH_BELOW_US is timed again in a CUDA graph (runtime/time_graph.c), where events weigh nothing.
  */
-#include "tools/tool.h"
+#include "tools/bench.h"
 
-#include <stdio.h>
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-static const char help[] = "usage: sinter bench [options] FILE...\n"
-                           "  --device=WHERE    auto, cpu, cuda\n"
-                           "  --runs N          timed runs of each file (50)\n"
-                           "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
-                           "  --threads N       CPU threads\n"
-                           "  --json FILE       write the results there too\n";
+static const char help[] =
+    "usage: sinter bench [options] FILE|FOLDER...\n"
+    "A FOLDER stands for all *.sn in it.\n"
+    "  --device=WHERE    auto, cpu, cuda\n"
+    "  --runs N          timed runs of each file (50)\n"
+    "  --graph-below US  CUDA: time runs shorter than this in a CUDA graph (50; 0: never)\n"
+    "  --check-repeat N  run N times more on the same inputs and compare the outputs bit for bit\n"
+    "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
+    "  --threads N       CPU threads\n"
+    "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 
-enum { FLUSH_BYTES = 128 << 20 }; /* more than any L2: no input is cached when a timed run starts */
+enum {
+    FLUSH_BYTES = 128 << 20, /* more than any L2: no input is cached when a timed run starts */
+    GRAPH_BELOW_US = 50,
+    REPLAYS = 20,
+    PERIOD = 65521 /* random elements that are drawn for an input before they repeat */
+};
 
 typedef struct bench_args {
-    unsigned runs;
+    unsigned runs, graph_below, repeats;
     const char *json;
     tool_dims dims;
     sn_compile_options o;
     bool show_help;
 } bench_args;
 
-typedef struct bench_result {
-    const char *file, *device;
-    double bytes, median_us, rate, share, compile_ms;
-    unsigned kernels;
-} bench_result;
+/* A call: options, device, and where results go. */
+typedef struct bench {
+    bench_args a;
+    sn_context *ctx;
+    bench_device device;
+    FILE *json;
+    int code; /* exit status so far */
+} bench;
+
+/* An option with a number; `least` is the smallest that makes sense. */
+static int read_number(unsigned *out, const char *name, unsigned least) {
+    if (tool_unsigned(out, optarg) && *out >= least) return TOOL_OK;
+    return tool_misuse("--%s %s: a number is wanted", name, optarg);
+}
 
 static int parse(bench_args *b, int argc, char **argv) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
                                             {"runs", required_argument, NULL, 'r'},
+                                            {"graph-below", required_argument, NULL, 'g'},
+                                            {"check-repeat", required_argument, NULL, 'p'},
                                             {"dim", required_argument, NULL, 'n'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    int code = TOOL_OK;
+    for (int c; code == TOOL_OK && (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': b->o.device = optarg; break;
-        case 'r':
-            if (!tool_unsigned(&b->runs, optarg) || !b->runs)
-                return tool_misuse("--runs %s: a number is wanted", optarg);
-            break;
+        case 'r': code = read_number(&b->runs, "runs", 1); break;
+        case 'g': code = read_number(&b->graph_below, "graph-below", 0); break;
+        case 'p': code = read_number(&b->repeats, "check-repeat", 1); break;
+        case 't': code = read_number(&b->o.threads, "threads", 0); break;
         case 'n':
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
-            break;
-        case 't':
-            if (!tool_unsigned(&b->o.threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
             break;
         case 'j': b->json = optarg; break;
         case 'h': b->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }
     }
-    return optind < argc ? TOOL_OK : tool_misuse("bench: no FILE given");
+    return code != TOOL_OK || optind < argc ? code : tool_misuse("bench: no FILE given");
 }
+
+/* ---- timing ---- */
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static sn_status time_program(bench_result *out, sn_program *p, const bench_args *b) {
-    tool_inputs in = {.random_rest = true, .seed = 1};
-    sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
-    double *us = calloc(b->runs, sizeof *us);
-    sn_status status = inputs && outputs && us ? tool_program_tensors(inputs, outputs, p, &in) : SN_ERROR_MEMORY;
-    if (status == SN_OK) status = sn_program_time(us, b->runs, p, inputs, outputs, FLUSH_BYTES);
-    if (status == SN_OK) {
-        qsort(us, b->runs, sizeof *us, by_value);
-        out->median_us = us[b->runs / 2];
-    }
-    free(us);
-    tool_free_tensors(inputs, p->n_inputs);
-    tool_free_tensors(outputs, p->n_outputs);
-    return status;
+static double median(double *x, unsigned n) {
+    qsort(x, n, sizeof *x, by_value);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
-static sn_status bench_graph(bench_result *out, sn_context *ctx, sn_program *p, const bench_args *b) {
-    SN_TRY(time_program(out, p, b));
-    out->kernels = p->info.n_kernels;
-    out->bytes = (double)p->info.moved;
-    out->compile_ms = p->info.total_us / 1e3;
-    out->rate = out->median_us > 0 ? out->bytes / (out->median_us * 1e-6) : 0;
-    out->device = "cpu";
-    if (p->device == SN_CPU) return SN_OK;
-    const char *target;
-    double copy = 0;
-    SN_TRY(sn_device_info(&out->device, &target, ctx, p->device));
-    SN_TRY(sn_device_copy_rate(&copy, ctx, p->device));
-    out->share = copy > 0 ? out->rate / copy : 0;
+/* A program with tensors to run it on. */
+typedef struct loaded {
+    sn_program *p;
+    sn_tensor **inputs, **outputs;
+} loaded;
+
+static sn_status time_in_graph(bench_result *out, const loaded *l) {
+    double us[REPLAYS];
+    sn_graph_timing how = {.run_us = out->us};
+    SN_TRY(sn_program_time_graph(us, REPLAYS, &how, l->p, l->inputs, l->outputs));
+    out->events_us = out->us;
+    out->us = median(us, REPLAYS);
+    out->method = "graph";
+    out->runs = REPLAYS;
+    out->graph_runs = how.runs;
+    out->graph_sets = how.sets;
     return SN_OK;
 }
 
-static sn_status bench_file(bench_result *out, sn_context *ctx, const char *path, const bench_args *b) {
+static sn_status time_program(bench_result *out, const loaded *l, const bench_args *a) {
+    double *us = calloc(a->runs, sizeof *us);
+    if (!us) return SN_ERROR_MEMORY;
+    sn_status status = sn_program_time(us, a->runs, l->p, l->inputs, l->outputs, FLUSH_BYTES);
+    if (status == SN_OK) out->us = median(us, a->runs);
+    free(us);
+    out->runs = a->runs;
+    out->method = l->p->device == SN_CPU ? "wall" : "events";
+    if (status != SN_OK || l->p->device == SN_CPU || out->us >= a->graph_below) return status;
+    return time_in_graph(out, l);
+}
+
+/* ---- the same bits? ---- */
+
+/* An output that is written to an input is found there. */
+static sn_tensor *result(const loaded *l, unsigned k) {
+    int writes = l->p->outputs[k].writes;
+    return writes < 0 ? l->outputs[k] : l->inputs[writes];
+}
+
+static size_t element_bytes(const sn_tensor *t) { return (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype); }
+
+/* What earlier runs left must not pass for a result; inputs that runs write start from their first values again. */
+static sn_status reset(const loaded *l, const tool_inputs *in, unsigned round) {
+    for (unsigned k = 0; k < l->p->n_outputs; k++) {
+        sn_tensor *t = result(l, k);
+        int writes = l->p->outputs[k].writes;
+        unsigned char junk = (unsigned char)(0x55 + round);
+        if (writes >= 0) SN_TRY(tool_fill(t, in, l->p->inputs[writes].name, l->p->source, (unsigned)writes));
+        else if (l->p->device == SN_CPU) memset(t->info.data, junk, t->bytes);
+        else SN_TRY(sn_cuda_fill(t->ctx->cuda[l->p->device], t->info.data, junk, t->bytes, NULL));
+    }
+    return SN_OK;
+}
+
+/* first: the elements of every output of round 0, one behind the other. */
+static sn_status compare_round(bool *same, char *first, unsigned round, const loaded *l) {
+    for (unsigned k = 0; k < l->p->n_outputs; k++) {
+        sn_tensor *t = result(l, k);
+        size_t size = element_bytes(t);
+        char *now = round ? malloc(size + 1) : first;
+        if (!now) return SN_ERROR_MEMORY;
+        sn_status status = sn_tensor_read(now, t, size);
+        *same &= status != SN_OK || !round || memcmp(now, first, size) == 0;
+        if (round) free(now);
+        if (status != SN_OK) return status;
+        first += size;
+    }
+    return SN_OK;
+}
+
+static sn_status check_bits(bench_result *out, const loaded *l, const tool_inputs *in, unsigned repeats) {
+    size_t size = 1;
+    bool same = true;
+    for (unsigned k = 0; k < l->p->n_outputs; k++) size += element_bytes(result(l, k));
+    char *first = malloc(size);
+    sn_status status = first ? SN_OK : SN_ERROR_MEMORY;
+    for (unsigned round = 0; round <= repeats && status == SN_OK; round++) {
+        status = reset(l, in, round);
+        if (status == SN_OK) status = sn_run(l->p, l->inputs, l->outputs, NULL);
+        if (status == SN_OK) status = compare_round(&same, first, round, l);
+    }
+    free(first);
+    out->bits = same ? BITS_SAME : BITS_DIFFER;
+    return status;
+}
+
+/* ---- one workload ---- */
+
+static sn_status measure(bench_result *out, sn_program *p, const bench_args *a) {
+    tool_inputs in = {.random_rest = true, .seed = 1, .period = PERIOD};
+    loaded l = {p, calloc(p->n_inputs + 1, sizeof *l.inputs), calloc(p->n_outputs + 1, sizeof *l.outputs)};
+    sn_status status = l.inputs && l.outputs ? tool_program_tensors(l.inputs, l.outputs, p, &in) : SN_ERROR_MEMORY;
+    if (status == SN_OK) status = time_program(out, &l, a);
+    if (status == SN_OK && a->repeats) status = check_bits(out, &l, &in, a->repeats);
+    tool_free_tensors(l.inputs, p->n_inputs);
+    tool_free_tensors(l.outputs, p->n_outputs);
+    return status;
+}
+
+static void describe(bench_result *out, const sn_program *p, const bench_device *d) {
+    out->bytes = (double)p->info.moved;
+    out->kernels = p->info.n_kernels;
+    out->launches = sn_prog_launches(p->prog);
+    out->workspace = p->info.workspace;
+    out->compile_ms = p->info.total_us / 1e3;
+    out->rate = out->us > 0 ? out->bytes / (out->us * 1e-6) : 0;
+    out->share = d->copy_rate > 0 ? out->rate / d->copy_rate : 0;
+}
+
+static sn_status bench_graph(bench_result *out, const bench *b, const char *path) {
     sn_graph *g = NULL;
     sn_program *p = NULL;
-    *out = (bench_result){.file = path};
-    sn_status status = sn_graph_from_file(&g, ctx, path);
-    if (status == SN_OK) status = sn_compile(&p, g, &b->o);
-    if (status == SN_OK) status = bench_graph(out, ctx, p, b);
+    sn_status status = sn_graph_from_file(&g, b->ctx, path);
+    if (status == SN_OK) status = sn_compile(&p, g, &b->a.o);
+    if (status == SN_OK) status = measure(out, p, &b->a);
+    if (status == SN_OK) describe(out, p, &b->device);
     sn_program_destroy(p);
     sn_graph_destroy(g);
     return status;
 }
 
-static void print_result(const bench_result *r) {
-    char share[16] = "-";
-    if (r->share > 0) snprintf(share, sizeof share, "%.1f%%", 100 * r->share);
-    printf("%-36s %12.0f %10.2f %8.3f %8s %8u %9.1f\n", r->file, r->bytes, r->median_us, r->rate / 1e12, share,
-           r->kernels, r->compile_ms);
-    fflush(stdout);
+static void set_name(bench_result *r, const char *path) {
+    const char *slash = strrchr(path, '/');
+    snprintf(r->name, sizeof r->name, "%s", slash ? slash + 1 : path);
+    size_t n = strlen(r->name);
+    if (n > 3 && !strcmp(r->name + n - 3, ".sn")) r->name[n - 3] = 0;
 }
 
-static void json_string(FILE *f, const char *s) {
-    fputc('"', f);
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\') fputc('\\', f);
-        if ((unsigned char)*s >= 0x20) fputc(*s, f);
+/* A file that fails has its line, and the others go on. */
+static void bench_file(bench *b, const char *path) {
+    bench_result r = {0};
+    set_name(&r, path);
+    if (bench_graph(&r, b, path) != SN_OK) {
+        const char *why = sn_error(b->ctx);
+        snprintf(r.error, sizeof r.error, "%s", why[0] ? why : "out of memory");
     }
-    fputc('"', f);
+    if (r.error[0] || r.bits == BITS_DIFFER) b->code = TOOL_FAILED;
+    bench_print(&r);
+    if (b->json) bench_json(b->json, &r, &b->device);
 }
 
-static bool write_json(const char *path, const bench_result *results, unsigned n) {
-    FILE *f = fopen(path, "w");
-    if (!f) return false;
-    fputs("[", f);
-    for (unsigned k = 0; k < n; k++) {
-        const bench_result *r = &results[k];
-        fputs(k ? ",\n {\"file\": " : "\n {\"file\": ", f);
-        json_string(f, r->file);
-        fputs(", \"device\": ", f);
-        json_string(f, r->device);
-        fprintf(f,
-                ", \"bytes\": %.0f, \"median_us\": %.3f, \"bytes_per_second\": %.6g, \"share_of_copy\": %.4f, "
-                "\"kernels\": %u, \"compile_ms\": %.3f}",
-                r->bytes, r->median_us, r->rate, r->share, r->kernels, r->compile_ms);
+/* ---- files and folders ---- */
+
+static int is_graph(const struct dirent *entry) {
+    size_t n = strlen(entry->d_name);
+    return n > 3 && !strcmp(entry->d_name + n - 3, ".sn");
+}
+
+static void bench_folder(bench *b, const char *path) {
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, is_graph, alphasort);
+    if (n <= 0) {
+        fprintf(stderr, "sinter: error: %s: there is no *.sn in this folder\n", path);
+        b->code = TOOL_FAILED;
     }
-    fputs("\n]\n", f);
-    return fclose(f) == 0;
+    for (int k = 0; k < n; k++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s/%s", path, entries[k]->d_name);
+        bench_file(b, file);
+        free(entries[k]);
+    }
+    free(entries);
+}
+
+/* The device that the options choose, by compiling a graph for it. Also opens the driver and LLVM, which is no part of
+ * the compile time of the first workload. */
+static sn_status find_device(bench *b) {
+    static const char text[] = "graph @probe(%x: f32[64]) { %y = neg %x return y = %y }";
+    sn_compile_options o = b->a.o;
+    sn_graph *g = NULL;
+    sn_program *p = NULL;
+    o.n_dims = 0;
+    sn_status status = sn_graph_from_text(&g, b->ctx, "probe", text, strlen(text));
+    if (status == SN_OK) status = sn_compile(&p, g, &o);
+    if (status == SN_OK) {
+        b->device.number = p->device;
+        bench_find_device(&b->device, p->device == SN_CPU ? NULL : b->ctx->cuda[p->device]);
+    }
+    sn_program_destroy(p);
+    sn_graph_destroy(g);
+    if (status != SN_OK || b->device.number == SN_CPU) return status;
+    return sn_device_copy_rate(&b->device.copy_rate, b->ctx, b->device.number);
+}
+
+static int bench_all(bench *b, char **paths, int n) {
+    if (find_device(b) != SN_OK) return tool_fail(b->ctx);
+    bench_print_head(&b->device);
+    if (b->json) bench_json_head(b->json, &b->device);
+    for (int k = 0; k < n; k++) {
+        struct stat s;
+        if (stat(paths[k], &s) == 0 && S_ISDIR(s.st_mode)) bench_folder(b, paths[k]);
+        else bench_file(b, paths[k]);
+    }
+    return b->code;
 }
 
 int tool_bench(sn_context *ctx, int argc, char **argv) {
-    bench_args b = {.runs = 50, .o = {.struct_size = sizeof b.o}};
-    int code = parse(&b, argc, argv);
+    bench b = {.a = {.runs = 50, .graph_below = GRAPH_BELOW_US, .o = {.struct_size = sizeof b.a.o}}, .ctx = ctx};
+    int code = parse(&b.a, argc, argv);
     if (code != TOOL_OK) return code;
-    if (b.show_help) return fputs(help, stdout), TOOL_OK;
-    b.o.dims = b.dims.at;
-    b.o.n_dims = b.dims.n;
-    unsigned n = 0;
-    bench_result *results = calloc((size_t)(argc - optind), sizeof *results);
-    if (!results) return TOOL_FAILED;
-    printf("%-36s %12s %10s %8s %8s %8s %9s\n", "file", "bytes", "us", "TB/s", "of copy", "kernels", "compile ms");
-    for (int k = optind; k < argc; k++) {
-        if (bench_file(&results[n], ctx, argv[k], &b) == SN_OK) {
-            print_result(&results[n++]);
-            continue;
-        }
-        fflush(stdout);
-        fprintf(stderr, "%s: ", argv[k]);
-        code = tool_fail(ctx);
+    if (b.a.show_help) return fputs(help, stdout), TOOL_OK;
+    b.a.o.dims = b.a.dims.at;
+    b.a.o.n_dims = b.a.dims.n;
+    if (b.a.json && !(b.json = fopen(b.a.json, "w"))) {
+        fprintf(stderr, "sinter: error: cannot write %s\n", b.a.json);
+        return TOOL_FAILED;
     }
-    if (b.json && !write_json(b.json, results, n)) {
-        fprintf(stderr, "sinter: error: cannot write %s\n", b.json);
+    code = bench_all(&b, argv + optind, argc - optind);
+    if (b.json && (ferror(b.json) | fclose(b.json))) {
+        fprintf(stderr, "sinter: error: writing %s failed\n", b.a.json);
         code = TOOL_FAILED;
     }
-    free(results);
     return code;
 }

@@ -65,17 +65,14 @@ typedef struct fill_args {
     uint64_t seed;
     sn_module *graph;
     unsigned number;
+    int64_t period;
 } fill_args;
 
 /* A number for each input of one seed, so that two inputs of a shape differ. */
 static uint64_t mix_name(uint64_t seed, const char *name) { return sn_hash_bytes(seed, name, strlen(name)); }
 
-static sn_status fill_random(sn_context *ctx, const fill_args *f, uint64_t seed, size_t bytes) {
-    void *data = sn_alloc(&ctx->scratch, bytes);
-    const sn_tensor_info *info = &f->t->info;
-    if (f->graph) SN_TRY(sn_random_input(data, f->graph, f->number, seed));
-    else sn_random_fill(data, info->dtype, info->numel, seed);
-    return sn_tensor_put(f->t, data, bytes);
+static sn_status fill_random(const fill_args *f, uint64_t seed) {
+    return sn_random_tensor(f->t, f->graph, f->number, mix_name(seed, f->name), f->period);
 }
 
 static sn_status fill_equal(sn_context *ctx, const fill_args *f, int value, size_t bytes) {
@@ -99,19 +96,19 @@ static sn_status fill(sn_context *ctx, void *args) {
     const fill_args *f = args;
     size_t bytes = (size_t)f->t->info.numel * sn_dtype_bytes(f->t->info.dtype);
     uint64_t seed = f->seed;
-    if (!f->value) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
+    if (!f->value) return fill_random(f, seed);
     if (!strcmp(f->value, "zeros")) return fill_equal(ctx, f, 0, bytes);
     if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
     if (!strcmp(f->value, "special")) return fill_special(ctx, f, bytes);
-    if (!strcmp(f->value, "random")) return fill_random(ctx, f, mix_name(seed, f->name), bytes);
+    if (!strcmp(f->value, "random")) return fill_random(f, seed);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
                        "--input %s=%s: a FILE.npy, random:SEED, zeros, ones or special is wanted", f->name, f->value);
-    return fill_random(ctx, f, mix_name(seed, f->name), bytes);
+    return fill_random(f, seed);
 }
 
 sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number) {
-    fill_args args = {t, name, tool_input_value(in, name), in->seed, graph, number};
+    fill_args args = {t, name, tool_input_value(in, name), in->seed, graph, number, in->period};
     size_t n = args.value ? strlen(args.value) : 0;
     if (n > 4 && !strcmp(args.value + n - 4, ".npy")) return sn_tensor_load_npy(t, name, args.value);
     return sn_guarded(t->ctx, fill, &args);

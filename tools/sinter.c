@@ -13,7 +13,7 @@ static const tool_command commands[] = {
     {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
     {"list", tool_list, "ops|passes|devices|options|targets", "print a table of the library"},
     {"conform", tool_conform, "[options]", "run every operation on every dtype against the evaluator"},
-    {"bench", tool_bench, "[options] FILE...", "time graphs"},
+    {"bench", tool_bench, "[options] FILE|FOLDER...", "time graphs"},
 };
 
 static void print_usage(FILE *out) {

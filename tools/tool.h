@@ -47,6 +47,7 @@ typedef struct tool_inputs {
     unsigned n;
     bool random_rest; /* inputs without a value of their own are random */
     uint64_t seed;
+    int64_t period; /* random elements that are drawn before they repeat; 0: some millions */
 } tool_inputs;
 bool tool_add_input(tool_inputs *in, char *text);
 /* The value given for a name, NULL when none is. */

@@ -36,7 +36,7 @@ static void **allocate(sn_module *m) {
     uint64_t s = 42;
     for (uint32_t i = 1; i < m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
-        if (b->scope == SN_BUF_REG) continue;
+        if (sn_buf_is_local(b)) continue;
         size_t n = numel(m, (sn_buf){i});
         char *p = memory[i] = calloc(n, sn_dtype_bytes(b->dtype));
         for (size_t k = 0; k < n && b->scope == SN_BUF_INPUT; k++, p += sn_dtype_bytes(b->dtype)) {

@@ -261,8 +261,8 @@ Test(loop, verify_reg_of_two_kernels) {
                "kernel @a(y) { reg s: f32 private 1 size 1 %0 = const.f32 1 store s[0], %0 store y[0], %0 }\n"
                "kernel @b(y) { %0 = const.f32 1 store y[0], %0 }\n");
     sn_buf s = sn_buf_named(m, "s");
-    SN_PUSH(&m->arena, &sn_kern_get(m, m->kernels.at[1])->regs, s);
-    verify_fails(m, "L7: a reg of two kernels: 's'");
+    SN_PUSH(&m->arena, &sn_kern_get(m, m->kernels.at[1])->locals, s);
+    verify_fails(m, "L7: local to two kernels: 's'");
 }
 
 /* ---- hostile text ---- */

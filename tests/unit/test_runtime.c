@@ -97,6 +97,16 @@ Test(cuda, count_never_fails_and_open_gives_its_reason) {
 
 enum { FAKE_MEMORY = 1 << 20, ILLEGAL_ADDRESS = 700 };
 
+/* A launch or copy that was captured. */
+typedef struct {
+    const char *kernel; /* NULL: a copy of n bytes */
+    void *to;
+    const void *from;
+    size_t n;
+} fake_node;
+
+enum { FAKE_NODES = 8192 };
+
 static struct {
     int depth, deepest; /* pushed contexts */
     size_t used;
@@ -105,8 +115,12 @@ static struct {
     void *blocks[256];
     int n_blocks;
     CUresult next_launch;
+    bool fail_in_capture; /* next_launch is for captured launches alone */
     bool refuse;
     float milliseconds;
+    bool capturing;
+    fake_node *graph;           /* one graph at a time */
+    int n_nodes, replays, open; /* open: streams, graphs and events that exist */
 } fake;
 
 static CUresult fake_push(CUcontext cx) {
@@ -122,6 +136,7 @@ static CUresult fake_pop(CUcontext *cx) {
 }
 
 static CUresult fake_alloc(CUdeviceptr *p, size_t size) {
+    cr_assert_not(fake.capturing, "cuMemAlloc in a capture");
     cr_assert_gt(fake.depth, 0, "cuMemAlloc without a current context");
     if (fake.used + size > FAKE_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
     fake.used += size;
@@ -163,10 +178,26 @@ static CUresult fake_to_host(void *to, CUdeviceptr from, size_t size, CUstream s
     return CUDA_SUCCESS;
 }
 
-static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-    (void)stream;
-    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
+static void fake_execute(const fake_node *node) {
+    if (!node->kernel) {
+        memmove(node->to, node->from, node->n);
+        return;
+    }
+    float add = (float)(node->kernel[strlen(node->kernel) - 1] - '0');
+    for (size_t i = 0; i < node->n; i++) ((float *)node->to)[i] = ((const float *)node->from)[i] + add;
+}
+
+/* Work is done at once, or kept while a stream is captured. */
+static CUresult fake_queue(CUstream stream, fake_node node) {
+    cr_assert_eq(fake.capturing, stream != NULL, "work on the wrong stream");
+    if (!fake.capturing) fake_execute(&node);
+    else if (fake.n_nodes < FAKE_NODES) fake.graph[fake.n_nodes++] = node;
+    else cr_assert_fail("a graph of more than %d nodes", FAKE_NODES);
     return CUDA_SUCCESS;
+}
+
+static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+    return fake_queue(stream, (fake_node){NULL, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, size});
 }
 
 static CUresult fake_fill(CUdeviceptr to, unsigned char byte, size_t size, CUstream stream) {
@@ -177,6 +208,7 @@ static CUresult fake_fill(CUdeviceptr to, unsigned char byte, size_t size, CUstr
 
 static CUresult fake_sync(CUstream stream) {
     (void)stream;
+    cr_assert_not(fake.capturing, "cuStreamSynchronize in a capture");
     fake.syncs++;
     return CUDA_SUCCESS;
 }
@@ -215,19 +247,73 @@ static CUresult fake_function(CUfunction *out, CUmodule module, const char *name
 /* Parameter 1 = parameter 0 plus the number at the end of the kernel's name, one float a block. */
 static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                             unsigned shared, CUstream stream, void **params, void **extra) {
-    (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
     cr_assert_gt(fake.depth, 0);
-    if (fake.next_launch) return fake.next_launch;
-    const char *name = (const char *)f;
-    const float *x = *(float **)params[0];
-    float *y = *(float **)params[1];
-    for (unsigned i = 0; i < gx; i++) y[i] = x[i] + (float)(name[strlen(name) - 1] - '0');
+    if (fake.next_launch && (!fake.fail_in_capture || fake.capturing)) return fake.next_launch;
     fake.launches++;
+    return fake_queue(stream, (fake_node){(const char *)f, *(void **)params[1], *(void **)params[0], gx});
+}
+
+static CUresult fake_stream(CUstream *out, unsigned flags) {
+    cr_assert_eq(flags, CU_STREAM_NON_BLOCKING);
+    *out = (CUstream)(uintptr_t)2;
+    fake.open++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_destroy(CUstream stream) {
+    cr_assert_eq(stream, (CUstream)(uintptr_t)2);
+    fake.open--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_capture(CUstream stream, int mode) {
+    cr_assert(stream && mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && !fake.capturing);
+    fake.graph = calloc(FAKE_NODES, sizeof *fake.graph);
+    fake.n_nodes = 0;
+    fake.capturing = true;
+    fake.open++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_capture_end(CUstream stream, CUgraph *out) {
+    cr_assert(stream && fake.capturing);
+    fake.capturing = false;
+    *out = (CUgraph)fake.graph;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags) {
+    cr_assert(graph == (CUgraph)fake.graph && !flags);
+    *out = (CUgraphExec)(uintptr_t)3;
+    fake.open++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_replay(CUgraphExec exec, CUstream stream) {
+    cr_assert(exec && stream && fake.depth > 0);
+    for (int i = 0; i < fake.n_nodes; i++) fake_execute(&fake.graph[i]);
+    fake.replays++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_exec_destroy(CUgraphExec exec) {
+    cr_assert(exec);
+    fake.open--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_graph_destroy(CUgraph graph) {
+    cr_assert_eq(graph, (CUgraph)fake.graph);
+    free(fake.graph);
+    fake.graph = NULL;
+    fake.open--;
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_event(CUevent *out, unsigned flags) {
     (void)flags;
+    fake.open++;
     *out = (CUevent)(uintptr_t)1;
     return CUDA_SUCCESS;
 }
@@ -239,6 +325,12 @@ static CUresult fake_event_record(CUevent e, CUstream s) {
 
 static CUresult fake_event_done(CUevent e) {
     (void)e;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_destroy(CUevent e) {
+    (void)e;
+    fake.open--;
     return CUDA_SUCCESS;
 }
 
@@ -282,7 +374,15 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuEventRecord = fake_event_record,
         .cuEventSynchronize = fake_event_done,
         .cuEventElapsedTime = fake_elapsed,
-        .cuEventDestroy = fake_event_done,
+        .cuEventDestroy = fake_event_destroy,
+        .cuStreamCreate = fake_stream,
+        .cuStreamDestroy = fake_stream_destroy,
+        .cuStreamBeginCapture = fake_capture,
+        .cuStreamEndCapture = fake_capture_end,
+        .cuGraphInstantiate = fake_instantiate,
+        .cuGraphLaunch = fake_replay,
+        .cuGraphExecDestroy = fake_exec_destroy,
+        .cuGraphDestroy = fake_graph_destroy,
         .cuDevicePrimaryCtxRelease = fake_release,
     };
     return cu;
@@ -583,6 +683,74 @@ Test(program, interpreter_on_a_device) {
     sn_cuda_close(cu);
     cr_assert_eq(fake.used, 0);
     cr_assert_eq(env.bytes_now, 0);
+}
+
+/* The chain adds 3 to x and to y; a set is 512 bytes, the other sets lie behind each other in one block. */
+Test(program, a_graph_walks_over_copies_of_the_tensors) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK, "%s", env.message);
+    _Alignas(16) float x[4] = {0}, y[4] = {0};
+    uint32_t launches = sn_prog_launches(p);
+    cr_assert_eq(launches, 4); /* two kernels, two copies */
+    fake.milliseconds = 2;
+    double us[3] = {0};
+    sn_graph_timing how = {.run_us = 0.25};
+    size_t used = fake.used;
+    cr_assert_eq(sn_prog_time_graph(us, 3, &how, p, (void *[]){x}, (void *[]){y}), SN_OK, "%s", env.message);
+    /* memory for all but a tenth of the device; runs: whole rounds, as many as a graph may have */
+    cr_assert_eq(how.sets, (FAKE_MEMORY - used - FAKE_MEMORY / 10) / 512 + 1, "%u sets", how.sets);
+    cr_assert(how.runs % how.sets == 0 && how.runs >= how.sets && how.runs * launches <= FAKE_NODES, "%u runs",
+              how.runs);
+    for (int k = 0; k < 3; k++) cr_assert_float_eq(us[k], 2000.0 / how.runs, 1e-9);
+    cr_assert_eq(fake.replays, 5); /* two are not timed */
+    /* the caller's own set: the run before the graph, then its share of each replay */
+    cr_assert_eq(y[0], 3 * (1 + 5 * (int)(how.runs / how.sets)), "y %g", (double)y[0]);
+    const float *last = (const float *)((char *)fake.blocks[fake.n_blocks - 1] + (how.sets - 2) * 512);
+    cr_assert_eq(last[0], y[0], "the last set is at %g", (double)last[0]);
+    cr_assert(fake.depth == 0 && fake.open == 0, "%d contexts, %d objects left", fake.depth, fake.open);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(program, a_failed_capture_leaves_nothing_behind) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK);
+    _Alignas(16) float x[4] = {0}, y[4];
+    double us[1];
+    sn_graph_timing how = {.run_us = 1};
+    fake.next_launch = ILLEGAL_ADDRESS;
+    fake.fail_in_capture = true;
+    cr_assert_eq(sn_prog_time_graph(us, 1, &how, p, (void *[]){x}, (void *[]){y}), SN_ERROR_DEVICE);
+    cr_assert_not_null(strstr(env.message, "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", env.message);
+    cr_assert(!fake.capturing && fake.replays == 0 && fake.depth == 0 && fake.open == 0);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+Test(program, graphs_are_for_devices) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    double us[1];
+    sn_graph_timing how = {.run_us = 1};
+    cr_assert_eq(sn_prog_time_graph(us, 1, &how, p, NULL, NULL), SN_ERROR_UNSUPPORTED);
+    cr_assert_str_eq(env.message, "CUDA graphs are for programs on a CUDA device");
+    sn_prog_free(p);
+    sn_module_free(m);
 }
 
 Test(program, constants_are_uploaded_once) {

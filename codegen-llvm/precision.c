@@ -1,0 +1,70 @@
+/* precision.c: which values of a kernel are needed only as exactly as a half-precision result shows.
+ *
+ * A value is coarse when everything it is used for ends in a store of f16 or bf16, and nothing on the way magnifies a
+ * relative error: sums, products, quotients, roots, max and min, and reductions of them. The results of halves have 8 or
+ * 11 significant bits; an expansion of f32 with 17 good bits cannot be told from an exact one in them. Tests, comparisons,
+ * logarithms, exponents and whatever is kept in f32 ask for more. One walk backwards: users come after definitions, and a
+ * reduce after its region, whose yield stands before the uses of its results.
+ */
+#include "codegen-llvm/gen.h"
+
+static bool is_half(sn_dtype t) { return t == SN_F16 || t == SN_BF16; }
+
+/* Does the operation hand a relative error on without magnifying it? */
+static bool hands_on(sn_lop op) {
+    switch ((int)op) {
+    case SN_LOP_NEG:
+    case SN_LOP_ABS:
+    case SN_LOP_ADD:
+    case SN_LOP_SUB:
+    case SN_LOP_MUL:
+    case SN_LOP_DIV:
+    case SN_LOP_MAX:
+    case SN_LOP_MIN:
+    case SN_LOP_SQRT:
+    case SN_LOP_RSQRT:
+    case SN_LOP_RECIPROCAL:
+    case SN_LOP_SELECT: return true;
+    default: return false;
+    }
+}
+
+static bool use_is_coarse(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
+    switch ((int)s->op) {
+    case SN_LOP_STORE: return operand == 0 && is_half(sn_buf_get(g->m, s->buf)->dtype);
+    case SN_LOP_CAST: return is_half(s->dtype) || (s->dtype == SN_F32 && g->coarse[s->result.i]);
+    case SN_LOP_YIELD: {
+        const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
+        bool plain = true;
+        for (uint32_t c = 0; c < reduce->n_combs; c++) plain &= sn_combs[reduce->combs[c]].states == 1;
+        return plain && g->coarse[reduce->result.i + operand];
+    }
+    default: return hands_on(s->op) && (s->op != SN_LOP_SELECT || operand > 0) && g->coarse[s->result.i];
+    }
+}
+
+static void not_coarse(void *user, sn_ix atom) {
+    sn_gen *g = user;
+    const sn_ix_rec *r = sn_ix_get(g->m, atom);
+    if (r->kind == SN_IX_VAL) g->coarse[r->id] = false;
+}
+
+static void visit_region(sn_gen *g, sn_stmt last);
+
+static void visit(sn_gen *g, sn_stmt id) {
+    const sn_stmt_rec *s = sn_stmt_get(g->m, id);
+    visit_region(g, s->last);
+    for (uint32_t k = 0; k < s->n_in; k++) g->coarse[s->in[k].i] &= use_is_coarse(g, s, k);
+    if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
+    if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
+}
+
+static void visit_region(sn_gen *g, sn_stmt last) {
+    for (sn_stmt s = last; s.i; s = sn_stmt_get(g->m, s)->prev) visit(g, s);
+}
+
+void sn_gen_find_coarse(sn_gen *g) {
+    g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
+    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = true;
+    visit_region(g, g->k->last);
+}

@@ -1,0 +1,86 @@
+/* shared.c: the shared memory of a block: its buffers, and areas through which reductions pass.
+ *
+ * Up to STATIC_LIMIT bytes are declared with their size. More has to be dynamic: then the buffers of the kernel are parts
+ * of one array without a size, and the launch says how many bytes it has. The areas are always declared: their size is
+ * known when the kernel is complete.
+ */
+#include "codegen-llvm/gen.h"
+
+enum { STATIC_LIMIT = 48 << 10, AREAS = 8 << 10, ALIGN = 128 };
+
+/* ---- areas ---- */
+
+static const char *const NAMES[2][2] = {{"sn_row_slots_0", "sn_row_slots_1"}, {"sn_peer_slots_0", "sn_peer_slots_1"}};
+
+lv sn_gen_area(sn_gen *g, bool of_cluster, uint32_t bytes) {
+    sn_gen_turn *turn = of_cluster ? &g->turns.cluster : &g->turns.block;
+    lv *area = &g->area[of_cluster][turn->next];
+    uint32_t *size = &g->area_size[of_cluster][turn->next];
+    if (!*area) {
+        *area = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 1), "sn_area", 3);
+        LLVMSetAlignment(*area, 16);
+    }
+    if (bytes > *size) *size = bytes;
+    turn->next ^= 1;
+    turn->made++;
+    return *area;
+}
+
+static lv shared_array(sn_gen *g, const char *name, uint32_t bytes, uint32_t align) {
+    LLVMTypeRef type = LLVMArrayType2(g->em.cg->i8, bytes);
+    lv a = LLVMAddGlobalInAddressSpace(g->em.mod, type, name, 3);
+    LLVMSetInitializer(a, LLVMGetUndef(type));
+    LLVMSetLinkage(a, LLVMInternalLinkage);
+    LLVMSetAlignment(a, align);
+    return a;
+}
+
+sn_status sn_gen_finish_shared(sn_gen *g) {
+    uint32_t total = 0, limit = g->em.cg->target->shared_bytes;
+    for (uint32_t k = 0; k < 4; k++) {
+        lv *area = &g->area[k / 2][k % 2];
+        if (!*area) continue;
+        total += g->area_size[k / 2][k % 2];
+        lv sized = shared_array(g, NAMES[k / 2][k % 2], g->area_size[k / 2][k % 2], 16);
+        LLVMReplaceAllUsesWith(*area, sized);
+        LLVMDeleteGlobal(*area);
+        *area = NULL;
+    }
+    if (total > STATIC_LIMIT)
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                       "kernel %s: its reductions need %u bytes of shared memory, %u exist", g->k->name, total,
+                       (unsigned)STATIC_LIMIT);
+    if (g->gpu && total + g->shared_bytes > limit)
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a block needs %u bytes of shared memory, %s has %u",
+                       g->k->name, total + g->shared_bytes, g->em.cg->target->name, limit);
+    return SN_OK;
+}
+
+/* ---- buffers ---- */
+
+static uint32_t bytes_of(const sn_buf_rec *r) {
+    return (r->private_size * sn_dtype_bytes(r->dtype) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+void sn_gen_make_shared(sn_gen *g) {
+    uint32_t total = 0, at = 0;
+    lv all = NULL;
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        const sn_buf_rec *r = sn_buf_get(g->m, g->k->locals.at[i]);
+        if (r->scope == SN_BUF_SHARED) total += bytes_of(r);
+    }
+    if (total + AREAS > STATIC_LIMIT) {
+        all = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 0), "sn_shared", 3);
+        LLVMSetAlignment(all, ALIGN);
+        g->shared_bytes = total;
+    }
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        sn_buf b = g->k->locals.at[i];
+        const sn_buf_rec *r = sn_buf_get(g->m, b);
+        if (r->scope != SN_BUF_SHARED) continue;
+        lv offset = sn_em_ci(g->em.cg->i32, at);
+        g->memory[b.i] =
+            all ? LLVMConstInBoundsGEP2(g->em.cg->i8, all, &offset, 1) : shared_array(g, r->name, bytes_of(r), ALIGN);
+        at += bytes_of(r);
+    }
+}
