@@ -9,7 +9,8 @@
  * element, through the views between them. Views never become kernels: they are index transforms. The realisation rules
  * are Inductor's (reference: thresholds of 4 reads, 30 and 100 operations):
  *   - outputs, reductions and contractions are realized;
- *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations;
+ *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
+ *     count as 30);
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. Halves are computed in f32; a
@@ -50,6 +51,12 @@ static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
            is_sorted_part(lw, n);
 }
 
+/* Random numbers cost as much as the operations from which on what has several users is computed once. */
+static uint32_t own_ops(const sn_node_rec *n) {
+    if (n->op == SN_OP_RANDOM) return REALIZE_OPS;
+    return is_view_or_source(n) ? 0 : 1;
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -58,7 +65,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         info->reads = 1;
         return;
     }
-    uint32_t ops = is_view_or_source(n) ? 0 : 1, reads = 0;
+    uint32_t ops = own_ops(n), reads = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
         ops += in->realized ? 0 : in->ops;
