@@ -10,7 +10,7 @@
  * are Inductor's (reference: thresholds of 4 reads, 30 and 100 operations):
  *   - outputs, reductions and contractions are realized;
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
- *     count as 30);
+ *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. Halves are computed in f32; a
@@ -57,6 +57,17 @@ static uint32_t own_ops(const sn_node_rec *n) {
     return is_view_or_source(n) ? 0 : 1;
 }
 
+/* Is it made of random numbers and numbers of rank 0 alone, such as the mask of a dropout? */
+static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
+    if (n->op == SN_OP_RANDOM) return true;
+    bool drawn = false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        if (!lw->nodes[n->in[k].i].drawn && sn_node_get(lw->m, n->in[k])->type.rank) return false;
+        drawn |= lw->nodes[n->in[k].i].drawn;
+    }
+    return drawn;
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -77,8 +88,9 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         for (uint32_t k = 0; k < n->n_in; k++)
             if (!is_plain_load(lw, n->in[k])) lw->nodes[n->in[k].i].realized = true;
     if (always_realized(lw, n)) info->realized = true;
+    info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view_or_source(n)) return;
-    if (info->users > 1 && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
+    if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
     if (reads > MAX_READS || ops > MAX_OPS) info->realized = true;
 }
 

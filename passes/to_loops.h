@@ -9,6 +9,7 @@ typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
+    bool drawn; /* made of random numbers and numbers alone */
     sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
