@@ -13,7 +13,8 @@
  * key different and the sort stable. Keys of 64 bits carry the position in a second temporary, and equal keys go by the
  * order of the runs. The last kernel reads the values through the positions, so that they come out bit by bit.
  *
- * Cost: log_WAYS(n / CHUNK) + 1 passes over the row, each with up to (WAYS - 1) log2(n) loads an element.
+ * Cost: log_WAYS(n / CHUNK) + 1 passes over the row, each with up to (WAYS - 1) log2(n) loads an element. Runs that have
+ * reached `keep` are merged more at a time.
  */
 #include "passes/to_loops.h"
 
@@ -291,6 +292,13 @@ static bool is_empty(const order *o) {
     return o->keep == 0;
 }
 
+/* How many runs one pass merges. Runs that have all that is kept do not grow, and short ones are quickly searched: then fewer
+ * passes are better. */
+static int64_t ways_of(const order *o, const runs *r) {
+    if (r->length < o->keep) return WAYS;
+    return r->length <= 16 ? 4 * WAYS : 2 * WAYS;
+}
+
 static void sort_rows(order *o) {
     runs now, next;
     int64_t run = smaller(CHUNK, o->keep);
@@ -301,7 +309,8 @@ static void sort_rows(order *o) {
     now = new_runs(o, run, CHUNK, o->n);
     sort_chunks(o, &now);
     while (now.count > now.length) {
-        int64_t number = ceil_div(now.count, now.length), ways = smaller(WAYS, number), members = ways * now.length;
+        int64_t number = ceil_div(now.count, now.length), ways = smaller(ways_of(o, &now), number);
+        int64_t members = ways * now.length;
         if (number > ways) next = new_runs(o, smaller(o->keep, members), members, now.count);
         merge(o, &now, number > ways ? &next : NULL, ways);
         if (number <= ways) return;
