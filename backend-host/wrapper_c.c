@@ -215,10 +215,11 @@ static sn_status put_load(writer *w) {
             w, "    ",
             sn_strf(&w->scratch, "cuModuleGetFunction(&self->kernel_%s, self->modules[%u], \"%s\")", c_name, i, name));
         if (w->codes && w->codes[i].cluster > 8)
-            put_try(w, "    ",
-                    sn_strf(&w->scratch,
-                            "cuFuncSetAttribute(self->kernel_%s, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)",
-                            c_name));
+            put_try(
+                w, "    ",
+                sn_strf(&w->scratch,
+                        "cuFuncSetAttribute(self->kernel_%s, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)",
+                        c_name));
         if (w->codes && w->codes[i].shared_bytes)
             put_try(w, "    ",
                     sn_strf(&w->scratch,

@@ -24,8 +24,7 @@ static void count_use(void *user, sn_ix atom) {
 /* copies[value]: 1 exactly for loads that are copied. While counting: the number of uses, 2 for more. */
 void sn_gen_find_copies(sn_gen *g) {
     bool any = false;
-    for (uint32_t i = 0; i < g->k->locals.n; i++)
-        any |= sn_buf_get(g->m, g->k->locals.at[i])->scope == SN_BUF_SHARED;
+    for (uint32_t i = 0; i < g->k->locals.n; i++) any |= sn_buf_get(g->m, g->k->locals.at[i])->scope == SN_BUF_SHARED;
     if (!any || !g->gpu || g->em.cg->target->sm < 80 || g->threads_x == 1) return;
     g->copies = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
@@ -53,8 +52,7 @@ void sn_gen_copy_piece(sn_gen *g, lv q, lv p, uint32_t bytes, lv mask) {
     snprintf(name, sizeof name, "llvm.nvvm.cp.async.%s.shared.global.%u%s", bytes == 16 ? "cg" : "ca", bytes,
              mask ? ".s" : "");
     lv args[3] = {q, p, NULL};
-    if (mask)
-        args[2] = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), sn_em_ci(em->cg->i32, 0));
+    if (mask) args[2] = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), sn_em_ci(em->cg->i32, 0));
     sn_em_call(em, name, NULL, args, mask ? 3 : 2);
     g->copying = true;
 }

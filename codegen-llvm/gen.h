@@ -61,7 +61,7 @@ typedef struct sn_gen {
     uint32_t cluster, threads_x, threads_y;
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
-    bool cluster_waits; /* for its blocks to start */
+    bool cluster_waits;          /* for its blocks to start */
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
     lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */

@@ -40,8 +40,8 @@ static sn_status load_ptx(CUmodule *out, sn_cuda *cu, const sn_assembly *job, sn
 static sn_status prepare(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kernel *k) {
     enum { PORTABLE_CLUSTER = 8 };
     if (k->cluster > PORTABLE_CLUSTER)
-        SN_TRY(CU_CALL(cu, cuFuncSetAttribute,
-                       (code->function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)));
+        SN_TRY(
+            CU_CALL(cu, cuFuncSetAttribute, (code->function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)));
     if (!k->shared_bytes) return SN_OK;
     return CU_CALL(cu, cuFuncSetAttribute,
                    (code->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes));
@@ -66,8 +66,7 @@ sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu
     const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, &scratch);
     double assembled = sn_now_us();
     sn_status status = SN_OK;
-    for (uint32_t i = 0; i < n && status == SN_OK; i++)
-        status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
+    for (uint32_t i = 0; i < n && status == SN_OK; i++) status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
     times->assemble_us += assembled - start;
     times->load_us += sn_now_us() - assembled;
     sn_arena_free(&scratch);
