@@ -65,6 +65,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm)
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(sn_cg_optimise(&j->cg, mod, tm, PASSES));
+    sn_nvptx_widen(&j->cg, mod);
     return take_ptx(j, mod, tm);
 }
 

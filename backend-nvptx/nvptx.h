@@ -2,10 +2,14 @@
 #ifndef SN_BACKEND_NVPTX_NVPTX_H
 #define SN_BACKEND_NVPTX_NVPTX_H
 
+#include "codegen-llvm/llvm.h"
 #include "ir/target.h"
 
 /* LLVM's name of the processor and the PTX version (times ten) of a GPU target; the name need not be in the table: a
  * target that was filled from a device is found by its compute capability. false: no row fits. */
 bool sn_nvptx_cpu(const sn_target *target, const char **cpu, uint32_t *ptx);
+
+/* Pairs of bfloat become floats by shifts and masks; after the optimiser. */
+void sn_nvptx_widen(const sn_cg *cg, LLVMModuleRef mod);
 
 #endif

@@ -240,9 +240,8 @@ static void over_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
 /* Reductions too large for one area go through it in parts: a combiner and some lanes at a time. */
 static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
     for (uint32_t c = 0; c < st->n_combs; c++) {
-        sn_gen_states one = {.n_combs = 1, .combs = {st->combs[c]}, .n = sn_combs[st->combs[c]].states};
+        sn_gen_states one = sn_gen_states_of_one(st, c);
         lv *state = x + st->first[c], whole[2] = {state[0], one.n > 1 ? state[1] : NULL};
-        for (uint32_t k = 0; k < one.n; k++) one.dtypes[k] = st->dtypes[st->first[c] + k];
         sn_em_unify(&g->em, whole, one.n);
         uint32_t lanes = sn_em_lanes(whole[0]), part = lanes;
         lv piece[2], result[2] = {NULL, NULL};
@@ -262,6 +261,8 @@ static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
 }
 
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x) {
+    for (uint32_t c = 0; c < st->n_combs; c++) /* one state may vary between lanes when the other does not */
+        sn_em_unify(&g->em, x + st->first[c], sn_combs[st->combs[c]].states);
     if (kind == SN_AXIS_BLOCK_X) {
         over_x(g, st, x);
     } else if (g->threads_y > 1) {

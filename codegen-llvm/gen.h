@@ -1,7 +1,7 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
  * kernel.c (function, block axes), region.c (statements, loops), index.c (ix), access.c (load, store),
- * reduce.c (combiners, reductions within a thread), block.c (reductions across the threads of a GPU block),
- * cluster.c (across blocks), shared.c (shared memory), copy.c (asynchronous copies to it).
+ * reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), block.c (reductions across the
+ * threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -126,6 +126,16 @@ typedef struct sn_gen_states {
     sn_dtype dtypes[SN_GEN_STATES];
 } sn_gen_states;
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
+/* Those of combiner c alone. */
+sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c);
+/* The lanes of every state become one; not for sumexp. */
+void sn_gen_across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes);
+
+/* ---- sumexp.c ---- */
+/* state = n states (x[2k], x[2k+1]) combined. */
+void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
+/* The lanes of one state x[0], x[1] become one. */
+void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes);
 
 /* ---- block.c ---- */
 void sn_gen_barrier(sn_gen *g);

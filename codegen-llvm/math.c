@@ -40,29 +40,33 @@ lv sn_math_sign(sn_em *em, const lv *in) {
     return em_select(em, keep, x, one);
 }
 
-/* An NVPTX intrinsic of f32 that exists on scalars only, lane by lane. */
-static lv by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n) {
+lv sn_math_by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n) {
+    LLVMTypeRef elem = sn_em_elem(in[0]);
     lv y = LLVMGetPoison(LLVMTypeOf(in[0])), lane[2];
     if (sn_em_lanes(in[0]) == 1 && LLVMGetTypeKind(LLVMTypeOf(in[0])) != LLVMVectorTypeKind)
-        return sn_em_call(em, intrinsic, NULL, (lv *)in, n);
+        return sn_em_call(em, intrinsic, elem, (lv *)in, n);
     for (uint32_t i = 0; i < sn_em_lanes(in[0]); i++) {
         for (uint32_t k = 0; k < n; k++) lane[k] = sn_em_lane(em, in[k], i);
-        y = sn_em_with_lane(em, y, i, sn_em_call(em, intrinsic, NULL, lane, n));
+        y = sn_em_with_lane(em, y, i, sn_em_call(em, intrinsic, elem, lane, n));
     }
     return y;
 }
 
 static bool is_gpu_f32(const sn_em *em, lv x) { return em->cg->target->is_gpu && !sn_em_is64(x); }
 
+lv sn_math_rcp_normal(sn_em *em, lv x) {
+    return is_gpu_f32(em, x) ? sn_math_by_lane(em, "llvm.nvvm.rcp.approx.ftz.f", &x, 1) : sn_em_rcp(em, x);
+}
+
 /* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. */
 lv sn_math_rsqrt(sn_em *em, const lv *in) {
-    if (is_gpu_f32(em, in[0])) return by_lane(em, "llvm.nvvm.rsqrt.approx.f", in, 1);
+    if (is_gpu_f32(em, in[0])) return sn_math_by_lane(em, "llvm.nvvm.rsqrt.approx.f", in, 1);
     return em_div(em, sn_em_f(em, in[0], 1), em_call1(em, "llvm.sqrt", in[0]));
 }
 
 /* div.rn has a slow path that doubles the code of a row kernel; div.full is good to 2 units on all of f32. */
 lv sn_math_div(sn_em *em, const lv *in) {
-    if (is_gpu_f32(em, in[0])) return by_lane(em, "llvm.nvvm.div.full", in, 2);
+    if (is_gpu_f32(em, in[0])) return sn_math_by_lane(em, "llvm.nvvm.div.full", in, 2);
     return em_div(em, in[0], in[1]);
 }
 

@@ -28,6 +28,12 @@ lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in); /* math_int.c
 #undef SN_LOWER
 
 /* ---- parts that several expansions use ---- */
+/* An NVPTX intrinsic of f32 that exists on scalars only, lane by lane. */
+lv sn_math_by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n);
+/* As sn_em_rcp, but where 1/x would be subnormal it may be 0: one instruction on GPUs instead of five. */
+lv sn_math_rcp_normal(sn_em *em, lv x);
+/* e^x as a term of a sum that has terms of about 1: f32 is good to 2 + |x| units, and below e^-87 it may be 0. */
+lv sn_math_exp_term(sn_em *em, lv x);
 lv sn_math_exp2_small(sn_em *em, lv x);   /* 2^x, f32, |x| < 160 */
 lv sn_math_exp_bounded(sn_em *em, lv x);  /* e^x, x within the range where nothing but underflow happens */
 lv sn_math_scale2(sn_em *em, lv x, lv n); /* x * 2^n, n integer of the width of x, |n| < twice the exponent range */

@@ -24,15 +24,15 @@ static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv 
 }
 
 static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
-    static const sn_lop PLAIN[SN_N_COMBS] = {
-        [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
-        [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
-    };
     if (sn_combs[comb].states == 1) {
-        state[0] = sn_math_op(&g->em, PLAIN[comb], t, (lv[]){state[0], x[0]}, 2);
+        state[0] = sn_math_op(&g->em, sn_comb_lops[comb], t, (lv[]){state[0], x[0]}, 2);
         return;
     }
     lv in[4] = {state[0], state[1], x[0], x[1]};
+    if (comb == SN_COMB_SUMEXP) {
+        sn_gen_sumexp(g, t, state, in, 2);
+        return;
+    }
     sn_em_unify(&g->em, in, 4);
     lv first = goes_first(g, comb, t, in, in + 2);
     state[0] = em_select(&g->em, first, in[2], in[0]);
@@ -42,6 +42,12 @@ static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x) {
     for (uint32_t c = 0; c < st->n_combs; c++)
         combine_one(g, st->combs[c], st->dtypes[st->first[c]], state + st->first[c], x + st->first[c]);
+}
+
+sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c) {
+    sn_gen_states one = {.n_combs = 1, .combs = {st->combs[c]}, .n = sn_combs[st->combs[c]].states};
+    for (uint32_t k = 0; k < one.n; k++) one.dtypes[k] = st->dtypes[st->first[c] + k];
+    return one;
 }
 
 static sn_gen_states states_of(sn_gen *g, const sn_stmt_rec *s) {
@@ -93,22 +99,30 @@ static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *s
     sn_gen_loop_end(g, &l, phis, state, st->n);
 }
 
+/* Every iteration is combined with those before it, but sumexp takes all of them at once at the end. */
 static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
+    lv *sumexp[SN_COUNT(st->combs)], x[SN_GEN_STATES];
     if (n == 0) identities(g, st, state);
-    for (int64_t i = 0; i < n && g->status == SN_OK; i++) {
-        lv x[SN_GEN_STATES];
+    for (uint32_t c = 0; c < st->n_combs; c++) sumexp[c] = SN_NEWN(g->arena, lv, 2 * n);
+    for (int64_t i = 0; i < n; i++) {
         sn_gen_fix(g, s->axis, i);
         run_region(g, s, x);
         sn_gen_unfix(g);
         if (g->status != SN_OK) return;
-        if (i) sn_gen_combine(g, st, state, x);
-        else
-            for (uint32_t k = 0; k < st->n; k++) state[k] = x[k];
+        for (uint32_t k = 0; k < st->n && i == 0; k++) state[k] = x[k];
+        for (uint32_t c = 0; c < st->n_combs; c++) {
+            const lv *one = x + st->first[c];
+            if (st->combs[c] == SN_COMB_SUMEXP) sumexp[c][2 * i] = one[0], sumexp[c][2 * i + 1] = one[1];
+            else if (i) combine_one(g, st->combs[c], st->dtypes[st->first[c]], state + st->first[c], one);
+        }
     }
+    for (uint32_t c = 0; c < st->n_combs && n > 1; c++)
+        if (st->combs[c] == SN_COMB_SUMEXP)
+            sn_gen_sumexp(g, st->dtypes[st->first[c]], state + st->first[c], sumexp[c], (uint32_t)n);
 }
 
 /* Halves are combined until one lane is left; of an odd number the last lane is kept for the end. */
-static void across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes) {
+void sn_gen_across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes) {
     for (uint32_t k = 0; k < st->n; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
     lv spare[SN_GEN_STATES];
     bool has_spare = false;
@@ -137,7 +151,11 @@ static bool as_vector(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *st
     g->yields = state;
     bool done = sn_gen_vector_region(g, s);
     g->yields = outer;
-    if (done && g->status == SN_OK) across_lanes(g, st, state, (uint32_t)n);
+    for (uint32_t c = 0; done && g->status == SN_OK && c < st->n_combs; c++) {
+        sn_gen_states one = sn_gen_states_of_one(st, c);
+        if (st->combs[c] == SN_COMB_SUMEXP) sn_gen_sumexp_lanes(g, one.dtypes[0], state + st->first[c], (uint32_t)n);
+        else sn_gen_across_lanes(g, &one, state + st->first[c], (uint32_t)n);
+    }
     return done;
 }
 

@@ -127,6 +127,9 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from);
 /* A fresh module with a copy of the graph, all its symbolic sizes bound. */
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
                         unsigned n);
+/* sn_program_time with a program that runs between the flush and each run (runtime.h, sn_flush); its tensors are bound. */
+sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                                sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader);
 /* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs);

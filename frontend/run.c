@@ -130,14 +130,21 @@ sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outp
 }
 
 static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
-                           sn_tensor *const *outputs, size_t flush_bytes) {
+                           sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader) {
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted)); /* warm up, and check the tensors */
-    return sn_prog_time(out, runs, p->prog, p->input_at, p->output_at, flush_bytes);
+    sn_flush flush = {.bytes = flush_bytes};
+    if (reader) flush = (sn_flush){flush_bytes, reader->prog, reader->input_at, reader->output_at};
+    return sn_prog_time(out, runs, p->prog, p->input_at, p->output_at, &flush);
+}
+
+sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                                sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader) {
+    SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes, reader));
 }
 
 sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                           sn_tensor *const *outputs, size_t flush_bytes) {
-    SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes));
+    SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes, NULL));
 }
 
 static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,

@@ -52,7 +52,7 @@ typedef enum sn_lop {
 } sn_lop;
 
 typedef enum sn_comb {
-#define SN_COMB(ID, name, states, fi, ii, doc) SN_COMB_##ID,
+#define SN_COMB(ID, name, second, fi, ii, doc) SN_COMB_##ID,
 #include "ir/combs.def"
 #undef SN_COMB
     SN_N_COMBS
@@ -65,12 +65,20 @@ typedef struct sn_lop_info {
     bool on_float, on_int;
 } sn_lop_info;
 extern const sn_lop_info sn_lops[SN_N_ALL_LOPS];
+/* What a combiner carries beside its value. */
+typedef enum sn_comb_second {
+    SN_SECOND_NONE,
+    SN_SECOND_POSITION, /* i64 */
+    SN_SECOND_WEIGHT    /* of the dtype of the value, a float */
+} sn_comb_second;
 typedef struct sn_comb_info {
     const char *name;
-    uint32_t states;
+    sn_comb_second second;
+    uint32_t states; /* 1, or 2 with a second one */
     const char *doc;
 } sn_comb_info;
 extern const sn_comb_info sn_combs[SN_N_COMBS];
+extern const sn_lop sn_comb_lops[SN_N_COMBS]; /* of a combiner with one state: combine(a, b) as a scalar operation */
 
 typedef enum sn_axis_kind {
     SN_AXIS_SEQ,
@@ -159,7 +167,7 @@ extern const char *const sn_sched_class_names[SN_N_SCHED_CLASSES]; /* "none" "el
 typedef struct sn_sched {
     sn_sched_class cls;
     uint32_t threads; /* block.x extent */
-    uint32_t rows;    /* block.y extent */
+    uint32_t rows;    /* block.y extent; tile: elements of a tile across */
     uint32_t vector;  /* elements per access */
     uint32_t unroll;  /* vectors in flight per thread */
     uint32_t cluster; /* blocks that share a row; after `map` 0 and 1 are one block */

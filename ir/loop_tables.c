@@ -21,9 +21,15 @@ const sn_lop_info sn_lops[SN_N_ALL_LOPS] = {
 };
 
 const sn_comb_info sn_combs[SN_N_COMBS] = {
-#define SN_COMB(ID, name, states, fi, ii, doc) [SN_COMB_##ID] = {name, states, doc},
+#define SN_COMB(ID, name, second, fi, ii, doc)                                                                         \
+    [SN_COMB_##ID] = {name, SN_SECOND_##second, SN_SECOND_##second == SN_SECOND_NONE ? 1 : 2, doc},
 #include "ir/combs.def"
 #undef SN_COMB
+};
+
+const sn_lop sn_comb_lops[SN_N_COMBS] = {
+    [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
+    [SN_COMB_MIN] = SN_LOP_MIN, [SN_COMB_ANY] = SN_LOP_OR,   [SN_COMB_ALL] = SN_LOP_AND,
 };
 
 const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",

@@ -175,8 +175,12 @@ static sn_status check_states(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
         const char *name = sn_combs[r->combs[i]].name;
         if ((r->combs[i] == SN_COMB_ANY || r->combs[i] == SN_COMB_ALL) && t != SN_BOOL)
             return FAIL("L3: %s works on bool, not on %s", name, dtype_name(t));
-        if (sn_combs[r->combs[i]].states == 2 && dtype_of(v, sn_result(r, state + 1)) != SN_I64)
+        sn_comb_second second = sn_combs[r->combs[i]].second;
+        if (second == SN_SECOND_POSITION && dtype_of(v, sn_result(r, state + 1)) != SN_I64)
             return FAIL("L3: the position of %s is i64", name);
+        if (second == SN_SECOND_WEIGHT && (!sn_is_float(t) || dtype_of(v, sn_result(r, state + 1)) != t))
+            return FAIL("L3: %s takes two floats of one dtype, not %s and %s", name, dtype_name(t),
+                        dtype_name(dtype_of(v, sn_result(r, state + 1))));
         state += sn_combs[r->combs[i]].states;
     }
     return SN_OK;

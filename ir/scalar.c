@@ -165,7 +165,7 @@ void sn_scalar_identity(sn_comb comb, sn_dtype dtype, sn_scalar *state) {
     } ROWS[SN_N_COMBS] = {
 #define LOWEST -INFINITY
 #define HIGHEST INFINITY
-#define SN_COMB(ID, name, states, fi, ii, doc) [SN_COMB_##ID] = {.f = fi},
+#define SN_COMB(ID, name, second, fi, ii, doc) [SN_COMB_##ID] = {.f = fi},
 #include "ir/combs.def"
 #undef SN_COMB
 #undef LOWEST
@@ -175,7 +175,8 @@ void sn_scalar_identity(sn_comb comb, sn_dtype dtype, sn_scalar *state) {
     state[0] = (sn_scalar){0};
     if (sn_is_float(dtype)) state[0].f = f;
     else state[0].i = isinf(f) ? (f < 0 ? int_lowest(dtype) : int_highest(dtype)) : (int64_t)f;
-    if (sn_combs[comb].states == 2) state[1] = (sn_scalar){.i = INT64_MAX};
+    if (sn_combs[comb].second == SN_SECOND_POSITION) state[1] = (sn_scalar){.i = INT64_MAX};
+    if (sn_combs[comb].second == SN_SECOND_WEIGHT) state[1] = (sn_scalar){.f = 0};
 }
 
 /* Does the element x go before the state of an argmax (sign 1) or argmin (sign -1)? */
@@ -190,6 +191,14 @@ static bool goes_first(int sign, sn_dtype dtype, const sn_scalar *x, const sn_sc
     return order > 0 || (order == 0 && x[1].i < state[1].i);
 }
 
+/* (m, s) stands for s * e^m; see combs.def. */
+static void combine_sumexp(sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
+    double m = sn_float_max(state[0].f, x[0].f), c = isinf(m) ? 0 : m;
+    double s = state[1].f * exp(state[0].f - c) + x[1].f * exp(x[0].f - c);
+    state[0].f = m;
+    state[1].f = round ? sn_round_to(dtype, s) : s;
+}
+
 void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
     static const sn_lop PLAIN[SN_N_COMBS] = {
         [SN_COMB_SUM] = SN_LOP_ADD, [SN_COMB_PROD] = SN_LOP_MUL, [SN_COMB_MAX] = SN_LOP_MAX,
@@ -199,7 +208,9 @@ void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_
         *state = sn_scalar_op(PLAIN[comb], dtype, *state, *x, (sn_scalar){0}, round);
         return;
     }
-    if (goes_first(comb == SN_COMB_ARGMAX ? 1 : -1, dtype, x, state)) {
+    if (comb == SN_COMB_SUMEXP) {
+        combine_sumexp(dtype, state, x, round);
+    } else if (goes_first(comb == SN_COMB_ARGMAX ? 1 : -1, dtype, x, state)) {
         state[0] = x[0];
         state[1] = x[1];
     }

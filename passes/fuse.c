@@ -262,9 +262,9 @@ static void order_kernels(fuse *fu) {
     fu->m->kernels = out;
 }
 
-static void drop_dead_stores(fuse *fu) {
-    sn_module *m = fu->m;
-    uint8_t *loaded = SN_NEWN(fu->cx->scratch, uint8_t, m->bufs.count);
+void sn_fuse_drop_dead(sn_pass_ctx *cx) {
+    sn_module *m = cx->m;
+    uint8_t *loaded = SN_NEWN(cx->scratch, uint8_t, m->bufs.count);
     for (uint32_t i = 0; i < m->kernels.n; i++)
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
             if (sn_stmt_get(m, s)->op == SN_LOP_LOAD) loaded[sn_stmt_get(m, s)->buf.i] = 1;
@@ -281,15 +281,15 @@ static void drop_dead_stores(fuse *fu) {
     }
 }
 
-static void forward_all(fuse *fu) {
-    sn_module *m = fu->m;
+void sn_fuse_forward_all(sn_pass_ctx *cx) {
+    sn_module *m = cx->m;
     uint32_t masked = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++)
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
             masked += sn_stmt_get(m, s)->op == SN_LOP_LOAD && sn_stmt_get(m, s)->has_mask;
-    sn_val *map = SN_NEWN(fu->cx->scratch, sn_val, m->vals.count + masked);
+    sn_val *map = SN_NEWN(cx->scratch, sn_val, m->vals.count + masked);
     for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (sn_fuse_forward(fu->cx, m->kernels.at[i], map)) sn_kern_dead_code(m, m->kernels.at[i]);
+        if (sn_fuse_forward(cx, m->kernels.at[i], map)) sn_kern_dead_code(m, m->kernels.at[i]);
 }
 
 sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
@@ -309,8 +309,8 @@ sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(&fu); round++) continue;
     if (!fu.merged) return m->env->status;
     order_kernels(&fu);
-    forward_all(&fu);
-    drop_dead_stores(&fu);
+    sn_fuse_forward_all(cx);
+    sn_fuse_drop_dead(cx);
     *changed = true;
     return m->env->status;
 }

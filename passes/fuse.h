@@ -36,5 +36,10 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 /* Loads that follow a store to the same element take the stored value. map: zeroed, one entry per value of the module
  * and one per masked load to come; shared by the kernels of a pass. */
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
+/* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
+bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
+/* In all kernels: forward stores; drop temporaries that nobody loads any more, and what is computed twice. */
+void sn_fuse_forward_all(sn_pass_ctx *cx);
+void sn_fuse_drop_dead(sn_pass_ctx *cx);
 
 #endif

@@ -236,6 +236,13 @@ static void merge_siblings(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
         if (sn_is_nest(sn_stmt_get(cx->m, s))) merge_siblings(cx, k, s);
 }
 
+bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two) {
+    siblings sb = {.cx = cx, .k = k, .one = one, .two = two};
+    if (!sn_is_nest(sn_stmt_get(cx->m, one)) || !sn_is_nest(sn_stmt_get(cx->m, two)) || !may_merge(&sb)) return false;
+    merge_siblings(cx, k, merge_pair(&sb));
+    return true;
+}
+
 /* ---- forwarding ---- */
 
 typedef struct stored {

@@ -4,10 +4,11 @@
  *  -> schedule element threads=256 vector=8
  *     loop g in 32768 : grid { loop t in 256 : block.x { loop v in 8 : vector { ... } } }
  *
- * Three classes (see loop.h): element (a thread owns outputs), inner (the threads of a row share its reduction), outer
- * (lanes own columns). A schedule that stands in the kernel's header is obeyed; zero fields are chosen. The choice is in
- * map_choose.c, the binding in map_element.c, map_inner.c and map_outer.c, register staging in map_stage.c. Kernels with
- * symbolic extents are an error: sizes have to be bound before.
+ * Four classes (see loop.h): element (a thread owns outputs), tile (a block transposes through shared memory), inner (the
+ * threads of a row share its reduction), outer (lanes own columns). A schedule that stands in the kernel's header is
+ * obeyed; zero fields are chosen. The choice is in map_choose.c and map_tile.c, the binding in map_element.c,
+ * map_tile_bind.c, map_inner.c, map_mixed.c and map_outer.c, register staging in map_stage.c. Kernels with symbolic extents are an
+ * error: sizes have to be bound before.
  */
 #include "passes/map.h"
 
@@ -68,6 +69,27 @@ static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
         sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
 }
 
+static bool carries_weights(const sn_stmt_rec *nest) {
+    for (uint32_t c = 0; c < nest->n_combs; c++)
+        if (sn_combs[nest->combs[c]].second == SN_SECOND_WEIGHT) return true;
+    return false;
+}
+
+/* Does every store of a nest of loops move with each of them? One that does not carries something from iteration to
+ * iteration, as the loop over rows of the pass `mix` does. */
+static bool is_parallel(const sn_module *m, const sn_map_nest *nest) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+    if (sn_stmt_get(m, nest->top)->op != SN_LOP_LOOP) return true;
+    for (sn_stmt s = nest->top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t d = 0; d < nest->chain.n && r->op == SN_LOP_STORE; d++) {
+            bool once = sn_ix_value(m, sn_stmt_extent(m, nest->chain.at[d])) <= 1;
+            if (!once && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, nest->chain.at[d]))) return false;
+        }
+    }
+    return true;
+}
+
 /* Buffers that a nest reads after another one has read or written them. */
 static uint32_t bytes_kept(const sn_map_shape *sh, const sn_module *m) {
     enum { MAX = 16 };
@@ -108,7 +130,8 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
             smaller(&sh->bytes_flat, sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype));
     }
     bool all_reused = true;
-    for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s)) {
+    sn_stmt inside = sn_map_find_mixed(sh, cx, k) ? sh->row : sh->body;
+    for (sn_stmt s = sn_region_first(m, k, inside); s.i; s = sn_next(m, s)) {
         if (!sn_lop_has_region(sn_stmt_get(m, s)->op)) continue;
         if (!sn_is_nest(sn_stmt_get(m, s)) || sh->n_nests == SN_MAX_NESTS) {
             sh->all_perfect = false;
@@ -116,7 +139,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         }
         sn_map_nest *nest = &sh->nests[sh->n_nests++];
         nest->top = s;
-        nest->perfect = sn_nest_perfect(&nest->chain, m, s);
+        nest->perfect = sn_nest_perfect(&nest->chain, m, s) && is_parallel(m, nest);
         nest->count = sn_chain_count(m, &nest->chain);
         sh->all_perfect &= nest->perfect;
         sh->divisor_inner = gcd(sh->divisor_inner, nest->count);
@@ -124,8 +147,10 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         count_states(sh, m, s);
         look_at_nest(sh, m, nest, &all_reused);
     }
+    sh->online = sh->n_nests == 1 && carries_weights(sn_stmt_get(m, sh->nests[0].top));
     sh->contraction = sh->n_nests && all_reused;
     sh->kept = bytes_kept(sh, m);
+    if (!sh->n_nests && sh->all_perfect) sn_map_tile_look(&sh->tile, cx, k, sh);
     return SN_OK;
 }
 
@@ -156,14 +181,37 @@ void sn_map_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_map_s
 
 /* ---- the pass ---- */
 
-static sn_status map_kernel(sn_pass_ctx *cx, sn_kern k) {
+/* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their tail:
+ * one result by one block, or the same columns by the same threads. */
+static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sched *sched) {
+    enum { MOST = 1 << 20 };
     sn_module *m = cx->m;
+    uint32_t first = sn_map_follows(m, at);
+    if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
+    const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
+    if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > MOST || sn_sched_cluster(&a->sched) > 1) return;
+    bool one = sh->rows == 1 && sh->max_count <= MOST / 64, columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1;
+    bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= MOST / 4 &&
+                sh->along_outer <= sh->along_inner;
+    if (!one && !columns && !rows) return;
+    sched->cls = columns ? SN_SCHED_OUTER : SN_SCHED_INNER;
+    sched->threads = a->sched.threads;
+    sched->rows = a->sched.rows;
+    if (columns) sched->vector = a->sched.vector;
+}
+
+static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
+    sn_module *m = cx->m;
+    sn_kern k = m->kernels.at[at];
     sn_map_shape sh;
     SN_TRY(look(&sh, cx, k));
     sn_sched sched = sn_kern_get(m, k)->sched;
+    follow(cx, at, &sh, &sched);
     SN_TRY(sn_map_choose(cx, k, &sh, &sched));
-    if (sched.cls == SN_SCHED_INNER) sn_map_bind_inner(cx, k, &sh, &sched);
+    if (sh.rows_loop.i && sched.cls == SN_SCHED_INNER) sn_map_bind_mixed(cx, k, &sh, &sched);
+    else if (sched.cls == SN_SCHED_INNER) sn_map_bind_inner(cx, k, &sh, &sched);
     else if (sched.cls == SN_SCHED_OUTER) sn_map_bind_outer(cx, k, &sh, &sched);
+    else if (sched.cls == SN_SCHED_TILE) sn_map_bind_tile(cx, k, &sh, &sched);
     else sn_map_bind_element(cx, k, &sh, &sched);
     sn_kern_dead_code(m, k);
     sn_kern_cse(m, k);
@@ -177,7 +225,7 @@ static sn_status map_kernel(sn_pass_ctx *cx, sn_kern k) {
 sn_status sn_pass_map(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
         if (sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled) continue;
-        SN_TRY(map_kernel(cx, cx->m->kernels.at[i]));
+        SN_TRY(map_kernel(cx, i));
         *changed = true;
     }
     return cx->m->env->status;

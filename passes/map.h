@@ -13,6 +13,19 @@ typedef struct sn_map_nest {
     bool perfect;
 } sn_map_nest;
 
+enum { SN_MAX_STAGED = 8 };
+
+/* Two outer loops under which some accesses are contiguous along one and the others along the other. */
+typedef struct sn_map_tile {
+    uint32_t along, across; /* positions in the chain: direct accesses walk `along`, staged ones `across` */
+    sn_stmt staged[SN_MAX_STAGED];
+    uint32_t n_staged; /* 0: there is no such pair */
+    uint32_t bytes;    /* of one element of every staged access */
+    uint32_t direct;   /* of one element of every direct access */
+    uint32_t widest;   /* of the largest staged element */
+    uint32_t vector;   /* largest one that divides both extents and leaves those accesses aligned */
+} sn_map_tile;
+
 typedef struct sn_map_shape {
     sn_chain outer; /* parallel loops */
     int64_t rows;   /* their iterations */
@@ -27,21 +40,51 @@ typedef struct sn_map_shape {
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
     uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
+    bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
+    /* A kernel of the pass `mix`: each outer iteration does several rows, one after the other. */
+    sn_stmt rows_loop; /* the loop over them; none: the kernel is not of that kind */
+    sn_stmt row;       /* its region is a row: rows_loop, or the `if` in it */
+    int64_t width;     /* elements of a row that accumulates */
+    uint32_t n_sums;   /* buffers that it accumulates in */
+    sn_buf sums[SN_MAX_NESTS];
+    sn_comb combs[SN_MAX_NESTS];
+    sn_val identities[SN_MAX_NESTS];
+    sn_map_tile tile;
 } sn_map_shape;
 
+/* What a row may have to stay on chip between the loops over it: elements of `bytes` bytes in the registers of a block,
+ * leaving it room to work (the same on the CPU, which takes the kernels of GPUs); bytes in the shared memory of a
+ * cluster (on the CPU: in its caches). */
+int64_t sn_row_registers(uint32_t bytes);
+int64_t sn_row_shared(const sn_target *t);
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
 void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
+/* Replace a nest by  block.x { [seq] { unroll { vector { body } } } }; returns the new one. */
+sn_stmt sn_map_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc);
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sched);
+/* Is the kernel of the kind that `mix` makes? Fills in the last fields of *sh. */
+bool sn_map_find_mixed(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k);
+void sn_map_bind_mixed(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sc);
 void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
+void sn_map_bind_tile(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
+
+/* Class tile (map_tile.c): the best pair of loops of a kernel without nests, whether it is worth it, and the figures. */
+void sn_map_tile_look(sn_map_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh);
+bool sn_map_tile_pays(const sn_pass_ctx *cx, const sn_map_shape *sh);
+sn_status sn_map_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
 /* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes a
  * thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in `body`.
  * Returns the bytes that a thread (block) keeps. */
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
+
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or several.
+ * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
+uint32_t sn_map_follows(const sn_module *m, uint32_t at);
 
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */

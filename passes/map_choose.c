@@ -8,6 +8,7 @@
 #include "passes/map.h"
 
 enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24, RESIDENT = 2048 };
+enum { RESERVED = 2 << 10 }; /* shared memory of a block: by the system, and for the slots of reductions */
 
 static uint32_t pow2_floor(int64_t x) {
     uint32_t p = 1;
@@ -26,7 +27,20 @@ static uint32_t pow2_divisor(int64_t x) { return x == 0 ? 1u << 30 : pow2_floor(
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-static sn_sched_class choose_class(const sn_map_shape *sh) {
+int64_t sn_row_registers(uint32_t bytes) {
+    enum {
+        THREADS = 1024,
+        HALF = 128
+    }; /* bytes of a thread, half of what it has; halves are widened when they are used */
+    return THREADS * (bytes <= 4 ? HALF / 4 : HALF / bytes);
+}
+
+int64_t sn_row_shared(const sn_target *t) {
+    return t->is_gpu ? (int64_t)(t->shared_bytes - RESERVED) * t->cluster : INT64_MAX;
+}
+
+static sn_sched_class choose_class(const sn_pass_ctx *cx, const sn_map_shape *sh) {
+    if (sn_map_tile_pays(cx, sh)) return SN_SCHED_TILE;
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
     if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
@@ -71,6 +85,20 @@ static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
+/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor, in as many blocks
+ * as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond the row's end. */
+static void choose_online(const sn_map_shape *sh, sn_sched *sc) {
+    enum { THREADS = 256, BLOCKS = 4, MOST = 8, FEWEST = 5 };
+    if (!sc->threads) sc->threads = THREADS;
+    if (!sc->rows) sc->rows = 1;
+    uint32_t n = vectors_per_thread(sh, sc), best = UINT32_MAX;
+    for (uint32_t u = MOST, pinned = sc->unroll; u >= FEWEST && !pinned; u--) {
+        uint32_t steps = (n + u - 1) / u * u;
+        if (steps < best) best = steps, sc->unroll = u;
+    }
+    if (!sc->blocks && sc->threads * sc->rows <= THREADS) sc->blocks = BLOCKS;
+}
+
 /* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
 static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
     enum { MOST_THREADS = 512, FEWEST_THREADS = 256, MOST = 8 };
@@ -91,7 +119,7 @@ static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
 /* A row that does not fit in the registers of a block stays in shared memory, of as many blocks as it takes for two to
  * fit on a multiprocessor: one computes while the other one loads. */
 static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
-    enum { RESERVED = 2 << 10, BLOCKS = 2 }; /* by the system, and for the slots of reductions */
+    enum { BLOCKS = 2 };
     int64_t room = (t->shared_bytes + 1024) / BLOCKS - RESERVED, bytes = sh->kept * sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
     if (!sh->kept || !t->is_gpu) return;
@@ -111,6 +139,10 @@ static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
     if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
+    if (t->is_gpu && sh->online && !sh->kept && sh->max_count > sn_row_registers(sh->bytes_inner)) {
+        choose_online(sh, sc);
+        return;
+    }
     if (sc->shared || (!sc->persistent && !fits_registers(t, sh))) keep_in_shared(t, sh, sc);
     if (!sc->threads && !t->is_gpu) sc->threads = 1;
     if (!sc->threads) {
@@ -170,11 +202,16 @@ static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_sha
 }
 
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sc) {
-    sn_sched_class possible = choose_class(sh);
-    if (sc->cls == SN_SCHED_NONE || !sh->n_nests || !sh->all_perfect) sc->cls = possible;
+    sn_sched_class possible = choose_class(cx, sh);
+    bool by_rows = sc->cls == SN_SCHED_INNER || sc->cls == SN_SCHED_OUTER;
+    if (sc->cls == SN_SCHED_NONE || (by_rows && (!sh->n_nests || !sh->all_perfect))) sc->cls = possible;
     if (sc->cls == SN_SCHED_INNER) choose_inner(cx, sh, sc);
-    else if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
-    else choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
+    /* Rows that follow each other on a block keep their sums in registers; else one thread does them all. */
+    bool alone = sh->rows_loop.i && (sc->cls != SN_SCHED_INNER || !sc->persistent || sn_sched_cluster(sc) > 1);
+    if (alone) *sc = (sn_sched){.cls = SN_SCHED_ELEMENT};
+    if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
+    else if (sc->cls == SN_SCHED_TILE) SN_TRY(sn_map_tile_choose(cx, k, sh, sc));
+    else if (sc->cls != SN_SCHED_INNER) choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
     if (!sc->split) sc->split = 1;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows,

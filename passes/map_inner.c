@@ -9,7 +9,7 @@
  */
 #include "passes/map.h"
 
-static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc) {
+sn_stmt sn_map_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc) {
     sn_level levels[5];
     uint32_t n = 0;
     int64_t v = sc->vector, x = sc->threads, c = sn_sched_cluster(sc), step = v * x * c;
@@ -39,7 +39,7 @@ static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t y = sc->rows, blocks = (sh->rows + y - 1) / y;
-    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].top = bind_nest(cx, k, &sh->nests[i], sc);
+    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].top = sn_map_bind_row_nest(cx, k, &sh->nests[i], sc);
     sn_stmt_vec body = {0};
     sn_map_take_body(&body, cx, k, sh);
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks));

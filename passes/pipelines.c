@@ -1,13 +1,17 @@
 /* pipelines.c: the order of the passes, once. The library, the tool and reproducers all read these strings.
  *
  * simplify runs again after decompose because decompositions bring literal operands; simplify-index after fuse and
- * collapse, which rewrite axes. split comes after fuse so that it blocks no epilogue. The CPU takes the GPU's kernels:
+ * collapse, which rewrite axes. peel makes rows that fuse can merge. factor and mix look at kernels that are fused; mix
+ * goes before collapse, which would hide where rows end, and leaves something to hoist. online needs the nests of a row in
+ * one kernel, and makes one reduction of two that split can then cut. split comes after fuse so that it blocks no
+ * epilogue, and finish puts together what split and the blocks of other kernels leave. The CPU takes the GPU's kernels:
  * the schedule that `map` chooses reads the target.
  */
 #include "passes/pass.h"
 
-#define PIPELINE \
-    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,fuse,hoist,collapse,simplify-index,split,map,sync,plan"
+#define PIPELINE                                                                                       \
+    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,peel,fuse,hoist,factor,mix," \
+    "hoist,collapse,simplify-index,online,split,map,finish,sync,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

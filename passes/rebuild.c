@@ -6,9 +6,8 @@
 sn_val sn_put_identity(sn_module *m, sn_cursor at, sn_comb comb, uint32_t state, sn_dtype dtype) {
     sn_scalar id[2];
     sn_scalar_identity(comb, dtype, id);
-    if (state > 0) return sn_put_const_int(m, at, SN_I64, id[state].i);
-    if (sn_is_float(dtype)) return sn_put_const(m, at, dtype, id[0].f);
-    return sn_put_const_int(m, at, dtype, id[0].i);
+    if (sn_is_float(dtype)) return sn_put_const(m, at, dtype, id[state].f);
+    return sn_put_const_int(m, at, dtype, id[state].i);
 }
 
 /* ---- masks ---- */
@@ -116,6 +115,11 @@ static sn_stmt move_body(rebuild *rb, sn_stmt into) {
     return yield;
 }
 
+/* A weight may stay what it is where the value is the identity, which adds nothing: it still folds when it is 1. */
+static bool is_literal_weight(const sn_module *m, sn_comb comb, sn_val x) {
+    return sn_combs[comb].second == SN_SECOND_WEIGHT && sn_stmt_get(m, sn_val_get(m, x)->def)->op == SN_LOP_CONST;
+}
+
 /* Yields of all levels: the body's (the identity where the mask does not hold), then results outwards. */
 static void put_yields(rebuild *rb, sn_stmt old_yield) {
     sn_module *m = rb->m;
@@ -127,7 +131,7 @@ static void put_yields(rebuild *rb, sn_stmt old_yield) {
     for (uint32_t c = 0; c < top->n_combs; c++)
         for (uint32_t s = 0; s < sn_combs[top->combs[c]].states; s++, r++) {
             states[r] = old->in[r];
-            if (!rb->mask.i) continue;
+            if (!rb->mask.i || (s && is_literal_weight(m, top->combs[c], states[r]))) continue;
             sn_val id = sn_put_identity(m, at, top->combs[c], s, sn_val_get(m, sn_result(top, r))->dtype);
             states[r] = sn_put_op3(m, at, SN_LOP_SELECT, rb->mask, states[r], id);
         }

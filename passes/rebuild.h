@@ -23,7 +23,7 @@ sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain 
 
 /* Loads and stores of s and its region happen only where mask holds; registers are left alone. s must not be a load. */
 void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool loads);
-/* Identity of state `state` of a combiner over values of the dtype, as a constant at `at`. */
+/* Identity of state `state` of a combiner, as a constant of the dtype of that state at `at`. */
 sn_val sn_put_identity(sn_module *m, sn_cursor at, sn_comb comb, uint32_t state, sn_dtype dtype);
 
 #endif

@@ -479,7 +479,7 @@ static void emit_reduce_body(sn_lower *lw, void *user, const sn_ix *index, sn_va
         if (t != SN_BOOL) v = sn_put_op2(lw->m, lw->at, SN_LOP_NE, v, sn_put_const(lw->m, lw->at, t, 0));
     }
     yield[0] = sn_put_cast(lw->m, lw->at, rb->dtypes[0], v);
-    if (sn_combs[rb->comb].states == 2)
+    if (sn_combs[rb->comb].second == SN_SECOND_POSITION)
         yield[1] = sn_put_index(lw->m, lw->at, SN_I64, sn_ix_flatten(lw->m, index, rb->extents, rb->n));
 }
 

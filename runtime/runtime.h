@@ -60,10 +60,17 @@ typedef struct sn_prog_times {
 } sn_prog_times;
 sn_prog_times sn_prog_load_times(const sn_prog *p);
 
-/* Device time of `runs` runs in microseconds (out[runs]): events around each, with `flush_bytes` of the device written
- * before each one so that no input is in cache. CPU: wall-clock time. */
+/* Device time of `runs` runs in microseconds (out[runs]): events around each, with flush->bytes of the device written
+ * before each one so that no input is in cache. What was written is in cache instead, and goes to memory while the run
+ * begins: of a run of 60 us that is about 10. A reader is a program that reads (and writes little) after that, so that
+ * the cache holds nothing that has to be written. CPU: wall-clock time. */
+typedef struct sn_flush {
+    size_t bytes;
+    sn_prog *reader; /* NULL: none */
+    void *const *inputs, *const *outputs;
+} sn_flush;
 sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
-                       size_t flush_bytes);
+                       const sn_flush *flush);
 /* The same for runs that are too short for events: one CUDA graph holds many runs, one after the other, which walk over
  * copies of the inputs and outputs that no cache holds together. out[replays]: the time of a replay divided by its runs. */
 typedef struct sn_graph_timing {

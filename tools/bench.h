@@ -13,12 +13,14 @@ typedef struct bench_device {
     char cuda[16];    /* version of CUDA that the driver offers, "" on the CPU */
     char driver[64];  /* version of the kernel driver, "" where it is not told */
     double copy_rate; /* bytes per second, 0: unknown */
+    sn_program *reader; /* reads more than the L2 holds; NULL on the CPU */
+    sn_tensor *reader_in[1], *reader_out[1];
 } bench_device;
 
 typedef struct bench_result {
     char name[256];                                       /* of the file, without folder and .sn */
     const char *method;                                   /* "events", "graph", "wall" */
-    double bytes, us, events_us, rate, share, compile_ms; /* events_us: method graph, between events */
+    double bytes, us, events_us, rate, share, compile_ms; /* events_us: GPU, as the peer's */
     unsigned kernels, launches, runs;
     unsigned graph_runs, graph_sets; /* method graph */
     size_t workspace;

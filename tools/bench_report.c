@@ -101,9 +101,8 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
     put_number_or_null(f, "share", r->share);
     fprintf(f, ", \"kernels\": %u, \"launches\": %u, \"compile_ms\": %.3f, \"method\": \"%s\", \"runs\": %u",
             r->kernels, r->launches, r->compile_ms, r->method, r->runs);
-    if (r->graph_runs)
-        fprintf(f, ", \"events_us\": %.3f, \"graph_runs\": %u, \"graph_sets\": %u", r->events_us, r->graph_runs,
-                r->graph_sets);
+    if (r->events_us > 0) fprintf(f, ", \"events_us\": %.3f", r->events_us);
+    if (r->graph_runs) fprintf(f, ", \"graph_runs\": %u, \"graph_sets\": %u", r->graph_runs, r->graph_sets);
     fprintf(f, ", \"workspace_bytes\": %zu", r->workspace);
     if (r->bits != BITS_UNKNOWN) fprintf(f, ", \"same_bits\": %s", r->bits == BITS_SAME ? "true" : "false");
     fputs("}\n", f);

@@ -157,6 +157,36 @@ static const codegen_kernel KERNELS[] = {
      "buffer x: f32[96] input 0 align 16  buffer y: f32[32] output 0 align 16\n"
      "kernel @k(x, y) scheduled { loop i in 1 : grid { loop t in 32 : block.x { %0 = reduce sum v in 3 : vector {\n"
      "  %1 = load x[3*t + v] yield %1 } store y[t], %0 } } }"},
+    {"sumexp: lanes, written-out and sequential steps, 48 threads",
+     "buffer x: bf16[3, 3072] input 0 align 16  buffer y: f32[3] output 0 align 16  buffer z: f32[3] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 3 : grid { %0, %1 = reduce sumexp r in 48 : block.x {\n"
+     "  %2, %3 = reduce sumexp q in 2 { %4, %5 = reduce sumexp u in 4 : unroll { %6, %7 = reduce sumexp v in 8 : vector {\n"
+     "    %8 = load x[3072*i + 1536*q + 384*u + 8*r + v] %9 = cast.f32 %8 %10 = const.f32 1 yield %9, %10 } yield %6, %7 }\n"
+     "  yield %4, %5 } yield %2, %3 } store y[i], %0 store z[i], %1 } }"},
+    {"sumexp of halves with weights, a warp",
+     "buffer x: f16[3, 96] input 0 align 16  buffer w: f16[96] input 1 align 16  buffer y: f16[3] output 0 align 16\n"
+     "buffer z: f16[3] output 1 align 16\n"
+     "kernel @k(x, w, y, z) scheduled { loop i in 3 : grid { %0, %1 = reduce sumexp r in 32 : block.x {\n"
+     "  %2, %3 = reduce sumexp v in 3 : vector { %4 = load x[96*i + 3*r + v] %5 = load w[3*r + v] yield %4, %5 }\n"
+     "  yield %2, %3 } store y[i], %0 store z[i], %1 } }"},
+    {"sumexp beside other combiners, 4 warps",
+     "buffer x: f32[2, 512] input 0 align 16  buffer y: f32[2] output 0 align 16  buffer z: f32[2] output 1 align 16\n"
+     "buffer s: f32[2] output 2 align 16  buffer p: i64[2] output 3 align 16\n"
+     "kernel @k(x, y, z, s, p) scheduled { loop i in 2 : grid {\n"
+     "  %0, %1, %2, %3, %4 = reduce (sum, sumexp, argmax) r in 128 : block.x {\n"
+     "  %5, %6, %7, %8, %9 = reduce (sum, sumexp, argmax) v in 4 : unroll { %x = load x[512*i + 4*r + v] %w = const.f32 2\n"
+     "    %p = index.i64 4*r + v yield %x, %x, %w, %x, %p } yield %5, %6, %7, %8, %9 }\n"
+     "  store s[i], %0 store y[i], %1 store z[i], %2 store p[i], %4 } }"},
+    {"columns: sumexp, one row a thread: the weight is the same in all lanes",
+     "buffer x: f32[32, 32] input 0 align 16  buffer y: f32[32] output 0 align 16  buffer z: f32[32] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 1 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
+     "  %0, %1 = reduce sumexp j in 32 : block.y { %2 = load x[32*j + 4*t + v] %3 = const.f32 1 yield %2, %3 }\n"
+     "  store y[4*t + v], %0 store z[4*t + v], %1 } } } }"},
+    {"columns: sumexp of f64 goes in parts",
+     "buffer x: f64[64, 64] input 0 align 16  buffer y: f64[64] output 0 align 16  buffer z: f64[64] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 1 : grid { loop t in 32 : block.x { loop v in 2 : vector {\n"
+     "  %0, %1 = reduce sumexp j in 32 : block.y { %3, %4 = reduce sumexp q in 2 { %6 = load x[64*(32*q + j) + 2*t + v]\n"
+     "    %7 = const.f64 1 yield %6, %7 } yield %3, %4 } store y[2*t + v], %0 store z[2*t + v], %1 } } } }"},
     {"not scheduled",
      "buffer x: f32[7, 13] input 0 align 16  buffer y: f32[7] output 0 align 16\n"
      "kernel @k(x, y) { loop i in 7 { %0 = reduce max r in 13 { %1 = load x[13*i + r] yield %1 } store y[i], %0 } }"},

@@ -270,6 +270,44 @@ static void write_graph(sn_text *out, int64_t *positions, sn_env *env, uint32_t 
     sn_text_free(&s.body);
 }
 
+/* Values that are reduced along their last axis and used again, then along all others: what the pass `mix` looks for. */
+static void write_rows_and_columns(sn_text *out, int64_t *positions, sn_env *env, uint32_t number) {
+    static const int64_t sizes[] = {3, 5, 8, 24, 33, 37, 64};
+    static const char *const reductions[] = {"sum", "mean", "amax"}, *const binary[] = {"add", "sub", "mul"};
+    (void)positions;
+    (void)env;
+    seed = number + 1;
+    uint32_t outer = 1 + pick(2), n = 2, stats = 0, columns = 1 + pick(3);
+    int64_t shape[3] = {sizes[pick(SN_COUNT(sizes))], sizes[pick(3)], 0};
+    const char *dtype = number % 3 ? "f64" : "f32", *rows = outer == 2 ? "0, 1" : "0";
+    shape[outer] = sizes[pick(SN_COUNT(sizes))];
+    sn_text_printf(out, "graph @rows%u(", number);
+    for (uint32_t i = 0; i < 2; i++) {
+        sn_text_printf(out, "%%f%u: %s", i, dtype);
+        put_list(out, "", shape, outer + 1, ", ");
+    }
+    sn_text_printf(out, "%%w: %s[%" PRId64 "]) {\n", dtype, shape[outer]);
+    for (uint32_t i = 3 + pick(8); i > 0; i--) {
+        if (chance(30)) {
+            sn_text_printf(out, "  %%s%u = %s %%f%u axes=[%u] keepdim=true\n", stats++, reductions[pick(3)], pick(n),
+                           outer);
+            continue;
+        }
+        sn_text_printf(out, "  %%f%u = %s %%f%u, ", n, binary[pick(3)], n - 1 - pick(2));
+        if (stats && chance(50)) sn_text_printf(out, "%%s%u\n", pick(stats));
+        else if (chance(30)) sn_text_printf(out, "%%w\n");
+        else sn_text_printf(out, "%%f%u\n", pick(n));
+        n++;
+    }
+    for (uint32_t i = 0; i < columns; i++)
+        sn_text_printf(out, "  %%c%u = %s %%f%u axes=[%s]\n", i, reductions[pick(3)], pick(n), rows);
+    sn_text_printf(out, "  return c0 = %%c0");
+    for (uint32_t i = 1; i < columns; i++) sn_text_printf(out, ", c%u = %%c%u", i, i);
+    if (n > 2) sn_text_printf(out, ", f = %%f%u", n - 1);
+    if (stats) sn_text_printf(out, ", s = %%s%u", stats - 1);
+    sn_text_printf(out, "\n}\n");
+}
+
 /* ---- evaluation ---- */
 
 typedef struct fixture {
@@ -280,7 +318,7 @@ typedef struct fixture {
     int64_t positions[MAX_INPUTS];
     void **inputs; /* storage, by number */
     sn_array *want;
-    char **first; /* outputs of the first kernels, by number */
+    char **before; /* outputs of the kernels before the last pass, by number */
 } fixture;
 
 /* Small numbers; positions may count from the end. */
@@ -352,13 +390,13 @@ static void compare(fixture *f, uint32_t output, const char *got, const char *pa
     uint32_t bytes = sn_dtype_bytes(want->dtype);
     double largest = 1, bound = want->dtype == SN_F64 ? 1e-8 : 1e-2;
     for (int64_t e = 0; e < want->numel; e++) largest = fmax(largest, fabs(want->f[e]));
-    bool exact = f->first[output] && keeps_bits(pass);
+    bool exact = f->before[output] && keeps_bits(pass);
     for (int64_t e = 0; e < want->numel; e++) {
         double x = sn_load_float(want->dtype, got + e * bytes), y = want->f[e];
         if (!same(x, y) && !(fabs(x - y) <= bound * largest))
             fail(f, pass, target,
                  sn_strf(&f->arena, "element %" PRId64 " of output %u is %g, not %g", e, output, x, y));
-        if (exact && !same(x, sn_load_float(want->dtype, f->first[output] + e * bytes)))
+        if (exact && !same(x, sn_load_float(want->dtype, f->before[output] + e * bytes)))
             fail(f, pass, target, sn_strf(&f->arena, "element %" PRId64 " of output %u changed its bits", e, output));
     }
 }
@@ -377,20 +415,27 @@ static void evaluate_kernels(fixture *f, const char *pass, const char *target) {
         const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
         if (b->scope != SN_BUF_OUTPUT) continue;
         compare(f, b->io, memory[i], pass, target);
-        if (!f->first[b->io]) f->first[b->io] = memory[i];
+        f->before[b->io] = memory[i];
     }
 }
 
-/* Run the pipeline pass by pass; evaluate after each that changed something. */
-static void check_prefixes(fixture *f, const sn_target *target, const char *pipeline) {
+/* So small kernels are never split of themselves, nor do they take in the sums of others. */
+static void pin_groups(sn_module *m, uint32_t groups) {
+    for (uint32_t i = 0; i < m->kernels.n; i++) sn_kern_get(m, m->kernels.at[i])->sched.split = groups;
+}
+
+/* Run the pipeline pass by pass; evaluate after each that changed something. groups: the number to cut kernels into, 0: as
+ * the passes choose. */
+static void check_prefixes(fixture *f, const sn_target *target, const char *pipeline, uint32_t groups) {
     parse(f);
-    f->first = SN_NEWN(&f->arena, char *, f->m->graph.outputs.n);
+    f->before = SN_NEWN(&f->arena, char *, f->m->graph.outputs.n);
     char *names = sn_strdup(&f->arena, pipeline);
     for (char *rest = NULL, *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
         const sn_pass_info *p = sn_passes;
         while (strcmp(p->name, name)) p++;
         sn_pass_ctx cx = {.m = f->m, .scratch = &f->scratch, .target = target, .pass = name};
         bool changed = false;
+        if (!strcmp(name, "mix")) pin_groups(f->m, groups);
         if (p->fn(&cx, &changed) != SN_OK || sn_module_verify(f->m, name) != SN_OK)
             fail(f, name, target->name, f->env.message);
         if (changed && f->m->kernels.n) evaluate_kernels(f, name, target->name);
@@ -399,7 +444,7 @@ static void check_prefixes(fixture *f, const sn_target *target, const char *pipe
     }
 }
 
-static void check_graph(uint32_t number) {
+static void check_graph(uint32_t number, void (*write)(sn_text *, int64_t *, sn_env *, uint32_t)) {
     fixture f = {0};
     sn_target gpu, host;
     sn_env_init(&f.env);
@@ -409,11 +454,12 @@ static void check_graph(uint32_t number) {
     sn_arena_init(&f.scratch, &f.env);
     sn_text_init(&f.text, &f.env);
     f.m = sn_module_new(&f.env);
-    write_graph(&f.text, f.positions, &f.env, number);
+    write(&f.text, f.positions, &f.env, number);
     parse(&f);
     evaluate_graph(&f);
-    check_prefixes(&f, &gpu, sn_pipeline_gpu);
-    check_prefixes(&f, &host, sn_pipeline_host);
+    check_prefixes(&f, &gpu, sn_pipeline_gpu, 0);
+    check_prefixes(&f, &gpu, sn_pipeline_gpu, 2 + number % 3);
+    check_prefixes(&f, &host, sn_pipeline_host, 0);
     sn_text_free(&f.text);
     sn_module_free(f.m);
     sn_arena_free(&f.arena);
@@ -422,5 +468,9 @@ static void check_graph(uint32_t number) {
 }
 
 Test(pipeline, every_prefix_computes_the_same_on_random_graphs) {
-    for (uint32_t g = 0; g < GRAPHS; g++) check_graph(g);
+    for (uint32_t g = 0; g < GRAPHS; g++) check_graph(g, write_graph);
+}
+
+Test(pipeline, sums_over_rows_and_columns_on_random_graphs) {
+    for (uint32_t g = 0; g < GRAPHS; g++) check_graph(g, write_rows_and_columns);
 }

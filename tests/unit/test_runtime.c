@@ -587,7 +587,7 @@ Test(program, times_runs_on_the_cpu) {
     cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
     _Alignas(16) float x[4] = {0}, y[4];
     double us[3] = {-1, -1, -1};
-    cr_assert_eq(sn_prog_time(us, 3, p, (void *[]){x}, (void *[]){y}, 4096), SN_OK);
+    cr_assert_eq(sn_prog_time(us, 3, p, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
     cr_assert(us[0] >= 0 && us[1] >= 0 && us[2] >= 0);
     cr_assert_eq(y[0], 12); /* a warm-up and three runs, 3 more each */
     sn_prog_free(p);
@@ -675,7 +675,7 @@ Test(program, interpreter_on_a_device) {
     cr_assert_eq(fake.depth, 0, "push and pop do not balance");
     fake.milliseconds = 0.5f;
     double us[2];
-    cr_assert_eq(sn_prog_time(us, 2, p, (void *[]){x}, (void *[]){y}, 4096), SN_OK);
+    cr_assert_eq(sn_prog_time(us, 2, p, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
     cr_assert(us[0] == 500 && us[1] == 500);
     cr_assert_eq(fake.depth, 0);
     sn_prog_free(p);

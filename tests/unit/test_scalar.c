@@ -136,6 +136,34 @@ Test(scalar, positions_do_not_depend_on_the_order) {
     cr_assert_eq(position(SN_COMB_ARGMAX, LOWEST, DOWN, 4), 0);
 }
 
+/* sum e^(x - max) of elements fed in the given order. */
+static sn_scalar exponentials(const double *x, int n) {
+    sn_scalar state[2];
+    sn_scalar_identity(SN_COMB_SUMEXP, SN_F64, state);
+    for (int k = 0; k < n; k++)
+        sn_scalar_combine(SN_COMB_SUMEXP, SN_F64, state, (sn_scalar[]){{.f = x[k]}, {.f = 1}}, true);
+    return state[1];
+}
+
+Test(scalar, sums_of_exponentials) {
+    static const double UP[] = {-1000, 0, 1000, 1000}, NONE[] = {-INFINITY, -INFINITY},
+                        SOME[] = {-INFINITY, 3, -INFINITY}, INF[] = {5, INFINITY, -INFINITY},
+                        NANS[] = {1, NAN, INFINITY};
+    sn_scalar s[2];
+    sn_scalar_identity(SN_COMB_SUMEXP, SN_F32, s);
+    cr_assert(s[0].f == -INFINITY && s[1].f == 0);
+    cr_assert_eq(exponentials(UP, 4).f, 2);
+    cr_assert_eq(exponentials(NONE, 2).f, 0);
+    cr_assert_eq(exponentials(SOME, 3).f, 1);
+    cr_assert_eq(exponentials(INF, 3).f, INFINITY);
+    cr_assert(isnan(exponentials(NANS, 3).f));
+    /* Two halves, combined in either order. */
+    sn_scalar a[2] = {{.f = 2}, {.f = 3}}, b[2] = {{.f = 1}, {.f = 5}}, c[2] = {b[0], b[1]};
+    sn_scalar_combine(SN_COMB_SUMEXP, SN_F64, c, a, true);
+    sn_scalar_combine(SN_COMB_SUMEXP, SN_F64, a, b, true);
+    cr_assert(a[0].f == 2 && c[0].f == 2 && a[1].f == c[1].f && fabs(a[1].f - (3 + 5 * exp(-1))) < 1e-15);
+}
+
 Test(scalar, combine) {
     sn_scalar s = {.f = 2};
     sn_scalar_combine(SN_COMB_SUM, SN_F32, &s, &(sn_scalar){.f = 3}, true);

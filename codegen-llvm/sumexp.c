@@ -1,0 +1,55 @@
+/* sumexp.c: the combiner sumexp, whose state (m, s) stands for s * e^m (ir/combs.def has its meaning).
+ *
+ * As many states as meet at a place are combined at once: their maximum first, then one e^ a state. The lanes of a vector
+ * and the iterations of a written-out axis cost one e^ each that way, and only their result is rescaled further out.
+ * Two states give the same bits in either order (products are not contracted), as butterflies over threads need it.
+ */
+#include <math.h>
+
+#include "codegen-llvm/gen.h"
+
+static sn_dtype computed_in(sn_dtype t) { return t == SN_F64 ? SN_F64 : SN_F32; }
+
+/* What is subtracted: m, but 0 for an infinite m, so that -inf adds nothing and inf is infinite. */
+static lv shift_by(sn_em *em, lv m) {
+    return em_select(em, em_equals(em, em_abs(em, m), INFINITY), sn_em_f(em, m, 0), m);
+}
+
+static lv term(sn_em *em, const lv *x, lv shift) {
+    return em_mul(em, sn_math_exp_term(em, em_sub(em, x[0], shift)), x[1]);
+}
+
+/* a[0] = a[0] op a[1] op ..., as a tree. */
+static lv tree(sn_em *em, lv (*op)(sn_em *em, lv x, lv y), lv *a, uint32_t n) {
+    for (uint32_t step = 1; step < n; step *= 2)
+        for (uint32_t i = 0; i + step < n; i += 2 * step) a[i] = op(em, a[i], a[i + step]);
+    return a[0];
+}
+
+static lv plus(sn_em *em, lv x, lv y) { return em_add(em, x, y); }
+
+void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n) {
+    sn_em *em = &g->em;
+    sn_dtype wide = computed_in(t);
+    lv *in = SN_NEWN(g->arena, lv, 2 * n), *a = SN_NEWN(g->arena, lv, n);
+    for (uint32_t k = 0; k < 2 * n; k++) in[k] = sn_math_cast(em, wide, t, x[k]);
+    sn_em_unify(em, in, 2 * n);
+    for (uint32_t k = 0; k < n; k++) a[k] = in[2 * k];
+    lv m = tree(em, sn_em_fmax, a, n), shift = shift_by(em, m);
+    for (uint32_t k = 0; k < n; k++) a[k] = term(em, in + 2 * k, shift);
+    state[0] = sn_math_cast(em, t, wide, m);
+    state[1] = sn_math_cast(em, t, wide, tree(em, plus, a, n));
+}
+
+void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes) {
+    sn_em *em = &g->em;
+    sn_gen_states max = {.n_combs = 1, .n = 1, .combs = {SN_COMB_MAX}, .dtypes = {computed_in(t)}}, sum = max;
+    sum.combs[0] = SN_COMB_SUM;
+    for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(em, sn_math_cast(em, max.dtypes[0], t, x[k]), lanes);
+    lv m = x[0];
+    sn_gen_across_lanes(g, &max, &m, lanes);
+    lv s = term(em, x, sn_em_splat(em, shift_by(em, m), lanes));
+    sn_gen_across_lanes(g, &sum, &s, lanes);
+    x[0] = sn_math_cast(em, t, max.dtypes[0], m);
+    x[1] = sn_math_cast(em, t, max.dtypes[0], s);
+}
