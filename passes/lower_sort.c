@@ -107,12 +107,14 @@ static sn_val goes_before(order *o, sn_val other, sn_val mine, sn_val ties) {
 
 /* ---- kernels ---- */
 
-/* Loops over the rows and then over `count` elements of a row: the position in it. */
+/* Loops over the rows and then over `count` elements of a row: the position in it. A thread owns an element: neighbours in a
+ * row search nearly the same places, whatever order the result is stored in. */
 static sn_ix open_kernel(order *o, int64_t count) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
     uint32_t n = 0;
     sn_lower_begin(o->lw);
+    sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_ELEMENT;
     for (uint32_t k = 0; k < o->type->rank; k++) {
         if (k == o->axis) continue;
         extents[n] = o->type->shape[k];
@@ -203,7 +205,6 @@ static sn_val rank_in_chunk(order *o, item mine, sn_ix chunk, sn_ix e) {
 /* One thread ranks one element: the chunk comes out of the cache, and no thread waits for another. */
 static void sort_chunks(order *o, const runs *next) {
     sn_ix e = open_kernel(o, o->n), chunk = sn_ix_divc(o->m, e, CHUNK);
-    sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_ELEMENT;
     item mine = item_at(o, e);
     place_item(o, mine, rank_in_chunk(o, mine, chunk, e), chunk, next, smaller(CHUNK, o->n));
     sn_lower_end(o->lw, "sort chunks");

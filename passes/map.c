@@ -190,7 +190,8 @@ static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sche
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
     if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > MOST || sn_sched_cluster(&a->sched) > 1) return;
-    bool one = sh->rows == 1 && sh->max_count <= MOST / 64, columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1;
+    bool one = sh->rows == 1 && sh->max_count <= MOST / 64,
+         columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 && sh->rows >= a->sched.vector;
     bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= MOST / 4 &&
                 sh->along_outer <= sh->along_inner;
     if (!one && !columns && !rows) return;
