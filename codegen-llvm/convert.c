@@ -132,11 +132,33 @@ static lv float_to_int(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     return LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, &x, 1, "");
 }
 
+/* Is it x >> 32? */
+static bool shifts_by_half(sn_em *em, lv x) {
+    if (!LLVMIsAInstruction(x)) return false;
+    LLVMOpcode opcode = LLVMGetInstructionOpcode(x);
+    return (opcode == LLVMAShr || opcode == LLVMLShr) && LLVMGetOperand(x, 1) == sn_em_i(em, x, 32);
+}
+
+/* i32(x >> 32) on the lanes of a GPU: every other half of x. As a shift and a truncation of a product LLVM 22's NVPTX makes
+ * mul.hi of it, beside the multiplication for the lower half: two instructions where mul.wide is one. */
+static lv upper_halves(sn_em *em, lv x) {
+    enum { MOST = 64 };
+    lv odd[MOST], wide = LLVMGetOperand(x, 0);
+    uint32_t n = sn_em_lanes(x);
+    LLVMTypeRef i32 = em->cg->i32;
+    SN_ASSERT(n <= MOST);
+    for (uint32_t i = 0; i < n; i++) odd[i] = sn_em_ci(i32, 2 * i + 1);
+    lv halves = em_bitcast(em, wide, LLVMVectorType(i32, 2 * n));
+    return LLVMBuildShuffleVector(em->b, halves, LLVMGetPoison(LLVMTypeOf(halves)), LLVMConstVector(odd, n), "");
+}
+
 static lv int_cast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     LLVMTypeRef type = sn_em_like(x, sn_math_type(em->cg, to));
     if (to == SN_BOOL) return from == SN_BOOL ? x : em_icmp(em, LLVMIntNE, x, sn_em_i(em, x, 0));
     uint32_t wide = sn_dtype_bytes(to), narrow = from == SN_BOOL ? 0 : sn_dtype_bytes(from);
     if (wide == narrow) return x;
+    if (to == SN_I32 && narrow == 8 && em->cg->target->is_gpu && sn_em_lanes(x) > 1 && shifts_by_half(em, x))
+        return upper_halves(em, x);
     if (wide < narrow) return LLVMBuildTrunc(em->b, x, type, "");
     return is_unsigned(from) ? LLVMBuildZExt(em->b, x, type, "") : LLVMBuildSExt(em->b, x, type, "");
 }

@@ -98,6 +98,10 @@ static lv divide(sn_gen *g, const sn_ix_rec *r) {
     if (sn_ix_range(g->m, r->a).lo >= 0) return binary(g, is_div ? LLVMBuildUDiv : LLVMBuildURem, a, b);
     lv in[2] = {a, b};
     sn_em_unify(&g->em, in, 2);
+    int64_t k;
+    if (sn_ix_is_const(g->m, r->b, &k) && (k & (k - 1)) == 0) /* two's complement rounds down by itself */
+        return is_div ? em_ashr(&g->em, in[0], sn_em_i(&g->em, in[0], __builtin_ctzll((uint64_t)k)))
+                      : em_and(&g->em, in[0], sn_em_i(&g->em, in[0], k - 1));
     lv rest = LLVMBuildSRem(g->em.b, in[0], in[1], "");
     lv below = em_icmp(&g->em, LLVMIntSLT, rest, sn_em_i(&g->em, rest, 0));
     if (!is_div) return em_select(&g->em, below, em_iadd(&g->em, rest, in[1]), rest);
@@ -179,9 +183,14 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
 
 static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
 
-/* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. */
+/* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. A value fits by its
+ * dtype, the smaller or larger of two numbers when both do. */
 static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
-    if (!fits(sn_ix_range(g->m, e), scale)) return false;
+    const sn_ix_rec *whole = sn_ix_get(g->m, e);
+    bool chosen = whole->kind == SN_IX_MIN || whole->kind == SN_IX_MAX;
+    if (scale == 1 && whole->kind == SN_IX_VAL)
+        return sn_dtype_bytes(sn_val_get(g->m, (sn_val){whole->id})->dtype) <= 4;
+    if (!(chosen && scale == 1) && !fits(sn_ix_range(g->m, e), scale)) return false;
     const sn_ix_term *terms;
     sn_ix_term one;
     int64_t c0;

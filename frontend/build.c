@@ -179,15 +179,19 @@ static sn_node project(sn_graph *g, sn_node tuple, int64_t index) {
     return sn_build(g, SN_OP_PROJECT, &tuple, 1, &attr, 1);
 }
 
+/* The results of a pair that are asked for. */
+static void both(sn_node *first, sn_node *second, sn_graph *g, sn_node tuple) {
+    if (first) *first = project(g, tuple, 0);
+    if (second) *second = project(g, tuple, 1);
+}
+
 sn_node sn_var(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes, bool keepdim, int64_t correction) {
     return sn_build_reduce(g, SN_OP_VAR, x, n_axes, axes, keepdim, correction);
 }
 
 void sn_var_mean(sn_node *var, sn_node *mean, sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes,
                  bool keepdim, int64_t correction) {
-    sn_node both = sn_build_reduce(g, SN_OP_VAR_MEAN, x, n_axes, axes, keepdim, correction);
-    if (var) *var = project(g, both, 0);
-    if (mean) *mean = project(g, both, 1);
+    both(var, mean, g, sn_build_reduce(g, SN_OP_VAR_MEAN, x, n_axes, axes, keepdim, correction));
 }
 
 /* ---- views ---- */
@@ -321,6 +325,46 @@ sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t axis) {
 }
 
 sn_node sn_embedding(sn_graph *g, sn_node table, sn_node index) { return sn_index_select(g, table, index, 0); }
+
+/* ---- sorting ---- */
+
+void sn_sort(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t axis, bool descending) {
+    sn_attr attrs[] = {attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_DESCENDING, 1)};
+    both(values, positions, g, sn_build(g, SN_OP_SORT, &x, 1, attrs, descending ? 2 : 1));
+}
+
+sn_node sn_argsort(sn_graph *g, sn_node x, int64_t axis, bool descending) {
+    sn_node positions;
+    sn_sort(NULL, &positions, g, x, axis, descending);
+    return positions;
+}
+
+void sn_topk(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t k, int64_t axis, bool largest) {
+    sn_attr attrs[] = {attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_K, k), attr_int(SN_ATTR_LARGEST, 0)};
+    both(values, positions, g, sn_build(g, SN_OP_TOPK, &x, 1, attrs, largest ? 2 : 3));
+}
+
+/* ---- random numbers ---- */
+
+static sn_node random_numbers(sn_graph *g, sn_op op, sn_dtype dtype, sn_node seed, sn_node offset, unsigned rank,
+                              const int64_t *shape) {
+    sn_attr attrs[] = {attr_int(SN_ATTR_DTYPE, dtype), attr_list(SN_ATTR_SHAPE, shape, rank)};
+    return sn_build(g, op, (sn_node[]){seed, offset}, 2, attrs, 2);
+}
+
+sn_node sn_random(sn_graph *g, sn_dtype dtype, sn_node seed, sn_node offset, unsigned rank, const int64_t *shape) {
+    return random_numbers(g, SN_OP_RANDOM, dtype, seed, offset, rank, shape);
+}
+
+sn_node sn_random_normal(sn_graph *g, sn_dtype dtype, sn_node seed, sn_node offset, unsigned rank,
+                         const int64_t *shape) {
+    return random_numbers(g, SN_OP_RANDOM_NORMAL, dtype, seed, offset, rank, shape);
+}
+
+sn_node sn_dropout(sn_graph *g, sn_node x, double p, sn_node seed, sn_node offset) {
+    sn_attr attr = attr_float(SN_ATTR_P, p);
+    return sn_build(g, SN_OP_DROPOUT, (sn_node[]){x, seed, offset}, 3, &attr, 1);
+}
 
 /* ---- contractions ---- */
 

@@ -1,6 +1,6 @@
 /* graph_eval.c: the naive reference: evaluates every node of a graph from its definition. Here: the driver, sources,
  * elementwise operations and reductions; views and moves are in graph_eval_move.c, contractions and composites in
- * graph_eval_nn.c.
+ * graph_eval_nn.c, sorts in graph_eval_sort.c, random numbers in graph_eval_random.c.
  *
  * Relies on scalar.h for the meaning of scalar operations and combiners, and on inferred types for everything about
  * shapes. Composites are computed directly, never by decomposing them; nothing here knows about lowering. Memory: every
@@ -214,9 +214,13 @@ static sn_status eval_moments(sn_eval *e) {
 /* ---- driver ---- */
 
 static const sn_eval_fn eval_of_op[SN_N_OPS] = {
-    [SN_OP_FULL] = eval_full,         [SN_OP_CONSTANT] = eval_constant, [SN_OP_IOTA] = eval_iota,
-    [SN_OP_WHERE] = eval_elementwise, [SN_OP_CAST] = eval_cast,         [SN_OP_CLAMP] = eval_clamp,
-    [SN_OP_MEAN] = eval_moments,      [SN_OP_VAR] = eval_moments,       [SN_OP_VAR_MEAN] = eval_moments,
+    [SN_OP_FULL] = eval_full,          [SN_OP_CONSTANT] = eval_constant,
+    [SN_OP_IOTA] = eval_iota,          [SN_OP_WHERE] = eval_elementwise,
+    [SN_OP_CAST] = eval_cast,          [SN_OP_CLAMP] = eval_clamp,
+    [SN_OP_MEAN] = eval_moments,       [SN_OP_VAR] = eval_moments,
+    [SN_OP_VAR_MEAN] = eval_moments,   [SN_OP_SORT] = sn_eval_sort,
+    [SN_OP_TOPK] = sn_eval_sort,       [SN_OP_RANDOM] = sn_eval_random,
+    [SN_OP_DROPOUT] = sn_eval_dropout, [SN_OP_RANDOM_NORMAL] = sn_eval_random_normal,
 };
 
 static const sn_eval_fn eval_of_class[] = {

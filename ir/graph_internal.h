@@ -79,6 +79,12 @@ sn_status sn_rule_layer_norm(sn_rule *r); /* and rms_norm */
 sn_status sn_rule_batch_norm(sn_rule *r); /* and batch_norm_train */
 sn_status sn_rule_cross_entropy(sn_rule *r);
 
+sn_status sn_rule_sort(sn_rule *r); /* graph_rules_sort.c; and topk */
+
+sn_status sn_rule_random(sn_rule *r); /* graph_rules_random.c */
+sn_status sn_rule_random_normal(sn_rule *r);
+sn_status sn_rule_dropout(sn_rule *r);
+
 /* Windows of a conv2d with defaults filled in. */
 typedef struct sn_conv {
     int64_t stride[2], pad[4], dilation[2], groups;

@@ -361,6 +361,11 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_BATCH_NORM] = sn_rule_batch_norm,
     [SN_OP_BATCH_NORM_TRAIN] = sn_rule_batch_norm,
     [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,
+    [SN_OP_SORT] = sn_rule_sort,
+    [SN_OP_TOPK] = sn_rule_sort,
+    [SN_OP_RANDOM] = sn_rule_random,
+    [SN_OP_RANDOM_NORMAL] = sn_rule_random_normal,
+    [SN_OP_DROPOUT] = sn_rule_dropout,
 };
 
 /* Elementwise operations and scans share the rule of their class. */

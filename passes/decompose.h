@@ -29,4 +29,8 @@ sn_nd sn_dec_rms_norm(sn_module *m, sn_nd x);
 sn_nd sn_dec_batch_norm(sn_module *m, sn_nd x);
 sn_nd sn_dec_batch_norm_train(sn_module *m, sn_nd x, int64_t k);
 
+/* decompose_random.c */
+sn_nd sn_dec_dropout(sn_module *m, sn_nd x);
+sn_nd sn_dec_random_normal(sn_module *m, sn_nd x);
+
 #endif

@@ -12,10 +12,15 @@
 
 #include <stdlib.h>
 
-/* |coefficient| of axis in e; INT64_MAX when not affine in it. */
+/* |coefficient| of axis in e. Where e is not affine in it: the distance of the first two iterations, which is 0 for
+ * 32*(i div 32), or INT64_MAX when nobody knows. */
 static int64_t stride_of(sn_module *m, sn_ix e, sn_axis ax) {
     int64_t c;
-    if (!sn_ix_coef(m, e, ax, &c)) return INT64_MAX;
+    if (!sn_ix_coef(m, e, ax, &c)) {
+        sn_ix first = sn_ix_const(m, 0), second = sn_ix_const(m, 1);
+        sn_ix step = sn_ix_sub(m, sn_ix_subst(m, e, &ax, &second, 1), sn_ix_subst(m, e, &ax, &first, 1));
+        if (!sn_ix_is_const(m, step, &c)) return INT64_MAX;
+    }
     return c < 0 ? -c : c;
 }
 

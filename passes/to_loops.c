@@ -9,9 +9,10 @@
  * element, through the views between them. Views never become kernels: they are index transforms. The realisation rules
  * are Inductor's (reference: thresholds of 4 reads, 30 and 100 operations):
  *   - outputs, reductions, scans and contractions are realized;
- *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations;
+ *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
+ *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
- *   - operands of contractions are realized unless they are plain loads (each element is read many times).
+ *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the innermost
  * loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves are computed in f32; a
  * cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression size, memoised per kernel.
@@ -39,9 +40,33 @@ static bool is_plain_load(const sn_lower *lw, sn_nd x) {
     return lw->nodes[x.i].realized || sn_ops[n->op].cls == SN_OPS_SOURCE;
 }
 
-static bool always_realized(const sn_node_rec *n) {
+/* Lowered to kernels of its own by lower_sort.c; the results are what its projections load. */
+static bool is_sort(const sn_node_rec *n) { return n->op == SN_OP_SORT || n->op == SN_OP_TOPK; }
+
+static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
+    return n->op == SN_OP_PROJECT && is_sort(sn_node_get(lw->m, n->in[0]));
+}
+
+static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
-    return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT;
+    return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) || is_sorted_part(lw, n);
+}
+
+/* Random numbers cost as much as the operations from which on what has several users is computed once. */
+static uint32_t own_ops(const sn_node_rec *n) {
+    if (n->op == SN_OP_RANDOM) return REALIZE_OPS;
+    return is_view_or_source(n) ? 0 : 1;
+}
+
+/* Is it made of random numbers and numbers of rank 0 alone, such as the mask of a dropout? */
+static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
+    if (n->op == SN_OP_RANDOM) return true;
+    bool drawn = false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        if (!lw->nodes[n->in[k].i].drawn && sn_node_get(lw->m, n->in[k])->type.rank) return false;
+        drawn |= lw->nodes[n->in[k].i].drawn;
+    }
+    return drawn;
 }
 
 static void decide_node(sn_lower *lw, sn_nd x) {
@@ -52,7 +77,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         info->reads = 1;
         return;
     }
-    uint32_t ops = is_view_or_source(n) ? 0 : 1, reads = 0;
+    uint32_t ops = own_ops(n), reads = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
         ops += in->realized ? 0 : in->ops;
@@ -60,12 +85,13 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     }
     info->ops = ops > SATURATED ? SATURATED : ops;
     info->reads = reads > SATURATED ? SATURATED : reads;
-    if (sn_ops[n->op].cls == SN_OPS_CONTRACT)
+    if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = 0; k < n->n_in; k++)
             if (!is_plain_load(lw, n->in[k])) lw->nodes[n->in[k].i].realized = true;
-    if (always_realized(n)) info->realized = true;
+    if (always_realized(lw, n)) info->realized = true;
+    info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view_or_source(n)) return;
-    if (info->users > 1 && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
+    if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
     if (reads > MAX_READS || ops > MAX_OPS) info->realized = true;
 }
 
@@ -95,6 +121,10 @@ static sn_buf new_buffer(sn_lower *lw, const char *name, const sn_type *type, sn
     sn_buf b = sn_buf_new(lw->m, name, type->dtype, scope, type->shape, type->rank);
     sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : 16;
     return b;
+}
+
+sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
+    return new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++)), type, SN_BUF_TEMP);
 }
 
 /* Elements from the start of the storage that a strided tensor may touch: 1 + offset + sum (n-1)*stride. */
@@ -365,6 +395,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
         return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
     }
     case SN_OP_CAST: return element_cast(lw, x, index);
+    case SN_OP_RANDOM: return sn_lower_random(lw, x, index);
     case SN_OP_PAD: return element_pad(lw, x, index);
     case SN_OP_CONCAT: return element_concat(lw, x, index);
     case SN_OP_GATHER:
@@ -509,25 +540,32 @@ static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
 }
 
-/* One kernel that stores every element of x to b. */
-static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
+void sn_lower_begin(sn_lower *lw) {
     lw->kern = sn_kern_new(lw->m, sn_strf(&lw->m->arena, "k%u", lw->m->kernels.n));
     lw->at = sn_at_end(lw->kern, (sn_stmt){0});
     lw->mask = (sn_val){0};
     lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
     lw->note.n = 0, lw->note.s[0] = 0;
-    sn_ix index[SN_MAX_RANK] = {{0}};
-    open_loops(lw, x, index);
-    sn_val v = emit_realized(lw, x, index);
-    if (always_realized(n)) note_op(lw, sn_ops[n->op].name);
-    v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
-    sn_put_store(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v);
-    sn_kern_rec *k = sn_kern_get(lw->m, lw->kern);
-    k->note = sn_strdup(&lw->m->arena, lw->note.n ? lw->note.s : "copy");
+}
+
+void sn_lower_end(sn_lower *lw, const char *note) {
+    sn_kern_get(lw->m, lw->kern)->note = sn_strdup(&lw->m->arena, note);
     sn_kern_dead_code(lw->m, lw->kern);
     sn_kern_cse(lw->m, lw->kern);
     sn_kern_collect_params(lw->m, lw->kern);
+}
+
+/* One kernel that stores every element of x to b. */
+static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    sn_lower_begin(lw);
+    sn_ix index[SN_MAX_RANK] = {{0}};
+    open_loops(lw, x, index);
+    sn_val v = emit_realized(lw, x, index);
+    if (always_realized(lw, n)) note_op(lw, sn_ops[n->op].name);
+    v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
+    sn_put_store(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v);
+    sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
 
 /* Outputs claim the node that computes them; what is left (an input, a constant, a node given twice) is copied. */
@@ -540,7 +578,7 @@ static void claim_outputs(sn_lower *lw) {
         sn_buf_get(lw->m, b)->io = k;
         lw->outputs[k].buf = b;
         sn_nd base = output_base(lw, x);
-        if (!always_realized(sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i) base = x;
+        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i) base = x;
         sn_lower_node *info = &lw->nodes[base.i];
         if (!info->buf.i && sn_node_get(lw->m, base)->op != SN_OP_INPUT) {
             info->buf = b;
@@ -552,22 +590,36 @@ static void claim_outputs(sn_lower *lw) {
 
 static sn_status check_lowerable(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (is_sort(n) || is_sorted_part(lw, n)) return SN_OK;
     bool primitive = sn_ops[n->op].cls != SN_OPS_COMPOSITE && n->n_results == 1 && n->op != SN_OP_PROJECT &&
                      (sn_ops[n->op].lop >= 0 || (sn_ops[n->op].cls != SN_OPS_REDUCE && n->op != SN_OP_CLAMP));
     if (primitive) return SN_OK;
     return sn_fail(lw->m->env, SN_ERROR_UNSUPPORTED, "%s: has to be decomposed before to-loops", sn_ops[n->op].name);
 }
 
+/* The kernels of a sort, which fill the buffers of its projections. */
+static sn_status lower_sort(sn_lower *lw, sn_nd x) {
+    sn_buf out[2] = {{0}};
+    for (uint32_t i = x.i + 1; i < lw->m->graph.nodes.count; i++) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        if (!lw->nodes[i].live || n->op != SN_OP_PROJECT || !sn_nd_eq(n->in[0], x)) continue;
+        if (!lw->nodes[i].buf.i) lw->nodes[i].buf = sn_lower_temp(lw, &n->type);
+        out[sn_node_int(lw->m, (sn_nd){i}, SN_ATTR_INDEX, 0)] = lw->nodes[i].buf;
+    }
+    return sn_lower_sort(lw, x, out);
+}
+
 static sn_status lower_nodes(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
-    uint32_t constants = 0, temps = 0;
+    uint32_t constants = 0;
     for (uint32_t i = 1; i < g->nodes.count; i++) {
         sn_nd x = {i};
         sn_lower_node *info = &lw->nodes[i];
         if (!info->live) continue;
         SN_TRY(check_lowerable(lw, x));
         const sn_node_rec *n = sn_node_get(lw->m, x);
-        if (n->op == SN_OP_INPUT) continue;
+        if (is_sort(n)) SN_TRY(lower_sort(lw, x));
+        if (n->op == SN_OP_INPUT || is_sort(n) || n->op == SN_OP_PROJECT) continue;
         if (n->op == SN_OP_CONSTANT) {
             if (!info->buf.i) {
                 make_constant_buffer(lw, x, constants++);
@@ -581,8 +633,7 @@ static sn_status lower_nodes(sn_lower *lw) {
         }
         if (!info->realized) continue;
         sn_buf b = info->buf;
-        if (!b.i)
-            b = new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "t%u", temps++)), &n->type, SN_BUF_TEMP);
+        if (!b.i) b = sn_lower_temp(lw, &n->type);
         info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
         make_kernel(lw, x, b);
         info->buf = b;

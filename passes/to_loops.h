@@ -9,6 +9,7 @@ typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
+    bool drawn; /* made of random numbers and numbers alone */
     sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
@@ -30,6 +31,7 @@ typedef struct sn_lower {
     sn_lower_node *nodes;     /* by node id */
     sn_lower_output *outputs; /* by output; claimed: the node that computes it stores it */
     sn_names names;           /* of buffers */
+    uint32_t temps;           /* made so far */
     /* The kernel under construction. */
     sn_kern kern;
     sn_cursor at;              /* where element statements go */
@@ -52,6 +54,17 @@ void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n);
 sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
 sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
                            sn_stmt *out);
+
+/* An element of `random`, in its compute dtype (lower_random.c). */
+sn_val sn_lower_random(sn_lower *lw, sn_nd x, const sn_ix *index);
+/* The kernels of a sort or topk (lower_sort.c). out: buffers of its values and positions, none where nobody reads them. */
+sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]);
+
+/* A new kernel under construction, empty; and its end: what is dead or double goes. */
+void sn_lower_begin(sn_lower *lw);
+void sn_lower_end(sn_lower *lw, const char *note);
+/* A new intermediate of that type, contiguous. */
+sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type);
 
 /* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */
 sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index);

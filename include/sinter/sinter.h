@@ -245,6 +245,31 @@ SN_API sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t ax
 /* Rows of table[V, D]: result shape is that of index, then D. */
 SN_API sn_node sn_embedding(sn_graph *g, sn_node table, sn_node index);
 
+/* ---- sorting ----
+ * Along one axis, in order of the values, stable: equal elements keep their order, also with largest first. nan counts as the
+ * largest value (as in PyTorch), -0 equals 0. Positions are i64. Either out pointer may be NULL. */
+
+SN_API void sn_sort(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t axis, bool descending);
+SN_API sn_node sn_argsort(sn_graph *g, sn_node x, int64_t axis, bool descending);
+/* The k largest elements, largest first; or the k smallest, smallest first. */
+SN_API void sn_topk(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t k, int64_t axis, bool largest);
+
+/* ---- random numbers ----
+ * Philox4x32-10, a counter-based generator: the numbers are a function of seed and offset (i64 values of rank 0: inputs that
+ * change from run to run, or sn_number) and of the position alone. Equal calls give equal numbers, in a forward and a backward
+ * graph too. Element i is word i mod 4 of the 64-bit counter offset + i div 4 under the key seed: a tensor of n elements uses
+ * (n + 3) div 4 counters, by which offset has to grow for the next one. */
+
+/* Floats: uniform in [0, 1), with as many bits as the significand holds (f64: 32). Integers: the 32 random bits (those that fit;
+ * in i64 as 0 .. 2^32 - 1). */
+SN_API sn_node sn_random(sn_graph *g, sn_dtype dtype, sn_node seed, sn_node offset, unsigned rank,
+                         const int64_t *shape);
+/* Normal numbers of mean 0 and variance 1 (Box and Muller), two words for each: uses (2n + 3) div 4 counters. */
+SN_API sn_node sn_random_normal(sn_graph *g, sn_dtype dtype, sn_node seed, sn_node offset, unsigned rank,
+                                const int64_t *shape);
+/* x / (1 - p) where a random f32 is at least p, else 0. Its gradient is the same function of the gradient of its result. */
+SN_API sn_node sn_dropout(sn_graph *g, sn_node x, double p, sn_node seed, sn_node offset);
+
 /* ---- contractions ---- */
 
 /* Matrix product of the last two axes, leading axes broadcast; rank 1 as in numpy. */

@@ -33,7 +33,7 @@ static const codegen_kernel KERNELS[] = {
     {"division and remainder of an index",
      "buffer x: i32[60] input 0 align 16  buffer y: i64[60] output 0 align 16\n"
      "kernel @k(x, y) scheduled { loop b in 5 : grid { loop t in 12 : block.x {\n"
-     "  %0 = load x[((12*b + t) div 5) + 12*((12*b + t) mod 5)]  %1 = index.i64 ((12*b + t) mod 7) - ((3 - t) div 4)\n"
+     "  %0 = load x[((12*b + t) div 5) + 12*((12*b + t) mod 5)]  %1 = index.i64 ((12*b + t) mod 7) - ((3 - t) div 4) + ((3 - t) mod 8)\n"
      "  %2 = cast.i64 %0  %3 = add %1, %2  store y[12*b + t], %3 } } }"},
     {"tail: the test agrees for all lanes",
      "buffer x: f32[1000] input 0 align 16  buffer y: f32[1000] output 0 align 16\n"

@@ -110,6 +110,9 @@ Test(api, every_builder_function_builds) {
     sn_batch_norm_train(&bn, g, f, v, v, v, v, 0.1, 1e-5);
     sn_conv_options conv = {.struct_size = sizeof conv, .stride = {2, 1}, .padding = {1, 1, 0, 0}, .dilation = {1, 2}};
     int64_t low[] = {1, 0}, high[] = {0, -1};
+    sn_node seed = sn_number(g, SN_I64, 7), values, positions;
+    sn_sort(&values, NULL, g, m, 1, false);
+    sn_topk(NULL, &positions, g, m, 1, 0, false);
     const sn_node all[] = {sn_full(g, SN_F32, 1, SN_LIST(2)),
                            sn_constant(g, SN_I8, (int8_t[]){1, 2}, SN_LIST(2)),
                            sn_iota(g, SN_I32, 0, SN_LIST(9)),
@@ -140,6 +143,12 @@ Test(api, every_builder_function_builds) {
                            bn.mean,
                            bn.invstd,
                            sn_cross_entropy(g, m, t),
+                           values,
+                           positions,
+                           sn_argsort(g, m, 0, true),
+                           sn_random(g, SN_I32, seed, seed, SN_LIST(2, 3)),
+                           sn_random_normal(g, SN_F16, seed, seed, SN_LIST(5)),
+                           sn_dropout(g, m, 0.5, seed, seed),
                            sn_named(g, m, "name"),
                            sn_input_strided(g, "s", SN_F32, 2, (int64_t[]){2, 3}, (int64_t[]){8, 2}, 4)};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) cr_expect(all[k].id, "number %zu: %s", k, sn_error(ctx));

@@ -200,6 +200,14 @@ static const rule_case WRONG[] = {
      "batch_norm_train: one element per channel has no variance"},
     {"cross_entropy %x, %x", "cross_entropy: the target is f32, not i64"},
     {"cross_entropy %x, %l", "cross_entropy: takes x [N, C] and target [N], not [4, 6] and [4, 6]"},
+    {"sort %x axis=2", "sort: axis 2 is not in -2 .. 1 (rank 2)"},
+    {"topk %x k=7 axis=1", "topk: k is 7, axis 1 has 6 elements"},
+    {"topk %n k=-1 axis=0", "topk: k is -1, axis 0 has N elements"},
+    {"random %x, %x dtype=f32 shape=[3]", "random: the seed is f32[4, 6], not i64[]"},
+    {"random %t, %t dtype=bool shape=[3]", "random: does not take bool"},
+    {"random_normal %t, %t dtype=i32 shape=[3]", "random_normal: does not take i32"},
+    {"dropout %x, %t, %t p=2", "dropout: p is 2, not in 0 .. 1"},
+    {"dropout %i, %t, %t p=0.5", "dropout: does not take i32; cast it to a float type first"},
     {"project %x index=0", "project: the operand (input) is not a tuple"},
     {"input", "input: inputs are declared in the graph's parameter list"},
     {"frobnicate %x", "unknown operation 'frobnicate'"},
@@ -234,6 +242,19 @@ Test(graph, wrong_rules_say_what_is_wrong) {
         cr_expect_eq(strncmp(env.message, "t.sn:2:", 7), 0, "%s", env.message);
         sn_module_free(m);
     }
+}
+
+Test(graph, sorts_are_pairs) {
+    sn_module *m = parse("graph @g(%x: bf16[4, 6], %n: i8[N, 256]) {\n"
+                         "  %s = sort %x axis=1 descending=true\n  %a = project %s index=0\n  %b = project %s index=1\n"
+                         "  %t = topk %n k=300 axis=0\n  %c = project %t index=0\n  %d = project %t index=1\n"
+                         "  %u = topk %x k=0 axis=-1\n  %e = project %u index=0\n"
+                         "  return a = %a, b = %b, c = %c, d = %d, e = %e\n}\n");
+    static const char *const want[] = {"bf16[4, 6]", "i64[4, 6]", "i8[300, 256]", "i64[300, 256]", "bf16[4, 0]"};
+    cr_assert_eq(env.status, SN_OK, "%s", env.message);
+    for (uint32_t k = 0; k < SN_COUNT(want); k++)
+        cr_expect_str_eq(sn_type_text(m, &sn_node_get(m, m->graph.outputs.at[k].node)->type), want[k]);
+    sn_module_free(m);
 }
 
 /* ---- tables ---- */

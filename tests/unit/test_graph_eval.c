@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ir/base/text.h"
+#include "ir/graph_eval_internal.h"
 #include "ir/module.h"
 
 static sn_env env;
@@ -256,6 +257,28 @@ Test(graph_eval, plain_operations) {
         {"ge %y, 20", 3, {0, 1, 1}},
     };
     for (size_t i = 0; i < SN_COUNT(cases); i++) check_case(&cases[i]);
+}
+
+/* The known answers that Random123 publishes (kat_vectors, philox 4x32 10). tests/ops/random.sn has those that a graph can ask
+ * for, whose counter words 2 and 3 are 0. */
+Test(graph_eval, philox_known_answers) {
+    static const struct {
+        uint32_t counter[4], key[2], want[4];
+    } rows[] = {
+        {{0}, {0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < SN_COUNT(rows); i++) {
+        uint32_t word[4];
+        memcpy(word, rows[i].counter, sizeof word);
+        sn_philox(word, rows[i].key);
+        cr_expect_arr_eq(word, rows[i].want, sizeof word, "row %zu", i);
+    }
 }
 
 Test(graph_eval, tuples) {

@@ -135,6 +135,10 @@ static const struct {
      "%t = batch_norm_train %x, %w, %b, %m, %v eps=1e-5 momentum=0.25 %p = project %t index=0 %r = project %t index=2\n"
      "return p = %p, r = %r }",
      1e-6},
+    {"graph @random(%x: f16[6, 9], %s: i64[], %o: i64[]) { %a = dropout %x, %s, %o p=0.3 %b = dropout %a, %o, %s p=0\n"
+     "%c = random_normal %s, %o dtype=f32 shape=[3, 5] %d = random_normal %s, %o dtype=bf16 shape=[]\n"
+     "return a = %a, b = %b, c = %c, d = %d }",
+     1e-2},
     {"graph @losses(%x: f32[6, 9], %t: i64[6], %i: i32[4]) { %a = cross_entropy %x, %t %b = clamp %x min=-1.0 max=1.0\n"
      "%c = clamp %i max=3 %d = clamp %x min=2.0 max=1.0 return a = %a, b = %b, c = %c, d = %d }",
      1e-6},
