@@ -305,8 +305,18 @@ static sn_status launch_size(sn_gpu_code *out, writer *w, uint32_t kernel) {
         return SN_OK;
     }
     sn_launch launch = sn_kern_launch(w->m, w->m->kernels.at[kernel]);
-    *out = (sn_gpu_code){.block_x = launch.block_x, .block_y = launch.block_y};
+    bool param_block = sn_kern_segments(w->m, w->m->kernels.at[kernel]) > 1;
+    *out = (sn_gpu_code){.block_x = launch.block_x, .block_y = launch.block_y, .param_block = param_block};
     return sn_wrap_number(&out->grid, w->m, launch.grid, "the grid", sn_kern_get(w->m, w->m->kernels.at[kernel])->name);
+}
+
+/* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all. */
+static void put_params(writer *w, const sn_kern_rec *k, bool block) {
+    if (!k->params.n) return;
+    sn_text_put(w->t, block ? "        CUdeviceptr block[] = {" : "        void *params[] = {");
+    for (uint32_t i = 0; i < k->params.n; i++)
+        sn_text_printf(w->t, "%s%s%s", i ? ", " : "", block ? "" : "&", place(w, k->params.at[i]));
+    sn_text_put(w->t, block ? "};   /* one parameter, by value */\n        void *params[] = {block};\n" : "};\n");
 }
 
 static sn_status put_call(writer *w, const sn_step *s) {
@@ -316,9 +326,7 @@ static sn_status put_call(writer *w, const sn_step *s) {
     SN_TRY(launch_size(&size, w, number));
     if (!size.grid) return SN_OK;
     sn_text_put(w->t, "    {\n");
-    if (k->params.n) sn_text_put(w->t, "        void *params[] = {");
-    for (uint32_t i = 0; i < k->params.n; i++) sn_text_printf(w->t, "%s&%s", i ? ", " : "", place(w, k->params.at[i]));
-    if (k->params.n) sn_text_put(w->t, "};\n");
+    put_params(w, k, size.param_block);
     put_try(w, "        ",
             sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s, NULL)",
                     w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y, size.shared_bytes,

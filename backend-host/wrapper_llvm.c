@@ -7,8 +7,9 @@
  *       copy y from t size 64              %s = copy(user, %y, %t, 64); if %s != 0: return %s
  *     }                                    return 0
  *
- * Straight-line code: every place is computed once, at its first use, and holds from there on. Must agree with the step
- * interpreter (runtime/exec.c), which is its oracle. Makes no messages: the runtime finds the words for a failed check.
+ * Straight-line code: every place is computed once, at its first use, and holds from there on; checks in a row are one
+ * branch. Must agree with the step interpreter (runtime/exec.c), which is its oracle. Makes no messages: the runtime finds
+ * the words for a failed check.
  */
 #include "backend-host/host.h"
 
@@ -21,6 +22,7 @@ typedef struct writer {
     LLVMValueRef params;    /* stack array, as long as the longest parameter list */
     LLVMBasicBlockRef stop; /* returns `code` */
     LLVMValueRef code;      /* phi */
+    LLVMValueRef bad;       /* has a check failed since the last other step? NULL: there was none */
     LLVMValueRef *place;    /* by buffer id */
     uint32_t *const_number; /* by buffer id: position among the CONST buffers */
 } writer;
@@ -76,8 +78,14 @@ static sn_status check_step(writer *w, const sn_step *s) {
     LLVMValueRef bad = LLVMBuildICmp(w->at, LLVMIntNE, low, const_i64(w, 0), "");
     if (sn_ix_is_const(w->m, b->size, &elements) && elements)
         bad = LLVMBuildOr(w->at, bad, LLVMBuildIsNull(w->at, p, ""), "");
-    stop_if(w, bad, const_i32(w, SN_ERROR_ARGUMENT));
+    w->bad = w->bad ? LLVMBuildOr(w->at, w->bad, bad, "") : bad;
     return SN_OK;
+}
+
+/* Checks in a row are one branch: which of them failed the runtime finds out. */
+static void end_checks(writer *w) {
+    if (w->bad) stop_if(w, w->bad, const_i32(w, SN_ERROR_ARGUMENT));
+    w->bad = NULL;
 }
 
 static sn_status alloc_step(writer *w, const sn_step *s) {
@@ -113,6 +121,7 @@ static sn_status copy_step(writer *w, const sn_step *s) {
 }
 
 static sn_status write_step(writer *w, const sn_step *s) {
+    if (s->kind != SN_STEP_CHECK) end_checks(w);
     switch (s->kind) {
     case SN_STEP_CHECK: return check_step(w, s);
     case SN_STEP_ALLOC: return alloc_step(w, s);
@@ -170,6 +179,7 @@ static void open_body(writer *w) {
 }
 
 static void close_body(writer *w) {
+    end_checks(w);
     LLVMValueRef ok = const_i32(w, SN_OK);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(w->at);
     LLVMBuildBr(w->at, w->stop);

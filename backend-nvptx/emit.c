@@ -22,7 +22,15 @@ typedef struct job {
     sn_arena *arena;
 } job;
 
-static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
+/* More than 4 KB of parameters need PTX 8.1 (drivers from R530 on). */
+static uint32_t ptx_version(const job *j, uint32_t ptx) {
+    enum { SMALL_BLOCK = 4096, PTX_LARGE_BLOCK = 81 };
+    bool large = j->out->param_block && 8 * sn_kern_get(j->m, j->k)->params.n > SMALL_BLOCK;
+    return large && ptx < PTX_LARGE_BLOCK ? PTX_LARGE_BLOCK : ptx;
+}
+
+static sn_status target_machine(LLVMTargetMachineRef *out, job *j) {
+    sn_cg *cg = &j->cg;
     static const char TRIPLE[] = "nvptx64-nvidia-cuda";
     const char *cpu;
     uint32_t ptx;
@@ -37,7 +45,7 @@ static sn_status target_machine(LLVMTargetMachineRef *out, sn_cg *cg) {
         return status;
     }
     char features[16];
-    snprintf(features, sizeof features, "+ptx%u", ptx);
+    snprintf(features, sizeof features, "+ptx%u", ptx_version(j, ptx));
     *out = LLVMCreateTargetMachine(target, TRIPLE, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocDefault,
                                    LLVMCodeModelDefault);
     return *out ? SN_OK : sn_fail(cg->env, SN_ERROR_TARGET, "LLVM cannot generate code for %s", cpu);
@@ -71,7 +79,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm)
 
 static sn_status emit_guarded(void *user) {
     job *j = user;
-    SN_TRY(target_machine(&j->cg.tm, &j->cg));
+    SN_TRY(target_machine(&j->cg.tm, j));
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(sn_kern_get(j->m, j->k)->name, j->cg.cx);
     sn_status status = emit_module(j, mod, j->cg.tm);
     LLVMDisposeModule(mod);
@@ -90,6 +98,7 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
                        sn_kern_get(m, k)->name, (long long)out->grid);
     out->block_x = launch.block_x;
     out->block_y = launch.block_y;
+    out->param_block = sn_kern_segments(m, k) > 1;
     out->cluster = launch.cluster;
     return SN_OK;
 }

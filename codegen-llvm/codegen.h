@@ -13,8 +13,9 @@
 
 /* ---- NVPTX (backend-nvptx/) ----
  * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
- * order of kern->params. Its block size is fixed (.reqntid). Shared memory is static up to 48 KB, else
- * dynamic: the launch asks for shared_bytes, for which the function has to be prepared. */
+ * order of kern->params; for a kernel of several segments with one parameter, an array of these pointers by value
+ * (param_block). Its block size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for
+ * shared_bytes, for which the function has to be prepared. */
 typedef struct sn_gpu_code {
     char *ptx;       /* NUL-terminated, in the arena */
     size_t ptx_size; /* without the NUL */
@@ -23,6 +24,7 @@ typedef struct sn_gpu_code {
     uint32_t cluster;      /* blocks; above 8 the function has to be prepared for a size that is not portable */
     uint32_t shared_bytes; /* dynamic shared memory of a block; what the code declares itself does not count */
     int64_t grid;          /* blocks; a multiple of the cluster that the code asks for (.reqnctapercluster) */
+    bool param_block;      /* the addresses are one parameter, not one each */
 } sn_gpu_code;
 sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
                         sn_arena *arena);

@@ -1,12 +1,14 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
- * kernel.c (function, block axes), region.c (statements, loops), index.c (ix), access.c (load, store),
- * reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes), block.c (both across the
- * threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c (asynchronous copies to it).
+ * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), index.c (ix),
+ * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
+ * block.c (both across the threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c
+ * (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
 
 #include "codegen-llvm/math.h"
+#include "ir/loop_alike.h"
 #include "ir/scalar.h"
 
 enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
@@ -39,6 +41,7 @@ typedef struct sn_gen {
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
     bool *coarse;          /* by sn_val: see precision.c */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
+    lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */
     bool *steady;          /* by sn_buf: nothing writes its storage while the kernel runs */
     SN_VEC(sn_axis) fixed; /* axes that are constants here (written out), innermost last */
@@ -73,6 +76,8 @@ typedef struct sn_gen {
     uint32_t shared_bytes; /* dynamic shared memory */
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
+
+    struct sn_gen_batch *batch; /* NULL: the kernel is one nest */
 } sn_gen;
 
 /* ---- index.c ---- */
@@ -92,12 +97,23 @@ void sn_gen_release(sn_gen *g, uint32_t mark);
 void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value);
 void sn_gen_unfix(sn_gen *g);
 
+/* ---- batch.c ---- */
+/* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids are
+ * made, so tables by id come after. Nothing happens to an ordinary kernel. */
+void sn_gen_batch_prepare(sn_gen *g);
+/* The buffers come as one array, the first parameter of the function: on a GPU by value, 8 bytes for each of kern->params. */
+void sn_gen_batch_params(sn_gen *g);
+/* The code of the segment that g->block belongs to. */
+void sn_gen_batch_body(sn_gen *g);
+
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
 
 /* ---- region.c ---- */
 void sn_gen_region(sn_gen *g, sn_stmt first);
+/* One statement of a region. */
+void sn_gen_segment(sn_gen *g, sn_stmt s);
 /* The operand as it stands: scalar or vector. */
 lv sn_gen_val(const sn_gen *g, sn_val v);
 typedef struct sn_gen_loop {

@@ -2,7 +2,8 @@
  *
  * Values are shared through a table by ix id: equal expression, equal id, one instruction. Arithmetic is 32 bits wide when
  * the byte range of every access of the kernel allows it. Ranges (sn_ix_range) decide between unsigned and floor division
- * and put no-wrap flags on sums. Relies on symbolic sizes having been replaced by constants.
+ * and put no-wrap flags on sums. Relies on symbolic sizes having been replaced by constants;
+ * the symbols that are left stand for what segments differ in (batch.c).
  */
 #include "codegen-llvm/gen.h"
 
@@ -133,8 +134,8 @@ static lv emit(sn_gen *g, sn_ix e) {
     case SN_IX_VAL: return value(g, r->id);
     case SN_IX_SYM: break;
     }
-    SN_ASSERT(!"no symbols in generated code");
-    return constant(g, 0);
+    SN_ASSERT(g->symbols && g->symbols[r->id]); /* symbolic sizes have got their values */
+    return g->symbols[r->id];
 }
 
 lv sn_gen_ix(sn_gen *g, sn_ix e) {

@@ -1,6 +1,7 @@
 /* kernel.c: one kernel as one LLVM function: signature, blocks and threads, register buffers, attributes.
  *
- * GPU: ptx_kernel void name(one global pointer a parameter); the block number is ctaid.x, the thread tid.x, tid.y.
+ * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments); the block number
+ * is ctaid.x, the thread tid.x, tid.y.
  * Host: void name(ptr params, i64 begin, i64 end): a loop over the blocks begin .. end-1 around the same body, in which
  * block axes are loops. Parameters are not marked noalias: a temporary may share storage with an output of the same
  * kernel. Relies on the verifier having accepted the module.
@@ -12,23 +13,25 @@
 
 /* ---- which buffers stand still ------------------------------------------------------------------------------------------------- */
 
-/* The buffer whose storage b took over, at the end of the chain of reuse steps. */
-static sn_buf storage_of(const sn_module *m, sn_buf b) {
-    for (uint32_t i = m->wrap.steps.n; i-- > 0;) {
+/* Storages are named by the buffer at the start of the chain of reuse steps. */
+static void find_steady(sn_gen *g) {
+    const sn_module *m = g->m;
+    sn_buf *storage = SN_NEWN(g->arena, sn_buf, m->bufs.count);
+    bool *stored = SN_NEWN(g->arena, bool, m->bufs.count);
+    for (uint32_t i = 1; i < m->bufs.count; i++) storage[i].i = i;
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
         const sn_step *step = &m->wrap.steps.at[i];
-        if (step->kind == SN_STEP_REUSE && step->buf.i == b.i) b = step->from;
+        if (step->kind == SN_STEP_REUSE) storage[step->buf.i] = storage[step->from.i];
     }
-    return b;
-}
-
-static bool is_steady(sn_gen *g, sn_buf b) {
-    if (sn_buf_get(g->m, b)->scope == SN_BUF_OUTPUT) return false;
-    sn_buf mine = storage_of(g->m, b);
+    for (sn_stmt s = sn_stmt_walk_first(m, g->kern); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_STORE) stored[storage[r->buf.i].i] = true;
+    }
+    g->steady = SN_NEWN(g->arena, bool, m->bufs.count);
     for (uint32_t i = 0; i < g->k->params.n; i++) {
-        sn_buf other = g->k->params.at[i];
-        if (sn_kern_stores(g->m, g->kern, other) && storage_of(g->m, other).i == mine.i) return false;
+        sn_buf b = g->k->params.at[i];
+        g->steady[b.i] = sn_buf_get(m, b)->scope != SN_BUF_OUTPUT && !stored[storage[b.i].i];
     }
-    return true;
 }
 
 /* ---- set-up ---------------------------------------------------------------------------------------------------------------------- */
@@ -73,7 +76,6 @@ static void allocate_tables(sn_gen *g) {
     g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
         g->scans |= sn_stmt_get(g->m, s)->op == SN_LOP_ACCUM;
-    g->steady = SN_NEWN(g->arena, bool, g->m->bufs.count);
 }
 
 static void attribute(sn_gen *g, const char *name, const char *value) {
@@ -109,6 +111,11 @@ static void make_registers(sn_gen *g) {
     }
 }
 
+static void body(sn_gen *g) {
+    if (g->batch) sn_gen_batch_body(g);
+    else sn_gen_region(g, g->k->first);
+}
+
 /* ---- GPU ------------------------------------------------------------------------------------------------------------------------- */
 
 static lv special_register(sn_gen *g, const char *name) {
@@ -116,11 +123,21 @@ static lv special_register(sn_gen *g, const char *name) {
     return g->index == g->em.cg->i32 ? x : LLVMBuildZExt(g->em.b, x, g->index, "");
 }
 
+static void name_params(sn_gen *g) {
+    for (uint32_t i = 0; i < g->k->params.n; i++) {
+        sn_buf b = g->k->params.at[i];
+        lv p = LLVMGetParam(g->em.fn, i);
+        LLVMSetValueName2(p, sn_buf_get(g->m, b)->name, strlen(sn_buf_get(g->m, b)->name));
+        LLVMSetParamAlignment(p, sn_buf_get(g->m, b)->align);
+        g->memory[b.i] = p;
+    }
+}
+
 static void gpu_function(sn_gen *g) {
     enum { PTX_KERNEL = 71 }; /* LLVMPTXKernelCallConv */
-    uint32_t n = g->k->params.n;
+    uint32_t n = g->batch ? 1 : g->k->params.n;
     LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, n + 1);
-    for (uint32_t i = 0; i < n; i++) types[i] = g->em.cg->global_ptr;
+    for (uint32_t i = 0; i < n; i++) types[i] = g->batch ? g->em.cg->ptr : g->em.cg->global_ptr;
     new_function(g, types, n);
     LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
     char size[48];
@@ -130,14 +147,8 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u", g->k->sched.blocks);
         attribute(g, "nvvm.minctasm", size);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        sn_buf b = g->k->params.at[i];
-        lv p = LLVMGetParam(g->em.fn, i);
-        LLVMSetValueName2(p, sn_buf_get(g->m, b)->name, strlen(sn_buf_get(g->m, b)->name));
-        LLVMSetParamAlignment(p, sn_buf_get(g->m, b)->align);
-        g->memory[b.i] = p;
-        g->steady[b.i] = is_steady(g, b);
-    }
+    if (g->batch) sn_gen_batch_params(g);
+    else name_params(g);
     make_registers(g);
     if (g->cluster > 1) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
@@ -149,7 +160,7 @@ static void gpu_function(sn_gen *g) {
     g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
     sn_gen_cluster_start(g);
-    sn_gen_region(g, g->k->first);
+    body(g);
     LLVMBuildRetVoid(g->em.b);
 }
 
@@ -159,7 +170,8 @@ static void host_function(sn_gen *g) {
     const sn_cg *cg = g->em.cg;
     LLVMTypeRef types[3] = {cg->ptr, cg->i64, cg->i64};
     new_function(g, types, 3);
-    for (uint32_t i = 0; i < g->k->params.n; i++) {
+    if (g->batch) sn_gen_batch_params(g);
+    for (uint32_t i = 0; i < g->k->params.n && !g->batch; i++) {
         sn_buf b = g->k->params.at[i];
         lv at = sn_em_ci(cg->i64, i);
         lv slot = LLVMBuildInBoundsGEP2(g->em.b, cg->ptr, LLVMGetParam(g->em.fn, 0), &at, 1, "");
@@ -170,7 +182,7 @@ static void host_function(sn_gen *g) {
     sn_gen_loop blocks;
     sn_gen_loop_begin(g, &blocks, (sn_axis){0}, LLVMGetParam(g->em.fn, 1), LLVMGetParam(g->em.fn, 2), true);
     g->block = blocks.i;
-    sn_gen_region(g, g->k->first);
+    body(g);
     sn_gen_loop_end(g, &blocks, NULL, NULL, 0);
     LLVMBuildRetVoid(g->em.b);
 }
@@ -180,6 +192,10 @@ static void host_function(sn_gen *g) {
 static sn_status generate(sn_gen *g) {
     SN_TRY(find_sizes(g));
     SN_TRY(sn_gen_index_width(g));
+    find_steady(g);
+    sn_gen_batch_prepare(g);
+    allocate_tables(g);
+    sn_gen_find_coarse(g);
     if (g->gpu) gpu_function(g);
     else host_function(g);
     SN_TRY(g->status);
@@ -206,8 +222,6 @@ sn_status sn_cg_kernel(LLVMValueRef *out, uint32_t *shared_bytes, sn_cg *cg, LLV
                 .status = SN_OK,
                 .pick = -1,
                 .lanes = 1};
-    allocate_tables(&g);
-    sn_gen_find_coarse(&g);
     sn_status status = generate(&g);
     *out = g.em.fn;
     *shared_bytes = g.shared_bytes;

@@ -213,39 +213,22 @@ static int64_t grid_inside(sn_gen *g, sn_stmt first) {
     return most;
 }
 
-static bool inside_grid(sn_gen *g, const sn_stmt_rec *s) {
-    for (sn_stmt p = s->parent; p.i; p = sn_stmt_get(g->m, p)->parent)
-        if (sn_stmt_get(g->m, p)->kind == SN_AXIS_GRID && sn_stmt_get(g->m, p)->axis.i) return true;
-    return false;
-}
-
-/* Blocks past the end of an outermost grid axis exist when another one of the kernel is longer. */
 static void grid_loop(sn_gen *g, sn_stmt_rec *s) {
-    int64_t inside = grid_inside(g, s->first), extent = sn_gen_extent(g, s->axis);
+    int64_t inside = grid_inside(g, s->first);
     lv all = g->block, mine = all;
     if (inside > 1) {
         mine = LLVMBuildUDiv(g->em.b, all, sn_em_i(&g->em, all, inside), "");
         g->block = LLVMBuildURem(g->em.b, all, sn_em_i(&g->em, all, inside), "");
     }
-    uint32_t mark = sn_gen_mark(g);
-    sn_gen_turns turns = g->turns;
-    bool guard = !inside_grid(g, s) && extent * inside != g->grid;
-    sn_em_if branch;
-    if (guard) branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntULT, mine, sn_em_i(&g->em, all, extent)), "blocks");
     g->axes[s->axis.i] = mine;
     sn_gen_region(g, s->first);
-    if (guard) {
-        sn_gen_settle(g, &turns);
-        sn_em_end(&g->em, &branch);
-        sn_gen_release(g, mark);
-    }
     g->block = all;
 }
 
 static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     sn_gen_scan_enter(g, s);
-    if (is_spread(g, id) && n >= 0) grid_loop(g, s);
+    if (is_spread(g, id)) grid_loop(g, s);
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
     else if (n == 1) unrolled_loop(g, s, 1);
     else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
@@ -338,3 +321,5 @@ void sn_gen_region(sn_gen *g, sn_stmt first) {
     }
     sn_gen_tail_end(g, &tail);
 }
+
+void sn_gen_segment(sn_gen *g, sn_stmt s) { statement(g, s); }

@@ -177,6 +177,7 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].grid = p->codes[k].grid;
             kernels[k].block_x = p->codes[k].block_x;
             kernels[k].block_y = p->codes[k].block_y;
+            kernels[k].param_block = p->codes[k].param_block;
             kernels[k].cluster = p->codes[k].cluster;
             kernels[k].shared_bytes = p->codes[k].shared_bytes;
         } else {

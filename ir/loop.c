@@ -144,20 +144,46 @@ void sn_kern_collect_params(sn_module *m, sn_kern k) {
     collect_scope(m, k, SN_BUF_SHARED, &r->locals);
 }
 
+bool sn_is_grid(const sn_module *m, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID;
+}
+
 bool sn_stmt_has_tail(const sn_module *m, sn_stmt s) {
-    for (; s.i; s = sn_stmt_get(m, s)->parent)
-        if (sn_stmt_get(m, s)->next.i) return true;
+    for (; s.i; s = sn_stmt_get(m, s)->parent) {
+        sn_stmt next = sn_stmt_get(m, s)->next;
+        if (next.i && !sn_is_grid(m, next)) return true; /* two grids side by side are segments */
+    }
     return false;
 }
 
+uint32_t sn_kern_segments(const sn_module *m, sn_kern k) {
+    uint32_t n = 0;
+    for (sn_stmt s = sn_kern_get(m, k)->first; s.i; s = sn_stmt_get(m, s)->next) n += sn_is_grid(m, s);
+    return n;
+}
+
+/* Blocks of the grid nest that begins at s; without those that have to wait for each other on the CPU unless `all`. */
+static sn_ix blocks_of(sn_module *m, sn_stmt s, bool all) {
+    bool counts = all || !sn_stmt_has_tail(m, s);
+    sn_ix n = counts ? sn_axis_get(m, sn_stmt_get(m, s)->axis)->extent : sn_ix_const(m, 1);
+    for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_stmt_get(m, t)->next)
+        if (sn_is_grid(m, t)) n = sn_ix_mul(m, n, blocks_of(m, t, all));
+    return n;
+}
+
 sn_launch sn_kern_launch(sn_module *m, sn_kern k) {
-    sn_launch out = {.grid = sn_ix_const(m, 1), .parts = sn_ix_const(m, 1), .cluster = 1, .block_x = 1, .block_y = 1};
+    sn_ix none = sn_ix_const(m, sn_kern_segments(m, k) == 0);
+    sn_launch out = {.grid = none, .parts = none, .cluster = 1, .block_x = 1, .block_y = 1};
+    for (sn_stmt s = sn_kern_get(m, k)->first; s.i; s = sn_stmt_get(m, s)->next) {
+        if (!sn_is_grid(m, s)) continue;
+        out.grid = sn_ix_add(m, out.grid, blocks_of(m, s, true));
+        out.parts = sn_ix_add(m, out.parts, blocks_of(m, s, false));
+    }
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->axis.i) continue;
         sn_ix extent = sn_axis_get(m, r->axis)->extent;
-        if (r->kind == SN_AXIS_GRID) out.grid = sn_ix_mul(m, out.grid, extent);
-        if (r->kind == SN_AXIS_GRID && !sn_stmt_has_tail(m, s)) out.parts = sn_ix_mul(m, out.parts, extent);
         if (r->kind == SN_AXIS_CLUSTER) out.cluster = (uint32_t)sn_ix_value(m, extent);
         if (r->kind == SN_AXIS_BLOCK_X) out.block_x = (uint32_t)sn_ix_value(m, extent);
         if (r->kind == SN_AXIS_BLOCK_Y) out.block_y = (uint32_t)sn_ix_value(m, extent);

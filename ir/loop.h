@@ -10,7 +10,8 @@
  * Scheduled Loop IR is the same language with axis kinds. Meaning never depends on the kind: running every axis as a
  * plain sequential loop gives the right result, and that is what the CPU does. What a kind promises:
  *   grid      iterations run on different blocks; they neither read nor write what others write. What follows a grid
- *             loop in its region runs once that loop is complete, on the block that was the last to finish
+ *             loop in its region runs once that loop is complete, on the block that was the last to finish. Several grid
+ *             nests side by side are the segments of a kernel; the promise holds between them too
  *   cluster   iterations run on blocks that run at the same time; a reduce over a cluster axis is an all-reduce
  *   block.x   iterations run on the threads of a block (thread number = x + X*y); so do block.y. Statements outside
  *   block.y   the block axes are executed by every thread alike; a store executes once, on the threads whose missing
@@ -252,7 +253,7 @@ sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);    /* 
 sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x); /* as cast */
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e);
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
-/* position: 0, 1, 2, ... over the iterations of the loops around it, whose axes it names (invariant L17). */
+/* position: 0, 1, 2, ... over the iterations of the loops around it, whose axes it names (invariant L18). */
 sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix position, bool exclusive);
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e);
 sn_val sn_put_load_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val mask, sn_val otherwise);
@@ -303,8 +304,13 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);  /* current token: `buffer` */
 sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx); /* current token: `kernel` */
 sn_status sn_loop_verify(sn_module *m, const char *where);
-/* "grid 64, cluster 2, block 128 x 1" of a scheduled kernel; grid counts blocks and is a multiple of cluster. On the CPU
- * clusters are loops, and so is a grid loop that something follows: parts counts the pieces that can run in any order. */
+/* Is it a loop over blocks? */
+bool sn_is_grid(const sn_module *m, sn_stmt s);
+/* Loops over blocks in the body of the kernel: two or more are segments, which run side by side in one launch. */
+uint32_t sn_kern_segments(const sn_module *m, sn_kern k);
+/* "grid 64, cluster 2, block 128 x 1" of a scheduled kernel; grid counts blocks, summed over segments, and is a multiple of
+ * cluster. On the CPU clusters are loops, and so is a grid loop that something follows: parts counts the pieces that can run
+ * in any order. */
 typedef struct sn_launch {
     sn_ix grid, parts;
     uint32_t cluster, block_x, block_y;

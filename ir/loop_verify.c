@@ -9,7 +9,8 @@
  *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg or shared buffer belongs to one kernel
  *   L8   a const buffer is not stored to
  *   L9   axis kinds other than seq, shared buffers and barriers stand only in scheduled kernels
- *   L10  grid axes are one nest of loops; all else that stores stands inside it or after one of its loops
+ *   L10  grid axes are one nest of loops, and all else that stores stands inside it or after one of its loops; or several
+ *        nests (segments), with all stores inside them and nothing beside them
  *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis, a cluster axis not inside
  *        any of the three
  *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y and all cluster axes
@@ -18,7 +19,8 @@
  *        0 <= e < private
  *   L15  links of the tree and of values agree
  *   L16  sizes and alignment of a buffer make sense
- *   L17  the position of an accum counts the iterations of the innermost loops around it; nothing else stands between
+ *   L17  a segment of a kernel touches nothing that another one stores
+ *   L18  the position of an accum counts the iterations of the innermost loops around it; nothing else stands between
  *
  * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
  */
@@ -31,7 +33,7 @@ typedef struct verifier {
     sn_module *m;
     const char *where;
     sn_kern k;
-    sn_stmt grid;     /* innermost grid loop so far */
+    sn_stmt grid;     /* innermost grid loop so far of the segment */
     int64_t block[3]; /* extents of block.x, block.y and cluster axes, 0: none so far */
 } verifier;
 
@@ -215,7 +217,7 @@ static sn_status check_yields(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     return check_states(v, s, r);
 }
 
-/* ---- L17: positions of prefixes ---- */
+/* ---- L18: positions of prefixes ---- */
 
 /* From the inside out the strides are 1, the extent of the innermost axis, times that of the next, and so on. */
 static sn_status check_position(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
@@ -224,17 +226,17 @@ static sn_status check_position(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     int64_t stride = 1, found, extent;
     for (sn_stmt up = r->parent; !sn_ix_eq(rest, zero); up = sn_stmt_get(v->m, up)->parent) {
         const sn_stmt_rec *u = up.i ? sn_stmt_get(v->m, up) : NULL;
-        if (!u || u->op != SN_LOP_LOOP) return FAIL("L17: something other than the loops of its position is around it");
-        if (u->kind == SN_AXIS_GRID || u->kind == SN_AXIS_CLUSTER) return FAIL("L17: blocks run in no order");
+        if (!u || u->op != SN_LOP_LOOP) return FAIL("L18: something other than the loops of its position is around it");
+        if (u->kind == SN_AXIS_GRID || u->kind == SN_AXIS_CLUSTER) return FAIL("L18: blocks run in no order");
         bool is_const = sn_ix_is_const(v->m, sn_axis_get(v->m, u->axis)->extent, &extent);
-        if (!sn_ix_coef(v->m, rest, u->axis, &found)) return FAIL("L17: the position is no sum of axes");
+        if (!sn_ix_coef(v->m, rest, u->axis, &found)) return FAIL("L18: the position is no sum of axes");
         if (found == 0 && is_const && extent == 1) continue;
         if (found != stride)
-            return FAIL("L17: the position moves by %lld with a loop where it should by %lld", (long long)found,
+            return FAIL("L18: the position moves by %lld with a loop where it should by %lld", (long long)found,
                         (long long)stride);
         rest = sn_ix_subst(v->m, rest, &u->axis, &zero, 1);
         if (sn_ix_eq(rest, zero)) break; /* the extent of the outermost loop does not matter */
-        if (!is_const || sn_mul_overflow(stride, extent, &stride)) return FAIL("L17: an inner extent is no constant");
+        if (!is_const || sn_mul_overflow(stride, extent, &stride)) return FAIL("L18: an inner extent is no constant");
     }
     return SN_OK;
 }
@@ -374,7 +376,7 @@ static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const sn_stmt_rec *up = r->parent.i ? sn_stmt_get(v->m, r->parent) : NULL;
     if (up && (up->op != SN_LOP_LOOP || up->kind != SN_AXIS_GRID))
         return FAIL("L10: a grid axis stands inside something else");
-    if (v->grid.i && !sn_stmt_inside(v->m, s, v->grid)) return FAIL("L10: the kernel has two grids side by side");
+    if (up && !sn_stmt_inside(v->m, s, v->grid)) return FAIL("L10: the segment has two grids side by side");
     v->grid = s;
     return SN_OK;
 }
@@ -407,6 +409,51 @@ static sn_status check_stores_in_grid(verifier *v) {
     for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i && v->grid.i; s = sn_stmt_walk_next(v->m, s))
         if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, v->grid) && !after_a_grid_loop(v, s))
             return FAIL("L10: the store is outside the grid, so every block would do it");
+    return SN_OK;
+}
+
+/* ---- L10, L17: segments ---- */
+
+static sn_stmt innermost_grid(const verifier *v, sn_stmt s) {
+    for (sn_stmt t = sn_stmt_get(v->m, s)->first; t.i; t = sn_stmt_get(v->m, t)->next)
+        if (sn_is_grid(v->m, t)) return innermost_grid(v, t);
+    return s;
+}
+
+static sn_status check_segment_stores(verifier *v, sn_stmt top) {
+    sn_stmt grid = innermost_grid(v, top), end = sn_stmt_walk_skip(v->m, top);
+    for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(v->m, s))
+        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, grid))
+            return FAIL("L10: the store is outside the grid, so every block would do it");
+    return SN_OK;
+}
+
+/* buf.mark: number of the segment that stores to it. */
+static sn_status check_segment_accesses(verifier *v, sn_stmt top, uint32_t number, sn_lop op) {
+    sn_stmt end = sn_stmt_walk_skip(v->m, top);
+    for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (r->op != op) continue;
+        sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+        if (sn_buf_is_local(b)) continue;
+        if (b->mark && b->mark != number) return FAIL("L17: another segment of the kernel stores to '%s'", b->name);
+        if (op == SN_LOP_STORE) b->mark = number;
+    }
+    return SN_OK;
+}
+
+static sn_status check_segments(verifier *v, const sn_kern_rec *k) {
+    if (sn_kern_segments(v->m, v->k) < 2) return check_stores_in_grid(v);
+    static const sn_lop ORDER[] = {SN_LOP_STORE, SN_LOP_LOAD};
+    for (size_t i = 0; i < SN_COUNT(ORDER); i++) {
+        uint32_t number = 0;
+        for (sn_stmt s = k->first; s.i; s = sn_stmt_get(v->m, s)->next) {
+            if (!sn_is_grid(v->m, s)) return FAIL("L10: the statement stands beside the segments of the kernel");
+            SN_TRY(check_segment_stores(v, s));
+            SN_TRY(check_segment_accesses(v, s, ++number, ORDER[i]));
+        }
+    }
+    for (uint32_t i = 0; i < k->params.n; i++) sn_buf_get(v->m, k->params.at[i])->mark = 0;
     return SN_OK;
 }
 
@@ -480,7 +527,7 @@ static sn_status check_kernel(verifier *v) {
         for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(v->m, sn_result(r, i))->mark = 1;
     }
     SN_TRY(check_params(v, k));
-    return check_stores_in_grid(v);
+    return check_segments(v, k);
 }
 
 static bool size_ok(const verifier *v, sn_ix e) {

@@ -30,7 +30,10 @@ typedef struct pair {
 
 /* ---- who stores what ---- */
 
+/* Inputs and constants are not looked for: no graph makes a kernel that stores to them. */
 static uint32_t storer_before(const sn_module *m, sn_buf b, uint32_t at) {
+    sn_buf_scope scope = sn_buf_get(m, b)->scope;
+    if (scope == SN_BUF_INPUT || scope == SN_BUF_CONST) return UINT32_MAX;
     while (at-- > 0)
         if (sn_kern_stores(m, m->kernels.at[at], b)) return at;
     return UINT32_MAX;
@@ -163,13 +166,14 @@ static void merge(const pair *p, sn_axis c, sn_axis s) {
 static bool look(pair *p, uint32_t at) {
     sn_module *m = p->m;
     p->at_last = at;
+    p->last = m->kernels.at[at];
+    p->grid_last = only_grid(m, p->last);
+    if (!p->grid_last.i) return false;
     p->at_first = sn_map_follows(m, at);
     if (p->at_first == UINT32_MAX) return false;
     p->first = m->kernels.at[p->at_first];
-    p->last = m->kernels.at[at];
     if (!sn_kern_get(m, p->first)->scheduled || !sn_kern_get(m, p->last)->scheduled) return false;
     p->grid_first = only_grid(m, p->first);
-    p->grid_last = only_grid(m, p->last);
     if (!p->grid_first.i || !p->grid_last.i || !same_blocks(m, p->first, p->last) || !can_move(p)) return false;
     return sn_ix_is_const(m, sn_stmt_extent(m, p->grid_last), &p->groups) && p->groups > 0 &&
            bytes_of_tail(p) <= MOST_BYTES;
@@ -183,7 +187,8 @@ static bool try_pair(pair *p) {
         return true;
     }
     if (!sn_ix_is_const(m, sn_stmt_extent(m, p->grid_first), &blocks) || blocks % p->groups) return false;
-    sn_axis c = sn_axis_new(m, "c", sn_ix_const(m, p->groups)), s = sn_axis_new(m, "s", sn_ix_const(m, blocks / p->groups));
+    sn_axis c = sn_axis_new(m, "c", sn_ix_const(m, p->groups)),
+            s = sn_axis_new(m, "s", sn_ix_const(m, blocks / p->groups));
     sn_ix of_last = sn_ix_axis(m, sn_stmt_axis(m, p->grid_last)), of_first = sn_ix_axis(m, c);
     sn_ix both = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, s), p->groups), of_first);
     const sn_kern_rec *k = sn_kern_get(m, p->last);

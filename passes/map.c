@@ -91,10 +91,10 @@ static bool is_parallel(const sn_module *m, const sn_map_nest *nest) {
 }
 
 /* Buffers that a nest reads after another one has read or written them. */
-static uint32_t bytes_kept(const sn_map_shape *sh, const sn_module *m) {
+static void find_kept(sn_map_shape *sh, const sn_module *m) {
     enum { MAX = 16 };
     sn_buf seen[MAX];
-    uint32_t in_nest[MAX], n = 0, bytes = 0;
+    uint32_t in_nest[MAX], n = 0;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
         for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
@@ -104,12 +104,13 @@ static uint32_t bytes_kept(const sn_map_shape *sh, const sn_module *m) {
             while (k < n && !sn_buf_eq(seen[k], r->buf)) k++;
             if (k == n && n < MAX) seen[n] = r->buf, in_nest[n++] = i;
             else if (k < n && r->op == SN_LOP_LOAD && in_nest[k] < i) {
-                bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+                uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+                sh->kept += bytes;
+                if (bytes > sh->kept_width) sh->kept_width = bytes;
                 in_nest[k] = UINT32_MAX; /* counted */
             }
         }
     }
-    return bytes;
 }
 
 static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
@@ -152,7 +153,8 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
     }
     sh->online = sh->n_nests == 1 && carries_weights(sn_stmt_get(m, sh->nests[0].top));
     sh->contraction = sh->n_nests && all_reused;
-    sh->kept = bytes_kept(sh, m);
+    find_kept(sh, m);
+    sh->ops = sn_kern_ops(m, k);
     if (!sh->n_nests && sh->all_perfect) sn_map_tile_look(&sh->tile, cx, k, sh);
     return SN_OK;
 }
@@ -193,7 +195,9 @@ static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sche
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
     if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > MOST || sn_sched_cluster(&a->sched) > 1) return;
-    bool one = sh->rows == 1 && sh->max_count <= MOST / 64, columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1;
+    bool one = sh->rows == 1 && sh->max_count <= MOST / 64;
+    bool columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 &&
+                   sh->rows % (a->sched.threads * a->sched.vector) == 0 && sh->along_outer > sh->along_inner;
     bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= MOST / 4 &&
                 sh->along_outer <= sh->along_inner;
     if (!one && (sh->scans || (!columns && !rows))) return;

@@ -32,6 +32,7 @@ typedef struct sn_map_shape {
     sn_stmt body;   /* innermost outer loop, none: the kernel itself */
     sn_map_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
+    uint32_t ops; /* values that the kernel computes */
     bool all_perfect;
     bool scans;                        /* a nest is a scan: its iterations run in order */
     int64_t max_count;                 /* largest nest */
@@ -39,6 +40,7 @@ typedef struct sn_map_shape {
     uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
     uint32_t bytes_flat;               /* smallest element among all accesses that walk the last outer axis */
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
+    uint32_t kept_width;               /* of the largest of these */
     uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
     bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
@@ -54,11 +56,9 @@ typedef struct sn_map_shape {
     sn_map_tile tile;
 } sn_map_shape;
 
-/* What a row may have to stay on chip between the loops over it: elements of `bytes` bytes in the registers of a block,
- * leaving it room to work (the same on the CPU, which takes the kernels of GPUs); bytes in the shared memory of a
- * cluster (on the CPU: in its caches). */
+/* How many elements of `bytes` bytes a row may have to stay in the registers of a block between the loops over it, leaving
+ * it room to work (the same on the CPU, which takes the kernels of GPUs). */
 int64_t sn_row_registers(uint32_t bytes);
-int64_t sn_row_shared(const sn_target *t);
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 

@@ -35,10 +35,6 @@ int64_t sn_row_registers(uint32_t bytes) {
     return THREADS * (bytes <= 4 ? HALF / 4 : HALF / bytes);
 }
 
-int64_t sn_row_shared(const sn_target *t) {
-    return t->is_gpu ? (int64_t)(t->shared_bytes - RESERVED) * t->cluster : INT64_MAX;
-}
-
 static sn_sched_class choose_class(const sn_pass_ctx *cx, const sn_map_shape *sh) {
     if (sn_map_tile_pays(cx, sh)) return SN_SCHED_TILE;
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
@@ -79,9 +75,11 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         sc->blocks = RESIDENT / sc->threads;
 }
 
-/* Four vectors a thread (eight when they are single elements) fill the pipes; more threads for a row only add exchange. */
+/* Four vectors a thread (eight when they are single elements, two of a short row's eight) fill the pipes; more threads for
+ * a row only add exchange. */
 static uint32_t row_threads(int64_t count, uint32_t vector) {
-    uint32_t each = vector > 1 ? 4 * vector : 8, threads = pow2_floor(count / each);
+    enum { SHORT_ROW = 1024 };
+    uint32_t each = vector == 1 ? 8 : vector == 8 && count <= SHORT_ROW ? 2 * vector : 4 * vector, threads = pow2_floor(count / each);
     if (threads < 8) return 8;
     return threads < 256 ? threads : 256;
 }
@@ -108,12 +106,13 @@ static void choose_online(const sn_map_shape *sh, sn_sched *sc) {
 
 /* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
 static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
-    enum { MOST_THREADS = 512, FEWEST_THREADS = 256, MOST = 8 };
+    static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
+    enum { MOST = 8 };
     int64_t best = INT64_MAX;
     sn_sched pinned = *sc;
-    for (uint32_t threads = MOST_THREADS; threads >= FEWEST_THREADS; threads -= 64)
+    for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
         for (uint32_t unroll = MOST; unroll >= 2; unroll--) {
-            uint32_t x = pinned.threads ? pinned.threads : threads, u = pinned.unroll ? pinned.unroll : unroll;
+            uint32_t x = pinned.threads ? pinned.threads : THREADS[i], u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
             int64_t steps = (sh->max_count + step - 1) / step, room = (steps + u - 1) / u * u * step;
             if (room >= best) continue;
@@ -123,29 +122,37 @@ static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
         }
 }
 
-/* A row that does not fit in the registers of a block stays in shared memory, of as many blocks as it takes for two to
- * fit on a multiprocessor: one computes while the other one loads. */
+/* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too little.
+ * Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while others
+ * reduce. */
 static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
-    enum { BLOCKS = 2 };
-    int64_t room = (t->shared_bytes + 1024) / BLOCKS - RESERVED, bytes = sh->kept * sh->max_count;
+    enum { BLOCKS = 6, SYSTEM = 1 << 10 };
+    int64_t all = t->shared_bytes + SYSTEM, bytes = sh->kept * sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
     if (!sh->kept || !t->is_gpu) return;
-    while (!sc->cluster && cluster < t->cluster && bytes > room * cluster) cluster *= 2;
+    while (!sc->cluster && cluster < t->cluster && bytes / cluster > all / BLOCKS - RESERVED) cluster *= 2;
     if (bytes > (int64_t)(t->shared_bytes - RESERVED) * cluster) return;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     fit_steps(sh, sc);
     if (!sc->rows) sc->rows = 1;
-    if (!sc->blocks && bytes <= room * cluster) sc->blocks = BLOCKS;
+    uint32_t resident = sh->ops <= FEW_OPS ? 1536 : 1024; /* threads, as far as registers reach */
+    uint32_t blocks = (uint32_t)(all / (bytes / cluster + RESERVED)), most = resident / (sc->threads * sc->rows);
+    if (!sc->blocks && blocks > 1 && most > 1) sc->blocks = least(blocks, most);
 }
 
+/* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
 static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
+    enum { LONG_HALVES = 8192 };
+    if (sh->kept == 2 && sh->max_count > LONG_HALVES && sh->ops > FEW_OPS) return false;
     return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
 }
 
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
-    if (!sc->vector) sc->vector = least(widest(cx, sh->bytes_inner), pow2_divisor(sh->divisor_inner));
+    bool shared = sc->shared || (t->is_gpu && sh->kept && !sc->persistent && !fits_registers(t, sh));
+    uint32_t width = shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
+    if (!sc->vector) sc->vector = least(widest(cx, width), pow2_divisor(sh->divisor_inner));
     if (t->is_gpu && sh->online && !sh->kept && sh->max_count > sn_row_registers(sh->bytes_inner)) {
         choose_online(sh, sc);
         return;
@@ -222,7 +229,7 @@ sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_s
     if (alone) *sc = (sn_sched){.cls = SN_SCHED_ELEMENT};
     if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
     else if (sc->cls == SN_SCHED_TILE) SN_TRY(sn_map_tile_choose(cx, k, sh, sc));
-    else if (sc->cls != SN_SCHED_INNER) choose_element(cx, sh, sn_kern_ops(cx->m, k), sc);
+    else if (sc->cls != SN_SCHED_INNER) choose_element(cx, sh, sh->ops, sc);
     if (!sc->split) sc->split = 1;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows,

@@ -9,8 +9,8 @@
  * the two loops give. What is subtracted may be the maximum, or the maximum with something else in place of infinities.
  * The two nests must have the same extents and compute x alike from memory that the kernel does not store to.
  *
- * Costs an exponential a group of elements, and rescaling; saves a reading. It pays where the row does not stay on chip
- * between the two loops (stays_on_chip). Cost of the pass: pairs of nests of a kernel times statements in them.
+ * Costs an exponential a group of elements, and rescaling; saves a reading. It pays where the row does not stay in
+ * registers between the two loops (stays_in_registers). Cost of the pass: pairs of nests of a kernel times statements in them.
  */
 #include "passes/map.h"
 
@@ -116,47 +116,17 @@ static bool find_max(online *on) {
 
 /* ---- does it pay? ---- */
 
-static bool loads_inside(const sn_module *m, sn_stmt nest, sn_buf b) {
-    sn_stmt end = sn_stmt_walk_skip(m, nest);
-    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_LOAD && sn_buf_eq(sn_stmt_get(m, s)->buf, b)) return true;
-    return false;
-}
-
-/* A nest that can join as `sum` did. */
-static bool joins(const online *on, sn_stmt nest) {
-    online other = *on;
-    return is_reduce(on->m, nest) && sn_nest_perfect(&other.sum, on->m, nest) && find_max(&other);
-}
-
-/* Bytes of an element of the row that yet another nest reads: `map` keeps such a row if it can. */
-static int64_t bytes_read_again(const online *on, sn_stmt body) {
-    const sn_module *m = on->m;
-    int64_t bytes = 0;
-    sn_stmt end = sn_stmt_walk_skip(m, on->max.at[0]);
-    for (sn_stmt s = on->max.at[0]; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        if (sn_stmt_get(m, s)->op != SN_LOP_LOAD) continue;
-        bool again = false;
-        for (sn_stmt t = sn_region_first(m, on->k, body); t.i && !again; t = sn_next(m, t))
-            again = t.i != on->max.at[0].i && sn_is_nest(sn_stmt_get(m, t)) &&
-                    loads_inside(m, t, sn_stmt_get(m, s)->buf) && !joins(on, t);
-        if (again) bytes += sn_dtype_bytes(sn_buf_get(m, sn_stmt_get(m, s)->buf)->dtype);
-    }
-    return bytes;
-}
-
-/* A row along memory stays in registers up to a length. A longer one stays in shared memory when it has to be there for
- * another loop anyway. Columns are not kept, but a few of their elements are still in the cache. */
-static bool stays_on_chip(const online *on) {
-    const sn_module *m = on->m;
-    int64_t count = sn_chain_count(m, &on->max);
+/* A row along memory stays in registers up to a length. A longer one may stay in shared memory, but then blocks of a
+ * cluster put it together: once instead of twice. Columns are not kept, but a few of their elements are still in the
+ * cache. */
+static bool stays_in_registers(const online *on) {
+    int64_t count = sn_chain_count(on->m, &on->max);
     uint32_t bytes, least;
-    int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, on->max.at[on->max.n - 1]), &bytes);
+    int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, on->max.at[on->max.n - 1]), &bytes);
     sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
-    if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, body), &least) > along)
+    if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, body), &least) > along)
         return count <= SHORT_COLUMN;
-    int64_t again = bytes_read_again(on, body);
-    return count <= sn_row_registers(bytes) || (again && count <= sn_row_shared(on->cx->target) / again);
+    return count <= sn_row_registers(bytes);
 }
 
 /* ---- one loop ---- */
@@ -215,10 +185,18 @@ static bool first_pair(online *on) {
     for (sn_stmt two = sn_region_first(m, on->k, body); two.i; two = sn_next(m, two)) {
         if (!is_reduce(m, two) || !sn_nest_perfect(&on->sum, m, two)) continue;
         for (sn_stmt one = sn_region_first(m, on->k, body); one.i != two.i; one = sn_next(m, one))
-            if (is_reduce(m, one) && sn_nest_perfect(&on->max, m, one) && find_max(on) && !stays_on_chip(on))
+            if (is_reduce(m, one) && sn_nest_perfect(&on->max, m, one) && find_max(on) && !stays_in_registers(on))
                 return true;
     }
     return false;
+}
+
+/* A pair is two; most kernels have none, and need no notes about all values of the module. */
+static bool has_two_reductions(const sn_module *m, sn_kern k) {
+    uint32_t n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
+        n += sn_stmt_get(m, s)->op == SN_LOP_REDUCE;
+    return n > 1;
 }
 
 sn_status sn_pass_online(sn_pass_ctx *cx, bool *changed) {
@@ -226,7 +204,7 @@ sn_status sn_pass_online(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         online on = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool any = false;
-        if (sn_kern_get(m, on.k)->scheduled) continue;
+        if (sn_kern_get(m, on.k)->scheduled || !has_two_reductions(m, on.k)) continue;
         sn_chain_outer(&on.outer, m, on.k);
         for (;; any = true) {
             on.twin = SN_NEWN(cx->scratch, sn_val, m->vals.count);

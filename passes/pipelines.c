@@ -4,14 +4,15 @@
  * collapse, which rewrite axes. peel makes rows that fuse can merge. factor and mix look at kernels that are fused; mix
  * goes before collapse, which would hide where rows end, and leaves something to hoist. online needs the nests of a row in
  * one kernel, and makes one reduction of two that split can then cut. split and split-scan come after fuse so that they
- * block no epilogue, and finish puts together what split and the blocks of other kernels leave. The CPU takes the GPU's kernels:
- * the schedule that `map` chooses reads the target.
+ * block no epilogue, and finish puts together what split and the blocks of other kernels leave. batch comes after map because one
+ * launch has one block shape, and before finish: many small kernels in one launch need no tails. The CPU takes the GPU's
+ * kernels: the schedule that `map` chooses reads the target.
  */
 #include "passes/pass.h"
 
 #define PIPELINE                                                                                       \
     "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,peel,fuse,hoist,factor,mix," \
-    "hoist,collapse,simplify-index,online,split,split-scan,map,finish,sync,plan"
+    "hoist,collapse,simplify-index,online,split,split-scan,map,batch,finish,sync,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

@@ -35,10 +35,20 @@ typedef struct life {
     uint32_t block;       /* heads of chains in the workspace: number of the block */
 } life;
 
+typedef struct io_buf {
+    uint32_t io;
+    sn_buf buf;
+} io_buf;
+
 typedef struct planner {
     sn_pass_ctx *cx;
     sn_module *m;
     life *lives; /* by buffer id */
+    sn_buf *temps,
+        *smaller_id;   /* temps by size in bytes (an ix): the one of the highest id; then downwards, by buffer id */
+    uint32_t *segment; /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
+    io_buf *ios[2];    /* inputs and outputs in the order of their numbers */
+    uint32_t n_ios[2];
     sn_plan_block *blocks;
     uint32_t n_blocks;
     bool changed; /* the alignment of a buffer */
@@ -50,6 +60,39 @@ static bool is_temp(const planner *p, sn_buf b) { return sn_buf_get(p->m, b)->sc
 static sn_ix bytes_of(const planner *p, sn_buf b) {
     const sn_buf_rec *rec = sn_buf_get(p->m, b);
     return sn_ix_scale(p->m, rec->size, sn_dtype_bytes(rec->dtype));
+}
+
+/* ---- inputs and outputs ---- */
+
+static int by_number(const void *a, const void *b) {
+    const io_buf *x = a, *y = b;
+    if (x->io != y->io) return x->io < y->io ? -1 : 1;
+    return x->buf.i < y->buf.i ? -1 : x->buf.i > y->buf.i;
+}
+
+static void list_ios(planner *p) {
+    for (int scope = SN_BUF_INPUT; scope <= SN_BUF_OUTPUT; scope++) {
+        uint32_t n = 0;
+        io_buf *list = p->ios[scope] = SN_NEWN(p->cx->scratch, io_buf, p->m->bufs.count);
+        for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+            const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+            if ((int)b->scope == scope) list[n++] = (io_buf){b->io, {i}};
+        }
+        if (n) qsort(list, n, sizeof *list, by_number);
+        p->n_ios[scope] = n;
+    }
+}
+
+/* Of several buffers for one input the first that was made. */
+static sn_buf find_io(const planner *p, sn_buf_scope scope, uint32_t io) {
+    uint32_t low = 0, high = p->n_ios[scope];
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (p->ios[scope][middle].io < io) low = middle + 1;
+        else high = middle;
+    }
+    bool found = low < p->n_ios[scope] && p->ios[scope][low].io == io;
+    return found ? p->ios[scope][low].buf : (sn_buf){0};
 }
 
 /* ---- lives ---- */
@@ -98,6 +141,7 @@ static sn_buf dying_operand(planner *p, uint32_t k, sn_buf b) {
     for (uint32_t i = 0; i < params->n; i++) {
         sn_buf from = params->at[i];
         if (!may_give(p, from) || life_of(p, from)->last != k || life_of(p, from)->first == k) continue;
+        if (p->segment[from.i] != p->segment[b.i]) continue; /* other blocks */
         if (sn_plan_in_place(p->cx, kern, from, b)) return from;
     }
     return (sn_buf){0};
@@ -109,18 +153,45 @@ static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
     sn_ix size = bytes_of(p, b);
     int64_t ignored;
     bool any_age = !is_temp(p, b) || !sn_ix_is_const(p->m, size, &ignored);
-    for (uint32_t i = p->m->bufs.count; i-- > 1;) {
-        sn_buf from = {i};
-        const life *l = life_of(p, from);
-        if (l->first == NEVER || l->last >= k || !may_give(p, from) || !sn_ix_eq(bytes_of(p, from), size)) continue;
-        if (any_age || l->last + 1 == k) return from;
+    for (sn_buf *link = &p->temps[size.i]; link->i;) {
+        const life *l = life_of(p, *link);
+        if (l->last < k && may_give(p, *link) && (any_age || l->last + 1 == k)) return *link;
+        if (may_give(p, *link)) link = &p->smaller_id[link->i];
+        else *link = p->smaller_id[link->i]; /* it has been taken for good */
     }
     return (sn_buf){0};
+}
+
+static void list_temps(planner *p) {
+    uint32_t n = p->m->bufs.count;
+    for (uint32_t i = 1; i < n; i++) bytes_of(p, (sn_buf){i}); /* all sizes exist before the table of them is made */
+    p->temps = SN_NEWN(p->cx->scratch, sn_buf, p->m->ixs.count);
+    p->smaller_id = SN_NEWN(p->cx->scratch, sn_buf, n);
+    for (uint32_t i = 1; i < n; i++) {
+        if (life_of(p, (sn_buf){i})->first == NEVER || !is_temp(p, (sn_buf){i})) continue;
+        sn_buf *first = &p->temps[bytes_of(p, (sn_buf){i}).i];
+        p->smaller_id[i] = *first;
+        first->i = i;
+    }
+}
+
+/* Buffers that segments of a kernel share are read only, so any of them will do. */
+static void number_segments(planner *p, sn_kern k) {
+    const sn_buf_list *params = &sn_kern_get(p->m, k)->params;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < params->n; i++) p->segment[params->at[i].i] = 0;
+    if (sn_kern_segments(p->m, k) < 2) return;
+    for (sn_stmt s = sn_stmt_walk_first(p->m, k); s.i; s = sn_stmt_walk_next(p->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(p->m, s);
+        if (!r->parent.i) number++;
+        if (r->buf.i && !p->segment[r->buf.i]) p->segment[r->buf.i] = number;
+    }
 }
 
 static void find_chains(planner *p) {
     for (uint32_t k = 0; k < p->m->kernels.n; k++) {
         const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+        number_segments(p, p->m->kernels.at[k]);
         for (uint32_t i = 0; i < params->n; i++) {
             sn_buf b = params->at[i];
             if (life_of(p, b)->first != k || !may_take(p, b)) continue;
@@ -161,26 +232,9 @@ static void find_homes(planner *p) {
 
 /* ---- steps ---- */
 
-typedef struct io_buf {
-    uint32_t io;
-    sn_buf buf;
-} io_buf;
-
-static int by_io(const void *a, const void *b) {
-    const io_buf *x = a, *y = b;
-    if (x->io != y->io) return x->io < y->io ? -1 : 1;
-    return x->buf.i < y->buf.i ? -1 : x->buf.i > y->buf.i;
-}
-
 static void add_checks(planner *p) {
-    uint32_t n = 0;
-    io_buf *inputs = SN_NEWN(p->cx->scratch, io_buf, p->m->bufs.count);
-    for (uint32_t i = 1; i < p->m->bufs.count; i++) {
-        const sn_buf_rec *rec = sn_buf_get(p->m, (sn_buf){i});
-        if (rec->scope == SN_BUF_INPUT) inputs[n++] = (io_buf){rec->io, {i}};
-    }
-    qsort(inputs, n, sizeof *inputs, by_io);
-    for (uint32_t i = 0; i < n; i++) sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CHECK, .buf = inputs[i].buf});
+    for (uint32_t i = 0; i < p->n_ios[SN_BUF_INPUT]; i++)
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CHECK, .buf = p->ios[SN_BUF_INPUT][i].buf});
 }
 
 /* Give a temp its place. */
@@ -219,19 +273,11 @@ static void add_calls(planner *p) {
     }
 }
 
-static sn_buf find_io(const sn_module *m, sn_buf_scope scope, uint32_t io) {
-    for (uint32_t i = 1; i < m->bufs.count; i++) {
-        const sn_buf_rec *rec = sn_buf_get(m, (sn_buf){i});
-        if (rec->scope == scope && rec->io == io) return (sn_buf){i};
-    }
-    return (sn_buf){0};
-}
-
 static void add_write_backs(planner *p) {
     for (uint32_t k = 0; k < p->m->graph.outputs.n; k++) {
         int input = p->m->graph.outputs.at[k].writes;
         if (input < 0) continue;
-        sn_buf from = find_io(p->m, SN_BUF_OUTPUT, k), to = find_io(p->m, SN_BUF_INPUT, (uint32_t)input);
+        sn_buf from = find_io(p, SN_BUF_OUTPUT, k), to = find_io(p, SN_BUF_INPUT, (uint32_t)input);
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COPY, .buf = to, .from = from, .size = bytes_of(p, from)});
     }
 }
@@ -248,7 +294,9 @@ static void build_wrapper(planner *p) {
 /* ---- the pass ---- */
 
 /* An input that is only written to has no buffer yet. */
-static sn_status declare_written_inputs(sn_module *m) {
+static sn_status declare_written_inputs(planner *p) {
+    sn_module *m = p->m;
+    list_ios(p);
     for (uint32_t k = 0; k < m->graph.outputs.n; k++) {
         const sn_graph_output *o = &m->graph.outputs.at[k];
         if (o->writes < 0) continue;
@@ -257,12 +305,13 @@ static sn_status declare_written_inputs(sn_module *m) {
         if (!in->contiguous)
             return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
                            "output %s cannot be written back to input %s, which is not contiguous", o->name, in->name);
-        if (!find_io(m, SN_BUF_OUTPUT, k).i)
+        if (!find_io(p, SN_BUF_OUTPUT, k).i)
             return sn_fail(m->env, SN_ERROR_INTERNAL, "output %s has no buffer", o->name);
-        if (find_io(m, SN_BUF_INPUT, (uint32_t)o->writes).i) continue;
+        if (find_io(p, SN_BUF_INPUT, (uint32_t)o->writes).i) continue;
         sn_buf b = sn_buf_new(m, in->name, t->dtype, SN_BUF_INPUT, t->shape, t->rank);
         sn_buf_get(m, b)->io = (uint32_t)o->writes;
     }
+    list_ios(p);
     return SN_OK;
 }
 
@@ -283,12 +332,13 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     *changed = false;
     if (m->kernels.n == 0) return SN_OK;
-    SN_TRY(declare_written_inputs(m));
-    planner p = {.cx = cx,
-                 .m = m,
-                 .lives = SN_NEWN(cx->scratch, life, m->bufs.count),
-                 .blocks = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count)};
+    planner p = {.cx = cx, .m = m};
+    SN_TRY(declare_written_inputs(&p));
+    p.lives = SN_NEWN(cx->scratch, life, m->bufs.count);
+    p.segment = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
+    p.blocks = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count);
     find_lives(&p);
+    list_temps(&p);
     find_chains(&p);
     find_homes(&p);
     const sn_wrap old = m->wrap;

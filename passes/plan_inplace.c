@@ -54,6 +54,8 @@ static sn_ix extent(const sn_module *m, sn_axis ax) { return sn_axis_get(m, ax)-
 static bool same_elements(sn_module *m, const place *a, const place *b) {
     sn_ix with[MAX_DEPTH];
     if (a->n != b->n) return false;
+    /* Two grids side by side are segments: their blocks have nothing to do with each other. */
+    if (a->n && a->kinds[0] == SN_AXIS_GRID && !sn_axis_eq(a->axes[0], b->axes[0])) return false;
     for (uint32_t i = 0; i < a->n; i++) {
         if (a->kinds[i] != b->kinds[i] || !sn_ix_eq(extent(m, a->axes[i]), extent(m, b->axes[i]))) return false;
         with[i] = sn_ix_axis(m, b->axes[i]);

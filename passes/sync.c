@@ -119,6 +119,7 @@ static void visit_region(sync *sy, sn_stmt first);
 
 static void visit(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
+    if (!r->parent.i && sn_is_grid(sy->m, s)) sy->pending.n = 0; /* no segment reads what another one stores */
     if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) visit_access(sy, s);
     else if (r->op == SN_LOP_BARRIER) sy->pending.n = 0;
     visit_region(sy, r->first);

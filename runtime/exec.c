@@ -15,7 +15,8 @@ static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     sn_prog *p = user;
     const sn_code *code = &p->codes[kernel];
     if (!code->k.grid) return SN_OK;
-    for (uint32_t i = 0; i < code->n_params; i++) p->param_addresses[i] = (void *)&params[i];
+    uint32_t n = code->k.param_block ? 1 : code->n_params;
+    for (uint32_t i = 0; i < n; i++) p->param_addresses[i] = (void *)&params[i];
     CUresult result =
         p->cu->api.cuLaunchKernel(p->cuda_codes[kernel].function, (unsigned)code->k.grid, 1, 1, code->k.block_x,
                                   code->k.block_y, 1, code->k.shared_bytes, p->stream, p->param_addresses, NULL);

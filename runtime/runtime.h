@@ -37,6 +37,7 @@ typedef struct sn_rt_kernel {
     size_t ptx_size;
     int64_t grid;
     uint32_t block_x, block_y, cluster, shared_bytes;
+    bool param_block; /* GPU: the addresses are one parameter, an array by value */
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
 } sn_rt_kernel;
 

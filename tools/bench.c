@@ -290,6 +290,9 @@ static sn_status make_reader(bench *b) {
     sn_compile_options o = b->a.o;
     sn_graph *g = NULL;
     o.n_dims = 0;
+    d->reader_in = calloc(1, sizeof *d->reader_in);
+    d->reader_out = calloc(1, sizeof *d->reader_out);
+    if (!d->reader_in || !d->reader_out) return SN_ERROR_MEMORY;
     sn_status status = sn_graph_from_text(&g, b->ctx, "reader", text, strlen(text));
     if (status == SN_OK) status = sn_compile(&d->reader, g, &o);
     if (status == SN_OK) status = tool_program_tensors(d->reader_in, d->reader_out, d->reader, &in);

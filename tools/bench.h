@@ -14,7 +14,7 @@ typedef struct bench_device {
     char driver[64];  /* version of the kernel driver, "" where it is not told */
     double copy_rate; /* bytes per second, 0: unknown */
     sn_program *reader; /* reads more than the L2 holds; NULL on the CPU */
-    sn_tensor *reader_in[1], *reader_out[1];
+    sn_tensor **reader_in, **reader_out;
 } bench_device;
 
 typedef struct bench_result {

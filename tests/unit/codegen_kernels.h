@@ -185,6 +185,45 @@ static const codegen_kernel KERNELS[] = {
      "buffer x: f32[64] input 0 align 16  buffer y: f32[64] output 0 align 16\n"
      "kernel @k(x, y) scheduled { loop i in 2 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
      "  %0 = load x[32*i + 4*t + v] %1 = accum min %0 over v %2 = accum sum %1 over 0 store y[32*i + 4*t + v], %2 } } } }"},
+    {"segments that are alike: bounds, strides and trip counts from a table",
+     "buffer a: f32[40, 100] input 0 align 16  buffer b: f32[12, 64] input 1 align 16  buffer c: f32[5, 1000] input 2 align 16\n"
+     "buffer x: f32[40] output 0 align 16  buffer y: f32[12] output 1 align 16  buffer z: f32[5] output 2 align 16\n"
+     "kernel @k(a, b, c, x, y, z) scheduled {\n"
+     "  loop g in 2 : grid { loop t in 32 : block.x { if 32*g + t in 40 { %0 = reduce sum r in 100 {\n"
+     "    %1 = load a[3200*g + 100*t + r] yield %1 } store x[32*g + t], %0 } } }\n"
+     "  loop g in 1 : grid { loop t in 32 : block.x { if 32*g + t in 12 { %0 = reduce sum r in 64 {\n"
+     "    %1 = load b[2048*g + 64*t + r] yield %1 } store y[32*g + t], %0 } } }\n"
+     "  loop g in 1 : grid { loop t in 32 : block.x { if 32*g + t in 5 { %0 = reduce sum r in 1000 {\n"
+     "    %1 = load c[32000*g + 1000*t + r] yield %1 } store z[32*g + t], %0 } } } }"},
+    {"segments that are alike: divisions by numbers from a table, vectors, an empty segment",
+     "buffer a: f32[8, 64] input 0 align 16  buffer b: f32[4, 256] input 1 align 16  buffer w: f32[512] input 2 align 16\n"
+     "buffer x: f32[64, 8] output 0 align 16  buffer y: f32[256, 4] output 1 align 16  buffer e: f32[0] output 2 align 16\n"
+     "kernel @k(a, b, w, x, y, e) scheduled {\n"
+     "  loop g in 4 : grid { loop t in 32 : block.x { loop v in 4 : vector { %1 = load w[128*g + 4*t + v]\n"
+     "    %0 = load a[64*((128*g + 4*t + v) mod 8) + ((128*g + 4*t + v) div 8)] %2 = mul %0, %1 store x[128*g + 4*t + v], %2 } } }\n"
+     "  loop g in 0 : grid { loop t in 32 : block.x { loop v in 4 : vector { %1 = load w[128*g + 4*t + v]\n"
+     "    store e[128*g + 4*t + v], %1 } } }\n"
+     "  loop g in 8 : grid { loop t in 32 : block.x { loop v in 4 : vector { %1 = load w[(128*g + 4*t + v) mod 512]\n"
+     "    %0 = load b[256*((128*g + 4*t + v) mod 4) + ((128*g + 4*t + v) div 4)] %2 = mul %0, %1 store y[128*g + 4*t + v], %2 } } } }"},
+    {"segments of two kinds in turn, reductions over the block, registers, two grid axes",
+     "buffer a: f32[6, 128] input 0 align 16  buffer b: f32[2, 128] input 1 align 16  buffer c: i32[3, 4] input 2 align 16\n"
+     "buffer x: f32[6, 128] output 0 align 16  buffer y: f32[2, 128] output 1 align 16  buffer z: i32[3, 4] output 2 align 16\n"
+     "kernel @k(a, b, c, x, y, z) scheduled { reg p: f32 private 1 size 128 reg q: f32 private 1 size 128\n"
+     "  loop g in 6 : grid { loop t in 128 : block.x { %0 = load a[128*g + t] store p[t], %0 }\n"
+     "    %1 = reduce sum t in 128 : block.x { %2 = load p[t] yield %2 }\n"
+     "    loop t in 128 : block.x { %3 = load p[t] %4 = sub %3, %1 store x[128*g + t], %4 } }\n"
+     "  loop i in 3 : grid { loop j in 4 : grid { %0 = load c[4*i + j] %1 = neg %0 store z[4*i + j], %1 } }\n"
+     "  loop g in 2 : grid { loop t in 128 : block.x { %0 = load b[128*g + t] store q[t], %0 }\n"
+     "    %1 = reduce sum t in 128 : block.x { %2 = load q[t] yield %2 }\n"
+     "    loop t in 128 : block.x { %3 = load q[t] %4 = sub %3, %1 store y[128*g + t], %4 } } }"},
+    {"segments with gathers and offsets that differ, also below zero",
+     "buffer i: i64[64] input 0 align 16  buffer x: f32[32, 64] input 1 align 16  buffer w: f32[100, 32] input 2 align 16\n"
+     "buffer y: f32[64, 64] output 0 align 16  buffer z: f32[64, 32] output 1 align 16\n"
+     "kernel @k(i, x, w, y, z) scheduled {\n"
+     "  loop b in 64 : grid { %0 = load i[b] %s = const.i64 31 %j = and %0, %s loop t in 32 : block.x {\n"
+     "    %c = in t - 3, 64 %o = const.f32 1 %1 = load x[64*%j + t - 3] if %c else %o store y[64*b + t], %1 } }\n"
+     "  loop b in 64 : grid { %0 = load i[b] %s = const.i64 31 %j = and %0, %s loop t in 32 : block.x {\n"
+     "    %c = in t + 5, 32 %o = const.f32 1 %1 = load w[32*%j + t + 5] if %c else %o store z[32*b + t], %1 } } }"},
     {"sumexp: lanes, written-out and sequential steps, 48 threads",
      "buffer x: bf16[3, 3072] input 0 align 16  buffer y: f32[3] output 0 align 16  buffer z: f32[3] output 1 align 16\n"
      "kernel @k(x, y, z) scheduled { loop i in 3 : grid { %0, %1 = reduce sumexp r in 48 : block.x {\n"

@@ -251,7 +251,10 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     cr_assert_gt(fake.depth, 0);
     if (fake.next_launch && (!fake.fail_in_capture || fake.capturing)) return fake.next_launch;
     fake.launches++;
-    return fake_queue(stream, (fake_node){(const char *)f, *(void **)params[1], *(void **)params[0], gx});
+    const char *name = (const char *)f;
+    void **block = params[0]; /* a name that begins with "block": the addresses are one parameter */
+    void *to = strncmp(name, "block", 5) == 0 ? block[1] : *(void **)params[1];
+    return fake_queue(stream, (fake_node){name, to, block[0], gx});
 }
 
 static CUresult fake_stream(CUstream *out, unsigned flags) {
@@ -683,6 +686,26 @@ Test(program, interpreter_on_a_device) {
     sn_cuda_close(cu);
     cr_assert_eq(fake.used, 0);
     cr_assert_eq(env.bytes_now, 0);
+}
+
+/* With one parameter for all addresses, the driver reads nothing beyond params[0]. */
+Test(program, addresses_as_one_parameter) {
+    static const char text[] =
+        "buffer x: f32[4] input 0 align 16\nbuffer y: f32[4] output 0 align 16\n"
+        "kernel @block1(x, y) { loop i in 4 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @block1 }\n";
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, text);
+    sn_prog *p;
+    sn_rt_kernel kernel = {
+        .name = "block1", .ptx = "p", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1, .param_block = true};
+    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1), SN_OK, "%s", env.message);
+    _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
+    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
+    cr_assert(y[0] == 1 && y[3] == 4);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
 }
 
 /* The chain adds 3 to x and to y; a set is 512 bytes, the other sets lie behind each other in one block. */

@@ -344,6 +344,28 @@ Test(wrapper_c, compiles_without_a_warning) {
     sn_module_free(m);
 }
 
+/* A kernel of segments takes its addresses as one array, with code at hand (which says so) and without. */
+Test(wrapper_c, segments_take_one_parameter) {
+    static const char text[] =
+        "buffer x: f32[4] input 0\nbuffer y: f32[4] output 0\nbuffer z: f32[4] output 1\n"
+        "kernel @k(x, y, z) scheduled { loop i in 4 : grid { %0 = load x[i] store y[i], %0 }\n"
+        "  loop i in 4 : grid { %0 = load x[i] store z[i], %0 } }\nwrapper @m workspace 0 { call @k }\n";
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    sn_gpu_code code = {.ptx = "", .grid = 8, .block_x = 1, .block_y = 1, .param_block = true};
+    for (int with = 0; with < 2; with++) {
+        sn_text t;
+        const char *s = wrapper_c(&t, &env, m, with ? &code : NULL);
+        cr_expect(strstr(s, "        CUdeviceptr block[] = {in_x, out_y, out_z};   /* one parameter, by value */\n"),
+                  "%s", s);
+        cr_expect(strstr(s, "        void *params[] = {block};\n"), "%s", s);
+        cr_expect(strstr(s, "cuLaunchKernel(self->kernel_k, 8, 1, 1, 1, 1, 1, 0, stream, params, NULL)"), "%s", s);
+        if (has_cuda_h()) compiles(s);
+        sn_text_free(&t);
+    }
+    sn_module_free(m);
+}
+
 Test(wrapper_c, awkward_names_compile) {
     static const char text[] =
         "buffer int: f32[4] input 0\nbuffer linux: f32[4] input 2\nbuffer in_int: f32[4] temp\nbuffer a_b: f32[4] temp\n"
