@@ -80,7 +80,7 @@ static bool is_candidate(const batcher *b, sn_kern k) {
         if (t->axis.i && (t->kind == SN_AXIS_CLUSTER || !sn_ix_is_const(b->m, sn_stmt_extent(b->m, s), NULL)))
             return false;
         if (sn_is_grid(b->m, s) && t->next.i) return false; /* the last block goes on */
-        if (t->op == SN_LOP_ACCUM) return false; /* its position needs its strides as numbers */
+        if (t->op == SN_LOP_ACCUM) return false;            /* its position needs its strides as numbers */
     }
     return true;
 }
