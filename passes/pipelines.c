@@ -3,10 +3,7 @@
  * simplify runs again after decompose because decompositions bring literal operands; simplify-index after fuse and
  * collapse, which rewrite axes. peel makes rows that fuse can merge. factor and mix look at kernels that are fused; mix
  * goes before collapse, which would hide where rows end, and leaves something to hoist. online needs the nests of a row in
- * one kernel, and makes one reduction of two that split can then cut. split and split-scan come after fuse so that they
- * block no epilogue, and finish puts together what split and the blocks of other kernels leave. batch comes after map because one
- * launch has one block shape, and before finish: many small kernels in one launch need no tails. The CPU takes the GPU's
- * kernels: the schedule that `map` chooses reads the target.
+    "hoist,collapse,simplify-index,online,split,split-scan,map,batch,finish,sync,plan"
  */
 #include "passes/pass.h"
 

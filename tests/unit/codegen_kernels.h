@@ -157,34 +157,6 @@ static const codegen_kernel KERNELS[] = {
      "buffer x: f32[96] input 0 align 16  buffer y: f32[32] output 0 align 16\n"
      "kernel @k(x, y) scheduled { loop i in 1 : grid { loop t in 32 : block.x { %0 = reduce sum v in 3 : vector {\n"
      "  %1 = load x[3*t + v] yield %1 } store y[t], %0 } } }"},
-    {"prefix: 8 warps, written-out steps",
-     "buffer x: i32[6, 2048] input 0 align 16  buffer y: i32[6, 2048] output 0 align 16\n"
-     "kernel @k(x, y) scheduled { loop i in 6 : grid { loop u in 2 : unroll { loop t in 256 : block.x { loop v in 4 : vector {\n"
-     "  %0 = load x[2048*i + 1024*u + 4*t + v] %1 = accum sum %0 over 1024*u + 4*t + v store y[2048*i + 1024*u + 4*t + v], %1\n"
-     "} } } } }"},
-    {"prefix: 32 warps, a sequential loop of steps, i64",
-     "buffer x: i64[2, 3072] input 0 align 16  buffer y: i64[2, 3072] output 0 align 16\n"
-     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop q in 3 { loop t in 1024 : block.x {\n"
-     "  %0 = load x[3072*i + 1024*q + t] %1 = accum sum %0 over 1024*q + t exclusive store y[3072*i + 1024*q + t], %1 } } } }"},
-    {"prefix: two warps a row, four rows",
-     "buffer x: f64[8, 64] input 0 align 16  buffer y: f64[8, 64] output 0 align 16\n"
-     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop j in 4 : block.y { loop t in 64 : block.x {\n"
-     "  %0 = load x[256*i + 64*j + t] %1 = accum max %0 over t store y[256*i + 64*j + t], %1 } } } }"},
-    {"prefix: rows of eight threads, bool",
-     "buffer x: bool[6, 128] input 0 align 16  buffer y: bool[6, 128] output 0 align 16\n"
-     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop j in 3 : block.y { loop u in 4 : unroll { loop t in 8 : block.x {\n"
-     "  loop v in 4 : vector { %0 = load x[384*i + 128*j + 32*u + 4*t + v] %1 = accum any %0 over 32*u + 4*t + v exclusive\n"
-     "  store y[384*i + 128*j + 32*u + 4*t + v], %1 } } } } } }"},
-    {"prefix: columns, lanes with a state each, and one that they share",
-     "buffer x: f32[24, 256] input 0 align 16  buffer w: f32[24] input 1 align 16  buffer y: f32[24, 256] output 0 align 16\n"
-     "kernel @k(x, w, y) scheduled { loop i in 2 : grid { loop t in 32 : block.x { loop v in 4 : vector { loop q in 6 { loop u in 4 : unroll {\n"
-     "  %0 = load x[1024*q + 256*u + 128*i + 4*t + v] %1 = accum sum %0 over 4*q + u %2 = load w[4*q + u]\n"
-     "  %3 = accum max %2 over 4*q + u exclusive %4 = const.f32 0 %5 = max %3, %4 %6 = add %1, %5\n"
-     "  store y[1024*q + 256*u + 128*i + 4*t + v], %6 } } } } } }"},
-    {"prefix: one element, and lanes alone",
-     "buffer x: f32[64] input 0 align 16  buffer y: f32[64] output 0 align 16\n"
-     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
-     "  %0 = load x[32*i + 4*t + v] %1 = accum min %0 over v %2 = accum sum %1 over 0 store y[32*i + 4*t + v], %2 } } } }"},
     {"segments that are alike: bounds, strides and trip counts from a table",
      "buffer a: f32[40, 100] input 0 align 16  buffer b: f32[12, 64] input 1 align 16  buffer c: f32[5, 1000] input 2 align 16\n"
      "buffer x: f32[40] output 0 align 16  buffer y: f32[12] output 1 align 16  buffer z: f32[5] output 2 align 16\n"
@@ -224,6 +196,34 @@ static const codegen_kernel KERNELS[] = {
      "    %c = in t - 3, 64 %o = const.f32 1 %1 = load x[64*%j + t - 3] if %c else %o store y[64*b + t], %1 } }\n"
      "  loop b in 64 : grid { %0 = load i[b] %s = const.i64 31 %j = and %0, %s loop t in 32 : block.x {\n"
      "    %c = in t + 5, 32 %o = const.f32 1 %1 = load w[32*%j + t + 5] if %c else %o store z[32*b + t], %1 } } }"},
+    {"prefix: 8 warps, written-out steps",
+     "buffer x: i32[6, 2048] input 0 align 16  buffer y: i32[6, 2048] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 6 : grid { loop u in 2 : unroll { loop t in 256 : block.x { loop v in 4 : vector {\n"
+     "  %0 = load x[2048*i + 1024*u + 4*t + v] %1 = accum sum %0 over 1024*u + 4*t + v store y[2048*i + 1024*u + 4*t + v], %1\n"
+     "} } } } }"},
+    {"prefix: 32 warps, a sequential loop of steps, i64",
+     "buffer x: i64[2, 3072] input 0 align 16  buffer y: i64[2, 3072] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop q in 3 { loop t in 1024 : block.x {\n"
+     "  %0 = load x[3072*i + 1024*q + t] %1 = accum sum %0 over 1024*q + t exclusive store y[3072*i + 1024*q + t], %1 } } } }"},
+    {"prefix: two warps a row, four rows",
+     "buffer x: f64[8, 64] input 0 align 16  buffer y: f64[8, 64] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop j in 4 : block.y { loop t in 64 : block.x {\n"
+     "  %0 = load x[256*i + 64*j + t] %1 = accum max %0 over t store y[256*i + 64*j + t], %1 } } } }"},
+    {"prefix: rows of eight threads, bool",
+     "buffer x: bool[6, 128] input 0 align 16  buffer y: bool[6, 128] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop j in 3 : block.y { loop u in 4 : unroll { loop t in 8 : block.x {\n"
+     "  loop v in 4 : vector { %0 = load x[384*i + 128*j + 32*u + 4*t + v] %1 = accum any %0 over 32*u + 4*t + v exclusive\n"
+     "  store y[384*i + 128*j + 32*u + 4*t + v], %1 } } } } } }"},
+    {"prefix: columns, lanes with a state each, and one that they share",
+     "buffer x: f32[24, 256] input 0 align 16  buffer w: f32[24] input 1 align 16  buffer y: f32[24, 256] output 0 align 16\n"
+     "kernel @k(x, w, y) scheduled { loop i in 2 : grid { loop t in 32 : block.x { loop v in 4 : vector { loop q in 6 { loop u in 4 : unroll {\n"
+     "  %0 = load x[1024*q + 256*u + 128*i + 4*t + v] %1 = accum sum %0 over 4*q + u %2 = load w[4*q + u]\n"
+     "  %3 = accum max %2 over 4*q + u exclusive %4 = const.f32 0 %5 = max %3, %4 %6 = add %1, %5\n"
+     "  store y[1024*q + 256*u + 128*i + 4*t + v], %6 } } } } } }"},
+    {"prefix: one element, and lanes alone",
+     "buffer x: f32[64] input 0 align 16  buffer y: f32[64] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { loop i in 2 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
+     "  %0 = load x[32*i + 4*t + v] %1 = accum min %0 over v %2 = accum sum %1 over 0 store y[32*i + 4*t + v], %2 } } } }"},
     {"sumexp: lanes, written-out and sequential steps, 48 threads",
      "buffer x: bf16[3, 3072] input 0 align 16  buffer y: f32[3] output 0 align 16  buffer z: f32[3] output 1 align 16\n"
      "kernel @k(x, y, z) scheduled { loop i in 3 : grid { %0, %1 = reduce sumexp r in 48 : block.x {\n"
