@@ -7,7 +7,7 @@
  *     threads    what the lanes of the threads before it come to (block.c), in one fixed order
  *     state      is combined in last, and grows by what all threads came to: every thread has the same one
  *
- * On the host block axes are loops, and only lanes remain. Relies on invariant L17; what a GPU cannot do in order (lanes
+ * On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a GPU cannot do in order (lanes
  * outside threads, threads that do not all arrive) is refused here.
  */
 #include "codegen-llvm/gen.h"

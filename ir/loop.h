@@ -253,7 +253,7 @@ sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);    /* 
 sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x); /* as cast */
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e);
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
-/* position: 0, 1, 2, ... over the iterations of the loops around it, whose axes it names (invariant L17). */
+/* position: 0, 1, 2, ... over the iterations of the loops around it, whose axes it names (invariant L18). */
 sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix position, bool exclusive);
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e);
 sn_val sn_put_load_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val mask, sn_val otherwise);

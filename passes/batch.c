@@ -71,7 +71,7 @@ static void measure(batcher *b, member *e) {
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
 }
 
-/* One grid nest of constant size, nothing beside or behind it, no clusters. */
+/* One grid nest of constant size, nothing beside or behind it, no clusters, no scans. */
 static bool is_candidate(const batcher *b, sn_kern k) {
     const sn_kern_rec *r = sn_kern_get(b->m, k);
     if (!r->scheduled || !r->first.i || sn_next(b->m, r->first).i || !sn_is_grid(b->m, r->first)) return false;
@@ -80,6 +80,7 @@ static bool is_candidate(const batcher *b, sn_kern k) {
         if (t->axis.i && (t->kind == SN_AXIS_CLUSTER || !sn_ix_is_const(b->m, sn_stmt_extent(b->m, s), NULL)))
             return false;
         if (sn_is_grid(b->m, s) && t->next.i) return false; /* the last block goes on */
+        if (t->op == SN_LOP_ACCUM) return false;            /* its position needs its strides as numbers */
     }
     return true;
 }
