@@ -120,8 +120,10 @@ static bool look(scan_cut *c) {
 static void pin_vector(const scan_cut *c, sn_kern k) {
     if (!c->along || !c->bytes) return;
     uint32_t widest = c->cx->target->vector_bytes / c->bytes, vector = widest;
-    while (c->count % vector || c->length % vector) vector /= 2;
-    if (vector < widest && !sn_kern_get(c->m, k)->sched.vector) sn_kern_get(c->m, k)->sched.vector = vector;
+    while (c->count % vector) vector /= 2;
+    if (vector == widest) return;
+    while (c->length % vector) vector /= 2;
+    if (!sn_kern_get(c->m, k)->sched.vector) sn_kern_get(c->m, k)->sched.vector = vector;
 }
 
 /* Everything in k goes into a loop over the parts. */
