@@ -17,8 +17,8 @@
  *
  * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
  *
- * Relies on the promise of block axes that iterations of one nest do not touch each other's elements; ir/loop_check.c tests
- * promise and pass. Cost: accesses to one buffer between two barriers, squared.
+ * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store outside
+ * shared memory that meets no element twice; ir/loop_check.c tests both, and the pass. Cost: accesses to one buffer between two barriers, squared.
  */
 #include "passes/nest.h"
 
@@ -186,6 +186,8 @@ static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s)
     const sn_stmt none = {0};
     sn_stmt carrier = carrier_of(sy, earlier), first = earlier->s, later = s;
     if (carrier.i) {
+        bool shared = sn_buf_get(sy->m, sn_stmt_get(sy->m, s)->buf)->scope == SN_BUF_SHARED;
+        if (first.i == s.i && !shared) return none;
         while (sn_stmt_get(sy->m, later)->parent.i != carrier.i) later = sn_stmt_get(sy->m, later)->parent;
         bool still = !moves(sy, earlier->s, carrier) && !moves(sy, s, carrier);
         if (still && same_element(sy, earlier->s, s, carrier)) return none;

@@ -133,6 +133,13 @@ static sn_status eval_graph(evaluation *e, const char **names, unsigned *numbers
 
 /* ---- kernels ---- */
 
+static sn_status numbers_only(const evaluation *e, const sn_buf_rec *b) {
+    bool known = sn_ix_is_const(e->m, b->size, NULL);
+    for (uint32_t k = 0; k < b->rank; k++) known &= sn_ix_is_const(e->m, b->shape[k], NULL);
+    if (known) return SN_OK;
+    return sn_fail(&e->ctx->env, SN_ERROR_UNSUPPORTED, "evaluation needs constant sizes: %s is symbolic", b->name);
+}
+
 /* A tensor on the storage of a buffer. With a graph an input has its strides; otherwise the buffer's shape says how to
  * read the storage, or, where the storage is larger than that, it is one row of elements. */
 static sn_status buffer_tensor(sn_tensor **out, evaluation *e, const sn_buf_rec *b) {
@@ -172,6 +179,8 @@ static sn_status eval_loops(evaluation *e, const char **names, unsigned *numbers
     e->n_inputs = e->n_outputs = 0;
     for (uint32_t i = 1; i < e->m->bufs.count && status == SN_OK; i++) {
         const sn_buf_rec *b = sn_buf_get(e->m, (sn_buf){i});
+        if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) status = numbers_only(e, b);
+        if (status != SN_OK) break;
         if (b->scope == SN_BUF_INPUT) {
             names[e->n_inputs] = b->io < g->inputs.n ? g->inputs.at[b->io].name : b->name;
             numbers[e->n_inputs] = b->io;
