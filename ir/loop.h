@@ -325,5 +325,9 @@ bool sn_stmt_has_tail(const sn_module *m, sn_stmt s);
  * sizes must be constants. Out-of-bounds accesses and reads of unwritten temp or reg elements are reported as
  * SN_ERROR_VERIFY with kernel and statement. Runs all kernels of the module in order. */
 sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena);
+/* The same, and finds what goes wrong when the axes of scheduled kernels run as their kinds allow (ir/loop_check.c): races
+ * between threads, blocks and lanes, and barriers that not all threads of a block come to. The message has the place:
+ * "block 3, thread (5, 0): kernel @k, `statement`: ...". */
+sn_status sn_loop_check(sn_module *m, void **memory, sn_arena *arena);
 
 #endif

@@ -3,11 +3,12 @@
  * Each kernel is first flattened: statements become an array in pre-order, values and axes become slots, index expressions
  * become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on scalar.c for all
  * arithmetic. Finds accesses outside a buffer and reads of temp, reg and shared elements that nothing has written; what is
- * in a reg or shared buffer is forgotten at each grid iteration, because another block runs that. Knows nothing of threads.
+ * in a reg or shared buffer is forgotten at each grid iteration, because another block runs that. Knows nothing of threads:
+ * with a checker it tells loop_check.c, which does, about every axis, barrier and access.
  */
 #include <string.h>
 
-#include "ir/loop.h"
+#include "ir/loop_check.h"
 #include "ir/module.h"
 #include "ir/scalar.h"
 
@@ -78,6 +79,7 @@ typedef struct eval {
     sn_scalar *vals;
     int64_t *axes, *stack;
     sn_scalar yielded[MAX_STATES];
+    sn_loop_checker *check; /* NULL: threads are of no interest */
 } eval;
 
 /* ---- flattening ---- */
@@ -238,8 +240,12 @@ static bool run_in(const eval *ev, const node *n) {
     return x >= 0 && x < run_ix(ev, n->bound);
 }
 
+static const char *place(const eval *ev, const node *n) {
+    return ev->check ? sn_check_place(ev->check, n->s) : "evaluation";
+}
+
 static sn_status out_of_bounds(eval *ev, const node *n, int64_t at) {
-    return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, "evaluation", n->s, "element %lld of '%s', which has %lld",
+    return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, place(ev, n), n->s, "element %lld of '%s', which has %lld",
                         (long long)at, n->mem->name, (long long)n->mem->size);
 }
 
@@ -253,8 +259,9 @@ static sn_status run_load(eval *ev, const node *n) {
     int64_t at = run_ix(ev, n->ix);
     if ((uint64_t)at >= (uint64_t)mem->size) return out_of_bounds(ev, n, at);
     if (mem->written && mem->written[at] != *mem->epoch)
-        return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, "evaluation", n->s, "element %lld of '%s' was never written",
+        return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, place(ev, n), n->s, "element %lld of '%s' was never written",
                             (long long)at, mem->name);
+    if (ev->check) SN_TRY(sn_check_access(ev->check, n->s, at));
     const unsigned char *p = mem->data + (size_t)at * mem->bytes;
     if (sn_is_float(mem->dtype)) out->f = sn_load_float(mem->dtype, p);
     else out->i = sn_load_int(mem->dtype, p);
@@ -266,6 +273,7 @@ static sn_status run_store(eval *ev, const node *n) {
     if (n->masked && !ev->vals[n->in[1]].i) return SN_OK;
     int64_t at = run_ix(ev, n->ix);
     if ((uint64_t)at >= (uint64_t)mem->size) return out_of_bounds(ev, n, at);
+    if (ev->check) SN_TRY(sn_check_access(ev->check, n->s, at));
     if (mem->written) mem->written[at] = *mem->epoch;
     unsigned char *p = mem->data + (size_t)at * mem->bytes;
     sn_scalar x = ev->vals[n->in[0]];
@@ -300,13 +308,15 @@ static void run_accum(eval *ev, const node *n) {
 static sn_status run(eval *ev, uint32_t begin, uint32_t end);
 
 static sn_status run_loop(eval *ev, const node *n, uint32_t at) {
+    if (ev->check) sn_check_enter(ev->check, n->s);
     for (int64_t i = 0; i < n->extent; i++) {
         ev->axes[n->axis] = i;
+        if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
         if (n->kind == SN_AXIS_GRID) ev->epoch++;
         SN_TRY(run(ev, at + 1, n->end));
     }
     if (n->kind == SN_AXIS_GRID) ev->epoch++; /* what follows runs on some other block */
-    return SN_OK;
+    return ev->check ? sn_check_leave(ev->check) : SN_OK;
 }
 
 static sn_status run_reduce(eval *ev, const node *n, uint32_t at) {
@@ -314,14 +324,16 @@ static sn_status run_reduce(eval *ev, const node *n, uint32_t at) {
     const sn_stmt_rec *r = n->stmt;
     for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states)
         sn_scalar_identity(r->combs[c], sn_val_get(ev->m, sn_result(r, k))->dtype, &state[k]);
+    if (ev->check) sn_check_enter(ev->check, n->s);
     for (int64_t i = 0; i < n->extent; i++) {
         ev->axes[n->axis] = i;
+        if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
         SN_TRY(run(ev, at + 1, n->end));
         for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states)
             sn_scalar_combine(r->combs[c], sn_val_get(ev->m, sn_result(r, k))->dtype, &state[k], &ev->yielded[k], true);
     }
     memcpy(&ev->vals[n->result], state, r->n_results * sizeof *state);
-    return SN_OK;
+    return ev->check ? sn_check_leave(ev->check) : SN_OK;
 }
 
 static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
@@ -342,7 +354,9 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_IF:
             if (run_in(ev, n)) SN_TRY(run(ev, at + 1, n->end));
             break;
-        case SN_LOP_BARRIER: break;
+        case SN_LOP_BARRIER:
+            if (ev->check) SN_TRY(sn_check_barrier(ev->check, n->s));
+            break;
         case SN_LOP_YIELD:
             for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]];
             break;
@@ -360,14 +374,15 @@ static sn_status eval_kernel(eval *ev, sn_kern k) {
     ev->n_vals = ev->n_axes = ev->stack_max = 0;
     ev->epoch++;
     SN_TRY(flatten_region(ev, sn_kern_get(ev->m, k)->first));
+    if (ev->check) SN_TRY(sn_check_kernel(ev->check, k));
     ev->vals = SN_NEWN(&ev->scratch, sn_scalar, ev->n_vals + 1); /* one more: statements without results have a slot */
     ev->axes = SN_NEWN(&ev->scratch, int64_t, ev->n_axes);
     ev->stack = SN_NEWN(&ev->scratch, int64_t, ev->stack_max + 1);
     return run(ev, 0, ev->nodes.n);
 }
 
-sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) {
-    eval ev = {.m = m, .arena = arena, .memory = memory, .once = 1};
+static sn_status eval_all(sn_module *m, void **memory, sn_arena *arena, sn_loop_checker *check) {
+    eval ev = {.m = m, .arena = arena, .memory = memory, .once = 1, .check = check};
     ev.mems = SN_NEWN(arena, storage, m->bufs.count);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         sn_arena_init(&ev.scratch, m->env);
@@ -376,4 +391,10 @@ sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) {
         SN_TRY(st);
     }
     return SN_OK;
+}
+
+sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) { return eval_all(m, memory, arena, NULL); }
+
+sn_status sn_loop_check(sn_module *m, void **memory, sn_arena *arena) {
+    return eval_all(m, memory, arena, sn_check_new(m, arena));
 }

@@ -3,7 +3,8 @@
  *
  * Cases are joined to graphs of up to GROUP outputs, because a compilation costs more than a small case. A group that does
  * not compile, or an output that is wrong, is run again alone: what is reported is what the reproducer shows. Workers have
- * a context each and take groups from one counter; results are printed in the order of the cases.
+ * a context each and take groups from one counter; results are printed in the order of the cases. With --check-kernels no
+ * code is made: the kernels run under the checker (ir/loop_check.c).
  */
 #include "tools/conform.h"
 
@@ -23,6 +24,7 @@ static const char help[] =
     "usage: sinter conform [options]\n"
     "  --device=WHERE          cpu (default), cuda\n"
     "  --cpu-schedule=KIND     host (default), gpu: kernels scheduled for a GPU on the CPU, both\n"
+    "  --check-kernels         look for races and the like in the kernels instead of running their code\n"
     "  --quick                 a fixed part that has every operation on every dtype\n"
     "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
     "  --dtype=NAME            cases of one dtype\n"
@@ -36,17 +38,23 @@ typedef struct conform_args {
     const char *device, *schedule, *only, *json, *repro, *verify;
     sn_dtype dtype; /* SN_N_DTYPES: all */
     unsigned threads;
-    bool quick, list, show_help;
+    bool quick, list, check_kernels, show_help;
 } conform_args;
 
 static int parse(conform_args *r, int argc, char **argv) {
-    static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'},  {"cpu-schedule", required_argument, NULL, 's'},
-        {"quick", no_argument, NULL, 'q'},         {"only", required_argument, NULL, 'o'},
-        {"dtype", required_argument, NULL, 't'},   {"list", no_argument, NULL, 'l'},
-        {"json", required_argument, NULL, 'j'},    {"repro", required_argument, NULL, 'r'},
-        {"threads", required_argument, NULL, 'n'}, {"verify", required_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"cpu-schedule", required_argument, NULL, 's'},
+                                            {"quick", no_argument, NULL, 'q'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"dtype", required_argument, NULL, 't'},
+                                            {"list", no_argument, NULL, 'l'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"repro", required_argument, NULL, 'r'},
+                                            {"threads", required_argument, NULL, 'n'},
+                                            {"verify", required_argument, NULL, 'v'},
+                                            {"check-kernels", no_argument, NULL, 'k'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': r->device = optarg; break;
@@ -64,6 +72,7 @@ static int parse(conform_args *r, int argc, char **argv) {
             if (!tool_unsigned(&r->threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
             break;
         case 'v': r->verify = optarg; break;
+        case 'k': r->check_kernels = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }
@@ -151,8 +160,12 @@ static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const
     sn_graph *graph = NULL;
     sn_program *p = NULL;
     sn_status status = sn_graph_from_text(&graph, ctx, "conform", text, strlen(text));
-    if (status == SN_OK) status = sn_compile(&p, graph, &o);
-    if (status == SN_OK) status = run_program(checks, p, g);
+    if (status == SN_OK && j->args->check_kernels) {
+        status = tool_check_kernels(ctx, graph, &o);
+    } else if (status == SN_OK) {
+        status = sn_compile(&p, graph, &o);
+        if (status == SN_OK) status = run_program(checks, p, g);
+    }
     sn_program_destroy(p);
     sn_graph_destroy(graph);
     return status;
@@ -241,15 +254,16 @@ typedef struct tally {
     unsigned passed, failed, skipped;
 } tally;
 
-static void write_repro(const conform_case *c, const char *dir, const char *device, const char *schedule, char *path,
-                        size_t size) {
+static void write_repro(const conform_case *c, const job *j, char *path, size_t size) {
+    const char *dir = j->args->repro;
     char *text = conform_text(&c, 1), *names[4];
     unsigned n = conform_specials(names, SN_COUNT(names), c);
     snprintf(path, size, "%s/%s.sn", dir, c->name);
     mkdir(dir, 0777);
     FILE *file = text ? fopen(path, "w") : NULL;
     if (file) {
-        fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check", device, schedule);
+        fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check%s", j->args->device,
+                j->schedule, j->args->check_kernels ? "-kernels" : "");
         for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=special", names[k]);
         fprintf(file, "\n%s", text);
     }
@@ -260,7 +274,7 @@ static void write_repro(const conform_case *c, const char *dir, const char *devi
 
 static void print_failure(const conform_case *c, const job *j, unsigned shown) {
     char path[4096] = "";
-    if (j->args->repro) write_repro(c, j->args->repro, j->args->device, j->schedule, path, sizeof path);
+    if (j->args->repro) write_repro(c, j, path, sizeof path);
     if (shown >= MAX_SHOWN) return;
     char *line = conform_line(c);
     printf("FAILED %s: %s\n  %s\n", c->name, line ? line : "", c->message ? c->message : "");

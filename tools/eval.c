@@ -9,19 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: sinter eval [options] FILE|-\n"
-                           "  --input NAME=VALUE   FILE.npy, random:SEED, zeros, ones or special (repeat)\n"
-                           "  --random SEED        random values for all inputs that have none\n"
-                           "  --dim N=8            the size that a name in shapes of a graph stands for (repeat)\n"
-                           "  --graph              evaluate the graph although there are kernels\n"
-                           "  --output-dir DIR     write every output to DIR/NAME.npy\n"
-                           "  --print-all          print every element\n";
+static const char help[] =
+    "usage: sinter eval [options] FILE|-\n"
+    "  --input NAME=VALUE   FILE.npy, random:SEED, zeros, ones or special (repeat)\n"
+    "  --random SEED        random values for all inputs that have none\n"
+    "  --dim N=8            the size that a name in shapes of a graph stands for (repeat)\n"
+    "  --graph              evaluate the graph although there are kernels\n"
+    "  --check-kernels      also find races, divergent barriers and broken bounds of scheduled kernels\n"
+    "  --output-dir DIR     write every output to DIR/NAME.npy\n"
+    "  --print-all          print every element\n";
 
 typedef struct eval_args {
     const char *path, *output_dir;
     tool_inputs in;
     tool_dims dims;
-    bool graph, print_all, show_help;
+    bool graph, check_kernels, print_all, show_help;
 } eval_args;
 
 static int parse(eval_args *e, int argc, char **argv) {
@@ -29,6 +31,7 @@ static int parse(eval_args *e, int argc, char **argv) {
                                             {"random", required_argument, NULL, 'r'},
                                             {"dim", required_argument, NULL, 'n'},
                                             {"graph", no_argument, NULL, 'g'},
+                                            {"check-kernels", no_argument, NULL, 'c'},
                                             {"output-dir", required_argument, NULL, 'o'},
                                             {"print-all", no_argument, NULL, 'a'},
                                             {"help", no_argument, NULL, 'h'},
@@ -46,6 +49,7 @@ static int parse(eval_args *e, int argc, char **argv) {
             if (!tool_add_dim(&e->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
         case 'g': e->graph = true; break;
+        case 'c': e->check_kernels = e->in.random_rest = true; break;
         case 'o': e->output_dir = optarg; break;
         case 'a': e->print_all = true; break;
         case 'h': e->show_help = true; return TOOL_OK;
@@ -53,6 +57,7 @@ static int parse(eval_args *e, int argc, char **argv) {
         }
     }
     if (argc - optind != 1) return tool_misuse("eval: one FILE is wanted, %d given", argc - optind);
+    if (e->graph && e->check_kernels) return tool_misuse("eval: --graph and --check-kernels exclude each other");
     e->path = argv[optind];
     return TOOL_OK;
 }
@@ -128,6 +133,13 @@ static sn_status eval_graph(evaluation *e, const char **names, unsigned *numbers
 
 /* ---- kernels ---- */
 
+static sn_status numbers_only(const evaluation *e, const sn_buf_rec *b) {
+    bool known = sn_ix_is_const(e->m, b->size, NULL);
+    for (uint32_t k = 0; k < b->rank; k++) known &= sn_ix_is_const(e->m, b->shape[k], NULL);
+    if (known) return SN_OK;
+    return sn_fail(&e->ctx->env, SN_ERROR_UNSUPPORTED, "evaluation needs constant sizes: %s is symbolic", b->name);
+}
+
 /* A tensor on the storage of a buffer. With a graph an input has its strides; otherwise the buffer's shape says how to
  * read the storage, or, where the storage is larger than that, it is one row of elements. */
 static sn_status buffer_tensor(sn_tensor **out, evaluation *e, const sn_buf_rec *b) {
@@ -155,6 +167,7 @@ static sn_status eval_loops_body(sn_context *ctx, void *args) {
     void **memory = SN_NEWN(&ctx->scratch, void *, l->e->m->bufs.count);
     for (unsigned k = 0; k < l->e->n_inputs; k++) memory[l->in_bufs[k]] = l->e->inputs[k]->info.data;
     for (unsigned k = 0; k < l->e->n_outputs; k++) memory[l->out_bufs[k]] = l->e->outputs[k]->info.data;
+    if (l->e->args->check_kernels) return sn_loop_check(l->e->m, memory, &ctx->scratch);
     return sn_loop_eval(l->e->m, memory, &ctx->scratch);
 }
 
@@ -166,6 +179,8 @@ static sn_status eval_loops(evaluation *e, const char **names, unsigned *numbers
     e->n_inputs = e->n_outputs = 0;
     for (uint32_t i = 1; i < e->m->bufs.count && status == SN_OK; i++) {
         const sn_buf_rec *b = sn_buf_get(e->m, (sn_buf){i});
+        if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) status = numbers_only(e, b);
+        if (status != SN_OK) break;
         if (b->scope == SN_BUF_INPUT) {
             names[e->n_inputs] = b->io < g->inputs.n ? g->inputs.at[b->io].name : b->name;
             numbers[e->n_inputs] = b->io;
@@ -195,6 +210,8 @@ static sn_status read_module(sn_context *ctx, void *args) {
     sn_module *m = sn_module_new(&ctx->env), *bound = m;
     SN_TRY(sn_module_parse(m, strcmp(e->args->path, "-") ? e->args->path : "<stdin>", text, size));
     SN_TRY(sn_module_verify(m, "module"));
+    if (!m->kernels.n && e->args->check_kernels)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no kernels in it to check", e->args->path);
     if (!m->kernels.n || e->args->graph) {
         if (!m->graph.outputs.n)
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no graph and no kernels in it", e->args->path);

@@ -1,9 +1,13 @@
-/* meaning.c: `sinter opt -check-meaning`: do the passes keep what the module computes? The module is evaluated on random
+/* meaning.c: what kernels do on random inputs, for `-check-meaning` and `--check-kernels`.
+ *
+ * `sinter opt -check-meaning`: do the passes keep what the module computes? The module is evaluated on random
  * inputs before the first pass and after the last one: its kernels where it has some, else its graph in float64.
  *
  * Kernels before and after must give the same bits unless a bound is given on the command line (passes that change the
  * order of a summation); where one side is a graph, the bound of `sinter run --check` holds. Inputs and outputs are told
  * apart by their numbers, so that a module that was printed and parsed in between is compared as well.
+ *
+ * `--check-kernels`: may the threads of a GPU run the kernels that the passes make? ir/loop_check.c watches the evaluator.
  */
 #include "tools/tool.h"
 
@@ -103,7 +107,7 @@ static sn_status eval_kernels(tool_results *out, sn_context *ctx, sn_module *m) 
         if (b->scope == SN_BUF_INPUT) SN_TRY(fill_buffer(memory[i], out, ctx, m, b, size));
         else if (b->io >= out->n) out->n = b->io + 1;
     }
-    SN_TRY(sn_loop_eval(m, memory, &ctx->scratch));
+    SN_TRY((out->checked ? sn_loop_check : sn_loop_eval)(m, memory, &ctx->scratch));
     out->at = SN_NEWN(&ctx->scratch, sn_array, out->n + 1);
     for (uint32_t i = 1; i < m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
@@ -120,6 +124,28 @@ sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_contex
     if (before) out->inputs = before->inputs;
     else SN_TRY(make_inputs(out, ctx, m));
     return out->kernels ? eval_kernels(out, ctx, m) : eval_graph(out, ctx, m);
+}
+
+/* ---- kernels of a graph under the checker ---- */
+
+typedef struct check_args {
+    sn_graph *graph;
+    const sn_compile_options *options;
+} check_args;
+
+static sn_status check_kernels(sn_context *ctx, void *args) {
+    const check_args *c = args;
+    sn_program *p;
+    SN_TRY(sn_compile_to(&p, c->graph, c->options, SN_PHASE_PASSES));
+    tool_results r = {.kernels = true, .checked = true};
+    sn_status status = make_inputs(&r, ctx, p->source);
+    if (status == SN_OK) status = eval_kernels(&r, ctx, p->m);
+    sn_program_destroy(p);
+    return status;
+}
+
+sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options) {
+    return sn_guarded(ctx, check_kernels, &(check_args){graph, options});
 }
 
 /* ---- comparison ---- */

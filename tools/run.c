@@ -7,28 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: sinter run [options] FILE|-\n"
-                           "  --device=WHERE          auto, cpu, cuda\n"
-                           "  --ordinal=N             which CUDA device\n"
-                           "  --input NAME=VALUE      FILE.npy, random:SEED, zeros, ones or special (repeat)\n"
-                           "  --random SEED           random values for all inputs that have none\n"
-                           "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
-                           "  --check                 compare with the float64 evaluator\n"
-                           "  --output-dir DIR        write every output to DIR/NAME.npy\n"
-                           "  --print-all             print every element\n"
-                           "  --threads N             CPU threads\n"
-                           "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
-                           "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
-                           "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
-                           "  --verify=MODE           off, ends, each, paranoid\n"
-                           "  --kernels               list the kernels\n";
+static const char help[] =
+    "usage: sinter run [options] FILE|-\n"
+    "  --device=WHERE          auto, cpu, cuda\n"
+    "  --ordinal=N             which CUDA device\n"
+    "  --input NAME=VALUE      FILE.npy, random:SEED, zeros, ones or special (repeat)\n"
+    "  --random SEED           random values for all inputs that have none\n"
+    "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
+    "  --check                 compare with the float64 evaluator\n"
+    "  --check-kernels         look for races, divergent barriers and broken bounds in the kernels first\n"
+    "  --output-dir DIR        write every output to DIR/NAME.npy\n"
+    "  --print-all             print every element\n"
+    "  --threads N             CPU threads\n"
+    "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
+    "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
+    "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
+    "  --verify=MODE           off, ends, each, paranoid\n"
+    "  --kernels               list the kernels\n";
 
 typedef struct run_args {
     const char *path, *output_dir, *wrapper;
     tool_inputs in;
     tool_dims dims;
     sn_compile_options o;
-    bool check, print_all, kernels, show_help;
+    bool check, check_kernels, print_all, kernels, show_help;
 } run_args;
 
 static int parse(run_args *r, int argc, char **argv) {
@@ -38,6 +40,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"random", required_argument, NULL, 'r'},
                                             {"dim", required_argument, NULL, 'n'},
                                             {"check", no_argument, NULL, 'c'},
+                                            {"check-kernels", no_argument, NULL, 'K'},
                                             {"output-dir", required_argument, NULL, 'o'},
                                             {"print-all", no_argument, NULL, 'a'},
                                             {"threads", required_argument, NULL, 't'},
@@ -65,6 +68,7 @@ static int parse(run_args *r, int argc, char **argv) {
             if (!tool_add_dim(&r->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
         case 'c': r->check = true; break;
+        case 'K': r->check_kernels = true; break;
         case 'o': r->output_dir = optarg; break;
         case 'a': r->print_all = true; break;
         case 't':
@@ -194,6 +198,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     sn_graph *g = NULL;
     sn_program *p = NULL;
     sn_status status = sn_graph_from_file(&g, ctx, r.path);
+    if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o);
     if (status == SN_OK) status = sn_compile(&p, g, &r.o);
     if (status == SN_OK && r.kernels) print_kernels(p);
     if (status == SN_OK) status = both ? run_both(ctx, p, &r) : run_one(p, &r, interpreted);
