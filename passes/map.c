@@ -32,6 +32,17 @@ static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
     return sn_ix_coef(m, e, ax, &c) && (c == 1 || c == -1);
 }
 
+/* Does the access walk the outer loops as one, in row-major order? */
+static bool is_flat(sn_module *m, const sn_map_shape *sh, sn_ix e) {
+    int64_t stride = 1, c;
+    for (uint32_t k = sh->outer.n; k-- > 0;) {
+        sn_stmt s = sh->outer.at[k];
+        if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &c) || c != stride) return false;
+        stride *= sn_ix_value(m, sn_stmt_extent(m, s));
+    }
+    return true;
+}
+
 static void count_nest_bytes(sn_map_shape *sh, sn_module *m, const sn_map_nest *nest) {
     uint32_t least;
     sn_stmt last = nest->chain.at[nest->chain.n - 1];
@@ -126,6 +137,8 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
             return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
                            "kernel %s: a loop has a symbolic size; bind its dimensions (--dim NAME=SIZE)",
                            sn_kern_get(m, k)->name);
+        if (r->buf.i && sh->outer.n)
+            *(is_flat(m, sh, r->ix) ? &sh->flat : &sh->not_flat) += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) && sh->outer.n &&
             walks(m, r->ix, sn_stmt_axis(m, sh->body)))
             smaller(&sh->bytes_flat, sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype));

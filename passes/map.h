@@ -38,6 +38,7 @@ typedef struct sn_map_shape {
     int64_t max_count;                 /* largest nest */
     int64_t along_inner, along_outer;  /* bytes that nests walk along their last axis / along the last outer axis */
     uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
+    uint32_t flat, not_flat;           /* bytes of accesses that walk all outer loops in row-major order; of others */
     uint32_t bytes_flat;               /* smallest element among all accesses that walk the last outer axis */
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
     uint32_t kept_width;               /* of the largest of these */

@@ -63,7 +63,10 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
     if (!sc->threads) sc->threads = ELEMENT_THREADS;
     if (!sc->vector) {
         uint32_t v = widest(cx, sh->bytes_flat);
-        if (sh->outer.n > 1) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
+        /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is no
+         * more than what is. */
+        bool across = cx->target->is_gpu && !sh->n_nests && sh->flat >= sh->not_flat;
+        if (sh->outer.n > 1 && !across) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
         while (v > 1 && sh->rows < (int64_t)v * sc->threads * cx->target->units) v /= 2;
         sc->vector = v ? v : 1;
     }
