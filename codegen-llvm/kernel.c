@@ -154,6 +154,10 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
         attribute(g, "nvvm.cluster_dim", size);
     }
+    if (g->em.cg->target->sm >= 90) {
+        sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
+        sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
+    }
     sn_gen_make_shared(g);
     sn_gen_find_copies(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");

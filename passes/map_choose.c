@@ -82,7 +82,10 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
  * a row only add exchange. */
 static uint32_t row_threads(int64_t count, uint32_t vector) {
     enum { SHORT_ROW = 1024 };
-    uint32_t each = vector == 1 ? 8 : vector == 8 && count <= SHORT_ROW ? 2 * vector : 4 * vector, threads = pow2_floor(count / each);
+    uint32_t each = vector == 1                         ? 8
+                    : vector == 8 && count <= SHORT_ROW ? 2 * vector
+                                                        : 4 * vector,
+             threads = pow2_floor(count / each);
     if (threads < 8) return 8;
     return threads < 256 ? threads : 256;
 }
@@ -154,7 +157,8 @@ static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool shared = sc->shared || (t->is_gpu && sh->kept && !sc->persistent && !fits_registers(t, sh));
-    uint32_t width = shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
+    uint32_t width =
+        shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = least(widest(cx, width), pow2_divisor(sh->divisor_inner));
     if (t->is_gpu && sh->online && !sh->kept && sh->max_count > sn_row_registers(sh->bytes_inner)) {
         choose_online(sh, sc);

@@ -11,15 +11,25 @@
 
 /* ---- callbacks: user is the program ---- */
 
+/* Kernels for sm_90 and later begin by waiting for the grid before them in the stream (codegen-llvm/kernel.c), so that grid
+ * need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. */
+static CUresult launch(sn_prog *p, CUfunction function, const sn_rt_kernel *k) {
+    const sn_cuda_api *api = &p->cu->api;
+    if (p->cu->target.sm < 90 || p->cu->driver_version < 12040)
+        return api->cuLaunchKernel(function, (unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1, k->shared_bytes,
+                                   p->stream, p->param_addresses, NULL);
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.allowed = 1};
+    CUlaunchConfig config = {(unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1, k->shared_bytes, p->stream, &early, 1};
+    return api->cuLaunchKernelEx(&config, function, p->param_addresses, NULL);
+}
+
 static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     sn_prog *p = user;
     const sn_code *code = &p->codes[kernel];
     if (!code->k.grid) return SN_OK;
     uint32_t n = code->k.param_block ? 1 : code->n_params;
     for (uint32_t i = 0; i < n; i++) p->param_addresses[i] = (void *)&params[i];
-    CUresult result =
-        p->cu->api.cuLaunchKernel(p->cuda_codes[kernel].function, (unsigned)code->k.grid, 1, 1, code->k.block_x,
-                                  code->k.block_y, 1, code->k.shared_bytes, p->stream, p->param_addresses, NULL);
+    CUresult result = launch(p, p->cuda_codes[kernel].function, &code->k);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
     snprintf(what, sizeof what, "kernel %s (grid %lld, block %u x %u): cuLaunchKernel", code->k.name,

@@ -8,11 +8,11 @@
 
 /* What all workloads of a call share. */
 typedef struct bench_device {
-    int number;       /* SN_CPU or the ordinal */
-    char name[128];   /* "cpu", "NVIDIA H200" */
-    char cuda[16];    /* version of CUDA that the driver offers, "" on the CPU */
-    char driver[64];  /* version of the kernel driver, "" where it is not told */
-    double copy_rate; /* bytes per second, 0: unknown */
+    int number;         /* SN_CPU or the ordinal */
+    char name[128];     /* "cpu", "NVIDIA H200" */
+    char cuda[16];      /* version of CUDA that the driver offers, "" on the CPU */
+    char driver[64];    /* version of the kernel driver, "" where it is not told */
+    double copy_rate;   /* bytes per second, 0: unknown */
     sn_program *reader; /* reads more than the L2 holds; NULL on the CPU */
     sn_tensor **reader_in, **reader_out;
 } bench_device;

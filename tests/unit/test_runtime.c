@@ -257,6 +257,13 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     return fake_queue(stream, (fake_node){name, to, block[0], gx});
 }
 
+static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
+    cr_assert_eq(c->n_attributes, 1);
+    cr_assert_eq(c->attributes->id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    return fake_launch(f, c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z, c->shared_bytes,
+                       c->stream, params, extra);
+}
+
 static CUresult fake_stream(CUstream *out, unsigned flags) {
     cr_assert_eq(flags, CU_STREAM_NON_BLOCKING);
     *out = (CUstream)(uintptr_t)2;
@@ -373,6 +380,7 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleUnload = fake_unload,
         .cuModuleGetFunction = fake_function,
         .cuLaunchKernel = fake_launch,
+        .cuLaunchKernelEx = fake_launch_ex,
         .cuEventCreate = fake_event,
         .cuEventRecord = fake_event_record,
         .cuEventSynchronize = fake_event_done,
