@@ -207,8 +207,10 @@ static bool inside_is_contiguous(const sn_fuse_match *mt, sn_module *m, const sn
     return false;
 }
 
-/* Merging at the level of rows leaves one block for a row: enough rows, or a row that one block does quickly. */
-static bool keeps_parallelism(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+/* Merging at the level of rows leaves one block for a row, or a cluster: enough rows, or a row that it does quickly. */
+static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_access_list *in_a,
+                              const sn_access_list *in_b) {
+    sn_module *m = cx->m;
     if (mt->shared == mt->a.n && mt->shared == mt->b.n) return true;
     int64_t rows = count_positions(m, &mt->a, mt->a_order, 0, mt->shared);
     int64_t row_a = count_positions(m, &mt->a, mt->a_order, mt->shared, mt->a.n);
@@ -217,7 +219,9 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_module *m, const sn_access_l
     int64_t row = row_a > row_b ? row_a : row_b;
     bool inner = inside_is_contiguous(mt, m, in_a, &mt->a, mt->a_order) ||
                  inside_is_contiguous(mt, m, in_b, &mt->b, mt->b_order);
-    bool ok = inner ? rows >= MIN_ROWS || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
+    int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
+    bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
+    bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
     if (!ok) mt->why_not = "too few common iterations to fill the device";
     return ok;
 }
@@ -277,5 +281,5 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     map_axes(&am, m, in_a, in_b);
     return worth_it(mt, m, in_a, in_b) && choose_orders(mt, m, &am, in_a, in_b) && inside_is_simple(mt, m, &mt->a) &&
            inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
-           keeps_parallelism(mt, m, in_a, in_b);
+           keeps_parallelism(mt, cx, in_a, in_b);
 }

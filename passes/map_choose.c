@@ -128,6 +128,12 @@ static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
         }
 }
 
+/* Are there so few rows that as many more blocks would still leave multiprocessors idle, and long ones? */
+static bool few_rows(const sn_target *t, const sn_map_shape *sh, uint32_t blocks) {
+    enum { PART = 4096 };
+    return t->cluster > 1 && sh->kept && sh->rows * blocks * 2 <= t->units && sh->max_count >= 2 * PART * (int64_t)blocks;
+}
+
 /* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too little.
  * Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while others
  * reduce. */
@@ -136,7 +142,9 @@ static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched 
     int64_t all = t->shared_bytes + SYSTEM, bytes = sh->kept * sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
     if (!sh->kept || !t->is_gpu) return;
-    while (!sc->cluster && cluster < t->cluster && bytes / cluster > all / BLOCKS - RESERVED) cluster *= 2;
+    while (!sc->cluster && cluster < t->cluster &&
+           (bytes / cluster > all / BLOCKS - RESERVED || few_rows(t, sh, cluster)))
+        cluster *= 2;
     if (bytes > (int64_t)(t->shared_bytes - RESERVED) * cluster) return;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
@@ -151,6 +159,7 @@ static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched 
 static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
     enum { LONG_HALVES = 8192 };
     if (sh->kept == 2 && sh->max_count > LONG_HALVES && sh->ops > FEW_OPS) return false;
+    if (few_rows(t, sh, 1)) return false;
     return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
 }
 
