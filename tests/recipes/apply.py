@@ -85,10 +85,11 @@ def write_tree(folder, tree):
     for name, text in tree.items():
         path = folder / name
         data = text.encode("latin-1")
-        if path.exists() and path.read_bytes() == data:
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        if not path.exists() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        if (ROOT / name).exists():
+            path.chmod((ROOT / name).stat().st_mode)
 
 
 def run(*command):
