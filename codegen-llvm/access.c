@@ -3,7 +3,8 @@
  * Under a vector axis an access whose offset is lane (or -lane) + a multiple of the piece becomes vector accesses (of at most 16 bytes
  * on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a lane. A masked load
  * reads element 0 where the mask does not hold (that address is always good) and selects, so that no branch separates the
- * loads of a kernel. A store outside a block axis runs on thread 0 of that axis.
+ * loads of a kernel. Where the lanes of a vector that may be loaded answer differently (the ends of a row that vectors do
+ * not divide), it is loaded whole and selected from, unless it reaches over the end of the buffer. A store outside a block axis runs on thread 0 of that axis.
  * Relies on index.c for offsets. Register buffers are stack arrays that SROA turns into registers.
  */
 #include "codegen-llvm/gen.h"
@@ -141,8 +142,77 @@ static lv load_pieces(sn_gen *g, const access *a, lv mask) {
     return all;
 }
 
-static lv load_storage(sn_gen *g, const access *a, lv mask) {
-    if (mask && sn_em_lanes(mask) > 1) return load_lanes(g, a, mask);
+enum { NO_INTERVAL = 1 << 16 };
+
+/* How many tests that lanes may answer differently a mask is made of; each holds for an interval of lanes, or NO_INTERVAL and
+ * more. */
+static uint32_t lane_tests(sn_gen *g, sn_val mask) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
+    int64_t c, bound;
+    if (sn_em_lanes(sn_gen_val(g, mask)) == 1) return 0;
+    if (r->op == SN_LOP_AND) return lane_tests(g, r->in[0]) + lane_tests(g, r->in[1]);
+    bool interval = r->op == SN_LOP_IN && sn_ix_coef(g->m, sn_gen_resolve(g, r->ix), g->lane_axis, &c) && c == 1 &&
+                    sn_ix_is_const(g->m, sn_gen_resolve(g, r->bound), &bound) && bound >= g->lanes;
+    return interval ? 1 : NO_INTERVAL;
+}
+
+/* Are the lanes that hold an interval, so that the first and the last one tell whether all do? */
+static bool is_interval(sn_gen *g, const access *a, sn_val mask) {
+    return a->piece > 1 && !a->reversed && lane_tests(g, mask) < NO_INTERVAL;
+}
+
+/* An interval no shorter than the vector has one of its ends, or no lane; where two meet it may be in the middle. */
+static lv any_lane(sn_gen *g, sn_val mask_id, lv mask) {
+    if (lane_tests(g, mask_id) > 1) return sn_em_any(&g->em, mask);
+    return em_or(&g->em, sn_em_lane(&g->em, mask, 0), sn_em_lane(&g->em, mask, g->lanes - 1));
+}
+
+/* Every offset inside the buffer holds what the access may read, whether it is wanted or not. */
+static bool always_inside(sn_gen *g, const access *a) {
+    int64_t size = a->b->private_size;
+    if (!g->gpu && !sn_ix_is_const(g->m, a->b->size, &size)) return false;
+    sn_range r = sn_ix_range(g->m, a->e);
+    return sn_buf_is_local(a->b) && r.lo >= 0 && r.hi < size;
+}
+
+/* Masked lanes of aligned vectors, which start inside the buffer: only the one that reaches over its end is loaded lane by
+ * lane. NULL: no such vectors. */
+static lv load_edges(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
+    sn_em *em = &g->em;
+    int64_t size, piece = a->piece;
+    lv all = NULL, any = any_lane(g, mask_id, mask);
+    if (!sn_ix_is_const(g->m, a->b->size, &size) || size < piece) return NULL;
+    sn_ix first = at_piece(g, a, 0, a->piece);
+    if (!sn_ix_is_multiple(g->m, first, piece) || sn_ix_range(g->m, first).lo <= -piece) return NULL;
+    for (uint32_t i = 0; i < g->lanes; i += a->piece) {
+        sn_ix e = at_piece(g, a, i, a->piece);
+        bool inside = sn_ix_range(g->m, e).hi <= size - piece;
+        lv at = sn_gen_ix(g, e), fits = inside ? any : em_icmp(em, LLVMIntULE, at, sn_em_i(em, at, size - piece));
+        lv x = load_at(g, a, e, a->piece, em_and(em, any, fits));
+        if (!inside) {
+            uint32_t mark = sn_gen_mark(g);
+            sn_em_if over = sn_em_then(em, em_and(em, any, LLVMBuildNot(em->b, fits, "")), "end");
+            lv y = LLVMGetPoison(LLVMTypeOf(x));
+            for (uint32_t j = 0; j < a->piece; j++) {
+                lv one = load_at(g, a, at_lane(g, a->e, i + j), 1, sn_em_lane(em, mask, i + j));
+                y = sn_em_with_lane(em, y, j, one);
+            }
+            LLVMBasicBlockRef end = LLVMGetInsertBlock(em->b);
+            sn_em_end(em, &over);
+            sn_gen_release(g, mark);
+            x = sn_em_merge(em, &over, end, y, x);
+        }
+        all = all ? sn_em_join(em, all, x) : x;
+    }
+    return all;
+}
+
+static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
+    if (mask && always_inside(g, a)) mask = NULL;
+    if (mask && sn_em_lanes(mask) > 1) {
+        lv x = is_interval(g, a, mask_id) ? load_edges(g, a, mask_id, mask) : NULL;
+        return x ? x : load_lanes(g, a, mask);
+    }
     if (a->piece == 0) return load_at(g, a, at_lane(g, a->e, 0), 1, mask);
     return a->piece == 1 ? load_lanes(g, a, mask) : load_pieces(g, a, mask);
 }
@@ -157,7 +227,7 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
         g->vals[s->result.i] = otherwise;
         return;
     }
-    lv x = sn_math_from_storage(&g->em, a.b->dtype, load_storage(g, &a, mask));
+    lv x = sn_math_from_storage(&g->em, a.b->dtype, load_storage(g, &a, mask_id, mask));
     if (mask) {
         lv in[3] = {mask, x, otherwise};
         sn_em_unify(&g->em, in, 3);
@@ -204,6 +274,22 @@ static void store_lanes(sn_gen *g, const access *a, lv x, lv mask) {
         if (mask) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
     }
     g->pick = -1;
+}
+
+static void store_storage(sn_gen *g, const access *a, lv x, lv mask);
+
+/* One vector where all lanes hold, as nearly everywhere. */
+static void store_edges(sn_gen *g, const access *a, lv x, lv mask) {
+    sn_em *em = &g->em;
+    lv whole = em_and(em, sn_em_lane(em, mask, 0), sn_em_lane(em, mask, g->lanes - 1));
+    for (int part = 0; part < 2; part++) {
+        uint32_t mark = sn_gen_mark(g);
+        sn_em_if branch = sn_em_then(em, part ? LLVMBuildNot(em->b, whole, "") : whole, "store");
+        if (part) store_lanes(g, a, x, mask);
+        else store_storage(g, a, x, NULL);
+        sn_em_end(em, &branch);
+        sn_gen_release(g, mark);
+    }
 }
 
 static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
@@ -253,6 +339,7 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
     uint32_t mark = sn_gen_mark(g);
     sn_em_if branch;
     if (cond) branch = sn_em_then(&g->em, cond, "store");
-    store_storage(g, &a, x, mask);
+    if (mask && is_interval(g, &a, mask_id)) store_edges(g, &a, x, mask);
+    else store_storage(g, &a, x, mask);
     if (cond) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
 }

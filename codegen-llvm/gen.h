@@ -1,5 +1,5 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
- * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), index.c (ix),
+ * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges), index.c (ix),
  * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
  * block.c (both across the threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c
  * (asynchronous copies to it).
@@ -40,6 +40,7 @@ typedef struct sn_gen {
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
     bool *coarse;          /* by sn_val: see precision.c */
+    bool *holds;           /* by sn_val: a test that is known to hold here */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */
@@ -135,6 +136,11 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
 /* Is the axis one that threads of a block number (and are there any)? */
 bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
 void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- interior.c ---- */
+/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
+void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
+                      uint32_t n);
 
 /* ---- reduce.c ---- */
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);

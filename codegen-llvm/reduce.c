@@ -80,9 +80,22 @@ static void run_region(sn_gen *g, sn_stmt_rec *s, lv *out) {
     g->yields = outer;
 }
 
+typedef struct step {
+    sn_stmt_rec *s;
+    const sn_gen_states *st;
+    lv *state;
+} step;
+
+static void iteration(sn_gen *g, void *user) {
+    step *it = user;
+    lv x[SN_GEN_STATES];
+    run_region(g, it->s, x);
+    if (g->status == SN_OK) sn_gen_combine(g, it->st, it->state, x);
+}
+
 static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
     sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
-    lv phis[SN_GEN_STATES], x[SN_GEN_STATES];
+    lv phis[SN_GEN_STATES];
     identities(g, st, state);
     for (uint32_t k = 0; k < st->n; k++)
         if (g->lanes > 1 && g->varies[s->result.i + k]) state[k] = sn_em_splat(&g->em, state[k], g->lanes);
@@ -93,9 +106,8 @@ static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *s
         LLVMAddIncoming(phis[k], &state[k], &l.before, 1);
         state[k] = phis[k];
     }
-    run_region(g, s, x);
+    sn_gen_iteration(g, s, iteration, &(step){s, st, state}, state, st->n);
     if (g->status != SN_OK) return;
-    sn_gen_combine(g, st, state, x);
     sn_gen_loop_end(g, &l, phis, state, st->n);
 }
 

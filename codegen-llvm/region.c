@@ -55,11 +55,16 @@ void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_p
         next[k] = sn_em_merge(em, &l->guard, l->after, next[k], LLVMGetIncomingValue(phis[k], 0));
 }
 
+static void iteration(sn_gen *g, void *user) {
+    const sn_stmt_rec *loop = user;
+    sn_gen_region(g, loop->first);
+}
+
 static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
     sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
-    sn_gen_region(g, s->first);
+    sn_gen_iteration(g, s, iteration, s, NULL, 0);
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
 }
 
@@ -275,7 +280,7 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     case SN_LOP_CAST: return sn_math_cast(em, s->dtype, from, in[0]);
     case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
     case SN_LOP_INDEX: return index_value(g, s);
-    case SN_LOP_IN: return sn_gen_in(g, s->ix, s->bound);
+    case SN_LOP_IN: return g->holds[s->result.i] ? LLVMConstInt(em->cg->i1, 1, 0) : sn_gen_in(g, s->ix, s->bound);
     default: break;
     }
     em->coarse = g->gpu && g->coarse[s->result.i];

@@ -206,8 +206,28 @@ static bool atom_is_multiple(sn_module *m, sn_ix e, int64_t k) {
     return false;
 }
 
+/* What differs from e by a multiple of k: c*mod(a, b) becomes c*a where c*b is one. */
+static sn_ix without_mods(sn_module *m, sn_ix e, int64_t k) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, b;
+    uint32_t n = sn_ix_terms(m, e, &terms, &c0, &one);
+    sn_ix_sum s;
+    sn_ix_sum_begin(&s, m);
+    sn_ix_sum_addc(&s, c0);
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *r = sn_ix_get(m, terms[i].atom);
+        bool same = r->kind == SN_IX_MOD && sn_ix_is_const(m, r->b, &b) && b % (k / sn_gcd(terms[i].c, k)) == 0;
+        sn_ix_sum_add(&s, terms[i].c, same ? r->a : terms[i].atom);
+    }
+    return sn_ix_sum_end(&s);
+}
+
 bool sn_ix_is_multiple(sn_module *m, sn_ix e, int64_t k) {
     SN_ASSERT(k > 0);
+    sn_ix_trial t = sn_ix_trial_begin(m);
+    sn_ix plain = without_mods(m, e, k);
+    if (sn_ix_trial_end(t, m) && !sn_ix_eq(plain, e)) return sn_ix_is_multiple(m, plain, k);
     const sn_ix_term *terms;
     sn_ix_term one;
     int64_t c0;

@@ -10,6 +10,7 @@ typedef struct sn_map_nest {
     sn_stmt top;
     sn_chain chain;
     int64_t count;
+    sn_ix lead; /* elements between a vector boundary and the start of the row; none: vectors start and end with it */
     bool perfect, scan;
 } sn_map_nest;
 
@@ -64,6 +65,9 @@ int64_t sn_row_registers(uint32_t bytes);
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
 void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
+/* Rows that do not start at multiples of `vector`: by how many elements they start after one, an ix over the outer axes
+ * that all nests agree on. None: they do not agree, or it does not pay. */
+sn_ix sn_map_row_lead(sn_module *m, const sn_map_shape *sh, uint32_t vector);
 /* Replace a nest by  block.x { [seq] { unroll { vector { body } } } }; returns the new one. */
 sn_stmt sn_map_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest, const sn_sched *sc);
 void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *sched);

@@ -90,9 +90,14 @@ static uint32_t row_threads(int64_t count, uint32_t vector) {
     return threads < 256 ? threads : 256;
 }
 
+/* Elements from the first vector of a row to the end of its last one, at most. */
+static int64_t row_reach(const sn_map_shape *sh, const sn_sched *sc) {
+    return sh->max_count + (sh->max_count % sc->vector ? sc->vector - 1 : 0);
+}
+
 static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
     int64_t step = (int64_t)sc->threads * sc->vector * sn_sched_cluster(sc);
-    int64_t n = (sh->max_count + step - 1) / step;
+    int64_t n = (row_reach(sh, sc) + step - 1) / step;
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
@@ -120,7 +125,7 @@ static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
         for (uint32_t unroll = MOST; unroll >= 2; unroll--) {
             uint32_t x = pinned.threads ? pinned.threads : THREADS[i], u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
-            int64_t steps = (sh->max_count + step - 1) / step, room = (steps + u - 1) / u * u * step;
+            int64_t steps = (row_reach(sh, &pinned) + step - 1) / step, room = (steps + u - 1) / u * u * step;
             if (room >= best) continue;
             best = room;
             sc->threads = x;
@@ -163,12 +168,20 @@ static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
     return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
 }
 
+/* Vectors that divide a row, or wide ones that start before it and end behind it (map_inner.c). */
+static uint32_t row_vector(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t bytes) {
+    enum { ENOUGH = 8 }; /* bytes of an access */
+    uint32_t wide = widest(cx, bytes), even = least(wide, pow2_divisor(sh->divisor_inner));
+    if (!cx->target->is_gpu || even == wide || even * bytes >= ENOUGH) return even;
+    return sn_map_row_lead(cx->m, sh, wide).i ? wide : even;
+}
+
 static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool shared = sc->shared || (t->is_gpu && sh->kept && !sc->persistent && !fits_registers(t, sh));
     uint32_t width =
         shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
-    if (!sc->vector) sc->vector = least(widest(cx, width), pow2_divisor(sh->divisor_inner));
+    if (!sc->vector) sc->vector = row_vector(cx, sh, width);
     if (t->is_gpu && sh->online && !sh->kept && sh->max_count > sn_row_registers(sh->bytes_inner)) {
         choose_online(sh, sc);
         return;
@@ -219,11 +232,11 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     }
 }
 
-/* A pinned vector has to leave no odd lanes in a row, and to fit in the columns. */
+/* A pinned vector has to leave no odd lanes in a row unless vectors can start before it, and to fit in the columns. */
 static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, const sn_sched *sc) {
     const char *name = sn_kern_get(cx->m, k)->name;
     for (uint32_t i = 0; sc->cls == SN_SCHED_INNER && i < sh->n_nests; i++)
-        if (sh->nests[i].count % sc->vector)
+        if (sh->nests[i].count % sc->vector && !sn_map_row_lead(cx->m, sh, sc->vector).i)
             return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                            "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
                            (long long)sh->nests[i].count);

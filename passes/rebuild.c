@@ -58,16 +58,16 @@ typedef struct rebuild {
     sn_stmt guard;     /* the `if` around the body of a loop, when there is one */
     sn_val mask;       /* the test of a reduce or scan, when there is one */
     int64_t count;
-    bool guarded, scan;
+    bool guarded, scan, by_lane; /* by_lane: lanes of a vector may answer the test differently */
 } rebuild;
 
 static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[level].kind == SN_AXIS_VECTOR; }
 
-/* The test stands inside the last level that is not a vector. */
+/* The test stands inside the last level that is not a vector, or inside all of them when lanes answer for themselves. */
 static void put_guard(rebuild *rb, sn_cursor *at) {
     sn_ix count = sn_ix_const(rb->m, rb->count);
-    if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan) {
-        rb->mask = sn_put_in(rb->m, *at, rb->lane0, count);
+    if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan || rb->by_lane) {
+        rb->mask = sn_put_in(rb->m, *at, rb->by_lane ? rb->flat : rb->lane0, count);
         return;
     }
     rb->guard = sn_put_if(rb->m, *at, rb->lane0, count);
@@ -83,14 +83,15 @@ static void open_levels(rebuild *rb, sn_ix base) {
     rb->flat = rb->lane0 = base;
     for (uint32_t k = 0; k < rb->n; k++) {
         const sn_level *lv = &rb->levels[k];
-        if (rb->guarded && k == rb->n - 1 && is_vector(rb, k)) put_guard(rb, &at);
+        bool after = !is_vector(rb, k) || rb->by_lane;
+        if (rb->guarded && k == rb->n - 1 && !after) put_guard(rb, &at);
         sn_axis ax = sn_axis_new(m, lv->name, sn_ix_const(m, lv->extent));
         rb->made[k] = top->op == SN_LOP_REDUCE ? sn_put_reduce(m, at, ax, lv->kind, top->combs, top->n_combs, dtypes)
                                                : sn_put_loop(m, at, ax, lv->kind);
         at = sn_at_end(rb->k, rb->made[k]);
         rb->flat = sn_ix_add(m, rb->flat, sn_ix_scale(m, sn_ix_axis(m, ax), lv->stride));
         if (!is_vector(rb, k)) rb->lane0 = rb->flat;
-        if (rb->guarded && k == rb->n - 1 && !is_vector(rb, k)) put_guard(rb, &at);
+        if (rb->guarded && k == rb->n - 1 && after) put_guard(rb, &at);
     }
 }
 
@@ -148,7 +149,8 @@ sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain 
     sn_range reach = sn_ix_range(cx->m, base);
     int64_t last = reach.hi;
     for (uint32_t i = 0; i < n; i++) last += (levels[i].extent - 1) * levels[i].stride;
-    rb.guarded = last >= count && count > 0;
+    rb.guarded = (last >= count || reach.lo < 0) && count > 0;
+    rb.by_lane = is_vector(&rb, n - 1) && (reach.lo < 0 || count % levels[n - 1].extent);
     rb.scan = sn_is_scan(cx->m, in_nest->at[in_nest->n - 1]);
     open_levels(&rb, base);
     sn_stmt yield = move_body(&rb, rb.guard.i && !is_vector(&rb, n - 1) ? rb.guard : rb.made[n - 1]);
