@@ -58,7 +58,8 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         bool written_out = r->kind == SN_AXIS_UNROLL || r->kind == SN_AXIS_VECTOR;
-        if (r->op == SN_LOP_BARRIER || r->op == SN_LOP_ACCUM || r->op == SN_LOP_IF || (r->axis.i && !written_out)) return false;
+        if (r->op == SN_LOP_BARRIER || r->op == SN_LOP_ACCUM || r->op == SN_LOP_IF || (r->axis.i && !written_out))
+            return false;
     }
     return true;
 }
@@ -92,14 +93,16 @@ static void forget(sn_gen *g, const sn_stmt_rec *loop) {
     }
 }
 
-void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state, uint32_t n) {
+void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
+                      uint32_t n) {
     sn_em *em = &g->em;
     lv cond = interior(g, loop), before[SN_GEN_STATES], inside[SN_GEN_STATES];
     if (!cond) {
         body(g, user);
         return;
     }
-    LLVMBasicBlockRef blocks[2] = {sn_em_block(em, "interior"), sn_em_block(em, "edge")}, join = sn_em_block(em, "iteration");
+    LLVMBasicBlockRef blocks[2] = {sn_em_block(em, "interior"), sn_em_block(em, "edge")},
+                      join = sn_em_block(em, "iteration");
     LLVMBuildCondBr(em->b, cond, blocks[0], blocks[1]);
     for (uint32_t k = 0; k < n; k++) before[k] = state[k];
     for (int part = 0; part < 2 && g->status == SN_OK; part++) {

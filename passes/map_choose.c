@@ -136,7 +136,8 @@ static void fit_steps(const sn_map_shape *sh, sn_sched *sc) {
 /* Are there so few rows that as many more blocks would still leave multiprocessors idle, and long ones? */
 static bool few_rows(const sn_target *t, const sn_map_shape *sh, uint32_t blocks) {
     enum { PART = 4096 };
-    return t->cluster > 1 && sh->kept && sh->rows * blocks * 2 <= t->units && sh->max_count >= 2 * PART * (int64_t)blocks;
+    return t->cluster > 1 && sh->kept && sh->rows * blocks * 2 <= t->units &&
+           sh->max_count >= 2 * PART * (int64_t)blocks;
 }
 
 /* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too little.

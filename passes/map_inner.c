@@ -29,7 +29,8 @@ sn_ix sn_map_row_lead(sn_module *m, const sn_map_shape *sh, uint32_t vector) {
             if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sn_ix_coef(m, r->ix, ax, &c) || c != 1) continue;
             sn_ix start = sn_ix_subst(m, r->ix, &ax, &zero, 1), a = sn_ix_mod(m, start, v);
             bool of_row = false;
-            for (uint32_t k = 0; k < sh->outer.n; k++) of_row |= sn_ix_uses_axis(m, start, sn_stmt_axis(m, sh->outer.at[k]));
+            for (uint32_t k = 0; k < sh->outer.n; k++)
+                of_row |= sn_ix_uses_axis(m, start, sn_stmt_axis(m, sh->outer.at[k]));
             if (!of_row && sh->rows > 1) continue; /* weights: lane by lane */
             if (sn_ix_uses_vals(m, start) || (lead.i && !sn_ix_eq(lead, a))) return (sn_ix){0};
             lead = a;

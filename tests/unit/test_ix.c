@@ -324,6 +324,11 @@ Test(ix, multiples) {
         {"6*i", 4, false},
         {"u", 4, true},
         {"6*(4*%x mod 20)", 8, true},
+        {"33*%x - (33*%x mod 8) + 8*j", 8, true},
+        {"33*%x - (%x mod 8) + 8*j", 16, false},
+        {"33*%x - (%x mod 16)", 16, true},
+        {"33*%x - 2*(%x mod 8)", 8, false},
+        {"33*%x - (%x mod 12)", 8, false},
     };
     for (size_t k = 0; k < SN_COUNT(CASES); k++)
         cr_expect_eq(sn_ix_is_multiple(m, parse(CASES[k].e), CASES[k].k), CASES[k].yes, "%s", CASES[k].e);

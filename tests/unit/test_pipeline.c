@@ -243,7 +243,7 @@ static void (*const generators[])(source *, const value *) = {
 };
 
 static void first_inputs(source *s) {
-    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 33, 64, 100, 129};
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 33, 64, 100, 129, 259};
     value shape = {.rank = 1 + pick(4)};
     for (uint32_t k = 0; k < shape.rank; k++) shape.shape[k] = sizes[pick(SN_COUNT(sizes))];
     while (numel(&shape) > s->limit) shape.shape[pick(shape.rank)] = 1 + pick(3);
