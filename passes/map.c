@@ -78,6 +78,7 @@ static void count_states(sn_map_shape *sh, const sn_module *m, sn_stmt nest) {
     if (r->op != SN_LOP_REDUCE) return;
     for (uint32_t k = 0; k < r->n_results; k++)
         sh->states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
+    for (uint32_t c = 0; c < r->n_combs; c++) sh->positions |= sn_combs[r->combs[c]].second == SN_SECOND_POSITION;
 }
 
 static bool carries_weights(const sn_stmt_rec *nest) {

@@ -45,6 +45,7 @@ typedef struct sn_map_shape {
     uint32_t kept_width;               /* of the largest of these */
     uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
+    bool positions;                    /* a reduction carries positions: argmax */
     bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
     /* A kernel of the pass `mix`: each outer iteration does several rows, one after the other. */

@@ -169,11 +169,13 @@ static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
     return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
 }
 
-/* Vectors that divide a row, or wide ones that start before it and end behind it (map_inner.c). */
+/* Vectors that divide a row, or wide ones that start before it and end behind it (map_inner.c). Those cost a test a lane:
+ * it pays in long rows, whose threads have many vectors, where a lane does little else. */
 static uint32_t row_vector(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t bytes) {
-    enum { ENOUGH = 8 }; /* bytes of an access */
+    enum { ENOUGH = 8, LONG = 16384 }; /* bytes of an access; elements of a row */
     uint32_t wide = widest(cx, bytes), even = least(wide, pow2_divisor(sh->divisor_inner));
     if (!cx->target->is_gpu || even == wide || even * bytes >= ENOUGH) return even;
+    if (sh->max_count < LONG || sh->positions) return even;
     return sn_map_row_lead(cx->m, sh, wide).i ? wide : even;
 }
 
