@@ -3,16 +3,28 @@
  *     %0 = load x[i]   store s[j], %0        with no other use of %0
  *
  * becomes cp.async: no register holds the element, and a thread has as many of them under way as it likes. They are
- * complete at the end of the block.x axis around them, where the thread waits for its own. Relies on the pass `sync` for
+ * complete at the end of the block.x axis around them, where the thread waits for its own; so that axis must not read the
+ * buffer, and nothing may write what is copied. Relies on the pass `sync` for
  * a barrier where another thread reads. Pieces are 4, 8 or 16 bytes; a masked copy fills with zeros.
  */
 #include "codegen-llvm/gen.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static bool is_zero(const sn_module *m, sn_val v) {
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
-    return r->op == SN_LOP_CONST && r->f == 0 && r->i == 0;
+    return r->op == SN_LOP_CONST && r->f == 0 && !signbit(r->f) && r->i == 0;
+}
+
+/* Does the block.x loop around s also read b? What it reads would not be there yet. */
+static bool read_at_once(const sn_gen *g, sn_stmt s, sn_buf b) {
+    while (s.i && (!sn_stmt_get(g->m, s)->axis.i || sn_stmt_get(g->m, s)->kind != SN_AXIS_BLOCK_X))
+        s = sn_stmt_get(g->m, s)->parent;
+    sn_stmt end = s.i ? sn_stmt_walk_skip(g->m, s) : s;
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(g->m, t))
+        if (sn_stmt_get(g->m, t)->op == SN_LOP_LOAD && sn_buf_eq(sn_stmt_get(g->m, t)->buf, b)) return true;
+    return false;
 }
 
 static void count_use(void *user, sn_ix atom) {
@@ -40,6 +52,7 @@ void sn_gen_find_copies(sn_gen *g) {
         const sn_stmt_rec *load = sn_stmt_get(g->m, sn_val_get(g->m, r->in[0])->def);
         if (load->op != SN_LOP_LOAD || g->copies[r->in[0].i] != 1 || load->parent.i != r->parent.i) continue;
         if (sn_buf_is_local(sn_buf_get(g->m, load->buf)) || (load->has_mask && !is_zero(g->m, load->in[1]))) continue;
+        if (!g->steady[load->buf.i] || read_at_once(g, s, r->buf)) continue;
         copied[r->in[0].i] = 1;
     }
     g->copies = copied;

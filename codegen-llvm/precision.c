@@ -1,7 +1,7 @@
 /* precision.c: which values of a kernel are needed only as exactly as a half-precision result shows.
  *
  * A value is coarse when everything it is used for ends in a store of f16 or bf16, and nothing on the way magnifies a
- * relative error: sums, products, quotients, roots, max and min, and reductions of them. The results of halves have 8 or
+ * relative error: products, quotients, roots, max and min, and reductions of them (a difference does, where it cancels). The results of halves have 8 or
  * 11 significant bits; an expansion of f32 with 17 good bits cannot be told from an exact one in them. Tests, comparisons,
  * logarithms, exponents and whatever is kept in f32 ask for more. One walk backwards: users come after definitions, and a
  * reduce after its region, whose yield stands before the uses of its results.
@@ -15,8 +15,6 @@ static bool hands_on(sn_lop op) {
     switch ((int)op) {
     case SN_LOP_NEG:
     case SN_LOP_ABS:
-    case SN_LOP_ADD:
-    case SN_LOP_SUB:
     case SN_LOP_MUL:
     case SN_LOP_DIV:
     case SN_LOP_MAX:

@@ -10,7 +10,7 @@
  */
 #include "passes/fuse.h"
 
-enum { MAX_STEPS = 64, MAX_FACTORS = 4 };
+enum { MAX_STEPS = 64 };
 
 typedef struct factoring {
     sn_pass_ctx *cx;
@@ -21,12 +21,18 @@ typedef struct factoring {
 
 static sn_stmt def_of(const sn_module *m, sn_val v) { return sn_val_get(m, v)->def; }
 
+static bool is_sum(const sn_stmt_rec *reduce) {
+    for (uint32_t c = 0; c < reduce->n_combs; c++)
+        if (reduce->combs[c] != SN_COMB_SUM) return false;
+    return true;
+}
+
 /* Is v, which is defined in front of the reduction, computed from a reduction in the same region? */
 static bool comes_from_reduce(const factoring *f, sn_val v, uint32_t *steps) {
     sn_stmt s = def_of(f->m, v);
     const sn_stmt_rec *r = sn_stmt_get(f->m, s);
     if (r->parent.i != sn_stmt_get(f->m, f->top)->parent.i || ++*steps > MAX_STEPS) return false;
-    if (r->op == SN_LOP_REDUCE) return true;
+    if (r->op == SN_LOP_REDUCE) return is_sum(r);
     for (uint32_t i = 0; i < r->n_in; i++)
         if (comes_from_reduce(f, r->in[i], steps)) return true;
     return false;
@@ -71,14 +77,12 @@ static bool take_factors(const factoring *f) {
     uint32_t state = 0;
     for (uint32_t c = 0; c < r->n_combs; state += sn_combs[r->combs[c]].states, c++) {
         if (r->combs[c] != SN_COMB_SUM || !sn_is_float(sn_val_get(f->m, sn_result(r, state))->dtype)) continue;
-        for (uint32_t n = 0; n < MAX_FACTORS; n++) {
-            sn_stmt yield = sn_stmt_get(f->m, f->last)->last;
-            sn_val factor, rest = without_factor(f, sn_stmt_get(f->m, yield)->in[state], &factor);
-            if (!rest.i) break;
-            sn_stmt_get(f->m, yield)->in[state] = rest;
-            multiply_result(f, state, factor);
-            any = true;
-        }
+        sn_stmt yield = sn_stmt_get(f->m, f->last)->last;
+        sn_val factor, second, rest = without_factor(f, sn_stmt_get(f->m, yield)->in[state], &factor);
+        if (!rest.i || without_factor(f, rest, &second).i) continue; /* powers of a factor keep numbers in range */
+        sn_stmt_get(f->m, yield)->in[state] = rest;
+        multiply_result(f, state, factor);
+        any = true;
     }
     return any;
 }

@@ -243,6 +243,10 @@ static sn_status check_vector(const sn_pass_ctx *cx, sn_kern k, const sn_map_sha
             return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                            "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
                            (long long)sh->nests[i].count);
+    if (sc->cls == SN_SCHED_INNER && sn_sched_cluster(sc) > 1 && sc->rows > 1)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's cluster=%u shares one row: rows=%u is not possible", name,
+                       sc->cluster, sc->rows);
     if (sc->cls == SN_SCHED_OUTER && sh->rows < sc->vector)
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's vector=%u is wider than its %lld columns", name, sc->vector,

@@ -15,8 +15,7 @@
  * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator can
  * do without registers and all at once (see codegen-llvm/copy.c).
  *
- * A temporary whose loads all
- * turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
+ * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
 #include "passes/map.h"
 

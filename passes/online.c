@@ -94,9 +94,17 @@ static bool matches_one(online *on, uint32_t c) {
     return alike(on, sn_stmt_get(m, yield_of(m, &on->max))->in[on->state], sub->in[0]);
 }
 
-/* Every combiner of `sum` has to match: one that does not would still read the row. */
+static bool stores(const sn_module *m, sn_stmt nest) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->op == SN_LOP_STORE) return true;
+    return false;
+}
+
+/* Every combiner of `sum` has to match: one that does not would still read the row. Nor may it store on the way. */
 static bool matches(online *on) {
     const sn_stmt_rec *sum = sn_stmt_get(on->m, on->sum.at[0]);
+    if (stores(on->m, on->sum.at[0])) return false;
     for (uint32_t c = 0; c < sum->n_combs; c++)
         if (sn_combs[sum->combs[c]].states != 1 || !matches_one(on, c)) return false;
     return true;
@@ -201,14 +209,21 @@ static bool has_two_reductions(const sn_module *m, sn_kern k) {
 
 sn_status sn_pass_online(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
+    uint32_t room = 0;
+    sn_val *twin = NULL; /* entries of one kernel's values mean nothing to another */
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         online on = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool any = false;
         if (sn_kern_get(m, on.k)->scheduled || !has_two_reductions(m, on.k)) continue;
         sn_chain_outer(&on.outer, m, on.k);
         for (;; any = true) {
-            on.twin = SN_NEWN(cx->scratch, sn_val, m->vals.count);
-            if (!first_pair(&on)) break;
+            if (m->vals.count > room) {
+                room = 2 * m->vals.count;
+                twin = SN_NEWN(cx->scratch, sn_val, room);
+            }
+            on.twin = twin;
+            bool found = first_pair(&on);
+            if (!found) break;
             sn_remark(cx, sn_kern_get(m, on.k)->name, "maximum and sum of %lld exponentials in one reading",
                       (long long)sn_chain_count(m, &on.max));
             rewrite(&on);

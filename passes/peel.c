@@ -17,21 +17,19 @@ typedef struct peel {
     sn_module *m;
     sn_kern k;
     sn_stmt nest;
+    const sn_kern *storer; /* by buffer: the last kernel before k that stores it */
+    uint32_t n_bufs;
 } peel;
 
 /* Does an earlier kernel with one outer loop of that extent and a nest inside store the buffer? */
 static bool from_rows(const peel *p, sn_buf b, sn_ix extent) {
     sn_module *m = p->m;
-    for (uint32_t i = 0; i < m->kernels.n && m->kernels.at[i].i != p->k.i; i++) {
-        sn_kern k = m->kernels.at[i];
-        sn_chain outer;
-        if (!sn_kern_stores(m, k, b)) continue;
-        sn_chain_outer(&outer, m, k);
-        if (outer.n != 1 || !sn_ix_eq(sn_stmt_extent(m, outer.at[0]), extent)) return false;
-        for (sn_stmt s = sn_stmt_get(m, outer.at[0])->first; s.i; s = sn_next(m, s))
-            if (sn_is_nest(sn_stmt_get(m, s))) return true;
-        return false;
-    }
+    sn_chain outer;
+    if (b.i >= p->n_bufs || !p->storer[b.i].i) return false;
+    sn_chain_outer(&outer, m, p->storer[b.i]);
+    if (outer.n != 1 || !sn_ix_eq(sn_stmt_extent(m, outer.at[0]), extent)) return false;
+    for (sn_stmt s = sn_stmt_get(m, outer.at[0])->first; s.i; s = sn_next(m, s))
+        if (sn_is_nest(sn_stmt_get(m, s))) return true;
     return false;
 }
 
@@ -99,14 +97,17 @@ static sn_kern take_out(peel *p) {
 sn_status sn_pass_peel(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     sn_kern_list out = {0};
-    uint32_t n = m->kernels.n;
+    uint32_t n = m->kernels.n, n_bufs = m->bufs.count;
+    sn_kern *storer = SN_NEWN(cx->scratch, sn_kern, n_bufs);
     for (uint32_t i = 0; i < n; i++) {
-        peel p = {.cx = cx, .m = m, .k = m->kernels.at[i]};
+        peel p = {.cx = cx, .m = m, .k = m->kernels.at[i], .storer = storer, .n_bufs = n_bufs};
         if (!sn_kern_get(m, p.k)->scheduled && look(&p) && is_closed(&p)) {
             SN_PUSH(&m->arena, &out, take_out(&p));
             *changed = true;
         }
         SN_PUSH(&m->arena, &out, p.k);
+        for (sn_stmt s = sn_stmt_walk_first(m, p.k); s.i; s = sn_stmt_walk_next(m, s))
+            if (sn_stmt_get(m, s)->op == SN_LOP_STORE) storer[sn_stmt_get(m, s)->buf.i] = p.k;
     }
     m->kernels = out;
     return m->env->status;

@@ -158,7 +158,7 @@ static bool on_all_threads(const sn_module *m, sn_kern k, const place *p) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *rec = sn_stmt_get(m, s);
         if (rec->op != SN_LOP_LOOP && rec->op != SN_LOP_REDUCE) continue;
-        bool block = rec->kind == SN_AXIS_BLOCK_X || rec->kind == SN_AXIS_BLOCK_Y;
+        bool block = rec->kind == SN_AXIS_CLUSTER || rec->kind == SN_AXIS_BLOCK_X || rec->kind == SN_AXIS_BLOCK_Y;
         if (block && !inside_kind(p, rec->kind)) return false;
     }
     return true;

@@ -39,7 +39,7 @@ void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool l
         if (r->op != SN_LOP_STORE && r->op != SN_LOP_LOAD) continue;
         if (sn_buf_is_local(sn_buf_get(m, r->buf))) continue;
         if (r->op == SN_LOP_STORE) mask_store(m, t, mask);
-        else if (loads) mask_load(m, k, t, mask);
+        else if (loads || sn_kern_stores(m, k, r->buf)) mask_load(m, k, t, mask);
     }
 }
 

@@ -18,7 +18,8 @@
  * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
  *
  * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store outside
- * shared memory that meets no element twice; ir/loop_check.c tests both, and the pass. Cost: accesses to one buffer between two barriers, squared.
+ * shared memory that meets no element twice; ir/loop_check.c tests both, and the pass. Cost: accesses to one buffer
+ * between two barriers, squared.
  */
 #include "passes/nest.h"
 

@@ -72,7 +72,10 @@ static int parse(conform_args *r, int argc, char **argv) {
             if (!tool_unsigned(&r->threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
             break;
         case 'v': r->verify = optarg; break;
-        case 'k': r->check_kernels = true; break;
+        case 'k': /* the kernels of a GPU have threads to look at */
+            r->check_kernels = true;
+            if (!strcmp(r->schedule, "host")) r->schedule = "gpu";
+            break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }

@@ -68,7 +68,10 @@ static int parse(run_args *r, int argc, char **argv) {
             if (!tool_add_dim(&r->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
         case 'c': r->check = true; break;
-        case 'K': r->check_kernels = true; break;
+        case 'K': /* the kernels of a GPU have threads to look at */
+            r->check_kernels = true;
+            if (!r->o.cpu_schedule) r->o.cpu_schedule = "gpu";
+            break;
         case 'o': r->output_dir = optarg; break;
         case 'a': r->print_all = true; break;
         case 't':
