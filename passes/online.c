@@ -222,8 +222,7 @@ sn_status sn_pass_online(sn_pass_ctx *cx, bool *changed) {
                 twin = SN_NEWN(cx->scratch, sn_val, room);
             }
             on.twin = twin;
-            bool found = first_pair(&on);
-            if (!found) break;
+            if (!first_pair(&on)) break;
             sn_remark(cx, sn_kern_get(m, on.k)->name, "maximum and sum of %lld exponentials in one reading",
                       (long long)sn_chain_count(m, &on.max));
             rewrite(&on);
