@@ -22,11 +22,12 @@ typedef struct job {
     sn_arena *arena;
 } job;
 
-/* More than 4 KB of parameters need PTX 8.1 (drivers from R530 on). */
+/* More than 4 KB of parameters, and what blocks of a cluster send each other, need PTX 8.1 (drivers from R530 on). */
 static uint32_t ptx_version(const job *j, uint32_t ptx) {
-    enum { SMALL_BLOCK = 4096, PTX_LARGE_BLOCK = 81 };
-    bool large = j->out->param_block && 8 * sn_kern_get(j->m, j->k)->params.n > SMALL_BLOCK;
-    return large && ptx < PTX_LARGE_BLOCK ? PTX_LARGE_BLOCK : ptx;
+    enum { SMALL_BLOCK = 4096, NEWER = 81 };
+    const sn_kern_rec *k = sn_kern_get(j->m, j->k);
+    bool large = j->out->param_block && 8 * k->params.n > SMALL_BLOCK;
+    return (large || sn_sched_cluster(&k->sched) > 1) && ptx < NEWER ? NEWER : ptx;
 }
 
 static sn_status target_machine(LLVMTargetMachineRef *out, job *j) {

@@ -84,14 +84,25 @@ static lv shuffle(sn_gen *g, lv x, const source_lane *from) {
     return all;
 }
 
-/* All-reduce over groups of `width` neighbouring lanes, a power of two. */
+static lv from_across(sn_gen *g, lv x, uint32_t distance) {
+    source_lane from = {"llvm.nvvm.shfl.sync.bfly.i32", c32(g, distance), WARP - 1};
+    return shuffle(g, x, &from);
+}
+
 static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
     for (uint32_t d = width / 2; d > 0; d /= 2) {
         lv other[SN_GEN_STATES];
-        source_lane from = {"llvm.nvvm.shfl.sync.bfly.i32", c32(g, d), WARP - 1};
-        for (uint32_t k = 0; k < st->n; k++) other[k] = shuffle(g, x[k], &from);
+        for (uint32_t k = 0; k < st->n; k++) other[k] = from_across(g, x[k], d);
         sn_gen_combine(g, st, x, other);
     }
+}
+
+/* All-reduce over groups of `width` neighbouring lanes, a power of two. */
+static void over_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
+    if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
+        sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly, width);
+    else
+        butterfly(g, st, x, width);
 }
 
 /* ---- shared memory ---------------------------------------------------------------------------------------------------------------- */
@@ -186,11 +197,38 @@ static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, l
 
 static bool power_of_two(uint32_t n) { return n && !(n & (n - 1)); }
 
+/* Slots first .. first + n-1 of state k, in accesses of up to 16 bytes. */
+static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, uint32_t k, lv first, uint32_t n, lv *out) {
+    uint32_t bytes = sn_dtype_bytes(st->dtypes[k]), piece = 16 / bytes;
+    while (n % piece) piece /= 2;
+    LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[k]), piece);
+    for (uint32_t i = 0; i < n; i += piece) {
+        lv l = LLVMBuildLoad2(g->em.b, type, slot_address(g, st, ex, k, em_iadd(&g->em, first, cx(g, i))), "");
+        LLVMSetAlignment(l, piece * bytes);
+        l = sn_math_from_storage(&g->em, st->dtypes[k], l);
+        for (uint32_t j = 0; j < piece; j++) out[i + j] = sn_em_lane(&g->em, l, j);
+    }
+}
+
+/* Every thread reads the few slots of its row, which takes less time than steps of shuffles. */
+static void fold_few(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, uint32_t n, lv *x) {
+    lv *slots = SN_NEWN(g->arena, lv, (size_t)st->n * n);
+    for (uint32_t k = 0; k < st->n; k++) read_slots(g, st, ex, k, first, n, slots + (size_t)k * n);
+    sn_gen_combine_all(g, st, slots, n, x);
+}
+
+static bool all_scalars(const sn_gen_states *st, const lv *x) {
+    for (uint32_t k = 0; k < st->n; k++)
+        if (sn_em_lanes(x[k]) > 1) return false;
+    return true;
+}
+
 /* Rows of whole warps: each warp leaves one slot; few slots are read by every thread, many by shuffles again. */
 static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
+    enum { FEW = 8 };
     sn_em *em = &g->em;
     uint32_t warps = g->threads_x / WARP;
-    butterfly(g, st, x, WARP);
+    over_lanes(g, st, x, WARP);
     exchange ex = exchange_begin(g, st, x, warps * g->threads_y);
     lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), warp = em_lshr(em, g->thread_x, cx(g, 5));
     lv row = em_imul(em, g->thread_y, cx(g, warps));
@@ -198,19 +236,21 @@ static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
     slot_write(g, st, &ex, em_iadd(em, row, warp), x);
     sn_em_end(em, &first);
     sn_gen_barrier(g);
-    if (warps <= 4 || !power_of_two(warps)) {
+    if (warps <= FEW && all_scalars(st, x)) {
+        fold_few(g, st, &ex, row, warps, x);
+    } else if (warps <= 4 || !power_of_two(warps)) {
         fold_slots(g, st, &ex, row, 1, warps, x);
-        return;
+    } else {
+        slot_read(g, st, &ex, em_iadd(em, row, em_and(em, lane, cx(g, warps - 1))), x);
+        over_lanes(g, st, x, warps);
     }
-    slot_read(g, st, &ex, em_iadd(em, row, em_and(em, lane, cx(g, warps - 1))), x);
-    butterfly(g, st, x, warps);
 }
 
 static void over_x(sn_gen *g, const sn_gen_states *st, lv *x) {
     uint32_t n = g->threads_x;
     if (n <= 1) return;
     if (n <= WARP && power_of_two(n)) {
-        butterfly(g, st, x, n);
+        over_lanes(g, st, x, n);
     } else if (n % WARP == 0) {
         over_warps(g, st, x);
     } else {
@@ -304,19 +344,6 @@ static lv scan_lanes(sn_gen *g, const sn_gen_states *st, lv x, lv lane, uint32_t
     return x;
 }
 
-/* Slots first .. first + n-1 of the one state, in accesses of up to 16 bytes. */
-static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv first, uint32_t n, lv *out) {
-    uint32_t bytes = sn_dtype_bytes(st->dtypes[0]), piece = 16 / bytes;
-    while (n % piece) piece /= 2;
-    LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[0]), piece);
-    for (uint32_t i = 0; i < n; i += piece) {
-        lv l = LLVMBuildLoad2(g->em.b, type, slot_address(g, st, ex, 0, em_iadd(&g->em, first, cx(g, i))), "");
-        LLVMSetAlignment(l, piece * bytes);
-        l = sn_math_from_storage(&g->em, st->dtypes[0], l);
-        for (uint32_t k = 0; k < piece; k++) out[i + k] = sn_em_lane(&g->em, l, k);
-    }
-}
-
 /* The totals of the warps of a row: of those before `warp`, and of all. Few are walked by every thread, many scanned by the
  * lanes of every warp. */
 static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv identity, lv row, lv warp, lv *all) {
@@ -325,7 +352,7 @@ static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv 
     uint32_t warps = g->threads_x / WARP;
     lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), before = identity, x, few[FEW];
     if (warps <= FEW) {
-        read_slots(g, st, ex, row, warps, few);
+        read_slots(g, st, ex, 0, row, warps, few);
         *all = few[0];
         for (uint32_t i = 1; i < warps; i++) {
             before = em_select(em, em_icmp(em, LLVMIntEQ, warp, cx(g, i)), *all, before);

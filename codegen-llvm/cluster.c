@@ -1,24 +1,22 @@
-/* cluster.c: what blocks do together: reductions across the blocks of a cluster, and the last block of a grid loop.
+/* cluster.c: reductions across the blocks of a cluster.
  *
- * Cluster: each block, its own state complete, writes it into a slot of every block's shared memory; after the cluster's
- * barrier each reads its own slots in order. Two areas are used in turn: a block writes to an area again only after the
- * barrier of the use in between, which every reader of the first has passed. The first write waits until all blocks have
- * started.
+ * Each block, its own state complete, writes it into a slot of every block's shared memory; when all have arrived each
+ * reads its own slots in order. Two areas are used in turn: a block writes to an area again only after the exchange in
+ * between, which every reader of the first has passed. The first write waits until all blocks have started.
  *
- * Last block: what follows a grid loop runs on the block that finds itself to be the last one. Each block's stores are
- * released before one of its threads counts it; the counter wraps to 0, so the next launch finds it ready. The counters
- * are globals of the module: two runs of one kernel at the same time would share them, as they share the workspace.
- * LLVM 22 drops the order of atomicrmw, hence the inline assembly.
+ * How a block knows that all have arrived: where each exchange happens exactly once, the stores are asynchronous and count
+ * their bytes on a barrier object (mbarrier) in the memory that they go to, and a thread waits for the bytes of its own
+ * block's slots, for nothing else. Exchange e uses object e mod 2, in its phase e / 2. No block ends too early: it waits for
+ * all that is sent to it. Elsewhere (in a loop) it is the cluster's barrier, whose release makes threads wait for all
+ * their stores to memory as well.
  */
 #include "codegen-llvm/gen.h"
 
-#include <string.h>
-
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
-/* ---- clusters ---- */
-
 static void call_void(sn_gen *g, const char *name) { sn_em_call(&g->em, name, NULL, NULL, 0); }
+
+/* ---- start ---- */
 
 /* All blocks of the cluster have started: before the first write to another one. */
 static void all_started(sn_gen *g) {
@@ -32,29 +30,46 @@ void sn_gen_cluster_barrier(sn_gen *g) {
     call_void(g, "llvm.nvvm.barrier.cluster.wait.aligned");
 }
 
-/* Does every path come to the first exchange once? Then the wait stands there, behind the loads that are on their way. */
-static bool first_exchange_is_straight(const sn_gen *g) {
+/* Does every path come past s exactly once? */
+static bool is_straight(const sn_gen *g, const sn_stmt_rec *s) {
+    for (sn_stmt up = s->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(g->m, up);
+        if (u->op != SN_LOP_LOOP || (u->kind != SN_AXIS_GRID && u->kind != SN_AXIS_BLOCK_Y)) return false;
+    }
+    return true;
+}
+
+/* Is every exchange straight, of states that asynchronous stores exist for? *first: is the first one straight? */
+static bool can_count(const sn_gen *g, bool *first) {
+    bool any = false, all = !g->batch && g->threads_y == 1;
+    *first = false;
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (r->op != SN_LOP_BARRIER && (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_CLUSTER)) continue;
-        for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
-            const sn_stmt_rec *u = sn_stmt_get(g->m, up);
-            if (u->op != SN_LOP_LOOP || (u->kind != SN_AXIS_GRID && u->kind != SN_AXIS_BLOCK_Y)) return false;
-        }
-        return true;
+        bool reduce = r->op == SN_LOP_REDUCE && r->kind == SN_AXIS_CLUSTER, straight = is_straight(g, r);
+        if (r->op != SN_LOP_BARRIER && !reduce) continue;
+        if (!any) *first = straight;
+        any = true;
+        all &= straight;
+        for (uint32_t k = 0; reduce && k < r->n_results; k++)
+            all &= sn_dtype_bytes(sn_val_get(g->m, sn_result(r, k))->dtype) >= 4;
     }
-    return false;
+    return all;
 }
 
 void sn_gen_cluster_start(sn_gen *g) {
+    bool first_straight;
     if (g->cluster <= 1) return;
     lv id = g->block, size = sn_em_i(&g->em, id, g->cluster);
     g->rank = LLVMBuildURem(g->em.b, id, size, "rank");
     g->block = LLVMBuildUDiv(g->em.b, id, size, "cluster");
-    call_void(g, "llvm.nvvm.barrier.cluster.arrive.aligned");
+    bool counts = can_count(g, &first_straight);
+    if (counts) sn_gen_make_arrivals(g);
+    call_void(g, counts ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned" : "llvm.nvvm.barrier.cluster.arrive.aligned");
     g->cluster_waits = true;
-    if (!first_exchange_is_straight(g)) all_started(g);
+    if (!first_straight) all_started(g); /* else where it stands, behind the loads that are on their way */
 }
+
+/* ---- exchange ---- */
 
 static lv at(sn_gen *g, lv base, lv bytes) { return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, base, &bytes, 1, ""); }
 
@@ -62,6 +77,7 @@ static lv at(sn_gen *g, lv base, lv bytes) { return LLVMBuildInBoundsGEP2(g->em.
 typedef struct slots {
     lv base;
     uint32_t offset[SN_GEN_STATES], bytes[SN_GEN_STATES], rows;
+    bool counted;
 } slots;
 
 static lv slot(sn_gen *g, const slots *sl, uint32_t k, lv block) {
@@ -82,8 +98,9 @@ static void send(sn_gen *g, const sn_gen_states *st, const slots *sl, const lv *
         for (uint32_t k = 0; k < st->n; k++) {
             lv args[2] = {at(g, sl->base, slot(g, sl, k, rank)), to};
             lv remote = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, args, 2);
-            lv s = LLVMBuildStore(em->b, sn_math_to_storage(em, st->dtypes[k], x[k]), remote);
-            LLVMSetAlignment(s, sl->bytes[k] < 16 ? sl->bytes[k] : 16);
+            lv stored = sn_math_to_storage(em, st->dtypes[k], x[k]);
+            if (sl->counted) sn_gen_send(g, remote, stored, sl->bytes[k], g->counted, to);
+            else LLVMSetAlignment(LLVMBuildStore(em->b, stored, remote), sl->bytes[k] < 16 ? sl->bytes[k] : 16);
         }
         sn_em_end(em, &branch);
     }
@@ -91,94 +108,36 @@ static void send(sn_gen *g, const sn_gen_states *st, const slots *sl, const lv *
 
 static void receive(sn_gen *g, const sn_gen_states *st, const slots *sl, const uint32_t *lanes, lv *x) {
     sn_em *em = &g->em;
-    for (uint32_t block = 0; block < g->cluster; block++) {
-        lv other[SN_GEN_STATES];
-        for (uint32_t k = 0; k < st->n; k++) {
+    uint32_t n = g->cluster;
+    lv *all = SN_NEWN(g->arena, lv, (size_t)st->n * n);
+    for (uint32_t k = 0; k < st->n; k++)
+        for (uint32_t block = 0; block < n; block++) {
             LLVMTypeRef type = sn_em_shape(sn_math_storage(em->cg, st->dtypes[k]), lanes[k]);
             lv l = LLVMBuildLoad2(em->b, type, at(g, sl->base, slot(g, sl, k, c32(g, block))), "");
             LLVMSetAlignment(l, sl->bytes[k] < 16 ? sl->bytes[k] : 16);
-            other[k] = sn_math_from_storage(em, st->dtypes[k], l);
-            if (!block) x[k] = other[k];
+            all[(size_t)k * n + block] = sn_math_from_storage(em, st->dtypes[k], l);
         }
-        if (block) sn_gen_combine(g, st, x, other);
-    }
+    sn_gen_combine_all(g, st, all, n, x);
 }
 
 void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x) {
     if (g->cluster <= 1) return;
-    slots sl = {.rows = g->threads_y};
-    uint32_t lanes[SN_GEN_STATES], total = 0;
+    slots sl = {.rows = g->threads_y, .counted = g->arrivals != NULL};
+    uint32_t lanes[SN_GEN_STATES], total = 0, bytes = 0;
     for (uint32_t k = 0; k < st->n; k++) {
         lanes[k] = sn_em_lanes(x[k]);
         sl.offset[k] = total;
         sl.bytes[k] = 1;
         while (sl.bytes[k] < sn_dtype_bytes(st->dtypes[k]) * lanes[k]) sl.bytes[k] *= 2;
+        bytes += sl.bytes[k] * g->cluster;
+        sl.counted &= lanes[k] == 1;
         total += (sl.bytes[k] * g->cluster * sl.rows + 15) / 16 * 16;
     }
     sl.base = sn_gen_area(g, true, total);
     all_started(g);
+    if (sl.counted) sn_gen_expect(g, g->counted, bytes);
     send(g, st, &sl, x);
-    sn_gen_cluster_barrier(g);
+    if (sl.counted) sn_gen_wait(g, g->counted++);
+    else sn_gen_cluster_barrier(g);
     receive(g, st, &sl, lanes, x);
-}
-
-/* ---- the last block ---- */
-
-static lv assembly(sn_gen *g, LLVMTypeRef result, const char *text, const char *constraints, lv *args, unsigned n) {
-    LLVMTypeRef types[4];
-    for (unsigned i = 0; i < n; i++) types[i] = LLVMTypeOf(args[i]);
-    LLVMTypeRef type = LLVMFunctionType(result, types, n, 0);
-    lv code =
-        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
-    return LLVMBuildCall2(g->em.b, type, code, args, n, "");
-}
-
-static void fence(sn_gen *g) { assembly(g, g->em.cg->vd, "fence.acq_rel.gpu;", "~{memory}", NULL, 0); }
-
-static lv new_global(sn_gen *g, const char *name, LLVMTypeRef type, unsigned space) {
-    lv v = LLVMAddGlobalInAddressSpace(g->em.mod, type, name, space);
-    LLVMSetInitializer(v, space == 3 ? LLVMGetUndef(type) : LLVMConstNull(type));
-    LLVMSetLinkage(v, LLVMInternalLinkage);
-    LLVMSetAlignment(v, 4);
-    return v;
-}
-
-/* Counts this block; true on the last of `blocks` blocks of its group. */
-static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
-    sn_em *em = &g->em;
-    lv counters = new_global(g, "sn_blocks_done", LLVMArrayType2(em->cg->i32, (uint64_t)groups), 1);
-    lv answer = new_global(g, "sn_block_number", em->cg->i32, 3);
-    sn_gen_barrier(g);
-    lv zero = sn_em_i(em, g->thread_x, 0);
-    lv first = em_and(em, em_icmp(em, LLVMIntEQ, g->thread_x, zero), em_icmp(em, LLVMIntEQ, g->thread_y, zero));
-    sn_em_if branch = sn_em_then(em, first, "count");
-    fence(g);
-    lv counter = LLVMBuildInBoundsGEP2(em->b, em->cg->i32, counters, &group, 1, "");
-    lv args[2] = {counter, c32(g, blocks - 1)};
-    lv old = assembly(g, em->cg->i32, "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r,~{memory}", args, 2);
-    LLVMSetAlignment(LLVMBuildStore(em->b, old, answer), 4);
-    sn_em_end(em, &branch);
-    sn_gen_barrier(g);
-    lv number = LLVMBuildLoad2(em->b, em->cg->i32, answer, "");
-    LLVMSetAlignment(number, 4);
-    return em_icmp(em, LLVMIntEQ, number, c32(g, blocks - 1));
-}
-
-void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks) {
-    *t = (sn_gen_tail){.open = true, .mark = sn_gen_mark(g), .turns = g->turns};
-    if (g->cluster > 1 && g->status == SN_OK)
-        g->status =
-            sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a cluster and a last block in one kernel", g->k->name);
-    int64_t groups = g->grid / blocks;
-    lv group = sn_em_i(&g->em, g->block_number, 0);
-    if (groups > 1) group = LLVMBuildUDiv(g->em.b, g->block_number, sn_em_i(&g->em, g->block_number, blocks), "");
-    t->branch = sn_em_then(&g->em, is_last(g, group, groups, blocks), "last_block");
-    fence(g);
-}
-
-void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t) {
-    if (!t->open) return;
-    sn_gen_settle(g, &t->turns);
-    sn_em_end(&g->em, &t->branch);
-    sn_gen_release(g, t->mark);
 }

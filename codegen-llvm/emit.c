@@ -106,6 +106,24 @@ lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, 
     return LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, n, "");
 }
 
+lv sn_em_assembly(sn_em *em, LLVMTypeRef result, const char *text, const char *constraints, lv *args, uint32_t n) {
+    LLVMTypeRef types[4];
+    SN_ASSERT(n <= SN_COUNT(types));
+    for (uint32_t i = 0; i < n; i++) types[i] = LLVMTypeOf(args[i]);
+    LLVMTypeRef type = LLVMFunctionType(result, types, n, 0);
+    lv code =
+        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
+    return LLVMBuildCall2(em->b, type, code, args, n, "");
+}
+
+lv sn_em_global(sn_em *em, const char *name, LLVMTypeRef type, unsigned space, unsigned align) {
+    lv v = LLVMAddGlobalInAddressSpace(em->mod, type, name, space);
+    LLVMSetInitializer(v, space == 3 ? LLVMGetUndef(type) : LLVMConstNull(type));
+    LLVMSetLinkage(v, LLVMInternalLinkage);
+    LLVMSetAlignment(v, align);
+    return v;
+}
+
 lv sn_em_poly(sn_em *em, lv x, const double *c, uint32_t n) {
     lv y = sn_em_f(em, x, c[n - 1]);
     for (uint32_t i = n - 1; i-- > 0;) y = em_fma(em, y, x, sn_em_f(em, x, c[i]));

@@ -39,6 +39,10 @@ lv sn_em_ci(LLVMTypeRef type, int64_t x);
 
 /* ---- instructions that need more than one call ---- */
 lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, uint32_t n);
+/* Inline assembly with side effects. */
+lv sn_em_assembly(sn_em *em, LLVMTypeRef result, const char *text, const char *constraints, lv *args, uint32_t n);
+/* A variable of the module: in shared memory (space 3) undefined, elsewhere zero. */
+lv sn_em_global(sn_em *em, const char *name, LLVMTypeRef type, unsigned space, unsigned align);
 lv sn_em_poly(sn_em *em, lv x, const double *c, uint32_t n); /* c[0] + c[1] x + ... by fma */
 lv sn_em_fmin(sn_em *em, lv x, lv y);                        /* nan if either is */
 lv sn_em_fmax(sn_em *em, lv x, lv y);

@@ -1,8 +1,8 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
  * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges), index.c (ix),
  * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
- * block.c (both across the threads of a GPU block), cluster.c (across blocks), shared.c (shared memory), copy.c
- * (asynchronous copies to it).
+ * block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks), last_block.c (after all
+ * of them), shared.c (shared memory), copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -11,6 +11,8 @@
 #include "ir/loop_alike.h"
 #include "ir/scalar.h"
 
+/* Loops whose iterations are the parts of what is copied: over threads, making, using. */
+enum { SN_GEN_PARTS = 1, SN_GEN_PART_MADE, SN_GEN_PART_USED };
 enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
 
 typedef struct sn_gen_memo {
@@ -69,6 +71,8 @@ typedef struct sn_gen {
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
     bool cluster_waits;          /* for its blocks to start */
+    lv arrivals;                 /* what counts the bytes that come from other blocks; NULL: nothing does */
+    uint32_t counted;            /* exchanges that it has counted */
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
     lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */
@@ -77,6 +81,7 @@ typedef struct sn_gen {
     uint32_t shared_bytes; /* dynamic shared memory */
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
+    uint8_t *parts;        /* by sn_axis: its part in waiting for copies; NULL without copies */
 
     struct sn_gen_batch *batch; /* NULL: the kernel is one nest */
 } sn_gen;
@@ -151,6 +156,8 @@ typedef struct sn_gen_states {
     sn_dtype dtypes[SN_GEN_STATES];
 } sn_gen_states;
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
+/* state = n states combined pairwise, sumexp all at once; state k of number i is x[k*n + i]. */
+void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state);
 /* Those of combiner c alone. */
 sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c);
 /* The lanes of every state become one; not for sumexp. */
@@ -159,6 +166,10 @@ void sn_gen_across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lan
 /* ---- sumexp.c ---- */
 /* state = n states (x[2k], x[2k+1]) combined. */
 void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
+/* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each state
+ * costs one e^. */
+typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
+void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
 /* The lanes of one state x[0], x[1] become one. */
 void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes);
 
@@ -181,6 +192,16 @@ void sn_gen_cluster_start(sn_gen *g);
 void sn_gen_cluster_barrier(sn_gen *g);
 /* All-reduce over the blocks of the cluster, of states that are complete in each block. */
 void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
+
+/* ---- arrivals.c ---- */
+void sn_gen_make_arrivals(sn_gen *g);
+/* This block's part of exchange number `exchange` is that many bytes. */
+void sn_gen_expect(sn_gen *g, uint32_t exchange, uint32_t bytes);
+/* x, of 4 or 8 bytes, to `remote` in the memory of block number `to`, whose arrivals count it. */
+void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, uint32_t exchange, lv to);
+void sn_gen_wait(sn_gen *g, uint32_t exchange);
+
+/* ---- last_block.c ---- */
 /* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */
 typedef struct sn_gen_tail {
     bool open;
@@ -197,7 +218,12 @@ void sn_gen_find_coarse(sn_gen *g);
 /* ---- copy.c ---- */
 void sn_gen_find_copies(sn_gen *g);
 void sn_gen_copy_piece(sn_gen *g, lv to, lv from, uint32_t bytes, lv mask);
-void sn_gen_end_copies(sn_gen *g);
+/* At the end of the block.x axis x. */
+void sn_gen_end_copies(sn_gen *g, sn_axis x);
+/* Around iterations of loops that copy, or use what was copied, part by part: after one; before number i of n. */
+void sn_gen_part_made(sn_gen *g, sn_axis ax);
+void sn_gen_part_used(sn_gen *g, sn_axis ax, int64_t i, int64_t n);
+bool sn_gen_waits_for_parts(const sn_gen *g, sn_axis ax); /* then its iterations have to be written out */
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in the area whose turn it is. */

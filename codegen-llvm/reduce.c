@@ -44,6 +44,23 @@ void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x) 
         combine_one(g, st->combs[c], st->dtypes[st->first[c]], state + st->first[c], x + st->first[c]);
 }
 
+void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state) {
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        uint32_t first = st->first[c], states = sn_combs[st->combs[c]].states;
+        lv *a = SN_NEWN(g->arena, lv, (size_t)2 * n);
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t k = 0; k < states; k++) a[i * states + k] = x[(size_t)(first + k) * n + i];
+        if (st->combs[c] == SN_COMB_SUMEXP) {
+            sn_gen_sumexp(g, st->dtypes[first], state + first, a, n);
+            continue;
+        }
+        for (uint32_t step = 1; step < n; step *= 2)
+            for (uint32_t i = 0; i + step < n; i += 2 * step)
+                combine_one(g, st->combs[c], st->dtypes[first], a + i * states, a + (i + step) * states);
+        for (uint32_t k = 0; k < states; k++) state[first + k] = a[k];
+    }
+}
+
 sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c) {
     sn_gen_states one = {.n_combs = 1, .combs = {st->combs[c]}, .n = sn_combs[st->combs[c]].states};
     for (uint32_t k = 0; k < one.n; k++) one.dtypes[k] = st->dtypes[st->first[c] + k];
@@ -117,6 +134,7 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
     if (n == 0) identities(g, st, state);
     for (uint32_t c = 0; c < st->n_combs; c++) sumexp[c] = SN_NEWN(g->arena, lv, 2 * n);
     for (int64_t i = 0; i < n; i++) {
+        sn_gen_part_used(g, s->axis, i, n);
         sn_gen_fix(g, s->axis, i);
         run_region(g, s, x);
         sn_gen_unfix(g);
@@ -185,7 +203,7 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     sn_gen_states st = states_of(g, s);
     lv state[SN_GEN_STATES];
     int64_t n = sn_gen_extent(g, s->axis);
-    bool written_out = n == 1 || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
+    bool written_out = n == 1 || sn_gen_waits_for_parts(g, s->axis) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
     if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
     else if (written_out) unrolled(g, s, &st, state, n);

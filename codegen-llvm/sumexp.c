@@ -41,15 +41,20 @@ void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n) {
     state[1] = sn_math_cast(em, t, wide, tree(em, plus, a, n));
 }
 
-void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes) {
+void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width) {
     sn_em *em = &g->em;
     sn_gen_states max = {.n_combs = 1, .n = 1, .combs = {SN_COMB_MAX}, .dtypes = {computed_in(t)}}, sum = max;
     sum.combs[0] = SN_COMB_SUM;
-    for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(em, sn_math_cast(em, max.dtypes[0], t, x[k]), lanes);
+    for (uint32_t k = 0; k < 2; k++) x[k] = sn_math_cast(em, max.dtypes[0], t, x[k]);
     lv m = x[0];
-    sn_gen_across_lanes(g, &max, &m, lanes);
-    lv s = term(em, x, sn_em_splat(em, shift_by(em, m), lanes));
-    sn_gen_across_lanes(g, &sum, &s, lanes);
+    over(g, &max, &m, width);
+    lv s = term(em, x, sn_em_splat(em, shift_by(em, m), sn_em_lanes(x[0])));
+    over(g, &sum, &s, width);
     x[0] = sn_math_cast(em, t, max.dtypes[0], m);
     x[1] = sn_math_cast(em, t, max.dtypes[0], s);
+}
+
+void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes) {
+    for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
+    sn_gen_sumexp_by(g, t, x, sn_gen_across_lanes, lanes);
 }

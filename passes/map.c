@@ -69,6 +69,7 @@ static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool
     for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        if (r->op == SN_LOP_STORE) sh->row_stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (r->op == SN_LOP_STORE || !is_reused(m, sh, r->ix)) *all_reused = false;
     }
 }
@@ -140,9 +141,12 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
                            sn_kern_get(m, k)->name);
         if (r->buf.i && sh->outer.n)
             *(is_flat(m, sh, r->ix) ? &sh->flat : &sh->not_flat) += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) && sh->outer.n &&
-            walks(m, r->ix, sn_stmt_axis(m, sh->body)))
-            smaller(&sh->bytes_flat, sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype));
+        if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sh->outer.n ||
+            !walks(m, r->ix, sn_stmt_axis(m, sh->body)))
+            continue;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        smaller(&sh->bytes_flat, bytes);
+        if (r->op == SN_LOP_STORE && bytes > sh->bytes_stored) sh->bytes_stored = bytes;
     }
     bool all_reused = true;
     sn_stmt inside = sn_map_find_mixed(sh, cx, k) ? sh->row : sh->body;

@@ -41,7 +41,9 @@ typedef struct sn_map_shape {
     uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
     uint32_t flat, not_flat;           /* bytes of accesses that walk all outer loops in row-major order; of others */
     uint32_t bytes_flat;               /* smallest element among all accesses that walk the last outer axis */
+    uint32_t bytes_stored;             /* largest one that is stored there */
     int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
+    uint32_t row_stores;               /* bytes that nests of a row store at an element */
     uint32_t kept_width;               /* of the largest of these */
     uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
     uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */

@@ -63,6 +63,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
     if (!sc->threads) sc->threads = ELEMENT_THREADS;
     if (!sc->vector) {
         uint32_t v = widest(cx, sh->bytes_flat);
+        /* A store of two accesses would leave each line half written for a while; loads may take two. */
+        if (cx->target->is_gpu && sh->bytes_stored) v = least(v, cx->target->vector_bytes / sh->bytes_stored);
         /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is no
          * more than what is. */
         bool across = cx->target->is_gpu && !sh->n_nests && sh->flat >= sh->not_flat;
@@ -78,14 +80,15 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         sc->blocks = RESIDENT / sc->threads;
 }
 
-/* Four vectors a thread (eight when they are single elements, two of a short row's eight) fill the pipes; more threads for
- * a row only add exchange. */
-static uint32_t row_threads(int64_t count, uint32_t vector) {
-    enum { SHORT_ROW = 1024 };
-    uint32_t each = vector == 1                         ? 8
+/* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight) fill
+ * the pipes; more threads for a row only add exchange. */
+static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes) {
+    enum { SHORT_ROW = 1024, WARP = 32 };
+    uint32_t each = vector == 1                         ? (bytes <= 2 ? 24 : 8)
                     : vector == 8 && count <= SHORT_ROW ? 2 * vector
                                                         : 4 * vector,
              threads = pow2_floor(count / each);
+    if (vector == 1 && count >= 8 * WARP && threads < WARP) return WARP;
     if (threads < 8) return 8;
     return threads < 256 ? threads : 256;
 }
@@ -193,7 +196,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     else if (sc->shared || (!sc->persistent && !fits_registers(t, sh))) keep_in_shared(t, sh, sc);
     if (!sc->threads && !t->is_gpu) sc->threads = 1;
     if (!sc->threads) {
-        sc->threads = row_threads(sh->max_count, sc->vector);
+        sc->threads = row_threads(sh->max_count, sc->vector, sh->bytes_inner);
         while (sc->threads < t->max_threads) {
             uint32_t n = vectors_per_thread(sh, sc);
             bool too_long = n * sc->vector > (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS); /* halves widen */
@@ -205,7 +208,10 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         if (sc->threads > t->max_threads) sc->threads = t->max_threads;
     }
     if (!sc->rows) {
-        sc->rows = t->is_gpu && sc->threads < 128 ? 128 / sc->threads : 1;
+        /* A multiprocessor starts a block in 160 ns at best; in that time it could move 5 KB. */
+        enum { THREADS = 128, MUCH = 8 << 10 };
+        bool alone = !t->is_gpu || sc->threads >= THREADS || sh->max_count * (sh->bytes_inner + sh->row_stores) >= MUCH;
+        sc->rows = alone ? 1 : THREADS / sc->threads;
         while (sc->rows > 1 && sh->rows < (int64_t)sc->rows * t->units) sc->rows /= 2;
     }
     uint32_t n = vectors_per_thread(sh, sc);
@@ -225,7 +231,8 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     if (!sc->rows) {
         sc->rows = 1;
         int64_t blocks = (sh->rows + (int64_t)sc->threads * sc->vector - 1) / ((int64_t)sc->threads * sc->vector);
-        uint32_t most = blocks >= t->units ? 8 : 32;
+        bool whole = sc->vector * sh->bytes_outer >= t->vector_bytes && sh->states == 1;
+        uint32_t most = blocks < t->units ? 32 : whole ? 2 : 8;
         while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024)
             sc->rows *= 2;
     }

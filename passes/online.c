@@ -124,16 +124,36 @@ static bool find_max(online *on) {
 
 /* ---- does it pay? ---- */
 
-/* A row along memory stays in registers up to a length. A longer one may stay in shared memory, but then blocks of a
- * cluster put it together: once instead of twice. Columns are not kept, but a few of their elements are still in the
- * cache. */
+/* Does another nest of the row load what `max` loads? */
+static bool row_is_wanted(const online *on) {
+    sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
+    sn_stmt end = sn_stmt_walk_skip(on->m, on->max.at[0]);
+    for (sn_stmt load = on->max.at[0]; load.i != end.i; load = sn_stmt_walk_next(on->m, load)) {
+        if (sn_stmt_get(on->m, load)->op != SN_LOP_LOAD) continue;
+        for (sn_stmt s = sn_region_first(on->m, on->k, body); s.i; s = sn_next(on->m, s)) {
+            if (!sn_is_nest(sn_stmt_get(on->m, s)) || s.i == on->max.at[0].i || s.i == on->sum.at[0].i) continue;
+            sn_stmt after = sn_stmt_walk_skip(on->m, s);
+            for (sn_stmt t = s; t.i && t.i != after.i; t = sn_stmt_walk_next(on->m, t))
+                if (sn_stmt_get(on->m, t)->op == SN_LOP_LOAD &&
+                    sn_buf_eq(sn_stmt_get(on->m, t)->buf, sn_stmt_get(on->m, load)->buf))
+                    return true;
+        }
+    }
+    return false;
+}
+
+/* A row along memory stays in registers up to a length, if it is wanted again. A longer one may stay in shared memory, but
+ * then blocks of a cluster put it together: once instead of twice. Columns are not kept, but a few of their elements are
+ * still in the cache. */
 static bool stays_in_registers(const online *on) {
+    enum { LONG_ROW = 4096 };
     int64_t count = sn_chain_count(on->m, &on->max);
     uint32_t bytes, least;
     int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, on->max.at[on->max.n - 1]), &bytes);
     sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
     if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, body), &least) > along)
         return count <= SHORT_COLUMN;
+    if (count > LONG_ROW && !row_is_wanted(on)) return false;
     return count <= sn_row_registers(bytes);
 }
 

@@ -1,0 +1,75 @@
+/* arrivals.c: barrier objects (mbarrier) that count the bytes which other blocks of a cluster send.
+ *
+ *     sn_gen_make_arrivals       once, before the cluster's start: two objects in the shared memory of every block
+ *     sn_gen_expect(e, bytes)    exchange number e brings so many bytes to this block
+ *     sn_gen_send(.., e, to)     one piece of them, to block number `to`
+ *     sn_gen_wait(e)             until all have come; what they brought can be read
+ *
+ * Exchange e uses object e mod 2 in its phase e / 2: nobody sends for exchange e before everybody is done with e - 2
+ * (cluster.c). Bytes may come before they are expected: a phase is over when one thread has said how many, and all are there.
+ */
+#include "codegen-llvm/gen.h"
+
+enum { OBJECTS = 2 };
+
+static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
+
+static lv number_of(sn_gen *g, lv p) { return LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""); }
+
+static lv object(sn_gen *g, uint32_t exchange) {
+    lv index[2] = {c32(g, 0), c32(g, exchange % OBJECTS)};
+    return LLVMConstInBoundsGEP2(LLVMArrayType2(g->em.cg->i64, OBJECTS), g->arrivals, index, 2);
+}
+
+static sn_em_if by_first_thread(sn_gen *g) {
+    lv zero = sn_em_i(&g->em, g->thread_x, 0);
+    return sn_em_then(&g->em, em_icmp(&g->em, LLVMIntEQ, g->thread_x, zero), "first_thread");
+}
+
+void sn_gen_make_arrivals(sn_gen *g) {
+    sn_em *em = &g->em;
+    g->arrivals = sn_em_global(em, "sn_arrivals", LLVMArrayType2(em->cg->i64, OBJECTS), 3, 8);
+    sn_em_if first = by_first_thread(g);
+    for (uint32_t e = 0; e < OBJECTS; e++) {
+        lv p = number_of(g, object(g, e));
+        sn_em_assembly(em, em->cg->vd, "mbarrier.init.shared::cta.b64 [$0], 1;", "l,~{memory}", &p, 1);
+    }
+    sn_em_assembly(em, em->cg->vd, "fence.mbarrier_init.release.cluster;", "~{memory}", NULL, 0);
+    sn_em_end(em, &first);
+}
+
+void sn_gen_expect(sn_gen *g, uint32_t exchange, uint32_t bytes) {
+    sn_em_if first = by_first_thread(g);
+    lv args[2] = {number_of(g, object(g, exchange)), c32(g, bytes)};
+    sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r,~{memory}", args,
+                   2);
+    sn_em_end(&g->em, &first);
+}
+
+void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, uint32_t exchange, lv to) {
+    sn_em *em = &g->em;
+    lv place[2] = {object(g, exchange), to};
+    lv theirs = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, place, 2);
+    lv args[3] = {number_of(g, remote), em_bitcast(em, x, bytes == 8 ? em->cg->i64 : em->cg->i32), number_of(g, theirs)};
+    if (bytes == 8)
+        sn_em_assembly(em, em->cg->vd, "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];",
+                       "l,l,l,~{memory}", args, 3);
+    else
+        sn_em_assembly(em, em->cg->vd, "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
+                       "l,r,l,~{memory}", args, 3);
+}
+
+void sn_gen_wait(sn_gen *g, uint32_t exchange) {
+    sn_em *em = &g->em;
+    LLVMBasicBlockRef wait = sn_em_block(em, "wait"), arrived = sn_em_block(em, "arrived");
+    LLVMBuildBr(em->b, wait);
+    LLVMPositionBuilderAtEnd(em->b, wait);
+    lv args[2] = {number_of(g, object(g, exchange)), c32(g, exchange / OBJECTS % 2)};
+    lv all = sn_em_assembly(em, em->cg->i32,
+                            "{\n\t.reg .pred p;\n\t"
+                            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$1], $2;\n\t"
+                            "selp.u32 $0, 1, 0, p;\n\t}",
+                            "=r,l,r,~{memory}", args, 2);
+    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntNE, all, c32(g, 0)), arrived, wait);
+    LLVMPositionBuilderAtEnd(em->b, arrived);
+}
