@@ -1,10 +1,11 @@
 /* arrivals.c: barrier objects (mbarrier) that count the bytes which other blocks of a cluster send.
  *
- *     sn_gen_make_arrivals       once, before the cluster's start: two objects in the shared memory of every block
- *     sn_gen_expect(e, bytes)    exchange number e brings so many bytes to this block
- *     sn_gen_send(.., e, to)     one piece of them, to block number `to`
- *     sn_gen_wait(e)             until all have come; what they brought can be read
+ *     sn_gen_make_arrivals     once, before the cluster's start: two objects in the shared memory of every block
+ *     sn_gen_expect(bytes)     the exchange brings so many bytes to this block
+ *     sn_gen_send(..)          one piece of them, to another block
+ *     sn_gen_wait              until all have come; what they brought can be read; the next exchange
  *
+ * A variable counts exchanges, the same in all threads of the cluster; where the path is straight LLVM knows its value.
  * Exchange e uses object e mod 2 in its phase e / 2: nobody sends for exchange e before everybody is done with e - 2
  * (cluster.c). Bytes may come before they are expected: a phase is over when one thread has said how many, and all are there.
  */
@@ -16,9 +17,11 @@ static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
 static lv number_of(sn_gen *g, lv p) { return LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""); }
 
-static lv object(sn_gen *g, uint32_t exchange) {
-    lv index[2] = {c32(g, 0), c32(g, exchange % OBJECTS)};
-    return LLVMConstInBoundsGEP2(LLVMArrayType2(g->em.cg->i64, OBJECTS), g->arrivals, index, 2);
+static lv exchange(sn_gen *g) { return LLVMBuildLoad2(g->em.b, g->em.cg->i32, g->arrivals.exchange, "exchange"); }
+
+static lv object(sn_gen *g, lv number) {
+    lv bytes = em_imul(&g->em, em_and(&g->em, number, c32(g, OBJECTS - 1)), c32(g, 8));
+    return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, g->arrivals.objects, &bytes, 1, "");
 }
 
 static sn_em_if by_first_thread(sn_gen *g) {
@@ -28,27 +31,34 @@ static sn_em_if by_first_thread(sn_gen *g) {
 
 void sn_gen_make_arrivals(sn_gen *g) {
     sn_em *em = &g->em;
-    g->arrivals = sn_em_global(em, "sn_arrivals", LLVMArrayType2(em->cg->i64, OBJECTS), 3, 8);
+    g->arrivals.exchange = LLVMBuildAlloca(em->b, em->cg->i32, "exchange");
+    LLVMBuildStore(em->b, c32(g, 0), g->arrivals.exchange);
+    g->arrivals.objects = sn_em_global(em, "sn_arrivals", LLVMArrayType2(em->cg->i64, OBJECTS), 3, 8);
     sn_em_if first = by_first_thread(g);
     for (uint32_t e = 0; e < OBJECTS; e++) {
-        lv p = number_of(g, object(g, e));
+        lv p = number_of(g, object(g, c32(g, e)));
         sn_em_assembly(em, em->cg->vd, "mbarrier.init.shared::cta.b64 [$0], 1;", "l,~{memory}", &p, 1);
     }
     sn_em_assembly(em, em->cg->vd, "fence.mbarrier_init.release.cluster;", "~{memory}", NULL, 0);
     sn_em_end(em, &first);
 }
 
-void sn_gen_expect(sn_gen *g, uint32_t exchange, uint32_t bytes) {
+lv sn_gen_in_turn(sn_gen *g, lv even, lv odd) {
+    lv bit = em_and(&g->em, exchange(g), c32(g, 1));
+    return em_select(&g->em, em_icmp(&g->em, LLVMIntEQ, bit, c32(g, 0)), even, odd);
+}
+
+void sn_gen_expect(sn_gen *g, uint32_t bytes) {
     sn_em_if first = by_first_thread(g);
-    lv args[2] = {number_of(g, object(g, exchange)), c32(g, bytes)};
+    lv args[2] = {number_of(g, object(g, exchange(g))), c32(g, bytes)};
     sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r,~{memory}", args,
                    2);
     sn_em_end(&g->em, &first);
 }
 
-void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, uint32_t exchange, lv to) {
+void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to) {
     sn_em *em = &g->em;
-    lv place[2] = {object(g, exchange), to};
+    lv place[2] = {object(g, exchange(g)), to};
     lv theirs = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, place, 2);
     lv args[3] = {number_of(g, remote), em_bitcast(em, x, bytes == 8 ? em->cg->i64 : em->cg->i32), number_of(g, theirs)};
     if (bytes == 8)
@@ -59,12 +69,13 @@ void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, uint32_t exchange, 
                        "l,r,l,~{memory}", args, 3);
 }
 
-void sn_gen_wait(sn_gen *g, uint32_t exchange) {
+void sn_gen_wait(sn_gen *g) {
     sn_em *em = &g->em;
+    lv number = exchange(g), phase = em_and(em, em_lshr(em, number, c32(g, 1)), c32(g, 1));
+    lv args[2] = {number_of(g, object(g, number)), phase};
     LLVMBasicBlockRef wait = sn_em_block(em, "wait"), arrived = sn_em_block(em, "arrived");
     LLVMBuildBr(em->b, wait);
     LLVMPositionBuilderAtEnd(em->b, wait);
-    lv args[2] = {number_of(g, object(g, exchange)), c32(g, exchange / OBJECTS % 2)};
     lv all = sn_em_assembly(em, em->cg->i32,
                             "{\n\t.reg .pred p;\n\t"
                             "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$1], $2;\n\t"
@@ -72,4 +83,5 @@ void sn_gen_wait(sn_gen *g, uint32_t exchange) {
                             "=r,l,r,~{memory}", args, 2);
     LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntNE, all, c32(g, 0)), arrived, wait);
     LLVMPositionBuilderAtEnd(em->b, arrived);
+    LLVMBuildStore(em->b, em_iadd(em, number, c32(g, 1)), g->arrivals.exchange);
 }

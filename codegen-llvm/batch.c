@@ -257,7 +257,7 @@ static void translate(sn_gen *g, group *gr, lv block) {
     for (uint32_t k = 0; k < a->slots.n; k++)
         g->memory[a->slots.at[k].i] = load_address(g, number(g, &gr->slots[k], n, row));
     g->block = em_isub(&g->em, block, start);
-    g->turns = (sn_gen_turns){0};
+    g->turn = (sn_gen_turn){0};
     sn_gen_segment(g, gr->code);
 }
 

@@ -19,11 +19,9 @@ void sn_gen_barrier(sn_gen *g) {
     sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
 }
 
-void sn_gen_settle(sn_gen *g, const sn_gen_turns *before) {
-    if ((g->turns.cluster.made - before->cluster.made) % 2) sn_gen_cluster_barrier(g);
-    else if ((g->turns.block.made - before->block.made) % 2) sn_gen_barrier(g);
-    g->turns.block.next = before->block.next;
-    g->turns.cluster.next = before->cluster.next;
+void sn_gen_settle(sn_gen *g, const sn_gen_turn *before) {
+    if ((g->turn.made - before->made) % 2) sn_gen_barrier(g);
+    g->turn.next = before->next;
 }
 
 /* ---- shuffles ------------------------------------------------------------------------------------------------------------------ */
@@ -133,7 +131,7 @@ static exchange exchange_begin(sn_gen *g, const sn_gen_states *st, const lv *x, 
         ex.offset[k] = at;
         at += (state_bytes(st, k, ex.lanes[k]) * slots + 15) / 16 * 16;
     }
-    ex.base = sn_gen_area(g, false, at);
+    ex.base = sn_gen_area(g, at);
     return ex;
 }
 

@@ -4,11 +4,9 @@
  * reads its own slots in order. Two areas are used in turn: a block writes to an area again only after the exchange in
  * between, which every reader of the first has passed. The first write waits until all blocks have started.
  *
- * How a block knows that all have arrived: where each exchange happens exactly once, the stores are asynchronous and count
- * their bytes on a barrier object (mbarrier) in the memory that they go to, and a thread waits for the bytes of its own
- * block's slots, for nothing else. Exchange e uses object e mod 2, in its phase e / 2. No block ends too early: it waits for
- * all that is sent to it. Elsewhere (in a loop) it is the cluster's barrier, whose release makes threads wait for all
- * their stores to memory as well.
+ * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a thread waits for
+ * the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that is sent to it. For
+ * other states the cluster's barrier stands before the exchange, in it and behind it.
  */
 #include "codegen-llvm/gen.h"
 
@@ -30,43 +28,29 @@ void sn_gen_cluster_barrier(sn_gen *g) {
     call_void(g, "llvm.nvvm.barrier.cluster.wait.aligned");
 }
 
-/* Does every path come past s exactly once? */
-static bool is_straight(const sn_gen *g, const sn_stmt_rec *s) {
-    for (sn_stmt up = s->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
-        const sn_stmt_rec *u = sn_stmt_get(g->m, up);
-        if (u->op != SN_LOP_LOOP || (u->kind != SN_AXIS_GRID && u->kind != SN_AXIS_BLOCK_Y)) return false;
-    }
-    return true;
-}
-
-/* Is every exchange straight, of states that asynchronous stores exist for? *first: is the first one straight? */
-static bool can_count(const sn_gen *g, bool *first) {
-    bool any = false, all = !g->batch && g->threads_y == 1;
-    *first = false;
+/* Does every path come to the first exchange once? Then the wait stands there, behind the loads that are on their way. */
+static bool first_is_straight(const sn_gen *g) {
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        bool reduce = r->op == SN_LOP_REDUCE && r->kind == SN_AXIS_CLUSTER, straight = is_straight(g, r);
-        if (r->op != SN_LOP_BARRIER && !reduce) continue;
-        if (!any) *first = straight;
-        any = true;
-        all &= straight;
-        for (uint32_t k = 0; reduce && k < r->n_results; k++)
-            all &= sn_dtype_bytes(sn_val_get(g->m, sn_result(r, k))->dtype) >= 4;
+        if (r->op != SN_LOP_BARRIER && (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_CLUSTER)) continue;
+        for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+            const sn_stmt_rec *u = sn_stmt_get(g->m, up);
+            if (u->op != SN_LOP_LOOP || (u->kind != SN_AXIS_GRID && u->kind != SN_AXIS_BLOCK_Y)) return false;
+        }
+        return true;
     }
-    return all;
+    return false;
 }
 
 void sn_gen_cluster_start(sn_gen *g) {
-    bool first_straight;
     if (g->cluster <= 1) return;
     lv id = g->block, size = sn_em_i(&g->em, id, g->cluster);
     g->rank = LLVMBuildURem(g->em.b, id, size, "rank");
     g->block = LLVMBuildUDiv(g->em.b, id, size, "cluster");
-    bool counts = can_count(g, &first_straight);
-    if (counts) sn_gen_make_arrivals(g);
-    call_void(g, counts ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned" : "llvm.nvvm.barrier.cluster.arrive.aligned");
+    sn_gen_make_arrivals(g);
+    call_void(g, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned");
     g->cluster_waits = true;
-    if (!first_straight) all_started(g); /* else where it stands, behind the loads that are on their way */
+    if (!first_is_straight(g)) all_started(g);
 }
 
 /* ---- exchange ---- */
@@ -99,7 +83,7 @@ static void send(sn_gen *g, const sn_gen_states *st, const slots *sl, const lv *
             lv args[2] = {at(g, sl->base, slot(g, sl, k, rank)), to};
             lv remote = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, args, 2);
             lv stored = sn_math_to_storage(em, st->dtypes[k], x[k]);
-            if (sl->counted) sn_gen_send(g, remote, stored, sl->bytes[k], g->counted, to);
+            if (sl->counted) sn_gen_send(g, remote, stored, sl->bytes[k], to);
             else LLVMSetAlignment(LLVMBuildStore(em->b, stored, remote), sl->bytes[k] < 16 ? sl->bytes[k] : 16);
         }
         sn_em_end(em, &branch);
@@ -122,7 +106,7 @@ static void receive(sn_gen *g, const sn_gen_states *st, const slots *sl, const u
 
 void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x) {
     if (g->cluster <= 1) return;
-    slots sl = {.rows = g->threads_y, .counted = g->arrivals != NULL};
+    slots sl = {.rows = g->threads_y, .counted = g->threads_y == 1};
     uint32_t lanes[SN_GEN_STATES], total = 0, bytes = 0;
     for (uint32_t k = 0; k < st->n; k++) {
         lanes[k] = sn_em_lanes(x[k]);
@@ -130,14 +114,16 @@ void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x) {
         sl.bytes[k] = 1;
         while (sl.bytes[k] < sn_dtype_bytes(st->dtypes[k]) * lanes[k]) sl.bytes[k] *= 2;
         bytes += sl.bytes[k] * g->cluster;
-        sl.counted &= lanes[k] == 1;
+        sl.counted &= lanes[k] == 1 && sl.bytes[k] >= 4;
         total += (sl.bytes[k] * g->cluster * sl.rows + 15) / 16 * 16;
     }
-    sl.base = sn_gen_area(g, true, total);
-    all_started(g);
-    if (sl.counted) sn_gen_expect(g, g->counted, bytes);
+    sl.base = sn_gen_cluster_area(g, 0, total);
+    if (sl.counted) sl.base = sn_gen_in_turn(g, sl.base, sn_gen_cluster_area(g, 1, total));
+    if (sl.counted) all_started(g), sn_gen_expect(g, bytes);
+    else sn_gen_cluster_barrier(g);
     send(g, st, &sl, x);
-    if (sl.counted) sn_gen_wait(g, g->counted++);
+    if (sl.counted) sn_gen_wait(g);
     else sn_gen_cluster_barrier(g);
     receive(g, st, &sl, lanes, x);
+    if (!sl.counted) sn_gen_cluster_barrier(g);
 }

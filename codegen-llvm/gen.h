@@ -20,13 +20,10 @@ typedef struct sn_gen_memo {
     lv old;
 } sn_gen_memo;
 
-/* Exchanges through shared memory use two areas in turn. */
+/* Exchanges between the threads of a block use two areas of shared memory in turn. */
 typedef struct sn_gen_turn {
     uint32_t next, made; /* the area of the next exchange; exchanges so far */
 } sn_gen_turn;
-typedef struct sn_gen_turns {
-    sn_gen_turn block, cluster;
-} sn_gen_turns;
 
 typedef struct sn_gen {
     sn_em em;
@@ -71,13 +68,14 @@ typedef struct sn_gen {
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
     bool cluster_waits;          /* for its blocks to start */
-    lv arrivals;                 /* what counts the bytes that come from other blocks; NULL: nothing does */
-    uint32_t counted;            /* exchanges that it has counted */
+    struct {
+        lv objects, exchange; /* shared memory of arrivals.c; variable: exchanges so far */
+    } arrivals;
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
     lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */
     uint32_t area_size[2][2];
-    sn_gen_turns turns;
+    sn_gen_turn turn;
     uint32_t shared_bytes; /* dynamic shared memory */
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
@@ -129,7 +127,7 @@ typedef struct sn_gen_loop {
     LLVMBasicBlockRef before, body, after;
     lv i, n;
     uint32_t mark;
-    sn_gen_turns turns;
+    sn_gen_turn turn;
 } sn_gen_loop;
 /* A loop with one counter; between the two, the builder stands in the body. n: number of iterations. */
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty);
@@ -184,8 +182,8 @@ void sn_gen_barrier(sn_gen *g);
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
-/* Exchanges made since then stand in code that may run again or not at all: leave the turns as they were. */
-void sn_gen_settle(sn_gen *g, const sn_gen_turns *before);
+/* Exchanges made since then stand in code that may run again or not at all: leave the turn as it was. */
+void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
 
 /* ---- cluster.c ---- */
 void sn_gen_cluster_start(sn_gen *g);
@@ -195,11 +193,13 @@ void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
 
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);
-/* This block's part of exchange number `exchange` is that many bytes. */
-void sn_gen_expect(sn_gen *g, uint32_t exchange, uint32_t bytes);
+/* One of two for every second exchange. */
+lv sn_gen_in_turn(sn_gen *g, lv even, lv odd);
+/* This block's part of the exchange is that many bytes. */
+void sn_gen_expect(sn_gen *g, uint32_t bytes);
 /* x, of 4 or 8 bytes, to `remote` in the memory of block number `to`, whose arrivals count it. */
-void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, uint32_t exchange, lv to);
-void sn_gen_wait(sn_gen *g, uint32_t exchange);
+void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to);
+void sn_gen_wait(sn_gen *g);
 
 /* ---- last_block.c ---- */
 /* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */
@@ -207,7 +207,7 @@ typedef struct sn_gen_tail {
     bool open;
     sn_em_if branch;
     uint32_t mark;
-    sn_gen_turns turns;
+    sn_gen_turn turn;
 } sn_gen_tail;
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
@@ -226,8 +226,10 @@ void sn_gen_part_used(sn_gen *g, sn_axis ax, int64_t i, int64_t n);
 bool sn_gen_waits_for_parts(const sn_gen *g, sn_axis ax); /* then its iterations have to be written out */
 
 /* ---- shared.c ---- */
-/* Room for an exchange of so many bytes in the area whose turn it is. */
-lv sn_gen_area(sn_gen *g, bool of_cluster, uint32_t bytes);
+/* Room for an exchange of so many bytes in a block, in the area whose turn it is. */
+lv sn_gen_area(sn_gen *g, uint32_t bytes);
+/* The same in a cluster, in area 0 or 1. */
+lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes);
 /* Shared buffers of the kernel; on the host they are arrays like registers. */
 void sn_gen_make_shared(sn_gen *g);
 /* Give the areas their final size. */

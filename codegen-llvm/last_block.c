@@ -34,7 +34,7 @@ static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
 }
 
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks) {
-    *t = (sn_gen_tail){.open = true, .mark = sn_gen_mark(g), .turns = g->turns};
+    *t = (sn_gen_tail){.open = true, .mark = sn_gen_mark(g), .turn = g->turn};
     if (g->cluster > 1 && g->status == SN_OK)
         g->status =
             sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a cluster and a last block in one kernel", g->k->name);
@@ -47,7 +47,7 @@ void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks) {
 
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t) {
     if (!t->open) return;
-    sn_gen_settle(g, &t->turns);
+    sn_gen_settle(g, &t->turn);
     sn_em_end(&g->em, &t->branch);
     sn_gen_release(g, t->mark);
 }

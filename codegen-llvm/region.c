@@ -24,7 +24,7 @@ int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
 
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
-    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turns = g->turns};
+    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn};
     if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
     l->before = LLVMGetInsertBlock(em->b);
     l->body = sn_em_block(em, "body");
@@ -39,7 +39,7 @@ void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bo
  * return next[] holds the values after the loop. */
 void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis) {
     sn_em *em = &g->em;
-    sn_gen_settle(g, &l->turns);
+    sn_gen_settle(g, &l->turn);
     lv i = LLVMBuildNSWAdd(em->b, l->i, sn_em_i(em, l->i, 1), "");
     LLVMBasicBlockRef last = LLVMGetInsertBlock(em->b);
     LLVMAddIncoming(l->i, &i, &last, 1);
@@ -188,7 +188,7 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
         run_block_region(g, s);
         return;
     }
-    uint32_t mark = sn_gen_mark(g), exchanges = g->turns.block.made;
+    uint32_t mark = sn_gen_mark(g), exchanges = g->turn.made;
     lv thread = b.number;
     bool divergent = g->divergent;
     g->divergent = true;
@@ -197,7 +197,7 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
     sn_em_end(&g->em, &branch);
     g->divergent = divergent;
     sn_gen_release(g, mark);
-    if ((n < 0 || g->turns.block.made != exchanges || s->op == SN_LOP_REDUCE) && g->status == SN_OK)
+    if ((n < 0 || g->turn.made != exchanges || s->op == SN_LOP_REDUCE) && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: %s axes of different extents share a reduction",
                             g->k->name, sn_axis_kind_names[s->kind]);
 }
@@ -255,13 +255,13 @@ static void note_thread(void *user, sn_ix atom) {
 static void conditional(sn_gen *g, sn_stmt_rec *s) {
     lv cond = sn_em_lane(&g->em, sn_gen_in(g, s->ix, s->bound), 0);
     uint32_t mark = sn_gen_mark(g);
-    sn_gen_turns turns = g->turns;
+    sn_gen_turn turn = g->turn;
     bool divergent = g->divergent;
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
     if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
     sn_em_if branch = sn_em_then(&g->em, cond, "if");
     sn_gen_region(g, s->first);
-    sn_gen_settle(g, &turns);
+    sn_gen_settle(g, &turn);
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
     g->divergent = divergent;

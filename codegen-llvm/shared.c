@@ -12,19 +12,25 @@ enum { STATIC_LIMIT = 48 << 10, AREAS = 8 << 10, ALIGN = 128 };
 
 static const char *const NAMES[2][2] = {{"sn_row_slots_0", "sn_row_slots_1"}, {"sn_peer_slots_0", "sn_peer_slots_1"}};
 
-lv sn_gen_area(sn_gen *g, bool of_cluster, uint32_t bytes) {
-    sn_gen_turn *turn = of_cluster ? &g->turns.cluster : &g->turns.block;
-    lv *area = &g->area[of_cluster][turn->next];
-    uint32_t *size = &g->area_size[of_cluster][turn->next];
+static lv area(sn_gen *g, bool of_cluster, uint32_t which, uint32_t bytes) {
+    lv *area = &g->area[of_cluster][which];
+    uint32_t *size = &g->area_size[of_cluster][which];
     if (!*area) {
         *area = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 1), "sn_area", 3);
         LLVMSetAlignment(*area, 16);
     }
     if (bytes > *size) *size = bytes;
-    turn->next ^= 1;
-    turn->made++;
     return *area;
 }
+
+lv sn_gen_area(sn_gen *g, uint32_t bytes) {
+    lv x = area(g, false, g->turn.next, bytes);
+    g->turn.next ^= 1;
+    g->turn.made++;
+    return x;
+}
+
+lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes) { return area(g, true, which, bytes); }
 
 static lv shared_array(sn_gen *g, const char *name, uint32_t bytes, uint32_t align) {
     LLVMTypeRef type = LLVMArrayType2(g->em.cg->i8, bytes);

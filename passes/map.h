@@ -64,6 +64,8 @@ typedef struct sn_map_shape {
 /* How many elements of `bytes` bytes a row may have to stay in the registers of a block between the loops over it, leaving
  * it room to work (the same on the CPU, which takes the kernels of GPUs). */
 int64_t sn_row_registers(uint32_t bytes);
+/* Rows of more elements are read once online rather than kept, where nothing but the online reduction wants them. */
+enum { SN_LONG_ROW = 8192 };
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 

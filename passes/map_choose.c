@@ -188,7 +188,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     uint32_t width =
         shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = row_vector(cx, sh, width);
-    if (t->is_gpu && sh->online && !sh->kept && sh->max_count > sn_row_registers(sh->bytes_inner)) {
+    if (t->is_gpu && sh->online && !sh->kept && sh->max_count > SN_LONG_ROW) {
         choose_online(sh, sc);
         return;
     }

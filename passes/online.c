@@ -146,14 +146,13 @@ static bool row_is_wanted(const online *on) {
  * then blocks of a cluster put it together: once instead of twice. Columns are not kept, but a few of their elements are
  * still in the cache. */
 static bool stays_in_registers(const online *on) {
-    enum { LONG_ROW = 4096 };
     int64_t count = sn_chain_count(on->m, &on->max);
     uint32_t bytes, least;
     int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, on->max.at[on->max.n - 1]), &bytes);
     sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
     if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, body), &least) > along)
         return count <= SHORT_COLUMN;
-    if (count > LONG_ROW && !row_is_wanted(on)) return false;
+    if (count > SN_LONG_ROW && !row_is_wanted(on)) return false;
     return count <= sn_row_registers(bytes);
 }
 
