@@ -110,11 +110,8 @@ static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
 
 static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) {
     lv p = address(g, a, e);
-    LLVMTypeRef type = sn_em_shape(a->elem, lanes);
-    uint32_t bytes = lanes * sn_dtype_bytes(a->b->dtype);
     if (mask) p = em_select(&g->em, mask, p, g->memory[a->id.i]);
-    if (sn_gen_streams(g, a->id, bytes)) return sn_gen_stream_load(g, p, type, bytes);
-    lv x = LLVMBuildLoad2(g->em.b, type, p, "");
+    lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(a->elem, lanes), p, "");
     LLVMSetAlignment(x, alignment(a, lanes, g->gpu));
     if (g->gpu && g->steady[a->id.i]) {
         LLVMContextRef cx = g->em.cg->cx;

@@ -99,7 +99,8 @@ static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width)
 static void over_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
     if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
         sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly, width);
-    else butterfly(g, st, x, width);
+    else
+        butterfly(g, st, x, width);
 }
 
 /* ---- shared memory ---------------------------------------------------------------------------------------------------------------- */
@@ -195,8 +196,7 @@ static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, l
 static bool power_of_two(uint32_t n) { return n && !(n & (n - 1)); }
 
 /* Slots first .. first + n-1 of state k, in accesses of up to 16 bytes. */
-static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, uint32_t k, lv first, uint32_t n,
-                       lv *out) {
+static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, uint32_t k, lv first, uint32_t n, lv *out) {
     uint32_t bytes = sn_dtype_bytes(st->dtypes[k]), piece = 16 / bytes;
     while (n % piece) piece /= 2;
     LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[k]), piece);

@@ -62,7 +62,7 @@ static sn_stmt_rec *next_nest(const sn_gen *g, const sn_stmt_rec *top) {
 
 /* The loops of a nest from its top to the innermost, if each is all that has a region in the one around it. */
 static bool find_levels(const sn_gen *g, levels *out, sn_stmt_rec *top) {
-    for (out->n = 0; top;) {
+    for (out->n = 0; top; ) {
         sn_stmt_rec *inner = NULL;
         if (!is_nest(top) || out->n == MAX_LEVELS) return false;
         out->at[out->n++] = top;
@@ -133,8 +133,7 @@ static void find_parts(sn_gen *g, sn_stmt_rec *x, const uint8_t *copied) {
 }
 
 void sn_gen_part_made(sn_gen *g, sn_axis ax) {
-    if (g->copying && g->parts[ax.i] == SN_GEN_PART_MADE)
-        sn_em_call(&g->em, "llvm.nvvm.cp.async.commit.group", NULL, NULL, 0);
+    if (g->copying && g->parts[ax.i] == SN_GEN_PART_MADE) sn_em_call(&g->em, "llvm.nvvm.cp.async.commit.group", NULL, NULL, 0);
 }
 
 bool sn_gen_waits_for_parts(const sn_gen *g, sn_axis ax) { return g->copying && g->parts[ax.i] == SN_GEN_PART_USED; }
@@ -186,9 +185,8 @@ void sn_gen_copy_piece(sn_gen *g, lv q, lv p, uint32_t bytes, lv mask) {
              mask ? ".s" : "");
     lv args[3] = {q, p, NULL};
     if (mask) args[2] = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), sn_em_ci(em->cg->i32, 0));
+    sn_em_call(em, name, NULL, args, mask ? 3 : 2);
     g->copying = true;
-    if (g->keep) sn_gen_stream_copy(g, q, p, bytes, args[2]);
-    else sn_em_call(em, name, NULL, args, mask ? 3 : 2);
 }
 
 void sn_gen_end_copies(sn_gen *g, sn_axis x) {

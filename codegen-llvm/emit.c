@@ -106,23 +106,14 @@ lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, 
     return LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, n, "");
 }
 
-static void call_attribute(sn_em *em, lv call, const char *name, uint64_t value) {
-    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                             LLVMCreateEnumAttribute(em->cg->cx, kind, value));
-}
-
 lv sn_em_assembly(sn_em *em, LLVMTypeRef result, const char *text, const char *constraints, lv *args, uint32_t n) {
     LLVMTypeRef types[4];
-    bool acts = strstr(constraints, "~{memory}") != NULL;
     SN_ASSERT(n <= SN_COUNT(types));
     for (uint32_t i = 0; i < n; i++) types[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef type = LLVMFunctionType(result, types, n, 0);
-    lv code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), acts, 0,
-                               LLVMInlineAsmDialectATT, 0);
-    lv call = LLVMBuildCall2(em->b, type, code, args, n, "");
-    if (!acts) call_attribute(em, call, "memory", 0), call_attribute(em, call, "nounwind", 0);
-    return call;
+    lv code =
+        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
+    return LLVMBuildCall2(em->b, type, code, args, n, "");
 }
 
 lv sn_em_global(sn_em *em, const char *name, LLVMTypeRef type, unsigned space, unsigned align) {

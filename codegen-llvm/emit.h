@@ -39,7 +39,7 @@ lv sn_em_ci(LLVMTypeRef type, int64_t x);
 
 /* ---- instructions that need more than one call ---- */
 lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, uint32_t n);
-/* Inline assembly. Its value depends on its operands (and memory that stays as it is) alone unless it says ~{memory}. */
+/* Inline assembly with side effects. */
 lv sn_em_assembly(sn_em *em, LLVMTypeRef result, const char *text, const char *constraints, lv *args, uint32_t n);
 /* A variable of the module: in shared memory (space 3) undefined, elsewhere zero. */
 lv sn_em_global(sn_em *em, const char *name, LLVMTypeRef type, unsigned space, unsigned align);

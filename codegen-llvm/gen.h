@@ -2,8 +2,7 @@
  * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges), index.c (ix),
  * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
  * block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks), last_block.c (after all
- * of them), shared.c (shared memory), copy.c (asynchronous copies to it),
- * stream.c (which lines the L2 keeps).
+ * of them), shared.c (shared memory), copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -44,7 +43,6 @@ typedef struct sn_gen {
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */
-    lv keep;               /* L2 policy of what is loaded; NULL: none */
     bool *steady;          /* by sn_buf: nothing writes its storage while the kernel runs */
     SN_VEC(sn_axis) fixed; /* axes that are constants here (written out), innermost last */
     SN_VEC(sn_ix) fixed_to;
@@ -69,7 +67,7 @@ typedef struct sn_gen {
     uint32_t cluster, threads_x, threads_y;
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
-    bool cluster_waits; /* for its blocks to start */
+    bool cluster_waits;          /* for its blocks to start */
     struct {
         lv objects, exchange; /* shared memory of arrivals.c; variable: exchanges so far */
     } arrivals;
@@ -226,14 +224,6 @@ void sn_gen_end_copies(sn_gen *g, sn_axis x);
 void sn_gen_part_made(sn_gen *g, sn_axis ax);
 void sn_gen_part_used(sn_gen *g, sn_axis ax, int64_t i, int64_t n);
 bool sn_gen_waits_for_parts(const sn_gen *g, sn_axis ax); /* then its iterations have to be written out */
-
-/* ---- stream.c ---- */
-void sn_gen_find_stream(sn_gen *g);
-/* Do loads of b in pieces of so many bytes take the policy? */
-bool sn_gen_streams(const sn_gen *g, sn_buf b, uint32_t bytes);
-lv sn_gen_stream_load(sn_gen *g, lv p, LLVMTypeRef type, uint32_t bytes);
-/* size: bytes to copy, the rest are zeros; NULL: all. */
-void sn_gen_stream_copy(sn_gen *g, lv to, lv from, uint32_t bytes, lv size);
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in a block, in the area whose turn it is. */

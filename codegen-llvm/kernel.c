@@ -161,7 +161,6 @@ static void gpu_function(sn_gen *g) {
     }
     sn_gen_make_shared(g);
     sn_gen_find_copies(g);
-    sn_gen_find_stream(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
     g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
