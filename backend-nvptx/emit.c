@@ -59,8 +59,18 @@ static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
         LLVMDisposeMessage(text);
         return status;
     }
-    j->out->ptx_size = LLVMGetBufferSize(j->cg.emitted);
-    j->out->ptx = sn_strndup(j->arena, LLVMGetBufferStart(j->cg.emitted), j->out->ptx_size);
+    const char *ptx = LLVMGetBufferStart(j->cg.emitted);
+    size_t size = LLVMGetBufferSize(j->cg.emitted);
+    sn_text streamed;
+    sn_text_init(&streamed, j->cg.env);
+    if (sn_nvptx_streams(j->cg.target, j->m, j->k)) {
+        sn_nvptx_stream(&streamed, ptx, size);
+        ptx = streamed.s;
+        size = streamed.n;
+    }
+    j->out->ptx_size = size;
+    j->out->ptx = sn_strndup(j->arena, ptx, size);
+    sn_text_free(&streamed);
     return SN_OK;
 }
 

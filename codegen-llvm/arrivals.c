@@ -51,8 +51,8 @@ lv sn_gen_in_turn(sn_gen *g, lv even, lv odd) {
 void sn_gen_expect(sn_gen *g, uint32_t bytes) {
     sn_em_if first = by_first_thread(g);
     lv args[2] = {number_of(g, object(g, exchange(g))), c32(g, bytes)};
-    sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r,~{memory}", args,
-                   2);
+    sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r,~{memory}",
+                   args, 2);
     sn_em_end(&g->em, &first);
 }
 
@@ -60,7 +60,8 @@ void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to) {
     sn_em *em = &g->em;
     lv place[2] = {object(g, exchange(g)), to};
     lv theirs = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, place, 2);
-    lv args[3] = {number_of(g, remote), em_bitcast(em, x, bytes == 8 ? em->cg->i64 : em->cg->i32), number_of(g, theirs)};
+    lv args[3] = {number_of(g, remote), em_bitcast(em, x, bytes == 8 ? em->cg->i64 : em->cg->i32),
+                  number_of(g, theirs)};
     if (bytes == 8)
         sn_em_assembly(em, em->cg->vd, "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];",
                        "l,l,l,~{memory}", args, 3);

@@ -99,8 +99,7 @@ static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width)
 static void over_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
     if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
         sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly, width);
-    else
-        butterfly(g, st, x, width);
+    else butterfly(g, st, x, width);
 }
 
 /* ---- shared memory ---------------------------------------------------------------------------------------------------------------- */
@@ -196,7 +195,8 @@ static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, l
 static bool power_of_two(uint32_t n) { return n && !(n & (n - 1)); }
 
 /* Slots first .. first + n-1 of state k, in accesses of up to 16 bytes. */
-static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, uint32_t k, lv first, uint32_t n, lv *out) {
+static void read_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, uint32_t k, lv first, uint32_t n,
+                       lv *out) {
     uint32_t bytes = sn_dtype_bytes(st->dtypes[k]), piece = 16 / bytes;
     while (n % piece) piece /= 2;
     LLVMTypeRef type = sn_em_shape(sn_math_storage(g->em.cg, st->dtypes[k]), piece);
@@ -223,7 +223,7 @@ static bool all_scalars(const sn_gen_states *st, const lv *x) {
 
 /* Rows of whole warps: each warp leaves one slot; few slots are read by every thread, many by shuffles again. */
 static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
-    enum { FEW = 8 };
+    enum { FEW = 4 };
     sn_em *em = &g->em;
     uint32_t warps = g->threads_x / WARP;
     over_lanes(g, st, x, WARP);
@@ -236,7 +236,7 @@ static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
     sn_gen_barrier(g);
     if (warps <= FEW && all_scalars(st, x)) {
         fold_few(g, st, &ex, row, warps, x);
-    } else if (warps <= 4 || !power_of_two(warps)) {
+    } else if (warps <= FEW || !power_of_two(warps)) {
         fold_slots(g, st, &ex, row, 1, warps, x);
     } else {
         slot_read(g, st, &ex, em_iadd(em, row, em_and(em, lane, cx(g, warps - 1))), x);

@@ -62,7 +62,7 @@ static sn_stmt_rec *next_nest(const sn_gen *g, const sn_stmt_rec *top) {
 
 /* The loops of a nest from its top to the innermost, if each is all that has a region in the one around it. */
 static bool find_levels(const sn_gen *g, levels *out, sn_stmt_rec *top) {
-    for (out->n = 0; top; ) {
+    for (out->n = 0; top;) {
         sn_stmt_rec *inner = NULL;
         if (!is_nest(top) || out->n == MAX_LEVELS) return false;
         out->at[out->n++] = top;
@@ -133,7 +133,8 @@ static void find_parts(sn_gen *g, sn_stmt_rec *x, const uint8_t *copied) {
 }
 
 void sn_gen_part_made(sn_gen *g, sn_axis ax) {
-    if (g->copying && g->parts[ax.i] == SN_GEN_PART_MADE) sn_em_call(&g->em, "llvm.nvvm.cp.async.commit.group", NULL, NULL, 0);
+    if (g->copying && g->parts[ax.i] == SN_GEN_PART_MADE)
+        sn_em_call(&g->em, "llvm.nvvm.cp.async.commit.group", NULL, NULL, 0);
 }
 
 bool sn_gen_waits_for_parts(const sn_gen *g, sn_axis ax) { return g->copying && g->parts[ax.i] == SN_GEN_PART_USED; }

@@ -67,7 +67,7 @@ typedef struct sn_gen {
     uint32_t cluster, threads_x, threads_y;
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
-    bool cluster_waits;          /* for its blocks to start */
+    bool cluster_waits; /* for its blocks to start */
     struct {
         lv objects, exchange; /* shared memory of arrivals.c; variable: exchanges so far */
     } arrivals;

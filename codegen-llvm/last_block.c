@@ -8,9 +8,7 @@
 
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
-static void fence(sn_gen *g) {
-    sn_em_assembly(&g->em, g->em.cg->vd, "fence.acq_rel.gpu;", "~{memory}", NULL, 0);
-}
+static void fence(sn_gen *g) { sn_em_assembly(&g->em, g->em.cg->vd, "fence.acq_rel.gpu;", "~{memory}", NULL, 0); }
 
 /* Counts this block; true on the last of `blocks` blocks of its group. */
 static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
@@ -24,7 +22,8 @@ static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
     fence(g);
     lv counter = LLVMBuildInBoundsGEP2(em->b, em->cg->i32, counters, &group, 1, "");
     lv args[2] = {counter, c32(g, blocks - 1)};
-    lv old = sn_em_assembly(em, em->cg->i32, "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r,~{memory}", args, 2);
+    lv old =
+        sn_em_assembly(em, em->cg->i32, "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r,~{memory}", args, 2);
     LLVMSetAlignment(LLVMBuildStore(em->b, old, answer), 4);
     sn_em_end(em, &branch);
     sn_gen_barrier(g);

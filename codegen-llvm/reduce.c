@@ -203,7 +203,8 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     sn_gen_states st = states_of(g, s);
     lv state[SN_GEN_STATES];
     int64_t n = sn_gen_extent(g, s->axis);
-    bool written_out = n == 1 || sn_gen_waits_for_parts(g, s->axis) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
+    bool written_out = n == 1 || sn_gen_waits_for_parts(g, s->axis) ||
+                       ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
     if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
     else if (written_out) unrolled(g, s, &st, state, n);
