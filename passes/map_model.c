@@ -6,8 +6,8 @@
  * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of the
  * axes around it, and the kinds of the axes say who runs it. Estimated are the blocks that fit on a multiprocessor, the
  * bytes that its threads wait for together, and the cycles that memory, the lines of accesses, the issue of instructions
- * and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md has the formulas and where the
- * figures of targets.def come from.
+ * and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md has the formulas
+ * and where the figures of targets.def come from.
  *
  * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every block
  * reads again (a weight) are counted once.
@@ -18,7 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WARP = 32, LINE = 128, SECTOR = 32, ISSUES = 4 * WARP, FILE_REGS = 65536 }; /* of a multiprocessor, in a cycle */
+enum { WARP = 32, LINE = 128, SECTOR = 32 };
+enum { ISSUES = 4 * WARP, FILE_REGS = 65536 }; /* of a multiprocessor: instructions of threads in a cycle; registers */
 enum { WRITTEN_OUT = 8 }; /* iterations of an innermost loop that the code generator unrolls: its loads go together */
 
 typedef struct traffic {
