@@ -59,13 +59,13 @@ static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) 
     return sh->outer.n ? sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->body)) : 1;
 }
 
-/* Widest loads of a thread that are in flight together when 1024 are resident: at least what the latency of memory asks
- * for, two more, since some blocks combine while others load; at most twice that, as far as registers reach. */
+/* Widest loads of a thread that should be in flight together when 1024 are resident: as many as the latency of memory asks
+ * for and two, since some blocks combine while others load; at most twice as many and two, as far as registers reach. */
 static sn_range loads_ahead(const sn_target *t) {
     enum { RESIDENT = 1024, REACH = 8 };
     if (!t->is_gpu) return (sn_range){1, REACH};
     int64_t bytes = (int64_t)RESIDENT * t->vector_bytes, enough = (t->flight_bytes + bytes - 1) / bytes;
-    return (sn_range){enough + 2, least(2 * (uint32_t)enough + 2, REACH)};
+    return (sn_range){least((uint32_t)enough + 2, REACH), least(2 * (uint32_t)enough + 2, REACH)};
 }
 
 static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops, sn_sched *sc) {
