@@ -3,7 +3,7 @@
  * The bound of an output (sn_check_bound) is the only statement of how exact results are. It is relative to the largest
  * magnitude of the output, because a sum that cancels keeps the error of its terms. Where an output is one elementary
  * operation on inputs nothing can cancel: there every element must also keep the bound of lowering.def (sn_check_ulps).
- * An output of one element has only itself as magnitude. Relies on ir/graph_eval.c, which knows nothing about lowering.
+ * An output that is small because its terms cancel is compared with their size (ir/graph_eval_terms.c). Relies on ir/graph_eval.c, which knows nothing about lowering.
  */
 #include "frontend/frontend.h"
 
@@ -127,9 +127,10 @@ static bool special_matches(sn_dtype dtype, double got, double want, bool *speci
     return got == sn_round_to(dtype, want);
 }
 
-static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const sn_array *want, double inputs) {
+static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const sn_array *want,
+                           const sn_magnitudes *sizes) {
     /* Below the smallest normal number no type resolves relative differences. */
-    double largest = ldexp(1, format_of(dtype).lowest);
+    double largest = fmax(sizes->terms, ldexp(1, format_of(dtype).lowest));
     bool specials_ok = true;
     int64_t bad = -1;
     for (int64_t k = 0; k < want->numel; k++) {
@@ -148,7 +149,7 @@ static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const
         }
     }
     /* An output that is all rounding noise of differences (the variance of equal elements) has no magnitude of its own. */
-    if (largest < ldexp(inputs, -format_of(dtype).bits)) largest = inputs;
+    if (largest < ldexp(sizes->inputs, -format_of(dtype).bits)) largest = sizes->inputs;
     out->max_rel = out->max_abs / largest;
     out->ok = specials_ok && out->max_rel <= out->bound && (out->bound_ulp == 0 || out->max_ulp <= out->bound_ulp);
     if (!specials_ok) {
@@ -172,10 +173,10 @@ static void compare_integers(sn_check *out, sn_dtype dtype, const char *got, con
     out->max_rel = out->max_abs / fmax(largest, 1);
 }
 
-sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double inputs, double bound,
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, sn_magnitudes sizes, double bound,
                           double bound_ulp) {
     sn_check out = {.bound = bound, .bound_ulp = bound_ulp, .ok = true, .worst = -1};
-    if (sn_is_float(dtype)) compare_floats(&out, dtype, got, reference, inputs);
+    if (sn_is_float(dtype)) compare_floats(&out, dtype, got, reference, &sizes);
     else compare_integers(&out, dtype, got, reference);
     return out;
 }
@@ -199,14 +200,34 @@ double sn_check_magnitude(const sn_array *inputs, uint32_t n) {
     return largest;
 }
 
-static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn_tensor *t, const sn_array *reference,
-                              double inputs) {
+/* What outputs are compared with. */
+typedef struct reference {
+    const sn_array *inputs;
+    sn_array *want;
+    double largest, *terms; /* terms: NULL until an output is wrong without them */
+} reference;
+
+static sn_status compare_output(sn_check *out, sn_program *p, uint32_t k, const sn_tensor *t, reference *ref) {
     size_t bytes = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
-    void *got = sn_alloc(&p->ctx->scratch, bytes);
+    sn_arena *a = &p->ctx->scratch;
+    void *got = sn_alloc(a, bytes);
     SN_TRY(sn_tensor_fetch(got, t, bytes));
     sn_nd node = p->source->graph.outputs.at[k].node;
-    double bound_ulp = sn_check_ulps(p->source, node);
-    *out = sn_check_compare(t->info.dtype, got, reference, inputs, sn_check_bound(p->source, node), bound_ulp);
+    double bound = sn_check_bound(p->source, node), bound_ulp = sn_check_ulps(p->source, node);
+    sn_magnitudes sizes = {.inputs = ref->largest};
+    *out = sn_check_compare(t->info.dtype, got, &ref->want[k], sizes, bound, bound_ulp);
+    if (out->ok || !sn_is_float(t->info.dtype)) return SN_OK;
+    if (!ref->terms) {
+        ref->terms = SN_NEWN(a, double, p->n_outputs + 1);
+        SN_TRY(sn_graph_eval_terms(ref->terms, p->source, ref->inputs, a));
+    }
+    sizes.terms = ref->terms[k];
+    *out = sn_check_compare(t->info.dtype, got, &ref->want[k], sizes, bound, bound_ulp);
+    return SN_OK;
+}
+
+static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn_tensor *t, reference *ref) {
+    SN_TRY(compare_output(out, p, k, t, ref));
     if (out->ok) return SN_OK;
     if (out->max_rel <= out->bound)
         return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: error of %.3g ulp, the bound is %.3g",
@@ -219,15 +240,16 @@ static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, s
                        bool interpreted) {
     sn_arena *a = &p->ctx->scratch;
     SN_TRY(sn_program_bind(p, inputs, outputs)); /* before anything reads the tensors */
-    sn_array *in = SN_NEWN(a, sn_array, p->n_inputs + 1), *want = SN_NEWN(a, sn_array, p->n_outputs + 1);
+    sn_array *in = SN_NEWN(a, sn_array, p->n_inputs + 1);
+    reference ref = {.inputs = in, .want = SN_NEWN(a, sn_array, p->n_outputs + 1)};
     for (uint32_t k = 0; k < p->n_inputs; k++) SN_TRY(fetch_array(&in[k], inputs[k]));
-    SN_TRY(sn_graph_eval(want, p->source, in, a));
+    SN_TRY(sn_graph_eval(ref.want, p->source, in, a));
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, interpreted));
     sn_status status = SN_OK;
-    double inputs_size = sn_check_magnitude(in, p->n_inputs);
+    ref.largest = sn_check_magnitude(in, p->n_inputs);
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         int writes = p->outputs[k].writes;
-        sn_status s = check_output(&out[k], p, k, writes < 0 ? outputs[k] : inputs[writes], &want[k], inputs_size);
+        sn_status s = check_output(&out[k], p, k, writes < 0 ? outputs[k] : inputs[writes], &ref);
         if (s != SN_OK && s != SN_ERROR_MISMATCH) return s;
         if (s != SN_OK) status = s;
     }

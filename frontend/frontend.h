@@ -156,8 +156,13 @@ double sn_check_bound(sn_module *m, sn_nd output);
 double sn_check_ulps(const sn_module *m, sn_nd output);
 /* Largest finite magnitude among the float inputs. */
 double sn_check_magnitude(const sn_array *inputs, uint32_t n);
-/* Compare elements in storage format with the reference. inputs: sn_check_magnitude. bound_ulp 0: the relative bound alone. */
-sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, double inputs, double bound,
+/* What the error of an output may be relative to, beside its largest element. */
+typedef struct sn_magnitudes {
+    double inputs; /* sn_check_magnitude: where the output is rounding noise */
+    double terms;  /* sn_graph_eval_terms: where its terms cancel; 0: not known */
+} sn_magnitudes;
+/* Compare elements in storage format with the reference. bound_ulp 0: the relative bound alone. */
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, sn_magnitudes sizes, double bound,
                           double bound_ulp);
 
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used as

@@ -1,6 +1,7 @@
 /* graph_eval.c: the naive reference: evaluates every node of a graph from its definition. Here: the driver, sources,
  * elementwise operations and reductions; views and moves are in graph_eval_move.c, contractions and composites in
- * graph_eval_nn.c, sorts in graph_eval_sort.c, random numbers in graph_eval_random.c.
+ * graph_eval_nn.c, sorts in graph_eval_sort.c, random numbers in graph_eval_random.c, the size of
+ * terms in graph_eval_terms.c.
  *
  * Relies on scalar.h for the meaning of scalar operations and combiners, and on inferred types for everything about
  * shapes. Composites are computed directly, never by decomposing them; nothing here knows about lowering. Memory: every
@@ -270,8 +271,7 @@ static sn_status check_input(sn_module *m, const sn_array *given, uint32_t numbe
                    sn_type_text(m, &sn_node_get(m, in->node)->type));
 }
 
-/* Results of node x; those of its operands are in `all`. */
-static sn_status eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
+sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
     const sn_node_rec *n = sn_node_get(m, x);
     if (n->op == SN_OP_PROJECT) {
         all[x.i] = &all[n->in[0].i][sn_node_int(m, x, SN_ATTR_INDEX, 0)];
@@ -301,9 +301,8 @@ static void copy_array(sn_array *out, const sn_array *a, sn_arena *arena) {
     else out->i = sn_memdup(arena, a->i, (size_t)a->numel * sizeof *a->i);
 }
 
-sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs, sn_arena *arena) {
+sn_status sn_eval_graph(sn_array **all, sn_module *m, const sn_array *inputs, sn_arena *arena) {
     const sn_graph_ir *g = &m->graph;
-    sn_array **all = SN_NEWN(arena, sn_array *, g->nodes.count);
     sn_array *given = SN_NEWN(arena, sn_array, g->inputs.n);
     uint8_t *live = SN_NEWN(arena, uint8_t, g->nodes.count);
     for (uint32_t k = 0; k < g->inputs.n; k++) {
@@ -313,7 +312,14 @@ sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs,
     }
     sn_graph_live(m, live);
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++)
-        if (live[x.i] && !all[x.i]) SN_TRY(eval_node(all, m, x, arena));
+        if (live[x.i] && !all[x.i]) SN_TRY(sn_eval_node(all, m, x, arena));
+    return SN_OK;
+}
+
+sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs, sn_arena *arena) {
+    const sn_graph_ir *g = &m->graph;
+    sn_array **all = SN_NEWN(arena, sn_array *, g->nodes.count);
+    SN_TRY(sn_eval_graph(all, m, inputs, arena));
     for (uint32_t k = 0; k < g->outputs.n; k++) copy_array(&outputs[k], all[g->outputs.at[k].node.i], arena);
     return SN_OK;
 }

@@ -16,7 +16,11 @@ typedef struct sn_target {
     uint32_t shared_bytes; /* of a block */
     uint32_t cluster;      /* blocks of the largest cluster that runs everywhere; 1: no clusters */
     uint32_t vector_bytes; /* of the widest access: 16 on GPUs, the SIMD width on CPUs */
+    uint32_t unit_threads; /* GPU: resident on a unit, at most */
+    uint32_t unit_blocks;  /* GPU: resident on a unit, at most */
     uint32_t flight_bytes; /* bytes in flight per unit that hide memory latency (48 KB on the H200) */
+    uint32_t special;      /* GPU: special functions of a unit in a cycle (16) */
+    float cycle_bytes;     /* GPU: that memory moves for a unit in a cycle (16.5 on the H200) */
     uint64_t cache_bytes;  /* L2 */
 } sn_target;
 

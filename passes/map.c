@@ -7,8 +7,8 @@
  * Four classes (see loop.h): element (a thread owns outputs), tile (a block transposes through shared memory), inner (the
  * threads of a row share its reduction), outer (lanes own columns). A schedule that stands in the kernel's header is
  * obeyed; zero fields are chosen. The choice is in map_choose.c and map_tile.c, the binding in map_element.c,
- * map_tile_bind.c, map_inner.c, map_mixed.c and map_outer.c, register staging in map_stage.c. Kernels with symbolic extents are an
- * error: sizes have to be bound before.
+ * map_tile_bind.c, map_inner.c, map_mixed.c and map_outer.c, register staging in map_stage.c; map_model.c says what
+ * bounds the result. Kernels with symbolic extents are an error: sizes have to be bound before.
  */
 #include "passes/map.h"
 
@@ -244,6 +244,7 @@ static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
     sn_kern_rec *r = sn_kern_get(m, k);
     r->sched = sched;
     r->scheduled = true;
+    sn_map_explain(cx, k, &sched);
     return m->env->status;
 }
 

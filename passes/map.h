@@ -99,6 +99,38 @@ uint32_t sn_map_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
  * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
 uint32_t sn_map_follows(const sn_module *m, uint32_t at);
 
+/* What is known of a bound kernel on a GPU without running it (map_model.c). */
+typedef enum sn_map_limit { SN_MAP_THREADS, SN_MAP_BLOCKS, SN_MAP_REGS, SN_MAP_SHARED, SN_N_MAP_LIMITS } sn_map_limit;
+typedef enum sn_map_bound {
+    SN_MAP_MEMORY,  /* its bandwidth */
+    SN_MAP_LATENCY, /* too few bytes are in flight for that */
+    SN_MAP_LINES,   /* lines that warps touch */
+    SN_MAP_ISSUE,   /* instructions */
+    SN_MAP_SPECIAL  /* special functions */
+} sn_map_bound;
+typedef struct sn_map_coverage {
+    uint32_t bytes, sectors, lines; /* of one access of a warp: different ones; 32 bytes each; 128 bytes each */
+} sn_map_coverage;
+typedef struct sn_map_model {
+    double blocks;                        /* of the grid */
+    uint32_t threads, regs;               /* of a block; of a thread, about */
+    uint32_t resident;                    /* blocks that fit on a multiprocessor ... */
+    sn_map_limit limit;                   /* ... and what it is that has no room for more */
+    double waves;                         /* blocks over those that fit on all multiprocessors */
+    double loaded, stored;                /* bytes of memory, with what is unused in lines */
+    double flight, needed;                /* bytes in flight on a multiprocessor; that its memory takes to be busy */
+    double memory, lines, issue, special; /* cycles that each would take alone */
+    sn_map_bound bound;
+    /* The access that touches or wastes most lines: */
+    sn_buf lines_of;
+    sn_map_coverage covered;
+    bool scattered;      /* it leaves most of them unused */
+    double worst, again; /* how many; how often it reads each byte */
+} sn_map_model;
+void sn_map_estimate(sn_map_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
+/* Say in a remark what bounds the kernel. */
+void sn_map_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
+
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */
 typedef struct sn_stmt_vec {

@@ -7,7 +7,7 @@
  */
 #include "passes/map.h"
 
-enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24, RESIDENT = 2048 };
+enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24 };
 enum { RESERVED = 2 << 10 }; /* shared memory of a block: by the system, and for the slots of reductions */
 
 static uint32_t pow2_floor(int64_t x) {
@@ -59,6 +59,15 @@ static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) 
     return sh->outer.n ? sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->body)) : 1;
 }
 
+/* Widest loads of a thread that should be in flight together when 1024 are resident: as many as the latency of memory asks
+ * for and two, since some blocks combine while others load; at most twice as many and two, as far as registers reach. */
+static sn_range loads_ahead(const sn_target *t) {
+    enum { RESIDENT = 1024, REACH = 8 };
+    if (!t->is_gpu) return (sn_range){1, REACH};
+    int64_t bytes = (int64_t)RESIDENT * t->vector_bytes, enough = (t->flight_bytes + bytes - 1) / bytes;
+    return (sn_range){least((uint32_t)enough + 2, REACH), least(2 * (uint32_t)enough + 2, REACH)};
+}
+
 static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops, sn_sched *sc) {
     if (!sc->threads) sc->threads = ELEMENT_THREADS;
     if (!sc->vector) {
@@ -77,7 +86,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
     if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? steps_ahead(sh->max_count, sc) : 1;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. */
     if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && ops <= FEW_OPS)
-        sc->blocks = RESIDENT / sc->threads;
+        sc->blocks = cx->target->unit_threads / sc->threads;
 }
 
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight) fill
@@ -104,14 +113,16 @@ static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
-/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor, in as many blocks
- * as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond the row's end. */
-static void choose_online(const sn_map_shape *sh, sn_sched *sc) {
-    enum { THREADS = 256, BLOCKS = 4, MOST = 8, FEWEST = 5 };
+/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor of an H200, in as
+ * many blocks as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond the
+ * row's end. */
+static void choose_online(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
+    enum { THREADS = 256, BLOCKS = 4 };
+    sn_range loads = loads_ahead(t);
     if (!sc->threads) sc->threads = THREADS;
     if (!sc->rows) sc->rows = 1;
     uint32_t n = vectors_per_thread(sh, sc), best = UINT32_MAX;
-    for (uint32_t u = MOST, pinned = sc->unroll; u >= FEWEST && !pinned; u--) {
+    for (uint32_t u = (uint32_t)loads.hi, pinned = sc->unroll; u >= loads.lo && !pinned; u--) {
         uint32_t steps = (n + u - 1) / u * u;
         if (steps < best) best = steps, sc->unroll = u;
     }
@@ -159,7 +170,8 @@ static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched 
     sc->shared = true;
     fit_steps(sh, sc);
     if (!sc->rows) sc->rows = 1;
-    uint32_t resident = sh->ops <= FEW_OPS ? 1536 : 1024; /* threads, as far as registers reach */
+    uint32_t resident =
+        least(t->unit_threads, sh->ops <= FEW_OPS ? 1536 : 1024); /* threads, as far as registers reach */
     uint32_t blocks = (uint32_t)(all / (bytes / cluster + RESERVED)), most = resident / (sc->threads * sc->rows);
     if (!sc->blocks && blocks > 1 && most > 1) sc->blocks = least(blocks, most);
 }
@@ -189,7 +201,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         shared ? sh->kept_width : sh->bytes_inner; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = row_vector(cx, sh, width);
     if (t->is_gpu && sh->online && !sh->kept && sh->max_count > SN_LONG_ROW) {
-        choose_online(sh, sc);
+        choose_online(t, sh, sc);
         return;
     }
     if (sh->scans) sc->cluster = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
@@ -236,8 +248,9 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024)
             sc->rows *= 2;
     }
-    if (!sc->unroll) { /* loads in flight, as far as accumulators leave registers */
-        uint32_t most = 8 / pow2_ceil(sh->states ? sh->states : 1);
+    if (!sc->unroll) { /* loads in flight, as many as are useful, as far as accumulators leave registers */
+        uint32_t most = 8 / pow2_ceil(sh->states ? sh->states : 1), bytes = sc->vector * sh->bytes_outer;
+        if (bytes) most = least(most, pow2_floor(loads_ahead(t).hi * t->vector_bytes / bytes));
         sc->unroll = least(most ? most : 1, pow2_floor((sh->max_count + sc->rows - 1) / sc->rows));
     }
 }

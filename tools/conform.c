@@ -1,10 +1,11 @@
 /* conform.c: `sinter conform`: compiles and runs every case of conform.def and compares with the float64 evaluator, by the
  * bounds of frontend/check.c, as `sinter run --check` does.
  *
- * Cases are joined to graphs of up to GROUP outputs, because a compilation costs more than a small case. A group that does
- * not compile, or an output that is wrong, is run again alone: what is reported is what the reproducer shows. Workers have
- * a context each and take groups from one counter; results are printed in the order of the cases. With --check-kernels no
- * code is made: the kernels run under the checker (ir/loop_check.c).
+ * Cases are joined to graphs of up to GROUP outputs, because a compilation costs more than a small case; for a GPU the
+ * kernels of a group share launches (the pass `batch`), which --one-by-one keeps apart. A group that does not compile, or
+ * an output that is wrong, is run again alone: what is reported is what the reproducer shows. Workers have a context each
+ * and take groups from one counter; results are printed in the order of the cases. With --check-kernels no code is made:
+ * the kernels run under the checker (ir/loop_check.c).
  */
 #include "tools/conform.h"
 
@@ -24,6 +25,7 @@ static const char help[] =
     "usage: sinter conform [options]\n"
     "  --device=WHERE          cpu (default), cuda\n"
     "  --cpu-schedule=KIND     host (default), gpu: kernels scheduled for a GPU on the CPU, both\n"
+    "  --one-by-one            a graph for each case, whose kernels share no launch with others\n"
     "  --check-kernels         look for races and the like in the kernels instead of running their code\n"
     "  --quick                 a fixed part that has every operation on every dtype\n"
     "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
@@ -38,23 +40,18 @@ typedef struct conform_args {
     const char *device, *schedule, *only, *json, *repro, *verify;
     sn_dtype dtype; /* SN_N_DTYPES: all */
     unsigned threads;
-    bool quick, list, check_kernels, show_help;
+    bool quick, list, alone, check_kernels, show_help;
 } conform_args;
 
 static int parse(conform_args *r, int argc, char **argv) {
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-                                            {"cpu-schedule", required_argument, NULL, 's'},
-                                            {"quick", no_argument, NULL, 'q'},
-                                            {"only", required_argument, NULL, 'o'},
-                                            {"dtype", required_argument, NULL, 't'},
-                                            {"list", no_argument, NULL, 'l'},
-                                            {"json", required_argument, NULL, 'j'},
-                                            {"repro", required_argument, NULL, 'r'},
-                                            {"threads", required_argument, NULL, 'n'},
-                                            {"verify", required_argument, NULL, 'v'},
-                                            {"check-kernels", no_argument, NULL, 'k'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},  {"cpu-schedule", required_argument, NULL, 's'},
+        {"quick", no_argument, NULL, 'q'},         {"only", required_argument, NULL, 'o'},
+        {"dtype", required_argument, NULL, 't'},   {"list", no_argument, NULL, 'l'},
+        {"json", required_argument, NULL, 'j'},    {"repro", required_argument, NULL, 'r'},
+        {"threads", required_argument, NULL, 'n'}, {"verify", required_argument, NULL, 'v'},
+        {"one-by-one", no_argument, NULL, 'a'},    {"check-kernels", no_argument, NULL, 'k'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': r->device = optarg; break;
@@ -72,6 +69,7 @@ static int parse(conform_args *r, int argc, char **argv) {
             if (!tool_unsigned(&r->threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
             break;
         case 'v': r->verify = optarg; break;
+        case 'a': r->alone = true; break;
         case 'k': /* the kernels of a GPU have threads to look at */
             r->check_kernels = true;
             if (!strcmp(r->schedule, "host")) r->schedule = "gpu";
@@ -109,12 +107,12 @@ static bool joins(const group *g, const conform_case *c) {
            c->level != CONFORM_LARGE && sn_ops[last->op].cls == sn_ops[c->op].cls;
 }
 
-/* Neighbours of one class and dtype are joined. NULL: out of memory. */
-static group *make_groups(unsigned *n, conform_suite *suite) {
+/* Neighbours of one class and dtype are joined, unless each is to be alone. NULL: out of memory. */
+static group *make_groups(unsigned *n, conform_suite *suite, bool alone) {
     group *groups = calloc(suite->n + 1, sizeof *groups);
     *n = 0;
     for (unsigned k = 0; groups && k < suite->n; k++) {
-        if (*n == 0 || !joins(&groups[*n - 1], &suite->at[k])) ++*n;
+        if (*n == 0 || alone || !joins(&groups[*n - 1], &suite->at[k])) ++*n;
         group *g = &groups[*n - 1];
         g->cases[g->n++] = &suite->at[k];
     }
@@ -337,12 +335,13 @@ static void forget_results(conform_suite *suite) {
     }
 }
 
-static void run_schedules(tally *t, conform_suite *suite, const conform_args *r, FILE *json) {
+/* Returns the number of graphs that the cases make. */
+static unsigned run_schedules(tally *t, conform_suite *suite, const conform_args *r, FILE *json) {
     static const char *const schedules[] = {"host", "gpu"};
     bool cuda = !strcmp(r->device, "cuda"), both = !strcmp(r->schedule, "both");
     job j = {.args = r, .groups = NULL};
-    j.groups = make_groups(&j.n_groups, suite);
-    if (!j.groups) return;
+    j.groups = make_groups(&j.n_groups, suite, r->alone);
+    if (!j.groups) return 0;
     for (int k = 0; k < 2; k++) {
         if (cuda ? k > 0 : !both && strcmp(r->schedule, schedules[k])) continue;
         j.schedule = schedules[k];
@@ -352,11 +351,12 @@ static void run_schedules(tally *t, conform_suite *suite, const conform_args *r,
         report(t, suite, &j, json);
     }
     free(j.groups);
+    return j.n_groups;
 }
 
 static int run_suite(sn_context *ctx, conform_suite *suite, const conform_args *r) {
     tally t = {0};
-    unsigned devices;
+    unsigned devices, graphs = 0;
     struct timespec start, end;
     bool no_device = !strcmp(r->device, "cuda") && sn_device_count(&devices, ctx) != SN_OK;
     if (no_device) tool_fail(ctx);
@@ -368,11 +368,11 @@ static int run_suite(sn_context *ctx, conform_suite *suite, const conform_args *
     signal(SIGABRT, on_crash);
     signal(SIGFPE, on_crash);
     if (no_device) t.skipped = suite->n;
-    else run_schedules(&t, suite, r, json);
+    else graphs = run_schedules(&t, suite, r, json);
     clock_gettime(CLOCK_MONOTONIC, &end);
     if (json) fputs("\n]\n", json);
     if (json) fclose(json);
-    printf("%u cases in %.1f s on %s\n", suite->n,
+    printf("%u cases, %u graphs in %.1f s on %s\n", suite->n, graphs,
            (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec), r->device);
     printf("%u passed, %u failed, %u skipped\n", t.passed, t.failed, t.skipped);
     return t.failed || no_device || t.passed == 0 ? TOOL_FAILED : TOOL_OK;

@@ -161,14 +161,14 @@ sn_status tool_compare(const tool_results *before, const tool_results *after, sn
     if (before->n != after->n)
         return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%u outputs before the passes, %u after them", before->n,
                        after->n);
-    double inputs = sn_check_magnitude(before->inputs, m->graph.inputs.n);
+    sn_magnitudes sizes = {.inputs = sn_check_magnitude(before->inputs, m->graph.inputs.n)};
     for (uint32_t k = 0; k < before->n; k++) {
         const sn_array *want = &before->at[k], *got = &after->at[k];
         if (want->dtype != got->dtype || want->numel != got->numel)
             return sn_fail(&ctx->env, SN_ERROR_MISMATCH, "output %u has other elements after the passes", k);
         void *data = sn_zalloc(&ctx->scratch, (size_t)got->numel * sn_dtype_bytes(got->dtype) + 1);
         sn_array_store(data, got);
-        sn_check c = sn_check_compare(got->dtype, data, want, inputs, bound_of(before, after, m, k, bound), 0);
+        sn_check c = sn_check_compare(got->dtype, data, want, sizes, bound_of(before, after, m, k, bound), 0);
         if (!c.ok)
             return sn_fail(&ctx->env, SN_ERROR_MISMATCH,
                            "output %u changed in the passes: relative error %.3g at element %lld, the bound is %.3g", k,

@@ -356,6 +356,43 @@ Test(graph_eval, no_elements_is_no_work) {
     eval_end(m);
 }
 
+/* Squares of terms add up, whatever their signs; other operations are terms of their own. */
+Test(graph_eval, size_of_terms) {
+    static const struct {
+        const char *op;
+        double squares; /* of the largest element */
+    } cases[] = {
+        {"sum %x axes=[0, 1]", 1 + 4 + 9 + 16 + 0.25 + 36},
+        {"mean %x axes=[1]", (16 + 0.25 + 36) / 9},
+        {"sub %x, %y", 36 + 900},
+        {"add %x, %y", 36 + 900},
+        {"mul %x, %y", 36 * 900},
+        {"div %x, %y", 0.16},
+        {"neg %y", 900},
+        {"matmul %x, %w", 16 * 4 + 0.25 * 16 + 36 * 36},
+        {"where %b, %x, %y", 900},
+        {"cumsum %x axis=1", 16 + 0.25 + 36},
+        {"index_select %w, %ix axis=0", 36},
+        {"conv2d %img, %k", 25 + 3600 + 640000 + 81000000},
+        {"amax %x axes=[0, 1]", 16},
+        {"cast %x dtype=i32", 0},
+        {"cast %i8 dtype=f32", 128 * 128},
+        {"abs %nans", 1},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        char text[4096];
+        sn_array out;
+        double terms;
+        snprintf(text, sizeof text, "graph @g() {\n%s  %%r = %s\n  return r = %%r\n}\n", OPERANDS, cases[k].op);
+        sn_module *m = eval_text(&out, text, NULL);
+        cr_assert_eq(env.status, SN_OK, "%s: %s", cases[k].op, env.message);
+        cr_assert_eq(sn_graph_eval_terms(&terms, m, NULL, &arena), SN_OK);
+        cr_expect(close_to(terms * terms, cases[k].squares), "%s: %g, not %g", cases[k].op, terms * terms,
+                  cases[k].squares);
+        eval_end(m);
+    }
+}
+
 Test(graph_eval, inputs_must_fit_and_outputs_are_copies) {
     double x[] = {1, 2};
     sn_array in = {SN_F32, 1, {2}, 2, x, NULL}, out;
