@@ -93,9 +93,9 @@ static void run_on_host(const codegen_kernel *k) {
     void *params[16];
     for (uint32_t i = 0; i < sn_kern_get(m, kern)->params.n; i++) params[i] = got[sn_kern_get(m, kern)->params.at[i].i];
     /* In two parts, as two threads of a pool would. */
-    int64_t grid = sn_ix_value(m, sn_kern_launch(m, kern).grid), half = grid / 2;
+    int64_t parts = sn_ix_value(m, sn_kern_launch(m, kern).parts), half = parts / 2;
     sn_host_code_kernel(code, 0)(params, 0, half);
-    sn_host_code_kernel(code, 0)(params, half, grid);
+    sn_host_code_kernel(code, 0)(params, half, parts);
     compare(m, k->name, got, want);
     sn_host_code_free(code);
     sn_arena_free(&arena);
