@@ -9,9 +9,9 @@
  *
  * Scheduled Loop IR is the same language with axis kinds. Meaning never depends on the kind: running every axis as a
  * plain sequential loop gives the right result, and that is what the CPU does. What a kind promises:
- *   grid      iterations run on different blocks; they neither read nor write what others write. What follows a grid
- *             loop in its region runs once that loop is complete, on the block that was the last to finish. Several grid
- *             nests side by side are the segments of a kernel; the promise holds between them too
+ *   grid      iterations run on different blocks; they neither read nor write what others write, except what is posted.
+ *             What follows a grid loop in its region runs once that loop is complete, on the block that was the last to
+ *             finish. Several grid nests side by side are the segments of a kernel; the promise holds between them too
  *   cluster   iterations run on blocks that run at the same time; a reduce over a cluster axis is an all-reduce
  *   block.x   iterations run on the threads of a block (thread number = x + X*y); so do block.y. Statements outside
  *   block.y   the block axes are executed by every thread alike; a store executes once, on the threads whose missing

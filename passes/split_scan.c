@@ -2,29 +2,34 @@
  *
  *     k0: loop j in 1048576 { load x[j]  %1 = accum sum %0 over j  store y[j], %1 }
  *
- * Along a row whose parts stay in registers one kernel does it, which reads and writes every element once. The sums of the
- * parts go from block to block through posted buffers (docs/IR.md), loads of which wait:
+ * Along a row, with parts that stay in registers, one kernel does it, which reads and writes every element once. The sums
+ * of the parts go from block to block through posted buffers (docs/IR.md), loads of which wait:
  *
- *     loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0
- *                     %1 = reduce sum q in 256 { load k0_p0[256*(s div 256) + q] if q in s mod 256 else 0 }
- *                     loop r in 8192 { load x[8192*s + r]  %3 = accum sum %2 over r  %4 = add %1, %3  store y[8192*s + r], %4 } }
+ *     k0: loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0
+ *                         %1 = reduce sum q in 256 { load k0_p0[256*(s div 256) + q] if q in s mod 256 else 0 }
+ *                         loop r in 8192 { load x[8192*s + r]  %3 = accum sum %2 over r  %4 = add %1, %3
+ *                                          store y[8192*s + r], %4 } }
  *
- * More than 256 parts have two levels: the last part of each 256 posts what the group comes to, in k0_g0, and all parts of
- * later groups take that in too. The same bits come out in every run: a block waits for all sums that it needs and
- * combines them as a `reduce` does, in an order that the text fixes; which of them came first has no say, and nobody takes
- * a sum that another block has put together from what was there. A part waits for the slowest one before it, twice with
- * two levels, and loads 256 sums and one for every 256 parts; at 8192 elements of 4 bytes, 2^18 parts: 10 KB beside 64.
+ * More than 256 parts have two levels: the last part of each group of 256 posts what the group comes to, in k0_g0, and the
+ * parts of later groups take that in too. The same bits come out in every run: a block waits for all the sums that it needs
+ * and combines them as any `reduce` does, in the order that the text gives; which of them came first has no say, and
+ * nobody takes what another block has put together from sums that happened to be there. A part waits for the slowest one
+ * before it, twice if there are two levels. It loads up to 256 sums and one for each group, 8 bytes each: at most 10 KB
+ * (2^18 parts) beside the 64 that it moves.
  *
- * Three kernels do it where the parts are long or the rows stand side by side, so that each part has many sums:
+ * Three kernels do it where parts are longer, or where the elements of a step are neighbours, so that each part has many
+ * sums and all those before would be more to load than the operand once more:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
  *     k0_before: loop s in 128 { load k0_p0[s]  %1 = accum sum %0 over s exclusive  store k0_q0[s], %1 }
  *     k0:        loop s in 128 { %0 = load k0_q0[s]  loop r in 8192 { load x[8192*s + r]  %2 = accum sum %1 over r
  *                                %3 = add %0, %2  store y[8192*s + r], %3 } }
  *
- * That reads the operand twice, which pays where the scan would leave most of the device idle. Legal for kernels of one scan
- * whose prefixes do not go into each other; sums are put together in another order, but a fixed one. After `fuse`, so that
- * whatever stands around the scan stays around it. Only on a GPU. Cost: linear in the kernel.
+ * That reads the operand twice, which pays where the scan would leave most of the device idle.
+ *
+ * Legal for kernels of one scan whose prefixes do not go into each other; sums are put together in another order, but a
+ * fixed one. After `fuse`, so that whatever stands around the scan stays around it. Only on a GPU. Cost: linear in the
+ * kernel.
  */
 #include "passes/rebuild.h"
 
@@ -293,8 +298,8 @@ static sn_val combine(scan_cut *c, sn_cursor at, uint32_t i, sn_val a, sn_val b)
 static int64_t groups_of(const scan_cut *c) { return c->parts / GROUP; }
 
 /* The last part of each group posts what the group comes to; out[i]: all groups before this one, combined. */
-static void combine_groups(scan_cut *c, sn_cursor at, sn_ix row_start, sn_ix s, const sn_val *sums, const sn_val *in_group,
-                           sn_val *out) {
+static void combine_groups(scan_cut *c, sn_cursor at, sn_ix row_start, sn_ix s, const sn_val *sums,
+                           const sn_val *in_group, sn_val *out) {
     enum { WIDEST = 16 };
     sn_module *m = c->m;
     int64_t groups = groups_of(c), most = (groups + WIDEST - 1) / WIDEST * WIDEST; /* vectors of any width divide it */
