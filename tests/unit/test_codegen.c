@@ -192,6 +192,9 @@ Test(codegen, failures_are_statuses) {
     refuses(
         "buffer y: f32[N] output 0 align 16 kernel @k(y) scheduled { loop i in N : grid { %0 = const.f32 1 store y[i], %0 } }",
         "sm_90", SN_ERROR_UNSUPPORTED, "symbolic");
+    refuses("buffer y: f32[4] output 0 align 16 kernel @k(y) scheduled { posted p: f32 size N\n"
+            "loop i in 4 : grid { %0 = const.f32 1 store y[i], %0 store p[i], %0 } }",
+            "sm_90", SN_ERROR_UNSUPPORTED, "kernel k: 'p' has a symbolic size; give it a value first");
     refuses(
         "buffer y: f32[2048] output 0 align 16 kernel @k(y) scheduled { loop i in 2048 : block.x { %0 = const.f32 1 store y[i], %0 } }",
         "sm_90", SN_ERROR_TARGET, "2048 x 1 threads");
