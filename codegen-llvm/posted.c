@@ -6,8 +6,8 @@
  *
  * A word has 32 bits of the element and the number of the launch, and a machine stores and loads 64 aligned bits at
  * once: who sees the number sees the bits, so that nothing else has to be ordered. Elements of 64 bits are two words.
- * Nothing is reset: what a word has from before is the number of an earlier launch, or 0, and numbers come again after
- * 2^32 launches, in each of which the word was stored. The counter has 64 bits and does not wrap.
+ * Nothing is reset: what a word has from before is the number of an earlier launch, or 0 before the first, and a number
+ * comes again after 2^32 launches, when the word has been stored in all of those between. The counter has 64 bits.
  *
  * Blocks are numbered by when they start, not by their place in the grid: a block waits for those with smaller numbers
  * alone, all of which run or are done. The ticket comes after the wait for the grid before this one (kernel.c).
@@ -32,7 +32,8 @@ void sn_gen_make_posted(sn_gen *g) {
         uint64_t size = (uint64_t)sn_ix_value(g->m, r->size);
         LLVMTypeRef element = g->gpu ? g->em.cg->i64 : sn_math_storage(g->em.cg, r->dtype);
         if (g->gpu && is_wide(r->dtype)) size *= 2;
-        g->memory[b.i] = sn_em_global(&g->em, r->name, LLVMArrayType2(element, size), g->gpu ? 1 : 0, 8);
+        const char *name = g->gpu ? r->name : sn_strf(g->arena, "posted.%s", r->name); /* not memcpy, say */
+        g->memory[b.i] = sn_em_global(&g->em, name, LLVMArrayType2(element, size), g->gpu ? 1 : 0, 8);
     }
 }
 
