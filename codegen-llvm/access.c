@@ -5,7 +5,8 @@
  * reads element 0 where the mask does not hold (that address is always good) and selects, so that no branch separates the
  * loads of a kernel. Where the lanes of a vector that may be loaded answer differently (the ends of a row that vectors do
  * not divide), it is loaded whole and selected from, unless it reaches over the end of the buffer. A store outside a block axis runs on thread 0 of that axis.
- * Relies on index.c for offsets. Register buffers are stack arrays that SROA turns into registers.
+ * Relies on index.c for offsets. Register buffers are stack arrays that SROA turns into registers. On a GPU elements of posted
+ * buffers go one by one through posted.c.
  */
 #include "codegen-llvm/gen.h"
 
@@ -62,10 +63,13 @@ static sn_ix at_piece(sn_gen *g, const access *a, uint32_t i, uint32_t piece) {
 
 static bool values_vary(sn_gen *g, sn_ix e);
 
+static bool is_posted(const sn_gen *g, const access *a) { return g->gpu && a->b->scope == SN_BUF_POSTED; }
+
 /* Lanes of one access: the largest power of two that fits the machine, divides the offset and is aligned. */
 static uint32_t piece_of(sn_gen *g, const access *a) {
     uint32_t bytes = sn_dtype_bytes(a->b->dtype), piece = g->lanes & -g->lanes;
     if (!g->gpu) return g->lanes;
+    if (is_posted(g, a)) return 1;
     while (piece * bytes > g->em.cg->target->vector_bytes) piece /= 2;
     while (piece > 1 && (piece * bytes > a->b->align || !sn_ix_is_multiple(g->m, at_piece(g, a, 0, piece), piece)))
         piece /= 2;
@@ -75,7 +79,7 @@ static uint32_t piece_of(sn_gen *g, const access *a) {
 static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
     a.elem = sn_math_storage(g->em.cg, a.b->dtype);
-    if (g->gpu && sn_buf_is_local(a.b)) a.e = without_threads(g, a.b->scope, a.e);
+    if (g->gpu && sn_buf_is_private(a.b)) a.e = without_threads(g, a.b->scope, a.e);
     int64_t c;
     if (g->lanes <= 1) return a;
     if (values_vary(g, a.e)) a.piece = 1;
@@ -170,6 +174,7 @@ static lv any_lane(sn_gen *g, sn_val mask_id, lv mask) {
 /* Every offset inside the buffer holds what the access may read, whether it is wanted or not. */
 static bool always_inside(sn_gen *g, const access *a) {
     int64_t size = a->b->private_size;
+    if (is_posted(g, a)) return false;
     if (!g->gpu && !sn_ix_is_const(g->m, a->b->size, &size)) return false;
     sn_range r = sn_ix_range(g->m, a->e);
     return sn_buf_is_local(a->b) && r.lo >= 0 && r.hi < size;
@@ -207,7 +212,24 @@ static lv load_edges(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     return all;
 }
 
+/* The lanes of a load that waits; one when they have the same element. */
+static lv load_posted(sn_gen *g, const access *a, lv mask) {
+    lv elements[SN_GEN_LANES], wanted[SN_GEN_LANES], out[SN_GEN_LANES];
+    uint32_t n = a->piece || (mask && sn_em_lanes(mask) > 1) ? g->lanes : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        g->pick = n > 1 ? (int)i : -1;
+        elements[i] = sn_gen_ix(g, at_lane(g, a->e, i));
+        wanted[i] = mask ? sn_em_lane(&g->em, mask, i) : NULL;
+    }
+    g->pick = -1;
+    sn_gen_await(g, a->id, elements, wanted, n, out);
+    lv all = n > 1 ? LLVMGetPoison(sn_em_shape(a->elem, n)) : out[0];
+    for (uint32_t i = 0; i < n && n > 1; i++) all = sn_em_with_lane(&g->em, all, i, out[i]);
+    return all;
+}
+
 static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
+    if (is_posted(g, a)) return load_posted(g, a, mask);
     if (mask && always_inside(g, a)) mask = NULL;
     if (mask && sn_em_lanes(mask) > 1) {
         lv x = is_interval(g, a, mask_id) ? load_edges(g, a, mask_id, mask) : NULL;
@@ -260,6 +282,10 @@ static lv chosen_threads(sn_gen *g, const access *a) {
 }
 
 static void store_at(sn_gen *g, const access *a, sn_ix e, lv x) {
+    if (is_posted(g, a)) {
+        sn_gen_post(g, a->id, sn_gen_ix(g, e), x);
+        return;
+    }
     lv s = LLVMBuildStore(g->em.b, x, address(g, a, e));
     LLVMSetAlignment(s, alignment(a, sn_em_lanes(x), g->gpu));
 }

@@ -2,7 +2,7 @@
  * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges), index.c (ix),
  * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
  * block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks), last_block.c (after all
- * of them), shared.c (shared memory), copy.c (asynchronous copies to it).
+ * of them), posted.c (from block to block), shared.c (shared memory), copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -67,6 +67,7 @@ typedef struct sn_gen {
     uint32_t cluster, threads_x, threads_y;
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
+    lv round;           /* number of the launch, for what blocks post */
     bool cluster_waits; /* for its blocks to start */
     struct {
         lv objects, exchange; /* shared memory of arrivals.c; variable: exchanges so far */
@@ -211,6 +212,16 @@ typedef struct sn_gen_tail {
 } sn_gen_tail;
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
+
+/* ---- posted.c ---- */
+/* Posted buffers of the kernel. */
+void sn_gen_make_posted(sn_gen *g);
+/* In a kernel that posts, blocks are numbered in the order in which they start. */
+void sn_gen_ticket(sn_gen *g);
+/* x, of the storage type, becomes the element with that number (GPU). */
+void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x);
+/* n elements, once each has been posted or is not wanted; out: of the storage type (GPU). wanted[i] NULL: it is. */
+void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out);
 
 /* ---- precision.c ---- */
 void sn_gen_find_coarse(sn_gen *g);

@@ -1,7 +1,7 @@
 /* kernel.c: one kernel as one LLVM function: signature, blocks and threads, register buffers, attributes.
  *
  * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments); the block number
- * is ctaid.x, the thread tid.x, tid.y.
+ * is ctaid.x (or a ticket: posted.c), the thread tid.x, tid.y.
  * Host: void name(ptr params, i64 begin, i64 end): a loop over the blocks begin .. end-1 around the same body, in which
  * block axes are loops. Parameters are not marked noalias: a temporary may share storage with an output of the same
  * kernel. Relies on the verifier having accepted the module.
@@ -50,6 +50,12 @@ static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
 
 static sn_status find_sizes(sn_gen *g) {
     g->launch = sn_kern_launch(g->m, g->kern);
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(g->m, g->k->locals.at[i]);
+        if (b->scope == SN_BUF_POSTED && !sn_ix_is_const(g->m, b->size, NULL))
+            return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: '%s' has a symbolic size; give it a value first",
+                           g->k->name, b->name);
+    }
     if (!sn_ix_is_const(g->m, g->gpu ? g->launch.grid : g->launch.parts, &g->grid))
         return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                        "kernel %s: its grid depends on a symbolic size; give it a value first", g->k->name);
@@ -103,13 +109,14 @@ static void make_registers(sn_gen *g) {
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
         sn_buf b = g->k->locals.at[i];
         const sn_buf_rec *r = sn_buf_get(g->m, b);
-        if (g->gpu && r->scope == SN_BUF_SHARED) continue;
+        if (r->scope == SN_BUF_POSTED || (g->gpu && r->scope == SN_BUF_SHARED)) continue;
         int64_t size = r->private_size;
         if (!g->gpu) sn_ix_is_const(g->m, r->size, &size);
         LLVMTypeRef type = LLVMArrayType2(sn_math_storage(g->em.cg, r->dtype), (uint64_t)size);
         g->memory[b.i] = LLVMBuildAlloca(g->em.b, type, r->name);
         LLVMSetAlignment(g->memory[b.i], 64);
     }
+    sn_gen_make_posted(g);
 }
 
 static void body(sn_gen *g) {
@@ -165,6 +172,7 @@ static void gpu_function(sn_gen *g) {
     g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
     sn_gen_cluster_start(g);
+    sn_gen_ticket(g);
     body(g);
     LLVMBuildRetVoid(g->em.b);
 }

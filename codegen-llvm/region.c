@@ -202,10 +202,12 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
                             g->k->name, sn_axis_kind_names[s->kind]);
 }
 
-/* A grid loop whose iterations run in any order. On the host one that something follows is a plain loop. */
+/* A grid loop whose iterations run in any order. On the host one that something follows is a plain loop, and so are those
+ * of a kernel that posts. */
 static bool is_spread(const sn_gen *g, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID && (g->gpu || !sn_stmt_has_tail(g->m, s));
+    if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_GRID) return false;
+    return g->gpu || (!sn_stmt_has_tail(g->m, s) && !sn_kern_posts(g->m, r->kern));
 }
 
 /* Grid axes number the blocks row-major; `block` becomes what is left for the axes inside. */

@@ -142,6 +142,7 @@ void sn_kern_collect_params(sn_module *m, sn_kern k) {
     for (size_t i = 0; i < SN_COUNT(ORDER); i++) collect_scope(m, k, ORDER[i], &r->params);
     collect_scope(m, k, SN_BUF_REG, &r->locals);
     collect_scope(m, k, SN_BUF_SHARED, &r->locals);
+    collect_scope(m, k, SN_BUF_POSTED, &r->locals);
 }
 
 bool sn_is_grid(const sn_module *m, sn_stmt s) {
@@ -163,9 +164,16 @@ uint32_t sn_kern_segments(const sn_module *m, sn_kern k) {
     return n;
 }
 
+bool sn_kern_posts(const sn_module *m, sn_kern k) {
+    const sn_buf_list *locals = &sn_kern_get(m, k)->locals;
+    for (uint32_t i = 0; i < locals->n; i++)
+        if (sn_buf_get(m, locals->at[i])->scope == SN_BUF_POSTED) return true;
+    return false;
+}
+
 /* Blocks of the grid nest that begins at s; without those that have to wait for each other on the CPU unless `all`. */
 static sn_ix blocks_of(sn_module *m, sn_stmt s, bool all) {
-    bool counts = all || !sn_stmt_has_tail(m, s);
+    bool counts = all || (!sn_stmt_has_tail(m, s) && !sn_kern_posts(m, sn_stmt_get(m, s)->kern));
     sn_ix n = counts ? sn_axis_get(m, sn_stmt_get(m, s)->axis)->extent : sn_ix_const(m, 1);
     for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_stmt_get(m, t)->next)
         if (sn_is_grid(m, t)) n = sn_ix_mul(m, n, blocks_of(m, t, all));

@@ -9,9 +9,9 @@
  *
  * Scheduled Loop IR is the same language with axis kinds. Meaning never depends on the kind: running every axis as a
  * plain sequential loop gives the right result, and that is what the CPU does. What a kind promises:
- *   grid      iterations run on different blocks; they neither read nor write what others write. What follows a grid
- *             loop in its region runs once that loop is complete, on the block that was the last to finish. Several grid
- *             nests side by side are the segments of a kernel; the promise holds between them too
+ *   grid      iterations run on different blocks; they neither read nor write what others write, except what is posted.
+ *             What follows a grid loop in its region runs once that loop is complete, on the block that was the last to
+ *             finish. Several grid nests side by side are the segments of a kernel; the promise holds between them too
  *   cluster   iterations run on blocks that run at the same time; a reduce over a cluster axis is an all-reduce
  *   block.x   iterations run on the threads of a block (thread number = x + X*y); so do block.y. Statements outside
  *   block.y   the block axes are executed by every thread alike; a store executes once, on the threads whose missing
@@ -27,6 +27,8 @@
  * private * (thread number) + e with 0 <= e < private, threads being numbered through the cluster: x + X*(y + Y*c).
  * A `shared` buffer has one group a block: private * c + e. Its elements pass between threads where a `barrier` stands
  * between store and load. On the CPU both are plain arrays and a barrier does nothing.
+ * A `posted` buffer passes elements from earlier iterations of the grid to later ones: each is stored once in a launch, and
+ * a load waits until it has been. Blocks then start in the order of the grid's iterations, and the CPU runs them in it.
  */
 #ifndef SN_IR_LOOP_H
 #define SN_IR_LOOP_H
@@ -106,9 +108,10 @@ typedef enum sn_buf_scope {
     SN_BUF_TEMP,   /* intermediate: planned by the wrapper */
     SN_BUF_CONST,  /* literal data that the module carries */
     SN_BUF_REG,    /* private registers of threads, belongs to one kernel */
-    SN_BUF_SHARED  /* shared memory of blocks, belongs to one kernel */
+    SN_BUF_SHARED, /* shared memory of blocks, belongs to one kernel */
+    SN_BUF_POSTED  /* elements that pass from block to block, belongs to one kernel */
 } sn_buf_scope;
-extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "reg" "shared" */
+extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "reg" "shared" "posted" */
 
 typedef struct sn_buf_rec {
     const char *name; /* unique in the module */
@@ -118,7 +121,7 @@ typedef struct sn_buf_rec {
     sn_ix shape[SN_MAX_RANK]; /* logical shape, for people and checks */
     sn_ix size;               /* elements from the start of the storage that accesses may touch */
     uint32_t io;              /* INPUT, OUTPUT: number of the graph input or output */
-    uint32_t private_size;    /* REG: elements of one thread; SHARED: of one block */
+    uint32_t private_size;    /* REG: elements of one thread; SHARED: of one block; else 0 */
     uint32_t align;           /* bytes that the storage start is a multiple of (a power of two) */
     const void *data;         /* CONST: size elements in storage format */
     uint32_t mark;            /* scratch of one call of ir/loop*.c; means nothing between calls */
@@ -189,7 +192,7 @@ static inline uint32_t sn_sched_cluster(const sn_sched *s) { return s->cluster ?
 typedef struct sn_kern_rec {
     const char *name;
     sn_buf_list params;  /* in the order of the generated function's arguments: all global buffers it touches */
-    sn_buf_list locals;  /* REG and SHARED buffers */
+    sn_buf_list locals;  /* REG, SHARED and POSTED buffers */
     sn_stmt first, last; /* body */
     sn_sched sched;
     bool scheduled;   /* `map` has run */
@@ -201,8 +204,12 @@ sn_buf_rec *sn_buf_get(const sn_module *m, sn_buf b);
 sn_kern_rec *sn_kern_get(const sn_module *m, sn_kern k);
 sn_stmt_rec *sn_stmt_get(const sn_module *m, sn_stmt s);
 sn_val_rec *sn_val_get(const sn_module *m, sn_val v);
-/* Memory of one kernel: registers or shared memory. */
-static inline bool sn_buf_is_local(const sn_buf_rec *b) { return b->scope == SN_BUF_REG || b->scope == SN_BUF_SHARED; }
+/* Memory of one kernel: no parameter, has no place in the wrapper. */
+static inline bool sn_buf_is_local(const sn_buf_rec *b) { return b->scope >= SN_BUF_REG; }
+/* ... of one block or thread of it: lost at the end of a grid iteration. */
+static inline bool sn_buf_is_private(const sn_buf_rec *b) {
+    return b->scope == SN_BUF_REG || b->scope == SN_BUF_SHARED;
+}
 static inline bool sn_lop_has_region(sn_lop op) { return op == SN_LOP_LOOP || op == SN_LOP_REDUCE || op == SN_LOP_IF; }
 /* The value of LOAD/STORE masks: none when absent. */
 sn_val sn_stmt_mask(const sn_stmt_rec *s);
@@ -308,9 +315,11 @@ sn_status sn_loop_verify(sn_module *m, const char *where);
 bool sn_is_grid(const sn_module *m, sn_stmt s);
 /* Loops over blocks in the body of the kernel: two or more are segments, which run side by side in one launch. */
 uint32_t sn_kern_segments(const sn_module *m, sn_kern k);
+/* Has it a posted buffer? Then iterations of its grid wait for earlier ones. */
+bool sn_kern_posts(const sn_module *m, sn_kern k);
 /* "grid 64, cluster 2, block 128 x 1" of a scheduled kernel; grid counts blocks, summed over segments, and is a multiple of
- * cluster. On the CPU clusters are loops, and so is a grid loop that something follows: parts counts the pieces that can run
- * in any order. */
+ * cluster. On the CPU clusters are loops, and so is a grid loop that something follows, and all of a kernel that posts: parts
+ * counts the pieces that can run in any order. */
 typedef struct sn_launch {
     sn_ix grid, parts;
     uint32_t cluster, block_x, block_y;

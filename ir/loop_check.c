@@ -13,6 +13,8 @@
  *
  * Blocks. Time counts iterations of grid loops. Two blocks are not ordered, so that any such pair in two iterations of one
  * grid loop is a race. What follows the loop is later than all of it. What stands before it, is done by every block.
+ * A posted element is stored once; then a load by another block waits for the store, whatever blocks do. That there was
+ * one, earlier in the order in which blocks start, the evaluator finds: else the load would wait for ever.
  *
  * Divergence. All threads of a block (of its cluster) must come to the same barriers and reductions over block axes, in
  * the same order: the first iterations write them down, the others are held against that.
@@ -262,11 +264,19 @@ static bool unordered(const sn_loop_checker *c, uint32_t time) {
     return false;
 }
 
-typedef enum conflict { NONE, NO_ORDER, NO_BARRIER, INVERTED, LANES } conflict;
+typedef enum conflict { NONE, NO_ORDER, NO_BARRIER, INVERTED, LANES, TWICE } conflict;
+
+static bool is_posted(const sn_loop_checker *c, sn_stmt s) {
+    return sn_buf_get(c->m, sn_stmt_get(c->m, s)->buf)->scope == SN_BUF_POSTED;
+}
+
+static bool is_store(const sn_loop_checker *c, sn_stmt s) { return sn_stmt_get(c->m, s)->op == SN_LOP_STORE; }
 
 /* Of x, made before, with y, made now. One of the two is a store. */
 static conflict conflict_of(const sn_loop_checker *c, const access *x, const access *y) {
-    if (unordered(c, x->time)) return NO_ORDER;
+    bool posted = x->time >= c->began && is_posted(c, x->s);
+    if (posted && is_store(c, x->s) && is_store(c, y->s)) return TWICE;
+    if (unordered(c, x->time)) return posted ? NONE : NO_ORDER;
     if (x->time != c->now) return NONE;
     if (x->who != y->who && x->epoch >= y->epoch) return x->epoch == y->epoch ? NO_BARRIER : INVERTED;
     return NONE;
@@ -281,9 +291,11 @@ static sn_status race(sn_loop_checker *c, const access *x, const access *y, int6
     static const char *const WHY[] = {[NO_ORDER] = "and blocks run in any order",
                                       [NO_BARRIER] = "and no barrier stands between",
                                       [INVERTED] = "which a GPU does later",
-                                      [LANES] = "and lanes run together"};
+                                      [LANES] = "and lanes run together",
+                                      [TWICE] = "and what is posted is stored once"};
     if (why == NONE) return SN_OK;
-    const char *who = why == NO_ORDER ? "another block" : why == LANES ? "another lane" : thread_text(c, x->who);
+    bool other = why == NO_ORDER || (why == TWICE && x->time != c->now);
+    const char *who = other ? "another block" : why == LANES ? "another lane" : thread_text(c, x->who);
     const sn_stmt_rec *r = sn_stmt_get(c->m, x->s);
     sn_text t;
     sn_text_init(&t, c->m->env);
@@ -329,7 +341,7 @@ sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
     const sn_buf_rec *b = sn_buf_get(c->m, r->buf);
     access *store = &h->stores[at], y = {s, thread_name(c, r->op, b->scope), c->now, c->epoch, c->lane};
     loads *l = h->loads ? &h->loads[at] : NULL;
-    if (sn_buf_is_local(b) && store->time != c->now) { /* that was another block's */
+    if (sn_buf_is_private(b) && store->time != c->now) { /* that was another block's */
         *store = (access){.time = 0};
         if (l) *l = (loads){.first = {.time = 0}};
     }

@@ -2,7 +2,7 @@
  *
  * Each kernel is first flattened: statements become an array in pre-order, values and axes become slots, index expressions
  * become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on scalar.c for all
- * arithmetic. Finds accesses outside a buffer and reads of temp, reg and shared elements that nothing has written; what is
+ * arithmetic. Finds accesses outside a buffer and reads of temp, reg, shared and posted elements that nothing has written; what is
  * in a reg or shared buffer is forgotten at each grid iteration, because another block runs that. Knows nothing of threads:
  * with a checker it tells loop_check.c, which does, about every axis, barrier and access.
  */
@@ -103,7 +103,7 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
         return sn_fail(ev->m->env, SN_ERROR_UNSUPPORTED, "buffer '%s' is too large to evaluate", b->name);
     mem->data = sn_alloc(ev->arena, (size_t)size * mem->bytes);
     mem->written = SN_NEWN(ev->arena, uint32_t, size);
-    mem->epoch = sn_buf_is_local(b) ? &ev->epoch : &ev->once;
+    mem->epoch = sn_buf_is_private(b) ? &ev->epoch : &ev->once;
     return SN_OK;
 }
 

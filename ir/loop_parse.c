@@ -628,7 +628,7 @@ static sn_status parse_header(parser *p) {
     return SN_OK;
 }
 
-/* `reg s: f32 private 8 size 1024`, `shared ...`. Two kernels may use the same name: the later one is renamed in the
+/* `reg s: f32 private 8 size 1024`, `shared ...`, `posted s: f32 size 64`. Two kernels may use the same name: the later one is renamed in the
  * module. */
 static sn_status parse_local(parser *p, sn_buf_scope scope) {
     sn_lex *lx = p->lx, at;
@@ -642,8 +642,10 @@ static sn_status parse_local(parser *p, sn_buf_scope scope) {
     if (sn_names_get(&p->bufs, name)) return sn_lex_fail(&at, "buffer '%s' is declared twice", name);
     SN_TRY(sn_lex_expect(lx, ":"));
     SN_TRY(parse_dtype(&dtype, lx, &p->scratch));
-    SN_TRY(sn_lex_expect_name(lx, "private"));
-    SN_TRY(parse_u32(&private_size, lx, "private"));
+    if (scope != SN_BUF_POSTED) {
+        SN_TRY(sn_lex_expect_name(lx, "private"));
+        SN_TRY(parse_u32(&private_size, lx, "private"));
+    }
     SN_TRY(sn_lex_expect_name(lx, "size"));
     SN_TRY(parse_size(&size, p->m, lx));
     sn_buf b = sn_buf_new(p->m, name, dtype, scope, NULL, 0);
@@ -668,9 +670,10 @@ static sn_status parse_kernel(parser *p) {
     SN_TRY(parse_header(p));
     SN_TRY(sn_lex_expect(p->lx, "{"));
     for (;;) {
-        if (sn_lex_is_name(p->lx, "reg")) SN_TRY(parse_local(p, SN_BUF_REG));
-        else if (sn_lex_is_name(p->lx, "shared")) SN_TRY(parse_local(p, SN_BUF_SHARED));
-        else break;
+        int scope = SN_BUF_REG;
+        while (scope <= SN_BUF_POSTED && !sn_lex_is_name(p->lx, sn_buf_scope_names[scope])) scope++;
+        if (scope > SN_BUF_POSTED) break;
+        SN_TRY(parse_local(p, (sn_buf_scope)scope));
     }
     while (!sn_lex_is(p->lx, "}")) SN_TRY(parse_stmt(p));
     return sn_lex_next(p->lx);

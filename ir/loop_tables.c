@@ -35,7 +35,7 @@ const sn_lop sn_comb_lops[SN_N_COMBS] = {
 
 const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",
                                                          "block.y", "vector", "unroll"};
-const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "reg", "shared"};
+const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "reg", "shared", "posted"};
 const char *const sn_sched_class_names[SN_N_SCHED_CLASSES] = {"none", "element", "inner", "outer", "tile"};
 
 bool sn_lop_from_name(sn_lop *out, const char *name) {

@@ -127,8 +127,9 @@ static bool size_follows(const sn_module *m, const sn_buf_rec *b) {
 void sn_buf_print(sn_text *t, const sn_module *m, sn_buf buf) {
     const sn_buf_rec *b = sn_buf_get(m, buf);
     if (sn_buf_is_local(b)) {
-        sn_text_printf(t, "%s %s: %s private %u size ", sn_buf_scope_names[b->scope], b->name, sn_dtypes[b->dtype].name,
-                       b->private_size);
+        sn_text_printf(t, "%s %s: %s ", sn_buf_scope_names[b->scope], b->name, sn_dtypes[b->dtype].name);
+        if (sn_buf_is_private(b)) sn_text_printf(t, "private %u ", b->private_size);
+        sn_text_put(t, "size ");
         put_size(t, m, b->size);
         sn_text_put(t, "\n");
         return;

@@ -6,7 +6,8 @@
  *   L4   an axis belongs to one loop or reduce; its extent is made of constants and symbols and is not negative
  *   L5   an index expression names only axes of enclosing loops and visible values of integer type
  *   L6   an access that is neither masked nor inside an `if` does not provably leave [0, size)
- *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg or shared buffer belongs to one kernel
+ *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg, shared or posted buffer belongs to
+ *        one kernel
  *   L8   a const buffer is not stored to
  *   L9   axis kinds other than seq, shared buffers and barriers stand only in scheduled kernels
  *   L10  grid axes are one nest of loops, and all else that stores stands inside it or after one of its loops; or several
@@ -21,6 +22,7 @@
  *   L16  sizes and alignment of a buffer make sense
  *   L17  a segment of a kernel touches nothing that another one stores
  *   L18  the position of an accum counts the iterations of the innermost loops around it; nothing else stands between
+ *   L19  a kernel with a posted buffer has no segments and no cluster; what touches the buffer is inside the grid
  *
  * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
  */
@@ -325,7 +327,7 @@ static sn_status check_access(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
     if (r->op == SN_LOP_STORE && b->scope == SN_BUF_CONST) return FAIL("L8: '%s' is a const buffer", b->name);
     SN_TRY(check_bounds(v, s, r));
-    return sn_buf_is_local(b) ? check_local(v, s, r) : SN_OK;
+    return sn_buf_is_private(b) ? check_local(v, s, r) : SN_OK;
 }
 
 /* ---- L4, L9 .. L13: axes ---- */
@@ -457,6 +459,22 @@ static sn_status check_segments(verifier *v, const sn_kern_rec *k) {
     return SN_OK;
 }
 
+/* ---- L19: posted buffers ---- */
+
+static sn_status check_posted(verifier *v) {
+    if (!sn_kern_posts(v->m, v->k)) return SN_OK;
+    for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (r->axis.i && r->kind == SN_AXIS_CLUSTER) return FAIL("L19: a cluster in a kernel that posts");
+        if (!r->parent.i && sn_is_grid(v->m, s) && sn_kern_segments(v->m, v->k) > 1)
+            return FAIL("L19: the kernel posts, and this is one of several segments");
+        if (!r->buf.i || sn_buf_get(v->m, r->buf)->scope != SN_BUF_POSTED) continue;
+        if (v->grid.i && !sn_stmt_inside(v->m, s, v->grid))
+            return FAIL("L19: '%s' is posted, and this is outside the grid", sn_buf_get(v->m, r->buf)->name);
+    }
+    return SN_OK;
+}
+
 /* ---- L7: parameters ---- */
 
 enum { IS_PARAM = 1, IS_LOCAL = 2, IS_TOUCHED = 4 };
@@ -527,6 +545,7 @@ static sn_status check_kernel(verifier *v) {
         for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(v->m, sn_result(r, i))->mark = 1;
     }
     SN_TRY(check_params(v, k));
+    SN_TRY(check_posted(v));
     return check_segments(v, k);
 }
 
@@ -541,7 +560,7 @@ static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
         if (!size_ok(v, b->shape[i])) return "a dimension is negative or names an axis or a value";
     if (!size_ok(v, b->size)) return "the size is negative or names an axis or a value";
     if (b->align == 0 || (b->align & (b->align - 1))) return "the alignment is no power of two";
-    if (sn_buf_is_local(b) && b->private_size == 0) return "the group of a thread or block has no elements";
+    if (sn_buf_is_private(b) && b->private_size == 0) return "the group of a thread or block has no elements";
     if (b->scope == SN_BUF_CONST && (!b->data || !sn_ix_is_const(v->m, b->size, NULL))) return "a const has data";
     return NULL;
 }

@@ -79,7 +79,7 @@ static bool may_name(sn_step_kind kind, sn_buf_scope scope) {
     case SN_STEP_ALLOC:
     case SN_STEP_REUSE:
     case SN_STEP_FREE: return scope == SN_BUF_TEMP;
-    case SN_STEP_COPY: return scope != SN_BUF_REG && scope != SN_BUF_SHARED && scope != SN_BUF_CONST;
+    case SN_STEP_COPY: return scope < SN_BUF_CONST;
     case SN_STEP_CALL:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return false;

@@ -71,10 +71,11 @@ static void measure(batcher *b, member *e) {
     for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
 }
 
-/* One grid nest of constant size, nothing beside or behind it, no clusters, no scans. */
+/* One grid nest of constant size, nothing beside or behind it, no clusters, no scans, nothing posted. */
 static bool is_candidate(const batcher *b, sn_kern k) {
     const sn_kern_rec *r = sn_kern_get(b->m, k);
     if (!r->scheduled || !r->first.i || sn_next(b->m, r->first).i || !sn_is_grid(b->m, r->first)) return false;
+    if (sn_kern_posts(b->m, k)) return false;
     for (sn_stmt s = r->first; s.i; s = sn_stmt_walk_next(b->m, s)) {
         const sn_stmt_rec *t = sn_stmt_get(b->m, s);
         if (t->axis.i && (t->kind == SN_AXIS_CLUSTER || !sn_ix_is_const(b->m, sn_stmt_extent(b->m, s), NULL)))

@@ -73,10 +73,10 @@ static bool can_move(const pair *p) {
 
 /* ---- the shape of the two ---- */
 
-/* The kernel's one grid loop, if it is all of the body and nothing follows inside. */
+/* The kernel's one grid loop, if it is all of the body, nothing follows inside, and blocks do not wait for each other. */
 static sn_stmt only_grid(const sn_module *m, sn_kern k) {
     sn_stmt s = sn_kern_get(m, k)->first;
-    if (!s.i || sn_next(m, s).i) return (sn_stmt){0};
+    if (!s.i || sn_next(m, s).i || sn_kern_posts(m, k)) return (sn_stmt){0};
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_GRID) return (sn_stmt){0};
     for (sn_stmt t = r->first; t.i; t = sn_next(m, t))

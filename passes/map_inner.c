@@ -59,20 +59,21 @@ sn_stmt sn_map_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_map_nest *nest
 
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
  * RESIDENT threads fit on a multiprocessor. */
-static void keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, sn_sched *sc) {
+static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, sn_sched *sc) {
     enum { RESIDENT = 1024, LITTLE = 64, SLOTS = 1 << 10 };
     uint32_t budget = cx->target->max_regs * 6; /* one array of halves beside one of words */
     if (sc->shared) budget = cx->target->shared_bytes - SLOTS;
     uint32_t bytes = sn_map_stage(cx, k, sh, body, sc, budget), threads = sc->threads * sc->rows;
-    if (sc->shared || sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
+    if (sc->shared || sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return bytes;
     sc->blocks = RESIDENT / threads;
     if (sc->blocks >= 8) sc->blocks--; /* 72 registers instead of 64: rows of halves would spill */
+    return bytes;
 }
 
-/* Blocks that scan leave the memory to blocks that load: several have to fit. */
-static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc) {
+/* Blocks that scan leave the memory to blocks that load: several have to fit. kept: bytes that a thread has of its row. */
+static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
     enum { RESIDENT = 1024, LITTLE = 128, MOST = 32 };
-    uint32_t bytes = sn_map_loads_ahead(cx, k, sc), threads = sc->threads * sc->rows;
+    uint32_t bytes = kept + sn_map_loads_ahead(cx, k, sc), threads = sc->threads * sc->rows;
     if (sc->blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
     sc->blocks = RESIDENT / threads < MOST ? RESIDENT / threads : MOST;
 }
@@ -100,7 +101,7 @@ void sn_map_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, sn_sched *s
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_map_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
-    if (sc->persistent || sc->shared) keep_rows(cx, k, sh, into, sc);
-    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc);
+    uint32_t kept = sc->persistent || sc->shared ? keep_rows(cx, k, sh, into, sc) : 0;
+    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc, kept);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

@@ -23,7 +23,7 @@
 
 enum { MAX_LEVELS = 6, MAX_TESTS = 8 };
 
-/* One bound nest: its loops, block.x first. */
+/* One bound nest: its loops, those of blocks first. */
 typedef struct bound_nest {
     sn_stmt top, at[MAX_LEVELS];
     uint32_t n, like; /* like: the first nest of the same loops and count */
@@ -64,6 +64,11 @@ typedef struct stage {
 
 /* ---- nests ---- */
 
+/* Does the level count steps of a thread? A scan has the threads inside them, other nests outside. */
+static bool is_step(const sn_module *m, sn_stmt level) {
+    return sn_stmt_get(m, level)->kind == SN_AXIS_SEQ || sn_stmt_get(m, level)->kind == SN_AXIS_UNROLL;
+}
+
 static void find_levels(const stage *st, bound_nest *bn, bool shared) {
     const sn_module *m = st->m;
     bn->n = 0;
@@ -71,8 +76,10 @@ static void find_levels(const stage *st, bound_nest *bn, bool shared) {
     for (sn_stmt s = bn->top; s.i && bn->n < MAX_LEVELS;) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (sn_is_nest(r)) {
-            bn->at[bn->n++] = s;
+            uint32_t at = bn->n++;
             bn->fits &= shared || r->kind != SN_AXIS_SEQ;
+            for (; r->kind == SN_AXIS_BLOCK_X && at && is_step(m, bn->at[at - 1]); at--) bn->at[at] = bn->at[at - 1];
+            bn->at[at] = s;
         }
         sn_stmt inner = {0};
         for (sn_stmt t = r->first; t.i; t = sn_next(m, t))

@@ -9,7 +9,7 @@
  * Two accesses to one buffer, at least one of them a store, need a barrier between them unless one thread makes both: the
  * region that holds both is inside all block axes, or both have the same axes around them and the same offset under
  * them. The barrier stands in the region that holds both, before the statement with the later access. What follows a
- * grid loop runs behind the last block, which needs none. Registers belong to threads.
+ * grid loop runs behind the last block, which needs none. Registers belong to threads; loads of what is posted wait.
  *
  * A loop outside the block axes is walked twice, since its next iteration comes after this one. Two accesses in different
  * iterations need a barrier in the loop, unless the offset steps over all elements of an iteration, or one thread makes
@@ -201,7 +201,8 @@ static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s)
 
 static void visit_access(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
-    if (sn_buf_get(sy->m, r->buf)->scope == SN_BUF_REG) return;
+    sn_buf_scope scope = sn_buf_get(sy->m, r->buf)->scope;
+    if (scope == SN_BUF_REG || scope == SN_BUF_POSTED) return;
     for (uint32_t k = sy->pending.n; k-- > 0;) {
         const sn_stmt_rec *p = sn_stmt_get(sy->m, sy->pending.at[k].s);
         if (!sn_buf_eq(p->buf, r->buf) || (p->op == SN_LOP_LOAD && r->op == SN_LOP_LOAD)) continue;

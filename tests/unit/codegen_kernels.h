@@ -224,6 +224,23 @@ static const codegen_kernel KERNELS[] = {
      "buffer x: f32[64] input 0 align 16  buffer y: f32[64] output 0 align 16\n"
      "kernel @k(x, y) scheduled { loop i in 2 : grid { loop t in 8 : block.x { loop v in 4 : vector {\n"
      "  %0 = load x[32*i + 4*t + v] %1 = accum min %0 over v %2 = accum sum %1 over 0 store y[32*i + 4*t + v], %2 } } } }"},
+    {"posted: sums of all blocks before, lanes with masks, and the block before",
+     "buffer x: f32[512] input 0 align 16  buffer y: f32[512] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { posted p: f32 size 4  posted q: bf16 size 4 loop g in 4 : grid {\n"
+     "  %0 = reduce sum t in 32 : block.x { %1 = reduce sum v in 4 : vector { %2 = load x[128*g + 4*t + v] yield %2 } yield %1 }\n"
+     "  store p[g], %0 %b = cast.bf16 %0 store q[g], %b\n"
+     "  %3 = reduce sum t in 32 : block.x { %4 = reduce sum v in 4 : vector { %5 = const.f32 0 %6 = in 4*t + v, g\n"
+     "  %7 = load p[4*t + v] if %6 else %5 yield %7 } yield %4 }\n"
+     "  %8 = const.bf16 1 %9 = in g - 1, 4 %10 = load q[g - 1] if %9 else %8 %11 = cast.f32 %10 %12 = add %3, %11\n"
+     "  loop t in 32 : block.x { loop v in 4 : vector { %13 = load x[128*g + 4*t + v] %14 = add %13, %12\n"
+     "  store y[128*g + 4*t + v], %14 } } } }"},
+    {"posted: elements of 64 bits and of one, every thread's own, backwards",
+     "buffer x: f64[256] input 0 align 16  buffer y: f64[256] output 0 align 16\n"
+     "kernel @k(x, y) scheduled { posted p: f64 size 256  posted b: bool size 256 loop g in 4 : grid { loop t in 32 : block.x {\n"
+     "  loop v in 2 : vector { %0 = load x[64*g + 2*t + v] store p[64*g + 2*t + v], %0 %z = const.f64 0 %1 = gt %0, %z\n"
+     "  store b[64*g + 2*t + v], %1 } } loop t in 32 : block.x { loop v in 2 : vector { %z = const.f64 0.5 %n = const.bool false\n"
+     "  %2 = in g - 1, 4 %3 = load p[64*g - 1 - 2*t - v] if %2 else %z %4 = load b[64*g - 1 - 2*t - v] if %2 else %n\n"
+     "  %5 = neg %3 %6 = select %4, %3, %5 store y[64*g + 2*t + v], %6 } } } }"},
     {"sumexp: lanes, written-out and sequential steps, 48 threads",
      "buffer x: bf16[3, 3072] input 0 align 16  buffer y: f32[3] output 0 align 16  buffer z: f32[3] output 1 align 16\n"
      "kernel @k(x, y, z) scheduled { loop i in 3 : grid { %0, %1 = reduce sumexp r in 48 : block.x {\n"

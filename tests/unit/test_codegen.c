@@ -93,9 +93,9 @@ static void run_on_host(const codegen_kernel *k) {
     void *params[16];
     for (uint32_t i = 0; i < sn_kern_get(m, kern)->params.n; i++) params[i] = got[sn_kern_get(m, kern)->params.at[i].i];
     /* In two parts, as two threads of a pool would. */
-    int64_t grid = sn_ix_value(m, sn_kern_launch(m, kern).grid), half = grid / 2;
+    int64_t parts = sn_ix_value(m, sn_kern_launch(m, kern).parts), half = parts / 2;
     sn_host_code_kernel(code, 0)(params, 0, half);
-    sn_host_code_kernel(code, 0)(params, half, grid);
+    sn_host_code_kernel(code, 0)(params, half, parts);
     compare(m, k->name, got, want);
     sn_host_code_free(code);
     sn_arena_free(&arena);
@@ -192,6 +192,9 @@ Test(codegen, failures_are_statuses) {
     refuses(
         "buffer y: f32[N] output 0 align 16 kernel @k(y) scheduled { loop i in N : grid { %0 = const.f32 1 store y[i], %0 } }",
         "sm_90", SN_ERROR_UNSUPPORTED, "symbolic");
+    refuses("buffer y: f32[4] output 0 align 16 kernel @k(y) scheduled { posted p: f32 size N\n"
+            "loop i in 4 : grid { %0 = const.f32 1 store y[i], %0 store p[i], %0 } }",
+            "sm_90", SN_ERROR_UNSUPPORTED, "kernel k: 'p' has a symbolic size; give it a value first");
     refuses(
         "buffer y: f32[2048] output 0 align 16 kernel @k(y) scheduled { loop i in 2048 : block.x { %0 = const.f32 1 store y[i], %0 } }",
         "sm_90", SN_ERROR_TARGET, "2048 x 1 threads");
