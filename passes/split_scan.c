@@ -17,7 +17,7 @@
  * before it, twice if there are two levels. It loads up to 256 sums and one for each group, 8 bytes each: at most 10 KB
  * (2^18 parts) beside the 64 that it moves.
  *
- * Three kernels do it where parts are longer, or where the elements of a step are neighbours, so that each part has many
+ * Three kernels do it where parts are longer, elements halves, or where the elements of a step are neighbours, so that each part has many
  * sums and all those before would be more to load than the operand once more:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
@@ -119,9 +119,13 @@ static int64_t longest_part(const scan_cut *c) {
 
 static int64_t parts_of(const scan_cut *c, int64_t length) { return (c->count + length - 1) / length; }
 
+/* Blocks of halves carry so few bytes that they wait longer than a second reading takes (67 M of bf16 on an H200: 123 us,
+ * three kernels 100). */
 static bool fits_one_launch(const scan_cut *c, int64_t length) {
+    enum { WORD = 4 };
     const sn_sched *pinned = &sn_kern_get(c->m, c->k)->sched;
-    if (!c->along || length > longest_part(c) || c->rows * parts_of(c, length) > MAX_POSTED) return false;
+    if (!c->along || c->bytes < WORD || length > longest_part(c) || c->rows * parts_of(c, length) > MAX_POSTED)
+        return false;
     return (pinned->cls == SN_SCHED_NONE || pinned->cls == SN_SCHED_INNER) && pinned->rows <= 1;
 }
 
