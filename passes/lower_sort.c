@@ -1,64 +1,52 @@
 /* lower_sort.c: sort and topk as kernels, for the pass `to-loops`.
  *
- *     %t = sort %x axis=1  becomes   kernel: each element counts those of its chunk that go before it, and stores itself there
+ *     %t = sort %x axis=1  becomes   kernel: blocks sort rows in their shared memory (lower_sort_block.c)
+ *
+ *     rows that are too long for that:
+ *                                    kernel: blocks sort parts of rows
  *                                    kernel: each element counts those of the WAYS - 1 sibling runs that go before it; ...
  *
- * A rank sort of chunks, then merges by ranking: the place of an element in the merged run is its place in its own run plus
- * the number of elements of every sibling run that go before it, which a binary search finds. Every kernel is pointwise
- * with gathers and one scatter; the scatter is a permutation within a row, so that iterations write different elements. Runs
- * keep at most `keep` elements (all of them for sort, k for topk): what ranks behind is not stored.
+ * Merges by ranking: the place of an element in the merged run is its place in its own run plus the number of elements of
+ * every sibling run that go before it, which a binary search finds. These kernels are pointwise with gathers and one
+ * scatter; the scatter is a permutation within a row, so that iterations write different elements. Runs keep at most
+ * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
+ * merges: blocks sort short parts, then what is kept of those.
  *
  * Elements are compared as integers, whose order is that of the values: a float's bits, negative ones reversed, nan last, -0
- * as 0; descending: complemented. Narrow types put 32 bits of that over 32 bits of position in one i64, which makes every
- * key different and the sort stable. Keys of 64 bits carry the position in a second temporary, and equal keys go by the
- * order of the runs. The last kernel reads the values through the positions, so that they come out bit by bit.
+ * as 0; descending: complemented. Where runs are merged, narrow types put 32 bits of that over 32 bits of position in one
+ * i64, which makes every key different and the sort stable. Keys of 64 bits carry the position in a second temporary, and
+ * equal keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
+ * by bit.
  *
- * Cost: log_WAYS(n / CHUNK) + 1 passes over the row, each with up to (WAYS - 1) log2(n) loads an element. Runs that have
- * reached `keep` are merged more at a time.
+ * Cost: one reading and one writing of rows that a block can sort; log_WAYS(n / 4096) more passes over longer ones, each with
+ * up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time.
  */
-#include "passes/to_loops.h"
+#include "passes/lower_sort.h"
 
 #include <string.h>
 
-enum { CHUNK = 32, WAYS = 4 };
-
-/* A row of every kernel: sorted runs of `length` elements one after the other, the last one with what is left. */
-typedef struct runs {
-    sn_buf keys, places; /* places: only of wide keys */
-    int64_t count, length;
-} runs;
-
-typedef struct order {
-    sn_lower *lw;
-    sn_module *m;
-    sn_nd x;
-    const sn_type *type; /* of x */
-    uint32_t axis;
-    int64_t n, keep;
-    bool descending, wide;
-    sn_dtype place; /* dtype of positions in a row */
-    sn_buf out[2];  /* values, positions; none: nobody asks */
-    /* The kernel under construction: */
-    sn_ix index[SN_MAX_RANK]; /* of the row, free at the axis */
-    sn_ix row;                /* its number */
-} order;
+enum { WAYS = 4, PART = 4096 /* elements of a long row that a block sorts */ };
 
 /* An element on its way. */
 typedef struct item {
     sn_val key, place;
 } item;
 
-static sn_val op(order *o, sn_lop lop, sn_val a, sn_val b) { return sn_put_op2(o->m, o->lw->at, lop, a, b); }
+static sn_val op(sn_order *o, sn_lop lop, sn_val a, sn_val b) { return sn_put_op2(o->m, o->lw->at, lop, a, b); }
 
-static sn_val integer(order *o, sn_dtype t, int64_t x) { return sn_put_const_int(o->m, o->lw->at, t, x); }
+static sn_val integer(sn_order *o, sn_dtype t, int64_t x) { return sn_put_const_int(o->m, o->lw->at, t, x); }
 
-static sn_val index_of(order *o, sn_ix e) { return sn_put_index(o->m, o->lw->at, o->place, e); }
+static sn_val index_of(sn_order *o, sn_ix e) { return sn_put_index(o->m, o->lw->at, o->place, e); }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t pow2_ceil(int64_t x) {
+    int64_t p = 1;
+    while (p < x) p *= 2;
+    return p;
+}
+
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* A value as an index 0 .. limit: so no value can lead out of a buffer, and 32 bits are seen to be enough. */
-static sn_ix bounded(order *o, sn_val v, int64_t limit) {
+sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit) {
     sn_ix most = sn_ix_min(o->m, sn_ix_val(o->m, v), sn_ix_const(o->m, limit));
     return sn_ix_max(o->m, most, sn_ix_const(o->m, 0));
 }
@@ -66,7 +54,7 @@ static sn_ix bounded(order *o, sn_val v, int64_t limit) {
 /* ---- keys ---- */
 
 /* The bits of a float as an integer in the order of the values. */
-static sn_val float_key(order *o, sn_val x) {
+static sn_val float_key(sn_order *o, sn_val x) {
     sn_module *m = o->m;
     sn_cursor at = o->lw->at;
     sn_dtype from = sn_val_get(m, x)->dtype, to = from == SN_F64 ? SN_I64 : SN_I32;
@@ -79,27 +67,29 @@ static sn_val float_key(order *o, sn_val x) {
     return sn_put_op3(m, at, SN_LOP_SELECT, sn_put_op1(m, at, SN_LOP_ISNAN, x), integer(o, to, most), key);
 }
 
-static sn_val element_at(order *o, sn_ix e) {
+sn_val sn_order_element(sn_order *o, sn_ix e) {
     sn_ix at[SN_MAX_RANK];
     memcpy(at, o->index, sizeof at);
     at[o->axis] = e;
     return sn_lower_element(o->lw, o->x, at);
 }
 
-/* Element e of the row. */
-static item item_at(order *o, sn_ix e) {
-    sn_module *m = o->m;
-    sn_val x = element_at(o, e);
-    if (sn_is_float(sn_val_get(m, x)->dtype)) x = float_key(o, x);
-    sn_val key = sn_put_cast(m, o->lw->at, SN_I64, x);
-    if (o->descending) key = sn_put_op1(m, o->lw->at, SN_LOP_NOT, key);
-    if (o->wide) return (item){key, index_of(o, e)};
+sn_val sn_order_key(sn_order *o, sn_val x) {
+    sn_dtype t = sn_val_get(o->m, x)->dtype;
+    if (sn_is_float(t)) x = float_key(o, x);
+    else x = sn_put_cast(o->m, o->lw->at, t == SN_I64 ? SN_I64 : SN_I32, x);
+    return o->descending ? sn_put_op1(o->m, o->lw->at, SN_LOP_NOT, x) : x;
+}
+
+sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place) {
+    sn_val key = sn_put_cast(o->m, o->lw->at, SN_I64, sn_order_key(o, x));
+    if (o->wide) return key;
     key = op(o, SN_LOP_SHL, key, integer(o, SN_I64, 32));
-    return (item){op(o, SN_LOP_OR, key, sn_put_index(m, o->lw->at, SN_I64, e)), {0}};
+    return op(o, SN_LOP_OR, key, sn_put_index(o->m, o->lw->at, SN_I64, place));
 }
 
 /* Does another element go before mine? Equal keys do where `ties` holds; only wide keys can be equal. */
-static sn_val goes_before(order *o, sn_val other, sn_val mine, sn_val ties) {
+static sn_val goes_before(sn_order *o, sn_val other, sn_val mine, sn_val ties) {
     sn_val before = op(o, SN_LOP_LT, other, mine);
     if (!o->wide) return before;
     return op(o, SN_LOP_OR, before, op(o, SN_LOP_AND, op(o, SN_LOP_EQ, other, mine), ties));
@@ -109,7 +99,7 @@ static sn_val goes_before(order *o, sn_val other, sn_val mine, sn_val ties) {
 
 /* Loops over the rows and then over `count` elements of a row: the position in it. A thread owns an element: neighbours in a
  * row search nearly the same places, whatever order the result is stored in. */
-static sn_ix open_kernel(order *o, int64_t count) {
+static sn_ix open_kernel(sn_order *o, int64_t count) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
     uint32_t n = 0;
@@ -125,105 +115,78 @@ static sn_ix open_kernel(order *o, int64_t count) {
     return sn_lower_open_loop(o->lw, "r", sn_ix_const(o->m, count));
 }
 
-static sn_ix in_row(order *o, const runs *r, sn_ix e) {
+static sn_ix in_row(sn_order *o, const sn_runs *r, sn_ix e) {
     return sn_ix_add(o->m, sn_ix_scale(o->m, o->row, r->count), e);
 }
 
-static void store(order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask) {
+void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask) {
     x = sn_put_cast(o->m, o->lw->at, sn_buf_get(o->m, b)->dtype, x);
     if (mask.i) sn_put_store_masked(o->m, o->lw->at, b, e, x, mask);
     else sn_put_store(o->m, o->lw->at, b, e, x);
 }
 
-static void store_result(order *o, item it, sn_ix rank, sn_val mask) {
+void sn_order_store_result(sn_order *o, sn_ix rank, sn_val x, sn_val place, sn_val mask) {
     sn_ix at[SN_MAX_RANK], shape[SN_MAX_RANK];
-    sn_val place = it.place;
-    if (!o->wide) {
-        place = op(o, SN_LOP_AND, it.key, integer(o, SN_I64, UINT32_MAX));
-        place = sn_put_cast(o->m, o->lw->at, o->place, place);
-    }
     memcpy(at, o->index, sizeof at);
     memcpy(shape, o->type->shape, sizeof shape);
     at[o->axis] = rank;
     shape[o->axis] = sn_ix_const(o->m, o->keep);
     sn_ix e = sn_ix_flatten(o->m, at, shape, o->type->rank);
-    if (o->out[0].i) store(o, o->out[0], e, element_at(o, bounded(o, place, o->n - 1)), mask);
-    if (o->out[1].i) store(o, o->out[1], e, place, mask);
+    if (o->out[0].i) sn_order_store(o, o->out[0], e, x, mask);
+    if (o->out[1].i) sn_order_store(o, o->out[1], e, place, mask);
+}
+
+/* An element of the last merge; its value is read through its position. */
+static void store_item(sn_order *o, item it, sn_ix rank, sn_val mask) {
+    sn_val place = it.place;
+    if (!o->wide) {
+        place = op(o, SN_LOP_AND, it.key, integer(o, SN_I64, UINT32_MAX));
+        place = sn_put_cast(o->m, o->lw->at, o->place, place);
+    }
+    sn_val x = sn_order_element(o, sn_order_bounded(o, place, o->n - 1));
+    sn_order_store_result(o, rank, x, place, mask);
 }
 
 /* The element has that rank in run number `run` of `next`; no next: in the result. */
-static void place_item(order *o, item it, sn_val rank, sn_ix run, const runs *next, int64_t ranks) {
+static void place_item(sn_order *o, item it, sn_val rank, sn_ix run, const sn_runs *next, int64_t ranks) {
     int64_t length = next ? next->length : o->keep;
     sn_val mask = {0};
     if (length < ranks) mask = op(o, SN_LOP_LT, rank, integer(o, o->place, length));
-    sn_ix to = bounded(o, rank, length - 1);
+    sn_ix to = sn_order_bounded(o, rank, length - 1);
     if (!next) {
-        store_result(o, it, to, mask);
+        store_item(o, it, to, mask);
         return;
     }
     sn_ix e = in_row(o, next, sn_ix_add(o->m, sn_ix_scale(o->m, run, length), to));
-    store(o, next->keys, e, it.key, mask);
-    if (o->wide) store(o, next->places, e, it.place, mask);
+    sn_order_store(o, next->keys, e, it.key, mask);
+    if (o->wide) sn_order_store(o, next->places, e, it.place, mask);
 }
 
-/* Runs of `length` elements at most, made of `members` elements each. */
-static runs new_runs(order *o, int64_t length, int64_t members, int64_t count) {
-    int64_t full = ceil_div(count, members) - 1, rows = 1, size;
-    runs r = {.length = length, .count = full * length + smaller(length, count - full * members)};
-    for (uint32_t k = 0; k < o->type->rank; k++)
-        if (k != o->axis && sn_ix_is_const(o->m, o->type->shape[k], &size)) rows *= size;
-    sn_type t = {.dtype = SN_I64, .rank = 2, .shape = {sn_ix_const(o->m, rows), sn_ix_const(o->m, r.count)}};
-    r.keys = sn_lower_temp(o->lw, &t);
+/* Runs of `length` elements at most, made of `members` elements each; with keys where they will be merged. */
+static sn_runs new_runs(sn_order *o, int64_t length, int64_t members, int64_t count, bool keys) {
+    int64_t full = sn_ceil_div(count, members) - 1;
+    sn_runs r = {.length = length, .count = full * length + smaller(length, count - full * members)};
+    sn_type t = {.dtype = SN_I64, .rank = 2, .shape = {sn_ix_const(o->m, o->rows), sn_ix_const(o->m, r.count)}};
+    if (keys) r.keys = sn_lower_temp(o->lw, &t);
     t.dtype = o->place;
-    if (o->wide) r.places = sn_lower_temp(o->lw, &t);
+    if (o->wide || !keys) r.places = sn_lower_temp(o->lw, &t);
     return r;
-}
-
-/* ---- chunks ---- */
-
-static sn_val rank_in_chunk(order *o, item mine, sn_ix chunk, sn_ix e) {
-    sn_module *m = o->m;
-    sn_lower *lw = o->lw;
-    sn_cursor outside = lw->at;
-    sn_stmt reduce;
-    sn_val mask = {0};
-    sn_ix c = sn_lower_open_reduce(lw, "c", sn_ix_const(m, smaller(CHUNK, o->n)), SN_COMB_SUM, &o->place, &reduce);
-    sn_ix other = sn_ix_add(m, sn_ix_scale(m, chunk, CHUNK), c);
-    sn_lower_guard(lw, &mask, other, o->type->shape[o->axis]);
-    lw->mask = mask;
-    item it = item_at(o, other);
-    lw->mask = (sn_val){0};
-    sn_val ties = o->wide ? op(o, SN_LOP_LT, it.place, index_of(o, e)) : (sn_val){0};
-    sn_val before = goes_before(o, it.key, mine.key, ties);
-    if (mask.i) before = op(o, SN_LOP_AND, before, mask);
-    sn_val one = sn_put_cast(m, lw->at, o->place, before);
-    sn_put_yield(m, lw->at, &one, 1);
-    lw->at = outside;
-    return sn_result(sn_stmt_get(m, reduce), 0);
-}
-
-/* One thread ranks one element: the chunk comes out of the cache, and no thread waits for another. */
-static void sort_chunks(order *o, const runs *next) {
-    sn_ix e = open_kernel(o, o->n), chunk = sn_ix_divc(o->m, e, CHUNK);
-    item mine = item_at(o, e);
-    place_item(o, mine, rank_in_chunk(o, mine, chunk, e), chunk, next, smaller(CHUNK, o->n));
-    sn_lower_end(o->lw, "sort chunks");
 }
 
 /* ---- merges ---- */
 
 /* A run that an element looks for its place in. */
 typedef struct sibling {
-    const runs *from;
+    const sn_runs *from;
     sn_ix start;
     sn_val elements; /* how many it has; none: it is full, and its length is a power of two */
     sn_val ties;     /* it stands before the run of the element (wide keys) */
 } sibling;
 
 /* Step of a search: are the next `step` elements before mine too? Then they count. */
-static sn_val search_step(order *o, const sibling *s, sn_val mine, sn_val found, int64_t step) {
-    const runs *r = s->from;
-    sn_ix skip = s->elements.i ? bounded(o, found, r->length - step)
+static sn_val search_step(sn_order *o, const sibling *s, sn_val mine, sn_val found, int64_t step) {
+    const sn_runs *r = s->from;
+    sn_ix skip = s->elements.i ? sn_order_bounded(o, found, r->length - step)
                                : sn_ix_modc(o->m, sn_ix_val(o->m, found), r->length); /* one `and`, and a range */
     sn_ix e = sn_ix_add(o->m, s->start, sn_ix_addc(o->m, skip, step - 1));
     if (s->elements.i) e = sn_ix_min(o->m, e, sn_ix_const(o->m, r->count - 1));
@@ -236,7 +199,7 @@ static sn_val search_step(order *o, const sibling *s, sn_val mine, sn_val found,
 
 /* How many elements of the sibling go before mine. In a full run of 2^k the first k steps find 2^k - 1 at most, so that no
  * load is outside; the last step tells whether it is all of them. */
-static sn_val count_before(order *o, const sibling *s, sn_val mine) {
+static sn_val count_before(sn_order *o, const sibling *s, sn_val mine) {
     int64_t step = 1;
     while (step * 2 <= s->from->length) step *= 2;
     sn_val found = integer(o, o->place, 0);
@@ -246,7 +209,7 @@ static sn_val count_before(order *o, const sibling *s, sn_val mine) {
 }
 
 /* The sibling `distance` after the run of element e, counted round. */
-static sibling sibling_of(order *o, const runs *r, sn_ix e, int64_t distance, int64_t ways) {
+static sibling sibling_of(sn_order *o, const sn_runs *r, sn_ix e, int64_t distance, int64_t ways) {
     sn_module *m = o->m;
     int64_t length = r->length;
     sn_ix own = sn_ix_modc(m, sn_ix_divc(m, e, length), ways);
@@ -262,7 +225,7 @@ static sibling sibling_of(order *o, const runs *r, sn_ix e, int64_t distance, in
     return s;
 }
 
-static void merge(order *o, const runs *r, const runs *next, int64_t ways) {
+static void merge(sn_order *o, const sn_runs *r, const sn_runs *next, int64_t ways) {
     sn_module *m = o->m;
     sn_ix e = open_kernel(o, r->count);
     item mine = {.key = sn_put_load(m, o->lw->at, r->keys, in_row(o, r, e))};
@@ -279,14 +242,14 @@ static void merge(order *o, const runs *r, const runs *next, int64_t ways) {
 /* ---- all of it ---- */
 
 /* A result without elements still has its kernel. */
-static void store_nothing(order *o) {
+static void store_nothing(sn_order *o) {
     open_kernel(o, o->keep);
     for (uint32_t k = 0; k < 2; k++)
-        if (o->out[k].i) store(o, o->out[k], sn_ix_const(o->m, 0), integer(o, SN_I64, 0), (sn_val){0});
+        if (o->out[k].i) sn_order_store(o, o->out[k], sn_ix_const(o->m, 0), integer(o, SN_I64, 0), (sn_val){0});
     sn_lower_end(o->lw, "sort");
 }
 
-static bool is_empty(const order *o) {
+static bool is_empty(const sn_order *o) {
     int64_t size;
     for (uint32_t k = 0; k < o->type->rank; k++)
         if (sn_ix_is_const(o->m, o->type->shape[k], &size) && size == 0) return true;
@@ -295,41 +258,61 @@ static bool is_empty(const order *o) {
 
 /* How many runs one pass merges. Runs that have all that is kept do not grow, and short ones are quickly searched: then fewer
  * passes are better. */
-static int64_t ways_of(const order *o, const runs *r) {
+static int64_t ways_of(const sn_order *o, const sn_runs *r) {
     if (r->length < o->keep) return WAYS;
     return r->length <= 16 ? 4 * WAYS : 2 * WAYS;
 }
 
-static void sort_rows(order *o) {
-    runs now, next;
-    int64_t run = smaller(CHUNK, o->keep);
-    if (o->n <= CHUNK) {
-        sort_chunks(o, NULL);
-        return;
-    }
-    now = new_runs(o, run, CHUNK, o->n);
-    sort_chunks(o, &now);
-    while (now.count > now.length) {
-        int64_t number = ceil_div(now.count, now.length), ways = smaller(ways_of(o, &now), number);
+/* Parts of `length` elements are sorted by blocks, then merged. */
+static void sort_and_merge(sn_order *o, int64_t length) {
+    sn_runs now = new_runs(o, smaller(o->keep, length), length, o->n, true), next;
+    sn_sort_blocks(o, NULL, length, &now);
+    for (;;) {
+        int64_t number = sn_ceil_div(now.count, now.length), ways = smaller(ways_of(o, &now), number);
         int64_t members = ways * now.length;
-        if (number > ways) next = new_runs(o, smaller(o->keep, members), members, now.count);
+        if (number > ways) next = new_runs(o, smaller(o->keep, members), members, now.count, true);
         merge(o, &now, number > ways ? &next : NULL, ways);
         if (number <= ways) return;
         now = next;
     }
 }
 
+/* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is left:
+ * short parts take fewer steps, and most elements are met only once. */
+static void select_and_sort(sn_order *o) {
+    enum { TIMES = 8, SHORTEST = 256 };
+    sn_runs lists[2], *from = NULL;
+    int64_t count = o->n, length = SHORTEST;
+    while (length < TIMES * o->keep && length < PART) length *= 2;
+    for (uint32_t k = 0; count > PART; k ^= 1) {
+        lists[k] = new_runs(o, o->keep, length, count, false);
+        sn_sort_blocks(o, from, length, &lists[k]);
+        from = &lists[k];
+        count = from->count;
+    }
+    sn_sort_blocks(o, from, pow2_ceil(count), NULL);
+}
+
+static void sort_rows(sn_order *o) {
+    int64_t limit = sn_sort_block_limit(o);
+    if (o->keep <= PART / 4 && o->n > PART) select_and_sort(o);
+    else if (o->n <= limit) sn_sort_blocks(o, NULL, pow2_ceil(o->n), NULL);
+    else sort_and_merge(o, PART);
+}
+
 sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
     bool top = n->op == SN_OP_TOPK;
-    order o = {.lw = lw, .m = m, .x = n->in[0], .type = &sn_node_get(m, n->in[0])->type, .out = {out[0], out[1]}};
+    sn_order o = {.rows = 1, .lw = lw, .m = m, .x = n->in[0], .type = &sn_node_get(m, n->in[0])->type, .out = {out[0], out[1]}};
     int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), size;
     o.axis = (uint32_t)(axis < 0 ? axis + o.type->rank : axis);
-    for (uint32_t k = 0; k < o.type->rank; k++)
+    for (uint32_t k = 0; k < o.type->rank; k++) {
         if (!sn_ix_is_const(m, o.type->shape[k], &size))
             return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
                            "%s: a size of its operand is symbolic (--dim NAME=SIZE binds it)", sn_ops[n->op].name);
+        if (k != o.axis) o.rows *= size;
+    }
     o.n = sn_ix_value(m, o.type->shape[o.axis]);
     o.keep = top ? sn_node_int(m, x, SN_ATTR_K, 0) : o.n;
     o.descending = top ? sn_node_int(m, x, SN_ATTR_LARGEST, 1) : sn_node_int(m, x, SN_ATTR_DESCENDING, 0);
