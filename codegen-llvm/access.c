@@ -25,12 +25,11 @@ typedef struct access {
 
 /* What a thread of its registers, or a block of its shared memory, addresses: the offset without the thread's part. */
 static sn_ix without_threads(sn_gen *g, sn_buf_scope scope, sn_ix e) {
-    for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        bool thread = sn_gen_is_block(g, r->kind) && (scope == SN_BUF_REG || r->kind == SN_AXIS_CLUSTER);
-        if (!r->axis.i || !thread || !sn_ix_uses_axis(g->m, e, r->axis)) continue;
-        sn_ix zero = sn_ix_const(g->m, 0);
-        e = sn_ix_subst(g->m, e, &r->axis, &zero, 1);
+    sn_ix zero = sn_ix_const(g->m, 0);
+    for (uint32_t i = 0; i < g->thread_axes.n; i++) {
+        sn_gen_thread_axis t = g->thread_axes.at[i];
+        bool thread = scope == SN_BUF_REG || t.kind == SN_AXIS_CLUSTER;
+        if (thread && sn_ix_uses_axis(g->m, e, t.ax)) e = sn_ix_subst(g->m, e, &t.ax, &zero, 1);
     }
     return e;
 }

@@ -25,6 +25,12 @@ typedef struct sn_gen_turn {
     uint32_t next, made; /* the area of the next exchange; exchanges so far */
 } sn_gen_turn;
 
+/* An axis that counts threads or blocks of a cluster. */
+typedef struct sn_gen_thread_axis {
+    sn_axis ax;
+    sn_axis_kind kind;
+} sn_gen_thread_axis;
+
 typedef struct sn_gen {
     sn_em em;
     sn_env *env;
@@ -65,6 +71,7 @@ typedef struct sn_gen {
     sn_launch launch;
     int64_t grid;
     uint32_t cluster, threads_x, threads_y;
+    SN_VEC(sn_gen_thread_axis) thread_axes; /* all of the kernel */
     lv block_number, block; /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
     lv round;           /* number of the launch, for what blocks post */

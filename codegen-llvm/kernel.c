@@ -81,8 +81,12 @@ static void allocate_tables(sn_gen *g) {
     g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
     g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);
-    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
-        g->scans |= sn_stmt_get(g->m, s)->op == SN_LOP_ACCUM;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        g->scans |= r->op == SN_LOP_ACCUM;
+        if (r->axis.i && sn_gen_is_block(g, r->kind))
+            SN_PUSH(g->arena, &g->thread_axes, ((sn_gen_thread_axis){r->axis, r->kind}));
+    }
 }
 
 static void attribute(sn_gen *g, const char *name, const char *value) {

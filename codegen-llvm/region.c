@@ -235,6 +235,12 @@ static void grid_loop(sn_gen *g, sn_stmt_rec *s) {
     g->block = all;
 }
 
+/* On the host, where registers are arrays, code that is written out gains nothing and takes its time to compile. */
+static bool is_written_out(const sn_gen *g, sn_axis_kind kind, int64_t n) {
+    enum { FEW = 4 };
+    return n >= 0 && (kind == SN_AXIS_VECTOR || (kind == SN_AXIS_UNROLL && (g->gpu || n <= FEW)));
+}
+
 static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     sn_gen_scan_enter(g, s);
@@ -242,7 +248,7 @@ static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
     else if (n == 1 || sn_gen_waits_for_parts(g, s->axis)) unrolled_loop(g, s, n);
     else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
-    else if ((s->kind == SN_AXIS_VECTOR || s->kind == SN_AXIS_UNROLL) && n >= 0) unrolled_loop(g, s, n);
+    else if (is_written_out(g, s->kind, n)) unrolled_loop(g, s, n);
     else seq_loop(g, s);
 }
 
