@@ -263,6 +263,12 @@ static int64_t ways_of(const sn_order *o, const sn_runs *r) {
     return r->length <= 16 ? 4 * WAYS : 2 * WAYS;
 }
 
+/* Longer parts leave fewer merges, but need blocks enough to keep the machine busy. */
+static int64_t part_of(const sn_order *o, int64_t limit) {
+    int64_t units = o->lw->cx->target->units;
+    return o->rows * (o->n / limit) >= 2 * units ? limit : PART;
+}
+
 /* Parts of `length` elements are sorted by blocks, then merged. */
 static void sort_and_merge(sn_order *o, int64_t length) {
     sn_runs now = new_runs(o, smaller(o->keep, length), length, o->n, true), next;
@@ -280,7 +286,7 @@ static void sort_and_merge(sn_order *o, int64_t length) {
 /* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is left:
  * short parts take fewer steps, and most elements are met only once. */
 static void select_and_sort(sn_order *o) {
-    enum { TIMES = 8, SHORTEST = 256 };
+    enum { TIMES = 8, SHORTEST = 32 };
     sn_runs lists[2], *from = NULL;
     int64_t count = o->n, length = SHORTEST;
     while (length < TIMES * o->keep && length < PART) length *= 2;
@@ -297,7 +303,7 @@ static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
     if (o->keep <= PART / 4 && o->n > PART) select_and_sort(o);
     else if (o->n <= limit) sn_sort_blocks(o, NULL, pow2_ceil(o->n), NULL);
-    else sort_and_merge(o, PART);
+    else sort_and_merge(o, part_of(o, limit));
 }
 
 sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]) {
