@@ -72,7 +72,7 @@ typedef struct sn_gen {
     int64_t grid;
     uint32_t cluster, threads_x, threads_y;
     SN_VEC(sn_gen_thread_axis) thread_axes; /* all of the kernel */
-    lv block_number, block; /* of the launch; what grid loops further in have left of it */
+    lv block_number, block;                 /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
     lv round;           /* number of the launch, for what blocks post */
     bool cluster_waits; /* for its blocks to start */

@@ -310,7 +310,8 @@ sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
     bool top = n->op == SN_OP_TOPK;
-    sn_order o = {.rows = 1, .lw = lw, .m = m, .x = n->in[0], .type = &sn_node_get(m, n->in[0])->type, .out = {out[0], out[1]}};
+    sn_order o = {
+        .rows = 1, .lw = lw, .m = m, .x = n->in[0], .type = &sn_node_get(m, n->in[0])->type, .out = {out[0], out[1]}};
     int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), size;
     o.axis = (uint32_t)(axis < 0 ? axis + o.type->rank : axis);
     for (uint32_t k = 0; k < o.type->rank; k++) {

@@ -8,10 +8,11 @@
  *       ...       |   |       |
  *     line 31  |  ...            |   steps over 1, 2, 4, 8, 16 lines: lane 0, lane 1, ... lane 31
  *
- * Two sorted runs become one by comparing the first with the mirror image of the second (step 0), after which every step
- * has the smaller element first. 4096 elements: a network in registers sorts the lines, seven merges follow, each with one or
- * two visits of columns and one of lines. Behind each line 16 bytes are empty, so that lanes with 16 bytes each of their
- * lines meet in no bank. Runs shorter than a block stand side by side and need no code.
+ * A run that goes up and one that goes down behind it become one by steps over half of both, a quarter, ... Runs that have
+ * to go down are sorted upwards too, as the complements of their words. 4096 elements: a network in registers sorts the
+ * lines, seven merges follow, each with one or two visits of columns and one of lines; they are a loop, for the sake of
+ * the size of the code. Behind each line of words 16 bytes are empty, so that lanes with 16 bytes each of their lines meet
+ * in no bank. Runs shorter than a block stand side by side and need no code.
  *
  * Words are i32: bits of the key over the position in the run, so that a step is a minimum and a maximum and the sort
  * stable. Keys that are longer are sorted digit by digit, the least one first:
@@ -29,17 +30,17 @@
 
 #include <string.h>
 
-enum { LINE = 32, LINE_BITS = 5, WORD_BITS = 32, GAP = 16 /* bytes behind a line */ };
+enum { LINE = 32, LINE_BITS = 5, WORD_BITS = 32, PITCH = LINE + 4, WIDE = 16 /* bytes */ };
 
 typedef struct block {
     sn_order *o;
     sn_lower *lw;
     sn_module *m;
     const sn_runs *from, *to;
-    int64_t count, parts;      /* elements of a row; parts that it is cut into */
-    int64_t length;            /* elements of a part, with what is beyond its end */
-    int64_t keep;              /* of a part */
-    int64_t all, side;         /* elements of the block; parts in it */
+    int64_t count, parts; /* elements of a row; parts that it is cut into */
+    int64_t length;       /* elements of a part, with what is beyond its end */
+    int64_t keep;         /* of a part */
+    int64_t all, side;    /* elements of the block; parts in it */
     int64_t threads;
     uint32_t bits;             /* of a place: length = 2^bits */
     uint32_t key_bits, drop;   /* bits of a key that differ, and bits below them */
@@ -70,22 +71,13 @@ static sn_ix open_loop(block *b, const char *name, int64_t extent, sn_axis_kind 
 
 static sn_ix open_threads(block *b) { return open_loop(b, "x", b->threads, SN_AXIS_BLOCK_X); }
 
-static int64_t pitch(sn_dtype t) { return LINE + GAP / sn_dtype_bytes(t); }
-
-/* Offset of element `at` of a line in shared memory. */
-static sn_ix in_line(block *b, sn_buf buf, sn_ix line, sn_ix at) {
-    return plus(b, times(b, line, pitch(sn_buf_get(b->m, buf)->dtype)), at);
-}
-
-/* ... and of element e of the block. */
-static sn_ix element(block *b, sn_buf buf, sn_ix e) {
-    return in_line(b, buf, sn_ix_divc(b->m, e, LINE), sn_ix_modc(b->m, e, LINE));
-}
+/* Offset of word `at` of a line in shared memory. */
+static sn_ix in_line(block *b, sn_ix line, sn_ix at) { return plus(b, times(b, line, PITCH), at); }
 
 static sn_ix in_register(block *b, sn_ix x, sn_ix e) { return plus(b, times(b, x, LINE), e); }
 
 /* Elements of 16 bytes. */
-static int64_t wide(sn_dtype t) { return GAP / sn_dtype_bytes(t); }
+static int64_t wide(sn_dtype t) { return WIDE / sn_dtype_bytes(t); }
 
 static int64_t pow2_divisor(int64_t x) { return x & -x; }
 
@@ -158,8 +150,7 @@ static void put_load(block *b) {
     b->lw->mask = mask;
     sn_val value = as_stored(b, sn_order_element(b->o, place_in_row(b, e, mask)));
     b->lw->mask = (sn_val){0};
-    sn_ix to = element(b, b->row, plus(b, times(b, part, b->length), at));
-    sn_put_store(b->m, b->lw->at, b->row, to, value);
+    sn_put_store(b->m, b->lw->at, b->row, plus(b, times(b, part, b->length), at), value);
 }
 
 /* Ranks know their places: what is kept of each part goes to memory. */
@@ -177,10 +168,12 @@ static void put_results(block *b) {
     sn_ix rank = split(b, &part, f, ranks), base = times(b, part, b->length);
     sn_lower_guard(b->lw, &mask, rank, sn_ix_const(b->m, b->keep));
     sn_ix e = in_row(b, part, rank, b->keep, b->to ? b->to->count : b->keep, &mask);
-    sn_buf from = b->digits > 1 ? b->places : b->words;
-    sn_val found = sn_put_load(b->m, b->lw->at, from, element(b, from, plus(b, base, rank)));
+    sn_ix at = plus(b, base, rank);
+    sn_val found = b->digits > 1 ? sn_put_load(b->m, b->lw->at, b->places, at)
+                                 : sn_put_load(b->m, b->lw->at, b->words,
+                                               in_line(b, sn_ix_divc(b->m, at, LINE), sn_ix_modc(b->m, at, LINE)));
     sn_ix place = sn_ix_modc(b->m, sn_ix_val(b->m, found), b->length);
-    sn_val value = sn_put_load(b->m, b->lw->at, b->row, element(b, b->row, plus(b, base, place)));
+    sn_val value = sn_put_load(b->m, b->lw->at, b->row, plus(b, base, place));
     sn_ix first = times(b, sn_ix_modc(b->m, plus(b, times(b, b->g, b->side), part), b->parts), b->length);
     place = place_in_row(b, plus(b, first, place), mask);
     if (!b->to) {
@@ -190,8 +183,7 @@ static void put_results(block *b) {
     sn_ix to = plus(b, times(b, o->row, b->to->count), e);
     sn_val item = sn_put_cast(b->m, b->lw->at, sn_compute_dtype(o->type->dtype), value);
     if (b->to->keys.i) sn_order_store(o, b->to->keys, to, sn_order_item(o, item, place), mask);
-    if (b->to->places.i)
-        sn_order_store(o, b->to->places, to, sn_put_index(b->m, b->lw->at, o->place, place), mask);
+    if (b->to->places.i) sn_order_store(o, b->to->places, to, sn_put_index(b->m, b->lw->at, o->place, place), mask);
 }
 
 /* ---- words ---- */
@@ -201,11 +193,11 @@ static void put_line(block *b, sn_ix x, sn_buf shared, bool load) {
     sn_cursor outside = b->lw->at;
     int64_t v = wide(sn_buf_get(b->m, shared)->dtype);
     sn_ix q = open_loop(b, "q", LINE / v, SN_AXIS_UNROLL), lane = open_loop(b, "v", v, SN_AXIS_VECTOR);
-    sn_ix at = plus(b, times(b, q, v), lane), s = in_line(b, shared, x, at), r = in_register(b, x, at);
+    sn_ix at = plus(b, times(b, q, v), lane), r = in_register(b, x, at), s = r;
+    if (sn_buf_eq(shared, b->words)) s = in_line(b, x, at);
     sn_buf from = load ? shared : b->held, to = load ? b->held : shared;
     sn_val word = sn_put_load(b->m, b->lw->at, from, load ? s : r);
-    sn_put_store(b->m, b->lw->at, to, load ? r : s,
-                 sn_put_cast(b->m, b->lw->at, sn_buf_get(b->m, to)->dtype, word));
+    sn_put_store(b->m, b->lw->at, to, load ? r : s, sn_put_cast(b->m, b->lw->at, sn_buf_get(b->m, to)->dtype, word));
     b->lw->at = outside;
 }
 
@@ -233,11 +225,10 @@ static void put_words(block *b, sn_ix x) {
     int64_t v = b->digits > 1 ? wide(SN_I32) : wide(t);
     sn_ix q = open_loop(b, "q", LINE / v, SN_AXIS_UNROLL), lane = open_loop(b, "v", v, SN_AXIS_VECTOR);
     sn_ix at = plus(b, times(b, q, v), lane), f = in_register(b, x, at);
-    sn_ix part = sn_ix_divc(m, f, b->length), rank = sn_ix_modc(m, f, b->length), from = in_line(b, b->row, x, at);
+    sn_ix part = sn_ix_divc(m, f, b->length), rank = sn_ix_modc(m, f, b->length), from = f;
     if (b->digits > 1) {
-        sn_val p = sn_put_load(m, b->lw->at, b->places, in_line(b, b->places, x, at));
-        sn_ix place = sn_ix_modc(m, sn_ix_val(m, p), b->length);
-        from = element(b, b->row, plus(b, times(b, part, b->length), place));
+        sn_val place = sn_put_load(m, b->lw->at, b->places, f);
+        from = plus(b, times(b, part, b->length), sn_ix_modc(m, sn_ix_val(m, place), b->length));
     }
     sn_val mask = {0}, value = sn_put_load(m, b->lw->at, b->row, from);
     value = sn_put_cast(m, b->lw->at, sn_compute_dtype(t), value);
@@ -258,26 +249,25 @@ static void put_exchange(block *b, sn_ix x, sn_ix first, sn_ix second) {
     sn_put_store(b->m, b->lw->at, b->held, second, op(b, SN_LOP_MAX, p, q));
 }
 
-/* Exchanges over `distance` registers: of all first halves of 2*distance with their second halves, or mirrored. */
-static void put_step(block *b, sn_ix x, int64_t distance, bool mirrored) {
+/* Exchanges over `distance` registers. */
+static void put_step(block *b, sn_ix x, int64_t distance) {
     sn_cursor outside = b->lw->at;
     sn_ix h = open_loop(b, "h", LINE / (2 * distance), SN_AXIS_UNROLL), i = open_loop(b, "i", distance, SN_AXIS_UNROLL);
-    sn_ix start = times(b, h, 2 * distance), first = plus(b, start, i);
-    sn_ix second = sn_ix_addc(b->m, mirrored ? sn_ix_sub(b->m, start, i) : first, mirrored ? 2 * distance - 1 : distance);
-    put_exchange(b, x, first, second);
+    sn_ix first = plus(b, times(b, h, 2 * distance), i);
+    put_exchange(b, x, first, sn_ix_addc(b->m, first, distance));
     b->lw->at = outside;
 }
 
 /* Steps over `distance` registers, half of that, ... 1. */
 static void put_steps(block *b, sn_ix x, int64_t distance) {
-    for (; distance; distance /= 2) put_step(b, x, distance, false);
+    for (; distance; distance /= 2) put_step(b, x, distance);
 }
 
 /* Batcher's odd-even merge sort of runs of `length` registers: a fifth fewer exchanges than the bitonic network. Runs of p
  * are merged by exchanges over p, and then over k = p/2 ... 1 between the odd and the even groups of k that follow them. */
 static void put_line_sort(block *b, sn_ix x, int64_t length) {
     for (int64_t p = 1; p < length; p *= 2) {
-        put_step(b, x, p, false);
+        put_step(b, x, p);
         for (int64_t k = p / 2; k; k /= 2) {
             sn_cursor outside = b->lw->at;
             sn_ix h = open_loop(b, "h", LINE / (2 * p), SN_AXIS_UNROLL);
@@ -289,77 +279,115 @@ static void put_line_sort(block *b, sn_ix x, int64_t length) {
     }
 }
 
-/* Lane x mod 32 of a warp visits a column: 32 lines, `apart` lines from one to the next. Where it mirrors, the second half
- * of every 2*mirror lines is visited in the mirror image of the column. */
-typedef struct column {
-    sn_ix x;
-    int64_t apart, mirror; /* mirror 0: none */
-} column;
-
-static void put_column_part(block *b, const column *c, sn_ix e, bool image, bool load) {
-    sn_module *m = b->m;
-    sn_ix lane = sn_ix_modc(m, c->x, LINE), warp = sn_ix_divc(m, c->x, LINE), last = sn_ix_const(m, LINE - 1);
-    sn_ix low = sn_ix_modc(m, warp, c->apart), high = sn_ix_divc(m, warp, c->apart);
-    if (image) low = sn_ix_sub(m, sn_ix_const(m, c->apart - 1), low), lane = sn_ix_sub(m, last, lane);
-    sn_ix line = plus(b, plus(b, times(b, high, LINE * c->apart), times(b, e, c->apart)), low);
-    sn_ix s = in_line(b, b->words, line, lane), r = in_register(b, c->x, e);
-    sn_val word = sn_put_load(m, b->lw->at, load ? b->words : b->held, load ? s : r);
-    sn_put_store(m, b->lw->at, load ? b->held : b->words, load ? r : s, word);
-}
-
-static void put_column(block *b, const column *c, bool load) {
-    int64_t half = c->mirror ? c->mirror : LINE;
-    for (int image = 0; image < (c->mirror ? 2 : 1); image++) {
-        sn_cursor outside = b->lw->at;
-        sn_ix h = open_loop(b, "h", c->mirror ? LINE / (2 * half) : 1, SN_AXIS_UNROLL);
-        sn_ix i = open_loop(b, "i", half, SN_AXIS_UNROLL);
-        put_column_part(b, c, sn_ix_addc(b->m, plus(b, times(b, h, 2 * half), i), image * half), image, load);
-        b->lw->at = outside;
-    }
-}
-
-/* All lines pass through the registers in columns. */
-static void visit_columns(block *b, int64_t apart, int64_t mirror, int64_t distance) {
+/* Words of the line become their complements where `bit` is 1, which turns their order round. A product, since it is minima
+ * and maxima that keep the pipe of logical operations busy. */
+static void put_turn(block *b, sn_ix x, sn_val bit) {
     sn_cursor outside = b->lw->at;
-    column c = {open_threads(b), apart, mirror};
-    put_column(b, &c, true);
-    if (mirror) put_step(b, c.x, mirror, true);
-    put_steps(b, c.x, distance);
-    put_column(b, &c, false);
+    sn_val sign = op(b, SN_LOP_SUB, integer(b, SN_I32, 1), op(b, SN_LOP_ADD, bit, bit));
+    sn_ix at = in_register(b, x, open_loop(b, "e", LINE, SN_AXIS_UNROLL));
+    sn_val word = op(b, SN_LOP_MUL, sn_put_load(b->m, b->lw->at, b->held, at), sign);
+    sn_put_store(b->m, b->lw->at, b->held, at, op(b, SN_LOP_SUB, word, bit));
     b->lw->at = outside;
 }
 
-/* Runs of `length` words become twice as long; what is inside a line is left to do. */
-static void put_merge(block *b, int64_t length) {
-    int64_t lines = length / LINE, apart = lines <= LINE / 2 ? 1 : lines / (LINE / 2);
-    visit_columns(b, apart, lines / apart, lines / apart / 2);
-    if (apart > 1) visit_columns(b, 1, 0, apart / 2);
+/* Bit number e of the line of thread x, counted in its part. */
+static sn_val bit_of_line(block *b, sn_ix x, sn_ix e) {
+    sn_val line = number(b, sn_ix_modc(b->m, x, b->length / LINE));
+    return op(b, SN_LOP_AND, op(b, SN_LOP_SHR, line, number(b, e)), integer(b, SN_I32, 1));
 }
 
-/* One digit: words are made, sorted, and leave the places in `places` where there are more digits. */
+/* Are they an odd number? Then the line is turned more often one way than the other while runs grow. */
+static sn_val odd_bits_of_line(block *b, sn_ix x) {
+    sn_val all = number(b, sn_ix_modc(b->m, x, b->length / LINE));
+    for (int64_t half = WORD_BITS / 2; half; half /= 2)
+        if (b->length / LINE > (int64_t)1 << half)
+            all = op(b, SN_LOP_XOR, all, op(b, SN_LOP_SHR, all, integer(b, SN_I32, half)));
+    return op(b, SN_LOP_AND, all, integer(b, SN_I32, 1));
+}
+
+/* Move a column between shared memory and the registers of its thread: 32 lines, `apart` lines from one to the next, in a
+ * bank for each lane of a warp. */
+static void put_column(block *b, sn_ix x, int64_t apart, bool load) {
+    sn_module *m = b->m;
+    sn_cursor outside = b->lw->at;
+    sn_ix lane = sn_ix_modc(m, x, LINE), warp = sn_ix_divc(m, x, LINE), e = open_loop(b, "e", LINE, SN_AXIS_UNROLL);
+    sn_ix first = plus(b, times(b, sn_ix_divc(m, warp, apart), LINE * apart), sn_ix_modc(m, warp, apart));
+    sn_ix s = in_line(b, plus(b, first, times(b, e, apart)), lane), r = in_register(b, x, e);
+    sn_val word = sn_put_load(m, b->lw->at, load ? b->words : b->held, load ? s : r);
+    sn_put_store(m, b->lw->at, load ? b->held : b->words, load ? r : s, word);
+    b->lw->at = outside;
+}
+
+/* The steps of merge `turn` that columns take, if this is the one. */
+static void visit_columns(block *b, sn_ix x, sn_ix turn, int64_t which, int64_t apart, int64_t distance) {
+    sn_cursor outside = b->lw->at;
+    sn_ix other = sn_ix_addc(b->m, turn, -which), one = sn_ix_const(b->m, 1);
+    if (!sn_ix_in(b->m, other, one)) b->lw->at = sn_at_end(b->lw->kern, sn_put_if(b->m, outside, other, one));
+    put_column(b, x, apart, true);
+    put_steps(b, x, distance);
+    put_column(b, x, apart, false);
+    b->lw->at = outside;
+}
+
+/* Lines are sorted; merge number t makes runs of 2^t lines twice as long. Columns of neighbouring lines do for five of them,
+ * columns of lines further apart come first for the others. */
+static void put_merges(block *b) {
+    sn_cursor outside = b->lw->at;
+    int64_t merges = b->bits - LINE_BITS;
+    sn_ix t = open_loop(b, "t", merges, SN_AXIS_SEQ);
+    sn_cursor turn = b->lw->at;
+    if (merges > LINE_BITS) {
+        sn_ix x = open_threads(b);
+        for (int64_t k = LINE_BITS; k < merges; k++) visit_columns(b, x, t, k, 2 << (k - LINE_BITS), LINE / 2);
+        b->lw->at = turn;
+    }
+    sn_ix x = open_threads(b);
+    for (int64_t k = 0; k < least(merges, LINE_BITS); k++)
+        visit_columns(b, x, sn_ix_modc(b->m, t, LINE_BITS), k, 1, 1 << k);
+    b->lw->at = turn;
+    x = open_threads(b);
+    put_line(b, x, b->words, true);
+    put_steps(b, x, LINE / 2);
+    put_turn(b, x, bit_of_line(b, x, sn_ix_addc(b->m, t, 1)));
+    put_line(b, x, b->words, false);
+    b->lw->at = outside;
+}
+
+/* The words of the line of thread x are sorted in its registers; and all words in shared memory, if there are more lines. */
+static void put_sort(block *b, sn_ix x, sn_cursor outside) {
+    bool merges = b->length > LINE;
+    if (merges) put_turn(b, x, odd_bits_of_line(b, x));
+    put_line_sort(b, x, least(b->length, LINE));
+    if (merges) put_turn(b, x, bit_of_line(b, x, sn_ix_const(b->m, 0)));
+    if (merges || b->digits == 1) put_line(b, x, b->words, false);
+    b->lw->at = outside;
+    if (merges) put_merges(b);
+}
+
+/* The words of a line know ranks that they had before this digit: they give way to the places of those. */
+static void put_look_up(block *b, sn_ix x) {
+    sn_ix at = in_register(b, x, open_loop(b, "e", LINE, SN_AXIS_UNROLL));
+    sn_ix rank = sn_ix_modc(b->m, sn_ix_val(b->m, sn_put_load(b->m, b->lw->at, b->held, at)), b->length);
+    sn_ix part = times(b, sn_ix_divc(b->m, at, b->length), b->length);
+    sn_val place = sn_put_load(b->m, b->lw->at, b->places, plus(b, part, rank));
+    sn_put_store(b->m, b->lw->at, b->held, at, sn_put_cast(b->m, b->lw->at, SN_I32, place));
+}
+
+/* One digit: words are made and sorted; where there are more digits, `places` has the places of the ranks then. */
 static void put_digit(block *b) {
     sn_cursor outside = b->lw->at;
     sn_ix x = open_threads(b);
+    sn_cursor threads = b->lw->at;
     put_words(b, x);
-    put_line_sort(b, x, least(b->length, LINE));
-    for (int64_t length = LINE; length < b->length; length *= 2) {
-        put_line(b, x, b->words, false);
+    put_sort(b, x, outside);
+    if (b->digits == 1) return;
+    b->lw->at = threads;
+    if (b->length > LINE) {
         b->lw->at = outside;
-        put_merge(b, length);
         x = open_threads(b);
         put_line(b, x, b->words, true);
-        put_steps(b, x, LINE / 2);
     }
-    if (b->digits == 1) {
-        put_line(b, x, b->words, false);
-        b->lw->at = outside;
-        return;
-    }
-    sn_ix e = open_loop(b, "e", LINE, SN_AXIS_UNROLL), at = in_register(b, x, e);
-    sn_ix rank = sn_ix_modc(b->m, sn_ix_val(b->m, sn_put_load(b->m, b->lw->at, b->held, at)), b->length);
-    sn_ix part = times(b, sn_ix_divc(b->m, at, b->length), b->length);
-    sn_val place = sn_put_load(b->m, b->lw->at, b->places, element(b, b->places, plus(b, part, rank)));
-    sn_put_store(b->m, b->lw->at, b->held, at, sn_put_cast(b->m, b->lw->at, SN_I32, place));
+    put_look_up(b, x);
     b->lw->at = outside;
     x = open_threads(b);
     put_line(b, x, b->places, false);
@@ -370,9 +398,10 @@ static void put_digit(block *b) {
 static void put_places(block *b) {
     sn_cursor outside = b->lw->at;
     int64_t v = wide(SN_I16);
-    sn_ix x = open_threads(b), q = open_loop(b, "q", LINE / v, SN_AXIS_UNROLL), lane = open_loop(b, "v", v, SN_AXIS_VECTOR);
-    sn_ix at = plus(b, times(b, q, v), lane), rank = sn_ix_modc(b->m, in_register(b, x, at), b->length);
-    sn_put_store(b->m, b->lw->at, b->places, in_line(b, b->places, x, at), sn_put_index(b->m, b->lw->at, SN_I16, rank));
+    sn_ix x = open_threads(b), q = open_loop(b, "q", LINE / v, SN_AXIS_UNROLL),
+          lane = open_loop(b, "v", v, SN_AXIS_VECTOR);
+    sn_ix at = in_register(b, x, plus(b, times(b, q, v), lane)), rank = sn_ix_modc(b->m, at, b->length);
+    sn_put_store(b->m, b->lw->at, b->places, at, sn_put_index(b->m, b->lw->at, SN_I16, rank));
     b->lw->at = outside;
 }
 
@@ -389,9 +418,8 @@ static void count_digits(block *b, sn_dtype t) {
 }
 
 static int64_t shared_bytes(block *b, sn_dtype t) {
-    int64_t lines = b->length / LINE;
-    int64_t bytes = lines * (pitch(t) * sn_dtype_bytes(t) + pitch(SN_I32) * sn_dtype_bytes(SN_I32));
-    return b->digits > 1 ? bytes + lines * pitch(SN_I16) * sn_dtype_bytes(SN_I16) : bytes;
+    int64_t places = b->digits > 1 ? sn_dtype_bytes(SN_I16) : 0;
+    return b->length * (sn_dtype_bytes(t) + places) + b->length / LINE * PITCH * sn_dtype_bytes(SN_I32);
 }
 
 int64_t sn_sort_block_limit(sn_order *o) {
@@ -413,11 +441,11 @@ static int64_t elements_of_block(const block *b) {
     return all;
 }
 
-static sn_buf new_local(block *b, const char *name, sn_dtype t, sn_buf_scope scope) {
-    int64_t elements = scope == SN_BUF_REG ? LINE : b->all / LINE * pitch(t);
-    sn_ix size = sn_ix_const(b->m, scope == SN_BUF_REG ? b->all : elements);
-    sn_buf buf = sn_buf_new(b->m, sn_strf(&b->m->arena, "%s_%s", sn_kern_get(b->m, b->lw->kern)->name, name), t, scope,
-                            &size, 1);
+/* `elements` of a thread or a block. */
+static sn_buf new_local(block *b, const char *name, sn_dtype t, sn_buf_scope scope, int64_t elements) {
+    const char *kernel = sn_kern_get(b->m, b->lw->kern)->name;
+    sn_ix size = sn_ix_const(b->m, scope == SN_BUF_REG ? elements * b->threads : elements);
+    sn_buf buf = sn_buf_new(b->m, sn_strf(&b->m->arena, "%s_%s", kernel, name), t, scope, &size, 1);
     sn_buf_get(b->m, buf)->private_size = (uint32_t)elements;
     return buf;
 }
@@ -434,10 +462,10 @@ void sn_sort_blocks(sn_order *o, const sn_runs *from, int64_t length, const sn_r
     b.threads = b.all / LINE;
     b.across = o->axis + 1 < o->type->rank && b.side > 1 && b.parts == 1;
     sn_lower_begin(o->lw);
-    b.row = new_local(&b, "row", t, SN_BUF_SHARED);
-    b.words = new_local(&b, "words", SN_I32, SN_BUF_SHARED);
-    if (b.digits > 1) b.places = new_local(&b, "places", SN_I16, SN_BUF_SHARED);
-    b.held = new_local(&b, "held", SN_I32, SN_BUF_REG);
+    b.row = new_local(&b, "row", t, SN_BUF_SHARED, b.all);
+    b.words = new_local(&b, "words", SN_I32, SN_BUF_SHARED, b.threads * PITCH);
+    if (b.digits > 1) b.places = new_local(&b, "places", SN_I16, SN_BUF_SHARED, b.all);
+    b.held = new_local(&b, "held", SN_I32, SN_BUF_REG, LINE);
     b.g = open_loop(&b, "g", sn_ceil_div(o->rows * b.parts, b.side), SN_AXIS_GRID);
     sn_cursor body = o->lw->at;
     put_load(&b);
