@@ -166,7 +166,7 @@ static void put_results(block *b) {
     sn_ix f = plus(b, times(b, plus(b, times(b, u, b->threads), x), v), lane);
     if (!steps) f = sn_ix_modc(b->m, f, all);
     sn_ix rank = split(b, &part, f, ranks), base = times(b, part, b->length);
-    sn_lower_guard(b->lw, &mask, rank, sn_ix_const(b->m, b->keep));
+    if (b->to) sn_lower_guard(b->lw, &mask, rank, sn_ix_const(b->m, b->keep));
     sn_ix e = in_row(b, part, rank, b->keep, b->to ? b->to->count : b->keep, &mask);
     sn_ix at = plus(b, base, rank);
     sn_val found = b->digits > 1 ? sn_put_load(b->m, b->lw->at, b->places, at)
