@@ -195,7 +195,7 @@ typedef struct sn_kern_rec {
     sn_buf_list locals;  /* REG, SHARED and POSTED buffers */
     sn_stmt first, last; /* body */
     sn_sched sched;
-    bool scheduled;   /* `map` has run */
+    bool scheduled;   /* axes are bound: `map` has run, or the kernel was made so */
     const char *note; /* what was fused into it, for people: "add, exp, sum" */
 } sn_kern_rec;
 

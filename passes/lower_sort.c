@@ -284,13 +284,13 @@ static void sort_and_merge(sn_order *o, int64_t length) {
 }
 
 /* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is left:
- * short parts take fewer steps, and most elements are met only once. */
+ * short parts take fewer steps, and most elements are met only once. Few elements are not worth another kernel. */
 static void select_and_sort(sn_order *o) {
-    enum { TIMES = 8, SHORTEST = 32 };
+    enum { TIMES = 8, SHORTEST = 32, MANY = 1 << 20 };
     sn_runs lists[2], *from = NULL;
     int64_t count = o->n, length = SHORTEST;
     while (length < TIMES * o->keep && length < PART) length *= 2;
-    for (uint32_t k = 0; count > PART; k ^= 1) {
+    for (uint32_t k = 0; count > PART || (count > TIMES * length && o->rows * count > MANY); k ^= 1) {
         lists[k] = new_runs(o, o->keep, length, count, false);
         sn_sort_blocks(o, from, length, &lists[k]);
         from = &lists[k];
@@ -301,7 +301,7 @@ static void select_and_sort(sn_order *o) {
 
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
-    if (o->keep <= PART / 4 && o->n > PART) select_and_sort(o);
+    if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
     else if (o->n <= limit) sn_sort_blocks(o, NULL, pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));
 }

@@ -28,8 +28,6 @@
  */
 #include "passes/lower_sort.h"
 
-#include <string.h>
-
 enum { LINE = 32, LINE_BITS = 5, WORD_BITS = 32, PITCH = LINE + 4, WIDE = 16 /* bytes */ };
 
 typedef struct block {
@@ -63,7 +61,6 @@ static sn_ix times(block *b, sn_ix x, int64_t c) { return sn_ix_scale(b->m, x, c
 /* A loop at lw->at, which moves inside; none when there is one iteration. Returns its axis. */
 static sn_ix open_loop(block *b, const char *name, int64_t extent, sn_axis_kind kind) {
     if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
-    if (kind == SN_AXIS_UNROLL && !b->lw->cx->target->is_gpu) kind = SN_AXIS_SEQ;
     sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
     b->lw->at = sn_at_end(b->lw->kern, sn_put_loop(b->m, b->lw->at, ax, kind));
     return sn_ix_axis(b->m, ax);
@@ -279,8 +276,8 @@ static void put_line_sort(block *b, sn_ix x, int64_t length) {
     }
 }
 
-/* Words of the line become their complements where `bit` is 1, which turns their order round. A product, since it is minima
- * and maxima that keep the pipe of logical operations busy. */
+/* Words of the line become their complements where `bit` is 1, which turns their order round. A product, since minima and
+ * maxima keep the pipe of logical operations busy. */
 static void put_turn(block *b, sn_ix x, sn_val bit) {
     sn_cursor outside = b->lw->at;
     sn_val sign = op(b, SN_LOP_SUB, integer(b, SN_I32, 1), op(b, SN_LOP_ADD, bit, bit));
@@ -296,7 +293,7 @@ static sn_val bit_of_line(block *b, sn_ix x, sn_ix e) {
     return op(b, SN_LOP_AND, op(b, SN_LOP_SHR, line, number(b, e)), integer(b, SN_I32, 1));
 }
 
-/* Are they an odd number? Then the line is turned more often one way than the other while runs grow. */
+/* Are an odd number of them 1? So often the line is turned from now on, and in the end it must be as it was. */
 static sn_val odd_bits_of_line(block *b, sn_ix x) {
     sn_val all = number(b, sn_ix_modc(b->m, x, b->length / LINE));
     for (int64_t half = WORD_BITS / 2; half; half /= 2)
