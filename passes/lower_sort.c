@@ -38,12 +38,6 @@ static sn_val integer(sn_order *o, sn_dtype t, int64_t x) { return sn_put_const_
 
 static sn_val index_of(sn_order *o, sn_ix e) { return sn_put_index(o->m, o->lw->at, o->place, e); }
 
-static int64_t pow2_ceil(int64_t x) {
-    int64_t p = 1;
-    while (p < x) p *= 2;
-    return p;
-}
-
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit) {
@@ -256,12 +250,8 @@ static bool is_empty(const sn_order *o) {
     return o->keep == 0;
 }
 
-/* How many runs one pass merges. Runs that have all that is kept do not grow, and short ones are quickly searched: then fewer
- * passes are better. */
-static int64_t ways_of(const sn_order *o, const sn_runs *r) {
-    if (r->length < o->keep) return WAYS;
-    return r->length <= 16 ? 4 * WAYS : 2 * WAYS;
-}
+/* How many runs one pass merges. Those that have all that is kept do not grow: then fewer passes are better. */
+static int64_t ways_of(const sn_order *o, const sn_runs *r) { return r->length < o->keep ? WAYS : 2 * WAYS; }
 
 /* Longer parts leave fewer merges, but need blocks enough to keep the machine busy. */
 static int64_t part_of(const sn_order *o, int64_t limit) {
@@ -296,13 +286,13 @@ static void select_and_sort(sn_order *o) {
         from = &lists[k];
         count = from->count;
     }
-    sn_sort_blocks(o, from, pow2_ceil(count), NULL);
+    sn_sort_blocks(o, from, sn_pow2_ceil(count), NULL);
 }
 
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
     if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
-    else if (o->n <= limit) sn_sort_blocks(o, NULL, pow2_ceil(o->n), NULL);
+    else if (o->n <= limit) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));
 }
 

@@ -27,6 +27,11 @@ typedef struct sn_order {
 } sn_order;
 
 static inline int64_t sn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t sn_pow2_ceil(int64_t x) {
+    int64_t p = 1;
+    while (p < x) p *= 2;
+    return p;
+}
 
 /* A value as an index 0 .. limit: so no value can lead out of a buffer, and 32 bits are seen to be enough. */
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit);

@@ -78,12 +78,6 @@ static int64_t wide(sn_dtype t) { return WIDE / sn_dtype_bytes(t); }
 
 static int64_t pow2_divisor(int64_t x) { return x & -x; }
 
-static int64_t pow2_ceil(int64_t x) {
-    int64_t p = 1;
-    while (p < x) p *= 2;
-    return p;
-}
-
 static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
 /* ---- which row, which part ---- */
@@ -153,7 +147,7 @@ static void put_load(block *b) {
 /* Ranks know their places: what is kept of each part goes to memory. */
 static void put_results(block *b) {
     sn_order *o = b->o;
-    int64_t ranks = pow2_ceil(b->keep), all = ranks * b->side, v = b->across ? 1 : least(4, pow2_divisor(b->keep));
+    int64_t ranks = sn_pow2_ceil(b->keep), all = ranks * b->side, v = b->across ? 1 : least(4, pow2_divisor(b->keep));
     while (v > 1 && v * b->threads > all) v /= 2;
     int64_t steps = all / (b->threads * v);
     sn_val mask = {0};
