@@ -116,7 +116,14 @@ static bool each_its_own(sn_gen *g, const levels *copy, const levels *use, const
     return true;
 }
 
-/* For the block.x loop around copies: the loops right inside it, whose iterations are the parts of both nests. */
+static bool has_copies(const sn_gen *g, const levels *nest, const uint8_t *copied) {
+    for (sn_stmt s = nest->at[nest->n - 1]->first; s.i; s = sn_stmt_get(g->m, s)->next)
+        if (sn_stmt_get(g->m, s)->op == SN_LOP_STORE && copied[sn_stmt_get(g->m, s)->in[0].i]) return true;
+    return false;
+}
+
+/* For the block.x loop around copies: the loops right inside it, whose iterations are the parts of both nests. A nest that
+ * copies too has parts of its own to make. */
 static void find_parts(sn_gen *g, sn_stmt_rec *x, const uint8_t *copied) {
     levels copy, use;
     sn_stmt_rec *top = x, *outer = x->parent.i ? sn_stmt_get(g->m, x->parent) : NULL;
@@ -124,9 +131,10 @@ static void find_parts(sn_gen *g, sn_stmt_rec *x, const uint8_t *copied) {
     uint32_t level = top == x ? 1 : 2;
     if (sn_gen_extent(g, x->axis) != g->threads_x || !find_levels(g, &copy, top) || level >= copy.n) return;
     int64_t n = sn_gen_extent(g, copy.at[level]->axis);
-    if (n < 2 || n > MOST_PARTS || copy.at[level]->kind == SN_AXIS_VECTOR) return;
-    if (!find_levels(g, &use, next_nest(g, top)) || !alike(g, &copy, &use) || !each_its_own(g, &copy, &use, copied))
-        return;
+    sn_axis_kind kind = copy.at[level]->kind;
+    if (n < 2 || n > MOST_PARTS || (kind != SN_AXIS_SEQ && kind != SN_AXIS_UNROLL)) return;
+    if (!find_levels(g, &use, next_nest(g, top)) || !alike(g, &copy, &use) || has_copies(g, &use, copied)) return;
+    if (!each_its_own(g, &copy, &use, copied)) return;
     g->parts[x->axis.i] = SN_GEN_PARTS;
     g->parts[copy.at[level]->axis.i] = SN_GEN_PART_MADE;
     g->parts[use.at[level]->axis.i] = SN_GEN_PART_USED;
