@@ -1,7 +1,8 @@
 /* map_element.c: binding of class element: flat position = (g*T + t)*V + v over all outer loops.
  *
  * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
- * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block 0.
+ * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block 0, in
+ * several turns where a pinned schedule has fewer threads than there are odd ones.
  * A scan walks its axis in groups of U steps, whose loads go ahead (map_scan.c).
  */
 #include "passes/map.h"
@@ -20,8 +21,14 @@ static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
 static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_map_shape *sh, sn_ix g,
                      sn_ix t, int64_t first, int64_t rest) {
     sn_module *m = cx->m;
-    sn_stmt block0 = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, 1));
-    sn_stmt few = sn_put_if(m, sn_at_end(k, block0), t, sn_ix_const(m, rest));
+    sn_stmt into = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, 1));
+    int64_t threads = sn_ix_value(m, sn_stmt_extent(m, in_threads));
+    if (rest > threads) {
+        sn_ix turn;
+        into = put_loop(m, sn_at_end(k, into), "w", (rest + threads - 1) / threads, SN_AXIS_SEQ, &turn);
+        t = sn_ix_add(m, sn_ix_scale(m, turn, threads), t);
+    }
+    sn_stmt few = sn_put_if(m, sn_at_end(k, into), t, sn_ix_const(m, rest));
     sn_stmt copy = sn_stmt_clone(m, sn_at_end(k, few), main);
     sn_stmt_vec body = {0};
     for (sn_stmt s = sn_stmt_get(m, copy)->first, next; s.i; s = next) {
