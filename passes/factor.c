@@ -43,6 +43,16 @@ static bool is_factor(const factoring *f, sn_val v) {
     return !sn_stmt_inside(f->m, def_of(f->m, v), f->top) && comes_from_reduce(f, v, &steps);
 }
 
+/* How many such factors the product v has. */
+static uint32_t count_factors(const factoring *f, sn_val v) {
+    sn_stmt s = def_of(f->m, v);
+    const sn_stmt_rec *r = sn_stmt_get(f->m, s);
+    uint32_t n = 0;
+    if (r->op != SN_LOP_MUL || !sn_stmt_inside(f->m, s, f->top)) return 0;
+    for (uint32_t k = 0; k < 2; k++) n += is_factor(f, r->in[k]) ? 1 : count_factors(f, r->in[k]);
+    return n;
+}
+
 /* The product v without one such factor; none when it has none. */
 static sn_val without_factor(const factoring *f, sn_val v, sn_val *factor) {
     sn_stmt s = def_of(f->m, v);
@@ -78,8 +88,9 @@ static bool take_factors(const factoring *f) {
     for (uint32_t c = 0; c < r->n_combs; state += sn_combs[r->combs[c]].states, c++) {
         if (r->combs[c] != SN_COMB_SUM || !sn_is_float(sn_val_get(f->m, sn_result(r, state))->dtype)) continue;
         sn_stmt yield = sn_stmt_get(f->m, f->last)->last;
-        sn_val factor, second, rest = without_factor(f, sn_stmt_get(f->m, yield)->in[state], &factor);
-        if (!rest.i || without_factor(f, rest, &second).i) continue; /* powers of a factor keep numbers in range */
+        sn_val product = sn_stmt_get(f->m, yield)->in[state], factor;
+        if (count_factors(f, product) != 1) continue; /* powers of a factor keep numbers in range */
+        sn_val rest = without_factor(f, product, &factor);
         sn_stmt_get(f->m, yield)->in[state] = rest;
         multiply_result(f, state, factor);
         any = true;
