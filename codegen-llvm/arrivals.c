@@ -1,6 +1,6 @@
 /* arrivals.c: barrier objects (mbarrier) that count the bytes which other blocks of a cluster send.
  *
- *     sn_gen_make_arrivals     once, before the cluster's start: two objects in the shared memory of every block
+ *     sn_gen_make_arrivals     once, before the cluster's start: two objects in the shared memory of every block (of one row)
  *     sn_gen_expect(bytes)     the exchange brings so many bytes to this block
  *     sn_gen_send(..)          one piece of them, to another block
  *     sn_gen_wait              until all have come; what they brought can be read; the next exchange

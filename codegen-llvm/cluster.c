@@ -2,7 +2,8 @@
  *
  * Each block, its own state complete, writes it into a slot of every block's shared memory; when all have arrived each
  * reads its own slots in order. Two areas are used in turn: a block writes to an area again only after the exchange in
- * between, which every reader of the first has passed. The first write waits until all blocks have started.
+ * between, which every reader of the first has passed: the threads of a block meet between two exchanges. The first write
+ * waits until all blocks have started.
  *
  * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a thread waits for
  * the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that is sent to it. For
@@ -47,7 +48,7 @@ void sn_gen_cluster_start(sn_gen *g) {
     lv id = g->block, size = sn_em_i(&g->em, id, g->cluster);
     g->rank = LLVMBuildURem(g->em.b, id, size, "rank");
     g->block = LLVMBuildUDiv(g->em.b, id, size, "cluster");
-    sn_gen_make_arrivals(g);
+    if (g->threads_y == 1) sn_gen_make_arrivals(g);
     call_void(g, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned");
     g->cluster_waits = true;
     if (!first_is_straight(g)) all_started(g);
@@ -104,7 +105,7 @@ static void receive(sn_gen *g, const sn_gen_states *st, const slots *sl, const u
     sn_gen_combine_all(g, st, all, n, x);
 }
 
-void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x) {
+void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met) {
     if (g->cluster <= 1) return;
     slots sl = {.rows = g->threads_y, .counted = g->threads_y == 1};
     uint32_t lanes[SN_GEN_STATES], total = 0, bytes = 0;
@@ -119,6 +120,7 @@ void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x) {
     }
     sl.base = sn_gen_cluster_area(g, 0, total);
     if (sl.counted) sl.base = sn_gen_in_turn(g, sl.base, sn_gen_cluster_area(g, 1, total));
+    if (sl.counted && !met) sn_gen_barrier(g);
     if (sl.counted) all_started(g), sn_gen_expect(g, bytes);
     else sn_gen_cluster_barrier(g);
     send(g, st, &sl, x);

@@ -196,8 +196,9 @@ void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
 /* ---- cluster.c ---- */
 void sn_gen_cluster_start(sn_gen *g);
 void sn_gen_cluster_barrier(sn_gen *g);
-/* All-reduce over the blocks of the cluster, of states that are complete in each block. */
-void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
+/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block have
+ * met since the exchange before this one. */
+void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met);
 
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);

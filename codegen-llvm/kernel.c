@@ -60,6 +60,9 @@ static sn_status find_sizes(sn_gen *g) {
         return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                        "kernel %s: its grid depends on a symbolic size; give it a value first", g->k->name);
     g->cluster = g->gpu ? g->launch.cluster : 1;
+    if (g->cluster > 1 && g->em.cg->target->sm < 90)
+        return sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: a cluster of %u blocks, %s has no clusters", g->k->name,
+                       g->cluster, g->em.cg->target->name);
     if (g->cluster > 1) g->grid /= g->cluster; /* grid loops count clusters */
     g->threads_x = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_X) : 1;
     g->threads_y = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_Y) : 1;

@@ -189,13 +189,20 @@ static bool as_vector(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *st
     return done;
 }
 
+/* Does the region of s end with all threads of the block together, after a reduction over them? */
+static bool threads_meet(const sn_gen *g, const sn_stmt_rec *s) {
+    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next)
+        if (sn_stmt_get(g->m, t)->op == SN_LOP_REDUCE && sn_stmt_get(g->m, t)->kind == SN_AXIS_BLOCK_X) return true;
+    return g->threads_x == 1;
+}
+
 static void across_threads(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
     lv *outer = g->yields;
     g->yields = state;
     sn_gen_block_region(g, s);
     g->yields = outer;
     if (g->status != SN_OK) return;
-    if (s->kind == SN_AXIS_CLUSTER) sn_gen_cluster_reduce(g, st, state);
+    if (s->kind == SN_AXIS_CLUSTER) sn_gen_cluster_reduce(g, st, state, threads_meet(g, s));
     else sn_gen_block_reduce(g, st, s->kind, state);
 }
 
