@@ -27,7 +27,7 @@ static uint32_t ptx_version(const job *j, uint32_t ptx) {
     enum { SMALL_BLOCK = 4096, NEWER = 81 };
     const sn_kern_rec *k = sn_kern_get(j->m, j->k);
     bool large = j->out->param_block && 8 * k->params.n > SMALL_BLOCK;
-    return (large || sn_sched_cluster(&k->sched) > 1) && ptx < NEWER ? NEWER : ptx;
+    return (large || j->out->cluster > 1) && ptx < NEWER ? NEWER : ptx;
 }
 
 static sn_status target_machine(LLVMTargetMachineRef *out, job *j) {
