@@ -23,7 +23,7 @@ static uint64_t bytes_of(const sn_module *m, sn_buf b) {
 }
 
 bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k) {
-    enum { HOPPER = 90, SHARE = 8 }; /* measured from there on; part of the bytes that is stored at least */
+    enum { HOPPER = 90, SHARE = 8 }; /* measured there; one part in so many of the bytes is stored, at least */
     const sn_kern_rec *r = sn_kern_get(m, k);
     uint64_t all = 0, stored = 0;
     for (uint32_t i = 0; i < r->params.n; i++) {

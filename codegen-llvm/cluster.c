@@ -5,9 +5,10 @@
  * between, which every reader of the first has passed: the threads of a block meet between two exchanges. The first write
  * waits until all blocks have started.
  *
- * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a thread waits for
- * the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that is sent to it. For
- * other states the cluster's barrier stands before the exchange, in it and behind it.
+ * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a
+ * thread waits for the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that is
+ * sent to it. For other states, and in blocks of several rows, the cluster's barrier stands before the exchange, in it and
+ * behind it.
  */
 #include "codegen-llvm/gen.h"
 

@@ -1,8 +1,9 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
- * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges), index.c (ix),
- * access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner), scan.c (prefixes),
- * block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks), last_block.c (after all
- * of them), posted.c (from block to block), shared.c (shared memory), copy.c (asynchronous copies to it).
+ * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c
+ * (iterations without edges), index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread),
+ * sumexp.c (one combiner), scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c
+ * (across blocks), last_block.c (after all of them), posted.c (from block to block), shared.c (shared memory), copy.c
+ * (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H

@@ -3,7 +3,8 @@
  * The bound of an output (sn_check_bound) is the only statement of how exact results are. It is relative to the largest
  * magnitude of the output, because a sum that cancels keeps the error of its terms. Where an output is one elementary
  * operation on inputs nothing can cancel: there every element must also keep the bound of lowering.def (sn_check_ulps).
- * An output that is small because its terms cancel is compared with their size (ir/graph_eval_terms.c). Relies on ir/graph_eval.c, which knows nothing about lowering.
+ * An output that is small because its terms cancel is compared with their size (ir/graph_eval_terms.c). Relies on
+ * ir/graph_eval.c, which knows nothing about lowering.
  */
 #include "frontend/frontend.h"
 

@@ -628,8 +628,8 @@ static sn_status parse_header(parser *p) {
     return SN_OK;
 }
 
-/* `reg s: f32 private 8 size 1024`, `shared ...`, `posted s: f32 size 64`. Two kernels may use the same name: the later one is renamed in the
- * module. */
+/* `reg s: f32 private 8 size 1024`, `shared ...`, `posted s: f32 size 64`. Two kernels may use the same name: the later one
+ * is renamed in the module. */
 static sn_status parse_local(parser *p, sn_buf_scope scope) {
     sn_lex *lx = p->lx, at;
     char *name;
