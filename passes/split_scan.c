@@ -17,8 +17,8 @@
  * before it, twice if there are two levels. It loads up to 256 sums and one for each group, 8 bytes each: at most 10 KB
  * (2^18 parts) beside the 64 that it moves.
  *
- * Three kernels do it where parts are longer, elements halves, or where the elements of a step are neighbours, so that each part has many
- * sums and all those before would be more to load than the operand once more:
+ * Three kernels do it where parts are longer, where elements have less than 4 bytes, or where the elements of a step are
+ * neighbours, so that each part has many sums and all those before would be more to load than the operand once more:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
  *     k0_before: loop s in 128 { load k0_p0[s]  %1 = accum sum %0 over s exclusive  store k0_q0[s], %1 }
