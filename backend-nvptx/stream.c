@@ -31,7 +31,7 @@ bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k) {
         all += bytes;
         if (sn_kern_stores(m, k, r->params.at[i])) stored += bytes;
     }
-    return t->sm >= HOPPER && all >= t->cache_bytes && stored * SHARE >= all;
+    return t->sm == HOPPER && all >= t->cache_bytes && stored * SHARE >= all;
 }
 
 static const char *const LOADS[] = {"ld.global.nc", "cp.async.cg.shared.global", "cp.async.ca.shared.global"};

@@ -86,7 +86,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
     if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? steps_ahead(sh->max_count, sc) : 1;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. */
     if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && ops <= FEW_OPS)
-        sc->blocks = cx->target->unit_threads / sc->threads;
+        sc->blocks = least(cx->target->unit_threads / sc->threads, cx->target->unit_blocks);
 }
 
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight) fill
