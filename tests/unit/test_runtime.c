@@ -110,7 +110,7 @@ enum { FAKE_NODES = 8192 };
 static struct {
     int depth, deepest; /* pushed contexts */
     size_t used;
-    int allocs, frees, launches, syncs;
+    int allocs, frees, launches, syncs, resets;
     size_t sizes[256];
     void *blocks[256];
     int n_blocks;
@@ -198,6 +198,11 @@ static CUresult fake_queue(CUstream stream, fake_node node) {
 
 static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
     return fake_queue(stream, (fake_node){NULL, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, size});
+}
+
+static CUresult fake_reset(void) {
+    fake.resets++;
+    return 0;
 }
 
 static CUresult fake_fill(CUdeviceptr to, unsigned char byte, size_t size, CUstream stream) {
@@ -373,6 +378,7 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuMemcpyDtoHAsync = fake_to_host,
         .cuMemcpyDtoDAsync = fake_copy,
         .cuMemsetD8Async = fake_fill,
+        .cuCtxResetPersistingL2Cache = fake_reset,
         .cuStreamSynchronize = fake_sync,
         .cuGetErrorName = fake_error_name,
         .cuGetErrorString = fake_error_text,
@@ -688,6 +694,7 @@ Test(program, interpreter_on_a_device) {
     double us[2];
     cr_assert_eq(sn_prog_time(us, 2, p, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
     cr_assert(us[0] == 500 && us[1] == 500);
+    cr_assert_eq(fake.resets, 2, "lines of the run before are kept");
     cr_assert_eq(fake.depth, 0);
     sn_prog_free(p);
     sn_module_free(m);
