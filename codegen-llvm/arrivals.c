@@ -24,17 +24,12 @@ static lv object(sn_gen *g, lv number) {
     return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, g->arrivals.objects, &bytes, 1, "");
 }
 
-static sn_em_if by_first_thread(sn_gen *g) {
-    lv zero = sn_em_i(&g->em, g->thread_x, 0);
-    return sn_em_then(&g->em, em_icmp(&g->em, LLVMIntEQ, g->thread_x, zero), "first_thread");
-}
-
 void sn_gen_make_arrivals(sn_gen *g) {
     sn_em *em = &g->em;
     g->arrivals.exchange = LLVMBuildAlloca(em->b, em->cg->i32, "exchange");
     LLVMBuildStore(em->b, c32(g, 0), g->arrivals.exchange);
     g->arrivals.objects = sn_em_global(em, "sn_arrivals", LLVMArrayType2(em->cg->i64, OBJECTS), 3, 8);
-    sn_em_if first = by_first_thread(g);
+    sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
     for (uint32_t e = 0; e < OBJECTS; e++) {
         lv p = number_of(g, object(g, c32(g, e)));
         sn_em_assembly(em, em->cg->vd, "mbarrier.init.shared::cta.b64 [$0], 1;", "l,~{memory}", &p, 1);
@@ -49,7 +44,7 @@ lv sn_gen_in_turn(sn_gen *g, lv even, lv odd) {
 }
 
 void sn_gen_expect(sn_gen *g, uint32_t bytes) {
-    sn_em_if first = by_first_thread(g);
+    sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
     lv args[2] = {number_of(g, object(g, exchange(g))), c32(g, bytes)};
     sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r,~{memory}",
                    args, 2);

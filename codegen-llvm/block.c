@@ -19,6 +19,11 @@ void sn_gen_barrier(sn_gen *g) {
     sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
 }
 
+lv sn_gen_first_thread(sn_gen *g) {
+    lv zero = sn_em_i(&g->em, g->thread_x, 0), first = em_icmp(&g->em, LLVMIntEQ, g->thread_x, zero);
+    return em_and(&g->em, first, em_icmp(&g->em, LLVMIntEQ, g->thread_y, zero));
+}
+
 void sn_gen_settle(sn_gen *g, const sn_gen_turn *before) {
     if ((g->turn.made - before->made) % 2) sn_gen_barrier(g);
     g->turn.next = before->next;

@@ -47,13 +47,11 @@ typedef struct levels {
     uint32_t n;
 } levels;
 
-static bool is_nest(const sn_stmt_rec *r) { return r->op == SN_LOP_LOOP || r->op == SN_LOP_REDUCE; }
-
 /* The nest behind `top`, with nothing but values in between; NULL: there is none. */
 static sn_stmt_rec *next_nest(const sn_gen *g, const sn_stmt_rec *top) {
     for (sn_stmt s = top->next; s.i;) {
         sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (is_nest(r)) return r;
+        if (sn_is_nest(r)) return r;
         if (sn_lop_has_region(r->op) || r->op == SN_LOP_STORE || r->op == SN_LOP_BARRIER) return NULL;
         s = r->next;
     }
@@ -64,7 +62,7 @@ static sn_stmt_rec *next_nest(const sn_gen *g, const sn_stmt_rec *top) {
 static bool find_levels(const sn_gen *g, levels *out, sn_stmt_rec *top) {
     for (out->n = 0; top;) {
         sn_stmt_rec *inner = NULL;
-        if (!is_nest(top) || out->n == MAX_LEVELS) return false;
+        if (!sn_is_nest(top) || out->n == MAX_LEVELS) return false;
         out->at[out->n++] = top;
         for (sn_stmt s = top->first; s.i; s = sn_stmt_get(g->m, s)->next) {
             sn_stmt_rec *r = sn_stmt_get(g->m, s);

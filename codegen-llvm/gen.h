@@ -187,6 +187,8 @@ void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
 
 /* ---- block.c ---- */
 void sn_gen_barrier(sn_gen *g);
+/* Is it thread 0 of the block? */
+lv sn_gen_first_thread(sn_gen *g);
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the row. */

@@ -16,9 +16,7 @@ static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
     lv counters = sn_em_global(em, "sn_blocks_done", LLVMArrayType2(em->cg->i32, (uint64_t)groups), 1, 4);
     lv answer = sn_em_global(em, "sn_block_number", em->cg->i32, 3, 4);
     sn_gen_barrier(g);
-    lv zero = sn_em_i(em, g->thread_x, 0);
-    lv first = em_and(em, em_icmp(em, LLVMIntEQ, g->thread_x, zero), em_icmp(em, LLVMIntEQ, g->thread_y, zero));
-    sn_em_if branch = sn_em_then(em, first, "count");
+    sn_em_if branch = sn_em_then(em, sn_gen_first_thread(g), "count");
     fence(g);
     lv counter = LLVMBuildInBoundsGEP2(em->b, em->cg->i32, counters, &group, 1, "");
     lv args[2] = {counter, c32(g, blocks - 1)};

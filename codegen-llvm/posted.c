@@ -43,9 +43,7 @@ void sn_gen_ticket(sn_gen *g) {
     if (!sn_kern_posts(g->m, g->kern)) return;
     lv tickets = sn_em_global(em, "sn_tickets", cg->i64, 1, 8);
     lv number = sn_em_global(em, "sn_block_number", cg->i32, 3, 4), round = sn_em_global(em, "sn_round", cg->i32, 3, 4);
-    lv first = em_and(em, em_icmp(em, LLVMIntEQ, g->thread_x, sn_em_i(em, g->thread_x, 0)),
-                      em_icmp(em, LLVMIntEQ, g->thread_y, sn_em_i(em, g->thread_y, 0)));
-    sn_em_if branch = sn_em_then(em, first, "ticket");
+    sn_em_if branch = sn_em_then(em, sn_gen_first_thread(g), "ticket");
     lv t = sn_em_assembly(em, cg->i64, "atom.relaxed.gpu.global.add.u64 $0, [$1], 1;", "=l,l,~{memory}", &tickets, 1);
     lv blocks = sn_em_ci(cg->i64, g->grid);
     LLVMBuildStore(em->b, LLVMBuildTrunc(em->b, LLVMBuildURem(em->b, t, blocks, ""), cg->i32, ""), number);

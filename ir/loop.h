@@ -225,6 +225,8 @@ sn_stmt sn_stmt_walk_next(const sn_module *m, sn_stmt s);
 sn_stmt sn_stmt_walk_skip(const sn_module *m, sn_stmt s);
 /* Is s inside the region of `outer` (at any depth)? */
 bool sn_stmt_inside(const sn_module *m, sn_stmt s, sn_stmt outer);
+/* A loop or a reduction. */
+static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOOP || s->op == SN_LOP_REDUCE; }
 /* Does the kernel store to / load from the buffer? */
 bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b);
 bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b);

@@ -15,7 +15,6 @@ typedef struct sn_chain {
 /* First statement of the region of s, or of the kernel body when s is none. */
 sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
 sn_stmt sn_next(const sn_module *m, sn_stmt s);
-static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOOP || s->op == SN_LOP_REDUCE; }
 
 /* Does an accum in the region of s count its iterations? Then they run in order. */
 bool sn_is_scan(const sn_module *m, sn_stmt s);
