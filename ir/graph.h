@@ -211,6 +211,8 @@ typedef struct sn_array {
 
 /* inputs[k] belongs to graph input k (already in logical, contiguous order). outputs[k] is allocated in the arena. */
 sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs, sn_arena *arena);
+/* One node: its results go to all[x], those of its operands are there already. */
+sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena);
 /* How large the elements of each output would be if the terms of its sums had random signs: what their errors are relative
  * to, where the terms happen to cancel. out[k]: the largest one of output k, 0 for integers. */
 sn_status sn_graph_eval_terms(double *out, sn_module *m, const sn_array *inputs, sn_arena *arena);

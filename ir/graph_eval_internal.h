@@ -20,8 +20,6 @@ typedef sn_status (*sn_eval_fn)(sn_eval *e);
 
 sn_status sn_eval_fail(const sn_eval *e, const char *format, ...) SN_PRINTF(2, 3);
 
-/* Results of node x; those of its operands are in `all`, by id. */
-sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena);
 /* Results of all nodes that outputs need. */
 sn_status sn_eval_graph(sn_array **all, sn_module *m, const sn_array *inputs, sn_arena *arena);
 

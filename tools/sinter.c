@@ -13,13 +13,14 @@ static const tool_command commands[] = {
     {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
     {"list", tool_list, "ops|passes|devices|options|targets", "print a table of the library"},
     {"conform", tool_conform, "[options]", "run every operation on every dtype against the evaluator"},
+    {"onnx-suite", tool_onnx_suite, "[options] DIR...", "run tests of the ONNX project"},
     {"bench", tool_bench, "[options] FILE|FOLDER...", "time graphs"},
 };
 
 static void print_usage(FILE *out) {
     fprintf(out, "Sinter %s, a JIT compiler for tensor graphs\n\nusage:\n", sn_version());
     for (size_t k = 0; k < SN_COUNT(commands); k++)
-        fprintf(out, "  sinter %-7s %-36s %s\n", commands[k].name, commands[k].usage, commands[k].doc);
+        fprintf(out, "  sinter %-10s %-36s %s\n", commands[k].name, commands[k].usage, commands[k].doc);
     fprintf(out, "  sinter COMMAND --help                        its options\n  sinter --version\n\n"
                  "FILE is .sn text, - is standard input. Exit code: 0 fine, 1 failed, 2 wrong command line.\n");
 }

@@ -317,13 +317,51 @@ SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
  * input in the graph sees the old value. */
 SN_API sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node input);
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------- */
+/* ---- ONNX ---------------------------------------------------------------------------------------------------------- */
 
 /* The size that a name of sn_dim stands for. */
 typedef struct sn_dim_binding {
     const char *name;
     int64_t size;
 } sn_dim_binding;
+
+/* Elements by name, contiguous in row-major order, in the storage format of dtype. */
+typedef struct sn_weight_info {
+    const char *name;
+    sn_dtype dtype;
+    unsigned rank;
+    int64_t shape[8];
+    const void *data;
+    size_t size; /* bytes */
+} sn_weight_info;
+
+typedef struct sn_import_options {
+    size_t struct_size;
+    /* Sizes of names in the model's shapes; a name without one stays a name of sn_dim. A size that the model leaves open
+     * is named after its input and axis: "x_0". */
+    const sn_dim_binding *dims;
+    unsigned n_dims;
+    /* Values of inputs, where the graph has to know them: axes, shapes, numbers of iterations that the model takes as
+     * inputs. Such an input stays an input, whose tensor is then not looked at. The value's shape is that of the input. */
+    const sn_weight_info *values;
+    unsigned n_values;
+} sn_import_options;
+
+/* A graph from an ONNX model, opsets 7 to 22 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
+ * and names, with _ for what is no letter, digit or _ in a name of .sn text. Weights that the model keeps in other files
+ * are looked for in its folder. Fails with SN_ERROR_UNSUPPORTED, and a message that names all operators that are not
+ * supported; with SN_ERROR_FILE where the file is broken. */
+SN_API sn_status sn_import_onnx(sn_graph **out, sn_context *ctx, const char *path, const sn_import_options *options);
+/* The same from memory. `name` stands for the model in messages. folder: of weights outside; NULL refuses those. */
+SN_API sn_status sn_import_onnx_memory(sn_graph **out, sn_context *ctx, const char *name, const void *data, size_t size,
+                                       const char *folder, const sn_import_options *options);
+/* What of a model is not supported, before anything is compiled: for each operator, opset and reason how often and in which nodes.
+ * format: "text" or "csv" (domain,op,opset,count,reason,node; a row for each node); NULL is text. *all (may be NULL): the whole
+ * model is supported. sn_free the text. */
+SN_API sn_status sn_onnx_report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,
+                                const sn_import_options *options);
+
+/* ---- compiling ---------------------------------------------------------------------------------------------------- */
 
 typedef struct sn_compile_options {
     size_t struct_size;

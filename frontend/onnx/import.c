@@ -1,0 +1,437 @@
+/* import.c: an ONNX model becomes a graph: inputs, initializers, then its nodes in order, each by the handler in its row of ops.def.
+ *
+ *     model.onnx:  y = Relu(Conv(x, w))          graph @model(%x: f32[1, 3, 224, 224]) {
+ *                                          ->      %w = weight name="w" ...
+ *                                                  %0 = conv2d %x, %w ...   %1 = relu %0   return y = %1 }
+ *
+ * A node that cannot be imported does not end the import: what it would have given is missing, nodes that need it are passed
+ * over where they cannot be judged, and at the end all such nodes are known (report.c). Functions of the model are inlined, bodies of
+ * control flow are imported by the handlers of their nodes (sn_onnx_body).
+ */
+#include "frontend/onnx/import.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { MAX_NESTING = 64 }; /* functions and bodies in each other */
+
+/* ---- tables ---- */
+
+static const sn_onnx_op op_rows[] = {
+#define SN_ONNX_OP(domain, name, since, handler, arg) {domain, #name, since, sn_onnx_##handler, arg},
+#include "frontend/onnx/ops.def"
+#undef SN_ONNX_OP
+};
+
+static const char *plain_domain(const char *domain) { return !domain || !strcmp(domain, "ai.onnx") ? "" : domain; }
+
+static void index_tables(sn_onnx *im) {
+    sn_names_init(&im->ops, im->arena);
+    for (uint32_t k = SN_COUNT(op_rows); k-- > 0;) sn_names_put(&im->ops, op_rows[k].name, k + 1);
+    sn_names_init(&im->functions, im->arena);
+    for (uint32_t k = 0; k < im->model->functions.n; k++) {
+        const sn_pb_function *f = &im->model->functions.at[k];
+        if (f->name) sn_names_put(&im->functions, sn_strf(im->arena, "%s:%s", plain_domain(f->domain), f->name), k + 1);
+    }
+    const sn_pb_graph *g = im->model->graph;
+    sn_names_init(&im->given, im->arena);
+    sn_names_init(&im->stated, im->arena);
+    for (uint32_t k = 0; k < g->value_infos.n; k++)
+        if (g->value_infos.at[k].name) sn_names_put(&im->stated, g->value_infos.at[k].name, k + 1);
+}
+
+static int64_t opset_of(const sn_onnx_scope *scope, const char *domain) {
+    for (uint32_t k = 0; k < scope->n_opsets; k++)
+        if (!strcmp(plain_domain(scope->opsets[k].domain), domain)) return scope->opsets[k].version;
+    return 1;
+}
+
+/* The row that says what an operator means in an opset: that with the largest `since` not above it. Rows of one name stand together. */
+static const sn_onnx_op *find_op(const sn_onnx *im, const char *domain, const char *name, int64_t opset) {
+    const sn_onnx_op *best = NULL;
+    uint32_t first = sn_names_get(&im->ops, name);
+    for (uint32_t k = first; k && k <= SN_COUNT(op_rows) && !strcmp(op_rows[k - 1].name, name); k++) {
+        const sn_onnx_op *row = &op_rows[k - 1];
+        if (!strcmp(row->domain, domain) && row->since <= opset && (!best || row->since > best->since)) best = row;
+    }
+    return best;
+}
+
+/* ---- names ---- */
+
+/* A name that .sn text takes: what is no letter, digit or _ becomes _. */
+static const char *plain_name(sn_arena *arena, const char *name) {
+    char *plain = sn_strf(arena, "%s%s", isdigit((unsigned char)name[0]) || !name[0] ? "_" : "", name);
+    for (char *s = plain; *s; s++)
+        if (!isalnum((unsigned char)*s) && *s != '_') *s = '_';
+    return plain;
+}
+
+static const char *unique_name(sn_onnx *im, const sn_names *taken, const char *name) {
+    const char *plain = plain_name(im->arena, name), *free_name = plain;
+    for (uint32_t k = 1; sn_names_get(taken, free_name); k++) free_name = sn_strf(im->arena, "%s_%u", plain, k);
+    return free_name;
+}
+
+static const sn_onnx_value *look_up(const sn_onnx_scope *scope, const char *name) {
+    for (; scope; scope = scope->outer) {
+        uint32_t at = sn_names_get(&scope->names, name);
+        if (at) return &scope->values.at[at - 1];
+    }
+    return NULL;
+}
+
+static void bind(sn_onnx *im, sn_onnx_scope *scope, const char *name, sn_onnx_value v) {
+    if (!name || !name[0]) return;
+    SN_PUSH(im->arena, &scope->values, v);
+    sn_names_put(&scope->names, sn_strdup(im->arena, name), scope->values.n);
+}
+
+static sn_onnx_scope new_scope(sn_onnx *im, const sn_onnx_scope *outer) {
+    sn_onnx_scope scope = {.outer = outer};
+    if (outer) {
+        scope.opsets = outer->opsets, scope.n_opsets = outer->n_opsets;
+        scope.bound = outer->bound, scope.n_bound = outer->n_bound;
+    }
+    sn_names_init(&scope.names, im->arena);
+    return scope;
+}
+
+/* ---- problems ---- */
+
+static void note_problem(sn_onnx *im, const sn_pb_node *node, int64_t opset, const char *reason) {
+    const char *name = node->name && node->name[0]              ? node->name
+                       : node->outputs.n && node->outputs.at[0] ? node->outputs.at[0]
+                                                                : "";
+    sn_onnx_problem p = {plain_domain(node->domain), node->op_type ? node->op_type : "", name,
+                         sn_strdup(im->arena, reason), opset};
+    SN_PUSH(im->arena, &im->problems, p);
+    sn_env_clear(im->env);
+}
+
+/* ---- inputs ---- */
+
+static const sn_weight_info *given(const sn_onnx *im, const char *name) {
+    for (unsigned k = 0; k < im->options->n_values; k++)
+        if (im->options->values[k].name && !strcmp(im->options->values[k].name, name)) return &im->options->values[k];
+    return NULL;
+}
+
+/* A size of an input: of the value given for it, a number, or a name that may be bound. */
+static sn_ix input_size(sn_onnx *im, const sn_pb_dim *d, const sn_weight_info *value, const char *input,
+                        uint32_t axis) {
+    if (value) return sn_ix_const(im->m, value->shape[axis]);
+    if (d->seen & SN_PB_DIM_VALUE) return sn_ix_const(im->m, d->value);
+    bool named = d->param && d->param[0];
+    const char *name = plain_name(im->arena, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
+    for (unsigned k = 0; k < im->options->n_dims; k++) {
+        const sn_dim_binding *b = &im->options->dims[k];
+        if (!strcmp(b->name, name) || (named && !strcmp(b->name, d->param))) return sn_ix_const(im->m, b->size);
+    }
+    return sn_ix_sym(im->m, sn_sym_named(im->m, name));
+}
+
+/* The declared type; false where it says too little to make a tensor of it. */
+static sn_status declared_type(sn_type *out, sn_onnx *im, const char *name, const sn_pb_tensor_type *t) {
+    const sn_weight_info *value = given(im, name);
+    *out = (sn_type){0};
+    SN_TRY(sn_onnx_dtype(&out->dtype, im->env, t->elem_type));
+    if (!t->shape && !value)
+        return sn_fail(im->env, SN_ERROR_UNSUPPORTED,
+                       "its rank is not declared; a value given for the import tells it");
+    out->rank = value ? value->rank : t->shape->dims.n;
+    if (out->rank > SN_MAX_RANK)
+        return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "rank %u; at most %d axes", out->rank, SN_MAX_RANK);
+    if (value && t->shape && t->shape->dims.n != value->rank)
+        return sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has rank %u, the model declares %u", value->rank,
+                       t->shape->dims.n);
+    if (value && value->dtype != out->dtype)
+        return sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has elements of %s, the model declares %s",
+                       sn_dtypes[value->dtype].name, sn_dtypes[out->dtype].name);
+    for (uint32_t k = 0; k < out->rank; k++)
+        out->shape[k] = input_size(im, t->shape ? &t->shape->dims.at[k] : NULL, value, name, k);
+    return im->env->status;
+}
+
+static sn_status import_input(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
+    const char *name = info->name ? info->name : "";
+    if (look_up(scope, name)) return SN_OK; /* an initializer: its elements are known */
+    sn_type type;
+    sn_status status;
+    if (!info->type || !info->type->tensor) status = sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is no tensor");
+    else status = declared_type(&type, im, name, info->type->tensor);
+    if (status == SN_OK) {
+        sn_nd x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, name), &type, NULL, (sn_ix){0});
+        if (x.i) {
+            const sn_weight_info *value = given(im, name);
+            if (value)
+                sn_names_put(&im->given, sn_node_get(im->m, x)->name, (uint32_t)(value - im->options->values) + 1);
+            bind(im, scope, name, sn_onnx_tensor(x));
+            return SN_OK;
+        }
+    }
+    sn_pb_node place = {.op_type = "input", .name = name};
+    note_problem(im, &place, 0, im->env->message);
+    bind(im, scope, name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
+    return SN_OK;
+}
+
+/* ---- constants ---- */
+
+static bool all_equal(const sn_onnx_elements *e) {
+    size_t bytes = sn_dtype_bytes(e->dtype);
+    const char *at = e->data;
+    return e->numel > 1 && memcmp(at, at + bytes, ((size_t)e->numel - 1) * bytes) == 0;
+}
+
+sn_nd sn_onnx_constant_of(sn_onnx *im, const sn_onnx_elements *e) {
+    sn_array a = sn_array_from(im->arena, e->dtype, e->rank, e->shape, e->data);
+    sn_ix sizes[SN_MAX_RANK];
+    for (uint32_t k = 0; k < e->rank; k++) sizes[k] = sn_ix_const(im->m, e->shape[k]);
+    bool exact = sn_is_float(e->dtype) || (e->numel && a.i[0] == (int64_t)(double)a.i[0] && a.i[0] < INT64_MAX);
+    if (exact && all_equal(e))
+        return sn_graph_full(im->m, e->dtype, sn_is_float(e->dtype) ? a.f[0] : (double)a.i[0], sizes, e->rank);
+    if (sn_is_float(e->dtype)) return sn_graph_floats(im->m, e->dtype, a.f, e->shape, e->rank);
+    return sn_graph_ints(im->m, e->dtype, a.i, e->shape, e->rank);
+}
+
+sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
+    sn_onnx_elements e;
+    if (sn_onnx_tensor_elements(&e, c->m->env, c->arena, &c->im->files, t) != SN_OK) return (sn_nd){0};
+    return sn_onnx_constant_of(c->im, &e);
+}
+
+static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_tensor *t) {
+    sn_onnx_elements e;
+    sn_nd x = {0};
+    if (sn_onnx_tensor_elements(&e, im->env, im->arena, &im->files, t) == SN_OK) x = sn_onnx_constant_of(im, &e);
+    if (x.i) {
+        bind(im, scope, t->name, sn_onnx_tensor(x));
+        return;
+    }
+    sn_pb_node place = {.op_type = "initializer", .name = t->name};
+    note_problem(im, &place, 0, im->env->message);
+    bind(im, scope, t->name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
+}
+
+/* ---- nodes ---- */
+
+/* What stands for a result of a node that could not be imported: an input of the type that the model states, so that the nodes
+ * after it can be judged too. The import fails in the end, so nobody runs it. */
+static sn_onnx_value stand_in(sn_onnx *im, const char *name) {
+    sn_onnx_value missing = {.kind = SN_ONNX_MISSING};
+    uint32_t at = name ? sn_names_get(&im->stated, name) : 0;
+    if (!at) return missing;
+    const sn_pb_type *type = im->model->graph->value_infos.at[at - 1].type;
+    sn_type t;
+    sn_nd x = {0};
+    if (type && type->tensor && declared_type(&t, im, name, type->tensor) == SN_OK)
+        x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, name), &t, NULL, (sn_ix){0});
+    sn_env_clear(im->env);
+    return x.i ? sn_onnx_tensor(x) : missing;
+}
+
+static sn_status check_attributes(sn_onnx_call *c) {
+    for (uint32_t k = 0; k < c->node->attributes.n; k++)
+        if (k >= 64 || !(c->read >> k & 1))
+            return sn_onnx_fail(c, "attribute %s is not supported",
+                                c->node->attributes.at[k].name ? c->node->attributes.at[k].name : "without a name");
+    return SN_OK;
+}
+
+static sn_status check_results(sn_onnx_call *c) {
+    for (uint32_t k = 0; k < c->n_out; k++) {
+        const char *name = c->node->outputs.at[k];
+        if (name && name[0] && c->out[k].kind == SN_ONNX_MISSING)
+            return sn_onnx_fail(c, "result %u is not supported", k + 1);
+    }
+    return SN_OK;
+}
+
+/* Operands by name. false where one is missing because of an earlier problem. */
+static sn_status operands(bool *all, sn_onnx_value *in, sn_onnx *im, const sn_onnx_scope *scope,
+                          const sn_pb_node *node) {
+    *all = true;
+    for (uint32_t k = 0; k < node->inputs.n; k++) {
+        const char *name = node->inputs.at[k];
+        in[k] = (sn_onnx_value){0};
+        if (!name || !name[0]) continue;
+        const sn_onnx_value *v = look_up(scope, name);
+        if (!v) return sn_fail(im->env, SN_ERROR_FILE, "operand %s is not computed before it", name);
+        in[k] = *v;
+        if (v->kind == SN_ONNX_MISSING) *all = false;
+    }
+    return SN_OK;
+}
+
+static sn_status run_function(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const sn_pb_function *f,
+                              const sn_onnx_value *in, sn_onnx_value *out);
+
+static sn_status run_handler(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const char *domain,
+                             int64_t opset, const sn_onnx_value *in, bool all, sn_onnx_value *out) {
+    const sn_onnx_op *op = find_op(im, domain, node->op_type, opset);
+    if (!op && sn_names_get(&im->ops, node->op_type) && !domain[0])
+        return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "the operator is not supported in opset %lld", (long long)opset);
+    if (!op) return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "the operator is not supported");
+    if (!all) return SN_OK;
+    sn_onnx_call c = {.im = im,
+                      .m = im->m,
+                      .arena = im->arena,
+                      .scope = scope,
+                      .node = node,
+                      .op = op,
+                      .opset = opset,
+                      .in = in,
+                      .n_in = node->inputs.n,
+                      .n_out = node->outputs.n,
+                      .out = out};
+    SN_TRY(op->build(&c));
+    SN_TRY(im->env->status);
+    SN_TRY(check_attributes(&c));
+    return check_results(&c);
+}
+
+static sn_status run_op(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const sn_onnx_value *in,
+                        bool all, sn_onnx_value *out, int64_t opset) {
+    const char *domain = plain_domain(node->domain);
+    if (!node->op_type) return sn_fail(im->env, SN_ERROR_FILE, "a node without an operator");
+    uint32_t f = sn_names_get(&im->functions, sn_strf(im->arena, "%s:%s", domain, node->op_type));
+    if (!f) return run_handler(im, scope, node, domain, opset, in, all, out);
+    if (im->depth >= MAX_NESTING)
+        return sn_fail(im->env, SN_ERROR_FILE, "functions and bodies nest more than %d deep", MAX_NESTING);
+    return run_function(im, scope, node, &im->model->functions.at[f - 1], in, out);
+}
+
+static void name_results(sn_onnx *im, const sn_pb_node *node, const sn_onnx_value *out) {
+    for (uint32_t k = 0; k < node->outputs.n; k++)
+        if (out[k].kind == SN_ONNX_TENSOR && node->outputs.at[k] && node->outputs.at[k][0])
+            sn_graph_name(im->m, out[k].node, sn_strdup(&im->m->arena, plain_name(im->arena, node->outputs.at[k])));
+}
+
+static void run_node(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_node *node) {
+    sn_onnx_value *in = SN_NEWN(im->arena, sn_onnx_value, node->inputs.n + 1);
+    sn_onnx_value *out = SN_NEWN(im->arena, sn_onnx_value, node->outputs.n + 1);
+    for (uint32_t k = 0; k < node->outputs.n; k++) out[k].kind = SN_ONNX_MISSING;
+    bool all;
+    int64_t opset = opset_of(scope, plain_domain(node->domain));
+    uint32_t problems = im->problems.n;
+    sn_status status = operands(&all, in, im, scope, node);
+    if (status == SN_OK) status = run_op(im, scope, node, in, all, out, opset);
+    if (status != SN_OK) note_problem(im, node, opset, im->env->message);
+    if (im->problems.n > problems || !all)
+        for (uint32_t k = 0; k < node->outputs.n; k++) out[k] = stand_in(im, node->outputs.at[k]);
+    name_results(im, node, out);
+    for (uint32_t k = 0; k < node->outputs.n; k++) bind(im, scope, node->outputs.at[k], out[k]);
+}
+
+/* ---- functions and bodies ---- */
+
+/* Attributes that the nodes of a function may refer to: those of the call, and defaults. */
+static void bind_attributes(sn_onnx *im, sn_onnx_scope *inner, const sn_onnx_scope *scope, const sn_pb_node *node,
+                            const sn_pb_function *f) {
+    SN_VEC(const sn_pb_attribute *) bound = {0};
+    for (uint32_t k = 0; k < node->attributes.n; k++) {
+        const sn_pb_attribute *a = &node->attributes.at[k];
+        bool refers = a->ref && a->ref[0];
+        for (uint32_t j = 0; refers && j < scope->n_bound; j++)
+            if (!strcmp(scope->bound[j]->name, a->ref)) {
+                sn_pb_attribute *copy = sn_memdup(im->arena, scope->bound[j], sizeof *copy);
+                copy->name = a->name;
+                SN_PUSH(im->arena, &bound, copy);
+            }
+        if (a->name && !refers) SN_PUSH(im->arena, &bound, a);
+    }
+    for (uint32_t k = 0; k < f->attribute_protos.n; k++)
+        if (f->attribute_protos.at[k].name) SN_PUSH(im->arena, &bound, &f->attribute_protos.at[k]);
+    inner->bound = bound.at;
+    inner->n_bound = bound.n;
+}
+
+static sn_status run_function(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const sn_pb_function *f,
+                              const sn_onnx_value *in, sn_onnx_value *out) {
+    sn_onnx_scope inner = new_scope(im, NULL);
+    inner.opsets = f->opsets.at, inner.n_opsets = f->opsets.n;
+    bind_attributes(im, &inner, scope, node, f);
+    for (uint32_t k = 0; k < f->inputs.n; k++)
+        bind(im, &inner, f->inputs.at[k], k < node->inputs.n ? in[k] : (sn_onnx_value){0});
+    im->depth++;
+    for (uint32_t k = 0; k < f->nodes.n; k++) run_node(im, &inner, &f->nodes.at[k]);
+    im->depth--;
+    for (uint32_t k = 0; k < node->outputs.n && k < f->outputs.n; k++) {
+        const sn_onnx_value *v = f->outputs.at[k] ? look_up(&inner, f->outputs.at[k]) : NULL;
+        if (!v) return sn_fail(im->env, SN_ERROR_FILE, "function result %u is not computed", k + 1);
+        out[k] = *v;
+    }
+    return SN_OK;
+}
+
+sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g, const sn_onnx_value *in,
+                       uint32_t n_in) {
+    sn_onnx *im = c->im;
+    SN_TRY(im->env->status);
+    if (!g) return sn_onnx_fail(c, "the body is missing");
+    if (n_in > g->inputs.n) return sn_onnx_fail(c, "the body has %u inputs, %u are given", g->inputs.n, n_in);
+    if (im->depth >= MAX_NESTING) return sn_onnx_fail(c, "functions and bodies nest more than %d deep", MAX_NESTING);
+    sn_onnx_scope inner = new_scope(im, c->scope);
+    uint32_t problems = im->problems.n;
+    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &inner, &g->initializers.at[k]);
+    for (uint32_t k = 0; k < n_in; k++) bind(im, &inner, g->inputs.at[k].name, in[k]);
+    im->depth++;
+    for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &inner, &g->nodes.at[k]);
+    im->depth--;
+    if (im->problems.n > problems) return sn_onnx_fail(c, "its body has nodes that are not supported");
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        const sn_onnx_value *v = g->outputs.at[k].name ? look_up(&inner, g->outputs.at[k].name) : NULL;
+        if (!v) return sn_onnx_fail(c, "result %u of the body is not computed", k + 1);
+        out[k] = *v;
+    }
+    return SN_OK;
+}
+
+/* ---- the model ---- */
+
+static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
+    const char *name = info->name ? info->name : "";
+    const sn_onnx_value *v = look_up(scope, name);
+    if (v && v->kind == SN_ONNX_MISSING) return;
+    if (v && v->kind == SN_ONNX_TENSOR) {
+        sn_graph_output_new(im->m, unique_name(im, &im->m->graph.output_names, name), v->node, -1);
+    } else if (v && v->kind == SN_ONNX_SEQUENCE) {
+        for (uint32_t k = 0; k < v->n && v->items[k].kind == SN_ONNX_TENSOR; k++)
+            sn_graph_output_new(im->m,
+                                unique_name(im, &im->m->graph.output_names, sn_strf(im->arena, "%s_%u", name, k)),
+                                v->items[k].node, -1);
+    } else {
+        sn_fail(im->env, SN_ERROR_UNSUPPORTED, v ? "it is empty" : "it is not computed");
+    }
+    if (im->env->status == SN_OK) return;
+    sn_pb_node place = {.op_type = "output", .name = name};
+    note_problem(im, &place, 0, im->env->message);
+}
+
+static sn_status check_opsets(sn_onnx *im) {
+    const sn_pb_model *model = im->model;
+    if (!model->graph) return sn_fail(im->env, SN_ERROR_FILE, "no graph in it: not an ONNX model");
+    for (uint32_t k = 0; k < model->opsets.n; k++) {
+        const sn_pb_opset *o = &model->opsets.at[k];
+        if (!plain_domain(o->domain)[0] && o->version > SN_ONNX_NEWEST)
+            return sn_fail(im->env, SN_ERROR_UNSUPPORTED,
+                           "opset %lld; up to %d are read: export or convert the model for one of those",
+                           (long long)o->version, SN_ONNX_NEWEST);
+    }
+    return SN_OK;
+}
+
+sn_status sn_onnx_import_model(sn_onnx *im) {
+    SN_TRY(check_opsets(im));
+    const sn_pb_graph *g = im->model->graph;
+    index_tables(im);
+    sn_onnx_scope scope = new_scope(im, NULL);
+    scope.opsets = im->model->opsets.at, scope.n_opsets = im->model->opsets.n;
+    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &scope, &g->initializers.at[k]);
+    for (uint32_t k = 0; k < g->inputs.n; k++) SN_TRY(import_input(im, &scope, &g->inputs.at[k]));
+    for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);
+    for (uint32_t k = 0; k < g->outputs.n; k++) import_output(im, &scope, &g->outputs.at[k]);
+    if (!im->problems.n && !im->m->graph.outputs.n) return sn_fail(im->env, SN_ERROR_FILE, "the model has no outputs");
+    return SN_OK;
+}

@@ -1,0 +1,121 @@
+/* known.c: what a node's elements are, where that follows at import.
+ *
+ *     %shape = constant [2, 3]                              known: literal
+ *     %n     = gather(shape(x), 0) * 4                      known: the sizes of x are numbers
+ *     %axes  = input                                        known when the caller gave its value for the import
+ *     %y     = exp(%data)                                   not known
+ *
+ * The float64 evaluator computes the nodes that x is made of, each once for the whole import: a shape subgraph costs what it has in
+ * nodes, however often it is asked for.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+static sn_status input_array(sn_array **out, sn_onnx *im, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(im->m, x);
+    uint32_t at = sn_names_get(&im->given, n->name);
+    if (!at)
+        return sn_fail(im->env, SN_ERROR_UNSUPPORTED,
+                       "it depends on the value of input %s, which has to be given for the import", n->name);
+    const sn_weight_info *v = &im->options->values[at - 1];
+    *out = SN_NEW(im->arena, sn_array);
+    **out = sn_array_from(im->arena, v->dtype, v->rank, v->shape, v->data);
+    return SN_OK;
+}
+
+/* The notes on nodes grow with the graph. */
+static void grow(sn_onnx *im) {
+    for (uint32_t n = im->m->graph.nodes.count; im->arrays.n < n;) {
+        SN_PUSH(im->arena, &im->arrays, NULL);
+        SN_PUSH(im->arena, &im->unknown, NULL);
+    }
+}
+
+/* Evaluate a node whose operands are evaluated; a failure is kept with it. */
+static void evaluate(sn_onnx *im, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(im->m, x);
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if ((im->unknown.at[x.i] = im->unknown.at[n->in[k].i])) return;
+    sn_status status = n->op == SN_OP_INPUT ? input_array(&im->arrays.at[x.i], im, x)
+                                            : sn_eval_node(im->arrays.at, im->m, x, im->arena);
+    if (status == SN_OK) return;
+    im->unknown.at[x.i] = sn_strdup(im->arena, im->env->message);
+    sn_env_clear(im->env);
+}
+
+static bool is_done(const sn_onnx *im, sn_nd x) { return im->arrays.at[x.i] || im->unknown.at[x.i]; }
+
+/* Evaluate x and all that it is made of. A stack, since graphs are deep. */
+static void evaluate_cone(sn_onnx *im, sn_nd x) {
+    SN_VEC(sn_nd) stack = {0};
+    SN_PUSH(im->arena, &stack, x);
+    while (stack.n) {
+        sn_nd top = stack.at[stack.n - 1];
+        const sn_node_rec *n = sn_node_get(im->m, top);
+        uint32_t before = stack.n;
+        for (uint32_t k = 0; k < n->n_in && !is_done(im, top); k++)
+            if (!is_done(im, n->in[k])) SN_PUSH(im->arena, &stack, n->in[k]);
+        if (stack.n > before) continue;
+        stack.n--;
+        if (!is_done(im, top)) evaluate(im, top);
+    }
+}
+
+bool sn_onnx_try_array(const sn_array **out, sn_onnx_call *c, sn_nd x) {
+    sn_onnx *im = c->im;
+    *out = NULL;
+    if (!x.i || im->env->status != SN_OK) return false;
+    grow(im);
+    if (!is_done(im, x)) evaluate_cone(im, x);
+    *out = im->arrays.at[x.i];
+    return *out != NULL;
+}
+
+sn_status sn_onnx_array(const sn_array **out, sn_onnx_call *c, sn_nd x) {
+    static const sn_array nothing = {.dtype = SN_I64};
+    if (sn_onnx_try_array(out, c, x)) return SN_OK;
+    *out = &nothing;
+    if (!x.i || c->im->env->status != SN_OK) return c->im->env->status;
+    return sn_onnx_fail(c, "%s", c->im->unknown.at[x.i]);
+}
+
+/* ---- numbers ---- */
+
+sn_status sn_onnx_ints(const int64_t **at, uint32_t *n, sn_onnx_call *c, uint32_t k) {
+    const sn_array *a;
+    *at = NULL, *n = 0;
+    SN_TRY(sn_onnx_array(&a, c, sn_onnx_in(c, k)));
+    if (!sn_is_integral(a->dtype))
+        return sn_onnx_fail(c, "operand %u has elements of %s; integers are wanted", k + 1, sn_dtypes[a->dtype].name);
+    if (a->numel > UINT32_MAX) return sn_onnx_fail(c, "operand %u has too many elements", k + 1);
+    *at = a->i;
+    *n = (uint32_t)a->numel;
+    return SN_OK;
+}
+
+sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k) {
+    const int64_t *at;
+    uint32_t n;
+    *out = 0;
+    SN_TRY(sn_onnx_ints(&at, &n, c, k));
+    if (n != 1) return sn_onnx_fail(c, "operand %u has %u elements; one is wanted", k + 1, n);
+    *out = at[0];
+    return SN_OK;
+}
+
+sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k) {
+    const int64_t *numbers;
+    SN_TRY(sn_onnx_ints(&numbers, n, c, k));
+    if (*n > SN_MAX_SIZES) return sn_onnx_fail(c, "operand %u has %u elements; at most %d", k + 1, *n, SN_MAX_SIZES);
+    for (uint32_t e = 0; e < *n; e++) at[e] = sn_ix_const(c->m, numbers[e]);
+    return SN_OK;
+}
+
+sn_status sn_onnx_shape(int64_t *shape, sn_onnx_call *c, sn_nd x) {
+    const sn_type *t = sn_graph_type(c->m, x);
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_is_const(c->m, t->shape[k], &shape[k]))
+            return sn_onnx_fail(c, "size of axis %u of %s has to be a number", k, sn_type_text(c->m, t));
+    return c->m->env->status;
+}

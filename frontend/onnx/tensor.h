@@ -1,0 +1,37 @@
+/* tensor.h: elements of TensorProtos, in the model's file or beside it. */
+#ifndef SN_FRONTEND_ONNX_TENSOR_H
+#define SN_FRONTEND_ONNX_TENSOR_H
+
+#include "frontend/frontend.h"
+#include "frontend/onnx/proto.h"
+
+/* Elements in storage format, with their type. */
+typedef struct sn_onnx_elements {
+    sn_dtype dtype;
+    uint32_t rank;
+    int64_t shape[SN_MAX_RANK], numel;
+    const void *data; /* in the file where they lie there as they are, else in the arena */
+} sn_onnx_elements;
+
+/* The folder in which a model keeps elements outside of its file. */
+typedef struct sn_onnx_files {
+    sn_arena *arena;
+    const char *folder; /* NULL: there is none */
+    SN_VEC(struct sn_onnx_file {
+        const char *name;
+        sn_bytes bytes;
+    })
+    read;
+} sn_onnx_files;
+
+/* Number in TensorProto.data_type -> dtype, and back (0 where ONNX has none). */
+sn_status sn_onnx_dtype(sn_dtype *out, sn_env *env, int64_t number);
+int64_t sn_onnx_dtype_number(sn_dtype dtype);
+
+/* Elements of a TensorProto. files NULL: those outside the file are refused. */
+sn_status sn_onnx_tensor_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, sn_onnx_files *files,
+                                  const sn_pb_tensor *t);
+/* The bytes that external_data of a tensor names. */
+sn_status sn_onnx_external(sn_bytes *out, sn_env *env, sn_onnx_files *files, const sn_pb_tensor *t);
+
+#endif
