@@ -153,27 +153,55 @@ static sn_status declared_type(sn_type *out, sn_onnx *im, const char *name, cons
     return im->env->status;
 }
 
-static sn_status import_input(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
-    const char *name = info->name ? info->name : "";
-    if (look_up(scope, name)) return SN_OK; /* an initializer: its elements are known */
+/* An input of the graph. */
+static sn_status tensor_input(sn_onnx_value *out, sn_onnx *im, const char *name, const sn_pb_tensor_type *declared) {
     sn_type type;
-    sn_status status;
-    if (!info->type || !info->type->tensor) status = sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is no tensor");
-    else status = declared_type(&type, im, name, info->type->tensor);
-    if (status == SN_OK) {
-        sn_nd x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, name), &type, NULL, (sn_ix){0});
-        if (x.i) {
-            const sn_weight_info *value = given(im, name);
-            if (value)
-                sn_names_put(&im->given, sn_node_get(im->m, x)->name, (uint32_t)(value - im->options->values) + 1);
-            bind(im, scope, name, sn_onnx_tensor(x));
-            return SN_OK;
-        }
-    }
-    sn_pb_node place = {.op_type = "input", .name = name};
-    note_problem(im, &place, 0, im->env->message);
-    bind(im, scope, name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
+    SN_TRY(declared_type(&type, im, name, declared));
+    sn_nd x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, name), &type, NULL, (sn_ix){0});
+    if (!x.i) return im->env->status;
+    const sn_weight_info *value = given(im, name);
+    if (value) sn_names_put(&im->given, sn_node_get(im->m, x)->name, (uint32_t)(value - im->options->values) + 1);
+    *out = sn_onnx_tensor(x);
     return SN_OK;
+}
+
+/* A sequence x is the inputs x_0, x_1, ...: as many as there are values given for them. */
+static sn_status sequence_input(sn_onnx_value *out, sn_onnx *im, const char *name, const sn_pb_of *of) {
+    SN_VEC(sn_onnx_value) items = {0};
+    const char *item = sn_strf(im->arena, "%s_0", name);
+    for (; given(im, item); item = sn_strf(im->arena, "%s_%u", name, items.n)) {
+        sn_onnx_value v = {0};
+        if (!of->elem || !of->elem->tensor)
+            return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "a sequence of something else than tensors");
+        SN_TRY(tensor_input(&v, im, item, of->elem->tensor));
+        SN_PUSH(im->arena, &items, v);
+    }
+    *out = (sn_onnx_value){.kind = SN_ONNX_SEQUENCE, .items = items.at, .n = items.n};
+    return SN_OK;
+}
+
+/* An optional is there when a value is given for it. */
+static sn_status any_input(sn_onnx_value *out, sn_onnx *im, const char *name, const sn_pb_type *type) {
+    *out = (sn_onnx_value){.kind = SN_ONNX_NONE};
+    if (type && type->optional) {
+        type = type->optional->elem;
+        if (!given(im, name) && !given(im, sn_strf(im->arena, "%s_0", name))) return SN_OK;
+    }
+    if (type && type->tensor) return tensor_input(out, im, name, type->tensor);
+    if (type && type->sequence) return sequence_input(out, im, name, type->sequence);
+    return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is no tensor, sequence or optional");
+}
+
+static void import_input(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
+    const char *name = info->name ? info->name : "";
+    sn_onnx_value v;
+    if (look_up(scope, name)) return; /* an initializer: its elements are known */
+    if (any_input(&v, im, name, info->type) != SN_OK) {
+        sn_pb_node place = {.op_type = "input", .name = name};
+        note_problem(im, &place, 0, im->env->message);
+        v = (sn_onnx_value){.kind = SN_ONNX_MISSING};
+    }
+    bind(im, scope, name, v);
 }
 
 /* ---- constants ---- */
@@ -429,7 +457,7 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     sn_onnx_scope scope = new_scope(im, NULL);
     scope.opsets = im->model->opsets.at, scope.n_opsets = im->model->opsets.n;
     for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &scope, &g->initializers.at[k]);
-    for (uint32_t k = 0; k < g->inputs.n; k++) SN_TRY(import_input(im, &scope, &g->inputs.at[k]));
+    for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);
     for (uint32_t k = 0; k < g->outputs.n; k++) import_output(im, &scope, &g->outputs.at[k]);
     if (!im->problems.n && !im->m->graph.outputs.n) return sn_fail(im->env, SN_ERROR_FILE, "the model has no outputs");

@@ -1,0 +1,247 @@
+/* ops_control.c: If, Loop, Scan. Control flow is gone when the import ends: a branch is chosen or both are computed and selected
+ * from, iterations are written out one after the other.
+ *
+ *     Loop(3, true, s) { s' = s + i }        ->        ((s + 0) + 1) + 2
+ *
+ * So the number of iterations has to be known at import. Where a loop's condition is not, all of them are computed, and each
+ * changes the state only as long as the condition held.
+ */
+#include "frontend/onnx/import.h"
+
+enum { MAX_ITERATIONS = 4096 };
+
+static bool known_bool(bool *out, sn_onnx_call *c, const sn_onnx_value *v) {
+    const sn_array *a;
+    if (v->kind != SN_ONNX_TENSOR || !sn_onnx_try_array(&a, c, v->node) || a->numel != 1 || !a->i) return false;
+    *out = a->i[0] != 0;
+    return true;
+}
+
+static sn_onnx_value *new_values(sn_onnx_call *c, uint32_t n) { return SN_NEWN(c->arena, sn_onnx_value, n + 1); }
+
+/* A condition of one element as a number of rank 0, which broadcasts. */
+static sn_nd as_number(sn_onnx_call *c, sn_nd x) { return x.i ? sn_graph_reshape(c->m, x, NULL, 0) : x; }
+
+/* x where the condition holds, else y: tensors of one type. */
+static sn_status select_value(sn_onnx_value *out, sn_onnx_call *c, sn_nd condition, const sn_onnx_value *x,
+                              const sn_onnx_value *y, const char *what) {
+    if (x->kind != SN_ONNX_TENSOR || y->kind != SN_ONNX_TENSOR ||
+        !sn_type_eq(sn_graph_type(c->m, x->node), sn_graph_type(c->m, y->node)))
+        return sn_onnx_fail(c, "%s, and the condition is not known at import", what);
+    *out = sn_onnx_tensor(sn_graph_where(c->m, condition, x->node, y->node));
+    return c->m->env->status;
+}
+
+sn_status sn_onnx_if(sn_onnx_call *c) {
+    const sn_pb_graph *branch[2] = {sn_onnx_attr_graph(c, "then_branch"), sn_onnx_attr_graph(c, "else_branch")};
+    sn_nd condition = as_number(c, sn_onnx_in(c, 0));
+    sn_onnx_value *result[2], chosen = sn_onnx_tensor(condition);
+    bool holds = false, known = condition.i && known_bool(&holds, c, &chosen);
+    for (uint32_t b = 0; b < 2; b++) {
+        if (!branch[b] || branch[b]->outputs.n < c->n_out) return sn_onnx_fail(c, "a branch has too few results");
+        result[b] = new_values(c, branch[b]->outputs.n);
+        if (!known || holds == (b == 0)) SN_TRY(sn_onnx_body(result[b], c, branch[b], NULL, 0));
+    }
+    for (uint32_t k = 0; k < c->n_out; k++) {
+        sn_onnx_value v = result[known && !holds ? 1 : 0][k];
+        if (!known)
+            SN_TRY(select_value(&v, c, condition, &result[0][k], &result[1][k], "the branches give different types"));
+        sn_onnx_out_value(c, k, v);
+    }
+    return SN_OK;
+}
+
+/* ---- results that grow by one element in each iteration ---- */
+
+typedef struct stacked {
+    SN_VEC(sn_nd) items;
+} stacked;
+
+static sn_status stack_add(stacked *st, sn_onnx_call *c, const sn_onnx_value *v, int64_t axis) {
+    if (v->kind != SN_ONNX_TENSOR) return sn_onnx_fail(c, "an iteration gives a sequence; a tensor is wanted");
+    if (axis < 0) axis += sn_graph_type(c->m, v->node)->rank + 1;
+    sn_nd x = sn_graph_unsqueeze(c->m, v->node, &axis, 1);
+    SN_PUSH(c->arena, &st->items, x);
+    return c->m->env->status;
+}
+
+/* Without iterations: no elements, in the declared shape. */
+static sn_nd empty_stack(sn_onnx_call *c, const sn_pb_value_info *info) {
+    sn_dtype dtype;
+    sn_ix shape[SN_MAX_RANK] = {sn_ix_const(c->m, 0)};
+    const sn_pb_tensor_type *t = info->type ? info->type->tensor : NULL;
+    if (!t || !t->shape || t->shape->dims.n >= SN_MAX_RANK || sn_onnx_dtype(&dtype, c->m->env, t->elem_type) != SN_OK) {
+        sn_onnx_fail(c, "there is no iteration, and the type of its results is not declared");
+        return (sn_nd){0};
+    }
+    for (uint32_t k = 0; k < t->shape->dims.n; k++)
+        shape[k + 1] = sn_ix_const(c->m, t->shape->dims.at[k].seen & SN_PB_DIM_VALUE ? t->shape->dims.at[k].value : 1);
+    return sn_graph_full(c->m, dtype, 0, shape, t->shape->dims.n + 1);
+}
+
+static sn_nd stack_end(const stacked *st, sn_onnx_call *c, const sn_pb_value_info *info, int64_t axis, bool reverse) {
+    if (!st->items.n) return empty_stack(c, info);
+    sn_nd *in = SN_NEWN(c->arena, sn_nd, st->items.n);
+    for (uint32_t k = 0; k < st->items.n; k++) in[k] = st->items.at[reverse ? st->items.n - 1 - k : k];
+    return sn_graph_concat(c->m, in, st->items.n, axis);
+}
+
+/* ---- Loop ---- */
+
+typedef struct loop {
+    const sn_pb_graph *body;
+    int64_t trips;           /* INT64_MAX: the condition alone ends it */
+    uint32_t n_state;        /* carried values */
+    sn_onnx_value condition; /* NONE: true */
+    sn_nd active;            /* where the condition is not known: did it hold so far? */
+    sn_onnx_value *state;
+    stacked *stacks;
+} loop;
+
+/* One iteration. *goes_on: the loop is not known to end here. */
+static sn_status iterate(bool *goes_on, loop *l, sn_onnx_call *c, int64_t number) {
+    sn_onnx_value *in = new_values(c, l->n_state + 2), *out = new_values(c, l->body->outputs.n);
+    in[0] = sn_onnx_tensor(sn_graph_ints(c->m, SN_I64, &number, NULL, 0));
+    in[1] = l->condition.kind != SN_ONNX_NONE ? l->condition : sn_onnx_tensor(sn_graph_scalar(c->m, SN_BOOL, 1));
+    for (uint32_t k = 0; k < l->n_state; k++) in[k + 2] = l->state[k];
+    SN_TRY(sn_onnx_body(out, c, l->body, in, l->n_state + 2));
+    for (uint32_t k = 0; k < l->n_state; k++) {
+        const char *what = "a value changes its type from iteration to iteration";
+        if (l->active.i) SN_TRY(select_value(&l->state[k], c, l->active, &out[k + 1], &l->state[k], what));
+        else l->state[k] = out[k + 1];
+    }
+    for (uint32_t k = l->n_state + 1; k < l->body->outputs.n; k++)
+        SN_TRY(stack_add(&l->stacks[k - l->n_state - 1], c, &out[k], 0));
+    l->condition = out[0];
+    bool holds = true;
+    if (out[0].kind != SN_ONNX_TENSOR || known_bool(&holds, c, &out[0])) return *goes_on = holds, SN_OK;
+    sn_nd now = as_number(c, out[0].node);
+    l->active = l->active.i ? sn_graph_binary(c->m, SN_OP_AND, l->active, now) : now;
+    return c->m->env->status;
+}
+
+static sn_status run_loop(loop *l, sn_onnx_call *c) {
+    bool goes_on = true;
+    if (l->condition.kind == SN_ONNX_TENSOR && !known_bool(&goes_on, c, &l->condition))
+        l->active = as_number(c, l->condition.node);
+    for (int64_t k = 0; goes_on && k < l->trips; k++) {
+        if (k == MAX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", MAX_ITERATIONS);
+        if (l->active.i && l->trips == INT64_MAX)
+            return sn_onnx_fail(c, "the number of iterations is not known at import");
+        SN_TRY(iterate(&goes_on, l, c, k));
+    }
+    if (l->active.i && l->body->outputs.n > l->n_state + 1)
+        return sn_onnx_fail(c, "the number of iterations, which is a size of its results, is not known at import");
+    return SN_OK;
+}
+
+sn_status sn_onnx_loop(sn_onnx_call *c) {
+    loop l = {.body = sn_onnx_attr_graph(c, "body"), .trips = INT64_MAX, .n_state = c->n_in > 2 ? c->n_in - 2 : 0};
+    if (!l.body || l.body->outputs.n < l.n_state + 1) return sn_onnx_fail(c, "the body has too few results");
+    if (sn_onnx_has(c, 0)) SN_TRY(sn_onnx_int(&l.trips, c, 0));
+    if (sn_onnx_has(c, 1)) l.condition = c->in[1];
+    l.state = new_values(c, l.n_state);
+    for (uint32_t k = 0; k < l.n_state; k++) l.state[k] = c->in[k + 2];
+    l.stacks = SN_NEWN(c->arena, stacked, l.body->outputs.n);
+    SN_TRY(run_loop(&l, c));
+    for (uint32_t k = 0; k < l.n_state; k++) sn_onnx_out_value(c, k, l.state[k]);
+    for (uint32_t k = l.n_state; k < c->n_out && k + 1 < l.body->outputs.n; k++)
+        sn_onnx_out(c, k, stack_end(&l.stacks[k - l.n_state], c, &l.body->outputs.at[k + 1], 0, false));
+    return c->m->env->status;
+}
+
+/* ---- Scan ---- */
+
+typedef struct scan {
+    const sn_pb_graph *body;
+    uint32_t n_state, n_in, n_out; /* of states, scanned inputs, stacked outputs */
+    const int64_t *in_axes, *in_directions, *out_axes, *out_directions;
+    uint32_t n_in_axes, n_in_directions, n_out_axes, n_out_directions;
+} scan;
+
+static int64_t entry(const int64_t *at, uint32_t n, uint32_t k) { return k < n ? at[k] : 0; }
+
+static sn_status scan_length(int64_t *out, const scan *s, sn_onnx_call *c, const sn_onnx_value *in) {
+    *out = -1;
+    for (uint32_t k = 0; k < s->n_in; k++) {
+        uint32_t axis;
+        int64_t shape[SN_MAX_RANK];
+        if (in[k].kind != SN_ONNX_TENSOR) return sn_onnx_fail(c, "it scans a sequence; a tensor is wanted");
+        SN_TRY(sn_onnx_axis(&axis, c, entry(s->in_axes, s->n_in_axes, k), sn_graph_type(c->m, in[k].node)->rank));
+        SN_TRY(sn_onnx_shape(shape, c, in[k].node));
+        if (*out >= 0 && *out != shape[axis])
+            return sn_onnx_fail(c, "it scans %lld and %lld elements", (long long)*out, (long long)shape[axis]);
+        *out = shape[axis];
+    }
+    return *out > MAX_ITERATIONS ? sn_onnx_fail(c, "more than %d iterations", MAX_ITERATIONS) : SN_OK;
+}
+
+/* values: states, then what is scanned; out: states, then stacks. */
+static sn_status run_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, const sn_onnx_value *values) {
+    int64_t length;
+    SN_TRY(scan_length(&length, s, c, values + s->n_state));
+    stacked *stacks = SN_NEWN(c->arena, stacked, s->n_out + 1);
+    sn_onnx_value *in = new_values(c, s->n_state + s->n_in), *result = new_values(c, s->body->outputs.n);
+    for (uint32_t k = 0; k < s->n_state; k++) in[k] = values[k];
+    for (int64_t t = 0; t < length; t++) {
+        for (uint32_t k = 0; k < s->n_in; k++) {
+            int64_t at = entry(s->in_directions, s->n_in_directions, k) ? length - 1 - t : t;
+            in[s->n_state + k] = sn_onnx_tensor(sn_graph_pick(c->m, values[s->n_state + k].node,
+                                                              entry(s->in_axes, s->n_in_axes, k), at));
+        }
+        SN_TRY(sn_onnx_body(result, c, s->body, in, s->n_state + s->n_in));
+        for (uint32_t k = 0; k < s->n_state; k++) in[k] = result[k];
+        for (uint32_t k = 0; k < s->n_out; k++)
+            SN_TRY(stack_add(&stacks[k], c, &result[s->n_state + k], entry(s->out_axes, s->n_out_axes, k)));
+    }
+    for (uint32_t k = 0; k < s->n_state; k++) out[k] = in[k];
+    for (uint32_t k = 0; k < s->n_out; k++)
+        out[s->n_state + k] = sn_onnx_tensor(
+            stack_end(&stacks[k], c, &s->body->outputs.at[s->n_state + k], entry(s->out_axes, s->n_out_axes, k),
+                      entry(s->out_directions, s->n_out_directions, k)));
+    return c->m->env->status;
+}
+
+/* Fill in the counts: how many of the n values are states. */
+static sn_status read_scan(scan *s, sn_onnx_call *c, uint32_t n) {
+    *s = (scan){.body = sn_onnx_attr_graph(c, "body"), .n_in = (uint32_t)sn_onnx_attr_int(c, "num_scan_inputs", 0)};
+    if (!s->body || s->n_in > n || s->n_in == 0) return sn_onnx_fail(c, "it scans %u of %u values", s->n_in, n);
+    s->n_state = n - s->n_in;
+    if (s->body->outputs.n < s->n_state) return sn_onnx_fail(c, "the body has too few results");
+    s->n_out = s->body->outputs.n - s->n_state;
+    return SN_OK;
+}
+
+sn_status sn_onnx_scan(sn_onnx_call *c) {
+    scan s;
+    SN_TRY(read_scan(&s, c, c->n_in));
+    sn_onnx_attr_ints(&s.in_axes, &s.n_in_axes, c, "scan_input_axes");
+    sn_onnx_attr_ints(&s.in_directions, &s.n_in_directions, c, "scan_input_directions");
+    sn_onnx_attr_ints(&s.out_axes, &s.n_out_axes, c, "scan_output_axes");
+    sn_onnx_attr_ints(&s.out_directions, &s.n_out_directions, c, "scan_output_directions");
+    sn_onnx_value *out = new_values(c, s.body->outputs.n);
+    SN_TRY(run_scan(out, &s, c, c->in));
+    for (uint32_t k = 0; k < c->n_out && k < s.body->outputs.n; k++) sn_onnx_out_value(c, k, out[k]);
+    return c->m->env->status;
+}
+
+/* Opset 8: every value has a batch axis in front, and lengths may be given, which are not supported. */
+sn_status sn_onnx_scan_batched(sn_onnx_call *c) {
+    scan s;
+    if (c->n_in < 2) return sn_onnx_fail(c, "there is nothing to scan");
+    if (sn_onnx_has(c, 0)) return sn_onnx_fail(c, "sequence lengths are not supported");
+    SN_TRY(read_scan(&s, c, c->n_in - 1));
+    sn_onnx_attr_ints(&s.in_directions, &s.n_in_directions, c, "directions");
+    int64_t shape[SN_MAX_RANK] = {1};
+    SN_TRY(sn_onnx_shape(shape, c, sn_onnx_in(c, 1)));
+    stacked *stacks = SN_NEWN(c->arena, stacked, s.body->outputs.n);
+    sn_onnx_value *in = new_values(c, c->n_in), *out = new_values(c, s.body->outputs.n);
+    for (int64_t b = 0; b < shape[0]; b++) {
+        for (uint32_t k = 1; k < c->n_in; k++) in[k - 1] = sn_onnx_tensor(sn_graph_pick(c->m, sn_onnx_in(c, k), 0, b));
+        SN_TRY(run_scan(out, &s, c, in));
+        for (uint32_t k = 0; k < s.body->outputs.n; k++) SN_TRY(stack_add(&stacks[k], c, &out[k], 0));
+    }
+    for (uint32_t k = 0; k < c->n_out && k < s.body->outputs.n; k++)
+        sn_onnx_out(c, k, stack_end(&stacks[k], c, &s.body->outputs.at[k], 0, false));
+    return c->m->env->status;
+}
