@@ -1,7 +1,7 @@
 /* math.c: one Loop IR operation to instructions: picks the row of lowering.def or the integer rules, and holds the
  * operations that are a single instruction.
  *
- * Relies on math_exp.c, math_log.c, math_trig.c, math_erf.c for the expansions. Adding, subtracting and multiplying may be
+ * Relies on the other math_*.c for the expansions. Adding, subtracting and multiplying may be
  * contracted to fma; expansions never are, they say fma where they mean it.
  */
 #include "codegen-llvm/math.h"

@@ -83,18 +83,25 @@ static lv reduced_expm1(sn_em *em, lv *n, lv x) {
     return sn_math_expm1_poly(em, em_fmac(em, minus_n, wide ? LN_2_LOW : LN_2_LOW_32, r));
 }
 
-/* f32: 2^(hi + lo) = 2^hi (1 + lo ln 2) with hi + lo = x log2 e to 48 bits. */
-static lv exp_f32(sn_em *em, lv x) {
+/* f32: 2^(hi + lo) = 2^hi (1 + lo ln 2) with hi + lo = x log2 e to 48 bits; half of it if `halved`. */
+static lv exp_f32(sn_em *em, lv x, bool halved) {
     lv hi = em_mulc(em, x, LOG2_E_32);
     lv lo = em_fmac(em, x, LOG2_E_LOW_32, em_fmac(em, x, LOG2_E_32, em_neg(em, hi)));
     lv rest = em_fmac(em, lo, LN_2_32, sn_em_f(em, x, 1));
-    return em_mul(em, sn_math_exp2_small(em, hi), rest);
+    return em_mul(em, sn_math_exp2_small(em, halved ? em_addc(em, hi, -1) : hi), rest);
 }
 
-lv sn_math_exp_bounded(sn_em *em, lv x) {
-    if (!sn_em_is64(x)) return exp_f32(em, x);
+static lv exp_f64(sn_em *em, lv x, bool halved) {
     lv n, p = reduced_expm1(em, &n, not_nan(em, x));
-    return nan_of(em, x, sn_math_scale2(em, em_addc(em, p, 1), to_int(em, n)));
+    return nan_of(em, x, sn_math_scale2(em, em_addc(em, p, 1), to_int(em, halved ? em_addc(em, n, -1) : n)));
+}
+
+lv sn_math_exp_bounded(sn_em *em, lv x) { return sn_em_is64(x) ? exp_f64(em, x, false) : exp_f32(em, x, false); }
+
+lv sn_math_exp_half(sn_em *em, lv x) {
+    bool wide = sn_em_is64(x);
+    x = sn_em_fmin(em, x, sn_em_f(em, x, wide ? 720 : 100));
+    return wide ? exp_f64(em, x, true) : exp_f32(em, x, true);
 }
 
 /* With subnormal results flushed, ex2 is one instruction instead of four. */

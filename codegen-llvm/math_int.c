@@ -22,7 +22,7 @@ static lv sign(sn_em *em, lv x, bool is_unsigned) {
 
 /* ---- division ------------------------------------------------------------------------------------------------------ */
 
-typedef enum rounding { TOWARDS_ZERO, DOWN, REMAINDER_DOWN } rounding;
+typedef enum rounding { TOWARDS_ZERO, DOWN, REMAINDER_TOWARDS_ZERO, REMAINDER_DOWN } rounding;
 
 /* Signed. b = 0 and b = -1 divide by 1 instead: a / 1 = a, corrected at the end, remainder 0. */
 static lv signed_division(sn_em *em, lv a, lv b, rounding how) {
@@ -30,6 +30,7 @@ static lv signed_division(sn_em *em, lv a, lv b, rounding how) {
     lv d = em_select(em, em_or(em, b_zero, b_minus), one(em, b), b);
     lv q = LLVMBuildSDiv(em->b, a, d, "");
     lv r = em_isub(em, a, em_imul(em, q, d));
+    if (how == REMAINDER_TOWARDS_ZERO) return r;
     lv crosses =
         em_and(em, em_icmp(em, LLVMIntNE, r, zero(em, r)), em_icmp(em, LLVMIntSLT, em_xor(em, r, d), zero(em, r)));
     if (how == REMAINDER_DOWN) return em_select(em, crosses, em_iadd(em, r, d), r);
@@ -40,7 +41,7 @@ static lv signed_division(sn_em *em, lv a, lv b, rounding how) {
 
 static lv unsigned_division(sn_em *em, lv a, lv b, rounding how) {
     lv b_zero = is_zero(em, b), d = em_select(em, b_zero, one(em, b), b);
-    lv x = how == REMAINDER_DOWN ? LLVMBuildURem(em->b, a, d, "") : LLVMBuildUDiv(em->b, a, d, "");
+    lv x = how >= REMAINDER_TOWARDS_ZERO ? LLVMBuildURem(em->b, a, d, "") : LLVMBuildUDiv(em->b, a, d, "");
     return em_select(em, b_zero, zero(em, x), x);
 }
 
@@ -135,6 +136,7 @@ lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in) {
     case SN_LOP_DIV: return division(em, a, b, TOWARDS_ZERO, is_unsigned);
     case SN_LOP_FLOORDIV: return division(em, a, b, DOWN, is_unsigned);
     case SN_LOP_REM: return division(em, a, b, REMAINDER_DOWN, is_unsigned);
+    case SN_LOP_FMOD: return division(em, a, b, REMAINDER_TOWARDS_ZERO, is_unsigned);
     case SN_LOP_POW: return power(em, a, b, bits, is_unsigned);
     case SN_LOP_MAX: return em_select(em, compare(em, SN_LOP_GT, a, b, is_unsigned), a, b);
     case SN_LOP_MIN: return em_select(em, compare(em, SN_LOP_LT, a, b, is_unsigned), a, b);

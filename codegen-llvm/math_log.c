@@ -107,14 +107,21 @@ lv sn_math_log2(sn_em *em, const lv *in) {
 }
 
 /* u = 1 + x rounds; c = (1 + x - u) / u corrects log u. */
-lv sn_math_log1p(sn_em *em, const lv *in) {
-    lv x = in[0], u = em_addc(em, x, 1), less = em_addc(em, u, -1);
+static lv log1p_plus(sn_em *em, lv x, lv doublings) { /* of 1 + x; NULL: none */
+    lv u = em_addc(em, x, 1), less = em_addc(em, u, -1);
     parts p = split(em, u);
     lv large = em_sub(em, sn_em_f(em, x, 1), em_sub(em, u, x)), small = em_sub(em, x, less);
     lv c = quotient(em, em_select(em, em_more(em, p.k, 1), large, small), u);
-    lv y = log_specials(em, u, log_sum(em, p.k, em_addc(em, p.m, -1), c));
+    lv k = doublings ? em_add(em, p.k, doublings) : p.k;
+    lv y = log_specials(em, u, log_sum(em, k, em_addc(em, p.m, -1), c));
     lv tiny = em_less(em, em_abs(em, x), 0x1p-60); /* keeps -0 and subnormals */
     return em_select(em, em_or(em, tiny, em_equals(em, x, INFINITY)), x, y);
+}
+
+lv sn_math_log1p(sn_em *em, const lv *in) { return log1p_plus(em, in[0], NULL); }
+
+lv sn_math_log1p_twice(sn_em *em, lv x, lv twice) {
+    return log1p_plus(em, x, em_select(em, twice, sn_em_f(em, x, 1), sn_em_f(em, x, 0)));
 }
 
 /* ---- pairs: hi + lo, |lo| at most half an ulp of hi ---------------------------------------------------------------------- */

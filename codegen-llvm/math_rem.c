@@ -1,4 +1,5 @@
-/* math_rem.c: the remainder of a float division, x - y floor(x/y), exactly (Python's and PyTorch's %).
+/* math_rem.c: the remainders of a float division, exactly: rem is x - y floor(x/y) (Python's and PyTorch's %), fmod is
+ * x - y trunc(x/y) (C's).
  *
  * With a small quotient one fma gives it, because x - q y is a float when q is the floor or next to it. With a large one a
  * function of the module does long division, one bit of the quotient a step, behind a branch.
@@ -56,26 +57,38 @@ static lv small_quotient(sn_em *em, lv x, lv y, lv q) {
     return em_select(em, by_infinity, to_sign_of(em, x, y), r);
 }
 
-static lv large_quotient(sn_em *em, lv x, lv y, lv large, lv small) {
+/* fmod likewise, of sizes: q one too large shows as r < 0. */
+static lv small_fmod(sn_em *em, lv x, lv y, lv q) {
+    lv a = em_abs(em, x), b = em_abs(em, y);
+    lv r = em_fma(em, em_neg(em, em_floor(em, em_abs(em, q))), b, a);
+    r = em_select(em, em_less(em, r, 0), em_add(em, r, b), r);
+    lv by_infinity = em_and(em, em_equals(em, b, INFINITY), em_less(em, a, INFINITY));
+    return em_copysign(em, em_select(em, by_infinity, a, r), x);
+}
+
+static lv large_quotient(sn_em *em, lv x, lv y, lv large, lv small, bool down) {
     lv out = LLVMGetPoison(LLVMTypeOf(x));
     for (uint32_t i = 0; i < sn_em_lanes(x); i++) {
         lv lane = sn_em_lane(em, large, i), a = sn_em_lane(em, x, i), b = sn_em_lane(em, y, i);
         lv one = sn_em_f(em, a, 1);
         lv r = call_fmod(em, em_select(em, lane, em_abs(em, a), one), em_select(em, lane, em_abs(em, b), one));
-        out = sn_em_with_lane(em, out, i, to_sign_of(em, em_copysign(em, r, a), b));
+        r = em_copysign(em, r, a);
+        out = sn_em_with_lane(em, out, i, down ? to_sign_of(em, r, b) : r);
     }
     return em_select(em, large, out, small);
 }
 
-lv sn_math_rem(sn_em *em, const lv *in) {
-    lv x = in[0], y = in[1], q = em_div(em, x, y);
-    lv small = small_quotient(em, x, y, q);
+static lv remainder_of(sn_em *em, lv x, lv y, bool down) {
+    lv q = em_div(em, x, y), small = down ? small_quotient(em, x, y, q) : small_fmod(em, x, y, q);
     lv large = em_fcmp(em, LLVMRealOGE, em_abs(em, q), sn_em_f(em, x, sn_em_is64(x) ? 0x1p50 : 0x1p22));
     large = em_and(em, large,
                    em_and(em, em_less(em, em_abs(em, x), INFINITY), em_fcmp(em, LLVMRealONE, y, sn_em_f(em, y, 0))));
     sn_em_if branch = sn_em_then(em, sn_em_any(em, large), "long_division");
-    lv exact = large_quotient(em, x, y, large, small);
+    lv exact = large_quotient(em, x, y, large, small, down);
     LLVMBasicBlockRef then_end = LLVMGetInsertBlock(em->b);
     sn_em_end(em, &branch);
     return sn_em_merge(em, &branch, then_end, exact, small);
 }
+
+lv sn_math_rem(sn_em *em, const lv *in) { return remainder_of(em, in[0], in[1], true); }
+lv sn_math_fmod(sn_em *em, const lv *in) { return remainder_of(em, in[0], in[1], false); }

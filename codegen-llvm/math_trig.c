@@ -1,8 +1,8 @@
-/* math_trig.c: sine and cosine.
+/* math_trig.c: sine, cosine and tangent.
  *
- * sin and cos: x = n pi/2 + r. Up to a limit three fma with pi/2 in three parts give r (Cody-Waite); beyond it a function
- * that is made once per module multiplies the mantissa by 192 bits of 2/pi chosen by the exponent (Payne-Hanek). That code
- * stands in a branch that a warp takes only if one of its lanes needs it.
+ * x = n pi/2 + r. Up to a limit three fma with pi/2 in three parts give r (Cody-Waite); beyond it a function that is made
+ * once per module multiplies the mantissa by 192 bits of 2/pi chosen by the exponent (Payne-Hanek). That code stands in a
+ * branch that a warp takes only if one of its lanes needs it.
  */
 #include "codegen-llvm/math.h"
 
@@ -185,28 +185,63 @@ static reduced reduce_large(sn_em *em, lv x, lv large, reduced small) {
                      sn_em_merge(em, &branch, then_end, big.quadrant, small.quadrant)};
 }
 
-/* sin(x + shift pi/2). */
-static lv sine(sn_em *em, lv x, int shift) {
-    bool wide = sn_em_is64(x);
-    lv a = em_abs(em, x), within = em_fcmp(em, LLVMRealOLE, a, sn_em_f(em, x, wide ? 0x1p30 : 1e5));
-    lv finite = em_less(em, a, INFINITY);
-    reduced p = cody_waite(em, em_select(em, within, x, sn_em_f(em, x, 0)));
-    p = reduce_large(em, x, em_and(em, finite, LLVMBuildNot(em->b, within, "")), p);
-    lv z = em_mul(em, p.r, p.r);
-    lv s = wide ? sn_em_poly(em, z, SIN_64, SN_COUNT(SIN_64)) : sn_em_poly(em, z, SIN_32, SN_COUNT(SIN_32));
-    lv c = wide ? sn_em_poly(em, z, COS_64, SN_COUNT(COS_64)) : sn_em_poly(em, z, COS_32, SN_COUNT(COS_32));
-    s = em_fma(em, em_mul(em, p.r, z), s, p.r);
+/* x infinite or nan: some number, which only_finite takes back. */
+static reduced reduce(sn_em *em, lv x) {
+    lv a = em_abs(em, x), within = em_fcmp(em, LLVMRealOLE, a, sn_em_f(em, x, sn_em_is64(x) ? 0x1p30 : 1e5));
+    reduced small = cody_waite(em, em_select(em, within, x, sn_em_f(em, x, 0)));
+    lv large = em_and(em, em_less(em, a, INFINITY), LLVMBuildNot(em->b, within, ""));
+    return reduce_large(em, x, large, small);
+}
+
+static lv sine_poly(sn_em *em, lv r) {
+    lv z = em_mul(em, r, r);
+    lv s = sn_em_is64(r) ? sn_em_poly(em, z, SIN_64, SN_COUNT(SIN_64)) : sn_em_poly(em, z, SIN_32, SN_COUNT(SIN_32));
+    return em_fma(em, em_mul(em, r, z), s, r);
+}
+
+static lv cosine_poly(sn_em *em, lv r) {
+    lv z = em_mul(em, r, r);
+    lv c = sn_em_is64(r) ? sn_em_poly(em, z, COS_64, SN_COUNT(COS_64)) : sn_em_poly(em, z, COS_32, SN_COUNT(COS_32));
     lv half = em_mulc(em, z, 0.5), w = em_sub(em, sn_em_f(em, z, 1), half);
     lv w_lo = em_sub(em, em_sub(em, sn_em_f(em, z, 1), w), half);
-    c = em_add(em, w, em_fma(em, em_mul(em, z, z), c, w_lo));
+    return em_add(em, w, em_fma(em, em_mul(em, z, z), c, w_lo));
+}
+
+static lv has_bit(sn_em *em, lv q, int64_t bit) {
+    return em_icmp(em, LLVMIntNE, em_and(em, q, sn_em_i(em, q, bit)), sn_em_i(em, q, 0));
+}
+
+static lv only_finite(sn_em *em, lv x, lv y) {
+    return em_select(em, em_less(em, em_abs(em, x), INFINITY), y, em_sub(em, x, x));
+}
+
+static lv keep_zero(sn_em *em, lv x, lv y) { return em_select(em, em_equals(em, x, 0), x, y); } /* -0 */
+
+/* sin(x + shift pi/2). */
+static lv sine(sn_em *em, lv x, int shift) {
+    reduced p = reduce(em, x);
+    lv s = sine_poly(em, p.r), c = cosine_poly(em, p.r);
     lv q = em_iadd(em, p.quadrant, sn_em_i(em, p.quadrant, shift));
-    lv bit = sn_em_i(em, q, 1), zero = sn_em_i(em, q, 0);
-    lv y = em_select(em, em_icmp(em, LLVMIntNE, em_and(em, q, bit), zero), c, s);
-    lv minus = em_icmp(em, LLVMIntNE, em_and(em, q, sn_em_i(em, q, 2)), zero);
-    y = em_select(em, minus, em_neg(em, y), y);
-    if (!shift) y = em_select(em, em_equals(em, x, 0), x, y); /* keeps -0 */
-    return em_select(em, finite, y, em_sub(em, x, x));
+    lv y = em_select(em, has_bit(em, q, 1), c, s);
+    y = em_select(em, has_bit(em, q, 2), em_neg(em, y), y);
+    return only_finite(em, x, shift ? y : keep_zero(em, x, y));
 }
 
 lv sn_math_sin(sn_em *em, const lv *in) { return sine(em, in[0], 0); }
 lv sn_math_cos(sn_em *em, const lv *in) { return sine(em, in[0], 1); }
+
+/* a/b, |b| <= 1 and normal. f32: a step of Newton's on the rounded reciprocal, shorter than div.rn and as good. */
+static lv quotient(sn_em *em, lv a, lv b) {
+    if (sn_em_is64(a)) return em_div(em, a, b);
+    lv r = sn_math_rcp_normal(em, b), q = em_mul(em, a, r);
+    return em_fma(em, em_fma(em, em_neg(em, q), b, a), r, q);
+}
+
+/* tan(r + pi/2) = -cos r / sin r. */
+lv sn_math_tan(sn_em *em, const lv *in) {
+    lv x = in[0];
+    reduced p = reduce(em, x);
+    lv s = sine_poly(em, p.r), c = cosine_poly(em, p.r), odd = has_bit(em, p.quadrant, 1);
+    lv y = quotient(em, em_select(em, odd, em_neg(em, c), s), em_select(em, odd, s, c));
+    return only_finite(em, x, keep_zero(em, x, y));
+}

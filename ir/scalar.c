@@ -1,6 +1,6 @@
 /* scalar.c: the meaning of scalar operations and combiners, expanded from lops.def and combs.def.
  *
- * Relies on dtype.c for rounding and wrapping. Integers divided by 0 give 0 (floordiv and rem too); INT64_MIN / -1 wraps.
+ * Relies on dtype.c for rounding and wrapping. Integers divided by 0 give 0 (floordiv, rem and fmod too); INT64_MIN / -1 wraps.
  * Does not know statements: loads, stores and index expressions are the evaluator's.
  */
 #include "ir/scalar.h"
@@ -27,6 +27,8 @@ int64_t sn_int_rem(int64_t a, int64_t b) {
     int64_t r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+
+int64_t sn_int_fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 
 /* a to the power b, wrapped. A negative exponent gives the integer part: 0 unless a is 1 or -1. */
 int64_t sn_int_pow(int64_t a, int64_t b) {
@@ -124,8 +126,8 @@ bool sn_lop_allowed(sn_lop op, sn_dtype dtype) {
     if (sn_is_float(dtype)) return sn_lops[op].on_float;
     if (dtype != SN_BOOL) return sn_lops[op].on_int;
     /* Arithmetic that would leave 0 and 1, and shifts, do not exist on bool (as in PyTorch). */
-    static const sn_lop NOT_ON_BOOL[] = {SN_LOP_NEG, SN_LOP_SUB, SN_LOP_DIV, SN_LOP_FLOORDIV,
-                                         SN_LOP_REM, SN_LOP_POW, SN_LOP_SHL, SN_LOP_SHR};
+    static const sn_lop NOT_ON_BOOL[] = {SN_LOP_NEG,  SN_LOP_SUB, SN_LOP_DIV, SN_LOP_FLOORDIV, SN_LOP_REM,
+                                         SN_LOP_FMOD, SN_LOP_POW, SN_LOP_SHL, SN_LOP_SHR};
     for (size_t i = 0; i < SN_COUNT(NOT_ON_BOOL); i++)
         if (op == NOT_ON_BOOL[i]) return false;
     return sn_lops[op].on_int;

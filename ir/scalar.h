@@ -25,6 +25,7 @@ void sn_scalar_identity(sn_comb comb, sn_dtype dtype, sn_scalar *state);
 int64_t sn_int_div(int64_t a, int64_t b);
 int64_t sn_int_floordiv(int64_t a, int64_t b);
 int64_t sn_int_rem(int64_t a, int64_t b);
+int64_t sn_int_fmod(int64_t a, int64_t b);
 int64_t sn_int_pow(int64_t a, int64_t b);
 double sn_float_rem(double a, double b);
 double sn_float_max(double a, double b);

@@ -19,12 +19,16 @@ Test(scalar, integer_division) {
     cr_assert_eq(sn_int_floordiv(6, -2), -3);
     cr_assert_eq(sn_int_rem(-7, 3), 2);
     cr_assert_eq(sn_int_rem(7, -3), -2);
+    cr_assert_eq(sn_int_fmod(-7, 3), -1);
+    cr_assert_eq(sn_int_fmod(7, -3), 1);
     cr_assert_eq(sn_int_div(5, 0), 0);
     cr_assert_eq(sn_int_floordiv(-5, 0), 0);
     cr_assert_eq(sn_int_rem(5, 0), 0);
+    cr_assert_eq(sn_int_fmod(5, 0), 0);
     cr_assert_eq(sn_int_div(INT64_MIN, -1), INT64_MIN);
     cr_assert_eq(sn_int_floordiv(INT64_MIN, -1), INT64_MIN);
     cr_assert_eq(sn_int_rem(INT64_MIN, -1), 0);
+    cr_assert_eq(sn_int_fmod(INT64_MIN, -1), 0);
 }
 
 Test(scalar, integer_power) {
