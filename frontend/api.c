@@ -26,7 +26,10 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
                 sn_status_name(status));
     sn_program *unfinished = ctx->pending;
     ctx->pending = NULL;
+    sn_weights *opening = ctx->opening;
+    ctx->opening = NULL;
     ctx->env.guard = NULL;
+    if (opening && status != SN_OK) sn_weights_close(opening);
     if (unfinished && status != SN_OK) sn_program_destroy(unfinished);
     sn_arena_free(&ctx->scratch);
     if (status != SN_OK) sn_env_release(&ctx->env, ctx->mark);

@@ -20,6 +20,7 @@ struct sn_context {
     sn_arena scratch;              /* freed at the end of every guarded call */
     uint64_t mark;                 /* a guarded call that fails gives back what was allocated since */
     sn_program *pending;           /* under construction: destroyed when the call fails */
+    sn_weights *opening;           /* likewise */
     sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
     char cuda_target[SN_MAX_DEVICES][32];
 };

@@ -1,4 +1,5 @@
 /* inputs.c: values for inputs from the command line, and tensors to people and files. */
+#include "frontend/tensors_file.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -102,13 +103,55 @@ static sn_status fill(sn_context *ctx, void *args) {
     if (!strcmp(f->value, "special")) return fill_special(ctx, f, bytes);
     if (!strcmp(f->value, "random")) return fill_random(f, seed);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
-                       "--input %s=%s: a FILE.npy, random:SEED, zeros, ones or special is wanted", f->name, f->value);
+        return sn_fail(
+            &ctx->env, SN_ERROR_ARGUMENT,
+            "--input %s=%s: a FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER, random:SEED, zeros, ones or "
+            "special is wanted",
+            f->name, f->value);
     return fill_random(f, seed);
+}
+
+/* ---- from files of several tensors ---- */
+
+typedef struct member_args {
+    sn_tensor *t;
+    sn_weights *w;
+    const char *member, *name;
+} member_args;
+
+static sn_status fill_member(SN_UNUSED sn_context *ctx, void *args) {
+    const member_args *m = args;
+    return sn_weights_fill(m->t, m->w, m->member, m->name);
+}
+
+/* "FILE.npz:MEMBER" or "FILE.npz": where the file's name ends, NULL when the value is no such thing. */
+static const char *end_of_file(const char *value) {
+    static const char *const endings[] = {".npz", ".safetensors"};
+    const char *found = NULL;
+    for (size_t k = 0; k < SN_COUNT(endings); k++)
+        for (const char *at = value; (at = strstr(at, endings[k]));) {
+            at += strlen(endings[k]);
+            if ((!*at || *at == ':') && at > found) found = at;
+        }
+    return found;
+}
+
+/* Without :MEMBER the one that is called like the input. */
+static sn_status fill_from(sn_tensor *t, const char *name, const char *value, const char *end) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%.*s", (int)(end - value), value) >= (int)sizeof path)
+        return sn_fail(&t->ctx->env, SN_ERROR_FILE, "--input %s: the path of the file is too long", name);
+    member_args args = {.t = t, .member = *end ? end + 1 : name, .name = name};
+    sn_status status = sn_weights_open(&args.w, t->ctx, path);
+    if (status == SN_OK) status = sn_guarded(t->ctx, fill_member, &args);
+    sn_weights_close(args.w);
+    return status;
 }
 
 sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number) {
     fill_args args = {t, name, tool_input_value(in, name), in->seed, graph, number, in->period};
+    const char *end = args.value ? end_of_file(args.value) : NULL;
+    if (end) return fill_from(t, name, args.value, end);
     size_t n = args.value ? strlen(args.value) : 0;
     if (n > 4 && !strcmp(args.value + n - 4, ".npy")) return sn_tensor_load_npy(t, name, args.value);
     return sn_guarded(t->ctx, fill, &args);

@@ -56,18 +56,31 @@ typedef struct sn_context sn_context;
 typedef struct sn_graph sn_graph;
 typedef struct sn_program sn_program;
 typedef struct sn_tensor sn_tensor;
+typedef struct sn_weights sn_weights;
 
 /* A value of a graph. id 0: none (building it failed). Only meaningful together with its graph. */
 typedef struct sn_node {
     unsigned id;
 } sn_node;
 
+/* Named elements on the host: a tensor of a file, a weight, the value of an input. */
+typedef struct sn_weight_info {
+    const char *name;
+    sn_dtype dtype;   /* SN_N_DTYPES: a type that Sinter has not */
+    const char *type; /* as the file spells it: "F8_E4M3", "<f4". Not read by sn_weights_save */
+    unsigned rank;
+    int64_t shape[8];
+    const void *data; /* elements in row-major order; maybe at an odd address, for .safetensors promises no alignment */
+    size_t size;      /* their bytes */
+} sn_weight_info;
+
 /* ---- context ------------------------------------------------------------------------------------------------------ */
 
 typedef struct sn_context_options {
     size_t struct_size;
     /* Memory hook: size 0 frees p; p NULL allocates; otherwise realloc. A NULL result for size > 0 means out of memory
-     * and ends the running call with SN_ERROR_MEMORY. NULL: malloc and free. LLVM's and the driver's memory is theirs. */
+     * and ends the running call with SN_ERROR_MEMORY. NULL: malloc and free. The memory of LLVM, the driver and the
+     * libraries that read files is theirs. */
     void *(*realloc_fn)(void *user, void *p, size_t size);
     void *realloc_user;
     /* Receives what the print options of sn_compile ask for (dumps, remarks, timings). NULL: dropped. */
@@ -325,16 +338,6 @@ typedef struct sn_dim_binding {
     int64_t size;
 } sn_dim_binding;
 
-/* Elements by name, contiguous in row-major order, in the storage format of dtype. */
-typedef struct sn_weight_info {
-    const char *name;
-    sn_dtype dtype;
-    unsigned rank;
-    int64_t shape[8];
-    const void *data;
-    size_t size; /* bytes */
-} sn_weight_info;
-
 typedef struct sn_import_options {
     size_t struct_size;
     /* Sizes of names in the model's shapes; a name without one stays a name of sn_dim. A size that the model leaves open
@@ -464,6 +467,26 @@ SN_API sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size);
  * bits in <u2. `name` stands for the tensor in messages: "x: file has shape [2, 3], the graph wants [2, 4]". */
 SN_API sn_status sn_tensor_load_npy(sn_tensor *t, const char *name, const char *path);
 SN_API sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path);
+
+/* ---- files of named tensors: .safetensors, .npz, .npy ----
+ * A file is mapped into memory, read only, and stays so until it is closed: it must not be made shorter meanwhile. Nothing is
+ * copied but what has to be: members of an .npz, and arrays in Fortran order, when somebody first asks for their elements.
+ * Files are data of strangers: every length is checked when a file is opened, before anything is allocated. An .npy file
+ * has one tensor, called like the file without its folder and ".npy". Threads: as of the context. */
+
+/* Which of the formats it is, the first bytes say. What points into the file or its names is borrowed until it is closed. */
+SN_API sn_status sn_weights_open(sn_weights **out, sn_context *ctx, const char *path);
+SN_API void sn_weights_close(sn_weights *w);
+SN_API unsigned sn_weights_count(const sn_weights *w);
+/* Tensor k, in the order of the file. One of a type that Sinter has not is listed too; its data are the file's bytes. */
+SN_API sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k);
+/* The tensor of that name; NULL: the only one. SN_ERROR_ARGUMENT, with the names nearest to it, when there is none;
+ * SN_ERROR_UNSUPPORTED when Sinter has not its type. */
+SN_API sn_status sn_weights_find(sn_weight_info *out, sn_weights *w, const char *name);
+/* Its elements into a tensor of the same dtype and shape on any device. bf16 also from bits in <u2. */
+SN_API sn_status sn_tensor_load(sn_tensor *t, sn_weights *w, const char *name);
+/* Write n tensors as .safetensors: to a new file beside it, which takes the place of `path` when it is complete. */
+SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, const sn_weight_info *tensors);
 
 /* ---- running ------------------------------------------------------------------------------------------------------ */
 

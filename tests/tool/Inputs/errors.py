@@ -15,12 +15,20 @@ import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 
 
 def npy(name, descr="<f4", shape="(2,)", data=8, magic=b"\x93NUMPY", version=1, header=None):
     text = (header or f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}").encode() + b"\n"
     with open(name, "wb") as out:
         out.write(magic + bytes([version, 0]) + struct.pack("<H", len(text)) + text + bytes(data))
+
+
+def npz(name, **members):
+    with zipfile.ZipFile(name, "w") as out:
+        for member, (descr, size) in members.items():
+            npy("member.npy", descr=descr, shape=f"({size // int(descr[2:])},)", data=size)
+            out.write("member.npy", f"{member}.npy")
 
 
 def make_files():
@@ -37,6 +45,15 @@ def make_files():
     npy("cut.npy")
     os.truncate("cut.npy", 20)
     open("empty.npy", "wb").close()
+    npz("file.npz", w=("<f4", 8), long=("<f4", 12), half=("<f2", 4))
+    npz("cut.npz", w=("<f4", 8))
+    os.truncate("cut.npz", 100)
+    for name in "file.safetensors", "cut.safetensors":
+        text = (b'{"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},'
+                b'"q":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[8,10]}}')
+        with open(name, "wb") as out:
+            out.write(struct.pack("<Q", 120) + text.ljust(120) + bytes(10))
+    os.truncate("cut.safetensors", 20)
     open("empty.sn", "wb").close()
     os.mkdir("folder.sn")
     os.mkdir("folder.npy")
