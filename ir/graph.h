@@ -50,7 +50,8 @@ typedef enum sn_attr_kind {
     SN_KIND_DTYPE,
     SN_KIND_INTS,
     SN_KIND_SHAPE,
-    SN_KIND_NUMBERS
+    SN_KIND_NUMBERS,
+    SN_KIND_STRING
 } sn_attr_kind;
 
 typedef struct sn_attr_info {
@@ -77,7 +78,8 @@ typedef struct sn_attr {
             const double *f;
             const int64_t *i;
             uint64_t n;
-        } numbers; /* NUMBERS: f for float dtypes, else i */
+        } numbers;        /* NUMBERS: f for float dtypes, else i */
+        const char *text; /* STRING */
     };
 } sn_attr;
 
@@ -145,6 +147,9 @@ sn_nd sn_graph_node(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, cons
 sn_status sn_graph_output_new(sn_module *m, const char *name, sn_nd node, int writes_input);
 /* A printer hint for a node that has no name yet. */
 void sn_graph_name(sn_module *m, sn_nd node, const char *name);
+
+/* The weight of that name, whose type has constant sizes. data is borrowed (ir/weights.h); NULL: attached later. */
+sn_nd sn_graph_weight(sn_module *m, const char *name, const sn_type *type, const void *data);
 
 /* Shorthands over sn_graph_node for passes. */
 sn_nd sn_graph_unary(sn_module *m, sn_op op, sn_nd x);
