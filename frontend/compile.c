@@ -35,7 +35,10 @@ static sn_status check_bound(sn_context *ctx, const sn_module *m) {
     symbol_search s = {.m = m, .seen = SN_NEWN(&ctx->scratch, uint8_t, m->syms.count + 1)};
     for (uint32_t i = 1; i < m->graph.nodes.count; i++) {
         const sn_type *t = &sn_node_get(m, (sn_nd){i})->type;
+        const sn_attr *elements = sn_node_attr(m, (sn_nd){i}, SN_ATTR_ELEMENTS);
         for (uint32_t k = 0; k < t->rank; k++) sn_ix_walk(m, t->shape[k], note_symbol, &s);
+        for (uint32_t k = 0; elements && k < elements->shape.n; k++)
+            sn_ix_walk(m, elements->shape.at[k], note_symbol, &s);
     }
     for (uint32_t i = 0; i < m->graph.inputs.n; i++) {
         const sn_graph_input *in = &m->graph.inputs.at[i];

@@ -214,6 +214,17 @@ static const sn_nd *promote(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_
     return cast;
 }
 
+/* `sizes` without symbols as a constant; none when there are symbols. */
+static sn_nd constant_sizes(sn_module *m, const sn_attr *elements, const sn_type *type) {
+    int64_t values[SN_MAX_RANK];
+    for (uint32_t k = 0; k < elements->shape.n; k++)
+        if (!sn_ix_is_const(m, elements->shape.at[k], &values[k])) return NONE;
+    sn_attr attrs[] = {{.id = SN_ATTR_DTYPE, .i = type->dtype},
+                       {.id = SN_ATTR_SHAPE, .shape = {type->shape, type->rank}},
+                       {.id = SN_ATTR_VALUES, .numbers = {.i = values, .n = elements->shape.n}}};
+    return sn_graph_node(m, SN_OP_CONSTANT, NULL, 0, attrs, 3);
+}
+
 /* A weight node has its place in the table of weights. */
 static sn_status declare_weight(sn_module *m, const sn_type *type, const sn_attr *attrs, uint32_t n_attrs) {
     sn_wt w;
@@ -229,6 +240,8 @@ sn_nd sn_graph_node(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, cons
     sn_node_rec rec = {.op = op, .n_in = n_in, .n_attrs = n_attrs};
     if ((unsigned)op < SN_N_OPS) in = promote(m, op, in, n_in, few);
     if (sn_graph_infer(&rec.type, &rec.n_results, m, op, in, n_in, attrs, n_attrs, 0) != SN_OK) return NONE;
+    sn_nd known = op == SN_OP_SIZES ? constant_sizes(m, attrs, &rec.type) : NONE;
+    if (known.i) return known;
     if (op == SN_OP_WEIGHT && declare_weight(m, &rec.type, attrs, n_attrs) != SN_OK) return NONE;
     if (n_attrs) memcpy(canonical, attrs, n_attrs * sizeof *attrs); /* the rule refused more than SN_N_ATTRS */
     sn_attrs_canonical(m, op, in, n_in, &rec.type, canonical, n_attrs, &store);
@@ -294,6 +307,11 @@ sn_nd sn_graph_weight(sn_module *m, const char *name, const sn_type *type, const
 }
 
 static sn_attr ints_attr(sn_attr_id id, const int64_t *at, uint32_t n) { return (sn_attr){.id = id, .ints = {at, n}}; }
+
+sn_nd sn_graph_sizes(sn_module *m, const sn_ix *at, uint32_t n) {
+    sn_attr attr = {.id = SN_ATTR_ELEMENTS, .shape = {at, n}};
+    return sn_graph_node(m, SN_OP_SIZES, NULL, 0, &attr, 1);
+}
 
 sn_nd sn_graph_unary(sn_module *m, sn_op op, sn_nd x) { return sn_graph_node(m, op, &x, 1, NULL, 0); }
 

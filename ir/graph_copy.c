@@ -33,8 +33,10 @@ static void mark_roots(const sn_module *m, uint8_t *need) {
         mark_shape(need, &in->offset, 1);
     }
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
-        const sn_attr *a = sn_node_attr(m, x, SN_ATTR_SHAPE);
-        if (a) mark_shape(need, a->shape.at, a->shape.n);
+        const sn_node_rec *n = sn_node_get(m, x);
+        for (uint32_t k = 0; k < n->n_attrs; k++)
+            if (sn_attrs[n->attrs[k].id].kind == SN_KIND_SHAPE)
+                mark_shape(need, n->attrs[k].shape.at, n->attrs[k].shape.n);
     }
 }
 

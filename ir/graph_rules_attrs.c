@@ -46,13 +46,13 @@ static sn_status check_list(const sn_rule *r, const sn_attr *a, uint32_t n, cons
 }
 
 static sn_status check_shape(const sn_rule *r, const sn_attr *a) {
-    bool wildcard = r->op == SN_OP_RESHAPE || r->op == SN_OP_EXPAND;
+    bool wildcard = r->op == SN_OP_RESHAPE || r->op == SN_OP_EXPAND, any = a->id == SN_ATTR_ELEMENTS;
     SN_TRY(check_list(r, a, a->shape.n, a->shape.at));
     for (uint32_t k = 0; k < a->shape.n; k++) {
         int64_t c;
         if (a->shape.at[k].i == 0 || a->shape.at[k].i >= r->m->ixs.count)
             return sn_rule_fail(r, "the size of axis %u is missing", k);
-        if (sn_ix_is_const(r->m, a->shape.at[k], &c) && c < 0 && !(wildcard && c == -1))
+        if (sn_ix_is_const(r->m, a->shape.at[k], &c) && c < 0 && !any && !(wildcard && c == -1))
             return sn_rule_fail(r, "axis %u has the negative size %lld", k, (long long)c);
     }
     return SN_OK;

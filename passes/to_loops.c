@@ -395,6 +395,19 @@ static sn_val element_cast(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
 }
 
+static sn_val element_sizes(sn_lower *lw, sn_nd x, sn_ix index) {
+    const sn_attr *elements = sn_node_attr(lw->m, x, SN_ATTR_ELEMENTS);
+    sn_val v = {0};
+    for (uint32_t k = elements->shape.n; k-- > 0;) {
+        sn_val element = sn_put_index(lw->m, lw->at, SN_I64, elements->shape.at[k]);
+        sn_ix from_k = sn_ix_addc(lw->m, index, -(int64_t)k);
+        v = v.i ? sn_put_op3(lw->m, lw->at, SN_LOP_SELECT,
+                             sn_put_in(lw->m, lw->at, from_k, sn_ix_const(lw->m, 1)), element, v)
+                : element;
+    }
+    return v;
+}
+
 static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_ix at[SN_MAX_RANK];
@@ -406,6 +419,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
         v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
         return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
     }
+    case SN_OP_SIZES: return element_sizes(lw, x, index[0]);
     case SN_OP_CAST: return element_cast(lw, x, index);
     case SN_OP_RANDOM: return sn_lower_random(lw, x, index);
     case SN_OP_PAD: return element_pad(lw, x, index);
