@@ -3,7 +3,8 @@
  *
  * Names of the module become C identifiers with a prefix for what they are (in_x, out_y, tmp_t, const_c, kernel_k0,
  * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains no
- * LLVM; stands here because the other wrapper emitter does.
+ * LLVM; stands here because the other wrapper emitter does. Weights (ir/weights.h) are not in the file: it has a table of
+ * their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device.
  */
 #include "codegen-llvm/codegen.h"
 
@@ -143,6 +144,20 @@ static void put_kernel_texts(writer *w) {
     }
 }
 
+/* A const buffer whose elements the file holds; the caller has those of weights. */
+static bool is_literal(const writer *w, uint32_t buf) {
+    const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){buf});
+    return b->scope == SN_BUF_CONST && !b->weight.i;
+}
+
+static bool is_weight(const writer *w, uint32_t buf) { return sn_buf_get(w->m, (sn_buf){buf})->weight.i != 0; }
+
+static bool has_weights(const writer *w) {
+    for (uint32_t i = 1; i < w->m->bufs.count; i++)
+        if (is_weight(w, i)) return true;
+    return false;
+}
+
 static sn_status put_const_data(writer *w, sn_buf buf) {
     enum { PER_LINE = 16 };
     const sn_buf_rec *b = sn_buf_get(w->m, buf);
@@ -162,8 +177,34 @@ static bool is_const(const writer *w, uint32_t buf) { return sn_buf_get(w->m, (s
 
 static sn_status put_constants(writer *w) {
     for (uint32_t i = 1; i < w->m->bufs.count; i++)
-        if (is_const(w, i)) SN_TRY(put_const_data(w, (sn_buf){i}));
+        if (is_literal(w, i)) SN_TRY(put_const_data(w, (sn_buf){i}));
     return SN_OK;
+}
+
+/* struct f_weight {...};  const struct f_weight f_weights[] = {{"conv1.weight", 37632}}; */
+static sn_status put_weights(writer *w) {
+    const char *n = w->name;
+    if (!has_weights(w)) return SN_OK;
+    sn_text_printf(w->t, "struct %s_weight {\n    const char *name;\n    size_t size;\n};\n\n", n);
+    sn_text_printf(w->t, "const struct %s_weight %s_weights[] = {\n", n, n);
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) {
+        if (!is_weight(w, i)) continue;
+        const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){i});
+        int64_t bytes;
+        SN_TRY(const_bytes(&bytes, w, b));
+        sn_text_put(w->t, "    {");
+        sn_text_quoted(w->t, sn_weight_get(w->m, b->weight)->name);
+        sn_text_printf(w->t, ", %lld},   /* ", (long long)bytes);
+        put_shape(w, b);
+        sn_text_put(w->t, " */\n");
+    }
+    sn_text_put(w->t, "};\n\n");
+    return SN_OK;
+}
+
+static void put_load_signature(writer *w, const char *function) {
+    sn_text_printf(w->t, "%s(struct %s *self%s)", function, w->name,
+                   has_weights(w) ? ", const CUdeviceptr *weights" : "");
 }
 
 static void put_struct(writer *w) {
@@ -182,7 +223,7 @@ static void put_unload(writer *w) {
     for (uint32_t i = 0; i < w->m->kernels.n; i++)
         sn_text_printf(w->t, "    if (self->modules[%u]) cuModuleUnload(self->modules[%u]);\n", i, i);
     for (uint32_t i = 1; i < w->m->bufs.count; i++)
-        if (is_const(w, i))
+        if (is_literal(w, i))
             sn_text_printf(w->t, "    if (self->%s) cuMemFree(self->%s);\n", w->buf_name[i], w->buf_name[i]);
     sn_text_printf(w->t, "    *self = (struct %s){0};\n}\n\n", w->name);
 }
@@ -193,7 +234,7 @@ static void put_try(writer *w, const char *indent, const char *call) {
 
 static sn_status put_load_consts(writer *w) {
     for (uint32_t i = 1; i < w->m->bufs.count; i++) {
-        if (!is_const(w, i)) continue;
+        if (!is_literal(w, i)) continue;
         const char *name = w->buf_name[i];
         int64_t bytes;
         SN_TRY(const_bytes(&bytes, w, sn_buf_get(w->m, (sn_buf){i})));
@@ -204,10 +245,23 @@ static sn_status put_load_consts(writer *w) {
     return SN_OK;
 }
 
+/* In the order of the table. Kernels take it for granted that they are aligned. */
+static void put_take_weights(writer *w) {
+    uint32_t number = 0;
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) {
+        if (!is_weight(w, i)) continue;
+        sn_text_printf(w->t, "    if (weights[%u] %% %u) return CUDA_ERROR_INVALID_VALUE;\n", number,
+                       sn_buf_get(w->m, (sn_buf){i})->align);
+        sn_text_printf(w->t, "    self->%s = weights[%u];\n", w->buf_name[i], number++);
+    }
+}
+
 static sn_status put_load(writer *w) {
-    sn_text_printf(w->t, "static CUresult load_parts(struct %s *self) {\n    CUresult result = CUDA_SUCCESS;\n",
-                   w->name);
+    const char *weights = has_weights(w) ? ", weights" : "";
+    put_load_signature(w, "static CUresult load_parts");
+    sn_text_put(w->t, " {\n    CUresult result = CUDA_SUCCESS;\n");
     sn_text_printf(w->t, "    *self = (struct %s){0};\n", w->name);
+    put_take_weights(w);
     for (uint32_t i = 0; i < w->m->kernels.n; i++) {
         const char *c_name = w->kernel_name[i], *name = sn_kern_get(w->m, w->m->kernels.at[i])->name;
         put_try(w, "    ", sn_strf(&w->scratch, "cuModuleLoadData(&self->modules[%u], ptx_%s)", i, c_name));
@@ -228,7 +282,8 @@ static sn_status put_load(writer *w) {
     }
     SN_TRY(put_load_consts(w));
     sn_text_put(w->t, "    return result;\n}\n\n");
-    sn_text_printf(w->t, "int %s_load(struct %s *self) {\n    CUresult result = load_parts(self);\n", w->name, w->name);
+    put_load_signature(w, sn_strf(&w->scratch, "int %s_load", w->name));
+    sn_text_printf(w->t, " {\n    CUresult result = load_parts(self%s);\n", weights);
     sn_text_printf(w->t, "    if (result != CUDA_SUCCESS) %s_unload(self);\n    return result;\n}\n\n", w->name);
     return SN_OK;
 }
@@ -381,6 +436,12 @@ static void put_head(writer *w) {
     sn_text_printf(w->t,
                    "/* %s, compiled by Sinter: calls of the CUDA driver API, kernels and constants included.\n *\n", n);
     sn_text_printf(w->t, " *   %s_load       once, with the CUDA context current that will run it\n", n);
+    if (has_weights(w))
+        sn_text_printf(
+            w->t,
+            " *                weights: device memory (256-aligned) that stays the caller's, in the order of "
+            "%s_weights\n",
+            n);
     sn_text_printf(
         w->t, " *   %s_run        inputs, outputs, %s_workspace() bytes of device memory (256-aligned); asynchronous\n",
         n, n);
@@ -390,9 +451,8 @@ static void put_head(writer *w) {
         " *\n * Results are CUresult numbers, 0 is success. Compile with cuda.h in the include path, link with -lcuda.\n */\n");
     sn_text_put(w->t, "#include <cuda.h>\n#include <stddef.h>\n\n");
     put_struct(w);
-    sn_text_printf(w->t,
-                   "int %s_load(struct %s *self);\nvoid %s_unload(struct %s *self);\nsize_t %s_workspace(void);\n", n,
-                   n, n, n, n);
+    put_load_signature(w, sn_strf(&w->scratch, "int %s_load", n));
+    sn_text_printf(w->t, ";\nvoid %s_unload(struct %s *self);\nsize_t %s_workspace(void);\n", n, n, n);
     put_run_signature(w);
     sn_text_put(w->t, ";\n\n");
 }
@@ -401,6 +461,7 @@ static sn_status put_file(writer *w) {
     put_head(w);
     put_kernel_texts(w);
     SN_TRY(put_constants(w));
+    SN_TRY(put_weights(w));
     put_unload(w);
     SN_TRY(put_load(w));
     SN_TRY(put_workspace(w));

@@ -35,7 +35,10 @@ static sn_status check_bound(sn_context *ctx, const sn_module *m) {
     symbol_search s = {.m = m, .seen = SN_NEWN(&ctx->scratch, uint8_t, m->syms.count + 1)};
     for (uint32_t i = 1; i < m->graph.nodes.count; i++) {
         const sn_type *t = &sn_node_get(m, (sn_nd){i})->type;
+        const sn_attr *elements = sn_node_attr(m, (sn_nd){i}, SN_ATTR_ELEMENTS);
         for (uint32_t k = 0; k < t->rank; k++) sn_ix_walk(m, t->shape[k], note_symbol, &s);
+        for (uint32_t k = 0; elements && k < elements->shape.n; k++)
+            sn_ix_walk(m, elements->shape.at[k], note_symbol, &s);
     }
     for (uint32_t i = 0; i < m->graph.inputs.n; i++) {
         const sn_graph_input *in = &m->graph.inputs.at[i];
@@ -70,6 +73,7 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from) {
     sn_module_print(&t, from);
     sn_status status = sn_module_parse(*out, "copy", t.s, t.n);
     sn_text_free(&t);
+    sn_weights_share(*out, from);
     return status;
 }
 
@@ -259,6 +263,10 @@ static size_t port_bytes(const sn_port *port) {
     return bytes;
 }
 
+static size_t weight_bytes(const sn_module *m, sn_nd x) {
+    return sn_weight_get(m, sn_weight_named(m, sn_node_attr(m, x, SN_ATTR_NAME)->text))->size;
+}
+
 static void fill_info(sn_program *p) {
     sn_program_info *info = &p->info;
     info->device = p->device;
@@ -274,6 +282,8 @@ static void fill_info(sn_program *p) {
     sn_graph_live(p->source, live);
     for (uint32_t k = 0; k < p->n_inputs; k++)
         if (live[p->source->graph.inputs.at[k].node.i]) info->moved += port_bytes(&p->inputs[k]);
+    for (sn_nd x = {1}; x.i < p->source->graph.nodes.count; x.i++)
+        if (live[x.i] && sn_node_get(p->source, x)->op == SN_OP_WEIGHT) info->moved += weight_bytes(p->source, x);
     for (uint32_t k = 0; k < p->n_outputs; k++) info->moved += port_bytes(&p->outputs[k]);
 }
 
@@ -291,6 +301,7 @@ static sn_program *program_new(sn_context *ctx) {
 static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_settings *s) {
     if (s->passes.pipeline) p->pipeline = sn_strdup(&p->arena, s->passes.pipeline);
     SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims));
+    sn_holders_share(p, g);
     fill_ports(p);
     return choose_target(cu, p, s);
 }
@@ -318,6 +329,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     SN_TRY(bind(p, &cu, g, s)); /* opens the device the first time, which is no part of compiling */
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
+    if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_weights_check(p->ctx, p->source));
     SN_TRY(run_passes(p, s));
     double passes_done = now_us();
     if (last == SN_PHASE_PASSES) return SN_OK;
@@ -358,6 +370,7 @@ void sn_program_destroy(sn_program *p) {
     if (p->prog) sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);
     for (uint32_t k = 0; p->own_output && k < p->n_outputs; k++) sn_tensor_destroy(p->own_output[k]);
+    sn_holders_drop(p->ctx, &p->holders);
     if (p->m) sn_module_free(p->m);
     if (p->source) sn_module_free(p->source);
     sn_arena_free(&p->arena);

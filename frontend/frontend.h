@@ -25,12 +25,21 @@ struct sn_context {
     char cuda_target[SN_MAX_DEVICES][32];
 };
 
+/* What holds elements that a graph borrows, such as an open file: closed with the last graph or program that has it. */
+typedef struct sn_holder {
+    unsigned users;
+    void *object; /* NULL: nothing to close */
+    void (*close)(void *object);
+} sn_holder;
+typedef SN_VEC(sn_holder *) sn_holder_list;
+
 struct sn_graph {
     sn_context *ctx;
     sn_module *m;
     sn_status status; /* first failure of a builder function */
     char message[SN_MESSAGE_MAX];
     sn_nd built; /* result of the running builder function */
+    sn_holder_list holders;
 };
 
 /* The addresses of a bound tensor. */
@@ -77,6 +86,7 @@ struct sn_program {
     sn_tensor **own_output;       /* by output: storage of one that is copied back to an input, else NULL */
     void **input_at, **output_at; /* storage addresses of the run in progress */
     struct sn_span *spans;        /* their ranges, for the check that nothing overlaps */
+    sn_holder_list holders;       /* of the graph: source and m borrow the same elements */
     sn_program_info info;
 };
 
@@ -128,6 +138,12 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from);
 /* A fresh module with a copy of the graph, all its symbolic sizes bound. */
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
                         unsigned n);
+/* Do all weights that the outputs of a graph need have elements? Fails with the names of those without. */
+sn_status sn_weights_check(sn_context *ctx, const sn_module *m);
+/* A new holder of the graph, for the caller to fill. */
+sn_holder *sn_graph_holder(sn_graph *g);
+void sn_holders_share(sn_program *p, const sn_graph *g);
+void sn_holders_drop(sn_context *ctx, const sn_holder_list *list);
 /* sn_program_time with a program that runs between the flush and each run (runtime.h, sn_flush); its tensors are bound. */
 sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                                 sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader);

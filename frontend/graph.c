@@ -61,6 +61,7 @@ sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path) 
 
 void sn_graph_destroy(sn_graph *g) {
     if (!g) return;
+    sn_holders_drop(g->ctx, &g->holders);
     sn_module_free(g->m);
     sn_heap_free(&g->ctx->env, g, sizeof *g);
 }

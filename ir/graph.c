@@ -214,6 +214,25 @@ static const sn_nd *promote(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_
     return cast;
 }
 
+/* `sizes` without symbols as a constant; none when there are symbols. */
+static sn_nd constant_sizes(sn_module *m, const sn_attr *elements, const sn_type *type) {
+    int64_t values[SN_MAX_RANK];
+    for (uint32_t k = 0; k < elements->shape.n; k++)
+        if (!sn_ix_is_const(m, elements->shape.at[k], &values[k])) return NONE;
+    sn_attr attrs[] = {{.id = SN_ATTR_DTYPE, .i = type->dtype},
+                       {.id = SN_ATTR_SHAPE, .shape = {type->shape, type->rank}},
+                       {.id = SN_ATTR_VALUES, .numbers = {.i = values, .n = elements->shape.n}}};
+    return sn_graph_node(m, SN_OP_CONSTANT, NULL, 0, attrs, 3);
+}
+
+/* A weight node has its place in the table of weights. */
+static sn_status declare_weight(sn_module *m, const sn_type *type, const sn_attr *attrs, uint32_t n_attrs) {
+    sn_wt w;
+    for (uint32_t k = 0; k < n_attrs; k++)
+        if (attrs[k].id == SN_ATTR_NAME) return sn_weight_declare(&w, m, attrs[k].text, type);
+    return SN_OK;
+}
+
 sn_nd sn_graph_node(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, const sn_attr *attrs, uint32_t n_attrs) {
     sn_nd few[8];
     sn_attr canonical[SN_N_ATTRS];
@@ -221,6 +240,9 @@ sn_nd sn_graph_node(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, cons
     sn_node_rec rec = {.op = op, .n_in = n_in, .n_attrs = n_attrs};
     if ((unsigned)op < SN_N_OPS) in = promote(m, op, in, n_in, few);
     if (sn_graph_infer(&rec.type, &rec.n_results, m, op, in, n_in, attrs, n_attrs, 0) != SN_OK) return NONE;
+    sn_nd known = op == SN_OP_SIZES ? constant_sizes(m, attrs, &rec.type) : NONE;
+    if (known.i) return known;
+    if (op == SN_OP_WEIGHT && declare_weight(m, &rec.type, attrs, n_attrs) != SN_OK) return NONE;
     if (n_attrs) memcpy(canonical, attrs, n_attrs * sizeof *attrs); /* the rule refused more than SN_N_ATTRS */
     sn_attrs_canonical(m, op, in, n_in, &rec.type, canonical, n_attrs, &store);
     rec.in = in;
@@ -273,7 +295,23 @@ static sn_attr shape_attr(const sn_ix *shape, uint32_t rank) {
     return (sn_attr){.id = SN_ATTR_SHAPE, .shape = {shape, rank}};
 }
 
+sn_nd sn_graph_weight(sn_module *m, const char *name, const sn_type *type, const void *data) {
+    sn_attr attrs[] = {{.id = SN_ATTR_NAME, .text = name},
+                       {.id = SN_ATTR_DTYPE, .i = type->dtype},
+                       shape_attr(type->shape, type->rank)};
+    sn_nd x = sn_graph_node(m, SN_OP_WEIGHT, NULL, 0, attrs, 3);
+    if (x.i == 0) return NONE;
+    sn_graph_name(m, x, name);
+    if (data) sn_weight_get(m, sn_weight_named(m, name))->data = data;
+    return x;
+}
+
 static sn_attr ints_attr(sn_attr_id id, const int64_t *at, uint32_t n) { return (sn_attr){.id = id, .ints = {at, n}}; }
+
+sn_nd sn_graph_sizes(sn_module *m, const sn_ix *at, uint32_t n) {
+    sn_attr attr = {.id = SN_ATTR_ELEMENTS, .shape = {at, n}};
+    return sn_graph_node(m, SN_OP_SIZES, NULL, 0, &attr, 1);
+}
 
 sn_nd sn_graph_unary(sn_module *m, sn_op op, sn_nd x) { return sn_graph_node(m, op, &x, 1, NULL, 0); }
 

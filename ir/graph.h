@@ -50,7 +50,8 @@ typedef enum sn_attr_kind {
     SN_KIND_DTYPE,
     SN_KIND_INTS,
     SN_KIND_SHAPE,
-    SN_KIND_NUMBERS
+    SN_KIND_NUMBERS,
+    SN_KIND_STRING
 } sn_attr_kind;
 
 typedef struct sn_attr_info {
@@ -77,7 +78,8 @@ typedef struct sn_attr {
             const double *f;
             const int64_t *i;
             uint64_t n;
-        } numbers; /* NUMBERS: f for float dtypes, else i */
+        } numbers;        /* NUMBERS: f for float dtypes, else i */
+        const char *text; /* STRING */
     };
 } sn_attr;
 
@@ -146,6 +148,12 @@ sn_status sn_graph_output_new(sn_module *m, const char *name, sn_nd node, int wr
 /* A printer hint for a node that has no name yet. */
 void sn_graph_name(sn_module *m, sn_nd node, const char *name);
 
+/* The weight of that name, whose type has constant sizes. data is borrowed (ir/weights.h); NULL: attached later. */
+sn_nd sn_graph_weight(sn_module *m, const char *name, const sn_type *type, const void *data);
+
+/* The i64 tensor of rank 1 with these elements (at most SN_MAX_RANK): a `constant` when all of them are. */
+sn_nd sn_graph_sizes(sn_module *m, const sn_ix *at, uint32_t n);
+
 /* Shorthands over sn_graph_node for passes. */
 sn_nd sn_graph_unary(sn_module *m, sn_op op, sn_nd x);
 sn_nd sn_graph_binary(sn_module *m, sn_op op, sn_nd x, sn_nd y);
@@ -171,6 +179,10 @@ sn_ix sn_type_numel(sn_module *m, const sn_type *t);
 bool sn_type_eq(const sn_type *a, const sn_type *b);
 /* "f32[8192, 1024]" in an arena. */
 char *sn_type_text(sn_module *m, const sn_type *t);
+/* The elements of an integer tensor of at most SN_KNOWN_MAX as expressions, where they follow from sizes and literals
+ * (ir/graph_known.c). Otherwise a failure says which node they depend on. */
+enum { SN_KNOWN_MAX = 64 };
+sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x);
 /* Normalised reduction axes as a bit mask. */
 uint32_t sn_node_axes_mask(const sn_module *m, sn_nd x);
 /* Type of result k of an operation (ir/graph_rules.c): the one place that knows shape and dtype rules. */

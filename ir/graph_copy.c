@@ -1,6 +1,6 @@
 /* graph_copy.c: a copy of the live part of a graph in another module, with symbolic sizes replaced by numbers. Every node
  * goes through sn_graph_node, so that shapes are inferred again and sizes that do not fit are reported. Relies on ids being
- * topological: operands of nodes and of index expressions have smaller ids.
+ * topological: operands of nodes and of index expressions have smaller ids. Weights are shared, not copied.
  */
 #include "ir/graph_internal.h"
 #include "ir/module.h"
@@ -33,8 +33,10 @@ static void mark_roots(const sn_module *m, uint8_t *need) {
         mark_shape(need, &in->offset, 1);
     }
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
-        const sn_attr *a = sn_node_attr(m, x, SN_ATTR_SHAPE);
-        if (a) mark_shape(need, a->shape.at, a->shape.n);
+        const sn_node_rec *n = sn_node_get(m, x);
+        for (uint32_t k = 0; k < n->n_attrs; k++)
+            if (sn_attrs[n->attrs[k].id].kind == SN_KIND_SHAPE)
+                mark_shape(need, n->attrs[k].shape.at, n->attrs[k].shape.n);
     }
 }
 
@@ -146,6 +148,7 @@ sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const 
     sn_graph_live(from, live);
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++)
         if (live[x.i] && sn_node_get(from, x)->op != SN_OP_INPUT) SN_TRY(copy_node(&c, x));
+    sn_weights_share(to, from);
     for (uint32_t i = 0; i < g->outputs.n; i++) {
         const sn_graph_output *out = &g->outputs.at[i];
         SN_TRY(sn_graph_output_new(to, out->name, c.node[out->node.i], out->writes));

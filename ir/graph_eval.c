@@ -104,6 +104,22 @@ static sn_status eval_constant(sn_eval *e) {
     return SN_OK;
 }
 
+/* Without symbols it would be a constant. */
+static sn_status eval_sizes(sn_eval *e) { return sn_eval_fail(e, "evaluation needs constant sizes"); }
+
+static sn_status eval_weight(sn_eval *e) {
+    const char *name = sn_node_attr(e->m, e->x, SN_ATTR_NAME)->text;
+    const sn_weight_rec *w = sn_weight_get(e->m, sn_weight_named(e->m, name));
+    if (!sn_weight_attached(w)) return sn_eval_fail(e, "%s has no elements yet", name);
+    uint32_t bytes = sn_dtype_bytes(w->dtype);
+    for (int64_t i = 0; i < e->out->numel; i++) {
+        const char *at = (const char *)w->data + (size_t)i * bytes;
+        if (sn_is_float(w->dtype)) e->out->f[i] = sn_load_float(w->dtype, at);
+        else e->out->i[i] = sn_load_int(w->dtype, at);
+    }
+    return SN_OK;
+}
+
 static sn_status eval_iota(sn_eval *e) {
     int64_t axis = sn_node_int(e->m, e->x, SN_ATTR_AXIS, 0);
     sn_walk w = sn_walk_over(e->out->shape, e->out->rank);
@@ -222,6 +238,7 @@ static const sn_eval_fn eval_of_op[SN_N_OPS] = {
     [SN_OP_VAR_MEAN] = eval_moments,   [SN_OP_SORT] = sn_eval_sort,
     [SN_OP_TOPK] = sn_eval_sort,       [SN_OP_RANDOM] = sn_eval_random,
     [SN_OP_DROPOUT] = sn_eval_dropout, [SN_OP_RANDOM_NORMAL] = sn_eval_random_normal,
+    [SN_OP_WEIGHT] = eval_weight,      [SN_OP_SIZES] = eval_sizes,
 };
 
 static const sn_eval_fn eval_of_class[] = {

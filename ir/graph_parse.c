@@ -272,6 +272,13 @@ static sn_status parse_shape_attr(sn_attr *out, parser *p) {
     return SN_OK;
 }
 
+static sn_status parse_string(sn_attr *out, parser *p) {
+    char *text;
+    SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
+    out->text = text;
+    return SN_OK;
+}
+
 /* Does a value of the kind begin at the current token? */
 static bool kind_begins(const sn_lex *lx, sn_attr_kind kind) {
     switch (kind) {
@@ -282,6 +289,7 @@ static bool kind_begins(const sn_lex *lx, sn_attr_kind kind) {
     case SN_KIND_INTS:
     case SN_KIND_SHAPE:
     case SN_KIND_NUMBERS: return sn_lex_is(lx, "[");
+    case SN_KIND_STRING: return lx->tok == SN_TOK_STRING;
     }
     return false;
 }
@@ -295,6 +303,7 @@ static sn_status parse_attr_value(sn_attr *out, parser *p, sn_op op) {
         [SN_KIND_INTS] = "a list of integers",
         [SN_KIND_SHAPE] = "a list of sizes",
         [SN_KIND_NUMBERS] = "a list of numbers",
+        [SN_KIND_STRING] = "a text in quotes",
     };
     sn_lex *lx = p->lx;
     sn_attr_kind kind = sn_attrs[out->id].kind;
@@ -309,6 +318,7 @@ static sn_status parse_attr_value(sn_attr *out, parser *p, sn_op op) {
     case SN_KIND_INTS: return parse_ints(out, p);
     case SN_KIND_SHAPE: return parse_shape_attr(out, p);
     case SN_KIND_NUMBERS: return parse_numbers(out, p);
+    case SN_KIND_STRING: return parse_string(out, p);
     }
     return SN_OK;
 }

@@ -182,6 +182,19 @@ static sn_status rule_constant(sn_rule *r) {
     return SN_OK;
 }
 
+/* That sizes are constant, and one type a name, is checked when the weight gets its place in the table. */
+static sn_status rule_weight(sn_rule *r) {
+    shape_from_attr(r);
+    return SN_OK;
+}
+
+static sn_status rule_sizes(sn_rule *r) {
+    r->out->dtype = SN_I64;
+    r->out->rank = 1;
+    r->out->shape[0] = sn_ix_const(r->m, sn_rule_attr(r, SN_ATTR_ELEMENTS)->shape.n);
+    return SN_OK;
+}
+
 static sn_status rule_iota(sn_rule *r) {
     uint32_t axis;
     shape_from_attr(r);
@@ -321,6 +334,8 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_FULL] = rule_full,
     [SN_OP_CONSTANT] = rule_constant,
     [SN_OP_IOTA] = rule_iota,
+    [SN_OP_WEIGHT] = rule_weight,
+    [SN_OP_SIZES] = rule_sizes,
     [SN_OP_WHERE] = rule_where,
     [SN_OP_CAST] = rule_cast,
     [SN_OP_CLAMP] = rule_clamp,

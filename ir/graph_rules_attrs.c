@@ -46,13 +46,13 @@ static sn_status check_list(const sn_rule *r, const sn_attr *a, uint32_t n, cons
 }
 
 static sn_status check_shape(const sn_rule *r, const sn_attr *a) {
-    bool wildcard = r->op == SN_OP_RESHAPE || r->op == SN_OP_EXPAND;
+    bool wildcard = r->op == SN_OP_RESHAPE || r->op == SN_OP_EXPAND, any = a->id == SN_ATTR_ELEMENTS;
     SN_TRY(check_list(r, a, a->shape.n, a->shape.at));
     for (uint32_t k = 0; k < a->shape.n; k++) {
         int64_t c;
         if (a->shape.at[k].i == 0 || a->shape.at[k].i >= r->m->ixs.count)
             return sn_rule_fail(r, "the size of axis %u is missing", k);
-        if (sn_ix_is_const(r->m, a->shape.at[k], &c) && c < 0 && !(wildcard && c == -1))
+        if (sn_ix_is_const(r->m, a->shape.at[k], &c) && c < 0 && !any && !(wildcard && c == -1))
             return sn_rule_fail(r, "axis %u has the negative size %lld", k, (long long)c);
     }
     return SN_OK;
@@ -70,6 +70,7 @@ static sn_status check_value(const sn_rule *r, const sn_attr *a) {
     case SN_KIND_INTS: return check_list(r, a, a->ints.n, a->ints.at);
     case SN_KIND_SHAPE: return check_shape(r, a);
     case SN_KIND_NUMBERS: return SN_OK; /* the rule of constant knows the dtype */
+    case SN_KIND_STRING: return a->text && *a->text ? SN_OK : sn_rule_fail(r, "attribute '%s' is empty", name);
     }
     return SN_OK;
 }
@@ -159,6 +160,7 @@ bool sn_attr_eq(const sn_attr *a, const sn_attr *b) {
     case SN_KIND_NUMBERS:
         return a->numbers.n == b->numbers.n && !a->numbers.f == !b->numbers.f &&
                same_bytes(numbers_at(a), numbers_at(b), a->numbers.n * 8);
+    case SN_KIND_STRING: return strcmp(a->text, b->text) == 0;
     }
     return false;
 }
@@ -173,6 +175,7 @@ uint64_t sn_attr_hash(uint64_t h, const sn_attr *a) {
     case SN_KIND_INTS: return sn_hash_bytes(h, a->ints.at, a->ints.n * sizeof *a->ints.at);
     case SN_KIND_SHAPE: return sn_hash_bytes(h, a->shape.at, a->shape.n * sizeof *a->shape.at);
     case SN_KIND_NUMBERS: return sn_hash_bytes(h, numbers_at(a), a->numbers.n * 8);
+    case SN_KIND_STRING: return sn_hash_bytes(h, a->text, strlen(a->text));
     }
     return h;
 }
@@ -184,5 +187,6 @@ sn_attr sn_attr_copy(sn_arena *arena, const sn_attr *a) {
     if (kind == SN_KIND_SHAPE) c.shape.at = sn_memdup(arena, a->shape.at, a->shape.n * sizeof *a->shape.at);
     if (kind == SN_KIND_NUMBERS && a->numbers.f) c.numbers.f = sn_memdup(arena, a->numbers.f, a->numbers.n * 8);
     if (kind == SN_KIND_NUMBERS && a->numbers.i) c.numbers.i = sn_memdup(arena, a->numbers.i, a->numbers.n * 8);
+    if (kind == SN_KIND_STRING) c.text = sn_strdup(arena, a->text);
     return c;
 }

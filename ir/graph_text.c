@@ -90,6 +90,7 @@ static void put_attr(sn_text *t, const sn_module *m, const sn_attr *a, uint64_t 
     case SN_KIND_INTS: put_ints(t, a); break;
     case SN_KIND_SHAPE: sn_shape_put(t, m, a->shape.at, a->shape.n); break;
     case SN_KIND_NUMBERS: put_numbers(t, a, limit); break;
+    case SN_KIND_STRING: sn_text_quoted(t, a->text); break;
     }
 }
 

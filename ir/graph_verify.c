@@ -130,6 +130,8 @@ static sn_status check_dtype_and_sizes(const verifier *v, sn_nd x) {
     const sn_node_rec *n = sn_node_get(v->m, x);
     if ((unsigned)n->type.dtype >= SN_N_DTYPES || n->type.rank > SN_MAX_RANK)
         return broken(v, 4, "%s has no valid type", label_of(v, x).s);
+    const sn_attr *elements = sn_node_attr(v->m, x, SN_ATTR_ELEMENTS);
+    if (elements) SN_TRY(check_sizes(v, label_of(v, x).s, elements->shape.at, elements->shape.n));
     return check_sizes(v, label_of(v, x).s, n->type.shape, n->type.rank);
 }
 

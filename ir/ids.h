@@ -18,6 +18,7 @@ SN_ID(sn_buf);  /* buffer (loop.h) */
 SN_ID(sn_kern); /* kernel (loop.h) */
 SN_ID(sn_stmt); /* loop statement (loop.h) */
 SN_ID(sn_val);  /* SSA value of a kernel (loop.h) */
+SN_ID(sn_wt);   /* weight (weights.h) */
 
 typedef struct sn_module sn_module;
 

@@ -16,6 +16,11 @@
 /* ---- reading ---- */
 
 sn_buf_rec *sn_buf_get(const sn_module *m, sn_buf b) { return sn_table_at(&m->bufs, b.i); }
+
+const void *sn_buf_data(const sn_module *m, const sn_buf_rec *b) {
+    return b->weight.i ? sn_weight_get(m, b->weight)->data : b->data;
+}
+
 sn_kern_rec *sn_kern_get(const sn_module *m, sn_kern k) { return sn_table_at(&m->kerns, k.i); }
 sn_stmt_rec *sn_stmt_get(const sn_module *m, sn_stmt s) { return sn_table_at(&m->stmts, s.i); }
 sn_val_rec *sn_val_get(const sn_module *m, sn_val v) { return sn_table_at(&m->vals, v.i); }

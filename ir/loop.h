@@ -106,7 +106,7 @@ typedef enum sn_buf_scope {
     SN_BUF_INPUT,  /* graph input: memory of the caller */
     SN_BUF_OUTPUT, /* graph output: memory of the caller */
     SN_BUF_TEMP,   /* intermediate: planned by the wrapper */
-    SN_BUF_CONST,  /* literal data that the module carries */
+    SN_BUF_CONST,  /* literal data that the module carries, or a weight */
     SN_BUF_REG,    /* private registers of threads, belongs to one kernel */
     SN_BUF_SHARED, /* shared memory of blocks, belongs to one kernel */
     SN_BUF_POSTED  /* elements that pass from block to block, belongs to one kernel */
@@ -123,7 +123,8 @@ typedef struct sn_buf_rec {
     uint32_t io;              /* INPUT, OUTPUT: number of the graph input or output */
     uint32_t private_size;    /* REG: elements of one thread; SHARED: of one block; else 0 */
     uint32_t align;           /* bytes that the storage start is a multiple of (a power of two) */
-    const void *data;         /* CONST: size elements in storage format */
+    const void *data;         /* CONST: size elements in storage format ... */
+    sn_wt weight;             /* ... or the weight that has them (ir/weights.h); read both through sn_buf_data */
     uint32_t mark;            /* scratch of one call of ir/loop*.c; means nothing between calls */
 } sn_buf_rec;
 
@@ -204,6 +205,8 @@ sn_buf_rec *sn_buf_get(const sn_module *m, sn_buf b);
 sn_kern_rec *sn_kern_get(const sn_module *m, sn_kern k);
 sn_stmt_rec *sn_stmt_get(const sn_module *m, sn_stmt s);
 sn_val_rec *sn_val_get(const sn_module *m, sn_val v);
+/* Where the elements of a CONST buffer are; NULL: a weight that is not attached. */
+const void *sn_buf_data(const sn_module *m, const sn_buf_rec *b);
 /* Memory of one kernel: no parameter, has no place in the wrapper. */
 static inline bool sn_buf_is_local(const sn_buf_rec *b) { return b->scope >= SN_BUF_REG; }
 /* ... of one block or thread of it: lost at the end of a grid iteration. */

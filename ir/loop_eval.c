@@ -96,8 +96,12 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
     if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
     *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name};
     bool ours = b->scope == SN_BUF_TEMP || sn_buf_is_local(b);
-    if (!mem->data && b->scope == SN_BUF_CONST) mem->data = (unsigned char *)(uintptr_t)b->data;
+    if (!mem->data && b->scope == SN_BUF_CONST) mem->data = (unsigned char *)(uintptr_t)sn_buf_data(ev->m, b);
     if (mem->data) return SN_OK;
+    if (b->weight.i && size)
+        return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "weight %s has no elements yet",
+                       sn_weight_get(ev->m, b->weight)->name);
+    if (b->weight.i) return SN_OK;
     if (!ours) return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "buffer '%s' has no memory", b->name);
     if (size < 0 || size > INT64_MAX / 16)
         return sn_fail(ev->m->env, SN_ERROR_UNSUPPORTED, "buffer '%s' is too large to evaluate", b->name);

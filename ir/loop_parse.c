@@ -124,6 +124,7 @@ static sn_status parse_shape(sn_ix *shape, uint32_t *rank, sn_module *m, sn_lex 
 
 typedef SN_VEC(unsigned char) byte_vec;
 
+/* `data [...]`: literal elements. */
 static sn_status parse_data(byte_vec *out, uint64_t *count, sn_module *m, sn_lex *lx, sn_dtype dtype) {
     *count = 0;
     SN_TRY(sn_lex_expect_name(lx, "data"));
@@ -140,6 +141,20 @@ static sn_status parse_data(byte_vec *out, uint64_t *count, sn_module *m, sn_lex
         ++*count;
     }
     return sn_lex_next(lx);
+}
+
+/* `weight "name"`: one that the graph has named, or a new one of the buffer's type. */
+static sn_status parse_weight(sn_wt *out, sn_module *m, sn_lex *lx, const sn_type *type) {
+    sn_lex at = *lx;
+    char *name;
+    SN_TRY(sn_lex_expect_name(lx, "weight"));
+    SN_TRY(sn_lex_string(&name, lx, &m->arena));
+    if (!*name) return sn_lex_fail(&at, "a weight has a name");
+    if (sn_weight_declare(out, m, name, type) == SN_OK) return SN_OK;
+    char message[SN_MESSAGE_MAX];
+    memcpy(message, m->env->message, sizeof message);
+    sn_env_clear(m->env);
+    return sn_lex_fail(&at, "%s", message);
 }
 
 static sn_status parse_scope(sn_buf_scope *out, sn_lex *lx) {
@@ -168,10 +183,10 @@ static sn_status parse_placement(sn_module *m, sn_lex *lx, sn_buf_rec *b) {
 
 sn_status sn_buf_parse(sn_module *m, sn_lex *lx) {
     char *name;
-    sn_dtype dtype;
+    sn_type type = {0};
     sn_buf_scope scope = SN_BUF_TEMP;
-    sn_ix shape[SN_MAX_RANK];
-    uint32_t rank, io = 0;
+    sn_wt weight = {0};
+    uint32_t io = 0;
     byte_vec data = {0};
     uint64_t count = 0;
     SN_TRY(sn_lex_expect_name(lx, "buffer"));
@@ -179,17 +194,20 @@ sn_status sn_buf_parse(sn_module *m, sn_lex *lx) {
     SN_TRY(parse_new_name(&name, lx, &m->arena));
     if (sn_buf_named(m, name).i) return sn_lex_fail(&at, "buffer '%s' is declared twice", name);
     SN_TRY(sn_lex_expect(lx, ":"));
-    SN_TRY(parse_dtype(&dtype, lx, &m->arena));
-    SN_TRY(parse_shape(shape, &rank, m, lx));
+    SN_TRY(parse_dtype(&type.dtype, lx, &m->arena));
+    SN_TRY(parse_shape(type.shape, &type.rank, m, lx));
     SN_TRY(parse_scope(&scope, lx));
     if (scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT)
         SN_TRY(parse_u32(&io, lx, "the position of an input or output"));
-    if (scope == SN_BUF_CONST) SN_TRY(parse_data(&data, &count, m, lx, dtype));
-    sn_buf_rec *b = sn_buf_get(m, sn_buf_new(m, name, dtype, scope, shape, rank));
+    bool literal = scope == SN_BUF_CONST && !sn_lex_is_name(lx, "weight");
+    if (literal) SN_TRY(parse_data(&data, &count, m, lx, type.dtype));
+    else if (scope == SN_BUF_CONST) SN_TRY(parse_weight(&weight, m, lx, &type));
+    sn_buf_rec *b = sn_buf_get(m, sn_buf_new(m, name, type.dtype, scope, type.shape, type.rank));
     SN_TRY(m->env->status); /* the product of the shape may overflow */
     b->io = io;
+    b->weight = weight;
     SN_TRY(parse_placement(m, lx, b));
-    if (scope != SN_BUF_CONST) return SN_OK;
+    if (!literal) return SN_OK;
     int64_t size;
     if (!sn_ix_is_const(m, b->size, &size) || (uint64_t)size != count)
         return sn_lex_fail(&at, "const '%s' has %llu elements of data, which is not its size", name,

@@ -110,6 +110,11 @@ static void put_size(sn_text *t, const sn_module *m, sn_ix e) {
 
 static void put_data(sn_text *t, const sn_module *m, const sn_buf_rec *b) {
     int64_t n = 0;
+    if (b->weight.i) {
+        sn_text_put(t, " weight ");
+        sn_text_quoted(t, sn_weight_get(m, b->weight)->name);
+        return;
+    }
     sn_text_put(t, " data [");
     if (b->data) sn_ix_is_const(m, b->size, &n);
     for (int64_t i = 0; i < n; i++) {
@@ -296,19 +301,6 @@ static void put_schedule(sn_text *t, const sn_sched *s) {
     if (s->shared) sn_text_put(t, " shared");
 }
 
-static void put_quoted(sn_text *t, const char *s) {
-    sn_text_put(t, "\"");
-    for (; *s; s++) {
-        if (*s == '\n') {
-            sn_text_put(t, "\\n");
-            continue;
-        }
-        if (*s == '"' || *s == '\\') sn_text_put(t, "\\");
-        sn_text_putn(t, s, 1);
-    }
-    sn_text_put(t, "\"");
-}
-
 void sn_kern_print(sn_text *t, const sn_module *m, sn_kern k) {
     const sn_kern_rec *r = sn_kern_get(m, k);
     sn_text_printf(t, "kernel @%s(", r->name);
@@ -319,7 +311,7 @@ void sn_kern_print(sn_text *t, const sn_module *m, sn_kern k) {
     if (r->scheduled) sn_text_put(t, " scheduled");
     if (r->note) {
         sn_text_put(t, " note ");
-        put_quoted(t, r->note);
+        sn_text_quoted(t, r->note);
     }
     sn_text_put(t, " {\n");
     for (uint32_t i = 0; i < r->locals.n; i++) {

@@ -561,8 +561,14 @@ static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
     if (!size_ok(v, b->size)) return "the size is negative or names an axis or a value";
     if (b->align == 0 || (b->align & (b->align - 1))) return "the alignment is no power of two";
     if (sn_buf_is_private(b) && b->private_size == 0) return "the group of a thread or block has no elements";
-    if (b->scope == SN_BUF_CONST && (!b->data || !sn_ix_is_const(v->m, b->size, NULL))) return "a const has data";
-    return NULL;
+    if (b->scope != SN_BUF_CONST) return NULL;
+    int64_t size;
+    if (!sn_ix_is_const(v->m, b->size, &size)) return "the size of a const is a number";
+    if (!b->weight.i) return b->data ? NULL : "a const has data";
+    if (b->weight.i >= v->m->weights.recs.count) return "a const has a weight that there is not";
+    const sn_weight_rec *w = sn_weight_get(v->m, b->weight);
+    bool fits = w->dtype == b->dtype && w->size == (size_t)size * sn_dtype_bytes(b->dtype);
+    return fits ? NULL : "the weight has another dtype or size";
 }
 
 sn_status sn_loop_verify(sn_module *m, const char *where) {

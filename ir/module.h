@@ -8,6 +8,7 @@
 #include "ir/graph.h"
 #include "ir/ix.h"
 #include "ir/loop.h"
+#include "ir/weights.h"
 #include "ir/wrap.h"
 
 struct sn_module {
@@ -16,8 +17,9 @@ struct sn_module {
     sn_table ixs;       /* sn_ix_rec */
     uint32_t *ix_slots; /* hash table of ixs (power of two) */
     uint32_t ix_slot_cap;
-    sn_table axes;        /* sn_axis_rec */
-    sn_table syms;        /* sn_sym_rec */
+    sn_table axes; /* sn_axis_rec */
+    sn_table syms; /* sn_sym_rec */
+    sn_weight_table weights;
     sn_graph_ir graph;    /* graph.n_nodes == 0: no graph */
     sn_table bufs;        /* sn_buf_rec */
     sn_table kerns;       /* sn_kern_rec */

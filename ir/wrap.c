@@ -15,16 +15,6 @@ void sn_wrap_add(sn_module *m, sn_step step) { SN_PUSH(&m->arena, &m->wrap.steps
 
 /* ---- printing ---- */
 
-static void put_quoted(sn_text *t, const char *s) {
-    sn_text_put(t, "\"");
-    for (; *s; s++) {
-        if (*s == '\n') sn_text_put(t, "\\n");
-        else if (*s == '"' || *s == '\\') sn_text_printf(t, "\\%c", *s);
-        else sn_text_putn(t, s, 1);
-    }
-    sn_text_put(t, "\"");
-}
-
 /* ` word expression`; nothing when the expression is none. */
 static void put_amount(sn_text *t, const sn_module *m, const char *word, sn_ix e) {
     if (!e.i) return;
@@ -36,7 +26,7 @@ static void print_step(sn_text *t, const sn_module *m, const sn_step *s) {
     sn_text_put(t, sn_step_names[s->kind]);
     if (s->kind == SN_STEP_COMMENT) {
         sn_text_put(t, " ");
-        put_quoted(t, s->text);
+        sn_text_quoted(t, s->text);
     }
     if (s->kind == SN_STEP_CALL) sn_text_printf(t, " @%s", sn_kern_get(m, s->kern)->name);
     if (s->buf.i) sn_text_printf(t, " %s", sn_buf_get(m, s->buf)->name);

@@ -30,6 +30,9 @@ static bool is_view_or_source(const sn_node_rec *n) {
     return sn_ops[n->op].cls == SN_OPS_VIEW || sn_ops[n->op].cls == SN_OPS_SOURCE;
 }
 
+/* Becomes a const buffer. */
+static bool has_data(const sn_node_rec *n) { return n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT; }
+
 /* Does reading an element cost no more than a load? Looks through views and casts. */
 static bool is_plain_load(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -72,7 +75,7 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (n->op == SN_OP_INPUT || n->op == SN_OP_CONSTANT) {
+    if (n->op == SN_OP_INPUT || has_data(n)) {
         info->realized = true;
         info->reads = 1;
         return;
@@ -149,7 +152,7 @@ static void make_input_buffers(sn_lower *lw) {
     }
 }
 
-static void make_constant_buffer(sn_lower *lw, sn_nd x, uint32_t number) {
+static const void *constant_data(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_attr *values = sn_node_attr(lw->m, x, SN_ATTR_VALUES);
     uint32_t bytes = sn_dtype_bytes(n->type.dtype);
@@ -158,8 +161,17 @@ static void make_constant_buffer(sn_lower *lw, sn_nd x, uint32_t number) {
         if (sn_is_float(n->type.dtype)) sn_store_float(n->type.dtype, data + k * bytes, values->numbers.f[k]);
         else sn_store_int(n->type.dtype, data + k * bytes, values->numbers.i[k]);
     }
-    sn_buf b = new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "c%u", number)), &n->type, SN_BUF_CONST);
-    sn_buf_get(lw->m, b)->data = data;
+    return data;
+}
+
+/* The buffer of a constant or a weight. */
+static void make_const_buffer(sn_lower *lw, sn_nd x, uint32_t number) {
+    const char *name = unique_buffer_name(lw, sn_strf(&lw->m->arena, "c%u", number));
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    sn_buf b = new_buffer(lw, name, &n->type, SN_BUF_CONST);
+    if (n->op == SN_OP_WEIGHT)
+        sn_buf_get(lw->m, b)->weight = sn_weight_named(lw->m, sn_node_attr(lw->m, x, SN_ATTR_NAME)->text);
+    else sn_buf_get(lw->m, b)->data = constant_data(lw, x);
     lw->nodes[x.i].buf = b;
 }
 
@@ -383,6 +395,19 @@ static sn_val element_cast(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
 }
 
+static sn_val element_sizes(sn_lower *lw, sn_nd x, sn_ix index) {
+    const sn_attr *elements = sn_node_attr(lw->m, x, SN_ATTR_ELEMENTS);
+    sn_val v = {0};
+    for (uint32_t k = elements->shape.n; k-- > 0;) {
+        sn_val element = sn_put_index(lw->m, lw->at, SN_I64, elements->shape.at[k]);
+        sn_ix from_k = sn_ix_addc(lw->m, index, -(int64_t)k);
+        v = v.i ? sn_put_op3(lw->m, lw->at, SN_LOP_SELECT,
+                             sn_put_in(lw->m, lw->at, from_k, sn_ix_const(lw->m, 1)), element, v)
+                : element;
+    }
+    return v;
+}
+
 static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_ix at[SN_MAX_RANK];
@@ -394,6 +419,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
         v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
         return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
     }
+    case SN_OP_SIZES: return element_sizes(lw, x, index[0]);
     case SN_OP_CAST: return element_cast(lw, x, index);
     case SN_OP_RANDOM: return sn_lower_random(lw, x, index);
     case SN_OP_PAD: return element_pad(lw, x, index);
@@ -620,14 +646,14 @@ static sn_status lower_nodes(sn_lower *lw) {
         const sn_node_rec *n = sn_node_get(lw->m, x);
         if (is_sort(n)) SN_TRY(lower_sort(lw, x));
         if (n->op == SN_OP_INPUT || is_sort(n) || n->op == SN_OP_PROJECT) continue;
-        if (n->op == SN_OP_CONSTANT) {
+        if (has_data(n)) {
             if (!info->buf.i) {
-                make_constant_buffer(lw, x, constants++);
+                make_const_buffer(lw, x, constants++);
                 continue;
             }
             /* An output that is a literal: stored by a copy from a buffer of its own. */
             sn_buf out = info->buf;
-            make_constant_buffer(lw, x, constants++);
+            make_const_buffer(lw, x, constants++);
             make_kernel(lw, x, out);
             continue;
         }

@@ -107,9 +107,22 @@ static sn_status const_bytes(int64_t *out, sn_prog *p, const sn_buf_rec *b) {
     return SN_OK;
 }
 
-/* The CPU reads constants where the module holds them, when they lie well there; the device has its own copy. */
+/* The CPU reads constants where the module holds or borrows them, when they lie well there; the device has its own copy. */
 static bool stays(const sn_prog *p, const sn_buf_rec *b) {
-    return !p->cu && (uintptr_t)b->data % (b->align ? b->align : 1) == 0;
+    return !p->cu && (uintptr_t)sn_buf_data(p->m, b) % (b->align ? b->align : 1) == 0;
+}
+
+static sn_status load_const(sn_prog *p, uint32_t i, const sn_buf_rec *b) {
+    const void *data = sn_buf_data(p->m, b);
+    int64_t bytes = 0;
+    SN_TRY(const_bytes(&bytes, p, b));
+    if (!data && bytes)
+        return sn_fail(p->env, SN_ERROR_ARGUMENT, "weight %s has no elements: none were attached",
+                       b->weight.i ? sn_weight_get(p->m, b->weight)->name : b->name);
+    p->consts[p->n_consts++] = (void *)data;
+    p->place[i] = data ? (void *)data : p;
+    if (!stays(p, b)) p->const_size += align_up((size_t)bytes, STORAGE_ALIGN);
+    return SN_OK;
 }
 
 /* Lists of buffers by scope; place[] of what is known before a run gets a marker (any address). */
@@ -120,15 +133,11 @@ static sn_status load_buffers(sn_prog *p) {
     p->consts = SN_NEWN(&p->arena, void *, n);
     for (uint32_t i = 1; i < n; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
-        int64_t bytes = 0;
         if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) {
             p->ios[p->n_ios++] = (sn_buf){i};
             p->place[i] = p;
         } else if (b->scope == SN_BUF_CONST) {
-            SN_TRY(const_bytes(&bytes, p, b));
-            p->consts[p->n_consts++] = (void *)b->data;
-            p->place[i] = b->data ? (void *)b->data : p;
-            if (!stays(p, b)) p->const_size += align_up((size_t)bytes, STORAGE_ALIGN);
+            SN_TRY(load_const(p, i, b));
         }
     }
     return SN_OK;
@@ -151,7 +160,7 @@ static sn_status load_consts(sn_prog *p) {
         if (stays(p, b)) continue;
         int64_t bytes = 0;
         SN_TRY(const_bytes(&bytes, p, b));
-        SN_TRY(upload(p, at, b->data, (size_t)bytes));
+        SN_TRY(upload(p, at, sn_buf_data(p->m, b), (size_t)bytes));
         p->consts[k] = p->place[i] = at;
         at += align_up((size_t)bytes, STORAGE_ALIGN);
     }

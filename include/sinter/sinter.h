@@ -165,6 +165,13 @@ SN_API sn_node sn_number(sn_graph *g, sn_dtype dtype, double value);
 SN_API sn_node sn_number_like(sn_graph *g, sn_node x, double value);
 /* Literal elements in row-major order, in the storage format of dtype; copied. All sizes are numbers. */
 SN_API sn_node sn_constant(sn_graph *g, sn_dtype dtype, const void *data, unsigned rank, const int64_t *shape);
+/* Elements that stay outside of the graph, known to its text by the name alone: for the weights of models, which are large.
+ * data is borrowed until the graph and the programs compiled from it are destroyed; NULL: attached later. The same name
+ * again is the same weight. All sizes are numbers. */
+SN_API sn_node sn_weight(sn_graph *g, const char *name, sn_dtype dtype, const void *data, unsigned rank,
+                         const int64_t *shape);
+/* The elements of the weight of that name, row-major in storage format, `size` bytes; borrowed as above. */
+SN_API sn_status sn_graph_attach_weight(sn_graph *g, const char *name, const void *data, size_t size);
 /* 0, 1, 2, ... along one axis. */
 SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank, const int64_t *shape);
 
@@ -410,7 +417,7 @@ typedef struct sn_program_info {
     const char *target; /* "host", "sm_90" */
     unsigned n_inputs, n_outputs, n_kernels;
     size_t workspace; /* bytes of intermediates */
-    size_t moved;     /* bytes of all inputs that are used and all outputs: what a run has to move at least */
+    size_t moved; /* bytes of all inputs and weights that are used and all outputs: what a run has to move at least */
     double passes_us, codegen_us, assemble_us, load_us, total_us; /* host time of the phases of sn_compile */
 } sn_program_info;
 

@@ -73,6 +73,19 @@ void sn_text_double(sn_text *t, double x) {
     if (!strpbrk(s, ".e")) sn_text_put(t, ".0");
 }
 
+void sn_text_quoted(sn_text *t, const char *s) {
+    sn_text_put(t, "\"");
+    for (; *s; s++) {
+        if (*s == '\n') {
+            sn_text_put(t, "\\n");
+            continue;
+        }
+        if (*s == '"' || *s == '\\') sn_text_put(t, "\\");
+        sn_text_putn(t, s, 1);
+    }
+    sn_text_put(t, "\"");
+}
+
 /* ---- lexer ---- */
 
 static bool name_start(int c) { return isalpha(c) || c == '_'; }

@@ -21,6 +21,8 @@ void sn_text_printf(sn_text *t, const char *format, ...) SN_PRINTF(2, 3);
 void sn_text_indent(sn_text *t, int level);
 /* Shortest decimal that reads back as the same double; nan, inf, -inf as such. */
 void sn_text_double(sn_text *t, double x);
+/* "..." as the lexer reads it. */
+void sn_text_quoted(sn_text *t, const char *s);
 
 /* ---- lexer ------------------------------------------------------------------------------------------------------ */
 

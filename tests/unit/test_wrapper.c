@@ -382,6 +382,22 @@ Test(wrapper_c, awkward_names_compile) {
     sn_module_free(m);
 }
 
+/* Beside a constant; the caller has their memory. */
+Test(wrapper_c, weights_compile) {
+    static const char text[] =
+        "buffer w: f32[4] const weight \"a \\\"b\\\"\"\nbuffer c: f32[4] const data [1, 2, 3, 4]\n"
+        "buffer y: f32[4] output 0\n"
+        "kernel @k(w, c, y) { loop i in 4 : grid { %0 = load w[i] %1 = load c[i] %2 = add %0, %1 store y[i], %2 } }\n"
+        "wrapper @f workspace 0 { call @k }\n";
+    if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    sn_text t;
+    compiles(wrapper_c(&t, &env, m, (sn_gpu_code[]){{.ptx = "", .grid = 4, .block_x = 1, .block_y = 1}}));
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
 Test(wrapper_c, without_a_wrapper_it_says_so) {
     sn_env env;
     sn_module *m = parsed(&env, "buffer x: f32[4] input 0\n");

@@ -1,0 +1,84 @@
+/* graph_weights.c: weights of graphs: nodes for them, elements attached to them, and what keeps those alive.
+ *
+ *     sn_node w = sn_weight(g, "conv1.weight", SN_F32, NULL, SN_LIST(64, 3, 7, 7));
+ *     sn_graph_attach_weight(g, "conv1.weight", data, size);
+ *
+ * Elements are never copied here: the module's table (ir/weights.h) points to them, and loading a program reads them once.
+ */
+#include "frontend/build.h"
+
+/* ---- nodes ---- */
+
+sn_node sn_weight(sn_graph *g, const char *name, sn_dtype dtype, const void *data, unsigned rank,
+                  const int64_t *shape) {
+    sn_attr attrs[] = {{.id = SN_ATTR_NAME, .text = name},
+                       {.id = SN_ATTR_DTYPE, .i = dtype},
+                       {.id = SN_ATTR_SHAPE, .ints = {shape, rank}}};
+    sn_node x = sn_build(g, SN_OP_WEIGHT, NULL, 0, attrs, 3);
+    if (!x.id) return x;
+    if (data) sn_weight_get(g->m, sn_weight_named(g->m, name))->data = data;
+    return sn_named(g, x, name);
+}
+
+/* ---- elements ---- */
+
+static sn_status attach(sn_graph *g, const char *name, const void *data, size_t size) {
+    sn_env *env = &g->ctx->env;
+    sn_wt w = sn_weight_named(g->m, name ? name : "");
+    if (!w.i) return sn_fail(env, SN_ERROR_ARGUMENT, "graph %s has no weight %s", g->m->graph.name, name ? name : "");
+    sn_weight_rec *rec = sn_weight_get(g->m, w);
+    if (size != rec->size || (size && !data))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "weight %s: %zu bytes given, %s has %zu", name, data ? size : 0,
+                       sn_weight_type_text(g->m, rec), rec->size);
+    rec->data = data;
+    return SN_OK;
+}
+
+sn_status sn_graph_attach_weight(sn_graph *g, const char *name, const void *data, size_t size) {
+    SN_GUARD_RETURN(g->ctx, attach(g, name, data, size));
+}
+
+sn_status sn_weights_check(sn_context *ctx, const sn_module *m) {
+    enum { SHOWN = 8 };
+    const sn_graph_ir *g = &m->graph;
+    uint8_t *live = SN_NEWN(&ctx->scratch, uint8_t, g->nodes.count);
+    const char *names = "";
+    uint32_t missing = 0;
+    sn_graph_live(m, live);
+    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
+        if (!live[x.i] || sn_node_get(m, x)->op != SN_OP_WEIGHT) continue;
+        const char *name = sn_node_attr(m, x, SN_ATTR_NAME)->text;
+        if (sn_weight_attached(sn_weight_get(m, sn_weight_named(m, name)))) continue;
+        if (missing++ < SHOWN) names = sn_strf(&ctx->scratch, "%s%s%s", names, *names ? ", " : "", name);
+    }
+    if (!missing) return SN_OK;
+    if (missing > SHOWN) names = sn_strf(&ctx->scratch, "%s and %u more", names, missing - SHOWN);
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: no elements for weight%s %s (sn_graph_attach_weight)",
+                   g->name, missing > 1 ? "s" : "", names);
+}
+
+/* ---- what holds elements ---- */
+
+sn_holder *sn_graph_holder(sn_graph *g) {
+    sn_holder *h = sn_heap_alloc(&g->ctx->env, sizeof *h);
+    *h = (sn_holder){.users = 1};
+    SN_PUSH(&g->m->arena, &g->holders, h);
+    sn_heap_keep(h);
+    return h;
+}
+
+void sn_holders_share(sn_program *p, const sn_graph *g) {
+    for (uint32_t k = 0; k < g->holders.n; k++) {
+        SN_PUSH(&p->arena, &p->holders, g->holders.at[k]);
+        g->holders.at[k]->users++;
+    }
+}
+
+void sn_holders_drop(sn_context *ctx, const sn_holder_list *list) {
+    for (uint32_t k = 0; k < list->n; k++) {
+        sn_holder *h = list->at[k];
+        if (--h->users) continue;
+        if (h->object) h->close(h->object);
+        sn_heap_free(&ctx->env, h, sizeof *h);
+    }
+}
