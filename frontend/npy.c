@@ -112,7 +112,7 @@ static sn_status check_bytes(sn_env *env, const char *path, size_t size, size_t 
 }
 
 /* Of a type that Sinter has not, the size of an element is not known: nobody will read them. */
-sn_status sn_npy_describe(sn_weight *out, sn_env *env, sn_arena *arena, const char *path, const sn_npy_header *h,
+sn_status sn_npy_describe(sn_member *out, sn_env *env, sn_arena *arena, const char *path, const sn_npy_header *h,
                           size_t data_size) {
     sn_weight_info *info = &out->info;
     *info = (sn_weight_info){.type = sn_strdup(arena, h->descr), .dtype = type_from(h->descr), .rank = h->rank};

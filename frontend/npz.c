@@ -71,7 +71,7 @@ static const char *label_of(sn_weights *w, const char *name) {
 
 static bool is_npy(const char *name, size_t n) { return n > 4 && !strcmp(name + n - 4, ".npy"); }
 
-static sn_status read_member(sn_weight *e, sn_weights *w, const zip_stat_t *st, char *head) {
+static sn_status read_member(sn_member *e, sn_weights *w, const zip_stat_t *st, char *head) {
     sn_env *env = &w->ctx->env;
     const char *label = label_of(w, st->name);
     SN_TRY(check_member(w, label, st));
@@ -109,7 +109,7 @@ sn_status sn_npz_read(sn_weights *w) {
     w->is_npy = true;
     zip_uint64_t n = (zip_uint64_t)zip_get_num_entries(w->zip, 0), sum = 0;
     char *head = sn_alloc(&w->ctx->scratch, SN_NPY_PREFIX + SN_NPY_MAX);
-    w->at = SN_NEWN(&w->arena, sn_weight, n);
+    w->at = SN_NEWN(&w->arena, sn_member, n);
     for (zip_uint64_t k = 0; k < n; k++) {
         zip_stat_t st;
         if (zip_stat_index(w->zip, k, 0, &st) || !(st.valid & ZIP_STAT_NAME))
@@ -135,7 +135,7 @@ void sn_npz_release(sn_weights *w) {
 }
 
 /* Reading on to the end makes libzip compare the checksum. */
-static sn_status read_elements(void *out, zip_file_t *file, sn_env *env, const char *label, const sn_weight *e,
+static sn_status read_elements(void *out, zip_file_t *file, sn_env *env, const char *label, const sn_member *e,
                                char *head) {
     char beyond;
     SN_TRY(read_bytes(head, e->skip, file, env, label));
@@ -146,7 +146,7 @@ static sn_status read_elements(void *out, zip_file_t *file, sn_env *env, const c
                    more < 0 ? zip_error_strerror(zip_file_get_error(file)) : "more bytes than the archive says");
 }
 
-sn_status sn_npz_elements(void *out, const sn_weights *w, const sn_weight *e) {
+sn_status sn_npz_elements(void *out, const sn_weights *w, const sn_member *e) {
     char *head = sn_alloc(&w->ctx->scratch, e->skip);
     const char *label = sn_strf(&w->ctx->scratch, "%s: %.*s.npy", w->path, 256, e->info.name);
     zip_file_t *file;
@@ -164,7 +164,7 @@ sn_status sn_npz_read(sn_weights *w) {
 
 void sn_npz_release(SN_UNUSED sn_weights *w) {}
 
-sn_status sn_npz_elements(SN_UNUSED void *out, SN_UNUSED const sn_weights *w, SN_UNUSED const sn_weight *e) {
+sn_status sn_npz_elements(SN_UNUSED void *out, SN_UNUSED const sn_weights *w, SN_UNUSED const sn_member *e) {
     return SN_OK;
 }
 

@@ -80,7 +80,7 @@ static sn_status check_bytes(const sn_weights *w, const sn_weight_info *info) {
 }
 
 /* Of a type that Sinter has not, the size of an element is not known: nobody will read them. */
-static sn_status read_tensor(sn_weight *e, sn_weights *w, const char *name, const json_t *entry, size_t elements) {
+static sn_status read_tensor(sn_member *e, sn_weights *w, const char *name, const json_t *entry, size_t elements) {
     sn_env *env = &w->ctx->env;
     sn_weight_info *info = &e->info;
     int64_t span[2];
@@ -119,7 +119,7 @@ static sn_status check_metadata(const sn_weights *w, json_t *entry) {
 /* ---- no holes, no overlaps ---- */
 
 static int compare_places(const void *a, const void *b) {
-    const sn_weight *x = a, *y = b;
+    const sn_member *x = a, *y = b;
     if (x->raw != y->raw) return x->raw < y->raw ? -1 : 1;
     return x->info.size < y->info.size ? -1
                                        : x->info.size > y->info.size; /* an empty one before what begins there too */
@@ -129,7 +129,7 @@ static sn_status check_cover(sn_weights *w, size_t elements) {
     sn_env *env = &w->ctx->env;
     const char *at = w->file + elements, *end = w->file + w->file_size, *last = "the header";
     for (uint32_t k = 0; k < w->n; k++) {
-        const sn_weight *e = &w->at[k];
+        const sn_member *e = &w->at[k];
         if (e->raw < at)
             return sn_fail(env, SN_ERROR_FILE, "%s: tensors %s and %s overlap", w->path, last, e->info.name);
         if (e->raw > at)
@@ -145,7 +145,7 @@ static sn_status check_cover(sn_weights *w, size_t elements) {
 sn_status sn_safetensors_read(sn_weights *w) {
     size_t elements;
     SN_TRY(parse_header(&elements, w));
-    w->at = SN_NEWN(&w->arena, sn_weight, json_object_size(w->json));
+    w->at = SN_NEWN(&w->arena, sn_member, json_object_size(w->json));
     const char *name;
     json_t *entry;
     json_object_foreach(w->json, name, entry) {

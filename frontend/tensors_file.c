@@ -51,7 +51,7 @@ static sn_status read_npy(sn_weights *w) {
     sn_npy_header h;
     SN_TRY(sn_npy_header_read(&h, env, &w->arena, w->path, w->file, w->file_size));
     w->is_npy = true;
-    w->at = SN_NEW(&w->arena, sn_weight);
+    w->at = SN_NEW(&w->arena, sn_member);
     w->n = 1;
     SN_TRY(sn_npy_describe(w->at, env, &w->arena, w->path, &h, w->file_size - h.size));
     w->at->info.name = stem(&w->arena, w->path);
@@ -71,11 +71,11 @@ static sn_status read_any(sn_weights *w) {
 }
 
 static int compare_names(const void *a, const void *b) {
-    return strcmp((*(sn_weight *const *)a)->info.name, (*(sn_weight *const *)b)->info.name);
+    return strcmp((*(sn_member *const *)a)->info.name, (*(sn_member *const *)b)->info.name);
 }
 
 static sn_status sort_names(sn_weights *w) {
-    w->by_name = SN_NEWN(&w->arena, sn_weight *, w->n);
+    w->by_name = SN_NEWN(&w->arena, sn_member *, w->n);
     for (uint32_t k = 0; k < w->n; k++) w->by_name[k] = &w->at[k];
     if (w->n) qsort(w->by_name, w->n, sizeof *w->by_name, compare_names);
     for (uint32_t k = 1; k < w->n; k++)
@@ -117,7 +117,7 @@ void sn_weights_close(sn_weights *w) {
 
 /* ---- elements ---- */
 
-static sn_status materialise(sn_weights *w, sn_weight *e) {
+static sn_status materialise(sn_weights *w, sn_member *e) {
     sn_env *env = &w->ctx->env;
     if (e->have) return SN_OK;
     const char *data = e->raw;
@@ -140,7 +140,7 @@ static sn_status materialise(sn_weights *w, sn_weight *e) {
     return SN_OK;
 }
 
-static void forget(sn_weights *w, sn_weight *e) {
+static void forget(sn_weights *w, sn_member *e) {
     sn_heap_free(&w->ctx->env, e->owned, e->info.size);
     e->owned = NULL;
     e->info.data = NULL;
@@ -176,7 +176,7 @@ static unsigned distance(const char *a, const char *b) {
 
 /* "a, b, c": the names nearest to one, nearest first. */
 static const char *nearest(const sn_weights *w, sn_arena *arena, const char *name) {
-    const sn_weight *best[NEAR] = {0};
+    const sn_member *best[NEAR] = {0};
     unsigned far[NEAR] = {0};
     for (uint32_t k = 0; k < w->n && k < NEAR_NAMES; k++) {
         unsigned d = distance(name, w->at[k].info.name), i = NEAR;
@@ -190,7 +190,7 @@ static const char *nearest(const sn_weights *w, sn_arena *arena, const char *nam
     return list;
 }
 
-static sn_status find(sn_weight **out, sn_weights *w, const char *name) {
+static sn_status find(sn_member **out, sn_weights *w, const char *name) {
     sn_env *env = &w->ctx->env;
     sn_arena *arena = &w->ctx->scratch;
     if (!name) {
@@ -199,8 +199,8 @@ static sn_status find(sn_weight **out, sn_weights *w, const char *name) {
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s: which of its %u tensors is meant? There are %s%s", w->path, w->n,
                        nearest(w, arena, ""), w->n > NEAR ? ", ..." : "");
     }
-    sn_weight wanted = {.info = {.name = name}}, *key = &wanted;
-    sn_weight **at = w->n ? bsearch(&key, w->by_name, w->n, sizeof *at, compare_names) : NULL;
+    sn_member wanted = {.info = {.name = name}}, *key = &wanted;
+    sn_member **at = w->n ? bsearch(&key, w->by_name, w->n, sizeof *at, compare_names) : NULL;
     if (!at && !w->n) return sn_fail(env, SN_ERROR_ARGUMENT, "%s: no tensor %s; the file has none", w->path, name);
     if (!at)
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s: no tensor %s; nearest of its %u: %s", w->path, name, w->n,
@@ -243,7 +243,7 @@ static sn_status get(sn_weight_info *out, sn_weights *w, unsigned k) {
 sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k) { SN_GUARD_RETURN(w->ctx, get(out, w, k)); }
 
 static sn_status find_known(sn_weight_info *out, sn_weights *w, const char *name) {
-    sn_weight *e;
+    sn_member *e;
     SN_TRY(find(&e, w, name));
     if (e->info.dtype == SN_N_DTYPES)
         return refuse_type(&e->info, &w->ctx->env, sn_strf(&w->ctx->scratch, "%s: %s", w->path, e->info.name));
@@ -257,7 +257,7 @@ sn_status sn_weights_find(sn_weight_info *out, sn_weights *w, const char *name) 
 }
 
 sn_status sn_weights_fill(sn_tensor *t, sn_weights *w, const char *name, const char *label) {
-    sn_weight *e;
+    sn_member *e;
     SN_TRY(find(&e, w, name));
     if (!label) label = sn_strf(&w->ctx->scratch, "%s: %s", w->path, e->info.name);
     SN_TRY(sn_weight_fits(&e->info, w->is_npy, &w->ctx->env, &w->ctx->scratch, label, &t->info));

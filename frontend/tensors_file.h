@@ -8,7 +8,7 @@ struct json_t; /* jansson.h */
 struct zip;    /* zip.h */
 
 /* One tensor of a file. */
-typedef struct sn_weight {
+typedef struct sn_member {
     sn_weight_info info; /* data: NULL until somebody asked for it (have) */
     bool have;
     bool fortran;    /* elements are in column-major order in the file */
@@ -16,7 +16,7 @@ typedef struct sn_weight {
     uint64_t member; /* .npz: number of the zip's member, */
     size_t skip;     /* bytes of its .npy header */
     void *owned;     /* elements that were inflated or transposed */
-} sn_weight;
+} sn_member;
 
 struct sn_weights {
     sn_context *ctx;
@@ -26,9 +26,9 @@ struct sn_weights {
     size_t file_size;
     bool mapped;   /* file is a map of it; else it lies in the arena */
     bool is_npy;   /* types are numpy's descriptors; else those of .safetensors */
-    sn_weight *at; /* in the order of the file */
+    sn_member *at; /* in the order of the file */
     uint32_t n;
-    sn_weight **by_name; /* sorted */
+    sn_member **by_name; /* sorted */
     struct json_t *json; /* while the header of .safetensors is read */
     struct zip *zip;     /* .npz: open as long as the object */
 };
@@ -39,7 +39,7 @@ void sn_safetensors_release(sn_weights *w);
 sn_status sn_npz_read(sn_weights *w);
 void sn_npz_release(sn_weights *w);
 /* The elements of a member, as they lie in the file. */
-sn_status sn_npz_elements(void *out, const sn_weights *w, const sn_weight *e);
+sn_status sn_npz_elements(void *out, const sn_weights *w, const sn_member *e);
 /* "F32" */
 const char *sn_safetensors_type(sn_dtype dtype);
 
@@ -66,7 +66,7 @@ sn_status sn_npy_header_size(size_t *out, sn_env *env, const char *path, const c
 sn_status sn_npy_header_read(sn_npy_header *h, sn_env *env, sn_arena *arena, const char *path, const char *file,
                              size_t size);
 /* As a tensor of a file, which has data_size bytes of elements. */
-sn_status sn_npy_describe(sn_weight *out, sn_env *env, sn_arena *arena, const char *path, const sn_npy_header *h,
+sn_status sn_npy_describe(sn_member *out, sn_env *env, sn_arena *arena, const char *path, const sn_npy_header *h,
                           size_t data_size);
 /* "<f4" */
 const char *sn_npy_type(sn_dtype dtype);
