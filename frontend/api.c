@@ -28,7 +28,10 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     ctx->pending = NULL;
     sn_weights *opening = ctx->opening;
     ctx->opening = NULL;
+    sn_graph *importing = ctx->importing;
+    ctx->importing = NULL;
     ctx->env.guard = NULL;
+    if (importing && status != SN_OK) sn_graph_destroy(importing);
     if (opening && status != SN_OK) sn_weights_close(opening);
     if (unfinished && status != SN_OK) sn_program_destroy(unfinished);
     sn_arena_free(&ctx->scratch);

@@ -21,6 +21,7 @@ struct sn_context {
     uint64_t mark;                 /* a guarded call that fails gives back what was allocated since */
     sn_program *pending;           /* under construction: destroyed when the call fails */
     sn_weights *opening;           /* likewise */
+    sn_graph *importing;           /* likewise */
     sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
     char cuda_target[SN_MAX_DEVICES][32];
 };

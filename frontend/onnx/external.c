@@ -38,17 +38,6 @@ static bool stays_inside(const char *path) {
     return true;
 }
 
-static sn_status whole_file(sn_bytes *out, sn_env *env, sn_onnx_files *files, const char *location) {
-    for (uint32_t k = 0; k < files->read.n; k++)
-        if (!strcmp(files->read.at[k].name, location)) return *out = files->read.at[k].bytes, SN_OK;
-    char *data;
-    SN_TRY(sn_file_read(&data, &out->n, env, files->arena, sn_strf(files->arena, "%s/%s", files->folder, location)));
-    out->at = (const uint8_t *)data;
-    struct sn_onnx_file file = {sn_strdup(files->arena, location), *out};
-    SN_PUSH(files->arena, &files->read, file);
-    return SN_OK;
-}
-
 sn_status sn_onnx_external(sn_bytes *out, sn_env *env, sn_onnx_files *files, const sn_pb_tensor *t) {
     const char *name = t->name ? t->name : "a constant", *location = entry(t, "location");
     if (!location) return sn_fail(env, SN_ERROR_FILE, "%s: external data without a location", name);
@@ -58,7 +47,7 @@ sn_status sn_onnx_external(sn_bytes *out, sn_env *env, sn_onnx_files *files, con
         return sn_fail(env, SN_ERROR_FILE, "%s: external data at %s, outside of the model's folder", name, location);
     sn_bytes all;
     uint64_t offset, length;
-    SN_TRY(whole_file(&all, env, files, location));
+    SN_TRY(sn_store_file(&all, files->store, sn_strf(sn_store_arena(files->store), "%s/%s", files->folder, location)));
     SN_TRY(read_number(&offset, env, t, "offset", 0));
     SN_TRY(read_number(&length, env, t, "length", offset <= all.n ? all.n - offset : 0));
     if (offset > all.n || length > all.n - offset)

@@ -13,6 +13,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "ir/weights.h"
+
 enum { MAX_NESTING = 64 }; /* functions and bodies in each other */
 
 /* ---- tables ---- */
@@ -212,27 +214,45 @@ static bool all_equal(const sn_onnx_elements *e) {
     return e->numel > 1 && memcmp(at, at + bytes, ((size_t)e->numel - 1) * bytes) == 0;
 }
 
-sn_nd sn_onnx_constant_of(sn_onnx *im, const sn_onnx_elements *e) {
-    sn_array a = sn_array_from(im->arena, e->dtype, e->rank, e->shape, e->data);
-    sn_ix sizes[SN_MAX_RANK];
-    for (uint32_t k = 0; k < e->rank; k++) sizes[k] = sn_ix_const(im->m, e->shape[k]);
-    bool exact = sn_is_float(e->dtype) || (e->numel && a.i[0] == (int64_t)(double)a.i[0] && a.i[0] < INT64_MAX);
-    if (exact && all_equal(e))
-        return sn_graph_full(im->m, e->dtype, sn_is_float(e->dtype) ? a.f[0] : (double)a.i[0], sizes, e->rank);
+/* Many elements stay where they are; the graph knows their name. */
+static sn_nd weight(sn_onnx *im, const char *name, const sn_onnx_elements *e) {
+    sn_type type = {.dtype = e->dtype, .rank = e->rank};
+    for (uint32_t k = 0; k < e->rank; k++) type.shape[k] = sn_ix_const(im->m, e->shape[k]);
+    const char *base = name && name[0] ? name : "constant", *unique = base;
+    for (uint32_t k = 1; sn_weight_named(im->m, unique).i; k++) unique = sn_strf(im->arena, "%s_%u", base, k);
+    return sn_graph_weight(im->m, sn_strdup(&im->m->arena, unique), &type, e->data);
+}
+
+sn_nd sn_onnx_constant_of(sn_onnx *im, const char *name, const sn_onnx_elements *e) {
+    sn_onnx_elements one = *e;
+    bool same = all_equal(e);
+    if (same) one.rank = 0, one.numel = 1;
+    if (!same && e->numel > SN_KNOWN_MAX) return weight(im, name, e);
+    sn_array a = sn_array_from(im->arena, e->dtype, one.rank, one.shape, e->data);
+    if (same) {
+        sn_ix sizes[SN_MAX_RANK];
+        for (uint32_t k = 0; k < e->rank; k++) sizes[k] = sn_ix_const(im->m, e->shape[k]);
+        sn_nd x = sn_is_float(e->dtype) ? sn_graph_floats(im->m, e->dtype, a.f, NULL, 0)
+                                        : sn_graph_ints(im->m, e->dtype, a.i, NULL, 0);
+        return x.i ? sn_graph_expand(im->m, x, sizes, e->rank) : x;
+    }
     if (sn_is_float(e->dtype)) return sn_graph_floats(im->m, e->dtype, a.f, e->shape, e->rank);
     return sn_graph_ints(im->m, e->dtype, a.i, e->shape, e->rank);
 }
 
 sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
     sn_onnx_elements e;
-    if (sn_onnx_tensor_elements(&e, c->m->env, c->arena, &c->im->files, t) != SN_OK) return (sn_nd){0};
-    return sn_onnx_constant_of(c->im, &e);
+    const char *name = t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL;
+    if (sn_onnx_tensor_elements(&e, c->m->env, sn_store_arena(c->im->files.store), &c->im->files, t) != SN_OK)
+        return (sn_nd){0};
+    return sn_onnx_constant_of(c->im, name, &e);
 }
 
 static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_tensor *t) {
     sn_onnx_elements e;
     sn_nd x = {0};
-    if (sn_onnx_tensor_elements(&e, im->env, im->arena, &im->files, t) == SN_OK) x = sn_onnx_constant_of(im, &e);
+    if (sn_onnx_tensor_elements(&e, im->env, sn_store_arena(im->files.store), &im->files, t) == SN_OK)
+        x = sn_onnx_constant_of(im, t->name, &e);
     if (x.i) {
         bind(im, scope, t->name, sn_onnx_tensor(x));
         return;

@@ -149,8 +149,8 @@ sn_status sn_onnx_axis(uint32_t *out, sn_onnx_call *c, int64_t axis, uint32_t ra
 /* ---- values ---- */
 
 sn_onnx_value sn_onnx_tensor(sn_nd x);
-/* A node with these elements. */
-sn_nd sn_onnx_constant_of(sn_onnx *im, const sn_onnx_elements *e);
+/* A node with these elements: a `constant` of few, a `weight` of many, under a name like this one. */
+sn_nd sn_onnx_constant_of(sn_onnx *im, const char *name, const sn_onnx_elements *e);
 /* A node with the elements of a TensorProto. */
 sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t);
 

@@ -19,16 +19,6 @@ static sn_status read_options(sn_import_options *out, sn_env *env, const sn_impo
     return SN_OK;
 }
 
-static sn_status load(source *out, sn_context *ctx, const char *path) {
-    char *data;
-    SN_TRY(sn_file_read(&data, &out->bytes.n, &ctx->env, &ctx->scratch, path));
-    out->bytes.at = (const uint8_t *)data;
-    out->what = path;
-    const char *slash = strrchr(path, '/');
-    out->folder = slash ? sn_strndup(&ctx->scratch, path, (size_t)(slash - path) + (slash == path)) : ".";
-    return SN_OK;
-}
-
 /* "dir/resnet-50.onnx" -> resnet_50 */
 static const char *graph_name(sn_arena *arena, const char *what) {
     const char *slash = strrchr(what, '/'), *base = slash ? slash + 1 : what, *dot = strchr(base, '.');
@@ -38,14 +28,36 @@ static const char *graph_name(sn_arena *arena, const char *what) {
     return *name ? name : "model";
 }
 
-/* Import into a module. Problems of nodes are in im->problems and no failure. */
-static sn_status import(sn_onnx *im, sn_context *ctx, sn_module *m, const source *src,
+/* An empty graph that owns what its weights will point into. A failure of the call destroys it (api.c). */
+static sn_graph *begin(sn_store **store, sn_context *ctx, const source *src) {
+    sn_module *m = sn_module_new(&ctx->env);
+    sn_graph *g = sn_heap_alloc(&ctx->env, sizeof *g);
+    *g = (sn_graph){.ctx = ctx, .m = m};
+    ctx->importing = g;
+    *store = sn_store_new(g);
+    sn_graph_init(m, sn_strdup(&m->arena, graph_name(&ctx->scratch, src->what)));
+    return g;
+}
+
+/* The file is mapped; weights in memory of the caller are copied. */
+static sn_status load(source *src, sn_context *ctx, sn_store *store) {
+    if (src->bytes.at) {
+        src->bytes.at = sn_memdup(sn_store_arena(store), src->bytes.at, src->bytes.n);
+        return SN_OK;
+    }
+    const char *path = src->what, *slash = strrchr(path, '/');
+    src->folder = slash ? sn_strndup(&ctx->scratch, path, (size_t)(slash - path) + (slash == path)) : ".";
+    return sn_store_file(&src->bytes, store, path);
+}
+
+/* Problems of nodes are in im->problems and no failure. */
+static sn_status import(sn_onnx *im, sn_context *ctx, sn_graph *g, source *src, sn_store *store,
                         const sn_import_options *options) {
     sn_pb_model *model = SN_NEW(&ctx->scratch, sn_pb_model);
-    *im = (sn_onnx){.env = &ctx->env, .arena = &ctx->scratch, .m = m, .options = options, .model = model};
-    im->files = (sn_onnx_files){.arena = &ctx->scratch, .folder = src->folder};
+    SN_TRY(load(src, ctx, store));
+    *im = (sn_onnx){.env = &ctx->env, .arena = &ctx->scratch, .m = g->m, .options = options, .model = model};
+    im->files = (sn_onnx_files){.store = store, .folder = src->folder};
     SN_TRY(sn_pb_read_model(model, &ctx->env, &ctx->scratch, src->what, src->bytes));
-    sn_graph_init(m, sn_strdup(&m->arena, graph_name(&ctx->scratch, src->what)));
     sn_status status = sn_onnx_import_model(im);
     if (status == SN_OK) return SN_OK;
     const char *message = sn_strdup(&ctx->scratch, ctx->env.message);
@@ -53,63 +65,53 @@ static sn_status import(sn_onnx *im, sn_context *ctx, sn_module *m, const source
     return sn_fail(&ctx->env, status, "%s: %s", src->what, message);
 }
 
-static sn_status import_graph(sn_graph **out, sn_context *ctx, const source *src, const sn_import_options *options) {
+static sn_status import_graph(sn_graph **out, sn_context *ctx, source *src, const sn_import_options *options) {
     sn_import_options o;
     sn_onnx im;
+    sn_store *store;
     SN_TRY(read_options(&o, &ctx->env, options));
-    sn_module *m = sn_module_new(&ctx->env);
-    sn_status status = import(&im, ctx, m, src, &o);
-    if (status == SN_OK && im.problems.n) status = sn_onnx_problems_fail(&im, src->what);
-    if (status == SN_OK) status = sn_module_verify(m, src->what);
-    if (status != SN_OK) {
-        sn_module_free(m);
-        return status;
-    }
-    sn_graph *g = sn_heap_alloc(&ctx->env, sizeof *g);
-    *g = (sn_graph){.ctx = ctx, .m = m};
+    sn_graph *g = begin(&store, ctx, src);
+    SN_TRY(import(&im, ctx, g, src, store, &o));
+    if (im.problems.n) return sn_onnx_problems_fail(&im, src->what);
+    SN_TRY(sn_module_verify(g->m, src->what));
+    ctx->importing = NULL;
     *out = g;
     return SN_OK;
 }
 
-static sn_status import_file(sn_graph **out, sn_context *ctx, const char *path, const sn_import_options *options) {
-    source src;
-    SN_TRY(load(&src, ctx, path));
-    return import_graph(out, ctx, &src, options);
-}
-
 sn_status sn_import_onnx(sn_graph **out, sn_context *ctx, const char *path, const sn_import_options *options) {
+    source src = {.what = path};
     *out = NULL;
-    SN_GUARD_RETURN(ctx, import_file(out, ctx, path, options));
+    SN_GUARD_RETURN(ctx, import_graph(out, ctx, &src, options));
 }
 
 sn_status sn_import_onnx_memory(sn_graph **out, sn_context *ctx, const char *name, const void *data, size_t size,
                                 const char *folder, const sn_import_options *options) {
-    source src = {.what = name ? name : "model", .folder = folder, .bytes = {data, size}};
+    source src = {.what = name ? name : "model", .folder = folder, .bytes = {data ? data : "", size}};
     *out = NULL;
     SN_GUARD_RETURN(ctx, import_graph(out, ctx, &src, options));
 }
 
 static sn_status report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,
                         const sn_import_options *options) {
-    source src;
+    source src = {.what = path};
     sn_onnx im;
     sn_import_options o;
+    sn_store *store;
     bool csv = format && !strcmp(format, "csv");
     if (format && !csv && strcmp(format, "text"))
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "report format %s: text or csv is wanted", format);
     SN_TRY(read_options(&o, &ctx->env, options));
-    SN_TRY(load(&src, ctx, path));
-    sn_module *m = sn_module_new(&ctx->env);
-    sn_status status = import(&im, ctx, m, &src, &o);
-    if (status == SN_OK) {
-        sn_text t;
-        sn_text_init(&t, &ctx->env);
-        sn_onnx_report_put(&t, &im, path, csv);
-        *all = im.problems.n == 0;
-        status = sn_text_give(out, ctx, &t);
-    }
-    sn_module_free(m);
-    return status;
+    sn_graph *g = begin(&store, ctx, &src);
+    SN_TRY(import(&im, ctx, g, &src, store, &o));
+    sn_text t;
+    sn_text_init(&t, &ctx->env);
+    sn_onnx_report_put(&t, &im, path, csv);
+    *all = im.problems.n == 0;
+    SN_TRY(sn_text_give(out, ctx, &t));
+    ctx->importing = NULL;
+    sn_graph_destroy(g);
+    return SN_OK;
 }
 
 sn_status sn_onnx_report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,

@@ -66,14 +66,12 @@ static sn_status read_shape(sn_onnx_elements *out, sn_env *env, const sn_pb_tens
     return SN_OK;
 }
 
-static sn_status raw_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, const sn_pb_tensor *t,
-                              sn_bytes raw) {
+static sn_status raw_elements(sn_onnx_elements *out, sn_env *env, const sn_pb_tensor *t, sn_bytes raw) {
     size_t bytes = sn_dtype_bytes(out->dtype), want;
     if (sn_mul_overflow((size_t)out->numel, bytes, &want) || raw.n != want)
         return sn_fail(env, SN_ERROR_FILE, "%s: %zu bytes of elements for %lld elements of %s", name_of(t), raw.n,
                        (long long)out->numel, sn_dtypes[out->dtype].name);
-    bool aligned = (uintptr_t)raw.at % bytes == 0;
-    out->data = aligned ? (const void *)raw.at : sn_memdup(arena, raw.at, raw.n);
+    out->data = raw.at;
     return SN_OK;
 }
 
@@ -125,8 +123,8 @@ sn_status sn_onnx_tensor_elements(sn_onnx_elements *out, sn_env *env, sn_arena *
     if (t->data_location == 1) {
         sn_bytes raw;
         SN_TRY(sn_onnx_external(&raw, env, files, t));
-        return raw_elements(out, env, arena, t, raw);
+        return raw_elements(out, env, t, raw);
     }
-    if (t->seen & SN_PB_TENSOR_RAW) return raw_elements(out, env, arena, t, t->raw_data);
+    if (t->seen & SN_PB_TENSOR_RAW) return raw_elements(out, env, t, t->raw_data);
     return typed_elements(out, env, arena, t, find_dtype(t->data_type)->member);
 }

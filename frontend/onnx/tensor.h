@@ -4,24 +4,20 @@
 
 #include "frontend/frontend.h"
 #include "frontend/onnx/proto.h"
+#include "frontend/onnx/store.h"
 
 /* Elements in storage format, with their type. */
 typedef struct sn_onnx_elements {
     sn_dtype dtype;
     uint32_t rank;
     int64_t shape[SN_MAX_RANK], numel;
-    const void *data; /* in the file where they lie there as they are, else in the arena */
+    const void *data; /* in the file, at any address, where they lie there as they are; else in the arena */
 } sn_onnx_elements;
 
-/* The folder in which a model keeps elements outside of its file. */
+/* Where elements outside of the model's file are. */
 typedef struct sn_onnx_files {
-    sn_arena *arena;
+    sn_store *store;
     const char *folder; /* NULL: there is none */
-    SN_VEC(struct sn_onnx_file {
-        const char *name;
-        sn_bytes bytes;
-    })
-    read;
 } sn_onnx_files;
 
 /* Number in TensorProto.data_type -> dtype, and back (0 where ONNX has none). */
