@@ -297,6 +297,14 @@ sn_node sn_slice(sn_graph *g, sn_node x, int64_t axis, int64_t start, int64_t st
     return sn_build(g, SN_OP_SLICE, &x, 1, attrs, n);
 }
 
+sn_node sn_unfold(sn_graph *g, sn_node x, int64_t axis, int64_t size, int64_t step, int64_t dilation) {
+    sn_attr attrs[4] = {attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_SIZE, size)};
+    unsigned n = 2;
+    if (step != 1) attrs[n++] = attr_int(SN_ATTR_STEP, step);
+    if (dilation != 1) attrs[n++] = attr_list(SN_ATTR_DILATION, &dilation, 1);
+    return sn_build(g, SN_OP_UNFOLD, &x, 1, attrs, n);
+}
+
 /* ---- moves ---- */
 
 sn_node sn_pad(sn_graph *g, sn_node x, const int64_t *low, const int64_t *high, double value) {

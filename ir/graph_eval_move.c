@@ -46,6 +46,18 @@ static sn_status eval_slice(sn_eval *e) {
     return SN_OK;
 }
 
+/* The last axis of the result walks along the same axis of x as the one that counts windows. */
+static sn_status eval_unfold(sn_eval *e) {
+    int64_t axis = sn_node_int(e->m, e->x, SN_ATTR_AXIS, 0);
+    const sn_attr *dilation = sn_node_attr(e->m, e->x, SN_ATTR_DILATION);
+    sn_walk w = sn_walk_over(e->out->shape, e->out->rank);
+    sn_row_strides(w.stride[0], e->in[0]->shape, e->in[0]->rank);
+    w.stride[0][e->in[0]->rank] = w.stride[0][axis] * (dilation ? dilation->ints.at[0] : 1);
+    w.stride[0][axis] *= sn_node_int(e->m, e->x, SN_ATTR_STEP, 1);
+    copy_walk(e, &w);
+    return SN_OK;
+}
+
 static sn_status eval_flip(sn_eval *e) {
     uint32_t mask = sn_node_axes_mask(e->m, e->x);
     sn_walk w = sn_walk_over(e->out->shape, e->out->rank);
@@ -140,15 +152,8 @@ static sn_status eval_index_select(sn_eval *e) {
 }
 
 const sn_eval_fn sn_eval_move[SN_N_OPS] = {
-    [SN_OP_RESHAPE] = eval_same_order,
-    [SN_OP_SQUEEZE] = eval_same_order,
-    [SN_OP_UNSQUEEZE] = eval_same_order,
-    [SN_OP_PERMUTE] = eval_permute,
-    [SN_OP_EXPAND] = eval_expand,
-    [SN_OP_SLICE] = eval_slice,
-    [SN_OP_FLIP] = eval_flip,
-    [SN_OP_PAD] = eval_pad,
-    [SN_OP_CONCAT] = eval_concat,
-    [SN_OP_GATHER] = eval_gather,
-    [SN_OP_INDEX_SELECT] = eval_index_select,
+    [SN_OP_RESHAPE] = eval_same_order, [SN_OP_SQUEEZE] = eval_same_order, [SN_OP_UNSQUEEZE] = eval_same_order,
+    [SN_OP_PERMUTE] = eval_permute,    [SN_OP_EXPAND] = eval_expand,      [SN_OP_SLICE] = eval_slice,
+    [SN_OP_UNFOLD] = eval_unfold,      [SN_OP_FLIP] = eval_flip,          [SN_OP_PAD] = eval_pad,
+    [SN_OP_CONCAT] = eval_concat,      [SN_OP_GATHER] = eval_gather,      [SN_OP_INDEX_SELECT] = eval_index_select,
 };

@@ -357,6 +357,7 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_SQUEEZE] = sn_rule_squeeze,
     [SN_OP_UNSQUEEZE] = sn_rule_unsqueeze,
     [SN_OP_SLICE] = sn_rule_slice,
+    [SN_OP_UNFOLD] = sn_rule_unfold,
     [SN_OP_FLIP] = sn_rule_flip,
     [SN_OP_PAD] = sn_rule_pad,
     [SN_OP_CONCAT] = sn_rule_concat,

@@ -152,6 +152,36 @@ sn_status sn_rule_slice(sn_rule *r) {
     return SN_OK;
 }
 
+enum { WINDOW_MAX = INT32_MAX }; /* keeps all window arithmetic inside int64 */
+
+static sn_status check_window(const sn_rule *r, sn_attr_id id, int64_t value) {
+    return value >= 1 && value <= WINDOW_MAX
+               ? SN_OK
+               : sn_rule_fail(r, "%s %lld is not in 1 .. %d", sn_attrs[id].name, (long long)value, WINDOW_MAX);
+}
+
+sn_status sn_rule_unfold(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0);
+    const sn_attr *dilation = sn_rule_attr(r, SN_ATTR_DILATION);
+    int64_t taps = sn_rule_attr(r, SN_ATTR_SIZE)->i, step = sn_rule_int(r, SN_ATTR_STEP, 1), size;
+    uint32_t axis;
+    SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
+    if (x->rank == SN_MAX_RANK)
+        return sn_rule_fail(r, "the result would have %u axes; a tensor has at most %d", x->rank + 1, SN_MAX_RANK);
+    if (dilation && dilation->ints.n != 1) return sn_rule_fail(r, "dilation has %u entries, not 1", dilation->ints.n);
+    SN_TRY(check_window(r, SN_ATTR_SIZE, taps));
+    SN_TRY(check_window(r, SN_ATTR_STEP, step));
+    SN_TRY(check_window(r, SN_ATTR_DILATION, dilation ? dilation->ints.at[0] : 1));
+    int64_t span = (taps - 1) * (dilation ? dilation->ints.at[0] : 1) + 1;
+    if (const_size(r, x->shape[axis], &size) && size < span)
+        return sn_rule_fail(r, "a window of %lld does not fit axis %u of %lld elements", (long long)span, axis,
+                            (long long)size);
+    *r->out = *x;
+    r->out->shape[axis] = sn_ix_addc(r->m, sn_ix_divc(r->m, sn_ix_addc(r->m, x->shape[axis], -span), step), 1);
+    r->out->shape[r->out->rank++] = sn_ix_const(r->m, taps);
+    return SN_OK;
+}
+
 sn_status sn_rule_flip(sn_rule *r) {
     uint32_t mask;
     *r->out = *sn_rule_in(r, 0);

@@ -12,6 +12,8 @@
  */
 #include "passes/map.h"
 
+#include <math.h>
+
 /* ---- shape ---- */
 
 static void smaller(uint32_t *least, uint32_t bytes) {
@@ -63,14 +65,33 @@ static bool is_reused(sn_module *m, const sn_map_shape *sh, sn_ix e) {
     return false;
 }
 
-static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool *all_reused) {
+/* Do iterations of the last outer axis read near each other, in windows along a line of elements that a loop of the nest
+ * walks too? Rows that lie one behind the other are not windows, nor are columns. */
+static bool is_in_window(sn_module *m, const sn_map_shape *sh, const sn_map_nest *nest, sn_ix e) {
+    enum { NEAR = 4, LANES = 16 };
+    if (!sh->outer.n) return false;
+    int64_t step, tap, windows = sn_ix_value(m, sn_stmt_extent(m, sh->body));
+    if (!sn_ix_coef(m, e, sn_stmt_axis(m, sh->body), &step) || step == 0 || windows < LANES) return false;
+    for (uint32_t d = 0; d < nest->chain.n; d++) {
+        sn_stmt s = nest->chain.at[d];
+        if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &tap) || tap == 0) continue;
+        double reach = fabs((double)tap) * (double)sn_ix_value(m, sn_stmt_extent(m, s)), by = fabs((double)step);
+        bool near = by < reach || (by <= NEAR && nest->chain.n > 1);
+        if (near && fabs((double)tap) < by * (double)windows) return true;
+    }
+    return false;
+}
+
+static void look_at_nest(sn_map_shape *sh, sn_module *m, sn_map_nest *nest, bool *all_reused, bool *all_windows) {
     sn_stmt end = sn_stmt_walk_skip(m, nest->top);
     count_nest_bytes(sh, m, nest);
     for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
         if (r->op == SN_LOP_STORE) sh->row_stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        if (r->op == SN_LOP_STORE || !is_reused(m, sh, r->ix)) *all_reused = false;
+        bool reused = r->op == SN_LOP_LOAD && is_reused(m, sh, r->ix);
+        *all_reused &= reused;
+        *all_windows &= reused || (r->op == SN_LOP_LOAD && is_in_window(m, sh, nest, r->ix));
     }
 }
 
@@ -148,7 +169,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         smaller(&sh->bytes_flat, bytes);
         if (r->op == SN_LOP_STORE && bytes > sh->bytes_stored) sh->bytes_stored = bytes;
     }
-    bool all_reused = true;
+    bool all_reused = true, all_windows = true;
     sn_stmt inside = sn_map_find_mixed(sh, cx, k) ? sh->row : sh->body;
     for (sn_stmt s = sn_region_first(m, k, inside); s.i; s = sn_next(m, s)) {
         if (!sn_lop_has_region(sn_stmt_get(m, s)->op)) continue;
@@ -167,10 +188,11 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
         sh->divisor_inner = gcd(sh->divisor_inner, nest->count);
         if (nest->count > sh->max_count) sh->max_count = nest->count;
         count_states(sh, m, s);
-        look_at_nest(sh, m, nest, &all_reused);
+        look_at_nest(sh, m, nest, &all_reused, &all_windows);
     }
     sh->online = sh->n_nests == 1 && carries_weights(sn_stmt_get(m, sh->nests[0].top));
     sh->contraction = sh->n_nests && all_reused;
+    sh->windows = sh->n_nests && all_windows && !all_reused;
     find_kept(sh, m);
     sh->ops = sn_kern_ops(m, k);
     if (!sh->n_nests && sh->all_perfect) sn_map_tile_look(&sh->tile, cx, k, sh);

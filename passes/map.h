@@ -50,6 +50,7 @@ typedef struct sn_map_shape {
     bool positions;                    /* a reduction carries positions: argmax */
     bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool contraction;                  /* every load in the nests is shared by several outer iterations */
+    bool windows;                      /* ... or, some, in a window that moves along the last outer axis: pooling */
     /* A kernel of the pass `mix`: each outer iteration does several rows, one after the other. */
     sn_stmt rows_loop; /* the loop over them; none: the kernel is not of that kind */
     sn_stmt row;       /* its region is a row: rows_loop, or the `if` in it */

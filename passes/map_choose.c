@@ -39,7 +39,7 @@ static sn_sched_class choose_class(const sn_pass_ctx *cx, const sn_map_shape *sh
     if (sn_map_tile_pays(cx, sh)) return SN_SCHED_TILE;
     if (!sh->n_nests || !sh->all_perfect || sh->max_count == 0) return SN_SCHED_ELEMENT;
     if (sh->max_count <= TINY_NEST && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
-    if (sh->contraction && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
+    if ((sh->contraction || sh->windows) && sh->rows >= MANY_ROWS) return SN_SCHED_ELEMENT;
     if (sh->along_outer > sh->along_inner && sh->rows >= 16) return sh->scans ? SN_SCHED_ELEMENT : SN_SCHED_OUTER;
     return SN_SCHED_INNER;
 }
@@ -78,6 +78,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
          * more than what is. */
         bool across = cx->target->is_gpu && !sh->n_nests && sh->flat >= sh->not_flat;
         if (sh->outer.n > 1 && !across) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
+        if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         while (v > 1 && sh->rows < (int64_t)v * sc->threads * cx->target->units) v /= 2;
         sc->vector = v ? v : 1;
     }

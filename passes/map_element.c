@@ -3,7 +3,7 @@
  * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
  * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block 0, in
  * several turns where a pinned schedule has fewer threads than there are odd ones.
- * A scan walks its axis in groups of U steps, whose loads go ahead (map_scan.c).
+ * A scan walks its axis in groups of U steps, whose loads go ahead (map_scan.c); a small window is written out.
  */
 #include "passes/map.h"
 
@@ -52,6 +52,14 @@ static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_s
     }
 }
 
+/* The loads of a small window go together. */
+static void write_out_windows(sn_module *m, const sn_map_shape *sh) {
+    enum { MOST = 32 };
+    for (uint32_t i = 0; i < sh->n_nests && sh->max_count <= MOST; i++)
+        for (uint32_t d = 0; d < sh->nests[i].chain.n; d++)
+            sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
+}
+
 void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
@@ -59,6 +67,7 @@ void sn_map_bind_element(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_
     int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
     sn_ix g, t, lane = sn_ix_const(m, 0);
     if (sh->scans) group_steps(cx, k, sh, sc);
+    else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
     sn_map_take_body(&body, cx, k, sh);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
     sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->threads, SN_AXIS_BLOCK_X, &t);

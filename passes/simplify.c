@@ -255,6 +255,14 @@ static sn_nd simplify_slice(sn_pass_ctx *cx, sn_nd x) {
     return sn_same_shape(&node->type, &operand(cx->m, node, 0)->type) ? node->in[0] : x;
 }
 
+/* Windows of one element, at every position. */
+static sn_nd simplify_unfold(sn_pass_ctx *cx, sn_nd x) {
+    const sn_node_rec *node = sn_node_get(cx->m, x);
+    int64_t last = node->type.rank - 1;
+    bool trivial = sn_node_int(cx->m, x, SN_ATTR_SIZE, 0) == 1 && sn_node_int(cx->m, x, SN_ATTR_STEP, 1) == 1;
+    return trivial ? sn_graph_unsqueeze(cx->m, node->in[0], &last, 1) : x;
+}
+
 static bool same_ints(const sn_attr *a, const sn_attr *b) {
     return a->ints.n == b->ints.n && (!a->ints.n || !memcmp(a->ints.at, b->ints.at, a->ints.n * sizeof *a->ints.at));
 }
@@ -292,6 +300,7 @@ static const sn_node_rule rule_of_op[SN_N_OPS] = {
     [SN_OP_RESHAPE] = simplify_reshape, [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
     [SN_OP_PERMUTE] = simplify_permute, [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
     [SN_OP_FLIP] = simplify_flip,       [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
+    [SN_OP_UNFOLD] = simplify_unfold,
 };
 
 static const sn_node_rule rule_of_class[] = {

@@ -12,7 +12,9 @@
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
  *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
- *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times).
+ *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
+ *     has masks anyway, so its operands may be padded);
+ *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the innermost
  * loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves are computed in f32; a
  * cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression size, memoised per kernel.
@@ -33,10 +35,12 @@ static bool is_view_or_source(const sn_node_rec *n) {
 /* Becomes a const buffer. */
 static bool has_data(const sn_node_rec *n) { return n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT; }
 
-/* Does reading an element cost no more than a load? Looks through views and casts. */
-static bool is_plain_load(const sn_lower *lw, sn_nd x) {
+static bool is_pad_or_view(const sn_node_rec *n) { return n->op == SN_OP_PAD || sn_ops[n->op].cls == SN_OPS_VIEW; }
+
+/* Does reading an element cost no more than a load? Looks through views and casts, and where `masks` through pads. */
+static bool is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    while (!lw->nodes[x.i].realized && (sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST)) {
+    while (!lw->nodes[x.i].realized && (n->op == SN_OP_PAD ? masks : is_pad_or_view(n) || n->op == SN_OP_CAST)) {
         x = n->in[0];
         n = sn_node_get(lw->m, x);
     }
@@ -72,6 +76,21 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
     return drawn;
 }
 
+/* Elements under several windows are computed as often: then they had better be in memory. */
+static void decide_windowed(sn_lower *lw, sn_nd x) {
+    sn_lower_node *info = &lw->nodes[x.i];
+    int64_t size = sn_node_int(lw->m, x, SN_ATTR_SIZE, 1), step = sn_node_int(lw->m, x, SN_ATTR_STEP, 1);
+    int64_t times = (size - 1) / step + 1, ops = info->ops * (times < SATURATED ? times : SATURATED);
+    info->ops = ops > SATURATED ? SATURATED : (uint32_t)ops;
+    if (ops <= REALIZE_OPS || times < 2) return;
+    sn_nd base = sn_node_get(lw->m, x)->in[0];
+    while (!lw->nodes[base.i].realized && is_pad_or_view(sn_node_get(lw->m, base)))
+        base = sn_node_get(lw->m, base)->in[0];
+    lw->nodes[base.i].realized = true;
+    info->ops = 0;
+    info->reads = 1;
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -90,8 +109,9 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->reads = reads > SATURATED ? SATURATED : reads;
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k])) lw->nodes[n->in[k].i].realized = true;
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV2D)) lw->nodes[n->in[k].i].realized = true;
     if (always_realized(lw, n)) info->realized = true;
+    if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view_or_source(n)) return;
     if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
@@ -368,6 +388,15 @@ static void view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at) {
             if (start > extent) start = extent;
         }
         at[axis] = sn_ix_addc(m, sn_ix_scale(m, index[axis], step), start);
+        return;
+    }
+    case SN_OP_UNFOLD: {
+        int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0);
+        const sn_attr *dilation = sn_node_attr(m, x, SN_ATTR_DILATION);
+        sn_ix tap = sn_ix_scale(m, index[in->rank], dilation ? dilation->ints.at[0] : 1);
+        memcpy(at, index, in->rank * sizeof *at);
+        axis = axis < 0 ? axis + in->rank : axis;
+        at[axis] = sn_ix_add(m, sn_ix_scale(m, index[axis], sn_node_int(m, x, SN_ATTR_STEP, 1)), tap);
         return;
     }
     case SN_OP_FLIP: {

@@ -248,6 +248,10 @@ SN_API sn_node sn_unsqueeze(sn_graph *g, sn_node x, unsigned n_axes, const int64
 /* Elements start, start+step, ... < stop of one axis; negative positions count from the end, all are clamped; step > 0.
  * INT64_MAX as stop: to the end. */
 SN_API sn_node sn_slice(sn_graph *g, sn_node x, int64_t axis, int64_t start, int64_t stop, int64_t step);
+/* Windows of `size` elements, `dilation` apart, that begin at 0, step, 2*step, ... of one axis: that axis counts them, a new
+ * last one has their elements. Only whole windows, and at least one. Pooling reduces the last axes of such views:
+ * sn_amax(sn_unfold(sn_unfold(sn_pad(x, ..), 2, ..), 3, ..), axes 4 and 5). */
+SN_API sn_node sn_unfold(sn_graph *g, sn_node x, int64_t axis, int64_t size, int64_t step, int64_t dilation);
 /* Reverse along the axes. */
 SN_API sn_node sn_flip(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes);
 

@@ -124,6 +124,8 @@ Test(api, every_builder_function_builds) {
                            sn_squeeze(g, sn_unsqueeze(g, m, SN_LIST(0)), SN_LIST(0)),
                            sn_flip(g, m, SN_LIST(1)),
                            sn_slice(g, m, 1, 0, INT64_MAX, 2),
+                           sn_unfold(g, m, 1, 2, 2, 1),
+                           sn_unfold(g, m, -1, 2, 1, 2),
                            sn_pad(g, m, low, high, 3),
                            sn_concat(g, 2, (sn_node[]){m, m}, 0),
                            sn_gather(g, m, i, 1),

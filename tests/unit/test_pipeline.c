@@ -151,6 +151,26 @@ static void gen_slice(source *s, const value *a) {
                    start, stop, step);
 }
 
+/* Windows; half of the time reduced again, as in pooling. */
+static void gen_unfold(source *s, const value *a) {
+    value shape = *a;
+    uint32_t axis = pick(a->rank);
+    int64_t length = a->shape[axis], size = 1 + pick(length < 5 ? (uint32_t)length : 5), step = 1 + pick(3);
+    int64_t dilation = size > 1 && 2 * (size - 1) < length && chance(30) ? 2 : 1;
+    shape.shape[axis] = (length - dilation * (size - 1) - 1) / step + 1;
+    if (a->rank == MAX_AXES) return;
+    shape.shape[shape.rank++] = size;
+    if (numel(&shape) > s->limit) return;
+    begin(s, &shape);
+    sn_text_printf(&s->body, "unfold %s axis=%u size=%" PRId64 " step=%" PRId64 " dilation=[%" PRId64 "]\n", a->name,
+                   axis, size, step, dilation);
+    if (chance(50)) return;
+    const char *windows = s->at[s->n - 1].name;
+    shape.rank--;
+    begin(s, &shape);
+    sn_text_printf(&s->body, "amax %s axes=[%u]\n", windows, shape.rank);
+}
+
 static void gen_reshape(source *s, const value *a) {
     value shape = {.rank = 1, .shape = {numel(a)}};
     if (a->rank > 1 && chance(50)) {
@@ -237,9 +257,10 @@ static void gen_select(source *s, const value *a) {
 
 /* More rows of one generator: it is picked more often. */
 static void (*const generators[])(source *, const value *) = {
-    gen_unary,  gen_unary,  gen_unary,  gen_unary,   gen_binary, gen_binary,  gen_binary, gen_binary, gen_binary,
-    gen_binary, gen_reduce, gen_reduce, gen_reduce,  gen_reduce, gen_permute, gen_slice,  gen_slice,  gen_reshape,
-    gen_flip,   gen_pad,    gen_pad,    gen_softmax, gen_concat, gen_matmul,  gen_select, gen_scan,   gen_scan,
+    gen_unary,   gen_unary,  gen_unary,  gen_unary,   gen_binary, gen_binary, gen_binary,
+    gen_binary,  gen_binary, gen_binary, gen_reduce,  gen_reduce, gen_reduce, gen_reduce,
+    gen_permute, gen_slice,  gen_slice,  gen_reshape, gen_flip,   gen_pad,    gen_pad,
+    gen_softmax, gen_concat, gen_matmul, gen_select,  gen_scan,   gen_scan,   gen_unfold,
 };
 
 static void first_inputs(source *s) {
