@@ -193,7 +193,7 @@ static sn_status put_weights(writer *w) {
         int64_t bytes;
         SN_TRY(const_bytes(&bytes, w, b));
         sn_text_put(w->t, "    {");
-        sn_text_quoted(w->t, sn_weight_get(w->m, b->weight)->name);
+        sn_text_quoted(w->t, sn_wt_get(w->m, b->weight)->name);
         sn_text_printf(w->t, ", %lld},   /* ", (long long)bytes);
         put_shape(w, b);
         sn_text_put(w->t, " */\n");

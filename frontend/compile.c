@@ -73,7 +73,7 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from) {
     sn_module_print(&t, from);
     sn_status status = sn_module_parse(*out, "copy", t.s, t.n);
     sn_text_free(&t);
-    sn_weights_share(*out, from);
+    sn_wt_share(*out, from);
     return status;
 }
 
@@ -264,7 +264,7 @@ static size_t port_bytes(const sn_port *port) {
 }
 
 static size_t weight_bytes(const sn_module *m, sn_nd x) {
-    return sn_weight_get(m, sn_weight_named(m, sn_node_attr(m, x, SN_ATTR_NAME)->text))->size;
+    return sn_wt_get(m, sn_wt_named(m, sn_node_attr(m, x, SN_ATTR_NAME)->text))->size;
 }
 
 static void fill_info(sn_program *p) {
@@ -329,7 +329,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     SN_TRY(bind(p, &cu, g, s)); /* opens the device the first time, which is no part of compiling */
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
-    if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_weights_check(p->ctx, p->source));
+    if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
     SN_TRY(run_passes(p, s));
     double passes_done = now_us();
     if (last == SN_PHASE_PASSES) return SN_OK;

@@ -140,7 +140,7 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from);
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
                         unsigned n);
 /* Do all weights that the outputs of a graph need have elements? Fails with the names of those without. */
-sn_status sn_weights_check(sn_context *ctx, const sn_module *m);
+sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m);
 /* A new holder of the graph, for the caller to fill. */
 sn_holder *sn_graph_holder(sn_graph *g);
 void sn_holders_share(sn_program *p, const sn_graph *g);

@@ -16,7 +16,7 @@ sn_node sn_weight(sn_graph *g, const char *name, sn_dtype dtype, const void *dat
                        {.id = SN_ATTR_SHAPE, .ints = {shape, rank}}};
     sn_node x = sn_build(g, SN_OP_WEIGHT, NULL, 0, attrs, 3);
     if (!x.id) return x;
-    if (data) sn_weight_get(g->m, sn_weight_named(g->m, name))->data = data;
+    if (data) sn_wt_get(g->m, sn_wt_named(g->m, name))->data = data;
     return sn_named(g, x, name);
 }
 
@@ -24,12 +24,12 @@ sn_node sn_weight(sn_graph *g, const char *name, sn_dtype dtype, const void *dat
 
 static sn_status attach(sn_graph *g, const char *name, const void *data, size_t size) {
     sn_env *env = &g->ctx->env;
-    sn_wt w = sn_weight_named(g->m, name ? name : "");
+    sn_wt w = sn_wt_named(g->m, name ? name : "");
     if (!w.i) return sn_fail(env, SN_ERROR_ARGUMENT, "graph %s has no weight %s", g->m->graph.name, name ? name : "");
-    sn_weight_rec *rec = sn_weight_get(g->m, w);
+    sn_weight_rec *rec = sn_wt_get(g->m, w);
     if (size != rec->size || (size && !data))
         return sn_fail(env, SN_ERROR_ARGUMENT, "weight %s: %zu bytes given, %s has %zu", name, data ? size : 0,
-                       sn_weight_type_text(g->m, rec), rec->size);
+                       sn_wt_type_text(g->m, rec), rec->size);
     rec->data = data;
     return SN_OK;
 }
@@ -38,7 +38,7 @@ sn_status sn_graph_attach_weight(sn_graph *g, const char *name, const void *data
     SN_GUARD_RETURN(g->ctx, attach(g, name, data, size));
 }
 
-sn_status sn_weights_check(sn_context *ctx, const sn_module *m) {
+sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m) {
     enum { SHOWN = 8 };
     const sn_graph_ir *g = &m->graph;
     uint8_t *live = SN_NEWN(&ctx->scratch, uint8_t, g->nodes.count);
@@ -48,7 +48,7 @@ sn_status sn_weights_check(sn_context *ctx, const sn_module *m) {
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
         if (!live[x.i] || sn_node_get(m, x)->op != SN_OP_WEIGHT) continue;
         const char *name = sn_node_attr(m, x, SN_ATTR_NAME)->text;
-        if (sn_weight_attached(sn_weight_get(m, sn_weight_named(m, name)))) continue;
+        if (sn_wt_attached(sn_wt_get(m, sn_wt_named(m, name)))) continue;
         if (missing++ < SHOWN) names = sn_strf(&ctx->scratch, "%s%s%s", names, *names ? ", " : "", name);
     }
     if (!missing) return SN_OK;

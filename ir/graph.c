@@ -229,7 +229,7 @@ static sn_nd constant_sizes(sn_module *m, const sn_attr *elements, const sn_type
 static sn_status declare_weight(sn_module *m, const sn_type *type, const sn_attr *attrs, uint32_t n_attrs) {
     sn_wt w;
     for (uint32_t k = 0; k < n_attrs; k++)
-        if (attrs[k].id == SN_ATTR_NAME) return sn_weight_declare(&w, m, attrs[k].text, type);
+        if (attrs[k].id == SN_ATTR_NAME) return sn_wt_declare(&w, m, attrs[k].text, type);
     return SN_OK;
 }
 
@@ -302,7 +302,7 @@ sn_nd sn_graph_weight(sn_module *m, const char *name, const sn_type *type, const
     sn_nd x = sn_graph_node(m, SN_OP_WEIGHT, NULL, 0, attrs, 3);
     if (x.i == 0) return NONE;
     sn_graph_name(m, x, name);
-    if (data) sn_weight_get(m, sn_weight_named(m, name))->data = data;
+    if (data) sn_wt_get(m, sn_wt_named(m, name))->data = data;
     return x;
 }
 

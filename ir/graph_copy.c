@@ -148,7 +148,7 @@ sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const 
     sn_graph_live(from, live);
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++)
         if (live[x.i] && sn_node_get(from, x)->op != SN_OP_INPUT) SN_TRY(copy_node(&c, x));
-    sn_weights_share(to, from);
+    sn_wt_share(to, from);
     for (uint32_t i = 0; i < g->outputs.n; i++) {
         const sn_graph_output *out = &g->outputs.at[i];
         SN_TRY(sn_graph_output_new(to, out->name, c.node[out->node.i], out->writes));

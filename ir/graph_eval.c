@@ -109,8 +109,8 @@ static sn_status eval_sizes(sn_eval *e) { return sn_eval_fail(e, "evaluation nee
 
 static sn_status eval_weight(sn_eval *e) {
     const char *name = sn_node_attr(e->m, e->x, SN_ATTR_NAME)->text;
-    const sn_weight_rec *w = sn_weight_get(e->m, sn_weight_named(e->m, name));
-    if (!sn_weight_attached(w)) return sn_eval_fail(e, "%s has no elements yet", name);
+    const sn_weight_rec *w = sn_wt_get(e->m, sn_wt_named(e->m, name));
+    if (!sn_wt_attached(w)) return sn_eval_fail(e, "%s has no elements yet", name);
     uint32_t bytes = sn_dtype_bytes(w->dtype);
     for (int64_t i = 0; i < e->out->numel; i++) {
         const char *at = (const char *)w->data + (size_t)i * bytes;

@@ -23,14 +23,14 @@ static sn_status find_wildcard(int *out, const sn_rule *r, const sn_attr *shape)
 
 /* The size that makes the products equal. */
 static sn_status solve_wildcard(sn_ix *out, const sn_rule *r, sn_ix numel, sn_ix others) {
-    int64_t have, per;
+    int64_t per;
     if (const_size(r, others, &per) && per > 0 && sn_ix_is_multiple(r->m, numel, per)) {
         *out = sn_ix_divc(r->m, numel, per);
         return SN_OK;
     }
-    if (sn_ix_eq(numel, others) && !const_size(r, numel, &have)) {
-        *out = sn_ix_const(r->m, 1);
-        return SN_OK;
+    if (!const_size(r, others, &per)) {
+        *out = sn_ix_div(r->m, numel, others);
+        if (sn_ix_eq(sn_ix_mul(r->m, *out, others), numel)) return SN_OK;
     }
     return sn_rule_fail(r, "cannot find the size -1: %s elements in groups of %s", sn_ix_text(r->m, numel),
                         sn_ix_text(r->m, others));

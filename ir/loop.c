@@ -18,7 +18,7 @@
 sn_buf_rec *sn_buf_get(const sn_module *m, sn_buf b) { return sn_table_at(&m->bufs, b.i); }
 
 const void *sn_buf_data(const sn_module *m, const sn_buf_rec *b) {
-    return b->weight.i ? sn_weight_get(m, b->weight)->data : b->data;
+    return b->weight.i ? sn_wt_get(m, b->weight)->data : b->data;
 }
 
 sn_kern_rec *sn_kern_get(const sn_module *m, sn_kern k) { return sn_table_at(&m->kerns, k.i); }

@@ -100,7 +100,7 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
     if (mem->data) return SN_OK;
     if (b->weight.i && size)
         return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "weight %s has no elements yet",
-                       sn_weight_get(ev->m, b->weight)->name);
+                       sn_wt_get(ev->m, b->weight)->name);
     if (b->weight.i) return SN_OK;
     if (!ours) return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "buffer '%s' has no memory", b->name);
     if (size < 0 || size > INT64_MAX / 16)

@@ -150,7 +150,7 @@ static sn_status parse_weight(sn_wt *out, sn_module *m, sn_lex *lx, const sn_typ
     SN_TRY(sn_lex_expect_name(lx, "weight"));
     SN_TRY(sn_lex_string(&name, lx, &m->arena));
     if (!*name) return sn_lex_fail(&at, "a weight has a name");
-    if (sn_weight_declare(out, m, name, type) == SN_OK) return SN_OK;
+    if (sn_wt_declare(out, m, name, type) == SN_OK) return SN_OK;
     char message[SN_MESSAGE_MAX];
     memcpy(message, m->env->message, sizeof message);
     sn_env_clear(m->env);

@@ -112,7 +112,7 @@ static void put_data(sn_text *t, const sn_module *m, const sn_buf_rec *b) {
     int64_t n = 0;
     if (b->weight.i) {
         sn_text_put(t, " weight ");
-        sn_text_quoted(t, sn_weight_get(m, b->weight)->name);
+        sn_text_quoted(t, sn_wt_get(m, b->weight)->name);
         return;
     }
     sn_text_put(t, " data [");

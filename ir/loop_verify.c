@@ -566,7 +566,7 @@ static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
     if (!sn_ix_is_const(v->m, b->size, &size)) return "the size of a const is a number";
     if (!b->weight.i) return b->data ? NULL : "a const has data";
     if (b->weight.i >= v->m->weights.recs.count) return "a const has a weight that there is not";
-    const sn_weight_rec *w = sn_weight_get(v->m, b->weight);
+    const sn_weight_rec *w = sn_wt_get(v->m, b->weight);
     bool fits = w->dtype == b->dtype && w->size == (size_t)size * sn_dtype_bytes(b->dtype);
     return fits ? NULL : "the weight has another dtype or size";
 }

@@ -16,7 +16,7 @@ sn_module *sn_module_new(sn_env *env) {
     sn_table_init(&m->ixs, &m->arena, sizeof(sn_ix_rec));
     sn_table_init(&m->axes, &m->arena, sizeof(sn_axis_rec));
     sn_table_init(&m->syms, &m->arena, sizeof(sn_sym_rec));
-    sn_weights_init(m);
+    sn_wt_init(m);
     sn_table_init(&m->graph.nodes, &m->arena, sizeof(sn_node_rec));
     sn_table_init(&m->bufs, &m->arena, sizeof(sn_buf_rec));
     sn_table_init(&m->kerns, &m->arena, sizeof(sn_kern_rec));

@@ -26,17 +26,17 @@ typedef struct sn_weight_table {
     sn_names names; /* name -> id */
 } sn_weight_table;
 
-void sn_weights_init(sn_module *m);
-sn_weight_rec *sn_weight_get(const sn_module *m, sn_wt w);
+void sn_wt_init(sn_module *m);
+sn_weight_rec *sn_wt_get(const sn_module *m, sn_wt w);
 /* none when there is none */
-sn_wt sn_weight_named(const sn_module *m, const char *name);
+sn_wt sn_wt_named(const sn_module *m, const char *name);
 /* The weight of that name and type, made when new. Fails when sizes are symbols or an older one has another type. */
-sn_status sn_weight_declare(sn_wt *out, sn_module *m, const char *name, const sn_type *type);
+sn_status sn_wt_declare(sn_wt *out, sn_module *m, const char *name, const sn_type *type);
 /* "f32[64, 3]" in the module's arena. */
-const char *sn_weight_type_text(sn_module *m, const sn_weight_rec *w);
+const char *sn_wt_type_text(sn_module *m, const sn_weight_rec *w);
 /* One without elements needs none. */
-static inline bool sn_weight_attached(const sn_weight_rec *w) { return w->data || !w->size; }
+static inline bool sn_wt_attached(const sn_weight_rec *w) { return w->data || !w->size; }
 /* Weights of `to` take their elements where those of the same names in `from` have them. */
-void sn_weights_share(sn_module *to, const sn_module *from);
+void sn_wt_share(sn_module *to, const sn_module *from);
 
 #endif

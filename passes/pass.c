@@ -180,7 +180,7 @@ static sn_status check_claim(runner *r, const char *pass, bool changed) {
 static sn_status continue_with_copy(runner *r, const char *pass) {
     r->copy = sn_module_new(r->env);
     SN_TRY(sn_module_parse(r->copy, sn_strf(&r->arena, "text after %s", pass), r->after.s, r->after.n));
-    sn_weights_share(r->copy, *r->m);
+    sn_wt_share(r->copy, *r->m);
     module_text(&r->out, r->copy);
     if (strcmp(r->out.s, r->after.s))
         return sn_fail(r->env, SN_ERROR_INTERNAL, "the module prints differently after it was printed and parsed");

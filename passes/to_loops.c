@@ -190,7 +190,7 @@ static void make_const_buffer(sn_lower *lw, sn_nd x, uint32_t number) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_buf b = new_buffer(lw, name, &n->type, SN_BUF_CONST);
     if (n->op == SN_OP_WEIGHT)
-        sn_buf_get(lw->m, b)->weight = sn_weight_named(lw->m, sn_node_attr(lw->m, x, SN_ATTR_NAME)->text);
+        sn_buf_get(lw->m, b)->weight = sn_wt_named(lw->m, sn_node_attr(lw->m, x, SN_ATTR_NAME)->text);
     else sn_buf_get(lw->m, b)->data = constant_data(lw, x);
     lw->nodes[x.i].buf = b;
 }
@@ -430,8 +430,8 @@ static sn_val element_sizes(sn_lower *lw, sn_nd x, sn_ix index) {
     for (uint32_t k = elements->shape.n; k-- > 0;) {
         sn_val element = sn_put_index(lw->m, lw->at, SN_I64, elements->shape.at[k]);
         sn_ix from_k = sn_ix_addc(lw->m, index, -(int64_t)k);
-        v = v.i ? sn_put_op3(lw->m, lw->at, SN_LOP_SELECT,
-                             sn_put_in(lw->m, lw->at, from_k, sn_ix_const(lw->m, 1)), element, v)
+        v = v.i ? sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, sn_put_in(lw->m, lw->at, from_k, sn_ix_const(lw->m, 1)),
+                             element, v)
                 : element;
     }
     return v;

@@ -118,7 +118,7 @@ static sn_status load_const(sn_prog *p, uint32_t i, const sn_buf_rec *b) {
     SN_TRY(const_bytes(&bytes, p, b));
     if (!data && bytes)
         return sn_fail(p->env, SN_ERROR_ARGUMENT, "weight %s has no elements: none were attached",
-                       b->weight.i ? sn_weight_get(p->m, b->weight)->name : b->name);
+                       b->weight.i ? sn_wt_get(p->m, b->weight)->name : b->name);
     p->consts[p->n_consts++] = (void *)data;
     p->place[i] = data ? (void *)data : p;
     if (!stays(p, b)) p->const_size += align_up((size_t)bytes, STORAGE_ALIGN);

@@ -11,7 +11,7 @@ Test(conform, every_operation_has_a_case) {
 #define SN_CASE(level, OP, inputs, expression) op_has[SN_OP_##OP] = true;
 #define SN_REFUSED(OP, inputs, expression, message)
 #include "tools/conform.def"
-    op_has[SN_OP_WEIGHT] = true; /* text has none: tests/unit/test_weights.c */
+    op_has[SN_OP_WEIGHT] = true; /* text has none: tests/unit/test_graph_weights.c */
     for (unsigned op = 0; op < SN_N_OPS; op++)
         cr_expect(op_has[op] || class_has[sn_ops[op].cls], "%s has no row in tools/conform.def", sn_ops[op].name);
 }

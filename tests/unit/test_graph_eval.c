@@ -233,7 +233,7 @@ Test(graph_eval, every_operation_can_be_evaluated) {
         "sin",   "cos",       "tanh",     "erf",     "floor",   "ceil",       "trunc",
         "gelu",  "gelu_tanh", "silu",     "sigmoid", "rsqrt",   "reciprocal", "sub",
         "mul",   "minimum",   "and",      "or",      "eq",      "le",         "gt",
-        "ge",    "weight" /* test_weights.c */};
+        "ge",    "weight" /* test_graph_weights.c */};
     for (int op = 0; op < SN_N_OPS; op++) {
         bool found = false;
         size_t n = strlen(sn_ops[op].name);
