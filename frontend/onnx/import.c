@@ -219,7 +219,7 @@ static sn_nd weight(sn_onnx *im, const char *name, const sn_onnx_elements *e) {
     sn_type type = {.dtype = e->dtype, .rank = e->rank};
     for (uint32_t k = 0; k < e->rank; k++) type.shape[k] = sn_ix_const(im->m, e->shape[k]);
     const char *base = name && name[0] ? name : "constant", *unique = base;
-    for (uint32_t k = 1; sn_weight_named(im->m, unique).i; k++) unique = sn_strf(im->arena, "%s_%u", base, k);
+    for (uint32_t k = 1; sn_wt_named(im->m, unique).i; k++) unique = sn_strf(im->arena, "%s_%u", base, k);
     return sn_graph_weight(im->m, sn_strdup(&im->m->arena, unique), &type, e->data);
 }
 

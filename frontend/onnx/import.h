@@ -138,8 +138,7 @@ bool sn_onnx_try_array(const sn_array **out, sn_onnx_call *c, sn_nd x);
 /* Integer elements of operand k. */
 sn_status sn_onnx_ints(const int64_t **at, uint32_t *n, sn_onnx_call *c, uint32_t k);
 sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k); /* one element */
-/* Integer elements of operand k as expressions over size names; at most SN_MAX_SIZES. */
-enum { SN_MAX_SIZES = 64 };
+/* Integer elements of operand k as expressions over size names; at most SN_KNOWN_MAX. */
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k);
 /* All sizes of x as numbers. */
 sn_status sn_onnx_shape(int64_t *shape, sn_onnx_call *c, sn_nd x);

@@ -104,10 +104,26 @@ sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k) {
     return SN_OK;
 }
 
+/* Number of elements, where it is a small one. */
+static uint32_t small_count(const sn_module *m, sn_nd x) {
+    int64_t n = 1, size;
+    const sn_type *t = sn_graph_type(m, x);
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_is_const(m, t->shape[k], &size) || size > SN_KNOWN_MAX || (n *= size) > SN_KNOWN_MAX) return UINT32_MAX;
+    return (uint32_t)n;
+}
+
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k) {
     const int64_t *numbers;
+    sn_nd x = sn_onnx_in(c, k);
+    *n = small_count(c->m, x);
+    if (!x.i) return c->m->env->status;
+    if (*n > SN_KNOWN_MAX || !sn_is_integral(sn_graph_type(c->m, x)->dtype))
+        return sn_onnx_fail(c, "operand %u is %s; at most %d integers are wanted", k + 1,
+                            sn_type_text(c->m, sn_graph_type(c->m, x)), SN_KNOWN_MAX);
+    if (sn_graph_known_sizes(at, c->m, x) == SN_OK) return SN_OK;
+    sn_env_clear(c->m->env); /* it depends on an input: maybe on one whose value is given */
     SN_TRY(sn_onnx_ints(&numbers, n, c, k));
-    if (*n > SN_MAX_SIZES) return sn_onnx_fail(c, "operand %u has %u elements; at most %d", k + 1, *n, SN_MAX_SIZES);
     for (uint32_t e = 0; e < *n; e++) at[e] = sn_ix_const(c->m, numbers[e]);
     return SN_OK;
 }

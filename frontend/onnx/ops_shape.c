@@ -47,7 +47,7 @@ static sn_status infer_size(sn_ix *shape, uint32_t n, uint32_t open, sn_onnx_cal
 /* Size 0 in the shape: that of x, unless allowzero says that it is 0; -1: what is left. */
 sn_status sn_onnx_reshape(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0);
-    sn_ix shape[SN_MAX_SIZES];
+    sn_ix shape[SN_KNOWN_MAX];
     uint32_t n, open = UINT32_MAX;
     bool allow_zero = sn_onnx_attr_int(c, "allowzero", 0);
     SN_TRY(sn_onnx_sizes(shape, &n, c, 1));
@@ -70,12 +70,10 @@ static int64_t clamped(int64_t at, int64_t rank) {
 
 sn_status sn_onnx_shape_of(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0);
-    int64_t rank = sn_graph_type(c->m, x)->rank, shape[SN_MAX_RANK];
-    int64_t start = clamped(sn_onnx_attr_int(c, "start", 0), rank),
-            end = clamped(sn_onnx_attr_int(c, "end", rank), rank);
-    SN_TRY(sn_onnx_shape(shape, c, x));
-    int64_t n = end > start ? end - start : 0;
-    return sn_onnx_done(c, sn_graph_ints(c->m, SN_I64, shape + start, &n, 1));
+    const sn_type *t = sn_graph_type(c->m, x);
+    int64_t start = clamped(sn_onnx_attr_int(c, "start", 0), t->rank);
+    int64_t end = clamped(sn_onnx_attr_int(c, "end", t->rank), t->rank);
+    return sn_onnx_done(c, sn_graph_sizes(c->m, t->shape + start, end > start ? (uint32_t)(end - start) : 0));
 }
 
 sn_status sn_onnx_concat(sn_onnx_call *c) {
