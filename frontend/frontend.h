@@ -141,6 +141,12 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
                         unsigned n);
 /* Do all weights that the outputs of a graph need have elements? Fails with the names of those without. */
 sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m);
+/* Attach all weights of a module from a file, which stays open: the caller closes it (body of a guarded call). */
+sn_status sn_module_load_weights(sn_weights **out, sn_context *ctx, sn_module *m, const char *path);
+/* The same for a graph, from the file that its text names; `path` is that of the text. */
+sn_status sn_graph_load_weights_beside(sn_graph *g, const char *path);
+/* A path that stands in a file, from the folder of that file. */
+const char *sn_path_beside(sn_arena *arena, const char *file, const char *path);
 /* A new holder of the graph, for the caller to fill. */
 sn_holder *sn_graph_holder(sn_graph *g);
 void sn_holders_share(sn_program *p, const sn_graph *g);

@@ -54,9 +54,22 @@ static sn_status graph_from_file(sn_graph **out, sn_context *ctx, const char *pa
     return graph_from_text(out, ctx, path, text, size);
 }
 
+static sn_status read_graph(sn_graph **out, sn_context *ctx, const char *path) {
+    SN_GUARD_RETURN(ctx, graph_from_file(out, ctx, path));
+}
+
+static sn_status load_named_weights(sn_graph *g, const char *path) {
+    SN_GUARD_RETURN(g->ctx, sn_graph_load_weights_beside(g, path));
+}
+
+/* Two steps: a graph is there to hold the file of its weights. */
 sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path) {
     *out = NULL;
-    SN_GUARD_RETURN(ctx, graph_from_file(out, ctx, path));
+    SN_TRY(read_graph(out, ctx, path));
+    if (!(*out)->m->weights.file || load_named_weights(*out, path) == SN_OK) return SN_OK;
+    sn_graph_destroy(*out);
+    *out = NULL;
+    return sn_error_status(ctx);
 }
 
 void sn_graph_destroy(sn_graph *g) {

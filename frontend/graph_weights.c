@@ -1,11 +1,17 @@
 /* graph_weights.c: weights of graphs: nodes for them, elements attached to them, and what keeps those alive.
  *
  *     sn_node w = sn_weight(g, "conv1.weight", SN_F32, NULL, SN_LIST(64, 3, 7, 7));
- *     sn_graph_attach_weight(g, "conv1.weight", data, size);
+ *     sn_graph_attach_weight(g, "conv1.weight", data, size);       or, for all of them,
+ *     sn_graph_load_weights(g, "model.safetensors");
  *
  * Elements are never copied here: the module's table (ir/weights.h) points to them, and loading a program reads them once.
  */
 #include "frontend/build.h"
+#include "frontend/tensors_file.h"
+
+#include <string.h>
+
+enum { SHOWN = 8 }; /* names in a message */
 
 /* ---- nodes ---- */
 
@@ -39,7 +45,6 @@ sn_status sn_graph_attach_weight(sn_graph *g, const char *name, const void *data
 }
 
 sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m) {
-    enum { SHOWN = 8 };
     const sn_graph_ir *g = &m->graph;
     uint8_t *live = SN_NEWN(&ctx->scratch, uint8_t, g->nodes.count);
     const char *names = "";
@@ -53,9 +58,78 @@ sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m) {
     }
     if (!missing) return SN_OK;
     if (missing > SHOWN) names = sn_strf(&ctx->scratch, "%s and %u more", names, missing - SHOWN);
-    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: no elements for weight%s %s (sn_graph_attach_weight)",
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: no elements for weight%s %s (sn_graph_load_weights)",
                    g->name, missing > 1 ? "s" : "", names);
 }
+
+/* ---- files ---- */
+
+/* What does not fit, one after the other; NULL: nothing. */
+static const char *misfits(sn_context *ctx, sn_module *m, const sn_weights *w) {
+    sn_env *env = &ctx->env;
+    const char *list = NULL;
+    uint32_t wrong = 0;
+    for (sn_wt x = {1}; x.i < m->weights.recs.count; x.i++) {
+        const sn_weight_rec *rec = sn_wt_get(m, x);
+        const sn_file_tensor *e = sn_weights_look_up(w, rec->name);
+        if (!e && sn_wt_attached(rec)) continue; /* the caller has it */
+        sn_tensor_info want = {.dtype = rec->dtype, .rank = rec->rank};
+        memcpy(want.shape, rec->shape, sizeof rec->shape);
+        if (e && sn_weight_fits(&e->info, w->is_npy, env, &ctx->scratch, rec->name, &want) == SN_OK) continue;
+        const char *what = e ? env->message : sn_strf(&ctx->scratch, "%s: not in the file", rec->name);
+        if (wrong++ < SHOWN) list = sn_strf(&ctx->scratch, "%s%s%s", list ? list : "", list ? "; " : "", what);
+        sn_env_clear(env);
+    }
+    return wrong > SHOWN ? sn_strf(&ctx->scratch, "%s; and %u more", list, wrong - SHOWN) : list;
+}
+
+/* First all that can fail, then the addresses. */
+static sn_status attach_file(sn_context *ctx, sn_module *m, sn_weights *w) {
+    const char *list = misfits(ctx, m, w);
+    if (list) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: %s", w->path, list);
+    const void **data = SN_NEWN(&ctx->scratch, const void *, m->weights.recs.count + 1);
+    for (sn_wt x = {1}; x.i < m->weights.recs.count; x.i++) {
+        sn_file_tensor *e = sn_weights_look_up(w, sn_wt_get(m, x)->name);
+        if (e) SN_TRY(sn_weights_elements(w, e));
+        data[x.i] = e ? e->info.data : sn_wt_get(m, x)->data;
+    }
+    for (sn_wt x = {1}; x.i < m->weights.recs.count; x.i++) sn_wt_get(m, x)->data = data[x.i];
+    return SN_OK;
+}
+
+sn_status sn_module_load_weights(sn_weights **out, sn_context *ctx, sn_module *m, const char *path) {
+    *out = NULL;
+    sn_weights *w;
+    SN_TRY(sn_weights_read(&w, ctx, path));
+    ctx->opening = w; /* until all fits */
+    SN_TRY(attach_file(ctx, m, w));
+    ctx->opening = NULL;
+    *out = w;
+    return SN_OK;
+}
+
+const char *sn_path_beside(sn_arena *arena, const char *file, const char *path) {
+    const char *slash = strrchr(file, '/');
+    if (*path == '/' || !slash) return path;
+    return sn_strf(arena, "%.*s%s", (int)(slash + 1 - file), file, path);
+}
+
+static void close_weights(void *object) { sn_weights_close(object); }
+
+static sn_status load_weights(sn_graph *g, const char *path) {
+    sn_holder *h = sn_graph_holder(g);
+    sn_weights *w;
+    SN_TRY(sn_module_load_weights(&w, g->ctx, g->m, path));
+    h->object = w;
+    h->close = close_weights;
+    return SN_OK;
+}
+
+sn_status sn_graph_load_weights_beside(sn_graph *g, const char *path) {
+    return load_weights(g, sn_path_beside(&g->ctx->scratch, path, g->m->weights.file));
+}
+
+sn_status sn_graph_load_weights(sn_graph *g, const char *path) { SN_GUARD_RETURN(g->ctx, load_weights(g, path)); }
 
 /* ---- what holds elements ---- */
 

@@ -85,7 +85,7 @@ static sn_status sort_names(sn_weights *w) {
     return SN_OK;
 }
 
-static sn_status open_file(sn_weights **out, sn_context *ctx, const char *path) {
+sn_status sn_weights_read(sn_weights **out, sn_context *ctx, const char *path) {
     sn_weights *w = sn_heap_alloc(&ctx->env, sizeof *w);
     *w = (sn_weights){.ctx = ctx};
     sn_arena_init(&w->arena, &ctx->env);
@@ -101,7 +101,7 @@ static sn_status open_file(sn_weights **out, sn_context *ctx, const char *path) 
 
 sn_status sn_weights_open(sn_weights **out, sn_context *ctx, const char *path) {
     *out = NULL;
-    SN_GUARD_RETURN(ctx, open_file(out, ctx, path));
+    SN_GUARD_RETURN(ctx, sn_weights_read(out, ctx, path));
 }
 
 void sn_weights_close(sn_weights *w) {
@@ -117,7 +117,7 @@ void sn_weights_close(sn_weights *w) {
 
 /* ---- elements ---- */
 
-static sn_status materialise(sn_weights *w, sn_member *e) {
+sn_status sn_weights_elements(sn_weights *w, sn_member *e) {
     sn_env *env = &w->ctx->env;
     if (e->have) return SN_OK;
     const char *data = e->raw;
@@ -190,6 +190,12 @@ static const char *nearest(const sn_weights *w, sn_arena *arena, const char *nam
     return list;
 }
 
+sn_member *sn_weights_look_up(const sn_weights *w, const char *name) {
+    sn_member wanted = {.info = {.name = name}}, *key = &wanted;
+    sn_member **at = w->n ? bsearch(&key, w->by_name, w->n, sizeof *at, compare_names) : NULL;
+    return at ? *at : NULL;
+}
+
 static sn_status find(sn_member **out, sn_weights *w, const char *name) {
     sn_env *env = &w->ctx->env;
     sn_arena *arena = &w->ctx->scratch;
@@ -199,14 +205,11 @@ static sn_status find(sn_member **out, sn_weights *w, const char *name) {
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s: which of its %u tensors is meant? There are %s%s", w->path, w->n,
                        nearest(w, arena, ""), w->n > NEAR ? ", ..." : "");
     }
-    sn_member wanted = {.info = {.name = name}}, *key = &wanted;
-    sn_member **at = w->n ? bsearch(&key, w->by_name, w->n, sizeof *at, compare_names) : NULL;
-    if (!at && !w->n) return sn_fail(env, SN_ERROR_ARGUMENT, "%s: no tensor %s; the file has none", w->path, name);
-    if (!at)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "%s: no tensor %s; nearest of its %u: %s", w->path, name, w->n,
-                       nearest(w, arena, name));
-    *out = *at;
-    return SN_OK;
+    *out = sn_weights_look_up(w, name);
+    if (*out) return SN_OK;
+    if (!w->n) return sn_fail(env, SN_ERROR_ARGUMENT, "%s: no tensor %s; the file has none", w->path, name);
+    return sn_fail(env, SN_ERROR_ARGUMENT, "%s: no tensor %s; nearest of its %u: %s", w->path, name, w->n,
+                   nearest(w, arena, name));
 }
 
 static sn_status refuse_type(const sn_weight_info *f, sn_env *env, const char *label) {
@@ -235,7 +238,7 @@ unsigned sn_weights_count(const sn_weights *w) { return w->n; }
 
 static sn_status get(sn_weight_info *out, sn_weights *w, unsigned k) {
     if (k >= w->n) return sn_fail(&w->ctx->env, SN_ERROR_ARGUMENT, "%s: tensor %u: the file has %u", w->path, k, w->n);
-    SN_TRY(materialise(w, &w->at[k]));
+    SN_TRY(sn_weights_elements(w, &w->at[k]));
     *out = w->at[k].info;
     return SN_OK;
 }
@@ -247,7 +250,7 @@ static sn_status find_known(sn_weight_info *out, sn_weights *w, const char *name
     SN_TRY(find(&e, w, name));
     if (e->info.dtype == SN_N_DTYPES)
         return refuse_type(&e->info, &w->ctx->env, sn_strf(&w->ctx->scratch, "%s: %s", w->path, e->info.name));
-    SN_TRY(materialise(w, e));
+    SN_TRY(sn_weights_elements(w, e));
     *out = e->info;
     return SN_OK;
 }
@@ -262,7 +265,7 @@ sn_status sn_weights_fill(sn_tensor *t, sn_weights *w, const char *name, const c
     if (!label) label = sn_strf(&w->ctx->scratch, "%s: %s", w->path, e->info.name);
     SN_TRY(sn_weight_fits(&e->info, w->is_npy, &w->ctx->env, &w->ctx->scratch, label, &t->info));
     bool had = e->have;
-    SN_TRY(materialise(w, e));
+    SN_TRY(sn_weights_elements(w, e));
     sn_status status = sn_tensor_put(t, e->info.data, e->info.size);
     if (!had) forget(w, e);
     return status;

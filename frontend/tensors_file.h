@@ -24,13 +24,13 @@ struct sn_weights {
     const char *path; /* for messages */
     const char *file; /* all bytes of the file */
     size_t file_size;
-    bool mapped;   /* file is a map of it; else it lies in the arena */
-    bool is_npy;   /* types are numpy's descriptors; else those of .safetensors */
+    bool mapped;        /* file is a map of it; else it lies in the arena */
+    bool is_npy;        /* types are numpy's descriptors; else those of .safetensors */
     sn_member *at; /* in the order of the file */
     uint32_t n;
     sn_member **by_name; /* sorted */
-    struct json_t *json; /* while the header of .safetensors is read */
-    struct zip *zip;     /* .npz: open as long as the object */
+    struct json_t *json;      /* while the header of .safetensors is read */
+    struct zip *zip;          /* .npz: open as long as the object */
 };
 
 /* The readers: fill at and n, with info and where the elements are. Names may repeat: the caller looks for that. */
@@ -43,6 +43,11 @@ sn_status sn_npz_elements(void *out, const sn_weights *w, const sn_member *e);
 /* "F32" */
 const char *sn_safetensors_type(sn_dtype dtype);
 
+/* sn_weights_open under the guard of the running call. */
+sn_status sn_weights_read(sn_weights **out, sn_context *ctx, const char *path);
+/* The tensor of that name, NULL when there is none, and where its elements are. */
+sn_member *sn_weights_look_up(const sn_weights *w, const char *name);
+sn_status sn_weights_elements(sn_weights *w, sn_member *e);
 /* A tensor's elements into one that exists. `label` stands for it in messages. */
 sn_status sn_weights_fill(sn_tensor *t, sn_weights *w, const char *name, const char *label);
 /* Do type and shape of the file's tensor fit? */

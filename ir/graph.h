@@ -179,10 +179,6 @@ sn_ix sn_type_numel(sn_module *m, const sn_type *t);
 bool sn_type_eq(const sn_type *a, const sn_type *b);
 /* "f32[8192, 1024]" in an arena. */
 char *sn_type_text(sn_module *m, const sn_type *t);
-/* The elements of an integer tensor of at most SN_KNOWN_MAX as expressions, where they follow from sizes and literals
- * (ir/graph_known.c). Otherwise a failure says which node they depend on. */
-enum { SN_KNOWN_MAX = 64 };
-sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x);
 /* Normalised reduction axes as a bit mask. */
 uint32_t sn_node_axes_mask(const sn_module *m, sn_nd x);
 /* Type of result k of an operation (ir/graph_rules.c): the one place that knows shape and dtype rules. */
@@ -225,6 +221,11 @@ typedef struct sn_array {
 sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs, sn_arena *arena);
 /* One node: its results go to all[x], those of its operands are there already. */
 sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena);
+/* The elements of an integer tensor of at most SN_KNOWN_MAX as expressions, where they follow from sizes and literals
+ * (ir/graph_known.c). Otherwise a failure says which node they depend on. numbers, by node: elements that are known
+ * already, else NULL; n of them. */
+enum { SN_KNOWN_MAX = 64 };
+sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x, sn_array *const *numbers, uint32_t n);
 /* How large the elements of each output would be if the terms of its sums had random signs: what their errors are relative
  * to, where the terms happen to cancel. out[k]: the largest one of output k, 0 for integers. */
 sn_status sn_graph_eval_terms(double *out, sn_module *m, const sn_array *inputs, sn_arena *arena);

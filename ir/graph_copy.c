@@ -149,6 +149,7 @@ sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const 
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++)
         if (live[x.i] && sn_node_get(from, x)->op != SN_OP_INPUT) SN_TRY(copy_node(&c, x));
     sn_wt_share(to, from);
+    if (from->weights.file) to->weights.file = sn_strdup(&to->arena, from->weights.file);
     for (uint32_t i = 0; i < g->outputs.n; i++) {
         const sn_graph_output *out = &g->outputs.at[i];
         SN_TRY(sn_graph_output_new(to, out->name, c.node[out->node.i], out->writes));

@@ -221,7 +221,7 @@ static sn_status evaluate(known *k, sn_nd x) {
 static sn_status check_node(const known *k, sn_nd x) {
     const sn_node_rec *n = sn_node_get(k->m, x);
     int64_t numel = 1, size;
-    if (n->op == SN_OP_INPUT) return unknown(k, x, "it is an input");
+    if (n->op == SN_OP_INPUT && !k->at[x.i]) return unknown(k, x, "it is an input");
     for (uint32_t d = 0; d < n->type.rank; d++) {
         if (!sn_ix_is_const(k->m, n->type.shape[d], &size)) return unknown(k, x, "their number depends on sizes");
         if (sn_mul_overflow(numel, size, &numel) || numel > SN_KNOWN_MAX) return unknown(k, x, "there are too many");
@@ -235,7 +235,7 @@ static sn_status mark(known *k, sn_nd x) {
         const sn_node_rec *n = sn_node_get(k->m, (sn_nd){i});
         if (!k->needed[i]) continue;
         SN_TRY(check_node(k, (sn_nd){i}));
-        for (uint32_t j = 0; j < n->n_in; j++) k->needed[n->in[j].i] = 1;
+        for (uint32_t j = 0; j < n->n_in && !k->at[i]; j++) k->needed[n->in[j].i] = 1;
     }
     return SN_OK;
 }
@@ -244,19 +244,20 @@ static sn_status find(sn_ix *out, known *k, sn_nd x) {
     if (sn_is_float(sn_node_get(k->m, x)->type.dtype)) return unknown(k, x, "they are not integers");
     SN_TRY(mark(k, x));
     for (uint32_t i = 1; i <= x.i; i++)
-        if (k->needed[i]) SN_TRY(evaluate(k, (sn_nd){i}));
+        if (k->needed[i] && !k->at[i]) SN_TRY(evaluate(k, (sn_nd){i}));
     const sn_array *ids = as_ids(k, x);
     for (int64_t i = 0; i < ids->numel; i++) out[i] = get(ids, i);
     return k->m->env->status; /* index arithmetic overflows there */
 }
 
-sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x) {
+sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x, sn_array *const *numbers, uint32_t n) {
     sn_arena arena;
     sn_arena_init(&arena, m->env);
     known k = {.m = m, .arena = &arena};
     k.at = SN_NEWN(&arena, sn_array *, x.i + 1);
     k.needed = SN_NEWN(&arena, uint8_t, x.i + 1);
     k.symbolic = SN_NEWN(&arena, uint8_t, x.i + 1);
+    for (uint32_t i = 1; i <= x.i && i < n; i++) k.at[i] = numbers[i];
     sn_status status = find(out, &k, x);
     sn_arena_free(&arena);
     return status;

@@ -65,6 +65,12 @@ static void blank_line(sn_text *t, bool *first) {
 
 void sn_module_print(sn_text *t, const sn_module *m) {
     bool first = true;
+    if (m->weights.file) {
+        blank_line(t, &first);
+        sn_text_put(t, "weights ");
+        sn_text_quoted(t, m->weights.file);
+        sn_text_put(t, "\n");
+    }
     if (has_graph(m)) {
         blank_line(t, &first);
         sn_graph_print(t, m);
@@ -92,17 +98,15 @@ typedef struct item_parser {
 } item_parser;
 
 static const item_parser ITEMS[] = {
-    {"graph", sn_graph_parse},
-    {"buffer", sn_buf_parse},
-    {"kernel", sn_kern_parse},
-    {"wrapper", sn_wrap_parse},
+    {"weights", sn_wt_parse},  {"graph", sn_graph_parse},  {"buffer", sn_buf_parse},
+    {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
 };
 
 static sn_status parse_item(sn_module *m, sn_lex *lx) {
     for (size_t i = 0; i < SN_COUNT(ITEMS); i++)
         if (sn_lex_is_name(lx, ITEMS[i].word)) return ITEMS[i].parse(m, lx);
     int n = lx->tok_len > 40 ? 40 : (int)lx->tok_len;
-    return sn_lex_fail(lx, "expected graph, buffer, kernel or wrapper, found '%.*s'", n, lx->tok_start);
+    return sn_lex_fail(lx, "expected weights, graph, buffer, kernel or wrapper, found '%.*s'", n, lx->tok_start);
 }
 
 sn_status sn_module_parse(sn_module *m, const char *name, const char *text, size_t size) {

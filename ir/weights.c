@@ -56,6 +56,17 @@ const char *sn_wt_type_text(sn_module *m, const sn_weight_rec *w) {
     return sn_strf(&m->arena, "%s%s", s, w->rank ? "]" : "[]");
 }
 
+sn_status sn_wt_parse(sn_module *m, sn_lex *lx) {
+    char *file;
+    if (m->weights.file) return sn_lex_fail(lx, "weights are in one file; \"%s\" came before", m->weights.file);
+    SN_TRY(sn_lex_expect_name(lx, "weights"));
+    sn_lex at = *lx;
+    SN_TRY(sn_lex_string(&file, lx, &m->arena));
+    if (!*file) return sn_lex_fail(&at, "the name of a file is wanted");
+    m->weights.file = file;
+    return SN_OK;
+}
+
 void sn_wt_share(sn_module *to, const sn_module *from) {
     for (sn_wt w = {1}; w.i < to->weights.recs.count; w.i++) {
         sn_weight_rec *mine = sn_wt_get(to, w);

@@ -1,5 +1,6 @@
 /* weights.h: the weights of a module: elements that stay outside of it, known by name.
  *
+ *     weights "model.safetensors"                                          where a module's text may say that they are
  *     %w = weight name="conv1.weight" dtype=f32 shape=[64, 3, 7, 7]        in the graph, by ir/graph.h
  *     buffer c0: f32[64, 3, 7, 7] const weight "conv1.weight"              in loops, by ir/loop.h
  *
@@ -22,8 +23,9 @@ typedef struct sn_weight_rec {
 } sn_weight_rec;
 
 typedef struct sn_weight_table {
-    sn_table recs;  /* sn_weight_rec; record 0 is none */
-    sn_names names; /* name -> id */
+    sn_table recs;    /* sn_weight_rec; record 0 is none */
+    sn_names names;   /* name -> id */
+    const char *file; /* where the text says that they are: a path, from the folder of the text; NULL: nowhere */
 } sn_weight_table;
 
 void sn_wt_init(sn_module *m);
@@ -36,6 +38,9 @@ sn_status sn_wt_declare(sn_wt *out, sn_module *m, const char *name, const sn_typ
 const char *sn_wt_type_text(sn_module *m, const sn_weight_rec *w);
 /* One without elements needs none. */
 static inline bool sn_wt_attached(const sn_weight_rec *w) { return w->data || !w->size; }
+/* `weights "model.safetensors"` of a module's text. */
+struct sn_lex;
+sn_status sn_wt_parse(sn_module *m, struct sn_lex *lx);
 /* Weights of `to` take their elements where those of the same names in `from` have them. */
 void sn_wt_share(sn_module *to, const sn_module *from);
 

@@ -69,6 +69,7 @@ typedef struct evaluation {
     sn_context *ctx;
     const eval_args *args;
     sn_module *m;                  /* with bound sizes */
+    sn_weights *weights;           /* holds the elements of its weights; NULL: it has none */
     sn_tensor **inputs, **outputs; /* by number */
     unsigned n_inputs, n_outputs;
 } evaluation;
@@ -223,8 +224,15 @@ static sn_status read_module(sn_context *ctx, void *args) {
     return SN_OK;
 }
 
+static sn_status load_weights(sn_context *ctx, void *args) {
+    evaluation *e = args;
+    return sn_module_load_weights(&e->weights, ctx, e->m,
+                                  sn_path_beside(&ctx->scratch, e->args->path, e->m->weights.file));
+}
+
 static sn_status evaluate(evaluation *e) {
     SN_TRY(sn_guarded(e->ctx, read_module, e));
+    if (e->m->weights.file) SN_TRY(sn_guarded(e->ctx, load_weights, e));
     bool kernels = e->m->kernels.n > 0; /* a bound copy holds the graph alone */
     e->n_inputs = kernels ? e->m->bufs.count : e->m->graph.inputs.n;
     e->n_outputs = kernels ? e->m->bufs.count : e->m->graph.outputs.n;
@@ -250,6 +258,7 @@ int tool_eval(sn_context *ctx, int argc, char **argv) {
     if (evaluate(&e) != SN_OK) code = tool_fail(ctx);
     tool_free_tensors(e.inputs, e.n_inputs);
     tool_free_tensors(e.outputs, e.n_outputs);
+    sn_weights_close(e.weights);
     if (e.m) sn_module_free(e.m);
     return code;
 }

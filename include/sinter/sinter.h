@@ -131,6 +131,7 @@ SN_API sn_status sn_device_sync(sn_context *ctx, int device, void *stream);
 SN_API sn_status sn_graph_create(sn_graph **out, sn_context *ctx, const char *name);
 /* A graph from .sn text (docs/IR.md), of `size` bytes. `name` stands for the text in messages: "name:3:7: ...". */
 SN_API sn_status sn_graph_from_text(sn_graph **out, sn_context *ctx, const char *name, const char *text, size_t size);
+/* A text that names a file of weights gets their elements from there. */
 SN_API sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path);
 SN_API void sn_graph_destroy(sn_graph *g);
 /* The graph as .sn text; sn_free it. */
@@ -172,6 +173,9 @@ SN_API sn_node sn_weight(sn_graph *g, const char *name, sn_dtype dtype, const vo
                          const int64_t *shape);
 /* The elements of the weight of that name, row-major in storage format, `size` bytes; borrowed as above. */
 SN_API sn_status sn_graph_attach_weight(sn_graph *g, const char *name, const void *data, size_t size);
+/* The elements of all weights from a file (sn_weights), which the graph and its programs keep open. A failure names those
+ * that are missing or do not fit, and attaches none; one that is attached may be missing. */
+SN_API sn_status sn_graph_load_weights(sn_graph *g, const char *path);
 /* 0, 1, 2, ... along one axis. */
 SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank, const int64_t *shape);
 

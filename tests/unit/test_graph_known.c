@@ -119,7 +119,7 @@ static const known_case CASES[] = {
 static void expect_known(const known_case *c) {
     sn_ix out[SN_KNOWN_MAX];
     sn_nd r = parse(c->statements);
-    sn_status status = sn_graph_known_sizes(out, m, r);
+    sn_status status = sn_graph_known_sizes(out, m, r, NULL, 0);
     cr_expect_eq(status, SN_OK, "%s: %s", c->statements, env.message);
     if (status != SN_OK) return sn_env_clear(&env);
     int64_t n = sn_ix_value(m, sn_type_numel(m, &sn_node_get(m, r)->type));
@@ -145,7 +145,7 @@ Test(graph_known, evaluator_agrees) {
         sn_arena arena;
         sn_arena_init(&arena, &env);
         sn_nd r = parse(CASES[c].statements);
-        cr_assert_eq(sn_graph_known_sizes(known, m, r), SN_OK, "%s", env.message);
+        cr_assert_eq(sn_graph_known_sizes(known, m, r, NULL, 0), SN_OK, "%s", env.message);
         sn_module *bound = sn_module_new(&env);
         cr_assert_eq(sn_graph_copy(bound, m, (const char *[]){"N", "H"}, (int64_t[]){7, 5}, 2), SN_OK);
         inputs[0].f = SN_NEWN(&arena, double, inputs[0].numel);
@@ -182,10 +182,21 @@ Test(graph_known, shapes_of_exported_models) {
 Test(graph_known, a_reshape_takes_them) {
     sn_ix shape[SN_KNOWN_MAX];
     sn_nd r = parse("%n = index_select %s, %zero axis=0 %r = concat %n, %minus axis=0");
-    cr_assert_eq(sn_graph_known_sizes(shape, m, r), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_graph_known_sizes(shape, m, r, NULL, 0), SN_OK, "%s", env.message);
     sn_nd y = sn_graph_reshape(m, m->graph.inputs.at[0].node, shape, 2);
     cr_assert_neq(y.i, 0, "%s", env.message);
     cr_expect_str_eq(print(sn_node_get(m, y)->type.shape, 2), "N, 48*H");
+}
+
+/* The value of an input that the caller has. */
+Test(graph_known, numbers_that_are_given) {
+    int64_t values[] = {4, 3, 2, 1};
+    sn_array ids = {.dtype = SN_I64, .rank = 1, .shape = {4}, .numel = 4, .i = values}, *numbers[64] = {0};
+    sn_ix out[SN_KNOWN_MAX];
+    sn_nd r = parse("%r = mul %ids, %s");
+    numbers[m->graph.inputs.at[1].node.i] = &ids;
+    cr_assert_eq(sn_graph_known_sizes(out, m, r, numbers, SN_COUNT(numbers)), SN_OK, "%s", env.message);
+    cr_expect_str_eq(print(out, 4), "4*N, 9, 2*H, 16");
 }
 
 static const known_case UNKNOWN[] = {
@@ -217,7 +228,7 @@ Test(graph_known, what_is_not_known_is_named) {
     for (size_t i = 0; i < SN_COUNT(UNKNOWN); i++) {
         sn_ix out[SN_KNOWN_MAX];
         sn_nd r = parse(UNKNOWN[i].statements);
-        cr_expect_neq(sn_graph_known_sizes(out, m, r), SN_OK, "%s", UNKNOWN[i].statements);
+        cr_expect_neq(sn_graph_known_sizes(out, m, r, NULL, 0), SN_OK, "%s", UNKNOWN[i].statements);
         cr_expect(strstr(env.message, UNKNOWN[i].want), "%s: %s", UNKNOWN[i].statements, env.message);
         sn_env_clear(&env);
     }
@@ -227,7 +238,7 @@ Test(graph_known, weights_without_elements_are_named) {
     sn_ix out[SN_KNOWN_MAX];
     sn_nd r = parse("%r = add %w, 1");
     sn_wt_get(m, sn_wt_named(m, "w"))->data = NULL;
-    cr_expect_eq(sn_graph_known_sizes(out, m, r), SN_ERROR_ARGUMENT);
+    cr_expect_eq(sn_graph_known_sizes(out, m, r, NULL, 0), SN_ERROR_ARGUMENT);
     cr_expect_str_eq(env.message, "weight: w has no elements yet");
 }
 
@@ -244,6 +255,6 @@ Test(graph_known, long_chains_cost_each_node_once) {
         y = sn_graph_binary(m, SN_OP_ADD, sum, sn_graph_binary(m, SN_OP_SUB, y, sum));
         y = sn_graph_binary(m, SN_OP_MAXIMUM, y, sn_graph_scalar(m, SN_I64, -1 - i));
     }
-    cr_assert_eq(sn_graph_known_sizes(out, m, y), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_graph_known_sizes(out, m, y, NULL, 0), SN_OK, "%s", env.message);
     cr_expect(sn_ix_eq(out[0], n));
 }

@@ -3,7 +3,10 @@
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "codegen-llvm/codegen.h"
 #include "frontend/frontend.h"
@@ -100,7 +103,7 @@ Test(graph_weights, what_is_missing_or_does_not_fit_is_named) {
     sn_program *p;
     build_linear();
     EXPECT_ERROR(compile(&p, false), SN_ERROR_ARGUMENT,
-                 "graph g: no elements for weight fc.bias (sn_graph_attach_weight)");
+                 "graph g: no elements for weight fc.bias (sn_graph_load_weights)");
     EXPECT_ERROR(sn_graph_attach_weight(g, "fc.bias", B, 8), SN_ERROR_ARGUMENT,
                  "weight fc.bias: 8 bytes given, f32[3] has 12");
     EXPECT_ERROR(sn_graph_attach_weight(g, "fc.bias", NULL, 12), SN_ERROR_ARGUMENT,
@@ -151,6 +154,64 @@ Test(graph_weights, are_held_until_the_last_user_is_gone) {
     sn_program_destroy(a);
     cr_expect_eq(closed, 1);
     g = NULL;
+}
+
+/* ---- files ---- */
+
+/* The file stays open for a program that outlives its graph, and is closed with it. */
+Test(graph_weights, files_are_held_as_long_as_programs) {
+    static const float w[] = {1, -2, 3, 4, 0.5f, -6};
+    char path[] = "/tmp/sinter-weights-XXXXXX";
+    sn_program *p;
+    float got[6];
+    close(mkstemp(path));
+    sn_weight_info tensors[] = {
+        {.name = "w", .dtype = SN_F32, .rank = 2, .shape = {2, 3}, .data = w, .size = sizeof w}};
+    cr_assert_eq(sn_weights_save(ctx, path, 1, tensors), SN_OK, "%s", sn_error(ctx));
+    sn_output(g, "y", sn_weight(g, "w", SN_F32, NULL, SN_LIST(2, 3)));
+    sn_node mine = sn_weight(g, "mine", SN_F32, B, SN_LIST(3));
+    sn_output(g, "z", sn_sum(g, mine, 0, NULL, false));
+    cr_assert_eq(sn_graph_load_weights(g, path), SN_OK, "%s", sn_error(ctx)); /* which has no mine */
+    remove(path);
+    cr_assert_eq(compile(&p, false), SN_OK, "%s", sn_error(ctx));
+    sn_graph_destroy(g);
+    g = NULL;
+    sn_tensor *out[2];
+    for (unsigned k = 0; k < 2; k++) cr_assert_eq(sn_tensor_for_output(&out[k], p, k), SN_OK);
+    sn_check check[2];
+    cr_expect_eq(sn_program_check(check, p, NULL, out, false), SN_OK, "%s", sn_error(ctx)); /* reads the file again */
+    cr_assert_eq(sn_tensor_read(got, out[0], sizeof got), SN_OK);
+    cr_expect_eq(memcmp(got, w, sizeof w), 0);
+    for (unsigned k = 0; k < 2; k++) sn_tensor_destroy(out[k]);
+    sn_program_destroy(p);
+}
+
+/* All at once, and nothing is attached then. */
+Test(graph_weights, files_that_do_not_fit_say_everything) {
+    static const float w[6] = {0};
+    char path[] = "/tmp/sinter-weights-XXXXXX", message[256];
+    sn_program *p;
+    close(mkstemp(path));
+    sn_weight_info tensors[] = {{.name = "a", .dtype = SN_F32, .rank = 2, .shape = {2, 3}, .data = w, .size = sizeof w},
+                                {.name = "b", .dtype = SN_F32, .rank = 1, .shape = {6}, .data = w, .size = sizeof w},
+                                {.name = "ok", .dtype = SN_F32, .rank = 1, .shape = {6}, .data = w, .size = sizeof w}};
+    cr_assert_eq(sn_weights_save(ctx, path, 3, tensors), SN_OK, "%s", sn_error(ctx));
+    sn_output(g, "o", sn_weight(g, "ok", SN_F32, NULL, SN_LIST(6)));
+    sn_weight(g, "a", SN_F32, NULL, SN_LIST(3, 2));
+    sn_weight(g, "b", SN_I32, NULL, SN_LIST(6));
+    for (int k = 0; k < 10; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "c%d", k);
+        sn_weight(g, name, SN_F32, NULL, SN_LIST(1));
+    }
+    snprintf(message, sizeof message, "%s: a: file has shape [2, 3], the graph wants [3, 2]; ", path);
+    EXPECT_ERROR(sn_graph_load_weights(g, path), SN_ERROR_ARGUMENT, message);
+    cr_expect(strstr(sn_error(ctx), "; b: file has elements F32, the graph wants i32 (I32); c0: not in the file; "),
+              "%s", sn_error(ctx));
+    cr_expect(strstr(sn_error(ctx), "c5: not in the file; and 4 more"), "%s", sn_error(ctx));
+    EXPECT_ERROR(compile(&p, false), SN_ERROR_ARGUMENT, "no elements for weight ok");
+    EXPECT_ERROR(sn_graph_load_weights(g, "/tmp/no/such"), SN_ERROR_FILE, "cannot open /tmp/no/such");
+    remove(path);
 }
 
 /* ---- text ---- */

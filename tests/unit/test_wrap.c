@@ -110,7 +110,7 @@ Test(wrap, syntax_errors) {
         {"wrapper @m { alloc t size %x }", "test.sn:1:30: unknown name %x in an index expression"},
         {"wrapper @m { check x", "test.sn:1:21: expected check, alloc, reuse, free, call, copy, comment or '}'"},
         {"wrapper @m { } wrapper @n { }", "test.sn:1:16: the module has a wrapper already (@m)"},
-        {"rapper", "test.sn:1:1: expected graph, buffer, kernel or wrapper, found 'rapper'"},
+        {"rapper", "test.sn:1:1: expected weights, graph, buffer, kernel or wrapper, found 'rapper'"},
     };
     for (size_t k = 0; k < SN_COUNT(BAD); k++) {
         fresh();
