@@ -104,6 +104,7 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
         int writes = p->outputs[k].writes;
         if (writes < 0) {
             SN_TRY(bind_tensor(&p->output_at[k], p, "output", &p->outputs[k], outputs ? outputs[k] : NULL));
+            SN_TRY(sn_tensor_writable(outputs[k], "output ", p->outputs[k].name));
             if (outputs[k]->info.numel) p->spans[n++] = span_of(outputs[k], p->outputs[k].name, true);
             continue;
         }
@@ -111,6 +112,7 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
             return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT,
                            "output %s: it writes input %s; give NULL or that input's tensor", p->outputs[k].name,
                            p->inputs[writes].name);
+        SN_TRY(sn_tensor_writable(inputs[writes], "input ", p->inputs[writes].name));
         p->output_at[k] = p->own_output[k] ? p->own_output[k]->info.data : p->input_at[writes];
     }
     return check_overlaps(p, n);

@@ -219,7 +219,8 @@ static bool write_all(FILE *file, const char *header, const sn_weight_info *tens
     size_t used = strlen(header), length = (LENGTH_BYTES + used + 63) / 64 * 64 - LENGTH_BYTES;
     for (int k = 0; k < LENGTH_BYTES; k++) fputc((int)(length >> 8 * k & 255), file);
     fprintf(file, "%s%*s", header, (int)(length - used), "");
-    for (unsigned k = 0; k < n; k++) fwrite(tensors[order[k]].data, 1, tensors[order[k]].size, file);
+    for (unsigned k = 0; k < n; k++)
+        if (tensors[order[k]].size) fwrite(tensors[order[k]].data, 1, tensors[order[k]].size, file);
     return !ferror(file);
 }
 
@@ -230,7 +231,9 @@ static FILE *open_beside(char *name, size_t cap, const char *path) {
     for (unsigned k = 0;; k++) {
         snprintf(name, cap, "%s.%ld-%u.part", path, (long)getpid(), k);
         int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) return fdopen(fd, "wb");
+        FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+        if (fd >= 0 && !file) close(fd);
+        if (fd >= 0) return file;
         name[0] = 0;
         if (errno != EEXIST) return NULL;
     }

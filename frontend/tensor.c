@@ -108,8 +108,8 @@ sn_status sn_tensor_create(sn_tensor **out, sn_context *ctx, int device, sn_dtyp
     return sn_tensor_create_strided(out, ctx, device, dtype, rank, shape, NULL, 0);
 }
 
-static sn_status wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
-                      const int64_t *shape, const int64_t *strides, int64_t offset) {
+sn_status sn_tensor_new_wrapped(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
+                                const int64_t *shape, const int64_t *strides, int64_t offset) {
     sn_tensor t;
     SN_TRY(describe(&t, ctx, device, dtype, rank, shape, strides, offset));
     if (!data && t.info.numel) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "tensor: no memory given");
@@ -121,7 +121,7 @@ static sn_status wrap(sn_tensor **out, sn_context *ctx, int device, void *data, 
 sn_status sn_tensor_wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
                          const int64_t *shape, const int64_t *strides, int64_t offset) {
     *out = NULL;
-    SN_GUARD_RETURN(ctx, wrap(out, ctx, device, data, dtype, rank, shape, strides, offset));
+    SN_GUARD_RETURN(ctx, sn_tensor_new_wrapped(out, ctx, device, data, dtype, rank, shape, strides, offset));
 }
 
 static sn_status for_port(sn_tensor **out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
@@ -141,12 +141,29 @@ sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned ou
     SN_GUARD_RETURN(p->ctx, for_port(out, p, p->outputs, p->n_outputs, output, "output"));
 }
 
-void sn_tensor_destroy(sn_tensor *t) {
-    if (!t) return;
+static void release(sn_tensor *t) {
     sn_context *ctx = t->ctx;
+    if (t->give_back) t->give_back(t->give_back_user);
     if (t->owned && t->info.device == SN_CPU) sn_heap_free(&ctx->env, t->owned, t->owned_bytes);
     else if (t->owned) sn_cuda_free(ctx->cuda[t->info.device], t->owned, t->owned_bytes);
     sn_heap_free(&ctx->env, t, sizeof *t);
+}
+
+void sn_tensor_destroy(sn_tensor *t) {
+    if (!t) return;
+    t->destroyed = true;
+    if (!t->n_shares) release(t);
+}
+
+void sn_tensor_unshare(sn_tensor *t) {
+    t->n_shares--;
+    if (t->destroyed && !t->n_shares) release(t);
+}
+
+sn_status sn_tensor_writable(const sn_tensor *t, const char *what, const char *name) {
+    if (!t->read_only) return SN_OK;
+    return sn_fail(&t->ctx->env, SN_ERROR_ARGUMENT, "%s%s: its memory belongs to another library and may only be read",
+                   what, name);
 }
 
 void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t) { *out = t->info; }
@@ -190,6 +207,7 @@ static char *element_zero(const sn_tensor *t) {
 
 sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size) {
     SN_TRY(check_size(t, size));
+    SN_TRY(sn_tensor_writable(t, "tensor", ""));
     if (!size) return SN_OK;
     bool packed = is_contiguous(&t->info);
     if (t->info.device == SN_CPU) {
@@ -220,6 +238,7 @@ static sn_status double_up(sn_cuda *cu, char *at, size_t filled, size_t all) {
 sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size) {
     size_t all = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
     if (size >= all) return sn_tensor_put(t, data, all);
+    SN_TRY(sn_tensor_writable(t, "tensor", ""));
     if (!is_contiguous(&t->info)) {
         char *packed = sn_alloc(&t->ctx->scratch, all);
         memcpy(packed, data, size);

@@ -483,6 +483,25 @@ SN_API sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size);
 SN_API sn_status sn_tensor_load_npy(sn_tensor *t, const char *name, const char *path);
 SN_API sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path);
 
+/* ---- tensors of other libraries, by DLPack (the structs are in sinter/dlpack.h) ----
+ * No element is copied. On CUDA nothing is waited for: work of the other library on the memory has to be done, or to be on the
+ * stream of the next run. */
+
+struct DLManagedTensorVersioned; /* DLPack 1 */
+struct DLManagedTensor;          /* before it */
+
+/* A tensor in the memory of another library: of the CPU (pinned too) or CUDA (managed too). It belongs to the tensor from now
+ * on: sn_tensor_destroy calls its deleter. After a failure it is still the caller's, who calls the deleter; so too after
+ * SN_ERROR_UNSUPPORTED for a major version that is not known, when nothing but version and deleter may be touched. Strides are
+ * >= 0. Memory that is marked as read only is no output, and no input that is written. */
+SN_API sn_status sn_tensor_from_dlpack(sn_tensor **out, sn_context *ctx, struct DLManagedTensorVersioned *managed);
+SN_API sn_status sn_tensor_from_dlpack_old(sn_tensor **out, sn_context *ctx, struct DLManagedTensor *managed);
+/* The tensor's memory for another library, which calls the deleter when it needs it no longer: in the thread that uses the
+ * context, and before the context is destroyed. The tensor itself may be destroyed before that. Memory of the caller
+ * (sn_tensor_wrap) has to outlive both. The old struct cannot say that memory may only be read: SN_ERROR_UNSUPPORTED. */
+SN_API sn_status sn_tensor_to_dlpack(struct DLManagedTensorVersioned **out, sn_tensor *t);
+SN_API sn_status sn_tensor_to_dlpack_old(struct DLManagedTensor **out, sn_tensor *t);
+
 /* ---- files of named tensors: .safetensors, .npz, .npy ----
  * A file is mapped into memory, read only, and stays so until it is closed: it must not be made shorter meanwhile. Nothing is
  * copied but what has to be: members of an .npz, and arrays in Fortran order, when somebody first asks for their elements.

@@ -5,6 +5,9 @@
 #ifndef SN_TESTS_FUZZ_WEIGHTS_H
 #define SN_TESTS_FUZZ_WEIGHTS_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +25,10 @@ static inline void one_line(const sn_context *ctx) {
 
 /* Every byte is one that may be read, and there are as many as the type says. */
 static inline void read_all(const sn_weight_info *info) {
-    unsigned char sum = 0;
-    for (size_t k = 0; k < info->size; k++) sum ^= ((const unsigned char *)info->data)[k];
+    for (size_t k = 0; k < info->size; k++) (void)((const volatile unsigned char *)info->data)[k];
     size_t size = sn_dtype_size(info->dtype);
     for (unsigned k = 0; k < info->rank; k++) size *= (size_t)info->shape[k];
-    if (sum > 255 || (info->dtype != SN_N_DTYPES && size != info->size)) abort();
+    if (info->dtype != SN_N_DTYPES && size != info->size) abort();
 }
 
 static inline void fuzz_weights(const uint8_t *data, size_t size) {
@@ -40,8 +42,11 @@ static inline void fuzz_weights(const uint8_t *data, size_t size) {
     if (sn_context_create(&ctx, NULL) != SN_OK) abort();
     if (sn_weights_open(&w, ctx, path) != SN_OK) one_line(ctx);
     for (unsigned k = 0; w && k < sn_weights_count(w); k++) {
-        if (sn_weights_get(&info, w, k) == SN_OK) read_all(&info);
-        else one_line(ctx);
+        if (sn_weights_get(&info, w, k) != SN_OK) {
+            one_line(ctx);
+            continue;
+        }
+        read_all(&info);
         if (sn_weights_find(&info, w, info.name) != SN_OK) one_line(ctx);
     }
     if (w && sn_weights_find(&info, w, "x") != SN_OK) one_line(ctx);
