@@ -181,7 +181,7 @@ static const rule_case WRONG[] = {
     {"concat %x, %y axis=0", "concat: shapes [4, 6] and [6] do not join along axis 0"},
     {"concat %big, %big axis=0", "concat: tensor has more than 2^62 elements"},
     {"concat axis=0", "concat: needs at least one operand"},
-    {"gather %x, %x axis=0", "gather: the index is f32, not i32 or i64"},
+    {"gather %x, %x axis=0", "gather: the index is f32, not i32, i64, u32 or u64"},
     {"gather %z, %l axis=0", "gather: index of shape [4, 6] does not fit x of shape [4, 1] (axis 1: 6 vs 1)"},
     {"matmul %a, %w", "matmul: inner sizes differ (64 vs 32)"},
     {"matmul %x, %r0", "matmul: operand 2 has no axes"},
@@ -275,7 +275,7 @@ Test(graph, tables_follow_the_def_files) {
     cr_expect_not(sn_op_from_name(&none, "nothing"));
 }
 
-Test(graph, promotion_is_symmetric_and_pytorchs) {
+Test(graph, promotion_is_symmetric_and_pytorchs_or_else_numpys) {
     for (int a = 0; a < SN_N_DTYPES; a++)
         for (int b = 0; b < SN_N_DTYPES; b++)
             cr_expect_eq(sn_promote((sn_dtype)a, (sn_dtype)b), sn_promote((sn_dtype)b, (sn_dtype)a));
@@ -284,6 +284,17 @@ Test(graph, promotion_is_symmetric_and_pytorchs) {
     cr_expect_eq(sn_promote(SN_I64, SN_F16), SN_F16);
     cr_expect_eq(sn_promote(SN_F16, SN_BF16), SN_F32);
     cr_expect_eq(sn_promote(SN_BF16, SN_F64), SN_F64);
+    cr_expect_eq(sn_promote(SN_BOOL, SN_I8), SN_I8);
+    cr_expect_eq(sn_promote(SN_U8, SN_I16), SN_I16);
+    cr_expect_eq(sn_promote(SN_U64, SN_F16), SN_F16);
+    cr_expect_eq(sn_promote(SN_U64, SN_BOOL), SN_U64);
+    cr_expect_eq(sn_promote(SN_U8, SN_U16), SN_U16);
+    cr_expect_eq(sn_promote(SN_U64, SN_U32), SN_U64);
+    cr_expect_eq(sn_promote(SN_I16, SN_U16), SN_I32);
+    cr_expect_eq(sn_promote(SN_U16, SN_I32), SN_I32);
+    cr_expect_eq(sn_promote(SN_I8, SN_U32), SN_I64);
+    cr_expect_eq(sn_promote(SN_I64, SN_U32), SN_I64);
+    cr_expect_eq(sn_promote(SN_I64, SN_U64), SN_F64);
 }
 
 /* ---- interning ---- */
