@@ -340,11 +340,12 @@ static sn_status parse_attrs(sn_attr *out, uint32_t *n, parser *p, sn_op op) {
 }
 
 /* Integers above INT64_MAX are of u64 alone, which has none below 0. */
-static sn_status check_literals(parser *p, sn_op op, sn_attr *attrs, uint32_t n) {
+static sn_status check_literals(parser *p, sn_op op, sn_attr *attrs, uint32_t n, int line, int col) {
     bool is_u64 = false;
     for (uint32_t k = 0; k < n; k++) is_u64 |= attrs[k].id == SN_ATTR_DTYPE && attrs[k].i == SN_U64;
     if (is_u64 && p->least < 0)
-        return sn_lex_fail(p->lx, "%s: value %lld is not a value of u64", sn_ops[op].name, (long long)p->least);
+        return sn_fail(p->m->env, SN_ERROR_TYPE, "%s:%d:%d: %s: value %lld is not a value of u64", p->lx->name, line,
+                       col, sn_ops[op].name, (long long)p->least);
     for (uint32_t k = 0; k < n; k++)
         if (attrs[k].id == SN_ATTR_VALUES && p->beyond && !is_u64) attrs[k].numbers.i = NULL;
     return SN_OK;
@@ -405,7 +406,7 @@ static sn_status parse_node(parser *p) {
     SN_TRY(parse_operands(&operands, p, op));
     p->least = 0, p->beyond = false;
     SN_TRY(parse_attrs(attrs, &n_attrs, p, op));
-    SN_TRY(check_literals(p, op, attrs, n_attrs));
+    SN_TRY(check_literals(p, op, attrs, n_attrs, line, col));
     SN_TRY(build_operands(&in, p, op, &operands));
     sn_nd x = sn_graph_node(p->m, op, in, operands.n, attrs, n_attrs);
     if (x.i == 0) return fail_at(p, line, col);
