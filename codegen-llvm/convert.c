@@ -17,6 +17,9 @@ LLVMTypeRef sn_math_type(const sn_cg *cg, sn_dtype t) {
     case SN_I8: return cg->i8;
     case SN_U8: return cg->i8;
     case SN_BOOL: return cg->i1;
+    case SN_U16: return cg->i16;
+    case SN_U32: return cg->i32;
+    case SN_U64: return cg->i64;
     case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a dtype");
@@ -111,21 +114,19 @@ static lv float_cast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     return to == SN_F64 ? LLVMBuildFPExt(em->b, x, type, "") : LLVMBuildFPTrunc(em->b, x, type, "");
 }
 
-static bool is_unsigned(sn_dtype t) { return sn_dtypes[t].cls != SN_CLASS_INT; }
-
 static lv int_to_float(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     /* 64-bit integers reach the 16-bit floats through f64, to round to odd on the way. */
     sn_dtype via = !is_half(to) ? to : sn_dtype_bytes(from) > 4 ? SN_F64 : SN_F32;
-    if (is_half(to) && from == SN_I32) via = SN_F64;
+    if (is_half(to) && (from == SN_I32 || from == SN_U32)) via = SN_F64;
     LLVMTypeRef type = sn_em_like(x, sn_math_type(em->cg, via));
-    lv y = is_unsigned(from) ? LLVMBuildUIToFP(em->b, x, type, "") : LLVMBuildSIToFP(em->b, x, type, "");
+    lv y = sn_is_unsigned(from) ? LLVMBuildUIToFP(em->b, x, type, "") : LLVMBuildSIToFP(em->b, x, type, "");
     return float_cast(em, to, via, y);
 }
 
 static lv float_to_int(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     if (is_half(from)) x = half_to_f32(em, from, x);
     if (to == SN_BOOL) return em_fcmp(em, LLVMRealUNE, x, sn_em_f(em, x, 0));
-    const char *name = is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
+    const char *name = sn_is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
     LLVMTypeRef types[2] = {sn_em_like(x, sn_math_type(em->cg, to)), LLVMTypeOf(x)};
     unsigned id = LLVMLookupIntrinsicID(name, 15);
     lv fn = LLVMGetIntrinsicDeclaration(em->mod, id, types, 2);
@@ -160,7 +161,7 @@ static lv int_cast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     if (to == SN_I32 && narrow == 8 && em->cg->target->is_gpu && sn_em_lanes(x) > 1 && shifts_by_half(em, x))
         return upper_halves(em, x);
     if (wide < narrow) return LLVMBuildTrunc(em->b, x, type, "");
-    return is_unsigned(from) ? LLVMBuildZExt(em->b, x, type, "") : LLVMBuildSExt(em->b, x, type, "");
+    return sn_is_unsigned(from) ? LLVMBuildZExt(em->b, x, type, "") : LLVMBuildSExt(em->b, x, type, "");
 }
 
 lv sn_math_cast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {

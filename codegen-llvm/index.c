@@ -183,13 +183,15 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
 
 static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
 
+static bool fits_by_type(sn_dtype t) { return sn_dtype_bytes(t) < 4 || t == SN_I32; }
+
 /* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. A value fits by its
  * dtype, the smaller or larger of two numbers when both do. */
 static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
     const sn_ix_rec *whole = sn_ix_get(g->m, e);
     bool chosen = whole->kind == SN_IX_MIN || whole->kind == SN_IX_MAX;
     if (scale == 1 && whole->kind == SN_IX_VAL)
-        return sn_dtype_bytes(sn_val_get(g->m, (sn_val){whole->id})->dtype) <= 4;
+        return fits_by_type(sn_val_get(g->m, (sn_val){whole->id})->dtype);
     if (!(chosen && scale == 1) && !fits(sn_ix_range(g->m, e), scale)) return false;
     const sn_ix_term *terms;
     sn_ix_term one;

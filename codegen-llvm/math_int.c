@@ -70,15 +70,15 @@ static lv power(sn_em *em, lv a, lv b, uint32_t bits, bool is_unsigned) {
 }
 
 /* LLVM 22's NVPTX turns `b < 64 ? a << b : 0` into shl.b64, whose amount has 32 bits: it drops the upper half of b. Two
- * shifts of at most 32 show it no such pattern. */
-static lv shift_left_64(sn_em *em, lv a, lv b) {
+ * shifts of at most 32 show it no such pattern. The same holds for a >> b. */
+static lv shift_64(sn_em *em, lv a, lv b, bool left) {
     lv most = sn_em_i(em, b, 64), s = em_select(em, em_icmp(em, LLVMIntULT, b, most), b, most);
-    lv half = em_lshr(em, s, one(em, s));
-    return em_shl(em, em_shl(em, a, half), em_isub(em, s, half));
+    lv half = em_lshr(em, s, one(em, s)), rest = em_isub(em, s, half);
+    return left ? em_shl(em, em_shl(em, a, half), rest) : em_lshr(em, em_lshr(em, a, half), rest);
 }
 
 static lv shift(sn_em *em, lv a, lv b, uint32_t bits, bool left, bool is_unsigned) {
-    if (left && bits == 64) return shift_left_64(em, a, b);
+    if (bits == 64 && (left || is_unsigned)) return shift_64(em, a, b, left);
     lv inside = em_icmp(em, LLVMIntULT, b, sn_em_i(em, b, bits));
     lv s = em_select(em, inside, b, zero(em, b));
     if (left) return em_select(em, inside, em_shl(em, a, s), zero(em, a));
@@ -115,7 +115,7 @@ static sn_lop bool_op(sn_lop op) {
 }
 
 lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in) {
-    bool is_unsigned = sn_dtypes[t].cls != SN_CLASS_INT;
+    bool is_unsigned = sn_is_unsigned(t);
     uint32_t bits = t == SN_BOOL ? 1 : sn_dtype_bytes(t) * 8;
     lv a = in[0], b = in[1];
     if (t == SN_BOOL) op = bool_op(op);

@@ -27,6 +27,9 @@ static double type_bound(sn_dtype t) {
     case SN_I8:
     case SN_U8:
     case SN_BOOL:
+    case SN_U16:
+    case SN_U32:
+    case SN_U64:
     case SN_N_DTYPES: return 0;
     }
     return 0;
@@ -163,10 +166,10 @@ static void compare_integers(sn_check *out, sn_dtype dtype, const char *got, con
     double largest = 0;
     for (int64_t k = 0; k < want->numel; k++) {
         int64_t g = sn_load_int(dtype, got + (size_t)k * sn_dtype_bytes(dtype)), w = want->i[k];
-        largest = fmax(largest, fabs((double)w));
+        largest = fmax(largest, fabs(sn_int_to_double(dtype, w)));
         if (g == w) continue;
         out->ok = false;
-        double error = fmax(fabs((double)g - (double)w), 1);
+        double error = fmax(fabs(sn_int_to_double(dtype, g) - sn_int_to_double(dtype, w)), 1);
         if (error <= out->max_abs) continue;
         out->max_abs = error;
         out->worst = k;

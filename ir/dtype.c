@@ -91,6 +91,9 @@ double sn_load_float(sn_dtype t, const void *p) {
     case SN_I8:
     case SN_U8:
     case SN_BOOL:
+    case SN_U16:
+    case SN_U32:
+    case SN_U64:
     case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a float dtype");
@@ -109,6 +112,9 @@ void sn_store_float(sn_dtype t, void *p, double x) {
     case SN_I8:
     case SN_U8:
     case SN_BOOL:
+    case SN_U16:
+    case SN_U32:
+    case SN_U64:
     case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a float dtype");
@@ -122,6 +128,9 @@ int64_t sn_load_int(sn_dtype t, const void *p) {
     case SN_I8: return READ(int8_t, p);
     case SN_U8: return READ(uint8_t, p);
     case SN_BOOL: return READ(uint8_t, p) != 0;
+    case SN_U16: return READ(uint16_t, p);
+    case SN_U32: return READ(uint32_t, p);
+    case SN_U64: return (int64_t)READ(uint64_t, p);
     case SN_F64:
     case SN_F32:
     case SN_F16:
@@ -134,9 +143,12 @@ int64_t sn_load_int(sn_dtype t, const void *p) {
 
 void sn_store_int(sn_dtype t, void *p, int64_t x) {
     switch (t) {
-    case SN_I64: WRITE(int64_t, p, x); return;
-    case SN_I32: WRITE(uint32_t, p, x); return;
-    case SN_I16: WRITE(uint16_t, p, x); return;
+    case SN_I64:
+    case SN_U64: WRITE(int64_t, p, x); return;
+    case SN_I32:
+    case SN_U32: WRITE(uint32_t, p, x); return;
+    case SN_I16:
+    case SN_U16: WRITE(uint16_t, p, x); return;
     case SN_I8:
     case SN_U8: WRITE(uint8_t, p, x); return;
     case SN_BOOL: WRITE(uint8_t, p, x != 0); return;
@@ -161,6 +173,9 @@ double sn_round_to(sn_dtype t, double x) {
     case SN_I8:
     case SN_U8:
     case SN_BOOL:
+    case SN_U16:
+    case SN_U32:
+    case SN_U64:
     case SN_N_DTYPES: break;
     }
     SN_ASSERT(!"a float dtype");

@@ -159,8 +159,8 @@ static sn_status eval_clamp(sn_eval *e) {
     sn_scalar high = sn_scalar_cast(t, SN_F64, (sn_scalar){.f = hi ? hi->f : 0}, true);
     for (int64_t i = 0; i < e->out->numel; i++) {
         sn_scalar x = sn_array_get(e->in[0], i);
-        if (lo && (sn_is_float(t) ? x.f < low.f : x.i < low.i)) x = low;
-        if (hi && (sn_is_float(t) ? x.f > high.f : x.i > high.i)) x = high;
+        if (lo && sn_scalar_op(SN_LOP_LT, t, x, low, x, false).i) x = low;
+        if (hi && sn_scalar_op(SN_LOP_GT, t, x, high, x, false).i) x = high;
         sn_array_set(e->out, i, x);
     }
     return SN_OK;

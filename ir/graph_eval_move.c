@@ -109,10 +109,14 @@ static sn_status eval_concat(sn_eval *e) {
     return SN_OK;
 }
 
-/* An index counts from the end when negative. */
-static sn_status wrap_index(int64_t *out, const sn_eval *e, int64_t index, int64_t size) {
-    *out = index < 0 ? index + size : index;
+/* Element i of an index counts from the end when negative. */
+static sn_status wrap_index(int64_t *out, const sn_eval *e, const sn_array *indices, int64_t i, int64_t size) {
+    int64_t index = indices->i[i];
+    *out = index < 0 && indices->dtype != SN_U64 ? index + size : index;
     if (*out >= 0 && *out < size) return SN_OK;
+    if (indices->dtype == SN_U64)
+        return sn_eval_fail(e, "index %llu is outside an axis of %lld elements", (unsigned long long)index,
+                            (long long)size);
     return sn_eval_fail(e, "index %lld is outside an axis of %lld elements", (long long)index, (long long)size);
 }
 
@@ -125,7 +129,7 @@ static sn_status eval_gather(sn_eval *e) {
     w.stride[0][axis] = 0; /* the index says where along this axis */
     for (int64_t i = 0; i < e->out->numel; i++, sn_walk_next(&w)) {
         int64_t at;
-        SN_TRY(wrap_index(&at, e, index->i[i], x->shape[axis]));
+        SN_TRY(wrap_index(&at, e, index, i, x->shape[axis]));
         sn_array_set(e->out, i, sn_array_get(x, w.at[0] + at * step));
     }
     return SN_OK;
@@ -145,7 +149,7 @@ static sn_status eval_index_select(sn_eval *e) {
     }
     for (int64_t i = 0; i < e->out->numel; i++, sn_walk_next(&w)) {
         int64_t at;
-        SN_TRY(wrap_index(&at, e, index->i[w.at[1]], x->shape[axis]));
+        SN_TRY(wrap_index(&at, e, index, w.at[1], x->shape[axis]));
         sn_array_set(e->out, i, sn_array_get(x, w.at[0] + at * x_stride[axis]));
     }
     return SN_OK;

@@ -142,7 +142,7 @@ static sn_status eval_silu(sn_eval *e) { return map_floats(e, silu), SN_OK; }
 static sn_status eval_relu(sn_eval *e) {
     for (int64_t i = 0; i < e->out->numel; i++) {
         sn_scalar x = sn_array_get(e->in[0], i);
-        if (sn_is_float(e->out->dtype) ? x.f < 0 : x.i < 0) x = (sn_scalar){0};
+        if (sn_scalar_op(SN_LOP_LT, e->out->dtype, x, (sn_scalar){0}, x, false).i) x = (sn_scalar){0};
         sn_array_set(e->out, i, x);
     }
     return SN_OK;

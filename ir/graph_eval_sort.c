@@ -15,7 +15,7 @@ typedef struct sorter {
 static sn_scalar element(const sorter *s, int64_t j) { return sn_array_get(s->x, s->base + s->groups->offset[j]); }
 
 static bool is_less(const sorter *s, sn_scalar a, sn_scalar b) {
-    if (!sn_is_float(s->x->dtype)) return a.i < b.i;
+    if (!sn_is_float(s->x->dtype)) return sn_int_less(a.i, b.i, sn_is_unsigned(s->x->dtype));
     return isnan(b.f) ? !isnan(a.f) : a.f < b.f;
 }
 

@@ -14,6 +14,8 @@ typedef struct parser {
     sn_lex *lx;
     sn_names values; /* name without % -> node id */
     sn_names inputs; /* name -> 1 + number of the input */
+    int64_t least;   /* literal element of the node, or 0 */
+    bool beyond;     /* the node has a literal element above INT64_MAX */
 } parser;
 
 typedef SN_VEC(sn_ix) ix_vec;
@@ -192,7 +194,7 @@ static sn_status build_operands(sn_nd **out, parser *p, sn_op op, const operand_
 
 /* ---- attributes ---- */
 
-/* Literal elements are kept as float and as integer until the dtype is known. */
+/* Literal elements are kept as float and as integer until the dtype is known: as the int64 of the same bits. */
 typedef struct literals {
     SN_VEC(double) f;
     SN_VEC(int64_t) i;
@@ -206,8 +208,10 @@ static sn_status parse_literal(parser *p, literals *l) {
     int64_t i = 0;
     if (minus) SN_TRY(sn_lex_next(lx));
     if (lx->tok == SN_TOK_INT) {
-        if (lx->integer > (uint64_t)INT64_MAX + minus) l->integers = false;
-        else i = (int64_t)(minus ? 0 - lx->integer : lx->integer);
+        i = (int64_t)(minus ? 0 - lx->integer : lx->integer);
+        if (minus && lx->integer > (uint64_t)INT64_MAX + 1) l->integers = false;
+        if (minus && i < p->least) p->least = i;
+        if (!minus && i < 0) p->beyond = true;
     } else {
         l->integers = false;
     }
@@ -345,6 +349,18 @@ static sn_status parse_attrs(sn_attr *out, uint32_t *n, parser *p, sn_op op) {
     return SN_OK;
 }
 
+/* Integers above INT64_MAX are of u64 alone, which has none below 0. */
+static sn_status check_literals(parser *p, sn_op op, sn_attr *attrs, uint32_t n, int line, int col) {
+    bool is_u64 = false;
+    for (uint32_t k = 0; k < n; k++) is_u64 |= attrs[k].id == SN_ATTR_DTYPE && attrs[k].i == SN_U64;
+    if (is_u64 && p->least < 0)
+        return sn_fail(p->m->env, SN_ERROR_TYPE, "%s:%d:%d: %s: value %lld is not a value of u64", p->lx->name, line,
+                       col, sn_ops[op].name, (long long)p->least);
+    for (uint32_t k = 0; k < n; k++)
+        if (attrs[k].id == SN_ATTR_VALUES && p->beyond && !is_u64) attrs[k].numbers.i = NULL;
+    return SN_OK;
+}
+
 /* ---- statements ---- */
 
 static sn_status parse_op(sn_op *out, sn_lex *lx) {
@@ -398,7 +414,9 @@ static sn_status parse_node(parser *p) {
     int line = lx->tok_line, col = lx->tok_col;
     SN_TRY(parse_op(&op, lx));
     SN_TRY(parse_operands(&operands, p, op));
+    p->least = 0, p->beyond = false;
     SN_TRY(parse_attrs(attrs, &n_attrs, p, op));
+    SN_TRY(check_literals(p, op, attrs, n_attrs, line, col));
     SN_TRY(build_operands(&in, p, op, &operands));
     sn_nd x = sn_graph_node(p->m, op, in, operands.n, attrs, n_attrs);
     if (x.i == 0) return fail_at(p, line, col);

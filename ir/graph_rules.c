@@ -81,12 +81,9 @@ sn_status sn_rule_mask(uint32_t *out, const sn_rule *r, uint32_t rank) {
 
 sn_status sn_rule_number(const sn_rule *r, const char *what, sn_dtype dtype, double x) {
     if (sn_is_float(dtype)) return SN_OK;
-    /* 2^63 is let through as the largest i64: that is what (double)INT64_MAX gives. */
-    bool fits = x == floor(x) && x >= -0x1p63 && x <= 0x1p63;
-    if (fits) {
-        int64_t i = x >= 0x1p63 ? INT64_MAX : (int64_t)x;
-        fits = sn_wrap_to(dtype, i) == i;
-    }
+    /* 2^63 is let through as the largest i64, 2^64 as the largest u64: what (double)INT64_MAX and its like give. */
+    sn_scalar i = sn_scalar_cast(dtype, SN_F64, (sn_scalar){.f = x}, true);
+    bool fits = sn_int_to_double(dtype, i.i) == x;
     return fits ? SN_OK : sn_rule_fail(r, "%s %.17g is not a value of %s", what, x, sn_dtypes[dtype].name);
 }
 
@@ -109,14 +106,22 @@ sn_status sn_type_check(sn_module *m, const char *what, const sn_type *t) {
 
 /* ---- promotion and broadcasting ---- */
 
+/* Width of an integral dtype; bool is narrower than all. */
+static uint32_t int_width(sn_dtype t) { return t == SN_BOOL ? 0 : sn_dtype_bytes(t); }
+
+/* A type with a sign that holds both: numpy's answer, also where PyTorch has none. None of 64 bits holds u64. */
+static sn_dtype promote_signs(sn_dtype with, sn_dtype without) {
+    if (int_width(with) > int_width(without)) return with;
+    return without == SN_U8 ? SN_I16 : without == SN_U16 ? SN_I32 : without == SN_U32 ? SN_I64 : SN_F64;
+}
+
 sn_dtype sn_promote(sn_dtype a, sn_dtype b) {
-    static const uint8_t order[SN_N_DTYPES] = {
-        [SN_BOOL] = 0, [SN_U8] = 1,  [SN_I8] = 1,   [SN_I16] = 2, [SN_I32] = 3,
-        [SN_I64] = 4,  [SN_F16] = 5, [SN_BF16] = 5, [SN_F32] = 6, [SN_F64] = 7,
-    };
     if (a == b) return a;
-    if (order[a] != order[b]) return order[a] > order[b] ? a : b;
-    return sn_is_float(a) ? SN_F32 : SN_I16; /* f16 with bf16; u8 with i8 */
+    if (sn_is_float(a) != sn_is_float(b)) return sn_is_float(a) ? a : b;
+    if (sn_is_float(a) && sn_dtype_bytes(a) == sn_dtype_bytes(b)) return SN_F32; /* f16 with bf16 */
+    if (sn_is_float(a)) return sn_dtype_bytes(a) > sn_dtype_bytes(b) ? a : b;
+    if (sn_is_unsigned(a) == sn_is_unsigned(b)) return int_width(a) > int_width(b) ? a : b;
+    return sn_is_unsigned(a) ? promote_signs(b, a) : promote_signs(a, b);
 }
 
 static bool is_one(const sn_module *m, sn_ix e) {

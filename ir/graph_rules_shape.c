@@ -234,7 +234,8 @@ sn_status sn_rule_concat(sn_rule *r) {
 
 static sn_status check_index_dtype(const sn_rule *r) {
     sn_dtype t = sn_rule_in(r, 1)->dtype;
-    return t == SN_I32 || t == SN_I64 ? SN_OK : sn_rule_fail(r, "the index is %s, not i32 or i64", sn_dtypes[t].name);
+    if (t == SN_I32 || t == SN_I64 || t == SN_U32 || t == SN_U64) return SN_OK;
+    return sn_rule_fail(r, "the index is %s, not i32, i64, u32 or u64", sn_dtypes[t].name);
 }
 
 sn_status sn_rule_gather(sn_rule *r) {

@@ -62,12 +62,13 @@ char *sn_ix_text(sn_module *m, sn_ix e) {
 
 /* ---- attributes ---- */
 
-static void put_numbers(sn_text *t, const sn_attr *a, uint64_t limit) {
+static void put_numbers(sn_text *t, sn_dtype dtype, const sn_attr *a, uint64_t limit) {
     uint64_t n = a->numbers.n;
     sn_text_put(t, "[");
     for (uint64_t i = 0; i < n && i < limit; i++) {
         if (i) sn_text_put(t, ", ");
         if (a->numbers.f) sn_text_double(t, a->numbers.f[i]);
+        else if (dtype == SN_U64) sn_text_printf(t, "%llu", (unsigned long long)a->numbers.i[i]);
         else sn_text_printf(t, "%lld", (long long)a->numbers.i[i]);
     }
     sn_text_put(t, n > limit ? ", ...]" : "]");
@@ -79,8 +80,9 @@ static void put_ints(sn_text *t, const sn_attr *a) {
     sn_text_put(t, "]");
 }
 
-/* limit: how many literal elements to show. */
-static void put_attr(sn_text *t, const sn_module *m, const sn_attr *a, uint64_t limit) {
+/* Attribute k of node n. limit: how many literal elements to show. */
+static void put_attr(sn_text *t, const sn_module *m, const sn_node_rec *n, uint32_t k, uint64_t limit) {
+    const sn_attr *a = &n->attrs[k];
     sn_text_printf(t, "%s=", sn_attrs[a->id].name);
     switch (sn_attrs[a->id].kind) {
     case SN_KIND_INT: sn_text_printf(t, "%lld", (long long)a->i); break;
@@ -89,7 +91,7 @@ static void put_attr(sn_text *t, const sn_module *m, const sn_attr *a, uint64_t 
     case SN_KIND_DTYPE: sn_text_put(t, sn_dtypes[a->i].name); break;
     case SN_KIND_INTS: put_ints(t, a); break;
     case SN_KIND_SHAPE: sn_shape_put(t, m, a->shape.at, a->shape.n); break;
-    case SN_KIND_NUMBERS: put_numbers(t, a, limit); break;
+    case SN_KIND_NUMBERS: put_numbers(t, n->type.dtype, a, limit); break;
     case SN_KIND_STRING: sn_text_quoted(t, a->text); break;
     }
 }
@@ -162,7 +164,7 @@ static void put_node(printer *p, uint32_t i) {
     put_operands(p, n);
     for (uint32_t k = 0; k < n->n_attrs; k++) {
         sn_text_put(p->t, " ");
-        put_attr(p->t, p->m, &n->attrs[k], UINT64_MAX);
+        put_attr(p->t, p->m, n, k, UINT64_MAX);
     }
     sn_text_put(p->t, " : ");
     sn_type_put(p->t, p->m, &n->type);
@@ -226,7 +228,7 @@ static row node_row(printer *p, uint32_t i) {
     r.cell[2] = cell(p);
     for (uint32_t k = 0; k < n->n_attrs; k++) {
         if (k) sn_text_put(p->t, " ");
-        put_attr(p->t, p->m, &n->attrs[k], TABLE_NUMBERS);
+        put_attr(p->t, p->m, n, k, TABLE_NUMBERS);
     }
     r.cell[3] = cell(p);
     sn_type_put(p->t, p->m, &n->type);

@@ -38,10 +38,15 @@ static inline uint32_t sn_dtype_bytes(sn_dtype t) { return sn_dtypes[t].bytes; }
 static inline bool sn_is_float(sn_dtype t) { return sn_dtypes[t].cls == SN_CLASS_FLOAT; }
 /* Integers and bool. */
 static inline bool sn_is_integral(sn_dtype t) { return sn_dtypes[t].cls != SN_CLASS_FLOAT; }
+/* Integers that have no sign, and bool. */
+static inline bool sn_is_unsigned(sn_dtype t) {
+    return sn_dtypes[t].cls == SN_CLASS_UINT || sn_dtypes[t].cls == SN_CLASS_BOOL;
+}
 /* false when the name is no dtype. */
 bool sn_dtype_from_name(sn_dtype *out, const char *name);
 
-/* One element <-> bits of its storage. Floats travel as double, all else as int64. Rounding is to nearest even. */
+/* One element <-> bits of its storage. Floats travel as double, all else as int64, u64 as the int64 of the same bits.
+ * Rounding is to nearest even. */
 double sn_load_float(sn_dtype t, const void *p);
 void sn_store_float(sn_dtype t, void *p, double x);
 int64_t sn_load_int(sn_dtype t, const void *p);
@@ -50,5 +55,7 @@ void sn_store_int(sn_dtype t, void *p, int64_t x);
 double sn_round_to(sn_dtype t, double x);
 /* x wrapped to the width of t (an integral dtype; bool: x != 0). */
 int64_t sn_wrap_to(sn_dtype t, int64_t x);
+/* The number that the int64 of an integral dtype stands for, as a double. */
+static inline double sn_int_to_double(sn_dtype t, int64_t x) { return t == SN_U64 ? (double)(uint64_t)x : (double)x; }
 
 #endif

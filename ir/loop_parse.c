@@ -64,9 +64,13 @@ static sn_status parse_literal(double *f, int64_t *i, sn_lex *lx, sn_dtype dtype
         *i = sn_lex_is_name(lx, "true");
         return sn_lex_next(lx);
     }
+    if (dtype == SN_U64 && lx->tok == SN_TOK_INT) {
+        *i = (int64_t)lx->integer;
+        return sn_lex_next(lx);
+    }
     sn_lex at = *lx;
     SN_TRY(sn_lex_int(i, lx));
-    if (sn_wrap_to(dtype, *i) != *i)
+    if (sn_wrap_to(dtype, *i) != *i || (dtype == SN_U64 && *i < 0))
         return sn_lex_fail(&at, "%lld does not fit in %s", (long long)*i, sn_dtypes[dtype].name);
     return SN_OK;
 }

@@ -30,6 +30,7 @@ static void put_float(sn_text *t, sn_dtype dtype, double x) {
 
 static void put_int(sn_text *t, sn_dtype dtype, int64_t x) {
     if (dtype == SN_BOOL) sn_text_put(t, x ? "true" : "false");
+    else if (dtype == SN_U64) sn_text_printf(t, "%llu", (unsigned long long)x);
     else sn_text_printf(t, "%lld", (long long)x);
 }
 

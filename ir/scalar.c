@@ -11,6 +11,8 @@
 
 /* ---- helpers that rows of lops.def name ---- */
 
+bool sn_int_less(int64_t a, int64_t b, bool is_unsigned) { return is_unsigned ? (uint64_t)a < (uint64_t)b : a < b; }
+
 int64_t sn_int_div(int64_t a, int64_t b) {
     if (b == 0) return 0;
     return b == -1 ? INT64_NEG(a) : a / b;
@@ -30,13 +32,24 @@ int64_t sn_int_rem(int64_t a, int64_t b) {
 
 int64_t sn_int_fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 
+int64_t sn_uint_div(int64_t a, int64_t b) { return b ? (int64_t)((uint64_t)a / (uint64_t)b) : 0; }
+
+int64_t sn_uint_rem(int64_t a, int64_t b) { return b ? (int64_t)((uint64_t)a % (uint64_t)b) : 0; }
+
 /* a to the power b, wrapped. A negative exponent gives the integer part: 0 unless a is 1 or -1. */
-int64_t sn_int_pow(int64_t a, int64_t b) {
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+int64_t sn_int_pow(int64_t a, int64_t b, bool is_unsigned) {
+    if (!is_unsigned && b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
     uint64_t result = 1, base = (uint64_t)a;
-    for (; b; b >>= 1, base *= base)
-        if (b & 1) result *= base;
+    for (uint64_t e = (uint64_t)b; e; e >>= 1, base *= base)
+        if (e & 1) result *= base;
     return (int64_t)result;
+}
+
+/* By a distance that is negative or too large: nothing is left but the sign. */
+int64_t sn_int_shr(int64_t a, int64_t b, int bits, bool is_unsigned) {
+    bool inside = b >= 0 && b < bits;
+    if (is_unsigned) return inside ? (int64_t)((uint64_t)a >> b) : 0;
+    return inside ? a >> b : a < 0 ? -1 : 0;
 }
 
 double sn_float_rem(double a, double b) {
@@ -83,7 +96,7 @@ static double float_op(sn_lop op, double a, double b, double c) {
     return NA;
 }
 
-static int64_t int_op(sn_lop op, int bits, int64_t a, int64_t b, int64_t c) {
+static int64_t int_op(sn_lop op, int bits, bool is_unsigned, int64_t a, int64_t b, int64_t c) {
     switch (op) {
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID: return (int64_t)(i);
 #include "ir/lops.def"
@@ -113,7 +126,7 @@ static int dtype_bits(sn_dtype t) { return t == SN_BOOL ? 1 : (int)sn_dtype_byte
 sn_scalar sn_scalar_op(sn_lop op, sn_dtype dtype, sn_scalar a, sn_scalar b, sn_scalar c, bool round) {
     bool is_bool = sn_lops[op].is_bool;
     if (!sn_is_float(dtype)) {
-        int64_t i = int_op(op, dtype_bits(dtype), a.i, b.i, c.i);
+        int64_t i = int_op(op, dtype_bits(dtype), sn_is_unsigned(dtype), a.i, b.i, c.i);
         return (sn_scalar){.i = is_bool ? i != 0 : sn_wrap_to(dtype, i)};
     }
     double f = float_op(op, op == SN_LOP_SELECT ? (double)a.i : a.f, b.f, c.f);
@@ -141,23 +154,26 @@ static int64_t int_lowest(sn_dtype t) {
 
 static int64_t int_highest(sn_dtype t) {
     if (sn_dtypes[t].cls == SN_CLASS_INT) return ~int_lowest(t);
-    return (int64_t)(((uint64_t)1 << dtype_bits(t)) - 1);
+    return (int64_t)(UINT64_MAX >> (64 - dtype_bits(t)));
 }
 
 /* Truncates and saturates; nan gives 0. */
 static int64_t float_to_int(sn_dtype to, double x) {
     if (to == SN_BOOL) return x != 0;
     if (isnan(x)) return 0;
-    /* 2^63 is not an int64, hence the comparison with the exclusive end. */
-    if (x >= (double)int_highest(to) + (to == SN_I64 ? 0 : 1)) return int_highest(to);
+    /* The first number that is too large: 2^63 is not an int64, nor is the double of INT64_MAX. */
+    if (x >= ldexp(1, dtype_bits(to) - !sn_is_unsigned(to))) return int_highest(to);
     if (x <= (double)int_lowest(to)) return int_lowest(to);
-    return (int64_t)x;
+    return to == SN_U64 ? (int64_t)(uint64_t)x : (int64_t)x;
 }
+
+/* Rounds once. */
+static double int_to_f32(sn_dtype from, int64_t x) { return (double)(from == SN_U64 ? (float)(uint64_t)x : (float)x); }
 
 sn_scalar sn_scalar_cast(sn_dtype to, sn_dtype from, sn_scalar x, bool round) {
     if (!sn_is_float(to)) return (sn_scalar){.i = sn_is_float(from) ? float_to_int(to, x.f) : sn_wrap_to(to, x.i)};
-    if (!sn_is_float(from) && to == SN_F32 && round) return (sn_scalar){.f = (double)(float)x.i}; /* rounds once */
-    double f = sn_is_float(from) ? x.f : (double)x.i;
+    if (!sn_is_float(from) && to == SN_F32 && round) return (sn_scalar){.f = int_to_f32(from, x.i)};
+    double f = sn_is_float(from) ? x.f : sn_int_to_double(from, x.i);
     return (sn_scalar){.f = round ? sn_round_to(to, f) : f};
 }
 
@@ -190,7 +206,8 @@ static bool goes_first(int sign, sn_dtype dtype, const sn_scalar *x, const sn_sc
         bool nx = isnan(x->f), ns = isnan(state->f);
         order = nx || ns ? nx - ns : sign * ((x->f > state->f) - (x->f < state->f));
     } else {
-        order = sign * ((x->i > state->i) - (x->i < state->i));
+        bool less = sn_int_less(x->i, state->i, sn_is_unsigned(dtype));
+        order = x->i == state->i ? 0 : less ? -sign : sign;
     }
     return order > 0 || (order == 0 && x[1].i < state[1].i);
 }

@@ -6,7 +6,7 @@
 
 #include "ir/loop.h"
 
-/* One value: f for float dtypes, i for the rest. */
+/* One value: f for float dtypes, i for the rest: an unsigned one of 64 bits as the int64 of the same bits. */
 typedef struct sn_scalar {
     double f;
     int64_t i;
@@ -22,11 +22,15 @@ void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_
 /* Identity of the combiner. */
 void sn_scalar_identity(sn_comb comb, sn_dtype dtype, sn_scalar *state);
 
+bool sn_int_less(int64_t a, int64_t b, bool is_unsigned);
 int64_t sn_int_div(int64_t a, int64_t b);
 int64_t sn_int_floordiv(int64_t a, int64_t b);
 int64_t sn_int_rem(int64_t a, int64_t b);
 int64_t sn_int_fmod(int64_t a, int64_t b);
-int64_t sn_int_pow(int64_t a, int64_t b);
+int64_t sn_uint_div(int64_t a, int64_t b);
+int64_t sn_uint_rem(int64_t a, int64_t b);
+int64_t sn_int_pow(int64_t a, int64_t b, bool is_unsigned);
+int64_t sn_int_shr(int64_t a, int64_t b, int bits, bool is_unsigned);
 double sn_float_rem(double a, double b);
 double sn_float_max(double a, double b);
 double sn_float_min(double a, double b);

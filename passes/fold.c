@@ -24,8 +24,7 @@ bool sn_is_uniform(const sn_module *m, sn_nd x, double *value) {
 /* ---- reading and making literals ---- */
 
 static sn_scalar scalar_of(sn_dtype t, double value) {
-    if (sn_is_float(t)) return (sn_scalar){.f = sn_round_to(t, value)};
-    return (sn_scalar){.i = value >= 0x1p63 ? INT64_MAX : sn_wrap_to(t, (int64_t)value)};
+    return sn_scalar_cast(t, SN_F64, (sn_scalar){.f = value}, true);
 }
 
 /* Element i of a full or constant. */
@@ -41,8 +40,8 @@ static sn_scalar element(const sn_module *m, sn_nd x, int64_t i) {
 /* The full of that type, or `otherwise` when a double does not carry the value. */
 static sn_nd make_full(sn_module *m, const sn_type *t, sn_scalar v, sn_nd otherwise) {
     if (sn_is_float(t->dtype)) return sn_graph_full(m, t->dtype, v.f, t->shape, t->rank);
-    const int64_t exact = (int64_t)1 << 53;
-    return v.i > exact || v.i < -exact ? otherwise : sn_graph_full(m, t->dtype, (double)v.i, t->shape, t->rank);
+    double value = sn_int_to_double(t->dtype, v.i);
+    return fabs(value) > 0x1p53 ? otherwise : sn_graph_full(m, t->dtype, value, t->shape, t->rank);
 }
 
 static bool same_scalar(sn_dtype t, sn_scalar a, sn_scalar b) {

@@ -69,11 +69,14 @@ static sn_val from_word(sn_lower *lw, sn_val x, sn_dtype dtype) {
     case SN_F16: return fraction(lw, x, SN_F32, 11);
     case SN_BF16: return fraction(lw, x, SN_F32, 8);
     case SN_I64: return widen(lw, x);
+    case SN_U64: return sn_put_cast(lw->m, lw->at, SN_U64, widen(lw, x));
     case SN_I32:
     case SN_I16:
     case SN_I8:
     case SN_U8:
     case SN_BOOL:
+    case SN_U16:
+    case SN_U32:
     case SN_N_DTYPES: break;
     }
     return sn_put_cast(lw->m, lw->at, dtype, x);

@@ -68,10 +68,18 @@ sn_val sn_order_element(sn_order *o, sn_ix e) {
     return sn_lower_element(o->lw, o->x, at);
 }
 
+/* The integer with a sign and the same order: what has no room for a sign gets its upper bit turned. */
+static sn_val integer_key(sn_order *o, sn_val x) {
+    sn_dtype t = sn_val_get(o->m, x)->dtype, to = sn_dtype_bytes(t) == 8 ? SN_I64 : SN_I32;
+    x = sn_put_cast(o->m, o->lw->at, to, x);
+    if (t != SN_U32 && t != SN_U64) return x;
+    return op(o, SN_LOP_XOR, x, integer(o, to, to == SN_I64 ? INT64_MIN : INT32_MIN));
+}
+
 sn_val sn_order_key(sn_order *o, sn_val x) {
     sn_dtype t = sn_val_get(o->m, x)->dtype;
     if (sn_is_float(t)) x = float_key(o, x);
-    else x = sn_put_cast(o->m, o->lw->at, t == SN_I64 ? SN_I64 : SN_I32, x);
+    else x = integer_key(o, x);
     return o->descending ? sn_put_op1(o->m, o->lw->at, SN_LOP_NOT, x) : x;
 }
 
@@ -314,7 +322,7 @@ sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]) {
     o.keep = top ? sn_node_int(m, x, SN_ATTR_K, 0) : o.n;
     o.descending = top ? sn_node_int(m, x, SN_ATTR_LARGEST, 1) : sn_node_int(m, x, SN_ATTR_DESCENDING, 0);
     o.place = o.n <= INT32_MAX ? SN_I32 : SN_I64;
-    o.wide = o.type->dtype == SN_I64 || o.type->dtype == SN_F64 || o.n > UINT32_MAX;
+    o.wide = sn_dtype_bytes(o.type->dtype) == 8 || o.n > UINT32_MAX;
     if (is_empty(&o)) store_nothing(&o);
     else sort_rows(&o);
     return m->env->status;

@@ -402,7 +402,7 @@ static void count_digits(block *b, sn_dtype t) {
     b->drop = t == SN_BF16 ? 16 : t == SN_F16 ? 13 : 0; /* of an f32 */
     b->key_bits = sn_dtype_bytes(t) * 8;
     if (t == SN_F16) b->key_bits = 19;
-    if (t == SN_U8 || t == SN_BOOL) b->key_bits++; /* a sign */
+    if (sn_is_unsigned(t) && sn_dtype_bytes(t) < 4) b->key_bits++; /* a sign */
     b->bits = (uint32_t)__builtin_ctzll((uint64_t)b->length);
     b->digit = WORD_BITS - b->bits;
     b->digits = (b->key_bits + b->digit - 1) / b->digit;

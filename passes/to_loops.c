@@ -330,6 +330,8 @@ static sn_val element_concat(sn_lower *lw, sn_nd x, const sn_ix *index) {
  * memory outside the tensor. */
 static sn_ix position(sn_lower *lw, sn_val v, sn_ix extent) {
     sn_module *m = lw->m;
+    if (sn_val_get(m, v)->dtype == SN_U64) /* else the largest would become negative */
+        v = sn_put_op2(m, lw->at, SN_LOP_MIN, v, sn_put_const_int(m, lw->at, SN_U64, INT64_MAX));
     v = sn_put_cast(m, lw->at, SN_I64, v);
     sn_val zero = sn_put_const_int(m, lw->at, SN_I64, 0), n = sn_put_index(m, lw->at, SN_I64, extent);
     sn_val negative = sn_put_op2(m, lw->at, SN_LOP_LT, v, zero);

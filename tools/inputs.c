@@ -187,7 +187,9 @@ void tool_free_tensors(sn_tensor **tensors, unsigned n) {
 
 static void print_element(sn_dtype dtype, const char *element) {
     if (!sn_is_float(dtype)) {
-        printf(" %" PRId64, sn_load_int(dtype, element));
+        int64_t x = sn_load_int(dtype, element);
+        if (dtype == SN_U64) printf(" %" PRIu64, (uint64_t)x);
+        else printf(" %" PRId64, x);
         return;
     }
     double x = sn_load_float(dtype, element);

@@ -2,7 +2,8 @@
 #ifndef SINTER_DTYPE_H
 #define SINTER_DTYPE_H
 
-/* SN_F64, SN_F32, SN_F16, SN_BF16, SN_I64, SN_I32, SN_I16, SN_I8, SN_U8, SN_BOOL (one byte, 0 or 1). */
+/* SN_F64, SN_F32, SN_F16, SN_BF16, SN_I64, SN_I32, SN_I16, SN_I8, SN_U8, SN_BOOL (one byte, 0 or 1), SN_U16,
+ * SN_U32, SN_U64. */
 typedef enum sn_dtype {
 #define SN_DTYPE(ID, name, bytes, cls, npy) SN_##ID,
 #include "dtypes.def"

@@ -182,8 +182,9 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
 /* ---- elementwise ----
  * One function per elementwise row of ops.def: sn_node sn_exp(sn_graph *g, sn_node x) of class UNARY and TEST, and
  * sn_node sn_add(sn_graph *g, sn_node x, sn_node y) of class BINARY and COMPARE. Two operands broadcast as in numpy and
- * their dtypes promote as in PyTorch; TEST and COMPARE give bool. f16 and bf16 are computed in f32. Floating functions of
- * integers give f32. What each computes, edge cases included, is in ops.def (`sinter list ops`). */
+ * their dtypes promote as in PyTorch, and as in numpy where PyTorch has no answer: u16, u32 and u64 with a type that has a sign
+ * give the narrowest one that holds both, u64 gives f64. TEST and COMPARE give bool. f16 and bf16 are computed in f32. Floating
+ * functions of integers give f32. What each computes, edge cases included, is in ops.def (`sinter list ops`). */
 #define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
 #define SN_DECLARE_TWO(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, sn_node y);
 /* What a row of each class is for: one(function, ID), two(function, ID), or nothing. */
@@ -230,7 +231,8 @@ SN_API void sn_var_mean(sn_node *var, sn_node *mean, sn_graph *g, sn_node x, uns
 
 /* ---- scans ----
  * Element i along the axis combines elements 0 .. i of x (reverse: i .. last); exclusive leaves element i itself out and
- * begins with 0, 1, or the lowest or highest value. Sums and products of integers and bool are i64. */
+ * begins with 0, 1, or the lowest or highest value. Sums and products of integers and bool are i64, those of
+ * u64 too: modulo 2^64, for a cast to u64 to read. */
 #define SN_SCAN_FUNCTIONS(X) X(sn_cumsum, CUMSUM) X(sn_cumprod, CUMPROD) X(sn_cummax, CUMMAX) X(sn_cummin, CUMMIN)
 #define SN_DECLARE_SCAN(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, int64_t axis, bool exclusive, bool reverse);
 SN_SCAN_FUNCTIONS(SN_DECLARE_SCAN)
@@ -289,7 +291,7 @@ SN_API void sn_topk(sn_node *values, sn_node *positions, sn_graph *g, sn_node x,
  * (n + 3) div 4 counters, by which offset has to grow for the next one. */
 
 /* Floats: uniform in [0, 1), with as many bits as the significand holds (f64: 32). Integers: the 32 random bits (those that fit;
- * in i64 as 0 .. 2^32 - 1). */
+ * in i64 and u64 as 0 .. 2^32 - 1). */
 SN_API sn_node sn_random(sn_graph *g, sn_dtype dtype, sn_node seed, sn_node offset, unsigned rank,
                          const int64_t *shape);
 /* Normal numbers of mean 0 and variance 1 (Box and Muller), two words for each: uses (2n + 3) div 4 counters. */

@@ -38,7 +38,8 @@ static void check_print(const sn_module *m, const char *want) {
     "%l: i64[4, 6], %b: bool[4, 6], %n: f32[N, 256], %v: f32[255], %nn: f32[M, 256], %e: f32[2, 0], %r0: f32[], "     \
     "%a: f32[5, 4, 64], %w: f32[32, 16], %w64: f32[64, 8], %v64: f32[64], %q: f32[2, 16, 8, 8], %k: f32[32, 16, 3, 3], " \
     "%k5: f32[32, 8, 3, 3], %c: f32[16], %t: i64[4], %big: f32[4611686018427387904], %two: f32[2], "                   \
-    "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %one: f32[1, 16]"
+    "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %one: f32[1, 16], "                                            \
+    "%u16: u16[4, 6], %u64: u64[4, 6]"
 
 typedef struct rule_case {
     const char *op, *type;
@@ -110,6 +111,13 @@ static const rule_case RIGHT[] = {
     {"concat %x, %x, %h axis=0", "f32[12, 6]"},
     {"concat %n, %nn axis=0", "f32[M + N, 256]"},
     {"gather %x, %l axis=1", "f32[4, 6]"},
+    {"gather %x, %u64 axis=1", "f32[4, 6]"},
+    {"sum %u64 axes=[0]", "i64[6]"},
+    {"cumprod %u16 axis=0", "i64[4, 6]"},
+    {"amax %u16 axes=[0]", "u16[6]"},
+    {"add %u64, %l", "f64[4, 6]"},
+    {"add %u16, %i", "i32[4, 6]"},
+    {"add %u64, 18446744073709551615", "u64[4, 6]"},
     {"index_select %w, %i2 axis=0", "f32[3, 2, 16]"},
     {"matmul %a, %w64", "f32[5, 4, 8]"},
     {"matmul %a, %v64", "f32[5, 4]"},
@@ -136,6 +144,7 @@ static const rule_case WRONG[] = {
     {"shl %x, %x", "shl: does not take f32"},
     {"and %x, %x", "and: does not take f32"},
     {"sub %b, %b", "sub: does not take bool"},
+    {"and %u64, %l", "and: does not take f64"},
     {"add %x", "add: takes 2 operands, not 1"},
     {"full %x value=1 dtype=f32 shape=[]", "full: takes 0 operands, not 1"},
     {"where %x, %x, %x", "where: the condition is f32, not bool"},
@@ -165,6 +174,19 @@ static const rule_case WRONG[] = {
     {"constant dtype=f32 shape=[3] values=[1, 2]", "constant: 2 values for the 3 elements of shape [3]"},
     {"constant dtype=i32 shape=[1] values=[1.5]", "constant: values are not integers for dtype i32"},
     {"constant dtype=u8 shape=[1] values=[-1]", "constant: value -1 is not a value of u8"},
+    {"constant dtype=u16 shape=[1] values=[65536]", "constant: value 65536 is not a value of u16"},
+    {"constant dtype=u32 shape=[1] values=[-1]", "constant: value -1 is not a value of u32"},
+    {"constant dtype=u64 shape=[3] values=[1, -2, 3]", "constant: value -2 is not a value of u64"},
+    {"constant values=[18446744073709551615, -1] dtype=u64 shape=[2]", "constant: value -1 is not a value of u64"},
+    {"constant dtype=u64 shape=[1] values=[1.5]", "constant: values are not integers for dtype u64"},
+    {"constant dtype=i64 shape=[1] values=[9223372036854775808]", "constant: values are not integers for dtype i64"},
+    {"full value=65536 dtype=u16 shape=[]", "full: value 65536 is not a value of u16"},
+    {"full value=4294967296 dtype=u32 shape=[]", "full: value 4294967296 is not a value of u32"},
+    {"full value=-1 dtype=u64 shape=[]", "full: value -1 is not a value of u64"},
+    {"full value=2e19 dtype=u64 shape=[]", "full: value 2e+19 is not a value of u64"},
+    {"clamp %u64 min=-1", "clamp: min -1 is not a value of u64"},
+    {"exp %u64", "exp: does not take u64; cast it to a float type first"},
+    {"gather %x, %u16 axis=0", "gather: the index is u16, not i32, i64, u32 or u64"},
     {"constant dtype=f32 shape=[N] values=[1]", "constant: shape [N] must be constant"},
     {"full value=0 dtype=f32 shape=[4294967296, 4294967296]", "full: tensor has more than 2^62 elements"},
     {"full value=0 dtype=f32 shape=[0, 9223372036854775807]", "full: tensor has more than 2^62 elements"},
@@ -194,7 +216,7 @@ static const rule_case WRONG[] = {
     {"concat %x, %y axis=0", "concat: shapes [4, 6] and [6] do not join along axis 0"},
     {"concat %big, %big axis=0", "concat: tensor has more than 2^62 elements"},
     {"concat axis=0", "concat: needs at least one operand"},
-    {"gather %x, %x axis=0", "gather: the index is f32, not i32 or i64"},
+    {"gather %x, %x axis=0", "gather: the index is f32, not i32, i64, u32 or u64"},
     {"gather %z, %l axis=0", "gather: index of shape [4, 6] does not fit x of shape [4, 1] (axis 1: 6 vs 1)"},
     {"matmul %a, %w", "matmul: inner sizes differ (64 vs 32)"},
     {"matmul %x, %r0", "matmul: operand 2 has no axes"},
@@ -288,7 +310,7 @@ Test(graph, tables_follow_the_def_files) {
     cr_expect_not(sn_op_from_name(&none, "nothing"));
 }
 
-Test(graph, promotion_is_symmetric_and_pytorchs) {
+Test(graph, promotion_is_symmetric_and_pytorchs_or_else_numpys) {
     for (int a = 0; a < SN_N_DTYPES; a++)
         for (int b = 0; b < SN_N_DTYPES; b++)
             cr_expect_eq(sn_promote((sn_dtype)a, (sn_dtype)b), sn_promote((sn_dtype)b, (sn_dtype)a));
@@ -297,6 +319,17 @@ Test(graph, promotion_is_symmetric_and_pytorchs) {
     cr_expect_eq(sn_promote(SN_I64, SN_F16), SN_F16);
     cr_expect_eq(sn_promote(SN_F16, SN_BF16), SN_F32);
     cr_expect_eq(sn_promote(SN_BF16, SN_F64), SN_F64);
+    cr_expect_eq(sn_promote(SN_BOOL, SN_I8), SN_I8);
+    cr_expect_eq(sn_promote(SN_U8, SN_I16), SN_I16);
+    cr_expect_eq(sn_promote(SN_U64, SN_F16), SN_F16);
+    cr_expect_eq(sn_promote(SN_U64, SN_BOOL), SN_U64);
+    cr_expect_eq(sn_promote(SN_U8, SN_U16), SN_U16);
+    cr_expect_eq(sn_promote(SN_U64, SN_U32), SN_U64);
+    cr_expect_eq(sn_promote(SN_I16, SN_U16), SN_I32);
+    cr_expect_eq(sn_promote(SN_U16, SN_I32), SN_I32);
+    cr_expect_eq(sn_promote(SN_I8, SN_U32), SN_I64);
+    cr_expect_eq(sn_promote(SN_I64, SN_U32), SN_I64);
+    cr_expect_eq(sn_promote(SN_I64, SN_U64), SN_F64);
 }
 
 /* ---- interning ---- */

@@ -283,6 +283,7 @@ Test(loop, parse_errors) {
     parse_fails("buffer x: f32[1,1,1,1,1,1,1,1,1] temp", "at most 8 dimensions");
     parse_fails("buffer x: f32[4611686018427387904, 4] temp", "overflows");
     parse_fails("buffer x: i8[2] const data [1, 128]", "128 does not fit in i8");
+    parse_fails("buffer x: u64[2] const data [18446744073709551615, -1]", "-1 does not fit in u64");
     parse_fails("buffer x: i8[2] const data [1]", "const 'x' has 1 elements of data, which is not its size");
     parse_fails("buffer x: i8[2] temp align 3", "align is a power of two");
     parse_fails("buffer x.y: i8[2] temp", "a name may not contain '.'");

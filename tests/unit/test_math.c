@@ -67,6 +67,11 @@ static const double SPECIAL[] = {
     3.9,
     0.98,
     1.02,
+    3e9,
+    0x1p32,
+    0x1.8p63,
+    0x1.fffffep63,
+    0x1p64,
     INFINITY,
     -INFINITY,
     NAN,
@@ -260,7 +265,7 @@ static void fill_any(bench *t, sn_dtype from, sn_dtype to, uint32_t n) {
             char *p = (char *)t->in[k] + i * sn_dtype_bytes(from);
             uint64_t bits = random_bits(&s);
             if (sn_is_float(from)) {
-                double x = i % 4 == 3 ? SPECIAL[(k ? i / 4 : i / 4 / SN_COUNT(SPECIAL)) % SN_COUNT(SPECIAL)]
+                double x = i % 4 == 3 ? SPECIAL[(k ? i / 4 / SN_COUNT(SPECIAL) : i / 4) % SN_COUNT(SPECIAL)]
                            : i % 4    ? (double)(int64_t)bits * 0x1p-56
                                       : sn_load_float(from, &bits);
                 sn_store_float(from, p, x);
@@ -299,6 +304,9 @@ Test(math, i32) { check_integers(SN_I32); }
 Test(math, i16) { check_integers(SN_I16); }
 Test(math, i8) { check_integers(SN_I8); }
 Test(math, u8) { check_integers(SN_U8); }
+Test(math, u16) { check_integers(SN_U16); }
+Test(math, u32) { check_integers(SN_U32); }
+Test(math, u64) { check_integers(SN_U64); }
 Test(math, bool) { check_integers(SN_BOOL); }
 
 Test(math, casts) {

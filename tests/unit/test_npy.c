@@ -72,6 +72,26 @@ Test(npy, every_type_comes_back) {
     stop(&f);
 }
 
+/* <u2 are the numbers of a u16 tensor, and the bits of a bf16 one. */
+Test(npy, bits_of_bf16_are_u16) {
+    fixture f = start();
+    sn_tensor *a, *b;
+    const uint16_t data[3] = {0x3f80, 65535, 0};
+    uint16_t back[3];
+    sn_tensor_create(&a, f.ctx, SN_CPU, SN_U16, SN_LIST(3));
+    sn_tensor_create(&b, f.ctx, SN_CPU, SN_BF16, SN_LIST(3));
+    sn_tensor_write(a, data, sizeof data);
+    cr_assert_eq(sn_tensor_save_npy(a, f.path), SN_OK, "%s", sn_error(f.ctx));
+    cr_assert_eq(sn_tensor_load_npy(b, "b", f.path), SN_OK, "%s", sn_error(f.ctx));
+    sn_tensor_read(back, b, sizeof back);
+    cr_assert_arr_eq(back, data, sizeof data);
+    cr_assert_eq(sn_tensor_save_npy(b, f.path), SN_OK, "%s", sn_error(f.ctx));
+    cr_assert_eq(sn_tensor_load_npy(a, "a", f.path), SN_OK, "%s", sn_error(f.ctx));
+    sn_tensor_destroy(a);
+    sn_tensor_destroy(b);
+    stop(&f);
+}
+
 Test(npy, written_as_numpy_writes) {
     fixture f = start();
     sn_tensor *t;

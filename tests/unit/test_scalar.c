@@ -1,6 +1,7 @@
 /* test_scalar.c: scalar operations and combiners (ir/scalar.c), with the values that differ between machines. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
 
 #include "ir/scalar.h"
 
@@ -32,11 +33,68 @@ Test(scalar, integer_division) {
 }
 
 Test(scalar, integer_power) {
-    cr_assert_eq(sn_int_pow(3, 4), 81);
-    cr_assert_eq(sn_int_pow(0, 0), 1);
-    cr_assert_eq(sn_int_pow(2, -1), 0);
-    cr_assert_eq(sn_int_pow(-1, -3), -1);
-    cr_assert_eq(sn_int_pow(2, 64), 0);
+    cr_assert_eq(sn_int_pow(3, 4, false), 81);
+    cr_assert_eq(sn_int_pow(0, 0, false), 1);
+    cr_assert_eq(sn_int_pow(2, -1, false), 0);
+    cr_assert_eq(sn_int_pow(-1, -3, false), -1);
+    cr_assert_eq(sn_int_pow(2, 64, false), 0);
+}
+
+/* Numbers from 2^63 on: the int64 that carries them is negative. */
+Test(scalar, unsigned_of_64_bits) {
+    const int64_t top = INT64_MIN, all = -1; /* 2^63 and 2^64 - 1 */
+    sn_scalar none = {0};
+    cr_assert_eq(i2(SN_LOP_ADD, SN_U64, all, 2), 1);
+    cr_assert_eq(i2(SN_LOP_DIV, SN_U64, all, 10), 1844674407370955161);
+    cr_assert_eq(i2(SN_LOP_FLOORDIV, SN_U64, 5, all), 0);
+    cr_assert_eq(i2(SN_LOP_FLOORDIV, SN_U64, all, all), 1);
+    cr_assert_eq(i2(SN_LOP_REM, SN_U64, all, 10), 5);
+    cr_assert_eq(i2(SN_LOP_REM, SN_U64, top, all), top);
+    cr_assert_eq(i2(SN_LOP_DIV, SN_U64, all, 0), 0);
+    cr_assert_eq(i2(SN_LOP_REM, SN_U64, all, 0), 0);
+    cr_assert_eq(i2(SN_LOP_POW, SN_U64, 3, all), -6148914691236517205); /* 3^-1 modulo 2^64 */
+    cr_assert_eq(i2(SN_LOP_MAX, SN_U64, top, 1), top);
+    cr_assert_eq(i2(SN_LOP_MIN, SN_U64, top, 1), 1);
+    cr_assert_eq(i2(SN_LOP_SHR, SN_U64, all, 63), 1);
+    cr_assert_eq(i2(SN_LOP_SHR, SN_U64, all, 64), 0);
+    cr_assert_eq(i2(SN_LOP_SHR, SN_U64, all, all), 0);
+    cr_assert_eq(i2(SN_LOP_SHL, SN_U64, all, 63), top);
+    cr_assert_eq(i2(SN_LOP_ABS, SN_U64, all, 0), all);
+    cr_assert_eq(i2(SN_LOP_SIGN, SN_U64, all, 0), 1);
+    cr_assert(i2(SN_LOP_GT, SN_U64, top, 1) && i2(SN_LOP_GE, SN_U64, top, 1) && i2(SN_LOP_LE, SN_U64, all, all));
+    cr_assert(i2(SN_LOP_LT, SN_U64, 1, all) && !i2(SN_LOP_LT, SN_U64, all, 1));
+    cr_assert(i2(SN_LOP_LT, SN_I64, all, 1));
+    cr_assert_eq(sn_scalar_cast(SN_F64, SN_U64, (sn_scalar){.i = top}, true).f, 0x1p63);
+    cr_assert_eq(sn_scalar_cast(SN_F32, SN_U64, (sn_scalar){.i = all}, true).f, 0x1p64);
+    /* Halfway between two floats and a little: by way of a double it would round down. */
+    cr_assert_eq(sn_scalar_cast(SN_F32, SN_U64, (sn_scalar){.i = top + ((int64_t)1 << 39) + 1}, true).f, 0x1.000002p63);
+    cr_assert_eq(sn_scalar_cast(SN_U32, SN_U64, (sn_scalar){.i = all}, true).i, UINT32_MAX);
+    cr_assert_eq(sn_scalar_cast(SN_U64, SN_I8, (sn_scalar){.i = -1}, true).i, all);
+    cr_assert_eq(sn_scalar_cast(SN_BOOL, SN_U64, (sn_scalar){.i = top}, true).i, 1);
+    sn_scalar state[2], x[2] = {{.i = top}, {.i = 7}};
+    sn_scalar_identity(SN_COMB_ARGMAX, SN_U64, state);
+    cr_assert_eq(state[0].i, 0);
+    sn_scalar_combine(SN_COMB_ARGMAX, SN_U64, state, (sn_scalar[2]){{.i = 5}, {.i = 6}}, true);
+    sn_scalar_combine(SN_COMB_ARGMAX, SN_U64, state, x, true);
+    cr_assert(state[0].i == top && state[1].i == 7);
+    sn_scalar_identity(SN_COMB_MIN, SN_U64, &none);
+    cr_assert_eq(none.i, all);
+}
+
+Test(scalar, unsigned_storage) {
+    uint64_t bits;
+    memset(&bits, 0xff, sizeof bits);
+    cr_assert_eq(sn_load_int(SN_U16, &bits), 65535);
+    cr_assert_eq(sn_load_int(SN_U32, &bits), UINT32_MAX);
+    cr_assert_eq(sn_load_int(SN_U64, &bits), -1);
+    sn_store_int(SN_U16, &bits, 65536 + 7);
+    cr_assert_eq(bits, 0xffffffffffff0007);
+    sn_store_int(SN_U32, &bits, -2);
+    cr_assert_eq(bits, 0xfffffffffffffffe);
+    cr_assert_eq(sn_wrap_to(SN_U16, -1), 65535);
+    cr_assert_eq(sn_wrap_to(SN_U32, -1), UINT32_MAX);
+    cr_assert_eq(i2(SN_LOP_SUB, SN_U16, 0, 1), 65535);
+    cr_assert_eq(i2(SN_LOP_MUL, SN_U32, 65537, 65537), 131073);
 }
 
 Test(scalar, float_helpers) {
@@ -92,6 +150,13 @@ Test(scalar, casts) {
     cr_assert_eq(to_int(SN_U8, -1), 0);
     cr_assert_eq(to_int(SN_U8, 255.9), 255);
     cr_assert_eq(to_int(SN_I64, NAN), 0);
+    cr_assert_eq(to_int(SN_U16, 65535.9), 65535);
+    cr_assert_eq(to_int(SN_U32, 4e9), 4000000000);
+    cr_assert_eq(to_int(SN_U32, 0x1p32), UINT32_MAX);
+    cr_assert_eq(to_int(SN_U64, 0x1.8p63), (int64_t)0xC000000000000000);
+    cr_assert_eq(to_int(SN_U64, 0x1p64), -1);
+    cr_assert_eq(to_int(SN_U64, -3.0), 0);
+    cr_assert_eq(to_int(SN_U64, NAN), 0);
     cr_assert_eq(to_int(SN_BOOL, 0.25), 1);
     cr_assert_eq(to_int(SN_BOOL, NAN), 1);
     cr_assert_eq(sn_scalar_cast(SN_F32, SN_I64, (sn_scalar){.i = 16777217}, true).f, 16777216);
