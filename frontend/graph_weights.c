@@ -71,7 +71,7 @@ static const char *misfits(sn_context *ctx, sn_module *m, const sn_weights *w) {
     uint32_t wrong = 0;
     for (sn_wt x = {1}; x.i < m->weights.recs.count; x.i++) {
         const sn_weight_rec *rec = sn_wt_get(m, x);
-        const sn_file_tensor *e = sn_weights_look_up(w, rec->name);
+        const sn_member *e = sn_weights_look_up(w, rec->name);
         if (!e && sn_wt_attached(rec)) continue; /* the caller has it */
         sn_tensor_info want = {.dtype = rec->dtype, .rank = rec->rank};
         memcpy(want.shape, rec->shape, sizeof rec->shape);
@@ -89,7 +89,7 @@ static sn_status attach_file(sn_context *ctx, sn_module *m, sn_weights *w) {
     if (list) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: %s", w->path, list);
     const void **data = SN_NEWN(&ctx->scratch, const void *, m->weights.recs.count + 1);
     for (sn_wt x = {1}; x.i < m->weights.recs.count; x.i++) {
-        sn_file_tensor *e = sn_weights_look_up(w, sn_wt_get(m, x)->name);
+        sn_member *e = sn_weights_look_up(w, sn_wt_get(m, x)->name);
         if (e) SN_TRY(sn_weights_elements(w, e));
         data[x.i] = e ? e->info.data : sn_wt_get(m, x)->data;
     }

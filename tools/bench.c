@@ -210,7 +210,7 @@ static void describe(bench_result *out, const sn_program *p, const bench_device 
 static sn_status bench_graph(bench_result *out, const bench *b, const char *path) {
     sn_graph *g = NULL;
     sn_program *p = NULL;
-    sn_status status = sn_graph_from_file(&g, b->ctx, path);
+    sn_status status = tool_load(&g, b->ctx, path, &b->a.dims, NULL);
     if (status == SN_OK) status = sn_compile(&p, g, &b->a.o);
     if (status == SN_OK) status = measure(out, p, b);
     if (status == SN_OK) describe(out, p, &b->device);

@@ -48,7 +48,7 @@ int tool_emit(sn_context *ctx, int argc, char **argv) {
     e.o.n_dims = e.dims.n;
     sn_graph *g;
     char *text;
-    if (sn_graph_from_file(&g, ctx, e.path) != SN_OK) return tool_fail(ctx);
+    if (tool_load(&g, ctx, e.path, &e.dims, NULL) != SN_OK) return tool_fail(ctx);
     code = sn_graph_emit(&text, g, &e.o, e.stage) == SN_OK ? tool_print(ctx, text) : tool_fail(ctx);
     sn_graph_destroy(g);
     return code;

@@ -125,8 +125,8 @@ static sn_status fill_member(SN_UNUSED sn_context *ctx, void *args) {
 }
 
 /* "FILE.npz:MEMBER" or "FILE.npz": where the file's name ends, NULL when the value is no such thing. */
-static const char *end_of_file(const char *value) {
-    static const char *const endings[] = {".npz", ".safetensors"};
+const char *tool_end_of_file(const char *value) {
+    static const char *const endings[] = {".npz", ".safetensors", ".npy"};
     const char *found = NULL;
     for (size_t k = 0; k < SN_COUNT(endings); k++)
         for (const char *at = value; (at = strstr(at, endings[k]));) {
@@ -150,10 +150,9 @@ static sn_status fill_from(sn_tensor *t, const char *name, const char *value, co
 
 sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number) {
     fill_args args = {t, name, tool_input_value(in, name), in->seed, graph, number, in->period};
-    const char *end = args.value ? end_of_file(args.value) : NULL;
+    const char *end = args.value ? tool_end_of_file(args.value) : NULL;
+    if (end && !*end && !strncmp(end - 4, ".npy", 4)) return sn_tensor_load_npy(t, name, args.value);
     if (end) return fill_from(t, name, args.value, end);
-    size_t n = args.value ? strlen(args.value) : 0;
-    if (n > 4 && !strcmp(args.value + n - 4, ".npy")) return sn_tensor_load_npy(t, name, args.value);
     return sn_guarded(t->ctx, fill, &args);
 }
 

@@ -201,7 +201,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     r.o.n_dims = r.dims.n;
     sn_graph *g = NULL;
     sn_program *p = NULL;
-    sn_status status = sn_graph_from_file(&g, ctx, r.path);
+    sn_status status = tool_load(&g, ctx, r.path, &r.dims, &r.in);
     if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o);
     if (status == SN_OK) status = sn_compile(&p, g, &r.o);
     if (status == SN_OK && r.kernels) print_kernels(p);

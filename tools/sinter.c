@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const tool_command commands[] = {
+    {"import", tool_import, "[options] MODEL.onnx", "read an ONNX model, or say what of it is not supported"},
     {"opt", tool_opt, "[options] FILE", "run passes on module text and print the result"},
     {"run", tool_run, "[options] FILE", "compile a graph, run it, print or save its outputs"},
     {"emit", tool_emit, "--stage=STAGE [options] FILE", "print what the compiler makes of a graph"},

@@ -24,6 +24,7 @@ int tool_emit(sn_context *ctx, int argc, char **argv);
 int tool_eval(sn_context *ctx, int argc, char **argv);
 int tool_list(sn_context *ctx, int argc, char **argv);
 int tool_conform(sn_context *ctx, int argc, char **argv);
+int tool_import(sn_context *ctx, int argc, char **argv);
 int tool_onnx_suite(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
 
@@ -64,6 +65,22 @@ void tool_free_tensors(sn_tensor **tensors, unsigned n);
 sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all);
 /* DIR/NAME.npy */
 sn_status tool_save(const char *dir, const char *name, const sn_tensor *t);
+
+/* ---- graphs from files (load.c) ---- */
+
+/* Values of inputs that come from files, for the import of a model. */
+typedef struct tool_values {
+    sn_weights *files[TOOL_MAX_LIST];
+    sn_weight_info at[TOOL_MAX_LIST];
+    unsigned n;
+} tool_values;
+sn_status tool_open_values(tool_values *out, sn_context *ctx, const tool_inputs *in);
+void tool_close_values(tool_values *v);
+bool tool_is_onnx(const char *path);
+/* .sn text or an ONNX model, by the file's name. in: values of inputs that an import may look at; NULL: none. */
+sn_status tool_load(sn_graph **out, sn_context *ctx, const char *path, const tool_dims *dims, const tool_inputs *in);
+/* Where the file's name ends in "FILE.npz:MEMBER", "FILE.npy"; NULL: the value names no file. */
+const char *tool_end_of_file(const char *value);
 
 /* ---- what a module computes on random inputs (meaning.c) ---- */
 typedef struct tool_results {

@@ -114,18 +114,20 @@ static uint32_t small_count(const sn_module *m, sn_nd x) {
 }
 
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k) {
-    const int64_t *numbers;
     sn_nd x = sn_onnx_in(c, k);
     *n = small_count(c->m, x);
     if (!x.i) return c->m->env->status;
     if (*n > SN_KNOWN_MAX || !sn_is_integral(sn_graph_type(c->m, x)->dtype))
         return sn_onnx_fail(c, "operand %u is %s; at most %d integers are wanted", k + 1,
                             sn_type_text(c->m, sn_graph_type(c->m, x)), SN_KNOWN_MAX);
-    if (sn_graph_known_sizes(at, c->m, x) == SN_OK) return SN_OK;
-    sn_env_clear(c->m->env); /* it depends on an input: maybe on one whose value is given */
-    SN_TRY(sn_onnx_ints(&numbers, n, c, k));
-    for (uint32_t e = 0; e < *n; e++) at[e] = sn_ix_const(c->m, numbers[e]);
-    return SN_OK;
+    const sn_array *a;
+    if (sn_onnx_try_array(&a, c, x)) {
+        for (uint32_t e = 0; e < *n; e++) at[e] = sn_ix_const(c->m, a->i[e]);
+        return SN_OK;
+    }
+    if (sn_graph_known_sizes(at, c->m, x, c->im->arrays.at, c->im->arrays.n) == SN_OK) return SN_OK;
+    sn_env_clear(c->m->env);
+    return sn_onnx_array(&a, c, x); /* for its reason */
 }
 
 sn_status sn_onnx_shape(int64_t *shape, sn_onnx_call *c, sn_nd x) {
