@@ -66,6 +66,16 @@ sn_nd sn_graph_with(sn_module *m, sn_op op, sn_nd x, double value) {
     return node(m, op, in, 2, NULL, 0);
 }
 
+sn_nd sn_graph_widen(sn_module *m, sn_nd x) {
+    sn_dtype t = sn_graph_type(m, x)->dtype;
+    return t == SN_F16 || t == SN_BF16 ? sn_graph_cast(m, x, SN_F32) : x;
+}
+
+sn_nd sn_graph_add(sn_module *m, sn_nd x, sn_nd y) { return sn_graph_binary(m, SN_OP_ADD, x, y); }
+sn_nd sn_graph_sub(sn_module *m, sn_nd x, sn_nd y) { return sn_graph_binary(m, SN_OP_SUB, x, y); }
+sn_nd sn_graph_mul(sn_module *m, sn_nd x, sn_nd y) { return sn_graph_binary(m, SN_OP_MUL, x, y); }
+sn_nd sn_graph_div(sn_module *m, sn_nd x, sn_nd y) { return sn_graph_binary(m, SN_OP_DIV, x, y); }
+
 /* ---- shapes ---- */
 
 sn_nd sn_graph_reshape_to(sn_module *m, sn_nd x, const int64_t *shape, uint32_t rank) {
@@ -80,10 +90,25 @@ sn_nd sn_graph_squeeze(sn_module *m, sn_nd x, const int64_t *axes, uint32_t n) {
     return node(m, SN_OP_SQUEEZE, &x, 1, &attr, 1);
 }
 
+sn_nd sn_graph_align(sn_module *m, sn_nd x, uint32_t axis, uint32_t rank) {
+    int64_t axes[SN_MAX_RANK];
+    uint32_t own = sn_graph_type(m, x)->rank, n = 0;
+    for (uint32_t k = axis + own; k < rank && k < SN_MAX_RANK; k++) axes[n++] = k - axis;
+    return n ? sn_graph_unsqueeze(m, x, axes, n) : x;
+}
+
 sn_nd sn_graph_slice(sn_module *m, sn_nd x, int64_t axis, int64_t start, int64_t stop, int64_t step) {
     sn_attr attrs[] = {int_attr(SN_ATTR_AXIS, axis), int_attr(SN_ATTR_START, start), int_attr(SN_ATTR_STOP, stop),
                        int_attr(SN_ATTR_STEP, step)};
     return node(m, SN_OP_SLICE, &x, 1, attrs, step == 1 ? 3 : 4);
+}
+
+sn_nd sn_graph_unfold(sn_module *m, sn_nd x, int64_t axis, int64_t size, int64_t step, int64_t dilation) {
+    sn_attr attrs[4] = {int_attr(SN_ATTR_AXIS, axis), int_attr(SN_ATTR_SIZE, size)};
+    uint32_t n = 2;
+    if (step != 1) attrs[n++] = int_attr(SN_ATTR_STEP, step);
+    if (dilation != 1) attrs[n++] = list_attr(SN_ATTR_DILATION, &dilation, 1);
+    return node(m, SN_OP_UNFOLD, &x, 1, attrs, n);
 }
 
 sn_nd sn_graph_pick(sn_module *m, sn_nd x, int64_t axis, int64_t at) {

@@ -25,12 +25,22 @@ sn_nd sn_graph_iota(sn_module *m, sn_dtype dtype, int64_t axis, const sn_ix *sha
 sn_nd sn_graph_where(sn_module *m, sn_nd condition, sn_nd x, sn_nd y);
 /* op of x and a number. */
 sn_nd sn_graph_with(sn_module *m, sn_op op, sn_nd x, double value);
+/* x, as f32 where its elements are halves: for formulas that are to round once, at the end. */
+sn_nd sn_graph_widen(sn_module *m, sn_nd x);
+sn_nd sn_graph_add(sn_module *m, sn_nd x, sn_nd y);
+sn_nd sn_graph_sub(sn_module *m, sn_nd x, sn_nd y);
+sn_nd sn_graph_mul(sn_module *m, sn_nd x, sn_nd y);
+sn_nd sn_graph_div(sn_module *m, sn_nd x, sn_nd y);
 
 /* ---- shapes ---- */
 
 sn_nd sn_graph_reshape_to(sn_module *m, sn_nd x, const int64_t *shape, uint32_t rank);
 sn_nd sn_graph_squeeze(sn_module *m, sn_nd x, const int64_t *axes, uint32_t n);
 sn_nd sn_graph_slice(sn_module *m, sn_nd x, int64_t axis, int64_t start, int64_t stop, int64_t step);
+/* x with axes of size 1 after its own, so that its first one meets axis `axis` of a tensor of that rank. */
+sn_nd sn_graph_align(sn_module *m, sn_nd x, uint32_t axis, uint32_t rank);
+/* Windows along an axis: out[.., i, .., k] = x[.., i * step + k * dilation, ..]. */
+sn_nd sn_graph_unfold(sn_module *m, sn_nd x, int64_t axis, int64_t size, int64_t step, int64_t dilation);
 /* Element `at` of an axis, which goes. */
 sn_nd sn_graph_pick(sn_module *m, sn_nd x, int64_t axis, int64_t at);
 sn_nd sn_graph_flip(sn_module *m, sn_nd x, int64_t axis);

@@ -2,6 +2,9 @@
  */
 #include "frontend/onnx/import.h"
 
+#include <math.h>
+#include <string.h>
+
 sn_status sn_onnx_unary(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0);
     return sn_onnx_done(c, x.i ? sn_graph_unary(c->m, (sn_op)c->op->arg, x) : x);
@@ -9,14 +12,10 @@ sn_status sn_onnx_unary(sn_onnx_call *c) {
 
 /* Before opset 7 the second operand was aligned at an attribute `axis`, not at the end. */
 static sn_nd aligned(sn_onnx_call *c, sn_nd x, sn_nd y) {
-    uint32_t rank = sn_graph_type(c->m, x)->rank, own = sn_graph_type(c->m, y)->rank;
+    uint32_t rank = sn_graph_type(c->m, x)->rank, own = sn_graph_type(c->m, y)->rank, axis;
     if (c->opset >= 7 || !sn_onnx_attr_int(c, "broadcast", 0) || own == 0 || own > rank) return y;
-    int64_t axis = sn_onnx_attr_int(c, "axis", (int64_t)rank - own);
-    if (axis < 0) axis += rank;
-    int64_t axes[SN_MAX_RANK];
-    uint32_t n = 0;
-    for (int64_t k = axis + own; k < rank; k++) axes[n++] = k - axis;
-    return n ? sn_graph_unsqueeze(c->m, y, axes, n) : y;
+    if (sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", (int64_t)rank - own), rank) != SN_OK) return y;
+    return sn_graph_align(c->m, y, axis, rank);
 }
 
 sn_status sn_onnx_binary(sn_onnx_call *c) {
@@ -33,4 +32,75 @@ sn_status sn_onnx_cast(sn_onnx_call *c) {
 
 sn_status sn_onnx_where(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_where(c->m, sn_onnx_in(c, 0), sn_onnx_in(c, 1), sn_onnx_in(c, 2)));
+}
+
+sn_status sn_onnx_cast_like(sn_onnx_call *c) {
+    sn_onnx_attr_ignore(c, "saturate");
+    return sn_onnx_done(c, sn_graph_cast(c->m, sn_onnx_in(c, 0), sn_graph_type(c->m, sn_onnx_in(c, 1))->dtype));
+}
+
+/* ---- any number of operands ---- */
+
+static sn_nd joined(sn_onnx_call *c, sn_op op) {
+    sn_nd all = sn_onnx_in(c, 0);
+    for (uint32_t k = 1; k < c->n_in; k++) all = sn_graph_binary(c->m, op, all, sn_onnx_in(c, k));
+    return all;
+}
+
+sn_status sn_onnx_variadic(sn_onnx_call *c) { return sn_onnx_done(c, joined(c, (sn_op)c->op->arg)); }
+
+sn_status sn_onnx_mean(sn_onnx_call *c) {
+    sn_nd sum = sn_graph_widen(c->m, joined(c, SN_OP_ADD));
+    sn_nd mean = sn_graph_with(c->m, SN_OP_DIV, sum, c->n_in ? c->n_in : 1);
+    return sn_onnx_done(c, sn_graph_cast(c->m, mean, sn_graph_type(c->m, sn_onnx_in(c, 0))->dtype));
+}
+
+/* ---- bits, remainders, powers, limits ---- */
+
+sn_status sn_onnx_bit_shift(sn_onnx_call *c) {
+    const char *direction = sn_onnx_attr_text(c, "direction", "");
+    bool left = !strcmp(direction, "LEFT");
+    if (!left && strcmp(direction, "RIGHT")) return sn_onnx_fail(c, "direction is %s, not LEFT or RIGHT", direction);
+    return sn_onnx_done(c, sn_graph_binary(c->m, left ? SN_OP_SHL : SN_OP_SHR, sn_onnx_in(c, 0), sn_onnx_in(c, 1)));
+}
+
+/* The remainder has the sign of the divisor, with fmod that of the dividend. */
+sn_status sn_onnx_mod(sn_onnx_call *c) {
+    sn_op op = sn_onnx_attr_int(c, "fmod", 0) ? SN_OP_FMOD : SN_OP_REM;
+    return sn_onnx_done(c, sn_graph_binary(c->m, op, sn_onnx_in(c, 0), sn_onnx_in(c, 1)));
+}
+
+/* What x^y of different dtypes is computed in. The result has that of x. */
+static sn_dtype power_dtype(sn_dtype x, sn_dtype y) {
+    if (sn_is_integral(x)) return sn_is_integral(y) ? sn_promote(x, y) : SN_F64;
+    return sn_dtype_bytes(x) < 4 ? SN_F32 : x;
+}
+
+sn_status sn_onnx_pow(sn_onnx_call *c) {
+    sn_nd x = sn_onnx_in(c, 0), y = aligned(c, x, sn_onnx_in(c, 1));
+    sn_dtype own = sn_graph_type(c->m, x)->dtype, other = sn_graph_type(c->m, y)->dtype;
+    sn_dtype t = own == other ? own : power_dtype(own, other);
+    sn_nd power = sn_graph_binary(c->m, SN_OP_POW, sn_graph_cast(c->m, x, t), sn_graph_cast(c->m, y, t));
+    return sn_onnx_done(c, sn_graph_cast(c->m, power, own));
+}
+
+/* Limits are operands, and were attributes before opset 11. The upper one wins where they cross. */
+sn_status sn_onnx_clip(sn_onnx_call *c) {
+    static const char *const names[] = {"min", "max"};
+    static const sn_op ops[] = {SN_OP_MAXIMUM, SN_OP_MINIMUM};
+    sn_nd x = sn_onnx_in(c, 0);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (sn_onnx_has_attr(c, names[k])) x = sn_graph_with(c->m, ops[k], x, sn_onnx_attr_float(c, names[k], 0));
+        if (sn_onnx_has(c, k + 1)) x = sn_graph_binary(c->m, ops[k], x, sn_onnx_in(c, k + 1));
+    }
+    return sn_onnx_done(c, x);
+}
+
+sn_status sn_onnx_is_inf(sn_onnx_call *c) {
+    sn_nd x = sn_onnx_in(c, 0);
+    bool above = sn_onnx_attr_int(c, "detect_positive", 1), below = sn_onnx_attr_int(c, "detect_negative", 1);
+    const sn_type *t = sn_graph_type(c->m, x);
+    if (above && below) return sn_onnx_done(c, sn_graph_unary(c->m, SN_OP_ISINF, x));
+    if (above || below) return sn_onnx_done(c, sn_graph_with(c->m, SN_OP_EQ, x, above ? INFINITY : -INFINITY));
+    return sn_onnx_done(c, sn_graph_full(c->m, SN_BOOL, 0, t->shape, t->rank));
 }
