@@ -31,6 +31,8 @@ sn_nd sn_graph_add(sn_module *m, sn_nd x, sn_nd y);
 sn_nd sn_graph_sub(sn_module *m, sn_nd x, sn_nd y);
 sn_nd sn_graph_mul(sn_module *m, sn_nd x, sn_nd y);
 sn_nd sn_graph_div(sn_module *m, sn_nd x, sn_nd y);
+/* op of integers x and a size, which may be an expression over names. */
+sn_nd sn_graph_with_size(sn_module *m, sn_op op, sn_nd x, sn_ix size);
 
 /* ---- shapes ---- */
 
@@ -53,6 +55,8 @@ sn_nd sn_graph_move_axis(sn_module *m, sn_nd x, uint32_t from, uint32_t to);
 
 sn_nd sn_graph_gather(sn_module *m, sn_nd x, sn_nd index, int64_t axis);
 sn_nd sn_graph_index_select(sn_module *m, sn_nd x, sn_nd index, int64_t axis);
+/* Tuple of values and positions. */
+sn_nd sn_graph_topk(sn_module *m, sn_nd x, int64_t k, int64_t axis, bool largest);
 sn_nd sn_graph_scan(sn_module *m, sn_op op, sn_nd x, int64_t axis, bool exclusive, bool reverse);
 /* softmax, log_softmax. */
 sn_nd sn_graph_along(sn_module *m, sn_op op, sn_nd x, int64_t axis);

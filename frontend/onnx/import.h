@@ -138,6 +138,8 @@ bool sn_onnx_try_array(const sn_array **out, sn_onnx_call *c, sn_nd x);
 /* Integer elements of operand k. */
 sn_status sn_onnx_ints(const int64_t **at, uint32_t *n, sn_onnx_call *c, uint32_t k);
 sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k); /* one element */
+/* The list of attribute `name`, as older opsets have it, or of operand k; false where neither is given, or with a failure. */
+bool sn_onnx_list(const int64_t **at, uint32_t *n, sn_onnx_call *c, const char *name, uint32_t k);
 /* Integer elements of operand k as expressions over size names; at most SN_KNOWN_MAX. */
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k);
 /* All sizes of x as numbers. */

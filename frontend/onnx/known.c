@@ -104,6 +104,11 @@ sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k) {
     return SN_OK;
 }
 
+bool sn_onnx_list(const int64_t **at, uint32_t *n, sn_onnx_call *c, const char *name, uint32_t k) {
+    if (sn_onnx_attr_ints(at, n, c, name)) return true;
+    return sn_onnx_has(c, k) && sn_onnx_ints(at, n, c, k) == SN_OK;
+}
+
 /* Number of elements, where it is a small one. */
 static uint32_t small_count(const sn_module *m, sn_nd x) {
     int64_t n = 1, size;

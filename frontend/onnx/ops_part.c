@@ -1,0 +1,280 @@
+/* ops_part.c: operators that take tensors apart and put them together: slices, splits, concatenations, repetition, padding.
+ *
+ * All become views and `concat`, whose operands are computed where they are stored: no copies of parts are made.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+/* ---- concatenation ---- */
+
+sn_status sn_onnx_concat(sn_onnx_call *c) {
+    sn_nd *in = SN_NEWN(c->arena, sn_nd, c->n_in + 1);
+    for (uint32_t k = 0; k < c->n_in; k++) in[k] = sn_onnx_in(c, k);
+    if (c->n_in == 0) return sn_onnx_fail(c, "it has no operands");
+    if (c->opset >= 4 && !sn_onnx_has_attr(c, "axis")) return sn_onnx_fail(c, "attribute axis is missing");
+    return sn_onnx_done(c, sn_graph_concat(c->m, in, c->n_in, sn_onnx_attr_int(c, "axis", 1)));
+}
+
+/* x `times` times along an axis: [a, n, b] -> [a, 1, n*b] -> [a, times, n*b] -> [a, times*n, b]. */
+static sn_nd repeated(sn_module *m, sn_nd x, uint32_t axis, sn_ix times) {
+    const sn_type *t = sn_graph_type(m, x);
+    sn_ix before = sn_ix_product(m, t->shape, axis), rest = sn_ix_product(m, t->shape + axis, t->rank - axis);
+    sn_ix shape[SN_MAX_RANK], one = sn_ix_const(m, 1);
+    for (uint32_t k = 0; k < t->rank; k++) shape[k] = t->shape[k];
+    shape[axis] = sn_ix_mul(m, shape[axis], times);
+    sn_nd y = sn_graph_reshape(m, x, (sn_ix[]){before, one, rest}, 3);
+    return sn_graph_reshape(m, sn_graph_expand(m, y, (sn_ix[]){before, times, rest}, 3), shape, t->rank);
+}
+
+/* Before opset 6: one axis, and how often. */
+static sn_status tile_axis(sn_onnx_call *c, sn_nd x) {
+    int64_t times, axis;
+    uint32_t at;
+    SN_TRY(sn_onnx_int(&times, c, 1));
+    SN_TRY(sn_onnx_int(&axis, c, 2));
+    SN_TRY(sn_onnx_axis(&at, c, axis, sn_graph_type(c->m, x)->rank));
+    return sn_onnx_done(c, repeated(c->m, x, at, sn_ix_const(c->m, times)));
+}
+
+sn_status sn_onnx_tile(sn_onnx_call *c) {
+    sn_nd x = sn_onnx_in(c, 0);
+    sn_ix times[SN_KNOWN_MAX];
+    uint32_t n, rank = sn_graph_type(c->m, x)->rank;
+    if (c->opset < 6) return tile_axis(c, x);
+    SN_TRY(sn_onnx_sizes(times, &n, c, 1));
+    if (n != rank) return sn_onnx_fail(c, "%u repeats for %u axes", n, rank);
+    for (uint32_t k = 0; k < n && c->m->env->status == SN_OK; k++)
+        if (!sn_ix_eq(times[k], sn_ix_const(c->m, 1))) x = repeated(c->m, x, k, times[k]);
+    return sn_onnx_done(c, x);
+}
+
+/* ---- slices ---- */
+
+/* A position for steps backwards as one of the flipped axis. It may not lie before the first element there. */
+static sn_status flipped_position(int64_t *at, sn_onnx_call *c, sn_ix size) {
+    int64_t n;
+    if (*at < 0) *at = -1 - *at;
+    else if (sn_ix_is_const(c->m, size, &n)) *at = *at < n ? n - 1 - *at : 0;
+    else if (*at >= INT32_MAX) *at = 0;
+    else
+        return sn_onnx_fail(
+            c, "steps backwards from a position counted from the start of an axis without a number as size");
+    return SN_OK;
+}
+
+static sn_nd slice_by_numbers(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t start, int64_t stop, int64_t step) {
+    if (step > 0) return sn_graph_slice(c->m, x, axis, start, stop, step);
+    sn_ix size = sn_graph_type(c->m, x)->shape[axis];
+    if (step == 0 || step == INT64_MIN) sn_onnx_fail(c, "steps of %lld", (long long)step);
+    else if (flipped_position(&start, c, size) == SN_OK && flipped_position(&stop, c, size) == SN_OK)
+        return sn_graph_slice(c->m, sn_graph_flip(c->m, x, axis), axis, start, stop, -step);
+    return (sn_nd){0};
+}
+
+/* Positions made of size names: a gather of start, start + 1, ... below stop. */
+static sn_nd slice_by_sizes(sn_onnx_call *c, sn_nd x, uint32_t axis, sn_ix start, sn_ix stop, int64_t step) {
+    sn_module *m = c->m;
+    sn_ix size = sn_graph_type(m, x)->shape[axis], zero = sn_ix_const(m, 0);
+    if (sn_ix_range(m, start).hi < 0) start = sn_ix_add(m, start, size);
+    if (sn_ix_range(m, stop).hi < 0) stop = sn_ix_add(m, stop, size);
+    if (step < 1) {
+        sn_onnx_fail(c, "steps backwards between positions made of size names");
+        return (sn_nd){0};
+    }
+    sn_ix n = sn_ix_max(m, sn_ix_sub(m, sn_ix_min(m, stop, size), start), zero);
+    n = sn_ix_ceildiv(m, n, sn_ix_const(m, step));
+    sn_nd at = sn_graph_with(m, SN_OP_MUL, sn_graph_iota(m, SN_I64, 0, &n, 1), (double)step);
+    at = sn_graph_with_size(m, SN_OP_ADD, at, start);
+    return sn_graph_index_select(m, x, at, axis);
+}
+
+static sn_nd slice_axis(sn_onnx_call *c, sn_nd x, uint32_t axis, sn_ix start, sn_ix stop, int64_t step) {
+    int64_t from, to;
+    if (sn_ix_is_const(c->m, start, &from) && sn_ix_is_const(c->m, stop, &to))
+        return slice_by_numbers(c, x, axis, from, to, step);
+    if (sn_ix_eq(start, sn_ix_const(c->m, 0)) && sn_ix_eq(stop, sn_graph_type(c->m, x)->shape[axis]) && step == 1)
+        return x;
+    return slice_by_sizes(c, x, axis, start, stop, step);
+}
+
+/* Attributes before opset 10. */
+static sn_status slice_bounds(sn_ix *starts, sn_ix *stops, uint32_t *n, sn_onnx_call *c) {
+    const int64_t *from, *to;
+    uint32_t n_to;
+    if (c->opset >= 10) {
+        SN_TRY(sn_onnx_sizes(starts, n, c, 1));
+        SN_TRY(sn_onnx_sizes(stops, &n_to, c, 2));
+    } else {
+        sn_onnx_attr_ints(&from, n, c, "starts");
+        sn_onnx_attr_ints(&to, &n_to, c, "ends");
+        for (uint32_t k = 0; k < *n && k < n_to && k < SN_KNOWN_MAX; k++)
+            starts[k] = sn_ix_const(c->m, from[k]), stops[k] = sn_ix_const(c->m, to[k]);
+    }
+    if (*n != n_to || *n > SN_MAX_RANK) return sn_onnx_fail(c, "%u starts and %u ends", *n, n_to);
+    return SN_OK;
+}
+
+sn_status sn_onnx_slice(sn_onnx_call *c) {
+    sn_nd x = sn_onnx_in(c, 0);
+    sn_ix starts[SN_KNOWN_MAX], stops[SN_KNOWN_MAX];
+    const int64_t *axes = NULL, *steps = NULL;
+    uint32_t n, n_axes, n_steps, axis, rank = sn_graph_type(c->m, x)->rank;
+    SN_TRY(slice_bounds(starts, stops, &n, c));
+    if (!sn_onnx_list(&axes, &n_axes, c, "axes", 3)) n_axes = n;
+    if (c->opset < 10 || !sn_onnx_has(c, 4)) n_steps = n;
+    else SN_TRY(sn_onnx_ints(&steps, &n_steps, c, 4));
+    if (n_axes != n || n_steps != n) return sn_onnx_fail(c, "%u starts, %u axes, %u steps", n, n_axes, n_steps);
+    for (uint32_t k = 0; k < n; k++) {
+        SN_TRY(sn_onnx_axis(&axis, c, axes ? axes[k] : k, rank));
+        x = slice_axis(c, x, axis, starts[k], stops[k], steps ? steps[k] : 1);
+        SN_TRY(c->m->env->status);
+    }
+    return sn_onnx_done(c, x);
+}
+
+/* ---- parts ---- */
+
+/* Sizes of n parts as equal as they can be: the last one is smaller (opset 18). */
+static sn_status equal_parts(int64_t *parts, uint32_t n, sn_onnx_call *c, sn_ix size) {
+    int64_t all;
+    if (!sn_ix_is_const(c->m, size, &all)) return sn_onnx_fail(c, "equal parts of an axis whose size is no number");
+    int64_t part = (all + n - 1) / n;
+    if (c->opset < 18 && all % n) return sn_onnx_fail(c, "an axis of size %lld in %u equal parts", (long long)all, n);
+    for (uint32_t k = 0; k < n; k++, all -= parts[k - 1]) parts[k] = all < part ? all : part;
+    return SN_OK;
+}
+
+sn_status sn_onnx_split(sn_onnx_call *c) {
+    sn_nd x = sn_onnx_in(c, 0);
+    const sn_type *t = sn_graph_type(c->m, x);
+    const int64_t *parts;
+    uint32_t n, axis;
+    SN_TRY(sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", 0), t->rank));
+    int64_t wanted = sn_onnx_attr_int(c, "num_outputs", c->n_out), from = 0;
+    if (!sn_onnx_list(&parts, &n, c, "split", 1)) {
+        if (wanted < c->n_out || wanted > UINT32_MAX || wanted < 1)
+            return sn_onnx_fail(c, "%lld parts, %u results", (long long)wanted, c->n_out);
+        int64_t *equal = SN_NEWN(c->arena, int64_t, wanted);
+        SN_TRY(equal_parts(equal, (uint32_t)wanted, c, t->shape[axis]));
+        parts = equal, n = (uint32_t)wanted;
+    }
+    if (n < c->n_out) return sn_onnx_fail(c, "%u parts, %u results", n, c->n_out);
+    for (uint32_t k = 0; k < c->n_out; k++) {
+        if (parts[k] < 0) return sn_onnx_fail(c, "a part of size %lld", (long long)parts[k]);
+        sn_onnx_out(c, k, sn_graph_slice(c->m, x, axis, from, from + parts[k], 1));
+        from += parts[k];
+    }
+    return c->m->env->status;
+}
+
+/* ---- padding ---- */
+
+typedef struct padding {
+    int64_t low[SN_MAX_RANK], high[SN_MAX_RANK];
+} padding;
+
+/* [low of each axis, high of each axis]; since opset 18 maybe of some axes only. */
+static sn_status read_padding(padding *p, sn_onnx_call *c, uint32_t rank) {
+    const int64_t *at, *axes = NULL;
+    uint32_t n, n_axes = rank, axis;
+    bool given = c->opset >= 11 ? sn_onnx_list(&at, &n, c, "pads", 1)
+                                : sn_onnx_attr_ints(&at, &n, c, c->opset < 2 ? "paddings" : "pads");
+    if (!given) return sn_onnx_fail(c, "the pads are missing");
+    if (sn_onnx_has(c, 3)) SN_TRY(sn_onnx_ints(&axes, &n_axes, c, 3));
+    if (n != 2 * n_axes) return sn_onnx_fail(c, "%u pads for %u axes", n, n_axes);
+    *p = (padding){0};
+    for (uint32_t k = 0; k < n_axes; k++) {
+        SN_TRY(sn_onnx_axis(&axis, c, axes ? axes[k] : k, rank));
+        p->low[axis] = at[k];
+        p->high[axis] = at[n_axes + k];
+    }
+    return SN_OK;
+}
+
+/* A value that is computed at run time fills what a padded mask leaves out. */
+static sn_nd pad_computed(sn_onnx_call *c, sn_nd x, const padding *p, sn_nd value) {
+    sn_module *m = c->m;
+    const sn_type *t = sn_graph_type(m, x);
+    sn_nd inside = sn_graph_pad(m, sn_graph_full(m, SN_BOOL, 1, t->shape, t->rank), p->low, p->high, 0);
+    return sn_graph_where(m, inside, sn_graph_pad(m, x, p->low, p->high, 0), sn_graph_reshape(m, value, NULL, 0));
+}
+
+static sn_nd pad_constant(sn_onnx_call *c, sn_nd x, const padding *p) {
+    const sn_array *a;
+    if (c->opset < 11 || !sn_onnx_has(c, 2))
+        return sn_graph_pad(c->m, x, p->low, p->high, sn_onnx_attr_float(c, "value", 0));
+    sn_nd value = sn_onnx_in(c, 2);
+    if (!sn_onnx_try_array(&a, c, value) || a->numel != 1) return pad_computed(c, x, p, value);
+    if (sn_is_float(a->dtype)) return sn_graph_pad(c->m, x, p->low, p->high, a->f[0]);
+    bool exact = a->i[0] > -((int64_t)1 << 53) && a->i[0] < (int64_t)1 << 53;
+    return exact ? sn_graph_pad(c->m, x, p->low, p->high, (double)a->i[0]) : pad_computed(c, x, p, value);
+}
+
+/* The first or last element again and again. */
+static sn_nd pad_edge(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
+    sn_module *m = c->m;
+    sn_type t = *sn_graph_type(m, x);
+    sn_nd parts[3] = {x, x, x};
+    t.shape[axis] = sn_ix_const(m, low);
+    parts[0] = sn_graph_expand(m, sn_graph_slice(m, x, axis, 0, 1, 1), t.shape, t.rank);
+    t.shape[axis] = sn_ix_const(m, high);
+    parts[2] = sn_graph_expand(m, sn_graph_slice(m, x, axis, -1, INT64_MAX, 1), t.shape, t.rank);
+    return sn_graph_concat(m, parts, 3, axis);
+}
+
+/* Mirrored at the first and last element. What is longer than the axis is mirrored again: the pattern is symmetric there too. */
+static sn_nd pad_reflect(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
+    sn_module *m = c->m;
+    while ((low || high) && m->env->status == SN_OK) {
+        int64_t reach = INT64_MAX;
+        if (sn_ix_is_const(m, sn_graph_type(m, x)->shape[axis], &reach)) reach--;
+        if (reach < 1) return sn_onnx_fail(c, "an axis of size %lld is reflected", (long long)reach + 1), x;
+        int64_t part = low ? low : high;
+        if (part > reach) part = reach;
+        sn_nd mirror = low ? sn_graph_slice(m, x, axis, 1, part + 1, 1) : sn_graph_slice(m, x, axis, -part - 1, -1, 1);
+        mirror = sn_graph_flip(m, mirror, axis);
+        x = sn_graph_concat(m, low ? (sn_nd[]){mirror, x} : (sn_nd[]){x, mirror}, 2, axis);
+        if (low) low -= part;
+        else high -= part;
+    }
+    return x;
+}
+
+/* The axis starts again after its end. */
+static sn_nd pad_wrap(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
+    sn_module *m = c->m;
+    SN_VEC(sn_nd) parts = {0};
+    int64_t n = INT64_MAX;
+    if (sn_ix_is_const(m, sn_graph_type(m, x)->shape[axis], &n) && n == 0)
+        return sn_onnx_fail(c, "an axis without elements is wrapped"), x;
+    if (low % n) SN_PUSH(c->arena, &parts, sn_graph_slice(m, x, axis, -(low % n), INT64_MAX, 1));
+    for (int64_t k = 0; k < low / n + 1 + high / n; k++) SN_PUSH(c->arena, &parts, x);
+    if (high % n) SN_PUSH(c->arena, &parts, sn_graph_slice(m, x, axis, 0, high % n, 1));
+    return sn_graph_concat(m, parts.at, parts.n, axis);
+}
+
+typedef sn_nd (*pad_mode)(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high);
+
+/* Modes that repeat elements of x, after the cropping of what negative pads take away. */
+static sn_nd pad_by_mode(sn_onnx_call *c, sn_nd x, const padding *p, pad_mode pad) {
+    for (uint32_t k = 0; k < sn_graph_type(c->m, x)->rank; k++) {
+        int64_t low = p->low[k], high = p->high[k];
+        if (low < 0 || high < 0) x = sn_graph_slice(c->m, x, k, low < 0 ? -low : 0, high < 0 ? high : INT64_MAX, 1);
+        if (low > 0 || high > 0) x = pad(c, x, k, low > 0 ? low : 0, high > 0 ? high : 0);
+    }
+    return x;
+}
+
+sn_status sn_onnx_pad(sn_onnx_call *c) {
+    sn_nd x = sn_onnx_in(c, 0);
+    padding p;
+    const char *mode = sn_onnx_attr_text(c, "mode", "constant");
+    sn_onnx_attr_ignore(c, "value");
+    SN_TRY(read_padding(&p, c, sn_graph_type(c->m, x)->rank));
+    if (!strcmp(mode, "constant")) return sn_onnx_done(c, pad_constant(c, x, &p));
+    if (!strcmp(mode, "edge")) return sn_onnx_done(c, pad_by_mode(c, x, &p, pad_edge));
+    if (!strcmp(mode, "reflect")) return sn_onnx_done(c, pad_by_mode(c, x, &p, pad_reflect));
+    if (!strcmp(mode, "wrap")) return sn_onnx_done(c, pad_by_mode(c, x, &p, pad_wrap));
+    return sn_onnx_fail(c, "padding mode %s", mode);
+}
