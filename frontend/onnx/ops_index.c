@@ -55,7 +55,7 @@ static void only_axis(sn_ix *shape, sn_module *m, uint32_t rank, uint32_t axis, 
 /* The number of classes may be of any type. */
 static sn_status one_hot_depth(sn_ix *out, sn_onnx_call *c) {
     const sn_array *a;
-    sn_ix sizes[SN_MAX_SIZES];
+    sn_ix sizes[SN_KNOWN_MAX];
     uint32_t n = 1;
     if (!sn_is_float(sn_graph_type(c->m, sn_onnx_in(c, 1))->dtype)) {
         SN_TRY(sn_onnx_sizes(sizes, &n, c, 1));
