@@ -1,7 +1,10 @@
 /* math_arc.c: the inverse trigonometric functions: asin, acos, atan.
  *
- * A polynomial near 0; elsewhere an identity leads there, and the multiple of pi that it adds is two numbers, so that only
- * the last addition rounds:  asin x = pi/2 - 2 asin sqrt((1-x)/2),  atan x = pi/2 - atan(1/x) = pi/4 + atan((x-1)/(x+1)).
+ * A polynomial near 0; elsewhere an identity leads there, and the multiple of pi that it adds is two numbers, so that it
+ * adds no error of its own:
+ *
+ *     asin x = pi/2 - 2 asin sqrt((1-x)/2)      atan x = pi/2 - atan(1/x) = pi/4 + atan((x-1)/(x+1))
+ *
  * Coefficients: least squares at Chebyshev nodes.
  */
 #include "codegen-llvm/math.h"
