@@ -1,0 +1,139 @@
+/* ops_quant.c: quantisation, and products of quantised matrices; convolutions of quantised images are in ops_conv.c.
+ *
+ * Sums of products are exact in i32. Results are scaled in f32, rounded to the nearest integer (ties to even), and cast: casts to
+ * integers saturate.
+ */
+#include "frontend/onnx/quant.h"
+#include "ir/ix.h"
+#include "ir/module.h"
+
+/* s for elementwise use with a tensor of that rank: a list of more than one number runs along `axis`. */
+static sn_nd along(sn_module *m, sn_nd s, uint32_t rank, uint32_t axis) {
+    const sn_type *t = sn_graph_type(m, s);
+    int64_t size, first = 0;
+    if (!s.i || t->rank != 1) return s;
+    if (sn_ix_is_const(m, t->shape[0], &size) && size == 1) return sn_graph_squeeze(m, s, &first, 1);
+    return sn_graph_align(m, s, axis, rank);
+}
+
+/* s[.., B, ..] with each element of that axis repeated, for blocks of `block` elements of x. */
+static sn_nd in_blocks(sn_onnx_call *c, sn_nd s, sn_nd x, uint32_t axis, int64_t block) {
+    sn_module *m = c->m;
+    const sn_type *t = sn_graph_type(m, x);
+    sn_type wide = *sn_graph_type(m, s), flat = wide;
+    int64_t size, next = axis + 1;
+    if (!s.i || !x.i) return s;
+    if (wide.rank != t->rank || wide.rank == SN_MAX_RANK || !sn_ix_is_const(m, t->shape[axis], &size) || block < 1) {
+        sn_onnx_fail(c, "block_size %lld with scales of shape %s", (long long)block, sn_type_text(m, &wide));
+        return s;
+    }
+    for (uint32_t k = wide.rank++; k > axis + 1; k--) wide.shape[k] = wide.shape[k - 1];
+    wide.shape[next] = sn_ix_const(m, block);
+    flat.shape[axis] = sn_ix_scale(m, flat.shape[axis], block);
+    s = sn_graph_expand(m, sn_graph_unsqueeze(m, s, &next, 1), wide.shape, wide.rank);
+    return sn_graph_slice(m, sn_graph_reshape(m, s, flat.shape, flat.rank), axis, 0, size, 1);
+}
+
+/* Operand k, a scale or zero point, in the shape in which it meets operand 0. */
+static sn_nd fitted(sn_onnx_call *c, uint32_t k) {
+    sn_nd x = sn_onnx_in(c, 0), s = sn_onnx_in(c, k);
+    uint32_t rank = sn_graph_type(c->m, x)->rank, axis = 0;
+    int64_t block = sn_onnx_attr_int(c, "block_size", 0), along_axis = sn_onnx_attr_int(c, "axis", 1);
+    bool one = sn_graph_type(c->m, s)->rank == 0; /* the axis means nothing */
+    if (!one && rank > 1 && sn_onnx_axis(&axis, c, along_axis, rank) != SN_OK) return s;
+    return block ? in_blocks(c, s, x, axis, block) : along(c->m, s, rank, axis);
+}
+
+/* round(x) + zero in f32, as elements of that dtype. */
+static sn_nd rounded(sn_module *m, sn_nd x, sn_nd zero, sn_dtype t) {
+    x = sn_graph_unary(m, SN_OP_ROUND, x);
+    if (zero.i) x = sn_graph_add(m, x, sn_graph_cast(m, zero, SN_F32));
+    return sn_graph_cast(m, x, t);
+}
+
+/* ---- one tensor ---- */
+
+sn_status sn_onnx_quantize(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0), scale = fitted(c, 1), zero = {0};
+    sn_dtype t = SN_U8;
+    sn_onnx_attr_ignore(c, "saturate"); /* of the 8-bit floats */
+    if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
+    if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = sn_graph_type(m, zero)->dtype;
+    if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
+    x = sn_graph_div(m, sn_graph_cast(m, x, SN_F32), sn_graph_cast(m, scale, SN_F32));
+    return sn_onnx_done(c, rounded(m, x, zero, t));
+}
+
+sn_status sn_onnx_dequantize(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_graph_cast(m, sn_onnx_in(c, 0), SN_I32), scale = fitted(c, 1);
+    if (sn_onnx_has(c, 2)) x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
+    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, x, SN_F32), sn_graph_widen(m, scale));
+    return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
+}
+
+/* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). */
+sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0);
+    int64_t axes[SN_MAX_RANK];
+    uint32_t n = sn_graph_type(m, x)->rank;
+    for (uint32_t k = 0; k < n; k++) axes[k] = k;
+    sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, false), 0);
+    sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, false), 0);
+    sn_nd scale = sn_graph_with(m, SN_OP_DIV, sn_graph_sub(m, high, low), 255);
+    sn_nd zero = sn_graph_unary(m, SN_OP_NEG, sn_graph_div(m, low, scale));
+    zero = rounded(m, zero, (sn_nd){0}, SN_U8);
+    sn_onnx_out(c, 1, scale);
+    sn_onnx_out(c, 2, zero);
+    return sn_onnx_done(c, rounded(m, sn_graph_div(m, x, scale), zero, SN_U8));
+}
+
+/* ---- products ---- */
+
+sn_nd sn_onnx_centred(sn_onnx_call *c, uint32_t x, uint32_t zero, uint32_t axis) {
+    sn_module *m = c->m;
+    sn_nd y = sn_graph_cast(m, sn_onnx_in(c, x), SN_I32);
+    if (!sn_onnx_has(c, zero)) return y;
+    sn_nd z = along(m, sn_graph_cast(m, sn_onnx_in(c, zero), SN_I32), sn_graph_type(m, y)->rank, axis);
+    return sn_graph_sub(m, y, z);
+}
+
+sn_nd sn_onnx_requantised(sn_onnx_call *c, sn_nd sum, sn_onnx_scales s) {
+    sn_module *m = c->m;
+    uint32_t rank = sn_graph_type(m, sum)->rank;
+    sn_nd zero = sn_onnx_in(c, s.zero), a = sn_graph_cast(m, sn_onnx_in(c, s.a), SN_F32),
+          b = sn_graph_cast(m, sn_onnx_in(c, s.b), SN_F32), y = sn_graph_cast(m, sn_onnx_in(c, s.y), SN_F32);
+    sn_nd factor = sn_graph_mul(m, along(m, a, rank, s.a_axis), along(m, b, rank, s.b_axis));
+    factor = sn_graph_div(m, factor, along(m, y, rank, s.y_axis));
+    sn_nd value = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), factor);
+    return rounded(m, value, along(m, zero, rank, s.y_axis), sn_graph_type(m, zero)->dtype);
+}
+
+/* Axes of rows and columns of a matrix; a vector has one. */
+static uint32_t row_axis(sn_onnx_call *c, uint32_t x) {
+    uint32_t rank = sn_graph_type(c->m, sn_onnx_in(c, x))->rank;
+    return rank < 2 ? 0 : rank - 2;
+}
+
+static uint32_t column_axis(sn_onnx_call *c, uint32_t x) {
+    uint32_t rank = sn_graph_type(c->m, sn_onnx_in(c, x))->rank;
+    return rank ? rank - 1 : 0;
+}
+
+/* Lists of zero points run along the rows of A and the columns of B. */
+static sn_nd integer_product(sn_onnx_call *c, uint32_t a, uint32_t b, uint32_t a_zero, uint32_t b_zero) {
+    sn_nd x = sn_onnx_centred(c, a, a_zero, row_axis(c, a));
+    return sn_graph_matmul(c->m, x, sn_onnx_centred(c, b, b_zero, column_axis(c, b)));
+}
+
+sn_status sn_onnx_matmul_integer(sn_onnx_call *c) { return sn_onnx_done(c, integer_product(c, 0, 1, 2, 3)); }
+
+/* a, its scale and zero point, those of b, those of the result. */
+sn_status sn_onnx_qlinear_matmul(sn_onnx_call *c) {
+    sn_nd sum = integer_product(c, 0, 3, 2, 5);
+    uint32_t rank = sn_graph_type(c->m, sum)->rank, row = rank < 2 ? 0 : rank - 2;
+    sn_onnx_scales s = {.a = 1, .b = 4, .y = 6, .zero = 7, .a_axis = row, .b_axis = rank ? rank - 1 : 0, .y_axis = row};
+    return sn_onnx_done(c, sn_onnx_requantised(c, sum, s));
+}
