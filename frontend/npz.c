@@ -26,9 +26,9 @@ static sn_status check_member(sn_weights *w, const char *label, const zip_stat_t
         return sn_fail(env, SN_ERROR_UNSUPPORTED, "%s: compression method %u; stored and deflated members are read",
                        label, st->comp_method);
     bool stored = st->comp_method == ZIP_CM_STORE;
-    if (st->comp_size > w->file_size)
+    if (st->comp_size > w->file.size)
         return sn_fail(env, SN_ERROR_FILE, "%s: truncated: %llu bytes in the archive, the file has %zu", label,
-                       (unsigned long long)st->comp_size, w->file_size);
+                       (unsigned long long)st->comp_size, w->file.size);
     zip_uint64_t most = stored ? st->comp_size : st->comp_size * INFLATE_MAX + INFLATE_SLACK;
     if (st->size > most || (stored && st->size != st->comp_size))
         return sn_fail(env, SN_ERROR_FILE, "%s: %llu bytes cannot become %llu", label,
@@ -94,7 +94,7 @@ static sn_status read_member(sn_member *e, sn_weights *w, const zip_stat_t *st, 
 static sn_status open_archive(sn_weights *w) {
     zip_error_t error;
     zip_error_init(&error);
-    zip_source_t *source = zip_source_buffer_create(w->file, w->file_size, 0, &error);
+    zip_source_t *source = zip_source_buffer_create(w->file.data, w->file.size, 0, &error);
     w->zip = source ? zip_open_from_source(source, ZIP_RDONLY, &error) : NULL;
     if (!w->zip) {
         if (source) zip_source_free(source);
@@ -119,7 +119,7 @@ sn_status sn_npz_read(sn_weights *w) {
         SN_TRY(read_member(&w->at[w->n], w, &st, head));
         w->n++;
         sum += st.comp_size;
-        if (sum > w->file_size)
+        if (sum > w->file.size)
             return sn_fail(&w->ctx->env, SN_ERROR_FILE, "%s: members of the zip archive overlap", w->path);
     }
     if (n && !w->n)

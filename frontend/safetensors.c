@@ -40,15 +40,15 @@ static sn_dtype type_from(const char *name) {
 static sn_status parse_header(size_t *elements, sn_weights *w) {
     sn_env *env = &w->ctx->env;
     uint64_t length = 0;
-    for (int k = 0; k < LENGTH_BYTES; k++) length |= (uint64_t)(unsigned char)w->file[k] << 8 * k;
-    if (length > w->file_size - LENGTH_BYTES)
+    for (int k = 0; k < LENGTH_BYTES; k++) length |= (uint64_t)(unsigned char)w->file.data[k] << 8 * k;
+    if (length > w->file.size - LENGTH_BYTES)
         return sn_fail(env, SN_ERROR_FILE, "%s: truncated: its header has %llu bytes, the file %zu", w->path,
-                       (unsigned long long)length, w->file_size);
+                       (unsigned long long)length, w->file.size);
     if (length > HEADER_MAX)
         return sn_fail(env, SN_ERROR_FILE, "%s: header of %llu bytes; at most %d are read", w->path,
                        (unsigned long long)length, HEADER_MAX);
     json_error_t error;
-    w->json = json_loadb(w->file + LENGTH_BYTES, length, JSON_REJECT_DUPLICATES, &error);
+    w->json = json_loadb(w->file.data + LENGTH_BYTES, length, JSON_REJECT_DUPLICATES, &error);
     if (!w->json)
         return sn_fail(env, SN_ERROR_FILE, "%s: malformed header: %s (byte %d)", w->path, error.text, error.position);
     *elements = LENGTH_BYTES + length;
@@ -94,13 +94,13 @@ static sn_status read_tensor(sn_member *e, sn_weights *w, const char *name, cons
                        SN_MAX_RANK);
     if (!read_sizes(span, &n_span, json_object_get(entry, "data_offsets")) || n_span != 2 || span[0] > span[1])
         return sn_fail(env, SN_ERROR_FILE, "%s: %s: its data_offsets are not two ascending numbers", w->path, name);
-    if ((uint64_t)span[1] > w->file_size - elements)
+    if ((uint64_t)span[1] > w->file.size - elements)
         return sn_fail(env, SN_ERROR_FILE, "%s: truncated: tensor %s ends at byte %lld of the elements, there are %zu",
-                       w->path, name, (long long)span[1], w->file_size - elements);
+                       w->path, name, (long long)span[1], w->file.size - elements);
     info->type = sn_strdup(&w->arena, type);
     info->dtype = type_from(type);
     info->size = (size_t)(span[1] - span[0]);
-    e->raw = w->file + elements + span[0];
+    e->raw = w->file.data + elements + span[0];
     return info->dtype == SN_N_DTYPES ? SN_OK : check_bytes(w, info);
 }
 
@@ -127,7 +127,7 @@ static int compare_places(const void *a, const void *b) {
 
 static sn_status check_cover(sn_weights *w, size_t elements) {
     sn_env *env = &w->ctx->env;
-    const char *at = w->file + elements, *end = w->file + w->file_size, *last = "the header";
+    const char *at = w->file.data + elements, *end = w->file.data + w->file.size, *last = "the header";
     for (uint32_t k = 0; k < w->n; k++) {
         const sn_member *e = &w->at[k];
         if (e->raw < at)

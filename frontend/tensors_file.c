@@ -8,36 +8,10 @@
  */
 #include "frontend/tensors_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- opening ---- */
-
-static sn_status map_file(sn_weights *w) {
-    sn_env *env = &w->ctx->env;
-    struct stat st;
-    if (stat(w->path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
-        char *file;
-        SN_TRY(sn_file_read(&file, &w->file_size, env, &w->arena, w->path));
-        w->file = file;
-        return SN_OK;
-    }
-    int fd = open(w->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return sn_fail(env, SN_ERROR_FILE, "cannot open %s: %s", w->path, strerror(errno));
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    int why = errno;
-    close(fd);
-    if (map == MAP_FAILED) return sn_fail(env, SN_ERROR_FILE, "cannot map %s: %s", w->path, strerror(why));
-    w->file = map;
-    w->file_size = (size_t)st.st_size;
-    w->mapped = true;
-    return SN_OK;
-}
 
 /* A name for the tensor of an .npy file: that of the file. */
 static char *stem(sn_arena *arena, const char *path) {
@@ -49,20 +23,20 @@ static char *stem(sn_arena *arena, const char *path) {
 static sn_status read_npy(sn_weights *w) {
     sn_env *env = &w->ctx->env;
     sn_npy_header h;
-    SN_TRY(sn_npy_header_read(&h, env, &w->arena, w->path, w->file, w->file_size));
+    SN_TRY(sn_npy_header_read(&h, env, &w->arena, w->path, w->file.data, w->file.size));
     w->is_npy = true;
     w->at = SN_NEW(&w->arena, sn_member);
     w->n = 1;
-    SN_TRY(sn_npy_describe(w->at, env, &w->arena, w->path, &h, w->file_size - h.size));
+    SN_TRY(sn_npy_describe(w->at, env, &w->arena, w->path, &h, w->file.size - h.size));
     w->at->info.name = stem(&w->arena, w->path);
-    w->at->raw = w->file + h.size;
+    w->at->raw = w->file.data + h.size;
     return SN_OK;
 }
 
 static sn_status read_any(sn_weights *w) {
-    if (w->file_size >= 6 && memcmp(w->file, "\x93NUMPY", 6) == 0) return read_npy(w);
-    if (w->file_size >= 9 && w->file[8] == '{') return sn_safetensors_read(w);
-    if (w->file_size >= 4 && (memcmp(w->file, "PK\3\4", 4) == 0 || memcmp(w->file, "PK\5\6", 4) == 0))
+    if (w->file.size >= 6 && memcmp(w->file.data, "\x93NUMPY", 6) == 0) return read_npy(w);
+    if (w->file.size >= 9 && w->file.data[8] == '{') return sn_safetensors_read(w);
+    if (w->file.size >= 4 && (memcmp(w->file.data, "PK\3\4", 4) == 0 || memcmp(w->file.data, "PK\5\6", 4) == 0))
         return sn_npz_read(w);
     return sn_fail(&w->ctx->env, SN_ERROR_FILE,
                    "%s: no file of tensors: its first bytes are not those of .safetensors, "
@@ -91,7 +65,7 @@ sn_status sn_weights_read(sn_weights **out, sn_context *ctx, const char *path) {
     sn_arena_init(&w->arena, &ctx->env);
     ctx->opening = w; /* it holds more than memory: a failure closes it */
     w->path = sn_strdup(&w->arena, path);
-    SN_TRY(map_file(w));
+    SN_TRY(sn_mapping_open(&w->file, &ctx->env, &w->arena, w->path));
     SN_TRY(read_any(w));
     SN_TRY(sort_names(w));
     ctx->opening = NULL;
@@ -110,7 +84,7 @@ void sn_weights_close(sn_weights *w) {
     for (uint32_t k = 0; k < w->n; k++) sn_heap_free(env, w->at[k].owned, w->at[k].info.size);
     sn_safetensors_release(w);
     sn_npz_release(w);
-    if (w->mapped) munmap((void *)(uintptr_t)w->file, w->file_size);
+    sn_mapping_close(&w->file);
     sn_arena_free(&w->arena);
     sn_heap_free(env, w, sizeof *w);
 }

@@ -3,6 +3,7 @@
 #define SN_FRONTEND_TENSORS_FILE_H
 
 #include "frontend/frontend.h"
+#include "frontend/mapping.h"
 
 struct json_t; /* jansson.h */
 struct zip;    /* zip.h */
@@ -22,10 +23,8 @@ struct sn_weights {
     sn_context *ctx;
     sn_arena arena;   /* texts and records below */
     const char *path; /* for messages */
-    const char *file; /* all bytes of the file */
-    size_t file_size;
-    bool mapped;        /* file is a map of it; else it lies in the arena */
-    bool is_npy;        /* types are numpy's descriptors; else those of .safetensors */
+    sn_mapping file;
+    bool is_npy;   /* types are numpy's descriptors; else those of .safetensors */
     sn_member *at; /* in the order of the file */
     uint32_t n;
     sn_member **by_name; /* sorted */
