@@ -66,6 +66,13 @@ sn_nd sn_graph_with(sn_module *m, sn_op op, sn_nd x, double value) {
     return node(m, op, in, 2, NULL, 0);
 }
 
+sn_nd sn_graph_with_size(sn_module *m, sn_op op, sn_nd x, sn_ix size) {
+    int64_t number;
+    if (sn_ix_is_const(m, size, &number)) return sn_graph_with(m, op, x, (double)number);
+    sn_nd in[] = {x, sn_graph_reshape(m, sn_graph_sizes(m, &size, 1), NULL, 0)};
+    return node(m, op, in, 2, NULL, 0);
+}
+
 /* ---- shapes ---- */
 
 sn_nd sn_graph_reshape_to(sn_module *m, sn_nd x, const int64_t *shape, uint32_t rank) {
@@ -129,6 +136,11 @@ sn_nd sn_graph_index_select(sn_module *m, sn_nd x, sn_nd index, int64_t axis) {
     sn_nd in[] = {x, index};
     sn_attr attr = int_attr(SN_ATTR_AXIS, axis);
     return node(m, SN_OP_INDEX_SELECT, in, 2, &attr, 1);
+}
+
+sn_nd sn_graph_topk(sn_module *m, sn_nd x, int64_t k, int64_t axis, bool largest) {
+    sn_attr attrs[] = {int_attr(SN_ATTR_K, k), int_attr(SN_ATTR_AXIS, axis), int_attr(SN_ATTR_LARGEST, 0)};
+    return node(m, SN_OP_TOPK, &x, 1, attrs, largest ? 2 : 3);
 }
 
 sn_nd sn_graph_scan(sn_module *m, sn_op op, sn_nd x, int64_t axis, bool exclusive, bool reverse) {

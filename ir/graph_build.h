@@ -25,6 +25,8 @@ sn_nd sn_graph_iota(sn_module *m, sn_dtype dtype, int64_t axis, const sn_ix *sha
 sn_nd sn_graph_where(sn_module *m, sn_nd condition, sn_nd x, sn_nd y);
 /* op of x and a number. */
 sn_nd sn_graph_with(sn_module *m, sn_op op, sn_nd x, double value);
+/* op of integers x and a size, which may be an expression over names. */
+sn_nd sn_graph_with_size(sn_module *m, sn_op op, sn_nd x, sn_ix size);
 
 /* ---- shapes ---- */
 
@@ -43,6 +45,8 @@ sn_nd sn_graph_move_axis(sn_module *m, sn_nd x, uint32_t from, uint32_t to);
 
 sn_nd sn_graph_gather(sn_module *m, sn_nd x, sn_nd index, int64_t axis);
 sn_nd sn_graph_index_select(sn_module *m, sn_nd x, sn_nd index, int64_t axis);
+/* Tuple of values and positions. */
+sn_nd sn_graph_topk(sn_module *m, sn_nd x, int64_t k, int64_t axis, bool largest);
 sn_nd sn_graph_scan(sn_module *m, sn_op op, sn_nd x, int64_t axis, bool exclusive, bool reverse);
 /* softmax, log_softmax. */
 sn_nd sn_graph_along(sn_module *m, sn_op op, sn_nd x, int64_t axis);

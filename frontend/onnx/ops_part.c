@@ -85,7 +85,7 @@ static sn_nd slice_by_sizes(sn_onnx_call *c, sn_nd x, uint32_t axis, sn_ix start
     sn_ix n = sn_ix_max(m, sn_ix_sub(m, sn_ix_min(m, stop, size), start), zero);
     n = sn_ix_ceildiv(m, n, sn_ix_const(m, step));
     sn_nd at = sn_graph_with(m, SN_OP_MUL, sn_graph_iota(m, SN_I64, 0, &n, 1), (double)step);
-    at = sn_graph_binary(m, SN_OP_ADD, at, sn_graph_sizes(m, &start, 1));
+    at = sn_graph_with_size(m, SN_OP_ADD, at, start);
     return sn_graph_index_select(m, x, at, axis);
 }
 
