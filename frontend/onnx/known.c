@@ -114,7 +114,8 @@ static uint32_t small_count(const sn_module *m, sn_nd x) {
     int64_t n = 1, size;
     const sn_type *t = sn_graph_type(m, x);
     for (uint32_t k = 0; k < t->rank; k++)
-        if (!sn_ix_is_const(m, t->shape[k], &size) || size > SN_KNOWN_MAX || (n *= size) > SN_KNOWN_MAX) return UINT32_MAX;
+        if (!sn_ix_is_const(m, t->shape[k], &size) || size > SN_KNOWN_MAX || (n *= size) > SN_KNOWN_MAX)
+            return UINT32_MAX;
     return (uint32_t)n;
 }
 
