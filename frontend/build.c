@@ -334,6 +334,12 @@ sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t axis) {
 
 sn_node sn_embedding(sn_graph *g, sn_node table, sn_node index) { return sn_index_select(g, table, index, 0); }
 
+#define DEFINE_SCATTER(f, ID)                                                                                          \
+    sn_node f(sn_graph *g, sn_node x, sn_node index, sn_node updates) {                                                \
+        return sn_build(g, SN_OP_##ID, (sn_node[]){x, index, updates}, 3, NULL, 0);                                    \
+    }
+SN_SCATTER_FUNCTIONS(DEFINE_SCATTER)
+
 /* ---- sorting ---- */
 
 void sn_sort(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t axis, bool descending) {

@@ -155,9 +155,37 @@ static sn_status eval_index_select(sn_eval *e) {
     return SN_OK;
 }
 
+/* What an update does to a row: takes its place, or is combined with it. */
+static sn_scalar updated(sn_op op, sn_dtype dtype, sn_scalar old, sn_scalar x) {
+    static const sn_comb combs[SN_N_OPS] = {[SN_OP_SCATTER_SUM] = SN_COMB_SUM,
+                                            [SN_OP_SCATTER_PROD] = SN_COMB_PROD,
+                                            [SN_OP_SCATTER_MAX] = SN_COMB_MAX,
+                                            [SN_OP_SCATTER_MIN] = SN_COMB_MIN};
+    if (op == SN_OP_SCATTER) return x;
+    sn_scalar_combine(combs[op], dtype, &old, &x, false);
+    return old;
+}
+
+/* In order: of two equal positions of a plain scatter the last one wins. A row outside is dropped. */
+static sn_status eval_scatter(sn_eval *e) {
+    const sn_array *x = e->in[0], *index = e->in[1], *updates = e->in[2];
+    int64_t rows = x->shape[0], length = rows ? x->numel / rows : 0;
+    for (int64_t i = 0; i < x->numel; i++) sn_array_set(e->out, i, sn_array_get(x, i));
+    for (int64_t m = 0; m < index->numel; m++) {
+        int64_t to = index->i[m] < 0 && index->dtype != SN_U64 ? index->i[m] + rows : index->i[m];
+        for (int64_t j = 0; j < length && to >= 0 && to < rows; j++) {
+            sn_scalar old = sn_array_get(e->out, to * length + j), new = sn_array_get(updates, m * length + j);
+            sn_array_set(e->out, to * length + j, updated(e->n->op, e->out->dtype, old, new));
+        }
+    }
+    return SN_OK;
+}
+
 const sn_eval_fn sn_eval_move[SN_N_OPS] = {
-    [SN_OP_RESHAPE] = eval_same_order, [SN_OP_SQUEEZE] = eval_same_order, [SN_OP_UNSQUEEZE] = eval_same_order,
-    [SN_OP_PERMUTE] = eval_permute,    [SN_OP_EXPAND] = eval_expand,      [SN_OP_SLICE] = eval_slice,
-    [SN_OP_UNFOLD] = eval_unfold,      [SN_OP_FLIP] = eval_flip,          [SN_OP_PAD] = eval_pad,
-    [SN_OP_CONCAT] = eval_concat,      [SN_OP_GATHER] = eval_gather,      [SN_OP_INDEX_SELECT] = eval_index_select,
+    [SN_OP_RESHAPE] = eval_same_order,  [SN_OP_SQUEEZE] = eval_same_order,  [SN_OP_UNSQUEEZE] = eval_same_order,
+    [SN_OP_PERMUTE] = eval_permute,     [SN_OP_EXPAND] = eval_expand,       [SN_OP_SLICE] = eval_slice,
+    [SN_OP_UNFOLD] = eval_unfold,       [SN_OP_FLIP] = eval_flip,           [SN_OP_PAD] = eval_pad,
+    [SN_OP_CONCAT] = eval_concat,       [SN_OP_GATHER] = eval_gather,       [SN_OP_INDEX_SELECT] = eval_index_select,
+    [SN_OP_SCATTER] = eval_scatter,     [SN_OP_SCATTER_SUM] = eval_scatter, [SN_OP_SCATTER_PROD] = eval_scatter,
+    [SN_OP_SCATTER_MAX] = eval_scatter, [SN_OP_SCATTER_MIN] = eval_scatter,
 };

@@ -70,6 +70,8 @@ sn_status sn_rule_pad(sn_rule *r);
 sn_status sn_rule_concat(sn_rule *r);
 sn_status sn_rule_gather(sn_rule *r);
 sn_status sn_rule_index_select(sn_rule *r);
+sn_status sn_rule_scatter(sn_rule *r);
+sn_status sn_rule_scatter_reduce(sn_rule *r); /* scatter_sum and its relatives */
 
 sn_status sn_rule_matmul(sn_rule *r); /* graph_rules_nn.c */
 sn_status sn_rule_conv2d(sn_rule *r);

@@ -273,3 +273,27 @@ sn_status sn_rule_index_select(sn_rule *r) {
     for (uint32_t k = axis + 1; k < x->rank; k++) out->shape[out->rank++] = x->shape[k];
     return SN_OK;
 }
+
+sn_status sn_rule_scatter(sn_rule *r) {
+    const sn_type *x = sn_rule_in(r, 0), *index = sn_rule_in(r, 1), *updates = sn_rule_in(r, 2);
+    SN_TRY(check_index_dtype(r));
+    if (x->rank == 0) return sn_rule_fail(r, "x has no rows");
+    if (index->rank != 1) return sn_rule_fail(r, "the index is %s, not a list", sn_shape_text(r->m, index));
+    if (updates->dtype != x->dtype)
+        return sn_rule_fail(r, "the updates are %s, x is %s; cast one of them", sn_dtypes[updates->dtype].name,
+                            sn_dtypes[x->dtype].name);
+    sn_type rows = *x;
+    rows.shape[0] = index->shape[0];
+    bool fits = updates->rank == x->rank;
+    for (uint32_t k = 0; fits && k < x->rank; k++) fits = sn_ix_eq(rows.shape[k], updates->shape[k]);
+    if (!fits)
+        return sn_rule_fail(r, "updates of shape %s are not %s rows of x of shape %s", sn_shape_text(r->m, updates),
+                            sn_ix_text(r->m, index->shape[0]), sn_shape_text(r->m, x));
+    *r->out = *x;
+    return SN_OK;
+}
+
+sn_status sn_rule_scatter_reduce(sn_rule *r) {
+    if (sn_rule_in(r, 0)->dtype == SN_BOOL) return sn_rule_refuse(r, SN_BOOL, true);
+    return sn_rule_scatter(r);
+}

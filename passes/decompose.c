@@ -10,7 +10,7 @@
  * matmul and conv2d stay, to-loops lowers them directly. Constants are left for `simplify` to fold.
  * Cost: linear; composites with several results build each result where it is projected and meet by interning.
  *
- * The norms are in decompose_norm.c, random numbers in decompose_random.c.
+ * The norms are in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in decompose_scatter.c.
  */
 #include "passes/decompose.h"
 
@@ -231,6 +231,10 @@ static const decompose_fn table[SN_N_OPS] = {
     [SN_OP_CROSS_ENTROPY] = dec_cross_entropy,
     [SN_OP_DROPOUT] = sn_dec_dropout,
     [SN_OP_RANDOM_NORMAL] = sn_dec_random_normal,
+    [SN_OP_SCATTER_SUM] = sn_dec_scatter_reduce,
+    [SN_OP_SCATTER_PROD] = sn_dec_scatter_reduce,
+    [SN_OP_SCATTER_MAX] = sn_dec_scatter_reduce,
+    [SN_OP_SCATTER_MIN] = sn_dec_scatter_reduce,
 };
 
 /* Result k of an operation with several; x is the tuple. */

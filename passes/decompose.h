@@ -33,4 +33,7 @@ sn_nd sn_dec_batch_norm_train(sn_module *m, sn_nd x, int64_t k);
 sn_nd sn_dec_dropout(sn_module *m, sn_nd x);
 sn_nd sn_dec_random_normal(sn_module *m, sn_nd x);
 
+/* decompose_scatter.c: scatter_sum, scatter_prod, scatter_max, scatter_min */
+sn_nd sn_dec_scatter_reduce(sn_module *m, sn_nd x);
+
 #endif

@@ -9,8 +9,8 @@
  * tensor in one loop). Legality is in fuse_match.c, merging in fuse_merge.c. Pairs are tried best first by bytes of
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
  * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain.
- * Kernels that write in place (a buffer that two kernels store, or that is loaded before it is stored) are not looked at:
- * `plan` brings them about, and it runs later.
+ * A kernel that stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules
+ * where a buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later.
  * Afterwards temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it
  * reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
@@ -34,7 +34,8 @@ typedef struct fnode {
     sn_kern k;
     uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
     uint32_t ops, stamp;
-    buf_list loads, stores;
+    buf_list loads, stores; /* loads: then what is stored over */
+    uint32_t n_read;        /* of the loads: those that are not stored over */
 } fnode;
 
 typedef struct fuse {
@@ -43,7 +44,7 @@ typedef struct fuse {
     fnode *nodes;
     uint32_t n, stamp;
     uint32_t *span;      /* by position p: largest hi of the merged kernels whose lo is at most p */
-    uint32_t *writer;    /* by buffer: 1 + position of the kernel that stores it */
+    index_list *writers; /* by buffer: positions of the kernels that store it; one, but for scatters */
     index_list *readers; /* by buffer */
     uint32_t merged;
 } fuse;
@@ -71,20 +72,36 @@ static void build(fuse *fu) {
             if (r->op == SN_LOP_LOAD) add_buf(fu, &f->loads, r->buf);
             if (r->op == SN_LOP_STORE) add_buf(fu, &f->stores, r->buf);
         }
+        f->n_read = f->loads.n;
+        for (uint32_t k = 0; k < f->stores.n; k++) {
+            sn_buf b = f->stores.at[k];
+            if (fu->writers[b.i].n) add_buf(fu, &f->loads, b);
+            SN_PUSH(fu->cx->scratch, &fu->writers[b.i], i);
+        }
         for (uint32_t k = 0; k < f->loads.n; k++) SN_PUSH(fu->cx->scratch, &fu->readers[f->loads.at[k].i], i);
-        for (uint32_t k = 0; k < f->stores.n; k++) fu->writer[f->stores.at[k].i] = i + 1;
     }
 }
 
-/* Does every buffer have one kernel that stores it, before those that load it? All else here relies on that. */
-static bool single_assignment(const fuse *fu) {
-    for (uint32_t i = 0; i < fu->n; i++) {
-        for (uint32_t k = 0; k < fu->nodes[i].stores.n; k++)
-            if (fu->writer[fu->nodes[i].stores.at[k].i] != i + 1) return false;
-        for (uint32_t k = 0; k < fu->nodes[i].loads.n; k++)
-            if (fu->writer[fu->nodes[i].loads.at[k].i] > i) return false;
-    }
+/* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
+static bool stored_before_loaded(const fuse *fu) {
+    for (uint32_t i = 0; i < fu->n; i++)
+        for (uint32_t k = 0; k < fu->nodes[i].n_read; k++) {
+            const index_list *w = &fu->writers[fu->nodes[i].loads.at[k].i];
+            if (w->n && w->at[w->n - 1] >= i) return false;
+        }
     return true;
+}
+
+/* 1 + the kernel whose stores to b the kernel at x needs: the last one, or the one before its own; 0: none. */
+static uint32_t writer_for(fuse *fu, sn_buf b, uint32_t x) {
+    const index_list *w = &fu->writers[b.i];
+    uint32_t last = 0;
+    for (uint32_t k = 0; k < w->n; k++) {
+        uint32_t at = find(fu, w->at[k]);
+        if (at == x) break;
+        last = at + 1;
+    }
+    return last;
 }
 
 /* No way along data to b leads through a kernel that begins behind this position. Data flows forward, but a merged kernel
@@ -120,8 +137,7 @@ static bool indirect_path(fuse *fu, uint32_t a, uint32_t b) {
 
 static bool feeds(fuse *fu, uint32_t a, uint32_t b) {
     for (uint32_t k = 0; k < fu->nodes[b].loads.n; k++) {
-        uint32_t w = fu->writer[fu->nodes[b].loads.at[k].i];
-        if (w && find(fu, w - 1) == a) return true;
+        if (writer_for(fu, fu->nodes[b].loads.at[k], b) == a + 1) return true;
     }
     return false;
 }
@@ -201,8 +217,8 @@ static void collect(candidates *cs, fuse *fu, uint32_t x) {
     for (uint32_t k = 0; k < f->loads.n; k++) {
         sn_buf b = f->loads.at[k];
         int64_t bytes = sn_buf_bytes(fu->m, b);
-        uint32_t w = fu->writer[b.i];
-        if (w && find(fu, w - 1) != x) add_candidate(cs, find(fu, w - 1), 2 * bytes + 1);
+        uint32_t w = writer_for(fu, b, x);
+        if (w) add_candidate(cs, w - 1, 2 * bytes + 1);
         const index_list *readers = &fu->readers[b.i];
         uint32_t tried = 0;
         for (uint32_t r = readers->n; r-- > 0 && tried < MAX_SIBLINGS;) {
@@ -253,8 +269,7 @@ static void order_kernels(fuse *fu) {
             }
             state[at] = 1;
             for (uint32_t k = 0; k < fu->nodes[at].loads.n; k++) {
-                uint32_t w = fu->writer[fu->nodes[at].loads.at[k].i];
-                uint32_t from = w ? find(fu, w - 1) : at;
+                uint32_t w = writer_for(fu, fu->nodes[at].loads.at[k], at), from = w ? w - 1 : at;
                 if (!state[from]) SN_PUSH(fu->cx->scratch, &todo, from);
             }
         }
@@ -299,10 +314,10 @@ sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     fu.nodes = SN_NEWN(cx->scratch, fnode, fu.n);
     fu.span = SN_NEWN(cx->scratch, uint32_t, fu.n);
     for (uint32_t i = 0; i < fu.n; i++) fu.span[i] = i;
-    fu.writer = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
+    fu.writers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
     fu.readers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
     build(&fu);
-    if (!single_assignment(&fu)) {
+    if (!stored_before_loaded(&fu)) {
         sn_remark(cx, "module", "not looked at: a buffer is written in place");
         return m->env->status;
     }

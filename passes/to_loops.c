@@ -15,6 +15,7 @@
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
  *     has masks anyway, so its operands may be padded);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
+ * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the innermost
  * loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves are computed in f32; a
  * cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression size, memoised per kernel.
@@ -56,7 +57,8 @@ static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
 
 static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
-    return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) || is_sorted_part(lw, n);
+    return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) ||
+           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER;
 }
 
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
@@ -326,9 +328,8 @@ static sn_val element_concat(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return result;
 }
 
-/* A position read from an index tensor: negative ones count from the end; clamped, so that a wrong one cannot touch
- * memory outside the tensor. */
-static sn_ix position(sn_lower *lw, sn_val v, sn_ix extent) {
+/* A position read from an index tensor: negative ones count from the end. */
+static sn_ix from_end(sn_lower *lw, sn_val v, sn_ix extent) {
     sn_module *m = lw->m;
     if (sn_val_get(m, v)->dtype == SN_U64) /* else the largest would become negative */
         v = sn_put_op2(m, lw->at, SN_LOP_MIN, v, sn_put_const_int(m, lw->at, SN_U64, INT64_MAX));
@@ -336,9 +337,15 @@ static sn_ix position(sn_lower *lw, sn_val v, sn_ix extent) {
     sn_val zero = sn_put_const_int(m, lw->at, SN_I64, 0), n = sn_put_index(m, lw->at, SN_I64, extent);
     sn_val negative = sn_put_op2(m, lw->at, SN_LOP_LT, v, zero);
     sn_val wrapped = sn_put_op2(m, lw->at, SN_LOP_ADD, v, n);
-    sn_ix e = sn_ix_val(m, sn_put_op3(m, lw->at, SN_LOP_SELECT, negative, wrapped, v));
-    return sn_ix_max(m, sn_ix_const(m, 0), sn_ix_min(m, e, sn_ix_addc(m, extent, -1)));
+    return sn_ix_val(m, sn_put_op3(m, lw->at, SN_LOP_SELECT, negative, wrapped, v));
 }
+
+/* Clamped, so that a wrong position cannot touch memory outside the tensor. */
+static sn_ix clamped(sn_lower *lw, sn_ix e, sn_ix extent) {
+    return sn_ix_max(lw->m, sn_ix_const(lw->m, 0), sn_ix_min(lw->m, e, sn_ix_addc(lw->m, extent, -1)));
+}
+
+static sn_ix position(sn_lower *lw, sn_val v, sn_ix extent) { return clamped(lw, from_end(lw, v, extent), extent); }
 
 static sn_val element_gather(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -625,6 +632,22 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
 
+/* A copy of the operand, then a kernel over the updates, whose stores go where the index says. */
+static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    make_kernel(lw, n->in[0], b);
+    sn_lower_begin(lw);
+    sn_ix index[SN_MAX_RANK] = {{0}}, rows = n->type.shape[0];
+    open_loops(lw, n->in[2], index);
+    sn_ix to = from_end(lw, sn_lower_element(lw, n->in[1], index), rows);
+    sn_val v = sn_put_cast(lw->m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[2], index));
+    sn_val inside = sn_put_in(lw->m, lw->at, to, rows);
+    index[0] = clamped(lw, to, rows);
+    note_op(lw, sn_ops[n->op].name);
+    sn_put_store_masked(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v, inside);
+    sn_lower_end(lw, lw->note.s);
+}
+
 /* Outputs claim the node that computes them; what is left (an input, a constant, a node given twice) is copied. */
 static void claim_outputs(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
@@ -692,7 +715,8 @@ static sn_status lower_nodes(sn_lower *lw) {
         sn_buf b = info->buf;
         if (!b.i) b = sn_lower_temp(lw, &n->type);
         info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
-        make_kernel(lw, x, b);
+        if (n->op == SN_OP_SCATTER) make_scatter(lw, x, b);
+        else make_kernel(lw, x, b);
         info->buf = b;
     }
     return SN_OK;

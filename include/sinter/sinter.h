@@ -275,6 +275,18 @@ SN_API sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t ax
 /* Rows of table[V, D]: result shape is that of index, then D. */
 SN_API sn_node sn_embedding(sn_graph *g, sn_node table, sn_node index);
 
+/* x[R, ..] with row index[m] replaced by updates[m, ..]; a negative index counts from the end, and a row outside is dropped.
+ * Two equal indices are the caller's mistake: one of them wins. With a combiner every update of a row counts: x[r] + (the
+ * sum of all updates[m] with index[m] = r), and so on; they are combined by a fixed tree in their order, so that the same
+ * operands give the same bits on each run (halves are summed and multiplied in f32). */
+#define SN_SCATTER_FUNCTIONS(X)                                                                                        \
+    X(sn_scatter, SCATTER)                                                                                             \
+    X(sn_scatter_sum, SCATTER_SUM)                                                                                     \
+    X(sn_scatter_prod, SCATTER_PROD) X(sn_scatter_max, SCATTER_MAX) X(sn_scatter_min, SCATTER_MIN)
+#define SN_DECLARE_SCATTER(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, sn_node index, sn_node updates);
+SN_SCATTER_FUNCTIONS(SN_DECLARE_SCATTER)
+#undef SN_DECLARE_SCATTER
+
 /* ---- sorting ----
  * Along one axis, in order of the values, stable: equal elements keep their order, also with largest first. nan counts as the
  * largest value (as in PyTorch), -0 equals 0. Positions are i64. Either out pointer may be NULL. */

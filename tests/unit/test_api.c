@@ -99,12 +99,14 @@ Test(api, every_builder_function_builds) {
 #define ONE(fn, ID) cr_expect(fn(g, IS_INTEGER(ID) ? i : m).id, #fn ": %s", sn_error(ctx));
 #define TWO(fn, ID) cr_expect(fn(g, IS_INTEGER(ID) ? i : m, IS_INTEGER(ID) ? i : m).id, #fn ": %s", sn_error(ctx));
 #define REDUCE(fn, ID) cr_expect(fn(g, m, SN_LIST(1), true).id, #fn ": %s", sn_error(ctx));
+#define SCATTER(fn, ID) cr_expect(fn(g, m, t, m).id, #fn ": %s", sn_error(ctx));
 #define SCAN(fn, ID) cr_expect(fn(g, m, -1, true, true).id, #fn ": %s", sn_error(ctx));
 #define SN_OP(ID, name, cls, n_in, attrs, lop, doc) SN_ELEMENTWISE_##cls(ONE, TWO, sn_##name, ID)
 #include "include/sinter/ops.def"
 #undef SN_OP
     SN_REDUCE_FUNCTIONS(REDUCE)
     SN_SCAN_FUNCTIONS(SCAN)
+    SN_SCATTER_FUNCTIONS(SCATTER)
     SN_ACTIVATION_FUNCTIONS(ONE)
     sn_batch_norm_results bn;
     sn_batch_norm_train(&bn, g, f, v, v, v, v, 0.1, 1e-5);

@@ -39,7 +39,7 @@ static void check_print(const sn_module *m, const char *want) {
     "%a: f32[5, 4, 64], %w: f32[32, 16], %w64: f32[64, 8], %v64: f32[64], %q: f32[2, 16, 8, 8], %k: f32[32, 16, 3, 3], " \
     "%k5: f32[32, 8, 3, 3], %c: f32[16], %t: i64[4], %big: f32[4611686018427387904], %two: f32[2], "                   \
     "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %one: f32[1, 16], "                                            \
-    "%u16: u16[4, 6], %u64: u64[4, 6]"
+    "%u16: u16[4, 6], %u64: u64[4, 6], %v4: f32[4]"
 
 typedef struct rule_case {
     const char *op, *type;
@@ -119,6 +119,9 @@ static const rule_case RIGHT[] = {
     {"add %u16, %i", "i32[4, 6]"},
     {"add %u64, 18446744073709551615", "u64[4, 6]"},
     {"index_select %w, %i2 axis=0", "f32[3, 2, 16]"},
+    {"scatter %x, %t, %x", "f32[4, 6]"},
+    {"scatter %y, %t, %v4", "f32[6]"},
+    {"scatter_max %i, %t, %i", "i32[4, 6]"},
     {"matmul %a, %w64", "f32[5, 4, 8]"},
     {"matmul %a, %v64", "f32[5, 4]"},
     {"matmul %v64, %w64", "f32[8]"},
@@ -218,6 +221,12 @@ static const rule_case WRONG[] = {
     {"concat axis=0", "concat: needs at least one operand"},
     {"gather %x, %x axis=0", "gather: the index is f32, not i32, i64, u32 or u64"},
     {"gather %z, %l axis=0", "gather: index of shape [4, 6] does not fit x of shape [4, 1] (axis 1: 6 vs 1)"},
+    {"scatter %r0, %t, %x", "scatter: x has no rows"},
+    {"scatter %x, %l, %x", "scatter: the index is [4, 6], not a list"},
+    {"scatter %x, %y, %x", "scatter: the index is f32, not i32, i64, u32 or u64"},
+    {"scatter %x, %t, %h", "scatter: the updates are f16, x is f32; cast one of them"},
+    {"scatter %x, %t, %z", "scatter: updates of shape [4, 1] are not 4 rows of x of shape [4, 6]"},
+    {"scatter_sum %b, %t, %b", "scatter_sum: does not take bool"},
     {"matmul %a, %w", "matmul: inner sizes differ (64 vs 32)"},
     {"matmul %x, %r0", "matmul: operand 2 has no axes"},
     {"matmul %b, %b", "matmul: does not take bool"},
