@@ -190,8 +190,7 @@ static bool fits_by_type(sn_dtype t) { return sn_dtype_bytes(t) < 4 || t == SN_I
 static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
     const sn_ix_rec *whole = sn_ix_get(g->m, e);
     bool chosen = whole->kind == SN_IX_MIN || whole->kind == SN_IX_MAX;
-    if (scale == 1 && whole->kind == SN_IX_VAL)
-        return fits_by_type(sn_val_get(g->m, (sn_val){whole->id})->dtype);
+    if (scale == 1 && whole->kind == SN_IX_VAL) return fits_by_type(sn_val_get(g->m, (sn_val){whole->id})->dtype);
     if (!(chosen && scale == 1) && !fits(sn_ix_range(g->m, e), scale)) return false;
     const sn_ix_term *terms;
     sn_ix_term one;

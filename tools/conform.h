@@ -17,7 +17,7 @@ typedef struct conform_case {
     sn_op op;
     sn_dtype dtype, dtype2; /* T and U */
     conform_level level;
-    bool first; /* row of the operation on the dtype */
+    bool first;                      /* row of the operation on the dtype */
     const char *inputs, *expression; /* as in conform.def */
     const char *refusal;             /* part of the message; NULL: it must compile and run */
     conform_result result;
