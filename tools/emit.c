@@ -45,7 +45,7 @@ int tool_emit(sn_context *ctx, int argc, char **argv) {
     if (code != TOOL_OK) return code;
     if (e.show_help) return fputs(help, stdout), TOOL_OK;
     e.o.dims = e.dims.at;
-    e.o.n_dims = e.dims.n;
+    e.o.n_dims = tool_is_onnx(e.path) ? 0 : e.dims.n; /* a model takes them at its import */
     sn_graph *g;
     char *text;
     if (tool_load(&g, ctx, e.path, &e.dims, NULL) != SN_OK) return tool_fail(ctx);

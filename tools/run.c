@@ -198,7 +198,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     if (!both && !interpreted && strcmp(r.wrapper, "generated"))
         return tool_misuse("--wrapper %s: generated, interpreter or both is wanted", r.wrapper);
     r.o.dims = r.dims.at;
-    r.o.n_dims = r.dims.n;
+    r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;
     sn_program *p = NULL;
     sn_status status = tool_load(&g, ctx, r.path, &r.dims, &r.in);

@@ -128,7 +128,9 @@ static sn_ix input_size(sn_onnx *im, const sn_pb_dim *d, const sn_weight_info *v
     const char *name = plain_name(im->arena, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
     for (unsigned k = 0; k < im->options->n_dims; k++) {
         const sn_dim_binding *b = &im->options->dims[k];
-        if (!strcmp(b->name, name) || (named && !strcmp(b->name, d->param))) return sn_ix_const(im->m, b->size);
+        if (strcmp(b->name, name) && !(named && !strcmp(b->name, d->param))) continue;
+        im->dims_used[k] = true;
+        return sn_ix_const(im->m, b->size);
     }
     return sn_ix_sym(im->m, sn_sym_named(im->m, name));
 }
@@ -438,6 +440,15 @@ sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g
 
 /* ---- the model ---- */
 
+/* A size that nothing of the model asks for is a slip of the caller. */
+static sn_status check_options(const sn_onnx *im) {
+    for (unsigned k = 0; k < im->options->n_dims; k++)
+        if (!im->dims_used[k])
+            return sn_fail(im->env, SN_ERROR_ARGUMENT, "size %s: no input has a size of that name",
+                           im->options->dims[k].name);
+    return SN_OK;
+}
+
 static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
     const char *name = info->name ? info->name : "";
     const sn_onnx_value *v = look_up(scope, name);
@@ -474,10 +485,12 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     SN_TRY(check_opsets(im));
     const sn_pb_graph *g = im->model->graph;
     index_tables(im);
+    im->dims_used = SN_NEWN(im->arena, bool, im->options->n_dims + 1);
     sn_onnx_scope scope = new_scope(im, NULL);
     scope.opsets = im->model->opsets.at, scope.n_opsets = im->model->opsets.n;
     for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &scope, &g->initializers.at[k]);
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
+    SN_TRY(check_options(im));
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);
     for (uint32_t k = 0; k < g->outputs.n; k++) import_output(im, &scope, &g->outputs.at[k]);
     if (!im->problems.n && !im->m->graph.outputs.n) return sn_fail(im->env, SN_ERROR_FILE, "the model has no outputs");

@@ -2,7 +2,8 @@
  *
  *     y = Elu(x, alpha)     becomes     %0 = expm1 %x   %1 = mul %0, alpha   %2 = lt %x, 0   %y = where %2, %1, %x
  *
- * Halves are widened for the whole formula and rounded once. A condition is written so that nan takes the branch that keeps it.
+ * Halves are widened for the whole formula and rounded once. A condition is written so that nan takes the branch that
+ * keeps it.
  */
 #include "frontend/onnx/import.h"
 

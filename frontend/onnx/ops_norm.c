@@ -5,8 +5,8 @@
  *     GroupNormalization      the same, of channels taken together in groups
  *     LayerNormalization      over the axes from one on
  *
- * The channels are axis 1. Halves are computed in f32 throughout and rounded once, which is what stash_type 1 asks for and
- * more. Variances are those of the population, two-pass.
+ * The channels are axis 1. Halves are computed in f32 throughout and rounded once, which is what stash_type 1 asks for
+ * and more. Variances are those of the population, two-pass.
  */
 #include "frontend/onnx/import.h"
 
@@ -56,7 +56,7 @@ static bool is_wanted(const sn_onnx_call *c, uint32_t k) {
     return k < c->n_out && c->node->outputs.at[k] && c->node->outputs.at[k][0];
 }
 
-/* From opset 14 an attribute says so, before 7 another one; between them it is training if its results are asked for. */
+/* From opset 14 an attribute says so, before 7 another one; between them it is training if its results are used. */
 static bool is_training(sn_onnx_call *c) {
     bool training = sn_onnx_attr_int(c, "training_mode", 0), test = sn_onnx_attr_int(c, "is_test", 0);
     if (c->opset >= 14) return training;

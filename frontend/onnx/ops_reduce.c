@@ -1,10 +1,10 @@
-/* ops_reduce.c: reductions over axes, positions of extremes, prefix sums, and what normalises to shares of a sum: softmax.
+/* ops_reduce.c: reductions over axes, positions of extremes, prefix sums, softmax and its relatives.
  *
  *     y = ReduceL2(x, axes=[1])     becomes     %0 = mul %x, %x   %1 = sum %0 axes=[1] keepdim=true   %y = sqrt %1
  *
- * Axes are an attribute in older opsets and an operand in newer ones (from 13 for ReduceSum, from 18 for the others); a node
- * can have but one of the two. The result has the dtype of the operand: integers are summed as i64 and wrapped; means,
- * roots and logarithms of integers are computed in f64 and truncated.
+ * Axes are an attribute in older opsets and an operand in newer ones (from 13 for ReduceSum, from 18 for the others); a
+ * node can have but one of the two. The result has the dtype of the operand: integers are summed as i64 and wrapped;
+ * means, roots and logarithms of integers are computed in f64 and truncated.
  */
 #include "frontend/onnx/import.h"
 
