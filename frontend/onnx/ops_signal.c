@@ -36,7 +36,7 @@ static double *new_table(sn_onnx_call *c, int64_t n) {
 /* ---- windows ---- */
 
 /* a - b cos(t) + c cos(2t), where t runs through one turn: Hann, Hamming, Blackman. */
-sn_status sn_onnx_window(sn_onnx_call *c) {
+sn_status sn_onnx_signal_window(sn_onnx_call *c) {
     static const double terms[3][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
     const double *w = terms[c->op->arg];
     int64_t size;
