@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char help[] =
     "usage: sinter run [options] FILE|-\n"
@@ -24,14 +25,15 @@ static const char help[] =
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
-    "  --kernels               list the kernels\n";
+    "  --kernels               list the kernels\n"
+    "  --timings               how long reading and the phases of compiling took\n";
 
 typedef struct run_args {
     const char *path, *output_dir, *wrapper;
     tool_inputs in;
     tool_dims dims;
     sn_compile_options o;
-    bool check, check_kernels, print_all, kernels, show_help;
+    bool check, check_kernels, print_all, kernels, timings, show_help;
 } run_args;
 
 static int parse(run_args *r, int argc, char **argv) {
@@ -50,6 +52,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"target", required_argument, NULL, 'T'},
                                             {"verify", required_argument, NULL, 'v'},
                                             {"kernels", no_argument, NULL, 'k'},
+                                            {"timings", no_argument, NULL, 'm'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -83,6 +86,7 @@ static int parse(run_args *r, int argc, char **argv) {
         case 'T': r->o.target = optarg; break;
         case 'v': r->o.verify = optarg; break;
         case 'k': r->kernels = true; break;
+        case 'm': r->timings = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }
@@ -189,6 +193,19 @@ static void print_kernels(const sn_program *p) {
     }
 }
 
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void print_timings(const sn_program *p, double read_ms) {
+    const sn_program_info *i = &p->info;
+    printf("reading %.1f ms, passes %.1f ms, code %.1f ms, assembly %.1f ms, loading %.1f ms; together %.1f ms\n", read_ms,
+           i->passes_us / 1e3, i->codegen_us / 1e3, i->assemble_us / 1e3, i->load_us / 1e3,
+           read_ms + i->total_us / 1e3);
+}
+
 int tool_run(sn_context *ctx, int argc, char **argv) {
     run_args r = {.wrapper = "generated", .o = {.struct_size = sizeof r.o}};
     int code = parse(&r, argc, argv);
@@ -201,9 +218,12 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;
     sn_program *p = NULL;
+    double start = now_ms();
     sn_status status = tool_load(&g, ctx, r.path, &r.dims, &r.in);
+    double read_ms = now_ms() - start;
     if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o);
     if (status == SN_OK) status = sn_compile(&p, g, &r.o);
+    if (status == SN_OK && r.timings) print_timings(p, read_ms);
     if (status == SN_OK && r.kernels) print_kernels(p);
     if (status == SN_OK) status = both ? run_both(ctx, p, &r) : run_one(p, &r, interpreted);
     if (status != SN_OK) code = tool_fail(ctx);
