@@ -3,15 +3,11 @@
 #   SINTER_FILES_DEFINES   SN_HAVE_ZIP where .npz can be read
 option(SINTER_NPZ "Read .npz files (needs libzip)" ON)
 
-if(SINTER_STATIC_LLVM)
-  find_library(SINTER_JANSSON libjansson.a)
-else()
-  find_library(SINTER_JANSSON jansson)
-endif()
-if(NOT SINTER_JANSSON)
+find_library(SINTER_JANSSON_LIBRARY jansson)
+if(NOT SINTER_JANSSON_LIBRARY)
   message(FATAL_ERROR "jansson not found: install libjansson-dev")
 endif()
-set(SINTER_FILES_LINK ${SINTER_JANSSON})
+set(SINTER_FILES_LINK ${SINTER_JANSSON_LIBRARY})
 set(SINTER_FILES_DEFINES)
 
 if(SINTER_NPZ)

@@ -16,8 +16,8 @@ static sn_attr attr_list(sn_attr_id id, const int64_t *at, unsigned n) { return 
 
 /* A size: a number, or a code of sn_dim. */
 static sn_ix size_ix(sn_module *m, int64_t size) {
-    int64_t id = size - INT64_MIN;
-    return size < 0 && id < (int64_t)m->ixs.count ? (sn_ix){(uint32_t)id} : sn_ix_const(m, size);
+    bool is_code = size < 0 && size - INT64_MIN < (int64_t)m->ixs.count;
+    return is_code ? (sn_ix){(uint32_t)(size - INT64_MIN)} : sn_ix_const(m, size);
 }
 
 static sn_status check_rank(sn_graph *g, const char *what, unsigned rank, const int64_t *at) {
