@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "frontend/onnx/tensor.h"
+#include "frontend/onnx/import.h"
 
 static const char help[] =
     "usage: sinter onnx-suite [options] DIR...\n"
@@ -35,7 +35,7 @@ static const char help[] =
     "  --verbose               a line for every test\n";
 
 enum { UINT16 = 4, BFLOAT16 = 16 }; /* TensorProto.DataType */
-enum { MAX_TESTS = 8192, MAX_VALUES = 256, REASON = 1024, MAX_JOBS = 64 };
+enum { MAX_TESTS = 8192, MAX_VALUES = 256, MAX_TEXTS = 4, REASON = 1024, MAX_JOBS = 64 };
 
 typedef enum outcome { NOT_RUN, PASSED, FAILED } outcome;
 
@@ -61,7 +61,8 @@ typedef struct suite {
 
 typedef struct test_data {
     sn_weight_info at[MAX_VALUES];
-    unsigned n;
+    sn_text_tensor texts[MAX_TEXTS];
+    unsigned n, n_texts;
 } test_data;
 
 static sn_status read_file(sn_bytes *out, sn_context *ctx, const char *path) {
@@ -71,8 +72,19 @@ static sn_status read_file(sn_bytes *out, sn_context *ctx, const char *path) {
     return SN_OK;
 }
 
+static sn_status add_texts(test_data *d, sn_context *ctx, const char *name, const sn_pb_tensor *t) {
+    sn_onnx_value v;
+    if (d->n_texts == MAX_TEXTS) return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "more than %d texts", MAX_TEXTS);
+    SN_TRY(sn_onnx_texts(&v, &ctx->env, &ctx->scratch, t));
+    sn_text_tensor *out = &d->texts[d->n_texts++];
+    *out = (sn_text_tensor){.name = name, .rank = v.text->rank, .at = v.text->at};
+    memcpy(out->shape, v.text->shape, sizeof v.text->shape);
+    return SN_OK;
+}
+
 static sn_status add_tensor(test_data *d, sn_context *ctx, const char *name, const sn_pb_tensor *t) {
     sn_onnx_elements e;
+    if (t->data_type == SN_ONNX_STRING) return add_texts(d, ctx, name, t);
     if (d->n == MAX_VALUES) return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "more than %d tensors", MAX_VALUES);
     SN_TRY(sn_onnx_tensor_elements(&e, &ctx->env, &ctx->scratch, NULL, t));
     sn_weight_info *w = &d->at[d->n++];
@@ -129,7 +141,7 @@ static bool is_initializer(const sn_pb_graph *g, const char *name) {
 
 static sn_status read_data(test_data *in, test_data *out, sn_context *ctx, const suite_test *t, const sn_pb_graph *g,
                            unsigned set) {
-    in->n = out->n = 0;
+    in->n = out->n = in->n_texts = out->n_texts = 0;
     for (uint32_t k = 0, file = 0; k < g->inputs.n; k++) {
         if (is_initializer(g, g->inputs.at[k].name)) continue;
         const char *path = sn_strf(&ctx->scratch, "%s/test_data_set_%u/input_%u.pb", t->path, set, file++);
@@ -188,10 +200,44 @@ typedef struct test_run {
     sn_bytes model;
     test_data in, want;
     sn_program *p;
+    unsigned texts;               /* that came out of the import */
+    char text_problem[REASON];
     sn_tensor *inputs[MAX_VALUES], *outputs[MAX_VALUES];
 } test_run;
 
+static int64_t text_count(const sn_text_tensor *t) {
+    int64_t n = 1;
+    for (unsigned k = 0; k < t->rank; k++) n *= t->shape[k];
+    return n;
+}
+
+/* A text output of the import, compared at once. */
+static void take_text(void *user, const sn_text_tensor *got) {
+    test_run *r = user;
+    if (r->texts >= r->want.n_texts) {
+        snprintf(r->text_problem, sizeof r->text_problem, "output %s is text", got->name);
+        return;
+    }
+    const sn_text_tensor *want = &r->want.texts[r->texts++];
+    if (got->rank != want->rank || memcmp(got->shape, want->shape, want->rank * sizeof *want->shape)) {
+        snprintf(r->text_problem, sizeof r->text_problem, "texts %s have another shape", got->name);
+        return;
+    }
+    for (int64_t k = 0; k < text_count(want); k++)
+        if (strcmp(got->at[k], want->at[k]))
+            snprintf(r->text_problem, sizeof r->text_problem, "text %lld of %s is \"%s\", wanted is \"%s\"",
+                     (long long)k, got->name, got->at[k], want->at[k]);
+}
+
 static void keep(test_data *d, sn_arena *arena) {
+    for (unsigned k = 0; k < d->n_texts; k++) {
+        sn_text_tensor *t = &d->texts[k];
+        int64_t n = text_count(t);
+        const char **at = SN_NEWN(arena, const char *, n + 1);
+        for (int64_t i = 0; i < n; i++) at[i] = sn_strdup(arena, t->at[i]);
+        t->name = sn_strdup(arena, t->name);
+        t->at = at;
+    }
     for (unsigned k = 0; k < d->n; k++) {
         d->at[k].name = sn_strdup(arena, d->at[k].name);
         d->at[k].data = sn_memdup(arena, d->at[k].data, d->at[k].size + 1);
@@ -250,9 +296,12 @@ static sn_status run_test(sn_context *ctx, const suite *s, const suite_test *t) 
     sn_graph *g = NULL;
     sn_arena_init(&r->arena, &ctx->env);
     sn_status status = sn_guarded(ctx, read_test, r);
-    sn_import_options io = {.struct_size = sizeof io, .values = r->in.at, .n_values = r->in.n};
+    sn_import_options io = {.struct_size = sizeof io, .values = r->in.at, .n_values = r->in.n, .texts = r->in.texts,
+                            .n_texts = r->in.n_texts, .text_output = take_text, .user = r};
     if (status == SN_OK) status = sn_import_onnx_memory(&g, ctx, "model.onnx", r->model.at, r->model.n, t->path, &io);
-    if (status == SN_OK) status = run_program(ctx, r, g);
+    if (status == SN_OK && (r->text_problem[0] || r->texts != r->want.n_texts))
+        status = sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%s", r->text_problem[0] ? r->text_problem : "a text is missing");
+    if (status == SN_OK && r->want.n) status = run_program(ctx, r, g);
     for (unsigned k = 0; k < MAX_VALUES; k++) {
         sn_tensor_destroy(r->inputs[k]);
         sn_tensor_destroy(r->outputs[k]);

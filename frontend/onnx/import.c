@@ -184,6 +184,21 @@ static sn_status sequence_input(sn_onnx_value *out, sn_onnx *im, const char *nam
     return SN_OK;
 }
 
+static sn_status text_input(sn_onnx_value *out, sn_onnx *im, const char *name) {
+    for (unsigned k = 0; k < im->options->n_texts; k++) {
+        const sn_text_tensor *given = &im->options->texts[k];
+        if (!given->name || strcmp(given->name, name)) continue;
+        sn_onnx_text *t = SN_NEW(im->arena, sn_onnx_text);
+        if (given->rank > SN_MAX_RANK) return sn_fail(im->env, SN_ERROR_ARGUMENT, "rank %u", given->rank);
+        *t = (sn_onnx_text){.rank = given->rank, .n = 1};
+        for (unsigned d = 0; d < given->rank; d++) t->n *= t->shape[d] = given->shape[d];
+        t->at = sn_memdup(im->arena, given->at, (size_t)t->n * sizeof *t->at);
+        *out = (sn_onnx_value){.kind = SN_ONNX_TEXT, .text = t};
+        return SN_OK;
+    }
+    return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is text, which has to be given for the import");
+}
+
 /* An optional is there when a value is given for it. */
 static sn_status any_input(sn_onnx_value *out, sn_onnx *im, const char *name, const sn_pb_type *type) {
     *out = (sn_onnx_value){.kind = SN_ONNX_NONE};
@@ -191,6 +206,7 @@ static sn_status any_input(sn_onnx_value *out, sn_onnx *im, const char *name, co
         type = type->optional->elem;
         if (!given(im, name) && !given(im, sn_strf(im->arena, "%s_0", name))) return SN_OK;
     }
+    if (type && type->tensor && type->tensor->elem_type == SN_ONNX_STRING) return text_input(out, im, name);
     if (type && type->tensor) return tensor_input(out, im, name, type->tensor);
     if (type && type->sequence) return sequence_input(out, im, name, type->sequence);
     return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is no tensor, sequence or optional");
@@ -252,8 +268,13 @@ sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
 
 static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_tensor *t) {
     sn_onnx_elements e;
+    sn_onnx_value text;
     sn_nd x = {0};
-    if (sn_onnx_tensor_elements(&e, im->env, sn_store_arena(im->files.store), &im->files, t) == SN_OK)
+    if (t->data_type == SN_ONNX_STRING && sn_onnx_texts(&text, im->env, im->arena, t) == SN_OK) {
+        bind(im, scope, t->name, text);
+        return;
+    }
+    if (im->env->status == SN_OK && sn_onnx_tensor_elements(&e, im->env, sn_store_arena(im->files.store), &im->files, t) == SN_OK)
         x = sn_onnx_constant_of(im, t->name, &e);
     if (x.i) {
         bind(im, scope, t->name, sn_onnx_tensor(x));
@@ -449,6 +470,15 @@ static sn_status check_options(const sn_onnx *im) {
     return SN_OK;
 }
 
+/* Texts go to the caller at once. */
+static void text_output(sn_onnx *im, const char *name, const sn_onnx_text *t) {
+    sn_text_tensor out = {.name = name, .rank = t->rank, .at = t->at};
+    memcpy(out.shape, t->shape, sizeof t->shape);
+    im->texts++;
+    if (im->options->text_output) im->options->text_output(im->options->user, &out);
+    else sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is text, and nobody takes that (text_output)");
+}
+
 static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
     const char *name = info->name ? info->name : "";
     const sn_onnx_value *v = look_up(scope, name);
@@ -460,6 +490,8 @@ static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_i
             sn_graph_output_new(im->m,
                                 unique_name(im, &im->m->graph.output_names, sn_strf(im->arena, "%s_%u", name, k)),
                                 v->items[k].node, -1);
+    } else if (v && v->kind == SN_ONNX_TEXT) {
+        text_output(im, name, v->text);
     } else {
         sn_fail(im->env, SN_ERROR_UNSUPPORTED, v ? "it is empty" : "it is not computed");
     }
@@ -493,6 +525,7 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     SN_TRY(check_options(im));
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);
     for (uint32_t k = 0; k < g->outputs.n; k++) import_output(im, &scope, &g->outputs.at[k]);
-    if (!im->problems.n && !im->m->graph.outputs.n) return sn_fail(im->env, SN_ERROR_FILE, "the model has no outputs");
+    if (!im->problems.n && !im->m->graph.outputs.n && !im->texts)
+        return sn_fail(im->env, SN_ERROR_FILE, "the model has no outputs");
     return SN_OK;
 }

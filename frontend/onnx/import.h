@@ -16,20 +16,30 @@
 #include "frontend/onnx/tensor.h"
 #include "ir/graph_build.h"
 
+enum { SN_ONNX_STRING = 8 };   /* the element type of texts */
 enum { SN_ONNX_NEWEST = 22 }; /* opset of the default domain that the table follows */
 
 typedef enum sn_onnx_kind {
     SN_ONNX_NONE,     /* absent: an operand left out, an empty optional */
     SN_ONNX_TENSOR,   /* node */
     SN_ONNX_SEQUENCE, /* items: known one by one at import */
+    SN_ONNX_TEXT,     /* text: known at import */
     SN_ONNX_MISSING   /* what an unsupported node would have given */
 } sn_onnx_kind;
+
+/* A tensor of texts, NUL-terminated. */
+typedef struct sn_onnx_text {
+    uint32_t rank;
+    int64_t shape[SN_MAX_RANK], n;
+    const char **at;
+} sn_onnx_text;
 
 typedef struct sn_onnx_value {
     sn_onnx_kind kind;
     sn_nd node;
     const struct sn_onnx_value *items;
     uint32_t n;
+    const sn_onnx_text *text;
 } sn_onnx_value;
 
 typedef struct sn_onnx sn_onnx;
@@ -65,6 +75,7 @@ struct sn_onnx {
     sn_names functions; /* "domain:name" -> place in model->functions plus 1 */
     sn_names given;     /* input node -> place of its value in options->values plus 1 */
     sn_names stated;    /* value_info of the model: name -> place plus 1 */
+    uint32_t texts;     /* outputs that are text */
     uint32_t depth;     /* of functions and bodies */
     /* By node (known.c): its elements, or why they are not known; neither while nobody has asked. */
     SN_VEC(sn_array *) arrays;
@@ -155,6 +166,13 @@ sn_onnx_value sn_onnx_tensor(sn_nd x);
 sn_nd sn_onnx_constant_of(sn_onnx *im, const char *name, const sn_onnx_elements *e);
 /* A node with the elements of a TensorProto. */
 sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t);
+
+/* ---- texts (ops_text.c) ---- */
+
+/* Those of a TensorProto. */
+sn_status sn_onnx_texts(sn_onnx_value *out, sn_env *env, sn_arena *arena, const sn_pb_tensor *t);
+/* Result 0 is operand 0 as elements of an ONNX type, where one of both is text. */
+sn_status sn_onnx_cast_text(sn_onnx_call *c, int64_t to);
 
 /* ---- graphs inside of nodes (If, Loop, Scan) ---- */
 

@@ -24,10 +24,12 @@ sn_status sn_onnx_binary(sn_onnx_call *c) {
 }
 
 sn_status sn_onnx_cast(sn_onnx_call *c) {
-    sn_nd x = sn_onnx_in(c, 0);
+    int64_t to = sn_onnx_attr_int(c, "to", 0);
+    sn_dtype dtype;
     sn_onnx_attr_ignore(c, "saturate"); /* of the 8-bit floats */
-    sn_dtype to = sn_onnx_attr_dtype(c, "to", SN_F32);
-    return sn_onnx_done(c, x.i ? sn_graph_cast(c->m, x, to) : x);
+    if (to == SN_ONNX_STRING || (c->n_in && c->in[0].kind == SN_ONNX_TEXT)) return sn_onnx_cast_text(c, to);
+    SN_TRY(sn_onnx_dtype(&dtype, c->m->env, to));
+    return sn_onnx_done(c, sn_graph_cast(c->m, sn_onnx_in(c, 0), dtype));
 }
 
 sn_status sn_onnx_where(sn_onnx_call *c) {
@@ -36,7 +38,11 @@ sn_status sn_onnx_where(sn_onnx_call *c) {
 
 sn_status sn_onnx_cast_like(sn_onnx_call *c) {
     sn_onnx_attr_ignore(c, "saturate");
-    return sn_onnx_done(c, sn_graph_cast(c->m, sn_onnx_in(c, 0), sn_graph_type(c->m, sn_onnx_in(c, 1))->dtype));
+    bool to_text = c->n_in > 1 && c->in[1].kind == SN_ONNX_TEXT;
+    if (to_text) return sn_onnx_cast_text(c, SN_ONNX_STRING);
+    sn_dtype dtype = sn_graph_type(c->m, sn_onnx_in(c, 1))->dtype;
+    if (c->in[0].kind == SN_ONNX_TEXT) return sn_onnx_cast_text(c, sn_onnx_dtype_number(dtype));
+    return sn_onnx_done(c, sn_graph_cast(c->m, sn_onnx_in(c, 0), dtype));
 }
 
 /* ---- any number of operands ---- */

@@ -31,6 +31,7 @@ static sn_nd numbers(sn_onnx_call *c) {
 
 sn_status sn_onnx_constant_node(sn_onnx_call *c) {
     const sn_pb_tensor *t = sn_onnx_attr_tensor(c, "value");
+    if (t && t->data_type == SN_ONNX_STRING && c->n_out) return sn_onnx_texts(&c->out[0], c->m->env, c->arena, t);
     return sn_onnx_done(c, t ? sn_onnx_constant(c, t) : numbers(c));
 }
 

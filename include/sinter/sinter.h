@@ -367,6 +367,14 @@ typedef struct sn_dim_binding {
     int64_t size;
 } sn_dim_binding;
 
+/* A tensor of texts, NUL-terminated UTF-8, row-major. */
+typedef struct sn_text_tensor {
+    const char *name;
+    unsigned rank;
+    int64_t shape[8];
+    const char *const *at;
+} sn_text_tensor;
+
 typedef struct sn_import_options {
     size_t struct_size;
     /* Sizes of names in the model's shapes; a name without one stays a name of sn_dim. A size that the model leaves open
@@ -377,6 +385,13 @@ typedef struct sn_import_options {
      * inputs. Such an input stays an input, whose tensor is then not looked at. The value's shape is that of the input. */
     const sn_weight_info *values;
     unsigned n_values;
+    /* Text exists at import alone: inputs that are text are given here; outputs that are text are known when the import is
+     * done and go to text_output (borrowed for the call; NULL: such a model is refused). They are no inputs and outputs of
+     * the graph. */
+    const sn_text_tensor *texts;
+    unsigned n_texts;
+    void (*text_output)(void *user, const sn_text_tensor *text);
+    void *user;
 } sn_import_options;
 
 /* A graph from an ONNX model, opsets 7 to 22 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
