@@ -2,8 +2,7 @@
  *
  *     y = Elu(x, alpha)     becomes     %0 = expm1 %x   %1 = mul %0, alpha   %2 = lt %x, 0   %y = where %2, %1, %x
  *
- * Halves are widened for the whole formula and rounded once. A condition is written so that nan takes the branch that
- * keeps it.
+ * Halves are widened for the whole formula and rounded once.
  */
 #include "frontend/onnx/import.h"
 
@@ -39,8 +38,8 @@ sn_status sn_onnx_prelu(sn_onnx_call *c) {
 }
 
 sn_status sn_onnx_thresholded_relu(sn_onnx_call *c) {
-    sn_nd x = operand(c), low = sn_graph_with(c->m, SN_OP_LE, x, sn_onnx_attr_float(c, "alpha", 1));
-    return finish(c, sn_graph_where(c->m, low, sn_graph_number(c->m, x, 0), x));
+    sn_nd x = operand(c), above = sn_graph_with(c->m, SN_OP_GT, x, sn_onnx_attr_float(c, "alpha", 1));
+    return finish(c, sn_graph_where(c->m, above, x, sn_graph_number(c->m, x, 0)));
 }
 
 /* alpha * x + beta, limited to 0 .. 1 */

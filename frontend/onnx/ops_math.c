@@ -82,12 +82,24 @@ static sn_dtype power_dtype(sn_dtype x, sn_dtype y) {
     return sn_dtype_bytes(x) < 4 ? SN_F32 : x;
 }
 
+/* Is x this one number? */
+static bool is_number(sn_onnx_call *c, sn_nd x, double value) {
+    const sn_array *a;
+    int64_t n;
+    if (!sn_ix_is_const(c->m, sn_type_numel(c->m, sn_graph_type(c->m, x)), &n) || n != 1) return false;
+    return sn_onnx_try_array(&a, c, x) && (a->f ? a->f[0] : (double)a->i[0]) == value;
+}
+
+/* Cubes are two products: that is what the formula of gelu with tanh is exported with. */
 sn_status sn_onnx_pow(sn_onnx_call *c) {
-    sn_nd x = sn_onnx_in(c, 0), y = aligned(c, x, sn_onnx_in(c, 1));
-    sn_dtype own = sn_graph_type(c->m, x)->dtype, other = sn_graph_type(c->m, y)->dtype;
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0), y = aligned(c, x, sn_onnx_in(c, 1)), wide = sn_graph_widen(m, x);
+    sn_dtype own = sn_graph_type(m, x)->dtype, other = sn_graph_type(m, y)->dtype;
     sn_dtype t = own == other ? own : power_dtype(own, other);
-    sn_nd power = sn_graph_binary(c->m, SN_OP_POW, sn_graph_cast(c->m, x, t), sn_graph_cast(c->m, y, t));
-    return sn_onnx_done(c, sn_graph_cast(c->m, power, own));
+    if (sn_is_float(own) && sn_graph_type(m, y)->rank <= sn_graph_type(m, x)->rank && is_number(c, y, 3))
+        return sn_onnx_done(c, sn_graph_cast(m, sn_graph_mul(m, sn_graph_mul(m, wide, wide), wide), own));
+    sn_nd power = sn_graph_binary(m, SN_OP_POW, sn_graph_cast(m, x, t), sn_graph_cast(m, y, t));
+    return sn_onnx_done(c, sn_graph_cast(m, power, own));
 }
 
 /* Limits are operands, and were attributes before opset 11. The upper one wins where they cross. */
