@@ -3,8 +3,8 @@
  *     n-gram (5, 6) in x = [5, 7, 6, 5, 6], at most 1 word skipped:      distance 1:  .  .  .  x     5 6 at 3
  *                                                                        distance 2:  x  .  .        5 . 6 at 0
  *                                                                        2 occurrences
- * For each length of n-grams and each distance of their words, all positions are compared with all n-grams at once. Strings are
- * no elements of tensors.
+ * For each length of n-grams and each distance of their words, all positions are compared with all n-grams at once.
+ * Strings are no elements of tensors.
  */
 #include "frontend/onnx/import.h"
 
@@ -21,7 +21,7 @@ typedef struct vectorizer {
     uint32_t n_pool, n_starts, n_columns;
 } vectorizer;
 
-/* Occurrences of `count` n-grams of n words, the words of text being `distance` apart: [N, count]. */
+/* Occurrences of `count` n-grams of n words, the words of the text being `distance` apart: [N, count]. */
 static sn_nd occurrences(const vectorizer *v, const int64_t *words, int64_t n, int64_t count, int64_t distance) {
     sn_module *m = v->m;
     sn_nd all = {0};
@@ -66,39 +66,42 @@ static sn_status count_pool(sn_nd *out, uint32_t *n_grams, vectorizer *v) {
     return SN_OK;
 }
 
-/* The n-gram of each column of the result; columns of none read the zeros. */
-static sn_status choose_columns(sn_nd *counts, int64_t *n_results, vectorizer *v, uint32_t n_grams) {
-    *n_results = 0;
+/* The n-gram of each column of the result; the number after the last one where a column has none. */
+typedef struct columns {
+    int64_t *from, n;
+} columns;
+
+static sn_status read_columns(columns *out, const vectorizer *v, uint32_t n_grams) {
+    *out = (columns){0};
     if (v->n_columns != n_grams) return sn_onnx_fail(v->c, "%u n-grams and %u columns", n_grams, v->n_columns);
     for (uint32_t k = 0; k < n_grams; k++) {
         if (v->columns[k] < 0 || v->columns[k] > INT32_MAX)
             return sn_onnx_fail(v->c, "column %lld", (long long)v->columns[k]);
-        if (v->columns[k] >= *n_results) *n_results = v->columns[k] + 1;
+        if (v->columns[k] >= out->n) out->n = v->columns[k] + 1;
     }
-    int64_t *from = SN_NEWN(v->c->arena, int64_t, *n_results + 1);
-    for (int64_t k = 0; k < *n_results; k++) from[k] = n_grams;
+    out->from = SN_NEWN(v->c->arena, int64_t, out->n + 1);
+    for (int64_t k = 0; k < out->n; k++) out->from[k] = n_grams;
     for (uint32_t k = 0; k < n_grams; k++) {
-        if (from[v->columns[k]] != n_grams) return sn_onnx_fail(v->c, "two n-grams have one column");
-        from[v->columns[k]] = k;
+        if (out->from[v->columns[k]] != n_grams) return sn_onnx_fail(v->c, "two n-grams have one column");
+        out->from[v->columns[k]] = k;
     }
-    *counts = sn_graph_index_select(v->m, *counts, sn_graph_ints(v->m, SN_I64, from, n_results, 1), 1);
     return SN_OK;
 }
 
-/* TF: the count; IDF: whether there is one; TFIDF: both, that is the count; the last two times weights of the columns. */
-static sn_status weighted(sn_nd *out, vectorizer *v, sn_nd counts, int64_t n_results) {
+/* TF: the count; IDF: whether there is one; TFIDF: the count. The last two times the weight of the n-gram. */
+static sn_status weighted(sn_nd *out, vectorizer *v, sn_nd counts, const columns *at, uint32_t n_grams) {
     const char *mode = sn_onnx_attr_text(v->c, "mode", "");
     const float *weights;
     uint32_t n;
-    bool tf = !strcmp(mode, "TF"), idf = !strcmp(mode, "IDF"),
-         given = sn_onnx_attr_floats(&weights, &n, v->c, "weights");
+    bool tf = !strcmp(mode, "TF"), idf = !strcmp(mode, "IDF");
+    bool given = sn_onnx_attr_floats(&weights, &n, v->c, "weights");
     if (!tf && !idf && strcmp(mode, "TFIDF")) return sn_onnx_fail(v->c, "mode %s", mode);
     *out = sn_graph_cast(v->m, idf ? sn_graph_with(v->m, SN_OP_GT, counts, 0) : counts, SN_F32);
     if (tf || !given) return SN_OK;
-    if (n != n_results) return sn_onnx_fail(v->c, "%u weights for %lld columns", n, (long long)n_results);
-    double *wide = SN_NEWN(v->c->arena, double, n + 1);
-    for (uint32_t k = 0; k < n; k++) wide[k] = (double)weights[k];
-    *out = sn_graph_binary(v->m, SN_OP_MUL, *out, sn_graph_floats(v->m, SN_F32, wide, &n_results, 1));
+    if (n != n_grams) return sn_onnx_fail(v->c, "%u weights for %u n-grams", n, n_grams);
+    double *wide = SN_NEWN(v->c->arena, double, at->n + 1);
+    for (int64_t k = 0; k < at->n; k++) wide[k] = at->from[k] < n ? (double)weights[at->from[k]] : 0;
+    *out = sn_graph_binary(v->m, SN_OP_MUL, *out, sn_graph_floats(v->m, SN_F32, wide, &at->n, 1));
     return SN_OK;
 }
 
@@ -121,13 +124,14 @@ static sn_status read_vectorizer(vectorizer *v) {
 
 sn_status sn_onnx_tf_idf_vectorizer(sn_onnx_call *c) {
     vectorizer v = {.c = c, .m = c->m};
+    columns at;
     sn_nd y;
     uint32_t n_grams;
-    int64_t n_results;
     SN_TRY(read_vectorizer(&v));
     SN_TRY(count_pool(&y, &n_grams, &v));
-    SN_TRY(choose_columns(&y, &n_results, &v, n_grams));
-    SN_TRY(weighted(&y, &v, y, n_results));
-    bool one = sn_graph_type(v.m, sn_onnx_in(c, 0))->rank == 1;
-    return sn_onnx_done(c, one ? sn_graph_squeeze(v.m, y, (int64_t[]){0}, 1) : y);
+    SN_TRY(read_columns(&at, &v, n_grams));
+    y = sn_graph_index_select(c->m, y, sn_graph_ints(c->m, SN_I64, at.from, &at.n, 1), 1);
+    SN_TRY(weighted(&y, &v, y, &at, n_grams));
+    bool one = sn_graph_type(c->m, sn_onnx_in(c, 0))->rank == 1;
+    return sn_onnx_done(c, one ? sn_graph_squeeze(c->m, y, (int64_t[]){0}, 1) : y);
 }
