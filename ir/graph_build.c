@@ -163,6 +163,11 @@ sn_nd sn_graph_index_select(sn_module *m, sn_nd x, sn_nd index, int64_t axis) {
     return node(m, SN_OP_INDEX_SELECT, in, 2, &attr, 1);
 }
 
+sn_nd sn_graph_scatter(sn_module *m, sn_op op, sn_nd x, sn_nd index, sn_nd updates) {
+    sn_nd in[] = {x, index, updates};
+    return node(m, op, in, 3, NULL, 0);
+}
+
 sn_nd sn_graph_topk(sn_module *m, sn_nd x, int64_t k, int64_t axis, bool largest) {
     sn_attr attrs[] = {int_attr(SN_ATTR_K, k), int_attr(SN_ATTR_AXIS, axis), int_attr(SN_ATTR_LARGEST, 0)};
     return node(m, SN_OP_TOPK, &x, 1, attrs, largest ? 2 : 3);

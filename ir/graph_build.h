@@ -55,6 +55,8 @@ sn_nd sn_graph_move_axis(sn_module *m, sn_nd x, uint32_t from, uint32_t to);
 
 sn_nd sn_graph_gather(sn_module *m, sn_nd x, sn_nd index, int64_t axis);
 sn_nd sn_graph_index_select(sn_module *m, sn_nd x, sn_nd index, int64_t axis);
+/* scatter, scatter_sum, ... */
+sn_nd sn_graph_scatter(sn_module *m, sn_op op, sn_nd x, sn_nd index, sn_nd updates);
 /* Tuple of values and positions. */
 sn_nd sn_graph_topk(sn_module *m, sn_nd x, int64_t k, int64_t axis, bool largest);
 sn_nd sn_graph_scan(sn_module *m, sn_op op, sn_nd x, int64_t axis, bool exclusive, bool reverse);

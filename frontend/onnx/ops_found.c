@@ -3,8 +3,9 @@
  *
  *     y = Compress(x, [true, false, true])     ->     y = index_select(x, [0, 2])
  *
- * Shapes of a graph do not depend on elements, so the elements that decide have to be known at import: they are constants, follow
- * from shapes, or are inputs whose values were given. What is found is computed here, on them, and becomes a constant.
+ * Shapes of a graph do not depend on elements, so the elements that decide have to be known at import: they are
+ * constants, follow from shapes, or are inputs whose values were given. What is found is computed here, on them, and
+ * becomes a constant.
  */
 #include "frontend/onnx/import.h"
 

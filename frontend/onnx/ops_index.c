@@ -1,12 +1,19 @@
-/* ops_index.c: operators that read elements at positions which are themselves elements: gathers, one-hot rows, reversed sequences,
- * the largest elements. Negative positions count from the end.
+/* ops_index.c: operators that read or write elements at positions which are themselves elements: gathers, scatters,
+ * one-hot rows, reversed sequences, the largest elements. Negative positions count from the end.
+ *
+ * Positions on several axes become one: the number of a row of x[B.., n0, n1, R..] seen as [B*n0*n1, R]. That is how
+ * the operations of the graph, which know one axis, serve GatherND and the scatters.
  */
 #include "frontend/onnx/import.h"
+
+#include <string.h>
 
 /* Positions below 0 count from the end of an axis of that size. */
 static sn_nd wrapped(sn_module *m, sn_nd at, sn_ix size) {
     return sn_graph_where(m, sn_graph_with(m, SN_OP_LT, at, 0), sn_graph_with_size(m, SN_OP_ADD, at, size), at);
 }
+
+/* ---- gathers ---- */
 
 sn_status sn_onnx_gather(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0), at = sn_onnx_in(c, 1);
@@ -18,34 +25,107 @@ sn_status sn_onnx_gather_elements(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_gather(c->m, x, at, sn_onnx_attr_int(c, "axis", 0)));
 }
 
-/* Axes batch .. batch+depth-1 of x become one, which the tuples on the last axis of `at` are positions of:
- *     x[B.., n0, n1, R..] -> [B*n0*n1, R]      at[B.., M.., 2] -> (b*n0 + at[.., 0]) * n1 + at[.., 1] */
-sn_status sn_onnx_gather_nd(sn_onnx_call *c) {
+/* Positions of rows: tuples on the last axis of `at` say where on the axes batch .. batch+depth-1 of x. */
+typedef struct rows {
+    uint32_t batch, end; /* end: batch + depth */
+    sn_nd number;        /* [groups, mid] */
+    sn_ix all, width;    /* of x as rows */
+    sn_ix mid;           /* positions in a group */
+} rows;
+
+/* (b * n0 + at[.., 0]) * n1 + at[.., 1] */
+static sn_status number_rows(rows *out, sn_onnx_call *c, sn_nd x, sn_nd at, int64_t batch) {
     sn_module *m = c->m;
-    sn_nd x = sn_onnx_in(c, 0), at = sn_graph_cast(m, sn_onnx_in(c, 1), SN_I64);
     const sn_type *t = sn_graph_type(m, x), *ti = sn_graph_type(m, at);
-    int64_t depth, batch = sn_onnx_attr_int(c, "batch_dims", 0);
+    int64_t depth;
     if (ti->rank < 1 || !sn_ix_is_const(m, ti->shape[ti->rank - 1], &depth))
         return sn_onnx_fail(c, "the last axis of the indices has no number as size");
     if (batch < 0 || batch >= ti->rank || depth < 1 || batch + depth > t->rank)
         return sn_onnx_fail(c, "positions on %lld axes after %lld batch axes, of rank %u", (long long)depth,
                             (long long)batch, t->rank);
     uint32_t b = (uint32_t)batch, end = (uint32_t)(batch + depth);
-    sn_ix groups = sn_ix_product(m, t->shape, b), mid = sn_ix_product(m, ti->shape + b, ti->rank - 1 - b);
-    sn_ix rest = sn_ix_product(m, t->shape + end, t->rank - end), shape[2] = {groups, mid};
-    sn_nd flat = sn_graph_iota(m, SN_I64, 0, shape, 2);
-    for (uint32_t k = 0; k < depth && m->env->status == SN_OK; k++) {
-        sn_nd one = sn_graph_reshape(m, sn_graph_pick(m, at, -1, k), shape, 2);
-        flat = sn_graph_with_size(m, SN_OP_MUL, flat, t->shape[b + k]);
-        flat = sn_graph_binary(m, SN_OP_ADD, flat, wrapped(m, one, t->shape[b + k]));
+    *out = (rows){.batch = b, .end = end, .all = sn_ix_product(m, t->shape, end)};
+    out->width = sn_ix_product(m, t->shape + end, t->rank - end);
+    out->mid = sn_ix_product(m, ti->shape + b, ti->rank - 1 - b);
+    sn_ix shape[] = {sn_ix_product(m, t->shape, b), out->mid};
+    sn_nd number = b ? sn_graph_iota(m, SN_I64, 0, shape, 2) : (sn_nd){0};
+    for (uint32_t k = 0; k < depth; k++) {
+        sn_ix size = t->shape[b + k];
+        sn_nd one = wrapped(m, sn_graph_reshape(m, sn_graph_pick(m, at, -1, k), shape, 2), size);
+        number = number.i ? sn_graph_binary(m, SN_OP_ADD, sn_graph_with_size(m, SN_OP_MUL, number, size), one) : one;
     }
-    sn_ix rows[] = {sn_ix_product(m, t->shape, end), rest}, out[2 * SN_MAX_RANK];
-    uint32_t rank = 0;
-    for (uint32_t k = 0; k + 1 < ti->rank; k++) out[rank++] = k < b ? t->shape[k] : ti->shape[k];
-    for (uint32_t k = end; k < t->rank; k++) out[rank++] = t->shape[k];
-    sn_nd y = sn_graph_index_select(m, sn_graph_reshape(m, x, rows, 2), flat, 0);
-    return sn_onnx_done(c, sn_graph_reshape(m, y, out, rank));
+    out->number = number;
+    return m->env->status;
 }
+
+sn_status sn_onnx_gather_nd(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0), at = sn_graph_cast(m, sn_onnx_in(c, 1), SN_I64);
+    const sn_type *t = sn_graph_type(m, x), *ti = sn_graph_type(m, at);
+    rows r;
+    SN_TRY(number_rows(&r, c, x, at, sn_onnx_attr_int(c, "batch_dims", 0)));
+    sn_ix shape[2 * SN_MAX_RANK];
+    uint32_t rank = 0;
+    for (uint32_t k = 0; k + 1 < ti->rank; k++) shape[rank++] = k < r.batch ? t->shape[k] : ti->shape[k];
+    for (uint32_t k = r.end; k < t->rank; k++) shape[rank++] = t->shape[k];
+    sn_nd y = sn_graph_reshape(m, x, (sn_ix[]){r.all, r.width}, 2);
+    return sn_onnx_done(c, sn_graph_reshape(m, sn_graph_index_select(m, y, r.number, 0), shape, rank));
+}
+
+/* ---- scatters ---- */
+
+static sn_status scatter_op(sn_op *out, sn_onnx_call *c) {
+    static const struct {
+        const char *name;
+        sn_op op;
+    } reductions[] = {{"none", SN_OP_SCATTER},
+                      {"add", SN_OP_SCATTER_SUM},
+                      {"mul", SN_OP_SCATTER_PROD},
+                      {"max", SN_OP_SCATTER_MAX},
+                      {"min", SN_OP_SCATTER_MIN}};
+    const char *name = sn_onnx_attr_text(c, "reduction", "none");
+    for (uint32_t k = 0; k < SN_COUNT(reductions); k++)
+        if (!strcmp(reductions[k].name, name)) return *out = reductions[k].op, SN_OK;
+    return sn_onnx_fail(c, "reduction %s", name);
+}
+
+/* Without a reduction no two updates may go to one place: the model answers for that. */
+sn_status sn_onnx_scatter_nd(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0), at = sn_graph_cast(m, sn_onnx_in(c, 1), SN_I64), updates = sn_onnx_in(c, 2);
+    const sn_type *t = sn_graph_type(m, x);
+    sn_op op;
+    rows r;
+    SN_TRY(scatter_op(&op, c));
+    SN_TRY(number_rows(&r, c, x, at, 0));
+    sn_nd y = sn_graph_scatter(m, op, sn_graph_reshape(m, x, (sn_ix[]){r.all, r.width}, 2),
+                               sn_graph_reshape(m, r.number, &r.mid, 1),
+                               sn_graph_reshape(m, updates, (sn_ix[]){r.mid, r.width}, 2));
+    return sn_onnx_done(c, sn_graph_reshape(m, y, t->shape, t->rank));
+}
+
+/* An update goes to its own place but for one axis, where the index stands for it: each element is a row. */
+sn_status sn_onnx_scatter_elements(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0), at = sn_graph_cast(m, sn_onnx_in(c, 1), SN_I64), updates = sn_onnx_in(c, 2);
+    const sn_type *t = sn_graph_type(m, x), *ti = sn_graph_type(m, at);
+    sn_op op;
+    uint32_t axis;
+    SN_TRY(scatter_op(&op, c));
+    SN_TRY(sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", 0), t->rank));
+    if (ti->rank != t->rank) return sn_onnx_fail(c, "indices of rank %u for a tensor of rank %u", ti->rank, t->rank);
+    sn_nd number = {0};
+    for (uint32_t k = 0; k < t->rank; k++) {
+        sn_nd one = k == axis ? wrapped(m, at, t->shape[k]) : sn_graph_iota(m, SN_I64, k, ti->shape, ti->rank);
+        number = k ? sn_graph_binary(m, SN_OP_ADD, sn_graph_with_size(m, SN_OP_MUL, number, t->shape[k]), one) : one;
+    }
+    sn_ix numel = sn_type_numel(m, t), n = sn_type_numel(m, ti);
+    sn_nd y = sn_graph_scatter(m, op, sn_graph_reshape(m, x, &numel, 1), sn_graph_reshape(m, number, &n, 1),
+                               sn_graph_reshape(m, updates, &n, 1));
+    return sn_onnx_done(c, sn_graph_reshape(m, y, t->shape, t->rank));
+}
+
+/* ---- positions that are compared ---- */
 
 /* Sizes of 1 but for one axis. */
 static void only_axis(sn_ix *shape, sn_module *m, uint32_t rank, uint32_t axis, sn_ix size) {
@@ -68,7 +148,7 @@ static sn_status one_hot_depth(sn_ix *out, sn_onnx_call *c) {
     return n == 1 ? SN_OK : sn_onnx_fail(c, "the depth has %u elements; one is wanted", n);
 }
 
-/* `on` where the position along the new axis is the index, `off` elsewhere: everywhere, for an index beyond the depth. */
+/* `on` where the position along the new axis is the index, `off` elsewhere: everywhere for an index beyond the depth. */
 sn_status sn_onnx_one_hot(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd at = sn_graph_cast(m, sn_onnx_in(c, 0), SN_I64), values = sn_onnx_in(c, 2);

@@ -1,4 +1,5 @@
-/* ops_part.c: operators that take tensors apart and put them together: slices, splits, concatenations, repetition, padding.
+/* ops_part.c: operators that take tensors apart and put them together: slices, splits, concatenations, repetition,
+ * padding.
  *
  * All become views and `concat`, whose operands are computed where they are stored: no copies of parts are made.
  */
@@ -51,23 +52,26 @@ sn_status sn_onnx_tile(sn_onnx_call *c) {
 
 /* ---- slices ---- */
 
-/* A position for steps backwards as one of the flipped axis. It may not lie before the first element there. */
-static sn_status flipped_position(int64_t *at, sn_onnx_call *c, sn_ix size) {
+/* A position for steps backwards as one of the flipped axis: 0 .. size + most. */
+static sn_status flipped_position(int64_t *at, sn_onnx_call *c, sn_ix size, int64_t most) {
     int64_t n;
+    bool known = sn_ix_is_const(c->m, size, &n);
     if (*at < 0) *at = -1 - *at;
-    else if (sn_ix_is_const(c->m, size, &n)) *at = *at < n ? n - 1 - *at : 0;
+    else if (known) *at = *at < n ? n - 1 - *at : 0;
     else if (*at >= INT32_MAX) *at = 0;
     else
         return sn_onnx_fail(
             c, "steps backwards from a position counted from the start of an axis without a number as size");
+    if (known && *at > n + most) *at = n + most;
     return SN_OK;
 }
 
+/* Steps backwards start at an element always: at the first one, when the start is before it. */
 static sn_nd slice_by_numbers(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t start, int64_t stop, int64_t step) {
     if (step > 0) return sn_graph_slice(c->m, x, axis, start, stop, step);
     sn_ix size = sn_graph_type(c->m, x)->shape[axis];
     if (step == 0 || step == INT64_MIN) sn_onnx_fail(c, "steps of %lld", (long long)step);
-    else if (flipped_position(&start, c, size) == SN_OK && flipped_position(&stop, c, size) == SN_OK)
+    else if (flipped_position(&start, c, size, -1) == SN_OK && flipped_position(&stop, c, size, 0) == SN_OK)
         return sn_graph_slice(c->m, sn_graph_flip(c->m, x, axis), axis, start, stop, -step);
     return (sn_nd){0};
 }
@@ -223,7 +227,8 @@ static sn_nd pad_edge(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int6
     return sn_graph_concat(m, parts, 3, axis);
 }
 
-/* Mirrored at the first and last element. What is longer than the axis is mirrored again: the pattern is symmetric there too. */
+/* Mirrored at the first and last element. What is longer than the axis is mirrored again: the pattern is symmetric
+ * there too. */
 static sn_nd pad_reflect(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
     sn_module *m = c->m;
     while ((low || high) && m->env->status == SN_OK) {

@@ -5,8 +5,9 @@
  *                                           h, c = cell(p[1], h, c)   ...
  *     Y[S, D, B, H]: every h      Y_h[D, B, H], Y_c: the last ones
  *
- * The three differ in their cell and in how many gates their weights hold; directions and steps are shared. A sequence that is
- * shorter than S keeps its state from its end on and has zeros in Y there, which also makes the steps backwards begin at its last element.
+ * The three differ in their cell and in how many gates their weights hold; directions and steps are shared. A sequence
+ * that is shorter than S keeps its state from its end on and has zeros in Y there, which also makes the steps backwards
+ * begin at its last element.
  */
 #include "frontend/onnx/import.h"
 
@@ -109,17 +110,20 @@ typedef struct cell {
 struct direction {
     sn_module *m;
     int64_t hidden;
-    double clip;                                /* of the input of activations; infinity: none */
+    double clip;                                /* of what comes to the gates; infinity: none */
     bool linear_before_reset, input_forget;     /* of GRU, LSTM */
     activation activations[MAX_ACTIVATIONS];    /* f, g, h */
     sn_nd recurrent, recurrent_bias, peepholes; /* [H, gates*H], [gates*H] (GRU), [3*H] (LSTM) */
 };
 
 static sn_nd activate(const direction *d, uint32_t which, sn_nd x) {
-    const activation *a = &d->activations[which];
-    if (!isinf(d->clip))
-        x = sn_graph_with(d->m, SN_OP_MAXIMUM, sn_graph_with(d->m, SN_OP_MINIMUM, x, d->clip), -d->clip);
-    return a->kind->build(d->m, x, a);
+    return d->activations[which].kind->build(d->m, x, &d->activations[which]);
+}
+
+static sn_nd activate_clipped(const direction *d, uint32_t which, sn_nd x) {
+    if (isinf(d->clip)) return activate(d, which, x);
+    x = sn_graph_with(d->m, SN_OP_MINIMUM, x, d->clip);
+    return activate(d, which, sn_graph_with(d->m, SN_OP_MAXIMUM, x, -d->clip));
 }
 
 /* Gates first .. first+n-1, which the last axis holds one after the other. */
@@ -135,32 +139,33 @@ static sn_nd one_minus(const direction *d, sn_nd x) {
 
 /* h = f(x + h R^T) */
 static state rnn_step(const direction *d, sn_nd x, state s) {
-    return (state){.h = activate(d, 0, add(d, x, sn_graph_matmul(d->m, s.h, d->recurrent)))};
+    return (state){.h = activate_clipped(d, 0, add(d, x, sn_graph_matmul(d->m, s.h, d->recurrent)))};
 }
 
 /* z = f(xz + h Rz^T)   r = f(xr + h Rr^T)   n = g(xn + (r h) Rn^T), or g(xn + r (h Rn^T + bn))   h = (1 - z) n + z h */
 static state gru_step(const direction *d, sn_nd x, state s) {
     sn_module *m = d->m;
     sn_nd zr = sn_graph_matmul(m, s.h, gates(d, d->recurrent, 0, 2));
-    zr = activate(d, 0, add(d, gates(d, x, 0, 2), zr));
+    zr = activate_clipped(d, 0, add(d, gates(d, x, 0, 2), zr));
     sn_nd z = gates(d, zr, 0, 1), r = gates(d, zr, 1, 1), weights = gates(d, d->recurrent, 2, 1), n;
     n = sn_graph_matmul(m, d->linear_before_reset ? s.h : mul(d, r, s.h), weights);
     if (d->linear_before_reset && d->recurrent_bias.i) n = add(d, n, gates(d, d->recurrent_bias, 2, 1));
     if (d->linear_before_reset) n = mul(d, r, n);
-    n = activate(d, 1, add(d, gates(d, x, 2, 1), n));
+    n = activate_clipped(d, 1, add(d, gates(d, x, 2, 1), n));
     return (state){.h = add(d, mul(d, one_minus(d, z), n), mul(d, z, s.h))};
 }
 
 /* i, o, f = f(x + h R^T + P c)   c = f c + i g(xc + h Rc^T)   h = o h(c); the o gate sees the new c */
 static state lstm_step(const direction *d, sn_nd x, state s) {
     x = add(d, x, sn_graph_matmul(d->m, s.h, d->recurrent));
-    sn_nd i = gates(d, x, 0, 1), o = gates(d, x, 1, 1), f = gates(d, x, 2, 1), g = activate(d, 1, gates(d, x, 3, 1));
+    sn_nd i = gates(d, x, 0, 1), o = gates(d, x, 1, 1), f = gates(d, x, 2, 1),
+          g = activate_clipped(d, 1, gates(d, x, 3, 1));
     sn_nd p = d->peepholes;
-    i = activate(d, 0, p.i ? add(d, i, mul(d, gates(d, p, 0, 1), s.c)) : i);
-    f = activate(d, 0, p.i ? add(d, f, mul(d, gates(d, p, 2, 1), s.c)) : f);
+    i = activate_clipped(d, 0, p.i ? add(d, i, mul(d, gates(d, p, 0, 1), s.c)) : i);
+    f = activate_clipped(d, 0, p.i ? add(d, f, mul(d, gates(d, p, 2, 1), s.c)) : f);
     if (d->input_forget) f = one_minus(d, i);
     sn_nd c = add(d, mul(d, f, s.c), mul(d, i, g));
-    o = activate(d, 0, p.i ? add(d, o, mul(d, gates(d, p, 1, 1), c)) : o);
+    o = activate_clipped(d, 0, p.i ? add(d, o, mul(d, gates(d, p, 1, 1), c)) : o);
     return (state){.h = mul(d, o, activate(d, 2, c)), .c = c};
 }
 

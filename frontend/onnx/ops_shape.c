@@ -1,4 +1,5 @@
-/* ops_shape.c: operators that change shapes, tell them, or make tensors of a given one. Sizes may be names nearly everywhere.
+/* ops_shape.c: operators that change shapes, tell them, or make tensors of a given one. Sizes may be names nearly
+ * everywhere.
  */
 #include "frontend/onnx/import.h"
 
