@@ -15,7 +15,12 @@
 
 #include "ir/weights.h"
 
-enum { MAX_NESTING = 64 }; /* functions and bodies in each other */
+enum {
+    MAX_NESTING = 64,       /* functions and bodies in each other */
+    MAX_STEPS = 1 << 19,    /* a chain of functions that each call the next one twice is exponential */
+    STEP_BYTES = 32,        /* of texts that are copied: a step */
+    MAX_PROBLEMS = 1 << 14, /* more are not told */
+};
 
 /* ---- tables ---- */
 
@@ -37,6 +42,8 @@ static void index_tables(sn_onnx *im) {
     }
     const sn_pb_graph *g = im->model->graph;
     sn_names_init(&im->given, im->arena);
+    sn_names_init(&im->tensors, im->arena);
+    sn_names_init(&im->suffixes, im->arena);
     sn_names_init(&im->stated, im->arena);
     for (uint32_t k = 0; k < g->value_infos.n; k++)
         if (g->value_infos.at[k].name) sn_names_put(&im->stated, g->value_infos.at[k].name, k + 1);
@@ -69,9 +76,16 @@ static const char *plain_name(sn_arena *arena, const char *name) {
     return plain;
 }
 
+/* "x_1" for "x", "x_2" the next time. */
+static const char *next_name(sn_onnx *im, const char *name) {
+    uint32_t k = sn_names_get(&im->suffixes, name) + 1;
+    sn_names_put(&im->suffixes, name, k);
+    return sn_strf(im->arena, "%s_%u", name, k);
+}
+
 static const char *unique_name(sn_onnx *im, const sn_names *taken, const char *name) {
     const char *plain = plain_name(im->arena, name), *free_name = plain;
-    for (uint32_t k = 1; sn_names_get(taken, free_name); k++) free_name = sn_strf(im->arena, "%s_%u", plain, k);
+    while (sn_names_get(taken, free_name)) free_name = next_name(im, plain);
     return free_name;
 }
 
@@ -86,7 +100,7 @@ static const sn_onnx_value *look_up(const sn_onnx_scope *scope, const char *name
 static void bind(sn_onnx *im, sn_onnx_scope *scope, const char *name, sn_onnx_value v) {
     if (!name || !name[0]) return;
     SN_PUSH(im->arena, &scope->values, v);
-    sn_names_put(&scope->names, sn_strdup(im->arena, name), scope->values.n);
+    sn_names_put(&scope->names, name, scope->values.n);
 }
 
 static sn_onnx_scope new_scope(sn_onnx *im, const sn_onnx_scope *outer) {
@@ -101,13 +115,26 @@ static sn_onnx_scope new_scope(sn_onnx *im, const sn_onnx_scope *outer) {
 
 /* ---- problems ---- */
 
+/* A text of the file on one line. */
+static const char *one_line(sn_arena *arena, const char *text) {
+    char *line = sn_strdup(arena, text);
+    for (char *s = line; *s; s++)
+        if (iscntrl((unsigned char)*s)) *s = '?';
+    return line;
+}
+
 static void note_problem(sn_onnx *im, const sn_pb_node *node, int64_t opset, const char *reason) {
     const char *name = node->name && node->name[0]              ? node->name
                        : node->outputs.n && node->outputs.at[0] ? node->outputs.at[0]
                                                                 : "";
-    sn_onnx_problem p = {plain_domain(node->domain), node->op_type ? node->op_type : "", name,
-                         sn_strdup(im->arena, reason), opset};
-    SN_PUSH(im->arena, &im->problems, p);
+    if (im->problems.n < MAX_PROBLEMS) {
+        sn_onnx_problem p = {.domain = one_line(im->arena, plain_domain(node->domain)),
+                             .op = one_line(im->arena, node->op_type ? node->op_type : ""),
+                             .node = one_line(im->arena, name),
+                             .reason = one_line(im->arena, reason),
+                             .opset = opset};
+        SN_PUSH(im->arena, &im->problems, p);
+    }
     sn_env_clear(im->env);
 }
 
@@ -237,7 +264,7 @@ static sn_nd weight(sn_onnx *im, const char *name, const sn_onnx_elements *e) {
     sn_type type = {.dtype = e->dtype, .rank = e->rank};
     for (uint32_t k = 0; k < e->rank; k++) type.shape[k] = sn_ix_const(im->m, e->shape[k]);
     const char *base = name && name[0] ? name : "constant", *unique = base;
-    for (uint32_t k = 1; sn_wt_named(im->m, unique).i; k++) unique = sn_strf(im->arena, "%s_%u", base, k);
+    while (sn_wt_named(im->m, unique).i) unique = next_name(im, base);
     return sn_graph_weight(im->m, sn_strdup(&im->m->arena, unique), &type, e->data);
 }
 
@@ -258,24 +285,29 @@ sn_nd sn_onnx_constant_of(sn_onnx *im, const char *name, const sn_onnx_elements 
     return sn_graph_ints(im->m, e->dtype, a.i, e->shape, e->rank);
 }
 
-sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
+/* The node of a TensorProto: one, however often the body or function that it stands in is imported. */
+static sn_nd tensor_node(sn_onnx *im, const char *name, const sn_pb_tensor *t) {
+    const char *key = sn_strf(im->arena, "%p", (const void *)t);
+    sn_nd x = {sn_names_get(&im->tensors, key)};
+    if (x.i) return x;
     sn_onnx_elements e;
-    const char *name = t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL;
-    if (sn_onnx_tensor_elements(&e, c->m->env, sn_store_arena(c->im->files.store), &c->im->files, t) != SN_OK)
-        return (sn_nd){0};
-    return sn_onnx_constant_of(c->im, name, &e);
+    if (sn_onnx_tensor_elements(&e, im->env, sn_store_arena(im->files.store), &im->files, t) != SN_OK) return x;
+    x = sn_onnx_constant_of(im, name, &e);
+    if (x.i) sn_names_put(&im->tensors, key, x.i);
+    return x;
+}
+
+sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
+    return tensor_node(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
 }
 
 static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_tensor *t) {
-    sn_onnx_elements e;
     sn_onnx_value text;
-    sn_nd x = {0};
     if (t->data_type == SN_ONNX_STRING && sn_onnx_texts(&text, im->env, im->arena, t) == SN_OK) {
         bind(im, scope, t->name, text);
         return;
     }
-    if (im->env->status == SN_OK && sn_onnx_tensor_elements(&e, im->env, sn_store_arena(im->files.store), &im->files, t) == SN_OK)
-        x = sn_onnx_constant_of(im, t->name, &e);
+    sn_nd x = tensor_node(im, t->name, t);
     if (x.i) {
         bind(im, scope, t->name, sn_onnx_tensor(x));
         return;
@@ -375,11 +407,27 @@ static sn_status run_op(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_nod
 
 static void name_results(sn_onnx *im, const sn_pb_node *node, const sn_onnx_value *out) {
     for (uint32_t k = 0; k < node->outputs.n; k++)
-        if (out[k].kind == SN_ONNX_TENSOR && node->outputs.at[k] && node->outputs.at[k][0])
+        if (out[k].kind == SN_ONNX_TENSOR && !sn_node_get(im->m, out[k].node)->name && node->outputs.at[k][0])
             sn_graph_name(im->m, out[k].node, sn_strdup(&im->m->arena, plain_name(im->arena, node->outputs.at[k])));
 }
 
+static bool too_many_steps(const sn_onnx *im) { return im->steps > MAX_STEPS; }
+
+/* What a node of a function or body costs each time. */
+static uint64_t steps_of(const sn_pb_node *node) {
+    uint64_t n = 1 + node->inputs.n + node->outputs.n, bytes = node->op_type ? strlen(node->op_type) : 0;
+    for (uint32_t k = 0; k < node->outputs.n; k++) bytes += strlen(node->outputs.at[k]);
+    for (uint32_t k = 0; k < node->attributes.n; k++) {
+        const sn_pb_attribute *a = &node->attributes.at[k];
+        n += 1 + a->ints.n + a->floats.n + a->strings.n;
+        bytes += a->s.n;
+    }
+    return n + bytes / STEP_BYTES;
+}
+
 static void run_node(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_node *node) {
+    if (im->depth) im->steps += steps_of(node);
+    if (too_many_steps(im)) return; /* sn_onnx_import_model says so */
     sn_onnx_value *in = SN_NEWN(im->arena, sn_onnx_value, node->inputs.n + 1);
     sn_onnx_value *out = SN_NEWN(im->arena, sn_onnx_value, node->outputs.n + 1);
     for (uint32_t k = 0; k < node->outputs.n; k++) out[k].kind = SN_ONNX_MISSING;
@@ -422,6 +470,7 @@ static sn_status run_function(sn_onnx *im, const sn_onnx_scope *scope, const sn_
                               const sn_onnx_value *in, sn_onnx_value *out) {
     sn_onnx_scope inner = new_scope(im, NULL);
     inner.opsets = f->opsets.at, inner.n_opsets = f->opsets.n;
+    im->steps += f->inputs.n + f->attribute_protos.n;
     bind_attributes(im, &inner, scope, node, f);
     for (uint32_t k = 0; k < f->inputs.n; k++)
         bind(im, &inner, f->inputs.at[k], k < node->inputs.n ? in[k] : (sn_onnx_value){0});
@@ -445,6 +494,7 @@ sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g
     if (im->depth >= MAX_NESTING) return sn_onnx_fail(c, "functions and bodies nest more than %d deep", MAX_NESTING);
     sn_onnx_scope inner = new_scope(im, c->scope);
     uint32_t problems = im->problems.n;
+    im->steps += g->initializers.n + g->inputs.n + g->outputs.n;
     for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &inner, &g->initializers.at[k]);
     for (uint32_t k = 0; k < n_in; k++) bind(im, &inner, g->inputs.at[k].name, in[k]);
     im->depth++;
@@ -524,6 +574,10 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
     SN_TRY(check_options(im));
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);
+    if (too_many_steps(im))
+        return sn_fail(im->env, SN_ERROR_UNSUPPORTED,
+                       "more than %d nodes, operands and attributes, where functions and iterations are written out",
+                       MAX_STEPS);
     for (uint32_t k = 0; k < g->outputs.n; k++) import_output(im, &scope, &g->outputs.at[k]);
     if (!im->problems.n && !im->m->graph.outputs.n && !im->texts)
         return sn_fail(im->env, SN_ERROR_FILE, "the model has no outputs");

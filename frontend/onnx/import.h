@@ -77,9 +77,13 @@ struct sn_onnx {
     sn_names stated;    /* value_info of the model: name -> place plus 1 */
     uint32_t texts;     /* outputs that are text */
     uint32_t depth;     /* of functions and bodies */
+    uint64_t steps; /* nodes of functions and bodies, with operands and attributes, each as often as it was imported */
+    sn_names tensors;  /* address of a TensorProto -> node with its elements: a body is imported many times */
+    sn_names suffixes; /* name -> number behind it that was taken last */
     /* By node (known.c): its elements, or why they are not known; neither while nobody has asked. */
     SN_VEC(sn_array *) arrays;
     SN_VEC(const char *) unknown;
+    int64_t work; /* that has been spent on them */
     SN_VEC(sn_onnx_problem) problems;
 };
 

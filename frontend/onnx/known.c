@@ -6,11 +6,37 @@
  *     %y     = exp(%data)                                   not known
  *
  * The float64 evaluator computes the nodes that x is made of, each once for the whole import: a shape subgraph costs what it has in
- * nodes, however often it is asked for.
+ * nodes, however often it is asked for. A few bytes of a model can stand for huge tensors, so what all of it may cost is
+ * bounded: MAX_WORK elements and products.
  */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
+
+enum { MAX_WORK = 1 << 23 };
+
+/* Terms of the sum that an element of the node is; 1 where it is none. */
+static int64_t terms(const sn_onnx *im, const sn_node_rec *n) {
+    if (sn_ops[n->op].cls != SN_OPS_CONTRACT) return 1;
+    const sn_array *a = im->arrays.at[n->in[n->op == SN_OP_MATMUL ? 0 : 1].i];
+    return n->op == SN_OP_MATMUL ? a->shape[a->rank - 1] : a->shape[1] * a->shape[2] * a->shape[3];
+}
+
+/* Adds what the evaluation of a node costs; false, and nothing is added, where that is too much. Sizes that are no numbers cost
+ * nothing: the evaluator refuses them. */
+static bool pay(sn_onnx *im, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(im->m, x);
+    int64_t size, numel = n->n_results, work;
+    for (uint32_t k = 0; k < n->type.rank && numel; k++) {
+        if (!sn_ix_is_const(im->m, n->type.shape[k], &size)) return true;
+        numel = size > MAX_WORK ? MAX_WORK + 1 : numel * size;
+        if (numel > MAX_WORK) numel = MAX_WORK + 1;
+    }
+    work = numel ? numel * terms(im, n) : 0;
+    if (work > MAX_WORK - im->work) return false;
+    im->work += work;
+    return true;
+}
 
 static sn_status input_array(sn_array **out, sn_onnx *im, sn_nd x) {
     const sn_node_rec *n = sn_node_get(im->m, x);
@@ -38,8 +64,11 @@ static void evaluate(sn_onnx *im, sn_nd x) {
     for (uint32_t k = 0; k < n->n_in; k++)
         if ((im->unknown.at[x.i] = im->unknown.at[n->in[k].i])) return;
     sn_status status = n->op == SN_OP_INPUT ? input_array(&im->arrays.at[x.i], im, x)
-                                            : sn_eval_node(im->arrays.at, im->m, x, im->arena);
+                       : pay(im, x) ? sn_eval_node(im->arrays.at, im->m, x, im->arena)
+                                    : sn_fail(im->env, SN_ERROR_UNSUPPORTED,
+                                              "more than %d elements would have to be computed at import", MAX_WORK);
     if (status == SN_OK) return;
+    im->arrays.at[x.i] = NULL;
     im->unknown.at[x.i] = sn_strdup(im->arena, im->env->message);
     sn_env_clear(im->env);
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MAX_DEPTH = 100 };
+enum { MAX_DEPTH = 100, MAX_NAME = 1 << 16 };
 
 typedef enum field_kind {
     KIND_INT,
@@ -122,7 +122,7 @@ static bool read_numbers(reader *r, void *member, field_kind kind, const sn_wire
 
 /* A name, NUL-terminated. One with a NUL inside is malformed: it would be cut silently. */
 static bool read_text(reader *r, const char **out, sn_bytes b) {
-    if (b.n && memchr(b.at, 0, b.n)) return false;
+    if (b.n > MAX_NAME || (b.n && memchr(b.at, 0, b.n))) return false;
     *out = sn_strndup(r->arena, (const char *)b.at, b.n);
     return true;
 }

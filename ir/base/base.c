@@ -185,7 +185,7 @@ void *sn_memdup(sn_arena *a, const void *p, size_t size) {
 
 char *sn_strndup(sn_arena *a, const char *s, size_t n) {
     char *q = sn_alloc(a, n + 1);
-    memcpy(q, s, n);
+    if (n) memcpy(q, s, n);
     q[n] = 0;
     return q;
 }
@@ -222,6 +222,7 @@ uint32_t sn_table_add(sn_table *t) {
 }
 
 void *sn_vec_grow(sn_arena *a, void *at, uint32_t n, uint32_t *cap, size_t size) {
+    if (*cap > UINT32_MAX / 2) sn_out_of_memory(a->env, (size_t)*cap * 2 * size);
     uint32_t more = *cap ? *cap * 2 : 8;
     void *q = sn_alloc(a, more * size);
     if (n) memcpy(q, at, n * size);
