@@ -154,6 +154,7 @@ static sn_nd transformed(sn_onnx_call *c, sn_nd x, const transform *t) {
     sn_nd wide = sn_graph_widen(m, x);
     sn_type type = *sn_graph_type(m, wide);
     uint32_t rank = type.rank;
+    if (!x.i) return x;
     type.shape[rank - 2] = sn_ix_const(m, t->n * t->parts);
     sn_nd y = sn_graph_matmul(m, sn_graph_reshape(m, wide, type.shape, rank - 1), transform_table(c, t, type.dtype));
     type.shape[rank - 2] = sn_ix_const(m, t->m);
@@ -228,6 +229,8 @@ sn_status sn_onnx_stft(sn_onnx_call *c) {
     transform t;
     SN_TRY(sn_onnx_int(&step, c, 1));
     if (type->rank != 3) return sn_onnx_fail(c, "a signal of rank %u, not 3", type->rank);
+    if (sn_onnx_has(c, 2) && sn_graph_type(m, sn_onnx_in(c, 2))->rank != 1)
+        return sn_onnx_fail(c, "a window that is no list");
     SN_TRY(frame_length(&length, c, type));
     SN_TRY(plan(&t, c, x, length, false, sn_onnx_attr_int(c, "onesided", 1)));
     sn_nd frames = sn_graph_move_axis(m, sn_graph_unfold(m, x, 1, length, step, 1), 3, 2);
