@@ -4,6 +4,10 @@
  *     DIR/test_add/model.onnx
  *     DIR/test_add/test_data_set_0/input_0.pb, input_1.pb, output_0.pb      (TensorProto, SequenceProto, OptionalProto)
  *
+ * and of its light models, networks whose weights are constants: input element i of n is i / n.
+ *
+ *     DIR/light_resnet50.onnx, light_resnet50_output_0.pb
+ *
  * The rule is that of onnx/backend/test/runner: dtype and shape equal, |got - want| <= 1e-7 + 1e-3 |want|. Inputs are given to the
  * import too, so that shapes and axes that a test feeds as inputs are known there. A file of skips names tests that are not
  * expected to pass, each with its reason; they are run all the same, and one that passes is a failure: its line is stale.
@@ -26,7 +30,7 @@
 
 static const char help[] =
     "usage: sinter onnx-suite [options] DIR...\n"
-    "  DIR                     a folder of tests, each with model.onnx and test_data_set_0\n"
+    "  DIR                     a folder of tests, each with model.onnx and test_data_set_0, or of light models\n"
     "  --device=WHERE          cpu (default), cuda\n"
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
     "  --skips=FILE            lines `FOLDER/TEST REASON` of tests that are not expected to pass\n"
@@ -34,7 +38,7 @@ static const char help[] =
     "  --jobs=N                worker processes (2)\n"
     "  --verbose               a line for every test\n";
 
-enum { UINT16 = 4, BFLOAT16 = 16 }; /* TensorProto.DataType */
+enum { FLOAT = 1, UINT16 = 4, BFLOAT16 = 16 }; /* TensorProto.DataType */
 enum { MAX_TESTS = 8192, MAX_VALUES = 256, MAX_TEXTS = 4, REASON = 1024, MAX_JOBS = 64 };
 
 typedef enum outcome { NOT_RUN, PASSED, FAILED } outcome;
@@ -139,16 +143,49 @@ static bool is_initializer(const sn_pb_graph *g, const char *name) {
     return false;
 }
 
-static sn_status read_data(test_data *in, test_data *out, sn_context *ctx, const suite_test *t, const sn_pb_graph *g,
-                           unsigned set) {
-    in->n = out->n = in->n_texts = out->n_texts = 0;
+/* "DIR/light_resnet50.onnx": a model without a folder of its own. */
+static bool is_light(const char *path) {
+    size_t n = strlen(path);
+    return n > 5 && !strcmp(path + n - 5, ".onnx");
+}
+
+static sn_status read_inputs(test_data *in, sn_context *ctx, const suite_test *t, const sn_pb_graph *g, unsigned set) {
     for (uint32_t k = 0, file = 0; k < g->inputs.n; k++) {
         if (is_initializer(g, g->inputs.at[k].name)) continue;
         const char *path = sn_strf(&ctx->scratch, "%s/test_data_set_%u/input_%u.pb", t->path, set, file++);
         if (exists(path)) SN_TRY(add_file(in, ctx, path, &g->inputs.at[k]));
     }
+    return SN_OK;
+}
+
+/* 0, 1/n, 2/n, ... in the declared shape. */
+static sn_status light_inputs(test_data *in, sn_context *ctx, const sn_pb_graph *g) {
+    for (uint32_t k = 0; k < g->inputs.n; k++) {
+        const sn_pb_value_info *info = &g->inputs.at[k];
+        const sn_pb_tensor_type *type = info->type ? info->type->tensor : NULL;
+        if (is_initializer(g, info->name)) continue;
+        if (!type || !type->shape || type->shape->dims.n > SN_MAX_RANK || type->elem_type != FLOAT)
+            return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "an input of a light model is no tensor of floats");
+        sn_weight_info w = {.name = info->name, .dtype = SN_F32, .rank = type->shape->dims.n};
+        size_t n = 1;
+        for (uint32_t d = 0; d < w.rank; d++) n *= (size_t)(w.shape[d] = type->shape->dims.at[d].value);
+        float *data = SN_NEWN(&ctx->scratch, float, n);
+        for (size_t e = 0; e < n; e++) data[e] = (float)((double)e / (double)n);
+        w.data = data, w.size = n * sizeof *data;
+        in->at[in->n++] = w;
+    }
+    return SN_OK;
+}
+
+static sn_status read_data(test_data *in, test_data *out, sn_context *ctx, const suite_test *t, const sn_pb_graph *g,
+                           unsigned set) {
+    bool light = is_light(t->path);
+    in->n = out->n = in->n_texts = out->n_texts = 0;
+    SN_TRY(light ? light_inputs(in, ctx, g) : read_inputs(in, ctx, t, g, set));
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         const char *path = sn_strf(&ctx->scratch, "%s/test_data_set_%u/output_%u.pb", t->path, set, k);
+        if (light)
+            path = sn_strf(&ctx->scratch, "%.*s_output_%u.pb", (int)(strlen(t->path) - strlen(".onnx")), t->path, k);
         SN_TRY(add_file(out, ctx, path, &g->outputs.at[k]));
     }
     return SN_OK;
@@ -196,6 +233,7 @@ static sn_status compare_all(sn_context *ctx, sn_program *p, sn_tensor **outputs
 typedef struct test_run {
     const suite *s;
     const suite_test *t;
+    unsigned set; /* of test data */
     sn_arena arena;
     sn_bytes model;
     test_data in, want;
@@ -247,11 +285,11 @@ static void keep(test_data *d, sn_arena *arena) {
 static sn_status read_test(sn_context *ctx, void *user) {
     test_run *r = user;
     sn_pb_model model;
-    const char *path = sn_strf(&ctx->scratch, "%s/model.onnx", r->t->path);
+    const char *path = sn_strf(&ctx->scratch, "%s%s", r->t->path, is_light(r->t->path) ? "" : "/model.onnx");
     SN_TRY(read_file(&r->model, ctx, path));
     SN_TRY(sn_pb_read_model(&model, &ctx->env, &ctx->scratch, path, r->model));
     if (!model.graph) return sn_fail(&ctx->env, SN_ERROR_FILE, "no graph");
-    SN_TRY(read_data(&r->in, &r->want, ctx, r->t, model.graph, 0));
+    SN_TRY(read_data(&r->in, &r->want, ctx, r->t, model.graph, r->set));
     keep(&r->in, &r->arena);
     keep(&r->want, &r->arena);
     r->model.at = sn_memdup(&r->arena, r->model.at, r->model.n + 1);
@@ -289,10 +327,10 @@ static sn_status run_program(sn_context *ctx, test_run *r, sn_graph *g) {
     return sn_guarded(ctx, check_outputs, r);
 }
 
-static sn_status run_test(sn_context *ctx, const suite *s, const suite_test *t) {
+static sn_status run_set(sn_context *ctx, const suite *s, const suite_test *t, unsigned set) {
     test_run *r = calloc(1, sizeof *r);
     if (!r) return SN_ERROR_MEMORY;
-    r->s = s, r->t = t;
+    r->s = s, r->t = t, r->set = set;
     sn_graph *g = NULL;
     sn_arena_init(&r->arena, &ctx->env);
     sn_status status = sn_guarded(ctx, read_test, r);
@@ -311,6 +349,15 @@ static sn_status run_test(sn_context *ctx, const suite *s, const suite_test *t) 
     sn_arena_free(&r->arena);
     free(r);
     return status;
+}
+
+static sn_status run_test(sn_context *ctx, const suite *s, const suite_test *t) {
+    for (unsigned set = 0;; set++) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s/test_data_set_%u", t->path, set);
+        if (set && !exists(path)) return SN_OK;
+        SN_TRY(run_set(ctx, s, t, set));
+    }
 }
 
 /* ---- workers: one writes `number outcome reason` for each of its tests ---- */
@@ -425,7 +472,7 @@ static int add_folder(suite *s, const char *folder) {
         size_t n = strlen(folder);
         while (n > 1 && folder[n - 1] == '/') n--;
         if (snprintf(path, sizeof path, "%.*s/%s", (int)n, folder, e->d_name) >= (int)sizeof path) continue;
-        snprintf(model, sizeof model, "%s/model.onnx", path);
+        snprintf(model, sizeof model, "%s%s", path, is_light(path) ? "" : "/model.onnx");
         if (e->d_name[0] == '.' || !exists(model) || s->n == MAX_TESTS) continue;
         char *copy = strdup(path);
         if (!copy) break;
