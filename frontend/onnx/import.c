@@ -20,6 +20,7 @@ enum {
     MAX_STEPS = 1 << 19,    /* a chain of functions that each call the next one twice is exponential */
     STEP_BYTES = 32,        /* of texts that are copied: a step */
     MAX_PROBLEMS = 1 << 14, /* more are not told */
+    MAX_LITERALS = 16,      /* floats that are written into the graph; of integers it has to know more */
 };
 
 /* ---- tables ---- */
@@ -272,7 +273,7 @@ sn_nd sn_onnx_constant_of(sn_onnx *im, const char *name, const sn_onnx_elements 
     sn_onnx_elements one = *e;
     bool same = all_equal(e);
     if (same) one.rank = 0, one.numel = 1;
-    if (!same && e->numel > SN_KNOWN_MAX) return weight(im, name, e);
+    if (!same && e->numel > (sn_is_float(e->dtype) ? (int64_t)MAX_LITERALS : SN_KNOWN_MAX)) return weight(im, name, e);
     sn_array a = sn_array_from(im->arena, e->dtype, one.rank, one.shape, e->data);
     if (same) {
         sn_ix sizes[SN_MAX_RANK];

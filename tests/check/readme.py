@@ -1,4 +1,4 @@
-"""README.md is true: its program is examples/softmax.c and runs, and its commands print what it shows.
+"""README.md is true: its programs are those of examples/ and run, and its commands print what it shows.
 
     python3 tests/check/readme.py BUILD
 
@@ -56,27 +56,34 @@ def console(text, build):
     return problems, count
 
 
-def program(text, build):
-    """The one C block: equal to the example, and it compiles as strict C11 and runs as shown."""
-    found = blocks(text, "c")
-    if len(found) != 1:
-        return [f"README.md: {len(found)} C blocks, expected one program"]
-    example = (source.ROOT / "examples/softmax.c").read_text(encoding="utf-8")
+EXAMPLES = ["softmax", "onnx"]  # in the order of the C blocks
+
+
+def program(text, build, name, block):
+    """A C block: equal to the example, and it compiles as strict C11 and runs as shown."""
+    example = (source.ROOT / f"examples/{name}.c").read_text(encoding="utf-8")
     problems = []
-    if example.split("*/\n", 1)[1] != found[0]:
-        problems.append("README.md: the program is not that of examples/softmax.c below its comment")
+    if example.split("*/\n", 1)[1] != block:
+        problems.append(f"README.md: the program is not that of examples/{name}.c below its comment")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
-        (path / "softmax.c").write_text(found[0], encoding="utf-8")
-        command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", str(source.ROOT / "include"), "softmax.c", "-L",
-                   str(build), f"-Wl,-rpath,{build}", "-lsinter", "-o", "softmax"]
-        for step in (command, ["./softmax"]):
-            run = subprocess.run(step, cwd=path, capture_output=True, text=True)
+        (path / f"{name}.c").write_text(block, encoding="utf-8")
+        command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", str(source.ROOT / "include"),
+                   f"{path}/{name}.c", "-L", str(build), f"-Wl,-rpath,{build}", "-lsinter", "-o", f"{path}/{name}"]
+        for step in (command, [f"{path}/{name}"]):
+            run = subprocess.run(step, cwd=source.ROOT, capture_output=True, text=True)
             if run.returncode:
-                return [*problems, f"README.md: the program: {' '.join(step)}: {run.stderr.strip()}"]
+                return [*problems, f"README.md: the program {name}: {' '.join(step)}: {run.stderr.strip()}"]
         if f"    {run.stdout.strip()}\n" not in text:
-            problems.append(f"README.md: the program prints {run.stdout.strip()!r}, which is not shown")
+            problems.append(f"README.md: the program {name} prints {run.stdout.strip()!r}, which is not shown")
     return problems
+
+
+def programs(text, build):
+    found = blocks(text, "c")
+    if len(found) != len(EXAMPLES):
+        return [f"README.md: {len(found)} C blocks, expected {len(EXAMPLES)} programs"]
+    return [problem for name, block in zip(EXAMPLES, found) for problem in program(text, build, name, block)]
 
 
 def links():
@@ -95,7 +102,7 @@ def main():
     problems, count = console(text, build)
     if not count:
         problems.append("README.md: no console block")
-    source.report("readme", count + 1, [*problems, *program(text, build), *links()])
+    source.report("readme", count + len(EXAMPLES), [*problems, *programs(text, build), *links()])
 
 
 main()
