@@ -5,7 +5,8 @@
  *
  *     y[q*s + r] = sum over t of x[q - t] w[t*s + r]
  *
- * is a convolution with s times as many channels, one for each r, which are then put side by side.
+ * is a convolution with s times as many channels, one for each r, which are then put side by side. Col2Im is one whose weights say
+ * where in a window an element belongs.
  */
 #include "frontend/onnx/quant.h"
 #include "frontend/onnx/window.h"
@@ -106,7 +107,9 @@ static sn_status crop_to(sn_onnx_window *v, sn_onnx_call *c, sn_nd x, const int6
     for (uint32_t k = 0; k < v->n; k++) {
         int64_t size, total = extra[k] + sn_onnx_window_span(v, k) - v->stride[k];
         sn_ix e = sn_graph_type(c->m, x)->shape[2 + k];
-        if (given && !sn_ix_is_const(c->m, e, &size))
+        if (given && (want[k] < 0 || want[k] > INT32_MAX))
+            return sn_onnx_fail(c, "output_shape %lld", (long long)want[k]);
+        if (given && (!sn_ix_is_const(c->m, e, &size) || size > INT32_MAX))
             return sn_onnx_fail(c, "output_shape: image axis %u has to have a number as size", k);
         if (given) total += v->stride[k] * size - want[k];
         v->low[k] = total < 0 ? 0 : v->same && !v->same_lower ? total / 2 : total - total / 2;
@@ -216,17 +219,71 @@ sn_status sn_onnx_conv_transpose(sn_onnx_call *c) {
     sn_dtype t = sn_graph_type(m, x)->dtype;
     sn_onnx_window v;
     int64_t extra[SN_MAX_RANK] = {0};
-    const int64_t *more;
-    uint32_t n;
     SN_TRY(m->env->status);
     SN_TRY(sn_onnx_window_read(&v, c, x, w));
-    if (sn_onnx_attr_ints(&more, &n, c, "output_padding") && n != v.n)
-        return sn_onnx_fail(c, "output_padding has %u entries, not %u", n, v.n);
-    for (uint32_t k = 0; more && k < v.n; k++) extra[k] = more[k];
+    SN_TRY(sn_onnx_window_list(extra, c, "output_padding", v.n, 0, 0));
     SN_TRY(crop_to(&v, c, x, extra));
     if (sn_onnx_has(c, 2)) x = sn_graph_widen(m, x), w = sn_graph_widen(m, w);
     sn_nd y = transposed(c, x, w, &v, extra, sn_onnx_attr_int(c, "group", 1));
     return sn_onnx_done(c, sn_graph_cast(m, with_bias(c, y, 2), t));
+}
+
+/* ---- columns ---- */
+
+/* Weights w[C*K, 1, k1, ..] that put element t of a window of K elements to its place. */
+static sn_nd place_weights(sn_onnx_call *c, sn_nd like, sn_ix channels, const sn_onnx_window *v, int64_t taps) {
+    sn_module *m = c->m;
+    sn_dtype t = sn_graph_type(m, like)->dtype;
+    sn_ix size = sn_ix_const(m, taps), shape[SN_MAX_RANK] = {sn_ix_scale(m, channels, taps), sn_ix_const(m, 1)};
+    sn_nd number = sn_graph_iota(m, SN_I64, 0, &size, 1);
+    sn_nd eye = sn_graph_binary(m, SN_OP_EQ, sn_graph_align(m, number, 0, 2), number);
+    for (uint32_t k = 0; k < v->n; k++) shape[2 + k] = sn_ix_const(m, v->kernel[k]);
+    sn_nd w = sn_graph_expand(m, sn_graph_cast(m, eye, t), (sn_ix[]){channels, size, size}, 3);
+    return sn_graph_reshape(m, w, shape, 2 + v->n);
+}
+
+/* The window of Col2Im, of its operands; n_windows: how many there are along each image axis. */
+static sn_status read_columns(sn_onnx_window *v, int64_t *taps, int64_t *n_windows, int64_t *extra, sn_onnx_call *c) {
+    const int64_t *image, *block;
+    uint32_t n, n_block;
+    int64_t pads[2 * SN_MAX_RANK];
+    SN_TRY(sn_onnx_ints(&image, &n, c, 1));
+    SN_TRY(sn_onnx_ints(&block, &n_block, c, 2));
+    if (n != n_block || n < 1 || n > 3) return sn_onnx_fail(c, "%u sizes of the image, %u of a window", n, n_block);
+    *v = (sn_onnx_window){.n = n};
+    SN_TRY(sn_onnx_window_list(v->stride, c, "strides", n, 1, 1));
+    SN_TRY(sn_onnx_window_list(v->dilation, c, "dilations", n, 1, 1));
+    SN_TRY(sn_onnx_window_list(pads, c, "pads", 2 * n, 0, 0));
+    for (uint32_t k = 0; k < n; k++) {
+        if (block[k] < 1 || block[k] > INT16_MAX || image[k] < 1 || image[k] > INT32_MAX)
+            return sn_onnx_fail(c, "a window of %lld elements in an image of %lld", (long long)block[k],
+                                (long long)image[k]);
+        v->kernel[k] = block[k], v->low[k] = pads[k], v->high[k] = pads[k + n];
+        *taps *= block[k];
+        int64_t more = image[k] + v->low[k] + v->high[k] - sn_onnx_window_span(v, k);
+        if (more < 0) return sn_onnx_fail(c, "the image is smaller than a window");
+        n_windows[k] = more / v->stride[k] + 1;
+        extra[k] = more % v->stride[k];
+    }
+    return *taps <= INT16_MAX ? SN_OK : sn_onnx_fail(c, "a window of %lld elements", (long long)*taps);
+}
+
+/* x[N, C*K, windows]: the windows of an image added up where they overlap, as a transposed convolution of each channel. */
+sn_status sn_onnx_col2im(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0);
+    sn_onnx_window v;
+    int64_t taps = 1, n_windows[SN_MAX_RANK], extra[SN_MAX_RANK], groups;
+    SN_TRY(m->env->status);
+    SN_TRY(read_columns(&v, &taps, n_windows, extra, c));
+    const sn_type *t = sn_graph_type(m, x);
+    sn_ix shape[SN_MAX_RANK] = {t->shape[0], t->shape[1]};
+    if (t->rank != 3 || !sn_ix_is_const(m, t->shape[1], &groups) || groups % taps)
+        return sn_onnx_fail(c, "columns of shape %s for windows of %lld elements", sn_type_text(m, t), (long long)taps);
+    groups /= taps;
+    for (uint32_t k = 0; k < v.n; k++) shape[2 + k] = sn_ix_const(m, n_windows[k]);
+    sn_nd w = place_weights(c, x, sn_ix_const(m, groups), &v, taps);
+    return sn_onnx_done(c, transposed(c, sn_graph_reshape(m, x, shape, 2 + v.n), w, &v, extra, groups));
 }
 
 /* ---- integers ---- */

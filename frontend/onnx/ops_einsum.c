@@ -129,8 +129,12 @@ static void drop_label(labels *l, uint32_t at) {
 
 static void order_as(factor *f, sn_module *m, const labels *l) {
     int64_t perm[SN_MAX_RANK];
-    for (uint32_t k = 0; k < l->n; k++) perm[k] = place_of(&f->l, l->at[k]);
-    f->x = sn_graph_permute(m, f->x, perm, l->n);
+    bool moves = false;
+    for (uint32_t k = 0; k < l->n; k++) {
+        perm[k] = place_of(&f->l, l->at[k]);
+        moves = moves || perm[k] != k;
+    }
+    if (moves) f->x = sn_graph_permute(m, f->x, perm, l->n);
     f->l = *l;
 }
 

@@ -100,7 +100,8 @@ static sn_status read_sampler(sn_onnx_sampler *s, sn_onnx_call *c, sn_nd x, sn_n
     SN_TRY(c->m->env->status);
     if (filter < 0) return sn_onnx_fail(c, "mode %s", mode);
     if (border < 0) return sn_onnx_fail(c, "padding_mode %s", edge);
-    if (t->rank < 3 || g->rank != t->rank) return sn_onnx_fail(c, "a grid of rank %u for rank %u", g->rank, t->rank);
+    if (t->rank < 3 || t->rank > 5 || g->rank != t->rank)
+        return sn_onnx_fail(c, "a grid of rank %u for rank %u", g->rank, t->rank);
     *s = (sn_onnx_sampler){
         (sn_onnx_filter)filter, (sn_onnx_border)border, sn_onnx_attr_int(c, "align_corners", 0), t->rank - 2, {0}};
     for (uint32_t k = 0; k < s->n; k++)
@@ -126,6 +127,8 @@ sn_status sn_onnx_grid_sample(sn_onnx_call *c) {
     for (uint32_t k = 0; k < s.n; k++) t.shape[2 + k] = g.shape[1 + k];
     return sn_onnx_done(c, sn_graph_reshape(m, y, t.shape, t.rank));
 }
+
+enum { AXIS_MAX = 1 << 24 };
 
 /* Normalised coordinates of the n elements of an axis, along axis `axis` of a tensor of that rank. */
 static sn_nd coordinates(sn_onnx_call *c, int64_t n, bool align, sn_dtype t, uint32_t axis, uint32_t rank) {

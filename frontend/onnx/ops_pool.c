@@ -101,6 +101,40 @@ sn_status sn_onnx_max_pool(sn_onnx_call *c) {
     return m->env->status;
 }
 
+/* The image that windows of the pool's kind cover, as [N, C, ..]. */
+static void unpooled_shape(sn_type *t, sn_module *m, const sn_onnx_window *w) {
+    for (uint32_t k = 0; k < w->n; k++) {
+        sn_ix steps = sn_ix_scale(m, sn_ix_addc(m, t->shape[2 + k], -1), w->stride[k]);
+        t->shape[2 + k] = sn_ix_addc(m, steps, w->kernel[k] - w->low[k] - w->high[k]);
+    }
+}
+
+/* Elements x at flat positions of an image of zeros, which output_shape makes larger at its ends. */
+sn_status sn_onnx_max_unpool(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd x = sn_onnx_in(c, 0), at = sn_onnx_in(c, 1);
+    sn_onnx_window w;
+    SN_TRY(m->env->status);
+    SN_TRY(sn_onnx_window_read(&w, c, x, (sn_nd){0}));
+    sn_type t = *sn_graph_type(m, x);
+    sn_ix n = sn_type_numel(m, &t);
+    unpooled_shape(&t, m, &w);
+    sn_ix all = sn_type_numel(m, &t);
+    sn_nd flat = sn_graph_scatter(m, SN_OP_SCATTER, sn_graph_full(m, t.dtype, 0, &all, 1),
+                                  sn_graph_reshape(m, at, &n, 1), sn_graph_reshape(m, x, &n, 1));
+    sn_nd y = sn_graph_reshape(m, flat, t.shape, t.rank);
+    if (!sn_onnx_has(c, 2)) return sn_onnx_done(c, y);
+    sn_ix want[SN_KNOWN_MAX];
+    int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    uint32_t given;
+    SN_TRY(sn_onnx_sizes(want, &given, c, 2));
+    if (given != t.rank) return sn_onnx_fail(c, "output_shape has %u entries, not %u", given, t.rank);
+    for (uint32_t k = 0; k < t.rank; k++)
+        if (!sn_ix_is_const(m, sn_ix_sub(m, want[k], t.shape[k]), &high[k]))
+            return sn_onnx_fail(c, "how much output_shape adds to axis %u has to be a number", k);
+    return sn_onnx_done(c, sn_graph_pad(m, y, low, high, 0));
+}
+
 /* ---- means and norms ---- */
 
 /* How many elements windows along image axis k have: those of the image, and of the padding if it counts. A number where all

@@ -40,6 +40,8 @@ typedef struct resize {
     double a, extrapolation; /* of cubic; of TF_CROP */
 } resize;
 
+enum { TABLE_MAX = 1 << 24 }; /* elements of a table */
+
 /* One axis. A size that is given tells the scale, a scale that is given the size: the integer below. */
 typedef struct resized {
     bool active, counted;    /* counted: in, out and scale are set */
@@ -97,7 +99,7 @@ static sn_status read_axes(uint32_t *axes, uint32_t *n, sn_onnx_call *c, uint32_
 
 static sn_status by_scales(resized *to, sn_onnx_call *c, const uint32_t *axes, uint32_t n, const double *scale) {
     for (uint32_t k = 0; k < n; k++) {
-        if (!(scale[k] > 0)) return sn_onnx_fail(c, "scale %g", scale[k]);
+        if (!(scale[k] > 0 && scale[k] < 1e6)) return sn_onnx_fail(c, "scale %g", scale[k]);
         to[axes[k]].scale = scale[k];
         to[axes[k]].active = scale[k] != 1;
     }
@@ -111,9 +113,10 @@ static sn_status numbers(resized *to, sn_onnx_call *c) {
     if (!sn_ix_is_const(c->m, to->in_size, &to->in) ||
         (to->out_size.i && !sn_ix_is_const(c->m, to->out_size, &to->out)))
         return sn_onnx_fail(c, "sizes of resized axes have to be numbers");
-    if (to->out_size.i) to->scale = to->in ? (double)to->out / (double)to->in : 1;
+    if (to->in < 1 || to->in > INT32_MAX) return sn_onnx_fail(c, "an axis of %lld elements", (long long)to->in);
+    if (to->out_size.i) to->scale = (double)to->out / (double)to->in;
     else to->out = (int64_t)floorf((float)to->in * (float)to->scale);
-    if (to->in < 1 || to->out < 1 || to->out > INT32_MAX)
+    if (to->out < 1 || to->out > TABLE_MAX)
         return sn_onnx_fail(c, "an axis of %lld elements becomes one of %lld", (long long)to->in, (long long)to->out);
     return SN_OK;
 }
@@ -221,6 +224,9 @@ static void fill_weights(table *tab, const resize *r, const resized *t, int64_t 
 static table make_table(sn_onnx_call *c, const resize *r, const resized *t) {
     double reach = r->mode == LINEAR ? 1 : 2; /* elements on each side of a place */
     if (r->antialias && t->scale < 1) reach = ceil(reach / t->scale);
+    if (reach * (double)t->out > TABLE_MAX)
+        sn_onnx_fail(c, "an element is made of too many for tables of %d", TABLE_MAX);
+    if (c->m->env->status != SN_OK) return (table){0};
     table tab = {.k = r->mode == NEAREST ? 1 : 2 * (uint32_t)reach};
     tab.index = SN_NEWN(c->arena, int64_t, (uint64_t)t->out *tab.k);
     tab.weight = SN_NEWN(c->arena, double, (uint64_t)t->out *tab.k);
@@ -287,14 +293,16 @@ static sn_nd weighted(sn_onnx_call *c, sn_nd x, uint32_t axis, const table *tab,
     return sum;
 }
 
+enum { REPEATS = 64 };
+
 /* Nearest, where sizes are names: only what repeats each element, which is tried on a size that stands for all. */
 static sn_status by_name(sn_nd *x, bool *done, sn_onnx_call *c, const resize *r, const resized *t, uint32_t axis) {
     int64_t known, times = (int64_t)t->scale;
     *done = false;
     if (r->mode != NEAREST || sn_ix_is_const(c->m, t->in_size, &known) || r->from == TF_CROP) return SN_OK;
     if (t->out_size.i)
-        for (times = 1; times < 64 && !sn_ix_eq(t->out_size, sn_ix_scale(c->m, t->in_size, times));) times++;
-    else if ((double)times != t->scale) return SN_OK;
+        for (times = 1; times < REPEATS && !sn_ix_eq(t->out_size, sn_ix_scale(c->m, t->in_size, times));) times++;
+    else if ((double)times != t->scale || times > REPEATS) return SN_OK;
     resized other = {.in = 16, .out = 16 * times, .scale = (double)times};
     table tab = make_table(c, r, &other);
     bool fits = !t->out_size.i || sn_ix_eq(t->out_size, sn_ix_scale(c->m, t->in_size, times));
@@ -321,6 +329,7 @@ static sn_nd build(sn_onnx_call *c, const resize *r, resized *to, sn_nd x) {
         if (by_name(&y, &done, c, r, &to[k], k) != SN_OK || done) continue;
         if (numbers(&to[k], c) != SN_OK) return y;
         table tab = make_table(c, r, &to[k]);
+        if (m->env->status != SN_OK) return y;
         if (is_repeat(&tab, to[k].in, to[k].out) && t.rank < SN_MAX_RANK) y = repeat(m, y, k, to[k].out / to[k].in);
         else if (tab.k == 1) y = select_elements(m, y, k, tab.index, to[k].out);
         else y = weighted(c, y, k, &tab, to[k].out);

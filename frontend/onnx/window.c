@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-/* A list with n entries, or `otherwise` n times. */
-static sn_status read_list(int64_t *out, sn_onnx_call *c, const char *name, uint32_t n, int64_t otherwise,
-                           int64_t lowest) {
+sn_status sn_onnx_window_list(int64_t *out, sn_onnx_call *c, const char *name, uint32_t n, int64_t otherwise,
+                              int64_t lowest) {
     const int64_t *at;
     uint32_t given;
     bool has = sn_onnx_attr_ints(&at, &given, c, name);
@@ -22,7 +21,7 @@ static sn_status read_list(int64_t *out, sn_onnx_call *c, const char *name, uint
 
 static sn_status read_kernel(sn_onnx_window *out, sn_onnx_call *c, sn_nd w) {
     if (!w.i && !sn_onnx_has_attr(c, "kernel_shape")) return sn_onnx_fail(c, "kernel_shape is missing");
-    SN_TRY(read_list(out->kernel, c, "kernel_shape", out->n, 0, 0));
+    SN_TRY(sn_onnx_window_list(out->kernel, c, "kernel_shape", out->n, 0, 0));
     const sn_type *t = sn_graph_type(c->m, w);
     for (uint32_t k = 0; w.i && k < out->n; k++) {
         int64_t stated = out->kernel[k];
@@ -43,9 +42,9 @@ sn_status sn_onnx_window_read(sn_onnx_window *out, sn_onnx_call *c, sn_nd x, sn_
     out->n = t->rank - 2;
     const char *how = sn_onnx_attr_text(c, "auto_pad", "NOTSET");
     SN_TRY(read_kernel(out, c, w));
-    SN_TRY(read_list(out->stride, c, "strides", out->n, 1, 1));
-    SN_TRY(read_list(out->dilation, c, "dilations", out->n, 1, 1));
-    SN_TRY(read_list(pads, c, "pads", 2 * out->n, 0, INT32_MIN));
+    SN_TRY(sn_onnx_window_list(out->stride, c, "strides", out->n, 1, 1));
+    SN_TRY(sn_onnx_window_list(out->dilation, c, "dilations", out->n, 1, 1));
+    SN_TRY(sn_onnx_window_list(pads, c, "pads", 2 * out->n, 0, INT32_MIN));
     out->same_lower = !strcmp(how, "SAME_LOWER");
     out->same = out->same_lower || !strcmp(how, "SAME_UPPER");
     bool own = !strcmp(how, "NOTSET") || !how[0];

@@ -11,6 +11,9 @@ typedef struct sn_onnx_window {
     bool same, same_lower; /* auto_pad: SAME_UPPER or SAME_LOWER; SAME_LOWER */
 } sn_onnx_window;
 
+/* The attribute `name`, a list of n numbers from `lowest` on, or `otherwise` n times. */
+sn_status sn_onnx_window_list(int64_t *out, sn_onnx_call *c, const char *name, uint32_t n, int64_t otherwise,
+                              int64_t lowest);
 /* kernel_shape, strides, dilations, pads and auto_pad of the call, for image x. w: weights whose image axes are the kernel;
  * none: kernel_shape has to be there. SAME is not turned into padding yet. */
 sn_status sn_onnx_window_read(sn_onnx_window *out, sn_onnx_call *c, sn_nd x, sn_nd w);
