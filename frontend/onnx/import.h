@@ -16,7 +16,7 @@
 #include "frontend/onnx/tensor.h"
 #include "ir/graph_build.h"
 
-enum { SN_ONNX_STRING = 8 };   /* the element type of texts */
+enum { SN_ONNX_STRING = 8 };  /* the element type of texts */
 enum { SN_ONNX_NEWEST = 22 }; /* opset of the default domain that the table follows */
 
 typedef enum sn_onnx_kind {
@@ -78,12 +78,14 @@ struct sn_onnx {
     uint32_t texts;     /* outputs that are text */
     uint32_t depth;     /* of functions and bodies */
     uint64_t steps; /* nodes of functions and bodies, with operands and attributes, each as often as it was imported */
-    sn_names tensors;  /* address of a TensorProto -> node with its elements: a body is imported many times */
+    sn_names tensors;  /* address of a TensorProto, or what a table holds -> node with its elements: a body is imported
+                        * many times */
     sn_names suffixes; /* name -> number behind it that was taken last */
     /* By node (known.c): its elements, or why they are not known; neither while nobody has asked. */
     SN_VEC(sn_array *) arrays;
     SN_VEC(const char *) unknown;
-    int64_t work; /* that has been spent on them */
+    int64_t work;           /* that has been spent on them */
+    int64_t table_elements; /* of ops_signal.c */
     SN_VEC(sn_onnx_problem) problems;
 };
 

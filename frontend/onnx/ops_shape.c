@@ -188,7 +188,7 @@ static sn_status range_count(sn_ix *out, sn_onnx_call *c) {
     if (sn_is_float(sn_graph_type(c->m, sn_onnx_in(c, 0))->dtype)) {
         for (uint32_t k = 0; k < 3; k++) {
             SN_TRY(sn_onnx_array(&at[k], c, sn_onnx_in(c, k)));
-            if (at[k]->numel != 1) return sn_onnx_fail(c, "operand %u is no number", k + 1);
+            if (at[k]->numel != 1 || !at[k]->f) return sn_onnx_fail(c, "operand %u is no number", k + 1);
         }
         double count = ceil((at[1]->f[0] - at[0]->f[0]) / at[2]->f[0]);
         if (!(count < 0x1p53)) return sn_onnx_fail(c, "it has no end");

@@ -13,24 +13,33 @@
 
 #define TURN (2 * 3.14159265358979323846)
 
-enum { MAX_TABLE = 1 << 26 }; /* elements */
+enum { MAX_TABLES = 1 << 25 }; /* elements of all tables of a model */
 
-/* A node with these elements. */
-static sn_nd table(sn_onnx_call *c, const char *name, const double *values, sn_dtype dtype, int64_t rows,
-                   int64_t cols) {
-    sn_onnx_elements e = {.dtype = SN_F64, .rank = cols ? 2 : 1, .shape = {rows, cols}};
-    e.numel = cols ? rows * cols : rows;
-    e.data = values;
-    if (dtype == SN_F64) return sn_onnx_constant_of(c->im, name, &e);
-    float *few = SN_NEWN(sn_store_arena(c->im->files.store), float, e.numel + 1);
-    for (int64_t k = 0; k < e.numel; k++) few[k] = (float)values[k];
-    e.dtype = SN_F32;
-    e.data = few;
-    return sn_graph_cast(c->m, sn_onnx_constant_of(c->im, name, &e), dtype);
+/* Room for a table; refused where it would be too much, since a few bytes of a model can ask for it. */
+static sn_status new_table(double **out, sn_onnx_call *c, int64_t rows, int64_t cols) {
+    int64_t n;
+    *out = NULL;
+    if (sn_mul_overflow(rows, cols, &n) || n > MAX_TABLES - c->im->table_elements)
+        return sn_onnx_fail(c, "tables of more than %d elements would have to be computed", MAX_TABLES);
+    c->im->table_elements += n;
+    *out = SN_NEWN(c->arena, double, n + 1);
+    return SN_OK;
 }
 
-static double *new_table(sn_onnx_call *c, int64_t n) {
-    return SN_NEWN(sn_store_arena(c->im->files.store), double, n + 1);
+/* A node with these elements: a list where cols is 0. */
+static sn_nd table(sn_onnx_call *c, const char *name, const double *values, sn_dtype dtype, int64_t rows,
+                   int64_t cols) {
+    sn_onnx_elements e = {.dtype = dtype == SN_F64 ? SN_F64 : SN_F32, .rank = cols ? 2 : 1, .shape = {rows, cols}};
+    sn_arena *arena = sn_store_arena(c->im->files.store);
+    e.numel = cols ? rows * cols : rows;
+    if (dtype == SN_F64) {
+        e.data = sn_memdup(arena, values, (size_t)e.numel * sizeof *values);
+        return sn_onnx_constant_of(c->im, name, &e);
+    }
+    float *short_values = SN_NEWN(arena, float, e.numel + 1);
+    for (int64_t k = 0; k < e.numel; k++) short_values[k] = (float)values[k];
+    e.data = short_values;
+    return sn_graph_cast(c->m, sn_onnx_constant_of(c->im, name, &e), dtype);
 }
 
 /* ---- windows ---- */
@@ -40,12 +49,13 @@ sn_status sn_onnx_signal_window(sn_onnx_call *c) {
     static const double terms[3][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
     const double *w = terms[c->op->arg];
     int64_t size;
+    double *values;
     bool periodic = sn_onnx_attr_int(c, "periodic", 1);
     sn_dtype dtype = sn_onnx_attr_dtype(c, "output_datatype", SN_F32);
     SN_TRY(sn_onnx_int(&size, c, 0));
-    if (size < 0 || size > MAX_TABLE) return sn_onnx_fail(c, "a window of %lld elements", (long long)size);
+    if (size < 0) return sn_onnx_fail(c, "a window of %lld elements", (long long)size);
+    SN_TRY(new_table(&values, c, size, 1));
     int64_t steps = periodic || size < 2 ? size : size - 1;
-    double *values = new_table(c, size);
     for (int64_t k = 0; k < size; k++) {
         double t = TURN * (double)k / (double)steps;
         values[k] = w[0] - w[1] * cos(t) + w[2] * cos(2 * t);
@@ -80,14 +90,14 @@ static void triangle(double *values, int64_t bins, int64_t bands, int64_t at, co
 /* Operands: bands, length of the transform, sample rate, lowest and highest frequency. The corners of the triangles are
  * bands + 2 frequencies at equal distances on the mel scale. */
 sn_status sn_onnx_mel_weights(sn_onnx_call *c) {
-    double in[5];
+    double in[5], corner[3], *values;
     sn_dtype dtype = sn_onnx_attr_dtype(c, "output_datatype", SN_F32);
     for (uint32_t k = 0; k < 5; k++) SN_TRY(number(&in[k], c, k));
-    bool fits = in[0] >= 0 && in[1] >= 0 && in[0] <= 1 << 20 && in[1] <= 1 << 20 && in[2] > 0;
-    int64_t bands = fits ? (int64_t)in[0] : 0, bins = fits ? (int64_t)in[1] / 2 + 1 : 1;
-    if (!fits || bins > MAX_TABLE / (bands + 1)) return sn_onnx_fail(c, "sizes are out of range");
-    double low = mel(in[3]), step = (mel(in[4]) - low) / (double)(bands + 2), corner[3];
-    double *values = new_table(c, bins * bands);
+    if (!(in[0] >= 0 && in[0] <= MAX_TABLES && in[1] >= 0 && in[1] <= MAX_TABLES && in[2] > 0))
+        return sn_onnx_fail(c, "%g bands of a transform of length %g at %g samples", in[0], in[1], in[2]);
+    int64_t bands = (int64_t)in[0], bins = (int64_t)in[1] / 2 + 1;
+    double low = mel(in[3]), step = (mel(in[4]) - low) / (double)(bands + 2);
+    SN_TRY(new_table(&values, c, bins, bands));
     for (int64_t k = 0; k < bands; k++) {
         for (int j = 0; j < 3; j++) corner[j] = floor((in[1] + 1) * hertz(low + step * (double)(k + j)) / in[2]);
         triangle(values, bins, bands, k, corner);
@@ -140,12 +150,20 @@ static void fill(double *out, const transform *t, const direction *circle) {
     }
 }
 
+/* Nodes with equal transforms share their table. */
 static sn_nd transform_table(sn_onnx_call *c, const transform *t, sn_dtype dtype) {
+    int64_t rows = t->n * t->parts, cols = t->m * t->to_parts;
+    const char *key = sn_strf(c->arena, "fourier %lld %lld %d %lld %d %d %d", (long long)t->length, (long long)t->n,
+                              t->parts, (long long)t->m, t->to_parts, t->inverse, (int)dtype);
+    sn_nd x = {sn_names_get(&c->im->tensors, key)};
+    double *values;
+    if (x.i || new_table(&values, c, rows, cols) != SN_OK) return x;
     direction *circle = SN_NEWN(c->arena, direction, t->length);
-    double *values = new_table(c, t->n * t->parts * t->m * t->to_parts);
     for (int64_t r = 0; r < t->length; r++) circle[r] = direction_of(r, t->length);
     fill(values, t, circle);
-    return table(c, "fourier", values, dtype, t->n * t->parts, t->m * t->to_parts);
+    x = table(c, "fourier", values, dtype, rows, cols);
+    if (x.i) sn_names_put(&c->im->tensors, key, x.i);
+    return x;
 }
 
 /* x[.., n, parts] -> [.., m, to_parts] */
@@ -167,15 +185,13 @@ static sn_nd transformed(sn_onnx_call *c, sn_nd x, const transform *t) {
 static sn_status plan(transform *t, sn_onnx_call *c, sn_nd x, int64_t length, bool inverse, bool onesided) {
     const sn_type *type = sn_graph_type(c->m, x);
     int64_t parts, half = length / 2 + 1;
-    if (length < 1) return sn_onnx_fail(c, "a transform of length %lld", (long long)length);
+    if (length < 1 || length > MAX_TABLES) return sn_onnx_fail(c, "a transform of length %lld", (long long)length);
     if (!sn_ix_is_const(c->m, type->shape[type->rank - 1], &parts) || parts < 1 || parts > 2)
         return sn_onnx_fail(c, "the last axis of %s is not of 1 or 2 elements", sn_type_text(c->m, type));
     *t =
         (transform){.length = length, .n = length, .m = length, .parts = (int)parts, .to_parts = 2, .inverse = inverse};
     if (onesided && inverse) t->n = half, t->to_parts = 1;
     else if (onesided) t->m = half;
-    if (length > MAX_TABLE || t->n * t->parts > MAX_TABLE / (t->m * t->to_parts))
-        return sn_onnx_fail(c, "a transform of length %lld is too long for a table", (long long)length);
     return SN_OK;
 }
 
