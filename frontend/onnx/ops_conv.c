@@ -220,6 +220,7 @@ sn_status sn_onnx_conv_transpose(sn_onnx_call *c) {
     uint32_t n;
     SN_TRY(m->env->status);
     SN_TRY(sn_onnx_window_read(&v, c, x, w));
+    if (2 + 2 * v.n > SN_MAX_RANK) return sn_onnx_fail(c, "%u image axes; at most %d", v.n, SN_MAX_RANK / 2 - 1);
     if (sn_onnx_attr_ints(&more, &n, c, "output_padding") && n != v.n)
         return sn_onnx_fail(c, "output_padding has %u entries, not %u", n, v.n);
     for (uint32_t k = 0; more && k < v.n; k++) extra[k] = more[k];
