@@ -16,8 +16,11 @@
 #include "frontend/onnx/tensor.h"
 #include "ir/graph_build.h"
 
-enum { SN_ONNX_STRING = 8 };  /* the element type of texts */
-enum { SN_ONNX_NEWEST = 22 }; /* opset of the default domain that the table follows */
+enum { SN_ONNX_STRING = 8 }; /* the element type of texts */
+enum {
+    SN_ONNX_NEWEST = 22,       /* opset of the default domain that the table follows */
+    SN_ONNX_ITERATIONS = 4096, /* that are written out at most */
+};
 
 typedef enum sn_onnx_kind {
     SN_ONNX_NONE,     /* absent: an operand left out, an empty optional */

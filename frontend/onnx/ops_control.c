@@ -8,8 +8,6 @@
  */
 #include "frontend/onnx/import.h"
 
-enum { MAX_ITERATIONS = 4096 };
-
 static bool known_bool(bool *out, sn_onnx_call *c, const sn_onnx_value *v) {
     const sn_array *a;
     if (v->kind != SN_ONNX_TENSOR || !sn_onnx_try_array(&a, c, v->node) || a->numel != 1 || !a->i) return false;
@@ -125,7 +123,7 @@ static sn_status run_loop(loop *l, sn_onnx_call *c) {
     if (l->condition.kind == SN_ONNX_TENSOR && !known_bool(&goes_on, c, &l->condition))
         l->active = as_number(c, l->condition.node);
     for (int64_t k = 0; goes_on && k < l->trips; k++) {
-        if (k == MAX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", MAX_ITERATIONS);
+        if (k == SN_ONNX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS);
         if (l->active.i && l->trips == INT64_MAX)
             return sn_onnx_fail(c, "the number of iterations is not known at import");
         SN_TRY(iterate(&goes_on, l, c, k));
@@ -173,7 +171,7 @@ static sn_status scan_length(int64_t *out, const scan *s, sn_onnx_call *c, const
             return sn_onnx_fail(c, "it scans %lld and %lld elements", (long long)*out, (long long)shape[axis]);
         *out = shape[axis];
     }
-    return *out > MAX_ITERATIONS ? sn_onnx_fail(c, "more than %d iterations", MAX_ITERATIONS) : SN_OK;
+    return *out > SN_ONNX_ITERATIONS ? sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS) : SN_OK;
 }
 
 /* values: states, then what is scanned; out: states, then stacks. */

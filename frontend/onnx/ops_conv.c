@@ -221,6 +221,7 @@ sn_status sn_onnx_conv_transpose(sn_onnx_call *c) {
     int64_t extra[SN_MAX_RANK] = {0};
     SN_TRY(m->env->status);
     SN_TRY(sn_onnx_window_read(&v, c, x, w));
+    if (2 + 2 * v.n > SN_MAX_RANK) return sn_onnx_fail(c, "%u image axes; at most %d", v.n, SN_MAX_RANK / 2 - 1);
     SN_TRY(sn_onnx_window_list(extra, c, "output_padding", v.n, 0, 0));
     SN_TRY(crop_to(&v, c, x, extra));
     if (sn_onnx_has(c, 2)) x = sn_graph_widen(m, x), w = sn_graph_widen(m, w);

@@ -242,6 +242,7 @@ static sn_status read_recurrence(recurrence *r) {
     if (!sn_ix_is_const(m, t->shape[0], &r->steps))
         return sn_onnx_fail(c, "the length of the sequence is a name; bind it to a number for the import");
     if (r->steps < 1) return sn_onnx_fail(c, "sequences without elements");
+    if (r->steps > SN_ONNX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS);
     r->shared.m = m;
     r->shared.clip = sn_onnx_attr_float(c, "clip", INFINITY);
     r->shared.linear_before_reset = r->cell == &gru_cell && sn_onnx_attr_int(c, "linear_before_reset", 0);

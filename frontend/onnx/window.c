@@ -30,7 +30,8 @@ static sn_status read_kernel(sn_onnx_window *out, sn_onnx_call *c, sn_nd w) {
         if (stated && stated != out->kernel[k]) return sn_onnx_fail(c, "kernel_shape is not that of the weights");
     }
     for (uint32_t k = 0; k < out->n; k++)
-        if (out->kernel[k] < 1) return sn_onnx_fail(c, "a window without elements");
+        if (out->kernel[k] < 1 || out->kernel[k] > INT32_MAX)
+            return sn_onnx_fail(c, "a window of %lld elements", (long long)out->kernel[k]);
     return SN_OK;
 }
 

@@ -283,8 +283,11 @@ Test(onnx_read, elements_that_do_not_fit) {
     t = tensor_head("w", F32, "2");
     put_float(&t, 4, 1);
     refused_initializer(&t, "w: 1 elements in the file for a shape of 2");
-    t = tensor_raw("w", 8, "1", four, 4);
-    refused_initializer(&t, "element type STRING (8)");
+    t = tensor_raw("w", 14, "1", four, 8);
+    refused_initializer(&t, "element type COMPLEX64 (14)");
+    t = tensor_head("w", 8, "2");
+    put_text(&t, 6, "one");
+    refused_initializer(&t, "1 texts do not fill their shape: w");
     t = tensor_raw("w", 99, "1", four, 4);
     refused_initializer(&t, "element type unknown (99)");
     t = tensor_raw("w", F32, "-2", four, 16);
@@ -489,4 +492,28 @@ Test(onnx_read, what_cannot_be_computed_is_not_known) {
     put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
     pb m = model_of(&g, 17);
     refused(&m, "Unsqueeze (opset 17): ");
+}
+
+Test(onnx_read, long_sequences_are_not_written_out) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "1099511627776 1 1");
+    put_value(&g, GRAPH_INPUT, "w", F32, "1 1 1");
+    put_op(&g, "RNN", "x w w", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, "RNN (opset 17): more than 4096 iterations");
+}
+
+Test(onnx_read, windows_that_are_too_large) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "1 1 2 2 2 2");
+    put_value(&g, GRAPH_INPUT, "w", F32, "1 1 1 1 1 1");
+    put_value(&g, GRAPH_INPUT, "row", F32, "1 1 8");
+    put_value(&g, GRAPH_INPUT, "wide", F32, "1 1 4611686018427387904");
+    put_op(&g, "ConvTranspose", "x w", "y");
+    put_op(&g, "Conv", "row wide", "z");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, "ConvTranspose (opset 17): 4 image axes; at most 3");
+    refused(&m, "Conv (opset 17): a window of 4611686018427387904 elements");
 }
