@@ -40,8 +40,7 @@ static sn_nd columns(sn_onnx_call *c, const deform *d, sn_nd x, sn_nd offset) {
     sn_ix flat[] = {d->images, sn_ix_divc(m, t->shape[1], d->offset_groups), sn_ix_mul(m, t->shape[2], t->shape[3])};
     sn_nd moved = sn_graph_reshape(m, offset, split, 5), place[2];
     for (uint32_t k = 0; k < 2; k++) {
-        if (!sn_ix_is_const(m, t->shape[2 + k], &s.size[k]))
-            return sn_onnx_fail(c, "sizes of the image have to be numbers"), (sn_nd){0};
+        s.size[k] = t->shape[2 + k];
         sn_nd at =
             sn_graph_add(m, sn_graph_pick(m, moved, 2, k), regular_places(c, d, k, sn_graph_type(m, offset)->dtype));
         place[k] = sn_graph_reshape(m, at, list, 3);

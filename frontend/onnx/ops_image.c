@@ -81,10 +81,9 @@ sn_status sn_onnx_center_crop_pad(sn_onnx_call *c) {
 
 /* Place of a normalised coordinate: -1 and 1 are the borders. */
 static sn_nd denormalised(sn_module *m, sn_nd at, const sn_onnx_sampler *s, uint32_t k) {
-    double size = (double)s->size[k];
     at = sn_graph_with(m, SN_OP_ADD, at, 1);
-    if (s->align_corners) return sn_graph_with(m, SN_OP_MUL, at, (size - 1) / 2);
-    return sn_graph_with(m, SN_OP_DIV, sn_graph_with(m, SN_OP_SUB, sn_graph_with(m, SN_OP_MUL, at, size), 1), 2);
+    sn_nd y = sn_graph_mul(m, at, sn_onnx_amount(m, at, s->size[k], s->align_corners ? -1 : 0));
+    return sn_graph_with(m, SN_OP_DIV, s->align_corners ? y : sn_graph_with(m, SN_OP_SUB, y, 1), 2);
 }
 
 static sn_status read_sampler(sn_onnx_sampler *s, sn_onnx_call *c, sn_nd x, sn_nd grid) {
@@ -102,11 +101,9 @@ static sn_status read_sampler(sn_onnx_sampler *s, sn_onnx_call *c, sn_nd x, sn_n
     if (border < 0) return sn_onnx_fail(c, "padding_mode %s", edge);
     if (t->rank < 3 || t->rank > 5 || g->rank != t->rank)
         return sn_onnx_fail(c, "a grid of rank %u for rank %u", g->rank, t->rank);
-    *s = (sn_onnx_sampler){
-        (sn_onnx_filter)filter, (sn_onnx_border)border, sn_onnx_attr_int(c, "align_corners", 0), t->rank - 2, {0}};
-    for (uint32_t k = 0; k < s->n; k++)
-        if (!sn_ix_is_const(c->m, t->shape[2 + k], &s->size[k]) || s->size[k] < 1)
-            return sn_onnx_fail(c, "sizes of the image have to be numbers");
+    *s = (sn_onnx_sampler){.filter = (sn_onnx_filter)filter, .border = (sn_onnx_border)border, .n = t->rank - 2};
+    s->align_corners = sn_onnx_attr_int(c, "align_corners", 0);
+    for (uint32_t k = 0; k < s->n; k++) s->size[k] = t->shape[2 + k];
     return SN_OK;
 }
 
@@ -155,8 +152,8 @@ sn_status sn_onnx_affine_grid(sn_onnx_call *c) {
         int64_t between[] = {1, 2, 3};
         sn_nd term = sn_graph_unsqueeze(m, column, between, axes);
         uint32_t from = axes - 1 - k; /* the image axis that column k is for; the last column is for none */
-        if (k < axes && (size[2 + from] < 1 || size[2 + from] > INT32_MAX))
-            return sn_onnx_fail(c, "an image without elements");
+        if (k < axes && (size[2 + from] < 1 || size[2 + from] > AXIS_MAX))
+            return sn_onnx_fail(c, "an axis of %lld elements", (long long)size[2 + from]);
         if (k < axes) term = sn_graph_mul(m, term, coordinates(c, size[2 + from], align, t->dtype, 1 + from, rank));
         sum = k ? sn_graph_add(m, sum, term) : term;
     }
@@ -228,21 +225,22 @@ static sn_nd sample_places(sn_module *m, const range *r, uint32_t axis) {
 /* The four corners around every sample, times their weights: [C, R, ..] each. Samples further than one element from the image
  * are 0. */
 static void weighted_corners(sn_nd corner[4], sn_module *m, sn_nd x, sn_nd batch, const sn_nd place[2],
-                             const int64_t *size) {
+                             const sn_ix size[2]) {
     sn_onnx_sampler s = {.filter = SN_ONNX_LINEAR, .border = SN_ONNX_EDGE, .n = 2, .size = {size[0], size[1]}};
     sn_onnx_tap taps[2][SN_ONNX_TAPS];
     sn_nd inside = {0};
     for (uint32_t k = 0; k < 2; k++) {
-        sn_nd low = sn_graph_with(m, SN_OP_GE, place[k], -1),
-              high = sn_graph_with(m, SN_OP_LE, place[k], (double)size[k]);
-        sn_nd own = sn_graph_binary(m, SN_OP_AND, low, high), at = sn_graph_with(m, SN_OP_MAXIMUM, place[k], 0);
+        sn_nd end = sn_onnx_amount(m, place[k], size[k], 0), last = sn_onnx_amount(m, place[k], size[k], -1);
+        sn_nd own = sn_graph_binary(m, SN_OP_AND, sn_graph_with(m, SN_OP_GE, place[k], -1),
+                                    sn_graph_binary(m, SN_OP_LE, place[k], end));
         inside = k ? sn_graph_binary(m, SN_OP_AND, inside, own) : own;
-        sn_onnx_taps(taps[k], m, &s, k, sn_graph_with(m, SN_OP_MINIMUM, at, (double)size[k] - 1));
+        sn_nd at = sn_graph_with(m, SN_OP_MAXIMUM, place[k], 0);
+        sn_onnx_taps(taps[k], m, &s, k, sn_graph_binary(m, SN_OP_MINIMUM, at, last));
     }
     for (uint32_t k = 0; k < 4; k++) {
         const sn_onnx_tap *y = &taps[0][k / 2], *w = &taps[1][k % 2];
-        sn_nd row = sn_graph_add(m, sn_graph_with(m, SN_OP_MUL, batch, (double)size[0]), y->index);
-        sn_nd flat = sn_graph_add(m, sn_graph_with(m, SN_OP_MUL, row, (double)size[1]), w->index);
+        sn_nd row = sn_graph_add(m, sn_graph_with_size(m, SN_OP_MUL, batch, size[0]), y->index);
+        sn_nd flat = sn_graph_add(m, sn_graph_with_size(m, SN_OP_MUL, row, size[1]), w->index);
         sn_nd weight = sn_graph_mul(m, y->weight, w->weight);
         weight = sn_graph_where(m, inside, weight, sn_graph_number(m, weight, 0));
         corner[k] = sn_graph_mul(m, sn_graph_index_select(m, x, flat, 1), weight);
@@ -293,22 +291,19 @@ sn_status sn_onnx_roi_align(sn_onnx_call *c) {
                                          c->opset < 16 ? "output_half_pixel" : "half_pixel");
     bool largest = !strcmp(mode, "max"), half_pixel = !strcmp(from, "half_pixel");
     const sn_type *t = sn_graph_type(m, x);
-    int64_t size[2];
     range r[2];
     if (!largest && strcmp(mode, "avg")) return sn_onnx_fail(c, "mode %s", mode);
     if (!half_pixel && strcmp(from, "output_half_pixel"))
         return sn_onnx_fail(c, "coordinate_transformation_mode %s", from);
     if (t->rank != 4) return sn_onnx_fail(c, "an image of shape %s, not [N, C, H, W]", sn_type_text(m, t));
     for (uint32_t k = 0; k < 2; k++) {
-        if (!sn_ix_is_const(m, t->shape[2 + k], &size[k]))
-            return sn_onnx_fail(c, "sizes of the image have to be numbers");
         SN_TRY(read_range(&r[k], c, rois, k, half_pixel));
         place[k] = sample_places(m, &r[k], k);
     }
     sn_ix flat[] = {t->shape[1], sn_ix_mul(m, t->shape[0], sn_ix_mul(m, t->shape[2], t->shape[3]))};
     sn_nd elements = sn_graph_reshape(m, sn_graph_permute(m, sn_graph_widen(m, x), channels_first, 4), flat, 2);
     sn_nd batch = sn_graph_align(m, sn_graph_cast(m, sn_onnx_in(c, 2), SN_I64), 0, ROI_RANK), mask = sample_mask(m, r);
-    weighted_corners(corner, m, elements, batch, place, size);
+    weighted_corners(corner, m, elements, batch, place, t->shape + 2);
     sn_nd y = largest ? largest_of(m, corner, mask, r) : mean_of(m, corner, mask, r);
     return sn_onnx_done(c, sn_graph_cast(m, sn_graph_permute(m, y, channels_first, 4), sn_graph_type(m, x)->dtype));
 }

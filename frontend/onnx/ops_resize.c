@@ -4,9 +4,9 @@
  *     linear, scale 2:   y[0] = x[0], y[1] = 3/4 x[0] + 1/4 x[1], y[2] = 1/4 x[0] + 3/4 x[1], ..     K = 2
  *     nearest, scale 2:  y[0] = x[0], y[1] = x[0], y[2] = x[1], ..                                   K = 1, a view
  *
- * Sizes of resized axes have to be numbers, but for what repeats each element, where they may be names.
+ * Where sizes are names, places and weights are computed when the graph runs, but for what just repeats each element.
  */
-#include "frontend/onnx/import.h"
+#include "frontend/onnx/sample.h"
 #include "ir/ix.h"
 #include "ir/module.h"
 
@@ -293,23 +293,89 @@ static sn_nd weighted(sn_onnx_call *c, sn_nd x, uint32_t axis, const table *tab,
     return sum;
 }
 
-enum { REPEATS = 64 };
+/* ---- sizes that are names ---- */
 
-/* Nearest, where sizes are names: only what repeats each element, which is tried on a size that stands for all. */
-static sn_status by_name(sn_nd *x, bool *done, sn_onnx_call *c, const resize *r, const resized *t, uint32_t axis) {
-    int64_t known, times = (int64_t)t->scale;
-    *done = false;
-    if (r->mode != NEAREST || sn_ix_is_const(c->m, t->in_size, &known) || r->from == TF_CROP) return SN_OK;
-    if (t->out_size.i)
-        for (times = 1; times < REPEATS && !sn_ix_eq(t->out_size, sn_ix_scale(c->m, t->in_size, times));) times++;
-    else if ((double)times != t->scale || times > REPEATS) return SN_OK;
-    resized other = {.in = 16, .out = 16 * times, .scale = (double)times};
-    table tab = make_table(c, r, &other);
-    bool fits = !t->out_size.i || sn_ix_eq(t->out_size, sn_ix_scale(c->m, t->in_size, times));
-    *done = fits && is_repeat(&tab, other.in, other.out) && sn_graph_type(c->m, *x)->rank < SN_MAX_RANK;
-    if (*done) *x = repeat(c->m, *x, axis, times);
+/* The size of the result: given, or of a scale that is a whole number or 1 / a whole number. */
+static sn_status named_size(sn_ix *out, sn_onnx_call *c, const resized *t) {
+    double up = round(t->scale), down = round(1 / t->scale);
+    if (t->out_size.i) *out = t->out_size;
+    else if (up >= 1 && t->scale == up) *out = sn_ix_scale(c->m, t->in_size, (int64_t)up);
+    else if (fabs(down * t->scale - 1) < 1e-6) *out = sn_ix_divc(c->m, t->in_size, (int64_t)down);
+    else return sn_onnx_fail(c, "scale %g of a size that is a name", t->scale);
     return SN_OK;
 }
+
+/* place_of in nodes, for the numbers o of the elements of the result. */
+static sn_nd named_places(sn_module *m, const resize *r, const resized *t, sn_nd o, sn_ix out) {
+    sn_nd size = sn_onnx_amount(m, o, t->in_size, 0), result = sn_onnx_amount(m, o, out, 0);
+    if (r->from == ALIGN_CORNERS) {
+        sn_nd steps = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_with(m, SN_OP_SUB, result, 1), 1);
+        return sn_graph_div(m, sn_graph_mul(m, o, sn_graph_with(m, SN_OP_SUB, size, 1)), steps);
+    }
+    sn_nd at = r->from == ASYMMETRIC ? o : sn_graph_with(m, SN_OP_ADD, o, 0.5);
+    at = t->out_size.i ? sn_graph_div(m, sn_graph_mul(m, at, size), result) : sn_graph_with(m, SN_OP_DIV, at, t->scale);
+    if (r->from == HALF_PIXEL || r->from == PYTORCH_HALF_PIXEL) at = sn_graph_with(m, SN_OP_SUB, at, 0.5);
+    if (r->from != PYTORCH_HALF_PIXEL) return at;
+    return sn_graph_where(m, sn_graph_with(m, SN_OP_GT, result, 1), at, sn_graph_number(m, at, -0.5));
+}
+
+static sn_nd named_nearest(sn_module *m, rounding how, sn_nd at) {
+    if (how == PREFER_FLOOR) at = sn_graph_with(m, SN_OP_SUB, at, 0.5);
+    if (how == PREFER_CEIL) at = sn_graph_with(m, SN_OP_ADD, at, 0.5);
+    return sn_graph_unary(m, how == PREFER_FLOOR || how == ROUND_CEIL ? SN_OP_CEIL : SN_OP_FLOOR, at);
+}
+
+static bool is_named(const sn_module *m, const resized *t) {
+    int64_t number;
+    return !sn_ix_is_const(m, t->in_size, &number) || (t->out_size.i && !sn_ix_is_const(m, t->out_size, &number));
+}
+
+/* One axis with places and weights that are nodes. */
+static sn_nd by_sampling(sn_onnx_call *c, const resize *r, const resized *t, sn_nd x, uint32_t axis) {
+    static const sn_onnx_filter filters[] = {
+        [NEAREST] = SN_ONNX_NEAREST, [LINEAR] = SN_ONNX_LINEAR, [CUBIC] = SN_ONNX_CUBIC};
+    sn_module *m = c->m;
+    const sn_type *type = sn_graph_type(m, x);
+    sn_onnx_sampler s = {.filter = filters[r->mode], .border = SN_ONNX_EDGE, .n = 1, .size = {t->in_size}};
+    sn_onnx_tap taps[SN_ONNX_TAPS];
+    sn_ix out;
+    sn_nd sum = {0};
+    bool like_sampler = r->mode != CUBIC || (r->a == -0.75 && r->from != ASYMMETRIC && r->from != TF_HALF_PIXEL);
+    if (r->from == TF_CROP || r->from == SYMMETRIC || r->antialias || r->exclude_outside || !like_sampler) {
+        sn_onnx_fail(c, "sizes of resized axes have to be numbers with these attributes");
+        return x;
+    }
+    if (named_size(&out, c, t) != SN_OK) return x;
+    sn_nd o = sn_graph_iota(m, type->dtype == SN_F64 ? SN_F64 : SN_F32, 0, &out, 1);
+    sn_nd at = named_places(m, r, t, o, out);
+    if (r->mode == NEAREST) at = named_nearest(m, r->round, at);
+    uint32_t n = sn_onnx_taps(taps, m, &s, 0, at);
+    for (uint32_t k = 0; k < n; k++) {
+        sn_nd v = sn_graph_index_select(m, x, taps[k].index, axis);
+        if (taps[k].weight.i) v = sn_graph_mul(m, v, sn_graph_align(m, taps[k].weight, axis, type->rank));
+        sum = k ? sn_graph_add(m, sum, v) : v;
+    }
+    return sum;
+}
+
+enum { REPEATS = 64 };
+
+/* Nearest with a whole scale may be a repetition of elements, a view: tried on a size that stands for all. */
+static bool by_repeating(sn_nd *x, sn_onnx_call *c, const resize *r, const resized *t, uint32_t axis) {
+    sn_module *m = c->m;
+    int64_t times = 1;
+    while (times < REPEATS &&
+           (t->out_size.i ? !sn_ix_eq(t->out_size, sn_ix_scale(m, t->in_size, times)) : (double)times != t->scale))
+        times++;
+    if (r->mode != NEAREST || r->from == TF_CROP || times == REPEATS) return false;
+    resized other = {.in = 16, .out = 16 * times, .scale = (double)times};
+    table tab = make_table(c, r, &other);
+    if (!is_repeat(&tab, other.in, other.out) || sn_graph_type(m, *x)->rank == SN_MAX_RANK) return false;
+    *x = repeat(m, *x, axis, times);
+    return true;
+}
+
+/* ---- all axes ---- */
 
 /* The mask over an axis of elements that are extrapolated, in a tensor of that rank. */
 static sn_nd mask(sn_onnx_call *c, const table *tab, int64_t out, uint32_t axis, uint32_t rank) {
@@ -324,9 +390,11 @@ static sn_nd build(sn_onnx_call *c, const resize *r, resized *to, sn_nd x) {
     sn_nd y = r->mode == NEAREST ? x : sn_is_float(t.dtype) ? sn_graph_widen(m, x) : sn_graph_cast(m, x, SN_F32);
     sn_nd outside = {0};
     for (uint32_t k = 0; k < t.rank; k++) {
-        bool done;
         if (!to[k].active) continue;
-        if (by_name(&y, &done, c, r, &to[k], k) != SN_OK || done) continue;
+        if (is_named(m, &to[k])) {
+            if (!by_repeating(&y, c, r, &to[k], k)) y = by_sampling(c, r, &to[k], y, k);
+            continue;
+        }
         if (numbers(&to[k], c) != SN_OK) return y;
         table tab = make_table(c, r, &to[k]);
         if (m->env->status != SN_OK) return y;

@@ -9,47 +9,56 @@
 
 #include "ir/ix.h"
 
-static sn_nd limited(sn_module *m, sn_nd x, double low, double high) {
-    return sn_graph_with(m, SN_OP_MINIMUM, sn_graph_with(m, SN_OP_MAXIMUM, x, low), high);
+sn_nd sn_onnx_amount(sn_module *m, sn_nd x, sn_ix e, double more) {
+    int64_t number;
+    if (!x.i || sn_ix_is_const(m, e, &number)) return sn_graph_number(m, x, x.i ? (double)number + more : 0);
+    sn_nd size = sn_graph_reshape(m, sn_graph_sizes(m, &e, 1), NULL, 0);
+    return sn_graph_with(m, SN_OP_ADD, sn_graph_cast(m, size, sn_graph_type(m, x)->dtype), more);
+}
+
+/* x limited to the elements of axis k. */
+static sn_nd limited(sn_module *m, sn_nd x, const sn_onnx_sampler *s, uint32_t k) {
+    sn_nd last = sn_onnx_amount(m, x, s->size[k], -1);
+    return sn_graph_binary(m, SN_OP_MINIMUM, sn_graph_with(m, SN_OP_MAXIMUM, x, 0), last);
 }
 
 static double low_border(const sn_onnx_sampler *s) { return s->align_corners ? 0 : -0.5; }
-static double high_border(const sn_onnx_sampler *s, uint32_t k) {
-    return (double)s->size[k] - (s->align_corners ? 1 : 0.5);
+static sn_nd high_border(sn_module *m, sn_nd x, const sn_onnx_sampler *s, uint32_t k) {
+    return sn_onnx_amount(m, x, s->size[k], s->align_corners ? -1 : -0.5);
 }
 
 /* Mirrored at both borders until it lies between them: with u the distance from the lower one and n = floor(u / range), what is
- * left of u counts from the lower border if n is even, else from the upper one. */
+ * left of u counts from the lower border if n is even, else from the upper one. A range of 0 has one element. */
 static sn_nd reflected(sn_module *m, sn_nd x, const sn_onnx_sampler *s, uint32_t k) {
-    double low = low_border(s), high = high_border(s, k), range = high - low;
-    if (range <= 0) return sn_graph_with(m, SN_OP_MUL, x, 0);
+    double low = low_border(s);
+    sn_nd range = sn_onnx_amount(m, x, s->size[k], s->align_corners ? -1 : 0);
+    sn_nd some = sn_graph_with(m, SN_OP_GT, range, 0), divisor = sn_graph_with(m, SN_OP_MAXIMUM, range, 1);
     sn_nd u = sn_graph_unary(m, SN_OP_ABS, sn_graph_with(m, SN_OP_SUB, x, low));
-    sn_nd n = sn_graph_unary(m, SN_OP_FLOOR, sn_graph_with(m, SN_OP_DIV, u, range));
-    sn_nd rest = sn_graph_sub(m, u, sn_graph_with(m, SN_OP_MUL, n, range));
+    sn_nd n = sn_graph_unary(m, SN_OP_FLOOR, sn_graph_div(m, u, divisor));
+    sn_nd rest = sn_graph_sub(m, u, sn_graph_mul(m, n, divisor));
     sn_nd odd = sn_graph_with(m, SN_OP_EQ, sn_graph_with(m, SN_OP_REM, n, 2), 1);
-    sn_nd down = sn_graph_sub(m, sn_graph_number(m, rest, high), rest);
-    return sn_graph_where(m, odd, down, sn_graph_with(m, SN_OP_ADD, rest, low));
+    sn_nd down = sn_graph_sub(m, high_border(m, x, s, k), rest);
+    sn_nd y = sn_graph_where(m, odd, down, sn_graph_with(m, SN_OP_ADD, rest, low));
+    return sn_graph_where(m, some, y, sn_graph_number(m, y, 0));
 }
 
 /* A place beyond the borders, as the border says. */
 static sn_nd brought_in(sn_module *m, sn_nd x, const sn_onnx_sampler *s, uint32_t k) {
     if (s->border == SN_ONNX_ZEROS) return x;
     if (s->border == SN_ONNX_REFLECT) return reflected(m, x, s, k);
-    sn_nd below = sn_graph_with(m, SN_OP_LT, x, low_border(s)),
-          above = sn_graph_with(m, SN_OP_GT, x, high_border(s, k));
-    sn_nd outside = sn_graph_binary(m, SN_OP_OR, below, above);
-    return sn_graph_where(m, outside, limited(m, x, 0, (double)s->size[k] - 1), x);
+    sn_nd below = sn_graph_with(m, SN_OP_LT, x, low_border(s));
+    sn_nd outside = sn_graph_binary(m, SN_OP_OR, below, sn_graph_binary(m, SN_OP_GT, x, high_border(m, x, s, k)));
+    return sn_graph_where(m, outside, limited(m, x, s, k), x);
 }
 
 /* The tap at a whole position, which may lie outside. */
 static sn_onnx_tap tap_at(sn_module *m, sn_nd at, const sn_onnx_sampler *s, uint32_t k) {
-    double last = (double)s->size[k] - 1;
     sn_onnx_tap t = {0};
     if (s->border == SN_ONNX_ZEROS)
-        t.inside =
-            sn_graph_binary(m, SN_OP_AND, sn_graph_with(m, SN_OP_GE, at, 0), sn_graph_with(m, SN_OP_LE, at, last));
+        t.inside = sn_graph_binary(m, SN_OP_AND, sn_graph_with(m, SN_OP_GE, at, 0),
+                                   sn_graph_binary(m, SN_OP_LT, at, sn_onnx_amount(m, at, s->size[k], 0)));
     if (s->border == SN_ONNX_REFLECT) at = sn_graph_unary(m, SN_OP_TRUNC, reflected(m, at, s, k));
-    t.index = sn_graph_cast(m, limited(m, at, 0, last), SN_I64);
+    t.index = sn_graph_cast(m, limited(m, at, s, k), SN_I64);
     return t;
 }
 
@@ -117,7 +126,7 @@ static sn_nd sum_over(const sample *a, uint32_t k, sn_nd flat, sn_nd inside) {
     for (uint32_t j = 0; j < a->n[k]; j++) {
         const sn_onnx_tap *t = &a->taps[k][j];
         sn_nd at = t->index, in = t->inside;
-        if (k) at = sn_graph_add(m, sn_graph_with(m, SN_OP_MUL, flat, (double)a->s->size[k]), at);
+        if (k) at = sn_graph_add(m, sn_graph_with_size(m, SN_OP_MUL, flat, a->s->size[k]), at);
         if (k && in.i) in = sn_graph_binary(m, SN_OP_AND, inside, in);
         sn_nd v = sum_over(a, k + 1, at, in);
         if (t->weight.i) v = sn_graph_mul(m, v, t->weight);

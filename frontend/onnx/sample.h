@@ -17,7 +17,7 @@ typedef struct sn_onnx_sampler {
     sn_onnx_border border;
     bool align_corners; /* borders are the centres of the outermost elements, not their outer edges */
     uint32_t n;
-    int64_t size[SN_MAX_RANK];
+    sn_ix size[SN_MAX_RANK];
 } sn_onnx_sampler;
 
 /* One of the elements along an axis of which a value is made. inside: a mask, none where every place is. */
@@ -26,6 +26,9 @@ typedef struct sn_onnx_tap {
 } sn_onnx_tap;
 
 enum { SN_ONNX_TAPS = 4 };
+
+/* e + more as a number of the dtype of x; e may be an expression over names. */
+sn_nd sn_onnx_amount(sn_module *m, sn_nd x, sn_ix e, double more);
 
 /* The taps of axis k for places in elements of that axis, from 0 on. Returns how many; NEAREST has one, without a weight. */
 uint32_t sn_onnx_taps(sn_onnx_tap *out, sn_module *m, const sn_onnx_sampler *s, uint32_t k, sn_nd place);
