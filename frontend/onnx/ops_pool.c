@@ -159,7 +159,9 @@ sn_status sn_onnx_average_pool(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0), wide = sn_graph_widen(m, x), n = {0};
     pool p;
     bool padding = sn_onnx_attr_int(c, "count_include_pad", 0), whole = true;
+    sn_dtype t = sn_graph_type(m, x)->dtype;
     SN_TRY(m->env->status);
+    if (!sn_is_float(t)) return sn_onnx_fail(c, "means of %s", sn_dtypes[t].name);
     SN_TRY(read_pool(&p, c, x));
     for (uint32_t k = 0; k < p.w.n; k++)
         whole = whole && !p.beyond[k] && (padding || (p.w.low[k] <= 0 && p.w.high[k] <= 0));
@@ -170,7 +172,7 @@ sn_status sn_onnx_average_pool(sn_onnx_call *c) {
         if (sn_graph_type(m, own)->rank) own = sn_graph_align(m, own, 2 + k, 2 + p.w.n);
         n = k ? sn_graph_mul(m, n, own) : own;
     }
-    return sn_onnx_done(c, sn_graph_cast(m, sn_graph_div(m, sum, n), sn_graph_type(m, x)->dtype));
+    return sn_onnx_done(c, sn_graph_cast(m, sn_graph_div(m, sum, n), t));
 }
 
 /* |x|^p of elements, and the p-th root of their sum. */
