@@ -25,7 +25,8 @@ bool sn_onnx_has(const sn_onnx_call *c, uint32_t k) { return k < c->n_in && c->i
 sn_nd sn_onnx_in(sn_onnx_call *c, uint32_t k) {
     if (k < c->n_in && c->in[k].kind == SN_ONNX_TENSOR) return c->in[k].node;
     if (!sn_onnx_has(c, k)) sn_onnx_fail(c, "operand %u is missing", k + 1);
-    else sn_onnx_fail(c, "operand %u is a sequence; a tensor is wanted", k + 1);
+    else sn_onnx_fail(c, "operand %u is %s; a tensor of numbers is wanted", k + 1,
+                      c->in[k].kind == SN_ONNX_TEXT ? "text" : "a sequence");
     return (sn_nd){0};
 }
 
