@@ -131,24 +131,29 @@ static sn_ix clamp_position(const sn_rule *r, int64_t position, sn_ix size) {
     return sn_ix_max(m, sn_ix_addc(m, size, position), sn_ix_const(m, 0));
 }
 
+/* max(stop - start, 0) with both clamped to the axis. The result is 0 wherever a start from the front is beyond the end or
+ * a stop from the back before the start, so these need no clamp of their own: [1:] of N elements has max(N - 1, 0). */
+static sn_ix slice_span(const sn_rule *r, int64_t start, int64_t stop, sn_ix size) {
+    sn_module *m = r->m;
+    int64_t c;
+    if (start < 0 || start > INT32_MAX || const_size(r, size, &c)) /* the large ones would overflow */
+        return sn_ix_sub(m, clamp_position(r, stop, size), clamp_position(r, start, size));
+    sn_ix end = stop < 0 && stop > INT32_MIN ? sn_ix_addc(m, size, stop) : clamp_position(r, stop, size);
+    return sn_ix_addc(m, end, -start);
+}
+
 sn_status sn_rule_slice(sn_rule *r) {
     const sn_type *x = sn_rule_in(r, 0);
     sn_module *m = r->m;
-    int64_t step = sn_rule_int(r, SN_ATTR_STEP, 1);
+    int64_t step = sn_rule_int(r, SN_ATTR_STEP, 1), c;
     uint32_t axis;
     SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
     if (step < 1) return sn_rule_fail(r, "step is %lld; it must be positive", (long long)step);
     *r->out = *x;
-    sn_ix start = clamp_position(r, sn_rule_int(r, SN_ATTR_START, 0), x->shape[axis]);
-    sn_ix stop = clamp_position(r, sn_rule_int(r, SN_ATTR_STOP, 0), x->shape[axis]);
-    int64_t from, to;
-    if (const_size(r, start, &from) && const_size(r, stop, &to)) {
-        int64_t n = to > from ? to - from : 0;
-        r->out->shape[axis] = sn_ix_const(m, n / step + (n % step != 0));
-        return SN_OK;
-    }
-    sn_ix n = sn_ix_max(m, sn_ix_sub(m, stop, start), sn_ix_const(m, 0));
-    r->out->shape[axis] = step == 1 ? n : sn_ix_ceildiv(m, n, sn_ix_const(m, step));
+    sn_ix n = slice_span(r, sn_rule_int(r, SN_ATTR_START, 0), sn_rule_int(r, SN_ATTR_STOP, 0), x->shape[axis]);
+    if (const_size(r, n, &c)) n = sn_ix_const(m, c > 0 ? c / step + (c % step != 0) : 0);
+    else n = sn_ix_ceildiv(m, sn_ix_max(m, n, sn_ix_const(m, 0)), sn_ix_const(m, step));
+    r->out->shape[axis] = n;
     return SN_OK;
 }
 

@@ -1,7 +1,8 @@
 /* ops_part.c: operators that take tensors apart and put them together: slices, splits, concatenations, repetition,
  * padding.
  *
- * All become views and `concat`, whose operands are computed where they are stored: no copies of parts are made.
+ * Most become views, and `concat`, whose operands are computed where they are stored: no copies of parts are made. What
+ * repeats elements in other ways becomes a gather at computed positions.
  */
 #include "frontend/onnx/import.h"
 
@@ -66,30 +67,38 @@ static sn_status flipped_position(int64_t *at, sn_onnx_call *c, sn_ix size, int6
     return SN_OK;
 }
 
-/* Steps backwards start at an element always: at the first one, when the start is before it. */
+/* Exporters write several large numbers for "to the end". Steps backwards start at an element always: at the first one,
+ * when the start is before it. */
 static sn_nd slice_by_numbers(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t start, int64_t stop, int64_t step) {
-    if (step > 0) return sn_graph_slice(c->m, x, axis, start, stop, step);
     sn_ix size = sn_graph_type(c->m, x)->shape[axis];
+    if (step > 0) return sn_graph_slice(c->m, x, axis, start, stop >= INT32_MAX ? INT64_MAX : stop, step);
     if (step == 0 || step == INT64_MIN) sn_onnx_fail(c, "steps of %lld", (long long)step);
     else if (flipped_position(&start, c, size, -1) == SN_OK && flipped_position(&stop, c, size, 0) == SN_OK)
-        return sn_graph_slice(c->m, sn_graph_flip(c->m, x, axis), axis, start, stop, -step);
+        return slice_by_numbers(c, sn_graph_flip(c->m, x, axis), axis, start, stop, -step);
     return (sn_nd){0};
 }
 
-/* Positions made of size names: a gather of start, start + 1, ... below stop. */
+/* Positions made of size names: a gather of start, start + step, ... below stop, so that pe[:, :S] has S elements and fits
+ * x[N, S]. A stop behind the end of the axis is no size then: binding S fails, since a part of size - stop elements is joined,
+ * of which nothing is kept. */
 static sn_nd slice_by_sizes(sn_onnx_call *c, sn_nd x, uint32_t axis, sn_ix start, sn_ix stop, int64_t step) {
     sn_module *m = c->m;
-    sn_ix size = sn_graph_type(m, x)->shape[axis], zero = sn_ix_const(m, 0);
+    sn_ix size = sn_graph_type(m, x)->shape[axis];
     if (sn_ix_range(m, start).hi < 0) start = sn_ix_add(m, start, size);
     if (sn_ix_range(m, stop).hi < 0) stop = sn_ix_add(m, stop, size);
+    if (sn_ix_range(m, stop).lo >= INT32_MAX) stop = size;
     if (step < 1) {
         sn_onnx_fail(c, "steps backwards between positions made of size names");
         return (sn_nd){0};
     }
-    sn_ix n = sn_ix_max(m, sn_ix_sub(m, sn_ix_min(m, stop, size), start), zero);
-    n = sn_ix_ceildiv(m, n, sn_ix_const(m, step));
-    sn_nd at = sn_graph_with(m, SN_OP_MUL, sn_graph_iota(m, SN_I64, 0, &n, 1), (double)step);
-    at = sn_graph_with_size(m, SN_OP_ADD, at, start);
+    sn_ix n = sn_ix_ceildiv(m, sn_ix_sub(m, stop, start), sn_ix_const(m, step)), behind = sn_ix_sub(m, size, stop);
+    sn_nd at = sn_graph_iota(m, SN_I64, 0, &n, 1);
+    if (step > 1) at = sn_graph_with(m, SN_OP_MUL, at, (double)step);
+    if (!sn_ix_eq(start, sn_ix_const(m, 0))) at = sn_graph_with_size(m, SN_OP_ADD, at, start);
+    if (sn_ix_range(m, behind).lo < 0) {
+        sn_nd none = sn_graph_slice(m, sn_graph_full(m, SN_I64, 0, &behind, 1), 0, 0, 0, 1);
+        at = sn_graph_concat(m, (sn_nd[]){none, at}, 2, 0);
+    }
     return sn_graph_index_select(m, x, at, axis);
 }
 
@@ -215,58 +224,35 @@ static sn_nd pad_constant(sn_onnx_call *c, sn_nd x, const padding *p) {
     return exact ? sn_graph_pad(c->m, x, p->low, p->high, (double)a->i[0]) : pad_computed(c, x, p, value);
 }
 
-/* The first or last element again and again. */
-static sn_nd pad_edge(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
-    sn_module *m = c->m;
-    sn_type t = *sn_graph_type(m, x);
-    sn_nd parts[3] = {x, x, x};
-    t.shape[axis] = sn_ix_const(m, low);
-    parts[0] = sn_graph_expand(m, sn_graph_slice(m, x, axis, 0, 1, 1), t.shape, t.rank);
-    t.shape[axis] = sn_ix_const(m, high);
-    parts[2] = sn_graph_expand(m, sn_graph_slice(m, x, axis, -1, INT64_MAX, 1), t.shape, t.rank);
-    return sn_graph_concat(m, parts, 3, axis);
-}
+typedef enum pad_mode { PAD_EDGE, PAD_REFLECT, PAD_WRAP } pad_mode;
 
-/* Mirrored at the first and last element. What is longer than the axis is mirrored again: the pattern is symmetric
- * there too. */
-static sn_nd pad_reflect(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
-    sn_module *m = c->m;
-    while ((low || high) && m->env->status == SN_OK) {
-        int64_t reach = INT64_MAX;
-        if (sn_ix_is_const(m, sn_graph_type(m, x)->shape[axis], &reach)) reach--;
-        if (reach < 1) return sn_onnx_fail(c, "an axis of size %lld is reflected", (long long)reach + 1), x;
-        int64_t part = low ? low : high;
-        if (part > reach) part = reach;
-        sn_nd mirror = low ? sn_graph_slice(m, x, axis, 1, part + 1, 1) : sn_graph_slice(m, x, axis, -part - 1, -1, 1);
-        mirror = sn_graph_flip(m, mirror, axis);
-        x = sn_graph_concat(m, low ? (sn_nd[]){mirror, x} : (sn_nd[]){x, mirror}, 2, axis);
-        if (low) low -= part;
-        else high -= part;
+/* Which element of an axis of n stands at the places p = -low .. n+high-1:
+ *     edge      x0 x0 | x0 x1 x2 | x2 x2     p between 0 and n-1
+ *     reflect   x2 x1 | x0 x1 x2 | x1 x0     distance from 0 of p, in a pattern that is 2(n-1) long
+ *     wrap      x1 x2 | x0 x1 x2 | x0 x1     p mod n */
+static sn_nd padded_places(sn_module *m, sn_ix n, int64_t low, int64_t high, pad_mode mode) {
+    sn_ix all = sn_ix_addc(m, n, low + high), last = sn_ix_addc(m, n, -1);
+    sn_nd p = sn_graph_with(m, SN_OP_SUB, sn_graph_iota(m, SN_I64, 0, &all, 1), (double)low);
+    switch (mode) {
+    case PAD_EDGE: return sn_graph_with_size(m, SN_OP_MINIMUM, sn_graph_with(m, SN_OP_MAXIMUM, p, 0), last);
+    case PAD_WRAP: return sn_graph_with_size(m, SN_OP_REM, p, n);
+    case PAD_REFLECT: break;
     }
-    return x;
+    p = sn_graph_with_size(m, SN_OP_SUB, sn_graph_with_size(m, SN_OP_REM, p, sn_ix_scale(m, last, 2)), last);
+    return sn_graph_with_size(m, SN_OP_ADD, sn_graph_unary(m, SN_OP_NEG, sn_graph_unary(m, SN_OP_ABS, p)), last);
 }
-
-/* The axis starts again after its end. */
-static sn_nd pad_wrap(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high) {
-    sn_module *m = c->m;
-    SN_VEC(sn_nd) parts = {0};
-    int64_t n = INT64_MAX;
-    if (sn_ix_is_const(m, sn_graph_type(m, x)->shape[axis], &n) && n == 0)
-        return sn_onnx_fail(c, "an axis without elements is wrapped"), x;
-    if (low % n) SN_PUSH(c->arena, &parts, sn_graph_slice(m, x, axis, -(low % n), INT64_MAX, 1));
-    for (int64_t k = 0; k < low / n + 1 + high / n; k++) SN_PUSH(c->arena, &parts, x);
-    if (high % n) SN_PUSH(c->arena, &parts, sn_graph_slice(m, x, axis, 0, high % n, 1));
-    return sn_graph_concat(m, parts.at, parts.n, axis);
-}
-
-typedef sn_nd (*pad_mode)(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t low, int64_t high);
 
 /* Modes that repeat elements of x, after the cropping of what negative pads take away. */
-static sn_nd pad_by_mode(sn_onnx_call *c, sn_nd x, const padding *p, pad_mode pad) {
+static sn_nd pad_by_mode(sn_onnx_call *c, sn_nd x, const padding *p, pad_mode mode) {
     for (uint32_t k = 0; k < sn_graph_type(c->m, x)->rank; k++) {
-        int64_t low = p->low[k], high = p->high[k];
+        int64_t low = p->low[k], high = p->high[k], size;
         if (low < 0 || high < 0) x = sn_graph_slice(c->m, x, k, low < 0 ? -low : 0, high < 0 ? high : INT64_MAX, 1);
-        if (low > 0 || high > 0) x = pad(c, x, k, low > 0 ? low : 0, high > 0 ? high : 0);
+        if (low <= 0 && high <= 0) continue;
+        sn_ix n = sn_graph_type(c->m, x)->shape[k];
+        if (sn_ix_is_const(c->m, n, &size) && size == 0)
+            return sn_onnx_fail(c, "elements of an axis that has none are repeated"), x;
+        sn_nd at = padded_places(c->m, n, low > 0 ? low : 0, high > 0 ? high : 0, mode);
+        x = sn_graph_index_select(c->m, x, at, k);
     }
     return x;
 }
@@ -278,8 +264,8 @@ sn_status sn_onnx_pad(sn_onnx_call *c) {
     sn_onnx_attr_ignore(c, "value");
     SN_TRY(read_padding(&p, c, sn_graph_type(c->m, x)->rank));
     if (!strcmp(mode, "constant")) return sn_onnx_done(c, pad_constant(c, x, &p));
-    if (!strcmp(mode, "edge")) return sn_onnx_done(c, pad_by_mode(c, x, &p, pad_edge));
-    if (!strcmp(mode, "reflect")) return sn_onnx_done(c, pad_by_mode(c, x, &p, pad_reflect));
-    if (!strcmp(mode, "wrap")) return sn_onnx_done(c, pad_by_mode(c, x, &p, pad_wrap));
+    if (!strcmp(mode, "edge")) return sn_onnx_done(c, pad_by_mode(c, x, &p, PAD_EDGE));
+    if (!strcmp(mode, "reflect")) return sn_onnx_done(c, pad_by_mode(c, x, &p, PAD_REFLECT));
+    if (!strcmp(mode, "wrap")) return sn_onnx_done(c, pad_by_mode(c, x, &p, PAD_WRAP));
     return sn_onnx_fail(c, "padding mode %s", mode);
 }
