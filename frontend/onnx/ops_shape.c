@@ -200,7 +200,7 @@ static sn_status range_count(sn_ix *out, sn_onnx_call *c) {
         SN_TRY(sn_onnx_sizes(ends[k], &n, c, k));
         if (n != 1) return sn_onnx_fail(c, "operand %u is no number", k + 1);
     }
-    if (delta == 0) return sn_onnx_fail(c, "it has no end");
+    if (delta == 0 || delta == INT64_MIN) return sn_onnx_fail(c, "it has no end");
     sn_ix span = sn_ix_scale(c->m, sn_ix_sub(c->m, ends[1][0], ends[0][0]), delta < 0 ? -1 : 1);
     sn_ix count = sn_ix_ceildiv(c->m, span, sn_ix_const(c->m, delta < 0 ? -delta : delta));
     *out = sn_ix_max(c->m, count, sn_ix_const(c->m, 0));
