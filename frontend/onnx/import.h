@@ -20,6 +20,7 @@ enum { SN_ONNX_STRING = 8 }; /* the element type of texts */
 enum {
     SN_ONNX_NEWEST = 22,       /* opset of the default domain that the table follows */
     SN_ONNX_ITERATIONS = 4096, /* that are written out at most */
+    SN_ONNX_PARTS = 1 << 16    /* parts of an axis at most */
 };
 
 typedef enum sn_onnx_kind {
@@ -88,7 +89,7 @@ struct sn_onnx {
     SN_VEC(sn_array *) arrays;
     SN_VEC(const char *) unknown;
     int64_t work;           /* that has been spent on them */
-    int64_t table_elements; /* of ops_signal.c */
+    int64_t table_elements; /* sn_onnx_room */
     SN_VEC(sn_onnx_problem) problems;
 };
 
@@ -163,6 +164,9 @@ sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k); /* one element
 bool sn_onnx_list(const int64_t **at, uint32_t *n, sn_onnx_call *c, const char *name, uint32_t k);
 /* Integer elements of operand k as expressions over size names; at most SN_KNOWN_MAX. */
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k);
+/* May the handler compute a table of so many elements, or do as much work? A few bytes of a model can ask for it, so that what all
+ * nodes may have is bounded. */
+sn_status sn_onnx_room(sn_onnx_call *c, int64_t elements);
 /* All sizes of x as numbers. */
 sn_status sn_onnx_shape(int64_t *shape, sn_onnx_call *c, sn_nd x);
 /* An axis that may count from the end, of a tensor of that rank; fails where there is none. */

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { MAX_WORK = 1 << 23 };
+enum { MAX_WORK = 1 << 23, MAX_TABLES = 1 << 25 };
 
 /* Terms of the sum that an element of the node is; 1 where it is none. */
 static int64_t terms(const sn_onnx *im, const sn_node_rec *n) {
@@ -163,6 +163,13 @@ sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k) {
     if (sn_graph_known_sizes(at, c->m, x, c->im->arrays.at, c->im->arrays.n) == SN_OK) return SN_OK;
     sn_env_clear(c->m->env);
     return sn_onnx_array(&a, c, x); /* for its reason */
+}
+
+sn_status sn_onnx_room(sn_onnx_call *c, int64_t elements) {
+    if (elements > MAX_TABLES - c->im->table_elements)
+        return sn_onnx_fail(c, "tables of more than %d elements would have to be computed", MAX_TABLES);
+    c->im->table_elements += elements;
+    return SN_OK;
 }
 
 sn_status sn_onnx_shape(int64_t *shape, sn_onnx_call *c, sn_nd x) {

@@ -178,8 +178,11 @@ static double overlap(const box *x, const box *y) {
     return all > 0 ? common / all : 0;
 }
 
+enum { COMPARISONS = 64 }; /* of boxes: as much as an element of a table */
+
 /* Boxes of a class, best score first, each unless it overlaps one before it too much. */
-static void select_class(int_list *found, sn_arena *arena, const suppression *s, int64_t batch, int64_t class) {
+static sn_status select_class(int_list *found, sn_onnx_call *c, const suppression *s, int64_t batch, int64_t class) {
+    sn_arena *arena = c->arena;
     int64_t n = s->boxes->shape[1], n_all = 0, n_kept = 0;
     box *all = SN_NEWN(arena, box, n + 1);
     for (int64_t k = 0; k < n; k++) {
@@ -189,6 +192,7 @@ static void select_class(int_list *found, sn_arena *arena, const suppression *s,
     qsort(all, (size_t)n_all, sizeof *all, by_score);
     for (int64_t k = 0; k < n_all && n_kept < s->most; k++) {
         bool free_place = true;
+        SN_TRY(sn_onnx_room(c, n_kept / COMPARISONS));
         for (int64_t j = 0; free_place && j < n_kept; j++) free_place = overlap(&all[j], &all[k]) <= s->overlap;
         if (!free_place) continue;
         SN_PUSH(arena, found, batch);
@@ -196,6 +200,7 @@ static void select_class(int_list *found, sn_arena *arena, const suppression *s,
         SN_PUSH(arena, found, all[k].at);
         all[n_kept++] = all[k];
     }
+    return SN_OK;
 }
 
 static sn_status threshold(double *out, sn_onnx_call *c, uint32_t k, double otherwise) {
@@ -224,6 +229,6 @@ sn_status sn_onnx_non_max_suppression(sn_onnx_call *c) {
     SN_TRY(threshold(&s.overlap, c, 3, 0));
     SN_TRY(threshold(&s.least, c, 4, -INFINITY));
     for (int64_t batch = 0; batch < s.scores->shape[0]; batch++)
-        for (int64_t class = 0; class < s.scores->shape[1]; class++) select_class(&found, c->arena, &s, batch, class);
+        for (int64_t class = 0; class < s.scores->shape[1]; class++) SN_TRY(select_class(&found, c, &s, batch, class));
     return sn_onnx_done(c, sn_graph_ints(c->m, SN_I64, found.at, (int64_t[]){found.n / 3, 3}, 2));
 }

@@ -79,6 +79,7 @@ static sn_status read_columns(columns *out, const vectorizer *v, uint32_t n_gram
             return sn_onnx_fail(v->c, "column %lld", (long long)v->columns[k]);
         if (v->columns[k] >= out->n) out->n = v->columns[k] + 1;
     }
+    SN_TRY(sn_onnx_room(v->c, out->n));
     out->from = SN_NEWN(v->c->arena, int64_t, out->n + 1);
     for (int64_t k = 0; k < out->n; k++) out->from[k] = n_grams;
     for (uint32_t k = 0; k < n_grams; k++) {
@@ -109,7 +110,10 @@ static sn_status read_vectorizer(vectorizer *v) {
     sn_onnx_call *c = v->c;
     v->least = sn_onnx_attr_int(c, "min_gram_length", 1);
     v->most = sn_onnx_attr_int(c, "max_gram_length", 1);
-    v->distances = sn_onnx_attr_int(c, "max_skip_count", 0) + 1;
+    v->distances = sn_onnx_attr_int(c, "max_skip_count", 0);
+    if (v->distances < 0 || v->distances >= SN_ONNX_ITERATIONS)
+        return sn_onnx_fail(c, "%lld words skipped", (long long)v->distances);
+    v->distances++;
     sn_onnx_attr_ints(&v->starts, &v->n_starts, c, "ngram_counts");
     sn_onnx_attr_ints(&v->columns, &v->n_columns, c, "ngram_indexes");
     if (!sn_onnx_attr_ints(&v->pool, &v->n_pool, c, "pool_int64s")) return sn_onnx_fail(c, "words that are strings");

@@ -166,7 +166,7 @@ sn_status sn_onnx_split(sn_onnx_call *c) {
     SN_TRY(sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", 0), t->rank));
     int64_t wanted = sn_onnx_attr_int(c, "num_outputs", c->n_out), from = 0;
     if (!sn_onnx_list(&parts, &n, c, "split", 1)) {
-        if (wanted < c->n_out || wanted > UINT32_MAX || wanted < 1)
+        if (wanted < c->n_out || wanted > SN_ONNX_PARTS || wanted < 1)
             return sn_onnx_fail(c, "%lld parts, %u results", (long long)wanted, c->n_out);
         int64_t *equal = SN_NEWN(c->arena, int64_t, wanted);
         SN_TRY(equal_parts(equal, (uint32_t)wanted, c, t->shape[axis]));
@@ -174,7 +174,8 @@ sn_status sn_onnx_split(sn_onnx_call *c) {
     }
     if (n < c->n_out) return sn_onnx_fail(c, "%u parts, %u results", n, c->n_out);
     for (uint32_t k = 0; k < c->n_out; k++) {
-        if (parts[k] < 0) return sn_onnx_fail(c, "a part of size %lld", (long long)parts[k]);
+        if (parts[k] < 0 || parts[k] > INT64_MAX - from)
+            return sn_onnx_fail(c, "a part of size %lld", (long long)parts[k]);
         sn_onnx_out(c, k, sn_graph_slice(c->m, x, axis, from, from + parts[k], 1));
         from += parts[k];
     }
@@ -182,6 +183,8 @@ sn_status sn_onnx_split(sn_onnx_call *c) {
 }
 
 /* ---- padding ---- */
+
+#define MAX_PAD ((int64_t)1 << 60)
 
 typedef struct padding {
     int64_t low[SN_MAX_RANK], high[SN_MAX_RANK];
@@ -199,6 +202,8 @@ static sn_status read_padding(padding *p, sn_onnx_call *c, uint32_t rank) {
     *p = (padding){0};
     for (uint32_t k = 0; k < n_axes; k++) {
         SN_TRY(sn_onnx_axis(&axis, c, axes ? axes[k] : k, rank));
+        if (at[k] < -MAX_PAD || at[k] > MAX_PAD || at[n_axes + k] < -MAX_PAD || at[n_axes + k] > MAX_PAD)
+            return sn_onnx_fail(c, "pads %lld and %lld", (long long)at[k], (long long)at[n_axes + k]);
         p->low[axis] = at[k];
         p->high[axis] = at[n_axes + k];
     }

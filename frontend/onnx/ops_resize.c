@@ -226,8 +226,8 @@ static table make_table(sn_onnx_call *c, const resize *r, const resized *t) {
     if (r->antialias && t->scale < 1) reach = ceil(reach / t->scale);
     if (reach * (double)t->out > TABLE_MAX)
         sn_onnx_fail(c, "an element is made of too many for tables of %d", TABLE_MAX);
-    if (c->m->env->status != SN_OK) return (table){0};
     table tab = {.k = r->mode == NEAREST ? 1 : 2 * (uint32_t)reach};
+    if (c->m->env->status != SN_OK || sn_onnx_room(c, 2 * t->out * tab.k) != SN_OK) return (table){0};
     tab.index = SN_NEWN(c->arena, int64_t, (uint64_t)t->out *tab.k);
     tab.weight = SN_NEWN(c->arena, double, (uint64_t)t->out *tab.k);
     tab.outside = SN_NEWN(c->arena, bool, (uint64_t)t->out);

@@ -89,7 +89,9 @@ static sn_status part_sizes(const int64_t **sizes, uint32_t *n, bool *single, sn
         each = *n ? (*sizes)[0] : 0;
         if (each < 1) return sn_onnx_fail(c, "parts of %lld elements", (long long)each);
     }
-    *n = (uint32_t)((length + each - 1) / each);
+    int64_t count = length / each + (length % each != 0);
+    if (count > SN_ONNX_PARTS) return sn_onnx_fail(c, "%lld parts; at most %d", (long long)count, SN_ONNX_PARTS);
+    *n = (uint32_t)count;
     int64_t *parts = SN_NEWN(c->arena, int64_t, *n + 1);
     for (uint32_t k = 0; k < *n; k++) parts[k] = k + 1 < *n ? each : length - each * (*n - 1);
     *sizes = parts;
@@ -136,7 +138,8 @@ sn_status sn_onnx_sequence_map(sn_onnx_call *c) {
     const sn_pb_graph *body = sn_onnx_attr_graph(c, "body");
     SN_TRY(sequence_in(&s, c, 0));
     if (!body) return sn_onnx_fail(c, "the body is missing");
-    sn_onnx_value *in = SN_NEWN(c->arena, sn_onnx_value, c->n_in), *out = SN_NEWN(c->arena, sn_onnx_value, body->outputs.n + 1);
+    sn_onnx_value *in = SN_NEWN(c->arena, sn_onnx_value, c->n_in),
+                  *out = SN_NEWN(c->arena, sn_onnx_value, body->outputs.n + 1);
     sn_onnx_value *items = SN_NEWN(c->arena, sn_onnx_value, (size_t)s->n * body->outputs.n + 1);
     for (uint32_t e = 0; e < s->n; e++) {
         for (uint32_t k = 0; k < c->n_in; k++) {

@@ -13,15 +13,13 @@
 
 #define TURN (2 * 3.14159265358979323846)
 
-enum { MAX_TABLES = 1 << 25 }; /* elements of all tables of a model */
+enum { MAX_LENGTH = 1 << 25 };
 
 /* Room for a table; refused where it would be too much, since a few bytes of a model can ask for it. */
 static sn_status new_table(double **out, sn_onnx_call *c, int64_t rows, int64_t cols) {
     int64_t n;
     *out = NULL;
-    if (sn_mul_overflow(rows, cols, &n) || n > MAX_TABLES - c->im->table_elements)
-        return sn_onnx_fail(c, "tables of more than %d elements would have to be computed", MAX_TABLES);
-    c->im->table_elements += n;
+    SN_TRY(sn_onnx_room(c, sn_mul_overflow(rows, cols, &n) ? INT64_MAX : n));
     *out = SN_NEWN(c->arena, double, n + 1);
     return SN_OK;
 }
@@ -93,7 +91,7 @@ sn_status sn_onnx_mel_weights(sn_onnx_call *c) {
     double in[5], corner[3], *values;
     sn_dtype dtype = sn_onnx_attr_dtype(c, "output_datatype", SN_F32);
     for (uint32_t k = 0; k < 5; k++) SN_TRY(number(&in[k], c, k));
-    if (!(in[0] >= 0 && in[0] <= MAX_TABLES && in[1] >= 0 && in[1] <= MAX_TABLES && in[2] > 0))
+    if (!(in[0] >= 0 && in[0] <= MAX_LENGTH && in[1] >= 0 && in[1] <= MAX_LENGTH && in[2] > 0))
         return sn_onnx_fail(c, "%g bands of a transform of length %g at %g samples", in[0], in[1], in[2]);
     int64_t bands = (int64_t)in[0], bins = (int64_t)in[1] / 2 + 1;
     double low = mel(in[3]), step = (mel(in[4]) - low) / (double)(bands + 2);
@@ -185,7 +183,7 @@ static sn_nd transformed(sn_onnx_call *c, sn_nd x, const transform *t) {
 static sn_status plan(transform *t, sn_onnx_call *c, sn_nd x, int64_t length, bool inverse, bool onesided) {
     const sn_type *type = sn_graph_type(c->m, x);
     int64_t parts, half = length / 2 + 1;
-    if (length < 1 || length > MAX_TABLES) return sn_onnx_fail(c, "a transform of length %lld", (long long)length);
+    if (length < 1 || length > MAX_LENGTH) return sn_onnx_fail(c, "a transform of length %lld", (long long)length);
     if (!sn_ix_is_const(c->m, type->shape[type->rank - 1], &parts) || parts < 1 || parts > 2)
         return sn_onnx_fail(c, "the last axis of %s is not of 1 or 2 elements", sn_type_text(c->m, type));
     *t =

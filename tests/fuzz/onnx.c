@@ -1,5 +1,5 @@
-/* onnx.c: any bytes as an ONNX model. The import fails with one line, or gives a graph that verifies and prints; either way it
- * takes no more memory than a model of that size may.
+/* onnx.c: any bytes as an ONNX model, imported without and with values of its inputs. The import fails with one line, or gives a
+ * graph that verifies and prints; either way it takes no more memory than a model of that size may.
  *
  * Changed bytes would be refused by their lengths mostly, so models are changed field by field (the custom mutator): a field
  * goes, comes twice, gets another number, text or message, and the lengths around it are written anew.
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "frontend/frontend.h"
-#include "frontend/onnx/wire.h"
+#include "frontend/onnx/tensor.h"
 
 enum { BASE = 1 << 30, PER_BYTE = 2000, MAX_DEPTH = 16 };
 
@@ -43,6 +43,56 @@ static void *counted(void *user, void *p, size_t size) {
     return grown + 2;
 }
 
+/* ---- values of inputs: what operators read at import, shapes and axes above all ---- */
+
+enum { MOST_VALUES = 8, MOST_ELEMENTS = 64 };
+
+typedef struct given {
+    const uint8_t *data;
+    size_t size;
+    sn_weight_info at[MOST_VALUES];
+    unsigned n;
+    char names[MOST_VALUES][64];
+    uint64_t elements[MOST_VALUES][MOST_ELEMENTS];
+} given;
+
+/* Small numbers, which ones depends on the bytes of the model. */
+static void give(given *v, const sn_pb_value_info *info, sn_dtype dtype) {
+    const sn_pb_shape *shape = info->type->tensor->shape;
+    sn_weight_info w = {.name = v->names[v->n], .dtype = dtype, .data = v->elements[v->n], .rank = shape->dims.n};
+    uint64_t numel = 1, h = sn_hash_bytes(v->n, v->data, v->size);
+    for (uint32_t k = 0; k < w.rank; k++) {
+        w.shape[k] = shape->dims.at[k].seen & SN_PB_DIM_VALUE ? shape->dims.at[k].value : 2;
+        if (w.shape[k] < 0 || w.shape[k] > MOST_ELEMENTS || (numel *= (uint64_t)w.shape[k]) > MOST_ELEMENTS) return;
+    }
+    size_t bytes = sn_dtype_bytes(dtype);
+    w.size = numel * bytes;
+    for (uint64_t k = 0; k < numel; k++) {
+        char *at = (char *)v->elements[v->n] + k * bytes;
+        h = sn_hash(h, k);
+        if (sn_is_float(dtype)) sn_store_float(dtype, at, (double)(int64_t)(h % 9) / 2 - 1);
+        else sn_store_int(dtype, at, (int64_t)(h % (h >> 60 ? 5 : 40)) - 1);
+    }
+    snprintf(v->names[v->n], sizeof v->names[0], "%s", info->name);
+    v->at[v->n++] = w;
+}
+
+static sn_status choose_values(sn_context *ctx, void *user) {
+    given *v = user;
+    sn_pb_model m;
+    SN_TRY(sn_pb_read_model(&m, &ctx->env, &ctx->scratch, "fuzz.onnx", (sn_bytes){v->data, v->size}));
+    for (uint32_t k = 0; m.graph && k < m.graph->inputs.n && v->n < MOST_VALUES; k++) {
+        const sn_pb_value_info *info = &m.graph->inputs.at[k];
+        sn_dtype dtype;
+        bool tensor = info->name && strlen(info->name) < sizeof v->names[0] && info->type && info->type->tensor &&
+                      info->type->tensor->shape && info->type->tensor->shape->dims.n <= SN_MAX_RANK;
+        if (!tensor) continue;
+        SN_TRY(sn_onnx_dtype(&dtype, &ctx->env, info->type->tensor->elem_type));
+        give(v, info, dtype);
+    }
+    return SN_OK;
+}
+
 /* ---- the test ---- */
 
 static void one_line(const sn_context *ctx) {
@@ -57,25 +107,36 @@ static sn_status verify(sn_context *ctx, void *graph) {
     return sn_module_verify(((sn_graph *)graph)->m, "import");
 }
 
+static void import(sn_context *ctx, const uint8_t *data, size_t size, const sn_import_options *options) {
+    sn_graph *g;
+    char *text;
+    if (sn_import_onnx_memory(&g, ctx, "fuzz.onnx", data, size, NULL, options) != SN_OK) {
+        one_line(ctx);
+        if (sn_error_status(ctx) != SN_ERROR_INTERNAL) return;
+    } else if (sn_guarded(ctx, verify, g) == SN_OK && sn_graph_text(&text, g) == SN_OK) {
+        sn_free(ctx, text);
+        sn_graph_destroy(g);
+        return;
+    }
+    fprintf(stderr, "%s\n", sn_error(ctx));
+    abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     budget b = {.bound = BASE + PER_BYTE * size};
     sn_context_options hooks = {.struct_size = sizeof hooks, .realloc_fn = counted, .realloc_user = &b};
     sn_context *ctx;
-    sn_graph *g;
-    char *text;
     if (sn_context_create(&ctx, &hooks) != SN_OK) abort();
-    if (sn_import_onnx_memory(&g, ctx, "fuzz.onnx", data, size, NULL, NULL) != SN_OK) {
-        if (sn_error_status(ctx) == SN_ERROR_INTERNAL) abort();
-        one_line(ctx);
-    } else {
-        if (sn_guarded(ctx, verify, g) != SN_OK || sn_graph_text(&text, g) != SN_OK) {
-            fprintf(stderr, "%s\n", sn_error(ctx));
-            abort();
-        }
-        sn_free(ctx, text);
+    import(ctx, data, size, NULL);
+    given v = {.data = data, .size = size};
+    if (sn_guarded(ctx, choose_values, &v) == SN_OK && v.n) {
+        sn_dim_binding dim = {"N", 3};
+        import(
+            ctx, data, size,
+            &(sn_import_options){
+                .struct_size = sizeof(sn_import_options), .dims = &dim, .n_dims = 1, .values = v.at, .n_values = v.n});
     }
-    sn_graph_destroy(g);
     sn_context_destroy(ctx);
     if (b.used) abort();
     return 0;
