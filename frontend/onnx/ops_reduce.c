@@ -47,15 +47,7 @@ static sn_status finish(sn_onnx_call *c, const reduction *r, sn_nd y) {
 
 /* ---- one reduction ---- */
 
-sn_status sn_onnx_reduce(sn_onnx_call *c) {
-    reduction r;
-    sn_op op = (sn_op)c->op->arg;
-    SN_TRY(read_reduction(&r, c));
-    bool is_float = op == SN_OP_MEAN || op == SN_OP_LOGSUMEXP;
-    return finish(c, &r, reduced(c->m, op, &r, is_float ? as_float(c->m, r.x) : r.x));
-}
-
-/* Of no elements at all the largest is -inf, the smallest inf. */
+/* Of no elements at all the largest is -inf, the smallest inf. None where there are some. */
 static sn_nd of_nothing(sn_module *m, sn_op op, const reduction *r) {
     const sn_type *x = sn_graph_type(m, r->x);
     bool empty = false;
@@ -65,17 +57,18 @@ static sn_nd of_nothing(sn_module *m, sn_op op, const reduction *r) {
         empty = empty || (valid && sn_ix_is_const(m, x->shape[axis], &size) && size == 0);
     }
     if (!empty || !sn_is_float(x->dtype)) return (sn_nd){0};
-    sn_dtype dtype = x->dtype;
     sn_type t = *sn_graph_type(m, reduced(m, SN_OP_SUM, r, r->x)); /* for its shape */
-    return sn_graph_full(m, dtype, op == SN_OP_AMAX ? -INFINITY : INFINITY, t.shape, t.rank);
+    return sn_graph_full(m, x->dtype, op == SN_OP_AMIN ? INFINITY : -INFINITY, t.shape, t.rank);
 }
 
-sn_status sn_onnx_reduce_extreme(sn_onnx_call *c) {
+sn_status sn_onnx_reduce(sn_onnx_call *c) {
     reduction r;
     sn_op op = (sn_op)c->op->arg;
     SN_TRY(read_reduction(&r, c));
-    sn_nd nothing = of_nothing(c->m, op, &r);
-    return sn_onnx_done(c, nothing.i ? nothing : reduced(c->m, op, &r, r.x));
+    bool extreme = op == SN_OP_AMAX || op == SN_OP_AMIN, is_float = op == SN_OP_MEAN || op == SN_OP_LOGSUMEXP;
+    sn_nd nothing = extreme ? of_nothing(c->m, op, &r) : (sn_nd){0};
+    if (nothing.i) return sn_onnx_done(c, nothing);
+    return finish(c, &r, reduced(c->m, op, &r, is_float ? as_float(c->m, r.x) : r.x));
 }
 
 /* ---- formulas around a sum ---- */
