@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/weights.h"
+
 enum { SEED = 1 };
 
 /* ---- inputs ---- */
@@ -74,6 +76,17 @@ static sn_status scatter(char *storage, sn_context *ctx, const sn_module *m, uin
     return SN_OK;
 }
 
+/* Weights that nobody has attached are random, as inputs are; the copies that passes make take them over by name. */
+static void make_weights(sn_context *ctx, sn_module *m) {
+    for (uint32_t k = 1; k < m->weights.recs.count; k++) {
+        sn_weight_rec *w = sn_wt_get(m, (sn_wt){k});
+        if (sn_wt_attached(w)) continue;
+        void *data = sn_zalloc(&ctx->scratch, w->size + 1);
+        sn_random_fill(data, w->dtype, (int64_t)(w->size / sn_dtype_bytes(w->dtype)), sn_hash_bytes(SEED, w->name, strlen(w->name)));
+        w->data = data;
+    }
+}
+
 static sn_status make_inputs(tool_results *out, sn_context *ctx, sn_module *m) {
     out->inputs = SN_NEWN(&ctx->scratch, sn_array, m->graph.inputs.n + 1);
     for (uint32_t k = 0; k < m->graph.inputs.n; k++) SN_TRY(graph_input(&out->inputs[k], ctx, m, k));
@@ -121,6 +134,7 @@ static sn_status eval_kernels(tool_results *out, sn_context *ctx, sn_module *m) 
 sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_context *ctx, sn_module *m) {
     *out = (tool_results){.kernels = m->kernels.n > 0};
     SN_TRY(sn_module_verify(m, "-check-meaning"));
+    make_weights(ctx, m);
     if (before) out->inputs = before->inputs;
     else SN_TRY(make_inputs(out, ctx, m));
     return out->kernels ? eval_kernels(out, ctx, m) : eval_graph(out, ctx, m);
