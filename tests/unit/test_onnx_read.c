@@ -541,3 +541,13 @@ Test(onnx_read, parts_and_tables_that_are_too_large) {
     refused_node(node_of("HannWindow", "n", "y"), "2", huge, 0,
                  "tables of more than 33554432 elements would have to be computed");
 }
+
+Test(onnx_read, a_node_with_very_many_attributes) {
+    pb n = node_of("LeakyRelu", "x", "y");
+    for (int k = 0; k < 70; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "a%d", k);
+        put_attr_int(&n, k == 69 ? "alpha" : name, k);
+    }
+    refused_node(n, "2", 0, 0, "attribute a0 is not supported");
+}
