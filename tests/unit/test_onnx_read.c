@@ -551,3 +551,17 @@ Test(onnx_read, a_node_with_very_many_attributes) {
     }
     refused_node(n, "2", 0, 0, "attribute a0 is not supported");
 }
+
+/* Operands of ranks and types that an operator does not take. */
+Test(onnx_read, operands_that_do_not_fit) {
+    pb rnn = node_of("GRU", "x x x list", "y"), blocks = node_of("QuantizeLinear", "n n", "y");
+    put_attr_int(&blocks, "block_size", 2);
+    refused_node(rnn, "2 3 4", 0, 0, "operand 4 has rank 1, not 2");
+    refused_node(blocks, "2", 0, 0, "block_size 2 with scales of shape i64[]");
+    pb det = node_of("Det", "b", "y"), g = {0};
+    put_value(&g, GRAPH_INPUT, "b", BOOL, "4 4");
+    put_message(&g, GRAPH_NODE, &det);
+    put_value(&g, GRAPH_OUTPUT, "y", BOOL, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, "1 x Det (opset 17)");
+}
