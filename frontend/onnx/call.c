@@ -25,8 +25,9 @@ bool sn_onnx_has(const sn_onnx_call *c, uint32_t k) { return k < c->n_in && c->i
 sn_nd sn_onnx_in(sn_onnx_call *c, uint32_t k) {
     if (k < c->n_in && c->in[k].kind == SN_ONNX_TENSOR) return c->in[k].node;
     if (!sn_onnx_has(c, k)) sn_onnx_fail(c, "operand %u is missing", k + 1);
-    else sn_onnx_fail(c, "operand %u is %s; a tensor of numbers is wanted", k + 1,
-                      c->in[k].kind == SN_ONNX_TEXT ? "text" : "a sequence");
+    else
+        sn_onnx_fail(c, "operand %u is %s; a tensor of numbers is wanted", k + 1,
+                     c->in[k].kind == SN_ONNX_TEXT ? "text" : "a sequence");
     return (sn_nd){0};
 }
 
@@ -56,7 +57,7 @@ const sn_pb_attribute *sn_onnx_attr(sn_onnx_call *c, const char *name) {
     for (uint32_t k = 0; k < c->node->attributes.n; k++) {
         const sn_pb_attribute *a = &c->node->attributes.at[k];
         if (!a->name || strcmp(a->name, name)) continue;
-        c->read |= (uint64_t)1 << k;
+        if (k < 64) c->read |= (uint64_t)1 << k; /* the others count as not asked for */
         return referred(c, a);
     }
     return NULL;

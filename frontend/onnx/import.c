@@ -45,6 +45,8 @@ static void index_tables(sn_onnx *im) {
     sn_names_init(&im->given, im->arena);
     sn_names_init(&im->tensors, im->arena);
     sn_names_init(&im->suffixes, im->arena);
+    sn_names_init(&im->sizes, im->arena);
+    sn_names_init(&im->taken_sizes, im->arena);
     sn_names_init(&im->stated, im->arena);
     for (uint32_t k = 0; k < g->value_infos.n; k++)
         if (g->value_infos.at[k].name) sn_names_put(&im->stated, g->value_infos.at[k].name, k + 1);
@@ -147,13 +149,26 @@ static const sn_weight_info *given(const sn_onnx *im, const char *name) {
     return NULL;
 }
 
+/* The name in .sn text of a size. Two that differ stay two: "a.b" becomes a_b, "a_b" then a_b_1. */
+static const char *size_name(sn_onnx *im, const char *key, const char *name) {
+    uint32_t at = sn_names_get(&im->sizes, key);
+    if (!at) {
+        SN_PUSH(im->arena, &im->size_names, unique_name(im, &im->taken_sizes, name));
+        at = im->size_names.n;
+        sn_names_put(&im->sizes, key, at);
+        sn_names_put(&im->taken_sizes, im->size_names.at[at - 1], at);
+    }
+    return im->size_names.at[at - 1];
+}
+
 /* A size of an input: of the value given for it, a number, or a name that may be bound. */
 static sn_ix input_size(sn_onnx *im, const sn_pb_dim *d, const sn_weight_info *value, const char *input,
                         uint32_t axis) {
     if (value) return sn_ix_const(im->m, value->shape[axis]);
     if (d->seen & SN_PB_DIM_VALUE) return sn_ix_const(im->m, d->value);
     bool named = d->param && d->param[0];
-    const char *name = plain_name(im->arena, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
+    const char *key = named ? d->param : sn_strf(im->arena, "%s\n%u", input, axis);
+    const char *name = size_name(im, key, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
     for (unsigned k = 0; k < im->options->n_dims; k++) {
         const sn_dim_binding *b = &im->options->dims[k];
         if (strcmp(b->name, name) && !(named && !strcmp(b->name, d->param))) continue;
@@ -161,6 +176,14 @@ static sn_ix input_size(sn_onnx *im, const sn_pb_dim *d, const sn_weight_info *v
         return sn_ix_const(im->m, b->size);
     }
     return sn_ix_sym(im->m, sn_sym_named(im->m, name));
+}
+
+/* Are the bytes of a given value those that its type asks for? */
+static bool has_elements(const sn_weight_info *value) {
+    size_t bytes = sn_dtype_bytes(value->dtype);
+    for (uint32_t k = 0; k < value->rank; k++)
+        if (value->shape[k] < 0 || sn_mul_overflow(bytes, (size_t)value->shape[k], &bytes)) return false;
+    return bytes == value->size;
 }
 
 /* The declared type; false where it says too little to make a tensor of it. */
@@ -180,6 +203,8 @@ static sn_status declared_type(sn_type *out, sn_onnx *im, const char *name, cons
     if (value && value->dtype != out->dtype)
         return sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has elements of %s, the model declares %s",
                        sn_dtypes[value->dtype].name, sn_dtypes[out->dtype].name);
+    if (value && !has_elements(value))
+        return sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has %zu bytes", value->size);
     for (uint32_t k = 0; k < out->rank; k++)
         out->shape[k] = input_size(im, t->shape ? &t->shape->dims.at[k] : NULL, value, name, k);
     return im->env->status;

@@ -85,6 +85,8 @@ struct sn_onnx {
     sn_names tensors;  /* address of a TensorProto, or what a table holds -> node with its elements: a body is imported
                         * many times */
     sn_names suffixes; /* name -> number behind it that was taken last */
+    sn_names sizes, taken_sizes; /* name of a size in the model, and in .sn text -> place in size_names plus 1 */
+    SN_VEC(const char *) size_names;
     /* By node (known.c): its elements, or why they are not known; neither while nobody has asked. */
     SN_VEC(sn_array *) arrays;
     SN_VEC(const char *) unknown;

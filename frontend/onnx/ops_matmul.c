@@ -74,6 +74,7 @@ sn_status sn_onnx_det(sn_onnx_call *c) {
     sn_nd det = {0};
     for (int64_t k = 1; k < n; k++) {
         sn_nd factor = eliminate(&a, m);
+        SN_TRY(m->env->status);
         det = det.i ? sn_graph_mul(m, det, factor) : factor;
     }
     det = det.i ? sn_graph_mul(m, det, a) : a;

@@ -23,7 +23,8 @@ static sn_nd in_blocks(sn_onnx_call *c, sn_nd s, sn_nd x, uint32_t axis, int64_t
     sn_type wide = *sn_graph_type(m, s), flat = wide;
     int64_t size, next = axis + 1;
     if (!s.i || !x.i) return s;
-    if (wide.rank != t->rank || wide.rank == SN_MAX_RANK || !sn_ix_is_const(m, t->shape[axis], &size) || block < 1) {
+    if (wide.rank != t->rank || wide.rank == SN_MAX_RANK || axis >= wide.rank ||
+        !sn_ix_is_const(m, t->shape[axis], &size) || block < 1) {
         sn_onnx_fail(c, "block_size %lld with scales of shape %s", (long long)block, sn_type_text(m, &wide));
         return s;
     }

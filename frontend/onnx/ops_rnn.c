@@ -228,17 +228,30 @@ static sn_status read_direction_names(recurrence *r) {
     return SN_OK;
 }
 
+/* Ranks of the operands, by place; what is left out has none. */
+static sn_status check_ranks(recurrence *r) {
+    static const uint32_t ranks[] = {[X] = 3,       [W] = 3,       [R] = 3,       [BIAS] = 2,
+                                     [LENGTHS] = 1, [FIRST_H] = 3, [FIRST_C] = 3, [PEEPHOLES] = 2};
+    for (uint32_t k = 0; k < SN_COUNT(ranks); k++) {
+        uint32_t rank = sn_onnx_has(r->c, k) ? sn_graph_type(r->m, sn_onnx_in(r->c, k))->rank : ranks[k];
+        if (rank != ranks[k]) return sn_onnx_fail(r->c, "operand %u has rank %u, not %u", k + 1, rank, ranks[k]);
+    }
+    return r->m->env->status;
+}
+
 /* Operands and attributes that all directions share. */
 static sn_status read_recurrence(recurrence *r) {
     sn_onnx_call *c = r->c;
     sn_module *m = r->m;
     r->batch_first = sn_onnx_attr_int(c, "layout", 0);
+    SN_TRY(check_ranks(r));
     r->x = sn_onnx_in(c, X);
     if (r->batch_first) r->x = sn_graph_move_axis(m, r->x, 1, 0);
     const sn_type *t = sn_graph_type(m, r->x), *tr = sn_graph_type(m, sn_onnx_in(c, R));
-    if (t->rank != 3 || tr->rank != 3) return sn_onnx_fail(c, "X and R have rank %u and %u, not 3", t->rank, tr->rank);
+    if (t->rank != 3 || tr->rank != 3) return sn_onnx_fail(c, "X or R is missing");
     r->state_shape[0] = t->shape[1], r->state_shape[1] = tr->shape[2];
-    if (!sn_ix_is_const(m, tr->shape[2], &r->shared.hidden)) return sn_onnx_fail(c, "the hidden size is no number");
+    if (!sn_ix_is_const(m, tr->shape[2], &r->shared.hidden) || r->shared.hidden > INT32_MAX)
+        return sn_onnx_fail(c, "the hidden size is no number, or too large");
     if (!sn_ix_is_const(m, t->shape[0], &r->steps))
         return sn_onnx_fail(c, "the length of the sequence is a name; bind it to a number for the import");
     if (r->steps < 1) return sn_onnx_fail(c, "sequences without elements");

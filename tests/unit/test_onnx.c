@@ -273,6 +273,18 @@ Test(onnx, sizes_without_a_name_get_one) {
     stop(&f);
 }
 
+/* Names that .sn text cannot tell apart stay two names. */
+Test(onnx, names_of_sizes_stay_apart) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "a.b a_b ? x_2 a.b");
+    put_op(&g, "Relu", "x", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    fixture f = imported(&m, NULL);
+    expect_text(&f, "%x: f32[a_b, a_b_1, x_2, x_2_1, a_b]");
+    stop(&f);
+}
+
 /* ---- values given for the import ---- */
 
 static pb unsqueeze_by_input(void) {
@@ -298,6 +310,10 @@ Test(onnx, values_of_inputs) {
     refused(&m, &o, "its value has rank 2, the model declares 1: axes");
     value.rank = 1, value.dtype = SN_I32;
     refused(&m, &o, "its value has elements of i32, the model declares i64: axes");
+    value.dtype = SN_I64, value.shape[0] = 2;
+    refused(&m, &o, "its value has 8 bytes: axes");
+    value.shape[0] = -1;
+    refused(&m, &o, "its value has 8 bytes: axes");
 }
 
 Test(onnx, options_of_another_version) {

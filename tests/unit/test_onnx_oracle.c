@@ -14,7 +14,7 @@
 
 #include "frontend/frontend.h"
 #include "frontend/onnx/proto.h"
-#include "onnx.pb-c.h"
+#include <onnx.pb-c.h>
 
 /* ---- the rows of proto.def, once more, with their numbers and places ---- */
 

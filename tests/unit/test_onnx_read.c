@@ -531,16 +531,37 @@ static void refused_node(pb node, const char *dims, int64_t n0, int64_t n1, cons
 }
 
 Test(onnx_read, parts_and_tables_that_are_too_large) {
-    pb split = node_of("Split", "x", "y"), wrap = node_of("Pad", "x list", "y"), mode = attr_of("mode");
+    pb split = node_of("Split", "x", "y");
     put_attr_int(&split, "num_outputs", 4000000000);
-    put_text(&mode, ATTR_S, "wrap");
-    put_message(&wrap, NODE_ATTRIBUTE, &mode);
     int64_t huge = (int64_t)1 << 40;
     refused_node(split, "8", 0, 0, "4000000000 parts, 1 results");
     refused_node(node_of("Split", "x list", "y z"), "8", INT64_MAX, INT64_MAX, "a part of size 9223372036854775807");
-    refused_node(wrap, "2", huge, 0, "an axis is repeated too often");
     refused_node(node_of("Pad", "x list", "y"), "2", INT64_MIN, 0, "pads -9223372036854775808 and 0");
     refused_node(node_of("SplitToSequence", "x", "y"), "1099511627776", 0, 0, "1099511627776 parts; at most 65536");
     refused_node(node_of("HannWindow", "n", "y"), "2", huge, 0,
                  "tables of more than 33554432 elements would have to be computed");
+}
+
+Test(onnx_read, a_node_with_very_many_attributes) {
+    pb n = node_of("LeakyRelu", "x", "y");
+    for (int k = 0; k < 70; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "a%d", k);
+        put_attr_int(&n, k == 69 ? "alpha" : name, k);
+    }
+    refused_node(n, "2", 0, 0, "attribute a0 is not supported");
+}
+
+/* Operands of ranks and types that an operator does not take. */
+Test(onnx_read, operands_that_do_not_fit) {
+    pb rnn = node_of("GRU", "x x x list", "y"), blocks = node_of("QuantizeLinear", "n n", "y");
+    put_attr_int(&blocks, "block_size", 2);
+    refused_node(rnn, "2 3 4", 0, 0, "operand 4 has rank 1, not 2");
+    refused_node(blocks, "2", 0, 0, "block_size 2 with scales of shape i64[]");
+    pb det = node_of("Det", "b", "y"), g = {0};
+    put_value(&g, GRAPH_INPUT, "b", BOOL, "4 4");
+    put_message(&g, GRAPH_NODE, &det);
+    put_value(&g, GRAPH_OUTPUT, "y", BOOL, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, "1 x Det (opset 17)");
 }
