@@ -99,7 +99,7 @@ static sn_status read_axes(uint32_t *axes, uint32_t *n, sn_onnx_call *c, uint32_
 
 static sn_status by_scales(resized *to, sn_onnx_call *c, const uint32_t *axes, uint32_t n, const double *scale) {
     for (uint32_t k = 0; k < n; k++) {
-        if (!(scale[k] > 0 && scale[k] < 1e6)) return sn_onnx_fail(c, "scale %g", scale[k]);
+        if (!(scale[k] > 1e-6 && scale[k] < 1e6)) return sn_onnx_fail(c, "scale %g", scale[k]);
         to[axes[k]].scale = scale[k];
         to[axes[k]].active = scale[k] != 1;
     }

@@ -542,6 +542,17 @@ Test(onnx_read, parts_and_tables_that_are_too_large) {
                  "tables of more than 33554432 elements would have to be computed");
 }
 
+Test(onnx_read, scales_that_are_no_sizes) {
+    static const float scales[] = {1, 1e-30F};
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "2 N");
+    put_f32s(&g, "scales", "2", scales, 2);
+    put_op(&g, "Resize", "x - scales", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, "Resize (opset 17): scale 1e-30: y");
+}
+
 Test(onnx_read, a_node_with_very_many_attributes) {
     pb n = node_of("LeakyRelu", "x", "y");
     for (int k = 0; k < 70; k++) {
