@@ -52,8 +52,8 @@ static int report(sn_context *ctx, const import_args *r) {
     bool all;
     tool_values values;
     sn_status status = tool_open_values(&values, ctx, &r->in);
-    sn_import_options o = {.struct_size = sizeof o, .dims = r->dims.at, .n_dims = r->dims.n,
-                           .values = values.at, .n_values = values.n};
+    sn_import_options o = {
+        .struct_size = sizeof o, .dims = r->dims.at, .n_dims = r->dims.n, .values = values.at, .n_values = values.n};
     if (status == SN_OK) status = sn_onnx_report(&text, &all, ctx, r->path, r->report, &o);
     tool_close_values(&values);
     if (status != SN_OK) return tool_fail(ctx);

@@ -40,8 +40,8 @@ sn_status tool_load(sn_graph **out, sn_context *ctx, const char *path, const too
     if (!tool_is_onnx(path)) return sn_graph_from_file(out, ctx, path);
     tool_values values;
     sn_status status = tool_open_values(&values, ctx, in ? in : &none);
-    sn_import_options o = {.struct_size = sizeof o, .dims = dims->at, .n_dims = dims->n,
-                           .values = values.at, .n_values = values.n};
+    sn_import_options o = {
+        .struct_size = sizeof o, .dims = dims->at, .n_dims = dims->n, .values = values.at, .n_values = values.n};
     if (status == SN_OK) status = sn_import_onnx(out, ctx, path, &o);
     tool_close_values(&values);
     return status;

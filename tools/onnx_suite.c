@@ -238,7 +238,7 @@ typedef struct test_run {
     sn_bytes model;
     test_data in, want;
     sn_program *p;
-    unsigned texts;               /* that came out of the import */
+    unsigned texts; /* that came out of the import */
     char text_problem[REASON];
     sn_tensor *inputs[MAX_VALUES], *outputs[MAX_VALUES];
 } test_run;
@@ -334,11 +334,17 @@ static sn_status run_set(sn_context *ctx, const suite *s, const suite_test *t, u
     sn_graph *g = NULL;
     sn_arena_init(&r->arena, &ctx->env);
     sn_status status = sn_guarded(ctx, read_test, r);
-    sn_import_options io = {.struct_size = sizeof io, .values = r->in.at, .n_values = r->in.n, .texts = r->in.texts,
-                            .n_texts = r->in.n_texts, .text_output = take_text, .user = r};
+    sn_import_options io = {.struct_size = sizeof io,
+                            .values = r->in.at,
+                            .n_values = r->in.n,
+                            .texts = r->in.texts,
+                            .n_texts = r->in.n_texts,
+                            .text_output = take_text,
+                            .user = r};
     if (status == SN_OK) status = sn_import_onnx_memory(&g, ctx, "model.onnx", r->model.at, r->model.n, t->path, &io);
     if (status == SN_OK && (r->text_problem[0] || r->texts != r->want.n_texts))
-        status = sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%s", r->text_problem[0] ? r->text_problem : "a text is missing");
+        status =
+            sn_fail(&ctx->env, SN_ERROR_MISMATCH, "%s", r->text_problem[0] ? r->text_problem : "a text is missing");
     if (status == SN_OK && r->want.n) status = run_program(ctx, r, g);
     for (unsigned k = 0; k < MAX_VALUES; k++) {
         sn_tensor_destroy(r->inputs[k]);

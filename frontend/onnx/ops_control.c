@@ -184,8 +184,8 @@ static sn_status run_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, co
     for (int64_t t = 0; t < length; t++) {
         for (uint32_t k = 0; k < s->n_in; k++) {
             int64_t at = entry(s->in_directions, s->n_in_directions, k) ? length - 1 - t : t;
-            in[s->n_state + k] = sn_onnx_tensor(sn_graph_pick(c->m, values[s->n_state + k].node,
-                                                              entry(s->in_axes, s->n_in_axes, k), at));
+            in[s->n_state + k] = sn_onnx_tensor(
+                sn_graph_pick(c->m, values[s->n_state + k].node, entry(s->in_axes, s->n_in_axes, k), at));
         }
         SN_TRY(sn_onnx_body(result, c, s->body, in, s->n_state + s->n_in));
         for (uint32_t k = 0; k < s->n_state; k++) in[k] = result[k];
@@ -194,9 +194,9 @@ static sn_status run_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, co
     }
     for (uint32_t k = 0; k < s->n_state; k++) out[k] = in[k];
     for (uint32_t k = 0; k < s->n_out; k++)
-        out[s->n_state + k] = sn_onnx_tensor(
-            stack_end(&stacks[k], c, &s->body->outputs.at[s->n_state + k], entry(s->out_axes, s->n_out_axes, k),
-                      entry(s->out_directions, s->n_out_directions, k)));
+        out[s->n_state + k] = sn_onnx_tensor(stack_end(&stacks[k], c, &s->body->outputs.at[s->n_state + k],
+                                                       entry(s->out_axes, s->n_out_axes, k),
+                                                       entry(s->out_directions, s->n_out_directions, k)));
     return c->m->env->status;
 }
 

@@ -93,8 +93,8 @@ static sn_status texts_of(sn_onnx_call *c, sn_nd x) {
     memcpy(t->shape, a->shape, sizeof t->shape);
     t->at = SN_NEWN(c->arena, const char *, a->numel + 1);
     for (int64_t k = 0; k < a->numel; k++)
-        t->at[k] = sn_is_float(a->dtype) ? number_text(c, a->dtype, a->f[k])
-                                         : sn_strf(c->arena, "%lld", (long long)a->i[k]);
+        t->at[k] =
+            sn_is_float(a->dtype) ? number_text(c, a->dtype, a->f[k]) : sn_strf(c->arena, "%lld", (long long)a->i[k]);
     sn_onnx_out_value(c, 0, text_value(t));
     return SN_OK;
 }

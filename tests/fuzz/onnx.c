@@ -4,8 +4,9 @@
  * Changed bytes would be refused by their lengths mostly, so models are changed field by field (the custom mutator): a field
  * goes, comes twice, gets another number, text or message, and the lengths around it are written anew.
  *
- * How much memory a model may take: BASE for what is bounded by itself, however small the model is (known elements,
- * MAX_KNOWN; nodes, MAX_NODES, in frontend/onnx), and PER_BYTE for each byte of the file.
+ * How much memory a model may take: BASE for what is bounded by itself, however small the model is (in frontend/onnx: MAX_WORK
+ * elements that are evaluated and MAX_TABLES of tables in known.c, MAX_STEPS of functions and bodies in import.c), and PER_BYTE for
+ * each byte of the file.
  */
 #include <stdint.h>
 #include <stdio.h>
