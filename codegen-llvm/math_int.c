@@ -24,16 +24,21 @@ static lv sign(sn_em *em, lv x, bool is_unsigned) {
 
 typedef enum rounding { TOWARDS_ZERO, DOWN, REMAINDER_TOWARDS_ZERO, REMAINDER_DOWN } rounding;
 
+/* Is a remainder towards zero one of a quotient that rounding down makes smaller? */
+static lv crosses_zero(sn_em *em, lv r, lv d) {
+    lv unlike = em_icmp(em, LLVMIntSLT, em_xor(em, r, d), zero(em, r));
+    return em_and(em, em_icmp(em, LLVMIntNE, r, zero(em, r)), unlike);
+}
+
 /* Signed. b = 0 and b = -1 divide by 1 instead: a / 1 = a, corrected at the end, remainder 0. */
 static lv signed_division(sn_em *em, lv a, lv b, rounding how) {
     lv b_zero = is_zero(em, b), b_minus = em_icmp(em, LLVMIntEQ, b, sn_em_i(em, b, -1));
     lv d = em_select(em, em_or(em, b_zero, b_minus), one(em, b), b);
-    lv q = LLVMBuildSDiv(em->b, a, d, "");
-    lv r = em_isub(em, a, em_imul(em, q, d));
+    lv r = how == TOWARDS_ZERO ? NULL : LLVMBuildSRem(em->b, a, d, "");
     if (how == REMAINDER_TOWARDS_ZERO) return r;
-    lv crosses =
-        em_and(em, em_icmp(em, LLVMIntNE, r, zero(em, r)), em_icmp(em, LLVMIntSLT, em_xor(em, r, d), zero(em, r)));
+    lv crosses = how == TOWARDS_ZERO ? NULL : crosses_zero(em, r, d);
     if (how == REMAINDER_DOWN) return em_select(em, crosses, em_iadd(em, r, d), r);
+    lv q = LLVMBuildSDiv(em->b, a, d, "");
     if (how == DOWN) q = em_select(em, crosses, em_isub(em, q, one(em, q)), q);
     q = em_select(em, b_minus, negate(em, a), q);
     return em_select(em, b_zero, zero(em, q), q);

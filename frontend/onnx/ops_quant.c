@@ -52,6 +52,12 @@ static sn_nd rounded(sn_module *m, sn_nd x, sn_nd zero, sn_dtype t) {
     return sn_graph_cast(m, x, t);
 }
 
+/* x / y, rounded to f32 once. A GPU's f32 division may be off by the last bit, which a quotient near .5 turns into a whole step; that in f64,
+ * rounded to f32, is the nearest f32, since f64 has more than twice its bits. */
+static sn_nd quotient(sn_module *m, sn_nd x, sn_nd y) {
+    return sn_graph_cast(m, sn_graph_div(m, sn_graph_cast(m, x, SN_F64), sn_graph_cast(m, y, SN_F64)), SN_F32);
+}
+
 /* ---- one tensor ---- */
 
 sn_status sn_onnx_quantize(sn_onnx_call *c) {
@@ -62,7 +68,7 @@ sn_status sn_onnx_quantize(sn_onnx_call *c) {
     if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
     if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = sn_graph_type(m, zero)->dtype;
     if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
-    x = sn_graph_div(m, sn_graph_cast(m, x, SN_F32), sn_graph_cast(m, scale, SN_F32));
+    x = quotient(m, x, scale);
     return sn_onnx_done(c, rounded(m, x, zero, t));
 }
 
@@ -83,12 +89,12 @@ sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
     for (uint32_t k = 0; k < n; k++) axes[k] = k;
     sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, false), 0);
     sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, false), 0);
-    sn_nd scale = sn_graph_with(m, SN_OP_DIV, sn_graph_sub(m, high, low), 255);
-    sn_nd zero = sn_graph_unary(m, SN_OP_NEG, sn_graph_div(m, low, scale));
+    sn_nd scale = quotient(m, sn_graph_sub(m, high, low), sn_graph_number(m, x, 255));
+    sn_nd zero = sn_graph_unary(m, SN_OP_NEG, quotient(m, low, scale));
     zero = rounded(m, zero, (sn_nd){0}, SN_U8);
     sn_onnx_out(c, 1, scale);
     sn_onnx_out(c, 2, zero);
-    return sn_onnx_done(c, rounded(m, sn_graph_div(m, x, scale), zero, SN_U8));
+    return sn_onnx_done(c, rounded(m, quotient(m, x, scale), zero, SN_U8));
 }
 
 /* ---- products ---- */
@@ -107,7 +113,7 @@ sn_nd sn_onnx_requantised(sn_onnx_call *c, sn_nd sum, sn_onnx_scales s) {
     sn_nd zero = sn_onnx_in(c, s.zero), a = sn_graph_cast(m, sn_onnx_in(c, s.a), SN_F32),
           b = sn_graph_cast(m, sn_onnx_in(c, s.b), SN_F32), y = sn_graph_cast(m, sn_onnx_in(c, s.y), SN_F32);
     sn_nd factor = sn_graph_mul(m, along(m, a, rank, s.a_axis), along(m, b, rank, s.b_axis));
-    factor = sn_graph_div(m, factor, along(m, y, rank, s.y_axis));
+    factor = quotient(m, factor, along(m, y, rank, s.y_axis));
     sn_nd value = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), factor);
     return rounded(m, value, along(m, zero, rank, s.y_axis), sn_graph_type(m, zero)->dtype);
 }
