@@ -35,7 +35,7 @@ static const char help[] =
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
     "  --skips=FILE            lines `FOLDER/TEST REASON` of tests that are not expected to pass\n"
     "  --only=TEXT             tests whose name contains TEXT\n"
-    "  --jobs=N                worker processes (2)\n"
+    "  --jobs=N                worker processes (2); 0: none, for debuggers and sanitizers that watch one process\n"
     "  --verbose               a line for every test\n";
 
 enum { FLOAT = 1, UINT16 = 4, BFLOAT16 = 16 }; /* TensorProto.DataType */
@@ -441,6 +441,14 @@ static bool end(worker *w, suite *s, unsigned number) {
     return start(w, s, number, crash.test + 1);
 }
 
+static void run_here(suite *s, sn_context *ctx) {
+    for (unsigned k = 0; k < s->n; k++) {
+        suite_test *t = &s->tests[k];
+        t->outcome = run_test(ctx, s, t) == SN_OK ? PASSED : FAILED;
+        if (t->outcome == FAILED) snprintf(t->reason, sizeof t->reason, "%s", sn_error(ctx));
+    }
+}
+
 static bool run_all(suite *s) {
     worker workers[MAX_JOBS];
     struct pollfd ends[MAX_JOBS];
@@ -557,8 +565,8 @@ static int parse(suite *s, int argc, char **argv) {
         case 'k': s->skips = optarg; break;
         case 'o': s->only = optarg; break;
         case 'j':
-            if (!tool_unsigned(&s->jobs, optarg) || s->jobs < 1 || s->jobs > MAX_JOBS)
-                return tool_misuse("--jobs %s: a number from 1 to %d is wanted", optarg, MAX_JOBS);
+            if (!tool_unsigned(&s->jobs, optarg) || s->jobs > MAX_JOBS)
+                return tool_misuse("--jobs %s: a number from 0 to %d is wanted", optarg, MAX_JOBS);
             break;
         case 'v': s->verbose = true; break;
         case 'h': s->show_help = true; return TOOL_OK;
@@ -579,7 +587,8 @@ int tool_onnx_suite(sn_context *ctx, int argc, char **argv) {
     qsort(s.tests, s.n, sizeof *s.tests, by_path);
     /* names are FOLDER/TEST: paths are sorted with them */
     if (code == TOOL_OK && s.skips && sn_guarded(ctx, load_skips, &s) != SN_OK) code = tool_fail(ctx);
-    if (code == TOOL_OK) code = run_all(&s) ? report(&s) : tool_misuse("onnx-suite: a worker could not be started");
+    if (code == TOOL_OK && !s.jobs) run_here(&s, ctx);
+    if (code == TOOL_OK) code = !s.jobs || run_all(&s) ? report(&s) : tool_misuse("onnx-suite: a worker could not be started");
     for (unsigned k = 0; k < s.n; k++) free(s.tests[k].path);
     free(s.skip_text);
     free(s.tests);
