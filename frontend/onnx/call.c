@@ -66,47 +66,61 @@ const sn_pb_attribute *sn_onnx_attr(sn_onnx_call *c, const char *name) {
 bool sn_onnx_has_attr(sn_onnx_call *c, const char *name) { return sn_onnx_attr(c, name) != NULL; }
 void sn_onnx_attr_ignore(sn_onnx_call *c, const char *name) { (void)sn_onnx_attr(c, name); }
 
-int64_t sn_onnx_attr_int(sn_onnx_call *c, const char *name, int64_t otherwise) {
+/* AttributeProto.AttributeType. */
+enum { FLOAT = 1, INT, STRING, TENSOR, GRAPH, FLOATS, INTS };
+
+/* The attribute, which has to be of that type; what is read of one of another type would be 0. Old files do not say it. */
+static const sn_pb_attribute *typed(sn_onnx_call *c, const char *name, int64_t type) {
+    static const char *const names[] = {"unknown", "a float", "an integer", "a text", "a tensor",
+                                        "a graph", "floats",  "integers",   "texts"};
     const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    if (!a || !a->type || a->type == type) return a;
+    bool known = a->type > 0 && a->type < (int64_t)SN_COUNT(names);
+    sn_onnx_fail(c, "attribute %s is %s, not %s", name, names[known ? a->type : 0], names[type]);
+    return NULL;
+}
+
+int64_t sn_onnx_attr_int(sn_onnx_call *c, const char *name, int64_t otherwise) {
+    const sn_pb_attribute *a = typed(c, name, INT);
     return a ? a->i : otherwise;
 }
 
 double sn_onnx_attr_float(sn_onnx_call *c, const char *name, double otherwise) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, FLOAT);
     return a ? (double)a->f : otherwise;
 }
 
 const char *sn_onnx_attr_text(sn_onnx_call *c, const char *name, const char *otherwise) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, STRING);
     return a ? sn_strndup(c->arena, (const char *)a->s.at, a->s.n) : otherwise;
 }
 
 bool sn_onnx_attr_ints(const int64_t **at, uint32_t *n, sn_onnx_call *c, const char *name) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, INTS);
     *at = a ? a->ints.at : NULL;
     *n = a ? a->ints.n : 0;
     return a != NULL;
 }
 
 bool sn_onnx_attr_floats(const float **at, uint32_t *n, sn_onnx_call *c, const char *name) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, FLOATS);
     *at = a ? a->floats.at : NULL;
     *n = a ? a->floats.n : 0;
     return a != NULL;
 }
 
 const sn_pb_tensor *sn_onnx_attr_tensor(sn_onnx_call *c, const char *name) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, TENSOR);
     return a ? a->t : NULL;
 }
 
 const sn_pb_graph *sn_onnx_attr_graph(sn_onnx_call *c, const char *name) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, GRAPH);
     return a ? a->g : NULL;
 }
 
 sn_dtype sn_onnx_attr_dtype(sn_onnx_call *c, const char *name, sn_dtype otherwise) {
-    const sn_pb_attribute *a = sn_onnx_attr(c, name);
+    const sn_pb_attribute *a = typed(c, name, INT);
     if (a) sn_onnx_dtype(&otherwise, c->m->env, a->i);
     return otherwise;
 }
