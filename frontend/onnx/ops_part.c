@@ -158,6 +158,21 @@ static sn_status equal_parts(int64_t *parts, uint32_t n, sn_onnx_call *c, sn_ix 
     return SN_OK;
 }
 
+/* The parts are all of the axis, where its size is a number. */
+static sn_status check_parts(sn_onnx_call *c, const int64_t *parts, uint32_t n, sn_ix size) {
+    int64_t all, sum = 0;
+    if (n < c->n_out) return sn_onnx_fail(c, "%u parts, %u results", n, c->n_out);
+    for (uint32_t k = 0; k < n; k++) {
+        if (parts[k] < 0 || parts[k] > INT64_MAX - sum)
+            return sn_onnx_fail(c, "a part of size %lld", (long long)parts[k]);
+        sum += parts[k];
+    }
+    if (sn_ix_is_const(c->m, size, &all) && sum != all)
+        return sn_onnx_fail(c, "parts of %lld elements in all, of an axis of size %lld", (long long)sum,
+                            (long long)all);
+    return SN_OK;
+}
+
 sn_status sn_onnx_split(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0);
     const sn_type *t = sn_graph_type(c->m, x);
@@ -172,10 +187,8 @@ sn_status sn_onnx_split(sn_onnx_call *c) {
         SN_TRY(equal_parts(equal, (uint32_t)wanted, c, t->shape[axis]));
         parts = equal, n = (uint32_t)wanted;
     }
-    if (n < c->n_out) return sn_onnx_fail(c, "%u parts, %u results", n, c->n_out);
+    SN_TRY(check_parts(c, parts, n, t->shape[axis]));
     for (uint32_t k = 0; k < c->n_out; k++) {
-        if (parts[k] < 0 || parts[k] > INT64_MAX - from)
-            return sn_onnx_fail(c, "a part of size %lld", (long long)parts[k]);
         sn_onnx_out(c, k, sn_graph_slice(c->m, x, axis, from, from + parts[k], 1));
         from += parts[k];
     }
