@@ -202,7 +202,8 @@ static sn_status declared_type(sn_type *out, sn_onnx *im, const char *name, cons
                        t->shape->dims.n);
     if (value && value->dtype != out->dtype)
         return sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has elements of %s, the model declares %s",
-                       sn_dtypes[value->dtype].name, sn_dtypes[out->dtype].name);
+                       (uint32_t)value->dtype < SN_N_DTYPES ? sn_dtypes[value->dtype].name : "a type that is not known",
+                       sn_dtypes[out->dtype].name);
     if (value && !has_elements(value))
         return sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has %zu bytes", value->size);
     for (uint32_t k = 0; k < out->rank; k++)
@@ -492,8 +493,19 @@ static void bind_attributes(sn_onnx *im, sn_onnx_scope *inner, const sn_onnx_sco
     inner->n_bound = bound.n;
 }
 
+/* A call gives no more operands than the function takes, and takes no more results than it gives. */
+static sn_status check_call(sn_onnx *im, const sn_pb_node *node, const sn_pb_function *f) {
+    if (node->inputs.n > f->inputs.n)
+        return sn_fail(im->env, SN_ERROR_FILE, "the function takes %u operands, %u are given", f->inputs.n,
+                       node->inputs.n);
+    if (node->outputs.n > f->outputs.n)
+        return sn_fail(im->env, SN_ERROR_FILE, "the function has %u results, not %u", f->outputs.n, node->outputs.n);
+    return SN_OK;
+}
+
 static sn_status run_function(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const sn_pb_function *f,
                               const sn_onnx_value *in, sn_onnx_value *out) {
+    SN_TRY(check_call(im, node, f));
     sn_onnx_scope inner = new_scope(im, NULL);
     inner.opsets = f->opsets.at, inner.n_opsets = f->opsets.n;
     im->steps += f->inputs.n + f->attribute_protos.n;
@@ -503,7 +515,7 @@ static sn_status run_function(sn_onnx *im, const sn_onnx_scope *scope, const sn_
     im->depth++;
     for (uint32_t k = 0; k < f->nodes.n; k++) run_node(im, &inner, &f->nodes.at[k]);
     im->depth--;
-    for (uint32_t k = 0; k < node->outputs.n && k < f->outputs.n; k++) {
+    for (uint32_t k = 0; k < node->outputs.n; k++) {
         const sn_onnx_value *v = f->outputs.at[k] ? look_up(&inner, f->outputs.at[k]) : NULL;
         if (!v) return sn_fail(im->env, SN_ERROR_FILE, "function result %u is not computed", k + 1);
         out[k] = *v;
