@@ -35,6 +35,7 @@ static const char *const coordinate_names[] = {
 typedef struct resize {
     interpolation mode;
     rounding round;
+    bool round_by_scale; /* before opset 11 */
     coordinates from;
     bool exclude_outside, antialias;
     double a, extrapolation; /* of cubic; of TF_CROP */
@@ -74,7 +75,8 @@ static resize read_options(sn_onnx_call *c) {
     resize r = {.mode = LINEAR};
     if (strcmp(mode, "bilinear")) r.mode = (interpolation)one_of(c, "mode", interpolation_names, NEAREST);
     r.from = (coordinates)one_of(c, "coordinate_transformation_mode", coordinate_names, old ? ASYMMETRIC : HALF_PIXEL);
-    r.round = (rounding)one_of(c, "nearest_mode", rounding_names, old ? ROUND_FLOOR : PREFER_FLOOR);
+    r.round = (rounding)one_of(c, "nearest_mode", rounding_names, PREFER_FLOOR);
+    r.round_by_scale = old;
     r.exclude_outside = sn_onnx_attr_int(c, "exclude_outside", 0);
     r.antialias = sn_onnx_attr_int(c, "antialias", 0) && r.mode != NEAREST;
     r.a = sn_onnx_attr_float(c, "cubic_coeff_a", -0.75);
@@ -171,7 +173,7 @@ static sn_status read_roi(resized *to, sn_onnx_call *c, const uint32_t *axes, ui
 static double place_of(const resize *r, const resized *t, double o) {
     double in = (double)t->in, out = in * t->scale, at;
     switch (r->from) {
-    case PYTORCH_HALF_PIXEL: at = out > 1 ? (o + 0.5) / t->scale - 0.5 : -0.5; break;
+    case PYTORCH_HALF_PIXEL: at = out > 1 ? (o + 0.5) / t->scale - 0.5 : 0; break;
     case ALIGN_CORNERS: at = out == 1 ? 0 : o * (in - 1) / (out - 1); break;
     case ASYMMETRIC: at = o / t->scale; break;
     case TF_HALF_PIXEL: at = (o + 0.5) / t->scale; break;
@@ -184,6 +186,11 @@ static double place_of(const resize *r, const resized *t, double o) {
     }
     double half = round(2 * at) / 2; /* a scale that is 1/3 as f32 is meant to be 1/3 */
     return fabs(at - half) < 1e-6 * (1 + fabs(at)) ? half : at;
+}
+
+/* Before opset 11: down, but up where the axis gets smaller. */
+static rounding rounding_of(const resize *r, const resized *t) {
+    return !r->round_by_scale ? r->round : t->scale < 1 ? ROUND_CEIL : ROUND_FLOOR;
 }
 
 static double nearest(rounding how, double at) {
@@ -235,7 +242,7 @@ static table make_table(sn_onnx_call *c, const resize *r, const resized *t) {
         double at = place_of(r, t, (double)o);
         tab.outside[o] = r->from == TF_CROP && (at < 0 || at > (double)t->in - 1);
         tab.any_outside = tab.any_outside || tab.outside[o];
-        fill_weights(&tab, r, t, o, at, r->mode == NEAREST ? nearest(r->round, at) : floor(at) - reach + 1);
+        fill_weights(&tab, r, t, o, at, r->mode == NEAREST ? nearest(rounding_of(r, t), at) : floor(at) - reach + 1);
     }
     return tab;
 }
@@ -316,7 +323,7 @@ static sn_nd named_places(sn_module *m, const resize *r, const resized *t, sn_nd
     at = t->out_size.i ? sn_graph_div(m, sn_graph_mul(m, at, size), result) : sn_graph_with(m, SN_OP_DIV, at, t->scale);
     if (r->from == HALF_PIXEL || r->from == PYTORCH_HALF_PIXEL) at = sn_graph_with(m, SN_OP_SUB, at, 0.5);
     if (r->from != PYTORCH_HALF_PIXEL) return at;
-    return sn_graph_where(m, sn_graph_with(m, SN_OP_GT, result, 1), at, sn_graph_number(m, at, -0.5));
+    return sn_graph_where(m, sn_graph_with(m, SN_OP_GT, result, 1), at, sn_graph_number(m, at, 0));
 }
 
 static sn_nd named_nearest(sn_module *m, rounding how, sn_nd at) {
@@ -348,7 +355,7 @@ static sn_nd by_sampling(sn_onnx_call *c, const resize *r, const resized *t, sn_
     if (named_size(&out, c, t) != SN_OK) return x;
     sn_nd o = sn_graph_iota(m, type->dtype == SN_F64 ? SN_F64 : SN_F32, 0, &out, 1);
     sn_nd at = named_places(m, r, t, o, out);
-    if (r->mode == NEAREST) at = named_nearest(m, r->round, at);
+    if (r->mode == NEAREST) at = named_nearest(m, rounding_of(r, t), at);
     uint32_t n = sn_onnx_taps(taps, m, &s, 0, at);
     for (uint32_t k = 0; k < n; k++) {
         sn_nd v = sn_graph_index_select(m, x, taps[k].index, axis);
