@@ -28,8 +28,8 @@ struct sn_weights {
     sn_member *at; /* in the order of the file */
     uint32_t n;
     sn_member **by_name; /* sorted */
-    struct json_t *json;      /* while the header of .safetensors is read */
-    struct zip *zip;          /* .npz: open as long as the object */
+    struct json_t *json; /* while the header of .safetensors is read */
+    struct zip *zip;     /* .npz: open as long as the object */
 };
 
 /* The readers: fill at and n, with info and where the elements are. Names may repeat: the caller looks for that. */

@@ -166,8 +166,16 @@ static uint32_t axis_mask(const sn_module *m, sn_nd x) {
     return 1u << (axis < 0 ? axis + sn_type_of(m, x)->rank : axis);
 }
 
-/* x - max. A row of -inf gives nan, as in PyTorch. */
+static bool is_empty(sn_module *m, sn_nd x, uint32_t mask) {
+    const sn_type *t = &sn_node_get(m, x)->type;
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (mask >> k & 1 && sn_ix_eq(t->shape[k], sn_ix_const(m, 0))) return true;
+    return false;
+}
+
+/* x - max. A row of -inf gives nan, as in PyTorch. Rows without elements have no max. */
 static sn_nd minus_max(sn_module *m, sn_nd x, uint32_t mask) {
+    if (is_empty(m, x, mask)) return x;
     return sn_graph_binary(m, SN_OP_SUB, x, sn_dec_reduce(m, SN_OP_AMAX, x, mask));
 }
 
@@ -194,19 +202,11 @@ static sn_nd logsumexp(sn_module *m, sn_nd x, uint32_t mask) {
     return sn_graph_binary(m, SN_OP_ADD, sn_graph_unary(m, SN_OP_LOG, sum), shift);
 }
 
-static bool is_empty(sn_module *m, sn_nd x, uint32_t mask) {
-    const sn_type *t = &sn_node_get(m, x)->type;
-    for (uint32_t k = 0; k < t->rank; k++)
-        if (mask >> k & 1 && sn_ix_eq(t->shape[k], sn_ix_const(m, 0))) return true;
-    return false;
-}
-
 /* Of no elements there is no maximum, but a sum: the logarithm of 0. */
 static sn_nd dec_logsumexp(sn_module *m, sn_nd x) {
     uint32_t mask = sn_node_axes_mask(m, x);
     sn_nd in = sn_dec_operand(m, x, 0);
-    if (is_empty(m, in, mask))
-        return finish(m, x, sn_graph_unary(m, SN_OP_LOG, sn_dec_reduce(m, SN_OP_SUM, in, mask)));
+    if (is_empty(m, in, mask)) return finish(m, x, sn_graph_unary(m, SN_OP_LOG, sn_dec_reduce(m, SN_OP_SUM, in, mask)));
     return finish(m, x, logsumexp(m, in, mask));
 }
 

@@ -82,7 +82,8 @@ static void make_weights(sn_context *ctx, sn_module *m) {
         sn_weight_rec *w = sn_wt_get(m, (sn_wt){k});
         if (sn_wt_attached(w)) continue;
         void *data = sn_zalloc(&ctx->scratch, w->size + 1);
-        sn_random_fill(data, w->dtype, (int64_t)(w->size / sn_dtype_bytes(w->dtype)), sn_hash_bytes(SEED, w->name, strlen(w->name)));
+        sn_random_fill(data, w->dtype, (int64_t)(w->size / sn_dtype_bytes(w->dtype)),
+                       sn_hash_bytes(SEED, w->name, strlen(w->name)));
         w->data = data;
     }
 }

@@ -588,7 +588,8 @@ int tool_onnx_suite(sn_context *ctx, int argc, char **argv) {
     /* names are FOLDER/TEST: paths are sorted with them */
     if (code == TOOL_OK && s.skips && sn_guarded(ctx, load_skips, &s) != SN_OK) code = tool_fail(ctx);
     if (code == TOOL_OK && !s.jobs) run_here(&s, ctx);
-    if (code == TOOL_OK) code = !s.jobs || run_all(&s) ? report(&s) : tool_misuse("onnx-suite: a worker could not be started");
+    if (code == TOOL_OK)
+        code = !s.jobs || run_all(&s) ? report(&s) : tool_misuse("onnx-suite: a worker could not be started");
     for (unsigned k = 0; k < s.n; k++) free(s.tests[k].path);
     free(s.skip_text);
     free(s.tests);

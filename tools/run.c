@@ -201,8 +201,8 @@ static double now_ms(void) {
 
 static void print_timings(const sn_program *p, double read_ms) {
     const sn_program_info *i = &p->info;
-    printf("reading %.1f ms, passes %.1f ms, code %.1f ms, assembly %.1f ms, loading %.1f ms; together %.1f ms\n", read_ms,
-           i->passes_us / 1e3, i->codegen_us / 1e3, i->assemble_us / 1e3, i->load_us / 1e3,
+    printf("reading %.1f ms, passes %.1f ms, code %.1f ms, assembly %.1f ms, loading %.1f ms; together %.1f ms\n",
+           read_ms, i->passes_us / 1e3, i->codegen_us / 1e3, i->assemble_us / 1e3, i->load_us / 1e3,
            read_ms + i->total_us / 1e3);
 }
 

@@ -80,7 +80,7 @@ sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
 }
 
-/* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). */
+/* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). Zeros have the scale 1. */
 sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = sn_onnx_in(c, 0);
@@ -90,6 +90,7 @@ sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
     sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, false), 0);
     sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, false), 0);
     sn_nd scale = quotient(m, sn_graph_sub(m, high, low), sn_graph_number(m, x, 255));
+    scale = sn_graph_where(m, sn_graph_binary(m, SN_OP_EQ, high, low), sn_graph_number(m, scale, 1), scale);
     sn_nd zero = sn_graph_unary(m, SN_OP_NEG, quotient(m, low, scale));
     zero = rounded(m, zero, (sn_nd){0}, SN_U8);
     sn_onnx_out(c, 1, scale);

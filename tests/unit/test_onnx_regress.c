@@ -156,3 +156,16 @@ Test(onnx_regress, one_element_of_pytorch_half_pixel) {
     run(&y, 1, &m, x, 4);
     cr_expect_float_eq(y, 1, 1e-6, "%g", (double)y);
 }
+
+/* Zeros were divided by the scale 0. */
+Test(onnx_regress, zeros_have_the_scale_1) {
+    static const float x[3] = {0};
+    float scale;
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "3");
+    put_op(&g, "DynamicQuantizeLinear", "x", "y scale zero");
+    put_value(&g, GRAPH_OUTPUT, "scale", F32, NULL);
+    pb m = model_of(&g, 17);
+    run(&scale, 1, &m, x, 3);
+    cr_expect_float_eq(scale, 1, 1e-6, "%g", (double)scale);
+}
