@@ -351,6 +351,12 @@ sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
     return tensor_node(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
 }
 
+static void missing_initializer(sn_onnx *im, sn_onnx_scope *scope, const char *name, const char *reason) {
+    sn_pb_node place = {.op_type = "initializer", .name = name};
+    note_problem(im, &place, 0, reason);
+    bind(im, scope, name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
+}
+
 static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_tensor *t) {
     sn_onnx_value text;
     if (t->data_type == SN_ONNX_STRING && sn_onnx_texts(&text, im->env, im->arena, t) == SN_OK) {
@@ -358,13 +364,16 @@ static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_te
         return;
     }
     sn_nd x = tensor_node(im, t->name, t);
-    if (x.i) {
-        bind(im, scope, t->name, sn_onnx_tensor(x));
-        return;
+    if (x.i) bind(im, scope, t->name, sn_onnx_tensor(x));
+    else missing_initializer(im, scope, t->name, im->env->message);
+}
+
+static void import_initializers(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_graph *g) {
+    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, scope, &g->initializers.at[k]);
+    for (uint32_t k = 0; k < g->sparse_initializers.n; k++) {
+        const sn_pb_tensor *values = g->sparse_initializers.at[k].values;
+        missing_initializer(im, scope, values ? values->name : NULL, "it is sparse");
     }
-    sn_pb_node place = {.op_type = "initializer", .name = t->name};
-    note_problem(im, &place, 0, im->env->message);
-    bind(im, scope, t->name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
 }
 
 /* ---- nodes ---- */
@@ -555,8 +564,8 @@ sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g
     if (im->depth >= MAX_NESTING) return sn_onnx_fail(c, "functions and bodies nest more than %d deep", MAX_NESTING);
     sn_onnx_scope inner = new_scope(im, c->scope);
     uint32_t problems = im->problems.n;
-    im->steps += g->initializers.n + g->inputs.n + g->outputs.n;
-    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &inner, &g->initializers.at[k]);
+    im->steps += g->initializers.n + g->sparse_initializers.n + g->inputs.n + g->outputs.n;
+    import_initializers(im, &inner, g);
     for (uint32_t k = 0; k < n_in; k++) bind(im, &inner, g->inputs.at[k].name, in[k]);
     im->depth++;
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &inner, &g->nodes.at[k]);
@@ -636,7 +645,7 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     im->values_used = SN_NEWN(im->arena, bool, im->options->n_values + 1);
     sn_onnx_scope scope = new_scope(im, NULL);
     scope.opsets = im->model->opsets.at, scope.n_opsets = im->model->opsets.n;
-    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &scope, &g->initializers.at[k]);
+    import_initializers(im, &scope, g);
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
     SN_TRY(check_options(im));
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);

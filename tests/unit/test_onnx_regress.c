@@ -170,6 +170,19 @@ Test(onnx_regress, zeros_have_the_scale_1) {
     cr_expect_float_eq(scale, 1, 1e-6, "%g", (double)scale);
 }
 
+/* It was passed over, and its name was one that is not computed. */
+Test(onnx_regress, sparse_initializers) {
+    static const float ones[] = {1, 1};
+    pb g = {0}, sparse = {0}, values = tensor_raw("w", F32, "2", ones, sizeof ones);
+    put_message(&sparse, 1, &values);
+    put_value(&g, GRAPH_INPUT, "x", F32, "3");
+    put_message(&g, 15, &sparse);
+    put_op(&g, "Add", "x w", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, NULL, "m.onnx: not supported: 1 x initializer (of the model): it is sparse: w");
+}
+
 /* ---- values given for the import ---- */
 
 /* What was not looked for was passed over, and another size than the model's was found by a node far behind. */
