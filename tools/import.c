@@ -13,7 +13,8 @@ static const char help[] =
     "  -o FILE.sn              where the graph goes (standard output); its weights go to FILE.safetensors\n"
     "  --report[=FORMAT]       what of the model is not supported, as text or csv; exit code 1 when something is not\n"
     "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
-    "  --input NAME=FILE       the value of an input that the graph has to know: .npy, .npz:MEMBER (repeat)\n";
+    "  --input NAME=FILE       the value of an input that the graph has to know: .npy, .npz:MEMBER,\n"
+    "                          .safetensors:MEMBER (repeat)\n";
 
 typedef struct import_args {
     const char *path, *out, *report;
@@ -37,6 +38,8 @@ static int parse(import_args *r, int argc, char **argv) {
             break;
         case 'i':
             if (!tool_add_input(&r->in, optarg)) return tool_misuse("--input %s: NAME=FILE is wanted", optarg);
+            if (!tool_end_of_file(r->in.values[r->in.n - 1]))
+                return tool_misuse("--input %s: a file .npy, .npz or .safetensors is wanted", optarg);
             break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;

@@ -69,7 +69,7 @@ void sn_onnx_attr_ignore(sn_onnx_call *c, const char *name) { (void)sn_onnx_attr
 /* AttributeProto.AttributeType. */
 enum { FLOAT = 1, INT, STRING, TENSOR, GRAPH, FLOATS, INTS };
 
-/* The attribute, which has to be of that type; what is read of one of another type would be 0. Old files do not say it. */
+/* The attribute, which has to be of that type: of another one 0 would be read. Old files do not say it. */
 static const sn_pb_attribute *typed(sn_onnx_call *c, const char *name, int64_t type) {
     static const char *const names[] = {"unknown", "a float", "an integer", "a text", "a tensor",
                                         "a graph", "floats",  "integers",   "texts"};

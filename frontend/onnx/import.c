@@ -143,10 +143,20 @@ static void note_problem(sn_onnx *im, const sn_pb_node *node, int64_t opset, con
 
 /* ---- inputs ---- */
 
-static const sn_weight_info *given(const sn_onnx *im, const char *name) {
-    for (unsigned k = 0; k < im->options->n_values; k++)
-        if (im->options->values[k].name && !strcmp(im->options->values[k].name, name)) return &im->options->values[k];
+static const sn_weight_info *value_of(sn_onnx *im, const char *name) {
+    for (unsigned k = 0; k < im->options->n_values; k++) {
+        const sn_weight_info *value = &im->options->values[k];
+        if (!value->name || strcmp(value->name, name)) continue;
+        im->values_used[k] = true;
+        return value;
+    }
     return NULL;
+}
+
+/* The value given for an input, by the model's name or by that of .sn text. */
+static const sn_weight_info *given(sn_onnx *im, const char *name) {
+    const sn_weight_info *value = value_of(im, name);
+    return value ? value : value_of(im, plain_name(im->arena, name));
 }
 
 /* The name in .sn text of a size. Two that differ stay two: "a.b" becomes a_b, "a_b" then a_b_1. */
@@ -161,20 +171,33 @@ static const char *size_name(sn_onnx *im, const char *key, const char *name) {
     return im->size_names.at[at - 1];
 }
 
-/* A size of an input: of the value given for it, a number, or a name that may be bound. */
-static sn_ix input_size(sn_onnx *im, const sn_pb_dim *d, const sn_weight_info *value, const char *input,
-                        uint32_t axis) {
-    if (value) return sn_ix_const(im->m, value->shape[axis]);
-    if (d->seen & SN_PB_DIM_VALUE) return sn_ix_const(im->m, d->value);
+/* Is the size known? A number, or a name that is bound; else it is that of the name. */
+static bool declared_size(int64_t *out, const char **name, sn_onnx *im, const sn_pb_dim *d, const char *input,
+                          uint32_t axis) {
     bool named = d->param && d->param[0];
+    if (d->seen & SN_PB_DIM_VALUE) return *out = d->value, true;
     const char *key = named ? d->param : sn_strf(im->arena, "%s\n%u", input, axis);
-    const char *name = size_name(im, key, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
+    *name = size_name(im, key, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
     for (unsigned k = 0; k < im->options->n_dims; k++) {
         const sn_dim_binding *b = &im->options->dims[k];
-        if (strcmp(b->name, name) && !(named && !strcmp(b->name, d->param))) continue;
+        if (strcmp(b->name, *name) && !(named && !strcmp(b->name, d->param))) continue;
         im->dims_used[k] = true;
-        return sn_ix_const(im->m, b->size);
+        return *out = b->size, true;
     }
+    return false;
+}
+
+/* A size of an input: the value given for it tells those that are left open. */
+static sn_ix input_size(sn_onnx *im, const sn_pb_dim *d, const sn_weight_info *value, const char *input,
+                        uint32_t axis) {
+    static const sn_pb_dim open = {0};
+    int64_t size;
+    const char *name = NULL;
+    bool known = declared_size(&size, &name, im, d ? d : &open, input, axis);
+    if (known && value && size != value->shape[axis])
+        sn_fail(im->env, SN_ERROR_ARGUMENT, "its value has size %lld on axis %u, not %lld",
+                (long long)value->shape[axis], axis, (long long)size);
+    if (known || value) return sn_ix_const(im->m, value ? value->shape[axis] : size);
     return sn_ix_sym(im->m, sn_sym_named(im->m, name));
 }
 
@@ -328,6 +351,12 @@ sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
     return tensor_node(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
 }
 
+static void missing_initializer(sn_onnx *im, sn_onnx_scope *scope, const char *name, const char *reason) {
+    sn_pb_node place = {.op_type = "initializer", .name = name};
+    note_problem(im, &place, 0, reason);
+    bind(im, scope, name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
+}
+
 static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_tensor *t) {
     sn_onnx_value text;
     if (t->data_type == SN_ONNX_STRING && sn_onnx_texts(&text, im->env, im->arena, t) == SN_OK) {
@@ -335,13 +364,16 @@ static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_te
         return;
     }
     sn_nd x = tensor_node(im, t->name, t);
-    if (x.i) {
-        bind(im, scope, t->name, sn_onnx_tensor(x));
-        return;
+    if (x.i) bind(im, scope, t->name, sn_onnx_tensor(x));
+    else missing_initializer(im, scope, t->name, im->env->message);
+}
+
+static void import_initializers(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_graph *g) {
+    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, scope, &g->initializers.at[k]);
+    for (uint32_t k = 0; k < g->sparse_initializers.n; k++) {
+        const sn_pb_tensor *values = g->sparse_initializers.at[k].values;
+        missing_initializer(im, scope, values ? values->name : NULL, "it is sparse");
     }
-    sn_pb_node place = {.op_type = "initializer", .name = t->name};
-    note_problem(im, &place, 0, im->env->message);
-    bind(im, scope, t->name, (sn_onnx_value){.kind = SN_ONNX_MISSING});
 }
 
 /* ---- nodes ---- */
@@ -532,8 +564,8 @@ sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g
     if (im->depth >= MAX_NESTING) return sn_onnx_fail(c, "functions and bodies nest more than %d deep", MAX_NESTING);
     sn_onnx_scope inner = new_scope(im, c->scope);
     uint32_t problems = im->problems.n;
-    im->steps += g->initializers.n + g->inputs.n + g->outputs.n;
-    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &inner, &g->initializers.at[k]);
+    im->steps += g->initializers.n + g->sparse_initializers.n + g->inputs.n + g->outputs.n;
+    import_initializers(im, &inner, g);
     for (uint32_t k = 0; k < n_in; k++) bind(im, &inner, g->inputs.at[k].name, in[k]);
     im->depth++;
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &inner, &g->nodes.at[k]);
@@ -549,12 +581,16 @@ sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g
 
 /* ---- the model ---- */
 
-/* A size that nothing of the model asks for is a slip of the caller. */
+/* A size or value that nothing of the model asks for is a slip of the caller. */
 static sn_status check_options(const sn_onnx *im) {
     for (unsigned k = 0; k < im->options->n_dims; k++)
         if (!im->dims_used[k])
             return sn_fail(im->env, SN_ERROR_ARGUMENT, "size %s: no input has a size of that name",
                            im->options->dims[k].name);
+    for (unsigned k = 0; k < im->options->n_values; k++)
+        if (!im->values_used[k])
+            return sn_fail(im->env, SN_ERROR_ARGUMENT, "value %s: no input of that name takes one",
+                           im->options->values[k].name ? im->options->values[k].name : "without a name");
     return SN_OK;
 }
 
@@ -606,9 +642,10 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     const sn_pb_graph *g = im->model->graph;
     index_tables(im);
     im->dims_used = SN_NEWN(im->arena, bool, im->options->n_dims + 1);
+    im->values_used = SN_NEWN(im->arena, bool, im->options->n_values + 1);
     sn_onnx_scope scope = new_scope(im, NULL);
     scope.opsets = im->model->opsets.at, scope.n_opsets = im->model->opsets.n;
-    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, &scope, &g->initializers.at[k]);
+    import_initializers(im, &scope, g);
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
     SN_TRY(check_options(im));
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);

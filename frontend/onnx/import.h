@@ -73,7 +73,7 @@ struct sn_onnx {
     sn_module *m;
     const sn_import_options *options;
     const sn_pb_model *model;
-    bool *dims_used; /* by place in options->dims */
+    bool *dims_used, *values_used; /* by place in options->dims, options->values */
     sn_onnx_files files;
     sn_names ops;       /* operator name -> first row plus 1 */
     sn_names functions; /* "domain:name" -> place in model->functions plus 1 */

@@ -35,6 +35,12 @@ typedef struct sn_pb_tensor {
 enum { SN_PB_TENSOR_RAW = 1 << 9 };
 
 /* One size of a declared shape: a number, a name, or neither. */
+/* A sparse tensor, called like its values; the rest of it is not read. */
+typedef struct sn_pb_sparse {
+    uint32_t seen;
+    sn_pb_tensor *values;
+} sn_pb_sparse;
+
 typedef struct sn_pb_dim {
     uint32_t seen; /* SN_PB_DIM_VALUE, SN_PB_DIM_PARAM */
     int64_t value;
@@ -97,6 +103,7 @@ typedef struct sn_pb_graph {
     const char *name;
     SN_VEC(sn_pb_node) nodes;
     SN_VEC(sn_pb_tensor) initializers;
+    SN_VEC(sn_pb_sparse) sparse_initializers;
     SN_VEC(sn_pb_value_info) inputs, outputs, value_infos;
 } sn_pb_graph;
 

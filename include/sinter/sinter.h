@@ -382,7 +382,8 @@ typedef struct sn_import_options {
     const sn_dim_binding *dims;
     unsigned n_dims;
     /* Values of inputs, where the graph has to know them: axes, shapes, numbers of iterations that the model takes as
-     * inputs. Such an input stays an input, whose tensor is then not looked at. The value's shape is that of the input. */
+     * inputs. Such an input stays an input, whose tensor is then not looked at. The value's shape is that of the input; its
+     * name that of the model or of .sn text, and one that no input has is refused. */
     const sn_weight_info *values;
     unsigned n_values;
     /* Text exists at import alone: inputs that are text are given here; outputs that are text are known when the import is

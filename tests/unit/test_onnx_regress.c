@@ -169,3 +169,65 @@ Test(onnx_regress, zeros_have_the_scale_1) {
     run(&scale, 1, &m, x, 3);
     cr_expect_float_eq(scale, 1, 1e-6, "%g", (double)scale);
 }
+
+/* It was passed over, and its name was one that is not computed. */
+Test(onnx_regress, sparse_initializers) {
+    static const float ones[] = {1, 1};
+    pb g = {0}, sparse = {0}, values = tensor_raw("w", F32, "2", ones, sizeof ones);
+    put_message(&sparse, 1, &values);
+    put_value(&g, GRAPH_INPUT, "x", F32, "3");
+    put_message(&g, 15, &sparse);
+    put_op(&g, "Add", "x w", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, NULL, "m.onnx: not supported: 1 x initializer (of the model): it is sparse: w");
+}
+
+/* ---- values given for the import ---- */
+
+/* What was not looked for was passed over, and another size than the model's was found by a node far behind. */
+Test(onnx_regress, values_that_fit_no_input) {
+    static const float x[6] = {0};
+    static const struct {
+        const char *name;
+        int64_t shape[2], n;
+        const char *why;
+    } cases[] = {
+        {"z", {2, 3}, 2, "value z: no input of that name takes one"},
+        {"w", {2, 3}, 2, "value w: no input of that name takes one"},
+        {"in.x", {3, 2}, 3, "its value has size 2 on axis 1, not 3: in.x"},
+        {"in.x", {2, 3}, 4, "its value has size 2 on axis 0, not 4: in.x"},
+    };
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "in.x", F32, "N 3");
+    put_value(&g, GRAPH_INPUT, "w", F32, "1");
+    put_f32s(&g, "w", "1", x, 1);
+    put_op(&g, "Add", "in.x w", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        sn_weight_info value = {.name = cases[k].name, .dtype = SN_F32, .rank = 2, .data = x, .size = sizeof x};
+        memcpy(value.shape, cases[k].shape, sizeof cases[k].shape);
+        sn_dim_binding n = {"N", cases[k].n};
+        sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1, .dims = &n, .n_dims = 1};
+        refused(&m, &o, cases[k].why);
+    }
+}
+
+/* By the name of .sn text, as `sinter run` has it; a size may be told twice. */
+Test(onnx_regress, values_by_the_name_in_text) {
+    static const float x[6] = {0};
+    pb n = node_of("Relu", "in.x", "y"), g = {0};
+    put_value(&g, GRAPH_INPUT, "in.x", F32, "N 3");
+    put_message(&g, GRAPH_NODE, &n);
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    sn_weight_info value = {.name = "in_x", .dtype = SN_F32, .rank = 2, .shape = {2, 3}, .data = x, .size = sizeof x};
+    sn_dim_binding batch = {"N", 2};
+    sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1, .dims = &batch, .n_dims = 1};
+    sn_context *ctx;
+    sn_graph *graph = import(&ctx, &m, &o);
+    cr_expect(graph, "%s", sn_error(ctx));
+    sn_graph_destroy(graph);
+    sn_context_destroy(ctx);
+}
