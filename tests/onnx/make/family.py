@@ -41,7 +41,7 @@ def evaluate(model, feeds, oracle):
 
 
 class Node:
-    """A node with its operands: arrays, None where one is absent; `known`: the numbers of those that are initializers."""
+    """A node with its operands: arrays, None where one is absent; `known`: numbers of those that are initializers."""
 
     def __init__(self, op, inputs, opset, outputs=1, known=(), domain="", **attributes):
         while inputs and inputs[-1] is None:

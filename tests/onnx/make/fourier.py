@@ -48,7 +48,7 @@ def numbers(x):
 
 
 def signal(family, n):
-    """An operand of length n along axis 1; drawn again while a sum of float32 cancels, which is not what is tested here."""
+    """An operand of length n along axis 1; drawn again while a float32 sum cancels, which is not what is tested."""
     for _ in range(2000):
         real, pairs = family.normal(2, n, 3, 1), family.normal(2, n, 3, 2)
         z = numbers(pairs)
