@@ -20,8 +20,8 @@ typedef struct {
     const char *passes;
     LLVMCodeGenOptLevel level;
 } effort;
-/* Kernels say themselves what is a vector and what is unrolled, so LLVM's vectorisers and unrollers would find nothing but
- * compile time: this list makes code as fast as default<O2> in a half to a fifth of the time. */
+/* Kernels say themselves what is a vector and what is unrolled, so LLVM's vectorisers and unrollers would find nothing
+ * but compile time: this list makes code as fast as default<O2> in a half to a fifth of the time. */
 static const char kernel_passes[] =
     "function(sroa,early-cse,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg,early-cse)";
 /* Many thousand statements are straight-line code, where instcombine alone costs seconds and finds nothing. */
@@ -187,8 +187,8 @@ static sn_status compile_module(compilation *c, LLVMModuleRef mod, LLVMTargetMac
     return c->code ? emit(c, mod, tm) : SN_OK;
 }
 
-/* Runs under the guard. What it makes of LLVM belongs to the session and its context, so a jump out of here loses nothing,
- * unless LLVM died in between: then all of it is given up together with the context. */
+/* Runs under the guard. What it makes of LLVM belongs to the session and its context, so a jump out of here loses
+ * nothing, unless LLVM died in between: then all of it is given up together with the context. */
 static sn_status compile_guarded(void *user) {
     compilation *c = user;
     SN_TRY(host_machine(&c->cg.tm, c->cg.env, c->effort->level));

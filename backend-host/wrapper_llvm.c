@@ -8,8 +8,8 @@
  *     }                                    return 0
  *
  * Straight-line code: every place is computed once, at its first use, and holds from there on; checks in a row are one
- * branch. Must agree with the step interpreter (runtime/exec.c), which is its oracle. Makes no messages: the runtime finds
- * the words for a failed check.
+ * branch. Must agree with the step interpreter (runtime/exec.c), which is its oracle. Makes no messages: the runtime
+ * finds the words for a failed check.
  */
 #include "backend-host/host.h"
 

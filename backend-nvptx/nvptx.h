@@ -13,7 +13,8 @@ bool sn_nvptx_cpu(const sn_target *target, const char **cpu, uint32_t *ptx);
 /* Pairs of bfloat become floats by shifts and masks; after the optimiser. */
 void sn_nvptx_widen(const sn_cg *cg, LLVMModuleRef mod);
 
-/* Does the kernel move so much that what it loads should leave the L2 last? Then sn_nvptx_stream puts that into its PTX. */
+/* Does the kernel move so much that what it loads should leave the L2 last? Then sn_nvptx_stream puts that into its
+ * PTX. */
 bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k);
 void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size);
 

@@ -1,8 +1,8 @@
 /* stream.c: which lines the L2 keeps, in kernels that move more than it holds.
  *
  * What such a kernel loads comes once; what it stores is written back when the cache needs room. Loaded lines that are
- * evicted last make room at the cost of stored ones, so that memory is written in a steady stream beside the reads and not in
- * bursts: 2 to 5 % of the time of kernels that read and write on an H200, nothing for those that only read.
+ * evicted last make room at the cost of stored ones, so that memory is written in a steady stream beside the reads and
+ * not in bursts: 2 to 5 % of the time of kernels that read and write on an H200, nothing for those that only read.
  * Smaller kernels leave the choice to the cache, which may keep their results for the next one.
  *
  *     ld.global.nc.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];

@@ -1,8 +1,8 @@
 /* widen.c: pairs of bfloat that lie in one word become floats by one instruction each.
  *
- * A bfloat is the upper half of a float. ptxas takes two instructions for the upper half of a word and one for the lower;
- * a shift and a mask of the word are one each. Runs after the optimiser, which must see the conversions: it narrows
- * arithmetic on them. Conversions of what does not lie in words are left alone.
+ * A bfloat is the upper half of a float. ptxas takes two instructions for the upper half of a word and one for the
+ * lower; a shift and a mask of the word are one each. Runs after the optimiser, which must see the conversions: it
+ * narrows arithmetic on them. Conversions of what does not lie in words are left alone.
  */
 #include "backend-nvptx/nvptx.h"
 

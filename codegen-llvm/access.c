@@ -1,12 +1,13 @@
 /* access.c: loads and stores.
  *
- * Under a vector axis an access whose offset is lane (or -lane) + a multiple of the piece becomes vector accesses (of at most 16 bytes
- * on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a lane. A masked load
- * reads element 0 where the mask does not hold (that address is always good) and selects, so that no branch separates the
- * loads of a kernel. Where the lanes of a vector that may be loaded answer differently (the ends of a row that vectors do
- * not divide), it is loaded whole and selected from, unless it reaches over the end of the buffer. A store outside a block axis runs on thread 0 of that axis.
- * Relies on index.c for offsets. Register buffers are stack arrays that SROA turns into registers. On a GPU elements of posted
- * buffers go one by one through posted.c.
+ * Under a vector axis an access whose offset is lane (or -lane) + a multiple of the piece becomes vector accesses (of
+ * at most 16 bytes on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a
+ * lane. A masked load reads element 0 where the mask does not hold (that address is always good) and selects, so that
+ * no branch separates the loads of a kernel. Where the lanes of a vector that may be loaded answer differently (the
+ * ends of a row that vectors do not divide), it is loaded whole and selected from, unless it reaches over the end of
+ * the buffer. A store outside a block axis runs on thread 0 of that axis. Relies on index.c for offsets. Register
+ * buffers are stack arrays that SROA turns into registers. On a GPU elements of posted buffers go one by one through
+ * posted.c.
  */
 #include "codegen-llvm/gen.h"
 
@@ -21,7 +22,8 @@ typedef struct access {
     bool reversed;    /* later lanes lie at lower addresses */
 } access;
 
-/* ---- addresses ----------------------------------------------------------------------------------------------------------- */
+/* ---- addresses
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* What a thread of its registers, or a block of its shared memory, addresses: the offset without the thread's part. */
 static sn_ix without_threads(sn_gen *g, sn_buf_scope scope, sn_ix e) {
@@ -38,7 +40,8 @@ static lv element(sn_gen *g, LLVMTypeRef elem, lv base, lv offset) {
     return LLVMBuildInBoundsGEP2(g->em.b, elem, base, &offset, 1, "");
 }
 
-/* The variable part of the offset first, so that neighbours share it and differ in a constant that the instruction holds. */
+/* The variable part of the offset first, so that neighbours share it and differ in a constant that the instruction
+ * holds. */
 static lv address(sn_gen *g, const access *a, sn_ix e) {
     const sn_ix_term *terms;
     sn_ix_term one;
@@ -109,7 +112,8 @@ static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
     return gpu ? piece * bytes : bytes;
 }
 
-/* ---- loads ---------------------------------------------------------------------------------------------------------------- */
+/* ---- loads
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) {
     lv p = address(g, a, e);
@@ -147,8 +151,8 @@ static lv load_pieces(sn_gen *g, const access *a, lv mask) {
 
 enum { NO_INTERVAL = 1 << 16 };
 
-/* How many tests that lanes may answer differently a mask is made of; each holds for an interval of lanes, or NO_INTERVAL and
- * more. */
+/* How many tests that lanes may answer differently a mask is made of; each holds for an interval of lanes, or
+ * NO_INTERVAL and more. */
 static uint32_t lane_tests(sn_gen *g, sn_val mask) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
     int64_t c, bound;
@@ -179,8 +183,8 @@ static bool always_inside(sn_gen *g, const access *a) {
     return sn_buf_is_local(a->b) && r.lo >= 0 && r.hi < size;
 }
 
-/* Masked lanes of aligned vectors, which start inside the buffer: only the one that reaches over its end is loaded lane by
- * lane. NULL: no such vectors. */
+/* Masked lanes of aligned vectors, which start inside the buffer: only the one that reaches over its end is loaded lane
+ * by lane. NULL: no such vectors. */
 static lv load_edges(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     sn_em *em = &g->em;
     int64_t size, piece = a->piece;
@@ -261,7 +265,8 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
     if (!g->copies || !g->copies[s->result.i]) load(g, s); /* else the store copies */
 }
 
-/* ---- stores --------------------------------------------------------------------------------------------------------------- */
+/* ---- stores
+ * --------------------------------------------------------------------------------------------------------------- */
 
 /* A store at a place that all threads run, by the threads whose missing block numbers are 0. NULL: by all. */
 static lv chosen_threads(sn_gen *g, const access *a) {

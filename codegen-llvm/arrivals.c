@@ -7,7 +7,8 @@
  *
  * A variable counts exchanges, the same in all threads of the cluster; where the path is straight LLVM knows its value.
  * Exchange e uses object e mod 2 in its phase e / 2: nobody sends for exchange e before everybody is done with e - 2
- * (cluster.c). Bytes may come before they are expected: a phase is over when one thread has said how many, and all are there.
+ * (cluster.c). Bytes may come before they are expected: a phase is over when one thread has said how many, and all are
+ * there.
  */
 #include "codegen-llvm/gen.h"
 

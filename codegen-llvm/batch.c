@@ -6,8 +6,8 @@
  *
  * Segments that are alike (ir/loop_alike.h) are one group and one piece of code. A number that differs within a group
  * becomes a symbol of the index expressions; its value is read from the group's table, or computed from the row when it
- * grows evenly. The code is translated from a kernel of copies, one a group, which is not in the module's list. All threads
- * of a block have the same row, so nothing here makes them differ.
+ * grows evenly. The code is translated from a kernel of copies, one a group, which is not in the module's list. All
+ * threads of a block have the same row, so nothing here makes them differ.
  *
  * The buffers come as one array: on a GPU as one parameter by value, on the host as `params` always does.
  */
@@ -41,7 +41,8 @@ struct sn_gen_batch {
     lv params;              /* the array of addresses */
 };
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static column column_new(sn_gen *g, uint32_t n) { return (column){.at = SN_NEWN(g->arena, int64_t, n + 1)}; }
 
@@ -74,8 +75,8 @@ static sn_sym symbol_of(sn_gen *g, group *gr, column *c) {
     return c->sym;
 }
 
-/* What stands for hole k in the code of the group: base + d * symbol, d the greatest common divisor, so that what divides
- * all the numbers is still seen. */
+/* What stands for hole k in the code of the group: base + d * symbol, d the greatest common divisor, so that what
+ * divides all the numbers is still seen. */
 static sn_ix lift(sn_gen *g, group *gr, uint32_t k) {
     uint32_t n = gr->segments.n;
     column c = column_new(g, n);
@@ -93,7 +94,8 @@ static sn_ix lift(sn_gen *g, group *gr, uint32_t k) {
     return sn_ix_addc(g->m, sn_ix_scale(g->m, symbol, d), base);
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------------- */
+/* ---- groups
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void add_segment(sn_gen *g, struct sn_gen_batch *b, sn_stmt top) {
     sn_alike *a = SN_NEW(g->arena, sn_alike);
@@ -163,7 +165,8 @@ void sn_gen_batch_prepare(sn_gen *g) {
     g->symbols = SN_NEWN(g->arena, lv, g->m->syms.count);
 }
 
-/* ---- parameters ---------------------------------------------------------------------------------------------------------- */
+/* ---- parameters
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static void param_attribute(sn_gen *g, LLVMAttributeRef a) { LLVMAddAttributeAtIndex(g->em.fn, 1, a); }
 
@@ -178,7 +181,8 @@ void sn_gen_batch_params(sn_gen *g) {
     LLVMSetValueName2(g->batch->params, "buffers", 7);
 }
 
-/* ---- tables -------------------------------------------------------------------------------------------------------------- */
+/* ---- tables
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static bool fits_word(const column *c, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
@@ -217,8 +221,8 @@ static lv number(sn_gen *g, const column *c, uint32_t n, lv row) {
     return read_table(g, table(g, c, word, n, n), word, row);
 }
 
-/* The last row whose first block is not after `block`; it is not one of the empty segments, whose successor begins where
- * they do. */
+/* The last row whose first block is not after `block`; it is not one of the empty segments, whose successor begins
+ * where they do. */
 static lv find_row(sn_gen *g, const group *gr, lv block, lv *start) {
     sn_em *em = &g->em;
     uint32_t n = gr->segments.n, size = 1;
@@ -241,7 +245,8 @@ static lv find_row(sn_gen *g, const group *gr, lv block, lv *start) {
     return row;
 }
 
-/* ---- code ---------------------------------------------------------------------------------------------------------------- */
+/* ---- code
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static lv load_address(sn_gen *g, lv number) {
     LLVMTypeRef ptr = g->gpu ? g->em.cg->global_ptr : g->em.cg->ptr;

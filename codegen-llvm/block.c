@@ -4,11 +4,12 @@
  * Anything else: one shared slot a thread. block.y: one shared slot a thread, a tree over the rows. Every thread ends
  * with the same bits, because each pair is combined in one order or by a commutative operation.
  *
- * Prefixes run over block.x: shuffles from lower lanes, then one shared slot a warp; always in the order of the threads.
+ * Prefixes run over block.x: shuffles from lower lanes, then one shared slot a warp; always in the order of the
+ * threads.
  *
- * Shared slots: two areas are used in turn. Between two uses of the same area every thread passes the barrier of the use
- * in between, so no reader is overtaken. Code that may run again (a loop) or not at all (an if) must leave the turn as it
- * found it; with an odd number of uses sn_gen_settle adds a barrier and does that.
+ * Shared slots: two areas are used in turn. Between two uses of the same area every thread passes the barrier of the
+ * use in between, so no reader is overtaken. Code that may run again (a loop) or not at all (an if) must leave the turn
+ * as it found it; with an odd number of uses sn_gen_settle adds a barrier and does that.
  */
 #include "codegen-llvm/gen.h"
 
@@ -29,7 +30,8 @@ void sn_gen_settle(sn_gen *g, const sn_gen_turn *before) {
     g->turn.next = before->next;
 }
 
-/* ---- shuffles ------------------------------------------------------------------------------------------------------------------ */
+/* ---- shuffles
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
@@ -107,7 +109,8 @@ static void over_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width
     else butterfly(g, st, x, width);
 }
 
-/* ---- shared memory ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shared memory
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* One array a state, of `slots` slots, in the area whose turn it is. */
 typedef struct exchange {
@@ -168,7 +171,8 @@ static void slot_read(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv
     }
 }
 
-/* ---- over block.x ----------------------------------------------------------------------------------------------------------------- */
+/* ---- over block.x
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static lv cx(sn_gen *g, int64_t x) { return sn_em_ci(g->index, x); }
 
@@ -265,7 +269,8 @@ static void over_x(sn_gen *g, const sn_gen_states *st, lv *x) {
     }
 }
 
-/* ---- over block.y ------------------------------------------------------------------------------------------------------------------ */
+/* ---- over block.y
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 /* Rows are halved in shared memory until four are left, which every thread adds up itself. */
 static void over_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
@@ -324,7 +329,8 @@ void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, 
     }
 }
 
-/* ---- prefixes over block.x --------------------------------------------------------------------------------------------------------- */
+/* ---- prefixes over block.x
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* The value of the lane `distance` below, in segments of `width` lanes. The lowest lanes get their own. */
 static lv from_below(sn_gen *g, lv x, uint32_t distance, uint32_t width) {
@@ -347,8 +353,8 @@ static lv scan_lanes(sn_gen *g, const sn_gen_states *st, lv x, lv lane, uint32_t
     return x;
 }
 
-/* The totals of the warps of a row: of those before `warp`, and of all. Few are walked by every thread, many scanned by the
- * lanes of every warp. */
+/* The totals of the warps of a row: of those before `warp`, and of all. Few are walked by every thread, many scanned by
+ * the lanes of every warp. */
 static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv identity, lv row, lv warp, lv *all) {
     enum { FEW = 8 };
     sn_em *em = &g->em;

@@ -2,13 +2,13 @@
  *
  * Each block, its own state complete, writes it into a slot of every block's shared memory; when all have arrived each
  * reads its own slots in order. Two areas are used in turn: a block writes to an area again only after the exchange in
- * between, which every reader of the first has passed: the threads of a block meet between two exchanges. The first write
- * waits until all blocks have started.
+ * between, which every reader of the first has passed: the threads of a block meet between two exchanges. The first
+ * write waits until all blocks have started.
  *
  * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a
- * thread waits for the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that is
- * sent to it. For other states, and in blocks of several rows, the cluster's barrier stands before the exchange, in it and
- * behind it.
+ * thread waits for the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that
+ * is sent to it. For other states, and in blocks of several rows, the cluster's barrier stands before the exchange, in
+ * it and behind it.
  */
 #include "codegen-llvm/gen.h"
 
@@ -30,7 +30,8 @@ void sn_gen_cluster_barrier(sn_gen *g) {
     call_void(g, "llvm.nvvm.barrier.cluster.wait.aligned");
 }
 
-/* Does every path come to the first exchange once? Then the wait stands there, behind the loads that are on their way. */
+/* Does every path come to the first exchange once? Then the wait stands there, behind the loads that are on their
+ * way. */
 static bool first_is_straight(const sn_gen *g) {
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);

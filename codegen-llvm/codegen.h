@@ -1,8 +1,8 @@
 /* codegen.h: scheduled Loop IR to LLVM IR, for both back ends, through the LLVM C API.
  *
  * A session is one LLVM context on one thread. LLVM's fatal errors reach the environment's guard by longjmp (SN_ERROR_
- * INTERNAL): whatever the input, the process goes on. Only this folder and backend-* see LLVM headers; here its types are
- * opaque.
+ * INTERNAL): whatever the input, the process goes on. Only this folder and backend-* see LLVM headers; here its types
+ * are opaque.
  */
 #ifndef SN_CODEGEN_LLVM_CODEGEN_H
 #define SN_CODEGEN_LLVM_CODEGEN_H
@@ -11,11 +11,10 @@
 #include "ir/module.h"
 #include "ir/target.h"
 
-/* ---- NVPTX (backend-nvptx/) ----
- * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
- * order of kern->params; for a kernel of several segments with one parameter, an array of these pointers by value
- * (param_block). Its block size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for
- * shared_bytes, for which the function has to be prepared. */
+/* ---- NVPTX (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
+ * pointer per kernel parameter, in the order of kern->params; for a kernel of several segments with one parameter, an
+ * array of these pointers by value (param_block). Its block size is fixed (.reqntid). Shared memory is static up to 48
+ * KB, else dynamic: the launch asks for shared_bytes, for which the function has to be prepared. */
 typedef struct sn_gpu_code {
     char *ptx;       /* NUL-terminated, in the arena */
     size_t ptx_size; /* without the NUL */
@@ -39,8 +38,8 @@ typedef void (*sn_host_kernel)(void *const *params, int64_t begin, int64_t end);
 typedef int (*sn_launch_fn)(void *user, uint32_t kernel, void *const *params);
 /* Copy callback: size bytes between two storages. */
 typedef int (*sn_copy_fn)(void *user, void *to, const void *from, int64_t size);
-/* The generated wrapper. inputs, outputs: storage addresses by graph number; consts: addresses by buffer id order of the
- * CONST buffers; workspace: wrap.workspace bytes, 256-aligned. */
+/* The generated wrapper. inputs, outputs: storage addresses by graph number; consts: addresses by buffer id order of
+ * the CONST buffers; workspace: wrap.workspace bytes, 256-aligned. */
 typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
                              sn_launch_fn launch, sn_copy_fn copy, void *user);
 

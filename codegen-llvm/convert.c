@@ -1,7 +1,7 @@
 /* convert.c: element types as LLVM types, and conversions between them.
  *
- * Relies on emit.h. Where the machine cannot convert a 16-bit float it travels as i16 and the conversions here are integer
- * code; rounding is to nearest even everywhere, once. Float to integer truncates and saturates, nan gives 0.
+ * Relies on emit.h. Where the machine cannot convert a 16-bit float it travels as i16 and the conversions here are
+ * integer code; rounding is to nearest even everywhere, once. Float to integer truncates and saturates, nan gives 0.
  */
 #include "codegen-llvm/math.h"
 
@@ -36,7 +36,8 @@ lv sn_math_to_storage(sn_em *em, sn_dtype t, lv x) {
     return t == SN_BOOL ? LLVMBuildZExt(em->b, x, sn_em_like(x, em->cg->i8), "") : x;
 }
 
-/* ---- 16-bit floats ------------------------------------------------------------------------------------------------ */
+/* ---- 16-bit floats
+ * ------------------------------------------------------------------------------------------------ */
 
 /* f32 bits rounded to their upper 16: bfloat. A nan must not round to an infinity. */
 static lv bf16_from_f32(sn_em *em, lv x) {
@@ -102,7 +103,8 @@ static lv half_from_f32(sn_em *em, sn_dtype to, lv x) {
     return to == SN_F16 ? f16_from_f32(em, x) : bf16_from_f32(em, x);
 }
 
-/* ---- casts --------------------------------------------------------------------------------------------------------- */
+/* ---- casts
+ * --------------------------------------------------------------------------------------------------------- */
 
 static bool is_half(sn_dtype t) { return t == SN_F16 || t == SN_BF16; }
 
@@ -140,8 +142,8 @@ static bool shifts_by_half(sn_em *em, lv x) {
     return (opcode == LLVMAShr || opcode == LLVMLShr) && LLVMGetOperand(x, 1) == sn_em_i(em, x, 32);
 }
 
-/* i32(x >> 32) on the lanes of a GPU: every other half of x. As a shift and a truncation of a product LLVM 22's NVPTX makes
- * mul.hi of it, beside the multiplication for the lower half: two instructions where mul.wide is one. */
+/* i32(x >> 32) on the lanes of a GPU: every other half of x. As a shift and a truncation of a product LLVM 22's NVPTX
+ * makes mul.hi of it, beside the multiplication for the lower half: two instructions where mul.wide is one. */
 static lv upper_halves(sn_em *em, lv x) {
     enum { MOST = 64 };
     lv odd[MOST], wide = LLVMGetOperand(x, 0);

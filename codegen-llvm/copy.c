@@ -3,9 +3,9 @@
  *     %0 = load x[i]   store s[j], %0        with no other use of %0
  *
  * becomes cp.async: no register holds the element, and a thread has as many of them under way as it likes. They are
- * complete at the end of the block.x axis around them, where the thread waits for its own; so that axis must not read the
- * buffer, and nothing may write what is copied. Relies on the pass `sync` for
- * a barrier where another thread reads. Pieces are 4, 8 or 16 bytes; a masked copy fills with zeros.
+ * complete at the end of the block.x axis around them, where the thread waits for its own; so that axis must not read
+ * the buffer, and nothing may write what is copied. Relies on the pass `sync` for a barrier where another thread reads.
+ * Pieces are 4, 8 or 16 bytes; a masked copy fills with zeros.
  *
  * Where the next nest has the same loops and each thread reads in iteration u what its own iteration u has copied, the
  * thread waits there, for one iteration at a time: it works on the first elements while the last ones are on their way.
@@ -120,8 +120,8 @@ static bool has_copies(const sn_gen *g, const levels *nest, const uint8_t *copie
     return false;
 }
 
-/* For the block.x loop around copies: the loops right inside it, whose iterations are the parts of both nests. A nest that
- * copies too has parts of its own to make. */
+/* For the block.x loop around copies: the loops right inside it, whose iterations are the parts of both nests. A nest
+ * that copies too has parts of its own to make. */
 static void find_parts(sn_gen *g, sn_stmt_rec *x, const uint8_t *copied) {
     levels copy, use;
     sn_stmt_rec *top = x, *outer = x->parent.i ? sn_stmt_get(g->m, x->parent) : NULL;

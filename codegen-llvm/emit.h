@@ -60,7 +60,8 @@ void sn_em_end(sn_em *em, sn_em_if *s);
 /* After sn_em_end: `inside` if the code ran, else `outside`. `then_end` is the last block of the inside. */
 lv sn_em_merge(sn_em *em, const sn_em_if *s, LLVMBasicBlockRef then_end, lv inside, lv outside);
 LLVMBasicBlockRef sn_em_block(sn_em *em, const char *name);
-/* The function of that name in the module, made by `body` at first use: internal, never inlined (for long, cold code). */
+/* The function of that name in the module, made by `body` at first use: internal, never inlined (for long, cold
+ * code). */
 lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em, const void *user),
                   const void *user);
 

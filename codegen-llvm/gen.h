@@ -1,9 +1,9 @@
-/* gen.h: the state of translating one kernel, shared by the files of this folder that do it:
- * kernel.c (function, block axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c
- * (iterations without edges), index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread),
- * sumexp.c (one combiner), scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c
- * (across blocks), last_block.c (after all of them), posted.c (from block to block), shared.c (shared memory), copy.c
- * (asynchronous copies to it).
+/* gen.h: the state of translating one kernel, shared by the files of this folder that do it: kernel.c (function, block
+ * axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges),
+ * index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner),
+ * scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks),
+ * last_block.c (after all of them), posted.c (from block to block), shared.c (shared memory), copy.c (asynchronous
+ * copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -111,10 +111,11 @@ void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value);
 void sn_gen_unfix(sn_gen *g);
 
 /* ---- batch.c ---- */
-/* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids are
- * made, so tables by id come after. Nothing happens to an ordinary kernel. */
+/* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids
+ * are made, so tables by id come after. Nothing happens to an ordinary kernel. */
 void sn_gen_batch_prepare(sn_gen *g);
-/* The buffers come as one array, the first parameter of the function: on a GPU by value, 8 bytes for each of kern->params. */
+/* The buffers come as one array, the first parameter of the function: on a GPU by value, 8 bytes for each of
+ * kern->params. */
 void sn_gen_batch_params(sn_gen *g);
 /* The code of the segment that g->block belongs to. */
 void sn_gen_batch_body(sn_gen *g);
@@ -173,8 +174,8 @@ void sn_gen_across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lan
 /* ---- sumexp.c ---- */
 /* state = n states (x[2k], x[2k+1]) combined. */
 void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
-/* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each state
- * costs one e^. */
+/* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each
+ * state costs one e^. */
 typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
 void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
 /* The lanes of one state x[0], x[1] become one. */
@@ -191,7 +192,8 @@ void sn_gen_barrier(sn_gen *g);
 lv sn_gen_first_thread(sn_gen *g);
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
-/* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the row. */
+/* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the
+ * row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
 /* Exchanges made since then stand in code that may run again or not at all: leave the turn as it was. */
 void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
@@ -199,8 +201,8 @@ void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
 /* ---- cluster.c ---- */
 void sn_gen_cluster_start(sn_gen *g);
 void sn_gen_cluster_barrier(sn_gen *g);
-/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block have
- * met since the exchange before this one. */
+/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block
+ * have met since the exchange before this one. */
 void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met);
 
 /* ---- arrivals.c ---- */

@@ -1,13 +1,14 @@
 /* index.c: index expressions to integer arithmetic.
  *
- * Values are shared through a table by ix id: equal expression, equal id, one instruction. Arithmetic is 32 bits wide when
- * the byte range of every access of the kernel allows it. Ranges (sn_ix_range) decide between unsigned and floor division
- * and put no-wrap flags on sums. Relies on symbolic sizes having been replaced by constants;
- * the symbols that are left stand for what segments differ in (batch.c).
+ * Values are shared through a table by ix id: equal expression, equal id, one instruction. Arithmetic is 32 bits wide
+ * when the byte range of every access of the kernel allows it. Ranges (sn_ix_range) decide between unsigned and floor
+ * division and put no-wrap flags on sums. Relies on symbolic sizes having been replaced by constants; the symbols that
+ * are left stand for what segments differ in (batch.c).
  */
 #include "codegen-llvm/gen.h"
 
-/* ---- table ------------------------------------------------------------------------------------------------------------ */
+/* ---- table
+ * ------------------------------------------------------------------------------------------------------------ */
 
 uint32_t sn_gen_mark(const sn_gen *g) { return g->memo_log.n; }
 
@@ -38,7 +39,8 @@ sn_ix sn_gen_resolve(sn_gen *g, sn_ix e) {
     return g->fixed.n ? sn_ix_subst(g->m, e, g->fixed.at, g->fixed_to.at, g->fixed.n) : e;
 }
 
-/* ---- expressions --------------------------------------------------------------------------------------------------------- */
+/* ---- expressions
+ * --------------------------------------------------------------------------------------------------------- */
 
 static lv constant(sn_gen *g, int64_t c) { return sn_em_ci(g->index, c); }
 
@@ -150,7 +152,8 @@ lv sn_gen_ix(sn_gen *g, sn_ix e) {
     return sn_ix_uses_vals(g->m, e) ? x : remember(g, e, x);
 }
 
-/* ---- bounds tests ---------------------------------------------------------------------------------------------------------- */
+/* ---- bounds tests
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* With lanes at rest + 0 .. V-1, rest and bound multiples of V, all lanes are inside or all outside. */
 bool sn_gen_in_uniform(sn_gen *g, sn_ix e, sn_ix bound) {
@@ -179,14 +182,16 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
                   em_icmp(&g->em, LLVMIntSLT, in[0], in[1]));
 }
 
-/* ---- width ------------------------------------------------------------------------------------------------------------------- */
+/* ---- width
+ *
+ * ------------------------------------------------------------------------------------------------------------------- */
 
 static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
 
 static bool fits_by_type(sn_dtype t) { return sn_dtype_bytes(t) < 4 || t == SN_I32; }
 
-/* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. A value fits by its
- * dtype, the smaller or larger of two numbers when both do. */
+/* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. A value fits by
+ * its dtype, the smaller or larger of two numbers when both do. */
 static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
     const sn_ix_rec *whole = sn_ix_get(g->m, e);
     bool chosen = whole->kind == SN_IX_MIN || whole->kind == SN_IX_MAX;

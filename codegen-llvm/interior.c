@@ -1,8 +1,8 @@
 /* interior.c: iterations of a loop that no edge of a row touches.
  *
- * Where vectors start before a row and end behind it, each lane has its own test (passes/map_inner.c), which only fails in
- * the first iteration and the last one. Written out, the others are known to hold; in a loop that counts, the region is
- * translated twice:
+ * Where vectors start before a row and end behind it, each lane has its own test (passes/map_inner.c), which only fails
+ * in the first iteration and the last one. Written out, the others are known to hold; in a loop that counts, the region
+ * is translated twice:
  *
  *     if (the tests hold at the smallest position of the iteration and at the largest) { region, tests are true }
  *     else { region }
@@ -53,7 +53,8 @@ static sn_stmt behind(const sn_gen *g, const sn_stmt_rec *loop) {
     return loop->last.i ? sn_stmt_walk_skip(g->m, loop->last) : loop->last;
 }
 
-/* Threads may go either way, so nothing in the region may wait for others; and only the innermost loop has two versions. */
+/* Threads may go either way, so nothing in the region may wait for others; and only the innermost loop has two
+ * versions. */
 static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);

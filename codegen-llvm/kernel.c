@@ -1,17 +1,18 @@
 /* kernel.c: one kernel as one LLVM function: signature, blocks and threads, register buffers, attributes.
  *
- * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments); the block number
- * is ctaid.x (or a ticket: posted.c), the thread tid.x, tid.y.
- * Host: void name(ptr params, i64 begin, i64 end): a loop over the blocks begin .. end-1 around the same body, in which
- * block axes are loops. Parameters are not marked noalias: a temporary may share storage with an output of the same
- * kernel. Relies on the verifier having accepted the module.
+ * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments); the block
+ * number is ctaid.x (or a ticket: posted.c), the thread tid.x, tid.y. Host: void name(ptr params, i64 begin, i64 end):
+ * a loop over the blocks begin .. end-1 around the same body, in which block axes are loops. Parameters are not marked
+ * noalias: a temporary may share storage with an output of the same kernel. Relies on the verifier having accepted the
+ * module.
  */
 #include "codegen-llvm/gen.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which buffers stand still ------------------------------------------------------------------------------------------------- */
+/* ---- which buffers stand still
+ * ------------------------------------------------------------------------------------------------- */
 
 /* Storages are named by the buffer at the start of the chain of reuse steps. */
 static void find_steady(sn_gen *g) {
@@ -34,7 +35,9 @@ static void find_steady(sn_gen *g) {
     }
 }
 
-/* ---- set-up ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- set-up
+ *
+ * ---------------------------------------------------------------------------------------------------------------------- */
 
 static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
     int64_t most = 1, n;
@@ -111,7 +114,8 @@ static void new_function(sn_gen *g, LLVMTypeRef *types, uint32_t n) {
     LLVMPositionBuilderAtEnd(g->em.b, sn_em_block(&g->em, "entry"));
 }
 
-/* A reg buffer: on a GPU the elements of one thread, on the host all of them; there shared memory is such an array too. */
+/* A reg buffer: on a GPU the elements of one thread, on the host all of them; there shared memory is such an array
+ * too. */
 static void make_registers(sn_gen *g) {
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
         sn_buf b = g->k->locals.at[i];
@@ -131,7 +135,9 @@ static void body(sn_gen *g) {
     else sn_gen_region(g, g->k->first);
 }
 
-/* ---- GPU ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- GPU
+ *
+ * ------------------------------------------------------------------------------------------------------------------------- */
 
 static lv special_register(sn_gen *g, const char *name) {
     lv x = sn_em_call(&g->em, name, NULL, NULL, 0);
@@ -184,7 +190,9 @@ static void gpu_function(sn_gen *g) {
     LLVMBuildRetVoid(g->em.b);
 }
 
-/* ---- host ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- host
+ *
+ * ------------------------------------------------------------------------------------------------------------------------ */
 
 static void host_function(sn_gen *g) {
     const sn_cg *cg = g->em.cg;
@@ -207,7 +215,9 @@ static void host_function(sn_gen *g) {
     LLVMBuildRetVoid(g->em.b);
 }
 
-/* ---- entry ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- entry
+ *
+ * ----------------------------------------------------------------------------------------------------------------------- */
 
 static sn_status generate(sn_gen *g) {
     SN_TRY(find_sizes(g));

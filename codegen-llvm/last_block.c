@@ -1,8 +1,8 @@
 /* last_block.c: what follows a grid loop runs on the block that finds itself to be the last one of it.
  *
- * Each block's stores are released before one of its threads counts it; the counter wraps to 0, so the next launch finds it
- * ready. The counters are globals of the module: two runs of one kernel at the same time would share them, as they share the
- * workspace. LLVM 22 drops the order of atomicrmw, hence the inline assembly.
+ * Each block's stores are released before one of its threads counts it; the counter wraps to 0, so the next launch
+ * finds it ready. The counters are globals of the module: two runs of one kernel at the same time would share them, as
+ * they share the workspace. LLVM 22 drops the order of atomicrmw, hence the inline assembly.
  */
 #include "codegen-llvm/gen.h"
 

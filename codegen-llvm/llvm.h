@@ -1,5 +1,5 @@
-/* llvm.h: what codegen-llvm/ and backend-* share: one LLVM context with the types, the guard around LLVM's fatal errors,
- * and the translation of a scheduled kernel. Only these folders see it; everybody else uses codegen.h.
+/* llvm.h: what codegen-llvm/ and backend-* share: one LLVM context with the types, the guard around LLVM's fatal
+ * errors, and the translation of a scheduled kernel. Only these folders see it; everybody else uses codegen.h.
  */
 #ifndef SN_CODEGEN_LLVM_LLVM_H
 #define SN_CODEGEN_LLVM_LLVM_H

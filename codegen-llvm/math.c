@@ -9,7 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* ---- single instructions -------------------------------------------------------------------------------------------- */
+/* ---- single instructions
+ * -------------------------------------------------------------------------------------------- */
 
 lv sn_math_neg(sn_em *em, const lv *in) { return em_neg(em, in[0]); }
 lv sn_math_abs(sn_em *em, const lv *in) { return em_abs(em, in[0]); }
@@ -81,7 +82,8 @@ static lv div_by_scalar(sn_em *em, lv a, lv b) {
     return em_mul(em, em_mul(em, a, sn_em_splat(em, r, lanes)), sn_em_splat(em, scale, lanes));
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * ------------------------------------------------------------------------------------------------------- */
 
 typedef struct lowering {
     lv (*fn)(sn_em *em, const lv *in);
@@ -100,7 +102,8 @@ double sn_math_bound(sn_lop op, sn_dtype t) {
     return t == SN_F64 ? TABLE[op].ulp64 : TABLE[op].ulp32;
 }
 
-/* ---- operations as functions ---------------------------------------------------------------------------------------- */
+/* ---- operations as functions
+ * ---------------------------------------------------------------------------------------- */
 
 static void function_body(sn_em *em, const void *user) {
     const sn_lop *op = user;
@@ -110,7 +113,8 @@ static void function_body(sn_em *em, const void *user) {
     LLVMBuildRet(em->b, TABLE[*op].fn(em, in));
 }
 
-/* Kernels of hundreds of operations would grow by the whole expansion at each of them, and so would their compilation. */
+/* Kernels of hundreds of operations would grow by the whole expansion at each of them, and so would their
+ * compilation. */
 static lv call_function(sn_em *em, sn_lop op, lv *in, uint32_t n) {
     LLVMTypeRef t = LLVMTypeOf(in[0]), types[3] = {t, t, t}, type = LLVMFunctionType(t, types, n, 0);
     char name[64];

@@ -1,7 +1,7 @@
 /* math_hyper.c: hyperbolic sine and cosine, and the inverses of the hyperbolic functions.
  *
- * Differences that cancel near 0 are polynomials there, or written so that log1p sees the small number itself: acosh with
- * t = x - 1, which is exact near 1. Nothing overflows on the way: e^x / 2 is one step, and a large x stands for
+ * Differences that cancel near 0 are polynomials there, or written so that log1p sees the small number itself: acosh
+ * with t = x - 1, which is exact near 1. Nothing overflows on the way: e^x / 2 is one step, and a large x stands for
  * sqrt(x^2 +- 1). Relies on math_exp.c and math_log.c; tanh is in math_exp.c. Coefficients: least squares at Chebyshev
  * nodes.
  */

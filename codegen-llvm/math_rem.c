@@ -1,8 +1,8 @@
 /* math_rem.c: the remainders of a float division, exactly: rem is x - y floor(x/y) (Python's and PyTorch's %), fmod is
  * x - y trunc(x/y) (C's).
  *
- * With a small quotient one fma gives it, because x - q y is a float when q is the floor or next to it. With a large one a
- * function of the module does long division, one bit of the quotient a step, behind a branch.
+ * With a small quotient one fma gives it, because x - q y is a float when q is the floor or next to it. With a large
+ * one a function of the module does long division, one bit of the quotient a step, behind a branch.
  */
 #include "codegen-llvm/math.h"
 

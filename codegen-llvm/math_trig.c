@@ -1,8 +1,8 @@
 /* math_trig.c: sine, cosine and tangent.
  *
- * x = n pi/2 + r. Up to a limit three fma with pi/2 in three parts give r (Cody-Waite); beyond it a function that is made
- * once per module multiplies the mantissa by 192 bits of 2/pi chosen by the exponent (Payne-Hanek). That code stands in a
- * branch that a warp takes only if one of its lanes needs it.
+ * x = n pi/2 + r. Up to a limit three fma with pi/2 in three parts give r (Cody-Waite); beyond it a function that is
+ * made once per module multiplies the mantissa by 192 bits of 2/pi chosen by the exponent (Payne-Hanek). That code
+ * stands in a branch that a warp takes only if one of its lanes needs it.
  */
 #include "codegen-llvm/math.h"
 
@@ -49,7 +49,8 @@ static const uint64_t TWO_OVER_PI_BITS[] = {
     0xf0cfbc209af4361d,
 };
 
-/* ---- Payne-Hanek --------------------------------------------------------------------------------------------------------- */
+/* ---- Payne-Hanek
+ * --------------------------------------------------------------------------------------------------------- */
 
 static lv bits_table(sn_em *em) {
     lv table = LLVMGetNamedGlobal(em->mod, "sn_two_over_pi");
@@ -148,7 +149,8 @@ static lv call_reduce(sn_em *em, lv x) {
     return LLVMBuildCall2(em->b, type, fn, &x, 1, "");
 }
 
-/* ---- sine and cosine --------------------------------------------------------------------------------------------------------- */
+/* ---- sine and cosine
+ * --------------------------------------------------------------------------------------------------------- */
 
 typedef struct reduced {
     lv r, quadrant;

@@ -1,10 +1,11 @@
 /* precision.c: which values of a kernel are needed only as exactly as a half-precision result shows.
  *
  * A value is coarse when everything it is used for ends in a store of f16 or bf16, and nothing on the way magnifies a
- * relative error: products, quotients, roots, max and min, and reductions of them (a difference does, where it cancels). The results of halves have 8 or
- * 11 significant bits; an expansion of f32 with 17 good bits cannot be told from an exact one in them. Tests, comparisons,
- * logarithms, exponents and whatever is kept in f32 ask for more. One walk backwards: users come after definitions, and a
- * reduce after its region, whose yield stands before the uses of its results.
+ * relative error: products, quotients, roots, max and min, and reductions of them (a difference does, where it
+ * cancels). The results of halves have 8 or 11 significant bits; an expansion of f32 with 17 good bits cannot be told
+ * from an exact one in them. Tests, comparisons, logarithms, exponents and whatever is kept in f32 ask for more. One
+ * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
+ * its results.
  */
 #include "codegen-llvm/gen.h"
 

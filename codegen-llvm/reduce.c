@@ -1,12 +1,13 @@
 /* reduce.c: combiners, and reductions that run inside one thread (sequential, written out, vector axes).
  *
- * A written-out reduction starts from its first element, a loop from the identity. The lanes of a vector axis are combined
- * pairwise at the end. The order is fixed: the same input gives the same bits. Reductions over block axes run their region
- * once a thread, then block.c combines the threads.
+ * A written-out reduction starts from its first element, a loop from the identity. The lanes of a vector axis are
+ * combined pairwise at the end. The order is fixed: the same input gives the same bits. Reductions over block axes run
+ * their region once a thread, then block.c combines the threads.
  */
 #include "codegen-llvm/gen.h"
 
-/* ---- combiners -------------------------------------------------------------------------------------------------------------- */
+/* ---- combiners
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* Does x go before s? A larger (smaller) value does, nan before all numbers, the smaller position at a tie. */
 static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv *x) {
@@ -87,7 +88,8 @@ static void identities(sn_gen *g, const sn_gen_states *st, lv *state) {
     }
 }
 
-/* ---- within a thread ------------------------------------------------------------------------------------------------------------ */
+/* ---- within a thread
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* The region once; out: what it yields. */
 static void run_region(sn_gen *g, sn_stmt_rec *s, lv *out) {

@@ -1,10 +1,10 @@
 /* region.c: statements, loops and the vector axis.
  *
- * A region is translated in program order; written-out axes translate it again with the axis a constant. Values are LLVM
- * scalars, or vectors where they differ between the lanes of the vector axis. Whether a loop's state differs must be known
- * before its body exists, hence the small analysis at each vector axis. A vector axis that cannot be one (a test that
- * lanes answer differently) is written out: kinds never change the meaning.
- * Relies on access.c, index.c, reduce.c, block.c.
+ * A region is translated in program order; written-out axes translate it again with the axis a constant. Values are
+ * LLVM scalars, or vectors where they differ between the lanes of the vector axis. Whether a loop's state differs must
+ * be known before its body exists, hence the small analysis at each vector axis. A vector axis that cannot be one (a
+ * test that lanes answer differently) is written out: kinds never change the meaning. Relies on access.c, index.c,
+ * reduce.c, block.c.
  */
 #include "codegen-llvm/gen.h"
 
@@ -20,7 +20,8 @@ int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
     return sn_ix_is_const(g->m, sn_gen_resolve(g, sn_axis_get(g->m, ax)->extent), &n) ? n : -1;
 }
 
-/* ---- loops ---------------------------------------------------------------------------------------------------------------- */
+/* ---- loops
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
@@ -79,7 +80,8 @@ static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
     }
 }
 
-/* ---- vector axis ---------------------------------------------------------------------------------------------------------- */
+/* ---- vector axis
+ * ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct lane_query {
     sn_gen *g;
@@ -151,7 +153,8 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
     return can;
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------------------------ */
+/* ---- statements
+ * ------------------------------------------------------------------------------------------------------------ */
 
 bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
     return g->gpu && (kind == SN_AXIS_CLUSTER || kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
@@ -202,8 +205,8 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s) {
                             g->k->name, sn_axis_kind_names[s->kind]);
 }
 
-/* A grid loop whose iterations run in any order. On the host one that something follows is a plain loop, and so are those
- * of a kernel that posts. */
+/* A grid loop whose iterations run in any order. On the host one that something follows is a plain loop, and so are
+ * those of a kernel that posts. */
 static bool is_spread(const sn_gen *g, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, s);
     if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_GRID) return false;

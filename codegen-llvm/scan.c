@@ -1,14 +1,14 @@
 /* scan.c: prefixes (`accum`).
  *
- * The state of an accum is a variable of the thread, reset before the outermost loop of its position: LLVM turns it into
- * registers. One execution takes in as many elements as lanes and threads count in the position:
+ * The state of an accum is a variable of the thread, reset before the outermost loop of its position: LLVM turns it
+ * into registers. One execution takes in as many elements as lanes and threads count in the position:
  *
  *     lanes      running combination, lane by lane
  *     threads    what the lanes of the threads before it come to (block.c), in one fixed order
  *     state      is combined in last, and grows by what all threads came to: every thread has the same one
  *
- * On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a GPU cannot do in order (lanes
- * outside threads, threads that do not all arrive) is refused here.
+ * On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a GPU cannot do in order
+ * (lanes outside threads, threads that do not all arrive) is refused here.
  */
 #include "codegen-llvm/gen.h"
 

@@ -1,8 +1,8 @@
 /* shared.c: the shared memory of a block: its buffers, and areas through which reductions pass.
  *
- * Up to STATIC_LIMIT bytes are declared with their size. More has to be dynamic: then the buffers of the kernel are parts
- * of one array without a size, and the launch says how many bytes it has. The areas are always declared: their size is
- * known when the kernel is complete.
+ * Up to STATIC_LIMIT bytes are declared with their size. More has to be dynamic: then the buffers of the kernel are
+ * parts of one array without a size, and the launch says how many bytes it has. The areas are always declared: their
+ * size is known when the kernel is complete.
  */
 #include "codegen-llvm/gen.h"
 

@@ -13,8 +13,8 @@
 
 /* ---- the bound ---- */
 
-/* Error of one rounding-dominated chain of operations per type: some tens of roundings of f32, four of the halves (their
- * arithmetic is f32; a value is rounded where it is stored), a few thousand of f64. */
+/* Error of one rounding-dominated chain of operations per type: some tens of roundings of f32, four of the halves
+ * (their arithmetic is f32; a value is rounded where it is stored), a few thousand of f64. */
 static double type_bound(sn_dtype t) {
     switch (t) {
     case SN_F64: return 1e-11;
@@ -152,7 +152,8 @@ static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const
             out->worst = k;
         }
     }
-    /* An output that is all rounding noise of differences (the variance of equal elements) has no magnitude of its own. */
+    /* An output that is all rounding noise of differences (the variance of equal elements) has no magnitude of its
+     * own. */
     if (largest < ldexp(sizes->inputs, -format_of(dtype).bits)) largest = sizes->inputs;
     out->max_rel = out->max_abs / largest;
     out->ok = specials_ok && out->max_rel <= out->bound && (out->bound_ulp == 0 || out->max_ulp <= out->bound_ulp);

@@ -1,7 +1,8 @@
-/* compile.c: from a graph to a loaded program: bind sizes, choose device and target, run the passes, generate code, load.
+/* compile.c: from a graph to a loaded program: bind sizes, choose device and target, run the passes, generate code,
+ * load.
  *
- * Relies on everything below frontend/. The order of the phases is compile(), near the end. Kernels for CUDA become PTX, one
- * text each; on the CPU kernels and wrapper become one piece of host code. Does not run anything (run.c).
+ * Relies on everything below frontend/. The order of the phases is compile(), near the end. Kernels for CUDA become
+ * PTX, one text each; on the CPU kernels and wrapper become one piece of host code. Does not run anything (run.c).
  */
 #include "frontend/frontend.h"
 

@@ -3,8 +3,8 @@
  *     sn_tensor_from_dlpack(&t, ctx, managed);    t has managed's memory; destroying t calls managed->deleter
  *     sn_tensor_to_dlpack(&managed, t);           managed->deleter gives back what keeps t's memory
  *
- * The old and the versioned struct differ in what surrounds a DLTensor. Does not wait for a device: what orders the two libraries' work
- * is the caller's.
+ * The old and the versioned struct differ in what surrounds a DLTensor. Does not wait for a device: what orders the two
+ * libraries' work is the caller's.
  */
 #include "include/sinter/dlpack.h"
 #include "frontend/frontend.h"

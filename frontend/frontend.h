@@ -1,5 +1,5 @@
-/* frontend.h: what the files of frontend/ share: the objects behind sinter.h's opaque types, the guard, settings. The tool
- * uses it too, for what the public interface does not offer (passes on module text, random inputs).
+/* frontend.h: what the files of frontend/ share: the objects behind sinter.h's opaque types, the guard, settings. The
+ * tool uses it too, for what the public interface does not offer (passes on module text, random inputs).
  */
 #ifndef SN_FRONTEND_FRONTEND_H
 #define SN_FRONTEND_FRONTEND_H
@@ -156,7 +156,8 @@ const char *sn_path_beside(sn_arena *arena, const char *file, const char *path);
 sn_holder *sn_graph_holder(sn_graph *g);
 void sn_holders_share(sn_program *p, const sn_graph *g);
 void sn_holders_drop(sn_context *ctx, const sn_holder_list *list);
-/* sn_program_time with a program that runs between the flush and each run (runtime.h, sn_flush); its tensors are bound. */
+/* sn_program_time with a program that runs between the flush and each run (runtime.h, sn_flush); its tensors are
+ * bound. */
 sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                                 sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader);
 /* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
@@ -187,7 +188,8 @@ void sn_array_store(void *out, const sn_array *a);
 
 /* Largest relative error that an output of the graph may have (check.c says how it is made); 0: must be equal. */
 double sn_check_bound(sn_module *m, sn_nd output);
-/* Largest error of an element in units in the last place, where the output is one elementary operation on inputs; else 0. */
+/* Largest error of an element in units in the last place, where the output is one elementary operation on inputs; else
+ * 0. */
 double sn_check_ulps(const sn_module *m, sn_nd output);
 /* Largest finite magnitude among the float inputs. */
 double sn_check_magnitude(const sn_array *inputs, uint32_t n);
@@ -200,15 +202,16 @@ typedef struct sn_magnitudes {
 sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, sn_magnitudes sizes, double bound,
                           double bound_ulp);
 
-/* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used as
- * an index, valid positions. n elements in storage format to `out` (random.c). */
+/* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used
+ * as an index, valid positions. n elements in storage format to `out` (random.c). */
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed);
-/* The same for a tensor; graph NULL: any use. The first `period` elements are drawn, the others repeat them; 0: as many as
- * sn_random_input draws. */
+/* The same for a tensor; graph NULL: any use. The first `period` elements are drawn, the others repeat them; 0: as many
+ * as sn_random_input draws. */
 sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, uint64_t seed, int64_t period);
 /* The same without a graph: n elements. */
 void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
-/* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer extremes. */
+/* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer
+ * extremes. */
 void sn_special_fill(void *out, sn_dtype dtype, int64_t n);
 
 /* How far a compilation goes: a dump needs only the phases before it. */

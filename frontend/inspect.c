@@ -1,7 +1,7 @@
 /* inspect.c: looking into a program: ports, kernels, and the text of every stage.
  *
- * Stages before code generation are made again from the bound graph by running a prefix of the pipeline, so that a program
- * carries no texts. Relies on the names of the passes in passes.def.
+ * Stages before code generation are made again from the bound graph by running a prefix of the pipeline, so that a
+ * program carries no texts. Relies on the names of the passes in passes.def.
  */
 #include "frontend/frontend.h"
 

@@ -1,9 +1,9 @@
 /* npz.c: .npz files: zip archives whose members are .npy files, stored or deflated.
  *
- * Relies on libzip, whose memory is not that of the context's hook. When the file is opened the header of each member is read, no
- * more; elements are inflated when somebody asks for them, and their checksum is compared then. A member that claims to be
- * larger than its bytes can become is refused before anything is allocated for it. Members that are no .npy are
- * skipped. Does not write .npz. In a build without libzip (SINTER_NPZ=OFF) every such file is refused.
+ * Relies on libzip, whose memory is not that of the context's hook. When the file is opened the header of each member
+ * is read, no more; elements are inflated when somebody asks for them, and their checksum is compared then. A member
+ * that claims to be larger than its bytes can become is refused before anything is allocated for it. Members that are
+ * no .npy are skipped. Does not write .npz. In a build without libzip (SINTER_NPZ=OFF) every such file is refused.
  */
 #include "frontend/tensors_file.h"
 

@@ -2,9 +2,9 @@
  * values on every machine.
  *
  * Floats are normal, integers in -8 .. 7. Two uses of an input ask for more: an index must be a valid position, and a
- * variance must not be negative; both are found by following the input through views and casts to its users. A variance is
- * an operand of a batch norm, or what reaches a square root after it was scaled or added to: 0.999*v + 0.001*g^2, v + eps.
- * (The square root of an input as it is may well be one that a test wants nan from.)
+ * variance must not be negative; both are found by following the input through views and casts to its users. A variance
+ * is an operand of a batch norm, or what reaches a square root after it was scaled or added to: 0.999*v + 0.001*g^2, v
+ * + eps. (The square root of an input as it is may well be one that a test wants nan from.)
  */
 #include "frontend/frontend.h"
 

@@ -1,9 +1,9 @@
 /* run.c: running a program: checks the caller's tensors against what was compiled, finds storage addresses, launches.
  *
  * Kernels address an input from the start of its storage with the offset that was compiled; a tensor whose own offset
- * is larger is passed with its start moved, so that only strides must agree. An output that writes an input has storage of
- * the program and is copied back by a step of the wrapper. Storage of outputs overlaps nothing: kernels rely on inputs
- * that do not change while they run, and the plan keeps intermediate values in outputs.
+ * is larger is passed with its start moved, so that only strides must agree. An output that writes an input has storage
+ * of the program and is copied back by a step of the wrapper. Storage of outputs overlaps nothing: kernels rely on
+ * inputs that do not change while they run, and the plan keeps intermediate values in outputs.
  */
 #include "frontend/frontend.h"
 

@@ -2,9 +2,9 @@
  *
  *     length of the header (u64)   {"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}   elements
  *
- * Offsets count from the end of the header. The tensors cover the rest of the file, without holes or overlaps. The entry
- * __metadata__ (texts) is skipped. Relies on jansson for JSON, whose memory is not that of the context's hook. The file is
- * data of a stranger: nothing of it is used before it is checked.
+ * Offsets count from the end of the header. The tensors cover the rest of the file, without holes or overlaps. The
+ * entry __metadata__ (texts) is skipped. Relies on jansson for JSON, whose memory is not that of the context's hook.
+ * The file is data of a stranger: nothing of it is used before it is checked.
  */
 #include "frontend/tensors_file.h"
 

@@ -1,7 +1,7 @@
 /* tensor.c: tensors on the host and on CUDA devices: creation, wrapping memory of the caller, copies of all elements.
  *
- * Elements travel to and from the host in row-major order of the logical shape; strided storage is walked here. Does not
- * convert element types.
+ * Elements travel to and from the host in row-major order of the logical shape; strided storage is walked here. Does
+ * not convert element types.
  */
 #include "frontend/frontend.h"
 

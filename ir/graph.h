@@ -167,7 +167,8 @@ sn_nd sn_graph_permute(sn_module *m, sn_nd x, const int64_t *perm, uint32_t rank
 sn_nd sn_graph_unsqueeze(sn_module *m, sn_nd x, const int64_t *axes, uint32_t n);
 sn_nd sn_graph_project(sn_module *m, sn_nd tuple, int64_t index);
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading
+ * ------------------------------------------------------------------------------------------------------ */
 
 sn_node_rec *sn_node_get(const sn_module *m, sn_nd x);
 const sn_attr *sn_node_attr(const sn_module *m, sn_nd x, sn_attr_id id); /* NULL when absent */
@@ -196,7 +197,8 @@ void sn_graph_set_output(sn_module *m, uint32_t output, sn_nd node);
 /* live[i] is set for every node that an output needs (array of nodes.count bytes). */
 void sn_graph_live(const sn_module *m, uint8_t *live);
 
-/* ---- text (ir/graph_text.c), invariants (ir/graph_verify.c) -------------------------------------------------------- */
+/* ---- text (ir/graph_text.c), invariants (ir/graph_verify.c)
+ * -------------------------------------------------------- */
 
 void sn_graph_print(struct sn_text *t, const sn_module *m);
 /* Aligned columns: id, op, operands, attributes, type. For people. */
@@ -205,9 +207,10 @@ struct sn_lex;
 sn_status sn_graph_parse(sn_module *m, struct sn_lex *lx); /* current token: `graph` */
 sn_status sn_graph_verify(sn_module *m, const char *where);
 
-/* ---- evaluation (ir/graph_eval.c): the naive reference ---------------------------------------------------------------
- * Floats are computed in double without intermediate rounding (a cast node rounds), integers in int64 wrapped to their
- * width. Nothing here knows about lowering. All sizes must be constants. */
+/* ---- evaluation (ir/graph_eval.c): the naive reference
+ * --------------------------------------------------------------- Floats are computed in double without intermediate
+ * rounding (a cast node rounds), integers in int64 wrapped to their width. Nothing here knows about lowering. All sizes
+ * must be constants. */
 typedef struct sn_array {
     sn_dtype dtype;
     uint32_t rank;
@@ -226,8 +229,8 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena);
  * already, else NULL; n of them. */
 enum { SN_KNOWN_MAX = 64 };
 sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x, sn_array *const *numbers, uint32_t n);
-/* How large the elements of each output would be if the terms of its sums had random signs: what their errors are relative
- * to, where the terms happen to cancel. out[k]: the largest one of output k, 0 for integers. */
+/* How large the elements of each output would be if the terms of its sums had random signs: what their errors are
+ * relative to, where the terms happen to cancel. out[k]: the largest one of output k, 0 for integers. */
 sn_status sn_graph_eval_terms(double *out, sn_module *m, const sn_array *inputs, sn_arena *arena);
 
 #endif

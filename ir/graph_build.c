@@ -1,5 +1,5 @@
-/* graph_build.c: shorthands over sn_graph_node (ir/graph_build.h). Each packs its arguments into attributes; shape and dtype
- * rules are in graph_rules*.c.
+/* graph_build.c: shorthands over sn_graph_node (ir/graph_build.h). Each packs its arguments into attributes; shape and
+ * dtype rules are in graph_rules*.c.
  */
 #include "ir/graph_build.h"
 

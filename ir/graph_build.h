@@ -1,7 +1,7 @@
 /* graph_build.h: shorthands over sn_graph_node for code that writes whole expressions: importers and decompositions.
  *
- * Failures stick in the environment, as everywhere; a none operand gives a none node, so that an expression can be written
- * down without looking in between.
+ * Failures stick in the environment, as everywhere; a none operand gives a none node, so that an expression can be
+ * written down without looking in between.
  */
 #ifndef SN_IR_GRAPH_BUILD_H
 #define SN_IR_GRAPH_BUILD_H

@@ -1,6 +1,6 @@
-/* graph_copy.c: a copy of the live part of a graph in another module, with symbolic sizes replaced by numbers. Every node
- * goes through sn_graph_node, so that shapes are inferred again and sizes that do not fit are reported. Relies on ids being
- * topological: operands of nodes and of index expressions have smaller ids. Weights are shared, not copied.
+/* graph_copy.c: a copy of the live part of a graph in another module, with symbolic sizes replaced by numbers. Every
+ * node goes through sn_graph_node, so that shapes are inferred again and sizes that do not fit are reported. Relies on
+ * ids being topological: operands of nodes and of index expressions have smaller ids. Weights are shared, not copied.
  */
 #include "ir/graph_internal.h"
 #include "ir/module.h"

@@ -1,5 +1,5 @@
-/* graph_eval_random.c: reference evaluation of random, random_normal and dropout. Philox4x32-10 is written here as the paper
- * has it (Salmon, Moraes, Dror and Shaw, SC 2011, section 3.3); lowering has it a second time as Loop IR.
+/* graph_eval_random.c: reference evaluation of random, random_normal and dropout. Philox4x32-10 is written here as the
+ * paper has it (Salmon, Moraes, Dror and Shaw, SC 2011, section 3.3); lowering has it a second time as Loop IR.
  */
 #include "ir/graph_eval_internal.h"
 

@@ -1,4 +1,5 @@
-/* graph_eval_sort.c: reference evaluation of sort and topk: a merge sort of positions, which keeps equal elements in order. */
+/* graph_eval_sort.c: reference evaluation of sort and topk: a merge sort of positions, which keeps equal elements in
+ * order. */
 #include "ir/graph_eval_internal.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
  *     %d = sub %s, 35.4           sqrt(35.4^2 + x0^2 + x1^2 + ...)
  *
  * That is the size of a sum whose terms have random signs. What linear operations make of the squares of terms is what
- * they make of elements, so these are evaluated on squares; all other operations count as terms of their own, as large as
- * they are. Values are needed beside the squares, which makes this twice the work of the evaluation.
+ * they make of elements, so these are evaluated on squares; all other operations count as terms of their own, as large
+ * as they are. Values are needed beside the squares, which makes this twice the work of the evaluation.
  */
 #include "ir/graph_eval_internal.h"
 

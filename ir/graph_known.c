@@ -1,18 +1,19 @@
-/* graph_known.c: the elements of a small integer tensor as index expressions, where they follow from sizes and literals.
- * Exported models compute shapes with tensors; an importer needs them as shapes:
+/* graph_known.c: the elements of a small integer tensor as index expressions, where they follow from sizes and
+ * literals. Exported models compute shapes with tensors; an importer needs them as shapes:
  *
  *     %s = sizes elements=[N, 3, 224, 224]                  N, 3, 224, 224
  *     %n = slice %s axis=0 start=0 stop=1                   N
  *     %m = constant values=[-1] dtype=i64 shape=[1]         -1
  *     %t = concat %n, %m axis=0                             N, -1       what the reshape is told
  *
- * A value is either *numbers*, of any dtype, or *symbolic*: an i64 or i32 tensor of which an element is the id of an index
- * expression. What has numbers as operands alone is a matter of the reference evaluator. So is what only moves elements,
- * since ids move as numbers do: views, concat, gathers, where. Arithmetic on ids is here, element by element; what turns
- * out to be without symbols is numbers again, so that a factor of known sizes can pass through floats.
+ * A value is either *numbers*, of any dtype, or *symbolic*: an i64 or i32 tensor of which an element is the id of an
+ * index expression. What has numbers as operands alone is a matter of the reference evaluator. So is what only moves
+ * elements, since ids move as numbers do: views, concat, gathers, where. Arithmetic on ids is here, element by element;
+ * what turns out to be without symbols is numbers again, so that a factor of known sizes can pass through floats.
  *
- * Sizes are taken to fit their integer type. A divisor that may be 0 is taken to be positive: binding it to 0 is refused
- * when the graph is copied. Linear in the nodes before x; values of more than SN_KNOWN_MAX elements are not looked at.
+ * Sizes are taken to fit their integer type. A divisor that may be 0 is taken to be positive: binding it to 0 is
+ * refused when the graph is copied. Linear in the nodes before x; values of more than SN_KNOWN_MAX elements are not
+ * looked at.
  */
 #include "ir/graph_eval_internal.h"
 

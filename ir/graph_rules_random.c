@@ -1,5 +1,5 @@
-/* graph_rules_random.c: shape and dtype rules of random, random_normal and dropout. Their last two operands are the seed and
- * the offset, i64 numbers that may change from run to run.
+/* graph_rules_random.c: shape and dtype rules of random, random_normal and dropout. Their last two operands are the
+ * seed and the offset, i64 numbers that may change from run to run.
  */
 #include "ir/graph_internal.h"
 #include "ir/module.h"

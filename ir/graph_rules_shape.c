@@ -1,6 +1,6 @@
-/* graph_rules_shape.c: shape rules of views (reshape, permute, slice, ...) and moves (pad, concat, gather, ...). Sizes may
- * be symbolic: two sizes are equal when their expressions are (equal ix id). Moves no data; see graph_eval_move.c for what
- * the operations mean.
+/* graph_rules_shape.c: shape rules of views (reshape, permute, slice, ...) and moves (pad, concat, gather, ...). Sizes
+ * may be symbolic: two sizes are equal when their expressions are (equal ix id). Moves no data; see graph_eval_move.c
+ * for what the operations mean.
  */
 #include "ir/graph_internal.h"
 #include "ir/module.h"
@@ -131,8 +131,9 @@ static sn_ix clamp_position(const sn_rule *r, int64_t position, sn_ix size) {
     return sn_ix_max(m, sn_ix_addc(m, size, position), sn_ix_const(m, 0));
 }
 
-/* max(stop - start, 0) with both clamped to the axis. The result is 0 wherever a start from the front is beyond the end or
- * a stop from the back before the start, so these need no clamp of their own: [1:] of N elements has max(N - 1, 0). */
+/* max(stop - start, 0) with both clamped to the axis. The result is 0 wherever a start from the front is beyond the end
+ * or a stop from the back before the start, so these need no clamp of their own: [1:] of N elements has max(N - 1,
+ * 0). */
 static sn_ix slice_span(const sn_rule *r, int64_t start, int64_t stop, sn_ix size) {
     sn_module *m = r->m;
     int64_t c;

@@ -1,6 +1,6 @@
-/* graph_text.c: printing graphs: as .sn text that graph_parse.c reads back, and as a table for people. Only live nodes are
- * printed (all, when there is no output yet). Names are the hints of the nodes made unique; nodes without a hint are
- * numbered in print order, so that printing what was parsed gives the same text.
+/* graph_text.c: printing graphs: as .sn text that graph_parse.c reads back, and as a table for people. Only live nodes
+ * are printed (all, when there is no output yet). Names are the hints of the nodes made unique; nodes without a hint
+ * are numbered in print order, so that printing what was parsed gives the same text.
  */
 #include "ir/base/text.h"
 #include "ir/graph_internal.h"

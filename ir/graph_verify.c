@@ -1,5 +1,6 @@
-/* graph_verify.c: the invariants of Graph IR, numbered. Everything that sn_graph_node guarantees is checked again, because
- * passes can redirect outputs and tests can break records. Relies on sn_graph_infer for rules. Costs one inference a node.
+/* graph_verify.c: the invariants of Graph IR, numbered. Everything that sn_graph_node guarantees is checked again,
+ * because passes can redirect outputs and tests can break records. Relies on sn_graph_infer for rules. Costs one
+ * inference a node.
  *
  *   G1   a node is a known operation; its operands exist and have smaller ids
  *   G2   a tuple is read by project only, and project reads tuples only

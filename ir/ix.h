@@ -114,8 +114,8 @@ int64_t sn_ix_eval(const sn_module *m, sn_ix e, sn_ix_lookup lookup, void *user)
 /* `1024*i + r`, `(i div 4)`, `((3*i + j) mod 6)`, `min(a, b)`; axes and symbols by name, values as %name. */
 struct sn_text;
 struct sn_lex;
-/* Names of AXIS, SYM and VAL atoms; a value's name comes without the %. NULL: the hints of the module. The order of what
- * is printed depends on names and coefficients alone, never on the order of construction. */
+/* Names of AXIS, SYM and VAL atoms; a value's name comes without the %. NULL: the hints of the module. The order of
+ * what is printed depends on names and coefficients alone, never on the order of construction. */
 typedef const char *(*sn_ix_namer)(void *user, sn_ix_kind kind, uint32_t id);
 void sn_ix_print(struct sn_text *t, const sn_module *m, sn_ix e, sn_ix_namer namer, void *user);
 /* Grammar:  e = term {(+|-) term};  term = factor {(*|div|mod) factor};  factor = int | name | %value | -factor |

@@ -1,7 +1,8 @@
-/* ix_query.c: questions about index expressions: ranges, bounds, multiples, coefficients of an axis, occurrences, values.
+/* ix_query.c: questions about index expressions: ranges, bounds, multiples, coefficients of an axis, occurrences,
+ * values.
  *
- * A range is a pair of integers; a bound is an expression over symbols, used where extents are symbolic: the upper bound
- * of N*i + j with i < M, j < N is N*M - 1. Nothing here changes an expression; bounds may add records.
+ * A range is a pair of integers; a bound is an expression over symbols, used where extents are symbolic: the upper
+ * bound of N*i + j with i < M, j < N is N*M - 1. Nothing here changes an expression; bounds may add records.
  */
 #include "ir/ix_build.h"
 
@@ -137,7 +138,8 @@ static sn_ix bound_sum(sn_module *m, const sn_ix_rec *r, bool upper) {
     return sn_ix_sum_end(&s);
 }
 
-/* An expression without axes that is >= e (upper) or <= e (lower) for all values of the axes; where none is known, e. */
+/* An expression without axes that is >= e (upper) or <= e (lower) for all values of the axes; where none is known,
+ * e. */
 static sn_ix bound(sn_module *m, sn_ix e, bool upper) {
     const sn_ix_rec *r = sn_ix_get(m, e);
     switch (r->kind) {

@@ -1,6 +1,6 @@
 /* ix_rewrite.c: substitution of axes, symbols and values, re-simplifying on the way up. Shared subexpressions are kept
- * in a small lossy memo, so a substitution costs about one step per distinct node and no memory. Does not change extents
- * of axes.
+ * in a small lossy memo, so a substitution costs about one step per distinct node and no memory. Does not change
+ * extents of axes.
  */
 #include "ir/ix_build.h"
 

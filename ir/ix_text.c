@@ -1,8 +1,8 @@
 /* ix_text.c: index expressions as text and back.
  *
- * Ids depend on the order of construction, text must not: operands are printed in an order that follows coefficients and
- * names alone, so that text that was parsed prints the same again. Relies on the lexer of base/text.h. Scopes of names
- * belong to the caller.
+ * Ids depend on the order of construction, text must not: operands are printed in an order that follows coefficients
+ * and names alone, so that text that was parsed prints the same again. Relies on the lexer of base/text.h. Scopes of
+ * names belong to the caller.
  */
 #include <stdio.h>
 #include <string.h>

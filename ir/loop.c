@@ -1,7 +1,8 @@
 /* loop.c: records of Loop IR: reading, walking, building.
  *
  * Statements live in the module's tables and are linked into a tree: next, prev and parent of a statement, first and
- * last of a region. Every link is written here, by link_in and link_out. Rewrites of existing kernels are in loop_edit.c.
+ * last of a region. Every link is written here, by link_in and link_out. Rewrites of existing kernels are in
+ * loop_edit.c.
  */
 #include "ir/loop.h"
 

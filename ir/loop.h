@@ -19,16 +19,15 @@
  *   vector    iterations are the lanes of a vector instruction
  *   unroll    written out; the extent is a constant
  *   seq       a loop
- * An `accum` is a prefix: its hidden state starts from the identity of its combiner where its position is 0 and takes in
- * operand 0 at each iteration. The position is made of the axes of the innermost loops around it and counts their
- * iterations in order; as an ix it follows every rewriting of those axes. It is no pure value: it must run once for each
- * position, in order.
- * A `reg` buffer is an array of private elements, one group of `private` elements a thread: its offset is
- * private * (thread number) + e with 0 <= e < private, threads being numbered through the cluster: x + X*(y + Y*c).
- * A `shared` buffer has one group a block: private * c + e. Its elements pass between threads where a `barrier` stands
- * between store and load. On the CPU both are plain arrays and a barrier does nothing.
- * A `posted` buffer passes elements from earlier iterations of the grid to later ones: each is stored once in a launch, and
- * a load waits until it has been. Blocks then start in the order of the grid's iterations, and the CPU runs them in it.
+ * An `accum` is a prefix: its hidden state starts from the identity of its combiner where its position is 0 and takes
+ * in operand 0 at each iteration. The position is made of the axes of the innermost loops around it and counts their
+ * iterations in order; as an ix it follows every rewriting of those axes. It is no pure value: it must run once for
+ * each position, in order. A `reg` buffer is an array of private elements, one group of `private` elements a thread:
+ * its offset is private * (thread number) + e with 0 <= e < private, threads being numbered through the cluster: x +
+ * X*(y + Y*c). A `shared` buffer has one group a block: private * c + e. Its elements pass between threads where a
+ * `barrier` stands between store and load. On the CPU both are plain arrays and a barrier does nothing. A `posted`
+ * buffer passes elements from earlier iterations of the grid to later ones: each is stored once in a launch, and a load
+ * waits until it has been. Blocks then start in the order of the grid's iterations, and the CPU runs them in it.
  */
 #ifndef SN_IR_LOOP_H
 #define SN_IR_LOOP_H
@@ -322,9 +321,9 @@ bool sn_is_grid(const sn_module *m, sn_stmt s);
 uint32_t sn_kern_segments(const sn_module *m, sn_kern k);
 /* Has it a posted buffer? Then iterations of its grid wait for earlier ones. */
 bool sn_kern_posts(const sn_module *m, sn_kern k);
-/* "grid 64, cluster 2, block 128 x 1" of a scheduled kernel; grid counts blocks, summed over segments, and is a multiple of
- * cluster. On the CPU clusters are loops, and so is a grid loop that something follows, and all of a kernel that posts: parts
- * counts the pieces that can run in any order. */
+/* "grid 64, cluster 2, block 128 x 1" of a scheduled kernel; grid counts blocks, summed over segments, and is a
+ * multiple of cluster. On the CPU clusters are loops, and so is a grid loop that something follows, and all of a kernel
+ * that posts: parts counts the pieces that can run in any order. */
 typedef struct sn_launch {
     sn_ix grid, parts;
     uint32_t cluster, block_x, block_y;
@@ -339,9 +338,9 @@ bool sn_stmt_has_tail(const sn_module *m, sn_stmt s);
  * sizes must be constants. Out-of-bounds accesses and reads of unwritten temp or reg elements are reported as
  * SN_ERROR_VERIFY with kernel and statement. Runs all kernels of the module in order. */
 sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena);
-/* The same, and finds what goes wrong when the axes of scheduled kernels run as their kinds allow (ir/loop_check.c): races
- * between threads, blocks and lanes, and barriers that not all threads of a block come to. The message has the place:
- * "block 3, thread (5, 0): kernel @k, `statement`: ...". */
+/* The same, and finds what goes wrong when the axes of scheduled kernels run as their kinds allow (ir/loop_check.c):
+ * races between threads, blocks and lanes, and barriers that not all threads of a block come to. The message has the
+ * place: "block 3, thread (5, 0): kernel @k, `statement`: ...". */
 sn_status sn_loop_check(sn_module *m, void **memory, sn_arena *arena);
 
 #endif

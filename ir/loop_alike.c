@@ -1,9 +1,9 @@
 /* loop_alike.c: reading a segment as shape and numbers, and writing it again with other numbers.
  *
  * Both walk the statements and index expressions in the same order, so the k-th number that one meets is hole k of the
- * other. Axes, values and buffers are numbered by first appearance (in their marks): segments are alike whatever their ids.
- * Terms of a sum come in the order of their ids; two segments that made theirs in another order are not found to be alike,
- * which costs code and nothing else.
+ * other. Axes, values and buffers are numbered by first appearance (in their marks): segments are alike whatever their
+ * ids. Terms of a sum come in the order of their ids; two segments that made theirs in another order are not found to
+ * be alike, which costs code and nothing else.
  */
 #include "ir/loop_alike.h"
 

@@ -2,9 +2,9 @@
  *
  * A segment is a top-level statement of a kernel; it uses nothing that is defined outside. What it does is read as a
  * `shape` (operations, dtypes, kinds, which operand comes from where, how divisible and aligned things are) and the
- * numbers that may differ from segment to segment without changing the code (`holes`: offsets, strides, bounds, extents)
- * and the buffers (`slots`). Two segments with equal shapes are alike: one piece of code does both, given a row with the
- * buffers and the numbers.
+ * numbers that may differ from segment to segment without changing the code (`holes`: offsets, strides, bounds,
+ * extents) and the buffers (`slots`). Two segments with equal shapes are alike: one piece of code does both, given a
+ * row with the buffers and the numbers.
  *
  * What is part of the shape, because code depends on it: literals; the extents and the strides of block, vector and
  * unroll axes; the extents of grid axes but the outermost; of offsets, strides and bounds the power of two that divides

@@ -1,5 +1,6 @@
-/* loop_check.c: may the threads of a GPU run this kernel at the same time? Watches the evaluator (loop_eval.c), which runs one
- * iteration after the other, and finds what would go wrong if block, cluster, grid and vector axes ran together.
+/* loop_check.c: may the threads of a GPU run this kernel at the same time? Watches the evaluator (loop_eval.c), which
+ * runs one iteration after the other, and finds what would go wrong if block, cluster, grid and vector axes ran
+ * together.
  *
  * Who. Block and cluster axes around an access give numbers of its thread. Where a number is missing, a store is by the
  * thread whose number is 0 and a load by all of them (loop.h). In registers, and in shared memory outside the cluster
@@ -11,10 +12,10 @@
  * threads, one of them a store, the one that the evaluator makes first must have the smaller epoch. An equal epoch is a
  * race, a larger one means that the GPU does it in the other order. Reductions over block axes are no barriers.
  *
- * Blocks. Time counts iterations of grid loops. Two blocks are not ordered, so that any such pair in two iterations of one
- * grid loop is a race. What follows the loop is later than all of it. What stands before it, is done by every block.
- * A posted element is stored once; then a load by another block waits for the store, whatever blocks do. That there was
- * one, earlier in the order in which blocks start, the evaluator finds: else the load would wait for ever.
+ * Blocks. Time counts iterations of grid loops. Two blocks are not ordered, so that any such pair in two iterations of
+ * one grid loop is a race. What follows the loop is later than all of it. What stands before it, is done by every
+ * block. A posted element is stored once; then a load by another block waits for the store, whatever blocks do. That
+ * there was one, earlier in the order in which blocks start, the evaluator finds: else the load would wait for ever.
  *
  * Divergence. All threads of a block (of its cluster) must come to the same barriers and reductions over block axes, in
  * the same order: the first iterations write them down, the others are held against that.
@@ -39,8 +40,8 @@ typedef struct access {
     uint32_t who, time, epoch, lane; /* time 0: there was none */
 } access;
 
-/* Loads of an element since its last store: the first one; the last, which has the largest epoch; the one with the largest
- * epoch by another thread; the first of the vector statement that runs. */
+/* Loads of an element since its last store: the first one; the last, which has the largest epoch; the one with the
+ * largest epoch by another thread; the first of the vector statement that runs. */
 typedef struct loads {
     access first, last, other, lane;
 } loads;

@@ -1,10 +1,11 @@
 /* loop_eval.c: runs the kernels of a module on the CPU, one statement at a time: the oracle of code generation.
  *
- * Each kernel is first flattened: statements become an array in pre-order, values and axes become slots, index expressions
- * become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on scalar.c for all
- * arithmetic. Finds accesses outside a buffer and reads of temp, reg, shared and posted elements that nothing has written; what is
- * in a reg or shared buffer is forgotten at each grid iteration, because another block runs that. Knows nothing of threads:
- * with a checker it tells loop_check.c, which does, about every axis, barrier and access.
+ * Each kernel is first flattened: statements become an array in pre-order, values and axes become slots, index
+ * expressions become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on
+ * scalar.c for all arithmetic. Finds accesses outside a buffer and reads of temp, reg, shared and posted elements that
+ * nothing has written; what is in a reg or shared buffer is forgotten at each grid iteration, because another block
+ * runs that. Knows nothing of threads: with a checker it tells loop_check.c, which does, about every axis, barrier and
+ * access.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* loop_parse.c: buffers and kernels from text, the reverse of ir/loop_text.c.
  *
  * Names are resolved here, with their line and column, and so is what the builder needs to be told: operand counts and
- * dtypes. Whether a known value or axis may be used where it stands is the verifier's question. A value name may be used
- * again in a place where the older value is not visible. Nesting is bounded, so text cannot exhaust the stack.
+ * dtypes. Whether a known value or axis may be used where it stands is the verifier's question. A value name may be
+ * used again in a place where the older value is not visible. Nesting is bounded, so text cannot exhaust the stack.
  */
 #include <stdio.h>
 #include <string.h>
@@ -650,8 +650,8 @@ static sn_status parse_header(parser *p) {
     return SN_OK;
 }
 
-/* `reg s: f32 private 8 size 1024`, `shared ...`, `posted s: f32 size 64`. Two kernels may use the same name: the later one
- * is renamed in the module. */
+/* `reg s: f32 private 8 size 1024`, `shared ...`, `posted s: f32 size 64`. Two kernels may use the same name: the later
+ * one is renamed in the module. */
 static sn_status parse_local(parser *p, sn_buf_scope scope) {
     sn_lex *lx = p->lx, at;
     char *name;

@@ -343,7 +343,8 @@ static bool only_symbols(const verifier *v, sn_ix e) {
     return !c.wrong;
 }
 
-/* Claim the axes of the kernel: axis.mark = its statement. Also the extents of the block, which L14 needs everywhere. */
+/* Claim the axes of the kernel: axis.mark = its statement. Also the extents of the block, which L14 needs
+ * everywhere. */
 static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (!r->axis.i) return SN_OK;
     sn_axis_rec *ax = sn_axis_get(v->m, r->axis);

@@ -1,5 +1,5 @@
-/* optables.c: the tables of graph operations and attributes, made from ops.def and attrs.def. Relies on the order of the
- * .def files being the order of the enums of graph.h. Knows no rules: those are in graph_rules*.c.
+/* optables.c: the tables of graph operations and attributes, made from ops.def and attrs.def. Relies on the order of
+ * the .def files being the order of the enums of graph.h. Knows no rules: those are in graph_rules*.c.
  */
 #include "ir/graph.h"
 #include "ir/loop.h"

@@ -1,7 +1,7 @@
 /* scalar.c: the meaning of scalar operations and combiners, expanded from lops.def and combs.def.
  *
- * Relies on dtype.c for rounding and wrapping. Integers divided by 0 give 0 (floordiv, rem and fmod too); INT64_MIN / -1
- * wraps. Does not know statements: loads, stores and index expressions are the evaluator's.
+ * Relies on dtype.c for rounding and wrapping. Integers divided by 0 give 0 (floordiv, rem and fmod too); INT64_MIN /
+ * -1 wraps. Does not know statements: loads, stores and index expressions are the evaluator's.
  */
 #include "ir/scalar.h"
 

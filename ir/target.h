@@ -28,8 +28,8 @@ typedef struct sn_target {
 void sn_target_host(sn_target *out, uint32_t threads);
 /* "sm_75" .. "sm_121" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
 sn_status sn_target_named(sn_target *out, sn_env *env, const char *name);
-/* What is known of the generation of a device, by its compute capability (90 for 9.0): the newest row that is not newer.
- * Fails for devices older than the oldest row. */
+/* What is known of the generation of a device, by its compute capability (90 for 9.0): the newest row that is not
+ * newer. Fails for devices older than the oldest row. */
 sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm);
 
 #endif

@@ -1,5 +1,5 @@
-/* weights.c: the table of weights of a module. See weights.h. Types are constants here, since elements that exist have a
- * shape; does not know where they come from.
+/* weights.c: the table of weights of a module. See weights.h. Types are constants here, since elements that exist have
+ * a shape; does not know where they come from.
  */
 #include "ir/weights.h"
 

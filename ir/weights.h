@@ -4,9 +4,9 @@
  *     %w = weight name="conv1.weight" dtype=f32 shape=[64, 3, 7, 7]        in the graph, by ir/graph.h
  *     buffer c0: f32[64, 3, 7, 7] const weight "conv1.weight"              in loops, by ir/loop.h
  *
- * Graph and buffers say a name; its type, and where the elements are, stand here once. The elements are borrowed: whoever
- * attaches them keeps them alive, unchanged, until the module and all its copies are gone. Until then data is NULL, which
- * only those mind who read elements: the evaluators and the runtime.
+ * Graph and buffers say a name; its type, and where the elements are, stand here once. The elements are borrowed:
+ * whoever attaches them keeps them alive, unchanged, until the module and all its copies are gone. Until then data is
+ * NULL, which only those mind who read elements: the evaluators and the runtime.
  */
 #ifndef SN_IR_WEIGHTS_H
 #define SN_IR_WEIGHTS_H

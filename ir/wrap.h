@@ -1,9 +1,9 @@
 /* wrap.h: Wrapper IR: the flat list of steps that runs a compiled graph. Sizes are in bytes and are ix over symbols.
  *
- * Every buffer of scope TEMP gets a place: `alloc` gives it fresh bytes of the workspace, `reuse` the exact storage of a
- * dead buffer of the same size, of one that dies in the next call (in-place updates), or of an output that is not written
- * yet. `free` ends a life; so does the call after the storage was handed on.
- * After planning each alloc has an offset in one workspace of wrap.workspace bytes. ir/wrap_verify.c lists the invariants.
+ * Every buffer of scope TEMP gets a place: `alloc` gives it fresh bytes of the workspace, `reuse` the exact storage of
+ * a dead buffer of the same size, of one that dies in the next call (in-place updates), or of an output that is not
+ * written yet. `free` ends a life; so does the call after the storage was handed on. After planning each alloc has an
+ * offset in one workspace of wrap.workspace bytes. ir/wrap_verify.c lists the invariants.
  */
 #ifndef SN_IR_WRAP_H
 #define SN_IR_WRAP_H
@@ -40,7 +40,8 @@ typedef struct sn_wrap {
 void sn_wrap_add(sn_module *m, sn_step step);
 
 /* What executors and emitters of wrappers ask (ir/wrap_query.c): a size or offset as a number (none = 0; "<what> of
- * <name> depends on the symbolic size N" when it is none), and a kernel's position in m->kernels (its length: absent). */
+ * <name> depends on the symbolic size N" when it is none), and a kernel's position in m->kernels (its length:
+ * absent). */
 sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, const char *name);
 uint32_t sn_kern_number(const sn_module *m, sn_kern k);
 

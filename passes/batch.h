@@ -13,8 +13,9 @@ typedef struct sn_kern_order {
 } sn_kern_order;
 
 void sn_kern_order_find(sn_kern_order *out, sn_pass_ctx *cx);
-/* m->kernels again, when kernels have become one: leader[k] is the position of the kernel that k went into (itself, or one
- * of the same level). A kernel stands where the first of its members stood, after what they need; nothing else moves. */
+/* m->kernels again, when kernels have become one: leader[k] is the position of the kernel that k went into (itself, or
+ * one of the same level). A kernel stands where the first of its members stood, after what they need; nothing else
+ * moves. */
 void sn_kern_order_apply(const sn_kern_order *o, sn_pass_ctx *cx, const uint32_t *leader);
 
 #endif

@@ -1,8 +1,8 @@
 /* batch_order.c: the dependence graph of kernels and an order that respects it. Part of the pass `batch`.
  *
- * A kernel depends on the last one that stores to a buffer it touches, and on all that have loaded it since where it stores.
- * An output that is written back to an input counts as that input: the caller may bind both to one storage. Time and memory
- * are linear in the statements.
+ * A kernel depends on the last one that stores to a buffer it touches, and on all that have loaded it since where it
+ * stores. An output that is written back to an input counts as that input: the caller may bind both to one storage.
+ * Time and memory are linear in the statements.
  */
 #include "passes/batch.h"
 
@@ -103,7 +103,8 @@ void sn_kern_order_find(sn_kern_order *out, sn_pass_ctx *cx) {
 
 /* ---- the new order ---- */
 
-/* A merged kernel on its way into the list: its members, and how many predecessors of the current one have been seen. */
+/* A merged kernel on its way into the list: its members, and how many predecessors of the current one have been
+ * seen. */
 typedef struct visit {
     uint32_t leader, member, edge;
 } visit;

@@ -4,9 +4,10 @@
  *  -> loop n in 2 { loop c in 32 { loop hw in 36 { load x[1152*n + 36*c + hw]  load b[c] ... } } }
  *
  * A pair (a outer, b inner, perfectly nested, both loops or both reduces with the same combiners) merges into f when
- * replacing a by f div B and b by f mod B leaves no div or mod of f in any index of the region: that is exactly the case
- * stride(a) = stride(b) * B for every access. Two reduces merge because the elements keep their order; a sum of sums
- * becomes one sum, so its last bits may change. Runs after fusion, so that loop orders can still be matched there. Cost: one substitution per pair of axes and region.
+ * replacing a by f div B and b by f mod B leaves no div or mod of f in any index of the region: that is exactly the
+ * case stride(a) = stride(b) * B for every access. Two reduces merge because the elements keep their order; a sum of
+ * sums becomes one sum, so its last bits may change. Runs after fusion, so that loop orders can still be matched there.
+ * Cost: one substitution per pair of axes and region.
  */
 #include "passes/nest.h"
 

@@ -5,12 +5,13 @@
  *     %0 = amax %x axes=[1] keepdim=true ;  %1 = sub %x, %0 ;  %2 = exp %1 ;  %3 = sum %2 axes=[1] keepdim=true
  *     %y = div %2, %3
  *
- * Legality: always; formulas are those of ops.def. Variances are two-pass (mean first, then squares of the differences).
- * Half dtypes compute in f32: operands are cast first and results cast back. Reductions that add up (sum, prod) do so too.
- * matmul and conv2d stay, to-loops lowers them directly. Constants are left for `simplify` to fold.
+ * Legality: always; formulas are those of ops.def. Variances are two-pass (mean first, then squares of the
+ * differences). Half dtypes compute in f32: operands are cast first and results cast back. Reductions that add up (sum,
+ * prod) do so too. matmul and conv2d stay, to-loops lowers them directly. Constants are left for `simplify` to fold.
  * Cost: linear; composites with several results build each result where it is projected and meet by interning.
  *
- * The norms are in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in decompose_scatter.c.
+ * The norms are in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in
+ * decompose_scatter.c.
  */
 #include "passes/decompose.h"
 

@@ -1,6 +1,6 @@
-/* decompose_norm.c: layer, RMS and batch normalisation to primitives. Part of the pass `decompose`; formulas are those of
- * ops.def and PyTorch. Means and variances are two-pass, over f32 for half dtypes. What depends on the channel alone is
- * computed on [C, 1, 1] before it meets x, so that it leaves the inner loop.
+/* decompose_norm.c: layer, RMS and batch normalisation to primitives. Part of the pass `decompose`; formulas are those
+ * of ops.def and PyTorch. Means and variances are two-pass, over f32 for half dtypes. What depends on the channel alone
+ * is computed on [C, 1, 1] before it meets x, so that it leaves the inner loop.
  */
 #include "passes/decompose.h"
 

@@ -1,5 +1,5 @@
-/* decompose_random.c: decompositions of dropout and random_normal, for the pass `decompose`. The uniform numbers come from
- * `random`, which stays: to-loops lowers it.
+/* decompose_random.c: decompositions of dropout and random_normal, for the pass `decompose`. The uniform numbers come
+ * from `random`, which stays: to-loops lowers it.
  */
 #include "passes/decompose.h"
 
@@ -12,8 +12,8 @@ static sn_nd uniform(sn_module *m, sn_nd like, sn_dtype dtype, const sn_ix *shap
     return sn_graph_node(m, SN_OP_RANDOM, in, 2, attrs, 2);
 }
 
-/* x / (1 - p) where a uniform number of 24 bits is at least p. The comparison is made on the bits: u >= p exactly if the
- * word is at least ceil(2^24 p) * 2^8. */
+/* x / (1 - p) where a uniform number of 24 bits is at least p. The comparison is made on the bits: u >= p exactly if
+ * the word is at least ceil(2^24 p) * 2^8. */
 sn_nd sn_dec_dropout(sn_module *m, sn_nd x) {
     double p = sn_node_float(m, x, SN_ATTR_P, 0);
     sn_nd in = sn_dec_operand(m, x, 0);

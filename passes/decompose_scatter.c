@@ -6,9 +6,10 @@
  *     %v = the updates in that order             log2(M) steps of v[i] = v[i - d] + v[i] where keys[i - d] = keys[i], d = 1, 2, 4, ..
  *     %y = scatter %x, %last, x[keys] + v        %last: keys[i] where i is the last of its key, else R, which is dropped: [R, 0, 2]
  *
- * The sort is stable and the steps are a fixed tree over the updates of a row in their order, so that the same operands give the
- * same bits whatever the schedule. Halves are summed and multiplied in f32. Nothing is stored twice, which is what `scatter`
- * asks for. Cost: a sort of M keys, and log2(M) passes over the updates. Sizes M and R have to be numbers.
+ * The sort is stable and the steps are a fixed tree over the updates of a row in their order, so that the same operands
+ * give the same bits whatever the schedule. Halves are summed and multiplied in f32. Nothing is stored twice, which is
+ * what `scatter` asks for. Cost: a sort of M keys, and log2(M) passes over the updates. Sizes M and R have to be
+ * numbers.
  */
 #include "passes/decompose.h"
 

@@ -3,10 +3,10 @@
  *     %0 = reduce sum r { ... yield %x2 }  %s = rsqrt %0  %1 = reduce sum r { ... %2 = mul %x, %s  %3 = mul %g, %2  yield %3 }
  *  -> %0, %1 = reduce (sum, sum) r { ... %2 = mul %g, %x  yield %x2, %2 }  %s = rsqrt %0  %3 = mul %1, %s
  *
- * The rows of a backward normalisation then exchange their sums twice instead of three times. Only factors that come out
- * of a reduction of the same row are taken out: algebra that keeps real numbers, though not the last bits, nor all
- * infinities, so it is done where it pays alone. Float sums only. Runs after `fuse`. Cost: linear in the kernel for each
- * such factor.
+ * The rows of a backward normalisation then exchange their sums twice instead of three times. Only factors that come
+ * out of a reduction of the same row are taken out: algebra that keeps real numbers, though not the last bits, nor all
+ * infinities, so it is done where it pays alone. Float sums only. Runs after `fuse`. Cost: linear in the kernel for
+ * each such factor.
  */
 #include "passes/fuse.h"
 

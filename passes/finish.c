@@ -1,4 +1,5 @@
-/* finish.c: the pass `finish`: a small kernel that puts together what another one's blocks left becomes that one's tail.
+/* finish.c: the pass `finish`: a small kernel that puts together what another one's blocks left becomes that one's
+ * tail.
  *
  *     k0_part: loop g in 1024 : grid { ... store p[g], %0 }
  *     k0:      loop g in 1 : grid { %1 = reduce sum ... { load p[..] }  store y[0], %1 }
@@ -11,9 +12,9 @@
  *
  *     loop c in G : grid { loop s in S : grid { ... store p[1024*s + 128*c + ..] }  tail of c }
  *
- * Both kernels have blocks of the same shape; `map` sees to that (sn_map_follow). The tail reads little: it is one block.
- * Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the first.
- * Cost: kernels times the accesses of the second.
+ * Both kernels have blocks of the same shape; `map` sees to that (sn_map_follow). The tail reads little: it is one
+ * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
+ * first. Cost: kernels times the accesses of the second.
  */
 #include "passes/map.h"
 
@@ -73,7 +74,8 @@ static bool can_move(const pair *p) {
 
 /* ---- the shape of the two ---- */
 
-/* The kernel's one grid loop, if it is all of the body, nothing follows inside, and blocks do not wait for each other. */
+/* The kernel's one grid loop, if it is all of the body, nothing follows inside, and blocks do not wait for each
+ * other. */
 static sn_stmt only_grid(const sn_module *m, sn_kern k) {
     sn_stmt s = sn_kern_get(m, k)->first;
     if (!s.i || sn_next(m, s).i || sn_kern_posts(m, k)) return (sn_stmt){0};

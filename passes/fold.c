@@ -2,9 +2,9 @@
  *
  *     %0 = full value=2.0 shape=[8] : f32[8] ;  %1 = sqrt %0   becomes   %1 = full value=1.41421354 shape=[8] : f32[8]
  *
- * A full of any shape folds to a full; constants fold element by element while the result has at most FOLD_MAX elements.
- * Views of a full are fulls. Legality: scalar.h computes and rounds as generated code does; an integer that the attribute
- * `value` (a double) cannot carry is left alone. Cost: the elements of the result.
+ * A full of any shape folds to a full; constants fold element by element while the result has at most FOLD_MAX
+ * elements. Views of a full are fulls. Legality: scalar.h computes and rounds as generated code does; an integer that
+ * the attribute `value` (a double) cannot carry is left alone. Cost: the elements of the result.
  */
 #include "ir/scalar.h"
 #include "passes/rewrite.h"

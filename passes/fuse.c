@@ -8,11 +8,11 @@
  * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
  * tensor in one loop). Legality is in fuse_match.c, merging in fuse_merge.c. Pairs are tried best first by bytes of
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
- * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain.
- * A kernel that stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules
- * where a buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later.
- * Afterwards temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it
- * reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
+ * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain. A kernel that
+ * stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a
+ * buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
+ * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at
+ * most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse.h"
 
@@ -104,8 +104,9 @@ static uint32_t writer_for(fuse *fu, sn_buf b, uint32_t x) {
     return last;
 }
 
-/* No way along data to b leads through a kernel that begins behind this position. Data flows forward, but a merged kernel
- * spans from lo to hi, and a way can come back from hi to lo: all spans that can be entered before the bound extend it. */
+/* No way along data to b leads through a kernel that begins behind this position. Data flows forward, but a merged
+ * kernel spans from lo to hi, and a way can come back from hi to lo: all spans that can be entered before the bound
+ * extend it. */
 static uint32_t reach(const fuse *fu, uint32_t b) {
     uint32_t last = fu->nodes[b].hi;
     while (fu->span[last] > last) last = fu->span[last];

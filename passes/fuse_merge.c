@@ -1,9 +1,9 @@
 /* fuse_merge.c: make one kernel of a matched pair.
  *
- * The inside of b moves behind the inside of a, its common axes renamed. Then nests that stand side by side and have the
- * same extent merge, level by level, as far as no value or element has to cross over: two reduces become one with the
- * combiners of both, a loop joins a reduce that walks the same elements. Stored elements that are read again in the same
- * place are forwarded as values.
+ * The inside of b moves behind the inside of a, its common axes renamed. Then nests that stand side by side and have
+ * the same extent merge, level by level, as far as no value or element has to cross over: two reduces become one with
+ * the combiners of both, a loop joins a reduce that walks the same elements. Stored elements that are read again in the
+ * same place are forwarded as values.
  */
 #include "passes/fuse.h"
 

@@ -5,7 +5,8 @@
  *
  * Only out of nests inside the innermost outer loop: the outer loops stay perfect, so that they can still be merged and
  * bound. Legal for pure values whose operands and axes are visible outside, and for loads of buffers that the nest does
- * not store. Nothing leaves an `if`, and nothing stops between the levels of a perfect nest. Cost: linear in statements times nesting depth.
+ * not store. Nothing leaves an `if`, and nothing stops between the levels of a perfect nest. Cost: linear in statements
+ * times nesting depth.
  */
 #include "passes/nest.h"
 
@@ -40,8 +41,8 @@ static bool depends_on(const sn_module *m, sn_stmt s, sn_stmt nest) {
     return q.inside || (r->op == SN_LOP_LOAD && nest_stores(m, nest, r->buf));
 }
 
-/* May something stand in front of `nest`, inside its parent? Not between the levels of a perfect nest: `map` spreads such
- * a nest over threads as a whole, and gives one with something in between to a single thread. */
+/* May something stand in front of `nest`, inside its parent? Not between the levels of a perfect nest: `map` spreads
+ * such a nest over threads as a whole, and gives one with something in between to a single thread. */
 static bool is_place(const sn_module *m, sn_stmt nest) {
     sn_stmt outer = sn_stmt_get(m, nest)->parent;
     return !outer.i || !sn_is_nest(sn_stmt_get(m, outer)) || sn_nest_inner(m, outer).i != nest.i;

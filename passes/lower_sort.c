@@ -6,20 +6,20 @@
  *                                    kernel: blocks sort parts of rows
  *                                    kernel: each element counts those of the WAYS - 1 sibling runs that go before it; ...
  *
- * Merges by ranking: the place of an element in the merged run is its place in its own run plus the number of elements of
- * every sibling run that go before it, which a binary search finds. These kernels are pointwise with gathers and one
+ * Merges by ranking: the place of an element in the merged run is its place in its own run plus the number of elements
+ * of every sibling run that go before it, which a binary search finds. These kernels are pointwise with gathers and one
  * scatter; the scatter is a permutation within a row, so that iterations write different elements. Runs keep at most
  * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
  * merges: blocks sort short parts, then what is kept of those.
  *
- * Elements are compared as integers, whose order is that of the values: a float's bits, negative ones reversed, nan last, -0
- * as 0; descending: complemented. Where runs are merged, narrow types put 32 bits of that over 32 bits of position in one
- * i64, which makes every key different and the sort stable. Keys of 64 bits carry the position in a second temporary, and
- * equal keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
- * by bit.
+ * Elements are compared as integers, whose order is that of the values: a float's bits, negative ones reversed, nan
+ * last, -0 as 0; descending: complemented. Where runs are merged, narrow types put 32 bits of that over 32 bits of
+ * position in one i64, which makes every key different and the sort stable. Keys of 64 bits carry the position in a
+ * second temporary, and equal keys go by the order of the runs. The last kernel reads the values through the positions,
+ * so that they come out bit by bit.
  *
- * Cost: one reading and one writing of rows that a block can sort; log_WAYS(n / 4096) more passes over longer ones, each with
- * up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time.
+ * Cost: one reading and one writing of rows that a block can sort; log_WAYS(n / 4096) more passes over longer ones,
+ * each with up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time.
  */
 #include "passes/lower_sort.h"
 
@@ -99,8 +99,8 @@ static sn_val goes_before(sn_order *o, sn_val other, sn_val mine, sn_val ties) {
 
 /* ---- kernels ---- */
 
-/* Loops over the rows and then over `count` elements of a row: the position in it. A thread owns an element: neighbours in a
- * row search nearly the same places, whatever order the result is stored in. */
+/* Loops over the rows and then over `count` elements of a row: the position in it. A thread owns an element: neighbours
+ * in a row search nearly the same places, whatever order the result is stored in. */
 static sn_ix open_kernel(sn_order *o, int64_t count) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
@@ -199,8 +199,8 @@ static sn_val search_step(sn_order *o, const sibling *s, sn_val mine, sn_val fou
     return sn_put_op3(o->m, o->lw->at, SN_LOP_SELECT, before, more, found);
 }
 
-/* How many elements of the sibling go before mine. In a full run of 2^k the first k steps find 2^k - 1 at most, so that no
- * load is outside; the last step tells whether it is all of them. */
+/* How many elements of the sibling go before mine. In a full run of 2^k the first k steps find 2^k - 1 at most, so that
+ * no load is outside; the last step tells whether it is all of them. */
 static sn_val count_before(sn_order *o, const sibling *s, sn_val mine) {
     int64_t step = 1;
     while (step * 2 <= s->from->length) step *= 2;
@@ -281,8 +281,9 @@ static void sort_and_merge(sn_order *o, int64_t length) {
     }
 }
 
-/* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is left:
- * short parts take fewer steps, and most elements are met only once. Few elements are not worth another kernel. */
+/* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is
+ * left: short parts take fewer steps, and most elements are met only once. Few elements are not worth another
+ * kernel. */
 static void select_and_sort(sn_order *o) {
     enum { TIMES = 8, SHORTEST = 32, MANY = 1 << 20 };
     sn_runs lists[2], *from = NULL;

@@ -49,8 +49,8 @@ void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask);
 
 /* Elements that a block can sort, a power of two. */
 int64_t sn_sort_block_limit(sn_order *o);
-/* A kernel that sorts parts of `length` elements, a power of two, of every row of `from` (NULL: of x itself), one block for
- * one or several of them. What it keeps of each is a run of `to`, or the result (NULL). */
+/* A kernel that sorts parts of `length` elements, a power of two, of every row of `from` (NULL: of x itself), one block
+ * for one or several of them. What it keeps of each is a run of `to`, or the result (NULL). */
 void sn_sort_blocks(sn_order *o, const sn_runs *from, int64_t length, const sn_runs *to);
 
 #endif

@@ -1,18 +1,19 @@
 /* lower_sort_block.c: a kernel in which every block sorts rows, or parts of rows, in its shared memory.
  *
  * The elements of a block are lines of 32 words. A thread owns a line at one time and a column of 32 lines at another,
- * 32 words in registers in both cases, and does there what steps of a bitonic network lie inside its line or its column:
+ * 32 words in registers in both cases, and does there what steps of a bitonic network lie inside its line or its
+ * column:
  *
  *     line 0   | w0  w1  ... w31 |   steps over 16, 8, 4, 2, 1 words: thread 0
  *     line 1   | w32 w33 ... w63 |                                    thread 1
  *       ...       |   |       |
  *     line 31  |  ...            |   steps over 1, 2, 4, 8, 16 lines: lane 0, lane 1, ... lane 31
  *
- * A run that goes up and one that goes down behind it become one by steps over half of both, a quarter, ... Runs that have
- * to go down are sorted upwards too, as the complements of their words. 4096 elements: a network in registers sorts the
- * lines, seven merges follow, each with one or two visits of columns and one of lines; they are a loop, for the sake of
- * the size of the code. Behind each line of words 16 bytes are empty, so that lanes with 16 bytes each of their lines meet
- * in no bank. Runs shorter than a block stand side by side and need no code.
+ * A run that goes up and one that goes down behind it become one by steps over half of both, a quarter, ... Runs that
+ * have to go down are sorted upwards too, as the complements of their words. 4096 elements: a network in registers
+ * sorts the lines, seven merges follow, each with one or two visits of columns and one of lines; they are a loop, for
+ * the sake of the size of the code. Behind each line of words 16 bytes are empty, so that lanes with 16 bytes each of
+ * their lines meet in no bank. Runs shorter than a block stand side by side and need no code.
  *
  * Words are i32: bits of the key over the position in the run, so that a step is a minimum and a maximum and the sort
  * stable. Keys that are longer are sorted digit by digit, the least one first:
@@ -23,8 +24,8 @@
  * What is beyond the end of a run is the largest word. In the end ranks know their places, and with them the values in
  * `row`, a copy of the elements that is read from memory once.
  *
- * The kernel is scheduled as it is made: grid, block.x; the pass `sync` puts the barriers. Cost: for n elements log2(n)^2
- * / 4 comparisons an element and digit, (log2(n) - 5) * 2 to 3 passages through shared memory.
+ * The kernel is scheduled as it is made: grid, block.x; the pass `sync` puts the barriers. Cost: for n elements
+ * log2(n)^2 / 4 comparisons an element and digit, (log2(n) - 5) * 2 to 3 passages through shared memory.
  */
 #include "passes/lower_sort.h"
 
@@ -82,8 +83,8 @@ static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
 /* ---- which row, which part ---- */
 
-/* Place e of part number `part` of the block: where it is in its row. Sets the index of the row and adds the tests that it is in
- * one to *mask. */
+/* Place e of part number `part` of the block: where it is in its row. Sets the index of the row and adds the tests that
+ * it is in one to *mask. */
 static sn_ix in_row(block *b, sn_ix part, sn_ix e, int64_t per_part, int64_t count, sn_val *mask) {
     sn_module *m = b->m;
     sn_order *o = b->o;
@@ -103,8 +104,8 @@ static sn_ix in_row(block *b, sn_ix part, sn_ix e, int64_t per_part, int64_t cou
     return e;
 }
 
-/* Element e of the block, or rank e of what is kept of `size` elements a part, as loops over the threads walk it: its part, and
- * the place in that. */
+/* Element e of the block, or rank e of what is kept of `size` elements a part, as loops over the threads walk it: its
+ * part, and the place in that. */
 static sn_ix split(block *b, sn_ix *part, sn_ix e, int64_t size) {
     *part = b->across ? sn_ix_modc(b->m, e, b->side) : sn_ix_divc(b->m, e, size);
     return b->across ? sn_ix_divc(b->m, e, b->side) : sn_ix_modc(b->m, e, size);
@@ -192,7 +193,8 @@ static void put_line(block *b, sn_ix x, sn_buf shared, bool load) {
     b->lw->at = outside;
 }
 
-/* Bits of the key over the place. The sign of a digit in the middle means nothing: it is turned, so that i32 compare right. */
+/* Bits of the key over the place. The sign of a digit in the middle means nothing: it is turned, so that i32 compare
+ * right. */
 static sn_val word_of(block *b, sn_val key, sn_ix place) {
     sn_module *m = b->m;
     sn_dtype t = sn_val_get(m, key)->dtype;
@@ -254,8 +256,9 @@ static void put_steps(block *b, sn_ix x, int64_t distance) {
     for (; distance; distance /= 2) put_step(b, x, distance);
 }
 
-/* Batcher's odd-even merge sort of runs of `length` registers: a fifth fewer exchanges than the bitonic network. Runs of p
- * are merged by exchanges over p, and then over k = p/2 ... 1 between the odd and the even groups of k that follow them. */
+/* Batcher's odd-even merge sort of runs of `length` registers: a fifth fewer exchanges than the bitonic network. Runs
+ * of p are merged by exchanges over p, and then over k = p/2 ... 1 between the odd and the even groups of k that follow
+ * them. */
 static void put_line_sort(block *b, sn_ix x, int64_t length) {
     for (int64_t p = 1; p < length; p *= 2) {
         put_step(b, x, p);
@@ -270,8 +273,8 @@ static void put_line_sort(block *b, sn_ix x, int64_t length) {
     }
 }
 
-/* Words of the line become their complements where `bit` is 1, which turns their order round. A product, since minima and
- * maxima keep the pipe of logical operations busy. */
+/* Words of the line become their complements where `bit` is 1, which turns their order round. A product, since minima
+ * and maxima keep the pipe of logical operations busy. */
 static void put_turn(block *b, sn_ix x, sn_val bit) {
     sn_cursor outside = b->lw->at;
     sn_val sign = op(b, SN_LOP_SUB, integer(b, SN_I32, 1), op(b, SN_LOP_ADD, bit, bit));
@@ -296,8 +299,8 @@ static sn_val odd_bits_of_line(block *b, sn_ix x) {
     return op(b, SN_LOP_AND, all, integer(b, SN_I32, 1));
 }
 
-/* Move a column between shared memory and the registers of its thread: 32 lines, `apart` lines from one to the next, in a
- * bank for each lane of a warp. */
+/* Move a column between shared memory and the registers of its thread: 32 lines, `apart` lines from one to the next, in
+ * a bank for each lane of a warp. */
 static void put_column(block *b, sn_ix x, int64_t apart, bool load) {
     sn_module *m = b->m;
     sn_cursor outside = b->lw->at;
@@ -320,8 +323,8 @@ static void visit_columns(block *b, sn_ix x, sn_ix turn, int64_t which, int64_t 
     b->lw->at = outside;
 }
 
-/* Lines are sorted; merge number t makes runs of 2^t lines twice as long. Columns of neighbouring lines do for five of them,
- * columns of lines further apart come first for the others. */
+/* Lines are sorted; merge number t makes runs of 2^t lines twice as long. Columns of neighbouring lines do for five of
+ * them, columns of lines further apart come first for the others. */
 static void put_merges(block *b) {
     sn_cursor outside = b->lw->at;
     int64_t merges = b->bits - LINE_BITS;
@@ -344,7 +347,8 @@ static void put_merges(block *b) {
     b->lw->at = outside;
 }
 
-/* The words of the line of thread x are sorted in its registers; and all words in shared memory, if there are more lines. */
+/* The words of the line of thread x are sorted in its registers; and all words in shared memory, if there are more
+ * lines. */
 static void put_sort(block *b, sn_ix x, sn_cursor outside) {
     bool merges = b->length > LINE;
     if (merges) put_turn(b, x, odd_bits_of_line(b, x));
@@ -423,8 +427,8 @@ int64_t sn_sort_block_limit(sn_order *o) {
     }
 }
 
-/* Elements of a block: few warps, so that several blocks share a multiprocessor and each waits for its own barriers, but no
- * fewer blocks than keep the machine busy. */
+/* Elements of a block: few warps, so that several blocks share a multiprocessor and each waits for its own barriers,
+ * but no fewer blocks than keep the machine busy. */
 static int64_t elements_of_block(const block *b) {
     enum { FEWEST = LINE * LINE, MOST = 4096, BLOCKS = 4 };
     int64_t all = b->length > FEWEST ? b->length : FEWEST, units = b->lw->cx->target->units;

@@ -4,9 +4,9 @@
  *  -> schedule element threads=256 vector=8
  *     loop g in 32768 : grid { loop t in 256 : block.x { loop v in 8 : vector { ... } } }
  *
- * Four classes (see loop.h): element (a thread owns outputs), tile (a block transposes through shared memory), inner (the
- * threads of a row share its reduction), outer (lanes own columns). A schedule that stands in the kernel's header is
- * obeyed; zero fields are chosen. The choice is in map_choose.c and map_tile.c, the binding in map_element.c,
+ * Four classes (see loop.h): element (a thread owns outputs), tile (a block transposes through shared memory), inner
+ * (the threads of a row share its reduction), outer (lanes own columns). A schedule that stands in the kernel's header
+ * is obeyed; zero fields are chosen. The choice is in map_choose.c and map_tile.c, the binding in map_element.c,
  * map_tile_bind.c, map_inner.c, map_mixed.c and map_outer.c, register staging in map_stage.c; map_model.c says what
  * bounds the result. Kernels with symbolic extents are an error: sizes have to be bound before.
  */
@@ -65,8 +65,8 @@ static bool is_reused(sn_module *m, const sn_map_shape *sh, sn_ix e) {
     return false;
 }
 
-/* Do iterations of the last outer axis read near each other, in windows along a line of elements that a loop of the nest
- * walks too? Rows that lie one behind the other are not windows, nor are columns. */
+/* Do iterations of the last outer axis read near each other, in windows along a line of elements that a loop of the
+ * nest walks too? Rows that lie one behind the other are not windows, nor are columns. */
 static bool is_in_window(sn_module *m, const sn_map_shape *sh, const sn_map_nest *nest, sn_ix e) {
     enum { NEAR = 4, LANES = 16 };
     if (!sh->outer.n) return false;
@@ -226,8 +226,8 @@ void sn_map_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_map_s
 
 /* ---- the pass ---- */
 
-/* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their tail:
- * one result by one block, or the same columns by the same threads. */
+/* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
+ * tail: one result by one block, or the same columns by the same threads. */
 static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sched *sched) {
     enum { MOST = 1 << 20 };
     sn_module *m = cx->m;

@@ -62,8 +62,8 @@ typedef struct sn_map_shape {
     sn_map_tile tile;
 } sn_map_shape;
 
-/* How many elements of `bytes` bytes a row may have to stay in the registers of a block between the loops over it, leaving
- * it room to work (the same on the CPU, which takes the kernels of GPUs). */
+/* How many elements of `bytes` bytes a row may have to stay in the registers of a block between the loops over it,
+ * leaving it room to work (the same on the CPU, which takes the kernels of GPUs). */
 int64_t sn_row_registers(uint32_t bytes);
 /* Rows of more elements are read once online rather than kept, where nothing but the online reduction wants them. */
 enum { SN_LONG_ROW = 8192 };
@@ -83,21 +83,22 @@ void sn_map_bind_mixed(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sc
 void sn_map_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
 void sn_map_bind_tile(sn_pass_ctx *cx, sn_kern k, sn_map_shape *sh, const sn_sched *sched);
 
-/* Class tile (map_tile.c): the best pair of loops of a kernel without nests, whether it is worth it, and the figures. */
+/* Class tile (map_tile.c): the best pair of loops of a kernel without nests, whether it is worth it, and the
+ * figures. */
 void sn_map_tile_look(sn_map_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh);
 bool sn_map_tile_pays(const sn_pass_ctx *cx, const sn_map_shape *sh);
 sn_status sn_map_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_sched *sched);
 
-/* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes a
- * thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in `body`.
- * Returns the bytes that a thread (block) keeps. */
+/* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes
+ * a thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in
+ * `body`. Returns the bytes that a thread (block) keeps. */
 uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stmt body, const sn_sched *sched,
                       uint32_t budget);
 
 /* The loads of written-out steps of scans stand ahead of them. Returns the bytes that a thread keeps. */
 uint32_t sn_map_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
-/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or several.
- * `finish` may make the second one the tail of the first, if their blocks have the same shape. */
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
+ * several. `finish` may make the second one the tail of the first, if their blocks have the same shape. */
 uint32_t sn_map_follows(const sn_module *m, uint32_t at);
 
 /* What is known of a bound kernel on a GPU without running it (map_model.c). */

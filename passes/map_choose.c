@@ -2,8 +2,8 @@
  *
  * Facts it stands on (measured on Hopper, docs/ARCHITECTURE.md has the sources): an access should be 16 bytes wide and
  * neighbouring lanes should cover whole 128-byte lines; 48 KB have to be in flight on each multiprocessor; a row of up
- * to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that fits
- * in 64 registers a thread is read once. On the CPU the same shapes hold with one thread and its SIMD width.
+ * to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that
+ * fits in 64 registers a thread is read once. On the CPU the same shapes hold with one thread and its SIMD width.
  */
 #include "passes/map.h"
 
@@ -59,8 +59,9 @@ static int64_t last_outer_extent(const sn_pass_ctx *cx, const sn_map_shape *sh) 
     return sh->outer.n ? sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->body)) : 1;
 }
 
-/* Widest loads of a thread that should be in flight together when 1024 are resident: as many as the latency of memory asks
- * for and two, since some blocks combine while others load; at most twice as many and two, as far as registers reach. */
+/* Widest loads of a thread that should be in flight together when 1024 are resident: as many as the latency of memory
+ * asks for and two, since some blocks combine while others load; at most twice as many and two, as far as registers
+ * reach. */
 static sn_range loads_ahead(const sn_target *t) {
     enum { RESIDENT = 1024, REACH = 8 };
     if (!t->is_gpu) return (sn_range){1, REACH};
@@ -74,8 +75,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         uint32_t v = widest(cx, sh->bytes_flat);
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && sh->bytes_stored) v = least(v, cx->target->vector_bytes / sh->bytes_stored);
-        /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is no
-         * more than what is. */
+        /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is
+         * no more than what is. */
         bool across = cx->target->is_gpu && !sh->n_nests && sh->flat >= sh->not_flat;
         if (sh->outer.n > 1 && !across) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
@@ -90,8 +91,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
         sc->blocks = least(cx->target->unit_threads / sc->threads, cx->target->unit_blocks);
 }
 
-/* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight) fill
- * the pipes; more threads for a row only add exchange. */
+/* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
+ * fill the pipes; more threads for a row only add exchange. */
 static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes) {
     enum { SHORT_ROW = 1024, WARP = 32 };
     uint32_t each = vector == 1                         ? (bytes <= 2 ? 24 : 8)
@@ -114,9 +115,9 @@ static uint32_t vectors_per_thread(const sn_map_shape *sh, const sn_sched *sc) {
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
-/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor of an H200, in as
- * many blocks as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond the
- * row's end. */
+/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor of an H200, in
+ * as many blocks as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond
+ * the row's end. */
 static void choose_online(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
     enum { THREADS = 256, BLOCKS = 4 };
     sn_range loads = loads_ahead(t);
@@ -155,9 +156,9 @@ static bool few_rows(const sn_target *t, const sn_map_shape *sh, uint32_t blocks
            sh->max_count >= 2 * PART * (int64_t)blocks;
 }
 
-/* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too little.
- * Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while others
- * reduce. */
+/* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too
+ * little. Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while
+ * others reduce. */
 static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched *sc) {
     enum { BLOCKS = 6, SYSTEM = 1 << 10 };
     int64_t all = t->shared_bytes + SYSTEM, bytes = sh->kept * sh->max_count;
@@ -185,8 +186,8 @@ static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
     return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
 }
 
-/* Vectors that divide a row, or wide ones that start before it and end behind it (map_inner.c). Those cost a test a lane:
- * it pays in long rows, whose threads have many vectors, where a lane does little else. */
+/* Vectors that divide a row, or wide ones that start before it and end behind it (map_inner.c). Those cost a test a
+ * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. */
 static uint32_t row_vector(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t bytes) {
     enum { ENOUGH = 8, LONG = 16384 }; /* bytes of an access; elements of a row */
     uint32_t wide = widest(cx, bytes), even = least(wide, pow2_divisor(sh->divisor_inner));

@@ -1,9 +1,9 @@
 /* map_element.c: binding of class element: flat position = (g*T + t)*V + v over all outer loops.
  *
  * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
- * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block 0, in
- * several turns where a pinned schedule has fewer threads than there are odd ones.
- * A scan walks its axis in groups of U steps, whose loads go ahead (map_scan.c); a small window is written out.
+ * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block
+ * 0, in several turns where a pinned schedule has fewer threads than there are odd ones. A scan walks its axis in
+ * groups of U steps, whose loads go ahead (map_scan.c); a small window is written out.
  */
 #include "passes/map.h"
 

@@ -2,15 +2,15 @@
  *
  *     row = g*Y + y;  element = (((uo*U + u)*C + c)*X + x)*V + v
  *
- * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one thread owns the
- * same elements in all of them: what one nest loads and another needs again can stay in registers or shared memory (map_stage.c). Rows
- * beyond the last are computed as copies of the last one, with stores masked, because all threads have to take part in
- * the reductions. The threads of a scan stand inside its steps, since the steps are what runs in order:
- * [seq uo] { unroll u { block.x { vector v { body } } } }.
+ * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one
+ * thread owns the same elements in all of them: what one nest loads and another needs again can stay in registers or
+ * shared memory (map_stage.c). Rows beyond the last are computed as copies of the last one, with stores masked, because
+ * all threads have to take part in the reductions. The threads of a scan stand inside its steps, since the steps are
+ * what runs in order: [seq uo] { unroll u { block.x { vector v { body } } } }.
  *
- * Rows of N elements that V does not divide start a = N*row mod V elements after a multiple of V. There the vectors start
- * at that multiple, element = ... - a, so that accesses to N*row + element are aligned, and each lane tests whether it is
- * inside the row: in the first vector of a row and in the last one, some are not.
+ * Rows of N elements that V does not divide start a = N*row mod V elements after a multiple of V. There the vectors
+ * start at that multiple, element = ... - a, so that accesses to N*row + element are aligned, and each lane tests
+ * whether it is inside the row: in the first vector of a row and in the last one, some are not.
  */
 #include "passes/map.h"
 
@@ -70,7 +70,8 @@ static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn
     return bytes;
 }
 
-/* Blocks that scan leave the memory to blocks that load: several have to fit. kept: bytes that a thread has of its row. */
+/* Blocks that scan leave the memory to blocks that load: several have to fit. kept: bytes that a thread has of its
+ * row. */
 static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
     enum { RESIDENT = 1024, LITTLE = 128, MOST = 32 };
     uint32_t bytes = kept + sn_map_loads_ahead(cx, k, sc), threads = sc->threads * sc->rows;

@@ -413,7 +413,8 @@ static void mask_sums(mixed *mx, sn_stmt top, sn_val mask) {
     }
 }
 
-/* One branch around a nest that only stores; elsewhere masks, because all threads take part in reductions and barriers. */
+/* One branch around a nest that only stores; elsewhere masks, because all threads take part in reductions and
+ * barriers. */
 static void guard_nest(mixed *mx, sn_stmt top, sn_ix row, sn_val mask) {
     sn_module *m = mx->m;
     if (!can_skip(mx, top)) {

@@ -3,11 +3,11 @@
  *     map: k0: bound by memory: 32 KB in flight on a multiprocessor (24 KB needed), 8 blocks of 256 threads fit (threads),
  *     31.0 waves
  *
- * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of the
- * axes around it, and the kinds of the axes say who runs it. Estimated are the blocks that fit on a multiprocessor, the
- * bytes that its threads wait for together, and the cycles that memory, the lines of accesses, the issue of instructions
- * and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md has the formulas
- * and where the figures of targets.def come from.
+ * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of
+ * the axes around it, and the kinds of the axes say who runs it. Estimated are the blocks that fit on a multiprocessor,
+ * the bytes that its threads wait for together, and the cycles that memory, the lines of accesses, the issue of
+ * instructions and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md
+ * has the formulas and where the figures of targets.def come from.
  *
  * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every block
  * reads again (a weight) are counted once.
@@ -149,8 +149,8 @@ static sn_map_coverage cover(const model *md, const sn_stmt_rec *r, const place 
     return c;
 }
 
-/* What one access of a warp covers, and how many times the bytes that it asks for come from memory. Half-used lines pass:
- * rows that start anywhere have them. So do lines that the thread goes on to use. */
+/* What one access of a warp covers, and how many times the bytes that it asks for come from memory. Half-used lines
+ * pass: rows that start anywhere have them. So do lines that the thread goes on to use. */
 static sn_map_coverage look_at_lines(double *waste, const model *md, sn_stmt s, const place *p) {
     enum { FEW_LINES = 2, USED = 2 };
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
@@ -165,8 +165,8 @@ static sn_map_coverage look_at_lines(double *waste, const model *md, sn_stmt s, 
 
 /* ---- accesses ---- */
 
-/* Bytes of an access that come from memory or go there: not those that another access has brought, in the same phase or,
- * when the buffer fits in the cache, before. */
+/* Bytes of an access that come from memory or go there: not those that another access has brought, in the same phase
+ * or, when the buffer fits in the cache, before. */
 static double fresh(model *md, const place *p, sn_buf b, bool store, double bytes) {
     double all = (double)sn_buf_bytes(md->m, b);
     sn_stmt phase = all <= (double)md->t->cache_bytes / 2 ? (sn_stmt){0} : p->phase;
@@ -295,7 +295,8 @@ static void count_statement(model *md, sn_stmt s) {
 
 /* ---- blocks that fit ---- */
 
-/* Rows in registers are the loads of a moment ago; arithmetic and addresses take OTHER, the rest is known. An estimate. */
+/* Rows in registers are the loads of a moment ago; arithmetic and addresses take OTHER, the rest is known. An
+ * estimate. */
 static uint32_t registers(const model *md, const sn_sched *sc, double in_regs) {
     enum { OTHER = 24, STEP = 8, LEAST = 16, MOST = 255 };
     double words = md->kept > in_regs / 4 ? md->kept : in_regs / 4;

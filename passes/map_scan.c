@@ -1,14 +1,14 @@
 /* map_scan.c: loads of a scan go ahead of it.
  *
- * A step of a prefix waits for the step before it, and across threads for a barrier; loads must not wait with it. Once a
- * scan is bound, the loads of its written-out steps get a nest of their own and hand over through registers:
+ * A step of a prefix waits for the step before it, and across threads for a barrier; loads must not wait with it. Once
+ * a scan is bound, the loads of its written-out steps get a nest of their own and hand over through registers:
  *
  *     unroll u { loop x { loop v { %0 = load a[e(u, x, v)]  %1 = accum sum %0 over ..  store y[..], %1 } } }
  *  -> loop x'{ unroll u'{ loop v'{ %0 = load a[e(u', x', v')]  store s[p], %0 } } }
  *     unroll u { loop x { loop v { %0 = load s[p]  %1 = accum sum %0 over ..  store y[..], %1 } } }
  *
- * p = private * thread + u*V + v. Axes around u (a column's thread and lane) are the same in both. Legal for loads whose
- * offset and mask follow from axes alone, of buffers that the nest does not store. Cost: linear.
+ * p = private * thread + u*V + v. Axes around u (a column's thread and lane) are the same in both. Legal for loads
+ * whose offset and mask follow from axes alone, of buffers that the nest does not store. Cost: linear.
  */
 #include "passes/map.h"
 

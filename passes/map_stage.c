@@ -7,13 +7,13 @@
  *     loop x       { loop u   { loop v   { %1 = load s[p]  ... } } }          p = private * thread + u*V + v
  *
  * The element is the same when buffer and ix agree after the axes of the nests are renamed to each other. It is there
- * when the first access happens wherever the later one does: each test that guards or masks the first one also guards or
- * masks the later one. Nests under a `seq` level do not fit in registers; in shared memory they may:
+ * when the first access happens wherever the later one does: each test that guards or masks the first one also guards
+ * or masks the later one. Nests under a `seq` level do not fit in registers; in shared memory they may:
  *
  *     s[private * c + y*row + ((uo*U + u)*X + x)*V + v]
  *
- * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator can
- * do without registers and all at once (see codegen-llvm/copy.c).
+ * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator
+ * can do without registers and all at once (see codegen-llvm/copy.c).
  *
  * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
@@ -208,7 +208,8 @@ static int64_t private_size(const stage *st, uint32_t nest, const sn_sched *sc) 
 }
 
 /* How far the axis of a level steps in a reg buffer ([c][y][x] groups of a thread's elements), or in a shared one
- * ([c] groups of rows, in which neighbouring threads have neighbouring vectors). rest: elements of the levels outside. */
+ * ([c] groups of rows, in which neighbouring threads have neighbouring vectors). rest: elements of the levels
+ * outside. */
 static int64_t level_stride(const sn_sched *sc, sn_axis_kind kind, int64_t private, int64_t rest, int64_t vector) {
     if (kind == SN_AXIS_CLUSTER) return sc->shared ? private : private * sc->threads * sc->rows;
     if (kind == SN_AXIS_BLOCK_X) return sc->shared ? vector : private;

@@ -10,8 +10,8 @@
  *
  * Fields: a tile has `rows` elements across, and as many along as `threads` * `unroll` squares of `vector` * `vector`
  * elements fill. Facts behind the figures: 256 bytes of a row in both directions are two whole lines; 64 bytes a thread
- * and several blocks on a multiprocessor keep enough in flight; a square of more than 8 * 8 elements would not leave room
- * in the registers. Where a size or a stride is odd, the square is one element; lanes still touch neighbours.
+ * and several blocks on a multiprocessor keep enough in flight; a square of more than 8 * 8 elements would not leave
+ * room in the registers. Where a size or a stride is odd, the square is one element; lanes still touch neighbours.
  */
 #include "passes/map.h"
 
@@ -119,8 +119,8 @@ static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_map_tile *t) {
     return v;
 }
 
-/* A tile with sides of two lines; where one axis is shorter than that, the other side gets what is left. Smaller when it
- * does not fit, or when there would not be two for each multiprocessor. */
+/* A tile with sides of two lines; where one axis is shorter than that, the other side gets what is left. Smaller when
+ * it does not fit, or when there would not be two for each multiprocessor. */
 static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *cx, const sn_map_shape *sh,
                          uint32_t vector) {
     const sn_map_tile *t = &sh->tile;

@@ -1,4 +1,5 @@
-/* map_tile_bind.c: binding of class tile: a block owns a tile, what is contiguous across it passes through shared memory.
+/* map_tile_bind.c: binding of class tile: a block owns a tile, what is contiguous across it passes through shared
+ * memory.
  *
  *     loop g : grid {                                   tiles; neighbouring blocks are neighbours along
  *       loop x : block.x {                              square q = T*u + x: a = q mod A, b = q div A
@@ -12,12 +13,12 @@
  *
  * A square of V*V elements is transposed in the registers of its thread, so that every access, to global and to shared
  * memory, is V elements wide. A row of s holds its B vectors rotated: vector b of the rows V*a .. V*a + V-1 stands in
- * place (a + b) mod B. So neither the lanes of the first loop (they differ in a) nor those of the second one (in b) meet
- * in a bank. Squares of one element leave a bank empty behind each row instead, which needs no arithmetic. Staged stores
- * go the other way: the body stores to s, a third loop transposes.
+ * place (a + b) mod B. So neither the lanes of the first loop (they differ in a) nor those of the second one (in b)
+ * meet in a bank. Squares of one element leave a bank empty behind each row instead, which needs no arithmetic. Staged
+ * stores go the other way: the body stores to s, a third loop transposes.
  *
- * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it is
- * at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.
+ * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it
+ * is at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.
  */
 #include "passes/map.h"
 

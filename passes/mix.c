@@ -13,10 +13,10 @@
  *
  * The backward passes of normalisations are of this kind: dx along rows, dw and db along columns; so is a bias gradient
  * beside a pointwise kernel. The second kernel's expression is evaluated at the end of each row (mix_match.c says when
- * that is legal), its reduction runs over G partial results. The loop over r carries the partial results from row to row:
- * the one loop of plain Loop IR that is not parallel. `map` keeps them in registers (map_mixed.c). A schedule that stands
- * in the header of k0 is obeyed; its `split` is the number of groups, and 1 in either header forbids it.
- * Runs after `fuse`, and on GPUs only. The order of summation is fixed. Cost: each kernel is tried against all others.
+ * that is legal), its reduction runs over G partial results. The loop over r carries the partial results from row to
+ * row: the one loop of plain Loop IR that is not parallel. `map` keeps them in registers (map_mixed.c). A schedule that
+ * stands in the header of k0 is obeyed; its `split` is the number of groups, and 1 in either header forbids it. Runs
+ * after `fuse`, and on GPUs only. The order of summation is fixed. Cost: each kernel is tried against all others.
  */
 #include "passes/mix.h"
 
@@ -99,8 +99,8 @@ static void drop_from(sn_module *m, sn_stmt s) {
     }
 }
 
-/* A copy of the column kernel's loops at the end of the row; instead of the reduction its expression is combined with the
- * partial results. */
+/* A copy of the column kernel's loops at the end of the row; instead of the reduction its expression is combined with
+ * the partial results. */
 static sn_stmt put_update(sn_mix *mx, const sn_mix_column *col, const grouped *gr) {
     sn_module *m = mx->m;
     sn_chain cols = {.n = 1}, red;

@@ -1,10 +1,10 @@
 /* mix_choose.c: is a row kernel with column sums worth having, in how many groups, and with which schedule? Part of the
  * pass `mix`.
  *
- * A thread keeps for each of its columns: the accumulators, what the rows share (a weight), the elements of this row and
- * those of the next one, which are loaded ahead. That bounds its columns, hence the threads of a row, hence the blocks
- * that fit on a multiprocessor; there are as many groups as blocks that fit. Figures are those of map_choose.c: 16-byte
- * accesses; a register file of 64K words; 128 threads in a block where rows are short.
+ * A thread keeps for each of its columns: the accumulators, what the rows share (a weight), the elements of this row
+ * and those of the next one, which are loaded ahead. That bounds its columns, hence the threads of a row, hence the
+ * blocks that fit on a multiprocessor; there are as many groups as blocks that fit. Figures are those of map_choose.c:
+ * 16-byte accesses; a register file of 64K words; 128 threads in a block where rows are short.
  */
 #include "passes/fuse.h"
 #include "passes/mix.h"
@@ -76,7 +76,8 @@ static footprint count_column(sn_mix *mx) {
     return fp;
 }
 
-/* Threads of a row: as few as hold it, with few of them idle in the last step. Powers of two within a warp, else warps. */
+/* Threads of a row: as few as hold it, with few of them idle in the last step. Powers of two within a warp, else
+ * warps. */
 static bool choose_threads(sn_mix *mx, uint32_t most_bytes) {
     sn_sched *sc = &mx->sched;
     int64_t vectors = mx->width / sc->vector, best = INT64_MAX;

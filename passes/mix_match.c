@@ -1,9 +1,9 @@
 /* mix_match.c: can a column kernel run along with a row kernel? Part of the pass `mix`.
  *
- * The reduction of the column kernel has to walk exactly the rows that the outer loops of the row kernel number, and both
- * have to read the same elements in a row. Then the column kernel's expression can be evaluated at the end of each row.
- * Legality: what it loads and the row kernel stores is stored by the same row, under the very same index; nothing else
- * that runs in between stores what it loads. Cost: accesses of one kernel times accesses of the other.
+ * The reduction of the column kernel has to walk exactly the rows that the outer loops of the row kernel number, and
+ * both have to read the same elements in a row. Then the column kernel's expression can be evaluated at the end of each
+ * row. Legality: what it loads and the row kernel stores is stored by the same row, under the very same index; nothing
+ * else that runs in between stores what it loads. Cost: accesses of one kernel times accesses of the other.
  */
 #include "passes/fuse.h"
 #include "passes/mix.h"

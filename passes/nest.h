@@ -38,8 +38,8 @@ bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top);
 
 /* Does any ix in s or its region use the axis? */
 bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax);
-/* Bytes of buffers that accesses inside `nest` walk with stride 1 or -1 along `ax`: what decides between a reduction along
- * contiguous elements and one across them. *least: smallest such element (0: none). */
+/* Bytes of buffers that accesses inside `nest` walk with stride 1 or -1 along `ax`: what decides between a reduction
+ * along contiguous elements and one across them. *least: smallest such element (0: none). */
 int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least);
 /* Number of value statements in the kernel. */
 uint32_t sn_kern_ops(const sn_module *m, sn_kern k);

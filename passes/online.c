@@ -5,12 +5,14 @@
  *  -> %m, %t = reduce sumexp r in N { %0 = load x[r]  %1 = const 1  yield %0, %1 }
  *     %2 = sub %m, %m  %3 = exp %2  %s = mul %t, %3
  *
- * Legal because sum e^(x - c) = t * e^(m - c) for every c (ir/combs.def); the product gives infinite maxima the sum that
- * the two loops give. What is subtracted may be the maximum, or the maximum with something else in place of infinities.
- * The two nests must have the same extents and compute x alike from memory that the kernel does not store to.
+ * Legal because sum e^(x - c) = t * e^(m - c) for every c (ir/combs.def); the product gives infinite maxima the sum
+ * that the two loops give. What is subtracted may be the maximum, or the maximum with something else in place of
+ * infinities. The two nests must have the same extents and compute x alike from memory that the kernel does not store
+ * to.
  *
  * Costs an exponential a group of elements, and rescaling; saves a reading. It pays where the row does not stay in
- * registers between the two loops (stays_in_registers). Cost of the pass: pairs of nests of a kernel times statements in them.
+ * registers between the two loops (stays_in_registers). Cost of the pass: pairs of nests of a kernel times statements
+ * in them.
  */
 #include "passes/map.h"
 
@@ -142,9 +144,9 @@ static bool row_is_wanted(const online *on) {
     return false;
 }
 
-/* A row along memory stays in registers up to a length, if it is wanted again. A longer one may stay in shared memory, but
- * then blocks of a cluster put it together: once instead of twice. Columns are not kept, but a few of their elements are
- * still in the cache. */
+/* A row along memory stays in registers up to a length, if it is wanted again. A longer one may stay in shared memory,
+ * but then blocks of a cluster put it together: once instead of twice. Columns are not kept, but a few of their
+ * elements are still in the cache. */
 static bool stays_in_registers(const online *on) {
     int64_t count = sn_chain_count(on->m, &on->max);
     uint32_t bytes, least;

@@ -1,12 +1,13 @@
 /* pass.c: the table of passes, remarks, and the runner.
  *
- * The runner trusts no pass: it verifies the module between passes, compares the pass's claim `changed` with the printed
- * text, and in paranoid mode goes on with what it parsed from that text, so that everything a pass leaves behind must be
- * visible in the text. Relies on the printer, parser and verifier of ir/. Does not know what any pass does and prints only
- * through the callbacks of its options. Cost beside the passes: one print of the module a pass in the checking modes.
+ * The runner trusts no pass: it verifies the module between passes, compares the pass's claim `changed` with the
+ * printed text, and in paranoid mode goes on with what it parsed from that text, so that everything a pass leaves
+ * behind must be visible in the text. Relies on the printer, parser and verifier of ir/. Does not know what any pass
+ * does and prints only through the callbacks of its options. Cost beside the passes: one print of the module a pass in
+ * the checking modes.
  *
- * Running out of memory inside a pass jumps over the runner to the guard of its caller, which gives back what the runner
- * and the pass held (sn_env_release).
+ * Running out of memory inside a pass jumps over the runner to the guard of its caller, which gives back what the
+ * runner and the pass held (sn_env_release).
  */
 #include "passes/pass.h"
 

@@ -2,8 +2,9 @@
  *
  * simplify runs again after decompose because decompositions bring literal operands; simplify-index after fuse and
  * collapse, which rewrite axes. peel makes rows that fuse can merge. factor and mix look at kernels that are fused; mix
- * goes before collapse, which would hide where rows end, and leaves something to hoist. online needs the nests of a row in
-    "hoist,collapse,simplify-index,online,split,split-scan,map,batch,finish,sync,plan"
+ * goes before collapse, which would hide where rows end, and leaves something to hoist. online needs the nests of a row
+ * in
+ *    "hoist,collapse,simplify-index,online,split,split-scan,map,batch,finish,sync,plan"
  */
 #include "passes/pass.h"
 

@@ -1,4 +1,5 @@
-/* plan.c: the wrapper: checks, calls, and a place for every intermediate. Builds m->wrap from m->kernels in their order.
+/* plan.c: the wrapper: checks, calls, and a place for every intermediate. Builds m->wrap from m->kernels in their
+ * order.
  *
  *     kernel @a(x, t) ; kernel @b(t, u) ; kernel @c(u, y)        x input, y output, all of one size
  *   becomes
@@ -10,10 +11,11 @@
  *     call @c                                        # in place again: u is read, y written
  *     free u
  *
- * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, plan_inplace.c);
- * the storage of a temp of the same size that died just before; bytes of the workspace (plan_offsets.c). Temps that take
- * storage from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
- * output's storage. Not so an output that is written back to an input: the caller may bind both to the same storage.
+ * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place,
+ * plan_inplace.c); the storage of a temp of the same size that died just before; bytes of the workspace
+ * (plan_offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
+ * and then the whole chain lives in the output's storage. Not so an output that is written back to an input: the caller
+ * may bind both to the same storage.
  *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
  * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. Cost: kernels times the
@@ -147,8 +149,8 @@ static sn_buf dying_operand(planner *p, uint32_t k, sn_buf b) {
     return (sn_buf){0};
 }
 
-/* A dead temp of the same size. For a temp of constant size only one that died just before: the bytes of an older one may
- * serve others in between, and plan_offsets.c sees to that. */
+/* A dead temp of the same size. For a temp of constant size only one that died just before: the bytes of an older one
+ * may serve others in between, and plan_offsets.c sees to that. */
 static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
     sn_ix size = bytes_of(p, b);
     int64_t ignored;

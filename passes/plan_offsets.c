@@ -1,8 +1,8 @@
 /* plan_offsets.c: offsets of blocks with known lifetimes in one workspace. Part of the pass `plan`.
  *
  * Largest block first, each into the tightest gap between the blocks that are alive with it (best fit), or behind them.
- * Blocks of symbolic size cannot be compared: they get bytes of their own behind the rest. Cost: quadratic in the blocks,
- * which are few, because chains of reuse are one block.
+ * Blocks of symbolic size cannot be compared: they get bytes of their own behind the rest. Cost: quadratic in the
+ * blocks, which are few, because chains of reuse are one block.
  */
 #include "passes/plan.h"
 

@@ -63,7 +63,8 @@ typedef struct rebuild {
 
 static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[level].kind == SN_AXIS_VECTOR; }
 
-/* The test stands inside the last level that is not a vector, or inside all of them when lanes answer for themselves. */
+/* The test stands inside the last level that is not a vector, or inside all of them when lanes answer for
+ * themselves. */
 static void put_guard(rebuild *rb, sn_cursor *at) {
     sn_ix count = sn_ix_const(rb->m, rb->count);
     if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan || rb->by_lane) {

@@ -3,10 +3,10 @@
  *     loop i in 8 { loop j in 4 { %0 = load x[i + 8*j]  store y[i + 8*j], %0 } }
  *  -> loop j in 4 { loop i in 8 { ... } }
  *
- * Every access of the nest votes on every pair of axes: the one with the smaller stride wants to be inner; an access that
- * an axis does not move does not vote for it (Inductor's pick_loop_order). Majority wins; a tie keeps the order. Stores
- * count double, since scattered stores cost more than scattered loads. Legal because outer loops are parallel; nests of
- * reduces are left as they are (their order is the order of summation). Cost: accesses times axes squared.
+ * Every access of the nest votes on every pair of axes: the one with the smaller stride wants to be inner; an access
+ * that an axis does not move does not vote for it (Inductor's pick_loop_order). Majority wins; a tie keeps the order.
+ * Stores count double, since scattered stores cost more than scattered loads. Legal because outer loops are parallel;
+ * nests of reduces are left as they are (their order is the order of summation). Cost: accesses times axes squared.
  */
 #include "passes/nest.h"
 

@@ -69,7 +69,8 @@ static sn_status rebuild(sn_pass_ctx *cx, sn_node_rule rule) {
 
 static bool same_name(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* The hash covers the attributes: only a collision of 64-bit hashes of nodes that agree in all else could hide a change. */
+/* The hash covers the attributes: only a collision of 64-bit hashes of nodes that agree in all else could hide a
+ * change. */
 static bool same_node(const sn_node_rec *a, const sn_node_rec *b) {
     return a->op == b->op && a->hash == b->hash && a->n_in == b->n_in && a->n_attrs == b->n_attrs &&
            (!a->n_in || !memcmp(a->in, b->in, a->n_in * sizeof *a->in)) && sn_type_eq(&a->type, &b->type) &&

@@ -1,8 +1,8 @@
 /* rewrite.h: how graph passes change a graph that only grows.
  *
- * The graph is built anew, node by node in the old order, by the ordinary constructors; a rule may answer a freshly built
- * node by another one. A second round then leaves out what nobody needs. Ids stay topological, the order of the nodes
- * stays the program's, names and inputs are kept, and equal nodes meet by interning.
+ * The graph is built anew, node by node in the old order, by the ordinary constructors; a rule may answer a freshly
+ * built node by another one. A second round then leaves out what nobody needs. Ids stay topological, the order of the
+ * nodes stays the program's, names and inputs are kept, and equal nodes meet by interning.
  */
 #ifndef SN_PASSES_REWRITE_H
 #define SN_PASSES_REWRITE_H

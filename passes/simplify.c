@@ -5,10 +5,10 @@
  *     %2 = permute %1 perm=[1, 0] ; %3 = sub %2, %0
  *
  * Legality: every rewrite gives the same bits on finite numbers, infinities, nan and signed zeros (two exceptions that
- * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns -0.0
- * into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by powers
- * of two. Folding is in fold.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands that are
- * simplified already and looks at most two nodes deep.
+ * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns
+ * -0.0 into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by
+ * powers of two. Folding is in fold.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands
+ * that are simplified already and looks at most two nodes deep.
  */
 #include "passes/rewrite.h"
 

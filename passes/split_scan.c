@@ -2,23 +2,24 @@
  *
  *     k0: loop j in 1048576 { load x[j]  %1 = accum sum %0 over j  store y[j], %1 }
  *
- * Along a row, with parts that stay in registers, one kernel does it, which reads and writes every element once. The sums
- * of the parts go from block to block through posted buffers (docs/IR.md), loads of which wait:
+ * Along a row, with parts that stay in registers, one kernel does it, which reads and writes every element once. The
+ * sums of the parts go from block to block through posted buffers (docs/IR.md), loads of which wait:
  *
  *     k0: loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0
  *                         %1 = reduce sum q in 256 { load k0_p0[256*(s div 256) + q] if q in s mod 256 else 0 }
  *                         loop r in 8192 { load x[8192*s + r]  %3 = accum sum %2 over r  %4 = add %1, %3
  *                                          store y[8192*s + r], %4 } }
  *
- * More than 256 parts have two levels: the last part of each group of 256 posts what the group comes to, in k0_g0, and the
- * parts of later groups take that in too. The same bits come out in every run: a block waits for all the sums that it needs
- * and combines them as any `reduce` does, in the order that the text gives; which of them came first has no say, and
- * nobody takes what another block has put together from sums that happened to be there. A part waits for the slowest one
- * before it, twice if there are two levels. It loads up to 256 sums and one for each group, 8 bytes each: at most 10 KB
- * (2^18 parts) beside the 64 that it moves.
+ * More than 256 parts have two levels: the last part of each group of 256 posts what the group comes to, in k0_g0, and
+ * the parts of later groups take that in too. The same bits come out in every run: a block waits for all the sums that
+ * it needs and combines them as any `reduce` does, in the order that the text gives; which of them came first has no
+ * say, and nobody takes what another block has put together from sums that happened to be there. A part waits for the
+ * slowest one before it, twice if there are two levels. It loads up to 256 sums and one for each group, 8 bytes each:
+ * at most 10 KB (2^18 parts) beside the 64 that it moves.
  *
- * Three kernels do it where parts are longer, where elements have less than 4 bytes, or where the elements of a step are
- * neighbours, so that each part has many sums and all those before would be more to load than the operand once more:
+ * Three kernels do it where parts are longer, where elements have less than 4 bytes, or where the elements of a step
+ * are neighbours, so that each part has many sums and all those before would be more to load than the operand once
+ * more:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
  *     k0_before: loop s in 128 { load k0_p0[s]  %1 = accum sum %0 over s exclusive  store k0_q0[s], %1 }
@@ -119,8 +120,8 @@ static int64_t longest_part(const scan_cut *c) {
 
 static int64_t parts_of(const scan_cut *c, int64_t length) { return (c->count + length - 1) / length; }
 
-/* Blocks of halves carry so few bytes that they wait longer than a second reading takes (67 M of bf16 on an H200: 123 us,
- * three kernels 100). */
+/* Blocks of halves carry so few bytes that they wait longer than a second reading takes (67 M of bf16 on an H200: 123
+ * us, three kernels 100). */
 static bool fits_one_launch(const scan_cut *c, int64_t length) {
     enum { WORD = 4 };
     const sn_sched *pinned = &sn_kern_get(c->m, c->k)->sched;

@@ -6,20 +6,20 @@
  *     barrier
  *     loop x in 256 : block.x { load s[255 - x] }
  *
- * Two accesses to one buffer, at least one of them a store, need a barrier between them unless one thread makes both: the
- * region that holds both is inside all block axes, or both have the same axes around them and the same offset under
+ * Two accesses to one buffer, at least one of them a store, need a barrier between them unless one thread makes both:
+ * the region that holds both is inside all block axes, or both have the same axes around them and the same offset under
  * them. The barrier stands in the region that holds both, before the statement with the later access. What follows a
  * grid loop runs behind the last block, which needs none. Registers belong to threads; loads of what is posted wait.
  *
- * A loop outside the block axes is walked twice, since its next iteration comes after this one. Two accesses in different
- * iterations need a barrier in the loop, unless the offset steps over all elements of an iteration, or one thread makes
- * both at an offset that does not move with the loop.
+ * A loop outside the block axes is walked twice, since its next iteration comes after this one. Two accesses in
+ * different iterations need a barrier in the loop, unless the offset steps over all elements of an iteration, or one
+ * thread makes both at an offset that does not move with the loop.
  *
  * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
  *
- * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store outside
- * shared memory that meets no element twice; ir/loop_check.c tests both, and the pass. Cost: accesses to one buffer
- * between two barriers, squared.
+ * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store
+ * outside shared memory that meets no element twice; ir/loop_check.c tests both, and the pass. Cost: accesses to one
+ * buffer between two barriers, squared.
  */
 #include "passes/nest.h"
 

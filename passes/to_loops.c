@@ -16,10 +16,10 @@
  *     has masks anyway, so its operands may be padded);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
- * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the innermost
- * loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves are computed in f32; a
- * cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression size, memoised per kernel.
- * Relies on `decompose` having run: a composite is an error of the pipeline.
+ * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
+ * innermost loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves
+ * are computed in f32; a cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression
+ * size, memoised per kernel. Relies on `decompose` having run: a composite is an error of the pipeline.
  */
 #include "passes/to_loops.h"
 

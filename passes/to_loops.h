@@ -57,7 +57,8 @@ sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb
 
 /* An element of `random`, in its compute dtype (lower_random.c). */
 sn_val sn_lower_random(sn_lower *lw, sn_nd x, const sn_ix *index);
-/* The kernels of a sort or topk (lower_sort.c). out: buffers of its values and positions, none where nobody reads them. */
+/* The kernels of a sort or topk (lower_sort.c). out: buffers of its values and positions, none where nobody reads
+ * them. */
 sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]);
 
 /* A new kernel under construction, empty; and its end: what is dead or double goes. */

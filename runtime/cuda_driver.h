@@ -1,5 +1,5 @@
-/* cuda_driver.h: the CUDA driver as this folder sees it: our own declarations of the few types that are needed (a user's
- * machine has a driver, not a toolkit), the function table, and the opened device. Private to runtime/.
+/* cuda_driver.h: the CUDA driver as this folder sees it: our own declarations of the few types that are needed (a
+ * user's machine has a driver, not a toolkit), the function table, and the opened device. Private to runtime/.
  */
 #ifndef SN_RUNTIME_CUDA_DRIVER_H
 #define SN_RUNTIME_CUDA_DRIVER_H

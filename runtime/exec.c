@@ -1,8 +1,8 @@
 /* exec.c: running a loaded program, by its generated wrapper or by interpreting the wrapper steps.
  *
  * Both executors end in the same two callbacks, launch and copy, so they can differ only in where they think a buffer
- * is: the interpreter is the oracle of the generated code. Nothing here allocates or synchronises; a run can be captured
- * in a CUDA graph. One run of a program at a time: workspace and scratch arrays are its own.
+ * is: the interpreter is the oracle of the generated code. Nothing here allocates or synchronises; a run can be
+ * captured in a CUDA graph. One run of a program at a time: workspace and scratch arrays are its own.
  */
 #include "runtime/prog.h"
 
@@ -11,8 +11,8 @@
 
 /* ---- callbacks: user is the program ---- */
 
-/* Kernels for sm_90 and later begin by waiting for the grid before them in the stream (codegen-llvm/kernel.c), so that grid
- * need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. */
+/* Kernels for sm_90 and later begin by waiting for the grid before them in the stream (codegen-llvm/kernel.c), so that
+ * grid need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. */
 static CUresult launch(sn_prog *p, CUfunction function, const sn_rt_kernel *k) {
     const sn_cuda_api *api = &p->cu->api;
     if (p->cu->target.sm < 90 || p->cu->driver_version < 12040)

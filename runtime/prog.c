@@ -107,7 +107,8 @@ static sn_status const_bytes(int64_t *out, sn_prog *p, const sn_buf_rec *b) {
     return SN_OK;
 }
 
-/* The CPU reads constants where the module holds or borrows them, when they lie well there; the device has its own copy. */
+/* The CPU reads constants where the module holds or borrows them, when they lie well there; the device has its own
+ * copy. */
 static bool stays(const sn_prog *p, const sn_buf_rec *b) {
     return !p->cu && (uintptr_t)sn_buf_data(p->m, b) % (b->align ? b->align : 1) == 0;
 }

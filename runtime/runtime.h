@@ -1,5 +1,5 @@
-/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA only in this folder, opened at run
- * time (libcuda.so.1), so that everything works on the CPU where there is none.
+/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA only in this folder, opened at
+ * run time (libcuda.so.1), so that everything works on the CPU where there is none.
  */
 #ifndef SN_RUNTIME_RUNTIME_H
 #define SN_RUNTIME_RUNTIME_H
@@ -9,7 +9,8 @@
 
 /* ---- devices ---- */
 typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */
-/* Number of CUDA devices; 0 with the reason in *why (static text or env message) when there is no driver. Never fails. */
+/* Number of CUDA devices; 0 with the reason in *why (static text or env message) when there is no driver. Never
+ * fails. */
 uint32_t sn_cuda_count(char *why, size_t why_size);
 sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device);
 void sn_cuda_close(sn_cuda *cu);
@@ -21,7 +22,8 @@ int sn_cuda_driver_version(const sn_cuda *cu);          /* 13000 for 13.0 */
 sn_status sn_cuda_malloc(void **out, sn_cuda *cu, size_t size);
 void sn_cuda_free(sn_cuda *cu, void *p, size_t size);
 void sn_cuda_trim(sn_cuda *cu);
-/* Copies on a stream (a CUstream as void *; NULL: the default stream). To host and from host synchronise that stream. */
+/* Copies on a stream (a CUstream as void *; NULL: the default stream). To host and from host synchronise that
+ * stream. */
 sn_status sn_cuda_to_device(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
 sn_status sn_cuda_to_host(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
 sn_status sn_cuda_copy(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
@@ -48,7 +50,8 @@ typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *co
 /* A loaded program. Its module (the Wrapper IR and buffers) stays borrowed and must live as long. */
 typedef struct sn_prog sn_prog;
 /* cu NULL: CPU. GPU: cubins by nvJitLink when libnvJitLink is there, else by the driver; a refused PTX fails with the
- * assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU threads. */
+ * assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU
+ * threads. */
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
                        sn_rt_wrapper wrapper, uint32_t threads);
 void sn_prog_free(sn_prog *p);
@@ -73,7 +76,8 @@ typedef struct sn_flush {
 sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
                        const sn_flush *flush);
 /* The same for runs that are too short for events: one CUDA graph holds many runs, one after the other, which walk over
- * copies of the inputs and outputs that no cache holds together. out[replays]: the time of a replay divided by its runs. */
+ * copies of the inputs and outputs that no cache holds together. out[replays]: the time of a replay divided by its
+ * runs. */
 typedef struct sn_graph_timing {
     double run_us;       /* in: about how long a run takes */
     uint32_t sets, runs; /* out: copies of the inputs and outputs, the caller's included; runs of the graph */

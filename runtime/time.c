@@ -1,8 +1,9 @@
-/* time.c: measuring: runs of a program with cold caches, and the copy rate that bandwidth-bound kernels are held against.
+/* time.c: measuring: runs of a program with cold caches, and the copy rate that bandwidth-bound kernels are held
+ * against.
  *
  * On a device a run is timed between two events. The write that flushes the caches is queued before the first event and
- * takes longer than the host needs to queue the run, so no launch gap of the host is inside the measurement. It leaves the
- * cache full of lines that have to be written; a program that reads after it (sn_flush) has them written before.
+ * takes longer than the host needs to queue the run, so no launch gap of the host is inside the measurement. It leaves
+ * the cache full of lines that have to be written; a program that reads after it (sn_flush) has them written before.
  */
 #include "runtime/clock.h"
 #include "runtime/prog.h"

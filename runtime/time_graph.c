@@ -1,16 +1,17 @@
 /* time_graph.c: measuring short runs with CUDA graphs.
  *
- * An event costs about as much as a kernel of a few microseconds, so many runs are captured in one graph and replays of it
- * are timed. Repeated runs would find their data in the L2 cache: run k works on copy k mod B of the inputs and outputs,
- * where the B copies together are larger than the cache. Replays are queued back to back with events between them: while
- * the device works on one, the host queues the next, and no launch of the host is inside the measurement.
+ * An event costs about as much as a kernel of a few microseconds, so many runs are captured in one graph and replays of
+ * it are timed. Repeated runs would find their data in the L2 cache: run k works on copy k mod B of the inputs and
+ * outputs, where the B copies together are larger than the cache. Replays are queued back to back with events between
+ * them: while the device works on one, the host queues the next, and no launch of the host is inside the measurement.
  *
- * Relies on sn_prog_run neither allocating nor synchronising (exec.c). The workspace of the program is shared by the runs.
+ * Relies on sn_prog_run neither allocating nor synchronising (exec.c). The workspace of the program is shared by the
+ * runs.
  */
 #include "runtime/prog.h"
 
-/* A replay takes about REPLAY_US. The copies cover ROTATE_BYTES, or CACHES times the L2 where that is more; the cap keeps
- * graphs of tiny runs small enough to build and to queue in milliseconds. */
+/* A replay takes about REPLAY_US. The copies cover ROTATE_BYTES, or CACHES times the L2 where that is more; the cap
+ * keeps graphs of tiny runs small enough to build and to queue in milliseconds. */
 enum { REPLAY_US = 2000, ROTATE_BYTES = 180000000, CACHES = 3, MAX_LAUNCHES = 8192, COPY_ALIGN = 256 };
 
 /* An input or output: where the caller has it, and where it is in a copy. */
@@ -87,8 +88,8 @@ static void *in_set(const rotation *r, const place *at, uint32_t set) {
     return set && at->bytes ? r->slab + (set - 1) * r->set_bytes + at->offset : at->home;
 }
 
-/* The first copy piece by piece, the others by doubling what is there. Outputs too: one may have memory of the program that
- * is copied back. */
+/* The first copy piece by piece, the others by doubling what is there. Outputs too: one may have memory of the program
+ * that is copied back. */
 static sn_status fill_sets(const rotation *r) {
     for (uint32_t i = 0; i < r->p->n_ios && r->slab; i++)
         SN_TRY(sn_cuda_copy(r->cu, in_set(r, &r->places[i], 1), r->places[i].home, r->places[i].bytes, NULL));

@@ -1,4 +1,5 @@
-/* bench.h: what `sinter bench` measured, and its report (bench_report.c): a table for people, JSON lines for bench/compare. */
+/* bench.h: what `sinter bench` measured, and its report (bench_report.c): a table for people, JSON lines for
+ * bench/compare. */
 #ifndef SN_TOOLS_BENCH_H
 #define SN_TOOLS_BENCH_H
 

@@ -1,5 +1,5 @@
-/* conform.h: the cases of the conformance suite, made from conform.def (conform_cases.c), for the command that runs them
- * (conform.c).
+/* conform.h: the cases of the conformance suite, made from conform.def (conform_cases.c), for the command that runs
+ * them (conform.c).
  */
 #ifndef SN_TOOLS_CONFORM_H
 #define SN_TOOLS_CONFORM_H

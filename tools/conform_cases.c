@@ -1,7 +1,7 @@
 /* conform_cases.c: multiplies the rows of conform.def by operations and dtypes, and writes cases as .sn text.
  *
- * What an elementwise operation takes is asked of lops.def (sn_lop_allowed), what the others take is written in conform.def;
- * ir/graph_rules.c is what both are tested against. Runs nothing.
+ * What an elementwise operation takes is asked of lops.def (sn_lop_allowed), what the others take is written in
+ * conform.def; ir/graph_rules.c is what both are tested against. Runs nothing.
  */
 #include "tools/conform.h"
 
@@ -101,8 +101,8 @@ static void put(FILE *out, const conform_case *c, const char *s, size_t n, bool 
     }
 }
 
-/* The statements of a case; the last one defines %r_NAME, unless it is a value itself. A pair is not a value that a graph
- * can return: rows take turns in which half they return. */
+/* The statements of a case; the last one defines %r_NAME, unless it is a value itself. A pair is not a value that a
+ * graph can return: rows take turns in which half they return. */
 static void put_statements(FILE *out, const conform_case *c) {
     const char *s = c->expression;
     for (const char *stop; (stop = strchr(s, ';')); s = stop + 1) {
@@ -243,8 +243,8 @@ bool conform_covers(const conform_suite *suite, sn_op op) {
     return false;
 }
 
-/* u16 and u32 have the widths of i16 and i32, and no sign as u8: one row of an operation and a sample of the others show
- * whether they are there. */
+/* u16 and u32 have the widths of i16 and i32, and no sign as u8: one row of an operation and a sample of the others
+ * show whether they are there. */
 bool conform_is_quick(const conform_case *c) {
     bool sampled = (c->dtype == SN_U16 || c->dtype == SN_U32) && !c->first && !c->refusal;
     if (c->level == CONFORM_SAMPLED || (c->level == CONFORM_ALWAYS && sampled))

@@ -1,5 +1,5 @@
-/* eval.c: `sinter eval`: the references. A module with kernels is run one statement after the other, with each operation
- * rounded to its type as generated code would; a module with only a graph is computed in float64.
+/* eval.c: `sinter eval`: the references. A module with kernels is run one statement after the other, with each
+ * operation rounded to its type as generated code would; a module with only a graph is computed in float64.
  *
  * In a module with kernels an input is called like the graph's input, or like its buffer where there is no graph.
  */

@@ -1,4 +1,5 @@
-/* import.c: `sinter import`: an ONNX model to .sn text with its weights beside it, or the report of what of it is not supported.
+/* import.c: `sinter import`: an ONNX model to .sn text with its weights beside it, or the report of what of it is not
+ * supported.
  */
 #include "tools/tool.h"
 

@@ -9,8 +9,8 @@ bool tool_is_onnx(const char *path) {
     return n > 5 && !strcmp(path + n - 5, ".onnx");
 }
 
-/* The input's value from a file, for the import: --input x=x.npy gives sizes that the model leaves open, and numbers that it
- * takes from an input. */
+/* The input's value from a file, for the import: --input x=x.npy gives sizes that the model leaves open, and numbers
+ * that it takes from an input. */
 static sn_status add_value(tool_values *v, sn_context *ctx, const char *name, const char *value) {
     char path[4096];
     const char *end = tool_end_of_file(value);

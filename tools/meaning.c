@@ -4,10 +4,11 @@
  * inputs before the first pass and after the last one: its kernels where it has some, else its graph in float64.
  *
  * Kernels before and after must give the same bits unless a bound is given on the command line (passes that change the
- * order of a summation); where one side is a graph, the bound of `sinter run --check` holds. Inputs and outputs are told
- * apart by their numbers, so that a module that was printed and parsed in between is compared as well.
+ * order of a summation); where one side is a graph, the bound of `sinter run --check` holds. Inputs and outputs are
+ * told apart by their numbers, so that a module that was printed and parsed in between is compared as well.
  *
- * `--check-kernels`: may the threads of a GPU run the kernels that the passes make? ir/loop_check.c watches the evaluator.
+ * `--check-kernels`: may the threads of a GPU run the kernels that the passes make? ir/loop_check.c watches the
+ * evaluator.
  */
 #include "tools/tool.h"
 

@@ -1,5 +1,5 @@
-/* onnx_suite.c: `sinter onnx-suite`: runs tests in the layout of the ONNX project's backend tests and compares with the outputs
- * that it ships.
+/* onnx_suite.c: `sinter onnx-suite`: runs tests in the layout of the ONNX project's backend tests and compares with the
+ * outputs that it ships.
  *
  *     DIR/test_add/model.onnx
  *     DIR/test_add/test_data_set_0/input_0.pb, input_1.pb, output_0.pb      (TensorProto, SequenceProto, OptionalProto)
@@ -8,10 +8,10 @@
  *
  *     DIR/light_resnet50.onnx, light_resnet50_output_0.pb
  *
- * The rule is that of onnx/backend/test/runner: dtype and shape equal, |got - want| <= 1e-7 + 1e-3 |want|. Inputs are given to the
- * import too, so that shapes and axes that a test feeds as inputs are known there. A file of skips names tests that are not
- * expected to pass, each with its reason; they are run all the same, and one that passes is a failure: its line is stale.
- * Tests run in worker processes: a crash is a failed test and no more.
+ * The rule is that of onnx/backend/test/runner: dtype and shape equal, |got - want| <= 1e-7 + 1e-3 |want|. Inputs are
+ * given to the import too, so that shapes and axes that a test feeds as inputs are known there. A file of skips names
+ * tests that are not expected to pass, each with its reason; they are run all the same, and one that passes is a
+ * failure: its line is stale. Tests run in worker processes: a crash is a failed test and no more.
  */
 #include "tools/tool.h"
 

@@ -1,5 +1,5 @@
-/* opt.c: `sinter opt`: module text in, passes, module text out. Dumps that were asked for go to standard output as module
- * text behind a `# after PASS` comment, so that each parses back; remarks and times go to standard error.
+/* opt.c: `sinter opt`: module text in, passes, module text out. Dumps that were asked for go to standard output as
+ * module text behind a `# after PASS` comment, so that each parses back; remarks and times go to standard error.
  */
 #include "tools/tool.h"
 

@@ -1,5 +1,5 @@
-/* tool.h: what the subcommands of `sinter` share. The tool is linked with the whole library and reads its internal headers
- * where the public interface does not reach: passes on module text, tables, random inputs.
+/* tool.h: what the subcommands of `sinter` share. The tool is linked with the whole library and reads its internal
+ * headers where the public interface does not reach: passes on module text, tables, random inputs.
  *
  * Exit codes: 0 fine, 1 something failed (the reason is on standard error), 2 the command line makes no sense.
  */
@@ -42,7 +42,8 @@ bool tool_add_dim(tool_dims *dims, char *text); /* "N=8" */
 bool tool_unsigned(unsigned *out, const char *text);
 bool tool_u64(uint64_t *out, const char *text);
 
-/* ---- inputs: --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|zeros|ones|special, --random SEED (inputs.c) ---- */
+/* ---- inputs: --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|zeros|ones|special, --random
+ * SEED (inputs.c) ---- */
 typedef struct tool_inputs {
     const char *names[TOOL_MAX_LIST];
     const char *values[TOOL_MAX_LIST];

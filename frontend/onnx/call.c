@@ -1,7 +1,7 @@
 /* call.c: what handlers ask a node for: operands, attributes; and the setting of results.
  *
- * Attributes are looked up by name each time: nodes have a handful. Asking marks one as read; import.c refuses a node that has one
- * which nobody asked for, so that no attribute is ever ignored by accident.
+ * Attributes are looked up by name each time: nodes have a handful. Asking marks one as read; import.c refuses a node
+ * that has one which nobody asked for, so that no attribute is ever ignored by accident.
  */
 #include "frontend/onnx/import.h"
 

@@ -1,6 +1,7 @@
 /* external.c: elements that a model keeps in files beside it: location, offset and length of external_data.
  *
- * A location is a path inside the model's folder: one that leads out of it is refused, since models come from strangers.
+ * A location is a path inside the model's folder: one that leads out of it is refused, since models come from
+ * strangers.
  */
 #include "frontend/onnx/tensor.h"
 

@@ -1,12 +1,13 @@
-/* import.c: an ONNX model becomes a graph: inputs, initializers, then its nodes in order, each by the handler in its row of ops.def.
+/* import.c: an ONNX model becomes a graph: inputs, initializers, then its nodes in order, each by the handler in its
+ * row of ops.def.
  *
  *     model.onnx:  y = Relu(Conv(x, w))          graph @model(%x: f32[1, 3, 224, 224]) {
  *                                          ->      %w = weight name="w" ...
  *                                                  %0 = conv2d %x, %w ...   %1 = relu %0   return y = %1 }
  *
- * A node that cannot be imported does not end the import: what it would have given is missing, nodes that need it are passed
- * over where they cannot be judged, and at the end all such nodes are known (report.c). Functions of the model are inlined, bodies of
- * control flow are imported by the handlers of their nodes (sn_onnx_body).
+ * A node that cannot be imported does not end the import: what it would have given is missing, nodes that need it are
+ * passed over where they cannot be judged, and at the end all such nodes are known (report.c). Functions of the model
+ * are inlined, bodies of control flow are imported by the handlers of their nodes (sn_onnx_body).
  */
 #include "frontend/onnx/import.h"
 
@@ -58,7 +59,8 @@ static int64_t opset_of(const sn_onnx_scope *scope, const char *domain) {
     return 1;
 }
 
-/* The row that says what an operator means in an opset: that with the largest `since` not above it. Rows of one name stand together. */
+/* The row that says what an operator means in an opset: that with the largest `since` not above it. Rows of one name
+ * stand together. */
 static const sn_onnx_op *find_op(const sn_onnx *im, const char *domain, const char *name, int64_t opset) {
     const sn_onnx_op *best = NULL;
     uint32_t first = sn_names_get(&im->ops, name);
@@ -378,8 +380,8 @@ static void import_initializers(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_g
 
 /* ---- nodes ---- */
 
-/* What stands for a result of a node that could not be imported: an input of the type that the model states, so that the nodes
- * after it can be judged too. The import fails in the end, so nobody runs it. */
+/* What stands for a result of a node that could not be imported: an input of the type that the model states, so that
+ * the nodes after it can be judged too. The import fails in the end, so nobody runs it. */
 static sn_onnx_value stand_in(sn_onnx *im, const char *name) {
     sn_onnx_value missing = {.kind = SN_ONNX_MISSING};
     uint32_t at = name ? sn_names_get(&im->stated, name) : 0;

@@ -1,13 +1,13 @@
 /* import.h: what the files of the ONNX importer share.
  *
- * Every value of the model is an sn_onnx_value; nearly all are nodes of the graph that is built. A handler (ops.def has a row
- * for each operator and the handler that builds it) gets an sn_onnx_call: it asks for operands and attributes by number and name, builds
- * nodes, and sets results. Errors stick in the environment (ir/base): a handler can build on after a failure, gets none
- * nodes, and the importer looks once when it returns.
+ * Every value of the model is an sn_onnx_value; nearly all are nodes of the graph that is built. A handler (ops.def has
+ * a row for each operator and the handler that builds it) gets an sn_onnx_call: it asks for operands and attributes by
+ * number and name, builds nodes, and sets results. Errors stick in the environment (ir/base): a handler can build on
+ * after a failure, gets none nodes, and the importer looks once when it returns.
  *
  * Shapes of the model may name sizes. What has to be a number at import (the axes of a Squeeze) is asked for with
- * sn_onnx_ints, what may be an expression over names (the shape of a Reshape) with sn_onnx_sizes; both look through whatever
- * computes the operand, down to constants, shapes, and inputs whose values the caller gave for this purpose.
+ * sn_onnx_ints, what may be an expression over names (the shape of a Reshape) with sn_onnx_sizes; both look through
+ * whatever computes the operand, down to constants, shapes, and inputs whose values the caller gave for this purpose.
  */
 #ifndef SN_FRONTEND_ONNX_IMPORT_H
 #define SN_FRONTEND_ONNX_IMPORT_H
@@ -162,12 +162,13 @@ bool sn_onnx_try_array(const sn_array **out, sn_onnx_call *c, sn_nd x);
 /* Integer elements of operand k. */
 sn_status sn_onnx_ints(const int64_t **at, uint32_t *n, sn_onnx_call *c, uint32_t k);
 sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k); /* one element */
-/* The list of attribute `name`, as older opsets have it, or of operand k; false where neither is given, or with a failure. */
+/* The list of attribute `name`, as older opsets have it, or of operand k; false where neither is given, or with a
+ * failure. */
 bool sn_onnx_list(const int64_t **at, uint32_t *n, sn_onnx_call *c, const char *name, uint32_t k);
 /* Integer elements of operand k as expressions over size names; at most SN_KNOWN_MAX. */
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k);
-/* May the handler compute a table of so many elements, or do as much work? A few bytes of a model can ask for it, so that what all
- * nodes may have is bounded. */
+/* May the handler compute a table of so many elements, or do as much work? A few bytes of a model can ask for it, so
+ * that what all nodes may have is bounded. */
 sn_status sn_onnx_room(sn_onnx_call *c, int64_t elements);
 /* All sizes of x as numbers. */
 sn_status sn_onnx_shape(int64_t *shape, sn_onnx_call *c, sn_nd x);

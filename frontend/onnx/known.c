@@ -5,9 +5,9 @@
  *     %axes  = input                                        known when the caller gave its value for the import
  *     %y     = exp(%data)                                   not known
  *
- * The float64 evaluator computes the nodes that x is made of, each once for the whole import: a shape subgraph costs what it has in
- * nodes, however often it is asked for. A few bytes of a model can stand for huge tensors, so what all of it may cost is
- * bounded: MAX_WORK elements and products.
+ * The float64 evaluator computes the nodes that x is made of, each once for the whole import: a shape subgraph costs
+ * what it has in nodes, however often it is asked for. A few bytes of a model can stand for huge tensors, so what all
+ * of it may cost is bounded: MAX_WORK elements and products.
  */
 #include "frontend/onnx/import.h"
 
@@ -22,8 +22,8 @@ static int64_t terms(const sn_onnx *im, const sn_node_rec *n) {
     return n->op == SN_OP_MATMUL ? a->shape[a->rank - 1] : a->shape[1] * a->shape[2] * a->shape[3];
 }
 
-/* Adds what the evaluation of a node costs; false, and nothing is added, where that is too much. Sizes that are no numbers cost
- * nothing: the evaluator refuses them. */
+/* Adds what the evaluation of a node costs; false, and nothing is added, where that is too much. Sizes that are no
+ * numbers cost nothing: the evaluator refuses them. */
 static bool pay(sn_onnx *im, sn_nd x) {
     const sn_node_rec *n = sn_node_get(im->m, x);
     int64_t size, numel = n->n_results, work;

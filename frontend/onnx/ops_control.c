@@ -1,10 +1,10 @@
-/* ops_control.c: If, Loop, Scan. Control flow is gone when the import ends: a branch is chosen or both are computed and selected
- * from, iterations are written out one after the other.
+/* ops_control.c: If, Loop, Scan. Control flow is gone when the import ends: a branch is chosen or both are computed and
+ * selected from, iterations are written out one after the other.
  *
  *     Loop(3, true, s) { s' = s + i }        ->        ((s + 0) + 1) + 2
  *
- * So the number of iterations has to be known at import. Where a loop's condition is not, all of them are computed, and each
- * changes the state only as long as the condition held.
+ * So the number of iterations has to be known at import. Where a loop's condition is not, all of them are computed, and
+ * each changes the state only as long as the condition held.
  */
 #include "frontend/onnx/import.h"
 

@@ -1,12 +1,12 @@
 /* ops_conv.c: convolutions of images of any rank, in terms of conv2d of the graph.
  *
- * Conv of 1 axis gets a second one of size 1. ConvTranspose scatters an s-th of its kernel to each of the s positions between two
- * elements of the image: with k = t*s + r an element x[i] goes to position (i + t)*s + r, so that
+ * Conv of 1 axis gets a second one of size 1. ConvTranspose scatters an s-th of its kernel to each of the s positions
+ * between two elements of the image: with k = t*s + r an element x[i] goes to position (i + t)*s + r, so that
  *
  *     y[q*s + r] = sum over t of x[q - t] w[t*s + r]
  *
- * is a convolution with s times as many channels, one for each r, which are then put side by side. Col2Im is one whose weights say
- * where in a window an element belongs.
+ * is a convolution with s times as many channels, one for each r, which are then put side by side. Col2Im is one whose
+ * weights say where in a window an element belongs.
  */
 #include "frontend/onnx/quant.h"
 #include "frontend/onnx/window.h"
@@ -15,8 +15,8 @@
 
 /* ---- the sum ---- */
 
-/* More than two image axes: the windows of all but the last two become channels, and their places images.
- * x[N, C, D.., H, W] -> [N, C, OD.., H, W, KD..] -> [N*OD.., C*KD.., H, W], and w[O, C/groups, KD.., KH, KW] in the same way. */
+/* More than two image axes: the windows of all but the last two become channels, and their places images. x[N, C, D..,
+ * H, W] -> [N, C, OD.., H, W, KD..] -> [N*OD.., C*KD.., H, W], and w[O, C/groups, KD.., KH, KW] in the same way. */
 static sn_nd convolve_deep(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, int64_t groups) {
     sn_module *m = c->m;
     uint32_t n = v->n, deep = n - 2, rank = 2 + n + deep;
@@ -96,7 +96,8 @@ sn_status sn_onnx_conv(sn_onnx_call *c) {
 
 /* ---- transposed ---- */
 
-/* What output_shape or SAME leaves of the full result: total elements are cropped, the odd one in front unless SAME_UPPER. */
+/* What output_shape or SAME leaves of the full result: total elements are cropped, the odd one in front unless
+ * SAME_UPPER. */
 static sn_status crop_to(sn_onnx_window *v, sn_onnx_call *c, sn_nd x, const int64_t *extra) {
     const int64_t *want;
     uint32_t n;
@@ -189,7 +190,8 @@ static sn_nd interleave(sn_module *m, sn_nd y, const sn_onnx_window *v, sn_ix ch
     return sn_graph_reshape(m, y, out, 2 + n);
 }
 
-/* Result o of an axis is element low + o of the full one, which has taps*stride - stride more than the image times stride. */
+/* Result o of an axis is element low + o of the full one, which has taps*stride - stride more than the image times
+ * stride. */
 static sn_nd transposed(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, const int64_t *extra,
                         int64_t groups) {
     sn_module *m = c->m;
@@ -269,7 +271,8 @@ static sn_status read_columns(sn_onnx_window *v, int64_t *taps, int64_t *n_windo
     return *taps <= INT16_MAX ? SN_OK : sn_onnx_fail(c, "a window of %lld elements", (long long)*taps);
 }
 
-/* x[N, C*K, windows]: the windows of an image added up where they overlap, as a transposed convolution of each channel. */
+/* x[N, C*K, windows]: the windows of an image added up where they overlap, as a transposed convolution of each
+ * channel. */
 sn_status sn_onnx_col2im(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = sn_onnx_in(c, 0);

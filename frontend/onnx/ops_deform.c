@@ -1,6 +1,7 @@
 /* ops_deform.c: DeformConv: a convolution whose taps are moved by offsets, which are runtime values.
  *
- * The taps of all windows are sampled between elements of the image (sample.c) as columns, which the weights are multiplied with:
+ * The taps of all windows are sampled between elements of the image (sample.c) as columns, which the weights are
+ * multiplied with:
  *
  *     columns[N, C, KH*KW, OH*OW] * mask -> [N, groups, C/groups*KH*KW, OH*OW],   w[groups, O/groups, C/groups*KH*KW]
  */
@@ -16,8 +17,8 @@ typedef struct deform {
     sn_ix images, points, out[2]; /* N * offset groups; OH * OW; OH and OW */
 } deform;
 
-/* Places of the taps along image axis k without their offsets: window * stride + tap * dilation - padding, [taps, OH, OW] after
- * an axis of size 1. */
+/* Places of the taps along image axis k without their offsets: window * stride + tap * dilation - padding, [taps, OH,
+ * OW] after an axis of size 1. */
 static sn_nd regular_places(sn_onnx_call *c, const deform *d, uint32_t k, sn_dtype t) {
     sn_module *m = c->m;
     double *at = SN_NEWN(c->arena, double, (uint64_t)d->taps);

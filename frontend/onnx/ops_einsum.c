@@ -1,11 +1,12 @@
-/* ops_einsum.c: Einsum: products of tensors whose axes have letters, summed over the letters that the result does not have.
+/* ops_einsum.c: Einsum: products of tensors whose axes have letters, summed over the letters that the result does not
+ * have.
  *
  *     "bij,bjk->bik"    a matmul for each b           "ii->i"      diagonal
  *     "...ij->...ji"    transposes                    "i,j->ij"    outer product
  *
- * Every operand is a node with a label for each of its axes. Diagonals are taken first, then axes of size 1 that only broadcast
- * are dropped, and the operands are multiplied from left to right: labels that nobody needs afterwards are summed, by a matmul
- * where both operands have them.
+ * Every operand is a node with a label for each of its axes. Diagonals are taken first, then axes of size 1 that only
+ * broadcast are dropped, and the operands are multiplied from left to right: labels that nobody needs afterwards are
+ * summed, by a matmul where both operands have them.
  */
 #include "frontend/onnx/import.h"
 #include "ir/ix.h"
@@ -82,7 +83,8 @@ static sn_status read_operand(factor *f, uint32_t *dots, sn_onnx_call *c, const 
     return read_term(&f->l, c, s, end, own);
 }
 
-/* Without "->" the result has the axes of the ellipsis and every letter that occurs once, in the order of the alphabet. */
+/* Without "->" the result has the axes of the ellipsis and every letter that occurs once, in the order of the
+ * alphabet. */
 static void implicit_result(labels *l, const factor *f, uint32_t n, uint32_t dots) {
     uint32_t count[N_LABELS] = {0};
     *l = (labels){0};

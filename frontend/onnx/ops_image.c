@@ -211,7 +211,8 @@ static sn_nd sample_numbers(sn_module *m, const range *r, uint32_t axis) {
     return sn_graph_align(m, sn_graph_iota(m, SN_F32, 0, &n, 1), 2 + 2 * axis, ROI_RANK);
 }
 
-/* Places of the samples of all regions along an image axis: begin + bin * (number of the bin + (sample + 1/2) / samples). */
+/* Places of the samples of all regions along an image axis: begin + bin * (number of the bin + (sample + 1/2) /
+ * samples). */
 static sn_nd sample_places(sn_module *m, const range *r, uint32_t axis) {
     sn_ix bins = sn_ix_const(m, r->bins);
     sn_nd number = sn_graph_align(m, sn_graph_iota(m, SN_F32, 0, &bins, 1), 1 + 2 * axis, ROI_RANK);
@@ -222,8 +223,8 @@ static sn_nd sample_places(sn_module *m, const range *r, uint32_t axis) {
     return sn_graph_add(m, begin, sn_graph_mul(m, bin, sn_graph_add(m, number, inner)));
 }
 
-/* The four corners around every sample, times their weights: [C, R, ..] each. Samples further than one element from the image
- * are 0. */
+/* The four corners around every sample, times their weights: [C, R, ..] each. Samples further than one element from the
+ * image are 0. */
 static void weighted_corners(sn_nd corner[4], sn_module *m, sn_nd x, sn_nd batch, const sn_nd place[2],
                              const sn_ix size[2]) {
     sn_onnx_sampler s = {.filter = SN_ONNX_LINEAR, .border = SN_ONNX_EDGE, .n = 2, .size = {size[0], size[1]}};

@@ -148,7 +148,8 @@ static sn_status one_hot_depth(sn_ix *out, sn_onnx_call *c) {
     return n == 1 ? SN_OK : sn_onnx_fail(c, "the depth has %u elements; one is wanted", n);
 }
 
-/* `on` where the position along the new axis is the index, `off` elsewhere: everywhere for an index beyond the depth. */
+/* `on` where the position along the new axis is the index, `off` elsewhere: everywhere for an index beyond the
+ * depth. */
 sn_status sn_onnx_one_hot(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd at = sn_graph_cast(m, sn_onnx_in(c, 0), SN_I64), values = sn_onnx_in(c, 2);

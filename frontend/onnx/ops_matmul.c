@@ -33,9 +33,10 @@ sn_status sn_onnx_gemm(sn_onnx_call *c) {
 
 enum { DET_MAX = 64 }; /* the elimination is written out, a dozen nodes a row */
 
-/* One step of Gaussian elimination with partial pivoting on matrices a[.., n, n]: the row whose first element is largest goes
- * to the top, and is subtracted from the others so that their first elements vanish. *a becomes what is left of them, n - 1
- * in each direction; the first element of that row, negated if it came from below, is a factor of the determinant. */
+/* One step of Gaussian elimination with partial pivoting on matrices a[.., n, n]: the row whose first element is
+ * largest goes to the top, and is subtracted from the others so that their first elements vanish. *a becomes what is
+ * left of them, n - 1 in each direction; the first element of that row, negated if it came from below, is a factor of
+ * the determinant. */
 static sn_nd eliminate(sn_nd *a, sn_module *m) {
     const sn_type *t = sn_graph_type(m, *a);
     uint32_t rank = t->rank;

@@ -78,9 +78,9 @@ static sn_nd slice_by_numbers(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t s
     return (sn_nd){0};
 }
 
-/* Positions made of size names: a gather of start, start + step, ... below stop, so that pe[:, :S] has S elements and fits
- * x[N, S]. A stop behind the end of the axis is no size then: binding S fails, since a part of size - stop elements is joined,
- * of which nothing is kept. */
+/* Positions made of size names: a gather of start, start + step, ... below stop, so that pe[:, :S] has S elements and
+ * fits x[N, S]. A stop behind the end of the axis is no size then: binding S fails, since a part of size - stop
+ * elements is joined, of which nothing is kept. */
 static sn_nd slice_by_sizes(sn_onnx_call *c, sn_nd x, uint32_t axis, sn_ix start, sn_ix stop, int64_t step) {
     sn_module *m = c->m;
     sn_ix size = sn_graph_type(m, x)->shape[axis];

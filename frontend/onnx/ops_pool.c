@@ -59,8 +59,9 @@ static double lowest(sn_dtype t) {
     return sn_dtypes[t].cls == SN_CLASS_INT ? -ldexp(1, 8 * (int)sn_dtype_bytes(t) - 1) : 0;
 }
 
-/* Positions in x, flat over all its axes, of elements `at` of windows (flat over the axes of the window): the place of an
- * axis is window * stride + tap * dilation - padding. by_columns: image axes count from the first, not from the last. */
+/* Positions in x, flat over all its axes, of elements `at` of windows (flat over the axes of the window): the place of
+ * an axis is window * stride + tap * dilation - padding. by_columns: image axes count from the first, not from the
+ * last. */
 static sn_nd positions(sn_module *m, sn_nd x, sn_nd at, const pool *p, bool by_columns) {
     sn_type t = *sn_graph_type(m, x), to = *sn_graph_type(m, at);
     uint32_t n = p->w.n;
@@ -137,8 +138,8 @@ sn_status sn_onnx_max_unpool(sn_onnx_call *c) {
 
 /* ---- means and norms ---- */
 
-/* How many elements windows along image axis k have: those of the image, and of the padding if it counts. A number where all
- * have as many, a list where that is known at import. */
+/* How many elements windows along image axis k have: those of the image, and of the padding if it counts. A number
+ * where all have as many, a list where that is known at import. */
 static sn_nd count(sn_onnx_call *c, sn_nd x, const pool *p, uint32_t k, bool padding) {
     sn_module *m = c->m;
     const sn_array *known;

@@ -1,7 +1,7 @@
 /* ops_quant.c: quantisation, and products of quantised matrices; convolutions of quantised images are in ops_conv.c.
  *
- * Sums of products are exact in i32. Results are scaled in f32, rounded to the nearest integer (ties to even), and cast: casts to
- * integers saturate.
+ * Sums of products are exact in i32. Results are scaled in f32, rounded to the nearest integer (ties to even), and
+ * cast: casts to integers saturate.
  */
 #include "frontend/onnx/quant.h"
 #include "ir/ix.h"
@@ -52,8 +52,8 @@ static sn_nd rounded(sn_module *m, sn_nd x, sn_nd zero, sn_dtype t) {
     return sn_graph_cast(m, x, t);
 }
 
-/* x / y, rounded to f32 once. A GPU's f32 division may be off by the last bit, which a quotient near .5 turns into a whole step; that in f64,
- * rounded to f32, is the nearest f32, since f64 has more than twice its bits. */
+/* x / y, rounded to f32 once. A GPU's f32 division may be off by the last bit, which a quotient near .5 turns into a
+ * whole step; that in f64, rounded to f32, is the nearest f32, since f64 has more than twice its bits. */
 static sn_nd quotient(sn_module *m, sn_nd x, sn_nd y) {
     return sn_graph_cast(m, sn_graph_div(m, sn_graph_cast(m, x, SN_F64), sn_graph_cast(m, y, SN_F64)), SN_F32);
 }
@@ -80,7 +80,8 @@ sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
 }
 
-/* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). Zeros have the scale 1. */
+/* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). Zeros have the scale
+ * 1. */
 sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = sn_onnx_in(c, 0);

@@ -1,5 +1,5 @@
-/* ops_resize.c: Resize and Upsample, axis by axis: element o of the result is a weighted sum of K elements of the operand, whose
- * places and weights are tables made at import.
+/* ops_resize.c: Resize and Upsample, axis by axis: element o of the result is a weighted sum of K elements of the
+ * operand, whose places and weights are tables made at import.
  *
  *     linear, scale 2:   y[0] = x[0], y[1] = 3/4 x[0] + 1/4 x[1], y[2] = 1/4 x[0] + 3/4 x[1], ..     K = 2
  *     nearest, scale 2:  y[0] = x[0], y[1] = x[0], y[2] = x[1], ..                                   K = 1, a view
@@ -108,7 +108,8 @@ static sn_status by_scales(resized *to, sn_onnx_call *c, const uint32_t *axes, u
     return SN_OK;
 }
 
-/* Numbers of the sizes of an axis. The product with a scale is rounded to f32 first, as the operator's shape inference does. */
+/* Numbers of the sizes of an axis. The product with a scale is rounded to f32 first, as the operator's shape inference
+ * does. */
 static sn_status numbers(resized *to, sn_onnx_call *c) {
     if (to->counted) return SN_OK;
     to->counted = true;
@@ -212,7 +213,8 @@ static double kernel(const resize *r, double d) {
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* Weights of the K elements from `first` on for a place; antialias: the kernel is as wide as an element of the result. */
+/* Weights of the K elements from `first` on for a place; antialias: the kernel is as wide as an element of the
+ * result. */
 static void fill_weights(table *tab, const resize *r, const resized *t, int64_t o, double at, double first) {
     double shrink = r->antialias && t->scale < 1 ? t->scale : 1, sum = 0;
     for (uint32_t k = 0; k < tab->k; k++) {
@@ -452,8 +454,8 @@ sn_status sn_onnx_upsample(sn_onnx_call *c) {
     return sn_onnx_done(c, build(c, &r, to, x));
 }
 
-/* x and scales; from opset 11 on x, roi, scales, sizes, of which one of the last two is given. The row's arg: the operand with
- * the scales. */
+/* x and scales; from opset 11 on x, roi, scales, sizes, of which one of the last two is given. The row's arg: the
+ * operand with the scales. */
 sn_status sn_onnx_resize(sn_onnx_call *c) {
     resized to[SN_MAX_RANK];
     uint32_t axes[SN_MAX_RANK], n, operand = (uint32_t)c->op->arg;

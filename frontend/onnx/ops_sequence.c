@@ -1,5 +1,5 @@
-/* ops_sequence.c: sequences and optionals. Both exist at import alone: a sequence is a list of values whose length and positions have to
- * be known there, an optional is its element or nothing.
+/* ops_sequence.c: sequences and optionals. Both exist at import alone: a sequence is a list of values whose length and
+ * positions have to be known there, an optional is its element or nothing.
  */
 #include "frontend/onnx/import.h"
 

@@ -1,5 +1,5 @@
-/* ops_text.c: tensors of text. Like sequences they exist at import alone: a graph has numbers. A text input is known when the caller
- * gives it, a text output goes to the caller when the import is done.
+/* ops_text.c: tensors of text. Like sequences they exist at import alone: a graph has numbers. A text input is known
+ * when the caller gives it, a text output goes to the caller when the import is done.
  *
  * Letters are those of ASCII: what is none stays as it is when case is changed or ignored.
  */

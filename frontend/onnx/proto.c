@@ -1,8 +1,8 @@
 /* proto.c: one reader for all messages of ONNX files, driven by proto.def.
  *
- * A message becomes a zeroed struct whose members are filled by field number; unknown fields are skipped, as the format asks.
- * Strangers write these files: every length is checked by wire.c, messages nest at most 100 deep, and what is allocated is
- * bounded by the size of the file (a list grows by an element for at least two bytes read).
+ * A message becomes a zeroed struct whose members are filled by field number; unknown fields are skipped, as the format
+ * asks. Strangers write these files: every length is checked by wire.c, messages nest at most 100 deep, and what is
+ * allocated is bounded by the size of the file (a list grows by an element for at least two bytes read).
  */
 #include "frontend/onnx/proto.h"
 

@@ -1,7 +1,7 @@
 /* proto.h: the messages of an ONNX file as structs: those fields of onnx.proto that the importer reads.
  *
- * Texts and raw elements stay in the file's memory; lists are in an arena. `seen` has a bit for each field number below 32
- * that was present. proto.def says which field goes into which member.
+ * Texts and raw elements stay in the file's memory; lists are in an arena. `seen` has a bit for each field number below
+ * 32 that was present. proto.def says which field goes into which member.
  */
 #ifndef SN_FRONTEND_ONNX_PROTO_H
 #define SN_FRONTEND_ONNX_PROTO_H

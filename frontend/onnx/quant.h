@@ -1,5 +1,5 @@
-/* quant.h: quantised tensors: value = (element - zero point) * scale. Scales and zero points are one number, or a list of them
- * along an axis, or tensors that broadcast. */
+/* quant.h: quantised tensors: value = (element - zero point) * scale. Scales and zero points are one number, or a list
+ * of them along an axis, or tensors that broadcast. */
 #ifndef SN_FRONTEND_ONNX_QUANT_H
 #define SN_FRONTEND_ONNX_QUANT_H
 

@@ -27,8 +27,9 @@ static sn_nd high_border(sn_module *m, sn_nd x, const sn_onnx_sampler *s, uint32
     return sn_onnx_amount(m, x, s->size[k], s->align_corners ? -1 : -0.5);
 }
 
-/* Mirrored at both borders until it lies between them: with u the distance from the lower one and n = floor(u / range), what is
- * left of u counts from the lower border if n is even, else from the upper one. A range of 0 has one element. */
+/* Mirrored at both borders until it lies between them: with u the distance from the lower one and n = floor(u / range),
+ * what is left of u counts from the lower border if n is even, else from the upper one. A range of 0 has one
+ * element. */
 static sn_nd reflected(sn_module *m, sn_nd x, const sn_onnx_sampler *s, uint32_t k) {
     double low = low_border(s);
     sn_nd range = sn_onnx_amount(m, x, s->size[k], s->align_corners ? -1 : 0);

@@ -30,7 +30,8 @@ enum { SN_ONNX_TAPS = 4 };
 /* e + more as a number of the dtype of x; e may be an expression over names. */
 sn_nd sn_onnx_amount(sn_module *m, sn_nd x, sn_ix e, double more);
 
-/* The taps of axis k for places in elements of that axis, from 0 on. Returns how many; NEAREST has one, without a weight. */
+/* The taps of axis k for places in elements of that axis, from 0 on. Returns how many; NEAREST has one, without a
+ * weight. */
 uint32_t sn_onnx_taps(sn_onnx_tap *out, sn_module *m, const sn_onnx_sampler *s, uint32_t k, sn_nd place);
 
 /* x[A, B, elements of the image], place[k] of axis k: [A, 1, P] floats. Gives [A, B, P], in the dtype of x. */

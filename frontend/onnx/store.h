@@ -1,5 +1,5 @@
-/* store.h: what the weights of an imported model point into: mapped files, and memory for elements that no file has as they are.
- * A graph holds it (sn_graph_holder), and the programs made of that graph.
+/* store.h: what the weights of an imported model point into: mapped files, and memory for elements that no file has as
+ * they are. A graph holds it (sn_graph_holder), and the programs made of that graph.
  */
 #ifndef SN_FRONTEND_ONNX_STORE_H
 #define SN_FRONTEND_ONNX_STORE_H

@@ -3,8 +3,8 @@
  *     08 96 01          field 1, varint 150
  *     12 03 61 62 63    field 2, three bytes "abc"
  *
- * A reader of our own, because weights are gigabytes in one field: it gives their place in the mapped file, where protobuf-c
- * copies them. Groups (wire types 3 and 4), which ONNX never had, are malformed here.
+ * A reader of our own, because weights are gigabytes in one field: it gives their place in the mapped file, where
+ * protobuf-c copies them. Groups (wire types 3 and 4), which ONNX never had, are malformed here.
  */
 #include "frontend/onnx/wire.h"
 

@@ -1,5 +1,5 @@
-/* wire.h: the wire format of protocol buffers, read in place: a message is a sequence of (field number, wire type, value).
- * https://protobuf.dev/programming-guides/encoding/
+/* wire.h: the wire format of protocol buffers, read in place: a message is a sequence of (field number, wire type,
+ * value). https://protobuf.dev/programming-guides/encoding/
  */
 #ifndef SN_FRONTEND_ONNX_WIRE_H
 #define SN_FRONTEND_ONNX_WIRE_H

@@ -1,8 +1,8 @@
 /* base.c: environment, arenas, chunked tables. See base.h for the contract.
  *
  * An arena is a list of malloc'd chunks that double up to 1 MiB; larger requests get a chunk of their own. All memory
- * is counted in the environment, so that a test can bound what a compilation takes, and listed there, so that a call that
- * was broken off can be cleaned up after. The list is not ordered: walking it is for that rare case alone.
+ * is counted in the environment, so that a test can bound what a compilation takes, and listed there, so that a call
+ * that was broken off can be cleaned up after. The list is not ordered: walking it is for that rare case alone.
  */
 #include "ir/base/base.h"
 

@@ -67,8 +67,8 @@ void sn_env_clear(sn_env *env);
 /* Out of memory: record it and longjmp to the guard. Does not return. */
 _Noreturn void sn_out_of_memory(sn_env *env, size_t wanted);
 
-/* What was allocated since a mark and not freed can be given back at once. An arena counts as a whole: one that is older
- * than the mark keeps what it has grown by since. */
+/* What was allocated since a mark and not freed can be given back at once. An arena counts as a whole: one that is
+ * older than the mark keeps what it has grown by since. */
 uint64_t sn_env_mark(const sn_env *env);
 void sn_env_release(sn_env *env, uint64_t mark);
 
