@@ -14,6 +14,7 @@
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
  *     has masks anyway, so its operands may be padded);
+ *   - what a chain of views reads is realized where its index would take too many divisions (lower_views.c);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -101,6 +102,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         info->reads = 1;
         return;
     }
+    bool is_view = sn_ops[n->op].cls == SN_OPS_VIEW;
+    if (is_view) sn_lower_note_leaves(lw, x);
     uint32_t ops = own_ops(n), reads = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
@@ -115,9 +118,10 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (always_realized(lw, n)) info->realized = true;
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
-    if (is_view_or_source(n)) return;
+    if (is_view || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
     if (reads > MAX_READS || ops > MAX_OPS) info->realized = true;
+    if (!info->realized) sn_lower_note_leaves(lw, x);
 }
 
 static void count_users(sn_lower *lw) {
@@ -366,59 +370,6 @@ static sn_val element_gather(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return sn_lower_element(lw, n->in[0], at);
 }
 
-/* Operand index of a view. */
-static void view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at) {
-    sn_module *m = lw->m;
-    const sn_node_rec *n = sn_node_get(m, x);
-    const sn_type *in = &sn_node_get(m, n->in[0])->type;
-    switch (n->op) {
-    case SN_OP_PERMUTE: {
-        const sn_attr *perm = sn_node_attr(m, x, SN_ATTR_PERM);
-        for (uint32_t k = 0; k < in->rank; k++) {
-            int64_t axis = perm->ints.at[k];
-            at[axis < 0 ? axis + in->rank : axis] = index[k];
-        }
-        return;
-    }
-    case SN_OP_EXPAND:
-        for (uint32_t k = 0; k < in->rank; k++) {
-            uint32_t to = n->type.rank - in->rank + k;
-            at[k] = sn_ix_eq(in->shape[k], n->type.shape[to]) ? index[to] : sn_ix_const(m, 0);
-        }
-        return;
-    case SN_OP_SLICE: {
-        int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), step = sn_node_int(m, x, SN_ATTR_STEP, 1);
-        int64_t start = sn_node_int(m, x, SN_ATTR_START, 0), extent;
-        if (axis < 0) axis += in->rank;
-        memcpy(at, index, in->rank * sizeof *at);
-        if (sn_ix_is_const(m, in->shape[axis], &extent)) {
-            if (start < 0) start += extent;
-            if (start < 0) start = 0;
-            if (start > extent) start = extent;
-        }
-        at[axis] = sn_ix_addc(m, sn_ix_scale(m, index[axis], step), start);
-        return;
-    }
-    case SN_OP_UNFOLD: {
-        int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0);
-        const sn_attr *dilation = sn_node_attr(m, x, SN_ATTR_DILATION);
-        sn_ix tap = sn_ix_scale(m, index[in->rank], dilation ? dilation->ints.at[0] : 1);
-        memcpy(at, index, in->rank * sizeof *at);
-        axis = axis < 0 ? axis + in->rank : axis;
-        at[axis] = sn_ix_add(m, sn_ix_scale(m, index[axis], sn_node_int(m, x, SN_ATTR_STEP, 1)), tap);
-        return;
-    }
-    case SN_OP_FLIP: {
-        uint32_t mask = sn_node_axes_mask(m, x);
-        for (uint32_t k = 0; k < in->rank; k++)
-            at[k] = mask >> k & 1 ? sn_ix_sub(m, sn_ix_addc(m, in->shape[k], -1), index[k]) : index[k];
-        return;
-    }
-    default: /* reshape, squeeze, unsqueeze: same row-major position */
-        sn_ix_unflatten(m, sn_ix_flatten(m, index, n->type.shape, n->type.rank), in->shape, in->rank, at);
-    }
-}
-
 static sn_val element_elementwise(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_val in[3];
@@ -466,7 +417,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     case SN_OP_INDEX_SELECT: return element_gather(lw, x, index);
     default:
         if (sn_ops[n->op].cls != SN_OPS_VIEW) return element_elementwise(lw, x, index);
-        view_index(lw, x, index, at);
+        sn_lower_view_index(lw, x, index, at);
         return sn_lower_element(lw, n->in[0], at);
     }
 }

@@ -4,12 +4,20 @@
 
 #include "passes/pass.h"
 
+/* An index with which an element of a node reads a realized node or a source under it. */
+typedef struct sn_lower_leaf {
+    uint32_t rank;
+    sn_ix at[SN_MAX_RANK];
+} sn_lower_leaf;
+
 /* What is known of a graph node during lowering. */
 typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
-    bool drawn; /* made of random numbers and numbers alone */
+    bool drawn;                   /* made of random numbers and numbers alone */
+    const sn_axis *axes;          /* in terms of which its leaves are; NULL: not asked for yet */
+    SN_VEC(sn_lower_leaf) leaves; /* through views; none: all are read with the index of the node itself */
     sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
@@ -66,6 +74,11 @@ void sn_lower_begin(sn_lower *lw);
 void sn_lower_end(sn_lower *lw, const char *note);
 /* A new intermediate of that type, contiguous. */
 sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type);
+
+/* Index of the operand of view x at `index` (lower_views.c). */
+void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at);
+/* Fill in the leaves of x, whose operands are decided; an operand is realized where an index would take too many divisions. */
+void sn_lower_note_leaves(sn_lower *lw, sn_nd x);
 
 /* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */
 sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index);
