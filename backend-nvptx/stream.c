@@ -9,6 +9,18 @@
  *  -> createpolicy.fractional.L2::evict_last.b64 %stream, 1.0;                 once
  *     ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16], %stream;
  *
+ * An asynchronous copy gets more than the policy. Where its address in shared memory is a uniform register plus a
+ * thread's, ptxas (12.8 to 13.5) keeps the two apart and takes the policy from the odd uniform register behind the first:
+ * LDGSTS [R3+UR0], desc[UR1][R4.64], an illegal instruction. So the address becomes the result of an operation that is
+ * no sum, and that ptxas cannot undo: %ctaid.z is 0, since our grids have one dimension, but only the launch says so.
+ *
+ *     cp.async.cg.shared.global [%rd9+3584], [%rd11+28672], 16;
+ *  -> mov.b32 %none, %ctaid.z;   cvt.u64.u32 %zero, %none;                      once
+ *     xor.b64 %to, %rd9, %zero;
+ *     cp.async.cg.shared.global.L2::cache_hint [%to+3584], [%rd11+28672], 16, %stream;
+ *
+ * A copy whose address is no register stays without a policy.
+ *
  * The text is rewritten because LLVM 22 has no name for the policy of a load. It writes one instruction a line.
  */
 #include "backend-nvptx/nvptx.h"
@@ -34,37 +46,67 @@ bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k) {
     return t->sm == HOPPER && all >= t->cache_bytes && stored * SHARE >= all;
 }
 
-static const char *const LOADS[] = {"ld.global.nc", "cp.async.cg.shared.global", "cp.async.ca.shared.global"};
+static const char LOAD[] = "ld.global.nc", COPY[] = "cp.async.", TO[] = ".shared.global [%rd";
 
-/* The name of a load at the start of an instruction; NULL: it is none. */
-static const char *load_name(const char *line, const char *end) {
+/* Where an instruction's name begins. */
+static const char *first_word(const char *line, const char *end) {
     while (line < end && (*line == ' ' || *line == '\t')) line++;
-    for (uint32_t i = 0; i < SN_COUNT(LOADS); i++) {
-        size_t n = strlen(LOADS[i]);
-        if ((size_t)(end - line) > n && memcmp(line, LOADS[i], n) == 0) return LOADS[i];
-    }
-    return NULL;
+    return line;
 }
 
-static void put_load(sn_text *t, const char *line, const char *end, const char *name) {
-    const char *rest = strstr(line, name) + strlen(name), *semicolon = end;
-    while (semicolon > rest && *semicolon != ';') semicolon--;
+static bool starts(const char *s, const char *end, const char *with) {
+    size_t n = strlen(with);
+    return (size_t)(end - s) > n && memcmp(s, with, n) == 0;
+}
+
+/* From `at` on as it is, with the policy as its last operand. */
+static void put_rest(sn_text *t, const char *at, const char *end) {
+    const char *semicolon = end;
+    while (semicolon > at && *semicolon != ';') semicolon--;
+    sn_text_putn(t, at, (size_t)(semicolon - at));
+    sn_text_put(t, ", %stream;\n");
+}
+
+static bool put_load(sn_text *t, const char *line, const char *end) {
+    const char *name = first_word(line, end);
+    if (!starts(name, end, LOAD)) return false;
+    const char *rest = name + strlen(LOAD);
     sn_text_putn(t, line, (size_t)(rest - line));
     sn_text_put(t, ".L2::cache_hint");
-    sn_text_putn(t, rest, (size_t)(semicolon - rest));
-    sn_text_put(t, ", %stream;\n");
+    put_rest(t, rest, end);
+    return true;
+}
+
+static bool put_copy(sn_text *t, const char *line, const char *end) {
+    const char *name = first_word(line, end);
+    if (!starts(name, end, COPY)) return false;
+    const char *to = strchr(name, '.') + strlen(".async.cg");
+    if (to > end || !starts(to, end, TO)) return false;
+    const char *address = strchr(to, '%'), *rest = address;
+    while (*rest != ']' && *rest != '+' && *rest != '-') rest++;
+    sn_text_printf(t, "\txor.b64 \t%%to, %.*s, %%zero;\n", (int)(rest - address), address);
+    sn_text_printf(t, "%.*s.L2::cache_hint [%%to", (int)(address - 2 - line), line);
+    put_rest(t, rest, end);
+    return true;
+}
+
+static void put_registers(sn_text *t, bool copies) {
+    sn_text_put(t, "\t.reg .b64 \t%stream;\n"
+                   "\tcreatepolicy.fractional.L2::evict_last.b64 %stream, 1.0;\n");
+    if (copies)
+        sn_text_put(t, "\t.reg .b32 \t%none;\n"
+                       "\t.reg .b64 \t%zero, %to;\n"
+                       "\tmov.b32 \t%none, %ctaid.z;\n"
+                       "\tcvt.u64.u32 \t%zero, %none;\n");
 }
 
 void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size) {
     const char *end;
+    bool copies = strstr(ptx, TO) != NULL;
     for (const char *line = ptx, *stop = ptx + size; line < stop; line = end + 1) {
         end = memchr(line, '\n', (size_t)(stop - line));
         if (!end) end = stop - 1;
-        const char *name = load_name(line, end);
-        if (name) put_load(t, line, end, name);
-        else sn_text_putn(t, line, (size_t)(end - line) + 1);
-        if (*line == '{') /* the kernel's body */
-            sn_text_put(t, "\t.reg .b64 \t%stream;\n"
-                           "\tcreatepolicy.fractional.L2::evict_last.b64 %stream, 1.0;\n");
+        if (!put_load(t, line, end) && !put_copy(t, line, end)) sn_text_putn(t, line, (size_t)(end - line) + 1);
+        if (*line == '{') put_registers(t, copies); /* the kernel's body */
     }
 }
