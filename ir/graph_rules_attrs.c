@@ -130,8 +130,9 @@ void sn_attrs_canonical(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, 
         } else if (a->id == SN_ATTR_SHAPE) {
             a->shape.at = out->shape; /* reshape and expand: -1 resolved */
         } else if (a->id == SN_ATTR_VALUES) {
-            if (sn_is_float(out->dtype)) a->numbers.i = NULL;
-            else a->numbers.f = NULL;
+            bool is_float = sn_is_float(out->dtype); /* of no elements neither list is kept */
+            if (is_float || !a->numbers.n) a->numbers.i = NULL;
+            if (!is_float || !a->numbers.n) a->numbers.f = NULL;
         } else if (sn_attrs[a->id].kind == SN_KIND_FLOAT && isnan(a->f)) {
             a->f = (double)NAN; /* one bit pattern */
         }

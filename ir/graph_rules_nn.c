@@ -192,6 +192,10 @@ sn_status sn_rule_cross_entropy(sn_rule *r) {
     if (x->rank != 2 || target->rank != 1 || !sn_ix_eq(x->shape[0], target->shape[0]))
         return sn_rule_fail(r, "takes x [N, C] and target [N], not %s and %s", sn_shape_text(r->m, x),
                             sn_shape_text(r->m, target));
+    int64_t rows, classes;
+    bool no_classes = sn_ix_is_const(r->m, x->shape[1], &classes) && classes == 0;
+    if (no_classes && sn_ix_is_const(r->m, x->shape[0], &rows) && rows > 0)
+        return sn_rule_fail(r, "x of shape %s has no classes that the target could name", sn_shape_text(r->m, x));
     *r->out = (sn_type){.dtype = x->dtype};
     return SN_OK;
 }

@@ -204,10 +204,12 @@ sn_status sn_rule_pad(sn_rule *r) {
         return sn_rule_fail(r, "low has %u and high has %u entries for %u axes", low->ints.n, high->ints.n, x->rank);
     *r->out = *x;
     for (uint32_t k = 0; k < x->rank; k++) {
+        const int64_t most = (int64_t)1 << 62; /* positions of the operand are computed from these */
         int64_t more, size;
-        if (sn_add_overflow(low->ints.at[k], high->ints.at[k], &more) ||
+        if (low->ints.at[k] < -most || low->ints.at[k] > most || high->ints.at[k] < -most ||
+            sn_add_overflow(low->ints.at[k], high->ints.at[k], &more) ||
             (const_size(r, x->shape[k], &size) && sn_add_overflow(size, more, &size)))
-            return sn_rule_fail(r, "axis %u gets too long", k);
+            return sn_rule_fail(r, "axis %u gets too long or too short", k);
         r->out->shape[k] = sn_ix_addc(r->m, x->shape[k], more);
         if (const_size(r, r->out->shape[k], &size) && size < 0)
             return sn_rule_fail(r, "axis %u of size %s loses %lld elements", k, sn_ix_text(r->m, x->shape[k]),
@@ -238,6 +240,16 @@ sn_status sn_rule_concat(sn_rule *r) {
     return SN_OK;
 }
 
+/* Positions on an axis without elements are all outside: no element of the result would have a value. */
+static sn_status check_indexed_axis(const sn_rule *r, uint32_t axis) {
+    const sn_type *x = sn_rule_in(r, 0);
+    int64_t size, numel = 0;
+    if (!const_size(r, x->shape[axis], &size) || size > 0) return SN_OK;
+    if (!const_size(r, sn_type_numel(r->m, r->out), &numel) || numel == 0) return SN_OK;
+    return sn_rule_fail(r, "axis %u of shape %s has no elements that the index of shape %s could choose from", axis,
+                        sn_shape_text(r->m, x), sn_shape_text(r->m, sn_rule_in(r, 1)));
+}
+
 static sn_status check_index_dtype(const sn_rule *r) {
     sn_dtype t = sn_rule_in(r, 1)->dtype;
     if (t == SN_I32 || t == SN_I64 || t == SN_U32 || t == SN_U64) return SN_OK;
@@ -261,7 +273,8 @@ sn_status sn_rule_gather(sn_rule *r) {
     }
     *r->out = *index;
     r->out->dtype = x->dtype;
-    return SN_OK;
+    SN_TRY(sn_type_check(r->m, "gather", r->out));
+    return check_indexed_axis(r, axis);
 }
 
 sn_status sn_rule_index_select(sn_rule *r) {
@@ -277,7 +290,8 @@ sn_status sn_rule_index_select(sn_rule *r) {
     for (uint32_t k = 0; k < axis; k++) out->shape[out->rank++] = x->shape[k];
     for (uint32_t k = 0; k < index->rank; k++) out->shape[out->rank++] = index->shape[k];
     for (uint32_t k = axis + 1; k < x->rank; k++) out->shape[out->rank++] = x->shape[k];
-    return SN_OK;
+    SN_TRY(sn_type_check(r->m, "index_select", out));
+    return check_indexed_axis(r, axis);
 }
 
 sn_status sn_rule_scatter(sn_rule *r) {

@@ -268,7 +268,7 @@ SN_API sn_node sn_pad(sn_graph *g, sn_node x, const int64_t *low, const int64_t 
 SN_API sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis);
 /* out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis; equal ranks. An index is an integer tensor; a negative
  * one counts from the end. One outside the axis is the caller's mistake: kernels read the nearest element, the
- * evaluator fails. */
+ * evaluator fails. An axis without elements has none to read: refused, unless the result has no elements either. */
 SN_API sn_node sn_gather(sn_graph *g, sn_node x, sn_node index, int64_t axis);
 /* The axis of x is replaced by the axes of index. */
 SN_API sn_node sn_index_select(sn_graph *g, sn_node x, sn_node index, int64_t axis);

@@ -38,7 +38,7 @@ static void check_print(const sn_module *m, const char *want) {
     "%l: i64[4, 6], %b: bool[4, 6], %n: f32[N, 256], %v: f32[255], %nn: f32[M, 256], %e: f32[2, 0], %r0: f32[], "     \
     "%a: f32[5, 4, 64], %w: f32[32, 16], %w64: f32[64, 8], %v64: f32[64], %q: f32[2, 16, 8, 8], %k: f32[32, 16, 3, 3], " \
     "%k5: f32[32, 8, 3, 3], %c: f32[16], %t: i64[4], %big: f32[4611686018427387904], %two: f32[2], "                   \
-    "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %one: f32[1, 16], "                                            \
+    "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %i3: i64[2, 3], %t2: i64[2], %none: f32[0, 0], %t0: i64[0], %t3: i64[0, 3], %one: f32[1, 16], "                                            \
     "%u16: u16[4, 6], %u64: u64[4, 6], %v4: f32[4]"
 
 typedef struct rule_case {
@@ -78,6 +78,10 @@ static const rule_case RIGHT[] = {
     {"sum %b axes=[1]", "i64[4]"},
     {"sum %x axes=[-1] keepdim=true", "f32[4, 1]"},
     {"sum %e axes=[1]", "f32[2]"},
+    {"index_select %none, %t axis=1", "f32[0, 4]"},
+    {"index_select %e, %t0 axis=1", "f32[2, 0]"},
+    {"gather %e, %t3 axis=1", "f32[0, 3]"},
+    {"cross_entropy %none, %t0", "f32[]"},
     {"prod %u axes=[0]", "i64[]"},
     {"mean %n axes=[0, 1]", "f32[]"},
     {"amax %i axes=[0]", "i32[6]"},
@@ -219,12 +223,20 @@ static const rule_case WRONG[] = {
     {"unfold %r8 axis=0 size=1", "unfold: the result would have 9 axes; a tensor has at most 8"},
     {"pad %x low=[1] high=[1]", "pad: low has 1 and high has 1 entries for 2 axes"},
     {"pad %x low=[-3, 0] high=[-3, 0]", "pad: axis 0 of size 4 loses 6 elements"},
-    {"pad %x low=[9223372036854775807, 0] high=[1, 0]", "pad: axis 0 gets too long"},
+    {"pad %x low=[9223372036854775807, 0] high=[1, 0]", "pad: axis 0 gets too long or too short"},
+    {"pad %x low=[-9223372036854775808, 0] high=[0, 0]", "pad: axis 0 gets too long or too short"},
+    {"pad %x low=[-9223372036854775808, 0] high=[9223372036854775807, 0]", "pad: axis 0 gets too long or too short"},
     {"concat %x, %y axis=0", "concat: shapes [4, 6] and [6] do not join along axis 0"},
     {"concat %big, %big axis=0", "concat: tensor has more than 2^62 elements"},
     {"concat axis=0", "concat: needs at least one operand"},
     {"gather %x, %x axis=0", "gather: the index is f32, not i32, i64, u32 or u64"},
     {"gather %z, %l axis=0", "gather: index of shape [4, 6] does not fit x of shape [4, 1] (axis 1: 6 vs 1)"},
+    {"gather %e, %i2 axis=1", "gather: index of shape [3, 2] does not fit x of shape [2, 0] (axis 0: 3 vs 2)"},
+    {"gather %e, %i3 axis=1",
+     "gather: axis 1 of shape [2, 0] has no elements that the index of shape [2, 3] could choose from"},
+    {"index_select %e, %t axis=1",
+     "index_select: axis 1 of shape [2, 0] has no elements that the index of shape [4] could choose from"},
+    {"cross_entropy %e, %t2", "cross_entropy: x of shape [2, 0] has no classes that the target could name"},
     {"scatter %r0, %t, %x", "scatter: x has no rows"},
     {"scatter %x, %l, %x", "scatter: the index is [4, 6], not a list"},
     {"scatter %x, %y, %x", "scatter: the index is f32, not i32, i64, u32 or u64"},
@@ -358,6 +370,25 @@ Test(graph, equal_operations_are_one_node) {
     cr_expect_not(sn_nd_eq(o[0].node, o[2].node));
     cr_expect(sn_nd_eq(o[3].node, o[4].node));
     cr_expect(sn_nd_eq(o[5].node, o[6].node));
+    sn_module_free(m);
+}
+
+/* A list of no elements is the same whether it came as floats, as integers, or not at all. */
+Test(graph, constants_without_elements_are_one_node) {
+    static const double f[1] = {0};
+    static const int64_t i[1] = {0};
+    sn_module *m = parse_ok("graph @g(%x: f32[0]) { return x = %x }");
+    sn_ix none = sn_ix_const(m, 0);
+    for (sn_dtype t = 0; t < SN_N_DTYPES; t++) {
+        sn_attr attrs[] = {
+            {.id = SN_ATTR_DTYPE, .i = t}, {.id = SN_ATTR_SHAPE, .shape = {&none, 1}}, {.id = SN_ATTR_VALUES}};
+        sn_nd x = sn_graph_node(m, SN_OP_CONSTANT, NULL, 0, attrs, 3);
+        cr_assert(x.i);
+        attrs[2].numbers.f = f;
+        cr_expect(sn_nd_eq(sn_graph_node(m, SN_OP_CONSTANT, NULL, 0, attrs, 3), x));
+        attrs[2].numbers.i = i;
+        cr_expect(sn_nd_eq(sn_graph_node(m, SN_OP_CONSTANT, NULL, 0, attrs, 3), x));
+    }
     sn_module_free(m);
 }
 
