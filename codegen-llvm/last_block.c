@@ -35,6 +35,10 @@ void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks) {
     if (g->cluster > 1 && g->status == SN_OK)
         g->status =
             sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a cluster and a last block in one kernel", g->k->name);
+    if (blocks == 0 && g->status == SN_OK)
+        g->status =
+            sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a grid without blocks has no last one", g->k->name);
+    if (g->status != SN_OK) blocks = 1;
     int64_t groups = g->grid / blocks;
     lv group = sn_em_i(&g->em, g->block_number, 0);
     if (groups > 1) group = LLVMBuildUDiv(g->em.b, g->block_number, sn_em_i(&g->em, g->block_number, blocks), "");

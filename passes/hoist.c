@@ -5,7 +5,7 @@
  *
  * Only out of nests inside the innermost outer loop: the outer loops stay perfect, so that they can still be merged and
  * bound. Legal for pure values whose operands and axes are visible outside, and for loads of buffers that the nest does
- * not store. Nothing leaves an `if`, and nothing stops between the levels of a perfect nest. Cost: linear in statements
+ * not store, out of nests that run at least once. Nothing leaves an `if`, and nothing stops between the levels of a perfect nest. Cost: linear in statements
  * times nesting depth.
  */
 #include "passes/nest.h"
@@ -31,14 +31,17 @@ static bool nest_stores(const sn_module *m, sn_stmt nest, sn_buf b) {
     return false;
 }
 
-static bool depends_on(const sn_module *m, sn_stmt s, sn_stmt nest) {
+/* Does the nest run at least once? What a load reads in one that does not need not exist. */
+static bool runs(sn_module *m, sn_stmt nest) { return sn_ix_range(m, sn_stmt_extent(m, nest)).lo > 0; }
+
+static bool depends_on(sn_module *m, sn_stmt s, sn_stmt nest) {
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     for (uint32_t k = 0; k < r->n_in; k++)
         if (sn_stmt_get(m, sn_val_get(m, r->in[k])->def)->parent.i == nest.i) return true;
     ix_query q = {m, nest, false};
     if (r->ix.i) sn_ix_walk(m, r->ix, atom_inside, &q);
     if (r->bound.i) sn_ix_walk(m, r->bound, atom_inside, &q);
-    return q.inside || (r->op == SN_LOP_LOAD && nest_stores(m, nest, r->buf));
+    return q.inside || (r->op == SN_LOP_LOAD && (nest_stores(m, nest, r->buf) || !runs(m, nest)));
 }
 
 /* May something stand in front of `nest`, inside its parent? Not between the levels of a perfect nest: `map` spreads

@@ -7,7 +7,7 @@
  * Legality: every rewrite gives the same bits on finite numbers, infinities, nan and signed zeros (two exceptions that
  * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns
  * -0.0 into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by
- * powers of two. Folding is in fold.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands
+ * powers of two. Folding is in fold.c and empty.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands
  * that are simplified already and looks at most two nodes deep.
  */
 #include "passes/rewrite.h"
@@ -313,7 +313,8 @@ static sn_nd simplify(sn_pass_ctx *cx, sn_nd x) {
     for (sn_nd y = x; x.i; x = y) {
         const sn_node_rec *node = sn_node_get(cx->m, x);
         sn_node_rule rule = rule_of_op[node->op] ? rule_of_op[node->op] : rule_of_class[sn_ops[node->op].cls];
-        y = sn_fold_literals(cx, x);
+        y = sn_fold_empty(cx, x);
+        if (sn_nd_eq(x, y)) y = sn_fold_literals(cx, x);
         if (sn_nd_eq(x, y) && rule) y = rule(cx, x);
         if (sn_nd_eq(x, y)) return x;
     }
