@@ -32,6 +32,13 @@ typedef struct sn_gen_thread_axis {
     sn_axis_kind kind;
 } sn_gen_thread_axis;
 
+/* Of a prefix that adds many times: the variables with what roundings took from its state and with the number of steps
+ * (NULL: it has none); or its state is an f64. */
+typedef struct sn_gen_lost {
+    lv sum, steps;
+    bool wide;
+} sn_gen_lost;
+
 typedef struct sn_gen {
     sn_em em;
     sn_env *env;
@@ -55,8 +62,9 @@ typedef struct sn_gen {
     SN_VEC(sn_ix) fixed_to;
     lv *yields; /* where a yield puts its operands */
 
-    lv *prefixes; /* by sn_val: the variable with the state of an accum */
-    bool scans;   /* the kernel has an accum */
+    lv *prefixes;      /* by sn_val: the variable with the state of an accum */
+    sn_gen_lost *lost; /* ... and what goes with it */
+    bool scans;        /* the kernel has an accum */
 
     /* Index arithmetic. */
     LLVMTypeRef index; /* i32 or i64 */

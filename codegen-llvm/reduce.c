@@ -1,8 +1,10 @@
 /* reduce.c: combiners, and reductions that run inside one thread (sequential, written out, vector axes).
  *
  * A written-out reduction starts from its first element, a loop from the identity. The lanes of a vector axis are
- * combined pairwise at the end. The order is fixed: the same input gives the same bits. Reductions over block axes run
- * their region once a thread, then block.c combines the threads.
+ * combined pairwise at the end. A long loop that adds becomes loops of RUN iterations inside one another, each with an
+ * accumulator of its own, so that none takes in many terms: rounding grows with their number. The order is fixed: the
+ * same input gives the same bits. Reductions over block axes run their region once a thread, then block.c combines the
+ * threads.
  */
 #include "codegen-llvm/gen.h"
 
@@ -112,22 +114,74 @@ static void iteration(sn_gen *g, void *user) {
     if (g->status == SN_OK) sn_gen_combine(g, it->st, it->state, x);
 }
 
-static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
-    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
-    lv phis[SN_GEN_STATES];
+/* Iterations that one accumulator takes in before it goes into the next one; a power of two. */
+enum { RUN = 64 };
+
+/* A sum of many equal values in one accumulator is off by a third of an ulp for each of them. Threads of a GPU have
+ * shared out the terms among themselves: few of their loops need more than one accumulator. */
+static bool is_long_sum(const sn_gen *g, const sn_gen_states *st, int64_t n) {
+    enum { MOST_ON_GPU = 4 * RUN };
+    if (n <= (g->gpu ? MOST_ON_GPU : RUN)) return false;
+    for (uint32_t c = 0; c < st->n_combs; c++)
+        if (sn_is_float(st->dtypes[st->first[c]]) && (st->combs[c] == SN_COMB_SUM || st->combs[c] == SN_COMB_SUMEXP))
+            return true;
+    return false;
+}
+
+static void begin(sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
     identities(g, st, state);
     for (uint32_t k = 0; k < st->n; k++)
         if (g->lanes > 1 && g->varies[s->result.i + k]) state[k] = sn_em_splat(&g->em, state[k], g->lanes);
-    sn_gen_loop l;
-    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
-    for (uint32_t k = 0; k < st->n; k++) {
+}
+
+static void carry(sn_gen *g, sn_gen_loop *l, uint32_t n, lv *phis, lv *state) {
+    for (uint32_t k = 0; k < n; k++) {
         phis[k] = LLVMBuildPhi(g->em.b, LLVMTypeOf(state[k]), "");
-        LLVMAddIncoming(phis[k], &state[k], &l.before, 1);
+        LLVMAddIncoming(phis[k], &state[k], &l->before, 1);
         state[k] = phis[k];
     }
+}
+
+/* Iterations first .. n-1 into one accumulator. */
+static void one_run(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first, lv n, bool may_be_empty, lv *state) {
+    lv phis[SN_GEN_STATES];
+    sn_gen_loop l;
+    begin(g, s, st, state);
+    sn_gen_loop_begin(g, &l, s->axis, first, n, may_be_empty);
+    carry(g, &l, st->n, phis, state);
     sn_gen_iteration(g, s, iteration, &(step){s, st, state}, state, st->n);
+    if (g->status == SN_OK) sn_gen_loop_end(g, &l, phis, state, st->n);
+}
+
+/* Iterations first .. n-1, at least one and at most `most`, in pieces of a power of RUN. */
+static void in_runs(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first, lv n, int64_t most, lv *state) {
+    if (most <= RUN) {
+        one_run(g, s, st, first, n, false, state);
+        return;
+    }
+    sn_em *em = &g->em;
+    int64_t piece = RUN;
+    while (piece * RUN < most) piece *= RUN;
+    lv phis[SN_GEN_STATES], x[SN_GEN_STATES], size = sn_em_i(em, n, piece), one = sn_em_i(em, n, 1);
+    lv pieces = em_iadd(em, LLVMBuildUDiv(em->b, em_isub(em, em_isub(em, n, first), one), size, ""), one);
+    sn_gen_loop l;
+    begin(g, s, st, state);
+    sn_gen_loop_begin(g, &l, (sn_axis){0}, sn_em_i(em, n, 0), pieces, false);
+    carry(g, &l, st->n, phis, state);
+    lv start = em_iadd(em, first, em_imul(em, l.i, size)), rest = em_isub(em, n, start);
+    lv end = em_iadd(em, start, em_select(em, em_icmp(em, LLVMIntSLT, rest, size), rest, size));
+    in_runs(g, s, st, start, end, piece, x);
     if (g->status != SN_OK) return;
+    sn_gen_combine(g, st, state, x);
     sn_gen_loop_end(g, &l, phis, state, st->n);
+}
+
+static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
+    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    int64_t n = sn_gen_extent(g, s->axis);
+    lv zero = sn_em_ci(g->index, 0), end = sn_gen_ix(g, extent);
+    if (is_long_sum(g, st, n)) in_runs(g, s, st, zero, end, n, state);
+    else one_run(g, s, st, zero, end, sn_ix_range(g->m, extent).lo < 1, state);
 }
 
 /* Every iteration is combined with those before it, but sumexp takes all of them at once at the end. */

@@ -7,8 +7,10 @@
  *     threads    what the lanes of the threads before it come to (block.c), in one fixed order
  *     state      is combined in last, and grows by what all threads came to: every thread has the same one
  *
- * On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a GPU cannot do in order
- * (lanes outside threads, threads that do not all arrive) is refused here.
+ * A state that adds many times is kept in twice the precision, so that a long prefix is as exact as a short one. On a
+ * GPU, and where the elements are f64, that is a second variable for what rounding has taken from the state, which goes
+ * back every so many steps. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a GPU
+ * cannot do in order (lanes outside threads, threads that do not all arrive) is refused here.
  */
 #include "codegen-llvm/gen.h"
 
@@ -38,12 +40,12 @@ static uint32_t state_lanes(const sn_gen *g, const sn_stmt_rec *s) {
 }
 
 /* In the entry block, where LLVM looks for variables. */
-static lv new_variable(sn_gen *g, LLVMTypeRef type) {
+static lv new_variable(sn_gen *g, LLVMTypeRef type, const char *name) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(g->em.b), entry = LLVMGetEntryBasicBlock(g->em.fn);
     LLVMValueRef first = LLVMGetFirstInstruction(entry);
     if (first) LLVMPositionBuilderBefore(g->em.b, first);
     else LLVMPositionBuilderAtEnd(g->em.b, entry);
-    lv x = LLVMBuildAlloca(g->em.b, type, "prefix");
+    lv x = LLVMBuildAlloca(g->em.b, type, name);
     LLVMPositionBuilderAtEnd(g->em.b, here);
     return x;
 }
@@ -58,6 +60,25 @@ static bool is_outermost(sn_gen *g, const sn_stmt_rec *outer, sn_ix position) {
     return true;
 }
 
+/* Does the state add so often that the roundings matter? Lanes, and threads where there are any, add together. */
+static bool is_long_sum(sn_gen *g, const sn_stmt_rec *s) {
+    enum { FEW = 64, FEW_ON_GPU = 256 };
+    int64_t steps = 1;
+    if (s->combs[0] != SN_COMB_SUM || !sn_is_float(s->dtype)) return false;
+    for (sn_stmt up = s->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(g->m, up);
+        if (!u->axis.i || u->kind == SN_AXIS_VECTOR || sn_gen_is_block(g, u->kind)) continue;
+        if (sn_ix_uses_axis(g->m, s->ix, u->axis)) steps *= sn_gen_extent(g, u->axis);
+    }
+    return steps > (g->gpu ? FEW_ON_GPU : FEW);
+}
+
+static lv widen(sn_gen *g, lv x) { return LLVMBuildFPExt(g->em.b, x, sn_em_shape(g->em.cg->f64, sn_em_lanes(x)), ""); }
+
+static lv narrow(sn_gen *g, lv x) {
+    return LLVMBuildFPTrunc(g->em.b, x, sn_em_shape(g->em.cg->f32, sn_em_lanes(x)), "");
+}
+
 void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop) {
     if (!g->scans || !loop->first.i) return;
     sn_stmt end = sn_stmt_walk_skip(g->m, sn_stmt_get(g->m, loop->first)->parent);
@@ -66,9 +87,80 @@ void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop) {
         if (s->op != SN_LOP_ACCUM || !is_outermost(g, loop, s->ix)) continue;
         uint32_t lanes = state_lanes(g, s);
         lv start = sn_em_splat(&g->em, identity(g, s), lanes);
-        g->prefixes[s->result.i] = new_variable(g, LLVMTypeOf(start));
+        bool is_long = is_long_sum(g, s);
+        g->lost[s->result.i].wide = is_long && !g->gpu && s->dtype == SN_F32;
+        if (g->lost[s->result.i].wide) start = widen(g, start);
+        g->prefixes[s->result.i] = new_variable(g, LLVMTypeOf(start), "prefix");
         LLVMBuildStore(g->em.b, start, g->prefixes[s->result.i]);
+        if (!is_long || g->lost[s->result.i].wide) continue;
+        g->lost[s->result.i].sum = new_variable(g, LLVMTypeOf(start), "lost");
+        g->lost[s->result.i].steps = new_variable(g, g->em.cg->i32, "steps");
+        LLVMBuildStore(g->em.b, start, g->lost[s->result.i].sum);
+        LLVMBuildStore(g->em.b, sn_em_ci(g->em.cg->i32, 0), g->lost[s->result.i].steps);
     }
+}
+
+/* The state, and what roundings have taken from it (NULL: nobody keeps that). wide: both in one f64. */
+typedef struct state {
+    lv sum, lost, wide;
+} state;
+
+static lv if_number(sn_gen *g, lv x) {
+    return em_select(&g->em, em_fcmp(&g->em, LLVMRealORD, x, x), x, LLVMConstNull(LLVMTypeOf(x)));
+}
+
+static state load_state(sn_gen *g, const sn_stmt_rec *s, LLVMTypeRef type) {
+    lv at = g->prefixes[s->result.i], lost = g->lost[s->result.i].sum;
+    if (!g->lost[s->result.i].wide)
+        return (state){LLVMBuildLoad2(g->em.b, type, at, ""), lost ? LLVMBuildLoad2(g->em.b, type, lost, "") : NULL,
+                       NULL};
+    uint32_t lanes = LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 1;
+    lv wide = LLVMBuildLoad2(g->em.b, sn_em_shape(g->em.cg->f64, lanes), at, ""), sum = narrow(g, wide);
+    return (state){sum, if_number(g, narrow(g, em_sub(&g->em, wide, widen(g, sum)))), wide};
+}
+
+/* The rounding of a + b is a number again, unless the sum is none. */
+static lv rounding(sn_gen *g, lv a, lv b, lv sum) {
+    sn_em *em = &g->em;
+    lv of_b = em_sub(em, sum, a), of_a = em_sub(em, sum, of_b);
+    return if_number(g, em_add(em, em_sub(em, a, of_a), em_sub(em, b, of_b)));
+}
+
+/* What was lost goes back to the sum before it has many roundings of its own. */
+static void give_back(sn_gen *g, const sn_stmt_rec *s, state st) {
+    enum { EVERY = 64 };
+    sn_em *em = &g->em;
+    const sn_gen_lost *lost = &g->lost[s->result.i];
+    lv steps = LLVMBuildLoad2(em->b, em->cg->i32, lost->steps, "");
+    steps = em_iadd(em, steps, sn_em_i(em, steps, 1));
+    LLVMBuildStore(em->b, steps, lost->steps);
+    lv turn = em_icmp(em, LLVMIntEQ, em_and(em, steps, sn_em_i(em, steps, EVERY - 1)), sn_em_i(em, steps, 0));
+    sn_em_if now = sn_em_then(em, turn, "give_back");
+    lv sum = em_add(em, st.sum, st.lost);
+    LLVMBuildStore(em->b, sum, g->prefixes[s->result.i]);
+    LLVMBuildStore(em->b, rounding(g, st.sum, st.lost, sum), lost->sum);
+    sn_em_end(em, &now);
+}
+
+static state grow_state(sn_gen *g, const sn_stmt_rec *s, state old, lv x) {
+    state new = {NULL, NULL, NULL};
+    if (old.wide) {
+        new.wide = em_add(&g->em, old.wide, widen(g, x));
+        LLVMBuildStore(g->em.b, new.wide, g->prefixes[s->result.i]);
+        return new;
+    }
+    new.sum = combine(g, s, old.sum, x);
+    LLVMBuildStore(g->em.b, new.sum, g->prefixes[s->result.i]);
+    if (!old.lost) return new;
+    new.lost = em_add(&g->em, old.lost, rounding(g, old.sum, x, new.sum));
+    LLVMBuildStore(g->em.b, new.lost, g->lost[s->result.i].sum);
+    give_back(g, s, new);
+    return new;
+}
+
+static lv value_of(sn_gen *g, state st) {
+    if (st.wide) return narrow(g, st.wide);
+    return st.lost ? em_add(&g->em, st.sum, st.lost) : st.sum;
 }
 
 /* ---- one step ---- */
@@ -115,43 +207,55 @@ static lv from_lanes(sn_gen *g, const sn_stmt_rec *s, lv base, const lv *prefix,
     return all;
 }
 
+/* The same from a state with more than its sum: what is small is added up first. */
+static lv from_exact(sn_gen *g, const sn_stmt_rec *s, state base, lv before, const lv *prefix, uint32_t lanes) {
+    lv all = lanes > 1 ? LLVMGetPoison(sn_em_shape(LLVMTypeOf(base.sum), lanes)) : NULL;
+    for (uint32_t i = 0; i < lanes; i++) {
+        lv x = !s->exclusive ? prefix[i] : i ? prefix[i - 1] : identity(g, s);
+        all = lanes > 1 ? sn_em_with_lane(&g->em, all, i, x) : x;
+    }
+    lv small = before ? em_add(&g->em, base.lost, before) : base.lost;
+    all = em_add(&g->em, sn_em_splat(&g->em, small, lanes), all);
+    return em_add(&g->em, sn_em_splat(&g->em, base.sum, lanes), all);
+}
+
 /* Every lane walks a sequence of its own. */
 static void step_alone(sn_gen *g, const sn_stmt_rec *s, lv x) {
-    lv at = g->prefixes[s->result.i], before = identity(g, s);
     uint32_t lanes = state_lanes(g, s);
     x = sn_em_splat(&g->em, x, lanes);
-    if (at) before = LLVMBuildLoad2(g->em.b, LLVMTypeOf(x), at, "");
-    else before = sn_em_splat(&g->em, before, lanes); /* one element: no loop counts */
-    lv after = combine(g, s, before, x);
-    if (at) LLVMBuildStore(g->em.b, after, at);
-    g->vals[s->result.i] = s->exclusive ? before : after;
+    state before = {.sum = sn_em_splat(&g->em, identity(g, s), lanes)}, after; /* one element: no loop counts */
+    if (g->prefixes[s->result.i]) {
+        before = load_state(g, s, LLVMTypeOf(x));
+        after = grow_state(g, s, before, x);
+    } else {
+        after = (state){.sum = combine(g, s, before.sum, x)};
+    }
+    g->vals[s->result.i] = value_of(g, s->exclusive ? before : after);
 }
 
 void sn_gen_accum(sn_gen *g, sn_stmt_rec *s) {
     sn_em *em = &g->em;
-    lv x = sn_gen_val(g, s->in[0]), at = g->prefixes[s->result.i], lane[SN_GEN_LANES];
+    lv x = sn_gen_val(g, s->in[0]), lane[SN_GEN_LANES], before = NULL;
     uint32_t lanes = g->lanes > 1 && sn_ix_uses_axis(g->m, s->ix, g->lane_axis) ? g->lanes : 1;
     sn_axis threads = thread_axis(g, s);
     if (lanes == 1 && !threads.i) {
         step_alone(g, s, x);
         return;
     }
-    SN_ASSERT(at);
+    SN_ASSERT(g->prefixes[s->result.i]);
     x = sn_em_splat(em, x, lanes);
     for (uint32_t i = 0; i < lanes; i++) lane[i] = sn_em_lane(em, x, i);
     across_lanes(g, s, lane, lanes);
-    lv all = lane[lanes - 1], base = LLVMBuildLoad2(em->b, LLVMTypeOf(all), at, ""), next;
+    lv all = lane[lanes - 1];
+    state base = load_state(g, s, LLVMTypeOf(all));
     if (threads.i) {
         check_threads(g, s, threads, lanes);
         if (g->status != SN_OK) return;
         sn_gen_states st = state_of(g, s);
-        lv before = all;
+        before = all;
         sn_gen_block_scan(g, &st, identity(g, s), &before, &all);
-        next = combine(g, s, base, all);
-        base = combine(g, s, base, before);
-    } else {
-        next = combine(g, s, base, all);
     }
-    LLVMBuildStore(em->b, next, at);
-    g->vals[s->result.i] = from_lanes(g, s, base, lane, lanes);
+    grow_state(g, s, base, all);
+    if (base.lost) g->vals[s->result.i] = from_exact(g, s, base, before, lane, lanes);
+    else g->vals[s->result.i] = from_lanes(g, s, before ? combine(g, s, base.sum, before) : base.sum, lane, lanes);
 }

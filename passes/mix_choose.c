@@ -3,7 +3,7 @@
  *
  * A thread keeps for each of its columns: the accumulators, what the rows share (a weight), the elements of this row
  * and those of the next one, which are loaded ahead. That bounds its columns, hence the threads of a row, hence the
- * blocks that fit on a multiprocessor; there are as many groups as blocks that fit. Figures are those of map_choose.c:
+ * blocks that fit on a multiprocessor; there are as many groups as blocks that fit, or a multiple. Figures are those of map_choose.c:
  * 16-byte accesses; a register file of 64K words; 128 threads in a block where rows are short.
  */
 #include "passes/fuse.h"
@@ -18,6 +18,7 @@ enum {
     MOST_BLOCKS = 16,
     MIN_THREADS = 256, /* resident on a multiprocessor */
     MIN_ROWS = 8,      /* of a group */
+    MOST_STEPS = 512,  /* ... one after the other on a thread */
     MIN_GAIN = 4,      /* bytes saved for each byte of partial results */
     MIN_SHARED = 8 << 20
 };
@@ -105,10 +106,12 @@ static uint32_t registers(const sn_mix *mx, uint32_t bytes) {
     return (mx->sched.unroll * mx->sched.vector * bytes / 4 + OTHER_REGS + 7) / 8 * 8;
 }
 
-/* As many groups as blocks fit, then evenly. */
+/* As many groups as blocks fit, then evenly; more of them when an accumulator would take in so many rows that their
+ * roundings add up. */
 static void choose_groups(sn_mix *mx) {
     int64_t rows = mx->sched.rows, most = (int64_t)mx->sched.blocks * mx->cx->target->units;
-    int64_t steps = (mx->rows + most * rows - 1) / (most * rows);
+    int64_t steps = (mx->rows + most * rows - 1) / (most * rows), waves = (steps + MOST_STEPS - 1) / MOST_STEPS;
+    if (waves > 1) steps = (steps + waves - 1) / waves;
     mx->groups = (mx->rows + steps * rows - 1) / (steps * rows);
 }
 
