@@ -213,6 +213,10 @@ void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
 /* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer
  * extremes. */
 void sn_special_fill(void *out, sn_dtype dtype, int64_t n);
+/* Values whose sum shows how it was made: all 0.1 (integers: 7); from 0 to 1 (1 to 100, again and again); the same with
+ * signs in turn. */
+typedef enum sn_sequence { SN_EQUAL, SN_GROWING, SN_ALTERNATING } sn_sequence;
+void sn_sequence_fill(void *out, sn_dtype dtype, int64_t n, sn_sequence which);
 
 /* How far a compilation goes: a dump needs only the phases before it. */
 typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_LOADED } sn_phase;

@@ -1,4 +1,4 @@
-/* random.c: seeded values for the inputs of a graph, for `sinter run`, `bench` and tests. The same seed gives the same
+/* random.c: values for the inputs of a graph, for `sinter run`, `bench` and tests: seeded ones, and some fixed lists. The same seed gives the same
  * values on every machine.
  *
  * Floats are normal, integers in -8 .. 7. Two uses of an input ask for more: an index must be a valid position, and a
@@ -221,6 +221,17 @@ void sn_special_fill(void *out, sn_dtype dtype, int64_t n) {
         char *element = (char *)out + (size_t)k * bytes;
         if (sn_is_float(dtype)) sn_store_float(dtype, element, floats[(uint64_t)k % SN_COUNT(floats)]);
         else sn_store_int(dtype, element, sn_wrap_to(dtype, integers[(uint64_t)k % SN_COUNT(integers)]));
+    }
+}
+
+void sn_sequence_fill(void *out, sn_dtype dtype, int64_t n, sn_sequence which) {
+    for (int64_t k = 0; k < n; k++) {
+        char *element = (char *)out + (size_t)k * sn_dtype_bytes(dtype);
+        int64_t whole = which == SN_EQUAL ? 7 : k % 100 + 1;
+        double x = which == SN_EQUAL ? 0.1 : (double)(k + 1) / (double)n;
+        bool minus = which == SN_ALTERNATING && k % 2;
+        if (sn_is_float(dtype)) sn_store_float(dtype, element, minus ? -x : x);
+        else sn_store_int(dtype, element, dtype == SN_BOOL ? k % 3 == 0 : minus ? -whole : whole);
     }
 }
 

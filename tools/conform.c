@@ -28,6 +28,7 @@ static const char help[] =
     "  --one-by-one            a graph for each case, whose kernels share no launch with others\n"
     "  --check-kernels         look for races and the like in the kernels instead of running their code\n"
     "  --quick                 a fixed part that has every operation on every dtype\n"
+    "  --huge                  also the cases of 40 million elements\n"
     "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
     "  --dtype=NAME            cases of one dtype\n"
     "  --list                  print the cases, run nothing\n"
@@ -40,23 +41,31 @@ typedef struct conform_args {
     const char *device, *schedule, *only, *json, *repro, *verify;
     sn_dtype dtype; /* SN_N_DTYPES: all */
     unsigned threads;
-    bool quick, list, alone, check_kernels, show_help;
+    bool quick, huge, list, alone, check_kernels, show_help;
 } conform_args;
 
 static int parse(conform_args *r, int argc, char **argv) {
-    static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'},  {"cpu-schedule", required_argument, NULL, 's'},
-        {"quick", no_argument, NULL, 'q'},         {"only", required_argument, NULL, 'o'},
-        {"dtype", required_argument, NULL, 't'},   {"list", no_argument, NULL, 'l'},
-        {"json", required_argument, NULL, 'j'},    {"repro", required_argument, NULL, 'r'},
-        {"threads", required_argument, NULL, 'n'}, {"verify", required_argument, NULL, 'v'},
-        {"one-by-one", no_argument, NULL, 'a'},    {"check-kernels", no_argument, NULL, 'k'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"cpu-schedule", required_argument, NULL, 's'},
+                                            {"quick", no_argument, NULL, 'q'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"dtype", required_argument, NULL, 't'},
+                                            {"list", no_argument, NULL, 'l'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"repro", required_argument, NULL, 'r'},
+                                            {"threads", required_argument, NULL, 'n'},
+                                            {"verify", required_argument, NULL, 'v'},
+                                            {"one-by-one", no_argument, NULL, 'a'},
+                                            {"check-kernels", no_argument, NULL, 'k'},
+                                            {"huge", no_argument, NULL, 'H'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': r->device = optarg; break;
         case 's': r->schedule = optarg; break;
         case 'q': r->quick = true; break;
+        case 'H': r->huge = true; break;
         case 'o': r->only = optarg; break;
         case 't':
             if (!sn_dtype_from_name(&r->dtype, optarg))
@@ -103,8 +112,8 @@ typedef struct job {
 
 static bool joins(const group *g, const conform_case *c) {
     const conform_case *last = g->cases[g->n - 1];
-    return g->n < GROUP && !last->refusal && !c->refusal && last->dtype == c->dtype && last->level != CONFORM_LARGE &&
-           c->level != CONFORM_LARGE && sn_ops[last->op].cls == sn_ops[c->op].cls;
+    return g->n < GROUP && !last->refusal && !c->refusal && last->dtype == c->dtype && last->level < CONFORM_LARGE &&
+           c->level < CONFORM_LARGE && sn_ops[last->op].cls == sn_ops[c->op].cls;
 }
 
 /* Neighbours of one class and dtype are joined, unless each is to be alone. NULL: out of memory. */
@@ -121,19 +130,19 @@ static group *make_groups(unsigned *n, conform_suite *suite, bool alone) {
 
 /* ---- running ---- */
 
-/* Names of special inputs with their value, for tool_program_tensors. */
+/* Names of inputs that are not random with their value, for tool_program_tensors. */
 static void give_values(tool_inputs *in, const group *g) {
-    char *names[4];
+    conform_value values[4];
     *in = (tool_inputs){.random_rest = true, .seed = 1};
     for (unsigned k = 0; k < g->n; k++) {
-        unsigned n = conform_specials(names, SN_COUNT(names), g->cases[k]);
+        unsigned n = conform_values(values, SN_COUNT(values), g->cases[k]);
         for (unsigned i = 0; i < n; i++) {
             if (in->n == TOOL_MAX_LIST) {
-                free(names[i]);
+                free(values[i].name);
                 continue;
             }
-            in->names[in->n] = names[i];
-            in->values[in->n++] = "special";
+            in->names[in->n] = values[i].name;
+            in->values[in->n++] = values[i].value;
         }
     }
 }
@@ -257,19 +266,20 @@ typedef struct tally {
 
 static void write_repro(const conform_case *c, const job *j, char *path, size_t size) {
     const char *dir = j->args->repro;
-    char *text = conform_text(&c, 1), *names[4];
-    unsigned n = conform_specials(names, SN_COUNT(names), c);
+    char *text = conform_text(&c, 1);
+    conform_value values[4];
+    unsigned n = conform_values(values, SN_COUNT(values), c);
     snprintf(path, size, "%s/%s.sn", dir, c->name);
     mkdir(dir, 0777);
     FILE *file = text ? fopen(path, "w") : NULL;
     if (file) {
         fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check%s", j->args->device,
                 j->schedule, j->args->check_kernels ? "-kernels" : "");
-        for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=special", names[k]);
+        for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=%s", values[k].name, values[k].value);
         fprintf(file, "\n%s", text);
     }
     if (!file || fclose(file)) snprintf(path, size, "(cannot write %s/%s.sn)", dir, c->name);
-    for (unsigned k = 0; k < n; k++) free(names[k]);
+    for (unsigned k = 0; k < n; k++) free(values[k].name);
     free(text);
 }
 
@@ -307,7 +317,7 @@ static void report(tally *t, const conform_suite *suite, const job *j, FILE *jso
 
 static bool wanted(const conform_case *c, const conform_args *r) {
     return (r->dtype == SN_N_DTYPES || c->dtype == r->dtype) && (!r->only || strstr(c->name, r->only)) &&
-           (!r->quick || conform_is_quick(c));
+           (!r->quick || conform_is_quick(c)) && (r->huge || c->level != CONFORM_HUGE);
 }
 
 static void keep_wanted(conform_suite *suite, const conform_args *r) {

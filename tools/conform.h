@@ -6,7 +6,7 @@
 
 #include "tools/tool.h"
 
-typedef enum conform_level { CONFORM_ALWAYS, CONFORM_SAMPLED, CONFORM_LARGE } conform_level;
+typedef enum conform_level { CONFORM_ALWAYS, CONFORM_SAMPLED, CONFORM_LARGE, CONFORM_HUGE } conform_level;
 
 typedef enum conform_result { CONFORM_NOT_RUN, CONFORM_PASSED, CONFORM_FAILED } conform_result;
 
@@ -41,7 +41,12 @@ bool conform_is_quick(const conform_case *c);
 char *conform_text(const conform_case *const *cases, unsigned n);
 /* The inputs and expression of a case in one line, dtypes filled in, names as in conform.def; malloc. */
 char *conform_line(const conform_case *c);
-/* Names of the inputs that have special values, as they are in the text; each malloc. Returns how many. */
-unsigned conform_specials(char **out, unsigned cap, const conform_case *c);
+/* An input that does not get random values: its name in the text (malloc), and what --input takes for them. */
+typedef struct conform_value {
+    char *name;
+    const char *value;
+} conform_value;
+/* Those of a case. Returns how many. */
+unsigned conform_values(conform_value *out, unsigned cap, const conform_case *c);
 
 #endif

@@ -156,12 +156,18 @@ char *conform_line(const conform_case *c) {
     return text_close(&t);
 }
 
-unsigned conform_specials(char **out, unsigned cap, const conform_case *c) {
+unsigned conform_values(conform_value *out, unsigned cap, const conform_case *c) {
+    static const char *const values[] = {"special", "equal", "growing", "alternating"};
     unsigned n = 0;
-    for (const char *s = c->inputs; (s = strstr(s, "%special")) && n < cap; n++) {
+    for (const char *s = c->inputs; (s = strchr(s, '%')) && n < cap;) {
         size_t length = strcspn(++s, ":"), size = length + strlen(c->name) + 2;
-        if (!(out[n] = malloc(size))) break;
-        snprintf(out[n], size, "%.*s_%s", (int)length, s, c->name);
+        const char *value = NULL;
+        for (size_t k = 0; k < SN_COUNT(values); k++)
+            if (!strncmp(s, values[k], strlen(values[k]))) value = values[k];
+        if (!value) continue;
+        if (!(out[n].name = malloc(size))) break;
+        snprintf(out[n].name, size, "%.*s_%s", (int)length, s, c->name);
+        out[n++].value = value;
     }
     return n;
 }

@@ -93,6 +93,17 @@ static sn_status fill_special(sn_context *ctx, const fill_args *f, size_t bytes)
     return sn_tensor_put(f->t, data, bytes);
 }
 
+static const struct {
+    const char *name;
+    sn_sequence which;
+} sequences[] = {{"equal", SN_EQUAL}, {"growing", SN_GROWING}, {"alternating", SN_ALTERNATING}};
+
+static sn_status fill_sequence(sn_context *ctx, const fill_args *f, sn_sequence which, size_t bytes) {
+    void *data = sn_alloc(&ctx->scratch, bytes);
+    sn_sequence_fill(data, f->t->info.dtype, f->t->info.numel, which);
+    return sn_tensor_put(f->t, data, bytes);
+}
+
 static sn_status fill(sn_context *ctx, void *args) {
     const fill_args *f = args;
     size_t bytes = (size_t)f->t->info.numel * sn_dtype_bytes(f->t->info.dtype);
@@ -101,12 +112,14 @@ static sn_status fill(sn_context *ctx, void *args) {
     if (!strcmp(f->value, "zeros")) return fill_equal(ctx, f, 0, bytes);
     if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
     if (!strcmp(f->value, "special")) return fill_special(ctx, f, bytes);
+    for (size_t k = 0; k < SN_COUNT(sequences); k++)
+        if (!strcmp(f->value, sequences[k].name)) return fill_sequence(ctx, f, sequences[k].which, bytes);
     if (!strcmp(f->value, "random")) return fill_random(f, seed);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
         return sn_fail(
             &ctx->env, SN_ERROR_ARGUMENT,
-            "--input %s=%s: a FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER, random:SEED, zeros, ones or "
-            "special is wanted",
+            "--input %s=%s: a FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER, random:SEED, zeros, ones, special, "
+            "equal, growing or alternating is wanted",
             f->name, f->value);
     return fill_random(f, seed);
 }
