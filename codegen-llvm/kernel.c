@@ -48,7 +48,7 @@ static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
         if (n < 0) n = INT32_MAX; /* symbolic: reported as such by sn_gen_index_width, or as too large */
         if (n > most) most = n;
     }
-    return (uint32_t)most;
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
 static sn_status find_sizes(sn_gen *g) {

@@ -186,6 +186,9 @@ static sn_ix blocks_of(sn_module *m, sn_stmt s, bool all) {
     return n;
 }
 
+/* What text asks for may be more than any device has: refused there, so it must not look small here. */
+static uint32_t saturated(int64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
+
 sn_launch sn_kern_launch(sn_module *m, sn_kern k) {
     sn_ix none = sn_ix_const(m, sn_kern_segments(m, k) == 0);
     sn_launch out = {.grid = none, .parts = none, .cluster = 1, .block_x = 1, .block_y = 1};
@@ -198,9 +201,9 @@ sn_launch sn_kern_launch(sn_module *m, sn_kern k) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->axis.i) continue;
         sn_ix extent = sn_axis_get(m, r->axis)->extent;
-        if (r->kind == SN_AXIS_CLUSTER) out.cluster = (uint32_t)sn_ix_value(m, extent);
-        if (r->kind == SN_AXIS_BLOCK_X) out.block_x = (uint32_t)sn_ix_value(m, extent);
-        if (r->kind == SN_AXIS_BLOCK_Y) out.block_y = (uint32_t)sn_ix_value(m, extent);
+        if (r->kind == SN_AXIS_CLUSTER) out.cluster = saturated(sn_ix_value(m, extent));
+        if (r->kind == SN_AXIS_BLOCK_X) out.block_x = saturated(sn_ix_value(m, extent));
+        if (r->kind == SN_AXIS_BLOCK_Y) out.block_y = saturated(sn_ix_value(m, extent));
     }
     out.grid = sn_ix_scale(m, out.grid, out.cluster);
     return out;

@@ -341,9 +341,10 @@ uint32_t sn_map_stage(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_stm
     find_entries(&st);
     for (uint32_t i = 0; i < st.entries.n; i++) {
         const entry *e = &st.entries.at[i];
-        uint32_t bytes = (uint32_t)private_size(&st, e->nest, sc) * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
-        if (!e->n_uses || used + bytes > budget) continue;
-        used += bytes;
+        int64_t left = (budget - used) / sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
+        int64_t private = private_size(&st, e->nest, sc); /* of a long row: more than 32 bits */
+        if (!e->n_uses || private > left) continue;
+        used += (uint32_t)private * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
         keep(&st, e, number++, sc);
     }
     drop_dead_temps(&st);
