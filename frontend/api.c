@@ -175,8 +175,9 @@ sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t 
     FILE *file = fopen(path, "wb");
     if (!file) return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
     bool bad = fwrite(data, 1, size, file) != size;
-    bad |= fclose(file) != 0;
-    return bad ? sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno)) : SN_OK;
+    int why = errno;
+    if (fclose(file) != 0 && !bad) bad = true, why = errno;
+    return bad ? sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(why)) : SN_OK;
 }
 
 /* ---- devices ---- */

@@ -219,8 +219,15 @@ static void write_repro(runner *r, uint32_t at) {
     sn_text_printf(t, " -target=%s -verify=each %%s\n# %s\n", r->target ? r->target->name : "host", r->env->message);
     sn_text_put(t, r->before.s);
     char *path = sn_strf(&r->arena, "%s/%s.sn", r->o->repro_dir, r->passes.at[at]->name);
-    if (r->o->write_file(r->o->print_user, path, t->s) != SN_OK) return;
-    sn_text_printf(emptied(t), "# reproducer written to %s\n", path);
+    char failure[SN_MESSAGE_MAX];
+    sn_status status = r->env->status;
+    memcpy(failure, r->env->message, sizeof failure);
+    sn_env_clear(r->env); /* so that the file's failure has its words; the pass's own is put back */
+    if (r->o->write_file(r->o->print_user, path, t->s) == SN_OK)
+        sn_text_printf(emptied(t), "# reproducer written to %s\n", path);
+    else sn_text_printf(emptied(t), "# no reproducer: %s\n", r->env->message);
+    r->env->status = status;
+    memcpy(r->env->message, failure, sizeof failure);
     say(r);
 }
 

@@ -332,9 +332,6 @@ int tool_bench(sn_context *ctx, int argc, char **argv) {
     }
     code = bench_all(&b, argv + optind, argc - optind);
     free_reader(&b.device);
-    if (b.json && (ferror(b.json) | fclose(b.json))) {
-        fprintf(stderr, "sinter: error: writing %s failed\n", b.a.json);
-        code = TOOL_FAILED;
-    }
+    if (b.json && tool_close(b.json, b.a.json) != TOOL_OK) code = TOOL_FAILED;
     return code;
 }

@@ -278,7 +278,9 @@ static void write_repro(const conform_case *c, const job *j, char *path, size_t 
         for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=%s", values[k].name, values[k].value);
         fprintf(file, "\n%s", text);
     }
-    if (!file || fclose(file)) snprintf(path, size, "(cannot write %s/%s.sn)", dir, c->name);
+    bool bad = !file || ferror(file);
+    bad |= file && fclose(file);
+    if (bad) snprintf(path, size, "(cannot write %s/%s.sn)", dir, c->name);
     for (unsigned k = 0; k < n; k++) free(values[k].name);
     free(text);
 }
@@ -372,6 +374,7 @@ static int run_suite(sn_context *ctx, conform_suite *suite, const conform_args *
     if (no_device) tool_fail(ctx);
     FILE *json = r->json ? fopen(r->json, "w") : NULL;
     if (r->json && !json) return tool_misuse("--json %s: cannot write it", r->json);
+    int code = TOOL_OK;
     if (json) fputs("[\n", json);
     clock_gettime(CLOCK_MONOTONIC, &start);
     signal(SIGSEGV, on_crash);
@@ -381,11 +384,11 @@ static int run_suite(sn_context *ctx, conform_suite *suite, const conform_args *
     else graphs = run_schedules(&t, suite, r, json);
     clock_gettime(CLOCK_MONOTONIC, &end);
     if (json) fputs("\n]\n", json);
-    if (json) fclose(json);
+    if (json) code = tool_close(json, r->json);
     printf("%u cases, %u graphs in %.1f s on %s\n", suite->n, graphs,
            (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec), r->device);
     printf("%u passed, %u failed, %u skipped\n", t.passed, t.failed, t.skipped);
-    return t.failed || no_device || t.passed == 0 ? TOOL_FAILED : TOOL_OK;
+    return t.failed || no_device || t.passed == 0 ? TOOL_FAILED : code;
 }
 
 int tool_conform(sn_context *ctx, int argc, char **argv) {

@@ -48,6 +48,18 @@ int tool_print(sn_context *ctx, char *text) {
     return TOOL_OK;
 }
 
+/* The reason is known when what could not be written is still there to be flushed once more. */
+int tool_close(FILE *file, const char *path) {
+    errno = 0;
+    bool bad = fflush(file) != 0 || ferror(file);
+    int why = errno;
+    if (fclose(file) != 0 && !bad) bad = true, why = errno;
+    if (!bad) return TOOL_OK;
+    fflush(stdout);
+    fprintf(stderr, "sinter: error: cannot write %s%s%s\n", path, why ? ": " : "", why ? strerror(why) : "");
+    return TOOL_FAILED;
+}
+
 /* ---- values of options ---- */
 
 bool tool_u64(uint64_t *out, const char *text) {

@@ -7,6 +7,7 @@
 #define SN_TOOLS_TOOL_H
 
 #include <getopt.h>
+#include <stdio.h>
 
 #include "frontend/frontend.h"
 
@@ -32,6 +33,8 @@ int tool_bench(sn_context *ctx, int argc, char **argv);
 int tool_fail(const sn_context *ctx);
 int tool_misuse(const char *format, ...) SN_PRINTF(1, 2);
 int tool_print(sn_context *ctx, char *text); /* to standard output; gives the text back */
+/* Close a file that was written: TOOL_FAILED, with its path on standard error, unless all of it has arrived. */
+int tool_close(FILE *file, const char *path);
 
 /* Options that several subcommands have. */
 typedef struct tool_dims {

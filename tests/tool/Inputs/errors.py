@@ -58,7 +58,8 @@ def make_files():
     os.mkdir("folder.sn")
     os.mkdir("folder.npy")
     os.mkdir("full")
-    os.symlink("/dev/full", "full/y.npy")
+    for name in "y.npy", "r.json":
+        os.symlink("/dev/full", f"full/{name}")
 
 
 def cases(table):
