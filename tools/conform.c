@@ -147,14 +147,15 @@ static void give_values(tool_inputs *in, const group *g) {
     }
 }
 
-static sn_status run_program(sn_check *checks, sn_program *p, const group *g) {
-    tool_inputs in;
+static void free_values(tool_inputs *in) {
+    for (unsigned k = 0; k < in->n; k++) free((char *)in->names[k]);
+}
+
+static sn_status run_program(sn_check *checks, sn_program *p, const tool_inputs *in) {
     sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
     sn_status status = inputs && outputs ? SN_OK : SN_ERROR_MEMORY;
-    give_values(&in, g);
-    if (status == SN_OK) status = tool_program_tensors(inputs, outputs, p, &in);
+    if (status == SN_OK) status = tool_program_tensors(inputs, outputs, p, in);
     if (status == SN_OK) status = sn_program_check(checks, p, inputs, outputs, false);
-    for (unsigned k = 0; k < in.n; k++) free((char *)in.names[k]);
     tool_free_tensors(inputs, p->n_inputs);
     tool_free_tensors(outputs, p->n_outputs);
     return status;
@@ -169,13 +170,16 @@ static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const
                             .threads = 1};
     sn_graph *graph = NULL;
     sn_program *p = NULL;
+    tool_inputs in;
+    give_values(&in, g);
     sn_status status = sn_graph_from_text(&graph, ctx, "conform", text, strlen(text));
     if (status == SN_OK && j->args->check_kernels) {
-        status = tool_check_kernels(ctx, graph, &o);
+        status = tool_check_kernels(ctx, graph, &o, &in);
     } else if (status == SN_OK) {
         status = sn_compile(&p, graph, &o);
-        if (status == SN_OK) status = run_program(checks, p, g);
+        if (status == SN_OK) status = run_program(checks, p, &in);
     }
+    free_values(&in);
     sn_program_destroy(p);
     sn_graph_destroy(graph);
     return status;

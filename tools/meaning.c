@@ -1,4 +1,4 @@
-/* meaning.c: what kernels do on random inputs, for `-check-meaning` and `--check-kernels`.
+/* meaning.c: what kernels do, for `-check-meaning` on random inputs and for `--check-kernels` on those of the run.
  *
  * `sinter opt -check-meaning`: do the passes keep what the module computes? The module is evaluated on random
  * inputs before the first pass and after the last one: its kernels where it has some, else its graph in float64.
@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/weights.h"
@@ -122,7 +123,7 @@ static sn_status eval_kernels(tool_results *out, sn_context *ctx, sn_module *m) 
         if (b->scope == SN_BUF_INPUT) SN_TRY(fill_buffer(memory[i], out, ctx, m, b, size));
         else if (b->io >= out->n) out->n = b->io + 1;
     }
-    SN_TRY((out->checked ? sn_loop_check : sn_loop_eval)(m, memory, &ctx->scratch));
+    SN_TRY(sn_loop_eval(m, memory, &ctx->scratch));
     out->at = SN_NEWN(&ctx->scratch, sn_array, out->n + 1);
     for (uint32_t i = 1; i < m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
@@ -147,21 +148,43 @@ sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_contex
 typedef struct check_args {
     sn_graph *graph;
     const sn_compile_options *options;
+    sn_program *p;
+    sn_tensor **inputs, **outputs; /* outputs[k] of one that writes an input: NULL */
 } check_args;
 
-static sn_status check_kernels(sn_context *ctx, void *args) {
-    const check_args *c = args;
-    sn_program *p;
-    SN_TRY(sn_compile_to(&p, c->graph, c->options, SN_PHASE_PASSES));
-    tool_results r = {.kernels = true, .checked = true};
-    sn_status status = make_inputs(&r, ctx, p->source);
-    if (status == SN_OK) status = eval_kernels(&r, ctx, p->m);
-    sn_program_destroy(p);
-    return status;
+static sn_status make_kernels(SN_UNUSED sn_context *ctx, void *args) {
+    check_args *c = args;
+    return sn_compile_to(&c->p, c->graph, c->options, SN_PHASE_PASSES);
 }
 
-sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options) {
-    return sn_guarded(ctx, check_kernels, &(check_args){graph, options});
+static sn_status watch_kernels(sn_context *ctx, void *args) {
+    const check_args *c = args;
+    sn_module *m = c->p->m;
+    void **memory = SN_NEWN(&ctx->scratch, void *, m->bufs.count);
+    int64_t size;
+    for (uint32_t i = 1; i < m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
+        if (b->scope != SN_BUF_INPUT && b->scope != SN_BUF_OUTPUT) continue;
+        const sn_tensor *t = (b->scope == SN_BUF_INPUT ? c->inputs : c->outputs)[b->io];
+        SN_TRY(constant(&size, ctx, m, b->size));
+        memory[i] = t ? t->info.data : sn_zalloc(&ctx->scratch, (size_t)size * sn_dtype_bytes(b->dtype) + 1);
+    }
+    return sn_loop_check(m, memory, &ctx->scratch);
+}
+
+sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options,
+                             const tool_inputs *in) {
+    check_args c = {.graph = graph, .options = options};
+    sn_status status = sn_guarded(ctx, make_kernels, &c);
+    if (status != SN_OK) return status;
+    c.inputs = calloc(c.p->n_inputs + 1, sizeof(sn_tensor *));
+    c.outputs = calloc(c.p->n_outputs + 1, sizeof(sn_tensor *));
+    status = c.inputs && c.outputs ? tool_program_tensors(c.inputs, c.outputs, c.p, in) : SN_ERROR_MEMORY;
+    if (status == SN_OK) status = sn_guarded(ctx, watch_kernels, &c);
+    tool_free_tensors(c.inputs, c.p->n_inputs);
+    tool_free_tensors(c.outputs, c.p->n_outputs);
+    sn_program_destroy(c.p);
+    return status;
 }
 
 /* ---- comparison ---- */

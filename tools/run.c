@@ -222,7 +222,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     double start = now_ms();
     sn_status status = tool_load(&g, ctx, r.path, &r.dims, &r.in);
     double read_ms = now_ms() - start;
-    if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o);
+    if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o, &r.in);
     if (status == SN_OK) status = sn_compile(&p, g, &r.o);
     if (status == SN_OK && r.timings) print_timings(p, read_ms);
     if (status == SN_OK && r.kernels) print_kernels(p);

@@ -92,7 +92,6 @@ typedef struct tool_results {
     sn_array *at;     /* by number of the output */
     uint32_t n;
     bool kernels; /* from its kernels; else from its graph, in float64 */
-    bool checked; /* kernels: by sn_loop_check */
 } tool_results;
 /* before: results of the module that this one was made from, NULL for the first. */
 sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_context *ctx, sn_module *m);
@@ -100,7 +99,8 @@ sn_status tool_evaluate(tool_results *out, const tool_results *before, sn_contex
  * between kernels, the bound of the graph's output otherwise. */
 sn_status tool_compare(const tool_results *before, const tool_results *after, sn_context *ctx, sn_module *m,
                        double bound);
-/* Are the kernels that the passes make of a graph free of races and the like? */
-sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options);
+/* Are the kernels that the passes make of a graph free of races and the like on these inputs? */
+sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options,
+                             const tool_inputs *in);
 
 #endif
