@@ -77,6 +77,19 @@ static sn_status check_reach(sn_module *m, const char *name, const sn_type *type
     return SN_OK;
 }
 
+/* 1 + offset + sum (n-1)*stride; an axis that runs backwards has its last element at the start. */
+sn_ix sn_graph_input_size(sn_module *m, uint32_t input) {
+    const sn_graph_input *in = &m->graph.inputs.at[input];
+    const sn_type *type = &sn_node_get(m, in->node)->type;
+    sn_ix last = in->offset, zero = sn_ix_const(m, 0);
+    for (uint32_t k = 0; k < type->rank; k++) {
+        if (sn_ix_eq(type->shape[k], zero)) return zero;
+        if (sn_ix_range(m, in->stride[k]).hi < 0) continue;
+        last = sn_ix_add(m, last, sn_ix_mul(m, sn_ix_addc(m, type->shape[k], -1), in->stride[k]));
+    }
+    return sn_ix_addc(m, last, 1);
+}
+
 static sn_status place_input(sn_graph_input *out, sn_module *m, const char *name, const sn_type *type,
                              const sn_ix *strides, sn_ix offset) {
     sn_ix rows[SN_MAX_RANK];

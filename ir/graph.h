@@ -121,6 +121,9 @@ typedef struct sn_graph_input {
     bool contiguous; /* row-major strides and offset 0 */
 } sn_graph_input;
 
+/* Elements from the start of the storage of input number `input` up to the last one that it has. */
+sn_ix sn_graph_input_size(sn_module *m, uint32_t input);
+
 typedef struct sn_graph_output {
     sn_nd node;
     const char *name;

@@ -23,10 +23,15 @@
  *   L17  a segment of a kernel touches nothing that another one stores
  *   L18  the position of an accum counts the iterations of the innermost loops around it; nothing else stands between
  *   L19  a kernel with a posted buffer has no segments and no cluster; what touches the buffer is inside the grid
+ *   L20  the buffer of an input or output has a number of its own; where there is a graph, it is that of one of its inputs
+ *        or outputs, whose dtype, shape and storage the buffer has
+ *   L21  a divisor is positive, or made of constants and symbols
  *
  * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
  */
 #include "ir/loop.h"
+
+#include <stdlib.h>
 
 #include "ir/module.h"
 #include "ir/scalar.h"
@@ -97,6 +102,8 @@ typedef struct ix_check {
     const char *wrong;
 } ix_check;
 
+static bool only_symbols(const verifier *v, sn_ix e);
+
 static void check_atom(void *user, sn_ix atom) {
     ix_check *c = user;
     const sn_module *m = c->v->m;
@@ -111,6 +118,16 @@ static void check_atom(void *user, sn_ix atom) {
     }
 }
 
+/* L21: a machine cannot divide by 0. */
+static bool divisors_ok(const verifier *v, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(v->m, e);
+    bool divides = r->kind == SN_IX_DIV || r->kind == SN_IX_MOD;
+    if (divides && sn_ix_range(v->m, r->b).lo < 1 && !only_symbols(v, r->b)) return false;
+    for (uint32_t i = 0; r->kind == SN_IX_SUM && i < r->n_terms; i++)
+        if (!divisors_ok(v, r->terms[i].atom)) return false;
+    return (!r->a.i || divisors_ok(v, r->a)) && (!r->b.i || divisors_ok(v, r->b));
+}
+
 static sn_status check_indices(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     bool has_ix = (r->op >= SN_LOP_INDEX && r->op <= SN_LOP_STORE) || r->op == SN_LOP_IF;
     bool has_bound = r->op == SN_LOP_IN || r->op == SN_LOP_IF;
@@ -119,7 +136,9 @@ static sn_status check_indices(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     ix_check c = {v, s, NULL};
     if (r->ix.i) sn_ix_walk(v->m, r->ix, check_atom, &c);
     if (r->bound.i) sn_ix_walk(v->m, r->bound, check_atom, &c);
-    return c.wrong ? FAIL("L5: the index expression names %s", c.wrong) : SN_OK;
+    if (c.wrong) return FAIL("L5: the index expression names %s", c.wrong);
+    bool divides = (!r->ix.i || divisors_ok(v, r->ix)) && (!r->bound.i || divisors_ok(v, r->bound));
+    return divides ? SN_OK : FAIL("L21: a divisor in the index expression is not provably positive");
 }
 
 /* ---- L2: dtypes ---- */
@@ -550,6 +569,8 @@ static sn_status check_kernel(verifier *v) {
     return check_segments(v, k);
 }
 
+enum { MAX_ALIGN = 256 };
+
 static bool size_ok(const verifier *v, sn_ix e) {
     int64_t c;
     return e.i && only_symbols(v, e) && (!sn_ix_is_const(v->m, e, &c) || c >= 0);
@@ -561,6 +582,7 @@ static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
         if (!size_ok(v, b->shape[i])) return "a dimension is negative or names an axis or a value";
     if (!size_ok(v, b->size)) return "the size is negative or names an axis or a value";
     if (b->align == 0 || (b->align & (b->align - 1))) return "the alignment is no power of two";
+    if (b->align > MAX_ALIGN) return "the alignment is more than that of any storage (256)";
     if (sn_buf_is_private(b) && b->private_size == 0) return "the group of a thread or block has no elements";
     if (b->scope != SN_BUF_CONST) return NULL;
     int64_t size;
@@ -570,6 +592,56 @@ static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
     const sn_weight_rec *w = sn_wt_get(v->m, b->weight);
     bool fits = w->dtype == b->dtype && w->size == (size_t)size * sn_dtype_bytes(b->dtype);
     return fits ? NULL : "the weight has another dtype or size";
+}
+
+/* ---- L20: the graph's inputs and outputs ---- */
+
+static const sn_type *port_type(const verifier *v, const sn_buf_rec *b) {
+    const sn_graph_ir *g = &v->m->graph;
+    bool is_input = b->scope == SN_BUF_INPUT;
+    if (b->io >= (is_input ? g->inputs.n : g->outputs.n)) return NULL;
+    return &sn_node_get(v->m, is_input ? g->inputs.at[b->io].node : g->outputs.at[b->io].node)->type;
+}
+
+static const char *wrong_with_port(const verifier *v, const sn_buf_rec *b) {
+    if (!v->m->graph.outputs.n) return NULL;
+    const sn_type *t = port_type(v, b);
+    if (!t) return b->scope == SN_BUF_INPUT ? "the graph has fewer inputs" : "the graph has fewer outputs";
+    if (t->dtype != b->dtype) return "the graph has another dtype there";
+    if (t->rank != b->rank) return "the graph has another rank there";
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_eq(t->shape[k], b->shape[k])) return "the graph has another shape there";
+    sn_ix size = b->scope == SN_BUF_INPUT ? sn_graph_input_size(v->m, b->io) : sn_ix_product(v->m, t->shape, t->rank);
+    return sn_ix_eq(size, b->size) ? NULL : "the size is not that of the graph's storage";
+}
+
+static int by_port(const void *a, const void *b) {
+    const sn_buf_rec *x = *(sn_buf_rec *const *)a, *y = *(sn_buf_rec *const *)b;
+    if (x->scope != y->scope) return x->scope < y->scope ? -1 : 1;
+    return x->io < y->io ? -1 : x->io > y->io;
+}
+
+static sn_status check_ports(verifier *v) {
+    sn_module *m = v->m;
+    uint32_t n = 0;
+    sn_arena scratch;
+    sn_arena_init(&scratch, m->env);
+    sn_buf_rec **ports = SN_NEWN(&scratch, sn_buf_rec *, m->bufs.count);
+    const sn_buf_rec *bad = NULL;
+    const char *wrong = NULL;
+    for (sn_buf b = {1}; b.i < m->bufs.count && !wrong; b.i++) {
+        sn_buf_rec *r = sn_buf_get(m, b);
+        if (r->scope != SN_BUF_INPUT && r->scope != SN_BUF_OUTPUT) continue;
+        ports[n++] = r;
+        if ((wrong = wrong_with_port(v, r))) bad = r;
+    }
+    if (n) qsort(ports, n, sizeof *ports, by_port);
+    for (uint32_t k = 1; k < n && !wrong; k++)
+        if (by_port(&ports[k - 1], &ports[k]) == 0) bad = ports[k], wrong = "another buffer has the number";
+    sn_arena_free(&scratch);
+    if (!wrong) return SN_OK;
+    return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L20: %s %u: %s", v->where, bad->name,
+                   sn_buf_scope_names[bad->scope], bad->io, wrong);
 }
 
 sn_status sn_loop_verify(sn_module *m, const char *where) {
@@ -582,6 +654,7 @@ sn_status sn_loop_verify(sn_module *m, const char *where) {
             return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L16: %s", where, sn_buf_get(m, b)->name, wrong);
         sn_buf_get(m, b)->mark = 0;
     }
+    SN_TRY(check_ports(&v));
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         v.k = m->kernels.at[i];
         SN_TRY(check_kernel(&v));

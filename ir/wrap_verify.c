@@ -5,7 +5,8 @@
  *   W2   a temp gets its place once
  *   W3   a temp has a place before it is freed, copied, handed on or passed to a kernel
  *   W4   ... and its life has not ended: it was not freed, nor was its storage handed on or taken by an output
- *   W5   reuse: the source is a temp, or an output that no kernel has written; both have the same size in bytes
+ *   W5   reuse: the source is a temp, or an output that no kernel has written; both have the same size in bytes, and
+ *        the source is as aligned
  *   W6   reuse: nothing alive is in that storage but the source
  *   W7   alloc: large enough, inside the workspace, aligned as the buffer asks
  *   W8   alloc: its bytes overlap no storage that is alive
@@ -226,6 +227,8 @@ static sn_status check_source(const verifier *v, const sn_step *s) {
         return broken(v, 5, "output %s was written before", from);
     if (!sn_ix_eq(bytes_of(v, s->buf), bytes_of(v, s->from)))
         return broken(v, 5, "%s and %s differ in size", name_of(v, s->buf), from);
+    if (sn_buf_get(v->m, s->buf)->align > sn_buf_get(v->m, s->from)->align)
+        return broken(v, 5, "%s is not as aligned as %s has to be", from, name_of(v, s->buf));
     if (life_of(v, s->from)->state == UNPLACED && scope == SN_BUF_TEMP)
         return broken(v, 3, "%s has no place yet", from);
     return SN_OK;

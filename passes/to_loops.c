@@ -156,16 +156,6 @@ sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
     return new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++)), type, SN_BUF_TEMP);
 }
 
-/* Elements from the start of the storage that a strided tensor may touch: 1 + offset + sum (n-1)*stride. */
-static sn_ix strided_size(sn_module *m, const sn_graph_input *in, const sn_type *type) {
-    sn_ix last = in->offset, zero = sn_ix_const(m, 0);
-    for (uint32_t k = 0; k < type->rank; k++) {
-        if (sn_ix_eq(type->shape[k], zero)) return zero;
-        last = sn_ix_add(m, last, sn_ix_mul(m, sn_ix_addc(m, type->shape[k], -1), in->stride[k]));
-    }
-    return sn_ix_addc(m, last, 1);
-}
-
 static void make_input_buffers(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
     for (uint32_t k = 0; k < g->inputs.n; k++) {
@@ -173,7 +163,7 @@ static void make_input_buffers(sn_lower *lw) {
         const sn_type *type = &sn_node_get(lw->m, in->node)->type;
         sn_buf b = new_buffer(lw, unique_buffer_name(lw, in->name), type, SN_BUF_INPUT);
         sn_buf_get(lw->m, b)->io = k;
-        sn_buf_get(lw->m, b)->size = strided_size(lw->m, in, type);
+        sn_buf_get(lw->m, b)->size = sn_graph_input_size(lw->m, k);
         lw->nodes[in->node.i].buf = b;
     }
 }

@@ -6,13 +6,14 @@
 #include "ir/base/text.h"
 #include "ir/module.h"
 
-/* x -> t -> u -> y, all of 1024 bytes; v is half as large, w has a symbolic size, c is a constant. */
+/* x -> t -> u -> y, all of 1024 bytes; v is half as large, w has a symbolic size, s is less aligned, c is a constant. */
 static const char HEAD[] = "buffer x: f32[256] input 0 align 16\n"
                            "buffer t: f32[256] temp align 256\n"
                            "buffer u: f32[256] temp align 256\n"
                            "buffer v: f32[128] temp align 256\n"
                            "buffer w: f32[N] temp align 256\n"
-                           "buffer y: f32[256] output 0 align 16\n"
+                           "buffer y: f32[256] output 0 align 256\n"
+                           "buffer s: f32[256] temp align 16\n"
                            "kernel @a(x, t) { loop i in 256 { %0 = load x[i] store t[i], %0 } }\n"
                            "kernel @b(t, u) { loop i in 256 { %0 = load t[i] store u[i], %0 } }\n"
                            "kernel @c(u, y) { loop i in 256 { %0 = load u[i] store y[i], %0 } }\n";
@@ -172,6 +173,7 @@ static const struct {
     {"reuse t from y call @a alloc u size 1024 offset 0 call @b call @c copy x from t size 4",
      AT(4, "copy", 5) "the storage of t was taken by y"},
     {"alloc t size 1024 offset 0 reuse v from t", AT(5, "reuse", 1) "v and t differ in size"},
+    {"alloc s size 1024 offset 0 reuse t from s", AT(5, "reuse", 1) "s is not as aligned as t has to be"},
     {"reuse t from x", AT(5, "reuse", 0) "x has the scope input: its storage cannot be reused"},
     {"alloc u size 1024 offset 1024 call @c reuse t from y", AT(5, "reuse", 2) "output y was written before"},
     {"reuse t from y reuse u from y", AT(6, "reuse", 1) "t is alive in the storage of y"},
