@@ -82,7 +82,10 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
                         unsigned n) {
     if (graph->kernels.n && n)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "sizes cannot be bound once there are kernels; bind the graph");
-    if (graph->kernels.n) return sn_source_copy(out, &ctx->env, graph);
+    if (graph->kernels.n) {
+        SN_TRY(sn_source_copy(out, &ctx->env, graph));
+        return check_bound(ctx, *out);
+    }
     const char **names = SN_NEWN(&ctx->scratch, const char *, n + 1);
     int64_t *sizes = SN_NEWN(&ctx->scratch, int64_t, n + 1);
     for (unsigned k = 0; k < n; k++) {
@@ -154,7 +157,13 @@ static sn_status emit_ptx(sn_program *p) {
     return SN_OK;
 }
 
+sn_status sn_program_guard(sn_program *p) {
+    sn_pass_options o = {.pipeline = "guard", .verify = SN_VERIFY_ENDS};
+    return p->source->kernels.n ? sn_passes_run(&p->m, &p->target, &o) : SN_OK;
+}
+
 static sn_status generate(sn_program *p, uint32_t threads) {
+    SN_TRY(sn_program_guard(p));
     if (p->gpu_code) SN_TRY(emit_ptx(p));
     if (!p->runnable) return SN_OK;
     sn_target host;

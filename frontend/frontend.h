@@ -220,6 +220,9 @@ void sn_sequence_fill(void *out, sn_dtype dtype, int64_t n, sn_sequence which);
 
 /* How far a compilation goes: a dump needs only the phases before it. */
 typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_LOADED } sn_phase;
+/* Before code is made of a program's kernels: those that came from text test every access that might leave its buffer.
+ */
+sn_status sn_program_guard(sn_program *p);
 /* A program that has gone through the phases up to `last` (body of sn_compile). */
 sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */

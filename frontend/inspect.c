@@ -70,6 +70,7 @@ static sn_status stage_prefix(sn_text *t, sn_program *p, const char *last_pass) 
 static sn_status stage_llvm(sn_text *t, sn_program *p, const char *last_pass) {
     (void)last_pass;
     sn_arena *a = &p->ctx->scratch;
+    SN_TRY(sn_program_guard(p));
     if (!p->gpu_code) {
         sn_target host;
         char *text;

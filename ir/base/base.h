@@ -148,6 +148,7 @@ uint64_t sn_hash_bytes(uint64_t h, const void *p, size_t n);
 
 /* Overflow-checked int64 arithmetic: true when the result does not fit. */
 #define sn_add_overflow __builtin_add_overflow
+#define sn_sub_overflow __builtin_sub_overflow
 #define sn_mul_overflow __builtin_mul_overflow
 
 #endif
