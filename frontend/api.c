@@ -1,7 +1,7 @@
 /* api.c: contexts, the guard, errors, devices, texts and files.
  *
  * Relies on the environment of ir/base and on the runtime for devices. This is the only place that installs a jump
- * target for out-of-memory and for fatal errors of libraries. Does not know graphs or programs beyond destroying a
+ * target for out-of-memory and for fatal errors of libraries, and that puts a call into the C locale. Does not know graphs or programs beyond destroying a
  * half-made one.
  */
 #include "frontend/frontend.h"
@@ -14,6 +14,7 @@
 /* ---- guard ---- */
 
 void sn_guard_enter(sn_context *ctx, jmp_buf *here) {
+    sn_locale_enter(&ctx->env);
     sn_env_clear(&ctx->env);
     ctx->env.guard = here;
     ctx->mark = sn_env_mark(&ctx->env);
@@ -37,6 +38,7 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     if (unfinished && status != SN_OK) sn_program_destroy(unfinished);
     sn_arena_free(&ctx->scratch);
     if (status != SN_OK) sn_env_release(&ctx->env, ctx->mark);
+    sn_locale_leave(&ctx->env);
     return status;
 }
 
@@ -77,8 +79,13 @@ sn_status sn_context_create(sn_context **out, const sn_context_options *options)
         env.realloc_fn = o.realloc_fn;
         env.realloc_user = o.realloc_user;
     }
+    env.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!env.c_locale) return SN_ERROR_MEMORY;
     sn_context *ctx = env.realloc_fn(env.realloc_user, NULL, sizeof *ctx);
-    if (!ctx) return SN_ERROR_MEMORY;
+    if (!ctx) {
+        freelocale(env.c_locale);
+        return SN_ERROR_MEMORY;
+    }
     *ctx = (sn_context){.env = env, .log = o.log, .log_user = o.log_user};
     sn_arena_init(&ctx->scratch, &ctx->env);
     *out = ctx;
@@ -90,6 +97,7 @@ void sn_context_destroy(sn_context *ctx) {
     for (unsigned i = 0; i < SN_MAX_DEVICES; i++)
         if (ctx->cuda[i]) sn_cuda_close(ctx->cuda[i]);
     sn_arena_free(&ctx->scratch);
+    freelocale(ctx->env.c_locale);
     ctx->env.realloc_fn(ctx->env.realloc_user, ctx, 0);
 }
 

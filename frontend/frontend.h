@@ -98,7 +98,7 @@ struct sn_program {
 
 /* ---- the guard (api.c) ----
  * Every public call that can run out of memory goes through one of these macros: out-of-memory and the fatal errors of
- * libraries longjmp here. The call sees a cleared error and a scratch arena. */
+ * libraries longjmp here. The call sees a cleared error, a scratch arena and the C locale. */
 void sn_guard_enter(sn_context *ctx, jmp_buf *here);
 sn_status sn_guard_leave(sn_context *ctx, sn_status status);
 #define SN_GUARD_RETURN(ctx, call)                                                  \

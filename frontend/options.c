@@ -58,7 +58,10 @@ static sn_status write_file(void *user, const char *path, const char *text) {
 
 static void log_text(void *user, const char *text) {
     sn_context *ctx = user;
-    if (ctx->log) ctx->log(ctx->log_user, text);
+    if (!ctx->log) return;
+    sn_locale_leave(&ctx->env);
+    ctx->log(ctx->log_user, text);
+    sn_locale_enter(&ctx->env);
 }
 
 static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compile_options *o) {

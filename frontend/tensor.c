@@ -143,7 +143,11 @@ sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned ou
 
 static void release(sn_tensor *t) {
     sn_context *ctx = t->ctx;
-    if (t->give_back) t->give_back(t->give_back_user);
+    if (t->give_back) {
+        bool inside = sn_locale_leave(&ctx->env);
+        t->give_back(t->give_back_user);
+        if (inside) sn_locale_enter(&ctx->env);
+    }
     if (t->owned && t->info.device == SN_CPU) sn_heap_free(&ctx->env, t->owned, t->owned_bytes);
     else if (t->owned) sn_cuda_free(ctx->cuda[t->info.device], t->owned, t->owned_bytes);
     sn_heap_free(&ctx->env, t, sizeof *t);

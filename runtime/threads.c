@@ -2,6 +2,7 @@
  *
  * Workers sleep on a condition variable; a run opens a job, takes part in it, closes it and waits only for the workers
  * that joined. One that wakes up late finds the job closed and sleeps on, so a short run does not pay for its wake-up.
+ * Workers have the C locale, as the thread of a running call has it: libraries that assemble print and read numbers.
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
 #include "runtime/threads.h"
@@ -42,6 +43,7 @@ static void take_chunks(sn_pool *pool) {
 static void *work(void *user) {
     sn_pool *pool = user;
     uint64_t seen = 0;
+    if (pool->env->c_locale) uselocale(pool->env->c_locale);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (!pool->stop && pool->job == seen) pthread_cond_wait(&pool->start, &pool->lock);

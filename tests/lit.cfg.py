@@ -4,7 +4,7 @@
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
 # Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind (likewise), %root the source tree, %build the build folder.
-# Features: cuda (a CUDA device is present), ptxas, valgrind, sanitizer (the build has sanitizers).
+# Features: cuda (a CUDA device is present), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
@@ -75,6 +75,8 @@ if ptxas:
     config.available_features.add("ptxas")
 if valgrind and not lit_config.params.get("sanitizer"):
     config.available_features.add("valgrind")
+if os.path.isdir(os.path.join(build, "tests", "locales", "de_DE.UTF-8")):
+    config.available_features.add("locales")
 if cuda_devices():
     config.available_features.add("cuda")
 if lit_config.params.get("sanitizer"):

@@ -601,8 +601,13 @@ static void text_output(sn_onnx *im, const char *name, const sn_onnx_text *t) {
     sn_text_tensor out = {.name = name, .rank = t->rank, .at = t->at};
     memcpy(out.shape, t->shape, sizeof t->shape);
     im->texts++;
-    if (im->options->text_output) im->options->text_output(im->options->user, &out);
-    else sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is text, and nobody takes that (text_output)");
+    if (!im->options->text_output) {
+        sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is text, and nobody takes that (text_output)");
+        return;
+    }
+    sn_locale_leave(im->env);
+    im->options->text_output(im->options->user, &out);
+    sn_locale_enter(im->env);
 }
 
 static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {

@@ -3,7 +3,6 @@
  *
  * Letters are those of ASCII: what is none stays as it is when case is changed or ignored.
  */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,8 +64,6 @@ static const char *number_text(sn_onnx_call *c, sn_dtype dtype, double x) {
     for (int digits = 1; digits <= 17; digits++) {
         double back;
         snprintf(s, sizeof s, "%.*g", digits, x);
-        for (char *at = s; *at; at++)
-            if (!isalnum((unsigned char)*at) && !strchr("+-", *at)) *at = '.'; /* the point of the process's locale */
         if (read_number(&back, c, s) == SN_OK && sn_round_to(dtype, back) == x) break;
     }
     return sn_strf(c->arena, "%s%s", s, strpbrk(s, ".e") ? "" : ".0");

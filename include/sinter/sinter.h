@@ -20,6 +20,9 @@
  *
  * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent.
  *
+ * Locale. Numbers of texts, messages and files are those of the C locale, whatever the process or the thread has set; what
+ * it has set stays, and callbacks see it.
+ *
  * Shapes. Sizes, strides and offsets count elements. A list of sizes is passed as its length and a pointer; in C,
  * SN_LIST(2, 3) writes both. Rank is at most 8.
  *

@@ -54,10 +54,28 @@ void sn_env_clear(sn_env *env) {
     env->message[0] = 0;
 }
 
+void sn_locale_enter(sn_env *env) {
+    if (env->c_locale) env->host_locale = uselocale(env->c_locale);
+}
+
+bool sn_locale_leave(sn_env *env) {
+    if (!env->host_locale) return false;
+    uselocale(env->host_locale);
+    env->host_locale = (locale_t)0;
+    return true;
+}
+
 _Noreturn void sn_out_of_memory(sn_env *env, size_t wanted) {
     sn_fail(env, SN_ERROR_MEMORY, "out of memory (%zu bytes wanted, %zu in use)", wanted, env->bytes_now);
     SN_ASSERT(env->guard && "memory ran out outside the guard of frontend/api.c");
     longjmp(*env->guard, SN_ERROR_MEMORY);
+}
+
+static void *host_realloc(sn_env *env, void *p, size_t size) {
+    bool inside = sn_locale_leave(env);
+    void *q = env->realloc_fn(env->realloc_user, p, size);
+    if (inside) sn_locale_enter(env);
+    return q;
 }
 
 static void count_bytes(sn_env *env, size_t more, size_t less) {
@@ -85,12 +103,12 @@ static void block_free(sn_env *env, sn_block *b) {
     *b->link = b->next;
     if (b->next) b->next->link = b->link;
     count_bytes(env, 0, b->size);
-    env->realloc_fn(env->realloc_user, b, 0);
+    host_realloc(env, b, 0);
 }
 
 static void *block_new(sn_env *env, size_t size, uint64_t birth) {
     if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
-    sn_block *b = env->realloc_fn(env->realloc_user, NULL, sizeof *b + size);
+    sn_block *b = host_realloc(env, NULL, sizeof *b + size);
     if (!b) sn_out_of_memory(env, size);
     *b = (sn_block){env->blocks, &env->blocks, birth, size};
     block_link(b);
@@ -116,7 +134,7 @@ void *sn_heap_realloc(sn_env *env, void *p, size_t old_size, size_t size) {
         return NULL;
     }
     if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
-    sn_block *b = env->realloc_fn(env->realloc_user, block_of(p), sizeof *b + size);
+    sn_block *b = host_realloc(env, block_of(p), sizeof *b + size);
     if (!b) sn_out_of_memory(env, size);
     block_link(b); /* it may have moved */
     b->size = size;

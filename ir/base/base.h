@@ -5,10 +5,13 @@
  * Memory comes from arenas: sn_alloc never returns NULL, because running out of memory longjmps to the guard that
  * frontend/api.c installs. The guard then gives back whatever the broken call had allocated (sn_env_release), so code
  * between the two need not clean up memory behind itself. Nothing here prints, exits or keeps global state.
+ * Numbers are those of the C locale, in texts that are read and in those that are written: the guard puts the calling
+ * thread into that locale (sn_locale_enter), and a callback of the host finds its own.
  */
 #ifndef SN_IR_BASE_BASE_H
 #define SN_IR_BASE_BASE_H
 
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -52,6 +55,8 @@ typedef struct sn_env {
     size_t bytes_now, bytes_peak; /* held by arenas of this environment */
     struct sn_block *blocks;      /* all memory held */
     uint64_t births;              /* number of the youngest block or arena */
+    locale_t c_locale;            /* of the thread while a call runs; none in an environment without a guard */
+    locale_t host_locale;         /* what it had before; none while no call runs */
 } sn_env;
 
 /* Plain malloc-backed environment. */
@@ -63,6 +68,11 @@ sn_status sn_vfail(sn_env *env, sn_status status, const char *format, va_list ar
 
 /* Forget the recorded failure. */
 void sn_env_clear(sn_env *env);
+
+/* The calling thread gets the C locale, for us and the libraries that we call. Other threads keep theirs. */
+void sn_locale_enter(sn_env *env);
+/* It gets back what it had. False: it was not entered. Around a callback: leave, call, and enter again if it was. */
+bool sn_locale_leave(sn_env *env);
 
 /* Out of memory: record it and longjmp to the guard. Does not return. */
 _Noreturn void sn_out_of_memory(sn_env *env, size_t wanted);

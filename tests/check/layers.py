@@ -33,6 +33,7 @@ LLVM_FOLDERS = {"codegen-llvm", "backend-nvptx", "backend-host"}
 # (what, pattern on code without comments and strings, predicate on the path that is allowed to)
 CALLS = [
     ("getenv", r"\b(?:secure_)?getenv\s*\(", lambda p: p.as_posix() == "frontend/options.c"),
+    ("changing the host's locale", r"\bsetlocale\s*\(", lambda p: False),
     ("dlopen", r"\bdlopen\s*\(", lambda p: p.parts[0] == "runtime"),
     ("printing", r"\b(?:v?printf|puts|putchar|perror)\s*\(|\b(?:stdout|stderr)\b", lambda p: False),
     ("ending the process", r"\b(?:abort|exit|_exit|_Exit|quick_exit)\s*\(", lambda p: False),
