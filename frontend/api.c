@@ -13,11 +13,13 @@
 
 /* ---- guard ---- */
 
-void sn_guard_enter(sn_context *ctx, jmp_buf *here) {
+bool sn_guard_enter(sn_context *ctx, jmp_buf *here) {
+    if (ctx->env.guard) return false;
     sn_locale_enter(&ctx->env);
     sn_env_clear(&ctx->env);
     ctx->env.guard = here;
     ctx->mark = sn_env_mark(&ctx->env);
+    return true;
 }
 
 /* After a jump nobody has cleaned up: the half-made program, which holds more than memory, is destroyed, then what is
@@ -44,7 +46,7 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
 
 bool sn_build_enter(sn_graph *g, jmp_buf *here) {
     if (!g || g->status != SN_OK) return false;
-    sn_guard_enter(g->ctx, here);
+    if (!sn_guard_enter(g->ctx, here)) return false;
     g->built = (sn_nd){0};
     return true;
 }

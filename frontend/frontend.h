@@ -98,13 +98,14 @@ struct sn_program {
 
 /* ---- the guard (api.c) ----
  * Every public call that can run out of memory goes through one of these macros: out-of-memory and the fatal errors of
- * libraries longjmp here. The call sees a cleared error, a scratch arena and the C locale. */
-void sn_guard_enter(sn_context *ctx, jmp_buf *here);
+ * libraries longjmp here. The call sees a cleared error, a scratch arena and the C locale. sn_guard_enter refuses a call
+ * that a callback makes while another one runs: that one's failures and memory would be mixed up with it. */
+bool sn_guard_enter(sn_context *ctx, jmp_buf *here);
 sn_status sn_guard_leave(sn_context *ctx, sn_status status);
 #define SN_GUARD_RETURN(ctx, call)                                                  \
     do {                                                                            \
         jmp_buf sn_here;                                                            \
-        sn_guard_enter((ctx), &sn_here);                                            \
+        if (!sn_guard_enter((ctx), &sn_here)) return SN_ERROR_ARGUMENT;             \
         if (setjmp(sn_here)) return sn_guard_leave((ctx), (ctx)->env.status);       \
         return sn_guard_leave((ctx), (call));                                       \
     } while (0)

@@ -20,6 +20,10 @@
  *
  * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent.
  *
+ * Callbacks. Functions of the caller that Sinter calls (realloc_fn, log, text_output, deleters of DLPack) return: no exception
+ * and no longjmp leaves them. They do not use the context that calls them: a call that can fail is refused there, with
+ * SN_ERROR_ARGUMENT or a node with id 0; sn_error belongs to the call that is still running.
+ *
  * Locale. Numbers of texts, messages and files are those of the C locale, whatever the process or the thread has set; what
  * it has set stays, and callbacks see it.
  *

@@ -41,6 +41,49 @@ static sn_graph *affine(sn_context *ctx) {
         cr_expect(strstr(sn_error(ctx), (text)), "%s: \"%s\"", #call, sn_error(ctx));      \
     } while (0)
 
+/* ---- callbacks ---- */
+
+typedef struct caller {
+    sn_context *ctx;
+    sn_graph *g;
+    sn_program *p;
+    unsigned calls;
+} caller;
+
+/* Everything that a callback must not do. */
+static void call_back(void *user, const char *text) {
+    caller *c = user;
+    sn_program *p = NULL;
+    char *dump = NULL;
+    (void)text;
+    c->calls++;
+    cr_expect_eq(sn_compile(&p, c->g, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_null(p);
+    cr_expect_eq(sn_graph_text(&dump, c->g), SN_ERROR_ARGUMENT);
+    cr_expect_null(dump);
+    cr_expect_eq(sn_number(c->g, SN_F32, 1).id, 0);
+    if (c->p) cr_expect_eq(sn_run(c->p, NULL, NULL, NULL), SN_ERROR_ARGUMENT);
+}
+
+Test(api, a_call_from_a_callback_is_refused) {
+    caller c = {0};
+    sn_context_options co = {.struct_size = sizeof co, .log = call_back, .log_user = &c};
+    cr_assert_eq(sn_context_create(&c.ctx, &co), SN_OK);
+    c.g = affine(c.ctx);
+    sn_program *p;
+    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .print_after = "all"};
+    for (int k = 0; k < 2; k++) {
+        cr_expect_eq(sn_compile(&p, c.g, &o), SN_OK, "%s", sn_error(c.ctx));
+        cr_expect_gt(c.calls, 0);
+        if (c.p) sn_program_destroy(c.p);
+        c.p = p;
+    }
+    cr_expect_eq(sn_graph_status(c.g), SN_OK);
+    sn_program_destroy(c.p);
+    sn_graph_destroy(c.g);
+    sn_context_destroy(c.ctx);
+}
+
 /* ---- context ---- */
 
 Test(api, version_and_names) {
