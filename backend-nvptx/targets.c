@@ -27,6 +27,7 @@ static void fill(sn_target *out, const row *r) {
         .shared_bytes = r->shared,
         .cluster = r->cluster,
         .vector_bytes = 16,
+        .io_align = 16,
         .unit_threads = r->threads,
         .unit_blocks = r->blocks,
         .flight_bytes = r->flight,

@@ -20,6 +20,7 @@ void sn_target_host(sn_target *out, uint32_t threads) {
         .shared_bytes = 0,
         .cluster = 1,
         .vector_bytes = bytes,
+        .io_align = 1,
         .flight_bytes = 1024,
         .cache_bytes = 32u << 20,
     };

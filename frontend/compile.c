@@ -123,7 +123,7 @@ static sn_status find_cuda(sn_cuda **out, sn_program *p, const sn_settings *s) {
     return sn_context_cuda(out, p->ctx, p->device);
 }
 
-static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s) {
+static sn_status choose_machine(sn_cuda **cu, sn_program *p, const sn_settings *s) {
     sn_env *env = &p->ctx->env;
     p->device = SN_CPU;
     p->interpreted = s->interpreted;
@@ -145,6 +145,12 @@ static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s
     SN_TRY(sn_target_named(&p->target, env, name));
     p->gpu_code = !s->gpu_schedule;
     p->runnable = s->gpu_schedule;
+    return SN_OK;
+}
+
+static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s) {
+    SN_TRY(choose_machine(cu, p, s));
+    if (s->alignment) p->target.io_align = s->alignment;
     return SN_OK;
 }
 
@@ -235,6 +241,7 @@ static void fill_ports(sn_program *p) {
     p->outputs = SN_NEWN(&p->arena, sn_port, p->n_outputs + 1);
     p->input_at = SN_NEWN(&p->arena, void *, p->n_inputs + 1);
     p->spans = SN_NEWN(&p->arena, sn_span, p->n_inputs + p->n_outputs + 1);
+    p->is_written = SN_NEWN(&p->arena, bool, p->n_inputs + 1);
     p->output_at = SN_NEWN(&p->arena, void *, p->n_outputs + 1);
     p->own_output = SN_NEWN(&p->arena, sn_tensor *, p->n_outputs + 1);
     for (uint32_t k = 0; k < p->n_inputs; k++) {
@@ -247,6 +254,7 @@ static void fill_ports(sn_program *p) {
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         fill_port(&p->outputs[k], p, g->outputs.at[k].name, &sn_node_get(p->source, g->outputs.at[k].node)->type);
         p->outputs[k].writes = g->outputs.at[k].writes;
+        if (p->outputs[k].writes >= 0) p->is_written[p->outputs[k].writes] = true;
     }
 }
 

@@ -45,8 +45,8 @@ struct sn_graph {
 
 /* The addresses of a bound tensor. */
 typedef struct sn_span {
-    const char *first, *end, *name;
-    bool output;
+    const char *first, *end, *role, *name;
+    bool written;
 } sn_span;
 
 struct sn_tensor {
@@ -70,6 +70,7 @@ typedef struct sn_settings {
     bool gpu_schedule;  /* CPU: kernels scheduled for a GPU */
     bool interpreted;
     uint32_t threads;
+    uint32_t alignment; /* of the caller's storage; 0: that of the target */
     const sn_dim_binding *dims;
     unsigned n_dims;
     sn_pass_options passes;
@@ -91,6 +92,7 @@ struct sn_program {
     uint32_t n_inputs, n_outputs;
     sn_tensor **own_output;       /* by output: storage of one that is copied back to an input, else NULL */
     void **input_at, **output_at; /* storage addresses of the run in progress */
+    bool *is_written;             /* by input: an output writes it */
     struct sn_span *spans;        /* their ranges, for the check that nothing overlaps */
     sn_holder_list holders;       /* of the graph: source and m borrow the same elements */
     sn_program_info info;

@@ -2,8 +2,9 @@
  *
  * Kernels address an input from the start of its storage with the offset that was compiled; a tensor whose own offset
  * is larger is passed with its start moved, so that only strides must agree. An output that writes an input has storage
- * of the program and is copied back by a step of the wrapper. Storage of outputs overlaps nothing: kernels rely on
- * inputs that do not change while they run, and the plan keeps intermediate values in outputs.
+ * of the program and is copied back by a step of the wrapper, or is written where it is. Storage of outputs and of
+ * written inputs overlaps nothing: kernels rely on inputs that do not change while they run, and the plan keeps
+ * intermediate values in outputs.
  */
 #include "frontend/frontend.h"
 
@@ -16,6 +17,16 @@ static sn_status fail_place(const sn_program *p, const char *what, const sn_port
         where[k] = devices[k] == SN_CPU ? "the CPU" : sn_strf(&p->ctx->scratch, "CUDA device %d", devices[k]);
     return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %s: the tensor is on %s, the program on %s", what, port->name,
                    where[0], where[1]);
+}
+
+/* What to do about it depends on whether the elements themselves are aligned. */
+static sn_status fail_align(const sn_program *p, const char *what, const sn_port *port, const void *at) {
+    size_t low = (size_t)((uintptr_t)at & -(uintptr_t)at), bytes = sn_dtype_bytes(port->dtype);
+    const char *advice = low < bytes ? "" : sn_strf(&p->ctx->scratch, "compile with alignment %zu, or ", low);
+    return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT,
+                   "%s %s: its storage at %p does not start at a multiple of %zu bytes; %scopy it to a tensor of "
+                   "sn_tensor_for_%s",
+                   what, port->name, at, port->align, advice, what);
 }
 
 static bool same_shape(const sn_port *port, const sn_tensor_info *t) {
@@ -54,16 +65,13 @@ static sn_status bind_tensor(void **out, const sn_program *p, const char *what, 
     if (tensor->ctx != p->ctx)
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor belongs to another context", what, port->name);
     *out = (char *)t->data + (t->offset - port->offset) * (int64_t)sn_dtype_bytes(t->dtype);
-    if (t->numel && (uintptr_t)*out % port->align)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %zu bytes",
-                       what, port->name, *out, port->align);
-    return SN_OK;
+    return t->numel && (uintptr_t)*out % port->align ? fail_align(p, what, port, *out) : SN_OK;
 }
 
 /* ---- overlaps ---- */
 
 /* Addresses first .. last of the elements of a tensor. */
-static sn_span span_of(const sn_tensor *tensor, const char *name, bool output) {
+static sn_span span_of(const sn_tensor *tensor, const char *role, const char *name, bool written) {
     const sn_tensor_info *t = &tensor->info;
     int64_t lo = t->offset, hi = t->offset, bytes = (int64_t)sn_dtype_bytes(t->dtype);
     for (unsigned k = 0; k < t->rank; k++) {
@@ -71,7 +79,7 @@ static sn_span span_of(const sn_tensor *tensor, const char *name, bool output) {
         if (reach < 0) lo += reach;
         else hi += reach;
     }
-    return (sn_span){(const char *)t->data + lo * bytes, (const char *)t->data + (hi + 1) * bytes, name, output};
+    return (sn_span){(const char *)t->data + lo * bytes, (const char *)t->data + (hi + 1) * bytes, role, name, written};
 }
 
 static int by_address(const void *a, const void *b) {
@@ -81,15 +89,15 @@ static int by_address(const void *a, const void *b) {
 
 /* Sorted by address, a span overlaps an earlier one exactly when it begins before the furthest end so far. */
 static sn_status check_overlaps(const sn_program *p, uint32_t n) {
-    const sn_span *furthest = NULL, *output = NULL;
+    const sn_span *furthest = NULL, *written = NULL;
     qsort(p->spans, n, sizeof *p->spans, by_address);
     for (uint32_t k = 0; k < n; k++) {
-        const sn_span *s = &p->spans[k], *other = s->output ? furthest : output;
+        const sn_span *s = &p->spans[k], *other = s->written ? furthest : written;
         if (other && s->first < other->end)
-            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %s and %s %s share storage; an output needs its own",
-                           other->output ? "output" : "input", other->name, s->output ? "output" : "input", s->name);
+            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %s and %s %s share storage; what is written needs its own",
+                           other->role, other->name, s->role, s->name);
         if (!furthest || s->end > furthest->end) furthest = s;
-        if (s->output && (!output || s->end > output->end)) output = s;
+        if (s->written && (!written || s->end > written->end)) written = s;
     }
     return SN_OK;
 }
@@ -98,14 +106,14 @@ sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *co
     uint32_t n = 0;
     for (uint32_t k = 0; k < p->n_inputs; k++) {
         SN_TRY(bind_tensor(&p->input_at[k], p, "input", &p->inputs[k], inputs ? inputs[k] : NULL));
-        if (inputs[k]->info.numel) p->spans[n++] = span_of(inputs[k], p->inputs[k].name, false);
+        if (inputs[k]->info.numel) p->spans[n++] = span_of(inputs[k], "input", p->inputs[k].name, p->is_written[k]);
     }
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         int writes = p->outputs[k].writes;
         if (writes < 0) {
             SN_TRY(bind_tensor(&p->output_at[k], p, "output", &p->outputs[k], outputs ? outputs[k] : NULL));
             SN_TRY(sn_tensor_writable(outputs[k], "output ", p->outputs[k].name));
-            if (outputs[k]->info.numel) p->spans[n++] = span_of(outputs[k], p->outputs[k].name, true);
+            if (outputs[k]->info.numel) p->spans[n++] = span_of(outputs[k], "output", p->outputs[k].name, true);
             continue;
         }
         if (outputs && outputs[k] && outputs[k] != inputs[writes])

@@ -44,9 +44,14 @@ static sn_sched_class choose_class(const sn_pass_ctx *cx, const sn_map_shape *sh
     return SN_SCHED_INNER;
 }
 
-/* Elements in one widest access of the smallest element type. */
+/* Elements in one widest access of the smallest element type. Wider than the caller's storage is aligned is none: a GPU's
+ * lanes would load their elements one by one, and neighbours with gaps between them. */
 static uint32_t widest(const sn_pass_ctx *cx, uint32_t bytes) {
-    return bytes ? least(cx->target->vector_bytes / bytes, cx->target->is_gpu ? 8 : 16) : 1;
+    const sn_target *t = cx->target;
+    if (!bytes) return 1;
+    if (!t->is_gpu) return least(t->vector_bytes / bytes, 16);
+    uint32_t aligned = least(t->vector_bytes, t->io_align) / bytes;
+    return aligned ? least(aligned, 8) : 1;
 }
 
 /* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */

@@ -148,7 +148,8 @@ static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
 
 static sn_buf new_buffer(sn_lower *lw, const char *name, const sn_type *type, sn_buf_scope scope) {
     sn_buf b = sn_buf_new(lw->m, name, type->dtype, scope, type->shape, type->rank);
-    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : 16;
+    uint32_t bytes = sn_dtype_bytes(type->dtype), io = lw->cx->target->io_align;
+    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : io > bytes ? io : bytes;
     return b;
 }
 

@@ -163,7 +163,7 @@ SN_API sn_node sn_named(sn_graph *g, sn_node x, const char *name);
 /* The next input, contiguous in row-major order. Inputs are numbered from 0 in the order of their creation. */
 SN_API sn_node sn_input(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape);
 /* An input with strides of its own (one per axis) and an offset of its first element. A run takes tensors with the same
- * strides and the same or a larger offset. */
+ * strides and the same or a larger offset, if what the offset is larger by keeps the alignment (sn_run). */
 SN_API sn_node sn_input_strided(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape,
                                 const int64_t *strides, int64_t offset);
 /* Every element equals value (converted to dtype). */
@@ -437,6 +437,9 @@ typedef struct sn_compile_options {
     const char *wrapper; /* "generated" (default): host code runs the steps; "interpreted" */
     const char
         *cpu_schedule; /* "host" (default); "gpu": kernels scheduled for a GPU (target, or sm_90) run on the CPU */
+    /* Bytes that addresses of inputs and outputs are multiples of: 1, 2, 4, 8 or 16. 0: 16 on CUDA, 1 on the CPU. Less than
+     * 16 is for slices of tensors on CUDA, whose accesses are narrower then. Elements are aligned to their size, always. */
+    unsigned alignment;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -452,7 +455,7 @@ typedef struct sn_port {
     int64_t shape[8];
     int64_t strides[8]; /* elements; outputs are contiguous */
     int64_t offset;
-    size_t align; /* bytes: the address of its storage must be a multiple */
+    size_t align; /* bytes: the address of its storage, moved by what its offset is larger by, must be a multiple */
     int writes;   /* outputs: number of the input that is written, else -1 */
 } sn_port;
 
@@ -563,9 +566,9 @@ SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, 
 
 /* Run with one tensor per input and per output, on the program's device. An output that writes an input needs no tensor:
  * NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose
- * address is not aligned, fails with SN_ERROR_ARGUMENT and its name. Storage of an output must not overlap that of an
- * input or of another output (not checked). On CUDA the call is asynchronous on `stream` (a
- * CUstream; NULL: the default stream); after the first run nothing is allocated. */
+ * address is not aligned (the option alignment of sn_compile), fails with SN_ERROR_ARGUMENT and its name; so do two tensors
+ * whose elements lie in overlapping ranges of addresses, if one of them is an output or an input that is written. On CUDA
+ * the call is asynchronous on `stream` (a CUstream; NULL: the default stream); after the first run nothing is allocated. */
 SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
 
 /* Microseconds of each of `runs` runs into out[runs]: device time on CUDA, with `flush_bytes` of other memory written

@@ -338,7 +338,7 @@ Test(api, storage_of_outputs_overlaps_nothing) {
     sn_tensor_for_input(&row, p, 1);
     sn_tensor_for_output(&y, p, 0);
     EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, row}, &x, NULL), SN_ERROR_ARGUMENT,
-                 "share storage; an output needs its own");
+                 "share storage; what is written needs its own");
     EXPECT_ERROR(ctx, sn_run(p, NULL, &y, NULL), SN_ERROR_ARGUMENT, "input x: no tensor given");
     EXPECT_ERROR(ctx, sn_run(p, (sn_tensor *[]){x, row}, NULL, NULL), SN_ERROR_ARGUMENT, "output y: no tensor given");
     _Alignas(64) float memory[16];

@@ -88,9 +88,9 @@ Test(dlpack, runs_on_lent_memory) {
     sn_output(g, "y", sn_add(g, a, b));
     sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .threads = 1};
     cr_assert_eq(sn_compile(&p, g, &o), SN_OK, "%s", sn_error(ctx));
-    static _Alignas(64) const float aligned[6] = {1, 2, 3, 4, 5, 6};
-    lend(&row, aligned);
-    lend(&rows, aligned);
+    static _Alignas(64) const float slice[7] = {0, 1, 2, 3, 4, 5, 6}; /* that begins at no multiple of 16 bytes */
+    lend(&row, slice + 1);
+    lend(&rows, slice + 1);
     row.strides[0] = 0;
     row.strides[1] = 1;
     row.m.flags = rows.m.flags = DLPACK_FLAG_BITMASK_READ_ONLY;
