@@ -215,12 +215,10 @@ static const sn_nd *promote(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_
     for (uint32_t k = first; k < end; k++)
         if (!is_tensor(m, in[k])) return in;
     if (first >= end) return in;
-    sn_dtype t = sn_node_get(m, in[first])->type.dtype;
-    for (uint32_t k = first; k < end; k++) {
-        sn_dtype other = sn_node_get(m, in[k])->type.dtype;
-        differ = differ || other != t;
-        t = sn_promote(t, other);
-    }
+    sn_common_dtype common = {0};
+    for (uint32_t k = first; k < end; k++) sn_common_dtype_add(&common, &sn_node_get(m, in[k])->type);
+    sn_dtype t = sn_common_dtype_get(&common);
+    for (uint32_t k = first; k < end; k++) differ = differ || sn_node_get(m, in[k])->type.dtype != t;
     if (!differ) return in;
     sn_nd *cast = n_in <= 8 ? few : SN_NEWN(&m->arena, sn_nd, n_in);
     for (uint32_t k = 0; k < n_in; k++) cast[k] = k < first ? in[k] : sn_graph_cast(m, in[k], t);

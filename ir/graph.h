@@ -190,6 +190,14 @@ sn_status sn_graph_infer(sn_type *out, uint32_t *n_results, sn_module *m, sn_op 
                          const sn_attr *attrs, uint32_t n_attrs, uint32_t result);
 /* Result type of arithmetic on two dtypes (PyTorch's table for tensors). */
 sn_dtype sn_promote(sn_dtype a, sn_dtype b);
+/* The dtype that operands are cast to, by torch.result_type: those of rank 0 are weak. They count when no other is there,
+ * or when their category (bool, integer, float) is higher. Zeroed, then add each operand. */
+typedef struct sn_common_dtype {
+    bool has_strong, has_weak;
+    sn_dtype strong, weak;
+} sn_common_dtype;
+void sn_common_dtype_add(sn_common_dtype *c, const sn_type *t);
+sn_dtype sn_common_dtype_get(const sn_common_dtype *c);
 /* Broadcast two shapes; `what` names the operation in the message. */
 sn_status sn_broadcast(sn_type *out, sn_module *m, const char *what, const sn_type *a, const sn_type *b);
 /* A copy of the graph of `from` in the empty module `to`, with symbols of the names replaced by sizes. */

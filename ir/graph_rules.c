@@ -124,6 +124,22 @@ sn_dtype sn_promote(sn_dtype a, sn_dtype b) {
     return sn_is_unsigned(a) ? promote_signs(b, a) : promote_signs(a, b);
 }
 
+void sn_common_dtype_add(sn_common_dtype *c, const sn_type *t) {
+    bool *has = t->rank ? &c->has_strong : &c->has_weak;
+    sn_dtype *dtype = t->rank ? &c->strong : &c->weak;
+    *dtype = *has ? sn_promote(*dtype, t->dtype) : t->dtype;
+    *has = true;
+}
+
+/* 0 bool, 1 integer, 2 float. */
+static int category(sn_dtype t) { return sn_is_float(t) ? 2 : t != SN_BOOL; }
+
+sn_dtype sn_common_dtype_get(const sn_common_dtype *c) {
+    if (!c->has_strong) return c->weak;
+    bool decides = c->has_weak && category(c->weak) > category(c->strong);
+    return decides ? sn_promote(c->strong, c->weak) : c->strong;
+}
+
 static bool is_one(const sn_module *m, sn_ix e) {
     int64_t c;
     return sn_ix_is_const(m, e, &c) && c == 1;

@@ -53,6 +53,8 @@ static const rule_case RIGHT[] = {
     {"add %x, %y", "f32[4, 6]"},
     {"add %x, %z", "f32[4, 6]"},
     {"add %x, %r0", "f32[4, 6]"},
+    {"add %h, %r0", "f16[4, 6]"},
+    {"mul %r0, %i", "f32[4, 6]"},
     {"add %h, %x", "f32[4, 6]"},
     {"add %h, %bf", "f32[4, 6]"},
     {"add %u, %s8", "i16[6]"},
@@ -355,6 +357,63 @@ Test(graph, promotion_is_symmetric_and_pytorchs_or_else_numpys) {
     cr_expect_eq(sn_promote(SN_I8, SN_U32), SN_I64);
     cr_expect_eq(sn_promote(SN_I64, SN_U32), SN_I64);
     cr_expect_eq(sn_promote(SN_I64, SN_U64), SN_F64);
+}
+
+/* torch.result_type(tensor, scalar tensor): a row for the dtype of the tensor, a column for that of the scalar, both in this
+ * order. What PyTorch computes for each pair; of u16, u32 and u64 it has no sums. */
+static const sn_dtype TORCH[] = {SN_BOOL, SN_U8, SN_I8, SN_I16, SN_I32, SN_I64, SN_F16, SN_BF16, SN_F32, SN_F64};
+static const char *const WITH_SCALAR[] = {
+    "bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",           /* bool */
+    "u8 u8 u8 u8 u8 u8 f16 bf16 f32 f64",                /* u8 */
+    "i8 i8 i8 i8 i8 i8 f16 bf16 f32 f64",                /* i8 */
+    "i16 i16 i16 i16 i16 i16 f16 bf16 f32 f64",          /* i16 */
+    "i32 i32 i32 i32 i32 i32 f16 bf16 f32 f64",          /* i32 */
+    "i64 i64 i64 i64 i64 i64 f16 bf16 f32 f64",          /* i64 */
+    "f16 f16 f16 f16 f16 f16 f16 f16 f16 f16",           /* f16 */
+    "bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16", /* bf16 */
+    "f32 f32 f32 f32 f32 f32 f32 f32 f32 f32",           /* f32 */
+    "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64",           /* f64 */
+};
+
+/* The dtype that `where` and a comparison give x and y. */
+static void expect_common(sn_module *m, sn_nd condition, sn_nd x, sn_nd y, const char *want) {
+    sn_nd both[] = {x, y}, three[] = {condition, x, y};
+    sn_nd chosen = sn_graph_node(m, SN_OP_WHERE, three, 3, NULL, 0),
+          equal = sn_graph_node(m, SN_OP_EQ, both, 2, NULL, 0);
+    cr_assert(chosen.i && equal.i, "%s", m->env->message);
+    cr_expect_str_eq(sn_dtypes[sn_node_get(m, chosen)->type.dtype].name, want);
+    for (uint32_t k = 0; k < 2; k++) {
+        const sn_type *operand = &sn_node_get(m, sn_node_get(m, equal)->in[k])->type;
+        cr_expect_str_eq(sn_dtypes[operand->dtype].name, want);
+        cr_expect_eq(operand->rank, sn_node_get(m, both[k])->type.rank, "a cast alone");
+    }
+}
+
+Test(graph, scalars_are_as_weak_as_pytorchs) {
+    enum { COUNT = sizeof TORCH / sizeof *TORCH };
+    sn_module *m = parse("graph @g(%b: bool[3]) { return b = %b }");
+    sn_nd tensor[COUNT], scalar[COUNT], condition = m->graph.inputs.at[0].node;
+    char name[16];
+    for (uint32_t k = 0; k < COUNT; k++) {
+        sn_type type = {.dtype = TORCH[k], .rank = 1, .shape = {sn_ix_const(m, 3)}}, number = {.dtype = TORCH[k]};
+        snprintf(name, sizeof name, "t%u", k);
+        tensor[k] = sn_graph_input_new(m, sn_strdup(&m->arena, name), &type, NULL, (sn_ix){0});
+        snprintf(name, sizeof name, "s%u", k);
+        scalar[k] = sn_graph_input_new(m, sn_strdup(&m->arena, name), &number, NULL, (sn_ix){0});
+    }
+    for (uint32_t row = 0; row < COUNT; row++) {
+        const char *at = WITH_SCALAR[row];
+        for (uint32_t column = 0; column < COUNT; column++, at += strcspn(at, " "), at += *at == ' ') {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+            expect_common(m, condition, tensor[row], scalar[column], name);
+            expect_common(m, condition, scalar[column], tensor[row], name);
+            const char *strong = sn_dtypes[sn_promote(TORCH[row], TORCH[column])].name;
+            expect_common(m, condition, scalar[row], scalar[column], strong);
+            expect_common(m, condition, tensor[row], tensor[column], strong);
+        }
+        cr_expect_str_eq(at, "");
+    }
+    sn_module_free(m);
 }
 
 /* ---- interning ---- */
