@@ -165,8 +165,10 @@ static void gpu_function(sn_gen *g) {
     char size[48];
     snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
     attribute(g, "nvvm.reqntid", size);
-    if (g->k->sched.blocks) {
-        snprintf(size, sizeof size, "%u", g->k->sched.blocks);
+    /* ptxas takes no notice of a number that cannot be, and says so. */
+    uint32_t blocks = g->k->sched.blocks, most = sn_target_blocks(g->em.cg->target, g->threads_x * g->threads_y);
+    if (blocks && most) {
+        snprintf(size, sizeof size, "%u", blocks < most ? blocks : most);
         attribute(g, "nvvm.minctasm", size);
     }
     if (g->batch) sn_gen_batch_params(g);

@@ -25,6 +25,13 @@ typedef struct sn_target {
     uint64_t cache_bytes;  /* L2 */
 } sn_target;
 
+/* GPU: blocks of so many threads that a unit holds, at most. */
+static inline uint32_t sn_target_blocks(const sn_target *t, uint32_t threads) {
+    enum { WARP = 32 };
+    uint32_t most = t->unit_threads / ((threads + WARP - 1) / WARP * WARP);
+    return most < t->unit_blocks ? most : t->unit_blocks;
+}
+
 /* Defaults of a GPU generation (backend-nvptx fills the rest) and of this CPU. */
 void sn_target_host(sn_target *out, uint32_t threads);
 /* "sm_75" .. "sm_121" or "host". Fails with SN_ERROR_TARGET and the list of known names. */

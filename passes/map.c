@@ -195,6 +195,7 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
     sh->windows = sh->n_nests && all_windows && !all_reused;
     find_kept(sh, m);
     sh->ops = sn_kern_ops(m, k);
+    sh->instructions = sn_map_instructions(m, k);
     if (!sh->n_nests && sh->all_perfect) sn_map_tile_look(&sh->tile, cx, k, sh);
     return SN_OK;
 }
@@ -247,6 +248,13 @@ static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sche
     if (columns) sched->vector = a->sched.vector;
 }
 
+/* No more blocks are wanted than a multiprocessor holds, however small they are. */
+static void fit_blocks(const sn_target *t, sn_sched *sched) {
+    if (!t->is_gpu || !sched->blocks) return;
+    uint32_t most = sn_target_blocks(t, sched->threads * sched->rows);
+    if (sched->blocks > most) sched->blocks = most;
+}
+
 static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
     sn_module *m = cx->m;
     sn_kern k = m->kernels.at[at];
@@ -263,6 +271,7 @@ static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
     sn_kern_dead_code(m, k);
     sn_kern_cse(m, k);
     sn_kern_collect_params(m, k);
+    fit_blocks(cx->target, &sched);
     sn_kern_rec *r = sn_kern_get(m, k);
     r->sched = sched;
     r->scheduled = true;

@@ -33,7 +33,8 @@ typedef struct sn_map_shape {
     sn_stmt body;   /* innermost outer loop, none: the kernel itself */
     sn_map_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
-    uint32_t ops; /* values that the kernel computes */
+    uint32_t ops;          /* values that the kernel computes */
+    uint32_t instructions; /* that its scalar operations take, once each */
     bool all_perfect;
     bool scans;                        /* a nest is a scan: its iterations run in order */
     int64_t max_count;                 /* largest nest */
@@ -100,6 +101,9 @@ uint32_t sn_map_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 /* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
  * several. `finish` may make the second one the tail of the first, if their blocks have the same shape. */
 uint32_t sn_map_follows(const sn_module *m, uint32_t at);
+
+/* Instructions of a kernel's scalar operations, once each; those of 64 bits count twice. */
+uint32_t sn_map_instructions(const sn_module *m, sn_kern k);
 
 /* What is known of a bound kernel on a GPU without running it (map_model.c). */
 typedef enum sn_map_limit { SN_MAP_THREADS, SN_MAP_BLOCKS, SN_MAP_REGS, SN_MAP_SHARED, SN_N_MAP_LIMITS } sn_map_limit;

@@ -3,7 +3,7 @@
  * Facts it stands on (measured on Hopper, docs/ARCHITECTURE.md has the sources): an access should be 16 bytes wide and
  * neighbouring lanes should cover whole 128-byte lines; 48 KB have to be in flight on each multiprocessor; a row of up
  * to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that
- * fits in 64 registers a thread is read once. On the CPU the same shapes hold with one thread and its SIMD width.
+ * fits in half of a block's registers is read once. On the CPU the same shapes hold with one thread and its SIMD width.
  */
 #include "passes/map.h"
 
@@ -74,7 +74,8 @@ static sn_range loads_ahead(const sn_target *t) {
     return (sn_range){least((uint32_t)enough + 2, REACH), least(2 * (uint32_t)enough + 2, REACH)};
 }
 
-static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops, sn_sched *sc) {
+static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
+    enum { FEW_INSTRUCTIONS = 64 };
     if (!sc->threads) sc->threads = ELEMENT_THREADS;
     if (!sc->vector) {
         uint32_t v = widest(cx, sh->bytes_flat);
@@ -91,9 +92,11 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, uint32_t ops
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
     sc->rows = 1;
     if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? steps_ahead(sh->max_count, sc) : 1;
-    /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. */
-    if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && ops <= FEW_OPS)
-        sc->blocks = least(cx->target->unit_threads / sc->threads, cx->target->unit_blocks);
+    /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes
+     * more than a few of those would spill, and keeps a thread busy anyway. */
+    bool few = sh->ops <= FEW_OPS && sh->instructions <= FEW_INSTRUCTIONS;
+    if (!sc->blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && few)
+        sc->blocks = sn_target_blocks(cx->target, sc->threads);
 }
 
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
@@ -183,12 +186,18 @@ static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched 
     if (!sc->blocks && blocks > 1 && most > 1) sc->blocks = least(blocks, most);
 }
 
+/* Is there room in the registers of a block for what is kept of a row? */
+static bool has_room(const sn_map_shape *sh) {
+    enum { LANES = 8 };
+    int64_t odd = sh->max_count % LANES ? LANES - 1 : 0; /* vectors may begin before the row and end behind it */
+    return !sh->kept || sh->max_count + odd <= sn_row_registers(sh->kept);
+}
+
 /* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
 static bool fits_registers(const sn_target *t, const sn_map_shape *sh) {
     enum { LONG_HALVES = 8192 };
     if (sh->kept == 2 && sh->max_count > LONG_HALVES && sh->ops > FEW_OPS) return false;
-    if (few_rows(t, sh, 1)) return false;
-    return sh->max_count <= (int64_t)t->max_threads * (sh->bytes_inner <= 2 ? ROW_REGS / 2 : ROW_REGS);
+    return !few_rows(t, sh, 1) && has_room(sh);
 }
 
 /* Vectors that divide a row, or wide ones that start before it and end behind it (map_inner.c). Those cost a test a
@@ -235,7 +244,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
     }
     uint32_t n = vectors_per_thread(sh, sc);
     if (!sc->unroll && sh->scans) sc->unroll = t->is_gpu ? steps_ahead(n, sc) : 1;
-    bool fits = t->is_gpu && n * sc->vector <= ROW_REGS;
+    bool fits = t->is_gpu && n * sc->vector <= ROW_REGS && has_room(sh);
     if (!sc->unroll) sc->unroll = fits ? n : least(4, n);
     sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
 }
@@ -292,7 +301,7 @@ sn_status sn_map_choose(sn_pass_ctx *cx, sn_kern k, const sn_map_shape *sh, sn_s
     if (alone) *sc = (sn_sched){.cls = SN_SCHED_ELEMENT};
     if (sc->cls == SN_SCHED_OUTER) choose_outer(cx, sh, sc);
     else if (sc->cls == SN_SCHED_TILE) SN_TRY(sn_map_tile_choose(cx, k, sh, sc));
-    else if (sc->cls != SN_SCHED_INNER) choose_element(cx, sh, sh->ops, sc);
+    else if (sc->cls != SN_SCHED_INNER) choose_element(cx, sh, sc);
     if (!sc->split) sc->split = 1;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, threads=%u rows=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->threads, sc->rows,

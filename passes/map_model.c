@@ -268,6 +268,17 @@ static cost cost_of_scalar(const model *md, const sn_stmt_rec *r, const place *p
     return c.instructions > 0 ? c : one;
 }
 
+uint32_t sn_map_instructions(const sn_module *m, sn_kern k) {
+    double n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op >= SN_N_LOPS || !r->n_results) continue;
+        double words = sn_dtype_bytes(sn_val_get(m, r->result)->dtype) > 4 ? 2 : 1;
+        n += words * (COSTS[r->op].full > 0 ? COSTS[r->op].full : 1);
+    }
+    return (uint32_t)n;
+}
+
 static cost cost_of(const model *md, sn_stmt s, const place *p) {
     enum { SCAN = 30 };
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);

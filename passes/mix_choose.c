@@ -149,7 +149,9 @@ bool sn_mix_choose(sn_mix *mx, const char **why_not) {
     *why_not = "what they share is small";
     if (!pinned && mx->shared < MIN_SHARED) return false;
     *why_not = "each group would have few rows";
-    if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
+    uint32_t resident = sn_target_blocks(mx->cx->target, threads);
+    if (resident > MOST_BLOCKS) resident = MOST_BLOCKS;
+    if (blocks > resident) blocks = resident;
     if (!sc->blocks) sc->blocks = blocks ? blocks : 1;
     choose_groups(mx);
     while (!is_worth_it(mx) && (sc->blocks - 1) * threads >= MIN_THREADS) sc->blocks--, choose_groups(mx);
