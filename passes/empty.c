@@ -3,10 +3,10 @@
  *     %0 = exp %x : f32[0, 5] ;  %1 = sum %0 axes=[0] : f32[5]
  *  -> %1 = full value=0.0 shape=[5] : f32[5]
  *
- * A tensor without elements is a full of its type, whatever computes it: a full reads nothing. What has elements although
- * an operand has none (a reduction, a contraction over nothing, a pad, a concat, a scatter of no updates) does not look
- * at that operand. So no kernel loads from a buffer without elements, where every offset is out of bounds. Composites
- * are decomposed before they are looked at. Always legal; constant time.
+ * A tensor without elements is a full of its type, whatever computes it: a full reads nothing. What has elements
+ * although an operand has none (a reduction, a contraction over nothing, a pad, a concat, a scatter of no updates) does
+ * not look at that operand. So no kernel loads from a buffer without elements, where every offset is out of bounds.
+ * Composites but one are decomposed before they are looked at. Always legal; constant time.
  */
 #include "ir/scalar.h"
 #include "passes/rewrite.h"

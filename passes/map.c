@@ -40,7 +40,7 @@ static bool is_flat(sn_module *m, const sn_map_shape *sh, sn_ix e) {
     for (uint32_t k = sh->outer.n; k-- > 0;) {
         sn_stmt s = sh->outer.at[k];
         if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &c) || c != stride) return false;
-        stride *= sn_ix_value(m, sn_stmt_extent(m, s));
+        stride = sn_mul_clamped(stride, sn_ix_value(m, sn_stmt_extent(m, s)));
     }
     return true;
 }
@@ -193,6 +193,9 @@ static sn_status look(sn_map_shape *sh, sn_pass_ctx *cx, sn_kern k) {
     sh->online = sh->n_nests == 1 && carries_weights(sn_stmt_get(m, sh->nests[0].top));
     sh->contraction = sh->n_nests && all_reused;
     sh->windows = sh->n_nests && all_windows && !all_reused;
+    if (sn_mul_clamped(sh->rows, sh->max_count > 1 ? sh->max_count : 1) > SN_MOST_STEPS)
+        return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s is too large: more than 2^56 iterations",
+                       sn_kern_get(m, k)->name);
     find_kept(sh, m);
     sh->ops = sn_kern_ops(m, k);
     sh->instructions = sn_map_instructions(m, k);

@@ -7,23 +7,26 @@
  */
 #include "passes/map.h"
 
-enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24 };
+enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24, MANY_OPS = 2048 };
 enum { RESERVED = 2 << 10 }; /* shared memory of a block: by the system, and for the slots of reductions */
+
+/* Powers of two that matter here are small: 2^30 stands for all larger ones. */
+enum { POW2_MOST = 1 << 30 };
 
 static uint32_t pow2_floor(int64_t x) {
     uint32_t p = 1;
-    while ((int64_t)p * 2 <= x) p *= 2;
+    while (p < POW2_MOST && (int64_t)p * 2 <= x) p *= 2;
     return p;
 }
 
 static uint32_t pow2_ceil(int64_t x) {
     uint32_t p = 1;
-    while ((int64_t)p < x && p < (1u << 30)) p *= 2;
+    while (p < POW2_MOST && (int64_t)p < x) p *= 2;
     return p;
 }
 
 /* Largest power of two that divides x. */
-static uint32_t pow2_divisor(int64_t x) { return x == 0 ? 1u << 30 : pow2_floor(x & -x); }
+static uint32_t pow2_divisor(int64_t x) { return x == 0 ? POW2_MOST : pow2_floor(x & -x); }
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
@@ -87,6 +90,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc
         if (sh->outer.n > 1 && !across) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         while (v > 1 && sh->rows < (int64_t)v * sc->threads * cx->target->units) v /= 2;
+        /* What cannot become vector instructions (the searches of a sort) is written out lane by lane. */
+        while (v > 1 && !cx->target->is_gpu && (int64_t)v * ops > MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;

@@ -57,7 +57,7 @@ int64_t sn_chain_count(const sn_module *m, const sn_chain *c) {
     int64_t product = 1, extent;
     for (uint32_t k = 0; k < c->n; k++) {
         if (!sn_ix_is_const(m, sn_stmt_extent(m, c->at[k]), &extent)) return -1;
-        if (sn_mul_overflow(product, extent, &product)) product = INT64_MAX;
+        product = sn_mul_clamped(product, extent);
     }
     return product;
 }
@@ -81,7 +81,7 @@ int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *le
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
         if (!sn_ix_coef(m, r->ix, ax, &c) || (c != 1 && c != -1)) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        total += sn_buf_bytes(m, r->buf);
+        total = sn_add_clamped(total, sn_buf_bytes(m, r->buf));
         if (*least == 0 || bytes < *least) *least = bytes;
     }
     return total;
@@ -97,7 +97,7 @@ int64_t sn_buf_bytes(const sn_module *m, sn_buf b) {
     const sn_buf_rec *r = sn_buf_get(m, b);
     int64_t n = 0;
     if (!sn_ix_is_const(m, r->size, &n)) return 0;
-    return n * sn_dtype_bytes(r->dtype);
+    return sn_mul_clamped(n, sn_dtype_bytes(r->dtype));
 }
 
 sn_stmt sn_nest_inner(const sn_module *m, sn_stmt s) {

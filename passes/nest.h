@@ -6,6 +6,9 @@
 
 enum { SN_MAX_CHAIN = 24 };
 
+/* Iterations of a kernel, at most: more would not be done in a year, and their bytes might not be counted. */
+static const int64_t SN_MOST_STEPS = (int64_t)1 << 56;
+
 /* Loops around something, outermost first. */
 typedef struct sn_chain {
     sn_stmt at[SN_MAX_CHAIN];
@@ -50,7 +53,17 @@ static inline sn_val sn_follow(const sn_val *map, sn_val v) {
     while (map[v.i].i) v = map[v.i];
     return v;
 }
-/* Bytes of all elements of a buffer; 0 when symbolic. */
+/* A product and a sum of counts that are not negative (iterations, bytes), INT64_MAX where they are larger: what passes
+ * compare sizes with. Graphs are refused before that (limits.c); kernels from text may have any sizes. */
+static inline int64_t sn_mul_clamped(int64_t a, int64_t b) {
+    int64_t product;
+    return sn_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+static inline int64_t sn_add_clamped(int64_t a, int64_t b) {
+    int64_t sum;
+    return sn_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+/* Bytes of all elements of a buffer, clamped; 0 when symbolic. */
 int64_t sn_buf_bytes(const sn_module *m, sn_buf b);
 
 #endif

@@ -21,7 +21,8 @@ bool sn_type_static(const sn_module *m, const sn_type *t, int64_t *numel);
 bool sn_same_shape(const sn_type *a, const sn_type *b);
 /* x converted and broadcast to the type; x itself when it has it. */
 sn_nd sn_node_as(sn_module *m, sn_nd x, const sn_type *type);
-/* A node that could not be built has the type of a number: what is built on it fails too, and the first failure counts. */
+/* A node that could not be built has the type of a number: what is built on it fails too, and the first failure
+ * counts. */
 static inline const sn_type *sn_type_of(const sn_module *m, sn_nd x) {
     static const sn_type none = {0};
     return x.i ? &sn_node_get(m, x)->type : &none;

@@ -680,6 +680,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     sn_text_init(&lw.note, m->env);
     count_users(&lw);
     make_input_buffers(&lw);
+    SN_TRY(sn_lower_check_sizes(&lw));
     claim_outputs(&lw);
     for (uint32_t i = 1; i < g->nodes.count; i++)
         if (lw.nodes[i].live) decide_node(&lw, (sn_nd){i});

@@ -52,6 +52,9 @@ typedef struct sn_lower {
 /* The dtype in which values of dtype t are computed: f32 for halves, t itself otherwise. */
 static inline sn_dtype sn_compute_dtype(sn_dtype t) { return t == SN_F16 || t == SN_BF16 ? SN_F32 : t; }
 
+/* Fails where a live tensor or an operation on it is too large to count (limits.c). */
+sn_status sn_lower_check_sizes(sn_lower *lw);
+
 /* Value of element `index` (one ix per axis) of node x, in its compute dtype, emitted at lw->at. */
 sn_val sn_lower_element(sn_lower *lw, sn_nd x, const sn_ix *index);
 /* Element of operand `in` under the result index of a broadcasting op of rank `rank`. */
