@@ -27,6 +27,7 @@ int tool_list(sn_context *ctx, int argc, char **argv);
 int tool_conform(sn_context *ctx, int argc, char **argv);
 int tool_import(sn_context *ctx, int argc, char **argv);
 int tool_onnx_suite(sn_context *ctx, int argc, char **argv);
+int tool_random(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
 
 /* "sinter: error: ..." with the context's message, or one of our own. */

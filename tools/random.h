@@ -1,0 +1,18 @@
+/* random.h: random graphs as .sn text (random_graph.c), for the command that sends them through the compiler
+ * (random.c).
+ */
+#ifndef SN_TOOLS_RANDOM_H
+#define SN_TOOLS_RANDOM_H
+
+#include "tools/tool.h"
+
+/* SMALL: axes of 1 to some hundred elements. EMPTY: many of 0 and 1 among them. HUGE: near 2^31, 2^32, 2^40 and 2^62,
+ * for shapes alone. */
+typedef enum random_sizes { RANDOM_SMALL, RANDOM_EMPTY, RANDOM_HUGE, RANDOM_N_SIZES } random_sizes;
+
+/* The graph of a seed: 1 to 8 operations of any class of ops.def, on inputs, constants and each other. A weight is a
+ * constant whose elements no text can bring along; there are none. Fails where an operation was refused with a message
+ * that is not one line (body of a guarded call). */
+sn_status random_graph(sn_text *out, sn_context *ctx, uint64_t seed, random_sizes sizes);
+
+#endif
