@@ -93,7 +93,7 @@ typedef struct sn_gen {
     lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */
     uint32_t area_size[2][2];
     sn_gen_turn turn;
-    uint32_t shared_bytes; /* dynamic shared memory */
+    uint64_t shared_bytes; /* dynamic shared memory; more than any block has is refused in the end */
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
     uint8_t *parts;        /* by sn_axis: its part in waiting for copies; NULL without copies */

@@ -257,6 +257,6 @@ sn_status sn_cg_kernel(LLVMValueRef *out, uint32_t *shared_bytes, sn_cg *cg, LLV
                 .lanes = 1};
     sn_status status = generate(&g);
     *out = g.em.fn;
-    *shared_bytes = g.shared_bytes;
+    *shared_bytes = (uint32_t)g.shared_bytes;
     return status;
 }

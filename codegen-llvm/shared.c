@@ -32,7 +32,7 @@ lv sn_gen_area(sn_gen *g, uint32_t bytes) {
 
 lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes) { return area(g, true, which, bytes); }
 
-static lv shared_array(sn_gen *g, const char *name, uint32_t bytes, uint32_t align) {
+static lv shared_array(sn_gen *g, const char *name, uint64_t bytes, uint32_t align) {
     LLVMTypeRef type = LLVMArrayType2(g->em.cg->i8, bytes);
     lv a = LLVMAddGlobalInAddressSpace(g->em.mod, type, name, 3);
     LLVMSetInitializer(a, LLVMGetUndef(type));
@@ -57,19 +57,19 @@ sn_status sn_gen_finish_shared(sn_gen *g) {
                        "kernel %s: its reductions need %u bytes of shared memory, %u exist", g->k->name, total,
                        (unsigned)STATIC_LIMIT);
     if (g->gpu && total + g->shared_bytes > limit)
-        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a block needs %u bytes of shared memory, %s has %u",
-                       g->k->name, total + g->shared_bytes, g->em.cg->target->name, limit);
+        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a block needs %llu bytes of shared memory, %s has %u",
+                       g->k->name, (unsigned long long)(total + g->shared_bytes), g->em.cg->target->name, limit);
     return SN_OK;
 }
 
 /* ---- buffers ---- */
 
-static uint32_t bytes_of(const sn_buf_rec *r) {
-    return (r->private_size * sn_dtype_bytes(r->dtype) + ALIGN - 1) / ALIGN * ALIGN;
+static uint64_t bytes_of(const sn_buf_rec *r) {
+    return ((uint64_t)r->private_size * sn_dtype_bytes(r->dtype) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 void sn_gen_make_shared(sn_gen *g) {
-    uint32_t total = 0, at = 0;
+    uint64_t total = 0, at = 0;
     lv all = NULL;
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
         const sn_buf_rec *r = sn_buf_get(g->m, g->k->locals.at[i]);
@@ -84,7 +84,7 @@ void sn_gen_make_shared(sn_gen *g) {
         sn_buf b = g->k->locals.at[i];
         const sn_buf_rec *r = sn_buf_get(g->m, b);
         if (r->scope != SN_BUF_SHARED) continue;
-        lv offset = sn_em_ci(g->em.cg->i32, at);
+        lv offset = sn_em_ci(g->em.cg->i32, (uint32_t)at);
         g->memory[b.i] =
             all ? LLVMConstInBoundsGEP2(g->em.cg->i8, all, &offset, 1) : shared_array(g, r->name, bytes_of(r), ALIGN);
         at += bytes_of(r);
