@@ -212,8 +212,8 @@ sn_status sn_rule_pad(sn_rule *r) {
             return sn_rule_fail(r, "axis %u gets too long or too short", k);
         r->out->shape[k] = sn_ix_addc(r->m, x->shape[k], more);
         if (const_size(r, r->out->shape[k], &size) && size < 0)
-            return sn_rule_fail(r, "axis %u of size %s loses %lld elements", k, sn_ix_text(r->m, x->shape[k]),
-                                -(long long)more);
+            return sn_rule_fail(r, "axis %u of size %s loses %llu elements", k, sn_ix_text(r->m, x->shape[k]),
+                                -(unsigned long long)more);
     }
     return value ? sn_rule_number(r, "value", x->dtype, value->f) : SN_OK;
 }

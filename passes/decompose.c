@@ -69,7 +69,7 @@ sn_nd sn_dec_count(sn_module *m, sn_nd x, uint32_t mask, int64_t correction) {
         }
         count *= size;
     }
-    return sn_dec_scalar(m, x, (double)(count - correction));
+    return sn_dec_scalar(m, x, (double)count - (double)correction);
 }
 
 sn_nd sn_dec_mean(sn_module *m, sn_nd x, uint32_t mask) {

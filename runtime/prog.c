@@ -17,6 +17,7 @@ static size_t align_up(size_t n, size_t align) { return (n + align - 1) / align 
 
 /* Host blocks remember their start in the word before the aligned address. */
 static void *host_alloc(sn_env *env, size_t size) {
+    if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
     char *start = sn_heap_alloc(env, size + 2 * STORAGE_ALIGN);
     char *p = (char *)align_up((uintptr_t)start + sizeof(void *), STORAGE_ALIGN);
     memcpy(p - sizeof start, &start, sizeof start);
@@ -144,7 +145,9 @@ static sn_status load_buffers(sn_prog *p) {
     return SN_OK;
 }
 
+/* A constant without elements has no place and maybe no elements to read. */
 static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
+    if (!size) return SN_OK;
     if (p->cu) return sn_cuda_to_device(p->cu, to, from, size, NULL);
     memcpy(to, from, size);
     return SN_OK;

@@ -195,6 +195,12 @@ void *sn_zalloc(sn_arena *a, size_t size) {
     return p;
 }
 
+void *sn_zalloc_list(sn_arena *a, size_t size, size_t n) {
+    size_t all;
+    if (sn_mul_overflow(size, n, &all)) sn_out_of_memory(a->env, SIZE_MAX);
+    return sn_zalloc(a, all);
+}
+
 void *sn_memdup(sn_arena *a, const void *p, size_t size) {
     void *q = sn_alloc(a, size);
     if (size) memcpy(q, p, size);

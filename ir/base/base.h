@@ -105,12 +105,14 @@ void sn_arena_free(sn_arena *a);
 /* Uninitialised / zeroed memory, aligned to 16. */
 void *sn_alloc(sn_arena *a, size_t size);
 void *sn_zalloc(sn_arena *a, size_t size);
+/* n zeroed elements; more than the address space has are out of memory. */
+void *sn_zalloc_list(sn_arena *a, size_t size, size_t n);
 void *sn_memdup(sn_arena *a, const void *p, size_t size);
 char *sn_strdup(sn_arena *a, const char *s);
 char *sn_strndup(sn_arena *a, const char *s, size_t n);
 char *sn_strf(sn_arena *a, const char *format, ...) SN_PRINTF(2, 3);
 #define SN_NEW(a, type) ((type *)sn_zalloc((a), sizeof(type)))
-#define SN_NEWN(a, type, n) ((type *)sn_zalloc((a), sizeof(type) * (size_t)(n)))
+#define SN_NEWN(a, type, n) ((type *)sn_zalloc_list((a), sizeof(type), (size_t)(n)))
 
 /* ---- chunked table ------------------------------------------------------------------------------------------ */
 
