@@ -44,6 +44,16 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     return status;
 }
 
+bool sn_any_null(sn_context *ctx, const char *function, const char *names, const void *const *args, size_t n) {
+    size_t k = 0;
+    for (; k < n && args[k]; k++) names += strcspn(names, ",") + 2;
+    if (k == n) return false;
+    if (!ctx) return true;
+    sn_env_clear(&ctx->env);
+    sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: %.*s is NULL", function, (int)strcspn(names, ","), names);
+    return true;
+}
+
 bool sn_build_enter(sn_graph *g, jmp_buf *here) {
     if (!g || g->status != SN_OK) return false;
     if (!sn_guard_enter(g->ctx, here)) return false;
@@ -54,7 +64,7 @@ bool sn_build_enter(sn_graph *g, jmp_buf *here) {
 sn_node sn_build_leave(sn_graph *g) {
     sn_env *env = &g->ctx->env;
     sn_guard_leave(g->ctx, env->status);
-    if (env->status == SN_OK) return (sn_node){g->built.i};
+    if (env->status == SN_OK) return (sn_node){g->built.i, g->tag};
     g->status = env->status;
     memcpy(g->message, env->message, sizeof g->message);
     return (sn_node){0};
@@ -68,15 +78,24 @@ sn_status sn_guarded(sn_context *ctx, sn_status (*body)(sn_context *ctx, void *a
 
 const char *sn_version(void) { return SINTER_VERSION; }
 
+/* A size that is not a multiple of what structs are aligned to would cut a pointer in two. */
+sn_status sn_options_read(void *out, size_t size, sn_env *env, const char *name, const void *options) {
+    size_t given;
+    if (!options) return SN_OK;
+    memcpy(&given, options, sizeof given);
+    if (given < sizeof given || given > size || given % sizeof given)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s: struct_size is %zu; set it to sizeof (%zu)", name, given, size);
+    memcpy(out, options, given);
+    return SN_OK;
+}
+
 sn_status sn_context_create(sn_context **out, const sn_context_options *options) {
+    if (!out) return SN_ERROR_ARGUMENT;
     *out = NULL;
     sn_env env;
     sn_env_init(&env);
     sn_context_options o = {0};
-    if (options) {
-        if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof o) return SN_ERROR_ARGUMENT;
-        memcpy(&o, options, options->struct_size);
-    }
+    SN_TRY(sn_options_read(&o, sizeof o, &env, "sn_context_options", options));
     if (o.realloc_fn) {
         env.realloc_fn = o.realloc_fn;
         env.realloc_user = o.realloc_user;
@@ -88,7 +107,8 @@ sn_status sn_context_create(sn_context **out, const sn_context_options *options)
         freelocale(env.c_locale);
         return SN_ERROR_MEMORY;
     }
-    *ctx = (sn_context){.env = env, .log = o.log, .log_user = o.log_user};
+    *ctx = (sn_context){.ctx = ctx, .env = env, .log = o.log, .log_user = o.log_user};
+    ctx->tag = (uint32_t)sn_hash(0, (uintptr_t)ctx); /* contexts number their graphs alike */
     sn_arena_init(&ctx->scratch, &ctx->env);
     *out = ctx;
     return SN_OK;
@@ -103,9 +123,11 @@ void sn_context_destroy(sn_context *ctx) {
     ctx->env.realloc_fn(ctx->env.realloc_user, ctx, 0);
 }
 
-const char *sn_error(const sn_context *ctx) { return ctx->env.message; }
-sn_status sn_error_status(const sn_context *ctx) { return ctx->env.status; }
-void sn_error_clear(sn_context *ctx) { sn_env_clear(&ctx->env); }
+const char *sn_error(const sn_context *ctx) { return ctx ? ctx->env.message : ""; }
+sn_status sn_error_status(const sn_context *ctx) { return ctx ? ctx->env.status : SN_ERROR_ARGUMENT; }
+void sn_error_clear(sn_context *ctx) {
+    if (ctx) sn_env_clear(&ctx->env);
+}
 
 const char *sn_status_name(sn_status status) {
     switch (status) {
@@ -129,9 +151,10 @@ const char *sn_status_name(sn_status status) {
 const char *sn_dtype_name(sn_dtype dtype) { return dtype < SN_N_DTYPES ? sn_dtypes[dtype].name : "none"; }
 size_t sn_dtype_size(sn_dtype dtype) { return dtype < SN_N_DTYPES ? sn_dtypes[dtype].bytes : 0; }
 
-/* ---- texts: a block that knows its size, so that the memory hook's accounting stays right ---- */
+/* ---- texts: a block that knows where it came from and its size, so that the memory hook's accounting stays right ---- */
 
 typedef struct text_block {
+    sn_env *env;
     size_t size;
     char text[];
 } text_block;
@@ -139,6 +162,7 @@ typedef struct text_block {
 sn_status sn_text_give(char **out, sn_context *ctx, sn_text *t) {
     size_t size = sizeof(text_block) + t->n + 1;
     text_block *block = sn_heap_alloc(&ctx->env, size);
+    block->env = &ctx->env;
     block->size = size;
     memcpy(block->text, t->s, t->n + 1);
     sn_text_free(t);
@@ -146,10 +170,10 @@ sn_status sn_text_give(char **out, sn_context *ctx, sn_text *t) {
     return SN_OK;
 }
 
-void sn_free(sn_context *ctx, char *text) {
+void sn_free(SN_UNUSED sn_context *ctx, char *text) {
     if (!text) return;
     text_block *block = (text_block *)(void *)(text - offsetof(text_block, text));
-    sn_heap_free(&ctx->env, block, block->size);
+    sn_heap_free(block->env, block, block->size);
 }
 
 /* ---- files ---- */
@@ -208,13 +232,18 @@ static sn_status device_count(unsigned *out, sn_context *ctx) {
     return sn_fail(&ctx->env, SN_ERROR_DEVICE, "no CUDA device: %s", why[0] ? why : "the driver reports none");
 }
 
-sn_status sn_device_count(unsigned *out, sn_context *ctx) { SN_GUARD_RETURN(ctx, device_count(out, ctx)); }
+sn_status sn_device_count(unsigned *out, sn_context *ctx) {
+    if (out) *out = 0;
+    SN_GUARD_RETURN(ctx, device_count(out, ctx), out);
+}
 
 static sn_status device_info(const char **name, const char **target, sn_context *ctx, int device) {
-    *name = "cpu";
-    *target = "host";
-    if (device == SN_CPU) return SN_OK;
     sn_cuda *cu;
+    if (device == SN_CPU) {
+        *name = "cpu";
+        *target = "host";
+        return SN_OK;
+    }
     SN_TRY(sn_context_cuda(&cu, ctx, device));
     sn_target t;
     sn_cuda_target(cu, &t);
@@ -225,7 +254,9 @@ static sn_status device_info(const char **name, const char **target, sn_context 
 }
 
 sn_status sn_device_info(const char **name, const char **target, sn_context *ctx, int device) {
-    SN_GUARD_RETURN(ctx, device_info(name, target, ctx, device));
+    if (name) *name = "";
+    if (target) *target = "";
+    SN_GUARD_RETURN(ctx, device_info(name, target, ctx, device), name, target);
 }
 
 static sn_status device_copy_rate(double *out, sn_context *ctx, int device) {
@@ -235,8 +266,8 @@ static sn_status device_copy_rate(double *out, sn_context *ctx, int device) {
 }
 
 sn_status sn_device_copy_rate(double *out, sn_context *ctx, int device) {
-    *out = 0;
-    SN_GUARD_RETURN(ctx, device_copy_rate(out, ctx, device));
+    if (out) *out = 0;
+    SN_GUARD_RETURN(ctx, device_copy_rate(out, ctx, device), out);
 }
 
 static sn_status device_sync(sn_context *ctx, int device, void *stream) {

@@ -14,36 +14,49 @@ static sn_attr attr_int(sn_attr_id id, int64_t i) { return (sn_attr){.id = id, .
 static sn_attr attr_float(sn_attr_id id, double f) { return (sn_attr){.id = id, .f = f}; }
 static sn_attr attr_list(sn_attr_id id, const int64_t *at, unsigned n) { return (sn_attr){.id = id, .ints = {at, n}}; }
 
-/* A size: a number, or a code of sn_dim. */
-static sn_ix size_ix(sn_module *m, int64_t size) {
-    bool is_code = size < 0 && size - INT64_MIN < (int64_t)m->ixs.count;
-    return is_code ? (sn_ix){(uint32_t)(size - INT64_MIN)} : sn_ix_const(m, size);
-}
-
-static sn_status check_rank(sn_graph *g, const char *what, unsigned rank, const int64_t *at) {
-    if (rank > SN_MAX_RANK)
-        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: rank %u; at most %d axes", what, rank, SN_MAX_RANK);
-    if (rank && !at)
-        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %u numbers announced, none given", what, rank);
+/* Before anything of a list is read. */
+static sn_status check_list(sn_graph *g, const char *who, const char *list, unsigned n, const int64_t *at) {
+    if (n > SN_MAX_RANK)
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %s has %u numbers; at most %d axes", who, list, n,
+                       SN_MAX_RANK);
+    if (n && !at)
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %s is NULL, %u numbers are announced", who, list, n);
     return SN_OK;
 }
 
 static sn_status check_operands(sn_graph *g, sn_op op, const sn_node *in, unsigned n) {
+    const char *who = sn_ops[op].name;
+    if (n > SN_LIST_MAX || (n && !in))
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %u operands%s; at most %d", who, n,
+                       in ? "" : " announced, and their list is NULL", SN_LIST_MAX);
     for (unsigned k = 0; k < n; k++)
-        if (in[k].id == 0 || in[k].id >= g->m->graph.nodes.count)
-            return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: operand %u is not a value of this graph",
-                           sn_ops[op].name, k + 1);
+        if (!sn_node_is_of(g, in[k]))
+            return sn_node_check(g, in[k], who, sn_strf(&g->ctx->scratch, "operand %u", k + 1));
     return SN_OK;
+}
+
+/* A code of sn_dim stands for a size; as a position or an amount it would be a negative number like others. */
+static sn_status check_number(sn_graph *g, const char *who, sn_attr_id id, int64_t number) {
+    if (!sn_size_is_code(number)) return SN_OK;
+    return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT,
+                   "%s: %s is a size of sn_dim, which only shapes, strides and offsets take", who, sn_attrs[id].name);
 }
 
 static sn_status convert_attr(sn_attr *out, sn_graph *g, sn_op op, const sn_attr *attr) {
     *out = *attr;
+    const char *who = sn_ops[op].name;
     sn_attr_kind kind = sn_attrs[attr->id].kind;
+    if (kind == SN_KIND_STRING && !attr->text)
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %s is NULL", who, sn_attrs[attr->id].name);
+    if (kind == SN_KIND_INT) return check_number(g, who, attr->id, attr->i);
     if (kind != SN_KIND_INTS && kind != SN_KIND_SHAPE) return SN_OK;
-    SN_TRY(check_rank(g, sn_ops[op].name, attr->ints.n, attr->ints.at));
-    if (kind == SN_KIND_INTS) return SN_OK;
+    SN_TRY(check_list(g, who, sn_attrs[attr->id].name, attr->ints.n, attr->ints.at));
     sn_ix *shape = SN_NEWN(&g->ctx->scratch, sn_ix, attr->ints.n + 1);
-    for (uint32_t k = 0; k < attr->ints.n; k++) shape[k] = size_ix(g->m, attr->ints.at[k]);
+    for (uint32_t k = 0; k < attr->ints.n; k++) {
+        if (kind == SN_KIND_INTS) SN_TRY(check_number(g, who, attr->id, attr->ints.at[k]));
+        else SN_TRY(sn_size_read(&shape[k], g, who, attr->ints.at[k]));
+    }
+    if (kind == SN_KIND_INTS) return SN_OK;
     out->shape.at = shape;
     out->shape.n = attr->ints.n;
     return SN_OK;
@@ -91,14 +104,15 @@ static sn_status input_new(sn_nd *out, sn_graph *g, const char *name, sn_dtype d
     if (!name || !name[0]) return sn_fail(env, SN_ERROR_ARGUMENT, "input %u has no name", g->m->graph.inputs.n);
     if (dtype >= SN_N_DTYPES)
         return sn_fail(env, SN_ERROR_ARGUMENT, "input %s: unknown element type %d", name, (int)dtype);
-    SN_TRY(check_rank(g, name, rank, shape));
+    const char *who = sn_strf(&g->ctx->scratch, "input %s", name);
+    SN_TRY(check_list(g, who, "shape", rank, shape));
     sn_type type = {.dtype = dtype, .rank = rank};
-    sn_ix inner[SN_MAX_RANK];
+    sn_ix inner[SN_MAX_RANK], start = {0};
     for (unsigned k = 0; k < rank; k++) {
-        type.shape[k] = size_ix(g->m, shape[k]);
-        if (strides) inner[k] = size_ix(g->m, strides[k]);
+        SN_TRY(sn_size_read(&type.shape[k], g, who, shape[k]));
+        if (strides) SN_TRY(sn_size_read(&inner[k], g, who, strides[k]));
     }
-    sn_ix start = offset ? size_ix(g->m, offset) : (sn_ix){0};
+    if (offset) SN_TRY(sn_size_read(&start, g, who, offset));
     *out = sn_graph_input_new(g->m, sn_strdup(&g->m->arena, name), &type, strides ? inner : NULL, start);
     return env->status;
 }
@@ -128,14 +142,14 @@ static sn_status constant_new(sn_nd *out, sn_graph *g, sn_dtype dtype, const voi
                               const int64_t *shape) {
     sn_env *env = &g->ctx->env;
     if (dtype >= SN_N_DTYPES) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: unknown element type %d", (int)dtype);
-    SN_TRY(check_rank(g, "constant", rank, shape));
+    SN_TRY(check_list(g, "constant", "shape", rank, shape));
     uint64_t n = 1;
     for (unsigned k = 0; k < rank; k++) {
         if (shape[k] < 0) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: size of axis %u is not a number", k);
         if (sn_mul_overflow(n, (uint64_t)shape[k], &n))
             return sn_fail(env, SN_ERROR_ARGUMENT, "constant: too many elements");
     }
-    if (n && !data) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: no elements given");
+    if (n && !data) return sn_fail(env, SN_ERROR_ARGUMENT, "constant: data is NULL");
     sn_array values = sn_array_from(&g->m->arena, dtype, rank, shape, data);
     sn_attr attrs[] = {{.id = SN_ATTR_VALUES, .numbers = {values.f, values.i, n}},
                        attr_int(SN_ATTR_DTYPE, dtype),
@@ -211,12 +225,13 @@ static sn_status infer_size(sn_ix *out, sn_graph *g, const sn_type *x, const sn_
 
 static sn_status reshape(sn_nd *out, sn_graph *g, sn_node x, unsigned rank, const int64_t *shape) {
     SN_TRY(check_operands(g, SN_OP_RESHAPE, &x, 1));
-    SN_TRY(check_rank(g, "reshape", rank, shape));
+    SN_TRY(check_list(g, "reshape", "shape", rank, shape));
     sn_ix sizes[SN_MAX_RANK], known[SN_MAX_RANK];
     unsigned n_known = 0, free_axis = rank;
     for (unsigned k = 0; k < rank; k++) {
         if (shape[k] != -1) {
-            known[n_known++] = sizes[k] = size_ix(g->m, shape[k]);
+            SN_TRY(sn_size_read(&sizes[k], g, "reshape", shape[k]));
+            known[n_known++] = sizes[k];
             continue;
         }
         if (free_axis < rank) return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "reshape: more than one size is -1");
@@ -234,12 +249,13 @@ sn_node sn_reshape(sn_graph *g, sn_node x, unsigned rank, const int64_t *shape) 
 
 static sn_status expand(sn_nd *out, sn_graph *g, sn_node x, unsigned rank, const int64_t *shape) {
     SN_TRY(check_operands(g, SN_OP_EXPAND, &x, 1));
-    SN_TRY(check_rank(g, "expand", rank, shape));
+    SN_TRY(check_list(g, "expand", "shape", rank, shape));
     const sn_type *type = &sn_node_get(g->m, sn_inner(x))->type;
     sn_ix sizes[SN_MAX_RANK];
     for (unsigned k = 0; k < rank; k++) {
         bool kept = shape[k] == -1 && k + type->rank >= rank;
-        sizes[k] = kept ? type->shape[k + type->rank - rank] : size_ix(g->m, shape[k]);
+        if (kept) sizes[k] = type->shape[k + type->rank - rank];
+        else SN_TRY(sn_size_read(&sizes[k], g, "expand", shape[k]));
     }
     *out = sn_graph_expand(g->m, sn_inner(x), sizes, rank);
     return g->ctx->env.status;
@@ -388,13 +404,7 @@ sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y) {
 
 static sn_status conv2d(sn_nd *out, sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options) {
     sn_conv_options o = {0};
-    if (options) {
-        if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof o)
-            return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT,
-                           "sn_conv_options: struct_size is %zu; set it to sizeof (%zu)", options->struct_size,
-                           sizeof o);
-        memcpy(&o, options, options->struct_size);
-    }
+    SN_TRY(sn_options_read(&o, sizeof o, &g->ctx->env, "sn_conv_options", options));
     for (int k = 0; k < 2; k++) {
         if (!o.stride[k]) o.stride[k] = 1;
         if (!o.dilation[k]) o.dilation[k] = 1;
@@ -436,11 +446,17 @@ sn_node sn_batch_norm(sn_graph *g, sn_node x, sn_node weight, sn_node bias, sn_n
     return with_eps(g, SN_OP_BATCH_NORM, (sn_node[]){x, weight, bias, running_mean, running_var}, 5, eps);
 }
 
+static sn_node batch_norm_train(const sn_batch_norm_results *out, sn_graph *g, const sn_node *in, double momentum,
+                                double eps) {
+    sn_attr attrs[] = {attr_float(SN_ATTR_EPS, eps), attr_float(SN_ATTR_MOMENTUM, momentum)};
+    SN_BUILD_RETURN(g, build(&g->built, g, SN_OP_BATCH_NORM_TRAIN, in, 5, attrs, 2), out);
+}
+
 void sn_batch_norm_train(sn_batch_norm_results *out, sn_graph *g, sn_node x, sn_node weight, sn_node bias,
                          sn_node running_mean, sn_node running_var, double momentum, double eps) {
-    sn_attr attrs[] = {attr_float(SN_ATTR_EPS, eps), attr_float(SN_ATTR_MOMENTUM, momentum)};
     sn_node in[] = {x, weight, bias, running_mean, running_var};
-    sn_node all = sn_build(g, SN_OP_BATCH_NORM_TRAIN, in, 5, attrs, 2);
+    sn_node all = batch_norm_train(out, g, in, momentum, eps);
+    if (!out) return;
     *out = (sn_batch_norm_results){project(g, all, 0), project(g, all, 1), project(g, all, 2), project(g, all, 3),
                                    project(g, all, 4)};
 }

@@ -263,5 +263,5 @@ static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, s
 
 sn_status sn_program_check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
                            bool interpreted) {
-    SN_GUARD_RETURN(p->ctx, check(out, p, inputs, outputs, interpreted));
+    SN_GUARD_RETURN(p, check(out, p, inputs, outputs, interpreted), out);
 }

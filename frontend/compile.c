@@ -86,6 +86,7 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
         SN_TRY(sn_source_copy(out, &ctx->env, graph));
         return check_bound(ctx, *out);
     }
+    if (n > SN_LIST_MAX) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "dims: %u are given; at most %d", n, SN_LIST_MAX);
     const char **names = SN_NEWN(&ctx->scratch, const char *, n + 1);
     int64_t *sizes = SN_NEWN(&ctx->scratch, int64_t, n + 1);
     for (unsigned k = 0; k < n; k++) {
@@ -378,8 +379,7 @@ sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options 
 }
 
 sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *options) {
-    *out = NULL;
-    SN_GUARD_RETURN(g->ctx, sn_compile_to(out, g, options, SN_PHASE_LOADED));
+    SN_MAKE_RETURN(out, g, sn_compile_to(out, g, options, SN_PHASE_LOADED));
 }
 
 void sn_program_destroy(sn_program *p) {

@@ -65,6 +65,9 @@ static sn_status adopt(sn_tensor **out, sn_context *ctx, const DLTensor *d, void
                        SN_MAX_RANK);
     SN_TRY(dtype_from(&dtype, env, d->dtype));
     SN_TRY(device_from(&device, ctx, d->device));
+    if (d->byte_offset > UINTPTR_MAX - (uintptr_t)d->data)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "DLPack: byte_offset %llu leads out of the address space",
+                       (unsigned long long)d->byte_offset);
     char *data = d->data ? (char *)d->data + d->byte_offset : NULL;
     if ((uintptr_t)data % sn_dtype_bytes(dtype))
         return sn_fail(env, SN_ERROR_ARGUMENT, "DLPack: elements at %p, which is no multiple of the %u bytes of %s",
@@ -90,7 +93,6 @@ static void delete_old(void *managed) {
 }
 
 static sn_status from_versioned(sn_tensor **out, sn_context *ctx, DLManagedTensorVersioned *m) {
-    if (!m) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "DLPack: no tensor given");
     if (m->version.major != DLPACK_MAJOR_VERSION)
         return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "DLPack: version %u.%u; version %d is known", m->version.major,
                        m->version.minor, DLPACK_MAJOR_VERSION);
@@ -98,18 +100,15 @@ static sn_status from_versioned(sn_tensor **out, sn_context *ctx, DLManagedTenso
 }
 
 sn_status sn_tensor_from_dlpack(sn_tensor **out, sn_context *ctx, struct DLManagedTensorVersioned *managed) {
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, from_versioned(out, ctx, managed));
+    SN_MAKE_RETURN(out, ctx, from_versioned(out, ctx, managed), managed);
 }
 
 static sn_status from_old(sn_tensor **out, sn_context *ctx, DLManagedTensor *m) {
-    if (!m) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "DLPack: no tensor given");
     return adopt(out, ctx, &m->dl_tensor, delete_old, m, false);
 }
 
 sn_status sn_tensor_from_dlpack_old(sn_tensor **out, sn_context *ctx, struct DLManagedTensor *managed) {
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, from_old(out, ctx, managed));
+    SN_MAKE_RETURN(out, ctx, from_old(out, ctx, managed), managed);
 }
 
 /* ---- to others ---- */
@@ -163,8 +162,7 @@ static sn_status to_versioned(DLManagedTensorVersioned **out, sn_tensor *t) {
 }
 
 sn_status sn_tensor_to_dlpack(struct DLManagedTensorVersioned **out, sn_tensor *t) {
-    *out = NULL;
-    SN_GUARD_RETURN(t->ctx, to_versioned(out, t));
+    SN_MAKE_RETURN(out, t, to_versioned(out, t));
 }
 
 static sn_status to_old(DLManagedTensor **out, sn_tensor *t) {
@@ -179,6 +177,5 @@ static sn_status to_old(DLManagedTensor **out, sn_tensor *t) {
 }
 
 sn_status sn_tensor_to_dlpack_old(struct DLManagedTensor **out, sn_tensor *t) {
-    *out = NULL;
-    SN_GUARD_RETURN(t->ctx, to_old(out, t));
+    SN_MAKE_RETURN(out, t, to_old(out, t));
 }

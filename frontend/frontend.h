@@ -12,9 +12,13 @@
 #include "runtime/runtime.h"
 
 enum { SN_MAX_DEVICES = 16 };
+enum { SN_LIST_MAX = 1 << 16 }; /* entries of a caller's list of structs: a length beyond is a slip, and is not read */
 
+/* Every object begins with its context, a context with itself: the guard asks any of them alike. */
 struct sn_context {
+    sn_context *ctx;
     sn_env env;
+    uint32_t tag, n_graphs; /* graph k has the tag `tag + k` */
     void (*log)(void *user, const char *text);
     void *log_user;
     sn_arena scratch;              /* freed at the end of every guarded call */
@@ -39,7 +43,8 @@ struct sn_graph {
     sn_module *m;
     sn_status status; /* first failure of a builder function */
     char message[SN_MESSAGE_MAX];
-    sn_nd built; /* result of the running builder function */
+    sn_nd built;  /* result of the running builder function */
+    uint32_t tag; /* nodes of this graph carry it, and so do codes of sizes */
     sn_holder_list holders;
 };
 
@@ -99,29 +104,44 @@ struct sn_program {
 };
 
 /* ---- the guard (api.c) ----
- * Every public call that can run out of memory goes through one of these macros: out-of-memory and the fatal errors of
- * libraries longjmp here. The call sees a cleared error, a scratch arena and the C locale. sn_guard_enter refuses a call
- * that a callback makes while another one runs: that one's failures and memory would be mixed up with it. */
+ * Every public call with a context goes through one of these macros. They name what must not be NULL: `object`, whose
+ * context the call works in, and the pointers behind `call`. Out-of-memory and the fatal errors of libraries longjmp
+ * here. The call sees a cleared error, a scratch arena and the C locale. sn_guard_enter refuses a call that a callback
+ * makes while another one runs: that one's failures and memory would be mixed up with it. */
 bool sn_guard_enter(sn_context *ctx, jmp_buf *here);
 sn_status sn_guard_leave(sn_context *ctx, sn_status status);
-#define SN_GUARD_RETURN(ctx, call)                                                  \
-    do {                                                                            \
-        jmp_buf sn_here;                                                            \
-        if (!sn_guard_enter((ctx), &sn_here)) return SN_ERROR_ARGUMENT;             \
-        if (setjmp(sn_here)) return sn_guard_leave((ctx), (ctx)->env.status);       \
-        return sn_guard_leave((ctx), (call));                                       \
+/* Is one of n arguments NULL? The error of the context (NULL: nowhere) names the first: "sn_run: p is NULL". `names`:
+ * "p, inputs", as the caller's source spells them. */
+bool sn_any_null(sn_context *ctx, const char *function, const char *names, const void *const *args, size_t n);
+#define SN_IS_NULL(object, ...)                                                                                        \
+    sn_any_null((object) ? (object)->ctx : NULL, __func__, #object ", " #__VA_ARGS__,                                  \
+                (const void *const[]){(object), ##__VA_ARGS__},                                                        \
+                sizeof((const void *const[]){(object), ##__VA_ARGS__}) / sizeof(void *))
+#define SN_GUARD_RETURN(object, call, ...)                                                                             \
+    do {                                                                                                               \
+        jmp_buf sn_here;                                                                                               \
+        if (SN_IS_NULL(object, ##__VA_ARGS__)) return SN_ERROR_ARGUMENT;                                               \
+        if (!sn_guard_enter((object)->ctx, &sn_here)) return SN_ERROR_ARGUMENT;                                        \
+        if (setjmp(sn_here)) return sn_guard_leave((object)->ctx, (object)->ctx->env.status);                          \
+        return sn_guard_leave((object)->ctx, (call));                                                                  \
+    } while (0)
+/* For calls that make something: *out is NULL until it is there. */
+#define SN_MAKE_RETURN(out, object, call, ...)                                                                         \
+    do {                                                                                                               \
+        if (out) *(out) = NULL;                                                                                        \
+        SN_GUARD_RETURN(object, call, out, ##__VA_ARGS__);                                                             \
     } while (0)
 
 /* The same for builder functions: nothing happens on a failed graph, and a failure stays with the graph. `call` stores
  * the node in g->built. */
 bool sn_build_enter(sn_graph *g, jmp_buf *here);
 sn_node sn_build_leave(sn_graph *g);
-#define SN_BUILD_RETURN(g, call)                                                    \
-    do {                                                                            \
-        jmp_buf sn_here;                                                            \
-        if (!sn_build_enter((g), &sn_here)) return (sn_node){0};                    \
-        if (setjmp(sn_here) == 0) (void)(call);                                     \
-        return sn_build_leave(g);                                                   \
+#define SN_BUILD_RETURN(g, call, ...)                                                                                  \
+    do {                                                                                                               \
+        jmp_buf sn_here;                                                                                               \
+        if (!sn_build_enter((g), &sn_here)) return (sn_node){0};                                                       \
+        if (setjmp(sn_here) == 0 && !SN_IS_NULL(g, ##__VA_ARGS__)) (void)(call);                                       \
+        return sn_build_leave(g);                                                                                      \
     } while (0)
 
 /* Run a function of the tool under the guard. */
@@ -136,8 +156,19 @@ sn_status sn_file_read(char **out, size_t *size, sn_env *env, sn_arena *arena, c
 sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t size);
 /* The device's driver, opened on first use. */
 sn_status sn_context_cuda(sn_cuda **out, sn_context *ctx, int ordinal);
+/* A struct of options, by its struct_size, into one that is zeroed; NULL: defaults. `name`: that of its type. */
+sn_status sn_options_read(void *out, size_t size, sn_env *env, const char *name, const void *options);
+
+/* A graph around a module that it owns from now on. */
+sn_graph *sn_graph_new(sn_context *ctx, sn_module *m);
 /* Nodes of the public and the internal kind. */
 static inline sn_nd sn_inner(sn_node x) { return (sn_nd){x.id}; }
+/* Is x a value of this graph? `who` asks, and its argument x is called `what`. */
+bool sn_node_is_of(const sn_graph *g, sn_node x);
+sn_status sn_node_check(sn_graph *g, sn_node x, const char *who, const char *what);
+/* A size as the caller gave it: a number, or a code of sn_dim (sizes.c). */
+sn_status sn_size_read(sn_ix *out, sn_graph *g, const char *who, int64_t size);
+bool sn_size_is_code(int64_t size);
 
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options);
 sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);

@@ -31,18 +31,19 @@ sn_node sn_weight(sn_graph *g, const char *name, sn_dtype dtype, const void *dat
 
 static sn_status attach(sn_graph *g, const char *name, const void *data, size_t size) {
     sn_env *env = &g->ctx->env;
-    sn_wt w = sn_wt_named(g->m, name ? name : "");
-    if (!w.i) return sn_fail(env, SN_ERROR_ARGUMENT, "graph %s has no weight %s", g->m->graph.name, name ? name : "");
+    sn_wt w = sn_wt_named(g->m, name);
+    if (!w.i) return sn_fail(env, SN_ERROR_ARGUMENT, "graph %s has no weight %s", g->m->graph.name, name);
     sn_weight_rec *rec = sn_wt_get(g->m, w);
-    if (size != rec->size || (size && !data))
-        return sn_fail(env, SN_ERROR_ARGUMENT, "weight %s: %zu bytes given, %s has %zu", name, data ? size : 0,
+    if (size != rec->size)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "weight %s: %zu bytes given, %s has %zu", name, size,
                        sn_wt_type_text(g->m, rec), rec->size);
     rec->data = data;
     return SN_OK;
 }
 
 sn_status sn_graph_attach_weight(sn_graph *g, const char *name, const void *data, size_t size) {
-    SN_GUARD_RETURN(g->ctx, attach(g, name, data, size));
+    if (size && SN_IS_NULL(g, data)) return SN_ERROR_ARGUMENT;
+    SN_GUARD_RETURN(g, attach(g, name, data, size), name);
 }
 
 sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m) {
@@ -130,7 +131,7 @@ sn_status sn_graph_load_weights_beside(sn_graph *g, const char *path) {
     return load_weights(g, sn_path_beside(&g->ctx->scratch, path, g->m->weights.file));
 }
 
-sn_status sn_graph_load_weights(sn_graph *g, const char *path) { SN_GUARD_RETURN(g->ctx, load_weights(g, path)); }
+sn_status sn_graph_load_weights(sn_graph *g, const char *path) { SN_GUARD_RETURN(g, load_weights(g, path), path); }
 
 /* ---- what holds elements ---- */
 

@@ -7,23 +7,29 @@
 
 #include <string.h>
 
-void sn_program_get_info(sn_program_info *out, const sn_program *p) { *out = p->info; }
+/* ---- ports ---- */
+
+void sn_program_get_info(sn_program_info *out, const sn_program *p) {
+    if (out) *out = (sn_program_info){.device = SN_CPU, .target = ""};
+    if (!SN_IS_NULL(p, out)) *out = p->info;
+}
+
+static sn_status port(sn_port *out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
+                      const char *what) {
+    if (k >= n) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %u: the program has %u", what, k, n);
+    *out = ports[k];
+    return SN_OK;
+}
 
 sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned input) {
-    sn_env_clear(&p->ctx->env);
-    if (input >= p->n_inputs)
-        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "input %u: the program has %u", input, p->n_inputs);
-    *out = p->inputs[input];
-    return SN_OK;
+    SN_GUARD_RETURN(p, port(out, p, p->inputs, p->n_inputs, input, "input"), out);
 }
 
 sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned output) {
-    sn_env_clear(&p->ctx->env);
-    if (output >= p->n_outputs)
-        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "output %u: the program has %u", output, p->n_outputs);
-    *out = p->outputs[output];
-    return SN_OK;
+    SN_GUARD_RETURN(p, port(out, p, p->outputs, p->n_outputs, output, "output"), out);
 }
+
+/* ---- kernels ---- */
 
 static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
     if (kernel >= p->m->kernels.n)
@@ -41,7 +47,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
 }
 
 sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
-    SN_GUARD_RETURN(p->ctx, kernel_info(out, p, kernel));
+    SN_GUARD_RETURN(p, kernel_info(out, p, kernel), out);
 }
 
 /* ---- stages ---- */
@@ -148,8 +154,7 @@ static sn_status dump(char **out, sn_program *p, const char *name) {
 }
 
 sn_status sn_program_dump(char **out, sn_program *p, const char *stage) {
-    *out = NULL;
-    SN_GUARD_RETURN(p->ctx, dump(out, p, stage));
+    SN_MAKE_RETURN(out, p, dump(out, p, stage), stage);
 }
 
 static sn_status emit(char **out, sn_graph *g, const sn_compile_options *options, const char *name) {
@@ -165,6 +170,5 @@ static sn_status emit(char **out, sn_graph *g, const sn_compile_options *options
 }
 
 sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage) {
-    *out = NULL;
-    SN_GUARD_RETURN(g->ctx, emit(out, g, options, stage));
+    SN_MAKE_RETURN(out, g, emit(out, g, options, stage), stage);
 }

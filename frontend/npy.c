@@ -164,7 +164,7 @@ static sn_status load(sn_tensor *t, const char *name, const char *path) {
 }
 
 sn_status sn_tensor_load_npy(sn_tensor *t, const char *name, const char *path) {
-    SN_GUARD_RETURN(t->ctx, load(t, name ? name : path, path));
+    SN_GUARD_RETURN(t, load(t, name ? name : path, path), path);
 }
 
 /* ---- writing ---- */
@@ -189,4 +189,4 @@ static sn_status save(const sn_tensor *t, const char *path) {
     return sn_file_write(env, path, file, 10 + length + bytes);
 }
 
-sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path) { SN_GUARD_RETURN(t->ctx, save(t, path)); }
+sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path) { SN_GUARD_RETURN(t, save(t, path), path); }

@@ -85,13 +85,7 @@ static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compil
 
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options) {
     sn_compile_options o = {0};
-    if (options) {
-        if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof o)
-            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
-                           "sn_compile_options: struct_size is %zu; set it to sizeof (%zu)", options->struct_size,
-                           sizeof o);
-        memcpy(&o, options, options->struct_size);
-    }
+    SN_TRY(sn_options_read(&o, sizeof o, &ctx->env, "sn_compile_options", options));
     if (o.alignment > 16 || (o.alignment & (o.alignment - 1)))
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "alignment: %u is none of 1, 2, 4, 8, 16", o.alignment);
     if (o.n_dims && !o.dims)

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+enum { RUNS_MAX = 1 << 20 }; /* to be timed */
+
 static sn_status fail_place(const sn_program *p, const char *what, const sn_port *port, const sn_tensor_info *t) {
     const char *where[2];
     int devices[2] = {t->device, p->device};
@@ -64,7 +66,8 @@ static sn_status bind_tensor(void **out, const sn_program *p, const char *what, 
                        (long long)t->offset, (long long)port->offset);
     if (tensor->ctx != p->ctx)
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s %s: the tensor belongs to another context", what, port->name);
-    *out = (char *)t->data + (t->offset - port->offset) * (int64_t)sn_dtype_bytes(t->dtype);
+    *out = t->data;
+    if (t->numel) *out = (char *)t->data + (t->offset - port->offset) * (int64_t)sn_dtype_bytes(t->dtype);
     return t->numel && (uintptr_t)*out % port->align ? fail_align(p, what, port, *out) : SN_OK;
 }
 
@@ -136,11 +139,13 @@ sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *
 }
 
 sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
-    SN_GUARD_RETURN(p->ctx, sn_program_launch(p, inputs, outputs, stream, p->interpreted));
+    SN_GUARD_RETURN(p, sn_program_launch(p, inputs, outputs, stream, p->interpreted));
 }
 
 static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                            sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader) {
+    if (runs > RUNS_MAX)
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%u runs to be timed; at most %d", runs, RUNS_MAX);
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted)); /* warm up, and check the tensors */
     sn_flush flush = {.bytes = flush_bytes};
     if (reader) flush = (sn_flush){flush_bytes, reader->prog, reader->input_at, reader->output_at};
@@ -149,12 +154,12 @@ static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor 
 
 sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                                 sn_tensor *const *outputs, size_t flush_bytes, sn_program *reader) {
-    SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes, reader));
+    SN_GUARD_RETURN(p, time_runs(out, runs, p, inputs, outputs, flush_bytes, reader), out);
 }
 
 sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                           sn_tensor *const *outputs, size_t flush_bytes) {
-    SN_GUARD_RETURN(p->ctx, time_runs(out, runs, p, inputs, outputs, flush_bytes, NULL));
+    SN_GUARD_RETURN(p, time_runs(out, runs, p, inputs, outputs, flush_bytes, NULL), out);
 }
 
 static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
@@ -165,5 +170,5 @@ static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how,
 
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs) {
-    SN_GUARD_RETURN(p->ctx, time_graph(out, replays, how, p, inputs, outputs));
+    SN_GUARD_RETURN(p, time_graph(out, replays, how, p, inputs, outputs), out, how);
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 enum { LENGTH_BYTES = 8, HEADER_MAX = 100000000 }; /* the limit of the format's own library */
+enum { TENSORS_MAX = HEADER_MAX / 48 };            /* entries that such a header has room for */
 static const char METADATA[] = "__metadata__";
 
 /* The format's names of element types are ours in capitals. */
@@ -255,6 +256,9 @@ static sn_status write_file(sn_env *env, sn_arena *arena, const char *path, cons
 }
 
 static sn_status save(sn_context *ctx, const char *path, unsigned n, const sn_weight_info *tensors) {
+    if (n > TENSORS_MAX || (n && !tensors))
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: %u tensors%s; at most %d", path, n,
+                       tensors ? "" : " announced, and tensors is NULL", TENSORS_MAX);
     for (unsigned k = 0; k < n; k++) SN_TRY(check_tensor(&ctx->env, &ctx->scratch, path, &tensors[k]));
     uint32_t *order = order_of(&ctx->scratch, n, tensors);
     char *text;
@@ -265,5 +269,5 @@ static sn_status save(sn_context *ctx, const char *path, unsigned n, const sn_we
 }
 
 sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, const sn_weight_info *tensors) {
-    SN_GUARD_RETURN(ctx, save(ctx, path, n, tensors));
+    SN_GUARD_RETURN(ctx, save(ctx, path, n, tensors), path);
 }

@@ -42,7 +42,8 @@ static sn_status storage_bytes(size_t *out, const sn_tensor_info *info, sn_env *
         too_far |= sn_mul_overflow(info->shape[k] - 1, info->strides[k], &reach) || sn_add_overflow(last, reach, &last);
     }
     int64_t bytes;
-    if (too_far || sn_mul_overflow(last + 1, (int64_t)sn_dtype_bytes(info->dtype), &bytes))
+    too_far |= sn_add_overflow(last, 1, &last);
+    if (too_far || sn_mul_overflow(last, (int64_t)sn_dtype_bytes(info->dtype), &bytes))
         return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: its last element is out of the address space");
     *out = info->numel ? (size_t)bytes : 0;
     return SN_OK;
@@ -52,8 +53,12 @@ static sn_status describe(sn_tensor *t, sn_context *ctx, int device, sn_dtype dt
                           const int64_t *shape, const int64_t *strides, int64_t offset) {
     sn_env *env = &ctx->env;
     if (dtype >= SN_N_DTYPES) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: unknown element type %d", (int)dtype);
-    if (rank > SN_MAX_RANK || (rank && !shape))
+    if (rank > SN_MAX_RANK)
         return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: rank %u; at most %d sizes are wanted", rank, SN_MAX_RANK);
+    if (rank && !shape) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: shape is NULL, %u sizes are announced", rank);
+    if (device != SN_CPU && (device < 0 || device >= SN_MAX_DEVICES))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: device %d is neither SN_CPU nor in 0 .. %d", device,
+                       SN_MAX_DEVICES - 1);
     if (offset < 0) return sn_fail(env, SN_ERROR_ARGUMENT, "tensor: offset %lld is negative", (long long)offset);
     *t = (sn_tensor){.ctx = ctx, .info = {.device = device, .dtype = dtype, .rank = rank, .offset = offset}};
     if (rank) memcpy(t->info.shape, shape, rank * sizeof *shape);
@@ -99,20 +104,19 @@ sn_status sn_tensor_new(sn_tensor **out, sn_context *ctx, int device, sn_dtype d
 
 sn_status sn_tensor_create_strided(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
                                    const int64_t *shape, const int64_t *strides, int64_t offset) {
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, sn_tensor_new(out, ctx, device, dtype, rank, shape, strides, offset));
+    SN_MAKE_RETURN(out, ctx, sn_tensor_new(out, ctx, device, dtype, rank, shape, strides, offset));
 }
 
 sn_status sn_tensor_create(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
                            const int64_t *shape) {
-    return sn_tensor_create_strided(out, ctx, device, dtype, rank, shape, NULL, 0);
+    SN_MAKE_RETURN(out, ctx, sn_tensor_new(out, ctx, device, dtype, rank, shape, NULL, 0));
 }
 
 sn_status sn_tensor_new_wrapped(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
                                 const int64_t *shape, const int64_t *strides, int64_t offset) {
     sn_tensor t;
     SN_TRY(describe(&t, ctx, device, dtype, rank, shape, strides, offset));
-    if (!data && t.info.numel) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "tensor: no memory given");
+    if (!data && t.info.numel) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "tensor: data is NULL, no memory given");
     t.info.data = data;
     *out = keep(&t);
     return SN_OK;
@@ -120,8 +124,7 @@ sn_status sn_tensor_new_wrapped(sn_tensor **out, sn_context *ctx, int device, vo
 
 sn_status sn_tensor_wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
                          const int64_t *shape, const int64_t *strides, int64_t offset) {
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, sn_tensor_new_wrapped(out, ctx, device, data, dtype, rank, shape, strides, offset));
+    SN_MAKE_RETURN(out, ctx, sn_tensor_new_wrapped(out, ctx, device, data, dtype, rank, shape, strides, offset));
 }
 
 static sn_status for_port(sn_tensor **out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
@@ -132,13 +135,11 @@ static sn_status for_port(sn_tensor **out, const sn_program *p, const sn_port *p
 }
 
 sn_status sn_tensor_for_input(sn_tensor **out, const sn_program *p, unsigned input) {
-    *out = NULL;
-    SN_GUARD_RETURN(p->ctx, for_port(out, p, p->inputs, p->n_inputs, input, "input"));
+    SN_MAKE_RETURN(out, p, for_port(out, p, p->inputs, p->n_inputs, input, "input"));
 }
 
 sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned output) {
-    *out = NULL;
-    SN_GUARD_RETURN(p->ctx, for_port(out, p, p->outputs, p->n_outputs, output, "output"));
+    SN_MAKE_RETURN(out, p, for_port(out, p, p->outputs, p->n_outputs, output, "output"));
 }
 
 static void release(sn_tensor *t) {
@@ -170,7 +171,10 @@ sn_status sn_tensor_writable(const sn_tensor *t, const char *what, const char *n
                    what, name);
 }
 
-void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t) { *out = t->info; }
+void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t) {
+    if (out) *out = (sn_tensor_info){.device = SN_CPU, .dtype = SN_N_DTYPES};
+    if (!SN_IS_NULL(t, out)) *out = t->info;
+}
 
 /* ---- elements ---- */
 
@@ -198,10 +202,11 @@ static void walk(const sn_tensor_info *info, char *storage, char *packed, bool t
     }
 }
 
-static sn_status check_size(const sn_tensor *t, size_t size) {
+/* `what`: of `size` bytes of the caller. */
+static sn_status check_size(const sn_tensor *t, size_t size, const char *what) {
     size_t want = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
     if (size == want) return SN_OK;
-    return sn_fail(&t->ctx->env, SN_ERROR_ARGUMENT, "tensor: %zu bytes of elements given, %s%s holds %zu", size,
+    return sn_fail(&t->ctx->env, SN_ERROR_ARGUMENT, "tensor: %zu bytes of %s, %s%s holds %zu", size, what,
                    sn_dtypes[t->info.dtype].name, sn_sizes_text(&t->ctx->scratch, t->info.shape, t->info.rank), want);
 }
 
@@ -210,7 +215,7 @@ static char *element_zero(const sn_tensor *t) {
 }
 
 sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size) {
-    SN_TRY(check_size(t, size));
+    SN_TRY(check_size(t, size, "elements given"));
     SN_TRY(sn_tensor_writable(t, "tensor", ""));
     if (!size) return SN_OK;
     bool packed = is_contiguous(&t->info);
@@ -259,7 +264,7 @@ sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size) {
 }
 
 sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size) {
-    SN_TRY(check_size(t, size));
+    SN_TRY(check_size(t, size, "room for the elements"));
     if (!size) return SN_OK;
     bool packed = is_contiguous(&t->info);
     if (t->info.device == SN_CPU) {
@@ -277,11 +282,13 @@ sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size) {
 }
 
 sn_status sn_tensor_write(sn_tensor *t, const void *data, size_t size) {
-    SN_GUARD_RETURN(t->ctx, sn_tensor_put(t, data, size));
+    if (size && SN_IS_NULL(t, data)) return SN_ERROR_ARGUMENT;
+    SN_GUARD_RETURN(t, sn_tensor_put(t, data, size));
 }
 
 sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size) {
-    SN_GUARD_RETURN(t->ctx, sn_tensor_fetch(out, t, size));
+    if (size && SN_IS_NULL(t, out)) return SN_ERROR_ARGUMENT;
+    SN_GUARD_RETURN(t, sn_tensor_fetch(out, t, size));
 }
 
 /* ---- arrays of the evaluator ---- */

@@ -74,8 +74,7 @@ sn_status sn_weights_read(sn_weights **out, sn_context *ctx, const char *path) {
 }
 
 sn_status sn_weights_open(sn_weights **out, sn_context *ctx, const char *path) {
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, sn_weights_read(out, ctx, path));
+    SN_MAKE_RETURN(out, ctx, sn_weights_read(out, ctx, path), path);
 }
 
 void sn_weights_close(sn_weights *w) {
@@ -208,7 +207,7 @@ sn_status sn_weight_fits(const sn_weight_info *f, bool is_npy, sn_env *env, sn_a
 
 /* ---- the public functions ---- */
 
-unsigned sn_weights_count(const sn_weights *w) { return w->n; }
+unsigned sn_weights_count(const sn_weights *w) { return w ? w->n : 0; }
 
 static sn_status get(sn_weight_info *out, sn_weights *w, unsigned k) {
     if (k >= w->n) return sn_fail(&w->ctx->env, SN_ERROR_ARGUMENT, "%s: tensor %u: the file has %u", w->path, k, w->n);
@@ -217,7 +216,9 @@ static sn_status get(sn_weight_info *out, sn_weights *w, unsigned k) {
     return SN_OK;
 }
 
-sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k) { SN_GUARD_RETURN(w->ctx, get(out, w, k)); }
+sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k) {
+    SN_GUARD_RETURN(w, get(out, w, k), out);
+}
 
 static sn_status find_known(sn_weight_info *out, sn_weights *w, const char *name) {
     sn_member *e;
@@ -230,11 +231,13 @@ static sn_status find_known(sn_weight_info *out, sn_weights *w, const char *name
 }
 
 sn_status sn_weights_find(sn_weight_info *out, sn_weights *w, const char *name) {
-    SN_GUARD_RETURN(w->ctx, find_known(out, w, name));
+    SN_GUARD_RETURN(w, find_known(out, w, name), out);
 }
 
 sn_status sn_weights_fill(sn_tensor *t, sn_weights *w, const char *name, const char *label) {
     sn_member *e;
+    if (t->ctx != w->ctx)
+        return sn_fail(&w->ctx->env, SN_ERROR_ARGUMENT, "%s: the tensor belongs to another context", w->path);
     SN_TRY(find(&e, w, name));
     if (!label) label = sn_strf(&w->ctx->scratch, "%s: %s", w->path, e->info.name);
     SN_TRY(sn_weight_fits(&e->info, w->is_npy, &w->ctx->env, &w->ctx->scratch, label, &t->info));
@@ -246,5 +249,6 @@ sn_status sn_weights_fill(sn_tensor *t, sn_weights *w, const char *name, const c
 }
 
 sn_status sn_tensor_load(sn_tensor *t, sn_weights *w, const char *name) {
-    SN_GUARD_RETURN(w->ctx, sn_weights_fill(t, w, name, NULL));
+    if (!w && SN_IS_NULL(t, w)) return SN_ERROR_ARGUMENT;
+    SN_GUARD_RETURN(w, sn_weights_fill(t, w, name, NULL), t);
 }

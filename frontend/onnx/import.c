@@ -208,7 +208,7 @@ static bool has_elements(const sn_weight_info *value) {
     size_t bytes = sn_dtype_bytes(value->dtype);
     for (uint32_t k = 0; k < value->rank; k++)
         if (value->shape[k] < 0 || sn_mul_overflow(bytes, (size_t)value->shape[k], &bytes)) return false;
-    return bytes == value->size;
+    return bytes == value->size && (value->data || !bytes);
 }
 
 /* The declared type; false where it says too little to make a tensor of it. */

@@ -10,12 +10,31 @@ typedef struct source {
     sn_bytes bytes;
 } source;
 
+static sn_status check_list(sn_env *env, const char *what, unsigned n, const void *at) {
+    if (n && !at) return sn_fail(env, SN_ERROR_ARGUMENT, "%s: %u are said to be given, none is", what, n);
+    return n <= SN_LIST_MAX ? SN_OK
+                            : sn_fail(env, SN_ERROR_ARGUMENT, "%s: %u are given; at most %d", what, n, SN_LIST_MAX);
+}
+
+/* As many texts as the shape has places, and all of them are there. */
+static sn_status check_text(sn_env *env, const sn_text_tensor *t) {
+    int64_t n = 1;
+    bool bad = t->rank > SN_MAX_RANK;
+    for (unsigned k = 0; !bad && k < t->rank; k++) bad = t->shape[k] < 0 || sn_mul_overflow(n, t->shape[k], &n);
+    for (int64_t k = 0; !bad && k < n; k++) bad = !t->at || !t->at[k];
+    return bad ? sn_fail(env, SN_ERROR_ARGUMENT, "text %s: its texts do not fill its shape", t->name ? t->name : "")
+               : SN_OK;
+}
+
 static sn_status read_options(sn_import_options *out, sn_env *env, const sn_import_options *o) {
     *out = (sn_import_options){0};
-    if (!o) return SN_OK;
-    if (o->struct_size < sizeof(size_t) || o->struct_size > sizeof *out)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "import options: struct_size %zu; set it to sizeof", o->struct_size);
-    memcpy(out, o, o->struct_size);
+    SN_TRY(sn_options_read(out, sizeof *out, env, "sn_import_options", o));
+    SN_TRY(check_list(env, "dims", out->n_dims, out->dims));
+    SN_TRY(check_list(env, "values", out->n_values, out->values));
+    SN_TRY(check_list(env, "texts", out->n_texts, out->texts));
+    for (unsigned k = 0; k < out->n_dims; k++)
+        if (!out->dims[k].name) return sn_fail(env, SN_ERROR_ARGUMENT, "dims: size %u has no name", k);
+    for (unsigned k = 0; k < out->n_texts; k++) SN_TRY(check_text(env, &out->texts[k]));
     return SN_OK;
 }
 
@@ -31,8 +50,7 @@ static const char *graph_name(sn_arena *arena, const char *what) {
 /* An empty graph that owns what its weights will point into. A failure of the call destroys it (api.c). */
 static sn_graph *begin(sn_store **store, sn_context *ctx, const source *src) {
     sn_module *m = sn_module_new(&ctx->env);
-    sn_graph *g = sn_heap_alloc(&ctx->env, sizeof *g);
-    *g = (sn_graph){.ctx = ctx, .m = m};
+    sn_graph *g = sn_graph_new(ctx, m);
     ctx->importing = g;
     *store = sn_store_new(g);
     sn_graph_init(m, sn_strdup(&m->arena, graph_name(&ctx->scratch, src->what)));
@@ -81,15 +99,13 @@ static sn_status import_graph(sn_graph **out, sn_context *ctx, source *src, cons
 
 sn_status sn_import_onnx(sn_graph **out, sn_context *ctx, const char *path, const sn_import_options *options) {
     source src = {.what = path};
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, import_graph(out, ctx, &src, options));
+    SN_MAKE_RETURN(out, ctx, import_graph(out, ctx, &src, options), path);
 }
 
 sn_status sn_import_onnx_memory(sn_graph **out, sn_context *ctx, const char *name, const void *data, size_t size,
                                 const char *folder, const sn_import_options *options) {
-    source src = {.what = name ? name : "model", .folder = folder, .bytes = {data ? data : "", size}};
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, import_graph(out, ctx, &src, options));
+    source src = {.what = name ? name : "model", .folder = folder, .bytes = {data, size}};
+    SN_MAKE_RETURN(out, ctx, import_graph(out, ctx, &src, options), data);
 }
 
 static sn_status report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,
@@ -107,7 +123,7 @@ static sn_status report(char **out, bool *all, sn_context *ctx, const char *path
     sn_text t;
     sn_text_init(&t, &ctx->env);
     sn_onnx_report_put(&t, &im, path, csv);
-    *all = im.problems.n == 0;
+    if (all) *all = im.problems.n == 0;
     SN_TRY(sn_text_give(out, ctx, &t));
     ctx->importing = NULL;
     sn_graph_destroy(g);
@@ -116,7 +132,6 @@ static sn_status report(char **out, bool *all, sn_context *ctx, const char *path
 
 sn_status sn_onnx_report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,
                          const sn_import_options *options) {
-    bool unused;
-    *out = NULL;
-    SN_GUARD_RETURN(ctx, report(out, all ? all : &unused, ctx, path, format, options));
+    if (all) *all = false;
+    SN_MAKE_RETURN(out, ctx, report(out, all, ctx, path, format, options), path);
 }

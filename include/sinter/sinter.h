@@ -14,9 +14,15 @@
  * gives id 0 again. The graph remembers its first failure and sn_compile reports it, so one check there is enough.
  * Nothing here prints, exits or aborts.
  *
+ * NULL. Where a comment does not give it a meaning, NULL for an object, a text, a list or an out pointer is a failure:
+ * SN_ERROR_ARGUMENT, a node of id 0, 0 or "", as the function returns. sn_error names the argument; where the object is
+ * NULL, there is no context to ask. So a program that forgets to check sn_graph_create or sn_compile, whose `out` is
+ * NULL after a failure, gets failures and no crash.
+ *
  * Ownership. An `out` pointer belongs to the caller, who passes it to the matching destroy function; a returned pointer
  * is borrowed and lives as long as the object it came from. Destroy programs, graphs and tensors before their context.
- * Destroying NULL is allowed. A program needs its graph no longer once it is compiled.
+ * Destroying NULL is allowed. A program needs its graph no longer once it is compiled. Values and sizes belong to their
+ * graph, tensors to their context: those of another one are refused.
  *
  * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent.
  *
@@ -65,9 +71,9 @@ typedef struct sn_program sn_program;
 typedef struct sn_tensor sn_tensor;
 typedef struct sn_weights sn_weights;
 
-/* A value of a graph. id 0: none (building it failed). Only meaningful together with its graph. */
+/* A value of a graph. id 0: none (building it failed). Only meaningful together with its graph, whose mark it has. */
 typedef struct sn_node {
-    unsigned id;
+    unsigned id, graph;
 } sn_node;
 
 /* Named elements on the host: a tensor of a file, a weight, the value of an input. */
@@ -111,7 +117,7 @@ SN_API void sn_error_clear(sn_context *ctx);
 /* "argument", "device memory", ... */
 SN_API const char *sn_status_name(sn_status status);
 
-/* Give back a text that a function of this context returned through `char **out`. */
+/* Give back a text that a function of the library returned through `char **out`, before its context is destroyed. */
 SN_API void sn_free(sn_context *ctx, char *text);
 
 /* "f32" and the bytes of one element. */
@@ -134,9 +140,10 @@ SN_API sn_status sn_device_sync(sn_context *ctx, int device, void *stream);
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------- */
 
-/* An empty graph. The name is copied and shows in kernels and dumps. */
+/* An empty graph. The name is copied and shows in kernels and dumps; NULL: "graph". */
 SN_API sn_status sn_graph_create(sn_graph **out, sn_context *ctx, const char *name);
-/* A graph from .sn text (docs/IR.md), of `size` bytes. `name` stands for the text in messages: "name:3:7: ...". */
+/* A graph from .sn text (docs/IR.md), of `size` bytes. `name` stands for the text in messages: "name:3:7: ..."; NULL:
+ * "text". */
 SN_API sn_status sn_graph_from_text(sn_graph **out, sn_context *ctx, const char *name, const char *text, size_t size);
 /* A text that names a file of weights gets their elements from there. */
 SN_API sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path);
@@ -146,8 +153,10 @@ SN_API sn_status sn_graph_text(char **out, sn_graph *g);
 /* The graph's first failure, SN_OK when all went well. */
 SN_API sn_status sn_graph_status(const sn_graph *g);
 
-/* A size that is known when the graph is compiled: a name ("N") or an expression over names ("2*N + 1"). The result
- * stands for it in every shape of this graph; it is no number to calculate with. 0 and a failure when it is malformed. */
+/* A size that is known when the graph is compiled: a name ("N") or an expression over names ("2*N + 1"). The result, and
+ * what sn_node_shape says of such a size, stands for it in every shape, stride and offset of this graph. It is no number
+ * to calculate with: sn_dim(g, "N") + 1 is refused where it is used, sn_dim(g, "N + 1") is meant. Beside names of sizes
+ * a number is at most 2^37. 0 and a failure when the expression is malformed. */
 SN_API int64_t sn_dim(sn_graph *g, const char *expression);
 
 /* Element type (SN_N_DTYPES for a failed node), rank and shape (up to 8 sizes) of a value. */
@@ -573,8 +582,8 @@ SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, 
  * the call is asynchronous on `stream` (a CUstream; NULL: the default stream); after the first run nothing is allocated. */
 SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
 
-/* Microseconds of each of `runs` runs into out[runs]: device time on CUDA, with `flush_bytes` of other memory written
- * before each run so that no input is in cache; wall-clock time on the CPU. */
+/* Microseconds of each of `runs` (at most 2^20) runs into out[runs]: device time on CUDA, with `flush_bytes` of other
+ * memory written before each run so that no input is in cache; wall-clock time on the CPU. */
 SN_API sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                                  sn_tensor *const *outputs, size_t flush_bytes);
 

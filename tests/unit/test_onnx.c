@@ -319,7 +319,7 @@ Test(onnx, values_of_inputs) {
 Test(onnx, options_of_another_version) {
     pb m = unsqueeze_by_input();
     sn_import_options o = {.struct_size = 3};
-    refused(&m, &o, "import options: struct_size 3; set it to sizeof");
+    refused(&m, &o, "sn_import_options: struct_size is 3; set it to sizeof");
 }
 
 /* ---- what is not supported ---- */
