@@ -1,10 +1,11 @@
-/* graph.c: graphs as objects: creation, reading text, questions about nodes, outputs, text.
+/* graph.c: graphs as objects: creation, reading text, questions about nodes and ports, outputs, text.
  *
  * Relies on ir/ for the graph itself. Does not build operations (build.c, build_elementwise.c); sizes are in sizes.c.
  */
 #include "frontend/frontend.h"
+#include "frontend/names.h"
 
-#include <string.h>
+#include <limits.h>
 
 sn_graph *sn_graph_new(sn_context *ctx, sn_module *m) {
     sn_graph *g = sn_heap_alloc(&ctx->env, sizeof *g);
@@ -88,6 +89,7 @@ static sn_status graph_text(char **out, sn_graph *g) {
 sn_status sn_graph_text(char **out, sn_graph *g) { SN_MAKE_RETURN(out, g, graph_text(out, g)); }
 
 sn_status sn_graph_status(const sn_graph *g) { return g ? g->status : SN_ERROR_ARGUMENT; }
+const char *sn_graph_error(const sn_graph *g) { return g ? g->message : ""; }
 
 /* ---- nodes ---- */
 
@@ -118,6 +120,34 @@ static sn_status name_node(sn_nd *out, sn_graph *g, sn_node x, const char *name)
 
 sn_node sn_named(sn_graph *g, sn_node x, const char *name) {
     SN_BUILD_RETURN(g, name_node(&g->built, g, x, name), name);
+}
+
+/* ---- ports ---- */
+
+unsigned sn_graph_input_count(const sn_graph *g) { return g ? g->m->graph.inputs.n : 0; }
+unsigned sn_graph_output_count(const sn_graph *g) { return g ? g->m->graph.outputs.n : 0; }
+
+static const char *input_name(const void *at, uint32_t k) { return ((const sn_graph_input *)at)[k].name; }
+static const char *output_name(const void *at, uint32_t k) { return ((const sn_graph_output *)at)[k].name; }
+
+static sn_status find_port(unsigned *out, const sn_graph *g, bool output, const char *name) {
+    const sn_graph_ir *ir = &g->m->graph;
+    sn_arena *arena = &g->ctx->scratch;
+    const char *where = ir->name ? sn_strf(arena, "graph %s", ir->name) : "graph"; /* a text may have kernels alone */
+    sn_name_list inputs = {ir->inputs.at, ir->inputs.n, input_name};
+    sn_name_list outputs = {ir->outputs.at, ir->outputs.n, output_name};
+    return sn_names_find(out, &g->ctx->env, arena, output ? &outputs : &inputs, where, output ? "output" : "input",
+                         name);
+}
+
+sn_status sn_graph_find_input(unsigned *out, const sn_graph *g, const char *name) {
+    if (out) *out = UINT_MAX;
+    SN_GUARD_RETURN(g, find_port(out, g, false, name), out, name);
+}
+
+sn_status sn_graph_find_output(unsigned *out, const sn_graph *g, const char *name) {
+    if (out) *out = UINT_MAX;
+    SN_GUARD_RETURN(g, find_port(out, g, true, name), out, name);
 }
 
 /* ---- outputs ---- */

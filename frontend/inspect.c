@@ -4,7 +4,9 @@
  * program carries no texts. Relies on the names of the passes in passes.def.
  */
 #include "frontend/frontend.h"
+#include "frontend/names.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* ---- ports ---- */
@@ -13,6 +15,9 @@ void sn_program_get_info(sn_program_info *out, const sn_program *p) {
     if (out) *out = (sn_program_info){.device = SN_CPU, .target = ""};
     if (!SN_IS_NULL(p, out)) *out = p->info;
 }
+
+unsigned sn_program_input_count(const sn_program *p) { return p ? p->n_inputs : 0; }
+unsigned sn_program_output_count(const sn_program *p) { return p ? p->n_outputs : 0; }
 
 static sn_status port(sn_port *out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
                       const char *what) {
@@ -27,6 +32,24 @@ sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned input) {
 
 sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned output) {
     SN_GUARD_RETURN(p, port(out, p, p->outputs, p->n_outputs, output, "output"), out);
+}
+
+static const char *port_name(const void *at, uint32_t k) { return ((const sn_port *)at)[k].name; }
+
+static sn_status find_port(unsigned *out, const sn_program *p, const sn_port *ports, uint32_t n, const char *what,
+                           const char *name) {
+    return sn_names_find(out, &p->ctx->env, &p->ctx->scratch, &(sn_name_list){ports, n, port_name}, "program", what,
+                         name);
+}
+
+sn_status sn_program_find_input(unsigned *out, const sn_program *p, const char *name) {
+    if (out) *out = UINT_MAX;
+    SN_GUARD_RETURN(p, find_port(out, p, p->inputs, p->n_inputs, "input", name), out, name);
+}
+
+sn_status sn_program_find_output(unsigned *out, const sn_program *p, const char *name) {
+    if (out) *out = UINT_MAX;
+    SN_GUARD_RETURN(p, find_port(out, p, p->outputs, p->n_outputs, "output", name), out, name);
 }
 
 /* ---- kernels ---- */

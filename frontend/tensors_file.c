@@ -8,6 +8,8 @@
  */
 #include "frontend/tensors_file.h"
 
+#include "frontend/names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,45 +124,11 @@ static void forget(sn_weights *w, sn_member *e) {
 
 /* ---- finding ---- */
 
-enum {
-    NEAR = 3,
-    NEAR_NAMES = 4096,
-    NEAR_LENGTH = 128
-}; /* names to propose; names and bytes of them that are compared */
+static const char *member_name(const void *at, uint32_t k) { return ((const sn_member *)at)[k].info.name; }
 
-/* Insertions, deletions and replacements between two names (Levenshtein), of their last NEAR_LENGTH bytes. */
-static unsigned distance(const char *a, const char *b) {
-    size_t n_a = strlen(a), n_b = strlen(b);
-    if (n_a > NEAR_LENGTH) a += n_a - NEAR_LENGTH, n_a = NEAR_LENGTH;
-    if (n_b > NEAR_LENGTH) b += n_b - NEAR_LENGTH, n_b = NEAR_LENGTH;
-    unsigned row[NEAR_LENGTH + 1];
-    for (unsigned j = 0; j <= n_b; j++) row[j] = j;
-    for (unsigned i = 1; i <= n_a; i++) {
-        unsigned diagonal = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= n_b; j++) {
-            unsigned replaced = diagonal + (a[i - 1] != b[j - 1]), other = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            diagonal = row[j];
-            row[j] = replaced < other + 1 ? replaced : other + 1;
-        }
-    }
-    return row[n_b];
-}
-
-/* "a, b, c": the names nearest to one, nearest first. */
+/* "a, b, c": the names nearest to one. */
 static const char *nearest(const sn_weights *w, sn_arena *arena, const char *name) {
-    const sn_member *best[NEAR] = {0};
-    unsigned far[NEAR] = {0};
-    for (uint32_t k = 0; k < w->n && k < NEAR_NAMES; k++) {
-        unsigned d = distance(name, w->at[k].info.name), i = NEAR;
-        while (i > 0 && (!best[i - 1] || d < far[i - 1])) i--;
-        for (unsigned j = NEAR; j-- > i + 1;) best[j] = best[j - 1], far[j] = far[j - 1];
-        if (i < NEAR) best[i] = &w->at[k], far[i] = d;
-    }
-    const char *list = "";
-    for (unsigned i = 0; i < NEAR && best[i]; i++)
-        list = sn_strf(arena, "%s%s%.*s", list, i ? ", " : "", 256, best[i]->info.name);
-    return list;
+    return sn_names_nearest(arena, &(sn_name_list){w->at, w->n, member_name}, name);
 }
 
 sn_member *sn_weights_look_up(const sn_weights *w, const char *name) {
@@ -176,7 +144,7 @@ static sn_status find(sn_member **out, sn_weights *w, const char *name) {
         *out = w->at;
         if (w->n == 1) return SN_OK;
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s: which of its %u tensors is meant? There are %s%s", w->path, w->n,
-                       nearest(w, arena, ""), w->n > NEAR ? ", ..." : "");
+                       nearest(w, arena, ""), w->n > SN_NAMES_NEAR ? ", ..." : "");
     }
     *out = sn_weights_look_up(w, name);
     if (*out) return SN_OK;
@@ -216,9 +184,7 @@ static sn_status get(sn_weight_info *out, sn_weights *w, unsigned k) {
     return SN_OK;
 }
 
-sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k) {
-    SN_GUARD_RETURN(w, get(out, w, k), out);
-}
+sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k) { SN_GUARD_RETURN(w, get(out, w, k), out); }
 
 static sn_status find_known(sn_weight_info *out, sn_weights *w, const char *name) {
     sn_member *e;

@@ -150,8 +150,16 @@ SN_API sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char 
 SN_API void sn_graph_destroy(sn_graph *g);
 /* The graph as .sn text; sn_free it. */
 SN_API sn_status sn_graph_text(char **out, sn_graph *g);
-/* The graph's first failure, SN_OK when all went well. */
+/* The graph's first failure, SN_OK when all went well, and its text, "" when all went well. */
 SN_API sn_status sn_graph_status(const sn_graph *g);
+SN_API const char *sn_graph_error(const sn_graph *g);
+
+/* Inputs and outputs are numbered from 0. How many there are, and the number of one by its name. Fails with the names
+ * nearest to it when there is none; *out is UINT_MAX then, which is no port. */
+SN_API unsigned sn_graph_input_count(const sn_graph *g);
+SN_API unsigned sn_graph_output_count(const sn_graph *g);
+SN_API sn_status sn_graph_find_input(unsigned *out, const sn_graph *g, const char *name);
+SN_API sn_status sn_graph_find_output(unsigned *out, const sn_graph *g, const char *name);
 
 /* A size that is known when the graph is compiled: a name ("N") or an expression over names ("2*N + 1"). The result, and
  * what sn_node_shape says of such a size, stands for it in every shape, stride and offset of this graph. It is no number
@@ -489,6 +497,11 @@ typedef struct sn_kernel_info {
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
+/* As of a graph. */
+SN_API unsigned sn_program_input_count(const sn_program *p);
+SN_API unsigned sn_program_output_count(const sn_program *p);
+SN_API sn_status sn_program_find_input(unsigned *out, const sn_program *p, const char *name);
+SN_API sn_status sn_program_find_output(unsigned *out, const sn_program *p, const char *name);
 /* Fail with SN_ERROR_ARGUMENT when there is no such input, output or kernel. */
 SN_API sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned input);
 SN_API sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned output);

@@ -35,7 +35,7 @@ TestSuite(misuse, .init = setup, .fini = teardown);
     do {                                                                                                               \
         (void)(call);                                                                                                  \
         cr_expect_neq(sn_graph_status(g), SN_OK, "%s", #call);                                                         \
-        cr_expect(strstr(sn_error(ctx), (text)), "%s: \"%s\"", #call, sn_error(ctx));                          \
+        cr_expect(strstr(sn_graph_error(g), (text)), "%s: \"%s\"", #call, sn_graph_error(g));                          \
         sn_graph_destroy(g);                                                                                           \
         cr_assert_eq(sn_graph_create(&g, ctx, "g"), SN_OK);                                                            \
     } while (0)
@@ -110,6 +110,15 @@ Test(misuse, a_program_that_checks_nothing_gets_failures) {
 }
 
 /* ---- graphs ---- */
+
+Test(misuse, the_first_failure_of_a_graph_has_a_text) {
+    cr_expect_str_empty(sn_graph_error(g));
+    sn_node x = input(g);
+    sn_softmax(g, x, 7);
+    sn_graph_from_text(&(sn_graph *){NULL}, ctx, "text", "nothing", 7); /* another failure of the context */
+    sn_softmax(g, x, 9);
+    cr_expect(strstr(sn_graph_error(g), "softmax: axis 7"), "%s", sn_graph_error(g));
+}
 
 Test(misuse, values_of_other_graphs_are_refused) {
     sn_graph *sibling, *foreign;
@@ -210,6 +219,29 @@ Test(misuse, a_shape_gives_its_sizes_back) {
     cr_expect(sn_add(g, x, y).id, "%s", sn_graph_error(g));
     cr_expect_eq(sn_dim(g, "N"), n);
     cr_expect_eq(sn_dim(g, "3 + 4"), 7);
+}
+
+/* ---- ports ---- */
+
+Test(misuse, ports_are_counted_and_found) {
+    sn_program *p = compile();
+    unsigned k = 7;
+    cr_expect(sn_graph_input_count(g) == 2 && sn_graph_output_count(g) == 2);
+    cr_expect(sn_program_input_count(p) == 2 && sn_program_output_count(p) == 2);
+    cr_expect(sn_program_find_input(&k, p, "row") == SN_OK && k == 1);
+    cr_expect(sn_program_find_output(&k, p, "sum") == SN_OK && k == 0);
+    cr_expect(sn_graph_find_input(&k, g, "x") == SN_OK && k == 0);
+    cr_expect(sn_graph_find_output(&k, g, "product") == SN_OK && k == 1);
+    EXPECT_ERROR(sn_program_find_input(&k, p, "rwo"), "program: no input rwo; nearest of its 2: row, x");
+    cr_expect_eq(k, UINT_MAX);
+    EXPECT_ERROR(sn_program_find_output(&k, p, "produkt"),
+                 "program: no output produkt; nearest of its 2: product, sum");
+    EXPECT_ERROR(sn_graph_find_input(&k, g, "X"), "graph g: no input X; nearest of its 2: x, row");
+    EXPECT_ERROR(sn_program_find_input(&k, p, NULL), "sn_program_find_input: name is NULL");
+    sn_graph_destroy(g);
+    cr_assert_eq(sn_graph_create(&g, ctx, "g"), SN_OK);
+    EXPECT_ERROR(sn_graph_find_output(&k, g, "y"), "graph g: no output y; there are none");
+    sn_program_destroy(p);
 }
 
 /* ---- numbers ---- */
