@@ -13,7 +13,6 @@ import source
 
 RT_LIMIT = 1 << 20
 RT_NEEDS = re.compile(r"(libc|libm|libdl|libpthread|ld-linux-x86-64)\.so\.\d+")
-MARK = "SN_API_MARK"
 # Variables that outlive a call, and why each must.
 GLOBALS = {
     ("session.c.o", "once"): "LLVM's targets are initialised once in a process",
@@ -23,16 +22,6 @@ GLOBALS = {
 
 def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=source.ROOT).stdout
-
-
-def declared():
-    """Names that sinter.h declares with SN_API, after the preprocessor (so tables may declare functions)."""
-    text = (source.ROOT / "include/sinter/sinter.h").read_text(encoding="utf-8")
-    # The header's own definition of SN_API must not hide the mark.
-    text = re.sub(r"(?m)^(\s*#\s*define\s+SN_API\b).*$", rf"\1 {MARK}", text)
-    run = subprocess.run(["gcc", "-E", "-P", "-x", "c", "-I", "include/sinter", "-I", "include", "-I", ".", "-"],
-                         input=text, check=True, capture_output=True, text=True, cwd=source.ROOT)
-    return set(re.findall(rf"{MARK}\b[^;{{}}(]*?\b(\w+)\s*\(", run.stdout))
 
 
 def exported(library):
@@ -74,7 +63,7 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     sinter, rt, objects = build / "libsinter.so", build / "libsinter-rt.so", build / "libsinter-all.a"
     problems = []
-    api, symbols = declared(), exported(sinter)
+    api, symbols = source.declared(), exported(sinter)
     if not api:
         problems.append("include/sinter/sinter.h: no function is declared with SN_API")
     problems += [f"libsinter.so: {name} is declared with SN_API but not exported" for name in sorted(api - symbols)]

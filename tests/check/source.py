@@ -1,7 +1,9 @@
-"""What the checkers share: the folders of the tree, its files, C text without comments and strings."""
+"""What the checkers share: the folders of the tree, its files, C text without comments and strings, what sinter.h
+declares."""
 
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,6 +35,22 @@ def code(text, keep_strings=False):
         return " " + "\n" * s.count("\n")
 
     return _NOISE.sub(blank, text)
+
+
+def preprocessed(text):
+    """C text after the preprocessor."""
+    run = subprocess.run(["gcc", "-E", "-P", "-x", "c", "-I", "include/sinter", "-I", "include", "-I", ".", "-"],
+                         input=text, check=True, capture_output=True, text=True, cwd=ROOT)
+    return run.stdout
+
+
+def declared():
+    """Names that sinter.h declares with SN_API, after the preprocessor (so tables may declare functions)."""
+    mark = "SN_API_MARK"
+    text = (ROOT / "include/sinter/sinter.h").read_text(encoding="utf-8")
+    # The header's own definition of SN_API must not hide the mark.
+    text = re.sub(r"(?m)^(\s*#\s*define\s+SN_API\b).*$", rf"\1 {mark}", text)
+    return set(re.findall(rf"{mark}\b[^;{{}}(]*?\b(\w+)\s*\(", preprocessed(text)))
 
 
 def report(name, checked, problems):
