@@ -1,8 +1,8 @@
 /* api.c: contexts, the guard, errors, devices, texts and files.
  *
  * Relies on the environment of ir/base and on the runtime for devices. This is the only place that installs a jump
- * target for out-of-memory and for fatal errors of libraries, and that puts a call into the C locale. Does not know graphs or programs beyond destroying a
- * half-made one.
+ * target for out-of-memory and for fatal errors of libraries, and that puts a call into the C locale. Does not know
+ * graphs or programs beyond destroying a half-made one.
  */
 #include "frontend/frontend.h"
 

@@ -90,7 +90,8 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "alignment: %u is none of 1, 2, 4, 8, 16", o.alignment);
     if (o.n_dims && !o.dims)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "dims: %u are said to be given, none is", o.n_dims);
-    *out = (sn_settings){.ordinal = o.ordinal, .target = o.target, .alignment = o.alignment, .dims = o.dims, .n_dims = o.n_dims};
+    *out = (sn_settings){
+        .ordinal = o.ordinal, .target = o.target, .alignment = o.alignment, .dims = o.dims, .n_dims = o.n_dims};
     SN_TRY(read_choices(out, ctx, &o));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     out->passes.pipeline = o.pipeline;

@@ -97,8 +97,9 @@ static sn_status check_overlaps(const sn_program *p, uint32_t n) {
     for (uint32_t k = 0; k < n; k++) {
         const sn_span *s = &p->spans[k], *other = s->written ? furthest : written;
         if (other && s->first < other->end)
-            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %s and %s %s share storage; what is written needs its own",
-                           other->role, other->name, s->role, s->name);
+            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT,
+                           "%s %s and %s %s share storage; what is written needs its own", other->role, other->name,
+                           s->role, s->name);
         if (!furthest || s->end > furthest->end) furthest = s;
         if (s->written && (!written || s->end > written->end)) written = s;
     }
