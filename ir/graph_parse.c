@@ -132,6 +132,7 @@ static sn_status parse_inputs(parser *p) {
 typedef struct operand {
     sn_nd node; /* none: a number */
     double number;
+    bool rounded; /* it is an integer that no double holds */
     int line, col;
 } operand;
 
@@ -156,6 +157,19 @@ static sn_status parse_value(sn_nd *out, parser *p) {
     return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: unknown value %%%s", lx->name, line, col, name);
 }
 
+/* The largest i64 and u64 are told by the doubles above them (sn_rule_number). */
+static sn_status parse_number(operand *out, sn_lex *lx) {
+    bool minus;
+    SN_TRY(sn_lex_accept(&minus, lx, "-"));
+    if (minus && sn_lex_is(lx, "-")) return sn_lex_fail(lx, "expected a number, found '-'");
+    uint64_t i = lx->tok == SN_TOK_INT ? lx->integer : 0;
+    bool largest = !minus && (i == INT64_MAX || i == UINT64_MAX);
+    out->rounded = i && !largest && i >> __builtin_ctzll(i) >= (uint64_t)1 << 53;
+    SN_TRY(sn_lex_number(&out->number, lx));
+    if (minus) out->number = -out->number;
+    return SN_OK;
+}
+
 static sn_status parse_operands(operand_vec *out, parser *p, sn_op op) {
     sn_lex *lx = p->lx;
     bool more = lx->tok == SN_TOK_VALUE || at_number(lx);
@@ -163,7 +177,7 @@ static sn_status parse_operands(operand_vec *out, parser *p, sn_op op) {
         operand x = {.line = lx->tok_line, .col = lx->tok_col};
         if (at_number(lx)) {
             if (!takes_numbers(op)) return sn_lex_fail(lx, "%s: does not take a number as operand", sn_ops[op].name);
-            SN_TRY(sn_lex_number(&x.number, lx));
+            SN_TRY(parse_number(&x, lx));
         } else {
             SN_TRY(parse_value(&x.node, p));
         }
@@ -185,7 +199,11 @@ static sn_status build_operands(sn_nd **out, parser *p, sn_op op, const operand_
         if (k < first || partner >= in->n || in->at[partner].node.i == 0)
             return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: %s: a number needs a tensor beside it", p->lx->name,
                            x->line, x->col, sn_ops[op].name);
-        nodes[k] = sn_graph_scalar(p->m, sn_node_get(p->m, in->at[partner].node)->type.dtype, x->number);
+        sn_dtype t = sn_node_get(p->m, in->at[partner].node)->type.dtype;
+        if (x->rounded && !sn_is_float(t))
+            return sn_fail(p->m->env, SN_ERROR_TYPE, "%s:%d:%d: %s: a number has 53 bits; write a constant",
+                           p->lx->name, x->line, x->col, sn_ops[op].name);
+        nodes[k] = sn_graph_scalar(p->m, t, x->number);
         if (nodes[k].i == 0) return fail_at(p, x->line, x->col);
     }
     *out = nodes;

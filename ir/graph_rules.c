@@ -80,7 +80,10 @@ sn_status sn_rule_mask(uint32_t *out, const sn_rule *r, uint32_t rank) {
 }
 
 sn_status sn_rule_number(const sn_rule *r, const char *what, sn_dtype dtype, double x) {
-    if (sn_is_float(dtype)) return SN_OK;
+    if (sn_is_float(dtype)) {
+        if (!isfinite(x) || isfinite(sn_round_to(dtype, x))) return SN_OK;
+        return sn_rule_fail(r, "%s %.17g is beyond the largest value of %s", what, x, sn_dtypes[dtype].name);
+    }
     /* 2^63 is let through as the largest i64, 2^64 as the largest u64: what (double)INT64_MAX and its like give. */
     sn_scalar i = sn_scalar_cast(dtype, SN_F64, (sn_scalar){.f = x}, true);
     bool fits = sn_int_to_double(dtype, i.i) == x;
@@ -279,6 +282,7 @@ static sn_status rule_clamp(sn_rule *r) {
     if (r->out->dtype == SN_BOOL) return sn_rule_refuse(r, SN_BOOL, false);
     if (!lo && !hi) return sn_rule_fail(r, "give min or max or both");
     if ((lo && isnan(lo->f)) || (hi && isnan(hi->f))) return sn_rule_fail(r, "a limit is nan");
+    if (sn_is_float(r->out->dtype)) return SN_OK; /* a limit beyond its range is none */
     if (lo) SN_TRY(sn_rule_number(r, "min", r->out->dtype, lo->f));
     if (hi) SN_TRY(sn_rule_number(r, "max", r->out->dtype, hi->f));
     return SN_OK;

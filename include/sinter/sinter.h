@@ -183,7 +183,8 @@ SN_API sn_node sn_input(sn_graph *g, const char *name, sn_dtype dtype, unsigned 
  * strides and the same or a larger offset, if what the offset is larger by keeps the alignment (sn_run). */
 SN_API sn_node sn_input_strided(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape,
                                 const int64_t *strides, int64_t offset);
-/* Every element equals value (converted to dtype). */
+/* Every element equals value. One that dtype has not is refused: 2.5, 300 or nan in an i8, 70000 in an f16; what lies between
+ * two floats is rounded. */
 SN_API sn_node sn_full(sn_graph *g, sn_dtype dtype, double value, unsigned rank, const int64_t *shape);
 /* A rank-0 value, which broadcasts to any shape; sn_number_like takes the dtype of x. */
 SN_API sn_node sn_number(sn_graph *g, sn_dtype dtype, double value);
