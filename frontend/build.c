@@ -4,6 +4,7 @@
  * expressions and calls the one constructor of ir/graph.c. Shape and dtype rules are there, not here.
  */
 #include "frontend/build.h"
+#include "ir/graph_build.h"
 
 #include <math.h>
 #include <string.h>
@@ -294,8 +295,22 @@ static sn_node with_axes(sn_graph *g, sn_op op, sn_node x, unsigned n_axes, cons
     return sn_build(g, op, &x, 1, &attr, 1);
 }
 
+/* The axes whose size is 1 whatever the names stand for. */
+static sn_status squeeze_all(sn_nd *out, sn_graph *g, sn_node x) {
+    SN_TRY(check_operands(g, SN_OP_SQUEEZE, &x, 1));
+    const sn_type *type = &sn_node_get(g->m, sn_inner(x))->type;
+    int64_t axes[SN_MAX_RANK], size;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < type->rank; k++)
+        if (sn_ix_is_const(g->m, type->shape[k], &size) && size == 1) axes[n++] = k;
+    *out = sn_graph_squeeze(g->m, sn_inner(x), axes, n);
+    return g->ctx->env.status;
+}
+
+static sn_node squeeze_every(sn_graph *g, sn_node x) { SN_BUILD_RETURN(g, squeeze_all(&g->built, g, x)); }
+
 sn_node sn_squeeze(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes) {
-    return with_axes(g, SN_OP_SQUEEZE, x, n_axes, axes);
+    return n_axes ? with_axes(g, SN_OP_SQUEEZE, x, n_axes, axes) : squeeze_every(g, x);
 }
 
 sn_node sn_unsqueeze(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes) {
@@ -307,10 +322,32 @@ sn_node sn_flip(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes) {
 }
 
 sn_node sn_slice(sn_graph *g, sn_node x, int64_t axis, int64_t start, int64_t stop, int64_t step) {
-    sn_attr attrs[4] = {attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_START, start), attr_int(SN_ATTR_STOP, stop)};
-    unsigned n = 3;
-    if (step != 1) attrs[n++] = attr_int(SN_ATTR_STEP, step);
-    return sn_build(g, SN_OP_SLICE, &x, 1, attrs, n);
+    return sn_slices(g, x, 1, &axis, &start, &stop, &step);
+}
+
+/* An axis that is listed twice would be sliced twice. */
+static sn_status slices(sn_nd *out, sn_graph *g, sn_node x, unsigned n, const int64_t *axes, const int64_t *starts,
+                        const int64_t *stops, const int64_t *steps) {
+    sn_env *env = &g->ctx->env;
+    SN_TRY(check_operands(g, SN_OP_SLICE, &x, 1));
+    SN_TRY(check_rank(g, "slice", n, starts));
+    SN_TRY(check_rank(g, "slice", n, stops));
+    int64_t rank = sn_node_get(g->m, sn_inner(x))->type.rank;
+    uint32_t seen = 0;
+    *out = sn_inner(x);
+    for (unsigned k = 0; k < n && env->status == SN_OK; k++) {
+        int64_t axis = axes ? axes[k] : (int64_t)k, at = axis < 0 ? axis + rank : axis;
+        if (at >= 0 && at < rank && seen >> at & 1)
+            return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is listed twice", (long long)at);
+        if (at >= 0 && at < rank) seen |= 1u << at;
+        *out = sn_graph_slice(g->m, *out, axis, starts[k], stops[k], steps ? steps[k] : 1);
+    }
+    return env->status;
+}
+
+sn_node sn_slices(sn_graph *g, sn_node x, unsigned n, const int64_t *axes, const int64_t *starts, const int64_t *stops,
+                  const int64_t *steps) {
+    SN_BUILD_RETURN(g, slices(&g->built, g, x, n, axes, starts, stops, steps));
 }
 
 sn_node sn_unfold(sn_graph *g, sn_node x, int64_t axis, int64_t size, int64_t step, int64_t dilation) {

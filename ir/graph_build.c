@@ -105,6 +105,10 @@ sn_nd sn_graph_align(sn_module *m, sn_nd x, uint32_t axis, uint32_t rank) {
 }
 
 sn_nd sn_graph_slice(sn_module *m, sn_nd x, int64_t axis, int64_t start, int64_t stop, int64_t step) {
+    if (step < 0) { /* position p is position ~p of the reversed axis: -1 - p counts from the other end */
+        x = sn_graph_flip(m, x, axis);
+        start = ~start, stop = ~stop, step = step == INT64_MIN ? INT64_MAX : -step;
+    }
     sn_attr attrs[] = {int_attr(SN_ATTR_AXIS, axis), int_attr(SN_ATTR_START, start), int_attr(SN_ATTR_STOP, stop),
                        int_attr(SN_ATTR_STEP, step)};
     return node(m, SN_OP_SLICE, &x, 1, attrs, step == 1 ? 3 : 4);

@@ -38,6 +38,7 @@ sn_nd sn_graph_with_size(sn_module *m, sn_op op, sn_nd x, sn_ix size);
 
 sn_nd sn_graph_reshape_to(sn_module *m, sn_nd x, const int64_t *shape, uint32_t rank);
 sn_nd sn_graph_squeeze(sn_module *m, sn_nd x, const int64_t *axes, uint32_t n);
+/* Elements start, start+step, ... before stop, as numpy has it; a negative step is a flip and a slice. */
 sn_nd sn_graph_slice(sn_module *m, sn_nd x, int64_t axis, int64_t start, int64_t stop, int64_t step);
 /* x with axes of size 1 after its own, so that its first one meets axis `axis` of a tensor of that rank. */
 sn_nd sn_graph_align(sn_module *m, sn_nd x, uint32_t axis, uint32_t rank);

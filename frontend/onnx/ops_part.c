@@ -53,29 +53,18 @@ sn_status sn_onnx_tile(sn_onnx_call *c) {
 
 /* ---- slices ---- */
 
-/* A position for steps backwards as one of the flipped axis: 0 .. size + most. */
-static sn_status flipped_position(int64_t *at, sn_onnx_call *c, sn_ix size, int64_t most) {
-    int64_t n;
-    bool known = sn_ix_is_const(c->m, size, &n);
-    if (*at < 0) *at = -1 - *at;
-    else if (known) *at = *at < n ? n - 1 - *at : 0;
-    else if (*at >= INT32_MAX) *at = 0;
-    else
-        return sn_onnx_fail(
-            c, "steps backwards from a position counted from the start of an axis without a number as size");
-    if (known && *at > n + most) *at = n + most;
-    return SN_OK;
-}
-
 /* Exporters write several large numbers for "to the end". Steps backwards start at an element always: at the first one,
  * when the start is before it. */
 static sn_nd slice_by_numbers(sn_onnx_call *c, sn_nd x, uint32_t axis, int64_t start, int64_t stop, int64_t step) {
-    sn_ix size = sn_graph_type(c->m, x)->shape[axis];
+    int64_t n;
+    if (step == 0 || step == INT64_MIN) {
+        sn_onnx_fail(c, "steps of %lld", (long long)step);
+        return (sn_nd){0};
+    }
     if (step > 0) return sn_graph_slice(c->m, x, axis, start, stop >= INT32_MAX ? INT64_MAX : stop, step);
-    if (step == 0 || step == INT64_MIN) sn_onnx_fail(c, "steps of %lld", (long long)step);
-    else if (flipped_position(&start, c, size, -1) == SN_OK && flipped_position(&stop, c, size, 0) == SN_OK)
-        return slice_by_numbers(c, sn_graph_flip(c->m, x, axis), axis, start, stop, -step);
-    return (sn_nd){0};
+    if (start >= INT32_MAX) start = -1;
+    if (sn_ix_is_const(c->m, sn_graph_type(c->m, x)->shape[axis], &n) && start < -n) start = -n;
+    return sn_graph_slice(c->m, x, axis, start, stop <= INT32_MIN ? INT64_MIN : stop, step);
 }
 
 /* Positions made of size names: a gather of start, start + step, ... below stop, so that pe[:, :S] has S elements and

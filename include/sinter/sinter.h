@@ -275,12 +275,16 @@ SN_API sn_node sn_permute(sn_graph *g, sn_node x, unsigned rank, const int64_t *
 SN_API sn_node sn_transpose(sn_graph *g, sn_node x, int64_t axis_a, int64_t axis_b);
 /* Repeat along axes of size 1 and new leading axes. -1 keeps the size. */
 SN_API sn_node sn_expand(sn_graph *g, sn_node x, unsigned rank, const int64_t *shape);
-/* Drop axes of size 1; insert axes of size 1 at these positions of the result. */
+/* Drop axes of size 1 (none listed: all whose size is the number 1); insert axes of size 1 at these positions of the result. */
 SN_API sn_node sn_squeeze(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes);
 SN_API sn_node sn_unsqueeze(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *axes);
-/* Elements start, start+step, ... < stop of one axis; negative positions count from the end, all are clamped; step > 0.
- * INT64_MAX as stop: to the end. */
+/* Elements start, start+step, ... before stop of one axis, as in numpy: negative positions count from the end, all are clamped,
+ * a negative step goes backwards. INT64_MAX as stop: to the end; with a negative step INT64_MIN: to the first element, and
+ * INT64_MAX as start: from the last one. */
 SN_API sn_node sn_slice(sn_graph *g, sn_node x, int64_t axis, int64_t start, int64_t stop, int64_t step);
+/* The same of n axes at once. axes NULL: the first n. steps NULL: all are 1. */
+SN_API sn_node sn_slices(sn_graph *g, sn_node x, unsigned n, const int64_t *axes, const int64_t *starts,
+                         const int64_t *stops, const int64_t *steps);
 /* Windows of `size` elements, `dilation` apart, that begin at 0, step, 2*step, ... of one axis: that axis counts them, a new
  * last one has their elements. Only whole windows, and at least one. Pooling reduces the last axes of such views:
  * sn_amax(sn_unfold(sn_unfold(sn_pad(x, ..), 2, ..), 3, ..), axes 4 and 5). */
