@@ -330,8 +330,8 @@ static sn_status slices(sn_nd *out, sn_graph *g, sn_node x, unsigned n, const in
                         const int64_t *stops, const int64_t *steps) {
     sn_env *env = &g->ctx->env;
     SN_TRY(check_operands(g, SN_OP_SLICE, &x, 1));
-    SN_TRY(check_rank(g, "slice", n, starts));
-    SN_TRY(check_rank(g, "slice", n, stops));
+    SN_TRY(check_list(g, "slice", "starts", n, starts));
+    SN_TRY(check_list(g, "slice", "stops", n, stops));
     int64_t rank = sn_node_get(g->m, sn_inner(x))->type.rank;
     uint32_t seen = 0;
     *out = sn_inner(x);

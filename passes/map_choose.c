@@ -91,7 +91,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         while (v > 1 && sh->rows < (int64_t)v * sc->threads * cx->target->units) v /= 2;
         /* What cannot become vector instructions (the searches of a sort) is written out lane by lane. */
-        while (v > 1 && !cx->target->is_gpu && (int64_t)v * ops > MANY_OPS) v /= 2;
+        while (v > 1 && !cx->target->is_gpu && (int64_t)v * sh->ops > MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
