@@ -1,4 +1,5 @@
-# Installation: libraries, the tool, public headers, a CMake package (Sinter::sinter, Sinter::rt) and sinter.pc.
+# Installation: libraries, the tool, public headers, documents and examples, a CMake package (Sinter::sinter, Sinter::rt) and
+# sinter.pc.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(sinter PROPERTIES EXPORT_NAME sinter)
@@ -12,6 +13,14 @@ if(TARGET sinter-tool)
 endif()
 install(DIRECTORY include/sinter DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+
+# Laid out as in the source tree, so that links between them lead somewhere.
+set(doc_folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/sinter)
+install(FILES README.md LICENSE DESTINATION ${doc_folder})
+install(DIRECTORY docs DESTINATION ${doc_folder} FILES_MATCHING PATTERN "*.md")
+install(FILES codegen-llvm/lowering.def DESTINATION ${doc_folder}/codegen-llvm)
+file(GLOB example_files CONFIGURE_DEPENDS examples/*.c examples/*.cpp examples/*.sn examples/*.onnx)
+install(FILES ${example_files} DESTINATION ${doc_folder}/examples)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Sinter)
 install(EXPORT SinterTargets NAMESPACE Sinter:: DESTINATION ${package_folder})

@@ -3,8 +3,8 @@
 #   /usr/lib/llvm-22/bin/lit tests                    the build in build/
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
-# Substitutions: %sinter the tool, %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind (likewise), %root the source tree, %build the build folder.
-# Features: cuda (a CUDA device is present), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
+# Substitutions: %sinter the tool, %cxx (only with `REQUIRES: cxx`), %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind (likewise), %root the source tree, %build the build folder.
+# Features: cuda (a CUDA device is present), cxx (a C++ compiler), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
@@ -55,8 +55,10 @@ config.test_exec_root = os.path.join(build, "tests", "lit")
 
 ptxas = program("ptxas", "/usr/local/cuda/bin")
 valgrind = program("valgrind")
+cxx = program("c++")
 config.substitutions += [
     ("%sinter", needed("sinter", build)),
+    ("%cxx", cxx or "cxx-not-found"),
     ("%FileCheck", needed("FileCheck", LLVM_BIN)),
     ("%not", needed("not", LLVM_BIN)),
     ("%python", sys.executable),
@@ -73,6 +75,8 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
 
 if ptxas:
     config.available_features.add("ptxas")
+if cxx:
+    config.available_features.add("cxx")
 if valgrind and not lit_config.params.get("sanitizer"):
     config.available_features.add("valgrind")
 if os.path.isdir(os.path.join(build, "tests", "locales", "de_DE.UTF-8")):

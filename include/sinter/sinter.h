@@ -33,8 +33,11 @@
  * Locale. Numbers of texts, messages and files are those of the C locale, whatever the process or the thread has set; what
  * it has set stays, and callbacks see it.
  *
- * Shapes. Sizes, strides and offsets count elements. A list of sizes is passed as its length and a pointer; in C,
+ * Shapes. Sizes, strides and offsets count elements. A list of sizes is passed as its length and a pointer;
  * SN_LIST(2, 3) writes both. Rank is at most 8.
+ *
+ * Documents that are named here (docs/IR.md) and the examples are in share/doc/sinter of an installation; tables (ops.def) lie
+ * beside this header.
  *
  * Options structs begin with struct_size, set to sizeof; a zeroed rest and NULL in place of the struct mean defaults.
  */
@@ -60,8 +63,21 @@ extern "C" {
 
 #define SINTER_VERSION "0.1.0"
 
-#ifndef __cplusplus
-/* Length and pointer of a list of integers: SN_LIST(8, 128). An empty list is `0, NULL`. */
+/* Length and pointer of a list of integers: SN_LIST(8, 128). An empty list is `0, NULL`. It lives as long as the block that it
+ * stands in; in C++ (11 and later) to the end of the expression, so that it is for arguments of a call. */
+#ifdef __cplusplus
+extern "C++" {
+template <unsigned n> struct sn_list_values {
+    int64_t at[n];
+    const int64_t *begin() const { return at; }
+};
+template <typename... T> inline sn_list_values<sizeof...(T)> sn_list_of(T... values) {
+    return {{static_cast<int64_t>(values)...}};
+}
+}
+#define SN_LIST(...)                                                                                                   \
+    static_cast<unsigned>(sizeof(sn_list_of(__VA_ARGS__)) / sizeof(int64_t)), sn_list_of(__VA_ARGS__).begin()
+#else
 #define SN_LIST(...) (unsigned)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
 #endif
 
@@ -613,7 +629,7 @@ typedef struct sn_check {
     bool ok;        /* within the bound, and nan and infinities in the same places */
     int64_t worst;  /* row-major position of the largest error, -1 if none */
     /* For one elementary operation on inputs, every element for itself: the largest error in units in the last place of
-     * the dtype, and its limit (lowering.def). bound_ulp 0: not checked. */
+     * the dtype, and its limit (codegen-llvm/lowering.def, beside the documents). bound_ulp 0: not checked. */
     double max_ulp, bound_ulp;
 } sn_check;
 

@@ -24,7 +24,8 @@ def main():
     jobs = [(["gcc", "-x", "c", "-std=gnu17"], internal, h) for h in source.files(source.FOLDERS, ".h")]
     public = [h.relative_to("include") for h in source.files(["include/sinter"], ".h")]
     jobs += [(["gcc", "-x", "c", "-std=c11", "-pedantic"], ["-I", "include"], h) for h in public]
-    jobs += [(["g++", "-x", "c++", "-std=c++17"], ["-I", "include"], h) for h in public]
+    for standard in ("c++11", "c++20"):
+        jobs += [(["g++", "-x", "c++", f"-std={standard}", "-pedantic"], ["-I", "include"], h) for h in public]
     problems = []
     for compiler, flags, header in jobs:
         complaint = compiles(compiler, flags, header)
