@@ -9,8 +9,8 @@
  *
  * A state that adds many times is kept in twice the precision, so that a long prefix is as exact as a short one. On a
  * GPU, and where the elements are f64, that is a second variable for what rounding has taken from the state, which goes
- * back every so many steps. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a GPU
- * cannot do in order (lanes outside threads, threads that do not all arrive) is refused here.
+ * back every so many steps. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a
+ * GPU cannot do in order (lanes outside threads, threads that do not all arrive) is refused here.
  */
 #include "codegen-llvm/gen.h"
 

@@ -220,21 +220,17 @@ char *sn_sizes_text(sn_arena *arena, const int64_t *shape, unsigned rank);
 sn_array sn_array_from(sn_arena *arena, sn_dtype dtype, unsigned rank, const int64_t *shape, const void *data);
 void sn_array_store(void *out, const sn_array *a);
 
-/* Largest relative error that an output of the graph may have (check.c says how it is made); 0: must be equal. */
-double sn_check_bound(sn_module *m, sn_nd output);
+/* Largest relative error that an element of the dtype may have, whatever it is made of; 0: must be equal. */
+double sn_check_bound(sn_dtype dtype);
 /* Largest error of an element in units in the last place, where the output is one elementary operation on inputs; else
  * 0. */
 double sn_check_ulps(const sn_module *m, sn_nd output);
-/* Largest finite magnitude among the float inputs. */
-double sn_check_magnitude(const sn_array *inputs, uint32_t n);
-/* What the error of an output may be relative to, beside its largest element. */
-typedef struct sn_magnitudes {
-    double inputs; /* sn_check_magnitude: where the output is rounding noise */
-    double terms;  /* sn_graph_eval_terms: where its terms cancel; 0: not known */
-} sn_magnitudes;
-/* Compare elements in storage format with the reference. bound_ulp 0: the relative bound alone. */
-sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, sn_magnitudes sizes, double bound,
-                          double bound_ulp);
+/* How much more each element of each float output may be off, because of roundings on the way: out[output][element], in
+ * the arena. */
+sn_status sn_check_errors(double **out, const sn_module *graph, const sn_array *inputs, sn_arena *arena);
+/* Compare elements in storage format with the reference. errors: as above; NULL: none. bound_ulp 0: not checked. */
+sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, const double *errors,
+                          double bound, double bound_ulp);
 
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used
  * as an index, valid positions. n elements in storage format to `out` (random.c). */

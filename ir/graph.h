@@ -240,8 +240,8 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena);
  * already, else NULL; n of them. */
 enum { SN_KNOWN_MAX = 64 };
 sn_status sn_graph_known_sizes(sn_ix *out, sn_module *m, sn_nd x, sn_array *const *numbers, uint32_t n);
-/* How large the elements of each output would be if the terms of its sums had random signs: what their errors are
- * relative to, where the terms happen to cancel. out[k]: the largest one of output k, 0 for integers. */
-sn_status sn_graph_eval_terms(double *out, sn_module *m, const sn_array *inputs, sn_arena *arena);
+/* How far rounding may take each element of each output of a graph without composites (ir/graph_eval_errors.c).
+ * out[k][i]: element i of output k, 0 for integers. */
+sn_status sn_graph_eval_errors(double **out, sn_module *m, const sn_array *inputs, sn_arena *arena);
 
 #endif

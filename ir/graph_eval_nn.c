@@ -127,8 +127,9 @@ static sn_status eval_conv2d(sn_eval *e) {
 
 /* ---- activations ---- */
 
-static double gelu(double x) { return x * (1 + erf(x / sqrt(2))) / 2; }
-static double gelu_tanh(double x) { return x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) / 2; }
+/* 1 + erf and 1 + tanh in forms that lose no digits where x is negative. */
+static double gelu(double x) { return x * erfc(-x / sqrt(2)) / 2; }
+static double gelu_tanh(double x) { return x / (1 + exp(-2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 static double silu(double x) { return x * (1 / (1 + exp(-x))); }
 
 static void map_floats(sn_eval *e, double (*f)(double)) {

@@ -3,8 +3,8 @@
  *
  * A thread keeps for each of its columns: the accumulators, what the rows share (a weight), the elements of this row
  * and those of the next one, which are loaded ahead. That bounds its columns, hence the threads of a row, hence the
- * blocks that fit on a multiprocessor; there are as many groups as blocks that fit, or a multiple. Figures are those of map_choose.c:
- * 16-byte accesses; a register file of 64K words; 128 threads in a block where rows are short.
+ * blocks that fit on a multiprocessor; there are as many groups as blocks that fit, or a multiple. Figures are those of
+ * map_choose.c: 16-byte accesses; a register file of 64K words; 128 threads in a block where rows are short.
  */
 #include "passes/fuse.h"
 #include "passes/mix.h"

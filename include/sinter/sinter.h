@@ -624,10 +624,11 @@ SN_API sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_t
 /* How far an output is from the reference: the graph computed in float64, operation by operation, on the host. */
 typedef struct sn_check {
     double max_abs; /* largest |value - reference| */
-    double max_rel; /* the same, divided by the largest |reference| of the output */
-    double bound;   /* limit of max_rel for this output; 0: must be equal */
+    double max_rel; /* largest |value - reference| / |reference|, where what is allowed for roundings on the way to the
+                     * element counts as reference too: terms that cancel, an exponential of a large number */
+    double bound;   /* limit of max_rel for this output, by its dtype; 0: must be equal */
     bool ok;        /* within the bound, and nan and infinities in the same places */
-    int64_t worst;  /* row-major position of the largest error, -1 if none */
+    int64_t worst;  /* row-major position of the element of max_rel, -1 if none */
     /* For one elementary operation on inputs, every element for itself: the largest error in units in the last place of
      * the dtype, and its limit (codegen-llvm/lowering.def, beside the documents). bound_ulp 0: not checked. */
     double max_ulp, bound_ulp;

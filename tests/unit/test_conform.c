@@ -1,6 +1,9 @@
 /* test_conform.c: every row of ops.def has a case in the table of the conformance suite; what a check lets pass. */
 #include <criterion/criterion.h>
 
+#include <math.h>
+#include <string.h>
+
 #include "frontend/frontend.h"
 #include "ir/graph.h"
 
@@ -16,12 +19,132 @@ Test(conform, every_operation_has_a_case) {
         cr_expect(op_has[op] || class_has[sn_ops[op].cls], "%s has no row in tools/conform.def", sn_ops[op].name);
 }
 
-Test(conform, an_output_that_cancels_has_the_error_of_its_terms) {
+/* ---- what a check lets pass ---- */
+
+static sn_env env;
+static sn_arena arena;
+static sn_module *m;
+
+static void begin(void) {
+    sn_env_init(&env);
+    sn_arena_init(&arena, &env);
+    m = sn_module_new(&env);
+}
+
+static void end(void) {
+    sn_module_free(m);
+    sn_arena_free(&arena);
+}
+
+/* The first output of the graph on inputs, and what each of its elements may be off by. */
+static sn_array evaluate(double **allowed, const char *text, const sn_array *inputs) {
+    sn_array out[4];
+    double *errors[4];
+    cr_assert_eq(sn_module_parse(m, "test", text, strlen(text)), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_graph_eval(out, m, inputs, &arena), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_check_errors(errors, m, inputs, &arena), SN_OK, "%s", env.message);
+    *allowed = errors[0];
+    return out[0];
+}
+
+/* Is an output passed that has `value` as element k, and is right elsewhere? */
+static bool passes(const sn_array *want, const double *allowed, int64_t k, double value) {
+    char *got = sn_alloc(&arena, (size_t)want->numel * 8);
+    sn_array_store(got, want);
+    sn_store_float(want->dtype, got + (size_t)k * sn_dtype_bytes(want->dtype), value);
+    return sn_check_compare(want->dtype, got, want, allowed, sn_check_bound(want->dtype), 0).ok;
+}
+
+static sn_array array_of(sn_dtype dtype, double *f, int64_t n) { return (sn_array){dtype, 1, {n}, n, f, NULL}; }
+
+Test(conform, an_element_beside_huge_ones_is_as_exact_as_alone, .init = begin, .fini = end) {
+    double x[] = {3e38, 5, 1e30, 2}, *allowed;
+    sn_array in = array_of(SN_F32, x, 4);
+    sn_array want = evaluate(&allowed, "graph @g(%x: f32[4]) {\n  %y = sqrt %x\n  return y = %y\n}", &in);
+    cr_expect(passes(&want, allowed, 1, sqrt(5)));
+    cr_expect_not(passes(&want, allowed, 1, 0));
+    cr_expect_not(passes(&want, allowed, 1, sqrt(5) + 1e-3));
+    cr_expect_not(passes(&want, allowed, 0, 0));
+}
+
+Test(conform, rows_do_not_excuse_each_other, .init = begin, .fini = end) {
+    double x[] = {3e38, -3e38, 1, 2, 1, 1}, *allowed;
+    sn_array in = {SN_F32, 2, {2, 3}, 6, x, NULL};
+    sn_array want = evaluate(&allowed, "graph @g(%x: f32[2, 3]) {\n  %y = sum %x axes=[1]\n  return y = %y\n}", &in);
+    cr_expect_eq(want.f[1], 4);
+    cr_expect_not(passes(&want, allowed, 1, 0), "zero in place of a number");
+    cr_expect_not(passes(&want, allowed, 1, 3), "a term is missing");
+    cr_expect(passes(&want, allowed, 1, 4.00001));
+    cr_expect(passes(&want, allowed, 0, 0), "terms that cancel leave nothing of a small one");
+    cr_expect_not(passes(&want, allowed, 0, INFINITY));
+    cr_expect_not(passes(&want, allowed, 0, 3e38));
+}
+
+Test(conform, terms_whose_squares_overflow_excuse_nothing, .init = begin, .fini = end) {
+    double x[] = {1e200, -1e200, 3, 4, 0, 0}, *allowed;
+    sn_array in = {SN_F64, 2, {3, 2}, 6, x, NULL};
+    sn_array want = evaluate(&allowed, "graph @g(%x: f64[3, 2]) {\n  %y = sum %x axes=[1]\n  return y = %y\n}", &in);
+    cr_expect_not(passes(&want, allowed, 1, 0));
+    cr_expect_not(passes(&want, allowed, 0, 1e200));
+}
+
+Test(conform, a_sum_that_cancels_is_as_exact_as_its_terms, .init = begin, .fini = end) {
+    double x[1000], *allowed;
+    for (int k = 0; k < 1000; k++) x[k] = k % 2 ? -100 : 100;
+    x[0] += 0.5;
+    sn_array in = array_of(SN_F32, x, 1000);
+    sn_array want = evaluate(&allowed, "graph @g(%x: f32[1000]) {\n  %y = sum %x axes=[0]\n  return y = %y\n}", &in);
+    cr_expect_float_eq(want.f[0], 0.5, 1e-12);
+    cr_expect(passes(&want, allowed, 0, 0.501), "one rounding of the largest partial sum");
+    cr_expect_not(passes(&want, allowed, 0, 1));
+    cr_expect_not(passes(&want, allowed, 0, 100.5), "a term is missing");
+}
+
+Test(conform, what_all_elements_have_in_common_adds_up, .init = begin, .fini = end) {
+    static const char text[] = "graph @g(%x: f32[10000]) {\n  %m = mean %x axes=[0]\n  %d = sub %x, %m\n"
+                               "  %y = sum %d axes=[0]\n  return y = %y\n}";
+    double x[10000], *allowed;
+    for (int k = 0; k < 10000; k++) x[k] = 1;
+    sn_array in = array_of(SN_F32, x, 10000), want = evaluate(&allowed, text, &in);
+    cr_expect(passes(&want, allowed, 0, 10000 * 0x1p-24), "a mean that is rounded");
+    cr_expect_not(passes(&want, allowed, 0, 1), "a term is missing");
+}
+
+Test(conform, halves_are_rounded_where_they_are_stored, .init = begin, .fini = end) {
+    static const char text[] = "graph @g(%x: f16[2]) {\n  %a = add %x, 1000\n  %b = sub %a, 1000\n"
+                               "  %y = mul %b, %b\n  return y = %y\n}";
+    double x[] = {0.3, 500}, *allowed;
+    sn_array in = array_of(SN_F16, x, 2), want = evaluate(&allowed, text, &in);
+    cr_expect(passes(&want, allowed, 0, 0.25), "1000.3 is 1000.5 in f16");
+    cr_expect_not(passes(&want, allowed, 0, 4));
+    cr_expect(passes(&want, allowed, 1, INFINITY), "250000 is not in f16");
+    cr_expect_not(passes(&want, allowed, 1, 60000));
+}
+
+Test(conform, products_of_halves_are_rounded_in_f32, .init = begin, .fini = end) {
+    double x[64], *allowed, all = 1;
+    for (int k = 0; k < 64; k++) all *= x[k] = k % 3 ? 1.25 : -0.75;
+    sn_array in = array_of(SN_BF16, x, 64);
+    sn_array want = evaluate(&allowed, "graph @g(%x: bf16[64]) {\n  %y = prod %x axes=[0]\n  return y = %y\n}", &in);
+    cr_expect(passes(&want, allowed, 0, all * (1 + 0x1p-8)));
+    cr_expect_not(passes(&want, allowed, 0, all * 1.25));
+    cr_expect_not(passes(&want, allowed, 0, -all));
+}
+
+Test(conform, an_element_off_by_units_in_the_last_place_is_wrong, .init = begin, .fini = end) {
+    double x[] = {2, 3}, *allowed;
+    sn_array in = array_of(SN_F32, x, 2);
+    sn_array want = evaluate(&allowed, "graph @g(%x: f32[2]) {\n  %y = sqrt %x\n  return y = %y\n}", &in);
+    double bound_ulp = sn_check_ulps(m, m->graph.outputs.at[0].node), bound = sn_check_bound(SN_F32);
+    float right[] = {1.41421354f, 1.73205078f}, wrong[] = {1.41421354f, 1.73205078f + 4 * 0x1p-23f};
+    cr_expect(sn_check_compare(SN_F32, right, &want, allowed, bound, bound_ulp).ok);
+    cr_expect_not(sn_check_compare(SN_F32, wrong, &want, allowed, bound, bound_ulp).ok);
+}
+
+Test(conform, without_a_bound_bits_are_equal) {
     double one = 1;
-    float near = 1.05f, far = 1.5f;
+    float same = 1, other = 1 + 0x1p-23f;
     sn_array want = {SN_F32, 0, {0}, 1, &one, NULL};
-    sn_magnitudes none = {0}, ten = {.terms = 10};
-    cr_expect_not(sn_check_compare(SN_F32, &near, &want, none, 1e-2, 0).ok);
-    cr_expect(sn_check_compare(SN_F32, &near, &want, ten, 1e-2, 0).ok);
-    cr_expect_not(sn_check_compare(SN_F32, &far, &want, ten, 1e-2, 0).ok);
+    cr_expect(sn_check_compare(SN_F32, &same, &want, NULL, 0, 0).ok);
+    cr_expect_not(sn_check_compare(SN_F32, &other, &want, NULL, 0, 0).ok);
 }

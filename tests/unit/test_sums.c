@@ -1,7 +1,7 @@
 /* test_sums.c: long sums are as exact as short ones: of equal, growing and alternating values, on kernels made for the
- * CPU and on those made for a GPU. What is expected is computed here in long double. The bound is relative to the sum of
- * the terms' magnitudes: that is what every order of summation keeps, and one in which an accumulator takes in all terms
- * in turn misses by far.
+ * CPU and on those made for a GPU. What is expected is computed here in long double. The bound is relative to the sum
+ * of the terms' magnitudes: that is what every order of summation keeps, and one in which an accumulator takes in all
+ * terms in turn misses by far.
  */
 #include <criterion/criterion.h>
 #include <math.h>
