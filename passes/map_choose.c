@@ -77,9 +77,20 @@ static sn_range loads_ahead(const sn_target *t) {
     return (sn_range){least((uint32_t)enough + 2, REACH), least(2 * (uint32_t)enough + 2, REACH)};
 }
 
+/* On the CPU what counts is that lanes are full. Waking a CPU thread takes longer than some elements: a small kernel is
+ * one block. */
+static uint32_t host_threads(const sn_target *t, const sn_map_shape *sh, uint32_t vector) {
+    enum { LITTLE = 8192 }; /* elements that a nest reads, or that are stored */
+    double each = sh->n_nests ? (double)sh->max_count : 1, share = (double)sh->rows / t->units;
+    int64_t rows = share * each < LITTLE ? sh->rows : (sh->rows + t->units - 1) / t->units;
+    int64_t threads = rows / vector;
+    return threads < 1 ? 1 : threads > ELEMENT_THREADS ? ELEMENT_THREADS : (uint32_t)threads;
+}
+
 static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
     enum { FEW_INSTRUCTIONS = 64 };
-    if (!sc->threads) sc->threads = ELEMENT_THREADS;
+    bool pinned = sc->threads != 0;
+    if (!pinned) sc->threads = ELEMENT_THREADS;
     if (!sc->vector) {
         uint32_t v = widest(cx, sh->bytes_flat);
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
@@ -89,11 +100,13 @@ static void choose_element(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc
         bool across = cx->target->is_gpu && !sh->n_nests && sh->flat >= sh->not_flat;
         if (sh->outer.n > 1 && !across) v = least(v, pow2_divisor(last_outer_extent(cx, sh)));
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
-        while (v > 1 && sh->rows < (int64_t)v * sc->threads * cx->target->units) v /= 2;
+        int64_t full = cx->target->is_gpu ? (int64_t)sc->threads * cx->target->units : 1; /* vectors */
+        while (v > 1 && sh->rows < v * full) v /= 2;
         /* What cannot become vector instructions (the searches of a sort) is written out lane by lane. */
         while (v > 1 && !cx->target->is_gpu && (int64_t)v * sh->ops > MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
+    if (!pinned && !cx->target->is_gpu) sc->threads = host_threads(cx->target, sh, sc->vector);
     while (sc->threads > 32 && sh->rows < (int64_t)sc->threads * sc->vector) sc->threads /= 2;
     sc->rows = 1;
     if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? steps_ahead(sh->max_count, sc) : 1;
