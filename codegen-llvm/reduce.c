@@ -118,10 +118,10 @@ static void iteration(sn_gen *g, void *user) {
 enum { RUN = 64 };
 
 /* A sum of many equal values in one accumulator is off by a third of an ulp for each of them. Threads of a GPU have
- * shared out the terms among themselves: few of their loops need more than one accumulator. */
+ * shared out the terms among themselves: few of their loops need more than one accumulator. n < 0: not known. */
 static bool is_long_sum(const sn_gen *g, const sn_gen_states *st, int64_t n) {
     enum { MOST_ON_GPU = 4 * RUN };
-    if (n <= (g->gpu ? MOST_ON_GPU : RUN)) return false;
+    if (n >= 0 && n <= (g->gpu ? MOST_ON_GPU : RUN)) return false;
     for (uint32_t c = 0; c < st->n_combs; c++)
         if (sn_is_float(st->dtypes[st->first[c]]) && (st->combs[c] == SN_COMB_SUM || st->combs[c] == SN_COMB_SUMEXP))
             return true;
@@ -153,20 +153,21 @@ static void one_run(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first
     if (g->status == SN_OK) sn_gen_loop_end(g, &l, phis, state, st->n);
 }
 
-/* Iterations first .. n-1, at least one and at most `most`, in pieces of a power of RUN. */
+/* Iterations first .. n-1, at most `most` of them, in pieces of a power of RUN; where that is not known, of RUN. */
 static void in_runs(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first, lv n, int64_t most, lv *state) {
-    if (most <= RUN) {
+    if (most >= 0 && most <= RUN) {
         one_run(g, s, st, first, n, false, state);
         return;
     }
     sn_em *em = &g->em;
     int64_t piece = RUN;
     while (piece * RUN < most) piece *= RUN;
-    lv phis[SN_GEN_STATES], x[SN_GEN_STATES], size = sn_em_i(em, n, piece), one = sn_em_i(em, n, 1);
-    lv pieces = em_iadd(em, LLVMBuildUDiv(em->b, em_isub(em, em_isub(em, n, first), one), size, ""), one);
+    lv phis[SN_GEN_STATES], x[SN_GEN_STATES], size = sn_em_i(em, n, piece);
+    lv pieces = em_iadd(em, em_isub(em, n, first), sn_em_i(em, n, piece - 1));
+    pieces = LLVMBuildUDiv(em->b, pieces, size, "");
     sn_gen_loop l;
     begin(g, s, st, state);
-    sn_gen_loop_begin(g, &l, (sn_axis){0}, sn_em_i(em, n, 0), pieces, false);
+    sn_gen_loop_begin(g, &l, (sn_axis){0}, sn_em_i(em, n, 0), pieces, most < 0);
     carry(g, &l, st->n, phis, state);
     lv start = em_iadd(em, first, em_imul(em, l.i, size)), rest = em_isub(em, n, start);
     lv end = em_iadd(em, start, em_select(em, em_icmp(em, LLVMIntSLT, rest, size), rest, size));
