@@ -122,11 +122,14 @@ void sn_attrs_canonical(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, 
         int64_t size;
         if (a->id == SN_ATTR_AXIS) {
             a->i = from_start(a->i, t->rank);
-            axis = (uint32_t)a->i; /* sorts before start and stop */
+            axis = (uint32_t)a->i; /* sorts before start, stop and step */
         } else if (a->id == SN_ATTR_AXES || a->id == SN_ATTR_PERM) {
             canonical_ints(a, t->rank, store->ints[a->id]);
         } else if (op == SN_OP_SLICE && (a->id == SN_ATTR_START || a->id == SN_ATTR_STOP)) {
             if (sn_ix_is_const(m, t->shape[axis], &size)) a->i = sn_slice_clamp(a->i, size);
+        } else if (a->id == SN_ATTR_STEP) {
+            /* Beyond the axis one step is like another; the shorter one is multiplied by strides without overflow. */
+            if (sn_ix_is_const(m, t->shape[axis], &size) && a->i > size) a->i = size > 1 ? size : 1;
         } else if (a->id == SN_ATTR_SHAPE) {
             a->shape.at = out->shape; /* reshape and expand: -1 resolved */
         } else if (a->id == SN_ATTR_VALUES) {

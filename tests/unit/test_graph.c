@@ -439,12 +439,15 @@ Test(graph, equal_operations_are_one_node) {
                             "  %a = add %x, %y\n  %b = add %x, %y\n  %c = add %y, %x\n"
                             "  %d = sum %x axes=[1, 0]\n  %e = sum %x axes=[0, -1]\n"
                             "  %f = add %x, 1.0\n  %g = add %x, 1\n"
-                            "  return a = %a, b = %b, c = %c, d = %d, e = %e, f = %f, g = %g\n}");
+                            "  %h = slice %x axis=0 start=0 stop=4 step=4\n"
+                            "  %i = slice %x axis=0 start=0 stop=4 step=9223372036854775807\n"
+                            "  return a = %a, b = %b, c = %c, d = %d, e = %e, f = %f, g = %g, h = %h, i = %i\n}");
     sn_graph_output *o = m->graph.outputs.at;
     cr_expect(sn_nd_eq(o[0].node, o[1].node));
     cr_expect_not(sn_nd_eq(o[0].node, o[2].node));
     cr_expect(sn_nd_eq(o[3].node, o[4].node));
     cr_expect(sn_nd_eq(o[5].node, o[6].node));
+    cr_expect(sn_nd_eq(o[7].node, o[8].node));
     sn_module_free(m);
 }
 
