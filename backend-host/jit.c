@@ -7,6 +7,7 @@
  */
 #include "backend-host/host.h"
 
+#include <errno.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/LLJIT.h>
 #include <llvm-c/Orc.h>
@@ -113,17 +114,20 @@ static sn_status orc_failed(sn_env *env, LLVMErrorRef error, const char *doing) 
     return status;
 }
 
+/* What goes wrong is reported with its cause, before the call fails with a list of all symbols: the first cause stays. */
+static void keep_report(void *user, LLVMErrorRef error) {
+    sn_env *env = user;
+    char *message = LLVMGetErrorMessage(error);
+    bool memory = strstr(message, strerror(ENOMEM)) != NULL;
+    sn_fail(env, memory ? SN_ERROR_MEMORY : SN_ERROR_TARGET, "linking generated code: %s", message);
+    LLVMDisposeErrorMessage(message);
+}
+
 #define ORC_TRY(env, call, doing)                                   \
     do {                                                            \
         LLVMErrorRef orc_error = (call);                            \
         if (orc_error) return orc_failed((env), orc_error, doing);  \
     } while (0)
-
-/* ORC would print what goes wrong; the failing call reports it as well. */
-static void swallow_report(void *user, LLVMErrorRef error) {
-    (void)user;
-    LLVMConsumeError(error);
-}
 
 /* Process symbols first; libm by name too, because a library that was opened with RTLD_LOCAL sees it without the
  * process as a whole seeing it. */
@@ -147,7 +151,7 @@ static sn_status link_object(sn_host_code *code, LLVMMemoryBufferRef object) {
         LLVMDisposeMemoryBuffer(object);
         return orc_failed(code->env, error, "starting the JIT linker");
     }
-    LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(code->jit), swallow_report, NULL);
+    LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(code->jit), keep_report, code->env);
     LLVMOrcJITDylibRef lib = LLVMOrcLLJITGetMainJITDylib(code->jit);
     ORC_TRY(code->env, LLVMOrcLLJITAddObjectFile(code->jit, lib, object), "linking generated code");
     return add_libraries(code, lib);
@@ -212,6 +216,7 @@ static sn_status compile(compilation *c, const sn_target *target) {
     SN_TRY(sn_cg_open(&c->cg, env, target));
     sn_arena_init(&c->scratch, env);
     sn_status status = sn_cg_guarded(&c->cg, compile_guarded, c);
+    if (!c->cg.cx && c->code) c->code->jit = NULL; /* it may have died inside the linker: given up as well */
     sn_arena_free(&c->scratch);
     sn_cg_close(&c->cg);
     return status;

@@ -1,8 +1,11 @@
 /* session.c: the life of an LLVM context: open, guard, verify, optimise, print, close.
  *
- * Relies on: the LLVM C API. Process-wide state is LLVM's own: targets are initialised once, and the one fatal error
- * handler that LLVM has is ours. That handler cannot be given a user pointer and may run deep inside LLVM, so the place
- * to go on is kept in a thread-local pointer; it is set only while sn_cg_guarded runs. Does not generate code.
+ * Relies on: the LLVM C API. Process-wide state is LLVM's own: targets are initialised once, and the handlers that LLVM
+ * has for fatal errors and for memory that runs out are ours. They may run deep inside LLVM, so the place to go on is
+ * kept in a thread-local pointer; it is set only while sn_cg_guarded runs. Does not generate code.
+ *
+ * Most of LLVM's memory comes from C++'s `new`, which would throw where nothing catches. So while any thread is inside
+ * the guard the process has our new-handler; when memory runs out on other threads it does what the one before did.
  */
 #include "codegen-llvm/llvm.h"
 
@@ -12,7 +15,20 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What the C interface leaves out, by the names that the C++ ABI gives it. The functions of the C++ library are weak:
+ * LLVM brings the library, we do not link it. */
+typedef void (*new_handler)(void);
+typedef void (*no_memory_handler)(void *user, const char *reason, bool wants_dump);
+extern void install_no_memory_handler(no_memory_handler handler,
+                                      void *user) __asm__("_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_");
+extern void remove_no_memory_handler(void) __asm__("_ZN4llvm30remove_bad_alloc_error_handlerEv");
+extern void report_no_memory(const char *reason, bool wants_dump) __asm__("_ZN4llvm22report_bad_alloc_errorEPKcb");
+extern new_handler set_new_handler(new_handler handler) __asm__("_ZSt15set_new_handlerPFvvE") __attribute__((weak));
+extern new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
+extern void throw_no_memory(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
 
 /* ---- the guard ------------------------------------------------------------------------------------------------ */
 
@@ -36,8 +52,54 @@ static void on_fatal_error(const char *reason) {
     longjmp(g->place, FATAL);
 }
 
+_Noreturn static void give_up(guard *g) {
+    sn_fail(g->env, SN_ERROR_MEMORY, "out of memory inside LLVM (%zu bytes in use by Sinter)", g->env->bytes_now);
+    longjmp(g->place, FATAL);
+}
+
+/* LLVM does not expect us to return; without a guard on this thread it does what it would without us. */
+static void on_no_memory(SN_UNUSED void *user, const char *reason, bool wants_dump) {
+    if (current_guard) give_up(current_guard);
+    remove_no_memory_handler();
+    report_no_memory(reason, wants_dump);
+}
+
+/* How many guards there are in the process, and the new-handler that it had before the first. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned guards;
+    new_handler before;
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_new_failed(void) {
+    if (current_guard) give_up(current_guard);
+    pthread_mutex_lock(&memory.lock);
+    new_handler before = memory.before;
+    pthread_mutex_unlock(&memory.lock);
+    if (before) before();
+    else throw_no_memory();
+}
+
+static void watch_new(bool begin) {
+    if (!set_new_handler || !get_new_handler || !throw_no_memory) return;
+    pthread_mutex_lock(&memory.lock);
+    if (begin && memory.guards++ == 0) memory.before = set_new_handler(on_new_failed);
+    if (!begin && --memory.guards == 0 && get_new_handler() == on_new_failed) set_new_handler(memory.before);
+    pthread_mutex_unlock(&memory.lock);
+}
+
+/* LLVM begins only where this much can be had: what it does once in a process is nowhere to be interrupted. */
+static sn_status expect_room(sn_env *env) {
+    enum { ROOM = 16 << 20 };
+    void *room = malloc(ROOM);
+    if (!room) return sn_fail(env, SN_ERROR_MEMORY, "out of memory (%d bytes wanted for LLVM)", ROOM);
+    free(room);
+    return SN_OK;
+}
+
 static void initialise_llvm(void) {
     LLVMInstallFatalErrorHandler(on_fatal_error);
+    install_no_memory_handler(on_no_memory, NULL);
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
@@ -59,6 +121,7 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
 sn_status sn_cg_guarded(sn_cg *cg, sn_status (*body)(void *user), void *user) {
     guard g = {.env = cg->env, .outer = current_guard};
     jmp_buf *env_guard = cg->env->guard;
+    watch_new(true);
     int jumped = setjmp(g.place);
     if (jumped == FATAL) cg->cx = NULL;
     sn_status status = SN_OK;
@@ -69,6 +132,7 @@ sn_status sn_cg_guarded(sn_cg *cg, sn_status (*body)(void *user), void *user) {
     }
     current_guard = g.outer;
     cg->env->guard = env_guard;
+    watch_new(false);
     return status == SN_OK ? cg->env->status : status;
 }
 
@@ -93,12 +157,11 @@ static void find_half_support(sn_cg *cg) {
     LLVMDisposeMessage(features);
 }
 
-sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
-    pthread_once(&once, initialise_llvm);
-    *cg = (sn_cg){.env = env, .target = target, .cx = LLVMContextCreate()};
+static sn_status open_guarded(void *user) {
+    sn_cg *cg = user;
+    cg->cx = LLVMContextCreate();
     LLVMContextSetDiagnosticHandler(cg->cx, on_diagnostic, cg);
     LLVMContextSetDiscardValueNames(cg->cx, 0);
-    sn_arena_init(&cg->scratch, env);
     cg->builder = LLVMCreateBuilderInContext(cg->cx);
     find_half_support(cg);
     cg->i1 = LLVMInt1TypeInContext(cg->cx);
@@ -111,10 +174,20 @@ sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
     cg->f32 = LLVMFloatTypeInContext(cg->cx);
     cg->f64 = LLVMDoubleTypeInContext(cg->cx);
     cg->ptr = LLVMPointerTypeInContext(cg->cx, 0);
-    cg->global_ptr = LLVMPointerTypeInContext(cg->cx, target->is_gpu ? 1 : 0);
-    cg->shared_ptr = LLVMPointerTypeInContext(cg->cx, target->is_gpu ? 3 : 0);
+    cg->global_ptr = LLVMPointerTypeInContext(cg->cx, cg->target->is_gpu ? 1 : 0);
+    cg->shared_ptr = LLVMPointerTypeInContext(cg->cx, cg->target->is_gpu ? 3 : 0);
     cg->vd = LLVMVoidTypeInContext(cg->cx);
     return SN_OK;
+}
+
+sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
+    SN_TRY(expect_room(env));
+    pthread_once(&once, initialise_llvm);
+    *cg = (sn_cg){.env = env, .target = target};
+    sn_arena_init(&cg->scratch, env);
+    sn_status status = sn_cg_guarded(cg, open_guarded, cg);
+    if (status != SN_OK) sn_cg_close(cg);
+    return status;
 }
 
 void sn_cg_close(sn_cg *cg) {

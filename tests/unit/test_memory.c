@@ -1,8 +1,11 @@
 /* test_memory.c: memory that runs out at any allocation of any public call gives SN_ERROR_MEMORY, leaves the context
  * usable and nothing behind: every block is given back when the objects that were made are destroyed. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "include/sinter/sinter.h"
 #include "ir/base/base.h"
@@ -153,4 +156,65 @@ Test(memory, goes_on_after_running_out) {
     sn_graph_destroy(g);
     sn_context_destroy(ctx);
     cr_assert_eq(b.live, 0);
+}
+
+/* ---- LLVM's memory, which no hook sees ---- */
+
+static size_t address_space(void) {
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%zu", &pages) != 1) pages = 0;
+    if (file) fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void limit_memory(size_t more) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = more ? address_space() + more : limit.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+static void many_sorts(sn_graph **out, sn_context *ctx) {
+    cr_assert_eq(sn_graph_create(out, ctx, "sorts"), SN_OK);
+    for (int k = 0; k < 30; k++) {
+        char x[8], y[8];
+        snprintf(x, sizeof x, "x%d", k), snprintf(y, sizeof y, "y%d", k);
+        sn_node in = sn_input(*out, x, SN_F32, SN_LIST(8 + k, 64 + 8 * k));
+        sn_node sorted, positions;
+        sn_sort(&sorted, &positions, *out, in, 1, false);
+        sn_output(*out, y, sn_softmax(*out, sorted, 0));
+    }
+}
+
+/* In steps from less than LLVM wants to enough: after each failure the same context compiles when there is memory. */
+Test(memory, llvm_running_out_is_a_status) {
+    if (address_space() > (size_t)1 << 40) cr_skip_test("the address sanitizer reserves more than a limit allows");
+    sn_context *ctx;
+    sn_graph *g, *small;
+    sn_program *p = NULL;
+    int inside = 0;
+    cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+    many_sorts(&g, ctx);
+    cr_assert_eq(sn_graph_create(&small, ctx, "small"), SN_OK);
+    sn_output(small, "y", sn_exp(small, sn_input(small, "x", SN_F32, SN_LIST(100))));
+    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .threads = 1};
+    for (size_t mb = 14; !p && mb < 400; mb += 4) {
+        limit_memory(mb << 20);
+        sn_status status = sn_compile(&p, g, &o);
+        char message[512];
+        snprintf(message, sizeof message, "%s", sn_error(ctx));
+        limit_memory(0);
+        if (status == SN_OK) break;
+        cr_assert_eq(status, SN_ERROR_MEMORY, "%zu MB: %s", mb, message);
+        inside += strstr(message, "inside LLVM") != NULL;
+        cr_assert_eq(sn_compile(&p, small, &o), SN_OK, "%s", sn_error(ctx));
+        sn_program_destroy(p);
+        p = NULL;
+    }
+    cr_assert(p != NULL && inside > 0, "%d", inside);
+    sn_program_destroy(p);
+    sn_graph_destroy(small);
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
 }
