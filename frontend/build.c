@@ -336,6 +336,10 @@ static sn_status slices(sn_nd *out, sn_graph *g, sn_node x, unsigned n, const in
     uint32_t seen = 0;
     *out = sn_inner(x);
     for (unsigned k = 0; k < n && env->status == SN_OK; k++) {
+        SN_TRY(check_number(g, "slice", SN_ATTR_AXIS, axes ? axes[k] : 0));
+        SN_TRY(check_number(g, "slice", SN_ATTR_START, starts[k]));
+        SN_TRY(check_number(g, "slice", SN_ATTR_STOP, stops[k]));
+        SN_TRY(check_number(g, "slice", SN_ATTR_STEP, steps ? steps[k] : 1));
         int64_t axis = axes ? axes[k] : (int64_t)k, at = axis < 0 ? axis + rank : axis;
         if (at >= 0 && at < rank && seen >> at & 1)
             return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is listed twice", (long long)at);

@@ -226,8 +226,9 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
  * their dtypes promote as in PyTorch, and as in numpy where PyTorch has no answer: u16, u32 and u64 with a type that has a sign
  * give the narrowest one that holds both, u64 gives f64. A value of rank 0 is weak, as in PyTorch: beside one that has axes it
  * decides the dtype only where its category (bool, integer, float) is the higher one, so that f16[3] plus an f32 number stays
- * f16. sn_where does likewise. TEST and COMPARE give bool. f16 and bf16 are computed in f32. Floating
- * functions of integers give f32. What each computes, edge cases included, is in ops.def (`sinter list ops`). */
+ * f16. sn_where does likewise. TEST and COMPARE give bool. f16 and bf16 are computed in f32. What only
+ * floats have (exp, sqrt, ...) refuses integers: cast them. What each computes, edge cases included, is in ops.def
+ * (`sinter list ops`). */
 #define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
 #define SN_DECLARE_TWO(f, ID) SN_API sn_node f(sn_graph *g, sn_node x, sn_node y);
 /* What a row of each class is for: one(function, ID), two(function, ID), or nothing. */

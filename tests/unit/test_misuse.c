@@ -272,7 +272,7 @@ Test(misuse, sizes_of_options_do_not_cut_pointers) {
 
 Test(misuse, numbers_at_the_ends_of_their_types) {
     const int64_t low[] = {INT64_MIN, 0}, none[] = {0, 0};
-    EXPECT_FAILED(sn_pad(g, input(g), low, none, 0), "loses 9223372036854775808 elements");
+    EXPECT_FAILED(sn_pad(g, input(g), low, none, 0), "pad: axis 0 gets too long or too short");
     EXPECT_FAILED(sn_constant(g, SN_F32, low, SN_LIST((int64_t)1 << 61)), "out of memory");
     sn_tensor *t;
     EXPECT_ERROR(sn_tensor_create_strided(&t, ctx, SN_CPU, SN_F32, SN_LIST(2), (int64_t[]){1}, INT64_MAX),

@@ -140,7 +140,7 @@ Test(slices, say_what_is_wrong) {
         {2, {1, -1}, {1, 1}, "slice: axis 1 is listed twice"},
         {1, {2}, {1}, "slice: axis 2 is not in -2 .. 1"},
         {1, {0}, {0}, "slice: step is 0"},
-        {9, {0}, {1}, "slice: rank 9; at most 8 axes"},
+        {9, {0}, {1}, "slice: starts has 9 numbers; at most 8 axes"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         sn_graph *g = begin();

@@ -396,6 +396,17 @@ KIND(AXES, p) {
     PICK({GOOD, LIST(0, 0)}, {NIL, P(NULL)}, {BAD, LIST(9, 9)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(INT64_MAX, 0)},
          {BAD, LIST(w->dim, 0)});
 }
+KIND(MAYBE_AXES, p) {
+    PICK({GOOD, LIST(0, 0)}, {ANY, P(NULL)}, {BAD, LIST(9, 9)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(w->dim, 0)});
+}
+KIND(POSITIONS, p) {
+    PICK({GOOD, LIST(0, 1)}, {NIL, P(NULL)}, {ANY, LIST(INT64_MIN, 0)}, {ANY, LIST(INT64_MAX, 0)},
+         {BAD, LIST(w->dim, 0)});
+}
+KIND(STEPS, p) {
+    PICK({GOOD, LIST(1, 1)}, {ANY, P(NULL)}, {ANY, LIST(INT64_MIN, 0)}, {ANY, LIST(INT64_MAX, 0)}, {BAD, LIST(0, 0)},
+         {BAD, LIST(w->dim, 0)});
+}
 KIND(PERM, p) { PICK({GOOD, LIST(1, 0)}, {NIL, P(NULL)}, {BAD, LIST(0, 0)}, {BAD, LIST(INT64_MIN, INT64_MAX)}); }
 KIND(AMOUNTS, p) {
     PICK({GOOD, LIST(0, 1)}, {NIL, P(NULL)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(INT64_MAX, 0)},
