@@ -60,7 +60,7 @@ static int64_t huge_size(maker *r) {
     case 0: return near;
     case 1: return near - 1 - below(r, 3);
     case 2: return near + 1 + below(r, 3);
-    default: return near / (1 + below(r, 9)) * (1 + below(r, 3));
+    default: return near / (3 + below(r, 9)) * (1 + below(r, 3));
     }
 }
 
