@@ -46,6 +46,7 @@ static bool first_is_straight(const sn_gen *g) {
 }
 
 void sn_gen_cluster_start(sn_gen *g) {
+    g->rank = sn_em_ci(g->index, 0); /* of an axis of one block */
     if (g->cluster <= 1) return;
     lv id = g->block, size = sn_em_i(&g->em, id, g->cluster);
     g->rank = LLVMBuildURem(g->em.b, id, size, "rank");

@@ -223,8 +223,9 @@ static void fill_port(sn_port *port, sn_program *p, const char *name, const sn_t
     }
 }
 
-/* Alignment that the kernels rely on, of the buffer of an input or output. */
+/* Alignment that the kernels rely on, of the buffer of an input or output. Kernels without a graph have no ports. */
 static void fill_align(sn_program *p) {
+    if (!p->n_outputs) return;
     for (uint32_t i = 1; i < p->m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
         sn_port *port = b->scope == SN_BUF_INPUT    ? &p->inputs[b->io]
