@@ -76,14 +76,14 @@ sn_groups sn_groups_of(sn_arena *arena, const sn_array *x, uint32_t mask) {
 
 sn_moments sn_group_moments(const sn_array *x, const sn_groups *gr, int64_t g) {
     const double *at = x->f + gr->base[g];
-    sn_moments mo = {0, 0};
-    for (int64_t j = 0; j < gr->members; j++) mo.mean += at[gr->offset[j]];
-    mo.mean /= (double)gr->members;
+    sn_total sum = {0, 0}, squares = {0, 0};
+    for (int64_t j = 0; j < gr->members; j++) sn_total_add(&sum, at[gr->offset[j]]);
+    double mean = sn_total_value(&sum) / (double)gr->members;
     for (int64_t j = 0; j < gr->members; j++) {
-        double d = at[gr->offset[j]] - mo.mean;
-        mo.squares += d * d;
+        double d = at[gr->offset[j]] - mean;
+        sn_total_add(&squares, d * d);
     }
-    return mo;
+    return (sn_moments){mean, sn_total_value(&squares)};
 }
 
 /* ---- sources ---- */
@@ -175,10 +175,23 @@ static sn_scalar reduced_element(const sn_array *x, int64_t at, sn_comb comb) {
     return (sn_scalar){.i = sn_is_float(x->dtype) ? v.f != 0 : v.i != 0};
 }
 
+static void sum_floats(sn_eval *e) {
+    sn_groups gr = sn_groups_of(e->arena, e->in[0], sn_node_axes_mask(e->m, e->x));
+    for (int64_t g = 0; g < gr.n; g++) {
+        sn_total sum = {0, 0};
+        for (int64_t j = 0; j < gr.members; j++) sn_total_add(&sum, e->in[0]->f[gr.base[g] + gr.offset[j]]);
+        e->out->f[g] = sn_total_value(&sum);
+    }
+}
+
 /* sum, prod, amax, amin, argmax, argmin, any, all: the combiner of the row. */
 static sn_status eval_reduce(sn_eval *e) {
     const sn_array *x = e->in[0];
     sn_comb comb = (sn_comb)sn_ops[e->n->op].lop;
+    if (comb == SN_COMB_SUM && sn_is_float(x->dtype)) {
+        sum_floats(e);
+        return SN_OK;
+    }
     bool position = comb == SN_COMB_ARGMAX || comb == SN_COMB_ARGMIN;
     sn_dtype dtype = position ? x->dtype : e->out->dtype;
     sn_groups gr = sn_groups_of(e->arena, x, sn_node_axes_mask(e->m, e->x));
@@ -203,12 +216,18 @@ static sn_status eval_scan(sn_eval *e) {
     sn_groups gr = sn_groups_of(e->arena, x, 1u << sn_node_int(e->m, e->x, SN_ATTR_AXIS, 0));
     for (int64_t g = 0; g < gr.n; g++) {
         sn_scalar state;
+        sn_total sum = {0, 0};
         sn_scalar_identity(comb, e->out->dtype, &state);
         for (int64_t j = 0; j < gr.members; j++) {
             int64_t at = gr.base[g] + gr.offset[reverse ? gr.members - 1 - j : j];
             sn_scalar v = sn_array_get(x, at);
             if (exclusive) sn_array_set(e->out, at, state);
-            sn_scalar_combine(comb, e->out->dtype, &state, &v, false);
+            if (comb == SN_COMB_SUM && sn_is_float(e->out->dtype)) {
+                sn_total_add(&sum, v.f);
+                state.f = sn_total_value(&sum);
+            } else {
+                sn_scalar_combine(comb, e->out->dtype, &state, &v, false);
+            }
             if (!exclusive) sn_array_set(e->out, at, state);
         }
     }

@@ -2,6 +2,8 @@
 #ifndef SN_IR_GRAPH_EVAL_INTERNAL_H
 #define SN_IR_GRAPH_EVAL_INTERNAL_H
 
+#include <math.h>
+
 #include "ir/graph_internal.h"
 #include "ir/module.h"
 #include "ir/scalar.h"
@@ -55,6 +57,17 @@ typedef struct sn_groups {
 
 sn_groups sn_groups_of(sn_arena *arena, const sn_array *x, uint32_t mask);
 /* Mean and sum((x - mean)^2) of one group of a float array. */
+/* A sum that keeps what rounding takes from it (Neumaier), so that a long one is as exact as a short one. */
+typedef struct sn_total {
+    double sum, lost;
+} sn_total;
+static inline void sn_total_add(sn_total *t, double x) {
+    double sum = t->sum + x;
+    t->lost += fabs(t->sum) >= fabs(x) ? t->sum - sum + x : x - sum + t->sum;
+    t->sum = sum;
+}
+static inline double sn_total_value(const sn_total *t) { return isfinite(t->sum) ? t->sum + t->lost : t->sum; }
+
 typedef struct sn_moments {
     double mean, squares;
 } sn_moments;

@@ -158,10 +158,11 @@ typedef struct exp_sum {
 
 static exp_sum group_exp_sum(const sn_array *x, const sn_groups *gr, int64_t g) {
     const double *at = x->f + gr->base[g];
-    exp_sum s = {-INFINITY, 0};
-    for (int64_t j = 0; j < gr->members; j++) s.max = sn_float_max(s.max, at[gr->offset[j]]);
-    for (int64_t j = 0; j < gr->members; j++) s.sum += exp(at[gr->offset[j]] - s.max);
-    return s;
+    double max = -INFINITY;
+    sn_total sum = {0, 0};
+    for (int64_t j = 0; j < gr->members; j++) max = sn_float_max(max, at[gr->offset[j]]);
+    for (int64_t j = 0; j < gr->members; j++) sn_total_add(&sum, exp(at[gr->offset[j]] - max));
+    return (exp_sum){max, sn_total_value(&sum)};
 }
 
 /* softmax, log_softmax. */
@@ -231,9 +232,9 @@ static sn_status eval_rms_norm(sn_eval *e) {
     double eps = sn_node_float(e->m, e->x, SN_ATTR_EPS, 0);
     sn_groups gr = sn_groups_of(e->arena, x, trailing_mask(x, weight->rank));
     for (int64_t g = 0; g < gr.n; g++) {
-        double squares = 0;
-        for (int64_t j = 0; j < gr.members; j++) squares += pow(x->f[gr.base[g] + gr.offset[j]], 2);
-        double scale = 1 / sqrt(squares / (double)gr.members + eps);
+        sn_total squares = {0, 0};
+        for (int64_t j = 0; j < gr.members; j++) sn_total_add(&squares, pow(x->f[gr.base[g] + gr.offset[j]], 2));
+        double scale = 1 / sqrt(sn_total_value(&squares) / (double)gr.members + eps);
         for (int64_t j = 0; j < gr.members; j++) {
             int64_t at = gr.base[g] + gr.offset[j];
             e->out->f[at] = x->f[at] * scale * weight->f[j];

@@ -402,6 +402,32 @@ Test(graph_eval, errors_of_elements) {
     }
 }
 
+/* A reference that adds one after the other would be off by 1e-11 itself. */
+Test(graph_eval, long_sums_are_exact) {
+    static const struct {
+        const char *op;
+        double want;
+    } cases[] = {
+        {"sum %x axes=[0]", 1e5},
+        {"mean %x axes=[0]", 0.1},
+        {"slice %s axis=0 start=999999 stop=1000000 step=1", 1e5},
+        {"rms_norm %x, %x eps=0", 0.1},
+        {"logsumexp %x axes=[0]", 0.1 + 6 * 2.302585092994046},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        char text[512];
+        sn_array out;
+        snprintf(text, sizeof text,
+                 "graph @g() {\n  %%x = full dtype=f64 shape=[1000000] value=0.1\n  %%s = cumsum %%x axis=0\n"
+                 "  %%r = %s\n  return r = %%r\n}\n",
+                 cases[k].op);
+        sn_module *m = eval_text(&out, text, NULL);
+        cr_assert_eq(env.status, SN_OK, "%s: %s", cases[k].op, env.message);
+        cr_expect(fabs(out.f[0] - cases[k].want) < 1e-15 * cases[k].want, "%s: %.17g", cases[k].op, out.f[0]);
+        eval_end(m);
+    }
+}
+
 Test(graph_eval, inputs_must_fit_and_outputs_are_copies) {
     double x[] = {1, 2};
     sn_array in = {SN_F32, 1, {2}, 2, x, NULL}, out;
