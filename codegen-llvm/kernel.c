@@ -118,12 +118,21 @@ static void new_function(sn_gen *g, LLVMTypeRef *types, uint32_t n) {
 /* A reg buffer: on a GPU the elements of one thread, on the host all of them; there shared memory is such an array
  * too. */
 static void make_registers(sn_gen *g) {
+    enum { STACK = 6 << 20 }; /* of the 8 MB that threads have */
+    int64_t bytes = 0;
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
         sn_buf b = g->k->locals.at[i];
         const sn_buf_rec *r = sn_buf_get(g->m, b);
         if (r->scope == SN_BUF_POSTED || (g->gpu && r->scope == SN_BUF_SHARED)) continue;
         int64_t size = r->private_size;
         if (!g->gpu) sn_ix_is_const(g->m, r->size, &size);
+        if (sn_mul_overflow(size, sn_dtype_bytes(r->dtype), &size) || sn_add_overflow(bytes, size, &bytes) ||
+            bytes > STACK) {
+            g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its local buffers do not fit in %d MB",
+                                g->k->name, STACK >> 20);
+            return;
+        }
+        size /= sn_dtype_bytes(r->dtype);
         LLVMTypeRef type = LLVMArrayType2(sn_math_storage(g->em.cg, r->dtype), (uint64_t)size);
         g->memory[b.i] = LLVMBuildAlloca(g->em.b, type, r->name);
         LLVMSetAlignment(g->memory[b.i], 64);
