@@ -268,6 +268,7 @@ static void choose_inner(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
 }
 
 static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) {
+    enum { ACCUMULATORS = 16 }; /* words that leave a thread of the largest block room to work */
     const sn_target *t = cx->target;
     if (!sc->vector) {
         sc->vector = least(widest(cx, sh->bytes_outer), pow2_divisor(last_outer_extent(cx, sh)));
@@ -279,7 +280,8 @@ static void choose_outer(sn_pass_ctx *cx, const sn_map_shape *sh, sn_sched *sc) 
         int64_t blocks = (sh->rows + (int64_t)sc->threads * sc->vector - 1) / ((int64_t)sc->threads * sc->vector);
         bool whole = sc->vector * sh->bytes_outer >= t->vector_bytes && sh->states == 1;
         uint32_t most = blocks < t->units ? 32 : whole ? 2 : 8;
-        while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < 1024)
+        uint32_t full = sh->states * sc->vector > ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
+        while (t->is_gpu && sc->rows < most && sc->rows * 2 <= sh->max_count && sc->threads * sc->rows < full)
             sc->rows *= 2;
     }
     if (!sc->unroll) { /* loads in flight, as many as are useful, as far as accumulators leave registers */
