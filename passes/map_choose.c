@@ -190,7 +190,7 @@ static void keep_in_shared(const sn_target *t, const sn_map_shape *sh, sn_sched 
     int64_t all = t->shared_bytes + SYSTEM, bytes = sh->kept * sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
     if (!sh->kept || !t->is_gpu) return;
-    while (!sc->cluster && cluster < t->cluster &&
+    while (!sc->cluster && sc->rows <= 1 && cluster < t->cluster && /* the blocks of a cluster share one row */
            (bytes / cluster > all / BLOCKS - RESERVED || few_rows(t, sh, cluster)))
         cluster *= 2;
     if (bytes > (int64_t)(t->shared_bytes - RESERVED) * cluster) return;
