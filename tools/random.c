@@ -225,8 +225,15 @@ static void set_timer(unsigned seconds) {
     setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_sec = seconds}, NULL);
 }
 
+/* Its storage, and each value that the evaluator computes one by one. */
 static bool is_small(const sn_program *p) {
     double bytes = (double)p->info.workspace;
+    int64_t elements;
+    for (sn_nd x = {1}; x.i < p->source->graph.nodes.count; x.i++) {
+        const sn_type *t = &sn_node_get(p->source, x)->type;
+        if (!sn_ix_is_const(p->source, sn_type_numel(p->source, t), &elements) || elements > MAX_RUN_BYTES)
+            return false;
+    }
     for (unsigned k = 0; k < p->n_inputs; k++) {
         double reach = (double)p->inputs[k].offset + 1;
         for (unsigned d = 0; d < p->inputs[k].rank; d++)
