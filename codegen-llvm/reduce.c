@@ -161,7 +161,7 @@ static void in_runs(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first
     }
     sn_em *em = &g->em;
     int64_t piece = RUN;
-    while (piece * RUN < most) piece *= RUN;
+    while (piece <= (most - 1) / RUN) piece *= RUN;
     lv phis[SN_GEN_STATES], x[SN_GEN_STATES], size = sn_em_i(em, n, piece);
     lv pieces = em_iadd(em, em_isub(em, n, first), sn_em_i(em, n, piece - 1));
     pieces = LLVMBuildUDiv(em->b, pieces, size, "");

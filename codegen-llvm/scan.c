@@ -68,7 +68,8 @@ static bool is_long_sum(sn_gen *g, const sn_stmt_rec *s) {
     for (sn_stmt up = s->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
         const sn_stmt_rec *u = sn_stmt_get(g->m, up);
         if (!u->axis.i || u->kind == SN_AXIS_VECTOR || sn_gen_is_block(g, u->kind)) continue;
-        if (sn_ix_uses_axis(g->m, s->ix, u->axis)) steps *= sn_gen_extent(g, u->axis);
+        if (!sn_ix_uses_axis(g->m, s->ix, u->axis)) continue;
+        if (sn_mul_overflow(steps, sn_gen_extent(g, u->axis), &steps)) return true;
     }
     return steps > (g->gpu ? FEW_ON_GPU : FEW);
 }

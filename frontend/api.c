@@ -44,6 +44,8 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     return status;
 }
 
+sn_context *sn_idle(sn_context *ctx) { return ctx && !ctx->env.guard ? ctx : NULL; }
+
 bool sn_any_null(sn_context *ctx, const char *function, const char *names, const void *const *args, size_t n) {
     size_t k = 0;
     for (; k < n && args[k]; k++) names += strcspn(names, ",") + 2;
@@ -126,7 +128,7 @@ void sn_context_destroy(sn_context *ctx) {
 const char *sn_error(const sn_context *ctx) { return ctx ? ctx->env.message : ""; }
 sn_status sn_error_status(const sn_context *ctx) { return ctx ? ctx->env.status : SN_ERROR_ARGUMENT; }
 void sn_error_clear(sn_context *ctx) {
-    if (ctx) sn_env_clear(&ctx->env);
+    if (sn_idle(ctx)) sn_env_clear(&ctx->env);
 }
 
 const char *sn_status_name(sn_status status) {

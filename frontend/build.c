@@ -27,9 +27,9 @@ static sn_status check_list(sn_graph *g, const char *who, const char *list, unsi
 
 static sn_status check_operands(sn_graph *g, sn_op op, const sn_node *in, unsigned n) {
     const char *who = sn_ops[op].name;
-    if (n > SN_LIST_MAX || (n && !in))
-        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %u operands%s; at most %d", who, n,
-                       in ? "" : " announced, and their list is NULL", SN_LIST_MAX);
+    if (n && !in) return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: the list of %u operands is NULL", who, n);
+    if (n > SN_LIST_MAX)
+        return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s: %u operands; at most %d", who, n, SN_LIST_MAX);
     for (unsigned k = 0; k < n; k++)
         if (!sn_node_is_of(g, in[k]))
             return sn_node_check(g, in[k], who, sn_strf(&g->ctx->scratch, "operand %u", k + 1));
@@ -341,9 +341,13 @@ static sn_status slices(sn_nd *out, sn_graph *g, sn_node x, unsigned n, const in
         SN_TRY(check_number(g, "slice", SN_ATTR_STOP, stops[k]));
         SN_TRY(check_number(g, "slice", SN_ATTR_STEP, steps ? steps[k] : 1));
         int64_t axis = axes ? axes[k] : (int64_t)k, at = axis < 0 ? axis + rank : axis;
-        if (at >= 0 && at < rank && seen >> at & 1)
+        if (steps && !steps[k]) return sn_fail(env, SN_ERROR_ARGUMENT, "slice: step is 0");
+        if (at < 0 || at >= rank)
+            return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is not in %lld .. %lld", (long long)axis,
+                           (long long)-rank, (long long)rank - 1);
+        if (seen >> at & 1)
             return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is listed twice", (long long)at);
-        if (at >= 0 && at < rank) seen |= 1u << at;
+        seen |= 1u << at;
         *out = sn_graph_slice(g->m, *out, axis, starts[k], stops[k], steps ? steps[k] : 1);
     }
     return env->status;

@@ -113,10 +113,13 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status);
 /* Is one of n arguments NULL? The error of the context (NULL: nowhere) names the first: "sn_run: p is NULL". `names`:
  * "p, inputs", as the caller's source spells them. */
 bool sn_any_null(sn_context *ctx, const char *function, const char *names, const void *const *args, size_t n);
+/* The context, or NULL while a call runs in it: the error is that call's then, whatever a callback does. */
+sn_context *sn_idle(sn_context *ctx);
 #define SN_IS_NULL(object, ...)                                                                                        \
-    sn_any_null((object) ? (object)->ctx : NULL, __func__, #object ", " #__VA_ARGS__,                                  \
-                (const void *const[]){(object), ##__VA_ARGS__},                                                        \
-                sizeof((const void *const[]){(object), ##__VA_ARGS__}) / sizeof(void *))
+    sn_any_null(sn_idle((object) ? (object)->ctx : NULL), SN_NULLS(object, ##__VA_ARGS__))
+#define SN_NULLS(object, ...)                                                                                          \
+    __func__, #object ", " #__VA_ARGS__, (const void *const[]){(object), ##__VA_ARGS__},                               \
+        sizeof((const void *const[]){(object), ##__VA_ARGS__}) / sizeof(void *)
 #define SN_GUARD_RETURN(object, call, ...)                                                                             \
     do {                                                                                                               \
         jmp_buf sn_here;                                                                                               \
@@ -140,7 +143,7 @@ sn_node sn_build_leave(sn_graph *g);
     do {                                                                                                               \
         jmp_buf sn_here;                                                                                               \
         if (!sn_build_enter((g), &sn_here)) return (sn_node){0};                                                       \
-        if (setjmp(sn_here) == 0 && !SN_IS_NULL(g, ##__VA_ARGS__)) (void)(call);                                       \
+        if (setjmp(sn_here) == 0 && !sn_any_null((g)->ctx, SN_NULLS(g, ##__VA_ARGS__))) (void)(call);                  \
         return sn_build_leave(g);                                                                                      \
     } while (0)
 

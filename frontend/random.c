@@ -1,5 +1,5 @@
-/* random.c: values for the inputs of a graph, for `sinter run`, `bench` and tests: seeded ones, and some fixed lists. The same seed gives the same
- * values on every machine.
+/* random.c: values for the inputs of a graph, for `sinter run`, `bench` and tests: seeded ones, and some fixed lists.
+ * The same seed gives the same values on every machine.
  *
  * Floats are normal, integers in -8 .. 7. Two uses of an input ask for more: an index must be a valid position, and a
  * variance must not be negative; both are found by following the input through views and casts to its users. A variance

@@ -3,7 +3,9 @@
  *     int64_t n = sn_dim(g, "N");      a code: sn_dim(g, "2*N + 1") is a size, 2*n + 1 is a mistake that is refused
  *
  * A code is -(2^61 + id * 2^38 + mark): id is that of the index expression, mark 37 bits that depend on it and on the
- * graph. So the codes of a graph are few among the numbers, and what arithmetic makes of them is none of them:
+ * graph. So the codes of a graph are few among the numbers, and what arithmetic makes of them is none of them. Nor is
+ * what 32 bits keep of them, `int n = sn_dim(g, "N")`: bit 31 of a mark is 0, so that an int is negative, and among
+ * negative numbers and those from 2^31 on such remains of a code are looked for.
  *   n + k                    another mark, for all |k| < 2^37
  *   2n, 3n, n + m            beyond -2^62
  *   n / k                    negative, and no code
@@ -21,8 +23,17 @@
 enum { ID_BITS = 23, ID_SHIFT = 38, MARK_BITS = 37 };
 
 static int64_t code_of(const sn_graph *g, uint32_t id) {
-    int64_t mark = (int64_t)(sn_hash(g->tag, id) >> (64 - MARK_BITS));
+    int64_t mark = (int64_t)(sn_hash(g->tag, id) >> (64 - MARK_BITS)) & ~((int64_t)1 << 31);
     return -(CODE_MIN + ((int64_t)id << ID_SHIFT) + mark);
+}
+
+/* Is it what 32 bits keep of a code? */
+static bool is_cut_off(const sn_graph *g, int64_t size) {
+    const int64_t near = -65536; /* such numbers have meanings of their own */
+    if (size < INT32_MIN || size > UINT32_MAX || (size > near && size <= INT32_MAX)) return false;
+    for (uint32_t id = 1; id < g->m->ixs.count; id++)
+        if ((uint32_t)code_of(g, id) == (uint32_t)size) return true;
+    return false;
 }
 
 bool sn_size_is_code(int64_t size) { return size <= -CODE_MIN && size > -CODE_MAX; }
@@ -30,7 +41,8 @@ bool sn_size_is_code(int64_t size) { return size <= -CODE_MIN && size > -CODE_MA
 sn_status sn_size_read(sn_ix *out, sn_graph *g, const char *who, int64_t size) {
     sn_module *m = g->m;
     bool names = m->syms.count > 1;
-    if (size >= INT32_MIN && (size <= NUMBER_MAX || !names)) { /* what is negative, its user refuses */
+    bool plain = size >= INT32_MIN && (size <= NUMBER_MAX || !names); /* what is negative, its user refuses */
+    if (plain && !(names && is_cut_off(g, size))) {
         *out = sn_ix_const(m, size);
         return SN_OK;
     }

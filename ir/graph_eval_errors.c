@@ -152,12 +152,36 @@ static sn_status through_sum(estimate *es, sn_nd x, const errors *from, errors *
     return SN_OK;
 }
 
+static double largest_of(const sn_array *a) {
+    double largest = 0;
+    for (int64_t i = 0; i < a->numel; i++)
+        if (isfinite(a->f[i])) largest = fmax(largest, a->f[i]);
+    return largest;
+}
+
+/* Both factors are one value, whose place holds one array: f(e, x) + f(x, e) = f(e + x, e + x) - f(e, e) - f(x, x), with
+ * errors as large as the value, so that the difference keeps its digits. */
+static sn_status through_square(estimate *es, sn_nd x, const errors *from, errors *to) {
+    const sn_array *a = es->values[sn_node_get(es->m, x)->in[0].i];
+    sn_array e = all_squares(es, a, from), v = squared(es, a), both = with(a, zeros(&es->temp, a->numel)), *r[3];
+    double scale = largest_of(&v) / largest_of(&e);
+    if (!isfinite(scale) || scale == 0) return SN_OK;
+    for (int64_t i = 0; i < a->numel; i++) both.f[i] = (e.f[i] *= scale) + v.f[i];
+    SN_TRY(eval_with(&r[0], es, x, 0, &both));
+    SN_TRY(eval_with(&r[1], es, x, 0, &e));
+    SN_TRY(eval_with(&r[2], es, x, 0, &v));
+    for (int64_t i = 0; i < r[0]->numel; i++)
+        to->squares[i] += fmax(0, r[0]->f[i] - r[1]->f[i] - r[2]->f[i]) / scale;
+    return SN_OK;
+}
+
 /* matmul, conv2d: factors of random signs make errors that were common so too. */
 static sn_status through_products(estimate *es, sn_nd x, uint32_t k, const errors *from, errors *to) {
     const sn_node_rec *n = sn_node_get(es->m, x);
+    if (sn_nd_eq(n->in[0], n->in[1])) return through_square(es, x, from, to);
     sn_array in = all_squares(es, es->values[n->in[k].i], from), *r;
     sn_array **other = &es->values[n->in[1 - k].i], *kept = *other, squares = squared(es, kept);
-    if (other != &es->values[n->in[k].i]) *other = &squares;
+    *other = &squares;
     sn_status status = eval_with(&r, es, x, k, &in);
     *other = kept;
     for (int64_t i = 0; status == SN_OK && i < r->numel; i++) to->squares[i] += r->f[i];

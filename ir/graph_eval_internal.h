@@ -2,11 +2,11 @@
 #ifndef SN_IR_GRAPH_EVAL_INTERNAL_H
 #define SN_IR_GRAPH_EVAL_INTERNAL_H
 
-#include <math.h>
-
 #include "ir/graph_internal.h"
 #include "ir/module.h"
 #include "ir/scalar.h"
+
+#include <math.h>
 
 /* One node being evaluated. */
 typedef struct sn_eval {
@@ -56,7 +56,6 @@ typedef struct sn_groups {
 } sn_groups;
 
 sn_groups sn_groups_of(sn_arena *arena, const sn_array *x, uint32_t mask);
-/* Mean and sum((x - mean)^2) of one group of a float array. */
 /* A sum that keeps what rounding takes from it (Neumaier), so that a long one is as exact as a short one. */
 typedef struct sn_total {
     double sum, lost;
@@ -68,6 +67,7 @@ static inline void sn_total_add(sn_total *t, double x) {
 }
 static inline double sn_total_value(const sn_total *t) { return isfinite(t->sum) ? t->sum + t->lost : t->sum; }
 
+/* Mean and sum((x - mean)^2) of one group of a float array. */
 typedef struct sn_moments {
     double mean, squares;
 } sn_moments;

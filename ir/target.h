@@ -25,11 +25,11 @@ typedef struct sn_target {
     uint64_t cache_bytes;  /* L2 */
 } sn_target;
 
-/* GPU: blocks of so many threads that a unit holds, at most. */
-static inline uint32_t sn_target_blocks(const sn_target *t, uint32_t threads) {
+/* GPU: blocks of so many threads (of text: any number) that a unit holds, at most. */
+static inline uint32_t sn_target_blocks(const sn_target *t, uint64_t threads) {
     enum { WARP = 32 };
-    uint32_t most = t->unit_threads / ((threads + WARP - 1) / WARP * WARP);
-    return most < t->unit_blocks ? most : t->unit_blocks;
+    uint64_t warps = threads / WARP + (threads % WARP || !threads), most = t->unit_threads / WARP / warps;
+    return most < t->unit_blocks ? (uint32_t)most : t->unit_blocks;
 }
 
 /* Defaults of a GPU generation (backend-nvptx fills the rest) and of this CPU. */

@@ -3,10 +3,10 @@
  *     loop i { loop j { %0 = load s[i]  %1 = rsqrt %0  %2 = load x[64*i + j]  %3 = mul %2, %1  store y[64*i + j], %3 } ... }
  *  -> loop i { %0 = load s[i]  %1 = rsqrt %0  loop j { %2 = load x[64*i + j]  %3 = mul %2, %1  store ... } ... }
  *
- * Only out of nests inside the innermost outer loop: the outer loops stay perfect, so that they can still be merged and
- * bound. Legal for pure values whose operands and axes are visible outside, and for loads of buffers that the nest does
- * not store, out of nests that run at least once. Nothing leaves an `if`, and nothing stops between the levels of a perfect nest. Cost: linear in statements
- * times nesting depth.
+ * Only out of nests inside the innermost outer loop: the outer loops stay perfect, so that they can still be merged
+ * and bound. Legal for pure values whose operands and axes are visible outside, and for loads of buffers that the
+ * nest does not store, out of nests that run at least once. Nothing leaves an `if`, and nothing stops between the
+ * levels of a perfect nest. Cost: linear in statements times nesting depth.
  */
 #include "passes/nest.h"
 

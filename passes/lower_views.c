@@ -4,11 +4,12 @@
  *     %1 = reshape %0 shape=[24, 36]                  y[i, j] = x[(36*i + j) mod 24, (36*i + j) div 24]
  *     return y = %1
  *
- * A view has no elements of its own: whoever reads it reads its operand at another index. Where views compose, index expressions
- * see to it: two transposes are none, a reshape and its inverse are none. Where they do not, each view reads its index from the
- * divisions of the one before, and a chain of them computes more and more for each element. So this file keeps for each node that
- * is not realized with which index it reads its *leaves*, the realized nodes and sources under it, in terms of one axis for each
- * of its own, and says when an operand had better be in memory. Elementwise operations between the views change nothing.
+ * A view has no elements of its own: whoever reads it reads its operand at another index. Where views compose, index
+ * expressions see to it: two transposes are none, a reshape and its inverse are none. Where they do not, each view reads
+ * its index from the divisions of the one before, and a chain of them computes more and more for each element. So this
+ * file keeps for each node that is not realized with which index it reads its *leaves*, the realized nodes and sources
+ * under it, in terms of one axis for each of its own, and says when an operand had better be in memory. Elementwise
+ * operations between the views change nothing.
  *
  * Cost: each view substitutes into the expressions of its operand, whose size is bounded: linear in the nodes.
  */
@@ -16,9 +17,9 @@
 
 #include <string.h>
 
-/* Divisions, remainders, minima and maxima in one index. An element that is stored and loaded once more costs a GPU as much time
- * as some 60 instructions (8 bytes at the rate of a copy, 4 TB/s, against 132 * 128 lanes at 1.7 GHz), and a division by a
- * constant is three or four of them. */
+/* Divisions, remainders, minima and maxima in one index. An element that is stored and loaded once more costs a GPU as
+ * much time as some 60 instructions (8 bytes at the rate of a copy, 4 TB/s, against 132 * 128 lanes at 1.7 GHz), and a
+ * division by a constant is three or four of them. */
 enum { MAX_DIVISIONS = 16 };
 
 /* ---- one view ---- */

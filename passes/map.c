@@ -254,7 +254,7 @@ static void follow(sn_pass_ctx *cx, uint32_t at, const sn_map_shape *sh, sn_sche
 /* No more blocks are wanted than a multiprocessor holds, however small they are. */
 static void fit_blocks(const sn_target *t, sn_sched *sched) {
     if (!t->is_gpu || !sched->blocks) return;
-    uint32_t most = sn_target_blocks(t, sched->threads * sched->rows);
+    uint32_t most = sn_target_blocks(t, (uint64_t)sched->threads * sched->rows);
     if (sched->blocks > most) sched->blocks = most;
 }
 

@@ -144,6 +144,9 @@ bool sn_mix_choose(sn_mix *mx, const char **why_not) {
     *why_not = "a row does not fit in the registers of a block";
     if (!divides_nests(mx, sc->vector) || !choose_threads(mx, fp.bytes)) return false;
     if (!sc->rows) sc->rows = sc->threads < BLOCK_THREADS ? BLOCK_THREADS / sc->threads : 1;
+    *why_not = "a block would have too many threads";
+    if ((uint64_t)sc->threads * sc->rows > mx->cx->target->max_threads) return false;
+    *why_not = "a row does not fit in the registers of a block";
     uint32_t threads = sc->threads * sc->rows, blocks = FILE_REGS / registers(mx, fp.bytes) / threads;
     if (!pinned && !blocks) return false;
     *why_not = "what they share is small";

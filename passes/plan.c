@@ -119,8 +119,8 @@ static int writes_back(const sn_module *m, sn_buf output) {
     return io < m->graph.outputs.n ? m->graph.outputs.at[io].writes : -1;
 }
 
-/* May the buffer take over storage when it is born? Storage of the caller must allow the vectors that kernels use; those of
- * a CPU may begin anywhere. */
+/* May the buffer take over storage when it is born? Storage of the caller must allow the vectors that kernels use;
+ * those of a CPU may begin anywhere. */
 static bool may_take(const planner *p, sn_buf b) {
     const sn_buf_rec *rec = sn_buf_get(p->m, b);
     if (rec->scope == SN_BUF_TEMP) return true;

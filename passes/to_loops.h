@@ -80,7 +80,8 @@ sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type);
 
 /* Index of the operand of view x at `index` (lower_views.c). */
 void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at);
-/* Fill in the leaves of x, whose operands are decided; an operand is realized where an index would take too many divisions. */
+/* Fill in the leaves of x, whose operands are decided; an operand is realized where an index would take too many
+ * divisions. */
 void sn_lower_note_leaves(sn_lower *lw, sn_nd x);
 
 /* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */

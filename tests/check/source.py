@@ -9,7 +9,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 LIBRARY = ["ir/base", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
-FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests/unit", "tests/fuzz", "tests/large"]
+FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests/unit", "tests/fuzz", "tests/large",
+           "tests/mutate"]
 
 
 def files(folders, *suffixes):

@@ -63,6 +63,9 @@ static void call_back(void *user, const char *text) {
     cr_expect_null(dump);
     cr_expect_eq(sn_number(c->g, SN_F32, 1).id, 0);
     if (c->p) cr_expect_eq(sn_run(c->p, NULL, NULL, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_eq(sn_graph_text(NULL, c->g), SN_ERROR_ARGUMENT);
+    cr_expect_eq(sn_error_status(c->ctx), SN_OK); /* the error is that of the call that runs */
+    sn_error_clear(c->ctx);
 }
 
 Test(api, a_call_from_a_callback_is_refused) {

@@ -369,6 +369,9 @@ Test(graph_eval, no_elements_is_no_work) {
  * up. */
 Test(graph_eval, errors_of_elements) {
     const double unit = 2e-6, of_sum = 10 * (1 + sqrt(6) / 256), terms = 1 + 4 + 9 + 16 + 0.25 + 36;
+    /* The last element of the square of [1 5; 3 9], of which 9 is 225 + 6561 in squares; and a filter on itself. */
+    const double of_pair = 10 * (1 + sqrt(2) / 256), products = 225 + 6561;
+    const double of_filter = 10 * (1 + sqrt(4) / 256), filter = 1 + 1e4 + 1e8 + 1e12;
     const struct {
         const char *before, *op;
         double squares; /* of the largest error of an element, in units */
@@ -385,6 +388,10 @@ Test(graph_eval, errors_of_elements) {
         {"", "mean %x axes=[0, 1]", (of_sum * of_sum * terms + 0.25) / 36},
         {"  %s = neg %ch\n  %last = slice %s axis=0 start=1 stop=2 step=1\n", "expand %last shape=[4]", 9},
         {"", "cast %x dtype=i32", 0},
+        {"  %s = neg %bn\n", "matmul %s, %s", 2 * products + of_pair * of_pair * products + 96 * 96},
+        {"  %s = neg %bn\n  %a = abs %s\n", "matmul %s, %a", 3 * products + of_pair * of_pair * products + 96 * 96},
+        {"  %s = neg %k\n", "conv2d %s, %s",
+         2 * filter + of_filter * of_filter * filter + 1010101.0 * 1010101.0},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         char text[4096];

@@ -78,7 +78,7 @@ Test(misuse, builder_functions_name_it_too) {
     EXPECT_FAILED(sn_dim(g, NULL), "sn_dim: expression is NULL");
     EXPECT_FAILED(sn_reshape(g, input(g), 2, NULL), "reshape: shape is NULL, 2 numbers are announced");
     EXPECT_FAILED(sn_pad(g, input(g), NULL, NULL, 0), "pad: low is NULL");
-    EXPECT_FAILED(sn_concat(g, 2, NULL, 0), "concat: 2 operands announced, and their list is NULL");
+    EXPECT_FAILED(sn_concat(g, 2, NULL, 0), "concat: the list of 2 operands is NULL");
     sn_node x = input(g);
     EXPECT_FAILED(sn_batch_norm_train(NULL, g, x, x, x, x, x, 0.1, 1e-5), "batch_norm_train: out is NULL");
     EXPECT_FAILED(sn_constant(g, SN_F32, NULL, SN_LIST(2)), "constant: data is NULL");
@@ -172,6 +172,8 @@ Test(misuse, sizes_are_not_calculated_with) {
     WITH_SIZES(sn_input(g, "x", SN_F32, SN_LIST(m - n)));
     WITH_SIZES(sn_input(g, "x", SN_F32, SN_LIST((int64_t)((uint64_t)n * (uint64_t)m))));
     WITH_SIZES(sn_input(g, "x", SN_F32, SN_LIST((int64_t)((uint64_t)n * 1000))));
+    WITH_SIZES(sn_input(g, "x", SN_F32, SN_LIST((int)n)));
+    WITH_SIZES(sn_input(g, "x", SN_F32, SN_LIST((unsigned)m, 4)));
     WITH_SIZES(sn_full(g, SN_F32, 1, SN_LIST(4, n + 1)));
     WITH_SIZES(sn_expand(g, input(g), SN_LIST(n + 1, 2, 3)));
     WITH_SIZES(sn_reshape(g, input(g), SN_LIST(n + 1, -1)));
