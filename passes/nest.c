@@ -97,7 +97,8 @@ int64_t sn_buf_bytes(const sn_module *m, sn_buf b) {
     const sn_buf_rec *r = sn_buf_get(m, b);
     int64_t n = 0;
     if (!sn_ix_is_const(m, r->size, &n)) return 0;
-    return sn_mul_clamped(n, sn_dtype_bytes(r->dtype));
+    int64_t bytes = sn_mul_clamped(n, sn_dtype_bytes(r->dtype));
+    return bytes < SN_MOST_BYTES ? bytes : SN_MOST_BYTES;
 }
 
 sn_stmt sn_nest_inner(const sn_module *m, sn_stmt s) {

@@ -8,6 +8,8 @@ enum { SN_MAX_CHAIN = 24 };
 
 /* Iterations of a kernel, at most: more would not be done in a year, and their bytes might not be counted. */
 static const int64_t SN_MOST_STEPS = (int64_t)1 << 56;
+/* Bytes of a buffer, as passes count them: larger ones in text count as that, so that sums over buffers fit. */
+static const int64_t SN_MOST_BYTES = (int64_t)1 << 52;
 
 /* Loops around something, outermost first. */
 typedef struct sn_chain {

@@ -180,7 +180,7 @@ SN_API sn_status sn_graph_find_output(unsigned *out, const sn_graph *g, const ch
 /* A size that is known when the graph is compiled: a name ("N") or an expression over names ("2*N + 1"). The result, and
  * what sn_node_shape says of such a size, stands for it in every shape, stride and offset of this graph. It is no number
  * to calculate with: sn_dim(g, "N") + 1 is refused where it is used, sn_dim(g, "N + 1") is meant. Beside names of sizes
- * a number is at most 2^37. 0 and a failure when the expression is malformed. */
+ * a number is at most 2^37 (from the first of them on). 0 and a failure when the expression is malformed. */
 SN_API int64_t sn_dim(sn_graph *g, const char *expression);
 
 /* Element type (SN_N_DTYPES for a failed node), rank and shape (up to 8 sizes) of a value. */
