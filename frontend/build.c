@@ -345,8 +345,7 @@ static sn_status slices(sn_nd *out, sn_graph *g, sn_node x, unsigned n, const in
         if (at < 0 || at >= rank)
             return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is not in %lld .. %lld", (long long)axis,
                            (long long)-rank, (long long)rank - 1);
-        if (seen >> at & 1)
-            return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is listed twice", (long long)at);
+        if (seen >> at & 1) return sn_fail(env, SN_ERROR_ARGUMENT, "slice: axis %lld is listed twice", (long long)at);
         seen |= 1u << at;
         *out = sn_graph_slice(g->m, *out, axis, starts[k], stops[k], steps ? steps[k] : 1);
     }

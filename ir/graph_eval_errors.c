@@ -170,8 +170,7 @@ static sn_status through_square(estimate *es, sn_nd x, const errors *from, error
     SN_TRY(eval_with(&r[0], es, x, 0, &both));
     SN_TRY(eval_with(&r[1], es, x, 0, &e));
     SN_TRY(eval_with(&r[2], es, x, 0, &v));
-    for (int64_t i = 0; i < r[0]->numel; i++)
-        to->squares[i] += fmax(0, r[0]->f[i] - r[1]->f[i] - r[2]->f[i]) / scale;
+    for (int64_t i = 0; i < r[0]->numel; i++) to->squares[i] += fmax(0, r[0]->f[i] - r[1]->f[i] - r[2]->f[i]) / scale;
     return SN_OK;
 }
 

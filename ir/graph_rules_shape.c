@@ -149,7 +149,8 @@ sn_status sn_rule_slice(sn_rule *r) {
     int64_t step = sn_rule_int(r, SN_ATTR_STEP, 1), c;
     uint32_t axis;
     SN_TRY(sn_rule_axis(&axis, r, sn_rule_attr(r, SN_ATTR_AXIS)->i, x->rank));
-    if (step < 1) return sn_rule_fail(r, "step is %lld; it must be positive (backwards: flip, then slice)", (long long)step);
+    if (step < 1)
+        return sn_rule_fail(r, "step is %lld; it must be positive (backwards: flip, then slice)", (long long)step);
     *r->out = *x;
     sn_ix n = slice_span(r, sn_rule_int(r, SN_ATTR_START, 0), sn_rule_int(r, SN_ATTR_STOP, 0), x->shape[axis]);
     if (const_size(r, n, &c)) n = sn_ix_const(m, c > 0 ? c / step + (c % step != 0) : 0);

@@ -7,7 +7,7 @@
  */
 #include "passes/map.h"
 
-enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24, MANY_OPS = 2048 };
+enum { ROW_REGS = 64, ELEMENT_THREADS = 256, TINY_NEST = 8, MANY_ROWS = 4096, FEW_OPS = 24, MANY_OPS = 1024 };
 enum { RESERVED = 2 << 10 }; /* shared memory of a block: by the system, and for the slots of reductions */
 
 /* Powers of two that matter here are small: 2^30 stands for all larger ones. */

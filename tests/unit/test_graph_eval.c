@@ -390,8 +390,7 @@ Test(graph_eval, errors_of_elements) {
         {"", "cast %x dtype=i32", 0},
         {"  %s = neg %bn\n", "matmul %s, %s", 2 * products + of_pair * of_pair * products + 96 * 96},
         {"  %s = neg %bn\n  %a = abs %s\n", "matmul %s, %a", 3 * products + of_pair * of_pair * products + 96 * 96},
-        {"  %s = neg %k\n", "conv2d %s, %s",
-         2 * filter + of_filter * of_filter * filter + 1010101.0 * 1010101.0},
+        {"  %s = neg %k\n", "conv2d %s, %s", 2 * filter + of_filter * of_filter * filter + 1010101.0 * 1010101.0},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         char text[4096];
