@@ -3,7 +3,7 @@
  *
  * Names of the module become C identifiers with a prefix for what they are (in_x, out_y, tmp_t, const_c, kernel_k0,
  * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains no
- * LLVM; stands here because the other wrapper emitter does. Weights (ir/weights.h) are not in the file: it has a table
+ * LLVM; stands here because the other wrapper emitter does. Weights (ir/graph/weights.h) are not in the file: it has a table
  * of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device.
  */
 #include "codegen-llvm/codegen.h"

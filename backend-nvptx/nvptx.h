@@ -1,10 +1,10 @@
-/* nvptx.h: what the files of backend-nvptx/ share. Others use codegen-llvm/codegen.h and ir/target.h. */
+/* nvptx.h: what the files of backend-nvptx/ share. Others use codegen-llvm/codegen.h and ir/base/target.h. */
 #ifndef SN_BACKEND_NVPTX_NVPTX_H
 #define SN_BACKEND_NVPTX_NVPTX_H
 
 #include "codegen-llvm/llvm.h"
 #include "ir/base/text.h"
-#include "ir/target.h"
+#include "ir/base/target.h"
 
 /* LLVM's name of the processor and the PTX version (times ten) of a GPU target; the name need not be in the table: a
  * target that was filled from a device is found by its compute capability. false: no row fits. */

@@ -9,7 +9,7 @@
 
 #include "ir/base/text.h"
 #include "ir/module.h"
-#include "ir/target.h"
+#include "ir/base/target.h"
 
 /* ---- NVPTX (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
  * pointer per kernel parameter, in the order of kern->params; for a kernel of several segments with one parameter, an

@@ -9,8 +9,8 @@
 #define SN_CODEGEN_LLVM_GEN_H
 
 #include "codegen-llvm/math.h"
-#include "ir/loop_alike.h"
-#include "ir/scalar.h"
+#include "ir/loop/alike.h"
+#include "ir/ops/scalar.h"
 
 /* Loops whose iterations are the parts of what is copied: over threads, making, using. */
 enum { SN_GEN_PARTS = 1, SN_GEN_PART_MADE, SN_GEN_PART_USED };

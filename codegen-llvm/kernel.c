@@ -175,7 +175,7 @@ static void gpu_function(sn_gen *g) {
     snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
     attribute(g, "nvvm.reqntid", size);
     /* ptxas takes no notice of a number that cannot be, and says so. */
-    uint32_t blocks = g->k->sched.blocks,
+    uint32_t blocks = g->k->sched.min_blocks,
              most = sn_target_blocks(g->em.cg->target, (uint64_t)g->threads_x * g->threads_y);
     if (blocks && most) {
         snprintf(size, sizeof size, "%u", blocks < most ? blocks : most);

@@ -1,4 +1,4 @@
-/* sumexp.c: the combiner sumexp, whose state (m, s) stands for s * e^m (ir/combs.def has its meaning).
+/* sumexp.c: the combiner sumexp, whose state (m, s) stands for s * e^m (ir/ops/combs.def has its meaning).
  *
  * As many states as meet at a place are combined at once: their maximum first, then one e^ a state. The lanes of a
  * vector and the iterations of a written-out axis cost one e^ each that way, and only their result is rescaled further

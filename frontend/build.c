@@ -1,10 +1,10 @@
 /* build.c: the public builder functions that are not of a family: sources, views, moves, contractions, composites.
  *
  * Each one packs its arguments into attributes and goes through sn_build, which checks operands, turns sizes into index
- * expressions and calls the one constructor of ir/graph.c. Shape and dtype rules are there, not here.
+ * expressions and calls the one constructor of ir/graph/graph.c. Shape and dtype rules are there, not here.
  */
 #include "frontend/build.h"
-#include "ir/graph_build.h"
+#include "ir/graph/build.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* build_elementwise.c: the families of builder functions that have one shape each, generated from ops.def and the
  * lists in sinter.h.
  *
- * Relies on sn_build of build.c. What an operation means and which types it takes is ops.def and ir/graph_rules.c.
+ * Relies on sn_build of build.c. What an operation means and which types it takes is ops.def and ir/graph/rules.c.
  */
 #include "frontend/build.h"
 

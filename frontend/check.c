@@ -1,15 +1,15 @@
 /* check.c: is a program right? Runs it and the float64 evaluator on the same inputs and compares.
  *
- * How exact results are is stated here and in ir/graph_eval_errors.c, and nowhere else. An element may be off by a
+ * How exact results are is stated here and in ir/graph/eval_errors.c, and nowhere else. An element may be off by a
  * bound of its dtype, relative to itself (sn_check_bound), and by what the roundings of the values that it is made of
  * may come to (sn_check_errors): one that is small because large terms cancel is as exact as those, one that stands
  * beside huge ones is as exact as it is alone. Where an output is one elementary operation on inputs, every element
- * must also keep the bound of lowering.def (sn_check_ulps). Relies on ir/graph_eval.c, which knows nothing about
+ * must also keep the bound of lowering.def (sn_check_ulps). Relies on ir/graph/eval.c, which knows nothing about
  * lowering; the pass `decompose` says which values there are to be rounded.
  */
 #include "frontend/frontend.h"
 
-#include "passes/pass.h"
+#include "passes/runner.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "include/sinter/sinter.h"
 #include "ir/base/text.h"
 #include "ir/module.h"
-#include "passes/pass.h"
+#include "passes/runner.h"
 #include "runtime/runtime.h"
 
 enum { SN_MAX_DEVICES = 16 };

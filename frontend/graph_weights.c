@@ -4,11 +4,11 @@
  *     sn_graph_attach_weight(g, "conv1.weight", data, size);       or, for all of them,
  *     sn_graph_load_weights(g, "model.safetensors");
  *
- * Elements are never copied here: the module's table (ir/weights.h) points to them, and loading a program reads them
+ * Elements are never copied here: the module's table (ir/graph/weights.h) points to them, and loading a program reads them
  * once.
  */
 #include "frontend/build.h"
-#include "frontend/tensors_file.h"
+#include "frontend/files/tensors_file.h"
 
 #include <string.h>
 

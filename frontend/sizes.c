@@ -11,7 +11,7 @@
  *   n / k                    negative, and no code
  *   n - m                    negative, or more than 2^37: a size that a graph with names of sizes does not have
  *   4n, n * m, ...           wrap to numbers as good as random, of which one in 2^26 would pass
- * The same holds for the codes of another graph: one in 2^37 would pass. Does not know what the expressions mean (ir/ix.h).
+ * The same holds for the codes of another graph: one in 2^37 would pass. Does not know what the expressions mean (ir/index/ix.h).
  */
 #include "frontend/frontend.h"
 

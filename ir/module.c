@@ -32,27 +32,6 @@ void sn_module_free(sn_module *m) {
     sn_heap_free(env, m, sizeof *m);
 }
 
-/* ---- axes and symbols ---- */
-
-sn_axis sn_axis_new(sn_module *m, const char *name, sn_ix extent) {
-    sn_axis ax = {sn_table_add(&m->axes)};
-    *sn_axis_get(m, ax) = (sn_axis_rec){.extent = extent, .name = sn_strdup(&m->arena, name)};
-    return ax;
-}
-
-sn_axis_rec *sn_axis_get(const sn_module *m, sn_axis ax) { return sn_table_at(&m->axes, ax.i); }
-
-/* A module has a handful of symbols, so a scan is the table. */
-sn_sym sn_sym_named(sn_module *m, const char *name) {
-    for (sn_sym s = {1}; s.i < m->syms.count; s.i++)
-        if (strcmp(sn_sym_get(m, s)->name, name) == 0) return s;
-    sn_sym s = {sn_table_add(&m->syms)};
-    sn_sym_get(m, s)->name = sn_strdup(&m->arena, name);
-    return s;
-}
-
-sn_sym_rec *sn_sym_get(const sn_module *m, sn_sym s) { return sn_table_at(&m->syms, s.i); }
-
 /* ---- text ---- */
 
 /* Number of nodes without the none record; a table without memory belongs to a module whose graph was never begun. */

@@ -1,16 +1,17 @@
 /* pipelines.c: the order of the passes, once. The library, the tool and reproducers all read these strings.
  *
  * simplify runs again after decompose because decompositions bring literal operands; simplify-index after fuse and
- * collapse, which rewrite axes. peel makes rows that fuse can merge. factor and mix look at kernels that are fused; mix
- * goes before collapse, which would hide where rows end, and leaves something to hoist. online needs the nests of a row
- * in
- *    "hoist,collapse,simplify-index,online,split,split-scan,map,batch,finish,sync,plan"
+ * collapse, which rewrite axes. distribute makes rows that fuse can merge. hoist-factor and mixed-order-reduction look
+ * at kernels that are fused; mixed-order-reduction goes before collapse, which would hide where rows end, and leaves
+ * something to licm. online-softmax needs the nests of a row in one kernel, and comes before split-reduction, which
+ * cuts them apart. What comes after schedule needs axes that are bound.
  */
-#include "passes/pass.h"
+#include "passes/runner.h"
 
-#define PIPELINE                                                                                       \
-    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,peel,fuse,hoist,factor,mix," \
-    "hoist,collapse,simplify-index,online,split,split-scan,map,batch,finish,sync,plan"
+#define PIPELINE                                                                                             \
+    "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,distribute,fuse,licm,"           \
+    "hoist-factor,mixed-order-reduction,licm,collapse,simplify-index,online-softmax,split-reduction,"        \
+    "split-scan,schedule,horizontal-fuse,last-block-reduce,sync,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

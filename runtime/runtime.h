@@ -5,7 +5,7 @@
 #define SN_RUNTIME_RUNTIME_H
 
 #include "ir/module.h"
-#include "ir/target.h"
+#include "ir/base/target.h"
 
 /* ---- devices ---- */
 typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */

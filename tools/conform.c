@@ -2,10 +2,10 @@
  * the bounds of frontend/check.c, as `sinter run --check` does.
  *
  * Cases are joined to graphs of up to GROUP outputs, because a compilation costs more than a small case; for a GPU the
- * kernels of a group share launches (the pass `batch`), which --one-by-one keeps apart. A group that does not compile,
+ * kernels of a group share launches (the pass `horizontal-fuse`), which --one-by-one keeps apart. A group that does not compile,
  * or an output that is wrong, is run again alone: what is reported is what the reproducer shows. Workers have a context
  * each and take groups from one counter; results are printed in the order of the cases. With --check-kernels no code is
- * made: the kernels run under the checker (ir/loop_check.c).
+ * made: the kernels run under the checker (ir/loop/check.c).
  */
 #include "tools/conform.h"
 

@@ -1,11 +1,11 @@
 /* conform_cases.c: multiplies the rows of conform.def by operations and dtypes, and writes cases as .sn text.
  *
  * What an elementwise operation takes is asked of lops.def (sn_lop_allowed), what the others take is written in
- * conform.def; ir/graph_rules.c is what both are tested against. Runs nothing.
+ * conform.def; ir/graph/rules.c is what both are tested against. Runs nothing.
  */
 #include "tools/conform.h"
 
-#include "ir/scalar.h"
+#include "ir/ops/scalar.h"
 
 #include <ctype.h>
 #include <stdio.h>

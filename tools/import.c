@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/weights.h"
+#include "ir/graph/weights.h"
 
 static const char help[] =
     "usage: sinter import [options] MODEL.onnx\n"

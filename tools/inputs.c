@@ -1,5 +1,5 @@
 /* inputs.c: values for inputs from the command line, and tensors to people and files. */
-#include "frontend/tensors_file.h"
+#include "frontend/files/tensors_file.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>

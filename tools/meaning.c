@@ -7,7 +7,7 @@
  * order of a summation); where one side is a graph, the bound of `sinter run --check` holds. Inputs and outputs are
  * told apart by their numbers, so that a module that was printed and parsed in between is compared as well.
  *
- * `--check-kernels`: may the threads of a GPU run the kernels that the passes make? ir/loop_check.c watches the
+ * `--check-kernels`: may the threads of a GPU run the kernels that the passes make? ir/loop/check.c watches the
  * evaluator.
  */
 #include "tools/tool.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/weights.h"
+#include "ir/graph/weights.h"
 
 enum { SEED = 1 };
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/scalar.h"
+#include "ir/ops/scalar.h"
 
 enum { MAX_VALUES = 96, MAX_NODES = 8, TRIES = 40, MAX_ELEMENTS = 1 << 16 };
 

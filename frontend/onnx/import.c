@@ -14,7 +14,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "ir/weights.h"
+#include "ir/graph/weights.h"
 
 enum {
     MAX_NESTING = 64,       /* functions and bodies in each other */

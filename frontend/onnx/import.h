@@ -14,7 +14,7 @@
 
 #include "frontend/frontend.h"
 #include "frontend/onnx/tensor.h"
-#include "ir/graph_build.h"
+#include "ir/graph/build.h"
 
 enum { SN_ONNX_STRING = 8 }; /* the element type of texts */
 enum {

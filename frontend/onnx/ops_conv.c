@@ -10,7 +10,7 @@
  */
 #include "frontend/onnx/quant.h"
 #include "frontend/onnx/window.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 /* ---- the sum ---- */

@@ -7,7 +7,7 @@
  */
 #include "frontend/onnx/sample.h"
 #include "frontend/onnx/window.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 /* Groups and sizes of a call. */

@@ -9,7 +9,7 @@
  * summed, by a matmul where both operands have them.
  */
 #include "frontend/onnx/import.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 #include <ctype.h>

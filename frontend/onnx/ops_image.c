@@ -1,7 +1,7 @@
 /* ops_image.c: operators on images that move their elements, or read them at computed places (sample.c).
  */
 #include "frontend/onnx/sample.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * ops_quant.c.
  */
 #include "frontend/onnx/import.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 sn_status sn_onnx_matmul(sn_onnx_call *c) {

@@ -3,7 +3,7 @@
  *     MaxPool 2x2:  x[N, C, H, W] -> pad with -inf -> unfold H and W: [N, C, OH, OW, 2, 2] -> amax over the last two
  */
 #include "frontend/onnx/window.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  * cast: casts to integers saturate.
  */
 #include "frontend/onnx/quant.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 /* s for elementwise use with a tensor of that rank: a list of more than one number runs along `axis`. */

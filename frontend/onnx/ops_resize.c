@@ -7,7 +7,7 @@
  * Where sizes are names, places and weights are computed when the graph runs, but for what just repeats each element.
  */
 #include "frontend/onnx/sample.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
  */
 #include "frontend/onnx/sample.h"
 
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 
 sn_nd sn_onnx_amount(sn_module *m, sn_nd x, sn_ix e, double more) {
     int64_t number;

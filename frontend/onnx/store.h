@@ -5,7 +5,7 @@
 #define SN_FRONTEND_ONNX_STORE_H
 
 #include "frontend/frontend.h"
-#include "frontend/mapping.h"
+#include "frontend/files/mapping.h"
 #include "frontend/onnx/wire.h"
 
 typedef struct sn_store sn_store;

@@ -1,7 +1,7 @@
 /* window.c: attributes of windows (frontend/onnx/window.h). */
 #include "frontend/onnx/window.h"
 
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@ import re
 
 import source
 
-VERIFIERS = {"G": "ir/graph_verify.c", "L": "ir/loop_verify.c", "W": "ir/wrap_verify.c"}
+VERIFIERS = {"G": "ir/graph/verify.c", "L": "ir/loop/verify.c", "W": "ir/wrap/verify.c"}
 
 
 def words(text):

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "frontend/frontend.h"
-#include "passes/pass.h"
+#include "passes/runner.h"
 
 enum { MAX_ELEMENTS = 1 << 16, MAX_WORK = 1 << 20, MAX_TEXT = 1 << 16, PAGE = 4096, SECONDS = 60 };
 

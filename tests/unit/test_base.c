@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ir/base/text.h"
-#include "ir/ids.h"
+#include "ir/base/ids.h"
 
 static sn_env env;
 static sn_arena arena;

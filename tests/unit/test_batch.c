@@ -6,8 +6,8 @@
 
 #include "codegen-llvm/codegen.h"
 #include "include/sinter/sinter.h"
-#include "ir/loop_alike.h"
-#include "passes/pass.h"
+#include "ir/loop/alike.h"
+#include "passes/runner.h"
 
 /* Tiny, odd, a few blocks, large enough for vectors, and empty. */
 static const unsigned SIZES[] = {768, 33, 1000, 3072, 1, 70001, 0, 589824};

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "frontend/frontend.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 Test(conform, every_operation_has_a_case) {
     bool op_has[SN_N_OPS] = {false}, class_has[SN_OPS_COMPOSITE + 1] = {false};

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ir/base/text.h"
-#include "ir/loop.h"
+#include "ir/loop/loop.h"
 #include "ir/module.h"
 
 static sn_env env;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ir/base/text.h"
-#include "ir/graph_eval_internal.h"
+#include "ir/graph/eval_internal.h"
 #include "ir/module.h"
 
 static sn_env env;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ir/base/text.h"
-#include "ir/ix.h"
+#include "ir/index/ix.h"
 #include "ir/module.h"
 
 /* ---- a module with named atoms ---- */

@@ -1,4 +1,4 @@
-/* test_loop_eval.c: the evaluator of Loop IR (ir/loop_eval.c): values, and the accesses that it must refuse. */
+/* test_loop_eval.c: the evaluator of Loop IR (ir/loop/eval.c): values, and the accesses that it must refuse. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* test_math.c: every float row of codegen-llvm/lowering.def, compiled for the CPU, against long double libm: the error must
  * stay within the bound that the row states, on dense samples of the whole range, on special values and on their pairs,
- * as scalars and as vectors. Integer operations and casts are compared with ir/scalar.c, exactly.
+ * as scalars and as vectors. Integer operations and casts are compared with ir/ops/scalar.c, exactly.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <tgmath.h>
 
 #include "codegen-llvm/math.h"
-#include "ir/scalar.h"
+#include "ir/ops/scalar.h"
 
 enum { SAMPLES = 80000, LANES = 8 };
 
@@ -179,7 +179,7 @@ static ld reference(sn_lop op, ld a, ld b) {
     switch ((int)op) {
 #define SN_LOP(ID, name, n_in, result, f, i) \
     case SN_LOP_##ID: return f;
-#include "ir/lops.def"
+#include "ir/ops/lops.def"
 #undef SN_LOP
     }
     return NAN;
@@ -237,7 +237,7 @@ Test(math, f32_scalar) {
     for (size_t i = 0; i < SN_COUNT(LONG); i++) check_float(LONG[i], SN_F32, SN_AXIS_SEQ);
 }
 
-/* ---- 16-bit floats, integers and casts: the bits of ir/scalar.c ----------------------------------------------------------- */
+/* ---- 16-bit floats, integers and casts: the bits of ir/ops/scalar.c ----------------------------------------------------------- */
 
 static sn_scalar element(sn_dtype t, const void *array, uint32_t i) {
     const char *p = (const char *)array + i * sn_dtype_bytes(t);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/pass.h"
-#include "passes/plan.h"
+#include "passes/runner.h"
+#include "passes/plan/plan.h"
 
 static sn_env env;
 static sn_module *m;

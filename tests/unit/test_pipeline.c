@@ -1,5 +1,5 @@
 /* test_pipeline.c: every prefix of the pipeline computes what the graph computes, on random graphs with fixed seeds, for a
- * GPU and for the CPU. Kernels are evaluated one statement after the other (ir/loop_eval.c), so that no code generator is
+ * GPU and for the CPU. Kernels are evaluated one statement after the other (ir/loop/eval.c), so that no code generator is
  * involved. Graphs are written as text: a failure prints one that can be given to `sinter opt`. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "passes/pass.h"
+#include "passes/runner.h"
 
 enum { GRAPHS = 400, MAX_VALUES = 48, MAX_INPUTS = 12, MAX_AXES = 6 };
 
@@ -300,7 +300,7 @@ static void write_graph(sn_text *out, int64_t *positions, sn_env *env, uint32_t 
     sn_text_free(&s.body);
 }
 
-/* Values that are reduced along their last axis and used again, then along all others: what the pass `mix` looks for. */
+/* Values that are reduced along their last axis and used again, then along all others: what the pass `mixed-order-reduction` looks for. */
 static void write_rows_and_columns(sn_text *out, int64_t *positions, sn_env *env, uint32_t number) {
     static const int64_t sizes[] = {3, 5, 8, 24, 33, 37, 64};
     static const char *const reductions[] = {"sum", "mean", "amax"}, *const binary[] = {"add", "sub", "mul"};

@@ -1,9 +1,9 @@
-/* test_scalar.c: scalar operations and combiners (ir/scalar.c), with the values that differ between machines. */
+/* test_scalar.c: scalar operations and combiners (ir/ops/scalar.c), with the values that differ between machines. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-#include "ir/scalar.h"
+#include "ir/ops/scalar.h"
 
 static double f2(sn_lop op, sn_dtype t, double a, double b) {
     return sn_scalar_op(op, t, (sn_scalar){.f = a}, (sn_scalar){.f = b}, (sn_scalar){0}, true).f;

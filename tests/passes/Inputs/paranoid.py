@@ -1,6 +1,6 @@
 """paranoid.py SINTER DIR: all passes, in paranoid mode and with -check-meaning, over every valid module under DIR.
 
-A module that an empty pipeline refuses is a test of an error. One with sizes that are no numbers stops before `map`, and
+A module that an empty pipeline refuses is a test of an error. One with sizes that are no numbers stops before `schedule`, and
 cannot be evaluated; one that asks a pass for what it refuses stops before that. A file that is expected to fail, or whose
 kernels are wrong as they stand, is left to its own test.
 """
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sinter, root = sys.argv[1:]
-stops = {"a size is no number": "split", "the schedule's vector": "split", "cannot be written back": "map", "operand is symbolic": "decompose"}
+stops = {"a size is no number": "split-reduction", "the schedule's vector": "split-reduction", "cannot be written back": "schedule", "operand is symbolic": "decompose"}
 
 
 def opt(path, *options):

@@ -1,0 +1,61 @@
+/* ids.h: typed 32-bit ids. 0 is "none". Mixing kinds does not compile. */
+#ifndef SN_IR_BASE_IDS_H
+#define SN_IR_BASE_IDS_H
+
+#include "include/sinter/dtype.h"
+#include "ir/base/base.h"
+
+#define SN_ID(type)                                                                          \
+    typedef struct type { uint32_t i; } type;                                                \
+    static inline bool type##_eq(type a, type b) { return a.i == b.i; }                      \
+    typedef struct type##_list { type *at; uint32_t n, cap; } type##_list
+
+SN_ID(sn_ix);   /* index expression (ix.h) */
+SN_ID(sn_axis); /* loop axis */
+SN_ID(sn_sym);  /* symbolic size */
+SN_ID(sn_nd);   /* graph node (graph.h) */
+SN_ID(sn_buf);  /* buffer (loop.h) */
+SN_ID(sn_kern); /* kernel (loop.h) */
+SN_ID(sn_stmt); /* loop statement (loop.h) */
+SN_ID(sn_val);  /* SSA value of a kernel (loop.h) */
+SN_ID(sn_wt);   /* weight (weights.h) */
+
+typedef struct sn_module sn_module;
+
+/* ---- element types ---- */
+
+typedef enum sn_dclass { SN_CLASS_FLOAT, SN_CLASS_INT, SN_CLASS_UINT, SN_CLASS_BOOL } sn_dclass;
+
+typedef struct sn_dtype_info {
+    const char *name;
+    uint32_t bytes;
+    sn_dclass cls;
+    const char *npy;
+} sn_dtype_info;
+
+extern const sn_dtype_info sn_dtypes[SN_N_DTYPES]; /* ir/base/dtype.c */
+static inline uint32_t sn_dtype_bytes(sn_dtype t) { return sn_dtypes[t].bytes; }
+static inline bool sn_is_float(sn_dtype t) { return sn_dtypes[t].cls == SN_CLASS_FLOAT; }
+/* Integers and bool. */
+static inline bool sn_is_integral(sn_dtype t) { return sn_dtypes[t].cls != SN_CLASS_FLOAT; }
+/* Integers that have no sign, and bool. */
+static inline bool sn_is_unsigned(sn_dtype t) {
+    return sn_dtypes[t].cls == SN_CLASS_UINT || sn_dtypes[t].cls == SN_CLASS_BOOL;
+}
+/* false when the name is no dtype. */
+bool sn_dtype_from_name(sn_dtype *out, const char *name);
+
+/* One element <-> bits of its storage. Floats travel as double, all else as int64, u64 as the int64 of the same bits.
+ * Rounding is to nearest even. */
+double sn_load_float(sn_dtype t, const void *p);
+void sn_store_float(sn_dtype t, void *p, double x);
+int64_t sn_load_int(sn_dtype t, const void *p);
+void sn_store_int(sn_dtype t, void *p, int64_t x);
+/* x rounded to the precision of t (a float dtype). */
+double sn_round_to(sn_dtype t, double x);
+/* x wrapped to the width of t (an integral dtype; bool: x != 0). */
+int64_t sn_wrap_to(sn_dtype t, int64_t x);
+/* The number that the int64 of an integral dtype stands for, as a double. */
+static inline double sn_int_to_double(sn_dtype t, int64_t x) { return t == SN_U64 ? (double)(uint64_t)x : (double)x; }
+
+#endif

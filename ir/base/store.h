@@ -1,0 +1,97 @@
+/* store.h: the one container: where everything of a module is. Its records are those of the rooms above (index, graph,
+ * loop, wrap), which reach them by id; only what the container itself is made of is defined here. A module holds symbols,
+ * index expressions, at most one graph, buffers, kernels in execution order and at most one wrapper, all in one arena.
+ */
+#ifndef SN_IR_BASE_STORE_H
+#define SN_IR_BASE_STORE_H
+
+#include "ir/base/ids.h"
+#include "ir/base/text.h"
+
+enum { SN_MAX_RANK = 8 };
+
+/* ---- weights (ir/graph/weights.h) ---- */
+
+typedef struct sn_weight_table {
+    sn_table recs;    /* sn_weight_rec; record 0 is none */
+    sn_names names;   /* name -> id */
+    const char *file; /* where the text says that they are: a path, from the folder of the text; NULL: nowhere */
+} sn_weight_table;
+
+/* ---- the graph (ir/graph/graph.h) ---- */
+
+/* A graph input. Strides and offset are in elements; a contiguous input has row-major strides and offset 0. */
+typedef struct sn_graph_input {
+    sn_nd node;
+    const char *name;
+    sn_ix stride[SN_MAX_RANK];
+    sn_ix offset;
+    bool contiguous; /* row-major strides and offset 0 */
+} sn_graph_input;
+
+typedef struct sn_graph_output {
+    sn_nd node;
+    const char *name;
+    int writes; /* number of the input whose storage takes the value, -1: storage of its own */
+} sn_graph_output;
+
+typedef struct sn_graph_ir {
+    const char *name;
+    sn_table nodes;  /* sn_node_rec; record 0 is none */
+    uint32_t *slots; /* interning table */
+    uint32_t slot_cap;
+    SN_VEC(sn_graph_input) inputs;
+    SN_VEC(sn_graph_output) outputs;
+    sn_names input_names, output_names; /* name -> number plus 1 */
+} sn_graph_ir;
+
+/* ---- the wrapper (ir/wrap/wrap.h) ---- */
+
+typedef enum sn_step_kind {
+    SN_STEP_CHECK, /* buf: the caller's tensor matches (dtype, rank, shape, strides, alignment) */
+    SN_STEP_ALLOC, /* buf: `size` bytes at workspace + offset */
+    SN_STEP_REUSE, /* buf takes the storage of `from`, whose life ended */
+    SN_STEP_FREE,  /* buf's life ends */
+    SN_STEP_CALL,  /* kern: launch with its params */
+    SN_STEP_COPY,  /* copy `size` bytes from `from` to `buf` (write-back of a mutated input, output that is an input) */
+    SN_STEP_COMMENT, /* text */
+    SN_N_STEP_KINDS
+} sn_step_kind;
+
+typedef struct sn_step {
+    sn_step_kind kind;
+    sn_buf buf, from;
+    sn_kern kern;
+    sn_ix size, offset; /* bytes */
+    const char *text;
+} sn_step;
+
+typedef struct sn_wrap {
+    const char *name;
+    SN_VEC(sn_step) steps;
+    sn_ix workspace; /* bytes */
+} sn_wrap;
+
+/* ---- all of it ---- */
+
+struct sn_module {
+    sn_env *env;
+    sn_arena arena;
+    sn_table ixs;       /* sn_ix_rec */
+    uint32_t *ix_slots; /* hash table of ixs (power of two) */
+    uint32_t ix_slot_cap;
+    sn_table axes; /* sn_axis_rec */
+    sn_table syms; /* sn_sym_rec */
+    sn_weight_table weights;
+    sn_graph_ir graph;    /* graph.n_nodes == 0: no graph */
+    sn_table bufs;        /* sn_buf_rec */
+    sn_table kerns;       /* sn_kern_rec */
+    sn_table stmts;       /* sn_stmt_rec */
+    sn_table vals;        /* sn_val_rec */
+    sn_kern_list kernels; /* live kernels, in execution order */
+    sn_wrap wrap;         /* wrap.steps.n == 0: no wrapper */
+    sn_names buf_names;   /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
+    sn_names kern_names;
+};
+
+#endif

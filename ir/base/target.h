@@ -1,0 +1,43 @@
+/* target.h: what passes and code generators know of a machine. Filled from backend-nvptx/targets.def, from the host's
+ * CPU, or from a device at run time; passes only read it.
+ */
+#ifndef SN_IR_BASE_TARGET_H
+#define SN_IR_BASE_TARGET_H
+
+#include "ir/base/base.h"
+
+typedef struct sn_target {
+    bool is_gpu;
+    char name[32];         /* "sm_90", "host" */
+    uint32_t sm;           /* GPU: compute capability, 90 for 9.0 */
+    uint32_t units;        /* multiprocessors, or CPU threads */
+    uint32_t max_threads;  /* of a block */
+    uint32_t max_regs;     /* 32-bit registers of a thread that a schedule may fill with data */
+    uint32_t shared_bytes; /* of a block */
+    uint32_t cluster;      /* blocks of the largest cluster that runs everywhere; 1: no clusters */
+    uint32_t vector_bytes; /* of the widest access: 16 on GPUs, the SIMD width on CPUs */
+    uint32_t io_align;     /* bytes that storage of the caller starts at a multiple of: 16 on GPUs, 1 on CPUs */
+    uint32_t unit_threads; /* GPU: resident on a unit, at most */
+    uint32_t unit_blocks;  /* GPU: resident on a unit, at most */
+    uint32_t flight_bytes; /* bytes in flight per unit that hide memory latency (48 KB on the H200) */
+    uint32_t special;      /* GPU: special functions of a unit in a cycle (16) */
+    float cycle_bytes;     /* GPU: that memory moves for a unit in a cycle (16.5 on the H200) */
+    uint64_t cache_bytes;  /* L2 */
+} sn_target;
+
+/* GPU: blocks of so many threads (of text: any number) that a unit holds, at most. */
+static inline uint32_t sn_target_blocks(const sn_target *t, uint64_t threads) {
+    enum { WARP = 32 };
+    uint64_t warps = threads / WARP + (threads % WARP || !threads), most = t->unit_threads / WARP / warps;
+    return most < t->unit_blocks ? (uint32_t)most : t->unit_blocks;
+}
+
+/* Defaults of a GPU generation (backend-nvptx fills the rest) and of this CPU. */
+void sn_target_host(sn_target *out, uint32_t threads);
+/* "sm_75" .. "sm_121" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
+sn_status sn_target_named(sn_target *out, sn_env *env, const char *name);
+/* What is known of the generation of a device, by its compute capability (90 for 9.0): the newest row that is not
+ * newer. Fails for devices older than the oldest row. */
+sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm);
+
+#endif

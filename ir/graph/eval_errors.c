@@ -1,0 +1,367 @@
+/* eval_errors.c: how far each element may be off when a graph of primitives is computed in its own dtypes.
+ *
+ *     %d = sub %x, %y             (d's own rounding)^2 + (error of x)^2 + (error of y)^2
+ *     %e = exp %d                 (e's own rounding)^2 + (exp(d + error) - exp(d))^2
+ *     %s = sum %e axes=[0]        (s's own rounding)^2 + (error of e0)^2 + (error of e1)^2 + ..
+ *
+ * Every value that is not moved or given has a rounding of its own, of a size that follows from its dtype. It goes on
+ * to what is computed from it: each operation is evaluated once more on operands that are off by their errors. Errors
+ * of different elements have nothing to do with each other, so that squares are added. But what is broadcast is off
+ * everywhere by the same amount: such errors are kept apart as `common`, and a sum adds them as they are:
+ *
+ *     %m = mean %x axes=[0]
+ *     %z = sub %x, %m             common: error of m
+ *     %s = sum %z axes=[0]        N times that
+ *
+ * An estimate, not a proof; a right program stays below it. Composites have to be decomposed before: what cancels
+ * inside them counts. Costs some evaluations of every node, in memory as well.
+ */
+#include "ir/graph/eval_internal.h"
+
+#include <math.h>
+
+/* Errors of one array; NULL: none. */
+typedef struct errors {
+    double *squares, *common;
+} errors;
+
+typedef struct estimate {
+    sn_module *m;
+    sn_arena *arena, temp; /* temp: freed after each node */
+    sn_array **values;
+    errors **errors; /* by node and result */
+} estimate;
+
+/* A value is rounded once to a half, where it is stored: twice the largest such error, since what many of them come to
+ * is taken for that of random ones. In f32 an operation has some units in the last place. */
+static double rounding_of(sn_dtype t) {
+    switch (t) {
+    case SN_F64: return 1e-12;
+    case SN_F16: return 0x1p-10;
+    case SN_BF16: return 0x1p-7;
+    default: return 2e-6;
+    }
+}
+
+/* Sums are blocked, so that each term is rounded a few times; roundings of terms with random signs have random signs
+ * too. Halves are summed in f32. */
+static double rounding_of_sum(sn_dtype t, double n) {
+    enum { BLOCK = 256 };
+    return (t == SN_F64 ? 1e-11 : 2e-5) * (1 + sqrt(n) / BLOCK);
+}
+
+/* Smaller numbers may become 0: they are results of exponentials, or products in f32 that a half cannot hold. */
+static double least_of(sn_dtype t) { return t == SN_F64 ? 0x1p-1022 : t == SN_F16 ? 0x1p-25 : 0x1p-126; }
+
+/* ---- arrays of numbers ---- */
+
+static double *zeros(sn_arena *arena, int64_t n) { return SN_NEWN(arena, double, n + 1); }
+
+static void add_square(double *to, double x) {
+    if (isfinite(x)) *to += x * x;
+}
+
+/* The elements of a with others in their place. */
+static sn_array with(const sn_array *a, double *f) {
+    sn_array out = *a;
+    out.f = f;
+    return out;
+}
+
+static sn_array squared(estimate *es, const sn_array *a) {
+    sn_array out = with(a, zeros(&es->temp, a->numel));
+    for (int64_t i = 0; i < a->numel; i++) out.f[i] = a->f[i] * a->f[i];
+    return out;
+}
+
+/* squares + common^2 */
+static sn_array all_squares(estimate *es, const sn_array *a, const errors *er) {
+    sn_array out = with(a, zeros(&es->temp, a->numel));
+    for (int64_t i = 0; i < a->numel; i++) {
+        if (er->squares) out.f[i] += er->squares[i];
+        if (er->common) out.f[i] += er->common[i] * er->common[i];
+    }
+    return out;
+}
+
+/* Node x with `in` in place of operand number k, wherever that stands; out: its results. */
+static sn_status eval_with(sn_array **out, estimate *es, sn_nd x, uint32_t k, sn_array *in) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    sn_array **operand = &es->values[n->in[k].i], *kept = *operand, *results = es->values[x.i];
+    *operand = in;
+    sn_status status = sn_eval_node(es->values, es->m, x, &es->temp);
+    *operand = kept;
+    *out = es->values[x.i];
+    es->values[x.i] = results;
+    return status;
+}
+
+/* ---- sums ---- */
+
+/* Terms that go into one element. */
+static double terms_of(const estimate *es, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *a = es->values[n->in[0].i], *out = es->values[x.i];
+    if (n->op == SN_OP_MATMUL) return (double)a->shape[a->rank - 1];
+    if (n->op == SN_OP_CONV2D) {
+        const sn_array *w = es->values[n->in[1].i];
+        return (double)w->numel / fmax(1, (double)w->shape[0]);
+    }
+    if (sn_ops[n->op].cls == SN_OPS_SCAN) {
+        int64_t axis = sn_node_int(es->m, x, SN_ATTR_AXIS, 0);
+        return (double)a->shape[axis < 0 ? axis + a->rank : axis];
+    }
+    return (double)a->numel / fmax(1, (double)out->numel);
+}
+
+/* The operation on the squares of its operands. */
+static sn_status square_terms(sn_array **out, estimate *es, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    sn_array a = squared(es, es->values[n->in[0].i]);
+    if (n->n_in < 2 || sn_nd_eq(n->in[0], n->in[1])) return eval_with(out, es, x, 0, &a);
+    sn_array *kept = es->values[n->in[1].i], b = squared(es, kept);
+    es->values[n->in[1].i] = &b;
+    sn_status status = eval_with(out, es, x, 0, &a);
+    es->values[n->in[1].i] = kept;
+    return status;
+}
+
+static sn_status sum_roundings(estimate *es, sn_nd x, errors *to) {
+    sn_array *terms, *out = es->values[x.i];
+    double n = terms_of(es, x), rounding = rounding_of_sum(out->dtype, n);
+    SN_TRY(square_terms(&terms, es, x));
+    double each = sn_node_get(es->m, x)->op == SN_OP_MEAN ? 1 / fmax(1, n) : 1;
+    for (int64_t i = 0; i < out->numel; i++) add_square(&to->squares[i], rounding * sqrt(terms->f[i] * each));
+    return SN_OK;
+}
+
+/* sum, mean, cumsum: linear in one operand. */
+static sn_status through_sum(estimate *es, sn_nd x, const errors *from, errors *to) {
+    sn_array *a = es->values[sn_node_get(es->m, x)->in[0].i], *r, in;
+    double each = sn_node_get(es->m, x)->op == SN_OP_MEAN ? 1 / fmax(1, terms_of(es, x)) : 1;
+    for (int part = 0; part < 2; part++) {
+        double *f = part ? from->common : from->squares;
+        if (!f) continue;
+        in = with(a, f);
+        SN_TRY(eval_with(&r, es, x, 0, &in));
+        for (int64_t i = 0; i < r->numel; i++) {
+            if (part) add_square(&to->squares[i], r->f[i]);
+            else to->squares[i] += r->f[i] * each;
+        }
+    }
+    return SN_OK;
+}
+
+static double largest_of(const sn_array *a) {
+    double largest = 0;
+    for (int64_t i = 0; i < a->numel; i++)
+        if (isfinite(a->f[i])) largest = fmax(largest, a->f[i]);
+    return largest;
+}
+
+/* Both factors are one value, whose place holds one array: f(e, x) + f(x, e) = f(e + x, e + x) - f(e, e) - f(x, x), with
+ * errors as large as the value, so that the difference keeps its digits. */
+static sn_status through_square(estimate *es, sn_nd x, const errors *from, errors *to) {
+    const sn_array *a = es->values[sn_node_get(es->m, x)->in[0].i];
+    sn_array e = all_squares(es, a, from), v = squared(es, a), both = with(a, zeros(&es->temp, a->numel)), *r[3];
+    double scale = largest_of(&v) / largest_of(&e);
+    if (!isfinite(scale) || scale == 0) return SN_OK;
+    for (int64_t i = 0; i < a->numel; i++) both.f[i] = (e.f[i] *= scale) + v.f[i];
+    SN_TRY(eval_with(&r[0], es, x, 0, &both));
+    SN_TRY(eval_with(&r[1], es, x, 0, &e));
+    SN_TRY(eval_with(&r[2], es, x, 0, &v));
+    for (int64_t i = 0; i < r[0]->numel; i++) to->squares[i] += fmax(0, r[0]->f[i] - r[1]->f[i] - r[2]->f[i]) / scale;
+    return SN_OK;
+}
+
+/* matmul, conv2d: factors of random signs make errors that were common so too. */
+static sn_status through_products(estimate *es, sn_nd x, uint32_t k, const errors *from, errors *to) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    if (sn_nd_eq(n->in[0], n->in[1])) return through_square(es, x, from, to);
+    sn_array in = all_squares(es, es->values[n->in[k].i], from), *r;
+    sn_array **other = &es->values[n->in[1 - k].i], *kept = *other, squares = squared(es, kept);
+    *other = &squares;
+    sn_status status = eval_with(&r, es, x, k, &in);
+    *other = kept;
+    for (int64_t i = 0; status == SN_OK && i < r->numel; i++) to->squares[i] += r->f[i];
+    return status;
+}
+
+/* ---- everything else ---- */
+
+static double *common_of(estimate *es, errors *er, int64_t n) {
+    if (!er->common) er->common = zeros(es->arena, n);
+    return er->common;
+}
+
+/* The larger change of each result when operand k is off by e, upwards and downwards, is added to `squares` or
+ * `common`. */
+static sn_status shifted(estimate *es, sn_nd x, uint32_t k, const double *e, bool squares, errors *to) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *a = es->values[n->in[k].i], *was = es->values[x.i];
+    sn_array *moved[2], in[2];
+    for (int down = 0; down < 2; down++) {
+        in[down] = with(a, zeros(&es->temp, a->numel));
+        for (int64_t i = 0; i < a->numel; i++) in[down].f[i] = down ? a->f[i] - e[i] : a->f[i] + e[i];
+        SN_TRY(eval_with(&moved[down], es, x, k, &in[down]));
+    }
+    for (uint32_t r = 0; r < n->n_results; r++)
+        for (int64_t i = 0; sn_is_float(was[r].dtype) && i < was[r].numel; i++) {
+            double by[2], largest = 0;
+            for (int down = 0; down < 2; down++) {
+                by[down] = fabs(moved[down][r].f[i] - was[r].f[i]);
+                if (isfinite(by[down])) largest = fmax(largest, by[down]);
+            }
+            if (squares) add_square(&to[r].squares[i], largest);
+            else common_of(es, &to[r], was[r].numel)[i] += largest;
+        }
+    return SN_OK;
+}
+
+static sn_status through_other(estimate *es, sn_nd x, uint32_t k, const errors *from, errors *to) {
+    const sn_array *a = es->values[sn_node_get(es->m, x)->in[k].i];
+    if (from->common) SN_TRY(shifted(es, x, k, from->common, false, to));
+    if (!from->squares) return SN_OK;
+    double *e = zeros(&es->temp, a->numel);
+    for (int64_t i = 0; i < a->numel; i++) e[i] = sqrt(from->squares[i]);
+    return shifted(es, x, k, e, true, to);
+}
+
+/* Each factor of a product may be off by its rounding, all of them in one direction. */
+static sn_status through_factors(estimate *es, sn_nd x, const errors *from, errors *to) {
+    const sn_array *a = es->values[sn_node_get(es->m, x)->in[0].i];
+    double *e = zeros(&es->temp, a->numel), unit = a->dtype == SN_F64 ? 0x1p-52 : 0x1p-23;
+    for (int64_t i = 0; i < a->numel; i++) {
+        e[i] = unit * fabs(a->f[i]);
+        if (from->squares) e[i] += sqrt(from->squares[i]);
+        if (from->common) e[i] += from->common[i];
+        e[i] = copysign(e[i], a->f[i]);
+    }
+    return shifted(es, x, 0, e, true, to);
+}
+
+/* floordiv: a quotient near an integer, 0 too, may be rounded to it. */
+static void round_quotients(estimate *es, sn_nd x, errors *to) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *a = es->values[n->in[0].i], *b = es->values[n->in[1].i], *out = es->values[x.i];
+    sn_walk w = sn_walk_over(out->shape, out->rank);
+    sn_walk_broadcast(&w, 0, a);
+    sn_walk_broadcast(&w, 1, b);
+    double unit = out->dtype == SN_F64 ? 0x1p-52 : 0x1p-23, least = out->dtype == SN_F64 ? 0x1p-1022 : 0x1p-126;
+    for (int64_t i = 0; i < out->numel; i++, sn_walk_next(&w)) {
+        double q = a->f[w.at[0]] / b->f[w.at[1]], by = fabs(q) * unit + least;
+        add_square(&to->squares[i], floor(q + by) - floor(q - by));
+    }
+}
+
+/* ---- a node ---- */
+
+typedef enum rule { OTHER, SUM, PRODUCTS, FACTORS } rule;
+
+static rule rule_of(sn_op op) {
+    switch ((int)op) {
+    case SN_OP_SUM:
+    case SN_OP_MEAN:
+    case SN_OP_CUMSUM: return SUM;
+    case SN_OP_MATMUL:
+    case SN_OP_CONV2D: return PRODUCTS;
+    case SN_OP_PROD:
+    case SN_OP_CUMPROD: return FACTORS;
+    default: return OTHER;
+    }
+}
+
+static bool is_exact(const sn_node_rec *n) {
+    sn_opclass cls = sn_ops[n->op].cls;
+    return cls == SN_OPS_SOURCE || cls == SN_OPS_VIEW || cls == SN_OPS_MOVE || n->op == SN_OP_WHERE;
+}
+
+/* Is one element of operand a part of several results alike? */
+static bool is_broadcast(const sn_node_rec *n, const sn_array *a, const sn_array *out) {
+    sn_opclass cls = sn_ops[n->op].cls;
+    bool can = cls == SN_OPS_UNARY || cls == SN_OPS_BINARY || cls == SN_OPS_ELEMENT || n->op == SN_OP_EXPAND;
+    return can && a->numel < out->numel;
+}
+
+static errors as_common(estimate *es, const sn_array *a, const errors *er) {
+    errors out = {.common = zeros(&es->temp, a->numel)};
+    for (int64_t i = 0; i < a->numel; i++)
+        out.common[i] = (er->squares ? sqrt(er->squares[i]) : 0) + (er->common ? er->common[i] : 0);
+    return out;
+}
+
+static sn_status operand_errors(estimate *es, sn_nd x, uint32_t k, errors *to) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *a = es->values[n->in[k].i];
+    for (uint32_t j = 0; j < k; j++)
+        if (sn_nd_eq(n->in[j], n->in[k])) return SN_OK; /* done with the other one */
+    rule how = rule_of(n->op);
+    if (!sn_is_float(a->dtype)) return SN_OK;
+    errors from = es->errors[n->in[k].i] ? es->errors[n->in[k].i][0] : (errors){NULL, NULL};
+    if (how == FACTORS) return through_factors(es, x, &from, to);
+    if (!from.squares && !from.common) return SN_OK;
+    if (is_broadcast(n, a, es->values[x.i])) from = as_common(es, a, &from);
+    if (how == SUM) return through_sum(es, x, &from, to);
+    return how == PRODUCTS ? through_products(es, x, k, &from, to) : through_other(es, x, k, &from, to);
+}
+
+static void own_roundings(const sn_array *a, errors *to) {
+    double rounding = rounding_of(a->dtype);
+    for (int64_t i = 0; i < a->numel; i++) {
+        add_square(&to->squares[i], rounding * a->f[i]);
+        add_square(&to->squares[i], least_of(a->dtype));
+    }
+}
+
+/* A tuple's result is a tensor of its own. */
+static void project(estimate *es, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    errors *of = es->errors[n->in[0].i];
+    if (of) es->errors[x.i] = &of[sn_node_int(es->m, x, SN_ATTR_INDEX, 0)];
+}
+
+static sn_status find_errors(estimate *es, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *out = es->values[x.i];
+    bool any = !is_exact(n);
+    if (n->op == SN_OP_PROJECT) return project(es, x), SN_OK;
+    for (uint32_t k = 0; k < n->n_in; k++) any |= es->errors[n->in[k].i] != NULL;
+    bool floats = false;
+    for (uint32_t r = 0; r < n->n_results; r++) floats |= sn_is_float(out[r].dtype);
+    if (!any || !floats || n->n_in == 0) return SN_OK;
+    errors *to = SN_NEWN(es->arena, errors, n->n_results);
+    for (uint32_t r = 0; r < n->n_results; r++) to[r] = (errors){zeros(es->arena, out[r].numel), NULL};
+    for (uint32_t k = 0; k < n->n_in; k++) SN_TRY(operand_errors(es, x, k, to));
+    if (rule_of(n->op) == SUM || rule_of(n->op) == PRODUCTS) SN_TRY(sum_roundings(es, x, to));
+    if (n->op == SN_OP_FLOORDIV) round_quotients(es, x, to);
+    for (uint32_t r = 0; r < n->n_results && !is_exact(n); r++)
+        if (sn_is_float(out[r].dtype)) own_roundings(&out[r], &to[r]);
+    es->errors[x.i] = to;
+    return SN_OK;
+}
+
+sn_status sn_graph_eval_errors(double **out, sn_module *m, const sn_array *inputs, sn_arena *arena) {
+    const sn_graph_ir *g = &m->graph;
+    estimate es = {.m = m, .arena = arena};
+    es.values = SN_NEWN(arena, sn_array *, g->nodes.count);
+    es.errors = SN_NEWN(arena, errors *, g->nodes.count);
+    SN_TRY(sn_eval_graph(es.values, m, inputs, arena));
+    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
+        if (!es.values[x.i]) continue;
+        sn_arena_init(&es.temp, m->env);
+        sn_status status = find_errors(&es, x);
+        sn_arena_free(&es.temp);
+        SN_TRY(status);
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        sn_nd x = g->outputs.at[k].node;
+        const errors *er = es.errors[x.i];
+        int64_t n = es.values[x.i]->numel;
+        out[k] = zeros(arena, n);
+        for (int64_t i = 0; er && sn_is_float(es.values[x.i]->dtype) && i < n; i++) {
+            double e = sqrt(er->squares[i]) + (er->common ? er->common[i] : 0);
+            out[k][i] = isfinite(e) ? e : 0;
+        }
+    }
+    return SN_OK;
+}

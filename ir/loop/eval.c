@@ -1,0 +1,404 @@
+/* eval.c: runs the kernels of a module on the CPU, one statement at a time: the oracle of code generation.
+ *
+ * Each kernel is first flattened: statements become an array in pre-order, values and axes become slots, index
+ * expressions become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on
+ * scalar.c for all arithmetic. Finds accesses outside a buffer and reads of temp, reg, shared and posted elements that
+ * nothing has written; what is in a reg or shared buffer is forgotten at each grid iteration, because another block
+ * runs that. Knows nothing of threads: with a checker it tells loop_check.c, which does, about every axis, barrier and
+ * access.
+ */
+#include <string.h>
+
+#include "ir/loop/check.h"
+#include "ir/ops/scalar.h"
+
+enum { MAX_STATES = 8 };
+
+/* ---- the flat form ---- */
+
+typedef enum ix_code {
+    IX_CONST, /* push c */
+    IX_AXIS,  /* top += c * axis[slot] */
+    IX_VAL,   /* top += c * value[slot] */
+    IX_ADD,   /* x = pop; top += c * x */
+    IX_DIV,
+    IX_MOD,
+    IX_MIN,
+    IX_MAX,
+    IX_MUL /* x = pop; top = top op x */
+} ix_code;
+
+typedef struct ix_ins {
+    ix_code code;
+    uint32_t slot;
+    int64_t c;
+} ix_ins;
+typedef struct ix_prog {
+    uint32_t first, n;
+} ix_prog;
+
+/* The storage of a buffer. An element has been written when its entry in `written` is the present epoch. */
+typedef struct storage {
+    unsigned char *data;
+    int64_t size;
+    uint32_t *written; /* NULL: not watched */
+    const uint32_t *epoch;
+    sn_dtype dtype;
+    uint32_t bytes;
+    const char *name;
+} storage;
+
+typedef struct node {
+    sn_lop op;
+    sn_dtype dtype; /* of the operands of a scalar operation, of the result of others */
+    sn_dtype from;  /* CAST, BITCAST */
+    sn_axis_kind kind;
+    bool masked;
+    uint32_t end; /* node after the region, or the next one */
+    uint32_t n_in, result;
+    const uint32_t *in; /* slots of values */
+    ix_prog ix, bound;
+    storage *mem;
+    uint32_t axis; /* slot */
+    int64_t extent;
+    sn_scalar value;         /* CONST */
+    const sn_stmt_rec *stmt; /* REDUCE, ACCUM: combiners */
+    sn_stmt s;
+} node;
+
+typedef struct eval {
+    sn_module *m;
+    sn_arena *arena;  /* storage of temps and locals */
+    sn_arena scratch; /* the flat form of one kernel */
+    void **memory;
+    storage *mems;        /* by buffer id */
+    uint32_t once, epoch; /* epochs of temps (always 1) and of locals */
+    SN_VEC(node) nodes;
+    SN_VEC(ix_ins) code;
+    uint32_t n_vals, n_axes, stack_max;
+    sn_scalar *vals;
+    int64_t *axes, *stack;
+    sn_scalar yielded[MAX_STATES];
+    sn_loop_checker *check; /* NULL: threads are of no interest */
+} eval;
+
+/* ---- flattening ---- */
+
+static sn_status not_constant(eval *ev, const char *what) {
+    return sn_fail(ev->m->env, SN_ERROR_UNSUPPORTED, "evaluation needs constant sizes: %s is symbolic", what);
+}
+
+static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(ev->m, buf);
+    storage *mem = *out = &ev->mems[buf.i];
+    if (mem->name) return SN_OK;
+    int64_t size;
+    if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
+    *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name};
+    bool ours = b->scope == SN_BUF_TEMP || sn_buf_is_local(b);
+    if (!mem->data && b->scope == SN_BUF_CONST) mem->data = (unsigned char *)(uintptr_t)sn_buf_data(ev->m, b);
+    if (mem->data) return SN_OK;
+    if (b->weight.i && size)
+        return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "weight %s has no elements yet",
+                       sn_wt_get(ev->m, b->weight)->name);
+    if (b->weight.i) return SN_OK;
+    if (!ours) return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "buffer '%s' has no memory", b->name);
+    if (size < 0 || size > INT64_MAX / 16)
+        return sn_fail(ev->m->env, SN_ERROR_UNSUPPORTED, "buffer '%s' is too large to evaluate", b->name);
+    mem->data = sn_alloc(ev->arena, (size_t)size * mem->bytes);
+    mem->written = SN_NEWN(ev->arena, uint32_t, size);
+    mem->epoch = sn_buf_is_private(b) ? &ev->epoch : &ev->once;
+    return SN_OK;
+}
+
+static void emit(eval *ev, ix_code code, uint32_t slot, int64_t c) {
+    SN_PUSH(&ev->scratch, &ev->code, ((ix_ins){code, slot, c}));
+}
+
+/* Code that pushes e; depth: entries on the stack before it. */
+static sn_status flatten_ix(eval *ev, sn_ix e, uint32_t depth) {
+    static const ix_code BINARY[] = {
+        [SN_IX_DIV] = IX_DIV, [SN_IX_MOD] = IX_MOD, [SN_IX_MIN] = IX_MIN, [SN_IX_MAX] = IX_MAX, [SN_IX_PROD] = IX_MUL};
+    const sn_ix_rec *r = sn_ix_get(ev->m, e);
+    if (depth + 1 > ev->stack_max) ev->stack_max = depth + 1;
+    if (r->kind == SN_IX_SYM) return not_constant(ev, sn_sym_get(ev->m, (sn_sym){r->id})->name);
+    if (r->kind != SN_IX_SUM && r->kind != SN_IX_AXIS && r->kind != SN_IX_VAL) {
+        SN_TRY(flatten_ix(ev, r->a, depth));
+        SN_TRY(flatten_ix(ev, r->b, depth + 1));
+        emit(ev, BINARY[r->kind], 0, 0);
+        return SN_OK;
+    }
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    uint32_t n = sn_ix_terms(ev->m, e, &terms, &c0, &one);
+    emit(ev, IX_CONST, 0, c0);
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *t = sn_ix_get(ev->m, terms[i].atom);
+        if (t->kind == SN_IX_AXIS) {
+            emit(ev, IX_AXIS, sn_axis_get(ev->m, (sn_axis){t->id})->mark, terms[i].c);
+        } else if (t->kind == SN_IX_VAL) {
+            emit(ev, IX_VAL, sn_val_get(ev->m, (sn_val){t->id})->mark, terms[i].c);
+        } else {
+            SN_TRY(flatten_ix(ev, terms[i].atom, depth + 1));
+            emit(ev, IX_ADD, 0, terms[i].c);
+        }
+    }
+    return SN_OK;
+}
+
+static sn_status flatten_prog(ix_prog *out, eval *ev, sn_ix e) {
+    out->first = ev->code.n;
+    if (e.i) SN_TRY(flatten_ix(ev, e, 0));
+    out->n = ev->code.n - out->first;
+    return SN_OK;
+}
+
+static sn_dtype value_dtype(const eval *ev, sn_val v) { return sn_val_get(ev->m, v)->dtype; }
+
+/* The node of s; its `end` is set when its region has been flattened. Marks give slots. */
+static sn_status flatten_stmt(eval *ev, sn_stmt s) {
+    sn_stmt_rec *r = sn_stmt_get(ev->m, s);
+    node n = {
+        .op = r->op, .dtype = r->dtype, .kind = r->kind, .masked = r->has_mask, .n_in = r->n_in, .stmt = r, .s = s};
+    uint32_t *in = SN_NEWN(&ev->scratch, uint32_t, r->n_in);
+    for (uint32_t i = 0; i < r->n_in; i++) in[i] = sn_val_get(ev->m, r->in[i])->mark;
+    n.in = in;
+    if (r->op < SN_N_LOPS) n.dtype = value_dtype(ev, r->in[r->op == SN_LOP_SELECT ? 1 : 0]);
+    if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) n.from = value_dtype(ev, r->in[0]);
+    if (r->op == SN_LOP_CONST) {
+        n.value.f = sn_is_float(r->dtype) ? sn_round_to(r->dtype, r->f) : 0;
+        n.value.i = r->i;
+    }
+    n.result = ev->n_vals;
+    for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(ev->m, sn_result(r, i))->mark = ev->n_vals++;
+    if (r->op == SN_LOP_ACCUM) ev->n_vals++; /* its state */
+    if (r->buf.i) SN_TRY(open_storage(&n.mem, ev, r->buf));
+    if (r->axis.i) {
+        sn_axis_rec *ax = sn_axis_get(ev->m, r->axis);
+        n.axis = ax->mark = ev->n_axes++;
+        if (!sn_ix_is_const(ev->m, ax->extent, &n.extent)) return not_constant(ev, ax->name);
+    }
+    SN_TRY(flatten_prog(&n.ix, ev, r->ix));
+    SN_TRY(flatten_prog(&n.bound, ev, r->bound));
+    n.end = ev->nodes.n + 1;
+    SN_PUSH(&ev->scratch, &ev->nodes, n);
+    return SN_OK;
+}
+
+static sn_status flatten_region(eval *ev, sn_stmt first) {
+    for (sn_stmt s = first; s.i; s = sn_stmt_get(ev->m, s)->next) {
+        uint32_t at = ev->nodes.n;
+        SN_TRY(flatten_stmt(ev, s));
+        SN_TRY(flatten_region(ev, sn_stmt_get(ev->m, s)->first));
+        ev->nodes.at[at].end = ev->nodes.n;
+    }
+    return SN_OK;
+}
+
+/* ---- running ---- */
+
+/* Wrapping, so that a hostile index ends as an access out of bounds and not as undefined behaviour. */
+static int64_t mul_add(int64_t a, int64_t b, int64_t c) { return (int64_t)((uint64_t)a + (uint64_t)b * (uint64_t)c); }
+
+static int64_t ix_binary(ix_code code, int64_t a, int64_t b) {
+    switch (code) {
+    case IX_DIV: return sn_int_floordiv(a, b);
+    case IX_MOD: return sn_int_rem(a, b);
+    case IX_MIN: return a < b ? a : b;
+    case IX_MAX: return a > b ? a : b;
+    case IX_MUL: return mul_add(0, a, b);
+    case IX_CONST:
+    case IX_AXIS:
+    case IX_VAL:
+    case IX_ADD: break;
+    }
+    return 0;
+}
+
+static int64_t run_ix(const eval *ev, ix_prog p) {
+    const ix_ins *ins = ev->code.at + p.first;
+    int64_t *sp = ev->stack, top = ins->c; /* a program begins with a constant */
+    for (uint32_t i = 1; i < p.n; i++) {
+        ins++;
+        switch (ins->code) {
+        case IX_CONST:
+            *sp++ = top;
+            top = ins->c;
+            break;
+        case IX_AXIS: top = mul_add(top, ins->c, ev->axes[ins->slot]); break;
+        case IX_VAL: top = mul_add(top, ins->c, ev->vals[ins->slot].i); break;
+        case IX_ADD: top = mul_add(*--sp, ins->c, top); break;
+        case IX_DIV:
+        case IX_MOD:
+        case IX_MIN:
+        case IX_MAX:
+        case IX_MUL: top = ix_binary(ins->code, *--sp, top); break;
+        }
+    }
+    return top;
+}
+
+static bool run_in(const eval *ev, const node *n) {
+    int64_t x = run_ix(ev, n->ix);
+    return x >= 0 && x < run_ix(ev, n->bound);
+}
+
+static const char *place(const eval *ev, const node *n) {
+    return ev->check ? sn_check_place(ev->check, n->s) : "evaluation";
+}
+
+static sn_status out_of_bounds(eval *ev, const node *n, int64_t at) {
+    return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, place(ev, n), n->s, "element %lld of '%s', which has %lld",
+                        (long long)at, n->mem->name, (long long)n->mem->size);
+}
+
+static sn_status run_load(eval *ev, const node *n) {
+    const storage *mem = n->mem;
+    sn_scalar *out = &ev->vals[n->result];
+    if (n->masked && !ev->vals[n->in[0]].i) {
+        *out = ev->vals[n->in[1]];
+        return SN_OK;
+    }
+    int64_t at = run_ix(ev, n->ix);
+    if ((uint64_t)at >= (uint64_t)mem->size) return out_of_bounds(ev, n, at);
+    if (mem->written && mem->written[at] != *mem->epoch)
+        return sn_stmt_fail(ev->m, SN_ERROR_VERIFY, place(ev, n), n->s, "element %lld of '%s' was never written",
+                            (long long)at, mem->name);
+    if (ev->check) SN_TRY(sn_check_access(ev->check, n->s, at));
+    const unsigned char *p = mem->data + (size_t)at * mem->bytes;
+    if (sn_is_float(mem->dtype)) out->f = sn_load_float(mem->dtype, p);
+    else out->i = sn_load_int(mem->dtype, p);
+    return SN_OK;
+}
+
+static sn_status run_store(eval *ev, const node *n) {
+    const storage *mem = n->mem;
+    if (n->masked && !ev->vals[n->in[1]].i) return SN_OK;
+    int64_t at = run_ix(ev, n->ix);
+    if ((uint64_t)at >= (uint64_t)mem->size) return out_of_bounds(ev, n, at);
+    if (ev->check) SN_TRY(sn_check_access(ev->check, n->s, at));
+    if (mem->written) mem->written[at] = *mem->epoch;
+    unsigned char *p = mem->data + (size_t)at * mem->bytes;
+    sn_scalar x = ev->vals[n->in[0]];
+    if (sn_is_float(mem->dtype)) sn_store_float(mem->dtype, p, x.f);
+    else sn_store_int(mem->dtype, p, x.i);
+    return SN_OK;
+}
+
+static sn_scalar run_bitcast(const node *n, sn_scalar x) {
+    unsigned char bits[8] = {0};
+    if (sn_is_float(n->from)) sn_store_float(n->from, bits, x.f);
+    else sn_store_int(n->from, bits, x.i);
+    if (sn_is_float(n->dtype)) return (sn_scalar){.f = sn_load_float(n->dtype, bits)};
+    return (sn_scalar){.i = sn_load_int(n->dtype, bits)};
+}
+
+static void run_scalar(eval *ev, const node *n) {
+    sn_scalar in[3] = {{0}};
+    for (uint32_t i = 0; i < n->n_in; i++) in[i] = ev->vals[n->in[i]];
+    ev->vals[n->result] = sn_scalar_op(n->op, n->dtype, in[0], in[1], in[2], true);
+}
+
+static void run_accum(eval *ev, const node *n) {
+    sn_scalar *out = &ev->vals[n->result], *state = out + 1;
+    sn_comb comb = n->stmt->combs[0];
+    if (run_ix(ev, n->ix) == 0) sn_scalar_identity(comb, n->dtype, state);
+    sn_scalar before = *state;
+    sn_scalar_combine(comb, n->dtype, state, &ev->vals[n->in[0]], true);
+    *out = n->stmt->exclusive ? before : *state;
+}
+
+static sn_status run(eval *ev, uint32_t begin, uint32_t end);
+
+static sn_status run_loop(eval *ev, const node *n, uint32_t at) {
+    if (ev->check) sn_check_enter(ev->check, n->s);
+    for (int64_t i = 0; i < n->extent; i++) {
+        ev->axes[n->axis] = i;
+        if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
+        if (n->kind == SN_AXIS_GRID) ev->epoch++;
+        SN_TRY(run(ev, at + 1, n->end));
+    }
+    if (n->kind == SN_AXIS_GRID) ev->epoch++; /* what follows runs on some other block */
+    return ev->check ? sn_check_leave(ev->check) : SN_OK;
+}
+
+static sn_status run_reduce(eval *ev, const node *n, uint32_t at) {
+    sn_scalar state[MAX_STATES];
+    const sn_stmt_rec *r = n->stmt;
+    for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states)
+        sn_scalar_identity(r->combs[c], sn_val_get(ev->m, sn_result(r, k))->dtype, &state[k]);
+    if (ev->check) sn_check_enter(ev->check, n->s);
+    for (int64_t i = 0; i < n->extent; i++) {
+        ev->axes[n->axis] = i;
+        if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
+        SN_TRY(run(ev, at + 1, n->end));
+        for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states)
+            sn_scalar_combine(r->combs[c], sn_val_get(ev->m, sn_result(r, k))->dtype, &state[k], &ev->yielded[k], true);
+    }
+    memcpy(&ev->vals[n->result], state, r->n_results * sizeof *state);
+    return ev->check ? sn_check_leave(ev->check) : SN_OK;
+}
+
+static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
+    for (uint32_t at = begin; at < end;) {
+        const node *n = &ev->nodes.at[at];
+        sn_scalar *out = &ev->vals[n->result];
+        switch ((int)n->op) {
+        case SN_LOP_CONST: *out = n->value; break;
+        case SN_LOP_CAST: *out = sn_scalar_cast(n->dtype, n->from, ev->vals[n->in[0]], true); break;
+        case SN_LOP_BITCAST: *out = run_bitcast(n, ev->vals[n->in[0]]); break;
+        case SN_LOP_INDEX: out->i = sn_wrap_to(n->dtype, run_ix(ev, n->ix)); break;
+        case SN_LOP_IN: out->i = run_in(ev, n); break;
+        case SN_LOP_LOAD: SN_TRY(run_load(ev, n)); break;
+        case SN_LOP_ACCUM: run_accum(ev, n); break;
+        case SN_LOP_STORE: SN_TRY(run_store(ev, n)); break;
+        case SN_LOP_LOOP: SN_TRY(run_loop(ev, n, at)); break;
+        case SN_LOP_REDUCE: SN_TRY(run_reduce(ev, n, at)); break;
+        case SN_LOP_IF:
+            if (run_in(ev, n)) SN_TRY(run(ev, at + 1, n->end));
+            break;
+        case SN_LOP_BARRIER:
+            if (ev->check) SN_TRY(sn_check_barrier(ev->check, n->s));
+            break;
+        case SN_LOP_YIELD:
+            for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]];
+            break;
+        default: run_scalar(ev, n); break; /* the rows of lops.def */
+        }
+        at = n->end;
+    }
+    return SN_OK;
+}
+
+static sn_status eval_kernel(eval *ev, sn_kern k) {
+    ev->nodes.n = ev->nodes.cap = ev->code.n = ev->code.cap = 0;
+    ev->nodes.at = NULL;
+    ev->code.at = NULL;
+    ev->n_vals = ev->n_axes = ev->stack_max = 0;
+    ev->epoch++;
+    SN_TRY(flatten_region(ev, sn_kern_get(ev->m, k)->first));
+    if (ev->check) SN_TRY(sn_check_kernel(ev->check, k));
+    ev->vals = SN_NEWN(&ev->scratch, sn_scalar, ev->n_vals + 1); /* one more: statements without results have a slot */
+    ev->axes = SN_NEWN(&ev->scratch, int64_t, ev->n_axes);
+    ev->stack = SN_NEWN(&ev->scratch, int64_t, ev->stack_max + 1);
+    return run(ev, 0, ev->nodes.n);
+}
+
+static sn_status eval_all(sn_module *m, void **memory, sn_arena *arena, sn_loop_checker *check) {
+    eval ev = {.m = m, .arena = arena, .memory = memory, .once = 1, .check = check};
+    ev.mems = SN_NEWN(arena, storage, m->bufs.count);
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sn_arena_init(&ev.scratch, m->env);
+        sn_status st = eval_kernel(&ev, m->kernels.at[i]);
+        sn_arena_free(&ev.scratch);
+        SN_TRY(st);
+    }
+    return SN_OK;
+}
+
+sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) { return eval_all(m, memory, arena, NULL); }
+
+sn_status sn_loop_check(sn_module *m, void **memory, sn_arena *arena) {
+    return eval_all(m, memory, arena, sn_check_new(m, arena));
+}

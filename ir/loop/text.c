@@ -1,0 +1,326 @@
+/* text.c: buffers and kernels as text (docs/IR.md has the grammar); ir/loop/parse.c reads it back.
+ *
+ * Values are numbered in print order; axis names are hints made unique per kernel, kept apart from symbols and from the
+ * words of the grammar. A statement that names values or axes of another kernel is printed all the same (%?7, axis?7),
+ * since the verifier prints what it complains about.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/base/text.h"
+#include "ir/loop/build.h"
+
+/* ---- numbers ---- */
+
+/* The shortest decimal that reads back as x, a value of the dtype. */
+static void put_float(sn_text *t, sn_dtype dtype, double x) {
+    char s[40];
+    for (int digits = 1; dtype != SN_F64 && isfinite(x) && digits <= 9; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, x);
+        if (sn_round_to(dtype, strtod(s, NULL)) != x) continue;
+        sn_text_put(t, s);
+        if (!strpbrk(s, ".e")) sn_text_put(t, ".0");
+        return;
+    }
+    sn_text_double(t, x);
+}
+
+static void put_int(sn_text *t, sn_dtype dtype, int64_t x) {
+    if (dtype == SN_BOOL) sn_text_put(t, x ? "true" : "false");
+    else if (dtype == SN_U64) sn_text_printf(t, "%llu", (unsigned long long)x);
+    else sn_text_printf(t, "%lld", (long long)x);
+}
+
+static void put_element(sn_text *t, sn_dtype dtype, const void *p) {
+    if (sn_is_float(dtype)) put_float(t, dtype, sn_load_float(dtype, p));
+    else put_int(t, dtype, sn_load_int(dtype, p));
+}
+
+/* ---- names of a kernel ---- */
+
+typedef struct names {
+    const sn_module *m;
+    sn_arena arena;
+    SN_VEC(sn_val) vals;  /* by number; val.mark is the number, believed only when this agrees */
+    SN_VEC(sn_axis) axes; /* by position, likewise */
+    SN_VEC(const char *) axis_names;
+} names;
+
+static void reserve_names(const sn_module *m, sn_names *used) {
+    static const char *const WORDS[] = {"div", "mod", "min", "max", "in", "if", "else", "nan", "inf", "over"};
+    for (size_t i = 0; i < SN_COUNT(WORDS); i++) sn_names_put(used, WORDS[i], 1);
+    for (sn_sym s = {1}; s.i < m->syms.count; s.i++) sn_names_put(used, sn_sym_get(m, s)->name, 1);
+}
+
+static void names_init(names *n, sn_env *env, const sn_module *m, sn_kern k) {
+    *n = (names){.m = m};
+    sn_arena_init(&n->arena, env);
+    sn_names used;
+    sn_names_init(&used, &n->arena);
+    reserve_names(m, &used);
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t i = 0; i < r->n_results; i++) {
+            sn_val_get(m, sn_result(r, i))->mark = n->vals.n;
+            SN_PUSH(&n->arena, &n->vals, sn_result(r, i));
+        }
+        if (!r->axis.i) continue;
+        sn_axis_rec *ax = sn_axis_get(m, r->axis);
+        const char *name = sn_fresh_name(&n->arena, &used, ax->name, "i");
+        sn_names_put(&used, name, 1);
+        ax->mark = n->axes.n;
+        SN_PUSH(&n->arena, &n->axes, r->axis);
+        SN_PUSH(&n->arena, &n->axis_names, name);
+    }
+}
+
+static void names_free(names *n) { sn_arena_free(&n->arena); }
+
+static const char *axis_name(names *n, sn_axis ax) {
+    uint32_t at = sn_axis_get(n->m, ax)->mark;
+    if (at < n->axes.n && sn_axis_eq(n->axes.at[at], ax)) return n->axis_names.at[at];
+    return sn_strf(&n->arena, "axis?%u", ax.i);
+}
+
+static const char *val_name(names *n, sn_val v) {
+    uint32_t number = sn_val_get(n->m, v)->mark;
+    if (number < n->vals.n && sn_val_eq(n->vals.at[number], v)) return sn_strf(&n->arena, "%u", number);
+    return sn_strf(&n->arena, "?%u", v.i);
+}
+
+static const char *name_atom(void *user, sn_ix_kind kind, uint32_t id) {
+    names *n = user;
+    if (kind == SN_IX_AXIS) return axis_name(n, (sn_axis){id});
+    if (kind == SN_IX_VAL) return val_name(n, (sn_val){id});
+    return sn_sym_get(n->m, (sn_sym){id})->name;
+}
+
+static const char *name_symbol(void *user, sn_ix_kind kind, uint32_t id) {
+    (void)kind;
+    return sn_sym_get(user, (sn_sym){id})->name;
+}
+
+/* ---- buffers ---- */
+
+static void put_size(sn_text *t, const sn_module *m, sn_ix e) {
+    sn_ix_print(t, m, e, name_symbol, (void *)(uintptr_t)m);
+}
+
+static void put_data(sn_text *t, const sn_module *m, const sn_buf_rec *b) {
+    int64_t n = 0;
+    if (b->weight.i) {
+        sn_text_put(t, " weight ");
+        sn_text_quoted(t, sn_wt_get(m, b->weight)->name);
+        return;
+    }
+    sn_text_put(t, " data [");
+    if (b->data) sn_ix_is_const(m, b->size, &n);
+    for (int64_t i = 0; i < n; i++) {
+        if (i) sn_text_put(t, ", ");
+        put_element(t, b->dtype, (const char *)b->data + (size_t)i * sn_dtype_bytes(b->dtype));
+    }
+    sn_text_put(t, "]");
+}
+
+/* Is size what the shape alone says? Building the product adds records to the module, never changes any. */
+static bool size_follows(const sn_module *m, const sn_buf_rec *b) {
+    return sn_ix_eq(b->size, sn_ix_product((sn_module *)(uintptr_t)m, b->shape, b->rank));
+}
+
+void sn_buf_print(sn_text *t, const sn_module *m, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(m, buf);
+    if (sn_buf_is_local(b)) {
+        sn_text_printf(t, "%s %s: %s ", sn_buf_scope_names[b->scope], b->name, sn_dtypes[b->dtype].name);
+        if (sn_buf_is_private(b)) sn_text_printf(t, "private %u ", b->private_size);
+        sn_text_put(t, "size ");
+        put_size(t, m, b->size);
+        sn_text_put(t, "\n");
+        return;
+    }
+    sn_text_printf(t, "buffer %s: %s[", b->name, sn_dtypes[b->dtype].name);
+    for (uint32_t i = 0; i < b->rank; i++) {
+        if (i) sn_text_put(t, ", ");
+        put_size(t, m, b->shape[i]);
+    }
+    sn_text_printf(t, "] %s", sn_buf_scope_names[b->scope]);
+    if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) sn_text_printf(t, " %u", b->io);
+    if (b->scope == SN_BUF_CONST) put_data(t, m, b);
+    if (!size_follows(m, b)) {
+        sn_text_put(t, " size ");
+        put_size(t, m, b->size);
+    }
+    sn_text_printf(t, " align %u\n", b->align);
+}
+
+/* ---- statements ---- */
+
+static void put_ix(sn_text *t, names *n, sn_ix e) { sn_ix_print(t, n->m, e, name_atom, n); }
+
+static void put_vals(sn_text *t, names *n, const sn_val *v, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) sn_text_printf(t, "%s%%%s", i ? ", " : "", val_name(n, v[i]));
+}
+
+static void put_axis(sn_text *t, names *n, const sn_stmt_rec *r) {
+    sn_text_printf(t, " %s in ", axis_name(n, r->axis));
+    put_ix(t, n, sn_axis_get(n->m, r->axis)->extent);
+    if (r->kind != SN_AXIS_SEQ) sn_text_printf(t, " : %s", sn_axis_kind_names[r->kind]);
+}
+
+static void put_combs(sn_text *t, const sn_stmt_rec *r) {
+    sn_text_put(t, r->n_combs > 1 ? " (" : " ");
+    for (uint32_t i = 0; i < r->n_combs; i++) sn_text_printf(t, "%s%s", i ? ", " : "", sn_combs[r->combs[i]].name);
+    if (r->n_combs > 1) sn_text_put(t, ")");
+}
+
+static void put_bounded(sn_text *t, names *n, const sn_stmt_rec *r, const char *between) {
+    put_ix(t, n, r->ix);
+    sn_text_put(t, between);
+    put_ix(t, n, r->bound);
+}
+
+static void put_access(sn_text *t, names *n, const sn_stmt_rec *r) {
+    sn_text_printf(t, " %s[", sn_buf_get(n->m, r->buf)->name);
+    put_ix(t, n, r->ix);
+    sn_text_put(t, "]");
+    if (r->op == SN_LOP_STORE) {
+        sn_text_put(t, ", ");
+        put_vals(t, n, r->in, 1);
+    }
+    if (!r->has_mask) return;
+    sn_text_put(t, " if ");
+    put_vals(t, n, r->in + (r->op == SN_LOP_STORE), 1);
+    if (r->op == SN_LOP_STORE) return;
+    sn_text_put(t, " else ");
+    put_vals(t, n, r->in + 1, 1);
+}
+
+/* What stands between the operation's name and its region or the line end. */
+static void put_arguments(sn_text *t, names *n, const sn_stmt_rec *r) {
+    const char *dtype = sn_dtypes[r->dtype].name;
+    if (r->op < SN_N_LOPS || r->op == SN_LOP_YIELD) {
+        sn_text_put(t, " ");
+        put_vals(t, n, r->in, r->n_in);
+    } else if (r->op == SN_LOP_CONST) {
+        sn_text_printf(t, ".%s ", dtype);
+        if (sn_is_float(r->dtype)) put_float(t, r->dtype, r->f);
+        else put_int(t, r->dtype, r->i);
+    } else if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) {
+        sn_text_printf(t, ".%s ", dtype);
+        put_vals(t, n, r->in, r->n_in);
+    } else if (r->op == SN_LOP_INDEX) {
+        sn_text_printf(t, ".%s (", dtype);
+        put_ix(t, n, r->ix);
+        sn_text_put(t, ")");
+    } else if (r->op == SN_LOP_IN) {
+        sn_text_put(t, " ");
+        put_bounded(t, n, r, ", ");
+    } else if (r->op == SN_LOP_IF) {
+        sn_text_put(t, " ");
+        put_bounded(t, n, r, " in ");
+    } else if (r->op == SN_LOP_ACCUM) {
+        put_combs(t, r);
+        sn_text_put(t, " ");
+        put_vals(t, n, r->in, r->n_in);
+        sn_text_put(t, " over ");
+        put_ix(t, n, r->ix);
+        if (r->exclusive) sn_text_put(t, " exclusive");
+    } else if (r->op == SN_LOP_BARRIER) {
+        return;
+    } else if (r->op == SN_LOP_LOOP) {
+        put_axis(t, n, r);
+    } else if (r->op == SN_LOP_REDUCE) {
+        put_combs(t, r);
+        put_axis(t, n, r);
+    } else {
+        put_access(t, n, r);
+    }
+}
+
+static void put_stmt(sn_text *t, names *n, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(n->m, s);
+    for (uint32_t i = 0; i < r->n_results; i++)
+        sn_text_printf(t, "%s%%%s", i ? ", " : "", val_name(n, sn_result(r, i)));
+    sn_text_printf(t, "%s%s", r->n_results ? " = " : "", sn_lops[r->op].name);
+    put_arguments(t, n, r);
+}
+
+static void put_region(sn_text *t, names *n, sn_stmt first, int level) {
+    for (sn_stmt s = first; s.i; s = sn_stmt_get(n->m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(n->m, s);
+        sn_text_indent(t, level);
+        put_stmt(t, n, s);
+        sn_text_put(t, sn_lop_has_region(r->op) ? " {\n" : "\n");
+        if (!sn_lop_has_region(r->op)) continue;
+        put_region(t, n, r->first, level + 1);
+        sn_text_indent(t, level);
+        sn_text_put(t, "}\n");
+    }
+}
+
+void sn_stmt_print(sn_text *t, const sn_module *m, sn_stmt s) {
+    names n;
+    names_init(&n, t->env, m, sn_stmt_get(m, s)->kern);
+    put_stmt(t, &n, s);
+    names_free(&n);
+}
+
+sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stmt s, const char *format, ...) {
+    char message[SN_MESSAGE_MAX / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    sn_text t;
+    sn_text_init(&t, m->env);
+    sn_stmt_print(&t, m, s);
+    sn_fail(m->env, status, "%s: kernel @%s, `%.400s`: %s", where, sn_kern_get(m, sn_stmt_get(m, s)->kern)->name, t.s,
+            message);
+    sn_text_free(&t);
+    return status;
+}
+
+/* ---- kernels ---- */
+
+static void put_schedule(sn_text *t, const sn_sched *s) {
+    const struct {
+        const char *name;
+        uint32_t value;
+    } FIELDS[] = {
+        {"block_x", s->block_x}, {"block_y", s->block_y}, {"vector", s->vector},     {"unroll", s->unroll},
+        {"cluster", s->cluster}, {"split", s->split},  {"min_blocks", s->min_blocks},
+    };
+    bool any = s->cls != SN_SCHED_NONE || s->persistent || s->shared;
+    for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;
+    if (!any) return;
+    sn_text_printf(t, " schedule %s", sn_sched_class_names[s->cls]);
+    for (size_t i = 0; i < SN_COUNT(FIELDS); i++)
+        if (FIELDS[i].value) sn_text_printf(t, " %s=%u", FIELDS[i].name, FIELDS[i].value);
+    if (s->persistent) sn_text_put(t, " persistent");
+    if (s->shared) sn_text_put(t, " shared");
+}
+
+void sn_kern_print(sn_text *t, const sn_module *m, sn_kern k) {
+    const sn_kern_rec *r = sn_kern_get(m, k);
+    sn_text_printf(t, "kernel @%s(", r->name);
+    for (uint32_t i = 0; i < r->params.n; i++)
+        sn_text_printf(t, "%s%s", i ? ", " : "", sn_buf_get(m, r->params.at[i])->name);
+    sn_text_put(t, ")");
+    put_schedule(t, &r->sched);
+    if (r->scheduled) sn_text_put(t, " scheduled");
+    if (r->note) {
+        sn_text_put(t, " note ");
+        sn_text_quoted(t, r->note);
+    }
+    sn_text_put(t, " {\n");
+    for (uint32_t i = 0; i < r->locals.n; i++) {
+        sn_text_indent(t, 1);
+        sn_buf_print(t, m, r->locals.at[i]);
+    }
+    names n;
+    names_init(&n, t->env, m, k);
+    put_region(t, &n, r->first, 1);
+    names_free(&n);
+    sn_text_put(t, "}\n");
+}

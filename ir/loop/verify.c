@@ -1,0 +1,662 @@
+/* verify.c: the invariants of Loop IR (docs/IR.md explains them; tests/verify/L*.sn break them one by one).
+ *
+ *   L1   an operand is defined before its use, in the same region or one around it
+ *   L2   operands and results have the number and dtypes that the operation takes
+ *   L3   the region of a reduce, and no other, ends in its only yield: one value per state, of its dtype
+ *   L4   an axis belongs to one loop or reduce; its extent is made of constants and symbols and is not negative
+ *   L5   an index expression names only axes of enclosing loops and visible values of integer type
+ *   L6   an access that is neither masked nor inside an `if` does not provably leave [0, size)
+ *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg, shared or posted buffer belongs to
+ *        one kernel
+ *   L8   a const buffer is not stored to
+ *   L9   axis kinds other than seq, shared buffers and barriers stand only in scheduled kernels
+ *   L10  grid axes are one nest of loops, and all else that stores stands inside it or after one of its loops; or several
+ *        nests (segments), with all stores inside them and nothing beside them
+ *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis, a cluster axis not inside
+ *        any of the three
+ *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y and all cluster axes
+ *   L13  vector and unroll extents are constants; a vector axis is not inside a vector axis
+ *   L14  an access to a reg is private * (thread number) + e, to a shared buffer private * (cluster number) + e, with
+ *        0 <= e < private
+ *   L15  links of the tree and of values agree
+ *   L16  sizes and alignment of a buffer make sense
+ *   L17  a segment of a kernel touches nothing that another one stores
+ *   L18  the position of an accum counts the iterations of the innermost loops around it; nothing else stands between
+ *   L19  a kernel with a posted buffer has no segments and no cluster; what touches the buffer is inside the grid
+ *   L20  the buffer of an input or output has a number of its own; where there is a graph, it is that of one of its inputs
+ *        or outputs, whose dtype, shape and storage the buffer has
+ *   L21  a divisor is positive, or made of constants and symbols
+ *
+ * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
+ */
+#include "ir/loop/loop.h"
+
+#include <stdlib.h>
+
+#include "ir/ops/scalar.h"
+
+typedef struct verifier {
+    sn_module *m;
+    const char *where;
+    sn_kern k;
+    sn_stmt grid;     /* innermost grid loop so far of the segment */
+    int64_t block[3]; /* extents of block.x, block.y and cluster axes, 0: none so far */
+} verifier;
+
+#define FAIL(...) sn_stmt_fail(v->m, SN_ERROR_VERIFY, v->where, s, __VA_ARGS__)
+
+static sn_dtype dtype_of(const verifier *v, sn_val x) { return sn_val_get(v->m, x)->dtype; }
+static const char *dtype_name(sn_dtype t) { return sn_dtypes[t].name; }
+
+/* ---- L15: links ---- */
+
+static uint32_t results_wanted(const sn_stmt_rec *r) {
+    uint32_t states = 0;
+    if (r->op == SN_LOP_REDUCE)
+        for (uint32_t i = 0; i < r->n_combs; i++) states += sn_combs[r->combs[i]].states;
+    return r->op == SN_LOP_REDUCE ? states : r->op <= SN_LOP_ACCUM;
+}
+
+static sn_status check_links(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_module *m = v->m;
+    if (r->kern.i != v->k.i) return FAIL("L15: the statement says that it is in another kernel");
+    if (r->next.i && (sn_stmt_get(m, r->next)->prev.i != s.i || sn_stmt_get(m, r->next)->parent.i != r->parent.i))
+        return FAIL("L15: the next statement does not point back");
+    if (r->first.i && (sn_stmt_get(m, r->first)->prev.i || sn_stmt_get(m, r->first)->parent.i != s.i))
+        return FAIL("L15: the region does not point back");
+    if (!r->first.i != !r->last.i || (r->first.i && !sn_lop_has_region(r->op)))
+        return FAIL("L15: the region has only one end, or is none of this statement");
+    if ((r->op == SN_LOP_LOOP || r->op == SN_LOP_REDUCE) != (r->axis.i != 0))
+        return FAIL("L15: loops and reduces have an axis, nothing else has");
+    if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) != (r->buf.i != 0))
+        return FAIL("L15: loads and stores have a buffer, nothing else has");
+    if (r->n_results != results_wanted(r))
+        return FAIL("L15: %u results where %s has %u", r->n_results, sn_lops[r->op].name, results_wanted(r));
+    for (uint32_t i = 0; i < r->n_results; i++) {
+        const sn_val_rec *x = sn_val_get(m, sn_result(r, i));
+        if (x->def.i != s.i || x->number != i) return FAIL("L15: result %u does not point back", i);
+    }
+    return SN_OK;
+}
+
+/* ---- L1, L5: what a statement refers to ---- */
+
+/* Is x defined before s, in the region of s or one around it? val.mark says that the walk has passed its definition. */
+static bool visible(const verifier *v, sn_val x, sn_stmt s) {
+    const sn_val_rec *r = sn_val_get(v->m, x);
+    if (!r->mark || sn_stmt_get(v->m, r->def)->kern.i != v->k.i || sn_stmt_inside(v->m, s, r->def)) return false;
+    sn_stmt home = sn_stmt_get(v->m, r->def)->parent;
+    return home.i == 0 || sn_stmt_inside(v->m, s, home);
+}
+
+static sn_status check_operands(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (!visible(v, r->in[i], s)) return FAIL("L1: operand %u is not visible here", i + 1);
+    return SN_OK;
+}
+
+typedef struct ix_check {
+    const verifier *v;
+    sn_stmt s;
+    const char *wrong;
+} ix_check;
+
+static bool only_symbols(const verifier *v, sn_ix e);
+
+static void check_atom(void *user, sn_ix atom) {
+    ix_check *c = user;
+    const sn_module *m = c->v->m;
+    const sn_ix_rec *r = sn_ix_get(m, atom);
+    if (r->kind == SN_IX_AXIS) {
+        sn_stmt owner = {sn_axis_get(m, (sn_axis){r->id})->mark};
+        if (!owner.i || !sn_stmt_inside(m, c->s, owner))
+            c->wrong = "an axis of a loop that is not around the statement";
+    } else if (r->kind == SN_IX_VAL) {
+        if (!visible(c->v, (sn_val){r->id}, c->s)) c->wrong = "a value that is not visible here";
+        else if (!sn_is_integral(dtype_of(c->v, (sn_val){r->id}))) c->wrong = "a value that is no integer";
+    }
+}
+
+/* L21: a machine cannot divide by 0. */
+static bool divisors_ok(const verifier *v, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(v->m, e);
+    bool divides = r->kind == SN_IX_DIV || r->kind == SN_IX_MOD;
+    if (divides && sn_ix_range(v->m, r->b).lo < 1 && !only_symbols(v, r->b)) return false;
+    for (uint32_t i = 0; r->kind == SN_IX_SUM && i < r->n_terms; i++)
+        if (!divisors_ok(v, r->terms[i].atom)) return false;
+    return (!r->a.i || divisors_ok(v, r->a)) && (!r->b.i || divisors_ok(v, r->b));
+}
+
+static sn_status check_indices(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    bool has_ix = (r->op >= SN_LOP_INDEX && r->op <= SN_LOP_STORE) || r->op == SN_LOP_IF;
+    bool has_bound = r->op == SN_LOP_IN || r->op == SN_LOP_IF;
+    if (has_ix != (r->ix.i != 0) || has_bound != (r->bound.i != 0))
+        return FAIL("L15: an index expression is missing, or has no business here");
+    ix_check c = {v, s, NULL};
+    if (r->ix.i) sn_ix_walk(v->m, r->ix, check_atom, &c);
+    if (r->bound.i) sn_ix_walk(v->m, r->bound, check_atom, &c);
+    if (c.wrong) return FAIL("L5: the index expression names %s", c.wrong);
+    bool divides = (!r->ix.i || divisors_ok(v, r->ix)) && (!r->bound.i || divisors_ok(v, r->bound));
+    return divides ? SN_OK : FAIL("L21: a divisor in the index expression is not provably positive");
+}
+
+/* ---- L2: dtypes ---- */
+
+static sn_status check_scalar(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_lop_info *info = &sn_lops[r->op];
+    uint32_t lead = r->op == SN_LOP_SELECT;
+    if (r->n_in != info->n_in) return FAIL("L2: %s has %u operands", info->name, info->n_in);
+    sn_dtype t = dtype_of(v, r->in[lead]);
+    if (lead && dtype_of(v, r->in[0]) != SN_BOOL) return FAIL("L2: the condition is no bool");
+    for (uint32_t i = lead + 1; i < r->n_in; i++)
+        if (dtype_of(v, r->in[i]) != t)
+            return FAIL("L2: operands are %s and %s", dtype_name(t), dtype_name(dtype_of(v, r->in[i])));
+    if (!sn_lop_allowed(r->op, t)) return FAIL("L2: %s does not exist on %s", info->name, dtype_name(t));
+    if (dtype_of(v, r->result) != (info->is_bool ? SN_BOOL : t)) return FAIL("L2: the result has the wrong dtype");
+    return SN_OK;
+}
+
+static sn_status check_access_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    bool is_store = r->op == SN_LOP_STORE;
+    sn_dtype t = sn_buf_get(v->m, r->buf)->dtype;
+    uint32_t n = is_store ? 1 + r->has_mask : 2 * r->has_mask;
+    if (r->n_in != n) return FAIL("L2: %u operands where %u are needed", r->n_in, n);
+    if (r->has_mask && dtype_of(v, sn_stmt_mask(r)) != SN_BOOL) return FAIL("L2: the mask is no bool");
+    if (!is_store && dtype_of(v, r->result) != t) return FAIL("L2: the result has the wrong dtype");
+    sn_val x = is_store ? r->in[0] : r->has_mask ? r->in[1] : r->result;
+    if (dtype_of(v, x) != t)
+        return FAIL("L2: the buffer is %s, the value %s", dtype_name(t), dtype_name(dtype_of(v, x)));
+    return SN_OK;
+}
+
+static sn_status check_conversion(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->n_in != 1) return FAIL("L2: %s has 1 operand", sn_lops[r->op].name);
+    sn_dtype from = dtype_of(v, r->in[0]), to = dtype_of(v, r->result);
+    if (r->op == SN_LOP_BITCAST && sn_dtype_bytes(from) != sn_dtype_bytes(to))
+        return FAIL("L2: the sizes of %s and %s differ", dtype_name(from), dtype_name(to));
+    return SN_OK;
+}
+
+static sn_status check_accum_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->n_in != 1 || r->n_combs != 1) return FAIL("L2: accum has 1 operand and 1 combiner");
+    const char *name = sn_combs[r->combs[0]].name;
+    if (sn_combs[r->combs[0]].states != 1) return FAIL("L2: accum has one state, %s has 2", name);
+    if (dtype_of(v, r->in[0]) != r->dtype) return FAIL("L2: operand and result have two dtypes");
+    if ((r->combs[0] == SN_COMB_ANY || r->combs[0] == SN_COMB_ALL) && r->dtype != SN_BOOL)
+        return FAIL("L2: %s works on bool, not on %s", name, dtype_name(r->dtype));
+    return SN_OK;
+}
+
+static sn_status check_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->n_results == 1 && r->dtype != dtype_of(v, r->result))
+        return FAIL("L2: statement and result have two dtypes");
+    if (r->op < SN_N_LOPS) return check_scalar(v, s, r);
+    if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return check_access_types(v, s, r);
+    if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) return check_conversion(v, s, r);
+    if (r->op == SN_LOP_ACCUM) return check_accum_types(v, s, r);
+    if (r->op != SN_LOP_YIELD && r->n_in) return FAIL("L2: %s has no operands", sn_lops[r->op].name);
+    if (r->op == SN_LOP_INDEX && (sn_is_float(r->dtype) || r->dtype == SN_BOOL))
+        return FAIL("L2: an index is an integer, not %s", dtype_name(r->dtype));
+    return SN_OK;
+}
+
+/* ---- L3: reductions ---- */
+
+static sn_status check_states(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    uint32_t state = 0;
+    for (uint32_t i = 0; i < r->n_combs; i++) {
+        sn_dtype t = dtype_of(v, sn_result(r, state));
+        const char *name = sn_combs[r->combs[i]].name;
+        if ((r->combs[i] == SN_COMB_ANY || r->combs[i] == SN_COMB_ALL) && t != SN_BOOL)
+            return FAIL("L3: %s works on bool, not on %s", name, dtype_name(t));
+        sn_comb_second second = sn_combs[r->combs[i]].second;
+        if (second == SN_SECOND_POSITION && dtype_of(v, sn_result(r, state + 1)) != SN_I64)
+            return FAIL("L3: the position of %s is i64", name);
+        if (second == SN_SECOND_WEIGHT && (!sn_is_float(t) || dtype_of(v, sn_result(r, state + 1)) != t))
+            return FAIL("L3: %s takes two floats of one dtype, not %s and %s", name, dtype_name(t),
+                        dtype_name(dtype_of(v, sn_result(r, state + 1))));
+        state += sn_combs[r->combs[i]].states;
+    }
+    return SN_OK;
+}
+
+static sn_status check_yields(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op == SN_LOP_YIELD) {
+        if (!r->parent.i || sn_stmt_get(v->m, r->parent)->op != SN_LOP_REDUCE || r->next.i)
+            return FAIL("L3: a yield stands at the end of a reduce");
+        const sn_stmt_rec *reduce = sn_stmt_get(v->m, r->parent);
+        if (r->n_in != reduce->n_results) return FAIL("L3: %u values for %u states", r->n_in, reduce->n_results);
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (dtype_of(v, r->in[i]) != dtype_of(v, sn_result(reduce, i)))
+                return FAIL("L3: value %u is %s, the state %s", i + 1, dtype_name(dtype_of(v, r->in[i])),
+                            dtype_name(dtype_of(v, sn_result(reduce, i))));
+    }
+    if (r->op != SN_LOP_REDUCE) return SN_OK;
+    if (!r->last.i || sn_stmt_get(v->m, r->last)->op != SN_LOP_YIELD)
+        return FAIL("L3: the region does not end in a yield");
+    return check_states(v, s, r);
+}
+
+/* ---- L18: positions of prefixes ---- */
+
+/* From the inside out the strides are 1, the extent of the innermost axis, times that of the next, and so on. */
+static sn_status check_position(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op != SN_LOP_ACCUM) return SN_OK;
+    sn_ix rest = r->ix, zero = sn_ix_const(v->m, 0);
+    int64_t stride = 1, found, extent;
+    for (sn_stmt up = r->parent; !sn_ix_eq(rest, zero); up = sn_stmt_get(v->m, up)->parent) {
+        const sn_stmt_rec *u = up.i ? sn_stmt_get(v->m, up) : NULL;
+        if (!u || u->op != SN_LOP_LOOP) return FAIL("L18: something other than the loops of its position is around it");
+        if (u->kind == SN_AXIS_GRID || u->kind == SN_AXIS_CLUSTER) return FAIL("L18: blocks run in no order");
+        bool is_const = sn_ix_is_const(v->m, sn_axis_get(v->m, u->axis)->extent, &extent);
+        if (!sn_ix_coef(v->m, rest, u->axis, &found)) return FAIL("L18: the position is no sum of axes");
+        if (found == 0 && is_const && extent == 1) continue;
+        if (found != stride)
+            return FAIL("L18: the position moves by %lld with a loop where it should by %lld", (long long)found,
+                        (long long)stride);
+        rest = sn_ix_subst(v->m, rest, &u->axis, &zero, 1);
+        if (sn_ix_eq(rest, zero)) break; /* the extent of the outermost loop does not matter */
+        if (!is_const || sn_mul_overflow(stride, extent, &stride)) return FAIL("L18: an inner extent is no constant");
+    }
+    return SN_OK;
+}
+
+/* ---- L6, L8, L14: accesses ---- */
+
+enum { EXACT_AXES = 16 };
+
+typedef struct exact_walk {
+    const sn_module *m;
+    uint32_t axes[EXACT_AXES], n;
+} exact_walk;
+
+/* Does every value of e's range occur at its ends? True of sums and quotients in which every axis occurs once. */
+static bool range_is_exact(exact_walk *w, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(w->m, e);
+    if (r->kind == SN_IX_DIV) return sn_ix_is_const(w->m, r->b, NULL) && range_is_exact(w, r->a);
+    if (r->kind == SN_IX_AXIS) {
+        for (uint32_t i = 0; i < w->n; i++)
+            if (w->axes[i] == r->id) return false;
+        if (w->n == EXACT_AXES) return false;
+        w->axes[w->n++] = r->id;
+        return true;
+    }
+    if (r->kind != SN_IX_SUM) return false;
+    for (uint32_t i = 0; i < r->n_terms; i++)
+        if (!range_is_exact(w, r->terms[i].atom)) return false;
+    return true;
+}
+
+/* Might the statement never run, for a reason that the range of its offset does not see? */
+static bool is_guarded(const verifier *v, const sn_stmt_rec *r) {
+    int64_t extent;
+    if (r->has_mask) return true;
+    for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(v->m, up);
+        if (u->op == SN_LOP_IF) return true;
+        if (sn_ix_is_const(v->m, sn_axis_get(v->m, u->axis)->extent, &extent) && extent == 0) return true;
+    }
+    return false;
+}
+
+static sn_status check_bounds(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    int64_t size;
+    sn_range range = sn_ix_range(v->m, r->ix);
+    if (is_guarded(v, r)) return SN_OK;
+    bool has_size = sn_ix_is_const(v->m, sn_buf_get(v->m, r->buf)->size, &size);
+    bool exact = range_is_exact(&(exact_walk){.m = v->m}, r->ix);
+    bool below = range.hi < 0 || (exact && range.lo < 0);
+    bool above = has_size && (range.lo >= size || (exact && range.hi != INT64_MAX && range.hi >= size));
+    if (below) return FAIL("L6: the offset goes down to %lld", (long long)range.lo);
+    if (above) return FAIL("L6: the offset goes up to %lld, the size is %lld", (long long)range.hi, (long long)size);
+    return SN_OK;
+}
+
+/* Which number of a thread an axis kind counts, -1 for none. */
+static int block_number(sn_axis_kind kind) {
+    return kind == SN_AXIS_BLOCK_X ? 0 : kind == SN_AXIS_BLOCK_Y ? 1 : kind == SN_AXIS_CLUSTER ? 2 : -1;
+}
+
+static sn_status check_local(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+    sn_ix rest = r->ix;
+    for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(v->m, up);
+        int number = u->axis.i ? block_number(u->kind) : -1;
+        if (number < 0 || (b->scope == SN_BUF_SHARED && number < 2)) continue;
+        int64_t found, want = b->private_size;
+        for (int k = 0; b->scope == SN_BUF_REG && k < number; k++)
+            if (v->block[k]) want *= v->block[k];
+        if (!sn_ix_coef(v->m, rest, u->axis, &found) || found != want)
+            return FAIL("L14: the %s axis does not step over %lld elements of the %s", sn_axis_kind_names[u->kind],
+                        (long long)want, sn_buf_scope_names[b->scope]);
+        sn_ix zero = sn_ix_const(v->m, 0);
+        rest = sn_ix_subst(v->m, rest, &u->axis, &zero, 1);
+    }
+    sn_range range = sn_ix_range(v->m, rest);
+    if (range.lo < 0 || range.hi >= b->private_size)
+        return FAIL("L14: the offset in a %s's group is not provably inside [0, %u)",
+                    b->scope == SN_BUF_REG ? "thread" : "block", b->private_size);
+    return SN_OK;
+}
+
+static sn_status check_access(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (!r->buf.i) return SN_OK;
+    const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+    if (r->op == SN_LOP_STORE && b->scope == SN_BUF_CONST) return FAIL("L8: '%s' is a const buffer", b->name);
+    SN_TRY(check_bounds(v, s, r));
+    return sn_buf_is_private(b) ? check_local(v, s, r) : SN_OK;
+}
+
+/* ---- L4, L9 .. L13: axes ---- */
+
+static void find_non_symbol(void *user, sn_ix atom) {
+    ix_check *c = user;
+    if (sn_ix_get(c->v->m, atom)->kind != SN_IX_SYM) c->wrong = "an axis or a value";
+}
+
+static bool only_symbols(const verifier *v, sn_ix e) {
+    ix_check c = {.v = v};
+    sn_ix_walk(v->m, e, find_non_symbol, &c);
+    return !c.wrong;
+}
+
+/* Claim the axes of the kernel: axis.mark = its statement. Also the extents of the block, which L14 needs
+ * everywhere. */
+static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (!r->axis.i) return SN_OK;
+    sn_axis_rec *ax = sn_axis_get(v->m, r->axis);
+    int64_t extent = -1;
+    if (ax->mark) return FAIL("L4: the axis belongs to another loop too");
+    ax->mark = s.i;
+    if (!only_symbols(v, ax->extent)) return FAIL("L4: the extent names an axis or a value");
+    bool is_const = sn_ix_is_const(v->m, ax->extent, &extent);
+    if (is_const && extent < 0) return FAIL("L4: the extent is negative");
+    if (!is_const && (r->kind == SN_AXIS_VECTOR || r->kind == SN_AXIS_UNROLL))
+        return FAIL("L13: axis kind %s needs a constant extent", sn_axis_kind_names[r->kind]);
+    int number = block_number(r->kind);
+    if (number < 0) return SN_OK;
+    if (extent < 1) return FAIL("L12: the extent of a %s axis is a positive constant", sn_axis_kind_names[r->kind]);
+    if (v->block[number] && v->block[number] != extent)
+        return FAIL("L12: another %s axis of the kernel has extent %lld", sn_axis_kind_names[r->kind],
+                    (long long)v->block[number]);
+    v->block[number] = extent;
+    return SN_OK;
+}
+
+/* The statement around s that has the axis kind, none if there is none. */
+static sn_stmt enclosing_kind(const verifier *v, const sn_stmt_rec *r, sn_axis_kind kind) {
+    sn_stmt up = r->parent;
+    for (; up.i; up = sn_stmt_get(v->m, up)->parent)
+        if (sn_stmt_get(v->m, up)->axis.i && sn_stmt_get(v->m, up)->kind == kind) break;
+    return up;
+}
+
+static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op == SN_LOP_REDUCE) return FAIL("L10: blocks cannot share a reduction");
+    const sn_stmt_rec *up = r->parent.i ? sn_stmt_get(v->m, r->parent) : NULL;
+    if (up && (up->op != SN_LOP_LOOP || up->kind != SN_AXIS_GRID))
+        return FAIL("L10: a grid axis stands inside something else");
+    if (up && !sn_stmt_inside(v->m, s, v->grid)) return FAIL("L10: the segment has two grids side by side");
+    v->grid = s;
+    return SN_OK;
+}
+
+static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op == SN_LOP_BARRIER && !sn_kern_get(v->m, v->k)->scheduled)
+        return FAIL("L9: a barrier in a kernel that is not scheduled");
+    if (!r->axis.i || r->kind == SN_AXIS_SEQ) return SN_OK;
+    const char *name = sn_axis_kind_names[r->kind];
+    if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L9: axis kind %s in a kernel that is not scheduled", name);
+    if (r->kind == SN_AXIS_GRID) return check_grid(v, s, r);
+    for (int k = SN_AXIS_BLOCK_X; r->kind == SN_AXIS_CLUSTER && k <= SN_AXIS_BLOCK_Y; k++)
+        if (enclosing_kind(v, r, (sn_axis_kind)k).i)
+            return FAIL("L11: a cluster axis inside a %s axis", sn_axis_kind_names[k]);
+    bool nests = r->kind == SN_AXIS_UNROLL;
+    if (!nests && enclosing_kind(v, r, r->kind).i)
+        return FAIL("%s: a %s axis inside a %s axis", r->kind == SN_AXIS_VECTOR ? "L13" : "L11", name, name);
+    return SN_OK;
+}
+
+/* Does s stand after one of the grid loops, in its region or deeper? The last block to finish runs it then. */
+static bool after_a_grid_loop(const verifier *v, sn_stmt s) {
+    for (sn_stmt g = v->grid; g.i; g = sn_stmt_get(v->m, g)->parent)
+        for (sn_stmt t = sn_stmt_get(v->m, g)->next; t.i; t = sn_stmt_get(v->m, t)->next)
+            if (t.i == s.i || sn_stmt_inside(v->m, s, t)) return true;
+    return false;
+}
+
+static sn_status check_stores_in_grid(verifier *v) {
+    for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i && v->grid.i; s = sn_stmt_walk_next(v->m, s))
+        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, v->grid) && !after_a_grid_loop(v, s))
+            return FAIL("L10: the store is outside the grid, so every block would do it");
+    return SN_OK;
+}
+
+/* ---- L10, L17: segments ---- */
+
+static sn_stmt innermost_grid(const verifier *v, sn_stmt s) {
+    for (sn_stmt t = sn_stmt_get(v->m, s)->first; t.i; t = sn_stmt_get(v->m, t)->next)
+        if (sn_is_grid(v->m, t)) return innermost_grid(v, t);
+    return s;
+}
+
+static sn_status check_segment_stores(verifier *v, sn_stmt top) {
+    sn_stmt grid = innermost_grid(v, top), end = sn_stmt_walk_skip(v->m, top);
+    for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(v->m, s))
+        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, grid))
+            return FAIL("L10: the store is outside the grid, so every block would do it");
+    return SN_OK;
+}
+
+/* buf.mark: number of the segment that stores to it. */
+static sn_status check_segment_accesses(verifier *v, sn_stmt top, uint32_t number, sn_lop op) {
+    sn_stmt end = sn_stmt_walk_skip(v->m, top);
+    for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (r->op != op) continue;
+        sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+        if (sn_buf_is_local(b)) continue;
+        if (b->mark && b->mark != number) return FAIL("L17: another segment of the kernel stores to '%s'", b->name);
+        if (op == SN_LOP_STORE) b->mark = number;
+    }
+    return SN_OK;
+}
+
+static sn_status check_segments(verifier *v, const sn_kern_rec *k) {
+    if (sn_kern_segments(v->m, v->k) < 2) return check_stores_in_grid(v);
+    static const sn_lop ORDER[] = {SN_LOP_STORE, SN_LOP_LOAD};
+    for (size_t i = 0; i < SN_COUNT(ORDER); i++) {
+        uint32_t number = 0;
+        for (sn_stmt s = k->first; s.i; s = sn_stmt_get(v->m, s)->next) {
+            if (!sn_is_grid(v->m, s)) return FAIL("L10: the statement stands beside the segments of the kernel");
+            SN_TRY(check_segment_stores(v, s));
+            SN_TRY(check_segment_accesses(v, s, ++number, ORDER[i]));
+        }
+    }
+    for (uint32_t i = 0; i < k->params.n; i++) sn_buf_get(v->m, k->params.at[i])->mark = 0;
+    return SN_OK;
+}
+
+/* ---- L19: posted buffers ---- */
+
+static sn_status check_posted(verifier *v) {
+    if (!sn_kern_posts(v->m, v->k)) return SN_OK;
+    for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (r->axis.i && r->kind == SN_AXIS_CLUSTER) return FAIL("L19: a cluster in a kernel that posts");
+        if (!r->parent.i && sn_is_grid(v->m, s) && sn_kern_segments(v->m, v->k) > 1)
+            return FAIL("L19: the kernel posts, and this is one of several segments");
+        if (!r->buf.i || sn_buf_get(v->m, r->buf)->scope != SN_BUF_POSTED) continue;
+        if (v->grid.i && !sn_stmt_inside(v->m, s, v->grid))
+            return FAIL("L19: '%s' is posted, and this is outside the grid", sn_buf_get(v->m, r->buf)->name);
+    }
+    return SN_OK;
+}
+
+/* ---- L7: parameters ---- */
+
+enum { IS_PARAM = 1, IS_LOCAL = 2, IS_TOUCHED = 4 };
+
+static sn_status fail_kernel(verifier *v, const char *text, sn_buf b) {
+    return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L7: %s '%s'", v->where, sn_kern_get(v->m, v->k)->name,
+                   text, sn_buf_get(v->m, b)->name);
+}
+
+static sn_status declare_buffers(verifier *v, const sn_kern_rec *k) {
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
+        if (sn_buf_is_local(b)) return fail_kernel(v, "a parameter is local:", k->params.at[i]);
+        if (b->mark) return fail_kernel(v, "two parameters are", k->params.at[i]);
+        b->mark = IS_PARAM;
+    }
+    for (uint32_t i = 0; i < k->locals.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->locals.at[i]);
+        if (!sn_buf_is_local(b)) return fail_kernel(v, "listed as local:", k->locals.at[i]);
+        if (b->mark) return fail_kernel(v, "local to two kernels:", k->locals.at[i]);
+        if (b->scope == SN_BUF_SHARED && !k->scheduled)
+            return sn_fail(v->m->env, SN_ERROR_VERIFY,
+                           "%s: kernel @%s: L9: shared buffer '%s' in a kernel that is not "
+                           "scheduled",
+                           v->where, k->name, b->name);
+        b->mark = IS_LOCAL;
+    }
+    return SN_OK;
+}
+
+/* Marks of parameters are cleared again; those of locals stay, so that another kernel cannot claim them. */
+static sn_status check_params(verifier *v, const sn_kern_rec *k) {
+    SN_TRY(declare_buffers(v, k));
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (!r->buf.i) continue;
+        sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+        bool is_local = sn_buf_is_local(b);
+        if (!(b->mark & (is_local ? IS_LOCAL : IS_PARAM)))
+            return FAIL("L7: '%s' is no %s of the kernel", b->name, is_local ? "local buffer" : "parameter");
+        b->mark |= IS_TOUCHED;
+    }
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
+        if (!(b->mark & IS_TOUCHED)) return fail_kernel(v, "the kernel never touches its parameter", k->params.at[i]);
+        b->mark = 0;
+    }
+    return SN_OK;
+}
+
+/* ---- everything ---- */
+
+typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
+
+static sn_status check_kernel(verifier *v) {
+    static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
+                                      check_position, check_access,  check_kind};
+    const sn_kern_rec *k = sn_kern_get(v->m, v->k);
+    v->grid = (sn_stmt){0};
+    v->block[0] = v->block[1] = v->block[2] = 0;
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        SN_TRY(check_links(v, s, sn_stmt_get(v->m, s)));
+        SN_TRY(claim_axis(v, s, sn_stmt_get(v->m, s)));
+    }
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        for (size_t i = 0; i < SN_COUNT(CHECKS); i++) SN_TRY(CHECKS[i](v, s, r));
+        for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(v->m, sn_result(r, i))->mark = 1;
+    }
+    SN_TRY(check_params(v, k));
+    SN_TRY(check_posted(v));
+    return check_segments(v, k);
+}
+
+enum { MAX_ALIGN = 256 };
+
+static bool size_ok(const verifier *v, sn_ix e) {
+    int64_t c;
+    return e.i && only_symbols(v, e) && (!sn_ix_is_const(v->m, e, &c) || c >= 0);
+}
+
+static const char *wrong_with_buffer(const verifier *v, const sn_buf_rec *b) {
+    if (b->rank > SN_MAX_RANK) return "the rank is too large";
+    for (uint32_t i = 0; i < b->rank; i++)
+        if (!size_ok(v, b->shape[i])) return "a dimension is negative or names an axis or a value";
+    if (!size_ok(v, b->size)) return "the size is negative or names an axis or a value";
+    if (b->align == 0 || (b->align & (b->align - 1))) return "the alignment is no power of two";
+    if (b->align > MAX_ALIGN) return "the alignment is more than that of any storage (256)";
+    if (sn_buf_is_private(b) && b->private_size == 0) return "the group of a thread or block has no elements";
+    if (b->scope != SN_BUF_CONST) return NULL;
+    int64_t size;
+    if (!sn_ix_is_const(v->m, b->size, &size)) return "the size of a const is a number";
+    if (!b->weight.i) return b->data ? NULL : "a const has data";
+    if (b->weight.i >= v->m->weights.recs.count) return "a const has a weight that there is not";
+    const sn_weight_rec *w = sn_wt_get(v->m, b->weight);
+    bool fits = w->dtype == b->dtype && w->size == (size_t)size * sn_dtype_bytes(b->dtype);
+    return fits ? NULL : "the weight has another dtype or size";
+}
+
+/* ---- L20: the graph's inputs and outputs ---- */
+
+static const sn_type *port_type(const verifier *v, const sn_buf_rec *b) {
+    const sn_graph_ir *g = &v->m->graph;
+    bool is_input = b->scope == SN_BUF_INPUT;
+    if (b->io >= (is_input ? g->inputs.n : g->outputs.n)) return NULL;
+    return &sn_node_get(v->m, is_input ? g->inputs.at[b->io].node : g->outputs.at[b->io].node)->type;
+}
+
+static const char *wrong_with_port(const verifier *v, const sn_buf_rec *b) {
+    if (!v->m->graph.outputs.n) return NULL;
+    const sn_type *t = port_type(v, b);
+    if (!t) return b->scope == SN_BUF_INPUT ? "the graph has fewer inputs" : "the graph has fewer outputs";
+    if (t->dtype != b->dtype) return "the graph has another dtype there";
+    if (t->rank != b->rank) return "the graph has another rank there";
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_eq(t->shape[k], b->shape[k])) return "the graph has another shape there";
+    sn_ix size = b->scope == SN_BUF_INPUT ? sn_graph_input_size(v->m, b->io) : sn_ix_product(v->m, t->shape, t->rank);
+    return sn_ix_eq(size, b->size) ? NULL : "the size is not that of the graph's storage";
+}
+
+static int by_port(const void *a, const void *b) {
+    const sn_buf_rec *x = *(sn_buf_rec *const *)a, *y = *(sn_buf_rec *const *)b;
+    if (x->scope != y->scope) return x->scope < y->scope ? -1 : 1;
+    return x->io < y->io ? -1 : x->io > y->io;
+}
+
+static sn_status check_ports(verifier *v) {
+    sn_module *m = v->m;
+    uint32_t n = 0;
+    sn_arena scratch;
+    sn_arena_init(&scratch, m->env);
+    sn_buf_rec **ports = SN_NEWN(&scratch, sn_buf_rec *, m->bufs.count);
+    const sn_buf_rec *bad = NULL;
+    const char *wrong = NULL;
+    for (sn_buf b = {1}; b.i < m->bufs.count && !wrong; b.i++) {
+        sn_buf_rec *r = sn_buf_get(m, b);
+        if (r->scope != SN_BUF_INPUT && r->scope != SN_BUF_OUTPUT) continue;
+        ports[n++] = r;
+        if ((wrong = wrong_with_port(v, r))) bad = r;
+    }
+    if (n) qsort(ports, n, sizeof *ports, by_port);
+    for (uint32_t k = 1; k < n && !wrong; k++)
+        if (by_port(&ports[k - 1], &ports[k]) == 0) bad = ports[k], wrong = "another buffer has the number";
+    sn_arena_free(&scratch);
+    if (!wrong) return SN_OK;
+    return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L20: %s %u: %s", v->where, bad->name,
+                   sn_buf_scope_names[bad->scope], bad->io, wrong);
+}
+
+sn_status sn_loop_verify(sn_module *m, const char *where) {
+    verifier v = {.m = m, .where = where};
+    for (sn_axis ax = {1}; ax.i < m->axes.count; ax.i++) sn_axis_get(m, ax)->mark = 0;
+    for (sn_val x = {1}; x.i < m->vals.count; x.i++) sn_val_get(m, x)->mark = 0;
+    for (sn_buf b = {1}; b.i < m->bufs.count; b.i++) {
+        const char *wrong = wrong_with_buffer(&v, sn_buf_get(m, b));
+        if (wrong)
+            return sn_fail(m->env, SN_ERROR_VERIFY, "%s: buffer '%s': L16: %s", where, sn_buf_get(m, b)->name, wrong);
+        sn_buf_get(m, b)->mark = 0;
+    }
+    SN_TRY(check_ports(&v));
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        v.k = m->kernels.at[i];
+        SN_TRY(check_kernel(&v));
+    }
+    return SN_OK;
+}

@@ -1,0 +1,37 @@
+/* query.c: what the step interpreter and the two wrapper emitters ask of a wrapper, so that they cannot disagree.
+ *
+ * Relies on a verified module. Does not know about programs, LLVM or C.
+ */
+#include "ir/loop/loop.h"
+#include "ir/wrap/wrap.h"
+
+typedef struct {
+    const sn_module *m;
+    const char *name;
+} symbol_search;
+
+static void note_symbol(void *user, sn_ix atom) {
+    symbol_search *s = user;
+    const sn_ix_rec *rec = sn_ix_get(s->m, atom);
+    if (rec->kind == SN_IX_SYM && !s->name) s->name = sn_sym_get(s->m, (sn_sym){rec->id})->name;
+}
+
+sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, const char *name) {
+    *out = 0;
+    if (!e.i) return SN_OK;
+    if (!sn_ix_is_const(m, e, out)) {
+        symbol_search s = {m, NULL};
+        sn_ix_walk(m, e, note_symbol, &s);
+        return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
+                       "%s of %s depends on the symbolic size %s: give it a value before running", what, name,
+                       s.name ? s.name : "of an index");
+    }
+    if (*out < 0) return sn_fail(m->env, SN_ERROR_VERIFY, "%s of %s is negative (%lld)", what, name, (long long)*out);
+    return SN_OK;
+}
+
+uint32_t sn_kern_number(const sn_module *m, sn_kern k) {
+    uint32_t i = 0;
+    while (i < m->kernels.n && m->kernels.at[i].i != k.i) i++;
+    return i;
+}

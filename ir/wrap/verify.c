@@ -1,0 +1,338 @@
+/* verify.c: the invariants of Wrapper IR, numbered. One walk over the steps that keeps the life of every buffer.
+ *
+ *   W1   a step names what it may name: check an input or output; alloc, reuse and free a temp; call a kernel of the
+ *        module; copy between two different buffers
+ *   W2   a temp gets its place once
+ *   W3   a temp has a place before it is freed, copied, handed on or passed to a kernel
+ *   W4   ... and its life has not ended: it was not freed, nor was its storage handed on or taken by an output
+ *   W5   reuse: the source is a temp, or an output that no kernel has written; both have the same size in bytes, and
+ *        the source is as aligned
+ *   W6   reuse: nothing alive is in that storage but the source
+ *   W7   alloc: large enough, inside the workspace, aligned as the buffer asks
+ *   W8   alloc: its bytes overlap no storage that is alive
+ *   W9   every kernel of the module is called once
+ *   W10  sizes and offsets are expressions over symbols, never negative; copy stays inside both buffers
+ *
+ * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp may
+ * live in the storage of an output; the call that gets the output as a parameter ends its life in the same way. Offsets
+ * and sizes that hold symbols are compared by id alone; bounds on them are checked where they are constants. Whether a
+ * kernel may overwrite its operand is decided by the pass `plan`, not here.
+ */
+#include "ir/wrap/wrap.h"
+
+#include <stdio.h>
+
+#include "ir/base/text.h"
+#include "ir/loop/loop.h"
+
+typedef enum life_state {
+    UNPLACED,
+    ALIVE,
+    HANDED, /* the next call ends it */
+    ENDED,  /* by that call; a `free` may still say so */
+    FREED
+} life_state;
+
+typedef struct life {
+    life_state state;
+    sn_buf root;          /* the alloc or output whose storage it has */
+    sn_buf taken_by;      /* HANDED, ENDED: who has the storage now */
+    uint32_t alive_index; /* place in the list of temps with ALIVE or HANDED */
+    bool written;         /* OUTPUT: a kernel got it */
+    sn_ix size, offset;   /* roots made by alloc */
+} life;
+
+typedef struct verifier {
+    sn_module *m;
+    const char *where;
+    uint32_t step;
+    life *lives;          /* by buffer id */
+    uint8_t *called;      /* by kernel id; 1: in the module, 2: called */
+    SN_VEC(sn_buf) alive; /* temps with ALIVE or HANDED */
+} verifier;
+
+static const char *name_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->name; }
+static sn_buf_scope scope_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->scope; }
+static life *life_of(const verifier *v, sn_buf b) { return &v->lives[b.i]; }
+static bool is_alive(life_state s) { return s == ALIVE || s == HANDED; }
+
+static sn_status broken(const verifier *v, int number, const char *format, ...) SN_PRINTF(3, 4);
+static sn_status broken(const verifier *v, int number, const char *format, ...) {
+    char text[SN_MESSAGE_MAX / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const sn_wrap *w = &v->m->wrap;
+    const char *kind = v->step < w->steps.n ? sn_step_names[w->steps.at[v->step].kind] : "end";
+    return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: W%d: wrapper @%s, step %u (%s): %s", v->where, number,
+                   w->name ? w->name : "main", v->step, kind, text);
+}
+
+static sn_ix bytes_of(const verifier *v, sn_buf b) {
+    const sn_buf_rec *r = sn_buf_get(v->m, b);
+    return sn_ix_scale(v->m, r->size, sn_dtype_bytes(r->dtype));
+}
+
+/* ---- W1, W10: operands ---- */
+
+static bool may_name(sn_step_kind kind, sn_buf_scope scope) {
+    switch (kind) {
+    case SN_STEP_CHECK: return scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT;
+    case SN_STEP_ALLOC:
+    case SN_STEP_REUSE:
+    case SN_STEP_FREE: return scope == SN_BUF_TEMP;
+    case SN_STEP_COPY: return scope < SN_BUF_CONST;
+    case SN_STEP_CALL:
+    case SN_STEP_COMMENT:
+    case SN_N_STEP_KINDS: return false;
+    }
+    return false;
+}
+
+static bool needs_from(sn_step_kind kind) { return kind == SN_STEP_REUSE || kind == SN_STEP_COPY; }
+
+static sn_status check_buffers(const verifier *v, const sn_step *s) {
+    uint32_t count = v->m->bufs.count;
+    if (s->buf.i == 0 || s->buf.i >= count) return broken(v, 1, "there is no buffer %u", s->buf.i);
+    if (!may_name(s->kind, scope_of(v, s->buf)))
+        return broken(v, 1, "%s has the scope %s", name_of(v, s->buf), sn_buf_scope_names[scope_of(v, s->buf)]);
+    if (!needs_from(s->kind)) return SN_OK;
+    if (s->from.i == 0 || s->from.i >= count) return broken(v, 1, "there is no buffer %u", s->from.i);
+    if (sn_buf_is_local(sn_buf_get(v->m, s->from)))
+        return broken(v, 1, "%s has the scope %s", name_of(v, s->from), sn_buf_scope_names[scope_of(v, s->from)]);
+    if (sn_buf_eq(s->buf, s->from)) return broken(v, 1, "%s is both source and target", name_of(v, s->buf));
+    return SN_OK;
+}
+
+typedef struct atom_check {
+    const sn_module *m;
+    bool symbols_only;
+} atom_check;
+
+static void see_atom(void *user, sn_ix atom) {
+    atom_check *check = user;
+    if (sn_ix_get(check->m, atom)->kind != SN_IX_SYM) check->symbols_only = false;
+}
+
+static sn_status check_amount(const verifier *v, const char *what, sn_ix e) {
+    if (!e.i) return SN_OK;
+    atom_check check = {v->m, true};
+    sn_ix_walk(v->m, e, see_atom, &check);
+    if (!check.symbols_only) return broken(v, 10, "the %s is not an expression over symbols", what);
+    int64_t c;
+    if (sn_ix_is_const(v->m, e, &c) && c < 0) return broken(v, 10, "the %s is %lld", what, (long long)c);
+    return SN_OK;
+}
+
+static sn_status check_operands(const verifier *v, const sn_step *s) {
+    if (s->kind != SN_STEP_CALL && s->kind != SN_STEP_COMMENT) SN_TRY(check_buffers(v, s));
+    if (s->kind == SN_STEP_CALL && (s->kern.i >= v->m->kerns.count || !v->called[s->kern.i]))
+        return broken(v, 1, "the kernel is not in the module");
+    if ((s->kind == SN_STEP_ALLOC || s->kind == SN_STEP_COPY) && !s->size.i)
+        return broken(v, 10, "%s has no size", name_of(v, s->buf));
+    SN_TRY(check_amount(v, "size", s->size));
+    return check_amount(v, "offset", s->offset);
+}
+
+/* ---- lives ---- */
+
+static void begin_life(verifier *v, sn_buf b, sn_buf root) {
+    life *l = life_of(v, b);
+    l->state = ALIVE;
+    l->root = root;
+    l->alive_index = v->alive.n;
+    SN_PUSH(&v->m->arena, &v->alive, b);
+}
+
+static void end_life(verifier *v, sn_buf b, life_state how) {
+    life *l = life_of(v, b);
+    if (is_alive(l->state)) {
+        sn_buf last = v->alive.at[--v->alive.n];
+        v->alive.at[l->alive_index] = last;
+        life_of(v, last)->alive_index = l->alive_index;
+    }
+    l->state = how;
+}
+
+/* W3, W4: may the buffer be read or written now? */
+static sn_status check_alive(const verifier *v, sn_buf b) {
+    if (scope_of(v, b) != SN_BUF_TEMP) return SN_OK;
+    const life *l = life_of(v, b);
+    switch (l->state) {
+    case ALIVE:
+    case HANDED: return SN_OK;
+    case UNPLACED: return broken(v, 3, "%s has no place yet", name_of(v, b));
+    case FREED: return broken(v, 4, "%s was freed before", name_of(v, b));
+    case ENDED: break;
+    }
+    return broken(v, 4, "the storage of %s was taken by %s", name_of(v, b), name_of(v, l->taken_by));
+}
+
+static sn_status check_unplaced(const verifier *v, sn_buf b) {
+    if (life_of(v, b)->state == UNPLACED) return SN_OK;
+    return broken(v, 2, "%s has a place already", name_of(v, b));
+}
+
+/* ---- W7, W8: alloc ---- */
+
+static bool is_const(const verifier *v, sn_ix e, int64_t *out) { return e.i && sn_ix_is_const(v->m, e, out); }
+
+static sn_status check_fit(const verifier *v, const sn_step *s) {
+    int64_t size, need, offset, workspace = 0, end;
+    bool size_known = is_const(v, s->size, &size);
+    if (size_known && is_const(v, bytes_of(v, s->buf), &need) && size < need)
+        return broken(v, 7, "%s needs %lld bytes, not %lld", name_of(v, s->buf), (long long)need, (long long)size);
+    if (!is_const(v, s->offset, &offset)) return SN_OK;
+    uint32_t align = sn_buf_get(v->m, s->buf)->align;
+    if (align && offset % align != 0)
+        return broken(v, 7, "offset %lld of %s is no multiple of %u", (long long)offset, name_of(v, s->buf), align);
+    if (!size_known || (v->m->wrap.workspace.i && !is_const(v, v->m->wrap.workspace, &workspace))) return SN_OK;
+    if (sn_add_overflow(offset, size, &end) || end > workspace)
+        return broken(v, 7, "%s (%lld bytes at %lld) is outside the workspace of %lld bytes", name_of(v, s->buf),
+                      (long long)size, (long long)offset, (long long)workspace);
+    return SN_OK;
+}
+
+/* Do two pieces of the workspace share bytes, as far as that can be known? */
+static bool overlap(const verifier *v, const sn_step *s, const life *root) {
+    int64_t at, size, root_at, root_size;
+    bool known = is_const(v, s->size, &size), root_known = is_const(v, root->size, &root_size);
+    if (!s->offset.i || !root->offset.i || (known && size == 0) || (root_known && root_size == 0)) return false;
+    if (sn_ix_eq(s->offset, root->offset)) return true;
+    if (!known || !root_known || !is_const(v, s->offset, &at) || !is_const(v, root->offset, &root_at)) return false;
+    return at < root_at ? root_at - at < size : at - root_at < root_size; /* none is negative (W10) */
+}
+
+static sn_status check_alloc(verifier *v, const sn_step *s) {
+    SN_TRY(check_unplaced(v, s->buf));
+    SN_TRY(check_fit(v, s));
+    for (uint32_t i = 0; i < v->alive.n; i++) {
+        sn_buf other = v->alive.at[i];
+        if (overlap(v, s, life_of(v, life_of(v, other)->root)))
+            return broken(v, 8, "%s overlaps %s, which is alive", name_of(v, s->buf), name_of(v, other));
+    }
+    life_of(v, s->buf)->size = s->size;
+    life_of(v, s->buf)->offset = s->offset;
+    begin_life(v, s->buf, s->buf);
+    return SN_OK;
+}
+
+/* ---- W5, W6: reuse ---- */
+
+static sn_status check_source(const verifier *v, const sn_step *s) {
+    sn_buf_scope scope = scope_of(v, s->from);
+    const char *from = name_of(v, s->from);
+    if (scope != SN_BUF_TEMP && scope != SN_BUF_OUTPUT)
+        return broken(v, 5, "%s has the scope %s: its storage cannot be reused", from, sn_buf_scope_names[scope]);
+    if (scope == SN_BUF_OUTPUT && life_of(v, s->from)->written)
+        return broken(v, 5, "output %s was written before", from);
+    if (!sn_ix_eq(bytes_of(v, s->buf), bytes_of(v, s->from)))
+        return broken(v, 5, "%s and %s differ in size", name_of(v, s->buf), from);
+    if (sn_buf_get(v->m, s->buf)->align > sn_buf_get(v->m, s->from)->align)
+        return broken(v, 5, "%s is not as aligned as %s has to be", from, name_of(v, s->buf));
+    if (life_of(v, s->from)->state == UNPLACED && scope == SN_BUF_TEMP)
+        return broken(v, 3, "%s has no place yet", from);
+    return SN_OK;
+}
+
+/* Storage of the same root, or (for a root whose life ended earlier) bytes of the workspace that others got since. */
+static bool occupies(const verifier *v, sn_buf other, sn_buf root) {
+    sn_buf other_root = life_of(v, other)->root;
+    if (sn_buf_eq(other_root, root)) return true;
+    const life *l = life_of(v, root);
+    sn_step as_alloc = {.size = l->size, .offset = l->offset};
+    return overlap(v, &as_alloc, life_of(v, other_root));
+}
+
+static sn_status check_reuse(verifier *v, const sn_step *s) {
+    SN_TRY(check_unplaced(v, s->buf));
+    SN_TRY(check_source(v, s));
+    life *from = life_of(v, s->from);
+    sn_buf root = scope_of(v, s->from) == SN_BUF_OUTPUT ? s->from : from->root;
+    if (scope_of(v, root) == SN_BUF_OUTPUT && life_of(v, root)->written)
+        return broken(v, 5, "output %s was written before", name_of(v, root));
+    for (uint32_t i = 0; i < v->alive.n; i++) {
+        sn_buf other = v->alive.at[i];
+        bool handing_on = sn_buf_eq(other, s->from) && from->state == ALIVE;
+        if (!handing_on && occupies(v, other, root))
+            return broken(v, 6, "%s is alive in the storage of %s", name_of(v, other), name_of(v, s->from));
+    }
+    if (from->state == ALIVE) {
+        from->state = HANDED;
+        from->taken_by = s->buf;
+    }
+    begin_life(v, s->buf, root);
+    return SN_OK;
+}
+
+/* ---- free, call, copy ---- */
+
+static sn_status check_free(verifier *v, const sn_step *s) {
+    if (life_of(v, s->buf)->state != ENDED) SN_TRY(check_alive(v, s->buf));
+    end_life(v, s->buf, FREED);
+    return SN_OK;
+}
+
+/* A kernel that gets an output ends what lived in its storage (this kernel may still read it). */
+static void take_outputs(verifier *v, const sn_buf_list *params) {
+    for (uint32_t k = 0; k < params->n; k++)
+        if (scope_of(v, params->at[k]) == SN_BUF_OUTPUT) life_of(v, params->at[k])->written = true;
+    for (uint32_t i = 0; i < v->alive.n; i++) {
+        life *l = life_of(v, v->alive.at[i]);
+        if (l->state == HANDED || !life_of(v, l->root)->written) continue;
+        l->state = HANDED;
+        l->taken_by = l->root;
+    }
+}
+
+static sn_status check_call(verifier *v, const sn_step *s) {
+    const sn_kern_rec *k = sn_kern_get(v->m, s->kern);
+    if (v->called[s->kern.i] == 2) return broken(v, 9, "@%s is called twice", k->name);
+    v->called[s->kern.i] = 2;
+    for (uint32_t i = 0; i < k->params.n; i++) SN_TRY(check_alive(v, k->params.at[i]));
+    take_outputs(v, &k->params);
+    for (uint32_t i = v->alive.n; i-- > 0;) /* downwards: end_life moves the last one into the gap */
+        if (life_of(v, v->alive.at[i])->state == HANDED) end_life(v, v->alive.at[i], ENDED);
+    return SN_OK;
+}
+
+static sn_status check_copy(verifier *v, const sn_step *s) {
+    int64_t size, have;
+    const sn_buf ends[] = {s->buf, s->from};
+    for (int i = 0; i < 2; i++) {
+        SN_TRY(check_alive(v, ends[i]));
+        if (is_const(v, s->size, &size) && is_const(v, bytes_of(v, ends[i]), &have) && size > have)
+            return broken(v, 10, "copies %lld bytes, %s has %lld", (long long)size, name_of(v, ends[i]),
+                          (long long)have);
+    }
+    return SN_OK;
+}
+
+static sn_status check_step(verifier *v, const sn_step *s) {
+    SN_TRY(check_operands(v, s));
+    switch (s->kind) {
+    case SN_STEP_ALLOC: return check_alloc(v, s);
+    case SN_STEP_REUSE: return check_reuse(v, s);
+    case SN_STEP_FREE: return check_free(v, s);
+    case SN_STEP_CALL: return check_call(v, s);
+    case SN_STEP_COPY: return check_copy(v, s);
+    case SN_STEP_CHECK:
+    case SN_STEP_COMMENT:
+    case SN_N_STEP_KINDS: return SN_OK;
+    }
+    return SN_OK;
+}
+
+sn_status sn_wrap_verify(sn_module *m, const char *where) {
+    verifier v = {.m = m, .where = where};
+    v.lives = SN_NEWN(&m->arena, life, m->bufs.count);
+    v.called = SN_NEWN(&m->arena, uint8_t, m->kerns.count);
+    for (uint32_t i = 0; i < m->kernels.n; i++) v.called[m->kernels.at[i].i] = 1;
+    for (; v.step < m->wrap.steps.n; v.step++) SN_TRY(check_step(&v, &m->wrap.steps.at[v.step]));
+    SN_TRY(check_amount(&v, "workspace", m->wrap.workspace));
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (v.called[m->kernels.at[i].i] == 1)
+            return broken(&v, 9, "@%s is never called", sn_kern_get(m, m->kernels.at[i])->name);
+    return SN_OK;
+}

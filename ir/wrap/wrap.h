@@ -1,0 +1,29 @@
+/* wrap.h: Wrapper IR: the flat list of steps that runs a compiled graph. Sizes are in bytes and are ix over symbols.
+ *
+ * Every buffer of scope TEMP gets a place: `alloc` gives it fresh bytes of the workspace, `reuse` the exact storage of
+ * a dead buffer of the same size, of one that dies in the next call (in-place updates), or of an output that is not
+ * written yet. `free` ends a life; so does the call after the storage was handed on. After planning each alloc has an
+ * offset in one workspace of wrap.workspace bytes. ir/wrap/verify.c lists the invariants.
+ */
+#ifndef SN_IR_WRAP_WRAP_H
+#define SN_IR_WRAP_WRAP_H
+
+#include "ir/index/ix.h"
+
+extern const char *const sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reuse" "free" "call" "copy" "comment" */
+
+void sn_wrap_add(sn_module *m, sn_step step);
+
+/* What executors and emitters of wrappers ask (ir/wrap/query.c): a size or offset as a number (none = 0; "<what> of
+ * <name> depends on the symbolic size N" when it is none), and a kernel's position in m->kernels (its length:
+ * absent). */
+sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, const char *name);
+uint32_t sn_kern_number(const sn_module *m, sn_kern k);
+
+struct sn_text;
+struct sn_lex;
+void sn_wrap_print(struct sn_text *t, const sn_module *m);
+sn_status sn_wrap_parse(sn_module *m, struct sn_lex *lx); /* current token: `wrapper` */
+sn_status sn_wrap_verify(sn_module *m, const char *where);
+
+#endif

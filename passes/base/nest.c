@@ -1,0 +1,127 @@
+/* nest.c: see nest.h. */
+#include "passes/base/nest.h"
+
+#include <string.h>
+
+sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s) {
+    return s.i ? sn_stmt_get(m, s)->first : sn_kern_get(m, k)->first;
+}
+
+sn_stmt sn_next(const sn_module *m, sn_stmt s) { return sn_stmt_get(m, s)->next; }
+
+bool sn_is_scan(const sn_module *m, sn_stmt s) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        if (r->op == SN_LOP_ACCUM && sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, s))) return true;
+    }
+    return false;
+}
+
+void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k) {
+    out->n = 0;
+    for (sn_stmt parent = {0}; out->n < SN_MAX_CHAIN;) {
+        sn_stmt s = sn_region_first(m, k, parent);
+        if (!s.i || sn_next(m, s).i || sn_stmt_get(m, s)->op != SN_LOP_LOOP || sn_is_scan(m, s)) return;
+        out->at[out->n++] = parent = s;
+    }
+}
+
+void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s) {
+    out->n = 0;
+    for (sn_stmt p = sn_stmt_get(m, s)->parent; p.i; p = sn_stmt_get(m, p)->parent)
+        if (sn_is_nest(sn_stmt_get(m, p)) && out->n < SN_MAX_CHAIN) out->at[out->n++] = p;
+    for (uint32_t i = 0; i < out->n / 2; i++) {
+        sn_stmt t = out->at[i];
+        out->at[i] = out->at[out->n - 1 - i];
+        out->at[out->n - 1 - i] = t;
+    }
+}
+
+void sn_chain_permute(sn_module *m, const sn_chain *c, const uint32_t *order) {
+    sn_axis axes[SN_MAX_CHAIN];
+    for (uint32_t k = 0; k < c->n; k++) axes[k] = sn_stmt_axis(m, c->at[k]);
+    for (uint32_t k = 0; k < c->n; k++) sn_stmt_get(m, c->at[k])->axis = axes[order[k]];
+}
+
+sn_axis sn_stmt_axis(const sn_module *m, sn_stmt s) { return sn_stmt_get(m, s)->axis; }
+sn_ix sn_stmt_extent(const sn_module *m, sn_stmt s) { return sn_axis_get(m, sn_stmt_axis(m, s))->extent; }
+
+bool sn_chain_extents(const sn_module *m, const sn_chain *c, int64_t *out) {
+    for (uint32_t k = 0; k < c->n; k++)
+        if (!sn_ix_is_const(m, sn_stmt_extent(m, c->at[k]), &out[k])) return false;
+    return true;
+}
+
+int64_t sn_chain_count(const sn_module *m, const sn_chain *c) {
+    int64_t product = 1, extent;
+    for (uint32_t k = 0; k < c->n; k++) {
+        if (!sn_ix_is_const(m, sn_stmt_extent(m, c->at[k]), &extent)) return -1;
+        product = sn_mul_clamped(product, extent);
+    }
+    return product;
+}
+
+bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        if (r->ix.i && sn_ix_uses_axis(m, r->ix, ax)) return true;
+        if (r->bound.i && sn_ix_uses_axis(m, r->bound, ax)) return true;
+    }
+    return false;
+}
+
+int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least) {
+    int64_t total = 0, c;
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    *least = 0;
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        if (!sn_ix_coef(m, r->ix, ax, &c) || (c != 1 && c != -1)) continue;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        total = sn_add_clamped(total, sn_buf_bytes(m, r->buf));
+        if (*least == 0 || bytes < *least) *least = bytes;
+    }
+    return total;
+}
+
+uint32_t sn_kern_ops(const sn_module *m, sn_kern k) {
+    uint32_t n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) n += sn_stmt_get(m, s)->n_results > 0;
+    return n;
+}
+
+int64_t sn_buf_bytes(const sn_module *m, sn_buf b) {
+    const sn_buf_rec *r = sn_buf_get(m, b);
+    int64_t n = 0;
+    if (!sn_ix_is_const(m, r->size, &n)) return 0;
+    int64_t bytes = sn_mul_clamped(n, sn_dtype_bytes(r->dtype));
+    return bytes < SN_MOST_BYTES ? bytes : SN_MOST_BYTES;
+}
+
+sn_stmt sn_nest_inner(const sn_module *m, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    sn_stmt inner = r->first;
+    if (!inner.i) return (sn_stmt){0};
+    const sn_stmt_rec *in = sn_stmt_get(m, inner);
+    if (in->op != r->op || in->kind != r->kind) return (sn_stmt){0};
+    if (r->op == SN_LOP_LOOP) return in->next.i ? (sn_stmt){0} : inner;
+    if (in->n_combs != r->n_combs || !in->next.i) return (sn_stmt){0};
+    for (uint32_t k = 0; k < r->n_combs; k++)
+        if (in->combs[k] != r->combs[k]) return (sn_stmt){0};
+    const sn_stmt_rec *yield = sn_stmt_get(m, in->next);
+    if (yield->op != SN_LOP_YIELD || yield->n_in != in->n_results) return (sn_stmt){0};
+    for (uint32_t k = 0; k < yield->n_in; k++)
+        if (yield->in[k].i != in->result.i + k) return (sn_stmt){0};
+    return inner;
+}
+
+bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top) {
+    out->n = 0;
+    for (sn_stmt s = top; s.i && out->n < SN_MAX_CHAIN; s = sn_nest_inner(m, s)) out->at[out->n++] = s;
+    for (sn_stmt s = sn_stmt_get(m, out->at[out->n - 1])->first; s.i; s = sn_next(m, s))
+        if (sn_lop_has_region(sn_stmt_get(m, s)->op)) return false;
+    return true;
+}

@@ -1,0 +1,71 @@
+/* nest.h: questions about loop nests that several passes ask. Reads the module only, apart from sn_chain_permute. */
+#ifndef SN_PASSES_BASE_NEST_H
+#define SN_PASSES_BASE_NEST_H
+
+#include "passes/base/pass.h"
+
+enum { SN_MAX_CHAIN = 24 };
+
+/* Iterations of a kernel, at most: more would not be done in a year, and their bytes might not be counted. */
+static const int64_t SN_MOST_STEPS = (int64_t)1 << 56;
+/* Bytes of a buffer, as passes count them: larger ones in text count as that, so that sums over buffers fit. */
+static const int64_t SN_MOST_BYTES = (int64_t)1 << 52;
+
+/* Loops around something, outermost first. */
+typedef struct sn_chain {
+    sn_stmt at[SN_MAX_CHAIN];
+    uint32_t n;
+} sn_chain;
+
+/* First statement of the region of s, or of the kernel body when s is none. */
+sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
+sn_stmt sn_next(const sn_module *m, sn_stmt s);
+
+/* Does an accum in the region of s count its iterations? Then they run in order. */
+bool sn_is_scan(const sn_module *m, sn_stmt s);
+/* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration
+ * stores elements of its own. The loop of a scan is none of them. */
+void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k);
+/* The loops and reduces around s, outermost first. */
+void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s);
+/* Order the loops of a chain of perfectly nested loops: position k gets the axis that position order[k] had. */
+void sn_chain_permute(sn_module *m, const sn_chain *c, const uint32_t *order);
+/* Extents as constants; false when one is symbolic. */
+bool sn_chain_extents(const sn_module *m, const sn_chain *c, int64_t *out);
+sn_axis sn_stmt_axis(const sn_module *m, sn_stmt s);
+sn_ix sn_stmt_extent(const sn_module *m, sn_stmt s);
+
+/* The nest directly inside s that makes one perfect nest with it: same op and kind, alone in the region (a reduce: same
+ * combiners, followed by the yield of exactly its results). none otherwise. */
+sn_stmt sn_nest_inner(const sn_module *m, sn_stmt s);
+/* The perfect nest that begins at top. false when there are regions inside its innermost one. */
+bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top);
+
+/* Does any ix in s or its region use the axis? */
+bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax);
+/* Bytes of buffers that accesses inside `nest` walk with stride 1 or -1 along `ax`: what decides between a reduction
+ * along contiguous elements and one across them. *least: smallest such element (0: none). */
+int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least);
+/* Number of value statements in the kernel. */
+uint32_t sn_kern_ops(const sn_module *m, sn_kern k);
+/* Product of constant extents, saturating at INT64_MAX; -1 when one is symbolic. */
+int64_t sn_chain_count(const sn_module *m, const sn_chain *c);
+/* The end of a chain of replacements. */
+static inline sn_val sn_follow(const sn_val *map, sn_val v) {
+    while (map[v.i].i) v = map[v.i];
+    return v;
+}
+/* A product and a sum of counts that are not negative (iterations, bytes), INT64_MAX where they are larger: what passes
+ * compare sizes with. Graphs are refused before that (limits.c); kernels from text may have any sizes. */
+static inline int64_t sn_mul_clamped(int64_t a, int64_t b) {
+    int64_t product;
+    return sn_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+static inline int64_t sn_add_clamped(int64_t a, int64_t b) {
+    int64_t sum;
+    return sn_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+/* Bytes of all elements of a buffer, clamped; 0 when symbolic. */
+int64_t sn_buf_bytes(const sn_module *m, sn_buf b);
+
+#endif

@@ -1,0 +1,332 @@
+/* fuse.c: the pass `fuse`: kernels that share data become one.
+ *
+ *     k0: loop i { %m = reduce max r { load x[1024*i + r] }  store t[i], %m }
+ *     k1: loop i { loop j { load x[1024*i + j]  load t[i]  sub  store y[1024*i + j] } }
+ *  -> k0: loop i { %m = reduce max r { ... }  loop j { load x[1024*i + j]  sub %m  store y[1024*i + j] } }
+ *
+ * Vertical: a producer and a consumer (pointwise chains, prologues into reductions, epilogues after them, rows such as
+ * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
+ * tensor in one loop). Legality is in fuse_match.c, merging in fuse_merge.c. Pairs are tried best first by bytes of
+ * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
+ * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain. A kernel that
+ * stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a
+ * buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
+ * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at
+ * most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
+ */
+#include "passes/fuse/fuse.h"
+
+#include <string.h>
+
+enum { MAX_OPS = 256, MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
+
+typedef struct buf_list {
+    sn_buf *at;
+    uint32_t n, cap;
+} buf_list;
+typedef struct index_list {
+    uint32_t *at;
+    uint32_t n, cap;
+} index_list;
+
+/* A kernel of the original order; after a merge, `rep` leads to the one that lives on. */
+typedef struct fnode {
+    sn_kern k;
+    uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
+    uint32_t ops, stamp;
+    buf_list loads, stores; /* loads: then what is stored over */
+    uint32_t n_read;        /* of the loads: those that are not stored over */
+} fnode;
+
+typedef struct fuse {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    fnode *nodes;
+    uint32_t n, stamp;
+    uint32_t *span;      /* by position p: largest hi of the merged kernels whose lo is at most p */
+    index_list *writers; /* by buffer: positions of the kernels that store it; one, but for scatters */
+    index_list *readers; /* by buffer */
+    uint32_t merged;
+} fuse;
+
+static uint32_t find(fuse *fu, uint32_t i) {
+    while (fu->nodes[i].rep != i) i = fu->nodes[i].rep = fu->nodes[fu->nodes[i].rep].rep;
+    return i;
+}
+
+/* ---- data flow between kernels ---- */
+
+static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
+    for (uint32_t k = 0; k < list->n; k++)
+        if (sn_buf_eq(list->at[k], b)) return;
+    SN_PUSH(fu->cx->scratch, list, b);
+}
+
+static void build(fuse *fu) {
+    sn_module *m = fu->m;
+    for (uint32_t i = 0; i < fu->n; i++) {
+        fnode *f = &fu->nodes[i];
+        *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
+        for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (r->op == SN_LOP_LOAD) add_buf(fu, &f->loads, r->buf);
+            if (r->op == SN_LOP_STORE) add_buf(fu, &f->stores, r->buf);
+        }
+        f->n_read = f->loads.n;
+        for (uint32_t k = 0; k < f->stores.n; k++) {
+            sn_buf b = f->stores.at[k];
+            if (fu->writers[b.i].n) add_buf(fu, &f->loads, b);
+            SN_PUSH(fu->cx->scratch, &fu->writers[b.i], i);
+        }
+        for (uint32_t k = 0; k < f->loads.n; k++) SN_PUSH(fu->cx->scratch, &fu->readers[f->loads.at[k].i], i);
+    }
+}
+
+/* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
+static bool stored_before_loaded(const fuse *fu) {
+    for (uint32_t i = 0; i < fu->n; i++)
+        for (uint32_t k = 0; k < fu->nodes[i].n_read; k++) {
+            const index_list *w = &fu->writers[fu->nodes[i].loads.at[k].i];
+            if (w->n && w->at[w->n - 1] >= i) return false;
+        }
+    return true;
+}
+
+/* 1 + the kernel whose stores to b the kernel at x needs: the last one, or the one before its own; 0: none. */
+static uint32_t writer_for(fuse *fu, sn_buf b, uint32_t x) {
+    const index_list *w = &fu->writers[b.i];
+    uint32_t last = 0;
+    for (uint32_t k = 0; k < w->n; k++) {
+        uint32_t at = find(fu, w->at[k]);
+        if (at == x) break;
+        last = at + 1;
+    }
+    return last;
+}
+
+/* No way along data to b leads through a kernel that begins behind this position. Data flows forward, but a merged
+ * kernel spans from lo to hi, and a way can come back from hi to lo: all spans that can be entered before the bound
+ * extend it. */
+static uint32_t reach(const fuse *fu, uint32_t b) {
+    uint32_t last = fu->nodes[b].hi;
+    while (fu->span[last] > last) last = fu->span[last];
+    return last;
+}
+
+/* Is there a way along data from a to b through another kernel? */
+static bool indirect_path(fuse *fu, uint32_t a, uint32_t b) {
+    index_list todo = {0};
+    uint32_t last = reach(fu, b);
+    fu->stamp++;
+    fu->nodes[a].stamp = fu->stamp;
+    SN_PUSH(fu->cx->scratch, &todo, a);
+    while (todo.n) {
+        uint32_t at = todo.at[--todo.n];
+        for (uint32_t k = 0; k < fu->nodes[at].stores.n; k++) {
+            const index_list *readers = &fu->readers[fu->nodes[at].stores.at[k].i];
+            for (uint32_t r = 0; r < readers->n; r++) {
+                uint32_t to = find(fu, readers->at[r]);
+                if (to == b && at != a) return true;
+                if (to == b || fu->nodes[to].stamp == fu->stamp || fu->nodes[to].lo > last) continue;
+                fu->nodes[to].stamp = fu->stamp;
+                SN_PUSH(fu->cx->scratch, &todo, to);
+            }
+        }
+    }
+    return false;
+}
+
+static bool feeds(fuse *fu, uint32_t a, uint32_t b) {
+    for (uint32_t k = 0; k < fu->nodes[b].loads.n; k++) {
+        if (writer_for(fu, fu->nodes[b].loads.at[k], b) == a + 1) return true;
+    }
+    return false;
+}
+
+/* ---- one pair ---- */
+
+static const char *name_of(const fuse *fu, uint32_t i) { return sn_kern_get(fu->m, fu->nodes[i].k)->name; }
+
+static void join_notes(fuse *fu, sn_kern_rec *a, const sn_kern_rec *b) {
+    if (!b->note) return;
+    a->note = a->note ? sn_strf(&fu->m->arena, "%s; %s", a->note, b->note) : b->note;
+}
+
+static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
+    fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
+    sn_remark(fu->cx, name_of(fu, a), "fused with %s (%s, saves %lld bytes)", name_of(fu, b),
+              mt->vertical ? "vertical" : "horizontal", (long long)mt->bytes);
+    sn_fuse_merge(fu->cx, fa->k, fb->k, mt);
+    join_notes(fu, sn_kern_get(fu->m, fa->k), sn_kern_get(fu->m, fb->k));
+    for (uint32_t k = 0; k < fb->loads.n; k++) add_buf(fu, &fa->loads, fb->loads.at[k]);
+    for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
+    fa->ops += fb->ops;
+    if (fb->lo < fa->lo) fa->lo = fb->lo;
+    if (fb->hi > fa->hi) fa->hi = fb->hi;
+    for (uint32_t p = fa->lo; p < fu->n && fu->span[p] < fa->hi; p++) fu->span[p] = fa->hi;
+    fb->rep = a;
+    fu->merged++;
+}
+
+/* Merge x and y in the order that data asks for. */
+static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
+    uint32_t a = x, b = y;
+    if (feeds(fu, y, x) || (!feeds(fu, x, y) && fu->nodes[y].lo < fu->nodes[x].lo)) a = y, b = x;
+    if (fu->nodes[a].ops + fu->nodes[b].ops > MAX_OPS) return false;
+    if (sn_kern_get(fu->m, fu->nodes[a].k)->scheduled || sn_kern_get(fu->m, fu->nodes[b].k)->scheduled) return false;
+    sn_access_list in_a, in_b;
+    sn_fuse_accesses(&in_a, fu->cx, fu->nodes[a].k);
+    sn_fuse_accesses(&in_b, fu->cx, fu->nodes[b].k);
+    sn_fuse_match mt;
+    if (!sn_fuse_find(&mt, fu->cx, fu->nodes[a].k, fu->nodes[b].k, &in_a, &in_b)) {
+        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), mt.why_not);
+        return false;
+    }
+    if (indirect_path(fu, a, b) || indirect_path(fu, b, a)) {
+        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: a third kernel stands between them", name_of(fu, b));
+        return false;
+    }
+    merge(fu, a, b, &mt);
+    return true;
+}
+
+/* ---- candidates ---- */
+
+typedef struct candidate {
+    uint32_t i;
+    int64_t score;
+} candidate;
+
+typedef struct candidates {
+    candidate at[MAX_TRIES];
+    uint32_t n;
+} candidates;
+
+static void add_candidate(candidates *cs, uint32_t i, int64_t score) {
+    for (uint32_t k = 0; k < cs->n; k++)
+        if (cs->at[k].i == i) {
+            cs->at[k].score += score;
+            return;
+        }
+    if (cs->n < MAX_TRIES) cs->at[cs->n++] = (candidate){i, score};
+}
+
+/* Kernels before x that share data with it: writers of what it reads, and other readers. */
+static void collect(candidates *cs, fuse *fu, uint32_t x) {
+    cs->n = 0;
+    const fnode *f = &fu->nodes[x];
+    for (uint32_t k = 0; k < f->loads.n; k++) {
+        sn_buf b = f->loads.at[k];
+        int64_t bytes = sn_buf_bytes(fu->m, b);
+        uint32_t w = writer_for(fu, b, x);
+        if (w) add_candidate(cs, w - 1, 2 * bytes + 1);
+        const index_list *readers = &fu->readers[b.i];
+        uint32_t tried = 0;
+        for (uint32_t r = readers->n; r-- > 0 && tried < MAX_SIBLINGS;) {
+            uint32_t y = find(fu, readers->at[r]);
+            if (y == x || fu->nodes[y].lo > f->lo) continue;
+            add_candidate(cs, y, bytes);
+            tried++;
+        }
+    }
+    for (uint32_t i = 1; i < cs->n; i++)
+        for (uint32_t j = i; j > 0 && cs->at[j].score > cs->at[j - 1].score; j--) {
+            candidate t = cs->at[j];
+            cs->at[j] = cs->at[j - 1];
+            cs->at[j - 1] = t;
+        }
+}
+
+static bool fuse_round(fuse *fu) {
+    uint32_t before = fu->merged;
+    for (uint32_t x = 0; x < fu->n; x++) {
+        if (find(fu, x) != x) continue;
+        candidates cs;
+        collect(&cs, fu, x);
+        for (uint32_t k = 0; k < cs.n; k++) {
+            uint32_t self = find(fu, x), other = find(fu, cs.at[k].i);
+            if (self != other) try_pair(fu, self, other);
+        }
+    }
+    return fu->merged > before;
+}
+
+/* ---- afterwards ---- */
+
+/* Live kernels in an order that data allows, close to the original one (depth first along data). */
+static void order_kernels(fuse *fu) {
+    sn_kern_list out = {0};
+    index_list todo = {0};
+    uint8_t *state = SN_NEWN(fu->cx->scratch, uint8_t, fu->n); /* 1: on the stack, 2: placed */
+    for (uint32_t x = 0; x < fu->n; x++) {
+        SN_PUSH(fu->cx->scratch, &todo, find(fu, x));
+        while (todo.n) {
+            uint32_t at = todo.at[todo.n - 1];
+            if (state[at]) {
+                todo.n--;
+                if (state[at] == 1) SN_PUSH(&fu->m->arena, &out, fu->nodes[at].k);
+                state[at] = 2;
+                continue;
+            }
+            state[at] = 1;
+            for (uint32_t k = 0; k < fu->nodes[at].loads.n; k++) {
+                uint32_t w = writer_for(fu, fu->nodes[at].loads.at[k], at), from = w ? w - 1 : at;
+                if (!state[from]) SN_PUSH(fu->cx->scratch, &todo, from);
+            }
+        }
+    }
+    fu->m->kernels = out;
+}
+
+void sn_fuse_drop_dead(sn_pass_ctx *cx) {
+    sn_module *m = cx->m;
+    uint8_t *loaded = SN_NEWN(cx->scratch, uint8_t, m->bufs.count);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
+            if (sn_stmt_get(m, s)->op == SN_LOP_LOAD) loaded[sn_stmt_get(m, s)->buf.i] = 1;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]), next; s.i; s = next) {
+            next = sn_stmt_walk_next(m, s);
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (r->op == SN_LOP_STORE && sn_buf_get(m, r->buf)->scope == SN_BUF_TEMP && !loaded[r->buf.i])
+                sn_stmt_unlink(m, s);
+        }
+        sn_kern_dead_code(m, m->kernels.at[i]);
+        sn_kern_cse(m, m->kernels.at[i]);
+        sn_kern_collect_params(m, m->kernels.at[i]);
+    }
+}
+
+void sn_fuse_forward_all(sn_pass_ctx *cx) {
+    sn_module *m = cx->m;
+    uint32_t masked = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
+            masked += sn_stmt_get(m, s)->op == SN_LOP_LOAD && sn_stmt_get(m, s)->has_mask;
+    sn_val *map = SN_NEWN(cx->scratch, sn_val, m->vals.count + masked);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (sn_fuse_forward(cx, m->kernels.at[i], map)) sn_kern_dead_code(m, m->kernels.at[i]);
+}
+
+sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
+    sn_module *m = cx->m;
+    fuse fu = {.cx = cx, .m = m, .n = m->kernels.n};
+    if (fu.n < 2) return SN_OK;
+    fu.nodes = SN_NEWN(cx->scratch, fnode, fu.n);
+    fu.span = SN_NEWN(cx->scratch, uint32_t, fu.n);
+    for (uint32_t i = 0; i < fu.n; i++) fu.span[i] = i;
+    fu.writers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
+    fu.readers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
+    build(&fu);
+    if (!stored_before_loaded(&fu)) {
+        sn_remark(cx, "module", "not looked at: a buffer is written in place");
+        return m->env->status;
+    }
+    for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(&fu); round++) continue;
+    if (!fu.merged) return m->env->status;
+    order_kernels(&fu);
+    sn_fuse_forward_all(cx);
+    sn_fuse_drop_dead(cx);
+    *changed = true;
+    return m->env->status;
+}

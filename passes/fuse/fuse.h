@@ -1,0 +1,45 @@
+/* fuse.h: what the files of the pass `fuse` share: matching two kernels, and merging a matched pair. */
+#ifndef SN_PASSES_FUSE_FUSE_H
+#define SN_PASSES_FUSE_FUSE_H
+
+#include "passes/base/nest.h"
+
+/* A load or store of a global buffer inside a kernel. */
+typedef struct sn_access {
+    sn_stmt s;
+    sn_buf buf;
+    sn_ix ix;
+    bool store;
+} sn_access;
+typedef struct sn_access_list {
+    sn_access *at;
+    uint32_t n, cap;
+} sn_access_list;
+
+/* How kernel b can be merged into kernel a (which runs first): loops by position in their outer chains. */
+typedef struct sn_fuse_match {
+    sn_chain a, b;                  /* outer chains */
+    uint32_t shared;                /* loops that both keep as common outer loops */
+    uint32_t a_order[SN_MAX_CHAIN]; /* new order of the chain of a: common loops first */
+    uint32_t b_order[SN_MAX_CHAIN]; /* likewise for b; position k < shared matches position k of a */
+    int64_t bytes;                  /* memory traffic that the merge saves */
+    bool vertical;                  /* b reads what a stores */
+    const char *why_not;            /* reason when there is no match */
+} sn_fuse_match;
+
+void sn_fuse_accesses(sn_access_list *out, sn_pass_ctx *cx, sn_kern k);
+/* Is there a legal match? On false, why_not says what stands against it. The kernels are not changed. */
+bool sn_fuse_find(sn_fuse_match *out, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
+                  const sn_access_list *in_b);
+/* Merge b into a; b is left empty and has to be removed by the caller. */
+void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *match);
+/* Loads that follow a store to the same element take the stored value. map: zeroed, one entry per value of the module
+ * and one per masked load to come; shared by the kernels of a pass. */
+bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
+/* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
+bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
+/* In all kernels: forward stores; drop temporaries that nobody loads any more, and what is computed twice. */
+void sn_fuse_forward_all(sn_pass_ctx *cx);
+void sn_fuse_drop_dead(sn_pass_ctx *cx);
+
+#endif

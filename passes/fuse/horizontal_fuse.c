@@ -1,0 +1,328 @@
+/* horizontal_fuse.c: the pass `horizontal-fuse`: kernels that do not need each other become segments of one, so that one launch runs them.
+ *
+ *     kernel @k0(x0, y0) { loop g in 3 : grid { A } }
+ *     kernel @k1(x1, y1) { loop g in 9 : grid { A' } }
+ *  -> kernel @k0(x0, x1, y0, y1) { loop g in 3 : grid { A }  loop g_1 in 9 : grid { A' } }
+ *
+ * Legality: kernels of one level of the dependence graph (batch_order.c) neither read nor write what another one of
+ * them stores. A launch has one block shape, so the merged kernels have the same.
+ *
+ * Which: any number of kernels that are alike (ir/loop/alike.h: one piece of code does them all), as far as the
+ * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when
+ * all but one of them fill less than one wave of blocks and none keeps anything in shared memory or touches temporaries
+ * (the pass `last-block-reduce` may have a better use for such a kernel). So that more kernels are alike, elementwise ones get the
+ * threads of the widest of their level, and the test of the last block even where it is full; it goes again where
+ * nobody needs it.
+ *
+ * A launch costs a few microseconds of its own, and small kernels leave most of the machine idle. The cost of batching:
+ * temporaries of all members live at the same time, and a block finds its segment first. Near linear in the statements.
+ */
+#include "passes/fuse/horizontal_fuse.h"
+
+#include <stdlib.h>
+
+#include "ir/loop/alike.h"
+
+enum {
+    MAX_POINTERS = 4000,     /* parameters of a launch: 32764 bytes */
+    MAX_KINDS = 8,           /* of code in a kernel */
+    MAX_CODE = 512,          /* statements in a kernel with several kinds */
+    MAX_OWN_TEMPS = 4 << 20, /* bytes of temporaries of one kernel: what memory moves while a launch begins */
+    RESIDENT = 2048          /* threads of a multiprocessor */
+};
+
+typedef struct member {
+    uint32_t at; /* position in m->kernels */
+    uint32_t level, threads_x, threads_y, n_stmts;
+    sn_kern k;
+    int64_t blocks, temp_bytes;
+    bool shared;   /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
+    sn_stmt guard; /* that this pass has put in */
+    sn_alike alike;
+} member;
+
+/* Members that are alike. */
+typedef struct family {
+    member *at;
+    uint32_t n, n_pointers;
+    int64_t blocks, temp_bytes;
+} family;
+
+typedef struct batcher {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern_order order;
+    uint32_t *leader; /* by position */
+    SN_VEC(member) members;
+    SN_VEC(family) open; /* families of the kernel that is being put together */
+    bool changed;
+} batcher;
+
+/* ---- candidates
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Bytes of temporaries, number of statements, shared memory. */
+static void measure(batcher *b, member *e) {
+    const sn_kern_rec *k = sn_kern_get(b->m, e->k);
+    for (uint32_t i = 0; i < k->params.n; i++)
+        if (sn_buf_get(b->m, k->params.at[i])->scope == SN_BUF_TEMP)
+            e->temp_bytes += sn_buf_bytes(b->m, k->params.at[i]);
+    for (uint32_t i = 0; i < k->locals.n; i++)
+        e->shared = e->shared || sn_buf_get(b->m, k->locals.at[i])->scope == SN_BUF_SHARED;
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
+}
+
+/* One grid nest of constant size, nothing beside or behind it, no clusters, no scans, nothing posted. */
+static bool is_candidate(const batcher *b, sn_kern k) {
+    const sn_kern_rec *r = sn_kern_get(b->m, k);
+    if (!r->scheduled || !r->first.i || sn_next(b->m, r->first).i || !sn_is_grid(b->m, r->first)) return false;
+    if (sn_kern_posts(b->m, k)) return false;
+    for (sn_stmt s = r->first; s.i; s = sn_stmt_walk_next(b->m, s)) {
+        const sn_stmt_rec *t = sn_stmt_get(b->m, s);
+        if (t->axis.i && (t->kind == SN_AXIS_CLUSTER || !sn_ix_is_const(b->m, sn_stmt_extent(b->m, s), NULL)))
+            return false;
+        if (sn_is_grid(b->m, s) && t->next.i) return false; /* the last block goes on */
+        if (t->op == SN_LOP_ACCUM) return false;            /* its position needs its strides as numbers */
+    }
+    return true;
+}
+
+static void find_members(batcher *b) {
+    for (uint32_t i = 0; i < b->m->kernels.n; i++) {
+        sn_kern k = b->m->kernels.at[i];
+        if (!is_candidate(b, k)) continue;
+        sn_launch launch = sn_kern_launch(b->m, k);
+        member e = {.at = i, .level = b->order.level[i], .k = k, .blocks = sn_ix_value(b->m, launch.grid)};
+        e.threads_x = launch.block_x;
+        e.threads_y = launch.block_y;
+        measure(b, &e);
+        if (e.temp_bytes <= MAX_OWN_TEMPS) SN_PUSH(b->cx->scratch, &b->members, e);
+        else sn_remark(b->cx, sn_kern_get(b->m, k)->name, "kept: %lld bytes of temporaries", (long long)e.temp_bytes);
+    }
+}
+
+/* ---- making elementwise kernels alike
+ * ------------------------------------------------------------------------------------ */
+
+/* The block.x loop of an elementwise kernel, none if it is another one. */
+static sn_stmt element_threads(const batcher *b, const member *e) {
+    sn_stmt top = sn_kern_get(b->m, e->k)->first, t = sn_stmt_get(b->m, top)->first;
+    if (sn_kern_get(b->m, e->k)->sched.cls != SN_SCHED_ELEMENT || sn_kern_get(b->m, e->k)->locals.n ||
+        e->threads_y > 1 || !t.i)
+        return (sn_stmt){0};
+    const sn_stmt_rec *r = sn_stmt_get(b->m, t);
+    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_BLOCK_X && !r->next.i ? t : (sn_stmt){0};
+}
+
+/* The loop `threads` gets an `if` around its whole region, unless one stands there: elements beyond n do not exist. */
+static void put_guard(batcher *b, member *e, sn_stmt threads, int64_t n) {
+    sn_module *m = b->m;
+    sn_stmt first = sn_stmt_get(m, threads)->first, last = sn_stmt_get(m, threads)->last;
+    if (!first.i || sn_stmt_get(m, first)->op == SN_LOP_IF || sn_stmt_get(m, last)->op == SN_LOP_IF) return;
+    uint32_t v = sn_kern_get(m, e->k)->sched.vector;
+    sn_ix g = sn_ix_axis(m, sn_stmt_axis(m, sn_stmt_get(m, threads)->parent)),
+          t = sn_ix_axis(m, sn_stmt_axis(m, threads));
+    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, e->threads_x), t), v ? v : 1);
+    e->guard = sn_put_if(m, sn_at_before(m, first), start, sn_ix_const(m, n));
+    for (sn_stmt s = first, next; s.i; s = next) {
+        next = sn_next(m, s);
+        sn_stmt_unlink(m, s);
+        sn_stmt_insert(m, sn_at_end(e->k, e->guard), s);
+    }
+}
+
+static void drop_guard(batcher *b, member *e) {
+    if (!e->guard.i) return;
+    for (sn_stmt s = sn_stmt_get(b->m, e->guard)->first, next; s.i; s = next) {
+        next = sn_next(b->m, s);
+        sn_stmt_unlink(b->m, s);
+        sn_stmt_insert(b->m, sn_at_before(b->m, e->guard), s);
+    }
+    sn_stmt_unlink(b->m, e->guard);
+    e->guard = (sn_stmt){0};
+}
+
+/* The same positions on blocks of more threads: position = g*T + t in either counting. */
+static void widen(batcher *b, member *e, sn_stmt threads, uint32_t to) {
+    sn_module *m = b->m;
+    sn_stmt grid = sn_stmt_get(m, threads)->parent;
+    sn_axis axes[2] = {sn_stmt_axis(m, grid), sn_stmt_axis(m, threads)};
+    int64_t n = e->blocks * e->threads_x;
+    sn_axis_get(m, axes[0])->extent = sn_ix_const(m, (n + to - 1) / to);
+    sn_axis_get(m, axes[1])->extent = sn_ix_const(m, to);
+    sn_ix at = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, axes[0]), to), sn_ix_axis(m, axes[1]));
+    sn_ix with[2] = {sn_ix_divc(m, at, e->threads_x), sn_ix_modc(m, at, e->threads_x)};
+    for (sn_stmt s = sn_stmt_get(m, threads)->first; s.i; s = sn_next(m, s)) sn_stmt_subst(m, s, axes, with, 2);
+    e->blocks = (n + to - 1) / to;
+    e->threads_x = sn_kern_get(m, e->k)->sched.block_x = to;
+    put_guard(b, e, threads, n);
+    e->guard = (sn_stmt){0}; /* needed from now on */
+    b->changed = true;
+}
+
+static void make_alike(batcher *b) {
+    uint32_t *widest = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1),
+             *count = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1);
+    for (uint32_t i = 0; i < b->members.n; i++) {
+        member *e = &b->members.at[i];
+        if (!element_threads(b, e).i) continue;
+        count[e->level]++;
+        if (e->threads_x > widest[e->level]) widest[e->level] = e->threads_x;
+    }
+    for (uint32_t i = 0; i < b->members.n; i++) {
+        member *e = &b->members.at[i];
+        sn_stmt threads = element_threads(b, e);
+        if (!threads.i || count[e->level] < 2) continue;
+        if (e->threads_x < widest[e->level] && sn_kern_get(b->m, e->k)->sched.vector <= 1)
+            widen(b, e, threads, widest[e->level]);
+        else put_guard(b, e, threads, e->blocks * e->threads_x * sn_kern_get(b->m, e->k)->sched.vector);
+    }
+}
+
+/* ---- families
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static int compare(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+
+static int same_launch(const member *a, const member *b) {
+    if (a->level != b->level) return compare(a->level, b->level);
+    if (a->threads_x != b->threads_x) return compare(a->threads_x, b->threads_x);
+    return compare(a->threads_y, b->threads_y);
+}
+
+static int by_shape(const void *x, const void *y) {
+    const member *a = x, *b = y;
+    int order = same_launch(a, b);
+    if (!order) order = compare(a->alike.hash, b->alike.hash);
+    return order ? order : compare(a->at, b->at);
+}
+
+static int by_position(const void *x, const void *y) {
+    return compare(((const family *)x)->at->at, ((const family *)y)->at->at);
+}
+
+static void join(family *f, const member *e) {
+    f->n++;
+    f->n_pointers += e->alike.slots.n;
+    f->blocks += e->blocks;
+    f->temp_bytes += e->temp_bytes;
+}
+
+/* ---- merging
+ * ------------------------------------------------------------------------------------------------------------- */
+
+static void drop_needless_guards(batcher *b, family *f) {
+    bool needed = false;
+    for (uint32_t i = 0; i < f->n; i++) needed = needed || !f->at[i].guard.i;
+    for (uint32_t i = 0; i < f->n && !needed; i++) drop_guard(b, &f->at[i]);
+}
+
+static const char *note_of(batcher *b) {
+    const char *all = NULL;
+    for (uint32_t i = 0; i < b->open.n; i++) {
+        const family *f = &b->open.at[i];
+        const char *note = sn_kern_get(b->m, f->at->k)->note;
+        char *one = sn_strf(&b->m->arena, "%s%u of %s", all ? "; " : "", f->n, note ? note : "a kernel");
+        all = all ? sn_strf(&b->m->arena, "%s%s", all, one) : one;
+    }
+    return all;
+}
+
+static void move_into(batcher *b, sn_kern to, const member *e) {
+    sn_stmt top = sn_kern_get(b->m, e->k)->first;
+    sn_stmt_unlink(b->m, top);
+    sn_stmt_insert(b->m, sn_at_end(to, (sn_stmt){0}), top);
+}
+
+/* The open families become one kernel, in the place of their first. */
+static void close_batch(batcher *b) {
+    uint32_t n = 0, pointers = 0;
+    const family *largest = b->open.at;
+    for (uint32_t i = 0; i < b->open.n; i++) {
+        drop_needless_guards(b, &b->open.at[i]);
+        n += b->open.at[i].n;
+        pointers += b->open.at[i].n_pointers;
+        if (b->open.at[i].blocks > largest->blocks) largest = &b->open.at[i];
+    }
+    if (n > 1) {
+        const member *first = b->open.at->at;
+        sn_kern_rec *k = sn_kern_get(b->m, first->k);
+        k->note = note_of(b);
+        k->sched = sn_kern_get(b->m, largest->at->k)->sched;
+        for (uint32_t i = 0; i < b->open.n; i++)
+            for (uint32_t j = 0; j < b->open.at[i].n; j++) {
+                move_into(b, first->k, &b->open.at[i].at[j]);
+                b->leader[b->open.at[i].at[j].at] = first->at;
+            }
+        sn_kern_collect_params(b->m, first->k);
+        sn_remark(b->cx, k->name, "one launch for %u kernels of %u kinds, %u buffers", n, b->open.n, pointers);
+        b->changed = true;
+    }
+    b->open.n = 0;
+}
+
+/* Does the family fit into the kernel that is being put together? */
+static bool fits(const batcher *b, const family *f) {
+    const sn_target *t = b->cx->target;
+    int64_t temps = f->temp_bytes, wave = (int64_t)t->units * RESIDENT / ((int64_t)f->at->threads_x * f->at->threads_y);
+    uint32_t pointers = f->n_pointers, code = f->at->n_stmts, large = f->blocks >= wave;
+    for (uint32_t i = 0; i < b->open.n; i++) {
+        const family *o = &b->open.at[i];
+        temps += o->temp_bytes;
+        pointers += o->n_pointers;
+        code += o->at->n_stmts;
+        large += o->blocks >= wave;
+        if (o->at->shared || f->at->shared || o->temp_bytes || f->temp_bytes) return false;
+    }
+    return b->open.n < MAX_KINDS && code <= MAX_CODE && large <= 1 && pointers <= MAX_POINTERS &&
+           temps <= (int64_t)t->cache_bytes / 2;
+}
+
+static void add_family(batcher *b, const family *f) {
+    if (b->open.n && !fits(b, f)) close_batch(b);
+    SN_PUSH(b->cx->scratch, &b->open, *f);
+}
+
+/* Members that could share a launch, by shape: cut into families, in the order of the kernels. */
+static void batch_level(batcher *b, member *at, uint32_t n) {
+    SN_VEC(family) families = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        family *f = families.n ? &families.at[families.n - 1] : NULL;
+        bool more = f && sn_alike_equal(&f->at->alike, &at[i].alike) &&
+                    f->n_pointers + at[i].alike.slots.n <= MAX_POINTERS &&
+                    f->temp_bytes + at[i].temp_bytes <= (int64_t)b->cx->target->cache_bytes / 2;
+        if (!more) {
+            SN_PUSH(b->cx->scratch, &families, ((family){.at = &at[i]}));
+            f = &families.at[families.n - 1];
+        }
+        join(f, &at[i]);
+    }
+    qsort(families.at, families.n, sizeof *families.at, by_position);
+    for (uint32_t i = 0; i < families.n; i++) add_family(b, &families.at[i]);
+    close_batch(b);
+}
+
+/* ---- the pass
+ * ------------------------------------------------------------------------------------------------------------ */
+
+sn_status sn_pass_horizontal_fuse(sn_pass_ctx *cx, bool *changed) {
+    batcher b = {.cx = cx, .m = cx->m};
+    if (!cx->target->is_gpu || cx->m->kernels.n < 2) return SN_OK;
+    sn_kern_order_find(&b.order, cx);
+    b.leader = SN_NEWN(cx->scratch, uint32_t, b.order.n);
+    for (uint32_t i = 0; i < b.order.n; i++) b.leader[i] = i;
+    find_members(&b);
+    make_alike(&b);
+    for (uint32_t i = 0; i < b.members.n; i++) {
+        member *e = &b.members.at[i];
+        sn_alike_read(&e->alike, cx->m, cx->scratch, sn_kern_get(cx->m, e->k)->first);
+    }
+    if (b.members.n) qsort(b.members.at, b.members.n, sizeof *b.members.at, by_shape);
+    for (uint32_t i = 0, end; i < b.members.n; i = end) {
+        for (end = i + 1; end < b.members.n && !same_launch(&b.members.at[i], &b.members.at[end]); end++) continue;
+        batch_level(&b, b.members.at + i, end - i);
+    }
+    sn_kern_order_apply(&b.order, cx, b.leader);
+    *changed = b.changed;
+    return cx->m->env->status;
+}

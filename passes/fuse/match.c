@@ -1,0 +1,285 @@
+/* match.c: can two kernels run as one? Finds which loops correspond and checks every dependence.
+ *
+ * Loops correspond when they move accesses to the same buffer by the same stride and have the same extent. The outer
+ * loops (parallel chains) that correspond become common outer loops; what is left stays inside, in an order in which
+ * the insides of both kernels can later be merged too. Legality is one question: does each load of b from a buffer that
+ * a stores read, under the renamed axes, the very ix that a stored in the same iteration of the common loops? When the
+ * element is stored inside a's inner nest, the load must sit in an inner nest of the same extents and the same ix, so
+ * that one thread owns the element whatever the schedule.
+ */
+#include "passes/fuse/fuse.h"
+
+enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
+
+void sn_fuse_accesses(sn_access_list *out, sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    *out = (sn_access_list){0};
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        sn_access a = {s, r->buf, r->ix, r->op == SN_LOP_STORE};
+        SN_PUSH(cx->scratch, out, a);
+    }
+}
+
+/* ---- which axes correspond ---- */
+
+typedef struct axis_map {
+    sn_axis a[SN_MAX_CHAIN * 2], b[SN_MAX_CHAIN * 2];
+    uint32_t n;
+} axis_map;
+
+static sn_axis mapped_to_b(const axis_map *am, sn_axis a) {
+    for (uint32_t k = 0; k < am->n; k++)
+        if (sn_axis_eq(am->a[k], a)) return am->b[k];
+    return (sn_axis){0};
+}
+
+static sn_axis mapped_to_a(const axis_map *am, sn_axis b) {
+    for (uint32_t k = 0; k < am->n; k++)
+        if (sn_axis_eq(am->b[k], b)) return am->a[k];
+    return (sn_axis){0};
+}
+
+static void map_pair(axis_map *am, sn_module *m, const sn_access *x, const sn_access *y) {
+    sn_chain ca, cb;
+    sn_chain_around(&ca, m, x->s);
+    sn_chain_around(&cb, m, y->s);
+    for (uint32_t i = 0; i < ca.n; i++) {
+        sn_axis a = sn_stmt_axis(m, ca.at[i]);
+        int64_t stride_a, stride_b;
+        if (mapped_to_b(am, a).i || !sn_ix_coef(m, x->ix, a, &stride_a) || stride_a == 0) continue;
+        for (uint32_t j = 0; j < cb.n; j++) {
+            sn_axis b = sn_stmt_axis(m, cb.at[j]);
+            if (mapped_to_a(am, b).i || !sn_ix_coef(m, y->ix, b, &stride_b) || stride_a != stride_b) continue;
+            if (!sn_ix_eq(sn_stmt_extent(m, ca.at[i]), sn_stmt_extent(m, cb.at[j]))) continue;
+            if (am->n < SN_COUNT(am->a)) am->a[am->n] = a, am->b[am->n++] = b;
+            break;
+        }
+    }
+}
+
+static void map_axes(axis_map *am, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    am->n = 0;
+    for (uint32_t pass = 0; pass < 2; pass++) /* what flows from a to b first, then what both read */
+        for (uint32_t i = 0; i < in_a->n; i++)
+            for (uint32_t j = 0; j < in_b->n; j++) {
+                const sn_access *x = &in_a->at[i], *y = &in_b->at[j];
+                if (y->store || !sn_buf_eq(x->buf, y->buf) || x->store != (pass == 0)) continue;
+                map_pair(am, m, x, y);
+            }
+}
+
+/* ---- orders ---- */
+
+static int chain_position(const sn_module *m, const sn_chain *c, sn_axis ax) {
+    for (uint32_t k = 0; k < c->n; k++)
+        if (sn_axis_eq(sn_stmt_axis(m, c->at[k]), ax)) return (int)k;
+    return -1;
+}
+
+/* How deep in its kernel the loop of an axis stands; the larger, the deeper. */
+static uint32_t axis_depth(sn_module *m, const sn_access_list *in, sn_axis ax) {
+    for (uint32_t i = 0; i < in->n; i++) {
+        sn_chain c;
+        sn_chain_around(&c, m, in->at[i].s);
+        int at = chain_position(m, &c, ax);
+        if (at >= 0) return (uint32_t)at;
+    }
+    return SN_MAX_CHAIN;
+}
+
+/* Sort positions order[from..n) by depth of the partner axis (unmapped ones last, stable). */
+static void sort_rest(uint32_t *order, uint32_t from, uint32_t n, const uint32_t *depth) {
+    for (uint32_t i = from + 1; i < n; i++)
+        for (uint32_t j = i; j > from && depth[order[j]] < depth[order[j - 1]]; j--) {
+            uint32_t t = order[j];
+            order[j] = order[j - 1];
+            order[j - 1] = t;
+        }
+}
+
+static bool choose_orders(sn_fuse_match *mt, sn_module *m, const axis_map *am, const sn_access_list *in_a,
+                          const sn_access_list *in_b) {
+    uint32_t depth_a[SN_MAX_CHAIN], depth_b[SN_MAX_CHAIN], n_a = 0, n_b = 0;
+    bool in_shared[SN_MAX_CHAIN] = {false};
+    for (uint32_t k = 0; k < mt->a.n; k++) {
+        sn_axis b = mapped_to_b(am, sn_stmt_axis(m, mt->a.at[k]));
+        int at = b.i ? chain_position(m, &mt->b, b) : -1;
+        depth_a[k] = b.i ? axis_depth(m, in_b, b) : SN_MAX_CHAIN;
+        if (at < 0) continue;
+        mt->a_order[n_a++] = k;
+        mt->b_order[n_b++] = (uint32_t)at;
+        in_shared[at] = true;
+    }
+    mt->shared = n_a;
+    for (uint32_t k = 0; k < mt->a.n; k++) {
+        sn_axis b = mapped_to_b(am, sn_stmt_axis(m, mt->a.at[k]));
+        if (b.i && chain_position(m, &mt->b, b) >= 0) continue;
+        if (!b.i) {
+            mt->why_not = "a loop of the first has no counterpart in the second";
+            return false;
+        }
+        mt->a_order[n_a++] = k;
+    }
+    for (uint32_t k = 0; k < mt->b.n; k++) {
+        sn_axis a = mapped_to_a(am, sn_stmt_axis(m, mt->b.at[k]));
+        depth_b[k] = a.i ? axis_depth(m, in_a, a) : SN_MAX_CHAIN;
+        if (in_shared[k]) continue;
+        if (!a.i && !mt->vertical) {
+            mt->why_not = "a loop of the second has no counterpart in the first";
+            return false;
+        }
+        mt->b_order[n_b++] = k;
+    }
+    sort_rest(mt->a_order, mt->shared, mt->a.n, depth_a);
+    sort_rest(mt->b_order, mt->shared, mt->b.n, depth_b);
+    return true;
+}
+
+/* ---- legality ---- */
+
+/* Axes around an access that are not common loops, in their order after the merge. */
+static uint32_t inner_axes(sn_axis *out, sn_module *m, const sn_access *x, const sn_chain *c, const uint32_t *order,
+                           uint32_t shared) {
+    sn_chain around;
+    sn_chain_around(&around, m, x->s);
+    uint32_t n = 0;
+    for (uint32_t k = shared; k < c->n; k++) out[n++] = sn_stmt_axis(m, c->at[order[k]]);
+    for (uint32_t k = c->n; k < around.n && n < SN_MAX_CHAIN; k++) out[n++] = sn_stmt_axis(m, around.at[k]);
+    return n;
+}
+
+static bool dependence_holds(const sn_fuse_match *mt, sn_module *m, const sn_access *store, const sn_access *load) {
+    sn_axis from[SN_MAX_CHAIN * 2], inner_a[SN_MAX_CHAIN], inner_b[SN_MAX_CHAIN];
+    sn_ix to[SN_MAX_CHAIN * 2];
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < mt->shared; k++) {
+        from[n] = sn_stmt_axis(m, mt->b.at[mt->b_order[k]]);
+        to[n++] = sn_ix_axis(m, sn_stmt_axis(m, mt->a.at[mt->a_order[k]]));
+    }
+    uint32_t n_a = inner_axes(inner_a, m, store, &mt->a, mt->a_order, mt->shared);
+    uint32_t n_b = inner_axes(inner_b, m, load, &mt->b, mt->b_order, mt->shared);
+    if (n_a == 0) return sn_ix_eq(sn_ix_subst(m, load->ix, from, to, n), store->ix);
+    if (n_a != n_b) return false;
+    for (uint32_t k = 0; k < n_a; k++) {
+        if (!sn_ix_eq(sn_axis_get(m, inner_a[k])->extent, sn_axis_get(m, inner_b[k])->extent)) return false;
+        from[n] = inner_b[k];
+        to[n++] = sn_ix_axis(m, inner_a[k]);
+    }
+    return sn_ix_eq(sn_ix_subst(m, load->ix, from, to, n), store->ix);
+}
+
+static bool dependences_hold(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    for (uint32_t i = 0; i < in_a->n; i++)
+        for (uint32_t j = 0; j < in_b->n; j++) {
+            const sn_access *x = &in_a->at[i], *y = &in_b->at[j];
+            if (!x->store || !sn_buf_eq(x->buf, y->buf)) continue;
+            bool masked = sn_stmt_get(m, x->s)->has_mask; /* what is loaded may be older */
+            if (y->store || masked || !dependence_holds(mt, m, x, y)) {
+                mt->why_not = "an element would be read before or elsewhere than it is stored";
+                return false;
+            }
+        }
+    return true;
+}
+
+/* ---- worth ---- */
+
+static int64_t count_positions(sn_module *m, const sn_chain *c, const uint32_t *order, uint32_t from, uint32_t to) {
+    int64_t product = 1, extent;
+    for (uint32_t k = from; k < to; k++) {
+        if (!sn_ix_is_const(m, sn_stmt_extent(m, c->at[order[k]]), &extent)) return -1;
+        if (sn_mul_overflow(product, extent, &product)) product = INT64_MAX;
+    }
+    return product;
+}
+
+/* Does a left-over loop of either kernel walk some buffer contiguously? */
+static bool inside_is_contiguous(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in, const sn_chain *c,
+                                 const uint32_t *order) {
+    for (uint32_t i = 0; i < in->n; i++)
+        for (uint32_t k = mt->shared; k < c->n; k++) {
+            int64_t stride;
+            if (sn_ix_coef(m, in->at[i].ix, sn_stmt_axis(m, c->at[order[k]]), &stride) && (stride == 1 || stride == -1))
+                return true;
+        }
+    return false;
+}
+
+/* Merging at the level of rows leaves one block for a row, or a cluster: enough rows, or a row that it does quickly. */
+static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_access_list *in_a,
+                              const sn_access_list *in_b) {
+    sn_module *m = cx->m;
+    if (mt->shared == mt->a.n && mt->shared == mt->b.n) return true;
+    int64_t rows = count_positions(m, &mt->a, mt->a_order, 0, mt->shared);
+    int64_t row_a = count_positions(m, &mt->a, mt->a_order, mt->shared, mt->a.n);
+    int64_t row_b = count_positions(m, &mt->b, mt->b_order, mt->shared, mt->b.n);
+    if (rows < 0 || row_a < 0 || row_b < 0) return true;
+    int64_t row = row_a > row_b ? row_a : row_b;
+    bool inner = inside_is_contiguous(mt, m, in_a, &mt->a, mt->a_order) ||
+                 inside_is_contiguous(mt, m, in_b, &mt->b, mt->b_order);
+    int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
+    bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
+    bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
+    if (!ok) mt->why_not = "too few common iterations to fill the device";
+    return ok;
+}
+
+/* Bytes that are no longer read (and, for a's results, were written). */
+static int64_t bytes_saved(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    int64_t bytes = 0;
+    for (uint32_t j = 0; j < in_b->n; j++) {
+        if (in_b->at[j].store) continue;
+        bool again = false;
+        for (uint32_t k = 0; k < j && !again; k++)
+            again = !in_b->at[k].store && sn_buf_eq(in_b->at[k].buf, in_b->at[j].buf);
+        for (uint32_t i = 0; i < in_a->n && !again; i++) {
+            if (!sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf)) continue;
+            bytes += sn_buf_bytes(m, in_b->at[j].buf) * (in_a->at[i].store ? 2 : 1);
+            mt->vertical |= in_a->at[i].store;
+            again = true;
+        }
+    }
+    return bytes;
+}
+
+/* Kernels that only share a small operand stay apart when they are large: merging them saves nothing that counts. */
+static bool worth_it(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    if (mt->vertical) return true;
+    if (mt->bytes < 10) {
+        mt->why_not = "they share no data";
+        return false;
+    }
+    int64_t total = 0;
+    for (uint32_t i = 0; i < in_a->n; i++) total += sn_buf_bytes(m, in_a->at[i].buf);
+    for (uint32_t j = 0; j < in_b->n; j++) total += sn_buf_bytes(m, in_b->at[j].buf);
+    bool ok = total < (4 << 20) || mt->bytes * 10 >= total;
+    if (!ok) mt->why_not = "what they share is small against what they move";
+    return ok;
+}
+
+/* A loop that is left inside must not hold a nest: it would run alone on the threads of one row. */
+static bool inside_is_simple(sn_fuse_match *mt, const sn_module *m, const sn_chain *c) {
+    if (c->n == mt->shared) return true;
+    for (sn_stmt s = sn_stmt_get(m, c->at[c->n - 1])->first; s.i; s = sn_next(m, s))
+        if (sn_lop_has_region(sn_stmt_get(m, s)->op)) {
+            mt->why_not = "a reduction would end up inside a loop of a row";
+            return false;
+        }
+    return true;
+}
+
+bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
+                  const sn_access_list *in_b) {
+    sn_module *m = cx->m;
+    *mt = (sn_fuse_match){0};
+    sn_chain_outer(&mt->a, m, a);
+    sn_chain_outer(&mt->b, m, b);
+    mt->bytes = bytes_saved(mt, m, in_a, in_b);
+    axis_map am;
+    map_axes(&am, m, in_a, in_b);
+    return worth_it(mt, m, in_a, in_b) && choose_orders(mt, m, &am, in_a, in_b) && inside_is_simple(mt, m, &mt->a) &&
+           inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
+           keeps_parallelism(mt, cx, in_a, in_b);
+}

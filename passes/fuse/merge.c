@@ -1,0 +1,327 @@
+/* merge.c: make one kernel of a matched pair.
+ *
+ * The inside of b moves behind the inside of a, its common axes renamed. Then nests that stand side by side and have
+ * the same extent merge, level by level, as far as no value or element has to cross over: two reduces become one with
+ * the combiners of both, a loop joins a reduce that walks the same elements. Stored elements that are read again in the
+ * same place are forwarded as values.
+ */
+#include "passes/fuse/fuse.h"
+
+enum { MAX_COMBS = 4 };
+
+/* ---- splice ---- */
+
+static void splice(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *mt) {
+    sn_module *m = cx->m;
+    sn_axis from[SN_MAX_CHAIN];
+    sn_ix to[SN_MAX_CHAIN];
+    sn_chain_permute(m, &mt->a, mt->a_order);
+    sn_chain_permute(m, &mt->b, mt->b_order);
+    for (uint32_t k = 0; k < mt->shared; k++) {
+        from[k] = sn_stmt_axis(m, mt->b.at[k]);
+        to[k] = sn_ix_axis(m, sn_stmt_axis(m, mt->a.at[k]));
+    }
+    sn_stmt into = mt->shared ? mt->a.at[mt->shared - 1] : (sn_stmt){0};
+    sn_stmt first = sn_region_first(m, b, mt->shared ? mt->b.at[mt->shared - 1] : (sn_stmt){0});
+    for (sn_stmt s = first, next; s.i; s = next) {
+        next = sn_next(m, s);
+        sn_stmt_unlink(m, s);
+        if (mt->shared) sn_stmt_subst(m, s, from, to, mt->shared);
+        sn_stmt_insert(m, sn_at_end(a, into), s);
+    }
+}
+
+/* ---- may two sibling nests merge? ---- */
+
+typedef struct siblings {
+    sn_pass_ctx *cx;
+    sn_kern k;
+    sn_stmt one, two;
+    SN_VEC(sn_stmt) hoist; /* statements between them that two needs, in order found */
+} siblings;
+
+static bool between(const siblings *sb, sn_stmt s) {
+    for (sn_stmt t = sb->one; t.i && t.i != sb->two.i; t = sn_next(sb->cx->m, t))
+        if (t.i == s.i) return true;
+    return false;
+}
+
+static bool stores_inside(const sn_module *m, sn_stmt s, sn_buf b) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
+        if (sn_stmt_get(m, t)->op == SN_LOP_STORE && sn_buf_eq(sn_stmt_get(m, t)->buf, b)) return true;
+    return false;
+}
+
+static bool already_hoisted(const siblings *sb, sn_stmt s) {
+    for (uint32_t i = 0; i < sb->hoist.n; i++)
+        if (sb->hoist.at[i].i == s.i) return true;
+    return false;
+}
+
+/* The definition of v has to stand before `one`: it does, or it can be moved there. */
+static bool need_value(siblings *sb, sn_val v) {
+    const sn_module *m = sb->cx->m;
+    sn_stmt def = sn_val_get(m, v)->def;
+    if (!between(sb, def) || already_hoisted(sb, def)) return true;
+    const sn_stmt_rec *r = sn_stmt_get(m, def);
+    if (sn_lop_has_region(r->op)) return false;
+    if (r->op == SN_LOP_LOAD)
+        for (sn_stmt t = sb->one; t.i && t.i != def.i; t = sn_next(m, t))
+            if (stores_inside(m, t, r->buf)) return false;
+    SN_PUSH(sb->cx->scratch, &sb->hoist, def);
+    return true;
+}
+
+typedef struct need_ix {
+    siblings *sb;
+    bool ok;
+} need_ix;
+
+static void need_ix_atom(void *user, sn_ix atom) {
+    need_ix *ni = user;
+    const sn_ix_rec *r = sn_ix_get(ni->sb->cx->m, atom);
+    if (r->kind == SN_IX_VAL) ni->ok &= need_value(ni->sb, (sn_val){r->id});
+}
+
+static bool need_operands(siblings *sb, sn_stmt s) {
+    const sn_module *m = sb->cx->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    for (uint32_t k = 0; k < r->n_in; k++)
+        if (!need_value(sb, r->in[k])) return false;
+    need_ix ni = {sb, true};
+    if (r->ix.i && sn_ix_uses_vals(m, r->ix)) sn_ix_walk(m, r->ix, need_ix_atom, &ni);
+    if (r->bound.i && sn_ix_uses_vals(m, r->bound)) sn_ix_walk(m, r->bound, need_ix_atom, &ni);
+    return ni.ok;
+}
+
+/* Loops from `top` down to s, top included. */
+static uint32_t nest_axes(const sn_module *m, sn_stmt top, sn_stmt s, sn_axis *out) {
+    sn_chain c;
+    sn_chain_around(&c, m, s);
+    uint32_t k = 0, n = 0;
+    while (k < c.n && c.at[k].i != top.i) k++;
+    for (; k < c.n; k++) out[n++] = sn_stmt_axis(m, c.at[k]);
+    return n;
+}
+
+/* Element loaded in `two` = element stored in `one` in the same iteration of the merged nest? */
+static bool same_element(const siblings *sb, sn_stmt store, sn_stmt load) {
+    sn_module *m = sb->cx->m;
+    sn_axis a[SN_MAX_CHAIN], b[SN_MAX_CHAIN];
+    sn_ix to[SN_MAX_CHAIN];
+    uint32_t n = nest_axes(m, sb->one, store, a);
+    if (n != nest_axes(m, sb->two, load, b)) return false;
+    for (uint32_t k = 0; k < n; k++) {
+        if (!sn_ix_eq(sn_axis_get(m, a[k])->extent, sn_axis_get(m, b[k])->extent)) return false;
+        to[k] = sn_ix_axis(m, a[k]);
+    }
+    return sn_ix_eq(sn_ix_subst(m, sn_stmt_get(m, load)->ix, b, to, n), sn_stmt_get(m, store)->ix);
+}
+
+static bool load_may_move(const siblings *sb, sn_stmt load) {
+    const sn_module *m = sb->cx->m;
+    sn_buf b = sn_stmt_get(m, load)->buf;
+    for (sn_stmt t = sb->one; t.i && t.i != sb->two.i; t = sn_next(m, t)) {
+        if (!stores_inside(m, t, b)) continue;
+        if (t.i != sb->one.i) return false;
+        sn_stmt end = sn_stmt_walk_skip(m, t);
+        for (sn_stmt s = t; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (r->op == SN_LOP_STORE && sn_buf_eq(r->buf, b) && !same_element(sb, s, load)) return false;
+        }
+    }
+    return true;
+}
+
+static bool may_merge(siblings *sb) {
+    const sn_module *m = sb->cx->m;
+    const sn_stmt_rec *one = sn_stmt_get(m, sb->one), *two = sn_stmt_get(m, sb->two);
+    if (!sn_ix_eq(sn_stmt_extent(m, sb->one), sn_stmt_extent(m, sb->two))) return false;
+    if (one->kind != SN_AXIS_SEQ || two->kind != SN_AXIS_SEQ) return false;
+    if (one->n_combs + two->n_combs > MAX_COMBS) return false;
+    if (one->op != two->op && (sn_is_scan(m, sb->one) || sn_is_scan(m, sb->two))) return false;
+    sn_stmt end = sn_stmt_walk_skip(m, sb->two);
+    for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        if (!need_operands(sb, s)) return false;
+        if (sn_stmt_get(m, s)->op == SN_LOP_LOAD && !load_may_move(sb, s)) return false;
+    }
+    for (uint32_t i = 0; i < sb->hoist.n; i++) /* grows while it is walked */
+        if (!need_operands(sb, sb->hoist.at[i])) return false;
+    return true;
+}
+
+/* ---- merging ---- */
+
+/* Move the region of s to the end of `into`, its axis renamed; the yield (if any) is taken out and returned. */
+static sn_stmt move_region(sn_pass_ctx *cx, sn_kern k, sn_stmt into, sn_axis axis, sn_stmt s) {
+    sn_module *m = cx->m;
+    sn_axis old = sn_stmt_axis(m, s);
+    sn_ix to = sn_ix_axis(m, axis);
+    sn_stmt yield = {0};
+    for (sn_stmt t = sn_stmt_get(m, s)->first, next; t.i; t = next) {
+        next = sn_next(m, t);
+        sn_stmt_unlink(m, t);
+        if (!sn_axis_eq(old, axis)) sn_stmt_subst(m, t, &old, &to, 1);
+        if (sn_stmt_get(m, t)->op == SN_LOP_YIELD) yield = t;
+        else sn_stmt_insert(m, sn_at_end(k, into), t);
+    }
+    return yield;
+}
+
+static sn_stmt merge_reduces(siblings *sb) {
+    sn_module *m = sb->cx->m;
+    sn_stmt parts[2] = {sb->one, sb->two};
+    sn_comb combs[MAX_COMBS];
+    sn_dtype dtypes[2 * MAX_COMBS];
+    sn_val yields[2 * MAX_COMBS];
+    uint32_t n_combs = 0, n = 0;
+    for (uint32_t p = 0; p < 2; p++) {
+        const sn_stmt_rec *r = sn_stmt_get(m, parts[p]);
+        for (uint32_t k = 0; k < r->n_combs; k++) combs[n_combs++] = r->combs[k];
+        for (uint32_t k = 0; k < r->n_results; k++) dtypes[n++] = sn_val_get(m, sn_result(r, k))->dtype;
+    }
+    sn_axis ax = sn_stmt_axis(m, sb->one);
+    sn_stmt merged = sn_put_reduce(m, sn_at_before(m, sb->one), ax, SN_AXIS_SEQ, combs, n_combs, dtypes);
+    n = 0;
+    for (uint32_t p = 0; p < 2; p++) {
+        sn_stmt yield = move_region(sb->cx, sb->k, merged, ax, parts[p]);
+        const sn_stmt_rec *r = sn_stmt_get(m, parts[p]);
+        for (uint32_t k = 0; k < r->n_results; k++, n++) {
+            yields[n] = sn_stmt_get(m, yield)->in[k];
+            sn_val_replace(m, sb->k, sn_result(r, k), sn_result(sn_stmt_get(m, merged), n));
+        }
+        sn_stmt_unlink(m, parts[p]);
+    }
+    sn_put_yield(m, sn_at_end(sb->k, merged), yields, n);
+    return merged;
+}
+
+static sn_stmt merge_loops(siblings *sb) {
+    sn_module *m = sb->cx->m;
+    move_region(sb->cx, sb->k, sb->one, sn_stmt_axis(m, sb->one), sb->two);
+    sn_stmt_unlink(m, sb->two);
+    return sb->one;
+}
+
+static sn_stmt merge_pair(siblings *sb) {
+    sn_module *m = sb->cx->m;
+    for (sn_stmt t = sb->one, next; t.i && t.i != sb->two.i; t = next) { /* in program order */
+        next = sn_next(m, t);
+        if (!already_hoisted(sb, t)) continue;
+        sn_stmt_unlink(m, t);
+        sn_stmt_insert(m, sn_at_before(m, sb->one), t);
+    }
+    bool reduce = sn_stmt_get(m, sb->one)->op == SN_LOP_REDUCE || sn_stmt_get(m, sb->two)->op == SN_LOP_REDUCE;
+    return reduce ? merge_reduces(sb) : merge_loops(sb);
+}
+
+static bool merge_first_pair(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
+    sn_module *m = cx->m;
+    for (sn_stmt two = sn_region_first(m, k, parent); two.i; two = sn_next(m, two)) {
+        if (!sn_is_nest(sn_stmt_get(m, two))) continue;
+        for (sn_stmt one = sn_region_first(m, k, parent); one.i != two.i; one = sn_next(m, one)) {
+            siblings sb = {.cx = cx, .k = k, .one = one, .two = two};
+            if (!sn_is_nest(sn_stmt_get(m, one)) || !may_merge(&sb)) continue;
+            merge_pair(&sb);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All levels below `parent`. */
+static void merge_siblings(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
+    while (merge_first_pair(cx, k, parent)) continue;
+    for (sn_stmt s = sn_region_first(cx->m, k, parent); s.i; s = sn_next(cx->m, s))
+        if (sn_is_nest(sn_stmt_get(cx->m, s))) merge_siblings(cx, k, s);
+}
+
+bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two) {
+    siblings sb = {.cx = cx, .k = k, .one = one, .two = two};
+    if (!sn_is_nest(sn_stmt_get(cx->m, one)) || !sn_is_nest(sn_stmt_get(cx->m, two)) || !may_merge(&sb)) return false;
+    merge_siblings(cx, k, merge_pair(&sb));
+    return true;
+}
+
+/* ---- forwarding ---- */
+
+typedef struct stored {
+    sn_buf buf;
+    sn_ix ix;
+    sn_val val;
+} stored;
+
+typedef struct forward {
+    sn_pass_ctx *cx;
+    sn_val *map;
+    SN_VEC(stored) known; /* stores that dominate the current place */
+    bool changed;
+} forward;
+
+static sn_val find_stored(const forward *fw, sn_buf b, sn_ix ix) {
+    for (uint32_t i = fw->known.n; i-- > 0;)
+        if (sn_buf_eq(fw->known.at[i].buf, b) && sn_ix_eq(fw->known.at[i].ix, ix)) return fw->known.at[i].val;
+    return (sn_val){0};
+}
+
+static void forward_load(forward *fw, sn_stmt s) {
+    sn_stmt_rec *r = sn_stmt_get(fw->cx->m, s);
+    sn_val v = find_stored(fw, r->buf, r->ix);
+    if (!v.i) return;
+    fw->changed = true;
+    if (!r->has_mask) {
+        fw->map[r->result.i] = sn_follow(fw->map, v);
+        return;
+    }
+    sn_val mask = r->in[0], otherwise = r->in[1]; /* the masked load becomes a select of the stored value */
+    sn_val in[3] = {mask, v, otherwise};
+    sn_val chosen = sn_put_op(fw->cx->m, sn_at_before(fw->cx->m, s), SN_LOP_SELECT, in, 3);
+    sn_val_replace(fw->cx->m, r->kern, r->result, chosen);
+}
+
+/* What was stored to b before is not known any more. */
+static void forget(forward *fw, sn_buf b) {
+    for (uint32_t i = 0; i < fw->known.n; i++)
+        if (sn_buf_eq(fw->known.at[i].buf, b)) fw->known.at[i].buf = (sn_buf){0};
+}
+
+/* A region may run before itself (a loop) or not at all (an `if`). */
+static void forget_stores_of(forward *fw, sn_stmt s) {
+    sn_module *m = fw->cx->m;
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
+        if (sn_stmt_get(m, t)->op == SN_LOP_STORE) forget(fw, sn_stmt_get(m, t)->buf);
+}
+
+static void forward_region(forward *fw, sn_stmt first) {
+    sn_module *m = fw->cx->m;
+    uint32_t outside = fw->known.n;
+    for (sn_stmt s = first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_STORE) {
+            forget(fw, r->buf);
+            if (r->has_mask) continue;
+            stored st = {r->buf, r->ix, r->in[0]};
+            SN_PUSH(fw->cx->scratch, &fw->known, st);
+        } else if (r->op == SN_LOP_LOAD) {
+            forward_load(fw, s);
+        } else if (sn_lop_has_region(r->op)) {
+            forget_stores_of(fw, s);
+            forward_region(fw, r->first);
+        }
+    }
+    fw->known.n = outside;
+}
+
+bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map) {
+    forward fw = {.cx = cx, .map = map};
+    forward_region(&fw, sn_kern_get(cx->m, k)->first);
+    if (fw.changed) sn_val_replace_all(cx->m, k, map);
+    return fw.changed;
+}
+
+void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *mt) {
+    splice(cx, a, b, mt);
+    merge_siblings(cx, a, mt->shared ? mt->a.at[mt->shared - 1] : (sn_stmt){0});
+}

@@ -1,0 +1,255 @@
+/* sync.c: the pass `sync`: a barrier wherever an element passes from one thread of a block to another.
+ *
+ *     loop x in 256 : block.x { store s[x], %0 }
+ *     loop x in 256 : block.x { load s[255 - x] }
+ *  -> loop x in 256 : block.x { store s[x], %0 }
+ *     barrier
+ *     loop x in 256 : block.x { load s[255 - x] }
+ *
+ * Two accesses to one buffer, at least one of them a store, need a barrier between them unless one thread makes both:
+ * the region that holds both is inside all block axes, or both have the same axes around them and the same offset under
+ * them. The barrier stands in the region that holds both, before the statement with the later access. What follows a
+ * grid loop runs behind the last block, which needs none. Registers belong to threads; loads of what is posted wait.
+ *
+ * A loop outside the block axes is walked twice, since its next iteration comes after this one. Two accesses in
+ * different iterations need a barrier in the loop, unless the offset steps over all elements of an iteration, or one
+ * thread makes both at an offset that does not move with the loop.
+ *
+ * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
+ *
+ * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store
+ * outside shared memory that meets no element twice; ir/loop/check.c tests both, and the pass. Cost: accesses to one
+ * buffer between two barriers, squared.
+ */
+#include "passes/base/nest.h"
+
+/* A load or store; they are numbered in order of execution. */
+typedef struct access {
+    sn_stmt s;
+    uint32_t number;
+} access;
+
+/* The walk through a loop that comes around again. */
+typedef struct turn {
+    const struct turn *outer;
+    sn_stmt loop;
+    uint32_t began; /* number of the first access of this iteration */
+} turn;
+
+typedef struct sync {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    SN_VEC(access) pending; /* accesses since the last barrier, in order */
+    uint32_t made;          /* accesses so far */
+    const turn *turn;       /* innermost */
+    uint32_t block_axes;    /* kinds of block axes that the kernel has, as bits */
+    bool changed;
+} sync;
+
+static uint32_t kind_bit(const sn_stmt_rec *r) {
+    bool of_block = r->kind == SN_AXIS_CLUSTER || r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y;
+    return r->axis.i && of_block ? 1u << r->kind : 0;
+}
+
+/* ---- do two accesses belong to one thread? ---- */
+
+static uint32_t depth_of(const sn_module *m, sn_stmt s) {
+    uint32_t n = 0;
+    while ((s = sn_stmt_get(m, s)->parent).i) n++;
+    return n;
+}
+
+/* Innermost statement around both, none: the kernel; *a and *b become its children that hold them. */
+static sn_stmt common_parent(const sn_module *m, sn_stmt *a, sn_stmt *b) {
+    uint32_t at_a = depth_of(m, *a), at_b = depth_of(m, *b);
+    for (; at_a > at_b; at_a--) *a = sn_stmt_get(m, *a)->parent;
+    for (; at_b > at_a; at_b--) *b = sn_stmt_get(m, *b)->parent;
+    while (sn_stmt_get(m, *a)->parent.i != sn_stmt_get(m, *b)->parent.i)
+        *a = sn_stmt_get(m, *a)->parent, *b = sn_stmt_get(m, *b)->parent;
+    return sn_stmt_get(m, *a)->parent;
+}
+
+static uint32_t kinds_around(const sn_module *m, sn_stmt s) {
+    uint32_t bits = 0;
+    for (; s.i; s = sn_stmt_get(m, s)->parent) bits |= kind_bit(sn_stmt_get(m, s));
+    return bits;
+}
+
+/* Axes between an access and the region, outermost first. */
+static uint32_t axes_below(sn_stmt *out, const sn_module *m, sn_stmt s, sn_stmt region) {
+    sn_chain around;
+    uint32_t n = 0;
+    sn_chain_around(&around, m, s);
+    for (uint32_t k = 0; k < around.n; k++)
+        if (!region.i || sn_stmt_inside(m, around.at[k], region)) out[n++] = around.at[k];
+    return n;
+}
+
+/* One thread makes both, at one offset. Outside block axes one thread stores, but all of them load. */
+static bool same_element(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt region) {
+    sn_module *m = sy->m;
+    bool stores = sn_stmt_get(m, a)->op == SN_LOP_STORE && sn_stmt_get(m, b)->op == SN_LOP_STORE;
+    sn_stmt at_a[SN_MAX_CHAIN], at_b[SN_MAX_CHAIN];
+    sn_axis from[SN_MAX_CHAIN];
+    sn_ix to[SN_MAX_CHAIN];
+    uint32_t n = axes_below(at_a, m, a, region), bits = kinds_around(m, region);
+    if (n != axes_below(at_b, m, b, region)) return false;
+    for (uint32_t k = 0; k < n; k++) {
+        const sn_stmt_rec *ra = sn_stmt_get(m, at_a[k]), *rb = sn_stmt_get(m, at_b[k]);
+        if (ra->kind != rb->kind || !sn_ix_eq(sn_stmt_extent(m, at_a[k]), sn_stmt_extent(m, at_b[k]))) return false;
+        from[k] = sn_stmt_axis(m, at_b[k]);
+        to[k] = sn_ix_axis(m, sn_stmt_axis(m, at_a[k]));
+        bits |= kind_bit(ra);
+    }
+    return (stores || bits == sy->block_axes) &&
+           sn_ix_eq(sn_ix_subst(m, sn_stmt_get(m, b)->ix, from, to, n), sn_stmt_get(m, a)->ix);
+}
+
+/* ---- two iterations of a loop ---- */
+
+/* The outermost loop that an access has come around since; none: it was made in this iteration of every loop. */
+static sn_stmt carrier_of(const sync *sy, const access *a) {
+    sn_stmt carrier = {0};
+    for (const turn *t = sy->turn; t; t = t->outer)
+        if (a->number < t->began && sn_stmt_inside(sy->m, a->s, t->loop)) carrier = t->loop;
+    return carrier;
+}
+
+/* The offset of an iteration of the loop, without what is the same in all of them; *step: how far it moves. */
+static bool offset_in(sn_range *out, int64_t *step, sn_module *m, sn_stmt s, sn_stmt loop) {
+    sn_chain around;
+    int64_t c;
+    sn_ix e = sn_stmt_get(m, s)->ix, zero = sn_ix_const(m, 0);
+    sn_axis moving = sn_stmt_axis(m, loop);
+    if (!sn_ix_coef(m, e, moving, step)) return false;
+    e = sn_ix_subst(m, e, &moving, &zero, 1);
+    sn_chain_around(&around, m, loop);
+    for (uint32_t k = 0; k < around.n; k++) {
+        sn_axis ax = sn_stmt_axis(m, around.at[k]);
+        if (!sn_ix_coef(m, e, ax, &c)) return false;
+        e = sn_ix_subst(m, e, &ax, &zero, 1);
+    }
+    *out = sn_ix_range(m, e);
+    return out->lo > INT64_MIN / 2 && out->hi < INT64_MAX / 2;
+}
+
+/* Do different iterations of the loop touch different elements? */
+static bool steps_apart(sn_module *m, sn_stmt a, sn_stmt b, sn_stmt loop) {
+    sn_range at_a, at_b;
+    int64_t step_a, step_b;
+    if (!offset_in(&at_a, &step_a, m, a, loop) || !offset_in(&at_b, &step_b, m, b, loop) || step_a != step_b)
+        return false;
+    int64_t lo = at_a.lo < at_b.lo ? at_a.lo : at_b.lo, hi = at_a.hi > at_b.hi ? at_a.hi : at_b.hi;
+    return hi - lo < (step_a < 0 ? -step_a : step_a);
+}
+
+static bool moves(const sync *sy, sn_stmt s, sn_stmt loop) {
+    sn_ix e = sn_stmt_get(sy->m, s)->ix;
+    return sn_ix_uses_axis(sy->m, e, sn_stmt_axis(sy->m, loop)) || sn_ix_uses_vals(sy->m, e);
+}
+
+/* ---- the walk ---- */
+
+/* Might s not run although what stands before it does? */
+static bool may_be_skipped(const sync *sy, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
+    return r->op == SN_LOP_IF || (r->axis.i && sn_ix_range(sy->m, sn_stmt_extent(sy->m, s)).lo < 1);
+}
+
+static bool settles(const sync *sy, sn_stmt barrier, sn_stmt s) {
+    for (sn_stmt up = sn_stmt_get(sy->m, barrier)->parent; up.i; up = sn_stmt_get(sy->m, up)->parent)
+        if (may_be_skipped(sy, up) && !sn_stmt_inside(sy->m, s, up)) return false;
+    return true;
+}
+
+/* Forget what the barrier before s settles: not what this iteration has done inside s. */
+static void settle(sync *sy, sn_stmt s) {
+    uint32_t kept = 0;
+    const turn *t = sy->turn;
+    while (t && !sn_stmt_inside(sy->m, s, t->loop)) t = t->outer;
+    for (uint32_t k = 0; k < sy->pending.n; k++) {
+        access a = sy->pending.at[k];
+        bool inside = sn_stmt_inside(sy->m, a.s, s) && (!t || a.number >= t->began);
+        if (inside || !settles(sy, s, a.s)) sy->pending.at[kept++] = a;
+    }
+    sy->pending.n = kept;
+}
+
+/* Is s what follows a grid loop, under the region? The code generator orders it behind all blocks. */
+static bool after_grid(const sn_module *m, sn_stmt first) {
+    const sn_stmt_rec *r = sn_stmt_get(m, first);
+    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID;
+}
+
+/* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
+static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s) {
+    const sn_stmt none = {0};
+    sn_stmt carrier = carrier_of(sy, earlier), first = earlier->s, later = s;
+    if (carrier.i) {
+        bool shared = sn_buf_get(sy->m, sn_stmt_get(sy->m, s)->buf)->scope == SN_BUF_SHARED;
+        if (first.i == s.i && !shared) return none;
+        while (sn_stmt_get(sy->m, later)->parent.i != carrier.i) later = sn_stmt_get(sy->m, later)->parent;
+        bool still = !moves(sy, earlier->s, carrier) && !moves(sy, s, carrier);
+        if (still && same_element(sy, earlier->s, s, carrier)) return none;
+        return steps_apart(sy->m, earlier->s, s, carrier) ? none : later;
+    }
+    sn_stmt region = common_parent(sy->m, &first, &later);
+    if (kinds_around(sy->m, region) == sy->block_axes || after_grid(sy->m, first)) return none;
+    return same_element(sy, earlier->s, s, region) ? none : later;
+}
+
+static void visit_access(sync *sy, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
+    sn_buf_scope scope = sn_buf_get(sy->m, r->buf)->scope;
+    if (scope == SN_BUF_REG || scope == SN_BUF_POSTED) return;
+    for (uint32_t k = sy->pending.n; k-- > 0;) {
+        const sn_stmt_rec *p = sn_stmt_get(sy->m, sy->pending.at[k].s);
+        if (!sn_buf_eq(p->buf, r->buf) || (p->op == SN_LOP_LOAD && r->op == SN_LOP_LOAD)) continue;
+        sn_stmt before = barrier_between(sy, &sy->pending.at[k], s);
+        if (!before.i) continue;
+        sn_put_barrier(sy->m, sn_at_before(sy->m, before));
+        settle(sy, before);
+        sy->changed = true;
+        break;
+    }
+    SN_PUSH(sy->cx->scratch, &sy->pending, ((access){s, sy->made++}));
+}
+
+static void visit_region(sync *sy, sn_stmt first);
+
+static void visit(sync *sy, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
+    if (!r->parent.i && sn_is_grid(sy->m, s)) sy->pending.n = 0; /* no segment reads what another one stores */
+    if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) visit_access(sy, s);
+    else if (r->op == SN_LOP_BARRIER) settle(sy, s);
+    bool again = sn_is_nest(r) && (r->kind == SN_AXIS_SEQ || r->kind == SN_AXIS_UNROLL);
+    if (!again || kinds_around(sy->m, s) == sy->block_axes) {
+        visit_region(sy, r->first);
+        return;
+    }
+    turn t = {sy->turn, s, sy->made};
+    sy->turn = &t;
+    visit_region(sy, r->first);
+    t.began = sy->made;
+    visit_region(sy, sn_stmt_get(sy->m, s)->first);
+    sy->turn = t.outer;
+}
+
+static void visit_region(sync *sy, sn_stmt first) {
+    for (sn_stmt s = first; s.i; s = sn_next(sy->m, s)) visit(sy, s);
+}
+
+sn_status sn_pass_sync(sn_pass_ctx *cx, bool *changed) {
+    sn_module *m = cx->m;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sync sy = {.cx = cx, .m = m, .k = m->kernels.at[i]};
+        if (!sn_kern_get(m, sy.k)->scheduled) continue;
+        for (sn_stmt s = sn_stmt_walk_first(m, sy.k); s.i; s = sn_stmt_walk_next(m, s))
+            sy.block_axes |= kind_bit(sn_stmt_get(m, s));
+        if (!sy.block_axes) continue;
+        visit_region(&sy, sn_kern_get(m, sy.k)->first);
+        *changed |= sy.changed;
+    }
+    return m->env->status;
+}

@@ -1,0 +1,111 @@
+/* contract.c: matmul and conv2d as plain reductions, for the pass `to-loops`.
+ *
+ * matmul:  c[b.., m, n] = sum over k of x[b.., m, k] * y[b.., k, n] conv2d:  o[n, c, y, x] = sum over (i, ky, kx) of
+ * in[n, g*I + i, y*sy - py + ky*dy, x*sx - px + kx*dx] * w[c, i, ky, kx],
+ *          g = c div (C / groups), taps outside the image read 0.
+ * Halves are multiplied and summed in f32, integers in their own width. Right, not fast: schedules with tensor cores
+ * replace these nests later.
+ */
+#include "passes/lower/to_loops.h"
+
+#include <string.h>
+
+/* ---- matmul ---- */
+
+typedef struct matmul_body {
+    sn_nd a, b;
+    sn_ix a_index[SN_MAX_RANK], b_index[SN_MAX_RANK];
+    uint32_t a_k, b_k; /* which axis is summed */
+    sn_dtype dtype;
+} matmul_body;
+
+static void emit_matmul_body(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    matmul_body *mb = user;
+    mb->a_index[mb->a_k] = mb->b_index[mb->b_k] = index[0];
+    sn_val a = sn_put_cast(lw->m, lw->at, mb->dtype, sn_lower_element(lw, mb->a, mb->a_index));
+    sn_val b = sn_put_cast(lw->m, lw->at, mb->dtype, sn_lower_element(lw, mb->b, mb->b_index));
+    yield[0] = sn_put_op2(lw->m, lw->at, SN_LOP_MUL, a, b);
+}
+
+/* Operand index of the batch axes (all but the last two) under the result index. */
+static void batch_index(sn_lower *lw, const sn_type *t, const sn_ix *result, uint32_t result_batch, sn_ix *at) {
+    uint32_t batch = t->rank > 2 ? t->rank - 2 : 0;
+    sn_ix one = sn_ix_const(lw->m, 1), zero = sn_ix_const(lw->m, 0);
+    for (uint32_t k = 0; k < batch; k++) at[k] = sn_ix_eq(t->shape[k], one) ? zero : result[result_batch - batch + k];
+}
+
+sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const sn_type *a = &sn_node_get(lw->m, n->in[0])->type, *b = &sn_node_get(lw->m, n->in[1])->type;
+    matmul_body mb = {.a = n->in[0], .b = n->in[1], .dtype = sn_compute_dtype(n->type.dtype)};
+    uint32_t has_m = a->rank > 1, has_n = b->rank > 1, batch = n->type.rank - has_m - has_n;
+    batch_index(lw, a, index, batch, mb.a_index);
+    batch_index(lw, b, index, batch, mb.b_index);
+    mb.a_k = a->rank - 1;
+    mb.b_k = has_n ? b->rank - 2 : 0;
+    if (has_m) mb.a_index[a->rank - 2] = index[batch];
+    if (has_n) mb.b_index[b->rank - 1] = index[batch + has_m];
+    sn_val sum;
+    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &mb.dtype, &a->shape[mb.a_k], 1, emit_matmul_body, &mb);
+    return sum;
+}
+
+/* ---- conv2d ---- */
+
+typedef struct conv_body {
+    sn_nd image, weight;
+    sn_ix n, channel, y, x;                 /* result position */
+    sn_ix group_start;                      /* first input channel of the group */
+    int64_t stride[2], dilation[2], pad[2]; /* pad: top, left */
+    sn_dtype dtype;
+} conv_body;
+
+static void emit_conv_body(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    conv_body *cb = user;
+    sn_module *m = lw->m;
+    const sn_type *image = &sn_node_get(m, cb->image)->type;
+    sn_ix at[4] = {cb->n, sn_ix_add(m, cb->group_start, index[0])};
+    sn_ix place[2] = {cb->y, cb->x};
+    sn_val mask = {0};
+    for (uint32_t d = 0; d < 2; d++) {
+        sn_ix tap = sn_ix_scale(m, index[1 + d], cb->dilation[d]);
+        at[2 + d] = sn_ix_addc(m, sn_ix_add(m, sn_ix_scale(m, place[d], cb->stride[d]), tap), -cb->pad[d]);
+        sn_lower_guard(lw, &mask, at[2 + d], image->shape[2 + d]);
+    }
+    sn_ix tap[4] = {cb->channel, index[0], index[1], index[2]};
+    sn_val outside = lw->mask;
+    lw->mask = mask;
+    sn_val v = sn_put_cast(m, lw->at, cb->dtype, sn_lower_element(lw, cb->image, at));
+    lw->mask = outside;
+    if (mask.i) v = sn_put_op3(m, lw->at, SN_LOP_SELECT, mask, v, sn_put_const(m, lw->at, cb->dtype, 0));
+    sn_val w = sn_put_cast(m, lw->at, cb->dtype, sn_lower_element(lw, cb->weight, tap));
+    yield[0] = sn_put_op2(m, lw->at, SN_LOP_MUL, v, w);
+}
+
+/* Two numbers of an attribute: [h, w], or its default. */
+static void pair_attr(sn_lower *lw, sn_nd x, sn_attr_id id, int64_t otherwise, int64_t *out) {
+    const sn_attr *a = sn_node_attr(lw->m, x, id);
+    out[0] = a ? a->ints.at[0] : otherwise;
+    out[1] = a ? a->ints.at[a->ints.n > 1] : otherwise;
+}
+
+sn_val sn_lower_conv2d(sn_lower *lw, sn_nd x, const sn_ix *index) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const sn_type *w = &sn_node_get(lw->m, n->in[1])->type;
+    conv_body cb = {.image = n->in[0],
+                    .weight = n->in[1],
+                    .n = index[0],
+                    .channel = index[1],
+                    .y = index[2],
+                    .x = index[3],
+                    .dtype = sn_compute_dtype(n->type.dtype)};
+    pair_attr(lw, x, SN_ATTR_STRIDE, 1, cb.stride);
+    pair_attr(lw, x, SN_ATTR_DILATION, 1, cb.dilation);
+    pair_attr(lw, x, SN_ATTR_PADDING, 0, cb.pad); /* [h, w] and [top, left, ..] begin alike */
+    int64_t groups = sn_node_int(lw->m, x, SN_ATTR_GROUPS, 1);
+    sn_ix per_group = sn_ix_divc(lw->m, w->shape[0], groups);
+    cb.group_start = sn_ix_mul(lw->m, sn_ix_div(lw->m, index[1], per_group), w->shape[1]);
+    sn_val sum;
+    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &cb.dtype, &w->shape[1], 3, emit_conv_body, &cb);
+    return sum;
+}

@@ -1,0 +1,330 @@
+/* sort.c: sort and topk as kernels, for the pass `to-loops`.
+ *
+ *     %t = sort %x axis=1  becomes   kernel: blocks sort rows in their shared memory (lower_sort_block.c)
+ *
+ *     rows that are too long for that:
+ *                                    kernel: blocks sort parts of rows
+ *                                    kernel: each element counts those of the WAYS - 1 sibling runs that go before it; ...
+ *
+ * Merges by ranking: the place of an element in the merged run is its place in its own run plus the number of elements
+ * of every sibling run that go before it, which a binary search finds. These kernels are pointwise with gathers and one
+ * scatter; the scatter is a permutation within a row, so that iterations write different elements. Runs keep at most
+ * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
+ * merges: blocks sort short parts, then what is kept of those.
+ *
+ * Elements are compared as integers, whose order is that of the values: a float's bits, negative ones reversed, nan
+ * last, -0 as 0; descending: complemented. Where runs are merged, narrow types put 32 bits of that over 32 bits of
+ * position in one i64, which makes every key different and the sort stable. Keys of 64 bits carry the position in a
+ * second temporary, and equal keys go by the order of the runs. The last kernel reads the values through the positions,
+ * so that they come out bit by bit.
+ *
+ * Cost: one reading and one writing of rows that a block can sort; log_WAYS(n / 4096) more passes over longer ones,
+ * each with up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time.
+ */
+#include "passes/lower/sort.h"
+
+#include <string.h>
+
+enum { WAYS = 4, PART = 4096 /* elements of a long row that a block sorts */ };
+
+/* An element on its way. */
+typedef struct item {
+    sn_val key, place;
+} item;
+
+static sn_val op(sn_order *o, sn_lop lop, sn_val a, sn_val b) { return sn_put_op2(o->m, o->lw->at, lop, a, b); }
+
+static sn_val integer(sn_order *o, sn_dtype t, int64_t x) { return sn_put_const_int(o->m, o->lw->at, t, x); }
+
+static sn_val index_of(sn_order *o, sn_ix e) { return sn_put_index(o->m, o->lw->at, o->place, e); }
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit) {
+    sn_ix most = sn_ix_min(o->m, sn_ix_val(o->m, v), sn_ix_const(o->m, limit));
+    return sn_ix_max(o->m, most, sn_ix_const(o->m, 0));
+}
+
+/* ---- keys ---- */
+
+/* The bits of a float as an integer in the order of the values. */
+static sn_val float_key(sn_order *o, sn_val x) {
+    sn_module *m = o->m;
+    sn_cursor at = o->lw->at;
+    sn_dtype from = sn_val_get(m, x)->dtype, to = from == SN_F64 ? SN_I64 : SN_I32;
+    int64_t most = to == SN_I64 ? INT64_MAX : INT32_MAX;
+    sn_val zero = sn_put_const(m, at, from, 0);
+    sn_val plain = sn_put_op3(m, at, SN_LOP_SELECT, op(o, SN_LOP_EQ, x, zero), zero, x);
+    sn_val bits = sn_put_bitcast(m, at, to, plain), sign = op(o, SN_LOP_LT, bits, integer(o, to, 0));
+    sn_val turned = op(o, SN_LOP_XOR, bits, integer(o, to, most));
+    sn_val key = sn_put_op3(m, at, SN_LOP_SELECT, sign, turned, bits);
+    return sn_put_op3(m, at, SN_LOP_SELECT, sn_put_op1(m, at, SN_LOP_ISNAN, x), integer(o, to, most), key);
+}
+
+sn_val sn_order_element(sn_order *o, sn_ix e) {
+    sn_ix at[SN_MAX_RANK];
+    memcpy(at, o->index, sizeof at);
+    at[o->axis] = e;
+    return sn_lower_element(o->lw, o->x, at);
+}
+
+/* The integer with a sign and the same order: what has no room for a sign gets its upper bit turned. */
+static sn_val integer_key(sn_order *o, sn_val x) {
+    sn_dtype t = sn_val_get(o->m, x)->dtype, to = sn_dtype_bytes(t) == 8 ? SN_I64 : SN_I32;
+    x = sn_put_cast(o->m, o->lw->at, to, x);
+    if (t != SN_U32 && t != SN_U64) return x;
+    return op(o, SN_LOP_XOR, x, integer(o, to, to == SN_I64 ? INT64_MIN : INT32_MIN));
+}
+
+sn_val sn_order_key(sn_order *o, sn_val x) {
+    sn_dtype t = sn_val_get(o->m, x)->dtype;
+    if (sn_is_float(t)) x = float_key(o, x);
+    else x = integer_key(o, x);
+    return o->descending ? sn_put_op1(o->m, o->lw->at, SN_LOP_NOT, x) : x;
+}
+
+sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place) {
+    sn_val key = sn_put_cast(o->m, o->lw->at, SN_I64, sn_order_key(o, x));
+    if (o->wide) return key;
+    key = op(o, SN_LOP_SHL, key, integer(o, SN_I64, 32));
+    return op(o, SN_LOP_OR, key, sn_put_index(o->m, o->lw->at, SN_I64, place));
+}
+
+/* Does another element go before mine? Equal keys do where `ties` holds; only wide keys can be equal. */
+static sn_val goes_before(sn_order *o, sn_val other, sn_val mine, sn_val ties) {
+    sn_val before = op(o, SN_LOP_LT, other, mine);
+    if (!o->wide) return before;
+    return op(o, SN_LOP_OR, before, op(o, SN_LOP_AND, op(o, SN_LOP_EQ, other, mine), ties));
+}
+
+/* ---- kernels ---- */
+
+/* Loops over the rows and then over `count` elements of a row: the position in it. A thread owns an element: neighbours
+ * in a row search nearly the same places, whatever order the result is stored in. */
+static sn_ix open_kernel(sn_order *o, int64_t count) {
+    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
+    uint32_t n = 0;
+    sn_lower_begin(o->lw);
+    sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_ELEMENT;
+    for (uint32_t k = 0; k < o->type->rank; k++) {
+        if (k == o->axis) continue;
+        extents[n] = o->type->shape[k];
+        o->index[k] = at[n] = sn_lower_open_loop(o->lw, names[k], extents[n]);
+        n++;
+    }
+    o->row = sn_ix_flatten(o->m, at, extents, n);
+    return sn_lower_open_loop(o->lw, "r", sn_ix_const(o->m, count));
+}
+
+static sn_ix in_row(sn_order *o, const sn_runs *r, sn_ix e) {
+    return sn_ix_add(o->m, sn_ix_scale(o->m, o->row, r->count), e);
+}
+
+void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask) {
+    x = sn_put_cast(o->m, o->lw->at, sn_buf_get(o->m, b)->dtype, x);
+    if (mask.i) sn_put_store_masked(o->m, o->lw->at, b, e, x, mask);
+    else sn_put_store(o->m, o->lw->at, b, e, x);
+}
+
+void sn_order_store_result(sn_order *o, sn_ix rank, sn_val x, sn_val place, sn_val mask) {
+    sn_ix at[SN_MAX_RANK], shape[SN_MAX_RANK];
+    memcpy(at, o->index, sizeof at);
+    memcpy(shape, o->type->shape, sizeof shape);
+    at[o->axis] = rank;
+    shape[o->axis] = sn_ix_const(o->m, o->keep);
+    sn_ix e = sn_ix_flatten(o->m, at, shape, o->type->rank);
+    if (o->out[0].i) sn_order_store(o, o->out[0], e, x, mask);
+    if (o->out[1].i) sn_order_store(o, o->out[1], e, place, mask);
+}
+
+/* An element of the last merge; its value is read through its position. */
+static void store_item(sn_order *o, item it, sn_ix rank, sn_val mask) {
+    sn_val place = it.place;
+    if (!o->wide) {
+        place = op(o, SN_LOP_AND, it.key, integer(o, SN_I64, UINT32_MAX));
+        place = sn_put_cast(o->m, o->lw->at, o->place, place);
+    }
+    sn_val x = sn_order_element(o, sn_order_bounded(o, place, o->n - 1));
+    sn_order_store_result(o, rank, x, place, mask);
+}
+
+/* The element has that rank in run number `run` of `next`; no next: in the result. */
+static void place_item(sn_order *o, item it, sn_val rank, sn_ix run, const sn_runs *next, int64_t ranks) {
+    int64_t length = next ? next->length : o->keep;
+    sn_val mask = {0};
+    if (length < ranks) mask = op(o, SN_LOP_LT, rank, integer(o, o->place, length));
+    sn_ix to = sn_order_bounded(o, rank, length - 1);
+    if (!next) {
+        store_item(o, it, to, mask);
+        return;
+    }
+    sn_ix e = in_row(o, next, sn_ix_add(o->m, sn_ix_scale(o->m, run, length), to));
+    sn_order_store(o, next->keys, e, it.key, mask);
+    if (o->wide) sn_order_store(o, next->places, e, it.place, mask);
+}
+
+/* Runs of `length` elements at most, made of `members` elements each; with keys where they will be merged. */
+static sn_runs new_runs(sn_order *o, int64_t length, int64_t members, int64_t count, bool keys) {
+    int64_t full = sn_ceil_div(count, members) - 1;
+    sn_runs r = {.length = length, .count = full * length + smaller(length, count - full * members)};
+    sn_type t = {.dtype = SN_I64, .rank = 2, .shape = {sn_ix_const(o->m, o->rows), sn_ix_const(o->m, r.count)}};
+    if (keys) r.keys = sn_lower_temp(o->lw, &t);
+    t.dtype = o->place;
+    if (o->wide || !keys) r.places = sn_lower_temp(o->lw, &t);
+    return r;
+}
+
+/* ---- merges ---- */
+
+/* A run that an element looks for its place in. */
+typedef struct sibling {
+    const sn_runs *from;
+    sn_ix start;
+    sn_val elements; /* how many it has; none: it is full, and its length is a power of two */
+    sn_val ties;     /* it stands before the run of the element (wide keys) */
+} sibling;
+
+/* Step of a search: are the next `step` elements before mine too? Then they count. */
+static sn_val search_step(sn_order *o, const sibling *s, sn_val mine, sn_val found, int64_t step) {
+    const sn_runs *r = s->from;
+    sn_ix skip = s->elements.i ? sn_order_bounded(o, found, r->length - step)
+                               : sn_ix_modc(o->m, sn_ix_val(o->m, found), r->length); /* one `and`, and a range */
+    sn_ix e = sn_ix_add(o->m, s->start, sn_ix_addc(o->m, skip, step - 1));
+    if (s->elements.i) e = sn_ix_min(o->m, e, sn_ix_const(o->m, r->count - 1));
+    sn_val other = sn_put_load(o->m, o->lw->at, r->keys, in_row(o, r, e));
+    sn_val more = op(o, SN_LOP_ADD, found, integer(o, o->place, step));
+    sn_val before = goes_before(o, other, mine, s->ties);
+    if (s->elements.i) before = op(o, SN_LOP_AND, before, op(o, SN_LOP_LE, more, s->elements));
+    return sn_put_op3(o->m, o->lw->at, SN_LOP_SELECT, before, more, found);
+}
+
+/* How many elements of the sibling go before mine. In a full run of 2^k the first k steps find 2^k - 1 at most, so that
+ * no load is outside; the last step tells whether it is all of them. */
+static sn_val count_before(sn_order *o, const sibling *s, sn_val mine) {
+    int64_t step = 1;
+    while (step * 2 <= s->from->length) step *= 2;
+    sn_val found = integer(o, o->place, 0);
+    if (!s->elements.i) step /= 2;
+    for (; step > 0; step /= 2) found = search_step(o, s, mine, found, step);
+    return s->elements.i ? found : search_step(o, s, mine, found, 1);
+}
+
+/* The sibling `distance` after the run of element e, counted round. */
+static sibling sibling_of(sn_order *o, const sn_runs *r, sn_ix e, int64_t distance, int64_t ways) {
+    sn_module *m = o->m;
+    int64_t length = r->length;
+    sn_ix own = sn_ix_modc(m, sn_ix_divc(m, e, length), ways);
+    sn_ix group = sn_ix_divc(m, e, length * ways);
+    sn_ix number = sn_ix_modc(m, sn_ix_addc(m, own, distance), ways);
+    sibling s = {.from = r};
+    s.start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, group, ways), number), length);
+    if (r->count % (length * ways) || (length & (length - 1))) {
+        sn_ix left = sn_ix_sub(m, sn_ix_const(m, r->count), s.start);
+        s.elements = index_of(o, sn_ix_max(m, sn_ix_min(m, left, sn_ix_const(m, length)), sn_ix_const(m, 0)));
+    }
+    if (o->wide) s.ties = sn_put_in(m, o->lw->at, sn_ix_addc(m, own, distance - ways), sn_ix_const(m, ways));
+    return s;
+}
+
+static void merge(sn_order *o, const sn_runs *r, const sn_runs *next, int64_t ways) {
+    sn_module *m = o->m;
+    sn_ix e = open_kernel(o, r->count);
+    item mine = {.key = sn_put_load(m, o->lw->at, r->keys, in_row(o, r, e))};
+    if (o->wide) mine.place = sn_put_load(m, o->lw->at, r->places, in_row(o, r, e));
+    sn_val rank = index_of(o, sn_ix_modc(m, e, r->length));
+    for (int64_t d = 1; d < ways; d++) {
+        sibling s = sibling_of(o, r, e, d, ways);
+        rank = op(o, SN_LOP_ADD, rank, count_before(o, &s, mine.key));
+    }
+    place_item(o, mine, rank, sn_ix_divc(m, e, r->length * ways), next, smaller(r->count, r->length * ways));
+    sn_lower_end(o->lw, "sort merge");
+}
+
+/* ---- all of it ---- */
+
+/* A result without elements still has its kernel. */
+static void store_nothing(sn_order *o) {
+    open_kernel(o, o->keep);
+    for (uint32_t k = 0; k < 2; k++)
+        if (o->out[k].i) sn_order_store(o, o->out[k], sn_ix_const(o->m, 0), integer(o, SN_I64, 0), (sn_val){0});
+    sn_lower_end(o->lw, "sort");
+}
+
+static bool is_empty(const sn_order *o) {
+    int64_t size;
+    for (uint32_t k = 0; k < o->type->rank; k++)
+        if (sn_ix_is_const(o->m, o->type->shape[k], &size) && size == 0) return true;
+    return o->keep == 0;
+}
+
+/* How many runs one pass merges. Those that have all that is kept do not grow: then fewer passes are better. */
+static int64_t ways_of(const sn_order *o, const sn_runs *r) { return r->length < o->keep ? WAYS : 2 * WAYS; }
+
+/* Longer parts leave fewer merges, but need blocks enough to keep the machine busy. */
+static int64_t part_of(const sn_order *o, int64_t limit) {
+    int64_t units = o->lw->cx->target->units;
+    return o->rows * (o->n / limit) >= 2 * units ? limit : PART;
+}
+
+/* Parts of `length` elements are sorted by blocks, then merged. */
+static void sort_and_merge(sn_order *o, int64_t length) {
+    sn_runs now = new_runs(o, smaller(o->keep, length), length, o->n, true), next;
+    sn_sort_blocks(o, NULL, length, &now);
+    for (;;) {
+        int64_t number = sn_ceil_div(now.count, now.length), ways = smaller(ways_of(o, &now), number);
+        int64_t members = ways * now.length;
+        if (number > ways) next = new_runs(o, smaller(o->keep, members), members, now.count, true);
+        merge(o, &now, number > ways ? &next : NULL, ways);
+        if (number <= ways) return;
+        now = next;
+    }
+}
+
+/* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is
+ * left: short parts take fewer steps, and most elements are met only once. Few elements are not worth another
+ * kernel. */
+static void select_and_sort(sn_order *o) {
+    enum { TIMES = 8, SHORTEST = 32, MANY = 1 << 20 };
+    sn_runs lists[2], *from = NULL;
+    int64_t count = o->n, length = SHORTEST;
+    while (length < TIMES * o->keep && length < PART) length *= 2;
+    for (uint32_t k = 0; count > PART || (count > TIMES * length && o->rows * count > MANY); k ^= 1) {
+        lists[k] = new_runs(o, o->keep, length, count, false);
+        sn_sort_blocks(o, from, length, &lists[k]);
+        from = &lists[k];
+        count = from->count;
+    }
+    sn_sort_blocks(o, from, sn_pow2_ceil(count), NULL);
+}
+
+static void sort_rows(sn_order *o) {
+    int64_t limit = sn_sort_block_limit(o);
+    if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
+    else if (o->n <= limit) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
+    else sort_and_merge(o, part_of(o, limit));
+}
+
+sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]) {
+    sn_module *m = lw->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    bool top = n->op == SN_OP_TOPK;
+    sn_order o = {
+        .rows = 1, .lw = lw, .m = m, .x = n->in[0], .type = &sn_node_get(m, n->in[0])->type, .out = {out[0], out[1]}};
+    int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), size;
+    o.axis = (uint32_t)(axis < 0 ? axis + o.type->rank : axis);
+    for (uint32_t k = 0; k < o.type->rank; k++) {
+        if (!sn_ix_is_const(m, o.type->shape[k], &size))
+            return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
+                           "%s: a size of its operand is symbolic (--dim NAME=SIZE binds it)", sn_ops[n->op].name);
+        if (k != o.axis) o.rows *= size;
+    }
+    o.n = sn_ix_value(m, o.type->shape[o.axis]);
+    o.keep = top ? sn_node_int(m, x, SN_ATTR_K, 0) : o.n;
+    o.descending = top ? sn_node_int(m, x, SN_ATTR_LARGEST, 1) : sn_node_int(m, x, SN_ATTR_DESCENDING, 0);
+    o.place = o.n <= INT32_MAX ? SN_I32 : SN_I64;
+    o.wide = sn_dtype_bytes(o.type->dtype) == 8 || o.n > UINT32_MAX;
+    if (is_empty(&o)) store_nothing(&o);
+    else sort_rows(&o);
+    return m->env->status;
+}

@@ -1,0 +1,352 @@
+/* plan.c: the wrapper: checks, calls, and a place for every intermediate. Builds m->wrap from m->kernels in their
+ * order.
+ *
+ *     kernel @a(x, t) ; kernel @b(t, u) ; kernel @c(u, y)        x input, y output, all of one size
+ *   becomes
+ *     check x
+ *     comment "t is kept in y" ; reuse t from y      # the output's storage is free until its kernel runs
+ *     call @a
+ *     reuse u from t                                 # in place: b reads each element before it writes it
+ *     call @b
+ *     call @c                                        # in place again: u is read, y written
+ *     free u
+ *
+ * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place,
+ * plan_inplace.c); the storage of a temp of the same size that died just before; bytes of the workspace
+ * (plan_offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
+ * and then the whole chain lives in the output's storage. Not so an output that is written back to an input: the caller
+ * may bind both to the same storage.
+ *
+ * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
+ * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. Cost: kernels times the
+ * parameters of each, squared, and a kernel walk for each pair of equal size.
+ */
+#include "passes/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
+
+/* Life of a buffer, in positions of m->kernels, and its place in a chain. */
+typedef struct life {
+    uint32_t first, last; /* first NEVER: no kernel touches it */
+    sn_buf from, to;      /* whose storage it takes, who takes its own */
+    bool in_place;        /* it takes the storage while the kernel still reads it */
+    sn_buf home;          /* the output in whose storage it lives */
+    uint32_t block;       /* heads of chains in the workspace: number of the block */
+} life;
+
+typedef struct io_buf {
+    uint32_t io;
+    sn_buf buf;
+} io_buf;
+
+typedef struct planner {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    life *lives; /* by buffer id */
+    sn_buf *temps,
+        *smaller_id;   /* temps by size in bytes (an ix): the one of the highest id; then downwards, by buffer id */
+    uint32_t *segment; /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
+    io_buf *ios[2];    /* inputs and outputs in the order of their numbers */
+    uint32_t n_ios[2];
+    sn_plan_block *blocks;
+    uint32_t n_blocks;
+    bool changed; /* the alignment of a buffer */
+} planner;
+
+static life *life_of(const planner *p, sn_buf b) { return &p->lives[b.i]; }
+static bool is_temp(const planner *p, sn_buf b) { return sn_buf_get(p->m, b)->scope == SN_BUF_TEMP; }
+
+static sn_ix bytes_of(const planner *p, sn_buf b) {
+    const sn_buf_rec *rec = sn_buf_get(p->m, b);
+    return sn_ix_scale(p->m, rec->size, sn_dtype_bytes(rec->dtype));
+}
+
+/* ---- inputs and outputs ---- */
+
+static int by_number(const void *a, const void *b) {
+    const io_buf *x = a, *y = b;
+    if (x->io != y->io) return x->io < y->io ? -1 : 1;
+    return x->buf.i < y->buf.i ? -1 : x->buf.i > y->buf.i;
+}
+
+static void list_ios(planner *p) {
+    for (int scope = SN_BUF_INPUT; scope <= SN_BUF_OUTPUT; scope++) {
+        uint32_t n = 0;
+        io_buf *list = p->ios[scope] = SN_NEWN(p->cx->scratch, io_buf, p->m->bufs.count);
+        for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+            const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+            if ((int)b->scope == scope) list[n++] = (io_buf){b->io, {i}};
+        }
+        if (n) qsort(list, n, sizeof *list, by_number);
+        p->n_ios[scope] = n;
+    }
+}
+
+/* Of several buffers for one input the first that was made. */
+static sn_buf find_io(const planner *p, sn_buf_scope scope, uint32_t io) {
+    uint32_t low = 0, high = p->n_ios[scope];
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (p->ios[scope][middle].io < io) low = middle + 1;
+        else high = middle;
+    }
+    bool found = low < p->n_ios[scope] && p->ios[scope][low].io == io;
+    return found ? p->ios[scope][low].buf : (sn_buf){0};
+}
+
+/* ---- lives ---- */
+
+static void find_lives(planner *p) {
+    for (uint32_t b = 1; b < p->m->bufs.count; b++) p->lives[b].first = NEVER;
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+        const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+        for (uint32_t i = 0; i < params->n; i++) {
+            life *l = life_of(p, params->at[i]);
+            if (l->first == NEVER) l->first = k;
+            l->last = k;
+        }
+    }
+}
+
+/* ---- chains ---- */
+
+/* The input that the output is written back to, -1 if none. */
+static int writes_back(const sn_module *m, sn_buf output) {
+    uint32_t io = sn_buf_get(m, output)->io;
+    return io < m->graph.outputs.n ? m->graph.outputs.at[io].writes : -1;
+}
+
+/* May the buffer take over storage when it is born? Storage of the caller must allow the vectors that kernels use;
+ * those of a CPU may begin anywhere. */
+static bool may_take(const planner *p, sn_buf b) {
+    const sn_buf_rec *rec = sn_buf_get(p->m, b);
+    if (rec->scope == SN_BUF_TEMP) return true;
+    bool wide = rec->align >= WIDEST_ACCESS || !p->cx->target->is_gpu;
+    return rec->scope == SN_BUF_OUTPUT && wide && writes_back(p->m, b) < 0;
+}
+
+static bool may_give(const planner *p, sn_buf b) { return is_temp(p, b) && !life_of(p, b)->to.i; }
+
+static void link_lives(planner *p, sn_buf from, sn_buf to, bool in_place) {
+    life_of(p, from)->to = to;
+    life_of(p, to)->from = from;
+    life_of(p, to)->in_place = in_place;
+    sn_remark(p->cx, sn_buf_get(p->m, to)->name, "%s %s", in_place ? "in place of" : "in the storage of",
+              sn_buf_get(p->m, from)->name);
+}
+
+/* A temp that dies in the kernel at position k and may be overwritten by b. */
+static sn_buf dying_operand(planner *p, uint32_t k, sn_buf b) {
+    sn_kern kern = p->m->kernels.at[k];
+    const sn_buf_list *params = &sn_kern_get(p->m, kern)->params;
+    for (uint32_t i = 0; i < params->n; i++) {
+        sn_buf from = params->at[i];
+        if (!may_give(p, from) || life_of(p, from)->last != k || life_of(p, from)->first == k) continue;
+        if (p->segment[from.i] != p->segment[b.i]) continue; /* other blocks */
+        if (sn_plan_in_place(p->cx, kern, from, b)) return from;
+    }
+    return (sn_buf){0};
+}
+
+/* A dead temp of the same size. For a temp of constant size only one that died just before: the bytes of an older one
+ * may serve others in between, and plan_offsets.c sees to that. */
+static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
+    sn_ix size = bytes_of(p, b);
+    int64_t ignored;
+    bool any_age = !is_temp(p, b) || !sn_ix_is_const(p->m, size, &ignored);
+    for (sn_buf *link = &p->temps[size.i]; link->i;) {
+        const life *l = life_of(p, *link);
+        if (l->last < k && may_give(p, *link) && (any_age || l->last + 1 == k)) return *link;
+        if (may_give(p, *link)) link = &p->smaller_id[link->i];
+        else *link = p->smaller_id[link->i]; /* it has been taken for good */
+    }
+    return (sn_buf){0};
+}
+
+static void list_temps(planner *p) {
+    uint32_t n = p->m->bufs.count;
+    for (uint32_t i = 1; i < n; i++) bytes_of(p, (sn_buf){i}); /* all sizes exist before the table of them is made */
+    p->temps = SN_NEWN(p->cx->scratch, sn_buf, p->m->ixs.count);
+    p->smaller_id = SN_NEWN(p->cx->scratch, sn_buf, n);
+    for (uint32_t i = 1; i < n; i++) {
+        if (life_of(p, (sn_buf){i})->first == NEVER || !is_temp(p, (sn_buf){i})) continue;
+        sn_buf *first = &p->temps[bytes_of(p, (sn_buf){i}).i];
+        p->smaller_id[i] = *first;
+        first->i = i;
+    }
+}
+
+/* Buffers that segments of a kernel share are read only, so any of them will do. */
+static void number_segments(planner *p, sn_kern k) {
+    const sn_buf_list *params = &sn_kern_get(p->m, k)->params;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < params->n; i++) p->segment[params->at[i].i] = 0;
+    if (sn_kern_segments(p->m, k) < 2) return;
+    for (sn_stmt s = sn_stmt_walk_first(p->m, k); s.i; s = sn_stmt_walk_next(p->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(p->m, s);
+        if (!r->parent.i) number++;
+        if (r->buf.i && !p->segment[r->buf.i]) p->segment[r->buf.i] = number;
+    }
+}
+
+static void find_chains(planner *p) {
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+        const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+        number_segments(p, p->m->kernels.at[k]);
+        for (uint32_t i = 0; i < params->n; i++) {
+            sn_buf b = params->at[i];
+            if (life_of(p, b)->first != k || !may_take(p, b)) continue;
+            sn_buf from = dying_operand(p, k, b);
+            bool in_place = from.i != 0;
+            if (!in_place) from = dead_buffer(p, k, b);
+            if (from.i) link_lives(p, from, b, in_place);
+        }
+    }
+}
+
+/* The temp lives in the output's storage and is aligned no better. */
+static void settle(planner *p, sn_buf b, sn_buf output) {
+    uint32_t align = sn_buf_get(p->m, output)->align;
+    life_of(p, b)->home = output;
+    if (sn_buf_get(p->m, b)->align <= align) return;
+    sn_buf_get(p->m, b)->align = align;
+    p->changed = true;
+}
+
+/* Chains that end in an output live there; the others get a block of the workspace. */
+static void find_homes(planner *p) {
+    for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+        sn_buf b = {i};
+        life *l = life_of(p, b);
+        if (l->first == NEVER || l->to.i) continue; /* not the end of a chain */
+        sn_buf head = b;
+        if (sn_buf_get(p->m, b)->scope == SN_BUF_OUTPUT) {
+            for (head = l->from; head.i; head = life_of(p, head)->from) settle(p, head, b);
+            continue;
+        }
+        if (!is_temp(p, b)) continue;
+        while (life_of(p, head)->from.i) head = life_of(p, head)->from;
+        life_of(p, head)->block = p->n_blocks;
+        p->blocks[p->n_blocks++] = (sn_plan_block){bytes_of(p, head), life_of(p, head)->first, l->last, {0}};
+    }
+}
+
+/* ---- steps ---- */
+
+static void add_checks(planner *p) {
+    for (uint32_t i = 0; i < p->n_ios[SN_BUF_INPUT]; i++)
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CHECK, .buf = p->ios[SN_BUF_INPUT][i].buf});
+}
+
+/* Give a temp its place. */
+static void add_place(planner *p, sn_buf b) {
+    const life *l = life_of(p, b);
+    if (l->from.i) {
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->from});
+    } else if (l->home.i) {
+        char *text =
+            sn_strf(&p->m->arena, "%s is kept in %s", sn_buf_get(p->m, b)->name, sn_buf_get(p->m, l->home)->name);
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COMMENT, .text = text});
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->home});
+    } else {
+        const sn_plan_block *block = &p->blocks[l->block];
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_ALLOC, .buf = b, .size = block->size, .offset = block->offset});
+    }
+}
+
+/* Does a `reuse` end its life? */
+static bool handed_over(const planner *p, sn_buf b) {
+    sn_buf to = life_of(p, b)->to;
+    return to.i && is_temp(p, to) && life_of(p, to)->in_place;
+}
+
+static void add_calls(planner *p) {
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+        const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+        for (uint32_t i = 0; i < params->n; i++)
+            if (is_temp(p, params->at[i]) && life_of(p, params->at[i])->first == k) add_place(p, params->at[i]);
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CALL, .kern = p->m->kernels.at[k]});
+        for (uint32_t i = 0; i < params->n; i++) {
+            sn_buf b = params->at[i];
+            if (is_temp(p, b) && life_of(p, b)->last == k && !handed_over(p, b))
+                sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_FREE, .buf = b});
+        }
+    }
+}
+
+static void add_write_backs(planner *p) {
+    for (uint32_t k = 0; k < p->m->graph.outputs.n; k++) {
+        int input = p->m->graph.outputs.at[k].writes;
+        if (input < 0) continue;
+        sn_buf from = find_io(p, SN_BUF_OUTPUT, k), to = find_io(p, SN_BUF_INPUT, (uint32_t)input);
+        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COPY, .buf = to, .from = from, .size = bytes_of(p, from)});
+    }
+}
+
+static void build_wrapper(planner *p) {
+    sn_module *m = p->m;
+    const char *name = m->wrap.name ? m->wrap.name : m->graph.name ? m->graph.name : "main";
+    m->wrap = (sn_wrap){.name = name, .workspace = sn_plan_offsets(p->cx, p->blocks, p->n_blocks)};
+    add_checks(p);
+    add_calls(p);
+    add_write_backs(p);
+}
+
+/* ---- the pass ---- */
+
+/* An input that is only written to has no buffer yet. */
+static sn_status declare_written_inputs(planner *p) {
+    sn_module *m = p->m;
+    list_ios(p);
+    for (uint32_t k = 0; k < m->graph.outputs.n; k++) {
+        const sn_graph_output *o = &m->graph.outputs.at[k];
+        if (o->writes < 0) continue;
+        const sn_graph_input *in = &m->graph.inputs.at[o->writes];
+        const sn_type *t = &sn_node_get(m, in->node)->type;
+        if (!in->contiguous)
+            return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
+                           "output %s cannot be written back to input %s, which is not contiguous", o->name, in->name);
+        if (!find_io(p, SN_BUF_OUTPUT, k).i)
+            return sn_fail(m->env, SN_ERROR_INTERNAL, "output %s has no buffer", o->name);
+        if (find_io(p, SN_BUF_INPUT, (uint32_t)o->writes).i) continue;
+        sn_buf b = sn_buf_new(m, in->name, t->dtype, SN_BUF_INPUT, t->shape, t->rank);
+        sn_buf_get(m, b)->io = (uint32_t)o->writes;
+    }
+    list_ios(p);
+    return SN_OK;
+}
+
+static bool same_step(const sn_step *a, const sn_step *b) {
+    if (a->kind != b->kind || !sn_buf_eq(a->buf, b->buf) || !sn_buf_eq(a->from, b->from)) return false;
+    if (!sn_kern_eq(a->kern, b->kern) || !sn_ix_eq(a->size, b->size) || !sn_ix_eq(a->offset, b->offset)) return false;
+    return !a->text == !b->text && (!a->text || !strcmp(a->text, b->text));
+}
+
+static bool same_wrapper(const sn_wrap *a, const sn_wrap *b) {
+    if (a->steps.n != b->steps.n || !sn_ix_eq(a->workspace, b->workspace)) return false;
+    for (uint32_t i = 0; i < a->steps.n; i++)
+        if (!same_step(&a->steps.at[i], &b->steps.at[i])) return false;
+    return true;
+}
+
+sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
+    sn_module *m = cx->m;
+    *changed = false;
+    if (m->kernels.n == 0) return SN_OK;
+    planner p = {.cx = cx, .m = m};
+    SN_TRY(declare_written_inputs(&p));
+    p.lives = SN_NEWN(cx->scratch, life, m->bufs.count);
+    p.segment = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
+    p.blocks = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count);
+    find_lives(&p);
+    list_temps(&p);
+    find_chains(&p);
+    find_homes(&p);
+    const sn_wrap old = m->wrap;
+    build_wrapper(&p);
+    *changed = p.changed || !same_wrapper(&old, &m->wrap);
+    return SN_OK;
+}

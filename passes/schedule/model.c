@@ -1,0 +1,459 @@
+/* model.c: what bounds a kernel of a GPU: an estimate from its statements, which the pass `schedule` says in a remark.
+ *
+ *     schedule: k0: bound by memory: 32 KB in flight on a multiprocessor (24 KB needed), 8 blocks of 256 threads fit (threads),
+ *     31.0 waves
+ *
+ * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of
+ * the axes around it, and the kinds of the axes say who runs it. Estimated are the blocks that fit on a multiprocessor,
+ * the bytes that its threads wait for together, and the cycles that memory, the lines of accesses, the issue of
+ * instructions and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md
+ * has the formulas and where the figures of targets.def come from.
+ *
+ * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every block
+ * reads again (a weight) are counted once.
+ */
+#include "passes/schedule/schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { WARP = 32, LINE = 128, SECTOR = 32 };
+enum { ISSUES = 4 * WARP, FILE_REGS = 65536 }; /* of a multiprocessor: instructions of threads in a cycle; registers */
+enum { WRITTEN_OUT = 8 }; /* iterations of an innermost loop that the code generator unrolls: its loads go together */
+
+typedef struct traffic {
+    sn_buf buf;
+    sn_stmt phase;
+    bool store;
+    double bytes;
+} traffic;
+
+/* Loads that wait for memory together: those under one block axis, or in one iteration of a loop. */
+typedef struct phase {
+    sn_stmt s;
+    double bytes, in_regs; /* of a thread: that come from memory; that come into registers */
+} phase;
+
+typedef struct model {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    const sn_target *t;
+    sn_launch launch;
+    sn_schedule_model *out;
+    SN_VEC(traffic) traffic;
+    SN_VEC(phase) phases;
+    double instructions, special; /* of all threads */
+    double lines;                 /* that all warps touch */
+    double asked;                 /* bytes of memory, without what is unused in lines */
+    double freshest;              /* largest part of a load's bytes that comes from memory, not from a cache */
+    uint32_t accumulators, kept;  /* of a thread, in words */
+    bool halves;                  /* all that it stores is f16 or bf16 */
+} model;
+
+/* Where a statement stands. */
+typedef struct place {
+    double blocks, times; /* blocks that run it; how often one of their threads does */
+    double together;      /* elements of one thread, lanes and written-out loops, that an access in it moves at once */
+    double lanes;         /* of the vectors around it */
+    sn_stmt phase;
+    sn_axis x, y, v; /* none: not inside such an axis */
+    bool copies;     /* a copy to shared memory: nobody waits before the end of the block axis */
+} place;
+
+/* ---- places ---- */
+
+/* Part of the iterations in which `0 <= ix < bound` holds. */
+static double share_of(sn_module *m, const sn_stmt_rec *r) {
+    int64_t bound;
+    sn_range range = sn_ix_range(m, r->ix);
+    if (!sn_ix_is_const(m, r->bound, &bound) || range.lo < 0 || range.hi < bound || range.hi == INT64_MAX) return 1;
+    return (double)(bound - range.lo) / (double)(range.hi - range.lo + 1);
+}
+
+static void enter(place *p, sn_stmt s, const sn_stmt_rec *r, double n) {
+    bool waits = false;
+    switch (r->kind) {
+    case SN_AXIS_GRID:
+    case SN_AXIS_CLUSTER: p->blocks *= n; break;
+    case SN_AXIS_BLOCK_X: p->x = r->axis, waits = true; break;
+    case SN_AXIS_BLOCK_Y: p->y = r->axis, waits = true; break;
+    case SN_AXIS_VECTOR: p->v = r->axis, p->lanes *= n, p->times *= n, p->together *= n; break;
+    case SN_AXIS_UNROLL: p->times *= n, p->together *= n; break;
+    case SN_AXIS_SEQ:
+        p->times *= n;
+        waits = !p->copies && (n > WRITTEN_OUT || p->together > p->lanes);
+        if (!waits && !p->phase.i) p->together *= n;
+        break;
+    case SN_N_AXIS_KINDS: break;
+    }
+    if (waits && !p->phase.i) p->phase = s;
+}
+
+static place place_of(const model *md, sn_stmt s, bool copies) {
+    place p = {.blocks = 1, .times = 1, .together = 1, .lanes = 1, .copies = copies};
+    for (sn_stmt t = sn_stmt_get(md->m, s)->parent; t.i; t = sn_stmt_get(md->m, t)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(md->m, t);
+        if (r->op == SN_LOP_IF) p.blocks *= share_of(md->m, r);
+        else enter(&p, t, r, (double)sn_ix_value(md->m, sn_stmt_extent(md->m, t)));
+    }
+    return p;
+}
+
+/* ---- lines ---- */
+
+typedef struct lane {
+    const place *p;
+    int64_t x, y, v;
+} lane;
+
+static int64_t at_lane(void *user, sn_ix_kind kind, uint32_t id) {
+    const lane *l = user;
+    if (kind != SN_IX_AXIS) return 0;
+    return id == l->p->x.i ? l->x : id == l->p->y.i ? l->y : id == l->p->v.i ? l->v : 0;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Does a loop of the thread walk the rest of the lines that the access begins? */
+static bool walks_on(const model *md, sn_stmt s) {
+    const sn_stmt_rec *access = sn_stmt_get(md->m, s);
+    int64_t c;
+    for (sn_stmt t = access->parent; t.i; t = sn_stmt_get(md->m, t)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(md->m, t);
+        if (!r->axis.i || (r->kind != SN_AXIS_SEQ && r->kind != SN_AXIS_UNROLL)) continue;
+        if (sn_ix_coef(md->m, access->ix, r->axis, &c) && (c == 1 || c == -1)) return true;
+    }
+    return false;
+}
+
+static sn_schedule_coverage cover(const model *md, const sn_stmt_rec *r, const place *p) {
+    enum { MOST_LANES = 16 };
+    int64_t at[WARP * MOST_LANES], size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype);
+    uint32_t n = 0, x = md->launch.block_x, threads = x * md->launch.block_y;
+    for (uint32_t t = 0; t < WARP && t < threads; t++)
+        for (uint32_t v = 0; v < p->lanes && v < MOST_LANES; v++) {
+            lane l = {p, t % x, t / x, v};
+            at[n++] = sn_ix_eval(md->m, r->ix, at_lane, &l) * size;
+        }
+    qsort(at, n, sizeof *at, by_value);
+    sn_schedule_coverage c = {(uint32_t)size, 1, 1};
+    for (uint32_t i = 1; i < n; i++) {
+        c.bytes += at[i] != at[i - 1] ? (uint32_t)size : 0;
+        c.sectors += at[i] / SECTOR != at[i - 1] / SECTOR;
+        c.lines += at[i] / LINE != at[i - 1] / LINE;
+    }
+    return c;
+}
+
+/* What one access of a warp covers, and how many times the bytes that it asks for come from memory. Half-used lines
+ * pass: rows that start anywhere have them. So do lines that the thread goes on to use. */
+static sn_schedule_coverage look_at_lines(double *waste, const model *md, sn_stmt s, const place *p) {
+    enum { FEW_LINES = 2, USED = 2 };
+    const sn_stmt_rec *r = sn_stmt_get(md->m, s);
+    uint32_t size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype), bytes = (uint32_t)(WARP * size * p->lanes);
+    *waste = 1;
+    if (sn_ix_uses_vals(md->m, r->ix)) return (sn_schedule_coverage){bytes, bytes / SECTOR, (bytes + LINE - 1) / LINE};
+    sn_schedule_coverage c = cover(md, r, p);
+    if (c.lines > FEW_LINES && c.lines * LINE > USED * c.bytes && !walks_on(md, s))
+        *waste = (double)c.sectors * SECTOR / c.bytes;
+    return c;
+}
+
+/* ---- accesses ---- */
+
+/* Bytes of an access that come from memory or go there: not those that another access has brought, in the same phase
+ * or, when the buffer fits in the cache, before. */
+static double fresh(model *md, const place *p, sn_buf b, bool store, double bytes) {
+    double all = (double)sn_buf_bytes(md->m, b);
+    sn_stmt phase = all <= (double)md->t->cache_bytes / 2 ? (sn_stmt){0} : p->phase;
+    uint32_t i = 0;
+    while (i < md->traffic.n &&
+           (md->traffic.at[i].buf.i != b.i || md->traffic.at[i].phase.i != phase.i || md->traffic.at[i].store != store))
+        i++;
+    if (i == md->traffic.n) SN_PUSH(md->cx->scratch, &md->traffic, ((traffic){b, phase, store, 0}));
+    double left = all - md->traffic.at[i].bytes, got = bytes < left ? bytes : left;
+    md->traffic.at[i].bytes += got;
+    return got;
+}
+
+static phase *phase_of(model *md, sn_stmt s) {
+    for (uint32_t i = 0; i < md->phases.n; i++)
+        if (md->phases.at[i].s.i == s.i) return &md->phases.at[i];
+    SN_PUSH(md->cx->scratch, &md->phases, ((phase){s, 0, 0}));
+    return &md->phases.at[md->phases.n - 1];
+}
+
+/* A load whose value goes straight to shared memory: cp.async. */
+static bool is_copy(const model *md, const sn_stmt_rec *r) {
+    if (r->op != SN_LOP_LOAD || !r->next.i || md->t->sm < 80) return false;
+    const sn_stmt_rec *to = sn_stmt_get(md->m, r->next);
+    return to->op == SN_LOP_STORE && to->in[0].i == r->result.i && sn_buf_get(md->m, to->buf)->scope == SN_BUF_SHARED;
+}
+
+static void count_memory(model *md, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(md->m, s);
+    bool store = r->op == SN_LOP_STORE, copies = is_copy(md, r);
+    place p = place_of(md, s, copies);
+    double size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype), alike = 1; /* threads that move the same */
+    if (!p.x.i) alike *= md->launch.block_x;
+    if (!p.y.i) alike *= md->launch.block_y;
+    double runs = p.blocks * md->out->threads * p.times, bytes = runs / alike * size, waste;
+    double got = fresh(md, &p, r->buf, store, bytes), share = bytes > 0 ? got / bytes : 0;
+    sn_schedule_coverage c = look_at_lines(&waste, md, s, &p);
+    double lines = runs / p.lanes / WARP * c.lines;
+    md->lines += lines;
+    *(store ? &md->out->stored : &md->out->loaded) += got * waste;
+    md->asked += got;
+    if (lines * waste > md->out->worst) {
+        md->out->worst = lines * waste;
+        md->out->lines_of = r->buf;
+        md->out->covered = c;
+        md->out->scattered = waste > 1;
+        md->out->again = share > 0 ? 1 / share : 1;
+    }
+    if (store) return;
+    phase *ph = phase_of(md, p.phase);
+    ph->bytes += p.together * size / alike * share * waste;
+    if (!copies) ph->in_regs += p.together * size;
+    if (share > md->freshest) md->freshest = share;
+}
+
+/* ---- instructions ---- */
+
+typedef struct cost {
+    double instructions, special;
+} cost;
+
+static const struct {
+    double full, half, special;
+} COSTS[SN_N_LOPS] = {
+#define SN_COST(LOP, full, half, special) [SN_LOP_##LOP] = {full, half, special},
+#include "passes/schedule/costs.def"
+#undef SN_COST
+};
+
+static cost cost_of_access(const model *md, const sn_stmt_rec *r, const place *p) {
+    const sn_buf_rec *b = sn_buf_get(md->m, r->buf);
+    double size = sn_dtype_bytes(b->dtype), widest = md->t->vector_bytes;
+    int64_t c;
+    if (b->scope == SN_BUF_REG) return (cost){0, 0};
+    bool wide = p->v.i && sn_ix_coef(md->m, r->ix, p->v, &c) && (c == 1 || c == 0);
+    if (!wide) return (cost){1, 0};
+    return (cost){1 / p->lanes > size / widest ? 1 / p->lanes : size / widest, 0};
+}
+
+/* Threads meet by shuffles, then through shared memory; all else combines one element. */
+static cost cost_of_reduce(const model *md, const sn_stmt_rec *r, double n) {
+    enum { SHUFFLES = 10, MEET = 20, PAIR = 4 };
+    bool pair = false, sumexp = false;
+    for (uint32_t c = 0; c < r->n_combs; c++) {
+        pair |= sn_combs[r->combs[c]].states > 1;
+        sumexp |= sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT;
+    }
+    double each = r->n_results * (pair ? PAIR : 1);
+    if (r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y)
+        return (cost){each * SHUFFLES + (md->out->threads > WARP ? MEET : 0), sumexp ? SHUFFLES : 0};
+    return (cost){each * n, sumexp ? (r->kind == SN_AXIS_VECTOR ? n : 2) : 0};
+}
+
+/* A division by what all lanes share is a product with its reciprocal. */
+static cost cost_of_scalar(const model *md, const sn_stmt_rec *r, const place *p) {
+    cost one = {1, 0}, c = {md->halves ? COSTS[r->op].half : COSTS[r->op].full, COSTS[r->op].special};
+    if (r->op == SN_LOP_DIV && p->v.i && place_of(md, sn_val_get(md->m, r->in[1])->def, false).v.i != p->v.i)
+        return one;
+    return c.instructions > 0 ? c : one;
+}
+
+uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
+    double n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op >= SN_N_LOPS || !r->n_results) continue;
+        double words = sn_dtype_bytes(sn_val_get(m, r->result)->dtype) > 4 ? 2 : 1;
+        n += words * (COSTS[r->op].full > 0 ? COSTS[r->op].full : 1);
+    }
+    return (uint32_t)n;
+}
+
+static cost cost_of(const model *md, sn_stmt s, const place *p) {
+    enum { SCAN = 30 };
+    const sn_stmt_rec *r = sn_stmt_get(md->m, s);
+    if (r->op < SN_N_LOPS) return cost_of_scalar(md, r, p);
+    if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return cost_of_access(md, r, p);
+    if (r->op == SN_LOP_REDUCE) return cost_of_reduce(md, r, (double)sn_ix_value(md->m, sn_stmt_extent(md->m, s)));
+    if (r->op == SN_LOP_ACCUM) return (cost){2 + (p->x.i ? SCAN / p->lanes : 0), 0};
+    if (r->op == SN_LOP_CAST || r->op == SN_LOP_INDEX || r->op == SN_LOP_IN) return (cost){1, 0};
+    return (cost){0, 0};
+}
+
+static void count_statement(model *md, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(md->m, s);
+    place p = place_of(md, s, false);
+    cost c = cost_of(md, s, &p);
+    double runs = p.blocks * p.times * md->out->threads;
+    double words = r->n_results && sn_dtype_bytes(sn_val_get(md->m, r->result)->dtype) > 4 ? 2 : 1;
+    md->instructions += runs * words * c.instructions;
+    md->special += runs * c.special;
+    uint32_t carries = r->op == SN_LOP_REDUCE ? (uint32_t)(r->n_results * words * p.lanes) : 0;
+    if (carries > md->accumulators) md->accumulators = carries;
+    bool access = r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE;
+    if (access && !sn_buf_is_local(sn_buf_get(md->m, r->buf))) count_memory(md, s);
+}
+
+/* ---- blocks that fit ---- */
+
+/* Rows in registers are the loads of a moment ago; arithmetic and addresses take OTHER, the rest is known. An
+ * estimate. */
+static uint32_t registers(const model *md, const sn_sched *sc, double in_regs) {
+    enum { OTHER = 24, STEP = 8, LEAST = 16, MOST = 255 };
+    double words = md->kept > in_regs / 4 ? md->kept : in_regs / 4;
+    uint32_t n = (uint32_t)(OTHER + words) + md->accumulators;
+    n = (n + STEP - 1) / STEP * STEP;
+    uint32_t bound = sc->min_blocks ? FILE_REGS / (sc->min_blocks * md->out->threads) / STEP * STEP : MOST;
+    if (n > bound) n = bound < LEAST ? LEAST : bound;
+    return n < MOST ? n : MOST;
+}
+
+static void count_residents(model *md, const sn_sched *sc, uint32_t shared, double in_regs) {
+    enum { SYSTEM = 1 << 10 };
+    sn_schedule_model *out = md->out;
+    uint32_t warps = (out->threads + WARP - 1) / WARP;
+    out->regs = registers(md, sc, in_regs);
+    uint32_t fits[SN_N_MAP_LIMITS] = {
+        [SN_MAP_THREADS] = md->t->unit_threads / (warps * WARP),
+        [SN_MAP_BLOCKS] = md->t->unit_blocks,
+        [SN_MAP_REGS] = FILE_REGS / (out->regs * warps * WARP),
+        [SN_MAP_SHARED] = shared ? (md->t->shared_bytes + SYSTEM) / (shared + SYSTEM) : UINT32_MAX,
+    };
+    for (uint32_t i = 0; i < SN_N_MAP_LIMITS; i++)
+        if (fits[i] < fits[out->limit]) out->limit = (sn_schedule_limit)i;
+    out->resident = fits[out->limit] ? fits[out->limit] : 1;
+    out->waves = out->blocks / ((double)out->resident * md->t->units);
+}
+
+/* ---- the estimate ---- */
+
+static void decide(model *md, double bytes) {
+    const double ENOUGH = 1.1; /* a little less makes no difference */
+    sn_schedule_model *out = md->out;
+    const sn_target *t = md->t;
+    double busy = out->blocks < t->units ? out->blocks : t->units, moved = out->loaded + out->stored;
+    double residents = out->waves < 1 ? out->blocks / t->units : out->resident;
+    if (moved <= 0) return;
+    out->flight = md->freshest > 0 ? residents * out->threads * bytes / md->freshest : 0;
+    out->needed = t->flight_bytes * out->loaded / moved;
+    out->memory = moved / (t->units * (double)t->cycle_bytes);
+    out->lines = md->lines / busy;
+    out->issue = md->instructions / (ISSUES * busy);
+    out->special = md->special / (t->special * busy);
+    double slow = out->flight * ENOUGH < out->needed ? out->needed / out->flight : 1, longest = out->memory * slow;
+    double unused = moved / md->asked; /* times as many lines as bytes would fill */
+    out->bound = unused >= 2 && unused > slow ? SN_MAP_LINES : slow > 1 ? SN_MAP_LATENCY : SN_MAP_MEMORY;
+    if (out->lines > longest) longest = out->lines, out->bound = SN_MAP_LINES;
+    if (out->issue > longest) longest = out->issue, out->bound = SN_MAP_ISSUE;
+    if (out->special > longest) out->bound = SN_MAP_SPECIAL;
+}
+
+static bool stores_halves(const sn_module *m, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_STORE || sn_buf_is_local(sn_buf_get(m, r->buf))) continue;
+        sn_dtype d = sn_buf_get(m, r->buf)->dtype;
+        if (d != SN_F16 && d != SN_BF16) return false;
+    }
+    return true;
+}
+
+void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
+    *out = (sn_schedule_model){.limit = SN_MAP_THREADS};
+    model md = {.cx = cx, .m = cx->m, .t = cx->target, .launch = sn_kern_launch(cx->m, k), .out = out};
+    md.halves = stores_halves(cx->m, k);
+    const sn_kern_rec *r = sn_kern_get(cx->m, k);
+    uint32_t shared = 0;
+    out->blocks = (double)sn_ix_value(cx->m, md.launch.grid);
+    out->threads = md.launch.block_x * md.launch.block_y;
+    for (uint32_t i = 0; i < r->locals.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(cx->m, r->locals.at[i]);
+        uint32_t bytes = b->private_size * sn_dtype_bytes(b->dtype);
+        if (b->scope == SN_BUF_REG) md.kept += (bytes + 3) / 4;
+        else shared += bytes;
+    }
+    for (sn_stmt s = sn_stmt_walk_first(cx->m, k); s.i; s = sn_stmt_walk_next(cx->m, s)) count_statement(&md, s);
+    double bytes = 0, in_regs = 0;
+    for (uint32_t i = 0; i < md.phases.n; i++) {
+        bytes = fmax(bytes, md.phases.at[i].bytes);
+        in_regs = fmax(in_regs, md.phases.at[i].in_regs);
+    }
+    count_residents(&md, sc, shared, in_regs);
+    decide(&md, bytes);
+}
+
+/* ---- in words ---- */
+
+enum { WORDS = 160 };
+
+static void put_bytes(char *out, size_t size, double bytes) {
+    if (bytes >= 10240) snprintf(out, size, "%.0f KB", bytes / 1024);
+    else if (bytes >= 1024) snprintf(out, size, "%.1f KB", bytes / 1024);
+    else snprintf(out, size, "%.0f bytes", bytes);
+}
+
+/* "8 blocks of 256 threads fit (about 32 registers), 1.1 waves, the last one 12 % full" */
+static void put_blocks(char *out, const sn_schedule_model *md) {
+    enum { MANY_WAVES = 4, HALF = 50 };
+    static const char *const LIMITS[] = {"threads", "no more are possible", "registers", "shared memory"};
+    char regs[16] = "";
+    double last = 100 * (md->waves - floor(md->waves));
+    bool one = md->resident == 1;
+    if (md->limit == SN_MAP_REGS) snprintf(regs, sizeof regs, "about %u ", md->regs);
+    int n = snprintf(out, WORDS, "%u block%s of %u threads fit%s (%s%s), ", md->resident, one ? "" : "s", md->threads,
+                     one ? "s" : "", regs, LIMITS[md->limit]);
+    if (md->waves <= 1) snprintf(out + n, WORDS - (size_t)n, "all at once");
+    else if (md->waves < MANY_WAVES && last > 0 && last <= HALF)
+        snprintf(out + n, WORDS - (size_t)n, "%.1f waves, the last one %.0f %% full", md->waves, fmax(last, 1));
+    else snprintf(out + n, WORDS - (size_t)n, "%.1f waves", md->waves);
+}
+
+static void put_bound(char *out, const sn_schedule_model *md, const sn_pass_ctx *cx) {
+    char flight[24], needed[24], blocks[48] = "";
+    const char *name = md->lines_of.i ? sn_buf_get(cx->m, md->lines_of)->name : "";
+    put_bytes(flight, sizeof flight, md->flight);
+    put_bytes(needed, sizeof needed, md->needed);
+    if (md->blocks < cx->target->units)
+        snprintf(blocks, sizeof blocks, ", %.0f block%s for %u of them", md->blocks, md->blocks > 1 ? "s" : "",
+                 cx->target->units);
+    switch (md->bound) {
+    case SN_MAP_MEMORY:
+        snprintf(out, WORDS, "memory: %s in flight on a multiprocessor (%s needed)", flight, needed);
+        break;
+    case SN_MAP_LATENCY:
+        snprintf(out, WORDS, "latency: %s in flight on a multiprocessor of %s needed%s", flight, needed, blocks);
+        break;
+    case SN_MAP_LINES:
+        if (md->scattered)
+            snprintf(out, WORDS, "scattered accesses: a warp finds %u bytes of %.64s in %u lines of %u",
+                     md->covered.bytes, name, md->covered.lines, (unsigned)LINE);
+        else snprintf(out, WORDS, "accesses to the cache: each byte of %.64s is read %.0f times", name, md->again);
+        break;
+    case SN_MAP_ISSUE:
+        snprintf(out, WORDS, "instructions: %.1f times as long as memory", md->issue / md->memory);
+        break;
+    case SN_MAP_SPECIAL:
+        snprintf(out, WORDS, "special functions: %.1f times as long as memory", md->special / md->memory);
+        break;
+    }
+}
+
+void sn_schedule_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
+    sn_schedule_model md;
+    char bound[WORDS], blocks[WORDS];
+    if (!cx->remark || !cx->target->is_gpu) return;
+    sn_schedule_estimate(&md, cx, k, sc);
+    put_bound(bound, &md, cx);
+    put_blocks(blocks, &md);
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "bound by %s, %s", bound, blocks);
+}

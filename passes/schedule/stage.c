@@ -1,0 +1,355 @@
+/* stage.c: rows stay on the chip: in registers, or in shared memory.
+ *
+ * After a row kernel is bound, each thread owns the same elements in every nest of the row. An element that one nest
+ * loads (or stores) and a later nest loads again is kept in a `reg` buffer:
+ *
+ *     reduce max x { reduce u { reduce v { %0 = load a[e]  store s[p], %0  yield %0 } } }
+ *     loop x       { loop u   { loop v   { %1 = load s[p]  ... } } }          p = private * thread + u*V + v
+ *
+ * The element is the same when buffer and ix agree after the axes of the nests are renamed to each other. It is there
+ * when the first access happens wherever the later one does: each test that guards or masks the first one also guards
+ * or masks the later one. Nests under a `seq` level do not fit in registers; in shared memory they may:
+ *
+ *     s[private * c + y*row + ((uo*U + u)*X + x)*V + v]
+ *
+ * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator
+ * can do without registers and all at once (see codegen-llvm/copy.c).
+ *
+ * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
+ */
+#include "passes/schedule/schedule.h"
+
+#include <string.h>
+
+enum { MAX_LEVELS = 6, MAX_TESTS = 8 };
+
+/* One bound nest: its loops, those of blocks first. */
+typedef struct bound_nest {
+    sn_stmt top, at[MAX_LEVELS];
+    uint32_t n, like; /* like: the first nest of the same loops and count */
+    int64_t count;    /* elements; the threads beyond do nothing */
+    bool fits;
+    sn_stmt copy[MAX_LEVELS]; /* loops in front of it that bring rows to shared memory; none yet: 0 */
+} bound_nest;
+
+/* `0 <= e < bound` with e over the axes of nest `like`; or, bound none, the bool value of id e.i. */
+typedef struct test {
+    sn_ix e, bound;
+} test;
+typedef struct test_list {
+    test at[MAX_TESTS];
+    uint32_t n;
+    bool too_many;
+} test_list;
+
+typedef struct entry {
+    sn_stmt s;       /* the first load, or the store */
+    test_list tests; /* all have to hold for it to happen */
+    sn_buf buf;
+    sn_ix key; /* ix over the axes of nest `like` */
+    uint32_t nest, like;
+    sn_stmt uses[SN_MAX_NESTS];
+    uint32_t use_nest[SN_MAX_NESTS], n_uses;
+} entry;
+
+typedef struct stage {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_stmt body;
+    bound_nest nests[SN_MAX_NESTS];
+    uint32_t n_nests;
+    SN_VEC(entry) entries;
+} stage;
+
+/* ---- nests ---- */
+
+/* Does the level count steps of a thread? A scan has the threads inside them, other nests outside. */
+static bool is_step(const sn_module *m, sn_stmt level) {
+    return sn_stmt_get(m, level)->kind == SN_AXIS_SEQ || sn_stmt_get(m, level)->kind == SN_AXIS_UNROLL;
+}
+
+static void find_levels(const stage *st, bound_nest *bn, bool shared) {
+    const sn_module *m = st->m;
+    bn->n = 0;
+    bn->fits = true;
+    for (sn_stmt s = bn->top; s.i && bn->n < MAX_LEVELS;) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_is_nest(r)) {
+            uint32_t at = bn->n++;
+            bn->fits &= shared || r->kind != SN_AXIS_SEQ;
+            for (; r->kind == SN_AXIS_BLOCK_X && at && is_step(m, bn->at[at - 1]); at--) bn->at[at] = bn->at[at - 1];
+            bn->at[at] = s;
+        }
+        sn_stmt inner = {0};
+        for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
+            if (sn_lop_has_region(sn_stmt_get(m, t)->op)) inner = t;
+        s = inner;
+    }
+}
+
+static bool alike(const stage *st, const bound_nest *a, const bound_nest *b) {
+    const sn_module *m = st->m;
+    if (a->n != b->n || a->count != b->count) return false;
+    for (uint32_t k = 0; k < a->n; k++)
+        if (sn_stmt_get(m, a->at[k])->kind != sn_stmt_get(m, b->at[k])->kind ||
+            !sn_ix_eq(sn_stmt_extent(m, a->at[k]), sn_stmt_extent(m, b->at[k])))
+            return false;
+    return true;
+}
+
+static void find_nests(stage *st, const sn_schedule_shape *sh, bool shared) {
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        bound_nest *bn = &st->nests[i];
+        *bn = (bound_nest){.top = sh->nests[i].top, .like = i, .count = sh->nests[i].count};
+        find_levels(st, bn, shared);
+        for (uint32_t k = 0; k < i && bn->like == i; k++)
+            if (alike(st, &st->nests[k], bn)) bn->like = st->nests[k].like;
+    }
+    st->n_nests = sh->n_nests;
+}
+
+/* ---- which elements are wanted again ---- */
+
+static sn_ix key_of(const stage *st, uint32_t nest, sn_ix e) {
+    const bound_nest *bn = &st->nests[nest], *like = &st->nests[bn->like];
+    sn_axis from[MAX_LEVELS];
+    sn_ix to[MAX_LEVELS];
+    for (uint32_t k = 0; k < bn->n; k++) {
+        from[k] = sn_stmt_axis(st->m, bn->at[k]);
+        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, like->at[k]));
+    }
+    return sn_ix_subst(st->m, e, from, to, bn->n);
+}
+
+static void add_test(test_list *ts, sn_ix e, sn_ix bound) {
+    if (ts->n == MAX_TESTS) ts->too_many = true;
+    else ts->at[ts->n++] = (test){e, bound};
+}
+
+static void add_mask(test_list *ts, const stage *st, uint32_t nest, sn_val mask) {
+    const sn_stmt_rec *r = sn_stmt_get(st->m, sn_val_get(st->m, mask)->def);
+    if (r->op == SN_LOP_AND) {
+        add_mask(ts, st, nest, r->in[0]);
+        add_mask(ts, st, nest, r->in[1]);
+    } else if (r->op == SN_LOP_IN) {
+        add_test(ts, key_of(st, nest, r->ix), r->bound);
+    } else {
+        add_test(ts, (sn_ix){mask.i}, (sn_ix){0});
+    }
+}
+
+static void find_tests(test_list *ts, const stage *st, uint32_t nest, sn_stmt s) {
+    *ts = (test_list){.n = 0};
+    sn_val mask = sn_stmt_mask(sn_stmt_get(st->m, s));
+    if (mask.i) add_mask(ts, st, nest, mask);
+    for (sn_stmt p = sn_stmt_get(st->m, s)->parent; p.i != st->nests[nest].top.i; p = sn_stmt_get(st->m, p)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(st->m, p);
+        if (r->op == SN_LOP_IF) add_test(ts, key_of(st, nest, r->ix), r->bound);
+    }
+}
+
+/* Does every test of `first` stand among those of `later`? */
+static bool happens_wherever(const test_list *first, const test_list *later) {
+    for (uint32_t k = 0; k < first->n; k++) {
+        bool found = false;
+        for (uint32_t j = 0; j < later->n; j++)
+            found |= sn_ix_eq(first->at[k].e, later->at[j].e) && sn_ix_eq(first->at[k].bound, later->at[j].bound);
+        if (!found) return false;
+    }
+    return !first->too_many;
+}
+
+static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(st->m, s);
+    if (sn_buf_is_local(sn_buf_get(st->m, r->buf)) || sn_ix_uses_vals(st->m, r->ix)) return;
+    entry e = {.s = s, .buf = r->buf, .key = key_of(st, nest, r->ix), .nest = nest, .like = st->nests[nest].like};
+    find_tests(&e.tests, st, nest, s);
+    if (r->op == SN_LOP_LOAD)
+        for (uint32_t k = st->entries.n; k-- > 0;) {
+            entry *old = &st->entries.at[k];
+            if (!sn_buf_eq(old->buf, e.buf) || !sn_ix_eq(old->key, e.key) || old->like != e.like) continue;
+            if (!happens_wherever(&old->tests, &e.tests)) break; /* read again; later ones may have it from here */
+            if (old->nest < nest && old->n_uses < SN_MAX_NESTS) {
+                old->uses[old->n_uses] = s;
+                old->use_nest[old->n_uses++] = nest;
+            }
+            return;
+        }
+    SN_PUSH(st->cx->scratch, &st->entries, e);
+}
+
+static void find_entries(stage *st) {
+    for (uint32_t n = 0; n < st->n_nests; n++) {
+        if (!st->nests[n].fits) continue;
+        sn_stmt end = sn_stmt_walk_skip(st->m, st->nests[n].top);
+        for (sn_stmt s = st->nests[n].top; s.i && s.i != end.i; s = sn_stmt_walk_next(st->m, s)) {
+            sn_lop op = sn_stmt_get(st->m, s)->op;
+            if (op == SN_LOP_LOAD || op == SN_LOP_STORE) visit_access(st, n, s);
+        }
+    }
+}
+
+/* ---- places ---- */
+
+/* Elements of one thread in a nest. */
+static int64_t thread_size(const stage *st, uint32_t nest) {
+    int64_t n = 1;
+    for (uint32_t k = 0; k < st->nests[nest].n; k++) {
+        sn_axis_kind kind = sn_stmt_get(st->m, st->nests[nest].at[k])->kind;
+        if (kind != SN_AXIS_BLOCK_X && kind != SN_AXIS_CLUSTER)
+            n *= sn_ix_value(st->m, sn_stmt_extent(st->m, st->nests[nest].at[k]));
+    }
+    return n;
+}
+
+static int64_t private_size(const stage *st, uint32_t nest, const sn_sched *sc) {
+    return thread_size(st, nest) * (sc->shared ? sc->block_x * sc->block_y : 1);
+}
+
+/* How far the axis of a level steps in a reg buffer ([c][y][x] groups of a thread's elements), or in a shared one
+ * ([c] groups of rows, in which neighbouring threads have neighbouring vectors). rest: elements of the levels
+ * outside. */
+static int64_t level_stride(const sn_sched *sc, sn_axis_kind kind, int64_t private, int64_t rest, int64_t vector) {
+    if (kind == SN_AXIS_CLUSTER) return sc->shared ? private : private * sc->block_x * sc->block_y;
+    if (kind == SN_AXIS_BLOCK_X) return sc->shared ? vector : private;
+    return sc->shared && kind != SN_AXIS_VECTOR ? rest * sc->block_x : rest;
+}
+
+/* Offset of the current element of a nest in the buffer that keeps it. */
+static sn_ix kept_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
+    sn_module *m = st->m;
+    int64_t private = private_size(st, nest, sc), rest = thread_size(st, nest), row = rest * sc->block_x, vector = 1;
+    const bound_nest *bn = &st->nests[nest];
+    sn_ix e = sn_ix_const(m, 0);
+    if (sn_stmt_get(m, bn->at[bn->n - 1])->kind == SN_AXIS_VECTOR)
+        vector = sn_ix_value(m, sn_stmt_extent(m, bn->at[bn->n - 1]));
+    for (uint32_t k = 0; k < bn->n; k++) {
+        sn_axis_kind kind = sn_stmt_get(m, bn->at[k])->kind;
+        if (kind != SN_AXIS_CLUSTER && kind != SN_AXIS_BLOCK_X) rest /= sn_ix_value(m, sn_stmt_extent(m, bn->at[k]));
+        int64_t stride = level_stride(sc, kind, private, rest, vector);
+        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, bn->at[k])), stride));
+    }
+    if (sn_stmt_get(m, st->body)->kind == SN_AXIS_BLOCK_Y)
+        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, st->body)), row));
+    return e;
+}
+
+static void replace_use(stage *st, sn_stmt load, uint32_t nest, sn_buf reg, const sn_sched *sc) {
+    sn_module *m = st->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, load);
+    sn_cursor at = sn_at_before(m, load);
+    sn_ix offset = kept_offset(st, nest, sc);
+    sn_val v =
+        r->has_mask ? sn_put_load_masked(m, at, reg, offset, r->in[0], r->in[1]) : sn_put_load(m, at, reg, offset);
+    sn_val_replace(m, st->k, r->result, v);
+    sn_stmt_unlink(m, load);
+}
+
+/* ---- copies in front of a nest ---- */
+
+/* e over the axes of the nest, or of the one that it is like, becomes e over the axes of its copying loops. */
+static sn_ix over_copy(const stage *st, uint32_t nest, const bound_nest *axes_of, sn_ix e) {
+    const bound_nest *bn = &st->nests[nest];
+    sn_axis from[MAX_LEVELS];
+    sn_ix to[MAX_LEVELS];
+    for (uint32_t k = 0; k < bn->n; k++) {
+        from[k] = sn_stmt_axis(st->m, axes_of->at[k]);
+        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, bn->copy[k]));
+    }
+    return sn_ix_subst(st->m, e, from, to, bn->n);
+}
+
+static void open_copy(stage *st, bound_nest *bn) {
+    sn_module *m = st->m;
+    sn_cursor at = sn_at_before(m, bn->top);
+    for (uint32_t k = 0; k < bn->n; k++) {
+        const sn_axis_rec *ax = sn_axis_get(m, sn_stmt_axis(m, bn->at[k]));
+        bn->copy[k] = sn_put_loop(m, at, sn_axis_new(m, ax->name, ax->extent), sn_stmt_get(m, bn->at[k])->kind);
+        at = sn_at_end(st->k, bn->copy[k]);
+    }
+}
+
+/* Tests on values of the nest cannot move in front of it. */
+static bool can_copy(const entry *e) {
+    bool ok = !e->tests.too_many;
+    for (uint32_t k = 0; k < e->tests.n; k++) ok &= e->tests.at[k].bound.i != 0;
+    return ok;
+}
+
+static void put_copy(stage *st, const entry *e, sn_buf to, const sn_sched *sc) {
+    sn_module *m = st->m;
+    bound_nest *bn = &st->nests[e->nest];
+    const bound_nest *like = &st->nests[bn->like];
+    if (!bn->copy[0].i) open_copy(st, bn);
+    sn_cursor at = sn_at_end(st->k, bn->copy[bn->n - 1]);
+    sn_val mask = {0};
+    for (uint32_t k = 0; k < e->tests.n; k++) {
+        sn_val in = sn_put_in(m, at, over_copy(st, e->nest, like, e->tests.at[k].e), e->tests.at[k].bound);
+        mask = mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, in) : in;
+    }
+    sn_ix from = over_copy(st, e->nest, like, e->key);
+    sn_val zero = {0};
+    if (mask.i) zero = sn_put_const(m, at, sn_buf_get(m, e->buf)->dtype, 0);
+    sn_val x = mask.i ? sn_put_load_masked(m, at, e->buf, from, mask, zero) : sn_put_load(m, at, e->buf, from);
+    sn_put_store(m, at, to, over_copy(st, e->nest, bn, kept_offset(st, e->nest, sc)), x);
+}
+
+static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc) {
+    sn_module *m = st->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, e->s);
+    int64_t private = private_size(st, e->nest, sc), groups = sc->shared ? 1 : sc->block_x * sc->block_y;
+    sn_ix size = sn_ix_const(m, private * groups * sn_sched_cluster(sc));
+    sn_buf reg =
+        sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
+                   sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
+    sn_buf_get(m, reg)->private_size = (uint32_t)private;
+    if (sc->shared && r->op == SN_LOP_LOAD && can_copy(e)) {
+        put_copy(st, e, reg, sc);
+        replace_use(st, e->s, e->nest, reg, sc);
+    } else {
+        sn_val v = r->op == SN_LOP_STORE ? r->in[0] : r->result;
+        sn_put_store(m, sn_at_after(m, e->s), reg, kept_offset(st, e->nest, sc), v);
+    }
+    for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e->uses[u], e->use_nest[u], reg, sc);
+}
+
+static bool loaded_anywhere(const stage *st, sn_buf b) {
+    const sn_module *m = st->m;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        for (uint32_t p = 0; p < k->params.n; p++)
+            if (sn_buf_eq(k->params.at[p], b) && sn_kern_loads(m, m->kernels.at[i], b)) return true;
+    }
+    return false;
+}
+
+static void drop_dead_temps(stage *st) {
+    sn_module *m = st->m;
+    for (uint32_t k = 0; k < st->entries.n; k++) {
+        const entry *e = &st->entries.at[k];
+        if (sn_stmt_get(m, e->s)->op != SN_LOP_STORE || sn_buf_get(m, e->buf)->scope != SN_BUF_TEMP) continue;
+        if (e->n_uses && !loaded_anywhere(st, e->buf)) sn_stmt_unlink(m, e->s);
+    }
+}
+
+uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc,
+                           uint32_t budget) {
+    stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
+    uint32_t number = 0, used = 0;
+    find_nests(&st, sh, sc->shared);
+    find_entries(&st);
+    for (uint32_t i = 0; i < st.entries.n; i++) {
+        const entry *e = &st.entries.at[i];
+        int64_t left = (budget - used) / sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
+        int64_t private = private_size(&st, e->nest, sc); /* of a long row: more than 32 bits */
+        if (!e->n_uses || private > left) continue;
+        used += (uint32_t)private * sn_dtype_bytes(sn_buf_get(cx->m, e->buf)->dtype);
+        keep(&st, e, number++, sc);
+    }
+    drop_dead_temps(&st);
+    if (number)
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in %s", number,
+                  sc->shared ? "shared memory" : "registers");
+    return used;
+}

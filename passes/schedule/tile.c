@@ -1,0 +1,189 @@
+/* tile.c: class tile of the pass `schedule`: which kernels it is for, and the figures of its schedule.
+ *
+ *     loop i in 8192 { loop j in 8192 { load x[8192*i + j]  load y[8192*j + i]  ...  store z[8192*i + j] } }
+ *
+ * Of any two outer loops, one is walked contiguously by the direct accesses (`along`, here j), the other one by the
+ * staged accesses (`across`, here i: those of y). Staged accesses pass through shared memory, so that all of them move
+ * whole lines; map_tile_bind.c has the picture. What can be staged: loads and stores without a mask, whose offset is
+ * affine in both axes and does not touch an element twice, of a buffer that the kernel does not also write or read. All
+ * else is left as it is in the body, which has to be straight-line code.
+ *
+ * Fields: a tile has `rows` elements across, and as many along as `threads` * `unroll` squares of `vector` * `vector`
+ * elements fill. Facts behind the figures: 256 bytes of a row in both directions are two whole lines; 64 bytes a thread
+ * and several blocks on a multiprocessor keep enough in flight; a square of more than 8 * 8 elements would not leave
+ * room in the registers. Where a size or a stride is odd, the square is one element; lanes still touch neighbours.
+ */
+#include "passes/schedule/schedule.h"
+
+#include <stdlib.h>
+
+enum { LINE = 128, LEAST_SIDE = 32, MOST_SIDE = 128, THREADS = 256, IN_FLIGHT = 64, SQUARES = 128, SHARED = 32 << 10 };
+enum { WIDEST = 16, MOST_VECTOR = 8, MOST_PINNED = 16, SMALL_AXIS = 8, SMALL = 1 << 20 };
+
+static uint32_t least(int64_t a, int64_t b) { return (uint32_t)(a < b ? a : b); }
+
+static sn_stmt loop_at(const sn_schedule_shape *sh, uint32_t position) { return sh->outer.at[position]; }
+
+static int64_t extent_at(const sn_module *m, const sn_schedule_shape *sh, uint32_t position) {
+    return sn_ix_value(m, sn_stmt_extent(m, loop_at(sh, position)));
+}
+
+/* ---- which accesses ---- */
+
+/* Stride of an access along an outer loop; 0 when there is none that is constant. */
+static int64_t stride(sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r, uint32_t position) {
+    int64_t c;
+    return sn_ix_coef(m, r->ix, sn_stmt_axis(m, loop_at(sh, position)), &c) ? c : 0;
+}
+
+/* Does it walk `along`, another line for each iteration of `across`? A broadcast or a window of lines does not. */
+static bool is_direct(sn_module *m, const sn_schedule_shape *sh, const sn_schedule_tile *t, const sn_stmt_rec *r) {
+    int64_t c;
+    if (stride(m, sh, r, t->along) != 1) return false;
+    if (sn_ix_uses_vals(m, r->ix) || !sn_ix_coef(m, r->ix, sn_stmt_axis(m, loop_at(sh, t->across)), &c)) return true;
+    return llabs(c) >= SMALL_AXIS;
+}
+
+static bool can_stage(sn_module *m, sn_kern k, const sn_schedule_shape *sh, const sn_schedule_tile *t,
+                      const sn_stmt_rec *r) {
+    if (r->has_mask || sn_ix_uses_vals(m, r->ix) || t->n_staged == SN_MAX_STAGED) return false;
+    if (stride(m, sh, r, t->across) != 1) return false;
+    if (llabs(stride(m, sh, r, t->along)) < extent_at(m, sh, t->across)) return false;
+    return r->op == SN_LOP_LOAD ? !sn_kern_stores(m, k, r->buf) : !sn_kern_loads(m, k, r->buf);
+}
+
+/* Largest vector, from *v down, that keeps pieces of an access aligned which walks the loop with stride 1. */
+static void bound_vector(uint32_t *v, sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r,
+                         uint32_t position) {
+    uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype), align = sn_buf_get(m, r->buf)->align;
+    sn_ix rest = sn_ix_sub(m, r->ix, sn_ix_axis(m, sn_stmt_axis(m, loop_at(sh, position))));
+    while (*v > 1 && (least(*v * bytes, WIDEST) > align || !sn_ix_is_multiple(m, rest, *v))) *v /= 2;
+}
+
+static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
+    t->vector = MOST_VECTOR;
+    while (extent_at(m, sh, t->along) % t->vector || extent_at(m, sh, t->across) % t->vector) t->vector /= 2;
+    for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (is_direct(m, sh, t, r)) {
+            t->direct += bytes;
+            bound_vector(&t->vector, m, sh, r, t->along);
+        } else if (can_stage(m, k, sh, t, r)) {
+            t->staged[t->n_staged++] = s;
+            t->bytes += bytes;
+            if (bytes > t->widest) t->widest = bytes;
+            bound_vector(&t->vector, m, sh, r, t->across);
+        }
+    }
+}
+
+static bool is_straight(const sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
+    for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s))
+        if (sn_lop_has_region(sn_stmt_get(m, s)->op)) return false;
+    return true;
+}
+
+void sn_schedule_tile_look(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    *out = (sn_schedule_tile){.n_staged = 0};
+    if (!is_straight(m, k, sh)) return;
+    for (uint32_t along = sh->outer.n; along-- > 0;)
+        for (uint32_t across = sh->outer.n; across-- > 0;) {
+            sn_schedule_tile t = {.along = along, .across = across};
+            if (along == across || extent_at(m, sh, along) < 2 || extent_at(m, sh, across) < 2) continue;
+            sort_accesses(&t, m, k, sh);
+            if (t.bytes <= t.direct && t.bytes > out->bytes) *out = t;
+        }
+}
+
+bool sn_schedule_tile_pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    const sn_schedule_tile *t = &sh->tile;
+    if (!t->n_staged || !cx->target->is_gpu || sh->rows < SMALL / t->bytes) return false;
+    return extent_at(cx->m, sh, t->along) >= SMALL_AXIS && extent_at(cx->m, sh, t->across) >= SMALL_AXIS;
+}
+
+/* ---- figures ---- */
+
+static uint32_t between(uint32_t low, uint32_t x, uint32_t high) { return x < low ? low : x > high ? high : x; }
+
+static uint32_t pow2_ceil(int64_t x) {
+    uint32_t p = 1;
+    while (p < x && p < 1u << 20) p *= 2;
+    return p;
+}
+
+/* A thread holds a square of each staged access in its registers. */
+static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_schedule_tile *t) {
+    uint32_t v = least(t->vector, cx->target->vector_bytes / t->widest);
+    while (v > 1 && v * v * t->bytes > SQUARES) v /= 2;
+    return v;
+}
+
+/* A tile with sides of two lines; where one axis is shorter than that, the other side gets what is left. Smaller when
+ * it does not fit, or when there would not be two for each multiprocessor. */
+static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *cx, const sn_schedule_shape *sh,
+                         uint32_t vector) {
+    const sn_schedule_tile *t = &sh->tile;
+    uint32_t most = vector < 4 ? MOST_SIDE / 2 : MOST_SIDE, side = between(LEAST_SIDE, 2 * LINE / t->widest, most);
+    uint32_t fewest = between(LEAST_SIDE, LINE / t->widest, side);
+    uint32_t rows = pow2_ceil(extent_at(cx->m, sh, t->across)), columns = pow2_ceil(extent_at(cx->m, sh, t->along));
+    *across = least(rows, side);
+    *along = least(columns, side * side / *across);
+    *across = least(rows, side * side / *along);
+    for (;;) {
+        bool few = sh->rows < (int64_t)*across * *along * cx->target->units * 2;
+        if (*across * *along <= fewest * fewest || (!few && *across * *along * t->bytes <= SHARED)) break;
+        *(*across > *along ? across : along) /= 2;
+    }
+}
+
+static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sc) {
+    const char *name = sn_kern_get(cx->m, k)->name;
+    const sn_schedule_tile *t = &sh->tile;
+    sn_env *env = cx->m->env;
+    int64_t a = extent_at(cx->m, sh, t->across), b = extent_at(cx->m, sh, t->along);
+    if (sc->vector > MOST_PINNED)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is more than %u", name, sc->vector,
+                       (unsigned)MOST_PINNED);
+    if (a % sc->vector || b % sc->vector)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide %lld and %lld",
+                       name, sc->vector, (long long)a, (long long)b);
+    int64_t squares = (int64_t)sc->block_x * sc->unroll, room = cx->target->shared_bytes;
+    if (room && squares > room / (sc->vector * sc->vector * t->bytes))
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "kernel %s: %lld squares of the schedule's vector=%u take more than %lld bytes of shared memory",
+                       name, (long long)squares, sc->vector, (long long)room);
+    if (sc->block_y % sc->vector || squares % (sc->block_y / sc->vector))
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "kernel %s: %lld squares of the schedule's vector=%u do not fill a tile of block_y=%u", name,
+                       (long long)squares, sc->vector, sc->block_y);
+    return SN_OK;
+}
+
+sn_status sn_schedule_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sc) {
+    const sn_schedule_tile *t = &sh->tile;
+    uint32_t across, along;
+    if (!t->n_staged)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: class tile wants accesses that are contiguous along different loops",
+                       sn_kern_get(cx->m, k)->name);
+    if (!sc->vector) sc->vector = choose_vector(cx, t);
+    choose_sides(&across, &along, cx, sh, sc->vector);
+    if (!sc->block_y) sc->block_y = across < sc->vector ? sc->vector : across;
+    if (along < sc->vector) along = sc->vector;
+    uint32_t elements = least((int64_t)sc->block_y * along, 1 << 20), squares = elements / (sc->vector * sc->vector);
+    if (!squares) squares = 1;
+    if (!sc->block_x && sc->unroll) sc->block_x = squares > sc->unroll ? squares / sc->unroll : 1;
+    if (!sc->block_x) {
+        uint32_t wanted = elements * (t->widest < 4 ? 4 : t->widest) / IN_FLIGHT;
+        sc->block_x = least(squares, between(32, wanted, THREADS));
+    }
+    if (!sc->unroll) sc->unroll = squares > sc->block_x ? squares / sc->block_x : 1;
+    SN_TRY(check(cx, k, sh, sc));
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u of %u bytes an element are contiguous along %s, the rest along %s",
+              t->bytes, t->bytes + t->direct, sn_axis_get(cx->m, sn_stmt_axis(cx->m, loop_at(sh, t->across)))->name,
+              sn_axis_get(cx->m, sn_stmt_axis(cx->m, loop_at(sh, t->along)))->name);
+    return SN_OK;
+}
