@@ -1,11 +1,13 @@
-/* jit.c: machine code for this CPU: the kernels of a module and its wrapper, optimised for the very processor, in one
- * object that LLJIT links into the process.
+/* jit.c: machine code for this CPU: the kernels of a module and its wrapper, optimised for the very processor, in
+ * objects that LLJIT links into the process.
  *
- * The session's context never meets ORC: we emit the object file ourselves and hand ORC bytes, so no context changes
- * owner and no thread of ORC touches ours. Symbols of the object are numbered (kernel.0), so that a kernel named expf
+ * Kernels that follow each other go into one object until it has so many statements, so that a thousand small ones are no
+ * thousand objects; objects are made side by side. No context meets ORC: we emit the object files ourselves and hand ORC
+ * bytes, so no context changes owner and no thread of ORC touches ours. Symbols are numbered (kernel.0), so that a kernel named expf
  * cannot capture calls of the C library. Functions that generated code calls (libm, memcpy) come from the process.
  */
 #include "backend-host/host.h"
+#include "codegen-llvm/workers.h"
 
 #include <errno.h>
 #include <llvm-c/Error.h>
@@ -16,7 +18,9 @@
 
 static const char wrapper_symbol[] = "wrapper";
 
-/* A wrapper alone is straight-line calls: optimising it costs 5 ms and gains nothing that a launch would notice. */
+enum { OBJECT_STATEMENTS = 1024 }; /* after which an object takes no more kernels */
+
+/* A wrapper is straight-line calls: optimising it costs 5 ms and gains nothing that a launch would notice. */
 typedef struct {
     const char *passes;
     LLVMCodeGenOptLevel level;
@@ -39,17 +43,19 @@ struct sn_host_code {
     sn_wrapper_fn wrapper;
 };
 
-/* One compilation; lives across the guard. */
-typedef struct compilation {
+/* One object on its way: kernels first .. first+n-1, or the wrapper (n is 0). */
+typedef struct object {
     sn_cg cg;
     sn_module *m;
+    const sn_target *target;
+    uint32_t first, n;
     const effort *effort;
-    bool with_kernels, with_wrapper;
-    sn_arena scratch;
-    sn_host_code *code;
-    char *text; /* wanted by sn_host_llvm */
-    sn_arena *text_arena;
-} compilation;
+    bool numbered; /* symbols: not in text for people */
+    sn_arena *out; /* for what comes out: */
+    void *bytes;   /* NULL: text is wanted */
+    size_t size;
+    char *text;
+} object;
 
 typedef struct {
     char at[32];
@@ -81,8 +87,8 @@ static sn_status host_machine(LLVMTargetMachineRef *out, sn_env *env, LLVMCodeGe
     return status;
 }
 
-static LLVMModuleRef new_module(compilation *c, LLVMTargetMachineRef tm) {
-    LLVMModuleRef mod = LLVMModuleCreateWithNameInContext("sinter", c->cg.cx);
+static LLVMModuleRef new_module(object *o, LLVMTargetMachineRef tm) {
+    LLVMModuleRef mod = LLVMModuleCreateWithNameInContext("sinter", o->cg.cx);
     char *triple = LLVMGetTargetMachineTriple(tm);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
     LLVMSetTarget(mod, triple);
@@ -92,17 +98,62 @@ static LLVMModuleRef new_module(compilation *c, LLVMTargetMachineRef tm) {
     return mod;
 }
 
-static sn_status generate(compilation *c, LLVMModuleRef mod) {
+static sn_status generate_kernel(object *o, LLVMModuleRef mod, uint32_t number) {
     LLVMValueRef f;
     uint32_t unused;
-    for (uint32_t i = 0; c->with_kernels && i < c->m->kernels.n; i++) {
-        SN_TRY(sn_cg_kernel(&f, &unused, &c->cg, mod, c->m, c->m->kernels.at[i]));
-        if (!c->code) continue; /* text for people keeps the names */
-        symbol s = kernel_symbol(i);
-        LLVMSetValueName2(f, s.at, strlen(s.at));
+    sn_module *own = sn_module_of_kernel(o->cg.env, o->m, o->m->kernels.at[number]);
+    sn_status status = sn_cg_kernel(&f, &unused, &o->cg, mod, own, own->kernels.at[0]);
+    sn_module_free(own);
+    if (status != SN_OK || !o->numbered) return status;
+    symbol s = kernel_symbol(number);
+    LLVMSetValueName2(f, s.at, strlen(s.at));
+    return SN_OK;
+}
+
+static sn_status generate(object *o, LLVMModuleRef mod) {
+    LLVMValueRef f;
+    for (uint32_t i = 0; i < o->n; i++) SN_TRY(generate_kernel(o, mod, o->first + i));
+    if (!o->n) SN_TRY(sn_wrapper_llvm(&f, &o->cg, mod, o->m, wrapper_symbol, o->out));
+    return sn_cg_verify(&o->cg, mod);
+}
+
+static sn_status emit_object(object *o, LLVMModuleRef mod) {
+    char *message = NULL;
+    if (o->effort->passes) SN_TRY(sn_cg_optimise(&o->cg, mod, o->cg.tm, o->effort->passes));
+    if (LLVMTargetMachineEmitToMemoryBuffer(o->cg.tm, mod, LLVMObjectFile, &message, &o->cg.emitted)) {
+        sn_status status = sn_fail(o->cg.env, SN_ERROR_TARGET, "emitting host code: %s", message);
+        LLVMDisposeMessage(message);
+        return status;
     }
-    if (c->with_wrapper) SN_TRY(sn_wrapper_llvm(&f, &c->cg, mod, c->m, wrapper_symbol, &c->scratch));
-    return sn_cg_verify(&c->cg, mod);
+    o->size = LLVMGetBufferSize(o->cg.emitted);
+    o->bytes = sn_memdup(o->out, LLVMGetBufferStart(o->cg.emitted), o->size);
+    return SN_OK;
+}
+
+static sn_status make(object *o, LLVMModuleRef mod) {
+    SN_TRY(generate(o, mod));
+    if (o->numbered) return emit_object(o, mod);
+    o->text = sn_cg_text(&o->cg, mod, o->out);
+    return SN_OK;
+}
+
+/* Runs under the guard. What it makes of LLVM belongs to the session and its context, so a jump out of here loses
+ * nothing, unless LLVM died in between: then all of it is given up together with the context. */
+static sn_status make_guarded(void *user) {
+    object *o = user;
+    SN_TRY(host_machine(&o->cg.tm, o->cg.env, o->effort->level));
+    LLVMModuleRef mod = new_module(o, o->cg.tm);
+    sn_status status = make(o, mod);
+    LLVMDisposeModule(mod);
+    return status;
+}
+
+static sn_status make_object(object *o, sn_env *env, sn_arena *out) {
+    o->out = out;
+    SN_TRY(sn_cg_open(&o->cg, env, o->target));
+    sn_status status = sn_cg_guarded(&o->cg, make_guarded, o);
+    sn_cg_close(&o->cg);
+    return status;
 }
 
 /* ---- the object in the process ---- */
@@ -143,18 +194,21 @@ static sn_status add_libraries(sn_host_code *code, LLVMOrcJITDylibRef lib) {
     return SN_OK;
 }
 
-/* Takes over the object. */
-static sn_status link_object(sn_host_code *code, LLVMMemoryBufferRef object) {
+static sn_status start_linker(sn_host_code *code) {
     LLVMErrorRef error = LLVMOrcCreateLLJIT(&code->jit, NULL);
     if (error) {
         code->jit = NULL;
-        LLVMDisposeMemoryBuffer(object);
         return orc_failed(code->env, error, "starting the JIT linker");
     }
     LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(code->jit), keep_report, code->env);
-    LLVMOrcJITDylibRef lib = LLVMOrcLLJITGetMainJITDylib(code->jit);
-    ORC_TRY(code->env, LLVMOrcLLJITAddObjectFile(code->jit, lib, object), "linking generated code");
-    return add_libraries(code, lib);
+    return add_libraries(code, LLVMOrcLLJITGetMainJITDylib(code->jit));
+}
+
+static sn_status link_object(sn_host_code *code, const object *o) {
+    LLVMMemoryBufferRef copy = LLVMCreateMemoryBufferWithMemoryRangeCopy(o->bytes, o->size, "object");
+    ORC_TRY(code->env, LLVMOrcLLJITAddObjectFile(code->jit, LLVMOrcLLJITGetMainJITDylib(code->jit), copy),
+            "linking generated code");
+    return SN_OK;
 }
 
 static sn_status find(void *out, sn_host_code *code, const char *name) {
@@ -172,63 +226,96 @@ static sn_status find_all(sn_host_code *code, bool with_wrapper) {
 
 /* ---- the pipeline ---- */
 
-static sn_status emit(compilation *c, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
-    char *message = NULL;
-    LLVMMemoryBufferRef object = NULL;
-    if (c->effort->passes) SN_TRY(sn_cg_optimise(&c->cg, mod, tm, c->effort->passes));
-    if (LLVMTargetMachineEmitToMemoryBuffer(tm, mod, LLVMObjectFile, &message, &object)) {
-        sn_status status = sn_fail(c->cg.env, SN_ERROR_TARGET, "emitting host code: %s", message);
-        LLVMDisposeMessage(message);
-        return status;
+typedef struct compilation {
+    sn_host_code *code;
+    sn_arena *arena;
+    SN_VEC(object) objects;
+    sn_arena *own; /* of the pieces, in their environments */
+    bool with_wrapper;
+} compilation;
+
+static uint32_t count_statements(const sn_module *m, sn_kern k) {
+    uint32_t n = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) n++;
+    return n;
+}
+
+/* The same objects however many threads there are. */
+static void divide(compilation *c, sn_module *m, const sn_target *target) {
+    uint32_t statements = OBJECT_STATEMENTS;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        uint32_t n = count_statements(m, m->kernels.at[i]);
+        if (statements + n > OBJECT_STATEMENTS) {
+            statements = 0;
+            SN_PUSH(c->arena, &c->objects, ((object){.m = m, .target = target, .first = i, .numbered = true}));
+        }
+        object *o = &c->objects.at[c->objects.n - 1];
+        statements += n;
+        o->n++;
+        o->effort = statements > BULK ? &bulk_effort : &kernel_effort;
     }
-    SN_TRY(link_object(c->code, object));
+}
+
+static sn_status make_piece(void *user, sn_env *env, uint32_t i) {
+    compilation *c = user;
+    sn_arena_init(&c->own[i], env);
+    return make_object(&c->objects.at[i], env, &c->own[i]);
+}
+
+static sn_status take_piece(void *user, uint32_t i) {
+    compilation *c = user;
+    object *o = &c->objects.at[i];
+    o->bytes = sn_memdup(c->arena, o->bytes, o->size);
+    return SN_OK;
+}
+
+static sn_status make_kernels(compilation *c, sn_module *m, const sn_target *target, const sn_workers *workers) {
+    divide(c, m, target);
+    c->own = SN_NEWN(c->arena, sn_arena, c->objects.n);
+    return sn_cg_pieces(m->env, workers, c->objects.n, &(sn_pieces){make_piece, take_piece, c});
+}
+
+/* On this thread: it reports what is wrong with a wrapper as the module's. */
+static sn_status make_wrapper(compilation *c, sn_module *m, const sn_target *target) {
+    c->with_wrapper = true;
+    SN_PUSH(c->arena, &c->objects, ((object){.m = m, .target = target, .effort = &wrapper_effort, .numbered = true}));
+    return make_object(&c->objects.at[c->objects.n - 1], m->env, c->arena);
+}
+
+static sn_status link_guarded(void *user) {
+    compilation *c = user;
+    SN_TRY(start_linker(c->code));
+    for (uint32_t i = 0; i < c->objects.n; i++) SN_TRY(link_object(c->code, &c->objects.at[i]));
     return find_all(c->code, c->with_wrapper);
 }
 
-static sn_status compile_module(compilation *c, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
-    SN_TRY(generate(c, mod));
-    if (c->text_arena) c->text = sn_cg_text(&c->cg, mod, c->text_arena);
-    return c->code ? emit(c, mod, tm) : SN_OK;
-}
-
-/* Runs under the guard. What it makes of LLVM belongs to the session and its context, so a jump out of here loses
- * nothing, unless LLVM died in between: then all of it is given up together with the context. */
-static sn_status compile_guarded(void *user) {
-    compilation *c = user;
-    SN_TRY(host_machine(&c->cg.tm, c->cg.env, c->effort->level));
-    LLVMModuleRef mod = new_module(c, c->cg.tm);
-    sn_status status = compile_module(c, mod, c->cg.tm);
-    LLVMDisposeModule(mod);
+static sn_status link(compilation *c, sn_env *env, const sn_target *target) {
+    sn_cg cg; /* for its guard: the linker is LLVM too */
+    SN_TRY(sn_cg_open(&cg, env, target));
+    sn_status status = sn_cg_guarded(&cg, link_guarded, c);
+    if (!cg.cx) c->code->jit = NULL; /* it may have died inside the linker: given up as well */
+    sn_cg_close(&cg);
     return status;
 }
 
-static const effort *choose_effort(const compilation *c) {
-    if (!c->with_kernels) return &wrapper_effort;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < c->m->kernels.n; i++)
-        for (sn_stmt s = sn_stmt_walk_first(c->m, c->m->kernels.at[i]); s.i; s = sn_stmt_walk_next(c->m, s)) n++;
-    return n > BULK ? &bulk_effort : &kernel_effort;
+static sn_status compile(sn_host_code *code, sn_arena *arena, sn_module *m, bool with_kernels, const sn_target *target,
+                         const sn_workers *workers) {
+    compilation c = {.code = code, .arena = arena};
+    if (with_kernels) SN_TRY(make_kernels(&c, m, target, workers));
+    if (m->wrap.steps.n) SN_TRY(make_wrapper(&c, m, target));
+    return link(&c, m->env, target);
 }
 
-static sn_status compile(compilation *c, const sn_target *target) {
-    sn_env *env = c->m->env;
-    c->effort = choose_effort(c);
-    SN_TRY(sn_cg_open(&c->cg, env, target));
-    sn_arena_init(&c->scratch, env);
-    sn_status status = sn_cg_guarded(&c->cg, compile_guarded, c);
-    if (!c->cg.cx && c->code) c->code->jit = NULL; /* it may have died inside the linker: given up as well */
-    sn_arena_free(&c->scratch);
-    sn_cg_close(&c->cg);
-    return status;
-}
-
-sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target) {
+sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
+                          const sn_workers *workers) {
     *out = NULL;
     sn_host_code *code = sn_heap_alloc(m->env, sizeof *code);
     *code = (sn_host_code){.env = m->env, .n_kernels = with_kernels ? m->kernels.n : 0};
     code->kernels = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kernels);
-    compilation c = {.m = m, .with_kernels = with_kernels, .with_wrapper = m->wrap.steps.n > 0, .code = code};
-    sn_status status = compile(&c, target);
+    sn_arena scratch;
+    sn_arena_init(&scratch, m->env);
+    sn_status status = compile(code, &scratch, m, with_kernels, target, workers);
+    sn_arena_free(&scratch);
     if (status != SN_OK) {
         sn_host_code_free(code);
         return status;
@@ -238,9 +325,9 @@ sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, c
 }
 
 sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena) {
-    compilation c = {.m = m, .with_kernels = true, .text_arena = arena};
-    sn_status status = compile(&c, target);
-    *out = c.text;
+    object o = {.m = m, .target = target, .n = m->kernels.n, .effort = &kernel_effort};
+    sn_status status = make_object(&o, m->env, arena);
+    *out = o.text;
     return status;
 }
 

@@ -75,8 +75,7 @@ static void find_needed(writer *w) {
         if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind == SN_STEP_REUSE && w->needed[s->buf.i]) w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
-        const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
-        for (uint32_t p = 0; p < k->params.n; p++) w->needed[k->params.at[p].i] = true;
+        for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].i] = true;
     }
 }
 
@@ -366,26 +365,25 @@ static sn_status launch_size(sn_gpu_code *out, writer *w, uint32_t kernel) {
 }
 
 /* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all. */
-static void put_params(writer *w, const sn_kern_rec *k, bool block) {
-    if (!k->params.n) return;
+static void put_args(writer *w, const sn_buf_list *args, bool block) {
+    if (!args->n) return;
     sn_text_put(w->t, block ? "        CUdeviceptr block[] = {" : "        void *params[] = {");
-    for (uint32_t i = 0; i < k->params.n; i++)
-        sn_text_printf(w->t, "%s%s%s", i ? ", " : "", block ? "" : "&", place(w, k->params.at[i]));
+    for (uint32_t i = 0; i < args->n; i++)
+        sn_text_printf(w->t, "%s%s%s", i ? ", " : "", block ? "" : "&", place(w, args->at[i]));
     sn_text_put(w->t, block ? "};   /* one parameter, by value */\n        void *params[] = {block};\n" : "};\n");
 }
 
 static sn_status put_call(writer *w, const sn_step *s) {
     uint32_t number = sn_kern_number(w->m, s->kern);
-    const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
     sn_gpu_code size;
     SN_TRY(launch_size(&size, w, number));
     if (!size.grid) return SN_OK;
     sn_text_put(w->t, "    {\n");
-    put_params(w, k, size.param_block);
+    put_args(w, &s->args, size.param_block);
     put_try(w, "        ",
             sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s, NULL)",
                     w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y, size.shared_bytes,
-                    k->params.n ? "params" : "NULL"));
+                    s->args.n ? "params" : "NULL"));
     sn_text_put(w->t, "    }\n");
     return SN_OK;
 }

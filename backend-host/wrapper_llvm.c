@@ -3,7 +3,7 @@
  *     wrapper @f workspace 64 {          i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
  *       check x                            %x = inputs[0]; if (%x & 15) or %x == null: return SN_ERROR_ARGUMENT
  *       alloc t size 64 offset 0           %t = workspace + 0
- *       call @k0                           params = {%x, %t}; %s = launch(user, 0, params); if %s != 0: return %s
+ *       call @k0(x, t)                     params = {%x, %t}; %s = launch(user, 0, params); if %s != 0: return %s
  *       copy y from t size 64              %s = copy(user, %y, %t, 64); if %s != 0: return %s
  *     }                                    return 0
  *
@@ -99,9 +99,9 @@ static sn_status alloc_step(writer *w, const sn_step *s) {
 
 static sn_status call_step(writer *w, const sn_step *s) {
     const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
-    for (uint32_t i = 0; i < k->params.n; i++) {
+    for (uint32_t i = 0; i < s->args.n; i++) {
         LLVMValueRef p, index = const_i64(w, i);
-        SN_TRY(place_of(&p, w, k->params.at[i]));
+        SN_TRY(place_of(&p, w, s->args.at[i]));
         LLVMBuildStore(w->at, p, LLVMBuildInBoundsGEP2(w->at, w->cg->ptr, w->params, &index, 1, ""));
     }
     LLVMValueRef arguments[] = {w->user, const_i32(w, sn_kern_number(w->m, s->kern)), w->params};

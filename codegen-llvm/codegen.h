@@ -11,6 +11,15 @@
 #include "ir/module.h"
 #include "ir/base/target.h"
 
+/* Who works on several kernels at a time: run calls piece(user, begin, end) for ranges that make up 0 .. n-1, on any
+ * threads, and returns when all are done. NULL in place of it: one after the other. */
+typedef struct sn_workers {
+    void (*run)(void *pool, int64_t n, void (*piece)(void *user, int64_t begin, int64_t end), void *user);
+    void *pool;
+} sn_workers;
+
+/* Both back ends generate each kernel from a module of its own (sn_module_of_kernel): m is only read. */
+
 /* ---- NVPTX (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
  * pointer per kernel parameter, in the order of kern->params; for a kernel of several segments with one parameter, an
  * array of these pointers by value (param_block). Its block size is fixed (.reqntid). Shared memory is static up to 48
@@ -25,12 +34,15 @@ typedef struct sn_gpu_code {
     int64_t grid;          /* blocks; a multiple of the cluster that the code asks for (.reqnctapercluster) */
     bool param_block;      /* the addresses are one parameter, not one each */
 } sn_gpu_code;
-sn_status sn_nvptx_emit(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
+sn_status sn_nvptx_emit(sn_gpu_code *out, const sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
                         sn_arena *arena);
+/* All kernels: out has the order of m->kernels. */
+sn_status sn_nvptx_emit_all(sn_gpu_code *out, const sn_module *m, const sn_target *target, const sn_workers *workers,
+                            sn_arena *arena);
 
 /* ---- host (backend-host/) ----
  * A kernel is compiled to `void k(void *const *params, int64_t begin, int64_t end)`: blocks begin .. end-1 of the grid.
- * All kernels of a module and its wrapper go into one JIT object. */
+ * Kernels that follow each other share an object when they are small; the wrapper has one of its own. */
 typedef void (*sn_host_kernel)(void *const *params, int64_t begin, int64_t end);
 
 /* Launch callback of the generated wrapper: kernel number (position in m->kernels) and its parameter addresses.
@@ -45,7 +57,8 @@ typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *co
 
 typedef struct sn_host_code sn_host_code; /* owns the machine code */
 /* with_kernels false: only the wrapper (kernels run on a GPU). */
-sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target);
+sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
+                          const sn_workers *workers);
 void sn_host_code_free(sn_host_code *code);
 sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);
 sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);

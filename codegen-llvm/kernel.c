@@ -2,36 +2,28 @@
  *
  * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments); the block
  * number is ctaid.x (or a ticket: posted.c), the thread tid.x, tid.y. Host: void name(ptr params, i64 begin, i64 end):
- * a loop over the blocks begin .. end-1 around the same body, in which block axes are loops. Parameters are not marked
- * noalias: a temporary may share storage with an output of the same kernel. Relies on the verifier having accepted the
- * module.
+ * a loop over the blocks begin .. end-1 around the same body, in which block axes are loops. Relies on the verifier having
+ * accepted the module, which is the kernel's own and may be added to.
  */
 #include "codegen-llvm/gen.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which buffers stand still
- * ------------------------------------------------------------------------------------------------- */
+/* ---- which buffers stand still ---- */
 
-/* Storages are named by the buffer at the start of the chain of reuse steps. */
+/* Formals say it. The parameters of a kernel that is no function yet have storages of their own. */
 static void find_steady(sn_gen *g) {
     const sn_module *m = g->m;
-    sn_buf *storage = SN_NEWN(g->arena, sn_buf, m->bufs.count);
-    bool *stored = SN_NEWN(g->arena, bool, m->bufs.count);
-    for (uint32_t i = 1; i < m->bufs.count; i++) storage[i].i = i;
-    for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
-        const sn_step *step = &m->wrap.steps.at[i];
-        if (step->kind == SN_STEP_REUSE) storage[step->buf.i] = storage[step->from.i];
-    }
-    for (sn_stmt s = sn_stmt_walk_first(m, g->kern); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE) stored[storage[r->buf.i].i] = true;
-    }
     g->steady = SN_NEWN(g->arena, bool, m->bufs.count);
     for (uint32_t i = 0; i < g->k->params.n; i++) {
         sn_buf b = g->k->params.at[i];
-        g->steady[b.i] = sn_buf_get(m, b)->scope != SN_BUF_OUTPUT && !stored[storage[b.i].i];
+        sn_buf_scope scope = sn_buf_get(m, b)->scope;
+        g->steady[b.i] = scope == SN_BUF_FORMAL ? sn_buf_get(m, b)->invariant : scope != SN_BUF_OUTPUT;
+    }
+    for (sn_stmt s = sn_stmt_walk_first(m, g->kern); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_STORE) g->steady[r->buf.i] = false;
     }
 }
 

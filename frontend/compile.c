@@ -157,11 +157,8 @@ static sn_status choose_target(sn_cuda **cu, sn_program *p, const sn_settings *s
 
 /* ---- code ---- */
 
-static sn_status emit_ptx(sn_program *p) {
-    p->codes = SN_NEWN(&p->arena, sn_gpu_code, p->m->kernels.n + 1);
-    for (uint32_t k = 0; k < p->m->kernels.n; k++)
-        SN_TRY(sn_nvptx_emit(&p->codes[k], p->m, p->m->kernels.at[k], &p->target, false, &p->arena));
-    return SN_OK;
+static void run_on_pool(void *pool, int64_t n, void (*piece)(void *user, int64_t begin, int64_t end), void *user) {
+    sn_pool_run(pool, n, piece, user);
 }
 
 sn_status sn_program_guard(sn_program *p) {
@@ -169,13 +166,26 @@ sn_status sn_program_guard(sn_program *p) {
     return p->source->kernels.n ? sn_passes_run(&p->m, &p->target, &o) : SN_OK;
 }
 
-static sn_status generate(sn_program *p, uint32_t threads) {
-    SN_TRY(sn_program_guard(p));
-    if (p->gpu_code) SN_TRY(emit_ptx(p));
+static sn_status generate_on(sn_program *p, const sn_workers *workers, uint32_t threads) {
+    if (p->gpu_code) {
+        p->codes = SN_NEWN(&p->arena, sn_gpu_code, p->m->kernels.n + 1);
+        SN_TRY(sn_nvptx_emit_all(p->codes, p->m, &p->target, workers, &p->arena));
+    }
     if (!p->runnable) return SN_OK;
     sn_target host;
     sn_target_host(&host, threads);
-    return sn_host_compile(&p->host, p->m, !p->gpu_code, &host);
+    return sn_host_compile(&p->host, p->m, !p->gpu_code, &host, workers);
+}
+
+/* A single kernel needs no threads, and starting them takes longer than a small one. */
+static sn_status generate(sn_program *p, uint32_t threads) {
+    SN_TRY(sn_program_guard(p));
+    p->pool = p->m->kernels.n > 1 ? sn_pool_new(&p->ctx->env, threads) : NULL;
+    sn_workers workers = {run_on_pool, p->pool};
+    sn_status status = generate_on(p, p->pool ? &workers : NULL, threads);
+    sn_pool_free(p->pool);
+    p->pool = NULL;
+    return status;
 }
 
 static sn_status launch_size(sn_rt_kernel *out, sn_program *p, uint32_t k) {
@@ -295,6 +305,7 @@ static void fill_info(sn_program *p) {
     info->n_inputs = p->n_inputs;
     info->n_outputs = p->n_outputs;
     info->n_kernels = p->m->kernels.n;
+    for (uint32_t i = 0; i < p->m->wrap.steps.n; i++) info->n_launches += p->m->wrap.steps.at[i].kind == SN_STEP_CALL;
     int64_t workspace = 0;
     if (p->m->wrap.workspace.i && sn_ix_is_const(p->m, p->m->wrap.workspace, &workspace))
         info->workspace = (size_t)workspace;
@@ -388,6 +399,7 @@ void sn_program_destroy(sn_program *p) {
     sn_env *env = &p->ctx->env;
     if (p->prog) sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);
+    sn_pool_free(p->pool);
     for (uint32_t k = 0; p->own_output && k < p->n_outputs; k++) sn_tensor_destroy(p->own_output[k]);
     sn_holders_drop(p->ctx, &p->holders);
     if (p->m) sn_module_free(p->m);

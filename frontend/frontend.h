@@ -10,6 +10,7 @@
 #include "ir/module.h"
 #include "passes/runner.h"
 #include "runtime/runtime.h"
+#include "runtime/threads.h"
 
 enum { SN_MAX_DEVICES = 16 };
 enum { SN_LIST_MAX = 1 << 16 }; /* entries of a caller's list of structs: a length beyond is a slip, and is not read */
@@ -90,6 +91,7 @@ struct sn_program {
     char *pipeline;    /* copy of the option, NULL: of the target */
     int device;
     bool gpu_code, runnable, interpreted;
+    sn_pool *pool;      /* of code generation, while it runs */
     sn_gpu_code *codes; /* gpu_code: one per kernel */
     sn_host_code *host; /* wrapper, and kernels of the CPU */
     sn_prog *prog;

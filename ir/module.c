@@ -56,7 +56,7 @@ void sn_module_print(sn_text *t, const sn_module *m) {
     }
     bool first_buf = true;
     for (sn_buf b = {1}; b.i < m->bufs.count; b.i++) {
-        if (sn_buf_is_local(sn_buf_get(m, b))) continue; /* printed by its kernel */
+        if (!sn_buf_is_global(sn_buf_get(m, b))) continue; /* printed by its kernel */
         if (first_buf) blank_line(t, &first);
         first_buf = false;
         sn_buf_print(t, m, b);

@@ -14,6 +14,9 @@
 /* A module of its own, from the heap of the environment. */
 sn_module *sn_module_new(sn_env *env);
 void sn_module_free(sn_module *m);
+/* A module with a copy of one kernel alone, which may be worked on by another thread: `m` is only read, and nothing is
+ * allocated but in `env`. The elements of constants are borrowed. */
+sn_module *sn_module_of_kernel(sn_env *env, const sn_module *m, sn_kern k);
 
 /* Whole-module text: `graph`, `buffer`, `kernel`, `wrapper` items (docs/IR.md has the grammar). Printing what was
  * parsed gives the same text; parsing what was printed gives an equal module. */

@@ -16,10 +16,10 @@
 #include <time.h>
 
 const sn_pass_info sn_passes[] = {
-#define SN_PASS(ID, name, level, doc) {name, sn_pass_##ID, SN_LEVEL_##level, doc},
+#define SN_PASS(ID, name, level, looks, doc) {name, sn_pass_##ID, SN_LEVEL_##level, SN_LOOKS_##looks, doc},
 #include "passes/passes.def"
 #undef SN_PASS
-    {NULL, NULL, SN_LEVEL_GRAPH, NULL},
+    {NULL, NULL, SN_LEVEL_GRAPH, SN_LOOKS_EACH, NULL},
 };
 
 void sn_remark(sn_pass_ctx *cx, const char *where, const char *format, ...) {
@@ -58,8 +58,7 @@ typedef struct runner {
 
 /* Start over in a text that keeps its memory. */
 static sn_text *emptied(sn_text *t) {
-    t->n = 0;
-    t->s[0] = 0;
+    sn_text_clear(t);
     return t;
 }
 
@@ -233,6 +232,13 @@ static void write_repro(runner *r, uint32_t at) {
 
 /* ---- the run ---- */
 
+/* Functions run in the order of calls, which passes over kernels do not look at. */
+static bool has_functions(const sn_module *m) {
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (sn_kern_get(m, m->kernels.at[i])->params.n) return sn_kern_is_function(m, m->kernels.at[i]);
+    return false;
+}
+
 static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
     sn_arena_init(&r->scratch, r->env);
     sn_pass_ctx cx = {.m = *r->m, .scratch = &r->scratch, .target = r->target, .pass = p->name};
@@ -241,7 +247,8 @@ static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
         cx.remark_user = r;
     }
     double start = now_ms();
-    sn_status st = p->fn(&cx, changed);
+    bool skip = p->looks == SN_LOOKS_ALL && has_functions(*r->m);
+    sn_status st = skip ? SN_OK : p->fn(&cx, changed);
     pass_time t = {p->name, now_ms() - start, *changed};
     SN_PUSH(&r->arena, &r->times, t);
     sn_arena_free(&r->scratch);

@@ -14,15 +14,18 @@ typedef enum sn_pass_level {
     SN_LEVEL_WRAPPER
 } sn_pass_level;
 
+typedef enum sn_pass_looks { SN_LOOKS_EACH, SN_LOOKS_ALL } sn_pass_looks;
+
 typedef struct sn_pass_info {
     const char *name;
     sn_pass_fn fn;
     sn_pass_level level;
+    sn_pass_looks looks;
     const char *doc;
 } sn_pass_info;
 extern const sn_pass_info sn_passes[]; /* ends with a NULL name */
 
-#define SN_PASS(ID, name, level, doc) sn_status sn_pass_##ID(sn_pass_ctx *cx, bool *changed);
+#define SN_PASS(ID, name, level, looks, doc) sn_status sn_pass_##ID(sn_pass_ctx *cx, bool *changed);
 #include "passes/passes.def"
 #undef SN_PASS
 

@@ -95,10 +95,9 @@ static void *io_address(const sn_prog *p, sn_buf buf, void *const *inputs, void 
 
 /* ---- the step interpreter ---- */
 
-static int call(sn_prog *p, const machine *on, uint32_t kernel) {
-    const sn_code *code = &p->codes[kernel];
-    for (uint32_t i = 0; i < code->n_params; i++) p->params[i] = p->place[code->params[i].i];
-    return on->launch(p, kernel, p->params);
+static int call(sn_prog *p, const machine *on, const sn_rt_step *s) {
+    for (uint32_t i = 0; i < s->args.n; i++) p->params[i] = p->place[s->args.at[i].i];
+    return on->launch(p, s->kernel, p->params);
 }
 
 static int run_step(sn_prog *p, const machine *on, const sn_rt_step *s) {
@@ -106,7 +105,7 @@ static int run_step(sn_prog *p, const machine *on, const sn_rt_step *s) {
     case SN_STEP_CHECK: return sn_prog_check(p, s->buf, p->place[s->buf.i]);
     case SN_STEP_ALLOC: p->place[s->buf.i] = (char *)p->workspace + s->offset; return SN_OK;
     case SN_STEP_REUSE: p->place[s->buf.i] = p->place[s->from.i]; return SN_OK;
-    case SN_STEP_CALL: return call(p, on, s->kernel);
+    case SN_STEP_CALL: return call(p, on, s);
     case SN_STEP_COPY: return on->copy(p, p->place[s->buf.i], p->place[s->from.i], s->size);
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:

@@ -53,8 +53,11 @@ static sn_status expect_place(sn_prog *p, sn_buf b, const char *user) {
                    sn_buf_get(p->m, b)->name);
 }
 
-static sn_status expect_params(sn_prog *p, const sn_code *code) {
-    for (uint32_t i = 0; i < code->n_params; i++) SN_TRY(expect_place(p, code->params[i], code->k.name));
+static sn_status expect_args(sn_prog *p, const sn_buf_list *args, const sn_code *code) {
+    if (args->n != code->n_params)
+        return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: %s has %u parameters, a call %u arguments", code->k.name,
+                       code->n_params, args->n);
+    for (uint32_t i = 0; i < args->n; i++) SN_TRY(expect_place(p, args->at[i], code->k.name));
     return SN_OK;
 }
 
@@ -77,7 +80,8 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s) {
         out->kernel = sn_kern_number(p->m, s->kern);
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
-        return expect_params(p, &p->codes[out->kernel]);
+        out->args = s->args;
+        return expect_args(p, &s->args, &p->codes[out->kernel]);
     case SN_STEP_CHECK:
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
@@ -178,7 +182,7 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
     p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
     for (uint32_t i = 0; i < p->n_codes; i++) {
         const sn_kern_rec *k = sn_kern_get(p->m, p->m->kernels.at[i]);
-        p->codes[i] = (sn_code){kernels[i], k->params.at, k->params.n};
+        p->codes[i] = (sn_code){kernels[i], k->params.n};
         p->codes[i].k.name = k->name;
         if (k->params.n > most) most = k->params.n;
         if (p->cu && kernels[i].grid > INT32_MAX)

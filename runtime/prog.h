@@ -8,7 +8,6 @@
 /* One loaded kernel. */
 typedef struct sn_code {
     sn_rt_kernel k; /* after loading its ptx is gone; the name is the module's */
-    const sn_buf *params;
     uint32_t n_params;
 } sn_code;
 
@@ -17,6 +16,7 @@ typedef struct sn_rt_step {
     sn_step_kind kind;
     sn_buf buf, from;
     uint32_t kernel; /* CALL: position in m->kernels */
+    sn_buf_list args;
     int64_t size, offset;
 } sn_rt_step;
 

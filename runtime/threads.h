@@ -1,4 +1,4 @@
-/* threads.h: a pool of threads that share out a range of independent pieces of work. Private to runtime/. */
+/* threads.h: a pool of threads that share out a range of independent pieces of work. */
 #ifndef SN_RUNTIME_THREADS_H
 #define SN_RUNTIME_THREADS_H
 

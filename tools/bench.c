@@ -199,7 +199,7 @@ static sn_status measure(bench_result *out, sn_program *p, const bench *b) {
 
 static void describe(bench_result *out, const sn_program *p, const bench_device *d) {
     out->bytes = (double)p->info.moved;
-    out->kernels = p->info.n_kernels;
+    out->kernels = p->info.n_launches;
     out->launches = sn_prog_launches(p->prog);
     out->workspace = p->info.workspace;
     out->compile_ms = p->info.total_us / 1e3;

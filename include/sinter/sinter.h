@@ -108,8 +108,8 @@ typedef struct sn_weight_info {
 typedef struct sn_context_options {
     size_t struct_size;
     /* Memory hook: size 0 frees p; p NULL allocates; otherwise realloc. A NULL result for size > 0 means out of memory
-     * and ends the running call with SN_ERROR_MEMORY. NULL: malloc and free. The memory of LLVM, the driver and the
-     * libraries that read files is theirs. */
+     * and ends the running call with SN_ERROR_MEMORY. NULL: malloc and free. sn_compile calls it from threads of its own
+     * too, never two at a time. The memory of LLVM, the driver and the libraries that read files is theirs. */
     void *(*realloc_fn)(void *user, void *p, size_t size);
     void *realloc_user;
     /* Receives what the print options of sn_compile ask for (dumps, remarks, timings). NULL: dropped. */
@@ -504,10 +504,12 @@ typedef struct sn_program_info {
     int device;         /* SN_CPU or CUDA ordinal */
     bool runnable;      /* false: compiled for a target to look at */
     const char *target; /* "host", "sm_90" */
-    unsigned n_inputs, n_outputs, n_kernels;
-    size_t workspace; /* bytes of intermediates */
+    unsigned n_inputs, n_outputs;
+    unsigned n_kernels; /* that differ: each is compiled once */
+    size_t workspace;   /* bytes of intermediates */
     size_t moved; /* bytes of all inputs and weights that are used and all outputs: what a run has to move at least */
     double passes_us, codegen_us, assemble_us, load_us, total_us; /* host time of the phases of sn_compile */
+    unsigned n_launches; /* of kernels, in a run: one kernel may be launched many times */
 } sn_program_info;
 
 typedef struct sn_kernel_info {

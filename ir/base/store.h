@@ -52,7 +52,7 @@ typedef enum sn_step_kind {
     SN_STEP_ALLOC, /* buf: `size` bytes at workspace + offset */
     SN_STEP_REUSE, /* buf takes the storage of `from`, whose life ended */
     SN_STEP_FREE,  /* buf's life ends */
-    SN_STEP_CALL,  /* kern: launch with its params */
+    SN_STEP_CALL,  /* kern: launch with args, one for each of its formals */
     SN_STEP_COPY,  /* copy `size` bytes from `from` to `buf` (write-back of a mutated input, output that is an input) */
     SN_STEP_COMMENT, /* text */
     SN_N_STEP_KINDS
@@ -62,6 +62,7 @@ typedef struct sn_step {
     sn_step_kind kind;
     sn_buf buf, from;
     sn_kern kern;
+    sn_buf_list args;
     sn_ix size, offset; /* bytes */
     const char *text;
 } sn_step;

@@ -22,6 +22,11 @@ void sn_text_free(sn_text *t) {
     *t = (sn_text){.env = t->env};
 }
 
+void sn_text_clear(sn_text *t) {
+    t->n = 0;
+    if (t->s) t->s[0] = 0;
+}
+
 static void text_reserve(sn_text *t, size_t more) {
     if (t->n + more + 1 <= t->cap) return;
     size_t cap = t->cap * 2;

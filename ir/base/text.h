@@ -14,6 +14,8 @@ typedef struct sn_text {
 
 void sn_text_init(sn_text *t, sn_env *env);
 void sn_text_free(sn_text *t);
+/* Empty again; the memory stays. */
+void sn_text_clear(sn_text *t);
 void sn_text_put(sn_text *t, const char *s);
 void sn_text_putn(sn_text *t, const char *s, size_t n);
 void sn_text_printf(sn_text *t, const char *format, ...) SN_PRINTF(2, 3);

@@ -73,6 +73,8 @@ static sn_ix intern(sn_module *m, sn_ix_rec r) {
     return e;
 }
 
+sn_ix sn_ix_record(sn_module *m, sn_ix_rec r) { return intern(m, r); }
+
 sn_ix sn_ix_atom(sn_module *m, sn_ix_kind kind, uint32_t id, sn_ix a, sn_ix b) {
     return intern(m, (sn_ix_rec){.kind = kind, .id = id, .a = a, .b = b});
 }

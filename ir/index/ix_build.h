@@ -28,6 +28,8 @@ sn_ix sn_ix_sum_end(sn_ix_sum *s);
 
 /* The record of an atom as it stands, without simplification. */
 sn_ix sn_ix_atom(sn_module *m, sn_ix_kind kind, uint32_t id, sn_ix a, sn_ix b);
+/* A record as it stands, all its ids being those of m and its parts canonical. */
+sn_ix sn_ix_record(sn_module *m, sn_ix_rec r);
 /* The overflow error; gives the constant 0. */
 sn_ix sn_ix_overflow(sn_module *m);
 

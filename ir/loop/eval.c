@@ -96,6 +96,9 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
     if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
     *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name};
     bool ours = b->scope == SN_BUF_TEMP || sn_buf_is_local(b);
+    if (b->scope == SN_BUF_FORMAL)
+        return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "parameter '%s' has no argument: no wrapper calls its kernel",
+                       b->name);
     if (!mem->data && b->scope == SN_BUF_CONST) mem->data = (unsigned char *)(uintptr_t)sn_buf_data(ev->m, b);
     if (mem->data) return SN_OK;
     if (b->weight.i && size)
@@ -385,15 +388,31 @@ static sn_status eval_kernel(eval *ev, sn_kern k) {
     return run(ev, 0, ev->nodes.n);
 }
 
+static sn_status run_kernel(eval *ev, sn_kern k) {
+    sn_arena_init(&ev->scratch, ev->m->env);
+    sn_status st = eval_kernel(ev, k);
+    sn_arena_free(&ev->scratch);
+    return st;
+}
+
+/* Formals have the storage of the arguments while the call runs. */
+static sn_status run_call(eval *ev, const sn_step *s) {
+    const sn_buf_list *formals = &sn_kern_get(ev->m, s->kern)->params;
+    for (uint32_t i = 0; i < formals->n; i++) {
+        storage *mem;
+        SN_TRY(open_storage(&mem, ev, s->args.at[i]));
+        ev->mems[formals->at[i].i] = *mem;
+    }
+    return run_kernel(ev, s->kern);
+}
+
+/* Kernels in their order, or functions in the order of their calls. */
 static sn_status eval_all(sn_module *m, void **memory, sn_arena *arena, sn_loop_checker *check) {
     eval ev = {.m = m, .arena = arena, .memory = memory, .once = 1, .check = check};
     ev.mems = SN_NEWN(arena, storage, m->bufs.count);
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        sn_arena_init(&ev.scratch, m->env);
-        sn_status st = eval_kernel(&ev, m->kernels.at[i]);
-        sn_arena_free(&ev.scratch);
-        SN_TRY(st);
-    }
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++)
+        if (m->wrap.steps.at[i].kind == SN_STEP_CALL) SN_TRY(run_call(&ev, &m->wrap.steps.at[i]));
+    for (uint32_t i = 0; i < m->kernels.n && !m->wrap.steps.n; i++) SN_TRY(run_kernel(&ev, m->kernels.at[i]));
     return SN_OK;
 }
 

@@ -15,7 +15,8 @@
 
 const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",
                                                          "block.y", "vector", "unroll"};
-const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "reg", "shared", "posted"};
+const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "formal", "reg", "shared", "posted"};
+const char *const sn_role_names[SN_N_ROLES] = {"", "in", "out", "inout"};
 const char *const sn_sched_class_names[SN_N_SCHED_CLASSES] = {"none", "element", "inner", "outer", "tile"};
 
 /* ---- reading ---- */
@@ -68,6 +69,11 @@ static bool touches(const sn_module *m, sn_kern k, sn_buf b, sn_lop op) {
 bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b) { return touches(m, k, b, SN_LOP_STORE); }
 bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b) { return touches(m, k, b, SN_LOP_LOAD); }
 
+bool sn_kern_is_function(const sn_module *m, sn_kern k) {
+    const sn_buf_list *params = &sn_kern_get(m, k)->params;
+    return !params->n || sn_buf_get(m, params->at[0])->scope == SN_BUF_FORMAL;
+}
+
 /* ---- buffers and kernels ---- */
 
 static char *numbered(char *out, size_t size, const char *name, uint32_t n) {
@@ -114,6 +120,17 @@ sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope s
     return b;
 }
 
+sn_buf sn_formal_new(sn_module *m, sn_kern k, const char *name, const sn_buf_rec *like) {
+    sn_buf b = {sn_table_add(&m->bufs)};
+    sn_buf_rec *r = sn_buf_get(m, b);
+    if (like) *r = (sn_buf_rec){.dtype = like->dtype, .rank = like->rank, .size = like->size, .align = like->align};
+    for (uint32_t i = 0; like && i < like->rank; i++) r->shape[i] = like->shape[i];
+    r->name = sn_strdup(&m->arena, name);
+    r->scope = SN_BUF_FORMAL;
+    SN_PUSH(&m->arena, &sn_kern_get(m, k)->params, b);
+    return b;
+}
+
 sn_kern sn_kern_new(sn_module *m, const char *name) {
     m->kern_names.arena = &m->arena;
     sn_kern k = {sn_table_add(&m->kerns)};
@@ -146,7 +163,9 @@ static void collect_scope(sn_module *m, sn_kern k, sn_buf_scope scope, sn_buf_li
 void sn_kern_collect_params(sn_module *m, sn_kern k) {
     static const sn_buf_scope ORDER[] = {SN_BUF_INPUT, SN_BUF_CONST, SN_BUF_TEMP, SN_BUF_OUTPUT};
     sn_kern_rec *r = sn_kern_get(m, k);
-    r->params.n = r->locals.n = 0;
+    bool has_formals = r->params.n && sn_kern_is_function(m, k); /* calls count on them: they stay */
+    r->locals.n = 0;
+    if (!has_formals) r->params.n = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
         if (sn_stmt_get(m, s)->buf.i) sn_buf_get(m, sn_stmt_get(m, s)->buf)->mark = 0;
     for (size_t i = 0; i < SN_COUNT(ORDER); i++) collect_scope(m, k, ORDER[i], &r->params);

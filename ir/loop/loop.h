@@ -55,14 +55,19 @@ typedef enum sn_buf_scope {
     SN_BUF_OUTPUT, /* graph output: memory of the caller */
     SN_BUF_TEMP,   /* intermediate: planned by the wrapper */
     SN_BUF_CONST,  /* literal data that the module carries, or a weight */
+    SN_BUF_FORMAL, /* formal parameter of one kernel: memory that a call gives it */
     SN_BUF_REG,    /* private registers of threads, belongs to one kernel */
     SN_BUF_SHARED, /* shared memory of blocks, belongs to one kernel */
     SN_BUF_POSTED  /* elements that pass from block to block, belongs to one kernel */
 } sn_buf_scope;
-extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "reg" "shared" "posted" */
+extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "formal" "reg" "shared" "posted" */
+
+/* What a kernel does with a formal. */
+typedef enum sn_role { SN_ROLE_NONE, SN_ROLE_IN, SN_ROLE_OUT, SN_ROLE_INOUT, SN_N_ROLES } sn_role;
+extern const char *const sn_role_names[SN_N_ROLES]; /* "" "in" "out" "inout" */
 
 typedef struct sn_buf_rec {
-    const char *name; /* unique in the module */
+    const char *name; /* unique in the module; of a formal: in its kernel */
     sn_dtype dtype;
     sn_buf_scope scope;
     uint32_t rank;
@@ -73,6 +78,9 @@ typedef struct sn_buf_rec {
     uint32_t align;           /* bytes that the storage start is a multiple of (a power of two) */
     const void *data;         /* CONST: size elements in storage format ... */
     sn_wt weight;             /* ... or the weight that has them (ir/graph/weights.h); read both through sn_buf_data */
+    sn_role role;             /* FORMAL: loaded, stored or both */
+    bool noalias;             /* FORMAL: no other argument of a call has the same storage */
+    bool invariant;           /* FORMAL: nothing writes its storage while the kernel runs */
     uint32_t mark;            /* scratch of one call of ir/loop*.c; means nothing between calls */
 } sn_buf_rec;
 
@@ -138,9 +146,13 @@ typedef struct sn_sched {
 
 static inline uint32_t sn_sched_cluster(const sn_sched *s) { return s->cluster ? s->cluster : 1; }
 
+/* A kernel begins as a piece of the program: its parameters are the very buffers that it touches, and kernels run in the
+ * order of m->kernels. The pass `plan` makes functions: parameters are formals, each call of the wrapper gives arguments,
+ * and kernels whose text is equal without names are one. */
 typedef struct sn_kern_rec {
     const char *name;
-    sn_buf_list params;  /* in the order of the generated function's arguments: all global buffers it touches */
+    sn_buf_list
+        params; /* in the order of the generated function's arguments: all global buffers it touches, or formals */
     sn_buf_list locals;  /* REG, SHARED and POSTED buffers */
     sn_stmt first, last; /* body */
     sn_sched sched;
@@ -155,7 +167,9 @@ sn_stmt_rec *sn_stmt_get(const sn_module *m, sn_stmt s);
 sn_val_rec *sn_val_get(const sn_module *m, sn_val v);
 /* Where the elements of a CONST buffer are; NULL: a weight that is not attached. */
 const void *sn_buf_data(const sn_module *m, const sn_buf_rec *b);
-/* Memory of one kernel: no parameter, has no place in the wrapper. */
+/* Memory of the program: a place in the wrapper. */
+static inline bool sn_buf_is_global(const sn_buf_rec *b) { return b->scope < SN_BUF_FORMAL; }
+/* Memory of one kernel: no parameter. */
 static inline bool sn_buf_is_local(const sn_buf_rec *b) { return b->scope >= SN_BUF_REG; }
 /* ... of one block or thread of it: lost at the end of a grid iteration. */
 static inline bool sn_buf_is_private(const sn_buf_rec *b) {
@@ -178,12 +192,16 @@ static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOO
 /* Does the kernel store to / load from the buffer? */
 bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b);
 bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b);
+/* Are its parameters formals? (One without parameters does nothing, and counts.) */
+bool sn_kern_is_function(const sn_module *m, sn_kern k);
 
 /* ---- building: statements are made detached by sn_mk_*, placed by an sn_cursor ---- */
 /* Names are made unique in the module and fit to be identifiers: a second "t" becomes "t_1". Offsets of the new buffer
  * run 0 .. product of the shape - 1; callers change size, align, io, private_size and data as they need. */
 sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape,
                   uint32_t rank);
+/* A formal of kernel k, last of its parameters. `like` says dtype, shape and size, or NULL; the name is taken as it is. */
+sn_buf sn_formal_new(sn_module *m, sn_kern k, const char *name, const sn_buf_rec *like);
 /* A fresh kernel at the end of m->kernels. */
 sn_kern sn_kern_new(sn_module *m, const char *name);
 void sn_kern_add_param(sn_module *m, sn_kern k, sn_buf b); /* once only */
@@ -253,6 +271,8 @@ void sn_kern_remove(sn_module *m, sn_kern k);
 struct sn_lex;
 void sn_buf_print(struct sn_text *t, const sn_module *m, sn_buf b);
 void sn_kern_print(struct sn_text *t, const sn_module *m, sn_kern k);
+/* The identity of a kernel: its text with numbers for all names, and without what is for people (note, shapes). */
+void sn_kern_print_plain(struct sn_text *t, const sn_module *m, sn_kern k);
 /* One line without its region, with the names that it has in the text of its kernel. */
 void sn_stmt_print(struct sn_text *t, const sn_module *m, sn_stmt s);
 /* Failure at a statement: "where: kernel @k, `statement`: message". */
@@ -282,7 +302,7 @@ bool sn_stmt_has_tail(const sn_module *m, sn_stmt s);
  * memory[b.i] is the storage of buffer b in its own dtype (NULL where not needed); TEMP and REG buffers that are NULL
  * are allocated from the arena. Arithmetic is rounded to the dtype of each operation, as generated code would. All
  * sizes must be constants. Out-of-bounds accesses and reads of unwritten temp or reg elements are reported as
- * SN_ERROR_VERIFY with kernel and statement. Runs all kernels of the module in order. */
+ * SN_ERROR_VERIFY with kernel and statement. Runs all kernels of the module in order, or what its wrapper calls. */
 sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena);
 /* The same, and finds what goes wrong when the axes of scheduled kernels run as their kinds allow (ir/loop/check.c):
  * races between threads, blocks and lanes, and barriers that not all threads of a block come to. The message has the

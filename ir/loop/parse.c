@@ -161,7 +161,7 @@ static sn_status parse_weight(sn_wt *out, sn_module *m, sn_lex *lx, const sn_typ
 }
 
 static sn_status parse_scope(sn_buf_scope *out, sn_lex *lx) {
-    for (int s = SN_BUF_INPUT; s < SN_BUF_REG; s++)
+    for (int s = SN_BUF_INPUT; s < SN_BUF_FORMAL; s++)
         if (sn_lex_is_name(lx, sn_buf_scope_names[s])) {
             *out = (sn_buf_scope)s;
             return sn_lex_next(lx);
@@ -169,11 +169,16 @@ static sn_status parse_scope(sn_buf_scope *out, sn_lex *lx) {
     return sn_lex_fail(lx, "expected input, output, temp or const, found '%.*s'", shown(lx), lx->tok_start);
 }
 
-/* `size E` and `align N`, both optional. */
-static sn_status parse_placement(sn_module *m, sn_lex *lx, sn_buf_rec *b) {
+/* `size E`, optional. */
+static sn_status parse_extent(sn_module *m, sn_lex *lx, sn_buf_rec *b) {
     bool has;
     SN_TRY(sn_lex_accept_name(&has, lx, "size"));
-    if (has) SN_TRY(parse_size(&b->size, m, lx));
+    return has ? parse_size(&b->size, m, lx) : SN_OK;
+}
+
+/* `align N`, optional. */
+static sn_status parse_align(sn_lex *lx, sn_buf_rec *b) {
+    bool has;
     SN_TRY(sn_lex_accept_name(&has, lx, "align"));
     if (!has) return SN_OK;
     uint32_t align = 0;
@@ -209,7 +214,8 @@ sn_status sn_buf_parse(sn_module *m, sn_lex *lx) {
     SN_TRY(m->env->status); /* the product of the shape may overflow */
     b->io = io;
     b->weight = weight;
-    SN_TRY(parse_placement(m, lx, b));
+    SN_TRY(parse_extent(m, lx, b));
+    SN_TRY(parse_align(lx, b));
     if (!literal) return SN_OK;
     int64_t size;
     if (!sn_ix_is_const(m, b->size, &size) || (uint64_t)size != count)
@@ -591,18 +597,61 @@ static sn_status parse_stmt(parser *p) {
 
 /* ---- kernels ---- */
 
+static sn_status parse_role(sn_role *out, sn_lex *lx) {
+    for (int r = SN_ROLE_IN; r < SN_N_ROLES; r++)
+        if (sn_lex_is_name(lx, sn_role_names[r])) {
+            *out = (sn_role)r;
+            return sn_lex_next(lx);
+        }
+    return sn_lex_fail(lx, "expected in, out or inout, found '%.*s'", shown(lx), lx->tok_start);
+}
+
+/* `x: f32[8192, 1024] in noalias invariant align 16`, the name already read. */
+static sn_status parse_formal(parser *p, const char *name) {
+    sn_lex *lx = p->lx;
+    sn_buf_rec like = {0};
+    SN_TRY(sn_lex_expect(lx, ":"));
+    SN_TRY(parse_dtype(&like.dtype, lx, &p->scratch));
+    SN_TRY(parse_shape(like.shape, &like.rank, p->m, lx));
+    like.size = sn_ix_product(p->m, like.shape, like.rank);
+    like.align = sn_dtype_bytes(like.dtype);
+    SN_TRY(p->m->env->status); /* the product of the shape may overflow */
+    sn_buf_rec *b = sn_buf_get(p->m, sn_formal_new(p->m, p->k, name, &like));
+    SN_TRY(parse_role(&b->role, lx));
+    SN_TRY(parse_extent(p->m, lx, b));
+    SN_TRY(sn_lex_accept_name(&b->noalias, lx, "noalias"));
+    SN_TRY(sn_lex_accept_name(&b->invariant, lx, "invariant"));
+    return parse_align(lx, b);
+}
+
+/* Buffers of the module, or formals. */
+static sn_status parse_param(parser *p) {
+    sn_lex at = *p->lx;
+    char *name;
+    sn_kern_rec *k = sn_kern_get(p->m, p->k);
+    SN_TRY(sn_lex_name(&name, p->lx, &p->scratch));
+    if (sn_names_get(&p->bufs, name)) return sn_lex_fail(&at, "parameter '%s' is named twice", name);
+    bool formal = sn_lex_is(p->lx, ":");
+    if (k->params.n && formal != sn_kern_is_function(p->m, p->k))
+        return sn_lex_fail(&at, "the parameters of a kernel are buffers, or all have types");
+    if (formal) {
+        if (strchr(name, '.')) return sn_lex_fail(&at, "a name may not contain '.': '%s'", name);
+        SN_TRY(parse_formal(p, name));
+        sn_names_put(&p->bufs, name, k->params.at[k->params.n - 1].i);
+        return SN_OK;
+    }
+    sn_buf b = sn_buf_named(p->m, name);
+    if (!b.i || !sn_buf_is_global(sn_buf_get(p->m, b))) return sn_lex_fail(&at, "unknown buffer '%s'", name);
+    sn_names_put(&p->bufs, name, b.i);
+    SN_PUSH(&p->m->arena, &k->params, b);
+    return SN_OK;
+}
+
 static sn_status parse_params(parser *p) {
     SN_TRY(sn_lex_expect(p->lx, "("));
     for (bool first = true; !sn_lex_is(p->lx, ")"); first = false) {
         if (!first) SN_TRY(sn_lex_expect(p->lx, ","));
-        sn_lex at = *p->lx;
-        char *name;
-        SN_TRY(sn_lex_name(&name, p->lx, &p->scratch));
-        sn_buf b = sn_buf_named(p->m, name);
-        if (!b.i || sn_buf_is_local(sn_buf_get(p->m, b))) return sn_lex_fail(&at, "unknown buffer '%s'", name);
-        if (sn_names_get(&p->bufs, name)) return sn_lex_fail(&at, "parameter '%s' is named twice", name);
-        sn_names_put(&p->bufs, name, b.i);
-        SN_PUSH(&p->m->arena, &sn_kern_get(p->m, p->k)->params, b);
+        SN_TRY(parse_param(p));
     }
     return sn_lex_next(p->lx);
 }
@@ -612,8 +661,8 @@ static sn_status parse_schedule(parser *p, sn_sched *s) {
         const char *name;
         uint32_t *value;
     } FIELDS[] = {
-        {"block_x", &s->block_x}, {"block_y", &s->block_y}, {"vector", &s->vector},     {"unroll", &s->unroll},
-        {"cluster", &s->cluster}, {"split", &s->split},  {"min_blocks", &s->min_blocks},
+        {"block_x", &s->block_x}, {"block_y", &s->block_y}, {"vector", &s->vector},         {"unroll", &s->unroll},
+        {"cluster", &s->cluster}, {"split", &s->split},     {"min_blocks", &s->min_blocks},
     };
     sn_lex *lx = p->lx;
     int cls = 0;

@@ -42,6 +42,7 @@ static void put_element(sn_text *t, sn_dtype dtype, const void *p) {
 
 typedef struct names {
     const sn_module *m;
+    bool plain; /* numbers for names, nothing that is for people: equal kernels are equal text */
     sn_arena arena;
     SN_VEC(sn_val) vals;  /* by number; val.mark is the number, believed only when this agrees */
     SN_VEC(sn_axis) axes; /* by position, likewise */
@@ -54,9 +55,17 @@ static void reserve_names(const sn_module *m, sn_names *used) {
     for (sn_sym s = {1}; s.i < m->syms.count; s.i++) sn_names_put(used, sn_sym_get(m, s)->name, 1);
 }
 
-static void names_init(names *n, sn_env *env, const sn_module *m, sn_kern k) {
-    *n = (names){.m = m};
+static void number_buffers(const sn_module *m, const sn_buf_list *list, uint32_t from) {
+    for (uint32_t i = 0; i < list->n; i++) sn_buf_get(m, list->at[i])->mark = from + i;
+}
+
+static void names_init(names *n, sn_env *env, const sn_module *m, sn_kern k, bool plain) {
+    *n = (names){.m = m, .plain = plain};
     sn_arena_init(&n->arena, env);
+    if (plain) {
+        number_buffers(m, &sn_kern_get(m, k)->params, 0);
+        number_buffers(m, &sn_kern_get(m, k)->locals, sn_kern_get(m, k)->params.n);
+    }
     sn_names used;
     sn_names_init(&used, &n->arena);
     reserve_names(m, &used);
@@ -68,8 +77,9 @@ static void names_init(names *n, sn_env *env, const sn_module *m, sn_kern k) {
         }
         if (!r->axis.i) continue;
         sn_axis_rec *ax = sn_axis_get(m, r->axis);
-        const char *name = sn_fresh_name(&n->arena, &used, ax->name, "i");
-        sn_names_put(&used, name, 1);
+        const char *name =
+            plain ? sn_strf(&n->arena, "i%u", n->axes.n) : sn_fresh_name(&n->arena, &used, ax->name, "i");
+        if (!plain) sn_names_put(&used, name, 1);
         ax->mark = n->axes.n;
         SN_PUSH(&n->arena, &n->axes, r->axis);
         SN_PUSH(&n->arena, &n->axis_names, name);
@@ -88,6 +98,11 @@ static const char *val_name(names *n, sn_val v) {
     uint32_t number = sn_val_get(n->m, v)->mark;
     if (number < n->vals.n && sn_val_eq(n->vals.at[number], v)) return sn_strf(&n->arena, "%u", number);
     return sn_strf(&n->arena, "?%u", v.i);
+}
+
+static const char *buf_name(names *n, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(n->m, buf);
+    return n->plain ? sn_strf(&n->arena, "b%u", b->mark) : b->name;
 }
 
 static const char *name_atom(void *user, sn_ix_kind kind, uint32_t id) {
@@ -129,22 +144,20 @@ static bool size_follows(const sn_module *m, const sn_buf_rec *b) {
     return sn_ix_eq(b->size, sn_ix_product((sn_module *)(uintptr_t)m, b->shape, b->rank));
 }
 
-void sn_buf_print(sn_text *t, const sn_module *m, sn_buf buf) {
-    const sn_buf_rec *b = sn_buf_get(m, buf);
-    if (sn_buf_is_local(b)) {
-        sn_text_printf(t, "%s %s: %s ", sn_buf_scope_names[b->scope], b->name, sn_dtypes[b->dtype].name);
-        if (sn_buf_is_private(b)) sn_text_printf(t, "private %u ", b->private_size);
-        sn_text_put(t, "size ");
-        put_size(t, m, b->size);
-        sn_text_put(t, "\n");
-        return;
-    }
-    sn_text_printf(t, "buffer %s: %s[", b->name, sn_dtypes[b->dtype].name);
+static void put_shape(sn_text *t, const sn_module *m, const sn_buf_rec *b) {
+    sn_text_put(t, "[");
     for (uint32_t i = 0; i < b->rank; i++) {
         if (i) sn_text_put(t, ", ");
         put_size(t, m, b->shape[i]);
     }
-    sn_text_printf(t, "] %s", sn_buf_scope_names[b->scope]);
+    sn_text_put(t, "]");
+}
+
+void sn_buf_print(sn_text *t, const sn_module *m, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(m, buf);
+    sn_text_printf(t, "buffer %s: %s", b->name, sn_dtypes[b->dtype].name);
+    put_shape(t, m, b);
+    sn_text_printf(t, " %s", sn_buf_scope_names[b->scope]);
     if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) sn_text_printf(t, " %u", b->io);
     if (b->scope == SN_BUF_CONST) put_data(t, m, b);
     if (!size_follows(m, b)) {
@@ -181,7 +194,7 @@ static void put_bounded(sn_text *t, names *n, const sn_stmt_rec *r, const char *
 }
 
 static void put_access(sn_text *t, names *n, const sn_stmt_rec *r) {
-    sn_text_printf(t, " %s[", sn_buf_get(n->m, r->buf)->name);
+    sn_text_printf(t, " %s[", buf_name(n, r->buf));
     put_ix(t, n, r->ix);
     sn_text_put(t, "]");
     if (r->op == SN_LOP_STORE) {
@@ -261,7 +274,7 @@ static void put_region(sn_text *t, names *n, sn_stmt first, int level) {
 
 void sn_stmt_print(sn_text *t, const sn_module *m, sn_stmt s) {
     names n;
-    names_init(&n, t->env, m, sn_stmt_get(m, s)->kern);
+    names_init(&n, t->env, m, sn_stmt_get(m, s)->kern, false);
     put_stmt(t, &n, s);
     names_free(&n);
 }
@@ -288,8 +301,8 @@ static void put_schedule(sn_text *t, const sn_sched *s) {
         const char *name;
         uint32_t value;
     } FIELDS[] = {
-        {"block_x", s->block_x}, {"block_y", s->block_y}, {"vector", s->vector},     {"unroll", s->unroll},
-        {"cluster", s->cluster}, {"split", s->split},  {"min_blocks", s->min_blocks},
+        {"block_x", s->block_x}, {"block_y", s->block_y}, {"vector", s->vector},         {"unroll", s->unroll},
+        {"cluster", s->cluster}, {"split", s->split},     {"min_blocks", s->min_blocks},
     };
     bool any = s->cls != SN_SCHED_NONE || s->persistent || s->shared;
     for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;
@@ -301,26 +314,58 @@ static void put_schedule(sn_text *t, const sn_sched *s) {
     if (s->shared) sn_text_put(t, " shared");
 }
 
-void sn_kern_print(sn_text *t, const sn_module *m, sn_kern k) {
+/* `x: f32[8192, 1024] in noalias invariant align 16`. The shape is for people; plain text has the size alone. */
+static void put_formal(sn_text *t, names *n, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(n->m, buf);
+    sn_text_printf(t, "%s: %s", buf_name(n, buf), sn_dtypes[b->dtype].name);
+    if (!n->plain) put_shape(t, n->m, b);
+    sn_text_printf(t, " %s", sn_role_names[b->role]);
+    if (n->plain || !size_follows(n->m, b)) {
+        sn_text_put(t, " size ");
+        put_size(t, n->m, b->size);
+    }
+    if (b->noalias) sn_text_put(t, " noalias");
+    if (b->invariant) sn_text_put(t, " invariant");
+    sn_text_printf(t, " align %u", b->align);
+}
+
+static void put_params(sn_text *t, names *n, const sn_buf_list *params) {
+    for (uint32_t i = 0; i < params->n; i++) {
+        if (i) sn_text_put(t, ", ");
+        if (sn_buf_get(n->m, params->at[i])->scope == SN_BUF_FORMAL) put_formal(t, n, params->at[i]);
+        else sn_text_put(t, buf_name(n, params->at[i]));
+    }
+}
+
+static void put_local(sn_text *t, names *n, sn_buf buf) {
+    const sn_buf_rec *b = sn_buf_get(n->m, buf);
+    sn_text_indent(t, 1);
+    sn_text_printf(t, "%s %s: %s ", sn_buf_scope_names[b->scope], buf_name(n, buf), sn_dtypes[b->dtype].name);
+    if (sn_buf_is_private(b)) sn_text_printf(t, "private %u ", b->private_size);
+    sn_text_put(t, "size ");
+    put_size(t, n->m, b->size);
+    sn_text_put(t, "\n");
+}
+
+static void print_kernel(sn_text *t, const sn_module *m, sn_kern k, bool plain) {
     const sn_kern_rec *r = sn_kern_get(m, k);
-    sn_text_printf(t, "kernel @%s(", r->name);
-    for (uint32_t i = 0; i < r->params.n; i++)
-        sn_text_printf(t, "%s%s", i ? ", " : "", sn_buf_get(m, r->params.at[i])->name);
+    names n;
+    names_init(&n, t->env, m, k, plain);
+    sn_text_printf(t, "kernel @%s(", plain ? "k" : r->name);
+    put_params(t, &n, &r->params);
     sn_text_put(t, ")");
     put_schedule(t, &r->sched);
     if (r->scheduled) sn_text_put(t, " scheduled");
-    if (r->note) {
+    if (r->note && !plain) {
         sn_text_put(t, " note ");
         sn_text_quoted(t, r->note);
     }
     sn_text_put(t, " {\n");
-    for (uint32_t i = 0; i < r->locals.n; i++) {
-        sn_text_indent(t, 1);
-        sn_buf_print(t, m, r->locals.at[i]);
-    }
-    names n;
-    names_init(&n, t->env, m, k);
+    for (uint32_t i = 0; i < r->locals.n; i++) put_local(t, &n, r->locals.at[i]);
     put_region(t, &n, r->first, 1);
     names_free(&n);
     sn_text_put(t, "}\n");
 }
+
+void sn_kern_print(sn_text *t, const sn_module *m, sn_kern k) { print_kernel(t, m, k, false); }
+void sn_kern_print_plain(sn_text *t, const sn_module *m, sn_kern k) { print_kernel(t, m, k, true); }

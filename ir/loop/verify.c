@@ -26,6 +26,8 @@
  *   L20  the buffer of an input or output has a number of its own; where there is a graph, it is that of one of its inputs
  *        or outputs, whose dtype, shape and storage the buffer has
  *   L21  a divisor is positive, or made of constants and symbols
+ *   L22  a kernel's parameters are formals of its own, or none is; what a formal's role says is what the kernel does with it,
+ *        and one that is invariant is not stored to
  *
  * Uses the marks of axes (their statement), values (definition seen) and buffers. Says nothing about speed or targets.
  */
@@ -496,7 +498,7 @@ static sn_status check_posted(verifier *v) {
 
 /* ---- L7: parameters ---- */
 
-enum { IS_PARAM = 1, IS_LOCAL = 2, IS_TOUCHED = 4 };
+enum { IS_PARAM = 1, IS_LOCAL = 2, IS_LOADED = 4, IS_STORED = 8, IS_TOUCHED = IS_LOADED | IS_STORED };
 
 static sn_status fail_kernel(verifier *v, const char *text, sn_buf b) {
     return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L7: %s '%s'", v->where, sn_kern_get(v->m, v->k)->name,
@@ -507,7 +509,9 @@ static sn_status declare_buffers(verifier *v, const sn_kern_rec *k) {
     for (uint32_t i = 0; i < k->params.n; i++) {
         sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
         if (sn_buf_is_local(b)) return fail_kernel(v, "a parameter is local:", k->params.at[i]);
-        if (b->mark) return fail_kernel(v, "two parameters are", k->params.at[i]);
+        if (b->mark)
+            return fail_kernel(v, b->scope == SN_BUF_FORMAL ? "formal of two kernels:" : "two parameters are",
+                               k->params.at[i]);
         b->mark = IS_PARAM;
     }
     for (uint32_t i = 0; i < k->locals.n; i++) {
@@ -524,6 +528,22 @@ static sn_status declare_buffers(verifier *v, const sn_kern_rec *k) {
     return SN_OK;
 }
 
+/* ---- L22: formals ---- */
+
+static sn_status check_formal(verifier *v, sn_buf formal) {
+    const sn_buf_rec *b = sn_buf_get(v->m, formal);
+    bool is_formal = b->scope == SN_BUF_FORMAL;
+    const char *kernel = sn_kern_get(v->m, v->k)->name, *wrong = NULL;
+    uint32_t role = (b->mark & IS_LOADED ? SN_ROLE_IN : 0) | (b->mark & IS_STORED ? SN_ROLE_OUT : 0);
+    if (is_formal != sn_kern_is_function(v->m, v->k)) wrong = "it is a formal, or another parameter is";
+    else if (is_formal && b->role != role)
+        wrong = role == SN_ROLE_IN ? "it is in" : role == SN_ROLE_OUT ? "it is out" : "it is inout";
+    else if (b->invariant && role != SN_ROLE_IN) wrong = "it is stored to and not invariant";
+    if (!wrong) return SN_OK;
+    return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L22: parameter '%s': %s", v->where, kernel, b->name,
+                   wrong);
+}
+
 /* Marks of parameters are cleared again; those of locals stay, so that another kernel cannot claim them. */
 static sn_status check_params(verifier *v, const sn_kern_rec *k) {
     SN_TRY(declare_buffers(v, k));
@@ -534,14 +554,23 @@ static sn_status check_params(verifier *v, const sn_kern_rec *k) {
         bool is_local = sn_buf_is_local(b);
         if (!(b->mark & (is_local ? IS_LOCAL : IS_PARAM)))
             return FAIL("L7: '%s' is no %s of the kernel", b->name, is_local ? "local buffer" : "parameter");
-        b->mark |= IS_TOUCHED;
+        b->mark |= r->op == SN_LOP_STORE ? IS_STORED : IS_LOADED;
     }
     for (uint32_t i = 0; i < k->params.n; i++) {
         sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
         if (!(b->mark & IS_TOUCHED)) return fail_kernel(v, "the kernel never touches its parameter", k->params.at[i]);
+        SN_TRY(check_formal(v, k->params.at[i]));
         b->mark = 0;
     }
     return SN_OK;
+}
+
+/* Formals stay claimed, as locals do. */
+static void claim_formals(const verifier *v, const sn_kern_rec *k) {
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        sn_buf_rec *b = sn_buf_get(v->m, k->params.at[i]);
+        if (b->scope == SN_BUF_FORMAL) b->mark = IS_LOCAL;
+    }
 }
 
 /* ---- everything ---- */
@@ -565,7 +594,9 @@ static sn_status check_kernel(verifier *v) {
     }
     SN_TRY(check_params(v, k));
     SN_TRY(check_posted(v));
-    return check_segments(v, k);
+    SN_TRY(check_segments(v, k));
+    claim_formals(v, k);
+    return SN_OK;
 }
 
 enum { MAX_ALIGN = 256 };

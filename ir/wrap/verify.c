@@ -10,11 +10,14 @@
  *   W6   reuse: nothing alive is in that storage but the source
  *   W7   alloc: large enough, inside the workspace, aligned as the buffer asks
  *   W8   alloc: its bytes overlap no storage that is alive
- *   W9   every kernel of the module is called once
+ *   W9   every kernel of the module is a function and called
  *   W10  sizes and offsets are expressions over symbols, never negative; copy stays inside both buffers
+ *   W11  a call has an argument for each formal, of its dtype, at least as long and as aligned; no const is stored to
+ *   W12  what is noalias shares its storage with no other argument of the call, and nothing stored has the storage of what is
+ *        invariant
  *
  * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp may
- * live in the storage of an output; the call that gets the output as a parameter ends its life in the same way. Offsets
+ * live in the storage of an output; the call that gets the output as an argument ends its life in the same way. Offsets
  * and sizes that hold symbols are compared by id alone; bounds on them are checked where they are constants. Whether a
  * kernel may overwrite its operand is decided by the pass `plan`, not here.
  */
@@ -35,11 +38,12 @@ typedef enum life_state {
 
 typedef struct life {
     life_state state;
-    sn_buf root;          /* the alloc or output whose storage it has */
-    sn_buf taken_by;      /* HANDED, ENDED: who has the storage now */
-    uint32_t alive_index; /* place in the list of temps with ALIVE or HANDED */
-    bool written;         /* OUTPUT: a kernel got it */
-    sn_ix size, offset;   /* roots made by alloc */
+    sn_buf root;           /* the alloc or output whose storage it has */
+    sn_buf taken_by;       /* HANDED, ENDED: who has the storage now */
+    uint32_t alive_index;  /* place in the list of temps with ALIVE or HANDED */
+    bool written;          /* OUTPUT: a kernel got it */
+    uint32_t uses, stores; /* of the storage, by the arguments of a call */
+    sn_ix size, offset;    /* roots made by alloc */
 } life;
 
 typedef struct verifier {
@@ -99,7 +103,7 @@ static sn_status check_buffers(const verifier *v, const sn_step *s) {
         return broken(v, 1, "%s has the scope %s", name_of(v, s->buf), sn_buf_scope_names[scope_of(v, s->buf)]);
     if (!needs_from(s->kind)) return SN_OK;
     if (s->from.i == 0 || s->from.i >= count) return broken(v, 1, "there is no buffer %u", s->from.i);
-    if (sn_buf_is_local(sn_buf_get(v->m, s->from)))
+    if (!sn_buf_is_global(sn_buf_get(v->m, s->from)))
         return broken(v, 1, "%s has the scope %s", name_of(v, s->from), sn_buf_scope_names[scope_of(v, s->from)]);
     if (sn_buf_eq(s->buf, s->from)) return broken(v, 1, "%s is both source and target", name_of(v, s->buf));
     return SN_OK;
@@ -275,9 +279,9 @@ static sn_status check_free(verifier *v, const sn_step *s) {
 }
 
 /* A kernel that gets an output ends what lived in its storage (this kernel may still read it). */
-static void take_outputs(verifier *v, const sn_buf_list *params) {
-    for (uint32_t k = 0; k < params->n; k++)
-        if (scope_of(v, params->at[k]) == SN_BUF_OUTPUT) life_of(v, params->at[k])->written = true;
+static void take_outputs(verifier *v, const sn_buf_list *args) {
+    for (uint32_t k = 0; k < args->n; k++)
+        if (scope_of(v, args->at[k]) == SN_BUF_OUTPUT) life_of(v, args->at[k])->written = true;
     for (uint32_t i = 0; i < v->alive.n; i++) {
         life *l = life_of(v, v->alive.at[i]);
         if (l->state == HANDED || !life_of(v, l->root)->written) continue;
@@ -286,12 +290,62 @@ static void take_outputs(verifier *v, const sn_buf_list *params) {
     }
 }
 
+/* W11 */
+static sn_status check_argument(const verifier *v, sn_buf arg, const sn_buf_rec *formal) {
+    const sn_buf_rec *b = sn_buf_get(v->m, arg);
+    int64_t need, have;
+    if (!sn_buf_is_global(b)) return broken(v, 11, "%s has the scope %s", b->name, sn_buf_scope_names[b->scope]);
+    if (b->dtype != formal->dtype)
+        return broken(v, 11, "%s is %s, %s is %s", b->name, sn_dtypes[b->dtype].name, formal->name,
+                      sn_dtypes[formal->dtype].name);
+    if (is_const(v, formal->size, &need) && is_const(v, b->size, &have) && have < need)
+        return broken(v, 11, "%s has %lld elements, %s has %lld", b->name, (long long)have, formal->name,
+                      (long long)need);
+    if (b->align < formal->align)
+        return broken(v, 11, "%s is aligned to %u bytes, %s to %u", b->name, b->align, formal->name, formal->align);
+    if (b->scope == SN_BUF_CONST && formal->role != SN_ROLE_IN) return broken(v, 11, "%s is a const", b->name);
+    return SN_OK;
+}
+
+static sn_buf storage_of(const verifier *v, sn_buf b) {
+    return scope_of(v, b) == SN_BUF_TEMP ? life_of(v, b)->root : b;
+}
+
+/* W12, for arguments in the order of the formals. The uses of a storage are counted in its life. */
+static sn_status check_sharing(const verifier *v, const sn_step *s, const sn_buf_list *formals) {
+    const char *wrong = NULL;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < formals->n; i++) {
+        life *root = life_of(v, storage_of(v, s->args.at[i]));
+        root->uses++;
+        root->stores += sn_buf_get(v->m, formals->at[i])->role != SN_ROLE_IN;
+    }
+    for (uint32_t i = 0; i < formals->n && !wrong; i++) {
+        const life *root = life_of(v, storage_of(v, s->args.at[i]));
+        const sn_buf_rec *formal = sn_buf_get(v->m, formals->at[i]);
+        if (formal->noalias && root->uses > 1) wrong = "noalias, and another argument has its storage";
+        if (formal->invariant && root->stores) wrong = "invariant, and its storage is stored to";
+        at = i;
+    }
+    for (uint32_t i = 0; i < formals->n; i++) {
+        life *root = life_of(v, storage_of(v, s->args.at[i]));
+        root->uses = root->stores = 0;
+    }
+    return wrong ? broken(v, 12, "%s is %s", name_of(v, s->args.at[at]), wrong) : SN_OK;
+}
+
 static sn_status check_call(verifier *v, const sn_step *s) {
     const sn_kern_rec *k = sn_kern_get(v->m, s->kern);
-    if (v->called[s->kern.i] == 2) return broken(v, 9, "@%s is called twice", k->name);
     v->called[s->kern.i] = 2;
-    for (uint32_t i = 0; i < k->params.n; i++) SN_TRY(check_alive(v, k->params.at[i]));
-    take_outputs(v, &k->params);
+    if (!sn_kern_is_function(v->m, s->kern)) return broken(v, 9, "the parameters of @%s are no formals", k->name);
+    if (s->args.n != k->params.n)
+        return broken(v, 11, "@%s has %u parameters, the call %u arguments", k->name, k->params.n, s->args.n);
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        SN_TRY(check_argument(v, s->args.at[i], sn_buf_get(v->m, k->params.at[i])));
+        SN_TRY(check_alive(v, s->args.at[i]));
+    }
+    SN_TRY(check_sharing(v, s, &k->params));
+    take_outputs(v, &s->args);
     for (uint32_t i = v->alive.n; i-- > 0;) /* downwards: end_life moves the last one into the gap */
         if (life_of(v, v->alive.at[i])->state == HANDED) end_life(v, v->alive.at[i], ENDED);
     return SN_OK;

@@ -22,13 +22,20 @@ static void put_amount(sn_text *t, const sn_module *m, const char *word, sn_ix e
     sn_ix_print(t, m, e, NULL, NULL);
 }
 
+static void print_call(sn_text *t, const sn_module *m, const sn_step *s) {
+    sn_text_printf(t, " @%s(", sn_kern_get(m, s->kern)->name);
+    for (uint32_t i = 0; i < s->args.n; i++)
+        sn_text_printf(t, "%s%s", i ? ", " : "", sn_buf_get(m, s->args.at[i])->name);
+    sn_text_put(t, ")");
+}
+
 static void print_step(sn_text *t, const sn_module *m, const sn_step *s) {
     sn_text_put(t, sn_step_names[s->kind]);
     if (s->kind == SN_STEP_COMMENT) {
         sn_text_put(t, " ");
         sn_text_quoted(t, s->text);
     }
-    if (s->kind == SN_STEP_CALL) sn_text_printf(t, " @%s", sn_kern_get(m, s->kern)->name);
+    if (s->kind == SN_STEP_CALL) print_call(t, m, s);
     if (s->buf.i) sn_text_printf(t, " %s", sn_buf_get(m, s->buf)->name);
     if (s->from.i) sn_text_printf(t, " from %s", sn_buf_get(m, s->from)->name);
     put_amount(t, m, "size", s->size);
@@ -60,7 +67,7 @@ static void collect_names(parser *p) {
     sn_names_init(&p->bufs, &p->m->arena);
     sn_names_init(&p->kernels, &p->m->arena);
     for (sn_buf b = {1}; b.i < p->m->bufs.count; b.i++)
-        if (!sn_buf_is_local(sn_buf_get(p->m, b))) sn_names_put(&p->bufs, sn_buf_get(p->m, b)->name, b.i);
+        if (sn_buf_is_global(sn_buf_get(p->m, b))) sn_names_put(&p->bufs, sn_buf_get(p->m, b)->name, b.i);
     for (uint32_t i = 0; i < p->m->kernels.n; i++)
         sn_names_put(&p->kernels, sn_kern_get(p->m, p->m->kernels.at[i])->name, p->m->kernels.at[i].i);
 }
@@ -79,6 +86,18 @@ static sn_status parse_kernel(sn_kern *out, parser *p) {
     SN_TRY(sn_lex_at(&name, p->lx, &p->m->arena));
     out->i = sn_names_get(&p->kernels, name);
     return out->i ? SN_OK : sn_lex_fail(&at, "there is no kernel @%s", name);
+}
+
+static sn_status parse_call(sn_step *s, parser *p) {
+    SN_TRY(parse_kernel(&s->kern, p));
+    SN_TRY(sn_lex_expect(p->lx, "("));
+    while (!sn_lex_is(p->lx, ")")) {
+        sn_buf b;
+        if (s->args.n) SN_TRY(sn_lex_expect(p->lx, ","));
+        SN_TRY(parse_buf(&b, p));
+        SN_PUSH(&p->m->arena, &s->args, b);
+    }
+    return sn_lex_next(p->lx);
 }
 
 static sn_ix find_symbol(void *user, bool is_value, const char *name) {
@@ -116,7 +135,7 @@ static sn_status parse_operands(sn_step *s, parser *p) {
         SN_TRY(parse_buf(&s->buf, p));
         SN_TRY(parse_from(s, p));
         return parse_size(s, p);
-    case SN_STEP_CALL: return parse_kernel(&s->kern, p);
+    case SN_STEP_CALL: return parse_call(s, p);
     case SN_STEP_COMMENT: {
         char *text;
         SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));

@@ -5,21 +5,22 @@
  *   becomes
  *     check x
  *     comment "t is kept in y" ; reuse t from y      # the output's storage is free until its kernel runs
- *     call @a
+ *     call @a(x, t)
  *     reuse u from t                                 # in place: b reads each element before it writes it
- *     call @b
- *     call @c                                        # in place again: u is read, y written
+ *     call @b(t, u)
+ *     call @c(u, y)                                  # in place again: u is read, y written
  *     free u
  *
  * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place,
- * plan_inplace.c); the storage of a temp of the same size that died just before; bytes of the workspace
- * (plan_offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
+ * inplace.c); the storage of a temp of the same size that died just before; bytes of the workspace
+ * (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
  * and then the whole chain lives in the output's storage. Not so an output that is written back to an input: the caller
  * may bind both to the same storage.
  *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
- * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. Cost: kernels times the
- * parameters of each, squared, and a kernel walk for each pair of equal size.
+ * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last kernels become
+ * functions, and equal ones one (functions.c). Cost: kernels times the parameters of each, squared, and a kernel walk for
+ * each pair of equal size.
  */
 #include "passes/plan/plan.h"
 
@@ -53,7 +54,6 @@ typedef struct planner {
     uint32_t n_ios[2];
     sn_plan_block *blocks;
     uint32_t n_blocks;
-    bool changed; /* the alignment of a buffer */
 } planner;
 
 static life *life_of(const planner *p, sn_buf b) { return &p->lives[b.i]; }
@@ -152,7 +152,7 @@ static sn_buf dying_operand(planner *p, uint32_t k, sn_buf b) {
 }
 
 /* A dead temp of the same size. For a temp of constant size only one that died just before: the bytes of an older one
- * may serve others in between, and plan_offsets.c sees to that. */
+ * may serve others in between, and offsets.c sees to that. */
 static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
     sn_ix size = bytes_of(p, b);
     int64_t ignored;
@@ -213,7 +213,6 @@ static void settle(planner *p, sn_buf b, sn_buf output) {
     life_of(p, b)->home = output;
     if (sn_buf_get(p->m, b)->align <= align) return;
     sn_buf_get(p->m, b)->align = align;
-    p->changed = true;
 }
 
 /* Chains that end in an output live there; the others get a block of the workspace. */
@@ -319,23 +318,10 @@ static sn_status declare_written_inputs(planner *p) {
     return SN_OK;
 }
 
-static bool same_step(const sn_step *a, const sn_step *b) {
-    if (a->kind != b->kind || !sn_buf_eq(a->buf, b->buf) || !sn_buf_eq(a->from, b->from)) return false;
-    if (!sn_kern_eq(a->kern, b->kern) || !sn_ix_eq(a->size, b->size) || !sn_ix_eq(a->offset, b->offset)) return false;
-    return !a->text == !b->text && (!a->text || !strcmp(a->text, b->text));
-}
-
-static bool same_wrapper(const sn_wrap *a, const sn_wrap *b) {
-    if (a->steps.n != b->steps.n || !sn_ix_eq(a->workspace, b->workspace)) return false;
-    for (uint32_t i = 0; i < a->steps.n; i++)
-        if (!same_step(&a->steps.at[i], &b->steps.at[i])) return false;
-    return true;
-}
-
 sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     *changed = false;
-    if (m->kernels.n == 0) return SN_OK;
+    if (m->kernels.n == 0 || m->wrap.steps.n) return SN_OK; /* a wrapper calls functions: it is planned */
     planner p = {.cx = cx, .m = m};
     SN_TRY(declare_written_inputs(&p));
     p.lives = SN_NEWN(cx->scratch, life, m->bufs.count);
@@ -345,8 +331,8 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     list_temps(&p);
     find_chains(&p);
     find_homes(&p);
-    const sn_wrap old = m->wrap;
     build_wrapper(&p);
-    *changed = p.changed || !same_wrapper(&old, &m->wrap);
-    return SN_OK;
+    sn_plan_functions(cx);
+    *changed = true;
+    return m->env->status;
 }

@@ -1,13 +1,13 @@
-/* plan.h: what plan.c shares with plan_inplace.c and plan_offsets.c. */
+/* plan.h: what plan.c shares with inplace.c, offsets.c and functions.c. */
 #ifndef SN_PASSES_PLAN_PLAN_H
 #define SN_PASSES_PLAN_PLAN_H
 
 #include "passes/base/pass.h"
 
-/* plan_inplace.c: may buffer `to`, born in kernel k, have the storage of `from`, which dies there? */
+/* inplace.c: may buffer `to`, born in kernel k, have the storage of `from`, which dies there? */
 bool sn_plan_in_place(sn_pass_ctx *cx, sn_kern k, sn_buf from, sn_buf to);
 
-/* plan_offsets.c: blocks that live from step `first` to step `last` get offsets in one workspace. */
+/* offsets.c: blocks that live from step `first` to step `last` get offsets in one workspace. */
 typedef struct sn_plan_block {
     sn_ix size;           /* bytes */
     uint32_t first, last; /* inclusive */
@@ -18,5 +18,8 @@ enum { SN_PLAN_ALIGN = 256 }; /* what cuMemAlloc guarantees for the workspace it
 
 /* Returns the bytes of the workspace. */
 sn_ix sn_plan_offsets(sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n);
+
+/* functions.c: the kernels that the wrapper calls become functions, and equal ones one. */
+void sn_plan_functions(sn_pass_ctx *cx);
 
 #endif

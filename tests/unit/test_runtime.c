@@ -543,17 +543,18 @@ Test(assembler, assembles_and_refuses_side_by_side) {
 /* ---- programs ---- */
 
 /* y = (x + 1) + 2, and the sum goes back into x. */
-static const char chain[] = "buffer x: f32[4] input 0 align 16\n"
-                            "buffer t: f32[4] temp align 256\n"
-                            "buffer u: f32[4] temp align 256\n"
-                            "buffer y: f32[4] output 0 align 16\n"
-                            "kernel @add1(x, t) { loop i in 4 : grid { %0 = load x[i] store t[i], %0 } }\n"
-                            "kernel @add2(t, u) { loop i in 4 : grid { %0 = load t[i] store u[i], %0 } }\n"
-                            "wrapper @main workspace 256 {\n"
-                            "  check x\n check y\n comment \"hello\"\n"
-                            "  alloc t size 16 offset 0\n call @add1\n reuse u from t\n call @add2\n free u\n"
-                            "  copy y from u size 16\n copy x from u size 16\n"
-                            "}\n";
+static const char chain[] =
+    "buffer x: f32[4] input 0 align 16\n"
+    "buffer t: f32[4] temp align 256\n"
+    "buffer u: f32[4] temp align 256\n"
+    "buffer y: f32[4] output 0 align 16\n"
+    "kernel @add1(x: f32[4] in, t: f32[4] out) { loop i in 4 : grid { %0 = load x[i] store t[i], %0 } }\n"
+    "kernel @add2(t: f32[4] in, u: f32[4] out) { loop i in 4 : grid { %0 = load t[i] store u[i], %0 } }\n"
+    "wrapper @main workspace 256 {\n"
+    "  check x\n check y\n comment \"hello\"\n"
+    "  alloc t size 16 offset 0\n call @add1(x, t)\n reuse u from t\n call @add2(t, u)\n free u\n"
+    "  copy y from u size 16\n copy x from u size 16\n"
+    "}\n";
 
 static sn_module *parsed(sn_env *env, const char *text) {
     sn_module *m = sn_module_new(env);
@@ -645,7 +646,7 @@ static void refused_at_load(const char *text, const sn_rt_kernel *kernels, uint3
 
 Test(program, what_cannot_be_loaded) {
     static const char one[] =
-        "buffer x: f32[4] input 0\nbuffer t: f32[4] temp\nkernel @add1(x, t) { loop i in 4 : grid { %0 = load x[i] store t[i], %0 } }\n";
+        "buffer x: f32[4] input 0\nbuffer t: f32[4] temp\nkernel @add1(x: f32[4] in, t: f32[4] out) { loop i in 4 : grid { %0 = load x[i] store t[i], %0 } }\n";
     char text[1024];
     const struct {
         const char *wrapper;
@@ -653,12 +654,12 @@ Test(program, what_cannot_be_loaded) {
         const char *message;
     } cases[] = {
         {"", SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first"},
-        {"wrapper @m workspace 16 { call @add1 }", SN_ERROR_VERIFY, "wrapper: add1 uses t before it has a place"},
-        {"wrapper @m workspace 16 { alloc t size 16 offset 4 call @add1 }", SN_ERROR_VERIFY,
+        {"wrapper @m workspace 16 { call @add1(x, t) }", SN_ERROR_VERIFY, "wrapper: add1 uses t before it has a place"},
+        {"wrapper @m workspace 16 { alloc t size 16 offset 4 call @add1(x, t) }", SN_ERROR_VERIFY,
          "wrapper: t (16 bytes at 4) is outside the workspace of 16 bytes"},
-        {"wrapper @m workspace 4*N { alloc t size 4*N offset 0 call @add1 }", SN_ERROR_UNSUPPORTED,
+        {"wrapper @m workspace 4*N { alloc t size 4*N offset 0 call @add1(x, t) }", SN_ERROR_UNSUPPORTED,
          "the workspace of the wrapper depends on the symbolic size N: give it a value before running"},
-        {"wrapper @m workspace 16 { alloc t size 4*N offset 0 call @add1 }", SN_ERROR_UNSUPPORTED,
+        {"wrapper @m workspace 16 { alloc t size 4*N offset 0 call @add1(x, t) }", SN_ERROR_UNSUPPORTED,
          "the size of t depends on the symbolic size N: give it a value before running"},
     };
     for (size_t i = 0; i < SN_COUNT(cases); i++) {
@@ -707,7 +708,7 @@ Test(program, interpreter_on_a_device) {
 Test(program, addresses_as_one_parameter) {
     static const char text[] =
         "buffer x: f32[4] input 0 align 16\nbuffer y: f32[4] output 0 align 16\n"
-        "kernel @block1(x, y) { loop i in 4 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @block1 }\n";
+        "kernel @block1(x: f32[4] in, y: f32[4] out) { loop i in 4 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @block1(x, y) }\n";
     sn_env env;
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, text);
@@ -794,7 +795,7 @@ Test(program, graphs_are_for_devices) {
 Test(program, constants_are_uploaded_once) {
     static const char text[] =
         "buffer c: f32[4] const data [1, 2, 3, 4] align 16\nbuffer y: f32[4] output 0 align 16\n"
-        "kernel @add1(c, y) { loop i in 4 : grid { %0 = load c[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @add1 }\n";
+        "kernel @add1(c: f32[4] in, y: f32[4] out) { loop i in 4 : grid { %0 = load c[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @add1(c, y) }\n";
     sn_env env;
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, text);

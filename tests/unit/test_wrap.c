@@ -7,16 +7,17 @@
 #include "ir/module.h"
 
 /* x -> t -> u -> y, all of 1024 bytes; v is half as large, w has a symbolic size, s is less aligned, c is a constant. */
-static const char HEAD[] = "buffer x: f32[256] input 0 align 16\n"
-                           "buffer t: f32[256] temp align 256\n"
-                           "buffer u: f32[256] temp align 256\n"
-                           "buffer v: f32[128] temp align 256\n"
-                           "buffer w: f32[N] temp align 256\n"
-                           "buffer y: f32[256] output 0 align 256\n"
-                           "buffer s: f32[256] temp align 16\n"
-                           "kernel @a(x, t) { loop i in 256 { %0 = load x[i] store t[i], %0 } }\n"
-                           "kernel @b(t, u) { loop i in 256 { %0 = load t[i] store u[i], %0 } }\n"
-                           "kernel @c(u, y) { loop i in 256 { %0 = load u[i] store y[i], %0 } }\n";
+static const char HEAD[] =
+    "buffer x: f32[256] input 0 align 16\n"
+    "buffer t: f32[256] temp align 256\n"
+    "buffer u: f32[256] temp align 256\n"
+    "buffer v: f32[128] temp align 256\n"
+    "buffer w: f32[N] temp align 256\n"
+    "buffer y: f32[256] output 0 align 256\n"
+    "buffer s: f32[256] temp align 16\n"
+    "kernel @a(x: f32[256] in, t: f32[256] out) { loop i in 256 { %0 = load x[i] store t[i], %0 } }\n"
+    "kernel @b(t: f32[256] in, u: f32[256] out) { loop i in 256 { %0 = load t[i] store u[i], %0 } }\n"
+    "kernel @c(u: f32[256] in, y: f32[256] out) { loop i in 256 { %0 = load u[i] store y[i], %0 } }\n";
 
 static sn_env env;
 static sn_module *m;
@@ -61,10 +62,10 @@ Test(wrap, text_reads_back) {
                                   "  comment \"a \\\"quoted\\\" \\\\ line\\n\"\n"
                                   "  alloc t size 1024 offset 0\n"
                                   "  alloc w size 4*N offset 4096\n"
-                                  "  call @a\n"
+                                  "  call @a(x, t)\n"
                                   "  reuse u from t\n"
-                                  "  call @b\n"
-                                  "  call @c\n"
+                                  "  call @b(t, u)\n"
+                                  "  call @c(u, y)\n"
                                   "  free u\n"
                                   "  copy x from y size 1024\n"
                                   "}\n";
@@ -80,7 +81,7 @@ Test(wrap, text_reads_back) {
 
 Test(wrap, module_text_reads_back) {
     cr_assert_eq(parse_steps("check x\nalloc t size 1024 offset 0\nalloc u size 1024 offset 1024\n"
-                             "call @a call @b call @c\n"),
+                             "call @a(x, t) call @b(t, u) call @c(u, y)\n"),
                  SN_OK, "%s", env.message);
     sn_text first, second;
     sn_text_init(&first, &env);
@@ -104,6 +105,8 @@ Test(wrap, syntax_errors) {
         {"wrapper @m { grow t }", "test.sn:1:14: expected check, alloc, reuse, free, call, copy, comment or '}'"},
         {"wrapper @m { free z }", "test.sn:1:19: there is no buffer z"},
         {"wrapper @m { call @z }", "test.sn:1:19: there is no kernel @z"},
+        {"wrapper @m { call @a }", "test.sn:1:22: expected '(', found '}'"},
+        {"wrapper @m { call @a(x, z) }", "test.sn:1:25: there is no buffer z"},
         {"wrapper @m { alloc t offset 0 }", "test.sn:1:22: expected size after alloc"},
         {"wrapper @m { reuse t u }", "test.sn:1:22: expected 'from', found 'u'"},
         {"wrapper @m { copy t from u }", "test.sn:1:28: expected size after copy"},
@@ -124,21 +127,21 @@ Test(wrap, syntax_errors) {
 
 static const char *const GOOD[] = {
     /* fresh bytes for each */
-    "alloc t size 1024 offset 0 call @a alloc u size 1024 offset 1024 call @b free t call @c free u",
+    "alloc t size 1024 offset 0 call @a(x, t) alloc u size 1024 offset 1024 call @b(t, u) free t call @c(u, y) free u",
     /* bytes of the dead one again */
-    "alloc t size 1024 offset 0 alloc u size 1024 offset 1024 call @a call @b free t alloc v size 512 offset 0 "
-    "free v call @c free u",
+    "alloc t size 1024 offset 0 alloc u size 1024 offset 1024 call @a(x, t) call @b(t, u) free t alloc v size 512 offset 0 "
+    "free v call @c(u, y) free u",
     /* in place; a `free` of what was handed on is allowed */
-    "alloc t size 1024 offset 0 call @a reuse u from t call @b free t call @c free u",
+    "alloc t size 1024 offset 0 call @a(x, t) reuse u from t call @b(t, u) free t call @c(u, y) free u",
     /* everything in the storage of the output */
-    "reuse t from y call @a reuse u from t call @b call @c free u",
+    "reuse t from y call @a(x, t) reuse u from t call @b(t, u) call @c(u, y) free u",
     /* from a freed one */
-    "alloc t size 1024 offset 0 alloc u size 1024 offset 1024 call @a call @b free t call @c free u alloc v size 512 "
+    "alloc t size 1024 offset 0 alloc u size 1024 offset 1024 call @a(x, t) call @b(t, u) free t call @c(u, y) free u alloc v size 512 "
     "offset 0 free v copy x from y size 1024",
     /* not planned yet */
-    "alloc t size 1024 alloc u size 1024 call @a call @b call @c",
+    "alloc t size 1024 alloc u size 1024 call @a(x, t) call @b(t, u) call @c(u, y)",
     /* symbolic sizes */
-    "alloc t size 1024 offset 0 alloc u size 1024 offset 1024 alloc w size 4*N offset 2048 call @a call @b call @c",
+    "alloc t size 1024 offset 0 alloc u size 1024 offset 1024 alloc w size 4*N offset 2048 call @a(x, t) call @b(t, u) call @c(u, y)",
 };
 
 Test(wrap, good_wrappers_verify) {
@@ -162,20 +165,20 @@ static const struct {
     {"alloc t size 1024 offset 0 free t alloc t size 1024 offset 0", AT(2, "alloc", 2) "t has a place already"},
     {"alloc t size 1024 offset 0 alloc u size 1024 offset 1024 reuse t from u",
      AT(2, "reuse", 2) "t has a place already"},
-    {"call @a", AT(3, "call", 0) "t has no place yet"},
+    {"call @a(x, t)", AT(3, "call", 0) "t has no place yet"},
     {"free t", AT(3, "free", 0) "t has no place yet"},
     {"reuse t from u", AT(3, "reuse", 0) "u has no place yet"},
     {"copy y from t size 4", AT(3, "copy", 0) "t has no place yet"},
-    {"alloc t size 1024 offset 0 free t call @a", AT(4, "call", 2) "t was freed before"},
+    {"alloc t size 1024 offset 0 free t call @a(x, t)", AT(4, "call", 2) "t was freed before"},
     {"alloc t size 1024 offset 0 free t free t", AT(4, "free", 2) "t was freed before"},
-    {"alloc t size 1024 offset 0 call @a reuse u from t call @b copy y from t size 4",
+    {"alloc t size 1024 offset 0 call @a(x, t) reuse u from t call @b(t, u) copy y from t size 4",
      AT(4, "copy", 4) "the storage of t was taken by u"},
-    {"reuse t from y call @a alloc u size 1024 offset 0 call @b call @c copy x from t size 4",
+    {"reuse t from y call @a(x, t) alloc u size 1024 offset 0 call @b(t, u) call @c(u, y) copy x from t size 4",
      AT(4, "copy", 5) "the storage of t was taken by y"},
     {"alloc t size 1024 offset 0 reuse v from t", AT(5, "reuse", 1) "v and t differ in size"},
     {"alloc s size 1024 offset 0 reuse t from s", AT(5, "reuse", 1) "s is not as aligned as t has to be"},
     {"reuse t from x", AT(5, "reuse", 0) "x has the scope input: its storage cannot be reused"},
-    {"alloc u size 1024 offset 1024 call @c reuse t from y", AT(5, "reuse", 2) "output y was written before"},
+    {"alloc u size 1024 offset 1024 call @c(u, y) reuse t from y", AT(5, "reuse", 2) "output y was written before"},
     {"reuse t from y reuse u from y", AT(6, "reuse", 1) "t is alive in the storage of y"},
     {"alloc t size 1024 offset 0 free t alloc v size 512 offset 512 reuse u from t",
      AT(6, "reuse", 3) "v is alive in the storage of t"},
@@ -187,8 +190,7 @@ static const struct {
     {"alloc w size 4*N offset 0 alloc u size 1024 offset 0", AT(8, "alloc", 1) "u overlaps w, which is alive"},
     {"alloc t size 1024 offset 0 reuse u from t alloc v size 512 offset 512",
      AT(8, "alloc", 2) "v overlaps t, which is alive"},
-    {"alloc t size 1024 offset 0 call @a call @a", AT(9, "call", 2) "@a is called twice"},
-    {"alloc t size 1024 offset 0 call @a", AT(9, "end", 2) "@b is never called"},
+    {"alloc t size 1024 offset 0 call @a(x, t)", AT(9, "end", 2) "@b is never called"},
     {"alloc t size 0 - 4 offset 0", AT(10, "alloc", 0) "the size is -4"},
     {"alloc t size 1024 offset 0 copy y from t size 2048", AT(10, "copy", 1) "copies 2048 bytes, y has 1024"},
 };
@@ -199,6 +201,40 @@ Test(wrap, each_invariant_has_a_breaker) {
         cr_assert_eq(parse_steps(BROKEN[k].steps), SN_OK, "%s: %s", BROKEN[k].steps, env.message);
         cr_expect_eq(sn_wrap_verify(m, "test"), SN_ERROR_VERIFY, "%s", BROKEN[k].steps);
         cr_expect_str_eq(env.message, BROKEN[k].message, "%s: %s", BROKEN[k].steps, env.message);
+    }
+}
+
+/* A call of one more kernel, whose arguments do not fit. */
+Test(wrap, arguments_fit_formals) {
+    static const struct {
+        const char *params, *steps, *message;
+    } BAD[] = {
+        {"t, u", "call @k()", AT(9, "call", 0) "the parameters of @k are no formals"},
+        {"t: f32[256] in, u: f32[256] out", "call @k(x)",
+         AT(11, "call", 0) "@k has 2 parameters, the call 1 arguments"},
+        {"t: f32[256] in, u: f32[256] out", "call @k(i, y)", AT(11, "call", 0) "i is i32, t is f32"},
+        {"t: f32[256] in, u: f32[256] out", "call @k(x, o)", AT(11, "call", 0) "o is a const"},
+        {"t: f32[300] in, u: f32[256] out", "call @k(x, y)", AT(11, "call", 0) "x has 256 elements, t has 300"},
+        {"t: f32[256] in align 32, u: f32[256] out", "call @k(x, y)",
+         AT(11, "call", 0) "x is aligned to 16 bytes, t to 32"},
+        {"t: f32[256] in, u: f32[256] out noalias", "call @k(y, y)",
+         AT(12, "call", 0) "y is noalias, and another argument has its storage"},
+        {"t: f32[256] in noalias, u: f32[256] out", "reuse t from y call @k(t, y)",
+         AT(12, "call", 1) "t is noalias, and another argument has its storage"},
+        {"t: f32[256] in invariant, u: f32[256] out", "reuse t from y call @k(t, y)",
+         AT(12, "call", 1) "t is invariant, and its storage is stored to"},
+    };
+    for (size_t k = 0; k < SN_COUNT(BAD); k++) {
+        char text[1024];
+        fresh();
+        snprintf(text, sizeof text,
+                 "buffer i: i32[256] input 1\nbuffer o: f32[256] const weight \"w\"\n"
+                 "kernel @k(%s) { loop i in 256 { %%0 = load t[i] store u[i], %%0 } }\n"
+                 "wrapper @main workspace 4096 {\n%s}\n",
+                 BAD[k].params, BAD[k].steps);
+        cr_assert_eq(parse_wrapper(text), SN_OK, "%s: %s", text, env.message);
+        cr_expect_eq(sn_wrap_verify(m, "test"), SN_ERROR_VERIFY, "%s", text);
+        cr_expect_str_eq(env.message, BAD[k].message, "%s: %s", text, env.message);
     }
 }
 

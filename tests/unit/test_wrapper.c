@@ -25,21 +25,21 @@ static const char program[] =
     "buffer v: f32[4] temp align 256\n"
     "buffer y: f32[4] output 0 align 16\n"
     "buffer z: f32[4] output 1 align 16\n"
-    "kernel @k0(x, c, t) note \"x + c\" {\n"
+    "kernel @k0(x: f32[4] in, c: f32[4] in, t: f32[4] out) note \"x + c\" {\n"
     "  loop i in 4 : grid { %0 = load x[i] %1 = load c[i] %2 = add %0, %1 store t[i], %2 }\n}\n"
-    "kernel @k1(t, d, u) {\n"
+    "kernel @k1(t: f32[4] in, d: f32[4] in, u: f32[4] out) {\n"
     "  loop i in 4 : grid { %0 = load t[i] %1 = load d[i] %2 = mul %0, %1 store u[i], %2 }\n}\n"
-    "kernel @k2(u, w, y) {\n"
+    "kernel @k2(u: f32[4] in, w: f32[4] in, y: f32[4] out) {\n"
     "  loop i in 4 : grid { %0 = load u[i] %1 = load w[i] %2 = sub %0, %1 store y[i], %2 }\n}\n"
-    "kernel @k3(y, v, z) {\n"
+    "kernel @k3(y: f32[4] in, v: f32[4] inout, z: f32[4] out) {\n"
     "  loop i in 4 : grid { %0 = load y[i] store v[i], %0 %1 = load v[3 - i] store z[i], %0 }\n}\n"
     "wrapper @main workspace 512 {\n"
     "  check x\n  check w\n  check y\n  check z\n"
-    "  alloc t size 16 offset 256\n  call @k0\n"
-    "  alloc u size 16 offset 0\n  call @k1\n  free t\n"
+    "  alloc t size 16 offset 256\n  call @k0(x, c, t)\n"
+    "  alloc u size 16 offset 0\n  call @k1(t, d, u)\n  free t\n"
     "  comment \"a */ comment /* that tries\"\n"
-    "  call @k2\n  call @k2\n  free u\n"
-    "  reuse v from x\n  call @k3\n"
+    "  call @k2(u, w, y)\n  call @k2(u, w, y)\n  free u\n"
+    "  reuse v from x\n  call @k3(y, v, z)\n"
     "  copy w from y size 16\n  copy x from z size 16\n"
     "}\n";
 
@@ -100,7 +100,7 @@ Test(wrapper_llvm, makes_the_calls_of_the_interpreter) {
     sn_target target = host_target();
     sn_host_code *code;
     sn_prog *p;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
     cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK, "%s", env.message);
     tensors t = start;
     cr_assert_eq(run(p, &t, true), SN_OK);
@@ -127,7 +127,7 @@ Test(wrapper_llvm, failed_checks_find_their_words) {
     sn_target target = host_target();
     sn_host_code *code;
     sn_prog *p;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
     cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK);
     tensors t = start;
     cr_assert_eq(sn_prog_run(p, (void *[]){t.x + 1, t.w}, (void *[]){t.y, t.z}, NULL, false), SN_ERROR_ARGUMENT);
@@ -157,7 +157,7 @@ Test(wrapper_llvm, a_failed_launch_ends_the_run) {
     sn_module *m = parsed(&env, program);
     sn_target target = host_target();
     sn_host_code *code;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
     tensors t = start;
     int launches = 0;
     char workspace[512];
@@ -175,7 +175,7 @@ Test(wrapper_llvm, symbolic_sizes_are_named) {
                                 "wrapper @m workspace 64 { alloc t size 16 offset 4*N copy x from t size 4*N }\n");
     sn_target target = host_target();
     sn_host_code *code;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target), SN_ERROR_UNSUPPORTED);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_ERROR_UNSUPPORTED);
     cr_assert_str_eq(env.message, "the offset of t depends on the symbolic size N: give it a value before running");
     cr_assert_null(code);
     sn_module_free(m);
@@ -186,7 +186,7 @@ Test(wrapper_llvm, symbolic_sizes_are_named) {
 
 static void load_jit(sn_prog **p, sn_host_code **code, sn_module *m, int64_t grid) {
     sn_target target = host_target();
-    cr_assert_eq(sn_host_compile(code, m, true, &target), SN_OK, "%s", m->env->message);
+    cr_assert_eq(sn_host_compile(code, m, true, &target, NULL), SN_OK, "%s", m->env->message);
     sn_rt_kernel kernels[8];
     for (uint32_t i = 0; i < m->kernels.n; i++)
         kernels[i] = (sn_rt_kernel){.grid = grid, .host = sn_host_code_kernel(*code, i)};
@@ -218,8 +218,8 @@ Test(jit, program_computes) {
 Test(jit, names_of_the_c_library_are_free) {
     static const char text[] =
         "buffer x: f32[8] input 0\nbuffer y: f32[8] output 0\n"
-        "kernel @memcpy(x, y) { loop i in 8 : grid { %0 = load x[i] %1 = exp %0 store y[i], %1 } }\n"
-        "wrapper @m workspace 0 { call @memcpy }\n";
+        "kernel @memcpy(x: f32[8] in, y: f32[8] out) { loop i in 8 : grid { %0 = load x[i] %1 = exp %0 store y[i], %1 } }\n"
+        "wrapper @m workspace 0 { call @memcpy(x, y) }\n";
     sn_env env;
     sn_module *m = parsed(&env, text);
     sn_host_code *code;
@@ -238,8 +238,8 @@ Test(jit, names_of_the_c_library_are_free) {
 Test(jit, generated_code_calls_the_c_library) {
     static const char text[] =
         "buffer y: f32[4096] output 0\n"
-        "kernel @zero(y) { loop b in 1 : grid { loop i in 4096 { %0 = const.f32 0.0 store y[i], %0 } } }\n"
-        "wrapper @m workspace 0 { call @zero }\n";
+        "kernel @zero(y: f32[4096] out) { loop b in 1 : grid { loop i in 4096 { %0 = const.f32 0.0 store y[i], %0 } } }\n"
+        "wrapper @m workspace 0 { call @zero(y) }\n";
     sn_env env;
     sn_module *m = parsed(&env, text);
     sn_host_code *code;
@@ -348,8 +348,8 @@ Test(wrapper_c, compiles_without_a_warning) {
 Test(wrapper_c, segments_take_one_parameter) {
     static const char text[] =
         "buffer x: f32[4] input 0\nbuffer y: f32[4] output 0\nbuffer z: f32[4] output 1\n"
-        "kernel @k(x, y, z) scheduled { loop i in 4 : grid { %0 = load x[i] store y[i], %0 }\n"
-        "  loop i in 4 : grid { %0 = load x[i] store z[i], %0 } }\nwrapper @m workspace 0 { call @k }\n";
+        "kernel @k(x: f32[4] in, y: f32[4] out, z: f32[4] out) scheduled { loop i in 4 : grid { %0 = load x[i] store y[i], %0 }\n"
+        "  loop i in 4 : grid { %0 = load x[i] store z[i], %0 } }\nwrapper @m workspace 0 { call @k(x, y, z) }\n";
     sn_env env;
     sn_module *m = parsed(&env, text);
     sn_gpu_code code = {.ptx = "", .grid = 8, .block_x = 1, .block_y = 1, .param_block = true};
@@ -370,8 +370,8 @@ Test(wrapper_c, awkward_names_compile) {
     static const char text[] =
         "buffer int: f32[4] input 0\nbuffer linux: f32[4] input 2\nbuffer in_int: f32[4] temp\nbuffer a_b: f32[4] temp\n"
         "buffer unread: f32[4] temp\nbuffer self: f32[4] output 0\n"
-        "kernel @for(int, in_int, a_b) { loop i in 4 : grid { %0 = load int[i] store in_int[i], %0 store a_b[i], %0 } }\n"
-        "wrapper @while workspace 32 { alloc in_int size 16 offset 0 alloc a_b size 16 offset 16 call @for\n"
+        "kernel @for(int: f32[4] in, in_int: f32[4] out, a_b: f32[4] out) { loop i in 4 : grid { %0 = load int[i] store in_int[i], %0 store a_b[i], %0 } }\n"
+        "wrapper @while workspace 32 { alloc in_int size 16 offset 0 alloc a_b size 16 offset 16 call @for(int, in_int, a_b)\n"
         "  reuse unread from in_int copy self from a_b size 16 }\n";
     if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
     sn_env env;
@@ -387,8 +387,8 @@ Test(wrapper_c, weights_compile) {
     static const char text[] =
         "buffer w: f32[4] const weight \"a \\\"b\\\"\"\nbuffer c: f32[4] const data [1, 2, 3, 4]\n"
         "buffer y: f32[4] output 0\n"
-        "kernel @k(w, c, y) { loop i in 4 : grid { %0 = load w[i] %1 = load c[i] %2 = add %0, %1 store y[i], %2 } }\n"
-        "wrapper @f workspace 0 { call @k }\n";
+        "kernel @k(w: f32[4] in, c: f32[4] in, y: f32[4] out) { loop i in 4 : grid { %0 = load w[i] %1 = load c[i] %2 = add %0, %1 store y[i], %2 } }\n"
+        "wrapper @f workspace 0 { call @k(w, c, y) }\n";
     if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
     sn_env env;
     sn_module *m = parsed(&env, text);
