@@ -59,7 +59,7 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         bool written_out = r->kind == SN_AXIS_UNROLL || r->kind == SN_AXIS_VECTOR;
-        if (r->op == SN_LOP_BARRIER || r->op == SN_LOP_ACCUM || r->op == SN_LOP_IF || (r->axis.i && !written_out))
+        if (sn_lops[r->op].syncs || sn_lops[r->op].ordered || r->op == SN_LOP_IF || (r->axis.i && !written_out))
             return false;
     }
     return true;

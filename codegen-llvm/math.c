@@ -138,5 +138,5 @@ lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     lv wide[3];
     for (uint32_t i = 0; i < n; i++) wide[i] = sn_math_cast(em, SN_F32, t, in[i]);
     lv x = lowered(em, op, wide, n);
-    return sn_lops[op].is_bool ? x : sn_math_cast(em, t, SN_F32, x);
+    return sn_lops[op].result == SN_RESULT_BOOL ? x : sn_math_cast(em, t, SN_F32, x);
 }

@@ -115,24 +115,21 @@ static bool test_varies(sn_gen *g, const sn_stmt_rec *s) {
 /* Marks what varies in the region; false when the region cannot run as lanes. */
 static bool analyse_region(sn_gen *g, sn_stmt first);
 
+/* Do the results of s, whose region has been looked at? Those of a region are what it yields. */
+static bool results_vary(sn_gen *g, const sn_stmt_rec *s) {
+    const sn_lop_info *op = &sn_lops[s->op];
+    if (op->has_region) return operands_vary(g, sn_stmt_get(g->m, s->last));
+    return operands_vary(g, s) || (op->has_bound ? test_varies(g, s) : ix_varies(g, s->ix));
+}
+
 static bool analyse(sn_gen *g, sn_stmt_rec *s) {
-    switch ((int)s->op) {
-    case SN_LOP_IF: return !test_varies(g, s) && analyse_region(g, s->first);
-    case SN_LOP_LOOP:
-    case SN_LOP_REDUCE: {
-        if (ix_varies(g, sn_axis_get(g->m, s->axis)->extent) || !analyse_region(g, s->first)) return false;
-        if (s->op == SN_LOP_LOOP) return true;
-        bool any = operands_vary(g, sn_stmt_get(g->m, s->last));
-        for (uint32_t i = 0; i < s->n_results; i++) g->varies[s->result.i + i] = any;
-        return true;
-    }
-    case SN_LOP_STORE:
-    case SN_LOP_BARRIER:
-    case SN_LOP_YIELD: return true;
-    default:
-        g->varies[s->result.i] = operands_vary(g, s) || (s->op == SN_LOP_IN ? test_varies(g, s) : ix_varies(g, s->ix));
-        return true;
-    }
+    const sn_lop_info *op = &sn_lops[s->op];
+    if (op->has_axis && ix_varies(g, sn_axis_get(g->m, s->axis)->extent)) return false;
+    if (op->has_region && op->has_bound && test_varies(g, s)) return false;
+    if (op->has_region && !analyse_region(g, s->first)) return false;
+    bool any = s->n_results && results_vary(g, s);
+    for (uint32_t i = 0; i < s->n_results; i++) g->varies[s->result.i + i] = any;
+    return true;
 }
 
 static bool analyse_region(sn_gen *g, sn_stmt first) {
@@ -314,7 +311,7 @@ static void barrier(sn_gen *g) {
 
 static void statement(sn_gen *g, sn_stmt id) {
     sn_stmt_rec *s = sn_stmt_get(g->m, id);
-    switch ((int)s->op) {
+    switch (s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;
     case SN_LOP_ACCUM: sn_gen_accum(g, s); return;
@@ -325,7 +322,16 @@ static void statement(sn_gen *g, sn_stmt id) {
     case SN_LOP_YIELD:
         for (uint32_t i = 0; i < s->n_in; i++) g->yields[i] = sn_gen_val(g, s->in[i]);
         return;
-    default: g->vals[s->result.i] = scalar_value(g, s); return;
+    case SN_LOP_CONST:
+    case SN_LOP_CAST:
+    case SN_LOP_BITCAST:
+    case SN_LOP_INDEX:
+    case SN_LOP_IN:
+#define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID:
+#include "ir/ops/lops.def"
+        g->vals[s->result.i] = scalar_value(g, s);
+        return;
+    case SN_N_ALL_LOPS: return;
     }
 }
 

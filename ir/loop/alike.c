@@ -130,7 +130,7 @@ static void read_stmt(reader *r, sn_stmt s) {
     const sn_stmt_rec *rec = sn_stmt_get(r->m, s);
     token(r, (uint64_t)rec->op << 32 | (uint64_t)rec->dtype << 16 | rec->n_in << 1 | rec->has_mask);
     for (uint32_t i = 0; i < rec->n_in; i++) token(r, sn_val_get(r->m, rec->in[i])->mark);
-    if (rec->op == SN_LOP_CONST) read_literal(r, rec);
+    if (sn_lops[rec->op].has_literal) read_literal(r, rec);
     if (rec->buf.i) read_buffer(r, rec->buf);
     if (rec->ix.i) read_ix(r, rec->ix);
     if (rec->bound.i) read_ix(r, rec->bound);

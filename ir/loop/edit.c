@@ -232,10 +232,11 @@ static sn_stmt walk_back(const sn_module *m, sn_stmt s) {
     return r->prev.i ? innermost_last(m, r->prev) : r->parent;
 }
 
+/* Nothing without results is there for their sake. A region that gives results may still store on the way. */
 static bool is_dead(const sn_module *m, const sn_stmt_rec *r) {
-    if (r->op == SN_LOP_STORE || r->op == SN_LOP_YIELD || r->op == SN_LOP_BARRIER) return false;
-    if (r->op == SN_LOP_LOOP || r->op == SN_LOP_IF) return !r->first.i;
-    if (r->op == SN_LOP_REDUCE && r->mark > 0) return false;
+    const sn_lop_info *op = &sn_lops[r->op];
+    if (op->result == SN_RESULT_NONE) return op->has_region && !r->first.i;
+    if (op->has_region && r->mark > 0) return false;
     for (uint32_t i = 0; i < r->n_results; i++)
         if (sn_val_get(m, sn_result(r, i))->mark > 0) return false;
     return true;
@@ -266,7 +267,7 @@ bool sn_kern_dead_code(sn_module *m, sn_kern k) {
         before = walk_back(m, s);
         sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!is_dead(m, r)) {
-            if (r->parent.i) sn_stmt_get(m, r->parent)->mark += r->op == SN_LOP_STORE ? 1 : r->mark;
+            if (r->parent.i) sn_stmt_get(m, r->parent)->mark += sn_stores(r) ? 1 : r->mark;
             continue;
         }
         sn_stmt end = sn_stmt_walk_skip(m, s);
@@ -290,8 +291,6 @@ typedef struct cse {
     sn_stmt bucket[CSE_BUCKETS];
 } cse;
 
-static bool is_pure(sn_lop op) { return op <= SN_LOP_LOAD; }
-
 static uint32_t cse_bucket(const sn_stmt_rec *r) {
     uint64_t f, h = sn_hash(r->op, r->dtype);
     memcpy(&f, &r->f, sizeof f);
@@ -311,7 +310,7 @@ static bool cse_same(const sn_stmt_rec *x, const sn_stmt_rec *y) {
 static void count_stores(sn_module *m, sn_stmt loop) {
     sn_stmt end = sn_stmt_walk_skip(m, loop);
     for (sn_stmt t = loop; t.i != end.i; t = sn_stmt_walk_next(m, t))
-        if (sn_stmt_get(m, t)->op == SN_LOP_STORE) sn_buf_get(m, sn_stmt_get(m, t)->buf)->mark++;
+        if (sn_stores(sn_stmt_get(m, t))) sn_buf_get(m, sn_stmt_get(m, t)->buf)->mark++;
 }
 
 /* Forget the statements of a region that ends. Those of regions inside it are already gone. */
@@ -319,7 +318,7 @@ static void cse_close(cse *c, sn_stmt last) {
     sn_module *m = c->values.m;
     for (sn_stmt s = last; s.i; s = sn_stmt_get(m, s)->prev) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (!is_pure(r->op)) continue;
+        if (!sn_lops[r->op].pure) continue;
         sn_stmt *head = &c->bucket[cse_bucket(r)];
         SN_ASSERT(head->i == s.i);
         head->i = r->mark;
@@ -330,7 +329,7 @@ static void cse_close(cse *c, sn_stmt last) {
 static void cse_value(cse *c, sn_stmt s) {
     sn_module *m = c->values.m;
     sn_stmt_rec *r = sn_stmt_get(m, s);
-    r->stamp = r->op == SN_LOP_LOAD ? sn_buf_get(m, r->buf)->mark : 0;
+    r->stamp = sn_loads(r) ? sn_buf_get(m, r->buf)->mark : 0;
     sn_stmt *head = &c->bucket[cse_bucket(r)];
     for (sn_stmt t = *head; t.i; t.i = sn_stmt_get(m, t)->mark) {
         if (!cse_same(r, sn_stmt_get(m, t))) continue;
@@ -355,9 +354,9 @@ bool sn_kern_cse(sn_module *m, sn_kern k) {
         sn_stmt up = r->parent;
         bool ends = !r->first.i && !r->next.i;
         remap_stmt(&c.values, r);
-        if (r->op == SN_LOP_STORE) sn_buf_get(m, r->buf)->mark++;
+        if (sn_stores(r)) sn_buf_get(m, r->buf)->mark++;
         if (r->axis.i) count_stores(m, s);
-        if (is_pure(r->op)) cse_value(&c, s);
+        if (sn_lops[r->op].pure) cse_value(&c, s);
         /* Close every region that ended with s, from the inside out. */
         for (; ends && up.i; up = sn_stmt_get(m, up)->parent) {
             cse_close(&c, sn_stmt_get(m, up)->last);

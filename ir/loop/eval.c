@@ -50,8 +50,8 @@ typedef struct storage {
 
 typedef struct node {
     sn_lop op;
-    sn_dtype dtype; /* of the operands of a scalar operation, of the result of others */
-    sn_dtype from;  /* CAST, BITCAST */
+    sn_dtype dtype; /* of the result */
+    sn_dtype from;  /* of the operands */
     sn_axis_kind kind;
     bool masked;
     uint32_t end; /* node after the region, or the next one */
@@ -167,15 +167,14 @@ static sn_status flatten_stmt(eval *ev, sn_stmt s) {
     uint32_t *in = SN_NEWN(&ev->scratch, uint32_t, r->n_in);
     for (uint32_t i = 0; i < r->n_in; i++) in[i] = sn_val_get(ev->m, r->in[i])->mark;
     n.in = in;
-    if (r->op < SN_N_LOPS) n.dtype = value_dtype(ev, r->in[r->op == SN_LOP_SELECT ? 1 : 0]);
-    if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) n.from = value_dtype(ev, r->in[0]);
-    if (r->op == SN_LOP_CONST) {
+    if (r->n_in) n.from = value_dtype(ev, r->in[sn_lop_lead(r->op)]);
+    if (sn_lops[r->op].has_literal) {
         n.value.f = sn_is_float(r->dtype) ? sn_round_to(r->dtype, r->f) : 0;
         n.value.i = r->i;
     }
     n.result = ev->n_vals;
     for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(ev->m, sn_result(r, i))->mark = ev->n_vals++;
-    if (r->op == SN_LOP_ACCUM) ev->n_vals++; /* its state */
+    if (sn_lops[r->op].ordered) ev->n_vals++; /* its state */
     if (r->buf.i) SN_TRY(open_storage(&n.mem, ev, r->buf));
     if (r->axis.i) {
         sn_axis_rec *ax = sn_axis_get(ev->m, r->axis);
@@ -300,7 +299,7 @@ static sn_scalar run_bitcast(const node *n, sn_scalar x) {
 static void run_scalar(eval *ev, const node *n) {
     sn_scalar in[3] = {{0}};
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = ev->vals[n->in[i]];
-    ev->vals[n->result] = sn_scalar_op(n->op, n->dtype, in[0], in[1], in[2], true);
+    ev->vals[n->result] = sn_scalar_op(n->op, n->from, in[0], in[1], in[2], true);
 }
 
 static void run_accum(eval *ev, const node *n) {
@@ -347,7 +346,7 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
     for (uint32_t at = begin; at < end;) {
         const node *n = &ev->nodes.at[at];
         sn_scalar *out = &ev->vals[n->result];
-        switch ((int)n->op) {
+        switch (n->op) {
         case SN_LOP_CONST: *out = n->value; break;
         case SN_LOP_CAST: *out = sn_scalar_cast(n->dtype, n->from, ev->vals[n->in[0]], true); break;
         case SN_LOP_BITCAST: *out = run_bitcast(n, ev->vals[n->in[0]]); break;
@@ -367,7 +366,11 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_YIELD:
             for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]];
             break;
-        default: run_scalar(ev, n); break; /* the rows of lops.def */
+#define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID:
+#include "ir/ops/lops.def"
+            run_scalar(ev, n);
+            break;
+        case SN_N_ALL_LOPS: break;
         }
         at = n->end;
     }

@@ -34,10 +34,7 @@ sn_val_rec *sn_val_get(const sn_module *m, sn_val v) { return sn_table_at(&m->va
 sn_buf sn_buf_named(const sn_module *m, const char *name) { return (sn_buf){sn_names_get(&m->buf_names, name)}; }
 sn_kern sn_kern_named(const sn_module *m, const char *name) { return (sn_kern){sn_names_get(&m->kern_names, name)}; }
 
-sn_val sn_stmt_mask(const sn_stmt_rec *s) {
-    if (!s->has_mask) return (sn_val){0};
-    return s->in[s->op == SN_LOP_STORE ? 1 : 0];
-}
+sn_val sn_stmt_mask(const sn_stmt_rec *s) { return s->has_mask ? s->in[sn_lops[s->op].n_in] : (sn_val){0}; }
 
 sn_stmt sn_stmt_walk_first(const sn_module *m, sn_kern k) { return sn_kern_get(m, k)->first; }
 
@@ -298,17 +295,47 @@ sn_val sn_stmt_add_results(sn_module *m, sn_stmt s, const sn_dtype *dtypes, uint
     return r->result;
 }
 
-/* Place s, which has one result of the dtype. */
-static sn_val put_value(sn_module *m, sn_cursor at, sn_stmt s, sn_dtype dtype) {
-    sn_stmt_get(m, s)->dtype = dtype;
-    sn_stmt_insert(m, at, s);
-    return sn_stmt_add_results(m, s, &dtype, 1);
+/* Of the result, or of what is stored; the type that was asked for where the operation does not say. */
+static sn_dtype dtype_of(const sn_module *m, const sn_stmt_rec *r) {
+    const sn_lop_info *op = &sn_lops[r->op];
+    if (op->has_buffer) return sn_buf_get(m, r->buf)->dtype;
+    if (op->result == SN_RESULT_BOOL) return SN_BOOL;
+    bool of_operand = op->result == SN_RESULT_SAME || op->result == SN_RESULT_CHOSEN;
+    return of_operand ? sn_val_get(m, r->in[sn_lop_lead(r->op)])->dtype : r->dtype;
 }
+
+/* The combiners of a reduce say how many states it has; their dtypes come with the region. */
+static void add_states(sn_module *m, sn_stmt s, const sn_dtype *dtypes) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    uint32_t states = 0;
+    for (uint32_t i = 0; i < r->n_combs; i++) states += sn_combs[r->combs[i]].states;
+    sn_stmt_add_results(m, s, dtypes, states);
+}
+
+sn_stmt sn_put_stmt(sn_module *m, sn_cursor at, const sn_stmt_rec *fields, const sn_dtype *states) {
+    sn_stmt s = sn_stmt_make(m, fields->op, fields->in, fields->n_in);
+    sn_stmt_rec *r = sn_stmt_get(m, s);
+    sn_val *in = r->in;
+    *r = *fields;
+    r->in = in;
+    r->dtype = dtype_of(m, fields);
+    sn_lop_result result = sn_lops[r->op].result;
+    sn_stmt_insert(m, at, s);
+    if (result == SN_RESULT_STATES) add_states(m, s, states);
+    else if (result != SN_RESULT_NONE) sn_stmt_add_results(m, s, &r->dtype, 1);
+    return s;
+}
+
+static sn_val put_value(sn_module *m, sn_cursor at, const sn_stmt_rec *fields) {
+    return sn_stmt_get(m, sn_put_stmt(m, at, fields, NULL))->result;
+}
+
+/* Fields do not change their operands. */
+static sn_val *operands(const sn_val *in) { return (sn_val *)(uintptr_t)in; }
 
 sn_val sn_put_op(sn_module *m, sn_cursor at, sn_lop op, const sn_val *in, uint32_t n) {
     SN_ASSERT(op < SN_N_LOPS && n == sn_lops[op].n_in);
-    sn_dtype dtype = sn_val_get(m, in[op == SN_LOP_SELECT ? 1 : 0])->dtype;
-    return put_value(m, at, sn_stmt_make(m, op, in, n), sn_lops[op].is_bool ? SN_BOOL : dtype);
+    return put_value(m, at, &(sn_stmt_rec){.op = op, .in = operands(in), .n_in = n});
 }
 
 sn_val sn_put_op1(sn_module *m, sn_cursor at, sn_lop op, sn_val a) { return sn_put_op(m, at, op, &a, 1); }
@@ -324,124 +351,86 @@ sn_val sn_put_op3(sn_module *m, sn_cursor at, sn_lop op, sn_val a, sn_val b, sn_
 sn_val sn_put_const(sn_module *m, sn_cursor at, sn_dtype dtype, double value) {
     sn_scalar x = sn_scalar_cast(dtype, SN_F64, (sn_scalar){.f = value}, true);
     if (!sn_is_float(dtype)) return sn_put_const_int(m, at, dtype, x.i);
-    sn_stmt s = sn_stmt_make(m, SN_LOP_CONST, NULL, 0);
-    sn_stmt_get(m, s)->f = x.f;
-    return put_value(m, at, s, dtype);
+    return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_CONST, .dtype = dtype, .f = x.f});
 }
 
 sn_val sn_put_const_int(sn_module *m, sn_cursor at, sn_dtype dtype, int64_t value) {
     if (sn_is_float(dtype)) return sn_put_const(m, at, dtype, (double)value);
-    sn_stmt s = sn_stmt_make(m, SN_LOP_CONST, NULL, 0);
-    sn_stmt_get(m, s)->i = sn_wrap_to(dtype, value);
-    return put_value(m, at, s, dtype);
+    return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_CONST, .dtype = dtype, .i = sn_wrap_to(dtype, value)});
+}
+
+static sn_val put_conversion(sn_module *m, sn_cursor at, sn_lop op, sn_dtype dtype, sn_val x) {
+    if (sn_val_get(m, x)->dtype == dtype) return x;
+    return put_value(m, at, &(sn_stmt_rec){.op = op, .dtype = dtype, .in = &x, .n_in = 1});
 }
 
 sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x) {
-    if (sn_val_get(m, x)->dtype == dtype) return x;
-    return put_value(m, at, sn_stmt_make(m, SN_LOP_CAST, &x, 1), dtype);
+    return put_conversion(m, at, SN_LOP_CAST, dtype, x);
 }
 
 sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x) {
-    if (sn_val_get(m, x)->dtype == dtype) return x;
-    return put_value(m, at, sn_stmt_make(m, SN_LOP_BITCAST, &x, 1), dtype);
+    return put_conversion(m, at, SN_LOP_BITCAST, dtype, x);
 }
 
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e) {
-    sn_stmt s = sn_stmt_make(m, SN_LOP_INDEX, NULL, 0);
-    sn_stmt_get(m, s)->ix = e;
-    return put_value(m, at, s, dtype);
+    return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_INDEX, .dtype = dtype, .ix = e});
 }
 
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound) {
-    sn_stmt s = sn_stmt_make(m, SN_LOP_IN, NULL, 0);
-    sn_stmt_get(m, s)->ix = e;
-    sn_stmt_get(m, s)->bound = bound;
-    return put_value(m, at, s, SN_BOOL);
-}
-
-static sn_stmt make_access(sn_module *m, sn_lop op, sn_buf b, sn_ix e, const sn_val *in, uint32_t n, bool has_mask) {
-    sn_stmt s = sn_stmt_make(m, op, in, n);
-    sn_stmt_rec *r = sn_stmt_get(m, s);
-    r->buf = b;
-    r->ix = e;
-    r->has_mask = has_mask;
-    r->dtype = sn_buf_get(m, b)->dtype;
-    return s;
+    return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_IN, .ix = e, .bound = bound});
 }
 
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e) {
-    return put_value(m, at, make_access(m, SN_LOP_LOAD, b, e, NULL, 0, false), sn_buf_get(m, b)->dtype);
+    return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_LOAD, .buf = b, .ix = e});
 }
 
 sn_val sn_put_load_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val mask, sn_val otherwise) {
     sn_val in[] = {mask, otherwise};
-    return put_value(m, at, make_access(m, SN_LOP_LOAD, b, e, in, 2, true), sn_buf_get(m, b)->dtype);
+    return put_value(m, at,
+                     &(sn_stmt_rec){.op = SN_LOP_LOAD, .buf = b, .ix = e, .in = in, .n_in = 2, .has_mask = true});
 }
 
 sn_stmt sn_put_store(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val x) {
-    sn_stmt s = make_access(m, SN_LOP_STORE, b, e, &x, 1, false);
-    sn_stmt_insert(m, at, s);
-    return s;
+    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_STORE, .buf = b, .ix = e, .in = &x, .n_in = 1}, NULL);
 }
 
 sn_stmt sn_put_store_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val x, sn_val mask) {
     sn_val in[] = {x, mask};
-    sn_stmt s = make_access(m, SN_LOP_STORE, b, e, in, 2, true);
-    sn_stmt_insert(m, at, s);
-    return s;
+    sn_stmt_rec fields = {.op = SN_LOP_STORE, .buf = b, .ix = e, .in = in, .n_in = 2, .has_mask = true};
+    return sn_put_stmt(m, at, &fields, NULL);
 }
 
 sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix position, bool exclusive) {
-    sn_stmt s = sn_stmt_make(m, SN_LOP_ACCUM, &x, 1);
-    sn_stmt_rec *r = sn_stmt_get(m, s);
-    r->n_combs = 1;
-    r->combs[0] = comb;
-    r->ix = position;
-    r->exclusive = exclusive;
-    return put_value(m, at, s, sn_val_get(m, x)->dtype);
-}
-
-static sn_stmt put_axis(sn_module *m, sn_cursor at, sn_lop op, sn_axis ax, sn_axis_kind kind) {
-    sn_stmt s = sn_stmt_make(m, op, NULL, 0);
-    sn_stmt_get(m, s)->axis = ax;
-    sn_stmt_get(m, s)->kind = kind;
-    sn_stmt_insert(m, at, s);
-    return s;
+    return put_value(m, at,
+                     &(sn_stmt_rec){.op = SN_LOP_ACCUM,
+                                    .in = &x,
+                                    .n_in = 1,
+                                    .n_combs = 1,
+                                    .combs = {comb},
+                                    .ix = position,
+                                    .exclusive = exclusive});
 }
 
 sn_stmt sn_put_loop(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind) {
-    return put_axis(m, at, SN_LOP_LOOP, ax, kind);
+    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_LOOP, .axis = ax, .kind = kind}, NULL);
 }
 
 sn_stmt sn_put_reduce(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind, const sn_comb *combs, uint32_t n_combs,
                       const sn_dtype *dtypes) {
-    sn_stmt s = put_axis(m, at, SN_LOP_REDUCE, ax, kind);
-    sn_stmt_rec *r = sn_stmt_get(m, s);
-    SN_ASSERT(n_combs > 0 && n_combs <= SN_COUNT(r->combs));
-    uint32_t states = 0;
-    for (uint32_t i = 0; i < n_combs; i++) states += sn_combs[r->combs[i] = combs[i]].states;
-    r->n_combs = n_combs;
-    r->dtype = dtypes[0];
-    sn_stmt_add_results(m, s, dtypes, states);
-    return s;
+    sn_stmt_rec r = {.op = SN_LOP_REDUCE, .dtype = dtypes[0], .axis = ax, .kind = kind, .n_combs = n_combs};
+    SN_ASSERT(n_combs > 0 && n_combs <= SN_COUNT(r.combs));
+    memcpy(r.combs, combs, n_combs * sizeof *combs);
+    return sn_put_stmt(m, at, &r, dtypes);
 }
 
 sn_stmt sn_put_if(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound) {
-    sn_stmt s = sn_stmt_make(m, SN_LOP_IF, NULL, 0);
-    sn_stmt_get(m, s)->ix = e;
-    sn_stmt_get(m, s)->bound = bound;
-    sn_stmt_insert(m, at, s);
-    return s;
+    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_IF, .ix = e, .bound = bound}, NULL);
 }
 
 sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n) {
-    sn_stmt s = sn_stmt_make(m, SN_LOP_YIELD, x, n);
-    sn_stmt_insert(m, at, s);
-    return s;
+    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_YIELD, .in = operands(x), .n_in = n}, NULL);
 }
 
 sn_stmt sn_put_barrier(sn_module *m, sn_cursor at) {
-    sn_stmt s = sn_stmt_make(m, SN_LOP_BARRIER, NULL, 0);
-    sn_stmt_insert(m, at, s);
-    return s;
+    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_BARRIER}, NULL);
 }

@@ -86,12 +86,13 @@ typedef struct sn_buf_rec {
 
 /* ---- statements and values ---- */
 
+/* Which operation has which field: ir/ops/lops.def. */
 typedef struct sn_stmt_rec {
     sn_lop op;
-    sn_dtype dtype; /* of the result (values); for REDUCE see the result values */
+    sn_dtype dtype; /* of the result (values), of the buffer; for REDUCE see the result values */
     uint32_t n_in;
-    sn_val *in; /* operands; LOAD/STORE: a mask is present when has_mask */
-    bool has_mask;
+    sn_val *in;
+    bool has_mask; /* the mask stands behind the other operands */
     sn_val result; /* first result; results of a REDUCE have consecutive ids */
     uint32_t n_results;
     sn_buf buf;        /* LOAD, STORE */
@@ -188,7 +189,11 @@ sn_stmt sn_stmt_walk_skip(const sn_module *m, sn_stmt s);
 /* Is s inside the region of `outer` (at any depth)? */
 bool sn_stmt_inside(const sn_module *m, sn_stmt s, sn_stmt outer);
 /* A loop or a reduction. */
-static inline bool sn_is_nest(const sn_stmt_rec *s) { return s->op == SN_LOP_LOOP || s->op == SN_LOP_REDUCE; }
+static inline bool sn_is_nest(const sn_stmt_rec *s) { return sn_lops[s->op].has_axis; }
+/* What it does to an element of its buffer. */
+static inline bool sn_loads(const sn_stmt_rec *s) { return sn_lops[s->op].reads; }
+static inline bool sn_stores(const sn_stmt_rec *s) { return sn_lops[s->op].writes; }
+static inline bool sn_is_access(const sn_stmt_rec *s) { return sn_lops[s->op].has_buffer; }
 /* Does the kernel store to / load from the buffer? */
 bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b);
 bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b);
@@ -241,6 +246,9 @@ sn_stmt sn_put_reduce(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind,
 sn_stmt sn_put_if(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
 sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n);
 sn_stmt sn_put_barrier(sn_module *m, sn_cursor at);
+/* A statement with these fields; its results follow from the row of lops.def. All of the above are made by it.
+ * fields->dtype counts where the result is STATED; states: dtypes of the results where they are STATES, else NULL. */
+sn_stmt sn_put_stmt(sn_module *m, sn_cursor at, const sn_stmt_rec *fields, const sn_dtype *states);
 /* Result k of a statement. */
 static inline sn_val sn_result(const sn_stmt_rec *s, uint32_t k) { return (sn_val){s->result.i + k}; }
 

@@ -1,9 +1,11 @@
 /* parse.c: buffers and kernels from text, the reverse of ir/loop/text.c.
  *
- * Names are resolved here, with their line and column, and so is what the builder needs to be told: operand counts and
- * dtypes. Whether a known value or axis may be used where it stands is the verifier's question. A value name may be
- * used again in a place where the older value is not visible. Nesting is bounded, so text cannot exhaust the stack.
+ * What a statement looks like is the format in its row of ir/ops/lops.def. Names are resolved here, with their line
+ * and column, and so is what the builder needs to be told: operand counts and dtypes. Whether a known value or axis may
+ * be used where it stands is the verifier's question. A value name may be used again in a place where the older value
+ * is not visible. Nesting is bounded, so text cannot exhaust the stack.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -253,98 +255,6 @@ static sn_status parse_buffer(sn_buf *out, parser *p) {
     return sn_lex_fail(&at, "'%s' is not a parameter or reg of kernel @%s", name, sn_kern_get(p->m, p->k)->name);
 }
 
-/* The `if` of a mask stands on the line of its access; one on the next line begins a statement. */
-static sn_status accept_mask(bool *out, parser *p, int line) {
-    *out = false;
-    return p->lx->tok_line == line ? sn_lex_accept_name(out, p->lx, "if") : SN_OK;
-}
-
-/* `x[ix]` */
-static sn_status parse_element(sn_buf *b, sn_ix *e, parser *p) {
-    SN_TRY(parse_buffer(b, p));
-    SN_TRY(sn_lex_expect(p->lx, "["));
-    SN_TRY(parse_ix(e, p, false));
-    return sn_lex_expect(p->lx, "]");
-}
-
-/* ---- values: one function per shape of operation; the first result is returned ---- */
-
-static sn_status parse_scalar(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)dtype;
-    sn_val in[3];
-    char what[32];
-    uint32_t n = sn_lops[op].n_in, lead = op == SN_LOP_SELECT; /* operand that the others are like */
-    for (uint32_t i = 0; i < n; i++) {
-        if (i) SN_TRY(sn_lex_expect(p->lx, ","));
-        snprintf(what, sizeof what, "operand %u of %s", i + 1, sn_lops[op].name);
-        if (i < lead) SN_TRY(parse_typed(&in[i], p, SN_BOOL, what));
-        else if (i == lead) SN_TRY(parse_value(&in[i], p));
-        else SN_TRY(parse_typed(&in[i], p, dtype_of(p, in[lead]), what));
-    }
-    if (sn_lex_is(p->lx, ",")) return sn_lex_fail(p->lx, "%s has %u operands", sn_lops[op].name, n);
-    *out = sn_put_op(p->m, here(p), op, in, n);
-    return SN_OK;
-}
-
-static sn_status parse_const(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)op;
-    double f = 0;
-    int64_t i = 0;
-    SN_TRY(parse_literal(&f, &i, p->lx, dtype));
-    *out = sn_is_float(dtype) ? sn_put_const(p->m, here(p), dtype, f) : sn_put_const_int(p->m, here(p), dtype, i);
-    return SN_OK;
-}
-
-static sn_status parse_cast(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    sn_lex at = *p->lx;
-    sn_val x;
-    SN_TRY(parse_value(&x, p));
-    sn_dtype from = dtype_of(p, x);
-    if (from == dtype) return sn_lex_fail(&at, "%s: the value is %s already", sn_lops[op].name, sn_dtypes[dtype].name);
-    if (op == SN_LOP_BITCAST && sn_dtype_bytes(from) != sn_dtype_bytes(dtype))
-        return sn_lex_fail(&at, "bitcast from %s to %s: the sizes differ", sn_dtypes[from].name, sn_dtypes[dtype].name);
-    *out = op == SN_LOP_CAST ? sn_put_cast(p->m, here(p), dtype, x) : sn_put_bitcast(p->m, here(p), dtype, x);
-    return SN_OK;
-}
-
-static sn_status parse_index(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)op;
-    sn_ix e;
-    SN_TRY(parse_ix(&e, p, false));
-    *out = sn_put_index(p->m, here(p), dtype, e);
-    return SN_OK;
-}
-
-static sn_status parse_in(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)op, (void)dtype;
-    sn_ix e, bound;
-    SN_TRY(parse_ix(&e, p, false));
-    SN_TRY(sn_lex_expect(p->lx, ","));
-    SN_TRY(parse_ix(&bound, p, false));
-    *out = sn_put_in(p->m, here(p), e, bound);
-    return SN_OK;
-}
-
-static sn_status parse_load(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)op, (void)dtype;
-    sn_buf b;
-    sn_ix e;
-    sn_val mask, otherwise;
-    bool masked;
-    int line = p->lx->tok_line;
-    SN_TRY(parse_element(&b, &e, p));
-    SN_TRY(accept_mask(&masked, p, line));
-    if (!masked) {
-        *out = sn_put_load(p->m, here(p), b, e);
-        return SN_OK;
-    }
-    SN_TRY(parse_typed(&mask, p, SN_BOOL, "the mask"));
-    SN_TRY(sn_lex_expect_name(p->lx, "else"));
-    SN_TRY(parse_typed(&otherwise, p, sn_buf_get(p->m, b)->dtype, "the other value"));
-    *out = sn_put_load_masked(p->m, here(p), b, e, mask, otherwise);
-    return SN_OK;
-}
-
 /* ---- regions ---- */
 
 static sn_status parse_stmt(parser *p);
@@ -363,21 +273,20 @@ static sn_status parse_region(parser *p, sn_stmt s) {
 }
 
 /* `i in 8192 : grid`: the axis is visible until axes.n is taken back. */
-static sn_status parse_axis(sn_axis *out, sn_axis_kind *kind, parser *p) {
+static sn_status parse_axis(sn_stmt_rec *r, parser *p) {
     char *name;
     sn_ix extent;
     bool has_kind;
     SN_TRY(parse_new_name(&name, p->lx, &p->scratch));
     SN_TRY(sn_lex_expect_name(p->lx, "in"));
     SN_TRY(parse_ix(&extent, p, true));
-    *out = sn_axis_new(p->m, name, extent);
-    SN_PUSH(&p->scratch, &p->axes, ((open_axis){name, *out}));
-    *kind = SN_AXIS_SEQ;
+    r->axis = sn_axis_new(p->m, name, extent);
+    SN_PUSH(&p->scratch, &p->axes, ((open_axis){name, r->axis}));
     SN_TRY(sn_lex_accept(&has_kind, p->lx, ":"));
     if (!has_kind) return SN_OK;
     for (int i = 0; i < SN_N_AXIS_KINDS; i++)
         if (sn_lex_is_name(p->lx, sn_axis_kind_names[i])) {
-            *kind = (sn_axis_kind)i;
+            r->kind = (sn_axis_kind)i;
             return sn_lex_next(p->lx);
         }
     return sn_lex_fail(p->lx, "unknown axis kind '%.*s'", shown(p->lx), p->lx->tok_start);
@@ -391,34 +300,22 @@ static sn_status parse_comb(sn_comb *out, parser *p) {
     return sn_lex_fail(&at, "unknown combiner '%s'", name);
 }
 
-static sn_status parse_combs(sn_comb *combs, uint32_t max, uint32_t *n, parser *p) {
-    bool many;
-    *n = 1;
-    SN_TRY(sn_lex_accept(&many, p->lx, "("));
-    SN_TRY(parse_comb(&combs[0], p));
+/* `sum`, or `(sum, max)` of what has a region. */
+static sn_status parse_combs(sn_stmt_rec *r, parser *p) {
+    sn_lex at = *p->lx;
+    bool many = false;
+    r->n_combs = 1;
+    if (sn_lops[r->op].has_region) SN_TRY(sn_lex_accept(&many, p->lx, "("));
+    SN_TRY(parse_comb(&r->combs[0], p));
+    if (!sn_lops[r->op].has_region && sn_combs[r->combs[0]].states != 1)
+        return sn_lex_fail(&at, "%s has one state, %s has 2", sn_lops[r->op].name, sn_combs[r->combs[0]].name);
     while (many && !sn_lex_is(p->lx, ")")) {
         SN_TRY(sn_lex_expect(p->lx, ","));
-        if (*n == max) return sn_lex_fail(p->lx, "a reduce has at most %u combiners", max);
-        SN_TRY(parse_comb(&combs[(*n)++], p));
+        if (r->n_combs == SN_COUNT(r->combs))
+            return sn_lex_fail(p->lx, "a %s has at most %zu combiners", sn_lops[r->op].name, SN_COUNT(r->combs));
+        SN_TRY(parse_comb(&r->combs[r->n_combs++], p));
     }
     return many ? sn_lex_next(p->lx) : SN_OK;
-}
-
-static sn_status parse_accum(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)op, (void)dtype;
-    sn_lex at = *p->lx;
-    sn_comb comb;
-    sn_val x;
-    sn_ix position;
-    bool exclusive;
-    SN_TRY(parse_comb(&comb, p));
-    if (sn_combs[comb].states != 1) return sn_lex_fail(&at, "accum has one state, %s has 2", sn_combs[comb].name);
-    SN_TRY(parse_value(&x, p));
-    SN_TRY(sn_lex_expect_name(p->lx, "over"));
-    SN_TRY(parse_ix(&position, p, false));
-    SN_TRY(sn_lex_accept_name(&exclusive, p->lx, "exclusive"));
-    *out = sn_put_accum(p->m, here(p), comb, x, position, exclusive);
-    return SN_OK;
 }
 
 /* The yield gives the dtypes of the states, so the results are typed when the region has been read. */
@@ -433,60 +330,133 @@ static sn_status type_results(parser *p, sn_stmt s, sn_lex *at) {
     return SN_OK;
 }
 
-static sn_status parse_reduce(sn_val *out, parser *p, sn_lop op, sn_dtype dtype) {
-    (void)op, (void)dtype;
-    static const sn_dtype NOT_YET[MAX_RESULTS] = {0};
+/* ---- fields ---- */
+
+/* The first operand says what the others are; a bool in front of it says nothing. With a buffer all are of its dtype.
+ */
+static sn_status parse_operand(sn_stmt_rec *r, parser *p) {
+    const sn_lop_info *op = &sn_lops[r->op];
+    uint32_t lead = sn_lop_lead(r->op), i = r->n_in++;
+    char what[32];
+    snprintf(what, sizeof what, "operand %u of %s", i + 1, op->name);
+    if (op->has_buffer) return parse_typed(&r->in[i], p, sn_buf_get(p->m, r->buf)->dtype, "the stored value");
+    if (i < lead) return parse_typed(&r->in[i], p, SN_BOOL, what);
+    if (i == lead || op->n_in == SN_ANY_OPERANDS) return parse_value(&r->in[i], p);
+    return parse_typed(&r->in[i], p, dtype_of(p, r->in[lead]), what);
+}
+
+static sn_status parse_operands(sn_stmt_rec *r, parser *p) {
+    const sn_lop_info *op = &sn_lops[r->op];
+    bool more = true;
+    while (more) {
+        if (r->n_in == MAX_RESULTS) return sn_lex_fail(p->lx, "a %s has at most %d operands", op->name, MAX_RESULTS);
+        SN_TRY(parse_operand(r, p));
+        more = op->n_in == SN_ANY_OPERANDS ? sn_lex_is(p->lx, ",") : r->n_in < op->n_in;
+        if (more) SN_TRY(sn_lex_expect(p->lx, ","));
+    }
+    if (sn_lex_is(p->lx, ",")) return sn_lex_fail(p->lx, "%s has %u operands", op->name, op->n_in);
+    return SN_OK;
+}
+
+/* Operands and a type that is asked for: a conversion. */
+static sn_status parse_converted(sn_stmt_rec *r, parser *p) {
     sn_lex at = *p->lx;
-    sn_comb combs[4];
-    uint32_t n;
-    sn_axis ax;
-    sn_axis_kind kind;
-    SN_TRY(parse_combs(combs, SN_COUNT(combs), &n, p));
-    SN_TRY(parse_axis(&ax, &kind, p));
-    sn_stmt s = sn_put_reduce(p->m, here(p), ax, kind, combs, n, NOT_YET);
-    SN_TRY(parse_region(p, s));
-    p->axes.n--;
-    *out = sn_stmt_get(p->m, s)->result;
-    return type_results(p, s, &at);
+    SN_TRY(parse_operands(r, p));
+    sn_dtype from = dtype_of(p, r->in[0]);
+    const char *name = sn_lops[r->op].name, *to = sn_dtypes[r->dtype].name;
+    if (from == r->dtype) return sn_lex_fail(&at, "%s: the value is %s already", name, to);
+    if (r->op == SN_LOP_BITCAST && sn_dtype_bytes(from) != sn_dtype_bytes(r->dtype))
+        return sn_lex_fail(&at, "bitcast from %s to %s: the sizes differ", sn_dtypes[from].name, to);
+    return SN_OK;
+}
+
+/* The `if` of a mask stands on the line of what it follows; one on the next line begins a statement. */
+static sn_status parse_mask(sn_stmt_rec *r, parser *p, int line, bool otherwise) {
+    if (p->lx->tok_line == line) SN_TRY(sn_lex_accept_name(&r->has_mask, p->lx, "if"));
+    if (!r->has_mask) return SN_OK;
+    SN_TRY(parse_typed(&r->in[r->n_in++], p, SN_BOOL, "the mask"));
+    if (!otherwise) return SN_OK;
+    SN_TRY(sn_lex_expect_name(p->lx, "else"));
+    return parse_typed(&r->in[r->n_in++], p, sn_buf_get(p->m, r->buf)->dtype, "the other value");
+}
+
+static sn_status parse_constant(sn_stmt_rec *r, parser *p) {
+    SN_TRY(parse_literal(&r->f, &r->i, p->lx, r->dtype));
+    if (sn_is_float(r->dtype)) r->f = sn_round_to(r->dtype, r->f);
+    return SN_OK;
+}
+
+/* One field of a format of lops.def. line: where the piece before it begins. */
+static sn_status parse_field(sn_stmt_rec *r, parser *p, char field, int line) {
+    switch (field) {
+    case 'L': return parse_constant(r, p);
+    case 'V': return sn_lops[r->op].has_type ? parse_converted(r, p) : parse_operands(r, p);
+    case 'I': return parse_ix(&r->ix, p, false);
+    case 'N': return parse_ix(&r->bound, p, false);
+    case 'B': return parse_buffer(&r->buf, p);
+    case 'A': return parse_axis(r, p);
+    case 'C': return parse_combs(r, p);
+    case 'M':
+    case 'E': return parse_mask(r, p, line, field == 'E');
+    case 'X': return sn_lex_accept_name(&r->exclusive, p->lx, "exclusive");
+    default: return SN_OK; /* the type was part of the name, the region follows the statement */
+    }
+}
+
+/* What is no field stands in the text as it does in the format. */
+static sn_status parse_word(const char **f, parser *p) {
+    char word[16];
+    size_t n = islower((unsigned char)**f) ? strspn(*f, "abcdefghijklmnopqrstuvwxyz") : 1;
+    SN_ASSERT(n < sizeof word);
+    memcpy(word, *f, n);
+    word[n] = 0;
+    *f += n;
+    return islower((unsigned char)word[0]) ? sn_lex_expect_name(p->lx, word) : sn_lex_expect(p->lx, word);
+}
+
+static sn_status parse_fields(sn_stmt_rec *r, parser *p) {
+    int line = 0;
+    for (const char *f = sn_lops[r->op].format; *f;) {
+        int began = p->lx->tok_line;
+        f += strspn(f, " ()"); /* parentheses belong to the index expression inside */
+        if (isupper((unsigned char)*f)) SN_TRY(parse_field(r, p, *f++, line));
+        else if (*f) SN_TRY(parse_word(&f, p));
+        line = began;
+    }
+    return SN_OK;
 }
 
 /* ---- statements ---- */
 
-typedef sn_status (*parse_fn)(sn_val *out, parser *p, sn_lop op, sn_dtype dtype);
-
-static parse_fn value_parser(sn_lop op) {
-    if (op < SN_N_LOPS) return parse_scalar;
-    switch ((int)op) {
-    case SN_LOP_CONST: return parse_const;
-    case SN_LOP_CAST:
-    case SN_LOP_BITCAST: return parse_cast;
-    case SN_LOP_INDEX: return parse_index;
-    case SN_LOP_IN: return parse_in;
-    case SN_LOP_LOAD: return parse_load;
-    case SN_LOP_ACCUM: return parse_accum;
-    case SN_LOP_REDUCE: return parse_reduce;
-    }
-    return NULL;
-}
-
-static bool has_suffix(sn_lop op) {
-    return op == SN_LOP_CONST || op == SN_LOP_CAST || op == SN_LOP_BITCAST || op == SN_LOP_INDEX;
-}
-
-/* `add` or `const.f32` */
-static sn_status parse_op(sn_lop *op, sn_dtype *dtype, parser *p) {
+/* `add` or `const.f32`: an operation with results, or without any. */
+static sn_status parse_op(sn_stmt_rec *r, parser *p) {
     sn_lex at = *p->lx;
     char *word;
     SN_TRY(sn_lex_name(&word, p->lx, &p->scratch));
     char *suffix = strchr(word, '.');
     if (suffix) *suffix++ = 0;
-    if (!sn_lop_from_name(op, word) || !value_parser(*op)) return sn_lex_fail(&at, "unknown operation '%s'", word);
-    *dtype = SN_F32;
-    if (!suffix && has_suffix(*op)) return sn_lex_fail(&at, "%s needs an element type: %s.f32", word, word);
+    if (!sn_lop_from_name(&r->op, word) || sn_lops[r->op].result == SN_RESULT_NONE)
+        return sn_lex_fail(&at, "unknown operation '%s'", word);
+    bool has_type = sn_lops[r->op].has_type;
+    if (!suffix && has_type) return sn_lex_fail(&at, "%s needs an element type: %s.f32", word, word);
     if (!suffix) return SN_OK;
-    if (!has_suffix(*op)) return sn_lex_fail(&at, "%s takes no element type", word);
-    if (!sn_dtype_from_name(dtype, suffix)) return sn_lex_fail(&at, "unknown element type '%s'", suffix);
+    if (!has_type) return sn_lex_fail(&at, "%s takes no element type", word);
+    if (!sn_dtype_from_name(&r->dtype, suffix)) return sn_lex_fail(&at, "unknown element type '%s'", suffix);
     return SN_OK;
+}
+
+/* What stands behind the name of r->op, its region included. */
+static sn_status parse_rest(sn_stmt *out, sn_stmt_rec *r, parser *p) {
+    static const sn_dtype NOT_YET[MAX_RESULTS] = {0};
+    const sn_lop_info *op = &sn_lops[r->op];
+    sn_val in[MAX_RESULTS + 2]; /* and those of a mask */
+    sn_lex at = *p->lx;
+    r->in = in;
+    SN_TRY(parse_fields(r, p));
+    *out = sn_put_stmt(p->m, here(p), r, NOT_YET);
+    if (op->has_region) SN_TRY(parse_region(p, *out));
+    if (op->has_axis) p->axes.n--;
+    return op->result == SN_RESULT_STATES ? type_results(p, *out, &at) : SN_OK;
 }
 
 /* Is the value visible in the region that is being read? */
@@ -515,84 +485,28 @@ static sn_status parse_values(parser *p) {
     }
     SN_TRY(sn_lex_expect(p->lx, "="));
     sn_lex at = *p->lx;
-    sn_lop op;
-    sn_dtype dtype;
-    sn_val v;
-    SN_TRY(parse_op(&op, &dtype, p));
-    SN_TRY(value_parser(op)(&v, p, op, dtype));
-    uint32_t n_results = sn_stmt_get(p->m, sn_val_get(p->m, v)->def)->n_results;
-    if (n_results != n) return sn_lex_fail(&at, "%s gives %u results, %u are named", sn_lops[op].name, n_results, n);
-    for (uint32_t i = 0; i < n; i++) sn_names_put(&p->vals, names[i], v.i + i);
-    return SN_OK;
-}
-
-static sn_status parse_store(parser *p) {
-    sn_buf b;
-    sn_ix e;
-    sn_val x, mask;
-    bool masked;
-    SN_TRY(parse_element(&b, &e, p));
-    SN_TRY(sn_lex_expect(p->lx, ","));
-    int line = p->lx->tok_line;
-    SN_TRY(parse_typed(&x, p, sn_buf_get(p->m, b)->dtype, "the stored value"));
-    SN_TRY(accept_mask(&masked, p, line));
-    if (masked) SN_TRY(parse_typed(&mask, p, SN_BOOL, "the mask"));
-    if (masked) sn_put_store_masked(p->m, here(p), b, e, x, mask);
-    else sn_put_store(p->m, here(p), b, e, x);
-    return SN_OK;
-}
-
-static sn_status parse_loop(parser *p) {
-    sn_axis ax;
-    sn_axis_kind kind;
-    SN_TRY(parse_axis(&ax, &kind, p));
-    SN_TRY(parse_region(p, sn_put_loop(p->m, here(p), ax, kind)));
-    p->axes.n--;
-    return SN_OK;
-}
-
-static sn_status parse_if(parser *p) {
-    sn_ix e, bound;
-    SN_TRY(parse_ix(&e, p, false));
-    SN_TRY(sn_lex_expect_name(p->lx, "in"));
-    SN_TRY(parse_ix(&bound, p, false));
-    return parse_region(p, sn_put_if(p->m, here(p), e, bound));
-}
-
-static sn_status parse_yield(parser *p) {
-    sn_val in[MAX_RESULTS];
-    uint32_t n = 0;
-    bool more = true;
-    while (more) {
-        if (n == MAX_RESULTS) return sn_lex_fail(p->lx, "a yield has at most %d operands", MAX_RESULTS);
-        SN_TRY(parse_value(&in[n++], p));
-        SN_TRY(sn_lex_accept(&more, p->lx, ","));
-    }
-    sn_put_yield(p->m, here(p), in, n);
-    return SN_OK;
-}
-
-static sn_status parse_barrier(parser *p) {
-    sn_put_barrier(p->m, here(p));
+    sn_stmt_rec r = {0};
+    sn_stmt out;
+    SN_TRY(parse_op(&r, p));
+    SN_TRY(parse_rest(&out, &r, p));
+    const sn_stmt_rec *made = sn_stmt_get(p->m, out);
+    if (made->n_results != n)
+        return sn_lex_fail(&at, "%s gives %u results, %u are named", sn_lops[r.op].name, made->n_results, n);
+    for (uint32_t i = 0; i < n; i++) sn_names_put(&p->vals, names[i], sn_result(made, i).i);
     return SN_OK;
 }
 
 static sn_status parse_stmt(parser *p) {
-    static const struct {
-        const char *word;
-        sn_status (*parse)(parser *p);
-    } WORDS[] = {
-        {"store", parse_store}, {"loop", parse_loop},       {"if", parse_if},
-        {"yield", parse_yield}, {"barrier", parse_barrier},
-    };
     if (p->lx->tok == SN_TOK_VALUE) return parse_values(p);
-    for (size_t i = 0; i < SN_COUNT(WORDS); i++)
-        if (sn_lex_is_name(p->lx, WORDS[i].word)) {
-            SN_TRY(sn_lex_next(p->lx));
-            return WORDS[i].parse(p);
-        }
     if (p->lx->tok == SN_TOK_END) return sn_lex_fail(p->lx, "expected a statement or '}', found the end of the text");
-    return sn_lex_fail(p->lx, "expected a statement or '}', found '%.*s'", shown(p->lx), p->lx->tok_start);
+    sn_stmt_rec r = {0};
+    sn_stmt out;
+    bool known =
+        p->lx->tok == SN_TOK_NAME && sn_lop_from_name(&r.op, sn_strndup(&p->scratch, p->lx->tok_start, p->lx->tok_len));
+    if (!known || sn_lops[r.op].result != SN_RESULT_NONE)
+        return sn_lex_fail(p->lx, "expected a statement or '}', found '%.*s'", shown(p->lx), p->lx->tok_start);
+    SN_TRY(sn_lex_next(p->lx));
+    return parse_rest(&out, &r, p);
 }
 
 /* ---- kernels ---- */

@@ -176,78 +176,62 @@ static void put_vals(sn_text *t, names *n, const sn_val *v, uint32_t count) {
 }
 
 static void put_axis(sn_text *t, names *n, const sn_stmt_rec *r) {
-    sn_text_printf(t, " %s in ", axis_name(n, r->axis));
+    sn_text_printf(t, "%s in ", axis_name(n, r->axis));
     put_ix(t, n, sn_axis_get(n->m, r->axis)->extent);
     if (r->kind != SN_AXIS_SEQ) sn_text_printf(t, " : %s", sn_axis_kind_names[r->kind]);
 }
 
 static void put_combs(sn_text *t, const sn_stmt_rec *r) {
-    sn_text_put(t, r->n_combs > 1 ? " (" : " ");
+    if (r->n_combs > 1) sn_text_put(t, "(");
     for (uint32_t i = 0; i < r->n_combs; i++) sn_text_printf(t, "%s%s", i ? ", " : "", sn_combs[r->combs[i]].name);
     if (r->n_combs > 1) sn_text_put(t, ")");
 }
 
-static void put_bounded(sn_text *t, names *n, const sn_stmt_rec *r, const char *between) {
-    put_ix(t, n, r->ix);
-    sn_text_put(t, between);
-    put_ix(t, n, r->bound);
+static void put_literal(sn_text *t, const sn_stmt_rec *r) {
+    if (sn_is_float(r->dtype)) put_float(t, r->dtype, r->f);
+    else put_int(t, r->dtype, r->i);
 }
 
-static void put_access(sn_text *t, names *n, const sn_stmt_rec *r) {
-    sn_text_printf(t, " %s[", buf_name(n, r->buf));
-    put_ix(t, n, r->ix);
-    sn_text_put(t, "]");
-    if (r->op == SN_LOP_STORE) {
-        sn_text_put(t, ", ");
-        put_vals(t, n, r->in, 1);
-    }
-    if (!r->has_mask) return;
-    sn_text_put(t, " if ");
-    put_vals(t, n, r->in + (r->op == SN_LOP_STORE), 1);
-    if (r->op == SN_LOP_STORE) return;
+static void put_mask(sn_text *t, names *n, const sn_stmt_rec *r, char field) {
+    sn_text_put(t, "if ");
+    put_vals(t, n, r->in + sn_lops[r->op].n_in, 1);
+    if (field == 'M') return;
     sn_text_put(t, " else ");
-    put_vals(t, n, r->in + 1, 1);
+    put_vals(t, n, r->in + sn_lops[r->op].n_in + 1, 1);
 }
 
-/* What stands between the operation's name and its region or the line end. */
+/* One character of a format of lops.def: a field, or itself. */
+static void put_field(sn_text *t, names *n, const sn_stmt_rec *r, char field) {
+    switch (field) {
+    case 'T': sn_text_printf(t, ".%s", sn_dtypes[r->dtype].name); break;
+    case 'L': put_literal(t, r); break;
+    case 'V': put_vals(t, n, r->in, r->n_in - (r->has_mask ? sn_lops[r->op].n_mask : 0)); break;
+    case 'I': put_ix(t, n, r->ix); break;
+    case 'N': put_ix(t, n, r->bound); break;
+    case 'B': sn_text_put(t, buf_name(n, r->buf)); break;
+    case 'A': put_axis(t, n, r); break;
+    case 'C': put_combs(t, r); break;
+    case 'M':
+    case 'E': put_mask(t, n, r, field); break;
+    case 'X': sn_text_put(t, "exclusive"); break;
+    default: sn_text_putn(t, &field, 1); break;
+    }
+}
+
+static bool prints(const sn_stmt_rec *r, char field) {
+    if (field == 'M' || field == 'E') return r->has_mask;
+    return field == 'X' ? r->exclusive : field != 'R';
+}
+
+/* What stands between the operation's name and its region or the line end. Spaces are for what follows. */
 static void put_arguments(sn_text *t, names *n, const sn_stmt_rec *r) {
-    const char *dtype = sn_dtypes[r->dtype].name;
-    if (r->op < SN_N_LOPS || r->op == SN_LOP_YIELD) {
-        sn_text_put(t, " ");
-        put_vals(t, n, r->in, r->n_in);
-    } else if (r->op == SN_LOP_CONST) {
-        sn_text_printf(t, ".%s ", dtype);
-        if (sn_is_float(r->dtype)) put_float(t, r->dtype, r->f);
-        else put_int(t, r->dtype, r->i);
-    } else if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) {
-        sn_text_printf(t, ".%s ", dtype);
-        put_vals(t, n, r->in, r->n_in);
-    } else if (r->op == SN_LOP_INDEX) {
-        sn_text_printf(t, ".%s (", dtype);
-        put_ix(t, n, r->ix);
-        sn_text_put(t, ")");
-    } else if (r->op == SN_LOP_IN) {
-        sn_text_put(t, " ");
-        put_bounded(t, n, r, ", ");
-    } else if (r->op == SN_LOP_IF) {
-        sn_text_put(t, " ");
-        put_bounded(t, n, r, " in ");
-    } else if (r->op == SN_LOP_ACCUM) {
-        put_combs(t, r);
-        sn_text_put(t, " ");
-        put_vals(t, n, r->in, r->n_in);
-        sn_text_put(t, " over ");
-        put_ix(t, n, r->ix);
-        if (r->exclusive) sn_text_put(t, " exclusive");
-    } else if (r->op == SN_LOP_BARRIER) {
-        return;
-    } else if (r->op == SN_LOP_LOOP) {
-        put_axis(t, n, r);
-    } else if (r->op == SN_LOP_REDUCE) {
-        put_combs(t, r);
-        put_axis(t, n, r);
-    } else {
-        put_access(t, n, r);
+    bool space = true;
+    for (const char *f = sn_lops[r->op].format; *f; f++) {
+        if (*f == ' ') space = true;
+        if (*f == ' ' || !prints(r, *f)) continue;
+        if (space && *f != 'T') sn_text_put(t, " ");
+        put_field(t, n, r, *f);
+        space = false;
     }
 }
 

@@ -54,9 +54,9 @@ static const char *dtype_name(sn_dtype t) { return sn_dtypes[t].name; }
 
 static uint32_t results_wanted(const sn_stmt_rec *r) {
     uint32_t states = 0;
-    if (r->op == SN_LOP_REDUCE)
-        for (uint32_t i = 0; i < r->n_combs; i++) states += sn_combs[r->combs[i]].states;
-    return r->op == SN_LOP_REDUCE ? states : r->op <= SN_LOP_ACCUM;
+    for (uint32_t i = 0; i < r->n_combs; i++) states += sn_combs[r->combs[i]].states;
+    sn_lop_result result = sn_lops[r->op].result;
+    return result == SN_RESULT_STATES ? states : result != SN_RESULT_NONE;
 }
 
 static sn_status check_links(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
@@ -68,9 +68,9 @@ static sn_status check_links(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
         return FAIL("L15: the region does not point back");
     if (!r->first.i != !r->last.i || (r->first.i && !sn_lop_has_region(r->op)))
         return FAIL("L15: the region has only one end, or is none of this statement");
-    if ((r->op == SN_LOP_LOOP || r->op == SN_LOP_REDUCE) != (r->axis.i != 0))
+    if (sn_lops[r->op].has_axis != (r->axis.i != 0))
         return FAIL("L15: loops and reduces have an axis, nothing else has");
-    if ((r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) != (r->buf.i != 0))
+    if (sn_lops[r->op].has_buffer != (r->buf.i != 0))
         return FAIL("L15: loads and stores have a buffer, nothing else has");
     if (r->n_results != results_wanted(r))
         return FAIL("L15: %u results where %s has %u", r->n_results, sn_lops[r->op].name, results_wanted(r));
@@ -130,9 +130,7 @@ static bool divisors_ok(const verifier *v, sn_ix e) {
 }
 
 static sn_status check_indices(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    bool has_ix = (r->op >= SN_LOP_INDEX && r->op <= SN_LOP_STORE) || r->op == SN_LOP_IF;
-    bool has_bound = r->op == SN_LOP_IN || r->op == SN_LOP_IF;
-    if (has_ix != (r->ix.i != 0) || has_bound != (r->bound.i != 0))
+    if (sn_lops[r->op].has_ix != (r->ix.i != 0) || sn_lops[r->op].has_bound != (r->bound.i != 0))
         return FAIL("L15: an index expression is missing, or has no business here");
     ix_check c = {v, s, NULL};
     if (r->ix.i) sn_ix_walk(v->m, r->ix, check_atom, &c);
@@ -144,59 +142,66 @@ static sn_status check_indices(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 
 /* ---- L2: dtypes ---- */
 
-static sn_status check_scalar(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    const sn_lop_info *info = &sn_lops[r->op];
-    uint32_t lead = r->op == SN_LOP_SELECT;
-    if (r->n_in != info->n_in) return FAIL("L2: %s has %u operands", info->name, info->n_in);
+static sn_status check_counts(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_lop_info *op = &sn_lops[r->op];
+    uint32_t n = op->n_in + (r->has_mask ? op->n_mask : 0);
+    if (r->has_mask && !op->n_mask) return FAIL("L2: %s has no mask", op->name);
+    if (op->n_in == SN_ANY_OPERANDS ? r->n_in == 0 : r->n_in != n)
+        return FAIL("L2: %u operands where %u %s needed", r->n_in, n, n == 1 ? "is" : "are");
+    if (op->has_combs != (r->n_combs > 0)) return FAIL("L2: combiners are missing, or have no business here");
+    return SN_OK;
+}
+
+/* Operands agree with the one that leads, and the result with what the table says. */
+static sn_status check_operand_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_lop_info *op = &sn_lops[r->op];
+    uint32_t lead = sn_lop_lead(r->op);
+    if (op->has_type || op->n_in == SN_ANY_OPERANDS || op->n_in == 0) return SN_OK;
     sn_dtype t = dtype_of(v, r->in[lead]);
     if (lead && dtype_of(v, r->in[0]) != SN_BOOL) return FAIL("L2: the condition is no bool");
-    for (uint32_t i = lead + 1; i < r->n_in; i++)
+    for (uint32_t i = lead + 1; i < op->n_in; i++)
         if (dtype_of(v, r->in[i]) != t)
             return FAIL("L2: operands are %s and %s", dtype_name(t), dtype_name(dtype_of(v, r->in[i])));
-    if (!sn_lop_allowed(r->op, t)) return FAIL("L2: %s does not exist on %s", info->name, dtype_name(t));
-    if (dtype_of(v, r->result) != (info->is_bool ? SN_BOOL : t)) return FAIL("L2: the result has the wrong dtype");
+    if (r->op < SN_N_LOPS && !sn_lop_allowed(r->op, t))
+        return FAIL("L2: %s does not exist on %s", op->name, dtype_name(t));
+    bool like = op->result == SN_RESULT_SAME || op->result == SN_RESULT_CHOSEN;
+    if (like && r->dtype != t) return FAIL("L2: the result has the wrong dtype");
     return SN_OK;
 }
 
 static sn_status check_access_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    bool is_store = r->op == SN_LOP_STORE;
+    const sn_lop_info *op = &sn_lops[r->op];
     sn_dtype t = sn_buf_get(v->m, r->buf)->dtype;
-    uint32_t n = is_store ? 1 + r->has_mask : 2 * r->has_mask;
-    if (r->n_in != n) return FAIL("L2: %u operands where %u are needed", r->n_in, n);
     if (r->has_mask && dtype_of(v, sn_stmt_mask(r)) != SN_BOOL) return FAIL("L2: the mask is no bool");
-    if (!is_store && dtype_of(v, r->result) != t) return FAIL("L2: the result has the wrong dtype");
-    sn_val x = is_store ? r->in[0] : r->has_mask ? r->in[1] : r->result;
-    if (dtype_of(v, x) != t)
-        return FAIL("L2: the buffer is %s, the value %s", dtype_name(t), dtype_name(dtype_of(v, x)));
+    if (op->result == SN_RESULT_ELEMENT && r->dtype != t) return FAIL("L2: the result has the wrong dtype");
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        if (r->has_mask && i == op->n_in) continue;
+        if (dtype_of(v, r->in[i]) != t)
+            return FAIL("L2: the buffer is %s, the value %s", dtype_name(t), dtype_name(dtype_of(v, r->in[i])));
+    }
     return SN_OK;
 }
 
-static sn_status check_conversion(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    if (r->n_in != 1) return FAIL("L2: %s has 1 operand", sn_lops[r->op].name);
-    sn_dtype from = dtype_of(v, r->in[0]), to = dtype_of(v, r->result);
-    if (r->op == SN_LOP_BITCAST && sn_dtype_bytes(from) != sn_dtype_bytes(to))
-        return FAIL("L2: the sizes of %s and %s differ", dtype_name(from), dtype_name(to));
-    return SN_OK;
-}
-
-static sn_status check_accum_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    if (r->n_in != 1 || r->n_combs != 1) return FAIL("L2: accum has 1 operand and 1 combiner");
-    const char *name = sn_combs[r->combs[0]].name;
-    if (sn_combs[r->combs[0]].states != 1) return FAIL("L2: accum has one state, %s has 2", name);
-    if (dtype_of(v, r->in[0]) != r->dtype) return FAIL("L2: operand and result have two dtypes");
+static sn_status check_prefix(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const char *op = sn_lops[r->op].name, *name = sn_combs[r->combs[0]].name;
+    if (r->n_combs != 1) return FAIL("L2: %s has 1 combiner", op);
+    if (sn_combs[r->combs[0]].states != 1) return FAIL("L2: %s has one state, %s has 2", op, name);
     if ((r->combs[0] == SN_COMB_ANY || r->combs[0] == SN_COMB_ALL) && r->dtype != SN_BOOL)
         return FAIL("L2: %s works on bool, not on %s", name, dtype_name(r->dtype));
     return SN_OK;
 }
 
 static sn_status check_types(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    const sn_lop_info *op = &sn_lops[r->op];
     if (r->n_results == 1 && r->dtype != dtype_of(v, r->result))
         return FAIL("L2: statement and result have two dtypes");
-    if (r->op < SN_N_LOPS) return check_scalar(v, s, r);
-    if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return check_access_types(v, s, r);
-    if (r->op == SN_LOP_CAST || r->op == SN_LOP_BITCAST) return check_conversion(v, s, r);
-    if (r->op == SN_LOP_ACCUM) return check_accum_types(v, s, r);
-    if (r->op != SN_LOP_YIELD && r->n_in) return FAIL("L2: %s has no operands", sn_lops[r->op].name);
+    SN_TRY(check_counts(v, s, r));
+    SN_TRY(check_operand_types(v, s, r));
+    if (op->result == SN_RESULT_BOOL && r->dtype != SN_BOOL) return FAIL("L2: the result has the wrong dtype");
+    if (op->has_buffer) return check_access_types(v, s, r);
+    if (op->has_combs && !op->has_region) return check_prefix(v, s, r);
+    if (r->op == SN_LOP_BITCAST && sn_dtype_bytes(dtype_of(v, r->in[0])) != sn_dtype_bytes(r->dtype))
+        return FAIL("L2: the sizes of %s and %s differ", dtype_name(dtype_of(v, r->in[0])), dtype_name(r->dtype));
     if (r->op == SN_LOP_INDEX && (sn_is_float(r->dtype) || r->dtype == SN_BOOL))
         return FAIL("L2: an index is an integer, not %s", dtype_name(r->dtype));
     return SN_OK;
@@ -345,7 +350,7 @@ static sn_status check_local(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 static sn_status check_access(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (!r->buf.i) return SN_OK;
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
-    if (r->op == SN_LOP_STORE && b->scope == SN_BUF_CONST) return FAIL("L8: '%s' is a const buffer", b->name);
+    if (sn_stores(r) && b->scope == SN_BUF_CONST) return FAIL("L8: '%s' is a const buffer", b->name);
     SN_TRY(check_bounds(v, s, r));
     return sn_buf_is_private(b) ? check_local(v, s, r) : SN_OK;
 }
@@ -405,7 +410,7 @@ static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 }
 
 static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
-    if (r->op == SN_LOP_BARRIER && !sn_kern_get(v->m, v->k)->scheduled)
+    if (sn_lops[r->op].syncs && !sn_kern_get(v->m, v->k)->scheduled)
         return FAIL("L9: a barrier in a kernel that is not scheduled");
     if (!r->axis.i || r->kind == SN_AXIS_SEQ) return SN_OK;
     const char *name = sn_axis_kind_names[r->kind];
@@ -430,7 +435,7 @@ static bool after_a_grid_loop(const verifier *v, sn_stmt s) {
 
 static sn_status check_stores_in_grid(verifier *v) {
     for (sn_stmt s = sn_stmt_walk_first(v->m, v->k); s.i && v->grid.i; s = sn_stmt_walk_next(v->m, s))
-        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, v->grid) && !after_a_grid_loop(v, s))
+        if (sn_stores(sn_stmt_get(v->m, s)) && !sn_stmt_inside(v->m, s, v->grid) && !after_a_grid_loop(v, s))
             return FAIL("L10: the store is outside the grid, so every block would do it");
     return SN_OK;
 }
@@ -446,34 +451,33 @@ static sn_stmt innermost_grid(const verifier *v, sn_stmt s) {
 static sn_status check_segment_stores(verifier *v, sn_stmt top) {
     sn_stmt grid = innermost_grid(v, top), end = sn_stmt_walk_skip(v->m, top);
     for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(v->m, s))
-        if (sn_stmt_get(v->m, s)->op == SN_LOP_STORE && !sn_stmt_inside(v->m, s, grid))
+        if (sn_stores(sn_stmt_get(v->m, s)) && !sn_stmt_inside(v->m, s, grid))
             return FAIL("L10: the store is outside the grid, so every block would do it");
     return SN_OK;
 }
 
 /* buf.mark: number of the segment that stores to it. */
-static sn_status check_segment_accesses(verifier *v, sn_stmt top, uint32_t number, sn_lop op) {
+static sn_status check_segment_accesses(verifier *v, sn_stmt top, uint32_t number, bool stores) {
     sn_stmt end = sn_stmt_walk_skip(v->m, top);
     for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(v->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(v->m, s);
-        if (r->op != op) continue;
+        if (!(stores ? sn_stores(r) : sn_loads(r))) continue;
         sn_buf_rec *b = sn_buf_get(v->m, r->buf);
         if (sn_buf_is_local(b)) continue;
         if (b->mark && b->mark != number) return FAIL("L17: another segment of the kernel stores to '%s'", b->name);
-        if (op == SN_LOP_STORE) b->mark = number;
+        if (stores) b->mark = number;
     }
     return SN_OK;
 }
 
 static sn_status check_segments(verifier *v, const sn_kern_rec *k) {
     if (sn_kern_segments(v->m, v->k) < 2) return check_stores_in_grid(v);
-    static const sn_lop ORDER[] = {SN_LOP_STORE, SN_LOP_LOAD};
-    for (size_t i = 0; i < SN_COUNT(ORDER); i++) {
+    for (int stores = 1; stores >= 0; stores--) {
         uint32_t number = 0;
         for (sn_stmt s = k->first; s.i; s = sn_stmt_get(v->m, s)->next) {
             if (!sn_is_grid(v->m, s)) return FAIL("L10: the statement stands beside the segments of the kernel");
             SN_TRY(check_segment_stores(v, s));
-            SN_TRY(check_segment_accesses(v, s, ++number, ORDER[i]));
+            SN_TRY(check_segment_accesses(v, s, ++number, stores));
         }
     }
     for (uint32_t i = 0; i < k->params.n; i++) sn_buf_get(v->m, k->params.at[i])->mark = 0;

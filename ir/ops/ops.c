@@ -3,22 +3,43 @@
 
 #include <string.h>
 
-/* A row says NA where the operation does not exist; both compilers fold the comparison. */
+/* A row says NA where the operation does not exist; compilers fold the comparison, and the search for a field. */
 #define EXISTS(text) (__builtin_strcmp(text, "NA") != 0)
-#define IS_SAME false
-#define IS_BOOL true
+#define HAS(format, field) (__builtin_strchr(format, field) != NULL)
+
+enum { ANY = SN_ANY_OPERANDS };
+enum { NONE = 0, PURE = 1, READS = 2, WRITES = 4, SYNCS = 8, ORDERED = 16 };
 
 const sn_lop_info sn_lops[SN_N_ALL_LOPS] = {
-#define SN_LOP(ID, name, n_in, result, f, i) [SN_LOP_##ID] = {name, n_in, IS_##result, EXISTS(#f), EXISTS(#i)},
+#define SN_LOP(ID, text, operands, type, f, i)                                                                         \
+    [SN_LOP_##ID] = {.name = text,                                                                                     \
+                     .n_in = operands,                                                                                 \
+                     .result = SN_RESULT_##type,                                                                       \
+                     .pure = true,                                                                                     \
+                     .on_float = EXISTS(#f),                                                                           \
+                     .on_int = EXISTS(#i),                                                                             \
+                     .format = "V"},
+#define SN_STMT(ID, text, operands, type, effects, fields, about)                                                      \
+    [SN_LOP_##ID] = {.name = text,                                                                                     \
+                     .n_in = operands,                                                                                 \
+                     .result = SN_RESULT_##type,                                                                       \
+                     .pure = ((effects) & PURE) != 0,                                                                  \
+                     .reads = ((effects) & READS) != 0,                                                                \
+                     .writes = ((effects) & WRITES) != 0,                                                              \
+                     .syncs = ((effects) & SYNCS) != 0,                                                                \
+                     .ordered = ((effects) & ORDERED) != 0,                                                            \
+                     .n_mask = HAS(fields, 'M') ? 1 : HAS(fields, 'E') ? 2 : 0,                                        \
+                     .has_type = HAS(fields, 'T'),                                                                     \
+                     .has_literal = HAS(fields, 'L'),                                                                  \
+                     .has_ix = HAS(fields, 'I'),                                                                       \
+                     .has_bound = HAS(fields, 'N'),                                                                    \
+                     .has_buffer = HAS(fields, 'B'),                                                                   \
+                     .has_axis = HAS(fields, 'A'),                                                                     \
+                     .has_combs = HAS(fields, 'C'),                                                                    \
+                     .has_region = HAS(fields, 'R'),                                                                   \
+                     .format = fields,                                                                                 \
+                     .doc = about},
 #include "ir/ops/lops.def"
-#undef SN_LOP
-    [SN_LOP_CONST] = {"const", 0, false, true, true},     [SN_LOP_CAST] = {"cast", 1, false, true, true},
-    [SN_LOP_BITCAST] = {"bitcast", 1, false, true, true}, [SN_LOP_INDEX] = {"index", 0, false, false, true},
-    [SN_LOP_IN] = {"in", 0, true, false, true},           [SN_LOP_LOAD] = {"load", 0, false, true, true},
-    [SN_LOP_ACCUM] = {"accum", 1, false, true, true},     [SN_LOP_STORE] = {"store", 1, false, true, true},
-    [SN_LOP_LOOP] = {"loop", 0, false, true, true},       [SN_LOP_REDUCE] = {"reduce", 0, false, true, true},
-    [SN_LOP_IF] = {"if", 0, false, true, true},           [SN_LOP_YIELD] = {"yield", 0, false, true, true},
-    [SN_LOP_BARRIER] = {"barrier", 0, false, true, true},
 };
 
 const sn_comb_info sn_combs[SN_N_COMBS] = {

@@ -8,25 +8,12 @@
 
 typedef enum sn_lop {
 #define SN_LOP(ID, name, n_in, result, f, i) SN_LOP_##ID,
+#define SN_STMT(ID, name, n_in, result, effects, format, doc) SN_LOP_##ID,
 #include "ir/ops/lops.def"
-#undef SN_LOP
-    SN_N_LOPS,
-    /* Values that are not plain scalar functions of their operands: */
-    SN_LOP_CONST = SN_N_LOPS, /* literal of its dtype */
-    SN_LOP_CAST,              /* convert operand 0 to dtype */
-    SN_LOP_BITCAST,           /* same bits, other dtype of the same size */
-    SN_LOP_INDEX,             /* the value of an ix as an integer dtype */
-    SN_LOP_IN,                /* bool: 0 <= ix < bound */
-    SN_LOP_LOAD,              /* buffer[ix]; with a mask: only where operand 0 holds, else operand 1 */
-    SN_LOP_ACCUM,             /* prefix of operand 0 over the iterations that ix counts; starts anew where ix is 0 */
-    /* Statements without a value: */
-    SN_LOP_STORE,   /* buffer[ix] = operand 0; with a mask: only where operand 1 holds */
-    SN_LOP_LOOP,    /* axis, region */
-    SN_LOP_REDUCE,  /* axis, combiners, region that ends in yield; one result per state */
-    SN_LOP_IF,      /* region runs when 0 <= ix < bound */
-    SN_LOP_YIELD,   /* operands: one per state of the enclosing reduce */
-    SN_LOP_BARRIER, /* every thread of the block (of the cluster, if there is one) has come here before any goes on */
-    SN_N_ALL_LOPS
+    SN_N_ALL_LOPS,
+    SN_N_LOPS = 0 /* scalar operations, which stand in front: */
+#define SN_LOP(ID, name, n_in, result, f, i) +1
+#include "ir/ops/lops.def"
 } sn_lop;
 
 typedef enum sn_comb {
@@ -36,13 +23,31 @@ typedef enum sn_comb {
     SN_N_COMBS
 } sn_comb;
 
+/* The columns of lops.def, which explains them. */
+typedef enum sn_lop_result {
+    SN_RESULT_SAME,
+    SN_RESULT_CHOSEN,
+    SN_RESULT_BOOL,
+    SN_RESULT_STATED,
+    SN_RESULT_ELEMENT,
+    SN_RESULT_STATES,
+    SN_RESULT_NONE
+} sn_lop_result;
+
+enum { SN_ANY_OPERANDS = INT32_MAX };
+
 typedef struct sn_lop_info {
     const char *name;
-    uint32_t n_in;
-    bool is_bool;
+    uint32_t n_in;   /* SN_ANY_OPERANDS: one or more */
+    uint32_t n_mask; /* operands of a mask, if there is one */
+    sn_lop_result result;
+    bool pure, reads, writes, syncs, ordered;                                                   /* effects */
+    bool has_type, has_literal, has_ix, has_bound, has_buffer, has_axis, has_combs, has_region; /* fields */
     bool on_float, on_int;
+    const char *format, *doc;
 } sn_lop_info;
 extern const sn_lop_info sn_lops[SN_N_ALL_LOPS];
+
 /* What a combiner carries beside its value. */
 typedef enum sn_comb_second {
     SN_SECOND_NONE,
@@ -60,6 +65,8 @@ extern const sn_lop sn_comb_lops[SN_N_COMBS]; /* of a combiner with one state: c
 
 bool sn_lop_from_name(sn_lop *out, const char *name);
 bool sn_comb_from_name(sn_comb *out, const char *name);
-static inline bool sn_lop_has_region(sn_lop op) { return op == SN_LOP_LOOP || op == SN_LOP_REDUCE || op == SN_LOP_IF; }
+static inline bool sn_lop_has_region(sn_lop op) { return sn_lops[op].has_region; }
+/* The operand that gives the operation its dtype. */
+static inline uint32_t sn_lop_lead(sn_lop op) { return sn_lops[op].result == SN_RESULT_CHOSEN; }
 
 #endif

@@ -76,21 +76,8 @@ static double float_op(sn_lop op, double a, double b, double c) {
     (void)b, (void)c;
     switch (op) {
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID: return (double)(f);
+#define SN_STMT(ID, name, n_in, result, effects, format, doc) case SN_LOP_##ID: break;
 #include "ir/ops/lops.def"
-#undef SN_LOP
-    case SN_LOP_CONST:
-    case SN_LOP_CAST:
-    case SN_LOP_BITCAST:
-    case SN_LOP_INDEX:
-    case SN_LOP_IN:
-    case SN_LOP_LOAD:
-    case SN_LOP_ACCUM:
-    case SN_LOP_STORE:
-    case SN_LOP_LOOP:
-    case SN_LOP_REDUCE:
-    case SN_LOP_IF:
-    case SN_LOP_YIELD:
-    case SN_LOP_BARRIER:
     case SN_N_ALL_LOPS: break;
     }
     return NA;
@@ -99,21 +86,8 @@ static double float_op(sn_lop op, double a, double b, double c) {
 static int64_t int_op(sn_lop op, int bits, bool is_unsigned, int64_t a, int64_t b, int64_t c) {
     switch (op) {
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID: return (int64_t)(i);
+#define SN_STMT(ID, name, n_in, result, effects, format, doc) case SN_LOP_##ID: break;
 #include "ir/ops/lops.def"
-#undef SN_LOP
-    case SN_LOP_CONST:
-    case SN_LOP_CAST:
-    case SN_LOP_BITCAST:
-    case SN_LOP_INDEX:
-    case SN_LOP_IN:
-    case SN_LOP_LOAD:
-    case SN_LOP_ACCUM:
-    case SN_LOP_STORE:
-    case SN_LOP_LOOP:
-    case SN_LOP_REDUCE:
-    case SN_LOP_IF:
-    case SN_LOP_YIELD:
-    case SN_LOP_BARRIER:
     case SN_N_ALL_LOPS: break;
     }
     return NA;
@@ -124,7 +98,7 @@ static int64_t int_op(sn_lop op, int bits, bool is_unsigned, int64_t a, int64_t 
 static int dtype_bits(sn_dtype t) { return t == SN_BOOL ? 1 : (int)sn_dtype_bytes(t) * 8; }
 
 sn_scalar sn_scalar_op(sn_lop op, sn_dtype dtype, sn_scalar a, sn_scalar b, sn_scalar c, bool round) {
-    bool is_bool = sn_lops[op].is_bool;
+    bool is_bool = sn_lops[op].result == SN_RESULT_BOOL;
     if (!sn_is_float(dtype)) {
         int64_t i = int_op(op, dtype_bits(dtype), sn_is_unsigned(dtype), a.i, b.i, c.i);
         return (sn_scalar){.i = is_bool ? i != 0 : sn_wrap_to(dtype, i)};

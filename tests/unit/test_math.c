@@ -180,7 +180,6 @@ static ld reference(sn_lop op, ld a, ld b) {
 #define SN_LOP(ID, name, n_in, result, f, i) \
     case SN_LOP_##ID: return f;
 #include "ir/ops/lops.def"
-#undef SN_LOP
     }
     return NAN;
 }
@@ -207,7 +206,7 @@ static void check_float(sn_lop op, sn_dtype dtype, sn_axis_kind kind) {
     if (op == SN_LOP_FLOORDIV) return; /* floor of a rounded quotient: no ULP to speak of; cases below */
     bench t;
     fill(&t, dtype, sn_lops[op].n_in == 2);
-    if (sn_lops[op].is_bool) t.out_dtype = SN_BOOL;
+    if (sn_lops[op].result == SN_RESULT_BOOL) t.out_dtype = SN_BOOL;
     run(&t, op, kind);
     double worst = 0;
     uint32_t at = 0;
@@ -296,7 +295,8 @@ static void check_exact(sn_lop op, sn_dtype from, sn_dtype to, sn_axis_kind kind
 static void check_integers(sn_dtype t) {
     for (int op = 0; op < SN_N_LOPS; op++)
         if (op != SN_LOP_SELECT && sn_lop_allowed((sn_lop)op, t))
-            check_exact((sn_lop)op, t, sn_lops[op].is_bool ? SN_BOOL : t, op % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
+            check_exact((sn_lop)op, t, sn_lops[op].result == SN_RESULT_BOOL ? SN_BOOL : t,
+                        op % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
 }
 
 Test(math, i64) { check_integers(SN_I64); }
@@ -324,6 +324,6 @@ Test(math, halves) {
     static const sn_dtype HALF[] = {SN_F16, SN_BF16};
     for (int h = 0; h < 2; h++)
         for (size_t i = 0; i < SN_COUNT(EXACT); i++)
-            check_exact(EXACT[i], HALF[h], sn_lops[EXACT[i]].is_bool ? SN_BOOL : HALF[h],
+            check_exact(EXACT[i], HALF[h], sn_lops[EXACT[i]].result == SN_RESULT_BOOL ? SN_BOOL : HALF[h],
                         i % 2 ? SN_AXIS_SEQ : SN_AXIS_VECTOR);
 }
