@@ -25,6 +25,7 @@
  */
 #include "backend-nvptx/nvptx.h"
 #include "ir/base/text.h"
+#include "ir/loop/access.h"
 
 #include <string.h>
 

@@ -55,17 +55,6 @@ bool sn_stmt_inside(const sn_module *m, sn_stmt s, sn_stmt outer) {
     return false;
 }
 
-static bool touches(const sn_module *m, sn_kern k, sn_buf b, sn_lop op) {
-    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == op && r->buf.i == b.i) return true;
-    }
-    return false;
-}
-
-bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b) { return touches(m, k, b, SN_LOP_STORE); }
-bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b) { return touches(m, k, b, SN_LOP_LOAD); }
-
 bool sn_kern_is_function(const sn_module *m, sn_kern k) {
     const sn_buf_list *params = &sn_kern_get(m, k)->params;
     return !params->n || sn_buf_get(m, params->at[0])->scope == SN_BUF_FORMAL;

@@ -194,9 +194,6 @@ static inline bool sn_is_nest(const sn_stmt_rec *s) { return sn_lops[s->op].has_
 static inline bool sn_loads(const sn_stmt_rec *s) { return sn_lops[s->op].reads; }
 static inline bool sn_stores(const sn_stmt_rec *s) { return sn_lops[s->op].writes; }
 static inline bool sn_is_access(const sn_stmt_rec *s) { return sn_lops[s->op].has_buffer; }
-/* Does the kernel store to / load from the buffer? */
-bool sn_kern_stores(const sn_module *m, sn_kern k, sn_buf b);
-bool sn_kern_loads(const sn_module *m, sn_kern k, sn_buf b);
 /* Are its parameters formals? (One without parameters does nothing, and counts.) */
 bool sn_kern_is_function(const sn_module *m, sn_kern k);
 

@@ -27,17 +27,6 @@ void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k) {
     }
 }
 
-void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s) {
-    out->n = 0;
-    for (sn_stmt p = sn_stmt_get(m, s)->parent; p.i; p = sn_stmt_get(m, p)->parent)
-        if (sn_is_nest(sn_stmt_get(m, p)) && out->n < SN_MAX_CHAIN) out->at[out->n++] = p;
-    for (uint32_t i = 0; i < out->n / 2; i++) {
-        sn_stmt t = out->at[i];
-        out->at[i] = out->at[out->n - 1 - i];
-        out->at[out->n - 1 - i] = t;
-    }
-}
-
 void sn_chain_permute(sn_module *m, const sn_chain *c, const uint32_t *order) {
     sn_axis axes[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < c->n; k++) axes[k] = sn_stmt_axis(m, c->at[k]);

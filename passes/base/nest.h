@@ -2,20 +2,13 @@
 #ifndef SN_PASSES_BASE_NEST_H
 #define SN_PASSES_BASE_NEST_H
 
+#include "ir/loop/access.h"
 #include "passes/base/pass.h"
-
-enum { SN_MAX_CHAIN = 24 };
 
 /* Iterations of a kernel, at most: more would not be done in a year, and their bytes might not be counted. */
 static const int64_t SN_MOST_STEPS = (int64_t)1 << 56;
 /* Bytes of a buffer, as passes count them: larger ones in text count as that, so that sums over buffers fit. */
 static const int64_t SN_MOST_BYTES = (int64_t)1 << 52;
-
-/* Loops around something, outermost first. */
-typedef struct sn_chain {
-    sn_stmt at[SN_MAX_CHAIN];
-    uint32_t n;
-} sn_chain;
 
 /* First statement of the region of s, or of the kernel body when s is none. */
 sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
@@ -26,8 +19,6 @@ bool sn_is_scan(const sn_module *m, sn_stmt s);
 /* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration
  * stores elements of its own. The loop of a scan is none of them. */
 void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k);
-/* The loops and reduces around s, outermost first. */
-void sn_chain_around(sn_chain *out, const sn_module *m, sn_stmt s);
 /* Order the loops of a chain of perfectly nested loops: position k gets the axis that position order[k] had. */
 void sn_chain_permute(sn_module *m, const sn_chain *c, const uint32_t *order);
 /* Extents as constants; false when one is symbolic. */

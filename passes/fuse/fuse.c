@@ -175,8 +175,8 @@ static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     if (fu->nodes[a].ops + fu->nodes[b].ops > MAX_OPS) return false;
     if (sn_kern_get(fu->m, fu->nodes[a].k)->scheduled || sn_kern_get(fu->m, fu->nodes[b].k)->scheduled) return false;
     sn_access_list in_a, in_b;
-    sn_fuse_accesses(&in_a, fu->cx, fu->nodes[a].k);
-    sn_fuse_accesses(&in_b, fu->cx, fu->nodes[b].k);
+    sn_access_find_all(&in_a, fu->cx->m, fu->cx->scratch, fu->nodes[a].k);
+    sn_access_find_all(&in_b, fu->cx->m, fu->cx->scratch, fu->nodes[b].k);
     sn_fuse_match mt;
     if (!sn_fuse_find(&mt, fu->cx, fu->nodes[a].k, fu->nodes[b].k, &in_a, &in_b)) {
         sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), mt.why_not);

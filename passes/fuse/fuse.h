@@ -4,18 +4,6 @@
 
 #include "passes/base/nest.h"
 
-/* A load or store of a global buffer inside a kernel. */
-typedef struct sn_access {
-    sn_stmt s;
-    sn_buf buf;
-    sn_ix ix;
-    bool store;
-} sn_access;
-typedef struct sn_access_list {
-    sn_access *at;
-    uint32_t n, cap;
-} sn_access_list;
-
 /* How kernel b can be merged into kernel a (which runs first): loops by position in their outer chains. */
 typedef struct sn_fuse_match {
     sn_chain a, b;                  /* outer chains */
@@ -27,7 +15,6 @@ typedef struct sn_fuse_match {
     const char *why_not;            /* reason when there is no match */
 } sn_fuse_match;
 
-void sn_fuse_accesses(sn_access_list *out, sn_pass_ctx *cx, sn_kern k);
 /* Is there a legal match? On false, why_not says what stands against it. The kernels are not changed. */
 bool sn_fuse_find(sn_fuse_match *out, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                   const sn_access_list *in_b);

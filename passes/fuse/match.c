@@ -11,17 +11,6 @@
 
 enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
 
-void sn_fuse_accesses(sn_access_list *out, sn_pass_ctx *cx, sn_kern k) {
-    sn_module *m = cx->m;
-    *out = (sn_access_list){0};
-    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
-        sn_access a = {s, r->buf, r->ix, r->op == SN_LOP_STORE};
-        SN_PUSH(cx->scratch, out, a);
-    }
-}
-
 /* ---- which axes correspond ---- */
 
 typedef struct axis_map {
@@ -139,35 +128,22 @@ static bool choose_orders(sn_fuse_match *mt, sn_module *m, const axis_map *am, c
 
 /* ---- legality ---- */
 
-/* Axes around an access that are not common loops, in their order after the merge. */
-static uint32_t inner_axes(sn_axis *out, sn_module *m, const sn_access *x, const sn_chain *c, const uint32_t *order,
-                           uint32_t shared) {
+/* The common loops, and those around an access that are not common (if `inside`), in their order after the merge. */
+static void merged_loops(sn_chain *out, sn_module *m, const sn_access *x, const sn_chain *c, const uint32_t *order,
+                         uint32_t shared, bool inside) {
     sn_chain around;
     sn_chain_around(&around, m, x->s);
-    uint32_t n = 0;
-    for (uint32_t k = shared; k < c->n; k++) out[n++] = sn_stmt_axis(m, c->at[order[k]]);
-    for (uint32_t k = c->n; k < around.n && n < SN_MAX_CHAIN; k++) out[n++] = sn_stmt_axis(m, around.at[k]);
-    return n;
+    out->n = 0;
+    for (uint32_t k = 0; k < (inside ? c->n : shared); k++) out->at[out->n++] = c->at[order[k]];
+    for (uint32_t k = c->n; inside && k < around.n; k++) out->at[out->n++] = around.at[k];
 }
 
+/* What is stored in the common loops alone is there for all of the load's own loops. */
 static bool dependence_holds(const sn_fuse_match *mt, sn_module *m, const sn_access *store, const sn_access *load) {
-    sn_axis from[SN_MAX_CHAIN * 2], inner_a[SN_MAX_CHAIN], inner_b[SN_MAX_CHAIN];
-    sn_ix to[SN_MAX_CHAIN * 2];
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < mt->shared; k++) {
-        from[n] = sn_stmt_axis(m, mt->b.at[mt->b_order[k]]);
-        to[n++] = sn_ix_axis(m, sn_stmt_axis(m, mt->a.at[mt->a_order[k]]));
-    }
-    uint32_t n_a = inner_axes(inner_a, m, store, &mt->a, mt->a_order, mt->shared);
-    uint32_t n_b = inner_axes(inner_b, m, load, &mt->b, mt->b_order, mt->shared);
-    if (n_a == 0) return sn_ix_eq(sn_ix_subst(m, load->ix, from, to, n), store->ix);
-    if (n_a != n_b) return false;
-    for (uint32_t k = 0; k < n_a; k++) {
-        if (!sn_ix_eq(sn_axis_get(m, inner_a[k])->extent, sn_axis_get(m, inner_b[k])->extent)) return false;
-        from[n] = inner_b[k];
-        to[n++] = sn_ix_axis(m, inner_a[k]);
-    }
-    return sn_ix_eq(sn_ix_subst(m, load->ix, from, to, n), store->ix);
+    sn_chain of_store, of_load;
+    merged_loops(&of_store, m, store, &mt->a, mt->a_order, mt->shared, true);
+    merged_loops(&of_load, m, load, &mt->b, mt->b_order, mt->shared, of_store.n > mt->shared);
+    return sn_same_element(m, store->s, &of_store, load->s, &of_load);
 }
 
 static bool dependences_hold(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {

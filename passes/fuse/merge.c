@@ -37,19 +37,13 @@ typedef struct siblings {
     sn_pass_ctx *cx;
     sn_kern k;
     sn_stmt one, two;
+    sn_access_list before; /* accesses from one up to two */
     SN_VEC(sn_stmt) hoist; /* statements between them that two needs, in order found */
 } siblings;
 
 static bool between(const siblings *sb, sn_stmt s) {
     for (sn_stmt t = sb->one; t.i && t.i != sb->two.i; t = sn_next(sb->cx->m, t))
         if (t.i == s.i) return true;
-    return false;
-}
-
-static bool stores_inside(const sn_module *m, sn_stmt s, sn_buf b) {
-    sn_stmt end = sn_stmt_walk_skip(m, s);
-    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
-        if (sn_stmt_get(m, t)->op == SN_LOP_STORE && sn_buf_eq(sn_stmt_get(m, t)->buf, b)) return true;
     return false;
 }
 
@@ -66,9 +60,7 @@ static bool need_value(siblings *sb, sn_val v) {
     if (!between(sb, def) || already_hoisted(sb, def)) return true;
     const sn_stmt_rec *r = sn_stmt_get(m, def);
     if (sn_lop_has_region(r->op)) return false;
-    if (r->op == SN_LOP_LOAD)
-        for (sn_stmt t = sb->one; t.i && t.i != def.i; t = sn_next(m, t))
-            if (stores_inside(m, t, r->buf)) return false;
+    if (sn_loads(r) && sn_stores_between(m, sb->one, def, r->buf)) return false;
     SN_PUSH(sb->cx->scratch, &sb->hoist, def);
     return true;
 }
@@ -96,40 +88,22 @@ static bool need_operands(siblings *sb, sn_stmt s) {
 }
 
 /* Loops from `top` down to s, top included. */
-static uint32_t nest_axes(const sn_module *m, sn_stmt top, sn_stmt s, sn_axis *out) {
-    sn_chain c;
-    sn_chain_around(&c, m, s);
-    uint32_t k = 0, n = 0;
-    while (k < c.n && c.at[k].i != top.i) k++;
-    for (; k < c.n; k++) out[n++] = sn_stmt_axis(m, c.at[k]);
-    return n;
+static void nest_of(sn_chain *out, const sn_module *m, sn_stmt top, sn_stmt s) {
+    sn_chain_below(out, m, s, sn_stmt_get(m, top)->parent);
 }
 
-/* Element loaded in `two` = element stored in `one` in the same iteration of the merged nest? */
-static bool same_element(const siblings *sb, sn_stmt store, sn_stmt load) {
-    sn_module *m = sb->cx->m;
-    sn_axis a[SN_MAX_CHAIN], b[SN_MAX_CHAIN];
-    sn_ix to[SN_MAX_CHAIN];
-    uint32_t n = nest_axes(m, sb->one, store, a);
-    if (n != nest_axes(m, sb->two, load, b)) return false;
-    for (uint32_t k = 0; k < n; k++) {
-        if (!sn_ix_eq(sn_axis_get(m, a[k])->extent, sn_axis_get(m, b[k])->extent)) return false;
-        to[k] = sn_ix_axis(m, a[k]);
-    }
-    return sn_ix_eq(sn_ix_subst(m, sn_stmt_get(m, load)->ix, b, to, n), sn_stmt_get(m, store)->ix);
-}
-
+/* What is stored before `two` is the element that the load reads in the same iteration of the merged nest, or no
+ * matter. */
 static bool load_may_move(const siblings *sb, sn_stmt load) {
-    const sn_module *m = sb->cx->m;
-    sn_buf b = sn_stmt_get(m, load)->buf;
-    for (sn_stmt t = sb->one; t.i && t.i != sb->two.i; t = sn_next(m, t)) {
-        if (!stores_inside(m, t, b)) continue;
-        if (t.i != sb->one.i) return false;
-        sn_stmt end = sn_stmt_walk_skip(m, t);
-        for (sn_stmt s = t; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (r->op == SN_LOP_STORE && sn_buf_eq(r->buf, b) && !same_element(sb, s, load)) return false;
-        }
+    sn_module *m = sb->cx->m;
+    sn_chain of_load, of_store;
+    nest_of(&of_load, m, sb->two, load);
+    for (uint32_t i = 0; i < sb->before.n; i++) {
+        const sn_access *x = &sb->before.at[i];
+        if (!x->store || !sn_buf_eq(x->buf, sn_stmt_get(m, load)->buf)) continue;
+        if (!sn_stmt_inside(m, x->s, sb->one)) return false;
+        nest_of(&of_store, m, sb->one, x->s);
+        if (!sn_same_element(m, x->s, &of_store, load, &of_load)) return false;
     }
     return true;
 }
@@ -141,10 +115,11 @@ static bool may_merge(siblings *sb) {
     if (one->kind != SN_AXIS_SEQ || two->kind != SN_AXIS_SEQ) return false;
     if (one->n_combs + two->n_combs > MAX_COMBS) return false;
     if (one->op != two->op && (sn_is_scan(m, sb->one) || sn_is_scan(m, sb->two))) return false;
+    sn_access_find(&sb->before, m, sb->cx->scratch, sb->one, sb->two);
     sn_stmt end = sn_stmt_walk_skip(m, sb->two);
     for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         if (!need_operands(sb, s)) return false;
-        if (sn_stmt_get(m, s)->op == SN_LOP_LOAD && !load_may_move(sb, s)) return false;
+        if (sn_loads(sn_stmt_get(m, s)) && !load_may_move(sb, s)) return false;
     }
     for (uint32_t i = 0; i < sb->hoist.n; i++) /* grows while it is walked */
         if (!need_operands(sb, sb->hoist.at[i])) return false;
@@ -291,7 +266,7 @@ static void forget_stores_of(forward *fw, sn_stmt s) {
     sn_module *m = fw->cx->m;
     sn_stmt end = sn_stmt_walk_skip(m, s);
     for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
-        if (sn_stmt_get(m, t)->op == SN_LOP_STORE) forget(fw, sn_stmt_get(m, t)->buf);
+        if (sn_stores(sn_stmt_get(m, t))) forget(fw, sn_stmt_get(m, t)->buf);
 }
 
 static void forward_region(forward *fw, sn_stmt first) {

@@ -47,7 +47,7 @@ static bool is_row_loop(const sn_chain *rows, uint32_t n_rows, sn_stmt s) {
 static void count_loads(footprint *fp, sn_mix *mx, sn_kern k, const sn_chain *rows, uint32_t n_rows) {
     sn_module *m = mx->m;
     sn_access_list in;
-    sn_fuse_accesses(&in, mx->cx, k);
+    sn_access_find_all(&in, mx->cx->m, mx->cx->scratch, k);
     for (uint32_t i = 0; i < in.n; i++) {
         sn_chain c;
         int64_t stride = 0;

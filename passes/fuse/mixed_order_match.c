@@ -176,9 +176,7 @@ static bool is_column_kernel(sn_mix_column *col, const sn_module *m) {
     const sn_stmt_rec *r = sn_stmt_get(m, nest);
     for (uint32_t k = 0; k < r->n_combs; k++)
         if (sn_combs[r->combs[k]].states != 1 || sn_val_get(m, sn_result(r, k))->dtype == SN_BOOL) return false;
-    sn_stmt end = sn_stmt_walk_skip(m, nest);
-    for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_STORE) return false;
+    if (sn_stmt_stores(m, nest, (sn_buf){0})) return false;
     col->n_states = r->n_results;
     return true;
 }
@@ -202,7 +200,7 @@ void sn_mix_note_columns(sn_mix_kernels *by_buf, sn_pass_ctx *cx, sn_kern k) {
     sn_mix_column col = {.k = k};
     sn_access_list in;
     if (!is_column_kernel(&col, cx->m)) return;
-    sn_fuse_accesses(&in, cx, k);
+    sn_access_find_all(&in, cx->m, cx->scratch, k);
     for (uint32_t i = 0; i < in.n; i++) {
         sn_mix_kernels *list = &by_buf[in.at[i].buf.i];
         bool there = list->n && list->at[list->n - 1].i == k.i;
@@ -218,8 +216,8 @@ bool sn_mix_match(sn_mix *mx, sn_kern b, const char **why_not) {
     for (uint32_t i = 0; i < mx->n_columns; i++)
         if (mx->columns[i].k.i == b.i) return false;
     if (mx->n_columns == SN_MIX_COLUMN_KERNELS || !is_column_kernel(&col, m)) return false;
-    sn_fuse_accesses(&in_a, mx->cx, mx->a);
-    sn_fuse_accesses(&in_b, mx->cx, b);
+    sn_access_find_all(&in_a, mx->cx->m, mx->cx->scratch, mx->a);
+    sn_access_find_all(&in_b, mx->cx->m, mx->cx->scratch, b);
     int64_t rows = sn_chain_count(m, &col.red), width = sn_chain_count(m, &col.cols);
     if (rows <= 0 || width <= 0 || rows == INT64_MAX || width == INT64_MAX) return false;
     if (!find_rows(&col, mx, &in_a, &in_b) || !is_row_kernel(mx, col.red.n, width)) return false;

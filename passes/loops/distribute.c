@@ -17,16 +17,17 @@ typedef struct peel {
     sn_module *m;
     sn_kern k;
     sn_stmt nest;
-    const sn_kern *storer; /* by buffer: the last kernel before k that stores it */
-    uint32_t n_bufs;
+    uint32_t at; /* position of k among the kernels that `users` knows */
+    const sn_users *users;
 } peel;
 
 /* Does an earlier kernel with one outer loop of that extent and a nest inside store the buffer? */
 static bool from_rows(const peel *p, sn_buf b, sn_ix extent) {
     sn_module *m = p->m;
     sn_chain outer;
-    if (b.i >= p->n_bufs || !p->storer[b.i].i) return false;
-    sn_chain_outer(&outer, m, p->storer[b.i]);
+    uint32_t storer = sn_users_storer(p->users, b, p->at);
+    if (storer == UINT32_MAX) return false;
+    sn_chain_outer(&outer, m, m->kernels.at[storer]);
     if (outer.n != 1 || !sn_ix_eq(sn_stmt_extent(m, outer.at[0]), extent)) return false;
     for (sn_stmt s = sn_stmt_get(m, outer.at[0])->first; s.i; s = sn_next(m, s))
         if (sn_is_nest(sn_stmt_get(m, s))) return true;
@@ -45,9 +46,9 @@ static bool look(peel *p) {
     uint32_t ops = 0;
     for (sn_stmt s = sn_stmt_get(m, p->nest)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (sn_lop_has_region(r->op) || r->op == SN_LOP_STORE) return false;
+        if (sn_lop_has_region(r->op) || sn_stores(r)) return false;
         ops += r->op < SN_N_LOPS;
-        if (r->op != SN_LOP_LOAD || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP) continue;
+        if (!sn_loads(r) || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP) continue;
         bool by_axis = sn_ix_eq(r->ix, sn_ix_axis(m, sn_stmt_axis(m, p->nest)));
         rows |= by_axis && from_rows(p, r->buf, sn_stmt_extent(m, p->nest));
     }
@@ -97,17 +98,16 @@ static sn_kern take_out(peel *p) {
 sn_status sn_pass_distribute(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     sn_kern_list out = {0};
-    uint32_t n = m->kernels.n, n_bufs = m->bufs.count;
-    sn_kern *storer = SN_NEWN(cx->scratch, sn_kern, n_bufs);
+    sn_users users;
+    uint32_t n = m->kernels.n;
+    sn_users_find(&users, m, cx->scratch);
     for (uint32_t i = 0; i < n; i++) {
-        peel p = {.cx = cx, .m = m, .k = m->kernels.at[i], .storer = storer, .n_bufs = n_bufs};
+        peel p = {.cx = cx, .m = m, .k = m->kernels.at[i], .at = i, .users = &users};
         if (!sn_kern_get(m, p.k)->scheduled && look(&p) && is_closed(&p)) {
             SN_PUSH(&m->arena, &out, take_out(&p));
             *changed = true;
         }
         SN_PUSH(&m->arena, &out, p.k);
-        for (sn_stmt s = sn_stmt_walk_first(m, p.k); s.i; s = sn_stmt_walk_next(m, s))
-            if (sn_stmt_get(m, s)->op == SN_LOP_STORE) storer[sn_stmt_get(m, s)->buf.i] = p.k;
     }
     m->kernels = out;
     return m->env->status;

@@ -96,17 +96,10 @@ static bool matches_one(online *on, uint32_t c) {
     return alike(on, sn_stmt_get(m, yield_of(m, &on->max))->in[on->state], sub->in[0]);
 }
 
-static bool stores(const sn_module *m, sn_stmt nest) {
-    sn_stmt end = sn_stmt_walk_skip(m, nest);
-    for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_STORE) return true;
-    return false;
-}
-
 /* Every combiner of `sum` has to match: one that does not would still read the row. Nor may it store on the way. */
 static bool matches(online *on) {
     const sn_stmt_rec *sum = sn_stmt_get(on->m, on->sum.at[0]);
-    if (stores(on->m, on->sum.at[0])) return false;
+    if (sn_stmt_stores(on->m, on->sum.at[0], (sn_buf){0})) return false;
     for (uint32_t c = 0; c < sum->n_combs; c++)
         if (sn_combs[sum->combs[c]].states != 1 || !matches_one(on, c)) return false;
     return true;
@@ -131,14 +124,10 @@ static bool row_is_wanted(const online *on) {
     sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
     sn_stmt end = sn_stmt_walk_skip(on->m, on->max.at[0]);
     for (sn_stmt load = on->max.at[0]; load.i != end.i; load = sn_stmt_walk_next(on->m, load)) {
-        if (sn_stmt_get(on->m, load)->op != SN_LOP_LOAD) continue;
+        if (!sn_loads(sn_stmt_get(on->m, load))) continue;
         for (sn_stmt s = sn_region_first(on->m, on->k, body); s.i; s = sn_next(on->m, s)) {
             if (!sn_is_nest(sn_stmt_get(on->m, s)) || s.i == on->max.at[0].i || s.i == on->sum.at[0].i) continue;
-            sn_stmt after = sn_stmt_walk_skip(on->m, s);
-            for (sn_stmt t = s; t.i && t.i != after.i; t = sn_stmt_walk_next(on->m, t))
-                if (sn_stmt_get(on->m, t)->op == SN_LOP_LOAD &&
-                    sn_buf_eq(sn_stmt_get(on->m, t)->buf, sn_stmt_get(on->m, load)->buf))
-                    return true;
+            if (sn_stmt_loads(on->m, s, sn_stmt_get(on->m, load)->buf)) return true;
         }
     }
     return false;

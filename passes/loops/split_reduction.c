@@ -159,13 +159,6 @@ static void finish_kernel(cut *c) {
     sn_kern_collect_params(m, c->k);
 }
 
-static bool has_nest_stores(const cut *c) {
-    sn_stmt end = sn_stmt_walk_skip(c->m, c->nest);
-    for (sn_stmt s = c->nest; s.i && s.i != end.i; s = sn_stmt_walk_next(c->m, s))
-        if (sn_stmt_get(c->m, s)->op == SN_LOP_STORE) return true;
-    return false;
-}
-
 sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target->is_gpu) return SN_OK;
@@ -173,7 +166,7 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     uint32_t n = m->kernels.n;
     for (uint32_t i = 0; i < n; i++) {
         cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]};
-        if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !has_nest_stores(&c)) {
+        if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !sn_stmt_stores(m, c.nest, (sn_buf){0})) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld results of %lld elements: cut into %lld parts",
                       (long long)c.rows, (long long)c.count, (long long)c.parts);
             if (!c.outer.n) wrap_in_loop(&c);

@@ -76,34 +76,14 @@ static uint32_t kinds_around(const sn_module *m, sn_stmt s) {
     return bits;
 }
 
-/* Axes between an access and the region, outermost first. */
-static uint32_t axes_below(sn_stmt *out, const sn_module *m, sn_stmt s, sn_stmt region) {
-    sn_chain around;
-    uint32_t n = 0;
-    sn_chain_around(&around, m, s);
-    for (uint32_t k = 0; k < around.n; k++)
-        if (!region.i || sn_stmt_inside(m, around.at[k], region)) out[n++] = around.at[k];
-    return n;
-}
-
 /* One thread makes both, at one offset. Outside block axes one thread stores, but all of them load. */
 static bool same_element(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt region) {
     sn_module *m = sy->m;
-    bool stores = sn_stmt_get(m, a)->op == SN_LOP_STORE && sn_stmt_get(m, b)->op == SN_LOP_STORE;
-    sn_stmt at_a[SN_MAX_CHAIN], at_b[SN_MAX_CHAIN];
-    sn_axis from[SN_MAX_CHAIN];
-    sn_ix to[SN_MAX_CHAIN];
-    uint32_t n = axes_below(at_a, m, a, region), bits = kinds_around(m, region);
-    if (n != axes_below(at_b, m, b, region)) return false;
-    for (uint32_t k = 0; k < n; k++) {
-        const sn_stmt_rec *ra = sn_stmt_get(m, at_a[k]), *rb = sn_stmt_get(m, at_b[k]);
-        if (ra->kind != rb->kind || !sn_ix_eq(sn_stmt_extent(m, at_a[k]), sn_stmt_extent(m, at_b[k]))) return false;
-        from[k] = sn_stmt_axis(m, at_b[k]);
-        to[k] = sn_ix_axis(m, sn_stmt_axis(m, at_a[k]));
-        bits |= kind_bit(ra);
-    }
-    return (stores || bits == sy->block_axes) &&
-           sn_ix_eq(sn_ix_subst(m, sn_stmt_get(m, b)->ix, from, to, n), sn_stmt_get(m, a)->ix);
+    bool stores = sn_stores(sn_stmt_get(m, a)) && sn_stores(sn_stmt_get(m, b));
+    sn_chain of_a, of_b;
+    sn_chain_below(&of_a, m, a, region);
+    sn_chain_below(&of_b, m, b, region);
+    return (stores || kinds_around(m, a) == sy->block_axes) && sn_same_element(m, a, &of_a, b, &of_b);
 }
 
 /* ---- two iterations of a loop ---- */
@@ -114,34 +94,6 @@ static sn_stmt carrier_of(const sync *sy, const access *a) {
     for (const turn *t = sy->turn; t; t = t->outer)
         if (a->number < t->began && sn_stmt_inside(sy->m, a->s, t->loop)) carrier = t->loop;
     return carrier;
-}
-
-/* The offset of an iteration of the loop, without what is the same in all of them; *step: how far it moves. */
-static bool offset_in(sn_range *out, int64_t *step, sn_module *m, sn_stmt s, sn_stmt loop) {
-    sn_chain around;
-    int64_t c;
-    sn_ix e = sn_stmt_get(m, s)->ix, zero = sn_ix_const(m, 0);
-    sn_axis moving = sn_stmt_axis(m, loop);
-    if (!sn_ix_coef(m, e, moving, step)) return false;
-    e = sn_ix_subst(m, e, &moving, &zero, 1);
-    sn_chain_around(&around, m, loop);
-    for (uint32_t k = 0; k < around.n; k++) {
-        sn_axis ax = sn_stmt_axis(m, around.at[k]);
-        if (!sn_ix_coef(m, e, ax, &c)) return false;
-        e = sn_ix_subst(m, e, &ax, &zero, 1);
-    }
-    *out = sn_ix_range(m, e);
-    return out->lo > INT64_MIN / 2 && out->hi < INT64_MAX / 2;
-}
-
-/* Do different iterations of the loop touch different elements? */
-static bool steps_apart(sn_module *m, sn_stmt a, sn_stmt b, sn_stmt loop) {
-    sn_range at_a, at_b;
-    int64_t step_a, step_b;
-    if (!offset_in(&at_a, &step_a, m, a, loop) || !offset_in(&at_b, &step_b, m, b, loop) || step_a != step_b)
-        return false;
-    int64_t lo = at_a.lo < at_b.lo ? at_a.lo : at_b.lo, hi = at_a.hi > at_b.hi ? at_a.hi : at_b.hi;
-    return hi - lo < (step_a < 0 ? -step_a : step_a);
 }
 
 static bool moves(const sync *sy, sn_stmt s, sn_stmt loop) {
@@ -192,7 +144,7 @@ static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s)
         while (sn_stmt_get(sy->m, later)->parent.i != carrier.i) later = sn_stmt_get(sy->m, later)->parent;
         bool still = !moves(sy, earlier->s, carrier) && !moves(sy, s, carrier);
         if (still && same_element(sy, earlier->s, s, carrier)) return none;
-        return steps_apart(sy->m, earlier->s, s, carrier) ? none : later;
+        return sn_access_apart(sy->m, earlier->s, s, carrier) ? none : later;
     }
     sn_stmt region = common_parent(sy->m, &first, &later);
     if (kinds_around(sy->m, region) == sy->block_axes || after_grid(sy->m, first)) return none;
@@ -205,7 +157,7 @@ static void visit_access(sync *sy, sn_stmt s) {
     if (scope == SN_BUF_REG || scope == SN_BUF_POSTED) return;
     for (uint32_t k = sy->pending.n; k-- > 0;) {
         const sn_stmt_rec *p = sn_stmt_get(sy->m, sy->pending.at[k].s);
-        if (!sn_buf_eq(p->buf, r->buf) || (p->op == SN_LOP_LOAD && r->op == SN_LOP_LOAD)) continue;
+        if (!sn_buf_eq(p->buf, r->buf) || (!sn_stores(p) && !sn_stores(r))) continue;
         sn_stmt before = barrier_between(sy, &sy->pending.at[k], s);
         if (!before.i) continue;
         sn_put_barrier(sy->m, sn_at_before(sy->m, before));
@@ -221,8 +173,8 @@ static void visit_region(sync *sy, sn_stmt first);
 static void visit(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
     if (!r->parent.i && sn_is_grid(sy->m, s)) sy->pending.n = 0; /* no segment reads what another one stores */
-    if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) visit_access(sy, s);
-    else if (r->op == SN_LOP_BARRIER) settle(sy, s);
+    if (sn_is_access(r)) visit_access(sy, s);
+    else if (sn_lops[r->op].syncs) settle(sy, s);
     bool again = sn_is_nest(r) && (r->kind == SN_AXIS_SEQ || r->kind == SN_AXIS_UNROLL);
     if (!again || kinds_around(sy->m, s) == sy->block_axes) {
         visit_region(sy, r->first);

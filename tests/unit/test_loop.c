@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/base/text.h"
+#include "ir/loop/access.h"
 #include "ir/module.h"
 
 static sn_env env;
