@@ -219,7 +219,7 @@ static void find_symbol(void *user, sn_ix atom) {
 }
 
 static bool statement_is_narrow(sn_gen *g, const sn_stmt_rec *s) {
-    bool access = s->op == SN_LOP_LOAD || s->op == SN_LOP_STORE;
+    bool access = sn_is_access(s);
     if (s->axis.i) {
         sn_ix extent = sn_axis_get(g->m, s->axis)->extent;
         sn_ix_walk(g->m, extent, find_symbol, g);

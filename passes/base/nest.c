@@ -67,7 +67,7 @@ int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *le
     *least = 0;
     for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+        if (!sn_is_access(r)) continue;
         if (!sn_ix_coef(m, r->ix, ax, &c) || (c != 1 && c != -1)) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         total = sn_add_clamped(total, sn_buf_bytes(m, r->buf));

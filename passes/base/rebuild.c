@@ -36,7 +36,7 @@ void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool l
     for (sn_stmt t = s, next; t.i && t.i != end.i; t = next) {
         next = sn_stmt_walk_next(m, t);
         const sn_stmt_rec *r = sn_stmt_get(m, t);
-        if (r->op != SN_LOP_STORE && r->op != SN_LOP_LOAD) continue;
+        if (!sn_is_access(r)) continue;
         if (sn_buf_is_private(sn_buf_get(m, r->buf))) continue;
         if (r->op == SN_LOP_STORE) mask_store(m, t, mask);
         else if (loads || sn_kern_stores(m, k, r->buf)) mask_load(m, k, t, mask);

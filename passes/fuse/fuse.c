@@ -69,8 +69,8 @@ static void build(fuse *fu) {
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (r->op == SN_LOP_LOAD) add_buf(fu, &f->loads, r->buf);
-            if (r->op == SN_LOP_STORE) add_buf(fu, &f->stores, r->buf);
+            if (sn_loads(r)) add_buf(fu, &f->loads, r->buf);
+            if (sn_stores(r)) add_buf(fu, &f->stores, r->buf);
         }
         f->n_read = f->loads.n;
         for (uint32_t k = 0; k < f->stores.n; k++) {
@@ -283,13 +283,12 @@ void sn_fuse_drop_dead(sn_pass_ctx *cx) {
     uint8_t *loaded = SN_NEWN(cx->scratch, uint8_t, m->bufs.count);
     for (uint32_t i = 0; i < m->kernels.n; i++)
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
-            if (sn_stmt_get(m, s)->op == SN_LOP_LOAD) loaded[sn_stmt_get(m, s)->buf.i] = 1;
+            if (sn_loads(sn_stmt_get(m, s))) loaded[sn_stmt_get(m, s)->buf.i] = 1;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]), next; s.i; s = next) {
             next = sn_stmt_walk_next(m, s);
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (r->op == SN_LOP_STORE && sn_buf_get(m, r->buf)->scope == SN_BUF_TEMP && !loaded[r->buf.i])
-                sn_stmt_unlink(m, s);
+            if (sn_stores(r) && sn_buf_get(m, r->buf)->scope == SN_BUF_TEMP && !loaded[r->buf.i]) sn_stmt_unlink(m, s);
         }
         sn_kern_dead_code(m, m->kernels.at[i]);
         sn_kern_cse(m, m->kernels.at[i]);
@@ -302,7 +301,7 @@ void sn_fuse_forward_all(sn_pass_ctx *cx) {
     uint32_t masked = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++)
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
-            masked += sn_stmt_get(m, s)->op == SN_LOP_LOAD && sn_stmt_get(m, s)->has_mask;
+            masked += sn_loads(sn_stmt_get(m, s)) && sn_stmt_get(m, s)->has_mask;
     sn_val *map = SN_NEWN(cx->scratch, sn_val, m->vals.count + masked);
     for (uint32_t i = 0; i < m->kernels.n; i++)
         if (sn_fuse_forward(cx, m->kernels.at[i], map)) sn_kern_dead_code(m, m->kernels.at[i]);

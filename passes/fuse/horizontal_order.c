@@ -54,14 +54,14 @@ static void find_predecessors(finder *f, uint32_t k) {
         if (!r->buf.i) continue;
         uint32_t b = f->storage[r->buf.i].i;
         depend(f, k, f->writer[b]);
-        if (r->op == SN_LOP_LOAD) continue;
+        if (!sn_stores(r)) continue;
         for (uint32_t i = f->readers[b]; i; i = f->reads.at[i - 1].before) depend(f, k, f->reads.at[i - 1].kernel);
     }
     for (sn_stmt s = sn_stmt_walk_first(f->m, kern); s.i; s = sn_stmt_walk_next(f->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(f->m, s);
         if (!r->buf.i) continue;
         uint32_t b = f->storage[r->buf.i].i;
-        if (r->op == SN_LOP_STORE) {
+        if (sn_stores(r)) {
             f->writer[b] = k;
             f->readers[b] = 0;
         } else if (f->loaded[b] != k && f->writer[b] != k) {

@@ -274,9 +274,9 @@ static void forward_region(forward *fw, sn_stmt first) {
     uint32_t outside = fw->known.n;
     for (sn_stmt s = first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE) {
+        if (sn_stores(r)) {
             forget(fw, r->buf);
-            if (r->has_mask) continue;
+            if (r->op != SN_LOP_STORE || r->has_mask) continue;
             stored st = {r->buf, r->ix, r->in[0]};
             SN_PUSH(fw->cx->scratch, &fw->known, st);
         } else if (r->op == SN_LOP_LOAD) {

@@ -36,7 +36,7 @@ typedef struct ballot {
 
 static void count_access(ballot *bl, sn_module *m, const sn_chain *c, const sn_stmt_rec *access) {
     int64_t strides[SN_MAX_CHAIN];
-    int weight = access->op == SN_LOP_STORE ? 2 : 1;
+    int weight = sn_stores(access) ? 2 : 1;
     for (uint32_t a = 0; a < c->n; a++) strides[a] = stride_of(m, access->ix, sn_stmt_axis(m, c->at[a]));
     for (uint32_t a = 0; a < c->n; a++)
         for (uint32_t b = 0; b < c->n; b++) bl->votes[a][b] += weight * vote(strides[a], strides[b]);
@@ -65,7 +65,7 @@ static bool reorder_kernel(sn_pass_ctx *cx, sn_kern k) {
     ballot *bl = SN_NEW(cx->scratch, ballot);
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) count_access(bl, m, &c, r);
+        if (sn_is_access(r)) count_access(bl, m, &c, r);
     }
     uint32_t order[SN_MAX_CHAIN];
     if (!choose_order(order, bl, c.n)) return false;

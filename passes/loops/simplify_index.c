@@ -45,7 +45,7 @@ static void unwrap(work *w, sn_stmt s) {
 
 static void drop_mask(work *w, sn_stmt s) {
     sn_stmt_rec *r = sn_stmt_get(w->m, s);
-    r->n_in -= r->op == SN_LOP_LOAD ? 2 : 1;
+    r->n_in -= sn_lops[r->op].n_mask;
     r->has_mask = false;
     w->changed = true;
 }

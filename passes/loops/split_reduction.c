@@ -127,7 +127,7 @@ static void make_part(cut *c) {
     sn_nest_perfect(&chain, m, nest);
     for (sn_stmt t = sn_stmt_get(m, body)->first, next; t.i; t = next) {
         next = sn_next(m, t);
-        if (sn_stmt_get(m, t)->op == SN_LOP_STORE) sn_stmt_unlink(m, t);
+        if (sn_stores(sn_stmt_get(m, t))) sn_stmt_unlink(m, t);
     }
     sn_level level = {"r", c->length, 1, SN_AXIS_SEQ};
     sn_ix base = sn_ix_scale(m, sn_ix_axis(m, s), c->length);

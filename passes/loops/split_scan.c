@@ -71,7 +71,7 @@ static sn_stmt only_nest(const sn_module *m, sn_kern k, sn_stmt body) {
     sn_stmt nest = {0};
     for (sn_stmt s = sn_region_first(m, k, body); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE) return (sn_stmt){0};
+        if (sn_stores(r)) return (sn_stmt){0};
         if (!sn_lop_has_region(r->op)) continue;
         if (nest.i || r->op != SN_LOP_LOOP) return (sn_stmt){0};
         nest = s;
@@ -95,7 +95,7 @@ static bool find_accums(scan_cut *c) {
     sn_ix position = sn_ix_axis(m, sn_stmt_axis(m, c->nest));
     for (sn_stmt s = sn_stmt_get(m, c->nest)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_LOAD && sn_kern_stores(m, c->k, r->buf)) return false;
+        if (sn_loads(r) && sn_kern_stores(m, c->k, r->buf)) return false;
         if (r->op != SN_LOP_ACCUM) continue;
         if (c->n == MAX_ACCUMS || !sn_ix_eq(r->ix, position) || follows_prefix(c, r->in[0])) return false;
         c->accums[c->n++] = s;
@@ -241,7 +241,7 @@ static sn_stmt reduce_instead(scan_cut *c, sn_kern part, const sn_chain *outer, 
     for (sn_stmt s = sn_stmt_get(m, nest)->first, next; s.i; s = next) {
         next = sn_next(m, s);
         sn_stmt_unlink(m, s);
-        if (sn_stmt_get(m, s)->op == SN_LOP_STORE) continue;
+        if (sn_stores(sn_stmt_get(m, s))) continue;
         sn_stmt_subst(m, s, &old, &to, 1);
         sn_stmt_insert(m, sn_at_end(part, reduce), s);
     }
