@@ -236,15 +236,44 @@ void sn_users_find(sn_users *out, const sn_module *m, sn_arena *a) {
     walk_users(out, m, SN_NEWN(a, uint32_t, n), next, true);
 }
 
+/* The first user of b at a position or behind it; at the end of them: there is none. */
+static uint32_t lower_bound(const sn_users *u, sn_buf b, uint32_t at) {
+    uint32_t lo = u->first[b.i], hi = u->first[b.i + 1];
+    while (lo < hi) {
+        uint32_t middle = lo + (hi - lo) / 2;
+        if (u->user[middle].at < at) lo = middle + 1;
+        else hi = middle;
+    }
+    return lo;
+}
+
 uint32_t sn_users_storer(const sn_users *u, sn_buf b, uint32_t at) {
     if (b.i >= u->n_bufs) return UINT32_MAX;
-    for (uint32_t i = u->first[b.i + 1]; i-- > u->first[b.i];)
-        if (u->user[i].stores && u->user[i].at < at) return u->user[i].at;
+    for (uint32_t i = lower_bound(u, b, at); i-- > u->first[b.i];)
+        if (u->user[i].stores) return u->user[i].at;
     return UINT32_MAX;
 }
 
+const sn_user *sn_users_get(const sn_users *u, sn_buf b, uint32_t at) {
+    if (b.i >= u->n_bufs) return NULL;
+    uint32_t i = lower_bound(u, b, at);
+    return i < u->first[b.i + 1] && u->user[i].at == at ? &u->user[i] : NULL;
+}
+
 bool sn_users_touch(const sn_users *u, sn_buf b, uint32_t from, uint32_t until) {
-    for (uint32_t i = b.i < u->n_bufs ? u->first[b.i] : 0; b.i < u->n_bufs && i < u->first[b.i + 1]; i++)
-        if (u->user[i].at >= from && u->user[i].at < until) return true;
-    return false;
+    if (b.i >= u->n_bufs) return false;
+    uint32_t i = lower_bound(u, b, from);
+    return i < u->first[b.i + 1] && u->user[i].at < until;
+}
+
+/* An entry that becomes equal to another one tells it what it knows, and stands behind it. */
+void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into) {
+    if (!sn_users_get(u, b, from)) return;
+    uint32_t i = lower_bound(u, b, from), to = lower_bound(u, b, into);
+    sn_user moved = {into, u->user[i].loads, u->user[i].stores};
+    for (; i > to; i--) u->user[i] = u->user[i - 1];
+    bool met = to + 1 < u->first[b.i + 1] && u->user[to + 1].at == into;
+    if (met) moved.loads |= u->user[to + 1].loads, moved.stores |= u->user[to + 1].stores;
+    u->user[to] = moved;
+    if (met) u->user[to + 1] = moved;
 }

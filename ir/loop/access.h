@@ -75,7 +75,8 @@ typedef struct sn_user {
     bool loads, stores;
 } sn_user;
 
-/* Users of buffer b, in order: user[first[b.i]] up to user[first[b.i + 1]]. Buffers that are made later have none. */
+/* Users of buffer b, in order: user[first[b.i]] up to user[first[b.i + 1]]. Buffers that are made later have none.
+ * Positions stay those of the kernels when the index was made. */
 typedef struct sn_users {
     uint32_t n_bufs, *first;
     sn_user *user;
@@ -85,7 +86,11 @@ typedef struct sn_users {
 void sn_users_find(sn_users *out, const sn_module *m, sn_arena *a);
 /* Position of the last kernel before `at` that stores to b; UINT32_MAX: there is none. */
 uint32_t sn_users_storer(const sn_users *u, sn_buf b, uint32_t at);
+/* What the kernel at `at` does to b; NULL: nothing. */
+const sn_user *sn_users_get(const sn_users *u, sn_buf b, uint32_t at);
 /* Does a kernel at `from`, or behind it and before `until`, touch b? */
 bool sn_users_touch(const sn_users *u, sn_buf b, uint32_t from, uint32_t until);
+/* What the kernel at `from` does to b is done by the one at `into`, an earlier one, from now on. */
+void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into);
 
 #endif

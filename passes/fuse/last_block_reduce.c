@@ -14,7 +14,7 @@
  *
  * Both kernels have blocks of the same shape; `schedule` sees to that (sn_schedule_follow). The tail reads little: it is one
  * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
- * first. Cost: kernels times the accesses of the second.
+ * first. Cost: linear in the statements.
  */
 #include "passes/schedule/schedule.h"
 
@@ -24,7 +24,8 @@ typedef struct pair {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern first, last;
-    uint32_t at_first, at_last; /* positions in m->kernels */
+    uint32_t at_first, at_last; /* their positions when the pass began */
+    sn_users *users;
     sn_stmt grid_first, grid_last;
     int64_t groups; /* blocks of the second kernel */
 } pair;
@@ -32,30 +33,17 @@ typedef struct pair {
 /* ---- who stores what ---- */
 
 /* Inputs and constants are not looked for: no graph makes a kernel that stores to them. */
-static uint32_t storer_before(const sn_module *m, sn_buf b, uint32_t at) {
-    sn_buf_scope scope = sn_buf_get(m, b)->scope;
-    if (scope == SN_BUF_INPUT || scope == SN_BUF_CONST) return UINT32_MAX;
-    while (at-- > 0)
-        if (sn_kern_stores(m, m->kernels.at[at], b)) return at;
-    return UINT32_MAX;
-}
-
-static bool touches(const sn_module *m, sn_kern k, sn_buf b) {
-    const sn_kern_rec *r = sn_kern_get(m, k);
-    for (uint32_t i = 0; i < r->params.n; i++)
-        if (sn_buf_eq(r->params.at[i], b)) return true;
-    return false;
-}
-
-uint32_t sn_schedule_follows(const sn_module *m, uint32_t at) {
+uint32_t sn_schedule_follows(const sn_module *m, const sn_users *users, uint32_t at) {
     const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[at]);
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < k->params.n; i++) {
         sn_buf b = k->params.at[i];
-        if (!sn_kern_loads(m, m->kernels.at[at], b)) continue;
-        uint32_t storer = storer_before(m, b, at);
+        sn_buf_scope scope = sn_buf_get(m, b)->scope;
+        const sn_user *user = sn_users_get(users, b, at);
+        if (!user || !user->loads || scope == SN_BUF_INPUT || scope == SN_BUF_CONST) continue;
+        uint32_t storer = sn_users_storer(users, b, at);
         if (storer == UINT32_MAX) continue;
-        if (sn_buf_get(m, b)->scope != SN_BUF_TEMP || (first != UINT32_MAX && storer != first)) return UINT32_MAX;
+        if (scope != SN_BUF_TEMP || (first != UINT32_MAX && storer != first)) return UINT32_MAX;
         first = storer;
     }
     return first;
@@ -65,9 +53,8 @@ uint32_t sn_schedule_follows(const sn_module *m, uint32_t at) {
 static bool can_move(const pair *p) {
     const sn_kern_rec *k = sn_kern_get(p->m, p->last);
     for (uint32_t i = 0; i < k->params.n; i++) {
-        if (!sn_kern_stores(p->m, p->last, k->params.at[i])) continue;
-        for (uint32_t j = p->at_first; j < p->at_last; j++)
-            if (touches(p->m, p->m->kernels.at[j], k->params.at[i])) return false;
+        const sn_user *user = sn_users_get(p->users, k->params.at[i], p->at_last);
+        if (user && user->stores && sn_users_touch(p->users, k->params.at[i], p->at_first, p->at_last)) return false;
     }
     return true;
 }
@@ -159,7 +146,7 @@ static void merge(const pair *p, sn_axis c, sn_axis s) {
     const sn_kern_rec *b = sn_kern_get(m, p->last);
     if (b->note) a->note = a->note ? sn_strf(&m->arena, "%s; then %s", a->note, b->note) : b->note;
     sn_remark(p->cx, a->name, "its last block does the work of %s", b->name);
-    sn_kern_remove(m, p->last);
+    for (uint32_t i = 0; i < b->params.n; i++) sn_users_move(p->users, b->params.at[i], p->at_last, p->at_first);
     sn_kern_collect_params(m, p->first);
 }
 
@@ -171,7 +158,7 @@ static bool look(pair *p, uint32_t at) {
     p->last = m->kernels.at[at];
     p->grid_last = only_grid(m, p->last);
     if (!p->grid_last.i) return false;
-    p->at_first = sn_schedule_follows(m, at);
+    p->at_first = sn_schedule_follows(m, p->users, at);
     if (p->at_first == UINT32_MAX) return false;
     p->first = m->kernels.at[p->at_first];
     if (!sn_kern_get(m, p->first)->scheduled || !sn_kern_get(m, p->last)->scheduled) return false;
@@ -208,11 +195,14 @@ static bool try_pair(pair *p) {
 sn_status sn_pass_last_block_reduce(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target->is_gpu || m->wrap.steps.n) return SN_OK; /* a wrapper calls the kernels as they are */
+    sn_kern_list left = {0};
+    sn_users users;
+    sn_users_find(&users, m, cx->scratch);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        pair p = {.cx = cx, .m = m};
-        if (!look(&p, i) || !try_pair(&p)) continue;
-        *changed = true;
-        i--;
+        pair p = {.cx = cx, .m = m, .users = &users};
+        if (look(&p, i) && try_pair(&p)) *changed = true;
+        else SN_PUSH(&m->arena, &left, m->kernels.at[i]);
     }
+    m->kernels = left;
     return m->env->status;
 }

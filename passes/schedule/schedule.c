@@ -233,10 +233,10 @@ void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_
 
 /* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
  * tail: one result by one block, or the same columns by the same threads. */
-static void follow(sn_pass_ctx *cx, uint32_t at, const sn_schedule_shape *sh, sn_sched *sched) {
+static void follow(sn_pass_ctx *cx, const sn_users *users, uint32_t at, const sn_schedule_shape *sh, sn_sched *sched) {
     enum { MOST = 1 << 20 };
     sn_module *m = cx->m;
-    uint32_t first = sn_schedule_follows(m, at);
+    uint32_t first = sn_schedule_follows(m, users, at);
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
     if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > MOST || sn_sched_cluster(&a->sched) > 1) return;
@@ -259,13 +259,13 @@ static void fit_blocks(const sn_target *t, sn_sched *sched) {
     if (sched->min_blocks > most) sched->min_blocks = most;
 }
 
-static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
+static sn_status map_kernel(sn_pass_ctx *cx, const sn_users *users, uint32_t at) {
     sn_module *m = cx->m;
     sn_kern k = m->kernels.at[at];
     sn_schedule_shape sh;
     SN_TRY(look(&sh, cx, k));
     sn_sched sched = sn_kern_get(m, k)->sched;
-    follow(cx, at, &sh, &sched);
+    follow(cx, users, at, &sh, &sched);
     SN_TRY(sn_schedule_choose(cx, k, &sh, &sched));
     if (sh.rows_loop.i && sched.cls == SN_SCHED_INNER) sn_schedule_bind_mixed(cx, k, &sh, &sched);
     else if (sched.cls == SN_SCHED_INNER) sn_schedule_bind_inner(cx, k, &sh, &sched);
@@ -284,9 +284,11 @@ static sn_status map_kernel(sn_pass_ctx *cx, uint32_t at) {
 }
 
 sn_status sn_pass_schedule(sn_pass_ctx *cx, bool *changed) {
+    sn_users users;
+    sn_users_find(&users, cx->m, cx->scratch);
     for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
         if (sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled) continue;
-        SN_TRY(map_kernel(cx, i));
+        SN_TRY(map_kernel(cx, &users, i));
         *changed = true;
     }
     return cx->m->env->status;

@@ -100,7 +100,7 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
 uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 /* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
  * several. `last-block-reduce` may make the second one the tail of the first, if their blocks have the same shape. */
-uint32_t sn_schedule_follows(const sn_module *m, uint32_t at);
+uint32_t sn_schedule_follows(const sn_module *m, const sn_users *users, uint32_t at);
 
 /* Instructions of a kernel's scalar operations, once each; those of 64 bits count twice. */
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k);

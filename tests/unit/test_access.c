@@ -200,6 +200,14 @@ Test(access, users_by_buffer) {
     cr_expect_eq(sn_users_storer(&users, x, 4), UINT32_MAX);
     cr_expect_eq(sn_users_storer(&users, y, 4), 3);
     cr_expect(sn_users_touch(&users, u, 1, 3) && !sn_users_touch(&users, u, 2, 3) && sn_users_touch(&users, u, 3, 4));
+    cr_expect(sn_users_get(&users, u, 2) == NULL && sn_users_get(&users, u, 3)->loads);
+    /* The kernel at 3 becomes the tail of the one at 1, which loads t and stores u. */
+    sn_users_move(&users, t, 3, 1);
+    sn_users_move(&users, y, 3, 1);
+    sn_users_move(&users, x, 3, 1);
+    cr_expect(sn_users_get(&users, t, 1)->stores && sn_users_get(&users, t, 1)->loads && !sn_users_get(&users, t, 3));
+    cr_expect(sn_users_storer(&users, t, 2) == 1 && sn_users_storer(&users, t, 4) == 2);
+    cr_expect(sn_users_storer(&users, y, 2) == 1 && sn_users_storer(&users, y, 1) == UINT32_MAX);
     sn_buf later = sn_buf_new(m, "later", SN_F32, SN_BUF_TEMP, NULL, 0);
     cr_expect(sn_users_storer(&users, later, 4) == UINT32_MAX && !sn_users_touch(&users, later, 0, 4));
     sn_arena_free(&scratch);
