@@ -27,19 +27,12 @@ typedef struct ahead {
     uint32_t bytes; /* a thread keeps */
 } ahead;
 
-static bool nest_stores(const ahead *ah, sn_buf b) {
-    sn_stmt end = sn_stmt_walk_skip(ah->m, ah->unroll);
-    for (sn_stmt t = ah->unroll; t.i && t.i != end.i; t = sn_stmt_walk_next(ah->m, t))
-        if (sn_stmt_get(ah->m, t)->op == SN_LOP_STORE && sn_buf_eq(sn_stmt_get(ah->m, t)->buf, b)) return true;
-    return false;
-}
-
 /* Does v follow from axes and from what stands outside the nest? */
 static bool is_free(const ahead *ah, sn_val v) {
     sn_stmt def = sn_val_get(ah->m, v)->def;
     const sn_stmt_rec *r = sn_stmt_get(ah->m, def);
     if (!sn_stmt_inside(ah->m, def, ah->unroll)) return true;
-    if (r->op >= SN_LOP_LOAD || (r->ix.i && sn_ix_uses_vals(ah->m, r->ix))) return false;
+    if (!sn_lops[r->op].pure || sn_loads(r) || (r->ix.i && sn_ix_uses_vals(ah->m, r->ix))) return false;
     for (uint32_t i = 0; i < r->n_in; i++)
         if (!is_free(ah, r->in[i])) return false;
     return true;
@@ -47,7 +40,7 @@ static bool is_free(const ahead *ah, sn_val v) {
 
 static bool may_go(const ahead *ah, const sn_stmt_rec *r) {
     if (r->op != SN_LOP_LOAD || sn_buf_get(ah->m, r->buf)->scope == SN_BUF_REG) return false;
-    if (sn_ix_uses_vals(ah->m, r->ix) || nest_stores(ah, r->buf)) return false;
+    if (sn_ix_uses_vals(ah->m, r->ix) || sn_stmt_stores(ah->m, ah->unroll, r->buf)) return false;
     for (uint32_t i = 0; i < r->n_in; i++)
         if (!is_free(ah, r->in[i])) return false;
     return true;

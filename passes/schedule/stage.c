@@ -89,13 +89,7 @@ static void find_levels(const stage *st, bound_nest *bn, bool shared) {
 }
 
 static bool alike(const stage *st, const bound_nest *a, const bound_nest *b) {
-    const sn_module *m = st->m;
-    if (a->n != b->n || a->count != b->count) return false;
-    for (uint32_t k = 0; k < a->n; k++)
-        if (sn_stmt_get(m, a->at[k])->kind != sn_stmt_get(m, b->at[k])->kind ||
-            !sn_ix_eq(sn_stmt_extent(m, a->at[k]), sn_stmt_extent(m, b->at[k])))
-            return false;
-    return true;
+    return a->n == b->n && a->count == b->count && sn_loops_alike(st->m, a->at, b->at, a->n);
 }
 
 static void find_nests(stage *st, const sn_schedule_shape *sh, bool shared) {
@@ -112,14 +106,8 @@ static void find_nests(stage *st, const sn_schedule_shape *sh, bool shared) {
 /* ---- which elements are wanted again ---- */
 
 static sn_ix key_of(const stage *st, uint32_t nest, sn_ix e) {
-    const bound_nest *bn = &st->nests[nest], *like = &st->nests[bn->like];
-    sn_axis from[MAX_LEVELS];
-    sn_ix to[MAX_LEVELS];
-    for (uint32_t k = 0; k < bn->n; k++) {
-        from[k] = sn_stmt_axis(st->m, bn->at[k]);
-        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, like->at[k]));
-    }
-    return sn_ix_subst(st->m, e, from, to, bn->n);
+    const bound_nest *bn = &st->nests[nest];
+    return sn_ix_over(st->m, e, bn->at, st->nests[bn->like].at, bn->n);
 }
 
 static void add_test(test_list *ts, sn_ix e, sn_ix bound) {
@@ -165,7 +153,7 @@ static void visit_access(stage *st, uint32_t nest, sn_stmt s) {
     if (sn_buf_is_local(sn_buf_get(st->m, r->buf)) || sn_ix_uses_vals(st->m, r->ix)) return;
     entry e = {.s = s, .buf = r->buf, .key = key_of(st, nest, r->ix), .nest = nest, .like = st->nests[nest].like};
     find_tests(&e.tests, st, nest, s);
-    if (r->op == SN_LOP_LOAD)
+    if (sn_loads(r))
         for (uint32_t k = st->entries.n; k-- > 0;) {
             entry *old = &st->entries.at[k];
             if (!sn_buf_eq(old->buf, e.buf) || !sn_ix_eq(old->key, e.key) || old->like != e.like) continue;
@@ -184,8 +172,7 @@ static void find_entries(stage *st) {
         if (!st->nests[n].fits) continue;
         sn_stmt end = sn_stmt_walk_skip(st->m, st->nests[n].top);
         for (sn_stmt s = st->nests[n].top; s.i && s.i != end.i; s = sn_stmt_walk_next(st->m, s)) {
-            sn_lop op = sn_stmt_get(st->m, s)->op;
-            if (op == SN_LOP_LOAD || op == SN_LOP_STORE) visit_access(st, n, s);
+            if (sn_is_access(sn_stmt_get(st->m, s))) visit_access(st, n, s);
         }
     }
 }
@@ -251,13 +238,7 @@ static void replace_use(stage *st, sn_stmt load, uint32_t nest, sn_buf reg, cons
 /* e over the axes of the nest, or of the one that it is like, becomes e over the axes of its copying loops. */
 static sn_ix over_copy(const stage *st, uint32_t nest, const bound_nest *axes_of, sn_ix e) {
     const bound_nest *bn = &st->nests[nest];
-    sn_axis from[MAX_LEVELS];
-    sn_ix to[MAX_LEVELS];
-    for (uint32_t k = 0; k < bn->n; k++) {
-        from[k] = sn_stmt_axis(st->m, axes_of->at[k]);
-        to[k] = sn_ix_axis(st->m, sn_stmt_axis(st->m, bn->copy[k]));
-    }
-    return sn_ix_subst(st->m, e, from, to, bn->n);
+    return sn_ix_over(st->m, e, axes_of->at, bn->copy, bn->n);
 }
 
 static void open_copy(stage *st, bound_nest *bn) {
