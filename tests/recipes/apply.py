@@ -20,7 +20,7 @@ LIT = "/usr/lib/llvm-22/bin/lit"
 OTHER_TESTS = ["tests/graph", "tests/loops", "tests/passes", "tests/ptx", "tests/regress", "tests/tool", "tests/verify"]
 COPIED = ["CMakeLists.txt", "cmake", "include", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime",
           "frontend", "tools", "examples", "bench", "tests"]
-WANTED = {"elementwise", "pass"}
+WANTED = {"elementwise", "loop_operation", "pass"}
 
 
 def die(message):
