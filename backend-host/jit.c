@@ -20,7 +20,7 @@ static const char wrapper_symbol[] = "wrapper";
 
 enum { OBJECT_STATEMENTS = 1024 }; /* after which an object takes no more kernels */
 
-/* A wrapper is straight-line calls: optimising it costs 5 ms and gains nothing that a launch would notice. */
+/* A wrapper is one loop over a table: optimising it costs 5 ms and gains nothing that a launch would notice. */
 typedef struct {
     const char *passes;
     LLVMCodeGenOptLevel level;

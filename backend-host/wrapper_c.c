@@ -19,7 +19,8 @@ typedef struct writer {
     sn_names used;            /* identifiers given out */
     const char *name;         /* of the program */
     const char **buf_name;    /* by buffer id: how C refers to it */
-    const char **kernel_name; /* by kernel number: the part after ptx_ and kernel_ */
+    uint32_t *number;         /* by kernel id: position in m->kernels */
+    const char **kernel_name; /* by that number: the part after ptx_ and kernel_ */
     bool *needed;             /* by buffer id: some call or copy uses its place */
 } writer;
 
@@ -61,6 +62,7 @@ static void name_buffers(writer *w) {
 }
 
 static void name_kernels(writer *w) {
+    w->number = sn_kern_numbers(w->m, &w->scratch);
     w->kernel_name = SN_NEWN(&w->scratch, const char *, w->m->kernels.n);
     for (uint32_t i = 0; i < w->m->kernels.n; i++)
         w->kernel_name[i] = identifier(w, "", sn_kern_get(w->m, w->m->kernels.at[i])->name);
@@ -374,7 +376,7 @@ static void put_args(writer *w, const sn_buf_list *args, bool block) {
 }
 
 static sn_status put_call(writer *w, const sn_step *s) {
-    uint32_t number = sn_kern_number(w->m, s->kern);
+    uint32_t number = w->number[s->kern.i];
     sn_gpu_code size;
     SN_TRY(launch_size(&size, w, number));
     if (!size.grid) return SN_OK;

@@ -1,133 +1,109 @@
-/* wrapper_llvm.c: Wrapper IR to one LLVM function of type sn_wrapper_fn.
+/* wrapper_llvm.c: Wrapper IR to one LLVM function of type sn_wrapper_fn, which walks a constant table.
  *
- *     wrapper @f workspace 64 {          i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
- *       check x                            %x = inputs[0]; if (%x & 15) or %x == null: return SN_ERROR_ARGUMENT
- *       alloc t size 64 offset 0           %t = workspace + 0
- *       call @k0(x, t)                     params = {%x, %t}; %s = launch(user, 0, params); if %s != 0: return %s
- *       copy y from t size 64              %s = copy(user, %y, %t, 64); if %s != 0: return %s
- *     }                                    return 0
+ *     wrapper @f workspace 64 {     row:  kind   number       places   from       bytes   from       bytes
+ *       check x                           check  16 (align)   1        inputs     0
+ *       alloc t size 64 offset 0
+ *       call @k0(x, t)                    call   0 (kernel)   2        inputs     0       workspace  0
+ *       copy y from t size 64             copy   64 (size)    2        outputs    0       workspace  0
+ *     }                                   end
  *
- * Straight-line code: every place is computed once, at its first use, and holds from there on; checks in a row are one
- * branch. Must agree with the step interpreter (runtime/exec.c), which is its oracle. Makes no messages: the runtime
- * finds the words for a failed check.
+ *     i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
+ *       for each row: params[0 .. places-1] = addresses of its places; do it; return its status if that is not 0
+ *     }
+ *
+ * Where a buffer lies when a step comes is known here, so that alloc and reuse are no rows. The function is as long for
+ * ten steps as for ten thousand: code for each step took LLVM time and memory that grew with the square of their
+ * number. Must agree with the step interpreter (runtime/exec.c), which is its oracle. Makes no messages: the runtime
+ * finds the words for a failed check. Cost: linear in steps and parameters.
  */
 #include "backend-host/host.h"
 
-typedef struct writer {
-    sn_cg *cg;
+/* A row of the table: these columns, then those of each of its places; all are i64. */
+enum { KIND, NUMBER, PLACES, ROW_WORDS };
+enum { FROM, BYTES, PLACE_WORDS };
+
+/* Kinds of rows beside those of Wrapper IR: a check of a tensor that has elements, so that storage has to be given; the
+ * last row. */
+enum { CHECK_GIVEN = SN_N_STEP_KINDS, END };
+
+/* What places count from: arrays of addresses, one of which is the place's, or the workspace itself. */
+typedef enum { NOWHERE, INPUTS, OUTPUTS, CONSTS, WORKSPACE, N_ORIGINS } origin;
+
+typedef struct place {
+    origin from;
+    int64_t bytes;
+} place;
+
+/* ---- the table ---- */
+
+typedef struct table {
     sn_module *m;
-    LLVMBuilderRef at;
-    LLVMValueRef f, inputs, outputs, consts, workspace, launch, copy, user;
-    LLVMTypeRef launch_type, copy_type;
-    LLVMValueRef params;    /* stack array, as long as the longest parameter list */
-    LLVMBasicBlockRef stop; /* returns `code` */
-    LLVMValueRef code;      /* phi */
-    LLVMValueRef bad;       /* has a check failed since the last other step? NULL: there was none */
-    LLVMValueRef *place;    /* by buffer id */
-    uint32_t *const_number; /* by buffer id: position among the CONST buffers */
-} writer;
+    sn_arena *arena;
+    place *at;              /* by buffer id: where it is after the steps so far */
+    const uint32_t *number; /* by kernel id: position in m->kernels */
+    SN_VEC(int64_t) words;
+    uint32_t most; /* places of a row */
+} table;
 
-static LLVMValueRef const_i64(const writer *w, int64_t x) {
-    return LLVMConstInt(w->cg->i64, (unsigned long long)x, true);
-}
-
-static LLVMValueRef const_i32(const writer *w, uint32_t x) { return LLVMConstInt(w->cg->i32, x, false); }
-
-/* ---- places ---- */
-
-static LLVMValueRef array_element(const writer *w, LLVMValueRef array, uint32_t i, const char *name) {
-    LLVMValueRef index = const_i64(w, i);
-    LLVMValueRef p = LLVMBuildInBoundsGEP2(w->at, w->cg->ptr, array, &index, 1, "");
-    return LLVMBuildLoad2(w->at, w->cg->ptr, p, name);
-}
-
-/* What the caller provides is read at its first use; the rest has got its place from a step before. */
-static sn_status place_of(LLVMValueRef *out, writer *w, sn_buf buf) {
-    const sn_buf_rec *b = sn_buf_get(w->m, buf);
-    LLVMValueRef *place = &w->place[buf.i];
-    if (!*place && b->scope == SN_BUF_INPUT) *place = array_element(w, w->inputs, b->io, b->name);
-    if (!*place && b->scope == SN_BUF_OUTPUT) *place = array_element(w, w->outputs, b->io, b->name);
-    if (!*place && b->scope == SN_BUF_CONST) *place = array_element(w, w->consts, w->const_number[buf.i], b->name);
-    if (!*place) return sn_fail(w->cg->env, SN_ERROR_VERIFY, "wrapper: %s is used before it has a place", b->name);
-    *out = *place;
-    return SN_OK;
-}
-
-/* ---- steps ---- */
-
-/* Leave with `code` when `bad`; go on in a new block. */
-static void stop_if(writer *w, LLVMValueRef bad, LLVMValueRef code) {
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(w->at);
-    LLVMBasicBlockRef next = LLVMInsertBasicBlockInContext(w->cg->cx, w->stop, "");
-    LLVMBuildCondBr(w->at, bad, w->stop, next);
-    LLVMAddIncoming(w->code, &code, &here, 1);
-    LLVMPositionBuilderAtEnd(w->at, next);
-}
-
-static void stop_unless_ok(writer *w, LLVMValueRef status) {
-    stop_if(w, LLVMBuildICmp(w->at, LLVMIntNE, status, const_i32(w, SN_OK), ""), status);
-}
-
-static sn_status check_step(writer *w, const sn_step *s) {
-    const sn_buf_rec *b = sn_buf_get(w->m, s->buf);
-    LLVMValueRef p;
-    SN_TRY(place_of(&p, w, s->buf));
-    int64_t elements = 0;
-    LLVMValueRef address = LLVMBuildPtrToInt(w->at, p, w->cg->i64, "");
-    LLVMValueRef low = LLVMBuildAnd(w->at, address, const_i64(w, b->align ? b->align - 1 : 0), "");
-    LLVMValueRef bad = LLVMBuildICmp(w->at, LLVMIntNE, low, const_i64(w, 0), "");
-    if (sn_ix_is_const(w->m, b->size, &elements) && elements)
-        bad = LLVMBuildOr(w->at, bad, LLVMBuildIsNull(w->at, p, ""), "");
-    w->bad = w->bad ? LLVMBuildOr(w->at, w->bad, bad, "") : bad;
-    return SN_OK;
-}
-
-/* Checks in a row are one branch: which of them failed the runtime finds out. */
-static void end_checks(writer *w) {
-    if (w->bad) stop_if(w, w->bad, const_i32(w, SN_ERROR_ARGUMENT));
-    w->bad = NULL;
-}
-
-static sn_status alloc_step(writer *w, const sn_step *s) {
-    const char *name = sn_buf_get(w->m, s->buf)->name;
-    int64_t offset;
-    SN_TRY(sn_wrap_number(&offset, w->m, s->offset, "the offset", name));
-    LLVMValueRef index = const_i64(w, offset);
-    w->place[s->buf.i] = LLVMBuildInBoundsGEP2(w->at, w->cg->i8, w->workspace, &index, 1, name);
-    return SN_OK;
-}
-
-static sn_status call_step(writer *w, const sn_step *s) {
-    const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
-    for (uint32_t i = 0; i < s->args.n; i++) {
-        LLVMValueRef p, index = const_i64(w, i);
-        SN_TRY(place_of(&p, w, s->args.at[i]));
-        LLVMBuildStore(w->at, p, LLVMBuildInBoundsGEP2(w->at, w->cg->ptr, w->params, &index, 1, ""));
+static void place_what_is_given(table *t) {
+    uint32_t n_consts = 0;
+    for (uint32_t i = 1; i < t->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(t->m, (sn_buf){i});
+        if (b->scope == SN_BUF_INPUT) t->at[i] = (place){INPUTS, b->io * sizeof(void *)};
+        if (b->scope == SN_BUF_OUTPUT) t->at[i] = (place){OUTPUTS, b->io * sizeof(void *)};
+        if (b->scope == SN_BUF_CONST) t->at[i] = (place){CONSTS, n_consts++ * sizeof(void *)};
     }
-    LLVMValueRef arguments[] = {w->user, const_i32(w, sn_kern_number(w->m, s->kern)), w->params};
-    stop_unless_ok(w, LLVMBuildCall2(w->at, w->launch_type, w->launch, arguments, SN_COUNT(arguments), k->name));
+}
+
+static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_buf *bufs, uint32_t n) {
+    const int64_t row[ROW_WORDS] = {[KIND] = kind, [NUMBER] = number, [PLACES] = n};
+    for (uint32_t k = 0; k < ROW_WORDS; k++) SN_PUSH(t->arena, &t->words, row[k]);
+    for (uint32_t i = 0; i < n; i++) {
+        const place *p = &t->at[bufs[i].i];
+        if (p->from == NOWHERE)
+            return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s is used before it has a place",
+                           sn_buf_get(t->m, bufs[i])->name);
+        const int64_t words[PLACE_WORDS] = {[FROM] = p->from, [BYTES] = p->bytes};
+        for (uint32_t k = 0; k < PLACE_WORDS; k++) SN_PUSH(t->arena, &t->words, words[k]);
+    }
+    if (n > t->most) t->most = n;
     return SN_OK;
 }
 
-static sn_status copy_step(writer *w, const sn_step *s) {
-    LLVMValueRef to, from;
+static sn_status check_step(table *t, const sn_step *s) {
+    const sn_buf_rec *b = sn_buf_get(t->m, s->buf);
+    int64_t elements = 0;
+    bool given = sn_ix_is_const(t->m, b->size, &elements) && elements;
+    return add_row(t, given ? CHECK_GIVEN : SN_STEP_CHECK, b->align ? b->align : 1, &s->buf, 1);
+}
+
+static sn_status alloc_step(table *t, const sn_step *s) {
+    t->at[s->buf.i].from = WORKSPACE;
+    return sn_wrap_number(&t->at[s->buf.i].bytes, t->m, s->offset, "the offset", sn_buf_get(t->m, s->buf)->name);
+}
+
+static sn_status reuse_step(table *t, const sn_step *s) {
+    t->at[s->buf.i] = t->at[s->from.i];
+    return SN_OK;
+}
+
+static sn_status call_step(table *t, const sn_step *s) {
+    return add_row(t, SN_STEP_CALL, t->number[s->kern.i], s->args.at, s->args.n);
+}
+
+static sn_status copy_step(table *t, const sn_step *s) {
     int64_t size;
-    SN_TRY(sn_wrap_number(&size, w->m, s->size, "the size", sn_buf_get(w->m, s->buf)->name));
-    SN_TRY(place_of(&to, w, s->buf));
-    SN_TRY(place_of(&from, w, s->from));
-    LLVMValueRef arguments[] = {w->user, to, from, const_i64(w, size)};
-    stop_unless_ok(w, LLVMBuildCall2(w->at, w->copy_type, w->copy, arguments, SN_COUNT(arguments), "copied"));
-    return SN_OK;
+    SN_TRY(sn_wrap_number(&size, t->m, s->size, "the size", sn_buf_get(t->m, s->buf)->name));
+    return add_row(t, SN_STEP_COPY, size, (const sn_buf[]){s->buf, s->from}, 2);
 }
 
-static sn_status write_step(writer *w, const sn_step *s) {
-    if (s->kind != SN_STEP_CHECK) end_checks(w);
+static sn_status tabulate_step(table *t, const sn_step *s) {
     switch (s->kind) {
-    case SN_STEP_CHECK: return check_step(w, s);
-    case SN_STEP_ALLOC: return alloc_step(w, s);
-    case SN_STEP_REUSE: return place_of(&w->place[s->buf.i], w, s->from);
-    case SN_STEP_CALL: return call_step(w, s);
-    case SN_STEP_COPY: return copy_step(w, s);
+    case SN_STEP_CHECK: return check_step(t, s);
+    case SN_STEP_ALLOC: return alloc_step(t, s);
+    case SN_STEP_REUSE: return reuse_step(t, s);
+    case SN_STEP_CALL: return call_step(t, s);
+    case SN_STEP_COPY: return copy_step(t, s);
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
@@ -135,16 +111,41 @@ static sn_status write_step(writer *w, const sn_step *s) {
     return SN_OK;
 }
 
-/* ---- the function ---- */
-
-static LLVMTypeRef launch_type(const sn_cg *cg) {
-    LLVMTypeRef parameters[] = {cg->ptr, cg->i32, cg->ptr};
-    return LLVMFunctionType(cg->i32, parameters, SN_COUNT(parameters), false);
+static sn_status tabulate(table *t) {
+    place_what_is_given(t);
+    for (uint32_t i = 0; i < t->m->wrap.steps.n; i++) SN_TRY(tabulate_step(t, &t->m->wrap.steps.at[i]));
+    return add_row(t, END, 0, NULL, 0);
 }
 
-static LLVMTypeRef copy_type(const sn_cg *cg) {
-    LLVMTypeRef parameters[] = {cg->ptr, cg->ptr, cg->ptr, cg->i64};
-    return LLVMFunctionType(cg->i32, parameters, SN_COUNT(parameters), false);
+/* ---- the function ---- */
+
+typedef struct writer {
+    sn_cg *cg;
+    LLVMBuilderRef at;
+    LLVMValueRef f, inputs, outputs, consts, workspace, launch, copy, user;
+    LLVMValueRef origins, params; /* stack arrays: what places count from; places of the row */
+    LLVMBasicBlockRef next;       /* returns `status` or goes on */
+    LLVMValueRef status;          /* phi */
+} writer;
+
+static LLVMValueRef const_i64(const writer *w, uint64_t x) { return LLVMConstInt(w->cg->i64, x, false); }
+
+static LLVMValueRef const_i32(const writer *w, uint32_t x) { return LLVMConstInt(w->cg->i32, x, false); }
+
+static LLVMBasicBlockRef block(const writer *w, const char *name) {
+    return LLVMAppendBasicBlockInContext(w->cg->cx, w->f, name);
+}
+
+static LLVMValueRef element(const writer *w, LLVMTypeRef type, LLVMValueRef array, LLVMValueRef index) {
+    return LLVMBuildInBoundsGEP2(w->at, type, array, &index, 1, "");
+}
+
+static LLVMValueRef column(const writer *w, LLVMValueRef row, unsigned k, const char *name) {
+    return LLVMBuildLoad2(w->at, w->cg->i64, element(w, w->cg->i64, row, const_i64(w, k)), name);
+}
+
+static LLVMValueRef param(const writer *w, unsigned k) {
+    return LLVMBuildLoad2(w->at, w->cg->ptr, element(w, w->cg->ptr, w->params, const_i64(w, k)), "");
 }
 
 /* The order is that of sn_wrapper_fn. */
@@ -159,54 +160,139 @@ static void declare(writer *w, LLVMModuleRef mod, const char *name) {
         *arguments[i] = LLVMGetParam(w->f, i);
         LLVMSetValueName(*arguments[i], names[i]);
     }
-    w->launch_type = launch_type(w->cg);
-    w->copy_type = copy_type(w->cg);
 }
 
-static void open_body(writer *w) {
-    uint32_t most = 1;
-    for (uint32_t i = 0; i < w->m->kernels.n; i++) {
-        uint32_t n = sn_kern_get(w->m, w->m->kernels.at[i])->params.n;
-        if (n > most) most = n;
-    }
-    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(w->cg->cx, w->f, "entry");
-    w->stop = LLVMAppendBasicBlockInContext(w->cg->cx, w->f, "stop");
-    LLVMPositionBuilderAtEnd(w->at, w->stop);
-    w->code = LLVMBuildPhi(w->at, w->cg->i32, "status");
-    LLVMBuildRet(w->at, w->code);
-    LLVMPositionBuilderAtEnd(w->at, entry);
+static LLVMValueRef constant(const writer *w, LLVMModuleRef mod, const table *t) {
+    LLVMValueRef rows = LLVMAddGlobal(mod, LLVMArrayType2(w->cg->i64, t->words.n), "rows");
+    LLVMSetInitializer(rows, LLVMConstDataArray(w->cg->i64, (const char *)t->words.at, t->words.n * sizeof(int64_t)));
+    LLVMSetGlobalConstant(rows, true);
+    LLVMSetLinkage(rows, LLVMPrivateLinkage);
+    return rows;
+}
+
+static void open_body(writer *w, uint32_t most) {
+    const LLVMValueRef origins[N_ORIGINS] = {
+        [INPUTS] = w->inputs, [OUTPUTS] = w->outputs, [CONSTS] = w->consts, [WORKSPACE] = w->workspace};
+    LLVMPositionBuilderAtEnd(w->at, block(w, "entry"));
+    w->origins = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, N_ORIGINS), "origins");
     w->params = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, most), "params");
+    for (unsigned k = NOWHERE + 1; k < N_ORIGINS; k++)
+        LLVMBuildStore(w->at, origins[k], element(w, w->cg->ptr, w->origins, const_i64(w, k)));
 }
 
-static void close_body(writer *w) {
-    end_checks(w);
-    LLVMValueRef ok = const_i32(w, SN_OK);
+/* Address of the place whose columns begin at `at`; the builder goes on in a new block. */
+static LLVMValueRef write_place(writer *w, LLVMValueRef at) {
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(w->at), indirect = block(w, "indirect"), placed = block(w, "placed");
+    LLVMValueRef from = column(w, at, FROM, "from"), bytes = column(w, at, BYTES, "bytes");
+    LLVMValueRef origin = LLVMBuildLoad2(w->at, w->cg->ptr, element(w, w->cg->ptr, w->origins, from), "origin");
+    LLVMValueRef direct = element(w, w->cg->i8, origin, bytes);
+    LLVMBuildCondBr(w->at, LLVMBuildICmp(w->at, LLVMIntEQ, from, const_i64(w, WORKSPACE), ""), placed, indirect);
+    LLVMPositionBuilderAtEnd(w->at, indirect);
+    LLVMValueRef addresses[] = {direct, LLVMBuildLoad2(w->at, w->cg->ptr, direct, "")};
+    LLVMBuildBr(w->at, placed);
+    LLVMPositionBuilderAtEnd(w->at, placed);
+    LLVMValueRef p = LLVMBuildPhi(w->at, w->cg->ptr, "p");
+    LLVMAddIncoming(p, addresses, (LLVMBasicBlockRef[]){before, indirect}, SN_COUNT(addresses));
+    return p;
+}
+
+/* params[0 .. n-1] from the places that begin at `places`; the builder goes on in a new block. */
+static void write_places(writer *w, LLVMValueRef places, LLVMValueRef n) {
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(w->at), head = block(w, "head"), body = block(w, "place");
+    LLVMBasicBlockRef done = block(w, "done");
+    LLVMBuildBr(w->at, head);
+    LLVMPositionBuilderAtEnd(w->at, head);
+    LLVMValueRef k = LLVMBuildPhi(w->at, w->cg->i64, "k");
+    LLVMBuildCondBr(w->at, LLVMBuildICmp(w->at, LLVMIntEQ, k, n, ""), done, body);
+    LLVMPositionBuilderAtEnd(w->at, body);
+    LLVMValueRef words = LLVMBuildMul(w->at, k, const_i64(w, PLACE_WORDS), "");
+    LLVMValueRef p = write_place(w, element(w, w->cg->i64, places, words));
+    LLVMBuildStore(w->at, p, element(w, w->cg->ptr, w->params, k));
+    LLVMValueRef counts[] = {const_i64(w, 0), LLVMBuildAdd(w->at, k, const_i64(w, 1), "")};
+    LLVMAddIncoming(k, counts, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(w->at)}, SN_COUNT(counts));
+    LLVMBuildBr(w->at, head);
+    LLVMPositionBuilderAtEnd(w->at, done);
+}
+
+static void end_row(writer *w, LLVMValueRef status) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(w->at);
-    LLVMBuildBr(w->at, w->stop);
-    LLVMAddIncoming(w->code, &ok, &here, 1);
+    LLVMAddIncoming(w->status, &status, &here, 1);
+    LLVMBuildBr(w->at, w->next);
 }
 
-static void number_consts(writer *w) {
-    uint32_t n = 0;
-    for (uint32_t i = 1; i < w->m->bufs.count; i++)
-        if (sn_buf_get(w->m, (sn_buf){i})->scope == SN_BUF_CONST) w->const_number[i] = n++;
+/* Is the address no multiple of the alignment, or 0 where storage has to be given? */
+static void write_check(writer *w, LLVMValueRef kind, LLVMValueRef align) {
+    LLVMValueRef p = param(w, 0), address = LLVMBuildPtrToInt(w->at, p, w->cg->i64, "");
+    LLVMValueRef low = LLVMBuildAnd(w->at, address, LLVMBuildSub(w->at, align, const_i64(w, 1), ""), "");
+    LLVMValueRef given = LLVMBuildICmp(w->at, LLVMIntEQ, kind, const_i64(w, CHECK_GIVEN), "");
+    LLVMValueRef missing = LLVMBuildAnd(w->at, given, LLVMBuildIsNull(w->at, p, ""), "");
+    LLVMValueRef bad = LLVMBuildOr(w->at, LLVMBuildICmp(w->at, LLVMIntNE, low, const_i64(w, 0), ""), missing, "");
+    end_row(w, LLVMBuildSelect(w->at, bad, const_i32(w, SN_ERROR_ARGUMENT), const_i32(w, SN_OK), "checked"));
 }
 
-static sn_status write_steps(writer *w) {
-    for (uint32_t i = 0; i < w->m->wrap.steps.n; i++) SN_TRY(write_step(w, &w->m->wrap.steps.at[i]));
-    return SN_OK;
+static void write_call(writer *w, LLVMValueRef number) {
+    LLVMTypeRef parameters[] = {w->cg->ptr, w->cg->i32, w->cg->ptr};
+    LLVMTypeRef type = LLVMFunctionType(w->cg->i32, parameters, SN_COUNT(parameters), false);
+    LLVMValueRef arguments[] = {w->user, LLVMBuildTrunc(w->at, number, w->cg->i32, ""), w->params};
+    end_row(w, LLVMBuildCall2(w->at, type, w->launch, arguments, SN_COUNT(arguments), "launched"));
+}
+
+static void write_copy(writer *w, LLVMValueRef size) {
+    LLVMTypeRef parameters[] = {w->cg->ptr, w->cg->ptr, w->cg->ptr, w->cg->i64};
+    LLVMTypeRef type = LLVMFunctionType(w->cg->i32, parameters, SN_COUNT(parameters), false);
+    LLVMValueRef arguments[] = {w->user, param(w, 0), param(w, 1), size};
+    end_row(w, LLVMBuildCall2(w->at, type, w->copy, arguments, SN_COUNT(arguments), "copied"));
+}
+
+static void write_kinds(writer *w, LLVMValueRef kind, LLVMValueRef number) {
+    LLVMBasicBlockRef check = block(w, "check"), call = block(w, "call"), copy = block(w, "copy"),
+                      end = block(w, "end");
+    LLVMValueRef choice = LLVMBuildSwitch(w->at, kind, end, 4);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_CHECK), check);
+    LLVMAddCase(choice, const_i64(w, CHECK_GIVEN), check);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_CALL), call);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_COPY), copy);
+    LLVMPositionBuilderAtEnd(w->at, check);
+    write_check(w, kind, number);
+    LLVMPositionBuilderAtEnd(w->at, call);
+    write_call(w, number);
+    LLVMPositionBuilderAtEnd(w->at, copy);
+    write_copy(w, number);
+    LLVMPositionBuilderAtEnd(w->at, end);
+    LLVMBuildRet(w->at, const_i32(w, SN_OK));
+}
+
+static void write_loop(writer *w, LLVMValueRef rows) {
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(w->at), loop = block(w, "loop"), stop = block(w, "stop");
+    w->next = block(w, "next");
+    LLVMPositionBuilderAtEnd(w->at, w->next);
+    w->status = LLVMBuildPhi(w->at, w->cg->i32, "status");
+    LLVMPositionBuilderAtEnd(w->at, before);
+    LLVMBuildBr(w->at, loop);
+    LLVMPositionBuilderAtEnd(w->at, loop);
+    LLVMValueRef row = LLVMBuildPhi(w->at, w->cg->ptr, "row"), kind = column(w, row, KIND, "kind");
+    LLVMValueRef number = column(w, row, NUMBER, "number"), n = column(w, row, PLACES, "n");
+    LLVMValueRef places = element(w, w->cg->i64, row, const_i64(w, ROW_WORDS));
+    LLVMValueRef words = LLVMBuildMul(w->at, n, const_i64(w, PLACE_WORDS), "");
+    LLVMValueRef each[] = {rows, element(w, w->cg->i64, places, words)};
+    LLVMAddIncoming(row, each, (LLVMBasicBlockRef[]){before, w->next}, SN_COUNT(each));
+    write_places(w, places, n);
+    write_kinds(w, kind, number);
+    LLVMPositionBuilderAtEnd(w->at, w->next);
+    LLVMBuildCondBr(w->at, LLVMBuildICmp(w->at, LLVMIntEQ, w->status, const_i32(w, SN_OK), ""), loop, stop);
+    LLVMPositionBuilderAtEnd(w->at, stop);
+    LLVMBuildRet(w->at, w->status);
 }
 
 sn_status sn_wrapper_llvm(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, const char *name,
                           sn_arena *scratch) {
-    writer w = {.cg = cg, .m = m, .at = cg->builder};
-    w.place = SN_NEWN(scratch, LLVMValueRef, m->bufs.count);
-    w.const_number = SN_NEWN(scratch, uint32_t, m->bufs.count);
-    number_consts(&w);
+    table t = {.m = m, .arena = scratch, .number = sn_kern_numbers(m, scratch)};
+    writer w = {.cg = cg, .at = cg->builder};
+    t.at = SN_NEWN(scratch, place, m->bufs.count);
+    SN_TRY(tabulate(&t));
     declare(&w, mod, name);
-    open_body(&w);
-    sn_status status = write_steps(&w);
-    if (status == SN_OK) close_body(&w);
+    open_body(&w, t.most);
+    write_loop(&w, constant(&w, mod, &t));
     *out = w.f;
-    return status;
+    return SN_OK;
 }

@@ -61,7 +61,7 @@ static sn_status expect_args(sn_prog *p, const sn_buf_list *args, const sn_code 
     return SN_OK;
 }
 
-static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s) {
+static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, const uint32_t *number) {
     const char *name = s->buf.i ? sn_buf_get(p->m, s->buf)->name : "a step";
     *out = (sn_rt_step){.kind = s->kind, .buf = s->buf, .from = s->from};
     SN_TRY(sn_wrap_number(&out->size, p->m, s->size, "the size", name));
@@ -77,7 +77,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s) {
     case SN_STEP_REUSE: p->place[s->buf.i] = p; return expect_place(p, s->from, name);
     case SN_STEP_COPY: SN_TRY(expect_place(p, s->buf, "copy")); return expect_place(p, s->from, "copy");
     case SN_STEP_CALL:
-        out->kernel = sn_kern_number(p->m, s->kern);
+        out->kernel = number[s->kern.i];
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
         out->args = s->args;
@@ -96,9 +96,10 @@ static bool step_runs(sn_step_kind kind) { return kind != SN_STEP_COMMENT && kin
 static sn_status load_steps(sn_prog *p) {
     const sn_wrap *w = &p->m->wrap;
     if (!w->steps.n) return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first");
+    const uint32_t *number = sn_kern_numbers(p->m, &p->arena);
     p->steps = SN_NEWN(&p->arena, sn_rt_step, w->steps.n);
     for (uint32_t i = 0; i < w->steps.n; i++) {
-        SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i]));
+        SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i], number));
         p->n_steps += step_runs(w->steps.at[i].kind);
     }
     return SN_OK;

@@ -30,8 +30,9 @@ sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, 
     return SN_OK;
 }
 
-uint32_t sn_kern_number(const sn_module *m, sn_kern k) {
-    uint32_t i = 0;
-    while (i < m->kernels.n && m->kernels.at[i].i != k.i) i++;
-    return i;
+uint32_t *sn_kern_numbers(const sn_module *m, sn_arena *arena) {
+    uint32_t *number = SN_NEWN(arena, uint32_t, m->kerns.count);
+    for (uint32_t i = 0; i < m->kerns.count; i++) number[i] = m->kernels.n;
+    for (uint32_t i = 0; i < m->kernels.n; i++) number[m->kernels.at[i].i] = i;
+    return number;
 }

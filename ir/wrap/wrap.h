@@ -15,10 +15,10 @@ extern const char *const sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reu
 void sn_wrap_add(sn_module *m, sn_step step);
 
 /* What executors and emitters of wrappers ask (ir/wrap/query.c): a size or offset as a number (none = 0; "<what> of
- * <name> depends on the symbolic size N" when it is none), and a kernel's position in m->kernels (its length:
- * absent). */
+ * <name> depends on the symbolic size N" when it is none), and, by kernel id, a kernel's position in m->kernels (its
+ * length: absent). */
 sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, const char *name);
-uint32_t sn_kern_number(const sn_module *m, sn_kern k);
+uint32_t *sn_kern_numbers(const sn_module *m, sn_arena *arena);
 
 struct sn_text;
 struct sn_lex;
