@@ -19,8 +19,8 @@
  *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
  * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last kernels become
- * functions, and equal ones one (functions.c). Cost: kernels times the parameters of each, squared, and a kernel walk for
- * each pair of equal size.
+ * functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies and a buffer of equal
+ * size that is born in one segment; else linear in parameters.
  */
 #include "passes/plan/plan.h"
 
@@ -43,14 +43,21 @@ typedef struct io_buf {
     sn_buf buf;
 } io_buf;
 
+/* Buffers of which the one of the highest id is at hand: a binary heap. */
+typedef struct buf_heap {
+    sn_buf *at;
+    uint32_t n, cap;
+} buf_heap;
+
 typedef struct planner {
     sn_pass_ctx *cx;
     sn_module *m;
-    life *lives; /* by buffer id */
-    sn_buf *temps,
-        *smaller_id;   /* temps by size in bytes (an ix): the one of the highest id; then downwards, by buffer id */
-    uint32_t *segment; /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
-    io_buf *ios[2];    /* inputs and outputs in the order of their numbers */
+    life *lives;                /* by buffer id */
+    sn_buf *died, *next_died;   /* by kernel position: temps whose last kernel it is, highest id first; by buffer id */
+    buf_heap *dead;             /* by size in bytes (an ix): temps of kernels before the one at hand */
+    sn_buf *dying, *next_dying; /* by segment of the kernel at hand: temps that end there; by buffer id */
+    uint32_t *segment;          /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
+    io_buf *ios[2];             /* inputs and outputs in the order of their numbers */
     uint32_t n_ios[2];
     sn_plan_block *blocks;
     uint32_t n_blocks;
@@ -138,17 +145,38 @@ static void link_lives(planner *p, sn_buf from, sn_buf to, bool in_place) {
               sn_buf_get(p->m, from)->name);
 }
 
-/* A temp that dies in the kernel at position k and may be overwritten by b. */
-static sn_buf dying_operand(planner *p, uint32_t k, sn_buf b) {
-    sn_kern kern = p->m->kernels.at[k];
-    const sn_buf_list *params = &sn_kern_get(p->m, kern)->params;
-    for (uint32_t i = 0; i < params->n; i++) {
-        sn_buf from = params->at[i];
-        if (!may_give(p, from) || life_of(p, from)->last != k || life_of(p, from)->first == k) continue;
-        if (p->segment[from.i] != p->segment[b.i]) continue; /* other blocks */
-        if (sn_plan_in_place(p->cx, kern, from, b)) return from;
+static void heap_add(sn_arena *a, buf_heap *h, sn_buf b) {
+    uint32_t i = h->n;
+    SN_PUSH(a, h, b);
+    for (; i > 0 && h->at[(i - 1) / 2].i < b.i; i = (i - 1) / 2) h->at[i] = h->at[(i - 1) / 2];
+    h->at[i] = b;
+}
+
+/* The one of the highest id goes. */
+static void heap_drop(buf_heap *h) {
+    sn_buf last = h->at[--h->n];
+    uint32_t i = 0;
+    for (uint32_t child = 1; child < h->n; child = 2 * i + 1) {
+        if (child + 1 < h->n && h->at[child + 1].i > h->at[child].i) child++;
+        if (h->at[child].i < last.i) break;
+        h->at[i] = h->at[child];
+        i = child;
     }
-    return (sn_buf){0};
+    h->at[i] = last;
+}
+
+/* A temp that dies in the kernel at hand and may be overwritten by b. Other segments are other blocks. */
+static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
+    sn_buf from = p->dying[p->segment[b.i]];
+    while (from.i && !(may_give(p, from) && sn_plan_in_place(p->cx, k, from, b))) from = p->next_dying[from.i];
+    return from;
+}
+
+/* A temp of the same size that died in the kernel before. */
+static sn_buf just_dead(planner *p, uint32_t k, sn_ix size) {
+    sn_buf from = k ? p->died[k - 1] : (sn_buf){0};
+    while (from.i && !(may_give(p, from) && sn_ix_eq(bytes_of(p, from), size))) from = p->next_died[from.i];
+    return from;
 }
 
 /* A dead temp of the same size. For a temp of constant size only one that died just before: the bytes of an older one
@@ -156,26 +184,25 @@ static sn_buf dying_operand(planner *p, uint32_t k, sn_buf b) {
 static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
     sn_ix size = bytes_of(p, b);
     int64_t ignored;
-    bool any_age = !is_temp(p, b) || !sn_ix_is_const(p->m, size, &ignored);
-    for (sn_buf *link = &p->temps[size.i]; link->i;) {
-        const life *l = life_of(p, *link);
-        if (l->last < k && may_give(p, *link) && (any_age || l->last + 1 == k)) return *link;
-        if (may_give(p, *link)) link = &p->smaller_id[link->i];
-        else *link = p->smaller_id[link->i]; /* it has been taken for good */
-    }
-    return (sn_buf){0};
+    if (is_temp(p, b) && sn_ix_is_const(p->m, size, &ignored)) return just_dead(p, k, size);
+    buf_heap *dead = &p->dead[size.i];
+    while (dead->n && !may_give(p, dead->at[0])) heap_drop(dead); /* it has been taken for good */
+    return dead->n ? dead->at[0] : (sn_buf){0};
 }
 
 static void list_temps(planner *p) {
+    sn_arena *scratch = p->cx->scratch;
     uint32_t n = p->m->bufs.count;
     for (uint32_t i = 1; i < n; i++) bytes_of(p, (sn_buf){i}); /* all sizes exist before the table of them is made */
-    p->temps = SN_NEWN(p->cx->scratch, sn_buf, p->m->ixs.count);
-    p->smaller_id = SN_NEWN(p->cx->scratch, sn_buf, n);
+    p->dead = SN_NEWN(scratch, buf_heap, p->m->ixs.count);
+    p->died = SN_NEWN(scratch, sn_buf, p->m->kernels.n);
+    p->next_died = SN_NEWN(scratch, sn_buf, n);
+    p->next_dying = SN_NEWN(scratch, sn_buf, n);
     for (uint32_t i = 1; i < n; i++) {
-        if (life_of(p, (sn_buf){i})->first == NEVER || !is_temp(p, (sn_buf){i})) continue;
-        sn_buf *first = &p->temps[bytes_of(p, (sn_buf){i}).i];
-        p->smaller_id[i] = *first;
-        first->i = i;
+        const life *l = life_of(p, (sn_buf){i});
+        if (l->first == NEVER || !is_temp(p, (sn_buf){i})) continue;
+        p->next_died[i] = p->died[l->last];
+        p->died[l->last].i = i;
     }
 }
 
@@ -192,14 +219,36 @@ static void number_segments(planner *p, sn_kern k) {
     }
 }
 
+/* Backwards, so that they stand in the order of the parameters. */
+static void list_dying(planner *p, uint32_t k) {
+    const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < params->n; i++)
+        if (p->segment[params->at[i].i] > last) last = p->segment[params->at[i].i];
+    p->dying = SN_NEWN(p->cx->scratch, sn_buf, last + 1);
+    for (uint32_t i = params->n; i-- > 0;) {
+        sn_buf b = params->at[i], *first = &p->dying[p->segment[b.i]];
+        if (!is_temp(p, b) || life_of(p, b)->last != k || life_of(p, b)->first == k) continue;
+        p->next_dying[b.i] = *first;
+        *first = b;
+    }
+}
+
+static void bury(planner *p, uint32_t k) {
+    for (sn_buf b = p->died[k]; b.i; b = p->next_died[b.i]) heap_add(p->cx->scratch, &p->dead[bytes_of(p, b).i], b);
+}
+
 static void find_chains(planner *p) {
     for (uint32_t k = 0; k < p->m->kernels.n; k++) {
-        const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
-        number_segments(p, p->m->kernels.at[k]);
+        sn_kern kern = p->m->kernels.at[k];
+        const sn_buf_list *params = &sn_kern_get(p->m, kern)->params;
+        number_segments(p, kern);
+        list_dying(p, k);
+        if (k) bury(p, k - 1);
         for (uint32_t i = 0; i < params->n; i++) {
             sn_buf b = params->at[i];
             if (life_of(p, b)->first != k || !may_take(p, b)) continue;
-            sn_buf from = dying_operand(p, k, b);
+            sn_buf from = dying_operand(p, kern, b);
             bool in_place = from.i != 0;
             if (!in_place) from = dead_buffer(p, k, b);
             if (from.i) link_lives(p, from, b, in_place);
