@@ -211,7 +211,19 @@ static void add_candidate(candidates *cs, uint32_t i, int64_t score) {
     if (cs->n < MAX_TRIES) cs->at[cs->n++] = (candidate){i, score};
 }
 
-/* Kernels before x that share data with it: writers of what it reads, and other readers. */
+/* How many of them stand at this position or before it. */
+static uint32_t readers_until(const index_list *readers, uint32_t last) {
+    uint32_t low = 0, high = readers->n;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (readers->at[middle] <= last) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Kernels before x that share data with it: writers of what it reads, and other readers. Readers behind all
+ * that a kernel up to x spans are none of them. */
 static void collect(candidates *cs, fuse *fu, uint32_t x) {
     cs->n = 0;
     const fnode *f = &fu->nodes[x];
@@ -222,7 +234,7 @@ static void collect(candidates *cs, fuse *fu, uint32_t x) {
         if (w) add_candidate(cs, w - 1, 2 * bytes + 1);
         const index_list *readers = &fu->readers[b.i];
         uint32_t tried = 0;
-        for (uint32_t r = readers->n; r-- > 0 && tried < MAX_SIBLINGS;) {
+        for (uint32_t r = readers_until(readers, fu->span[f->lo]); r-- > 0 && tried < MAX_SIBLINGS;) {
             uint32_t y = find(fu, readers->at[r]);
             if (y == x || fu->nodes[y].lo > f->lo) continue;
             add_candidate(cs, y, bytes);
