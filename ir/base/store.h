@@ -27,6 +27,7 @@ typedef struct sn_graph_input {
     sn_ix stride[SN_MAX_RANK];
     sn_ix offset;
     bool contiguous; /* row-major strides and offset 0 */
+    uint32_t writer; /* 1 + number of the output that writes it, 0: none does */
 } sn_graph_input;
 
 typedef struct sn_graph_output {

@@ -271,11 +271,10 @@ static sn_status check_writes(sn_module *m, const char *name, sn_nd node, int wr
     if (!sn_type_eq(a, b))
         return sn_fail(m->env, SN_ERROR_TYPE, "output %s of type %s cannot write input %s of type %s", name,
                        sn_type_text(m, a), g->inputs.at[writes].name, sn_type_text(m, b));
-    for (uint32_t i = 0; i < g->outputs.n; i++)
-        if (g->outputs.at[i].writes == writes)
-            return sn_fail(m->env, SN_ERROR_ARGUMENT, "outputs %s and %s both write input %s", g->outputs.at[i].name,
-                           name, g->inputs.at[writes].name);
-    return SN_OK;
+    uint32_t other = g->inputs.at[writes].writer;
+    if (!other) return SN_OK;
+    return sn_fail(m->env, SN_ERROR_ARGUMENT, "outputs %s and %s both write input %s", g->outputs.at[other - 1].name,
+                   name, g->inputs.at[writes].name);
 }
 
 sn_status sn_graph_output_new(sn_module *m, const char *name, sn_nd node, int writes_input) {
@@ -290,6 +289,7 @@ sn_status sn_graph_output_new(sn_module *m, const char *name, sn_nd node, int wr
     SN_TRY(check_writes(m, name, node, writes_input));
     sn_graph_output out = {node, sn_strdup(&m->arena, name), writes_input};
     SN_PUSH(&m->arena, &g->outputs, out);
+    if (writes_input >= 0) g->inputs.at[writes_input].writer = g->outputs.n;
     sn_names_put(&g->output_names, out.name, g->outputs.n);
     return SN_OK;
 }

@@ -21,6 +21,7 @@
 typedef struct verifier {
     sn_module *m;
     const char *where;
+    uint32_t *writer; /* by input: 1 + number of the output that writes it */
 } verifier;
 
 static sn_status broken(const verifier *v, int number, const char *format, ...) SN_PRINTF(3, 4);
@@ -177,10 +178,11 @@ static sn_status check_writes(const verifier *v, uint32_t i) {
     if (!sn_type_eq(a, b))
         return broken(v, 8, "output %s is %s but writes input %s, which is %s", out->name, sn_type_text(v->m, a),
                       g->inputs.at[out->writes].name, sn_type_text(v->m, b));
-    for (uint32_t k = 0; k < i; k++)
-        if (g->outputs.at[k].writes == out->writes)
-            return broken(v, 8, "outputs %s and %s both write input %s", g->outputs.at[k].name, out->name,
-                          g->inputs.at[out->writes].name);
+    uint32_t *writer = &v->writer[out->writes];
+    if (*writer)
+        return broken(v, 8, "outputs %s and %s both write input %s", g->outputs.at[*writer - 1].name, out->name,
+                      g->inputs.at[out->writes].name);
+    *writer = i + 1;
     return SN_OK;
 }
 
@@ -208,11 +210,12 @@ static sn_status check_all(const verifier *v, sn_arena *scratch) {
 }
 
 sn_status sn_graph_verify(sn_module *m, const char *where) {
-    verifier v = {m, where};
+    verifier v = {.m = m, .where = where};
     sn_arena scratch;
     if (m->env->status != SN_OK) return m->env->status;
     if (!m->graph.name) return SN_OK;
     sn_arena_init(&scratch, m->env);
+    v.writer = SN_NEWN(&scratch, uint32_t, m->graph.inputs.n);
     sn_status status = check_all(&v, &scratch);
     sn_arena_free(&scratch);
     return status;
