@@ -19,11 +19,13 @@
  * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp may
  * live in the storage of an output; the call that gets the output as an argument ends its life in the same way. Offsets
  * and sizes that hold symbols are compared by id alone; bounds on them are checked where they are constants. Whether a
- * kernel may overwrite its operand is decided by the pass `plan`, not here.
+ * kernel may overwrite its operand is decided by the pass `plan`, not here. Cost: a search in what is alive for each step;
+ * where symbols stand in sizes or offsets, a look at all that is alive.
  */
 #include "ir/wrap/wrap.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ir/base/text.h"
 #include "ir/loop/loop.h"
@@ -42,17 +44,28 @@ typedef struct life {
     sn_buf taken_by;       /* HANDED, ENDED: who has the storage now */
     uint32_t alive_index;  /* place in the list of temps with ALIVE or HANDED */
     bool written;          /* OUTPUT: a kernel got it */
-    uint32_t uses, stores; /* of the storage, by the arguments of a call */
     sn_ix size, offset;    /* roots made by alloc */
+    uint32_t uses, stores; /* roots: by the arguments of a call */
+    uint32_t holders;      /* roots: how many have its storage with ALIVE or HANDED, */
+    sn_buf holder;         /* and the last that got it: no other can be ALIVE (W6) */
 } life;
+
+/* Bytes of the workspace that are alive. */
+typedef struct span {
+    int64_t begin, end;
+    sn_buf root;
+} span;
 
 typedef struct verifier {
     sn_module *m;
     const char *where;
     uint32_t step;
-    life *lives;          /* by buffer id */
-    uint8_t *called;      /* by kernel id; 1: in the module, 2: called */
-    SN_VEC(sn_buf) alive; /* temps with ALIVE or HANDED */
+    life *lives;           /* by buffer id */
+    uint8_t *called;       /* by kernel id; 1: in the module, 2: called */
+    SN_VEC(sn_buf) alive;  /* temps with ALIVE or HANDED */
+    SN_VEC(sn_buf) handed; /* since the last call: temps that became HANDED */
+    SN_VEC(span) spans;    /* of alive roots with constant bounds, if not empty: disjoint (W8), in order */
+    uint32_t n_symbolic;   /* alive roots with an offset and other bounds */
 } verifier;
 
 static const char *name_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->name; }
@@ -141,12 +154,63 @@ static sn_status check_operands(const verifier *v, const sn_step *s) {
 
 /* ---- lives ---- */
 
+static bool is_const(const verifier *v, sn_ix e, int64_t *out) { return e.i && sn_ix_is_const(v->m, e, out); }
+
+static bool find_span(span *out, const verifier *v, sn_ix offset, sn_ix size) {
+    int64_t bytes;
+    return is_const(v, offset, &out->begin) && is_const(v, size, &bytes) &&
+           !sn_add_overflow(out->begin, bytes, &out->end);
+}
+
+/* Position of the first span that ends behind a byte. */
+static uint32_t span_behind(const verifier *v, int64_t byte) {
+    uint32_t low = 0, high = v->spans.n;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (v->spans.at[middle].end <= byte) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void occupy(verifier *v, sn_buf root) {
+    span s = {.root = root};
+    if (!life_of(v, root)->offset.i) return;
+    if (!find_span(&s, v, life_of(v, root)->offset, life_of(v, root)->size)) {
+        v->n_symbolic++;
+    } else if (s.end > s.begin) {
+        SN_PUSH(&v->m->arena, &v->spans, s);
+        uint32_t at = span_behind(v, s.begin), n = v->spans.n - 1;
+        memmove(&v->spans.at[at + 1], &v->spans.at[at], (n - at) * sizeof s);
+        v->spans.at[at] = s;
+    }
+}
+
+static void vacate(verifier *v, sn_buf root) {
+    span s;
+    if (!life_of(v, root)->offset.i) return;
+    if (!find_span(&s, v, life_of(v, root)->offset, life_of(v, root)->size)) {
+        v->n_symbolic--;
+    } else if (s.end > s.begin) {
+        uint32_t at = span_behind(v, s.begin), n = --v->spans.n;
+        memmove(&v->spans.at[at], &v->spans.at[at + 1], (n - at) * sizeof s);
+    }
+}
+
 static void begin_life(verifier *v, sn_buf b, sn_buf root) {
     life *l = life_of(v, b);
     l->state = ALIVE;
     l->root = root;
     l->alive_index = v->alive.n;
     SN_PUSH(&v->m->arena, &v->alive, b);
+    life_of(v, root)->holder = b;
+    if (!life_of(v, root)->holders++) occupy(v, root);
+}
+
+static void hand_on(verifier *v, sn_buf b, sn_buf to) {
+    life_of(v, b)->state = HANDED;
+    life_of(v, b)->taken_by = to;
+    SN_PUSH(&v->m->arena, &v->handed, b);
 }
 
 static void end_life(verifier *v, sn_buf b, life_state how) {
@@ -155,6 +219,7 @@ static void end_life(verifier *v, sn_buf b, life_state how) {
         sn_buf last = v->alive.at[--v->alive.n];
         v->alive.at[l->alive_index] = last;
         life_of(v, last)->alive_index = l->alive_index;
+        if (!--life_of(v, l->root)->holders) vacate(v, l->root);
     }
     l->state = how;
 }
@@ -179,8 +244,6 @@ static sn_status check_unplaced(const verifier *v, sn_buf b) {
 }
 
 /* ---- W7, W8: alloc ---- */
-
-static bool is_const(const verifier *v, sn_ix e, int64_t *out) { return e.i && sn_ix_is_const(v->m, e, out); }
 
 static sn_status check_fit(const verifier *v, const sn_step *s) {
     int64_t size, need, offset, workspace = 0, end;
@@ -208,10 +271,21 @@ static bool overlap(const verifier *v, const sn_step *s, const life *root) {
     return at < root_at ? root_at - at < size : at - root_at < root_size; /* none is negative (W10) */
 }
 
+/* Can bytes of the workspace be alive in another storage than `self`? Those with symbols are compared one by one. */
+static bool may_overlap(const verifier *v, sn_ix offset, sn_ix size, sn_buf self) {
+    span s;
+    if (!offset.i) return false;
+    if (v->n_symbolic || !find_span(&s, v, offset, size)) return true;
+    uint32_t at = span_behind(v, s.begin);
+    if (at < v->spans.n && sn_buf_eq(v->spans.at[at].root, self)) at++;
+    return at < v->spans.n && v->spans.at[at].begin < s.end;
+}
+
 static sn_status check_alloc(verifier *v, const sn_step *s) {
     SN_TRY(check_unplaced(v, s->buf));
     SN_TRY(check_fit(v, s));
-    for (uint32_t i = 0; i < v->alive.n; i++) {
+    bool look = may_overlap(v, s->offset, s->size, (sn_buf){0});
+    for (uint32_t i = 0; look && i < v->alive.n; i++) {
         sn_buf other = v->alive.at[i];
         if (overlap(v, s, life_of(v, life_of(v, other)->root)))
             return broken(v, 8, "%s overlaps %s, which is alive", name_of(v, s->buf), name_of(v, other));
@@ -256,16 +330,15 @@ static sn_status check_reuse(verifier *v, const sn_step *s) {
     sn_buf root = scope_of(v, s->from) == SN_BUF_OUTPUT ? s->from : from->root;
     if (scope_of(v, root) == SN_BUF_OUTPUT && life_of(v, root)->written)
         return broken(v, 5, "output %s was written before", name_of(v, root));
-    for (uint32_t i = 0; i < v->alive.n; i++) {
+    const life *l = life_of(v, root);
+    bool look = l->holders > (from->state == ALIVE) || may_overlap(v, l->offset, l->size, root);
+    for (uint32_t i = 0; look && i < v->alive.n; i++) {
         sn_buf other = v->alive.at[i];
         bool handing_on = sn_buf_eq(other, s->from) && from->state == ALIVE;
         if (!handing_on && occupies(v, other, root))
             return broken(v, 6, "%s is alive in the storage of %s", name_of(v, other), name_of(v, s->from));
     }
-    if (from->state == ALIVE) {
-        from->state = HANDED;
-        from->taken_by = s->buf;
-    }
+    if (from->state == ALIVE) hand_on(v, s->from, s->buf);
     begin_life(v, s->buf, root);
     return SN_OK;
 }
@@ -280,13 +353,11 @@ static sn_status check_free(verifier *v, const sn_step *s) {
 
 /* A kernel that gets an output ends what lived in its storage (this kernel may still read it). */
 static void take_outputs(verifier *v, const sn_buf_list *args) {
-    for (uint32_t k = 0; k < args->n; k++)
-        if (scope_of(v, args->at[k]) == SN_BUF_OUTPUT) life_of(v, args->at[k])->written = true;
-    for (uint32_t i = 0; i < v->alive.n; i++) {
-        life *l = life_of(v, v->alive.at[i]);
-        if (l->state == HANDED || !life_of(v, l->root)->written) continue;
-        l->state = HANDED;
-        l->taken_by = l->root;
+    for (uint32_t k = 0; k < args->n; k++) {
+        life *l = life_of(v, args->at[k]);
+        if (scope_of(v, args->at[k]) != SN_BUF_OUTPUT) continue;
+        l->written = true;
+        if (l->holders && life_of(v, l->holder)->state == ALIVE) hand_on(v, l->holder, args->at[k]);
     }
 }
 
@@ -346,8 +417,9 @@ static sn_status check_call(verifier *v, const sn_step *s) {
     }
     SN_TRY(check_sharing(v, s, &k->params));
     take_outputs(v, &s->args);
-    for (uint32_t i = v->alive.n; i-- > 0;) /* downwards: end_life moves the last one into the gap */
-        if (life_of(v, v->alive.at[i])->state == HANDED) end_life(v, v->alive.at[i], ENDED);
+    for (uint32_t i = 0; i < v->handed.n; i++)
+        if (life_of(v, v->handed.at[i])->state == HANDED) end_life(v, v->handed.at[i], ENDED);
+    v->handed.n = 0;
     return SN_OK;
 }
 
