@@ -64,7 +64,7 @@ static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
     size_t size = LLVMGetBufferSize(j->cg.emitted);
     sn_text streamed;
     sn_text_init(&streamed, j->cg.env);
-    if (sn_nvptx_streams(j->cg.target, j->m, j->k)) {
+    if (sn_nvptx_streams(j->cg.target, j->m, j->k, &j->cg.scratch)) {
         sn_nvptx_stream(&streamed, ptx, size);
         ptx = streamed.s;
         size = streamed.n;

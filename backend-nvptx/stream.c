@@ -27,6 +27,7 @@
 #include "ir/base/text.h"
 #include "ir/loop/access.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t bytes_of(const sn_module *m, sn_buf b) {
@@ -35,16 +36,35 @@ static uint64_t bytes_of(const sn_module *m, sn_buf b) {
     return sn_ix_is_const(m, r->size, &size) ? (uint64_t)size * sn_dtype_bytes(r->dtype) : 0;
 }
 
-bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k) {
-    enum { HOPPER = 90, SHARE = 8 }; /* measured there; one part in so many of the bytes is stored, at least */
-    const sn_kern_rec *r = sn_kern_get(m, k);
-    uint64_t all = 0, stored = 0;
-    for (uint32_t i = 0; i < r->params.n; i++) {
-        uint64_t bytes = bytes_of(m, r->params.at[i]);
-        all += bytes;
-        if (sn_kern_stores(m, k, r->params.at[i])) stored += bytes;
+static uint64_t bytes_of_all(const sn_module *m, const sn_buf_list *bufs) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < bufs->n; i++) bytes += bytes_of(m, bufs->at[i]);
+    return bytes;
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t x = ((const sn_buf *)a)->i, y = ((const sn_buf *)b)->i;
+    return x < y ? -1 : x > y;
+}
+
+/* Of all buffers that the kernel stores to, each once. */
+static uint64_t bytes_stored(const sn_module *m, sn_kern k, sn_arena *scratch) {
+    SN_VEC(sn_buf) stored = {0};
+    uint64_t bytes = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_STORE && !sn_buf_is_local(sn_buf_get(m, r->buf))) SN_PUSH(scratch, &stored, r->buf);
     }
-    return t->sm == HOPPER && all >= t->cache_bytes && stored * SHARE >= all;
+    if (stored.n) qsort(stored.at, stored.n, sizeof *stored.at, by_id);
+    for (uint32_t i = 0; i < stored.n; i++)
+        if (!i || !sn_buf_eq(stored.at[i], stored.at[i - 1])) bytes += bytes_of(m, stored.at[i]);
+    return bytes;
+}
+
+bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k, sn_arena *scratch) {
+    enum { HOPPER = 90, SHARE = 8 }; /* measured there; one part in so many of the bytes is stored, at least */
+    uint64_t all = bytes_of_all(m, &sn_kern_get(m, k)->params);
+    return t->sm == HOPPER && all >= t->cache_bytes && bytes_stored(m, k, scratch) * SHARE >= all;
 }
 
 static const char LOAD[] = "ld.global.nc", COPY[] = "cp.async.", TO[] = ".shared.global [%rd";
