@@ -17,7 +17,6 @@ const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "c
                                                          "block.y", "vector", "unroll"};
 const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "formal", "reg", "shared", "posted"};
 const char *const sn_role_names[SN_N_ROLES] = {"", "in", "out", "inout"};
-const char *const sn_sched_class_names[SN_N_SCHED_CLASSES] = {"none", "element", "inner", "outer", "tile"};
 
 /* ---- reading ---- */
 

@@ -34,6 +34,7 @@
 
 #include "ir/graph/weights.h"
 #include "ir/index/ix.h"
+#include "ir/loop/sched.h"
 #include "ir/ops/ops.h"
 
 typedef enum sn_axis_kind {
@@ -119,33 +120,6 @@ typedef struct sn_val_rec {
 } sn_val_rec;
 
 /* ---- kernels ---- */
-
-/* How a kernel is mapped. Written by the pass `schedule`, printed in the kernel's header; one that stands there before `schedule`
- * runs is obeyed. Zero fields mean "choose". */
-typedef enum sn_sched_class {
-    SN_SCHED_NONE,
-    SN_SCHED_ELEMENT, /* a thread owns outputs; reductions run inside the thread */
-    SN_SCHED_INNER,   /* threads of a row share a reduction over (mostly) contiguous elements */
-    SN_SCHED_OUTER,   /* lanes own columns, block.y shares a reduction over rows */
-    SN_SCHED_TILE,    /* a block owns a tile; what is contiguous the other way passes through shared memory */
-    SN_N_SCHED_CLASSES
-} sn_sched_class;
-extern const char *const sn_sched_class_names[SN_N_SCHED_CLASSES]; /* "none" "element" "inner" ... */
-
-typedef struct sn_sched {
-    sn_sched_class cls;
-    uint32_t block_x;    /* threads: extent of block.x */
-    uint32_t block_y;    /* extent of block.y; tile: elements of a tile across */
-    uint32_t vector;     /* elements per access */
-    uint32_t unroll;     /* vectors in flight per thread */
-    uint32_t cluster;    /* blocks that share a row; after `schedule` 0 and 1 are one block */
-    uint32_t split;      /* partial kernels of a split reduction write this many partials; 1 = no split */
-    uint32_t min_blocks; /* resident on a multiprocessor at least: bounds the registers of a thread; 0 = no bound */
-    bool persistent;     /* rows stay in registers ... */
-    bool shared;         /* ... or in shared memory */
-} sn_sched;
-
-static inline uint32_t sn_sched_cluster(const sn_sched *s) { return s->cluster ? s->cluster : 1; }
 
 /* A kernel begins as a piece of the program: its parameters are the very buffers that it touches, and kernels run in the
  * order of m->kernels. The pass `plan` makes functions: parameters are formals, each call of the wrapper gives arguments,

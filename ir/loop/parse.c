@@ -571,31 +571,28 @@ static sn_status parse_params(parser *p) {
 }
 
 static sn_status parse_schedule(parser *p, sn_sched *s) {
-    const struct {
-        const char *name;
-        uint32_t *value;
-    } FIELDS[] = {
-        {"block_x", &s->block_x}, {"block_y", &s->block_y}, {"vector", &s->vector},         {"unroll", &s->unroll},
-        {"cluster", &s->cluster}, {"split", &s->split},     {"min_blocks", &s->min_blocks},
-    };
     sn_lex *lx = p->lx;
     int cls = 0;
     while (cls < SN_N_SCHED_CLASSES && !sn_lex_is_name(lx, sn_sched_class_names[cls])) cls++;
     if (cls == SN_N_SCHED_CLASSES) return sn_lex_fail(lx, "unknown schedule class '%.*s'", shown(lx), lx->tok_start);
     s->cls = (sn_sched_class)cls;
     SN_TRY(sn_lex_next(lx));
-    for (size_t i = 0; i < SN_COUNT(FIELDS);) {
-        if (!sn_lex_is_name(lx, FIELDS[i].name)) {
-            i++;
+    for (int f = 0; f < SN_N_SCHED_FIELDS;) {
+        const sn_sched_field_info *field = &sn_sched_fields[f];
+        uint32_t value = 1;
+        if (!sn_lex_is_name(lx, field->name)) {
+            f++;
             continue;
         }
         SN_TRY(sn_lex_next(lx));
-        SN_TRY(sn_lex_expect(lx, "="));
-        SN_TRY(parse_u32(FIELDS[i].value, lx, FIELDS[i].name));
-        i = 0; /* the fields may come in any order */
+        if (!field->is_flag) {
+            SN_TRY(sn_lex_expect(lx, "="));
+            SN_TRY(parse_u32(&value, lx, field->name));
+        }
+        sn_sched_set(s, (sn_sched_field)f, value);
+        f = 0; /* the fields may come in any order */
     }
-    SN_TRY(sn_lex_accept_name(&s->persistent, lx, "persistent"));
-    return sn_lex_accept_name(&s->shared, lx, "shared");
+    return SN_OK;
 }
 
 static sn_status parse_header(parser *p) {

@@ -281,21 +281,16 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 /* ---- kernels ---- */
 
 static void put_schedule(sn_text *t, const sn_sched *s) {
-    const struct {
-        const char *name;
-        uint32_t value;
-    } FIELDS[] = {
-        {"block_x", s->block_x}, {"block_y", s->block_y}, {"vector", s->vector},         {"unroll", s->unroll},
-        {"cluster", s->cluster}, {"split", s->split},     {"min_blocks", s->min_blocks},
-    };
-    bool any = s->cls != SN_SCHED_NONE || s->persistent || s->shared;
-    for (size_t i = 0; i < SN_COUNT(FIELDS); i++) any |= FIELDS[i].value != 0;
+    bool any = s->cls != SN_SCHED_NONE;
+    for (int f = 0; f < SN_N_SCHED_FIELDS; f++) any |= sn_sched_get(s, (sn_sched_field)f) != 0;
     if (!any) return;
     sn_text_printf(t, " schedule %s", sn_sched_class_names[s->cls]);
-    for (size_t i = 0; i < SN_COUNT(FIELDS); i++)
-        if (FIELDS[i].value) sn_text_printf(t, " %s=%u", FIELDS[i].name, FIELDS[i].value);
-    if (s->persistent) sn_text_put(t, " persistent");
-    if (s->shared) sn_text_put(t, " shared");
+    for (int f = 0; f < SN_N_SCHED_FIELDS; f++) {
+        uint32_t value = sn_sched_get(s, (sn_sched_field)f);
+        if (!value) continue;
+        sn_text_printf(t, " %s", sn_sched_fields[f].name);
+        if (!sn_sched_fields[f].is_flag) sn_text_printf(t, "=%u", value);
+    }
 }
 
 /* `x: f32[8192, 1024] in noalias invariant align 16`. The shape is for people; plain text has the size alone. */

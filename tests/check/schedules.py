@@ -1,0 +1,34 @@
+"""docs/IR.md has the classes and the fields of schedules that the tables of ir/loop/ have, in their order.
+
+    python3 tests/check/schedules.py
+"""
+
+import re
+
+import source
+
+
+def rows(path, pattern):
+    return re.findall(pattern, (source.ROOT / path).read_text(encoding="utf-8"), re.M)
+
+
+def rule(text, name):
+    """The words of a grammar rule that is a choice of words."""
+    found = re.search(rf"(?ms)^{name} += (.*?);", text)
+    return re.findall(r'"(\w+)"', found.group(1)) if found else []
+
+
+def main():
+    text = (source.ROOT / "docs/IR.md").read_text(encoding="utf-8")
+    fields = rows("ir/loop/sched_fields.def", r"^SN_SCHED_FIELD\((\w+), +(\w+),")
+    wanted = {
+        "class": ["none"] + rows("ir/loop/sched_classes.def", r'^SN_SCHED_CLASS\(\w+, +"(\w+)",'),
+        "count": [name for name, kind in fields if kind == "COUNT"],
+        "flag": [name for name, kind in fields if kind == "FLAG"],
+    }
+    problems = [f"docs/IR.md: the rule {name} has {rule(text, name)}, the table {words}" for name, words in wanted.items()
+                if rule(text, name) != words or len(words) < 2]
+    source.report("schedules", sum(map(len, wanted.values())), problems)
+
+
+main()
