@@ -4,6 +4,12 @@
 
 #include "passes/base/nest.h"
 
+/* Statements that were taken out of a kernel, to be put somewhere else. */
+typedef struct sn_stmt_vec {
+    sn_stmt *at;
+    uint32_t n, cap;
+} sn_stmt_vec;
+
 /* One loop of the new nest; flat position = base + sum(stride * axis). */
 typedef struct sn_level {
     const char *name;

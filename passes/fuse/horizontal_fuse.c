@@ -22,14 +22,7 @@
 #include <stdlib.h>
 
 #include "ir/loop/alike.h"
-
-enum {
-    MAX_POINTERS = 4000,     /* parameters of a launch: 32764 bytes */
-    MAX_KINDS = 8,           /* of code in a kernel */
-    MAX_CODE = 512,          /* statements in a kernel with several kinds */
-    MAX_OWN_TEMPS = 4 << 20, /* bytes of temporaries of one kernel: what memory moves while a launch begins */
-    RESIDENT = 2048          /* threads of a multiprocessor */
-};
+#include "passes/schedule/constants.h"
 
 typedef struct member {
     uint32_t at; /* position in m->kernels */
@@ -96,7 +89,7 @@ static void find_members(batcher *b) {
         e.threads_x = launch.block_x;
         e.threads_y = launch.block_y;
         measure(b, &e);
-        if (e.temp_bytes <= MAX_OWN_TEMPS) SN_PUSH(b->cx->scratch, &b->members, e);
+        if (e.temp_bytes <= SN_BATCH_TEMPS) SN_PUSH(b->cx->scratch, &b->members, e);
         else sn_remark(b->cx, sn_kern_get(b->m, k)->name, "kept: %lld bytes of temporaries", (long long)e.temp_bytes);
     }
 }
@@ -264,7 +257,8 @@ static void close_batch(batcher *b) {
 /* Does the family fit into the kernel that is being put together? */
 static bool fits(const batcher *b, const family *f) {
     const sn_target *t = b->cx->target;
-    int64_t temps = f->temp_bytes, wave = (int64_t)t->units * RESIDENT / ((int64_t)f->at->threads_x * f->at->threads_y);
+    int64_t temps = f->temp_bytes,
+            wave = (int64_t)t->units * SN_BATCH_RESIDENT / ((int64_t)f->at->threads_x * f->at->threads_y);
     uint32_t pointers = f->n_pointers, code = f->at->n_stmts, large = f->blocks >= wave;
     for (uint32_t i = 0; i < b->open.n; i++) {
         const family *o = &b->open.at[i];
@@ -274,7 +268,7 @@ static bool fits(const batcher *b, const family *f) {
         large += o->blocks >= wave;
         if (o->at->shared || f->at->shared || o->temp_bytes || f->temp_bytes) return false;
     }
-    return b->open.n < MAX_KINDS && code <= MAX_CODE && large <= 1 && pointers <= MAX_POINTERS &&
+    return b->open.n < SN_BATCH_KINDS && code <= SN_BATCH_CODE && large <= 1 && pointers <= SN_BATCH_POINTERS &&
            temps <= (int64_t)t->cache_bytes / 2;
 }
 
@@ -289,7 +283,7 @@ static void batch_level(batcher *b, member *at, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         family *f = families.n ? &families.at[families.n - 1] : NULL;
         bool more = f && sn_alike_equal(&f->at->alike, &at[i].alike) &&
-                    f->n_pointers + at[i].alike.slots.n <= MAX_POINTERS &&
+                    f->n_pointers + at[i].alike.slots.n <= SN_BATCH_POINTERS &&
                     f->temp_bytes + at[i].temp_bytes <= (int64_t)b->cx->target->cache_bytes / 2;
         if (!more) {
             SN_PUSH(b->cx->scratch, &families, ((family){.at = &at[i]}));

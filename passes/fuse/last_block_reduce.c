@@ -16,9 +16,8 @@
  * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
  * first. Cost: linear in the statements.
  */
+#include "passes/schedule/constants.h"
 #include "passes/schedule/schedule.h"
-
-enum { MOST_BYTES = 64 << 10 }; /* that a tail reads */
 
 typedef struct pair {
     sn_pass_ctx *cx;
@@ -165,7 +164,7 @@ static bool look(pair *p, uint32_t at) {
     p->grid_first = only_grid(m, p->first);
     if (!p->grid_first.i || !p->grid_last.i || !same_blocks(m, p->first, p->last) || !can_move(p)) return false;
     return sn_ix_is_const(m, sn_stmt_extent(m, p->grid_last), &p->groups) && p->groups > 0 &&
-           bytes_of_tail(p) <= MOST_BYTES;
+           bytes_of_tail(p) <= SN_TAIL_BYTES;
 }
 
 static bool try_pair(pair *p) {

@@ -4,24 +4,11 @@
  * A thread keeps for each of its columns: the accumulators, what the rows share (a weight), the elements of this row
  * and those of the next one, which are loaded ahead. That bounds its columns, hence the threads of a row, hence the
  * blocks that fit on a multiprocessor; there are as many groups as blocks that fit, or a multiple. Figures are those of
- * map_choose.c: 16-byte accesses; a register file of 64K words; 128 threads in a block where rows are short.
+ * the classes of `schedule`: 16-byte accesses; a register file of 64K words; 128 threads in a block where rows are short.
  */
 #include "passes/fuse/fuse.h"
 #include "passes/fuse/mixed_order_reduction.h"
-
-enum {
-    DATA_BYTES = 448,  /* that a thread keeps, of its registers */
-    OTHER_REGS = 48,   /* that its arithmetic takes */
-    FILE_REGS = 65536, /* of a multiprocessor */
-    MOST_COLUMNS = 24, /* of a thread: the compiler keeps f32 copies of some of them */
-    BLOCK_THREADS = 128,
-    MOST_BLOCKS = 16,
-    MIN_THREADS = 256, /* resident on a multiprocessor */
-    MIN_ROWS = 8,      /* of a group */
-    MOST_STEPS = 512,  /* ... one after the other on a thread */
-    MIN_GAIN = 4,      /* bytes saved for each byte of partial results */
-    MIN_SHARED = 8 << 20
-};
+#include "passes/schedule/constants.h"
 
 /* What one column costs a thread, in bytes; the smallest element. */
 typedef struct footprint {
@@ -82,8 +69,8 @@ static footprint count_column(sn_mix *mx) {
 static bool choose_threads(sn_mix *mx, uint32_t most_bytes) {
     sn_sched *sc = &mx->sched;
     int64_t vectors = mx->width / sc->vector, best = INT64_MAX;
-    uint32_t most = DATA_BYTES / most_bytes, pinned = sc->block_x;
-    for (int64_t each = (most < MOST_COLUMNS ? most : MOST_COLUMNS) / sc->vector; each > 0; each--) {
+    uint32_t most = SN_MIX_DATA / most_bytes, pinned = sc->block_x;
+    for (int64_t each = (most < SN_MIX_COLUMNS ? most : SN_MIX_COLUMNS) / sc->vector; each > 0; each--) {
         int64_t threads = (vectors + each - 1) / each, x = 1;
         while (x < threads && x < 32) x *= 2;
         if (threads > 32) x = (threads + 31) / 32 * 32;
@@ -103,20 +90,20 @@ static int64_t partial_bytes(const sn_mix *mx) {
 }
 
 static uint32_t registers(const sn_mix *mx, uint32_t bytes) {
-    return (mx->sched.unroll * mx->sched.vector * bytes / 4 + OTHER_REGS + 7) / 8 * 8;
+    return (mx->sched.unroll * mx->sched.vector * bytes / 4 + SN_MIX_OTHER_REGS + 7) / 8 * 8;
 }
 
 /* As many groups as blocks fit, then evenly; more of them when an accumulator would take in so many rows that their
  * roundings add up. */
 static void choose_groups(sn_mix *mx) {
     int64_t rows = mx->sched.block_y, most = (int64_t)mx->sched.min_blocks * mx->cx->target->units;
-    int64_t steps = (mx->rows + most * rows - 1) / (most * rows), waves = (steps + MOST_STEPS - 1) / MOST_STEPS;
+    int64_t steps = (mx->rows + most * rows - 1) / (most * rows), waves = (steps + SN_MIX_STEPS - 1) / SN_MIX_STEPS;
     if (waves > 1) steps = (steps + waves - 1) / waves;
     mx->groups = (mx->rows + steps * rows - 1) / (steps * rows);
 }
 
 static bool is_worth_it(const sn_mix *mx) {
-    return mx->rows >= MIN_ROWS * mx->groups && mx->shared >= MIN_GAIN * partial_bytes(mx);
+    return mx->rows >= SN_MIX_ROWS * mx->groups && mx->shared >= SN_MIX_GAIN * partial_bytes(mx);
 }
 
 static bool divides_nests(const sn_mix *mx, uint32_t vector) {
@@ -143,21 +130,21 @@ bool sn_mix_choose(sn_mix *mx, const char **why_not) {
     }
     *why_not = "a row does not fit in the registers of a block";
     if (!divides_nests(mx, sc->vector) || !choose_threads(mx, fp.bytes)) return false;
-    if (!sc->block_y) sc->block_y = sc->block_x < BLOCK_THREADS ? BLOCK_THREADS / sc->block_x : 1;
+    if (!sc->block_y) sc->block_y = sc->block_x < SN_MIX_THREADS ? SN_MIX_THREADS / sc->block_x : 1;
     *why_not = "a block would have too many threads";
     if ((uint64_t)sc->block_x * sc->block_y > mx->cx->target->max_threads) return false;
     *why_not = "a row does not fit in the registers of a block";
-    uint32_t threads = sc->block_x * sc->block_y, blocks = FILE_REGS / registers(mx, fp.bytes) / threads;
+    uint32_t threads = sc->block_x * sc->block_y, blocks = SN_FILE_REGS / registers(mx, fp.bytes) / threads;
     if (!pinned && !blocks) return false;
     *why_not = "what they share is small";
-    if (!pinned && mx->shared < MIN_SHARED) return false;
+    if (!pinned && mx->shared < SN_MIX_SHARED) return false;
     *why_not = "each group would have few rows";
     uint32_t resident = sn_target_blocks(mx->cx->target, threads);
-    if (resident > MOST_BLOCKS) resident = MOST_BLOCKS;
+    if (resident > SN_MIX_BLOCKS) resident = SN_MIX_BLOCKS;
     if (blocks > resident) blocks = resident;
     if (!sc->min_blocks) sc->min_blocks = blocks ? blocks : 1;
     choose_groups(mx);
-    while (!is_worth_it(mx) && (sc->min_blocks - 1) * threads >= MIN_THREADS) sc->min_blocks--, choose_groups(mx);
+    while (!is_worth_it(mx) && (sc->min_blocks - 1) * threads >= SN_MIX_RESIDENT) sc->min_blocks--, choose_groups(mx);
     if (pinned) mx->groups = pinned < mx->rows ? pinned : mx->rows;
     if (!pinned && !is_worth_it(mx)) return false;
     sc->cls = SN_SCHED_INNER;

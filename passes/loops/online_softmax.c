@@ -14,11 +14,12 @@
  * registers between the two loops (stays_in_registers). Cost of the pass: pairs of nests of a kernel times statements
  * in them.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/base/nest.h"
+#include "passes/schedule/constants.h"
 
 #include <string.h>
 
-enum { SHORT_COLUMN = 64, MAX_STATES = 8 };
+enum { MAX_STATES = 8 };
 
 typedef struct online {
     sn_pass_ctx *cx;
@@ -142,7 +143,7 @@ static bool stays_in_registers(const online *on) {
     int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, on->max.at[on->max.n - 1]), &bytes);
     sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
     if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, body), &least) > along)
-        return count <= SHORT_COLUMN;
+        return count <= SN_SHORT_COLUMN;
     if (count > SN_LONG_ROW && !row_is_wanted(on)) return false;
     return count <= sn_row_registers(bytes);
 }

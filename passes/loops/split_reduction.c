@@ -10,9 +10,7 @@
  */
 #include "passes/base/rebuild.h"
 
-#include "passes/schedule/schedule.h"
-
-enum { MIN_LENGTH = 16384, MIN_PART = 4096, MIN_COLUMN_LENGTH = 256, MIN_COLUMN_PART = 64, BLOCK_COLUMNS = 128 };
+#include "passes/schedule/constants.h"
 
 typedef struct cut {
     sn_pass_ctx *cx;
@@ -48,14 +46,14 @@ static bool reduces_along(const cut *c) {
 static int64_t choose_parts(const cut *c, bool inner) {
     int64_t units = c->cx->target->units, wanted;
     if (inner) {
-        if (c->rows >= 2 * units || c->count < MIN_LENGTH) return 1;
-        wanted = 8 * units / (c->rows ? c->rows : 1);
-        if (wanted > c->count / MIN_PART) wanted = c->count / MIN_PART;
+        if (c->rows >= SN_SPLIT_ENOUGH * units || c->count < SN_SPLIT_LENGTH) return 1;
+        wanted = SN_SPLIT_ROW_BLOCKS * units / (c->rows ? c->rows : 1);
+        if (wanted > c->count / SN_SPLIT_PART) wanted = c->count / SN_SPLIT_PART;
     } else {
-        int64_t blocks = (c->rows + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
-        if (blocks >= 2 * units || c->count < MIN_COLUMN_LENGTH) return 1;
-        wanted = 4 * units / (blocks ? blocks : 1);
-        if (wanted > c->count / MIN_COLUMN_PART) wanted = c->count / MIN_COLUMN_PART;
+        int64_t blocks = (c->rows + SN_SPLIT_COLUMNS - 1) / SN_SPLIT_COLUMNS;
+        if (blocks >= SN_SPLIT_ENOUGH * units || c->count < SN_SPLIT_COLUMN) return 1;
+        wanted = SN_SPLIT_COLUMN_BLOCKS * units / (blocks ? blocks : 1);
+        if (wanted > c->count / SN_SPLIT_COLUMN_PART) wanted = c->count / SN_SPLIT_COLUMN_PART;
     }
     if (wanted < 2) return 1;
     int64_t parts = 1;

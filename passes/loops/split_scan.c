@@ -33,20 +33,8 @@
  * kernel.
  */
 #include "passes/base/rebuild.h"
+#include "passes/schedule/constants.h"
 
-enum {
-    MIN_LENGTH = 32768,
-    MIN_PART = 2048,
-    MAX_PART = 8192,
-    MAX_PARTS = 32768,
-    MIN_COLUMN_LENGTH = 256,
-    MIN_COLUMN_PART = 32
-};
-enum {
-    STEP = 2048,         /* threads of a block times vectors in the registers of each, a vector being one element */
-    GROUP = 256,         /* parts whose sums are combined at a time */
-    MAX_POSTED = 1 << 18 /* sums that a launch posts */
-};
 enum { MAX_ACCUMS = 4 };
 
 typedef struct scan_cut {
@@ -114,18 +102,17 @@ static uint32_t whole_vector(const scan_cut *c) {
 
 /* The longest part that stays in registers. */
 static int64_t longest_part(const scan_cut *c) {
-    int64_t length = (int64_t)STEP * whole_vector(c);
-    return length < MAX_PART ? length : MAX_PART;
+    int64_t length = (int64_t)SN_CUT_STEP * whole_vector(c);
+    return length < SN_CUT_MOST_PART ? length : SN_CUT_MOST_PART;
 }
 
 static int64_t parts_of(const scan_cut *c, int64_t length) { return (c->count + length - 1) / length; }
 
-/* Blocks of halves carry so few bytes that they wait longer than a second reading takes (67 M of bf16 on an H200: 123
- * us, three kernels 100). */
+/* Blocks of halves carry so few bytes that they wait longer than a second reading takes. */
 static bool fits_one_launch(const scan_cut *c, int64_t length) {
-    enum { WORD = 4 };
     const sn_sched *pinned = &sn_kern_get(c->m, c->k)->sched;
-    if (!c->along || c->bytes < WORD || length > longest_part(c) || c->rows * parts_of(c, length) > MAX_POSTED)
+    if (!c->along || c->bytes < SN_CUT_WORD || length > longest_part(c) ||
+        c->rows * parts_of(c, length) > SN_CUT_POSTED)
         return false;
     return (pinned->cls == SN_SCHED_NONE || pinned->cls == SN_SCHED_INNER) && pinned->block_y <= 1;
 }
@@ -133,15 +120,15 @@ static bool fits_one_launch(const scan_cut *c, int64_t length) {
 static int64_t choose_length(const scan_cut *c) {
     int64_t units = c->cx->target->units, length;
     if (c->along) {
-        if (c->rows >= 2 * units || c->count < MIN_LENGTH) return c->count;
-        for (length = longest_part(c); length > MIN_PART && c->rows * (c->count / length) < 4 * units;) length /= 2;
+        if (c->rows >= 2 * units || c->count < SN_CUT_LENGTH) return c->count;
+        for (length = longest_part(c); length > SN_CUT_PART && c->rows * (c->count / length) < 4 * units;) length /= 2;
         if (fits_one_launch(c, length)) return length;
-        while (c->rows * (c->count / length) > MAX_PARTS) length *= 2;
+        while (c->rows * (c->count / length) > SN_CUT_PARTS) length *= 2;
         return length;
     }
-    enum { RESIDENT = 1024, VECTOR = 4 };
-    if (c->rows >= units * RESIDENT / 2 || c->count < MIN_COLUMN_LENGTH) return c->count;
-    for (length = MIN_COLUMN_PART; c->rows * (c->count / length) > VECTOR * units * RESIDENT;) length *= 2;
+    if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN) return c->count;
+    for (length = SN_CUT_COLUMN_PART; c->rows * (c->count / length) > SN_CUT_VECTOR * units * SN_CUT_RESIDENT;)
+        length *= 2;
     return length;
 }
 
@@ -300,7 +287,7 @@ static sn_val combine(scan_cut *c, sn_cursor at, uint32_t i, sn_val a, sn_val b)
 }
 
 /* Groups with all their parts: each posts what it comes to. */
-static int64_t groups_of(const scan_cut *c) { return c->parts / GROUP; }
+static int64_t groups_of(const scan_cut *c) { return c->parts / SN_CUT_GROUP; }
 
 /* The last part of each group posts what the group comes to; out[i]: all groups before this one, combined. */
 static void combine_groups(scan_cut *c, sn_cursor at, sn_ix row_start, sn_ix s, const sn_val *sums,
@@ -308,8 +295,8 @@ static void combine_groups(scan_cut *c, sn_cursor at, sn_ix row_start, sn_ix s, 
     enum { WIDEST = 16 };
     sn_module *m = c->m;
     int64_t groups = groups_of(c), most = (groups + WIDEST - 1) / WIDEST * WIDEST; /* vectors of any width divide it */
-    sn_ix group = sn_ix_divc(m, s, GROUP), row = sn_ix_scale(m, sn_ix_divc(m, row_start, c->parts), groups);
-    sn_val last = sn_put_in(m, at, sn_ix_addc(m, sn_ix_modc(m, s, GROUP), 1 - GROUP), sn_ix_const(m, 1));
+    sn_ix group = sn_ix_divc(m, s, SN_CUT_GROUP), row = sn_ix_scale(m, sn_ix_divc(m, row_start, c->parts), groups);
+    sn_val last = sn_put_in(m, at, sn_ix_addc(m, sn_ix_modc(m, s, SN_CUT_GROUP), 1 - SN_CUT_GROUP), sn_ix_const(m, 1));
     for (uint32_t i = 0; i < c->n; i++) {
         sn_val all = combine(c, at, i, in_group[i], sums[i]);
         sn_put_store_masked(m, at, c->before[i], sn_ix_add(m, row, group), all, last);
@@ -321,10 +308,10 @@ static void combine_groups(scan_cut *c, sn_cursor at, sn_ix row_start, sn_ix s, 
 static void combine_parts(scan_cut *c, sn_cursor at, const sn_chain *outer, const sn_val *sums, sn_val *out) {
     sn_module *m = c->m;
     sn_ix s = sn_ix_axis(m, sn_stmt_axis(m, outer->at[0])), here = place(c, outer), row_start = sn_ix_sub(m, here, s);
-    sn_ix first = sn_ix_add(m, row_start, sn_ix_scale(m, sn_ix_divc(m, s, GROUP), GROUP));
+    sn_ix first = sn_ix_add(m, row_start, sn_ix_scale(m, sn_ix_divc(m, s, SN_CUT_GROUP), SN_CUT_GROUP));
     for (uint32_t i = 0; i < c->n; i++) sn_put_store(m, at, c->sums[i], here, sums[i]);
-    combine_posted(c, at, c->sums, first, sn_ix_modc(m, s, GROUP), GROUP, out);
-    if (c->parts <= GROUP) return;
+    combine_posted(c, at, c->sums, first, sn_ix_modc(m, s, SN_CUT_GROUP), SN_CUT_GROUP, out);
+    if (c->parts <= SN_CUT_GROUP) return;
     sn_val of_groups[MAX_ACCUMS];
     combine_groups(c, at, row_start, s, sums, out, of_groups);
     for (uint32_t i = 0; i < c->n; i++) out[i] = combine(c, at, i, of_groups[i], out[i]);
@@ -341,7 +328,7 @@ static void scan_in_one_launch(scan_cut *c) {
     for (uint32_t i = 0; i < c->n; i++) {
         sums[i] = sn_result(sn_stmt_get(m, reduce), i);
         c->sums[i] = new_buffer(c, "p", i, c->parts, SN_BUF_POSTED);
-        if (c->parts > GROUP) c->before[i] = new_buffer(c, "g", i, groups_of(c), SN_BUF_POSTED);
+        if (c->parts > SN_CUT_GROUP) c->before[i] = new_buffer(c, "g", i, groups_of(c), SN_BUF_POSTED);
     }
     combine_parts(c, front, &outer, sums, start);
     scan_part(c, &outer, start);

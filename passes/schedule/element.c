@@ -54,8 +54,7 @@ static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const
 
 /* The loads of a small window go together. */
 static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
-    enum { MOST = 32 };
-    for (uint32_t i = 0; i < sh->n_nests && sh->max_count <= MOST; i++)
+    for (uint32_t i = 0; i < sh->n_nests && sh->max_count <= SN_WRITTEN_WINDOW; i++)
         for (uint32_t d = 0; d < sh->nests[i].chain.n; d++)
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }

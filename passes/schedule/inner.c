@@ -15,9 +15,8 @@
 #include "passes/schedule/schedule.h"
 
 sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector) {
-    enum { FEWEST = 4 }; /* vectors of a row */
     sn_ix lead = {0}, zero = sn_ix_const(m, 0), v = sn_ix_const(m, vector);
-    if (sh->scans || sh->rows_loop.i || sh->max_count < (int64_t)FEWEST * vector) return lead;
+    if (sh->scans || sh->rows_loop.i || sh->max_count < (int64_t)SN_LEAD_VECTORS * vector) return lead;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
         if (nest->chain.n != 1 || nest->count != sh->max_count) return (sn_ix){0};
@@ -58,14 +57,13 @@ sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_
 }
 
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
- * RESIDENT threads fit on a multiprocessor. */
+ * ROW_RESIDENT threads fit on a multiprocessor. */
 static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, sn_sched *sc) {
-    enum { RESIDENT = 1024, LITTLE = 64, SLOTS = 1 << 10 };
     uint32_t budget = cx->target->max_regs * 6; /* one array of halves beside one of words */
-    if (sc->shared) budget = cx->target->shared_bytes - SLOTS;
+    if (sc->shared) budget = cx->target->shared_bytes - SN_SHARED_SLOTS;
     uint32_t bytes = sn_schedule_stage(cx, k, sh, body, sc, budget), threads = sc->block_x * sc->block_y;
-    if (sc->shared || sc->min_blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return bytes;
-    sc->min_blocks = RESIDENT / threads;
+    if (sc->shared || sc->min_blocks || bytes == 0 || bytes > SN_ROW_LITTLE || threads > SN_ROW_RESIDENT) return bytes;
+    sc->min_blocks = SN_ROW_RESIDENT / threads;
     if (sc->min_blocks >= 8) sc->min_blocks--; /* 72 registers instead of 64: rows of halves would spill */
     return bytes;
 }
@@ -73,10 +71,9 @@ static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *s
 /* Blocks that scan leave the memory to blocks that load: several have to fit. kept: bytes that a thread has of its
  * row. */
 static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
-    enum { RESIDENT = 1024, LITTLE = 128, MOST = 32 };
     uint32_t bytes = kept + sn_schedule_loads_ahead(cx, k, sc), threads = sc->block_x * sc->block_y;
-    if (sc->min_blocks || bytes == 0 || bytes > LITTLE || threads > RESIDENT) return;
-    sc->min_blocks = RESIDENT / threads < MOST ? RESIDENT / threads : MOST;
+    if (sc->min_blocks || bytes == 0 || bytes > SN_SCAN_LITTLE || threads > SN_ROW_RESIDENT) return;
+    sc->min_blocks = SN_ROW_RESIDENT / threads < SN_SCAN_BLOCKS ? SN_ROW_RESIDENT / threads : SN_SCAN_BLOCKS;
 }
 
 void sn_schedule_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {

@@ -18,10 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WARP = 32, LINE = 128, SECTOR = 32 };
-enum { ISSUES = 4 * WARP, FILE_REGS = 65536 }; /* of a multiprocessor: instructions of threads in a cycle; registers */
-enum { WRITTEN_OUT = 8 }; /* iterations of an innermost loop that the code generator unrolls: its loads go together */
-
 typedef struct traffic {
     sn_buf buf;
     sn_stmt phase;
@@ -82,7 +78,7 @@ static void enter(place *p, sn_stmt s, const sn_stmt_rec *r, double n) {
     case SN_AXIS_UNROLL: p->times *= n, p->together *= n; break;
     case SN_AXIS_SEQ:
         p->times *= n;
-        waits = !p->copies && (n > WRITTEN_OUT || p->together > p->lanes);
+        waits = !p->copies && (n > SN_WRITTEN_OUT || p->together > p->lanes);
         if (!waits && !p->phase.i) p->together *= n;
         break;
     case SN_N_AXIS_KINDS: break;
@@ -132,9 +128,9 @@ static bool walks_on(const model *md, sn_stmt s) {
 
 static sn_schedule_coverage cover(const model *md, const sn_stmt_rec *r, const place *p) {
     enum { MOST_LANES = 16 };
-    int64_t at[WARP * MOST_LANES], size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype);
+    int64_t at[SN_WARP * MOST_LANES], size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype);
     uint32_t n = 0, x = md->launch.block_x, threads = x * md->launch.block_y;
-    for (uint32_t t = 0; t < WARP && t < threads; t++)
+    for (uint32_t t = 0; t < SN_WARP && t < threads; t++)
         for (uint32_t v = 0; v < p->lanes && v < MOST_LANES; v++) {
             lane l = {p, t % x, t / x, v};
             at[n++] = sn_ix_eval(md->m, r->ix, at_lane, &l) * size;
@@ -143,8 +139,8 @@ static sn_schedule_coverage cover(const model *md, const sn_stmt_rec *r, const p
     sn_schedule_coverage c = {(uint32_t)size, 1, 1};
     for (uint32_t i = 1; i < n; i++) {
         c.bytes += at[i] != at[i - 1] ? (uint32_t)size : 0;
-        c.sectors += at[i] / SECTOR != at[i - 1] / SECTOR;
-        c.lines += at[i] / LINE != at[i - 1] / LINE;
+        c.sectors += at[i] / SN_SECTOR != at[i - 1] / SN_SECTOR;
+        c.lines += at[i] / SN_LINE != at[i - 1] / SN_LINE;
     }
     return c;
 }
@@ -154,12 +150,13 @@ static sn_schedule_coverage cover(const model *md, const sn_stmt_rec *r, const p
 static sn_schedule_coverage look_at_lines(double *waste, const model *md, sn_stmt s, const place *p) {
     enum { FEW_LINES = 2, USED = 2 };
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
-    uint32_t size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype), bytes = (uint32_t)(WARP * size * p->lanes);
+    uint32_t size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype), bytes = (uint32_t)(SN_WARP * size * p->lanes);
     *waste = 1;
-    if (sn_ix_uses_vals(md->m, r->ix)) return (sn_schedule_coverage){bytes, bytes / SECTOR, (bytes + LINE - 1) / LINE};
+    if (sn_ix_uses_vals(md->m, r->ix))
+        return (sn_schedule_coverage){bytes, bytes / SN_SECTOR, (bytes + SN_LINE - 1) / SN_LINE};
     sn_schedule_coverage c = cover(md, r, p);
-    if (c.lines > FEW_LINES && c.lines * LINE > USED * c.bytes && !walks_on(md, s))
-        *waste = (double)c.sectors * SECTOR / c.bytes;
+    if (c.lines > FEW_LINES && c.lines * SN_LINE > USED * c.bytes && !walks_on(md, s))
+        *waste = (double)c.sectors * SN_SECTOR / c.bytes;
     return c;
 }
 
@@ -204,7 +201,7 @@ static void count_memory(model *md, sn_stmt s) {
     double runs = p.blocks * md->out->threads * p.times, bytes = runs / alike * size, waste;
     double got = fresh(md, &p, r->buf, store, bytes), share = bytes > 0 ? got / bytes : 0;
     sn_schedule_coverage c = look_at_lines(&waste, md, s, &p);
-    double lines = runs / p.lanes / WARP * c.lines;
+    double lines = runs / p.lanes / SN_WARP * c.lines;
     md->lines += lines;
     *(store ? &md->out->stored : &md->out->loaded) += got * waste;
     md->asked += got;
@@ -248,15 +245,15 @@ static cost cost_of_access(const model *md, const sn_stmt_rec *r, const place *p
 
 /* Threads meet by shuffles, then through shared memory; all else combines one element. */
 static cost cost_of_reduce(const model *md, const sn_stmt_rec *r, double n) {
-    enum { SHUFFLES = 10, MEET = 20, PAIR = 4 };
     bool pair = false, sumexp = false;
     for (uint32_t c = 0; c < r->n_combs; c++) {
         pair |= sn_combs[r->combs[c]].states > 1;
         sumexp |= sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT;
     }
-    double each = r->n_results * (pair ? PAIR : 1);
+    double each = r->n_results * (pair ? SN_REDUCE_PAIR : 1);
     if (r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y)
-        return (cost){each * SHUFFLES + (md->out->threads > WARP ? MEET : 0), sumexp ? SHUFFLES : 0};
+        return (cost){each * SN_REDUCE_SHUFFLES + (md->out->threads > SN_WARP ? SN_REDUCE_MEET : 0),
+                      sumexp ? SN_REDUCE_SHUFFLES : 0};
     return (cost){each * n, sumexp ? (r->kind == SN_AXIS_VECTOR ? n : 2) : 0};
 }
 
@@ -280,12 +277,11 @@ uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
 }
 
 static cost cost_of(const model *md, sn_stmt s, const place *p) {
-    enum { SCAN = 30 };
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
     if (r->op < SN_N_LOPS) return cost_of_scalar(md, r, p);
     if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return cost_of_access(md, r, p);
     if (r->op == SN_LOP_REDUCE) return cost_of_reduce(md, r, (double)sn_ix_value(md->m, sn_stmt_extent(md->m, s)));
-    if (r->op == SN_LOP_ACCUM) return (cost){2 + (p->x.i ? SCAN / p->lanes : 0), 0};
+    if (r->op == SN_LOP_ACCUM) return (cost){2 + (p->x.i ? SN_SCAN_THREADS / p->lanes : 0), 0};
     if (r->op == SN_LOP_CAST || r->op == SN_LOP_INDEX || r->op == SN_LOP_IN) return (cost){1, 0};
     return (cost){0, 0};
 }
@@ -306,28 +302,27 @@ static void count_statement(model *md, sn_stmt s) {
 
 /* ---- blocks that fit ---- */
 
-/* Rows in registers are the loads of a moment ago; arithmetic and addresses take OTHER, the rest is known. An
+/* Rows in registers are the loads of a moment ago; arithmetic and addresses take OTHER_REGS, the rest is known. An
  * estimate. */
 static uint32_t registers(const model *md, const sn_sched *sc, double in_regs) {
-    enum { OTHER = 24, STEP = 8, LEAST = 16, MOST = 255 };
+    enum { STEP = 8, LEAST = 16, MOST = 255 };
     double words = md->kept > in_regs / 4 ? md->kept : in_regs / 4;
-    uint32_t n = (uint32_t)(OTHER + words) + md->accumulators;
+    uint32_t n = (uint32_t)(SN_OTHER_REGS + words) + md->accumulators;
     n = (n + STEP - 1) / STEP * STEP;
-    uint32_t bound = sc->min_blocks ? FILE_REGS / (sc->min_blocks * md->out->threads) / STEP * STEP : MOST;
+    uint32_t bound = sc->min_blocks ? SN_FILE_REGS / (sc->min_blocks * md->out->threads) / STEP * STEP : MOST;
     if (n > bound) n = bound < LEAST ? LEAST : bound;
     return n < MOST ? n : MOST;
 }
 
 static void count_residents(model *md, const sn_sched *sc, uint32_t shared, double in_regs) {
-    enum { SYSTEM = 1 << 10 };
     sn_schedule_model *out = md->out;
-    uint32_t warps = (out->threads + WARP - 1) / WARP;
+    uint32_t warps = (out->threads + SN_WARP - 1) / SN_WARP;
     out->regs = registers(md, sc, in_regs);
     uint32_t fits[SN_N_MAP_LIMITS] = {
-        [SN_MAP_THREADS] = md->t->unit_threads / (warps * WARP),
+        [SN_MAP_THREADS] = md->t->unit_threads / (warps * SN_WARP),
         [SN_MAP_BLOCKS] = md->t->unit_blocks,
-        [SN_MAP_REGS] = FILE_REGS / (out->regs * warps * WARP),
-        [SN_MAP_SHARED] = shared ? (md->t->shared_bytes + SYSTEM) / (shared + SYSTEM) : UINT32_MAX,
+        [SN_MAP_REGS] = SN_FILE_REGS / (out->regs * warps * SN_WARP),
+        [SN_MAP_SHARED] = shared ? (md->t->shared_bytes + SN_SHARED_SYSTEM) / (shared + SN_SHARED_SYSTEM) : UINT32_MAX,
     };
     for (uint32_t i = 0; i < SN_N_MAP_LIMITS; i++)
         if (fits[i] < fits[out->limit]) out->limit = (sn_schedule_limit)i;
@@ -338,7 +333,6 @@ static void count_residents(model *md, const sn_sched *sc, uint32_t shared, doub
 /* ---- the estimate ---- */
 
 static void decide(model *md, double bytes) {
-    const double ENOUGH = 1.1; /* a little less makes no difference */
     sn_schedule_model *out = md->out;
     const sn_target *t = md->t;
     double busy = out->blocks < t->units ? out->blocks : t->units, moved = out->loaded + out->stored;
@@ -348,9 +342,10 @@ static void decide(model *md, double bytes) {
     out->needed = t->flight_bytes * out->loaded / moved;
     out->memory = moved / (t->units * (double)t->cycle_bytes);
     out->lines = md->lines / busy;
-    out->issue = md->instructions / (ISSUES * busy);
+    out->issue = md->instructions / (SN_ISSUES * busy);
     out->special = md->special / (t->special * busy);
-    double slow = out->flight * ENOUGH < out->needed ? out->needed / out->flight : 1, longest = out->memory * slow;
+    double slow = out->flight * SN_FLIGHT_ENOUGH < out->needed * 100 ? out->needed / out->flight : 1,
+           longest = out->memory * slow;
     double unused = moved / md->asked; /* times as many lines as bytes would fill */
     out->bound = unused >= 2 && unused > slow ? SN_MAP_LINES : slow > 1 ? SN_MAP_LATENCY : SN_MAP_MEMORY;
     if (out->lines > longest) longest = out->lines, out->bound = SN_MAP_LINES;
@@ -436,7 +431,7 @@ static void put_bound(char *out, const sn_schedule_model *md, const sn_pass_ctx 
     case SN_MAP_LINES:
         if (md->scattered)
             snprintf(out, WORDS, "scattered accesses: a warp finds %u bytes of %.64s in %u lines of %u",
-                     md->covered.bytes, name, md->covered.lines, (unsigned)LINE);
+                     md->covered.bytes, name, md->covered.lines, (unsigned)SN_LINE);
         else snprintf(out, WORDS, "accesses to the cache: each byte of %.64s is read %.0f times", name, md->again);
         break;
     case SN_MAP_ISSUE:

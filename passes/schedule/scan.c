@@ -137,7 +137,6 @@ static bool find_inside(ahead *ah) {
 }
 
 uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched) {
-    enum { BUDGET = 256 };
     sn_module *m = cx->m;
     uint32_t most = 0, n = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k), after; s.i; s = after) {
@@ -150,7 +149,7 @@ uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sch
             next = sn_next(m, t);
             const sn_stmt_rec *load = sn_stmt_get(m, t);
             if (!may_go(&ah, load)) continue;
-            if (ah.bytes + private_size(&ah) * sn_dtype_bytes(load->dtype) > BUDGET) continue;
+            if (ah.bytes + private_size(&ah) * sn_dtype_bytes(load->dtype) > SN_SCAN_AHEAD) continue;
             send_ahead(&ah, t);
             n++;
         }

@@ -68,15 +68,14 @@ static bool is_reused(sn_module *m, const sn_schedule_shape *sh, sn_ix e) {
 /* Do iterations of the last outer axis read near each other, in windows along a line of elements that a loop of the
  * nest walks too? Rows that lie one behind the other are not windows, nor are columns. */
 static bool is_in_window(sn_module *m, const sn_schedule_shape *sh, const sn_schedule_nest *nest, sn_ix e) {
-    enum { NEAR = 4, LANES = 16 };
     if (!sh->outer.n) return false;
     int64_t step, tap, windows = sn_ix_value(m, sn_stmt_extent(m, sh->body));
-    if (!sn_ix_coef(m, e, sn_stmt_axis(m, sh->body), &step) || step == 0 || windows < LANES) return false;
+    if (!sn_ix_coef(m, e, sn_stmt_axis(m, sh->body), &step) || step == 0 || windows < SN_WINDOW_LANES) return false;
     for (uint32_t d = 0; d < nest->chain.n; d++) {
         sn_stmt s = nest->chain.at[d];
         if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &tap) || tap == 0) continue;
         double reach = fabs((double)tap) * (double)sn_ix_value(m, sn_stmt_extent(m, s)), by = fabs((double)step);
-        bool near = by < reach || (by <= NEAR && nest->chain.n > 1);
+        bool near = by < reach || (by <= SN_NEAR_WINDOW && nest->chain.n > 1);
         if (near && fabs((double)tap) < by * (double)windows) return true;
     }
     return false;
@@ -234,16 +233,16 @@ void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_
 /* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
  * tail: one result by one block, or the same columns by the same threads. */
 static void follow(sn_pass_ctx *cx, const sn_users *users, uint32_t at, const sn_schedule_shape *sh, sn_sched *sched) {
-    enum { MOST = 1 << 20 };
     sn_module *m = cx->m;
     uint32_t first = sn_schedule_follows(m, users, at);
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
-    if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > MOST || sn_sched_cluster(&a->sched) > 1) return;
-    bool one = sh->rows == 1 && sh->max_count <= MOST / 64;
+    if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > SN_FOLLOW_MOST || sn_sched_cluster(&a->sched) > 1)
+        return;
+    bool one = sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE;
     bool columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 &&
                    sh->rows % (a->sched.block_x * a->sched.vector) == 0 && sh->along_outer > sh->along_inner;
-    bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= MOST / 4 &&
+    bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= SN_FOLLOW_ROWS &&
                 sh->along_outer <= sh->along_inner;
     if (!one && (sh->scans || (!columns && !rows))) return;
     sched->cls = columns ? SN_SCHED_OUTER : SN_SCHED_INNER;

@@ -3,6 +3,7 @@
 #define SN_PASSES_SCHEDULE_SCHEDULE_H
 
 #include "passes/base/rebuild.h"
+#include "passes/schedule/constants.h"
 
 enum { SN_MAX_NESTS = 16 };
 
@@ -63,11 +64,6 @@ typedef struct sn_schedule_shape {
     sn_schedule_tile tile;
 } sn_schedule_shape;
 
-/* How many elements of `bytes` bytes a row may have to stay in the registers of a block between the loops over it,
- * leaving it room to work (the same on the CPU, which takes the kernels of GPUs). */
-int64_t sn_row_registers(uint32_t bytes);
-/* Rows of more elements are read once online rather than kept, where nothing but the online reduction wants them. */
-enum { SN_LONG_ROW = 8192 };
 /* Choose what the user left open in *sched (class included). */
 sn_status sn_schedule_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sched);
 
@@ -145,10 +141,6 @@ void sn_schedule_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 
 /* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
  * list is in out). */
-typedef struct sn_stmt_vec {
-    sn_stmt *at;
-    uint32_t n, cap;
-} sn_stmt_vec;
 void sn_schedule_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 /* The outer axes become the row-major parts of `flat` in all statements of the list. */
 void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_schedule_shape *sh, sn_ix flat);

@@ -17,8 +17,7 @@
 
 #include <stdlib.h>
 
-enum { LINE = 128, LEAST_SIDE = 32, MOST_SIDE = 128, THREADS = 256, IN_FLIGHT = 64, SQUARES = 128, SHARED = 32 << 10 };
-enum { WIDEST = 16, MOST_VECTOR = 8, MOST_PINNED = 16, SMALL_AXIS = 8, SMALL = 1 << 20 };
+enum { WIDEST = 16, MOST_VECTOR = 8, MOST_PINNED = 16 };
 
 static uint32_t least(int64_t a, int64_t b) { return (uint32_t)(a < b ? a : b); }
 
@@ -41,7 +40,7 @@ static bool is_direct(sn_module *m, const sn_schedule_shape *sh, const sn_schedu
     int64_t c;
     if (stride(m, sh, r, t->along) != 1) return false;
     if (sn_ix_uses_vals(m, r->ix) || !sn_ix_coef(m, r->ix, sn_stmt_axis(m, loop_at(sh, t->across)), &c)) return true;
-    return llabs(c) >= SMALL_AXIS;
+    return llabs(c) >= SN_TILE_SMALL_AXIS;
 }
 
 static bool can_stage(sn_module *m, sn_kern k, const sn_schedule_shape *sh, const sn_schedule_tile *t,
@@ -100,8 +99,9 @@ void sn_schedule_tile_look(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, co
 
 bool sn_schedule_tile_pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     const sn_schedule_tile *t = &sh->tile;
-    if (!t->n_staged || !cx->target->is_gpu || sh->rows < SMALL / t->bytes) return false;
-    return extent_at(cx->m, sh, t->along) >= SMALL_AXIS && extent_at(cx->m, sh, t->across) >= SMALL_AXIS;
+    if (!t->n_staged || !cx->target->is_gpu || sh->rows < SN_TILE_SMALL / t->bytes) return false;
+    return extent_at(cx->m, sh, t->along) >= SN_TILE_SMALL_AXIS &&
+           extent_at(cx->m, sh, t->across) >= SN_TILE_SMALL_AXIS;
 }
 
 /* ---- figures ---- */
@@ -117,7 +117,7 @@ static uint32_t pow2_ceil(int64_t x) {
 /* A thread holds a square of each staged access in its registers. */
 static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_schedule_tile *t) {
     uint32_t v = least(t->vector, cx->target->vector_bytes / t->widest);
-    while (v > 1 && v * v * t->bytes > SQUARES) v /= 2;
+    while (v > 1 && v * v * t->bytes > SN_TILE_SQUARES) v /= 2;
     return v;
 }
 
@@ -126,15 +126,16 @@ static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_schedule_tile *t) 
 static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *cx, const sn_schedule_shape *sh,
                          uint32_t vector) {
     const sn_schedule_tile *t = &sh->tile;
-    uint32_t most = vector < 4 ? MOST_SIDE / 2 : MOST_SIDE, side = between(LEAST_SIDE, 2 * LINE / t->widest, most);
-    uint32_t fewest = between(LEAST_SIDE, LINE / t->widest, side);
+    uint32_t most = vector < 4 ? SN_TILE_MOST_SIDE / 2 : SN_TILE_MOST_SIDE,
+             side = between(SN_TILE_LEAST_SIDE, 2 * SN_LINE / t->widest, most);
+    uint32_t fewest = between(SN_TILE_LEAST_SIDE, SN_LINE / t->widest, side);
     uint32_t rows = pow2_ceil(extent_at(cx->m, sh, t->across)), columns = pow2_ceil(extent_at(cx->m, sh, t->along));
     *across = least(rows, side);
     *along = least(columns, side * side / *across);
     *across = least(rows, side * side / *along);
     for (;;) {
         bool few = sh->rows < (int64_t)*across * *along * cx->target->units * 2;
-        if (*across * *along <= fewest * fewest || (!few && *across * *along * t->bytes <= SHARED)) break;
+        if (*across * *along <= fewest * fewest || (!few && *across * *along * t->bytes <= SN_TILE_SHARED)) break;
         *(*across > *along ? across : along) /= 2;
     }
 }
@@ -177,8 +178,8 @@ sn_status sn_schedule_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_
     if (!squares) squares = 1;
     if (!sc->block_x && sc->unroll) sc->block_x = squares > sc->unroll ? squares / sc->unroll : 1;
     if (!sc->block_x) {
-        uint32_t wanted = elements * (t->widest < 4 ? 4 : t->widest) / IN_FLIGHT;
-        sc->block_x = least(squares, between(32, wanted, THREADS));
+        uint32_t wanted = elements * (t->widest < 4 ? 4 : t->widest) / SN_TILE_FLIGHT;
+        sc->block_x = least(squares, between(32, wanted, SN_TILE_THREADS));
     }
     if (!sc->unroll) sc->unroll = squares > sc->block_x ? squares / sc->block_x : 1;
     SN_TRY(check(cx, k, sh, sc));
