@@ -114,3 +114,22 @@ bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top) {
         if (sn_lop_has_region(sn_stmt_get(m, s)->op)) return false;
     return true;
 }
+
+/* ---- kernels that follow others ---- */
+
+/* Inputs and constants are not looked for: no graph makes a kernel that stores to them. */
+uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at) {
+    const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[at]);
+    uint32_t first = UINT32_MAX;
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        sn_buf b = k->params.at[i];
+        sn_buf_scope scope = sn_buf_get(m, b)->scope;
+        const sn_user *user = sn_users_get(users, b, at);
+        if (!user || !user->loads || scope == SN_BUF_INPUT || scope == SN_BUF_CONST) continue;
+        uint32_t storer = sn_users_storer(users, b, at);
+        if (storer == UINT32_MAX) continue;
+        if (scope != SN_BUF_TEMP || (first != UINT32_MAX && storer != first)) return UINT32_MAX;
+        first = storer;
+    }
+    return first;
+}

@@ -39,6 +39,9 @@ bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax);
 int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least);
 /* Number of value statements in the kernel. */
 uint32_t sn_kern_ops(const sn_module *m, sn_kern k);
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
+ * several. `last-block-reduce` may make the second one the tail of the first, if their blocks have the same shape. */
+uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at);
 /* Product of constant extents, saturating at INT64_MAX; -1 when one is symbolic. */
 int64_t sn_chain_count(const sn_module *m, const sn_chain *c);
 /* The end of a chain of replacements. */

@@ -12,12 +12,12 @@
  *
  *     loop c in G : grid { loop s in S : grid { ... store p[1024*s + 128*c + ..] }  tail of c }
  *
- * Both kernels have blocks of the same shape; `schedule` sees to that (sn_schedule_follow). The tail reads little: it is one
+ * Both kernels have blocks of the same shape; `schedule` sees to that (follow). The tail reads little: it is one
  * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
  * first. Cost: linear in the statements.
  */
+#include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
-#include "passes/schedule/schedule.h"
 
 typedef struct pair {
     sn_pass_ctx *cx;
@@ -30,23 +30,6 @@ typedef struct pair {
 } pair;
 
 /* ---- who stores what ---- */
-
-/* Inputs and constants are not looked for: no graph makes a kernel that stores to them. */
-uint32_t sn_schedule_follows(const sn_module *m, const sn_users *users, uint32_t at) {
-    const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[at]);
-    uint32_t first = UINT32_MAX;
-    for (uint32_t i = 0; i < k->params.n; i++) {
-        sn_buf b = k->params.at[i];
-        sn_buf_scope scope = sn_buf_get(m, b)->scope;
-        const sn_user *user = sn_users_get(users, b, at);
-        if (!user || !user->loads || scope == SN_BUF_INPUT || scope == SN_BUF_CONST) continue;
-        uint32_t storer = sn_users_storer(users, b, at);
-        if (storer == UINT32_MAX) continue;
-        if (scope != SN_BUF_TEMP || (first != UINT32_MAX && storer != first)) return UINT32_MAX;
-        first = storer;
-    }
-    return first;
-}
 
 /* May the second kernel run at the place of the first? */
 static bool can_move(const pair *p) {
@@ -157,7 +140,7 @@ static bool look(pair *p, uint32_t at) {
     p->last = m->kernels.at[at];
     p->grid_last = only_grid(m, p->last);
     if (!p->grid_last.i) return false;
-    p->at_first = sn_schedule_follows(m, p->users, at);
+    p->at_first = sn_kern_follows(m, p->users, at);
     if (p->at_first == UINT32_MAX) return false;
     p->first = m->kernels.at[p->at_first];
     if (!sn_kern_get(m, p->first)->scheduled || !sn_kern_get(m, p->last)->scheduled) return false;

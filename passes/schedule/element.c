@@ -1,11 +1,121 @@
-/* element.c: binding of class element: flat position = (g*T + t)*V + v over all outer loops.
+/* element.c: class element: a thread owns outputs, flat position = (g*T + t)*V + v over all outer loops.
  *
  * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
  * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block
  * 0, in several turns where a pinned schedule has fewer threads than there are odd ones. A scan walks its axis in
- * groups of U steps, whose loads go ahead (map_scan.c); a small window is written out.
+ * groups of U steps, whose loads go ahead (scan.c); a small window is written out.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/figures.h"
+#include "passes/schedule/schedules.h"
+
+/* ---- choosing ---- */
+
+/* What flat positions ask about the kernel. */
+typedef struct flat {
+    uint32_t flat, not_flat; /* bytes of accesses that walk all outer loops in row-major order; of others */
+    uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
+    uint32_t stored;         /* largest one that is stored there */
+} flat;
+
+static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
+    int64_t c;
+    return sn_ix_coef(m, e, ax, &c) && (c == 1 || c == -1);
+}
+
+/* Does the access walk the outer loops as one, in row-major order? */
+static bool is_flat(sn_module *m, const sn_schedule_shape *sh, sn_ix e) {
+    int64_t stride = 1, c;
+    for (uint32_t k = sh->outer.n; k-- > 0;) {
+        sn_stmt s = sh->outer.at[k];
+        if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &c) || c != stride) return false;
+        stride = sn_mul_clamped(stride, sn_ix_value(m, sn_stmt_extent(m, s)));
+    }
+    return true;
+}
+
+static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
+    flat fl = {0};
+    if (!sh->outer.n) return fl;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!r->buf.i) continue;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        *(is_flat(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
+        if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) continue;
+        sn_schedule_smaller(&fl.bytes, bytes);
+        if (r->op == SN_LOP_STORE && bytes > fl.stored) fl.stored = bytes;
+    }
+    return fl;
+}
+
+/* Any kernel: what is not parallel runs inside the thread. */
+bool sn_schedule_element_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    (void)why_not, (void)cx, (void)k, (void)sh;
+    return true;
+}
+
+/* On the CPU what counts is that lanes are full. Waking a CPU thread takes longer than some elements: a small kernel is
+ * one block. */
+static uint32_t host_threads(const sn_target *t, const sn_schedule_shape *sh, uint32_t vector) {
+    double each = sh->n_nests ? (double)sh->max_count : 1, share = (double)sh->rows / t->units;
+    int64_t rows = share * each < SN_HOST_LITTLE ? sh->rows : (sh->rows + t->units - 1) / t->units;
+    int64_t threads = rows / vector;
+    return threads < 1 ? 1 : threads > SN_ELEMENT_THREADS ? SN_ELEMENT_THREADS : (uint32_t)threads;
+}
+
+static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
+    bool pinned = sc->block_x != 0;
+    if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
+    if (!sc->vector) {
+        uint32_t v = sn_widest(cx, fl->bytes);
+        /* A store of two accesses would leave each line half written for a while; loads may take two. */
+        if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
+        /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is
+         * no more than what is. */
+        bool across = cx->target->is_gpu && !sh->n_nests && fl->flat >= fl->not_flat;
+        if (sh->outer.n > 1 && !across) v = sn_least(v, sn_pow2_divisor(sn_last_outer_extent(cx, sh)));
+        if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
+        int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
+        while (v > 1 && sh->rows < v * full) v /= 2;
+        /* What cannot become vector instructions (the searches of a sort) is written out lane by lane. */
+        while (v > 1 && !cx->target->is_gpu && (int64_t)v * sh->ops > SN_MANY_OPS) v /= 2;
+        sc->vector = v ? v : 1;
+    }
+    if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx->target, sh, sc->vector);
+    while (sc->block_x > 32 && sh->rows < (int64_t)sc->block_x * sc->vector) sc->block_x /= 2;
+    sc->block_y = 1;
+    if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? sn_steps_ahead(sh->max_count, sc) : 1;
+    /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes
+     * more than a few of those would spill, and keeps a thread busy anyway. */
+    bool few = sh->ops <= SN_FEW_OPS && sh->instructions <= SN_FEW_INSTRUCTIONS;
+    if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && few)
+        sc->min_blocks = sn_target_blocks(cx->target, sc->block_x);
+}
+
+/* Other candidates: twice as many threads a block and half, vectors half as wide. */
+sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                         const sn_sched *pinned) {
+    flat fl = look_at_flat(cx->m, k, sh);
+    sn_sched open = *pinned;
+    open.cls = SN_SCHED_ELEMENT;
+    sn_sched first = open, threads[] = {open, open}, narrow = open;
+    choose_element(cx, sh, &fl, &first);
+    sn_schedule_propose(out, cx, &first);
+    threads[0].block_x = first.block_x * 2;
+    threads[1].block_x = first.block_x / 2;
+    for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
+        if (threads[i].block_x < SN_WARP || threads[i].block_x > cx->target->max_threads) continue;
+        choose_element(cx, sh, &fl, &threads[i]);
+        sn_schedule_propose(out, cx, &threads[i]);
+    }
+    narrow.vector = first.vector / 2;
+    if (!narrow.vector || pinned->vector) return SN_OK;
+    choose_element(cx, sh, &fl, &narrow);
+    sn_schedule_propose(out, cx, &narrow);
+    return SN_OK;
+}
+
+/* ---- binding ---- */
 
 static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t extent, sn_axis_kind kind, sn_ix *out) {
     sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
@@ -59,7 +169,7 @@ static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }
 
-void sn_schedule_bind_element(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc) {
+void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
     int64_t n = sh->rows, v = sc->vector, tile = v * sc->block_x, whole = n - n % v;

@@ -4,7 +4,7 @@
  *
  * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one
  * thread owns the same elements in all of them: what one nest loads and another needs again can stay in registers or
- * shared memory (map_stage.c). Rows beyond the last are computed as copies of the last one, with stores masked, because
+ * shared memory (stage.c). Rows beyond the last are computed as copies of the last one, with stores masked, because
  * all threads have to take part in the reductions. The threads of a scan stand inside its steps, since the steps are
  * what runs in order: [seq uo] { unroll u { block.x { vector v { body } } } }.
  *
@@ -12,49 +12,34 @@
  * start at that multiple, element = ... - a, so that accesses to N*row + element are aligned, and each lane tests
  * whether it is inside the row: in the first vector of a row and in the last one, some are not.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/schedules.h"
 
-sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector) {
-    sn_ix lead = {0}, zero = sn_ix_const(m, 0), v = sn_ix_const(m, vector);
-    if (sh->scans || sh->rows_loop.i || sh->max_count < (int64_t)SN_LEAD_VECTORS * vector) return lead;
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_schedule_nest *nest = &sh->nests[i];
-        if (nest->chain.n != 1 || nest->count != sh->max_count) return (sn_ix){0};
-        sn_axis ax = sn_stmt_axis(m, nest->top);
-        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            int64_t c;
-            if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sn_ix_coef(m, r->ix, ax, &c) || c != 1) continue;
-            sn_ix start = sn_ix_subst(m, r->ix, &ax, &zero, 1), a = sn_ix_mod(m, start, v);
-            bool of_row = false;
-            for (uint32_t k = 0; k < sh->outer.n; k++)
-                of_row |= sn_ix_uses_axis(m, start, sn_stmt_axis(m, sh->outer.at[k]));
-            if (!of_row && sh->rows > 1) continue; /* weights: lane by lane */
-            if (sn_ix_uses_vals(m, start) || (lead.i && !sn_ix_eq(lead, a))) return (sn_ix){0};
-            lead = a;
-        }
+/* ---- choosing ---- */
+
+bool sn_schedule_inner_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    (void)cx, (void)k;
+    return sn_schedule_has_rows(why_not, sh);
+}
+
+/* Other candidates: twice as many threads a row, and half. */
+sn_status sn_schedule_inner_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_sched first = *pinned;
+    if (pinned->cls == SN_SCHED_NONE && (!sh->max_count || sh->one_thread || sh->by_columns)) return SN_OK;
+    SN_TRY(sn_schedule_complete_row(&first, cx, k, sh));
+    sn_schedule_propose(out, cx, &first);
+    uint32_t x[] = {first.block_x * 2, first.block_x / 2};
+    for (size_t i = 0; i < SN_COUNT(x) && !pinned->block_x; i++) {
+        sn_sched other = *pinned;
+        other.block_x = x[i], other.block_y = first.block_y;
+        if (x[i] < SN_LEAST_THREADS || x[i] * first.block_y > cx->target->max_threads) continue;
+        SN_TRY(sn_schedule_complete_row(&other, cx, k, sh));
+        sn_schedule_propose(out, cx, &other);
     }
-    return lead;
+    return SN_OK;
 }
 
-sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
-    sn_level levels[5];
-    uint32_t n = 0;
-    int64_t v = sc->vector, x = sc->block_x, c = sn_sched_cluster(sc), step = v * x * c;
-    int64_t reach = nest->count + (nest->lead.i ? v - 1 : 0), steps = (reach + step - 1) / step;
-    int64_t unroll = sc->unroll < steps ? sc->unroll : steps;
-    int64_t outer = unroll ? (steps + unroll - 1) / unroll : 0;
-    if (c > 1) levels[n++] = (sn_level){"c", c, v * x, SN_AXIS_CLUSTER};
-    if (x > 1 && !nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
-    if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * step, SN_AXIS_SEQ};
-    if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
-    if (x > 1 && nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
-    if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
-    if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
-    sn_ix base = nest->lead.i ? sn_ix_scale(cx->m, nest->lead, -1) : sn_ix_const(cx->m, 0);
-    return sn_nest_rebuild(cx, k, nest->top, &nest->chain, base, nest->count, levels, n);
-}
+/* ---- binding ---- */
 
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
  * ROW_RESIDENT threads fit on a multiprocessor. */
@@ -76,7 +61,7 @@ static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
     sc->min_blocks = SN_ROW_RESIDENT / threads < SN_SCAN_BLOCKS ? SN_ROW_RESIDENT / threads : SN_SCAN_BLOCKS;
 }
 
-void sn_schedule_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t y = sc->block_y, blocks = (sh->rows + y - 1) / y;
     sn_ix lead = sh->max_count % sc->vector ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0};

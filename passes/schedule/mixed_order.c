@@ -1,4 +1,5 @@
-/* mixed_order.c: binding of the kernels that the pass `mixed-order-reduction` makes: class inner, several rows a block one after the other.
+/* mixed_order.c: class inner for the kernels that the pass `mixed-order-reduction` makes: several rows a block, one after
+ * the other.
  *
  *     loop g in G { loop j in N { store p[N*g + j], 0 }  loop r in R { row nests; the last one updates p } }
  *  -> loop g : grid {
@@ -11,127 +12,29 @@
  *
  * The partial results s stay in registers from the first row to the last, and so does what does not change with the row
  * (w). What does change (x) is loaded a row ahead, so that the loads of one row cover the arithmetic of the one before.
- * All of these are `reg` buffers with the offset of map_stage.c, e = private*thread + u*V + v. Rows beyond the last are
- * computed as copies of the group's last one; their stores and updates do not happen. A kernel of this kind that this
- * file cannot bind is left to class element, which runs a group on one thread.
+ * All of these are `reg` buffers with the offset of stage.c, e = private*thread + u*V + v. Rows beyond the last are
+ * computed as copies of the group's last one; their stores and updates do not happen. A kernel of this kind whose
+ * rows do not stay in registers is left to class element, which runs a group on one thread.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/schedules.h"
 
 enum { MAX_KEPT = 24 };
 
-/* ---- recognising ---- */
+/* ---- choosing ---- */
 
-/* The offset of s in the nest as an expression in p, the position in the nest. */
-static sn_ix at_position(sn_module *m, const sn_chain *nest, sn_ix e, sn_ix p) {
-    sn_axis axes[SN_MAX_CHAIN];
-    sn_ix extents[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
-    for (uint32_t k = 0; k < nest->n; k++) {
-        axes[k] = sn_stmt_axis(m, nest->at[k]);
-        extents[k] = sn_stmt_extent(m, nest->at[k]);
-    }
-    sn_ix_unflatten(m, p, extents, nest->n, parts);
-    return sn_ix_subst(m, e, axes, parts, nest->n);
+bool sn_schedule_mixed_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    (void)cx, (void)k;
+    *why_not = "its rows do not follow each other";
+    return sh->mixed && sh->n_nests && sh->all_perfect;
 }
 
-/* Does the nest do nothing but put constants into p[N*g + position]? Then they are sums. */
-static bool is_start(sn_schedule_shape *sh, sn_module *m, sn_stmt top) {
-    sn_chain nest;
-    int64_t width;
-    if (!sn_nest_perfect(&nest, m, top)) return false;
-    width = sn_chain_count(m, &nest);
-    if (width <= 0 || (sh->n_sums && width != sh->width)) return false;
-    sh->width = width;
-    sn_ix p = sn_ix_axis(m, sn_axis_new(m, "p", sn_ix_const(m, width)));
-    sn_ix want = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, sh->body)), width), p);
-    for (sn_stmt s = sn_stmt_get(m, nest.at[nest.n - 1])->first; s.i; s = sn_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_CONST) continue;
-        if (r->op != SN_LOP_STORE || r->has_mask || sh->n_sums == SN_MAX_NESTS) return false;
-        if (!sn_ix_eq(at_position(m, &nest, r->ix, p), want)) return false;
-        if (sn_stmt_get(m, sn_val_get(m, r->in[0])->def)->op != SN_LOP_CONST) return false;
-        sh->identities[sh->n_sums] = r->in[0];
-        sh->sums[sh->n_sums++] = r->buf;
-    }
-    return true;
-}
-
-static int sum_of(const sn_schedule_shape *sh, sn_buf b) {
-    for (uint32_t i = 0; i < sh->n_sums; i++)
-        if (sn_buf_eq(sh->sums[i], b)) return (int)i;
-    return -1;
-}
-
-/* Every access to a sum in the row: load, combine, store, at the position of a nest as wide as the row. */
-static bool is_update(sn_schedule_shape *sh, sn_module *m, sn_stmt s) {
-    const sn_stmt_rec *r = sn_stmt_get(m, s);
-    int i = sum_of(sh, r->buf);
-    sn_stmt top = s;
-    while (sn_stmt_get(m, top)->parent.i != sh->row.i) top = sn_stmt_get(m, top)->parent;
-    sn_chain nest;
-    if (r->has_mask || top.i == s.i || !sn_nest_perfect(&nest, m, top) || sn_chain_count(m, &nest) != sh->width)
-        return false;
-    sn_ix p = sn_ix_axis(m, sn_axis_new(m, "p", sn_ix_const(m, sh->width)));
-    sn_ix want = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, sh->body)), sh->width), p);
-    if (!sn_ix_eq(at_position(m, &nest, r->ix, p), want)) return false;
-    if (r->op == SN_LOP_LOAD) return true;
-    const sn_stmt_rec *sum = sn_stmt_get(m, sn_val_get(m, r->in[0])->def);
-    const sn_stmt_rec *old = sum->n_in ? sn_stmt_get(m, sn_val_get(m, sum->in[0])->def) : sum;
-    if (old->op != SN_LOP_LOAD || !sn_buf_eq(old->buf, r->buf)) return false;
-    for (int comb = 0; comb < SN_N_COMBS; comb++)
-        if (sn_combs[comb].states == 1 && sn_comb_lops[comb] == sum->op) {
-            sh->combs[i] = (sn_comb)comb;
-            return true;
-        }
-    return false;
-}
-
-static bool rows_update(sn_schedule_shape *sh, sn_module *m) {
-    uint32_t updates = 0;
-    sn_stmt end = sn_stmt_walk_skip(m, sh->rows_loop);
-    for (sn_stmt s = sh->rows_loop; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (!r->buf.i || sum_of(sh, r->buf) < 0) continue;
-        if (!is_update(sh, m, s)) return false;
-        updates += r->op == SN_LOP_STORE;
-    }
-    return updates == sh->n_sums;
-}
-
-/* The only test around a row: is it one of the G*r + g < M rows? */
-static bool is_row_test(const sn_schedule_shape *sh, sn_module *m, const sn_stmt_rec *r) {
-    int64_t rows, groups = sn_ix_value(m, sn_stmt_extent(m, sh->body));
-    sn_ix row = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, sh->rows_loop)), groups),
-                          sn_ix_axis(m, sn_stmt_axis(m, sh->body)));
-    return sn_ix_eq(r->ix, row) && sn_ix_is_const(m, r->bound, &rows) && rows >= groups;
-}
-
-static bool row_is_nests(const sn_schedule_shape *sh, const sn_module *m) {
-    sn_chain nest;
-    for (sn_stmt s = sn_stmt_get(m, sh->row)->first; s.i; s = sn_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (sn_lop_has_region(r->op) && (!sn_is_nest(r) || !sn_nest_perfect(&nest, m, s))) return false;
-    }
-    return true;
-}
-
-bool sn_schedule_find_mixed(sn_schedule_shape *sh, sn_pass_ctx *cx, sn_kern k) {
-    sn_module *m = cx->m;
-    sn_stmt last = {0};
-    if (sh->outer.n != 1) return false;
-    for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s)) last = s;
-    if (!last.i || sn_stmt_get(m, last)->op != SN_LOP_LOOP) return false;
-    for (sn_stmt s = sn_region_first(m, k, sh->body); s.i != last.i; s = sn_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE || r->op == SN_LOP_REDUCE || r->op == SN_LOP_IF) return false;
-        if (r->op == SN_LOP_LOOP && !is_start(sh, m, s)) return false;
-    }
-    sh->rows_loop = sh->row = last;
-    sn_stmt first = sn_stmt_get(m, last)->first;
-    if (first.i && sn_stmt_get(m, first)->op == SN_LOP_IF && !sn_next(m, first).i) sh->row = first;
-    bool is = sh->n_sums && (sh->row.i == last.i || is_row_test(sh, m, sn_stmt_get(m, first))) && row_is_nests(sh, m) &&
-              rows_update(sh, m);
-    if (!is) sh->rows_loop = sh->row = (sn_stmt){0};
-    return is;
+/* Rows that follow each other on a block keep their sums in registers; else one thread does them all. */
+sn_status sn_schedule_mixed_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_sched sc = *pinned;
+    SN_TRY(sn_schedule_complete_row(&sc, cx, k, sh));
+    if (sc.persistent && sn_sched_cluster(&sc) == 1) sn_schedule_propose(out, cx, &sc);
+    return SN_OK;
 }
 
 /* ---- binding ---- */
@@ -148,6 +51,7 @@ typedef struct mixed {
     sn_module *m;
     sn_kern k;
     sn_schedule_shape *sh;
+    const sn_schedule_mixed *of;
     const sn_sched *sc;
     int64_t steps, each; /* vectors, elements of a thread */
     sn_axis g, r, p;     /* of the plain kernel; p: stands for the position in a row */
@@ -200,8 +104,8 @@ static sn_cursor end_of(const mixed *mx, const own *o) { return sn_at_end(mx->k,
 
 /* Is the element of the row that the nest stands at? none: always. */
 static sn_val in_width(mixed *mx, const own *o) {
-    if (mx->steps * mx->sc->block_x * mx->sc->vector == mx->sh->width) return (sn_val){0};
-    return sn_put_in(mx->m, end_of(mx, o), o->lane0, sn_ix_const(mx->m, mx->sh->width));
+    if (mx->steps * mx->sc->block_x * mx->sc->vector == mx->of->width) return (sn_val){0};
+    return sn_put_in(mx->m, end_of(mx, o), o->lane0, sn_ix_const(mx->m, mx->of->width));
 }
 
 /* ---- what threads keep ---- */
@@ -247,14 +151,14 @@ static void to_registers(mixed *mx, const sn_schedule_nest *nest) {
     for (sn_stmt s = nest->top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->buf.i) continue;
-        int sum = sum_of(mx->sh, r->buf);
+        int sum = sn_schedule_sum_of(mx->of, r->buf);
         if (sum >= 0) {
             r->buf = mx->sums[sum];
             r->ix = flat;
             continue;
         }
         if (!can_keep(mx, r)) continue;
-        sn_ix key = at_position(m, &nest->chain, r->ix, p);
+        sn_ix key = sn_schedule_at_position(m, &nest->chain, r->ix, p);
         const kept *kp = sn_ix_uses_axis(m, key, mx->p) ? keep(mx, r->buf, key) : NULL;
         if (!kp) continue;
         r->buf = kp->reg;
@@ -321,8 +225,8 @@ static sn_val copy_const(mixed *mx, sn_cursor at, sn_val x) {
 static void put_start(mixed *mx, sn_stmt into, sn_ix y) {
     put_row_loads(mx, into, y, row_of(mx, y), false);
     own o = open_own(mx, into, y);
-    for (uint32_t i = 0; i < mx->sh->n_sums; i++)
-        sn_put_store(mx->m, end_of(mx, &o), mx->sums[i], o.reg, copy_const(mx, end_of(mx, &o), mx->sh->identities[i]));
+    for (uint32_t i = 0; i < mx->of->n_sums; i++)
+        sn_put_store(mx->m, end_of(mx, &o), mx->sums[i], o.reg, copy_const(mx, end_of(mx, &o), mx->of->identities[i]));
     sn_val mask = in_width(mx, &o);
     for (uint32_t i = 0; i < mx->n_kept; i++)
         if (!mx->kept[i].of_row) put_load(mx, &o, &mx->kept[i], mx->kept[i].reg, row_of(mx, y), mask);
@@ -358,7 +262,7 @@ static sn_val over_rows(mixed *mx, const own *o, uint32_t i) {
     if (mx->sc->block_y == 1) return sn_put_load(m, end_of(mx, o), mx->sums[i], o->reg);
     sn_axis y = sn_axis_new(m, "y", sn_ix_const(m, mx->sc->block_y));
     sn_dtype dtype = sn_buf_get(m, mx->sums[i])->dtype;
-    sn_stmt reduce = sn_put_reduce(m, end_of(mx, o), y, SN_AXIS_BLOCK_Y, &mx->sh->combs[i], 1, &dtype);
+    sn_stmt reduce = sn_put_reduce(m, end_of(mx, o), y, SN_AXIS_BLOCK_Y, &mx->of->combs[i], 1, &dtype);
     sn_ix at = sn_ix_add(m, o->reg, y_offset(mx, sn_ix_axis(m, y)));
     sn_val v = sn_put_load(m, sn_at_end(mx->k, reduce), mx->sums[i], at);
     sn_put_yield(m, sn_at_end(mx->k, reduce), &v, 1);
@@ -369,18 +273,18 @@ static void put_end(mixed *mx, sn_stmt into, sn_ix g) {
     sn_module *m = mx->m;
     own o = open_own(mx, into, sn_ix_const(m, 0));
     sn_val mask = in_width(mx, &o);
-    sn_ix at = sn_ix_add(m, sn_ix_scale(m, g, mx->sh->width), o.position);
-    for (uint32_t i = 0; i < mx->sh->n_sums; i++) {
+    sn_ix at = sn_ix_add(m, sn_ix_scale(m, g, mx->of->width), o.position);
+    for (uint32_t i = 0; i < mx->of->n_sums; i++) {
         sn_val v = over_rows(mx, &o, i);
-        if (mask.i) sn_put_store_masked(m, end_of(mx, &o), mx->sh->sums[i], at, v, mask);
-        else sn_put_store(m, end_of(mx, &o), mx->sh->sums[i], at, v);
+        if (mask.i) sn_put_store_masked(m, end_of(mx, &o), mx->of->sums[i], at, v, mask);
+        else sn_put_store(m, end_of(mx, &o), mx->of->sums[i], at, v);
     }
 }
 
 /* ---- rows that do not exist ---- */
 
 static bool is_sum(const mixed *mx, sn_buf b) {
-    for (uint32_t i = 0; i < mx->sh->n_sums; i++)
+    for (uint32_t i = 0; i < mx->of->n_sums; i++)
         if (sn_buf_eq(mx->sums[i], b)) return true;
     return false;
 }
@@ -453,13 +357,14 @@ static sn_stmt put_block_y(mixed *mx, sn_stmt into, sn_ix *y) {
 static void put_row(mixed *mx, sn_stmt into, const sn_stmt_vec *row, sn_ix here, sn_ix y, bool partial) {
     sn_module *m = mx->m;
     sn_schedule_shape *sh = mx->sh;
+    const sn_schedule_mixed *of = mx->of;
     sn_ix with = row_of(mx, here);
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(mx->k, into), here, sn_ix_addc(m, mx->last, 1));
     for (uint32_t i = 0; i < row->n; i++) sn_stmt_insert(m, sn_at_end(mx->k, into), row->at[i]);
     for (uint32_t i = 0; i < row->n; i++) sn_stmt_subst(m, row->at[i], &mx->r, &with, 1);
     for (uint32_t i = 0; i < sh->n_nests; i++)
-        if (sh->nests[i].count == sh->width) fix_offsets(mx, sh->nests[i].top, y);
+        if (sh->nests[i].count == of->width) fix_offsets(mx, sh->nests[i].top, y);
     for (uint32_t i = 0; i < row->n; i++) {
         sn_stmt_rec *s = sn_stmt_get(m, row->at[i]);
         if (s->op == SN_LOP_LOAD && sn_buf_get(m, s->buf)->scope == SN_BUF_REG) s->ix = row_offset(mx, y);
@@ -475,25 +380,27 @@ static void put_row(mixed *mx, sn_stmt into, const sn_stmt_vec *row, sn_ix here,
 /* Row nests become bound ones, still in place; the list of the row's statements follows. */
 static void bind_row(mixed *mx, sn_stmt_vec *row) {
     sn_schedule_shape *sh = mx->sh;
+    const sn_schedule_mixed *of = mx->of;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
-        if (sh->nests[i].count == sh->width) to_registers(mx, &sh->nests[i]);
+        if (sh->nests[i].count == of->width) to_registers(mx, &sh->nests[i]);
         sh->nests[i].top = sn_schedule_bind_row_nest(mx->cx, mx->k, &sh->nests[i], mx->sc);
     }
-    for (sn_stmt s = sn_stmt_get(mx->m, sh->row)->first; s.i; s = sn_next(mx->m, s)) keep_of_row(mx, s);
-    take(row, mx, sn_stmt_get(mx->m, sh->row)->first, (sn_stmt){0});
+    for (sn_stmt s = sn_stmt_get(mx->m, of->row)->first; s.i; s = sn_next(mx->m, s)) keep_of_row(mx, s);
+    take(row, mx, sn_stmt_get(mx->m, of->row)->first, (sn_stmt){0});
 }
 
-void sn_schedule_bind_mixed(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc) {
+void sn_schedule_mixed_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
-    int64_t groups = sn_ix_value(m, sn_stmt_extent(m, sh->body)), r = sn_ix_value(m, sn_stmt_extent(m, sh->rows_loop));
+    const sn_schedule_mixed *of = sh->mixed;
+    int64_t groups = sn_ix_value(m, sn_stmt_extent(m, sh->body)), r = sn_ix_value(m, sn_stmt_extent(m, of->rows_loop));
     int64_t step = (int64_t)sc->block_x * sc->vector, rows = groups * r;
-    if (sh->row.i != sh->rows_loop.i) rows = sn_ix_value(m, sn_stmt_get(m, sh->row)->bound);
-    mixed mx = {.cx = cx, .m = m, .k = k, .sh = sh, .sc = sc, .steps = (sh->width + step - 1) / step};
+    if (of->row.i != of->rows_loop.i) rows = sn_ix_value(m, sn_stmt_get(m, of->row)->bound);
+    mixed mx = {.cx = cx, .m = m, .k = k, .sh = sh, .of = of, .sc = sc, .steps = (of->width + step - 1) / step};
     mx.each = mx.steps * sc->vector;
-    mx.g = sn_stmt_axis(m, sh->body), mx.r = sn_stmt_axis(m, sh->rows_loop);
-    mx.p = sn_axis_new(m, "p", sn_ix_const(m, sh->width));
+    mx.g = sn_stmt_axis(m, sh->body), mx.r = sn_stmt_axis(m, of->rows_loop);
+    mx.p = sn_axis_new(m, "p", sn_ix_const(m, of->width));
     mx.last = sn_ix_divc(m, sn_ix_sub(m, sn_ix_const(m, rows - 1), sn_ix_axis(m, mx.g)), groups);
-    for (uint32_t i = 0; i < sh->n_sums; i++) mx.sums[i] = new_reg(&mx, sn_buf_get(m, sh->sums[i])->dtype, mx.each);
+    for (uint32_t i = 0; i < of->n_sums; i++) mx.sums[i] = new_reg(&mx, sn_buf_get(m, of->sums[i])->dtype, mx.each);
     sn_stmt_vec row = {0}, start = {0};
     bind_row(&mx, &row);
     take(&start, &mx, sn_stmt_get(m, sh->body)->first, (sn_stmt){0});

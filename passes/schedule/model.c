@@ -350,7 +350,8 @@ static void decide(model *md, double bytes) {
     out->bound = unused >= 2 && unused > slow ? SN_MAP_LINES : slow > 1 ? SN_MAP_LATENCY : SN_MAP_MEMORY;
     if (out->lines > longest) longest = out->lines, out->bound = SN_MAP_LINES;
     if (out->issue > longest) longest = out->issue, out->bound = SN_MAP_ISSUE;
-    if (out->special > longest) out->bound = SN_MAP_SPECIAL;
+    if (out->special > longest) longest = out->special, out->bound = SN_MAP_SPECIAL;
+    out->cycles = longest;
 }
 
 static bool stores_halves(const sn_module *m, sn_kern k) {

@@ -5,7 +5,88 @@
  * Columns beyond the last are computed as copies of the last vector, with stores masked, because all threads have to
  * take part in the reductions over block.y.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/figures.h"
+#include "passes/schedule/schedules.h"
+
+/* ---- choosing ---- */
+
+/* What columns ask about the shape. */
+typedef struct columns {
+    uint32_t bytes;  /* smallest element that nests walk along the last outer axis (0: none) */
+    uint32_t states; /* values that the reductions carry, f64 and i64 counted twice */
+} columns;
+
+static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) {
+    columns co = {0};
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_stmt_rec *r = sn_stmt_get(m, sh->nests[i].top);
+        if (sh->nests[i].least_outer) sn_schedule_smaller(&co.bytes, sh->nests[i].least_outer);
+        for (uint32_t k = 0; r->op == SN_LOP_REDUCE && k < r->n_results; k++)
+            co.states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
+    }
+    return co;
+}
+
+bool sn_schedule_outer_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    (void)cx, (void)k;
+    *why_not = "the steps of a scan run in order";
+    return !sh->scans && sn_schedule_has_rows(why_not, sh);
+}
+
+static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    const sn_target *t = cx->target;
+    if (!sc->vector) {
+        sc->vector = sn_least(sn_widest(cx, co->bytes), sn_pow2_divisor(sn_last_outer_extent(cx, sh)));
+        if (t->is_gpu && co->states > SN_FULL_STATES)
+            sc->vector = sn_least(sc->vector, SN_STATE_LANES); /* every lane accumulates every state */
+    }
+    if (!sc->block_x)
+        sc->block_x =
+            t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
+    if (!sc->block_y) {
+        sc->block_y = 1;
+        int64_t blocks = (sh->rows + (int64_t)sc->block_x * sc->vector - 1) / ((int64_t)sc->block_x * sc->vector);
+        bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
+        uint32_t most = blocks < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
+        uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
+        while (t->is_gpu && sc->block_y < most && sc->block_y * 2 <= sh->max_count && sc->block_x * sc->block_y < full)
+            sc->block_y *= 2;
+    }
+    if (!sc->unroll) { /* loads in flight, as many as are useful, as far as accumulators leave registers */
+        uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
+        if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
+        sc->unroll = sn_least(most ? most : 1, sn_pow2_floor((sh->max_count + sc->block_y - 1) / sc->block_y));
+    }
+}
+
+static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    columns co = look_at_columns(cx->m, sh);
+    sc->cls = SN_SCHED_OUTER;
+    choose_outer(cx, sh, &co, sc);
+    if (sh->rows >= sc->vector) return SN_OK;
+    return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns",
+                   sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
+}
+
+/* Other candidates: twice as many threads for the rows of a column, and half. */
+sn_status sn_schedule_outer_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_sched first = *pinned;
+    if (pinned->cls == SN_SCHED_NONE && (!sh->max_count || sh->one_thread || !sh->by_columns)) return SN_OK;
+    SN_TRY(complete(&first, cx, k, sh));
+    sn_schedule_propose(out, cx, &first);
+    uint32_t y[] = {first.block_y * 2, first.block_y / 2};
+    for (size_t i = 0; i < SN_COUNT(y) && !pinned->block_y; i++) {
+        sn_sched other = *pinned;
+        other.block_y = y[i];
+        if (!y[i] || y[i] > sh->max_count || y[i] * first.block_x > cx->target->max_threads) continue;
+        SN_TRY(complete(&other, cx, k, sh));
+        sn_schedule_propose(out, cx, &other);
+    }
+    return SN_OK;
+}
+
+/* ---- binding ---- */
 
 static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
     sn_level levels[3];
@@ -19,7 +100,7 @@ static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, 
     sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
 
-void sn_schedule_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc) {
+void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
     for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(cx, k, &sh->nests[i], sc);

@@ -1,9 +1,13 @@
-/* schedule.h: what the files of the pass `schedule` share: the shape of a kernel, as the cost model and the binders see it. */
+/* schedule.h: the ground floor of the pass `schedule`: what every class is told of a kernel, and what several of them choose
+ * and bind with. The classes stand on it; schedules.h says what each of them is asked, and only schedule.c asks.
+ */
 #ifndef SN_PASSES_SCHEDULE_SCHEDULE_H
 #define SN_PASSES_SCHEDULE_SCHEDULE_H
 
 #include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
+
+/* ---- the shape of a kernel (shape.c) ---- */
 
 enum { SN_MAX_NESTS = 16 };
 
@@ -12,21 +16,21 @@ typedef struct sn_schedule_nest {
     sn_chain chain;
     int64_t count;
     sn_ix lead; /* elements between a vector boundary and the start of the row; none: vectors start and end with it */
+    uint32_t least_inner,
+        least_outer; /* smallest element that it walks along its last axis / the last outer axis; 0: none */
     bool perfect, scan;
 } sn_schedule_nest;
 
-enum { SN_MAX_STAGED = 8 };
-
-/* Two outer loops under which some accesses are contiguous along one and the others along the other. */
-typedef struct sn_schedule_tile {
-    uint32_t along, across; /* positions in the chain: direct accesses walk `along`, staged ones `across` */
-    sn_stmt staged[SN_MAX_STAGED];
-    uint32_t n_staged; /* 0: there is no such pair */
-    uint32_t bytes;    /* of one element of every staged access */
-    uint32_t direct;   /* of one element of every direct access */
-    uint32_t widest;   /* of the largest staged element */
-    uint32_t vector;   /* largest one that divides both extents and leaves those accesses aligned */
-} sn_schedule_tile;
+/* A kernel of the pass `mixed-order-reduction`: each outer iteration does several rows, one after the other. */
+typedef struct sn_schedule_mixed {
+    sn_stmt rows_loop;
+    sn_stmt row;     /* its region is a row: rows_loop, or the `if` in it */
+    int64_t width;   /* elements of a row that accumulates */
+    uint32_t n_sums; /* buffers that it accumulates in */
+    sn_buf sums[SN_MAX_NESTS];
+    sn_comb combs[SN_MAX_NESTS];
+    sn_val identities[SN_MAX_NESTS];
+} sn_schedule_mixed;
 
 typedef struct sn_schedule_shape {
     sn_chain outer; /* parallel loops */
@@ -37,54 +41,56 @@ typedef struct sn_schedule_shape {
     uint32_t ops;          /* values that the kernel computes */
     uint32_t instructions; /* that its scalar operations take, once each */
     bool all_perfect;
-    bool scans;                        /* a nest is a scan: its iterations run in order */
-    int64_t max_count;                 /* largest nest */
-    int64_t along_inner, along_outer;  /* bytes that nests walk along their last axis / along the last outer axis */
-    uint32_t bytes_inner, bytes_outer; /* smallest element among those (0: none) */
-    uint32_t flat, not_flat;           /* bytes of accesses that walk all outer loops in row-major order; of others */
-    uint32_t bytes_flat;               /* smallest element among all accesses that walk the last outer axis */
-    uint32_t bytes_stored;             /* largest one that is stored there */
-    int64_t divisor_inner;             /* vectors along the nest must divide this (0: no contiguous nest) */
-    uint32_t row_stores;               /* bytes that nests of a row store at an element */
-    uint32_t kept_width;               /* of the largest of these */
-    uint32_t kept;                     /* bytes of an element that nests of a row have to read again */
-    uint32_t states;                   /* values that the reductions carry, f64 and i64 counted twice */
-    bool positions;                    /* a reduction carries positions: argmax */
-    bool online;                       /* one nest, with sumexp: it reads a row that does not stay on chip, once */
-    bool contraction;                  /* every load in the nests is shared by several outer iterations */
-    bool windows;                      /* ... or, some, in a window that moves along the last outer axis: pooling */
-    /* A kernel of the pass `mixed-order-reduction`: each outer iteration does several rows, one after the other. */
-    sn_stmt rows_loop; /* the loop over them; none: the kernel is not of that kind */
-    sn_stmt row;       /* its region is a row: rows_loop, or the `if` in it */
-    int64_t width;     /* elements of a row that accumulates */
-    uint32_t n_sums;   /* buffers that it accumulates in */
-    sn_buf sums[SN_MAX_NESTS];
-    sn_comb combs[SN_MAX_NESTS];
-    sn_val identities[SN_MAX_NESTS];
-    sn_schedule_tile tile;
+    bool scans;                       /* a nest is a scan: its iterations run in order */
+    int64_t max_count;                /* largest nest */
+    int64_t along_inner, along_outer; /* bytes that nests walk along their last axis / along the last outer axis */
+    bool
+        windows; /* loads of nests are in windows that move along the last outer axis (pooling), or shared by several rows */
+    bool
+        one_thread; /* rows are many, and tiny, in windows, or made of what other rows load too: a thread each does best */
+    bool by_columns;                /* most bytes are contiguous along the last outer axis */
+    const sn_schedule_mixed *mixed; /* the nests are those of one of its rows; NULL: not of that kind */
 } sn_schedule_shape;
 
-/* Choose what the user left open in *sched (class included). */
-sn_status sn_schedule_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sched);
+sn_status sn_schedule_look(sn_schedule_shape *out, sn_pass_ctx *cx, sn_kern k);
+/* Are there rows that run side by side, made of perfect nests? */
+bool sn_schedule_has_rows(const char **why_not, const sn_schedule_shape *sh);
+/* Is the kernel of the kind that `mixed-order-reduction` makes (mixed_match.c)? NULL: no. */
+const sn_schedule_mixed *sn_schedule_find_mixed(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+/* Which of its sums a buffer is; -1: none. */
+int sn_schedule_sum_of(const sn_schedule_mixed *mo, sn_buf b);
+/* The offset e in the nest as an expression in p, the position in the nest. */
+sn_ix sn_schedule_at_position(sn_module *m, const sn_chain *nest, sn_ix e, sn_ix p);
+/* Instructions of a kernel's scalar operations, once each; those of 64 bits count twice. */
+uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k);
 
-void sn_schedule_bind_element(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sched);
+/* *least becomes the smaller one; 0 stands for none. */
+void sn_schedule_smaller(uint32_t *least, uint32_t bytes);
+int64_t sn_schedule_gcd(int64_t a, int64_t b);
+
+/* ---- headers ---- */
+
+typedef struct sn_sched_list {
+    sn_sched *at;
+    uint32_t n, cap;
+} sn_sched_list;
+/* Append a header, unless it is there already. */
+void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sched);
+/* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
+sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+
+/* ---- binding ---- */
+
+/* Detach the statements inside the outer loops, drop the loops (linked by `next` no more: the list is in out). */
+void sn_schedule_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+/* The outer axes become the row-major parts of `flat` in all statements of the list. */
+void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_schedule_shape *sh, sn_ix flat);
+
 /* Rows that do not start at multiples of `vector`: by how many elements they start after one, an ix over the outer axes
  * that all nests agree on. None: they do not agree, or it does not pay. */
 sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector);
 /* Replace a nest by  block.x { [seq] { unroll { vector { body } } } }; returns the new one. */
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc);
-void sn_schedule_bind_inner(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sched);
-/* Is the kernel of the kind that `mixed-order-reduction` makes? Fills in the last fields of *sh. */
-bool sn_schedule_find_mixed(sn_schedule_shape *sh, sn_pass_ctx *cx, sn_kern k);
-void sn_schedule_bind_mixed(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc);
-void sn_schedule_bind_outer(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sched);
-void sn_schedule_bind_tile(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sched);
-
-/* Class tile (map_tile.c): the best pair of loops of a kernel without nests, whether it is worth it, and the
- * figures. */
-void sn_schedule_tile_look(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
-bool sn_schedule_tile_pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
-sn_status sn_schedule_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sched);
 
 /* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes
  * a thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in
@@ -94,14 +100,10 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
 
 /* The loads of written-out steps of scans stand ahead of them. Returns the bytes that a thread keeps. */
 uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
-/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
- * several. `last-block-reduce` may make the second one the tail of the first, if their blocks have the same shape. */
-uint32_t sn_schedule_follows(const sn_module *m, const sn_users *users, uint32_t at);
 
-/* Instructions of a kernel's scalar operations, once each; those of 64 bits count twice. */
-uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k);
+/* ---- the model ---- */
 
-/* What is known of a bound kernel on a GPU without running it (map_model.c). */
+/* What is known of a bound kernel on a GPU without running it (model.c). */
 typedef enum sn_schedule_limit {
     SN_MAP_THREADS,
     SN_MAP_BLOCKS,
@@ -127,7 +129,8 @@ typedef struct sn_schedule_model {
     double waves;                         /* blocks over those that fit on all multiprocessors */
     double loaded, stored;                /* bytes of memory, with what is unused in lines */
     double flight, needed;                /* bytes in flight on a multiprocessor; that its memory takes to be busy */
-    double memory, lines, issue, special; /* cycles that each would take alone */
+    double memory, lines, issue, special; /* cycles that each would take alone ... */
+    double cycles;                        /* ... and the longest, with the time that latency adds */
     sn_schedule_bound bound;
     /* The access that touches or wastes most lines: */
     sn_buf lines_of;
@@ -138,11 +141,5 @@ typedef struct sn_schedule_model {
 void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 /* Say in a remark what bounds the kernel. */
 void sn_schedule_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
-
-/* Detach the statements inside the outer loops, drop the loops; returns the first one (linked by `next` no more: the
- * list is in out). */
-void sn_schedule_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
-/* The outer axes become the row-major parts of `flat` in all statements of the list. */
-void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_schedule_shape *sh, sn_ix flat);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Of any two outer loops, one is walked contiguously by the direct accesses (`along`, here j), the other one by the
  * staged accesses (`across`, here i: those of y). Staged accesses pass through shared memory, so that all of them move
- * whole lines; map_tile_bind.c has the picture. What can be staged: loads and stores without a mask, whose offset is
+ * whole lines; tile_bind.c has the picture. What can be staged: loads and stores without a mask, whose offset is
  * affine in both axes and does not touch an element twice, of a buffer that the kernel does not also write or read. All
  * else is left as it is in the body, which has to be straight-line code.
  *
@@ -13,7 +13,8 @@
  * and several blocks on a multiprocessor keep enough in flight; a square of more than 8 * 8 elements would not leave
  * room in the registers. Where a size or a stride is odd, the square is one element; lanes still touch neighbours.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/schedules.h"
+#include "passes/schedule/tile.h"
 
 #include <stdlib.h>
 
@@ -84,10 +85,9 @@ static bool is_straight(const sn_module *m, sn_kern k, const sn_schedule_shape *
     return true;
 }
 
-void sn_schedule_tile_look(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+void sn_schedule_find_tile(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     *out = (sn_schedule_tile){.n_staged = 0};
-    if (!is_straight(m, k, sh)) return;
     for (uint32_t along = sh->outer.n; along-- > 0;)
         for (uint32_t across = sh->outer.n; across-- > 0;) {
             sn_schedule_tile t = {.along = along, .across = across};
@@ -97,8 +97,13 @@ void sn_schedule_tile_look(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, co
         }
 }
 
-bool sn_schedule_tile_pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
-    const sn_schedule_tile *t = &sh->tile;
+/* Straight-line code over two loops. */
+bool sn_schedule_tile_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    *why_not = "a tile wants two loops and straight-line code";
+    return sh->outer.n >= 2 && !sh->n_nests && is_straight(cx->m, k, sh);
+}
+
+static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_tile *t) {
     if (!t->n_staged || !cx->target->is_gpu || sh->rows < SN_TILE_SMALL / t->bytes) return false;
     return extent_at(cx->m, sh, t->along) >= SN_TILE_SMALL_AXIS &&
            extent_at(cx->m, sh, t->across) >= SN_TILE_SMALL_AXIS;
@@ -124,8 +129,7 @@ static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_schedule_tile *t) 
 /* A tile with sides of two lines; where one axis is shorter than that, the other side gets what is left. Smaller when
  * it does not fit, or when there would not be two for each multiprocessor. */
 static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *cx, const sn_schedule_shape *sh,
-                         uint32_t vector) {
-    const sn_schedule_tile *t = &sh->tile;
+                         const sn_schedule_tile *t, uint32_t vector) {
     uint32_t most = vector < 4 ? SN_TILE_MOST_SIDE / 2 : SN_TILE_MOST_SIDE,
              side = between(SN_TILE_LEAST_SIDE, 2 * SN_LINE / t->widest, most);
     uint32_t fewest = between(SN_TILE_LEAST_SIDE, SN_LINE / t->widest, side);
@@ -140,9 +144,9 @@ static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *c
     }
 }
 
-static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sc) {
+static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_schedule_tile *t,
+                       const sn_sched *sc) {
     const char *name = sn_kern_get(cx->m, k)->name;
-    const sn_schedule_tile *t = &sh->tile;
     sn_env *env = cx->m->env;
     int64_t a = extent_at(cx->m, sh, t->across), b = extent_at(cx->m, sh, t->along);
     if (sc->vector > MOST_PINNED)
@@ -163,15 +167,12 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     return SN_OK;
 }
 
-sn_status sn_schedule_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sc) {
-    const sn_schedule_tile *t = &sh->tile;
+static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                          const sn_schedule_tile *t) {
     uint32_t across, along;
-    if (!t->n_staged)
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
-                       "kernel %s: class tile wants accesses that are contiguous along different loops",
-                       sn_kern_get(cx->m, k)->name);
+    sc->cls = SN_SCHED_TILE;
     if (!sc->vector) sc->vector = choose_vector(cx, t);
-    choose_sides(&across, &along, cx, sh, sc->vector);
+    choose_sides(&across, &along, cx, sh, t, sc->vector);
     if (!sc->block_y) sc->block_y = across < sc->vector ? sc->vector : across;
     if (along < sc->vector) along = sc->vector;
     uint32_t elements = least((int64_t)sc->block_y * along, 1 << 20), squares = elements / (sc->vector * sc->vector);
@@ -182,9 +183,30 @@ sn_status sn_schedule_tile_choose(sn_pass_ctx *cx, sn_kern k, const sn_schedule_
         sc->block_x = least(squares, between(32, wanted, SN_TILE_THREADS));
     }
     if (!sc->unroll) sc->unroll = squares > sc->block_x ? squares / sc->block_x : 1;
-    SN_TRY(check(cx, k, sh, sc));
+    return check(cx, k, sh, t, sc);
+}
+
+/* Other candidates: the same tile by twice as many threads, and by half. */
+sn_status sn_schedule_tile_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                      const sn_sched *pinned) {
+    sn_schedule_tile t;
+    sn_sched sc = *pinned;
+    sn_schedule_find_tile(&t, cx, k, sh);
+    if (pinned->cls == SN_SCHED_NONE && !pays(cx, sh, &t)) return SN_OK;
+    if (!t.n_staged)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: class tile wants accesses that are contiguous along different loops",
+                       sn_kern_get(cx->m, k)->name);
+    SN_TRY(complete(&sc, cx, k, sh, &t));
+    sn_schedule_propose(out, cx, &sc);
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u of %u bytes an element are contiguous along %s, the rest along %s",
-              t->bytes, t->bytes + t->direct, sn_axis_get(cx->m, sn_stmt_axis(cx->m, loop_at(sh, t->across)))->name,
-              sn_axis_get(cx->m, sn_stmt_axis(cx->m, loop_at(sh, t->along)))->name);
+              t.bytes, t.bytes + t.direct, sn_axis_get(cx->m, sn_stmt_axis(cx->m, loop_at(sh, t.across)))->name,
+              sn_axis_get(cx->m, sn_stmt_axis(cx->m, loop_at(sh, t.along)))->name);
+    if (pinned->block_x || pinned->unroll) return SN_OK;
+    sn_sched more = sc, fewer = sc;
+    more.block_x = sc.block_x * 2, more.unroll = sc.unroll / 2;
+    fewer.block_x = sc.block_x / 2, fewer.unroll = sc.unroll * 2;
+    if (sc.unroll % 2 == 0 && more.block_x <= cx->target->max_threads) sn_schedule_propose(out, cx, &more);
+    if (sc.block_x % 2 == 0 && fewer.block_x >= SN_WARP) sn_schedule_propose(out, cx, &fewer);
     return SN_OK;
 }

@@ -20,13 +20,15 @@
  * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it
  * is at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/schedules.h"
+#include "passes/schedule/tile.h"
 
 typedef struct tile {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern k;
     const sn_schedule_shape *sh;
+    sn_schedule_tile tile;
     int64_t threads, unroll, v;
     int64_t across, along;      /* sides */
     int64_t n_across, n_along;  /* extents of the loops */
@@ -59,7 +61,7 @@ static sn_ix fma_ix(tile *t, int64_t c, sn_ix a, sn_ix b) { return sn_ix_add(t->
 
 /* The offset `e` at element (i, j) of the tile: i across, j along. */
 static sn_ix element(tile *t, sn_ix e, sn_ix i, sn_ix j) {
-    const sn_schedule_tile *p = &t->sh->tile;
+    const sn_schedule_tile *p = &t->tile;
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < t->sh->outer.n; k++) with[k] = t->origin[k];
     with[p->across] = sn_ix_add(t->m, with[p->across], i);
@@ -88,7 +90,7 @@ static sn_val put_test(tile *t, sn_cursor at, sn_val mask, sn_ix e, int64_t exte
 
 /* Is element (i, j) of the tile one of the kernel's? none: all are. */
 static sn_val put_mask(tile *t, sn_cursor at, sn_ix i, sn_ix j) {
-    const sn_schedule_tile *p = &t->sh->tile;
+    const sn_schedule_tile *p = &t->tile;
     sn_val mask = put_test(t, at, (sn_val){0}, sn_ix_add(t->m, t->origin[p->across], i), t->n_across, t->across);
     return put_test(t, at, mask, sn_ix_add(t->m, t->origin[p->along], j), t->n_along, t->along);
 }
@@ -252,10 +254,10 @@ static sn_buf new_local(tile *t, sn_buf like, const char *suffix, uint32_t numbe
 }
 
 static void note_staged(tile *t, const sn_stmt_vec *body) {
-    for (uint32_t k = 0; k < t->sh->tile.n_staged; k++) {
-        const sn_stmt_rec *r = sn_stmt_get(t->m, t->sh->tile.staged[k]);
+    for (uint32_t k = 0; k < t->tile.n_staged; k++) {
+        const sn_stmt_rec *r = sn_stmt_get(t->m, t->tile.staged[k]);
         struct staged st = {.op = r->op, .ix = r->ix, .buf = r->buf};
-        while (body->at[st.position].i != t->sh->tile.staged[k].i) st.position++;
+        while (body->at[st.position].i != t->tile.staged[k].i) st.position++;
         st.shared = new_local(t, st.buf, "t", k, SN_BUF_SHARED, t->across * pitch(t, st.buf), 1);
         st.reg = new_local(t, st.buf, "r", k, SN_BUF_REG, t->unroll * t->v * t->v, t->threads);
         t->staged[t->n_staged++] = st;
@@ -276,7 +278,7 @@ static void find_edges(tile *t, sn_ix across, sn_ix along) {
 /* The grid counts iterations of the other loops, tiles across, tiles along. */
 static void open_grid(tile *t) {
     sn_module *m = t->m;
-    const sn_schedule_tile *p = &t->sh->tile;
+    const sn_schedule_tile *p = &t->tile;
     uint32_t n = t->sh->outer.n, others = 0;
     sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < n; k++)
@@ -296,13 +298,14 @@ static void open_grid(tile *t) {
     }
 }
 
-void sn_schedule_bind_tile(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc) {
+void sn_schedule_tile_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     tile t = {.cx = cx, .m = m, .k = k, .sh = sh, .threads = sc->block_x, .unroll = sc->unroll, .v = sc->vector};
+    sn_schedule_find_tile(&t.tile, cx, k, sh);
     t.across = sc->block_y;
     t.along = t.threads * t.unroll * t.v * t.v / t.across;
-    t.n_across = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[sh->tile.across]));
-    t.n_along = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[sh->tile.along]));
+    t.n_across = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[t.tile.across]));
+    t.n_along = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[t.tile.along]));
     for (uint32_t i = 0; i < sh->outer.n; i++) t.axes[i] = sn_stmt_axis(m, sh->outer.at[i]);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);

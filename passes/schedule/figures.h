@@ -1,0 +1,57 @@
+/* figures.h: numbers that several classes take from the target: powers of two, widths, loads in flight. */
+#ifndef SN_PASSES_SCHEDULE_FIGURES_H
+#define SN_PASSES_SCHEDULE_FIGURES_H
+
+#include "passes/schedule/schedule.h"
+
+/* Powers of two that matter here are small: 2^30 stands for all larger ones. */
+enum { SN_POW2_MOST = 1 << 30 };
+
+static inline uint32_t sn_pow2_floor(int64_t x) {
+    uint32_t p = 1;
+    while (p < SN_POW2_MOST && (int64_t)p * 2 <= x) p *= 2;
+    return p;
+}
+
+static inline uint32_t sn_pow2_ceil(int64_t x) {
+    uint32_t p = 1;
+    while (p < SN_POW2_MOST && (int64_t)p < x) p *= 2;
+    return p;
+}
+
+/* Largest power of two that divides x. */
+static inline uint32_t sn_pow2_divisor(int64_t x) { return x == 0 ? SN_POW2_MOST : sn_pow2_floor(x & -x); }
+
+static inline uint32_t sn_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* Elements in one widest access of the smallest element type. Wider than the caller's storage is aligned is none: a GPU's
+ * lanes would load their elements one by one, and neighbours with gaps between them. */
+static inline uint32_t sn_widest(const sn_pass_ctx *cx, uint32_t bytes) {
+    const sn_target *t = cx->target;
+    if (!bytes) return 1;
+    if (!t->is_gpu) return sn_least(t->vector_bytes / bytes, 16);
+    uint32_t aligned = sn_least(t->vector_bytes, t->io_align) / bytes;
+    return aligned ? sn_least(aligned, 8) : 1;
+}
+
+/* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */
+static inline uint32_t sn_steps_ahead(int64_t n, const sn_sched *sc) {
+    int64_t most = sc->vector > 8 ? SN_SCAN_WIDE_STEPS : SN_SCAN_STEPS, turns = (n + most - 1) / most;
+    return turns ? (uint32_t)((n + turns - 1) / turns) : 1;
+}
+
+static inline int64_t sn_last_outer_extent(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    return sh->outer.n ? sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->body)) : 1;
+}
+
+/* Widest loads of a thread that should be in flight together when 1024 are resident: as many as the latency of memory
+ * asks for and two, since some blocks combine while others load; at most twice as many and two, as far as registers
+ * reach. */
+static inline sn_range sn_loads_ahead(const sn_target *t) {
+    if (!t->is_gpu) return (sn_range){1, SN_LOADS_REACH};
+    int64_t bytes = (int64_t)SN_LOADS_RESIDENT * t->vector_bytes, enough = (t->flight_bytes + bytes - 1) / bytes;
+    return (sn_range){sn_least((uint32_t)enough + 2, SN_LOADS_REACH),
+                      sn_least(2 * (uint32_t)enough + 2, SN_LOADS_REACH)};
+}
+
+#endif

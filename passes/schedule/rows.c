@@ -1,0 +1,291 @@
+/* rows.c: what the schedules of class inner have in common: the figures of a row that threads share, and its nests.
+ *
+ * Facts behind the figures: an access should be 16 bytes wide, and neighbouring lanes should cover whole lines; a row of
+ * up to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that
+ * fits in half of a block's registers is read once, and so is one that fits in shared memory. On the CPU the same shapes
+ * hold with one thread and its SIMD width.
+ *
+ * Relies on shape.c. Does not bind the kernel: inner.c and mixed_order.c do.
+ */
+#include "passes/schedule/figures.h"
+
+/* What rows ask about the shape. */
+typedef struct rows {
+    const sn_schedule_shape *sh;
+    uint32_t bytes;  /* smallest element that nests walk along their last axis (0: none) */
+    int64_t divisor; /* vectors along the nest must divide this (0: no contiguous nest) */
+    uint32_t stores; /* bytes that nests of a row store at an element */
+    uint32_t kept;   /* bytes of an element that nests of a row have to read again ... */
+    uint32_t widest; /* ... and of the largest of these */
+    bool positions;  /* a reduction carries positions: argmax */
+    bool online;     /* one nest, with sumexp: it reads a row that does not stay on chip, once */
+} rows;
+
+/* ---- a look at the row ---- */
+
+static bool carries(const sn_stmt_rec *nest, sn_comb_second what) {
+    for (uint32_t c = 0; c < nest->n_combs; c++)
+        if (sn_combs[nest->combs[c]].second == what) return true;
+    return false;
+}
+
+static void count_stores(rows *ro, const sn_module *m, sn_stmt nest) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_STORE) ro->stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    }
+}
+
+/* Buffers that a nest reads after another one has read or written them. */
+static void find_kept(rows *ro, const sn_module *m) {
+    enum { MAX = 16 };
+    sn_buf seen[MAX];
+    uint32_t in_nest[MAX], n = 0;
+    for (uint32_t i = 0; i < ro->sh->n_nests; i++) {
+        sn_stmt end = sn_stmt_walk_skip(m, ro->sh->nests[i].top);
+        for (sn_stmt s = ro->sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (!r->buf.i) continue;
+            uint32_t k = 0;
+            while (k < n && !sn_buf_eq(seen[k], r->buf)) k++;
+            if (k == n && n < MAX) seen[n] = r->buf, in_nest[n++] = i;
+            else if (k < n && r->op == SN_LOP_LOAD && in_nest[k] < i) {
+                uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+                ro->kept += bytes;
+                if (bytes > ro->widest) ro->widest = bytes;
+                in_nest[k] = UINT32_MAX; /* counted */
+            }
+        }
+    }
+}
+
+static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
+    rows ro = {.sh = sh};
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &sh->nests[i];
+        const sn_stmt_rec *r = sn_stmt_get(m, nest->top);
+        sn_stmt last = nest->chain.at[nest->chain.n - 1];
+        if (nest->least_inner) {
+            sn_schedule_smaller(&ro.bytes, nest->least_inner);
+            ro.divisor = sn_schedule_gcd(ro.divisor, sn_ix_value(m, sn_stmt_extent(m, last)));
+        }
+        ro.divisor = sn_schedule_gcd(ro.divisor, nest->count);
+        ro.positions |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION);
+        count_stores(&ro, m, nest->top);
+    }
+    ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
+    find_kept(&ro, m);
+    return ro;
+}
+
+/* ---- figures ---- */
+
+/* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
+ * fill the pipes; more threads for a row only add exchange. */
+static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes) {
+    uint32_t each = vector == 1                            ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
+                    : vector == 8 && count <= SN_SHORT_ROW ? SN_SHORT_VECTORS * vector
+                                                           : SN_ROW_VECTORS * vector,
+             threads = sn_pow2_floor(count / each);
+    if (vector == 1 && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
+    if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
+    return threads < SN_MOST_ROW_THREADS ? threads : SN_MOST_ROW_THREADS;
+}
+
+/* Elements from the first vector of a row to the end of its last one, at most. */
+static int64_t row_reach(const rows *ro, const sn_sched *sc) {
+    return ro->sh->max_count + (ro->sh->max_count % sc->vector ? sc->vector - 1 : 0);
+}
+
+static uint32_t vectors_per_thread(const rows *ro, const sn_sched *sc) {
+    int64_t step = (int64_t)sc->block_x * sc->vector * sn_sched_cluster(sc);
+    int64_t n = (row_reach(ro, sc) + step - 1) / step;
+    return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
+}
+
+/* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor of an H200, in
+ * as many blocks as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond
+ * the row's end. */
+static void choose_online(const sn_target *t, const rows *ro, sn_sched *sc) {
+    sn_range loads = sn_loads_ahead(t);
+    if (!sc->block_x) sc->block_x = SN_ONLINE_THREADS;
+    if (!sc->block_y) sc->block_y = 1;
+    uint32_t n = vectors_per_thread(ro, sc), best = UINT32_MAX;
+    for (uint32_t u = (uint32_t)loads.hi, pinned = sc->unroll; u >= loads.lo && !pinned; u--) {
+        uint32_t steps = (n + u - 1) / u * u;
+        if (steps < best) best = steps, sc->unroll = u;
+    }
+    if (!sc->min_blocks && sc->block_x * sc->block_y <= SN_ONLINE_THREADS) sc->min_blocks = SN_ONLINE_BLOCKS;
+}
+
+/* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
+static void fit_steps(const rows *ro, sn_sched *sc) {
+    static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
+    int64_t best = INT64_MAX;
+    sn_sched pinned = *sc;
+    for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
+        for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= 2; unroll--) {
+            uint32_t x = pinned.block_x ? pinned.block_x : THREADS[i], u = pinned.unroll ? pinned.unroll : unroll;
+            int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
+            int64_t steps = (row_reach(ro, &pinned) + step - 1) / step, room = (steps + u - 1) / u * u * step;
+            if (room >= best) continue;
+            best = room;
+            sc->block_x = x;
+            sc->unroll = u;
+        }
+}
+
+/* Are there so few rows that as many more blocks would still leave multiprocessors idle, and long ones? */
+static bool few_rows(const sn_target *t, const rows *ro, uint32_t blocks) {
+    return t->cluster > 1 && ro->kept && ro->sh->rows * blocks * 2 <= t->units &&
+           ro->sh->max_count >= 2 * SN_CLUSTER_PART * (int64_t)blocks;
+}
+
+/* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too
+ * little. Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while
+ * others reduce. */
+static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
+    int64_t all = t->shared_bytes + SN_SHARED_SYSTEM, bytes = ro->kept * ro->sh->max_count;
+    uint32_t cluster = sn_sched_cluster(sc);
+    if (!ro->kept || !t->is_gpu) return;
+    while (!sc->cluster && sc->block_y <= 1 && cluster < t->cluster && /* the blocks of a cluster share one row */
+           (bytes / cluster > all / SN_SHARED_BLOCKS - SN_SHARED_RESERVED || few_rows(t, ro, cluster)))
+        cluster *= 2;
+    if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return;
+    if (cluster > 1) sc->cluster = cluster;
+    sc->shared = true;
+    fit_steps(ro, sc);
+    if (!sc->block_y) sc->block_y = 1;
+    uint32_t resident = sn_least(t->unit_threads, ro->sh->ops <= SN_FEW_OPS
+                                                      ? SN_RESIDENT_SIMPLE
+                                                      : SN_RESIDENT_OTHER); /* threads, as far as registers reach */
+    uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED)),
+             most = resident / (sc->block_x * sc->block_y);
+    if (!sc->min_blocks && blocks > 1 && most > 1) sc->min_blocks = sn_least(blocks, most);
+}
+
+/* Is there room in the registers of a block for what is kept of a row? */
+static bool has_room(const rows *ro) {
+    enum { LANES = 8 };
+    int64_t odd = ro->sh->max_count % LANES ? LANES - 1 : 0; /* vectors may begin before the row and end behind it */
+    return !ro->kept || ro->sh->max_count + odd <= sn_row_registers(ro->kept);
+}
+
+/* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
+static bool fits_registers(const sn_target *t, const rows *ro) {
+    if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && ro->sh->ops > SN_FEW_OPS) return false;
+    return !few_rows(t, ro, 1) && has_room(ro);
+}
+
+/* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
+ * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. */
+static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
+    uint32_t wide = sn_widest(cx, bytes), even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+    if (!cx->target->is_gpu || even == wide || even * bytes >= SN_WIDE_ENOUGH) return even;
+    if (ro->sh->max_count < SN_LONG_ODD_ROW || ro->positions) return even;
+    return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
+}
+
+static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
+    const sn_target *t = cx->target;
+    bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
+    uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
+    if (!sc->vector) sc->vector = row_vector(cx, ro, width);
+    if (t->is_gpu && ro->online && !ro->kept && ro->sh->max_count > SN_LONG_ROW) {
+        choose_online(t, ro, sc);
+        return;
+    }
+    if (ro->sh->scans) sc->cluster = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
+    else if (sc->shared || (!sc->persistent && !fits_registers(t, ro))) keep_in_shared(t, ro, sc);
+    if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
+    if (!sc->block_x) {
+        sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes);
+        while (sc->block_x < t->max_threads) {
+            uint32_t n = vectors_per_thread(ro, sc);
+            bool too_long = n * sc->vector > (ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS); /* halves widen */
+            too_long &= !ro->sh->scans; /* more threads wait for each other longer */
+            bool idle = ro->sh->rows * sc->block_x < (int64_t)t->units * SN_IDLE_THREADS && n > 2;
+            if (!too_long && !idle) break;
+            sc->block_x *= 2;
+        }
+        if (sc->block_x > t->max_threads) sc->block_x = t->max_threads;
+    }
+    if (!sc->block_y) {
+        bool alone = !t->is_gpu || sc->block_x >= SN_ALONE_THREADS ||
+                     ro->sh->max_count * (ro->bytes + ro->stores) >= SN_ALONE_BYTES;
+        sc->block_y = alone ? 1 : SN_ALONE_THREADS / sc->block_x;
+        while (sc->block_y > 1 && ro->sh->rows < (int64_t)sc->block_y * t->units) sc->block_y /= 2;
+    }
+    uint32_t n = vectors_per_thread(ro, sc);
+    if (!sc->unroll && ro->sh->scans) sc->unroll = t->is_gpu ? sn_steps_ahead(n, sc) : 1;
+    bool fits = t->is_gpu && n * sc->vector <= SN_ROW_REGS && has_room(ro);
+    if (!sc->unroll) sc->unroll = fits ? n : sn_least(SN_REST_UNROLL, n);
+    sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
+}
+
+/* A pinned vector has to leave no odd lanes in a row, unless vectors can start before it. */
+static sn_status check_row(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sc) {
+    const char *name = sn_kern_get(cx->m, k)->name;
+    for (uint32_t i = 0; i < sh->n_nests; i++)
+        if (sh->nests[i].count % sc->vector && !sn_schedule_row_lead(cx->m, sh, sc->vector).i)
+            return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                           "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
+                           (long long)sh->nests[i].count);
+    if (sn_sched_cluster(sc) > 1 && sc->block_y > 1)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's cluster=%u shares one row: block_y=%u is not possible", name,
+                       sc->cluster, sc->block_y);
+    return SN_OK;
+}
+
+sn_status sn_schedule_complete_row(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    rows ro = look_at_rows(cx->m, sh);
+    sc->cls = SN_SCHED_INNER;
+    choose_row(cx, &ro, sc);
+    return check_row(cx, k, sh, sc);
+}
+
+/* ---- nests ---- */
+
+sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector) {
+    sn_ix lead = {0}, zero = sn_ix_const(m, 0), v = sn_ix_const(m, vector);
+    if (sh->scans || sh->mixed || sh->max_count < (int64_t)SN_LEAD_VECTORS * vector) return lead;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &sh->nests[i];
+        if (nest->chain.n != 1 || nest->count != sh->max_count) return (sn_ix){0};
+        sn_axis ax = sn_stmt_axis(m, nest->top);
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            int64_t c;
+            if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sn_ix_coef(m, r->ix, ax, &c) || c != 1) continue;
+            sn_ix start = sn_ix_subst(m, r->ix, &ax, &zero, 1), a = sn_ix_mod(m, start, v);
+            bool of_row = false;
+            for (uint32_t k = 0; k < sh->outer.n; k++)
+                of_row |= sn_ix_uses_axis(m, start, sn_stmt_axis(m, sh->outer.at[k]));
+            if (!of_row && sh->rows > 1) continue; /* weights: lane by lane */
+            if (sn_ix_uses_vals(m, start) || (lead.i && !sn_ix_eq(lead, a))) return (sn_ix){0};
+            lead = a;
+        }
+    }
+    return lead;
+}
+
+sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
+    sn_level levels[5];
+    uint32_t n = 0;
+    int64_t v = sc->vector, x = sc->block_x, c = sn_sched_cluster(sc), step = v * x * c;
+    int64_t reach = nest->count + (nest->lead.i ? v - 1 : 0), steps = (reach + step - 1) / step;
+    int64_t unroll = sc->unroll < steps ? sc->unroll : steps;
+    int64_t outer = unroll ? (steps + unroll - 1) / unroll : 0;
+    if (c > 1) levels[n++] = (sn_level){"c", c, v * x, SN_AXIS_CLUSTER};
+    if (x > 1 && !nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
+    if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * step, SN_AXIS_SEQ};
+    if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
+    if (x > 1 && nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
+    if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
+    if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
+    sn_ix base = nest->lead.i ? sn_ix_scale(cx->m, nest->lead, -1) : sn_ix_const(cx->m, 0);
+    return sn_nest_rebuild(cx, k, nest->top, &nest->chain, base, nest->count, levels, n);
+}
