@@ -22,6 +22,20 @@ static int list_passes(sn_context *ctx) {
     return TOOL_OK;
 }
 
+static int list_schedules(sn_context *ctx) {
+    (void)ctx;
+    for (int cls = SN_SCHED_NONE + 1; cls < SN_N_SCHED_CLASSES; cls++) {
+        printf("%-11s %s\n%-11s", sn_sched_class_names[cls], sn_sched_classes[cls].doc, "");
+        for (int f = 0; f < SN_N_SCHED_FIELDS; f++)
+            if (sn_sched_classes[cls].fields >> f & 1)
+                printf(" %s%s", sn_sched_fields[f].name, sn_sched_fields[f].is_flag ? "" : "=N");
+        printf("\n");
+    }
+    printf("\n");
+    for (int f = 0; f < SN_N_SCHED_FIELDS; f++) printf("%-11s %s\n", sn_sched_fields[f].name, sn_sched_fields[f].doc);
+    return TOOL_OK;
+}
+
 static int list_devices(sn_context *ctx) {
     sn_target host;
     sn_target_host(&host, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
@@ -81,12 +95,13 @@ int tool_list(sn_context *ctx, int argc, char **argv) {
         int (*list)(sn_context *ctx);
     } tables[] = {{"ops", list_ops},
                   {"passes", list_passes},
+                  {"schedules", list_schedules},
                   {"devices", list_devices},
                   {"options", list_options},
                   {"targets", list_targets}};
     if (argc == 2 && !strcmp(argv[1], "--help"))
-        return fputs("usage: sinter list ops|passes|devices|options|targets\n", stdout), TOOL_OK;
+        return fputs("usage: sinter list ops|passes|schedules|devices|options|targets\n", stdout), TOOL_OK;
     for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)
         if (!strcmp(argv[1], tables[k].name)) return tables[k].list(ctx);
-    return tool_misuse("list: one of ops, passes, devices, options, targets is wanted");
+    return tool_misuse("list: one of ops, passes, schedules, devices, options, targets is wanted");
 }
