@@ -14,7 +14,7 @@
  * The backward passes of normalisations are of this kind: dx along rows, dw and db along columns; so is a bias gradient
  * beside a pointwise kernel. The second kernel's expression is evaluated at the end of each row (mix_match.c says when
  * that is legal), its reduction runs over G partial results. The loop over r carries the partial results from row to
- * row: the one loop of plain Loop IR that is not parallel. `schedule` keeps them in registers (map_mixed.c). A schedule that
+ * row: the one loop of plain Loop IR that is not parallel. `schedule` keeps them in registers (mixed_order.c). A schedule that
  * stands in the header of k0 is obeyed; its `split-reduction` is the number of groups, and 1 in either header forbids it. Runs
  * after `fuse`, and on GPUs only. The order of summation is fixed. Cost: each kernel is tried against all others.
  */

@@ -22,14 +22,14 @@ enum { MAX_KEPT = 24 };
 
 /* ---- choosing ---- */
 
-bool sn_schedule_mixed_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+bool sn_schedule_mixed_order_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     (void)cx, (void)k;
     *why_not = "its rows do not follow each other";
     return sh->mixed && sh->n_nests && sh->all_perfect;
 }
 
 /* Rows that follow each other on a block keep their sums in registers; else one thread does them all. */
-sn_status sn_schedule_mixed_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+sn_status sn_schedule_mixed_order_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                        const sn_sched *pinned) {
     sn_sched sc = *pinned;
     SN_TRY(sn_schedule_complete_row(&sc, cx, k, sh));
@@ -389,7 +389,7 @@ static void bind_row(mixed *mx, sn_stmt_vec *row) {
     take(row, mx, sn_stmt_get(mx->m, of->row)->first, (sn_stmt){0});
 }
 
-void sn_schedule_mixed_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+void sn_schedule_mixed_order_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     const sn_schedule_mixed *of = sh->mixed;
     int64_t groups = sn_ix_value(m, sn_stmt_extent(m, sh->body)), r = sn_ix_value(m, sn_stmt_extent(m, of->rows_loop));

@@ -16,7 +16,6 @@
 #include "ir/base/text.h"
 
 typedef struct scheduler {
-    const char *name;
     sn_sched_class cls;
     bool (*applies)(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
     sn_status (*candidates)(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
@@ -26,7 +25,7 @@ typedef struct scheduler {
 
 static const scheduler SCHEDULERS[] = {
 #define SN_SCHEDULE(name, CLASS)                                                                                       \
-    {#name, SN_SCHED_##CLASS, sn_schedule_##name##_applies, sn_schedule_##name##_candidates, sn_schedule_##name##_bind},
+    {SN_SCHED_##CLASS, sn_schedule_##name##_applies, sn_schedule_##name##_candidates, sn_schedule_##name##_bind},
 #include "passes/schedule/schedules.def"
 #undef SN_SCHEDULE
 };

@@ -19,8 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIT = "/usr/lib/llvm-22/bin/lit"
 OTHER_TESTS = ["tests/graph", "tests/loops", "tests/passes", "tests/ptx", "tests/regress", "tests/tool", "tests/verify"]
 COPIED = ["CMakeLists.txt", "cmake", "include", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime",
-          "frontend", "tools", "examples", "bench", "tests"]
-WANTED = {"elementwise", "loop_operation", "pass"}
+          "frontend", "tools", "examples", "bench", "docs", "tests"]
+CHECKS = ["schedules"]  # of tests/docs: what they compare, recipes edit
+WANTED = {"elementwise", "loop_operation", "pass", "schedule"}
 
 
 def die(message):
@@ -50,7 +51,7 @@ def recipes(text):
 def edit(tree, path, lines):
     """Make one edit: the old lines must stand in the file exactly once; with no old lines the file must be new."""
     old = [line[1:] for line in lines if line[:1] != "+"]
-    new = [line[1:] for line in lines]
+    new = [line[1:] for line in lines if line[:1] != "-"]
     if not old:
         if path in tree or (ROOT / path).exists():
             die(f"{path}: the recipe makes this file, but it exists")
@@ -114,7 +115,7 @@ def main():
     run("cmake", "-S", folder, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0",
         f"-DSINTER_TESTS={'ON' if every else 'OFF'}", "-DSINTER_WERROR=ON")
     run("ninja", "-C", build, "-j", str(min(4, os.cpu_count() or 1)), "sinter-tool", *(["unit"] if every else []))
-    run(LIT, "-v", "--param", f"build={build}", *tests)
+    run(LIT, "-v", "--param", f"build={build}", *tests, *(folder / f"tests/docs/{name}.test" for name in CHECKS))
     print(f"recipes: {len(tests)} tests passed")
     if every:
         run(LIT, "-q", "--filter-out", "valgrind", "--param", f"build={build}", *(folder / name for name in OTHER_TESTS))  # it needs examples
