@@ -2,6 +2,8 @@
  *
  * Workers sleep on a condition variable; a run opens a job, takes part in it, closes it and waits only for the workers
  * that joined. One that wakes up late finds the job closed and sleeps on, so a short run does not pay for its wake-up.
+ * Several callers may have a job open at once: a worker joins the one with fewest others, and each caller works on its
+ * own, so that nobody waits for a stranger's pieces.
  * Workers have the C locale, as the thread of a running call has it: libraries that assemble print and read numbers.
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
@@ -14,47 +16,62 @@
 /* More chunks than threads even out pieces of unequal cost; far more would only contend on the counter. */
 enum { CHUNKS_PER_THREAD = 8 };
 
-struct sn_pool {
-    sn_env *env;
-    uint32_t n_workers, cap; /* workers beside the caller */
-    pthread_t *workers;
-    pthread_mutex_t lock;
-    pthread_cond_t start, done;
-    /* Under the lock: */
-    uint64_t job; /* number of the latest job */
-    bool open, stop;
-    uint32_t active; /* workers inside the job */
-    /* Written before the job opens, read inside it: */
+/* A range of pieces that its caller waits for; it lies on the caller's stack. */
+typedef struct job {
     sn_pool_fn fn;
     void *user;
     int64_t n, chunk;
     _Atomic int64_t next;
+    /* Under the lock of the pool: */
+    uint32_t active; /* workers inside */
+    struct job *before, *after;
+} job;
+
+struct sn_pool {
+    sn_env *env;
+    uint32_t n_workers, cap; /* workers beside the callers */
+    pthread_t *workers;
+    pthread_mutex_t lock;
+    pthread_cond_t start, done;
+    /* Under the lock: */
+    job *jobs; /* that are open */
+    bool stop;
 };
 
-static void take_chunks(sn_pool *pool) {
+static void take_chunks(job *j) {
     for (;;) {
-        int64_t begin = atomic_fetch_add_explicit(&pool->next, pool->chunk, memory_order_relaxed);
-        if (begin >= pool->n) return;
-        int64_t end = pool->n - begin < pool->chunk ? pool->n : begin + pool->chunk;
-        pool->fn(pool->user, begin, end);
+        int64_t begin = atomic_fetch_add_explicit(&j->next, j->chunk, memory_order_relaxed);
+        if (begin >= j->n) return;
+        int64_t end = j->n - begin < j->chunk ? j->n : begin + j->chunk;
+        j->fn(j->user, begin, end);
     }
+}
+
+/* The job with pieces left that fewest workers are in. */
+static job *choose(const sn_pool *pool) {
+    job *best = NULL;
+    for (job *j = pool->jobs; j; j = j->after) {
+        bool left = atomic_load_explicit(&j->next, memory_order_relaxed) < j->n;
+        if (left && (!best || j->active < best->active)) best = j;
+    }
+    return best;
 }
 
 static void *work(void *user) {
     sn_pool *pool = user;
-    uint64_t seen = 0;
     if (pool->env->c_locale) uselocale(pool->env->c_locale);
     pthread_mutex_lock(&pool->lock);
-    for (;;) {
-        while (!pool->stop && pool->job == seen) pthread_cond_wait(&pool->start, &pool->lock);
-        if (pool->stop) break;
-        seen = pool->job;
-        if (!pool->open) continue;
-        pool->active++;
+    while (!pool->stop) {
+        job *j = choose(pool);
+        if (!j) {
+            pthread_cond_wait(&pool->start, &pool->lock);
+            continue;
+        }
+        j->active++;
         pthread_mutex_unlock(&pool->lock);
-        take_chunks(pool);
+        take_chunks(j);
         pthread_mutex_lock(&pool->lock);
-        if (--pool->active == 0) pthread_cond_signal(&pool->done);
+        if (--j->active == 0) pthread_cond_broadcast(&pool->done);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -94,24 +111,21 @@ void sn_pool_free(sn_pool *pool) {
 
 uint32_t sn_pool_threads(const sn_pool *pool) { return pool->n_workers + 1; }
 
-static void open_job(sn_pool *pool, int64_t n, sn_pool_fn fn, void *user) {
-    int64_t chunk = n / ((int64_t)CHUNKS_PER_THREAD * sn_pool_threads(pool));
+static void open_job(sn_pool *pool, job *j) {
     pthread_mutex_lock(&pool->lock);
-    pool->fn = fn;
-    pool->user = user;
-    pool->n = n;
-    pool->chunk = chunk ? chunk : 1;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    pool->open = true;
-    pool->job++;
+    j->after = pool->jobs;
+    if (j->after) j->after->before = j;
+    pool->jobs = j;
     pthread_cond_broadcast(&pool->start);
     pthread_mutex_unlock(&pool->lock);
 }
 
-static void close_job(sn_pool *pool) {
+static void close_job(sn_pool *pool, job *j) {
     pthread_mutex_lock(&pool->lock);
-    pool->open = false;
-    while (pool->active) pthread_cond_wait(&pool->done, &pool->lock);
+    if (j->before) j->before->after = j->after;
+    else pool->jobs = j->after;
+    if (j->after) j->after->before = j->before;
+    while (j->active) pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -121,7 +135,9 @@ void sn_pool_run(sn_pool *pool, int64_t n, sn_pool_fn fn, void *user) {
         fn(user, 0, n);
         return;
     }
-    open_job(pool, n, fn, user);
-    take_chunks(pool);
-    close_job(pool);
+    int64_t chunk = n / ((int64_t)CHUNKS_PER_THREAD * sn_pool_threads(pool));
+    job j = {.fn = fn, .user = user, .n = n, .chunk = chunk ? chunk : 1};
+    open_job(pool, &j);
+    take_chunks(&j);
+    close_job(pool, &j);
 }

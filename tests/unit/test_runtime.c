@@ -2,6 +2,7 @@
  * driver, the assembler, and programs on the CPU with kernels written in C.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,35 @@ Test(threads, every_piece_runs_once) {
     each_piece_once(2, 1);
     each_piece_once(3, 1000);
     each_piece_once(8, 7);
+}
+
+enum { CALLERS = 6 };
+
+/* A caller of a pool that others call too. */
+static void *call_pool(void *user) {
+    sn_pool *pool = user;
+    for (int round = 0; round < 200; round++) {
+        tally t = {0};
+        int64_t n = 2 + round * 5;
+        sn_pool_run(pool, n, count_pieces, &t);
+        for (int64_t i = 0; i < n; i++)
+            if (t.hits[i] != 1) return user;
+    }
+    return NULL;
+}
+
+Test(threads, several_callers_at_once) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_pool *pool = sn_pool_new(&env, 3);
+    pthread_t callers[CALLERS];
+    for (int k = 0; k < CALLERS; k++) cr_assert_eq(pthread_create(&callers[k], NULL, call_pool, pool), 0);
+    for (int k = 0; k < CALLERS; k++) {
+        void *failed;
+        pthread_join(callers[k], &failed);
+        cr_expect_null(failed, "caller %d: a piece did not run once", k);
+    }
+    sn_pool_free(pool);
 }
 
 Test(threads, nothing_to_do) {
