@@ -215,7 +215,8 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].host = sn_host_code_kernel(p->host, k);
         }
     }
-    return sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads);
+    SN_TRY(sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads));
+    return sn_prog_state_new(&p->state, p->prog, &p->ctx->env, cu);
 }
 
 /* ---- ports ---- */
@@ -397,7 +398,8 @@ sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *op
 void sn_program_destroy(sn_program *p) {
     if (!p) return;
     sn_env *env = &p->ctx->env;
-    if (p->prog) sn_prog_free(p->prog);
+    sn_prog_state_free(p->state);
+    sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);
     sn_pool_free(p->pool);
     for (uint32_t k = 0; p->own_output && k < p->n_outputs; k++) sn_tensor_destroy(p->own_output[k]);

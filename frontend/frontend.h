@@ -95,6 +95,7 @@ struct sn_program {
     sn_gpu_code *codes; /* gpu_code: one per kernel */
     sn_host_code *host; /* wrapper, and kernels of the CPU */
     sn_prog *prog;
+    sn_prog_state *state;
     sn_port *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
     sn_tensor **own_output;       /* by output: storage of one that is copied back to an input, else NULL */

@@ -136,7 +136,7 @@ sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *
         return sn_fail(&p->ctx->env, SN_ERROR_DEVICE,
                        "the program was compiled for target %s to look at; it cannot run", p->target.name);
     SN_TRY(sn_program_bind(p, inputs, outputs));
-    return sn_prog_run(p->prog, p->input_at, p->output_at, stream, interpreted);
+    return sn_prog_run(p->state, p->input_at, p->output_at, stream, interpreted);
 }
 
 sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
@@ -149,8 +149,8 @@ static sn_status time_runs(double *out, unsigned runs, sn_program *p, sn_tensor 
         return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%u runs to be timed; at most %d", runs, RUNS_MAX);
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted)); /* warm up, and check the tensors */
     sn_flush flush = {.bytes = flush_bytes};
-    if (reader) flush = (sn_flush){flush_bytes, reader->prog, reader->input_at, reader->output_at};
-    return sn_prog_time(out, runs, p->prog, p->input_at, p->output_at, &flush);
+    if (reader) flush = (sn_flush){flush_bytes, reader->state, reader->input_at, reader->output_at};
+    return sn_prog_time(out, runs, p->state, p->input_at, p->output_at, &flush);
 }
 
 sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
@@ -166,7 +166,7 @@ sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *
 static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                             sn_tensor *const *inputs, sn_tensor *const *outputs) {
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));
-    return sn_prog_time_graph(out, replays, how, p->prog, p->input_at, p->output_at);
+    return sn_prog_time_graph(out, replays, how, p->state, p->input_at, p->output_at);
 }
 
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,

@@ -1,48 +1,13 @@
-/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, workspace, kernels.
+/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels.
  *
- * Everything that a run needs is allocated here, so that sn_prog_run allocates nothing (exec.c). Relies on a verified
- * module with a wrapper; what a hand-written wrapper can still get wrong about places is checked here once, because
- * neither executor looks again.
+ * Nothing changes a program once it is loaded; what runs change is in states (state.c). Relies on a verified module
+ * with a wrapper; what a hand-written wrapper can still get wrong about places is checked here once, because neither
+ * executor looks again.
  */
 #include "runtime/prog.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { STORAGE_ALIGN = 256 };
-
-/* ---- memory ---- */
-
-static size_t align_up(size_t n, size_t align) { return (n + align - 1) / align * align; }
-
-/* Host blocks remember their start in the word before the aligned address. */
-static void *host_alloc(sn_env *env, size_t size) {
-    if (size > SIZE_MAX / 2) sn_out_of_memory(env, size);
-    char *start = sn_heap_alloc(env, size + 2 * STORAGE_ALIGN);
-    char *p = (char *)align_up((uintptr_t)start + sizeof(void *), STORAGE_ALIGN);
-    memcpy(p - sizeof start, &start, sizeof start);
-    return p;
-}
-
-static void host_free(sn_env *env, void *p, size_t size) {
-    char *start;
-    memcpy(&start, (char *)p - sizeof start, sizeof start);
-    sn_heap_free(env, start, size + 2 * STORAGE_ALIGN);
-}
-
-sn_status sn_prog_alloc(void **out, sn_prog *p, size_t size) {
-    *out = NULL;
-    if (!size) return SN_OK;
-    if (p->cu) return sn_cuda_malloc(out, p->cu, size);
-    *out = host_alloc(p->env, size);
-    return SN_OK;
-}
-
-void sn_prog_release(sn_prog *p, void *memory, size_t size) {
-    if (!memory) return;
-    if (p->cu) sn_cuda_free(p->cu, memory, size);
-    else host_free(p->env, memory, size);
-}
 
 /* ---- steps ---- */
 
@@ -82,7 +47,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, const 
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
         out->args = s->args;
         return expect_args(p, &s->args, &p->codes[out->kernel]);
-    case SN_STEP_CHECK:
+    case SN_STEP_CHECK: out->io = p->io_of[s->buf.i]; return SN_OK;
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
@@ -107,7 +72,7 @@ static sn_status load_steps(sn_prog *p) {
 
 /* ---- buffers ---- */
 
-static sn_status const_bytes(int64_t *out, sn_prog *p, const sn_buf_rec *b) {
+static sn_status buf_bytes(int64_t *out, sn_prog *p, const sn_buf_rec *b) {
     SN_TRY(sn_wrap_number(out, p->m, b->size, "the size", b->name));
     *out *= sn_dtype_bytes(b->dtype);
     return SN_OK;
@@ -122,30 +87,36 @@ static bool stays(const sn_prog *p, const sn_buf_rec *b) {
 static sn_status load_const(sn_prog *p, uint32_t i, const sn_buf_rec *b) {
     const void *data = sn_buf_data(p->m, b);
     int64_t bytes = 0;
-    SN_TRY(const_bytes(&bytes, p, b));
+    SN_TRY(buf_bytes(&bytes, p, b));
     if (!data && bytes)
         return sn_fail(p->env, SN_ERROR_ARGUMENT, "weight %s has no elements: none were attached",
                        b->weight.i ? sn_wt_get(p->m, b->weight)->name : b->name);
     p->consts[p->n_consts++] = (void *)data;
     p->place[i] = data ? (void *)data : p;
-    if (!stays(p, b)) p->const_size += align_up((size_t)bytes, STORAGE_ALIGN);
+    if (!stays(p, b)) p->const_size += sn_storage_round((size_t)bytes);
+    return SN_OK;
+}
+
+static sn_status load_io(sn_prog *p, uint32_t i, const sn_buf_rec *b) {
+    int64_t bytes = 0;
+    SN_TRY(buf_bytes(&bytes, p, b));
+    p->io_of[i] = p->n_ios;
+    p->ios[p->n_ios++] = (sn_rt_io){{i}, b->scope == SN_BUF_INPUT, b->io, b->align, (size_t)bytes, b->name};
+    p->place[i] = p;
     return SN_OK;
 }
 
 /* Lists of buffers by scope; place[] of what is known before a run gets a marker (any address). */
 static sn_status load_buffers(sn_prog *p) {
-    uint32_t n = p->m->bufs.count;
+    uint32_t n = p->n_places = p->m->bufs.count;
     p->place = SN_NEWN(&p->arena, void *, n);
-    p->ios = SN_NEWN(&p->arena, sn_buf, n);
+    p->ios = SN_NEWN(&p->arena, sn_rt_io, n);
+    p->io_of = SN_NEWN(&p->arena, uint32_t, n);
     p->consts = SN_NEWN(&p->arena, void *, n);
     for (uint32_t i = 1; i < n; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
-        if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) {
-            p->ios[p->n_ios++] = (sn_buf){i};
-            p->place[i] = p;
-        } else if (b->scope == SN_BUF_CONST) {
-            SN_TRY(load_const(p, i, b));
-        }
+        if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) SN_TRY(load_io(p, i, b));
+        else if (b->scope == SN_BUF_CONST) SN_TRY(load_const(p, i, b));
     }
     return SN_OK;
 }
@@ -159,7 +130,7 @@ static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
 }
 
 static sn_status load_consts(sn_prog *p) {
-    SN_TRY(sn_prog_alloc(&p->const_block, p, p->const_size));
+    SN_TRY(sn_storage_alloc(&p->const_block, p->env, p->cu, p->const_size));
     char *at = p->const_block;
     uint32_t number_of = 0;
     for (uint32_t i = 1; i < p->m->bufs.count; i++) {
@@ -168,10 +139,10 @@ static sn_status load_consts(sn_prog *p) {
         uint32_t k = number_of++;
         if (stays(p, b)) continue;
         int64_t bytes = 0;
-        SN_TRY(const_bytes(&bytes, p, b));
+        SN_TRY(buf_bytes(&bytes, p, b));
         SN_TRY(upload(p, at, sn_buf_data(p->m, b), (size_t)bytes));
         p->consts[k] = p->place[i] = at;
-        at += align_up((size_t)bytes, STORAGE_ALIGN);
+        at += sn_storage_round((size_t)bytes);
     }
     return SN_OK;
 }
@@ -179,13 +150,13 @@ static sn_status load_consts(sn_prog *p) {
 /* ---- kernels ---- */
 
 static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
-    uint32_t most = 1;
+    p->most_params = 1;
     p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
     for (uint32_t i = 0; i < p->n_codes; i++) {
         const sn_kern_rec *k = sn_kern_get(p->m, p->m->kernels.at[i]);
         p->codes[i] = (sn_code){kernels[i], k->params.n};
         p->codes[i].k.name = k->name;
-        if (k->params.n > most) most = k->params.n;
+        if (k->params.n > p->most_params) p->most_params = k->params.n;
         if (p->cu && kernels[i].grid > INT32_MAX)
             return sn_fail(p->env, SN_ERROR_UNSUPPORTED,
                            "kernel %s: a grid of %lld blocks is more than a launch can have (%d)", k->name,
@@ -193,8 +164,6 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
         if (p->cu ? !kernels[i].ptx : !kernels[i].host)
             return sn_fail(p->env, SN_ERROR_ARGUMENT, "kernel %s: no code for the %s", k->name, p->cu ? "GPU" : "CPU");
     }
-    p->params = SN_NEWN(&p->arena, void *, most);
-    p->param_addresses = SN_NEWN(&p->arena, void *, most);
     return SN_OK;
 }
 
@@ -230,7 +199,6 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads)
     SN_TRY(load_buffers(p));
     SN_TRY(load_steps(p));
     SN_TRY(load_consts(p));
-    SN_TRY(sn_prog_alloc(&p->workspace, p, p->workspace_size));
     if (p->cu) return load_gpu_kernels(p, kernels, threads);
     if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
     return SN_OK;
@@ -259,8 +227,7 @@ static void unload_gpu_kernels(sn_prog *p) {
 void sn_prog_free(sn_prog *p) {
     if (!p) return;
     if (p->cuda_codes) unload_gpu_kernels(p);
-    sn_prog_release(p, p->workspace, p->workspace_size);
-    sn_prog_release(p, p->const_block, p->const_size);
+    sn_storage_free(p->env, p->cu, p->const_block, p->const_size);
     sn_pool_free(p->pool);
     sn_arena_free(&p->arena);
     sn_heap_free(p->env, p, sizeof *p);

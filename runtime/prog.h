@@ -1,4 +1,5 @@
-/* prog.h: a loaded program, shared by prog.c (load), exec.c (run) and time.c. Private to runtime/. */
+/* prog.h: a loaded program and the state of its runs, shared by prog.c (load), state.c, exec.c (run) and time.c. Private
+ * to runtime/. */
 #ifndef SN_RUNTIME_PROG_H
 #define SN_RUNTIME_PROG_H
 
@@ -11,42 +12,65 @@ typedef struct sn_code {
     uint32_t n_params;
 } sn_code;
 
+/* An input or output buffer, and what the caller's storage for it has to be. */
+typedef struct sn_rt_io {
+    sn_buf buf;
+    bool is_input;
+    uint32_t number, align; /* among the inputs, or the outputs; bytes, 0: any */
+    size_t bytes;
+    const char *name;
+} sn_rt_io;
+
 /* A wrapper step with its sizes as numbers. */
 typedef struct sn_rt_step {
     sn_step_kind kind;
     sn_buf buf, from;
     uint32_t kernel; /* CALL: position in m->kernels */
     sn_buf_list args;
+    uint32_t io;     /* CHECK: position in ios */
     int64_t size, offset;
 } sn_rt_step;
 
+/* Nothing changes after loading, so that several runs may read it at once. The module may change: runs do not read it. */
 struct sn_prog {
     sn_env *env;
     sn_module *m;
     sn_cuda *cu;   /* NULL: CPU */
-    sn_pool *pool; /* CPU with a grid of several blocks, else NULL */
+    sn_pool *pool; /* CPU with a grid of several blocks, else NULL; serves all states */
     sn_rt_wrapper wrapper;
     sn_arena arena; /* everything below that is an array of the host */
     uint32_t n_codes, n_steps, n_ios, n_consts;
+    uint32_t n_places;    /* buffer ids */
+    uint32_t most_params; /* of a kernel; at least 1 */
     sn_code *codes;
     sn_cuda_code *cuda_codes; /* GPU: by kernel */
     sn_rt_step *steps;
-    sn_buf *ios;            /* INPUT and OUTPUT buffers */
-    void **place;           /* by buffer id: storage in the current run; constants are there from loading on */
-    void **consts;          /* by order of the CONST buffers */
-    void **params;          /* scratch: parameters of the call that the interpreter prepares */
-    void **param_addresses; /* scratch: what cuLaunchKernel wants */
-    void *stream;           /* of the current run */
-    void *workspace, *const_block;
+    sn_rt_io *ios;
+    uint32_t *io_of; /* by buffer id: position in ios */
+    void **place;    /* by buffer id: constants; of others whatever says that they get one */
+    void **consts;   /* by order of the CONST buffers */
+    void *const_block;
     size_t workspace_size, const_size;
     sn_prog_times times;
 };
 
-/* Memory of the program: of the device, or of the host and then 256-aligned. */
-sn_status sn_prog_alloc(void **out, sn_prog *p, size_t size);
-void sn_prog_release(sn_prog *p, void *memory, size_t size);
+struct sn_prog_state {
+    const sn_prog *p;
+    sn_env *env; /* where its runs fail */
+    sn_cuda *cu; /* that of the program, or a share of it; NULL: CPU */
+    sn_arena arena;
+    void **place;           /* by buffer id: storage in the current run; constants are there from the start */
+    void **params;          /* scratch: parameters of the call that the interpreter prepares */
+    void **param_addresses; /* scratch: what cuLaunchKernel wants */
+    void *stream;           /* of the current run */
+    void *workspace;
+};
 
-/* SN_STEP_CHECK: is the address that the caller gave for an input or output buffer usable? */
-sn_status sn_prog_check(sn_prog *p, sn_buf buf, const void *address);
+/* SN_STEP_CHECK: is the address that the caller gave usable? */
+sn_status sn_prog_check(sn_prog_state *st, const sn_rt_io *io, const void *address);
+
+static inline void *sn_io_address(const sn_rt_io *io, void *const *inputs, void *const *outputs) {
+    return (io->is_input ? inputs : outputs)[io->number];
+}
 
 #endif

@@ -30,6 +30,12 @@ sn_status sn_cuda_copy(sn_cuda *cu, void *to, const void *from, size_t size, voi
 sn_status sn_cuda_fill(sn_cuda *cu, void *to, unsigned char byte, size_t size, void *stream);
 sn_status sn_cuda_sync(sn_cuda *cu, void *stream);
 
+/* Memory for kernels: of the device, or of the host (cu NULL) and then aligned like it. What lies in one block begins at
+ * rounded sizes. */
+size_t sn_storage_round(size_t size);
+sn_status sn_storage_alloc(void **out, sn_env *env, sn_cuda *cu, size_t size);
+void sn_storage_free(sn_env *env, sn_cuda *cu, void *memory, size_t size);
+
 /* ---- programs ---- */
 
 /* One kernel, ready to load. */
@@ -47,7 +53,8 @@ typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *co
                              int (*launch)(void *, uint32_t, void *const *),
                              int (*copy)(void *, void *, const void *, int64_t), void *user);
 
-/* A loaded program. Its module (the Wrapper IR and buffers) stays borrowed and must live as long. */
+/* A loaded program, which nothing changes. Its module (the Wrapper IR and buffers) stays borrowed and must live as
+ * long. */
 typedef struct sn_prog sn_prog;
 /* cu NULL: CPU. GPU: cubins by nvJitLink when libnvJitLink is there, else by the driver; a refused PTX fails with the
  * assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU
@@ -55,9 +62,15 @@ typedef struct sn_prog sn_prog;
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
                        sn_rt_wrapper wrapper, uint32_t threads);
 void sn_prog_free(sn_prog *p);
+/* What runs of a program change: workspace and scratch. One run at a time; runs in different states may go on at once,
+ * on different threads when each state has an env, and a device, of its own: failures go there. The program outlives its
+ * states. */
+typedef struct sn_prog_state sn_prog_state;
+sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu);
+void sn_prog_state_free(sn_prog_state *st);
 /* Run with the storage addresses of inputs and outputs (device memory when cu). Asynchronous on the stream; nothing is
  * allocated after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */
-sn_status sn_prog_run(sn_prog *p, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter);
+sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter);
 /* Host time of phases of loading, in microseconds. */
 typedef struct sn_prog_times {
     double assemble_us, load_us;
@@ -70,10 +83,10 @@ sn_prog_times sn_prog_load_times(const sn_prog *p);
  * the cache holds nothing that has to be written. CPU: wall-clock time. */
 typedef struct sn_flush {
     size_t bytes;
-    sn_prog *reader; /* NULL: none */
+    sn_prog_state *reader; /* NULL: none */
     void *const *inputs, *const *outputs;
 } sn_flush;
-sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
+sn_status sn_prog_time(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs, void *const *outputs,
                        const sn_flush *flush);
 /* The same for runs that are too short for events: one CUDA graph holds many runs, one after the other, which walk over
  * copies of the inputs and outputs that no cache holds together. out[replays]: the time of a replay divided by its
@@ -82,8 +95,8 @@ typedef struct sn_graph_timing {
     double run_us;       /* in: about how long a run takes */
     uint32_t sets, runs; /* out: copies of the inputs and outputs, the caller's included; runs of the graph */
 } sn_graph_timing;
-sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog *p, void *const *inputs,
-                             void *const *outputs);
+sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
+                             void *const *inputs, void *const *outputs);
 /* Kernels and copies that a run hands to the device. */
 uint32_t sn_prog_launches(const sn_prog *p);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */

@@ -43,25 +43,25 @@ static sn_status stopwatch_stop(double *out_us, sn_cuda *cu, stopwatch *w) {
 /* ---- runs of a program ---- */
 
 typedef struct {
-    sn_prog *p;
+    sn_prog_state *st;
     void *const *inputs, *const *outputs;
     const sn_flush *how;
     void *flush;
 } timing;
 
 static sn_status one_gpu_run(double *out_us, const timing *t, stopwatch *w) {
-    sn_cuda *cu = t->p->cu;
+    sn_cuda *cu = t->st->cu;
     /* What the run before wanted kept (backend-nvptx/stream.c) would outlast the flush. */
     SN_TRY(CU_CALL(cu, cuCtxResetPersistingL2Cache, ()));
     SN_TRY(sn_cuda_fill(cu, t->flush, 0, t->how->bytes, NULL));
     if (t->how->reader) SN_TRY(sn_prog_run(t->how->reader, t->how->inputs, t->how->outputs, NULL, false));
     SN_TRY(stopwatch_start(cu, w));
-    SN_TRY(sn_prog_run(t->p, t->inputs, t->outputs, NULL, false));
+    SN_TRY(sn_prog_run(t->st, t->inputs, t->outputs, NULL, false));
     return stopwatch_stop(out_us, cu, w);
 }
 
 static sn_status gpu_runs(double *out, uint32_t runs, const timing *t) {
-    sn_cuda *cu = t->p->cu;
+    sn_cuda *cu = t->st->cu;
     stopwatch w;
     SN_TRY(sn_cuda_enter(cu));
     sn_status status = stopwatch_new(&w, cu);
@@ -75,20 +75,20 @@ static sn_status host_runs(double *out, uint32_t runs, const timing *t) {
     for (uint32_t i = 0; i < runs; i++) {
         if (t->flush) memset(t->flush, (int)i, t->how->bytes);
         double start = sn_now_us();
-        SN_TRY(sn_prog_run(t->p, t->inputs, t->outputs, NULL, false));
+        SN_TRY(sn_prog_run(t->st, t->inputs, t->outputs, NULL, false));
         out[i] = sn_now_us() - start;
     }
     return SN_OK;
 }
 
-sn_status sn_prog_time(double *out, uint32_t runs, sn_prog *p, void *const *inputs, void *const *outputs,
+sn_status sn_prog_time(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs, void *const *outputs,
                        const sn_flush *flush) {
-    timing t = {p, inputs, outputs, flush, NULL};
-    SN_TRY(sn_prog_run(p, inputs, outputs, NULL, false)); /* warm-up: lazy loading of kernels, page faults */
-    if (p->cu) SN_TRY(sn_cuda_sync(p->cu, NULL));
-    SN_TRY(sn_prog_alloc(&t.flush, p, flush->bytes));
-    sn_status status = p->cu ? gpu_runs(out, runs, &t) : host_runs(out, runs, &t);
-    sn_prog_release(p, t.flush, flush->bytes);
+    timing t = {st, inputs, outputs, flush, NULL};
+    SN_TRY(sn_prog_run(st, inputs, outputs, NULL, false)); /* warm-up: lazy loading of kernels, page faults */
+    if (st->cu) SN_TRY(sn_cuda_sync(st->cu, NULL));
+    SN_TRY(sn_storage_alloc(&t.flush, st->env, st->cu, flush->bytes));
+    sn_status status = st->cu ? gpu_runs(out, runs, &t) : host_runs(out, runs, &t);
+    sn_storage_free(st->env, st->cu, t.flush, flush->bytes);
     return status;
 }
 

@@ -5,7 +5,7 @@
  * outputs, where the B copies together are larger than the cache. Replays are queued back to back with events between
  * them: while the device works on one, the host queues the next, and no launch of the host is inside the measurement.
  *
- * Relies on sn_prog_run neither allocating nor synchronising (exec.c). The workspace of the program is shared by the
+ * Relies on sn_prog_run neither allocating nor synchronising (exec.c). The workspace of the state is shared by the
  * runs.
  */
 #include "runtime/prog.h"
@@ -21,7 +21,8 @@ typedef struct place {
 } place;
 
 typedef struct rotation {
-    sn_prog *p;
+    sn_prog_state *st;
+    const sn_prog *p;
     sn_cuda *cu;
     place *places; /* by position in p->ios */
     size_t set_bytes;
@@ -41,20 +42,16 @@ static const place *same_home(const rotation *r, const place *at) {
     return NULL;
 }
 
-static sn_status measure_ios(rotation *r, void *const *inputs, void *const *outputs) {
-    sn_prog *p = r->p;
-    for (uint32_t i = 0; i < p->n_ios; i++) {
-        const sn_buf_rec *b = sn_buf_get(p->m, p->ios[i]);
-        int64_t elements = 0;
-        SN_TRY(sn_wrap_number(&elements, p->m, b->size, "the size", b->name));
+static void measure_ios(rotation *r, void *const *inputs, void *const *outputs) {
+    for (uint32_t i = 0; i < r->p->n_ios; i++) {
+        const sn_rt_io *io = &r->p->ios[i];
         place *at = &r->places[i];
-        at->home = (b->scope == SN_BUF_INPUT ? inputs : outputs)[b->io];
-        at->bytes = (size_t)elements * sn_dtype_bytes(b->dtype);
+        at->home = sn_io_address(io, inputs, outputs);
+        at->bytes = io->bytes;
         const place *same = same_home(r, at);
         at->offset = same ? same->offset : r->set_bytes;
         if (!same) r->set_bytes += (at->bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
     }
-    return SN_OK;
 }
 
 static size_t at_least(size_t n, size_t least) { return n > least ? n : least; }
@@ -102,8 +99,8 @@ static sn_status fill_sets(const rotation *r) {
 
 static void take_set(rotation *r, uint32_t set) {
     for (uint32_t i = 0; i < r->p->n_ios; i++) {
-        const sn_buf_rec *b = sn_buf_get(r->p->m, r->p->ios[i]);
-        (b->scope == SN_BUF_INPUT ? r->inputs : r->outputs)[b->io] = in_set(r, &r->places[i], set);
+        const sn_rt_io *io = &r->p->ios[i];
+        (io->is_input ? r->inputs : r->outputs)[io->number] = in_set(r, &r->places[i], set);
     }
 }
 
@@ -119,7 +116,7 @@ typedef struct replayer {
 static sn_status queue_runs(rotation *r, uint32_t runs, CUstream stream) {
     for (uint32_t k = 0; k < runs; k++) {
         take_set(r, k % r->sets);
-        SN_TRY(sn_prog_run(r->p, r->inputs, r->outputs, stream, false));
+        SN_TRY(sn_prog_run(r->st, r->inputs, r->outputs, stream, false));
     }
     return SN_OK;
 }
@@ -178,17 +175,15 @@ static uint32_t choose_runs(const rotation *r, double run_us) {
 }
 
 static sn_status measure(rotation *r, sn_arena *arena, void *const *inputs, void *const *outputs) {
-    sn_prog *p = r->p;
-    for (uint32_t i = 0; i < p->n_ios; i++) {
-        uint32_t io = sn_buf_get(p->m, p->ios[i])->io;
-        if (io >= r->n_ios) r->n_ios = io + 1;
-    }
+    const sn_prog *p = r->p;
+    for (uint32_t i = 0; i < p->n_ios; i++)
+        if (p->ios[i].number >= r->n_ios) r->n_ios = p->ios[i].number + 1;
     r->places = SN_NEWN(arena, place, p->n_ios + 1);
     r->inputs = SN_NEWN(arena, void *, r->n_ios + 1);
     r->outputs = SN_NEWN(arena, void *, r->n_ios + 1);
-    SN_TRY(measure_ios(r, inputs, outputs));
-    SN_TRY(
-        sn_prog_run(p, inputs, outputs, NULL, false)); /* kernels are loaded lazily, which a capture does not allow */
+    measure_ios(r, inputs, outputs);
+    /* Kernels are loaded lazily, which a capture does not allow. */
+    SN_TRY(sn_prog_run(r->st, inputs, outputs, NULL, false));
     return sn_cuda_sync(r->cu, NULL);
 }
 
@@ -203,17 +198,17 @@ static sn_status rotate(double *out, uint32_t replays, sn_graph_timing *how, rot
     return status;
 }
 
-sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog *p, void *const *inputs,
-                             void *const *outputs) {
-    if (!p->cu) return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "CUDA graphs are for programs on a CUDA device");
-    rotation r = {.p = p, .cu = p->cu};
+sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
+                             void *const *inputs, void *const *outputs) {
+    if (!st->cu) return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "CUDA graphs are for programs on a CUDA device");
+    rotation r = {.st = st, .p = st->p, .cu = st->cu};
     sn_arena arena;
-    sn_arena_init(&arena, p->env);
+    sn_arena_init(&arena, st->env);
     replayer g = {.marks = SN_NEWN(&arena, CUevent, replays + 1)};
     sn_status status = measure(&r, &arena, inputs, outputs);
     if (status == SN_OK) status = make_room(&r);
     if (status == SN_OK) status = rotate(out, replays, how, &r, &g);
-    sn_cuda_free(p->cu, r.slab, r.slab_bytes);
+    sn_cuda_free(st->cu, r.slab, r.slab_bytes);
     sn_arena_free(&arena);
     return status;
 }

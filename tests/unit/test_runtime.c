@@ -593,6 +593,12 @@ static sn_module *parsed(sn_env *env, const char *text) {
     return m;
 }
 
+static sn_prog_state *new_state(const sn_prog *p) {
+    sn_prog_state *st;
+    cr_assert_eq(sn_prog_state_new(&st, p, p->env, p->cu), SN_OK, "%s", p->env->message);
+    return st;
+}
+
 static void add1(void *const *params, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) ((float *)params[1])[i] = ((const float *)params[0])[i] + 1;
 }
@@ -616,11 +622,13 @@ Test(program, interpreter_on_the_cpu) {
     for (uint32_t threads = 1; threads <= 3; threads++) {
         sn_prog *p;
         cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, threads), SN_OK, "%s", env.message);
+        sn_prog_state *st = new_state(p);
         _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
         size_t held = env.bytes_now;
-        cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
+        cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
         expect_chain(x, y);
         cr_assert_eq(env.bytes_now, held);
+        sn_prog_state_free(st);
         sn_prog_free(p);
     }
     sn_module_free(m);
@@ -633,11 +641,13 @@ Test(program, times_runs_on_the_cpu) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4];
     double us[3] = {-1, -1, -1};
-    cr_assert_eq(sn_prog_time(us, 3, p, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
+    cr_assert_eq(sn_prog_time(us, 3, st, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
     cr_assert(us[0] >= 0 && us[1] >= 0 && us[2] >= 0);
     cr_assert_eq(y[0], 12); /* a warm-up and three runs, 3 more each */
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
 }
@@ -648,8 +658,10 @@ static void refused_at_run(void *x, void *y, const char *message) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
-    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_ARGUMENT);
+    sn_prog_state *st = new_state(p);
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_ARGUMENT);
     cr_assert(strstr(env.message, message), "%s", env.message);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
 }
@@ -713,20 +725,22 @@ Test(program, interpreter_on_a_device) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
     size_t held = env.bytes_now;
     int allocs = fake.allocs, syncs = fake.syncs;
-    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, false), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, false), SN_OK, "%s", env.message);
     expect_chain(x, y);
     cr_assert(env.bytes_now == held && fake.allocs == allocs && fake.syncs == syncs, "a run allocates or synchronises");
     cr_assert_eq(fake.launches, 2);
     cr_assert_eq(fake.depth, 0, "push and pop do not balance");
     fake.milliseconds = 0.5f;
     double us[2];
-    cr_assert_eq(sn_prog_time(us, 2, p, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
+    cr_assert_eq(sn_prog_time(us, 2, st, (void *[]){x}, (void *[]){y}, &(sn_flush){.bytes = 4096}), SN_OK);
     cr_assert(us[0] == 500 && us[1] == 500);
     cr_assert_eq(fake.resets, 2, "lines of the run before are kept");
     cr_assert_eq(fake.depth, 0);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);
@@ -746,9 +760,11 @@ Test(program, addresses_as_one_parameter) {
     sn_rt_kernel kernel = {
         .name = "block1", .ptx = "p", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1, .param_block = true};
     cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
-    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
     cr_assert(y[0] == 1 && y[3] == 4);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);
@@ -761,6 +777,7 @@ Test(program, a_graph_walks_over_copies_of_the_tensors) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4] = {0};
     uint32_t launches = sn_prog_launches(p);
     cr_assert_eq(launches, 4); /* two kernels, two copies */
@@ -768,7 +785,7 @@ Test(program, a_graph_walks_over_copies_of_the_tensors) {
     double us[3] = {0};
     sn_graph_timing how = {.run_us = 0.25};
     size_t used = fake.used;
-    cr_assert_eq(sn_prog_time_graph(us, 3, &how, p, (void *[]){x}, (void *[]){y}), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_time_graph(us, 3, &how, st, (void *[]){x}, (void *[]){y}), SN_OK, "%s", env.message);
     /* memory for all but a tenth of the device; runs: whole rounds, as many as a graph may have */
     cr_assert_eq(how.sets, (FAKE_MEMORY - used - FAKE_MEMORY / 10) / 512 + 1, "%u sets", how.sets);
     cr_assert(how.runs % how.sets == 0 && how.runs >= how.sets && how.runs * launches <= FAKE_NODES, "%u runs",
@@ -780,6 +797,7 @@ Test(program, a_graph_walks_over_copies_of_the_tensors) {
     const float *last = (const float *)((char *)fake.blocks[fake.n_blocks - 1] + (how.sets - 2) * 512);
     cr_assert_eq(last[0], y[0], "the last set is at %g", (double)last[0]);
     cr_assert(fake.depth == 0 && fake.open == 0, "%d contexts, %d objects left", fake.depth, fake.open);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);
@@ -793,14 +811,16 @@ Test(program, a_failed_capture_leaves_nothing_behind) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK);
+    sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4];
     double us[1];
     sn_graph_timing how = {.run_us = 1};
     fake.next_launch = ILLEGAL_ADDRESS;
     fake.fail_in_capture = true;
-    cr_assert_eq(sn_prog_time_graph(us, 1, &how, p, (void *[]){x}, (void *[]){y}), SN_ERROR_DEVICE);
+    cr_assert_eq(sn_prog_time_graph(us, 1, &how, st, (void *[]){x}, (void *[]){y}), SN_ERROR_DEVICE);
     cr_assert_not_null(strstr(env.message, "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", env.message);
     cr_assert(!fake.capturing && fake.replays == 0 && fake.depth == 0 && fake.open == 0);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);
@@ -814,10 +834,12 @@ Test(program, graphs_are_for_devices) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    sn_prog_state *st = new_state(p);
     double us[1];
     sn_graph_timing how = {.run_us = 1};
-    cr_assert_eq(sn_prog_time_graph(us, 1, &how, p, NULL, NULL), SN_ERROR_UNSUPPORTED);
+    cr_assert_eq(sn_prog_time_graph(us, 1, &how, st, NULL, NULL), SN_ERROR_UNSUPPORTED);
     cr_assert_str_eq(env.message, "CUDA graphs are for programs on a CUDA device");
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
 }
@@ -831,10 +853,12 @@ Test(program, constants_are_uploaded_once) {
     sn_module *m = parsed(&env, text);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 1, NULL, 1), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
     float y[4] = {0};
-    for (int run = 0; run < 2; run++) cr_assert_eq(sn_prog_run(p, NULL, (void *[]){y}, NULL, false), SN_OK);
+    for (int run = 0; run < 2; run++) cr_assert_eq(sn_prog_run(st, NULL, (void *[]){y}, NULL, false), SN_OK);
     cr_assert(y[0] == 2 && y[3] == 5);
     cr_assert_eq(fake.allocs, 1);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);
@@ -846,13 +870,15 @@ Test(program, a_failed_launch_names_kernel_and_error) {
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK);
+    sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4];
     fake.next_launch = ILLEGAL_ADDRESS;
-    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_DEVICE);
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_DEVICE);
     cr_assert_str_eq(
         env.message,
         "kernel add1 (grid 4, block 1 x 1): cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)");
     cr_assert_eq(fake.depth, 0);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);

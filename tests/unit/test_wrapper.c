@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "codegen-llvm/codegen.h"
-#include "runtime/runtime.h"
+#include "runtime/prog.h"
 
 /* Two inputs, two outputs, a constant, temporaries with offsets, storage taken over from a temporary and from an input,
  * a kernel called twice, write-back. */
@@ -90,8 +90,14 @@ typedef struct {
 
 static const tensors start = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 9, 9, 9}, {7, 7, 7, 7}};
 
-static sn_status run(sn_prog *p, tensors *t, bool interpreter) {
-    return sn_prog_run(p, (void *[]){t->x, t->w}, (void *[]){t->y, t->z}, NULL, interpreter);
+static sn_prog_state *new_state(const sn_prog *p) {
+    sn_prog_state *st;
+    cr_assert_eq(sn_prog_state_new(&st, p, p->env, p->cu), SN_OK, "%s", p->env->message);
+    return st;
+}
+
+static sn_status run(sn_prog_state *st, tensors *t, bool interpreter) {
+    return sn_prog_run(st, (void *[]){t->x, t->w}, (void *[]){t->y, t->z}, NULL, interpreter);
 }
 
 Test(wrapper_llvm, makes_the_calls_of_the_interpreter) {
@@ -102,19 +108,21 @@ Test(wrapper_llvm, makes_the_calls_of_the_interpreter) {
     sn_prog *p;
     cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
     cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
     tensors t = start;
-    cr_assert_eq(run(p, &t, true), SN_OK);
+    cr_assert_eq(run(st, &t, true), SN_OK);
     __typeof__(calls) interpreted = calls;
     tensors after = t;
     memset(&calls, 0, sizeof calls);
     t = start;
-    cr_assert_eq(run(p, &t, false), SN_OK);
+    cr_assert_eq(run(st, &t, false), SN_OK);
     cr_assert_eq(calls.n, 5);
     cr_assert_eq(memcmp(&calls, &interpreted, sizeof calls), 0);
     cr_assert_eq(memcmp(&t, &after, sizeof t), 0);
     cr_assert_eq(t.w[0], 9); /* written back from y */
     cr_assert_eq(t.x[0], 7);
     cr_assert_eq(calls.params[4][1], t.x, "v takes the storage of x");
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_host_code_free(code);
     sn_module_free(m);
@@ -129,13 +137,15 @@ Test(wrapper_llvm, failed_checks_find_their_words) {
     sn_prog *p;
     cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
     cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK);
+    sn_prog_state *st = new_state(p);
     tensors t = start;
-    cr_assert_eq(sn_prog_run(p, (void *[]){t.x + 1, t.w}, (void *[]){t.y, t.z}, NULL, false), SN_ERROR_ARGUMENT);
+    cr_assert_eq(sn_prog_run(st, (void *[]){t.x + 1, t.w}, (void *[]){t.y, t.z}, NULL, false), SN_ERROR_ARGUMENT);
     cr_assert(strstr(env.message, "input 0 (x): its storage at "), "%s", env.message);
     sn_env_clear(&env);
-    cr_assert_eq(sn_prog_run(p, (void *[]){t.x, t.w}, (void *[]){t.y, NULL}, NULL, false), SN_ERROR_ARGUMENT);
+    cr_assert_eq(sn_prog_run(st, (void *[]){t.x, t.w}, (void *[]){t.y, NULL}, NULL, false), SN_ERROR_ARGUMENT);
     cr_assert_str_eq(env.message, "output 1 (z): no storage was given");
     cr_assert_eq(calls.n, 0);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_host_code_free(code);
     sn_module_free(m);
@@ -200,15 +210,17 @@ Test(jit, program_computes) {
     sn_host_code *code;
     sn_prog *p;
     load_jit(&p, &code, m, 4);
+    sn_prog_state *st = new_state(p);
     for (int interpreter = 0; interpreter < 2; interpreter++) {
         tensors t = start;
-        cr_assert_eq(run(p, &t, interpreter), SN_OK, "%s", env.message);
+        cr_assert_eq(run(st, &t, interpreter), SN_OK, "%s", env.message);
         for (int i = 0; i < 4; i++) {
             float want = (start.x[i] + (float)(i + 1)) * (float)(10 * (i + 1)) - start.w[i];
             cr_assert(t.y[i] == want && t.z[i] == want && t.w[i] == want && t.x[i] == want, "%d: %g, not %g", i,
                       (double)t.y[i], (double)want);
         }
     }
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_host_code_free(code);
     sn_module_free(m);
@@ -225,10 +237,12 @@ Test(jit, names_of_the_c_library_are_free) {
     sn_host_code *code;
     sn_prog *p;
     load_jit(&p, &code, m, 8);
+    sn_prog_state *st = new_state(p);
     float x[8] = {0, 1, -1, 2, 0.5f, -3, 4, 5}, y[8];
-    cr_assert_eq(sn_prog_run(p, (void *[]){x}, (void *[]){y}, NULL, false), SN_OK);
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, false), SN_OK);
     for (int i = 0; i < 8; i++)
         cr_assert(fabsf(y[i] - expf(x[i])) <= 1e-6f * expf(x[i]), "exp(%g) = %g", (double)x[i], (double)y[i]);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_host_code_free(code);
     sn_module_free(m);
@@ -245,10 +259,12 @@ Test(jit, generated_code_calls_the_c_library) {
     sn_host_code *code;
     sn_prog *p;
     load_jit(&p, &code, m, 1);
+    sn_prog_state *st = new_state(p);
     static float y[4096];
     for (int i = 0; i < 4096; i++) y[i] = (float)i + 1;
-    cr_assert_eq(sn_prog_run(p, NULL, (void *[]){y}, NULL, false), SN_OK);
+    cr_assert_eq(sn_prog_run(st, NULL, (void *[]){y}, NULL, false), SN_OK);
     for (int i = 0; i < 4096; i++) cr_assert_eq(y[i], 0);
+    sn_prog_state_free(st);
     sn_prog_free(p);
     sn_host_code_free(code);
     sn_module_free(m);
