@@ -40,6 +40,7 @@ struct sn_host_code {
     LLVMOrcLLJITRef jit;
     uint32_t n_kernels;
     sn_host_kernel *kernels;
+    uint64_t *kept_bytes; /* by kernel */
     sn_wrapper_fn wrapper;
 };
 
@@ -50,9 +51,10 @@ typedef struct object {
     const sn_target *target;
     uint32_t first, n;
     const effort *effort;
-    bool numbered; /* symbols: not in text for people */
-    sn_arena *out; /* for what comes out: */
-    void *bytes;   /* NULL: text is wanted */
+    bool numbered;        /* symbols: not in text for people */
+    uint64_t *kept_bytes; /* by kernel: out, where symbols are numbered */
+    sn_arena *out;        /* for what comes out: */
+    void *bytes;          /* NULL: text is wanted */
     size_t size;
     char *text;
 } object;
@@ -100,11 +102,12 @@ static LLVMModuleRef new_module(object *o, LLVMTargetMachineRef tm) {
 
 static sn_status generate_kernel(object *o, LLVMModuleRef mod, uint32_t number) {
     LLVMValueRef f;
-    uint32_t unused;
+    sn_cg_needs needs;
     sn_module *own = sn_module_of_kernel(o->cg.env, o->m, o->m->kernels.at[number]);
-    sn_status status = sn_cg_kernel(&f, &unused, &o->cg, mod, own, own->kernels.at[0]);
+    sn_status status = sn_cg_kernel(&f, &needs, &o->cg, mod, own, own->kernels.at[0]);
     sn_module_free(own);
     if (status != SN_OK || !o->numbered) return status;
+    o->kept_bytes[number] = needs.kept_bytes;
     symbol s = kernel_symbol(number);
     LLVMSetValueName2(f, s.at, strlen(s.at));
     return SN_OK;
@@ -247,7 +250,9 @@ static void divide(compilation *c, sn_module *m, const sn_target *target) {
         uint32_t n = count_statements(m, m->kernels.at[i]);
         if (statements + n > OBJECT_STATEMENTS) {
             statements = 0;
-            SN_PUSH(c->arena, &c->objects, ((object){.m = m, .target = target, .first = i, .numbered = true}));
+            SN_PUSH(
+                c->arena, &c->objects,
+                ((object){.m = m, .target = target, .first = i, .numbered = true, .kept_bytes = c->code->kept_bytes}));
         }
         object *o = &c->objects.at[c->objects.n - 1];
         statements += n;
@@ -312,6 +317,7 @@ sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, c
     sn_host_code *code = sn_heap_alloc(m->env, sizeof *code);
     *code = (sn_host_code){.env = m->env, .n_kernels = with_kernels ? m->kernels.n : 0};
     code->kernels = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kernels);
+    code->kept_bytes = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kept_bytes);
     sn_arena scratch;
     sn_arena_init(&scratch, m->env);
     sn_status status = compile(code, &scratch, m, with_kernels, target, workers);
@@ -334,6 +340,7 @@ sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_are
 void sn_host_code_free(sn_host_code *code) {
     if (!code) return;
     if (code->jit) LLVMConsumeError(LLVMOrcDisposeLLJIT(code->jit));
+    sn_heap_free(code->env, code->kept_bytes, code->n_kernels * sizeof *code->kept_bytes);
     sn_heap_free(code->env, code->kernels, code->n_kernels * sizeof *code->kernels);
     sn_heap_free(code->env, code, sizeof *code);
 }
@@ -341,6 +348,11 @@ void sn_host_code_free(sn_host_code *code) {
 sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel) {
     SN_ASSERT(kernel < code->n_kernels);
     return code->kernels[kernel];
+}
+
+uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel) {
+    SN_ASSERT(kernel < code->n_kernels);
+    return code->kept_bytes[kernel];
 }
 
 sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code) { return code->wrapper; }

@@ -208,12 +208,17 @@ static void put_load_signature(writer *w, const char *function) {
                    has_weights(w) ? ", const CUdeviceptr *weights" : "");
 }
 
+/* Memory that a kernel keeps between runs; 0: none. */
+static uint64_t kept_bytes(const writer *w, uint32_t kernel) { return w->codes ? w->codes[kernel].kept_bytes : 0; }
+
 static void put_struct(writer *w) {
     uint32_t n = w->m->kernels.n;
     sn_text_printf(w->t, "struct %s {\n    CUmodule modules[%u];\n", w->name, n ? n : 1);
     for (uint32_t i = 0; i < n; i++) sn_text_printf(w->t, "    CUfunction kernel_%s;\n", w->kernel_name[i]);
     for (uint32_t i = 1; i < w->m->bufs.count; i++)
         if (is_const(w, i)) sn_text_printf(w->t, "    CUdeviceptr %s;\n", w->buf_name[i]);
+    for (uint32_t i = 0; i < n; i++)
+        if (kept_bytes(w, i)) sn_text_printf(w->t, "    CUdeviceptr kept_%s;\n", w->kernel_name[i]);
     sn_text_put(w->t, "};\n\n");
 }
 
@@ -226,6 +231,10 @@ static void put_unload(writer *w) {
     for (uint32_t i = 1; i < w->m->bufs.count; i++)
         if (is_literal(w, i))
             sn_text_printf(w->t, "    if (self->%s) cuMemFree(self->%s);\n", w->buf_name[i], w->buf_name[i]);
+    for (uint32_t i = 0; i < w->m->kernels.n; i++)
+        if (kept_bytes(w, i))
+            sn_text_printf(w->t, "    if (self->kept_%s) cuMemFree(self->kept_%s);\n", w->kernel_name[i],
+                           w->kernel_name[i]);
     sn_text_printf(w->t, "    *self = (struct %s){0};\n}\n\n", w->name);
 }
 
@@ -244,6 +253,17 @@ static sn_status put_load_consts(writer *w) {
         put_try(w, "    ", sn_strf(&w->scratch, "cuMemcpyHtoD(self->%s, data_%s, %lld)", name, name, (long long)bytes));
     }
     return SN_OK;
+}
+
+/* Zero before the first run. */
+static void put_load_kept(writer *w) {
+    for (uint32_t i = 0; i < w->m->kernels.n; i++) {
+        const char *name = w->kernel_name[i];
+        unsigned long long bytes = kept_bytes(w, i);
+        if (!bytes) continue;
+        put_try(w, "    ", sn_strf(&w->scratch, "cuMemAlloc(&self->kept_%s, %llu)", name, bytes));
+        put_try(w, "    ", sn_strf(&w->scratch, "cuMemsetD8(self->kept_%s, 0, %llu)", name, bytes));
+    }
 }
 
 /* In the order of the table. Kernels take it for granted that they are aligned. */
@@ -282,6 +302,7 @@ static sn_status put_load(writer *w) {
                             c_name, w->codes[i].shared_bytes));
     }
     SN_TRY(put_load_consts(w));
+    put_load_kept(w);
     sn_text_put(w->t, "    return result;\n}\n\n");
     put_load_signature(w, sn_strf(&w->scratch, "int %s_load", w->name));
     sn_text_printf(w->t, " {\n    CUresult result = load_parts(self%s);\n", weights);
@@ -366,13 +387,15 @@ static sn_status launch_size(sn_gpu_code *out, writer *w, uint32_t kernel) {
     return sn_wrap_number(&out->grid, w->m, launch.grid, "the grid", sn_kern_get(w->m, w->m->kernels.at[kernel])->name);
 }
 
-/* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all. */
-static void put_args(writer *w, const sn_buf_list *args, bool block) {
-    if (!args->n) return;
+/* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all; of kept memory. */
+static void put_args(writer *w, uint32_t kernel, const sn_buf_list *args, bool block) {
+    if (!args->n && !kept_bytes(w, kernel)) return;
     sn_text_put(w->t, block ? "        CUdeviceptr block[] = {" : "        void *params[] = {");
     for (uint32_t i = 0; i < args->n; i++)
         sn_text_printf(w->t, "%s%s%s", i ? ", " : "", block ? "" : "&", place(w, args->at[i]));
-    sn_text_put(w->t, block ? "};   /* one parameter, by value */\n        void *params[] = {block};\n" : "};\n");
+    if (block) sn_text_put(w->t, "};   /* one parameter, by value */\n        void *params[] = {block");
+    if (kept_bytes(w, kernel)) sn_text_printf(w->t, "%s&self->kept_%s", args->n ? ", " : "", w->kernel_name[kernel]);
+    sn_text_put(w->t, "};\n");
 }
 
 static sn_status put_call(writer *w, const sn_step *s) {
@@ -381,11 +404,11 @@ static sn_status put_call(writer *w, const sn_step *s) {
     SN_TRY(launch_size(&size, w, number));
     if (!size.grid) return SN_OK;
     sn_text_put(w->t, "    {\n");
-    put_args(w, &s->args, size.param_block);
+    put_args(w, number, &s->args, size.param_block);
     put_try(w, "        ",
             sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s, NULL)",
                     w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y, size.shared_bytes,
-                    s->args.n ? "params" : "NULL"));
+                    s->args.n || size.kept_bytes ? "params" : "NULL"));
     sn_text_put(w->t, "    }\n");
     return SN_OK;
 }
@@ -443,7 +466,9 @@ static void put_head(writer *w) {
             "%s_weights\n",
             n);
     sn_text_printf(
-        w->t, " *   %s_run        inputs, outputs, %s_workspace() bytes of device memory (256-aligned); asynchronous\n",
+        w->t,
+        " *   %s_run        inputs, outputs, %s_workspace() bytes of device memory (256-aligned); asynchronous;\n"
+        " *                one run of a struct at a time: kernels keep memory in it\n",
         n, n);
     sn_text_printf(w->t, " *   %s_unload     at the end\n", n);
     sn_text_put(

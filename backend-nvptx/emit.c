@@ -27,7 +27,7 @@ typedef struct job {
 static uint32_t ptx_version(const job *j, uint32_t ptx) {
     enum { SMALL_BLOCK = 4096, NEWER = 81 };
     const sn_kern_rec *k = sn_kern_get(j->m, j->k);
-    bool large = j->out->param_block && 8 * k->params.n > SMALL_BLOCK;
+    bool large = j->out->param_block && 8 * (k->params.n + sn_cg_keeps(j->m, j->k, true)) > SMALL_BLOCK;
     return (large || j->out->cluster > 1) && ptx < NEWER ? NEWER : ptx;
 }
 
@@ -77,11 +77,14 @@ static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
 
 static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
     LLVMValueRef fn;
+    sn_cg_needs needs;
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
     LLVMSetModuleDataLayout(mod, layout);
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(mod, "nvptx64-nvidia-cuda");
-    SN_TRY(sn_cg_kernel(&fn, &j->out->shared_bytes, &j->cg, mod, j->m, j->k));
+    SN_TRY(sn_cg_kernel(&fn, &needs, &j->cg, mod, j->m, j->k));
+    j->out->shared_bytes = needs.shared_bytes;
+    j->out->kept_bytes = needs.kept_bytes;
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(sn_cg_optimise(&j->cg, mod, tm, PASSES));

@@ -22,8 +22,10 @@ typedef struct sn_workers {
 
 /* ---- NVPTX (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
  * pointer per kernel parameter, in the order of kern->params; for a kernel of several segments with one parameter, an
- * array of these pointers by value (param_block). Its block size is fixed (.reqntid). Shared memory is static up to 48
- * KB, else dynamic: the launch asks for shared_bytes, for which the function has to be prepared. */
+ * array of these pointers by value (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so
+ * much memory, 256-aligned, that lasts from run to run and was zero before the first; runs that may go on at once have each
+ * their own. Its block size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for
+ * shared_bytes, for which the function has to be prepared. */
 typedef struct sn_gpu_code {
     char *ptx;       /* NUL-terminated, in the arena */
     size_t ptx_size; /* without the NUL */
@@ -33,6 +35,7 @@ typedef struct sn_gpu_code {
     uint32_t shared_bytes; /* dynamic shared memory of a block; what the code declares itself does not count */
     int64_t grid;          /* blocks; a multiple of the cluster that the code asks for (.reqnctapercluster) */
     bool param_block;      /* the addresses are one parameter, not one each */
+    uint64_t kept_bytes;   /* 0: no such parameter */
 } sn_gpu_code;
 sn_status sn_nvptx_emit(sn_gpu_code *out, const sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
                         sn_arena *arena);
@@ -41,8 +44,9 @@ sn_status sn_nvptx_emit_all(sn_gpu_code *out, const sn_module *m, const sn_targe
                             sn_arena *arena);
 
 /* ---- host (backend-host/) ----
- * A kernel is compiled to `void k(void *const *params, int64_t begin, int64_t end)`: blocks begin .. end-1 of the grid.
- * Kernels that follow each other share an object when they are small; the wrapper has one of its own. */
+ * A kernel is compiled to `void k(void *const *params, int64_t begin, int64_t end)`: blocks begin .. end-1 of the grid;
+ * behind the buffers params has the address of kept memory, as on a GPU, where the kernel needs some. Kernels that follow
+ * each other share an object when they are small; the wrapper has one of its own. */
 typedef void (*sn_host_kernel)(void *const *params, int64_t begin, int64_t end);
 
 /* Launch callback of the generated wrapper: kernel number (position in m->kernels) and its parameter addresses.
@@ -61,6 +65,7 @@ sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, c
                           const sn_workers *workers);
 void sn_host_code_free(sn_host_code *code);
 sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);
+uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel);
 sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
 /* LLVM IR text of all kernels as the host would compile them. */
 sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);

@@ -2,8 +2,8 @@
  * axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges),
  * index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner),
  * scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks),
- * last_block.c (after all of them), posted.c (from block to block), shared.c (shared memory), copy.c (asynchronous
- * copies to it).
+ * last_block.c (after all of them), posted.c (from block to block), kept.c (from run to run), shared.c (shared memory),
+ * copy.c (asynchronous copies to it).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -99,6 +99,10 @@ typedef struct sn_gen {
     uint8_t *parts;        /* by sn_axis: its part in waiting for copies; NULL without copies */
 
     struct sn_gen_batch *batch; /* NULL: the kernel is one nest */
+
+    uint32_t n_params;   /* buffers that a launch gives */
+    lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
+    uint64_t kept_bytes; /* of it that are given out */
 } sn_gen;
 
 /* ---- index.c ---- */
@@ -222,6 +226,10 @@ void sn_gen_expect(sn_gen *g, uint32_t bytes);
 /* x, of 4 or 8 bytes, to `remote` in the memory of block number `to`, whose arrivals count it. */
 void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to);
 void sn_gen_wait(sn_gen *g);
+
+/* ---- kept.c ---- */
+/* The next piece of g->kept, all zero before the first run. */
+lv sn_gen_kept(sn_gen *g, uint64_t bytes);
 
 /* ---- last_block.c ---- */
 /* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */

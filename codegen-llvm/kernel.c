@@ -1,9 +1,10 @@
 /* kernel.c: one kernel as one LLVM function: signature, blocks and threads, register buffers, attributes.
  *
- * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments); the block
- * number is ctaid.x (or a ticket: posted.c), the thread tid.x, tid.y. Host: void name(ptr params, i64 begin, i64 end):
- * a loop over the blocks begin .. end-1 around the same body, in which block axes are loops. Relies on the verifier having
- * accepted the module, which is the kernel's own and may be added to.
+ * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments; behind them one
+ * more pointer where the kernel keeps memory: kept.c); the block number is ctaid.x (or a ticket: posted.c), the thread
+ * tid.x, tid.y. Host: void name(ptr params, i64 begin, i64 end): a loop over the blocks begin .. end-1 around the same
+ * body, in which block axes are loops. Relies on the verifier having accepted the module, which is the kernel's own and
+ * may be added to.
  */
 #include "codegen-llvm/gen.h"
 
@@ -160,8 +161,10 @@ static void gpu_function(sn_gen *g) {
     enum { PTX_KERNEL = 71 }; /* LLVMPTXKernelCallConv */
     uint32_t n = g->batch ? 1 : g->k->params.n;
     LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, n + 1);
+    bool keeps = sn_cg_keeps(g->m, g->kern, true);
     for (uint32_t i = 0; i < n; i++) types[i] = g->batch ? g->em.cg->ptr : g->em.cg->global_ptr;
-    new_function(g, types, n);
+    types[n] = g->em.cg->global_ptr;
+    new_function(g, types, n + keeps);
     LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
     char size[48];
     snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
@@ -175,6 +178,7 @@ static void gpu_function(sn_gen *g) {
     }
     if (g->batch) sn_gen_batch_params(g);
     else name_params(g);
+    if (keeps) g->kept = LLVMGetParam(g->em.fn, n);
     make_registers(g);
     if (g->cluster > 1) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
@@ -199,6 +203,13 @@ static void gpu_function(sn_gen *g) {
  *
  * ------------------------------------------------------------------------------------------------------------------------ */
 
+static lv host_param(sn_gen *g, uint32_t i, const char *name) {
+    LLVMTypeRef ptr = g->em.cg->ptr;
+    lv at = sn_em_ci(g->em.cg->i64, i);
+    lv slot = LLVMBuildInBoundsGEP2(g->em.b, ptr, LLVMGetParam(g->em.fn, 0), &at, 1, "");
+    return LLVMBuildLoad2(g->em.b, ptr, slot, name);
+}
+
 static void host_function(sn_gen *g) {
     const sn_cg *cg = g->em.cg;
     LLVMTypeRef types[3] = {cg->ptr, cg->i64, cg->i64};
@@ -206,10 +217,9 @@ static void host_function(sn_gen *g) {
     if (g->batch) sn_gen_batch_params(g);
     for (uint32_t i = 0; i < g->k->params.n && !g->batch; i++) {
         sn_buf b = g->k->params.at[i];
-        lv at = sn_em_ci(cg->i64, i);
-        lv slot = LLVMBuildInBoundsGEP2(g->em.b, cg->ptr, LLVMGetParam(g->em.fn, 0), &at, 1, "");
-        g->memory[b.i] = LLVMBuildLoad2(g->em.b, cg->ptr, slot, sn_buf_get(g->m, b)->name);
+        g->memory[b.i] = host_param(g, i, sn_buf_get(g->m, b)->name);
     }
+    if (sn_cg_keeps(g->m, g->kern, false)) g->kept = host_param(g, g->n_params, "kept");
     make_registers(g);
     g->thread_x = g->thread_y = sn_em_ci(cg->i64, 0);
     sn_gen_loop blocks;
@@ -245,20 +255,20 @@ static bool wants_calls(const sn_cg *cg, sn_module *m, sn_kern k) {
     return !cg->target->is_gpu && n > MANY;
 }
 
-sn_status sn_cg_kernel(LLVMValueRef *out, uint32_t *shared_bytes, sn_cg *cg, LLVMModuleRef mod, sn_module *m,
-                       sn_kern k) {
+sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k) {
     sn_gen g = {.em = {.cg = cg, .mod = mod, .b = cg->builder, .calls = wants_calls(cg, m, k)},
                 .arena = &cg->scratch,
                 .env = cg->env,
                 .m = m,
                 .kern = k,
                 .k = sn_kern_get(m, k),
+                .n_params = sn_kern_get(m, k)->params.n,
                 .gpu = cg->target->is_gpu,
                 .status = SN_OK,
                 .pick = -1,
                 .lanes = 1};
     sn_status status = generate(&g);
     *out = g.em.fn;
-    *shared_bytes = (uint32_t)g.shared_bytes;
+    *needs = (sn_cg_needs){(uint32_t)g.shared_bytes, g.kept_bytes};
     return status;
 }

@@ -1,8 +1,7 @@
 /* last_block.c: what follows a grid loop runs on the block that finds itself to be the last one of it.
  *
  * Each block's stores are released before one of its threads counts it; the counter wraps to 0, so the next launch
- * finds it ready. The counters are globals of the module: two runs of one kernel at the same time would share them, as
- * they share the workspace. LLVM 22 drops the order of atomicrmw, hence the inline assembly.
+ * finds it ready. The counters are kept memory (kept.c). LLVM 22 drops the order of atomicrmw, hence the inline assembly.
  */
 #include "codegen-llvm/gen.h"
 
@@ -13,7 +12,7 @@ static void fence(sn_gen *g) { sn_em_assembly(&g->em, g->em.cg->vd, "fence.acq_r
 /* Counts this block; true on the last of `blocks` blocks of its group. */
 static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
     sn_em *em = &g->em;
-    lv counters = sn_em_global(em, "sn_blocks_done", LLVMArrayType2(em->cg->i32, (uint64_t)groups), 1, 4);
+    lv counters = sn_gen_kept(g, (uint64_t)groups * 4);
     lv answer = sn_em_global(em, "sn_block_number", em->cg->i32, 3, 4);
     sn_gen_barrier(g);
     sn_em_if branch = sn_em_then(em, sn_gen_first_thread(g), "count");

@@ -1,6 +1,6 @@
 /* posted.c: elements that pass from block to block while a kernel runs (posted buffers, docs/IR.md).
  *
- *     ticket:  one thread: t = atomic add to sn_tickets    block = t mod blocks, round = t div blocks + 1
+ *     ticket:  one thread: t = atomic add to a counter    block = t mod blocks, round = t div blocks + 1
  *     store:   word[e] = round << 32 | bits                one store of 64 bits
  *     load:    do w = word[e] while w >> 32 != round
  *
@@ -13,8 +13,8 @@
  * alone, all of which run or are done. The ticket comes after the wait for the grid before this one (kernel.c).
  *
  * Cost: an atomic operation and a barrier a block; a load is one from the L2 cache once the element is there, about a
- * microsecond after its store. The words are globals of the module: two runs of one kernel at the same time would share
- * them, as they share the workspace. On the host blocks run one after the other and a posted buffer is an array.
+ * microsecond after its store. Counter and words are kept memory (kept.c). On the host blocks run one after the other and
+ * a posted buffer is an array there.
  */
 #include "codegen-llvm/gen.h"
 
@@ -30,10 +30,9 @@ void sn_gen_make_posted(sn_gen *g) {
         const sn_buf_rec *r = sn_buf_get(g->m, b);
         if (r->scope != SN_BUF_POSTED) continue;
         uint64_t size = (uint64_t)sn_ix_value(g->m, r->size);
-        LLVMTypeRef element = g->gpu ? g->em.cg->i64 : sn_math_storage(g->em.cg, r->dtype);
+        uint32_t word = g->gpu ? 8 : sn_dtype_bytes(r->dtype);
         if (g->gpu && is_wide(r->dtype)) size *= 2;
-        const char *name = g->gpu ? r->name : sn_strf(g->arena, "posted.%s", r->name); /* not memcpy, say */
-        g->memory[b.i] = sn_em_global(&g->em, name, LLVMArrayType2(element, size), g->gpu ? 1 : 0, 8);
+        g->memory[b.i] = sn_gen_kept(g, size * word);
     }
 }
 
@@ -41,7 +40,7 @@ void sn_gen_ticket(sn_gen *g) {
     sn_em *em = &g->em;
     const sn_cg *cg = em->cg;
     if (!sn_kern_posts(g->m, g->kern)) return;
-    lv tickets = sn_em_global(em, "sn_tickets", cg->i64, 1, 8);
+    lv tickets = sn_gen_kept(g, 8);
     lv number = sn_em_global(em, "sn_block_number", cg->i32, 3, 4), round = sn_em_global(em, "sn_round", cg->i32, 3, 4);
     sn_em_if branch = sn_em_then(em, sn_gen_first_thread(g), "ticket");
     lv t = sn_em_assembly(em, cg->i64, "atom.relaxed.gpu.global.add.u64 $0, [$1], 1;", "=l,l,~{memory}", &tickets, 1);

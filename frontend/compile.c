@@ -211,8 +211,10 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].param_block = p->codes[k].param_block;
             kernels[k].cluster = p->codes[k].cluster;
             kernels[k].shared_bytes = p->codes[k].shared_bytes;
+            kernels[k].kept_bytes = p->codes[k].kept_bytes;
         } else {
             kernels[k].host = sn_host_code_kernel(p->host, k);
+            kernels[k].kept_bytes = sn_host_code_kept_bytes(p->host, k);
         }
     }
     SN_TRY(sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads));

@@ -30,6 +30,7 @@ static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     if (!code->k.grid) return SN_OK;
     uint32_t n = code->k.param_block ? 1 : code->n_params;
     for (uint32_t i = 0; i < n; i++) st->param_addresses[i] = (void *)&params[i];
+    if (code->k.kept_bytes) st->param_addresses[n] = &st->keeps[kernel];
     CUresult result = launch(st, st->p->cuda_codes[kernel].function, &code->k);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
@@ -57,7 +58,13 @@ static void run_blocks(void *user, int64_t begin, int64_t end) {
 
 static int launch_host(void *user, uint32_t kernel, void *const *params) {
     sn_prog_state *st = user;
-    host_call call = {&st->p->codes[kernel].k, params};
+    const sn_code *code = &st->p->codes[kernel];
+    host_call call = {&code->k, params};
+    if (code->k.kept_bytes) {
+        memmove(st->params, params, code->n_params * sizeof *params);
+        st->params[code->n_params] = st->keeps[kernel];
+        call.params = st->params;
+    }
     if (st->p->pool) sn_pool_run(st->p->pool, call.k->grid, run_blocks, &call);
     else if (call.k->grid) run_blocks(&call, 0, call.k->grid);
     return SN_OK;

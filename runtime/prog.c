@@ -154,8 +154,9 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
     p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
     for (uint32_t i = 0; i < p->n_codes; i++) {
         const sn_kern_rec *k = sn_kern_get(p->m, p->m->kernels.at[i]);
-        p->codes[i] = (sn_code){kernels[i], k->params.n};
+        p->codes[i] = (sn_code){kernels[i], k->params.n, p->kept_size};
         p->codes[i].k.name = k->name;
+        p->kept_size += sn_storage_round(kernels[i].kept_bytes);
         if (k->params.n > p->most_params) p->most_params = k->params.n;
         if (p->cu && kernels[i].grid > INT32_MAX)
             return sn_fail(p->env, SN_ERROR_UNSUPPORTED,

@@ -10,6 +10,7 @@
 typedef struct sn_code {
     sn_rt_kernel k; /* after loading its ptx is gone; the name is the module's */
     uint32_t n_params;
+    size_t kept_offset; /* of its kept memory in that of a state */
 } sn_code;
 
 /* An input or output buffer, and what the caller's storage for it has to be. */
@@ -50,7 +51,7 @@ struct sn_prog {
     void **place;    /* by buffer id: constants; of others whatever says that they get one */
     void **consts;   /* by order of the CONST buffers */
     void *const_block;
-    size_t workspace_size, const_size;
+    size_t workspace_size, const_size, kept_size;
     sn_prog_times times;
 };
 
@@ -60,10 +61,12 @@ struct sn_prog_state {
     sn_cuda *cu; /* that of the program, or a share of it; NULL: CPU */
     sn_arena arena;
     void **place;           /* by buffer id: storage in the current run; constants are there from the start */
-    void **params;          /* scratch: parameters of the call that the interpreter prepares */
+    void **params;          /* scratch: parameters of a call, by the interpreter or with kept memory behind them */
     void **param_addresses; /* scratch: what cuLaunchKernel wants */
     void *stream;           /* of the current run */
     void *workspace;
+    char *kept;   /* memory of all kernels that lasts between runs */
+    void **keeps; /* by kernel: its part of it */
 };
 
 /* SN_STEP_CHECK: is the address that the caller gave usable? */

@@ -46,6 +46,8 @@ typedef struct sn_rt_kernel {
     int64_t grid;
     uint32_t block_x, block_y, cluster, shared_bytes;
     bool param_block; /* GPU: the addresses are one parameter, an array by value */
+    size_t
+        kept_bytes; /* memory that lasts between runs, zero before the first; its address comes behind the others. 0: none */
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
 } sn_rt_kernel;
 
@@ -62,7 +64,7 @@ typedef struct sn_prog sn_prog;
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
                        sn_rt_wrapper wrapper, uint32_t threads);
 void sn_prog_free(sn_prog *p);
-/* What runs of a program change: workspace and scratch. One run at a time; runs in different states may go on at once,
+/* What runs of a program change: workspace, memory that kernels keep, scratch. One run at a time; runs in different states may go on at once,
  * on different threads when each state has an env, and a device, of its own: failures go there. The program outlives its
  * states. */
 typedef struct sn_prog_state sn_prog_state;

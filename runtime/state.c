@@ -1,16 +1,32 @@
-/* state.c: what runs of a program change: its workspace, the places of buffers, scratch.
+/* state.c: what runs of a program change: its workspace, memory that kernels keep, the places of buffers, scratch.
  *
  * Everything that a run needs is allocated here, so that sn_prog_run allocates nothing (exec.c). A state reads the
  * program and writes only what is its own: runs of one program in several states may go on at once.
  */
 #include "runtime/prog.h"
 
+#include <string.h>
+
 /* Constants have their places; those of the others come with each run. */
 static void make_scratch(sn_prog_state *st) {
     const sn_prog *p = st->p;
     st->place = sn_memdup(&st->arena, p->place, p->n_places * sizeof *p->place);
-    st->params = SN_NEWN(&st->arena, void *, p->most_params);
-    st->param_addresses = SN_NEWN(&st->arena, void *, p->most_params);
+    st->params = SN_NEWN(&st->arena, void *, p->most_params + 1);
+    st->param_addresses = SN_NEWN(&st->arena, void *, p->most_params + 1);
+    st->keeps = SN_NEWN(&st->arena, void *, p->n_codes);
+}
+
+/* The first run may be on a stream that does not wait for the one of the fill. */
+static sn_status make_kept(sn_prog_state *st) {
+    const sn_prog *p = st->p;
+    void *kept = NULL;
+    SN_TRY(sn_storage_alloc(&kept, st->env, st->cu, p->kept_size));
+    st->kept = kept;
+    if (!kept) return SN_OK;
+    for (uint32_t i = 0; i < p->n_codes; i++) st->keeps[i] = st->kept + p->codes[i].kept_offset;
+    if (!st->cu) return memset(kept, 0, p->kept_size), SN_OK;
+    SN_TRY(sn_cuda_fill(st->cu, kept, 0, p->kept_size, NULL));
+    return sn_cuda_sync(st->cu, NULL);
 }
 
 sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu) {
@@ -20,6 +36,7 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
     *out = st; /* known to the caller's guard, should memory run out: it holds memory of the device */
     make_scratch(st);
     sn_status status = sn_storage_alloc(&st->workspace, env, cu, p->workspace_size);
+    if (status == SN_OK) status = make_kept(st);
     if (status == SN_OK) return SN_OK;
     *out = NULL;
     sn_prog_state_free(st);
@@ -28,6 +45,7 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
 
 void sn_prog_state_free(sn_prog_state *st) {
     if (!st) return;
+    sn_storage_free(st->env, st->cu, st->kept, st->p->kept_size);
     sn_storage_free(st->env, st->cu, st->workspace, st->p->workspace_size);
     sn_arena_free(&st->arena);
     sn_heap_free(st->env, st, sizeof *st);

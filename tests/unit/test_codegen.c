@@ -91,14 +91,17 @@ static void run_on_host(const codegen_kernel *k) {
     sn_host_code *code;
     cr_assert_eq(sn_host_compile(&code, m, true, &target, NULL), SN_OK, "%s: %s", k->name, env.message);
     sn_kern kern = m->kernels.at[0];
-    void *params[16];
-    for (uint32_t i = 0; i < sn_kern_get(m, kern)->params.n; i++) params[i] = got[sn_kern_get(m, kern)->params.at[i].i];
+    void *params[16], *kept = calloc(1, sn_host_code_kept_bytes(code, 0) + 1);
+    uint32_t n = sn_kern_get(m, kern)->params.n;
+    for (uint32_t i = 0; i < n; i++) params[i] = got[sn_kern_get(m, kern)->params.at[i].i];
+    params[n] = kept;
     /* In two parts, as two threads of a pool would. */
     int64_t parts = sn_ix_value(m, sn_kern_launch(m, kern).parts), half = parts / 2;
     sn_host_code_kernel(code, 0)(params, 0, half);
     sn_host_code_kernel(code, 0)(params, half, parts);
     compare(m, k->name, got, want);
     sn_host_code_free(code);
+    free(kept);
     sn_arena_free(&arena);
     release(m, got);
     release(m, want);

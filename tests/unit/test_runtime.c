@@ -289,6 +289,10 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     const char *name = (const char *)f;
     void **block = params[0]; /* a name that begins with "block": the addresses are one parameter */
     void *to = strncmp(name, "block", 5) == 0 ? block[1] : *(void **)params[1];
+    if (strncmp(name, "keep", 4) == 0) { /* ... "keep": its memory comes behind the others */
+        uint64_t *kept = *(uint64_t **)params[2];
+        return *(float *)to = (float)++*kept, CUDA_SUCCESS;
+    }
     return fake_queue(stream, (fake_node){name, to, block[0], gx});
 }
 
@@ -768,6 +772,43 @@ Test(program, addresses_as_one_parameter) {
     sn_prog_free(p);
     sn_module_free(m);
     sn_cuda_close(cu);
+}
+
+static void keep1(void *const *params, int64_t begin, int64_t end) {
+    uint64_t *kept = params[2];
+    *(float *)params[1] = (float)(*kept += (uint64_t)(end - begin));
+}
+
+/* Counts its runs. */
+static void each_state_keeps_its_own(sn_env *env, sn_cuda *cu, const sn_rt_kernel *kernel) {
+    static const char text[] =
+        "buffer x: f32[1] input 0\nbuffer y: f32[1] output 0\n"
+        "kernel @keep1(x, y) { loop i in 1 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @keep1 }\n";
+    sn_module *m = parsed(env, text);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, kernel, 1, NULL, 1), SN_OK, "%s", env->message);
+    sn_prog_state *states[] = {new_state(p), new_state(p)};
+    static const int order[] = {0, 0, 1, 0, 1}, counts[] = {1, 2, 1, 3, 2};
+    for (size_t k = 0; k < SN_COUNT(order); k++) {
+        float x = 0, y = 0;
+        cr_assert_eq(sn_prog_run(states[order[k]], (void *[]){&x}, (void *[]){&y}, NULL, true), SN_OK);
+        cr_assert_eq(y, (float)counts[k], "run %zu", k);
+    }
+    for (int k = 0; k < 2; k++) sn_prog_state_free(states[k]);
+    sn_prog_free(p);
+    sn_module_free(m);
+}
+
+Test(program, kernels_keep_memory_of_the_state) {
+    sn_env env;
+    sn_env_init(&env);
+    each_state_keeps_its_own(&env, NULL, &(sn_rt_kernel){.name = "keep1", .grid = 1, .host = keep1, .kept_bytes = 8});
+    cr_assert_eq(env.bytes_now, 0);
+    sn_cuda *cu = fake_device(&env);
+    each_state_keeps_its_own(&env, cu,
+                             &(sn_rt_kernel){.name = "keep1", .ptx = "p", .ptx_size = 1, .grid = 1, .kept_bytes = 8});
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
 }
 
 /* The chain adds 3 to x and to y; a set is 512 bytes, the other sets lie behind each other in one block. */
