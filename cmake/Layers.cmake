@@ -43,6 +43,8 @@ function(sinter_library target kind)
   target_link_options(${target} PRIVATE -Wl,--as-needed)
   if(SINTER_SANITIZE)
     target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  elseif(SINTER_SANITIZE_THREADS)
+    target_link_options(${target} PRIVATE -fsanitize=thread)
   else()
     target_link_options(${target} PRIVATE -Wl,-z,defs)   # a layer that reaches upwards does not link
   endif()

@@ -13,21 +13,30 @@
 
 /* ---- guard ---- */
 
-bool sn_guard_enter(sn_context *ctx, jmp_buf *here) {
-    if (ctx->env.guard) return false;
-    sn_locale_enter(&ctx->env);
-    sn_env_clear(&ctx->env);
-    ctx->env.guard = here;
-    ctx->mark = sn_env_mark(&ctx->env);
+bool sn_env_enter(sn_env *env, jmp_buf *here, uint64_t *mark) {
+    if (env->guard) return false;
+    sn_locale_enter(env);
+    sn_env_clear(env);
+    env->guard = here;
+    *mark = sn_env_mark(env);
     return true;
 }
+
+sn_status sn_env_leave(sn_env *env, sn_arena *scratch, uint64_t mark, sn_status status) {
+    if (status != SN_OK && env->status == SN_OK)
+        sn_fail(env, SN_ERROR_INTERNAL, "a part of Sinter failed (%s) without saying why", sn_status_name(status));
+    env->guard = NULL;
+    sn_arena_free(scratch);
+    if (status != SN_OK) sn_env_release(env, mark);
+    sn_locale_leave(env);
+    return status;
+}
+
+bool sn_guard_enter(sn_context *ctx, jmp_buf *here) { return sn_env_enter(&ctx->env, here, &ctx->mark); }
 
 /* After a jump nobody has cleaned up: the half-made program, which holds more than memory, is destroyed, then what is
  * left of the call's memory is given back. */
 sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
-    if (status != SN_OK && ctx->env.status == SN_OK)
-        sn_fail(&ctx->env, SN_ERROR_INTERNAL, "a part of Sinter failed (%s) without saying why",
-                sn_status_name(status));
     sn_program *unfinished = ctx->pending;
     ctx->pending = NULL;
     sn_weights *opening = ctx->opening;
@@ -38,10 +47,7 @@ sn_status sn_guard_leave(sn_context *ctx, sn_status status) {
     if (importing && status != SN_OK) sn_graph_destroy(importing);
     if (opening && status != SN_OK) sn_weights_close(opening);
     if (unfinished && status != SN_OK) sn_program_destroy(unfinished);
-    sn_arena_free(&ctx->scratch);
-    if (status != SN_OK) sn_env_release(&ctx->env, ctx->mark);
-    sn_locale_leave(&ctx->env);
-    return status;
+    return sn_env_leave(&ctx->env, &ctx->scratch, ctx->mark, status);
 }
 
 sn_context *sn_idle(sn_context *ctx) { return ctx && !ctx->env.guard ? ctx : NULL; }

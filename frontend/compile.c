@@ -217,8 +217,7 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].kept_bytes = sn_host_code_kept_bytes(p->host, k);
         }
     }
-    SN_TRY(sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads));
-    return sn_prog_state_new(&p->state, p->prog, &p->ctx->env, cu);
+    return sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads);
 }
 
 /* ---- ports ---- */
@@ -254,11 +253,8 @@ static void fill_ports(sn_program *p) {
     p->n_outputs = g->outputs.n;
     p->inputs = SN_NEWN(&p->arena, sn_port, p->n_inputs + 1);
     p->outputs = SN_NEWN(&p->arena, sn_port, p->n_outputs + 1);
-    p->input_at = SN_NEWN(&p->arena, void *, p->n_inputs + 1);
-    p->spans = SN_NEWN(&p->arena, sn_span, p->n_inputs + p->n_outputs + 1);
     p->is_written = SN_NEWN(&p->arena, bool, p->n_inputs + 1);
-    p->output_at = SN_NEWN(&p->arena, void *, p->n_outputs + 1);
-    p->own_output = SN_NEWN(&p->arena, sn_tensor *, p->n_outputs + 1);
+    p->own_offset = SN_NEWN(&p->arena, int64_t, p->n_outputs + 1);
     for (uint32_t k = 0; k < p->n_inputs; k++) {
         const sn_graph_input *in = &g->inputs.at[k];
         const sn_type *type = &sn_node_get(p->source, in->node)->type;
@@ -269,32 +265,32 @@ static void fill_ports(sn_program *p) {
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         fill_port(&p->outputs[k], p, g->outputs.at[k].name, &sn_node_get(p->source, g->outputs.at[k].node)->type);
         p->outputs[k].writes = g->outputs.at[k].writes;
+        p->own_offset[k] = -1;
         if (p->outputs[k].writes >= 0) p->is_written[p->outputs[k].writes] = true;
     }
 }
-
-/* Storage for outputs that a copy step of the wrapper brings back to their input. */
-static sn_status allocate_copied_outputs(sn_program *p) {
-    for (uint32_t i = 0; i < p->m->wrap.steps.n; i++) {
-        const sn_step *s = &p->m->wrap.steps.at[i];
-        if (s->kind != SN_STEP_COPY) continue;
-        const sn_buf_rec *to = sn_buf_get(p->m, s->buf), *from = sn_buf_get(p->m, s->from);
-        if (to->scope != SN_BUF_INPUT || from->scope != SN_BUF_OUTPUT) continue;
-        const sn_port *port = &p->outputs[from->io];
-        if (port->writes < 0 || p->own_output[from->io]) continue;
-        SN_TRY(
-            sn_tensor_new(&p->own_output[from->io], p->ctx, p->device, port->dtype, port->rank, port->shape, NULL, 0));
-    }
-    return SN_OK;
-}
-
-/* ---- information ---- */
 
 static size_t port_bytes(const sn_port *port) {
     size_t bytes = sn_dtype_bytes(port->dtype);
     for (unsigned k = 0; k < port->rank; k++) bytes *= (size_t)port->shape[k];
     return bytes;
 }
+
+/* Room for outputs that a copy step of the wrapper brings back to their input. An empty one has some too. */
+static void place_copied_outputs(sn_program *p) {
+    for (uint32_t i = 0; i < p->m->wrap.steps.n; i++) {
+        const sn_step *s = &p->m->wrap.steps.at[i];
+        if (s->kind != SN_STEP_COPY) continue;
+        const sn_buf_rec *to = sn_buf_get(p->m, s->buf), *from = sn_buf_get(p->m, s->from);
+        if (to->scope != SN_BUF_INPUT || from->scope != SN_BUF_OUTPUT) continue;
+        const sn_port *port = &p->outputs[from->io];
+        if (port->writes < 0 || p->own_offset[from->io] >= 0) continue;
+        p->own_offset[from->io] = (int64_t)p->own_size;
+        p->own_size += sn_storage_round(port_bytes(port) + 1);
+    }
+}
+
+/* ---- information ---- */
 
 static size_t weight_bytes(const sn_module *m, sn_nd x) {
     return sn_wt_get(m, sn_wt_named(m, sn_node_attr(m, x, SN_ATTR_NAME)->text))->size;
@@ -326,6 +322,7 @@ static void fill_info(sn_program *p) {
 static sn_program *program_new(sn_context *ctx) {
     sn_program *p = sn_heap_alloc(&ctx->env, sizeof *p);
     *p = (sn_program){.ctx = ctx, .device = SN_CPU};
+    p->runner = (sn_runner){.p = p, .ctx = ctx, .env = &ctx->env, .scratch = &ctx->scratch};
     sn_arena_init(&p->arena, &ctx->env);
     ctx->pending = p;
     return p;
@@ -337,6 +334,7 @@ static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_setting
     SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims));
     sn_holders_share(p, g);
     fill_ports(p);
+    sn_runner_init(&p->runner, &p->arena);
     return choose_target(cu, p, s);
 }
 
@@ -351,7 +349,9 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     fill_info(p);
     if (!p->runnable) return SN_OK;
     SN_TRY(load(p, cu, s->threads));
-    SN_TRY(allocate_copied_outputs(p));
+    place_copied_outputs(p);
+    p->runner.cu = cu;
+    SN_TRY(sn_runner_load(&p->runner));
     sn_prog_times times = sn_prog_load_times(p->prog);
     p->info.assemble_us = times.assemble_us;
     p->info.load_us = times.load_us;
@@ -397,14 +397,24 @@ sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *op
     SN_MAKE_RETURN(out, g, sn_compile_to(out, g, options, SN_PHASE_LOADED));
 }
 
+/* Its run states would go on with memory that is gone. */
+static bool is_used(sn_program *p) {
+    unsigned n = atomic_load(&p->n_states);
+    if (n && sn_idle(p->ctx)) {
+        sn_env_clear(&p->ctx->env);
+        sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "sn_program_destroy: the program has %u run state%s; destroy %s first",
+                n, n > 1 ? "s" : "", n > 1 ? "them" : "it");
+    }
+    return n > 0;
+}
+
 void sn_program_destroy(sn_program *p) {
-    if (!p) return;
+    if (!p || is_used(p)) return;
     sn_env *env = &p->ctx->env;
-    sn_prog_state_free(p->state);
+    sn_runner_close(&p->runner);
     sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);
     sn_pool_free(p->pool);
-    for (uint32_t k = 0; p->own_output && k < p->n_outputs; k++) sn_tensor_destroy(p->own_output[k]);
     sn_holders_drop(p->ctx, &p->holders);
     if (p->m) sn_module_free(p->m);
     if (p->source) sn_module_free(p->source);

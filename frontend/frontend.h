@@ -12,6 +12,8 @@
 #include "runtime/runtime.h"
 #include "runtime/threads.h"
 
+#include <stdatomic.h>
+
 enum { SN_MAX_DEVICES = 16 };
 enum { SN_LIST_MAX = 1 << 16 }; /* entries of a caller's list of structs: a length beyond is a slip, and is not read */
 
@@ -68,6 +70,29 @@ struct sn_tensor {
     uint32_t n_shares; /* other libraries that use its memory */
 };
 
+/* What runs a program: the addresses of the run in progress, storage that is nobody's tensor, and the state below. */
+typedef struct sn_runner {
+    sn_program *p;
+    sn_context *ctx;   /* that tensors must be of; NULL: any */
+    sn_env *env;       /* where runs fail */
+    sn_arena *scratch; /* for their messages */
+    sn_cuda *cu;       /* NULL: CPU */
+    sn_prog_state *state;
+    void **input_at, **output_at;
+    sn_span *spans;   /* ranges of addresses, for the check that nothing overlaps */
+    void *own_output; /* p->own_size bytes: outputs that are copied back to an input */
+} sn_runner;
+
+/* A runner of the caller's: it has an environment of its own, and nothing that it changes is anybody else's. */
+struct sn_run_state {
+    sn_env env;
+    sn_arena scratch; /* freed at the end of every run */
+    sn_arena arena;
+    uint64_t mark; /* a run that fails gives back what was allocated since */
+    sn_runner runner;
+    bool ready; /* the runner has its memory */
+};
+
 /* Options of sn_compile after reading (options.c). */
 typedef struct sn_settings {
     bool want_cuda, must_cuda; /* try CUDA; fail without it */
@@ -82,6 +107,7 @@ typedef struct sn_settings {
     sn_pass_options passes;
 } sn_settings;
 
+/* Nothing changes after sn_compile but what `runner` points to, and n_states. */
 struct sn_program {
     sn_context *ctx;
     sn_arena arena;    /* code texts, ports, addresses */
@@ -95,14 +121,15 @@ struct sn_program {
     sn_gpu_code *codes; /* gpu_code: one per kernel */
     sn_host_code *host; /* wrapper, and kernels of the CPU */
     sn_prog *prog;
-    sn_prog_state *state;
     sn_port *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
-    sn_tensor **own_output;       /* by output: storage of one that is copied back to an input, else NULL */
-    void **input_at, **output_at; /* storage addresses of the run in progress */
-    bool *is_written;             /* by input: an output writes it */
-    struct sn_span *spans;        /* their ranges, for the check that nothing overlaps */
-    sn_holder_list holders;       /* of the graph: source and m borrow the same elements */
+    int64_t
+        *own_offset; /* by output: in own_output of a runner; -1: the caller's tensor, or the input that is written */
+    size_t own_size;
+    bool *is_written;       /* by input: an output writes it */
+    sn_runner runner;       /* of sn_run: works in the context */
+    atomic_uint n_states;   /* run states that are not destroyed */
+    sn_holder_list holders; /* of the graph: source and m borrow the same elements */
     sn_program_info info;
 };
 
@@ -113,6 +140,9 @@ struct sn_program {
  * makes while another one runs: that one's failures and memory would be mixed up with it. */
 bool sn_guard_enter(sn_context *ctx, jmp_buf *here);
 sn_status sn_guard_leave(sn_context *ctx, sn_status status);
+/* The same for any environment: what both begin and end with. */
+bool sn_env_enter(sn_env *env, jmp_buf *here, uint64_t *mark);
+sn_status sn_env_leave(sn_env *env, sn_arena *scratch, uint64_t mark, sn_status status);
 /* Is one of n arguments NULL? The error of the context (NULL: nowhere) names the first: "sn_run: p is NULL". `names`:
  * "p, inputs", as the caller's source spells them. */
 bool sn_any_null(sn_context *ctx, const char *function, const char *names, const void *const *args, size_t n);
@@ -204,6 +234,12 @@ sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_te
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs);
 /* Bodies of public calls that other bodies use. */
+/* Arrays in the arena; then memory for runs, once the program is loaded. Closing gives the latter back. */
+void sn_runner_init(sn_runner *r, sn_arena *arena);
+sn_status sn_runner_load(sn_runner *r);
+void sn_runner_close(sn_runner *r);
+sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
+                           bool interpreted);
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted);
 sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs);
@@ -214,7 +250,7 @@ sn_status sn_tensor_new_wrapped(sn_tensor **out, sn_context *ctx, int device, vo
 /* One of n_shares ends. */
 void sn_tensor_unshare(sn_tensor *t);
 /* Fails where the memory may only be read. */
-sn_status sn_tensor_writable(const sn_tensor *t, const char *what, const char *name);
+sn_status sn_tensor_writable(sn_env *env, const sn_tensor *t, const char *what, const char *name);
 sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size);
 /* All elements, from `size` bytes of elements that repeat. Contiguous tensors are filled where they are. */
 sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size);

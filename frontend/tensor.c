@@ -165,10 +165,10 @@ void sn_tensor_unshare(sn_tensor *t) {
     if (t->destroyed && !t->n_shares) release(t);
 }
 
-sn_status sn_tensor_writable(const sn_tensor *t, const char *what, const char *name) {
+sn_status sn_tensor_writable(sn_env *env, const sn_tensor *t, const char *what, const char *name) {
     if (!t->read_only) return SN_OK;
-    return sn_fail(&t->ctx->env, SN_ERROR_ARGUMENT, "%s%s: its memory belongs to another library and may only be read",
-                   what, name);
+    return sn_fail(env, SN_ERROR_ARGUMENT, "%s%s: its memory belongs to another library and may only be read", what,
+                   name);
 }
 
 void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t) {
@@ -216,7 +216,7 @@ static char *element_zero(const sn_tensor *t) {
 
 sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size) {
     SN_TRY(check_size(t, size, "elements given"));
-    SN_TRY(sn_tensor_writable(t, "tensor", ""));
+    SN_TRY(sn_tensor_writable(&t->ctx->env, t, "tensor", ""));
     if (!size) return SN_OK;
     bool packed = is_contiguous(&t->info);
     if (t->info.device == SN_CPU) {
@@ -247,7 +247,7 @@ static sn_status double_up(sn_cuda *cu, char *at, size_t filled, size_t all) {
 sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size) {
     size_t all = (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype);
     if (size >= all) return sn_tensor_put(t, data, all);
-    SN_TRY(sn_tensor_writable(t, "tensor", ""));
+    SN_TRY(sn_tensor_writable(&t->ctx->env, t, "tensor", ""));
     if (!is_contiguous(&t->info)) {
         char *packed = sn_alloc(&t->ctx->scratch, all);
         memcpy(packed, data, size);

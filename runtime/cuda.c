@@ -170,6 +170,23 @@ sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device) {
     return SN_OK;
 }
 
+sn_status sn_cuda_share(sn_cuda **out, sn_env *env, const sn_cuda *of) {
+    *out = NULL;
+    sn_cuda *cu = sn_heap_alloc(env, sizeof *cu);
+    sn_heap_keep(cu);
+    *cu = (sn_cuda){
+        .env = env, .api = of->api, .device = of->device, .driver_version = of->driver_version, .target = of->target};
+    cu->api.library = NULL; /* the driver stays loaded (NODELETE): nothing to close */
+    memcpy(cu->name, of->name, sizeof cu->name);
+    sn_status status = CU_CALL(cu, cuDevicePrimaryCtxRetain, (&cu->context, cu->device));
+    if (status != SN_OK) {
+        sn_cuda_close(cu);
+        return status;
+    }
+    *out = cu;
+    return SN_OK;
+}
+
 void sn_cuda_close(sn_cuda *cu) {
     if (!cu) return;
     if (cu->context) {

@@ -13,6 +13,8 @@ typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of on
  * fails. */
 uint32_t sn_cuda_count(char *why, size_t why_size);
 sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device);
+/* The same device for another thread: failures go to env, blocks come from a cache of its own. */
+sn_status sn_cuda_share(sn_cuda **out, sn_env *env, const sn_cuda *of);
 void sn_cuda_close(sn_cuda *cu);
 const char *sn_cuda_name(const sn_cuda *cu);            /* "NVIDIA H200" */
 void sn_cuda_target(const sn_cuda *cu, sn_target *out); /* sm, units, shared memory, L2 of the device */

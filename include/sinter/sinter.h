@@ -20,11 +20,14 @@
  * NULL after a failure, gets failures and no crash.
  *
  * Ownership. An `out` pointer belongs to the caller, who passes it to the matching destroy function; a returned pointer
- * is borrowed and lives as long as the object it came from. Destroy programs, graphs and tensors before their context.
+ * is borrowed and lives as long as the object it came from. Destroy programs, graphs and tensors before their context, run
+ * states before their program.
  * Destroying NULL is allowed. A program needs its graph no longer once it is compiled. Values and sizes belong to their
  * graph, tensors to their context: those of another one are refused.
  *
- * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent.
+ * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent. Run
+ * states are apart: different threads may use different ones at the same time, also of one program, and while another thread
+ * uses its context.
  *
  * Callbacks. Functions of the caller that Sinter calls (realloc_fn, log, text_output, deleters of DLPack) return: no exception
  * and no longjmp leaves them. They do not use the context that calls them: a call that can fail is refused there, with
@@ -86,6 +89,7 @@ typedef struct sn_graph sn_graph;
 typedef struct sn_program sn_program;
 typedef struct sn_tensor sn_tensor;
 typedef struct sn_weights sn_weights;
+typedef struct sn_run_state sn_run_state;
 
 /* A value of a graph. id 0: none (building it failed). Only meaningful together with its graph, whose mark it has. */
 typedef struct sn_node {
@@ -109,7 +113,8 @@ typedef struct sn_context_options {
     size_t struct_size;
     /* Memory hook: size 0 frees p; p NULL allocates; otherwise realloc. A NULL result for size > 0 means out of memory
      * and ends the running call with SN_ERROR_MEMORY. NULL: malloc and free. sn_compile calls it from threads of its own
-     * too, never two at a time. The memory of LLVM, the driver and the libraries that read files is theirs. */
+     * too, never two at a time; threads with run states call it at the same time as others. The memory of LLVM, the driver
+     * and the libraries that read files is theirs. */
     void *(*realloc_fn)(void *user, void *p, size_t size);
     void *realloc_user;
     /* Receives what the print options of sn_compile ask for (dumps, remarks, timings). NULL: dropped. */
@@ -486,6 +491,7 @@ typedef struct sn_compile_options {
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
  * is asked for and absent; SN_ERROR_TARGET from code generation. The graph is not changed and can be compiled again. */
 SN_API sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *options);
+/* Refused, with sn_error, while the program has run states. */
 SN_API void sn_program_destroy(sn_program *p);
 
 /* An input or output of a program. */
@@ -618,6 +624,25 @@ SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, 
  * whose elements lie in overlapping ranges of addresses, if one of them is an output or an input that is written. On CUDA
  * the call is asynchronous on `stream` (a CUstream; NULL: the default stream); after the first run nothing is allocated. */
 SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
+
+/* ---- running in several threads ----
+ * A program does not change once it is compiled. What a run changes (intermediate values, counters of kernels, the error) is a
+ * run state: sn_run uses one that the program has, and threads that run a program at the same time have one each. Any thread
+ * may create, use and destroy a run state, one at a time; none of these functions changes the context or its error. */
+
+/* A state for runs of p. Its memory (sn_program_info.workspace, and some more) is allocated in its first run. Fails with
+ * SN_ERROR_ARGUMENT or SN_ERROR_MEMORY; *out is NULL then, and there is no text. */
+SN_API sn_status sn_run_state_create(sn_run_state **out, sn_program *p);
+SN_API void sn_run_state_destroy(sn_run_state *state);
+/* As sn_run, in a state. The tensors may be of any context; one that no run writes may be an input of several at once. On
+ * the CPU the callers share the threads of the program. On CUDA runs on one stream follow each other: give each state a
+ * stream of its own. */
+SN_API sn_status sn_run_with(sn_run_state *state, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
+/* One line about the last run in the state, "" when it did not fail, and its status. */
+SN_API const char *sn_run_state_error(const sn_run_state *state);
+SN_API sn_status sn_run_state_status(const sn_run_state *state);
+
+/* ---- measuring, checking ---- */
 
 /* Microseconds of each of `runs` (at most 2^20) runs into out[runs]: device time on CUDA, with `flush_bytes` of other
  * memory written before each run so that no input is in cache; wall-clock time on the CPU. */

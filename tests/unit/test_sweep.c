@@ -30,6 +30,7 @@ typedef struct world {
     nodes n, sibling_n, foreign_n;
     int64_t dim, sibling_dim, foreign_dim; /* sizes of the graphs */
     sn_program *p;                         /* y = x + x, f32[2, 3] */
+    sn_run_state *state;                   /* of p */
     sn_tensor *t, *u, *foreign_t, *foreign_u;
     sn_weights *weights; /* w: f32[2, 3] */
     char dir[32], sn_path[64], onnx_path[512], weights_path[64], npy_path[64], new_path[64];
@@ -41,6 +42,7 @@ typedef struct world {
     sn_context *made_context;
     sn_graph *made_graph;
     sn_program *made_program;
+    sn_run_state *made_state;
     sn_tensor *made_tensor;
     sn_weights *made_weights;
     char *made_text;
@@ -55,8 +57,8 @@ typedef struct world {
     unsigned n_lists;
     const char *function; /* that is called */
     /* what it said */
-    bool refused;
-    sn_node result; /* of a builder function */
+    bool refused, asks_state; /* the text is that of the run state */
+    sn_node result;           /* of a builder function */
 } world;
 
 static void *limited(void *user, void *p, size_t size) {
@@ -151,6 +153,7 @@ static world *set_up(void) {
     w->foreign_t = new_tensor(w->other);
     w->foreign_u = new_tensor(w->other);
     w->p = new_program(w->ctx);
+    cr_assert_eq(sn_run_state_create(&w->state, w->p), SN_OK);
     set_up_files(w);
     return w;
 }
@@ -160,6 +163,7 @@ static void tear_down(world *w) {
     sn_weights_close(w->weights);
     for (size_t k = 0; k < SN_COUNT(paths); k++) unlink(paths[k]);
     rmdir(w->dir);
+    sn_run_state_destroy(w->state);
     sn_program_destroy(w->p);
     sn_tensor *tensors[] = {w->t, w->u, w->foreign_t, w->foreign_u};
     for (size_t k = 0; k < SN_COUNT(tensors); k++) sn_tensor_destroy(tensors[k]);
@@ -224,6 +228,7 @@ static int64_t *keep(world *w, int64_t a, int64_t b) {
 KIND(CTX, p) { PICK({GOOD, P(w->ctx)}, {OBJECT, P(NULL)}); }
 KIND(GRAPH, p) { PICK({GOOD, P(w->g)}, {OBJECT, P(NULL)}); }
 KIND(PROGRAM, p) { PICK({GOOD, P(w->p)}, {OBJECT, P(NULL)}); }
+KIND(RUN_STATE, p) { PICK({GOOD, P(w->state)}, {OBJECT, P(NULL)}); }
 KIND(TENSOR, p) { PICK({GOOD, P(w->t)}, {OBJECT, P(NULL)}, {ANY, P(w->foreign_t)}); }
 KIND(WEIGHTS, p) { PICK({GOOD, P(w->weights)}, {OBJECT, P(NULL)}); }
 
@@ -240,6 +245,12 @@ KIND(NEW_GRAPH, p) {
 }
 KIND(NEW_PROGRAM, p) {
     *out = (choice){k ? ANY : GOOD, P(k ? NULL : new_program(w->ctx))};
+    return 2;
+}
+KIND(NEW_RUN_STATE, p) {
+    sn_run_state *state = NULL;
+    if (k == 0) sn_run_state_create(&state, w->p);
+    *out = (choice){k ? ANY : GOOD, P(state)};
     return 2;
 }
 KIND(NEW_TENSOR, p) {
@@ -265,6 +276,7 @@ KIND(MAYBE_OUT, p) { PICK({GOOD, P(w->out[w->outs++ % 2].bytes)}, {ANY, P(NULL)}
 KIND(MADE_CONTEXT, p) { PICK({GOOD, P(&w->made_context)}, {OBJECT, P(NULL)}); }
 KIND(MADE_GRAPH, p) { PICK({GOOD, P(&w->made_graph)}, {NIL, P(NULL)}); }
 KIND(MADE_PROGRAM, p) { PICK({GOOD, P(&w->made_program)}, {NIL, P(NULL)}); }
+KIND(MADE_RUN_STATE, p) { PICK({GOOD, P(&w->made_state)}, {OBJECT, P(NULL)}); }
 KIND(MADE_TENSOR, p) { PICK({GOOD, P(&w->made_tensor)}, {NIL, P(NULL)}); }
 KIND(MADE_WEIGHTS, p) { PICK({GOOD, P(&w->made_weights)}, {NIL, P(NULL)}); }
 KIND(MADE_TEXT, p) { PICK({GOOD, P(&w->made_text)}, {NIL, P(NULL)}); }
@@ -426,6 +438,12 @@ KIND(TENSORS, p) {
     unsigned turn = w->outs++ % 2; /* inputs, outputs */
     PICK({GOOD, P(mine[turn])}, {NIL, P(NULL)}, {NIL, P(none)}, {BAD, P(foreign)});
 }
+/* The same where tensors may be of any context. */
+KIND(ANY_TENSORS, p) {
+    unsigned n = TENSORS_values(out, k, w);
+    if (out->verdict == BAD) out->verdict = ANY;
+    return n;
+}
 KIND(N_INFOS, u) { PICK({GOOD, {.u = 1}}, {ANY, {.u = 0}}, {BAD, {.u = UINT_MAX}}, {BAD, {.u = INT_MAX}}); }
 KIND(INFOS, p) {
     static sn_weight_info infos[8];
@@ -522,6 +540,7 @@ KIND(CONTEXT_OPTIONS, p) {
 
 /* Was the call refused? A builder's refusal stays with its graph. */
 #define STATUS(call) w->refused = (call) != SN_OK
+#define STATE_STATUS(call) w->asks_state = true, STATUS(call)
 #define NODE(call) w->result = (call), w->refused = w->result.id == 0
 #define SIZE(call) w->refused = (call) == 0
 #define NODES(call)                                                                                                    \
@@ -574,7 +593,7 @@ static verdict call(world *w, const row *r, const unsigned *picks) {
     value v[ARGS_MAX];
     verdict worst = GOOD;
     w->function = r->name;
-    w->refused = false;
+    w->refused = w->asks_state = false;
     w->result = (sn_node){0};
     w->n_lists = w->outs = 0;
     w->g = new_graph(&w->n, &w->dim, w->ctx);
@@ -609,6 +628,7 @@ static void clean(world *w) {
     if (w->made_managed) w->made_managed->deleter(w->made_managed);
     if (w->made_managed_old) w->made_managed_old->deleter(w->made_managed_old);
     sn_tensor_destroy(w->made_tensor);
+    sn_run_state_destroy(w->made_state);
     sn_program_destroy(w->made_program);
     sn_weights_close(w->made_weights);
     sn_free(w->ctx, w->made_text);
@@ -618,6 +638,7 @@ static void clean(world *w) {
     w->managed = w->made_managed = NULL;
     w->managed_old = w->made_managed_old = NULL;
     w->made_tensor = NULL;
+    w->made_state = NULL;
     w->made_program = NULL;
     w->made_weights = NULL;
     w->made_text = NULL;
@@ -631,8 +652,8 @@ static unsigned choices(world *w, const row *r, unsigned k) {
 }
 
 static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdict verdict) {
-    const char *said = sn_error(w->ctx);
-    const void *made[] = {w->made_graph, w->made_program, w->made_tensor, w->made_text, w->made_weights};
+    const char *said = w->asks_state ? sn_run_state_error(w->state) : sn_error(w->ctx);
+    const void *made[] = {w->made_graph, w->made_program, w->made_tensor, w->made_text, w->made_weights, w->made_state};
     if (verdict < BAD) return;
     cr_expect(w->refused, "%s: argument %u, value %u: not refused", r->name, k + 1, pick);
     for (size_t j = 0; j < SN_COUNT(made); j++)
@@ -646,11 +667,12 @@ static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdi
 
 /* Functions without a verdict: nothing can be refused. */
 static bool has_verdict(const row *r) {
-    static const char *const none[] = {"sn_error",         "sn_error_status",         "sn_error_clear",
-                                       "sn_free",          "sn_graph_error",          "sn_graph_input_count",
-                                       "sn_node_dtype",    "sn_graph_output_count",   "sn_node_rank",
-                                       "sn_node_shape",    "sn_program_get_info",     "sn_program_input_count",
-                                       "sn_weights_count", "sn_program_output_count", "sn_tensor_get_info"};
+    static const char *const none[] = {
+        "sn_error",           "sn_error_status",         "sn_error_clear",      "sn_free",
+        "sn_graph_error",     "sn_graph_input_count",    "sn_node_dtype",       "sn_graph_output_count",
+        "sn_node_rank",       "sn_node_shape",           "sn_program_get_info", "sn_program_input_count",
+        "sn_weights_count",   "sn_program_output_count", "sn_tensor_get_info",  "sn_run_state_error",
+        "sn_run_state_status"};
     for (size_t k = 0; k < SN_COUNT(none); k++)
         if (!strcmp(none[k], r->name)) return false;
     return true;

@@ -1,0 +1,75 @@
+/* run_state.c: run states: one program, run by several threads at the same time.
+ *
+ * A state has an environment of its own: its memory, its error, its guard against running out of memory, and on CUDA its
+ * share of the device. Nothing here touches what the program or its context change, but for the count of states. The
+ * memory of runs is allocated in the first one, so that what goes wrong there has a text. Does not look at tensors
+ * (run.c).
+ */
+#include "frontend/frontend.h"
+
+sn_status sn_run_state_create(sn_run_state **out, sn_program *p) {
+    if (out) *out = NULL;
+    if (!out || !p) return SN_ERROR_ARGUMENT;
+    const sn_env *of = &p->ctx->env;
+    sn_run_state *st = of->realloc_fn(of->realloc_user, NULL, sizeof *st);
+    if (!st) return SN_ERROR_MEMORY;
+    *st = (sn_run_state){.runner = {.p = p, .env = &st->env, .scratch = &st->scratch}};
+    sn_env_init(&st->env);
+    st->env.realloc_fn = of->realloc_fn;
+    st->env.realloc_user = of->realloc_user;
+    st->env.c_locale = of->c_locale;
+    sn_arena_init(&st->scratch, &st->env);
+    sn_arena_init(&st->arena, &st->env);
+    atomic_fetch_add(&p->n_states, 1);
+    *out = st;
+    return SN_OK;
+}
+
+/* The program may be gone as soon as it is not counted any more. */
+void sn_run_state_destroy(sn_run_state *state) {
+    if (!state) return;
+    sn_realloc_fn realloc_fn = state->env.realloc_fn;
+    void *user = state->env.realloc_user;
+    sn_runner_close(&state->runner);
+    sn_cuda_close(state->runner.cu);
+    sn_arena_free(&state->scratch);
+    sn_arena_free(&state->arena);
+    atomic_fetch_sub(&state->runner.p->n_states, 1);
+    realloc_fn(user, state, 0);
+}
+
+/* What cannot run needs no memory: the launch says why. */
+static sn_status prepare(sn_run_state *st) {
+    sn_runner *r = &st->runner;
+    if (st->ready || !r->p->runnable) return SN_OK;
+    if (r->p->runner.cu && !r->cu) SN_TRY(sn_cuda_share(&r->cu, &st->env, r->p->runner.cu));
+    sn_runner_init(r, &st->arena);
+    SN_TRY(sn_runner_load(r));
+    st->ready = true;
+    st->mark = sn_env_mark(&st->env); /* it stays when the run fails */
+    return SN_OK;
+}
+
+static sn_status run(sn_run_state *st, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
+    SN_TRY(prepare(st));
+    return sn_runner_launch(&st->runner, inputs, outputs, stream, st->runner.p->interpreted);
+}
+
+/* What a first run has made by half goes, and the next run is the first one again. */
+static sn_status leave(sn_run_state *st, sn_status status) {
+    if (!st->ready) {
+        sn_runner_close(&st->runner);
+        sn_arena_free(&st->arena);
+    }
+    return sn_env_leave(&st->env, &st->scratch, st->mark, status);
+}
+
+sn_status sn_run_with(sn_run_state *state, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
+    jmp_buf here;
+    if (!state || !sn_env_enter(&state->env, &here, &state->mark)) return SN_ERROR_ARGUMENT;
+    if (setjmp(here)) return leave(state, state->env.status);
+    return leave(state, run(state, inputs, outputs, stream));
+}
+
+const char *sn_run_state_error(const sn_run_state *state) { return state ? state->env.message : ""; }
+sn_status sn_run_state_status(const sn_run_state *state) { return state ? state->env.status : SN_ERROR_ARGUMENT; }
