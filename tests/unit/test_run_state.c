@@ -1,6 +1,6 @@
 /* test_run_state.c: one program, run by several threads at the same time with a run state each, on the CPU: the results
- * are those of sn_run, errors stay with their state, and the context goes on meanwhile. `./dev check` runs these tests
- * under the thread sanitizer too (target unit-threads); what LLVM does is not seen there, so nothing is compiled in a thread.
+ * are those of sn_run, errors stay with their state, and the context goes on meanwhile. The thread sanitizer looks at these
+ * tests too (tests/tsan); it does not see what LLVM does, so nothing is compiled in a thread.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
