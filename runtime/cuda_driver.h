@@ -67,6 +67,8 @@ typedef struct sn_cuda_api {
 /* Open the driver library and resolve every row of cuda_api.def, then cuInit. false: the reason is in `why`. */
 bool sn_cuda_api_open(sn_cuda_api *out, const char *library, char *why, size_t why_size);
 void sn_cuda_api_close(sn_cuda_api *api);
+/* Devices that the driver finds; of 0 the reason is in `why`. */
+uint32_t sn_cuda_api_count(const sn_cuda_api *api, char *why, size_t why_size);
 
 /* ---- an opened device ---- */
 

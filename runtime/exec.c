@@ -84,7 +84,7 @@ static const machine gpu = {launch_gpu, copy_gpu}, host = {launch_host, copy_hos
 
 /* ---- checks of what the caller gave ---- */
 
-sn_status sn_prog_check(sn_prog_state *st, const sn_rt_io *io, const void *address) {
+static sn_status check(sn_prog_state *st, const sn_rt_io *io, const void *address) {
     const char *role = io->is_input ? "input" : "output";
     if (!address && io->bytes)
         return sn_fail(st->env, SN_ERROR_ARGUMENT, "%s %u (%s): no storage was given", role, io->number, io->name);
@@ -104,7 +104,7 @@ static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
 
 static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     switch (s->kind) {
-    case SN_STEP_CHECK: return sn_prog_check(st, &st->p->ios[s->io], st->place[s->buf.i]);
+    case SN_STEP_CHECK: return check(st, &st->p->ios[s->io], st->place[s->buf.i]);
     case SN_STEP_ALLOC: st->place[s->buf.i] = (char *)st->workspace + s->offset; return SN_OK;
     case SN_STEP_REUSE: st->place[s->buf.i] = st->place[s->from.i]; return SN_OK;
     case SN_STEP_CALL: return call(st, on, s);
@@ -134,7 +134,7 @@ static sn_status explain(sn_prog_state *st, int status, void *const *inputs, voi
     if (st->env->status != SN_OK) return st->env->status;
     for (uint32_t i = 0; i < p->n_steps; i++) {
         const sn_rt_io *io = &p->ios[p->steps[i].io];
-        if (p->steps[i].kind == SN_STEP_CHECK) SN_TRY(sn_prog_check(st, io, sn_io_address(io, inputs, outputs)));
+        if (p->steps[i].kind == SN_STEP_CHECK) SN_TRY(check(st, io, sn_io_address(io, inputs, outputs)));
     }
     return sn_fail(st->env, SN_ERROR_INTERNAL, "the generated wrapper returned %d", status);
 }

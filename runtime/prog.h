@@ -69,9 +69,6 @@ struct sn_prog_state {
     void **keeps; /* by kernel: its part of it */
 };
 
-/* SN_STEP_CHECK: is the address that the caller gave usable? */
-sn_status sn_prog_check(sn_prog_state *st, const sn_rt_io *io, const void *address);
-
 static inline void *sn_io_address(const sn_rt_io *io, void *const *inputs, void *const *outputs) {
     return (io->is_input ? inputs : outputs)[io->number];
 }

@@ -64,6 +64,7 @@ static struct {
     CUresult next_launch;
     bool fail_in_capture; /* next_launch is for captured launches alone */
     bool refuse;
+    int retained;
     float milliseconds;
     bool capturing;
     fake_node *graph;           /* one graph at a time */
@@ -306,6 +307,13 @@ static CUresult fake_elapsed(float *ms, CUevent a, CUevent b) {
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_retain(CUcontext *cx, CUdevice device) {
+    (void)device;
+    fake.retained++;
+    *cx = (CUcontext)(uintptr_t)1;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_release(CUdevice device) {
     (void)device;
     return CUDA_SUCCESS;
@@ -351,9 +359,33 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuGraphLaunch = fake_replay,
         .cuGraphExecDestroy = fake_exec_destroy,
         .cuGraphDestroy = fake_graph_destroy,
+        .cuDevicePrimaryCtxRetain = fake_retain,
         .cuDevicePrimaryCtxRelease = fake_release,
     };
     return cu;
+}
+
+/* Two threads with one device: neither sees the other's failures or blocks. */
+Test(cuda, a_share_has_its_own_errors_and_blocks) {
+    sn_env env, own;
+    sn_cuda *cu = fake_device(&env), *share;
+    sn_env_init(&own);
+    cr_assert_eq(sn_cuda_share(&share, &own, cu), SN_OK, "%s", own.message);
+    cr_assert_eq(fake.retained, 1);
+    cr_assert_str_eq(sn_cuda_name(share), "Fake");
+    void *a, *b;
+    cr_assert_eq(sn_cuda_malloc(&a, cu, 1024), SN_OK);
+    sn_cuda_free(cu, a, 1024);
+    cr_assert_eq(sn_cuda_malloc(&b, share, 1024), SN_OK);
+    cr_assert_neq(a, b, "the spare block is the other's");
+    cr_assert_eq(sn_cuda_malloc(&a, share, 2 * FAKE_MEMORY), SN_ERROR_DEVICE_MEMORY);
+    cr_assert(strstr(own.message, "out of device memory on Fake"), "%s", own.message);
+    cr_assert_str_empty(env.message);
+    sn_cuda_free(share, b, 1024);
+    sn_cuda_close(share);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now + own.bytes_now, 0);
 }
 
 /* ---- allocator ---- */
