@@ -319,12 +319,14 @@ static void fill_info(sn_program *p) {
 
 /* ---- all of it ---- */
 
+static void destroy_half(void *p) { sn_program_destroy(p); }
+
 static sn_program *program_new(sn_context *ctx) {
     sn_program *p = sn_heap_alloc(&ctx->env, sizeof *p);
     *p = (sn_program){.ctx = ctx, .device = SN_CPU};
     p->runner = (sn_runner){.p = p, .ctx = ctx, .env = &ctx->env, .scratch = &ctx->scratch};
     sn_arena_init(&p->arena, &ctx->env);
-    ctx->pending = p;
+    sn_making_begin(ctx, p, destroy_half);
     return p;
 }
 
@@ -388,7 +390,7 @@ sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options 
     SN_TRY(sn_settings_read(&s, ctx, options));
     sn_program *p = program_new(ctx);
     SN_TRY(compile(p, g, &s, last));
-    ctx->pending = NULL;
+    sn_making_end(ctx, p);
     *out = p;
     return SN_OK;
 }

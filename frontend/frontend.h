@@ -1,37 +1,20 @@
-/* frontend.h: what the files of frontend/ share: the objects behind sinter.h's opaque types, the guard, settings. The
- * tool uses it too, for what the public interface does not offer (passes on module text, random inputs).
+/* frontend.h: what the files of frontend/ share: graphs, programs and run states, settings. Contexts and tensors, which
+ * files of tensors need too, have folders and headers of their own. The tool uses it too, for what the public interface
+ * does not offer (passes on module text, random inputs).
  */
 #ifndef SN_FRONTEND_FRONTEND_H
 #define SN_FRONTEND_FRONTEND_H
 
 #include "codegen-llvm/codegen.h"
-#include "include/sinter/sinter.h"
-#include "ir/base/text.h"
+#include "frontend/context/context.h"
+#include "frontend/tensor/tensor.h"
 #include "ir/module.h"
 #include "passes/runner.h"
-#include "runtime/runtime.h"
 #include "runtime/threads.h"
 
 #include <stdatomic.h>
 
-enum { SN_MAX_DEVICES = 16 };
 enum { SN_LIST_MAX = 1 << 16 }; /* entries of a caller's list of structs: a length beyond is a slip, and is not read */
-
-/* Every object begins with its context, a context with itself: the guard asks any of them alike. */
-struct sn_context {
-    sn_context *ctx;
-    sn_env env;
-    uint32_t tag, n_graphs; /* graph k has the tag `tag + k` */
-    void (*log)(void *user, const char *text);
-    void *log_user;
-    sn_arena scratch;              /* freed at the end of every guarded call */
-    uint64_t mark;                 /* a guarded call that fails gives back what was allocated since */
-    sn_program *pending;           /* under construction: destroyed when the call fails */
-    sn_weights *opening;           /* likewise */
-    sn_graph *importing;           /* likewise */
-    sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
-    char cuda_target[SN_MAX_DEVICES][32];
-};
 
 /* What holds elements that a graph borrows, such as an open file: closed with the last graph or program that has it. */
 typedef struct sn_holder {
@@ -56,19 +39,6 @@ typedef struct sn_span {
     const char *first, *end, *role, *name;
     bool written;
 } sn_span;
-
-struct sn_tensor {
-    sn_context *ctx;
-    sn_tensor_info info;
-    size_t bytes; /* of the storage */
-    void *owned;  /* block to free, NULL for memory of the caller */
-    size_t owned_bytes;
-    void (*give_back)(void *user); /* memory of another library: called when the tensor goes */
-    void *give_back_user;
-    bool read_only;
-    bool destroyed;    /* by its owner; shares of it are left */
-    uint32_t n_shares; /* other libraries that use its memory */
-};
 
 /* What runs a program: the addresses of the run in progress, storage that is nobody's tensor, and the state below. */
 typedef struct sn_runner {
@@ -133,42 +103,7 @@ struct sn_program {
     sn_program_info info;
 };
 
-/* ---- the guard (api.c) ----
- * Every public call with a context goes through one of these macros. They name what must not be NULL: `object`, whose
- * context the call works in, and the pointers behind `call`. Out-of-memory and the fatal errors of libraries longjmp
- * here. The call sees a cleared error, a scratch arena and the C locale. sn_guard_enter refuses a call that a callback
- * makes while another one runs: that one's failures and memory would be mixed up with it. */
-bool sn_guard_enter(sn_context *ctx, jmp_buf *here);
-sn_status sn_guard_leave(sn_context *ctx, sn_status status);
-/* The same for any environment: what both begin and end with. */
-bool sn_env_enter(sn_env *env, jmp_buf *here, uint64_t *mark);
-sn_status sn_env_leave(sn_env *env, sn_arena *scratch, uint64_t mark, sn_status status);
-/* Is one of n arguments NULL? The error of the context (NULL: nowhere) names the first: "sn_run: p is NULL". `names`:
- * "p, inputs", as the caller's source spells them. */
-bool sn_any_null(sn_context *ctx, const char *function, const char *names, const void *const *args, size_t n);
-/* The context, or NULL while a call runs in it: the error is that call's then, whatever a callback does. */
-sn_context *sn_idle(sn_context *ctx);
-#define SN_IS_NULL(object, ...)                                                                                        \
-    sn_any_null(sn_idle((object) ? (object)->ctx : NULL), SN_NULLS(object, ##__VA_ARGS__))
-#define SN_NULLS(object, ...)                                                                                          \
-    __func__, #object ", " #__VA_ARGS__, (const void *const[]){(object), ##__VA_ARGS__},                               \
-        sizeof((const void *const[]){(object), ##__VA_ARGS__}) / sizeof(void *)
-#define SN_GUARD_RETURN(object, call, ...)                                                                             \
-    do {                                                                                                               \
-        jmp_buf sn_here;                                                                                               \
-        if (SN_IS_NULL(object, ##__VA_ARGS__)) return SN_ERROR_ARGUMENT;                                               \
-        if (!sn_guard_enter((object)->ctx, &sn_here)) return SN_ERROR_ARGUMENT;                                        \
-        if (setjmp(sn_here)) return sn_guard_leave((object)->ctx, (object)->ctx->env.status);                          \
-        return sn_guard_leave((object)->ctx, (call));                                                                  \
-    } while (0)
-/* For calls that make something: *out is NULL until it is there. */
-#define SN_MAKE_RETURN(out, object, call, ...)                                                                         \
-    do {                                                                                                               \
-        if (out) *(out) = NULL;                                                                                        \
-        SN_GUARD_RETURN(object, call, out, ##__VA_ARGS__);                                                             \
-    } while (0)
-
-/* The same for builder functions: nothing happens on a failed graph, and a failure stays with the graph. `call` stores
+/* The guard of builder functions (graph.c): nothing happens on a failed graph, and a failure stays with the graph. `call` stores
  * the node in g->built. */
 bool sn_build_enter(sn_graph *g, jmp_buf *here);
 sn_node sn_build_leave(sn_graph *g);
@@ -180,20 +115,7 @@ sn_node sn_build_leave(sn_graph *g);
         return sn_build_leave(g);                                                                                      \
     } while (0)
 
-/* Run a function of the tool under the guard. */
-sn_status sn_guarded(sn_context *ctx, sn_status (*body)(sn_context *ctx, void *args), void *args);
-
 /* ---- pieces ---- */
-
-/* The text of `t` as a caller's text for sn_free; `t` is freed. */
-sn_status sn_text_give(char **out, sn_context *ctx, sn_text *t);
-/* A whole file in the arena, NUL-terminated. "-" is standard input. */
-sn_status sn_file_read(char **out, size_t *size, sn_env *env, sn_arena *arena, const char *path);
-sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t size);
-/* The device's driver, opened on first use. */
-sn_status sn_context_cuda(sn_cuda **out, sn_context *ctx, int ordinal);
-/* A struct of options, by its struct_size, into one that is zeroed; NULL: defaults. `name`: that of its type. */
-sn_status sn_options_read(void *out, size_t size, sn_env *env, const char *name, const void *options);
 
 /* A graph around a module that it owns from now on. */
 sn_graph *sn_graph_new(sn_context *ctx, sn_module *m);
@@ -233,31 +155,16 @@ sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_te
 /* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs);
-/* Bodies of public calls that other bodies use. */
-/* Arrays in the arena; then memory for runs, once the program is loaded. Closing gives the latter back. */
+/* A runner's arrays in the arena; then memory for runs, once the program is loaded. Closing gives the latter back. */
 void sn_runner_init(sn_runner *r, sn_arena *arena);
 sn_status sn_runner_load(sn_runner *r);
 void sn_runner_close(sn_runner *r);
 sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                            bool interpreted);
+/* Bodies of public calls that other bodies use. */
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted);
 sn_status sn_program_bind(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs);
-sn_status sn_tensor_new(sn_tensor **out, sn_context *ctx, int device, sn_dtype dtype, unsigned rank,
-                        const int64_t *shape, const int64_t *strides, int64_t offset);
-sn_status sn_tensor_new_wrapped(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
-                                const int64_t *shape, const int64_t *strides, int64_t offset);
-/* One of n_shares ends. */
-void sn_tensor_unshare(sn_tensor *t);
-/* Fails where the memory may only be read. */
-sn_status sn_tensor_writable(sn_env *env, const sn_tensor *t, const char *what, const char *name);
-sn_status sn_tensor_put(sn_tensor *t, const void *data, size_t size);
-/* All elements, from `size` bytes of elements that repeat. Contiguous tensors are filled where they are. */
-sn_status sn_tensor_put_repeated(sn_tensor *t, const void *data, size_t size);
-sn_status sn_tensor_fetch(void *out, const sn_tensor *t, size_t size);
-/* "[2, 3]" in an arena. */
-char *sn_sizes_text(sn_arena *arena, const int64_t *shape, unsigned rank);
-
 /* Elements in storage format as values of the evaluator, in the arena, and back. */
 sn_array sn_array_from(sn_arena *arena, sn_dtype dtype, unsigned rank, const int64_t *shape, const void *data);
 void sn_array_store(void *out, const sn_array *a);

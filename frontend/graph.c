@@ -3,9 +3,26 @@
  * Relies on ir/ for the graph itself. Does not build operations (build.c, build_elementwise.c); sizes are in sizes.c.
  */
 #include "frontend/frontend.h"
-#include "frontend/names.h"
+#include "frontend/context/names.h"
 
 #include <limits.h>
+#include <string.h>
+
+bool sn_build_enter(sn_graph *g, jmp_buf *here) {
+    if (!g || g->status != SN_OK) return false;
+    if (!sn_guard_enter(g->ctx, here)) return false;
+    g->built = (sn_nd){0};
+    return true;
+}
+
+sn_node sn_build_leave(sn_graph *g) {
+    sn_env *env = &g->ctx->env;
+    sn_guard_leave(g->ctx, env->status);
+    if (env->status == SN_OK) return (sn_node){g->built.i, g->tag};
+    g->status = env->status;
+    memcpy(g->message, env->message, sizeof g->message);
+    return (sn_node){0};
+}
 
 sn_graph *sn_graph_new(sn_context *ctx, sn_module *m) {
     sn_graph *g = sn_heap_alloc(&ctx->env, sizeof *g);

@@ -99,13 +99,15 @@ static sn_status attach_file(sn_context *ctx, sn_module *m, sn_weights *w) {
     return SN_OK;
 }
 
+static void close_weights(void *object) { sn_weights_close(object); }
+
 sn_status sn_module_load_weights(sn_weights **out, sn_context *ctx, sn_module *m, const char *path) {
     *out = NULL;
     sn_weights *w;
     SN_TRY(sn_weights_read(&w, ctx, path));
-    ctx->opening = w; /* until all fits */
+    sn_making_begin(ctx, w, close_weights); /* until all fits */
     SN_TRY(attach_file(ctx, m, w));
-    ctx->opening = NULL;
+    sn_making_end(ctx, w);
     *out = w;
     return SN_OK;
 }
@@ -115,8 +117,6 @@ const char *sn_path_beside(sn_arena *arena, const char *file, const char *path) 
     if (*path == '/' || !slash) return path;
     return sn_strf(arena, "%.*s%s", (int)(slash + 1 - file), file, path);
 }
-
-static void close_weights(void *object) { sn_weights_close(object); }
 
 static sn_status load_weights(sn_graph *g, const char *path) {
     sn_holder *h = sn_graph_holder(g);

@@ -4,7 +4,7 @@
  * program carries no texts. Relies on the names of the passes in passes.def.
  */
 #include "frontend/frontend.h"
-#include "frontend/names.h"
+#include "frontend/context/names.h"
 
 #include <limits.h>
 #include <string.h>
@@ -50,6 +50,23 @@ sn_status sn_program_find_input(unsigned *out, const sn_program *p, const char *
 sn_status sn_program_find_output(unsigned *out, const sn_program *p, const char *name) {
     if (out) *out = UINT_MAX;
     SN_GUARD_RETURN(p, find_port(out, p, p->outputs, p->n_outputs, "output", name), out, name);
+}
+
+/* ---- tensors for ports ---- */
+
+static sn_status for_port(sn_tensor **out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
+                          const char *what) {
+    if (k >= n) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %u: the program has %u", what, k, n);
+    return sn_tensor_new(out, p->ctx, p->device, ports[k].dtype, ports[k].rank, ports[k].shape, ports[k].strides,
+                         ports[k].offset);
+}
+
+sn_status sn_tensor_for_input(sn_tensor **out, const sn_program *p, unsigned input) {
+    SN_MAKE_RETURN(out, p, for_port(out, p, p->inputs, p->n_inputs, input, "input"));
+}
+
+sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned output) {
+    SN_MAKE_RETURN(out, p, for_port(out, p, p->outputs, p->n_outputs, output, "output"));
 }
 
 /* ---- kernels ---- */
@@ -180,14 +197,16 @@ sn_status sn_program_dump(char **out, sn_program *p, const char *stage) {
     SN_MAKE_RETURN(out, p, dump(out, p, stage), stage);
 }
 
+static void destroy_half(void *p) { sn_program_destroy(p); }
+
 static sn_status emit(char **out, sn_graph *g, const sn_compile_options *options, const char *name) {
     const stage *s;
     sn_program *p;
     SN_TRY(find_stage(&s, g->ctx, name));
     SN_TRY(sn_compile_to(&p, g, options, s->needs));
-    g->ctx->pending = p; /* so that an error below destroys it */
+    sn_making_begin(g->ctx, p, destroy_half); /* so that an error below destroys it */
     SN_TRY(print_stage(out, p, s));
-    g->ctx->pending = NULL;
+    sn_making_end(g->ctx, p);
     sn_program_destroy(p);
     return SN_OK;
 }

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "frontend/frontend.h"
+#include "frontend/context/context.h"
 
 static sn_status read_file(sn_mapping *out, sn_env *env, sn_arena *arena, const char *path) {
     char *data;

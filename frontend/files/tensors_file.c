@@ -8,7 +8,7 @@
  */
 #include "frontend/files/tensors_file.h"
 
-#include "frontend/names.h"
+#include "frontend/context/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,16 +61,18 @@ static sn_status sort_names(sn_weights *w) {
     return SN_OK;
 }
 
+static void close_half(void *w) { sn_weights_close(w); }
+
 sn_status sn_weights_read(sn_weights **out, sn_context *ctx, const char *path) {
     sn_weights *w = sn_heap_alloc(&ctx->env, sizeof *w);
     *w = (sn_weights){.ctx = ctx};
     sn_arena_init(&w->arena, &ctx->env);
-    ctx->opening = w; /* it holds more than memory: a failure closes it */
+    sn_making_begin(ctx, w, close_half);
     w->path = sn_strdup(&w->arena, path);
     SN_TRY(sn_mapping_open(&w->file, &ctx->env, &w->arena, w->path));
     SN_TRY(read_any(w));
     SN_TRY(sort_names(w));
-    ctx->opening = NULL;
+    sn_making_end(ctx, w);
     *out = w;
     return SN_OK;
 }

@@ -2,8 +2,8 @@
 #ifndef SN_FRONTEND_FILES_TENSORS_FILE_H
 #define SN_FRONTEND_FILES_TENSORS_FILE_H
 
-#include "frontend/frontend.h"
 #include "frontend/files/mapping.h"
+#include "frontend/tensor/tensor.h"
 
 struct json_t; /* jansson.h */
 struct zip;    /* zip.h */

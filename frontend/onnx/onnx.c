@@ -47,11 +47,13 @@ static const char *graph_name(sn_arena *arena, const char *what) {
     return *name ? name : "model";
 }
 
-/* An empty graph that owns what its weights will point into. A failure of the call destroys it (api.c). */
+static void destroy_half(void *g) { sn_graph_destroy(g); }
+
+/* An empty graph that owns what its weights will point into. A failure of the call destroys it. */
 static sn_graph *begin(sn_store **store, sn_context *ctx, const source *src) {
     sn_module *m = sn_module_new(&ctx->env);
     sn_graph *g = sn_graph_new(ctx, m);
-    ctx->importing = g;
+    sn_making_begin(ctx, g, destroy_half);
     *store = sn_store_new(g);
     sn_graph_init(m, sn_strdup(&m->arena, graph_name(&ctx->scratch, src->what)));
     return g;
@@ -92,7 +94,7 @@ static sn_status import_graph(sn_graph **out, sn_context *ctx, source *src, cons
     SN_TRY(import(&im, ctx, g, src, store, &o));
     if (im.problems.n) return sn_onnx_problems_fail(&im, src->what);
     if (g->m->graph.outputs.n) SN_TRY(sn_module_verify(g->m, src->what)); /* none: all of them were text */
-    ctx->importing = NULL;
+    sn_making_end(ctx, g);
     *out = g;
     return SN_OK;
 }
@@ -125,7 +127,7 @@ static sn_status report(char **out, bool *all, sn_context *ctx, const char *path
     sn_onnx_report_put(&t, &im, path, csv);
     if (all) *all = im.problems.n == 0;
     SN_TRY(sn_text_give(out, ctx, &t));
-    ctx->importing = NULL;
+    sn_making_end(ctx, g);
     sn_graph_destroy(g);
     return SN_OK;
 }

@@ -67,7 +67,7 @@ bool sn_locale_leave(sn_env *env) {
 
 _Noreturn void sn_out_of_memory(sn_env *env, size_t wanted) {
     sn_fail(env, SN_ERROR_MEMORY, "out of memory (%zu bytes wanted, %zu in use)", wanted, env->bytes_now);
-    SN_ASSERT(env->guard && "memory ran out outside the guard of frontend/api.c");
+    SN_ASSERT(env->guard && "memory ran out outside the guard of frontend/context/guard.c");
     longjmp(*env->guard, SN_ERROR_MEMORY);
 }
 

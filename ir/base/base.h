@@ -3,8 +3,8 @@
  *
  * Errors are values. sn_fail() is the only producer of a status that is not SN_OK; it keeps the first message.
  * Memory comes from arenas: sn_alloc never returns NULL, because running out of memory longjmps to the guard that
- * frontend/api.c installs. The guard then gives back whatever the broken call had allocated (sn_env_release), so code
- * between the two need not clean up memory behind itself. Nothing here prints, exits or keeps global state.
+ * frontend/context/guard.c installs. The guard then gives back whatever the broken call had allocated (sn_env_release),
+ * so code between the two need not clean up memory behind itself. Nothing here prints, exits or keeps global state.
  * Numbers are those of the C locale, in texts that are read and in those that are written: the guard puts the calling
  * thread into that locale (sn_locale_enter), and a callback of the host finds its own.
  */

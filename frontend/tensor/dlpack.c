@@ -7,7 +7,7 @@
  * libraries' work is the caller's.
  */
 #include "include/sinter/dlpack.h"
-#include "frontend/frontend.h"
+#include "frontend/tensor/tensor.h"
 
 #include <string.h>
 

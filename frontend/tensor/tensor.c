@@ -3,7 +3,7 @@
  * Elements travel to and from the host in row-major order of the logical shape; strided storage is walked here. Does
  * not convert element types.
  */
-#include "frontend/frontend.h"
+#include "frontend/tensor/tensor.h"
 
 #include <string.h>
 
@@ -125,21 +125,6 @@ sn_status sn_tensor_new_wrapped(sn_tensor **out, sn_context *ctx, int device, vo
 sn_status sn_tensor_wrap(sn_tensor **out, sn_context *ctx, int device, void *data, sn_dtype dtype, unsigned rank,
                          const int64_t *shape, const int64_t *strides, int64_t offset) {
     SN_MAKE_RETURN(out, ctx, sn_tensor_new_wrapped(out, ctx, device, data, dtype, rank, shape, strides, offset));
-}
-
-static sn_status for_port(sn_tensor **out, const sn_program *p, const sn_port *ports, uint32_t n, unsigned k,
-                          const char *what) {
-    if (k >= n) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "%s %u: the program has %u", what, k, n);
-    return sn_tensor_new(out, p->ctx, p->device, ports[k].dtype, ports[k].rank, ports[k].shape, ports[k].strides,
-                         ports[k].offset);
-}
-
-sn_status sn_tensor_for_input(sn_tensor **out, const sn_program *p, unsigned input) {
-    SN_MAKE_RETURN(out, p, for_port(out, p, p->inputs, p->n_inputs, input, "input"));
-}
-
-sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned output) {
-    SN_MAKE_RETURN(out, p, for_port(out, p, p->outputs, p->n_outputs, output, "output"));
 }
 
 static void release(sn_tensor *t) {
@@ -289,29 +274,4 @@ sn_status sn_tensor_write(sn_tensor *t, const void *data, size_t size) {
 sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size) {
     if (size && SN_IS_NULL(t, out)) return SN_ERROR_ARGUMENT;
     SN_GUARD_RETURN(t, sn_tensor_fetch(out, t, size));
-}
-
-/* ---- arrays of the evaluator ---- */
-
-sn_array sn_array_from(sn_arena *arena, sn_dtype dtype, unsigned rank, const int64_t *shape, const void *data) {
-    sn_array a = {.dtype = dtype, .rank = rank, .numel = 1};
-    for (unsigned k = 0; k < rank; k++) a.numel *= a.shape[k] = shape[k];
-    size_t bytes = sn_dtype_bytes(dtype);
-    if (sn_is_float(dtype)) a.f = SN_NEWN(arena, double, a.numel + 1);
-    else a.i = SN_NEWN(arena, int64_t, a.numel + 1);
-    for (int64_t k = 0; k < a.numel; k++) {
-        const char *element = (const char *)data + (size_t)k * bytes;
-        if (a.f) a.f[k] = sn_load_float(dtype, element);
-        else a.i[k] = sn_load_int(dtype, element);
-    }
-    return a;
-}
-
-void sn_array_store(void *out, const sn_array *a) {
-    size_t bytes = sn_dtype_bytes(a->dtype);
-    for (int64_t k = 0; k < a->numel; k++) {
-        char *element = (char *)out + (size_t)k * bytes;
-        if (a->f) sn_store_float(a->dtype, element, a->f[k]);
-        else sn_store_int(a->dtype, element, a->i[k]);
-    }
 }

@@ -1,6 +1,6 @@
 /* names.h: looking for a name among some, and what to say when it is not there. */
-#ifndef SN_FRONTEND_NAMES_H
-#define SN_FRONTEND_NAMES_H
+#ifndef SN_FRONTEND_CONTEXT_NAMES_H
+#define SN_FRONTEND_CONTEXT_NAMES_H
 
 #include "ir/base/base.h"
 

@@ -1,7 +1,7 @@
 /* names.c: names of ports and tensors: finding one, and those that are nearest to one that is not there. Every message
  * that proposes names gets them here.
  */
-#include "frontend/names.h"
+#include "frontend/context/names.h"
 
 #include <string.h>
 
