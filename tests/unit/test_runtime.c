@@ -732,7 +732,7 @@ static void keep1(void *const *params, int64_t begin, int64_t end) {
 static void each_state_keeps_its_own(sn_env *env, sn_cuda *cu, const sn_rt_kernel *kernel) {
     static const char text[] =
         "buffer x: f32[1] input 0\nbuffer y: f32[1] output 0\n"
-        "kernel @keep1(x, y) { loop i in 1 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @keep1 }\n";
+        "kernel @keep1(x: f32[1] in, y: f32[1] out) { loop i in 1 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @keep1(x, y) }\n";
     sn_module *m = parsed(env, text);
     sn_prog *p;
     cr_assert_eq(sn_prog_load(&p, m, cu, kernel, 1, NULL, 1), SN_OK, "%s", env->message);
