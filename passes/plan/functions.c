@@ -64,10 +64,10 @@ static void add_formals(outliner *o, sn_kern k, sn_buf *formal_of, uses *of) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         sn_stmt_rec *st = sn_stmt_get(m, s);
         if (!st->buf.i || !formal_of[st->buf.i].i) continue;
-        bool stores = st->op == SN_LOP_STORE;
+        bool stores = sn_stores(st), loads = sn_loads(st);
         of[o->storage[st->buf.i].i].stores += stores;
         st->buf = formal_of[st->buf.i];
-        sn_buf_get(m, st->buf)->role |= stores ? SN_ROLE_OUT : SN_ROLE_IN;
+        sn_buf_get(m, st->buf)->role |= (stores ? SN_ROLE_OUT : 0) | (loads ? SN_ROLE_IN : 0);
     }
     for (uint32_t i = 0; i < args.n; i++) {
         const sn_buf_rec *b = sn_buf_get(m, args.at[i]);
