@@ -25,7 +25,6 @@
  */
 #include "backend-nvptx/nvptx.h"
 #include "ir/base/text.h"
-#include "ir/loop/access.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +52,7 @@ static uint64_t bytes_stored(const sn_module *m, sn_kern k, sn_arena *scratch) {
     uint64_t bytes = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE && !sn_buf_is_local(sn_buf_get(m, r->buf))) SN_PUSH(scratch, &stored, r->buf);
+        if (sn_stores(r) && !sn_buf_is_local(sn_buf_get(m, r->buf))) SN_PUSH(scratch, &stored, r->buf);
     }
     if (stored.n) qsort(stored.at, stored.n, sizeof *stored.at, by_id);
     for (uint32_t i = 0; i < stored.n; i++)
