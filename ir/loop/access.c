@@ -266,6 +266,13 @@ bool sn_users_touch(const sn_users *u, sn_buf b, uint32_t from, uint32_t until) 
     return i < u->first[b.i + 1] && u->user[i].at < until;
 }
 
+bool sn_users_load_elsewhere(const sn_users *u, sn_buf b, uint32_t at) {
+    if (b.i >= u->n_bufs) return false;
+    for (uint32_t i = u->first[b.i]; i < u->first[b.i + 1]; i++)
+        if (u->user[i].loads && u->user[i].at != at) return true;
+    return false;
+}
+
 /* An entry that becomes equal to another one tells it what it knows, and stands behind it. */
 void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into) {
     if (!sn_users_get(u, b, from)) return;

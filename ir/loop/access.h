@@ -90,6 +90,8 @@ uint32_t sn_users_storer(const sn_users *u, sn_buf b, uint32_t at);
 const sn_user *sn_users_get(const sn_users *u, sn_buf b, uint32_t at);
 /* Does a kernel at `from`, or behind it and before `until`, touch b? */
 bool sn_users_touch(const sn_users *u, sn_buf b, uint32_t from, uint32_t until);
+/* Does a kernel other than the one at `at` load b? */
+bool sn_users_load_elsewhere(const sn_users *u, sn_buf b, uint32_t at);
 /* What the kernel at `from` does to b is done by the one at `into`, an earlier one, from now on. */
 void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into);
 

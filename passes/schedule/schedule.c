@@ -43,9 +43,9 @@ _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
 
 /* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
  * tail: one result by one block, or the same columns by the same threads. */
-static void follow(sn_pass_ctx *cx, const sn_users *users, uint32_t at, const sn_schedule_shape *sh, sn_sched *sched) {
+static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched) {
     sn_module *m = cx->m;
-    uint32_t first = sn_kern_follows(m, users, at);
+    uint32_t first = sn_kern_follows(m, sh->users, sh->at);
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
     if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > SN_FOLLOW_MOST || sn_sched_cluster(&a->sched) > 1)
@@ -77,11 +77,10 @@ static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx 
     return SN_OK;
 }
 
-static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, const sn_users *users,
-                        uint32_t at, const sn_schedule_shape *sh) {
-    sn_kern k = cx->m->kernels.at[at];
+static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    sn_kern k = cx->m->kernels.at[sh->at];
     sn_sched pinned = sn_kern_get(cx->m, k)->sched, open = {.cls = SN_SCHED_NONE};
-    follow(cx, users, at, sh, &pinned);
+    follow(cx, sh, &pinned);
     SN_TRY(ask(out, headers, cx, k, sh, &pinned));
     if (!*out) SN_TRY(ask(out, headers, cx, k, sh, &open));
     for (uint32_t i = 0; i < headers->n; i++)
@@ -117,8 +116,10 @@ static void bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const schedu
 /* ---- candidates ---- */
 
 /* What the model says of a header: it is bound to a copy, which stands in the place of the kernel meanwhile. */
-static sn_status estimate(double *cycles, sn_pass_ctx *cx, uint32_t at, const scheduler *by, const sn_sched *sched) {
+static sn_status estimate(double *cycles, sn_pass_ctx *cx, const sn_schedule_shape *of, const scheduler *by,
+                          const sn_sched *sched) {
     sn_module *m = cx->m;
+    uint32_t at = of->at;
     sn_kern k = m->kernels.at[at], copy = sn_kern_new(m, sn_strf(&m->arena, "%s_try", sn_kern_get(m, k)->name));
     sn_pass_ctx quiet = *cx;
     sn_schedule_shape sh;
@@ -129,7 +130,7 @@ static sn_status estimate(double *cycles, sn_pass_ctx *cx, uint32_t at, const sc
     for (sn_stmt s = sn_kern_get(m, k)->first; s.i; s = sn_next(m, s))
         sn_stmt_clone(m, sn_at_end(copy, (sn_stmt){0}), s);
     sn_kern_collect_params(m, copy);
-    sn_status st = sn_schedule_look(&sh, &quiet, copy);
+    sn_status st = sn_schedule_look(&sh, &quiet, of->users, at);
     if (st == SN_OK) {
         bind(&quiet, copy, &sh, by, *sched);
         sn_schedule_estimate(&md, &quiet, copy, &sn_kern_get(m, copy)->sched);
@@ -140,15 +141,16 @@ static sn_status estimate(double *cycles, sn_pass_ctx *cx, uint32_t at, const sc
 }
 
 /* Say what else was worth trying, and how long it would take. */
-static sn_status compare(sn_pass_ctx *cx, uint32_t at, const scheduler *by, const sn_sched_list *headers) {
+static sn_status compare(sn_pass_ctx *cx, const sn_schedule_shape *sh, const scheduler *by,
+                         const sn_sched_list *headers) {
     if (!cx->remark || !cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 0; i < headers->n && headers->n > 1; i++) {
         sn_text t;
         double cycles;
-        SN_TRY(estimate(&cycles, cx, at, by, &headers->at[i]));
+        SN_TRY(estimate(&cycles, cx, sh, by, &headers->at[i]));
         sn_text_init(&t, cx->m->env);
         sn_sched_print(&t, &headers->at[i]);
-        sn_remark(cx, sn_kern_get(cx->m, cx->m->kernels.at[at])->name, "candidate %s: %.0f cycles", t.s, cycles);
+        sn_remark(cx, sn_kern_get(cx->m, cx->m->kernels.at[sh->at])->name, "candidate %s: %.0f cycles", t.s, cycles);
         sn_text_free(&t);
     }
     return SN_OK;
@@ -161,9 +163,9 @@ static sn_status schedule_kernel(sn_pass_ctx *cx, const sn_users *users, uint32_
     sn_schedule_shape sh;
     sn_sched_list headers = {0};
     const scheduler *by;
-    SN_TRY(sn_schedule_look(&sh, cx, k));
-    SN_TRY(choose(&by, &headers, cx, users, at, &sh));
-    SN_TRY(compare(cx, at, by, &headers));
+    SN_TRY(sn_schedule_look(&sh, cx, users, at));
+    SN_TRY(choose(&by, &headers, cx, &sh));
+    SN_TRY(compare(cx, &sh, by, &headers));
     bind(cx, k, &sh, by, headers.at[0]);
     sn_schedule_explain(cx, k, &sn_kern_get(cx->m, k)->sched);
     return cx->m->env->status;

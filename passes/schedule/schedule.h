@@ -33,6 +33,8 @@ typedef struct sn_schedule_mixed {
 } sn_schedule_mixed;
 
 typedef struct sn_schedule_shape {
+    const sn_users *users; /* of the module as it was before kernels were bound ... */
+    uint32_t at;           /* ... and the position of this one */
     sn_chain outer; /* parallel loops */
     int64_t rows;   /* their iterations */
     sn_stmt body;   /* innermost outer loop, none: the kernel itself */
@@ -52,7 +54,8 @@ typedef struct sn_schedule_shape {
     const sn_schedule_mixed *mixed; /* the nests are those of one of its rows; NULL: not of that kind */
 } sn_schedule_shape;
 
-sn_status sn_schedule_look(sn_schedule_shape *out, sn_pass_ctx *cx, sn_kern k);
+/* Of the kernel at a position. */
+sn_status sn_schedule_look(sn_schedule_shape *out, sn_pass_ctx *cx, const sn_users *users, uint32_t at);
 /* Are there rows that run side by side, made of perfect nests? */
 bool sn_schedule_has_rows(const char **why_not, const sn_schedule_shape *sh);
 /* Is the kernel of the kind that `mixed-order-reduction` makes (mixed_match.c)? NULL: no. */

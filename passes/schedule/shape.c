@@ -111,10 +111,11 @@ static sn_status check_sizes(sn_module *m, sn_kern k) {
     return SN_OK;
 }
 
-sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, sn_kern k) {
+sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_users *users, uint32_t at) {
     sn_module *m = cx->m;
+    sn_kern k = m->kernels.at[at];
     bool all_reused = true, all_windows = true;
-    *sh = (sn_schedule_shape){.all_perfect = true};
+    *sh = (sn_schedule_shape){.users = users, .at = at, .all_perfect = true};
     SN_TRY(check_sizes(m, k));
     sn_chain_outer(&sh->outer, m, k);
     sh->rows = sn_chain_count(m, &sh->outer);

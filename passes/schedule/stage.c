@@ -56,6 +56,7 @@ typedef struct stage {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern k;
+    const sn_schedule_shape *sh;
     sn_stmt body;
     bound_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
@@ -295,28 +296,23 @@ static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc)
     for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e->uses[u], e->use_nest[u], reg, sc);
 }
 
+/* Kernels that are bound already do not load more than they did before. */
 static bool loaded_anywhere(const stage *st, sn_buf b) {
-    const sn_module *m = st->m;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
-        for (uint32_t p = 0; p < k->params.n; p++)
-            if (sn_buf_eq(k->params.at[p], b) && sn_kern_loads(m, m->kernels.at[i], b)) return true;
-    }
-    return false;
+    return sn_users_load_elsewhere(st->sh->users, b, st->sh->at) || sn_kern_loads(st->m, st->k, b);
 }
 
 static void drop_dead_temps(stage *st) {
     sn_module *m = st->m;
     for (uint32_t k = 0; k < st->entries.n; k++) {
         const entry *e = &st->entries.at[k];
-        if (sn_stmt_get(m, e->s)->op != SN_LOP_STORE || sn_buf_get(m, e->buf)->scope != SN_BUF_TEMP) continue;
+        if (!sn_stores(sn_stmt_get(m, e->s)) || sn_buf_get(m, e->buf)->scope != SN_BUF_TEMP) continue;
         if (e->n_uses && !loaded_anywhere(st, e->buf)) sn_stmt_unlink(m, e->s);
     }
 }
 
 uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc,
                            uint32_t budget) {
-    stage st = {.cx = cx, .m = cx->m, .k = k, .body = body};
+    stage st = {.cx = cx, .m = cx->m, .k = k, .sh = sh, .body = body};
     uint32_t number = 0, used = 0;
     find_nests(&st, sh, sc->shared);
     find_entries(&st);

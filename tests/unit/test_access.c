@@ -201,6 +201,7 @@ Test(access, users_by_buffer) {
     cr_expect_eq(sn_users_storer(&users, y, 4), 3);
     cr_expect(sn_users_touch(&users, u, 1, 3) && !sn_users_touch(&users, u, 2, 3) && sn_users_touch(&users, u, 3, 4));
     cr_expect(sn_users_get(&users, u, 2) == NULL && sn_users_get(&users, u, 3)->loads);
+    cr_expect(sn_users_load_elsewhere(&users, u, 1) && !sn_users_load_elsewhere(&users, u, 3));
     /* The kernel at 3 becomes the tail of the one at 1, which loads t and stores u. */
     sn_users_move(&users, t, 3, 1);
     sn_users_move(&users, y, 3, 1);
