@@ -29,8 +29,6 @@ typedef struct pair {
     int64_t groups; /* blocks of the second kernel */
 } pair;
 
-/* ---- who stores what ---- */
-
 /* May the second kernel run at the place of the first? */
 static bool can_move(const pair *p) {
     const sn_kern_rec *k = sn_kern_get(p->m, p->last);

@@ -64,10 +64,10 @@ static void look_at_loads(const sn_schedule_shape *sh, sn_module *m, const sn_sc
     sn_stmt end = sn_stmt_walk_skip(m, nest->top);
     for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
-        bool reused = r->op == SN_LOP_LOAD && is_reused(m, sh, r->ix);
+        if (!sn_is_access(r)) continue;
+        bool reused = sn_loads(r) && is_reused(m, sh, r->ix);
         *all_reused &= reused;
-        *all_windows &= reused || (r->op == SN_LOP_LOAD && is_in_window(m, sh, nest, r->ix));
+        *all_windows &= reused || (sn_loads(r) && is_in_window(m, sh, nest, r->ix));
     }
 }
 
