@@ -77,10 +77,23 @@ static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx 
     return SN_OK;
 }
 
+/* A field that stands in the header is one that its class reads, or says what is so anyway (1). */
+static sn_status check_fields(sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
+    for (int f = 0; f < SN_N_SCHED_FIELDS; f++) {
+        uint32_t idle = sn_sched_fields[f].is_flag ? 0 : 1;
+        bool has = sn_sched_classes[pinned->cls].fields >> f & 1;
+        if (has || sn_sched_get(pinned, (sn_sched_field)f) <= idle) continue;
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: a schedule of class %s has no %s",
+                       sn_kern_get(cx->m, k)->name, sn_sched_class_names[pinned->cls], sn_sched_fields[f].name);
+    }
+    return SN_OK;
+}
+
 static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_kern k = cx->m->kernels.at[sh->at];
     sn_sched pinned = sn_kern_get(cx->m, k)->sched, open = {.cls = SN_SCHED_NONE};
     follow(cx, sh, &pinned);
+    SN_TRY(check_fields(cx, k, &pinned));
     SN_TRY(ask(out, headers, cx, k, sh, &pinned));
     if (!*out) SN_TRY(ask(out, headers, cx, k, sh, &open));
     for (uint32_t i = 0; i < headers->n; i++)
