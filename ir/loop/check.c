@@ -22,6 +22,13 @@
  *
  * Lanes. A vector statement runs on all lanes before the next one: what one lane stores no other lane may load.
  *
+ * Copies. What a bulk nest copies comes later than the statement that the evaluator runs. For the thread that copies,
+ * they are numbered groups: one a bulk nest, which has come when the nest is left, or one an iteration of a bulk loop,
+ * which has come in that iteration of the await loop. Until then the thread neither loads nor stores the element; for
+ * others a copy is a store like any other. In a pipe what is copied has come for all threads behind the next barrier.
+ * It is stored long before, at the begin of the loop or behind the barrier of an earlier iteration, and that is the
+ * epoch which older loads and stores must have come before. Buffers that a pipe fills have a history for each stage.
+ *
  * An element remembers its last store and the loads since; what came before was in order with that store. Accesses
  * outside a buffer and unwritten elements are the evaluator's to find. Not seen: two buffers in one storage, the order
  * of stores of two vector statements, groups of a shared buffer that only exist on the GPU.
@@ -31,12 +38,16 @@
 #include <stdio.h>
 
 #include "ir/base/text.h"
+#include "ir/loop/copies.h"
 
 enum { X, Y, CLUSTER, N_NUMBERS };
+
+static const uint32_t AHEAD = UINT32_MAX; /* group of what a pipe copies */
 
 typedef struct access {
     sn_stmt s;
     uint32_t who, time, epoch, lane; /* time 0: there was none */
+    uint32_t group;                  /* of a copy that comes later; 0: all else */
 } access;
 
 /* Loads of an element since its last store: the first one; the last, which has the largest epoch; the one with the
@@ -49,6 +60,7 @@ typedef struct loads {
 typedef struct history {
     access *stores;  /* the last one */
     loads *loads;    /* NULL: the kernel has none */
+    sn_stmt pipe;    /* that fills the buffer, or none */
     uint32_t kernel; /* when the last kernel began that stores to it: others have no conflicts */
 } history;
 
@@ -56,20 +68,26 @@ typedef struct frame {
     sn_stmt s;
     sn_axis_kind kind;
     int64_t i;
-    uint32_t start, turn;   /* grid: time before the loop and of the iteration */
-    uint32_t synced, epoch; /* block axes: as they were before the loop */
-    uint32_t synced_first;  /* ... and after its first iteration */
+    uint32_t start, turn;         /* grid: time before the loop and of the iteration */
+    uint32_t synced, epoch;       /* block axes: as they were before the loop */
+    uint32_t synced_first;        /* ... and after its first iteration */
+    uint32_t landed;              /* as it was before the loop */
+    sn_stmt barrier;              /* of a pipe */
+    uint32_t behind[SN_MAX_PIPE]; /* ... epochs behind it, by iteration */
 } frame;
 
 struct sn_loop_checker {
     sn_module *m;
     sn_arena *arena;
     history *of; /* by buffer */
+    sn_copy_list copies;
+    uint32_t *copy_of; /* by statement: number in copies + 1 of one in a bulk nest */
     int64_t extent[N_NUMBERS];
     int64_t number[N_NUMBERS]; /* -1: outside the axis */
     SN_VEC(frame) frames;
     SN_VEC(sn_stmt) syncs;     /* of this block, in order */
     uint32_t synced, epoch;    /* how many the thread has passed, and how many of them were barriers */
+    uint32_t landed;           /* groups of copies that have come for the thread */
     uint32_t followers;        /* axes of threads that are not in their first iteration */
     uint32_t began, now, tail; /* times: of the kernel, of this block, of the last one that was the last block */
     uint32_t lane, first_lane; /* of all lanes ever, one number each; those of the vector statements that run now */
@@ -135,30 +153,46 @@ const char *sn_check_place(const sn_loop_checker *c, sn_stmt s) {
 sn_loop_checker *sn_check_new(sn_module *m, sn_arena *arena) {
     sn_loop_checker *c = SN_NEW(arena, sn_loop_checker);
     *c = (sn_loop_checker){.m = m, .arena = arena, .of = SN_NEWN(arena, history, m->bufs.count)};
+    c->copy_of = SN_NEWN(arena, uint32_t, m->stmts.count);
     return c;
+}
+
+static void find_copies(sn_loop_checker *c, sn_kern k) {
+    sn_kern_copies(&c->copies, c->m, k, c->arena);
+    for (uint32_t i = 0; i < c->copies.n; i++) {
+        const sn_copy *copy = &c->copies.at[i];
+        if (copy->bulk.i) c->copy_of[copy->store.i] = i + 1;
+        if (copy->pipe.i) c->of[sn_stmt_get(c->m, copy->store)->buf.i].pipe = copy->pipe;
+    }
+}
+
+/* Elements of the buffer, in all stages of its pipe. */
+static int64_t elements_of(const sn_loop_checker *c, sn_buf b) {
+    sn_stmt pipe = c->of[b.i].pipe;
+    return sn_ix_value(c->m, sn_buf_get(c->m, b)->size) * (pipe.i ? sn_stmt_get(c->m, pipe)->pipe : 1);
 }
 
 sn_status sn_check_kernel(sn_loop_checker *c, sn_kern k) {
     c->began = ++c->now;
     c->first_lane = UINT32_MAX;
-    c->synced = c->epoch = c->followers = c->syncs.n = c->frames.n = 0;
+    c->synced = c->epoch = c->landed = c->followers = c->syncs.n = c->frames.n = 0;
+    find_copies(c, k);
     for (int i = 0; i < N_NUMBERS; i++) c->extent[i] = 1, c->number[i] = -1;
     for (sn_stmt s = sn_stmt_walk_first(c->m, k); s.i; s = sn_stmt_walk_next(c->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(c->m, s);
         int number = r->axis.i ? number_of(r->kind) : -1;
-        int64_t size;
         if (number >= 0 && !sn_ix_is_const(c->m, sn_axis_get(c->m, r->axis)->extent, &c->extent[number]))
             return sn_stmt_fail(c->m, SN_ERROR_UNSUPPORTED, "evaluation", s, "the extent is symbolic");
-        if (r->op != SN_LOP_STORE || !sn_ix_is_const(c->m, sn_buf_get(c->m, r->buf)->size, &size)) continue;
+        if (r->op != SN_LOP_STORE || !sn_ix_is_const(c->m, sn_buf_get(c->m, r->buf)->size, NULL)) continue;
         history *h = &c->of[r->buf.i];
         h->kernel = c->began;
-        if (!h->stores) h->stores = SN_NEWN(c->arena, access, size);
+        if (!h->stores) h->stores = SN_NEWN(c->arena, access, elements_of(c, r->buf));
     }
     for (sn_stmt s = sn_stmt_walk_first(c->m, k); s.i; s = sn_stmt_walk_next(c->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(c->m, s);
         history *h = &c->of[r->buf.i];
         if (r->op == SN_LOP_LOAD && h->kernel == c->began && !h->loads)
-            h->loads = SN_NEWN(c->arena, loads, sn_ix_value(c->m, sn_buf_get(c->m, r->buf)->size));
+            h->loads = SN_NEWN(c->arena, loads, elements_of(c, r->buf));
     }
     return SN_OK;
 }
@@ -187,8 +221,10 @@ static sn_status synchronise(sn_loop_checker *c, sn_stmt s) {
 }
 
 sn_status sn_check_barrier(sn_loop_checker *c, sn_stmt s) {
+    frame *f = c->frames.n ? &c->frames.at[c->frames.n - 1] : NULL;
     SN_TRY(synchronise(c, s));
     c->epoch++;
+    if (f && f->barrier.i == s.i) f->behind[f->i % SN_MAX_PIPE] = c->epoch;
     return SN_OK;
 }
 
@@ -197,13 +233,15 @@ sn_status sn_check_barrier(sn_loop_checker *c, sn_stmt s) {
 /* Another block. */
 static void next_block(sn_loop_checker *c) {
     c->now++;
-    c->synced = c->epoch = c->syncs.n = 0;
+    c->synced = c->epoch = c->landed = c->syncs.n = 0;
 }
 
 void sn_check_enter(sn_loop_checker *c, sn_stmt s) {
     frame f = {.s = s, .kind = sn_stmt_get(c->m, s)->kind, .i = -1, .start = c->now};
     f.synced = c->synced;
     f.epoch = c->epoch;
+    f.landed = c->landed;
+    if (sn_stmt_get(c->m, s)->pipe) f.barrier = sn_pipe_barrier(c->m, s);
     if (f.kind == SN_AXIS_VECTOR) c->first_lane = c->lane + 1;
     SN_PUSH(c->arena, &c->frames, f);
 }
@@ -225,6 +263,7 @@ sn_status sn_check_turn(sn_loop_checker *c, int64_t i) {
         c->followers += i == 1;
         c->synced = f->synced;
         c->epoch = f->epoch;
+        c->landed = f->landed;
     } else if (f->kind == SN_AXIS_GRID) {
         next_block(c);
         f->turn = c->now;
@@ -232,6 +271,7 @@ sn_status sn_check_turn(sn_loop_checker *c, int64_t i) {
         c->lane++;
     }
     f->i = i;
+    if (sn_stmt_get(c->m, f->s)->await) c->landed = f->landed + (uint32_t)i + 1;
     return SN_OK;
 }
 
@@ -248,6 +288,7 @@ sn_status sn_check_leave(sn_loop_checker *c) {
     } else if (f->kind == SN_AXIS_VECTOR) {
         c->first_lane = UINT32_MAX;
     }
+    if (sn_stmt_get(c->m, f->s)->bulk && f->kind == SN_AXIS_BLOCK_X) c->landed = f->landed + 1;
     c->frames.n--;
     return number >= 0 && sn_stmt_get(c->m, f->s)->op == SN_LOP_REDUCE ? synchronise(c, f->s) : SN_OK;
 }
@@ -264,7 +305,7 @@ static bool unordered(const sn_loop_checker *c, uint32_t time) {
     return false;
 }
 
-typedef enum conflict { NONE, NO_ORDER, NO_BARRIER, INVERTED, LANES, TWICE } conflict;
+typedef enum conflict { NONE, NO_ORDER, NO_BARRIER, INVERTED, LANES, TWICE, LATE } conflict;
 
 static bool is_posted(const sn_loop_checker *c, sn_stmt s) {
     return sn_buf_get(c->m, sn_stmt_get(c->m, s)->buf)->scope == SN_BUF_POSTED;
@@ -279,7 +320,8 @@ static conflict conflict_of(const sn_loop_checker *c, const access *x, const acc
     if (unordered(c, x->time)) return posted ? NONE : NO_ORDER;
     if (x->time != c->now) return NONE;
     if (x->who != y->who && x->epoch >= y->epoch) return x->epoch == y->epoch ? NO_BARRIER : INVERTED;
-    return NONE;
+    bool late = x->group == AHEAD ? x->epoch >= y->epoch : x->group > c->landed;
+    return late ? LATE : NONE;
 }
 
 /* Of a load and a store in one vector statement. */
@@ -288,11 +330,10 @@ static conflict conflict_of_lanes(const sn_loop_checker *c, const access *x, con
 }
 
 static sn_status race(sn_loop_checker *c, const access *x, const access *y, int64_t at, conflict why) {
-    static const char *const WHY[] = {[NO_ORDER] = "and blocks run in any order",
-                                      [NO_BARRIER] = "and no barrier stands between",
-                                      [INVERTED] = "which a GPU does later",
-                                      [LANES] = "and lanes run together",
-                                      [TWICE] = "and what is posted is stored once"};
+    static const char *const WHY[] = {
+        [NO_ORDER] = "and blocks run in any order",    [NO_BARRIER] = "and no barrier stands between",
+        [INVERTED] = "which a GPU does later",         [LANES] = "and lanes run together",
+        [TWICE] = "and what is posted is stored once", [LATE] = "a copy that need not have come"};
     if (why == NONE) return SN_OK;
     bool other = why == NO_ORDER || (why == TWICE && x->time != c->now);
     const char *who = other ? "another block" : why == LANES ? "another lane" : thread_text(c, x->who);
@@ -334,13 +375,40 @@ static sn_status check_store(sn_loop_checker *c, const access *store, const load
     return race(c, &l->lane, y, at, conflict_of_lanes(c, &l->lane, y));
 }
 
+static const frame *frame_of(const sn_loop_checker *c, sn_stmt loop) {
+    uint32_t k = c->frames.n - 1;
+    while (c->frames.at[k].s.i != loop.i) k--;
+    return &c->frames.at[k];
+}
+
+static uint32_t group_of(const sn_loop_checker *c, const sn_copy *copy) {
+    if (!copy) return 0;
+    if (copy->pipe.i) return AHEAD;
+    const frame *f = frame_of(c, copy->bulk);
+    return c->landed + 1 + (f->kind == SN_AXIS_BLOCK_X ? 0 : (uint32_t)f->i);
+}
+
+/* The copy as the pipe makes it, iterations ahead. */
+static access made_ahead(const sn_loop_checker *c, const access *y, sn_stmt pipe) {
+    const frame *f = frame_of(c, pipe);
+    int64_t made = f->i + 1 - sn_stmt_get(c->m, pipe)->pipe;
+    access x = *y;
+    x.epoch = made < 0 ? f->epoch : f->behind[made % SN_MAX_PIPE];
+    x.group = 0;
+    return x;
+}
+
 sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
     const sn_stmt_rec *r = sn_stmt_get(c->m, s);
     const history *h = &c->of[r->buf.i];
     if (h->kernel != c->began) return SN_OK;
     const sn_buf_rec *b = sn_buf_get(c->m, r->buf);
-    access *store = &h->stores[at], y = {s, thread_name(c, r->op, b->scope), c->now, c->epoch, c->lane};
-    loads *l = h->loads ? &h->loads[at] : NULL;
+    const sn_copy *copy = c->copy_of[s.i] ? &c->copies.at[c->copy_of[s.i] - 1] : NULL;
+    int64_t slot = at;
+    if (h->pipe.i) slot += frame_of(c, h->pipe)->i % sn_stmt_get(c->m, h->pipe)->pipe * sn_ix_value(c->m, b->size);
+    access y = {s, thread_name(c, r->op, b->scope), c->now, c->epoch, c->lane, group_of(c, copy)};
+    access *store = &h->stores[slot];
+    loads *l = h->loads ? &h->loads[slot] : NULL;
     if (sn_buf_is_private(b) && store->time != c->now) { /* that was another block's */
         *store = (access){.time = 0};
         if (l) *l = (loads){.first = {.time = 0}};
@@ -350,7 +418,8 @@ sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
         note_load(c, l, &y);
         return SN_OK;
     }
-    SN_TRY(check_store(c, store, l, &y, at));
+    access made = copy && copy->pipe.i ? made_ahead(c, &y, copy->pipe) : y;
+    SN_TRY(check_store(c, store, l, &made, at));
     *store = y;
     if (l) *l = (loads){.first = {.time = 0}};
     return SN_OK;

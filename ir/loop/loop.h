@@ -19,6 +19,10 @@
  *   vector    iterations are the lanes of a vector instruction
  *   unroll    written out; the extent is a constant
  *   seq       a loop
+ * More promises about an axis may follow its kind:
+ *   bulk      copies from global to shared memory in the nest may be under way when it ends
+ *   await     iteration i needs what iteration i of the bulk loop in the nest before has copied, and waits for it
+ *   pipe(S)   a loop whose bulk nests run up to S - 1 iterations ahead: what they fill exists S times
  * An `accum` is a prefix: its hidden state starts from the identity of its combiner where its position is 0 and takes
  * in operand 0 at each iteration. The position is made of the axes of the innermost loops around it and counts their
  * iterations in order; as an ix it follows every rewriting of those axes. It is no pure value: it must run once for
@@ -48,6 +52,7 @@ typedef enum sn_axis_kind {
     SN_N_AXIS_KINDS
 } sn_axis_kind;
 extern const char *const sn_axis_kind_names[SN_N_AXIS_KINDS]; /* "seq" "grid" "cluster" "block.x" ... */
+enum { SN_MAX_PIPE = 8 };                                     /* stages */
 
 /* ---- buffers ---- */
 
@@ -101,6 +106,9 @@ typedef struct sn_stmt_rec {
     sn_ix bound;       /* IN, IF */
     sn_axis axis;      /* LOOP, REDUCE */
     sn_axis_kind kind; /* LOOP, REDUCE */
+    bool bulk;         /* LOOP, REDUCE: its copies come later (ir/loop/copies.h) */
+    bool await;        /* LOOP, REDUCE: each iteration waits for those of one iteration of a bulk loop */
+    uint32_t pipe;     /* LOOP: copies of the buffers that its bulk nests fill; 0: no pipe */
     uint32_t n_combs;  /* REDUCE; ACCUM: 1 */
     sn_comb combs[4];
     bool exclusive;             /* ACCUM: without operand 0 of this iteration */

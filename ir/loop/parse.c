@@ -272,6 +272,30 @@ static sn_status parse_region(parser *p, sn_stmt s) {
     return sn_lex_next(p->lx);
 }
 
+static sn_status parse_kind(sn_stmt_rec *r, parser *p) {
+    for (int i = 0; i < SN_N_AXIS_KINDS; i++)
+        if (sn_lex_is_name(p->lx, sn_axis_kind_names[i])) {
+            r->kind = (sn_axis_kind)i;
+            return sn_lex_next(p->lx);
+        }
+    return sn_lex_fail(p->lx, "unknown axis kind '%.*s'", shown(p->lx), p->lx->tok_start);
+}
+
+/* `bulk`, `await` and `pipe(3)`, in this order. */
+static sn_status parse_promises(sn_stmt_rec *r, parser *p) {
+    bool is_pipe;
+    SN_TRY(sn_lex_accept_name(&r->bulk, p->lx, "bulk"));
+    SN_TRY(sn_lex_accept_name(&r->await, p->lx, "await"));
+    SN_TRY(sn_lex_accept_name(&is_pipe, p->lx, "pipe"));
+    if (!is_pipe) return SN_OK;
+    SN_TRY(sn_lex_expect(p->lx, "("));
+    if (p->lx->tok != SN_TOK_INT || p->lx->integer < 2 || p->lx->integer > SN_MAX_PIPE)
+        return sn_lex_fail(p->lx, "a pipe has 2 to %d stages", SN_MAX_PIPE);
+    r->pipe = (uint32_t)p->lx->integer;
+    SN_TRY(sn_lex_next(p->lx));
+    return sn_lex_expect(p->lx, ")");
+}
+
 /* `i in 8192 : grid`: the axis is visible until axes.n is taken back. */
 static sn_status parse_axis(sn_stmt_rec *r, parser *p) {
     char *name;
@@ -284,12 +308,8 @@ static sn_status parse_axis(sn_stmt_rec *r, parser *p) {
     SN_PUSH(&p->scratch, &p->axes, ((open_axis){name, r->axis}));
     SN_TRY(sn_lex_accept(&has_kind, p->lx, ":"));
     if (!has_kind) return SN_OK;
-    for (int i = 0; i < SN_N_AXIS_KINDS; i++)
-        if (sn_lex_is_name(p->lx, sn_axis_kind_names[i])) {
-            r->kind = (sn_axis_kind)i;
-            return sn_lex_next(p->lx);
-        }
-    return sn_lex_fail(p->lx, "unknown axis kind '%.*s'", shown(p->lx), p->lx->tok_start);
+    SN_TRY(parse_kind(r, p));
+    return parse_promises(r, p);
 }
 
 static sn_status parse_comb(sn_comb *out, parser *p) {

@@ -178,7 +178,9 @@ static void put_vals(sn_text *t, names *n, const sn_val *v, uint32_t count) {
 static void put_axis(sn_text *t, names *n, const sn_stmt_rec *r) {
     sn_text_printf(t, "%s in ", axis_name(n, r->axis));
     put_ix(t, n, sn_axis_get(n->m, r->axis)->extent);
-    if (r->kind != SN_AXIS_SEQ) sn_text_printf(t, " : %s", sn_axis_kind_names[r->kind]);
+    if (r->kind == SN_AXIS_SEQ && !r->bulk && !r->await && !r->pipe) return;
+    sn_text_printf(t, " : %s%s%s", sn_axis_kind_names[r->kind], r->bulk ? " bulk" : "", r->await ? " await" : "");
+    if (r->pipe) sn_text_printf(t, " pipe(%u)", r->pipe);
 }
 
 static void put_combs(sn_text *t, const sn_stmt_rec *r) {

@@ -15,6 +15,8 @@
  * different iterations need a barrier in the loop, unless the offset steps over all elements of an iteration, or one
  * thread makes both at an offset that does not move with the loop.
  *
+ * What a pipe fills (docs/IR.md) it does not fill again in its next iteration; its bulk nests have their barrier.
+ *
  * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
  *
  * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store
@@ -134,13 +136,20 @@ static bool after_grid(const sn_module *m, sn_stmt first) {
     return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID;
 }
 
+/* Does s fill a buffer of a pipe? Its iterations have a copy each. */
+static bool fills(const sync *sy, sn_stmt s, sn_stmt pipe) {
+    if (!sn_stmt_get(sy->m, pipe)->pipe || sn_stmt_get(sy->m, s)->op != SN_LOP_STORE) return false;
+    while (s.i != pipe.i && !sn_stmt_get(sy->m, s)->bulk) s = sn_stmt_get(sy->m, s)->parent;
+    return s.i != pipe.i;
+}
+
 /* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
 static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s) {
     const sn_stmt none = {0};
     sn_stmt carrier = carrier_of(sy, earlier), first = earlier->s, later = s;
     if (carrier.i) {
         bool shared = sn_buf_get(sy->m, sn_stmt_get(sy->m, s)->buf)->scope == SN_BUF_SHARED;
-        if (first.i == s.i && !shared) return none;
+        if ((first.i == s.i && !shared) || fills(sy, s, carrier)) return none;
         while (sn_stmt_get(sy->m, later)->parent.i != carrier.i) later = sn_stmt_get(sy->m, later)->parent;
         bool still = !moves(sy, earlier->s, carrier) && !moves(sy, s, carrier);
         if (still && same_element(sy, earlier->s, s, carrier)) return none;

@@ -1,0 +1,167 @@
+/* copies.c: see copies.h. Uses the marks of values (number of uses, 2 for more) and buffers (stored to, loaded by the
+ * block.x nest that is being read).
+ */
+#include "ir/loop/copies.h"
+
+#include <math.h>
+
+/* ---- copies ---- */
+
+static bool is_zero(const sn_module *m, sn_val v) {
+    const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
+    return r->op == SN_LOP_CONST && r->f == 0 && !signbit(r->f) && r->i == 0;
+}
+
+static void note_use(sn_module *m, sn_val v) { sn_val_get(m, v)->mark += sn_val_get(m, v)->mark < 2; }
+
+static void note_atom(void *user, sn_ix atom) {
+    const sn_ix_rec *r = sn_ix_get(user, atom);
+    if (r->kind == SN_IX_VAL) note_use(user, (sn_val){r->id});
+}
+
+/* Of a buffer: bit 0, the kernel stores to it; above, the block.x nest that was the last one to load from it. */
+static void note_buffers(sn_module *m, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->buf.i) sn_buf_get(m, r->buf)->mark = 0;
+        for (uint32_t i = 0; i < r->n_results; i++) sn_val_get(m, sn_result(r, i))->mark = 0;
+    }
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_STORE) sn_buf_get(m, r->buf)->mark = 1;
+        for (uint32_t i = 0; i < r->n_in; i++) note_use(m, r->in[i]);
+        if (r->ix.i) sn_ix_walk(m, r->ix, note_atom, m);
+        if (r->bound.i) sn_ix_walk(m, r->bound, note_atom, m);
+    }
+}
+
+static void note_loads(sn_module *m, sn_stmt threads) {
+    sn_stmt end = sn_stmt_walk_skip(m, threads);
+    for (sn_stmt s = threads; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD) continue;
+        uint32_t *mark = &sn_buf_get(m, r->buf)->mark;
+        *mark = threads.i << 1 | (*mark & 1);
+    }
+}
+
+static bool is_copy(const sn_module *m, const sn_stmt_rec *r, sn_stmt threads) {
+    if (r->op != SN_LOP_STORE || r->has_mask || sn_buf_get(m, r->buf)->scope != SN_BUF_SHARED) return false;
+    const sn_val_rec *x = sn_val_get(m, r->in[0]);
+    const sn_stmt_rec *load = sn_stmt_get(m, x->def);
+    if (load->op != SN_LOP_LOAD || x->mark != 1 || load->parent.i != r->parent.i) return false;
+    const sn_buf_rec *from = sn_buf_get(m, load->buf);
+    if (sn_buf_is_local(from) || (from->mark & 1) || (load->has_mask && !is_zero(m, load->in[1]))) return false;
+    return sn_buf_get(m, r->buf)->mark >> 1 != threads.i;
+}
+
+static sn_stmt bulk_around(const sn_module *m, sn_stmt s) {
+    while (s.i && !sn_stmt_get(m, s)->bulk) s = sn_stmt_get(m, s)->parent;
+    return s;
+}
+
+static sn_stmt pipe_around(const sn_module *m, sn_stmt s) {
+    while (s.i && !sn_stmt_get(m, s)->pipe) s = sn_stmt_get(m, s)->parent;
+    return s;
+}
+
+sn_stmt sn_copy_threads(const sn_module *m, sn_stmt s) {
+    while (s.i && !(sn_is_nest(sn_stmt_get(m, s)) && sn_stmt_get(m, s)->kind == SN_AXIS_BLOCK_X))
+        s = sn_stmt_get(m, s)->parent;
+    return s;
+}
+
+void sn_kern_copies(sn_copy_list *out, sn_module *m, sn_kern k, sn_arena *arena) {
+    *out = (sn_copy_list){0};
+    bool any = false;
+    const sn_kern_rec *kern = sn_kern_get(m, k);
+    for (uint32_t i = 0; i < kern->locals.n; i++) any |= sn_buf_get(m, kern->locals.at[i])->scope == SN_BUF_SHARED;
+    if (!any) return;
+    note_buffers(m, k);
+    sn_stmt threads = {0}, end = {0};
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (s.i == end.i) threads = (sn_stmt){0};
+        if (sn_is_nest(r) && r->kind == SN_AXIS_BLOCK_X) {
+            threads = s;
+            end = sn_stmt_walk_skip(m, s);
+            note_loads(m, s);
+        }
+        if (!threads.i || !is_copy(m, r, threads)) continue;
+        sn_copy c = {.store = s, .load = sn_val_get(m, r->in[0])->def, .threads = threads, .bulk = bulk_around(m, s)};
+        if (c.bulk.i) c.pipe = pipe_around(m, c.bulk);
+        SN_PUSH(arena, out, c);
+    }
+}
+
+/* ---- two nests: one copies, the other one uses it ---- */
+
+/* The nest behind `top`, with nothing but values in between; none: there is none. */
+static sn_stmt next_nest(const sn_module *m, sn_stmt top) {
+    for (sn_stmt s = sn_stmt_get(m, top)->next; s.i; s = sn_stmt_get(m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_is_nest(r)) return s;
+        if (sn_lop_has_region(r->op) || r->op == SN_LOP_STORE || r->op == SN_LOP_BARRIER) break;
+    }
+    return (sn_stmt){0};
+}
+
+static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
+    for (out->n = 0; top.i;) {
+        sn_stmt inner = {0};
+        if (!sn_is_nest(sn_stmt_get(m, top)) || out->n == SN_COPY_LEVELS) return false;
+        out->at[out->n++] = top;
+        for (sn_stmt s = sn_stmt_get(m, top)->first; s.i; s = sn_stmt_get(m, s)->next) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (r->op == SN_LOP_BARRIER || (sn_lop_has_region(r->op) && inner.i)) return false;
+            if (sn_lop_has_region(r->op)) inner = s;
+        }
+        top = inner;
+    }
+    return out->n > 0;
+}
+
+static bool alike(const sn_module *m, const sn_copy_nest *a, const sn_copy_nest *b) {
+    for (uint32_t k = 0; k < a->n && a->n == b->n; k++) {
+        const sn_stmt_rec *x = sn_stmt_get(m, a->at[k]), *y = sn_stmt_get(m, b->at[k]);
+        if (x->kind != y->kind || y->bulk) return false;
+        if (!sn_ix_eq(sn_axis_get(m, x->axis)->extent, sn_axis_get(m, y->axis)->extent)) return false;
+    }
+    return a->n == b->n;
+}
+
+bool sn_copy_nests(sn_copy_nest *copy, sn_copy_nest *use, sn_module *m, sn_stmt threads) {
+    sn_stmt top = threads, outer = sn_stmt_get(m, threads)->parent;
+    const sn_stmt_rec *r = outer.i ? sn_stmt_get(m, outer) : NULL;
+    if (r && r->op == SN_LOP_LOOP && r->kind == SN_AXIS_CLUSTER) top = outer;
+    if (!find_levels(copy, m, top)) return false;
+    sn_stmt next = next_nest(m, top);
+    return next.i && find_levels(use, m, next) && alike(m, copy, use);
+}
+
+sn_stmt sn_copy_awaits(sn_module *m, sn_stmt bulk) {
+    sn_copy_nest copy, use;
+    sn_stmt threads = sn_copy_threads(m, bulk);
+    if (!threads.i || !sn_copy_nests(&copy, &use, m, threads)) return (sn_stmt){0};
+    for (uint32_t k = 0; k < copy.n; k++)
+        if (copy.at[k].i == bulk.i) return use.at[k];
+    return (sn_stmt){0};
+}
+
+/* ---- pipes ---- */
+
+bool sn_pipe_fills(const sn_module *m, sn_stmt s) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t))
+        if (sn_stmt_get(m, t)->bulk) return true;
+    return false;
+}
+
+sn_stmt sn_pipe_barrier(const sn_module *m, sn_stmt pipe) {
+    sn_stmt barrier = {0};
+    for (sn_stmt s = sn_stmt_get(m, pipe)->first; s.i; s = sn_stmt_get(m, s)->next) {
+        if (sn_stmt_get(m, s)->op == SN_LOP_BARRIER && !barrier.i) barrier = s;
+        else if (sn_pipe_fills(m, s)) barrier = (sn_stmt){0};
+    }
+    return barrier;
+}
