@@ -356,7 +356,7 @@ static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
     if (g->copies && g->copies[s->in[0].i]) {
         sn_stmt_rec *from = sn_stmt_get(g->m, sn_val_get(g->m, s->in[0])->def);
-        if (g->in_x && copied(g, s, from)) return;
+        if (copied(g, s, from)) return;
         load(g, from);
     }
     sn_val mask_id = sn_stmt_mask(s);

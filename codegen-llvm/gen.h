@@ -3,17 +3,16 @@
  * index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner),
  * scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks),
  * last_block.c (after all of them), posted.c (from block to block), kept.c (from run to run), shared.c (shared memory),
- * copy.c (asynchronous copies to it).
+ * copy.c (asynchronous copies to it), pipe.c (copies that run ahead).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
 
 #include "codegen-llvm/math.h"
 #include "ir/loop/alike.h"
+#include "ir/loop/copies.h"
 #include "ir/ops/scalar.h"
 
-/* Loops whose iterations are the parts of what is copied: over threads, making, using. */
-enum { SN_GEN_PARTS = 1, SN_GEN_PART_MADE, SN_GEN_PART_USED };
 enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
 
 typedef struct sn_gen_memo {
@@ -94,9 +93,10 @@ typedef struct sn_gen {
     uint32_t area_size[2][2];
     sn_gen_turn turn;
     uint64_t shared_bytes; /* dynamic shared memory; more than any block has is refused in the end */
+    sn_copy_list copied;   /* copies to shared memory (GPU) */
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
-    uint8_t *parts;        /* by sn_axis: its part in waiting for copies; NULL without copies */
+    bool runs_ahead;       /* ... and a pipe waits for them */
 
     struct sn_gen_batch *batch; /* NULL: the kernel is one nest */
 
@@ -256,14 +256,23 @@ void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uin
 void sn_gen_find_coarse(sn_gen *g);
 
 /* ---- copy.c ---- */
-void sn_gen_find_copies(sn_gen *g);
+void sn_gen_make_copies(sn_gen *g);
 void sn_gen_copy_piece(sn_gen *g, lv to, lv from, uint32_t bytes, lv mask);
-/* At the end of the block.x axis x. */
-void sn_gen_end_copies(sn_gen *g, sn_axis x);
+/* What was copied since the last one is a group; all but so many groups have come. */
+void sn_gen_commit_copies(sn_gen *g);
+void sn_gen_wait_copies(sn_gen *g, int64_t under_way);
+/* At the end of a block.x axis. */
+void sn_gen_end_copies(sn_gen *g, const sn_stmt_rec *threads);
 /* Around iterations of loops that copy, or use what was copied, part by part: after one; before number i of n. */
-void sn_gen_part_made(sn_gen *g, sn_axis ax);
-void sn_gen_part_used(sn_gen *g, sn_axis ax, int64_t i, int64_t n);
-bool sn_gen_waits_for_parts(const sn_gen *g, sn_axis ax); /* then its iterations have to be written out */
+void sn_gen_part_made(sn_gen *g, const sn_stmt_rec *loop);
+void sn_gen_part_used(sn_gen *g, const sn_stmt_rec *loop, int64_t i, int64_t n);
+/* Then its iterations have to be written out. */
+bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
+
+/* ---- pipe.c ---- */
+void sn_gen_pipe(sn_gen *g, sn_stmt s);
+/* How often the shared buffer exists. */
+uint32_t sn_gen_stages(const sn_gen *g, sn_buf b);
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in a block, in the area whose turn it is. */
@@ -272,6 +281,8 @@ lv sn_gen_area(sn_gen *g, uint32_t bytes);
 lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes);
 /* Shared buffers of the kernel; on the host they are arrays like registers. */
 void sn_gen_make_shared(sn_gen *g);
+/* Bytes of one stage of a shared buffer. */
+uint64_t sn_gen_shared_bytes(const sn_buf_rec *b);
 /* Give the areas their final size. */
 sn_status sn_gen_finish_shared(sn_gen *g);
 

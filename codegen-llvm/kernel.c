@@ -188,8 +188,8 @@ static void gpu_function(sn_gen *g) {
         sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
         sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
     }
+    sn_gen_make_copies(g);
     sn_gen_make_shared(g);
-    sn_gen_find_copies(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
     g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);

@@ -191,7 +191,7 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
     if (n == 0) identities(g, st, state);
     for (uint32_t c = 0; c < st->n_combs; c++) sumexp[c] = SN_NEWN(g->arena, lv, 2 * n);
     for (int64_t i = 0; i < n; i++) {
-        sn_gen_part_used(g, s->axis, i, n);
+        sn_gen_part_used(g, s, i, n);
         sn_gen_fix(g, s->axis, i);
         run_region(g, s, x);
         sn_gen_unfix(g);
@@ -267,8 +267,8 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     sn_gen_states st = states_of(g, s);
     lv state[SN_GEN_STATES];
     int64_t n = sn_gen_extent(g, s->axis);
-    bool written_out = n == 1 || sn_gen_waits_for_parts(g, s->axis) ||
-                       ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
+    bool written_out =
+        n == 1 || sn_gen_waits_for_parts(g, s) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
     if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
     else if (written_out) unrolled(g, s, &st, state, n);

@@ -59,7 +59,7 @@ void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_p
 static void iteration(sn_gen *g, void *user) {
     const sn_stmt_rec *loop = user;
     sn_gen_region(g, loop->first);
-    sn_gen_part_made(g, loop->axis);
+    sn_gen_part_made(g, loop);
 }
 
 static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
@@ -72,11 +72,11 @@ static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
 
 static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        sn_gen_part_used(g, s->axis, i, n);
+        sn_gen_part_used(g, s, i, n);
         sn_gen_fix(g, s->axis, i);
         sn_gen_region(g, s->first);
         sn_gen_unfix(g);
-        sn_gen_part_made(g, s->axis);
+        sn_gen_part_made(g, s);
     }
 }
 
@@ -176,7 +176,7 @@ static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
     *in = true;
     g->axes[s->axis.i] = b.number;
     sn_gen_region(g, s->first);
-    if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g, s->axis);
+    if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g, s);
     *in = before;
 }
 
@@ -246,7 +246,8 @@ static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     sn_gen_scan_enter(g, s);
     if (is_spread(g, id)) grid_loop(g, s);
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
-    else if (n == 1 || sn_gen_waits_for_parts(g, s->axis)) unrolled_loop(g, s, n);
+    else if (g->gpu && s->pipe) sn_gen_pipe(g, id);
+    else if (n == 1 || sn_gen_waits_for_parts(g, s)) unrolled_loop(g, s, n);
     else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
     else if (is_written_out(g, s->kind, n)) unrolled_loop(g, s, n);
     else seq_loop(g, s);

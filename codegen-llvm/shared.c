@@ -64,16 +64,20 @@ sn_status sn_gen_finish_shared(sn_gen *g) {
 
 /* ---- buffers ---- */
 
-static uint64_t bytes_of(const sn_buf_rec *r) {
-    return ((uint64_t)r->private_size * sn_dtype_bytes(r->dtype) + ALIGN - 1) / ALIGN * ALIGN;
+uint64_t sn_gen_shared_bytes(const sn_buf_rec *b) {
+    return ((uint64_t)b->private_size * sn_dtype_bytes(b->dtype) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static uint64_t bytes_of(const sn_gen *g, sn_buf b) {
+    return sn_gen_shared_bytes(sn_buf_get(g->m, b)) * sn_gen_stages(g, b);
 }
 
 void sn_gen_make_shared(sn_gen *g) {
     uint64_t total = 0, at = 0;
     lv all = NULL;
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
-        const sn_buf_rec *r = sn_buf_get(g->m, g->k->locals.at[i]);
-        if (r->scope == SN_BUF_SHARED) total += bytes_of(r);
+        sn_buf b = g->k->locals.at[i];
+        if (sn_buf_get(g->m, b)->scope == SN_BUF_SHARED) total += bytes_of(g, b);
     }
     if (total + AREAS > STATIC_LIMIT) {
         all = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 0), "sn_shared", 3);
@@ -85,8 +89,8 @@ void sn_gen_make_shared(sn_gen *g) {
         const sn_buf_rec *r = sn_buf_get(g->m, b);
         if (r->scope != SN_BUF_SHARED) continue;
         lv offset = sn_em_ci(g->em.cg->i32, (uint32_t)at);
-        g->memory[b.i] =
-            all ? LLVMConstInBoundsGEP2(g->em.cg->i8, all, &offset, 1) : shared_array(g, r->name, bytes_of(r), ALIGN);
-        at += bytes_of(r);
+        g->memory[b.i] = all ? LLVMConstInBoundsGEP2(g->em.cg->i8, all, &offset, 1)
+                             : shared_array(g, r->name, bytes_of(g, b), ALIGN);
+        at += bytes_of(g, b);
     }
 }

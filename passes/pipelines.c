@@ -4,14 +4,14 @@
  * collapse, which rewrite axes. distribute makes rows that fuse can merge. hoist-factor and mixed-order-reduction look
  * at kernels that are fused; mixed-order-reduction goes before collapse, which would hide where rows end, and leaves
  * something to licm. online-softmax needs the nests of a row in one kernel, and comes before split-reduction, which
- * cuts them apart. What comes after schedule needs axes that are bound.
+ * cuts them apart. What comes after schedule needs axes that are bound; async-copy looks at the barriers of sync.
  */
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                             \
     "simplify,decompose,simplify,to-loops,simplify-index,drop-units,reorder,distribute,fuse,licm,"           \
     "hoist-factor,mixed-order-reduction,licm,collapse,simplify-index,online-softmax,split-reduction,"        \
-    "split-scan,schedule,horizontal-fuse,last-block-reduce,sync,plan"
+    "split-scan,schedule,horizontal-fuse,last-block-reduce,sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

@@ -12,8 +12,8 @@
  *
  *     s[private * c + y*row + ((uo*U + u)*X + x)*V + v]
  *
- * and then a loop of its own in front of the nest that needs them first copies the elements, which the code generator
- * can do without registers and all at once (see codegen-llvm/copy.c).
+ * and then a loop of its own in front of the nest that needs them first copies the elements, without registers and all
+ * at once (see passes/loops/async_copy.c).
  *
  * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */

@@ -1,0 +1,97 @@
+/* pipe.c: loops whose bulk nests run ahead.
+ *
+ *     loop r in n : seq pipe(3) { F   barrier   U }         F: the nests that fill shared buffers; U: what reads them
+ *
+ * becomes, with the buffers three times in shared memory, number r mod 3 being that of iteration r,
+ *
+ *     F(0)  commit_group   F(1)  commit_group
+ *     loop r in n { wait_group 1   barrier   if (r + 2 < n) F(r + 2)   commit_group   U(r) }
+ *
+ * An iteration commits one group, which may be empty, so that what iteration r reads is always all but the last one of
+ * them. The one barrier does for both directions: behind it all threads have what iteration r reads, and none reads any
+ * more what F(r + 2) writes over, which is where iteration r - 1 has read.
+ *
+ * GPUs without asynchronous copies run nothing ahead: F stays where it stands. On the host a pipe is an ordinary loop.
+ * Relies on L25; what runs ahead takes no values of the loop but its axis.
+ */
+#include "codegen-llvm/gen.h"
+
+typedef struct pipe {
+    sn_stmt_rec *loop;
+    sn_stmt barrier;
+    uint32_t ahead;
+    lv n;
+    lv *first; /* by copy: where the buffer is in stage 0 */
+} pipe;
+
+static bool is_of(const sn_gen *g, const pipe *p, const sn_copy *c) {
+    return c->pipe.i && sn_stmt_get(g->m, c->pipe) == p->loop;
+}
+
+uint32_t sn_gen_stages(const sn_gen *g, sn_buf b) {
+    for (uint32_t i = 0; i < g->copied.n; i++) {
+        const sn_copy *c = &g->copied.at[i];
+        if (c->pipe.i && sn_buf_eq(sn_stmt_get(g->m, c->store)->buf, b)) return sn_stmt_get(g->m, c->pipe)->pipe;
+    }
+    return 1;
+}
+
+/* The buffers of the pipe become those of iteration i. */
+static void choose_stage(sn_gen *g, const pipe *p, lv i) {
+    sn_em *em = &g->em;
+    lv stage = LLVMBuildURem(em->b, i, sn_em_i(em, i, p->loop->pipe), "stage");
+    for (uint32_t k = 0; k < g->copied.n; k++) {
+        if (!is_of(g, p, &g->copied.at[k])) continue;
+        sn_buf b = sn_stmt_get(g->m, g->copied.at[k].store)->buf;
+        lv offset = em_imul(em, stage, sn_em_i(em, i, (int64_t)sn_gen_shared_bytes(sn_buf_get(g->m, b))));
+        g->memory[b.i] = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p->first[k], &offset, 1, "");
+    }
+}
+
+/* The nests that fill buffers, for iteration i, if there is one. */
+static void fill(sn_gen *g, const pipe *p, lv i) {
+    uint32_t mark = sn_gen_mark(g);
+    lv outside = g->axes[p->loop->axis.i];
+    sn_em_if branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntSLT, i, p->n), "ahead");
+    g->axes[p->loop->axis.i] = i;
+    choose_stage(g, p, i);
+    g->runs_ahead = true;
+    for (sn_stmt s = p->loop->first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next)
+        if (sn_pipe_fills(g->m, s)) sn_gen_segment(g, s);
+    g->runs_ahead = false;
+    sn_em_end(&g->em, &branch);
+    sn_gen_release(g, mark);
+    g->axes[p->loop->axis.i] = outside;
+    if (g->copying) sn_gen_commit_copies(g);
+}
+
+/* What is computed here for another iteration is forgotten, and so is what this one has computed before. */
+static void pass_barrier(sn_gen *g, const pipe *p, const sn_gen_loop *l, bool copies) {
+    if (copies) sn_gen_wait_copies(g, p->ahead - 1);
+    sn_gen_segment(g, p->barrier);
+    if (!p->ahead) return;
+    sn_gen_release(g, l->mark);
+    fill(g, p, em_iadd(&g->em, l->i, sn_em_i(&g->em, l->i, p->ahead)));
+    choose_stage(g, p, l->i);
+}
+
+void sn_gen_pipe(sn_gen *g, sn_stmt id) {
+    sn_stmt_rec *s = sn_stmt_get(g->m, id);
+    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    pipe p = {.loop = s, .barrier = sn_pipe_barrier(g->m, id), .n = sn_gen_ix(g, extent)};
+    p.ahead = g->copies ? s->pipe - 1 : 0;
+    p.first = SN_NEWN(g->arena, lv, g->copied.n);
+    for (uint32_t k = 0; k < g->copied.n; k++) p.first[k] = g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i];
+    for (uint32_t i = 0; i < p.ahead; i++) fill(g, &p, sn_em_ci(g->index, i));
+    bool copies = g->copying;
+    sn_gen_loop l;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), p.n, sn_ix_range(g->m, extent).lo < 1);
+    choose_stage(g, &p, l.i);
+    for (sn_stmt t = s->first; t.i && g->status == SN_OK; t = sn_stmt_get(g->m, t)->next) {
+        if (t.i == p.barrier.i) pass_barrier(g, &p, &l, copies);
+        else if (!p.ahead || !sn_pipe_fills(g->m, t)) sn_gen_segment(g, t);
+    }
+    g->copying = false;
+    for (uint32_t k = 0; k < g->copied.n; k++) g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i] = p.first[k];
+    sn_gen_loop_end(g, &l, NULL, NULL, 0);
+}
