@@ -2,6 +2,7 @@
 #ifndef SN_BACKEND_HOST_HOST_H
 #define SN_BACKEND_HOST_HOST_H
 
+#include "backend-host/host_code.h"
 #include "codegen-llvm/llvm.h"
 
 /* Generate the wrapper of m as an sn_wrapper_fn of that name into `mod`. */

@@ -6,7 +6,7 @@
  * LLVM; stands here because the other wrapper emitter does. Weights (ir/graph/weights.h) are not in the file: it has a table
  * of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device.
  */
-#include "codegen-llvm/codegen.h"
+#include "backend-host/host_code.h"
 
 #include <ctype.h>
 #include <string.h>

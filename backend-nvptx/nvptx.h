@@ -2,6 +2,7 @@
 #ifndef SN_BACKEND_NVPTX_NVPTX_H
 #define SN_BACKEND_NVPTX_NVPTX_H
 
+#include "backend-nvptx/ptx.h"
 #include "codegen-llvm/llvm.h"
 #include "ir/base/text.h"
 #include "ir/base/target.h"

@@ -18,9 +18,12 @@ typedef struct sn_workers {
     void *pool;
 } sn_workers;
 
+/* The CPU at hand, with so many threads. */
+void sn_target_host(sn_target *out, uint32_t threads);
+
 /* Both back ends generate each kernel from a module of its own (sn_module_of_kernel): m is only read. */
 
-/* ---- NVPTX (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
+/* ---- what becomes of a kernel for a GPU (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
  * pointer per kernel parameter, in the order of kern->params; for a kernel of several segments with one parameter, an
  * array of these pointers by value (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so
  * much memory, 256-aligned, that lasts from run to run and was zero before the first; runs that may go on at once have each
@@ -37,42 +40,6 @@ typedef struct sn_gpu_code {
     bool param_block;      /* the addresses are one parameter, not one each */
     uint64_t kept_bytes;   /* 0: no such parameter */
 } sn_gpu_code;
-sn_status sn_nvptx_emit(sn_gpu_code *out, const sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
-                        sn_arena *arena);
-/* All kernels: out has the order of m->kernels. */
-sn_status sn_nvptx_emit_all(sn_gpu_code *out, const sn_module *m, const sn_target *target, const sn_workers *workers,
-                            sn_arena *arena);
-
-/* ---- host (backend-host/) ----
- * A kernel is compiled to `void k(void *const *params, int64_t begin, int64_t end)`: blocks begin .. end-1 of the grid;
- * behind the buffers params has the address of kept memory, as on a GPU, where the kernel needs some. Kernels that follow
- * each other share an object when they are small; the wrapper has one of its own. */
-typedef void (*sn_host_kernel)(void *const *params, int64_t begin, int64_t end);
-
-/* Launch callback of the generated wrapper: kernel number (position in m->kernels) and its parameter addresses.
- * Returns 0 or a sn_status that the wrapper passes on. */
-typedef int (*sn_launch_fn)(void *user, uint32_t kernel, void *const *params);
-/* Copy callback: size bytes between two storages. */
-typedef int (*sn_copy_fn)(void *user, void *to, const void *from, int64_t size);
-/* The generated wrapper. inputs, outputs: storage addresses by graph number; consts: addresses by buffer id order of
- * the CONST buffers; workspace: wrap.workspace bytes, 256-aligned. */
-typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
-                             sn_launch_fn launch, sn_copy_fn copy, void *user);
-
-typedef struct sn_host_code sn_host_code; /* owns the machine code */
-/* with_kernels false: only the wrapper (kernels run on a GPU). */
-sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
-                          const sn_workers *workers);
-void sn_host_code_free(sn_host_code *code);
-sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);
-uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel);
-sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
-/* LLVM IR text of all kernels as the host would compile them. */
-sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);
-
-/* ---- the wrapper as C source (backend-host/wrapper_c.c) ---- a complete .c file for `sinter emit --stage=wrapper-c`:
- * kernel PTX embedded as strings (ptx may be NULL: names only), driver calls through cuda.h, the planned workspace. */
-sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes);
 
 /* Version of the LLVM that is linked: "22.1.8". */
 const char *sn_llvm_version(void);

@@ -5,7 +5,8 @@
 #ifndef SN_FRONTEND_FRONTEND_H
 #define SN_FRONTEND_FRONTEND_H
 
-#include "codegen-llvm/codegen.h"
+#include "backend-host/host_code.h"
+#include "backend-nvptx/ptx.h"
 #include "frontend/context/context.h"
 #include "frontend/tensor/tensor.h"
 #include "ir/module.h"

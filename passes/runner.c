@@ -22,16 +22,6 @@ const sn_pass_info sn_passes[] = {
     {NULL, NULL, SN_LEVEL_GRAPH, SN_LOOKS_EACH, NULL},
 };
 
-void sn_remark(sn_pass_ctx *cx, const char *where, const char *format, ...) {
-    if (!cx->remark) return;
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    cx->remark(cx->remark_user, cx->pass, where, text);
-}
-
 /* ---- state of one run ---- */
 
 typedef struct pass_time {

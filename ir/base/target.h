@@ -32,12 +32,4 @@ static inline uint32_t sn_target_blocks(const sn_target *t, uint64_t threads) {
     return most < t->unit_blocks ? (uint32_t)most : t->unit_blocks;
 }
 
-/* Defaults of a GPU generation (backend-nvptx fills the rest) and of this CPU. */
-void sn_target_host(sn_target *out, uint32_t threads);
-/* "sm_75" .. "sm_121" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
-sn_status sn_target_named(sn_target *out, sn_env *env, const char *name);
-/* What is known of the generation of a device, by its compute capability (90 for 9.0): the newest row that is not
- * newer. Fails for devices older than the oldest row. */
-sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm);
-
 #endif

@@ -4,6 +4,7 @@
  * Uses the marks of statements (a copy: its pipe; behind the copying nests of a pipe: 1) and of shared buffers (the pipe
  * that fills them).
  */
+#include "ir/loop/access.h"
 #include "ir/loop/copies.h"
 
 typedef struct verifier {

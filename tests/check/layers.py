@@ -1,32 +1,57 @@
-"""Which folder may include which, and who may call what: the table of docs/ARCHITECTURE.md, enforced.
+"""Which room may see which, and who may call what: the table of docs/ARCHITECTURE.md, enforced.
+
+A room is a folder with sources in it. Each has a row in MAY_SEE, or this fails. The table has no circle, and neither has what
+the sources do: includes follow it, and what a header declares is defined in the header's own room, so that no room calls
+up through a declaration that lies below it. The exceptions are the tables: what a .def file names is chosen as the program
+runs.
 
     python3 tests/check/layers.py
 """
 
+import collections
 import re
 
 import source
 
-IR = {"ir", "ir/base", "include/sinter"}
-# folder: folders it may include besides itself. What a folder may see of include/sinter is in PUBLIC.
-MAY_INCLUDE = {
+IR = {"ir/base", "ir/index", "ir/ops", "ir/graph", "ir/loop", "ir/wrap", "ir"}
+BELOW = {"ir/base", "include/sinter"}
+PASS = IR | {"passes/base", "include/sinter"}
+# room: rooms that it may see besides itself. What a room may see of include/sinter is in SEES_API.
+MAY_SEE = {
+    "include/sinter": set(),
     "ir/base": {"include/sinter"},
-    "ir": IR,
-    "passes": IR,
-    "runtime": IR,
-    "codegen-llvm": IR,
-    "backend-nvptx": IR | {"codegen-llvm"},
-    "backend-host": IR | {"codegen-llvm"},
-    "frontend": IR | {"passes", "runtime", "codegen-llvm", "backend-nvptx", "backend-host"},
-    "frontend/onnx": IR | {"frontend"},
-    "include/sinter": {"include/sinter"},
+    "ir/index": BELOW,
+    "ir/ops": BELOW,
+    "ir/graph": BELOW | {"ir/index", "ir/ops"},
+    "ir/loop": BELOW | {"ir/index", "ir/ops", "ir/graph"},
+    "ir/wrap": BELOW | {"ir/index", "ir/loop"},
+    "ir": BELOW | IR,
+    "passes/base": IR | {"include/sinter"},
+    "passes/graph": PASS,
+    "passes/lower": PASS,
+    "passes/schedule": PASS,
+    "passes/loops": PASS | {"passes/schedule"},
+    "passes/fuse": PASS | {"passes/schedule"},
+    "passes/plan": PASS,
+    "passes": PASS | {"passes/graph", "passes/lower", "passes/schedule", "passes/loops", "passes/fuse", "passes/plan"},
+    "codegen-llvm": IR | {"include/sinter"},
+    "backend-nvptx": IR | {"codegen-llvm", "include/sinter"},
+    "backend-host": IR | {"codegen-llvm", "include/sinter"},
+    "runtime": IR | {"include/sinter"},
+    "frontend/context": IR | {"runtime", "include/sinter"},
+    "frontend/tensor": IR | {"runtime", "frontend/context", "include/sinter"},
+    "frontend/files": IR | {"frontend/context", "frontend/tensor", "include/sinter"},
+    "frontend": IR | {"passes", "passes/base", "runtime", "codegen-llvm", "backend-nvptx", "backend-host",
+                      "frontend/context", "frontend/tensor", "frontend/files", "include/sinter"},
+    "frontend/onnx": IR | {"frontend", "frontend/context", "frontend/files", "include/sinter"},
     "examples": {"include/sinter"},
     "bench": {"include/sinter"},
     "tests/large": {"include/sinter"},
 }
-ANYTHING = {"tools", "tests/unit", "tests/fuzz", "tests/mutate"}
+ANYTHING = {"tools", "tests/unit", "tests/fuzz", "tests/install", "tests/mutate", "tests/states", "tests/tsan", "tests/tsan/criterion"}
 # sinter.h is the whole public API. Below frontend/ only the tables and the plain types it is made of are visible.
-SEES_API = {"frontend", "frontend/onnx", "include/sinter", "examples", "bench", "tests/large"} | ANYTHING
+SEES_API = {"include/sinter", "examples", "bench", "tests/large"} | ANYTHING
+SEES_API |= {room for room in MAY_SEE if room.startswith("frontend")}
 
 LLVM_FOLDERS = {"codegen-llvm", "backend-nvptx", "backend-host"}
 
@@ -39,43 +64,67 @@ CALLS = [
     ("ending the process", r"\b(?:abort|exit|_exit|_Exit|quick_exit)\s*\(", lambda p: False),
 ]
 
+# A function at the beginning of a line: declared up to ';', defined up to '{'. Strings and comments are blank.
+FUNCTION = re.compile(r"^(?!static|typedef|extern|#)[A-Za-z_][\w \t*]*?\b(sn_\w+)\s*\([^{};]*\)[^{};]*([;{])", re.M)
 
-def included(folder, name):
-    """Folder of an included project header, or None for a system header."""
+
+def check_table(problems):
+    """Every room that a row names has a row, and the rows have no circle."""
+    state = {}
+
+    def visit(room, way):
+        if state.get(room) == "done":
+            return
+        if room in way:
+            problems.append("a circle of rooms: " + " -> ".join([*way[way.index(room):], room]))
+            return
+        for seen in sorted(MAY_SEE.get(room, ())):
+            if seen not in MAY_SEE:
+                problems.append(f"the row of {room} names {seen}, which has none")
+            elif seen != room:
+                visit(seen, [*way, room])
+        state[room] = "done"
+
+    for room in MAY_SEE:
+        visit(room, [])
+
+
+def included(room, name):
+    """Room of an included project header, and its path; or None for a system header."""
     if name.startswith("sinter/"):
         name = "include/" + name
     path = source.ROOT / name
     if path.is_file():
         return path.parent.relative_to(source.ROOT).as_posix(), path
-    beside = source.ROOT / folder / name
+    beside = source.ROOT / room / name
     if beside.is_file():
-        return folder, beside
+        return room, beside
     return None, None
 
 
-def check_includes(path, folder, text, problems):
+def check_includes(path, room, text, problems):
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
         if not match:
             continue
         quote, name = match.groups()
         where = f"{path}:{number}"
-        target, header = included(folder, name)
+        target, header = included(room, name)
         if target is None:
             if name.startswith(("llvm-c/", "llvm/")):
-                if folder not in LLVM_FOLDERS:
+                if room not in LLVM_FOLDERS:
                     problems.append(f"{where}: LLVM header {name} outside codegen-llvm/ and backend-*/")
             elif re.match(r"(cuda|nvrtc|nvJitLink|nvml)\w*\.h$", name, re.I):
                 problems.append(f"{where}: CUDA header {name}: the driver is opened at run time, its types are declared in runtime/")
-            elif quote == '"':
+            elif quote == '"' and room not in ANYTHING:
                 problems.append(f"{where}: \"{name}\" is no file of this tree")
             continue
-        if target == folder or folder in ANYTHING:
+        if target == room or room in ANYTHING:
             continue
-        if target not in MAY_INCLUDE[folder]:
-            problems.append(f"{where}: {folder}/ must not include {name}")
-        elif target == "include/sinter" and header.name == "sinter.h" and folder not in SEES_API:
-            problems.append(f"{where}: {folder}/ must not include the public API")
+        if target not in MAY_SEE[room]:
+            problems.append(f"{where}: {room}/ must not include {name}")
+        elif target == "include/sinter" and header.name == "sinter.h" and room not in SEES_API:
+            problems.append(f"{where}: {room}/ must not include the public API")
 
 
 def check_calls(path, text, problems):
@@ -88,15 +137,40 @@ def check_calls(path, text, problems):
             problems.append(f"{path}:{number}: {what}: {match.group(0).rstrip('( ')} is not for this folder")
 
 
+def check_definitions(texts, problems):
+    """A function is defined in the room of the header that declares it."""
+    declared, defined = {}, collections.defaultdict(list)
+    for path, text in texts.items():
+        for match in FUNCTION.finditer(source.code(text)):
+            name, end = match.groups()
+            if path.suffix == ".h" and end == ";":
+                declared[name] = path
+            elif path.suffix == ".c" and end == "{":
+                defined[name].append(path)
+    for name, header in sorted(declared.items()):
+        for path in defined[name]:
+            if path.parent != header.parent:
+                problems.append(f"{path}: {name} is declared in {header}, another room")
+    return len(declared)
+
+
 def main():
     problems = []
+    check_table(problems)
     checked = source.files(source.FOLDERS, ".c", ".h", ".def")
+    library = {}
     for path in checked:
-        folder = path.parent.as_posix()
+        room = path.parent.as_posix()
         text = (source.ROOT / path).read_text(encoding="utf-8")
-        check_includes(path, folder, source.code(text, keep_strings=True), problems)
-        if folder in source.LIBRARY:
+        if room not in MAY_SEE and room not in ANYTHING:
+            problems.append(f"{path}: the folder {room} has no row in the table of rooms")
+            continue
+        check_includes(path, room, source.code(text, keep_strings=True), problems)
+        if path.parts[0] in source.LIBRARY:
+            library[path] = text
             check_calls(path, text, problems)
+    if not check_definitions(library, problems):
+        problems.append("no header declares a function")
     source.report("layers", len(checked), problems)
 
 

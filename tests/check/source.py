@@ -8,18 +8,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-LIBRARY = ["ir/base", "ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
-FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests/unit", "tests/fuzz", "tests/large",
-           "tests/mutate"]
+LIBRARY = ["ir", "passes", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
+FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests"]
 
 
 def files(folders, *suffixes):
-    """Files directly in the folders (ir does not include ir/base), sorted, relative to the root."""
+    """Files in the folders, and in the folders inside them, sorted, relative to the root."""
     found = []
     for folder in folders:
-        path = ROOT / folder
-        if path.is_dir():
-            found += sorted(f.relative_to(ROOT) for f in path.iterdir() if f.suffix in suffixes)
+        found += sorted(f.relative_to(ROOT) for f in (ROOT / folder).rglob("*") if f.suffix in suffixes and f.is_file())
     return found
 
 

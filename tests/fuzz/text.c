@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend-nvptx/ptx.h"
 #include "passes/runner.h"
 
 enum { MEMORY = 256 << 20, MAX_NUMEL = 1 << 12, MAX_NODES = 96, MAX_WORK = 1 << 16 };

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend-nvptx/ptx.h"
 #include "frontend/frontend.h"
 #include "passes/runner.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen-llvm/codegen.h"
+#include "backend-nvptx/ptx.h"
 #include "include/sinter/sinter.h"
 #include "ir/loop/alike.h"
 #include "passes/runner.h"

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codegen-llvm/codegen.h"
+#include "backend-host/host_code.h"
+#include "backend-nvptx/ptx.h"
 #include "tests/unit/codegen_kernels.h"
 
 static const char *const ASSEMBLERS[] = {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"};

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <tgmath.h>
 
+#include "backend-host/host_code.h"
 #include "codegen-llvm/math.h"
 #include "ir/ops/scalar.h"
 

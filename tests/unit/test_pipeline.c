@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend-nvptx/ptx.h"
 #include "passes/runner.h"
 
 enum { GRAPHS = 400, MAX_VALUES = 48, MAX_INPUTS = 12, MAX_AXES = 6 };

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codegen-llvm/codegen.h"
+#include "backend-host/host_code.h"
 #include "runtime/prog.h"
 
 /* Two inputs, two outputs, a constant, temporaries with offsets, storage taken over from a temporary and from an input,

@@ -1,0 +1,40 @@
+/* host_code.h: kernels and the wrapper as machine code of this process, and the wrapper as C source. What the files of this
+ * folder share is in host.h.
+ */
+#ifndef SN_BACKEND_HOST_HOST_CODE_H
+#define SN_BACKEND_HOST_HOST_CODE_H
+
+#include "codegen-llvm/codegen.h"
+
+/* ---- machine code ----
+ * A kernel is compiled to `void k(void *const *params, int64_t begin, int64_t end)`: blocks begin .. end-1 of the grid;
+ * behind the buffers params has the address of kept memory, as on a GPU, where the kernel needs some. Kernels that follow
+ * each other share an object when they are small; the wrapper has one of its own. */
+typedef void (*sn_host_kernel)(void *const *params, int64_t begin, int64_t end);
+
+/* Launch callback of the generated wrapper: kernel number (position in m->kernels) and its parameter addresses.
+ * Returns 0 or a sn_status that the wrapper passes on. */
+typedef int (*sn_launch_fn)(void *user, uint32_t kernel, void *const *params);
+/* Copy callback: size bytes between two storages. */
+typedef int (*sn_copy_fn)(void *user, void *to, const void *from, int64_t size);
+/* The generated wrapper. inputs, outputs: storage addresses by graph number; consts: addresses by buffer id order of
+ * the CONST buffers; workspace: wrap.workspace bytes, 256-aligned. */
+typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
+                             sn_launch_fn launch, sn_copy_fn copy, void *user);
+
+typedef struct sn_host_code sn_host_code; /* owns the machine code */
+/* with_kernels false: only the wrapper (kernels run on a GPU). */
+sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
+                          const sn_workers *workers);
+void sn_host_code_free(sn_host_code *code);
+sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);
+uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel);
+sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
+/* LLVM IR text of all kernels as the host would compile them. */
+sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);
+
+/* ---- the wrapper as C source (wrapper_c.c) ---- a complete .c file for `sinter emit --stage=wrapper-c`:
+ * kernel PTX embedded as strings (ptx may be NULL: names only), driver calls through cuda.h, the planned workspace. */
+sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes);
+
+#endif

@@ -1,0 +1,20 @@
+/* ptx.h: targets by name, and scheduled kernels as PTX. What the files of this folder share is in nvptx.h. */
+#ifndef SN_BACKEND_NVPTX_PTX_H
+#define SN_BACKEND_NVPTX_PTX_H
+
+#include "codegen-llvm/codegen.h"
+
+/* "sm_75" .. "sm_121" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
+sn_status sn_target_named(sn_target *out, sn_env *env, const char *name);
+/* What is known of the generation of a device, by its compute capability (90 for 9.0): the newest row that is not
+ * newer. Fails for devices older than the oldest row. */
+sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm);
+
+/* One kernel; the texts go to the arena. */
+sn_status sn_nvptx_emit(sn_gpu_code *out, const sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
+                        sn_arena *arena);
+/* All kernels: out has the order of m->kernels. */
+sn_status sn_nvptx_emit_all(sn_gpu_code *out, const sn_module *m, const sn_target *target, const sn_workers *workers,
+                            sn_arena *arena);
+
+#endif
