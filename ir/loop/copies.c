@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "ir/loop/access.h"
+
 /* ---- copies ---- */
 
 static bool is_zero(const sn_module *m, sn_val v) {
@@ -121,13 +123,11 @@ static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
     return out->n > 0;
 }
 
-static bool alike(const sn_module *m, const sn_copy_nest *a, const sn_copy_nest *b) {
-    for (uint32_t k = 0; k < a->n && a->n == b->n; k++) {
-        const sn_stmt_rec *x = sn_stmt_get(m, a->at[k]), *y = sn_stmt_get(m, b->at[k]);
-        if (x->kind != y->kind || y->bulk) return false;
-        if (!sn_ix_eq(sn_axis_get(m, x->axis)->extent, sn_axis_get(m, y->axis)->extent)) return false;
-    }
-    return a->n == b->n;
+/* Does the nest make copies of its own? */
+static bool is_bulk(const sn_module *m, const sn_copy_nest *nest) {
+    for (uint32_t k = 0; k < nest->n; k++)
+        if (sn_stmt_get(m, nest->at[k])->bulk) return true;
+    return false;
 }
 
 bool sn_copy_nests(sn_copy_nest *copy, sn_copy_nest *use, sn_module *m, sn_stmt threads) {
@@ -136,7 +136,8 @@ bool sn_copy_nests(sn_copy_nest *copy, sn_copy_nest *use, sn_module *m, sn_stmt 
     if (r && r->op == SN_LOP_LOOP && r->kind == SN_AXIS_CLUSTER) top = outer;
     if (!find_levels(copy, m, top)) return false;
     sn_stmt next = next_nest(m, top);
-    return next.i && find_levels(use, m, next) && alike(m, copy, use);
+    if (!next.i || !find_levels(use, m, next) || copy->n != use->n || is_bulk(m, use)) return false;
+    return sn_loops_alike(m, copy->at, use->at, copy->n);
 }
 
 sn_stmt sn_copy_awaits(sn_module *m, sn_stmt bulk) {

@@ -20,6 +20,7 @@
  * another thread reads, `sync` has put one behind the nest. Changes marks alone. For GPUs that have such copies. Cost:
  * linear, but for the accesses of a waiting nest times the copies that it waits for.
  */
+#include "ir/loop/access.h"
 #include "ir/loop/copies.h"
 #include "passes/base/nest.h"
 
@@ -48,24 +49,14 @@ static bool mark_bulk(sn_module *m, const sn_copy_list *copies) {
 
 /* ---- await ---- */
 
-/* Is the element that `use` touches the one that the same iteration of the copy stores? */
-static bool same_element(sn_module *m, const sn_copy_nest *copy, sn_ix made, const sn_copy_nest *use, sn_ix used) {
-    sn_axis from[SN_COPY_LEVELS];
-    sn_ix to[SN_COPY_LEVELS];
-    for (uint32_t k = 0; k < copy->n; k++) {
-        from[k] = sn_stmt_axis(m, use->at[k]);
-        to[k] = sn_ix_axis(m, sn_stmt_axis(m, copy->at[k]));
-    }
-    return sn_ix_eq(sn_ix_subst(m, used, from, to, copy->n), made);
-}
-
 /* Do the accesses of `use` to the buffer meet the element that the same iteration of the copy stores there? */
 static bool uses_its_own(sn_module *m, const sn_copy_nest *copy, const sn_stmt_rec *store, const sn_copy_nest *use) {
     for (uint32_t k = 0; k < use->n; k++)
         for (sn_stmt s = sn_stmt_get(m, use->at[k])->first; s.i; s = sn_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (!r->buf.i || !sn_buf_eq(r->buf, store->buf)) continue;
-            if (k + 1 < use->n || !same_element(m, copy, store->ix, use, r->ix)) return false;
+            if (k + 1 < use->n) return false;
+            if (!sn_ix_eq(sn_ix_over(m, r->ix, use->at, copy->at, use->n), store->ix)) return false;
         }
     return true;
 }
