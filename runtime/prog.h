@@ -28,7 +28,7 @@ typedef struct sn_rt_step {
     sn_buf buf, from;
     uint32_t kernel; /* CALL: position in m->kernels */
     sn_buf_list args;
-    uint32_t io;     /* CHECK: position in ios */
+    uint32_t io; /* CHECK: position in ios */
     int64_t size, offset;
 } sn_rt_step;
 
