@@ -35,9 +35,9 @@ typedef struct sn_schedule_mixed {
 typedef struct sn_schedule_shape {
     const sn_users *users; /* of the module as it was before kernels were bound ... */
     uint32_t at;           /* ... and the position of this one */
-    sn_chain outer; /* parallel loops */
-    int64_t rows;   /* their iterations */
-    sn_stmt body;   /* innermost outer loop, none: the kernel itself */
+    sn_chain outer;        /* parallel loops */
+    int64_t rows;          /* their iterations */
+    sn_stmt body;          /* innermost outer loop, none: the kernel itself */
     sn_schedule_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
     uint32_t ops;          /* values that the kernel computes */
