@@ -30,7 +30,7 @@ static void note_buffers(sn_module *m, sn_kern k) {
     }
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE) sn_buf_get(m, r->buf)->mark = 1;
+        if (sn_stores(r)) sn_buf_get(m, r->buf)->mark = 1;
         for (uint32_t i = 0; i < r->n_in; i++) note_use(m, r->in[i]);
         if (r->ix.i) sn_ix_walk(m, r->ix, note_atom, m);
         if (r->bound.i) sn_ix_walk(m, r->bound, note_atom, m);
@@ -41,7 +41,7 @@ static void note_loads(sn_module *m, sn_stmt threads) {
     sn_stmt end = sn_stmt_walk_skip(m, threads);
     for (sn_stmt s = threads; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op != SN_LOP_LOAD) continue;
+        if (!sn_loads(r)) continue;
         uint32_t *mark = &sn_buf_get(m, r->buf)->mark;
         *mark = threads.i << 1 | (*mark & 1);
     }
@@ -103,7 +103,7 @@ static sn_stmt next_nest(const sn_module *m, sn_stmt top) {
     for (sn_stmt s = sn_stmt_get(m, top)->next; s.i; s = sn_stmt_get(m, s)->next) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (sn_is_nest(r)) return s;
-        if (sn_lop_has_region(r->op) || r->op == SN_LOP_STORE || r->op == SN_LOP_BARRIER) break;
+        if (sn_lop_has_region(r->op) || sn_stores(r) || sn_lops[r->op].syncs) break;
     }
     return (sn_stmt){0};
 }
@@ -115,7 +115,7 @@ static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
         out->at[out->n++] = top;
         for (sn_stmt s = sn_stmt_get(m, top)->first; s.i; s = sn_stmt_get(m, s)->next) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (r->op == SN_LOP_BARRIER || (sn_lop_has_region(r->op) && inner.i)) return false;
+            if (sn_lops[r->op].syncs || (sn_lop_has_region(r->op) && inner.i)) return false;
             if (sn_lop_has_region(r->op)) inner = s;
         }
         top = inner;
@@ -161,7 +161,7 @@ bool sn_pipe_fills(const sn_module *m, sn_stmt s) {
 sn_stmt sn_pipe_barrier(const sn_module *m, sn_stmt pipe) {
     sn_stmt barrier = {0};
     for (sn_stmt s = sn_stmt_get(m, pipe)->first; s.i; s = sn_stmt_get(m, s)->next) {
-        if (sn_stmt_get(m, s)->op == SN_LOP_BARRIER && !barrier.i) barrier = s;
+        if (sn_lops[sn_stmt_get(m, s)->op].syncs && !barrier.i) barrier = s;
         else if (sn_pipe_fills(m, s)) barrier = (sn_stmt){0};
     }
     return barrier;

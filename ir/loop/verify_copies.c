@@ -21,7 +21,7 @@ typedef struct verifier {
 static sn_status check_no_barrier(verifier *v, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(v->m, nest);
     for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(v->m, s))
-        if (sn_stmt_get(v->m, s)->op == SN_LOP_BARRIER)
+        if (sn_lops[sn_stmt_get(v->m, s)->op].syncs)
             return FAIL("L23: a barrier on the way of what a bulk nest copies");
     return SN_OK;
 }
@@ -86,9 +86,8 @@ static sn_status check_ahead(verifier *v, sn_stmt pipe, sn_stmt nest) {
         const sn_stmt_rec *r = sn_stmt_get(v->m, s);
         if (r->bulk && r->kind != SN_AXIS_BLOCK_X) return FAIL("L25: in a pipe, bulk stands on block.x axes");
         if (r->op == SN_LOP_REDUCE || r->op == SN_LOP_ACCUM) return FAIL("L25: what runs ahead in a pipe only copies");
-        if (r->op == SN_LOP_STORE && r->mark != pipe.i)
-            return FAIL("L25: the store runs ahead in a pipe, and is no copy");
-        if (r->op == SN_LOP_LOAD && (sn_buf_is_local(sn_buf_get(v->m, r->buf)) || sn_kern_stores(v->m, v->k, r->buf)))
+        if (sn_stores(r) && r->mark != pipe.i) return FAIL("L25: the store runs ahead in a pipe, and is no copy");
+        if (sn_loads(r) && (sn_buf_is_local(sn_buf_get(v->m, r->buf)) || sn_kern_stores(v->m, v->k, r->buf)))
             return FAIL("L25: the load runs ahead in a pipe, and the kernel stores to '%s'",
                         sn_buf_get(v->m, r->buf)->name);
         for (uint32_t i = 0; i < r->n_in; i++) check_value(&c, r->in[i]);
@@ -145,7 +144,7 @@ static sn_status check_filled(verifier *v, sn_stmt s) {
     sn_stmt pipe = {r->buf.i ? sn_buf_get(v->m, r->buf)->mark : 0}, up = s;
     if (!pipe.i || r->mark == pipe.i) return SN_OK;
     while (up.i && sn_stmt_get(v->m, up)->parent.i != pipe.i) up = sn_stmt_get(v->m, up)->parent;
-    bool reads = r->op == SN_LOP_LOAD && up.i && sn_stmt_get(v->m, up)->mark;
+    bool reads = sn_loads(r) && up.i && sn_stmt_get(v->m, up)->mark;
     return reads ? SN_OK
                  : FAIL("L25: a pipe fills '%s': it is read in the iteration behind that, and nothing else",
                         sn_buf_get(v->m, r->buf)->name);

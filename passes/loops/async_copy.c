@@ -31,7 +31,7 @@ enum { MOST_PARTS = 32, FIRST_SM = 80 };
 static bool has_barrier(const sn_module *m, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(m, nest);
     for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_BARRIER) return true;
+        if (sn_lops[sn_stmt_get(m, s)->op].syncs) return true;
     return false;
 }
 
