@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend-host/host_code.h"
@@ -177,6 +178,37 @@ Test(wrapper_llvm, a_failed_launch_ends_the_run) {
     cr_assert_eq(launches, 2);
     sn_host_code_free(code);
     sn_module_free(m);
+}
+
+/* Processor time of compiling a wrapper that calls a kernel n times. */
+static double seconds_for_calls(int n) {
+    sn_env env;
+    sn_text t;
+    sn_env_init(&env);
+    sn_text_init(&t, &env);
+    sn_text_put(&t, "buffer x: f32[4] input 0\nbuffer y: f32[4] output 0\n"
+                    "kernel @k(x: f32[4] in, y: f32[4] out) {\n"
+                    "  loop i in 4 : grid { %0 = load x[i] store y[i], %0 }\n}\n"
+                    "wrapper @m workspace 0 {\n");
+    for (int k = 0; k < n; k++) sn_text_put(&t, "call @k(x, y)\n");
+    sn_text_put(&t, "}\n");
+    sn_module *m = sn_module_new(&env);
+    cr_assert_eq(sn_module_parse(m, "calls", t.s, t.n), SN_OK, "%s", env.message);
+    sn_target target = host_target();
+    sn_host_code *code;
+    clock_t start = clock();
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    sn_host_code_free(code);
+    sn_module_free(m);
+    sn_text_free(&t);
+    return seconds;
+}
+
+Test(wrapper_llvm, calls_are_data) {
+    seconds_for_calls(1); /* loads LLVM */
+    double few = seconds_for_calls(200), many = seconds_for_calls(12800);
+    cr_expect_lt(many, 6 * few, "%g and %g s: code for each call?", few, many);
 }
 
 Test(wrapper_llvm, symbolic_sizes_are_named) {
