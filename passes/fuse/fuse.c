@@ -113,6 +113,17 @@ static uint32_t reach(const fuse *fu, uint32_t b) {
     return last;
 }
 
+/* How many of them stand at this position or before it. */
+static uint32_t readers_until(const index_list *readers, uint32_t last) {
+    uint32_t low = 0, high = readers->n;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (readers->at[middle] <= last) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 /* Is there a way along data from a to b through another kernel? */
 static bool indirect_path(fuse *fu, uint32_t a, uint32_t b) {
     index_list todo = {0};
@@ -124,7 +135,7 @@ static bool indirect_path(fuse *fu, uint32_t a, uint32_t b) {
         uint32_t at = todo.at[--todo.n];
         for (uint32_t k = 0; k < fu->nodes[at].stores.n; k++) {
             const index_list *readers = &fu->readers[fu->nodes[at].stores.at[k].i];
-            for (uint32_t r = 0; r < readers->n; r++) {
+            for (uint32_t r = 0, n = readers_until(readers, last); r < n; r++) {
                 uint32_t to = find(fu, readers->at[r]);
                 if (to == b && at != a) return true;
                 if (to == b || fu->nodes[to].stamp == fu->stamp || fu->nodes[to].lo > last) continue;
@@ -209,17 +220,6 @@ static void add_candidate(candidates *cs, uint32_t i, int64_t score) {
             return;
         }
     if (cs->n < MAX_TRIES) cs->at[cs->n++] = (candidate){i, score};
-}
-
-/* How many of them stand at this position or before it. */
-static uint32_t readers_until(const index_list *readers, uint32_t last) {
-    uint32_t low = 0, high = readers->n;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (readers->at[middle] <= last) low = middle + 1;
-        else high = middle;
-    }
-    return low;
 }
 
 /* Kernels before x that share data with it: writers of what it reads, and other readers. Readers behind all
