@@ -20,7 +20,7 @@
 
 #include <sinter/sinter.h>
 
-enum { MAX_SIZES = 3, MAX_INPUTS = 16384 };
+enum { MAX_SIZES = 4, MAX_INPUTS = 16384 };
 
 /* ---- the graphs ---- */
 
@@ -135,12 +135,12 @@ static void build_lstm(sn_graph *g, unsigned n) {
 }
 
 static const graph_case cases[] = {
-    {"add_tree", "inputs", build_add_tree, {256, 1024, 4096}},
-    {"outputs", "outputs", build_outputs, {200, 800, 3200}},
-    {"adamw", "tensors", build_adamw, {40, 150, 600}},
-    {"transformer", "layers", build_transformer, {3, 12, 48}},
-    {"chain", "products", build_chain, {60, 250, 1000}},
-    {"lstm", "steps", build_lstm, {8, 32, 128}},
+    {"add_tree", "inputs", build_add_tree, {256, 1024, 4096, 16384}},
+    {"outputs", "outputs", build_outputs, {200, 800, 3200, 12800}},
+    {"adamw", "tensors", build_adamw, {40, 150, 600, 2400}},
+    {"transformer", "layers", build_transformer, {3, 12, 48, 192}},
+    {"chain", "products", build_chain, {60, 250, 1000, 4000}},
+    {"lstm", "steps", build_lstm, {8, 32, 128, 512}},
 };
 static const char *const targets[] = {"host", "sm_90"};
 
