@@ -77,7 +77,7 @@ static void find_needed(writer *w) {
         if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind == SN_STEP_REUSE && w->needed[s->buf.i]) w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
-        for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].i] = true;
+        for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].buf.i] = true;
     }
 }
 
@@ -388,11 +388,23 @@ static sn_status launch_size(sn_gpu_code *out, writer *w, uint32_t kernel) {
 }
 
 /* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all; of kept memory. */
-static void put_args(writer *w, uint32_t kernel, const sn_buf_list *args, bool block) {
+static const char *moved(writer *w, const sn_arg *a) {
+    long long bytes = (long long)a->offset * sn_dtype_bytes(sn_buf_get(w->m, a->buf)->dtype);
+    return bytes ? sn_strf(&w->scratch, "%s + %lld", place(w, a->buf), bytes) : place(w, a->buf);
+}
+
+static void put_args(writer *w, uint32_t kernel, const sn_arg_list *args, bool block) {
     if (!args->n && !kept_bytes(w, kernel)) return;
+    for (uint32_t i = 0; i < args->n && !block; i++)
+        if (args->at[i].offset) sn_text_printf(w->t, "        CUdeviceptr arg%u = %s;\n", i, moved(w, &args->at[i]));
     sn_text_put(w->t, block ? "        CUdeviceptr block[] = {" : "        void *params[] = {");
-    for (uint32_t i = 0; i < args->n; i++)
-        sn_text_printf(w->t, "%s%s%s", i ? ", " : "", block ? "" : "&", place(w, args->at[i]));
+    for (uint32_t i = 0; i < args->n; i++) {
+        const sn_arg *a = &args->at[i];
+        if (i) sn_text_put(w->t, ", ");
+        if (block) sn_text_put(w->t, moved(w, a));
+        else if (a->offset) sn_text_printf(w->t, "&arg%u", i);
+        else sn_text_printf(w->t, "&%s", place(w, a->buf));
+    }
     if (block) sn_text_put(w->t, "};   /* one parameter, by value */\n        void *params[] = {block");
     if (kept_bytes(w, kernel)) sn_text_printf(w->t, "%s&self->kept_%s", args->n ? ", " : "", w->kernel_name[kernel]);
     sn_text_put(w->t, "};\n");

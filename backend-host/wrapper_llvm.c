@@ -1,10 +1,10 @@
 /* wrapper_llvm.c: Wrapper IR to one LLVM function of type sn_wrapper_fn, which walks a constant table.
  *
- *     wrapper @f workspace 64 {     row:  kind   number       places   from       bytes   from       bytes
- *       check x                           check  16 (align)   1        inputs     0
+ *     wrapper @f workspace 64 {     row:  kind   number       places   from     bytes  offset  from       bytes  offset
+ *       check x                           check  16 (align)   1        inputs   0      0
  *       alloc t size 64 offset 0
- *       call @k0(x, t)                    call   0 (kernel)   2        inputs     0       workspace  0
- *       copy y from t size 64             copy   64 (size)    2        outputs    0       workspace  0
+ *       call @k0(x + 8, t)                call   0 (kernel)   2        inputs   0      32      workspace  0      0
+ *       copy y from t size 64             copy   64 (size)    2        outputs  0      0       workspace  0      0
  *     }                                   end
  *
  *     i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
@@ -20,7 +20,7 @@
 
 /* A row of the table: these columns, then those of each of its places; all are i64. */
 enum { KIND, NUMBER, PLACES, ROW_WORDS };
-enum { FROM, BYTES, PLACE_WORDS };
+enum { FROM, BYTES, OFFSET, PLACE_WORDS };
 
 /* Kinds of rows beside those of Wrapper IR: a check of a tensor that has elements, so that storage has to be given; the
  * last row. */
@@ -55,15 +55,16 @@ static void place_what_is_given(table *t) {
     }
 }
 
-static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_buf *bufs, uint32_t n) {
+static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_arg *args, uint32_t n) {
     const int64_t row[ROW_WORDS] = {[KIND] = kind, [NUMBER] = number, [PLACES] = n};
     for (uint32_t k = 0; k < ROW_WORDS; k++) SN_PUSH(t->arena, &t->words, row[k]);
     for (uint32_t i = 0; i < n; i++) {
-        const place *p = &t->at[bufs[i].i];
+        const place *p = &t->at[args[i].buf.i];
+        const sn_buf_rec *b = sn_buf_get(t->m, args[i].buf);
         if (p->from == NOWHERE)
-            return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s is used before it has a place",
-                           sn_buf_get(t->m, bufs[i])->name);
-        const int64_t words[PLACE_WORDS] = {[FROM] = p->from, [BYTES] = p->bytes};
+            return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s is used before it has a place", b->name);
+        const int64_t words[PLACE_WORDS] = {
+            [FROM] = p->from, [BYTES] = p->bytes, [OFFSET] = args[i].offset * sn_dtype_bytes(b->dtype)};
         for (uint32_t k = 0; k < PLACE_WORDS; k++) SN_PUSH(t->arena, &t->words, words[k]);
     }
     if (n > t->most) t->most = n;
@@ -74,7 +75,7 @@ static sn_status check_step(table *t, const sn_step *s) {
     const sn_buf_rec *b = sn_buf_get(t->m, s->buf);
     int64_t elements = 0;
     bool given = sn_ix_is_const(t->m, b->size, &elements) && elements;
-    return add_row(t, given ? CHECK_GIVEN : SN_STEP_CHECK, b->align ? b->align : 1, &s->buf, 1);
+    return add_row(t, given ? CHECK_GIVEN : SN_STEP_CHECK, b->align ? b->align : 1, &(sn_arg){s->buf, 0}, 1);
 }
 
 static sn_status alloc_step(table *t, const sn_step *s) {
@@ -94,7 +95,7 @@ static sn_status call_step(table *t, const sn_step *s) {
 static sn_status copy_step(table *t, const sn_step *s) {
     int64_t size;
     SN_TRY(sn_wrap_number(&size, t->m, s->size, "the size", sn_buf_get(t->m, s->buf)->name));
-    return add_row(t, SN_STEP_COPY, size, (const sn_buf[]){s->buf, s->from}, 2);
+    return add_row(t, SN_STEP_COPY, size, (const sn_arg[]){{s->buf, 0}, {s->from, 0}}, 2);
 }
 
 static sn_status tabulate_step(table *t, const sn_step *s) {
@@ -193,7 +194,7 @@ static LLVMValueRef write_place(writer *w, LLVMValueRef at) {
     LLVMPositionBuilderAtEnd(w->at, placed);
     LLVMValueRef p = LLVMBuildPhi(w->at, w->cg->ptr, "p");
     LLVMAddIncoming(p, addresses, (LLVMBasicBlockRef[]){before, indirect}, SN_COUNT(addresses));
-    return p;
+    return element(w, w->cg->i8, p, column(w, at, OFFSET, "offset"));
 }
 
 /* params[0 .. n-1] from the places that begin at `places`; the builder goes on in a new block. */

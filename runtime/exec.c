@@ -98,7 +98,7 @@ static sn_status check(sn_prog_state *st, const sn_rt_io *io, const void *addres
 /* ---- the step interpreter ---- */
 
 static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
-    for (uint32_t i = 0; i < s->args.n; i++) st->params[i] = st->place[s->args.at[i].i];
+    for (uint32_t i = 0; i < s->n_args; i++) st->params[i] = (char *)st->place[s->args[i].buf.i] + s->args[i].bytes;
     return on->launch(st, s->kernel, st->params);
 }
 

@@ -18,11 +18,18 @@ static sn_status expect_place(sn_prog *p, sn_buf b, const char *user) {
                    sn_buf_get(p->m, b)->name);
 }
 
-static sn_status expect_args(sn_prog *p, const sn_buf_list *args, const sn_code *code) {
+static sn_status load_args(sn_rt_step *out, sn_prog *p, const sn_arg_list *args, const sn_code *code) {
     if (args->n != code->n_params)
         return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: %s has %u parameters, a call %u arguments", code->k.name,
                        code->n_params, args->n);
-    for (uint32_t i = 0; i < args->n; i++) SN_TRY(expect_place(p, args->at[i], code->k.name));
+    sn_rt_arg *list = SN_NEWN(&p->arena, sn_rt_arg, args->n);
+    for (uint32_t i = 0; i < args->n; i++) {
+        const sn_arg *a = &args->at[i];
+        SN_TRY(expect_place(p, a->buf, code->k.name));
+        list[i] = (sn_rt_arg){a->buf, a->offset * sn_dtype_bytes(sn_buf_get(p->m, a->buf)->dtype)};
+    }
+    out->args = list;
+    out->n_args = args->n;
     return SN_OK;
 }
 
@@ -45,8 +52,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, const 
         out->kernel = number[s->kern.i];
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
-        out->args = s->args;
-        return expect_args(p, &s->args, &p->codes[out->kernel]);
+        return load_args(out, p, &s->args, &p->codes[out->kernel]);
     case SN_STEP_CHECK: out->io = p->io_of[s->buf.i]; return SN_OK;
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:

@@ -22,12 +22,19 @@ typedef struct sn_rt_io {
     const char *name;
 } sn_rt_io;
 
+/* An argument of a call: so many bytes into the place of a buffer. */
+typedef struct sn_rt_arg {
+    sn_buf buf;
+    int64_t bytes;
+} sn_rt_arg;
+
 /* A wrapper step with its sizes as numbers. */
 typedef struct sn_rt_step {
     sn_step_kind kind;
     sn_buf buf, from;
-    uint32_t kernel; /* CALL: position in m->kernels */
-    sn_buf_list args;
+    uint32_t kernel;       /* CALL: position in m->kernels */
+    const sn_rt_arg *args; /* CALL */
+    uint32_t n_args;
     uint32_t io; /* CHECK: position in ios */
     int64_t size, offset;
 } sn_rt_step;

@@ -59,11 +59,21 @@ typedef enum sn_step_kind {
     SN_N_STEP_KINDS
 } sn_step_kind;
 
+/* What a call gives to a formal: the storage of a buffer from element `offset` on. */
+typedef struct sn_arg {
+    sn_buf buf;
+    int64_t offset;
+} sn_arg;
+typedef struct sn_arg_list {
+    sn_arg *at;
+    uint32_t n, cap;
+} sn_arg_list;
+
 typedef struct sn_step {
     sn_step_kind kind;
     sn_buf buf, from;
     sn_kern kern;
-    sn_buf_list args;
+    sn_arg_list args;
     sn_ix size, offset; /* bytes */
     const char *text;
 } sn_step;

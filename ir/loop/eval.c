@@ -403,8 +403,13 @@ static sn_status run_call(eval *ev, const sn_step *s) {
     const sn_buf_list *formals = &sn_kern_get(ev->m, s->kern)->params;
     for (uint32_t i = 0; i < formals->n; i++) {
         storage *mem;
-        SN_TRY(open_storage(&mem, ev, s->args.at[i]));
-        ev->mems[formals->at[i].i] = *mem;
+        const sn_arg *a = &s->args.at[i];
+        SN_TRY(open_storage(&mem, ev, a->buf));
+        storage *formal = &ev->mems[formals->at[i].i];
+        *formal = *mem;
+        formal->size -= a->offset;
+        if (formal->data) formal->data += (size_t)a->offset * formal->bytes;
+        if (formal->written) formal->written += a->offset;
     }
     return run_kernel(ev, s->kern);
 }

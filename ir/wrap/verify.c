@@ -352,28 +352,32 @@ static sn_status check_free(verifier *v, const sn_step *s) {
 }
 
 /* A kernel that gets an output ends what lived in its storage (this kernel may still read it). */
-static void take_outputs(verifier *v, const sn_buf_list *args) {
+static void take_outputs(verifier *v, const sn_arg_list *args) {
     for (uint32_t k = 0; k < args->n; k++) {
-        life *l = life_of(v, args->at[k]);
-        if (scope_of(v, args->at[k]) != SN_BUF_OUTPUT) continue;
+        sn_buf b = args->at[k].buf;
+        life *l = life_of(v, b);
+        if (scope_of(v, b) != SN_BUF_OUTPUT) continue;
         l->written = true;
-        if (l->holders && life_of(v, l->holder)->state == ALIVE) hand_on(v, l->holder, args->at[k]);
+        if (l->holders && life_of(v, l->holder)->state == ALIVE) hand_on(v, l->holder, b);
     }
 }
 
 /* W11 */
-static sn_status check_argument(const verifier *v, sn_buf arg, const sn_buf_rec *formal) {
-    const sn_buf_rec *b = sn_buf_get(v->m, arg);
-    int64_t need, have;
+static sn_status check_argument(const verifier *v, const sn_arg *arg, const sn_buf_rec *formal) {
+    const sn_buf_rec *b = sn_buf_get(v->m, arg->buf);
+    int64_t need, have, at = arg->offset;
     if (!sn_buf_is_global(b)) return broken(v, 11, "%s has the scope %s", b->name, sn_buf_scope_names[b->scope]);
     if (b->dtype != formal->dtype)
         return broken(v, 11, "%s is %s, %s is %s", b->name, sn_dtypes[b->dtype].name, formal->name,
                       sn_dtypes[formal->dtype].name);
-    if (is_const(v, formal->size, &need) && is_const(v, b->size, &have) && have < need)
-        return broken(v, 11, "%s has %lld elements, %s has %lld", b->name, (long long)have, formal->name,
-                      (long long)need);
-    if (b->align < formal->align)
-        return broken(v, 11, "%s is aligned to %u bytes, %s to %u", b->name, b->align, formal->name, formal->align);
+    if (at < 0 || at > INT64_MAX / (int64_t)sn_dtype_bytes(b->dtype))
+        return broken(v, 11, "element %lld of %s is outside of it", (long long)at, b->name);
+    if (is_const(v, formal->size, &need) && is_const(v, b->size, &have) && (at > have || have - at < need))
+        return broken(v, 11, "%s has %lld elements from %lld on, %s has %lld", b->name,
+                      (long long)(at > have ? 0 : have - at), (long long)at, formal->name, (long long)need);
+    if (b->align < formal->align || at * sn_dtype_bytes(b->dtype) % formal->align)
+        return broken(v, 11, "element %lld of %s is not aligned to %u bytes as %s is", (long long)at, b->name,
+                      formal->align, formal->name);
     if (b->scope == SN_BUF_CONST && formal->role != SN_ROLE_IN) return broken(v, 11, "%s is a const", b->name);
     return SN_OK;
 }
@@ -387,22 +391,22 @@ static sn_status check_sharing(const verifier *v, const sn_step *s, const sn_buf
     const char *wrong = NULL;
     uint32_t at = 0;
     for (uint32_t i = 0; i < formals->n; i++) {
-        life *root = life_of(v, storage_of(v, s->args.at[i]));
+        life *root = life_of(v, storage_of(v, s->args.at[i].buf));
         root->uses++;
         root->stores += sn_buf_get(v->m, formals->at[i])->role != SN_ROLE_IN;
     }
     for (uint32_t i = 0; i < formals->n && !wrong; i++) {
-        const life *root = life_of(v, storage_of(v, s->args.at[i]));
+        const life *root = life_of(v, storage_of(v, s->args.at[i].buf));
         const sn_buf_rec *formal = sn_buf_get(v->m, formals->at[i]);
         if (formal->noalias && root->uses > 1) wrong = "noalias, and another argument has its storage";
         if (formal->invariant && root->stores) wrong = "invariant, and its storage is stored to";
         at = i;
     }
     for (uint32_t i = 0; i < formals->n; i++) {
-        life *root = life_of(v, storage_of(v, s->args.at[i]));
+        life *root = life_of(v, storage_of(v, s->args.at[i].buf));
         root->uses = root->stores = 0;
     }
-    return wrong ? broken(v, 12, "%s is %s", name_of(v, s->args.at[at]), wrong) : SN_OK;
+    return wrong ? broken(v, 12, "%s is %s", name_of(v, s->args.at[at].buf), wrong) : SN_OK;
 }
 
 static sn_status check_call(verifier *v, const sn_step *s) {
@@ -412,8 +416,8 @@ static sn_status check_call(verifier *v, const sn_step *s) {
     if (s->args.n != k->params.n)
         return broken(v, 11, "@%s has %u parameters, the call %u arguments", k->name, k->params.n, s->args.n);
     for (uint32_t i = 0; i < k->params.n; i++) {
-        SN_TRY(check_argument(v, s->args.at[i], sn_buf_get(v->m, k->params.at[i])));
-        SN_TRY(check_alive(v, s->args.at[i]));
+        SN_TRY(check_argument(v, &s->args.at[i], sn_buf_get(v->m, k->params.at[i])));
+        SN_TRY(check_alive(v, s->args.at[i].buf));
     }
     SN_TRY(check_sharing(v, s, &k->params));
     take_outputs(v, &s->args);

@@ -24,8 +24,11 @@ static void put_amount(sn_text *t, const sn_module *m, const char *word, sn_ix e
 
 static void print_call(sn_text *t, const sn_module *m, const sn_step *s) {
     sn_text_printf(t, " @%s(", sn_kern_get(m, s->kern)->name);
-    for (uint32_t i = 0; i < s->args.n; i++)
-        sn_text_printf(t, "%s%s", i ? ", " : "", sn_buf_get(m, s->args.at[i])->name);
+    for (uint32_t i = 0; i < s->args.n; i++) {
+        const sn_arg *a = &s->args.at[i];
+        sn_text_printf(t, "%s%s", i ? ", " : "", sn_buf_get(m, a->buf)->name);
+        if (a->offset) sn_text_printf(t, " + %lld", (long long)a->offset);
+    }
     sn_text_put(t, ")");
 }
 
@@ -92,10 +95,13 @@ static sn_status parse_call(sn_step *s, parser *p) {
     SN_TRY(parse_kernel(&s->kern, p));
     SN_TRY(sn_lex_expect(p->lx, "("));
     while (!sn_lex_is(p->lx, ")")) {
-        sn_buf b;
+        sn_arg a = {0};
+        bool moved;
         if (s->args.n) SN_TRY(sn_lex_expect(p->lx, ","));
-        SN_TRY(parse_buf(&b, p));
-        SN_PUSH(&p->m->arena, &s->args, b);
+        SN_TRY(parse_buf(&a.buf, p));
+        SN_TRY(sn_lex_accept(&moved, p->lx, "+"));
+        if (moved) SN_TRY(sn_lex_int(&a.offset, p->lx));
+        SN_PUSH(&p->m->arena, &s->args, a);
     }
     return sn_lex_next(p->lx);
 }

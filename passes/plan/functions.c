@@ -9,6 +9,11 @@
  *   invariant   nothing writes its storage during the call, and it is no output of the program (whose storage other
  *               values may pass through)
  *   align       of the argument, up to the widest access: what is aligned better is not another kernel
+ * A formal is the window of the buffer that the kernel touches; where it begins goes into the argument. So the steps of a
+ * recurrent network, which read and write other rows of one tensor, are one function:
+ *
+ *     kernel @k7(x, ..) { .. load x[i + 640] .. }    ->    kernel @k0(x: f32[640] in ..) { .. load x[i] .. } ; call @k0(x + 640, ..)
+ *
  * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays. Cost: linear
  * in the text of the kernels.
  */
@@ -45,41 +50,81 @@ static void find_storage(outliner *o) {
         if (w->steps.at[i].kind == SN_STEP_REUSE) o->storage[w->steps.at[i].buf.i] = o->storage[w->steps.at[i].from.i];
 }
 
-/* Marks of arguments: the formal of each, from 1. Marks of storages: how many arguments have it, and whether it is stored
- * to. Both are 0 between calls, and a buffer can be both. */
+/* Of a storage: how many arguments of a call have it, and how many stores. 0 between calls. */
 typedef struct uses {
     uint32_t arguments, stores;
 } uses;
 
-static void add_formals(outliner *o, sn_kern k, sn_buf *formal_of, uses *of) {
+/* The elements that a kernel may touch of an argument, as far as ranges tell. */
+typedef struct window {
+    int64_t least, end; /* end INT64_MAX: not known */
+} window;
+
+static void widen(window *w, sn_range r) {
+    if (r.lo < w->least) w->least = r.lo;
+    if (r.hi == INT64_MAX) w->end = r.hi;
+    else if (r.hi >= w->end) w->end = r.hi + 1;
+}
+
+/* One for each argument. It begins where the buffer does when offsets may be negative (masked accesses), and where nothing
+ * is touched. */
+static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *args, const uint32_t *number) {
+    window *all = SN_NEWN(o->cx->scratch, window, args->n);
+    for (uint32_t i = 0; i < args->n; i++) all[i].least = INT64_MAX;
+    for (sn_stmt s = sn_stmt_walk_first(o->m, k); s.i; s = sn_stmt_walk_next(o->m, s)) {
+        const sn_stmt_rec *st = sn_stmt_get(o->m, s);
+        if (st->buf.i && number[st->buf.i]) widen(&all[number[st->buf.i] - 1], sn_ix_range(o->m, st->ix));
+    }
+    for (uint32_t i = 0; i < args->n; i++)
+        if (all[i].least < 0 || all[i].least == INT64_MAX) all[i].least = 0;
+    return all;
+}
+
+/* The formal is the window of the buffer, so that it does not depend on how much lies around that. */
+static void fit_formal(sn_module *m, sn_buf_rec *f, const window *w) {
+    int64_t size;
+    bool known = sn_ix_is_const(m, f->size, &size), shorter = known && w->end < size;
+    if (f->align > WIDEST_ACCESS) f->align = WIDEST_ACCESS;
+    while (w->least * sn_dtype_bytes(f->dtype) % f->align) f->align /= 2;
+    if (!w->least && !shorter) return;
+    f->size = shorter ? sn_ix_const(m, w->end - w->least) : sn_ix_addc(m, f->size, -w->least);
+    f->rank = 1;
+    f->shape[0] = f->size;
+}
+
+static void add_formals(outliner *o, sn_arg_list *args, sn_kern k, uint32_t *number, uses *of) {
     sn_module *m = o->m;
     sn_kern_rec *r = sn_kern_get(m, k);
-    const sn_buf_list args = r->params;
+    const sn_buf_list params = r->params;
     r->params = (sn_buf_list){0};
-    for (uint32_t i = 0; i < args.n; i++) {
-        const sn_buf_rec *b = sn_buf_get(m, args.at[i]);
-        formal_of[args.at[i].i] = sn_formal_new(m, k, b->name, b);
-        of[o->storage[args.at[i].i].i].arguments++;
+    for (uint32_t i = 0; i < params.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, params.at[i]);
+        SN_PUSH(&m->arena, args, ((sn_arg){params.at[i], 0}));
+        number[params.at[i].i] = i + 1;
+        of[o->storage[params.at[i].i].i].arguments++;
+        sn_formal_new(m, k, b->name, b);
     }
+    const window *windows = find_windows(o, k, args, number);
+    for (uint32_t i = 0; i < args->n; i++) args->at[i].offset = windows[i].least;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         sn_stmt_rec *st = sn_stmt_get(m, s);
-        if (!st->buf.i || !formal_of[st->buf.i].i) continue;
-        bool stores = sn_stores(st), loads = sn_loads(st);
-        of[o->storage[st->buf.i].i].stores += stores;
-        st->buf = formal_of[st->buf.i];
-        sn_buf_get(m, st->buf)->role |= (stores ? SN_ROLE_OUT : 0) | (loads ? SN_ROLE_IN : 0);
+        if (!st->buf.i || !number[st->buf.i]) continue;
+        uint32_t i = number[st->buf.i] - 1;
+        of[o->storage[st->buf.i].i].stores += sn_stores(st);
+        st->buf = r->params.at[i];
+        st->ix = sn_ix_addc(m, st->ix, -args->at[i].offset);
+        sn_buf_get(m, st->buf)->role |= sn_stores(st) ? SN_ROLE_OUT : SN_ROLE_IN;
     }
-    for (uint32_t i = 0; i < args.n; i++) {
-        const sn_buf_rec *b = sn_buf_get(m, args.at[i]);
-        const uses *u = &of[o->storage[args.at[i].i].i];
-        sn_buf_rec *f = sn_buf_get(m, formal_of[args.at[i].i]);
+    for (uint32_t i = 0; i < args->n; i++) {
+        sn_buf_rec *f = sn_buf_get(m, r->params.at[i]);
+        const uses *u = &of[o->storage[args->at[i].buf.i].i];
         f->noalias = u->arguments == 1;
-        f->invariant = !u->stores && b->scope != SN_BUF_OUTPUT;
-        if (f->align > WIDEST_ACCESS) f->align = WIDEST_ACCESS;
+        f->invariant = !u->stores && sn_buf_get(m, args->at[i].buf)->scope != SN_BUF_OUTPUT;
+        fit_formal(m, f, &windows[i]);
     }
-    for (uint32_t i = 0; i < args.n; i++) {
-        formal_of[args.at[i].i] = (sn_buf){0};
-        of[o->storage[args.at[i].i].i] = (uses){0};
+    for (uint32_t i = 0; i < args->n; i++) {
+        number[args->at[i].buf.i] = 0;
+        of[o->storage[args->at[i].buf.i].i] = (uses){0};
     }
 }
 
@@ -112,13 +157,12 @@ void sn_plan_functions(sn_pass_ctx *cx) {
     outliner o = {.cx = cx, .m = m, .slot_cap = cap, .slots = SN_NEWN(cx->scratch, known, cap)};
     find_storage(&o);
     sn_text_init(&o.text, m->env);
-    sn_buf *formal_of = SN_NEWN(cx->scratch, sn_buf, m->bufs.count);
+    uint32_t *number = SN_NEWN(cx->scratch, uint32_t, m->bufs.count); /* of the argument that a buffer is, from 1 */
     uses *of = SN_NEWN(cx->scratch, uses, m->bufs.count);
     for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
         sn_step *s = &m->wrap.steps.at[i];
         if (s->kind != SN_STEP_CALL) continue;
-        s->args = sn_kern_get(m, s->kern)->params;
-        add_formals(&o, s->kern, formal_of, of);
+        add_formals(&o, &s->args, s->kern, number, of);
         sn_kern stays = first_equal(&o, s->kern);
         if (sn_kern_eq(stays, s->kern)) m->kernels.at[n++] = s->kern; /* calls have the order of m->kernels */
         s->kern = stays;
