@@ -1,10 +1,11 @@
 /* jit.c: machine code for this CPU: the kernels of a module and its wrapper, optimised for the very processor, in
  * objects that LLJIT links into the process.
  *
- * Kernels that follow each other go into one object until it has so many statements, so that a thousand small ones are no
- * thousand objects; objects are made side by side. No context meets ORC: we emit the object files ourselves and hand ORC
- * bytes, so no context changes owner and no thread of ORC touches ours. Symbols are numbered (kernel.0), so that a kernel named expf
- * cannot capture calls of the C library. Functions that generated code calls (libm, memcpy) come from the process.
+ * Kernels that follow each other go into one object until it has so many statements, so that a thousand small ones are
+ * no thousand objects; objects are made side by side. No context meets ORC: we emit the object files ourselves and hand
+ * ORC bytes, so no context changes owner and no thread of ORC touches ours. Symbols are numbered (kernel.0), so that a
+ * kernel named expf cannot capture calls of the C library. Functions that generated code calls (libm, memcpy) come from
+ * the process.
  */
 #include "backend-host/host.h"
 #include "codegen-llvm/workers.h"

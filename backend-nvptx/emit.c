@@ -1,9 +1,9 @@
 /* emit.c: one scheduled kernel to PTX text.
  *
  * A context, a module and a target machine per kernel, and a module of ours with that kernel alone: kernels on different
- * threads do not meet. The pass pipeline is short on purpose: the code that arrives is already unrolled
- * and vectorised, it needs its stack arrays as registers and its address arithmetic shared; about 1 ms.
- * Relies on codegen-llvm/. Does not assemble: that is the runtime's.
+ * threads do not meet. The pass pipeline is short on purpose: the code that arrives is already unrolled and vectorised,
+ * it needs its stack arrays as registers and its address arithmetic shared; about 1 ms. Relies on codegen-llvm/. Does
+ * not assemble: that is the runtime's.
  */
 #include "backend-nvptx/nvptx.h"
 #include "codegen-llvm/llvm.h"

@@ -22,8 +22,7 @@ typedef struct access {
     bool reversed;    /* later lanes lie at lower addresses */
 } access;
 
-/* ---- addresses
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 /* What a thread of its registers, or a block of its shared memory, addresses: the offset without the thread's part. */
 static sn_ix without_threads(sn_gen *g, sn_buf_scope scope, sn_ix e) {
@@ -112,8 +111,7 @@ static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
     return gpu ? piece * bytes : bytes;
 }
 
-/* ---- loads
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- loads ---- */
 
 static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) {
     lv p = address(g, a, e);
@@ -265,8 +263,7 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
     if (!g->copies || !g->copies[s->result.i]) load(g, s); /* else the store copies */
 }
 
-/* ---- stores
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- stores ---- */
 
 /* A store at a place that all threads run, by the threads whose missing block numbers are 0. NULL: by all. */
 static lv chosen_threads(sn_gen *g, const access *a) {

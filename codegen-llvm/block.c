@@ -30,8 +30,7 @@ void sn_gen_settle(sn_gen *g, const sn_gen_turn *before) {
     g->turn.next = before->next;
 }
 
-/* ---- shuffles
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- shuffles ---- */
 
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
@@ -109,8 +108,7 @@ static void over_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width
     else butterfly(g, st, x, width);
 }
 
-/* ---- shared memory
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shared memory ---- */
 
 /* One array a state, of `slots` slots, in the area whose turn it is. */
 typedef struct exchange {
@@ -171,8 +169,7 @@ static void slot_read(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv
     }
 }
 
-/* ---- over block.x
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- over block.x ---- */
 
 static lv cx(sn_gen *g, int64_t x) { return sn_em_ci(g->index, x); }
 
@@ -269,8 +266,7 @@ static void over_x(sn_gen *g, const sn_gen_states *st, lv *x) {
     }
 }
 
-/* ---- over block.y
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- over block.y ---- */
 
 /* Rows are halved in shared memory until four are left, which every thread adds up itself. */
 static void over_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
@@ -329,8 +325,7 @@ void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, 
     }
 }
 
-/* ---- prefixes over block.x
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- prefixes over block.x ---- */
 
 /* The value of the lane `distance` below, in segments of `width` lanes. The lowest lanes get their own. */
 static lv from_below(sn_gen *g, lv x, uint32_t distance, uint32_t width) {

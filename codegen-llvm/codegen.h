@@ -1,8 +1,8 @@
 /* codegen.h: scheduled Loop IR to LLVM IR, for both back ends, through the LLVM C API.
  *
- * A session is one LLVM context on one thread. LLVM's fatal errors reach the environment's guard by longjmp (SN_ERROR_
- * INTERNAL): whatever the input, the process goes on. Only this folder and backend-* see LLVM headers; here its types
- * are opaque.
+ * A session is one LLVM context on one thread. LLVM's fatal errors reach the environment's guard by longjmp
+ * (SN_ERROR_INTERNAL): whatever the input, the process goes on. Only this folder and backend-* see LLVM headers; here
+ * its types are opaque.
  */
 #ifndef SN_CODEGEN_LLVM_CODEGEN_H
 #define SN_CODEGEN_LLVM_CODEGEN_H
@@ -23,10 +23,10 @@ void sn_target_host(sn_target *out, uint32_t threads);
 
 /* Both back ends generate each kernel from a module of its own (sn_module_of_kernel): m is only read. */
 
-/* ---- what becomes of a kernel for a GPU (backend-nvptx/) ---- The generated function is a ptx_kernel named like the kernel, with one global
- * pointer per kernel parameter, in the order of kern->params; for a kernel of several segments with one parameter, an
- * array of these pointers by value (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so
- * much memory, 256-aligned, that lasts from run to run and was zero before the first; runs that may go on at once have each
+/* ---- what becomes of a kernel for a GPU (backend-nvptx/) ----
+ * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
+ * order of kern->params; for a kernel of several segments with one parameter, an array of these pointers by value
+ * (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so much memory, 256-aligned, that lasts from run to run and was zero before the first; runs that may go on at once have each
  * their own. Its block size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for
  * shared_bytes, for which the function has to be prepared. */
 typedef struct sn_gpu_code {

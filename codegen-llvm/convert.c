@@ -36,8 +36,7 @@ lv sn_math_to_storage(sn_em *em, sn_dtype t, lv x) {
     return t == SN_BOOL ? LLVMBuildZExt(em->b, x, sn_em_like(x, em->cg->i8), "") : x;
 }
 
-/* ---- 16-bit floats
- * ------------------------------------------------------------------------------------------------ */
+/* ---- 16-bit floats ---- */
 
 /* f32 bits rounded to their upper 16: bfloat. A nan must not round to an infinity. */
 static lv bf16_from_f32(sn_em *em, lv x) {
@@ -103,8 +102,7 @@ static lv half_from_f32(sn_em *em, sn_dtype to, lv x) {
     return to == SN_F16 ? f16_from_f32(em, x) : bf16_from_f32(em, x);
 }
 
-/* ---- casts
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- casts ---- */
 
 static bool is_half(sn_dtype t) { return t == SN_F16 || t == SN_BF16; }
 

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* ---- shapes
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 static bool is_vector(lv x) { return LLVMGetTypeKind(LLVMTypeOf(x)) == LLVMVectorTypeKind; }
 
@@ -87,8 +86,7 @@ lv sn_em_join(sn_em *em, lv x, lv y) {
     return all;
 }
 
-/* ---- constants
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 
 lv sn_em_f(sn_em *em, lv like, double x) {
     return sn_em_splat(em, LLVMConstReal(sn_em_elem(like), x), sn_em_lanes(like));
@@ -98,8 +96,7 @@ lv sn_em_ci(LLVMTypeRef type, int64_t x) { return LLVMConstInt(type, (unsigned l
 
 lv sn_em_i(sn_em *em, lv like, int64_t x) { return sn_em_splat(em, sn_em_ci(sn_em_elem(like), x), sn_em_lanes(like)); }
 
-/* ---- building blocks
- * ----------------------------------------------------------------------------------------------- */
+/* ---- building blocks ---- */
 
 lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, uint32_t n) {
     unsigned id = LLVMLookupIntrinsicID(intrinsic, strlen(intrinsic));
@@ -166,8 +163,7 @@ lv sn_em_any(sn_em *em, lv mask) {
     return any;
 }
 
-/* ---- control flow
- * -------------------------------------------------------------------------------------------------- */
+/* ---- control flow ---- */
 
 LLVMBasicBlockRef sn_em_block(sn_em *em, const char *name) {
     return LLVMAppendBasicBlockInContext(em->cg->cx, em->fn, name);
@@ -192,8 +188,7 @@ lv sn_em_merge(sn_em *em, const sn_em_if *s, LLVMBasicBlockRef then_end, lv insi
     return phi;
 }
 
-/* ---- functions of the module
- * ------------------------------------------------------------------------------------------- */
+/* ---- functions of the module ---- */
 
 lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em, const void *user),
                   const void *user) {

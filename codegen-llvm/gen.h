@@ -1,5 +1,5 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it: kernel.c (function, block
- * axes), batch.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges),
+ * axes), segments.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges),
  * index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner),
  * scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks),
  * last_block.c (after all of them), posted.c (from block to block), kept.c (from run to run), shared.c (shared memory),
@@ -122,7 +122,7 @@ void sn_gen_release(sn_gen *g, uint32_t mark);
 void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value);
 void sn_gen_unfix(sn_gen *g);
 
-/* ---- batch.c ---- */
+/* ---- segments.c ---- */
 /* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids
  * are made, so tables by id come after. Nothing happens to an ordinary kernel. */
 void sn_gen_batch_prepare(sn_gen *g);

@@ -3,12 +3,11 @@
  * Values are shared through a table by ix id: equal expression, equal id, one instruction. Arithmetic is 32 bits wide
  * when the byte range of every access of the kernel allows it. Ranges (sn_ix_range) decide between unsigned and floor
  * division and put no-wrap flags on sums. Relies on symbolic sizes having been replaced by constants; the symbols that
- * are left stand for what segments differ in (batch.c).
+ * are left stand for what segments differ in (segments.c).
  */
 #include "codegen-llvm/gen.h"
 
-/* ---- table
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- table ---- */
 
 uint32_t sn_gen_mark(const sn_gen *g) { return g->memo_log.n; }
 
@@ -39,8 +38,7 @@ sn_ix sn_gen_resolve(sn_gen *g, sn_ix e) {
     return g->fixed.n ? sn_ix_subst(g->m, e, g->fixed.at, g->fixed_to.at, g->fixed.n) : e;
 }
 
-/* ---- expressions
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- expressions ---- */
 
 static lv constant(sn_gen *g, int64_t c) { return sn_em_ci(g->index, c); }
 
@@ -152,8 +150,7 @@ lv sn_gen_ix(sn_gen *g, sn_ix e) {
     return sn_ix_uses_vals(g->m, e) ? x : remember(g, e, x);
 }
 
-/* ---- bounds tests
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- bounds tests ---- */
 
 /* With lanes at rest + 0 .. V-1, rest and bound multiples of V, all lanes are inside or all outside. */
 bool sn_gen_in_uniform(sn_gen *g, sn_ix e, sn_ix bound) {
@@ -182,9 +179,7 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
                   em_icmp(&g->em, LLVMIntSLT, in[0], in[1]));
 }
 
-/* ---- width
- *
- * ------------------------------------------------------------------------------------------------------------------- */
+/* ---- width ---- */
 
 static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
 

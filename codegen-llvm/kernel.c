@@ -28,9 +28,7 @@ static void find_steady(sn_gen *g) {
     }
 }
 
-/* ---- set-up
- *
- * ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- set-up ---- */
 
 static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
     int64_t most = 1, n;
@@ -138,9 +136,7 @@ static void body(sn_gen *g) {
     else sn_gen_region(g, g->k->first);
 }
 
-/* ---- GPU
- *
- * ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- GPU ---- */
 
 static lv special_register(sn_gen *g, const char *name) {
     lv x = sn_em_call(&g->em, name, NULL, NULL, 0);
@@ -199,9 +195,7 @@ static void gpu_function(sn_gen *g) {
     LLVMBuildRetVoid(g->em.b);
 }
 
-/* ---- host
- *
- * ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- host ---- */
 
 static lv host_param(sn_gen *g, uint32_t i, const char *name) {
     LLVMTypeRef ptr = g->em.cg->ptr;
@@ -230,9 +224,7 @@ static void host_function(sn_gen *g) {
     LLVMBuildRetVoid(g->em.b);
 }
 
-/* ---- entry
- *
- * ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- entry ---- */
 
 static sn_status generate(sn_gen *g) {
     SN_TRY(find_sizes(g));

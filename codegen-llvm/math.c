@@ -1,16 +1,15 @@
 /* math.c: one Loop IR operation to instructions: picks the row of lowering.def or the integer rules, and holds the
  * operations that are a single instruction.
  *
- * Relies on the other math_*.c for the expansions. Adding, subtracting and multiplying may be
- * contracted to fma; expansions never are, they say fma where they mean it.
+ * Relies on the other math_*.c for the expansions. Adding, subtracting and multiplying may be contracted to fma;
+ * expansions never are, they say fma where they mean it.
  */
 #include "codegen-llvm/math.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* ---- single instructions
- * -------------------------------------------------------------------------------------------- */
+/* ---- single instructions ---- */
 
 lv sn_math_neg(sn_em *em, const lv *in) { return em_neg(em, in[0]); }
 lv sn_math_abs(sn_em *em, const lv *in) { return em_abs(em, in[0]); }
@@ -82,8 +81,7 @@ static lv div_by_scalar(sn_em *em, lv a, lv b) {
     return em_mul(em, em_mul(em, a, sn_em_splat(em, r, lanes)), sn_em_splat(em, scale, lanes));
 }
 
-/* ---- the table
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 typedef struct lowering {
     lv (*fn)(sn_em *em, const lv *in);
@@ -102,8 +100,7 @@ double sn_math_bound(sn_lop op, sn_dtype t) {
     return t == SN_F64 ? TABLE[op].ulp64 : TABLE[op].ulp32;
 }
 
-/* ---- operations as functions
- * ---------------------------------------------------------------------------------------- */
+/* ---- operations as functions ---- */
 
 static void function_body(sn_em *em, const void *user) {
     const sn_lop *op = user;

@@ -26,8 +26,7 @@ static const double ATAN_64[] = {-0x1.555555555553bp-2, 0x1.99999999954a3p-3,  -
                                  -0x1.10eb2d4abadd8p-4, 0x1.df07cbd83950ep-5,  -0x1.9cb287d31474ep-5,
                                  0x1.3787554ba7a68p-5,  -0x1.24c5b0a80b5bfp-6};
 
-/* ---- arc sine and cosine
- * --------------------------------------------------------------------------------------------- */
+/* ---- arc sine and cosine ---- */
 
 /* asin |x| = s + e where near, pi/2 - 2 (s + e) elsewhere. s of |x| > 1 is nan. */
 typedef struct arc {
@@ -68,8 +67,7 @@ lv sn_math_acos(sn_em *em, const lv *in) {
     return em_select(em, y.near, down, far);
 }
 
-/* ---- arc tangent
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- arc tangent ---- */
 
 lv sn_math_atan(sn_em *em, const lv *in) {
     lv x = in[0], a = em_abs(em, x), zero = sn_em_f(em, x, 0), one = sn_em_f(em, x, 1);

@@ -28,8 +28,7 @@ static const double EXPM1_64[] = {0x1p-1,
                                   0x1.1f75a3caadff5p-29};
 static const double TANH_32[] = {-0x1.555554p-2, 0x1.110eep-3, -0x1.b955dcp-5, 0x1.59e1c8p-6, -0x1.9ada6p-8};
 
-/* ---- parts
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- parts ---- */
 
 lv sn_math_expm1_poly(sn_em *em, lv r) {
     lv p = sn_em_is64(r) ? sn_em_poly(em, r, EXPM1_64, SN_COUNT(EXPM1_64))
@@ -113,8 +112,7 @@ lv sn_math_exp_term(sn_em *em, lv x) {
     return sn_math_by_lane(em, "llvm.nvvm.ex2.approx.ftz", &y, 1);
 }
 
-/* ---- operations
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 /* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. */
 lv sn_math_exp(sn_em *em, const lv *in) {

@@ -20,8 +20,7 @@ static lv sign(sn_em *em, lv x, bool is_unsigned) {
     return em_isub(em, positive, negative);
 }
 
-/* ---- division
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- division ---- */
 
 typedef enum rounding { TOWARDS_ZERO, DOWN, REMAINDER_TOWARDS_ZERO, REMAINDER_DOWN } rounding;
 
@@ -55,8 +54,7 @@ static lv division(sn_em *em, lv a, lv b, rounding how, bool is_unsigned) {
     return is_unsigned ? unsigned_division(em, a, b, how) : signed_division(em, a, b, how);
 }
 
-/* ---- power, shifts
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- power, shifts ---- */
 
 /* Square and multiply, all steps written out: an exponent has at most as many bits as its type. A negative exponent
  * gives 0, except for the bases 1 and -1. */
@@ -93,8 +91,7 @@ static lv shift(sn_em *em, lv a, lv b, uint32_t bits, bool left, bool is_unsigne
     return em_ashr(em, a, em_select(em, inside, b, sn_em_i(em, b, bits - 1)));
 }
 
-/* ---- everything
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- everything ---- */
 
 static lv compare(sn_em *em, sn_lop op, lv a, lv b, bool is_unsigned) {
     LLVMIntPredicate p;

@@ -27,8 +27,7 @@ static const double TAIL_64[] = {0x1.999999999999ap-2, 0x1.2492492492522p-2, 0x1
                                  0x1.745d177aad02ap-3, 0x1.3b1395c88122p-3,  0x1.1118c9ee5b8a4p-3,
                                  0x1.df7c5bc7c7563p-4, 0x1.e032e4d8436a1p-4};
 
-/* ---- taking numbers apart
- * ----------------------------------------------------------------------------------------------- */
+/* ---- taking numbers apart ---- */
 
 typedef struct parts {
     lv k, m;
@@ -88,8 +87,7 @@ static lv log_sum(sn_em *em, lv k, lv f, lv c) {
     return em_fmac(em, k, wide ? LN_2_HIGH : LN_2_HIGH_32, em_neg(em, rest));
 }
 
-/* ---- logarithms
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- logarithms ---- */
 
 lv sn_math_log(sn_em *em, const lv *in) {
     parts p = split_any(em, in[0]);
@@ -126,8 +124,7 @@ lv sn_math_log1p_twice(sn_em *em, lv x, lv twice) {
     return log1p_plus(em, x, em_select(em, twice, sn_em_f(em, x, 1), sn_em_f(em, x, 0)));
 }
 
-/* ---- pairs: hi + lo, |lo| at most half an ulp of hi
- * ---------------------------------------------------------------------- */
+/* ---- pairs: hi + lo, |lo| at most half an ulp of hi ---- */
 
 typedef struct pair {
     lv hi, lo;
@@ -183,9 +180,7 @@ static pair exponent_of_power(sn_em *em, lv a, lv y) {
     return x;
 }
 
-/* ---- power
- *
- * ------------------------------------------------------------------------------------------------------------------- */
+/* ---- power ---- */
 
 /* a^y for a >= 0, with the limits of C's pow. */
 static lv power_of_positive(sn_em *em, lv a, lv y) {

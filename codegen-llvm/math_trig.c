@@ -49,8 +49,7 @@ static const uint64_t TWO_OVER_PI_BITS[] = {
     0xf0cfbc209af4361d,
 };
 
-/* ---- Payne-Hanek
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Payne-Hanek ---- */
 
 static lv bits_table(sn_em *em) {
     lv table = LLVMGetNamedGlobal(em->mod, "sn_two_over_pi");
@@ -149,8 +148,7 @@ static lv call_reduce(sn_em *em, lv x) {
     return LLVMBuildCall2(em->b, type, fn, &x, 1, "");
 }
 
-/* ---- sine and cosine
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- sine and cosine ---- */
 
 typedef struct reduced {
     lv r, quadrant;

@@ -8,8 +8,7 @@
  */
 #include "codegen-llvm/gen.h"
 
-/* ---- combiners
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- combiners ---- */
 
 /* Does x go before s? A larger (smaller) value does, nan before all numbers, the smaller position at a tie. */
 static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv *x) {
@@ -90,8 +89,7 @@ static void identities(sn_gen *g, const sn_gen_states *st, lv *state) {
     }
 }
 
-/* ---- within a thread
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- within a thread ---- */
 
 /* The region once; out: what it yields. */
 static void run_region(sn_gen *g, sn_stmt_rec *s, lv *out) {

@@ -20,8 +20,7 @@ int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
     return sn_ix_is_const(g->m, sn_gen_resolve(g, sn_axis_get(g->m, ax)->extent), &n) ? n : -1;
 }
 
-/* ---- loops
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- loops ---- */
 
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
@@ -80,8 +79,7 @@ static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
     }
 }
 
-/* ---- vector axis
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- vector axis ---- */
 
 typedef struct lane_query {
     sn_gen *g;
@@ -150,8 +148,7 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
     return can;
 }
 
-/* ---- statements
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- statements ---- */
 
 bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
     return g->gpu && (kind == SN_AXIS_CLUSTER || kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);

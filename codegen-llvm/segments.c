@@ -41,8 +41,7 @@ struct sn_gen_batch {
     lv params;              /* the array of addresses */
 };
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static column column_new(sn_gen *g, uint32_t n) { return (column){.at = SN_NEWN(g->arena, int64_t, n + 1)}; }
 
@@ -94,8 +93,7 @@ static sn_ix lift(sn_gen *g, group *gr, uint32_t k) {
     return sn_ix_addc(g->m, sn_ix_scale(g->m, symbol, d), base);
 }
 
-/* ---- groups
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---- */
 
 static void add_segment(sn_gen *g, struct sn_gen_batch *b, sn_stmt top) {
     sn_alike *a = SN_NEW(g->arena, sn_alike);
@@ -165,8 +163,7 @@ void sn_gen_batch_prepare(sn_gen *g) {
     g->symbols = SN_NEWN(g->arena, lv, g->m->syms.count);
 }
 
-/* ---- parameters
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- parameters ---- */
 
 static void param_attribute(sn_gen *g, LLVMAttributeRef a) { LLVMAddAttributeAtIndex(g->em.fn, 1, a); }
 
@@ -181,8 +178,7 @@ void sn_gen_batch_params(sn_gen *g) {
     LLVMSetValueName2(g->batch->params, "buffers", 7);
 }
 
-/* ---- tables
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static bool fits_word(const column *c, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
@@ -245,8 +241,7 @@ static lv find_row(sn_gen *g, const group *gr, lv block, lv *start) {
     return row;
 }
 
-/* ---- code
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- code ---- */
 
 static lv load_address(sn_gen *g, lv number) {
     LLVMTypeRef ptr = g->gpu ? g->em.cg->global_ptr : g->em.cg->ptr;

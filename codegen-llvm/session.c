@@ -30,7 +30,7 @@ extern new_handler set_new_handler(new_handler handler) __asm__("_ZSt15set_new_h
 extern new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
 extern void throw_no_memory(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
 
-/* ---- the guard ------------------------------------------------------------------------------------------------ */
+/* ---- the guard ---- */
 
 typedef struct guard {
     jmp_buf place;
@@ -136,7 +136,7 @@ sn_status sn_cg_guarded(sn_cg *cg, sn_status (*body)(void *user), void *user) {
     return status == SN_OK ? cg->env->status : status;
 }
 
-/* ---- open and close -------------------------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 static bool cpu_has(const char *features, const char *name) {
     const char *at = strstr(features, name);
@@ -201,8 +201,7 @@ void sn_cg_close(sn_cg *cg) {
     cg->cx = NULL;
 }
 
-/* ---- modules
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- modules ---- */
 
 sn_status sn_cg_verify(sn_cg *cg, LLVMModuleRef mod) {
     char *text = NULL;

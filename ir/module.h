@@ -1,5 +1,5 @@
-/* module.h: the one container. A module holds symbols, index expressions, at most one graph, buffers, kernels in
- * execution order and at most one wrapper, all in one arena.
+/* module.h: a module as a whole: making, copying, printing, parsing and verifying one. What it holds is in
+ * ir/base/store.h; with this header come those of all its parts.
  */
 #ifndef SN_IR_MODULE_H
 #define SN_IR_MODULE_H

@@ -46,8 +46,9 @@ bool tool_add_dim(tool_dims *dims, char *text); /* "N=8" */
 bool tool_unsigned(unsigned *out, const char *text);
 bool tool_u64(uint64_t *out, const char *text);
 
-/* ---- inputs: --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|zeros|ones|special|equal|
- * growing|alternating, --random SEED (inputs.c) ---- */
+/* ---- inputs (inputs.c) ----
+ * --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|zeros|ones|special|equal|growing|alternating,
+ * --random SEED */
 typedef struct tool_inputs {
     const char *names[TOOL_MAX_LIST];
     const char *values[TOOL_MAX_LIST];

@@ -21,9 +21,8 @@
  *
  * Ownership. An `out` pointer belongs to the caller, who passes it to the matching destroy function; a returned pointer
  * is borrowed and lives as long as the object it came from. Destroy programs, graphs and tensors before their context, run
- * states before their program.
- * Destroying NULL is allowed. A program needs its graph no longer once it is compiled. Values and sizes belong to their
- * graph, tensors to their context: those of another one are refused.
+ * states before their program. Destroying NULL is allowed. A program needs its graph no longer once it is compiled.
+ * Values and sizes belong to their graph, tensors to their context: those of another one are refused.
  *
  * Threads. A context and everything made from it is used by one thread at a time. Different contexts are independent. Run
  * states are apart: different threads may use different ones at the same time, also of one program, and while another thread
@@ -107,7 +106,7 @@ typedef struct sn_weight_info {
     size_t size;      /* their bytes */
 } sn_weight_info;
 
-/* ---- context ------------------------------------------------------------------------------------------------------ */
+/* ---- context ---- */
 
 typedef struct sn_context_options {
     size_t struct_size;
@@ -159,7 +158,7 @@ SN_API sn_status sn_device_copy_rate(double *out, sn_context *ctx, int device);
 /* Wait for all work on a stream (a CUstream; NULL: the default stream). On SN_CPU: nothing to wait for. */
 SN_API sn_status sn_device_sync(sn_context *ctx, int device, void *stream);
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
 /* An empty graph. The name is copied and shows in kernels and dumps; NULL: "graph". */
 SN_API sn_status sn_graph_create(sn_graph **out, sn_context *ctx, const char *name);
@@ -412,7 +411,7 @@ SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
  * input in the graph sees the old value. */
 SN_API sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node input);
 
-/* ---- ONNX ---------------------------------------------------------------------------------------------------------- */
+/* ---- ONNX ---- */
 
 /* The size that a name of sn_dim stands for. */
 typedef struct sn_dim_binding {
@@ -462,7 +461,7 @@ SN_API sn_status sn_import_onnx_memory(sn_graph **out, sn_context *ctx, const ch
 SN_API sn_status sn_onnx_report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,
                                 const sn_import_options *options);
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------- */
+/* ---- compiling ---- */
 
 typedef struct sn_compile_options {
     size_t struct_size;
@@ -542,7 +541,7 @@ SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, uns
  * a CPU program. */
 SN_API sn_status sn_program_dump(char **out, sn_program *p, const char *stage);
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------ */
+/* ---- tensors ---- */
 
 typedef struct sn_tensor_info {
     int device;
@@ -616,7 +615,7 @@ SN_API sn_status sn_tensor_load(sn_tensor *t, sn_weights *w, const char *name);
 /* Write n tensors as .safetensors: to a new file beside it, which takes the place of `path` when it is complete. */
 SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, const sn_weight_info *tensors);
 
-/* ---- running ------------------------------------------------------------------------------------------------------ */
+/* ---- running ---- */
 
 /* Run with one tensor per input and per output, on the program's device. An output that writes an input needs no tensor:
  * NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose

@@ -39,7 +39,7 @@
 #define SN_ASSERT(c) assert(c)
 #endif
 
-/* ---- environment ------------------------------------------------------------------------------------------- */
+/* ---- environment ---- */
 
 enum { SN_MESSAGE_MAX = 2048 };
 
@@ -89,7 +89,7 @@ void sn_heap_free(sn_env *env, void *p, size_t size);
 /* From now on no release takes the block: it belongs to something older than the running call. */
 void sn_heap_keep(void *p);
 
-/* ---- arena -------------------------------------------------------------------------------------------------- */
+/* ---- arena ---- */
 
 /* A region of memory that is freed all at once. Addresses never move. */
 typedef struct sn_arena_chunk sn_arena_chunk;
@@ -114,7 +114,7 @@ char *sn_strf(sn_arena *a, const char *format, ...) SN_PRINTF(2, 3);
 #define SN_NEW(a, type) ((type *)sn_zalloc((a), sizeof(type)))
 #define SN_NEWN(a, type, n) ((type *)sn_zalloc_list((a), sizeof(type), (size_t)(n)))
 
-/* ---- chunked table ------------------------------------------------------------------------------------------ */
+/* ---- chunked table ---- */
 
 /* Records of one size, numbered from 1; record 0 is "none". Addresses never move. */
 typedef struct sn_table {
@@ -134,7 +134,7 @@ static inline void *sn_table_at(const sn_table *t, uint32_t i) {
     return t->chunks[i / SN_TABLE_CHUNK] + (size_t)(i % SN_TABLE_CHUNK) * t->record_size;
 }
 
-/* ---- growing array in an arena ------------------------------------------------------------------------------- */
+/* ---- growing array in an arena ---- */
 
 /* SN_VEC(type) name = {0};  SN_PUSH(arena, &name, value);  name.at[i], name.n */
 #define SN_VEC(type) struct { type *at; uint32_t n, cap; }
@@ -146,7 +146,7 @@ static inline void *sn_table_at(const sn_table *t, uint32_t i) {
     } while (0)
 void *sn_vec_grow(sn_arena *a, void *at, uint32_t n, uint32_t *cap, size_t size);
 
-/* ---- small helpers -------------------------------------------------------------------------------------------- */
+/* ---- small helpers ---- */
 
 /* 64-bit mix for hash tables. */
 static inline uint64_t sn_hash(uint64_t h, uint64_t x) {

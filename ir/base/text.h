@@ -4,7 +4,7 @@
 
 #include "ir/base/base.h"
 
-/* ---- text buffer: always NUL-terminated --------------------------------------------------------------------- */
+/* ---- text buffer: always NUL-terminated ---- */
 
 typedef struct sn_text {
     sn_env *env;
@@ -26,7 +26,7 @@ void sn_text_double(sn_text *t, double x);
 /* "..." as the lexer reads it. */
 void sn_text_quoted(sn_text *t, const char *s);
 
-/* ---- lexer ------------------------------------------------------------------------------------------------------ */
+/* ---- lexer ---- */
 
 typedef enum sn_tok {
     SN_TOK_END,
@@ -81,7 +81,7 @@ sn_status sn_lex_number(double *out, sn_lex *lx);
 /* Does the token text equal s? */
 bool sn_lex_text_is(const sn_lex *lx, const char *s);
 
-/* ---- names of a scope: string -> uint32, for parsers (open addressing, in an arena) --------------------------- */
+/* ---- names of a scope: string -> uint32, for parsers (open addressing, in an arena) ---- */
 
 typedef struct sn_names {
     sn_arena *arena;

@@ -1,5 +1,5 @@
 /* build.c: shorthands over sn_graph_node (ir/graph/build.h). Each packs its arguments into attributes; shape and
- * dtype rules are in graph_rules*.c.
+ * dtype rules are in rules*.c.
  */
 #include "ir/graph/build.h"
 

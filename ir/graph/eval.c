@@ -1,7 +1,6 @@
 /* eval.c: the naive reference: evaluates every node of a graph from its definition. Here: the driver, sources,
- * elementwise operations and reductions; views and moves are in graph_eval_move.c, contractions and composites in
- * graph_eval_nn.c, sorts in graph_eval_sort.c, random numbers in graph_eval_random.c, how far
- * rounding may take them in graph_eval_errors.c.
+ * elementwise operations and reductions; views and moves are in eval_move.c, contractions and composites in eval_nn.c,
+ * sorts in eval_sort.c, random numbers in eval_random.c, how far rounding may take them in eval_errors.c.
  *
  * Relies on scalar.h for the meaning of scalar operations and combiners, and on inferred types for everything about
  * shapes. Composites are computed directly, never by decomposing them; nothing here knows about lowering. Memory: every

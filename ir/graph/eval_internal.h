@@ -1,4 +1,4 @@
-/* eval_internal.h: what the files of the reference evaluator (graph_eval*.c) share. */
+/* eval_internal.h: what the files of the reference evaluator (eval*.c) share. */
 #ifndef SN_IR_GRAPH_EVAL_INTERNAL_H
 #define SN_IR_GRAPH_EVAL_INTERNAL_H
 
@@ -72,7 +72,7 @@ typedef struct sn_moments {
 } sn_moments;
 sn_moments sn_group_moments(const sn_array *x, const sn_groups *gr, int64_t g);
 
-/* graph_eval_sort.c, graph_eval_random.c */
+/* eval_sort.c, eval_random.c */
 sn_status sn_eval_sort(sn_eval *e); /* and topk */
 sn_status sn_eval_random(sn_eval *e);
 sn_status sn_eval_random_normal(sn_eval *e);
@@ -82,7 +82,7 @@ sn_status sn_eval_dropout(sn_eval *e);
 void sn_philox(uint32_t word[4], const uint32_t key[2]);
 
 /* By operation; NULL where a class function does it. */
-extern const sn_eval_fn sn_eval_move[SN_N_OPS]; /* graph_eval_move.c: views, moves */
-extern const sn_eval_fn sn_eval_nn[SN_N_OPS];   /* graph_eval_nn.c: contractions, composites */
+extern const sn_eval_fn sn_eval_move[SN_N_OPS]; /* eval_move.c: views, moves */
+extern const sn_eval_fn sn_eval_nn[SN_N_OPS];   /* eval_nn.c: contractions, composites */
 
 #endif

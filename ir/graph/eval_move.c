@@ -1,5 +1,5 @@
 /* eval_move.c: reference evaluation of views and moves: which operand element each result element is. Relies on
- * the rules of graph_rules_shape.c having checked shapes; positions of gathers are data and are checked here.
+ * the rules of rules_shape.c having checked shapes; positions of gathers are data and are checked here.
  */
 #include "ir/graph/eval_internal.h"
 

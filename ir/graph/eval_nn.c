@@ -1,5 +1,5 @@
 /* eval_nn.c: reference evaluation of contractions and composites, each straight from its definition in ops.def.
- * Relies on groups (graph_eval_internal.h): normalisations and softmax work on one group of elements at a time. Integer
+ * Relies on groups (eval_internal.h): normalisations and softmax work on one group of elements at a time. Integer
  * products wrap at the end, which is the same as wrapping each step.
  */
 #include "ir/graph/eval_internal.h"

@@ -1,6 +1,6 @@
-/* graph.c: building and reading the graph: nodes with interning, inputs, outputs, shorthands, copy, liveness.
+/* graph.c: building and reading the graph: nodes with interning, inputs, outputs, shorthands, liveness.
  *
- * Relies on graph_rules*.c for every question of types and attributes. Operands of differing dtypes of arithmetic,
+ * Relies on rules*.c for every question of types and attributes. Operands of differing dtypes of arithmetic,
  * comparisons, where and concat are promoted here, by inserting cast nodes; everything else is stored as given (in
  * canonical form). Nodes are never changed or removed: passes append and redirect outputs.
  */

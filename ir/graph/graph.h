@@ -113,7 +113,7 @@ typedef struct sn_node_rec {
 /* Elements from the start of the storage of input number `input` up to the last one that it has. */
 sn_ix sn_graph_input_size(sn_module *m, uint32_t input);
 
-/* ---- building (ir/graph/graph.c): a failure gives none and is recorded in the module's environment ------------------- */
+/* ---- building (ir/graph/graph.c): a failure gives none and is recorded in the module's environment ---- */
 
 void sn_graph_init(sn_module *m, const char *name);
 /* strides NULL: contiguous. offset: none = 0. */
@@ -143,8 +143,7 @@ sn_nd sn_graph_permute(sn_module *m, sn_nd x, const int64_t *perm, uint32_t rank
 sn_nd sn_graph_unsqueeze(sn_module *m, sn_nd x, const int64_t *axes, uint32_t n);
 sn_nd sn_graph_project(sn_module *m, sn_nd tuple, int64_t index);
 
-/* ---- reading
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ---- */
 
 sn_node_rec *sn_node_get(const sn_module *m, sn_nd x);
 const sn_attr *sn_node_attr(const sn_module *m, sn_nd x, sn_attr_id id); /* NULL when absent */
@@ -181,8 +180,7 @@ void sn_graph_set_output(sn_module *m, uint32_t output, sn_nd node);
 /* live[i] is set for every node that an output needs (array of nodes.count bytes). */
 void sn_graph_live(const sn_module *m, uint8_t *live);
 
-/* ---- text (ir/graph/text.c), invariants (ir/graph/verify.c)
- * -------------------------------------------------------- */
+/* ---- text (ir/graph/text.c), invariants (ir/graph/verify.c) ---- */
 
 void sn_graph_print(struct sn_text *t, const sn_module *m);
 /* Aligned columns: id, op, operands, attributes, type. For people. */
@@ -191,10 +189,9 @@ struct sn_lex;
 sn_status sn_graph_parse(sn_module *m, struct sn_lex *lx); /* current token: `graph` */
 sn_status sn_graph_verify(sn_module *m, const char *where);
 
-/* ---- evaluation (ir/graph/eval.c): the naive reference
- * --------------------------------------------------------------- Floats are computed in double without intermediate
- * rounding (a cast node rounds), integers in int64 wrapped to their width. Nothing here knows about lowering. All sizes
- * must be constants. */
+/* ---- evaluation (ir/graph/eval.c): the naive reference ----
+ * Floats are computed in double without intermediate rounding (a cast node rounds), integers in int64 wrapped to their
+ * width. Nothing here knows about lowering. All sizes must be constants. */
 typedef struct sn_array {
     sn_dtype dtype;
     uint32_t rank;

@@ -1,4 +1,4 @@
-/* internal.h: what the files of the graph (graph*.c) share and nobody else needs.
+/* internal.h: what the files of the graph share and nobody else needs.
  *
  * A rule is the shape and dtype rule of one operation: it reads operands and attributes of an sn_rule and fills in the
  * type of the wanted result. Rules fail through sn_rule_fail, which puts the operation's name in front.
@@ -22,7 +22,7 @@ typedef struct sn_rule {
     uint32_t n_results; /* 1 unless the rule says otherwise */
 } sn_rule;
 
-/* ---- helpers of rules (graph_rules.c) ---- */
+/* ---- helpers of rules (rules.c) ---- */
 
 sn_status sn_rule_fail(const sn_rule *r, const char *format, ...) SN_PRINTF(2, 3);
 /* "exp: does not take i32", with advice. */
@@ -42,7 +42,7 @@ sn_status sn_rule_number(const sn_rule *r, const char *what, sn_dtype dtype, dou
 /* Sizes present, not negative, not too many elements. `what` is put in front of the message. */
 sn_status sn_type_check(sn_module *m, const char *what, const sn_type *t);
 
-/* ---- attributes (graph_rules_attrs.c) ---- */
+/* ---- attributes (rules_attrs.c) ---- */
 
 sn_status sn_rule_check_attrs(const sn_rule *r);
 /* Room for the lists of canonical attributes. */
@@ -60,7 +60,7 @@ sn_attr sn_attr_copy(sn_arena *arena, const sn_attr *a);
 
 /* ---- rules by file ---- */
 
-sn_status sn_rule_reshape(sn_rule *r); /* graph_rules_shape.c */
+sn_status sn_rule_reshape(sn_rule *r); /* rules_shape.c */
 sn_status sn_rule_permute(sn_rule *r);
 sn_status sn_rule_expand(sn_rule *r);
 sn_status sn_rule_squeeze(sn_rule *r);
@@ -75,7 +75,7 @@ sn_status sn_rule_index_select(sn_rule *r);
 sn_status sn_rule_scatter(sn_rule *r);
 sn_status sn_rule_scatter_reduce(sn_rule *r); /* scatter_sum and its relatives */
 
-sn_status sn_rule_matmul(sn_rule *r); /* graph_rules_nn.c */
+sn_status sn_rule_matmul(sn_rule *r); /* rules_nn.c */
 sn_status sn_rule_conv2d(sn_rule *r);
 sn_status sn_rule_relu(sn_rule *r);
 sn_status sn_rule_activation(sn_rule *r);
@@ -84,9 +84,9 @@ sn_status sn_rule_layer_norm(sn_rule *r); /* and rms_norm */
 sn_status sn_rule_batch_norm(sn_rule *r); /* and batch_norm_train */
 sn_status sn_rule_cross_entropy(sn_rule *r);
 
-sn_status sn_rule_sort(sn_rule *r); /* graph_rules_sort.c; and topk */
+sn_status sn_rule_sort(sn_rule *r); /* rules_sort.c; and topk */
 
-sn_status sn_rule_random(sn_rule *r); /* graph_rules_random.c */
+sn_status sn_rule_random(sn_rule *r); /* rules_random.c */
 sn_status sn_rule_random_normal(sn_rule *r);
 sn_status sn_rule_dropout(sn_rule *r);
 
@@ -105,7 +105,7 @@ int64_t sn_slice_clamp(int64_t position, int64_t size);
 sn_nd sn_graph_find(const sn_module *m, const sn_node_rec *rec);
 bool sn_is_plain_name(const char *s);
 
-/* ---- text (graph_text.c) ---- */
+/* ---- text (text.c) ---- */
 
 void sn_type_put(struct sn_text *t, const sn_module *m, const sn_type *type);
 void sn_shape_put(struct sn_text *t, const sn_module *m, const sn_ix *shape, uint32_t rank);

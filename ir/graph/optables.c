@@ -1,5 +1,5 @@
 /* optables.c: the tables of graph operations and attributes, made from ops.def and attrs.def. Relies on the order of
- * the .def files being the order of the enums of graph.h. Knows no rules: those are in graph_rules*.c.
+ * the .def files being the order of the enums of graph.h. Knows no rules: those are in rules*.c.
  */
 #include "ir/graph/graph.h"
 #include "ir/ops/ops.h"

@@ -1,6 +1,6 @@
 /* rules.c: sn_graph_infer, promotion, broadcasting and the rules of sources, elementwise operations, reductions,
- * scans and project. The rules of views and moves are in graph_rules_shape.c, contractions and composites in
- * graph_rules_nn.c, attributes in graph_rules_attrs.c. Relies on sn_lop_allowed for what scalar operations exist on
+ * scans and project. The rules of views and moves are in rules_shape.c, contractions and composites in
+ * rules_nn.c, attributes in rules_attrs.c. Relies on sn_lop_allowed for what scalar operations exist on
  * which dtype. Builds nothing: only sizes (ix) are added to the module.
  */
 #include "ir/graph/internal.h"

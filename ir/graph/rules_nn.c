@@ -1,5 +1,5 @@
 /* rules_nn.c: shape and dtype rules of contractions (matmul, conv2d) and composites (activations, normalisations,
- * losses). What they compute is in graph_eval_nn.c, how they are decomposed in passes/graph/decompose.c.
+ * losses). What they compute is in eval_nn.c, how they are decomposed in passes/graph/decompose.c.
  */
 #include "ir/graph/internal.h"
 

@@ -1,5 +1,5 @@
 /* rules_shape.c: shape rules of views (reshape, permute, slice, ...) and moves (pad, concat, gather, ...). Sizes
- * may be symbolic: two sizes are equal when their expressions are (equal ix id). Moves no data; see graph_eval_move.c
+ * may be symbolic: two sizes are equal when their expressions are (equal ix id). Moves no data; see eval_move.c
  * for what the operations mean.
  */
 #include "ir/graph/internal.h"

@@ -1,4 +1,4 @@
-/* text.c: printing graphs: as .sn text that graph_parse.c reads back, and as a table for people. Only live nodes
+/* text.c: printing graphs: as .sn text that parse.c reads back, and as a table for people. Only live nodes
  * are printed (all, when there is no output yet). Names are the hints of the nodes made unique; nodes without a hint
  * are numbered in print order, so that printing what was parsed gives the same text.
  */

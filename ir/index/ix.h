@@ -128,7 +128,7 @@ sn_status sn_ix_parse(sn_ix *out, struct sn_lex *lx, sn_module *m, sn_ix_find fi
 typedef struct sn_axis_rec {
     sn_ix extent;
     const char *name; /* hint; the printer makes names unique */
-    uint32_t mark;    /* scratch of one call of ir/loop*.c; means nothing between calls */
+    uint32_t mark;    /* scratch of one call of ir/loop; means nothing between calls */
 } sn_axis_rec;
 
 typedef struct sn_sym_rec {

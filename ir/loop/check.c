@@ -1,4 +1,4 @@
-/* check.c: may the threads of a GPU run this kernel at the same time? Watches the evaluator (loop_eval.c), which
+/* check.c: may the threads of a GPU run this kernel at the same time? Watches the evaluator (eval.c), which
  * runs one iteration after the other, and finds what would go wrong if block, cluster, grid and vector axes ran
  * together.
  *

@@ -1,4 +1,4 @@
-/* check.h: what the evaluator tells the checker of kernels (loop_check.c) while it runs one as written.
+/* check.h: what the evaluator tells the checker of kernels (check.c) while it runs one as written.
  *
  * One checker serves all kernels of a module, one after the other. Axes come and go as a stack.
  */

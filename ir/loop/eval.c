@@ -4,7 +4,7 @@
  * expressions become small stack programs. Then the tree runs as written, every axis as a sequential loop. Relies on
  * scalar.c for all arithmetic. Finds accesses outside a buffer and reads of temp, reg, shared and posted elements that
  * nothing has written; what is in a reg or shared buffer is forgotten at each grid iteration, because another block
- * runs that. Knows nothing of threads: with a checker it tells loop_check.c, which does, about every axis, barrier and
+ * runs that. Knows nothing of threads: with a checker it tells check.c, which does, about every axis, barrier and
  * access.
  */
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Statements live in the module's tables and are linked into a tree: next, prev and parent of a statement, first and
  * last of a region. Every link is written here, by link_in and link_out. Rewrites of existing kernels are in
- * loop_edit.c.
+ * edit.c.
  */
 #include "ir/loop/loop.h"
 

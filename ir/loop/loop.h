@@ -87,7 +87,7 @@ typedef struct sn_buf_rec {
     sn_role role;             /* FORMAL: loaded, stored or both */
     bool noalias;             /* FORMAL: no other argument of a call has the same storage */
     bool invariant;           /* FORMAL: nothing writes its storage while the kernel runs */
-    uint32_t mark;            /* scratch of one call of ir/loop*.c; means nothing between calls */
+    uint32_t mark;            /* scratch of one call of ir/loop; means nothing between calls */
 } sn_buf_rec;
 
 /* ---- statements and values ---- */
@@ -117,7 +117,7 @@ typedef struct sn_stmt_rec {
     sn_stmt first, last;        /* LOOP, REDUCE, IF: region */
     sn_stmt next, prev, parent; /* place; parent none = body of the kernel */
     sn_kern kern;
-    uint32_t mark, stamp; /* scratch of one call of ir/loop*.c; mean nothing between calls */
+    uint32_t mark, stamp; /* scratch of one call of ir/loop; mean nothing between calls */
 } sn_stmt_rec;
 
 typedef struct sn_val_rec {

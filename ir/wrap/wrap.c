@@ -1,5 +1,5 @@
 /* wrap.c: Wrapper IR: adding steps, and their text. Sizes print as index expressions over symbols. Whether the steps
- * make sense is wrap_verify.c's business: text with a wrong order of steps parses.
+ * make sense is verify.c's business: text with a wrong order of steps parses.
  */
 #include "ir/wrap/wrap.h"
 

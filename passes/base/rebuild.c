@@ -1,4 +1,6 @@
-/* rebuild.c: see rebuild.h. Purely structural: what axes and sizes are good is decided by `split-reduction` and `schedule`. */
+/* rebuild.c: see rebuild.h. Purely structural: which axes and sizes are good is decided by `split-reduction` and
+ * `schedule`.
+ */
 #include "passes/base/rebuild.h"
 
 #include "ir/ops/scalar.h"

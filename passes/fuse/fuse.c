@@ -6,7 +6,7 @@
  *
  * Vertical: a producer and a consumer (pointwise chains, prologues into reductions, epilogues after them, rows such as
  * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
- * tensor in one loop). Legality is in fuse_match.c, merging in fuse_merge.c. Pairs are tried best first by bytes of
+ * tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
  * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain. A kernel that
  * stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a

@@ -1,4 +1,5 @@
-/* hoist_factor.c: the pass `hoist-factor`: a sum that waits for another one only because of a common factor stops waiting.
+/* hoist_factor.c: the pass `hoist-factor`: a sum that waits for another one only because of a common factor stops
+ * waiting.
  *
  *     %0 = reduce sum r { ... yield %x2 }  %s = rsqrt %0  %1 = reduce sum r { ... %2 = mul %x, %s  %3 = mul %g, %2  yield %3 }
  *  -> %0, %1 = reduce (sum, sum) r { ... %2 = mul %g, %x  yield %x2, %2 }  %s = rsqrt %0  %3 = mul %1, %s

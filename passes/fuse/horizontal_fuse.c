@@ -1,20 +1,21 @@
-/* horizontal_fuse.c: the pass `horizontal-fuse`: kernels that do not need each other become segments of one, so that one launch runs them.
+/* horizontal_fuse.c: the pass `horizontal-fuse`: kernels that do not need each other become segments of one, so that one
+ * launch runs them.
  *
  *     kernel @k0(x0, y0) { loop g in 3 : grid { A } }
  *     kernel @k1(x1, y1) { loop g in 9 : grid { A' } }
  *  -> kernel @k0(x0, x1, y0, y1) { loop g in 3 : grid { A }  loop g_1 in 9 : grid { A' } }
  *
- * Legality: kernels of one level of the dependence graph (batch_order.c) neither read nor write what another one of
+ * Legality: kernels of one level of the dependence graph (horizontal_order.c) neither read nor write what another one of
  * them stores. A launch has one block shape, so the merged kernels have the same.
  *
  * Which: any number of kernels that are alike (ir/loop/alike.h: one piece of code does them all), as far as the
  * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when
  * all but one of them fill less than one wave of blocks and none keeps anything in shared memory or touches temporaries
- * (the pass `last-block-reduce` may have a better use for such a kernel). So that more kernels are alike, elementwise ones get the
- * threads of the widest of their level, and the test of the last block even where it is full; it goes again where
- * nobody needs it.
+ * (the pass `last-block-reduce` may have a better use for such a kernel). So that more kernels are alike, elementwise
+ * ones get the threads of the widest of their level, and the test of the last block even where it is full; it goes
+ * again where nobody needs it.
  *
- * A launch costs a few microseconds of its own, and small kernels leave most of the machine idle. The cost of batching:
+ * A launch costs a few microseconds of its own, and small kernels leave most of the machine idle. The cost of joining:
  * temporaries of all members live at the same time, and a block finds its segment first. Near linear in the statements.
  */
 #include "passes/fuse/horizontal_fuse.h"
@@ -51,8 +52,7 @@ typedef struct batcher {
     bool changed;
 } batcher;
 
-/* ---- candidates
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- candidates ---- */
 
 /* Bytes of temporaries, number of statements, shared memory. */
 static void measure(batcher *b, member *e) {
@@ -94,8 +94,7 @@ static void find_members(batcher *b) {
     }
 }
 
-/* ---- making elementwise kernels alike
- * ------------------------------------------------------------------------------------ */
+/* ---- making elementwise kernels alike ---- */
 
 /* The block.x loop of an elementwise kernel, none if it is another one. */
 static sn_stmt element_threads(const batcher *b, const member *e) {
@@ -172,8 +171,7 @@ static void make_alike(batcher *b) {
     }
 }
 
-/* ---- families
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- families ---- */
 
 static int compare(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 
@@ -201,8 +199,7 @@ static void join(family *f, const member *e) {
     f->temp_bytes += e->temp_bytes;
 }
 
-/* ---- merging
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- merging ---- */
 
 static void drop_needless_guards(batcher *b, family *f) {
     bool needed = false;
@@ -296,8 +293,7 @@ static void batch_level(batcher *b, member *at, uint32_t n) {
     close_batch(b);
 }
 
-/* ---- the pass
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---- */
 
 sn_status sn_pass_horizontal_fuse(sn_pass_ctx *cx, bool *changed) {
     batcher b = {.cx = cx, .m = cx->m};

@@ -1,5 +1,5 @@
-/* last_block_reduce.c: the pass `last-block-reduce`: a small kernel that puts together what another one's blocks left becomes that one's
- * tail.
+/* last_block_reduce.c: the pass `last-block-reduce`: a small kernel that puts together what another one's blocks left
+ * becomes that one's tail.
  *
  *     k0_part: loop g in 1024 : grid { ... store p[g], %0 }
  *     k0:      loop g in 1 : grid { %1 = reduce sum ... { load p[..] }  store y[0], %1 }

@@ -1,5 +1,5 @@
-/* mixed_order_choose.c: is a row kernel with column sums worth having, in how many groups, and with which schedule? Part of the
- * pass `mixed-order-reduction`.
+/* mixed_order_choose.c: is a row kernel with column sums worth having, in how many groups, and with which schedule?
+ * Part of the pass `mixed-order-reduction`.
  *
  * A thread keeps for each of its columns: the accumulators, what the rows share (a weight), the elements of this row
  * and those of the next one, which are loaded ahead. That bounds its columns, hence the threads of a row, hence the

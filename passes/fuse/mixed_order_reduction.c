@@ -1,4 +1,5 @@
-/* mixed_order_reduction.c: the pass `mixed-order-reduction`: sums over rows and sums over columns of the same data become one kernel.
+/* mixed_order_reduction.c: the pass `mixed-order-reduction`: sums over rows and sums over columns of the same data
+ * become one kernel.
  *
  *     k0: loop i in M { %0 = reduce sum r in N { load x[N*i + r] }  loop j in N { load x[N*i + j] ... store y[N*i + j] } }
  *     k1: loop j in N { %1 = reduce sum r in M { load x[N*r + j] ... }  store w[j], %1 }
@@ -12,11 +13,11 @@
  *     k1: loop j in N { %1 = reduce sum g in G { load p[N*g + j] }  store w[j], %1 }
  *
  * The backward passes of normalisations are of this kind: dx along rows, dw and db along columns; so is a bias gradient
- * beside a pointwise kernel. The second kernel's expression is evaluated at the end of each row (mix_match.c says when
- * that is legal), its reduction runs over G partial results. The loop over r carries the partial results from row to
- * row: the one loop of plain Loop IR that is not parallel. `schedule` keeps them in registers (mixed_order.c). A schedule that
- * stands in the header of k0 is obeyed; its `split-reduction` is the number of groups, and 1 in either header forbids it. Runs
- * after `fuse`, and on GPUs only. The order of summation is fixed. Cost: each kernel is tried against all others.
+ * beside a pointwise kernel. The second kernel's expression is evaluated at the end of each row (mixed_order_match.c
+ * says when that is legal), its reduction runs over G partial results. The loop over r carries the partial results from
+ * row to row: the one loop of plain Loop IR that is not parallel. `schedule` keeps them in registers
+ * (passes/schedule/mixed_order.c). A schedule that stands in the header of k0 is obeyed; its `split` is the number of
+ * groups, and 1 in either header forbids it. Runs after `fuse`, and on GPUs only. The order of summation is fixed. Cost: each kernel is tried against all others.
  */
 #include "passes/fuse/mixed_order_reduction.h"
 

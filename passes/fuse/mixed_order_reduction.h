@@ -1,4 +1,6 @@
-/* mixed_order_reduction.h: what the files of the pass `mixed-order-reduction` share: a row kernel, and the column kernels that can run along with it. */
+/* mixed_order_reduction.h: what the files of the pass `mixed-order-reduction` share: a row kernel, and the column
+ * kernels that can run along with it.
+ */
 #ifndef SN_PASSES_FUSE_MIXED_ORDER_REDUCTION_H
 #define SN_PASSES_FUSE_MIXED_ORDER_REDUCTION_H
 

@@ -1,4 +1,5 @@
-/* decompose.c: composites, means, variances and clamps to primitive nodes. A table of one function a operation.
+/* decompose.c: the pass `decompose`: composites, means, variances and clamps to primitive nodes. A table with a
+ * function for each operation.
  *
  *     %y = softmax %x axis=1 : f32[8, 16]
  *   becomes

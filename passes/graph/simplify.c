@@ -1,4 +1,4 @@
-/* simplify.c: fold constants, drop no-ops, cheap algebra, dead and duplicate nodes.
+/* simplify.c: the pass `simplify`: fold constants, drop no-ops, cheap algebra, dead and duplicate nodes.
  *
  *     %0 = full value=0.0 shape=[8, 4] : f32[8, 4]
  *     %1 = permute %x perm=[1, 0]                      becomes      return %x
@@ -7,8 +7,8 @@
  * Legality: every rewrite gives the same bits on finite numbers, infinities, nan and signed zeros (two exceptions that
  * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns
  * -0.0 into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by
- * powers of two. Folding is in fold.c and empty.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands
- * that are simplified already and looks at most two nodes deep.
+ * powers of two. Folding is in fold.c and empty.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees
+ * operands that are simplified already and looks at most two nodes deep.
  */
 #include "passes/graph/rewrite.h"
 

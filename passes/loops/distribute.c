@@ -6,9 +6,9 @@
  *     k1_rows: loop i in 8192 { load t[i]  load x[..]  log  sub  store u[i] }
  *     k1: %1 = reduce sum i in 8192 { load u[i]  yield }  store y[0], %1
  *
- * `fuse` then merges k1_rows into k0, and `last-block-reduce` can make the little that is left of k1 the tail of k0. Only for a
- * reduction to a single result whose operand reads the results of a row kernel, and only where there is something to
- * compute. Cost: linear in the kernels.
+ * `fuse` then merges k1_rows into k0, and `last-block-reduce` can make the little that is left of k1 the tail of k0.
+ * Only for a reduction to a single result whose operand reads the results of a row kernel, and only where there is
+ * something to compute. Cost: linear in the kernels.
  */
 #include "passes/base/nest.h"
 

@@ -6,8 +6,7 @@
  * Only out of nests inside the innermost outer loop: the outer loops stay perfect, so that they can still be merged
  * and bound. Legal for pure values whose operands and axes are visible outside, and for loads of buffers that the
  * nest does not store, out of nests that run at least once. Nothing leaves an `if`, and nothing stops between the
- * levels of a perfect nest. Cost: linear in statements times nesting depth
- * and, for loads, stores of the kernel.
+ * levels of a perfect nest. Cost: linear in statements times nesting depth and, for loads, stores of the kernel.
  */
 #include "passes/base/nest.h"
 

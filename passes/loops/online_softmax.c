@@ -1,4 +1,5 @@
-/* online_softmax.c: the pass `online-softmax`: the maximum of a row and the sum of e^(x - maximum) in one reading of the row.
+/* online_softmax.c: the pass `online-softmax`: the maximum of a row and the sum of e^(x - maximum) in one reading of
+ * the row.
  *
  *     %m = reduce max r in N { %0 = load x[r]  yield %0 }
  *     %s = reduce sum r in N { %1 = load x[r]  %2 = sub %1, %m  %3 = exp %2  yield %3 }

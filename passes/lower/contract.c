@@ -1,8 +1,9 @@
 /* contract.c: matmul and conv2d as plain reductions, for the pass `to-loops`.
  *
- * matmul:  c[b.., m, n] = sum over k of x[b.., m, k] * y[b.., k, n] conv2d:  o[n, c, y, x] = sum over (i, ky, kx) of
- * in[n, g*I + i, y*sy - py + ky*dy, x*sx - px + kx*dx] * w[c, i, ky, kx],
- *          g = c div (C / groups), taps outside the image read 0.
+ *     matmul:  c[b.., m, n] = sum over k of x[b.., m, k] * y[b.., k, n]
+ *     conv2d:  o[n, c, y, x] = sum over (i, ky, kx) of in[n, g*I + i, y*sy - py + ky*dy, x*sx - px + kx*dx] * w[c, i, ky, kx]
+ *              where g = c div (C / groups); taps outside the image read 0
+ *
  * Halves are multiplied and summed in f32, integers in their own width. Right, not fast: schedules with tensor cores
  * replace these nests later.
  */

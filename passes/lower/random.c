@@ -1,8 +1,8 @@
 /* random.c: an element of `random` as plain integer operations, for the pass `to-loops`.
  *
  * Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011): ten rounds of
- * two 32 x 32 -> 64 bit products make four words of a counter and a key. Element i takes word i mod 4 of counter offset
- * + i div 4. A pure function of the position: it is inlined into its users like any elementwise operation, and
+ * two 32 x 32 -> 64 bit products make four words of a counter and a key. Element i takes word i mod 4 of the counter
+ * `offset + i div 4`. A pure function of the position: it is inlined into its users like any elementwise operation, and
  * computing it again (in a backward kernel) gives the same bits. Words are i32 values; a product is an i64
  * multiplication of words without their signs. All four words are computed in each element; the lanes of a vector that
  * share a counter share the rounds, since equal operations on equal operands are one instruction after LLVM.

@@ -1,6 +1,6 @@
 /* sort.c: sort and topk as kernels, for the pass `to-loops`.
  *
- *     %t = sort %x axis=1  becomes   kernel: blocks sort rows in their shared memory (lower_sort_block.c)
+ *     %t = sort %x axis=1  becomes   kernel: blocks sort rows in their shared memory (sort_block.c)
  *
  *     rows that are too long for that:
  *                                    kernel: blocks sort parts of rows

@@ -45,7 +45,7 @@ sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place);
 void sn_order_store_result(sn_order *o, sn_ix rank, sn_val x, sn_val place, sn_val mask);
 void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask);
 
-/* ---- lower_sort_block.c ---- */
+/* ---- sort_block.c ---- */
 
 /* Elements that a block can sort, a power of two. */
 int64_t sn_sort_block_limit(sn_order *o);

@@ -14,7 +14,7 @@
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
  *     has masks anyway, so its operands may be padded);
- *   - what a chain of views reads is realized where its index would take too many divisions (lower_views.c);
+ *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -49,7 +49,7 @@ static bool is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
     return lw->nodes[x.i].realized || sn_ops[n->op].cls == SN_OPS_SOURCE;
 }
 
-/* Lowered to kernels of its own by lower_sort.c; the results are what its projections load. */
+/* Lowered to kernels of its own by sort.c; the results are what its projections load. */
 static bool is_sort(const sn_node_rec *n) { return n->op == SN_OP_SORT || n->op == SN_OP_TOPK; }
 
 static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {

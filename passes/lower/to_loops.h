@@ -66,9 +66,9 @@ sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
 sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
                            sn_stmt *out);
 
-/* An element of `random`, in its compute dtype (lower_random.c). */
+/* An element of `random`, in its compute dtype (random.c). */
 sn_val sn_lower_random(sn_lower *lw, sn_nd x, const sn_ix *index);
-/* The kernels of a sort or topk (lower_sort.c). out: buffers of its values and positions, none where nobody reads
+/* The kernels of a sort or topk (sort.c). out: buffers of its values and positions, none where nobody reads
  * them. */
 sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]);
 
@@ -78,7 +78,7 @@ void sn_lower_end(sn_lower *lw, const char *note);
 /* A new intermediate of that type, contiguous. */
 sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type);
 
-/* Index of the operand of view x at `index` (lower_views.c). */
+/* Index of the operand of view x at `index` (views.c). */
 void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at);
 /* Fill in the leaves of x, whose operands are decided; an operand is realized where an index would take too many
  * divisions. */

@@ -1,5 +1,5 @@
-/* plan.c: the wrapper: checks, calls, and a place for every intermediate. Builds m->wrap from m->kernels in their
- * order.
+/* plan.c: the pass `plan`: the wrapper: checks, calls, and a place for every intermediate. Builds m->wrap from
+ * m->kernels in their order.
  *
  *     kernel @a(x, t) ; kernel @b(t, u) ; kernel @c(u, y)        x input, y output, all of one size
  *   becomes
@@ -11,9 +11,8 @@
  *     call @c(u, y)                                  # in place again: u is read, y written
  *     free u
  *
- * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place,
- * inplace.c); the storage of a temp of the same size that died just before; bytes of the workspace
- * (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
+ * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, inplace.c); the
+ * storage of a temp of the same size that died just before; bytes of the workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
  * and then the whole chain lives in the output's storage. Not so an output that is written back to an input: the caller
  * may bind both to the same storage.
  *

@@ -1,7 +1,7 @@
 /* model.c: what bounds a kernel of a GPU: an estimate from its statements, which the pass `schedule` says in a remark.
  *
- *     schedule: k0: bound by memory: 32 KB in flight on a multiprocessor (24 KB needed), 8 blocks of 256 threads fit (threads),
- *     31.0 waves
+ *     schedule: k0: bound by memory: 32 KB in flight on a multiprocessor (24 KB needed),
+ *               8 blocks of 256 threads fit (threads), 31.0 waves
  *
  * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of
  * the axes around it, and the kinds of the axes say who runs it. Estimated are the blocks that fit on a multiprocessor,

@@ -3,10 +3,11 @@
  *     mutate COUNT FIRST FILE...        texts number FIRST .. FIRST + COUNT-1
  *
  * A number decides everything, as long as the list of files is the same: which file, through which passes it goes before
- * it is printed, and what is changed in that text. The text is read and verified; what is accepted goes through the evaluator and the checker of races, any
- * stretch of a pipeline, code generation for sm_90 and for the host, and is run on the CPU. Each may refuse it with one
- * line; nothing may crash or hang. Under the sanitizers nothing may be reported either. Inputs and outputs lie directly
- * in front of a page that cannot be touched, since nothing watches generated code.
+ * it is printed, and what is changed in that text. The text is read and verified; what is accepted goes through the
+ * evaluator and the checker of races, any stretch of a pipeline, code generation for sm_90 and for the host, and is run
+ * on the CPU. Each may refuse it with one line; nothing may crash or hang. Under the sanitizers nothing may be reported
+ * either. Inputs and outputs lie directly in front of a page that cannot be touched, since nothing watches generated
+ * code.
  *
  * A number that fails is on standard error before the program ends; `mutate 1 NUMBER FILE...` repeats it, and with
  * MUTATE_SHOW set prints the text.

@@ -23,7 +23,7 @@ static sn_module *parse(sn_env *env, const codegen_kernel *k) {
     return m;
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static uint64_t random_bits(uint64_t *s) {
     *s ^= *s << 13, *s ^= *s >> 7, *s ^= *s << 17;
@@ -113,7 +113,7 @@ Test(codegen, host_agrees_with_evaluator) {
     for (size_t i = 0; i < SN_COUNT(KERNELS); i++) run_on_host(&KERNELS[i]);
 }
 
-/* ---- PTX ---------------------------------------------------------------------------------------------------------------- */
+/* ---- PTX ---- */
 
 static const char *find_assembler(void) {
     for (size_t i = 0; i < SN_COUNT(ASSEMBLERS); i++)
@@ -174,7 +174,7 @@ Test(codegen, ptxas_accepts) {
     for (size_t i = 0; i < SN_COUNT(KERNELS); i++) emit_one(&KERNELS[i], i % 4 == 3 ? "sm_80" : "sm_90", ptxas);
 }
 
-/* ---- failures ------------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 static void refuses(const char *text, const char *arch, sn_status status, const char *words) {
     sn_env env;

@@ -1,4 +1,4 @@
-/* Graph IR: rules right and wrong, promotion, interning, text round trip, verifier, copy. */
+/* test_graph.c: Graph IR: rules right and wrong, promotion, interning, text round trip, verifier, copy. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The reference evaluator against numbers worked out by hand (or by a second, naive loop). */
+/* test_graph_eval.c: the reference evaluator against numbers worked out by hand (or by a second, naive loop). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

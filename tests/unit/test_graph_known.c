@@ -1,5 +1,6 @@
-/* Elements of integer tensors as expressions over sizes: the shape arithmetic of exported models, each operation that sizes
- * pass through, and what is said of those that they do not. Where sizes are bound, the evaluator must agree.
+/* test_graph_known.c: elements of integer tensors as expressions over sizes: the shape arithmetic of exported models, each
+ * operation that sizes pass through, and what is said of those that they do not. Where sizes are bound, the evaluator must
+ * agree.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

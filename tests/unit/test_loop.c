@@ -1,4 +1,4 @@
-/* test_loop.c: building, rewriting, printing, parsing and verifying Loop IR through its API (ir/loop*.c). What text alone
+/* test_loop.c: building, rewriting, printing, parsing and verifying Loop IR through its API (ir/loop). What text alone
  * can show is in tests/loops and tests/verify. */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -78,7 +78,7 @@ static const double SPECIAL[] = {
     NAN,
 };
 
-/* ---- running one operation ------------------------------------------------------------------------------------------- */
+/* ---- running one operation ---- */
 
 typedef struct bench {
     sn_env env;
@@ -162,7 +162,7 @@ static void fill(bench *t, sn_dtype dtype, bool pairs) {
 
 static void drop(bench *t) { free(t->a), free(t->b), free(t->in[0]), free(t->in[1]), free(t->out); }
 
-/* ---- reference --------------------------------------------------------------------------------------------------------- */
+/* ---- reference ---- */
 
 typedef long double ld;
 
@@ -237,7 +237,7 @@ Test(math, f32_scalar) {
     for (size_t i = 0; i < SN_COUNT(LONG); i++) check_float(LONG[i], SN_F32, SN_AXIS_SEQ);
 }
 
-/* ---- 16-bit floats, integers and casts: the bits of ir/ops/scalar.c ----------------------------------------------------------- */
+/* ---- 16-bit floats, integers and casts: the bits of ir/ops/scalar.c ---- */
 
 static sn_scalar element(sn_dtype t, const void *array, uint32_t i) {
     const char *p = (const char *)array + i * sn_dtype_bytes(t);

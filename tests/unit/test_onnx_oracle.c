@@ -1,5 +1,5 @@
-/* test_onnx_oracle.c: our reader of ONNX files against protobuf-c with the schema of the ONNX project, on all files of the distribution's
- * package of tests. Each row of proto.def is compared by itself: protobuf-c describes its messages by field numbers.
+/* test_onnx_oracle.c: our reader of ONNX files against protobuf-c with the schema of the ONNX project, on all files of the
+ * distribution's package of tests. Each row of proto.def is compared by itself: protobuf-c describes its messages by field numbers.
  *
  * Built without protobuf-c or the schema, or run without the package, it is skipped.
  */

@@ -1,4 +1,4 @@
-/* test_wrap.c: Wrapper IR: text both ways, its errors, and one broken wrapper for each invariant of wrap_verify.c. */
+/* test_wrap.c: Wrapper IR: text both ways, its errors, and one broken wrapper for each invariant of ir/wrap/verify.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
