@@ -98,7 +98,7 @@ typedef struct sn_gen {
     bool copying;          /* copies are under way */
     bool runs_ahead;       /* ... and a pipe waits for them */
 
-    struct sn_gen_batch *batch; /* NULL: the kernel is one nest */
+    struct sn_gen_segments *segments; /* NULL: the kernel is one nest */
 
     uint32_t n_params;   /* buffers that a launch gives */
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
@@ -125,12 +125,12 @@ void sn_gen_unfix(sn_gen *g);
 /* ---- segments.c ---- */
 /* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids
  * are made, so tables by id come after. Nothing happens to an ordinary kernel. */
-void sn_gen_batch_prepare(sn_gen *g);
+void sn_gen_segments_prepare(sn_gen *g);
 /* The buffers come as one array, the first parameter of the function: on a GPU by value, 8 bytes for each of
  * kern->params. */
-void sn_gen_batch_params(sn_gen *g);
+void sn_gen_segments_params(sn_gen *g);
 /* The code of the segment that g->block belongs to. */
-void sn_gen_batch_body(sn_gen *g);
+void sn_gen_segments_body(sn_gen *g);
 
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);

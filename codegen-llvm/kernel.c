@@ -132,7 +132,7 @@ static void make_registers(sn_gen *g) {
 }
 
 static void body(sn_gen *g) {
-    if (g->batch) sn_gen_batch_body(g);
+    if (g->segments) sn_gen_segments_body(g);
     else sn_gen_region(g, g->k->first);
 }
 
@@ -155,10 +155,10 @@ static void name_params(sn_gen *g) {
 
 static void gpu_function(sn_gen *g) {
     enum { PTX_KERNEL = 71 }; /* LLVMPTXKernelCallConv */
-    uint32_t n = g->batch ? 1 : g->k->params.n;
+    uint32_t n = g->segments ? 1 : g->k->params.n;
     LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, n + 1);
     bool keeps = sn_cg_keeps(g->m, g->kern, true);
-    for (uint32_t i = 0; i < n; i++) types[i] = g->batch ? g->em.cg->ptr : g->em.cg->global_ptr;
+    for (uint32_t i = 0; i < n; i++) types[i] = g->segments ? g->em.cg->ptr : g->em.cg->global_ptr;
     types[n] = g->em.cg->global_ptr;
     new_function(g, types, n + keeps);
     LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
@@ -172,7 +172,7 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u", blocks < most ? blocks : most);
         attribute(g, "nvvm.minctasm", size);
     }
-    if (g->batch) sn_gen_batch_params(g);
+    if (g->segments) sn_gen_segments_params(g);
     else name_params(g);
     if (keeps) g->kept = LLVMGetParam(g->em.fn, n);
     make_registers(g);
@@ -208,8 +208,8 @@ static void host_function(sn_gen *g) {
     const sn_cg *cg = g->em.cg;
     LLVMTypeRef types[3] = {cg->ptr, cg->i64, cg->i64};
     new_function(g, types, 3);
-    if (g->batch) sn_gen_batch_params(g);
-    for (uint32_t i = 0; i < g->k->params.n && !g->batch; i++) {
+    if (g->segments) sn_gen_segments_params(g);
+    for (uint32_t i = 0; i < g->k->params.n && !g->segments; i++) {
         sn_buf b = g->k->params.at[i];
         g->memory[b.i] = host_param(g, i, sn_buf_get(g->m, b)->name);
     }
@@ -230,7 +230,7 @@ static sn_status generate(sn_gen *g) {
     SN_TRY(find_sizes(g));
     SN_TRY(sn_gen_index_width(g));
     find_steady(g);
-    sn_gen_batch_prepare(g);
+    sn_gen_segments_prepare(g);
     allocate_tables(g);
     sn_gen_find_coarse(g);
     if (g->gpu) gpu_function(g);

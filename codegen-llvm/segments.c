@@ -33,7 +33,7 @@ typedef struct group {
     column *slots;       /* parameter number of each slot */
 } group;
 
-struct sn_gen_batch {
+struct sn_gen_segments {
     SN_VEC(group) groups;
     uint32_t n_params;
     uint32_t *param_number; /* by buffer id */
@@ -95,7 +95,7 @@ static sn_ix lift(sn_gen *g, group *gr, uint32_t k) {
 
 /* ---- groups ---- */
 
-static void add_segment(sn_gen *g, struct sn_gen_batch *b, sn_stmt top) {
+static void add_segment(sn_gen *g, struct sn_gen_segments *b, sn_stmt top) {
     sn_alike *a = SN_NEW(g->arena, sn_alike);
     sn_alike_read(a, g->m, g->arena, top);
     uint32_t i = 0;
@@ -122,7 +122,7 @@ static void number_blocks(sn_gen *g, group *gr) {
     find_step(&gr->starts, n + 1);
 }
 
-static void number_slots(sn_gen *g, const struct sn_gen_batch *b, group *gr) {
+static void number_slots(sn_gen *g, const struct sn_gen_segments *b, group *gr) {
     uint32_t n = gr->segments.n, n_slots = gr->segments.at[0]->slots.n;
     gr->slots = SN_NEWN(g->arena, column, n_slots + 1);
     for (uint32_t k = 0; k < n_slots; k++) {
@@ -143,9 +143,9 @@ static void make_code(sn_gen *g, sn_kern copies, group *gr) {
     gr->code = sn_alike_copy(g->m, sn_at_end(copies, (sn_stmt){0}), a, with, g->arena);
 }
 
-void sn_gen_batch_prepare(sn_gen *g) {
+void sn_gen_segments_prepare(sn_gen *g) {
     if (sn_kern_segments(g->m, g->kern) < 2) return;
-    struct sn_gen_batch *b = g->batch = SN_NEW(g->arena, struct sn_gen_batch);
+    struct sn_gen_segments *b = g->segments = SN_NEW(g->arena, struct sn_gen_segments);
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_get(g->m, s)->next) add_segment(g, b, s);
     b->n_params = g->k->params.n;
     b->param_number = SN_NEWN(g->arena, uint32_t, g->m->bufs.count);
@@ -167,15 +167,15 @@ void sn_gen_batch_prepare(sn_gen *g) {
 
 static void param_attribute(sn_gen *g, LLVMAttributeRef a) { LLVMAddAttributeAtIndex(g->em.fn, 1, a); }
 
-void sn_gen_batch_params(sn_gen *g) {
+void sn_gen_segments_params(sn_gen *g) {
     LLVMContextRef cx = g->em.cg->cx;
-    g->batch->params = LLVMGetParam(g->em.fn, 0);
+    g->segments->params = LLVMGetParam(g->em.fn, 0);
     if (!g->gpu) return;
-    LLVMTypeRef block = LLVMArrayType2(g->em.cg->i8, 8ull * g->batch->n_params);
+    LLVMTypeRef block = LLVMArrayType2(g->em.cg->i8, 8ull * g->segments->n_params);
     param_attribute(g, LLVMCreateTypeAttribute(cx, LLVMGetEnumAttributeKindForName("byval", 5), block));
     param_attribute(g, LLVMCreateStringAttribute(cx, "nvvm.grid_constant", 18, "", 0));
-    LLVMSetParamAlignment(g->batch->params, 8);
-    LLVMSetValueName2(g->batch->params, "buffers", 7);
+    LLVMSetParamAlignment(g->segments->params, 8);
+    LLVMSetValueName2(g->segments->params, "buffers", 7);
 }
 
 /* ---- tables ---- */
@@ -192,7 +192,7 @@ static lv table(sn_gen *g, const column *c, LLVMTypeRef word, uint32_t n, uint32
     lv *all = SN_NEWN(g->arena, lv, size);
     int64_t beyond = word == g->em.cg->i32 ? INT32_MAX : INT64_MAX;
     for (uint32_t i = 0; i < size; i++) all[i] = sn_em_ci(word, i < n ? c->at[i] : beyond);
-    size_t bytes = g->batch->table_bytes += size * (word == g->em.cg->i32 ? 4 : 8);
+    size_t bytes = g->segments->table_bytes += size * (word == g->em.cg->i32 ? 4 : 8);
     unsigned space = !g->gpu ? 0 : bytes <= CONST_LIMIT ? CONST_SPACE : GLOBAL_SPACE;
     lv t = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(word, size), "rows", space);
     LLVMSetInitializer(t, LLVMConstArray2(word, all, size));
@@ -245,7 +245,7 @@ static lv find_row(sn_gen *g, const group *gr, lv block, lv *start) {
 
 static lv load_address(sn_gen *g, lv number) {
     LLVMTypeRef ptr = g->gpu ? g->em.cg->global_ptr : g->em.cg->ptr;
-    return LLVMBuildLoad2(g->em.b, ptr, LLVMBuildInBoundsGEP2(g->em.b, ptr, g->batch->params, &number, 1, ""), "");
+    return LLVMBuildLoad2(g->em.b, ptr, LLVMBuildInBoundsGEP2(g->em.b, ptr, g->segments->params, &number, 1, ""), "");
 }
 
 /* Code of the group for the block with that number among its own. */
@@ -261,12 +261,12 @@ static void translate(sn_gen *g, group *gr, lv block) {
     sn_gen_segment(g, gr->code);
 }
 
-void sn_gen_batch_body(sn_gen *g) {
+void sn_gen_segments_body(sn_gen *g) {
     sn_em *em = &g->em;
     lv all = g->block;
     int64_t first = 0;
-    for (uint32_t i = 0; i < g->batch->groups.n && g->status == SN_OK; i++) {
-        group *gr = &g->batch->groups.at[i];
+    for (uint32_t i = 0; i < g->segments->groups.n && g->status == SN_OK; i++) {
+        group *gr = &g->segments->groups.at[i];
         if (!gr->blocks) continue;
         uint32_t mark = sn_gen_mark(g);
         lv block = em_isub(em, all, sn_em_i(em, all, first));
