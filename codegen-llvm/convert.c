@@ -1,29 +1,21 @@
 /* convert.c: element types as LLVM types, and conversions between them.
  *
- * Relies on emit.h. Where the machine cannot convert a 16-bit float it travels as i16 and the conversions here are
- * integer code; rounding is to nearest even everywhere, once. Float to integer truncates and saturates, nan gives 0.
+ * Relies on emit.h. A float that the machine cannot convert travels as an integer, and the conversions here are integer
+ * code; rounding is to nearest even everywhere, once. Float to integer truncates and saturates, nan gives 0.
  */
 #include "codegen-llvm/math.h"
 
+#include <math.h>
+
+/* What LLVM or the machine has no type for travels as an integer of its size. */
 LLVMTypeRef sn_math_type(const sn_cg *cg, sn_dtype t) {
-    switch (t) {
-    case SN_F64: return cg->f64;
-    case SN_F32: return cg->f32;
-    case SN_F16: return cg->f16;
-    case SN_BF16: return cg->bf16;
-    case SN_I64: return cg->i64;
-    case SN_I32: return cg->i32;
-    case SN_I16: return cg->i16;
-    case SN_I8: return cg->i8;
-    case SN_U8: return cg->i8;
-    case SN_BOOL: return cg->i1;
-    case SN_U16: return cg->i16;
-    case SN_U32: return cg->i32;
-    case SN_U64: return cg->i64;
-    case SN_N_DTYPES: break;
-    }
-    SN_ASSERT(!"a dtype");
-    return NULL;
+    if (t == SN_F64) return cg->f64;
+    if (t == SN_F32) return cg->f32;
+    if (t == SN_F16) return cg->f16;
+    if (t == SN_BF16) return cg->bf16;
+    if (t == SN_BOOL) return cg->i1;
+    uint32_t bytes = sn_dtype_bytes(t);
+    return bytes == 8 ? cg->i64 : bytes == 4 ? cg->i32 : bytes == 2 ? cg->i16 : cg->i8;
 }
 
 LLVMTypeRef sn_math_storage(const sn_cg *cg, sn_dtype t) { return t == SN_BOOL ? cg->i8 : sn_math_type(cg, t); }
@@ -36,7 +28,7 @@ lv sn_math_to_storage(sn_em *em, sn_dtype t, lv x) {
     return t == SN_BOOL ? LLVMBuildZExt(em->b, x, sn_em_like(x, em->cg->i8), "") : x;
 }
 
-/* ---- 16-bit floats ---- */
+/* ---- narrow floats ---- */
 
 /* f32 bits rounded to their upper 16: bfloat. A nan must not round to an infinity. */
 static lv bf16_from_f32(sn_em *em, lv x) {
@@ -53,30 +45,38 @@ static lv f32_from_bf16(sn_em *em, lv x) {
     return sn_em_fbits(em, em_shl(em, u, sn_em_i(em, u, 16)));
 }
 
-/* The float with the half's bits shifted into place is off by 2^112 in scale, exactly, subnormals included. */
-static lv f32_from_f16(sn_em *em, lv x) {
+/* The float with the narrow one's bits shifted into place is off by a power of two in scale, exactly, subnormals
+ * included. For types with fewer exponents than f32 has. */
+static lv f32_from_narrow(sn_em *em, sn_dtype from, lv x) {
+    uint32_t top = 8 * sn_dtype_bytes(from) - 1, drop = 24 - sn_dtypes[from].digits;
+    uint32_t infinity = (1u << top) - (1u << (sn_dtypes[from].digits - 1));
     lv u = LLVMBuildZExt(em->b, x, sn_em_like(x, em->cg->i32), "");
-    lv sign = em_shl(em, em_and(em, u, sn_em_i(em, u, 0x8000)), sn_em_i(em, u, 16));
-    lv body = em_and(em, u, sn_em_i(em, u, 0x7fff));
-    lv finite = em_mulc(em, sn_em_fbits(em, em_shl(em, body, sn_em_i(em, u, 13))), 0x1p112);
-    lv special = em_or(em, em_shl(em, body, sn_em_i(em, u, 13)), sn_em_i(em, u, 0x7f800000));
-    lv is_special = em_icmp(em, LLVMIntUGE, body, sn_em_i(em, u, 0x7c00));
+    lv sign = em_shl(em, em_and(em, u, sn_em_i(em, u, 1u << top)), sn_em_i(em, u, 31 - top));
+    lv body = em_and(em, u, sn_em_i(em, u, (1u << top) - 1)), shifted = em_shl(em, body, sn_em_i(em, u, drop));
+    lv finite = em_mulc(em, sn_em_fbits(em, shifted), ldexp(1, 127 - sn_float_highest(from)));
+    lv special = em_or(em, shifted, sn_em_i(em, u, 0x7f800000));
+    lv is_special = em_icmp(em, LLVMIntUGE, body, sn_em_i(em, u, infinity));
     return sn_em_fbits(em, em_or(em, sign, em_select(em, is_special, special, sn_em_ibits(em, finite))));
 }
 
-/* Normal halves round like bfloat, on 13 bits. Subnormal ones round by adding a float whose spacing is 2^-24. */
-static lv f16_from_f32(sn_em *em, lv x) {
+/* Normal numbers round like bfloat, on the bits that go. Subnormal ones round by adding a float whose spacing is theirs. */
+static lv narrow_from_f32(sn_em *em, sn_dtype to, lv x) {
+    uint32_t digits = sn_dtypes[to].digits, top = 8 * sn_dtype_bytes(to) - 1, drop = 24 - digits;
+    uint32_t infinity = (1u << top) - (1u << (digits - 1));
+    int lowest = sn_float_lowest(to), highest = sn_float_highest(to);
+    double spaced = ldexp(1, lowest + (int)drop), beyond = ldexp(2 - ldexp(1, -(int)digits), highest);
+    int64_t rounds = ((int64_t)1 << (drop - 1)) - 1 - ((int64_t)(127 - highest) << 23);
     lv u = sn_em_ibits(em, x);
-    lv sign = em_and(em, em_lshr(em, u, sn_em_i(em, u, 16)), sn_em_i(em, u, 0x8000));
+    lv sign = em_and(em, em_lshr(em, u, sn_em_i(em, u, 31 - top)), sn_em_i(em, u, 1u << top));
     lv body = em_and(em, u, sn_em_i(em, u, 0x7fffffff)), a = sn_em_fbits(em, body);
-    lv odd = em_and(em, em_lshr(em, body, sn_em_i(em, u, 13)), sn_em_i(em, u, 1));
-    lv shifted = em_iadd(em, body, em_iadd(em, odd, sn_em_i(em, u, 0xfff - (112 << 23))));
-    lv normal = em_lshr(em, shifted, sn_em_i(em, u, 13));
-    lv tiny = em_isub(em, sn_em_ibits(em, em_addc(em, a, 0.5)), sn_em_i(em, u, 0x3f000000));
-    lv bits = em_select(em, em_less(em, a, 0x1p-14), tiny, normal);
-    bits = em_select(em, em_fcmp(em, LLVMRealOGE, a, sn_em_f(em, a, 65520)), sn_em_i(em, u, 0x7c00), bits);
-    bits = em_select(em, em_fcmp(em, LLVMRealUNO, x, x), sn_em_i(em, u, 0x7e00), bits);
-    return LLVMBuildTrunc(em->b, em_or(em, bits, sign), sn_em_like(x, em->cg->i16), "");
+    lv odd = em_and(em, em_lshr(em, body, sn_em_i(em, u, drop)), sn_em_i(em, u, 1));
+    lv normal = em_lshr(em, em_iadd(em, body, em_iadd(em, odd, sn_em_i(em, u, rounds))), sn_em_i(em, u, drop));
+    lv tiny = em_isub(em, sn_em_ibits(em, em_addc(em, a, spaced)), sn_em_ibits(em, sn_em_f(em, a, spaced)));
+    lv bits = em_select(em, em_less(em, a, ldexp(1, lowest)), tiny, normal);
+    bits = em_select(em, em_fcmp(em, LLVMRealOGE, a, sn_em_f(em, a, beyond)), sn_em_i(em, u, infinity), bits);
+    lv quiet = sn_em_i(em, u, infinity | 1u << (digits - 2));
+    bits = em_select(em, em_fcmp(em, LLVMRealUNO, x, x), quiet, bits);
+    return LLVMBuildTrunc(em->b, em_or(em, bits, sign), sn_em_like(x, sn_math_type(em->cg, to)), "");
 }
 
 /* f64 to f32 rounded to odd: rounding the result again, to fewer bits, is then right. */
@@ -90,41 +90,42 @@ static lv f32_to_odd(sn_em *em, lv x) {
     return sn_em_fbits(em, em_select(em, inexact, em_or(em, truncated, sn_em_i(em, u, 1)), u));
 }
 
-static lv half_to_f32(sn_em *em, sn_dtype from, lv x) {
-    bool native = from == SN_F16 ? em->cg->has_f16 : em->cg->has_bf16;
-    if (native) return LLVMBuildFPExt(em->b, x, sn_em_like(x, em->cg->f32), "");
-    return from == SN_F16 ? f32_from_f16(em, x) : f32_from_bf16(em, x);
+/* Does the machine convert it? */
+static bool is_native(const sn_cg *cg, sn_dtype t) {
+    return (t == SN_F16 && cg->has_f16) || (t == SN_BF16 && cg->has_bf16);
 }
 
-static lv half_from_f32(sn_em *em, sn_dtype to, lv x) {
-    bool native = to == SN_F16 ? em->cg->has_f16 : em->cg->has_bf16;
-    if (native) return LLVMBuildFPTrunc(em->b, x, sn_em_like(x, sn_math_type(em->cg, to)), "");
-    return to == SN_F16 ? f16_from_f32(em, x) : bf16_from_f32(em, x);
+static lv widened(sn_em *em, sn_dtype from, lv x) {
+    if (is_native(em->cg, from)) return LLVMBuildFPExt(em->b, x, sn_em_like(x, em->cg->f32), "");
+    return from == SN_BF16 ? f32_from_bf16(em, x) : f32_from_narrow(em, from, x);
+}
+
+static lv narrowed(sn_em *em, sn_dtype to, lv x) {
+    if (is_native(em->cg, to)) return LLVMBuildFPTrunc(em->b, x, sn_em_like(x, sn_math_type(em->cg, to)), "");
+    return to == SN_BF16 ? bf16_from_f32(em, x) : narrow_from_f32(em, to, x);
 }
 
 /* ---- casts ---- */
 
-static bool is_half(sn_dtype t) { return t == SN_F16 || t == SN_BF16; }
-
 static lv float_cast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
-    if (is_half(from)) x = half_to_f32(em, from, x), from = SN_F32;
-    if (is_half(to)) return half_from_f32(em, to, from == SN_F64 ? f32_to_odd(em, x) : x);
+    if (sn_is_narrow(from)) x = widened(em, from, x), from = SN_F32;
+    if (sn_is_narrow(to)) return narrowed(em, to, from == SN_F64 ? f32_to_odd(em, x) : x);
     LLVMTypeRef type = sn_em_like(x, sn_math_type(em->cg, to));
     if (to == from) return x;
     return to == SN_F64 ? LLVMBuildFPExt(em->b, x, type, "") : LLVMBuildFPTrunc(em->b, x, type, "");
 }
 
 static lv int_to_float(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
-    /* 64-bit integers reach the 16-bit floats through f64, to round to odd on the way. */
-    sn_dtype via = !is_half(to) ? to : sn_dtype_bytes(from) > 4 ? SN_F64 : SN_F32;
-    if (is_half(to) && (from == SN_I32 || from == SN_U32)) via = SN_F64;
+    /* 64-bit integers reach the narrow floats through f64, to round to odd on the way. */
+    sn_dtype via = !sn_is_narrow(to) ? to : sn_dtype_bytes(from) > 4 ? SN_F64 : SN_F32;
+    if (sn_is_narrow(to) && (from == SN_I32 || from == SN_U32)) via = SN_F64;
     LLVMTypeRef type = sn_em_like(x, sn_math_type(em->cg, via));
     lv y = sn_is_unsigned(from) ? LLVMBuildUIToFP(em->b, x, type, "") : LLVMBuildSIToFP(em->b, x, type, "");
     return float_cast(em, to, via, y);
 }
 
 static lv float_to_int(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
-    if (is_half(from)) x = half_to_f32(em, from, x);
+    if (sn_is_narrow(from)) x = widened(em, from, x);
     if (to == SN_BOOL) return em_fcmp(em, LLVMRealUNE, x, sn_em_f(em, x, 0));
     const char *name = sn_is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
     LLVMTypeRef types[2] = {sn_em_like(x, sn_math_type(em->cg, to)), LLVMTypeOf(x)};
@@ -178,8 +179,8 @@ lv sn_math_bitcast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
 lv sn_math_const(sn_em *em, sn_dtype t, double f, int64_t i) {
     LLVMTypeRef type = sn_math_type(em->cg, t);
     if (!sn_is_float(t)) return sn_em_ci(type, t == SN_BOOL ? i != 0 : i);
-    if (!is_half(t)) return LLVMConstReal(type, f);
-    uint16_t bits;
+    if (!sn_is_narrow(t)) return LLVMConstReal(type, f);
+    uint16_t bits = 0;
     sn_store_float(t, &bits, f);
-    return LLVMConstBitCast(LLVMConstInt(em->cg->i16, bits, 0), type);
+    return LLVMConstBitCast(LLVMConstInt(LLVMIntTypeInContext(em->cg->cx, 8 * sn_dtype_bytes(t)), bits, 0), type);
 }

@@ -123,7 +123,7 @@ static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
     return em->calls && TABLE[op].size == LONG ? call_function(em, op, in, n) : TABLE[op].fn(em, in);
 }
 
-/* f16 and bf16 compute in f32 and round once. */
+/* Narrow floats compute in f32 and round once. */
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     bool shared = n == 2 && sn_em_lanes(in[0]) > 1 && sn_em_lanes(in[1]) == 1;
     if (op == SN_LOP_DIV && t == SN_F32 && shared && is_gpu_f32(em, in[0])) return div_by_scalar(em, in[0], in[1]);

@@ -9,8 +9,6 @@
  */
 #include "codegen-llvm/gen.h"
 
-static bool is_half(sn_dtype t) { return t == SN_F16 || t == SN_BF16; }
-
 /* Does the operation hand a relative error on without magnifying it? */
 static bool hands_on(sn_lop op) {
     switch ((int)op) {
@@ -30,8 +28,8 @@ static bool hands_on(sn_lop op) {
 
 static bool use_is_coarse(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
     switch ((int)s->op) {
-    case SN_LOP_STORE: return operand == 0 && is_half(sn_buf_get(g->m, s->buf)->dtype);
-    case SN_LOP_CAST: return is_half(s->dtype) || (s->dtype == SN_F32 && g->coarse[s->result.i]);
+    case SN_LOP_STORE: return operand == 0 && sn_is_narrow(sn_buf_get(g->m, s->buf)->dtype);
+    case SN_LOP_CAST: return sn_is_narrow(s->dtype) || (s->dtype == SN_F32 && g->coarse[s->result.i]);
     case SN_LOP_YIELD: {
         const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
         bool plain = true;

@@ -16,46 +16,20 @@
 
 /* ---- the bound ---- */
 
-/* Error of one rounding-dominated chain of operations per type: some tens of roundings of f32, four of the halves
- * (their arithmetic is f32; a value is rounded where it is stored), a few thousand of f64. */
+/* Error of one rounding-dominated chain of operations per type: some tens of roundings of f32, four of the narrow
+ * types (their arithmetic is f32; a value is rounded where it is stored), a few thousand of f64. */
 double sn_check_bound(sn_dtype t) {
-    switch (t) {
-    case SN_F64: return 1e-11;
-    case SN_F32: return 2e-5;
-    case SN_F16: return 2e-3;
-    case SN_BF16: return 1.6e-2;
-    case SN_I64:
-    case SN_I32:
-    case SN_I16:
-    case SN_I8:
-    case SN_U8:
-    case SN_BOOL:
-    case SN_U16:
-    case SN_U32:
-    case SN_U64:
-    case SN_N_DTYPES: return 0;
-    }
-    return 0;
+    if (!sn_is_float(t)) return 0;
+    if (sn_is_narrow(t)) return ldexp(4.096, -(int)sn_dtypes[t].digits);
+    return t == SN_F64 ? 1e-11 : 2e-5;
 }
 
 /* ---- the bound of one elementary operation ---- */
 
-/* What the format of a float type can hold: bits of the significand, and the exponent of its smallest normal number. */
-typedef struct format {
-    int bits, lowest;
-} format;
-
-static format format_of(sn_dtype t) {
-    if (t == SN_F64) return (format){53, -1022};
-    if (t == SN_F32) return (format){24, -126};
-    return t == SN_F16 ? (format){11, -14} : (format){8, -126};
-}
-
 /* Distance of neighbouring numbers of the type around x. */
 static double ulp_of(sn_dtype t, double x) {
-    format f = format_of(t);
-    int exponent = x == 0 ? f.lowest : ilogb(x);
-    return ldexp(1, (exponent > f.lowest ? exponent : f.lowest) - (f.bits - 1));
+    int lowest = sn_float_lowest(t), exponent = x == 0 ? lowest : ilogb(x);
+    return ldexp(1, (exponent > lowest ? exponent : lowest) - ((int)sn_dtypes[t].digits - 1));
 }
 
 /* Does x move elements of inputs without touching them? */
@@ -95,7 +69,10 @@ static bool special_matches(sn_dtype dtype, double got, double want, double allo
 }
 
 /* Smaller numbers need not be told from 0: an f32 instruction may take them for that. */
-static double least_of(sn_dtype t) { return ldexp(1, t == SN_F16 ? -25 : format_of(t).lowest); }
+static double least_of(sn_dtype t) {
+    int lowest = sn_float_lowest(t), half_a_step = lowest - (int)sn_dtypes[t].digits;
+    return ldexp(1, lowest > sn_float_lowest(SN_F32) ? half_a_step : lowest);
+}
 
 static void compare_floats(sn_check *out, sn_dtype dtype, const char *got, const sn_array *want, const double *errors) {
     bool specials_ok = true, in_bounds = true;

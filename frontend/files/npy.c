@@ -15,14 +15,17 @@
 
 /* ---- types ---- */
 
-const char *sn_npy_type(sn_dtype dtype) { return sn_dtypes[dtype].npy[0] ? sn_dtypes[dtype].npy : "<u2"; }
+const char *sn_npy_type(sn_dtype dtype) {
+    if (sn_dtypes[dtype].npy[0]) return sn_dtypes[dtype].npy;
+    return sn_dtype_bytes(dtype) == 1 ? "|u1" : "<u2";
+}
 
 bool sn_npy_is(const char *descr, sn_dtype dtype) {
     const char *want = sn_npy_type(dtype);
     return strcmp(descr, want) == 0 || ((descr[0] == '=' || want[0] == '|') && strcmp(descr + 1, want + 1) == 0);
 }
 
-/* Bits in <u2 are bf16 only where no type claims the descriptor for its own. */
+/* Bits in <u2 or |u1 are of a type without a descriptor only where no other type claims that for its own. */
 static sn_dtype type_from(const char *descr) {
     sn_dtype bits = SN_N_DTYPES;
     for (int t = 0; t < SN_N_DTYPES; t++) {

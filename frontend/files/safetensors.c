@@ -23,7 +23,7 @@ static const char METADATA[] = "__metadata__";
 
 /* The format's names of element types are ours in capitals. */
 static const char *const types[SN_N_DTYPES] = {
-#define SN_DTYPE(ID, name, bytes, cls, npy) [SN_##ID] = #ID,
+#define SN_DTYPE(ID, name, bytes, cls, digits, npy, dlpack) [SN_##ID] = #ID,
 #include "include/sinter/dtypes.def"
 #undef SN_DTYPE
 };

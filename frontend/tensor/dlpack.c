@@ -13,21 +13,10 @@
 
 /* ---- element types ---- */
 
-static uint8_t code_of(sn_dtype dtype) {
-    if (dtype == SN_BF16) return kDLBfloat;
-    switch (sn_dtypes[dtype].cls) {
-    case SN_CLASS_FLOAT: return kDLFloat;
-    case SN_CLASS_INT: return kDLInt;
-    case SN_CLASS_UINT: return kDLUInt;
-    case SN_CLASS_BOOL: return kDLBool;
-    }
-    return kDLFloat;
-}
-
 static sn_status dtype_from(sn_dtype *out, sn_env *env, DLDataType type) {
     for (int t = 0; t < SN_N_DTYPES && type.lanes == 1; t++) {
         *out = (sn_dtype)t;
-        if (code_of(*out) == type.code && 8 * sn_dtype_bytes(*out) == type.bits) return SN_OK;
+        if (sn_dtypes[t].dlpack == type.code && 8 * sn_dtypes[t].bytes == type.bits) return SN_OK;
     }
     return sn_fail(env, SN_ERROR_UNSUPPORTED, "DLPack: elements of code %u, %u bits, %u lanes: Sinter has no such type",
                    type.code, type.bits, type.lanes);
@@ -144,7 +133,7 @@ static exported *export_tensor(DLTensor *d, sn_tensor *t) {
     d->data = info->numel ? (char *)info->data + (size_t)info->offset * bytes : NULL;
     d->device.device_type = info->device == SN_CPU ? kDLCPU : kDLCUDA;
     d->device.device_id = info->device == SN_CPU ? 0 : info->device;
-    d->dtype = (DLDataType){code_of(info->dtype), (uint8_t)(8 * bytes), 1};
+    d->dtype = (DLDataType){sn_dtypes[info->dtype].dlpack, (uint8_t)(8 * bytes), 1};
     t->n_shares++;
     return e;
 }

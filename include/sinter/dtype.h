@@ -2,10 +2,9 @@
 #ifndef SINTER_DTYPE_H
 #define SINTER_DTYPE_H
 
-/* SN_F64, SN_F32, SN_F16, SN_BF16, SN_I64, SN_I32, SN_I16, SN_I8, SN_U8, SN_BOOL (one byte, 0 or 1), SN_U16,
- * SN_U32, SN_U64. */
+/* One for each row: SN_F64, SN_F32, SN_F16, SN_BF16, SN_I64, ..., SN_BOOL (one byte, 0 or 1), ... */
 typedef enum sn_dtype {
-#define SN_DTYPE(ID, name, bytes, cls, npy) SN_##ID,
+#define SN_DTYPE(ID, name, bytes, cls, digits, npy, dlpack) SN_##ID,
 #include "dtypes.def"
 #undef SN_DTYPE
     SN_N_DTYPES

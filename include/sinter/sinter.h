@@ -230,7 +230,7 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
  * their dtypes promote as in PyTorch, and as in numpy where PyTorch has no answer: u16, u32 and u64 with a type that has a sign
  * give the narrowest one that holds both, u64 gives f64. A value of rank 0 is weak, as in PyTorch: beside one that has axes it
  * decides the dtype only where its category (bool, integer, float) is the higher one, so that f16[3] plus an f32 number stays
- * f16. sn_where does likewise. TEST and COMPARE give bool. f16 and bf16 are computed in f32. What only
+ * f16. sn_where does likewise. TEST and COMPARE give bool. Floats narrower than f32 are computed in f32. What only
  * floats have (exp, sqrt, ...) refuses integers: cast them. What each computes, edge cases included, is in ops.def
  * (`sinter list ops`). */
 #define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
@@ -571,8 +571,8 @@ SN_API void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t);
  * shape. Waits for the default stream of the device. */
 SN_API sn_status sn_tensor_write(sn_tensor *t, const void *data, size_t size);
 SN_API sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size);
-/* The same with a file of numpy's .npy format (version 1 or 2, little endian, C or Fortran order). bf16 travels as its
- * bits in <u2. `name` stands for the tensor in messages: "x: file has shape [2, 3], the graph wants [2, 4]". */
+/* The same with a file of numpy's .npy format (version 1 or 2, little endian, C or Fortran order). What numpy
+ * has not, as bf16, travels as its bits in <u2. `name` stands for the tensor in messages: "x: file has shape [2, 3], the graph wants [2, 4]". */
 SN_API sn_status sn_tensor_load_npy(sn_tensor *t, const char *name, const char *path);
 SN_API sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path);
 
@@ -610,7 +610,7 @@ SN_API sn_status sn_weights_get(sn_weight_info *out, sn_weights *w, unsigned k);
 /* The tensor of that name; NULL: the only one. SN_ERROR_ARGUMENT, with the names nearest to it, when there is none;
  * SN_ERROR_UNSUPPORTED when Sinter has not its type. */
 SN_API sn_status sn_weights_find(sn_weight_info *out, sn_weights *w, const char *name);
-/* Its elements into a tensor of the same dtype and shape on any device. bf16 also from bits in <u2. */
+/* Its elements into a tensor of the same dtype and shape on any device. What numpy has not also from bits in <u2. */
 SN_API sn_status sn_tensor_load(sn_tensor *t, sn_weights *w, const char *name);
 /* Write n tensors as .safetensors: to a new file beside it, which takes the place of `path` when it is complete. */
 SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, const sn_weight_info *tensors);

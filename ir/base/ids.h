@@ -30,12 +30,20 @@ typedef struct sn_dtype_info {
     const char *name;
     uint32_t bytes;
     sn_dclass cls;
+    uint32_t digits; /* of a float: bits of the significand */
     const char *npy;
+    uint8_t dlpack;
 } sn_dtype_info;
 
 extern const sn_dtype_info sn_dtypes[SN_N_DTYPES]; /* ir/base/dtype.c */
 static inline uint32_t sn_dtype_bytes(sn_dtype t) { return sn_dtypes[t].bytes; }
 static inline bool sn_is_float(sn_dtype t) { return sn_dtypes[t].cls == SN_CLASS_FLOAT; }
+/* A float that arithmetic computes in f32. */
+static inline bool sn_is_narrow(sn_dtype t) { return sn_is_float(t) && sn_dtype_bytes(t) < 4; }
+static inline sn_dtype sn_compute_dtype(sn_dtype t) { return sn_is_narrow(t) ? SN_F32 : t; }
+/* The exponent of the smallest normal number of a float, and of its largest finite one. */
+static inline int sn_float_lowest(sn_dtype t) { return 2 - (1 << (8 * sn_dtypes[t].bytes - sn_dtypes[t].digits - 1)); }
+static inline int sn_float_highest(sn_dtype t) { return 1 - sn_float_lowest(t); }
 /* Integers and bool. */
 static inline bool sn_is_integral(sn_dtype t) { return sn_dtypes[t].cls != SN_CLASS_FLOAT; }
 /* Integers that have no sign, and bool. */

@@ -66,8 +66,7 @@ sn_nd sn_graph_with(sn_module *m, sn_op op, sn_nd x, double value) {
 }
 
 sn_nd sn_graph_widen(sn_module *m, sn_nd x) {
-    sn_dtype t = sn_graph_type(m, x)->dtype;
-    return t == SN_F16 || t == SN_BF16 ? sn_graph_cast(m, x, SN_F32) : x;
+    return sn_graph_cast(m, x, sn_compute_dtype(sn_graph_type(m, x)->dtype));
 }
 
 sn_nd sn_graph_add(sn_module *m, sn_nd x, sn_nd y) { return sn_graph_binary(m, SN_OP_ADD, x, y); }

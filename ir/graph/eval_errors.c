@@ -32,15 +32,11 @@ typedef struct estimate {
     errors **errors; /* by node and result */
 } estimate;
 
-/* A value is rounded once to a half, where it is stored: twice the largest such error, since what many of them come to
- * is taken for that of random ones. In f32 an operation has some units in the last place. */
+/* A value is rounded once to a narrow type, where it is stored: twice the largest such error, since what many of them
+ * come to is taken for that of random ones. In f32 an operation has some units in the last place. */
 static double rounding_of(sn_dtype t) {
-    switch (t) {
-    case SN_F64: return 1e-12;
-    case SN_F16: return 0x1p-10;
-    case SN_BF16: return 0x1p-7;
-    default: return 2e-6;
-    }
+    if (sn_is_narrow(t)) return ldexp(2, -(int)sn_dtypes[t].digits);
+    return t == SN_F64 ? 1e-12 : 2e-6;
 }
 
 /* Sums are blocked, so that each term is rounded a few times; roundings of terms with random signs have random signs
@@ -50,8 +46,11 @@ static double rounding_of_sum(sn_dtype t, double n) {
     return (t == SN_F64 ? 1e-11 : 2e-5) * (1 + sqrt(n) / BLOCK);
 }
 
-/* Smaller numbers may become 0: they are results of exponentials, or products in f32 that a half cannot hold. */
-static double least_of(sn_dtype t) { return t == SN_F64 ? 0x1p-1022 : t == SN_F16 ? 0x1p-25 : 0x1p-126; }
+/* Smaller numbers may become 0: they are results of exponentials, or products in f32 that a narrow type cannot hold. */
+static double least_of(sn_dtype t) {
+    double half_a_step = ldexp(1, sn_float_lowest(t) - (int)sn_dtypes[t].digits);
+    return fmax(half_a_step, t == SN_F64 ? 0x1p-1022 : 0x1p-126);
+}
 
 /* ---- arrays of numbers ---- */
 

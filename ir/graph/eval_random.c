@@ -30,7 +30,7 @@ static uint32_t word_of(const sn_eval *e, int64_t i) {
 
 /* In [0, 1): as many upper bits as the significand holds (f64: all that there are). */
 static double uniform(sn_dtype dtype, uint32_t word) {
-    int bits = dtype == SN_F64 ? 32 : dtype == SN_F32 ? 24 : dtype == SN_F16 ? 11 : 8;
+    int bits = dtype == SN_F64 ? 32 : (int)sn_dtypes[dtype].digits;
     return ldexp(word >> (32 - bits), -bits);
 }
 

@@ -18,11 +18,9 @@
 
 /* ---- building blocks (also of decompose_norm.c) ---- */
 
-sn_dtype sn_dec_compute_dtype(sn_dtype t) { return sn_is_float(t) && sn_dtype_bytes(t) < 4 ? SN_F32 : t; }
-
 sn_nd sn_dec_operand(sn_module *m, sn_nd x, uint32_t k) {
     sn_nd in = sn_node_get(m, x)->in[k];
-    return sn_graph_cast(m, in, sn_dec_compute_dtype(sn_type_of(m, in)->dtype));
+    return sn_graph_cast(m, in, sn_compute_dtype(sn_type_of(m, in)->dtype));
 }
 
 sn_nd sn_dec_scalar(sn_module *m, sn_nd like, double value) {
@@ -94,12 +92,12 @@ static sn_nd finish(sn_module *m, sn_nd x, sn_nd y) {
 
 /* Operand 0 in the dtype that the result is computed in (the mean of integers is a float). */
 static sn_nd reduced_operand(sn_module *m, sn_nd x) {
-    return sn_graph_cast(m, sn_node_get(m, x)->in[0], sn_dec_compute_dtype(sn_type_of(m, x)->dtype));
+    return sn_graph_cast(m, sn_node_get(m, x)->in[0], sn_compute_dtype(sn_type_of(m, x)->dtype));
 }
 
 static sn_nd dec_accumulate(sn_module *m, sn_nd x) {
     sn_dtype t = sn_type_of(m, x)->dtype;
-    if (sn_dec_compute_dtype(t) == t) return x;
+    if (sn_compute_dtype(t) == t) return x;
     return finish(m, x, sn_dec_reduce(m, sn_node_get(m, x)->op, reduced_operand(m, x), sn_node_axes_mask(m, x)));
 }
 

@@ -1,5 +1,5 @@
 /* decompose.h: building blocks that decompose.c shares with decompose_norm.c. Nodes that come out of these compute in
- * sn_dec_compute_dtype; the caller in decompose.c casts the last one to the dtype of the replaced node.
+ * sn_compute_dtype; the caller in decompose.c casts the last one to the dtype of the replaced node.
  */
 #ifndef SN_PASSES_GRAPH_DECOMPOSE_H
 #define SN_PASSES_GRAPH_DECOMPOSE_H
@@ -7,7 +7,6 @@
 #include "passes/graph/rewrite.h"
 
 /* f32 for half dtypes, else the dtype itself. */
-sn_dtype sn_dec_compute_dtype(sn_dtype t);
 /* Operand k of node x in the compute dtype. */
 sn_nd sn_dec_operand(sn_module *m, sn_nd x, uint32_t k);
 /* A rank-0 literal of the dtype of `like`. */

@@ -35,7 +35,7 @@ static sn_nd column(sn_module *m, sn_nd pairs, int64_t k, const sn_type *t) {
 sn_nd sn_dec_random_normal(sn_module *m, sn_nd x) {
     sn_type t = *sn_type_of(m, x);
     sn_ix shape[2] = {sn_type_numel(m, &t), sn_ix_const(m, 2)};
-    sn_nd pairs = uniform(m, x, sn_dec_compute_dtype(t.dtype), shape, 2);
+    sn_nd pairs = uniform(m, x, sn_compute_dtype(t.dtype), shape, 2);
     sn_nd u = column(m, pairs, 0, &t), v = column(m, pairs, 1, &t);
     sn_nd rest = sn_graph_binary(m, SN_OP_SUB, sn_dec_scalar(m, u, 1), u);
     sn_nd square = sn_graph_binary(m, SN_OP_MUL, sn_graph_unary(m, SN_OP_LOG, rest), sn_dec_scalar(m, u, -2));

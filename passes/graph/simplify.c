@@ -74,12 +74,11 @@ static sn_nd simplify_test(sn_pass_ctx *cx, sn_nd x) {
 
 /* Does `mid` hold every value of `from`? */
 static bool lossless(sn_dtype from, sn_dtype mid) {
-    static const int significand[SN_N_DTYPES] = {[SN_F64] = 53, [SN_F32] = 24, [SN_F16] = 11, [SN_BF16] = 8};
     if (from == mid || from == SN_BOOL) return true;
     if (mid == SN_BOOL) return false;
     if (sn_is_float(from)) return sn_is_float(mid) && sn_dtype_bytes(mid) > sn_dtype_bytes(from);
     int bits = 8 * (int)sn_dtype_bytes(from) - (sn_dtypes[from].cls == SN_CLASS_INT); /* without the sign */
-    if (sn_is_float(mid)) return bits <= significand[mid];
+    if (sn_is_float(mid)) return bits <= (int)sn_dtypes[mid].digits;
     if (sn_dtypes[mid].cls == SN_CLASS_UINT)
         return sn_dtypes[from].cls == SN_CLASS_UINT && bits <= 8 * (int)sn_dtype_bytes(mid);
     return bits <= 8 * (int)sn_dtype_bytes(mid) - 1;
@@ -164,7 +163,7 @@ static sn_nd same_operands(sn_pass_ctx *cx, sn_nd x) {
 
 /* The reciprocal of a power of two is exact where neither it nor its inverse is subnormal in the dtype. */
 static bool exact_reciprocal(sn_dtype t, double value) {
-    int exponent, limit = t == SN_F16 ? 14 : 126;
+    int exponent, limit = -sn_float_lowest(t);
     return isfinite(value) && fabs(frexp(value, &exponent)) == 0.5 && abs(exponent - 1) <= limit;
 }
 

@@ -62,23 +62,9 @@ static sn_val fraction(sn_lower *lw, sn_val x, sn_dtype dtype, uint32_t bits) {
 }
 
 static sn_val from_word(sn_lower *lw, sn_val x, sn_dtype dtype) {
-    switch (dtype) {
-    case SN_F64: return fraction(lw, x, SN_F64, 32);
-    case SN_F32: return fraction(lw, x, SN_F32, 24);
-    case SN_F16: return fraction(lw, x, SN_F32, 11);
-    case SN_BF16: return fraction(lw, x, SN_F32, 8);
-    case SN_I64: return widen(lw, x);
-    case SN_U64: return sn_put_cast(lw->m, lw->at, SN_U64, widen(lw, x));
-    case SN_I32:
-    case SN_I16:
-    case SN_I8:
-    case SN_U8:
-    case SN_BOOL:
-    case SN_U16:
-    case SN_U32:
-    case SN_N_DTYPES: break;
-    }
-    return sn_put_cast(lw->m, lw->at, dtype, x);
+    if (sn_is_float(dtype))
+        return fraction(lw, x, sn_compute_dtype(dtype), dtype == SN_F64 ? 32 : sn_dtypes[dtype].digits);
+    return sn_put_cast(lw->m, lw->at, dtype, sn_dtype_bytes(dtype) == 8 ? widen(lw, x) : x);
 }
 
 sn_val sn_lower_random(sn_lower *lw, sn_nd x, const sn_ix *index) {

@@ -403,9 +403,8 @@ static void put_places(block *b) {
 /* ---- the kernel ---- */
 
 static void count_digits(block *b, sn_dtype t) {
-    b->drop = t == SN_BF16 ? 16 : t == SN_F16 ? 13 : 0; /* of an f32 */
-    b->key_bits = sn_dtype_bytes(t) * 8;
-    if (t == SN_F16) b->key_bits = 19;
+    b->drop = sn_is_narrow(t) ? sn_dtypes[SN_F32].digits - sn_dtypes[t].digits : 0; /* of an f32 */
+    b->key_bits = sn_dtype_bytes(sn_compute_dtype(t)) * 8 - b->drop;
     if (sn_is_unsigned(t) && sn_dtype_bytes(t) < 4) b->key_bits++; /* a sign */
     b->bits = (uint32_t)__builtin_ctzll((uint64_t)b->length);
     b->digit = WORD_BITS - b->bits;

@@ -50,7 +50,6 @@ typedef struct sn_lower {
 } sn_lower;
 
 /* The dtype in which values of dtype t are computed: f32 for halves, t itself otherwise. */
-static inline sn_dtype sn_compute_dtype(sn_dtype t) { return t == SN_F16 || t == SN_BF16 ? SN_F32 : t; }
 
 /* Fails where a live tensor or an operation on it is too large to count (limits.c). */
 sn_status sn_lower_check_sizes(sn_lower *lw);

@@ -358,8 +358,7 @@ static bool stores_halves(const sn_module *m, sn_kern k) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_STORE || sn_buf_is_local(sn_buf_get(m, r->buf))) continue;
-        sn_dtype d = sn_buf_get(m, r->buf)->dtype;
-        if (d != SN_F16 && d != SN_BF16) return false;
+        if (!sn_is_narrow(sn_buf_get(m, r->buf)->dtype)) return false;
     }
     return true;
 }

@@ -27,5 +27,9 @@ outcome case_run(char *text, size_t size, sn_context *ctx, const large_case *c, 
 /* Elements in the storage format of a dtype. */
 number element_get(sn_dtype dtype, const void *at);
 void element_put(void *at, sn_dtype dtype, number value);
+bool element_is_float(sn_dtype dtype);
+/* How far usual results of a float type may be off: relative to themselves, and however small they are. */
+double element_unit(sn_dtype dtype);
+double element_least(sn_dtype dtype);
 
 #endif

@@ -31,61 +31,51 @@ static unsigned to_small_float(double x, int exponent, int fraction) {
     return sign | (bits >= infinite ? infinite : (unsigned)bits);
 }
 
-#define GET(type)                                                                                                      \
-    {                                                                                                                  \
-        type x;                                                                                                        \
-        memcpy(&x, at, sizeof x);                                                                                      \
-        return (number){.i = (int64_t)x, .f = (double)x};                                                              \
-    }
-#define GET_FLOAT(x) return (number){.is_float = true, .f = (x)};
+/* Of the rows of dtypes.def; a float has the exponent bits that its significand and its sign leave. */
+static const struct row {
+    enum { FLOAT, INT, UINT, BOOL } cls;
+    int bytes, digits;
+} rows[SN_N_DTYPES] = {
+#define SN_DTYPE(ID, name, bytes, cls, digits, npy, dlpack) [SN_##ID] = {cls, bytes, digits},
+#include "include/sinter/dtypes.def"
+#undef SN_DTYPE
+};
 
-/* Dispatch over the dtypes. */
-number element_get(sn_dtype dtype, const void *at) {
-    uint16_t bits;
-    float single;
-    double full;
-    switch (dtype) {
-    case SN_F64: memcpy(&full, at, sizeof full); GET_FLOAT(full)
-    case SN_F32: memcpy(&single, at, sizeof single); GET_FLOAT(single)
-    case SN_F16: memcpy(&bits, at, sizeof bits); GET_FLOAT(small_float(bits, 5, 10))
-    case SN_BF16: memcpy(&bits, at, sizeof bits); GET_FLOAT(small_float(bits, 8, 7))
-    case SN_I64: GET(int64_t)
-    case SN_I32: GET(int32_t)
-    case SN_I16: GET(int16_t)
-    case SN_I8: GET(int8_t)
-    case SN_BOOL:
-    case SN_U8: GET(uint8_t)
-    case SN_U16: GET(uint16_t)
-    case SN_U32: GET(uint32_t)
-    case SN_U64: GET(uint64_t)
-    case SN_N_DTYPES: break;
-    }
-    return (number){0};
+bool element_is_float(sn_dtype dtype) { return rows[dtype].cls == FLOAT; }
+
+double element_unit(sn_dtype dtype) {
+    if (rows[dtype].bytes < 4) return ldexp(2, -rows[dtype].digits);
+    return dtype == SN_F64 ? 1e-11 : 4e-6;
 }
 
-#define PUT(type, value)                                                                                               \
-    {                                                                                                                  \
-        type put = (type)(value);                                                                                      \
-        memcpy(at, &put, sizeof put);                                                                                  \
-        return;                                                                                                        \
-    }
+double element_least(sn_dtype dtype) {
+    if (rows[dtype].bytes >= 4 || dtype == SN_BF16) return 1e-30;
+    return small_float(1, 8 * rows[dtype].bytes - rows[dtype].digits, rows[dtype].digits - 1);
+}
 
-/* Dispatch over the dtypes. */
-void element_put(void *at, sn_dtype dtype, number x) {
-    switch (dtype) {
-    case SN_F64: PUT(double, x.f)
-    case SN_F32: PUT(float, x.f)
-    case SN_F16: PUT(uint16_t, to_small_float(x.f, 5, 10))
-    case SN_BF16: PUT(uint16_t, to_small_float(x.f, 8, 7))
-    case SN_I64: PUT(int64_t, x.i)
-    case SN_I32: PUT(int32_t, x.i)
-    case SN_I16: PUT(int16_t, x.i)
-    case SN_I8: PUT(int8_t, x.i)
-    case SN_BOOL: PUT(uint8_t, x.i != 0)
-    case SN_U8: PUT(uint8_t, x.i)
-    case SN_U16: PUT(uint16_t, x.i)
-    case SN_U32: PUT(uint32_t, x.i)
-    case SN_U64: PUT(uint64_t, x.i)
-    case SN_N_DTYPES: return;
+/* The bytes of an element are the lower ones of `bits`. */
+number element_get(sn_dtype dtype, const void *at) {
+    const struct row *r = &rows[dtype];
+    int unused = 64 - 8 * r->bytes;
+    uint64_t bits = 0;
+    memcpy(&bits, at, (size_t)r->bytes);
+    if (r->cls == FLOAT) {
+        float single;
+        double full;
+        if (r->bytes == 4) return memcpy(&single, at, sizeof single), (number){.is_float = true, .f = single};
+        if (r->bytes == 8) return memcpy(&full, at, sizeof full), (number){.is_float = true, .f = full};
+        return (number){.is_float = true, .f = small_float((unsigned)bits, 8 * r->bytes - r->digits, r->digits - 1)};
     }
+    if (r->cls == INT) bits = (uint64_t)((int64_t)(bits << unused) >> unused);
+    return (number){.i = (int64_t)bits, .f = r->cls == INT ? (double)(int64_t)bits : (double)bits};
+}
+
+void element_put(void *at, sn_dtype dtype, number x) {
+    const struct row *r = &rows[dtype];
+    uint64_t bits = (uint64_t)(r->cls == BOOL ? x.i != 0 : x.i);
+    float single = (float)x.f;
+    if (r->cls == FLOAT && r->bytes == 8) memcpy(&bits, &x.f, sizeof x.f);
+    else if (r->cls == FLOAT && r->bytes == 4) memcpy(&bits, &single, sizeof single);
+    else if (r->cls == FLOAT) bits = to_small_float(x.f, 8 * r->bytes - r->digits, r->digits - 1);
+    memcpy(at, &bits, (size_t)r->bytes);
 }

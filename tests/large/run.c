@@ -108,8 +108,7 @@ static bool describe(run *r, place *at) {
     at->after = -1;
     at->formula = sheet_find(&r->sheet, port->name);
     if (at->formula < 0) return ends(r, FAILED, "cases.def: no formula for %s", port->name);
-    bool is_float = port->dtype == SN_F64 || port->dtype == SN_F32 || port->dtype == SN_F16 || port->dtype == SN_BF16;
-    if (!is_float && r->sheet.terms[at->formula].is_float)
+    if (!element_is_float(port->dtype) && r->sheet.terms[at->formula].is_float)
         return ends(r, FAILED, "cases.def: %s is not a float, its formula is", port->name);
     at->numel = port->offset + 1;
     for (unsigned k = 0; k < port->rank; k++) {
@@ -197,32 +196,22 @@ typedef struct stretches {
     bool checks;
 } stretches;
 
-static double relative_tolerance(const run *r, sn_dtype dtype) {
-    double unit = dtype == SN_F64 ? 1e-11 : dtype == SN_F32 ? 4e-6 : dtype == SN_F16 ? 0x1p-10 : 0x1p-7;
-    return r->c->tolerance * unit;
-}
+static double relative_tolerance(const run *r, sn_dtype dtype) { return r->c->tolerance * element_unit(dtype); }
 
-/* Halves of small values are multiples of 2^-24. */
-static double absolute_tolerance(const run *r, sn_dtype dtype) {
-    return r->c->tolerance * (dtype == SN_F16 ? 0x1p-24 : 1e-30);
-}
-
-static bool is_float(sn_dtype dtype) {
-    return dtype == SN_F64 || dtype == SN_F32 || dtype == SN_F16 || dtype == SN_BF16;
-}
+static double absolute_tolerance(const run *r, sn_dtype dtype) { return r->c->tolerance * element_least(dtype); }
 
 static bool is_near(const run *r, sn_dtype dtype, number got, number want) {
-    if (!is_float(dtype)) return got.i == want.i;
+    if (!element_is_float(dtype)) return got.i == want.i;
     if (!r->c->tolerance) return got.f == want.f;
     return fabs(got.f - want.f) <= relative_tolerance(r, dtype) * fabs(want.f) + absolute_tolerance(r, dtype);
 }
 
 /* The same as a node: bool, of the elements that are wrong. */
 static sn_node is_wrong(run *r, sn_graph *g, sn_dtype dtype, sn_node got, sn_node want, bool want_is_float) {
-    sn_dtype wide = is_float(dtype) ? SN_F64 : SN_I64;
+    sn_dtype wide = element_is_float(dtype) ? SN_F64 : SN_I64;
     got = sn_cast(g, got, wide);
-    if (is_float(dtype) && !want_is_float) want = sn_cast(g, want, SN_F64);
-    if (!is_float(dtype) || !r->c->tolerance) return sn_ne(g, got, want);
+    if (element_is_float(dtype) && !want_is_float) want = sn_cast(g, want, SN_F64);
+    if (!element_is_float(dtype) || !r->c->tolerance) return sn_ne(g, got, want);
     sn_node far = sn_add(g, sn_mul(g, sn_abs(g, want), sn_number(g, SN_F64, relative_tolerance(r, dtype))),
                          sn_number(g, SN_F64, absolute_tolerance(r, dtype)));
     return sn_not(g, sn_le(g, sn_abs(g, sn_sub(g, got, want)), far));
@@ -243,8 +232,8 @@ static bool open_stretches(stretches *st, run *r, const place *at, int formula, 
     if (!went(r, sn_graph_create(&st->g, r->ctx, checks ? "check" : "make"), "graph")) return false;
     sn_graph *g = st->g;
     stretch on = {g, sn_input(g, "at", SN_I64, 0, NULL), st->n};
-    sn_node want =
-        formula < 0 ? sn_number(g, is_float(dtype) ? SN_F64 : SN_I64, all.f) : sheet_node(&r->sheet, formula, &on);
+    sn_node want = formula < 0 ? sn_number(g, element_is_float(dtype) ? SN_F64 : SN_I64, all.f)
+                               : sheet_node(&r->sheet, formula, &on);
     if (checks) {
         sn_node got = sn_input(g, "got", dtype, SN_LIST(st->n));
         sn_node wrong = is_wrong(r, g, dtype, got, want, r->sheet.terms[formula].is_float);
@@ -375,7 +364,8 @@ static bool check_place(run *r, place *at, int formula, const char *when) {
 static bool make(run *r, place *at) { return allocate(r, at) && each_element(r, at, at->formula, (number){0}, NULL); }
 
 static bool poison(run *r, place *at) {
-    number marker = is_float(at->port.dtype) ? (number){.is_float = true, .f = NAN} : (number){.i = -77, .f = -77};
+    number marker =
+        element_is_float(at->port.dtype) ? (number){.is_float = true, .f = NAN} : (number){.i = -77, .f = -77};
     if (at->port.dtype == SN_U8 || at->port.dtype == SN_U16) marker = (number){.i = 179, .f = 179};
     return allocate(r, at) && each_element(r, at, -1, marker, NULL);
 }

@@ -208,17 +208,19 @@ Test(base, dtype_names) {
 static double from_bits(sn_dtype t, uint16_t bits) { return sn_load_float(t, &bits); }
 
 static uint16_t to_bits(sn_dtype t, double x) {
-    uint16_t bits;
+    uint16_t bits = 0;
     sn_store_float(t, &bits, x);
     return bits;
 }
 
 /* Every value is its own image; between two neighbours the nearer one wins, and the even one on a tie. */
-static void check_half(sn_dtype t, uint16_t infinity) {
+static void check_narrow(sn_dtype t) {
+    uint16_t sign = (uint16_t)(1 << (8 * sn_dtype_bytes(t) - 1));
+    uint16_t infinity = (uint16_t)(sign - (1 << (sn_dtypes[t].digits - 1)));
     for (uint32_t b = 0; b < infinity; b++) {
         double x = from_bits(t, (uint16_t)b);
         cr_assert_eq(to_bits(t, x), b);
-        cr_assert_eq(to_bits(t, -x), b | 0x8000);
+        cr_assert_eq(to_bits(t, -x), b | sign);
         cr_assert_eq(sn_round_to(t, x), x);
         /* What follows the largest finite value, for rounding, is the power of two after it. */
         double next = b + 1 < infinity ? from_bits(t, (uint16_t)(b + 1)) : 2 * x - from_bits(t, (uint16_t)(b - 1));
@@ -229,23 +231,27 @@ static void check_half(sn_dtype t, uint16_t infinity) {
         cr_assert_eq(sn_round_to(t, -nextafter(middle, INFINITY)), -from_bits(t, (uint16_t)(b + 1)));
     }
     cr_expect_eq(to_bits(t, INFINITY), infinity);
-    cr_expect_eq(to_bits(t, -1e300), infinity | 0x8000);
+    cr_expect_eq(to_bits(t, -1e300), infinity | sign);
     cr_expect_eq(to_bits(t, 5e-324), 0);
-    cr_expect_eq(to_bits(t, -5e-324), 0x8000);
+    cr_expect_eq(to_bits(t, -5e-324), sign);
     cr_expect(isnan(from_bits(t, to_bits(t, NAN))));
     cr_expect(isnan(sn_round_to(t, NAN)));
-    for (uint32_t b = infinity + 1u; b < 0x8000; b++) cr_assert(isnan(from_bits(t, (uint16_t)b)));
+    for (uint32_t b = infinity + 1u; b < sign; b++) cr_assert(isnan(from_bits(t, (uint16_t)b)));
 }
 
-Test(base, f16_rounds_to_nearest_even) {
-    check_half(SN_F16, 0x7c00);
+Test(base, narrow_floats_round_to_nearest_even) {
+    for (int t = 0; t < SN_N_DTYPES; t++)
+        if (sn_is_narrow((sn_dtype)t)) check_narrow((sn_dtype)t);
+}
+
+Test(base, bits_of_f16) {
     cr_expect_eq(from_bits(SN_F16, 0x3c00), 1.0);
     cr_expect_eq(from_bits(SN_F16, 0x7bff), 65504.0);
     cr_expect_eq(from_bits(SN_F16, 0x0001), ldexp(1, -24));
+    cr_expect_eq(from_bits(SN_F16, 0x7c00), INFINITY);
 }
 
-Test(base, bf16_rounds_to_nearest_even) {
-    check_half(SN_BF16, 0x7f80);
+Test(base, bits_of_bf16) {
     cr_expect_eq(from_bits(SN_BF16, 0x3f80), 1.0);
     cr_expect_eq(from_bits(SN_BF16, 0x0001), ldexp(1, -133));
     for (uint32_t b = 0; b < 0x7f80; b++) { /* bf16 is the upper half of a float */
