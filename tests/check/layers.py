@@ -89,6 +89,16 @@ def check_table(problems):
         visit(room, [])
 
 
+def check_document(problems):
+    """docs/ARCHITECTURE.md has a row for every room, too."""
+    text = (source.ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = {name for line in text.splitlines() if line.startswith("| `")
+            for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+    for room in MAY_SEE:
+        if room not in rows and not room.startswith("tests/"):
+            problems.append(f"docs/ARCHITECTURE.md: the room {room} has no row")
+
+
 def included(room, name):
     """Room of an included project header, and its path; or None for a system header."""
     if name.startswith("sinter/"):
@@ -157,6 +167,7 @@ def check_definitions(texts, problems):
 def main():
     problems = []
     check_table(problems)
+    check_document(problems)
     checked = source.files(source.FOLDERS, ".c", ".h", ".def")
     library = {}
     for path in checked:
