@@ -34,7 +34,8 @@ sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
 sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);
 
 /* ---- the wrapper as C source (wrapper_c.c) ----
- * A complete .c file for `sinter emit --stage=wrapper-c`: kernel PTX embedded as strings (ptx may be NULL: names only), driver calls through cuda.h, the planned workspace. */
+ * A complete .c file for `sinter emit --stage=wrapper-c`: kernel PTX embedded as strings (ptx may be NULL: names only),
+ * driver calls through cuda.h, the planned workspace. */
 sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes);
 
 #endif

@@ -26,9 +26,10 @@ void sn_target_host(sn_target *out, uint32_t threads);
 /* ---- what becomes of a kernel for a GPU (backend-nvptx/) ----
  * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
  * order of kern->params; for a kernel of several segments with one parameter, an array of these pointers by value
- * (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so much memory, 256-aligned, that lasts from run to run and was zero before the first; runs that may go on at once have each
- * their own. Its block size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for
- * shared_bytes, for which the function has to be prepared. */
+ * (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so much memory, 256-aligned,
+ * that lasts from run to run and was zero before the first; runs that may go on at once have each their own. Its block
+ * size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for shared_bytes, for
+ * which the function has to be prepared. */
 typedef struct sn_gpu_code {
     char *ptx;       /* NUL-terminated, in the arena */
     size_t ptx_size; /* without the NUL */

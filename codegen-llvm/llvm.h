@@ -33,7 +33,8 @@ typedef struct sn_cg_needs {
     uint32_t shared_bytes; /* dynamic shared memory of a block */
     uint64_t kept_bytes; /* memory that lasts between runs, zero before the first; its address is the last parameter */
 } sn_cg_needs;
-/* Generate kernel k into `mod`; index expressions are interned in m while code is made. GPU: ptx_kernel void name(ptr addrspace(1) p0, p1, ...), one per kern->params.
+/* Generate kernel k into `mod`; index expressions are interned in m while code is made.
+ * GPU: ptx_kernel void name(ptr addrspace(1) p0, p1, ...), one per kern->params.
  * Host: void name(ptr params, i64 begin, i64 end): blocks begin .. end-1 of the grid; params is an array of addresses.
  * The module's triple and data layout must be set before (the caller's target machine knows them). */
 sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMModuleRef mod, sn_module *m, sn_kern k);

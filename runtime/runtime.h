@@ -66,9 +66,9 @@ typedef struct sn_prog sn_prog;
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
                        sn_rt_wrapper wrapper, uint32_t threads);
 void sn_prog_free(sn_prog *p);
-/* What runs of a program change: workspace, memory that kernels keep, scratch. One run at a time; runs in different states may go on at once,
- * on different threads when each state has an env, and a device, of its own: failures go there. The program outlives its
- * states. */
+/* What runs of a program change: workspace, memory that kernels keep, scratch. One run at a time; runs in different
+ * states may go on at once, on different threads when each state has an env, and a device, of its own: failures go
+ * there. The program outlives its states. */
 typedef struct sn_prog_state sn_prog_state;
 sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu);
 void sn_prog_state_free(sn_prog_state *st);

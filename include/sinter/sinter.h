@@ -455,9 +455,9 @@ SN_API sn_status sn_import_onnx(sn_graph **out, sn_context *ctx, const char *pat
 /* The same from memory. `name` stands for the model in messages. folder: of weights outside; NULL refuses those. */
 SN_API sn_status sn_import_onnx_memory(sn_graph **out, sn_context *ctx, const char *name, const void *data, size_t size,
                                        const char *folder, const sn_import_options *options);
-/* What of a model is not supported, before anything is compiled: for each operator, opset and reason how often and in which nodes.
- * format: "text" or "csv" (domain,op,opset,count,reason,node; a row for each node); NULL is text. *all (may be NULL): the whole
- * model is supported. sn_free the text. */
+/* What of a model is not supported, before anything is compiled: for each operator, opset and reason how often and in
+ * which nodes. format: "text" or "csv" (domain,op,opset,count,reason,node; a row for each node); NULL is text. *all
+ * (may be NULL): the whole model is supported. sn_free the text. */
 SN_API sn_status sn_onnx_report(char **out, bool *all, sn_context *ctx, const char *path, const char *format,
                                 const sn_import_options *options);
 
@@ -571,8 +571,9 @@ SN_API void sn_tensor_get_info(sn_tensor_info *out, const sn_tensor *t);
  * shape. Waits for the default stream of the device. */
 SN_API sn_status sn_tensor_write(sn_tensor *t, const void *data, size_t size);
 SN_API sn_status sn_tensor_read(void *out, const sn_tensor *t, size_t size);
-/* The same with a file of numpy's .npy format (version 1 or 2, little endian, C or Fortran order). What numpy
- * has not, as bf16, travels as its bits in <u2. `name` stands for the tensor in messages: "x: file has shape [2, 3], the graph wants [2, 4]". */
+/* The same with a file of numpy's .npy format (version 1 or 2, little endian, C or Fortran order). What numpy has not,
+ * as bf16, travels as its bits in <u2. `name` stands for the tensor in messages: "x: file has shape [2, 3], the graph
+ * wants [2, 4]". */
 SN_API sn_status sn_tensor_load_npy(sn_tensor *t, const char *name, const char *path);
 SN_API sn_status sn_tensor_save_npy(const sn_tensor *t, const char *path);
 

@@ -280,9 +280,10 @@ bool sn_kern_dead_code(sn_module *m, sn_kern k) {
 }
 
 /* ---- common subexpressions ----
- * Value numbering over the tree: a hash table of the pure statements of the open regions. Entries of a bucket are chained through stmt.mark, newest first, so closing a region pops its statements.
- * val.mark is the replacement of a removed value. A load's stamp is the number of stores that its buffer may have seen
- * (buf.mark): entering a loop counts the stores of its body, because an earlier iteration runs before this one. */
+ * Value numbering over the tree: a hash table of the pure statements of the open regions. Entries of a bucket are
+ * chained through stmt.mark, newest first, so closing a region pops its statements. val.mark is the replacement of a
+ * removed value. A load's stamp is the number of stores that its buffer may have seen (buf.mark): entering a loop
+ * counts the stores of its body, because an earlier iteration runs before this one. */
 
 enum { CSE_BUCKETS = 1024 };
 

@@ -12,9 +12,9 @@
  *     free u
  *
  * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, inplace.c); the
- * storage of a temp of the same size that died just before; bytes of the workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way,
- * and then the whole chain lives in the output's storage. Not so an output that is written back to an input: the caller
- * may bind both to the same storage.
+ * storage of a temp of the same size that died just before; bytes of the workspace (offsets.c). Temps that take storage
+ * from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
+ * output's storage. Not so an output that is written back to an input: the caller may bind both to the same storage.
  *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
  * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last kernels become
