@@ -318,13 +318,14 @@ static void count_residents(model *md, const sn_sched *sc, uint32_t shared, doub
     sn_schedule_model *out = md->out;
     uint32_t warps = (out->threads + SN_WARP - 1) / SN_WARP;
     out->regs = registers(md, sc, in_regs);
-    uint32_t fits[SN_N_MAP_LIMITS] = {
-        [SN_MAP_THREADS] = md->t->unit_threads / (warps * SN_WARP),
-        [SN_MAP_BLOCKS] = md->t->unit_blocks,
-        [SN_MAP_REGS] = SN_FILE_REGS / (out->regs * warps * SN_WARP),
-        [SN_MAP_SHARED] = shared ? (md->t->shared_bytes + SN_SHARED_SYSTEM) / (shared + SN_SHARED_SYSTEM) : UINT32_MAX,
+    uint32_t fits[SN_N_LIMITS] = {
+        [SN_LIMIT_THREADS] = md->t->unit_threads / (warps * SN_WARP),
+        [SN_LIMIT_BLOCKS] = md->t->unit_blocks,
+        [SN_LIMIT_REGS] = SN_FILE_REGS / (out->regs * warps * SN_WARP),
+        [SN_LIMIT_SHARED] =
+            shared ? (md->t->shared_bytes + SN_SHARED_SYSTEM) / (shared + SN_SHARED_SYSTEM) : UINT32_MAX,
     };
-    for (uint32_t i = 0; i < SN_N_MAP_LIMITS; i++)
+    for (uint32_t i = 0; i < SN_N_LIMITS; i++)
         if (fits[i] < fits[out->limit]) out->limit = (sn_schedule_limit)i;
     out->resident = fits[out->limit] ? fits[out->limit] : 1;
     out->waves = out->blocks / ((double)out->resident * md->t->units);
@@ -347,10 +348,10 @@ static void decide(model *md, double bytes) {
     double slow = out->flight * SN_FLIGHT_ENOUGH < out->needed * 100 ? out->needed / out->flight : 1,
            longest = out->memory * slow;
     double unused = moved / md->asked; /* times as many lines as bytes would fill */
-    out->bound = unused >= 2 && unused > slow ? SN_MAP_LINES : slow > 1 ? SN_MAP_LATENCY : SN_MAP_MEMORY;
-    if (out->lines > longest) longest = out->lines, out->bound = SN_MAP_LINES;
-    if (out->issue > longest) longest = out->issue, out->bound = SN_MAP_ISSUE;
-    if (out->special > longest) longest = out->special, out->bound = SN_MAP_SPECIAL;
+    out->bound = unused >= 2 && unused > slow ? SN_BOUND_LINES : slow > 1 ? SN_BOUND_LATENCY : SN_BOUND_MEMORY;
+    if (out->lines > longest) longest = out->lines, out->bound = SN_BOUND_LINES;
+    if (out->issue > longest) longest = out->issue, out->bound = SN_BOUND_ISSUE;
+    if (out->special > longest) longest = out->special, out->bound = SN_BOUND_SPECIAL;
     out->cycles = longest;
 }
 
@@ -364,7 +365,7 @@ static bool stores_halves(const sn_module *m, sn_kern k) {
 }
 
 void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
-    *out = (sn_schedule_model){.limit = SN_MAP_THREADS};
+    *out = (sn_schedule_model){.limit = SN_LIMIT_THREADS};
     model md = {.cx = cx, .m = cx->m, .t = cx->target, .launch = sn_kern_launch(cx->m, k), .out = out};
     md.halves = stores_halves(cx->m, k);
     const sn_kern_rec *r = sn_kern_get(cx->m, k);
@@ -404,7 +405,7 @@ static void put_blocks(char *out, const sn_schedule_model *md) {
     char regs[16] = "";
     double last = 100 * (md->waves - floor(md->waves));
     bool one = md->resident == 1;
-    if (md->limit == SN_MAP_REGS) snprintf(regs, sizeof regs, "about %u ", md->regs);
+    if (md->limit == SN_LIMIT_REGS) snprintf(regs, sizeof regs, "about %u ", md->regs);
     int n = snprintf(out, WORDS, "%u block%s of %u threads fit%s (%s%s), ", md->resident, one ? "" : "s", md->threads,
                      one ? "s" : "", regs, LIMITS[md->limit]);
     if (md->waves <= 1) snprintf(out + n, WORDS - (size_t)n, "all at once");
@@ -422,22 +423,22 @@ static void put_bound(char *out, const sn_schedule_model *md, const sn_pass_ctx 
         snprintf(blocks, sizeof blocks, ", %.0f block%s for %u of them", md->blocks, md->blocks > 1 ? "s" : "",
                  cx->target->units);
     switch (md->bound) {
-    case SN_MAP_MEMORY:
+    case SN_BOUND_MEMORY:
         snprintf(out, WORDS, "memory: %s in flight on a multiprocessor (%s needed)", flight, needed);
         break;
-    case SN_MAP_LATENCY:
+    case SN_BOUND_LATENCY:
         snprintf(out, WORDS, "latency: %s in flight on a multiprocessor of %s needed%s", flight, needed, blocks);
         break;
-    case SN_MAP_LINES:
+    case SN_BOUND_LINES:
         if (md->scattered)
             snprintf(out, WORDS, "scattered accesses: a warp finds %u bytes of %.64s in %u lines of %u",
                      md->covered.bytes, name, md->covered.lines, (unsigned)SN_LINE);
         else snprintf(out, WORDS, "accesses to the cache: each byte of %.64s is read %.0f times", name, md->again);
         break;
-    case SN_MAP_ISSUE:
+    case SN_BOUND_ISSUE:
         snprintf(out, WORDS, "instructions: %.1f times as long as memory", md->issue / md->memory);
         break;
-    case SN_MAP_SPECIAL:
+    case SN_BOUND_SPECIAL:
         snprintf(out, WORDS, "special functions: %.1f times as long as memory", md->special / md->memory);
         break;
     }

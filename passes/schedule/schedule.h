@@ -108,18 +108,18 @@ uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sch
 
 /* What is known of a bound kernel on a GPU without running it (model.c). */
 typedef enum sn_schedule_limit {
-    SN_MAP_THREADS,
-    SN_MAP_BLOCKS,
-    SN_MAP_REGS,
-    SN_MAP_SHARED,
-    SN_N_MAP_LIMITS
+    SN_LIMIT_THREADS,
+    SN_LIMIT_BLOCKS,
+    SN_LIMIT_REGS,
+    SN_LIMIT_SHARED,
+    SN_N_LIMITS
 } sn_schedule_limit;
 typedef enum sn_schedule_bound {
-    SN_MAP_MEMORY,  /* its bandwidth */
-    SN_MAP_LATENCY, /* too few bytes are in flight for that */
-    SN_MAP_LINES,   /* lines that warps touch */
-    SN_MAP_ISSUE,   /* instructions */
-    SN_MAP_SPECIAL  /* special functions */
+    SN_BOUND_MEMORY,  /* its bandwidth */
+    SN_BOUND_LATENCY, /* too few bytes are in flight for that */
+    SN_BOUND_LINES,   /* lines that warps touch */
+    SN_BOUND_ISSUE,   /* instructions */
+    SN_BOUND_SPECIAL  /* special functions */
 } sn_schedule_bound;
 typedef struct sn_schedule_coverage {
     uint32_t bytes, sectors, lines; /* of one access of a warp: different ones; 32 bytes each; 128 bytes each */
