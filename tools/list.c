@@ -93,12 +93,8 @@ int tool_list(sn_context *ctx, int argc, char **argv) {
     static const struct {
         const char *name;
         int (*list)(sn_context *ctx);
-    } tables[] = {{"ops", list_ops},
-                  {"passes", list_passes},
-                  {"schedules", list_schedules},
-                  {"devices", list_devices},
-                  {"options", list_options},
-                  {"targets", list_targets}};
+    } tables[] = {{"ops", list_ops},         {"passes", list_passes},   {"schedules", list_schedules},
+                  {"devices", list_devices}, {"options", list_options}, {"targets", list_targets}};
     if (argc == 2 && !strcmp(argv[1], "--help"))
         return fputs("usage: sinter list ops|passes|schedules|devices|options|targets\n", stdout), TOOL_OK;
     for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)

@@ -29,8 +29,8 @@ bool sn_schedule_mixed_order_applies(const char **why_not, sn_pass_ctx *cx, sn_k
 }
 
 /* Rows that follow each other on a block keep their sums in registers; else one thread does them all. */
-sn_status sn_schedule_mixed_order_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                       const sn_sched *pinned) {
+sn_status sn_schedule_mixed_order_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
+                                             const sn_schedule_shape *sh, const sn_sched *pinned) {
     sn_sched sc = *pinned;
     SN_TRY(sn_schedule_complete_row(&sc, cx, k, sh));
     if (sc.persistent && sn_sched_cluster(&sc) == 1) sn_schedule_propose(out, cx, &sc);
