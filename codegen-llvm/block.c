@@ -1,34 +1,15 @@
-/* block.c: reductions and prefixes across the threads of a GPU block, and barriers.
+/* block.c: reductions and prefixes across the threads of a GPU block.
  *
  * block.x, up to 32 threads (a power of two): butterfly shuffles. Whole warps: shuffles, then one shared slot a warp.
  * Anything else: one shared slot a thread. block.y: one shared slot a thread, a tree over the rows. Every thread ends
  * with the same bits, because each pair is combined in one order or by a commutative operation.
  *
  * Prefixes run over block.x: shuffles from lower lanes, then one shared slot a warp; always in the order of the
- * threads.
- *
- * Shared slots: two areas are used in turn. Between two uses of the same area every thread passes the barrier of the
- * use in between, so no reader is overtaken. Code that may run again (a loop) or not at all (an if) must leave the turn
- * as it found it; with an odd number of uses sn_gen_settle adds a barrier and does that.
+ * threads. The slots lie in the areas of shared.c; a barrier stands between writing and reading.
  */
 #include "codegen-llvm/gen.h"
 
 enum { AREA_LIMIT = 24 << 10, WARP = 32 };
-
-void sn_gen_barrier(sn_gen *g) {
-    lv zero = LLVMConstInt(g->em.cg->i32, 0, 0);
-    sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
-}
-
-lv sn_gen_first_thread(sn_gen *g) {
-    lv zero = sn_em_i(&g->em, g->thread_x, 0), first = em_icmp(&g->em, LLVMIntEQ, g->thread_x, zero);
-    return em_and(&g->em, first, em_icmp(&g->em, LLVMIntEQ, g->thread_y, zero));
-}
-
-void sn_gen_settle(sn_gen *g, const sn_gen_turn *before) {
-    if ((g->turn.made - before->made) % 2) sn_gen_barrier(g);
-    g->turn.next = before->next;
-}
 
 /* ---- shuffles ---- */
 
@@ -188,11 +169,7 @@ static void fold_slots(sn_gen *g, const sn_gen_states *st, const exchange *ex, l
     lv phis[SN_GEN_STATES];
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, (sn_axis){0}, cx(g, 1), cx(g, n), false);
-    for (uint32_t k = 0; k < st->n; k++) {
-        phis[k] = LLVMBuildPhi(g->em.b, LLVMTypeOf(state[k]), "");
-        LLVMAddIncoming(phis[k], &state[k], &l.before, 1);
-        state[k] = phis[k];
-    }
+    sn_gen_loop_carry(g, &l, phis, state, st->n);
     slot_read(g, st, ex, em_iadd(&g->em, first, em_imul(&g->em, l.i, cx(g, step))), x);
     sn_gen_combine(g, st, state, x);
     sn_gen_loop_end(g, &l, phis, state, st->n);

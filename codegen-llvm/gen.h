@@ -1,9 +1,9 @@
 /* gen.h: the state of translating one kernel, shared by the files of this folder that do it: kernel.c (function, block
  * axes), segments.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges),
- * index.c (ix), access.c (load, store), reduce.c (combiners, reductions within a thread), sumexp.c (one combiner),
- * scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c (across blocks),
- * last_block.c (after all of them), posted.c (from block to block), kept.c (from run to run), shared.c (shared memory),
- * copy.c (asynchronous copies to it), pipe.c (copies that run ahead).
+ * index.c (ix), loops.c, threads.c, access.c (load, store), reduce.c (reductions within a thread), combine.c and
+ * sumexp.c (combiners), scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c
+ * (across blocks), last_block.c (after all of them), posted.c (from block to block), kept.c (from run to run), shared.c
+ * (shared memory), copy.c (asynchronous copies to it), pipe.c (copies that run ahead).
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -121,6 +121,13 @@ uint32_t sn_gen_mark(const sn_gen *g);
 void sn_gen_release(sn_gen *g, uint32_t mark);
 void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value);
 void sn_gen_unfix(sn_gen *g);
+/* Number of iterations when it is a constant, else -1. */
+int64_t sn_gen_extent(sn_gen *g, sn_axis ax);
+/* The operand as it stands: scalar or vector. */
+static inline lv sn_gen_val(const sn_gen *g, sn_val v) {
+    SN_ASSERT(g->vals[v.i]);
+    return g->vals[v.i];
+}
 
 /* ---- segments.c ---- */
 /* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids
@@ -132,16 +139,7 @@ void sn_gen_segments_params(sn_gen *g);
 /* The code of the segment that g->block belongs to. */
 void sn_gen_segments_body(sn_gen *g);
 
-/* ---- access.c ---- */
-void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
-void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
-
-/* ---- region.c ---- */
-void sn_gen_region(sn_gen *g, sn_stmt first);
-/* One statement of a region. */
-void sn_gen_segment(sn_gen *g, sn_stmt s);
-/* The operand as it stands: scalar or vector. */
-lv sn_gen_val(const sn_gen *g, sn_val v);
+/* ---- loops.c ---- */
 typedef struct sn_gen_loop {
     sn_axis ax;
     sn_em_if guard; /* around a loop that may have no iteration */
@@ -153,13 +151,21 @@ typedef struct sn_gen_loop {
 } sn_gen_loop;
 /* A loop with one counter; between the two, the builder stands in the body. n: number of iterations. */
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty);
+/* The n values of state are carried: they become those of the iteration, phis whose first incoming value they were. */
+void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t n);
+/* next: the carried values after an iteration; on return those after the loop. */
 void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis);
-/* Number of iterations when it is a constant, else -1. */
-int64_t sn_gen_extent(sn_gen *g, sn_axis ax);
+
+/* ---- access.c ---- */
+void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
+void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- region.c ---- */
+void sn_gen_region(sn_gen *g, sn_stmt first);
+/* One statement of a region. */
+void sn_gen_segment(sn_gen *g, sn_stmt s);
 /* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
 bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
-/* Is the axis one that threads of a block number (and are there any)? */
-bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
 void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
 
 /* ---- interior.c ---- */
@@ -169,6 +175,8 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
 
 /* ---- reduce.c ---- */
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- combine.c ---- */
 typedef struct sn_gen_states {
     uint32_t n_combs, n;
     sn_comb combs[4];
@@ -180,8 +188,10 @@ void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state);
 /* Those of combiner c alone. */
 sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c);
-/* The lanes of every state become one; not for sumexp. */
-void sn_gen_across_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes);
+/* What a combination of nothing is. */
+void sn_gen_identities(sn_gen *g, const sn_gen_states *st, lv *state);
+/* The lanes of every state become one. */
+void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_t lanes);
 
 /* ---- sumexp.c ---- */
 /* state = n states (x[2k], x[2k+1]) combined. */
@@ -190,25 +200,25 @@ void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
  * state costs one e^. */
 typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
 void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
-/* The lanes of one state x[0], x[1] become one. */
-void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes);
 
 /* ---- scan.c ---- */
 void sn_gen_accum(sn_gen *g, sn_stmt_rec *s);
 /* Before a loop is entered: prefixes over it (and all that counts inside) start anew. */
 void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
 
-/* ---- block.c ---- */
+/* ---- threads.c ---- */
+/* Is the axis one that threads of a block number (and are there any)? */
+bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
 void sn_gen_barrier(sn_gen *g);
 /* Is it thread 0 of the block? */
 lv sn_gen_first_thread(sn_gen *g);
+
+/* ---- block.c ---- */
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the
  * row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
-/* Exchanges made since then stand in code that may run again or not at all: leave the turn as it was. */
-void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
 
 /* ---- cluster.c ---- */
 void sn_gen_cluster_start(sn_gen *g);
@@ -271,13 +281,13 @@ bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
 
 /* ---- pipe.c ---- */
 void sn_gen_pipe(sn_gen *g, sn_stmt s);
-/* How often the shared buffer exists. */
-uint32_t sn_gen_stages(const sn_gen *g, sn_buf b);
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in a block, in the area whose turn it is. */
 lv sn_gen_area(sn_gen *g, uint32_t bytes);
-/* The same in a cluster, in area 0 or 1. */
+/* Exchanges made since then stand in code that may run again or not at all: leave the turn as it was. */
+void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
+/* The same as sn_gen_area in a cluster, in area 0 or 1. */
 lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes);
 /* Shared buffers of the kernel; on the host they are arrays like registers. */
 void sn_gen_make_shared(sn_gen *g);

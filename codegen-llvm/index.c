@@ -38,6 +38,11 @@ sn_ix sn_gen_resolve(sn_gen *g, sn_ix e) {
     return g->fixed.n ? sn_ix_subst(g->m, e, g->fixed.at, g->fixed_to.at, g->fixed.n) : e;
 }
 
+int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
+    int64_t n;
+    return sn_ix_is_const(g->m, sn_gen_resolve(g, sn_axis_get(g->m, ax)->extent), &n) ? n : -1;
+}
+
 /* ---- expressions ---- */
 
 static lv constant(sn_gen *g, int64_t c) { return sn_em_ci(g->index, c); }

@@ -28,14 +28,6 @@ static bool is_of(const sn_gen *g, const pipe *p, const sn_copy *c) {
     return c->pipe.i && sn_stmt_get(g->m, c->pipe) == p->loop;
 }
 
-uint32_t sn_gen_stages(const sn_gen *g, sn_buf b) {
-    for (uint32_t i = 0; i < g->copied.n; i++) {
-        const sn_copy *c = &g->copied.at[i];
-        if (c->pipe.i && sn_buf_eq(sn_stmt_get(g->m, c->store)->buf, b)) return sn_stmt_get(g->m, c->pipe)->pipe;
-    }
-    return 1;
-}
-
 /* The buffers of the pipe become those of iteration i. */
 static void choose_stage(sn_gen *g, const pipe *p, lv i) {
     sn_em *em = &g->em;

@@ -10,50 +10,7 @@
 
 #include <string.h>
 
-lv sn_gen_val(const sn_gen *g, sn_val v) {
-    SN_ASSERT(g->vals[v.i]);
-    return g->vals[v.i];
-}
-
-int64_t sn_gen_extent(sn_gen *g, sn_axis ax) {
-    int64_t n;
-    return sn_ix_is_const(g->m, sn_gen_resolve(g, sn_axis_get(g->m, ax)->extent), &n) ? n : -1;
-}
-
 /* ---- loops ---- */
-
-void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
-    sn_em *em = &g->em;
-    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn};
-    if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
-    l->before = LLVMGetInsertBlock(em->b);
-    l->body = sn_em_block(em, "body");
-    LLVMBuildBr(em->b, l->body);
-    LLVMPositionBuilderAtEnd(em->b, l->body);
-    l->i = LLVMBuildPhi(em->b, LLVMTypeOf(n), "");
-    LLVMAddIncoming(l->i, &first, &l->before, 1);
-    if (ax.i) g->axes[ax.i] = l->i;
-}
-
-/* phis: carried values (made in the body with their first incoming value); next: their values after an iteration. On
- * return next[] holds the values after the loop. */
-void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis) {
-    sn_em *em = &g->em;
-    sn_gen_settle(g, &l->turn);
-    lv i = LLVMBuildNSWAdd(em->b, l->i, sn_em_i(em, l->i, 1), "");
-    LLVMBasicBlockRef last = LLVMGetInsertBlock(em->b);
-    LLVMAddIncoming(l->i, &i, &last, 1);
-    for (uint32_t k = 0; k < n_phis; k++) LLVMAddIncoming(phis[k], &next[k], &last, 1);
-    l->after = sn_em_block(em, "done");
-    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntSLT, i, l->n), l->body, l->after);
-    LLVMPositionBuilderAtEnd(em->b, l->after);
-    sn_gen_release(g, l->mark);
-    if (l->ax.i) g->axes[l->ax.i] = NULL;
-    if (!l->guarded) return;
-    sn_em_end(em, &l->guard);
-    for (uint32_t k = 0; k < n_phis; k++)
-        next[k] = sn_em_merge(em, &l->guard, l->after, next[k], LLVMGetIncomingValue(phis[k], 0));
-}
 
 static void iteration(sn_gen *g, void *user) {
     const sn_stmt_rec *loop = user;
@@ -149,10 +106,6 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
 }
 
 /* ---- statements ---- */
-
-bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
-    return g->gpu && (kind == SN_AXIS_CLUSTER || kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
-}
 
 /* What a block axis counts, how many there are, and whether we are inside one. */
 typedef struct block_axis {

@@ -3,6 +3,10 @@
  * Up to STATIC_LIMIT bytes are declared with their size. More has to be dynamic: then the buffers of the kernel are
  * parts of one array without a size, and the launch says how many bytes it has. The areas are always declared: their
  * size is known when the kernel is complete.
+ *
+ * The areas of a block are used in turn. Between two uses of the same area every thread passes the barrier of the use
+ * in between, so no reader is overtaken. Code that may run again (a loop) or not at all (an if) must leave the turn as
+ * it found it; with an odd number of uses sn_gen_settle adds a barrier and does that.
  */
 #include "codegen-llvm/gen.h"
 
@@ -31,6 +35,11 @@ lv sn_gen_area(sn_gen *g, uint32_t bytes) {
 }
 
 lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes) { return area(g, true, which, bytes); }
+
+void sn_gen_settle(sn_gen *g, const sn_gen_turn *before) {
+    if ((g->turn.made - before->made) % 2) sn_gen_barrier(g);
+    g->turn.next = before->next;
+}
 
 static lv shared_array(sn_gen *g, const char *name, uint64_t bytes, uint32_t align) {
     LLVMTypeRef type = LLVMArrayType2(g->em.cg->i8, bytes);
@@ -68,9 +77,16 @@ uint64_t sn_gen_shared_bytes(const sn_buf_rec *b) {
     return ((uint64_t)b->private_size * sn_dtype_bytes(b->dtype) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static uint64_t bytes_of(const sn_gen *g, sn_buf b) {
-    return sn_gen_shared_bytes(sn_buf_get(g->m, b)) * sn_gen_stages(g, b);
+/* How often the buffer exists: a pipe fills it for later iterations. */
+static uint32_t stages(const sn_gen *g, sn_buf b) {
+    for (uint32_t i = 0; i < g->copied.n; i++) {
+        const sn_copy *c = &g->copied.at[i];
+        if (c->pipe.i && sn_buf_eq(sn_stmt_get(g->m, c->store)->buf, b)) return sn_stmt_get(g->m, c->pipe)->pipe;
+    }
+    return 1;
 }
+
+static uint64_t bytes_of(const sn_gen *g, sn_buf b) { return sn_gen_shared_bytes(sn_buf_get(g->m, b)) * stages(g, b); }
 
 void sn_gen_make_shared(sn_gen *g) {
     uint64_t total = 0, at = 0;

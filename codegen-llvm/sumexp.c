@@ -54,8 +54,3 @@ void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t 
     x[0] = sn_math_cast(em, t, max.dtypes[0], m);
     x[1] = sn_math_cast(em, t, max.dtypes[0], s);
 }
-
-void sn_gen_sumexp_lanes(sn_gen *g, sn_dtype t, lv *x, uint32_t lanes) {
-    for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
-    sn_gen_sumexp_by(g, t, x, sn_gen_across_lanes, lanes);
-}

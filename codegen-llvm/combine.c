@@ -1,0 +1,117 @@
+/* combine.c: combining the states of reductions and prefixes: one with another, many at once, the lanes of a vector.
+ *
+ * A combiner has one state (sum, max, ...) or two (a value and its position; sumexp, which has sumexp.c); a reduction
+ * may have several combiners, whose states lie behind one another. Many states are combined in pairs, so that rounding
+ * grows with the logarithm of their number, and in an order that depends on that number alone: the same input gives the
+ * same bits. Two states give the same bits in either order, as butterflies over threads need it. Where the states are,
+ * and which of them meet, is the business of those who call this: reduce.c, scan.c, block.c, cluster.c.
+ */
+#include "codegen-llvm/gen.h"
+
+/* Does x go before s? A larger (smaller) value does, nan before all numbers, the smaller position at a tie. */
+static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv *x) {
+    sn_em *em = &g->em;
+    sn_lop order = comb == SN_COMB_ARGMAX ? SN_LOP_GT : SN_LOP_LT;
+    lv better = sn_math_op(em, order, t, (lv[]){x[0], s[0]}, 2),
+       equal = sn_math_op(em, SN_LOP_EQ, t, (lv[]){x[0], s[0]}, 2);
+    if (sn_is_float(t)) {
+        lv x_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){x[0]}, 1),
+           s_nan = sn_math_op(em, SN_LOP_ISNAN, t, (lv[]){s[0]}, 1);
+        better = em_or(em, better, em_and(em, x_nan, LLVMBuildNot(em->b, s_nan, "")));
+        equal = em_or(em, equal, em_and(em, x_nan, s_nan));
+    }
+    return em_or(em, better, em_and(em, equal, em_icmp(em, LLVMIntSLT, x[1], s[1])));
+}
+
+static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
+    if (sn_combs[comb].states == 1) {
+        state[0] = sn_math_op(&g->em, sn_comb_lops[comb], t, (lv[]){state[0], x[0]}, 2);
+        return;
+    }
+    lv in[4] = {state[0], state[1], x[0], x[1]};
+    if (comb == SN_COMB_SUMEXP) {
+        sn_gen_sumexp(g, t, state, in, 2);
+        return;
+    }
+    sn_em_unify(&g->em, in, 4);
+    lv first = goes_first(g, comb, t, in, in + 2);
+    state[0] = em_select(&g->em, first, in[2], in[0]);
+    state[1] = em_select(&g->em, first, in[3], in[1]);
+}
+
+void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x) {
+    for (uint32_t c = 0; c < st->n_combs; c++)
+        combine_one(g, st->combs[c], st->dtypes[st->first[c]], state + st->first[c], x + st->first[c]);
+}
+
+void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state) {
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        uint32_t first = st->first[c], states = sn_combs[st->combs[c]].states;
+        lv *a = SN_NEWN(g->arena, lv, (size_t)2 * n);
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t k = 0; k < states; k++) a[i * states + k] = x[(size_t)(first + k) * n + i];
+        if (st->combs[c] == SN_COMB_SUMEXP) {
+            sn_gen_sumexp(g, st->dtypes[first], state + first, a, n);
+            continue;
+        }
+        for (uint32_t step = 1; step < n; step *= 2)
+            for (uint32_t i = 0; i + step < n; i += 2 * step)
+                combine_one(g, st->combs[c], st->dtypes[first], a + i * states, a + (i + step) * states);
+        for (uint32_t k = 0; k < states; k++) state[first + k] = a[k];
+    }
+}
+
+sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c) {
+    sn_gen_states one = {.n_combs = 1, .combs = {st->combs[c]}, .n = sn_combs[st->combs[c]].states};
+    for (uint32_t k = 0; k < one.n; k++) one.dtypes[k] = st->dtypes[st->first[c] + k];
+    return one;
+}
+
+void sn_gen_identities(sn_gen *g, const sn_gen_states *st, lv *state) {
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        sn_scalar x[2];
+        sn_scalar_identity(st->combs[c], st->dtypes[st->first[c]], x);
+        for (uint32_t k = 0; k < sn_combs[st->combs[c]].states; k++)
+            state[st->first[c] + k] = sn_math_const(&g->em, st->dtypes[st->first[c] + k], x[k].f, x[k].i);
+    }
+}
+
+/* ---- lanes ---- */
+
+/* Halves are combined until one lane is left; of an odd number the last lane is kept for the end. */
+static void halve(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes) {
+    for (uint32_t k = 0; k < st->n; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
+    lv spare[SN_GEN_STATES];
+    bool has_spare = false;
+    for (uint32_t n = lanes; n > 1; n /= 2) {
+        lv low[SN_GEN_STATES], high[SN_GEN_STATES];
+        for (uint32_t k = 0; k < st->n; k++) {
+            low[k] = sn_em_slice(&g->em, x[k], 0, n / 2);
+            high[k] = sn_em_slice(&g->em, x[k], n / 2, n / 2);
+        }
+        if (n % 2) {
+            lv last[SN_GEN_STATES];
+            for (uint32_t k = 0; k < st->n; k++) last[k] = sn_em_lane(&g->em, x[k], n - 1);
+            if (has_spare) sn_gen_combine(g, st, spare, last);
+            else
+                for (uint32_t k = 0; k < st->n; k++) spare[k] = last[k];
+            has_spare = true;
+        }
+        sn_gen_combine(g, st, low, high);
+        for (uint32_t k = 0; k < st->n; k++) x[k] = low[k];
+    }
+    if (has_spare) sn_gen_combine(g, st, x, spare);
+}
+
+void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_t lanes) {
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        sn_gen_states one = sn_gen_states_of_one(st, c);
+        lv *x = state + st->first[c];
+        if (st->combs[c] != SN_COMB_SUMEXP) {
+            halve(g, &one, x, lanes);
+            continue;
+        }
+        for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
+        sn_gen_sumexp_by(g, one.dtypes[0], x, halve, lanes);
+    }
+}

@@ -1,0 +1,48 @@
+/* loops.c: loops of the generated code: one counter, and values that are carried from one iteration to the next.
+ *
+ *     before -> body: i = phi(first, i + 1), carried = phi(before, next) ... -> i + 1 < n ? body : done
+ *
+ * A loop that may be empty stands behind a test of its own. Knows nothing of statements: whoever opens a loop fills its
+ * body and closes it (statements and reductions, the fold over slots in block.c, the blocks of the host in kernel.c).
+ * What the body has computed is forgotten behind the loop, since it does not dominate what follows.
+ */
+#include "codegen-llvm/gen.h"
+
+void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
+    sn_em *em = &g->em;
+    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn};
+    if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
+    l->before = LLVMGetInsertBlock(em->b);
+    l->body = sn_em_block(em, "body");
+    LLVMBuildBr(em->b, l->body);
+    LLVMPositionBuilderAtEnd(em->b, l->body);
+    l->i = LLVMBuildPhi(em->b, LLVMTypeOf(n), "");
+    LLVMAddIncoming(l->i, &first, &l->before, 1);
+    if (ax.i) g->axes[ax.i] = l->i;
+}
+
+void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t n) {
+    for (uint32_t k = 0; k < n; k++) {
+        phis[k] = LLVMBuildPhi(g->em.b, LLVMTypeOf(state[k]), "");
+        LLVMAddIncoming(phis[k], &state[k], &l->before, 1);
+        state[k] = phis[k];
+    }
+}
+
+void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis) {
+    sn_em *em = &g->em;
+    sn_gen_settle(g, &l->turn);
+    lv i = LLVMBuildNSWAdd(em->b, l->i, sn_em_i(em, l->i, 1), "");
+    LLVMBasicBlockRef last = LLVMGetInsertBlock(em->b);
+    LLVMAddIncoming(l->i, &i, &last, 1);
+    for (uint32_t k = 0; k < n_phis; k++) LLVMAddIncoming(phis[k], &next[k], &last, 1);
+    l->after = sn_em_block(em, "done");
+    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntSLT, i, l->n), l->body, l->after);
+    LLVMPositionBuilderAtEnd(em->b, l->after);
+    sn_gen_release(g, l->mark);
+    if (l->ax.i) g->axes[l->ax.i] = NULL;
+    if (!l->guarded) return;
+    sn_em_end(em, &l->guard);
+    for (uint32_t k = 0; k < n_phis; k++)
+        next[k] = sn_em_merge(em, &l->guard, l->after, next[k], LLVMGetIncomingValue(phis[k], 0));
+}

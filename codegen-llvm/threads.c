@@ -1,0 +1,20 @@
+/* threads.c: the threads of a GPU block as all emitters see them: their barrier, the first one, which axes count them.
+ *
+ * What passes between threads is in shared.c and block.c. That all of them come to a barrier is for its caller to know.
+ * The host has no threads; there only sn_gen_is_block is called.
+ */
+#include "codegen-llvm/gen.h"
+
+bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
+    return g->gpu && (kind == SN_AXIS_CLUSTER || kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
+}
+
+void sn_gen_barrier(sn_gen *g) {
+    lv zero = LLVMConstInt(g->em.cg->i32, 0, 0);
+    sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
+}
+
+lv sn_gen_first_thread(sn_gen *g) {
+    lv zero = sn_em_i(&g->em, g->thread_x, 0), first = em_icmp(&g->em, LLVMIntEQ, g->thread_x, zero);
+    return em_and(&g->em, first, em_icmp(&g->em, LLVMIntEQ, g->thread_y, zero));
+}
