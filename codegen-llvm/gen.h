@@ -1,9 +1,17 @@
-/* gen.h: the state of translating one kernel, shared by the files of this folder that do it: kernel.c (function, block
- * axes), segments.c (kernels of several segments), region.c (statements, loops), interior.c (iterations without edges),
- * index.c (ix), loops.c, threads.c, access.c (load, store), reduce.c (reductions within a thread), combine.c and
- * sumexp.c (combiners), scan.c (prefixes), block.c (both across the threads of a GPU block), cluster.c and arrivals.c
- * (across blocks), last_block.c (after all of them), posted.c (from block to block), kept.c (from run to run), shared.c
- * (shared memory), copy.c (asynchronous copies to it), pipe.c (copies that run ahead).
+/* gen.h: the state of translating one kernel, shared by the files of this folder that do it. They stand on floors:
+ *
+ *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
+ *     statements   statement.c (one statement; loops)
+ *     nests        reduce.c, scan.c (prefixes), pipe.c (loops whose copies run ahead)
+ *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), interior.c (without edges)
+ *     accesses     access.c (load, store), copy.c (asynchronous copies)
+ *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
+ *                  (after all blocks), posted.c (from block to block)
+ *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), loops.c, combine.c
+ *                  and sumexp.c (combiners)
+ *
+ * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
+ * Statements have regions, whose code is that of statements again: that one way up is g->statement.
  */
 #ifndef SN_CODEGEN_LLVM_GEN_H
 #define SN_CODEGEN_LLVM_GEN_H
@@ -38,6 +46,14 @@ typedef struct sn_gen_lost {
     bool wide;
 } sn_gen_lost;
 
+/* What the combiners of a reduction carry from one element to the next. */
+typedef struct sn_gen_states {
+    uint32_t n_combs, n;
+    sn_comb combs[4];
+    uint32_t first[4]; /* first state of each combiner */
+    sn_dtype dtypes[SN_GEN_STATES];
+} sn_gen_states;
+
 typedef struct sn_gen {
     sn_em em;
     sn_env *env;
@@ -47,6 +63,9 @@ typedef struct sn_gen {
     sn_arena *arena; /* scratch */
     bool gpu;
     sn_status status; /* first failure inside the recursion */
+
+    /* Code of one statement: the way up for regions, which are made of them. */
+    void (*statement)(struct sn_gen *g, sn_stmt s);
 
     /* What ids mean at the current place. */
     lv *vals;              /* by sn_val */
@@ -105,6 +124,8 @@ typedef struct sn_gen {
     uint64_t kept_bytes; /* of it that are given out */
 } sn_gen;
 
+/* ======== ground ======== */
+
 /* ---- index.c ---- */
 /* Constants of written-out axes put in. */
 sn_ix sn_gen_resolve(sn_gen *g, sn_ix e);
@@ -129,15 +150,30 @@ static inline lv sn_gen_val(const sn_gen *g, sn_val v) {
     return g->vals[v.i];
 }
 
-/* ---- segments.c ---- */
-/* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids
- * are made, so tables by id come after. Nothing happens to an ordinary kernel. */
-void sn_gen_segments_prepare(sn_gen *g);
-/* The buffers come as one array, the first parameter of the function: on a GPU by value, 8 bytes for each of
- * kern->params. */
-void sn_gen_segments_params(sn_gen *g);
-/* The code of the segment that g->block belongs to. */
-void sn_gen_segments_body(sn_gen *g);
+/* ---- threads.c ---- */
+/* Is the axis one that threads of a block number (and are there any)? */
+bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
+void sn_gen_barrier(sn_gen *g);
+/* Is it thread 0 of the block? */
+lv sn_gen_first_thread(sn_gen *g);
+
+/* ---- shared.c ---- */
+/* Room for an exchange of so many bytes in a block, in the area whose turn it is. */
+lv sn_gen_area(sn_gen *g, uint32_t bytes);
+/* Exchanges made since then stand in code that may run again or not at all: leave the turn as it was. */
+void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
+/* The same as sn_gen_area in a cluster, in area 0 or 1. */
+lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes);
+/* Shared buffers of the kernel; on the host they are arrays like registers. */
+void sn_gen_make_shared(sn_gen *g);
+/* Bytes of one stage of a shared buffer. */
+uint64_t sn_gen_shared_bytes(const sn_buf_rec *b);
+/* Give the areas their final size. */
+sn_status sn_gen_finish_shared(sn_gen *g);
+
+/* ---- kept.c ---- */
+/* The next piece of g->kept, all zero before the first run. */
+lv sn_gen_kept(sn_gen *g, uint64_t bytes);
 
 /* ---- loops.c ---- */
 typedef struct sn_gen_loop {
@@ -156,33 +192,15 @@ void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t 
 /* next: the carried values after an iteration; on return those after the loop. */
 void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis);
 
-/* ---- access.c ---- */
-void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
-void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
-
-/* ---- region.c ---- */
-void sn_gen_region(sn_gen *g, sn_stmt first);
-/* One statement of a region. */
-void sn_gen_segment(sn_gen *g, sn_stmt s);
-/* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
-bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
-void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
-
-/* ---- interior.c ---- */
-/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
-void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
-                      uint32_t n);
-
-/* ---- reduce.c ---- */
-void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);
+/* ---- sumexp.c ---- */
+/* state = n states (x[2k], x[2k+1]) combined. */
+void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
+/* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each
+ * state costs one e^. */
+typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
+void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
 
 /* ---- combine.c ---- */
-typedef struct sn_gen_states {
-    uint32_t n_combs, n;
-    sn_comb combs[4];
-    uint32_t first[4]; /* first state of each combiner */
-    sn_dtype dtypes[SN_GEN_STATES];
-} sn_gen_states;
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 /* state = n states combined pairwise, sumexp all at once; state k of number i is x[k*n + i]. */
 void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state);
@@ -193,25 +211,7 @@ void sn_gen_identities(sn_gen *g, const sn_gen_states *st, lv *state);
 /* The lanes of every state become one. */
 void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_t lanes);
 
-/* ---- sumexp.c ---- */
-/* state = n states (x[2k], x[2k+1]) combined. */
-void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
-/* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each
- * state costs one e^. */
-typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
-void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
-
-/* ---- scan.c ---- */
-void sn_gen_accum(sn_gen *g, sn_stmt_rec *s);
-/* Before a loop is entered: prefixes over it (and all that counts inside) start anew. */
-void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
-
-/* ---- threads.c ---- */
-/* Is the axis one that threads of a block number (and are there any)? */
-bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
-void sn_gen_barrier(sn_gen *g);
-/* Is it thread 0 of the block? */
-lv sn_gen_first_thread(sn_gen *g);
+/* ======== exchanges ======== */
 
 /* ---- block.c ---- */
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
@@ -219,13 +219,6 @@ void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, 
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the
  * row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
-
-/* ---- cluster.c ---- */
-void sn_gen_cluster_start(sn_gen *g);
-void sn_gen_cluster_barrier(sn_gen *g);
-/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block
- * have met since the exchange before this one. */
-void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met);
 
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);
@@ -237,9 +230,12 @@ void sn_gen_expect(sn_gen *g, uint32_t bytes);
 void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to);
 void sn_gen_wait(sn_gen *g);
 
-/* ---- kept.c ---- */
-/* The next piece of g->kept, all zero before the first run. */
-lv sn_gen_kept(sn_gen *g, uint64_t bytes);
+/* ---- cluster.c ---- */
+void sn_gen_cluster_start(sn_gen *g);
+void sn_gen_cluster_barrier(sn_gen *g);
+/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block
+ * have met since the exchange before this one. */
+void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met);
 
 /* ---- last_block.c ---- */
 /* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */
@@ -262,8 +258,7 @@ void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x);
 /* n elements, once each has been posted or is not wanted; out: of the storage type (GPU). wanted[i] NULL: it is. */
 void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out);
 
-/* ---- precision.c ---- */
-void sn_gen_find_coarse(sn_gen *g);
+/* ======== accesses ======== */
 
 /* ---- copy.c ---- */
 void sn_gen_make_copies(sn_gen *g);
@@ -279,21 +274,62 @@ void sn_gen_part_used(sn_gen *g, const sn_stmt_rec *loop, int64_t i, int64_t n);
 /* Then its iterations have to be written out. */
 bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
 
+/* ---- access.c ---- */
+void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
+void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
+
+/* ======== regions ======== */
+
+/* ---- region.c ---- */
+/* The statements in program order. */
+void sn_gen_region(sn_gen *g, sn_stmt first);
+/* Is it a grid loop whose iterations the blocks of the launch share, in any order? */
+bool sn_gen_is_spread(const sn_gen *g, sn_stmt s);
+/* The region of one, by each block for its iteration. */
+void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s);
+/* The region of a loop or reduction over a block axis, by each thread for its iteration. */
+void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- lanes.c ---- */
+/* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
+bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- interior.c ---- */
+/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
+void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
+                      uint32_t n);
+
+/* ======== nests ======== */
+
+/* ---- reduce.c ---- */
+void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- scan.c ---- */
+void sn_gen_accum(sn_gen *g, sn_stmt_rec *s);
+/* Before a loop is entered: prefixes over it (and all that counts inside) start anew. */
+void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
+
 /* ---- pipe.c ---- */
 void sn_gen_pipe(sn_gen *g, sn_stmt s);
 
-/* ---- shared.c ---- */
-/* Room for an exchange of so many bytes in a block, in the area whose turn it is. */
-lv sn_gen_area(sn_gen *g, uint32_t bytes);
-/* Exchanges made since then stand in code that may run again or not at all: leave the turn as it was. */
-void sn_gen_settle(sn_gen *g, const sn_gen_turn *before);
-/* The same as sn_gen_area in a cluster, in area 0 or 1. */
-lv sn_gen_cluster_area(sn_gen *g, uint32_t which, uint32_t bytes);
-/* Shared buffers of the kernel; on the host they are arrays like registers. */
-void sn_gen_make_shared(sn_gen *g);
-/* Bytes of one stage of a shared buffer. */
-uint64_t sn_gen_shared_bytes(const sn_buf_rec *b);
-/* Give the areas their final size. */
-sn_status sn_gen_finish_shared(sn_gen *g);
+/* ======== statements ======== */
+
+/* ---- statement.c ---- */
+void sn_gen_statement(sn_gen *g, sn_stmt id);
+
+/* ======== kernel ======== */
+
+/* ---- precision.c ---- */
+void sn_gen_find_coarse(sn_gen *g);
+
+/* ---- segments.c ---- */
+/* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids
+ * are made, so tables by id come after. Nothing happens to an ordinary kernel. */
+void sn_gen_segments_prepare(sn_gen *g);
+/* The buffers come as one array, the first parameter of the function: on a GPU by value, 8 bytes for each of
+ * kern->params. */
+void sn_gen_segments_params(sn_gen *g);
+/* The code of the segment that g->block belongs to. */
+void sn_gen_segments_body(sn_gen *g);
 
 #endif

@@ -256,6 +256,7 @@ sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMMod
                 .k = sn_kern_get(m, k),
                 .n_params = sn_kern_get(m, k)->params.n,
                 .gpu = cg->target->is_gpu,
+                .statement = sn_gen_statement,
                 .status = SN_OK,
                 .pick = -1,
                 .lanes = 1};

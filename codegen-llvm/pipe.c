@@ -49,7 +49,7 @@ static void fill(sn_gen *g, const pipe *p, lv i) {
     choose_stage(g, p, i);
     g->runs_ahead = true;
     for (sn_stmt s = p->loop->first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next)
-        if (sn_pipe_fills(g->m, s)) sn_gen_segment(g, s);
+        if (sn_pipe_fills(g->m, s)) g->statement(g, s);
     g->runs_ahead = false;
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
@@ -60,7 +60,7 @@ static void fill(sn_gen *g, const pipe *p, lv i) {
 /* What is computed here for another iteration is forgotten, and so is what this one has computed before. */
 static void pass_barrier(sn_gen *g, const pipe *p, const sn_gen_loop *l, bool copies) {
     if (copies) sn_gen_wait_copies(g, p->ahead - 1);
-    sn_gen_segment(g, p->barrier);
+    g->statement(g, p->barrier);
     if (!p->ahead) return;
     sn_gen_release(g, l->mark);
     fill(g, p, em_iadd(&g->em, l->i, sn_em_i(&g->em, l->i, p->ahead)));
@@ -81,7 +81,7 @@ void sn_gen_pipe(sn_gen *g, sn_stmt id) {
     choose_stage(g, &p, l.i);
     for (sn_stmt t = s->first; t.i && g->status == SN_OK; t = sn_stmt_get(g->m, t)->next) {
         if (t.i == p.barrier.i) pass_barrier(g, &p, &l, copies);
-        else if (!p.ahead || !sn_pipe_fills(g->m, t)) sn_gen_segment(g, t);
+        else if (!p.ahead || !sn_pipe_fills(g->m, t)) g->statement(g, t);
     }
     g->copying = false;
     for (uint32_t k = 0; k < g->copied.n; k++) g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i] = p.first[k];

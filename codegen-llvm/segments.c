@@ -258,7 +258,7 @@ static void translate(sn_gen *g, group *gr, lv block) {
         g->memory[a->slots.at[k].i] = load_address(g, number(g, &gr->slots[k], n, row));
     g->block = em_isub(&g->em, block, start);
     g->turn = (sn_gen_turn){0};
-    sn_gen_segment(g, gr->code);
+    sn_gen_statement(g, gr->code);
 }
 
 void sn_gen_segments_body(sn_gen *g) {

@@ -3,12 +3,13 @@
 A room is a folder with sources in it. Each has a row in MAY_SEE, or this fails. The table has no circle, and neither has what
 the sources do: includes follow it, and what a header declares is defined in the header's own room, so that no room calls
 up through a declaration that lies below it. The exceptions are the tables: what a .def file names is chosen as the program
-runs.
+runs. Within codegen-llvm the files stand on floors: gen.h has them in order, and none uses what a later one defines.
 
     python3 tests/check/layers.py
 """
 
 import collections
+import pathlib
 import re
 
 import source
@@ -164,6 +165,27 @@ def check_definitions(texts, problems):
     return len(declared)
 
 
+def check_floors(texts, problems):
+    """gen.h declares what its files define, a heading for each, from the ground up; a file uses none of what is above it."""
+    header = pathlib.Path("codegen-llvm/gen.h")
+    parts = re.split(r"^/\* ---- (\w+\.c) ---- \*/$", texts[header], flags=re.M)
+    floor = {name: number for number, name in enumerate(parts[1::2])}
+    home = {name: file for file, text in zip(parts[1::2], parts[2::2])
+            for name in re.findall(r"\b(sn_gen_\w+)\(", source.code(text))}
+    for path, text in texts.items():
+        if path.parent != header.parent or path.suffix != ".c":
+            continue
+        plain = source.code(text)
+        for match in FUNCTION.finditer(plain):
+            if match.group(2) == "{" and home.get(match.group(1), path.name) != path.name:
+                problems.append(f"{path}: {match.group(1)} is declared in {header} under {home[match.group(1)]}")
+        for name in sorted(set(re.findall(r"\bsn_gen_\w+", plain)) & home.keys()):
+            if floor[home[name]] > floor.get(path.name, len(floor)):
+                problems.append(f"{path}: {name} of {home[name]} is above it ({header})")
+    if not home:
+        problems.append(f"{header} has no headings of files")
+
+
 def main():
     problems = []
     check_table(problems)
@@ -182,6 +204,7 @@ def main():
             check_calls(path, text, problems)
     if not check_definitions(library, problems):
         problems.append("no header declares a function")
+    check_floors(library, problems)
     source.report("layers", len(checked), problems)
 
 

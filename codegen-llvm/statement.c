@@ -1,0 +1,137 @@
+/* statement.c: the code of one statement: loops by what their axis is bound to, tests, values of scalars.
+ *
+ * Values are LLVM scalars, or vectors where they differ between the lanes of the vector axis. A loop that is written
+ * out translates its region again with the axis a constant. What takes more than a few lines has a file of its own:
+ * accesses (access.c), reductions (reduce.c), prefixes (scan.c), loops whose copies run ahead (pipe.c), and regions
+ * (region.c, lanes.c, interior.c).
+ */
+#include "codegen-llvm/gen.h"
+
+/* ---- loops ---- */
+
+static void iteration(sn_gen *g, void *user) {
+    const sn_stmt_rec *loop = user;
+    sn_gen_region(g, loop->first);
+    sn_gen_part_made(g, loop);
+}
+
+static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
+    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    sn_gen_loop l;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
+    sn_gen_iteration(g, s, iteration, s, NULL, 0);
+    sn_gen_loop_end(g, &l, NULL, NULL, 0);
+}
+
+static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        sn_gen_part_used(g, s, i, n);
+        sn_gen_fix(g, s->axis, i);
+        sn_gen_region(g, s->first);
+        sn_gen_unfix(g);
+        sn_gen_part_made(g, s);
+    }
+}
+
+/* On the host, where registers are arrays, code that is written out gains nothing and takes its time to compile. */
+static bool is_written_out(const sn_gen *g, sn_axis_kind kind, int64_t n) {
+    enum { FEW = 4 };
+    return n >= 0 && (kind == SN_AXIS_VECTOR || (kind == SN_AXIS_UNROLL && (g->gpu || n <= FEW)));
+}
+
+static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
+    int64_t n = sn_gen_extent(g, s->axis);
+    sn_gen_scan_enter(g, s);
+    if (sn_gen_is_spread(g, id)) sn_gen_grid_region(g, s);
+    else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
+    else if (g->gpu && s->pipe) sn_gen_pipe(g, id);
+    else if (n == 1 || sn_gen_waits_for_parts(g, s)) unrolled_loop(g, s, n);
+    else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
+    else if (is_written_out(g, s->kind, n)) unrolled_loop(g, s, n);
+    else seq_loop(g, s);
+}
+
+/* ---- statements ---- */
+
+static void note_thread(void *user, sn_ix atom) {
+    sn_gen *g = user;
+    const sn_ix_rec *r = sn_ix_get(g->m, atom);
+    lv x = r->kind == SN_IX_AXIS ? g->axes[r->id] : NULL;
+    bool is_thread = x && (x == g->rank || x == g->thread_x || x == g->thread_y);
+    if (is_thread || r->kind == SN_IX_VAL) g->divergent = true;
+}
+
+static void conditional(sn_gen *g, sn_stmt_rec *s) {
+    lv cond = sn_em_lane(&g->em, sn_gen_in(g, s->ix, s->bound), 0);
+    uint32_t mark = sn_gen_mark(g);
+    sn_gen_turn turn = g->turn;
+    bool divergent = g->divergent;
+    if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
+    if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
+    sn_em_if branch = sn_em_then(&g->em, cond, "if");
+    sn_gen_region(g, s->first);
+    sn_gen_settle(g, &turn);
+    sn_em_end(&g->em, &branch);
+    sn_gen_release(g, mark);
+    g->divergent = divergent;
+}
+
+static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
+    lv x = sn_gen_ix(g, sn_gen_resolve(g, s->ix));
+    return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
+}
+
+static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
+    sn_em *em = &g->em;
+    lv in[3];
+    SN_ASSERT(s->n_in <= SN_COUNT(in));
+    for (uint32_t i = 0; i < s->n_in; i++) in[i] = sn_gen_val(g, s->in[i]);
+    sn_dtype from = s->n_in ? sn_val_get(g->m, s->in[s->n_in - 1])->dtype : s->dtype;
+    switch ((int)s->op) {
+    case SN_LOP_CONST: return sn_math_const(em, s->dtype, s->f, s->i);
+    case SN_LOP_CAST: return sn_math_cast(em, s->dtype, from, in[0]);
+    case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
+    case SN_LOP_INDEX: return index_value(g, s);
+    case SN_LOP_IN: return g->holds[s->result.i] ? LLVMConstInt(em->cg->i1, 1, 0) : sn_gen_in(g, s->ix, s->bound);
+    default: break;
+    }
+    em->coarse = g->gpu && g->coarse[s->result.i];
+    lv x = sn_math_op(em, s->op, from, in, s->n_in);
+    em->coarse = false;
+    return x;
+}
+
+/* Threads that do not come here would leave the others waiting. */
+static void barrier(sn_gen *g) {
+    if (g->divergent && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                            "kernel %s: a barrier stands where not all threads of the block come", g->k->name);
+    if (g->gpu && g->cluster > 1) sn_gen_cluster_barrier(g);
+    else if (g->gpu) sn_gen_barrier(g);
+}
+
+void sn_gen_statement(sn_gen *g, sn_stmt id) {
+    sn_stmt_rec *s = sn_stmt_get(g->m, id);
+    switch (s->op) {
+    case SN_LOP_LOAD: sn_gen_load(g, s); return;
+    case SN_LOP_STORE: sn_gen_store(g, s); return;
+    case SN_LOP_ACCUM: sn_gen_accum(g, s); return;
+    case SN_LOP_LOOP: loop(g, id, s); return;
+    case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;
+    case SN_LOP_BARRIER: barrier(g); return;
+    case SN_LOP_IF: conditional(g, s); return;
+    case SN_LOP_YIELD:
+        for (uint32_t i = 0; i < s->n_in; i++) g->yields[i] = sn_gen_val(g, s->in[i]);
+        return;
+    case SN_LOP_CONST:
+    case SN_LOP_CAST:
+    case SN_LOP_BITCAST:
+    case SN_LOP_INDEX:
+    case SN_LOP_IN:
+#define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID:
+#include "ir/ops/lops.def"
+        g->vals[s->result.i] = scalar_value(g, s);
+        return;
+    case SN_N_ALL_LOPS: return;
+    }
+}
