@@ -7,7 +7,7 @@
  * Halves are multiplied and summed in f32, integers in their own width. Right, not fast: schedules with tensor cores
  * replace these nests later.
  */
-#include "passes/lower/to_loops.h"
+#include "passes/lower/lower.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * sn_mul_clamped. Symbolic sizes pass.
  */
 #include "passes/base/nest.h"
-#include "passes/lower/to_loops.h"
+#include "passes/lower/lower.h"
 
 static const int64_t MOST_ELEMENTS = (int64_t)1 << 48, MOST_SORTED = (int64_t)1 << 32;
 

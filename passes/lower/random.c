@@ -7,7 +7,7 @@
  * multiplication of words without their signs. All four words are computed in each element; the lanes of a vector that
  * share a counter share the rounds, since equal operations on equal operands are one instruction after LLVM.
  */
-#include "passes/lower/to_loops.h"
+#include "passes/lower/lower.h"
 
 enum { ROUNDS = 10 };
 static const uint32_t FACTOR[2] = {0xD2511F53, 0xCD9E8D57}, KEY_STEP[2] = {0x9E3779B9, 0xBB67AE85};
@@ -67,11 +67,9 @@ static sn_val from_word(sn_lower *lw, sn_val x, sn_dtype dtype) {
     return sn_put_cast(lw->m, lw->at, dtype, sn_dtype_bytes(dtype) == 8 ? widen(lw, x) : x);
 }
 
-sn_val sn_lower_random(sn_lower *lw, sn_nd x, const sn_ix *index) {
+sn_val sn_lower_random(sn_lower *lw, const sn_type *type, const sn_ix *index, sn_val seed, sn_val offset) {
     sn_module *m = lw->m;
-    const sn_node_rec *n = sn_node_get(m, x);
-    sn_ix flat = sn_ix_flatten(m, index, n->type.shape, n->type.rank);
-    sn_val seed = sn_lower_element(lw, n->in[0], index), offset = sn_lower_element(lw, n->in[1], index);
+    sn_ix flat = sn_ix_flatten(m, index, type->shape, type->rank);
     sn_val group = sn_put_index(m, lw->at, SN_I64, sn_ix_divc(m, flat, 4));
     sn_val counter = op(lw, SN_LOP_ADD, offset, group), zero = word(lw, 0);
     sn_val key[2] = {low_half(lw, seed), high_half(lw, seed)};
@@ -80,5 +78,5 @@ sn_val sn_lower_random(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_val which = sn_put_index(m, lw->at, SN_I32, sn_ix_modc(m, flat, 4)), chosen = c[3];
     for (uint32_t k = 3; k-- > 0;)
         chosen = sn_put_op3(m, lw->at, SN_LOP_SELECT, op(lw, SN_LOP_EQ, which, word(lw, k)), c[k], chosen);
-    return from_word(lw, chosen, n->type.dtype);
+    return from_word(lw, chosen, type->dtype);
 }

@@ -27,7 +27,7 @@
  * The kernel is scheduled as it is made: grid, block.x; the pass `sync` puts the barriers. Cost: for n elements
  * log2(n)^2 / 4 comparisons an element and digit, (log2(n) - 5) * 2 to 3 passages through shared memory.
  */
-#include "passes/lower/sort.h"
+#include "passes/lower/order.h"
 
 enum { LINE = 32, LINE_BITS = 5, WORD_BITS = 32, PITCH = LINE + 4, WIDE = 16 /* bytes */ };
 

@@ -20,19 +20,14 @@
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
  * innermost loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves
  * are computed in f32; a cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression
- * size, memoised per kernel. Relies on `decompose` having run: a composite is an error of the pipeline.
+ * size, memoised per kernel. What a kernel computes for an element is in element.c, matrix products are in contract.c,
+ * sorts in sort.c. Relies on `decompose` having run: a composite is an error of the pipeline.
  */
-#include "passes/lower/to_loops.h"
-
-#include <string.h>
+#include "passes/lower/lower.h"
 
 enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000 };
 
 /* ---- which nodes are realized ---- */
-
-static bool is_view_or_source(const sn_node_rec *n) {
-    return sn_ops[n->op].cls == SN_OPS_VIEW || sn_ops[n->op].cls == SN_OPS_SOURCE;
-}
 
 /* Becomes a const buffer. */
 static bool has_data(const sn_node_rec *n) { return n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT; }
@@ -65,7 +60,7 @@ static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
 static uint32_t own_ops(const sn_node_rec *n) {
     if (n->op == SN_OP_RANDOM) return REALIZE_OPS;
-    return is_view_or_source(n) ? 0 : 1;
+    return sn_lower_is_view_or_source(n) ? 0 : 1;
 }
 
 /* Is it made of random numbers and numbers of rank 0 alone, such as the mask of a dropout? */
@@ -139,30 +134,12 @@ static void count_users(sn_lower *lw) {
 
 /* ---- buffers ---- */
 
-static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
-    const char *name = wanted;
-    for (uint32_t try = 1; sn_names_get(&lw->names, name); try++) name = sn_strf(&lw->m->arena, "%s_%u", wanted, try);
-    sn_names_put(&lw->names, name, 1);
-    return name;
-}
-
-static sn_buf new_buffer(sn_lower *lw, const char *name, const sn_type *type, sn_buf_scope scope) {
-    sn_buf b = sn_buf_new(lw->m, name, type->dtype, scope, type->shape, type->rank);
-    uint32_t bytes = sn_dtype_bytes(type->dtype), io = lw->cx->target->io_align;
-    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : io > bytes ? io : bytes;
-    return b;
-}
-
-sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
-    return new_buffer(lw, unique_buffer_name(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++)), type, SN_BUF_TEMP);
-}
-
 static void make_input_buffers(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
     for (uint32_t k = 0; k < g->inputs.n; k++) {
         const sn_graph_input *in = &g->inputs.at[k];
         const sn_type *type = &sn_node_get(lw->m, in->node)->type;
-        sn_buf b = new_buffer(lw, unique_buffer_name(lw, in->name), type, SN_BUF_INPUT);
+        sn_buf b = sn_lower_buffer(lw, in->name, type, SN_BUF_INPUT);
         sn_buf_get(lw->m, b)->io = k;
         sn_buf_get(lw->m, b)->size = sn_graph_input_size(lw->m, k);
         lw->nodes[in->node.i].buf = b;
@@ -183,9 +160,8 @@ static const void *constant_data(sn_lower *lw, sn_nd x) {
 
 /* The buffer of a constant or a weight. */
 static void make_const_buffer(sn_lower *lw, sn_nd x, uint32_t number) {
-    const char *name = unique_buffer_name(lw, sn_strf(&lw->m->arena, "c%u", number));
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    sn_buf b = new_buffer(lw, name, &n->type, SN_BUF_CONST);
+    sn_buf b = sn_lower_buffer(lw, sn_strf(&lw->m->arena, "c%u", number), &n->type, SN_BUF_CONST);
     if (n->op == SN_OP_WEIGHT)
         sn_buf_get(lw->m, b)->weight = sn_wt_named(lw->m, sn_node_attr(lw->m, x, SN_ATTR_NAME)->text);
     else sn_buf_get(lw->m, b)->data = constant_data(lw, x);
@@ -202,267 +178,7 @@ static sn_nd output_base(const sn_lower *lw, sn_nd x) {
     return x;
 }
 
-/* ---- elements ---- */
-
-static uint64_t memo_hash(const sn_lower *lw, sn_nd x, const sn_ix *index, uint32_t rank) {
-    uint64_t h = sn_hash(x.i, lw->mask.i);
-    for (uint32_t k = 0; k < rank; k++) h = sn_hash(h, index[k].i);
-    return h;
-}
-
-static sn_lower_memo_entry *memo_slot(sn_lower *lw, sn_nd x, const sn_ix *index, uint32_t rank) {
-    uint32_t i = (uint32_t)memo_hash(lw, x, index, rank) & (lw->memo_cap - 1);
-    for (;; i = (i + 1) & (lw->memo_cap - 1)) {
-        sn_lower_memo_entry *e = &lw->memo[i];
-        if (!e->node.i) return e;
-        if (sn_nd_eq(e->node, x) && sn_val_eq(e->mask, lw->mask) && memcmp(e->index, index, rank * sizeof *index) == 0)
-            return e;
-    }
-}
-
-static void memo_put(sn_lower *lw, sn_nd x, const sn_ix *index, uint32_t rank, sn_val v) {
-    if (2 * (lw->memo_n + 1) > lw->memo_cap) {
-        sn_lower_memo_entry *old = lw->memo;
-        uint32_t old_cap = lw->memo_cap;
-        sn_val mask = lw->mask;
-        lw->memo_cap = old_cap ? old_cap * 2 : 64;
-        lw->memo = SN_NEWN(lw->cx->scratch, sn_lower_memo_entry, lw->memo_cap);
-        for (uint32_t i = 0; i < old_cap; i++) {
-            if (!old[i].node.i) continue;
-            lw->mask = old[i].mask;
-            *memo_slot(lw, old[i].node, old[i].index, sn_node_get(lw->m, old[i].node)->type.rank) = old[i];
-        }
-        lw->mask = mask;
-    }
-    sn_lower_memo_entry *e = memo_slot(lw, x, index, rank);
-    e->node = x, e->mask = lw->mask, e->val = v;
-    memcpy(e->index, index, rank * sizeof *index);
-    lw->memo_n++;
-}
-
-static void note_op(sn_lower *lw, const char *name) {
-    if (lw->note.n > 200) return;
-    sn_text_printf(&lw->note, "%s%s", lw->note.n ? ", " : "", name);
-}
-
-static sn_val load_element(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    sn_ix e;
-    if (n->op == SN_OP_INPUT) {
-        const sn_graph_input *in = &lw->m->graph.inputs.at[n->input];
-        e = in->offset;
-        for (uint32_t k = 0; k < n->type.rank; k++) e = sn_ix_add(lw->m, e, sn_ix_mul(lw->m, index[k], in->stride[k]));
-    } else {
-        e = sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank);
-    }
-    sn_buf b = lw->nodes[x.i].buf;
-    sn_val v;
-    if (lw->mask.i) {
-        sn_val zero = sn_put_const(lw->m, lw->at, n->type.dtype, 0);
-        v = sn_put_load_masked(lw->m, lw->at, b, e, lw->mask, zero);
-    } else {
-        v = sn_put_load(lw->m, lw->at, b, e);
-    }
-    return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
-}
-
-sn_val sn_lower_broadcast(sn_lower *lw, sn_nd in, const sn_ix *index, uint32_t rank) {
-    const sn_type *t = &sn_node_get(lw->m, in)->type;
-    sn_ix at[SN_MAX_RANK], one = sn_ix_const(lw->m, 1), zero = sn_ix_const(lw->m, 0);
-    for (uint32_t k = 0; k < t->rank; k++) at[k] = sn_ix_eq(t->shape[k], one) ? zero : index[rank - t->rank + k];
-    return sn_lower_element(lw, in, at);
-}
-
-void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n) {
-    if (sn_ix_in(lw->m, e, n)) return;
-    sn_val c = sn_put_in(lw->m, lw->at, e, n);
-    *mask = mask->i ? sn_put_op2(lw->m, lw->at, SN_LOP_AND, *mask, c) : c;
-}
-
-static sn_val constant(sn_lower *lw, sn_dtype dtype, double value) {
-    return sn_put_const(lw->m, lw->at, sn_compute_dtype(dtype), value);
-}
-
-static sn_val element_pad(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    const sn_type *in = &sn_node_get(lw->m, n->in[0])->type;
-    const sn_attr *low = sn_node_attr(lw->m, x, SN_ATTR_LOW);
-    sn_ix at[SN_MAX_RANK];
-    sn_val mask = lw->mask, outside = lw->mask;
-    for (uint32_t k = 0; k < in->rank; k++) {
-        at[k] = sn_ix_addc(lw->m, index[k], -low->ints.at[k]);
-        sn_lower_guard(lw, &mask, at[k], in->shape[k]);
-    }
-    if (sn_val_eq(mask, outside)) return sn_lower_element(lw, n->in[0], at);
-    lw->mask = mask;
-    sn_val v = sn_lower_element(lw, n->in[0], at);
-    lw->mask = outside;
-    sn_val fill = constant(lw, n->type.dtype, sn_node_float(lw->m, x, SN_ATTR_VALUE, 0));
-    return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, mask, v, fill);
-}
-
-static sn_val element_concat(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);
-    if (axis < 0) axis += n->type.rank;
-    sn_ix at[SN_MAX_RANK], start = sn_ix_const(lw->m, 0);
-    memcpy(at, index, n->type.rank * sizeof *at);
-    sn_val outside = lw->mask, result = {0};
-    for (uint32_t k = 0; k < n->n_in; k++) {
-        sn_ix extent = sn_node_get(lw->m, n->in[k])->type.shape[axis];
-        at[axis] = sn_ix_sub(lw->m, index[axis], start);
-        start = sn_ix_add(lw->m, start, extent);
-        sn_val here = {0}, mask = outside;
-        sn_lower_guard(lw, &here, at[axis], extent);
-        if (here.i) mask = outside.i ? sn_put_op2(lw->m, lw->at, SN_LOP_AND, outside, here) : here;
-        lw->mask = mask;
-        sn_val v = sn_lower_element(lw, n->in[k], at);
-        lw->mask = outside;
-        result = !result.i || !here.i ? v : sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, here, v, result);
-    }
-    return result;
-}
-
-/* A position read from an index tensor: negative ones count from the end. */
-static sn_ix from_end(sn_lower *lw, sn_val v, sn_ix extent) {
-    sn_module *m = lw->m;
-    if (sn_val_get(m, v)->dtype == SN_U64) /* else the largest would become negative */
-        v = sn_put_op2(m, lw->at, SN_LOP_MIN, v, sn_put_const_int(m, lw->at, SN_U64, INT64_MAX));
-    v = sn_put_cast(m, lw->at, SN_I64, v);
-    sn_val zero = sn_put_const_int(m, lw->at, SN_I64, 0), n = sn_put_index(m, lw->at, SN_I64, extent);
-    sn_val negative = sn_put_op2(m, lw->at, SN_LOP_LT, v, zero);
-    sn_val wrapped = sn_put_op2(m, lw->at, SN_LOP_ADD, v, n);
-    return sn_ix_val(m, sn_put_op3(m, lw->at, SN_LOP_SELECT, negative, wrapped, v));
-}
-
-/* Clamped, so that a wrong position cannot touch memory outside the tensor. */
-static sn_ix clamped(sn_lower *lw, sn_ix e, sn_ix extent) {
-    return sn_ix_max(lw->m, sn_ix_const(lw->m, 0), sn_ix_min(lw->m, e, sn_ix_addc(lw->m, extent, -1)));
-}
-
-static sn_ix position(sn_lower *lw, sn_val v, sn_ix extent) { return clamped(lw, from_end(lw, v, extent), extent); }
-
-static sn_val element_gather(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    const sn_type *in = &sn_node_get(lw->m, n->in[0])->type, *by = &sn_node_get(lw->m, n->in[1])->type;
-    int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);
-    if (axis < 0) axis += in->rank;
-    sn_ix at[SN_MAX_RANK];
-    if (n->op == SN_OP_GATHER) {
-        memcpy(at, index, in->rank * sizeof *at);
-        at[axis] = position(lw, sn_lower_element(lw, n->in[1], index), in->shape[axis]);
-    } else {
-        for (uint32_t k = 0; k < in->rank; k++) {
-            if (k < axis) at[k] = index[k];
-            else if (k > axis) at[k] = index[k + by->rank - 1];
-        }
-        at[axis] = position(lw, sn_lower_element(lw, n->in[1], index + axis), in->shape[axis]);
-    }
-    return sn_lower_element(lw, n->in[0], at);
-}
-
-static sn_val element_elementwise(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    sn_val in[3];
-    for (uint32_t k = 0; k < n->n_in; k++) in[k] = sn_lower_broadcast(lw, n->in[k], index, n->type.rank);
-    return sn_put_op(lw->m, lw->at, (sn_lop)sn_ops[n->op].lop, in, n->n_in);
-}
-
-static sn_val element_cast(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    sn_val v = sn_lower_element(lw, n->in[0], index);
-    v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
-    return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
-}
-
-static sn_val element_sizes(sn_lower *lw, sn_nd x, sn_ix index) {
-    const sn_attr *elements = sn_node_attr(lw->m, x, SN_ATTR_ELEMENTS);
-    sn_val v = {0};
-    for (uint32_t k = elements->shape.n; k-- > 0;) {
-        sn_val element = sn_put_index(lw->m, lw->at, SN_I64, elements->shape.at[k]);
-        sn_ix from_k = sn_ix_addc(lw->m, index, -(int64_t)k);
-        v = v.i ? sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, sn_put_in(lw->m, lw->at, from_k, sn_ix_const(lw->m, 1)),
-                             element, v)
-                : element;
-    }
-    return v;
-}
-
-static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    sn_ix at[SN_MAX_RANK];
-    switch (n->op) {
-    case SN_OP_FULL: return constant(lw, n->type.dtype, sn_node_float(lw->m, x, SN_ATTR_VALUE, 0));
-    case SN_OP_IOTA: {
-        int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);
-        sn_val v = sn_put_index(lw->m, lw->at, SN_I64, index[axis < 0 ? axis + n->type.rank : axis]);
-        v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
-        return sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), v);
-    }
-    case SN_OP_SIZES: return element_sizes(lw, x, index[0]);
-    case SN_OP_CAST: return element_cast(lw, x, index);
-    case SN_OP_RANDOM: return sn_lower_random(lw, x, index);
-    case SN_OP_PAD: return element_pad(lw, x, index);
-    case SN_OP_CONCAT: return element_concat(lw, x, index);
-    case SN_OP_GATHER:
-    case SN_OP_INDEX_SELECT: return element_gather(lw, x, index);
-    default:
-        if (sn_ops[n->op].cls != SN_OPS_VIEW) return element_elementwise(lw, x, index);
-        sn_lower_view_index(lw, x, index, at);
-        return sn_lower_element(lw, n->in[0], at);
-    }
-}
-
-sn_val sn_lower_element(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    uint32_t rank = sn_node_get(lw->m, x)->type.rank;
-    if (lw->memo_cap) {
-        sn_lower_memo_entry *e = memo_slot(lw, x, index, rank);
-        if (e->node.i) return e->val;
-    }
-    sn_val v;
-    if (lw->nodes[x.i].buf.i) {
-        v = load_element(lw, x, index);
-    } else {
-        v = element_of(lw, x, index);
-        const sn_node_rec *n = sn_node_get(lw->m, x);
-        if (!is_view_or_source(n) && n->op != SN_OP_CAST) note_op(lw, sn_ops[n->op].name);
-    }
-    memo_put(lw, x, index, rank, v);
-    return v;
-}
-
 /* ---- kernels ---- */
-
-sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent) {
-    sn_axis ax = sn_axis_new(lw->m, name, extent);
-    sn_stmt s = sn_put_loop(lw->m, lw->at, ax, SN_AXIS_SEQ);
-    lw->at = sn_at_end(lw->kern, s);
-    return sn_ix_axis(lw->m, ax);
-}
-
-sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
-                           sn_stmt *out) {
-    sn_axis ax = sn_axis_new(lw->m, name, extent);
-    *out = sn_put_reduce(lw->m, lw->at, ax, SN_AXIS_SEQ, &comb, 1, dtypes);
-    lw->at = sn_at_end(lw->kern, *out);
-    return sn_ix_axis(lw->m, ax);
-}
-
-void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, const sn_dtype *dtypes, const sn_ix *extents,
-                          uint32_t n, sn_lower_body body, void *user) {
-    static const char *const names[] = {"r", "s", "t", "q", "r4", "r5", "r6", "r7"};
-    sn_cursor outside = lw->at;
-    sn_stmt nest[SN_MAX_RANK];
-    sn_ix index[SN_MAX_RANK] = {{0}};
-    uint32_t states = sn_combs[comb].states;
-    for (uint32_t k = 0; k < n; k++) index[k] = sn_lower_open_reduce(lw, names[k], extents[k], comb, dtypes, &nest[k]);
-    body(lw, user, index, results);
-    for (uint32_t k = n; k-- > 0;) {
-        sn_put_yield(lw->m, sn_at_end(lw->kern, nest[k]), results, states);
-        for (uint32_t s = 0; s < states; s++) results[s] = sn_result(sn_stmt_get(lw->m, nest[k]), s);
-    }
-    lw->at = outside;
-}
 
 /* The body of a reduction node: its operand at kept and reduced positions. */
 typedef struct reduce_body {
@@ -546,21 +262,6 @@ static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
 }
 
-void sn_lower_begin(sn_lower *lw) {
-    lw->kern = sn_kern_new(lw->m, sn_strf(&lw->m->arena, "k%u", lw->m->kernels.n));
-    lw->at = sn_at_end(lw->kern, (sn_stmt){0});
-    lw->mask = (sn_val){0};
-    lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
-    lw->note.n = 0, lw->note.s[0] = 0;
-}
-
-void sn_lower_end(sn_lower *lw, const char *note) {
-    sn_kern_get(lw->m, lw->kern)->note = sn_strdup(&lw->m->arena, note);
-    sn_kern_dead_code(lw->m, lw->kern);
-    sn_kern_cse(lw->m, lw->kern);
-    sn_kern_collect_params(lw->m, lw->kern);
-}
-
 /* One kernel that stores every element of x to b. */
 static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -568,7 +269,7 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_ix index[SN_MAX_RANK] = {{0}};
     open_loops(lw, x, index);
     sn_val v = emit_realized(lw, x, index);
-    if (always_realized(lw, n)) note_op(lw, sn_ops[n->op].name);
+    if (always_realized(lw, n)) sn_lower_note(lw, sn_ops[n->op].name);
     v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
     sn_put_store(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v);
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
@@ -581,11 +282,11 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_lower_begin(lw);
     sn_ix index[SN_MAX_RANK] = {{0}}, rows = n->type.shape[0];
     open_loops(lw, n->in[2], index);
-    sn_ix to = from_end(lw, sn_lower_element(lw, n->in[1], index), rows);
+    sn_ix to = sn_lower_from_end(lw, sn_lower_element(lw, n->in[1], index), rows);
     sn_val v = sn_put_cast(lw->m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[2], index));
     sn_val inside = sn_put_in(lw->m, lw->at, to, rows);
-    index[0] = clamped(lw, to, rows);
-    note_op(lw, sn_ops[n->op].name);
+    index[0] = sn_lower_clamped(lw, to, rows);
+    sn_lower_note(lw, sn_ops[n->op].name);
     sn_put_store_masked(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v, inside);
     sn_lower_end(lw, lw->note.s);
 }
@@ -595,8 +296,7 @@ static void claim_outputs(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         sn_nd x = g->outputs.at[k].node;
-        sn_buf b =
-            new_buffer(lw, unique_buffer_name(lw, g->outputs.at[k].name), &sn_node_get(lw->m, x)->type, SN_BUF_OUTPUT);
+        sn_buf b = sn_lower_buffer(lw, g->outputs.at[k].name, &sn_node_get(lw->m, x)->type, SN_BUF_OUTPUT);
         sn_buf_get(lw->m, b)->io = k;
         lw->outputs[k].buf = b;
         sn_nd base = output_base(lw, x);

@@ -13,7 +13,7 @@
  *
  * Cost: each view substitutes into the expressions of its operand, whose size is bounded: linear in the nodes.
  */
-#include "passes/lower/to_loops.h"
+#include "passes/lower/lower.h"
 
 #include <string.h>
 

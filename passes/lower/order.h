@@ -1,8 +1,8 @@
-/* sort.h: what the files of sort and topk share: the problem, the keys, the runs between kernels. */
-#ifndef SN_PASSES_LOWER_SORT_H
-#define SN_PASSES_LOWER_SORT_H
+/* order.h: what the files of sort and topk share: the problem, the keys, the runs between kernels. */
+#ifndef SN_PASSES_LOWER_ORDER_H
+#define SN_PASSES_LOWER_ORDER_H
 
-#include "passes/lower/to_loops.h"
+#include "passes/lower/lower.h"
 
 /* What a kernel leaves of every row: runs of `length` elements one after the other, the last one with what is left. */
 typedef struct sn_runs {
@@ -32,6 +32,8 @@ static inline int64_t sn_pow2_ceil(int64_t x) {
     while (p < x) p *= 2;
     return p;
 }
+
+/* ---- order.c ---- */
 
 /* A value as an index 0 .. limit: so no value can lead out of a buffer, and 32 bits are seen to be enough. */
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit);

@@ -1,0 +1,90 @@
+/* kernel.c: the kernel that the pass `to-loops` is making: its beginning, its loops and tests, its end; and buffers.
+ *
+ *     begin   open_loop i   open_loop j   ...   end        kernel @k0(..) { loop i { loop j { ... } } }
+ *
+ * Statements go to lw->at, which moves inside what is opened. What is put there is for others to say: elements,
+ * contractions and sorts stand on this, and it calls none of them. At the end what is dead or double goes, and the
+ * parameters are collected.
+ */
+#include "passes/lower/lower.h"
+
+/* ---- buffers ---- */
+
+static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
+    const char *name = wanted;
+    for (uint32_t try = 1; sn_names_get(&lw->names, name); try++) name = sn_strf(&lw->m->arena, "%s_%u", wanted, try);
+    sn_names_put(&lw->names, name, 1);
+    return name;
+}
+
+sn_buf sn_lower_buffer(sn_lower *lw, const char *wanted, const sn_type *type, sn_buf_scope scope) {
+    sn_buf b = sn_buf_new(lw->m, unique_buffer_name(lw, wanted), type->dtype, scope, type->shape, type->rank);
+    uint32_t bytes = sn_dtype_bytes(type->dtype), io = lw->cx->target->io_align;
+    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : io > bytes ? io : bytes;
+    return b;
+}
+
+sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
+    return sn_lower_buffer(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++), type, SN_BUF_TEMP);
+}
+
+/* ---- loops ---- */
+
+sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent) {
+    sn_axis ax = sn_axis_new(lw->m, name, extent);
+    sn_stmt s = sn_put_loop(lw->m, lw->at, ax, SN_AXIS_SEQ);
+    lw->at = sn_at_end(lw->kern, s);
+    return sn_ix_axis(lw->m, ax);
+}
+
+sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
+                           sn_stmt *out) {
+    sn_axis ax = sn_axis_new(lw->m, name, extent);
+    *out = sn_put_reduce(lw->m, lw->at, ax, SN_AXIS_SEQ, &comb, 1, dtypes);
+    lw->at = sn_at_end(lw->kern, *out);
+    return sn_ix_axis(lw->m, ax);
+}
+
+void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, const sn_dtype *dtypes, const sn_ix *extents,
+                          uint32_t n, sn_lower_body body, void *user) {
+    static const char *const names[] = {"r", "s", "t", "q", "r4", "r5", "r6", "r7"};
+    sn_cursor outside = lw->at;
+    sn_stmt nest[SN_MAX_RANK];
+    sn_ix index[SN_MAX_RANK] = {{0}};
+    uint32_t states = sn_combs[comb].states;
+    for (uint32_t k = 0; k < n; k++) index[k] = sn_lower_open_reduce(lw, names[k], extents[k], comb, dtypes, &nest[k]);
+    body(lw, user, index, results);
+    for (uint32_t k = n; k-- > 0;) {
+        sn_put_yield(lw->m, sn_at_end(lw->kern, nest[k]), results, states);
+        for (uint32_t s = 0; s < states; s++) results[s] = sn_result(sn_stmt_get(lw->m, nest[k]), s);
+    }
+    lw->at = outside;
+}
+
+void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n) {
+    if (sn_ix_in(lw->m, e, n)) return;
+    sn_val c = sn_put_in(lw->m, lw->at, e, n);
+    *mask = mask->i ? sn_put_op2(lw->m, lw->at, SN_LOP_AND, *mask, c) : c;
+}
+
+/* ---- begin and end ---- */
+
+void sn_lower_note(sn_lower *lw, const char *name) {
+    if (lw->note.n > 200) return;
+    sn_text_printf(&lw->note, "%s%s", lw->note.n ? ", " : "", name);
+}
+
+void sn_lower_begin(sn_lower *lw) {
+    lw->kern = sn_kern_new(lw->m, sn_strf(&lw->m->arena, "k%u", lw->m->kernels.n));
+    lw->at = sn_at_end(lw->kern, (sn_stmt){0});
+    lw->mask = (sn_val){0};
+    lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
+    lw->note.n = 0, lw->note.s[0] = 0;
+}
+
+void sn_lower_end(sn_lower *lw, const char *note) {
+    sn_kern_get(lw->m, lw->kern)->note = sn_strdup(&lw->m->arena, note);
+    sn_kern_dead_code(lw->m, lw->kern);
+    sn_kern_cse(lw->m, lw->kern);
+    sn_kern_collect_params(lw->m, lw->kern);
+}

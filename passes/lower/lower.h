@@ -1,0 +1,121 @@
+/* lower.h: what the files of the pass `to-loops` share: the state of the lowering, and what each file gives. */
+#ifndef SN_PASSES_LOWER_LOWER_H
+#define SN_PASSES_LOWER_LOWER_H
+
+#include "passes/base/pass.h"
+
+/* An index with which an element of a node reads a realized node or a source under it. */
+typedef struct sn_lower_leaf {
+    uint32_t rank;
+    sn_ix at[SN_MAX_RANK];
+} sn_lower_leaf;
+
+/* What is known of a graph node during lowering. */
+typedef struct sn_lower_node {
+    uint32_t users;      /* live nodes and outputs that read it */
+    uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
+    bool live, realized;
+    bool drawn;                   /* made of random numbers and numbers alone */
+    const sn_axis *axes;          /* in terms of which its leaves are; NULL: not asked for yet */
+    SN_VEC(sn_lower_leaf) leaves; /* through views; none: all are read with the index of the node itself */
+    sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
+} sn_lower_node;
+
+typedef struct sn_lower_memo_entry {
+    sn_nd node;
+    sn_val mask;
+    sn_ix index[SN_MAX_RANK];
+    sn_val val;
+} sn_lower_memo_entry;
+
+typedef struct sn_lower_output {
+    sn_buf buf;
+    bool claimed;
+} sn_lower_output;
+
+typedef struct sn_lower {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_lower_node *nodes;     /* by node id */
+    sn_lower_output *outputs; /* by output; claimed: the node that computes it stores it */
+    sn_names names;           /* of buffers */
+    uint32_t temps;           /* made so far */
+    /* The kernel under construction. */
+    sn_kern kern;
+    sn_cursor at;              /* where element statements go */
+    sn_val mask;               /* loads happen only where it holds (inside pad and concat); none: everywhere */
+    sn_lower_memo_entry *memo; /* open addressing, one kernel's elements */
+    uint32_t memo_n, memo_cap;
+    sn_text note; /* ops that went in */
+} sn_lower;
+
+/* Costs nothing beside what it reads. */
+static inline bool sn_lower_is_view_or_source(const sn_node_rec *n) {
+    return sn_ops[n->op].cls == SN_OPS_VIEW || sn_ops[n->op].cls == SN_OPS_SOURCE;
+}
+
+/* The files stand on one another in this order; those of sorts share order.h, too. */
+
+/* ---- kernel.c ---- */
+
+/* A new contiguous buffer with that name, or that name and a number; a new intermediate. */
+sn_buf sn_lower_buffer(sn_lower *lw, const char *wanted, const sn_type *type, sn_buf_scope scope);
+sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type);
+/* A new kernel under construction, empty; and its end: what is dead or double goes. */
+void sn_lower_begin(sn_lower *lw);
+void sn_lower_end(sn_lower *lw, const char *note);
+/* The operation went into the kernel. */
+void sn_lower_note(sn_lower *lw, const char *name);
+/* Open a loop or reduce at lw->at, which moves inside; the axis is returned as an ix. */
+sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
+sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
+                           sn_stmt *out);
+/* Nested reduces over `extents`, innermost body produced by `body` (which fills `yield` with the states). Results are
+ * the states of the outermost reduce. */
+typedef void (*sn_lower_body)(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield);
+void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, const sn_dtype *dtypes, const sn_ix *extents,
+                          uint32_t n, sn_lower_body body, void *user);
+/* All zero tests of `e in n` that are not provable, and-ed with *mask (none: true). */
+void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n);
+
+/* ---- limits.c ---- */
+
+/* Fails where a live tensor or an operation on it is too large to count. */
+sn_status sn_lower_check_sizes(sn_lower *lw);
+
+/* ---- views.c ---- */
+
+/* Index of the operand of view x at `index`. */
+void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at);
+/* Fill in the leaves of x, whose operands are decided; an operand is realized where an index would take too many
+ * divisions. */
+void sn_lower_note_leaves(sn_lower *lw, sn_nd x);
+
+/* ---- random.c ---- */
+
+/* An element of `random`, of that type, from elements of its operands; in its compute dtype. */
+sn_val sn_lower_random(sn_lower *lw, const sn_type *type, const sn_ix *index, sn_val seed, sn_val offset);
+
+/* ---- element.c ---- */
+
+/* Value of element `index` (one ix per axis) of node x, in its compute dtype, emitted at lw->at. */
+sn_val sn_lower_element(sn_lower *lw, sn_nd x, const sn_ix *index);
+/* Element of operand `in` under the result index of a broadcasting op of rank `rank`. */
+sn_val sn_lower_broadcast(sn_lower *lw, sn_nd in, const sn_ix *index, uint32_t rank);
+/* A position read from an index tensor: negative ones count from the end. */
+sn_ix sn_lower_from_end(sn_lower *lw, sn_val v, sn_ix extent);
+/* Clamped, so that a wrong position cannot touch memory outside the tensor. */
+sn_ix sn_lower_clamped(sn_lower *lw, sn_ix e, sn_ix extent);
+
+/* ---- contract.c ---- */
+
+/* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */
+sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index);
+sn_val sn_lower_conv2d(sn_lower *lw, sn_nd x, const sn_ix *index);
+
+/* ---- sort.c ---- */
+
+/* The kernels of a sort or topk. out: buffers of its values and positions, none where nobody reads them. */
+sn_status sn_lower_sort(sn_lower *lw, sn_nd x, const sn_buf out[2]);
+
+#endif
