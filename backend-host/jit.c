@@ -30,8 +30,7 @@ typedef struct {
  * but compile time: this list makes code as fast as default<O2> in a half to a fifth of the time. */
 static const char kernel_passes[] =
     "function(sroa,early-cse,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg,early-cse)";
-/* Many thousand statements are straight-line code, or a thousand kernels that run for microseconds: instcombine alone costs
- * seconds there and finds nothing. */
+/* Many thousand statements are straight-line code, where instcombine alone costs seconds and finds nothing. */
 enum { BULK = 4096 };
 static const effort kernel_effort = {kernel_passes, LLVMCodeGenLevelDefault},
                     bulk_effort = {"function(early-cse)", LLVMCodeGenLevelLess},
@@ -247,22 +246,19 @@ static uint32_t count_statements(const sn_module *m, sn_kern k) {
 
 /* The same objects however many threads there are. */
 static void divide(compilation *c, sn_module *m, const sn_target *target) {
-    uint32_t n = m->kernels.n, statements = OBJECT_STATEMENTS, all = 0;
-    uint32_t *count = SN_NEWN(c->arena, uint32_t, n);
-    for (uint32_t i = 0; i < n; i++) all += count[i] = count_statements(m, m->kernels.at[i]);
-    for (uint32_t i = 0; i < n; i++) {
-        if (statements + count[i] > OBJECT_STATEMENTS) {
+    uint32_t statements = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        uint32_t n = count_statements(m, m->kernels.at[i]);
+        if (!c->objects.n || statements + n > OBJECT_STATEMENTS) {
             statements = 0;
-            SN_PUSH(c->arena, &c->objects,
-                    ((object){.m = m,
-                              .target = target,
-                              .first = i,
-                              .numbered = true,
-                              .kept_bytes = c->code->kept_bytes,
-                              .effort = all > BULK ? &bulk_effort : &kernel_effort}));
+            SN_PUSH(
+                c->arena, &c->objects,
+                ((object){.m = m, .target = target, .first = i, .numbered = true, .kept_bytes = c->code->kept_bytes}));
         }
-        statements += count[i];
-        c->objects.at[c->objects.n - 1].n++;
+        object *o = &c->objects.at[c->objects.n - 1];
+        statements += n;
+        o->n++;
+        o->effort = statements > BULK ? &bulk_effort : &kernel_effort;
     }
 }
 

@@ -143,8 +143,11 @@ static lv emit(sn_gen *g, sn_ix e) {
     case SN_IX_VAL: return value(g, r->id);
     case SN_IX_SYM: break;
     }
-    SN_ASSERT(g->symbols && g->symbols[r->id]); /* symbolic sizes have got their values */
-    return g->symbols[r->id];
+    if (g->symbols && g->symbols[r->id]) return g->symbols[r->id];
+    g->status =
+        sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: size %s is symbolic; give it a value before code generation",
+                g->k->name, sn_sym_get(g->m, (sn_sym){r->id})->name);
+    return sn_em_ci(g->index, 0);
 }
 
 lv sn_gen_ix(sn_gen *g, sn_ix e) {

@@ -143,12 +143,18 @@ static lv special_register(sn_gen *g, const char *name) {
     return g->index == g->em.cg->i32 ? x : LLVMBuildZExt(g->em.b, x, g->index, "");
 }
 
+static void param_attribute(sn_gen *g, uint32_t i, const char *name) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(g->em.fn, (LLVMAttributeIndex)(i + 1), LLVMCreateEnumAttribute(g->em.cg->cx, kind, 0));
+}
+
 static void name_params(sn_gen *g) {
     for (uint32_t i = 0; i < g->k->params.n; i++) {
         sn_buf b = g->k->params.at[i];
         lv p = LLVMGetParam(g->em.fn, i);
         LLVMSetValueName2(p, sn_buf_get(g->m, b)->name, strlen(sn_buf_get(g->m, b)->name));
         LLVMSetParamAlignment(p, sn_buf_get(g->m, b)->align);
+        if (sn_buf_get(g->m, b)->noalias) param_attribute(g, i, "noalias");
         g->memory[b.i] = p;
     }
 }

@@ -36,7 +36,8 @@ static sn_status run_piece(crew *c, uint32_t i) {
     jmp_buf here;
     sn_env *env = &c->pieces[i].env;
     env->guard = &here;
-    return setjmp(here) ? env->status : c->work->body(c->work->user, env, i);
+    if (setjmp(here)) return env->status;
+    return c->work->body(c->work->user, env, i);
 }
 
 static void run_pieces(void *user, int64_t begin, int64_t end) {
@@ -77,12 +78,18 @@ static void release_all(crew *c) {
 /* Taking may run out of memory: the pieces' is given back before the jump goes on. */
 static sn_status take_guarded(crew *c) {
     jmp_buf here, *outer = c->env->guard;
+    sn_status status;
+    volatile bool jumped = false;
     c->env->guard = &here;
-    int jumped = setjmp(here);
-    sn_status status = jumped ? c->env->status : take_all(c);
+    if (setjmp(here) == 0) {
+        status = take_all(c);
+    } else {
+        jumped = true;
+        status = c->env->status;
+    }
     c->env->guard = outer;
     release_all(c);
-    if (jumped && outer) longjmp(*outer, jumped);
+    if (jumped && outer) longjmp(*outer, (int)status);
     return status;
 }
 

@@ -180,7 +180,8 @@ static sn_status generate_on(sn_program *p, const sn_workers *workers, uint32_t 
 /* A single kernel needs no threads, and starting them takes longer than a small one. */
 static sn_status generate(sn_program *p, uint32_t threads) {
     SN_TRY(sn_program_guard(p));
-    p->pool = p->m->kernels.n > 1 ? sn_pool_new(&p->ctx->env, threads) : NULL;
+    uint32_t most = p->m->kernels.n, workers_wanted = threads ? threads : sn_processors();
+    p->pool = most > 1 ? sn_pool_new(&p->ctx->env, workers_wanted < most ? workers_wanted : most) : NULL;
     sn_workers workers = {run_on_pool, p->pool};
     sn_status status = generate_on(p, p->pool ? &workers : NULL, threads);
     sn_pool_free(p->pool);

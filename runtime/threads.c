@@ -77,13 +77,13 @@ static void *work(void *user) {
     return NULL;
 }
 
-static uint32_t processors(void) {
+uint32_t sn_processors(void) {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (uint32_t)n : 1;
 }
 
 sn_pool *sn_pool_new(sn_env *env, uint32_t threads) {
-    if (!threads) threads = processors();
+    if (!threads) threads = sn_processors();
     sn_pool *pool = sn_heap_alloc(env, sizeof *pool);
     *pool = (sn_pool){.env = env, .cap = threads - 1};
     pool->workers = sn_heap_alloc(env, pool->cap * sizeof *pool->workers);

@@ -406,8 +406,15 @@ static sn_status run_call(eval *ev, const sn_step *s) {
         const sn_arg *a = &s->args.at[i];
         SN_TRY(open_storage(&mem, ev, a->buf));
         storage *formal = &ev->mems[formals->at[i].i];
+        const sn_buf_rec *b = sn_buf_get(ev->m, formals->at[i]);
+        int64_t size;
+        if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
+        if (a->offset < 0 || a->offset > mem->size || mem->size - a->offset < size)
+            return sn_fail(ev->m->env, SN_ERROR_VERIFY, "evaluation: parameter '%s' of @%s is longer than its argument",
+                           b->name, sn_kern_get(ev->m, s->kern)->name);
         *formal = *mem;
-        formal->size -= a->offset;
+        formal->size = size;
+        formal->name = b->name;
         if (formal->data) formal->data += (size_t)a->offset * formal->bytes;
         if (formal->written) formal->written += a->offset;
     }

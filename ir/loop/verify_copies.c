@@ -1,11 +1,13 @@
 /* verify_copies.c: the invariants L23 to L25 of Loop IR, about copies that are under way while the kernel goes on. The
  * other ones are in verify.c, whose head has the list; they hold when this runs.
  *
- * Uses the marks of statements (a copy: its pipe; behind the copying nests of a pipe: 1) and of shared buffers (the pipe
+ * Uses the marks of statements (a copy: its pipe; behind the copying nests of a pipe: BEHIND) and of shared buffers (the pipe
  * that fills them).
  */
 #include "ir/loop/access.h"
 #include "ir/loop/copies.h"
+
+enum { BEHIND = INT32_MAX }; /* no id of a statement */
 
 typedef struct verifier {
     sn_module *m;
@@ -123,7 +125,7 @@ static sn_status check_pipe(verifier *v, sn_stmt s) {
     if (!fills) return FAIL("L25: no bulk nest stands in the pipe");
     if (!sn_pipe_barrier(v->m, s).i) return FAIL("L25: no barrier stands in the pipe behind its bulk nests");
     sn_stmt last = r->last;
-    while (!sn_pipe_fills(v->m, last)) sn_stmt_get(v->m, last)->mark = 1, last = sn_stmt_get(v->m, last)->prev;
+    while (!sn_pipe_fills(v->m, last)) sn_stmt_get(v->m, last)->mark = BEHIND, last = sn_stmt_get(v->m, last)->prev;
     return SN_OK;
 }
 
@@ -144,7 +146,7 @@ static sn_status check_filled(verifier *v, sn_stmt s) {
     sn_stmt pipe = {r->buf.i ? sn_buf_get(v->m, r->buf)->mark : 0}, up = s;
     if (!pipe.i || r->mark == pipe.i) return SN_OK;
     while (up.i && sn_stmt_get(v->m, up)->parent.i != pipe.i) up = sn_stmt_get(v->m, up)->parent;
-    bool reads = sn_loads(r) && up.i && sn_stmt_get(v->m, up)->mark;
+    bool reads = sn_loads(r) && up.i && sn_stmt_get(v->m, up)->mark == BEHIND;
     return reads ? SN_OK
                  : FAIL("L25: a pipe fills '%s': it is read in the iteration behind that, and nothing else",
                         sn_buf_get(v->m, r->buf)->name);

@@ -44,6 +44,7 @@ typedef struct life {
     sn_buf taken_by;       /* HANDED, ENDED: who has the storage now */
     uint32_t alive_index;  /* place in the list of temps with ALIVE or HANDED */
     bool written;          /* OUTPUT: a kernel got it */
+    sn_buf input;          /* OUTPUT: the input that it is written back to without a copy */
     sn_ix size, offset;    /* roots made by alloc */
     uint32_t uses, stores; /* roots: by the arguments of a call */
     uint32_t holders;      /* roots: how many have its storage with ALIVE or HANDED, */
@@ -248,8 +249,11 @@ static sn_status check_unplaced(const verifier *v, sn_buf b) {
 static sn_status check_fit(const verifier *v, const sn_step *s) {
     int64_t size, need, offset, workspace = 0, end;
     bool size_known = is_const(v, s->size, &size);
-    if (size_known && is_const(v, bytes_of(v, s->buf), &need) && size < need)
+    bool need_known = is_const(v, bytes_of(v, s->buf), &need);
+    if (size_known && need_known && size < need)
         return broken(v, 7, "%s needs %lld bytes, not %lld", name_of(v, s->buf), (long long)need, (long long)size);
+    if (!(size_known && need_known) && !sn_ix_eq(s->size, bytes_of(v, s->buf)))
+        return broken(v, 7, "the size is not the one that %s has in symbols", name_of(v, s->buf));
     if (!is_const(v, s->offset, &offset)) return SN_OK;
     uint32_t align = sn_buf_get(v->m, s->buf)->align;
     if (align && offset % align != 0)
@@ -372,9 +376,12 @@ static sn_status check_argument(const verifier *v, const sn_arg *arg, const sn_b
                       sn_dtypes[formal->dtype].name);
     if (at < 0 || at > INT64_MAX / (int64_t)sn_dtype_bytes(b->dtype))
         return broken(v, 11, "element %lld of %s is outside of it", (long long)at, b->name);
-    if (is_const(v, formal->size, &need) && is_const(v, b->size, &have) && (at > have || have - at < need))
+    bool known = is_const(v, formal->size, &need) && is_const(v, b->size, &have);
+    if (known && (at > have || have - at < need))
         return broken(v, 11, "%s has %lld elements from %lld on, %s has %lld", b->name,
                       (long long)(at > have ? 0 : have - at), (long long)at, formal->name, (long long)need);
+    if (!known && (at || !sn_ix_eq(formal->size, b->size)))
+        return broken(v, 11, "%s is not as long as %s in symbols", b->name, formal->name);
     if (b->align < formal->align || at * sn_dtype_bytes(b->dtype) % formal->align)
         return broken(v, 11, "element %lld of %s is not aligned to %u bytes as %s is", (long long)at, b->name,
                       formal->align, formal->name);
@@ -382,8 +389,10 @@ static sn_status check_argument(const verifier *v, const sn_arg *arg, const sn_b
     return SN_OK;
 }
 
+/* An output that is written back to an input without a copy is that input. */
 static sn_buf storage_of(const verifier *v, sn_buf b) {
-    return scope_of(v, b) == SN_BUF_TEMP ? life_of(v, b)->root : b;
+    sn_buf root = scope_of(v, b) == SN_BUF_TEMP ? life_of(v, b)->root : b;
+    return life_of(v, root)->input.i ? life_of(v, root)->input : root;
 }
 
 /* W12, for arguments in the order of the formals. The uses of a storage are counted in its life. */
@@ -454,10 +463,31 @@ static sn_status check_step(verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
+/* Which outputs have the storage of an input: those that `writes` names and no copy brings back. */
+static void find_written_inputs(verifier *v) {
+    const sn_graph_ir *g = &v->m->graph;
+    sn_buf *input = SN_NEWN(&v->m->arena, sn_buf, g->inputs.n + 1); /* by number */
+    for (uint32_t i = 1; i < v->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(v->m, (sn_buf){i});
+        if (b->scope == SN_BUF_INPUT && b->io < g->inputs.n) input[b->io].i = i;
+    }
+    for (uint32_t i = 1; i < v->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(v->m, (sn_buf){i});
+        bool writes = b->scope == SN_BUF_OUTPUT && b->io < g->outputs.n && g->outputs.at[b->io].writes >= 0;
+        if (writes) v->lives[i].input = input[g->outputs.at[b->io].writes];
+    }
+    for (uint32_t i = 0; i < v->m->wrap.steps.n; i++) {
+        const sn_step *s = &v->m->wrap.steps.at[i];
+        if (s->kind == SN_STEP_COPY && s->from.i && s->from.i < v->m->bufs.count)
+            v->lives[s->from.i].input = (sn_buf){0};
+    }
+}
+
 sn_status sn_wrap_verify(sn_module *m, const char *where) {
     verifier v = {.m = m, .where = where};
     v.lives = SN_NEWN(&m->arena, life, m->bufs.count);
     v.called = SN_NEWN(&m->arena, uint8_t, m->kerns.count);
+    find_written_inputs(&v);
     for (uint32_t i = 0; i < m->kernels.n; i++) v.called[m->kernels.at[i].i] = 1;
     for (; v.step < m->wrap.steps.n; v.step++) SN_TRY(check_step(&v, &m->wrap.steps.at[v.step]));
     SN_TRY(check_amount(&v, "workspace", m->wrap.workspace));

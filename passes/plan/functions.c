@@ -58,36 +58,52 @@ typedef struct uses {
 /* The elements that a kernel may touch of an argument, as far as ranges tell. */
 typedef struct window {
     int64_t least, end; /* end INT64_MAX: not known */
+    int64_t phase;      /* first elements of accesses, modulo those of the widest access; -1: they differ */
+    bool touched;
 } window;
 
-static void widen(window *w, sn_range r) {
+static void widen(window *w, sn_range r, int64_t wide) {
+    int64_t phase = r.lo < 0 ? -1 : r.lo % wide;
+    if (!w->touched) *w = (window){.least = r.lo, .phase = phase, .touched = true};
+    if (phase != w->phase) w->phase = -1;
     if (r.lo < w->least) w->least = r.lo;
     if (r.hi == INT64_MAX) w->end = r.hi;
     else if (r.hi >= w->end) w->end = r.hi + 1;
 }
 
-/* One for each argument. It begins where the buffer does when offsets may be negative (masked accesses), and where nothing
- * is touched. */
+/* Where accesses do not begin alike, those that are aligned stay so. It begins where the buffer does when offsets may be
+ * negative or all beyond the end (masked accesses), when its size is not known, and where nothing is touched. */
+static void settle(window *w, const sn_module *m, const sn_buf_rec *b, int64_t wide) {
+    int64_t size;
+    bool inside = w->touched && w->least >= 0 && sn_ix_is_const(m, b->size, &size) && w->least < size;
+    if (!inside) w->least = 0;
+    else if (w->phase < 0) w->least -= w->least % wide;
+}
+
 static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *args, const uint32_t *number) {
+    sn_module *m = o->m;
     window *all = SN_NEWN(o->cx->scratch, window, args->n);
-    for (uint32_t i = 0; i < args->n; i++) all[i].least = INT64_MAX;
-    for (sn_stmt s = sn_stmt_walk_first(o->m, k); s.i; s = sn_stmt_walk_next(o->m, s)) {
-        const sn_stmt_rec *st = sn_stmt_get(o->m, s);
-        if (st->buf.i && number[st->buf.i]) widen(&all[number[st->buf.i] - 1], sn_ix_range(o->m, st->ix));
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *st = sn_stmt_get(m, s);
+        if (!st->buf.i || !number[st->buf.i]) continue;
+        int64_t wide = WIDEST_ACCESS / sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype);
+        widen(&all[number[st->buf.i] - 1], sn_ix_range(m, st->ix), wide);
     }
-    for (uint32_t i = 0; i < args->n; i++)
-        if (all[i].least < 0 || all[i].least == INT64_MAX) all[i].least = 0;
+    for (uint32_t i = 0; i < args->n; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, args->at[i].buf);
+        settle(&all[i], m, b, WIDEST_ACCESS / sn_dtype_bytes(b->dtype));
+    }
     return all;
 }
 
 /* The formal is the window of the buffer, so that it does not depend on how much lies around that. */
 static void fit_formal(sn_module *m, sn_buf_rec *f, const window *w) {
     int64_t size;
-    bool known = sn_ix_is_const(m, f->size, &size), shorter = known && w->end < size;
+    bool known = sn_ix_is_const(m, f->size, &size), shorter = known && w->touched && w->end < size;
     if (f->align > WIDEST_ACCESS) f->align = WIDEST_ACCESS;
     while (w->least * sn_dtype_bytes(f->dtype) % f->align) f->align /= 2;
     if (!w->least && !shorter) return;
-    f->size = shorter ? sn_ix_const(m, w->end - w->least) : sn_ix_addc(m, f->size, -w->least);
+    f->size = sn_ix_const(m, (shorter ? w->end : size) - w->least);
     f->rank = 1;
     f->shape[0] = f->size;
 }

@@ -11,7 +11,7 @@
  *   - every load stands before the first store in the text, so that a thread reads the element before it is overwritten.
  * Gathers and scatters are refused. Cost: a walk over the kernel.
  *
- * A code generator must not promise LLVM that b and t do not alias (see sn_step_kind REUSE).
+ * The formals of such a call are not noalias (functions.c).
  */
 #include "ir/loop/access.h"
 #include "passes/plan/plan.h"
