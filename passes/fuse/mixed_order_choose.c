@@ -31,7 +31,7 @@ static bool is_row_loop(const sn_chain *rows, uint32_t n_rows, sn_stmt s) {
 }
 
 /* Accesses along the columns of a row. The first n_rows loops of `rows` number the rows. */
-static void count_loads(footprint *fp, sn_mix *mx, sn_kern k, const sn_chain *rows, uint32_t n_rows) {
+static void count_loads(footprint *fp, sn_mixed *mx, sn_kern k, const sn_chain *rows, uint32_t n_rows) {
     sn_module *m = mx->m;
     sn_access_list in;
     sn_access_find_all(&in, mx->cx->m, mx->cx->scratch, k);
@@ -51,11 +51,11 @@ static void count_loads(footprint *fp, sn_mix *mx, sn_kern k, const sn_chain *ro
     }
 }
 
-static footprint count_column(sn_mix *mx) {
+static footprint count_column(sn_mixed *mx) {
     footprint fp = {.bytes = 0};
     count_loads(&fp, mx, mx->a, &mx->chain, mx->n_rows);
     for (uint32_t i = 0; i < mx->n_columns; i++) {
-        const sn_mix_column *col = &mx->columns[i];
+        const sn_mixed_column *col = &mx->columns[i];
         const sn_stmt_rec *red = sn_stmt_get(mx->m, col->red.at[0]);
         count_loads(&fp, mx, col->k, &col->red, col->red.n);
         for (uint32_t s = 0; s < col->n_states; s++)
@@ -66,11 +66,11 @@ static footprint count_column(sn_mix *mx) {
 
 /* Threads of a row: as few as hold it, with few of them idle in the last step. Powers of two within a warp, else
  * warps. */
-static bool choose_threads(sn_mix *mx, uint32_t most_bytes) {
+static bool choose_threads(sn_mixed *mx, uint32_t most_bytes) {
     sn_sched *sc = &mx->sched;
     int64_t vectors = mx->width / sc->vector, best = INT64_MAX;
-    uint32_t most = SN_MIX_DATA / most_bytes, pinned = sc->block_x;
-    for (int64_t each = (most < SN_MIX_COLUMNS ? most : SN_MIX_COLUMNS) / sc->vector; each > 0; each--) {
+    uint32_t most = SN_MIXED_DATA / most_bytes, pinned = sc->block_x;
+    for (int64_t each = (most < SN_MIXED_COLUMNS ? most : SN_MIXED_COLUMNS) / sc->vector; each > 0; each--) {
         int64_t threads = (vectors + each - 1) / each, x = 1;
         while (x < threads && x < 32) x *= 2;
         if (threads > 32) x = (threads + 31) / 32 * 32;
@@ -83,30 +83,30 @@ static bool choose_threads(sn_mix *mx, uint32_t most_bytes) {
     return best != INT64_MAX;
 }
 
-static int64_t partial_bytes(const sn_mix *mx) {
+static int64_t partial_bytes(const sn_mixed *mx) {
     uint32_t states = 0;
     for (uint32_t i = 0; i < mx->n_columns; i++) states += mx->columns[i].n_states;
     return 2 * mx->groups * mx->width * states * 4; /* written and read */
 }
 
-static uint32_t registers(const sn_mix *mx, uint32_t bytes) {
-    return (mx->sched.unroll * mx->sched.vector * bytes / 4 + SN_MIX_OTHER_REGS + 7) / 8 * 8;
+static uint32_t registers(const sn_mixed *mx, uint32_t bytes) {
+    return (mx->sched.unroll * mx->sched.vector * bytes / 4 + SN_MIXED_OTHER_REGS + 7) / 8 * 8;
 }
 
 /* As many groups as blocks fit, then evenly; more of them when an accumulator would take in so many rows that their
  * roundings add up. */
-static void choose_groups(sn_mix *mx) {
+static void choose_groups(sn_mixed *mx) {
     int64_t rows = mx->sched.block_y, most = (int64_t)mx->sched.min_blocks * mx->cx->target->units;
-    int64_t steps = (mx->rows + most * rows - 1) / (most * rows), waves = (steps + SN_MIX_STEPS - 1) / SN_MIX_STEPS;
+    int64_t steps = (mx->rows + most * rows - 1) / (most * rows), waves = (steps + SN_MIXED_STEPS - 1) / SN_MIXED_STEPS;
     if (waves > 1) steps = (steps + waves - 1) / waves;
     mx->groups = (mx->rows + steps * rows - 1) / (steps * rows);
 }
 
-static bool is_worth_it(const sn_mix *mx) {
-    return mx->rows >= SN_MIX_ROWS * mx->groups && mx->shared >= SN_MIX_GAIN * partial_bytes(mx);
+static bool is_worth_it(const sn_mixed *mx) {
+    return mx->rows >= SN_MIXED_ROWS * mx->groups && mx->shared >= SN_MIXED_GAIN * partial_bytes(mx);
 }
 
-static bool divides_nests(const sn_mix *mx, uint32_t vector) {
+static bool divides_nests(const sn_mixed *mx, uint32_t vector) {
     const sn_module *m = mx->m;
     sn_chain nest;
     if (mx->width % vector) return false;
@@ -116,7 +116,7 @@ static bool divides_nests(const sn_mix *mx, uint32_t vector) {
     return true;
 }
 
-bool sn_mix_choose(sn_mix *mx, const char **why_not) {
+bool sn_mixed_choose(sn_mixed *mx, const char **why_not) {
     sn_sched *sc = &mx->sched;
     *sc = sn_kern_get(mx->m, mx->a)->sched;
     int64_t pinned = sc->split > 1 ? sc->split : 0;
@@ -130,21 +130,21 @@ bool sn_mix_choose(sn_mix *mx, const char **why_not) {
     }
     *why_not = "a row does not fit in the registers of a block";
     if (!divides_nests(mx, sc->vector) || !choose_threads(mx, fp.bytes)) return false;
-    if (!sc->block_y) sc->block_y = sc->block_x < SN_MIX_THREADS ? SN_MIX_THREADS / sc->block_x : 1;
+    if (!sc->block_y) sc->block_y = sc->block_x < SN_MIXED_THREADS ? SN_MIXED_THREADS / sc->block_x : 1;
     *why_not = "a block would have too many threads";
     if ((uint64_t)sc->block_x * sc->block_y > mx->cx->target->max_threads) return false;
     *why_not = "a row does not fit in the registers of a block";
     uint32_t threads = sc->block_x * sc->block_y, blocks = SN_FILE_REGS / registers(mx, fp.bytes) / threads;
     if (!pinned && !blocks) return false;
     *why_not = "what they share is small";
-    if (!pinned && mx->shared < SN_MIX_SHARED) return false;
+    if (!pinned && mx->shared < SN_MIXED_SHARED) return false;
     *why_not = "each group would have few rows";
     uint32_t resident = sn_target_blocks(mx->cx->target, threads);
-    if (resident > SN_MIX_BLOCKS) resident = SN_MIX_BLOCKS;
+    if (resident > SN_MIXED_BLOCKS) resident = SN_MIXED_BLOCKS;
     if (blocks > resident) blocks = resident;
     if (!sc->min_blocks) sc->min_blocks = blocks ? blocks : 1;
     choose_groups(mx);
-    while (!is_worth_it(mx) && (sc->min_blocks - 1) * threads >= SN_MIX_RESIDENT) sc->min_blocks--, choose_groups(mx);
+    while (!is_worth_it(mx) && (sc->min_blocks - 1) * threads >= SN_MIXED_RESIDENT) sc->min_blocks--, choose_groups(mx);
     if (pinned) mx->groups = pinned < mx->rows ? pinned : mx->rows;
     if (!pinned && !is_worth_it(mx)) return false;
     sc->cls = SN_SCHED_INNER;

@@ -26,7 +26,7 @@ static uint32_t like(sn_module *m, const sn_chain *c, uint32_t first, uint32_t e
 }
 
 /* Which row loop each axis of the reduction is, from one pair of accesses: all of the first red.n loops, each once. */
-static bool rows_from(sn_mix_column *col, const sn_mix *mx, sn_ix x, sn_ix y) {
+static bool rows_from(sn_mixed_column *col, const sn_mixed *mx, sn_ix x, sn_ix y) {
     bool used[SN_MAX_CHAIN] = {false};
     uint32_t n = col->red.n;
     if (n > mx->chain.n) return false;
@@ -40,7 +40,7 @@ static bool rows_from(sn_mix_column *col, const sn_mix *mx, sn_ix x, sn_ix y) {
 }
 
 /* The index of column access y in terms of the axes of the row kernel around access x. */
-static sn_ix in_row_terms(const sn_mix_column *col, const sn_mix *mx, const sn_access *x, const sn_access *y) {
+static sn_ix in_row_terms(const sn_mixed_column *col, const sn_mixed *mx, const sn_access *x, const sn_access *y) {
     sn_module *m = mx->m;
     sn_axis from[2 * SN_MAX_CHAIN];
     sn_ix to[2 * SN_MAX_CHAIN];
@@ -59,7 +59,7 @@ static sn_ix in_row_terms(const sn_mix_column *col, const sn_mix *mx, const sn_a
     return sn_ix_subst(m, y->ix, from, to, n);
 }
 
-static bool same_element(const sn_mix_column *col, const sn_mix *mx, const sn_access *x, const sn_access *y) {
+static bool same_element(const sn_mixed_column *col, const sn_mixed *mx, const sn_access *x, const sn_access *y) {
     return sn_ix_eq(in_row_terms(col, mx, x, y), x->ix);
 }
 
@@ -71,13 +71,14 @@ static bool all_move(const sn_chain *c, sn_module *m, sn_ix e) {
 }
 
 /* Does y walk whole rows: every axis moves it, the last column axis by one element? (Operands of products do not.) */
-static bool walks_rows(const sn_mix_column *col, sn_module *m, const sn_access *y) {
+static bool walks_rows(const sn_mixed_column *col, sn_module *m, const sn_access *y) {
     int64_t stride;
     return all_move(&col->red, m, y->ix) && all_move(&col->cols, m, y->ix) &&
            sn_ix_coef(m, y->ix, sn_stmt_axis(m, col->cols.at[col->cols.n - 1]), &stride) && stride == 1;
 }
 
-static bool find_rows(sn_mix_column *col, const sn_mix *mx, const sn_access_list *in_a, const sn_access_list *in_b) {
+static bool find_rows(sn_mixed_column *col, const sn_mixed *mx, const sn_access_list *in_a,
+                      const sn_access_list *in_b) {
     for (uint32_t j = 0; j < in_b->n; j++)
         for (uint32_t i = 0; i < in_a->n; i++) {
             const sn_access *x = &in_a->at[i], *y = &in_b->at[j];
@@ -88,7 +89,7 @@ static bool find_rows(sn_mix_column *col, const sn_mix *mx, const sn_access_list
 }
 
 /* Bytes of whole rows that both kernels touch. */
-static int64_t shared_bytes(const sn_mix_column *col, const sn_mix *mx, const sn_access_list *in_a,
+static int64_t shared_bytes(const sn_mixed_column *col, const sn_mixed *mx, const sn_access_list *in_a,
                             const sn_access_list *in_b) {
     int64_t bytes = 0;
     for (uint32_t j = 0; j < in_b->n; j++) {
@@ -119,7 +120,7 @@ static bool is_conditional(const sn_module *m, sn_stmt s) {
     return false;
 }
 
-static bool dependences_hold(const sn_mix_column *col, const sn_mix *mx, const sn_access_list *in_a,
+static bool dependences_hold(const sn_mixed_column *col, const sn_mixed *mx, const sn_access_list *in_a,
                              const sn_access_list *in_b) {
     for (uint32_t j = 0; j < in_b->n; j++) {
         const sn_access *y = &in_b->at[j];
@@ -140,7 +141,7 @@ static uint32_t position(const sn_module *m, sn_kern k) {
 }
 
 /* The expression of b moves to where a stands; what follows its reduction moves behind a if it stood before. */
-static bool may_move(const sn_mix *mx, sn_kern b, const sn_access_list *in_a, const sn_access_list *in_b) {
+static bool may_move(const sn_mixed *mx, sn_kern b, const sn_access_list *in_a, const sn_access_list *in_b) {
     const sn_module *m = mx->m;
     uint32_t at_a = position(m, mx->a), at_b = position(m, b);
     uint32_t lo = at_a < at_b ? at_a : at_b, hi = at_a < at_b ? at_b : at_a;
@@ -168,7 +169,7 @@ static sn_stmt only_reduction(const sn_module *m, sn_kern k, sn_stmt body) {
     return nest;
 }
 
-static bool is_column_kernel(sn_mix_column *col, const sn_module *m) {
+static bool is_column_kernel(sn_mixed_column *col, const sn_module *m) {
     sn_chain_outer(&col->cols, m, col->k);
     if (!col->cols.n || sn_kern_get(m, col->k)->sched.split == 1) return false;
     sn_stmt nest = only_reduction(m, col->k, col->cols.at[col->cols.n - 1]);
@@ -182,7 +183,7 @@ static bool is_column_kernel(sn_mix_column *col, const sn_module *m) {
 }
 
 /* Everything inside the row loops is plain statements and perfect nests, none longer than a row. */
-static bool is_row_kernel(const sn_mix *mx, uint32_t n_rows, int64_t width) {
+static bool is_row_kernel(const sn_mixed *mx, uint32_t n_rows, int64_t width) {
     const sn_module *m = mx->m;
     bool any = false;
     for (sn_stmt s = sn_region_first(m, mx->a, mx->chain.at[n_rows - 1]); s.i; s = sn_next(m, s)) {
@@ -196,26 +197,26 @@ static bool is_row_kernel(const sn_mix *mx, uint32_t n_rows, int64_t width) {
     return any;
 }
 
-void sn_mix_note_columns(sn_mix_kernels *by_buf, sn_pass_ctx *cx, sn_kern k) {
-    sn_mix_column col = {.k = k};
+void sn_mixed_note_columns(sn_mixed_kernels *by_buf, sn_pass_ctx *cx, sn_kern k) {
+    sn_mixed_column col = {.k = k};
     sn_access_list in;
     if (!is_column_kernel(&col, cx->m)) return;
     sn_access_find_all(&in, cx->m, cx->scratch, k);
     for (uint32_t i = 0; i < in.n; i++) {
-        sn_mix_kernels *list = &by_buf[in.at[i].buf.i];
+        sn_mixed_kernels *list = &by_buf[in.at[i].buf.i];
         bool there = list->n && list->at[list->n - 1].i == k.i;
         if (!in.at[i].store && !there && walks_rows(&col, cx->m, &in.at[i])) SN_PUSH(cx->scratch, list, k);
     }
 }
 
-bool sn_mix_match(sn_mix *mx, sn_kern b, const char **why_not) {
+bool sn_mixed_match(sn_mixed *mx, sn_kern b, const char **why_not) {
     sn_module *m = mx->m;
-    sn_mix_column col = {.k = b};
+    sn_mixed_column col = {.k = b};
     sn_access_list in_a, in_b;
     *why_not = NULL; /* not even close: nobody wants to know */
     for (uint32_t i = 0; i < mx->n_columns; i++)
         if (mx->columns[i].k.i == b.i) return false;
-    if (mx->n_columns == SN_MIX_COLUMN_KERNELS || !is_column_kernel(&col, m)) return false;
+    if (mx->n_columns == SN_MIXED_COLUMN_KERNELS || !is_column_kernel(&col, m)) return false;
     sn_access_find_all(&in_a, mx->cx->m, mx->cx->scratch, mx->a);
     sn_access_find_all(&in_b, mx->cx->m, mx->cx->scratch, b);
     int64_t rows = sn_chain_count(m, &col.red), width = sn_chain_count(m, &col.cols);

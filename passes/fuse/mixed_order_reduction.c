@@ -34,11 +34,11 @@ static sn_ix flat_of(sn_module *m, const sn_chain *c) {
     return sn_ix_flatten(m, index, shape, c->n);
 }
 
-static sn_dtype state_dtype(const sn_mix *mx, const sn_mix_column *col, uint32_t s) {
+static sn_dtype state_dtype(const sn_mixed *mx, const sn_mixed_column *col, uint32_t s) {
     return sn_val_get(mx->m, sn_result(sn_stmt_get(mx->m, col->red.at[0]), s))->dtype;
 }
 
-static sn_comb state_comb(const sn_mix *mx, const sn_mix_column *col, uint32_t s) {
+static sn_comb state_comb(const sn_mixed *mx, const sn_mixed_column *col, uint32_t s) {
     return sn_stmt_get(mx->m, col->red.at[0])->combs[s];
 }
 
@@ -50,14 +50,14 @@ typedef struct grouped {
     sn_ix parts[SN_MAX_CHAIN]; /* the row's position by row loop */
 } grouped;
 
-static void put_identities(sn_mix *mx, sn_stmt in_group, sn_ix g) {
+static void put_identities(sn_mixed *mx, sn_stmt in_group, sn_ix g) {
     sn_module *m = mx->m;
     sn_axis j = sn_axis_new(m, "j", sn_ix_const(m, mx->width));
     sn_stmt loop = sn_put_loop(m, sn_at_end(mx->a, in_group), j, SN_AXIS_SEQ);
     sn_ix at = sn_ix_add(m, sn_ix_scale(m, g, mx->width), sn_ix_axis(m, j));
     for (uint32_t i = 0; i < mx->n_columns; i++)
         for (uint32_t s = 0; s < mx->columns[i].n_states; s++) {
-            const sn_mix_column *col = &mx->columns[i];
+            const sn_mixed_column *col = &mx->columns[i];
             sn_cursor end = sn_at_end(mx->a, loop);
             sn_val id = sn_put_identity(m, end, state_comb(mx, col, s), 0, state_dtype(mx, col, s));
             sn_put_store(m, end, col->part[s], at, id);
@@ -65,7 +65,7 @@ static void put_identities(sn_mix *mx, sn_stmt in_group, sn_ix g) {
 }
 
 /* The row loops become a loop over groups and one over the rows of a group. */
-static grouped group_rows(sn_mix *mx) {
+static grouped group_rows(sn_mixed *mx) {
     sn_module *m = mx->m;
     sn_stmt old = mx->chain.at[0], last = mx->chain.at[mx->n_rows - 1];
     sn_axis axes[SN_MAX_CHAIN];
@@ -103,7 +103,7 @@ static void drop_from(sn_module *m, sn_stmt s) {
 
 /* A copy of the column kernel's loops at the end of the row; instead of the reduction its expression is combined with
  * the partial results. */
-static sn_stmt put_update(sn_mix *mx, const sn_mix_column *col, const grouped *gr) {
+static sn_stmt put_update(sn_mixed *mx, const sn_mixed_column *col, const grouped *gr) {
     sn_module *m = mx->m;
     sn_chain cols = {.n = 1}, red;
     sn_axis axes[SN_MAX_CHAIN];
@@ -145,18 +145,18 @@ static void join_last(sn_pass_ctx *cx, sn_stmt update) {
 /* ---- the column kernels ---- */
 
 /* Two-dimensional and small: as many blocks as columns allow. */
-static uint32_t finish_vector(const sn_mix *mx) {
+static uint32_t finish_vector(const sn_mixed *mx) {
     enum { LANES = 32 };
     uint32_t v = 4;
     while (v > 1 && (mx->width % v || mx->width < (int64_t)LANES * v * mx->cx->target->units)) v /= 2;
     return v;
 }
 
-static void finish(sn_mix *mx, const sn_mix_column *col) {
+static void finish(sn_mixed *mx, const sn_mixed_column *col) {
     sn_module *m = mx->m;
     const sn_stmt_rec *old = sn_stmt_get(m, col->red.at[0]);
-    sn_dtype dtypes[SN_MIX_STATES];
-    sn_val yields[SN_MIX_STATES];
+    sn_dtype dtypes[SN_MIXED_STATES];
+    sn_val yields[SN_MIXED_STATES];
     for (uint32_t s = 0; s < col->n_states; s++) dtypes[s] = state_dtype(mx, col, s);
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, mx->groups));
     sn_stmt nest = sn_put_reduce(m, sn_at_before(m, col->red.at[0]), g, SN_AXIS_SEQ, old->combs, old->n_combs, dtypes);
@@ -185,7 +185,7 @@ static void move_behind(sn_module *m, sn_kern k, sn_kern a) {
 
 /* ---- the pass ---- */
 
-static void make_partials(sn_mix *mx, sn_mix_column *col) {
+static void make_partials(sn_mixed *mx, sn_mixed_column *col) {
     sn_module *m = mx->m;
     sn_ix shape[2] = {sn_ix_const(m, mx->groups), sn_ix_const(m, mx->width)};
     for (uint32_t s = 0; s < col->n_states; s++) {
@@ -198,12 +198,12 @@ static void make_partials(sn_mix *mx, sn_mix_column *col) {
 /* What the runs of the pass over single kernels share. */
 typedef struct mixing {
     sn_pass_ctx *cx;
-    sn_mix_kernels *columns; /* by buffer: the column kernels that walk its rows */
-    bool *taken;             /* by kernel */
+    sn_mixed_kernels *columns; /* by buffer: the column kernels that walk its rows */
+    bool *taken;               /* by kernel */
     SN_VEC(sn_stmt) updates;
 } mixing;
 
-static void apply(mixing *mg, sn_mix *mx) {
+static void apply(mixing *mg, sn_mixed *mx) {
     sn_module *m = mx->m;
     sn_kern_rec *a = sn_kern_get(m, mx->a);
     for (uint32_t i = 0; i < mx->n_columns; i++) make_partials(mx, &mx->columns[i]);
@@ -223,26 +223,26 @@ static void apply(mixing *mg, sn_mix *mx) {
     a->sched = mx->sched;
 }
 
-static void try_column(mixing *mg, sn_mix *mx, sn_kern b) {
+static void try_column(mixing *mg, sn_mixed *mx, sn_kern b) {
     const char *why_not;
-    if (b.i == mx->a.i || mg->taken[b.i] || sn_mix_match(mx, b, &why_not) || !why_not) return;
+    if (b.i == mx->a.i || mg->taken[b.i] || sn_mixed_match(mx, b, &why_not) || !why_not) return;
     sn_remark(mx->cx, sn_kern_get(mx->m, mx->a)->name, "does not take in the sums of %s: %s",
               sn_kern_get(mx->m, b)->name, why_not);
 }
 
 static bool mix_kernel(mixing *mg, sn_kern a) {
     sn_module *m = mg->cx->m;
-    sn_mix mx = {.cx = mg->cx, .m = m, .a = a};
+    sn_mixed mx = {.cx = mg->cx, .m = m, .a = a};
     const sn_kern_rec *k = sn_kern_get(m, a);
     const char *why_not;
     if (k->sched.split == 1 || (k->sched.cls != SN_SCHED_NONE && k->sched.cls != SN_SCHED_INNER)) return false;
     sn_chain_outer(&mx.chain, m, a);
     for (uint32_t p = 0; p < k->params.n && mx.chain.n; p++) {
-        const sn_mix_kernels *list = &mg->columns[k->params.at[p].i];
+        const sn_mixed_kernels *list = &mg->columns[k->params.at[p].i];
         for (uint32_t i = 0; i < list->n; i++) try_column(mg, &mx, list->at[i]);
     }
     if (!mx.n_columns) return false;
-    if (!sn_mix_choose(&mx, &why_not)) {
+    if (!sn_mixed_choose(&mx, &why_not)) {
         sn_remark(mg->cx, k->name, "does not take in sums over its rows: %s", why_not);
         return false;
     }
@@ -255,13 +255,13 @@ sn_status sn_pass_mixed_order_reduction(sn_pass_ctx *cx, bool *changed) {
     uint32_t n = m->kernels.n;
     if (!cx->target->is_gpu) return SN_OK;
     mixing mg = {.cx = cx,
-                 .columns = SN_NEWN(cx->scratch, sn_mix_kernels, m->bufs.count),
+                 .columns = SN_NEWN(cx->scratch, sn_mixed_kernels, m->bufs.count),
                  .taken = SN_NEWN(cx->scratch, bool, m->kerns.count)};
     sn_kern *all = SN_NEWN(cx->scratch, sn_kern, n);
     for (uint32_t i = 0; i < n; i++) {
         all[i] = m->kernels.at[i];
         if (sn_kern_get(m, all[i])->scheduled) mg.taken[all[i].i] = true;
-        else sn_mix_note_columns(mg.columns, cx, all[i]);
+        else sn_mixed_note_columns(mg.columns, cx, all[i]);
     }
     for (uint32_t i = 0; i < n; i++)
         if (!mg.taken[all[i].i]) *changed |= mix_kernel(&mg, all[i]);
