@@ -1,0 +1,204 @@
+/* contraction.c: see contraction.h.
+ *
+ * A value has a set of axes: those in the index expressions and operands that it is made of, as bits by the position of
+ * the loop, outer loops first. Products are found from what the reduction yields: sums of products whose two factors
+ * have sets that no axis of one side shares with the other one's, apart from batch and K axes.
+ */
+#include "passes/schedule/contraction.h"
+
+typedef struct finder {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_contraction *c;
+    uint64_t *axes;     /* by sn_val: its set, once known ... */
+    bool *known;        /* ... */
+    uint32_t *position; /* by sn_axis: 1 + its bit; 0: of no loop here */
+    uint64_t found;     /* of the index expression that is being walked */
+    const char *why;
+} finder;
+
+static bool refuse(finder *f, const char *why) {
+    f->why = why;
+    return false;
+}
+
+/* ---- sets of axes ---- */
+
+static uint64_t set_of(finder *f, sn_val v);
+
+static void note_atom(void *user, sn_ix atom) {
+    finder *f = user;
+    const sn_ix_rec *r = sn_ix_get(f->m, atom);
+    if (r->kind == SN_IX_AXIS && f->position[r->id]) f->found |= 1ull << (f->position[r->id] - 1);
+    if (r->kind == SN_IX_VAL) {
+        uint64_t outside = f->found;
+        outside |= set_of(f, (sn_val){r->id});
+        f->found = outside;
+    }
+}
+
+static uint64_t set_of_ix(finder *f, sn_ix e) {
+    f->found = 0;
+    if (e.i) sn_ix_walk(f->m, e, note_atom, f);
+    return f->found;
+}
+
+/* Of a reduction in front of the nest: all that is inside. */
+static uint64_t set_inside(finder *f, sn_stmt s) {
+    uint64_t set = 0;
+    sn_stmt end = sn_stmt_walk_skip(f->m, s);
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(f->m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(f->m, t);
+        set |= set_of_ix(f, r->ix);
+        set |= set_of_ix(f, r->bound);
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (!sn_stmt_inside(f->m, sn_val_get(f->m, r->in[i])->def, s)) set |= set_of(f, r->in[i]);
+    }
+    return set;
+}
+
+static uint64_t set_of(finder *f, sn_val v) {
+    if (f->known[v.i]) return f->axes[v.i];
+    const sn_stmt_rec *r = sn_stmt_get(f->m, sn_val_get(f->m, v)->def);
+    uint64_t set = set_of_ix(f, r->ix) | set_of_ix(f, r->bound);
+    for (uint32_t i = 0; i < r->n_in; i++) set |= set_of(f, r->in[i]);
+    if (sn_lop_has_region(r->op)) set |= set_inside(f, sn_val_get(f->m, v)->def);
+    f->known[v.i] = true;
+    return f->axes[v.i] = set;
+}
+
+/* ---- loops ---- */
+
+static bool find_loops(finder *f, sn_kern k) {
+    sn_contraction *c = f->c;
+    sn_module *m = f->m;
+    sn_chain_outer(&c->outer, m, k);
+    c->body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, k, c->body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_stores(r) && !c->top.i) return refuse(f, "it stores in front of the reduction");
+        if (!sn_lop_has_region(r->op)) continue;
+        if (r->op != SN_LOP_REDUCE || c->top.i) return refuse(f, "it is more than one reduction");
+        c->top = s;
+    }
+    if (!c->top.i) return refuse(f, "it has no reduction");
+    if (!sn_nest_perfect(&c->inner, m, c->top)) return refuse(f, "its reductions are not one nest");
+    if (!sn_chain_extents(m, &c->outer, c->extent) || !sn_chain_extents(m, &c->inner, c->k_extent))
+        return refuse(f, "a size is symbolic");
+    if (c->outer.n + c->inner.n > 64) return refuse(f, "it has too many loops");
+    for (uint32_t i = 0; i < c->outer.n; i++) f->position[sn_stmt_axis(m, c->outer.at[i]).i] = 1 + i;
+    for (uint32_t i = 0; i < c->inner.n; i++) f->position[sn_stmt_axis(m, c->inner.at[i]).i] = 1 + c->outer.n + i;
+    return true;
+}
+
+/* ---- products ---- */
+
+static const sn_stmt_rec *def_of(const finder *f, sn_val v) { return sn_stmt_get(f->m, sn_val_get(f->m, v)->def); }
+
+/* Which operand the value is, a new one if need be; SN_MOST_OPERANDS: there is no room. */
+static uint32_t operand(finder *f, sn_val v) {
+    sn_contraction *c = f->c;
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (sn_val_eq(c->operands[i].value, v)) return i;
+    if (c->n_operands == SN_MOST_OPERANDS) return SN_MOST_OPERANDS;
+    sn_contraction_operand *o = &c->operands[c->n_operands];
+    *o = (sn_contraction_operand){.value = v, .from = sn_val_get(f->m, v)->dtype};
+    sn_stmt def = sn_val_get(f->m, v)->def;
+    while (sn_stmt_get(f->m, def)->op == SN_LOP_CAST) def = sn_val_get(f->m, sn_stmt_get(f->m, def)->in[0])->def;
+    if (sn_stmt_get(f->m, def)->op == SN_LOP_LOAD) {
+        o->load = def;
+        o->from = sn_stmt_get(f->m, def)->dtype;
+    }
+    return c->n_operands++;
+}
+
+/* What a state adds up: v is a product, or a sum of such. */
+static bool find_products(finder *f, uint32_t state, sn_val v) {
+    sn_contraction *c = f->c;
+    const sn_stmt_rec *r = def_of(f, v);
+    if (r->op == SN_LOP_ADD) return find_products(f, state, r->in[0]) && find_products(f, state, r->in[1]);
+    if (r->op != SN_LOP_MUL) return refuse(f, "what it adds up are no products");
+    if (c->n_products == SN_MOST_PRODUCTS) return refuse(f, "it adds up too many products");
+    uint32_t left = operand(f, r->in[0]), right = operand(f, r->in[1]);
+    if (left == SN_MOST_OPERANDS || right == SN_MOST_OPERANDS) return refuse(f, "it has too many operands");
+    c->products[c->n_products++] = (sn_contraction_product){state, left, right};
+    return true;
+}
+
+static bool find_states(finder *f) {
+    sn_contraction *c = f->c;
+    const sn_stmt_rec *top = sn_stmt_get(f->m, c->top);
+    const sn_stmt_rec *innermost = sn_stmt_get(f->m, c->inner.at[c->inner.n - 1]);
+    const sn_stmt_rec *yield = sn_stmt_get(f->m, innermost->last);
+    c->n_states = top->n_combs;
+    c->dtype = sn_val_get(f->m, top->result)->dtype;
+    for (uint32_t i = 0; i < top->n_combs; i++) {
+        if (top->combs[i] != SN_COMB_SUM) return refuse(f, "it is no sum");
+        if (sn_val_get(f->m, yield->in[i])->dtype != c->dtype) return refuse(f, "its sums have different dtypes");
+        if (!find_products(f, i, yield->in[i])) return false;
+    }
+    return true;
+}
+
+/* ---- sides ---- */
+
+/* Sets of the two factors of product p, without K axes; a factor's first: the one that is to be on the left. */
+static uint64_t outer_set(finder *f, uint32_t operand) {
+    return set_of(f, f->c->operands[operand].value) & ((1ull << f->c->outer.n) - 1);
+}
+
+/* All products have their factors on the same two sides: the left ones share no axis with the right ones but those of
+ * batch, on which both of every product depend. */
+static bool find_sides(finder *f) {
+    sn_contraction *c = f->c;
+    uint64_t left = 0, right = 0, batch = ~0ull, k_axes = ((1ull << c->inner.n) - 1) << c->outer.n;
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        sn_contraction_product *pr = &c->products[p];
+        uint64_t a = outer_set(f, pr->left), b = outer_set(f, pr->right);
+        uint64_t summed = set_of(f, c->operands[pr->left].value) & set_of(f, c->operands[pr->right].value) & k_axes;
+        if (summed != k_axes) return refuse(f, "a factor does not change along the sum");
+        batch &= a & b;
+        bool swap = (b & ~a & left) || (a & ~b & right);
+        if (!(left | right)) swap = c->outer.n && (a & ~b) >> (c->outer.n - 1);
+        if (swap) {
+            uint32_t other = pr->left;
+            pr->left = pr->right;
+            pr->right = other;
+            uint64_t set = a;
+            a = b;
+            b = set;
+        }
+        left |= a & ~b;
+        right |= b & ~a;
+    }
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        uint64_t a = outer_set(f, c->products[p].left), b = outer_set(f, c->products[p].right);
+        if ((a & b) != batch || (a & right) || (b & left)) return refuse(f, "its products have no common sides");
+        c->operands[c->products[p].right].right = true;
+    }
+    for (uint32_t p = 0; p < c->n_products; p++)
+        if (c->operands[c->products[p].left].right) return refuse(f, "an operand is on both sides");
+    c->batch = c->m = c->n = c->k = 1;
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        uint64_t bit = 1ull << i;
+        c->side[i] = batch & bit ? SN_SIDE_BATCH : right & bit ? SN_SIDE_N : SN_SIDE_M;
+        int64_t *extent = batch & bit ? &c->batch : right & bit ? &c->n : &c->m;
+        *extent = sn_mul_clamped(*extent, c->extent[i]);
+    }
+    for (uint32_t i = 0; i < c->inner.n; i++) c->k = sn_mul_clamped(c->k, c->k_extent[i]);
+    return true;
+}
+
+bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    finder f = {.cx = cx,
+                .m = m,
+                .c = out,
+                .axes = SN_NEWN(cx->scratch, uint64_t, m->vals.count),
+                .known = SN_NEWN(cx->scratch, bool, m->vals.count),
+                .position = SN_NEWN(cx->scratch, uint32_t, m->axes.count)};
+    *out = (sn_contraction){0};
+    bool found = find_loops(&f, k) && find_states(&f) && find_sides(&f);
+    if (!found) *why_not = f.why;
+    return found;
+}

@@ -1,0 +1,56 @@
+/* contraction.h: which kernels are matrix products, found by their structure, and what their axes and operands are.
+ *
+ *     loop i in M { loop j in N { %s = reduce sum r in K { .. yield a(i, r) * b(j, r) }   .. store y[..], f(%s, ..) } }
+ *
+ * Asked after fusion, of kernels whose axes are not bound yet. All else in the innermost loop is the epilogue, which
+ * nothing here looks at. Axes and operands are what dependence says: no name, no layout and no operation of the graph
+ * counts, so that attention, convolutions with unit windows and products of views are found alike.
+ */
+#ifndef SN_PASSES_SCHEDULE_CONTRACTION_H
+#define SN_PASSES_SCHEDULE_CONTRACTION_H
+
+#include "passes/base/nest.h"
+
+/* What an axis of the outer loops is to the product. */
+typedef enum sn_contraction_side {
+    SN_SIDE_BATCH, /* both operands depend on it */
+    SN_SIDE_M,     /* the left one alone, or none */
+    SN_SIDE_N      /* the right one alone */
+} sn_contraction_side;
+
+/* A factor of the products. */
+typedef struct sn_contraction_operand {
+    sn_val value;  /* in the region of the reduction, or in front of it */
+    sn_stmt load;  /* what it is read by, if the value is that element, converted at most; none: it has a prologue */
+    sn_dtype from; /* of that element; without one, of the value */
+    bool right;    /* depends on the N axes; else on the M axes, or on neither */
+} sn_contraction_operand;
+
+/* State += left * right, in each iteration. */
+typedef struct sn_contraction_product {
+    uint32_t state, left, right; /* of the reduction; operands */
+} sn_contraction_product;
+
+enum { SN_MOST_OPERANDS = 8, SN_MOST_PRODUCTS = 8 };
+
+typedef struct sn_contraction {
+    sn_chain outer; /* loops around the reduction; parallel */
+    sn_contraction_side side[SN_MAX_CHAIN];
+    int64_t extent[SN_MAX_CHAIN];
+    int64_t batch, m, n, k; /* products of extents */
+    sn_stmt body;           /* innermost outer loop; none: the kernel itself */
+    sn_stmt top;            /* the reduction ... */
+    sn_chain inner;         /* ... with those directly inside: K axes */
+    int64_t k_extent[SN_MAX_CHAIN];
+    sn_dtype dtype; /* of the states: all alike */
+    uint32_t n_states, n_operands, n_products;
+    sn_contraction_operand operands[SN_MOST_OPERANDS];
+    sn_contraction_product products[SN_MOST_PRODUCTS];
+} sn_contraction;
+
+/* Is the kernel one? Its outer loops are perfectly nested; the innermost one has one reduction, by sums of products,
+ * and all that is stored is stored behind it. The last outer axis is never M, unless there is no N axis at all: operands
+ * change sides instead. *why_not is set where the answer is no. Linear in the kernel. */
+bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
+
+#endif
