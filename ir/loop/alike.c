@@ -96,6 +96,7 @@ static void read_axis(reader *r, sn_stmt s, const sn_stmt_rec *rec) {
     sn_axis_rec *ax = sn_axis_get(r->m, rec->axis);
     token(r, rec->kind);
     token(r, rec->pipe << 2 | rec->bulk << 1 | rec->await);
+    token(r, (uint64_t)rec->mma << 32 | rec->mma_columns);
     int64_t extent = sn_ix_value(r->m, ax->extent);
     if (extent_is_hole(r, s, rec->kind)) SN_PUSH(r->arena, &r->out->holes, extent);
     else token(r, (uint64_t)extent);
@@ -116,6 +117,7 @@ static void read_buffer(reader *r, sn_buf buf) {
     token(r, b->scope < SN_BUF_REG);
     token(r, b->dtype);
     token(r, b->private_size);
+    token(r, b->swizzle);
     token(r, b->align < WIDEST_ACCESS ? b->align : WIDEST_ACCESS);
     token(r, sn_ix_is_const(r->m, b->size, &size) && size == 0);
 }

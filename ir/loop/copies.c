@@ -54,7 +54,7 @@ static bool is_copy(const sn_module *m, const sn_stmt_rec *r, sn_stmt threads) {
     if (load->op != SN_LOP_LOAD || x->mark != 1 || load->parent.i != r->parent.i) return false;
     const sn_buf_rec *from = sn_buf_get(m, load->buf);
     if (sn_buf_is_local(from) || (from->mark & 1) || (load->has_mask && !is_zero(m, load->in[1]))) return false;
-    return sn_buf_get(m, r->buf)->mark >> 1 != threads.i;
+    return !threads.i || sn_buf_get(m, r->buf)->mark >> 1 != threads.i;
 }
 
 static sn_stmt bulk_around(const sn_module *m, sn_stmt s) {
@@ -89,8 +89,9 @@ void sn_kern_copies(sn_copy_list *out, sn_module *m, sn_kern k, sn_arena *arena)
             end = sn_stmt_walk_skip(m, s);
             note_loads(m, s);
         }
-        if (!threads.i || !is_copy(m, r, threads)) continue;
-        sn_copy c = {.store = s, .load = sn_val_get(m, r->in[0])->def, .threads = threads, .bulk = bulk_around(m, s)};
+        sn_stmt bulk = bulk_around(m, s);
+        if ((!threads.i && !bulk.i) || !is_copy(m, r, threads)) continue;
+        sn_copy c = {.store = s, .load = sn_val_get(m, r->in[0])->def, .threads = threads, .bulk = bulk};
         if (c.bulk.i) c.pipe = pipe_around(m, c.bulk);
         SN_PUSH(arena, out, c);
     }

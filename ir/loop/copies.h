@@ -12,7 +12,7 @@
  * copy does not load what it stores. */
 typedef struct sn_copy {
     sn_stmt store, load;
-    sn_stmt threads; /* the block.x nest */
+    sn_stmt threads; /* the block.x nest; none: the copy is a box (ir/loop/box.h) */
     sn_stmt bulk;    /* innermost nest around it that is bulk; none: a load and a store like any other */
     sn_stmt pipe;    /* the pipe around that, if there is one */
 } sn_copy;

@@ -81,6 +81,7 @@ typedef struct sn_buf_rec {
     sn_ix size;               /* elements from the start of the storage that accesses may touch */
     uint32_t io;              /* INPUT, OUTPUT: number of the graph input or output */
     uint32_t private_size;    /* REG: elements of one thread; SHARED: of one block; else 0 */
+    uint32_t swizzle;         /* SHARED: 32, 64 or 128: elements stand permuted in rows of so many bytes; 0: in order */
     uint32_t align;           /* bytes that the storage start is a multiple of (a power of two) */
     const void *data;         /* CONST: size elements in storage format ... */
     sn_wt weight;             /* ... or the weight that has them (ir/graph/weights.h); read both through sn_buf_data */
@@ -101,15 +102,17 @@ typedef struct sn_stmt_rec {
     bool has_mask; /* the mask stands behind the other operands */
     sn_val result; /* first result; results of a REDUCE have consecutive ids */
     uint32_t n_results;
-    sn_buf buf;        /* LOAD, STORE */
-    sn_ix ix;          /* INDEX, IN, LOAD, STORE, IF; ACCUM: the position among the iterations */
-    sn_ix bound;       /* IN, IF */
-    sn_axis axis;      /* LOOP, REDUCE */
-    sn_axis_kind kind; /* LOOP, REDUCE */
-    bool bulk;         /* LOOP, REDUCE: its copies come later (ir/loop/copies.h) */
-    bool await;        /* LOOP, REDUCE: each iteration waits for those of one iteration of a bulk loop */
-    uint32_t pipe;     /* LOOP: copies of the buffers that its bulk nests fill; 0: no pipe */
-    uint32_t n_combs;  /* REDUCE; ACCUM: 1 */
+    sn_buf buf;           /* LOAD, STORE */
+    sn_ix ix;             /* INDEX, IN, LOAD, STORE, IF; ACCUM: the position among the iterations */
+    sn_ix bound;          /* IN, IF */
+    sn_axis axis;         /* LOOP, REDUCE */
+    sn_axis_kind kind;    /* LOOP, REDUCE */
+    bool bulk;            /* LOOP, REDUCE: its copies come later (ir/loop/copies.h) */
+    bool await;           /* LOOP, REDUCE: each iteration waits for those of one iteration of a bulk loop */
+    uint32_t pipe;        /* LOOP: copies of the buffers that its bulk nests fill; 0: no pipe */
+    uint32_t mma;         /* LOOP: sn_mma, what its nest is one of (ir/loop/mma.h); 0: none ... */
+    uint32_t mma_columns; /* ... and groups of threads side by side */
+    uint32_t n_combs;     /* REDUCE; ACCUM: 1 */
     sn_comb combs[4];
     bool exclusive;             /* ACCUM: without operand 0 of this iteration */
     double f;                   /* CONST of a float dtype */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ir/base/text.h"
-#include "ir/loop/loop.h"
+#include "ir/loop/mma.h"
 
 enum { MAX_NESTING = 200, MAX_RESULTS = 8 };
 
@@ -281,12 +281,28 @@ static sn_status parse_kind(sn_stmt_rec *r, parser *p) {
     return sn_lex_fail(p->lx, "unknown axis kind '%.*s'", shown(p->lx), p->lx->tok_start);
 }
 
-/* `bulk`, `await` and `pipe(3)`, in this order. */
+/* What stands behind `mma`: `(wgmma.bf16)` or `(mma.bf16, 2)`. */
+static sn_status parse_mma(sn_stmt_rec *r, parser *p) {
+    bool more;
+    SN_TRY(sn_lex_expect(p->lx, "("));
+    for (uint32_t i = SN_MMA_NONE + 1; i < SN_N_MMAS; i++)
+        if (sn_lex_is_name(p->lx, sn_mmas[i].name)) r->mma = i;
+    if (!r->mma) return sn_lex_fail(p->lx, "unknown matrix instruction '%.*s'", shown(p->lx), p->lx->tok_start);
+    SN_TRY(sn_lex_next(p->lx));
+    r->mma_columns = 1;
+    SN_TRY(sn_lex_accept(&more, p->lx, ","));
+    if (more) SN_TRY(parse_u32(&r->mma_columns, p->lx, "mma"));
+    return sn_lex_expect(p->lx, ")");
+}
+
+/* `bulk`, `await`, `pipe(3)` and `mma(..)`, in this order. */
 static sn_status parse_promises(sn_stmt_rec *r, parser *p) {
-    bool is_pipe;
+    bool is_pipe, is_mma;
     SN_TRY(sn_lex_accept_name(&r->bulk, p->lx, "bulk"));
     SN_TRY(sn_lex_accept_name(&r->await, p->lx, "await"));
     SN_TRY(sn_lex_accept_name(&is_pipe, p->lx, "pipe"));
+    SN_TRY(sn_lex_accept_name(&is_mma, p->lx, "mma"));
+    if (is_mma) return parse_mma(r, p);
     if (!is_pipe) return SN_OK;
     SN_TRY(sn_lex_expect(p->lx, "("));
     if (p->lx->tok != SN_TOK_INT || p->lx->integer < 2 || p->lx->integer > SN_MAX_PIPE)
@@ -629,13 +645,23 @@ static sn_status parse_header(parser *p) {
     return SN_OK;
 }
 
+/* `swizzle 128`, or nothing. */
+static sn_status parse_swizzle(uint32_t *out, sn_lex *lx) {
+    bool has;
+    SN_TRY(sn_lex_accept_name(&has, lx, "swizzle"));
+    if (!has) return SN_OK;
+    sn_lex at = *lx;
+    SN_TRY(parse_u32(out, lx, "swizzle"));
+    return *out == 32 || *out == 64 || *out == 128 ? SN_OK : sn_lex_fail(&at, "swizzle: 32, 64 or 128 bytes");
+}
+
 /* `reg s: f32 private 8 size 1024`, `shared ...`, `posted s: f32 size 64`. Two kernels may use the same name: the later
  * one is renamed in the module. */
 static sn_status parse_local(parser *p, sn_buf_scope scope) {
     sn_lex *lx = p->lx, at;
     char *name;
     sn_dtype dtype;
-    uint32_t private_size = 0;
+    uint32_t private_size = 0, swizzle = 0;
     sn_ix size;
     SN_TRY(sn_lex_next(lx));
     at = *lx;
@@ -647,10 +673,12 @@ static sn_status parse_local(parser *p, sn_buf_scope scope) {
         SN_TRY(sn_lex_expect_name(lx, "private"));
         SN_TRY(parse_u32(&private_size, lx, "private"));
     }
+    if (scope == SN_BUF_SHARED) SN_TRY(parse_swizzle(&swizzle, lx));
     SN_TRY(sn_lex_expect_name(lx, "size"));
     SN_TRY(parse_size(&size, p->m, lx));
     sn_buf b = sn_buf_new(p->m, name, dtype, scope, NULL, 0);
     sn_buf_get(p->m, b)->private_size = private_size;
+    sn_buf_get(p->m, b)->swizzle = swizzle;
     sn_buf_get(p->m, b)->size = size;
     sn_names_put(&p->bufs, name, b.i);
     SN_PUSH(&p->m->arena, &sn_kern_get(p->m, p->k)->locals, b);

@@ -11,6 +11,7 @@
 
 #include "ir/base/text.h"
 #include "ir/loop/build.h"
+#include "ir/loop/mma.h"
 
 /* ---- numbers ---- */
 
@@ -178,9 +179,12 @@ static void put_vals(sn_text *t, names *n, const sn_val *v, uint32_t count) {
 static void put_axis(sn_text *t, names *n, const sn_stmt_rec *r) {
     sn_text_printf(t, "%s in ", axis_name(n, r->axis));
     put_ix(t, n, sn_axis_get(n->m, r->axis)->extent);
-    if (r->kind == SN_AXIS_SEQ && !r->bulk && !r->await && !r->pipe) return;
+    if (r->kind == SN_AXIS_SEQ && !r->bulk && !r->await && !r->pipe && !r->mma) return;
     sn_text_printf(t, " : %s%s%s", sn_axis_kind_names[r->kind], r->bulk ? " bulk" : "", r->await ? " await" : "");
     if (r->pipe) sn_text_printf(t, " pipe(%u)", r->pipe);
+    if (r->mma) sn_text_printf(t, " mma(%s", sn_mmas[r->mma].name);
+    if (r->mma && r->mma_columns != 1) sn_text_printf(t, ", %u", r->mma_columns);
+    if (r->mma) sn_text_put(t, ")");
 }
 
 static void put_combs(sn_text *t, const sn_stmt_rec *r) {
@@ -328,6 +332,7 @@ static void put_local(sn_text *t, names *n, sn_buf buf) {
     sn_text_indent(t, 1);
     sn_text_printf(t, "%s %s: %s ", sn_buf_scope_names[b->scope], buf_name(n, buf), sn_dtypes[b->dtype].name);
     if (sn_buf_is_private(b)) sn_text_printf(t, "private %u ", b->private_size);
+    if (b->swizzle) sn_text_printf(t, "swizzle %u ", b->swizzle);
     sn_text_put(t, "size ");
     put_size(t, n->m, b->size);
     sn_text_put(t, "\n");

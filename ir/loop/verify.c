@@ -40,6 +40,7 @@
  * Says nothing about speed or targets.
  */
 #include "ir/loop/copies.h"
+#include "ir/loop/mma.h"
 
 #include <stdlib.h>
 
@@ -701,5 +702,6 @@ sn_status sn_loop_verify(sn_module *m, const char *where) {
         v.k = m->kernels.at[i];
         SN_TRY(check_kernel(&v));
     }
-    return sn_copies_verify(m, where);
+    SN_TRY(sn_copies_verify(m, where));
+    return sn_mma_verify(m, where);
 }

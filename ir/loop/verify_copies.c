@@ -5,6 +5,7 @@
  * that fills them).
  */
 #include "ir/loop/access.h"
+#include "ir/loop/box.h"
 #include "ir/loop/copies.h"
 
 enum { BEHIND = INT32_MAX }; /* no id of a statement */
@@ -28,9 +29,22 @@ static sn_status check_no_barrier(verifier *v, sn_stmt nest) {
     return SN_OK;
 }
 
+static sn_status check_box(verifier *v, sn_stmt s) {
+    sn_box box;
+    const char *why;
+    if (!sn_box_find(&box, &why, v->m, s)) return FAIL("L23: bulk outside of axes of threads, and no box: %s", why);
+    for (sn_stmt up = sn_stmt_get(v->m, s)->parent; up.i; up = sn_stmt_get(v->m, up)->parent)
+        if (sn_stmt_get(v->m, up)->bulk) return FAIL("L23: a bulk nest inside a bulk nest");
+    sn_stmt around = sn_stmt_get(v->m, s)->parent;
+    if (box.fills && (!around.i || !sn_stmt_get(v->m, around)->pipe))
+        return FAIL("L23: a box fills shared memory, and does not stand in a pipe");
+    return SN_OK;
+}
+
 static sn_status check_bulk(verifier *v, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(v->m, s);
     if (!r->bulk) return SN_OK;
+    if (sn_is_box(v->m, s)) return check_box(v, s);
     sn_stmt threads = sn_copy_threads(v->m, s);
     bool places = r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_SEQ || r->kind == SN_AXIS_UNROLL, any = false;
     if (!threads.i || !places) return FAIL("L23: bulk stands on a block.x axis, or on a loop inside one");
@@ -45,7 +59,7 @@ static sn_status check_bulk(verifier *v, sn_stmt s) {
 
 static sn_status check_awaited(verifier *v, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(v->m, s);
-    if (!r->bulk || r->kind == SN_AXIS_BLOCK_X) return SN_OK;
+    if (!r->bulk || r->kind == SN_AXIS_BLOCK_X || sn_is_box(v->m, s)) return SN_OK;
     sn_stmt awaits = sn_copy_awaits(v->m, s);
     if (!awaits.i || !sn_stmt_get(v->m, awaits)->await)
         return FAIL("L24: no loop of a nest behind this one awaits what each iteration copies");
@@ -86,7 +100,8 @@ static sn_status check_ahead(verifier *v, sn_stmt pipe, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(v->m, nest);
     for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(v->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(v->m, s);
-        if (r->bulk && r->kind != SN_AXIS_BLOCK_X) return FAIL("L25: in a pipe, bulk stands on block.x axes");
+        if (r->bulk && r->kind != SN_AXIS_BLOCK_X && !sn_is_box(v->m, s))
+            return FAIL("L25: in a pipe, bulk stands on block.x axes and on boxes");
         if (r->op == SN_LOP_REDUCE || r->op == SN_LOP_ACCUM) return FAIL("L25: what runs ahead in a pipe only copies");
         if (sn_stores(r) && r->mark != pipe.i) return FAIL("L25: the store runs ahead in a pipe, and is no copy");
         if (sn_loads(r) && (sn_buf_is_local(sn_buf_get(v->m, r->buf)) || sn_kern_stores(v->m, v->k, r->buf)))

@@ -1,0 +1,43 @@
+/* box.h: boxes: nests that copy a block of an array between global and shared memory, which one instruction can do (a tensor
+ * copy, TMA).
+ *
+ *     loop i in 128 : seq bulk { loop j in 64 {
+ *       %0 = in 128*p + i, 1000   %1 = load x[4096*(128*p + i) + 64*k + j] if %0 else 0   store a[64*i + j], %1
+ *     } }
+ *
+ * A box is a perfect nest of seq loops outside of all axes of threads, the outermost one bulk. It loads an element and stores
+ * it; on one side is shared memory, filled or read in order; on the other side an array of up to five dimensions, one for
+ * each loop and one for what is left of the offset. A test `in` bounds one of them: outside, 0 is loaded, or nothing is
+ * stored. What the dimensions are is read off the offset here alone: for the pass that makes boxes, the verifier and code
+ * generation.
+ */
+#ifndef SN_IR_LOOP_BOX_H
+#define SN_IR_LOOP_BOX_H
+
+#include "ir/loop/loop.h"
+
+enum { SN_BOX_DIMS = 5 };
+
+typedef struct sn_box_dim {
+    int64_t stride, size; /* elements; of the array */
+    int64_t box;          /* elements of the box */
+    sn_ix at;             /* where the box begins; may lie outside where a test bounds the dimension */
+} sn_box_dim;
+
+typedef struct sn_box {
+    sn_stmt load, store;
+    sn_buf global, shared;
+    bool fills;            /* shared memory; else it stores to global memory */
+    int64_t offset;        /* of the array, from the start of the storage */
+    int64_t shared_offset; /* of the box in the shared buffer */
+    uint32_t rank;
+    sn_box_dim dims[SN_BOX_DIMS]; /* innermost first: stride 1 */
+    int64_t elements;
+} sn_box;
+
+/* Is the nest a box that a tensor copy can move? *why_not is set where the answer is no. */
+bool sn_box_find(sn_box *out, const char **why_not, sn_module *m, sn_stmt nest);
+/* Does s, a bulk loop, stand outside of all axes of threads? Then it has to be a box. */
+bool sn_is_box(const sn_module *m, sn_stmt s);
+
+#endif

@@ -1,0 +1,213 @@
+/* mma.c: see mma.h. Builder and matcher are one: what the matcher reads off a nest it puts into the formulas that the
+ * builder uses, and compares ids.
+ */
+#include "ir/loop/mma.h"
+
+enum { K, BOTH, WARP = 32 };
+
+const sn_mma_info sn_mmas[SN_N_MMAS] = {
+    [SN_MMA_NONE] = {"", 0, 0, 0, 0, 0, SN_F32, SN_F32, false, "none"},
+#define SN_MMA(ID, name, sm, m, n, k, threads, operand, state, sides, doc)                                             \
+    [SN_MMA_##ID] = {name, sm, m, n, k, threads, SN_##operand, SN_##state, sides == BOTH, doc},
+#include "ir/loop/mma.def"
+#undef SN_MMA
+};
+
+/* ---- formulas ---- */
+
+static const sn_mma_info *info(const sn_mma_nest *n) { return &sn_mmas[n->mma]; }
+static uint32_t groups(const sn_mma_nest *n) { return n->threads / info(n)->threads; }
+
+uint32_t sn_mma_private(const sn_mma_nest *n) { return n->tiles_m * n->tiles_n * sn_mma_elements(n->mma); }
+int64_t sn_mma_rows(const sn_mma_nest *n) { return (int64_t)info(n)->m * n->tiles_m * (groups(n) / n->columns); }
+int64_t sn_mma_columns(const sn_mma_nest *n) { return (int64_t)info(n)->n * n->tiles_n * n->columns; }
+
+/* c*a + b */
+static sn_ix fma_ix(sn_module *m, int64_t c, sn_ix a, sn_ix b) { return sn_ix_add(m, sn_ix_scale(m, a, c), b); }
+
+static sn_ix lane_of(sn_module *m, sn_ix x) { return sn_ix_modc(m, x, WARP); }
+
+sn_ix sn_mma_row(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e) {
+    int64_t threads = info(n)->threads;
+    sn_ix group = sn_ix_divc(m, sn_ix_divc(m, x, threads), n->columns);
+    sn_ix warp = sn_ix_divc(m, sn_ix_modc(m, x, threads), WARP);
+    sn_ix block = fma_ix(m, n->tiles_m, group, h);
+    sn_ix inside = fma_ix(m, 8, sn_ix_divc(m, e, 2), sn_ix_divc(m, lane_of(m, x), 4));
+    return fma_ix(m, info(n)->m, block, fma_ix(m, 16, warp, inside));
+}
+
+sn_ix sn_mma_column(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix j, sn_ix e) {
+    sn_ix group = sn_ix_modc(m, sn_ix_divc(m, x, info(n)->threads), n->columns);
+    sn_ix block = fma_ix(m, n->tiles_n, group, j);
+    sn_ix inside = fma_ix(m, 2, sn_ix_modc(m, lane_of(m, x), 4), sn_ix_modc(m, e, 2));
+    return fma_ix(m, info(n)->n, block, inside);
+}
+
+sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
+    sn_ix block = fma_ix(m, n->tiles_n, h, j);
+    return fma_ix(m, sn_mma_private(n), x, fma_ix(m, sn_mma_elements(n->mma), block, e));
+}
+
+sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q) {
+    sn_ix along = o->across ? row : q, other = o->across ? q : row;
+    int64_t rows = o->across ? depth : o->rows;
+    sn_ix block = sn_ix_divc(m, along, o->width), inside = sn_ix_modc(m, along, o->width);
+    return fma_ix(m, rows * o->width, block, fma_ix(m, o->width, other, inside));
+}
+
+/* ---- building ---- */
+
+static sn_ix open_loop(sn_module *m, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
+    *at = sn_at_end(at->kern, sn_put_loop(m, *at, ax, kind));
+    return sn_ix_axis(m, ax);
+}
+
+static sn_val put_operand(sn_module *m, sn_cursor at, const sn_mma_nest *n, const sn_mma_operand *o, sn_ix row,
+                          sn_ix q) {
+    return sn_put_cast(m, at, info(n)->state, sn_put_load(m, at, o->buf, sn_mma_offset(m, o, n->depth, row, q)));
+}
+
+sn_stmt sn_mma_put(sn_module *m, sn_cursor at, const sn_mma_nest *n) {
+    static const sn_comb SUM[] = {SN_COMB_SUM};
+    sn_ix x = open_loop(m, &at, "x", n->threads, SN_AXIS_BLOCK_X);
+    sn_stmt top = at.parent;
+    sn_stmt_get(m, top)->mma = n->mma;
+    sn_stmt_get(m, top)->mma_columns = n->columns;
+    sn_ix h = open_loop(m, &at, "h", n->tiles_m, SN_AXIS_UNROLL),
+          j = open_loop(m, &at, "j", n->tiles_n, SN_AXIS_UNROLL);
+    sn_ix e = open_loop(m, &at, "e", sn_mma_elements(n->mma), SN_AXIS_UNROLL);
+    sn_axis depth = sn_axis_new(m, "q", sn_ix_const(m, n->depth));
+    sn_stmt sum = sn_put_reduce(m, at, depth, SN_AXIS_SEQ, SUM, 1, &info(n)->state);
+    sn_cursor in = sn_at_end(at.kern, sum);
+    sn_ix q = sn_ix_axis(m, depth);
+    sn_val a = put_operand(m, in, n, &n->a, sn_mma_row(m, n, x, h, e), q);
+    sn_val b = put_operand(m, in, n, &n->b, sn_mma_column(m, n, x, j, e), q);
+    sn_val product = sn_put_op2(m, in, SN_LOP_MUL, a, b);
+    sn_put_yield(m, in, &product, 1);
+    sn_ix element = sn_mma_element(m, n, x, h, j, e);
+    sn_val before = sn_put_load(m, at, n->state, element);
+    sn_put_store(m, at, n->state, element, sn_put_op2(m, at, SN_LOP_ADD, before, sn_stmt_get(m, sum)->result));
+    return top;
+}
+
+/* ---- matching ---- */
+
+typedef struct matcher {
+    sn_module *m;
+    sn_mma_nest *n;
+    const char *why;
+    sn_ix x, h, j, e, q;
+} matcher;
+
+static bool refuse(matcher *t, const char *why) {
+    t->why = why;
+    return false;
+}
+
+/* The loop that is all of the region of `outer`, with a constant extent. */
+static bool enter(matcher *t, sn_stmt *at, sn_ix *axis, int64_t *extent) {
+    const sn_stmt_rec *r = sn_stmt_get(t->m, *at);
+    sn_stmt inner = r->first;
+    if (!inner.i || sn_stmt_get(t->m, inner)->next.i) return refuse(t, "its loops are no perfect nest");
+    const sn_stmt_rec *s = sn_stmt_get(t->m, inner);
+    if (s->op != SN_LOP_LOOP || s->kind != SN_AXIS_UNROLL) return refuse(t, "blocks and elements are written out");
+    sn_ix_is_const(t->m, sn_axis_get(t->m, s->axis)->extent, extent);
+    *axis = sn_ix_axis(t->m, s->axis);
+    *at = inner;
+    return true;
+}
+
+static const sn_stmt_rec *def_of(const matcher *t, sn_val v) { return sn_stmt_get(t->m, sn_val_get(t->m, v)->def); }
+
+/* An operand that is loaded from shared memory at (row, q). */
+static bool find_operand(matcher *t, sn_mma_operand *o, sn_val v, int64_t rows, sn_ix row) {
+    const sn_stmt_rec *r = def_of(t, v);
+    const sn_mma_info *mma = info(t->n);
+    if (r->op == SN_LOP_CAST && r->dtype == mma->state) r = def_of(t, r->in[0]);
+    if (r->op != SN_LOP_LOAD || r->has_mask || r->dtype != mma->operand) return refuse(t, "an operand is no element");
+    const sn_buf_rec *b = sn_buf_get(t->m, r->buf);
+    if (b->scope != SN_BUF_SHARED) return refuse(t, "an operand is not in shared memory");
+    *o = (sn_mma_operand){.buf = r->buf, .rows = rows};
+    for (int across = 0; across <= mma->across; across++) {
+        o->across = across;
+        o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? rows : t->n->depth;
+        if (sn_ix_eq(sn_mma_offset(t->m, o, t->n->depth, row, t->q), r->ix)) return true;
+    }
+    return refuse(t, "an operand lies otherwise in shared memory");
+}
+
+static bool find_products(matcher *t, const sn_stmt_rec *sum) {
+    sn_mma_nest *n = t->n;
+    const sn_stmt_rec *yield = sn_stmt_get(t->m, sum->last);
+    const sn_stmt_rec *product = def_of(t, yield->in[0]);
+    int64_t depth;
+    if (sum->n_combs != 1 || sum->combs[0] != SN_COMB_SUM || product->op != SN_LOP_MUL)
+        return refuse(t, "it adds up no products");
+    if (!sn_ix_is_const(t->m, sn_axis_get(t->m, sum->axis)->extent, &depth) || depth % info(n)->k)
+        return refuse(t, "the length of the sum is no multiple of the instruction's");
+    n->depth = depth;
+    t->q = sn_ix_axis(t->m, sum->axis);
+    return find_operand(t, &n->a, product->in[0], sn_mma_rows(n), sn_mma_row(t->m, n, t->x, t->h, t->e)) &&
+           find_operand(t, &n->b, product->in[1], sn_mma_columns(n), sn_mma_column(t->m, n, t->x, t->j, t->e));
+}
+
+/* The innermost region: reduce, load, add, store. */
+static bool find_state(matcher *t, sn_stmt innermost) {
+    sn_mma_nest *n = t->n;
+    const sn_stmt_rec *store = sn_stmt_get(t->m, sn_stmt_get(t->m, innermost)->last);
+    if (store->op != SN_LOP_STORE || store->has_mask) return refuse(t, "it ends in no store");
+    const sn_stmt_rec *add = def_of(t, store->in[0]);
+    if (add->op != SN_LOP_ADD) return refuse(t, "it does not add");
+    const sn_stmt_rec *load = def_of(t, add->in[0]), *sum = def_of(t, add->in[1]);
+    uint32_t n_stmts = 0;
+    for (sn_stmt s = sn_stmt_get(t->m, innermost)->first; s.i; s = sn_stmt_get(t->m, s)->next) n_stmts++;
+    if (load->op != SN_LOP_LOAD || sum->op != SN_LOP_REDUCE || n_stmts != 4) return refuse(t, "it does not add a sum");
+    n->state = store->buf;
+    const sn_buf_rec *b = sn_buf_get(t->m, n->state);
+    sn_ix element = sn_mma_element(t->m, n, t->x, t->h, t->j, t->e);
+    if (b->scope != SN_BUF_REG || b->dtype != info(n)->state || b->private_size != sn_mma_private(n) ||
+        !sn_ix_eq(element, store->ix) || !sn_ix_eq(element, load->ix) || !sn_buf_eq(load->buf, n->state))
+        return refuse(t, "its registers are others");
+    return find_products(t, sum);
+}
+
+static bool find(matcher *t, sn_stmt s) {
+    sn_mma_nest *n = t->n;
+    const sn_stmt_rec *r = sn_stmt_get(t->m, s);
+    int64_t threads = 0, tiles_m = 0, tiles_n = 0, elements = 0;
+    if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_BLOCK_X) return refuse(t, "it stands on a loop over block.x");
+    n->mma = r->mma;
+    n->columns = r->mma_columns;
+    sn_ix_is_const(t->m, sn_axis_get(t->m, r->axis)->extent, &threads);
+    if (!n->columns || threads <= 0 || threads % (info(n)->threads * n->columns))
+        return refuse(t, "the threads are no groups of the instruction's");
+    n->threads = (uint32_t)threads;
+    t->x = sn_ix_axis(t->m, r->axis);
+    if (!enter(t, &s, &t->h, &tiles_m) || !enter(t, &s, &t->j, &tiles_n) || !enter(t, &s, &t->e, &elements))
+        return false;
+    if (elements != sn_mma_elements(n->mma)) return refuse(t, "a thread has other elements of a block");
+    n->tiles_m = (uint32_t)tiles_m;
+    n->tiles_n = (uint32_t)tiles_n;
+    return find_state(t, s);
+}
+
+bool sn_mma_find(sn_mma_nest *out, const char **why_not, sn_module *m, sn_stmt s) {
+    matcher t = {.m = m, .n = out};
+    *out = (sn_mma_nest){0};
+    bool found = find(&t, s);
+    if (!found) *why_not = t.why;
+    return found;
+}
+
+sn_status sn_mma_verify(sn_module *m, const char *where) {
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s)) {
+            sn_mma_nest nest;
+            const char *why;
+            if (!sn_stmt_get(m, s)->mma || sn_mma_find(&nest, &why, m, s)) continue;
+            return sn_stmt_fail(m, SN_ERROR_VERIFY, where, s, "L26: no nest of mma(%s): %s",
+                                sn_mmas[sn_stmt_get(m, s)->mma].name, why);
+        }
+    return SN_OK;
+}

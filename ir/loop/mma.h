@@ -1,0 +1,87 @@
+/* mma.h: the promise `mma(name)`: a nest over threads multiplies tiles as a row of mma.def does.
+ *
+ *     loop x in 256 : block.x mma(wgmma.bf16) {
+ *       loop h in 1 : unroll { loop j in 32 : unroll { loop e in 4 : unroll {
+ *         %0 = reduce sum q in 64 { %1 = load a[A(row, q)]  %2 = cast.f32 %1  %3 = load b[B(col, q)] ...  yield %5 }
+ *         %6 = load acc[E(x, h, j, e)]   %7 = add %6, %0   store acc[E(x, h, j, e)], %7
+ *       } } }
+ *     }
+ *
+ * Every thread adds products to the elements of a tile that are its own, in registers, and reads both operands from shared
+ * memory: the nest means that. What an instruction can take instead is decided by its index expressions, which are these
+ * and no others; so the verifier builds them and compares.
+ *
+ * Groups of `threads` threads lie in `columns` columns over the tile, row-major. A group has h in tiles_m blocks of m
+ * rows, one below the other, and j in tiles_n blocks of n columns. In a block of 16 or 8 rows of a warp
+ *
+ *     row = lane div 4 + 8*(e div 2)      column = 2*(lane mod 4) + e mod 2
+ *
+ * and a warpgroup's four warps have 16 rows each. Operands lie in shared memory in rows of `width` elements, which are as
+ * long as the buffer's swizzle: along the sum (K), or along rows or columns of the tile (then `across`):
+ *
+ *     K:       (q div width)*(rows*width) + width*row + q mod width
+ *     across:  (row div width)*(depth*width) + width*q + row mod width
+ */
+#ifndef SN_IR_LOOP_MMA_H
+#define SN_IR_LOOP_MMA_H
+
+#include "ir/loop/loop.h"
+
+typedef enum sn_mma {
+    SN_MMA_NONE,
+#define SN_MMA(ID, name, sm, m, n, k, threads, operand, state, sides, doc) SN_MMA_##ID,
+#include "ir/loop/mma.def"
+#undef SN_MMA
+    SN_N_MMAS
+} sn_mma;
+
+typedef struct sn_mma_info {
+    const char *name;
+    uint32_t sm, m, n, k, threads;
+    sn_dtype operand, state;
+    bool across; /* operands may lie across the sum */
+    const char *doc;
+} sn_mma_info;
+extern const sn_mma_info sn_mmas[SN_N_MMAS];
+
+/* Is it given by warpgroups, to be waited for? */
+static inline bool sn_mma_is_async(sn_mma mma) { return sn_mmas[mma].threads > 32; }
+/* Elements that a thread has of a smallest block. */
+static inline uint32_t sn_mma_elements(sn_mma mma) { return sn_mmas[mma].m == 8 ? 2 : 4; }
+
+/* An operand in shared memory. */
+typedef struct sn_mma_operand {
+    sn_buf buf;
+    int64_t rows, width; /* of the tile: along M or N; elements that stand in a row */
+    bool across;
+} sn_mma_operand;
+
+typedef struct sn_mma_nest {
+    sn_mma mma;
+    uint32_t threads, columns; /* of the block; groups side by side */
+    uint32_t tiles_m, tiles_n; /* blocks of a group */
+    int64_t depth;             /* of the sum: multiple of k */
+    sn_buf state;              /* reg: sn_mma_private elements a thread */
+    sn_mma_operand a, b;
+} sn_mma_nest;
+
+/* Elements of a thread. */
+uint32_t sn_mma_private(const sn_mma_nest *n);
+/* Rows and columns of the tile. */
+int64_t sn_mma_rows(const sn_mma_nest *n);
+int64_t sn_mma_columns(const sn_mma_nest *n);
+/* Row and column in the tile of element (h, j, e) of thread x, and its offset in the registers. */
+sn_ix sn_mma_row(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e);
+sn_ix sn_mma_column(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix j, sn_ix e);
+sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix j, sn_ix e);
+/* Offset of element (row, q) of an operand. */
+sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q);
+
+/* The nest, at `at`. */
+sn_stmt sn_mma_put(sn_module *m, sn_cursor at, const sn_mma_nest *n);
+/* What the promise on s says, read from the nest; false, and why, if the nest is another one. */
+bool sn_mma_find(sn_mma_nest *out, const char **why_not, sn_module *m, sn_stmt s);
+/* L26, for a module that keeps the other invariants. */
+sn_status sn_mma_verify(sn_module *m, const char *where);
+
+#endif
