@@ -6,6 +6,7 @@
 #ifndef SN_IR_GRAPH_INTERNAL_H
 #define SN_IR_GRAPH_INTERNAL_H
 
+#include "ir/base/sched.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/weights.h"
 #include "ir/index/ix.h"

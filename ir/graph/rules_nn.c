@@ -10,10 +10,19 @@ static sn_status not_bool(const sn_rule *r) {
 
 /* ---- contractions ---- */
 
+/* A header that nobody can read would be found where nobody knows the node any more. */
+static sn_status check_schedule(const sn_rule *r) {
+    const sn_attr *a = sn_rule_attr(r, SN_ATTR_SCHEDULE);
+    sn_sched unused;
+    return a ? sn_sched_read(&unused, r->m->env, sn_strf(&r->m->arena, "%s: schedule", sn_ops[r->op].name), a->text)
+             : SN_OK;
+}
+
 sn_status sn_rule_matmul(sn_rule *r) {
     const sn_type *a = sn_rule_in(r, 0), *b = sn_rule_in(r, 1);
     sn_module *m = r->m;
     SN_TRY(not_bool(r));
+    SN_TRY(check_schedule(r));
     SN_TRY(sn_rule_same_dtype(r));
     if (a->rank == 0 || b->rank == 0) return sn_rule_fail(r, "operand %d has no axes", a->rank == 0 ? 1 : 2);
     sn_ix inner_a = a->shape[a->rank - 1], inner_b = b->shape[b->rank == 1 ? 0 : b->rank - 2];

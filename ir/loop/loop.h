@@ -38,7 +38,7 @@
 
 #include "ir/graph/weights.h"
 #include "ir/index/ix.h"
-#include "ir/loop/sched.h"
+#include "ir/base/sched.h"
 #include "ir/ops/ops.h"
 
 typedef enum sn_axis_kind {
@@ -263,8 +263,6 @@ void sn_buf_print(struct sn_text *t, const sn_module *m, sn_buf b);
 void sn_kern_print(struct sn_text *t, const sn_module *m, sn_kern k);
 /* The identity of a kernel: its text with numbers for all names, and without what is for people (note, shapes). */
 void sn_kern_print_plain(struct sn_text *t, const sn_module *m, sn_kern k);
-/* What stands behind the word `schedule`: "inner block_x=32 vector=4". */
-void sn_sched_print(struct sn_text *t, const sn_sched *s);
 /* One line without its region, with the names that it has in the text of its kernel. */
 void sn_stmt_print(struct sn_text *t, const sn_module *m, sn_stmt s);
 /* Failure at a statement: "where: kernel @k, `statement`: message". */

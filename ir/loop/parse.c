@@ -606,36 +606,11 @@ static sn_status parse_params(parser *p) {
     return sn_lex_next(p->lx);
 }
 
-static sn_status parse_schedule(parser *p, sn_sched *s) {
-    sn_lex *lx = p->lx;
-    int cls = 0;
-    while (cls < SN_N_SCHED_CLASSES && !sn_lex_is_name(lx, sn_sched_class_names[cls])) cls++;
-    if (cls == SN_N_SCHED_CLASSES) return sn_lex_fail(lx, "unknown schedule class '%.*s'", shown(lx), lx->tok_start);
-    s->cls = (sn_sched_class)cls;
-    SN_TRY(sn_lex_next(lx));
-    for (int f = 0; f < SN_N_SCHED_FIELDS;) {
-        const sn_sched_field_info *field = &sn_sched_fields[f];
-        uint32_t value = 1;
-        if (!sn_lex_is_name(lx, field->name)) {
-            f++;
-            continue;
-        }
-        SN_TRY(sn_lex_next(lx));
-        if (!field->is_flag) {
-            SN_TRY(sn_lex_expect(lx, "="));
-            SN_TRY(parse_u32(&value, lx, field->name));
-        }
-        sn_sched_set(s, (sn_sched_field)f, value);
-        f = 0; /* the fields may come in any order */
-    }
-    return SN_OK;
-}
-
 static sn_status parse_header(parser *p) {
     sn_kern_rec *k = sn_kern_get(p->m, p->k);
     bool has;
     SN_TRY(sn_lex_accept_name(&has, p->lx, "schedule"));
-    if (has) SN_TRY(parse_schedule(p, &k->sched));
+    if (has) SN_TRY(sn_sched_parse(&k->sched, p->lx));
     SN_TRY(sn_lex_accept_name(&k->scheduled, p->lx, "scheduled"));
     SN_TRY(sn_lex_accept_name(&has, p->lx, "note"));
     if (!has) return SN_OK;

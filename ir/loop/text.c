@@ -286,20 +286,8 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 
 /* ---- kernels ---- */
 
-void sn_sched_print(sn_text *t, const sn_sched *s) {
-    sn_text_put(t, sn_sched_class_names[s->cls]);
-    for (int f = 0; f < SN_N_SCHED_FIELDS; f++) {
-        uint32_t value = sn_sched_get(s, (sn_sched_field)f);
-        if (!value) continue;
-        sn_text_printf(t, " %s", sn_sched_fields[f].name);
-        if (!sn_sched_fields[f].is_flag) sn_text_printf(t, "=%u", value);
-    }
-}
-
 static void put_schedule(sn_text *t, const sn_sched *s) {
-    bool any = s->cls != SN_SCHED_NONE;
-    for (int f = 0; f < SN_N_SCHED_FIELDS; f++) any |= sn_sched_get(s, (sn_sched_field)f) != 0;
-    if (!any) return;
+    if (sn_sched_is_open(s)) return;
     sn_text_put(t, " schedule ");
     sn_sched_print(t, s);
 }

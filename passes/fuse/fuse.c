@@ -8,7 +8,8 @@
  * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
  * tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
- * merged kernel would have more than MAX_OPS operations, or when too little parallelism would remain. A kernel that
+ * merged kernel would have more than MAX_OPS operations, when too little parallelism would remain, or when both headers say
+ * something and not the same; else the merged kernel has the header that says something. A kernel that
  * stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a
  * buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
  * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at
@@ -168,7 +169,10 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     sn_remark(fu->cx, name_of(fu, a), "fused with %s (%s, saves %lld bytes)", name_of(fu, b),
               mt->vertical ? "vertical" : "horizontal", (long long)mt->bytes);
     sn_fuse_merge(fu->cx, fa->k, fb->k, mt);
-    join_notes(fu, sn_kern_get(fu->m, fa->k), sn_kern_get(fu->m, fb->k));
+    sn_kern_rec *ka = sn_kern_get(fu->m, fa->k);
+    const sn_kern_rec *kb = sn_kern_get(fu->m, fb->k);
+    join_notes(fu, ka, kb);
+    if (sn_sched_is_open(&ka->sched)) ka->sched = kb->sched;
     for (uint32_t k = 0; k < fb->loads.n; k++) add_buf(fu, &fa->loads, fb->loads.at[k]);
     for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
     fa->ops += fb->ops;
@@ -179,12 +183,22 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     fu->merged++;
 }
 
+/* A header that stands is obeyed, so that two which differ keep their kernels apart. */
+static bool headers_differ(const sn_kern_rec *a, const sn_kern_rec *b) {
+    return !sn_sched_is_open(&a->sched) && !sn_sched_is_open(&b->sched) && !sn_sched_eq(&a->sched, &b->sched);
+}
+
 /* Merge x and y in the order that data asks for. */
 static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     uint32_t a = x, b = y;
     if (feeds(fu, y, x) || (!feeds(fu, x, y) && fu->nodes[y].lo < fu->nodes[x].lo)) a = y, b = x;
     if (fu->nodes[a].ops + fu->nodes[b].ops > MAX_OPS) return false;
-    if (sn_kern_get(fu->m, fu->nodes[a].k)->scheduled || sn_kern_get(fu->m, fu->nodes[b].k)->scheduled) return false;
+    const sn_kern_rec *ka = sn_kern_get(fu->m, fu->nodes[a].k), *kb = sn_kern_get(fu->m, fu->nodes[b].k);
+    if (ka->scheduled || kb->scheduled) return false;
+    if (headers_differ(ka, kb)) {
+        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: their headers differ", name_of(fu, b));
+        return false;
+    }
     sn_access_list in_a, in_b;
     sn_access_find_all(&in_a, fu->cx->m, fu->cx->scratch, fu->nodes[a].k);
     sn_access_find_all(&in_b, fu->cx->m, fu->cx->scratch, fu->nodes[b].k);

@@ -262,10 +262,17 @@ static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
 }
 
+/* What a node says of its kernel stands in the kernel's header. The rule of the operation has read it before. */
+static void pin_schedule(sn_lower *lw, sn_nd x) {
+    const sn_attr *a = sn_node_attr(lw->m, x, SN_ATTR_SCHEDULE);
+    if (a) sn_sched_read(&sn_kern_get(lw->m, lw->kern)->sched, lw->m->env, "schedule", a->text);
+}
+
 /* One kernel that stores every element of x to b. */
 static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_lower_begin(lw);
+    pin_schedule(lw, x);
     sn_ix index[SN_MAX_RANK] = {{0}};
     open_loops(lw, x, index);
     sn_val v = emit_realized(lw, x, index);

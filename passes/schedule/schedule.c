@@ -37,7 +37,7 @@ enum {
 #undef SN_SCHEDULE
 };
 _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
-               "every class of ir/loop/sched_classes.def has a row in schedules.def");
+               "every class of ir/base/sched_classes.def has a row in schedules.def");
 
 /* ---- choosing ---- */
 

@@ -21,9 +21,9 @@ def rule(text, name):
 
 def main():
     text = (source.ROOT / "docs/IR.md").read_text(encoding="utf-8")
-    fields = rows("ir/loop/sched_fields.def", r"^SN_SCHED_FIELD\((\w+), +(\w+),")
+    fields = rows("ir/base/sched_fields.def", r"^SN_SCHED_FIELD\((\w+), +(\w+),")
     wanted = {
-        "class": ["none"] + rows("ir/loop/sched_classes.def", r'^SN_SCHED_CLASS\(\w+, +"(\w+)",'),
+        "class": ["none"] + rows("ir/base/sched_classes.def", r'^SN_SCHED_CLASS\(\w+, +"(\w+)",'),
         "count": [name for name, kind in fields if kind == "COUNT"],
         "flag": [name for name, kind in fields if kind == "FLAG"],
     }
