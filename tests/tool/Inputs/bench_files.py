@@ -7,7 +7,7 @@ import sys
 sinter, bench = sys.argv[1:]
 known = subprocess.run([sinter, "list", "ops"], check=True, capture_output=True, text=True).stdout.split()
 names = {}
-for folder in "suite", "shapes":
+for folder in "suite", "shapes", "contract":
     files = glob.glob(os.path.join(bench, folder, "*.sn"))
     names[folder] = {os.path.basename(path)[:-3] for path in files}
     for path in files:
