@@ -32,7 +32,8 @@ static sn_status check_no_barrier(verifier *v, sn_stmt nest) {
 static sn_status check_box(verifier *v, sn_stmt s) {
     sn_box box;
     const char *why;
-    if (!sn_box_find(&box, &why, v->m, s)) return FAIL("L23: bulk outside of axes of threads, and no box: %s", why);
+    if (!sn_box_find(&box, &why, v->m, s))
+        return FAIL("L23: bulk stands on a block.x axis, or on a loop inside one, or on a box; this is none: %s", why);
     for (sn_stmt up = sn_stmt_get(v->m, s)->parent; up.i; up = sn_stmt_get(v->m, up)->parent)
         if (sn_stmt_get(v->m, up)->bulk) return FAIL("L23: a bulk nest inside a bulk nest");
     sn_stmt around = sn_stmt_get(v->m, s)->parent;

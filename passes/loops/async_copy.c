@@ -39,6 +39,7 @@ static bool mark_bulk(sn_module *m, const sn_copy_list *copies) {
     bool changed = false;
     for (uint32_t i = 0; i < copies->n; i++) {
         const sn_copy *c = &copies->at[i];
+        if (!c->threads.i) continue; /* a box */
         sn_stmt_rec *threads = sn_stmt_get(m, c->threads);
         if (c->bulk.i || threads->bulk || sn_ix_range(m, sn_stmt_extent(m, c->threads)).hi < 2) continue;
         if (has_barrier(m, c->threads)) continue;
@@ -88,6 +89,7 @@ static sn_stmt find_parts(sn_module *m, const sn_copy_list *copies, sn_stmt thre
 static void mark_parts(sn_pass_ctx *cx, sn_kern k, const sn_copy_list *copies) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < copies->n; i++) {
+        if (!copies->at[i].threads.i) continue;
         sn_stmt_rec *threads = sn_stmt_get(m, copies->at[i].threads);
         sn_stmt part = threads->bulk ? find_parts(m, copies, copies->at[i].threads) : (sn_stmt){0};
         if (!part.i) continue;

@@ -202,3 +202,28 @@ bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx 
     if (!found) *why_not = f.why;
     return found;
 }
+
+/* ---- places ---- */
+
+/* The axes of one kind, side or K, are the parts of `number`. */
+static uint32_t spread(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contraction *c, int side, sn_ix number) {
+    bool k = side < 0;
+    const sn_chain *chain = k ? &c->inner : &c->outer;
+    sn_ix shape[SN_MAX_CHAIN];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < chain->n; i++) {
+        if (!k && c->side[i] != (sn_contraction_side)side) continue;
+        shape[n] = sn_stmt_extent(m, chain->at[i]);
+        axes[n++] = sn_stmt_axis(m, chain->at[i]);
+    }
+    if (n) sn_ix_unflatten(m, number, shape, n, with);
+    return n;
+}
+
+uint32_t sn_contraction_axes(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contraction *c,
+                             const sn_contraction_place *place) {
+    uint32_t n = spread(axes, with, m, c, SN_SIDE_BATCH, place->batch);
+    n += spread(axes + n, with + n, m, c, SN_SIDE_M, place->row);
+    n += spread(axes + n, with + n, m, c, SN_SIDE_N, place->column);
+    return n + spread(axes + n, with + n, m, c, -1, place->step);
+}

@@ -53,4 +53,13 @@ typedef struct sn_contraction {
  * change sides instead. *why_not is set where the answer is no. Linear in the kernel. */
 bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
+/* Where an iteration of the nest stands: numbers of the product of the batch, of the row, of the column and of the step of
+ * the sum, each the row-major number of its axes. */
+typedef struct sn_contraction_place {
+    sn_ix batch, row, column, step;
+} sn_contraction_place;
+/* axes[i] is with[i] there, for the outer and K axes; returns how many. Both have room for 2 * SN_MAX_CHAIN. */
+uint32_t sn_contraction_axes(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contraction *c,
+                             const sn_contraction_place *place);
+
 #endif

@@ -1,0 +1,70 @@
+/* contract.c: class contract on GPUs: matrix products by tensor cores.
+ *
+ *     loop i in M { loop j in N { %s = reduce sum r in K { .. a(i, r) * b(j, r) }   .. store y[..] } }
+ *  -> loop g : grid { loop c : cluster { loop w {                tiles, in an order that keeps their operands in the L2
+ *       loop x : block.x { acc = 0 }
+ *       loop k in K div tile_k : seq pipe(stages) { box a -> sa   box b -> sb   barrier   loop x : block.x mma(..) { .. } }
+ *       loop x : block.x { the body, at the elements of acc that are the thread's }
+ *     } } }
+ *
+ * Chooses here, binds in contract_bind.c. Stands on contraction.c. The blocks of a cluster have tiles one below the other,
+ * so that the right operand is read once for all of them. A block that is persistent does one tile after the other, and the
+ * copies for the next one begin before this one's results are stored.
+ */
+#include "passes/schedule/contract.h"
+
+/* ---- what it applies to ---- */
+
+/* The instruction for operands of that dtype, none: there is none. */
+static sn_mma instruction(const sn_target *t, sn_dtype operand, sn_dtype state) {
+    for (sn_mma i = SN_MMA_NONE + 1; i < SN_N_MMAS; i++)
+        if (sn_mma_is_async(i) && sn_mmas[i].operand == operand && sn_mmas[i].state == state && operand != SN_F32 &&
+            t->sm == sn_mmas[i].sm)
+            return i;
+    return SN_MMA_NONE;
+}
+
+bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+    *ct = (sn_contract){.cx = cx, .m = cx->m, .k = k};
+    sn_contraction *c = &ct->c;
+    if (!sn_contraction_find(c, why_not, cx, k)) return false;
+    sn_dtype operand = c->operands[0].from;
+    *why_not = "an operand has a prologue";
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (!c->operands[i].load.i) return false;
+    *why_not = "its operands have different dtypes";
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (c->operands[i].from != operand) return false;
+    *why_not = "there is no instruction for its dtypes";
+    ct->mma = instruction(cx->target, operand, c->dtype);
+    return ct->mma != SN_MMA_NONE;
+}
+
+bool sn_schedule_contract_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_contract ct;
+    (void)sh;
+    *why_not = "it is for GPUs with tensor cores";
+    if (!cx->target->is_gpu || !cx->target->specific) return false;
+    return sn_contract_find(&ct, why_not, cx, k);
+}
+
+/* ---- headers ---- */
+
+sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                          const sn_sched *pinned) {
+    (void)sh;
+    sn_contract ct;
+    const char *why_not;
+    sn_sched sc = *pinned;
+    if (!sn_contract_find(&ct, &why_not, cx, k)) return SN_OK;
+    if (ct.c.m < 64 || ct.c.n < 64 || ct.c.k < 64) return SN_OK;
+    sc.cls = SN_SCHED_CONTRACT;
+    if (!sc.block_x) sc.block_x = 256;
+    if (!sc.tile_m) sc.tile_m = 128;
+    if (!sc.tile_n) sc.tile_n = ct.c.n_states > 1 ? 128 : 256;
+    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(sn_mmas[ct.mma].operand);
+    if (!sc.stages) sc.stages = 4;
+    if (!sc.cluster) sc.cluster = 1;
+    sn_schedule_propose(out, cx, &sc);
+    return SN_OK;
+}

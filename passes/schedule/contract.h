@@ -1,0 +1,21 @@
+/* contract.h: what contract.c, which chooses, and contract_bind.c, which binds, know of a matrix product on a GPU. */
+#ifndef SN_PASSES_SCHEDULE_CONTRACT_H
+#define SN_PASSES_SCHEDULE_CONTRACT_H
+
+#include "ir/loop/box.h"
+#include "ir/loop/mma.h"
+#include "passes/schedule/contraction.h"
+#include "passes/schedule/schedules.h"
+
+typedef struct sn_contract {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_contraction c;
+    sn_mma mma;
+} sn_contract;
+
+/* Is the kernel a product that the class can do on this target? */
+bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k);
+
+#endif

@@ -1,0 +1,247 @@
+/* contract_bind.c: binding of class contract on GPUs; contract.c has the picture.
+ *
+ * Operands of a stage lie in shared memory in rows of 128 bytes, permuted (swizzle), as the instructions want them: rows of
+ * steps of the sum where the operand is contiguous along it, else rows of rows or columns of the tile. A box fills each.
+ * What is outside of the operand is 0 there, so that it adds nothing; results outside are not stored.
+ */
+#include "passes/schedule/contract.h"
+
+typedef struct binding {
+    sn_contract ct;
+    const sn_sched *sc;
+    sn_module *m;
+    sn_kern k;
+    sn_stmt_vec body;
+    sn_ix batch, row, column; /* of the tile's first element */
+    bool edge_m, edge_n, edge_k;
+    sn_mma_nest nest; /* all but its buffers */
+    sn_buf shared[SN_MOST_OPERANDS];
+    bool across[SN_MOST_OPERANDS];
+    sn_buf states[4];
+} binding;
+
+/* ---- small pieces ---- */
+
+/* A loop at *at, which moves inside. Returns its axis. */
+static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
+    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
+    return sn_ix_axis(b->m, ax);
+}
+
+/* The same, but without a loop where there is one iteration. */
+static sn_ix open_some(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    return extent == 1 ? sn_ix_const(b->m, 0) : open_loop(b, at, name, extent, kind);
+}
+
+/* c*a + e */
+static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
+
+static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private_size,
+                        int64_t copies) {
+    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
+    sn_buf_rec *r = sn_buf_get(b->m, buf);
+    r->private_size = (uint32_t)private_size;
+    r->size = sn_ix_const(b->m, private_size * copies);
+    return buf;
+}
+
+/* ---- tiles ---- */
+
+/* Of the divisors of n, the one that is nearest to `wanted` by its ratio. */
+static int64_t divisor_near(int64_t n, int64_t wanted) {
+    int64_t best = 1;
+    for (int64_t d = 1; d <= n; d++) {
+        int64_t up = d > wanted ? d : wanted, down = d > wanted ? wanted : d;
+        int64_t best_up = best > wanted ? best : wanted, best_down = best > wanted ? wanted : best;
+        if (n % d == 0 && up * best_down < best_up * down) best = d;
+    }
+    return best;
+}
+
+/* Blocks that run at the same time have tiles that are near each other both ways: `tall` of them one below the other, then
+ * the next columns. */
+static int64_t tall(const binding *b, int64_t across, int64_t blocks) {
+    int64_t wanted = 1;
+    while (wanted * wanted * b->sc->tile_m * b->sc->cluster < blocks * b->sc->tile_n) wanted++;
+    return divisor_near(across, wanted);
+}
+
+/* The loops over tiles; *at moves inside. */
+static void open_tiles(binding *b, sn_cursor *at) {
+    const sn_contraction *c = &b->ct.c;
+    sn_module *m = b->m;
+    uint32_t cluster = b->sc->cluster;
+    int64_t across = parts(parts(c->m, b->sc->tile_m), cluster), along = parts(c->n, b->sc->tile_n);
+    int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
+    if (!b->sc->persistent || tiles < blocks) blocks = tiles;
+    sn_ix g = open_loop(b, at, "g", blocks, SN_AXIS_GRID), rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
+    sn_ix tile = fma_ix(b, blocks, open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ), g);
+    if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
+    int64_t high = tall(b, across, blocks);
+    sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
+    sn_ix in_band = sn_ix_modc(m, inside, high * along);
+    sn_ix down = fma_ix(b, high, band, sn_ix_modc(m, in_band, high));
+    b->batch = sn_ix_divc(m, tile, across * along);
+    b->row = sn_ix_scale(m, fma_ix(b, cluster, down, rank), b->sc->tile_m);
+    b->column = sn_ix_scale(m, sn_ix_divc(m, in_band, high), b->sc->tile_n);
+    b->edge_m = c->m % ((int64_t)b->sc->tile_m * cluster) != 0;
+    b->edge_n = c->n % b->sc->tile_n != 0;
+    b->edge_k = c->k % b->sc->tile_k != 0;
+}
+
+/* ---- operands ---- */
+
+static sn_val put_and(binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n) {
+    if (!edge) return mask;
+    sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, n));
+    return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
+}
+
+/* The offset of the operand's element at (place, step), relative to the tile: `place` counts its rows or columns. */
+static sn_ix element(binding *b, const sn_contraction_operand *o, sn_ix place, sn_ix step) {
+    sn_contraction_place at = {b->batch, b->row, b->column, step};
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN], *side = o->right ? &at.column : &at.row;
+    *side = sn_ix_add(b->m, *side, place);
+    uint32_t n = sn_contraction_axes(axes, with, b->m, &b->ct.c, &at);
+    return sn_ix_subst(b->m, sn_stmt_get(b->m, o->load)->ix, axes, with, n);
+}
+
+/* Is the operand contiguous across the sum rather than along it? */
+static bool lies_across(binding *b, const sn_contraction_operand *o) {
+    sn_module *m = b->m;
+    sn_stmt along = b->ct.c.inner.at[b->ct.c.inner.n - 1];
+    int64_t stride;
+    return !sn_ix_coef(m, sn_stmt_get(m, o->load)->ix, sn_stmt_axis(m, along), &stride) || stride != 1;
+}
+
+/* Boxes that fill the operand's shared memory with steps k*tile_k ..; one for each row of 128 bytes. */
+static void put_boxes(binding *b, sn_cursor at, uint32_t i, sn_ix k) {
+    const sn_contraction_operand *o = &b->ct.c.operands[i];
+    sn_module *m = b->m;
+    int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m, depth = b->sc->tile_k;
+    int64_t width = SN_LINE / sn_dtype_bytes(o->from);
+    bool across = b->across[i];
+    int64_t n = (across ? rows : depth) / width, lines = across ? depth : rows;
+    for (int64_t part = 0; part < n; part++) {
+        sn_cursor in = at;
+        sn_ix line = open_loop(b, &in, "i", lines, SN_AXIS_SEQ), lane = open_loop(b, &in, "j", width, SN_AXIS_SEQ);
+        sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
+        lane = sn_ix_addc(m, lane, part * width);
+        sn_ix place = across ? lane : line, step = fma_ix(b, depth, k, across ? line : lane);
+        sn_ix side = sn_ix_add(m, o->right ? b->column : b->row, place);
+        sn_val mask =
+            put_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side, o->right ? b->ct.c.n : b->ct.c.m);
+        mask = put_and(b, in, mask, b->edge_k, step, b->ct.c.k);
+        sn_buf from = sn_stmt_get(m, o->load)->buf;
+        sn_ix offset = element(b, o, place, step);
+        sn_val x = mask.i ? sn_put_load_masked(m, in, from, offset, mask, sn_put_const(m, in, o->from, 0))
+                          : sn_put_load(m, in, from, offset);
+        sn_mma_operand layout = {b->shared[i], rows, width, across};
+        sn_ix q = across ? line : lane;
+        sn_put_store(m, in, b->shared[i], sn_mma_offset(m, &layout, depth, place, q), x);
+    }
+}
+
+static void make_operands(binding *b) {
+    sn_contraction *c = &b->ct.c;
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        const sn_contraction_operand *o = &c->operands[i];
+        int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
+        b->across[i] = lies_across(b, o);
+        b->shared[i] =
+            new_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
+        sn_buf_get(b->m, b->shared[i])->swizzle = SN_LINE;
+    }
+}
+
+/* ---- products ---- */
+
+static sn_mma_operand operand_of(const binding *b, uint32_t i) {
+    const sn_contraction_operand *o = &b->ct.c.operands[i];
+    int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
+    return (sn_mma_operand){b->shared[i], rows, SN_LINE / sn_dtype_bytes(o->from), b->across[i]};
+}
+
+static void put_products(binding *b, sn_cursor at) {
+    const sn_contraction *c = &b->ct.c;
+    int64_t steps = parts(c->k, b->sc->tile_k);
+    sn_cursor in = at;
+    sn_ix k = open_loop(b, &in, "k", steps, SN_AXIS_SEQ);
+    sn_stmt_get(b->m, in.parent)->pipe = b->sc->stages;
+    for (uint32_t i = 0; i < c->n_operands; i++) put_boxes(b, in, i, k);
+    sn_put_barrier(b->m, in);
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        sn_mma_nest nest = b->nest;
+        nest.state = b->states[c->products[p].state];
+        nest.a = operand_of(b, c->products[p].left);
+        nest.b = operand_of(b, c->products[p].right);
+        sn_mma_put(b->m, in, &nest);
+    }
+}
+
+static void make_states(binding *b, sn_cursor at) {
+    const sn_contraction *c = &b->ct.c;
+    uint32_t own = sn_mma_private(&b->nest);
+    sn_ix x = open_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix e = open_loop(b, &at, "e", own, SN_AXIS_UNROLL);
+    for (uint32_t i = 0; i < c->n_states; i++) {
+        b->states[i] = new_local(b, "acc", c->dtype, SN_BUF_REG, own, (int64_t)b->nest.threads * b->sc->cluster);
+        sn_put_store(b->m, at, b->states[i], fma_ix(b, own, x, e), sn_put_const(b->m, at, c->dtype, 0));
+    }
+}
+
+/* ---- epilogue ---- */
+
+static void put_epilogue(binding *b, sn_cursor at) {
+    sn_contraction *c = &b->ct.c;
+    sn_module *m = b->m;
+    uint32_t halves = sn_mma_elements(b->nest.mma) / 2;
+    sn_ix x = open_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix h = open_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL),
+          j = open_loop(b, &at, "j", b->nest.tiles_n, SN_AXIS_UNROLL);
+    sn_ix r = open_loop(b, &at, "r", halves, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
+    sn_ix e = fma_ix(b, 2, r, v), row = sn_ix_add(m, b->row, sn_mma_row(m, &b->nest, x, h, e));
+    sn_ix column = sn_ix_add(m, b->column, sn_mma_column(m, &b->nest, x, j, e));
+    sn_contraction_place place = {b->batch, row, column, sn_ix_const(m, 0)};
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    uint32_t n = sn_contraction_axes(axes, with, m, c, &place);
+    sn_val mask = put_and(b, at, (sn_val){0}, b->edge_m, row, c->m);
+    mask = put_and(b, at, mask, b->edge_n, column, c->n);
+    sn_val sums[4];
+    for (uint32_t i = 0; i < c->n_states; i++)
+        sums[i] = sn_put_load(m, at, b->states[i], sn_mma_element(m, &b->nest, x, h, j, e));
+    for (uint32_t i = 0; i < b->body.n; i++) {
+        sn_stmt s = b->body.at[i];
+        if (s.i == c->top.i) continue;
+        sn_stmt_insert(m, at, s);
+        sn_stmt_subst(m, s, axes, with, n);
+    }
+    if (mask.i) sn_mask_accesses(b->ct.cx, b->k, at.parent, mask, true);
+    for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
+}
+
+void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+    binding b = {.sc = sc, .m = cx->m, .k = k};
+    const char *why_not;
+    sn_contract_find(&b.ct, &why_not, cx, k);
+    const sn_mma_info *mma = &sn_mmas[b.ct.mma];
+    uint32_t groups = sc->block_x / mma->threads;
+    b.nest = (sn_mma_nest){.mma = b.ct.mma,
+                           .threads = sc->block_x,
+                           .columns = 1,
+                           .tiles_m = sc->tile_m / mma->m / groups,
+                           .tiles_n = sc->tile_n / mma->n,
+                           .depth = sc->tile_k};
+    sn_schedule_take_body(&b.body, cx, k, sh);
+    sn_cursor at = sn_at_end(k, (sn_stmt){0});
+    make_operands(&b);
+    open_tiles(&b, &at);
+    make_states(&b, at);
+    put_products(&b, at);
+    put_epilogue(&b, at);
+}
