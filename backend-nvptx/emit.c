@@ -24,19 +24,20 @@ typedef struct job {
 } job;
 
 /* More than 4 KB of parameters, and what blocks of a cluster send each other, need PTX 8.1 (drivers from R530 on). */
-static uint32_t ptx_version(const job *j, uint32_t ptx) {
+static uint32_t ptx_version(const job *j, const sn_cg_needs *needs, uint32_t ptx) {
     enum { SMALL_BLOCK = 4096, NEWER = 81 };
     const sn_kern_rec *k = sn_kern_get(j->m, j->k);
     bool large = j->out->param_block && 8 * (k->params.n + sn_cg_keeps(j->m, j->k, true)) > SMALL_BLOCK;
-    return (large || j->out->cluster > 1) && ptx < NEWER ? NEWER : ptx;
+    if ((large || j->out->cluster > 1) && ptx < NEWER) ptx = NEWER;
+    return ptx < needs->ptx ? needs->ptx : ptx;
 }
 
-static sn_status target_machine(LLVMTargetMachineRef *out, job *j) {
+static sn_status target_machine(LLVMTargetMachineRef *out, job *j, const sn_cg_needs *needs) {
     sn_cg *cg = &j->cg;
     static const char TRIPLE[] = "nvptx64-nvidia-cuda";
     const char *cpu;
     uint32_t ptx;
-    if (!sn_nvptx_cpu(cg->target, &cpu, &ptx))
+    if (!sn_nvptx_cpu(cg->target, needs->specific, &cpu, &ptx))
         return sn_fail(cg->env, SN_ERROR_TARGET, "no code can be made for %s: compute capability 7.5 is the oldest",
                        cg->target->name);
     LLVMTargetRef target;
@@ -47,7 +48,7 @@ static sn_status target_machine(LLVMTargetMachineRef *out, job *j) {
         return status;
     }
     char features[16];
-    snprintf(features, sizeof features, "+ptx%u", ptx_version(j, ptx));
+    snprintf(features, sizeof features, "+ptx%u", ptx_version(j, needs, ptx));
     *out = LLVMCreateTargetMachine(target, TRIPLE, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocDefault,
                                    LLVMCodeModelDefault);
     return *out ? SN_OK : sn_fail(cg->env, SN_ERROR_TARGET, "LLVM cannot generate code for %s", cpu);
@@ -75,10 +76,19 @@ static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
     return SN_OK;
 }
 
-static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
+/* The first machine is the oldest that runs the generation's code, and knows the layout of data. What the code of this
+ * kernel needs beyond that is known once it is made. */
+static sn_status fit_machine(job *j, const sn_cg_needs *needs) {
+    if (!needs->specific && !needs->ptx) return SN_OK;
+    LLVMDisposeTargetMachine(j->cg.tm);
+    j->cg.tm = NULL;
+    return target_machine(&j->cg.tm, j, needs);
+}
+
+static sn_status emit_module(job *j, LLVMModuleRef mod) {
     LLVMValueRef fn;
     sn_cg_needs needs;
-    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(j->cg.tm);
     LLVMSetModuleDataLayout(mod, layout);
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(mod, "nvptx64-nvidia-cuda");
@@ -87,16 +97,17 @@ static sn_status emit_module(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm)
     j->out->kept_bytes = needs.kept_bytes;
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
-    SN_TRY(sn_cg_optimise(&j->cg, mod, tm, PASSES));
+    SN_TRY(fit_machine(j, &needs));
+    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, PASSES));
     sn_nvptx_widen(&j->cg, mod);
-    return take_ptx(j, mod, tm);
+    return take_ptx(j, mod, j->cg.tm);
 }
 
 static sn_status emit_guarded(void *user) {
     job *j = user;
-    SN_TRY(target_machine(&j->cg.tm, j));
+    SN_TRY(target_machine(&j->cg.tm, j, &(sn_cg_needs){0}));
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(sn_kern_get(j->m, j->k)->name, j->cg.cx);
-    sn_status status = emit_module(j, mod, j->cg.tm);
+    sn_status status = emit_module(j, mod);
     LLVMDisposeModule(mod);
     return status;
 }

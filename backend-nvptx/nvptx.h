@@ -7,9 +7,9 @@
 #include "ir/base/text.h"
 #include "ir/base/target.h"
 
-/* LLVM's name of the processor and the PTX version (times ten) of a GPU target; the name need not be in the table: a
- * target that was filled from a device is found by its compute capability. false: no row fits. */
-bool sn_nvptx_cpu(const sn_target *target, const char **cpu, uint32_t *ptx);
+/* LLVM's name of the processor and the PTX version (times ten) of a GPU target: the newest of its generation that is not
+ * newer than the compute capability; specific: the variant of that very architecture. false: there is none. */
+bool sn_nvptx_cpu(const sn_target *target, bool specific, const char **cpu, uint32_t *ptx);
 
 /* Pairs of bfloat become floats by shifts and masks; after the optimiser. */
 void sn_nvptx_widen(const sn_cg *cg, LLVMModuleRef mod);

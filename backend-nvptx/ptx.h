@@ -4,10 +4,11 @@
 
 #include "codegen-llvm/codegen.h"
 
-/* "sm_75" .. "sm_121" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
+/* "sm_75" .. "sm_121", "sm_90a" .. "sm_121a" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
 sn_status sn_target_named(sn_target *out, sn_env *env, const char *name);
 /* What is known of the generation of a device, by its compute capability (90 for 9.0): the newest row that is not
- * newer. Fails for devices older than the oldest row. */
+ * newer; with the instructions of its own where the architecture is the very one of a variant. Fails for devices older
+ * than the oldest row. */
 sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm);
 
 /* One kernel; the texts go to the arena. */

@@ -12,9 +12,39 @@ typedef struct row {
 static const row ROWS[] = {
 #define SN_TARGET(name, sm, ptx, units, shared, cluster, threads, blocks, flight, special, gbps, mhz, cache_mb, note) \
     {name, sm, ptx, units, shared, cluster, threads, blocks, flight, special, gbps, mhz, cache_mb},
+#define SN_VARIANT(name, sm, ptx, note)
 #include "backend-nvptx/targets.def"
+#undef SN_VARIANT
 #undef SN_TARGET
 };
+
+typedef struct variant {
+    const char *name;
+    uint32_t sm, ptx;
+} variant;
+
+static const variant VARIANTS[] = {
+#define SN_TARGET(name, sm, ptx, units, shared, cluster, threads, blocks, flight, special, gbps, mhz, cache_mb, note)
+#define SN_VARIANT(name, sm, ptx, note) {name, sm, ptx},
+#include "backend-nvptx/targets.def"
+#undef SN_VARIANT
+#undef SN_TARGET
+};
+
+/* The generation of a compute capability: the newest row that is not newer. NULL: older than all. */
+static const row *generation(uint32_t sm) {
+    const row *best = NULL;
+    for (size_t i = 0; i < SN_COUNT(ROWS); i++)
+        if (ROWS[i].sm <= sm && (!best || ROWS[i].sm > best->sm)) best = &ROWS[i];
+    return best;
+}
+
+/* NULL: the architecture has nothing of its own that we know. */
+static const variant *variant_of(uint32_t sm) {
+    for (size_t i = 0; i < SN_COUNT(VARIANTS); i++)
+        if (VARIANTS[i].sm == sm) return &VARIANTS[i];
+    return NULL;
+}
 
 static void fill(sn_target *out, const row *r) {
     const double reached = 0.9; /* by a copy, of the stated bandwidth: 4.26 of 4.8 TB/s on the H200 */
@@ -38,48 +68,53 @@ static void fill(sn_target *out, const row *r) {
     snprintf(out->name, sizeof out->name, "%s", r->name);
 }
 
+static void allow_own(sn_target *t, const variant *v) {
+    t->specific = true;
+    snprintf(t->name, sizeof t->name, "%s", v->name);
+}
+
+/* The targets with that name: a generation, one with its own instructions. */
+static bool find_named(sn_target *out, const char *name) {
+    for (size_t i = 0; i < SN_COUNT(ROWS); i++)
+        if (strcmp(ROWS[i].name, name) == 0) return fill(out, &ROWS[i]), true;
+    for (size_t i = 0; i < SN_COUNT(VARIANTS); i++)
+        if (strcmp(VARIANTS[i].name, name) == 0)
+            return fill(out, generation(VARIANTS[i].sm)), allow_own(out, &VARIANTS[i]), true;
+    return false;
+}
+
 sn_status sn_target_named(sn_target *out, sn_env *env, const char *name) {
     if (strcmp(name, "host") == 0) {
         sn_target_host(out, 1);
         return SN_OK;
     }
-    char known[512] = "host";
-    for (size_t i = 0; i < SN_COUNT(ROWS); i++) {
-        if (strcmp(ROWS[i].name, name) == 0) {
-            fill(out, &ROWS[i]);
-            return SN_OK;
-        }
-        size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, " %s", ROWS[i].name);
-    }
-    return sn_fail(env, SN_ERROR_TARGET, "unknown target '%s'; known are: %s", name, known);
+    if (find_named(out, name)) return SN_OK;
+    sn_text known;
+    sn_text_init(&known, env);
+    for (size_t i = 0; i < SN_COUNT(ROWS); i++) sn_text_printf(&known, " %s", ROWS[i].name);
+    for (size_t i = 0; i < SN_COUNT(VARIANTS); i++) sn_text_printf(&known, " %s", VARIANTS[i].name);
+    sn_status status = sn_fail(env, SN_ERROR_TARGET, "unknown target '%s'; known are: host%s", name, known.s);
+    sn_text_free(&known);
+    return status;
 }
 
-static bool portable(const row *r) { return !strchr("af", r->name[strlen(r->name) - 1]); }
-
 sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm) {
-    const row *best = NULL;
-    for (size_t i = 0; i < SN_COUNT(ROWS); i++)
-        if (ROWS[i].sm <= sm && portable(&ROWS[i]) && (!best || ROWS[i].sm > best->sm)) best = &ROWS[i];
+    const row *best = generation(sm);
+    const variant *own = variant_of(sm);
     if (!best)
         return sn_fail(env, SN_ERROR_TARGET,
                        "the device has compute capability %u.%u; %s is the oldest that can be used", sm / 10, sm % 10,
                        ROWS[0].name);
     fill(out, best);
+    if (own) allow_own(out, own);
     return SN_OK;
 }
 
-/* A device newer than its generation's first row (8.8, say) runs the code of the row before it. */
-bool sn_nvptx_cpu(const sn_target *target, const char **cpu, uint32_t *ptx) {
-    const row *best = NULL;
-    for (size_t i = 0; i < SN_COUNT(ROWS); i++) {
-        const row *r = &ROWS[i];
-        bool exact = strcmp(r->name, target->name) == 0;
-        if (exact || (portable(r) && r->sm <= target->sm)) best = r;
-        if (exact) break;
-    }
-    if (!best) return false;
-    *cpu = best->name;
-    *ptx = best->ptx;
+bool sn_nvptx_cpu(const sn_target *target, bool specific, const char **cpu, uint32_t *ptx) {
+    const row *best = generation(target->sm);
+    const variant *own = variant_of(target->sm);
+    if (specific ? !own : !best) return false;
+    *cpu = specific ? own->name : best->name;
+    *ptx = specific ? own->ptx : best->ptx;
     return true;
 }

@@ -7,8 +7,8 @@
  *     accesses     access.c (load, store), copy.c (asynchronous copies)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
- *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), loops.c, combine.c
- *                  and sumexp.c (combiners)
+ *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
+ *                  target), loops.c, combine.c and sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
@@ -122,6 +122,9 @@ typedef struct sn_gen {
     uint32_t n_params;   /* buffers that a launch gives */
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
     uint64_t kept_bytes; /* of it that are given out */
+
+    uint32_t ptx;  /* GPU: version times ten that the code needs; 0: any */
+    bool specific; /* the code needs instructions of one architecture alone */
 } sn_gen;
 
 /* ======== ground ======== */
@@ -174,6 +177,12 @@ sn_status sn_gen_finish_shared(sn_gen *g);
 /* ---- kept.c ---- */
 /* The next piece of g->kept, all zero before the first run. */
 lv sn_gen_kept(sn_gen *g, uint64_t bytes);
+
+/* ---- features.c ---- */
+/* The code has an instruction of that version of PTX (80 for 8.0). */
+void sn_gen_needs_ptx(sn_gen *g, uint32_t version);
+/* ... one that only this very architecture has. Fails where the target allows none. */
+void sn_gen_needs_specific(sn_gen *g);
 
 /* ---- loops.c ---- */
 typedef struct sn_gen_loop {

@@ -268,6 +268,7 @@ sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMMod
                 .lanes = 1};
     sn_status status = generate(&g);
     *out = g.em.fn;
-    *needs = (sn_cg_needs){(uint32_t)g.shared_bytes, g.kept_bytes};
+    *needs = (sn_cg_needs){
+        .shared_bytes = (uint32_t)g.shared_bytes, .kept_bytes = g.kept_bytes, .ptx = g.ptx, .specific = g.specific};
     return status;
 }

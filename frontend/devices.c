@@ -23,7 +23,7 @@ static sn_status device_info(const char **name, const char **target, sn_context 
         return SN_OK;
     }
     SN_TRY(sn_context_cuda(&cu, ctx, device));
-    sn_target t;
+    sn_target t = {0};
     sn_cuda_target(cu, &t);
     memcpy(ctx->cuda_target[device], t.name, sizeof t.name);
     *name = sn_cuda_name(cu);

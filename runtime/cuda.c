@@ -117,11 +117,12 @@ const char *sn_cuda_name(const sn_cuda *cu) { return cu->name; }
 
 int sn_cuda_driver_version(const sn_cuda *cu) { return cu->driver_version; }
 
-/* What only a table of generations knows (registers, bytes in flight, access width) is left as the caller filled it. */
+/* What only a table of generations knows (registers, bytes in flight, access width, what the architecture alone has) is left
+ * as the caller filled it. */
 void sn_cuda_target(const sn_cuda *cu, sn_target *out) {
     const sn_target *t = &cu->target;
     out->is_gpu = t->is_gpu;
-    memcpy(out->name, t->name, sizeof out->name);
+    snprintf(out->name, sizeof out->name, "sm_%u%s", t->sm, out->specific ? "a" : "");
     out->sm = t->sm;
     out->units = t->units;
     out->max_threads = t->max_threads;

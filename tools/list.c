@@ -71,15 +71,20 @@ static int list_options(sn_context *ctx) {
 
 static sn_status print_targets(sn_context *ctx, void *args) {
     (void)args;
-    for (unsigned sm = 50; sm < 200; sm++) {
-        char name[16];
+    static const struct {
+        const char *name, *note;
+    } rows[] = {
+#define SN_TARGET(name, sm, ptx, units, shared, cluster, threads, blocks, flight, special, gbps, mhz, cache_mb, note) {name, note},
+#define SN_VARIANT(name, sm, ptx, note) {name, note},
+#include "backend-nvptx/targets.def"
+#undef SN_VARIANT
+#undef SN_TARGET
+    };
+    for (size_t k = 0; k < SN_COUNT(rows); k++) {
         sn_target t;
-        snprintf(name, sizeof name, "sm_%u", sm);
-        bool known = sn_target_named(&t, &ctx->env, name) == SN_OK;
-        sn_env_clear(&ctx->env);
-        if (known)
-            printf("%-7s %u units, %u bytes of shared memory, %llu MiB of L2\n", name, t.units, t.shared_bytes,
-                   (unsigned long long)t.cache_bytes >> 20);
+        SN_TRY(sn_target_named(&t, &ctx->env, rows[k].name));
+        printf("%-7s %3u units, %6u bytes of shared memory, %3llu MiB of L2   %s\n", rows[k].name, t.units,
+               t.shared_bytes, (unsigned long long)t.cache_bytes >> 20, rows[k].note);
     }
     printf("host    this CPU\n");
     return SN_OK;

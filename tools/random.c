@@ -325,7 +325,9 @@ static void compile_for(job *j, sn_graph *g, const char *target, const char *sch
 static void compile_all(job *j, sn_graph *g, uint64_t number) {
     static const char *const targets[] = {
 #define SN_TARGET(name, sm, ptx, units, shared, cluster, threads, blocks, flight, special, gbps, mhz, cache_mb, note) name,
+#define SN_VARIANT(name, sm, ptx, note) name,
 #include "backend-nvptx/targets.def"
+#undef SN_VARIANT
 #undef SN_TARGET
     };
     compile_for(j, g, NULL, "host");

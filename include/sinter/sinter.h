@@ -467,7 +467,7 @@ typedef struct sn_compile_options {
     size_t struct_size;
     const char *device;       /* "auto" (default): CUDA where there is a device, else the CPU; "cpu"; "cuda" */
     unsigned ordinal;         /* which CUDA device */
-    const char *target;       /* "sm_90": generate code for that target to look at; the program cannot run on CUDA */
+    const char *target;       /* "sm_90", "sm_90a": code for that target, to look at; the program cannot run on CUDA */
     const char *pipeline;     /* pass names "simplify,decompose,..."; NULL: the target's pipeline */
     const char *verify;       /* "off", "ends" (default), "each", "paranoid" */
     const char *print_before; /* pass names or "all": module text to the context's log */
@@ -508,7 +508,7 @@ typedef struct sn_port {
 typedef struct sn_program_info {
     int device;         /* SN_CPU or CUDA ordinal */
     bool runnable;      /* false: compiled for a target to look at */
-    const char *target; /* "host", "sm_90" */
+    const char *target; /* "host", "sm_90", "sm_90a" */
     unsigned n_inputs, n_outputs;
     unsigned n_kernels; /* that differ: each is compiled once */
     size_t workspace;   /* bytes of intermediates */

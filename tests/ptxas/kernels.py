@@ -74,20 +74,25 @@ def emitted(pool, sinter, targets):
     return list(kernels.values()), errors
 
 
-def run_ptxas(ptxas, target, ptx, cubin):
+def run_ptxas(ptxas, arch, ptx, cubin):
     """Exit status of ptxas, and what it says."""
-    done = subprocess.run([ptxas, f"-arch={target}", "-v", "-o", cubin, ptx], capture_output=True, text=True, timeout=LONGEST)
+    done = subprocess.run([ptxas, f"-arch={arch}", "-v", "-o", cubin, ptx], capture_output=True, text=True, timeout=LONGEST)
     return done.returncode, done.stdout + done.stderr
 
 
+def architecture(ptx):
+    """What a text says that it is for: of the kernels of sm_90a, only those that need it say so."""
+    return re.search(r"(?m)^\.target (\w+)", ptx).group(1)
+
+
 def assemble(kernel, ptxas, version, folder):
-    name = hashlib.sha256(f"{version}\n{kernel.target}\n{kernel.ptx}".encode()).hexdigest()
+    name = hashlib.sha256(f"{version}\n{kernel.ptx}".encode()).hexdigest()
     base = os.path.join(folder, name)
     kernel.cubin = base + ".cubin"
     if not os.path.exists(base + ".said"):
         with open(base + ".ptx", "w", encoding="utf-8") as file:
             file.write(kernel.ptx)
-        status, said = run_ptxas(ptxas, kernel.target, base + ".ptx", kernel.cubin)
+        status, said = run_ptxas(ptxas, architecture(kernel.ptx), base + ".ptx", kernel.cubin)
         with open(base + ".new", "w", encoding="utf-8") as file:
             file.write(f"{status}\n{said}")
         os.replace(base + ".new", base + ".said")

@@ -89,7 +89,7 @@ def disassembled(nvdisasm, target, codes):
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"".join(codes))
         file.flush()
-        command = [nvdisasm, "-ndf", "-b", target.upper().replace("_", ""), file.name]
+        command = [nvdisasm, "-ndf", "-b", target.replace("sm_", "SM"), file.name]
         done = subprocess.run(command, capture_output=True, text=True, timeout=kernels.LONGEST)
     if done.returncode:
         sys.exit(f"nvdisasm: {done.stderr}")

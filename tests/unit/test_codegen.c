@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "backend-host/host_code.h"
-#include "backend-nvptx/ptx.h"
+#include "backend-nvptx/nvptx.h"
 #include "tests/unit/codegen_kernels.h"
 
 static const char *const ASSEMBLERS[] = {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"};
@@ -162,10 +162,48 @@ static void emit_one(const codegen_kernel *k, const char *arch, const char *ptxa
 }
 
 Test(codegen, ptx_of_every_generation) {
-    static const char *const ARCHS[] = {"sm_75",  "sm_80",   "sm_86",  "sm_87",  "sm_89",  "sm_90", "sm_90a",
-                                        "sm_100", "sm_100a", "sm_103", "sm_110", "sm_120", "sm_121"};
+    static const char *const ARCHS[] = {"sm_75",  "sm_80",  "sm_86",  "sm_87",  "sm_89", "sm_90",
+                                        "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"};
     for (size_t a = 0; a < SN_COUNT(ARCHS); a++)
         for (size_t i = a % 5; i < SN_COUNT(KERNELS); i += 5) emit_one(&KERNELS[i], ARCHS[a], NULL);
+}
+
+/* What needs nothing of its architecture runs on all of the generation, and later ones. */
+Test(codegen, a_variant_has_the_kernels_of_its_generation) {
+    sn_env env;
+    sn_module *m = parse(&env, &KERNELS[0]);
+    static const char *const NAMES[] = {"sm_120", "sm_120a"};
+    sn_gpu_code codes[2];
+    sn_arena arena;
+    sn_arena_init(&arena, &env);
+    for (size_t i = 0; i < 2; i++) {
+        sn_target target;
+        cr_assert_eq(sn_target_named(&target, &env, NAMES[i]), SN_OK);
+        cr_expect(target.sm == 120 && target.specific == (i == 1) && !strcmp(target.name, NAMES[i]));
+        cr_assert_eq(sn_nvptx_emit(&codes[i], m, m->kernels.at[0], &target, false, &arena), SN_OK, "%s", env.message);
+    }
+    cr_expect_str_eq(codes[1].ptx, codes[0].ptx);
+    sn_arena_free(&arena);
+    sn_module_free(m);
+}
+
+/* By hand, since no kernel here needs more: the processors that LLVM hears of. */
+Test(codegen, processors) {
+    static const struct {
+        uint32_t sm;
+        bool specific;
+        const char *cpu; /* NULL: there is none */
+        uint32_t ptx;
+    } CASES[] = {{75, false, "sm_75", 70}, {88, false, "sm_87", 74}, {90, false, "sm_90", 78},
+                 {90, true, "sm_90a", 80}, {89, true, NULL, 0},      {120, true, "sm_120a", 87},
+                 {70, false, NULL, 0}};
+    for (size_t i = 0; i < SN_COUNT(CASES); i++) {
+        const char *cpu = NULL;
+        uint32_t ptx = 0;
+        bool found = sn_nvptx_cpu(&(sn_target){.sm = CASES[i].sm}, CASES[i].specific, &cpu, &ptx);
+        cr_expect_eq(found, CASES[i].cpu != NULL, "case %zu", i);
+        if (found) cr_expect(!strcmp(cpu, CASES[i].cpu) && ptx == CASES[i].ptx, "case %zu: %s, PTX %u", i, cpu, ptx);
+    }
 }
 
 Test(codegen, ptxas_accepts) {
@@ -226,6 +264,7 @@ Test(codegen, failures_are_statuses) {
     sn_target target;
     cr_expect_eq(sn_target_named(&target, &env, "sm_42"), SN_ERROR_TARGET);
     cr_expect(strstr(env.message, "unknown target 'sm_42'; known are: host sm_75"), "%s", env.message);
+    cr_expect(strstr(env.message, " sm_90a"), "%s", env.message);
 }
 
 Test(codegen, a_device_takes_the_row_of_its_generation) {
@@ -233,9 +272,11 @@ Test(codegen, a_device_takes_the_row_of_its_generation) {
     sn_target t;
     sn_env_init(&env);
     cr_assert_eq(sn_target_for_sm(&t, &env, 88), SN_OK);
-    cr_assert_str_eq(t.name, "sm_87");
+    cr_assert(!t.specific && !strcmp(t.name, "sm_87"), "%s", t.name);
     cr_assert_eq(sn_target_for_sm(&t, &env, 90), SN_OK);
-    cr_assert_str_eq(t.name, "sm_90");
+    cr_assert(t.specific && !strcmp(t.name, "sm_90a"), "%s", t.name);
+    cr_assert_eq(sn_target_for_sm(&t, &env, 101), SN_OK);
+    cr_assert(!t.specific && !strcmp(t.name, "sm_100"), "%s", t.name);
     cr_assert_eq(sn_target_for_sm(&t, &env, 70), SN_ERROR_TARGET);
     cr_assert_str_eq(env.message, "the device has compute capability 7.0; sm_75 is the oldest that can be used");
 }
