@@ -27,7 +27,8 @@ typedef struct job {
 static uint32_t ptx_version(const job *j, const sn_cg_needs *needs, uint32_t ptx) {
     enum { SMALL_BLOCK = 4096, NEWER = 81 };
     const sn_kern_rec *k = sn_kern_get(j->m, j->k);
-    bool large = j->out->param_block && 8 * (k->params.n + sn_cg_keeps(j->m, j->k, true)) > SMALL_BLOCK;
+    uint64_t bytes = 8ull * (k->params.n + sn_cg_keeps(j->m, j->k, true)) + (uint64_t)needs->n_maps * SN_MAP_BYTES;
+    bool large = (j->out->param_block || needs->n_maps) && bytes > SMALL_BLOCK;
     if ((large || j->out->cluster > 1) && ptx < NEWER) ptx = NEWER;
     return ptx < needs->ptx ? needs->ptx : ptx;
 }
@@ -76,6 +77,13 @@ static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
     return SN_OK;
 }
 
+static void take_needs(sn_gpu_code *out, const sn_cg_needs *needs, sn_arena *arena) {
+    out->shared_bytes = needs->shared_bytes;
+    out->kept_bytes = needs->kept_bytes;
+    out->n_maps = needs->n_maps;
+    out->maps = sn_memdup(arena, needs->maps, needs->n_maps * sizeof *needs->maps);
+}
+
 /* The first machine is the oldest that runs the generation's code, and knows the layout of data. What the code of this
  * kernel needs beyond that is known once it is made. */
 static sn_status fit_machine(job *j, const sn_cg_needs *needs) {
@@ -93,8 +101,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod) {
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(mod, "nvptx64-nvidia-cuda");
     SN_TRY(sn_cg_kernel(&fn, &needs, &j->cg, mod, j->m, j->k));
-    j->out->shared_bytes = needs.shared_bytes;
-    j->out->kept_bytes = needs.kept_bytes;
+    take_needs(j->out, &needs, j->arena);
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(fit_machine(j, &needs));
@@ -172,7 +179,9 @@ static sn_status emit_piece(void *user, sn_env *env, uint32_t i) {
 
 static sn_status take_piece(void *user, uint32_t i) {
     all *a = user;
-    a->codes[i].ptx = sn_strndup(a->arena, a->codes[i].ptx, a->codes[i].ptx_size);
+    sn_gpu_code *code = &a->codes[i];
+    code->ptx = sn_strndup(a->arena, code->ptx, code->ptx_size);
+    code->maps = sn_memdup(a->arena, code->maps, code->n_maps * sizeof *code->maps);
     return SN_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "ir/base/text.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
+#include "ir/base/tensor_map.h"
 
 /* Who works on several kernels at a time: run calls piece(user, begin, end) for ranges that make up 0 .. n-1, on any
  * threads, and returns when all are done. NULL in place of it: one after the other. */
@@ -27,7 +28,8 @@ void sn_target_host(sn_target *out, uint32_t threads);
  * The generated function is a ptx_kernel named like the kernel, with one global pointer per kernel parameter, in the
  * order of kern->params; for a kernel of several segments with one parameter, an array of these pointers by value
  * (param_block). Where kept_bytes is not 0, one more parameter follows: the address of so much memory, 256-aligned,
- * that lasts from run to run and was zero before the first; runs that may go on at once have each their own. Its block
+ * that lasts from run to run and was zero before the first; runs that may go on at once have each their own. Then come
+ * tensor maps, each 128 bytes by value, 64-aligned, encoded for the address that its pointer parameter has. The block
  * size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for shared_bytes, for
  * which the function has to be prepared. */
 typedef struct sn_gpu_code {
@@ -40,6 +42,8 @@ typedef struct sn_gpu_code {
     int64_t grid;          /* blocks; a multiple of the cluster that the code asks for (.reqnctapercluster) */
     bool param_block;      /* the addresses are one parameter, not one each */
     uint64_t kept_bytes;   /* 0: no such parameter */
+    sn_tensor_map *maps;   /* in the arena */
+    uint32_t n_maps;
 } sn_gpu_code;
 
 /* Version of the LLVM that is linked: "22.1.8". */

@@ -8,7 +8,7 @@
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
- *                  target), loops.c, combine.c and sumexp.c (combiners)
+ *                  target), tensor_map.c (parameters), loops.c, combine.c and sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
@@ -17,6 +17,7 @@
 #define SN_CODEGEN_LLVM_GEN_H
 
 #include "codegen-llvm/math.h"
+#include "ir/base/tensor_map.h"
 #include "ir/loop/alike.h"
 #include "ir/loop/copies.h"
 #include "ir/ops/scalar.h"
@@ -123,8 +124,10 @@ typedef struct sn_gen {
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
     uint64_t kept_bytes; /* of it that are given out */
 
-    uint32_t ptx;  /* GPU: version times ten that the code needs; 0: any */
-    bool specific; /* the code needs instructions of one architecture alone */
+    SN_VEC(sn_tensor_map) maps; /* GPU: parameters behind all others */
+    uint32_t first_map;         /* position of the first among the parameters */
+    uint32_t ptx;               /* version times ten that the code needs; 0: any */
+    bool specific;              /* the code needs instructions of one architecture alone */
 } sn_gen;
 
 /* ======== ground ======== */
@@ -183,6 +186,15 @@ lv sn_gen_kept(sn_gen *g, uint64_t bytes);
 void sn_gen_needs_ptx(sn_gen *g, uint32_t version);
 /* ... one that only this very architecture has. Fails where the target allows none. */
 void sn_gen_needs_specific(sn_gen *g);
+
+/* ---- tensor_map.c ---- */
+/* The number of such a map; equal ones are one. A new one comes before the function is made, and before segments are
+ * prepared. Fails where there can be none. */
+uint32_t sn_gen_tensor_map(sn_gen *g, const sn_tensor_map *map);
+/* They are parameters `first` and following of the function, which is made. */
+void sn_gen_tensor_map_params(sn_gen *g, uint32_t first);
+/* Where it is: a generic pointer. */
+lv sn_gen_tensor_map_address(const sn_gen *g, uint32_t map);
 
 /* ---- loops.c ---- */
 typedef struct sn_gen_loop {

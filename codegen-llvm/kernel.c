@@ -1,10 +1,10 @@
 /* kernel.c: one kernel as one LLVM function: signature, blocks and threads, register buffers, attributes.
  *
  * GPU: ptx_kernel void name(one global pointer a parameter; one array by value for a kernel of segments; behind them one
- * more pointer where the kernel keeps memory: kept.c); the block number is ctaid.x (or a ticket: posted.c), the thread
- * tid.x, tid.y. Host: void name(ptr params, i64 begin, i64 end): a loop over the blocks begin .. end-1 around the same
- * body, in which block axes are loops. Relies on the verifier having accepted the module, which is the kernel's own and
- * may be added to.
+ * more pointer where the kernel keeps memory: kept.c; then tensor maps by value: tensor_map.c); the block number is
+ * ctaid.x (or a ticket: posted.c), the thread tid.x, tid.y. Host: void name(ptr params, i64 begin, i64 end): a loop over
+ * the blocks begin .. end-1 around the same body, in which block axes are loops. Relies on the verifier having accepted
+ * the module, which is the kernel's own and may be added to.
  */
 #include "codegen-llvm/gen.h"
 
@@ -162,11 +162,12 @@ static void name_params(sn_gen *g) {
 static void gpu_function(sn_gen *g) {
     enum { PTX_KERNEL = 71 }; /* LLVMPTXKernelCallConv */
     uint32_t n = g->segments ? 1 : g->k->params.n;
-    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, n + 1);
+    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, n + 1 + g->maps.n);
     bool keeps = sn_cg_keeps(g->m, g->kern, true);
     for (uint32_t i = 0; i < n; i++) types[i] = g->segments ? g->em.cg->ptr : g->em.cg->global_ptr;
     types[n] = g->em.cg->global_ptr;
-    new_function(g, types, n + keeps);
+    for (uint32_t i = 0; i < g->maps.n; i++) types[n + keeps + i] = g->em.cg->ptr;
+    new_function(g, types, n + keeps + g->maps.n);
     LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
     char size[48];
     snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
@@ -181,6 +182,7 @@ static void gpu_function(sn_gen *g) {
     if (g->segments) sn_gen_segments_params(g);
     else name_params(g);
     if (keeps) g->kept = LLVMGetParam(g->em.fn, n);
+    sn_gen_tensor_map_params(g, n + keeps);
     make_registers(g);
     if (g->cluster > 1) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
@@ -268,7 +270,11 @@ sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMMod
                 .lanes = 1};
     sn_status status = generate(&g);
     *out = g.em.fn;
-    *needs = (sn_cg_needs){
-        .shared_bytes = (uint32_t)g.shared_bytes, .kept_bytes = g.kept_bytes, .ptx = g.ptx, .specific = g.specific};
+    *needs = (sn_cg_needs){.shared_bytes = (uint32_t)g.shared_bytes,
+                           .kept_bytes = g.kept_bytes,
+                           .maps = g.maps.at,
+                           .n_maps = g.maps.n,
+                           .ptx = g.ptx,
+                           .specific = g.specific};
     return status;
 }

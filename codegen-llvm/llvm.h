@@ -30,10 +30,12 @@ void sn_cg_close(sn_cg *cg);
 
 /* What a launch has to provide besides the parameters of kern->params, and what the target must have. */
 typedef struct sn_cg_needs {
-    uint32_t shared_bytes; /* dynamic shared memory of a block */
-    uint64_t kept_bytes; /* memory that lasts between runs, zero before the first; its address is the last parameter */
-    uint32_t ptx;        /* GPU: version times ten; 0: what the target has anyway */
-    bool specific;       /* GPU: instructions that this architecture alone has */
+    uint32_t shared_bytes;     /* dynamic shared memory of a block */
+    uint64_t kept_bytes;       /* that last between runs, zero before the first; the address is the next parameter */
+    const sn_tensor_map *maps; /* GPU: the last parameters, by value; here as long as the session */
+    uint32_t n_maps;
+    uint32_t ptx;  /* GPU: version times ten; 0: what the target has anyway */
+    bool specific; /* GPU: instructions that this architecture alone has */
 } sn_cg_needs;
 /* Generate kernel k into `mod`; index expressions are interned in m while code is made.
  * GPU: ptx_kernel void name(ptr addrspace(1) p0, p1, ...), one per kern->params.
