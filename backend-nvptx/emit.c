@@ -8,6 +8,7 @@
 #include "backend-nvptx/nvptx.h"
 #include "codegen-llvm/llvm.h"
 #include "codegen-llvm/workers.h"
+#include "ir/loop/box.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -129,7 +130,7 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
     if (out->grid > INT32_MAX)
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s: a grid of %lld blocks, 2147483647 is the most",
                        sn_kern_get(m, k)->name, (long long)out->grid);
-    out->block_x = launch.block_x;
+    out->block_x = launch.block_x + sn_kern_box_threads(m, k);
     out->block_y = launch.block_y;
     out->param_block = sn_kern_segments(m, k) > 1;
     out->cluster = launch.cluster;

@@ -39,12 +39,22 @@ static lv element(sn_gen *g, LLVMTypeRef elem, lv base, lv offset) {
     return LLVMBuildInBoundsGEP2(g->em.b, elem, base, &offset, 1, "");
 }
 
+/* In a buffer whose rows are permuted: pieces of 16 bytes change places by the number of the row in its group of 8. */
+static lv permuted(sn_gen *g, const access *a, sn_ix e) {
+    enum { ROW_SHIFT = 7, PIECE_SHIFT = 4 };
+    sn_em *em = &g->em;
+    lv at = sn_gen_ix(g, sn_ix_scale(g->m, e, sn_dtype_bytes(a->b->dtype)));
+    lv number = em_and(em, em_lshr(em, at, sn_em_i(em, at, ROW_SHIFT)), sn_em_i(em, at, a->b->swizzle / 16 - 1));
+    return element(g, em->cg->i8, g->memory[a->id.i], em_xor(em, at, em_shl(em, number, sn_em_i(em, at, PIECE_SHIFT))));
+}
+
 /* The variable part of the offset first, so that neighbours share it and differ in a constant that the instruction
  * holds. */
 static lv address(sn_gen *g, const access *a, sn_ix e) {
     const sn_ix_term *terms;
     sn_ix_term one;
     int64_t c0;
+    if (g->gpu && a->b->swizzle) return permuted(g, a, e);
     uint32_t n = sn_ix_terms(g->m, e, &terms, &c0, &one);
     lv p = g->memory[a->id.i];
     if (n) p = element(g, a->elem, p, sn_gen_ix(g, sn_ix_addc(g->m, e, -c0)));

@@ -107,7 +107,7 @@ lv sn_em_call(sn_em *em, const char *intrinsic, LLVMTypeRef overload, lv *args, 
 }
 
 lv sn_em_assembly(sn_em *em, LLVMTypeRef result, const char *text, const char *constraints, lv *args, uint32_t n) {
-    LLVMTypeRef types[4];
+    LLVMTypeRef types[12];
     SN_ASSERT(n <= SN_COUNT(types));
     for (uint32_t i = 0; i < n; i++) types[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef type = LLVMFunctionType(result, types, n, 0);

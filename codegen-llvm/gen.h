@@ -2,9 +2,9 @@
  *
  *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
  *     statements   statement.c (one statement; loops)
- *     nests        reduce.c, scan.c (prefixes), pipe.c (loops whose copies run ahead)
+ *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), interior.c (without edges)
- *     accesses     access.c (load, store), copy.c (asynchronous copies)
+ *     accesses     access.c (load, store), copy.c (asynchronous copies), box.c (tensor copies), mma.c (products)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
@@ -19,7 +19,9 @@
 #include "codegen-llvm/math.h"
 #include "ir/base/tensor_map.h"
 #include "ir/loop/alike.h"
+#include "ir/loop/box.h"
 #include "ir/loop/copies.h"
+#include "ir/loop/mma.h"
 #include "ir/ops/scalar.h"
 
 enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
@@ -54,6 +56,31 @@ typedef struct sn_gen_states {
     uint32_t first[4]; /* first state of each combiner */
     sn_dtype dtypes[SN_GEN_STATES];
 } sn_gen_states;
+
+/* A box (ir/loop/box.h) and its tensor map. */
+typedef struct sn_gen_box {
+    sn_stmt nest;
+    sn_box box;
+    uint32_t map;
+    bool shared; /* copied once for all blocks of the cluster, a part by each */
+} sn_gen_box;
+
+/* A pipe that boxes fill: ring.c. */
+typedef struct sn_gen_ring {
+    sn_stmt pipe;
+    uint32_t stages;
+    lv full, empty;  /* addresses in shared memory: barrier objects of the stages */
+    lv stage, phase; /* variables: those of the next iteration */
+    lv arrives;      /* barrier object of the iteration that is being made */
+    bool shared;     /* with the other blocks of the cluster */
+} sn_gen_ring;
+
+/* Who runs the code that is being made. */
+typedef enum sn_gen_role {
+    SN_GEN_ALL,     /* all threads */
+    SN_GEN_COPIES,  /* one thread, which copies boxes */
+    SN_GEN_COMPUTES /* the threads that the block's axes count */
+} sn_gen_role;
 
 typedef struct sn_gen {
     sn_em em;
@@ -119,6 +146,14 @@ typedef struct sn_gen {
     bool runs_ahead;       /* ... and a pipe waits for them */
 
     struct sn_gen_segments *segments; /* NULL: the kernel is one nest */
+
+    SN_VEC(sn_gen_box) boxes;
+    SN_VEC(sn_gen_ring) rings;
+    bool *feeds;        /* by sn_stmt: is a box that fills shared memory, or has one inside */
+    bool produces;      /* there is one: a warpgroup of its own copies */
+    bool stores_boxes;  /* a box stores to global memory */
+    sn_gen_role role;
+    bool mma_under_way; /* instructions have been given and not waited for */
 
     uint32_t n_params;   /* buffers that a launch gives */
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
@@ -295,6 +330,17 @@ void sn_gen_part_used(sn_gen *g, const sn_stmt_rec *loop, int64_t i, int64_t n);
 /* Then its iterations have to be written out. */
 bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
 
+/* ---- box.c ---- */
+/* arrives: barrier object that counts what comes into shared memory. */
+void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
+/* At a barrier. */
+void sn_gen_order_boxes(sn_gen *g);
+
+/* ---- mma.c ---- */
+void sn_gen_mma(sn_gen *g, sn_stmt s);
+/* Until no more than so many groups of instructions are under way; one a nest. */
+void sn_gen_wait_mma(sn_gen *g, uint32_t under_way);
+
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
@@ -332,6 +378,21 @@ void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop);
 
 /* ---- pipe.c ---- */
 void sn_gen_pipe(sn_gen *g, sn_stmt s);
+
+/* ---- ring.c ---- */
+/* The boxes of the kernel and their maps, before its function is made. */
+void sn_gen_find_boxes(sn_gen *g);
+/* Barrier objects; all threads come here. */
+void sn_gen_make_rings(sn_gen *g);
+/* What follows is run by those of that role. */
+void sn_gen_start_rings(sn_gen *g, sn_gen_role role);
+/* Is the statement nothing to the threads of this role? */
+bool sn_gen_skips(const sn_gen *g, sn_stmt s);
+/* A pipe that boxes fill; a box. */
+bool sn_gen_is_ring(const sn_gen *g, sn_stmt s);
+void sn_gen_run_ring(sn_gen *g, sn_stmt pipe);
+bool sn_gen_is_box(const sn_gen *g, sn_stmt s);
+void sn_gen_run_box(sn_gen *g, sn_stmt s);
 
 /* ======== statements ======== */
 

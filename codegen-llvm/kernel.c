@@ -136,6 +136,52 @@ static void body(sn_gen *g) {
     else sn_gen_region(g, g->k->first);
 }
 
+/* ---- GPU: a warpgroup that copies ---- */
+
+/* Registers go from the warpgroup that copies to those that compute. What all have together stays what it was when the block
+ * began, or it waits for ever. Multiples of 8. */
+static void share_registers(sn_gen *g, sn_gen_role role) {
+    enum { FILE = 65536, COPIES = 24, MOST = 240, UNIT = 8 };
+    uint32_t all = g->threads_x + SN_BOX_THREADS, groups = g->threads_x / SN_BOX_THREADS;
+    if (!g->specific || groups < 2 || g->threads_x % SN_BOX_THREADS) return;
+    uint32_t own = FILE / all / UNIT * UNIT, more = (own * all - COPIES * SN_BOX_THREADS) / g->threads_x / UNIT * UNIT;
+    char text[64];
+    snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", role == SN_GEN_COPIES ? "dec" : "inc",
+             role == SN_GEN_COPIES ? COPIES : more < MOST ? more : MOST);
+    sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0);
+}
+
+/* The body once for those that compute, and once for the thread that copies. Blocks of a cluster end together: they reach
+ * into each other's memory. */
+static void two_roles(sn_gen *g) {
+    sn_em *em = &g->em;
+    sn_gen_make_rings(g);
+    LLVMBasicBlockRef computes = sn_em_block(em, "computes"), copies = sn_em_block(em, "copies");
+    LLVMBasicBlockRef end = sn_em_block(em, "end");
+    uint32_t mark = sn_gen_mark(g);
+    lv x = g->thread_x, n = sn_em_i(em, x, g->threads_x);
+    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntULT, x, n), computes, copies);
+    LLVMPositionBuilderAtEnd(em->b, computes);
+    share_registers(g, SN_GEN_COMPUTES);
+    sn_gen_start_rings(g, SN_GEN_COMPUTES);
+    body(g);
+    sn_gen_order_boxes(g);
+    LLVMBuildBr(em->b, end);
+    sn_gen_release(g, mark);
+    LLVMPositionBuilderAtEnd(em->b, copies);
+    share_registers(g, SN_GEN_COPIES);
+    sn_em_if one = sn_em_then(em, em_icmp(em, LLVMIntEQ, x, n), "one");
+    sn_gen_start_rings(g, SN_GEN_COPIES);
+    body(g);
+    sn_em_end(em, &one);
+    LLVMBuildBr(em->b, end);
+    sn_gen_release(g, mark);
+    LLVMPositionBuilderAtEnd(em->b, end);
+    g->role = SN_GEN_ALL;
+    if (g->cluster <= 1) return;
+    sn_em_assembly(em, em->cg->vd, "barrier.cluster.arrive;\n\tbarrier.cluster.wait;", "~{memory}", NULL, 0);
+}
+
 /* ---- GPU ---- */
 
 static lv special_register(sn_gen *g, const char *name) {
@@ -170,7 +216,7 @@ static void gpu_function(sn_gen *g) {
     new_function(g, types, n + keeps + g->maps.n);
     LLVMSetFunctionCallConv(g->em.fn, PTX_KERNEL);
     char size[48];
-    snprintf(size, sizeof size, "%u,%u,1", g->threads_x, g->threads_y);
+    snprintf(size, sizeof size, "%u,%u,1", g->threads_x + (g->produces ? SN_BOX_THREADS : 0), g->threads_y);
     attribute(g, "nvvm.reqntid", size);
     /* ptxas takes no notice of a number that cannot be, and says so. */
     uint32_t blocks = g->k->sched.min_blocks,
@@ -199,7 +245,8 @@ static void gpu_function(sn_gen *g) {
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
     sn_gen_cluster_start(g);
     sn_gen_ticket(g);
-    body(g);
+    if (g->produces) two_roles(g);
+    else body(g);
     LLVMBuildRetVoid(g->em.b);
 }
 
@@ -240,6 +287,7 @@ static sn_status generate(sn_gen *g) {
     find_steady(g);
     sn_gen_segments_prepare(g);
     allocate_tables(g);
+    sn_gen_find_boxes(g);
     sn_gen_find_coarse(g);
     if (g->gpu) gpu_function(g);
     else host_function(g);

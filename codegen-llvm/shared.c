@@ -73,8 +73,13 @@ sn_status sn_gen_finish_shared(sn_gen *g) {
 
 /* ---- buffers ---- */
 
+/* How elements are permuted follows from the address: groups of 8 rows begin at multiples of their size. */
+static uint64_t unit_of(const sn_buf_rec *b) { return b->swizzle ? 8ull * b->swizzle : ALIGN; }
+
+static uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
 uint64_t sn_gen_shared_bytes(const sn_buf_rec *b) {
-    return ((uint64_t)b->private_size * sn_dtype_bytes(b->dtype) + ALIGN - 1) / ALIGN * ALIGN;
+    return round_up((uint64_t)b->private_size * sn_dtype_bytes(b->dtype), unit_of(b));
 }
 
 /* How often the buffer exists: a pipe fills it for later iterations. */
@@ -88,25 +93,34 @@ static uint32_t stages(const sn_gen *g, sn_buf b) {
 
 static uint64_t bytes_of(const sn_gen *g, sn_buf b) { return sn_gen_shared_bytes(sn_buf_get(g->m, b)) * stages(g, b); }
 
-void sn_gen_make_shared(sn_gen *g) {
-    uint64_t total = 0, at = 0;
-    lv all = NULL;
+/* Where the buffers stand in one array; returns its size and the largest unit. */
+static uint64_t place(const sn_gen *g, uint64_t *at, uint64_t *unit) {
+    uint64_t total = 0;
+    *unit = ALIGN;
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
-        sn_buf b = g->k->locals.at[i];
-        if (sn_buf_get(g->m, b)->scope == SN_BUF_SHARED) total += bytes_of(g, b);
+        const sn_buf_rec *b = sn_buf_get(g->m, g->k->locals.at[i]);
+        if (b->scope != SN_BUF_SHARED) continue;
+        if (unit_of(b) > *unit) *unit = unit_of(b);
+        at[i] = round_up(total, unit_of(b));
+        total = at[i] + bytes_of(g, g->k->locals.at[i]);
     }
+    return total;
+}
+
+void sn_gen_make_shared(sn_gen *g) {
+    uint64_t *at = SN_NEWN(g->arena, uint64_t, g->k->locals.n + 1), unit, total = place(g, at, &unit);
+    lv all = NULL;
     if (total + AREAS > STATIC_LIMIT) {
         all = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 0), "sn_shared", 3);
-        LLVMSetAlignment(all, ALIGN);
+        LLVMSetAlignment(all, (unsigned)unit);
         g->shared_bytes = total;
     }
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
         sn_buf b = g->k->locals.at[i];
         const sn_buf_rec *r = sn_buf_get(g->m, b);
         if (r->scope != SN_BUF_SHARED) continue;
-        lv offset = sn_em_ci(g->em.cg->i32, (uint32_t)at);
+        lv offset = sn_em_ci(g->em.cg->i32, (uint32_t)at[i]);
         g->memory[b.i] = all ? LLVMConstInBoundsGEP2(g->em.cg->i8, all, &offset, 1)
-                             : shared_array(g, r->name, bytes_of(g, b), ALIGN);
-        at += bytes_of(g, b);
+                             : shared_array(g, r->name, bytes_of(g, b), (uint32_t)unit_of(r));
     }
 }

@@ -43,6 +43,9 @@ static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     sn_gen_scan_enter(g, s);
     if (sn_gen_is_spread(g, id)) sn_gen_grid_region(g, s);
+    else if (g->gpu && s->mma) sn_gen_mma(g, id);
+    else if (g->gpu && sn_gen_is_box(g, id)) sn_gen_run_box(g, id);
+    else if (g->gpu && sn_gen_is_ring(g, id)) sn_gen_run_ring(g, id);
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
     else if (g->gpu && s->pipe) sn_gen_pipe(g, id);
     else if (n == 1 || sn_gen_waits_for_parts(g, s)) unrolled_loop(g, s, n);
@@ -106,12 +109,14 @@ static void barrier(sn_gen *g) {
     if (g->divergent && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                             "kernel %s: a barrier stands where not all threads of the block come", g->k->name);
-    if (g->gpu && g->cluster > 1) sn_gen_cluster_barrier(g);
+    if (g->gpu) sn_gen_order_boxes(g);
+    if (g->gpu && g->cluster > 1 && g->role == SN_GEN_ALL) sn_gen_cluster_barrier(g);
     else if (g->gpu) sn_gen_barrier(g);
 }
 
 void sn_gen_statement(sn_gen *g, sn_stmt id) {
     sn_stmt_rec *s = sn_stmt_get(g->m, id);
+    if (g->role != SN_GEN_ALL && sn_gen_skips(g, id)) return;
     switch (s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;

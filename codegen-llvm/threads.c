@@ -9,7 +9,13 @@ bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind) {
     return g->gpu && (kind == SN_AXIS_CLUSTER || kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y);
 }
 
+/* Those that compute have one of their own where others copy. */
 void sn_gen_barrier(sn_gen *g) {
+    if (g->role == SN_GEN_COMPUTES) {
+        lv args[2] = {LLVMConstInt(g->em.cg->i32, 1, 0), LLVMConstInt(g->em.cg->i32, g->threads_x * g->threads_y, 0)};
+        sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.count", NULL, args, 2);
+        return;
+    }
     lv zero = LLVMConstInt(g->em.cg->i32, 0, 0);
     sn_em_call(&g->em, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, &zero, 1);
 }

@@ -19,6 +19,15 @@ static bool refuse(finder *f, const char *why) {
 
 bool sn_is_box(const sn_module *m, sn_stmt s) { return sn_stmt_get(m, s)->bulk && !sn_copy_threads(m, s).i; }
 
+uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        if (!sn_stmt_get(m, s)->bulk || !sn_is_box(m, s)) continue;
+        for (sn_stmt up = sn_stmt_get(m, s)->parent; up.i; up = sn_stmt_get(m, up)->parent)
+            if (sn_stmt_get(m, up)->pipe) return SN_BOX_THREADS;
+    }
+    return 0;
+}
+
 /* ---- the nest ---- */
 
 static sn_axis axis_of(const finder *f, uint32_t k) { return sn_stmt_get(f->m, f->loops[k])->axis; }

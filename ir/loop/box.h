@@ -37,6 +37,9 @@ typedef struct sn_box {
 
 /* Is the nest a box that a tensor copy can move? *why_not is set where the answer is no. */
 bool sn_box_find(sn_box *out, const char **why_not, sn_module *m, sn_stmt nest);
+/* Where boxes fill shared memory, so many threads of a block are for them alone, behind those that axes count. */
+enum { SN_BOX_THREADS = 128 };
+uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k);
 /* Does s, a bulk loop, stand outside of all axes of threads? Then it has to be a box. */
 bool sn_is_box(const sn_module *m, sn_stmt s);
 

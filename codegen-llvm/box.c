@@ -1,0 +1,105 @@
+/* box.c: one box: a tensor copy, by the thread that comes here.
+ *
+ * Into shared memory it counts its bytes at the barrier object of its stage (ring.c); a box that all blocks of a cluster share is
+ * copied in parts, each to the memory of all of them. Out of shared memory it is a group of its own; that memory is written
+ * again behind a barrier, which waits until it has been read.
+ */
+#include "codegen-llvm/gen.h"
+
+#include <stdio.h>
+
+static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
+
+static lv shared_address(sn_gen *g, lv p) {
+    return LLVMBuildTrunc(g->em.b, LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""), g->em.cg->i32, "");
+}
+
+static lv coordinate(sn_gen *g, const sn_box_dim *d) {
+    lv x = sn_gen_ix(g, sn_gen_resolve(g, d->at));
+    return g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, "");
+}
+
+/* Operands from `at` on as {$2, $3}. */
+static void put_list(char *out, size_t size, uint32_t at, uint32_t n) {
+    size_t used = 0;
+    for (uint32_t k = 0; k < n; k++)
+        used += (size_t)snprintf(out + used, size - used, "%s$%u", k ? ", " : "{", at + k);
+    snprintf(out + used, size - used, "}");
+}
+
+static void copy(sn_gen *g, const char *text, const char *constraints, lv *args, uint32_t n) {
+    sn_em_assembly(&g->em, g->em.cg->vd, text, constraints, args, n);
+}
+
+/* Destination, barrier object, map, coordinates, and blocks that get it. */
+static void fill(sn_gen *g, const sn_gen_box *b, lv arrives) {
+    sn_em *em = &g->em;
+    const sn_box *box = &b->box;
+    char list[64], text[256];
+    lv args[4 + SN_BOX_DIMS], to = shared_address(g, g->memory[box->shared.i]);
+    int64_t bytes = sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype), offset = box->shared_offset * bytes;
+    for (uint32_t k = 0; k < box->rank; k++) args[3 + k] = coordinate(g, &box->dims[k]);
+    if (b->shared) {
+        int64_t lines = box->dims[1].box / g->cluster;
+        lv rank = g->index == em->cg->i32 ? g->rank : LLVMBuildTrunc(em->b, g->rank, em->cg->i32, "");
+        args[4] = em_iadd(em, args[4], em_imul(em, rank, c32(g, lines)));
+        to = em_iadd(em, to, em_imul(em, rank, c32(g, lines * box->dims[0].box * bytes)));
+    }
+    args[0] = offset ? em_iadd(em, to, c32(g, offset)) : to;
+    args[1] = arrives;
+    args[2] = sn_gen_tensor_map_address(g, b->map);
+    args[3 + box->rank] = sn_em_ci(em->cg->i16, ((int64_t)1 << g->cluster) - 1);
+    put_list(list, sizeof list, 3, box->rank);
+    char mask[8];
+    snprintf(mask, sizeof mask, ", $%u", 3 + box->rank);
+    snprintf(text, sizeof text,
+             "cp.async.bulk.tensor.%ud.shared::cluster.global.mbarrier::complete_tx::bytes%s [$0], [$2, %s], [$1]%s;",
+             box->rank, b->shared ? ".multicast::cluster" : "", list, b->shared ? mask : "");
+    static const char *const CONSTRAINTS[2][SN_BOX_DIMS + 1] = {
+        {"", "r,r,l,r,~{memory}", "r,r,l,r,r,~{memory}", "r,r,l,r,r,r,~{memory}", "r,r,l,r,r,r,r,~{memory}",
+         "r,r,l,r,r,r,r,r,~{memory}"},
+        {"", "r,r,l,r,h,~{memory}", "r,r,l,r,r,h,~{memory}", "r,r,l,r,r,r,h,~{memory}", "r,r,l,r,r,r,r,h,~{memory}",
+         "r,r,l,r,r,r,r,r,h,~{memory}"}};
+    copy(g, text, CONSTRAINTS[b->shared][box->rank], args, 3 + box->rank + b->shared);
+}
+
+/* Source, map, coordinates. */
+static void store(sn_gen *g, const sn_gen_box *b) {
+    sn_em *em = &g->em;
+    const sn_box *box = &b->box;
+    char list[64], text[256];
+    lv args[2 + SN_BOX_DIMS];
+    int64_t offset = box->shared_offset * sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype);
+    uint32_t mark = sn_gen_mark(g);
+    sn_em_if first = sn_em_then(em, sn_gen_first_thread(g), "first_thread");
+    for (uint32_t k = 0; k < box->rank; k++) args[2 + k] = coordinate(g, &box->dims[k]);
+    args[0] = em_iadd(em, shared_address(g, g->memory[box->shared.i]), c32(g, offset));
+    args[1] = sn_gen_tensor_map_address(g, b->map);
+    put_list(list, sizeof list, 2, box->rank);
+    snprintf(text, sizeof text, "cp.async.bulk.tensor.%ud.global.shared::cta.bulk_group [$1, %s], [$0];", box->rank,
+             list);
+    static const char *const CONSTRAINTS[SN_BOX_DIMS + 1] = {"",
+                                                             "r,l,r,~{memory}",
+                                                             "r,l,r,r,~{memory}",
+                                                             "r,l,r,r,r,~{memory}",
+                                                             "r,l,r,r,r,r,~{memory}",
+                                                             "r,l,r,r,r,r,r,~{memory}"};
+    copy(g, text, CONSTRAINTS[box->rank], args, 2 + box->rank);
+    sn_em_assembly(em, em->cg->vd, "cp.async.bulk.commit_group;", "~{memory}", NULL, 0);
+    sn_em_end(em, &first);
+    sn_gen_release(g, mark);
+}
+
+void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives) {
+    if (b->box.fills) fill(g, b, arrives);
+    else store(g, b);
+}
+
+/* What threads have stored to shared memory, boxes see; what boxes have read, threads may store over. */
+void sn_gen_order_boxes(sn_gen *g) {
+    if (!g->stores_boxes) return;
+    sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
+    sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
+    sn_em_end(&g->em, &first);
+    sn_em_assembly(&g->em, g->em.cg->vd, "fence.proxy.async.shared::cta;", "~{memory}", NULL, 0);
+}

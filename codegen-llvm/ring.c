@@ -1,0 +1,302 @@
+/* ring.c: pipes whose copies are boxes: a warp of their own copies, the others compute.
+ *
+ *     loop k in n : seq pipe(4) { boxes   barrier   U }
+ *
+ * becomes, with the buffers four times in shared memory and two barrier objects (mbarrier) for each of these stages,
+ *
+ *     one thread that copies:   loop k { wait until stage is empty   expect so many bytes   boxes }
+ *     all others:               loop k { wait until stage is full    U   say that it is empty }
+ *
+ * A kernel with such pipes is made twice, once for each role: what has no box inside is nothing to the thread that copies,
+ * and boxes that fill are nothing to the others. So the copies of the next tile begin while this one's results are
+ * stored. Stages are counted on from one run of the pipe to the next. In U instructions may be under way that read the
+ * stage (mma.c); then it is empty one iteration later.
+ *
+ * A box that is the same for all blocks of a cluster is copied once for all of them, a part by each. Then a stage is empty
+ * when all of the cluster are done with it.
+ */
+#include "codegen-llvm/gen.h"
+
+static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
+
+static lv shared_address(sn_gen *g, lv p) {
+    return LLVMBuildTrunc(g->em.b, LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""), g->em.cg->i32, "");
+}
+
+/* ---- which boxes there are ---- */
+
+static bool depends_on_rank(sn_gen *g, const sn_box *box) {
+    for (uint32_t i = 0; i < g->thread_axes.n; i++)
+        for (uint32_t k = 0; k < box->rank; k++)
+            if (g->thread_axes.at[i].kind == SN_AXIS_CLUSTER && sn_ix_uses_axis(g->m, box->dims[k].at, g->thread_axes.at[i].ax))
+                return true;
+    return false;
+}
+
+/* Lines of the box that each block of the cluster copies for all: whole groups of the swizzle. */
+static bool can_share(sn_gen *g, const sn_box *box) {
+    enum { GROUP = 8 };
+    return g->cluster > 1 && box->fills && box->rank > 1 && !depends_on_rank(g, box) &&
+           box->dims[1].box % (g->cluster * GROUP) == 0;
+}
+
+static uint32_t param_of(const sn_gen *g, sn_buf b) {
+    uint32_t i = 0;
+    while (!sn_buf_eq(g->k->params.at[i], b)) i++;
+    return i;
+}
+
+static void add_box(sn_gen *g, sn_stmt nest) {
+    const char *why;
+    sn_gen_box b = {.nest = nest};
+    if (!sn_box_find(&b.box, &why, g->m, nest)) return; /* the verifier has refused it */
+    b.shared = can_share(g, &b.box);
+    const sn_buf_rec *shared = sn_buf_get(g->m, b.box.shared);
+    int64_t bytes = sn_dtype_bytes(shared->dtype);
+    sn_tensor_map map = {.param = param_of(g, b.box.global),
+                         .offset = b.box.offset * bytes,
+                         .dtype = shared->dtype,
+                         .rank = b.box.rank,
+                         .swizzle = shared->swizzle};
+    for (uint32_t k = 0; k < b.box.rank; k++) {
+        map.dims[k] = b.box.dims[k].size;
+        map.box[k] = (uint32_t)b.box.dims[k].box;
+        if (k) map.strides[k - 1] = b.box.dims[k].stride * bytes;
+    }
+    if (b.shared) map.box[1] /= g->cluster;
+    b.map = sn_gen_tensor_map(g, &map);
+    SN_PUSH(g->arena, &g->boxes, b);
+}
+
+void sn_gen_find_boxes(sn_gen *g) {
+    enum { FIRST_SM = 90 };
+    if (!g->gpu || g->em.cg->target->sm < FIRST_SM) return;
+    g->feeds = SN_NEWN(g->arena, bool, g->m->stmts.count);
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        if (!sn_stmt_get(g->m, s)->bulk || !sn_is_box(g->m, s)) continue;
+        add_box(g, s);
+        if (!g->boxes.n) continue;
+        g->stores_boxes |= !g->boxes.at[g->boxes.n - 1].box.fills;
+        if (!g->boxes.at[g->boxes.n - 1].box.fills) continue;
+        g->produces = true;
+        for (sn_stmt up = s; up.i; up = sn_stmt_get(g->m, up)->parent) g->feeds[up.i] = true;
+    }
+}
+
+static const sn_gen_box *box_of(const sn_gen *g, sn_stmt nest) {
+    for (uint32_t i = 0; i < g->boxes.n; i++)
+        if (g->boxes.at[i].nest.i == nest.i) return &g->boxes.at[i];
+    return NULL;
+}
+
+bool sn_gen_is_box(const sn_gen *g, sn_stmt s) { return g->boxes.n && box_of(g, s); }
+
+/* A stage counts those of its pipe. */
+void sn_gen_run_box(sn_gen *g, sn_stmt s) {
+    lv arrives = NULL;
+    for (uint32_t i = 0; i < g->rings.n; i++)
+        if (sn_stmt_inside(g->m, s, g->rings.at[i].pipe)) arrives = g->rings.at[i].arrives;
+    sn_gen_copy_box(g, box_of(g, s), arrives);
+}
+
+bool sn_gen_is_ring(const sn_gen *g, sn_stmt s) { return sn_stmt_get(g->m, s)->pipe && g->produces && g->feeds[s.i]; }
+
+bool sn_gen_skips(const sn_gen *g, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+    if (g->role == SN_GEN_COPIES) return !g->feeds[s.i] && (sn_lop_has_region(r->op) || r->n_results == 0);
+    if (g->role != SN_GEN_COMPUTES || !g->feeds[s.i] || !r->bulk) return false;
+    return sn_gen_is_box(g, s);
+}
+
+/* ---- barrier objects ---- */
+
+static lv object(sn_gen *g, lv objects, lv stage) {
+    return em_iadd(&g->em, objects, em_imul(&g->em, stage, c32(g, 8)));
+}
+
+static uint32_t warps(const sn_gen *g) { return g->threads_x * g->threads_y / 32; }
+
+static bool is_shared(const sn_gen *g, const sn_gen_ring *r) {
+    for (uint32_t i = 0; i < g->boxes.n; i++)
+        if (g->boxes.at[i].shared && sn_stmt_inside(g->m, g->boxes.at[i].nest, r->pipe)) return true;
+    return false;
+}
+
+static void init_object(sn_gen *g, lv objects, uint32_t stage, uint32_t arrivals) {
+    lv args[2] = {object(g, objects, c32(g, stage)), c32(g, arrivals)};
+    sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", args, 2);
+}
+
+/* Of all threads, where the function begins. */
+static lv variable(sn_gen *g, const char *name) {
+    LLVMBuilderRef b = g->em.b;
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(b), entry = LLVMGetEntryBasicBlock(g->em.fn);
+    LLVMPositionBuilder(b, entry, LLVMGetFirstInstruction(entry));
+    lv v = LLVMBuildAlloca(b, g->em.cg->i32, name);
+    LLVMPositionBuilderAtEnd(b, here);
+    return v;
+}
+
+static void add_ring(sn_gen *g, sn_stmt pipe) {
+    sn_gen_ring r = {.pipe = pipe, .stages = sn_stmt_get(g->m, pipe)->pipe};
+    LLVMTypeRef type = LLVMArrayType2(g->em.cg->i64, r.stages);
+    r.full = shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
+    r.empty = shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));
+    r.shared = is_shared(g, &r);
+    r.stage = variable(g, "stage");
+    r.phase = variable(g, "phase");
+    SN_PUSH(g->arena, &g->rings, r);
+}
+
+void sn_gen_make_rings(sn_gen *g) {
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
+        if (sn_stmt_get(g->m, s)->pipe && g->feeds[s.i]) add_ring(g, s);
+    sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
+    for (uint32_t i = 0; i < g->rings.n; i++)
+        for (uint32_t stage = 0; stage < g->rings.at[i].stages; stage++) {
+            const sn_gen_ring *r = &g->rings.at[i];
+            init_object(g, r->full, stage, 1);
+            init_object(g, r->empty, stage, warps(g) * (r->shared ? g->cluster : 1));
+        }
+    sn_em_assembly(&g->em, g->em.cg->vd, "fence.mbarrier_init.release.cluster;", "~{memory}", NULL, 0);
+    sn_em_end(&g->em, &first);
+    if (g->cluster > 1) sn_gen_cluster_barrier(g);
+    else sn_gen_barrier(g);
+}
+
+void sn_gen_wait_object(sn_gen *g, lv at, lv phase) {
+    sn_em *em = &g->em;
+    lv args[2] = {at, phase};
+    LLVMBasicBlockRef wait = sn_em_block(em, "wait"), arrived = sn_em_block(em, "arrived");
+    LLVMBuildBr(em->b, wait);
+    LLVMPositionBuilderAtEnd(em->b, wait);
+    lv all = sn_em_assembly(em, em->cg->i32,
+                            "{\n\t.reg .pred p;\n\t"
+                            "mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2;\n\t"
+                            "selp.u32 $0, 1, 0, p;\n\t}",
+                            "=r,r,r,~{memory}", args, 2);
+    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntNE, all, c32(g, 0)), arrived, wait);
+    LLVMPositionBuilderAtEnd(em->b, arrived);
+}
+
+/* One lane of each warp says that it no longer needs the stage, to every block that copies into it. */
+static void release(sn_gen *g, const sn_gen_ring *r, lv stage) {
+    sn_em *em = &g->em;
+    lv lane = sn_em_call(em, "llvm.nvvm.read.ptx.sreg.laneid", NULL, NULL, 0);
+    lv args[3] = {object(g, r->empty, stage), lane, NULL};
+    if (!r->shared) {
+        sn_em_assembly(em, em->cg->vd,
+                       "{\n\t.reg .pred p;\n\tsetp.eq.u32 p, $1, 0;\n\t"
+                       "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}",
+                       "r,r,~{memory}", args, 2);
+        return;
+    }
+    sn_em_assembly(em, em->cg->vd,
+                   "{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.lt.u32 p, $1, $2;\n\t"
+                   "@p mapa.shared::cluster.u32 remote, $0, $1;\n\t"
+                   "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}",
+                   "r,r,r,~{memory}", (args[2] = c32(g, g->cluster), args), 3);
+}
+
+/* ---- the two loops ---- */
+
+static sn_gen_ring *ring_of(sn_gen *g, sn_stmt pipe) {
+    uint32_t i = 0;
+    while (g->rings.at[i].pipe.i != pipe.i) i++;
+    return &g->rings.at[i];
+}
+
+void sn_gen_start_rings(sn_gen *g, sn_gen_role role) {
+    g->role = role;
+    for (uint32_t i = 0; i < g->rings.n; i++) {
+        LLVMBuildStore(g->em.b, c32(g, 0), g->rings.at[i].stage);
+        LLVMBuildStore(g->em.b, c32(g, g->role == SN_GEN_COPIES), g->rings.at[i].phase);
+    }
+}
+
+/* Buffers of the pipe are those of the stage from here on. */
+static void choose_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv *first) {
+    for (uint32_t k = 0; k < g->boxes.n; k++) {
+        const sn_gen_box *b = &g->boxes.at[k];
+        sn_buf buf = b->box.shared;
+        if (!b->box.fills || !sn_stmt_inside(g->m, b->nest, r->pipe)) continue;
+        if (!first[k]) first[k] = g->memory[buf.i];
+        lv offset = em_imul(&g->em, stage, c32(g, (int64_t)sn_gen_shared_bytes(sn_buf_get(g->m, buf))));
+        g->memory[buf.i] = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, first[k], &offset, 1, "");
+    }
+}
+
+static void next_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase) {
+    sn_em *em = &g->em;
+    lv next = em_iadd(em, stage, c32(g, 1)), around = em_icmp(em, LLVMIntEQ, next, c32(g, r->stages));
+    LLVMBuildStore(em->b, em_select(em, around, c32(g, 0), next), r->stage);
+    LLVMBuildStore(em->b, em_xor(em, phase, LLVMBuildZExt(em->b, around, em->cg->i32, "")), r->phase);
+}
+
+static uint32_t stage_bytes(const sn_gen *g, const sn_gen_ring *r) {
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < g->boxes.n; i++) {
+        const sn_gen_box *b = &g->boxes.at[i];
+        if (b->box.fills && sn_stmt_inside(g->m, b->nest, r->pipe))
+            bytes += (uint32_t)b->box.elements * sn_dtype_bytes(sn_buf_get(g->m, b->box.shared)->dtype);
+    }
+    return bytes;
+}
+
+static void copying_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase) {
+    sn_em *em = &g->em;
+    sn_gen_wait_object(g, object(g, r->empty, stage), phase);
+    lv args[2] = {object(g, r->full, stage), c32(g, stage_bytes(g, r))};
+    sn_em_assembly(em, em->cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r,~{memory}", args, 2);
+    r->arrives = args[0];
+    sn_gen_region(g, sn_stmt_get(g->m, r->pipe)->first);
+}
+
+static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
+    lv wraps = em_icmp(&g->em, LLVMIntEQ, stage, c32(g, 0));
+    return em_select(&g->em, wraps, c32(g, r->stages - 1), em_isub(&g->em, stage, c32(g, 1)));
+}
+
+/* The stage that instructions under way may still read is the one before. */
+static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l, lv stage, lv phase) {
+    sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe);
+    sn_stmt s = sn_stmt_get(g->m, r->pipe)->first;
+    for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
+    sn_gen_wait_object(g, object(g, r->full, stage), phase);
+    for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
+    if (!g->mma_under_way) {
+        sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
+        release(g, r, stage);
+        return;
+    }
+    sn_gen_wait_mma(g, 1);
+    lv zero = sn_em_i(&g->em, l->i, 0);
+    uint32_t mark = sn_gen_mark(g);
+    sn_em_if later = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntNE, l->i, zero), "later");
+    release(g, r, stage_before(g, r, stage));
+    sn_em_end(&g->em, &later);
+    sn_gen_release(g, mark);
+}
+
+static lv current(sn_gen *g, lv variable) { return LLVMBuildLoad2(g->em.b, g->em.cg->i32, variable, ""); }
+
+void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
+    sn_stmt_rec *s = sn_stmt_get(g->m, pipe);
+    sn_gen_ring *r = ring_of(g, pipe);
+    lv *first = SN_NEWN(g->arena, lv, g->boxes.n);
+    int64_t n = sn_gen_extent(g, s->axis);
+    sn_gen_loop l;
+    if (!n) return;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_em_ci(g->index, n), false);
+    lv stage = current(g, r->stage), phase = current(g, r->phase);
+    choose_stage(g, r, stage, first);
+    if (g->role == SN_GEN_COPIES) copying_iteration(g, r, stage, phase);
+    else computing_iteration(g, r, &l, stage, phase);
+    next_stage(g, r, stage, phase);
+    for (uint32_t k = 0; k < g->boxes.n; k++)
+        if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
+    sn_gen_loop_end(g, &l, NULL, NULL, 0);
+    if (!g->mma_under_way) return;
+    sn_gen_wait_mma(g, 0);
+    release(g, r, stage_before(g, r, current(g, r->stage)));
+}
