@@ -14,9 +14,12 @@
 static const struct {
     const char *symbol;
     size_t offset;
+    bool newer; /* may be missing */
 } rows[] = {
-#define SN_CU(name, symbol, parameters) {symbol, offsetof(sn_cuda_api, name)},
+#define SN_CU(name, symbol, parameters) {symbol, offsetof(sn_cuda_api, name), false},
+#define SN_CU_NEWER(name, symbol, parameters) {symbol, offsetof(sn_cuda_api, name), true},
 #include "runtime/cuda_api.def"
+#undef SN_CU_NEWER
 #undef SN_CU
 };
 
@@ -41,7 +44,7 @@ bool sn_cuda_api_open(sn_cuda_api *out, const char *library, char *why, size_t w
     }
     for (size_t i = 0; i < SN_COUNT(rows); i++) {
         void *symbol = dlsym(out->library, rows[i].symbol);
-        if (!symbol) {
+        if (!symbol && !rows[i].newer) {
             snprintf(why, why_size, "the CUDA driver is too old: %s has no %s", library, rows[i].symbol);
             sn_cuda_api_close(out);
             return false;

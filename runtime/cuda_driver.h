@@ -55,12 +55,33 @@ typedef struct CUlaunchConfig {
 } CUlaunchConfig;
 enum { CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 
+typedef struct CUtensorMap {
+    _Alignas(SN_MAP_ALIGN) char bytes[SN_MAP_BYTES];
+} CUtensorMap;
+enum {
+    CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+    CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
+    CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
+    CU_TENSOR_MAP_DATA_TYPE_UINT64 = 4
+};
+enum { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 };
+enum {
+    CU_TENSOR_MAP_SWIZZLE_NONE = 0,
+    CU_TENSOR_MAP_SWIZZLE_32B = 1,
+    CU_TENSOR_MAP_SWIZZLE_64B = 2,
+    CU_TENSOR_MAP_SWIZZLE_128B = 3
+};
+enum { CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2 };
+enum { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
+
 /* ---- the function table ---- */
 
 typedef struct sn_cuda_api {
     void *library;
 #define SN_CU(name, symbol, parameters) CUresult(*name) parameters;
+#define SN_CU_NEWER(name, symbol, parameters) CUresult(*name) parameters;
 #include "runtime/cuda_api.def"
+#undef SN_CU_NEWER
 #undef SN_CU
 } sn_cuda_api;
 
@@ -105,6 +126,10 @@ void sn_cuda_leave(sn_cuda *cu);
 sn_status sn_cuda_check(sn_cuda *cu, CUresult result, const char *function);
 /* Call a driver function and check it: CU_CALL(cu, cuMemFree, (p)) is a sn_status. */
 #define CU_CALL(cu, function, arguments) sn_cuda_check((cu), (cu)->api.function arguments, #function)
+
+/* The map for an array whose parameter is `address`; kernel: who is launched, for the message when there can be none. */
+sn_status sn_cuda_tensor_map(CUtensorMap *out, sn_cuda *cu, const sn_tensor_map *map, const char *address,
+                             const char *kernel);
 
 /* Size class of a request: a multiple of 512 bytes, at most an eighth more than asked for beyond 4 KiB. */
 size_t sn_cuda_round(size_t size);

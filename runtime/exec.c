@@ -24,13 +24,28 @@ static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kerne
     return api->cuLaunchKernelEx(&config, function, st->param_addresses, NULL);
 }
 
+/* Every run makes the same calls in the same order, so that a call finds the maps of its last time: they are as they have
+ * to be unless the argument has moved. */
+static sn_status tensor_map(void **out, sn_prog_state *st, const sn_rt_kernel *k, uint32_t i, void *const *params) {
+    sn_rt_map *m = &st->maps[st->next_map++];
+    const void *address = params[k->maps[i].param];
+    *out = &m->map;
+    if (m->address && m->address == address) return SN_OK;
+    m->address = NULL;
+    SN_TRY(sn_cuda_tensor_map(&m->map, st->cu, &k->maps[i], address, k->name));
+    m->address = address;
+    return SN_OK;
+}
+
 static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     sn_prog_state *st = user;
     const sn_code *code = &st->p->codes[kernel];
     if (!code->k.grid) return SN_OK;
     uint32_t n = code->k.param_block ? 1 : code->n_params;
     for (uint32_t i = 0; i < n; i++) st->param_addresses[i] = (void *)&params[i];
-    if (code->k.kept_bytes) st->param_addresses[n] = &st->keeps[kernel];
+    if (code->k.kept_bytes) st->param_addresses[n++] = &st->keeps[kernel];
+    for (uint32_t i = 0; i < code->k.n_maps; i++)
+        SN_TRY(tensor_map(&st->param_addresses[n++], st, &code->k, i, params));
     CUresult result = launch(st, st->p->cuda_codes[kernel].function, &code->k);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
@@ -148,6 +163,7 @@ sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outpu
                       bool use_interpreter) {
     const machine *on = st->cu ? &gpu : &host;
     st->stream = stream;
+    st->next_map = 0;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
     sn_status status = use_interpreter || !st->p->wrapper ? (sn_status)interpret(st, on, inputs, outputs)
                                                           : generated(st, on, inputs, outputs);

@@ -52,6 +52,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, const 
         out->kernel = number[s->kern.i];
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
+        p->n_maps += p->codes[out->kernel].k.n_maps;
         return load_args(out, p, &s->args, &p->codes[out->kernel]);
     case SN_STEP_CHECK: out->io = p->io_of[s->buf.i]; return SN_OK;
     case SN_STEP_FREE:
@@ -155,6 +156,18 @@ static sn_status load_consts(sn_prog *p) {
 
 /* ---- kernels ---- */
 
+/* Drivers before CUDA 12.0 have none. */
+static sn_status take_maps(sn_prog *p, sn_rt_kernel *k) {
+    if (!k->n_maps) return SN_OK;
+    if (k->n_maps > p->most_maps) p->most_maps = k->n_maps;
+    k->maps = sn_memdup(&p->arena, k->maps, k->n_maps * sizeof *k->maps);
+    if (p->cu->api.cuTensorMapEncodeTiled) return SN_OK;
+    return sn_fail(p->env, SN_ERROR_DEVICE,
+                   "kernel %s: it copies by tensor maps, which the CUDA driver does not have (that of CUDA %d.%d; 12.0 "
+                   "is the oldest)",
+                   k->name, p->cu->driver_version / 1000, p->cu->driver_version % 1000 / 10);
+}
+
 static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
     p->most_params = 1;
     p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
@@ -162,6 +175,7 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
         const sn_kern_rec *k = sn_kern_get(p->m, p->m->kernels.at[i]);
         p->codes[i] = (sn_code){kernels[i], k->params.n, p->kept_size};
         p->codes[i].k.name = k->name;
+        SN_TRY(take_maps(p, &p->codes[i].k));
         p->kept_size += sn_storage_round(kernels[i].kept_bytes);
         if (k->params.n > p->most_params) p->most_params = k->params.n;
         if (p->cu && kernels[i].grid > INT32_MAX)

@@ -50,6 +50,8 @@ struct sn_prog {
     uint32_t n_codes, n_steps, n_ios, n_consts;
     uint32_t n_places;    /* buffer ids */
     uint32_t most_params; /* of a kernel; at least 1 */
+    uint32_t most_maps;   /* of a kernel */
+    uint32_t n_maps;      /* of all calls */
     sn_code *codes;
     sn_cuda_code *cuda_codes; /* GPU: by kernel */
     sn_rt_step *steps;
@@ -62,6 +64,12 @@ struct sn_prog {
     sn_prog_times times;
 };
 
+/* A tensor map of a call, as it was encoded last. */
+typedef struct sn_rt_map {
+    CUtensorMap map;
+    const void *address; /* the argument that it is for; NULL: not encoded yet */
+} sn_rt_map;
+
 struct sn_prog_state {
     const sn_prog *p;
     sn_env *env; /* where its runs fail */
@@ -72,8 +80,10 @@ struct sn_prog_state {
     void **param_addresses; /* scratch: what cuLaunchKernel wants */
     void *stream;           /* of the current run */
     void *workspace;
-    char *kept;   /* memory of all kernels that lasts between runs */
-    void **keeps; /* by kernel: its part of it */
+    char *kept;        /* memory of all kernels that lasts between runs */
+    void **keeps;      /* by kernel: its part of it */
+    sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
+    uint32_t next_map; /* of the current run */
 };
 
 static inline void *sn_io_address(const sn_rt_io *io, void *const *inputs, void *const *outputs) {

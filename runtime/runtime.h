@@ -6,6 +6,7 @@
 
 #include "ir/module.h"
 #include "ir/base/target.h"
+#include "ir/base/tensor_map.h"
 
 /* ---- devices ---- */
 typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */
@@ -50,6 +51,8 @@ typedef struct sn_rt_kernel {
     bool param_block; /* GPU: the addresses are one parameter, an array by value */
     size_t
         kept_bytes; /* memory that lasts between runs, zero before the first; its address comes behind the others. 0: none */
+    const sn_tensor_map *maps; /* GPU: parameters behind those, encoded for the arguments of each call */
+    uint32_t n_maps;
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
 } sn_rt_kernel;
 

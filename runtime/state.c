@@ -1,4 +1,5 @@
-/* state.c: what runs of a program change: its workspace, memory that kernels keep, the places of buffers, scratch.
+/* state.c: what runs of a program change: its workspace, memory that kernels keep, tensor maps, the places of buffers,
+ * scratch.
  *
  * Everything that a run needs is allocated here, so that sn_prog_run allocates nothing (exec.c). A state reads the
  * program and writes only what is its own: runs of one program in several states may go on at once.
@@ -12,8 +13,11 @@ static void make_scratch(sn_prog_state *st) {
     const sn_prog *p = st->p;
     st->place = sn_memdup(&st->arena, p->place, p->n_places * sizeof *p->place);
     st->params = SN_NEWN(&st->arena, void *, p->most_params + 1);
-    st->param_addresses = SN_NEWN(&st->arena, void *, p->most_params + 1);
+    st->param_addresses = SN_NEWN(&st->arena, void *, p->most_params + 1 + p->most_maps);
     st->keeps = SN_NEWN(&st->arena, void *, p->n_codes);
+    size_t maps = p->n_maps ? (size_t)p->n_maps * sizeof(sn_rt_map) + SN_MAP_ALIGN : 0;
+    uintptr_t at = (uintptr_t)sn_zalloc(&st->arena, maps);
+    st->maps = (sn_rt_map *)((at + SN_MAP_ALIGN - 1) / SN_MAP_ALIGN * SN_MAP_ALIGN);
 }
 
 /* The first run may be on a stream that does not wait for the one of the fill. */

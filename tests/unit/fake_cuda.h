@@ -22,14 +22,22 @@ typedef struct {
 
 enum { FAKE_NODES = 8192 };
 
+/* What cuTensorMapEncodeTiled was told. */
+typedef struct {
+    void *address;
+    uint64_t dims[5], strides[4];
+    uint32_t box[5], rank;
+    int type, swizzle;
+} fake_map;
+
 static struct {
     int depth, deepest; /* pushed contexts */
     size_t used;
-    int allocs, frees, launches, syncs, resets;
+    int allocs, frees, launches, syncs, resets, encodes;
     size_t sizes[256];
     void *blocks[256];
     int n_blocks;
-    CUresult next_launch;
+    CUresult next_launch, next_encode;
     bool fail_in_capture; /* next_launch is for captured launches alone */
     bool refuse;
     int retained;
@@ -179,7 +187,30 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
         uint64_t *kept = *(uint64_t **)params[2];
         return *(float *)to = (float)++*kept, CUDA_SUCCESS;
     }
-    return fake_queue(stream, (fake_node){name, to, block[0], gx});
+    const void *from = block[0];
+    if (strncmp(name, "map", 3) == 0) { /* ... "map": it reads by a tensor map, the parameter behind the addresses */
+        cr_assert_eq((uintptr_t)params[2] % 64, 0);
+        from = ((const fake_map *)params[2])->address;
+    }
+    return fake_queue(stream, (fake_node){name, to, from, gx});
+}
+
+static CUresult fake_encode(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
+                            const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                            int swizzle, int promotion, int fill) {
+    fake_map m = {.address = address, .rank = rank, .type = type, .swizzle = swizzle};
+    if (fake.next_encode) return fake.next_encode;
+    cr_assert(rank >= 1 && rank <= 5 && !interleave && promotion && !fill && (uintptr_t)map % 64 == 0);
+    for (uint32_t i = 0; i < rank; i++) {
+        cr_assert_eq(steps[i], 1);
+        m.dims[i] = dims[i];
+        m.box[i] = box[i];
+        if (i) m.strides[i - 1] = strides[i - 1];
+    }
+    _Static_assert(sizeof m <= sizeof *map, "a fake map is as small as a real one");
+    memcpy(map, &m, sizeof m);
+    fake.encodes++;
+    return CUDA_SUCCESS;
 }
 
 static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
@@ -314,6 +345,7 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleGetFunction = fake_function,
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
+        .cuTensorMapEncodeTiled = fake_encode,
         .cuEventCreate = fake_event,
         .cuEventRecord = fake_event_record,
         .cuEventSynchronize = fake_event_done,
