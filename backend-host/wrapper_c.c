@@ -4,7 +4,8 @@
  * Names of the module become C identifiers with a prefix for what they are (in_x, out_y, tmp_t, const_c, kernel_k0,
  * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains no
  * LLVM; stands here because the other wrapper emitter does. Weights (ir/graph/weights.h) are not in the file: it has a table
- * of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device.
+ * of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device. Tensor maps are
+ * encoded for each launch, on the stack: the struct holds none, so that nothing has to be aligned or locked.
  */
 #include "backend-host/host_code.h"
 
@@ -387,14 +388,47 @@ static sn_status launch_size(sn_gpu_code *out, writer *w, uint32_t kernel) {
     return sn_wrap_number(&out->grid, w->m, launch.grid, "the grid", sn_kern_get(w->m, w->m->kernels.at[kernel])->name);
 }
 
-/* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all; of kept memory. */
 static const char *moved(writer *w, const sn_arg *a) {
     long long bytes = (long long)a->offset * sn_dtype_bytes(sn_buf_get(w->m, a->buf)->dtype);
     return bytes ? sn_strf(&w->scratch, "%s + %lld", place(w, a->buf), bytes) : place(w, a->buf);
 }
 
+static void put_numbers(writer *w, const char *type, const int64_t *numbers, uint32_t n) {
+    sn_text_printf(w->t, ", (%s[]){", type);
+    for (uint32_t i = 0; i < n; i++) sn_text_printf(w->t, "%s%lld", i ? ", " : "", (long long)numbers[i]);
+    sn_text_put(w->t, n ? "}" : "0}");
+}
+
+/* As runtime/tensor_map.c does it. */
+static void put_map(writer *w, uint32_t number, const sn_tensor_map *map, const sn_arg *argument) {
+    const int64_t ones[SN_MAP_RANK] = {1, 1, 1, 1, 1};
+    int64_t box[SN_MAP_RANK];
+    for (uint32_t i = 0; i < map->rank; i++) box[i] = map->box[i];
+    sn_text_printf(w->t, "        CUtensorMap map%u;\n        result = cuTensorMapEncodeTiled(\n", number);
+    sn_text_printf(w->t, "            &map%u, CU_TENSOR_MAP_DATA_TYPE_UINT%u, %u, (void *)(%s", number,
+                   8 * sn_dtype_bytes(map->dtype), map->rank, moved(w, argument));
+    if (map->offset) sn_text_printf(w->t, " + %lld", (long long)map->offset);
+    sn_text_put(w->t, ")");
+    put_numbers(w, "cuuint64_t", map->dims, map->rank);
+    put_numbers(w, "cuuint64_t", map->strides, map->rank - 1);
+    put_numbers(w, "cuuint32_t", box, map->rank);
+    put_numbers(w, "cuuint32_t", ones, map->rank);
+    sn_text_put(w->t, ",\n            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_");
+    if (map->swizzle) sn_text_printf(w->t, "%uB", map->swizzle);
+    else sn_text_put(w->t, "NONE");
+    sn_text_put(w->t, ", CU_TENSOR_MAP_L2_PROMOTION_L2_128B,\n            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);\n"
+                      "        if (result != CUDA_SUCCESS) return result;\n");
+}
+
+/* What cuLaunchKernel reads: the address of each pointer, or of the one array that holds them all; of kept memory; of
+ * tensor maps. */
 static void put_args(writer *w, uint32_t kernel, const sn_arg_list *args, bool block) {
+    uint32_t n_maps = w->codes ? w->codes[kernel].n_maps : 0;
     if (!args->n && !kept_bytes(w, kernel)) return;
+    for (uint32_t i = 0; i < n_maps; i++) {
+        const sn_tensor_map *map = &w->codes[kernel].maps[i];
+        put_map(w, i, map, &args->at[map->param]);
+    }
     for (uint32_t i = 0; i < args->n && !block; i++)
         if (args->at[i].offset) sn_text_printf(w->t, "        CUdeviceptr arg%u = %s;\n", i, moved(w, &args->at[i]));
     sn_text_put(w->t, block ? "        CUdeviceptr block[] = {" : "        void *params[] = {");
@@ -407,6 +441,7 @@ static void put_args(writer *w, uint32_t kernel, const sn_arg_list *args, bool b
     }
     if (block) sn_text_put(w->t, "};   /* one parameter, by value */\n        void *params[] = {block");
     if (kept_bytes(w, kernel)) sn_text_printf(w->t, "%s&self->kept_%s", args->n ? ", " : "", w->kernel_name[kernel]);
+    for (uint32_t i = 0; i < n_maps; i++) sn_text_printf(w->t, ", &map%u", i);
     sn_text_put(w->t, "};\n");
 }
 

@@ -414,6 +414,45 @@ Test(wrapper_c, segments_take_one_parameter) {
     sn_module_free(m);
 }
 
+/* Two maps of one argument, which is a window; kept memory stands before them. */
+Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
+    static const char text[] =
+        "buffer x: bf16[128, 64] input 0 align 16\nbuffer y: f32[64] output 0 align 16\n"
+        "kernel @k(x: bf16[4096] in, y: f32[64] out) { loop i in 64 : grid { %0 = load x[i] %1 = cast.f32 %0 store y[i], %1 } }\n"
+        "wrapper @m workspace 0 { call @k(x + 4096, y) }\n";
+    static sn_tensor_map maps[] = {{.dtype = SN_BF16,
+                                    .rank = 2,
+                                    .dims = {64, 60},
+                                    .strides = {128},
+                                    .box = {64, 8},
+                                    .swizzle = 128,
+                                    .offset = 256},
+                                   {.dtype = SN_F32, .rank = 1, .dims = {64}, .box = {16}, .param = 1}};
+    static const char *const wanted[] = {
+        "            &map0, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, (void *)(in_x + 8192 + 256), (cuuint64_t[]){64, 60}, "
+        "(cuuint64_t[]){128}, (cuuint32_t[]){64, 8}, (cuuint32_t[]){1, 1},\n"
+        "            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, ",
+        "            &map1, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, (void *)(out_y), (cuuint64_t[]){64}, (cuuint64_t[]){0}, ",
+        "CU_TENSOR_MAP_SWIZZLE_NONE, ",
+        "        void *params[] = {&arg0, &out_y, &self->kept_k, &map0, &map1};\n",
+    };
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    sn_text t;
+    const char *s = wrapper_c(&t, &env, m,
+                              (sn_gpu_code[]){{.ptx = "",
+                                               .grid = 4,
+                                               .block_x = 1,
+                                               .block_y = 1,
+                                               .kept_bytes = 8,
+                                               .maps = maps,
+                                               .n_maps = SN_COUNT(maps)}});
+    for (size_t i = 0; i < SN_COUNT(wanted); i++) cr_expect(strstr(s, wanted[i]), "missing: %s\nin:\n%s", wanted[i], s);
+    if (has_cuda_h()) compiles(s);
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
 Test(wrapper_c, awkward_names_compile) {
     static const char text[] =
         "buffer int: f32[4] input 0\nbuffer linux: f32[4] input 2\nbuffer in_int: f32[4] temp\nbuffer a_b: f32[4] temp\n"
