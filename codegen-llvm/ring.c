@@ -73,6 +73,7 @@ void sn_gen_find_boxes(sn_gen *g) {
     if (!g->gpu || g->em.cg->target->sm < FIRST_SM) return;
     g->feeds = SN_NEWN(g->arena, bool, g->m->stmts.count);
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        if (sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma)) sn_gen_needs_specific(g);
         if (!sn_stmt_get(g->m, s)->bulk || !sn_is_box(g->m, s)) continue;
         add_box(g, s);
         if (!g->boxes.n) continue;
@@ -214,13 +215,21 @@ void sn_gen_start_rings(sn_gen *g, sn_gen_role role) {
     }
 }
 
-/* Buffers of the pipe are those of the stage from here on. */
+/* Is it the first box of the pipe that fills its buffer? */
+static bool is_first(const sn_gen *g, const sn_gen_ring *r, uint32_t k) {
+    const sn_gen_box *b = &g->boxes.at[k];
+    if (!b->box.fills || !sn_stmt_inside(g->m, b->nest, r->pipe)) return false;
+    for (uint32_t i = 0; i < k; i++)
+        if (sn_buf_eq(g->boxes.at[i].box.shared, b->box.shared)) return false;
+    return true;
+}
+
+/* Buffers of the pipe are those of the stage from here on. first: what they were, by box. */
 static void choose_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv *first) {
     for (uint32_t k = 0; k < g->boxes.n; k++) {
-        const sn_gen_box *b = &g->boxes.at[k];
-        sn_buf buf = b->box.shared;
-        if (!b->box.fills || !sn_stmt_inside(g->m, b->nest, r->pipe)) continue;
-        if (!first[k]) first[k] = g->memory[buf.i];
+        sn_buf buf = g->boxes.at[k].box.shared;
+        if (!is_first(g, r, k)) continue;
+        first[k] = g->memory[buf.i];
         lv offset = em_imul(&g->em, stage, c32(g, (int64_t)sn_gen_shared_bytes(sn_buf_get(g->m, buf))));
         g->memory[buf.i] = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, first[k], &offset, 1, "");
     }

@@ -2,6 +2,7 @@
 #include "ir/loop/box.h"
 
 #include "ir/loop/copies.h"
+#include "ir/loop/mma.h"
 
 typedef struct finder {
     sn_module *m;
@@ -88,6 +89,8 @@ static bool find_shared(finder *f) {
     }
     b->elements = stride;
     b->rank = f->n;
+    sn_ix rank = sn_cluster_rank(f->m, sn_stmt_get(f->m, f->loops[f->n - 1])->parent);
+    dense = sn_shared_of_rank(f->m, b->shared, rank, dense);
     if (!sn_ix_is_const(f->m, sn_ix_sub(f->m, r->ix, dense), &b->shared_offset))
         return refuse(f, "it does not fill or read shared memory in order");
     return true;
@@ -117,6 +120,22 @@ static bool find_bounds(finder *f, sn_val mask) {
     return r->op == SN_LOP_IN ? bound(f, r) : refuse(f, "a mask is more than bounds of dimensions");
 }
 
+/* The constant too, longest strides first, so that boxes of one array side by side have one map. */
+static void share_out_constant(finder *f) {
+    sn_box *b = f->box;
+    for (int64_t below = INT64_MAX; b->offset > 0;) {
+        sn_box_dim *best = NULL;
+        for (uint32_t k = 0; k < f->n; k++) {
+            sn_box_dim *d = &b->dims[k];
+            if (!f->bounded[k] && d->stride > 0 && d->stride < below && (!best || d->stride > best->stride)) best = d;
+        }
+        if (!best) return;
+        best->at = sn_ix_addc(f->m, best->at, b->offset / best->stride);
+        b->offset %= best->stride;
+        below = best->stride;
+    }
+}
+
 /* What is left of the offset goes to the unbounded dimensions, each term to the longest stride that divides it; the rest of it
  * is a dimension of its own. */
 static bool share_out(finder *f, sn_ix rest) {
@@ -138,6 +157,7 @@ static bool share_out(finder *f, sn_ix rest) {
         else left = sn_ix_add(f->m, left, sn_ix_scale(f->m, term.atom, term.c));
         for (int64_t c = term.c < 0 ? -term.c : term.c, t; !best && c; t = unit % c, unit = c, c = t) continue;
     }
+    share_out_constant(f);
     if (!unit) return true;
     if (b->rank == SN_BOX_DIMS) return refuse(f, "its array has too many dimensions");
     b->dims[b->rank++] = (sn_box_dim){.stride = unit, .box = 1, .at = sn_ix_divc(f->m, left, unit)};

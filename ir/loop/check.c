@@ -419,7 +419,7 @@ sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
         return SN_OK;
     }
     access made = copy && copy->pipe.i ? made_ahead(c, &y, copy->pipe) : y;
-    SN_TRY(check_store(c, store, l, &made, at));
+    if (!copy || copy->threads.i) SN_TRY(check_store(c, store, l, &made, at)); /* a box waits by itself */
     *store = y;
     if (l) *l = (loads){.first = {.time = 0}};
     return SN_OK;

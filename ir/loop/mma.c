@@ -44,8 +44,8 @@ sn_ix sn_mma_column(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix j, sn_ix 
 }
 
 sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
-    sn_ix block = fma_ix(m, n->tiles_n, h, j);
-    return fma_ix(m, sn_mma_private(n), x, fma_ix(m, sn_mma_elements(n->mma), block, e));
+    sn_ix block = fma_ix(m, n->tiles_n, h, j), thread = fma_ix(m, n->threads, n->rank, x);
+    return fma_ix(m, sn_mma_private(n), thread, fma_ix(m, sn_mma_elements(n->mma), block, e));
 }
 
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q) {
@@ -53,6 +53,18 @@ sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix 
     int64_t rows = o->across ? depth : o->rows;
     sn_ix block = sn_ix_divc(m, along, o->width), inside = sn_ix_modc(m, along, o->width);
     return fma_ix(m, rows * o->width, block, fma_ix(m, o->width, other, inside));
+}
+
+sn_ix sn_cluster_rank(sn_module *m, sn_stmt parent) {
+    for (sn_stmt s = parent; s.i; s = sn_stmt_get(m, s)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_is_nest(r) && r->kind == SN_AXIS_CLUSTER) return sn_ix_axis(m, r->axis);
+    }
+    return sn_ix_const(m, 0);
+}
+
+sn_ix sn_shared_of_rank(sn_module *m, sn_buf shared, sn_ix rank, sn_ix offset) {
+    return fma_ix(m, sn_buf_get(m, shared)->private_size, rank, offset);
 }
 
 /* ---- building ---- */
@@ -65,7 +77,8 @@ static sn_ix open_loop(sn_module *m, sn_cursor *at, const char *name, int64_t ex
 
 static sn_val put_operand(sn_module *m, sn_cursor at, const sn_mma_nest *n, const sn_mma_operand *o, sn_ix row,
                           sn_ix q) {
-    return sn_put_cast(m, at, info(n)->state, sn_put_load(m, at, o->buf, sn_mma_offset(m, o, n->depth, row, q)));
+    sn_ix offset = sn_shared_of_rank(m, o->buf, n->rank, sn_mma_offset(m, o, n->depth, row, q));
+    return sn_put_cast(m, at, info(n)->state, sn_put_load(m, at, o->buf, offset));
 }
 
 sn_stmt sn_mma_put(sn_module *m, sn_cursor at, const sn_mma_nest *n) {
@@ -132,7 +145,8 @@ static bool find_operand(matcher *t, sn_mma_operand *o, sn_val v, int64_t rows, 
     for (int across = 0; across <= mma->across; across++) {
         o->across = across;
         o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? rows : t->n->depth;
-        if (sn_ix_eq(sn_mma_offset(t->m, o, t->n->depth, row, t->q), r->ix)) return true;
+        sn_ix offset = sn_mma_offset(t->m, o, t->n->depth, row, t->q);
+        if (sn_ix_eq(sn_shared_of_rank(t->m, o->buf, t->n->rank, offset), r->ix)) return true;
     }
     return refuse(t, "an operand lies otherwise in shared memory");
 }
@@ -177,7 +191,8 @@ static bool find(matcher *t, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(t->m, s);
     int64_t threads = 0, tiles_m = 0, tiles_n = 0, elements = 0;
     if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_BLOCK_X) return refuse(t, "it stands on a loop over block.x");
-    n->mma = r->mma;
+    n->mma = (sn_mma)r->mma;
+    n->rank = sn_cluster_rank(t->m, r->parent);
     n->columns = r->mma_columns;
     sn_ix_is_const(t->m, sn_axis_get(t->m, r->axis)->extent, &threads);
     if (!n->columns || threads <= 0 || threads % (info(n)->threads * n->columns))

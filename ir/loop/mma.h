@@ -63,6 +63,7 @@ typedef struct sn_mma_nest {
     int64_t depth;             /* of the sum: multiple of k */
     sn_buf state;              /* reg: sn_mma_private elements a thread */
     sn_mma_operand a, b;
+    sn_ix rank; /* of the block in its cluster */
 } sn_mma_nest;
 
 /* Elements of a thread. */
@@ -74,8 +75,12 @@ int64_t sn_mma_columns(const sn_mma_nest *n);
 sn_ix sn_mma_row(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e);
 sn_ix sn_mma_column(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix j, sn_ix e);
 sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix j, sn_ix e);
-/* Offset of element (row, q) of an operand. */
+/* Offset of element (row, q) of an operand in the shared memory of a block. */
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q);
+/* Number of the block in its cluster, for what stands in `parent`. */
+sn_ix sn_cluster_rank(sn_module *m, sn_stmt parent);
+/* That offset in the buffer, which has elements of its own for each block of the cluster. */
+sn_ix sn_shared_of_rank(sn_module *m, sn_buf shared, sn_ix rank, sn_ix offset);
 
 /* The nest, at `at`. */
 sn_stmt sn_mma_put(sn_module *m, sn_cursor at, const sn_mma_nest *n);

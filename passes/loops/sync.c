@@ -15,7 +15,8 @@
  * different iterations need a barrier in the loop, unless the offset steps over all elements of an iteration, or one
  * thread makes both at an offset that does not move with the loop.
  *
- * What a pipe fills (docs/IR.md) it does not fill again in its next iteration; its bulk nests have their barrier.
+ * What a pipe fills (docs/IR.md) it does not fill again in its next iteration; its bulk nests have their barrier. Boxes
+ * wait by themselves.
  *
  * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
  *
@@ -143,6 +144,13 @@ static bool fills(const sync *sy, sn_stmt s, sn_stmt pipe) {
     return s.i != pipe.i;
 }
 
+/* A box waits by itself until its stage of the pipe is no longer read. */
+static bool fills_by_box(const sync *sy, sn_stmt s) {
+    if (sn_stmt_get(sy->m, s)->op != SN_LOP_STORE || kinds_around(sy->m, s) & ~(1u << SN_AXIS_CLUSTER)) return false;
+    while (s.i && !sn_stmt_get(sy->m, s)->bulk) s = sn_stmt_get(sy->m, s)->parent;
+    return s.i && sn_stmt_get(sy->m, sn_stmt_get(sy->m, s)->parent)->pipe;
+}
+
 /* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
 static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s) {
     const sn_stmt none = {0};
@@ -164,7 +172,7 @@ static void visit_access(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
     sn_buf_scope scope = sn_buf_get(sy->m, r->buf)->scope;
     if (scope == SN_BUF_REG || scope == SN_BUF_POSTED) return;
-    for (uint32_t k = sy->pending.n; k-- > 0;) {
+    for (uint32_t k = fills_by_box(sy, s) ? 0 : sy->pending.n; k-- > 0;) {
         const sn_stmt_rec *p = sn_stmt_get(sy->m, sy->pending.at[k].s);
         if (!sn_buf_eq(p->buf, r->buf) || (!sn_stores(p) && !sn_stores(r))) continue;
         sn_stmt before = barrier_between(sy, &sy->pending.at[k], s);

@@ -30,8 +30,10 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
     sn_dtype operand = c->operands[0].from;
     *why_not = "an operand has a prologue";
-    for (uint32_t i = 0; i < c->n_operands; i++)
-        if (!c->operands[i].load.i) return false;
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        const sn_stmt_rec *load = c->operands[i].load.i ? sn_stmt_get(cx->m, c->operands[i].load) : NULL;
+        if (!load || load->has_mask || sn_buf_get(cx->m, load->buf)->align < 16) return false;
+    }
     *why_not = "its operands have different dtypes";
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (c->operands[i].from != operand) return false;
@@ -65,6 +67,10 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(sn_mmas[ct.mma].operand);
     if (!sc.stages) sc.stages = 4;
     if (!sc.cluster) sc.cluster = 1;
+    if (!sn_contract_fits(&why_not, &ct, &sc)) {
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
+        return SN_OK;
+    }
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }

@@ -78,6 +78,7 @@ static void open_tiles(binding *b, sn_cursor *at) {
     int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
     if (!b->sc->persistent || tiles < blocks) blocks = tiles;
     sn_ix g = open_loop(b, at, "g", blocks, SN_AXIS_GRID), rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
+    b->nest.rank = rank;
     sn_ix tile = fma_ix(b, blocks, open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ), g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
     int64_t high = tall(b, across, blocks);
@@ -142,7 +143,8 @@ static void put_boxes(binding *b, sn_cursor at, uint32_t i, sn_ix k) {
                           : sn_put_load(m, in, from, offset);
         sn_mma_operand layout = {b->shared[i], rows, width, across};
         sn_ix q = across ? line : lane;
-        sn_put_store(m, in, b->shared[i], sn_mma_offset(m, &layout, depth, place, q), x);
+        sn_ix to = sn_mma_offset(m, &layout, depth, place, q);
+        sn_put_store(m, in, b->shared[i], sn_shared_of_rank(m, b->shared[i], b->nest.rank, to), x);
     }
 }
 
@@ -190,7 +192,8 @@ static void make_states(binding *b, sn_cursor at) {
     sn_ix e = open_loop(b, &at, "e", own, SN_AXIS_UNROLL);
     for (uint32_t i = 0; i < c->n_states; i++) {
         b->states[i] = new_local(b, "acc", c->dtype, SN_BUF_REG, own, (int64_t)b->nest.threads * b->sc->cluster);
-        sn_put_store(b->m, at, b->states[i], fma_ix(b, own, x, e), sn_put_const(b->m, at, c->dtype, 0));
+        sn_ix thread = fma_ix(b, b->nest.threads, b->nest.rank, x);
+        sn_put_store(b->m, at, b->states[i], fma_ix(b, own, thread, e), sn_put_const(b->m, at, c->dtype, 0));
     }
 }
 
@@ -225,18 +228,42 @@ static void put_epilogue(binding *b, sn_cursor at) {
     for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
 }
 
+static void start(binding *b, const sn_contract *ct, const sn_sched *sc) {
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    *b = (binding){.ct = *ct, .sc = sc, .m = ct->m, .k = ct->k};
+    b->nest = (sn_mma_nest){.mma = ct->mma,
+                            .threads = sc->block_x,
+                            .columns = 1,
+                            .tiles_m = sc->tile_m / mma->m / (sc->block_x / mma->threads),
+                            .tiles_n = sc->tile_n / mma->n,
+                            .depth = sc->tile_k};
+}
+
+/* The boxes stand in a kernel of their own meanwhile. */
+bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc) {
+    sn_module *m = ct->m;
+    binding b;
+    sn_box box;
+    bool fits = true;
+    start(&b, ct, sc);
+    b.k = sn_kern_new(m, sn_strf(&m->arena, "%s_boxes", sn_kern_get(m, ct->k)->name));
+    sn_cursor at = sn_at_end(b.k, (sn_stmt){0});
+    make_operands(&b);
+    open_tiles(&b, &at);
+    sn_ix k = open_loop(&b, &at, "k", parts(ct->c.k, sc->tile_k), SN_AXIS_SEQ);
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k);
+    for (sn_stmt s = sn_stmt_get(m, at.parent)->first; s.i && fits; s = sn_next(m, s))
+        if (sn_is_nest(sn_stmt_get(m, s))) fits = sn_box_find(&box, why_not, m, s);
+    sn_kern_remove(m, b.k);
+    return fits;
+}
+
 void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
-    binding b = {.sc = sc, .m = cx->m, .k = k};
+    sn_contract ct;
     const char *why_not;
-    sn_contract_find(&b.ct, &why_not, cx, k);
-    const sn_mma_info *mma = &sn_mmas[b.ct.mma];
-    uint32_t groups = sc->block_x / mma->threads;
-    b.nest = (sn_mma_nest){.mma = b.ct.mma,
-                           .threads = sc->block_x,
-                           .columns = 1,
-                           .tiles_m = sc->tile_m / mma->m / groups,
-                           .tiles_n = sc->tile_n / mma->n,
-                           .depth = sc->tile_k};
+    binding b;
+    sn_contract_find(&ct, &why_not, cx, k);
+    start(&b, &ct, sc);
     sn_schedule_take_body(&b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     make_operands(&b);
