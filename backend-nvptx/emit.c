@@ -82,6 +82,7 @@ static void take_needs(sn_gpu_code *out, const sn_cg_needs *needs, sn_arena *are
     out->shared_bytes = needs->shared_bytes;
     out->kept_bytes = needs->kept_bytes;
     out->n_maps = needs->n_maps;
+    out->whole = needs->whole;
     out->maps = sn_memdup(arena, needs->maps, needs->n_maps * sizeof *needs->maps);
 }
 

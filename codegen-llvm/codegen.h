@@ -44,6 +44,7 @@ typedef struct sn_gpu_code {
     uint64_t kept_bytes;   /* 0: no such parameter */
     sn_tensor_map *maps;   /* in the arena */
     uint32_t n_maps;
+    bool whole; /* it is a program of its own: an assembler that would link it to others gives it less */
 } sn_gpu_code;
 
 /* Version of the LLVM that is linked: "22.1.8". */

@@ -150,6 +150,8 @@ typedef struct sn_gen {
     SN_VEC(sn_gen_box) boxes;
     SN_VEC(sn_gen_ring) rings;
     bool *feeds;        /* by sn_stmt: is a box that fills shared memory, or has one inside */
+    bool *idle;         /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
+    lv *adds;           /* by sn_stmt: ... this one: 0 where it stores rather than adds; NULL: it adds */
     bool produces;      /* there is one: a warpgroup of its own copies */
     bool stores_boxes;  /* a box stores to global memory */
     sn_gen_role role;

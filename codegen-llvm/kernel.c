@@ -323,6 +323,7 @@ sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMMod
                            .maps = g.maps.at,
                            .n_maps = g.maps.n,
                            .ptx = g.ptx,
-                           .specific = g.specific};
+                           .specific = g.specific,
+                           .whole = g.specific || g.boxes.n > 0};
     return status;
 }

@@ -36,6 +36,7 @@ typedef struct sn_cg_needs {
     uint32_t n_maps;
     uint32_t ptx;  /* GPU: version times ten; 0: what the target has anyway */
     bool specific; /* GPU: instructions that this architecture alone has */
+    bool whole;    /* GPU: registers that move between warps, or shared memory aligned for boxes */
 } sn_cg_needs;
 /* Generate kernel k into `mod`; index expressions are interned in m while code is made.
  * GPU: ptx_kernel void name(ptr addrspace(1) p0, p1, ...), one per kern->params.

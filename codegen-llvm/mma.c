@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINE = 128, GROUP = 8 * LINE };
+enum { LINE = 128, GROUP = 8 * LINE, IN = 3 /* operands before the registers */ };
 
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
@@ -62,6 +62,7 @@ typedef struct wgmma {
     lv code;
     LLVMTypeRef function;
     uint32_t n; /* registers of the instruction */
+    lv adds;    /* i32: 0 where it stores what it would add */
 } wgmma;
 
 static const char *operand_name(sn_mma mma) {
@@ -74,32 +75,33 @@ static const char *operand_name(sn_mma mma) {
     }
 }
 
-/* `wgmma.. {$0, ..}, $n, $n+1, 1, 1, 1, 0, 0`: results, descriptors, add, signs, which operands lie across. */
-static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n) {
+/* `wgmma.. {$0, ..}, $n, $n+1, p, 1, 1, 0, 0`: results, descriptors, whether it adds, signs, which operands lie across. */
+static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
     const sn_mma_info *info = &sn_mmas[n->mma];
     sn_em *em = &g->em;
     bool floats = sn_is_float(info->state), halves = info->operand == SN_BF16 || info->operand == SN_F16;
-    wgmma w = {.type = floats ? em->cg->f32 : em->cg->i32, .n = n->tiles_n * sn_mma_elements(n->mma)};
+    wgmma w = {.type = floats ? em->cg->f32 : em->cg->i32, .n = n->tiles_n * sn_mma_elements(n->mma), .adds = adds};
     sn_text text, constraints;
     sn_text_init(&text, g->env);
     sn_text_init(&constraints, g->env);
     const char *name = operand_name(n->mma);
+    sn_text_printf(&text, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $%u, 0;\n\t", w.n + 2);
     sn_text_printf(&text, "wgmma.mma_async.sync.aligned.m%un%uk%u.%s.%s.%s {", info->m, n->tiles_n * info->n, info->k,
                    floats ? "f32" : "s32", name, name);
     for (uint32_t i = 0; i < w.n; i++) {
         sn_text_printf(&text, "%s$%u", i ? ", " : "", i);
         sn_text_printf(&constraints, "=%c,", floats ? 'f' : 'r');
     }
-    sn_text_printf(&text, "}, $%u, $%u, 1%s", w.n, w.n + 1, floats ? ", 1, 1" : "");
+    sn_text_printf(&text, "}, $%u, $%u, p%s", w.n, w.n + 1, floats ? ", 1, 1" : "");
     if (halves) sn_text_printf(&text, ", %d, %d", n->a.across, n->b.across);
-    sn_text_put(&text, ";");
-    sn_text_put(&constraints, "l,l");
+    sn_text_put(&text, ";\n\t}");
+    sn_text_put(&constraints, "l,l,r");
     for (uint32_t i = 0; i < w.n; i++) sn_text_printf(&constraints, ",%u", i);
-    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, w.n + 2);
+    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, w.n + IN);
     for (uint32_t i = 0; i < w.n; i++) types[i] = w.type;
     LLVMTypeRef result = LLVMStructTypeInContext(em->cg->cx, types, w.n, 0);
-    for (uint32_t i = 0; i < w.n + 2; i++) types[i] = i < 2 ? em->cg->i64 : w.type;
-    w.function = LLVMFunctionType(result, types, w.n + 2, 0);
+    for (uint32_t i = 0; i < w.n + IN; i++) types[i] = i < 2 ? em->cg->i64 : i == 2 ? em->cg->i32 : w.type;
+    w.function = LLVMFunctionType(result, types, w.n + IN, 0);
     w.code = LLVMGetInlineAsm(w.function, text.s, text.n, constraints.s, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
     sn_text_free(&text);
     sn_text_free(&constraints);
@@ -112,10 +114,10 @@ static lv state_address(sn_gen *g, const sn_mma_nest *n, const wgmma *w, uint32_
 }
 
 /* All instructions of the nest: for each block of rows one a step of the sum. */
-static void put_wgmma(sn_gen *g, const sn_mma_nest *n) {
+static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
     const sn_mma_info *info = &sn_mmas[n->mma];
     sn_em *em = &g->em;
-    wgmma w = make_wgmma(g, n);
+    wgmma w = make_wgmma(g, n, adds);
     int64_t bytes = sn_dtype_bytes(info->operand);
     lv group = n->threads > info->threads ? group_number(g, info->threads) : NULL, down = group, right = NULL;
     if (group && n->columns > 1) {
@@ -124,15 +126,16 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n) {
     }
     lv a = descriptor(g, n, &n->a, down, (int64_t)info->m * n->tiles_m);
     lv b = descriptor(g, n, &n->b, right, (int64_t)info->n * n->tiles_n);
-    lv *args = SN_NEWN(g->arena, lv, w.n + 2);
+    lv *args = SN_NEWN(g->arena, lv, w.n + IN);
     put(g, "wgmma.fence.sync.aligned;");
     for (uint32_t h = 0; h < n->tiles_m; h++)
         for (int64_t q = 0; q < n->depth; q += info->k) {
             args[0] = moved(g, a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
             args[1] = moved(g, b, place(n, &n->b, 0, q, bytes));
+            args[2] = q ? c32(g, 1) : w.adds;
             for (uint32_t i = 0; i < w.n; i++)
-                args[2 + i] = LLVMBuildLoad2(em->b, w.type, state_address(g, n, &w, h * w.n + i), "");
-            lv out = LLVMBuildCall2(em->b, w.function, w.code, args, w.n + 2, "");
+                args[IN + i] = LLVMBuildLoad2(em->b, w.type, state_address(g, n, &w, h * w.n + i), "");
+            lv out = LLVMBuildCall2(em->b, w.function, w.code, args, w.n + IN, "");
             for (uint32_t i = 0; i < w.n; i++)
                 LLVMBuildStore(em->b, LLVMBuildExtractValue(em->b, out, i, ""), state_address(g, n, &w, h * w.n + i));
         }
@@ -152,5 +155,5 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
     const char *why;
     if (!sn_mma_find(&n, &why, g->m, s)) return; /* the verifier has refused it */
     sn_gen_needs_specific(g);
-    put_wgmma(g, &n);
+    put_wgmma(g, &n, g->adds[s.i] ? g->adds[s.i] : c32(g, 1));
 }

@@ -17,6 +17,8 @@
  */
 #include "codegen-llvm/gen.h"
 
+#include <math.h>
+
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
 static lv shared_address(sn_gen *g, lv p) {
@@ -72,6 +74,8 @@ void sn_gen_find_boxes(sn_gen *g) {
     enum { FIRST_SM = 90 };
     if (!g->gpu || g->em.cg->target->sm < FIRST_SM) return;
     g->feeds = SN_NEWN(g->arena, bool, g->m->stmts.count);
+    g->idle = SN_NEWN(g->arena, bool, g->m->stmts.count);
+    g->adds = SN_NEWN(g->arena, lv, g->m->stmts.count);
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         if (sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma)) sn_gen_needs_specific(g);
         if (!sn_stmt_get(g->m, s)->bulk || !sn_is_box(g->m, s)) continue;
@@ -104,6 +108,7 @@ bool sn_gen_is_ring(const sn_gen *g, sn_stmt s) { return sn_stmt_get(g->m, s)->p
 
 bool sn_gen_skips(const sn_gen *g, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+    if (g->idle[s.i]) return true;
     if (g->role == SN_GEN_COPIES) return !g->feeds[s.i] && (sn_lop_has_region(r->op) || r->n_results == 0);
     if (g->role != SN_GEN_COMPUTES || !g->feeds[s.i] || !r->bulk) return false;
     return sn_gen_is_box(g, s);
@@ -138,8 +143,44 @@ static lv variable(sn_gen *g, const char *name) {
     return v;
 }
 
+/* The registers that the nest sets to 0, all of them: `loop x { loop e { store acc[n*x + e], 0 } }`; none: it is another. */
+static sn_buf sums_zeroed(const sn_gen *g, sn_stmt nest) {
+    sn_buf none = {0};
+    const sn_stmt_rec *x = sn_stmt_get(g->m, nest), *e = x->first.i ? sn_stmt_get(g->m, x->first) : NULL;
+    int64_t n;
+    if (x->op != SN_LOP_LOOP || x->kind != SN_AXIS_BLOCK_X || !e || e->op != SN_LOP_LOOP || e->next.i) return none;
+    const sn_stmt_rec *store = sn_stmt_get(g->m, e->last);
+    if (store->op != SN_LOP_STORE || store->has_mask) return none;
+    const sn_stmt_rec *zero = sn_stmt_get(g->m, sn_val_get(g->m, store->in[0])->def);
+    const sn_buf_rec *b = sn_buf_get(g->m, store->buf);
+    bool is_zero = zero->op == SN_LOP_CONST && zero->f == 0 && !signbit(zero->f) && zero->i == 0;
+    bool all = sn_ix_is_const(g->m, sn_axis_get(g->m, e->axis)->extent, &n) && n == b->private_size;
+    return is_zero && all && b->scope == SN_BUF_REG && sn_ix_uses_axis(g->m, store->ix, e->axis) ? store->buf : none;
+}
+
+/* The first nest of the pipe that adds to those registers, if it is a product. */
+static sn_stmt first_product(sn_gen *g, sn_stmt pipe, sn_buf sums) {
+    for (sn_stmt s = sn_stmt_get(g->m, pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next) {
+        sn_mma_nest n;
+        const char *why;
+        if (sn_stmt_get(g->m, s)->mma && sn_mma_find(&n, &why, g->m, s) && sn_buf_eq(n.state, sums)) return s;
+    }
+    return (sn_stmt){0};
+}
+
+static void find_zeroed(sn_gen *g, sn_stmt pipe) {
+    for (sn_stmt s = sn_stmt_get(g->m, pipe)->prev; s.i; s = sn_stmt_get(g->m, s)->prev) {
+        sn_buf sums = sums_zeroed(g, s);
+        sn_stmt first = sums.i ? first_product(g, pipe, sums) : (sn_stmt){0};
+        if (!first.i) return;
+        g->idle[s.i] = true;
+        g->adds[first.i] = sn_em_ci(g->em.cg->i32, 1);
+    }
+}
+
 static void add_ring(sn_gen *g, sn_stmt pipe) {
     sn_gen_ring r = {.pipe = pipe, .stages = sn_stmt_get(g->m, pipe)->pipe};
+    if (sn_gen_extent(g, sn_stmt_get(g->m, pipe)->axis) > 0) find_zeroed(g, pipe);
     LLVMTypeRef type = LLVMArrayType2(g->em.cg->i64, r.stages);
     r.full = shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
     r.empty = shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));
@@ -272,6 +313,9 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     sn_stmt s = sn_stmt_get(g->m, r->pipe)->first;
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase);
+    lv later_ones = LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, l->i, sn_em_i(&g->em, l->i, 0)), g->em.cg->i32, "");
+    for (sn_stmt t = s; t.i; t = sn_stmt_get(g->m, t)->next)
+        if (g->adds[t.i]) g->adds[t.i] = later_ones;
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     if (!g->mma_under_way) {
         sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);

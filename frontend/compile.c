@@ -215,6 +215,7 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].kept_bytes = p->codes[k].kept_bytes;
             kernels[k].maps = p->codes[k].maps;
             kernels[k].n_maps = p->codes[k].n_maps;
+            kernels[k].whole = p->codes[k].whole;
         } else {
             kernels[k].host = sn_host_code_kernel(p->host, k);
             kernels[k].kept_bytes = sn_host_code_kept_bytes(p->host, k);

@@ -90,6 +90,7 @@ static void assemble_range(void *user, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         sn_assembly *job = &w->jobs[i];
         const char *options[] = {job->arch};
+        if (job->left_out) continue;
         job->result = w->as->Create(&job->link, SN_COUNT(options), options);
         if (job->result == NVJITLINK_SUCCESS)
             job->result = w->as->AddData(job->link, NVJITLINK_INPUT_PTX, job->ptx, job->ptx_size + 1, job->name);
@@ -117,7 +118,7 @@ void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool,
     work w = {as, jobs};
     sn_pool_run(pool, n, assemble_range, &w);
     for (uint32_t i = 0; i < n; i++) {
-        fetch(as, &jobs[i], arena);
+        if (!jobs[i].left_out) fetch(as, &jobs[i], arena);
         if (jobs[i].link) as->Destroy(&jobs[i].link);
     }
 }

@@ -1,6 +1,6 @@
 /* cuda_module.c: loading kernels: cubins from assemble.c where nvJitLink is there, else the driver's own assembler.
  *
- * A kernel that nvJitLink refuses, or whose cubin this driver does not take (a toolkit newer than the driver), gets a
+ * A kernel that is a program of its own (sn_rt_kernel.whole), one that nvJitLink refuses, or whose cubin this driver does not take (a toolkit newer than the driver), gets a
  * second chance as PTX with the driver. What both refuse fails with the first lines of the assembler's log.
  */
 #include "runtime/cuda_module.h"
@@ -14,6 +14,7 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
     sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
     for (uint32_t i = 0; i < n; i++) {
         jobs[i] = (sn_assembly){.name = kernels[i].name, .ptx = kernels[i].ptx, .ptx_size = kernels[i].ptx_size};
+        jobs[i].left_out = kernels[i].whole;
         sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
     }
     sn_assembler *as = sn_assembler_open(cu->env);

@@ -25,6 +25,7 @@ typedef struct sn_assembly {
     const char *name, *ptx;
     size_t ptx_size;
     char arch[32]; /* "-arch=sm_90a" */
+    bool left_out; /* for the driver */
     void *link;    /* nvJitLinkHandle */
     int result;    /* of nvJitLink: 0 is success */
     size_t cubin_size;

@@ -54,6 +54,8 @@ typedef struct sn_rt_kernel {
     const sn_tensor_map *maps; /* GPU: parameters behind those, encoded for the arguments of each call */
     uint32_t n_maps;
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
+    bool whole; /* GPU: nvJitLink, which assembles what is to be linked, ignores setmaxnreg and how shared memory is
+                 * aligned: the driver assembles it */
 } sn_rt_kernel;
 
 typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
