@@ -41,10 +41,10 @@ static lv element(sn_gen *g, LLVMTypeRef elem, lv base, lv offset) {
 
 /* In a buffer whose rows are permuted: pieces of 16 bytes change places by the number of the row in its group of 8. */
 static lv permuted(sn_gen *g, const access *a, sn_ix e) {
-    enum { ROW_SHIFT = 7, PIECE_SHIFT = 4 };
+    enum { ROW = 128, PIECE = 16, PIECE_SHIFT = 4 };
     sn_em *em = &g->em;
-    lv at = sn_gen_ix(g, sn_ix_scale(g->m, e, sn_dtype_bytes(a->b->dtype)));
-    lv number = em_and(em, em_lshr(em, at, sn_em_i(em, at, ROW_SHIFT)), sn_em_i(em, at, a->b->swizzle / 16 - 1));
+    sn_ix bytes = sn_ix_scale(g->m, e, sn_dtype_bytes(a->b->dtype)), row = sn_ix_divc(g->m, bytes, ROW);
+    lv at = sn_gen_ix(g, bytes), number = sn_gen_ix(g, sn_ix_modc(g->m, row, a->b->swizzle / PIECE));
     return element(g, em->cg->i8, g->memory[a->id.i], em_xor(em, at, em_shl(em, number, sn_em_i(em, at, PIECE_SHIFT))));
 }
 

@@ -236,7 +236,7 @@ static void release(sn_gen *g, const sn_gen_ring *r, lv stage) {
     sn_em_assembly(em, em->cg->vd,
                    "{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.lt.u32 p, $1, $2;\n\t"
                    "@p mapa.shared::cluster.u32 remote, $0, $1;\n\t"
-                   "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}",
+                   "@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}",
                    "r,r,r,~{memory}", (args[2] = c32(g, g->cluster), args), 3);
 }
 

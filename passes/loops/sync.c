@@ -151,10 +151,16 @@ static bool fills_by_box(const sync *sy, sn_stmt s) {
     return s.i && sn_stmt_get(sy->m, sn_stmt_get(sy->m, s)->parent)->pipe;
 }
 
+/* Stores outside the axes of threads are by the first thread, one after the other. */
+static bool by_first_thread(const sync *sy, sn_stmt s) {
+    return sn_stores(sn_stmt_get(sy->m, s)) && !(kinds_around(sy->m, s) & ~(1u << SN_AXIS_CLUSTER));
+}
+
 /* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
 static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s) {
     const sn_stmt none = {0};
     sn_stmt carrier = carrier_of(sy, earlier), first = earlier->s, later = s;
+    if (by_first_thread(sy, first) && by_first_thread(sy, s)) return none;
     if (carrier.i) {
         bool shared = sn_buf_get(sy->m, sn_stmt_get(sy->m, s)->buf)->scope == SN_BUF_SHARED;
         if ((first.i == s.i && !shared) || fills(sy, s, carrier)) return none;

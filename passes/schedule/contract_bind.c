@@ -18,6 +18,10 @@ typedef struct binding {
     sn_buf shared[SN_MOST_OPERANDS];
     bool across[SN_MOST_OPERANDS];
     sn_buf states[4];
+    sn_stmt store;    /* the body's only one, whose results pass through shared memory; none: there are others */
+    sn_ix store_ix;   /* its offset, over the axes of the kernel */
+    sn_buf staged;    /* that memory; none: results are stored by the threads that have them */
+    uint32_t n_parts; /* parts of a tile that pass through it one after the other, side by side in the tile */
 } binding;
 
 /* ---- small pieces ---- */
@@ -199,23 +203,76 @@ static void make_states(binding *b, sn_cursor at) {
 
 /* ---- epilogue ---- */
 
-static void put_epilogue(binding *b, sn_cursor at) {
-    sn_contraction *c = &b->ct.c;
+/* The only store of the body, if the tile's results may leave through shared memory: rows of it are 128 bytes long there, and
+ * boxes write them. none: results go to memory from the threads that have them. */
+static sn_stmt only_store(const binding *b) {
+    sn_stmt store = {0};
+    for (uint32_t i = 0; i < b->body.n; i++) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, b->body.at[i]);
+        if (!sn_stores(r)) continue;
+        if (store.i || r->has_mask || sn_buf_get(b->m, r->buf)->align < 16) return (sn_stmt){0};
+        store = b->body.at[i];
+    }
+    return store;
+}
+
+static uint32_t place_axes(binding *b, sn_axis *axes, sn_ix *with, sn_ix row, sn_ix column) {
+    sn_contraction_place place = {b->batch, row, column, sn_ix_const(b->m, 0)};
+    return sn_contraction_axes(axes, with, b->m, &b->ct.c, &place);
+}
+
+static sn_mma_operand staged_layout(const binding *b) {
+    sn_dtype dtype = sn_buf_get(b->m, b->staged)->dtype;
+    return (sn_mma_operand){b->staged, b->sc->tile_m, SN_LINE / sn_dtype_bytes(dtype), false};
+}
+
+/* Offset of a result in the buffer that it passes through; column: in its part of the tile. */
+static sn_ix staged_at(binding *b, sn_ix row, sn_ix column) {
+    sn_mma_operand layout = staged_layout(b);
+    sn_ix offset = sn_mma_offset(b->m, &layout, b->sc->tile_n / b->n_parts, row, column);
+    return sn_shared_of_rank(b->m, b->staged, b->nest.rank, offset);
+}
+
+/* Boxes that write part p of the tile. */
+static void put_store_boxes(binding *b, sn_cursor at, sn_ix p) {
     sn_module *m = b->m;
-    uint32_t halves = sn_mma_elements(b->nest.mma) / 2;
-    sn_ix x = open_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = open_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL),
-          j = open_loop(b, &at, "j", b->nest.tiles_n, SN_AXIS_UNROLL);
-    sn_ix r = open_loop(b, &at, "r", halves, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
-    sn_ix e = fma_ix(b, 2, r, v), row = sn_ix_add(m, b->row, sn_mma_row(m, &b->nest, x, h, e));
-    sn_ix column = sn_ix_add(m, b->column, sn_mma_column(m, &b->nest, x, j, e));
-    sn_contraction_place place = {b->batch, row, column, sn_ix_const(m, 0)};
+    const sn_stmt_rec *store = sn_stmt_get(m, b->store);
+    int64_t width = staged_layout(b).width, columns = b->sc->tile_n / b->n_parts;
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
-    uint32_t n = sn_contraction_axes(axes, with, m, c, &place);
-    sn_val mask = put_and(b, at, (sn_val){0}, b->edge_m, row, c->m);
-    mask = put_and(b, at, mask, b->edge_n, column, c->n);
+    for (int64_t first = 0; first < columns; first += width) {
+        sn_cursor in = at;
+        sn_ix i = open_loop(b, &in, "i", b->sc->tile_m, SN_AXIS_SEQ), j = open_loop(b, &in, "j", width, SN_AXIS_SEQ);
+        sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
+        j = sn_ix_addc(m, j, first);
+        sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, fma_ix(b, columns, p, j));
+        uint32_t n = place_axes(b, axes, with, row, column);
+        sn_val x = sn_put_load(m, in, b->staged, staged_at(b, i, j));
+        sn_val mask = put_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
+        mask = put_and(b, in, mask, b->edge_n, column, b->ct.c.n);
+        sn_ix offset = sn_ix_subst(m, b->store_ix, axes, with, n);
+        if (mask.i) sn_put_store_masked(m, in, store->buf, offset, x, mask);
+        else sn_put_store(m, in, store->buf, offset, x);
+    }
+}
+
+/* The body at the elements that a thread has of part p. */
+static void put_elements(binding *b, sn_cursor at, sn_ix p) {
+    sn_contraction *c = &b->ct.c;
+    sn_module *m = b->m;
+    uint32_t halves = sn_mma_elements(b->nest.mma) / 2, tiles_n = b->nest.tiles_n / b->n_parts;
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
     sn_val sums[4];
+    sn_ix x = open_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix h = open_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL);
+    sn_ix in_part = open_loop(b, &at, "j", tiles_n, SN_AXIS_UNROLL), j = fma_ix(b, tiles_n, p, in_part);
+    sn_ix r = open_loop(b, &at, "r", halves, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
+    sn_ix e = fma_ix(b, 2, r, v), row = sn_mma_row(m, &b->nest, x, h, e);
+    sn_ix column = sn_mma_column(m, &b->nest, x, j, e);
+    uint32_t n = place_axes(b, axes, with, sn_ix_add(m, b->row, row), sn_ix_add(m, b->column, column));
+    sn_val mask = put_and(b, at, (sn_val){0}, b->edge_m, sn_ix_add(m, b->row, row), c->m);
+    mask = put_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, column), c->n);
     for (uint32_t i = 0; i < c->n_states; i++)
         sums[i] = sn_put_load(m, at, b->states[i], sn_mma_element(m, &b->nest, x, h, j, e));
     for (uint32_t i = 0; i < b->body.n; i++) {
@@ -226,6 +283,43 @@ static void put_epilogue(binding *b, sn_cursor at) {
     }
     if (mask.i) sn_mask_accesses(b->ct.cx, b->k, at.parent, mask, true);
     for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
+    if (!b->staged.i) return;
+    sn_ix in_tile = sn_mma_column(m, &b->nest, x, in_part, e);
+    for (sn_stmt s = sn_stmt_get(m, at.parent)->first, next; s.i; s = next) {
+        next = sn_next(m, s);
+        if (!sn_stores(sn_stmt_get(m, s))) continue;
+        sn_put_store(m, sn_at_before(m, s), b->staged, staged_at(b, row, in_tile), sn_stmt_get(m, s)->in[0]);
+        sn_stmt_unlink(m, s);
+    }
+}
+
+static void put_epilogue(binding *b, sn_cursor at) {
+    sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
+    put_elements(b, at, p);
+    if (b->staged.i) put_store_boxes(b, at, p);
+}
+
+/* In as few parts as shared memory has room for beside the operands. */
+static void stage_results(binding *b) {
+    const sn_target *t = b->ct.cx->target;
+    enum { SPARE = 2048 }; /* barrier objects, and where the array begins */
+    b->n_parts = 1;
+    b->store = only_store(b);
+    if (!b->store.i || b->nest.columns > 1) return;
+    int64_t used = SPARE;
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
+        const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
+        used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
+    }
+    const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
+    sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
+    int64_t bytes = sn_dtype_bytes(dtype), width = SN_LINE / bytes, parts_of = 1;
+    while (used + (int64_t)b->sc->tile_m * (b->sc->tile_n / parts_of) * bytes > t->shared_bytes) parts_of *= 2;
+    if (b->sc->tile_n % (parts_of * width) || b->nest.tiles_n % parts_of) return;
+    b->store_ix = store->ix;
+    b->n_parts = (uint32_t)parts_of;
+    b->staged = new_local(b, "results", dtype, SN_BUF_SHARED, b->sc->tile_m * (b->sc->tile_n / parts_of), b->sc->cluster);
+    sn_buf_get(b->m, b->staged)->swizzle = SN_LINE;
 }
 
 static void start(binding *b, const sn_contract *ct, const sn_sched *sc) {
@@ -258,6 +352,26 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     return fits;
 }
 
+/* Can boxes store the results? The same way. */
+static bool stores_by_boxes(binding *b, sn_cursor at) {
+    sn_module *m = b->m;
+    sn_box box;
+    const char *why_not;
+    bool fits = b->staged.i != 0;
+    if (!fits) return false;
+    sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
+    sn_stmt last = at.parent.i ? sn_stmt_get(m, at.parent)->last : (sn_stmt){0};
+    put_store_boxes(b, at, p);
+    sn_stmt s = last.i ? sn_next(m, last) : sn_stmt_get(m, at.parent)->first;
+    for (sn_stmt next; s.i; s = next) {
+        next = sn_next(m, s);
+        if (sn_is_nest(sn_stmt_get(m, s))) fits = fits && sn_box_find(&box, &why_not, m, s);
+        sn_stmt_unlink(m, s);
+    }
+    if (b->n_parts > 1) sn_stmt_unlink(m, at.parent);
+    return fits;
+}
+
 void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_contract ct;
     const char *why_not;
@@ -270,5 +384,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     open_tiles(&b, &at);
     make_states(&b, at);
     put_products(&b, at);
+    stage_results(&b);
+    if (!stores_by_boxes(&b, at)) b.staged = (sn_buf){0}, b.n_parts = 1;
     put_epilogue(&b, at);
 }
