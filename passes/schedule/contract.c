@@ -67,6 +67,7 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(sn_mmas[ct.mma].operand);
     if (!sc.stages) sc.stages = 4;
     if (!sc.cluster) sc.cluster = 1;
+    if (!pinned->cls) sc.persistent = true;
     if (!sn_contract_fits(&why_not, &ct, &sc)) {
         sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
         return SN_OK;
