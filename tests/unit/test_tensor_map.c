@@ -1,7 +1,9 @@
 /* test_tensor_map.c: tensor maps in the runtime, on a driver of our own: what the driver is told, that maps follow the
- * arguments of every call, and what happens where there can be none.
+ * arguments of every call, and what happens where there can be none. On a real device: what the hardware copies by them,
+ * with a kernel written by hand.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include "tests/unit/fake_cuda.h"
 
@@ -170,4 +172,153 @@ Test(tensor_map, arguments_that_have_none) {
                    " does not start at a multiple of 16 bytes, which copies by tensor maps need");
     expect_refused(NULL, SN_ERROR_DEVICE,
                    "kernel map1, argument 0: cuTensorMapEncodeTiled: CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+/* ---- on a device ---- */
+
+enum { FLOATS = 256 }; /* of a box */
+
+/* y = the box of the map that begins at the given place, as it comes to lie in shared memory. One block of 128 threads. */
+static const char PTX[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry box(.param .u64 x, .param .u64 y, .param .align 64 .b8 map[128])\n.reqntid 128, 1, 1\n{\n"
+    "  .reg .pred %%p, %%q;  .reg .b32 %%r<8>;  .reg .b64 %%rd<6>;  .reg .b32 %%f0, %%f1;\n"
+    "  .shared .align 1024 .b8 box_bytes[1024];  .shared .align 8 .b64 arrived;\n"
+    "  griddepcontrol.wait;\n"
+    "  mov.u32 %%r0, %%tid.x;  mov.u32 %%r1, arrived;  mov.u32 %%r2, box_bytes;\n"
+    "  setp.ne.u32 %%p, %%r0, 0;\n"
+    "  @%%p bra ready;\n"
+    "  mbarrier.init.shared.b64 [%%r1], 1;\n  fence.mbarrier_init.release.cluster;\n"
+    "ready:\n  bar.sync 0;\n  @%%p bra wait;\n"
+    "  mov.b64 %%rd0, map;  cvta.param.u64 %%rd1, %%rd0;\n"
+    "  mbarrier.arrive.expect_tx.shared.b64 %%rd2, [%%r1], 1024;\n"
+    "  cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes [%%r2], [%%rd1, {%s}], [%%r1];\n"
+    "wait:\n  mbarrier.try_wait.parity.shared.b64 %%q, [%%r1], 0;\n  @!%%q bra wait;\n"
+    "  shl.b32 %%r3, %%r0, 2;  add.u32 %%r4, %%r2, %%r3;  cvt.u64.u32 %%rd3, %%r3;\n"
+    "  ld.param.u64 %%rd4, [y];  cvta.to.global.u64 %%rd4, %%rd4;  add.u64 %%rd4, %%rd4, %%rd3;\n"
+    "  ld.shared.b32 %%f0, [%%r4];  st.global.b32 [%%rd4], %%f0;\n"
+    "  ld.shared.b32 %%f1, [%%r4+512];  st.global.b32 [%%rd4+512], %%f1;\n  ret;\n}\n";
+
+typedef struct {
+    sn_tensor_map map;
+    int at[3];
+} box_case;
+
+/* Rows of 36 in memory, of which 34 belong to the array; boxes that leave it on either side, for each swizzle; rows that
+ * overlap; axes that are not in the order of their strides. */
+static const box_case CASES[] = {
+    {{.dtype = SN_F32, .rank = 2, .dims = {34, 9}, .strides = {144}, .box = {32, 8}}, {0, 0}},
+    {{.dtype = SN_F32, .rank = 2, .dims = {34, 9}, .strides = {144}, .box = {32, 8}, .offset = 16}, {8, 5}},
+    {{.dtype = SN_F32, .rank = 2, .dims = {34, 9}, .strides = {144}, .box = {32, 8}, .swizzle = 128}, {-3, -2}},
+    {{.dtype = SN_F32, .rank = 2, .dims = {34, 30}, .strides = {144}, .box = {16, 16}, .swizzle = 64}, {4, 3}},
+    {{.dtype = SN_F32, .rank = 2, .dims = {34, 30}, .strides = {144}, .box = {8, 32}, .swizzle = 32}, {4, 1}},
+    {{.dtype = SN_F32, .rank = 2, .dims = {64, 16}, .strides = {16}, .box = {64, 4}}, {0, 2}},
+    {{.dtype = SN_F32, .rank = 3, .dims = {8, 4, 8}, .strides = {256, 32}, .box = {8, 4, 8}}, {0, 0, 0}},
+};
+
+/* The element of x, which holds 1, 2, 3, ..., that comes to element k of the box; 0: none does. */
+static float expected(const box_case *c, uint32_t k) {
+    const sn_tensor_map *m = &c->map;
+    int64_t bytes = m->offset;
+    uint32_t row = m->box[0] * 4, at = 4 * k;
+    if (m->swizzle) at ^= (at / 128 * 16) % m->swizzle; /* 16 bytes change places, by the number of 128 */
+    cr_assert(!m->swizzle || row == m->swizzle);
+    k = at / 4;
+    for (uint32_t i = 0; i < m->rank; i++) {
+        int64_t x = c->at[i] + (int64_t)(k % m->box[i]);
+        k /= m->box[i];
+        if (x < 0 || x >= m->dims[i]) return 0;
+        bytes += x * (i ? m->strides[i - 1] : 4);
+    }
+    return (float)(bytes / 4 + 1);
+}
+
+Test(tensor_map, the_cases_are_legal) {
+    for (size_t i = 0; i < SN_COUNT(CASES); i++) {
+        uint32_t elements = 1;
+        cr_expect_null(sn_tensor_map_fault(&CASES[i].map), "case %zu: %s", i, sn_tensor_map_fault(&CASES[i].map));
+        for (uint32_t k = 0; k < CASES[i].map.rank; k++) elements *= CASES[i].map.box[k];
+        cr_expect_eq(elements, FLOATS);
+    }
+}
+
+typedef struct {
+    sn_env env;
+    sn_cuda *cu;
+    float *x[2], *y; /* the arrays begin 0 and 64 elements after the start */
+} device;
+
+enum { ELEMENTS = 2048 };
+
+static void open_device(device *d) {
+    sn_target target = {0};
+    char why[512];
+    static float numbers[ELEMENTS];
+    if (!sn_cuda_count(why, sizeof why)) cr_skip_test("%s", why);
+    sn_env_init(&d->env);
+    cr_assert_eq(sn_cuda_open(&d->cu, &d->env, 0), SN_OK, "%s", d->env.message);
+    sn_cuda_target(d->cu, &target);
+    if (target.sm < 90) cr_skip_test("this device has no tensor maps");
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < ELEMENTS; i++) numbers[i] = (float)(i + 1 - 64 * k);
+        void *memory;
+        cr_assert_eq(sn_cuda_malloc(&memory, d->cu, sizeof numbers), SN_OK, "%s", d->env.message);
+        cr_assert_eq(sn_cuda_to_device(d->cu, memory, numbers, sizeof numbers, NULL), SN_OK, "%s", d->env.message);
+        d->x[k] = (float *)memory + 64 * k;
+    }
+    void *y;
+    cr_assert_eq(sn_cuda_malloc(&y, d->cu, FLOATS * sizeof(float)), SN_OK, "%s", d->env.message);
+    d->y = y;
+}
+
+/* For either array by one state: the map has to follow. Then many times in a graph, over copies of both. */
+static void copy_box(device *d, const box_case *c) {
+    static const char text[] =
+        "buffer x: f32[1536] input 0 align 16\nbuffer y: f32[256] output 0 align 16\n"
+        "kernel @box(x: f32[1536] in, y: f32[256] out) { loop i in 1 : grid { %0 = load x[i] store y[i], %0 } }\n"
+        "wrapper @m workspace 0 { check x check y call @box(x, y) }\n";
+    char ptx[sizeof PTX + 64], at[64];
+    int n = snprintf(at, sizeof at, "%d, %d", c->at[0], c->at[1]);
+    if (c->map.rank == 3) snprintf(at + n, sizeof at - (size_t)n, ", %d", c->at[2]);
+    n = snprintf(ptx, sizeof ptx, PTX, (int)c->map.rank, at);
+    sn_module *m = sn_module_new(&d->env);
+    cr_assert_eq(sn_module_parse(m, "box.sn", text, sizeof text - 1), SN_OK, "%s", d->env.message);
+    sn_rt_kernel kernel = {.name = "box",
+                           .ptx = ptx,
+                           .ptx_size = (size_t)n,
+                           .grid = 1,
+                           .block_x = 128,
+                           .block_y = 1,
+                           .maps = &c->map,
+                           .n_maps = 1};
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, d->cu, &kernel, 1, NULL, 1), SN_OK, "%s", d->env.message);
+    sn_prog_state *st = new_state(p);
+    for (int k = 0; k < 4; k++) {
+        float got[FLOATS];
+        cr_assert_eq(sn_prog_run(st, (void *[]){d->x[k / 2]}, (void *[]){d->y}, NULL, true), SN_OK, "%s",
+                     d->env.message);
+        cr_assert_eq(sn_cuda_to_host(d->cu, got, d->y, sizeof got, NULL), SN_OK, "%s", d->env.message);
+        for (uint32_t i = 0; i < FLOATS; i++)
+            cr_assert_eq(got[i], expected(c, i), "case %td, run %d: element %u is %g, not %g", c - CASES, k, i,
+                         (double)got[i], (double)expected(c, i));
+    }
+    double us[2];
+    sn_graph_timing how = {.run_us = 3};
+    cr_assert_eq(sn_prog_time_graph(us, 2, &how, st, (void *[]){d->x[0]}, (void *[]){d->y}), SN_OK, "%s",
+                 d->env.message);
+    cr_assert_gt(how.sets, 1);
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    sn_module_free(m);
+}
+
+Test(tensor_map, what_a_device_copies) {
+    device d;
+    open_device(&d);
+    for (size_t i = 0; i < SN_COUNT(CASES); i++) copy_box(&d, &CASES[i]);
+    for (int k = 0; k < 2; k++) sn_cuda_free(d.cu, d.x[k] - 64 * k, ELEMENTS * sizeof(float));
+    sn_cuda_free(d.cu, d.y, FLOATS * sizeof(float));
+    sn_cuda_close(d.cu);
+    cr_assert_eq(d.env.bytes_now, 0);
 }
