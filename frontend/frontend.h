@@ -185,9 +185,17 @@ sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *refer
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used
  * as an index, valid positions. n elements in storage format to `out` (random.c). */
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed);
-/* The same for a tensor; graph NULL: any use. The first `period` elements are drawn, the others repeat them; 0: as many
- * as sn_random_input draws. */
-sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, uint64_t seed, int64_t period);
+/* How floats are distributed: normal; uniform in [0, 1), whose sums do not cancel; normal times a power of 2 from 2^-12
+ * to 2^12. */
+typedef enum sn_distribution { SN_NORMAL, SN_UNIFORM, SN_WIDE } sn_distribution;
+typedef struct sn_random_how {
+    uint64_t seed;
+    int64_t period; /* elements that are drawn; the others repeat them. 0: as many as sn_random_input draws */
+    sn_distribution floats;
+    double scale; /* of floats; 0: 1 */
+} sn_random_how;
+/* The same for a tensor; graph NULL: any use. */
+sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, const sn_random_how *how);
 /* The same without a graph: n elements. */
 void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
 /* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer

@@ -1,7 +1,7 @@
 /* random.c: values for the inputs of a graph, for `sinter run`, `bench` and tests: seeded ones, and some fixed lists.
  * The same seed gives the same values on every machine.
  *
- * Floats are normal, integers in -8 .. 7. Two uses of an input ask for more: an index must be a valid position, and a
+ * Floats are normal unless another distribution is asked for, integers in -8 .. 7. Two uses of an input ask for more: an index must be a valid position, and a
  * variance must not be negative; both are found by following the input through views and casts to its users. A variance
  * is an operand of a batch norm, or what reaches a square root after it was scaled or added to: 0.999*v + 0.001*g^2, v
  * + eps. (The square root of an input as it is may well be one that a test wants nan from.)
@@ -104,24 +104,30 @@ static void repeat(char *out, int64_t n, size_t bytes) {
     }
 }
 
-static void fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed, const demand *d) {
+static double random_float(uint64_t *state, const sn_random_how *how, bool positive) {
+    double x = how->floats == SN_UNIFORM ? 1 - uniform(state) : normal(state);
+    if (how->floats == SN_WIDE) x = ldexp(x, (int)(next(state) % 25) - 12);
+    if (how->scale != 0) x *= how->scale;
+    return positive ? fabs(x) + 0.1 : x;
+}
+
+static void fill(void *out, sn_dtype dtype, int64_t n, const sn_random_how *how, const demand *d) {
     size_t bytes = sn_dtype_bytes(dtype);
-    uint64_t state = seed;
+    uint64_t state = how->seed;
     for (int64_t k = 0; k < n && k < PERIOD; k++) {
         char *element = (char *)out + (size_t)k * bytes;
         if (!sn_is_float(dtype)) {
             sn_store_int(dtype, element, random_integer(&state, dtype, d->positions));
             continue;
         }
-        double x = normal(&state);
-        sn_store_float(dtype, element, d->positive ? fabs(x) + 0.1 : x);
+        sn_store_float(dtype, element, random_float(&state, how, d->positive));
     }
     repeat(out, n, bytes);
 }
 
 void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed) {
     demand d = {.positions = INT64_MAX};
-    fill(out, dtype, n, seed, &d);
+    fill(out, dtype, n, &(sn_random_how){.seed = seed}, &d);
 }
 
 void sn_special_fill(void *out, sn_dtype dtype, int64_t n) {
@@ -250,18 +256,18 @@ sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t 
         return sn_fail(graph->env, SN_ERROR_ARGUMENT, "input %s: its size is not bound",
                        graph->graph.inputs.at[input].name);
     demand d = demand_of_input(graph, input);
-    fill(out, type->dtype, n, seed, &d);
+    fill(out, type->dtype, n, &(sn_random_how){.seed = seed}, &d);
     return SN_OK;
 }
 
-sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, uint64_t seed, int64_t period) {
+sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, const sn_random_how *how) {
     const sn_tensor_info *info = &t->info;
     demand d = {.positions = INT64_MAX};
     if (graph) d = demand_of_input(graph, input);
-    int64_t n = period && period < PERIOD ? period : PERIOD;
+    int64_t n = how->period && how->period < PERIOD ? how->period : PERIOD;
     if (n > info->numel) n = info->numel;
     size_t size = (size_t)n * sn_dtype_bytes(info->dtype);
     void *data = sn_alloc(&t->ctx->scratch, size);
-    fill(data, info->dtype, n, seed, &d);
+    fill(data, info->dtype, n, how, &d);
     return sn_tensor_put_repeated(t, data, size);
 }

@@ -1,5 +1,5 @@
-/* bench.c: `sinter bench`: time graphs on random inputs. Reports the bytes that a run must move at least, the median
- * time with cold caches, and on CUDA the share of the rate of a plain copy.
+/* bench.c: `sinter bench`: time graphs on random inputs. Reports the bytes that a run must move at least, the operations
+ * of its contractions, the median time with cold caches, and on CUDA the share of the rate of a plain copy.
  *
  * Runs are timed one by one, between two events after a write that flushes the L2. A run that turns out to be shorter
  * than GRAPH_BELOW_US is timed again in a CUDA graph (runtime/time_graph.c), where events weigh nothing.
@@ -18,6 +18,9 @@ static const char help[] =
     "  --runs N          timed runs of each file (50)\n"
     "  --graph-below US  CUDA: time runs shorter than this in a CUDA graph (50; 0: never)\n"
     "  --check-repeat N  run N times more on the same inputs and compare the outputs bit for bit\n"
+    "  --error           compare elements of the outputs with float64 (bench/README.md)\n"
+    "  --inputs=KIND     floats of the inputs: normal, uniform (0 to 1), wide (normal times 2^-12 to 2^12);\n"
+    "                    KIND:X times X\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
@@ -31,10 +34,11 @@ enum {
 
 typedef struct bench_args {
     unsigned runs, graph_below, repeats;
-    const char *json;
+    const char *json, *inputs;
+    sn_random_how how; /* what `inputs` means */
     tool_dims dims;
     sn_compile_options o;
-    bool show_help;
+    bool error, show_help;
 } bench_args;
 
 /* A call: options, device, and where results go. */
@@ -52,11 +56,28 @@ static int read_number(unsigned *out, const char *name, unsigned least) {
     return tool_misuse("--%s %s: a number is wanted", name, optarg);
 }
 
+/* KIND or KIND:X */
+static int read_inputs(bench_args *b, const char *text) {
+    static const char *const kinds[] = {[SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide"};
+    size_t n = strcspn(text, ":");
+    b->inputs = text;
+    for (size_t k = 0; k < SN_COUNT(kinds); k++) {
+        if (strlen(kinds[k]) != n || memcmp(text, kinds[k], n) != 0) continue;
+        char *end = "";
+        b->how.floats = (sn_distribution)k;
+        if (text[n]) b->how.scale = strtod(text + n + 1, &end);
+        if (!text[n] || (b->how.scale > 0 && !*end)) return TOOL_OK;
+    }
+    return tool_misuse("--inputs %s: normal, uniform or wide is wanted, or one of them with :NUMBER", text);
+}
+
 static int parse(bench_args *b, int argc, char **argv) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
                                             {"runs", required_argument, NULL, 'r'},
                                             {"graph-below", required_argument, NULL, 'g'},
                                             {"check-repeat", required_argument, NULL, 'p'},
+                                            {"error", no_argument, NULL, 'e'},
+                                            {"inputs", required_argument, NULL, 'i'},
                                             {"dim", required_argument, NULL, 'n'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"json", required_argument, NULL, 'j'},
@@ -69,6 +90,11 @@ static int parse(bench_args *b, int argc, char **argv) {
         case 'r': code = read_number(&b->runs, "runs", 1); break;
         case 'g': code = read_number(&b->graph_below, "graph-below", 0); break;
         case 'p': code = read_number(&b->repeats, "check-repeat", 1); break;
+        case 'e': /* of long sums, whose terms should not repeat */
+            b->error = true;
+            b->how.period = 0;
+            break;
+        case 'i': code = read_inputs(b, optarg); break;
         case 't': code = read_number(&b->o.threads, "threads", 0); break;
         case 'n':
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
@@ -187,23 +213,57 @@ static sn_status check_bits(bench_result *out, const loaded *l, const tool_input
 /* ---- one workload ---- */
 
 static sn_status measure(bench_result *out, sn_program *p, const bench *b) {
-    tool_inputs in = {.random_rest = true, .seed = 1, .period = PERIOD};
+    tool_inputs in = {.random_rest = true, .how = b->a.how};
     loaded l = {p, calloc(p->n_inputs + 1, sizeof *l.inputs), calloc(p->n_outputs + 1, sizeof *l.outputs)};
     sn_status status = l.inputs && l.outputs ? tool_program_tensors(l.inputs, l.outputs, p, &in) : SN_ERROR_MEMORY;
     if (status == SN_OK) status = time_program(out, &l, b);
+    if (status == SN_OK && b->a.error) status = bench_error(out, p, l.inputs, l.outputs);
     if (status == SN_OK && b->a.repeats) status = check_bits(out, &l, &in, b->a.repeats);
     tool_free_tensors(l.inputs, p->n_inputs);
     tool_free_tensors(l.outputs, p->n_outputs);
     return status;
 }
 
-static void describe(bench_result *out, const sn_program *p, const bench_device *d) {
+static double size_of(const sn_module *m, sn_ix e) {
+    int64_t size = 0;
+    sn_ix_is_const(m, e, &size);
+    return (double)size;
+}
+
+/* Two for each term of the sums of a contraction; none of other nodes. */
+static double flops_of(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op != SN_OP_MATMUL && n->op != SN_OP_CONV2D) return 0;
+    const sn_type *a = &sn_node_get(m, n->in[0])->type, *b = &sn_node_get(m, n->in[1])->type;
+    double flops = 2 * size_of(m, sn_type_numel(m, &n->type));
+    if (n->op == SN_OP_MATMUL) return flops * size_of(m, a->shape[a->rank - 1]);
+    for (uint32_t k = 1; k < b->rank; k++) flops *= size_of(m, b->shape[k]);
+    return flops;
+}
+
+static double count_flops(const sn_program *p) {
+    sn_module *m = p->source;
+    double flops = 0;
+    uint8_t *live = calloc(m->graph.nodes.count + 1, 1);
+    if (!live) return 0;
+    sn_graph_live(m, live);
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
+        if (live[x.i]) flops += flops_of(m, x);
+    free(live);
+    return flops;
+}
+
+static void describe(bench_result *out, const sn_program *p, const bench *b) {
+    const bench_device *d = &b->device;
     out->bytes = (double)p->info.moved;
+    out->flops = count_flops(p);
+    if (b->a.error) out->inputs = b->a.inputs;
     out->kernels = p->info.n_launches;
     out->launches = sn_prog_launches(p->prog);
     out->workspace = p->info.workspace;
     out->compile_ms = p->info.total_us / 1e3;
     out->rate = out->us > 0 ? out->bytes / (out->us * 1e-6) : 0;
+    out->flop_rate = out->us > 0 ? out->flops / (out->us * 1e-6) : 0;
     out->share = d->copy_rate > 0 ? out->rate / d->copy_rate : 0;
 }
 
@@ -213,7 +273,7 @@ static sn_status bench_graph(bench_result *out, const bench *b, const char *path
     sn_status status = tool_load(&g, b->ctx, path, &b->a.dims, NULL);
     if (status == SN_OK) status = sn_compile(&p, g, &b->a.o);
     if (status == SN_OK) status = measure(out, p, b);
-    if (status == SN_OK) describe(out, p, &b->device);
+    if (status == SN_OK) describe(out, p, b);
     sn_program_destroy(p);
     sn_graph_destroy(g);
     return status;
@@ -286,7 +346,7 @@ static sn_status find_device(bench *b) {
 static sn_status make_reader(bench *b) {
     static const char text[] = "graph @reader(%x: f32[67108864]) { %y = sum %x axes=[0] return y = %y }";
     bench_device *d = &b->device;
-    tool_inputs in = {.random_rest = true, .seed = 1, .period = PERIOD};
+    tool_inputs in = {.random_rest = true, .how = b->a.how};
     sn_compile_options o = b->a.o;
     sn_graph *g = NULL;
     o.n_dims = 0;
@@ -320,7 +380,12 @@ static int bench_all(bench *b, char **paths, int n) {
 }
 
 int tool_bench(sn_context *ctx, int argc, char **argv) {
-    bench b = {.a = {.runs = 50, .graph_below = GRAPH_BELOW_US, .o = {.struct_size = sizeof b.a.o}}, .ctx = ctx};
+    bench b = {.a = {.runs = 50,
+                     .graph_below = GRAPH_BELOW_US,
+                     .inputs = "normal",
+                     .how = {.seed = 1, .period = PERIOD},
+                     .o = {.struct_size = sizeof b.a.o}},
+               .ctx = ctx};
     int code = parse(&b.a, argc, argv);
     if (code != TOOL_OK) return code;
     if (b.a.show_help) return fputs(help, stdout), TOOL_OK;

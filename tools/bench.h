@@ -22,12 +22,18 @@ typedef struct bench_result {
     char name[256];                                       /* of the file, without folder and .sn */
     const char *method;                                   /* "events", "graph", "wall" */
     double bytes, us, events_us, rate, share, compile_ms; /* events_us: GPU, as the peer's */
+    double flops, flop_rate;                              /* of contractions; 0: there is none */
+    const char *inputs;                                   /* --error: what the inputs are, NULL without it */
+    double err, err_rms;
     unsigned kernels, launches, runs;
     unsigned graph_runs, graph_sets; /* method graph */
     size_t workspace;
     enum { BITS_UNKNOWN, BITS_SAME, BITS_DIFFER } bits; /* --check-repeat */
     char error[SN_MESSAGE_MAX];                         /* "": measured */
 } bench_result;
+
+/* How far the outputs are from float64 on these inputs (bench_error.c). */
+sn_status bench_error(bench_result *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs);
 
 void bench_find_device(bench_device *out, const sn_cuda *cu); /* cu NULL: the CPU */
 

@@ -1,6 +1,7 @@
 /* bench_report.c: what `sinter bench` measured, as a table and as JSON lines. bench/README.md describes the fields. */
 #include "tools/bench.h"
 
+#include <math.h>
 #include <string.h>
 
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu ...": the first word that begins with a digit. */
@@ -32,22 +33,25 @@ void bench_print_head(const bench_device *d) {
     if (d->cuda[0]) printf(", CUDA %s", d->cuda);
     if (d->driver[0]) printf(", driver %s", d->driver);
     if (d->copy_rate > 0) printf(": a copy moves %.3f TB/s", d->copy_rate / 1e12);
-    printf("\n%-38s %12s %10s %8s %8s %8s %9s  %s\n", "workload", "bytes", "us", "TB/s", "of copy", "kernels",
-           "compile ms", "method");
+    printf("\n%-38s %12s %10s %8s %8s %8s %8s %9s  %s\n", "workload", "bytes", "us", "TB/s", "of copy", "TFLOP/s",
+           "kernels", "compile ms", "method");
     fflush(stdout);
 }
 
 void bench_print(const bench_result *r) {
     static const char *const bits[] = {"", ", same bits", ", DIFFERENT BITS"};
-    char share[16] = "-";
+    char share[16] = "-", flop_rate[16] = "-";
     if (r->error[0]) {
         printf("%-38s failed: %s\n", r->name, r->error);
         fflush(stdout);
         return;
     }
     if (r->share > 0) snprintf(share, sizeof share, "%.1f%%", 100 * r->share);
-    printf("%-38s %12.0f %10.2f %8.3f %8s %8u %9.1f  %s%s\n", r->name, r->bytes, r->us, r->rate / 1e12, share,
-           r->kernels, r->compile_ms, r->method, bits[r->bits]);
+    if (r->flops > 0) snprintf(flop_rate, sizeof flop_rate, "%.4g", r->flop_rate / 1e12);
+    printf("%-38s %12.0f %10.2f %8.3f %8s %8s %8u %9.1f  %s%s", r->name, r->bytes, r->us, r->rate / 1e12, share,
+           flop_rate, r->kernels, r->compile_ms, r->method, bits[r->bits]);
+    if (r->inputs) printf(", error %.2e (rms %.2e) on %s inputs", r->err, r->err_rms, r->inputs);
+    putchar('\n');
     fflush(stdout);
 }
 
@@ -70,6 +74,19 @@ static void put_string_or_null(FILE *f, const char *key, const char *s) {
 static void put_number_or_null(FILE *f, const char *key, double x) {
     if (x > 0) fprintf(f, "\"%s\": %.6g", key, x);
     else fprintf(f, "\"%s\": null", key);
+}
+
+/* JSON has neither infinities nor nan. */
+static void put_error(FILE *f, const char *key, double x) {
+    if (isfinite(x)) fprintf(f, ", \"%s\": %.3g", key, x);
+    else fprintf(f, ", \"%s\": null", key);
+}
+
+static void put_errors(FILE *f, const bench_result *r) {
+    put_error(f, "err", r->err);
+    put_error(f, "err_rms", r->err_rms);
+    fputs(", ", f);
+    put_string(f, "inputs", r->inputs);
 }
 
 void bench_json_head(FILE *f, const bench_device *d) {
@@ -99,11 +116,13 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
     }
     fprintf(f, ", \"bytes\": %.0f, \"us\": %.3f, \"TBps\": %.6g, ", r->bytes, r->us, r->rate / 1e12);
     put_number_or_null(f, "share", r->share);
+    if (r->flops > 0) fprintf(f, ", \"flops\": %.0f, \"TFLOPs\": %.6g", r->flops, r->flop_rate / 1e12);
     fprintf(f, ", \"kernels\": %u, \"launches\": %u, \"compile_ms\": %.3f, \"method\": \"%s\", \"runs\": %u",
             r->kernels, r->launches, r->compile_ms, r->method, r->runs);
     if (r->events_us > 0) fprintf(f, ", \"events_us\": %.3f", r->events_us);
     if (r->graph_runs) fprintf(f, ", \"graph_runs\": %u, \"graph_sets\": %u", r->graph_runs, r->graph_sets);
     fprintf(f, ", \"workspace_bytes\": %zu", r->workspace);
+    if (r->inputs) put_errors(f, r);
     if (r->bits != BITS_UNKNOWN) fprintf(f, ", \"same_bits\": %s", r->bits == BITS_SAME ? "true" : "false");
     fputs("}\n", f);
     fflush(f);

@@ -133,7 +133,7 @@ static group *make_groups(unsigned *n, conform_suite *suite, bool alone) {
 /* Names of inputs that are not random with their value, for tool_program_tensors. */
 static void give_values(tool_inputs *in, const group *g) {
     conform_value values[4];
-    *in = (tool_inputs){.random_rest = true, .seed = 1};
+    *in = (tool_inputs){.random_rest = true, .how = {.seed = 1}};
     for (unsigned k = 0; k < g->n; k++) {
         unsigned n = conform_values(values, SN_COUNT(values), g->cases[k]);
         for (unsigned i = 0; i < n; i++) {

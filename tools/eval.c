@@ -45,7 +45,7 @@ static int parse(eval_args *e, int argc, char **argv) {
             break;
         case 'r':
             e->in.random_rest = true;
-            if (!tool_u64(&e->in.seed, optarg)) return tool_misuse("--random %s: a number is wanted", optarg);
+            if (!tool_u64(&e->in.how.seed, optarg)) return tool_misuse("--random %s: a number is wanted", optarg);
             break;
         case 'n':
             if (!tool_add_dim(&e->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);

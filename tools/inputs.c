@@ -63,17 +63,18 @@ sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *
 typedef struct fill_args {
     sn_tensor *t;
     const char *name, *value;
-    uint64_t seed;
+    sn_random_how how;
     sn_module *graph;
     unsigned number;
-    int64_t period;
 } fill_args;
 
 /* A number for each input of one seed, so that two inputs of a shape differ. */
 static uint64_t mix_name(uint64_t seed, const char *name) { return sn_hash_bytes(seed, name, strlen(name)); }
 
 static sn_status fill_random(const fill_args *f, uint64_t seed) {
-    return sn_random_tensor(f->t, f->graph, f->number, mix_name(seed, f->name), f->period);
+    sn_random_how how = f->how;
+    how.seed = mix_name(seed, f->name);
+    return sn_random_tensor(f->t, f->graph, f->number, &how);
 }
 
 static sn_status fill_equal(sn_context *ctx, const fill_args *f, int value, size_t bytes) {
@@ -107,7 +108,7 @@ static sn_status fill_sequence(sn_context *ctx, const fill_args *f, sn_sequence 
 static sn_status fill(sn_context *ctx, void *args) {
     const fill_args *f = args;
     size_t bytes = (size_t)f->t->info.numel * sn_dtype_bytes(f->t->info.dtype);
-    uint64_t seed = f->seed;
+    uint64_t seed = f->how.seed;
     if (!f->value) return fill_random(f, seed);
     if (!strcmp(f->value, "zeros")) return fill_equal(ctx, f, 0, bytes);
     if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
@@ -162,7 +163,7 @@ static sn_status fill_from(sn_tensor *t, const char *name, const char *value, co
 }
 
 sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number) {
-    fill_args args = {t, name, tool_input_value(in, name), in->seed, graph, number, in->period};
+    fill_args args = {t, name, tool_input_value(in, name), in->how, graph, number};
     const char *end = args.value ? tool_end_of_file(args.value) : NULL;
     if (end && !*end && !strncmp(end - 4, ".npy", 4)) return sn_tensor_load_npy(t, name, args.value);
     if (end) return fill_from(t, name, args.value, end);

@@ -257,7 +257,7 @@ static void judge_mismatch(job *j, sn_program *p, const tool_inputs *in, const s
 }
 
 static void run_program(job *j, sn_program *p) {
-    tool_inputs in = {.random_rest = true, .seed = j->seed};
+    tool_inputs in = {.random_rest = true, .how = {.seed = j->seed}};
     sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
     sn_check *checks = calloc(p->n_outputs + 1, sizeof *checks);
     sn_status status = inputs && outputs && checks ? SN_OK : SN_ERROR_MEMORY;

@@ -67,7 +67,7 @@ static int parse(run_args *r, int argc, char **argv) {
             break;
         case 'r':
             r->in.random_rest = true;
-            if (!tool_u64(&r->in.seed, optarg)) return tool_misuse("--random %s: a number is wanted", optarg);
+            if (!tool_u64(&r->in.how.seed, optarg)) return tool_misuse("--random %s: a number is wanted", optarg);
             break;
         case 'n':
             if (!tool_add_dim(&r->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);

@@ -54,8 +54,7 @@ typedef struct tool_inputs {
     const char *values[TOOL_MAX_LIST];
     unsigned n;
     bool random_rest; /* inputs without a value of their own are random */
-    uint64_t seed;
-    int64_t period; /* random elements that are drawn before they repeat; 0: some millions */
+    sn_random_how how;
 } tool_inputs;
 bool tool_add_input(tool_inputs *in, char *text);
 /* The value given for a name, NULL when none is. */

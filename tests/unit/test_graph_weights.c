@@ -87,7 +87,7 @@ Test(graph_weights, program_agrees_with_the_evaluator) {
         cr_assert_eq(compile(&p, gpu), SN_OK, "%s", sn_error(ctx));
         cr_assert_eq(sn_tensor_for_input(&x, p, 0), SN_OK);
         cr_assert_eq(sn_tensor_for_output(&y, p, 0), SN_OK);
-        cr_assert_eq(sn_random_tensor(x, NULL, 0, 1, 0), SN_OK);
+        cr_assert_eq(sn_random_tensor(x, NULL, 0, &(sn_random_how){.seed = 1}), SN_OK);
         cr_assert_eq(sn_program_check(&check, p, &x, &y, gpu), SN_OK, "%s", sn_error(ctx));
         cr_expect(check.ok);
         sn_program_info info;
