@@ -201,6 +201,8 @@ void sn_random_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
 /* The values where operations go wrong, again and again: zeros, limits, denormals, infinities, nan; integer
  * extremes. */
 void sn_special_fill(void *out, sn_dtype dtype, int64_t n);
+/* Random values with infinities, nan and huge numbers (integers: limits) here and there. */
+void sn_spiked_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
 /* Values whose sum shows how it was made: all 0.1 (integers: 7); from 0 to 1 (1 to 100, again and again); the same with
  * signs in turn. */
 typedef enum sn_sequence { SN_EQUAL, SN_GROWING, SN_ALTERNATING } sn_sequence;

@@ -230,6 +230,21 @@ void sn_special_fill(void *out, sn_dtype dtype, int64_t n) {
     }
 }
 
+/* Far enough apart that most rows and columns of a small matrix have none or one. */
+enum { SPIKE_STEP = 331 };
+
+void sn_spiked_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed) {
+    static const double floats[] = {INFINITY, -INFINITY, NAN, 0x1p60, -0x1.8p60};
+    static const int64_t integers[] = {INT64_MAX, INT64_MIN, INT32_MIN, UINT8_MAX, INT8_MIN};
+    sn_random_fill(out, dtype, n, seed);
+    int64_t spike = 0;
+    for (int64_t k = n % SPIKE_STEP / 2; k < n; k += SPIKE_STEP, spike++) {
+        char *element = (char *)out + (size_t)k * sn_dtype_bytes(dtype);
+        if (sn_is_float(dtype)) sn_store_float(dtype, element, floats[(uint64_t)spike % SN_COUNT(floats)]);
+        else sn_store_int(dtype, element, sn_wrap_to(dtype, integers[(uint64_t)spike % SN_COUNT(integers)]));
+    }
+}
+
 void sn_sequence_fill(void *out, sn_dtype dtype, int64_t n, sn_sequence which) {
     for (int64_t k = 0; k < n; k++) {
         char *element = (char *)out + (size_t)k * sn_dtype_bytes(dtype);

@@ -58,16 +58,12 @@ static int read_number(unsigned *out, const char *name, unsigned least) {
 
 /* KIND or KIND:X */
 static int read_inputs(bench_args *b, const char *text) {
-    static const char *const kinds[] = {[SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide"};
+    char *end = "";
     size_t n = strcspn(text, ":");
     b->inputs = text;
-    for (size_t k = 0; k < SN_COUNT(kinds); k++) {
-        if (strlen(kinds[k]) != n || memcmp(text, kinds[k], n) != 0) continue;
-        char *end = "";
-        b->how.floats = (sn_distribution)k;
-        if (text[n]) b->how.scale = strtod(text + n + 1, &end);
-        if (!text[n] || (b->how.scale > 0 && !*end)) return TOOL_OK;
-    }
+    bool known = tool_distribution(&b->how.floats, text, n);
+    if (text[n]) b->how.scale = strtod(text + n + 1, &end);
+    if (known && (!text[n] || (b->how.scale > 0 && !*end))) return TOOL_OK;
     return tool_misuse("--inputs %s: normal, uniform or wide is wanted, or one of them with :NUMBER", text);
 }
 
@@ -155,62 +151,17 @@ static sn_status time_program(bench_result *out, const loaded *l, const bench *b
     return out->us < b->a.graph_below ? time_in_graph(out, l) : SN_OK;
 }
 
-/* ---- the same bits? ---- */
-
-/* An output that is written to an input is found there. */
-static sn_tensor *result(const loaded *l, unsigned k) {
-    int writes = l->p->outputs[k].writes;
-    return writes < 0 ? l->outputs[k] : l->inputs[writes];
-}
-
-static size_t element_bytes(const sn_tensor *t) { return (size_t)t->info.numel * sn_dtype_bytes(t->info.dtype); }
-
-/* What earlier runs left must not pass for a result; inputs that runs write start from their first values again. */
-static sn_status reset(const loaded *l, const tool_inputs *in, unsigned round) {
-    for (unsigned k = 0; k < l->p->n_outputs; k++) {
-        sn_tensor *t = result(l, k);
-        int writes = l->p->outputs[k].writes;
-        unsigned char junk = (unsigned char)(0x55 + round);
-        if (writes >= 0) SN_TRY(tool_fill(t, in, l->p->inputs[writes].name, l->p->source, (unsigned)writes));
-        else if (l->p->device == SN_CPU) memset(t->info.data, junk, t->bytes);
-        else SN_TRY(sn_cuda_fill(t->ctx->cuda[l->p->device], t->info.data, junk, t->bytes, NULL));
-    }
-    return SN_OK;
-}
-
-/* first: the elements of every output of round 0, one behind the other. */
-static sn_status compare_round(bool *same, char *first, unsigned round, const loaded *l) {
-    for (unsigned k = 0; k < l->p->n_outputs; k++) {
-        sn_tensor *t = result(l, k);
-        size_t size = element_bytes(t);
-        char *now = round ? malloc(size + 1) : first;
-        if (!now) return SN_ERROR_MEMORY;
-        sn_status status = sn_tensor_read(now, t, size);
-        *same &= status != SN_OK || !round || memcmp(now, first, size) == 0;
-        if (round) free(now);
-        if (status != SN_OK) return status;
-        first += size;
-    }
-    return SN_OK;
-}
+/* ---- one workload ---- */
 
 static sn_status check_bits(bench_result *out, const loaded *l, const tool_inputs *in, unsigned repeats) {
-    size_t size = 1;
-    bool same = true;
-    for (unsigned k = 0; k < l->p->n_outputs; k++) size += element_bytes(result(l, k));
-    char *first = malloc(size);
-    sn_status status = first ? SN_OK : SN_ERROR_MEMORY;
-    for (unsigned round = 0; round <= repeats && status == SN_OK; round++) {
-        status = reset(l, in, round);
-        if (status == SN_OK) status = sn_run(l->p, l->inputs, l->outputs, NULL);
-        if (status == SN_OK) status = compare_round(&same, first, round, l);
-    }
-    free(first);
-    out->bits = same ? BITS_SAME : BITS_DIFFER;
+    bool *same = calloc(l->p->n_outputs + 1, sizeof *same), all = true;
+    if (!same) return SN_ERROR_MEMORY;
+    sn_status status = tool_repeat(same, repeats, l->p, l->inputs, l->outputs, in);
+    for (unsigned k = 0; k < l->p->n_outputs; k++) all &= same[k];
+    out->bits = all ? BITS_SAME : BITS_DIFFER;
+    free(same);
     return status;
 }
-
-/* ---- one workload ---- */
 
 static sn_status measure(bench_result *out, sn_program *p, const bench *b) {
     tool_inputs in = {.random_rest = true, .how = b->a.how};

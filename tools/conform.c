@@ -24,10 +24,12 @@ enum { GROUP = 16, MAX_WORKERS = 256, MAX_SHOWN = 50 };
 static const char help[] =
     "usage: sinter conform [options]\n"
     "  --device=WHERE          cpu (default), cuda\n"
+    "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --cpu-schedule=KIND     host (default), gpu: kernels scheduled for a GPU on the CPU, both\n"
     "  --one-by-one            a graph for each case, whose kernels share no launch with others\n"
     "  --check-kernels         look for races and the like in the kernels instead of running their code\n"
     "  --quick                 a fixed part that has every operation on every dtype\n"
+    "  --again=N               run each case N times more: outputs with other bits are failures\n"
     "  --huge                  also the cases of 40 million elements\n"
     "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
     "  --dtype=NAME            cases of one dtype\n"
@@ -38,15 +40,17 @@ static const char help[] =
     "  --verify=MODE           off, ends, each, paranoid\n";
 
 typedef struct conform_args {
-    const char *device, *schedule, *only, *json, *repro, *verify;
+    const char *device, *target, *schedule, *only, *json, *repro, *verify;
     sn_dtype dtype; /* SN_N_DTYPES: all */
-    unsigned threads;
+    unsigned threads, again;
     bool quick, huge, list, alone, check_kernels, show_help;
 } conform_args;
 
 static int parse(conform_args *r, int argc, char **argv) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"target", required_argument, NULL, 'T'},
                                             {"cpu-schedule", required_argument, NULL, 's'},
+                                            {"again", required_argument, NULL, 'A'},
                                             {"quick", no_argument, NULL, 'q'},
                                             {"only", required_argument, NULL, 'o'},
                                             {"dtype", required_argument, NULL, 't'},
@@ -63,7 +67,11 @@ static int parse(conform_args *r, int argc, char **argv) {
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': r->device = optarg; break;
+        case 'T': r->target = optarg; break;
         case 's': r->schedule = optarg; break;
+        case 'A':
+            if (!tool_unsigned(&r->again, optarg)) return tool_misuse("--again %s: a number is wanted", optarg);
+            break;
         case 'q': r->quick = true; break;
         case 'H': r->huge = true; break;
         case 'o': r->only = optarg; break;
@@ -151,11 +159,27 @@ static void free_values(tool_inputs *in) {
     for (unsigned k = 0; k < in->n; k++) free((char *)in->names[k]);
 }
 
-static sn_status run_program(sn_check *checks, sn_program *p, const tool_inputs *in) {
+static sn_status run_again(sn_check *checks, unsigned n, sn_program *p, sn_tensor **inputs, sn_tensor **outputs,
+                           const tool_inputs *in) {
+    bool *same = calloc(p->n_outputs + 1, sizeof *same);
+    if (!same) return SN_ERROR_MEMORY;
+    sn_status status = tool_repeat(same, n, p, inputs, outputs, in), ran = status;
+    for (unsigned k = 0; k < p->n_outputs; k++) {
+        if (ran != SN_OK || same[k]) continue;
+        checks[k].ok = false;
+        status =
+            sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: another run gives other bits", p->outputs[k].name);
+    }
+    free(same);
+    return status;
+}
+
+static sn_status run_program(sn_check *checks, sn_program *p, const tool_inputs *in, unsigned again) {
     sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
     sn_status status = inputs && outputs ? SN_OK : SN_ERROR_MEMORY;
     if (status == SN_OK) status = tool_program_tensors(inputs, outputs, p, in);
     if (status == SN_OK) status = sn_program_check(checks, p, inputs, outputs, false);
+    if (status == SN_OK && again) status = run_again(checks, again, p, inputs, outputs, in);
     tool_free_tensors(inputs, p->n_inputs);
     tool_free_tensors(outputs, p->n_outputs);
     return status;
@@ -166,6 +190,7 @@ static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const
     sn_compile_options o = {.struct_size = sizeof o,
                             .device = j->args->device,
                             .cpu_schedule = j->schedule,
+                            .target = strcmp(j->schedule, "gpu") ? NULL : j->args->target,
                             .verify = j->args->verify,
                             .threads = 1};
     sn_graph *graph = NULL;
@@ -177,7 +202,7 @@ static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const
         status = tool_check_kernels(ctx, graph, &o, &in);
     } else if (status == SN_OK) {
         status = sn_compile(&p, graph, &o);
-        if (status == SN_OK) status = run_program(checks, p, &in);
+        if (status == SN_OK) status = run_program(checks, p, &in, j->args->again);
     }
     free_values(&in);
     sn_program_destroy(p);
@@ -203,22 +228,33 @@ static void judge_refusal(conform_case *c, sn_context *ctx, sn_status status) {
 /* The text that is being run, for the report of a crash. */
 static _Thread_local const char *running;
 
+/* Of the outputs of a case the first wrong one, else its result. */
+static const sn_check *check_of(const sn_check *outputs, unsigned n) {
+    for (unsigned k = 0; k < n; k++)
+        if (!outputs[k].ok) return &outputs[k];
+    return &outputs[0];
+}
+
 static void run_group(sn_context *ctx, const job *j, const group *g) {
-    sn_check checks[GROUP] = {0};
+    unsigned n_outputs = 0, at = 0;
+    for (unsigned k = 0; k < g->n; k++) n_outputs += conform_outputs(g->cases[k]);
+    sn_check *checks = calloc(n_outputs, sizeof *checks);
     char *text = conform_text((const conform_case *const *)g->cases, g->n);
     running = text;
-    sn_status status = text ? run_text(checks, ctx, j, g, text) : SN_ERROR_MEMORY;
+    sn_status status = text && checks ? run_text(checks, ctx, j, g, text) : SN_ERROR_MEMORY;
     for (unsigned k = 0; k < g->n; k++) {
         conform_case *c = g->cases[k];
-        c->check = checks[k];
+        if (checks) c->check = *check_of(checks + at, conform_outputs(c));
+        at += conform_outputs(c);
         if (c->refusal) judge_refusal(c, ctx, status);
-        else if (status == SN_OK || (status == SN_ERROR_MISMATCH && checks[k].ok)) c->result = CONFORM_PASSED;
+        else if (status == SN_OK || (status == SN_ERROR_MISMATCH && c->check.ok)) c->result = CONFORM_PASSED;
         else if (g->n == 1) fail_case(c, sn_error(ctx));
         else c->result = CONFORM_NOT_RUN;
     }
     char *together = g->n > 1 && status != SN_OK ? strdup(sn_error(ctx)) : NULL;
     running = NULL;
     free(text);
+    free(checks);
     bool alone_too = false;
     for (unsigned k = 0; together && k < g->n; k++) {
         if (g->cases[k]->result != CONFORM_NOT_RUN) continue;
@@ -279,6 +315,7 @@ static void write_repro(const conform_case *c, const job *j, char *path, size_t 
     if (file) {
         fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check%s", j->args->device,
                 j->schedule, j->args->check_kernels ? "-kernels" : "");
+        if (j->args->target) fprintf(file, " --target=%s", j->args->target);
         for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=%s", values[k].name, values[k].value);
         fprintf(file, "\n%s", text);
     }

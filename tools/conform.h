@@ -10,7 +10,7 @@ typedef enum conform_level { CONFORM_ALWAYS, CONFORM_SAMPLED, CONFORM_LARGE, CON
 
 typedef enum conform_result { CONFORM_NOT_RUN, CONFORM_PASSED, CONFORM_FAILED } conform_result;
 
-/* One computation, one output; or one that must be refused. */
+/* One computation, whose result is an output; or one that must be refused. */
 typedef struct conform_case {
     char name[40]; /* "add_f32_57": operation, dtypes, row of conform.def; also ends the names of its values */
     unsigned row;  /* of conform.def */
@@ -37,7 +37,10 @@ void conform_free(conform_suite *suite);
 bool conform_covers(const conform_suite *suite, sn_op op);
 /* Belongs to the part that --quick runs: every operation on every dtype, and a fixed choice of the rest. */
 bool conform_is_quick(const conform_case *c);
-/* A graph of n cases as .sn text, one output each, named as the cases; malloc. NULL: out of memory. */
+/* Outputs of a case: its result, and what it has besides. */
+unsigned conform_outputs(const conform_case *c);
+/* A graph of n cases as .sn text, their outputs in order, the result of each named as the case; malloc. NULL: out of
+ * memory. */
 char *conform_text(const conform_case *const *cases, unsigned n);
 /* The inputs and expression of a case in one line, dtypes filled in, names as in conform.def; malloc. */
 char *conform_line(const conform_case *c);

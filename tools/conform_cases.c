@@ -14,37 +14,48 @@
 
 /* ---- the rows ---- */
 
+typedef enum dtype_set { ALL, NUMBERS, FLOATS, LONG_RANGE } dtype_set;
+
 typedef struct row {
     conform_level level;
     int op, cls; /* one of them is -1 */
+    dtype_set dtypes;
     const char *inputs, *expression, *refusal;
 } row;
 
 #define SN_TAKES(OP, dtypes)
-#define SN_CASES(level, CLASS, inputs, expression) {CONFORM_##level, -1, SN_OPS_##CLASS, inputs, expression, NULL},
-#define SN_CASE(level, OP, inputs, expression) {CONFORM_##level, SN_OP_##OP, -1, inputs, expression, NULL},
-#define SN_REFUSED(OP, inputs, expression, message) {CONFORM_ALWAYS, SN_OP_##OP, -1, inputs, expression, message},
+#define SN_CASES(level, CLASS, inputs, expression) {CONFORM_##level, -1, SN_OPS_##CLASS, ALL, inputs, expression, NULL},
+#define SN_CASE(level, OP, inputs, expression) SN_CASE_FOR(level, ALL, OP, inputs, expression)
+#define SN_CASE_FOR(level, dtypes, OP, inputs, expression)                                                             \
+    {CONFORM_##level, SN_OP_##OP, -1, dtypes, inputs, expression, NULL},
+#define SN_REFUSED(OP, inputs, expression, message) {CONFORM_ALWAYS, SN_OP_##OP, -1, ALL, inputs, expression, message},
 static const row rows[] = {
 #include "tools/conform.def"
 };
 #undef SN_TAKES
 #undef SN_CASES
 #undef SN_CASE
+#undef SN_CASE_FOR
 #undef SN_REFUSED
-
-typedef enum dtype_set { ALL, NUMBERS, FLOATS } dtype_set;
 
 static const dtype_set taken_by[SN_N_OPS] = {
 #define SN_TAKES(OP, dtypes) [SN_OP_##OP] = dtypes,
 #define SN_CASES(level, CLASS, inputs, expression)
 #define SN_CASE(level, OP, inputs, expression)
+#define SN_CASE_FOR(level, dtypes, OP, inputs, expression)
 #define SN_REFUSED(OP, inputs, expression, message)
 #include "tools/conform.def"
 #undef SN_TAKES
 #undef SN_CASES
 #undef SN_CASE
+#undef SN_CASE_FOR
 #undef SN_REFUSED
 };
+
+static bool is_in(dtype_set set, sn_dtype t) {
+    if (set == LONG_RANGE) return sn_is_float(t) && sn_float_lowest(t) <= sn_float_lowest(SN_F32);
+    return set == ALL || (set == NUMBERS ? t != SN_BOOL : sn_is_float(t));
+}
 
 static bool takes(sn_op op, sn_dtype t) {
     switch (sn_ops[op].cls) {
@@ -61,7 +72,7 @@ static bool takes(sn_op op, sn_dtype t) {
     case SN_OPS_CONTRACT:
     case SN_OPS_COMPOSITE: break;
     }
-    return taken_by[op] == ALL || (taken_by[op] == NUMBERS ? t != SN_BOOL : sn_is_float(t));
+    return is_in(taken_by[op], t);
 }
 
 /* ---- text ---- */
@@ -101,15 +112,31 @@ static void put(FILE *out, const conform_case *c, const char *s, size_t n, bool 
     }
 }
 
+/* The next statement of an expression that has one behind it, NULL: none is left. `s` goes on to what follows it. */
+static const char *next_statement(const char **s) {
+    const char *start = *s + strspn(*s, " "), *stop = strchr(start, ';');
+    if (stop) *s = stop + 1;
+    return stop ? start : NULL;
+}
+
+static size_t name_length(const char *statement) { return strcspn(statement, " "); }
+
+static bool is_output(const char *statement) { return !strncmp(statement, "out", 3); }
+
+unsigned conform_outputs(const conform_case *c) {
+    unsigned n = 1;
+    for (const char *s = c->expression, *one; (one = next_statement(&s));) n += is_output(one);
+    return n;
+}
+
 /* The statements of a case; the last one defines %r_NAME, unless it is a value itself. A pair is not a value that a
  * graph can return: rows take turns in which half they return. */
 static void put_statements(FILE *out, const conform_case *c) {
     const char *s = c->expression;
-    for (const char *stop; (stop = strchr(s, ';')); s = stop + 1) {
-        s += strspn(s, " ");
-        const char *equals = strchr(s, '=');
-        fprintf(out, "  %%%.*s_%s ", (int)(strcspn(s, " ")), s, c->name);
-        put(out, c, equals, (size_t)(stop - equals), true);
+    for (const char *one; (one = next_statement(&s));) {
+        const char *equals = strchr(one, '=');
+        fprintf(out, "  %%%.*s_%s ", (int)name_length(one), one, c->name);
+        put(out, c, equals, (size_t)(s - 1 - equals), true);
         fputc('\n', out);
     }
     s += strspn(s, " ");
@@ -121,10 +148,14 @@ static void put_statements(FILE *out, const conform_case *c) {
     fputc('\n', out);
 }
 
-static void put_result(FILE *out, const conform_case *c) {
+static void put_results(FILE *out, const conform_case *c) {
     fprintf(out, "%s = ", c->name);
     if (c->expression[0] == '%') put(out, c, c->expression, strlen(c->expression), true);
     else fprintf(out, "%%r_%s", c->name);
+    for (const char *s = c->expression, *one; (one = next_statement(&s));) {
+        int n = (int)name_length(one);
+        if (is_output(one)) fprintf(out, ", %s_%.*s = %%%.*s_%s", c->name, n, one, n, one, c->name);
+    }
 }
 
 char *conform_text(const conform_case *const *cases, unsigned n) {
@@ -141,7 +172,7 @@ char *conform_text(const conform_case *const *cases, unsigned n) {
     fputs("  return ", t.file);
     for (unsigned k = 0; k < n; k++) {
         if (k) fputs(", ", t.file);
-        put_result(t.file, cases[k]);
+        put_results(t.file, cases[k]);
     }
     fputs("\n}\n", t.file);
     return text_close(&t);
@@ -157,7 +188,7 @@ char *conform_line(const conform_case *c) {
 }
 
 unsigned conform_values(conform_value *out, unsigned cap, const conform_case *c) {
-    static const char *const values[] = {"special", "equal", "growing", "alternating"};
+    static const char *const values[] = {"special", "spiked", "equal", "growing", "alternating", "uniform", "wide"};
     unsigned n = 0;
     for (const char *s = c->inputs; (s = strchr(s, '%')) && n < cap;) {
         size_t length = strcspn(++s, ":"), size = length + strlen(c->name) + 2;
@@ -215,6 +246,8 @@ static bool add_cases(conform_suite *suite, sn_op op, sn_dtype t) {
         if (rows[r].op != (int)op && rows[r].cls != (int)sn_ops[op].cls) continue;
         if (rows[r].refusal) {
             if (t == SN_F32 && !add_case(suite, r, op, t)) return false;
+        } else if (takes(op, t) && !is_in(rows[r].dtypes, t)) {
+            continue;
         } else if (takes(op, t)) {
             if (!add_row(suite, r, op, t, first)) return false;
             first = false;

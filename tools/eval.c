@@ -12,8 +12,8 @@
 static const char help[] =
     "usage: sinter eval [options] FILE|-\n"
     "  --input NAME=VALUE   FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER (MEMBER: NAME if not given),\n"
-    "                       random:SEED, zeros, ones, special, equal, growing or\n"
-    "                       alternating (repeat)\n"
+    "                       random:SEED, normal, uniform, wide, zeros, ones, special, spiked,\n"
+    "                       equal, growing or alternating (repeat)\n"
     "  --random SEED        random values for all inputs that have none\n"
     "  --dim N=8            the size that a name in shapes of a graph stands for (repeat)\n"
     "  --graph              evaluate the graph although there are kernels\n"

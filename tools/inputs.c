@@ -71,8 +71,19 @@ typedef struct fill_args {
 /* A number for each input of one seed, so that two inputs of a shape differ. */
 static uint64_t mix_name(uint64_t seed, const char *name) { return sn_hash_bytes(seed, name, strlen(name)); }
 
-static sn_status fill_random(const fill_args *f, uint64_t seed) {
+bool tool_distribution(sn_distribution *out, const char *name, size_t n) {
+    static const char *const names[] = {[SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide"};
+    for (size_t k = 0; k < SN_COUNT(names); k++) {
+        if (strlen(names[k]) != n || memcmp(name, names[k], n) != 0) continue;
+        *out = (sn_distribution)k;
+        return true;
+    }
+    return false;
+}
+
+static sn_status fill_random(const fill_args *f, uint64_t seed, sn_distribution floats) {
     sn_random_how how = f->how;
+    how.floats = floats;
     how.seed = mix_name(seed, f->name);
     return sn_random_tensor(f->t, f->graph, f->number, &how);
 }
@@ -94,6 +105,12 @@ static sn_status fill_special(sn_context *ctx, const fill_args *f, size_t bytes)
     return sn_tensor_put(f->t, data, bytes);
 }
 
+static sn_status fill_spiked(sn_context *ctx, const fill_args *f, size_t bytes) {
+    void *data = sn_alloc(&ctx->scratch, bytes);
+    sn_spiked_fill(data, f->t->info.dtype, f->t->info.numel, mix_name(f->how.seed, f->name));
+    return sn_tensor_put(f->t, data, bytes);
+}
+
 static const struct {
     const char *name;
     sn_sequence which;
@@ -109,20 +126,22 @@ static sn_status fill(sn_context *ctx, void *args) {
     const fill_args *f = args;
     size_t bytes = (size_t)f->t->info.numel * sn_dtype_bytes(f->t->info.dtype);
     uint64_t seed = f->how.seed;
-    if (!f->value) return fill_random(f, seed);
+    sn_distribution floats = f->how.floats;
+    if (!f->value || tool_distribution(&floats, f->value, strlen(f->value))) return fill_random(f, seed, floats);
     if (!strcmp(f->value, "zeros")) return fill_equal(ctx, f, 0, bytes);
     if (!strcmp(f->value, "ones")) return fill_equal(ctx, f, 1, bytes);
     if (!strcmp(f->value, "special")) return fill_special(ctx, f, bytes);
+    if (!strcmp(f->value, "spiked")) return fill_spiked(ctx, f, bytes);
     for (size_t k = 0; k < SN_COUNT(sequences); k++)
         if (!strcmp(f->value, sequences[k].name)) return fill_sequence(ctx, f, sequences[k].which, bytes);
-    if (!strcmp(f->value, "random")) return fill_random(f, seed);
+    if (!strcmp(f->value, "random")) return fill_random(f, seed, floats);
     if (strncmp(f->value, "random:", 7) != 0 || !tool_u64(&seed, f->value + 7))
         return sn_fail(
             &ctx->env, SN_ERROR_ARGUMENT,
-            "--input %s=%s: a FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER, random:SEED, zeros, ones, special, "
-            "equal, growing or alternating is wanted",
+            "--input %s=%s: a FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER, random:SEED, normal, uniform, wide, "
+            "zeros, ones, special, spiked, equal, growing or alternating is wanted",
             f->name, f->value);
-    return fill_random(f, seed);
+    return fill_random(f, seed, floats);
 }
 
 /* ---- from files of several tensors ---- */

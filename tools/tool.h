@@ -47,8 +47,8 @@ bool tool_unsigned(unsigned *out, const char *text);
 bool tool_u64(uint64_t *out, const char *text);
 
 /* ---- inputs (inputs.c) ----
- * --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|zeros|ones|special|equal|growing|alternating,
- * --random SEED */
+ * --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|normal|uniform|wide|zeros|ones|special|spiked|
+ * equal|growing|alternating, --random SEED */
 typedef struct tool_inputs {
     const char *names[TOOL_MAX_LIST];
     const char *values[TOOL_MAX_LIST];
@@ -56,6 +56,8 @@ typedef struct tool_inputs {
     bool random_rest; /* inputs without a value of their own are random */
     sn_random_how how;
 } tool_inputs;
+/* "normal", "uniform", "wide": n characters. */
+bool tool_distribution(sn_distribution *out, const char *name, size_t n);
 bool tool_add_input(tool_inputs *in, char *text);
 /* The value given for a name, NULL when none is. */
 const char *tool_input_value(const tool_inputs *in, const char *name);
@@ -66,6 +68,9 @@ sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_mo
 /* Tensors for all inputs of a program, filled, and for all outputs that need one. */
 sn_status tool_program_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in);
 void tool_free_tensors(sn_tensor **tensors, unsigned n);
+/* Do n more runs on the same inputs give the bits of a first one? same: by output (repeat.c). */
+sn_status tool_repeat(bool *same, unsigned n, sn_program *p, sn_tensor **inputs, sn_tensor **outputs,
+                      const tool_inputs *in);
 /* `y = f32[2, 3] 0.5 1 ...`: the first values; `all` prints every one. */
 sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all);
 /* DIR/NAME.npy */

@@ -12,6 +12,7 @@ Test(conform, every_operation_has_a_case) {
 #define SN_TAKES(OP, dtypes)
 #define SN_CASES(level, CLASS, inputs, expression) class_has[SN_OPS_##CLASS] = true;
 #define SN_CASE(level, OP, inputs, expression) op_has[SN_OP_##OP] = true;
+#define SN_CASE_FOR(level, dtypes, OP, inputs, expression) op_has[SN_OP_##OP] = true;
 #define SN_REFUSED(OP, inputs, expression, message)
 #include "tools/conform.def"
     op_has[SN_OP_WEIGHT] = true; /* text has none: tests/unit/test_graph_weights.c */
