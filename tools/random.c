@@ -1,4 +1,4 @@
-/* random.c: `sinter random`: random graphs (random_graph.c) through the compiler, for the host and for GPU targets.
+/* random.c: `sinter random`: random graphs (random.h) through the compiler, for the host and for GPU targets.
  * Each must compile (or be refused with one line, where sizes are huge) in little time. Where it is small enough it is
  * run on the CPU, with the schedules of the host and of a GPU, and compared with the float64 evaluator by the bounds of
  * frontend/check.c.
@@ -32,6 +32,7 @@ static const char help[] =
     "usage: sinter random [options]\n"
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
+    "  --products       graphs around a matrix product of a few hundred rows, instead of any operations\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"
     "  --targets=WHICH  one (default): of the GPU targets each graph takes its turn; all; none\n"
     "  --limit=SECONDS  processor time that one compilation may take (2)\n"
@@ -44,16 +45,21 @@ typedef struct random_args {
     random_sizes sizes;
     const char *repro;
     unsigned threads, limit;
-    bool all_targets, no_targets, print, show_help;
+    bool products, all_targets, no_targets, print, show_help;
 } random_args;
 
 static int parse(random_args *r, int argc, char **argv) {
-    static const struct option options[] = {
-        {"n", required_argument, NULL, 'n'},       {"seed", required_argument, NULL, 's'},
-        {"sizes", required_argument, NULL, 'z'},   {"targets", required_argument, NULL, 't'},
-        {"limit", required_argument, NULL, 'l'},   {"repro", required_argument, NULL, 'r'},
-        {"threads", required_argument, NULL, 'j'}, {"print", no_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"n", required_argument, NULL, 'n'},
+                                            {"seed", required_argument, NULL, 's'},
+                                            {"sizes", required_argument, NULL, 'z'},
+                                            {"targets", required_argument, NULL, 't'},
+                                            {"limit", required_argument, NULL, 'l'},
+                                            {"repro", required_argument, NULL, 'r'},
+                                            {"threads", required_argument, NULL, 'j'},
+                                            {"print", no_argument, NULL, 'p'},
+                                            {"products", no_argument, NULL, 'P'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     static const char *const kinds[RANDOM_N_SIZES] = {"small", "empty", "huge"};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -82,6 +88,7 @@ static int parse(random_args *r, int argc, char **argv) {
             if (!tool_unsigned(&r->threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
             break;
         case 'p': r->print = true; break;
+        case 'P': r->products = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }
@@ -346,7 +353,7 @@ static sn_status make_text(sn_context *ctx, void *user) {
     text_args *a = user;
     sn_text t;
     sn_text_init(&t, &ctx->env);
-    SN_TRY(random_graph(&t, ctx, a->seed, a->args->sizes));
+    SN_TRY(a->args->products ? random_product(&t, ctx, a->seed) : random_graph(&t, ctx, a->seed, a->args->sizes));
     snprintf(a->text, TEXT_SIZE, "%s", t.s ? t.s : "");
     sn_text_free(&t);
     return SN_OK;

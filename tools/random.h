@@ -1,5 +1,5 @@
-/* random.h: random graphs as .sn text (random_graph.c), for the command that sends them through the compiler
- * (random.c).
+/* random.h: random graphs as .sn text (random_graph.c, random_product.c), for the command that sends them through the
+ * compiler (random.c).
  */
 #ifndef SN_TOOLS_RANDOM_H
 #define SN_TOOLS_RANDOM_H
@@ -14,5 +14,8 @@ typedef enum random_sizes { RANDOM_SMALL, RANDOM_EMPTY, RANDOM_HUGE, RANDOM_N_SI
  * constant whose elements no text can bring along; there are none. Fails where an operation was refused with a message
  * that is not one line (body of a guarded call). */
 sn_status random_graph(sn_text *out, sn_context *ctx, uint64_t seed, random_sizes sizes);
+
+/* The graph of a seed around a matrix product of sizes that can be run; compiles. */
+sn_status random_product(sn_text *out, sn_context *ctx, uint64_t seed);
 
 #endif

@@ -56,8 +56,9 @@ static double least_of(sn_dtype t) {
 
 static double *zeros(sn_arena *arena, int64_t n) { return SN_NEWN(arena, double, n + 1); }
 
+/* An error that is too small to be squared counts as the smallest that is not. */
 static void add_square(double *to, double x) {
-    if (isfinite(x)) *to += x * x;
+    if (x != 0 && isfinite(x)) *to += fmax(x * x, 0x1p-1074);
 }
 
 /* The elements of a with others in their place. */

@@ -122,6 +122,15 @@ Test(conform, halves_are_rounded_where_they_are_stored, .init = begin, .fini = e
     cr_expect_not(passes(&want, allowed, 1, 60000));
 }
 
+Test(conform, errors_too_small_to_be_squared_are_none_of_zero, .init = begin, .fini = end) {
+    static const char text[] = "graph @g(%x: f64[2]) {\n  %a = mul %x, 0.1\n  %y = exp %a\n  return y = %y\n}";
+    double x[] = {-6001, -1}, *allowed;
+    sn_array in = array_of(SN_F64, x, 2), want = evaluate(&allowed, text, &in);
+    cr_expect(passes(&want, allowed, 0, want.f[0] * (1 + 5e-11)), "one rounding of its argument");
+    cr_expect_not(passes(&want, allowed, 0, 1e-160));
+    cr_expect_not(passes(&want, allowed, 1, want.f[1] * (1 + 5e-11)));
+}
+
 Test(conform, products_of_halves_are_rounded_in_f32, .init = begin, .fini = end) {
     double x[64], *allowed, all = 1;
     for (int k = 0; k < 64; k++) all *= x[k] = k % 3 ? 1.25 : -0.75;
