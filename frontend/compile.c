@@ -79,7 +79,7 @@ sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from) {
 }
 
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
-                        unsigned n) {
+                        unsigned n, sn_precision precision) {
     if (graph->kernels.n && n)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "sizes cannot be bound once there are kernels; bind the graph");
     if (graph->kernels.n) {
@@ -102,7 +102,7 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: %lld is negative", names[k], (long long)sizes[k]);
     }
     *out = sn_module_new(&ctx->env);
-    SN_TRY(sn_graph_copy(*out, graph, names, sizes, n));
+    SN_TRY(sn_graph_copy_in(*out, graph, names, sizes, n, precision));
     return check_bound(ctx, *out);
 }
 
@@ -337,7 +337,7 @@ static sn_program *program_new(sn_context *ctx) {
 /* Sizes bound, device and target known, ports described. */
 static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_settings *s) {
     if (s->passes.pipeline) p->pipeline = sn_strdup(&p->arena, s->passes.pipeline);
-    SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims));
+    SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims, s->precision));
     sn_holders_share(p, g);
     fill_ports(p);
     sn_runner_init(&p->runner, &p->arena);

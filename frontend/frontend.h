@@ -73,6 +73,7 @@ typedef struct sn_settings {
     bool interpreted;
     uint32_t threads;
     uint32_t alignment; /* of the caller's storage; 0: that of the target */
+    sn_precision precision;
     const sn_dim_binding *dims;
     unsigned n_dims;
     sn_pass_options passes;
@@ -130,13 +131,15 @@ sn_status sn_size_read(sn_ix *out, sn_graph *g, const char *who, int64_t size);
 bool sn_size_is_code(int64_t size);
 
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options);
+/* The word of an option, or of an argument; NULL means exact. */
+sn_status sn_precision_read(sn_precision *out, sn_env *env, const char *word);
 sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);
 
 /* A fresh module like `from`: its graph, and its kernels where it has some. *out is set even on failure. */
 sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from);
-/* A fresh module with a copy of the graph, all its symbolic sizes bound. */
+/* A fresh module with a copy of the graph, all its symbolic sizes bound. precision: of products that leave it open. */
 sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph, const sn_dim_binding *dims,
-                        unsigned n);
+                        unsigned n, sn_precision precision);
 /* Do all weights that the outputs of a graph need have elements? Fails with the names of those without. */
 sn_status sn_graph_check_weights(sn_context *ctx, const sn_module *m);
 /* Attach all weights of a module from a file, which stays open: the caller closes it (body of a guarded call). */

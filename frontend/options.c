@@ -35,6 +35,13 @@ sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name
     return SN_OK;
 }
 
+sn_status sn_precision_read(sn_precision *out, sn_env *env, const char *word) {
+    unsigned k = SN_PRECISION_EXACT;
+    if (word) SN_TRY(choose(&k, env, "precision", word, sn_precision_words));
+    *out = (sn_precision)k;
+    return SN_OK;
+}
+
 static sn_status read_threads(uint32_t *out, sn_env *env, unsigned option) {
     enum { MOST = 4096 };
     long n = option;
@@ -94,6 +101,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
         .ordinal = o.ordinal, .target = o.target, .alignment = o.alignment, .dims = o.dims, .n_dims = o.n_dims};
     SN_TRY(read_choices(out, ctx, &o));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
+    SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
     out->passes.pipeline = o.pipeline;
     out->passes.print_before = o.print_before;
     out->passes.print_after = o.print_after;

@@ -23,6 +23,7 @@ static const char help[] =
     "                    KIND:X times X\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
+    "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 
 enum {
@@ -76,6 +77,7 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             {"inputs", required_argument, NULL, 'i'},
                                             {"dim", required_argument, NULL, 'n'},
                                             {"threads", required_argument, NULL, 't'},
+                                            {"precision", required_argument, NULL, 'P'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -96,6 +98,7 @@ static int parse(bench_args *b, int argc, char **argv) {
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
         case 'j': b->json = optarg; break;
+        case 'P': b->o.precision = optarg; break;
         case 'h': b->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }

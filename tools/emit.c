@@ -7,7 +7,8 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --stage=STAGE     graph, loops, fused, scheduled, llvm, ptx, wrapper, wrapper-c\n"
                            "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
                            "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
-                           "  --passes=A,B      passes to run instead of the target's pipeline\n";
+                           "  --passes=A,B      passes to run instead of the target's pipeline\n"
+                           "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n";
 
 typedef struct emit_args {
     const char *stage, *path;
@@ -17,15 +18,19 @@ typedef struct emit_args {
 } emit_args;
 
 static int parse(emit_args *e, int argc, char **argv) {
-    static const struct option options[] = {
-        {"stage", required_argument, NULL, 's'}, {"target", required_argument, NULL, 't'},
-        {"dim", required_argument, NULL, 'd'},   {"passes", required_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"stage", required_argument, NULL, 's'},
+                                            {"target", required_argument, NULL, 't'},
+                                            {"dim", required_argument, NULL, 'd'},
+                                            {"passes", required_argument, NULL, 'p'},
+                                            {"precision", required_argument, NULL, 'P'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 's': e->stage = optarg; break;
         case 't': e->o.target = optarg; break;
         case 'p': e->o.pipeline = optarg; break;
+        case 'P': e->o.precision = optarg; break;
         case 'd':
             if (!tool_add_dim(&e->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;

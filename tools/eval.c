@@ -218,7 +218,7 @@ static sn_status read_module(sn_context *ctx, void *args) {
     if (!m->kernels.n || e->args->graph) {
         if (!m->graph.outputs.n)
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no graph and no kernels in it", e->args->path);
-        SN_TRY(sn_graph_bind(&bound, ctx, m, e->args->dims.at, e->args->dims.n));
+        SN_TRY(sn_graph_bind(&bound, ctx, m, e->args->dims.at, e->args->dims.n, SN_PRECISION_EXACT));
         sn_module_free(m);
     }
     e->m = bound;

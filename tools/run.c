@@ -25,6 +25,7 @@ static const char help[] =
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
+    "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
     "  --kernels               list the kernels\n"
     "  --timings               how long reading and the phases of compiling took\n";
@@ -51,6 +52,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"cpu-schedule", required_argument, NULL, 's'},
                                             {"wrapper", required_argument, NULL, 'w'},
                                             {"target", required_argument, NULL, 'T'},
+                                            {"precision", required_argument, NULL, 'p'},
                                             {"verify", required_argument, NULL, 'v'},
                                             {"kernels", no_argument, NULL, 'k'},
                                             {"timings", no_argument, NULL, 'm'},
@@ -83,6 +85,7 @@ static int parse(run_args *r, int argc, char **argv) {
             if (!tool_unsigned(&r->o.threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
             break;
         case 's': r->o.cpu_schedule = optarg; break;
+        case 'p': r->o.precision = optarg; break;
         case 'w': r->wrapper = optarg; break;
         case 'T': r->o.target = optarg; break;
         case 'v': r->o.verify = optarg; break;

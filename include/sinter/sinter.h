@@ -366,8 +366,21 @@ SN_API sn_node sn_dropout(sn_graph *g, sn_node x, double p, sn_node seed, sn_nod
 
 /* ---- contractions ---- */
 
+/* The precision of products of f32 is a word; NULL leaves it to sn_compile_options.precision. It allows kernels to take factors
+ * with fewer bits, which tensor cores multiply; they need not, and on the CPU they do not. Each product x*y in a sum may then
+ * be off, besides what f32 itself rounds, by this share of |x*y|:
+ *   "exact"  0: as good as f32 arithmetic, infinities, nan and numbers near the ends of the range included
+ *   "high"   2^-15, mostly 2^-18: a factor is the sum of two bf16
+ *   "tf32"   2^-10: a factor is rounded to 11 significant bits
+ *   "bf16"   2^-7: a factor is rounded to bf16, and infinite where that is
+ * (rounding to n significant bits is off by at most 2^-n). For other element types the word means nothing. */
+typedef struct sn_matmul_options {
+    size_t struct_size;
+    const char *precision;
+} sn_matmul_options;
 /* Matrix product of the last two axes, leading axes broadcast; rank 1 as in numpy. */
 SN_API sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y);
+SN_API sn_node sn_matmul_with(sn_graph *g, sn_node x, sn_node y, const sn_matmul_options *options);
 
 typedef struct sn_conv_options {
     size_t struct_size;
@@ -375,6 +388,7 @@ typedef struct sn_conv_options {
     int64_t padding[4];  /* zeros added at top, left, bottom, right */
     int64_t dilation[2]; /* 0 means 1 */
     int64_t groups;      /* 0 means 1 */
+    const char *precision;
 } sn_conv_options;
 /* x[N, C, H, W] with w[O, C/groups, KH, KW] to [N, O, H', W']; cross-correlation, as in all frameworks. */
 SN_API sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
@@ -485,6 +499,8 @@ typedef struct sn_compile_options {
     /* Bytes that addresses of inputs and outputs are multiples of: 1, 2, 4, 8 or 16. 0: 16 on CUDA, 1 on the CPU. Less than
      * 16 is for slices of tensors on CUDA, whose accesses are narrower then. Elements are aligned to their size, always. */
     unsigned alignment;
+    /* Of products of f32 that say nothing about it: "exact" (default), "high", "tf32", "bf16" (see sn_matmul_with). */
+    const char *precision;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"

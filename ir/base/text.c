@@ -295,6 +295,17 @@ sn_status sn_lex_number(double *out, sn_lex *lx) {
     return sn_lex_next(lx);
 }
 
+sn_status sn_lex_word(uint32_t *out, sn_lex *lx, const char *what, const char *const *words) {
+    char list[128] = "";
+    for (*out = 0; words[*out]; ++*out) {
+        if (sn_lex_is_name(lx, words[*out])) return sn_lex_next(lx);
+        if (*out) strcat(list, ", ");
+        strcat(list, words[*out]);
+    }
+    int n = lx->tok_len > 40 ? 40 : (int)lx->tok_len;
+    return sn_lex_fail(lx, "%s: '%.*s' is none of %s", what, n, lx->tok_start, list);
+}
+
 /* ---- names ---- */
 
 void sn_names_init(sn_names *t, sn_arena *arena) { *t = (sn_names){.arena = arena}; }

@@ -77,6 +77,8 @@ sn_status sn_lex_string(char **out, sn_lex *lx, sn_arena *a);
 /* Read [-]digits / [-]number (also nan, inf). */
 sn_status sn_lex_int(int64_t *out, sn_lex *lx);
 sn_status sn_lex_number(double *out, sn_lex *lx);
+/* Read one of the words, whose list ends with NULL; `what` is asked for. */
+sn_status sn_lex_word(uint32_t *out, sn_lex *lx, const char *what, const char *const *words);
 
 /* Does the token text equal s? */
 bool sn_lex_text_is(const sn_lex *lx, const char *s);

@@ -1,6 +1,7 @@
-/* copy.c: a copy of the live part of a graph in another module, with symbolic sizes replaced by numbers. Every
- * node goes through sn_graph_node, so that shapes are inferred again and sizes that do not fit are reported. Relies on
- * ids being topological: operands of nodes and of index expressions have smaller ids. Weights are shared, not copied.
+/* copy.c: a copy of the live part of a graph in another module, with symbolic sizes replaced by numbers, and a precision for
+ * products that leave theirs open. Every node goes through sn_graph_node, so that shapes are inferred again and sizes that do
+ * not fit are reported. Relies on ids being topological: operands of nodes and of index expressions have smaller ids. Weights
+ * are shared, not copied.
  */
 #include "ir/graph/internal.h"
 
@@ -12,6 +13,7 @@ typedef struct copier {
     const char *const *symbols;
     const int64_t *sizes;
     uint32_t n;
+    sn_precision precision;
     sn_ix *ix;   /* by id of an expression of `from` */
     sn_nd *node; /* by id of a node of `from` */
 } copier;
@@ -108,8 +110,16 @@ static sn_status copy_input(copier *c, const sn_graph_input *in) {
     return c->to->env->status;
 }
 
+/* Does it leave open what the copy says? */
+static bool has_open_precision(const copier *c, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(c->from, x);
+    return c->precision != SN_PRECISION_EXACT && sn_ops[n->op].cls == SN_OPS_CONTRACT && n->type.dtype == SN_F32 &&
+           !sn_node_attr(c->from, x, SN_ATTR_PRECISION);
+}
+
 static sn_status copy_node(copier *c, sn_nd x) {
     const sn_node_rec *n = sn_node_get(c->from, x);
+    uint32_t n_attrs = n->n_attrs;
     sn_attr attrs[SN_N_ATTRS];
     sn_ix shape[SN_MAX_RANK];
     sn_nd *in = SN_NEWN(&c->to->arena, sn_nd, n->n_in);
@@ -120,7 +130,8 @@ static sn_status copy_node(copier *c, sn_nd x) {
         copy_shape(c, shape, n->attrs[k].shape.at, n->attrs[k].shape.n); /* no operation has two shapes */
         attrs[k].shape.at = shape;
     }
-    c->node[x.i] = sn_graph_node(c->to, n->op, in, n->n_in, attrs, n->n_attrs);
+    if (has_open_precision(c, x)) attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_PRECISION, .i = c->precision};
+    c->node[x.i] = sn_graph_node(c->to, n->op, in, n->n_in, attrs, n_attrs);
     if (c->node[x.i].i == 0) return c->to->env->status;
     if (n->name) sn_graph_name(c->to, c->node[x.i], n->name);
     return SN_OK;
@@ -128,12 +139,18 @@ static sn_status copy_node(copier *c, sn_nd x) {
 
 sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
                         uint32_t n) {
+    return sn_graph_copy_in(to, from, symbols, sizes, n, SN_PRECISION_EXACT);
+}
+
+sn_status sn_graph_copy_in(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
+                           uint32_t n, sn_precision precision) {
     const sn_graph_ir *g = &from->graph;
     copier c = {to,
                 from,
                 symbols,
                 sizes,
                 n,
+                precision,
                 SN_NEWN(&to->arena, sn_ix, from->ixs.count),
                 SN_NEWN(&to->arena, sn_nd, g->nodes.count)};
     uint8_t *live = SN_NEWN(&to->arena, uint8_t, g->nodes.count);

@@ -8,6 +8,7 @@
 #define SN_IR_GRAPH_GRAPH_H
 
 #include "ir/base/text.h"
+#include "ir/base/precision.h"
 #include "ir/base/store.h"
 
 struct sn_text;
@@ -49,20 +50,21 @@ typedef enum sn_attr_kind {
     SN_KIND_INTS,
     SN_KIND_SHAPE,
     SN_KIND_NUMBERS,
-    SN_KIND_STRING
+    SN_KIND_STRING,
+    SN_KIND_WORD
 } sn_attr_kind;
 
 typedef struct sn_attr_info {
-    const char *name;
+    const char *name, *doc;
     sn_attr_kind kind;
-    const char *doc;
+    const char *const *words; /* WORD: NULL at the end */
 } sn_attr_info;
 extern const sn_attr_info sn_attrs[SN_N_ATTRS];
 
 typedef struct sn_attr {
     sn_attr_id id;
     union {
-        int64_t i; /* INT, BOOL, DTYPE */
+        int64_t i; /* INT, BOOL, DTYPE; WORD: its place in the list */
         double f;  /* FLOAT */
         struct {
             const int64_t *at;
@@ -175,6 +177,11 @@ sn_status sn_broadcast(sn_type *out, sn_module *m, const char *what, const sn_ty
 /* A copy of the graph of `from` in the empty module `to`, with symbols of the names replaced by sizes. */
 sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
                         uint32_t n);
+/* The same, and products of f32 that say nothing about their precision get this one. */
+sn_status sn_graph_copy_in(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
+                           uint32_t n, sn_precision precision);
+/* The precision of a product: that of its attribute. On other element types than f32 it means nothing, and is exact. */
+sn_precision sn_node_precision(const sn_module *m, sn_nd x);
 /* Replace the graph by its live part after a rewrite: `map[old id]` gives the replacement of outputs (passes). */
 void sn_graph_set_output(sn_module *m, uint32_t output, sn_nd node);
 /* live[i] is set for every node that an output needs (array of nodes.count bytes). */

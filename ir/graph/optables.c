@@ -27,11 +27,14 @@ const sn_op_info sn_ops[SN_N_OPS] = {
 #undef SN_OP
 };
 
+/* WORD(list) is a kind and its words. */
+#define SN_KIND_WORD(list) SN_KIND_WORD, .words = sn_##list##_words
 const sn_attr_info sn_attrs[SN_N_ATTRS] = {
-#define SN_ATTR(ID, name, kind, doc) {name, SN_KIND_##kind, doc},
+#define SN_ATTR(ID, name, takes, doc) {name, doc, .kind = SN_KIND_##takes},
 #include "include/sinter/attrs.def"
 #undef SN_ATTR
 };
+#undef SN_KIND_WORD
 
 bool sn_op_from_name(sn_op *out, const char *name) {
     for (int op = 0; op < SN_N_OPS; op++)

@@ -300,13 +300,23 @@ static sn_status parse_string(sn_attr *out, parser *p) {
     return SN_OK;
 }
 
+static sn_status parse_word(sn_attr *out, sn_lex *lx, sn_op op) {
+    char what[64];
+    uint32_t word;
+    snprintf(what, sizeof what, "%s: %s", sn_ops[op].name, sn_attrs[out->id].name);
+    SN_TRY(sn_lex_word(&word, lx, what, sn_attrs[out->id].words));
+    out->i = word;
+    return SN_OK;
+}
+
 /* Does a value of the kind begin at the current token? */
 static bool kind_begins(const sn_lex *lx, sn_attr_kind kind) {
     switch (kind) {
     case SN_KIND_INT: return lx->tok == SN_TOK_INT || sn_lex_is(lx, "-");
     case SN_KIND_FLOAT: return at_number(lx);
     case SN_KIND_BOOL: return sn_lex_is_name(lx, "true") || sn_lex_is_name(lx, "false");
-    case SN_KIND_DTYPE: return lx->tok == SN_TOK_NAME;
+    case SN_KIND_DTYPE:
+    case SN_KIND_WORD: return lx->tok == SN_TOK_NAME;
     case SN_KIND_INTS:
     case SN_KIND_SHAPE:
     case SN_KIND_NUMBERS: return sn_lex_is(lx, "[");
@@ -325,6 +335,7 @@ static sn_status parse_attr_value(sn_attr *out, parser *p, sn_op op) {
         [SN_KIND_SHAPE] = "a list of sizes",
         [SN_KIND_NUMBERS] = "a list of numbers",
         [SN_KIND_STRING] = "a text in quotes",
+        [SN_KIND_WORD] = "a word",
     };
     sn_lex *lx = p->lx;
     sn_attr_kind kind = sn_attrs[out->id].kind;
@@ -340,6 +351,7 @@ static sn_status parse_attr_value(sn_attr *out, parser *p, sn_op op) {
     case SN_KIND_SHAPE: return parse_shape_attr(out, p);
     case SN_KIND_NUMBERS: return parse_numbers(out, p);
     case SN_KIND_STRING: return parse_string(out, p);
+    case SN_KIND_WORD: return parse_word(out, lx, op);
     }
     return SN_OK;
 }

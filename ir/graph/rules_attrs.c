@@ -57,6 +57,13 @@ static sn_status check_shape(const sn_rule *r, const sn_attr *a) {
     return SN_OK;
 }
 
+static sn_status check_word(const sn_rule *r, const sn_attr *a) {
+    int64_t n = 0;
+    while (sn_attrs[a->id].words[n]) n++;
+    return a->i >= 0 && a->i < n ? SN_OK
+                                 : sn_rule_fail(r, "attribute '%s' is no word of its list", sn_attrs[a->id].name);
+}
+
 static sn_status check_value(const sn_rule *r, const sn_attr *a) {
     const char *name = sn_attrs[a->id].name;
     switch (sn_attrs[a->id].kind) {
@@ -66,6 +73,7 @@ static sn_status check_value(const sn_rule *r, const sn_attr *a) {
         return a->i == 0 || a->i == 1 ? SN_OK : sn_rule_fail(r, "attribute '%s' is neither true nor false", name);
     case SN_KIND_DTYPE:
         return a->i >= 0 && a->i < SN_N_DTYPES ? SN_OK : sn_rule_fail(r, "attribute '%s' is no dtype", name);
+    case SN_KIND_WORD: return check_word(r, a);
     case SN_KIND_INTS: return check_list(r, a, a->ints.n, a->ints.at);
     case SN_KIND_SHAPE: return check_shape(r, a);
     case SN_KIND_NUMBERS: return SN_OK; /* the rule of constant knows the dtype */
@@ -154,7 +162,8 @@ bool sn_attr_eq(const sn_attr *a, const sn_attr *b) {
     switch (sn_attrs[a->id].kind) {
     case SN_KIND_INT:
     case SN_KIND_BOOL:
-    case SN_KIND_DTYPE: return a->i == b->i;
+    case SN_KIND_DTYPE:
+    case SN_KIND_WORD: return a->i == b->i;
     case SN_KIND_FLOAT: return same_bytes(&a->f, &b->f, sizeof a->f); /* 0 and -0 differ */
     case SN_KIND_INTS:
         return a->ints.n == b->ints.n && same_bytes(a->ints.at, b->ints.at, a->ints.n * sizeof *a->ints.at);
@@ -173,7 +182,8 @@ uint64_t sn_attr_hash(uint64_t h, const sn_attr *a) {
     switch (sn_attrs[a->id].kind) {
     case SN_KIND_INT:
     case SN_KIND_BOOL:
-    case SN_KIND_DTYPE: return sn_hash(h, (uint64_t)a->i);
+    case SN_KIND_DTYPE:
+    case SN_KIND_WORD: return sn_hash(h, (uint64_t)a->i);
     case SN_KIND_FLOAT: return sn_hash_bytes(h, &a->f, sizeof a->f);
     case SN_KIND_INTS: return sn_hash_bytes(h, a->ints.at, a->ints.n * sizeof *a->ints.at);
     case SN_KIND_SHAPE: return sn_hash_bytes(h, a->shape.at, a->shape.n * sizeof *a->shape.at);

@@ -92,6 +92,7 @@ static void put_attr(sn_text *t, const sn_module *m, const sn_node_rec *n, uint3
     case SN_KIND_SHAPE: sn_shape_put(t, m, a->shape.at, a->shape.n); break;
     case SN_KIND_NUMBERS: put_numbers(t, n->type.dtype, a, limit); break;
     case SN_KIND_STRING: sn_text_quoted(t, a->text); break;
+    case SN_KIND_WORD: sn_text_put(t, sn_attrs[a->id].words[a->i]); break;
     }
 }
 

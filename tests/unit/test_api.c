@@ -207,6 +207,36 @@ Test(api, every_builder_function_builds) {
     sn_context_destroy(ctx);
 }
 
+/* What is said of a product stands in the graph; what is not said is left to the compile option. */
+Test(api, precision_of_products) {
+    sn_context *ctx = new_context();
+    sn_graph *g = new_graph(ctx);
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(4, 4)), image = sn_input(g, "i", SN_F32, SN_LIST(1, 2, 4, 4));
+    sn_matmul_options high = {.struct_size = sizeof high, .precision = "high"}, plain = {.struct_size = sizeof plain};
+    sn_conv_options bf16 = {.struct_size = sizeof bf16, .groups = 2, .precision = "bf16"};
+    sn_node filter = sn_input(g, "w", SN_F32, SN_LIST(2, 1, 3, 3)), said = sn_matmul_with(g, x, x, &high);
+    cr_expect_eq(sn_matmul_with(g, x, x, NULL).id, sn_matmul(g, x, x).id);
+    cr_expect_eq(sn_matmul_with(g, x, x, &plain).id, sn_matmul(g, x, x).id);
+    sn_output(g, "y", said);
+    sn_output(g, "z", sn_matmul(g, said, x));
+    sn_output(g, "c", sn_conv2d(g, image, filter, &bf16));
+    char *text;
+    cr_assert_eq(sn_graph_text(&text, g), SN_OK, "%s", sn_error(ctx));
+    cr_expect(strstr(text, "matmul %x, %x precision=high : f32[4, 4]"), "%s", text);
+    cr_expect(strstr(text, "matmul %0, %x : f32[4, 4]"), "%s", text);
+    cr_expect(strstr(text, "conv2d %i, %w groups=2 precision=bf16 : f32[1, 2, 2, 2]"), "%s", text);
+    sn_free(ctx, text);
+    sn_program *p;
+    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .precision = "single"};
+    EXPECT_ERROR(ctx, sn_compile(&p, g, &o), SN_ERROR_ARGUMENT,
+                 "precision: 'single' is none of exact, high, tf32, bf16");
+    high.precision = "half";
+    cr_expect_eq(sn_matmul_with(g, x, x, &high).id, 0);
+    cr_expect(strstr(sn_error(ctx), "precision: 'half' is none of exact, high, tf32, bf16"), "%s", sn_error(ctx));
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
 Test(api, first_failure_stays_with_the_graph) {
     sn_context *ctx = new_context();
     sn_graph *g = new_graph(ctx);

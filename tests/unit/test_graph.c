@@ -190,6 +190,9 @@ static const rule_case WRONG[] = {
     {"exp %x axis=1", "exp: takes no attribute 'axis'"},
     {"exp %x foo=1", "exp: there is no attribute 'foo'"},
     {"softmax %x axis=true", "softmax: attribute 'axis' takes an integer, not 'true'"},
+    {"matmul %x, %x precision=f32", "matmul: precision: 'f32' is none of exact, high, tf32, bf16"},
+    {"matmul %x, %x precision=1", "matmul: attribute 'precision' takes a word, not '1'"},
+    {"exp %x precision=tf32", "exp: takes no attribute 'precision'"},
     {"sum %x axes=1", "sum: attribute 'axes' takes a list of integers, not '1'"},
     {"softmax %x axis=0 axis=0", "softmax: attribute 'axis' is given twice"},
     {"cumsum %x axis=2", "cumsum: axis 2 is not in -2 .. 1 (rank 2)"},
@@ -345,6 +348,8 @@ Test(graph, tables_follow_the_def_files) {
     cr_expect_eq(sn_ops[SN_OP_MEAN].lop, -1);
     cr_expect_eq(sn_ops[SN_OP_CONCAT].n_in, -1);
     cr_expect_eq(sn_attrs[SN_ATTR_SHAPE].kind, SN_KIND_SHAPE);
+    cr_expect_eq(sn_attrs[SN_ATTR_PRECISION].kind, SN_KIND_WORD);
+    cr_expect_str_eq(sn_attrs[SN_ATTR_PRECISION].words[SN_PRECISION_BF16], "bf16");
     for (int op = 0; op < SN_N_OPS; op++) {
         sn_op found;
         cr_expect(sn_op_from_name(&found, sn_ops[op].name) && (int)found == op, "%s", sn_ops[op].name);
@@ -697,6 +702,9 @@ Test(graph, verifier_g3_attributes) {
     m = verified();
     ((int64_t *)node(m, 3)->attrs[0].ints.at)[0] = -1;
     expect_broken(m, "G3: attribute 'axes' of node 3 (sum) is not in canonical form");
+    m = parse_ok("graph @g(%x: f32[2, 2]) { %y = matmul %x, %x precision=tf32 return y = %y }");
+    ((sn_attr *)node(m, 2)->attrs)[0].i = SN_N_PRECISIONS;
+    expect_broken(m, "G3: node 2: matmul: attribute 'precision' is no word of its list");
 }
 
 Test(graph, verifier_g4_types) {

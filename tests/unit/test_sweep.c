@@ -513,16 +513,18 @@ static const sn_dim_binding one_dim = {"N", 8}, nameless_dim = {NULL, 1}, negati
 static const sn_weight_info any_value = {"w", SN_F32, NULL, 2, {2, 3}, elements, sizeof elements};
 static const sn_text_tensor any_text = {"t", 0, {0}, NULL}, deep_text = {"t", UINT_MAX, {0}, NULL},
                             long_text = {"t", 1, {INT64_MAX}, NULL};
+OPTIONS_KIND(MATMUL_OPTIONS, sn_matmul_options, {.precision = "tf32"}, {.precision = ""}, {.precision = "f32"})
 OPTIONS_KIND(CONV_OPTIONS, sn_conv_options, {0}, {.stride = {-1, 1}}, {.stride = {INT64_MAX, INT64_MIN}},
              {.padding = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}}, {.padding = {INT64_MIN}},
              {.dilation = {INT64_MAX, 1}}, {.dilation = {INT64_MIN, 1}}, {.groups = -1}, {.groups = INT64_MAX},
-             {.groups = INT64_MIN})
+             {.groups = INT64_MIN}, {.precision = ""})
 OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = ""}, {.device = "cpu", .n_dims = 1},
              {.device = "cpu", .dims = &one_dim, .n_dims = UINT_MAX}, {.device = "cpu", .target = ""},
              {.device = "cpu", .dims = &nameless_dim, .n_dims = 1},
              {.device = "cpu", .dims = &negative_dim, .n_dims = 1}, {.device = "cpu", .threads = UINT_MAX},
              {.device = "cuda", .ordinal = UINT_MAX}, {.device = "cpu", .pipeline = "none"},
-             {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""})
+             {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""},
+             {.device = "cpu", .precision = ""})
 OPTIONS_KIND(IMPORT_OPTIONS, sn_import_options, {0}, {.n_dims = 1}, {.n_values = 1}, {.n_texts = 1},
              {.dims = &one_dim, .n_dims = UINT_MAX}, {.values = &any_value, .n_values = UINT_MAX},
              {.texts = &any_text, .n_texts = UINT_MAX}, {.dims = &nameless_dim, .n_dims = 1},
