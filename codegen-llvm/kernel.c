@@ -28,6 +28,53 @@ static void find_steady(sn_gen *g) {
     }
 }
 
+/* ---- which arrays are registers ---- */
+
+typedef struct element_query {
+    const sn_gen *g;
+    const bool *written; /* by sn_axis: its loop may be written out */
+    bool mark, all;      /* mark the axes; are all of them written out? */
+} element_query;
+
+static void note_element(void *user, sn_ix atom) {
+    element_query *q = user;
+    const sn_ix_rec *r = sn_ix_get(q->g->m, atom);
+    bool written = r->kind == SN_IX_AXIS && q->written[r->id];
+    q->all &= written;
+    if (q->mark && written) q->g->in_registers[r->id] = true;
+}
+
+/* Asks about, or marks, the axes that number the elements of b. */
+static bool by_written_axes(sn_gen *g, sn_buf b, const bool *written, bool mark) {
+    element_query q = {g, written, mark, true};
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (sn_is_access(r) && sn_buf_eq(r->buf, b)) sn_ix_walk(g->m, r->ix, note_element, &q);
+    }
+    return q.all;
+}
+
+/* On the host a reg buffer is an array. LLVM makes registers of one if all its elements have constant numbers: then an
+ * accumulator stays where it is from one iteration of a loop to the next. So where the machine's registers hold an
+ * array, the unroll and vector axes that number its elements, if no others do, are written out however long they are. */
+static void find_registers(sn_gen *g) {
+    const sn_target *t = g->em.cg->target;
+    bool *written = SN_NEWN(g->arena, bool, g->m->axes.count);
+    g->in_registers = SN_NEWN(g->arena, bool, g->m->axes.count);
+    if (g->gpu) return;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->axis.i) written[r->axis.i] = r->kind == SN_AXIS_UNROLL || r->kind == SN_AXIS_VECTOR;
+    }
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        sn_buf b = g->k->locals.at[i];
+        const sn_buf_rec *r = sn_buf_get(g->m, b);
+        uint64_t bytes = (uint64_t)r->private_size * sn_dtype_bytes(r->dtype);
+        if (r->scope != SN_BUF_REG || bytes > (uint64_t)t->vector_bytes * t->vector_regs) continue;
+        if (by_written_axes(g, b, written, false)) by_written_axes(g, b, written, true);
+    }
+}
+
 /* ---- set-up ---- */
 
 static uint32_t longest_block_axis(sn_gen *g, sn_axis_kind kind) {
@@ -288,6 +335,7 @@ static sn_status generate(sn_gen *g) {
     sn_gen_segments_prepare(g);
     allocate_tables(g);
     sn_gen_find_boxes(g);
+    find_registers(g);
     sn_gen_find_coarse(g);
     if (g->gpu) gpu_function(g);
     else host_function(g);

@@ -33,10 +33,12 @@ static void unrolled_loop(sn_gen *g, sn_stmt_rec *s, int64_t n) {
     }
 }
 
-/* On the host, where registers are arrays, code that is written out gains nothing and takes its time to compile. */
-static bool is_written_out(const sn_gen *g, sn_axis_kind kind, int64_t n) {
+/* On the host, where most registers are arrays, code that is written out gains nothing and takes its time to compile;
+ * but those that are none exist only in such code. */
+static bool is_written_out(const sn_gen *g, const sn_stmt_rec *s, int64_t n) {
     enum { FEW = 4 };
-    return n >= 0 && (kind == SN_AXIS_VECTOR || (kind == SN_AXIS_UNROLL && (g->gpu || n <= FEW)));
+    if (n < 0 || (s->kind != SN_AXIS_VECTOR && s->kind != SN_AXIS_UNROLL)) return false;
+    return s->kind == SN_AXIS_VECTOR || g->gpu || n <= FEW || g->in_registers[s->axis.i];
 }
 
 static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
@@ -50,7 +52,7 @@ static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     else if (g->gpu && s->pipe) sn_gen_pipe(g, id);
     else if (n == 1 || sn_gen_waits_for_parts(g, s)) unrolled_loop(g, s, n);
     else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
-    else if (is_written_out(g, s->kind, n)) unrolled_loop(g, s, n);
+    else if (is_written_out(g, s, n)) unrolled_loop(g, s, n);
     else seq_loop(g, s);
 }
 

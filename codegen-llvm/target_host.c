@@ -9,7 +9,8 @@
 
 void sn_target_host(sn_target *out, uint32_t threads) {
     char *features = LLVMGetHostCPUFeatures();
-    uint32_t bytes = strstr(features, "+avx512f") ? 64 : strstr(features, "+avx2") ? 32 : 16;
+    bool avx512 = strstr(features, "+avx512f"), neon = strstr(features, "+neon");
+    uint32_t bytes = avx512 ? 64 : strstr(features, "+avx2") ? 32 : 16;
     LLVMDisposeMessage(features);
     *out = (sn_target){
         .is_gpu = false,
@@ -20,6 +21,7 @@ void sn_target_host(sn_target *out, uint32_t threads) {
         .shared_bytes = 0,
         .cluster = 1,
         .vector_bytes = bytes,
+        .vector_regs = avx512 || neon ? 32 : 16,
         .io_align = 1,
         .flight_bytes = 1024,
         .cache_bytes = 32u << 20,

@@ -17,6 +17,7 @@ typedef struct sn_target {
     uint32_t shared_bytes; /* of a block */
     uint32_t cluster;      /* blocks of the largest cluster that runs everywhere; 1: no clusters */
     uint32_t vector_bytes; /* of the widest access: 16 on GPUs, the SIMD width on CPUs */
+    uint32_t vector_regs;  /* CPU: registers of vector_bytes each */
     uint32_t io_align;     /* bytes that storage of the caller starts at a multiple of: 16 on GPUs, 1 on CPUs */
     uint32_t unit_threads; /* GPU: resident on a unit, at most */
     uint32_t unit_blocks;  /* GPU: resident on a unit, at most */
