@@ -1,0 +1,30 @@
+/* contract_host.h: what contract_host.c plans for a matrix product on the CPU and contract_host_bind.c binds. */
+#ifndef SN_PASSES_SCHEDULE_CONTRACT_HOST_H
+#define SN_PASSES_SCHEDULE_CONTRACT_HOST_H
+
+#include "passes/schedule/contraction.h"
+#include "passes/schedule/schedule.h"
+
+/* How a tile has the elements of an operand at hand. */
+typedef enum sn_contract_panel {
+    SN_PANEL_NONE,  /* they are computed where they are multiplied */
+    SN_PANEL_ALONG, /* left: rows, elements of the sum next to each other; right: as below, but read along the sum */
+    SN_PANEL_ACROSS /* elements of a step of the sum next to each other; right: those of a block */
+} sn_contract_panel;
+
+typedef struct sn_contract_plan {
+    sn_dtype dtype;      /* that is multiplied and added up */
+    int64_t lanes;       /* of a vector of it */
+    int64_t rows, width; /* of a block, whose sums stay in registers; columns: vectors * lanes */
+    int64_t vectors;
+    int64_t tile_m, tile_n, tile_k;
+    int64_t tiles_m, tiles_n, parts; /* how many */
+    int64_t run;                     /* steps that a register takes in; no more than tile_k */
+    sn_contract_panel panel[SN_MOST_OPERANDS];
+    double cycles; /* of a thread, about, with all tiles */
+} sn_contract_plan;
+
+/* Choose what is open in *sc and plan for it. false: there is nothing to gain by the class, or its buffers do not fit. */
+bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx, const sn_contraction *c);
+
+#endif

@@ -1,0 +1,499 @@
+/* contract_host_bind.c: binding of class contract on the CPU.
+ *
+ *     loop g : grid {                                          tiles, which threads share
+ *       loop p {                                               parts of the sum
+ *         loop i { loop q { loop v : vector { store left[..], a(i, W*q + v) } } }
+ *         loop q { loop j { loop v : vector { store right[..], b(j, q) } } }
+ *         loop jb { loop ib {                                  blocks: rows * width sums, in registers
+ *           loop r { ..  loop q in 64 { loop i : unroll { loop j : unroll { loop v : vector {
+ *             acc[i, j, v] += left[i, q] * right[q, j, v] } } } }  .. }
+ *         } }
+ *       }
+ *       loop jb { loop ib { loop i { loop j { loop v : vector { the rest of the body, from what was added up } } } } }
+ *     }
+ *
+ * Panels hold what the operands are, prologues included, so that no element is computed for every block anew. Blocks and
+ * tiles that would reach over the end begin earlier, so that nothing is masked but the stores of what was stored before.
+ * Registers take in RUN steps; what they hold is added to sums in memory, of which each takes in RUN terms too, so that
+ * long sums are as exact as short ones. A product whose sum is one part stores each block as soon as it is complete.
+ */
+#include "passes/schedule/contract_host.h"
+#include "passes/schedule/schedules.h"
+
+enum { RUN = SN_CONTRACT_RUN, MOST_SUMS = 12 };
+
+typedef struct binder {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    const sn_contraction *c;
+    const sn_contract_plan *p;
+    const sn_stmt_vec *body;   /* what stood in the innermost outer loop */
+    uint32_t n_vals;           /* of the module, before anything was made */
+    sn_ix batch, row, column;  /* the tile: product, first row and column ... */
+    sn_ix old_row, old_column; /* ... and where it would begin if it might reach over the end */
+    int64_t blocks_m, blocks_n;
+    sn_buf panel[SN_MOST_OPERANDS];
+    sn_buf registers, block; /* sums of a run, and of the runs of a part */
+    sn_buf sums[MOST_SUMS];  /* of a tile: of the parts, of RUN of those, ... */
+    uint32_t n_sums;
+} binder;
+
+/* Rows ib or columns jb of a block, counted from the start of the tile, and the first of them. */
+typedef struct block {
+    sn_ix ib, jb, row, column;
+} block;
+
+/* ---- small pieces ---- */
+
+/* A loop at *at, which moves inside; none when there is one iteration. Returns its axis. */
+static sn_ix open_loop(binder *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    if (extent == 1 && kind != SN_AXIS_GRID) return sn_ix_const(b->m, 0);
+    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
+    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
+    return sn_ix_axis(b->m, ax);
+}
+
+/* c*a + b */
+static sn_ix fma_ix(binder *b, int64_t c, sn_ix x, sn_ix y) { return sn_ix_add(b->m, sn_ix_scale(b->m, x, c), y); }
+
+/* Where piece number x of `piece` elements begins, so that none reaches beyond `all`. */
+static sn_ix start_of(binder *b, sn_ix x, int64_t piece, int64_t all) {
+    return sn_ix_min(b->m, sn_ix_scale(b->m, x, piece), sn_ix_const(b->m, all - piece));
+}
+
+/* Loops over `all` elements by vectors of at most `lanes`; the last one begins earlier where it would reach beyond. */
+static sn_ix open_vectors(binder *b, sn_cursor *at, int64_t all, int64_t lanes) {
+    while (lanes > all) lanes /= 2;
+    sn_ix first = start_of(b, open_loop(b, at, "q", (all + lanes - 1) / lanes, SN_AXIS_SEQ), lanes, all);
+    return sn_ix_add(b->m, first, open_loop(b, at, "v", lanes, SN_AXIS_VECTOR));
+}
+
+static sn_buf new_local(binder *b, const char *suffix, sn_buf_scope scope, int64_t elements) {
+    sn_module *m = b->m;
+    sn_ix size = sn_ix_const(m, elements);
+    const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, b->k)->name, suffix);
+    sn_buf buf = sn_buf_new(m, name, b->p->dtype, scope, &size, 1);
+    sn_buf_get(m, buf)->private_size = (uint32_t)elements;
+    return buf;
+}
+
+/* ---- statements of the kernel at another place ---- */
+
+/* What the axes of the kernel are there, and what its values became. */
+typedef struct place {
+    binder *b;
+    sn_cursor at;
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    uint32_t n;
+    sn_val *became; /* by sn_val */
+    sn_ix e;        /* index expression whose values are being replaced */
+} place;
+
+static void put_axes(place *p, const sn_chain *chain, const int64_t *extents, const sn_contraction_side *sides,
+                     uint32_t side, sn_ix flat) {
+    sn_module *m = p->b->m;
+    sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
+    uint32_t n = 0, part = 0;
+    for (uint32_t i = 0; i < chain->n; i++)
+        if (!sides || sides[i] == side) shape[n++] = sn_ix_const(m, extents[i]);
+    if (n) sn_ix_unflatten(m, flat, shape, n, parts);
+    for (uint32_t i = 0; i < chain->n; i++) {
+        if (sides && sides[i] != side) continue;
+        p->axes[p->n] = sn_stmt_axis(m, chain->at[i]);
+        p->with[p->n++] = parts[part++];
+    }
+}
+
+/* At row, column and step of the sum; none: not asked for. */
+static place place_at(binder *b, sn_cursor at, sn_ix row, sn_ix column, sn_ix step) {
+    place p = {.b = b, .at = at, .became = SN_NEWN(b->cx->scratch, sn_val, b->n_vals)};
+    const sn_contraction *c = b->c;
+    put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_BATCH, b->batch);
+    if (row.i) put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_M, row);
+    if (column.i) put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_N, column);
+    if (step.i) put_axes(&p, &c->inner, c->k_extent, NULL, 0, step);
+    return p;
+}
+
+static sn_val put_value(place *p, sn_val v);
+
+static void put_atom(void *user, sn_ix atom) {
+    place *p = user;
+    const sn_ix_rec *r = sn_ix_get(p->b->m, atom);
+    if (r->kind != SN_IX_VAL) return;
+    sn_ix e = p->e; /* values inside the value's own index come first */
+    sn_val v = {r->id}, now = put_value(p, v);
+    p->e = sn_ix_subst_val(p->b->m, e, v, sn_ix_val(p->b->m, now));
+}
+
+static sn_ix put_ix(place *p, sn_ix e) {
+    if (!e.i) return e;
+    p->e = sn_ix_subst(p->b->m, e, p->axes, p->with, p->n);
+    sn_ix_walk(p->b->m, e, put_atom, p);
+    return p->e;
+}
+
+static sn_stmt put_copy(place *p, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(p->b->m, s);
+    sn_val in[4];
+    SN_ASSERT(r->n_in <= SN_COUNT(in) && !sn_lop_has_region(r->op));
+    for (uint32_t i = 0; i < r->n_in; i++) in[i] = put_value(p, r->in[i]);
+    sn_stmt_rec fields = {.op = r->op,
+                          .dtype = r->dtype,
+                          .in = in,
+                          .n_in = r->n_in,
+                          .has_mask = r->has_mask,
+                          .buf = r->buf,
+                          .ix = put_ix(p, r->ix),
+                          .bound = put_ix(p, r->bound),
+                          .f = r->f,
+                          .i = r->i};
+    return sn_put_stmt(p->b->m, p->at, &fields, NULL);
+}
+
+static sn_val put_value(place *p, sn_val v) {
+    if (p->became[v.i].i) return p->became[v.i];
+    sn_stmt copy = put_copy(p, sn_val_get(p->b->m, v)->def);
+    return p->became[v.i] = sn_stmt_get(p->b->m, copy)->result;
+}
+
+/* ---- operands ---- */
+
+static sn_val put_operand(binder *b, sn_cursor at, uint32_t o, sn_ix row, sn_ix column, sn_ix step) {
+    const sn_contraction_operand *op = &b->c->operands[o];
+    sn_ix none = {0};
+    place p = place_at(b, at, op->right ? none : row, op->right ? column : none, step);
+    return sn_put_cast(b->m, at, b->p->dtype, put_value(&p, op->value));
+}
+
+/* From one row of a left panel to the next, or from one step to the next: of no power of two, or the lines of a column
+ * would all fall on one place of the cache. */
+static int64_t pitch(const binder *b, uint32_t o) {
+    int64_t line = SN_HOST_LINE / sn_dtype_bytes(b->p->dtype);
+    int64_t n = b->p->panel[o] == SN_PANEL_ALONG ? b->p->tile_k : b->p->tile_m;
+    return ((n + line - 1) / line | 1) * line;
+}
+
+static int64_t panel_size(const binder *b, uint32_t o) {
+    const sn_contract_plan *p = b->p;
+    if (b->c->operands[o].right) return b->blocks_n * p->tile_k * p->width;
+    return pitch(b, o) * (p->panel[o] == SN_PANEL_ALONG ? p->tile_m : p->tile_k);
+}
+
+/* Element (row of the tile, step of the part) of a left panel. */
+static sn_ix in_left(binder *b, uint32_t o, sn_ix row, sn_ix step) {
+    return b->p->panel[o] == SN_PANEL_ALONG ? fma_ix(b, pitch(b, o), row, step) : fma_ix(b, pitch(b, o), step, row);
+}
+
+/* Element (block, step of the part, column of the block) of a right panel. */
+static sn_ix in_right(binder *b, sn_ix jb, sn_ix step, sn_ix column) {
+    return fma_ix(b, b->p->tile_k * b->p->width, jb, fma_ix(b, b->p->width, step, column));
+}
+
+static void pack_left(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t steps) {
+    const sn_contract_plan *p = b->p;
+    sn_ix row, step;
+    if (p->panel[o] == SN_PANEL_ALONG) {
+        row = open_loop(b, &at, "i", p->tile_m, SN_AXIS_SEQ);
+        step = open_vectors(b, &at, steps, p->lanes);
+    } else {
+        step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
+        row = open_vectors(b, &at, p->tile_m, p->lanes);
+    }
+    sn_val x = put_operand(b, at, o, sn_ix_add(b->m, b->row, row), (sn_ix){0}, sn_ix_add(b->m, first, step));
+    sn_put_store(b->m, at, b->panel[o], in_left(b, o, row, step), x);
+}
+
+static void pack_right(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t steps) {
+    const sn_contract_plan *p = b->p;
+    sn_ix jb, column, step;
+    if (p->panel[o] == SN_PANEL_ALONG) {
+        jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
+        column = open_loop(b, &at, "j", p->width, SN_AXIS_SEQ);
+        step = open_vectors(b, &at, steps, p->lanes);
+    } else {
+        step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
+        jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
+        column = sn_ix_scale(b->m, open_loop(b, &at, "j", p->vectors, SN_AXIS_UNROLL), p->lanes);
+        column = sn_ix_add(b->m, column, open_loop(b, &at, "v", p->lanes, SN_AXIS_VECTOR));
+    }
+    sn_ix start = sn_ix_add(b->m, b->column, start_of(b, jb, p->width, p->tile_n));
+    sn_val x = put_operand(b, at, o, (sn_ix){0}, sn_ix_add(b->m, start, column), sn_ix_add(b->m, first, step));
+    sn_put_store(b->m, at, b->panel[o], in_right(b, jb, step, column), x);
+}
+
+/* ---- sums ---- */
+
+/* The elements of a block: loops over them at *at. */
+typedef struct element {
+    sn_ix i, j; /* row and column in the block */
+} element;
+
+static element open_block(binder *b, sn_cursor *at, sn_axis_kind kind) {
+    element e;
+    e.i = open_loop(b, at, "i", b->p->rows, kind);
+    e.j = sn_ix_scale(b->m, open_loop(b, at, "j", b->p->vectors, kind), b->p->lanes);
+    e.j = sn_ix_add(b->m, e.j, open_loop(b, at, "v", b->p->lanes, SN_AXIS_VECTOR));
+    return e;
+}
+
+/* Its place among the sums of state s in registers, or in memory that has those of a block. */
+static sn_ix in_block(binder *b, uint32_t s, element e) {
+    return sn_ix_addc(b->m, fma_ix(b, b->p->width, e.i, e.j), s * b->p->rows * b->p->width);
+}
+
+/* ... in memory that has those of a tile. */
+static sn_ix in_tile(binder *b, uint32_t s, const block *at, element e) {
+    int64_t size = b->c->n_states * b->p->rows * b->p->width;
+    return fma_ix(b, size, fma_ix(b, b->blocks_m, at->jb, at->ib), in_block(b, s, e));
+}
+
+/* Sums of a block or, where at is NULL, of all blocks. */
+static void put_zeros(binder *b, sn_cursor cursor, sn_buf to) {
+    sn_ix e = open_vectors(b, &cursor, sn_buf_get(b->m, to)->private_size, b->p->lanes);
+    sn_put_store(b->m, cursor, to, e, sn_put_const(b->m, cursor, b->p->dtype, 0));
+}
+
+/* to = from, or to + from, for the elements of a block. at: place of the block in `to`, which has a tile; NULL: it has a
+ * block. */
+static void put_sums(binder *b, sn_cursor cursor, sn_buf to, const block *at, sn_buf from, bool add) {
+    sn_module *m = b->m;
+    element e = open_block(b, &cursor, sn_buf_eq(from, b->registers) ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    for (uint32_t s = 0; s < b->c->n_states; s++) {
+        sn_val x = sn_put_load(m, cursor, from, in_block(b, s, e));
+        sn_ix place = at ? in_tile(b, s, at, e) : in_block(b, s, e);
+        if (add) x = sn_put_op2(m, cursor, SN_LOP_ADD, sn_put_load(m, cursor, to, place), x);
+        sn_put_store(m, cursor, to, place, x);
+    }
+}
+
+/* ---- products ---- */
+
+/* The operand at an element of a block and a step of the part that begins at `first`. */
+static sn_val put_factor(binder *b, sn_cursor cursor, uint32_t o, const block *at, element e, sn_ix first, sn_ix step) {
+    bool right = b->c->operands[o].right;
+    if (b->p->panel[o] != SN_PANEL_NONE) {
+        sn_ix place = right ? in_right(b, at->jb, step, e.j) : in_left(b, o, sn_ix_add(b->m, at->row, e.i), step);
+        return sn_put_load(b->m, cursor, b->panel[o], place);
+    }
+    sn_ix row = sn_ix_add(b->m, b->row, sn_ix_add(b->m, at->row, e.i)),
+          column = sn_ix_add(b->m, b->column, sn_ix_add(b->m, at->column, e.j));
+    return put_operand(b, cursor, o, row, column, sn_ix_add(b->m, first, step));
+}
+
+/* The registers take in `steps` steps of the part, from number `from` on. */
+static void put_run(binder *b, sn_cursor cursor, const block *at, sn_ix first, sn_ix from, int64_t steps) {
+    sn_module *m = b->m;
+    sn_cursor inner = cursor;
+    element zero = open_block(b, &inner, SN_AXIS_UNROLL);
+    for (uint32_t s = 0; s < b->c->n_states; s++)
+        sn_put_store(m, inner, b->registers, in_block(b, s, zero), sn_put_const(m, inner, b->p->dtype, 0));
+    inner = cursor;
+    sn_ix step = sn_ix_add(m, from, open_loop(b, &inner, "k", steps, SN_AXIS_SEQ));
+    element e = open_block(b, &inner, SN_AXIS_UNROLL);
+    sn_val factor[SN_MOST_OPERANDS];
+    for (uint32_t o = 0; o < b->c->n_operands; o++) factor[o] = put_factor(b, inner, o, at, e, first, step);
+    for (uint32_t i = 0; i < b->c->n_products; i++) {
+        const sn_contraction_product *pr = &b->c->products[i];
+        sn_ix place = in_block(b, pr->state, e);
+        sn_val product = sn_put_op2(m, inner, SN_LOP_MUL, factor[pr->left], factor[pr->right]);
+        sn_val sum = sn_put_op2(m, inner, SN_LOP_ADD, sn_put_load(m, inner, b->registers, place), product);
+        sn_put_store(m, inner, b->registers, place, sum);
+    }
+}
+
+/* The steps of a part, into b->block or, where there are several parts, the sums of the tile. */
+static void put_block(binder *b, sn_cursor cursor, const block *at, sn_ix first, int64_t steps) {
+    bool last = !b->n_sums;
+    sn_buf to = last ? b->block : b->sums[0];
+    const block *place = last ? NULL : at;
+    int64_t run = steps < b->p->run ? steps : b->p->run, runs = steps / run, rest = steps % run;
+    if (runs == 1 && !rest) {
+        put_run(b, cursor, at, first, sn_ix_const(b->m, 0), steps);
+        put_sums(b, cursor, to, place, b->registers, !last);
+        return;
+    }
+    put_zeros(b, cursor, b->block);
+    sn_cursor inner = cursor;
+    sn_ix r = open_loop(b, &inner, "r", runs, SN_AXIS_SEQ);
+    put_run(b, inner, at, first, sn_ix_scale(b->m, r, run), run);
+    put_sums(b, inner, b->block, NULL, b->registers, true);
+    if (rest) {
+        put_run(b, cursor, at, first, sn_ix_const(b->m, runs * run), rest);
+        put_sums(b, cursor, b->block, NULL, b->registers, true);
+    }
+    if (!last) put_sums(b, cursor, to, place, b->block, true);
+}
+
+/* ---- the rest of the body ---- */
+
+static sn_val put_test(binder *b, sn_cursor at, sn_val mask, sn_ix e, int64_t bound) {
+    if (sn_ix_in(b->m, e, sn_ix_const(b->m, bound))) return mask;
+    sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, bound));
+    return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
+}
+
+static sn_cursor put_row_test(binder *b, sn_cursor at, sn_ix e, int64_t bound) {
+    if (sn_ix_in(b->m, e, sn_ix_const(b->m, bound))) return at;
+    return sn_at_end(b->k, sn_put_if(b->m, at, e, sn_ix_const(b->m, bound)));
+}
+
+/* What is stored happens where mask holds. */
+static void put_store(binder *b, place *p, const sn_stmt_rec *store, sn_val mask) {
+    sn_module *m = b->m;
+    sn_val x = put_value(p, store->in[0]), own = sn_stmt_mask(store);
+    sn_ix e = put_ix(p, store->ix);
+    if (own.i) own = put_value(p, own);
+    sn_val both = own.i && mask.i ? sn_put_op2(m, p->at, SN_LOP_AND, own, mask) : own.i ? own : mask;
+    if (both.i) sn_put_store_masked(m, p->at, store->buf, e, x, both);
+    else sn_put_store(m, p->at, store->buf, e, x);
+}
+
+/* Statements of the body but for the reduction, in their order. */
+static void put_rest(binder *b, place *p, sn_val mask) {
+    for (uint32_t i = 0; i < b->body->n; i++) {
+        sn_stmt s = b->body->at[i];
+        const sn_stmt_rec *r = sn_stmt_get(b->m, s);
+        if (s.i == b->c->top.i) continue;
+        if (r->n_results) put_value(p, r->result);
+        else put_store(b, p, r, mask);
+    }
+}
+
+/* From the sums of the tile or, where it has none, of the block. */
+static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
+    sn_module *m = b->m;
+    const sn_contract_plan *pl = b->p;
+    sn_ix i = open_loop(b, &at, "i", pl->rows, SN_AXIS_SEQ), row = sn_ix_add(m, bl->row, i);
+    at = put_row_test(b, at, sn_ix_sub(m, row, sn_ix_scale(m, bl->ib, pl->rows)), pl->rows);
+    row = sn_ix_add(m, b->row, row);
+    at = put_row_test(b, at, sn_ix_sub(m, row, b->old_row), pl->tile_m);
+    sn_ix j = sn_ix_scale(m, open_loop(b, &at, "j", pl->vectors, SN_AXIS_SEQ), pl->lanes);
+    j = sn_ix_add(m, j, open_loop(b, &at, "v", pl->lanes, SN_AXIS_VECTOR));
+    sn_ix column = sn_ix_add(m, bl->column, j);
+    sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, bl->jb, pl->width)), pl->width);
+    column = sn_ix_add(m, b->column, column);
+    mask = put_test(b, at, mask, sn_ix_sub(m, column, b->old_column), pl->tile_n);
+    place p = place_at(b, at, row, column, (sn_ix){0});
+    sn_val result = sn_stmt_get(m, b->c->top)->result;
+    for (uint32_t s = 0; s < b->c->n_states; s++) {
+        element e = {i, j};
+        sn_buf from = b->n_sums ? b->sums[b->n_sums - 1] : b->block;
+        sn_val x = sn_put_load(m, at, from, b->n_sums ? in_tile(b, s, bl, e) : in_block(b, s, e));
+        p.became[result.i + s] = sn_put_cast(m, at, b->c->dtype, x);
+    }
+    put_rest(b, &p, mask);
+}
+
+/* ---- tiles ---- */
+
+static block open_blocks(binder *b, sn_cursor *at) {
+    block bl;
+    bl.jb = open_loop(b, at, "jb", b->blocks_n, SN_AXIS_SEQ);
+    bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
+    bl.column = start_of(b, bl.jb, b->p->width, b->p->tile_n);
+    bl.row = start_of(b, bl.ib, b->p->rows, b->p->tile_m);
+    return bl;
+}
+
+/* Part of the sum that begins at `first`. */
+static void put_part(binder *b, sn_cursor at, sn_ix first, int64_t steps) {
+    for (uint32_t o = 0; o < b->c->n_operands; o++) {
+        if (b->p->panel[o] == SN_PANEL_NONE) continue;
+        if (b->c->operands[o].right) pack_right(b, at, o, first, steps);
+        else pack_left(b, at, o, first, steps);
+    }
+    block bl = open_blocks(b, &at);
+    put_block(b, at, &bl, first, steps);
+    if (!b->n_sums) put_epilogue(b, at, &bl);
+}
+
+/* Part number x: the last one may have fewer steps. */
+static void put_numbered_part(binder *b, sn_cursor at, sn_ix x) {
+    sn_module *m = b->m;
+    const sn_contract_plan *p = b->p;
+    int64_t rest = b->c->k % p->tile_k, whole = b->c->k / p->tile_k;
+    sn_ix first = sn_ix_scale(m, x, p->tile_k);
+    if (!rest) {
+        put_part(b, at, first, p->tile_k);
+        return;
+    }
+    put_part(b, sn_at_end(b->k, sn_put_if(m, at, x, sn_ix_const(m, whole))), first, p->tile_k);
+    sn_stmt last = sn_put_if(m, at, sn_ix_addc(m, x, -whole), sn_ix_const(m, 1));
+    put_part(b, sn_at_end(b->k, last), sn_ix_const(m, whole * p->tile_k), rest);
+}
+
+/* All parts from number RUN^level * x on that sums[level - 1] takes in, at most RUN^level. */
+static void put_parts(binder *b, sn_cursor at, uint32_t level, sn_ix x) {
+    sn_module *m = b->m;
+    if (!level) {
+        put_numbered_part(b, at, x);
+        return;
+    }
+    int64_t below = 1, n;
+    for (uint32_t i = 1; i < level; i++) below *= RUN;
+    n = (b->p->parts + below - 1) / below;
+    if (n > RUN) {
+        sn_ix y = open_loop(b, &at, "p", RUN, SN_AXIS_SEQ);
+        x = fma_ix(b, RUN, x, y);
+        if (n % RUN) at = sn_at_end(b->k, sn_put_if(m, at, x, sn_ix_const(m, n)));
+    } else {
+        x = open_loop(b, &at, "p", n, SN_AXIS_SEQ);
+    }
+    if (level > 1) put_zeros(b, at, b->sums[level - 2]);
+    put_parts(b, at, level - 1, x);
+    if (level == 1) return;
+    sn_ix e = open_vectors(b, &at, sn_buf_get(m, b->sums[0])->private_size, b->p->lanes);
+    sn_val sum = sn_put_load(m, at, b->sums[level - 1], e), more = sn_put_load(m, at, b->sums[level - 2], e);
+    sn_put_store(m, at, b->sums[level - 1], e, sn_put_op2(m, at, SN_LOP_ADD, sum, more));
+}
+
+static void make_buffers(binder *b) {
+    const sn_contract_plan *p = b->p;
+    int64_t of_block = b->c->n_states * p->rows * p->width;
+    for (uint32_t o = 0; o < b->c->n_operands; o++)
+        if (p->panel[o] != SN_PANEL_NONE)
+            b->panel[o] = new_local(b, b->c->operands[o].right ? "right" : "left", SN_BUF_SHARED, panel_size(b, o));
+    b->registers = new_local(b, "acc", SN_BUF_REG, of_block);
+    b->block = new_local(b, "block", SN_BUF_SHARED, of_block);
+    for (int64_t n = p->parts; n > 1; n = (n + RUN - 1) / RUN)
+        b->sums[b->n_sums++] = new_local(b, "sums", SN_BUF_SHARED, of_block * b->blocks_m * b->blocks_n);
+}
+
+/* The grid counts products, tiles of rows, tiles of columns. */
+static sn_cursor open_tiles(binder *b) {
+    sn_module *m = b->m;
+    const sn_contract_plan *p = b->p;
+    sn_cursor at = sn_at_end(b->k, (sn_stmt){0});
+    sn_ix g = open_loop(b, &at, "g", b->c->batch * p->tiles_m * p->tiles_n, SN_AXIS_GRID);
+    sn_ix tile = sn_ix_divc(m, g, p->tiles_n), tm = sn_ix_modc(m, tile, p->tiles_m), tn = sn_ix_modc(m, g, p->tiles_n);
+    b->batch = sn_ix_divc(m, tile, p->tiles_m);
+    b->row = start_of(b, tm, p->tile_m, b->c->m);
+    b->column = start_of(b, tn, p->tile_n, b->c->n);
+    b->old_row = sn_ix_scale(m, tm, p->tile_m);
+    b->old_column = sn_ix_scale(m, tn, p->tile_n);
+    b->blocks_m = (p->tile_m + p->rows - 1) / p->rows;
+    b->blocks_n = (p->tile_n + p->width - 1) / p->width;
+    return at;
+}
+
+void sn_schedule_contract_host_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+    sn_module *m = cx->m;
+    sn_contraction c;
+    sn_contract_plan p;
+    const char *why_not;
+    sn_stmt_vec body = {0};
+    sn_contraction_find(&c, &why_not, cx, k);
+    sn_contract_plan_find(&p, sc, cx, &c);
+    binder b = {.cx = cx, .m = m, .k = k, .c = &c, .p = &p, .body = &body, .n_vals = m->vals.count};
+    sn_schedule_take_body(&body, cx, k, sh);
+    sn_cursor at = open_tiles(&b), inner = at;
+    make_buffers(&b);
+    if (b.n_sums) put_zeros(&b, at, b.sums[b.n_sums - 1]);
+    put_parts(&b, at, b.n_sums, sn_ix_const(m, 0));
+    if (!b.n_sums) return;
+    block bl = open_blocks(&b, &inner);
+    put_epilogue(&b, inner, &bl);
+}
