@@ -336,7 +336,9 @@ static sn_program *program_new(sn_context *ctx) {
 
 /* Sizes bound, device and target known, ports described. */
 static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_settings *s) {
+    const char *allowed = s->passes.choosing.allowed;
     if (s->passes.pipeline) p->pipeline = sn_strdup(&p->arena, s->passes.pipeline);
+    if (allowed) p->choosing.allowed = sn_strdup(&p->arena, allowed);
     SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims, s->precision));
     sn_holders_share(p, g);
     fill_ports(p);

@@ -87,6 +87,8 @@ struct sn_program {
     sn_module *m;      /* after all passes */
     sn_target target;  /* that the kernels were scheduled for */
     char *pipeline;    /* copy of the option, NULL: of the target */
+    /* Copied like the pipeline. */
+    sn_choosing choosing;
     int device;
     bool gpu_code, runnable, interpreted;
     sn_pool *pool;      /* of code generation, while it runs */

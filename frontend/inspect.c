@@ -99,7 +99,7 @@ static sn_status stage_graph(sn_text *t, sn_program *p, const char *last_pass) {
 }
 
 static sn_status run_prefix(sn_text *t, sn_program *p, sn_module **m, const char *last_pass) {
-    sn_pass_options o = {.pipeline = p->pipeline, .stop_after = last_pass};
+    sn_pass_options o = {.pipeline = p->pipeline, .choosing = p->choosing, .stop_after = last_pass};
     SN_TRY(sn_source_copy(m, &p->ctx->env, p->source));
     SN_TRY(sn_passes_run(m, &p->target, &o));
     sn_module_print(t, *m);

@@ -103,6 +103,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
     out->passes.pipeline = o.pipeline;
+    out->passes.choosing.allowed = o.choices;
     out->passes.print_before = o.print_before;
     out->passes.print_after = o.print_after;
     out->passes.print_changed = o.print_changed;

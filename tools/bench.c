@@ -24,6 +24,7 @@ static const char help[] =
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+    "  --choices=A,B     what matrix products may become (see run)\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 
 enum {
@@ -78,6 +79,7 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             {"dim", required_argument, NULL, 'n'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"precision", required_argument, NULL, 'P'},
+                                            {"choices", required_argument, NULL, 'C'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -97,6 +99,7 @@ static int parse(bench_args *b, int argc, char **argv) {
         case 'n':
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
+        case 'C': b->o.choices = optarg; break;
         case 'j': b->json = optarg; break;
         case 'P': b->o.precision = optarg; break;
         case 'h': b->show_help = true; return TOOL_OK;

@@ -8,6 +8,7 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
                            "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
                            "  --passes=A,B      passes to run instead of the target's pipeline\n"
+                           "  --choices=A,B     what matrix products may become (see run)\n"
                            "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n";
 
 typedef struct emit_args {
@@ -23,6 +24,7 @@ static int parse(emit_args *e, int argc, char **argv) {
                                             {"dim", required_argument, NULL, 'd'},
                                             {"passes", required_argument, NULL, 'p'},
                                             {"precision", required_argument, NULL, 'P'},
+                                            {"choices", required_argument, NULL, 'c'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
@@ -31,6 +33,7 @@ static int parse(emit_args *e, int argc, char **argv) {
         case 't': e->o.target = optarg; break;
         case 'p': e->o.pipeline = optarg; break;
         case 'P': e->o.precision = optarg; break;
+        case 'c': e->o.choices = optarg; break;
         case 'd':
             if (!tool_add_dim(&e->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;

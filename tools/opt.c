@@ -18,6 +18,7 @@ static const char help[] =
     "  -stop-after=A       run no pass after A\n"
     "  -verify=MODE        off, ends, each (default), paranoid: print, parse and go on with the copy\n"
     "  -remarks=A,B        what these passes say about their choices, or all\n"
+    "  -choices=A,B        what matrix products may become: template, extern, subgraph, or rows of choices.def by name\n"
     "  -check-meaning[=E]  evaluate before and after on random inputs; kernels must keep their bits, or a relative error E\n"
     "  -time-passes        host time of each pass\n"
     "  -repro-dir=DIR      where the module before a failing pass is written\n";
@@ -85,6 +86,7 @@ static int parse(opt_args *o, int argc, char **argv) {
                                             {"stop-after", required_argument, NULL, 's'},
                                             {"verify", required_argument, NULL, 'v'},
                                             {"remarks", required_argument, NULL, 'r'},
+                                            {"choices", required_argument, NULL, 'C'},
                                             {"check-meaning", optional_argument, NULL, 'm'},
                                             {"time-passes", no_argument, NULL, 'T'},
                                             {"repro-dir", required_argument, NULL, 'R'},
@@ -102,6 +104,7 @@ static int parse(opt_args *o, int argc, char **argv) {
         case 's': o->passes.stop_after = optarg; break;
         case 'v': o->verify = optarg; break;
         case 'r': o->passes.remarks = optarg; break;
+        case 'C': o->passes.choosing.allowed = optarg; break;
         case 'm':
             o->check_meaning = true;
             if (optarg && (o->bound = strtod(optarg, &end), *end || !(o->bound >= 0)))

@@ -23,6 +23,7 @@ static const char help[] =
     "  --print-all             print every element\n"
     "  --threads N             CPU threads\n"
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
+    "  --choices=A,B           what matrix products may become: template, extern, subgraph, or names of choices.def\n"
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
@@ -50,6 +51,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"print-all", no_argument, NULL, 'a'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"cpu-schedule", required_argument, NULL, 's'},
+                                            {"choices", required_argument, NULL, 'C'},
                                             {"wrapper", required_argument, NULL, 'w'},
                                             {"target", required_argument, NULL, 'T'},
                                             {"precision", required_argument, NULL, 'p'},
@@ -86,6 +88,7 @@ static int parse(run_args *r, int argc, char **argv) {
             break;
         case 's': r->o.cpu_schedule = optarg; break;
         case 'p': r->o.precision = optarg; break;
+        case 'C': r->o.choices = optarg; break;
         case 'w': r->wrapper = optarg; break;
         case 'T': r->o.target = optarg; break;
         case 'v': r->o.verify = optarg; break;

@@ -501,6 +501,8 @@ typedef struct sn_compile_options {
     unsigned alignment;
     /* Of products of f32 that say nothing about it: "exact" (default), "high", "tf32", "bf16" (see sn_matmul_with). */
     const char *precision;
+    const char *choices; /* what matrix products may become: "template", "extern", "subgraph", or rows of choices.def by
+                          * name, separated by commas; NULL: all */
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"

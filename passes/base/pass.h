@@ -10,11 +10,25 @@
 #include "ir/module.h"
 #include "ir/base/target.h"
 
+/* What was decided about matrix products before the passes run, by timing (tune/) or by a person. */
+typedef struct sn_decision {
+    const char *key;    /* the product: sn_product_key (passes/graph/choices.h) */
+    const char *choice; /* "decompose_k parts=16" */
+} sn_decision;
+
+typedef struct sn_choosing {
+    const char *allowed; /* kinds and names of choices.def: "template,subgraph"; NULL: all */
+    const sn_decision *at;
+    uint32_t n;
+} sn_choosing;
+
 typedef struct sn_pass_ctx {
     sn_module *m;
     sn_arena *scratch; /* freed after each pass */
     const sn_target *target;
-    const char *pass;                                                                  /* name of the running pass */
+    const sn_choosing *choosing; /* NULL: nothing is decided */
+    void *notes;                 /* of the running pass, for what it calls through the module */
+    const char *pass;            /* name of the running pass */
     void (*remark)(void *user, const char *pass, const char *where, const char *text); /* NULL: nobody listens */
     void *remark_user;
 } sn_pass_ctx;

@@ -1,0 +1,98 @@
+/* choices.h: what a matrix product may become: products, the rows of choices.def, and the small graph that stands for a
+ * product where choices are timed and remembered.
+ */
+#ifndef SN_PASSES_GRAPH_CHOICES_H
+#define SN_PASSES_GRAPH_CHOICES_H
+
+#include "passes/base/pass.h"
+
+enum {
+#define SN_CHOICE_LIMIT(NAME, value, unit, ORIGIN, doc) SN_CHOICE_##NAME = (value),
+#include "passes/graph/choices.def"
+#undef SN_CHOICE_LIMIT
+};
+
+/* ---- products (product.c) ---- */
+
+/* A matmul whose sizes are numbers. */
+typedef struct sn_product {
+    sn_nd node, left, right;
+    sn_dtype dtype;         /* of operands and result */
+    int64_t batch, m, n, k; /* matrices of the result; a vector has one row or column */
+} sn_product;
+
+/* false: the node is none, or its kernel's schedule stands already. */
+bool sn_product_find(sn_product *out, const sn_module *m, sn_nd x);
+/* All live ones of a graph, in the order of their ids. */
+void sn_product_list(sn_nd_list *out, const sn_module *m, sn_arena *arena);
+/* The small graph of a product in the empty module `to`: the product, views and casts of its operands, the elementwise
+ * operations behind it that would fuse, and all else as inputs. Names are numbers, so that equal products have equal
+ * texts: the text is what choices are remembered by. Only the product's node has a choice in it. */
+sn_status sn_product_extract(sn_module *to, const sn_module *from, sn_nd x);
+/* That text, in the arena. */
+sn_status sn_product_key(const char **out, const sn_module *m, sn_nd x, sn_arena *arena);
+
+/* ---- rows ---- */
+
+typedef enum sn_choice_kind {
+    SN_CHOICE_KIND_TEMPLATE,
+    SN_CHOICE_KIND_EXTERN,
+    SN_CHOICE_KIND_SUBGRAPH,
+    SN_N_CHOICE_KINDS
+} sn_choice_kind;
+extern const char *const sn_choice_kind_names[SN_N_CHOICE_KINDS]; /* "template" "extern" "subgraph" */
+
+typedef struct sn_choice_question {
+    const sn_target *target;
+    const sn_module *m;
+    const sn_product *product;
+    const char *const *headers; /* that are worth trying for its kernel (passes/schedule); 0 where nobody has asked */
+    uint32_t n_headers;
+} sn_choice_question;
+
+/* Texts of choices. */
+typedef struct sn_choice_list {
+    sn_arena *arena;
+    const char **at;
+    uint32_t n, cap;
+} sn_choice_list;
+void sn_choice_add(sn_choice_list *out, const char *format, ...) SN_PRINTF(2, 3);
+
+typedef struct sn_choice_row {
+    const char *name;
+    sn_choice_kind kind;
+    /* Does the product have this form at all? *why_not goes on from "decompose_k does not apply: ". */
+    bool (*applies)(const char **why_not, const sn_choice_question *q);
+    /* Choices worth trying, the best by the model first. */
+    void (*candidates)(sn_choice_list *out, const sn_choice_question *q);
+    /* What stands for the product; none after a failure. parameters: what stands behind the name. */
+    sn_nd (*rewrite)(sn_pass_ctx *cx, const sn_product *p, const char *parameters);
+    const char *doc;
+} sn_choice_row;
+extern const sn_choice_row sn_choice_rows[]; /* ends with a NULL name */
+
+#define SN_CHOICE(name, KIND, doc)                                                                                     \
+    bool sn_choice_##name##_applies(const char **why_not, const sn_choice_question *q);                                \
+    void sn_choice_##name##_candidates(sn_choice_list *out, const sn_choice_question *q);                              \
+    sn_nd sn_choice_##name##_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters);
+#include "passes/graph/choices.def"
+#undef SN_CHOICE
+
+/* The row of a choice, and where its parameters begin; NULL: there is no such row. */
+const sn_choice_row *sn_choice_find(const char **parameters, const char *choice);
+/* Fails where a list of names (the option `choices`) has one that is neither a kind nor a row. */
+sn_status sn_choice_check(sn_env *env, const char *allowed);
+/* Is the row in the list, by its name or its kind? A NULL list has all. */
+bool sn_choice_allowed(const sn_choice_row *row, const char *allowed);
+/* Choices of all rows that apply and are allowed, in the order of the rows. */
+void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, const char *allowed);
+
+/* decompose_k.c: parts that the model takes; 1: the product stays whole. */
+int64_t sn_choice_decompose_k_parts(const sn_choice_question *q);
+
+/* ---- shorthands that rows share (product.c) ---- */
+
+/* A product with the attributes of another one, but for the schedule. */
+sn_nd sn_product_like(sn_module *m, const sn_product *p, sn_nd left, sn_nd right);
+
+#endif

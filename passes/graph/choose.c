@@ -1,0 +1,179 @@
+/* choose.c: the pass `choose`: what each matrix product becomes in the graph.
+ *
+ *     %c = matmul %a, %b : f32[64, 64]     (K = 131072, on 132 multiprocessors)
+ *  -> decompose_k.c: 512 parts of K side by side, and their sum
+ *
+ * A choice is a row of choices.def with parameters. The product's own schedule, where it has one, leaves nothing to choose. Then
+ * counts what was decided outside for a product of this text (by timing: tune/). Then the model: `decompose_k` where the
+ * tiles of the result are too few to keep the device busy and that takes longer than a second kernel, else the product
+ * as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as it is, the first
+ * candidate of what it allows is taken. Legality is that of the rows. Cost: linear in the graph, once for each product where
+ * there are decisions.
+ */
+#include "passes/graph/choices.h"
+#include "passes/graph/rewrite.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const sn_choice_row sn_choice_rows[] = {
+#define SN_CHOICE(name, KIND, doc)                                                                                     \
+    {#name,                                                                                                            \
+     SN_CHOICE_KIND_##KIND,                                                                                            \
+     sn_choice_##name##_applies,                                                                                       \
+     sn_choice_##name##_candidates,                                                                                    \
+     sn_choice_##name##_rewrite,                                                                                       \
+     doc},
+#include "passes/graph/choices.def"
+#undef SN_CHOICE
+    {.name = NULL},
+};
+
+const char *const sn_choice_kind_names[SN_N_CHOICE_KINDS] = {"template", "extern", "subgraph"};
+
+/* ---- lists ---- */
+
+void sn_choice_add(sn_choice_list *out, const char *format, ...) {
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    SN_PUSH(out->arena, out, sn_strdup(out->arena, text));
+}
+
+static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && !memcmp(s, word, n); }
+
+const sn_choice_row *sn_choice_find(const char **parameters, const char *choice) {
+    size_t n = strcspn(choice, " ");
+    *parameters = choice + n + strspn(choice + n, " ");
+    for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
+        if (is_word(choice, n, row->name)) return row;
+    return NULL;
+}
+
+/* The next name of a list; 0: its end. */
+static size_t next_name(const char **name, const char **rest) {
+    *name = *rest + strspn(*rest, ", ");
+    size_t n = strcspn(*name, ", ");
+    *rest = *name + n;
+    return n;
+}
+
+static bool names_row(const sn_choice_row *row, const char *name, size_t n) {
+    return is_word(name, n, row->name) || is_word(name, n, sn_choice_kind_names[row->kind]);
+}
+
+bool sn_choice_allowed(const sn_choice_row *row, const char *allowed) {
+    const char *name;
+    if (!allowed) return true;
+    for (size_t n; (n = next_name(&name, &allowed)) > 0;)
+        if (names_row(row, name, n)) return true;
+    return false;
+}
+
+static bool is_known(const char *name, size_t n) {
+    for (int k = 0; k < SN_N_CHOICE_KINDS; k++)
+        if (is_word(name, n, sn_choice_kind_names[k])) return true;
+    for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
+        if (is_word(name, n, row->name)) return true;
+    return false;
+}
+
+sn_status sn_choice_check(sn_env *env, const char *allowed) {
+    const char *name;
+    size_t n = 0;
+    while (allowed && (n = next_name(&name, &allowed)) > 0 && is_known(name, n)) continue;
+    if (!n) return SN_OK;
+    sn_text known;
+    sn_text_init(&known, env);
+    for (int k = 0; k < SN_N_CHOICE_KINDS; k++) sn_text_printf(&known, "%s, ", sn_choice_kind_names[k]);
+    for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
+        sn_text_printf(&known, "%s%s", row->name, row[1].name ? ", " : "");
+    sn_fail(env, SN_ERROR_ARGUMENT, "choices: '%.*s' is none of %s", (int)n, name, known.s);
+    sn_text_free(&known);
+    return env->status;
+}
+
+void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, const char *allowed) {
+    const char *why_not;
+    for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
+        if (sn_choice_allowed(row, allowed) && row->applies(&why_not, q)) row->candidates(out, q);
+}
+
+/* ---- deciding ---- */
+
+typedef struct chooser {
+    sn_pass_ctx *cx;
+    const sn_choosing *how;
+    const char **choice; /* of each product, in the order of their ids; NULL: nothing to do */
+    uint32_t n, at;
+} chooser;
+
+static const char *decided(const chooser *c, const char *key) {
+    for (uint32_t k = 0; k < c->how->n; k++)
+        if (!strcmp(c->how->at[k].key, key)) return c->how->at[k].choice;
+    return NULL;
+}
+
+static const char *by_model(chooser *c, const sn_choice_question *q) {
+    const char *allowed = c->how->allowed, *unused;
+    sn_choice_list all = {.arena = c->cx->scratch};
+    if (sn_choice_allowed(sn_choice_find(&unused, "plain"), allowed)) {
+        int64_t parts = sn_choice_decompose_k_parts(q);
+        bool may = sn_choice_allowed(sn_choice_find(&unused, "decompose_k"), allowed);
+        return parts > 1 && may ? sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts) : NULL;
+    }
+    sn_choice_candidates(&all, q, allowed);
+    return all.n ? all.at[0] : NULL;
+}
+
+static sn_status decide(const char **out, chooser *c, sn_nd x) {
+    sn_pass_ctx *cx = c->cx;
+    sn_product p;
+    const char *key, *unused;
+    *out = NULL;
+    if (!sn_product_find(&p, cx->m, x)) return SN_OK;
+    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
+    if (c->how->n) {
+        SN_TRY(sn_product_key(&key, cx->m, x, cx->scratch));
+        *out = decided(c, key);
+    }
+    const char *by = *out ? "decided" : "model";
+    if (!*out) *out = by_model(c, &q);
+    if (*out && !sn_choice_find(&unused, *out))
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "'%s' is no choice for a product", *out);
+    const char *name = sn_node_get(cx->m, x)->name;
+    sn_remark(cx, name ? name : "graph", "%lld x %lld x %lld x %lld %s: %s (%s)", (long long)p.batch, (long long)p.m,
+              (long long)p.n, (long long)p.k, sn_dtypes[p.dtype].name, *out ? *out : "plain", by);
+    return cx->m->env->status;
+}
+
+/* Products come in the order in which they were asked about. */
+static sn_nd apply(sn_pass_ctx *cx, sn_nd x) {
+    chooser *c = cx->notes;
+    sn_product p;
+    const char *parameters;
+    if (sn_node_get(cx->m, x)->op != SN_OP_MATMUL) return x;
+    SN_ASSERT(c->at < c->n);
+    const char *choice = c->choice[c->at++];
+    if (!choice || !sn_product_find(&p, cx->m, x)) return x;
+    return sn_choice_find(&parameters, choice)->rewrite(cx, &p, parameters);
+}
+
+sn_status sn_pass_choose(sn_pass_ctx *cx, bool *changed) {
+    static const sn_choosing nothing = {0};
+    sn_module *m = cx->m;
+    chooser c = {.cx = cx, .how = cx->choosing ? cx->choosing : &nothing};
+    SN_TRY(sn_choice_check(m->env, c.how->allowed));
+    if (m->kernels.n) return SN_OK; /* they stand for the graph */
+    uint8_t *live = SN_NEWN(cx->scratch, uint8_t, m->graph.nodes.count + 1);
+    c.choice = SN_NEWN(cx->scratch, const char *, m->graph.nodes.count + 1);
+    sn_graph_live(m, live);
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
+        if (live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL) SN_TRY(decide(&c.choice[c.n++], &c, x));
+    cx->notes = &c;
+    sn_status status = c.n ? sn_graph_rewrite(cx, apply, changed) : SN_OK;
+    cx->notes = NULL;
+    return status;
+}
