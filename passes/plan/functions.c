@@ -17,6 +17,7 @@
  * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays. Cost: linear
  * in the text of the kernels.
  */
+#include "ir/loop/box.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
@@ -57,27 +58,34 @@ typedef struct uses {
 
 /* The elements that a kernel may touch of an argument, as far as ranges tell. */
 typedef struct window {
-    int64_t least, end; /* end INT64_MAX: not known */
-    int64_t phase;      /* first elements of accesses, modulo those of the widest access; -1: they differ */
-    bool touched;
+    int64_t least, end;  /* end INT64_MAX: not known */
+    int64_t phase;       /* first elements of accesses, modulo those of the widest access; -1: they differ */
+    bool touched, boxed; /* boxed: a tensor copy reads or writes there */
 } window;
 
 static void widen(window *w, sn_range r, int64_t wide) {
     int64_t phase = r.lo < 0 ? -1 : r.lo % wide;
-    if (!w->touched) *w = (window){.least = r.lo, .phase = phase, .touched = true};
+    if (!w->touched) *w = (window){.least = r.lo, .phase = phase, .touched = true, .boxed = w->boxed};
     if (phase != w->phase) w->phase = -1;
     if (r.lo < w->least) w->least = r.lo;
     if (r.hi == INT64_MAX) w->end = r.hi;
     else if (r.hi >= w->end) w->end = r.hi + 1;
 }
 
-/* Where accesses do not begin alike, those that are aligned stay so. It begins where the buffer does when offsets may be
- * negative or all beyond the end (masked accesses), when its size is not known, and where nothing is touched. */
+/* Where accesses do not begin alike, those that are aligned stay so; a tensor copy begins anywhere in an array that is
+ * aligned. It begins where the buffer does when offsets may be negative or all beyond the end (masked accesses), when its
+ * size is not known, and where nothing is touched. */
 static void settle(window *w, const sn_module *m, const sn_buf_rec *b, int64_t wide) {
     int64_t size;
     bool inside = w->touched && w->least >= 0 && sn_ix_is_const(m, b->size, &size) && w->least < size;
     if (!inside) w->least = 0;
-    else if (w->phase < 0) w->least -= w->least % wide;
+    else if (w->phase < 0 || w->boxed) w->least -= w->least % wide;
+}
+
+static bool is_boxed(const sn_module *m, sn_stmt s) {
+    for (sn_stmt p = sn_stmt_get(m, s)->parent; p.i; p = sn_stmt_get(m, p)->parent)
+        if (sn_is_box(m, p)) return true;
+    return false;
 }
 
 static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *args, const uint32_t *number) {
@@ -87,6 +95,7 @@ static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *arg
         const sn_stmt_rec *st = sn_stmt_get(m, s);
         if (!st->buf.i || !number[st->buf.i]) continue;
         int64_t wide = WIDEST_ACCESS / sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype);
+        all[number[st->buf.i] - 1].boxed |= is_boxed(m, s);
         widen(&all[number[st->buf.i] - 1], sn_ix_range(m, st->ix), wide);
     }
     for (uint32_t i = 0; i < args->n; i++) {
