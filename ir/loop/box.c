@@ -20,6 +20,22 @@ static bool refuse(finder *f, const char *why) {
 
 bool sn_is_box(const sn_module *m, sn_stmt s) { return sn_stmt_get(m, s)->bulk && !sn_copy_threads(m, s).i; }
 
+bool sn_pipe_of_boxes(const sn_module *m, sn_stmt pipe) {
+    bool any = false;
+    if (!pipe.i || !sn_stmt_get(m, pipe)->pipe) return false;
+    for (sn_stmt s = sn_stmt_get(m, pipe)->first; s.i; s = sn_stmt_get(m, s)->next) {
+        if (!sn_pipe_fills(m, s)) continue;
+        if (!sn_stmt_get(m, s)->bulk || !sn_is_box(m, s)) return false;
+        any = true;
+    }
+    return any;
+}
+
+bool sn_is_box_barrier(const sn_module *m, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    return sn_lops[r->op].syncs && sn_pipe_of_boxes(m, r->parent) && sn_pipe_barrier(m, r->parent).i == s.i;
+}
+
 uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         if (!sn_stmt_get(m, s)->bulk || !sn_is_box(m, s)) continue;

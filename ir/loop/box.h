@@ -40,6 +40,10 @@ bool sn_box_find(sn_box *out, const char **why_not, sn_module *m, sn_stmt nest);
 /* Where boxes fill shared memory, so many threads of a block are for them alone, behind those that axes count. */
 enum { SN_BOX_THREADS = 128 };
 uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k);
+/* Is the loop a pipe that boxes fill, and nothing else? Then its barrier is none for threads: it waits for the boxes. */
+bool sn_pipe_of_boxes(const sn_module *m, sn_stmt pipe);
+/* Is s the barrier of such a pipe? */
+bool sn_is_box_barrier(const sn_module *m, sn_stmt s);
 /* Does s, a bulk loop, stand outside of all axes of threads? Then it has to be a box. */
 bool sn_is_box(const sn_module *m, sn_stmt s);
 

@@ -38,16 +38,19 @@
 #include <stdio.h>
 
 #include "ir/base/text.h"
+#include "ir/loop/box.h"
 #include "ir/loop/copies.h"
 
 enum { X, Y, CLUSTER, N_NUMBERS };
 
-static const uint32_t AHEAD = UINT32_MAX; /* group of what a pipe copies */
+static const uint32_t AHEAD = UINT32_MAX;   /* group of what a pipe copies */
+static const uint32_t BOX = UINT32_MAX - 1; /* group of what a box copies */
 
 typedef struct access {
     sn_stmt s;
     uint32_t who, time, epoch, lane; /* time 0: there was none */
     uint32_t group;                  /* of a copy that comes later; 0: all else */
+    uint32_t wait;                   /* of a box: waits for boxes that the block had passed; else 0 */
 } access;
 
 /* Loads of an element since its last store: the first one; the last, which has the largest epoch; the one with the
@@ -88,6 +91,7 @@ struct sn_loop_checker {
     SN_VEC(sn_stmt) syncs;     /* of this block, in order */
     uint32_t synced, epoch;    /* how many the thread has passed, and how many of them were barriers */
     uint32_t landed;           /* groups of copies that have come for the thread */
+    uint32_t waits;            /* barriers of pipes of boxes that the block has passed */
     uint32_t followers;        /* axes of threads that are not in their first iteration */
     uint32_t began, now, tail; /* times: of the kernel, of this block, of the last one that was the last block */
     uint32_t lane, first_lane; /* of all lanes ever, one number each; those of the vector statements that run now */
@@ -222,6 +226,7 @@ static sn_status synchronise(sn_loop_checker *c, sn_stmt s) {
 
 sn_status sn_check_barrier(sn_loop_checker *c, sn_stmt s) {
     frame *f = c->frames.n ? &c->frames.at[c->frames.n - 1] : NULL;
+    if (sn_is_box_barrier(c->m, s)) return c->waits++, SN_OK;
     SN_TRY(synchronise(c, s));
     c->epoch++;
     if (f && f->barrier.i == s.i) f->behind[f->i % SN_MAX_PIPE] = c->epoch;
@@ -319,6 +324,7 @@ static conflict conflict_of(const sn_loop_checker *c, const access *x, const acc
     if (posted && is_store(c, x->s) && is_store(c, y->s)) return TWICE;
     if (unordered(c, x->time)) return posted ? NONE : NO_ORDER;
     if (x->time != c->now) return NONE;
+    if (x->group == BOX) return x->wait >= c->waits ? LATE : NONE; /* it is waited for, and nothing else orders it */
     if (x->who != y->who && x->epoch >= y->epoch) return x->epoch == y->epoch ? NO_BARRIER : INVERTED;
     bool late = x->group == AHEAD ? x->epoch >= y->epoch : x->group > c->landed;
     return late ? LATE : NONE;
@@ -383,7 +389,7 @@ static const frame *frame_of(const sn_loop_checker *c, sn_stmt loop) {
 
 static uint32_t group_of(const sn_loop_checker *c, const sn_copy *copy) {
     if (!copy) return 0;
-    if (copy->pipe.i) return AHEAD;
+    if (copy->pipe.i) return copy->threads.i ? AHEAD : BOX;
     const frame *f = frame_of(c, copy->bulk);
     return c->landed + 1 + (f->kind == SN_AXIS_BLOCK_X ? 0 : (uint32_t)f->i);
 }
@@ -406,7 +412,7 @@ sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
     const sn_copy *copy = c->copy_of[s.i] ? &c->copies.at[c->copy_of[s.i] - 1] : NULL;
     int64_t slot = at;
     if (h->pipe.i) slot += frame_of(c, h->pipe)->i % sn_stmt_get(c->m, h->pipe)->pipe * sn_ix_value(c->m, b->size);
-    access y = {s, thread_name(c, r->op, b->scope), c->now, c->epoch, c->lane, group_of(c, copy)};
+    access y = {s, thread_name(c, r->op, b->scope), c->now, c->epoch, c->lane, group_of(c, copy), c->waits};
     access *store = &h->stores[slot];
     loads *l = h->loads ? &h->loads[slot] : NULL;
     if (sn_buf_is_private(b) && store->time != c->now) { /* that was another block's */

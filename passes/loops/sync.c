@@ -24,6 +24,7 @@
  * outside shared memory that meets no element twice; ir/loop/check.c tests both, and the pass. Cost: accesses to one
  * buffer between two barriers, squared.
  */
+#include "ir/loop/box.h"
 #include "passes/base/nest.h"
 
 /* A load or store; they are numbered in order of execution. */
@@ -174,6 +175,14 @@ static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s)
     return same_element(sy, earlier->s, s, region) ? none : later;
 }
 
+/* The barrier of a pipe of boxes waits for them, and for no thread. */
+static void settle_boxes(sync *sy) {
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < sy->pending.n; k++)
+        if (!fills_by_box(sy, sy->pending.at[k].s)) sy->pending.at[kept++] = sy->pending.at[k];
+    sy->pending.n = kept;
+}
+
 static void visit_access(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
     sn_buf_scope scope = sn_buf_get(sy->m, r->buf)->scope;
@@ -197,6 +206,7 @@ static void visit(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
     if (!r->parent.i && sn_is_grid(sy->m, s)) sy->pending.n = 0; /* no segment reads what another one stores */
     if (sn_is_access(r)) visit_access(sy, s);
+    else if (sn_is_box_barrier(sy->m, s)) settle_boxes(sy);
     else if (sn_lops[r->op].syncs) settle(sy, s);
     bool again = sn_is_nest(r) && (r->kind == SN_AXIS_SEQ || r->kind == SN_AXIS_UNROLL);
     if (!again || kinds_around(sy->m, s) == sy->block_axes) {
