@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINE = 128, GROUP = 8 * LINE, IN = 3 /* operands before the registers */ };
+enum { GROUP = 8 /* lines */, IN = 3 /* operands before the registers */ };
 
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
@@ -28,16 +28,25 @@ static lv group_number(sn_gen *g, uint32_t threads) {
 
 /* ---- descriptors ---- */
 
-/* What of a descriptor does not depend on the address. */
+static int64_t line_bytes(const sn_mma_nest *n, const sn_mma_operand *o) {
+    return o->width * sn_dtype_bytes(sn_mmas[n->mma].operand);
+}
+
+/* What of a descriptor does not depend on the address. Lines of 128, 64 and 32 bytes are permuted by modes 1, 2 and 3. */
 static uint64_t layout(const sn_mma_nest *n, const sn_mma_operand *o) {
-    uint64_t leading = o->across ? (uint64_t)n->depth * LINE : 16;
-    return (leading >> 4) << 16 | (uint64_t)(GROUP >> 4) << 32 | (uint64_t)1 << 62;
+    uint64_t line = (uint64_t)line_bytes(n, o), leading = o->across ? (uint64_t)n->depth * line : 16;
+    return (leading >> 4) << 16 | (GROUP * line >> 4) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
 }
 
 /* Bytes from the operand's begin to line (row, step q). Both are multiples of what an instruction takes. */
 static int64_t place(const sn_mma_nest *n, const sn_mma_operand *o, int64_t row, int64_t q, int64_t bytes) {
     int64_t along = o->across ? row : q, other = o->across ? q : row, lines = o->across ? n->depth : o->rows;
-    return along / o->width * lines * LINE + other * LINE + along % o->width * bytes;
+    return (along / o->width * lines + other) * line_bytes(n, o) + along % o->width * bytes;
+}
+
+static lv begin(sn_gen *g, sn_ix e) {
+    lv x = sn_gen_ix(g, e);
+    return g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, "");
 }
 
 /* Of the operand's part for a group; `unit` rows or columns from one to the next. */
@@ -46,6 +55,7 @@ static lv descriptor(sn_gen *g, const sn_mma_nest *n, const sn_mma_operand *o, l
     int64_t bytes = sn_dtype_bytes(sn_mmas[n->mma].operand);
     lv address = LLVMBuildPtrToInt(em->b, g->memory[o->buf.i], em->cg->i64, "");
     lv at = LLVMBuildTrunc(em->b, address, em->cg->i32, "");
+    if (o->at.i) at = em_iadd(em, at, begin(g, sn_ix_scale(g->m, sn_gen_resolve(g, o->at), bytes)));
     if (group) at = em_iadd(em, at, em_imul(em, group, c32(g, place(n, o, unit, 0, bytes))));
     lv low = em_lshr(em, em_and(em, at, c32(g, 0x3ffff)), c32(g, 4));
     return em_or(em, LLVMBuildZExt(em->b, low, em->cg->i64, ""), sn_em_ci(em->cg->i64, (int64_t)layout(n, o)));

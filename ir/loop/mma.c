@@ -52,7 +52,8 @@ sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix 
     sn_ix along = o->across ? row : q, other = o->across ? q : row;
     int64_t rows = o->across ? depth : o->rows;
     sn_ix block = sn_ix_divc(m, along, o->width), inside = sn_ix_modc(m, along, o->width);
-    return fma_ix(m, rows * o->width, block, fma_ix(m, o->width, other, inside));
+    sn_ix offset = fma_ix(m, rows * o->width, block, fma_ix(m, o->width, other, inside));
+    return o->at.i ? sn_ix_add(m, o->at, offset) : offset;
 }
 
 sn_ix sn_cluster_rank(sn_module *m, sn_stmt parent) {
@@ -133,6 +134,17 @@ static bool enter(matcher *t, sn_stmt *at, sn_ix *axis, int64_t *extent) {
 
 static const sn_stmt_rec *def_of(const matcher *t, sn_val v) { return sn_stmt_get(t->m, sn_val_get(t->m, v)->def); }
 
+/* An offset at the first element of thread 0, without what the block's rank adds. */
+static sn_ix begin_of(matcher *t, sn_ix e) {
+    sn_ix zero = sn_ix_const(t->m, 0), axes[] = {t->x, t->h, t->j, t->e, t->q, t->n->rank};
+    for (size_t i = 0; i < SN_COUNT(axes); i++) {
+        const sn_ix_rec *r = sn_ix_get(t->m, axes[i]);
+        sn_axis ax = {r->id};
+        if (r->kind == SN_IX_AXIS) e = sn_ix_subst(t->m, e, &ax, &zero, 1);
+    }
+    return e;
+}
+
 /* An operand that is loaded from shared memory at (row, q). */
 static bool find_operand(matcher *t, sn_mma_operand *o, sn_val v, int64_t rows, sn_ix row) {
     const sn_stmt_rec *r = def_of(t, v);
@@ -145,6 +157,7 @@ static bool find_operand(matcher *t, sn_mma_operand *o, sn_val v, int64_t rows, 
     for (int across = 0; across <= mma->across; across++) {
         o->across = across;
         o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? rows : t->n->depth;
+        o->at = begin_of(t, r->ix);
         sn_ix offset = sn_mma_offset(t->m, o, t->n->depth, row, t->q);
         if (sn_ix_eq(sn_shared_of_rank(t->m, o->buf, t->n->rank, offset), r->ix)) return true;
     }

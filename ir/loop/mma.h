@@ -54,6 +54,7 @@ typedef struct sn_mma_operand {
     sn_buf buf;
     int64_t rows, width; /* of the tile: along M or N; elements that stand in a row */
     bool across;
+    sn_ix at; /* where the tile begins in the buffer; none: at its first element */
 } sn_mma_operand;
 
 typedef struct sn_mma_nest {

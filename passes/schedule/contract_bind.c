@@ -145,7 +145,7 @@ static void put_boxes(binding *b, sn_cursor at, uint32_t i, sn_ix k) {
         sn_ix offset = element(b, o, place, step);
         sn_val x = mask.i ? sn_put_load_masked(m, in, from, offset, mask, sn_put_const(m, in, o->from, 0))
                           : sn_put_load(m, in, from, offset);
-        sn_mma_operand layout = {b->shared[i], rows, width, across};
+        sn_mma_operand layout = {.buf = b->shared[i], .rows = rows, .width = width, .across = across};
         sn_ix q = across ? line : lane;
         sn_ix to = sn_mma_offset(m, &layout, depth, place, q);
         sn_put_store(m, in, b->shared[i], sn_shared_of_rank(m, b->shared[i], b->nest.rank, to), x);
@@ -169,7 +169,8 @@ static void make_operands(binding *b) {
 static sn_mma_operand operand_of(const binding *b, uint32_t i) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
-    return (sn_mma_operand){b->shared[i], rows, SN_LINE / sn_dtype_bytes(o->from), b->across[i]};
+    return (sn_mma_operand){
+        .buf = b->shared[i], .rows = rows, .width = SN_LINE / sn_dtype_bytes(o->from), .across = b->across[i]};
 }
 
 static void put_products(binding *b, sn_cursor at) {
@@ -223,7 +224,7 @@ static uint32_t place_axes(binding *b, sn_axis *axes, sn_ix *with, sn_ix row, sn
 
 static sn_mma_operand staged_layout(const binding *b) {
     sn_dtype dtype = sn_buf_get(b->m, b->staged)->dtype;
-    return (sn_mma_operand){b->staged, b->sc->tile_m, SN_LINE / sn_dtype_bytes(dtype), false};
+    return (sn_mma_operand){.buf = b->staged, .rows = b->sc->tile_m, .width = SN_LINE / sn_dtype_bytes(dtype)};
 }
 
 /* Offset of a result in the buffer that it passes through; column: in its part of the tile. */
