@@ -22,13 +22,15 @@ static int list_passes(sn_context *ctx) {
     return TOOL_OK;
 }
 
+static const char *value_of(const sn_sched_field_info *f) { return f->words ? "=WORD" : f->is_flag ? "" : "=N"; }
+
 static int list_schedules(sn_context *ctx) {
     (void)ctx;
     for (int cls = SN_SCHED_NONE + 1; cls < SN_N_SCHED_CLASSES; cls++) {
         printf("%-11s %s\n%-11s", sn_sched_class_names[cls], sn_sched_classes[cls].doc, "");
         for (int f = 0; f < SN_N_SCHED_FIELDS; f++)
             if (sn_sched_classes[cls].fields >> f & 1)
-                printf(" %s%s", sn_sched_fields[f].name, sn_sched_fields[f].is_flag ? "" : "=N");
+                printf(" %s%s", sn_sched_fields[f].name, value_of(&sn_sched_fields[f]));
         printf("\n");
     }
     printf("\n");

@@ -13,7 +13,7 @@ const char *const sn_sched_class_names[SN_N_SCHED_CLASSES] = {
 };
 
 #define F(name) | 1u << SN_SCHED_FIELD_##name
-#define SN_SCHED_CLASS(ID, name, fields, doc) [SN_SCHED_##ID] = {0 fields F(split) F(min_blocks), doc},
+#define SN_SCHED_CLASS(ID, name, fields, doc) [SN_SCHED_##ID] = {0 fields F(split) F(min_blocks) F(precision), doc},
 const sn_sched_class_info sn_sched_classes[SN_N_SCHED_CLASSES] = {
     [SN_SCHED_NONE] = {(1u << SN_N_SCHED_FIELDS) - 1, "to be chosen"},
 #include "ir/base/sched_classes.def"
@@ -21,12 +21,17 @@ const sn_sched_class_info sn_sched_classes[SN_N_SCHED_CLASSES] = {
 #undef SN_SCHED_CLASS
 #undef F
 
-enum { COUNT, FLAG };
+#define COUNT      .is_flag = false
+#define FLAG       .is_flag = true
+#define WORD(list) .words = sn_##list##_words
 const sn_sched_field_info sn_sched_fields[SN_N_SCHED_FIELDS] = {
-#define SN_SCHED_FIELD(name, type, doc) {#name, doc, type == FLAG},
+#define SN_SCHED_FIELD(name, type, doc) {#name, doc, type},
 #include "ir/base/sched_fields.def"
 #undef SN_SCHED_FIELD
 };
+#undef COUNT
+#undef FLAG
+#undef WORD
 
 uint32_t sn_sched_get(const sn_sched *s, sn_sched_field field) {
     switch (field) {
@@ -63,17 +68,20 @@ void sn_sched_print(sn_text *t, const sn_sched *s) {
     for (int f = 0; f < SN_N_SCHED_FIELDS; f++) {
         uint32_t value = sn_sched_get(s, (sn_sched_field)f);
         if (!value) continue;
-        sn_text_printf(t, " %s", sn_sched_fields[f].name);
-        if (!sn_sched_fields[f].is_flag) sn_text_printf(t, "=%u", value);
+        const sn_sched_field_info *field = &sn_sched_fields[f];
+        sn_text_printf(t, " %s", field->name);
+        if (field->words) sn_text_printf(t, "=%s", field->words[value]);
+        else if (!field->is_flag) sn_text_printf(t, "=%u", value);
     }
 }
 
 static int shown(const sn_lex *lx) { return lx->tok_len > 40 ? 40 : (int)lx->tok_len; }
 
-static sn_status parse_count(uint32_t *out, sn_lex *lx, const char *name) {
+static sn_status parse_value(uint32_t *out, sn_lex *lx, const sn_sched_field_info *field) {
     SN_TRY(sn_lex_expect(lx, "="));
+    if (field->words) return sn_lex_word(out, lx, field->name, field->words);
     if (lx->tok != SN_TOK_INT || lx->integer > INT32_MAX)
-        return sn_lex_fail(lx, "%s is a number from 0 to %d", name, INT32_MAX);
+        return sn_lex_fail(lx, "%s is a number from 0 to %d", field->name, INT32_MAX);
     *out = (uint32_t)lx->integer;
     return sn_lex_next(lx);
 }
@@ -92,7 +100,7 @@ sn_status sn_sched_parse(sn_sched *s, sn_lex *lx) {
             continue;
         }
         SN_TRY(sn_lex_next(lx));
-        if (!field->is_flag) SN_TRY(parse_count(&value, lx, field->name));
+        if (!field->is_flag) SN_TRY(parse_value(&value, lx, field));
         sn_sched_set(s, (sn_sched_field)f, value);
         f = 0; /* the fields may come in any order */
     }

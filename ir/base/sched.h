@@ -4,6 +4,7 @@
 #ifndef SN_IR_LOOP_SCHED_H
 #define SN_IR_LOOP_SCHED_H
 
+#include "ir/base/precision.h"
 #include "ir/base/text.h"
 
 typedef enum sn_sched_class {
@@ -23,6 +24,7 @@ typedef enum sn_sched_field {
 
 typedef uint32_t sn_sched_COUNT;
 typedef bool sn_sched_FLAG;
+#define sn_sched_WORD(list) sn_##list
 
 /* A class, and a member for each row of sched_fields.def: block_x, block_y, vector ... */
 typedef struct sn_sched {
@@ -42,6 +44,7 @@ extern const sn_sched_class_info sn_sched_classes[SN_N_SCHED_CLASSES];
 typedef struct sn_sched_field_info {
     const char *name, *doc;
     bool is_flag;
+    const char *const *words; /* WORD: NULL at the end */
 } sn_sched_field_info;
 extern const sn_sched_field_info sn_sched_fields[SN_N_SCHED_FIELDS];
 

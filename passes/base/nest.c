@@ -82,6 +82,40 @@ uint32_t sn_kern_ops(const sn_module *m, sn_kern k) {
     return n;
 }
 
+/* ---- products ---- */
+
+/* Is v x * y in f32, or that where a mask holds? */
+static bool is_product(const sn_module *m, sn_val v) {
+    const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
+    while (r->op == SN_LOP_SELECT) r = sn_stmt_get(m, sn_val_get(m, r->in[1])->def);
+    return r->op == SN_LOP_MUL && sn_val_get(m, v)->dtype == SN_F32 && !sn_val_eq(r->in[0], r->in[1]);
+}
+
+static bool sums_products(const sn_module *m, const sn_stmt_rec *reduce) {
+    const sn_stmt_rec *yield = sn_stmt_get(m, reduce->last);
+    uint32_t state = 0;
+    for (uint32_t k = 0; k < reduce->n_combs; state += sn_combs[reduce->combs[k++]].states)
+        if (reduce->combs[k] == SN_COMB_SUM && is_product(m, yield->in[state])) return true;
+    return false;
+}
+
+bool sn_kern_has_products(const sn_module *m, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->op == SN_LOP_REDUCE && sums_products(m, sn_stmt_get(m, s))) return true;
+    return false;
+}
+
+void sn_kern_set_precision(sn_module *m, sn_kern k, sn_precision precision) {
+    sn_kern_get(m, k)->sched.precision = sn_kern_has_products(m, k) ? precision : SN_PRECISION_EXACT;
+}
+
+bool sn_precision_of_both(sn_precision *out, const sn_module *m, sn_kern a, sn_kern b) {
+    sn_precision of_a = sn_kern_get(m, a)->sched.precision, of_b = sn_kern_get(m, b)->sched.precision;
+    bool take_b = of_a != of_b && !sn_kern_has_products(m, a);
+    *out = take_b ? of_b : of_a;
+    return of_a == of_b || take_b || !sn_kern_has_products(m, b);
+}
+
 int64_t sn_buf_bytes(const sn_module *m, sn_buf b) {
     const sn_buf_rec *r = sn_buf_get(m, b);
     int64_t n = 0;

@@ -39,6 +39,12 @@ bool sn_stmt_uses_axis(const sn_module *m, sn_stmt s, sn_axis ax);
 int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *least);
 /* Number of value statements in the kernel. */
 uint32_t sn_kern_ops(const sn_module *m, sn_kern k);
+/* Does it sum up products of f32, of two values that are not the same one? Their precision is that of its header. */
+bool sn_kern_has_products(const sn_module *m, sn_kern k);
+/* The precision of the products of k, where it has some. */
+void sn_kern_set_precision(sn_module *m, sn_kern k, sn_precision precision);
+/* That of a kernel made of a and b: one without products takes that of the other. false: they differ. */
+bool sn_precision_of_both(sn_precision *out, const sn_module *m, sn_kern a, sn_kern b);
 /* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
  * several. `last-block-reduce` may make the second one the tail of the first, if their blocks have the same shape. */
 uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at);

@@ -8,12 +8,12 @@
  * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
  * tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
- * merged kernel would have more than MAX_OPS operations, when too little parallelism would remain, or when both headers say
- * something and not the same; else the merged kernel has the header that says something. A kernel that
- * stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a
- * buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
- * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at
- * most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
+ * merged kernel would have more than MAX_OPS operations, when too little parallelism would remain, when both have products of
+ * f32 and not in the same precision, or when both headers choose something and not the same; else the merged kernel has the
+ * header that chooses something. A kernel that stores to what an earlier one has stored (the scatter after its copy) counts as
+ * if it read that too. Modules where a buffer is loaded before its last store are not looked at: `plan` brings them about, and
+ * it runs later. Afterwards temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of
+ * what it reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse/fuse.h"
 
@@ -164,6 +164,13 @@ static void join_notes(fuse *fu, sn_kern_rec *a, const sn_kern_rec *b) {
     a->note = a->note ? sn_strf(&fu->m->arena, "%s; %s", a->note, b->note) : b->note;
 }
 
+/* What the header of a kernel chooses. The precision of its products is no choice. */
+static sn_sched choice_of(const sn_kern_rec *k) {
+    sn_sched choice = k->sched;
+    choice.precision = SN_PRECISION_EXACT;
+    return choice;
+}
+
 static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     sn_remark(fu->cx, name_of(fu, a), "fused with %s (%s, saves %lld bytes)", name_of(fu, b),
@@ -172,7 +179,9 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     sn_kern_rec *ka = sn_kern_get(fu->m, fa->k);
     const sn_kern_rec *kb = sn_kern_get(fu->m, fb->k);
     join_notes(fu, ka, kb);
-    if (sn_sched_is_open(&ka->sched)) ka->sched = kb->sched;
+    sn_sched choice = choice_of(ka);
+    if (sn_sched_is_open(&choice)) ka->sched = kb->sched;
+    ka->sched.precision = mt->precision;
     for (uint32_t k = 0; k < fb->loads.n; k++) add_buf(fu, &fa->loads, fb->loads.at[k]);
     for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
     fa->ops += fb->ops;
@@ -185,7 +194,8 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
 
 /* A header that stands is obeyed, so that two which differ keep their kernels apart. */
 static bool headers_differ(const sn_kern_rec *a, const sn_kern_rec *b) {
-    return !sn_sched_is_open(&a->sched) && !sn_sched_is_open(&b->sched) && !sn_sched_eq(&a->sched, &b->sched);
+    sn_sched of_a = choice_of(a), of_b = choice_of(b);
+    return !sn_sched_is_open(&of_a) && !sn_sched_is_open(&of_b) && !sn_sched_eq(&of_a, &of_b);
 }
 
 /* Merge x and y in the order that data asks for. */

@@ -12,6 +12,7 @@ typedef struct sn_fuse_match {
     uint32_t b_order[SN_MAX_CHAIN]; /* likewise for b; position k < shared matches position k of a */
     int64_t bytes;                  /* memory traffic that the merge saves */
     bool vertical;                  /* b reads what a stores */
+    sn_precision precision;         /* of the products of both */
     const char *why_not;            /* reason when there is no match */
 } sn_fuse_match;
 

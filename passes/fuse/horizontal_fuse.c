@@ -30,8 +30,9 @@ typedef struct member {
     uint32_t level, threads_x, threads_y, n_stmts;
     sn_kern k;
     int64_t blocks, temp_bytes;
-    bool shared;   /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
-    sn_stmt guard; /* that this pass has put in */
+    sn_precision precision; /* of its products */
+    bool shared;            /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
+    sn_stmt guard;          /* that this pass has put in */
     sn_alike alike;
 } member;
 
@@ -88,6 +89,7 @@ static void find_members(batcher *b) {
         member e = {.at = i, .level = b->order.level[i], .k = k, .blocks = sn_ix_value(b->m, launch.grid)};
         e.threads_x = launch.block_x;
         e.threads_y = launch.block_y;
+        e.precision = sn_kern_get(b->m, k)->sched.precision;
         measure(b, &e);
         if (e.temp_bytes <= SN_BATCH_TEMPS) SN_PUSH(b->cx->scratch, &b->members, e);
         else sn_remark(b->cx, sn_kern_get(b->m, k)->name, "kept: %lld bytes of temporaries", (long long)e.temp_bytes);
@@ -178,7 +180,8 @@ static int compare(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 static int same_launch(const member *a, const member *b) {
     if (a->level != b->level) return compare(a->level, b->level);
     if (a->threads_x != b->threads_x) return compare(a->threads_x, b->threads_x);
-    return compare(a->threads_y, b->threads_y);
+    if (a->threads_y != b->threads_y) return compare(a->threads_y, b->threads_y);
+    return compare(a->precision, b->precision);
 }
 
 static int by_shape(const void *x, const void *y) {

@@ -14,7 +14,7 @@
  *
  * Both kernels have blocks of the same shape; `schedule` sees to that (follow). The tail reads little: it is one
  * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
- * first. Cost: linear in the statements.
+ * first. Products of both have one precision. Cost: linear in the statements.
  */
 #include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
@@ -26,7 +26,8 @@ typedef struct pair {
     uint32_t at_first, at_last; /* their positions when the pass began */
     sn_users *users;
     sn_stmt grid_first, grid_last;
-    int64_t groups; /* blocks of the second kernel */
+    int64_t groups;         /* blocks of the second kernel */
+    sn_precision precision; /* of the products of both */
 } pair;
 
 /* May the second kernel run at the place of the first? */
@@ -123,6 +124,7 @@ static void merge(const pair *p, sn_axis c, sn_axis s) {
         sn_stmt_subst(m, t, &grid_last, &group, 1);
     append(p, outer);
     sn_kern_rec *a = sn_kern_get(m, p->first);
+    a->sched.precision = p->precision;
     const sn_kern_rec *b = sn_kern_get(m, p->last);
     if (b->note) a->note = a->note ? sn_strf(&m->arena, "%s; then %s", a->note, b->note) : b->note;
     sn_remark(p->cx, a->name, "its last block does the work of %s", b->name);
@@ -144,6 +146,7 @@ static bool look(pair *p, uint32_t at) {
     if (!sn_kern_get(m, p->first)->scheduled || !sn_kern_get(m, p->last)->scheduled) return false;
     p->grid_first = only_grid(m, p->first);
     if (!p->grid_first.i || !p->grid_last.i || !same_blocks(m, p->first, p->last) || !can_move(p)) return false;
+    if (!sn_precision_of_both(&p->precision, m, p->first, p->last)) return false;
     return sn_ix_is_const(m, sn_stmt_extent(m, p->grid_last), &p->groups) && p->groups > 0 &&
            bytes_of_tail(p) <= SN_TAIL_BYTES;
 }

@@ -246,6 +246,12 @@ static bool inside_is_simple(sn_fuse_match *mt, const sn_module *m, const sn_cha
     return true;
 }
 
+static bool same_precision(sn_fuse_match *mt, const sn_module *m, sn_kern a, sn_kern b) {
+    bool ok = sn_precision_of_both(&mt->precision, m, a, b);
+    if (!ok) mt->why_not = "their products have different precisions";
+    return ok;
+}
+
 bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                   const sn_access_list *in_b) {
     sn_module *m = cx->m;
@@ -255,7 +261,7 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     mt->bytes = bytes_saved(mt, m, in_a, in_b);
     axis_map am;
     map_axes(&am, m, in_a, in_b);
-    return worth_it(mt, m, in_a, in_b) && choose_orders(mt, m, &am, in_a, in_b) && inside_is_simple(mt, m, &mt->a) &&
-           inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
+    return worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
+           inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
            keeps_parallelism(mt, cx, in_a, in_b);
 }

@@ -226,6 +226,9 @@ bool sn_mixed_match(sn_mixed *mx, sn_kern b, const char **why_not) {
     if (mx->n_rows && (mx->n_rows != col.red.n || mx->width != width)) return false;
     *why_not = "an element would be read before or elsewhere than it is stored";
     if (!dependences_hold(&col, mx, &in_a, &in_b)) return false;
+    *why_not = "their products have different precisions";
+    if (sn_kern_get(m, mx->a)->sched.precision != sn_kern_get(m, b)->sched.precision && sn_kern_has_products(m, b))
+        return false;
     *why_not = "a third kernel stands between them";
     if (!may_move(mx, b, &in_a, &in_b)) return false;
     mx->n_rows = col.red.n;

@@ -171,6 +171,7 @@ static void finish(sn_mixed *mx, const sn_mixed_column *col) {
     if (!sched->vector) sched->vector = finish_vector(mx);
     sn_kern_dead_code(m, col->k);
     sn_kern_collect_params(m, col->k);
+    sn_kern_set_precision(m, col->k, sched->precision);
 }
 
 /* A column kernel that stood before the row kernel moves behind it. */

@@ -91,6 +91,8 @@ static sn_kern take_out(peel *p) {
     }
     sn_kern_collect_params(m, rows);
     sn_kern_collect_params(m, p->k);
+    sn_kern_set_precision(m, rows, kr->sched.precision);
+    sn_kern_set_precision(m, p->k, kr->sched.precision);
     sn_remark(p->cx, sn_kern_get(m, p->k)->name, "its operand is computed by rows, in %s", sn_kern_get(m, rows)->name);
     return rows;
 }

@@ -135,6 +135,7 @@ static void make_part(cut *c) {
         sn_put_store(m, sn_at_end(c->part, body), c->partial[r], at, sn_result(sn_stmt_get(m, nest), r));
     sn_kern_dead_code(m, c->part);
     sn_kern_collect_params(m, c->part);
+    sn_kern_set_precision(m, c->part, sn_kern_get(m, c->k)->sched.precision);
 }
 
 /* The second kernel: k with its reduction over the parts. */
@@ -155,6 +156,7 @@ static void finish_kernel(cut *c) {
     if (sn_kern_get(m, c->k)->sched.split) sn_kern_get(m, c->k)->sched.split = 1; /* done */
     sn_kern_dead_code(m, c->k);
     sn_kern_collect_params(m, c->k);
+    sn_kern_set_precision(m, c->k, sn_kern_get(m, c->k)->sched.precision);
 }
 
 sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {

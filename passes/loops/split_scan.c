@@ -352,6 +352,7 @@ static sn_kern make_sums(scan_cut *c, sn_stmt top) {
         sn_put_store(m, sn_at_end(part, body), c->sums[i], place(c, &outer), sn_result(sn_stmt_get(m, nest), i));
     sn_kern_dead_code(m, part);
     sn_kern_collect_params(m, part);
+    sn_kern_set_precision(m, part, sn_kern_get(m, c->k)->sched.precision);
     pin_vector(c, part);
     return part;
 }

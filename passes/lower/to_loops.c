@@ -262,10 +262,13 @@ static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
 }
 
-/* What a node says of its kernel stands in the kernel's header. The rule of the operation has read it before. */
+/* What a node says of its kernel stands in the kernel's header. The rule of the operation has read it before. The precision is
+ * not for schedules to say. */
 static void pin_schedule(sn_lower *lw, sn_nd x) {
     const sn_attr *a = sn_node_attr(lw->m, x, SN_ATTR_SCHEDULE);
-    if (a) sn_sched_read(&sn_kern_get(lw->m, lw->kern)->sched, lw->m->env, "schedule", a->text);
+    sn_sched *sched = &sn_kern_get(lw->m, lw->kern)->sched;
+    if (a) sn_sched_read(sched, lw->m->env, "schedule", a->text);
+    sched->precision = sn_node_precision(lw->m, x);
 }
 
 /* One kernel that stores every element of x to b. */

@@ -6,7 +6,7 @@
  *
  * A loop over the table schedules.def: the first row that applies to the kernel and has a candidate binds it, by its first
  * candidate. A schedule that stands in the kernel's header is obeyed: rows of its class alone are asked, and choose what is
- * zero. If its class cannot bind the kernel, nothing in the header counts (a remark says why).
+ * zero. If its class cannot bind the kernel, nothing in the header counts but the precision (a remark says why).
  *
  * Legality: a class binds what it says that it applies to; axis kinds promise no more than that. Cost: near linear in
  * the kernel. Where somebody listens, every candidate is bound to a copy of the kernel and estimated.
@@ -80,7 +80,7 @@ static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx 
 /* A field that stands in the header is one that its class reads, or says what is so anyway (1). */
 static sn_status check_fields(sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     for (int f = 0; f < SN_N_SCHED_FIELDS; f++) {
-        uint32_t idle = sn_sched_fields[f].is_flag ? 0 : 1;
+        uint32_t idle = sn_sched_fields[f].is_flag || sn_sched_fields[f].words ? 0 : 1;
         bool has = sn_sched_classes[pinned->cls].fields >> f & 1;
         if (has || sn_sched_get(pinned, (sn_sched_field)f) <= idle) continue;
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: a schedule of class %s has no %s",
@@ -96,8 +96,10 @@ static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_c
     SN_TRY(check_fields(cx, k, &pinned));
     SN_TRY(ask(out, headers, cx, k, sh, &pinned));
     if (!*out) SN_TRY(ask(out, headers, cx, k, sh, &open));
-    for (uint32_t i = 0; i < headers->n; i++)
+    for (uint32_t i = 0; i < headers->n; i++) {
         if (!headers->at[i].split) headers->at[i].split = 1;
+        headers->at[i].precision = pinned.precision;
+    }
     const sn_sched *sc = &headers->at[0];
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, block_x=%u block_y=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->block_x, sc->block_y,

@@ -292,6 +292,8 @@ Test(loop, parse_errors) {
     parse_fails("kernel @k(q) {", "t:1:11: unknown buffer 'q'");
     parse_fails(X "kernel @k(x, x) {", "parameter 'x' is named twice");
     parse_fails(X "kernel @k(x) schedule fast {", "unknown schedule class 'fast'");
+    parse_fails(X "kernel @k(x) schedule none precision=f16 {", "precision: 'f16' is none of exact, high, tf32, bf16");
+    parse_fails(X "kernel @k(x) schedule none precision=2 {", "precision: '2' is none of exact, high, tf32, bf16");
     parse_fails(X "kernel @k(x) {\n store y[0], %0 }", "t:3:8: 'y' is not a parameter or reg of kernel @k");
     parse_fails(X "kernel @k(x) {\n store x[0], %0 }", "t:3:14: unknown value %0");
     parse_fails(X "kernel @k(x) {\n store x[q], %0 }", "unknown name q");
