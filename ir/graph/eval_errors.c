@@ -13,6 +13,9 @@
  *     %z = sub %x, %m             common: error of m
  *     %s = sum %z axes=[0]        N times that
  *
+ * A product that may have factors of fewer bits (precisions.def) is off by a share of the sum of |x * y|, whose roundings may
+ * all have one direction.
+ *
  * An estimate, not a proof; a right program stays below it. Composites have to be decomposed before: what cancels
  * inside them counts. Costs some evaluations of every node, in memory as well.
  */
@@ -74,6 +77,12 @@ static sn_array squared(estimate *es, const sn_array *a) {
     return out;
 }
 
+static sn_array magnitudes(estimate *es, const sn_array *a) {
+    sn_array out = with(a, zeros(&es->temp, a->numel));
+    for (int64_t i = 0; i < a->numel; i++) out.f[i] = fabs(a->f[i]);
+    return out;
+}
+
 /* squares + common^2 */
 static sn_array all_squares(estimate *es, const sn_array *a, const errors *er) {
     sn_array out = with(a, zeros(&es->temp, a->numel));
@@ -114,12 +123,12 @@ static double terms_of(const estimate *es, sn_nd x) {
     return (double)a->numel / fmax(1, (double)out->numel);
 }
 
-/* The operation on the squares of its operands. */
-static sn_status square_terms(sn_array **out, estimate *es, sn_nd x) {
+/* The operation on the squares of its operands, or on what else `of` makes of them. */
+static sn_status eval_of(sn_array **out, estimate *es, sn_nd x, sn_array of(estimate *es, const sn_array *a)) {
     const sn_node_rec *n = sn_node_get(es->m, x);
-    sn_array a = squared(es, es->values[n->in[0].i]);
+    sn_array a = of(es, es->values[n->in[0].i]);
     if (n->n_in < 2 || sn_nd_eq(n->in[0], n->in[1])) return eval_with(out, es, x, 0, &a);
-    sn_array *kept = es->values[n->in[1].i], b = squared(es, kept);
+    sn_array *kept = es->values[n->in[1].i], b = of(es, kept);
     es->values[n->in[1].i] = &b;
     sn_status status = eval_with(out, es, x, 0, &a);
     es->values[n->in[1].i] = kept;
@@ -129,9 +138,19 @@ static sn_status square_terms(sn_array **out, estimate *es, sn_nd x) {
 static sn_status sum_roundings(estimate *es, sn_nd x, errors *to) {
     sn_array *terms, *out = es->values[x.i];
     double n = terms_of(es, x), rounding = rounding_of_sum(out->dtype, n);
-    SN_TRY(square_terms(&terms, es, x));
+    SN_TRY(eval_of(&terms, es, x, squared));
     double each = sn_node_get(es->m, x)->op == SN_OP_MEAN ? 1 / fmax(1, n) : 1;
     for (int64_t i = 0; i < out->numel; i++) add_square(&to->squares[i], rounding * sqrt(terms->f[i] * each));
+    return SN_OK;
+}
+
+/* matmul, conv2d with factors of fewer bits: each product is off by a share of it, all of them in one direction. */
+static sn_status factor_roundings(estimate *es, sn_nd x, errors *to) {
+    double share = sn_precision_error(sn_node_precision(es->m, x));
+    sn_array *terms;
+    if (share == 0) return SN_OK;
+    SN_TRY(eval_of(&terms, es, x, magnitudes));
+    for (int64_t i = 0; i < terms->numel; i++) add_square(&to->squares[i], share * terms->f[i]);
     return SN_OK;
 }
 
@@ -333,6 +352,7 @@ static sn_status find_errors(estimate *es, sn_nd x) {
     for (uint32_t r = 0; r < n->n_results; r++) to[r] = (errors){zeros(es->arena, out[r].numel), NULL};
     for (uint32_t k = 0; k < n->n_in; k++) SN_TRY(operand_errors(es, x, k, to));
     if (rule_of(n->op) == SUM || rule_of(n->op) == PRODUCTS) SN_TRY(sum_roundings(es, x, to));
+    if (rule_of(n->op) == PRODUCTS) SN_TRY(factor_roundings(es, x, to));
     if (n->op == SN_OP_FLOORDIV) round_quotients(es, x, to);
     for (uint32_t r = 0; r < n->n_results && !is_exact(n); r++)
         if (sn_is_float(out[r].dtype)) own_roundings(&out[r], &to[r]);

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "frontend/frontend.h"
@@ -139,6 +140,37 @@ Test(conform, products_of_halves_are_rounded_in_f32, .init = begin, .fini = end)
     cr_expect(passes(&want, allowed, 0, all * (1 + 0x1p-8)));
     cr_expect_not(passes(&want, allowed, 0, all * 1.25));
     cr_expect_not(passes(&want, allowed, 0, -all));
+}
+
+/* Factors of fewer bits: the sums may be off by a share of the products in them, also where these cancel. For halves the
+ * word means nothing. */
+Test(conform, products_in_few_bits_are_off_by_a_share_of_their_terms, .init = begin, .fini = end) {
+    static const sn_dtype dtypes[] = {SN_F32, SN_BF16};
+    double x[64], y[64], *allowed, terms = 64 * 1.5 * 1.25;
+    for (int k = 0; k < 64; k++) x[k] = 1.5, y[k] = k % 2 ? -1.25 : 1.25;
+    for (int p = 0; p < SN_N_PRECISIONS; p++)
+        for (size_t t = 0; t < SN_COUNT(dtypes); t++) {
+            const char *dtype = sn_dtypes[dtypes[t]].name, *word = sn_precision_words[p];
+            char text[160];
+            snprintf(text, sizeof text,
+                     "graph @g(%%x: %s[64], %%y: %s[64]) {\n  %%z = matmul %%x, %%y precision=%s\n  return z = %%z\n}",
+                     dtype, dtype, word);
+            const sn_array in[] = {array_of(dtypes[t], x, 64), array_of(dtypes[t], y, 64)};
+            double share = dtypes[t] == SN_F32 ? sn_precision_error((sn_precision)p) : 0;
+            end();
+            begin();
+            sn_array want = evaluate(&allowed, text, in);
+            cr_expect(passes(&want, allowed, 0, share * terms), "%s %s", word, dtype);
+            cr_expect_not(passes(&want, allowed, 0, 2 * share * terms + 1e-3), "%s %s", word, dtype);
+        }
+}
+
+/* The shares that sinter.h states. */
+Test(conform, shares_of_precisions) {
+    cr_expect_eq(sn_precision_error(SN_PRECISION_EXACT), 0);
+    cr_expect_float_eq(sn_precision_error(SN_PRECISION_HIGH), 0x1p-15, 0x1p-24);
+    cr_expect_float_eq(sn_precision_error(SN_PRECISION_TF32), 0x1p-10, 0x1p-20);
+    cr_expect_float_eq(sn_precision_error(SN_PRECISION_BF16), 0x1p-7, 0x1p-14);
 }
 
 Test(conform, an_element_off_by_units_in_the_last_place_is_wrong, .init = begin, .fini = end) {
