@@ -19,6 +19,12 @@ static lv coordinate(sn_gen *g, const sn_box_dim *d) {
     return g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, "");
 }
 
+bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b) {
+    for (uint32_t i = 0; i < g->boxes.n; i++)
+        if (g->boxes.at[i].box.fills && sn_buf_eq(g->boxes.at[i].box.shared, b)) return true;
+    return false;
+}
+
 /* Operands from `at` on as {$2, $3}. */
 static void put_list(char *out, size_t size, uint32_t at, uint32_t n) {
     size_t used = 0;
@@ -95,11 +101,14 @@ void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives) {
     else store(g, b);
 }
 
-/* What threads have stored to shared memory, boxes see; what boxes have read, threads may store over. */
+/* What threads have stored to shared memory, boxes and matrix instructions see; what boxes have read, threads may store
+ * over. */
 void sn_gen_order_boxes(sn_gen *g) {
-    if (!g->stores_boxes) return;
-    sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
-    sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
-    sn_em_end(&g->em, &first);
-    sn_em_assembly(&g->em, g->em.cg->vd, "fence.proxy.async.shared::cta;", "~{memory}", NULL, 0);
+    if (g->stores_boxes) {
+        sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
+        sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
+        sn_em_end(&g->em, &first);
+    }
+    if (g->stores_boxes || g->prepares)
+        sn_em_assembly(&g->em, g->em.cg->vd, "fence.proxy.async.shared::cta;", "~{memory}", NULL, 0);
 }

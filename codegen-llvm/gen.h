@@ -155,8 +155,11 @@ typedef struct sn_gen {
     lv *adds;           /* by sn_stmt: ... this one: 0 where it stores rather than adds; NULL: it adds */
     bool produces;      /* there is one: a warpgroup of its own copies */
     bool stores_boxes;  /* a box stores to global memory */
+    bool prepares;      /* a matrix instruction that is waited for reads what threads have stored */
     sn_gen_role role;
-    bool mma_under_way; /* instructions have been given and not waited for */
+    bool mma_under_way;  /* instructions have been given and not waited for ... */
+    bool mma_reads_ring; /* ... that read what boxes fill */
+    bool *summing;       /* by sn_buf: registers of such instructions */
 
     uint32_t n_params;   /* buffers that a launch gives */
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
@@ -334,6 +337,7 @@ void sn_gen_part_used(sn_gen *g, const sn_stmt_rec *loop, int64_t i, int64_t n);
 bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
 
 /* ---- box.c ---- */
+bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b);
 /* arrives: barrier object that counts what comes into shared memory. */
 void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
 /* At a barrier. */
@@ -341,6 +345,8 @@ void sn_gen_order_boxes(sn_gen *g);
 
 /* ---- mma.c ---- */
 void sn_gen_mma(sn_gen *g, sn_stmt s);
+/* Before a nest that touches registers of instructions under way. */
+void sn_gen_settle_mma(sn_gen *g, sn_stmt nest);
 /* Until no more than so many groups of instructions are under way; one a nest. */
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way);
 

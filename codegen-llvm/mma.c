@@ -150,7 +150,16 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
                 LLVMBuildStore(em->b, LLVMBuildExtractValue(em->b, out, i, ""), state_address(g, n, &w, h * w.n + i));
         }
     put(g, "wgmma.commit_group.sync.aligned;");
-    g->mma_under_way = true;
+    g->mma_under_way = g->summing[n->state.i] = true;
+    g->mma_reads_ring = sn_gen_is_filled_by_box(g, n->a.buf) || sn_gen_is_filled_by_box(g, n->b.buf);
+}
+
+void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
+    sn_stmt end = sn_stmt_walk_skip(g->m, nest);
+    for (sn_stmt s = nest; s.i != end.i && g->mma_under_way; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->buf.i && g->summing[r->buf.i]) sn_gen_wait_mma(g, 0);
+    }
 }
 
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way) {

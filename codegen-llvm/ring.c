@@ -16,6 +16,7 @@
  * when all of the cluster are done with it.
  */
 #include "codegen-llvm/gen.h"
+#include "ir/loop/access.h"
 
 #include <math.h>
 
@@ -85,6 +86,12 @@ void sn_gen_find_boxes(sn_gen *g) {
         if (!g->boxes.at[g->boxes.n - 1].box.fills) continue;
         g->produces = true;
         for (sn_stmt up = s; up.i; up = sn_stmt_get(g->m, up)->parent) g->feeds[up.i] = true;
+    }
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        sn_mma_nest n;
+        const char *why;
+        if (!sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma) || !sn_mma_find(&n, &why, g->m, s)) continue;
+        g->prepares |= !sn_gen_is_filled_by_box(g, n.a.buf) || !sn_gen_is_filled_by_box(g, n.b.buf);
     }
 }
 
@@ -158,23 +165,35 @@ static sn_buf sums_zeroed(const sn_gen *g, sn_stmt nest) {
     return is_zero && all && b->scope == SN_BUF_REG && sn_ix_uses_axis(g->m, store->ix, e->axis) ? store->buf : none;
 }
 
-/* The first nest of the pipe that adds to those registers, if it is a product. */
-static sn_stmt first_product(sn_gen *g, sn_stmt pipe, sn_buf sums) {
-    for (sn_stmt s = sn_stmt_get(g->m, pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next) {
+/* The first statement from s on that touches the registers, if it is a product; none: it is another. */
+static sn_stmt first_product(sn_gen *g, sn_stmt s, sn_buf sums) {
+    for (; s.i; s = sn_stmt_get(g->m, s)->next) {
         sn_mma_nest n;
         const char *why;
-        if (sn_stmt_get(g->m, s)->mma && sn_mma_find(&n, &why, g->m, s) && sn_buf_eq(n.state, sums)) return s;
+        bool touches = sn_stmt_loads(g->m, s, sums) || sn_stmt_stores(g->m, s, sums);
+        if (touches && sn_stmt_get(g->m, s)->mma && sn_mma_find(&n, &why, g->m, s)) return s;
+        if (touches) break;
     }
     return (sn_stmt){0};
 }
 
+static lv first_stores(sn_gen *g) { return sn_em_ci(g->em.cg->i32, 1); }
+
+/* Nests in front of the pipe: its first iteration stores. Nests inside: each iteration does. */
 static void find_zeroed(sn_gen *g, sn_stmt pipe) {
-    for (sn_stmt s = sn_stmt_get(g->m, pipe)->prev; s.i; s = sn_stmt_get(g->m, s)->prev) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, pipe);
+    for (sn_stmt s = r->prev; s.i; s = sn_stmt_get(g->m, s)->prev) {
         sn_buf sums = sums_zeroed(g, s);
-        sn_stmt first = sums.i ? first_product(g, pipe, sums) : (sn_stmt){0};
-        if (!first.i) return;
-        g->idle[s.i] = true;
-        g->adds[first.i] = sn_em_ci(g->em.cg->i32, 1);
+        if (!sums.i) break;
+        sn_stmt first = first_product(g, r->first, sums);
+        g->idle[s.i] = first.i;
+        if (first.i) g->adds[first.i] = first_stores(g);
+    }
+    for (sn_stmt s = r->first; s.i; s = sn_stmt_get(g->m, s)->next) {
+        sn_buf sums = sums_zeroed(g, s);
+        sn_stmt first = sums.i ? first_product(g, sn_stmt_get(g->m, s)->next, sums) : (sn_stmt){0};
+        g->idle[s.i] = first.i;
+        if (first.i) g->adds[first.i] = c32(g, 0);
     }
 }
 
@@ -307,17 +326,29 @@ static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
     return em_select(&g->em, wraps, c32(g, r->stages - 1), em_isub(&g->em, stage, c32(g, 1)));
 }
 
+/* Instructions of the iteration before may be under way when one begins, unless they had to be waited for. */
+static void carry_mma(sn_gen *g, const sn_gen_ring *r) {
+    for (sn_stmt s = sn_stmt_get(g->m, r->pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next) {
+        sn_mma_nest n;
+        const char *why;
+        if (!sn_stmt_get(g->m, s)->mma || !sn_mma_find(&n, &why, g->m, s)) continue;
+        if (sn_gen_is_filled_by_box(g, n.a.buf) || sn_gen_is_filled_by_box(g, n.b.buf)) return;
+        g->mma_under_way = g->summing[n.state.i] = true;
+    }
+}
+
 /* The stage that instructions under way may still read is the one before. */
 static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l, lv stage, lv phase) {
     sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe);
     sn_stmt s = sn_stmt_get(g->m, r->pipe)->first;
+    carry_mma(g, r);
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase);
     lv later_ones = LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, l->i, sn_em_i(&g->em, l->i, 0)), g->em.cg->i32, "");
     for (sn_stmt t = s; t.i; t = sn_stmt_get(g->m, t)->next)
-        if (g->adds[t.i]) g->adds[t.i] = later_ones;
+        if (g->adds[t.i] == first_stores(g)) g->adds[t.i] = later_ones;
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
-    if (!g->mma_under_way) {
+    if (!g->mma_under_way || !g->mma_reads_ring) {
         sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
         release(g, r, stage);
         return;
@@ -349,7 +380,7 @@ void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     for (uint32_t k = 0; k < g->boxes.n; k++)
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
-    if (!g->mma_under_way) return;
+    if (!g->mma_under_way || !g->mma_reads_ring) return;
     sn_gen_wait_mma(g, 0);
     release(g, r, stage_before(g, r, current(g, r->stage)));
 }

@@ -44,6 +44,7 @@ static bool is_written_out(const sn_gen *g, const sn_stmt_rec *s, int64_t n) {
 static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     sn_gen_scan_enter(g, s);
+    if (g->mma_under_way && s->kind == SN_AXIS_BLOCK_X && !s->mma) sn_gen_settle_mma(g, id);
     if (sn_gen_is_spread(g, id)) sn_gen_grid_region(g, s);
     else if (g->gpu && s->mma) sn_gen_mma(g, id);
     else if (g->gpu && sn_gen_is_box(g, id)) sn_gen_run_box(g, id);

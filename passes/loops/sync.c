@@ -157,6 +157,51 @@ static bool by_first_thread(const sync *sy, sn_stmt s) {
     return sn_stores(sn_stmt_get(sy->m, s)) && !(kinds_around(sy->m, s) & ~(1u << SN_AXIS_CLUSTER));
 }
 
+typedef struct copies {
+    sn_module *m;
+    sn_axis ax;
+    int64_t n;  /* the atom `ax mod n` ... */
+    sn_ix atom; /* ... none: there is none */
+} copies;
+
+static void note_copies(const copies *of, sn_ix e, copies *out) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    *out = *of;
+    for (uint32_t i = 0, n = sn_ix_terms(of->m, e, &terms, &c0, &one); i < n; i++) {
+        const sn_ix_rec *r = sn_ix_get(of->m, terms[i].atom);
+        if (r->kind == SN_IX_MOD && sn_ix_eq(r->a, sn_ix_axis(of->m, of->ax)) && sn_ix_is_const(of->m, r->b, &out->n))
+            out->atom = terms[i].atom;
+    }
+}
+
+/* Is there a barrier between them, s coming first in the text, in every iteration of the loop? Then all that is left is the
+ * next iteration. */
+static bool barrier_behind(const sync *sy, sn_stmt s, sn_stmt earlier, sn_stmt loop) {
+    while (sn_stmt_get(sy->m, s)->parent.i != loop.i) s = sn_stmt_get(sy->m, s)->parent;
+    while (sn_stmt_get(sy->m, earlier)->parent.i != loop.i) earlier = sn_stmt_get(sy->m, earlier)->parent;
+    for (; s.i && s.i != earlier.i; s = sn_next(sy->m, s))
+        if (sn_lops[sn_stmt_get(sy->m, s)->op].syncs && !sn_is_box_barrier(sy->m, s)) return true;
+    return false;
+}
+
+/* Do both walk over copies of the buffer, another one in the next iteration: c*(loop mod n) + an offset below c? */
+static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
+    copies of = {.m = sy->m, .ax = sn_stmt_axis(sy->m, loop)}, of_a, of_b;
+    sn_ix e[] = {sn_stmt_get(sy->m, a)->ix, sn_stmt_get(sy->m, b)->ix};
+    note_copies(&of, e[0], &of_a);
+    note_copies(&of, e[1], &of_b);
+    if (!of_a.atom.i || of_a.atom.i != of_b.atom.i || of_a.n < 2 || !barrier_behind(sy, b, a, loop)) return false;
+    int64_t step = sn_ix_range(sy->m, e[0]).hi / of_a.n + 1;
+    for (int i = 0; i < 2; i++) {
+        sn_ix rest = sn_ix_sub(sy->m, e[i], sn_ix_scale(sy->m, of_a.atom, step));
+        sn_range range = sn_ix_range(sy->m, rest);
+        if (sn_ix_uses_axis(sy->m, rest, of.ax) || range.lo < 0 || range.hi >= step) return false;
+    }
+    return true;
+}
+
 /* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
 static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s) {
     const sn_stmt none = {0};
@@ -168,6 +213,7 @@ static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s)
         while (sn_stmt_get(sy->m, later)->parent.i != carrier.i) later = sn_stmt_get(sy->m, later)->parent;
         bool still = !moves(sy, earlier->s, carrier) && !moves(sy, s, carrier);
         if (still && same_element(sy, earlier->s, s, carrier)) return none;
+        if (alternate(sy, earlier->s, s, carrier)) return none;
         return sn_access_apart(sy->m, earlier->s, s, carrier) ? none : later;
     }
     sn_stmt region = common_parent(sy->m, &first, &later);

@@ -24,6 +24,11 @@ static sn_mma instruction(const sn_target *t, sn_dtype operand, sn_dtype state) 
     return SN_MMA_NONE;
 }
 
+/* How many of bfloat16 give an f32 that precision. */
+static uint32_t terms_of(sn_precision precision) {
+    return precision == SN_PRECISION_EXACT ? 3 : precision == SN_PRECISION_BF16 ? 1 : 2;
+}
+
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     *ct = (sn_contract){.cx = cx, .m = cx->m, .k = k};
     sn_contraction *c = &ct->c;
@@ -38,7 +43,9 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (c->operands[i].from != operand) return false;
     *why_not = "there is no instruction for its dtypes";
-    ct->mma = instruction(cx->target, operand, c->dtype);
+    bool takes_apart = operand == SN_F32 && c->dtype == SN_F32;
+    if (takes_apart) ct->n_terms = terms_of((sn_precision)sn_kern_get(cx->m, k)->sched.precision);
+    ct->mma = instruction(cx->target, takes_apart ? SN_BF16 : operand, c->dtype);
     return ct->mma != SN_MMA_NONE;
 }
 
@@ -63,9 +70,9 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     sc.cls = SN_SCHED_CONTRACT;
     if (!sc.block_x) sc.block_x = 256;
     if (!sc.tile_m) sc.tile_m = 128;
-    if (!sc.tile_n) sc.tile_n = ct.c.n_states > 1 ? 128 : 256;
-    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(sn_mmas[ct.mma].operand);
-    if (!sc.stages) sc.stages = 4;
+    if (!sc.tile_n) sc.tile_n = (ct.n_terms ? 192 : 256) / (ct.c.n_states > 1 ? 2 : 1);
+    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct.c.operands[0].from);
+    if (!sc.stages) sc.stages = ct.n_terms ? 2 : 4;
     if (!sc.cluster) sc.cluster = 1;
     if (!pinned->cls) sc.persistent = true;
     if (!sn_contract_fits(&why_not, &ct, &sc)) {

@@ -13,6 +13,7 @@ typedef struct sn_contract {
     sn_kern k;
     sn_contraction c;
     sn_mma mma;
+    uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
 } sn_contract;
 
 /* Is the kernel a product that the class can do on this target? */

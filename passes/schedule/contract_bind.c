@@ -4,52 +4,43 @@
  * steps of the sum where the operand is contiguous along it, else rows of rows or columns of the tile. A box fills each.
  * What is outside of the operand is 0 there, so that it adds nothing; results outside are not stored.
  */
-#include "passes/schedule/contract.h"
-
-typedef struct binding {
-    sn_contract ct;
-    const sn_sched *sc;
-    sn_module *m;
-    sn_kern k;
-    sn_stmt_vec body;
-    sn_ix batch, row, column; /* of the tile's first element */
-    bool edge_m, edge_n, edge_k;
-    sn_mma_nest nest; /* all but its buffers */
-    sn_buf shared[SN_MOST_OPERANDS];
-    bool across[SN_MOST_OPERANDS];
-    sn_buf states[4];
-    sn_stmt store;    /* the body's only one, whose results pass through shared memory; none: there are others */
-    sn_ix store_ix;   /* its offset, over the axes of the kernel */
-    sn_buf staged;    /* that memory; none: results are stored by the threads that have them */
-    uint32_t n_parts; /* parts of a tile that pass through it one after the other, side by side in the tile */
-} binding;
+#include "passes/schedule/contract_bind.h"
 
 /* ---- small pieces ---- */
 
-/* A loop at *at, which moves inside. Returns its axis. */
-static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+sn_ix sn_contract_loop(sn_contract_binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
     *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
     return sn_ix_axis(b->m, ax);
 }
 
 /* The same, but without a loop where there is one iteration. */
-static sn_ix open_some(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    return extent == 1 ? sn_ix_const(b->m, 0) : open_loop(b, at, name, extent, kind);
+static sn_ix open_some(sn_contract_binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    return extent == 1 ? sn_ix_const(b->m, 0) : sn_contract_loop(b, at, name, extent, kind);
 }
-
-/* c*a + e */
-static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
 
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private_size,
+sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private_size,
                         int64_t copies) {
     sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
     sn_buf_rec *r = sn_buf_get(b->m, buf);
     r->private_size = (uint32_t)private_size;
     r->size = sn_ix_const(b->m, private_size * copies);
     return buf;
+}
+
+void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf) {
+    const sn_buf_rec *r = sn_buf_get(b->m, buf);
+    int64_t own = r->private_size;
+    sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix e = sn_contract_loop(b, &at, "e", own, SN_AXIS_UNROLL);
+    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
+    sn_put_store(b->m, at, buf, sn_contract_fma(b, own, thread, e), sn_put_const(b->m, at, r->dtype, 0));
+}
+
+int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand) {
+    return b->ct.c.operands[operand].right ? b->sc->tile_n : b->sc->tile_m;
 }
 
 /* ---- tiles ---- */
@@ -67,30 +58,30 @@ static int64_t divisor_near(int64_t n, int64_t wanted) {
 
 /* Blocks that run at the same time have tiles that are near each other both ways: `tall` of them one below the other, then
  * the next columns. */
-static int64_t tall(const binding *b, int64_t across, int64_t blocks) {
+static int64_t tall(const sn_contract_binding *b, int64_t across, int64_t blocks) {
     int64_t wanted = 1;
     while (wanted * wanted * b->sc->tile_m * b->sc->cluster < blocks * b->sc->tile_n) wanted++;
     return divisor_near(across, wanted);
 }
 
 /* The loops over tiles; *at moves inside. */
-static void open_tiles(binding *b, sn_cursor *at) {
+static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     const sn_contraction *c = &b->ct.c;
     sn_module *m = b->m;
     uint32_t cluster = b->sc->cluster;
     int64_t across = parts(parts(c->m, b->sc->tile_m), cluster), along = parts(c->n, b->sc->tile_n);
     int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
     if (!b->sc->persistent || tiles < blocks) blocks = tiles;
-    sn_ix g = open_loop(b, at, "g", blocks, SN_AXIS_GRID), rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
+    sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID), rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
     b->nest.rank = rank;
-    sn_ix tile = fma_ix(b, blocks, open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ), g);
+    sn_ix tile = sn_contract_fma(b, blocks, open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ), g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
     int64_t high = tall(b, across, blocks);
     sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
     sn_ix in_band = sn_ix_modc(m, inside, high * along);
-    sn_ix down = fma_ix(b, high, band, sn_ix_modc(m, in_band, high));
+    sn_ix down = sn_contract_fma(b, high, band, sn_ix_modc(m, in_band, high));
     b->batch = sn_ix_divc(m, tile, across * along);
-    b->row = sn_ix_scale(m, fma_ix(b, cluster, down, rank), b->sc->tile_m);
+    b->row = sn_ix_scale(m, sn_contract_fma(b, cluster, down, rank), b->sc->tile_m);
     b->column = sn_ix_scale(m, sn_ix_divc(m, in_band, high), b->sc->tile_n);
     b->edge_m = c->m % ((int64_t)b->sc->tile_m * cluster) != 0;
     b->edge_n = c->n % b->sc->tile_n != 0;
@@ -99,14 +90,14 @@ static void open_tiles(binding *b, sn_cursor *at) {
 
 /* ---- operands ---- */
 
-static sn_val put_and(binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n) {
+static sn_val put_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n) {
     if (!edge) return mask;
     sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, n));
     return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
 }
 
 /* The offset of the operand's element at (place, step), relative to the tile: `place` counts its rows or columns. */
-static sn_ix element(binding *b, const sn_contraction_operand *o, sn_ix place, sn_ix step) {
+static sn_ix element(sn_contract_binding *b, const sn_contraction_operand *o, sn_ix place, sn_ix step) {
     sn_contraction_place at = {b->batch, b->row, b->column, step};
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN], *side = o->right ? &at.column : &at.row;
@@ -116,7 +107,7 @@ static sn_ix element(binding *b, const sn_contraction_operand *o, sn_ix place, s
 }
 
 /* Is the operand contiguous across the sum rather than along it? */
-static bool lies_across(binding *b, const sn_contraction_operand *o) {
+static bool lies_across(sn_contract_binding *b, const sn_contraction_operand *o) {
     sn_module *m = b->m;
     sn_stmt along = b->ct.c.inner.at[b->ct.c.inner.n - 1];
     int64_t stride;
@@ -124,7 +115,7 @@ static bool lies_across(binding *b, const sn_contraction_operand *o) {
 }
 
 /* Boxes that fill the operand's shared memory with steps k*tile_k ..; one for each row of 128 bytes. */
-static void put_boxes(binding *b, sn_cursor at, uint32_t i, sn_ix k) {
+static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     sn_module *m = b->m;
     int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m, depth = b->sc->tile_k;
@@ -133,10 +124,10 @@ static void put_boxes(binding *b, sn_cursor at, uint32_t i, sn_ix k) {
     int64_t n = (across ? rows : depth) / width, lines = across ? depth : rows;
     for (int64_t part = 0; part < n; part++) {
         sn_cursor in = at;
-        sn_ix line = open_loop(b, &in, "i", lines, SN_AXIS_SEQ), lane = open_loop(b, &in, "j", width, SN_AXIS_SEQ);
+        sn_ix line = sn_contract_loop(b, &in, "i", lines, SN_AXIS_SEQ), lane = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
         lane = sn_ix_addc(m, lane, part * width);
-        sn_ix place = across ? lane : line, step = fma_ix(b, depth, k, across ? line : lane);
+        sn_ix place = across ? lane : line, step = sn_contract_fma(b, depth, k, across ? line : lane);
         sn_ix side = sn_ix_add(m, o->right ? b->column : b->row, place);
         sn_val mask =
             put_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side, o->right ? b->ct.c.n : b->ct.c.m);
@@ -152,53 +143,54 @@ static void put_boxes(binding *b, sn_cursor at, uint32_t i, sn_ix k) {
     }
 }
 
-static void make_operands(binding *b) {
+static void make_operands(sn_contract_binding *b) {
     sn_contraction *c = &b->ct.c;
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_contraction_operand *o = &c->operands[i];
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
         b->across[i] = lies_across(b, o);
         b->shared[i] =
-            new_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
+            sn_contract_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle = SN_LINE;
     }
 }
 
 /* ---- products ---- */
 
-static sn_mma_operand operand_of(const binding *b, uint32_t i) {
+static sn_mma_operand operand_of(const sn_contract_binding *b, uint32_t i) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
     return (sn_mma_operand){
         .buf = b->shared[i], .rows = rows, .width = SN_LINE / sn_dtype_bytes(o->from), .across = b->across[i]};
 }
 
-static void put_products(binding *b, sn_cursor at) {
+static void put_products(sn_contract_binding *b, sn_cursor at) {
     const sn_contraction *c = &b->ct.c;
     int64_t steps = parts(c->k, b->sc->tile_k);
     sn_cursor in = at;
-    sn_ix k = open_loop(b, &in, "k", steps, SN_AXIS_SEQ);
+    sn_ix k = sn_contract_loop(b, &in, "k", steps, SN_AXIS_SEQ);
     sn_stmt_get(b->m, in.parent)->pipe = b->sc->stages;
     for (uint32_t i = 0; i < c->n_operands; i++) put_boxes(b, in, i, k);
     sn_put_barrier(b->m, in);
-    for (uint32_t p = 0; p < c->n_products; p++) {
+    if (b->n_terms) sn_contract_put_terms(b, in, k);
+    for (uint32_t p = 0; p < c->n_products && !b->n_terms; p++) {
         sn_mma_nest nest = b->nest;
         nest.state = b->states[c->products[p].state];
         nest.a = operand_of(b, c->products[p].left);
         nest.b = operand_of(b, c->products[p].right);
         sn_mma_put(b->m, in, &nest);
     }
+    if (b->n_terms) sn_contract_finish_terms(b, at);
 }
 
-static void make_states(binding *b, sn_cursor at) {
+static void make_states(sn_contract_binding *b, sn_cursor at) {
     const sn_contraction *c = &b->ct.c;
-    uint32_t own = sn_mma_private(&b->nest);
-    sn_ix x = open_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix e = open_loop(b, &at, "e", own, SN_AXIS_UNROLL);
+    int64_t own = sn_mma_private(&b->nest), threads = (int64_t)b->nest.threads * b->sc->cluster;
     for (uint32_t i = 0; i < c->n_states; i++) {
-        b->states[i] = new_local(b, "acc", c->dtype, SN_BUF_REG, own, (int64_t)b->nest.threads * b->sc->cluster);
-        sn_ix thread = fma_ix(b, b->nest.threads, b->nest.rank, x);
-        sn_put_store(b->m, at, b->states[i], fma_ix(b, own, thread, e), sn_put_const(b->m, at, c->dtype, 0));
+        b->states[i] = sn_contract_local(b, "acc", c->dtype, SN_BUF_REG, own, threads);
+        if (b->n_terms) b->totals[i] = sn_contract_local(b, "total", c->dtype, SN_BUF_REG, own, threads);
+        sn_contract_zero(b, at, b->states[i]);
+        if (b->n_terms) sn_contract_zero(b, at, b->totals[i]);
     }
 }
 
@@ -206,7 +198,7 @@ static void make_states(binding *b, sn_cursor at) {
 
 /* The only store of the body, if the tile's results may leave through shared memory: rows of it are 128 bytes long there, and
  * boxes write them. none: results go to memory from the threads that have them. */
-static sn_stmt only_store(const binding *b) {
+static sn_stmt only_store(const sn_contract_binding *b) {
     sn_stmt store = {0};
     for (uint32_t i = 0; i < b->body.n; i++) {
         const sn_stmt_rec *r = sn_stmt_get(b->m, b->body.at[i]);
@@ -217,25 +209,25 @@ static sn_stmt only_store(const binding *b) {
     return store;
 }
 
-static uint32_t place_axes(binding *b, sn_axis *axes, sn_ix *with, sn_ix row, sn_ix column) {
+static uint32_t place_axes(sn_contract_binding *b, sn_axis *axes, sn_ix *with, sn_ix row, sn_ix column) {
     sn_contraction_place place = {b->batch, row, column, sn_ix_const(b->m, 0)};
     return sn_contraction_axes(axes, with, b->m, &b->ct.c, &place);
 }
 
-static sn_mma_operand staged_layout(const binding *b) {
+static sn_mma_operand staged_layout(const sn_contract_binding *b) {
     sn_dtype dtype = sn_buf_get(b->m, b->staged)->dtype;
     return (sn_mma_operand){.buf = b->staged, .rows = b->sc->tile_m, .width = SN_LINE / sn_dtype_bytes(dtype)};
 }
 
 /* Offset of a result in the buffer that it passes through; column: in its part of the tile. */
-static sn_ix staged_at(binding *b, sn_ix row, sn_ix column) {
+static sn_ix staged_at(sn_contract_binding *b, sn_ix row, sn_ix column) {
     sn_mma_operand layout = staged_layout(b);
     sn_ix offset = sn_mma_offset(b->m, &layout, b->sc->tile_n / b->n_parts, row, column);
     return sn_shared_of_rank(b->m, b->staged, b->nest.rank, offset);
 }
 
 /* Boxes that write part p of the tile. */
-static void put_store_boxes(binding *b, sn_cursor at, sn_ix p) {
+static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_module *m = b->m;
     const sn_stmt_rec *store = sn_stmt_get(m, b->store);
     int64_t width = staged_layout(b).width, columns = b->sc->tile_n / b->n_parts;
@@ -243,10 +235,10 @@ static void put_store_boxes(binding *b, sn_cursor at, sn_ix p) {
     sn_ix with[2 * SN_MAX_CHAIN];
     for (int64_t first = 0; first < columns; first += width) {
         sn_cursor in = at;
-        sn_ix i = open_loop(b, &in, "i", b->sc->tile_m, SN_AXIS_SEQ), j = open_loop(b, &in, "j", width, SN_AXIS_SEQ);
+        sn_ix i = sn_contract_loop(b, &in, "i", b->sc->tile_m, SN_AXIS_SEQ), j = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
         j = sn_ix_addc(m, j, first);
-        sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, fma_ix(b, columns, p, j));
+        sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, j));
         uint32_t n = place_axes(b, axes, with, row, column);
         sn_val x = sn_put_load(m, in, b->staged, staged_at(b, i, j));
         sn_val mask = put_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
@@ -258,24 +250,26 @@ static void put_store_boxes(binding *b, sn_cursor at, sn_ix p) {
 }
 
 /* The body at the elements that a thread has of part p. */
-static void put_elements(binding *b, sn_cursor at, sn_ix p) {
+static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_contraction *c = &b->ct.c;
     sn_module *m = b->m;
     uint32_t halves = sn_mma_elements(b->nest.mma) / 2, tiles_n = b->nest.tiles_n / b->n_parts;
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
     sn_val sums[4];
-    sn_ix x = open_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = open_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL);
-    sn_ix in_part = open_loop(b, &at, "j", tiles_n, SN_AXIS_UNROLL), j = fma_ix(b, tiles_n, p, in_part);
-    sn_ix r = open_loop(b, &at, "r", halves, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
-    sn_ix e = fma_ix(b, 2, r, v), row = sn_mma_row(m, &b->nest, x, h, e);
+    sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix h = sn_contract_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL);
+    sn_ix in_part = sn_contract_loop(b, &at, "j", tiles_n, SN_AXIS_UNROLL), j = sn_contract_fma(b, tiles_n, p, in_part);
+    sn_ix r = sn_contract_loop(b, &at, "r", halves, SN_AXIS_UNROLL), v = sn_contract_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
+    sn_ix e = sn_contract_fma(b, 2, r, v), row = sn_mma_row(m, &b->nest, x, h, e);
     sn_ix column = sn_mma_column(m, &b->nest, x, j, e);
     uint32_t n = place_axes(b, axes, with, sn_ix_add(m, b->row, row), sn_ix_add(m, b->column, column));
     sn_val mask = put_and(b, at, (sn_val){0}, b->edge_m, sn_ix_add(m, b->row, row), c->m);
     mask = put_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, column), c->n);
-    for (uint32_t i = 0; i < c->n_states; i++)
-        sums[i] = sn_put_load(m, at, b->states[i], sn_mma_element(m, &b->nest, x, h, j, e));
+    for (uint32_t i = 0; i < c->n_states; i++) {
+        sums[i] = sn_put_load(m, at, b->n_terms ? b->totals[i] : b->states[i], sn_mma_element(m, &b->nest, x, h, j, e));
+        if (b->n_terms) sums[i] = sn_put_op2(m, at, SN_LOP_MUL, sums[i], sn_put_const(m, at, c->dtype, sn_contract_unscale(b)));
+    }
     for (uint32_t i = 0; i < b->body.n; i++) {
         sn_stmt s = b->body.at[i];
         if (s.i == c->top.i) continue;
@@ -294,14 +288,14 @@ static void put_elements(binding *b, sn_cursor at, sn_ix p) {
     }
 }
 
-static void put_epilogue(binding *b, sn_cursor at) {
+static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
     put_elements(b, at, p);
     if (b->staged.i) put_store_boxes(b, at, p);
 }
 
 /* In as few parts as shared memory has room for beside the operands. */
-static void stage_results(binding *b) {
+static void stage_results(sn_contract_binding *b) {
     const sn_target *t = b->ct.cx->target;
     enum { SPARE = 2048 }; /* barrier objects, and where the array begins */
     b->n_parts = 1;
@@ -311,33 +305,38 @@ static void stage_results(binding *b) {
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
         used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
+        for (uint32_t t = 0; t < b->n_terms; t++) used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][t])->private_size;
     }
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
     int64_t bytes = sn_dtype_bytes(dtype), width = SN_LINE / bytes, parts_of = 1;
-    while (used + (int64_t)b->sc->tile_m * (b->sc->tile_n / parts_of) * bytes > t->shared_bytes) parts_of *= 2;
-    if (b->sc->tile_n % (parts_of * width) || b->nest.tiles_n % parts_of) return;
+    while (parts_of <= b->nest.tiles_n &&
+           (b->sc->tile_n % (parts_of * width) || b->nest.tiles_n % parts_of ||
+            used + (int64_t)b->sc->tile_m * (b->sc->tile_n / parts_of) * bytes > t->shared_bytes))
+        parts_of++;
+    if (parts_of > b->nest.tiles_n) return;
     b->store_ix = store->ix;
     b->n_parts = (uint32_t)parts_of;
-    b->staged = new_local(b, "results", dtype, SN_BUF_SHARED, b->sc->tile_m * (b->sc->tile_n / parts_of), b->sc->cluster);
+    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->sc->tile_m * (b->sc->tile_n / parts_of), b->sc->cluster);
     sn_buf_get(b->m, b->staged)->swizzle = SN_LINE;
 }
 
-static void start(binding *b, const sn_contract *ct, const sn_sched *sc) {
+static void start(sn_contract_binding *b, const sn_contract *ct, const sn_sched *sc) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
-    *b = (binding){.ct = *ct, .sc = sc, .m = ct->m, .k = ct->k};
+    *b = (sn_contract_binding){.ct = *ct, .sc = sc, .m = ct->m, .k = ct->k};
     b->nest = (sn_mma_nest){.mma = ct->mma,
                             .threads = sc->block_x,
                             .columns = 1,
                             .tiles_m = sc->tile_m / mma->m / (sc->block_x / mma->threads),
                             .tiles_n = sc->tile_n / mma->n,
                             .depth = sc->tile_k};
+    b->n_terms = ct->n_terms;
 }
 
 /* The boxes stand in a kernel of their own meanwhile. */
 bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc) {
     sn_module *m = ct->m;
-    binding b;
+    sn_contract_binding b;
     sn_box box;
     bool fits = true;
     start(&b, ct, sc);
@@ -345,7 +344,7 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     sn_cursor at = sn_at_end(b.k, (sn_stmt){0});
     make_operands(&b);
     open_tiles(&b, &at);
-    sn_ix k = open_loop(&b, &at, "k", parts(ct->c.k, sc->tile_k), SN_AXIS_SEQ);
+    sn_ix k = sn_contract_loop(&b, &at, "k", parts(ct->c.k, sc->tile_k), SN_AXIS_SEQ);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k);
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first; s.i && fits; s = sn_next(m, s))
         if (sn_is_nest(sn_stmt_get(m, s))) fits = sn_box_find(&box, why_not, m, s);
@@ -354,7 +353,7 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
 }
 
 /* Can boxes store the results? The same way. */
-static bool stores_by_boxes(binding *b, sn_cursor at) {
+static bool stores_by_boxes(sn_contract_binding *b, sn_cursor at) {
     sn_module *m = b->m;
     sn_box box;
     const char *why_not;
@@ -376,13 +375,14 @@ static bool stores_by_boxes(binding *b, sn_cursor at) {
 void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_contract ct;
     const char *why_not;
-    binding b;
+    sn_contract_binding b;
     sn_contract_find(&ct, &why_not, cx, k);
     start(&b, &ct, sc);
     sn_schedule_take_body(&b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     make_operands(&b);
     open_tiles(&b, &at);
+    if (b.n_terms) sn_contract_make_terms(&b);
     make_states(&b, at);
     put_products(&b, at);
     stage_results(&b);

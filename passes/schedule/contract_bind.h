@@ -1,0 +1,55 @@
+/* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands, products, results) and
+ * contract_terms.c (products of f32 by terms of bfloat16).
+ */
+#ifndef SN_PASSES_SCHEDULE_CONTRACT_BIND_H
+#define SN_PASSES_SCHEDULE_CONTRACT_BIND_H
+
+#include "passes/schedule/contract.h"
+
+enum { SN_MOST_TERMS = 3 };
+
+typedef struct sn_contract_binding {
+    sn_contract ct;
+    const sn_sched *sc;
+    sn_module *m;
+    sn_kern k;
+    sn_stmt_vec body;
+    sn_ix batch, row, column; /* of the tile's first element */
+    bool edge_m, edge_n, edge_k;
+    sn_mma_nest nest; /* all but its buffers */
+    sn_buf shared[SN_MOST_OPERANDS]; /* what boxes fill */
+    bool across[SN_MOST_OPERANDS];   /* contiguous across the sum */
+    uint32_t n_terms;                /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
+    sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];
+    sn_buf states[4];
+    sn_buf totals[4]; /* with terms: what states are added to, step by step */
+    sn_stmt store;    /* the body's only one, whose results pass through shared memory; none: there are others */
+    sn_ix store_ix;   /* its offset, over the axes of the kernel */
+    sn_buf staged;    /* that memory; none: results are stored by the threads that have them */
+    uint32_t n_parts; /* parts of a tile that pass through it one after the other, side by side in the tile */
+} sn_contract_binding;
+
+/* A loop at *at, which moves inside. Returns its axis. */
+sn_ix sn_contract_loop(sn_contract_binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind);
+sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope,
+                         int64_t private_size, int64_t copies);
+/* c*a + e */
+static inline sn_ix sn_contract_fma(sn_contract_binding *b, int64_t c, sn_ix a, sn_ix e) {
+    return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e);
+}
+/* A nest of all threads over the registers `buf`: sets them to 0. */
+void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf);
+/* Rows or columns of a tile of the operand. */
+int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand);
+
+/* ---- contract_terms.c ---- */
+
+/* Shared memory for the terms of all operands, and registers for totals. */
+void sn_contract_make_terms(sn_contract_binding *b);
+/* Step k of the sum, behind the barrier of its pipe: terms, products, what products of the step before add up to. */
+void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
+/* Behind all steps. Then totals have the sums, times sn_contract_unscale. */
+void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at);
+double sn_contract_unscale(const sn_contract_binding *b);
+
+#endif

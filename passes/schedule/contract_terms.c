@@ -1,0 +1,133 @@
+/* contract_terms.c: products of f32 by terms of bfloat16, for class contract on GPUs.
+ *
+ *     2^23 * x = h + m + l,   x * y = 2^-46 * (hx*hy + hx*my + mx*hy + mx*my + hx*ly + lx*hy + less than 2^-24 of it)
+ *
+ * Each term is what bfloat16 has of the rest, so three of them are an f32. Threads take apart what boxes have brought:
+ *
+ *     loop k : pipe { boxes   barrier   terms   total += acc   barrier   acc = 0   acc += l*h, h*l, m*m, m*h, h*m, h*h }
+ *
+ * Tensor cores cut what they add to the length of the largest number, so sums stay short: a step of the sum is added to a total
+ * in f32, and small products come first. Terms lie twice in shared memory: those of a step are made while the products of the
+ * step before are under way. The scale makes every term of every f32 a normal bfloat16 or 0: nothing depends on what tensor
+ * cores do with less. Two terms and three products (`high`) leave an error of 2^-16 of a product, one term that of bfloat16.
+ */
+#include "passes/schedule/contract_bind.h"
+
+#include <math.h>
+
+enum { SCALE = 23, COPIES = 2, VECTOR = 4 };
+
+/* Which terms are multiplied, small products first: rows of {left, right}, for 1, 2 and 3 terms. */
+typedef struct pair {
+    uint8_t left, right;
+} pair;
+static const pair PAIRS[SN_MOST_TERMS][6] = {
+    {{0, 0}}, {{1, 0}, {0, 1}, {0, 0}}, {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}}};
+static const uint32_t N_PAIRS[SN_MOST_TERMS] = {1, 3, 6};
+
+static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
+
+double sn_contract_unscale(const sn_contract_binding *b) { return is_scaled(b) ? ldexp(1, -2 * SCALE) : 1; }
+
+/* ---- where terms lie ---- */
+
+static int64_t size_of(const sn_contract_binding *b, uint32_t operand) {
+    return sn_contract_rows(b, operand) * b->sc->tile_k;
+}
+
+static sn_ix copy_of_step(sn_contract_binding *b, uint32_t operand, sn_ix k) {
+    return sn_ix_scale(b->m, sn_ix_modc(b->m, k, COPIES), size_of(b, operand));
+}
+
+/* Of term t in step k: lines of 128 bytes, or as long as a step. */
+static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t t, sn_ix k) {
+    sn_buf buf = b->terms[operand][t];
+    return (sn_mma_operand){.buf = buf,
+                            .rows = sn_contract_rows(b, operand),
+                            .width = sn_buf_get(b->m, buf)->swizzle / sn_dtype_bytes(SN_BF16),
+                            .across = b->across[operand],
+                            .at = copy_of_step(b, operand, k)};
+}
+
+void sn_contract_make_terms(sn_contract_binding *b) {
+    static const char *const NAMES[2][SN_MOST_TERMS] = {{"left_h", "left_m", "left_l"},
+                                                        {"right_h", "right_m", "right_l"}};
+    int64_t line = b->sc->tile_k * sn_dtype_bytes(SN_BF16);
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
+        for (uint32_t t = 0; t < b->n_terms; t++) {
+            bool right = b->ct.c.operands[i].right;
+            b->terms[i][t] = sn_contract_local(b, NAMES[right][t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, i),
+                                               b->sc->cluster);
+            sn_buf_get(b->m, b->terms[i][t])->swizzle =
+                (uint32_t)(b->across[i] || line > SN_LINE ? SN_LINE : line);
+        }
+}
+
+/* ---- taking apart ---- */
+
+/* Vector number `number` of what boxes have brought: its elements are neighbours there, and in each term. */
+static void put_vector(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix number, sn_ix k) {
+    sn_module *m = b->m;
+    int64_t width = SN_LINE / sn_dtype_bytes(SN_F32);
+    int64_t lines = b->across[operand] ? b->sc->tile_k : sn_contract_rows(b, operand);
+    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR);
+    sn_ix offset = sn_contract_fma(b, VECTOR, number, v), line = sn_ix_divc(m, offset, width);
+    sn_ix along = sn_contract_fma(b, width, sn_ix_divc(m, line, lines), sn_ix_modc(m, offset, width));
+    line = sn_ix_modc(m, line, lines);
+    sn_buf raw = b->shared[operand];
+    sn_val rest = sn_put_load(m, at, raw, sn_shared_of_rank(m, raw, b->nest.rank, offset));
+    if (is_scaled(b)) rest = sn_put_op2(m, at, SN_LOP_MUL, rest, sn_put_const(m, at, SN_F32, ldexp(1, SCALE)));
+    for (uint32_t t = 0; t < b->n_terms; t++) {
+        sn_mma_operand term = layout(b, operand, t, k);
+        sn_val x = sn_put_cast(m, at, SN_BF16, rest);
+        sn_ix to = sn_mma_offset(m, &term, b->sc->tile_k, b->across[operand] ? along : line,
+                                 b->across[operand] ? line : along);
+        sn_put_store(m, at, term.buf, sn_shared_of_rank(m, term.buf, b->nest.rank, to), x);
+        if (t + 1 < b->n_terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, x));
+    }
+}
+
+static void take_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
+    int64_t vectors = size_of(b, operand) / VECTOR, threads = b->nest.threads, each = (vectors + threads - 1) / threads;
+    sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
+    sn_ix u = sn_contract_loop(b, &at, "u", each, SN_AXIS_UNROLL), number = sn_contract_fma(b, threads, u, x);
+    if (vectors % threads) at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, vectors)));
+    put_vector(b, at, operand, number, k);
+}
+
+/* ---- sums ---- */
+
+static void add_to_totals(sn_contract_binding *b, sn_cursor at) {
+    sn_module *m = b->m;
+    int64_t own = sn_mma_private(&b->nest);
+    sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix e = sn_contract_loop(b, &at, "e", own, SN_AXIS_UNROLL);
+    e = sn_contract_fma(b, own, sn_contract_fma(b, b->nest.threads, b->nest.rank, x), e);
+    for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
+        sn_val total = sn_put_load(m, at, b->totals[i], e), acc = sn_put_load(m, at, b->states[i], e);
+        sn_put_store(m, at, b->totals[i], e, sn_put_op2(m, at, SN_LOP_ADD, total, acc));
+    }
+}
+
+static void put_products(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+    const sn_contraction *c = &b->ct.c;
+    for (uint32_t i = 0; i < N_PAIRS[b->n_terms - 1]; i++)
+        for (uint32_t p = 0; p < c->n_products; p++) {
+            pair terms = PAIRS[b->n_terms - 1][i];
+            sn_mma_nest nest = b->nest;
+            nest.state = b->states[c->products[p].state];
+            nest.a = layout(b, c->products[p].left, terms.left, k);
+            nest.b = layout(b, c->products[p].right, terms.right, k);
+            sn_mma_put(b->m, at, &nest);
+        }
+}
+
+void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) take_apart(b, at, i, k);
+    add_to_totals(b, at);
+    sn_put_barrier(b->m, at);
+    for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, b->states[i]);
+    put_products(b, at, k);
+}
+
+void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at) { add_to_totals(b, at); }
