@@ -297,6 +297,7 @@ static void store_at(sn_gen *g, const access *a, sn_ix e, lv x) {
         sn_gen_post(g, a->id, sn_gen_ix(g, e), x);
         return;
     }
+    if (a->b->scope == SN_BUF_SHARED) g->unseen = true;
     lv s = LLVMBuildStore(g->em.b, x, address(g, a, e));
     LLVMSetAlignment(s, alignment(a, sn_em_lanes(x), g->gpu));
 }

@@ -104,11 +104,16 @@ void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives) {
 /* What threads have stored to shared memory, boxes and matrix instructions see; what boxes have read, threads may store
  * over. */
 void sn_gen_order_boxes(sn_gen *g) {
-    if (g->stores_boxes) {
+    if (g->stores_boxes && !g->in_ring) {
         sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
         sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
         sn_em_end(&g->em, &first);
     }
-    if (g->stores_boxes || g->prepares)
+    sn_gen_show_stores(g);
+}
+
+void sn_gen_show_stores(sn_gen *g) {
+    if ((g->stores_boxes || g->prepares) && g->unseen)
         sn_em_assembly(&g->em, g->em.cg->vd, "fence.proxy.async.shared::cta;", "~{memory}", NULL, 0);
+    g->unseen = false;
 }

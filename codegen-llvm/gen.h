@@ -156,6 +156,8 @@ typedef struct sn_gen {
     bool produces;      /* there is one: a warpgroup of its own copies */
     bool stores_boxes;  /* a box stores to global memory */
     bool prepares;      /* a matrix instruction that is waited for reads what threads have stored */
+    bool unseen;        /* threads may have stored to shared memory what boxes and such instructions do not see yet */
+    bool in_ring;       /* inside a pipe that boxes fill: none stores there */
     sn_gen_role role;
     bool mma_under_way;  /* instructions have been given and not waited for ... */
     bool mma_reads_ring; /* ... that read what boxes fill */
@@ -342,6 +344,8 @@ bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b);
 void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
 /* At a barrier. */
 void sn_gen_order_boxes(sn_gen *g);
+/* Before one, or earlier: boxes and matrix instructions see what the thread has stored to shared memory. */
+void sn_gen_show_stores(sn_gen *g);
 
 /* ---- mma.c ---- */
 void sn_gen_mma(sn_gen *g, sn_stmt s);

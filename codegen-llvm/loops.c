@@ -19,6 +19,7 @@ void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bo
     l->i = LLVMBuildPhi(em->b, LLVMTypeOf(n), "");
     LLVMAddIncoming(l->i, &first, &l->before, 1);
     if (ax.i) g->axes[ax.i] = l->i;
+    g->unseen = true;
 }
 
 void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t n) {

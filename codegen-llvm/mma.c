@@ -154,11 +154,14 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
     g->mma_reads_ring = sn_gen_is_filled_by_box(g, n->a.buf) || sn_gen_is_filled_by_box(g, n->b.buf);
 }
 
+/* What has been stored for the next ones is shown while these are under way. */
 void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(g->m, nest);
     for (sn_stmt s = nest; s.i != end.i && g->mma_under_way; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (r->buf.i && g->summing[r->buf.i]) sn_gen_wait_mma(g, 0);
+        if (!r->buf.i || !g->summing[r->buf.i]) continue;
+        sn_gen_show_stores(g);
+        sn_gen_wait_mma(g, 0);
     }
 }
 

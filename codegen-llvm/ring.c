@@ -341,6 +341,7 @@ static void carry_mma(sn_gen *g, const sn_gen_ring *r) {
 static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l, lv stage, lv phase) {
     sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe);
     sn_stmt s = sn_stmt_get(g->m, r->pipe)->first;
+    g->in_ring = true;
     carry_mma(g, r);
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase);
@@ -348,6 +349,7 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     for (sn_stmt t = s; t.i; t = sn_stmt_get(g->m, t)->next)
         if (g->adds[t.i] == first_stores(g)) g->adds[t.i] = later_ones;
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
+    g->in_ring = false;
     if (!g->mma_under_way || !g->mma_reads_ring) {
         sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
         release(g, r, stage);

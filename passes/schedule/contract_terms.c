@@ -65,17 +65,44 @@ void sn_contract_make_terms(sn_contract_binding *b) {
 
 /* ---- taking apart ---- */
 
-/* Vector number `number` of what boxes have brought: its elements are neighbours there, and in each term. */
-static void put_vector(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix number, sn_ix k) {
+/* The vectors of a thread pass through registers, so that all are loaded before the first one is taken apart. */
+typedef struct vectors {
+    sn_buf held;
+    sn_ix x;
+    int64_t each, all; /* of a thread; of the operand */
+} vectors;
+
+/* Vector u of the thread: a region at *at for it, its number, and its first register. */
+static void open_vector(sn_contract_binding *b, sn_cursor *at, const vectors *of, sn_ix *number, sn_ix *held) {
+    int64_t threads = b->nest.threads;
+    sn_ix u = sn_contract_loop(b, at, "u", of->each, SN_AXIS_UNROLL);
+    *number = sn_contract_fma(b, threads, u, of->x);
+    sn_ix thread = sn_contract_fma(b, threads, b->nest.rank, of->x);
+    *held = sn_contract_fma(b, VECTOR * of->each, thread, sn_ix_scale(b->m, u, VECTOR));
+    if (of->all % threads) *at = sn_at_end(b->k, sn_put_if(b->m, *at, *number, sn_ix_const(b->m, of->all)));
+}
+
+static void hold_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of) {
+    sn_buf raw = b->shared[operand];
+    sn_ix number, held;
+    open_vector(b, &at, of, &number, &held);
+    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR);
+    sn_ix offset = sn_shared_of_rank(b->m, raw, b->nest.rank, sn_contract_fma(b, VECTOR, number, v));
+    sn_put_store(b->m, at, of->held, sn_ix_add(b->m, held, v), sn_put_load(b->m, at, raw, offset));
+}
+
+/* Its elements are neighbours in what boxes have brought, and in each term. */
+static void put_vector(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of, sn_ix k) {
     sn_module *m = b->m;
+    sn_ix number, held;
+    open_vector(b, &at, of, &number, &held);
     int64_t width = SN_LINE / sn_dtype_bytes(SN_F32);
     int64_t lines = b->across[operand] ? b->sc->tile_k : sn_contract_rows(b, operand);
     sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR);
     sn_ix offset = sn_contract_fma(b, VECTOR, number, v), line = sn_ix_divc(m, offset, width);
     sn_ix along = sn_contract_fma(b, width, sn_ix_divc(m, line, lines), sn_ix_modc(m, offset, width));
     line = sn_ix_modc(m, line, lines);
-    sn_buf raw = b->shared[operand];
-    sn_val rest = sn_put_load(m, at, raw, sn_shared_of_rank(m, raw, b->nest.rank, offset));
+    sn_val rest = sn_put_load(m, at, of->held, sn_ix_add(m, held, v));
     if (is_scaled(b)) rest = sn_put_op2(m, at, SN_LOP_MUL, rest, sn_put_const(m, at, SN_F32, ldexp(1, SCALE)));
     for (uint32_t t = 0; t < b->n_terms; t++) {
         sn_mma_operand term = layout(b, operand, t, k);
@@ -88,11 +115,12 @@ static void put_vector(sn_contract_binding *b, sn_cursor at, uint32_t operand, s
 }
 
 static void take_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
-    int64_t vectors = size_of(b, operand) / VECTOR, threads = b->nest.threads, each = (vectors + threads - 1) / threads;
-    sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
-    sn_ix u = sn_contract_loop(b, &at, "u", each, SN_AXIS_UNROLL), number = sn_contract_fma(b, threads, u, x);
-    if (vectors % threads) at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, vectors)));
-    put_vector(b, at, operand, number, k);
+    int64_t threads = b->nest.threads, all = size_of(b, operand) / VECTOR;
+    vectors of = {.all = all, .each = (all + threads - 1) / threads};
+    of.held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, VECTOR * of.each, threads * b->sc->cluster);
+    of.x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
+    hold_vectors(b, at, operand, &of);
+    put_vector(b, at, operand, &of, k);
 }
 
 /* ---- sums ---- */
