@@ -64,21 +64,11 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     (void)sh;
     sn_contract ct;
     const char *why_not;
-    sn_sched sc = *pinned;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return SN_OK;
-    if (ct.c.m < 64 || ct.c.n < 64 || ct.c.k < 64) return SN_OK;
-    sc.cls = SN_SCHED_CONTRACT;
-    if (!sc.block_x) sc.block_x = 256;
-    if (!sc.tile_m) sc.tile_m = 128;
-    if (!sc.tile_n) sc.tile_n = (ct.n_terms ? 192 : 256) / (ct.c.n_states > 1 ? 2 : 1);
-    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct.c.operands[0].from);
-    if (!sc.stages) sc.stages = ct.n_terms ? 2 : 4;
-    if (!sc.cluster) sc.cluster = 1;
-    if (!pinned->cls) sc.persistent = true;
-    if (!sn_contract_fits(&why_not, &ct, &sc)) {
-        sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
-        return SN_OK;
-    }
-    sn_schedule_propose(out, cx, &sc);
+    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.n < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return SN_OK;
+    sn_contract_tiles(out, &ct, pinned);
+    if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return SN_OK;
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
+    out->n = 0;
     return SN_OK;
 }

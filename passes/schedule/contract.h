@@ -19,6 +19,8 @@ typedef struct sn_contract {
 /* Is the kernel a product that the class can do on this target? */
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
+/* Headers that agree with the pinned one, the best by the model first (contract_tiles.c). */
+void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
 /* Can boxes bring its operands, by tiles of that header? */
 bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc);
 
