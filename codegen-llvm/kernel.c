@@ -269,6 +269,7 @@ static void gpu_function(sn_gen *g) {
     /* ptxas takes no notice of a number that cannot be, and says so. */
     uint32_t blocks = g->k->sched.min_blocks,
              most = sn_target_blocks(g->em.cg->target, (uint64_t)g->threads_x * g->threads_y);
+    if (g->produces && !blocks) blocks = 1; /* setmaxnreg wants to know how many registers threads begin with */
     if (blocks && most) {
         snprintf(size, sizeof size, "%u", blocks < most ? blocks : most);
         attribute(g, "nvvm.minctasm", size);

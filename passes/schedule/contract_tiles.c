@@ -35,7 +35,7 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     int64_t terms = 2 * rows * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
     int64_t results = (int64_t)sc->tile_m * SN_LINE, room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - results;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
-    return sums <= SN_PRODUCT_REGS && sc->stages * stage <= room;
+    return sums <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
 }
 
 /* Insert by cycles. */
