@@ -27,6 +27,7 @@ typedef struct sn_host_code sn_host_code; /* owns the machine code */
 sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
                           const sn_workers *workers);
 void sn_host_code_free(sn_host_code *code);
+/* NULL: a library runs it. */
 sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);
 uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel);
 sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
@@ -35,7 +36,7 @@ sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_are
 
 /* ---- the wrapper as C source (wrapper_c.c) ----
  * A complete .c file for `sinter emit --stage=wrapper-c`: kernel PTX embedded as strings (ptx may be NULL: names only),
- * driver calls through cuda.h, the planned workspace. */
+ * driver calls through cuda.h, the planned workspace. Kernels that a library runs are refused. */
 sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes);
 
 #endif

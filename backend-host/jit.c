@@ -114,9 +114,15 @@ static sn_status generate_kernel(object *o, LLVMModuleRef mod, uint32_t number) 
     return SN_OK;
 }
 
+/* What a library runs has none. */
+static bool has_code(const sn_module *m, uint32_t number) {
+    return !sn_kern_is_library(sn_kern_get(m, m->kernels.at[number]));
+}
+
 static sn_status generate(object *o, LLVMModuleRef mod) {
     LLVMValueRef f;
-    for (uint32_t i = 0; i < o->n; i++) SN_TRY(generate_kernel(o, mod, o->first + i));
+    for (uint32_t i = 0; i < o->n; i++)
+        if (has_code(o->m, o->first + i)) SN_TRY(generate_kernel(o, mod, o->first + i));
     if (!o->n) SN_TRY(sn_wrapper_llvm(&f, &o->cg, mod, o->m, wrapper_symbol, o->out));
     return sn_cg_verify(&o->cg, mod);
 }
@@ -223,8 +229,9 @@ static sn_status find(void *out, sn_host_code *code, const char *name) {
     return SN_OK;
 }
 
-static sn_status find_all(sn_host_code *code, bool with_wrapper) {
-    for (uint32_t i = 0; i < code->n_kernels; i++) SN_TRY(find(&code->kernels[i], code, kernel_symbol(i).at));
+static sn_status find_all(sn_host_code *code, const sn_module *m, bool with_wrapper) {
+    for (uint32_t i = 0; i < code->n_kernels; i++)
+        if (has_code(m, i)) SN_TRY(find(&code->kernels[i], code, kernel_symbol(i).at));
     return with_wrapper ? find(&code->wrapper, code, wrapper_symbol) : SN_OK;
 }
 
@@ -232,6 +239,7 @@ static sn_status find_all(sn_host_code *code, bool with_wrapper) {
 
 typedef struct compilation {
     sn_host_code *code;
+    const sn_module *m;
     sn_arena *arena;
     SN_VEC(object) objects;
     sn_arena *own; /* of the pieces, in their environments */
@@ -247,9 +255,13 @@ static uint32_t count_statements(const sn_module *m, sn_kern k) {
 /* The same objects however many threads there are. */
 static void divide(compilation *c, sn_module *m, const sn_target *target) {
     uint32_t statements = 0;
+    bool open = false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         uint32_t n = count_statements(m, m->kernels.at[i]);
-        if (!c->objects.n || statements + n > OBJECT_STATEMENTS) {
+        bool add = open && statements + n <= OBJECT_STATEMENTS;
+        open = has_code(m, i);
+        if (!open) continue;
+        if (!add) {
             statements = 0;
             SN_PUSH(
                 c->arena, &c->objects,
@@ -292,7 +304,7 @@ static sn_status link_guarded(void *user) {
     compilation *c = user;
     SN_TRY(start_linker(c->code));
     for (uint32_t i = 0; i < c->objects.n; i++) SN_TRY(link_object(c->code, &c->objects.at[i]));
-    return find_all(c->code, c->with_wrapper);
+    return find_all(c->code, c->m, c->with_wrapper);
 }
 
 static sn_status link(compilation *c, sn_env *env, const sn_target *target) {
@@ -306,7 +318,7 @@ static sn_status link(compilation *c, sn_env *env, const sn_target *target) {
 
 static sn_status compile(sn_host_code *code, sn_arena *arena, sn_module *m, bool with_kernels, const sn_target *target,
                          const sn_workers *workers) {
-    compilation c = {.code = code, .arena = arena};
+    compilation c = {.code = code, .m = m, .arena = arena};
     if (with_kernels) SN_TRY(make_kernels(&c, m, target, workers));
     if (m->wrap.steps.n) SN_TRY(make_wrapper(&c, m, target));
     return link(&c, m->env, target);
@@ -319,6 +331,7 @@ sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, c
     *code = (sn_host_code){.env = m->env, .n_kernels = with_kernels ? m->kernels.n : 0};
     code->kernels = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kernels);
     code->kept_bytes = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kept_bytes);
+    for (uint32_t i = 0; i < code->n_kernels; i++) code->kernels[i] = NULL, code->kept_bytes[i] = 0;
     sn_arena scratch;
     sn_arena_init(&scratch, m->env);
     sn_status status = compile(code, &scratch, m, with_kernels, target, workers);

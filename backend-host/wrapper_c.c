@@ -543,6 +543,12 @@ static sn_status put_file(writer *w) {
 sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes) {
     if (!m->wrap.steps.n)
         return sn_fail(m->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first");
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        if (sn_kern_is_library(k))
+            return sn_fail(m->env, SN_ERROR_ARGUMENT,
+                           "kernel %s: a library runs it, and C source calls none; emit it from the graph", k->name);
+    }
     writer w = {.t = out, .m = m, .codes = codes};
     sn_arena_init(&w.scratch, m->env);
     sn_names_init(&w.used, &w.scratch);

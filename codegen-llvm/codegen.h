@@ -8,6 +8,7 @@
 #define SN_CODEGEN_LLVM_CODEGEN_H
 
 #include "ir/base/text.h"
+#include "ir/loop/library.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
 #include "ir/base/tensor_map.h"
@@ -31,7 +32,7 @@ void sn_target_host(sn_target *out, uint32_t threads);
  * that lasts from run to run and was zero before the first; runs that may go on at once have each their own. Then come
  * tensor maps, each 128 bytes by value, 64-aligned, encoded for the address that its pointer parameter has. The block
  * size is fixed (.reqntid). Shared memory is static up to 48 KB, else dynamic: the launch asks for shared_bytes, for
- * which the function has to be prepared. */
+ * which the function has to be prepared. A kernel that a library runs has no function: its texts are a comment. */
 typedef struct sn_gpu_code {
     char *ptx;       /* NUL-terminated, in the arena */
     size_t ptx_size; /* without the NUL */

@@ -198,11 +198,24 @@ static sn_status launch_size(sn_rt_kernel *out, sn_program *p, uint32_t k) {
     return SN_OK;
 }
 
+/* The verifier has seen that there is a call. */
+static sn_status library_call(sn_rt_kernel *out, sn_program *p, uint32_t k) {
+    sn_kern kern = p->m->kernels.at[k];
+    const char *why_not;
+    sn_library_call *call = SN_NEW(&p->arena, sn_library_call);
+    if (!sn_kern_is_library(sn_kern_get(p->m, kern))) return SN_OK;
+    if (!sn_library_read(call, &why_not, p->m, kern))
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %s: no library can run it: %s", out->name, why_not);
+    out->library = call;
+    return SN_OK;
+}
+
 static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
     uint32_t n = p->m->kernels.n;
     sn_rt_kernel *kernels = SN_NEWN(&p->arena, sn_rt_kernel, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         SN_TRY(launch_size(&kernels[k], p, k));
+        SN_TRY(library_call(&kernels[k], p, k));
         if (p->gpu_code) {
             kernels[k].ptx = p->codes[k].ptx;
             kernels[k].ptx_size = p->codes[k].ptx_size;
@@ -348,8 +361,13 @@ static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_setting
 
 static sn_status run_passes(sn_program *p, const sn_settings *s) {
     SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
-    SN_TRY(sn_passes_run(&p->m, &p->target, &s->passes));
+    sn_pass_options o = s->passes;
+    o.library = sn_program_library(p);
+    SN_TRY(sn_passes_run(&p->m, &p->target, &o));
     fill_align(p);
+    for (uint32_t k = 0; k < p->m->kernels.n && !p->library_name; k++)
+        if (sn_kern_is_library(sn_kern_get(p->m, p->m->kernels.at[k])))
+            p->library_name = sn_strdup(&p->arena, sn_program_library_name(p));
     return SN_OK;
 }
 
@@ -369,6 +387,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
 static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_phase last) {
     sn_cuda *cu;
     SN_TRY(bind(p, &cu, g, s)); /* opens the device the first time, which is no part of compiling */
+    sn_program_find_library(p, s, last);
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
     if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
@@ -377,7 +396,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     if (last == SN_PHASE_PASSES) return SN_OK;
     SN_TRY(generate(p, s->threads));
     double code_done = now_us();
-    if (last == SN_PHASE_CODE) return SN_OK;
+    if (last == SN_PHASE_CODE || last == SN_PHASE_SOURCE) return SN_OK;
     SN_TRY(load_program(p, cu, s));
     p->info.passes_us = passes_done - start;
     p->info.codegen_us = code_done - passes_done;

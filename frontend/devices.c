@@ -37,6 +37,21 @@ sn_status sn_device_info(const char **name, const char **target, sn_context *ctx
     SN_GUARD_RETURN(ctx, device_info(name, target, ctx, device), name, target);
 }
 
+static sn_status device_library(const char **out, sn_context *ctx, int device) {
+    sn_cuda *cu = NULL;
+    char name[SN_LIBRARY_WHY];
+    if (device != SN_CPU) SN_TRY(sn_context_cuda(&cu, ctx, device));
+    if (!sn_library_name(name, cu)) return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "%s", name);
+    memcpy(ctx->library[device + 1], name, sizeof name);
+    *out = ctx->library[device + 1];
+    return SN_OK;
+}
+
+sn_status sn_device_library(const char **out, sn_context *ctx, int device) {
+    if (out) *out = "";
+    SN_GUARD_RETURN(ctx, device_library(out, ctx, device), out);
+}
+
 static sn_status device_copy_rate(double *out, sn_context *ctx, int device) {
     sn_cuda *cu;
     SN_TRY(sn_context_cuda(&cu, ctx, device));

@@ -82,18 +82,20 @@ typedef struct sn_settings {
 /* Nothing changes after sn_compile but what `runner` points to, and n_states. */
 struct sn_program {
     sn_context *ctx;
-    sn_arena arena;    /* code texts, ports, addresses */
-    sn_module *source; /* the graph with bound sizes, before any pass: for dumps and the evaluator */
-    sn_module *m;      /* after all passes */
-    sn_target target;  /* that the kernels were scheduled for */
-    char *pipeline;    /* copy of the option, NULL: of the target */
+    sn_arena arena;     /* code texts, ports, addresses */
+    sn_module *source;  /* the graph with bound sizes, before any pass: for dumps and the evaluator */
+    sn_module *m;       /* after all passes */
+    sn_target target;   /* that the kernels were scheduled for */
+    sn_library library; /* that passes may count on; takes NULL: none */
+    char *pipeline;     /* copy of the option, NULL: of the target */
     /* Copied like the pipeline. */
     sn_choosing choosing;
     int device;
     bool gpu_code, runnable, interpreted;
-    sn_pool *pool;      /* of code generation, while it runs */
-    sn_gpu_code *codes; /* gpu_code: one per kernel */
-    sn_host_code *host; /* wrapper, and kernels of the CPU */
+    sn_pool *pool;            /* of code generation, while it runs */
+    sn_gpu_code *codes;       /* gpu_code: one per kernel */
+    sn_host_code *host;       /* wrapper, and kernels of the CPU */
+    const char *library_name; /* of the library that runs kernels; NULL: none does */
     sn_prog *prog;
     sn_port *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
@@ -213,8 +215,17 @@ void sn_spiked_fill(void *out, sn_dtype dtype, int64_t n, uint64_t seed);
 typedef enum sn_sequence { SN_EQUAL, SN_GROWING, SN_ALTERNATING } sn_sequence;
 void sn_sequence_fill(void *out, sn_dtype dtype, int64_t n, sn_sequence which);
 
-/* How far a compilation goes: a dump needs only the phases before it. */
-typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_LOADED } sn_phase;
+/* How far a compilation goes: a dump needs only the phases before it. SOURCE: code, for C source, which calls no
+ * library. */
+typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_SOURCE, SN_PHASE_LOADED } sn_phase;
+/* The library of matrix products (library.c), once device and target are known; the device, NULL: the CPU; and the name of
+ * the library, in scratch. */
+void sn_program_find_library(sn_program *p, const sn_settings *s, sn_phase last);
+sn_cuda *sn_program_cuda(const sn_program *p);
+const char *sn_program_library_name(const sn_program *p);
+static inline const sn_library *sn_program_library(const sn_program *p) {
+    return p->library.takes ? &p->library : NULL;
+}
 /* Before code is made of a program's kernels: those that came from text test every access that might leave its buffer.
  */
 sn_status sn_program_guard(sn_program *p);

@@ -81,7 +81,8 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
                             .note = k->note ? k->note : "",
                             .block_x = launch.block_x,
                             .block_y = launch.block_y,
-                            .ptx = p->codes ? p->codes[kernel].ptx : NULL};
+                            .ptx = p->codes && !sn_kern_is_library(k) ? p->codes[kernel].ptx : NULL,
+                            .library = sn_kern_is_library(k) ? p->library_name : NULL};
     sn_ix_is_const(p->m, launch.grid, &out->grid);
     return SN_OK;
 }
@@ -99,7 +100,8 @@ static sn_status stage_graph(sn_text *t, sn_program *p, const char *last_pass) {
 }
 
 static sn_status run_prefix(sn_text *t, sn_program *p, sn_module **m, const char *last_pass) {
-    sn_pass_options o = {.pipeline = p->pipeline, .choosing = p->choosing, .stop_after = last_pass};
+    sn_pass_options o = {
+        .pipeline = p->pipeline, .choosing = p->choosing, .stop_after = last_pass, .library = sn_program_library(p)};
     SN_TRY(sn_source_copy(m, &p->ctx->env, p->source));
     SN_TRY(sn_passes_run(m, &p->target, &o));
     sn_module_print(t, *m);
@@ -164,7 +166,7 @@ static const stage stages[] = {
     {"graph", stage_graph, NULL, SN_PHASE_BOUND},        {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
     {"fused", stage_prefix, "collapse", SN_PHASE_BOUND}, {"scheduled", stage_prefix, "async-copy", SN_PHASE_BOUND},
     {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},         {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
-    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},   {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_CODE},
+    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},   {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_SOURCE},
 };
 
 static sn_status find_stage(const stage **out, sn_context *ctx, const char *name) {

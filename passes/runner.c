@@ -231,8 +231,12 @@ static bool has_functions(const sn_module *m) {
 
 static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
     sn_arena_init(&r->scratch, r->env);
-    sn_pass_ctx cx = {
-        .m = *r->m, .scratch = &r->scratch, .target = r->target, .choosing = &r->o->choosing, .pass = p->name};
+    sn_pass_ctx cx = {.m = *r->m,
+                      .scratch = &r->scratch,
+                      .target = r->target,
+                      .library = r->o->library,
+                      .choosing = &r->o->choosing,
+                      .pass = p->name};
     if (r->o->remarks && r->o->print) {
         cx.remark = print_remark;
         cx.remark_user = r;

@@ -46,6 +46,7 @@ typedef struct sn_pass_options {
     const char *remarks; /* passes whose remarks go to `print`, "all", or NULL */
     bool time_passes;
     sn_choosing choosing;                        /* for the pass `choose` */
+    const sn_library *library;                   /* that runs kernels whose header asks for one; NULL: there is none */
     const char *repro_dir;                       /* on failure the module before the failing pass is written here */
     void (*print)(void *user, const char *text); /* receives all of the above */
     void *print_user;

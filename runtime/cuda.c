@@ -1,10 +1,10 @@
 /* cuda.c: devices: how many there are, opening one, sharing it with another thread, what it is.
  *
  * The primary context of a device is retained, never created, so that Sinter shares it with whatever else the process runs
- * on the device (the CUDA runtime, cuBLAS, ...). Stands on the driver (cuda_driver.c) and on the memory of a device
- * (cuda_memory.c), which know nothing of it.
+ * on the device (the CUDA runtime, cuBLAS, ...). Stands on the driver (cuda_driver.c), on the memory of a device
+ * (cuda_memory.c) and on cuBLASLt (cublas.c), which know nothing of it.
  */
-#include "runtime/cuda_driver.h"
+#include "runtime/cublas.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -104,6 +104,10 @@ sn_status sn_cuda_share(sn_cuda **out, sn_env *env, const sn_cuda *of) {
 
 void sn_cuda_close(sn_cuda *cu) {
     if (!cu) return;
+    if (cu->cublas && cu->api.cuCtxPushCurrent(cu->context) == CUDA_SUCCESS) {
+        sn_cublas_close(cu->cublas);
+        sn_cuda_leave(cu);
+    }
     if (cu->context) {
         sn_cuda_trim(cu);
         cu->api.cuDevicePrimaryCtxRelease(cu->device);

@@ -115,6 +115,7 @@ struct sn_cuda {
     char name[128];
     sn_target target;
     sn_block_cache cache;
+    struct sn_cublas *cublas; /* opened when somebody asks for it; of a share: NULL */
 };
 
 /* Make the device's context current on this thread, and give the thread its old one back. Every public function of

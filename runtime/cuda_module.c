@@ -13,6 +13,8 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
                                  sn_arena *scratch) {
     sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
     for (uint32_t i = 0; i < n; i++) {
+        jobs[i].left_out = true;
+        if (kernels[i].library) continue;
         jobs[i] = (sn_assembly){.name = kernels[i].name, .ptx = kernels[i].ptx, .ptx_size = kernels[i].ptx_size};
         jobs[i].left_out = kernels[i].whole;
         sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
@@ -67,7 +69,8 @@ sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu
     const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, &scratch);
     double assembled = sn_now_us();
     sn_status status = SN_OK;
-    for (uint32_t i = 0; i < n && status == SN_OK; i++) status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
+    for (uint32_t i = 0; i < n && status == SN_OK; i++)
+        if (!kernels[i].library) status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
     times->assemble_us += assembled - start;
     times->load_us += sn_now_us() - assembled;
     sn_arena_free(&scratch);

@@ -10,8 +10,8 @@ typedef struct sn_cuda_code {
     CUfunction function;
 } sn_cuda_code;
 
-/* Assemble and load n kernels into out[n] (zeroed by the caller); the context of cu is current. After a failure out
- * holds what was loaded before it. */
+/* Assemble and load n kernels into out[n] (zeroed by the caller), but for those that a library runs; the context of cu is
+ * current. After a failure out holds what was loaded before it. */
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
                             uint32_t n, sn_pool *pool);
 void sn_cuda_code_unload(sn_cuda *cu, sn_cuda_code *code, uint32_t n);
@@ -25,7 +25,7 @@ typedef struct sn_assembly {
     const char *name, *ptx;
     size_t ptx_size;
     char arch[32]; /* "-arch=sm_90a" */
-    bool left_out; /* for the driver */
+    bool left_out; /* for the driver, or a library */
     void *link;    /* nvJitLinkHandle */
     int result;    /* of nvJitLink: 0 is success */
     size_t cubin_size;
@@ -36,7 +36,7 @@ typedef struct sn_assembly {
 /* NULL when no libnvJitLink can be opened. */
 sn_assembler *sn_assembler_open(sn_env *env);
 void sn_assembler_close(sn_assembler *as);
-/* Assemble all, side by side on the pool; name, ptx, ptx_size and arch are filled in. A refusal is in the record. */
+/* Assemble all that are not left out, side by side on the pool; name, ptx, ptx_size and arch are filled in. A refusal is in the record. */
 void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool, sn_arena *arena);
 /* The architecture option of a PTX text: its own .target when that is the device's with a suffix (sm_90a). */
 void sn_assembly_arch(char *out, size_t size, const char *ptx, uint32_t sm);

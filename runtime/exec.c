@@ -37,9 +37,16 @@ static sn_status tensor_map(void **out, sn_prog_state *st, const sn_rt_kernel *k
     return SN_OK;
 }
 
+static int call_gpu(sn_prog_state *st, uint32_t kernel, void *const *params) {
+    const sn_cublas_call *call = st->p->codes[kernel].call;
+    void *op = st->ops[kernel] ? st->ops[kernel] : call->op;
+    return sn_cublas_run(st->p->cublas, st->cu, call, op, params, st->library_workspace, st->stream);
+}
+
 static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     sn_prog_state *st = user;
     const sn_code *code = &st->p->codes[kernel];
+    if (code->call) return call_gpu(st, kernel, params);
     if (!code->k.grid) return SN_OK;
     uint32_t n = code->k.param_block ? 1 : code->n_params;
     for (uint32_t i = 0; i < n; i++) st->param_addresses[i] = (void *)&params[i];
@@ -74,6 +81,7 @@ static void run_blocks(void *user, int64_t begin, int64_t end) {
 static int launch_host(void *user, uint32_t kernel, void *const *params) {
     sn_prog_state *st = user;
     const sn_code *code = &st->p->codes[kernel];
+    if (code->k.library) return sn_cblas_run(&st->p->cblas, code->k.library, params, st->p->threads), SN_OK;
     host_call call = {&code->k, params};
     if (code->k.kept_bytes) {
         memmove(st->params, params, code->n_params * sizeof *params);

@@ -1,4 +1,4 @@
-/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels.
+/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels, calls of libraries.
  *
  * Nothing changes a program once it is loaded; what runs change is in states (state.c). Relies on a verified module
  * with a wrapper; what a hand-written wrapper can still get wrong about places is checked here once, because neither
@@ -173,7 +173,9 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
     p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
     for (uint32_t i = 0; i < p->n_codes; i++) {
         const sn_kern_rec *k = sn_kern_get(p->m, p->m->kernels.at[i]);
-        p->codes[i] = (sn_code){kernels[i], k->params.n, p->kept_size};
+        const sn_library_call *library = kernels[i].library;
+        p->codes[i] = (sn_code){.k = kernels[i], .n_params = k->params.n, .kept_offset = p->kept_size};
+        if (library) p->codes[i].k.library = sn_memdup(&p->arena, library, sizeof *library);
         p->codes[i].k.name = k->name;
         SN_TRY(take_maps(p, &p->codes[i].k));
         p->kept_size += sn_storage_round(kernels[i].kept_bytes);
@@ -182,8 +184,34 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
             return sn_fail(p->env, SN_ERROR_UNSUPPORTED,
                            "kernel %s: a grid of %lld blocks is more than a launch can have (%d)", k->name,
                            (long long)kernels[i].grid, INT32_MAX);
-        if (p->cu ? !kernels[i].ptx : !kernels[i].host)
+        if (!library && (p->cu ? !kernels[i].ptx : !kernels[i].host))
             return sn_fail(p->env, SN_ERROR_ARGUMENT, "kernel %s: no code for the %s", k->name, p->cu ? "GPU" : "CPU");
+    }
+    return SN_OK;
+}
+
+static sn_status refuse_call(sn_prog *p, const sn_code *code, const char *why) {
+    return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "kernel %s: no library runs it: %s", code->k.name, why);
+}
+
+/* The context of the device is current. */
+static sn_status prepare_call(sn_prog *p, sn_code *code) {
+    char why[SN_LIBRARY_WHY];
+    if (!p->cublas) p->cublas = sn_cublas_open(p->cu, why);
+    if (!p->cublas) return refuse_call(p, code, why);
+    code->call = sn_zalloc(&p->arena, sizeof *code->call);
+    if (!sn_cublas_prepare(code->call, p->cublas, code->k.library, why)) return refuse_call(p, code, why);
+    if (code->call->workspace > p->library_size) p->library_size = code->call->workspace;
+    return SN_OK;
+}
+
+static sn_status prepare_calls(sn_prog *p) {
+    char why[SN_LIBRARY_WHY];
+    for (uint32_t i = 0; i < p->n_codes; i++) {
+        sn_code *code = &p->codes[i];
+        if (!code->k.library) continue;
+        if (p->cu) SN_TRY(prepare_call(p, code));
+        else if (!p->cblas.library && !sn_cblas_open(&p->cblas, why)) return refuse_call(p, code, why);
     }
     return SN_OK;
 }
@@ -193,7 +221,8 @@ static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint3
     p->pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
     sn_status status = sn_cuda_enter(p->cu);
     if (status == SN_OK) {
-        status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool);
+        status = prepare_calls(p);
+        if (status == SN_OK) status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool);
         sn_cuda_leave(p->cu);
     }
     sn_pool_free(p->pool);
@@ -222,14 +251,14 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads)
     SN_TRY(load_consts(p));
     if (p->cu) return load_gpu_kernels(p, kernels, threads);
     if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
-    return SN_OK;
+    return prepare_calls(p);
 }
 
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
                        sn_rt_wrapper wrapper, uint32_t threads) {
     *out = NULL;
     sn_prog *p = sn_heap_alloc(m->env, sizeof *p);
-    *p = (sn_prog){.env = m->env, .m = m, .cu = cu, .wrapper = wrapper, .n_codes = n};
+    *p = (sn_prog){.env = m->env, .m = m, .cu = cu, .wrapper = wrapper, .n_codes = n, .threads = threads};
     sn_arena_init(&p->arena, m->env);
     *out = p; /* known to the caller's guard, should memory run out: it holds threads and device memory */
     sn_status status = load(p, kernels, threads);
@@ -241,6 +270,8 @@ sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_ker
 
 static void unload_gpu_kernels(sn_prog *p) {
     if (p->cu->api.cuCtxPushCurrent(p->cu->context) != CUDA_SUCCESS) return;
+    for (uint32_t i = 0; i < p->n_codes; i++)
+        if (p->codes[i].call) sn_cublas_drop(p->codes[i].call, p->cublas);
     sn_cuda_code_unload(p->cu, p->cuda_codes, p->n_codes);
     sn_cuda_leave(p->cu);
 }
@@ -249,6 +280,7 @@ void sn_prog_free(sn_prog *p) {
     if (!p) return;
     if (p->cuda_codes) unload_gpu_kernels(p);
     sn_storage_free(p->env, p->cu, p->const_block, p->const_size);
+    sn_cblas_close(&p->cblas);
     sn_pool_free(p->pool);
     sn_arena_free(&p->arena);
     sn_heap_free(p->env, p, sizeof *p);

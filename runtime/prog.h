@@ -3,6 +3,8 @@
 #ifndef SN_RUNTIME_PROG_H
 #define SN_RUNTIME_PROG_H
 
+#include "runtime/cblas.h"
+#include "runtime/cublas.h"
 #include "runtime/cuda_module.h"
 #include "runtime/threads.h"
 
@@ -10,7 +12,8 @@
 typedef struct sn_code {
     sn_rt_kernel k; /* after loading its ptx is gone; the name is the module's */
     uint32_t n_params;
-    size_t kept_offset; /* of its kept memory in that of a state */
+    size_t kept_offset;   /* of its kept memory in that of a state */
+    sn_cublas_call *call; /* GPU: made ready for the library that runs it; NULL: none does */
 } sn_code;
 
 /* An input or output buffer, and what the caller's storage for it has to be. */
@@ -61,6 +64,10 @@ struct sn_prog {
     void **consts;   /* by order of the CONST buffers */
     void *const_block;
     size_t workspace_size, const_size, kept_size;
+    const sn_cublas *cublas; /* GPU: that of the device, where a kernel wants it */
+    sn_cblas cblas;          /* CPU: opened where a kernel wants it */
+    size_t library_size;     /* workspace of the library: the most that a kernel wants */
+    uint32_t threads;        /* of the CPU */
     sn_prog_times times;
 };
 
@@ -84,6 +91,8 @@ struct sn_prog_state {
     void **keeps;      /* by kernel: its part of it */
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
     uint32_t next_map; /* of the current run */
+    void *library_workspace;
+    void **ops; /* by kernel: its operation of the library, where it has a bias */
 };
 
 static inline void *sn_io_address(const sn_rt_io *io, void *const *inputs, void *const *outputs) {

@@ -1,5 +1,5 @@
-/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA only in this folder, opened at
- * run time (libcuda.so.1), so that everything works on the CPU where there is none.
+/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA and libraries of matrix products only
+ * in this folder, opened at run time (libcuda.so.1), so that everything works where there is none.
  */
 #ifndef SN_RUNTIME_RUNTIME_H
 #define SN_RUNTIME_RUNTIME_H
@@ -7,6 +7,7 @@
 #include "ir/module.h"
 #include "ir/base/target.h"
 #include "ir/base/tensor_map.h"
+#include "ir/loop/library.h"
 
 /* ---- devices ---- */
 typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */
@@ -39,6 +40,16 @@ size_t sn_storage_round(size_t size);
 sn_status sn_storage_alloc(void **out, sn_env *env, sn_cuda *cu, size_t size);
 void sn_storage_free(sn_env *env, sn_cuda *cu, void *memory, size_t size);
 
+/* ---- libraries of matrix products: cuBLASLt on a device, a BLAS of the CPU where cu is NULL ---- */
+
+/* Has such a library the product that the call is? Needs none. Otherwise: why not. */
+bool sn_library_has(const sn_library_call *call, bool is_gpu, char why[SN_LIBRARY_WHY]);
+/* Does the one that is here run it, by the algorithm that it names? Opens the library when first asked, which takes some
+ * 80 ms for cuBLASLt. */
+bool sn_library_takes(sn_cuda *cu, const sn_library_call *call, char why[SN_LIBRARY_WHY]);
+/* "cuBLASLt 13.1.0", "OpenBLAS 0.3.21"; false: there is none, and why. */
+bool sn_library_name(char out[SN_LIBRARY_WHY], sn_cuda *cu);
+
 /* ---- programs ---- */
 
 /* One kernel, ready to load. */
@@ -56,6 +67,7 @@ typedef struct sn_rt_kernel {
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
     bool whole; /* GPU: nvJitLink, which assembles what is to be linked, ignores setmaxnreg and how shared memory is
                  * aligned: the driver assembles it */
+    const sn_library_call *library; /* a library runs it instead of code: no ptx, no host; copied. NULL: none does */
 } sn_rt_kernel;
 
 typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,

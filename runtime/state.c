@@ -1,5 +1,5 @@
-/* state.c: what runs of a program change: its workspace, memory that kernels keep, tensor maps, the places of buffers,
- * scratch.
+/* state.c: what runs of a program change: its workspace, memory that kernels keep, tensor maps, what a library works with,
+ * the places of buffers, scratch.
  *
  * Everything that a run needs is allocated here, so that sn_prog_run allocates nothing (exec.c). A state reads the
  * program and writes only what is its own: runs of one program in several states may go on at once.
@@ -18,6 +18,7 @@ static void make_scratch(sn_prog_state *st) {
     size_t maps = p->n_maps ? (size_t)p->n_maps * sizeof(sn_rt_map) + SN_MAP_ALIGN : 0;
     uintptr_t at = (uintptr_t)sn_zalloc(&st->arena, maps);
     st->maps = (sn_rt_map *)((at + SN_MAP_ALIGN - 1) / SN_MAP_ALIGN * SN_MAP_ALIGN);
+    st->ops = SN_NEWN(&st->arena, void *, p->n_codes);
 }
 
 /* The first run may be on a stream that does not wait for the one of the fill. */
@@ -33,6 +34,19 @@ static sn_status make_kept(sn_prog_state *st) {
     return sn_cuda_sync(st->cu, NULL);
 }
 
+/* Operations hold the address of the bias of a run. */
+static sn_status make_library(sn_prog_state *st) {
+    const sn_prog *p = st->p;
+    SN_TRY(sn_storage_alloc(&st->library_workspace, st->env, st->cu, p->library_size));
+    for (uint32_t i = 0; i < p->n_codes; i++) {
+        const sn_cublas_call *call = p->codes[i].call;
+        if (!call || !call->is.has_bias) continue;
+        st->ops[i] = sn_cublas_new_op(p->cublas, &call->is);
+        if (!st->ops[i]) return sn_fail(st->env, SN_ERROR_MEMORY, "%s has no memory left", p->cublas->name);
+    }
+    return SN_OK;
+}
+
 sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu) {
     sn_prog_state *st = sn_heap_alloc(env, sizeof *st);
     *st = (sn_prog_state){.p = p, .env = env, .cu = cu};
@@ -41,6 +55,7 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
     make_scratch(st);
     sn_status status = sn_storage_alloc(&st->workspace, env, cu, p->workspace_size);
     if (status == SN_OK) status = make_kept(st);
+    if (status == SN_OK) status = make_library(st);
     if (status == SN_OK) return SN_OK;
     *out = NULL;
     sn_prog_state_free(st);
@@ -49,6 +64,8 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
 
 void sn_prog_state_free(sn_prog_state *st) {
     if (!st) return;
+    for (uint32_t i = 0; i < st->p->n_codes && st->ops; i++) sn_cublas_drop_op(st->p->cublas, st->ops[i]);
+    sn_storage_free(st->env, st->cu, st->library_workspace, st->p->library_size);
     sn_storage_free(st->env, st->cu, st->kept, st->p->kept_size);
     sn_storage_free(st->env, st->cu, st->workspace, st->p->workspace_size);
     sn_arena_free(&st->arena);

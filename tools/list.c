@@ -38,10 +38,17 @@ static int list_schedules(sn_context *ctx) {
     return TOOL_OK;
 }
 
+/* What runs matrix products there, beside our own kernels. */
+static void list_library(sn_context *ctx, int device) {
+    const char *name;
+    printf("        library %s\n", sn_device_library(&name, ctx, device) == SN_OK ? name : sn_error(ctx));
+}
+
 static int list_devices(sn_context *ctx) {
     sn_target host;
     sn_target_host(&host, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
     printf("cpu     host   %u threads, vectors of %u bytes\n", host.units, host.vector_bytes);
+    list_library(ctx, SN_CPU);
     unsigned n = 0;
     if (sn_device_count(&n, ctx) != SN_OK) {
         printf("cuda    none   %s\n", sn_error(ctx));
@@ -51,6 +58,7 @@ static int list_devices(sn_context *ctx) {
         const char *name, *target;
         if (sn_device_info(&name, &target, ctx, (int)k) != SN_OK) return tool_fail(ctx);
         printf("cuda %u  %-6s %s\n", k, target, name);
+        list_library(ctx, (int)k);
     }
     return TOOL_OK;
 }

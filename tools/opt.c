@@ -64,12 +64,18 @@ static sn_status transform(sn_context *ctx, const opt_args *o, const sn_target *
     return SN_OK;
 }
 
+/* Whether a library has a product, not whether one is here: the text that comes out is the same everywhere. */
+static bool has_product(void *target, const sn_library_call *call, char why[SN_LIBRARY_WHY]) {
+    return sn_library_has(call, ((const sn_target *)target)->is_gpu, why);
+}
+
 static sn_status optimise(sn_context *ctx, void *args) {
     opt_args *o = args;
     sn_target target;
     SN_TRY(sn_verify_from_name(&o->passes.verify, &ctx->env, o->verify));
     if (!strcmp(o->target, "host")) sn_target_host(&target, 1);
     else SN_TRY(sn_target_named(&target, &ctx->env, o->target));
+    o->passes.library = &(sn_library){has_product, &target};
     sn_module *m = sn_module_new(&ctx->env);
     sn_status status = transform(ctx, o, &target, &m);
     sn_module_free(m);

@@ -195,8 +195,10 @@ static void print_kernels(const sn_program *p) {
     for (unsigned k = 0; k < p->info.n_kernels; k++) {
         sn_kernel_info info;
         if (sn_program_kernel(&info, p, k) != SN_OK) return;
-        printf("kernel %s: grid %lld, block %u x %u: %s\n", info.name, (long long)info.grid, info.block_x, info.block_y,
-               info.note);
+        if (info.library) printf("kernel %s: %s: %s\n", info.name, info.library, info.note);
+        else
+            printf("kernel %s: grid %lld, block %u x %u: %s\n", info.name, (long long)info.grid, info.block_x,
+                   info.block_y, info.note);
     }
 }
 

@@ -153,6 +153,10 @@ enum { SN_CPU = -1 };
 SN_API sn_status sn_device_count(unsigned *out, sn_context *ctx);
 /* "NVIDIA H200", "sm_90"; borrowed from the context. For SN_CPU: "cpu", "host". */
 SN_API sn_status sn_device_info(const char **name, const char **target, sn_context *ctx, int device);
+/* The library that a kernel may be left to where it is a matrix product and its schedule says so: "cuBLASLt 13.1.0" of a
+ * device (libcublasLt.so.13 or .12), "OpenBLAS 0.3.21" of the CPU (libopenblas.so.0, MKL, BLIS or libblas.so.3). Opens it.
+ * SN_ERROR_UNSUPPORTED where there is none, which is no harm: then Sinter's own kernels do all. Borrowed from the context. */
+SN_API sn_status sn_device_library(const char **out, sn_context *ctx, int device);
 /* Rate of a large copy inside the device, read plus written, in bytes per second. Takes some milliseconds. */
 SN_API sn_status sn_device_copy_rate(double *out, sn_context *ctx, int device);
 /* Wait for all work on a stream (a CUstream; NULL: the default stream). On SN_CPU: nothing to wait for. */
@@ -540,7 +544,8 @@ typedef struct sn_kernel_info {
     const char *note; /* what was fused into it: "conv2d, add, sum" */
     int64_t grid;     /* blocks, and threads of a block; on the CPU blocks are handed to threads */
     unsigned block_x, block_y;
-    const char *ptx; /* NULL on the CPU */
+    const char *ptx;     /* NULL on the CPU */
+    const char *library; /* "cuBLASLt 13.1.0": that runs it, so that it has no code of its own. NULL: none does */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
@@ -555,8 +560,8 @@ SN_API sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned o
 SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel);
 
 /* What the compiler made, as text; sn_free it. stage: "graph", "loops", "fused", "scheduled", "llvm", "ptx", "wrapper"
- * (steps), "wrapper-c" (C source that needs only the driver API). SN_ERROR_ARGUMENT for an unknown stage and for ptx of
- * a CPU program. */
+ * (steps), "wrapper-c" (C source that needs only the driver API). SN_ERROR_ARGUMENT for an unknown stage, for ptx of
+ * a CPU program, and for C source of one with a kernel that a library runs. */
 SN_API sn_status sn_program_dump(char **out, sn_program *p, const char *stage);
 
 /* ---- tensors ---- */

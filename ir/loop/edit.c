@@ -187,6 +187,18 @@ sn_stmt sn_stmt_clone(sn_module *m, sn_cursor at, sn_stmt s) {
     return clone_at(&c, at, s);
 }
 
+sn_kern sn_kern_clone(sn_module *m, sn_kern k) {
+    sn_kern copy = sn_kern_new(m, sn_strf(&m->arena, "%s_try", sn_kern_get(m, k)->name));
+    const sn_kern_rec *old = sn_kern_get(m, k);
+    cloner c = {.values = {.m = m}};
+    sn_kern_remove(m, copy);
+    sn_kern_get(m, copy)->sched = old->sched;
+    for (sn_stmt s = old->first; s.i; s = sn_stmt_walk_next(m, s)) clear_marks(m, sn_stmt_get(m, s));
+    for (sn_stmt s = old->first; s.i; s = sn_stmt_get(m, s)->next) clone_at(&c, sn_at_end(copy, (sn_stmt){0}), s);
+    sn_kern_collect_params(m, copy);
+    return copy;
+}
+
 /* ---- dead code ---- */
 
 static void count_use(void *user, sn_ix atom) {

@@ -249,6 +249,8 @@ void sn_stmt_subst(sn_module *m, sn_stmt s, const sn_axis *axes, const sn_ix *wi
 sn_stmt sn_stmt_split_axis(sn_module *m, sn_stmt s, int64_t factor, sn_axis *outer, sn_axis *inner);
 /* A copy of s with its region at `at`; fresh axes and values; values defined outside stay. */
 sn_stmt sn_stmt_clone(sn_module *m, sn_cursor at, sn_stmt s);
+/* A copy of a kernel that is not scheduled, to try something on: it stands in no list of kernels. */
+sn_kern sn_kern_clone(sn_module *m, sn_kern k);
 /* Remove value statements without uses, then empty loops; returns whether anything went. */
 bool sn_kern_dead_code(sn_module *m, sn_kern k);
 /* Equal pure statements in the same or an enclosing region become one (loads too, when no store to the buffer stands

@@ -35,11 +35,13 @@
  *   L25  a pipe of 2 to 8 stages is a seq loop outside the axes of threads and other pipes; nests with bulk block.x
  *        axes stand directly in it, behind them a barrier; they store only copies, load only what the kernel does not
  *        store and take no values of the pipe's region; what they fill is only read, in the pipe and behind them
+ *   L26  a kernel that is scheduled for a library is a product of matrices, with an epilogue, that one may be asked for
  *
  * L23 to L25 are in verify_copies.c. Uses the marks of axes (their statement), values (definition seen) and buffers.
  * Says nothing about speed or targets.
  */
 #include "ir/loop/copies.h"
+#include "ir/loop/library.h"
 #include "ir/loop/mma.h"
 
 #include <stdlib.h>
@@ -588,6 +590,14 @@ static void claim_formals(const verifier *v, const sn_kern_rec *k) {
 
 /* ---- everything ---- */
 
+static sn_status check_library(verifier *v, const sn_kern_rec *k) {
+    sn_library_call call;
+    const char *why_not;
+    if (!sn_kern_is_library(k) || sn_library_read(&call, &why_not, v->m, v->k)) return SN_OK;
+    return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L26: no library can run it: %s", v->where, k->name,
+                   why_not);
+}
+
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
 static sn_status check_kernel(verifier *v) {
@@ -608,6 +618,7 @@ static sn_status check_kernel(verifier *v) {
     SN_TRY(check_params(v, k));
     SN_TRY(check_posted(v));
     SN_TRY(check_segments(v, k));
+    SN_TRY(check_library(v, k));
     claim_formals(v, k);
     return SN_OK;
 }

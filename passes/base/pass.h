@@ -9,6 +9,7 @@
 #include "ir/base/text.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
+#include "ir/loop/library.h"
 
 /* What was decided about matrix products before the passes run, by timing (tune/) or by a person. */
 typedef struct sn_decision {
@@ -26,6 +27,7 @@ typedef struct sn_pass_ctx {
     sn_module *m;
     sn_arena *scratch; /* freed after each pass */
     const sn_target *target;
+    const sn_library *library;   /* NULL: there is none */
     const sn_choosing *choosing; /* NULL: nothing is decided */
     void *notes;                 /* of the running pass, for what it calls through the module */
     const char *pass;            /* name of the running pass */
@@ -37,5 +39,9 @@ typedef sn_status (*sn_pass_fn)(sn_pass_ctx *cx, bool *changed);
 
 /* "where: text" to whoever listens; `where` is a kernel or node name. Costs nothing when nobody does. */
 void sn_remark(sn_pass_ctx *cx, const char *where, const char *format, ...) SN_PRINTF(3, 4);
+
+/* Will a library run the kernel: its header says so, there is one, and it takes the call? *why_not is in scratch. What
+ * restructures kernels leaves such a one as it is. Near free for a kernel without that header. */
+bool sn_pass_library_runs(const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
 #endif

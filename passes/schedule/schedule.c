@@ -48,7 +48,8 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
     uint32_t first = sn_kern_follows(m, sh->users, sh->at);
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
-    if (!a->scheduled || !sh->n_nests || sh->rows * sh->max_count > SN_FOLLOW_MOST || sn_sched_cluster(&a->sched) > 1)
+    if (!a->scheduled || sn_kern_is_library(a) || !sh->n_nests || sh->rows * sh->max_count > SN_FOLLOW_MOST ||
+        sn_sched_cluster(&a->sched) > 1)
         return;
     bool one = sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE;
     bool columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 &&
@@ -101,6 +102,10 @@ static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_c
         headers->at[i].precision = pinned.precision;
     }
     const sn_sched *sc = &headers->at[0];
+    if (sc->cls == SN_SCHED_LIBRARY) {
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "library: algorithm %u", sc->algo);
+        return SN_OK;
+    }
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "%s: %lld rows of %lld, block_x=%u block_y=%u vector=%u unroll=%u%s",
               sn_sched_class_names[sc->cls], (long long)sh->rows, (long long)sh->max_count, sc->block_x, sc->block_y,
               sc->vector, sc->unroll, sc->persistent ? " persistent" : "");
@@ -135,16 +140,12 @@ static sn_status estimate(double *cycles, sn_pass_ctx *cx, const sn_schedule_sha
                           const sn_sched *sched) {
     sn_module *m = cx->m;
     uint32_t at = of->at;
-    sn_kern k = m->kernels.at[at], copy = sn_kern_new(m, sn_strf(&m->arena, "%s_try", sn_kern_get(m, k)->name));
+    sn_kern k = m->kernels.at[at], copy = sn_kern_clone(m, k);
     sn_pass_ctx quiet = *cx;
     sn_schedule_shape sh;
     sn_schedule_model md;
     quiet.remark = NULL;
-    sn_kern_remove(m, copy);
     m->kernels.at[at] = copy;
-    for (sn_stmt s = sn_kern_get(m, k)->first; s.i; s = sn_next(m, s))
-        sn_stmt_clone(m, sn_at_end(copy, (sn_stmt){0}), s);
-    sn_kern_collect_params(m, copy);
     sn_status st = sn_schedule_look(&sh, &quiet, of->users, at);
     if (st == SN_OK) {
         bind(&quiet, copy, &sh, by, *sched);
@@ -182,15 +183,22 @@ static sn_status schedule_kernel(sn_pass_ctx *cx, const sn_users *users, uint32_
     SN_TRY(choose(&by, &headers, cx, &sh));
     SN_TRY(compare(cx, &sh, by, &headers));
     bind(cx, k, &sh, by, headers.at[0]);
-    sn_schedule_explain(cx, k, &sn_kern_get(cx->m, k)->sched);
+    if (by->cls != SN_SCHED_LIBRARY) sn_schedule_explain(cx, k, &sn_kern_get(cx->m, k)->sched);
     return cx->m->env->status;
+}
+
+/* A kernel of text may be scheduled for a library that is not here: its nest is as plain as before, and is scheduled again. */
+static bool is_done(sn_pass_ctx *cx, sn_kern k) {
+    const char *why_not;
+    const sn_kern_rec *r = sn_kern_get(cx->m, k);
+    return r->scheduled && (!sn_kern_is_library(r) || sn_pass_library_runs(&why_not, cx, k));
 }
 
 sn_status sn_pass_schedule(sn_pass_ctx *cx, bool *changed) {
     sn_users users;
     sn_users_find(&users, cx->m, cx->scratch);
     for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
-        if (sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled) continue;
+        if (is_done(cx, cx->m->kernels.at[i])) continue;
         SN_TRY(schedule_kernel(cx, &users, i));
         *changed = true;
     }
