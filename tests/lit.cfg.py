@@ -4,7 +4,7 @@
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
 # Substitutions: %sinter the tool, %cxx (only with `REQUIRES: cxx`), %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind (likewise), %root the source tree, %build the build folder.
-# Features: cuda (a CUDA device is present), cxx (a C++ compiler), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
+# Features: cuda (a CUDA device is present), cublaslt (so is cuBLASLt), blas (a BLAS of the CPU), cxx (a C++ compiler), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
@@ -28,6 +28,17 @@ def needed(name, *places):
     if not found:
         lit_config.fatal(f"{name} not found (looked in {', '.join(places)} and PATH); ./dev test installs and builds it")
     return found
+
+
+def opens(*libraries):
+    """Can one of the shared libraries be opened?"""
+    for name in libraries:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def cuda_devices():
@@ -81,7 +92,11 @@ if valgrind and not lit_config.params.get("sanitizer"):
     config.available_features.add("valgrind")
 if os.path.isdir(os.path.join(build, "tests", "locales", "de_DE.UTF-8")):
     config.available_features.add("locales")
+if opens("libopenblas.so.0", "libblas.so.3"):
+    config.available_features.add("blas")
 if cuda_devices():
     config.available_features.add("cuda")
+    if opens("libcublasLt.so.13", "libcublasLt.so.12"):
+        config.available_features.add("cublaslt")
 if lit_config.params.get("sanitizer"):
     config.available_features.add("sanitizer")

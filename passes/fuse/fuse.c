@@ -10,10 +10,11 @@
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
  * merged kernel would have more than MAX_OPS operations, when too little parallelism would remain, when both have products of
  * f32 and not in the same precision, or when both headers choose something and not the same; else the merged kernel has the
- * header that chooses something. A kernel that stores to what an earlier one has stored (the scatter after its copy) counts as
- * if it read that too. Modules where a buffer is loaded before its last store are not looked at: `plan` brings them about, and
- * it runs later. Afterwards temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of
- * what it reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
+ * header that chooses something. Where that leaves a kernel to a library, the library runs the merged one too (library.c). A
+ * kernel that stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules
+ * where a buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
+ * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at most
+ * MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse/fuse.h"
 
@@ -35,6 +36,7 @@ typedef struct fnode {
     sn_kern k;
     uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
     uint32_t ops, stamp;
+    bool library;           /* a library runs it */
     buf_list loads, stores; /* loads: then what is stored over */
     uint32_t n_read;        /* of the loads: those that are not stored over */
 } fnode;
@@ -65,9 +67,11 @@ static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
 
 static void build(fuse *fu) {
     sn_module *m = fu->m;
+    const char *why_not;
     for (uint32_t i = 0; i < fu->n; i++) {
         fnode *f = &fu->nodes[i];
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
+        f->library = sn_pass_library_runs(&why_not, fu->cx, f->k);
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (sn_loads(r)) add_buf(fu, &f->loads, r->buf);
@@ -171,6 +175,12 @@ static sn_sched choice_of(const sn_kern_rec *k) {
     return choice;
 }
 
+static sn_sched merged_header(const sn_kern_rec *a, const sn_kern_rec *b, const sn_fuse_match *mt) {
+    sn_sched choice = choice_of(a), merged = sn_sched_is_open(&choice) ? b->sched : a->sched;
+    merged.precision = mt->precision;
+    return merged;
+}
+
 static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     sn_remark(fu->cx, name_of(fu, a), "fused with %s (%s, saves %lld bytes)", name_of(fu, b),
@@ -179,12 +189,11 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     sn_kern_rec *ka = sn_kern_get(fu->m, fa->k);
     const sn_kern_rec *kb = sn_kern_get(fu->m, fb->k);
     join_notes(fu, ka, kb);
-    sn_sched choice = choice_of(ka);
-    if (sn_sched_is_open(&choice)) ka->sched = kb->sched;
-    ka->sched.precision = mt->precision;
+    ka->sched = merged_header(ka, kb, mt);
     for (uint32_t k = 0; k < fb->loads.n; k++) add_buf(fu, &fa->loads, fb->loads.at[k]);
     for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
     fa->ops += fb->ops;
+    fa->library |= fb->library;
     if (fb->lo < fa->lo) fa->lo = fb->lo;
     if (fb->hi > fa->hi) fa->hi = fb->hi;
     for (uint32_t p = fa->lo; p < fu->n && fu->span[p] < fa->hi; p++) fu->span[p] = fa->hi;
@@ -196,6 +205,24 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
 static bool headers_differ(const sn_kern_rec *a, const sn_kern_rec *b) {
     sn_sched of_a = choice_of(a), of_b = choice_of(b);
     return !sn_sched_is_open(&of_a) && !sn_sched_is_open(&of_b) && !sn_sched_eq(&of_a, &of_b);
+}
+
+/* A library runs a kernel with certain epilogues: others stay outside of it. */
+static bool fits_library(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
+    const fnode *fa = &fu->nodes[a];
+    sn_kern of_a = fa->k, of_b = fu->nodes[b].k;
+    sn_sched header = merged_header(sn_kern_get(fu->m, of_a), sn_kern_get(fu->m, of_b), mt);
+    buf_list gone = {0};
+    for (uint32_t k = 0; k < fa->stores.n; k++) {
+        const index_list *readers = &fu->readers[fa->stores.at[k].i];
+        bool elsewhere = sn_buf_get(fu->m, fa->stores.at[k])->scope != SN_BUF_TEMP;
+        for (uint32_t r = 0; r < readers->n; r++) {
+            uint32_t by = find(fu, readers->at[r]);
+            elsewhere |= by != a && by != b;
+        }
+        if (!elsewhere) SN_PUSH(fu->cx->scratch, &gone, fa->stores.at[k]);
+    }
+    return sn_fuse_fits_library(fu->cx, of_a, of_b, &header, gone.at, gone.n);
 }
 
 /* Merge x and y in the order that data asks for. */
@@ -219,6 +246,10 @@ static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     }
     if (indirect_path(fu, a, b) || indirect_path(fu, b, a)) {
         sn_remark(fu->cx, name_of(fu, a), "not fused with %s: a third kernel stands between them", name_of(fu, b));
+        return false;
+    }
+    if ((fu->nodes[a].library || fu->nodes[b].library) && !fits_library(fu, a, b, &mt)) {
+        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: the library does not run both", name_of(fu, b));
         return false;
     }
     merge(fu, a, b, &mt);

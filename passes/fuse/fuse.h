@@ -26,6 +26,10 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
+/* A library runs one of the two, which match: does it run what they become, with that header? gone: temporaries that nobody else
+ * loads. */
+bool sn_fuse_fits_library(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_sched *header, const sn_buf *gone,
+                          uint32_t n);
 /* In all kernels: forward stores; drop temporaries that nobody loads any more, and what is computed twice. */
 void sn_fuse_forward_all(sn_pass_ctx *cx);
 void sn_fuse_drop_dead(sn_pass_ctx *cx);

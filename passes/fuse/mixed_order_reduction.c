@@ -254,6 +254,7 @@ static bool mix_kernel(mixing *mg, sn_kern a) {
 sn_status sn_pass_mixed_order_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     uint32_t n = m->kernels.n;
+    const char *why_not;
     if (!cx->target->is_gpu) return SN_OK;
     mixing mg = {.cx = cx,
                  .columns = SN_NEWN(cx->scratch, sn_mixed_kernels, m->bufs.count),
@@ -261,7 +262,7 @@ sn_status sn_pass_mixed_order_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_kern *all = SN_NEWN(cx->scratch, sn_kern, n);
     for (uint32_t i = 0; i < n; i++) {
         all[i] = m->kernels.at[i];
-        if (sn_kern_get(m, all[i])->scheduled) mg.taken[all[i].i] = true;
+        if (sn_kern_get(m, all[i])->scheduled || sn_pass_library_runs(&why_not, cx, all[i])) mg.taken[all[i].i] = true;
         else sn_mixed_note_columns(mg.columns, cx, all[i]);
     }
     for (uint32_t i = 0; i < n; i++)

@@ -6,7 +6,7 @@
  *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
  * The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
- * nest that would leave the device idle are cut, and only on a GPU. Cost: linear in the kernel.
+ * nest that would leave the device idle are cut, and only on a GPU; none that a library runs. Cost: linear in the kernel.
  */
 #include "passes/base/rebuild.h"
 
@@ -163,10 +163,12 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target->is_gpu) return SN_OK;
     sn_kern_list out = {0};
+    const char *why_not;
     uint32_t n = m->kernels.n;
     for (uint32_t i = 0; i < n; i++) {
         cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]};
-        if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !sn_stmt_stores(m, c.nest, (sn_buf){0})) {
+        if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !sn_stmt_stores(m, c.nest, (sn_buf){0}) &&
+            !sn_pass_library_runs(&why_not, cx, c.k)) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld results of %lld elements: cut into %lld parts",
                       (long long)c.rows, (long long)c.count, (long long)c.parts);
             if (!c.outer.n) wrap_in_loop(&c);
