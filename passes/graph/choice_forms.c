@@ -1,6 +1,8 @@
-/* choice_forms.c: choices that leave a product one product: as it is, with a schedule, and seen through views.
+/* choice_forms.c: choices that leave a product one product: as it is, with a schedule, left to a library, and seen through
+ * views.
  *
  *     schedule     %c = matmul %a, %b                     ->  %c = matmul %a, %b schedule="inner block_x=64"
+ *     library      %c = matmul %a, %b                     ->  %c = matmul %a, %b schedule="library algo=1"
  *     transposed   %c = matmul %a, %b                     ->  %c = transpose of (matmul transpose of %b, transpose of %a)
  *     flattened    %c = matmul %a, %b : f32[8, 128, 64]   ->  %a as [1024, K], %c = reshape of (matmul %a, %b : f32[1024, 64])
  *                  (%b: f32[K, 64])
@@ -40,12 +42,56 @@ void sn_choice_schedule_candidates(sn_choice_list *out, const sn_choice_question
     for (uint32_t k = 0; k < q->n_headers; k++) sn_choice_add(out, "schedule %s", q->headers[k]);
 }
 
-sn_nd sn_choice_schedule_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+/* The same product whose kernel has this header. */
+static sn_nd with_header(sn_pass_ctx *cx, const sn_product *p, const char *header) {
     const sn_node_rec *n = sn_node_get(cx->m, p->node);
     sn_attr attrs[SN_N_ATTRS];
     for (uint32_t k = 0; k < n->n_attrs; k++) attrs[k] = n->attrs[k];
-    attrs[n->n_attrs] = (sn_attr){.id = SN_ATTR_SCHEDULE, .text = parameters};
+    attrs[n->n_attrs] = (sn_attr){.id = SN_ATTR_SCHEDULE, .text = header};
     return sn_graph_node(cx->m, SN_OP_MATMUL, n->in, n->n_in, attrs, n->n_attrs + 1);
+}
+
+sn_nd sn_choice_schedule_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+    return with_header(cx, p, parameters);
+}
+
+/* ---- library ---- */
+
+/* Has the library an algorithm of that number for such a product of contiguous operands? What it is asked in the end, with
+ * their strides and what stands behind the product, is up to the kernel. */
+static bool library_has(const sn_choice_question *q, uint32_t algo) {
+    enum { ALIGN = 16 };
+    const sn_product *p = q->product;
+    char why[SN_LIBRARY_WHY];
+    sn_library_matrix left = {.ld = p->k, .stride = p->m * p->k, .align = ALIGN, .dtype = p->dtype};
+    sn_library_matrix right = {.ld = p->n, .stride = p->k * p->n, .align = ALIGN, .dtype = p->dtype};
+    sn_library_matrix result = {.ld = p->n, .stride = p->m * p->n, .align = ALIGN, .dtype = p->dtype};
+    const sn_library_call call = {.m = p->n,
+                                  .n = p->m,
+                                  .k = p->k,
+                                  .batch = p->batch,
+                                  .sum = sn_compute_dtype(p->dtype),
+                                  .a = right,
+                                  .b = left,
+                                  .c = result,
+                                  .algo = algo};
+    return q->library->takes(q->library->user, &call, why);
+}
+
+bool sn_choice_library_applies(const char **why_not, const sn_choice_question *q) {
+    *why_not = "there is no library that has such a product";
+    return q->library && library_has(q, 0);
+}
+
+void sn_choice_library_candidates(sn_choice_list *out, const sn_choice_question *q) {
+    sn_choice_add(out, "library");
+    for (uint32_t algo = 1; algo < SN_CHOICE_ALGOS && library_has(q, algo); algo++)
+        sn_choice_add(out, "library algo=%u", algo);
+}
+
+/* The choice is the header. */
+sn_nd sn_choice_library_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+    return with_header(cx, p, sn_strf(&cx->m->arena, "library%s%s", *parameters ? " " : "", parameters));
 }
 
 /* ---- transposed ---- */

@@ -46,6 +46,7 @@ typedef struct sn_choice_question {
     const sn_target *target;
     const sn_module *m;
     const sn_product *product;
+    const sn_library *library;  /* NULL: there is none */
     const char *const *headers; /* that are worth trying for its kernel (passes/schedule); 0 where nobody has asked */
     uint32_t n_headers;
 } sn_choice_question;

@@ -134,7 +134,7 @@ static sn_status decide(const char **out, chooser *c, sn_nd x) {
     const char *key, *unused;
     *out = NULL;
     if (!sn_product_find(&p, cx->m, x)) return SN_OK;
-    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
+    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p, .library = cx->library};
     if (c->how->n) {
         SN_TRY(sn_product_key(&key, cx->m, x, cx->scratch));
         *out = decided(c, key);
