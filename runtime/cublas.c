@@ -16,7 +16,13 @@ static const char *const libraries[] = {"libcublasLt.so.13", "libcublasLt.so.12"
 
 /* Of cublasLt.h, cublas_api.h and library_types.h. */
 enum { CUBLAS_OP_T = 1 };
-enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_64F = 70, CUBLAS_COMPUTE_32I = 72 };
+enum {
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_64F = 70,
+    CUBLAS_COMPUTE_32I = 72,
+    CUBLAS_COMPUTE_32F_FAST_16BF = 75,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77
+};
 enum { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_R_32I = 10, CUDA_R_16BF = 14 };
 enum { MATMUL_DESC_TRANSA = 3, MATMUL_DESC_TRANSB = 4, MATMUL_DESC_EPILOGUE = 7, MATMUL_DESC_BIAS_POINTER = 8 };
 enum { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4 };
@@ -47,23 +53,26 @@ static const struct {
 
 typedef struct product {
     sn_dtype in, sum, out;
+    sn_precision precision;
     int compute;
     bool epilogue;
 } product;
 
 static const product products[] = {
-#define SN_LT_PRODUCT(IN, SUM, OUT, compute, epilogue) {SN_##IN, SN_##SUM, SN_##OUT, compute, epilogue},
+#define SN_LT_PRODUCT(IN, SUM, OUT, PRECISION, compute, epilogue)                                                       \
+    {SN_##IN, SN_##SUM, SN_##OUT, SN_PRECISION_##PRECISION, compute, epilogue},
 #include "runtime/cublas_products.def"
 #undef SN_LT_PRODUCT
 };
 
 static const product *find_product(const sn_library_call *call) {
+    const product *found = NULL;
     for (size_t i = 0; i < SN_COUNT(products); i++) {
         const product *p = &products[i];
-        if (call->a.dtype == p->in && call->b.dtype == p->in && call->sum == p->sum && call->c.dtype == p->out)
-            return p;
+        bool same = call->a.dtype == p->in && call->b.dtype == p->in && call->sum == p->sum && call->c.dtype == p->out;
+        if (same && p->precision <= call->precision) found = p;
     }
-    return NULL;
+    return found;
 }
 
 bool sn_cublas_has(const sn_library_call *call, char why[SN_LIBRARY_WHY]) {

@@ -298,6 +298,7 @@ static bool try_roles(sn_library_call *out, reader *rd, int a, int b) {
                              .k = k ? k->extent : 1,
                              .batch = batch ? batch->extent : 1,
                              .sum = sn_val_get(rd->m, rd->sum)->dtype,
+                             .precision = rd->k->sched.precision,
                              .relu = rd->relu,
                              .has_bias = rd->access[BIAS].i,
                              .algo = rd->k->sched.algo};

@@ -23,6 +23,7 @@ typedef struct sn_library_matrix {
 typedef struct sn_library_call {
     int64_t m, n, k, batch;
     sn_dtype sum; /* of the products and their sums; the epilogue is computed in it, and rounded once, to that of c */
+    sn_precision precision; /* that products of f32 may have: less than exact is a permission */
     sn_library_matrix a, b, c;
     bool has_bias, relu;    /* the epilogue: + bias, then the maximum of that and 0 */
     sn_library_matrix bias; /* m elements, added to every column */

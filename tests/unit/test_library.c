@@ -124,7 +124,7 @@ typedef struct lt_layout {
 } lt_layout;
 
 static struct {
-    int objects;
+    int objects, compute;
     uint64_t workspace;
     uint32_t preference[16];
 } lt;
@@ -136,6 +136,7 @@ static const char *lt_text(int status) { return status == 15 ? "not supported" :
 
 static int lt_op_create(void **op, int compute, int scale) {
     lt.objects++;
+    lt.compute = compute;
     *op = calloc(1, sizeof(lt_op));
     *(lt_op *)*op = (lt_op){.compute = compute, .scale = scale, .epilogue = 1};
     return 0;
@@ -542,6 +543,26 @@ Test(library, cublaslt_does_what_the_nest_does) {
     for (size_t i = 0; i < SN_COUNT(biases); i++) run_on_fake(biases[i], "");
 }
 
+/* What products may be rounded to is a permission: what is more exact will do. */
+Test(library, cublaslt_is_as_exact_as_the_graph_asks) {
+    static const struct {
+        const char *precision;
+        int compute;
+    } cases[] = {{"exact", 68}, {"high", 68}, {"tf32", 77}, {"bf16", 75}};
+    for (size_t i = 0; i < SN_COUNT(cases); i++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "%%x: D[37, 24], %%w: D[24, 20]) {\n %%0 = matmul %%x, %%w schedule=\"library\" precision=%s\n"
+                 " return y = %%0 }\n",
+                 cases[i].precision);
+        fixture *f = calloc(1, sizeof *f);
+        prepare(f, body, "f32", true);
+        run(f);
+        cr_expect_eq(lt.compute, cases[i].compute, "%s: %d", cases[i].precision, lt.compute);
+        finish(f);
+    }
+}
+
 /* Partial sums are not rounded to halves; what is known of addresses is passed on. */
 Test(library, cublaslt_is_told_what_it_may_do) {
     fixture *f = calloc(1, sizeof *f);
@@ -567,8 +588,9 @@ Test(library, algorithms_are_those_that_can_be_used) {
     const sn_rt_kernel kernel = {.grid = 1, .library = &f->call};
     sn_prog *p;
     cr_expect_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1), SN_ERROR_UNSUPPORTED);
-    cr_expect_str_eq(f->env.message, "kernel k0: no library runs it: cuBLASLt 13.10.5 has 3 algorithms for it, numbered "
-                                     "from 0: there is no algo=3");
+    cr_expect_str_eq(f->env.message,
+                     "kernel k0: no library runs it: cuBLASLt 13.10.5 has 3 algorithms for it, numbered "
+                     "from 0: there is no algo=3");
     f->call.m = f->call.c.ld = 13; /* what the library knows nothing of */
     cr_expect_not(sn_library_takes(f->cu, &f->call, why));
     cr_expect_str_eq(why, "cuBLASLt 13.10.5: not supported");
