@@ -34,6 +34,9 @@ sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
 /* LLVM IR text of all kernels as the host would compile them. */
 sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);
 
+/* The processor at hand, as LLVM calls it. */
+void sn_host_processor(char *out, size_t size);
+
 /* ---- the wrapper as C source (wrapper_c.c) ----
  * A complete .c file for `sinter emit --stage=wrapper-c`: kernel PTX embedded as strings (ptx may be NULL: names only),
  * driver calls through cuda.h, the planned workspace. Kernels that a library runs are refused. */

@@ -90,6 +90,12 @@ static sn_status host_machine(LLVMTargetMachineRef *out, sn_env *env, LLVMCodeGe
     return status;
 }
 
+void sn_host_processor(char *out, size_t size) {
+    char *cpu = LLVMGetHostCPUName();
+    snprintf(out, size, "%s", cpu);
+    LLVMDisposeMessage(cpu);
+}
+
 static LLVMModuleRef new_module(object *o, LLVMTargetMachineRef tm) {
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext("sinter", o->cg.cx);
     char *triple = LLVMGetTargetMachineTriple(tm);

@@ -347,11 +347,18 @@ static sn_program *program_new(sn_context *ctx) {
     return p;
 }
 
+static void copy_choosing(sn_program *p, const sn_choosing *from) {
+    sn_decision *at = SN_NEWN(&p->arena, sn_decision, from->n + 1);
+    for (uint32_t k = 0; k < from->n; k++)
+        at[k] = (sn_decision){sn_strdup(&p->arena, from->at[k].key), sn_strdup(&p->arena, from->at[k].choice)};
+    p->choosing = (sn_choosing){.at = at, .n = from->n};
+    if (from->allowed) p->choosing.allowed = sn_strdup(&p->arena, from->allowed);
+}
+
 /* Sizes bound, device and target known, ports described. */
 static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_settings *s) {
-    const char *allowed = s->passes.choosing.allowed;
     if (s->passes.pipeline) p->pipeline = sn_strdup(&p->arena, s->passes.pipeline);
-    if (allowed) p->choosing.allowed = sn_strdup(&p->arena, allowed);
+    copy_choosing(p, &s->passes.choosing);
     SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims, s->precision));
     sn_holders_share(p, g);
     fill_ports(p);
@@ -359,11 +366,28 @@ static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_setting
     return choose_target(cu, p, s);
 }
 
-static sn_status run_passes(sn_program *p, const sn_settings *s) {
-    SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
+static sn_status run_pipeline(sn_program *p, const sn_settings *s) {
     sn_pass_options o = s->passes;
+    o.choosing = p->choosing;
     o.library = sn_program_library(p);
-    SN_TRY(sn_passes_run(&p->m, &p->target, &o));
+    SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
+    return sn_passes_run(&p->m, &p->target, &o);
+}
+
+/* Records come from outside: where a decision of theirs makes no program, it does not count. */
+static sn_status run_passes(sn_program *p, const sn_settings *s) {
+    SN_TRY(sn_program_decide(p, s));
+    sn_status status = run_pipeline(p, s);
+    if (status != SN_OK && p->choosing.n > s->passes.choosing.n) {
+        const char *why = sn_strf(&p->ctx->scratch, "a recorded choice: %s; not used\n", p->ctx->env.message);
+        if (s->passes.print) s->passes.print(s->passes.print_user, why);
+        sn_env_clear(&p->ctx->env);
+        sn_module_free(p->m);
+        p->m = NULL;
+        p->choosing.n = s->passes.choosing.n;
+        status = run_pipeline(p, s);
+    }
+    if (status != SN_OK) return status;
     fill_align(p);
     for (uint32_t k = 0; k < p->m->kernels.n && !p->library_name; k++)
         if (sn_kern_is_library(sn_kern_get(p->m, p->m->kernels.at[k])))
@@ -404,6 +428,14 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     return SN_OK;
 }
 
+sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *s, sn_phase last) {
+    sn_program *p = program_new(g->ctx);
+    SN_TRY(compile(p, g, s, last));
+    sn_making_end(g->ctx, p);
+    *out = p;
+    return SN_OK;
+}
+
 sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last) {
     sn_context *ctx = g->ctx;
     if (g->status != SN_OK) return sn_fail(&ctx->env, g->status, "%s", g->message);
@@ -413,11 +445,7 @@ sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options 
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "graph %s: it has no outputs", g->m->graph.name);
     sn_settings s;
     SN_TRY(sn_settings_read(&s, ctx, options));
-    sn_program *p = program_new(ctx);
-    SN_TRY(compile(p, g, &s, last));
-    sn_making_end(ctx, p);
-    *out = p;
-    return SN_OK;
+    return sn_compile_settings(out, g, &s, last);
 }
 
 sn_status sn_compile(sn_program **out, sn_graph *g, const sn_compile_options *options) {

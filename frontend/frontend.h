@@ -64,6 +64,13 @@ struct sn_run_state {
     bool ready; /* the runner has its memory */
 };
 
+/* What is done about choices for matrix products. */
+typedef enum sn_tune_mode {
+    SN_TUNE_OFF,
+    SN_TUNE_RECORDS, /* what records say */
+    SN_TUNE_ON       /* that, and what they do not say is timed */
+} sn_tune_mode;
+
 /* Options of sn_compile after reading (options.c). */
 typedef struct sn_settings {
     bool want_cuda, must_cuda; /* try CUDA; fail without it */
@@ -76,6 +83,8 @@ typedef struct sn_settings {
     sn_precision precision;
     const sn_dim_binding *dims;
     unsigned n_dims;
+    sn_tune_mode tune;
+    const char *record_dir; /* NULL: no records */
     sn_pass_options passes;
 } sn_settings;
 
@@ -231,6 +240,10 @@ static inline const sn_library *sn_program_library(const sn_program *p) {
 sn_status sn_program_guard(sn_program *p);
 /* A program that has gone through the phases up to `last` (body of sn_compile). */
 sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last);
+/* The same with options that are read. */
+sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *s, sn_phase last);
+/* Fill in p->choosing for the products of a bound program (tune.c): from records, and where settings say so by timing. */
+sn_status sn_program_decide(sn_program *p, const sn_settings *s);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */
 sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage);
 

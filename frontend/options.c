@@ -1,5 +1,6 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
- * environment: SINTER_DEVICE, SINTER_VERIFY and SINTER_THREADS stand in for options that are not set (options.def).
+ * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE and SINTER_RECORD_DIR stand in for options that are not
+ * set (options.def), XDG_CACHE_HOME and HOME say where records are by default.
  */
 #include "frontend/frontend.h"
 
@@ -71,6 +72,24 @@ static void log_text(void *user, const char *text) {
     sn_locale_enter(&ctx->env);
 }
 
+/* Where caches of this user are; NULL: nowhere. */
+static const char *cache_folder(sn_context *ctx) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0] == '/') return sn_strf(&ctx->scratch, "%s/sinter/records", cache);
+    return home && home[0] == '/' ? sn_strf(&ctx->scratch, "%s/.cache/sinter/records", home) : NULL;
+}
+
+static sn_status read_tune(sn_settings *out, sn_context *ctx, const sn_compile_options *o) {
+    static const char *const modes[] = {"off", "records", "on", NULL};
+    unsigned mode = SN_TUNE_RECORDS;
+    SN_TRY(choose(&mode, &ctx->env, "tune", or_environment(o->tune, "SINTER_TUNE", "records"), modes));
+    out->tune = (sn_tune_mode)mode;
+    const char *folder = or_environment(o->record_dir, "SINTER_RECORD_DIR", NULL);
+    if (!folder) folder = cache_folder(ctx);
+    out->record_dir = folder && strcmp(folder, "off") ? folder : NULL;
+    return SN_OK;
+}
+
 static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compile_options *o) {
     static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
     static const char *const wrappers[] = {"generated", "interpreted", NULL};
@@ -100,6 +119,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     *out = (sn_settings){
         .ordinal = o.ordinal, .target = o.target, .alignment = o.alignment, .dims = o.dims, .n_dims = o.n_dims};
     SN_TRY(read_choices(out, ctx, &o));
+    SN_TRY(read_tune(out, ctx, &o));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
     out->passes.pipeline = o.pipeline;

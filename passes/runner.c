@@ -88,6 +88,13 @@ static bool listed(const char *list, const char *pass) {
     return false;
 }
 
+const char *sn_passes_before(sn_arena *arena, const char *pipeline, const char *pass) {
+    const char *s, *list = pipeline;
+    for (size_t n; next_name(&list, &s, &n);)
+        if (name_is(s, n, pass)) return sn_strndup(arena, pipeline, (size_t)(s - pipeline));
+    return NULL;
+}
+
 static sn_status unknown_pass(runner *r, const char *name, size_t n) {
     sn_text *known = emptied(&r->out);
     for (const sn_pass_info *p = sn_passes; p->name; p++) sn_text_printf(known, "%s%s", known->n ? ", " : "", p->name);

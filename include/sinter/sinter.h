@@ -507,6 +507,11 @@ typedef struct sn_compile_options {
     const char *precision;
     const char *choices; /* what matrix products may become: "template", "extern", "subgraph", or rows of choices.def by
                           * name, separated by commas; NULL: all */
+    const char *tune; /* choices for matrix products: "off": the model's; "records" (default): where earlier timings are
+                           * on record, theirs; "on": products without a record are timed, and recorded */
+    /* The folder of those records; "off": none are read or written. NULL: sinter/records in $XDG_CACHE_HOME or ~/.cache. Only
+     * tuning writes there. What is wrong with a record is a line in the context's log, and it does not count. */
+    const char *record_dir;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -664,6 +669,53 @@ SN_API sn_status sn_run_with(sn_run_state *state, sn_tensor *const *inputs, sn_t
 /* One line about the last run in the state, "" when it did not fail, and its status. */
 SN_API const char *sn_run_state_error(const sn_run_state *state);
 SN_API sn_status sn_run_state_status(const sn_run_state *state);
+
+/* ---- tuning ---- */
+
+/* A choice that was considered for a product. */
+typedef struct sn_tune_trial {
+    const char *choice; /* "decompose_k parts=112": a row of choices.def and its parameters */
+    /* "timed"; "slow": the model says so; "spills": registers in memory; "failed", "deviates": why says more; "left": time
+     * was up, or another one was as fast as memory allows */
+    const char *fate;
+    const char *why;   /* "" mostly */
+    double us, cycles; /* least time of a run with cold caches; what the model says; 0: not known */
+} sn_tune_trial;
+
+/* A matrix product with the elementwise operations that fuse into it. */
+typedef struct sn_tuned_product {
+    const char *title;               /* "matmul f16[32, 28672] x f16[28672, 32], add" */
+    const char *graph;               /* as text, with all else as inputs */
+    const char *choice;              /* the winner; "": none could be run */
+    double us;                       /* its time */
+    bool recorded;                   /* it was on record: nothing was timed, and there are no trials */
+    double seconds, compile_seconds; /* that tuning took; of those, until all trials were compiled */
+    unsigned n_trials;
+    const sn_tune_trial *trials; /* from the fastest on */
+} sn_tuned_product;
+
+typedef struct sn_tune_report {
+    unsigned n_products;
+    const sn_tuned_product *products; /* each once, however often the graph has it */
+    const char *device;               /* that records are for */
+    const char *warning;              /* what is wrong with records, one line; "": nothing */
+} sn_tune_report;
+
+typedef struct sn_tune_options {
+    size_t struct_size;
+    double budget; /* seconds for all products together; 0: 60. One trial of each product is timed in any case */
+    bool again;    /* time what is on record, too */
+    /* Called after each step of a product's search. NULL: not. */
+    void (*progress)(void *user, const char *title, unsigned done, unsigned steps);
+    void *progress_user;
+} sn_tune_options;
+
+/* Decide the choices for all matrix products of a graph by timing, on random inputs in memory of its own, and record them for
+ * sn_compile. The report is the caller's, with all that it points to; its context outlives it. Options are those that the graph
+ * will be compiled with (device, sizes, choices, record_dir); `tune` does not count. */
+SN_API sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *options,
+                         const sn_tune_options *tune);
+SN_API void sn_tune_report_destroy(sn_tune_report *report);
 
 /* ---- measuring, checking ---- */
 

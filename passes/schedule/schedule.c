@@ -172,6 +172,32 @@ static sn_status compare(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sch
     return SN_OK;
 }
 
+/* For whoever times them (tune/). Headers leave open what the pass decides before it asks anybody. */
+sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx, uint32_t at) {
+    sn_users users;
+    sn_schedule_shape sh;
+    const char *why_not;
+    sn_kern k = cx->m->kernels.at[at];
+    SN_VEC(double) estimates = {0};
+    sn_users_find(&users, cx->m, cx->scratch);
+    SN_TRY(sn_schedule_look(&sh, cx, &users, at));
+    for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
+        const scheduler *by = &SCHEDULERS[i];
+        sn_sched pinned = {.cls = by->cls, .precision = sn_kern_get(cx->m, k)->sched.precision};
+        if (!by->applies(&why_not, cx, k, &sh)) continue;
+        SN_TRY(by->candidates(out, cx, k, &sh, &pinned));
+        while (estimates.n < out->n) {
+            double needs = 0;
+            sn_sched sched = out->at[estimates.n];
+            if (!sched.split) sched.split = 1;
+            if (cx->target->is_gpu) SN_TRY(estimate(&needs, cx, &sh, by, &sched));
+            SN_PUSH(cx->scratch, &estimates, needs);
+        }
+    }
+    *cycles = estimates.at;
+    return cx->m->env->status;
+}
+
 /* ---- the pass ---- */
 
 static sn_status schedule_kernel(sn_pass_ctx *cx, const sn_users *users, uint32_t at) {

@@ -79,6 +79,9 @@ typedef struct sn_sched_list {
 } sn_sched_list;
 /* Append a header, unless it is there already. */
 void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sched);
+/* schedule.c: what all classes that can bind the kernel at a position propose, and what the model says of each (0: it
+ * knows GPUs alone). The kernel stays as it is. */
+sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx, uint32_t at);
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 

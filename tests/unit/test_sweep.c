@@ -45,6 +45,7 @@ typedef struct world {
     sn_run_state *made_state;
     sn_tensor *made_tensor;
     sn_weights *made_weights;
+    sn_tune_report *made_report;
     char *made_text;
     DLManagedTensorVersioned *made_managed;
     DLManagedTensor *made_managed_old;
@@ -253,6 +254,12 @@ KIND(NEW_RUN_STATE, p) {
     *out = (choice){k ? ANY : GOOD, P(state)};
     return 2;
 }
+KIND(NEW_REPORT, p) {
+    sn_tune_report *report = NULL;
+    if (k == 0) sn_tune(&report, w->g, &on_cpu, NULL);
+    *out = (choice){k ? ANY : GOOD, P(report)};
+    return 2;
+}
 KIND(NEW_TENSOR, p) {
     *out = (choice){k ? ANY : GOOD, P(k ? NULL : new_tensor(w->ctx))};
     return 2;
@@ -276,6 +283,7 @@ KIND(MAYBE_OUT, p) { PICK({GOOD, P(w->out[w->outs++ % 2].bytes)}, {ANY, P(NULL)}
 KIND(MADE_CONTEXT, p) { PICK({GOOD, P(&w->made_context)}, {OBJECT, P(NULL)}); }
 KIND(MADE_GRAPH, p) { PICK({GOOD, P(&w->made_graph)}, {NIL, P(NULL)}); }
 KIND(MADE_PROGRAM, p) { PICK({GOOD, P(&w->made_program)}, {NIL, P(NULL)}); }
+KIND(MADE_REPORT, p) { PICK({GOOD, P(&w->made_report)}, {NIL, P(NULL)}); }
 KIND(MADE_RUN_STATE, p) { PICK({GOOD, P(&w->made_state)}, {OBJECT, P(NULL)}); }
 KIND(MADE_TENSOR, p) { PICK({GOOD, P(&w->made_tensor)}, {NIL, P(NULL)}); }
 KIND(MADE_WEIGHTS, p) { PICK({GOOD, P(&w->made_weights)}, {NIL, P(NULL)}); }
@@ -524,7 +532,8 @@ OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = 
              {.device = "cpu", .dims = &negative_dim, .n_dims = 1}, {.device = "cpu", .threads = UINT_MAX},
              {.device = "cuda", .ordinal = UINT_MAX}, {.device = "cpu", .pipeline = "none"},
              {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""},
-             {.device = "cpu", .precision = ""})
+             {.device = "cpu", .precision = ""}, {.device = "cpu", .choices = "fastest"}, {.device = "cpu", .tune = ""})
+OPTIONS_KIND(TUNE_OPTIONS, sn_tune_options, {0}, {.budget = -1}, {.budget = (double)NAN})
 OPTIONS_KIND(IMPORT_OPTIONS, sn_import_options, {0}, {.n_dims = 1}, {.n_values = 1}, {.n_texts = 1},
              {.dims = &one_dim, .n_dims = UINT_MAX}, {.values = &any_value, .n_values = UINT_MAX},
              {.texts = &any_text, .n_texts = UINT_MAX}, {.dims = &nameless_dim, .n_dims = 1},
@@ -633,6 +642,7 @@ static void clean(world *w) {
     sn_run_state_destroy(w->made_state);
     sn_program_destroy(w->made_program);
     sn_weights_close(w->made_weights);
+    sn_tune_report_destroy(w->made_report);
     sn_free(w->ctx, w->made_text);
     sn_graph_destroy(w->made_graph);
     sn_context_destroy(w->made_context);
@@ -643,6 +653,7 @@ static void clean(world *w) {
     w->made_state = NULL;
     w->made_program = NULL;
     w->made_weights = NULL;
+    w->made_report = NULL;
     w->made_text = NULL;
     w->made_graph = w->g = NULL;
     w->made_context = NULL;
@@ -655,7 +666,8 @@ static unsigned choices(world *w, const row *r, unsigned k) {
 
 static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdict verdict) {
     const char *said = w->asks_state ? sn_run_state_error(w->state) : sn_error(w->ctx);
-    const void *made[] = {w->made_graph, w->made_program, w->made_tensor, w->made_text, w->made_weights, w->made_state};
+    const void *made[] = {w->made_graph, w->made_program, w->made_tensor, w->made_text, w->made_weights, w->made_state,
+                          w->made_report};
     if (verdict < BAD) return;
     cr_expect(w->refused, "%s: argument %u, value %u: not refused", r->name, k + 1, pick);
     for (size_t j = 0; j < SN_COUNT(made); j++)

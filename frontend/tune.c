@@ -1,0 +1,339 @@
+/* tune.c: choices for the matrix products of a program: from records, or by timing; what sn_tune reports.
+ *
+ *     the passes before `choose`  ->  products, each as a small graph (passes/graph/product.c)
+ *     for each: on record? else trials (tune/trials.c), the search (tune/search.c) on programs (tune_machine.c), a record
+ *     ->  p->choosing, which the pass `choose` applies
+ *
+ * Only programs that run are decided about: code for a target to look at has no device to time. Without tuning and without a
+ * folder of records nothing is done at all. Records never fail a compilation: what is wrong with them is a line in the log.
+ */
+#include "frontend/tune.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const double BUDGET = 60;
+
+/* What the caller gets, with what it is made of. */
+typedef struct report {
+    sn_tune_report public;
+    sn_context *ctx;
+    sn_arena arena;
+    SN_VEC(sn_tuned_product) products;
+} report;
+
+typedef struct tuner {
+    sn_program *p;
+    const sn_settings *s;
+    sn_context *ctx;
+    const char *pipeline;
+    sn_record_place place;
+    SN_VEC(sn_decision) decisions;
+    report *report; /* NULL: nobody wants one */
+    sn_tune_options how;
+    double end;        /* of the time for all */
+    uint32_t left;     /* products */
+    double copy_rate;  /* bytes a second; 0: not known */
+    const char *title; /* of the product in progress */
+} tuner;
+
+/* ---- for whom ---- */
+
+static const char *device_text(const sn_program *p) {
+    sn_arena *a = &p->ctx->scratch;
+    char cpu[64];
+    if (p->device != SN_CPU)
+        return sn_strf(a, "%s, %s, alignment %u", sn_cuda_name(p->ctx->cuda[p->device]), p->target.name,
+                       p->target.io_align);
+    sn_host_processor(cpu, sizeof cpu);
+    return sn_strf(a, "cpu %s, %s, %u threads, alignment %u", cpu, p->target.name, p->target.units, p->target.io_align);
+}
+
+static const char *versions_text(const sn_program *p) {
+    sn_arena *a = &p->ctx->scratch;
+    const char *own = sn_strf(a, "Sinter %s, LLVM %s", sn_version(), sn_llvm_version());
+    if (p->device == SN_CPU) return own;
+    return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));
+}
+
+/* ---- one product ---- */
+
+static double type_bytes(const sn_module *m, const sn_type *t) {
+    double n = sn_dtype_bytes(t->dtype);
+    for (uint32_t k = 0; k < t->rank; k++) n *= (double)sn_ix_value(m, t->shape[k]);
+    return n;
+}
+
+/* What a run moves at least. */
+static double bytes_of(const sn_module *m) {
+    const sn_graph_ir *g = &m->graph;
+    double bytes = 0;
+    for (uint32_t k = 0; k < g->inputs.n; k++) bytes += type_bytes(m, &sn_node_get(m, g->inputs.at[k].node)->type);
+    for (uint32_t k = 0; k < g->outputs.n; k++) bytes += type_bytes(m, &sn_node_get(m, g->outputs.at[k].node)->type);
+    return bytes;
+}
+
+/* "matmul f16[32, 64] x f16[64, 32], add, tanh" */
+static void put_title(sn_text *t, sn_module *m) {
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
+        const sn_node_rec *n = sn_node_get(m, x);
+        sn_opclass cls = sn_ops[n->op].cls;
+        if (n->op == SN_OP_MATMUL)
+            sn_text_printf(t, "matmul %s x %s", sn_type_text(m, &sn_node_get(m, n->in[0])->type),
+                           sn_type_text(m, &sn_node_get(m, n->in[1])->type));
+        else if (t->n && cls != SN_OPS_SOURCE && cls != SN_OPS_VIEW) sn_text_printf(t, ", %s", sn_ops[n->op].name);
+    }
+}
+
+/* The product whose key this is. */
+static sn_status describe(const char **title, double *bytes, tuner *t, const char *key) {
+    sn_module *m = sn_module_new(&t->ctx->env);
+    sn_text text;
+    sn_text_init(&text, &t->ctx->env);
+    sn_status status = sn_module_parse(m, "product", key, strlen(key));
+    if (status == SN_OK) put_title(&text, m);
+    if (status == SN_OK) *bytes = bytes_of(m);
+    *title = sn_strdup(&t->ctx->scratch, text.s ? text.s : "");
+    sn_text_free(&text);
+    sn_module_free(m);
+    return status;
+}
+
+static void on_progress(void *user, uint32_t done, uint32_t most) {
+    const tuner *t = user;
+    sn_locale_leave(&t->ctx->env);
+    t->how.progress(t->how.progress_user, t->title, done, most);
+    sn_locale_enter(&t->ctx->env);
+}
+
+/* Seconds for the next product: an equal share of what is left. */
+static double share_of_time(tuner *t, double now) {
+    uint32_t left = t->left ? t->left-- : 1;
+    return t->end > now ? (t->end - now) / left : 0;
+}
+
+static sn_status search(sn_search *out, sn_trial_list *trials, tuner *t, const char *key, double bytes) {
+    sn_settings s = *t->s;
+    SN_TRY(sn_trials_list(trials, &t->ctx->env, key, &t->p->target, t->pipeline, s.passes.choosing.allowed));
+    sn_tune_bench *bench = sn_tune_bench_new(t->ctx, &s, key);
+    sn_trial_machine machine = sn_tune_bench_machine(bench);
+    if (t->copy_rate > 0) machine.bound_us = 1e6 * bytes / t->copy_rate;
+    if (t->how.progress) machine.progress = on_progress, machine.progress_user = t;
+    sn_trials_search(out, trials, &machine, share_of_time(t, machine.seconds(machine.user)));
+    sn_tune_bench_free(bench);
+    return t->ctx->env.status;
+}
+
+/* ---- the report ---- */
+
+static const char *kept(report *r, const char *text) { return sn_strdup(&r->arena, text ? text : ""); }
+
+static void report_trials(sn_tuned_product *out, report *r, const sn_trial_list *trials) {
+    uint32_t *rank = SN_NEWN(&r->ctx->scratch, uint32_t, trials->n + 1);
+    sn_tune_trial *at = SN_NEWN(&r->arena, sn_tune_trial, trials->n + 1);
+    sn_trials_rank(rank, trials);
+    for (uint32_t k = 0; k < trials->n; k++) {
+        const sn_trial *t = &trials->at[rank[k]];
+        at[k] = (sn_tune_trial){.choice = kept(r, t->choice),
+                                .fate = sn_trial_fate_names[t->fate],
+                                .why = kept(r, t->why),
+                                .us = t->fate == SN_TRIAL_TIMED ? t->us : 0,
+                                .cycles = t->cycles};
+    }
+    out->n_trials = trials->n;
+    out->trials = at;
+}
+
+static void report_product(tuner *t, const char *key, const char *choice, double us, const sn_trial_list *trials,
+                           const sn_search *found) {
+    report *r = t->report;
+    if (!r) return;
+    sn_tuned_product product = {
+        .title = kept(r, t->title), .graph = kept(r, key), .choice = kept(r, choice), .us = us, .recorded = !trials};
+    if (trials) {
+        report_trials(&product, r, trials);
+        product.seconds = found->seconds;
+        product.compile_seconds = found->compile_seconds;
+    }
+    SN_PUSH(&r->arena, &r->products, product);
+}
+
+/* ---- all products ---- */
+
+static bool is_decided(const tuner *t, const char *key) {
+    for (uint32_t k = 0; k < t->decisions.n; k++)
+        if (!strcmp(t->decisions.at[k].key, key)) return true;
+    return false;
+}
+
+static void decided(tuner *t, const char *key, const char *choice) {
+    sn_arena *a = &t->p->arena;
+    sn_decision d = {sn_strdup(a, key), sn_strdup(a, choice)};
+    SN_PUSH(a, &t->decisions, d);
+}
+
+static sn_status time_product(tuner *t, const char *key, double bytes) {
+    sn_trial_list trials = {.arena = &t->ctx->scratch};
+    sn_search found;
+    SN_TRY(search(&found, &trials, t, key, bytes));
+    bool any = found.best != UINT32_MAX;
+    const char *choice = any ? trials.at[found.best].choice : "";
+    if (any) {
+        decided(t, key, choice);
+        sn_record_save(&t->place, key, &trials, found.best);
+    }
+    report_product(t, key, choice, any ? trials.at[found.best].us : 0, &trials, &found);
+    return SN_OK;
+}
+
+static sn_status decide_product(tuner *t, const char *key) {
+    double us = 0, bytes = 0;
+    SN_TRY(describe(&t->title, &bytes, t, key));
+    const char *choice = t->how.again ? NULL : sn_record_find(&us, &t->place, key, &t->ctx->scratch);
+    if (!choice && t->s->tune == SN_TUNE_ON) return time_product(t, key, bytes);
+    if (!choice) return SN_OK;
+    decided(t, key, choice);
+    report_product(t, key, choice, us, NULL, NULL);
+    return SN_OK;
+}
+
+static sn_status decide_all(tuner *t, sn_module *m) {
+    sn_nd_list products = {0};
+    sn_product_list(&products, m, &t->ctx->scratch);
+    t->left = products.n;
+    for (uint32_t k = 0; k < products.n; k++) {
+        const char *key;
+        SN_TRY(sn_product_key(&key, m, products.at[k], &t->ctx->scratch));
+        if (!is_decided(t, key)) SN_TRY(decide_product(t, key));
+    }
+    return SN_OK;
+}
+
+static bool has_matmul(const sn_module *m) {
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
+        if (sn_node_get(m, x)->op == SN_OP_MATMUL) return true;
+    return false;
+}
+
+/* The copy rate is the measure of what memory allows; where it cannot be taken there is none. */
+static void measure_device(tuner *t) {
+    if (t->p->device == SN_CPU) return;
+    if (sn_cuda_copy_rate(&t->copy_rate, t->ctx->cuda[t->p->device]) != SN_OK) sn_env_clear(&t->ctx->env);
+}
+
+static sn_status decide(tuner *t) {
+    sn_program *p = t->p;
+    sn_arena *scratch = &t->ctx->scratch;
+    t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
+    sn_pass_options o = {.pipeline = sn_passes_before(scratch, t->pipeline, "choose")};
+    const char *allowed = t->s->passes.choosing.allowed;
+    if (!o.pipeline) return SN_OK;
+    SN_TRY(sn_choice_check(&t->ctx->env, allowed));
+    t->place = (sn_record_place){.folder = t->s->record_dir,
+                                 .device = device_text(p),
+                                 .versions = versions_text(p),
+                                 .choices = allowed ? allowed : ""};
+    sn_module *m = NULL;
+    sn_status status = sn_source_copy(&m, &t->ctx->env, p->source);
+    if (status == SN_OK) status = sn_passes_run(&m, &p->target, &o);
+    if (status == SN_OK) status = decide_all(t, m);
+    sn_module_free(m);
+    if (status != SN_OK) return status;
+    p->choosing.at = t->decisions.at;
+    p->choosing.n = t->decisions.n;
+    return SN_OK;
+}
+
+static void say_warning(const tuner *t) {
+    const sn_pass_options *o = &t->s->passes;
+    if (t->place.warning[0] && o->print) o->print(o->print_user, sn_strf(&t->ctx->scratch, "%s\n", t->place.warning));
+}
+
+/* Is there anything to decide, and anybody to ask? Decisions that are there already stand. */
+static bool is_wanted(const sn_program *p, const sn_settings *s) {
+    if (s->tune == SN_TUNE_OFF || !p->runnable || p->source->kernels.n || p->choosing.n) return false;
+    if (s->tune == SN_TUNE_RECORDS && (!s->record_dir || access(s->record_dir, F_OK) != 0)) return false;
+    return has_matmul(p->source);
+}
+
+sn_status sn_program_decide(sn_program *p, const sn_settings *s) {
+    if (!is_wanted(p, s)) return SN_OK;
+    tuner t = {.p = p, .s = s, .ctx = p->ctx};
+    sn_trial_machine clock = sn_tune_bench_machine(NULL);
+    t.end = clock.seconds(NULL) + BUDGET;
+    if (s->tune == SN_TUNE_ON) measure_device(&t);
+    SN_TRY(decide(&t));
+    say_warning(&t);
+    return SN_OK;
+}
+
+/* ---- sn_tune ---- */
+
+static void report_free(void *at) {
+    report *r = at;
+    sn_arena_free(&r->arena);
+    sn_heap_free(&r->ctx->env, r, sizeof *r);
+}
+
+/* Are all passes known, and all names of choices? A graph without products does not come to ask. */
+static sn_status check_names(tuner *t) {
+    sn_module *m = sn_module_new(&t->ctx->env);
+    sn_pass_options o = {.pipeline = t->s->passes.pipeline, .choosing = {.allowed = t->s->passes.choosing.allowed}};
+    sn_status status = sn_choice_check(&t->ctx->env, o.choosing.allowed);
+    if (status == SN_OK) status = sn_passes_run(&m, &t->p->target, &o);
+    sn_module_free(m);
+    return status;
+}
+
+static void program_free(void *p) { sn_program_destroy(p); }
+
+static void tune_program(tuner *t) {
+    sn_trial_machine clock = sn_tune_bench_machine(NULL);
+    t->end = clock.seconds(NULL) + (t->how.budget > 0 ? t->how.budget : BUDGET);
+    measure_device(t);
+}
+
+static sn_status tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *options,
+                      const sn_tune_options *how) {
+    sn_context *ctx = g->ctx;
+    sn_settings s;
+    sn_program *p = NULL;
+    report *r = sn_heap_alloc(&ctx->env, sizeof *r);
+    *r = (report){.ctx = ctx};
+    sn_arena_init(&r->arena, &ctx->env);
+    sn_making_begin(ctx, r, report_free);
+    tuner t = {.ctx = ctx, .s = &s, .report = r};
+    SN_TRY(sn_options_read(&t.how, sizeof t.how, &ctx->env, "sn_tune_options", how));
+    if (!(t.how.budget >= 0)) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "budget: %g seconds", t.how.budget);
+    SN_TRY(sn_settings_read(&s, ctx, options));
+    s.tune = SN_TUNE_ON;
+    SN_TRY(sn_compile_to(&p, g, options, SN_PHASE_BOUND));
+    t.p = p;
+    if (!p->runnable) {
+        sn_program_destroy(p);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "target: code to look at cannot be timed");
+    }
+    sn_making_begin(ctx, p, program_free);
+    SN_TRY(check_names(&t));
+    if (is_wanted(p, &s)) {
+        tune_program(&t);
+        SN_TRY(decide(&t));
+    }
+    r->public = (sn_tune_report){.n_products = r->products.n,
+                                 .products = r->products.at,
+                                 .device = kept(r, device_text(p)),
+                                 .warning = kept(r, t.place.warning)};
+    sn_making_end(ctx, p);
+    sn_program_destroy(p);
+    sn_making_end(ctx, r);
+    *out = &r->public;
+    return SN_OK;
+}
+
+sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *options, const sn_tune_options *how) {
+    SN_MAKE_RETURN(out, g, tune(out, g, options, how));
+}
+
+void sn_tune_report_destroy(sn_tune_report *r) {
+    if (r) report_free(r); /* it is the first member */
+}

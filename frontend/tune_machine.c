@@ -1,0 +1,355 @@
+/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of a product's small graph, each with one choice, on
+ * the device of the program that they are for.
+ *
+ * A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
+ * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. Caches
+ * are flushed before every timed run; runs that are too short for events are timed in a CUDA graph over copies.
+ * Relies on threads that may share the memory hook: with a hook of the caller, which is never called twice at a time,
+ * trials compile one after the other.
+ */
+#include "frontend/tune.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    FLUSH_DEVICE = 128 << 20, /* bytes: more than any L2 */
+    FLUSH_HOST = 32 << 20,
+    RUNS = 3,
+    REPLAYS = 3,
+    GRAPH_BELOW_US = 1000, /* shorter runs are timed in a CUDA graph: events would be more than a hundredth of them */
+    LONG_US = 20000,       /* longer ones need no more than one run a sample */
+    PERIOD = 65521         /* random elements that are drawn for an input before they repeat */
+};
+
+typedef struct attempt {
+    sn_context *ctx;
+    sn_graph *g;
+    sn_program *p;
+    sn_tensor **inputs, **outputs;
+} attempt;
+
+struct sn_tune_bench {
+    sn_context *ctx; /* of the call */
+    const sn_settings *s;
+    const char *product;
+    sn_trial_list *trials;
+    attempt *at;
+    uint32_t n;
+    sn_context *data;     /* has the memory of inputs and outputs ... */
+    sn_status data_state; /* ... unless that failed */
+    sn_tensor **inputs, **outputs;
+    unsigned n_inputs, n_outputs;
+    char *expected, *got; /* elements of all outputs */
+    size_t bytes;
+    uint32_t reference; /* whose results are expected; UINT32_MAX: nobody's */
+    double allowed;     /* what the precision of the product allows, as a share of its terms */
+};
+
+/* ---- life ---- */
+
+static void free_tensors(sn_tensor **at, unsigned n) {
+    for (unsigned k = 0; at && k < n; k++) sn_tensor_destroy(at[k]);
+}
+
+static void close_attempt(const sn_tune_bench *b, attempt *a) {
+    free_tensors(a->inputs, b->n_inputs);
+    free_tensors(a->outputs, b->n_outputs);
+    sn_program_destroy(a->p);
+    sn_graph_destroy(a->g);
+    sn_context_destroy(a->ctx);
+    *a = (attempt){0};
+}
+
+static void close_bench(void *bench) {
+    sn_tune_bench *b = bench;
+    for (uint32_t k = 0; k < b->n; k++) close_attempt(b, &b->at[k]);
+    free_tensors(b->inputs, b->n_inputs);
+    free_tensors(b->outputs, b->n_outputs);
+    sn_context_destroy(b->data);
+    b->n = 0;
+    b->data = NULL;
+}
+
+sn_tune_bench *sn_tune_bench_new(sn_context *ctx, const sn_settings *s, const char *product) {
+    sn_tune_bench *b = SN_NEWN(&ctx->scratch, sn_tune_bench, 1);
+    *b = (sn_tune_bench){.ctx = ctx, .s = s, .product = product, .reference = UINT32_MAX};
+    sn_making_begin(ctx, b, close_bench);
+    return b;
+}
+
+void sn_tune_bench_free(sn_tune_bench *b) {
+    sn_making_end(b->ctx, b);
+    close_bench(b);
+}
+
+/* ---- failures ---- */
+
+static void failed(sn_tune_bench *b, uint32_t k, const char *why) {
+    b->trials->at[k].fate = SN_TRIAL_FAILED;
+    b->trials->at[k].why = sn_strdup(b->trials->arena, why && why[0] ? why : "out of memory");
+}
+
+/* ---- compiling ---- */
+
+typedef struct compile_job {
+    attempt *a;
+    sn_settings s;
+    sn_decision decision;
+} compile_job;
+
+static sn_status compile_body(sn_context *ctx, void *args) {
+    compile_job *job = args;
+    (void)ctx;
+    return sn_compile_settings(&job->a->p, job->a->g, &job->s, SN_PHASE_LOADED);
+}
+
+static void compile_one(const sn_tune_bench *b, uint32_t k) {
+    const sn_env *env = &b->ctx->env;
+    attempt *a = &b->at[k];
+    sn_context_options o = {.struct_size = sizeof o, .realloc_fn = env->realloc_fn, .realloc_user = env->realloc_user};
+    compile_job job = {.a = a, .s = *b->s, .decision = {b->product, b->trials->at[k].choice}};
+    job.s.dims = NULL;
+    job.s.n_dims = 0;
+    job.s.tune = SN_TUNE_OFF;
+    job.s.passes = (sn_pass_options){
+        .pipeline = b->s->passes.pipeline, .verify = b->s->passes.verify, .choosing = {.at = &job.decision, .n = 1}};
+    if (sn_context_create(&a->ctx, &o) != SN_OK) return;
+    if (sn_graph_from_text(&a->g, a->ctx, "product", b->product, strlen(b->product)) != SN_OK) return;
+    sn_guarded(a->ctx, compile_body, &job);
+}
+
+static void compile_some(void *bench, int64_t begin, int64_t end) {
+    const sn_tune_bench *b = bench;
+    for (int64_t k = begin; k < end; k++)
+        if (b->trials->at[k].fate == SN_TRIAL_OPEN) compile_one(b, (uint32_t)k);
+}
+
+static sn_status make_tensors(sn_tune_bench *b, const sn_program *p) {
+    for (unsigned k = 0; k < b->n_inputs; k++) {
+        const sn_port *port = &p->inputs[k];
+        SN_TRY(sn_tensor_create_strided(&b->inputs[k], b->data, p->device, port->dtype, port->rank, port->shape,
+                                        port->strides, port->offset));
+    }
+    for (unsigned k = 0; k < b->n_outputs; k++) {
+        const sn_port *port = &p->outputs[k];
+        SN_TRY(sn_tensor_create(&b->outputs[k], b->data, p->device, port->dtype, port->rank, port->shape));
+        b->bytes += (size_t)b->outputs[k]->info.numel * sn_dtype_bytes(port->dtype);
+    }
+    return SN_OK;
+}
+
+static sn_status fill_body(sn_context *ctx, void *args) {
+    sn_tune_bench *b = args;
+    (void)ctx;
+    for (unsigned k = 0; k < b->n_inputs; k++)
+        SN_TRY(sn_random_tensor(b->inputs[k], NULL, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
+    return SN_OK;
+}
+
+/* Errors of the terms of a sum are not all alike: of so many of them the sum is off by less than a few in the most
+ * unlucky element. */
+static double allowed_by(const sn_module *m) {
+    enum { A_FEW = 4 };
+    double most = 0;
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
+        if (sn_node_get(m, x)->op != SN_OP_MATMUL) continue;
+        double error = A_FEW * sn_precision_error(sn_node_precision(m, x));
+        most = error > most ? error : most;
+    }
+    return most;
+}
+
+/* Memory for all trials, by the ports of one of them: they have the same. */
+static sn_status prepare(sn_tune_bench *b, const sn_program *p) {
+    sn_arena *arena = &b->ctx->scratch;
+    sn_context_options o = {
+        .struct_size = sizeof o, .realloc_fn = b->ctx->env.realloc_fn, .realloc_user = b->ctx->env.realloc_user};
+    b->inputs = SN_NEWN(arena, sn_tensor *, p->n_inputs + 1);
+    b->outputs = SN_NEWN(arena, sn_tensor *, p->n_outputs + 1);
+    b->n_inputs = p->n_inputs;
+    b->n_outputs = p->n_outputs;
+    b->allowed = allowed_by(p->source);
+    SN_TRY(sn_context_create(&b->data, &o));
+    SN_TRY(make_tensors(b, p));
+    SN_TRY(sn_guarded(b->data, fill_body, b));
+    b->expected = sn_zalloc(arena, b->bytes + 1);
+    b->got = sn_zalloc(arena, b->bytes + 1);
+    return SN_OK;
+}
+
+static sn_status wrap_all(sn_tensor **out, sn_context *ctx, sn_tensor *const *from, unsigned n) {
+    for (unsigned k = 0; k < n; k++) {
+        const sn_tensor_info *i = &from[k]->info;
+        SN_TRY(sn_tensor_wrap(&out[k], ctx, i->device, i->data, i->dtype, i->rank, i->shape, i->strides, i->offset));
+    }
+    return SN_OK;
+}
+
+static sn_status give_tensors(sn_tune_bench *b, attempt *a) {
+    sn_arena *arena = &b->ctx->scratch;
+    if (!b->data) b->data_state = prepare(b, a->p);
+    if (b->data_state != SN_OK) return b->data_state;
+    a->inputs = SN_NEWN(arena, sn_tensor *, b->n_inputs + 1);
+    a->outputs = SN_NEWN(arena, sn_tensor *, b->n_outputs + 1);
+    SN_TRY(wrap_all(a->inputs, a->ctx, b->inputs, b->n_inputs));
+    return wrap_all(a->outputs, a->ctx, b->outputs, b->n_outputs);
+}
+
+static void compile_trials(void *bench, sn_trial_list *trials) {
+    sn_tune_bench *b = bench;
+    sn_env plain;
+    sn_env_init(&plain);
+    b->trials = trials;
+    b->at = SN_NEWN(&b->ctx->scratch, attempt, trials->n + 1);
+    b->n = trials->n;
+    bool alone = b->ctx->env.realloc_fn != plain.realloc_fn;
+    sn_pool *pool = alone ? NULL : sn_pool_new(&b->ctx->env, b->s->threads);
+    if (pool) sn_pool_run(pool, trials->n, compile_some, b);
+    else compile_some(b, 0, trials->n);
+    sn_pool_free(pool);
+    for (uint32_t k = 0; k < trials->n; k++) {
+        attempt *a = &b->at[k];
+        if (trials->at[k].fate != SN_TRIAL_OPEN) continue;
+        if (!a->p || give_tensors(b, a) != SN_OK)
+            failed(b, k, a->ctx && sn_error(a->ctx)[0] ? sn_error(a->ctx) : sn_error(b->data));
+        else trials->at[k].spills = sn_prog_local_bytes(a->p->prog) > 0;
+    }
+}
+
+/* ---- results ---- */
+
+/* What earlier runs left must not pass for a result. */
+static sn_status run_fresh(sn_tune_bench *b, char *out, attempt *a, unsigned char junk) {
+    memset(out, junk, b->bytes);
+    char *at = out;
+    for (unsigned k = 0; k < b->n_outputs; k++) {
+        size_t size = (size_t)a->outputs[k]->info.numel * sn_dtype_bytes(a->outputs[k]->info.dtype);
+        SN_TRY(sn_tensor_write(a->outputs[k], at, size));
+        at += size;
+    }
+    SN_TRY(sn_run(a->p, a->inputs, a->outputs, NULL));
+    at = out;
+    for (unsigned k = 0; k < b->n_outputs; k++) {
+        size_t size = (size_t)a->outputs[k]->info.numel * sn_dtype_bytes(a->outputs[k]->info.dtype);
+        SN_TRY(sn_tensor_read(at, a->outputs[k], size));
+        at += size;
+    }
+    return SN_OK;
+}
+
+/* Root mean square of what is finite: terms of sums of random numbers are of its order, even where a sum is near 0. */
+static double magnitude(sn_dtype dtype, const char *at, int64_t n) {
+    double squares = 0, count = 0;
+    uint32_t bytes = sn_dtype_bytes(dtype);
+    for (int64_t k = 0; k < n; k++) {
+        double x = sn_load_float(dtype, at + k * bytes);
+        if (!isfinite(x)) continue;
+        squares += x * x;
+        count++;
+    }
+    return count > 0 ? sqrt(squares / count) : 0;
+}
+
+/* Twice the bound of an output (check.c) and of what its precision allows, for both sides round. Integers are equal.
+ * Position of the worst; -1: none. */
+static int64_t find_difference(double *relative, const sn_tune_bench *b, sn_dtype dtype, const char *want,
+                               const char *got, int64_t n) {
+    uint32_t bytes = sn_dtype_bytes(dtype);
+    int64_t worst = -1;
+    if (!sn_is_float(dtype)) {
+        for (int64_t k = 0; k < n && worst < 0; k++)
+            if (memcmp(want + k * bytes, got + k * bytes, bytes)) worst = k;
+        *relative = 1;
+        return worst;
+    }
+    double scale = magnitude(dtype, want, n), bound = 2 * (sn_check_bound(dtype) + b->allowed);
+    *relative = bound;
+    for (int64_t k = 0; k < n; k++) {
+        double x = sn_load_float(dtype, want + k * bytes), y = sn_load_float(dtype, got + k * bytes);
+        if (x == y || (isnan(x) && isnan(y))) continue;
+        double off = isfinite(x) && isfinite(y) ? fabs(x - y) / (fabs(x) + scale) : INFINITY;
+        if (off > *relative) *relative = off, worst = k;
+    }
+    return worst;
+}
+
+static bool compare_outputs(const char **why, sn_tune_bench *b) {
+    const char *want = b->expected, *got = b->got;
+    for (unsigned k = 0; k < b->n_outputs; k++) {
+        const sn_tensor_info *info = &b->outputs[k]->info;
+        double relative;
+        int64_t at = find_difference(&relative, b, info->dtype, want, got, info->numel);
+        if (at >= 0) {
+            *why = sn_strf(b->trials->arena, "output %u, element %lld: off by %.3g", k, (long long)at, relative);
+            return false;
+        }
+        want += (size_t)info->numel * sn_dtype_bytes(info->dtype);
+        got += (size_t)info->numel * sn_dtype_bytes(info->dtype);
+    }
+    return true;
+}
+
+static bool same_result(const char **why, void *bench, sn_trial_list *trials, uint32_t reference, uint32_t trial) {
+    sn_tune_bench *b = bench;
+    (void)trials;
+    if (b->reference != reference) {
+        b->reference = UINT32_MAX;
+        if (run_fresh(b, b->expected, &b->at[reference], 0x55) != SN_OK) {
+            failed(b, reference, sn_error(b->at[reference].ctx));
+            return false;
+        }
+        b->reference = reference;
+    }
+    if (run_fresh(b, b->got, &b->at[trial], 0xaa) == SN_OK) return compare_outputs(why, b);
+    failed(b, trial, sn_error(b->at[trial].ctx));
+    return false;
+}
+
+/* ---- time ---- */
+
+static double least(const double *us, unsigned n) {
+    double x = us[0];
+    for (unsigned k = 1; k < n; k++) x = us[k] < x ? us[k] : x;
+    return x;
+}
+
+static double measure(sn_tune_bench *b, uint32_t trial) {
+    attempt *a = &b->at[trial];
+    double us[RUNS > REPLAYS ? RUNS : REPLAYS] = {0};
+    bool on_cpu = a->p->device == SN_CPU;
+    sn_graph_timing how = {.run_us = b->trials->at[trial].us};
+    unsigned runs = how.run_us && how.run_us < LONG_US ? RUNS : 1;
+    if (on_cpu || !how.run_us || how.run_us >= GRAPH_BELOW_US) {
+        sn_status status = sn_program_time(us, runs, a->p, a->inputs, a->outputs, on_cpu ? FLUSH_HOST : FLUSH_DEVICE);
+        if (status != SN_OK) return failed(b, trial, sn_error(a->ctx)), 0;
+        how.run_us = least(us, runs);
+    }
+    if (on_cpu || how.run_us >= GRAPH_BELOW_US) return how.run_us;
+    if (sn_program_time_graph(us, REPLAYS, &how, a->p, a->inputs, a->outputs) != SN_OK)
+        return failed(b, trial, sn_error(a->ctx)), 0;
+    return least(us, REPLAYS);
+}
+
+/* What one trial no longer needs of the device is there for the next one. */
+static double time_trial(void *bench, sn_trial_list *trials, uint32_t trial) {
+    sn_tune_bench *b = bench;
+    const attempt *a = &b->at[trial];
+    (void)trials;
+    double us = measure(b, trial);
+    if (a->p->device != SN_CPU) sn_cuda_trim(a->ctx->cuda[a->p->device]);
+    return us;
+}
+
+static double seconds(void *bench) {
+    struct timespec t;
+    (void)bench;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+sn_trial_machine sn_tune_bench_machine(sn_tune_bench *b) {
+    return (sn_trial_machine){
+        .user = b, .compile = compile_trials, .same = same_result, .time = time_trial, .seconds = seconds};
+}

@@ -1,0 +1,143 @@
+/* records.c: what timing found, remembered on disk: a file for each product, device, versions and list of choices.
+ *
+ *     FOLDER/3f5a0c7e91d2b846.json
+ *     {"product": "graph @product(...", "device": "NVIDIA H200, ...", "versions": "...", "choices": "",
+ *      "choice": "decompose_k parts=112", "us": 4.1, "trials": [{"choice": "plain", "us": 12.6}, ...]}
+ *
+ * The name is a hash of what the file is about, and the file says it again: one that was copied from elsewhere, or that
+ * shares the hash, does not count. It is written beside its place and moved there, so that a reader finds all of it or
+ * nothing; of two writers the later one stays. Nothing here fails: a file that is cut off, a folder that cannot be
+ * written and a full disk are lines for the caller, the first of which is kept. Relies on jansson, whose memory is not
+ * that of the environment: it ends before anything is allocated there.
+ */
+#include "tune/tune.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_MOST = 4096, CHOICE_MOST = 256 };
+
+static void warn(sn_record_place *place, const char *format, ...) SN_PRINTF(2, 3);
+static void warn(sn_record_place *place, const char *format, ...) {
+    va_list args;
+    if (place->warning[0]) return;
+    va_start(args, format);
+    vsnprintf(place->warning, sizeof place->warning, format, args);
+    va_end(args);
+}
+
+static uint64_t hash_text(uint64_t h, const char *s) {
+    for (; *s; s++) h = sn_hash(h, (unsigned char)*s);
+    return sn_hash(h, 256);
+}
+
+static bool path_of(char *out, const sn_record_place *place, const char *product) {
+    uint64_t h = hash_text(hash_text(0, product), place->device);
+    h = hash_text(hash_text(h, place->versions), place->choices);
+    return snprintf(out, PATH_MOST, "%s/%016llx.json", place->folder, (unsigned long long)h) < PATH_MOST;
+}
+
+/* ---- reading ---- */
+
+static bool field_is(const json_t *o, const char *name, const char *value) {
+    const char *text = json_string_value(json_object_get(o, name));
+    return text && !strcmp(text, value);
+}
+
+/* The choice of a record that is whole; why it does not count otherwise. */
+static const char *read_record(char *choice, double *us, const json_t *o, const sn_record_place *place,
+                               const char *product) {
+    const char *text = json_string_value(json_object_get(o, "choice")), *unused;
+    const json_t *time = json_object_get(o, "us");
+    if (!json_is_object(o) || !text || strlen(text) >= CHOICE_MOST || !json_is_number(time)) return "is no record";
+    if (!field_is(o, "device", place->device) || !field_is(o, "versions", place->versions))
+        return "was made with another device or other versions";
+    if (!field_is(o, "product", product) || !field_is(o, "choices", place->choices)) return "is of another product";
+    if (!sn_choice_find(&unused, text)) return "has a choice that is not known";
+    strcpy(choice, text);
+    *us = json_number_value(time);
+    return NULL;
+}
+
+const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena) {
+    char path[PATH_MOST], choice[CHOICE_MOST] = "";
+    if (!place->folder || !path_of(path, place, product)) return NULL;
+    FILE *file = fopen(path, "rbe");
+    if (!file) {
+        if (errno != ENOENT && errno != ENOTDIR) warn(place, "record %s: %s; not used", path, strerror(errno));
+        return NULL;
+    }
+    json_t *o = json_loadf(file, 0, NULL);
+    fclose(file);
+    const char *why = o ? read_record(choice, us, o, place, product) : "is cut off or damaged";
+    json_decref(o);
+    if (why) warn(place, "record %s %s; not used", path, why);
+    return why ? NULL : sn_strdup(arena, choice);
+}
+
+/* ---- writing ---- */
+
+static json_t *trial_json(const sn_trial *t) {
+    json_t *o = json_pack("{s:s, s:s}", "choice", t->choice, "fate", sn_trial_fate_names[t->fate]);
+    if (t->fate == SN_TRIAL_TIMED) json_object_set_new(o, "us", json_real(t->us));
+    return o;
+}
+
+/* free it; NULL: memory ran out, or a text is not UTF-8. */
+static char *record_text(const sn_record_place *place, const char *product, const sn_trial_list *trials,
+                         uint32_t best) {
+    json_t *all = json_array();
+    for (uint32_t k = 0; k < trials->n; k++) json_array_append_new(all, trial_json(&trials->at[k]));
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o}", "product", product, "device", place->device,
+                          "versions", place->versions, "choices", place->choices, "choice", trials->at[best].choice,
+                          "us", trials->at[best].us, "trials", all);
+    char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
+    json_decref(o);
+    return text;
+}
+
+/* The folder and those above it. */
+static bool make_folder(const char *path) {
+    char part[PATH_MOST];
+    if (snprintf(part, sizeof part, "%s", path) >= PATH_MOST) return errno = ENAMETOOLONG, false;
+    for (char *s = part + 1; *s; s++) {
+        if (*s != '/') continue;
+        *s = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) return false;
+        *s = '/';
+    }
+    return mkdir(part, 0777) == 0 || errno == EEXIST;
+}
+
+/* Write a file of its own and move it to its place. */
+static bool write_beside(const char *path, const char *text) {
+    char part[PATH_MOST + 16];
+    snprintf(part, sizeof part, "%s.XXXXXX", path);
+    int fd = mkstemp(part);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (fd >= 0 && !file) close(fd);
+    if (fd < 0) return false;
+    bool good = file && fputs(text, file) >= 0 && fputc('\n', file) != EOF && fflush(file) == 0 && fsync(fd) == 0;
+    int why = errno;
+    if (file && fclose(file) != 0 && good) good = false, why = errno;
+    if (good && rename(part, path) != 0) good = false, why = errno;
+    if (!good) unlink(part);
+    errno = why;
+    return good;
+}
+
+void sn_record_save(sn_record_place *place, const char *product, const sn_trial_list *trials, uint32_t best) {
+    char path[PATH_MOST];
+    if (!place->folder || !path_of(path, place, product)) return;
+    char *text = record_text(place, product, trials, best);
+    if (!text) warn(place, "record %s: out of memory; not kept", path);
+    else if (!make_folder(place->folder) || !write_beside(path, text))
+        warn(place, "record %s: %s; not kept", path, strerror(errno));
+    free(text);
+}

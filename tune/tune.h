@@ -1,0 +1,89 @@
+/* tune.h: choices for matrix products by timing: what to try, the search, and what is remembered on disk.
+ *
+ * Nothing here compiles, runs or reads a clock: the caller gives a machine that does (frontend/tune.c has one made of
+ * programs, tests have one made of numbers), so that the search follows from what the machine says alone. Nothing here prints;
+ * what goes wrong with records is one line for the caller, and never a failure.
+ */
+#ifndef SN_TUNE_TUNE_H
+#define SN_TUNE_TUNE_H
+
+#include "passes/graph/choices.h"
+
+/* ---- what to try (trials.c) ---- */
+
+typedef enum sn_trial_fate {
+    SN_TRIAL_OPEN,     /* not looked at: time ran out, or another one is as fast as memory allows */
+    SN_TRIAL_TIMED,    /* us is known */
+    SN_TRIAL_SLOW,     /* the model says that another one is much faster */
+    SN_TRIAL_SPILLS,   /* registers go to memory, and others do without */
+    SN_TRIAL_FAILED,   /* does not compile, or does not run */
+    SN_TRIAL_DEVIATES, /* gives something else than most others */
+    SN_N_TRIAL_FATES
+} sn_trial_fate;
+extern const char *const sn_trial_fate_names[SN_N_TRIAL_FATES]; /* "left" "timed" "slow" "spills" "failed" "deviates" */
+
+typedef struct sn_trial {
+    const char *choice; /* "decompose_k parts=16" */
+    double cycles;      /* by the model; 0: it does not know */
+    sn_trial_fate fate;
+    const char *why; /* FAILED, DEVIATES */
+    bool spills;
+    double us;        /* least */
+    uint32_t samples; /* how often it was timed */
+} sn_trial;
+typedef struct sn_trial_list {
+    sn_arena *arena; /* for what is said of them */
+    sn_trial *at;
+    uint32_t n, cap;
+} sn_trial_list;
+
+/* The choices that are worth trying for a product, which is given by the text of its small graph. The first one is the product
+ * as it is, if that is allowed. pipeline: the one that programs are compiled by. */
+sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,
+                         const char *pipeline, const char *allowed);
+
+/* ---- the search (search.c) ---- */
+
+/* The functions set fate FAILED and why on a trial that they cannot serve. */
+typedef struct sn_trial_machine {
+    void *user;
+    /* Make programs of all open ones, side by side if the machine can. */
+    void (*compile)(void *user, sn_trial_list *trials);
+    /* Do two give the same result on the same inputs, but for roundings? *why: where they differ. */
+    bool (*same)(const char **why, void *user, sn_trial_list *trials, uint32_t reference, uint32_t trial);
+    /* Microseconds of a run with cold caches. */
+    double (*time)(void *user, sn_trial_list *trials, uint32_t trial);
+    double (*seconds)(void *user);                              /* a clock */
+    void (*progress)(void *user, uint32_t done, uint32_t most); /* NULL: nobody listens */
+    void *progress_user;
+    double bound_us; /* that no run can be shorter than; 0: not known */
+} sn_trial_machine;
+
+typedef struct sn_search {
+    uint32_t best; /* the winner; UINT32_MAX: none can be run */
+    double compile_seconds, seconds;
+} sn_search;
+
+/* Find the fastest one within so many seconds, compiling included; at least one is timed. */
+void sn_trials_search(sn_search *out, sn_trial_list *trials, const sn_trial_machine *machine, double seconds);
+/* From the fastest to the slowest, then those without a time, in their order. at[trials->n]: positions. */
+void sn_trials_rank(uint32_t *at, const sn_trial_list *trials);
+
+/* ---- records (records.c) ---- */
+
+/* Where records are and for whom. What a record was made with is compared word for word. */
+typedef struct sn_record_place {
+    const char *folder;   /* NULL: there are no records */
+    const char *device;   /* "NVIDIA H200, sm_90, ..." */
+    const char *versions; /* of Sinter, driver, code generator, libraries */
+    const char *choices;  /* that were allowed; "" : all */
+    char warning[320];    /* the first thing that went wrong, one line; "": nothing has */
+} sn_record_place;
+
+/* What was found for a product: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
+ * used, and then the warning may say why. */
+const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena);
+/* Remember it: whole or not at all, whoever else writes at the same time. */
+void sn_record_save(sn_record_place *place, const char *product, const sn_trial_list *trials, uint32_t best);
+
+#endif
