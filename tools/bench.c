@@ -25,6 +25,7 @@ static const char help[] =
     "  --threads N       CPU threads\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --choices=A,B     what matrix products may become (see run)\n"
+    "  --tune=MODE       choices for products: off, records (default), on: time what is not on record\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 
 enum {
@@ -80,6 +81,7 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             {"threads", required_argument, NULL, 't'},
                                             {"precision", required_argument, NULL, 'P'},
                                             {"choices", required_argument, NULL, 'C'},
+                                            {"tune", optional_argument, NULL, 'u'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -100,6 +102,7 @@ static int parse(bench_args *b, int argc, char **argv) {
             if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
         case 'C': b->o.choices = optarg; break;
+        case 'u': b->o.tune = optarg ? optarg : "on"; break;
         case 'j': b->json = optarg; break;
         case 'P': b->o.precision = optarg; break;
         case 'h': b->show_help = true; return TOOL_OK;

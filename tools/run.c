@@ -24,6 +24,7 @@ static const char help[] =
     "  --threads N             CPU threads\n"
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
     "  --choices=A,B           what matrix products may become: template, extern, subgraph, or names of choices.def\n"
+    "  --tune=MODE             choices for products: off, records (default), on: time what is not on record\n"
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
@@ -52,6 +53,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"threads", required_argument, NULL, 't'},
                                             {"cpu-schedule", required_argument, NULL, 's'},
                                             {"choices", required_argument, NULL, 'C'},
+                                            {"tune", optional_argument, NULL, 'u'},
                                             {"wrapper", required_argument, NULL, 'w'},
                                             {"target", required_argument, NULL, 'T'},
                                             {"precision", required_argument, NULL, 'p'},
@@ -89,6 +91,7 @@ static int parse(run_args *r, int argc, char **argv) {
         case 's': r->o.cpu_schedule = optarg; break;
         case 'p': r->o.precision = optarg; break;
         case 'C': r->o.choices = optarg; break;
+        case 'u': r->o.tune = optarg ? optarg : "on"; break;
         case 'w': r->wrapper = optarg; break;
         case 'T': r->o.target = optarg; break;
         case 'v': r->o.verify = optarg; break;

@@ -17,6 +17,8 @@ static const tool_command commands[] = {
     {"random", tool_random, "[options]", "run random graphs against the evaluator"},
     {"onnx-suite", tool_onnx_suite, "[options] DIR...", "run tests of the ONNX project"},
     {"bench", tool_bench, "[options] FILE|FOLDER...", "time graphs"},
+    {"tune", tool_tune, "[options] FILE",
+     "time the choices for the matrix products of a graph, and record the fastest"},
 };
 
 static void print_usage(FILE *out) {
@@ -108,6 +110,12 @@ bool tool_add_input(tool_inputs *in, char *text) {
     return true;
 }
 
+/* What the library says beside results: a record that does not count. */
+static void on_log(void *user, const char *text) {
+    (void)user;
+    fprintf(stderr, "sinter: %s", text);
+}
+
 /* Output that did not arrive is a failure: a full disk, a closed pipe. */
 static int finish(int code) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
@@ -128,7 +136,8 @@ int main(int argc, char **argv) {
     for (size_t k = 0; k < SN_COUNT(commands); k++) {
         if (strcmp(name, commands[k].name)) continue;
         sn_context *ctx;
-        if (sn_context_create(&ctx, NULL) != SN_OK) return TOOL_FAILED;
+        sn_context_options options = {.struct_size = sizeof options, .log = on_log};
+        if (sn_context_create(&ctx, &options) != SN_OK) return TOOL_FAILED;
         char title[32];
         snprintf(title, sizeof title, "sinter %s", name);
         argv[1] = title;

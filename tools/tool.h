@@ -29,6 +29,7 @@ int tool_import(sn_context *ctx, int argc, char **argv);
 int tool_onnx_suite(sn_context *ctx, int argc, char **argv);
 int tool_random(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
+int tool_tune(sn_context *ctx, int argc, char **argv);
 
 /* "sinter: error: ..." with the context's message, or one of our own. */
 int tool_fail(const sn_context *ctx);
