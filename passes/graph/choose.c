@@ -5,7 +5,7 @@
  *
  * A choice is a row of choices.def with parameters. The product's own schedule, where it has one, leaves nothing to choose. Then
  * counts what was decided outside for a product of this text (by timing: tune/). Then the model: `decompose_k` where the
- * tiles of the result are too few to keep the device busy and that takes longer than a second kernel, else the product
+ * blocks of the result are too few to keep the device busy and that takes longer than a second kernel, else the product
  * as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as it is, the first
  * candidate of what it allows is taken. Legality is that of the rows. Cost: linear in the graph, once for each product where
  * there are decisions.

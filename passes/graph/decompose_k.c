@@ -24,7 +24,10 @@ static double operand_bytes(const sn_product *p) {
 static double partial_bytes(const sn_product *p) {
     return (double)p->batch * (double)p->m * (double)p->n * sn_dtype_bytes(sn_compute_dtype(p->dtype));
 }
-static double tiles_of(const sn_product *p) {
+/* Blocks of the product as it is: of tiles, or of rows where one side is short. */
+static double blocks_of(const sn_product *p) {
+    int64_t shorter = p->m < p->n ? p->m : p->n, longer = p->m < p->n ? p->n : p->m;
+    if (shorter <= SN_CHOICE_SKINNY) return (double)p->batch * (double)((longer + SN_CHOICE_ROWS - 1) / SN_CHOICE_ROWS);
     int64_t rows = (p->m + SN_CHOICE_TILE - 1) / SN_CHOICE_TILE, columns = (p->n + SN_CHOICE_TILE - 1) / SN_CHOICE_TILE;
     return (double)p->batch * (double)rows * (double)columns;
 }
@@ -32,7 +35,7 @@ static double tiles_of(const sn_product *p) {
 /* Blocks that there are keep as many units busy as they are; memory is shared out among units. */
 static double cycles(const sn_choice_question *q, double parts) {
     const sn_target *t = q->target;
-    double blocks = tiles_of(q->product) * parts, busy = blocks < t->units ? blocks : t->units;
+    double blocks = blocks_of(q->product) * parts, busy = blocks < t->units ? blocks : t->units;
     double rate = (double)t->cycle_bytes, product = operand_bytes(q->product) / (rate * busy);
     if (parts <= 1) return product;
     return product + 2 * parts * partial_bytes(q->product) / (rate * t->units) + SN_CHOICE_LAUNCH;
@@ -89,7 +92,7 @@ int64_t sn_choice_decompose_k_parts(const sn_choice_question *q) {
     part_count best[SN_CHOICE_CANDIDATES];
     const char *why_not;
     if (!q->target->is_gpu || !sn_choice_decompose_k_applies(&why_not, q)) return 1;
-    if (tiles_of(q->product) >= q->target->units || !best_parts(best, q)) return 1;
+    if (blocks_of(q->product) >= q->target->units || !best_parts(best, q)) return 1;
     return best[0].cycles < cycles(q, 1) ? best[0].parts : 1;
 }
 
