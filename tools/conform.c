@@ -120,8 +120,9 @@ typedef struct job {
 
 static bool joins(const group *g, const conform_case *c) {
     const conform_case *last = g->cases[g->n - 1];
-    return g->n < GROUP && !last->refusal && !c->refusal && last->dtype == c->dtype && last->level < CONFORM_LARGE &&
-           c->level < CONFORM_LARGE && sn_ops[last->op].cls == sn_ops[c->op].cls;
+    return g->n < GROUP && !last->refusal && !c->refusal && last->dtype == c->dtype &&
+           last->precision == c->precision && last->level < CONFORM_LARGE && c->level < CONFORM_LARGE &&
+           sn_ops[last->op].cls == sn_ops[c->op].cls;
 }
 
 /* Neighbours of one class and dtype are joined, unless each is to be alone. NULL: out of memory. */
@@ -192,6 +193,7 @@ static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const
                             .cpu_schedule = j->schedule,
                             .target = strcmp(j->schedule, "gpu") ? NULL : j->args->target,
                             .verify = j->args->verify,
+                            .precision = sn_precision_words[g->cases[0]->precision],
                             .threads = 1};
     sn_graph *graph = NULL;
     sn_program *p = NULL;
@@ -316,6 +318,7 @@ static void write_repro(const conform_case *c, const job *j, char *path, size_t 
         fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check%s", j->args->device,
                 j->schedule, j->args->check_kernels ? "-kernels" : "");
         if (j->args->target) fprintf(file, " --target=%s", j->args->target);
+        if (c->precision) fprintf(file, " --precision=%s", sn_precision_words[c->precision]);
         for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=%s", values[k].name, values[k].value);
         fprintf(file, "\n%s", text);
     }

@@ -12,10 +12,13 @@ typedef enum conform_result { CONFORM_NOT_RUN, CONFORM_PASSED, CONFORM_FAILED } 
 
 /* One computation, whose result is an output; or one that must be refused. */
 typedef struct conform_case {
-    char name[40]; /* "add_f32_57": operation, dtypes, row of conform.def; also ends the names of its values */
-    unsigned row;  /* of conform.def */
+    /* "add_f32_57", "matmul_f32_tf32_470": operation, dtypes, precision if it is not exact, row of conform.def; also ends
+     * the names of its values */
+    char name[40];
+    unsigned row; /* of conform.def */
     sn_op op;
     sn_dtype dtype, dtype2; /* T and U */
+    sn_precision precision; /* that it is compiled for */
     conform_level level;
     bool first;                      /* row of the operation on the dtype */
     const char *inputs, *expression; /* as in conform.def */

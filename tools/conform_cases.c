@@ -1,4 +1,5 @@
-/* conform_cases.c: multiplies the rows of conform.def by operations and dtypes, and writes cases as .sn text.
+/* conform_cases.c: multiplies the rows of conform.def by operations and dtypes, those of products of f32 by precisions too, and
+ * writes cases as .sn text.
  *
  * What an elementwise operation takes is asked of lops.def (sn_lop_allowed), what the others take is written in
  * conform.def; ir/graph/rules.c is what both are tested against. Runs nothing.
@@ -225,6 +226,27 @@ static conform_case *add_case(conform_suite *suite, unsigned r, sn_op op, sn_dty
     return c;
 }
 
+/* Does what the row computes stay about what it is when factors of products have fewer bits? Numbers near the ends of the range
+ * may become infinite or 0, and the largest of nearly equal ones another. */
+static bool bears_rounding(const row *r) {
+    return r->dtypes != LONG_RANGE && !strstr(r->inputs, "special") && !strstr(r->inputs, "spiked") &&
+           !strstr(r->expression, "argm");
+}
+
+/* The products of f32 in another precision than exact. */
+static bool add_products(conform_suite *suite, sn_op op, sn_precision p) {
+    for (unsigned r = 0; r < SN_COUNT(rows); r++) {
+        if (rows[r].op != (int)op || rows[r].refusal || !is_in(rows[r].dtypes, SN_F32)) continue;
+        if (p != SN_PRECISION_HIGH && !bears_rounding(&rows[r])) continue;
+        conform_case *c = add_case(suite, r, op, SN_F32);
+        if (!c) return false;
+        c->precision = p;
+        if (c->level == CONFORM_ALWAYS) c->level = CONFORM_SAMPLED;
+        snprintf(c->name, sizeof c->name, "%s_f32_%s_%u", sn_ops[op].name, sn_precision_words[p], r);
+    }
+    return true;
+}
+
 /* One case, or with U in the expression one of each second dtype. */
 static bool add_row(conform_suite *suite, unsigned r, sn_op op, sn_dtype t, bool first) {
     bool two = strstr(rows[r].expression, "=U") != NULL;
@@ -266,6 +288,9 @@ bool conform_make(conform_suite *out) {
     for (unsigned op = 0; op < SN_N_OPS; op++)
         for (unsigned t = 0; t < SN_N_DTYPES; t++)
             if (!add_cases(out, (sn_op)op, (sn_dtype)t)) return false;
+    for (unsigned op = 0; op < SN_N_OPS; op++)
+        for (unsigned p = SN_PRECISION_EXACT + 1; p < SN_N_PRECISIONS; p++)
+            if (sn_ops[op].cls == SN_OPS_CONTRACT && !add_products(out, (sn_op)op, (sn_precision)p)) return false;
     return true;
 }
 
