@@ -13,8 +13,8 @@
  *     %z = sub %x, %m             common: error of m
  *     %s = sum %z axes=[0]        N times that
  *
- * A product that may have factors of fewer bits (precisions.def) is off by a share of the sum of |x * y|, whose roundings may
- * all have one direction.
+ * Sums of products that may have factors of fewer bits (precisions.def) are off by that share of the sum of |x * y|: their
+ * roundings may all have one direction.
  *
  * An estimate, not a proof; a right program stays below it. Composites have to be decomposed before: what cancels
  * inside them counts. Costs some evaluations of every node, in memory as well.

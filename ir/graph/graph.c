@@ -389,8 +389,7 @@ int64_t sn_node_int(const sn_module *m, sn_nd x, sn_attr_id id, int64_t otherwis
 }
 
 sn_precision sn_node_precision(const sn_module *m, sn_nd x) {
-    bool counts = sn_node_get(m, x)->type.dtype == SN_F32;
-    return counts ? (sn_precision)sn_node_int(m, x, SN_ATTR_PRECISION, SN_PRECISION_EXACT) : SN_PRECISION_EXACT;
+    return (sn_precision)sn_node_int(m, x, SN_ATTR_PRECISION, SN_PRECISION_EXACT);
 }
 
 double sn_node_float(const sn_module *m, sn_nd x, sn_attr_id id, double otherwise) {

@@ -180,7 +180,7 @@ sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const 
 /* The same, and products of f32 that say nothing about their precision get this one. */
 sn_status sn_graph_copy_in(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
                            uint32_t n, sn_precision precision);
-/* The precision of a product: that of its attribute. On other element types than f32 it means nothing, and is exact. */
+/* The precision of a product. Of other element types than f32 it is exact, whatever was said. */
 sn_precision sn_node_precision(const sn_module *m, sn_nd x);
 /* Replace the graph by its live part after a rewrite: `map[old id]` gives the replacement of outputs (passes). */
 void sn_graph_set_output(sn_module *m, uint32_t output, sn_nd node);

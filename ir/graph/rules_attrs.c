@@ -143,6 +143,8 @@ void sn_attrs_canonical(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, 
             bool is_float = sn_is_float(out->dtype); /* of no elements neither list is kept */
             if (is_float || !a->numbers.n) a->numbers.i = NULL;
             if (!is_float || !a->numbers.n) a->numbers.f = NULL;
+        } else if (a->id == SN_ATTR_PRECISION && out->dtype != SN_F32) {
+            a->i = SN_PRECISION_EXACT; /* it means nothing, also when the product becomes one of f32 */
         } else if (sn_attrs[a->id].kind == SN_KIND_FLOAT && isnan(a->f)) {
             a->f = (double)NAN; /* one bit pattern */
         }

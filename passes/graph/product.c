@@ -40,11 +40,8 @@ sn_nd sn_product_like(sn_module *m, const sn_product *p, sn_nd left, sn_nd right
     sn_attr attrs[SN_N_ATTRS];
     uint32_t n_attrs = 0;
     if (!left.i || !right.i) return (sn_nd){0};
-    bool wider = sn_node_get(m, left)->type.dtype != p->dtype;
-    for (uint32_t k = 0; k < n->n_attrs; k++) {
-        bool of_dtype = n->attrs[k].id == SN_ATTR_PRECISION; /* it meant nothing where the operands were halves */
-        if (n->attrs[k].id != SN_ATTR_SCHEDULE && !(of_dtype && wider)) attrs[n_attrs++] = n->attrs[k];
-    }
+    for (uint32_t k = 0; k < n->n_attrs; k++)
+        if (n->attrs[k].id != SN_ATTR_SCHEDULE) attrs[n_attrs++] = n->attrs[k];
     return sn_graph_node(m, SN_OP_MATMUL, (sn_nd[]){left, right}, 2, attrs, n_attrs);
 }
 
