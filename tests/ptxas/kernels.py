@@ -1,6 +1,6 @@
 """The kernels that ptxas is tried on: which graphs they come from, their PTX, and what ptxas makes of it.
 
-A graph is a file of bench/suite or bench/shapes, or a row of graphs.txt. Its PTX is asked of the tool, once for each target; text that several
+A graph is a file of bench/suite, bench/shapes or bench/contract, or a row of graphs.txt. Its PTX is asked of the tool, once for each target; text that several
 graphs have in common is assembled once. What ptxas made and said stays in the build folder, under a hash of all that it depends on, so that
 nothing is assembled again in a later run.
 """
@@ -14,7 +14,7 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-TARGETS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+TARGETS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
 LONGEST = 120  # seconds that the tool or ptxas may take
 
 
@@ -34,7 +34,7 @@ class Kernel:
 def graphs():
     """{name: its text or its file}"""
     found = {}
-    for folder in "suite", "shapes":
+    for folder in "suite", "shapes", "contract":
         for path in sorted(glob.glob(os.path.join(ROOT, "bench", folder, "*.sn"))):
             found[f"{folder}/{os.path.basename(path)[:-3]}"] = path
     name = text = None
