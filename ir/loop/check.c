@@ -28,6 +28,7 @@
  * others a copy is a store like any other. In a pipe what is copied has come for all threads behind the next barrier.
  * It is stored long before, at the begin of the loop or behind the barrier of an earlier iteration, and that is the
  * epoch which older loads and stores must have come before. Buffers that a pipe fills have a history for each stage.
+ * A box (box.h) waits by itself until its buffer has been read; two boxes of an iteration are in no order.
  *
  * An element remembers its last store and the loads since; what came before was in order with that store. Accesses
  * outside a buffer and unwritten elements are the evaluator's to find. Not seen: two buffers in one storage, the order
@@ -425,7 +426,9 @@ sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
         return SN_OK;
     }
     access made = copy && copy->pipe.i ? made_ahead(c, &y, copy->pipe) : y;
-    if (!copy || copy->threads.i) SN_TRY(check_store(c, store, l, &made, at)); /* a box waits by itself */
+    /* A box waits by itself for those that read what was there before, and not for another box. */
+    bool is_box = copy && !copy->threads.i;
+    SN_TRY(is_box ? race(c, store, &y, at, conflict_of(c, store, &y)) : check_store(c, store, l, &made, at));
     *store = y;
     if (l) *l = (loads){.first = {.time = 0}};
     return SN_OK;
