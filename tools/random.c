@@ -1,6 +1,6 @@
 /* random.c: `sinter random`: random graphs (random.h) through the compiler, for the host and for GPU targets.
  * Each must compile (or be refused with one line, where sizes are huge) in little time. Where it is small enough it is
- * run on the CPU, with the schedules of the host and of a GPU, and compared with the float64 evaluator by the bounds of
+ * run on the CPU, with the schedules of the host and of a GPU (products: of two), and compared with the float64 evaluator by the bounds of
  * frontend/check.c.
  *
  * Chains of random operations are ill-conditioned now and then: a floor, a sort or an overflow turns the last bit of
@@ -339,6 +339,7 @@ static void compile_all(job *j, sn_graph *g, uint64_t number) {
     };
     compile_for(j, g, NULL, "host");
     compile_for(j, g, NULL, "gpu");
+    if (j->args->products) compile_for(j, g, "sm_90a", "gpu"); /* with boxes and wgmma */
     for (uint64_t k = 0; k < SN_COUNT(targets) && !j->args->no_targets; k++)
         if (j->args->all_targets || k == number % SN_COUNT(targets)) compile_for(j, g, targets[k], NULL);
 }
