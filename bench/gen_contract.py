@@ -14,18 +14,18 @@ import sys
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contract")
 
 MM = {
-    "nn": "graph @mm(%a: {dt}[{m}, {k}], %b: {dt}[{k}, {n}]) {{\n  %c = matmul %a, %b\n  return c = %c\n}}\n",
+    "nn": "graph @mm(%a: {dt}[{m}, {k}], %b: {dt}[{k}, {n}]) {{\n  %c = matmul %a, %b{how}\n  return c = %c\n}}\n",
     "nt": """\
 graph @mm(%a: {dt}[{m}, {k}], %b: {dt}[{n}, {k}]) {{
   %t = permute %b perm=[1, 0]
-  %c = matmul %a, %t
+  %c = matmul %a, %t{how}
   return c = %c
 }}
 """,
     "tn": """\
 graph @mm(%a: {dt}[{k}, {m}], %b: {dt}[{k}, {n}]) {{
   %t = permute %a perm=[1, 0]
-  %c = matmul %t, %b
+  %c = matmul %t, %b{how}
   return c = %c
 }}
 """,
@@ -96,7 +96,7 @@ graph @linear_gelu_softmax(%x: {dt}[{m}, {k}], %w: {dt}[{n}, {k}], %b: {dt}[{n}]
 }}
 """
 
-# dtype, layout, M, N, K
+# dtype, perhaps with a precision, layout, M, N, K
 PRODUCTS = [
     ("bf16", "nn", 4096, 4096, 4096),
     ("bf16", "nt", 4096, 4096, 4096),
@@ -108,6 +108,8 @@ PRODUCTS = [
     ("f32", "nn", 4096, 4096, 4096),
     ("f32", "nt", 4096, 4096, 4096),
     ("f32", "tn", 4096, 4096, 4096),
+    ("f32_tf32", "nn", 4096, 4096, 4096),
+    ("f32_tf32", "nt", 4096, 4096, 4096),
     ("bf16", "nn", 1000, 1000, 1000),
     ("bf16", "nn", 4095, 4097, 4099),
     ("f32", "nn", 777, 333, 555),
@@ -149,9 +151,10 @@ def main():
     for what, dt, sizes, text in workloads():
         name = f"{what}_{'x'.join(map(str, sizes))}"
         b, (m, n, k) = sizes[0], sizes[-3:]
+        dt, _, precision = dt.partition("_")
         with open(os.path.join(folder, name + ".sn"), "w") as f:
             f.write(f"# {name}: the workload of the same name on the peer's side of the benchmark. Made by bench/gen_contract.py.\n")
-            f.write(text.format(dt=dt, b=b, m=m, n=n, k=k))
+            f.write(text.format(dt=dt, how=precision and f" precision={precision}", b=b, m=m, n=n, k=k))
 
 
 main()

@@ -249,7 +249,12 @@ static tensor multiply(maker *r, const product *p, const tensor *a, const tensor
     for (uint32_t k = 0; k < p->n_batch; k++) c.at[k] = p->batch[k];
     c.at[p->n_batch] = p->m;
     c.at[p->n_batch + 1] = p->n;
-    return value(r, &c, "matmul %%%s, %%%s", a->name, b->name);
+    static const char *const words[] = {"exact", "high", "tf32", "bf16"};
+    char right[NAME + 24];
+    bool says = p->dtype == SN_F32 && chance(r, 30);
+    snprintf(right, sizeof right, "%s%s%s", b->name, says ? " precision=" : "",
+             says ? words[below(r, SN_COUNT(words))] : "");
+    return value(r, &c, "matmul %%%s, %%%s", a->name, right);
 }
 
 /* The product, perhaps with a second one. */
