@@ -217,6 +217,7 @@ static void describe(bench_result *out, const sn_program *p, const bench *b) {
     const bench_device *d = &b->device;
     out->bytes = (double)p->info.moved;
     out->flops = count_flops(p);
+    out->precision = b->a.o.precision;
     if (b->a.error) out->inputs = b->a.inputs;
     out->kernels = p->info.n_launches;
     out->launches = sn_prog_launches(p->prog);

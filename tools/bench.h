@@ -23,6 +23,7 @@ typedef struct bench_result {
     const char *method;                                   /* "events", "graph", "wall" */
     double bytes, us, events_us, rate, share, compile_ms; /* events_us: GPU, as the peer's */
     double flops, flop_rate;                              /* of contractions; 0: there is none */
+    const char *precision;                                /* --precision, NULL without it */
     const char *inputs;                                   /* --error: what the inputs are, NULL without it */
     double err, err_rms;
     unsigned kernels, launches, runs;

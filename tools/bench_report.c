@@ -50,6 +50,7 @@ void bench_print(const bench_result *r) {
     if (r->flops > 0) snprintf(flop_rate, sizeof flop_rate, "%.4g", r->flop_rate / 1e12);
     printf("%-38s %12.0f %10.2f %8.3f %8s %8s %8u %9.1f  %s%s", r->name, r->bytes, r->us, r->rate / 1e12, share,
            flop_rate, r->kernels, r->compile_ms, r->method, bits[r->bits]);
+    if (r->precision) printf(", %s", r->precision);
     if (r->inputs) printf(", error %.2e (rms %.2e) on %s inputs", r->err, r->err_rms, r->inputs);
     putchar('\n');
     fflush(stdout);
@@ -122,6 +123,10 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
     if (r->events_us > 0) fprintf(f, ", \"events_us\": %.3f", r->events_us);
     if (r->graph_runs) fprintf(f, ", \"graph_runs\": %u, \"graph_sets\": %u", r->graph_runs, r->graph_sets);
     fprintf(f, ", \"workspace_bytes\": %zu", r->workspace);
+    if (r->precision) {
+        fputs(", ", f);
+        put_string(f, "precision", r->precision);
+    }
     if (r->inputs) put_errors(f, r);
     if (r->bits != BITS_UNKNOWN) fprintf(f, ", \"same_bits\": %s", r->bits == BITS_SAME ? "true" : "false");
     fputs("}\n", f);
