@@ -33,6 +33,7 @@ static const char help[] =
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
     "  --products       graphs around a matrix product of a few hundred rows, instead of any operations\n"
+    "  --check-kernels  also look for races and the like in the kernels that a GPU would get\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"
     "  --targets=WHICH  one (default): of the GPU targets each graph takes its turn; all; none\n"
     "  --limit=SECONDS  processor time that one compilation may take (2)\n"
@@ -45,21 +46,17 @@ typedef struct random_args {
     random_sizes sizes;
     const char *repro;
     unsigned threads, limit;
-    bool products, all_targets, no_targets, print, show_help;
+    bool products, check_kernels, all_targets, no_targets, print, show_help;
 } random_args;
 
 static int parse(random_args *r, int argc, char **argv) {
-    static const struct option options[] = {{"n", required_argument, NULL, 'n'},
-                                            {"seed", required_argument, NULL, 's'},
-                                            {"sizes", required_argument, NULL, 'z'},
-                                            {"targets", required_argument, NULL, 't'},
-                                            {"limit", required_argument, NULL, 'l'},
-                                            {"repro", required_argument, NULL, 'r'},
-                                            {"threads", required_argument, NULL, 'j'},
-                                            {"print", no_argument, NULL, 'p'},
-                                            {"products", no_argument, NULL, 'P'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"n", required_argument, NULL, 'n'},       {"seed", required_argument, NULL, 's'},
+        {"sizes", required_argument, NULL, 'z'},   {"targets", required_argument, NULL, 't'},
+        {"limit", required_argument, NULL, 'l'},   {"repro", required_argument, NULL, 'r'},
+        {"threads", required_argument, NULL, 'j'}, {"print", no_argument, NULL, 'p'},
+        {"products", no_argument, NULL, 'P'},      {"check-kernels", no_argument, NULL, 'k'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     static const char *const kinds[RANDOM_N_SIZES] = {"small", "empty", "huge"};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -89,6 +86,7 @@ static int parse(random_args *r, int argc, char **argv) {
             break;
         case 'p': r->print = true; break;
         case 'P': r->products = true; break;
+        case 'k': r->check_kernels = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
         }
@@ -298,6 +296,12 @@ static sn_status compile_one(sn_context *ctx, void *user) {
     return sn_compile_to(a->out, a->g, a->options, a->huge ? SN_PHASE_CODE : SN_PHASE_LOADED);
 }
 
+/* The checker takes its time: nothing is counted. */
+static void check_kernels(job *j, sn_graph *g, const sn_compile_options *o) {
+    tool_inputs in = {.random_rest = true, .how = {.seed = j->seed}};
+    if (tool_check_kernels(j->ctx, g, o, &in) != SN_OK) fail_job(j, sn_error(j->ctx));
+}
+
 static void compile_for(job *j, sn_graph *g, const char *target, const char *schedule) {
     sn_compile_options o = {.struct_size = sizeof o,
                             .device = "cpu",
@@ -324,9 +328,11 @@ static void compile_for(job *j, sn_graph *g, const char *target, const char *sch
                  sn_error(j->ctx)[0] ? sn_error(j->ctx) : "no message");
         fail_job(j, message);
     }
-    if (p && schedule && j->args->sizes != RANDOM_HUGE && is_small(p)) run_program(j, p);
-    sn_program_destroy(p);
+    bool runs = p && schedule && j->args->sizes != RANDOM_HUGE && is_small(p);
+    if (runs) run_program(j, p);
     set_timer(0);
+    sn_program_destroy(p);
+    if (runs && j->args->check_kernels && !strcmp(schedule, "gpu")) check_kernels(j, g, &o);
 }
 
 static void compile_all(job *j, sn_graph *g, uint64_t number) {
