@@ -24,6 +24,8 @@ typedef struct planner {
     struct factor {
         double work; /* instructions of its prologue */
         bool along;  /* it lies along the sum rather than along its rows or columns */
+        bool tested; /* it has loads with masks */
+        bool broken; /* vectors of neighbouring rows or columns may lie in different places */
     } factors[SN_MOST_OPERANDS];
     uint32_t n_left, n_right;
 } planner;
@@ -35,6 +37,7 @@ typedef struct expression {
     bool *seen; /* by sn_val */
     sn_axis step, side;
     double work, along, across;
+    bool tested;
 } expression;
 
 static void look_at(expression *x, sn_val v) {
@@ -48,6 +51,7 @@ static void look_at(expression *x, sn_val v) {
         return;
     }
     int64_t c;
+    x->tested |= r->has_mask;
     if (x->step.i && sn_ix_coef(m, r->ix, x->step, &c) && c == 1) x->along += sn_dtype_bytes(r->dtype);
     if (x->side.i && sn_ix_coef(m, r->ix, x->side, &c) && c == 1) x->across += sn_dtype_bytes(r->dtype);
 }
@@ -59,9 +63,23 @@ static sn_axis last_axis(const planner *pl, sn_contraction_side side) {
     return (sn_axis){0};
 }
 
+int64_t sn_contract_whole_lanes(const int64_t *extents, const sn_contraction_side *sides, uint32_t n,
+                                sn_contraction_side side, int64_t lanes) {
+    int64_t last = 0;
+    uint32_t axes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if ((sides && sides[i] != side) || extents[i] == 1) continue;
+        axes++;
+        last = extents[i];
+    }
+    while (axes > 1 && lanes > 1 && last % lanes) lanes /= 2;
+    return lanes;
+}
+
 static void look_at_operands(planner *pl) {
     const sn_contraction *c = pl->c;
     sn_module *m = pl->cx->m;
+    int64_t widest = pl->cx->target->vector_bytes / pl->bytes;
     for (uint32_t o = 0; o < c->n_operands; o++) {
         bool right = c->operands[o].right;
         expression x = {.pl = pl, .seen = SN_NEWN(pl->cx->scratch, bool, m->vals.count)};
@@ -69,7 +87,10 @@ static void look_at_operands(planner *pl) {
         x.side = last_axis(pl, right ? SN_SIDE_N : SN_SIDE_M);
         look_at(&x, c->operands[o].value);
         pl->factors[o].work = x.work;
+        pl->factors[o].tested = x.tested;
         pl->factors[o].along = right ? x.along > x.across : x.along >= x.across;
+        pl->factors[o].broken =
+            sn_contract_whole_lanes(c->extent, c->side, c->outer.n, right ? SN_SIDE_N : SN_SIDE_M, widest) < widest;
         *(right ? &pl->n_right : &pl->n_left) += 1;
     }
 }
@@ -78,75 +99,99 @@ static void look_at_operands(planner *pl) {
 
 static int64_t cuts(int64_t all, int64_t piece) { return (all + piece - 1) / piece; }
 
-/* Cycles of a step of the sum for a block. A prologue of an operand without a panel is part of it. */
+/* Vectors of a block. */
+static int64_t sums(const sn_contract_plan *p) { return p->rows * (p->depth > 1 ? p->width : p->vectors); }
+
+/* Cycles of a step of the sum for a block, or of as many steps as a vector has. What an operand without a panel takes is
+ * part of it. */
 static double step_cycles(const planner *pl, const sn_contract_plan *p) {
     double loads = 0, more = 0;
     for (uint32_t o = 0; o < pl->c->n_operands; o++) {
-        bool right = pl->c->operands[o].right, direct = p->panel[o] == SN_PANEL_NONE;
-        int64_t n = right ? p->vectors : p->rows;
-        loads += (double)n;
-        if (direct) more += (double)n * pl->factors[o].work;
-        if (direct && right && pl->factors[o].along) more += (double)(n * p->lanes);
+        bool right = pl->c->operands[o].right, vector = right || p->depth > 1;
+        double n = (double)(!right ? p->rows : p->depth > 1 ? p->width : p->vectors);
+        loads += n * (vector ? SN_HOST_LOAD : pl->bytes < 4 ? SN_HOST_SPREAD_SMALL : SN_HOST_SPREAD);
+        if (p->panel[o] != SN_PANEL_NONE) continue;
+        more += n * pl->factors[o].work;
+        if (vector && pl->factors[o].along != (p->depth > 1)) more += n * (double)(p->lanes * p->depth);
     }
-    double products = (double)(pl->c->n_products * p->rows * p->vectors);
-    double cycles = (products * SN_HOST_FMA + more * SN_HOST_FMA) / HUNDRED;
-    double least = (loads * SN_HOST_LOAD) / HUNDRED + more;
+    double products = (double)(pl->c->n_products * sums(p) / pl->c->n_states * pl->c->n_states);
+    double cycles = (products * SN_HOST_FMA) / HUNDRED + more, least = loads / HUNDRED + more;
     if (cycles < least) cycles = least;
     if (cycles < SN_HOST_FMA_LATENCY) cycles = SN_HOST_FMA_LATENCY;
     return cycles + SN_HOST_STEP;
 }
 
-/* Cycles of what registers have taken in becoming sums in memory. */
-static double flush_cycles(const planner *pl, const sn_contract_plan *p) {
-    return (double)(pl->c->n_states * p->rows * p->vectors) * SN_HOST_FLUSH;
-}
-
 static double blocks_cycles(const planner *pl, const sn_contract_plan *p) {
-    double runs = (double)cuts(pl->c->k, SN_CONTRACT_RUN);
+    double runs = (double)cuts(pl->c->k, SN_CONTRACT_RUN * p->depth), steps = (double)(pl->c->k / p->depth);
     double blocks = (double)(cuts(p->tile_m, p->rows) * cuts(p->tile_n, p->width));
-    return blocks * ((double)pl->c->k * step_cycles(pl, p) + runs * flush_cycles(pl, p));
+    double flush = (double)(pl->c->n_states * sums(p)) * (p->depth > 1 ? SN_HOST_LANES : SN_HOST_FLUSH);
+    double rest = (double)(pl->c->k % p->depth * sums(p));
+    return blocks * (steps * step_cycles(pl, p) + runs * flush + rest);
 }
 
-/* Sums, a step of all columns, and a row at a time have to fit the registers. */
+/* Sums, what a step has of all columns, and a row at a time have to fit the registers. */
 static bool fits_registers(const planner *pl, const sn_contract_plan *p) {
-    int64_t all = pl->cx->target->vector_regs;
-    return pl->c->n_states * p->rows * p->vectors + pl->n_right * p->vectors + pl->n_left <= all;
+    int64_t all = pl->cx->target->vector_regs, columns = p->depth > 1 ? p->width : p->vectors;
+    return pl->c->n_states * sums(p) + pl->n_right * columns + pl->n_left <= all;
 }
 
-/* Is the panel worth being made? blocks: that read it. */
-static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan *p, uint32_t o, int64_t blocks) {
+/* Is the panel worth being made? Tests are kept out of the loop over the sum in any case. */
+static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan *p, uint32_t o) {
     bool right = pl->c->operands[o].right, along = pl->factors[o].along;
-    int64_t bytes = (right ? p->tile_n : p->tile_m) * pl->c->k * pl->bytes;
-    double lanes = (double)p->lanes, vector = pl->factors[o].work + 2;
-    double pack = right && along ? SN_HOST_TRANSPOSE : vector / lanes;
-    double again = right ? pl->factors[o].work / lanes + (along ? 1 : 0) : pl->factors[o].work;
-    if (blocks > 1 && bytes > SN_HOST_NEAR / 2) again += pack;
-    if (pack >= (double)blocks * again) return SN_PANEL_NONE;
+    int64_t blocks = right ? cuts(p->tile_m, p->rows) : cuts(p->tile_n, p->width);
+    int64_t bytes = (right ? p->tile_n : p->tile_m) * pl->c->k * pl->bytes, lanes = p->lanes * p->depth;
+    bool vector = right || p->depth > 1, turned = vector && along != (p->depth > 1);
+    bool broken = p->depth == 1 && pl->factors[o].broken;
+    double work = pl->factors[o].work, pack = turned ? SN_HOST_TRANSPOSE : (work + 2) / (double)lanes;
+    double again = (vector ? work / (double)lanes : work) + (turned || broken);
+    if (blocks > 1 && bytes > SN_HOST_NEAR / 2 && p->depth == 1) again += pack;
+    if (pack >= (double)blocks * again && !pl->factors[o].tested) return SN_PANEL_NONE;
     return along ? SN_PANEL_ALONG : SN_PANEL_ACROSS;
 }
 
 static void choose_panels(const planner *pl, sn_contract_plan *p) {
-    for (uint32_t o = 0; o < pl->c->n_operands; o++) {
-        bool right = pl->c->operands[o].right;
-        int64_t blocks = right ? cuts(p->tile_m, p->rows) : cuts(p->tile_n, p->width);
-        p->panel[o] = choose_panel(pl, p, o, blocks);
-    }
+    for (uint32_t o = 0; o < pl->c->n_operands; o++) p->panel[o] = choose_panel(pl, p, o);
 }
 
-/* The block that does the tile in the fewest cycles. */
+/* Each tile fetches its operands, and packs those that have panels. */
+static double operand_cycles(const planner *pl, const sn_contract_plan *p) {
+    double cycles = 0;
+    for (uint32_t o = 0; o < pl->c->n_operands; o++) {
+        bool right = pl->c->operands[o].right,
+             turned = (right || p->depth > 1) && pl->factors[o].along != (p->depth > 1);
+        double elements = (double)((right ? p->tile_n : p->tile_m) * pl->c->k), lanes = (double)(p->lanes * p->depth);
+        cycles += elements * sn_dtype_bytes(pl->c->operands[o].from) / SN_HOST_LINE * SN_HOST_FETCH;
+        if (p->panel[o] == SN_PANEL_NONE) continue;
+        cycles += turned ? elements * SN_HOST_TRANSPOSE : elements * (pl->factors[o].work + 2) / lanes;
+    }
+    return cycles;
+}
+
+static void try_block(sn_contract_plan *best, const planner *pl, sn_contract_plan *try) {
+    if (!fits_registers(pl, try) && sums(try) > 1) return;
+    choose_panels(pl, try);
+    try->cycles = blocks_cycles(pl, try) + operand_cycles(pl, try);
+    if (!best->rows || try->cycles < best->cycles) *best = *try;
+}
+
+/* The block that does the tile in the fewest cycles: with vectors along columns, or along the sum. */
 static void choose_block(const planner *pl, sn_contract_plan *p) {
     sn_contract_plan best = {0}, try = *p;
-    double fewest = 0;
-    for (try.vectors = 1; try.vectors <= MOST_VECTORS && try.vectors * p->lanes <= p->tile_n; try.vectors++)
-        for (try.rows = 1; try.rows <= MOST_ROWS && try.rows <= p->tile_m; try.rows++) {
-            try.width = try.vectors * p->lanes;
-            if (!fits_registers(pl, &try) && try.vectors * try.rows > 1) continue;
-            choose_panels(pl, &try);
-            double cycles = blocks_cycles(pl, &try);
-            if (best.rows && cycles >= fewest) continue;
-            fewest = cycles;
-            best = try;
+    int64_t widest = pl->cx->target->vector_bytes / pl->bytes;
+    for (try.rows = 1; try.rows <= MOST_ROWS && try.rows <= p->tile_m; try.rows++) {
+        try.depth = 1;
+        for (try.lanes = widest; try.lanes > p->tile_n;) try.lanes /= 2;
+        for (try.vectors = 1; try.vectors <= MOST_VECTORS && try.vectors * try.lanes <= p->tile_n; try.vectors++) {
+            try.width = try.vectors * try.lanes;
+            try_block(&best, pl, &try);
         }
+        try.depth = widest;
+        for (try.width = 1; try.width <= MOST_VECTORS && try.width <= p->tile_n && pl->c->k >= widest; try.width++) {
+            try.lanes = try.width & -try.width;
+            try.vectors = try.width / try.lanes;
+            try_block(&best, pl, &try);
+        }
+    }
     *p = best;
 }
 
@@ -159,38 +204,29 @@ static int64_t divisor(int64_t n, int64_t least, int64_t most) {
     return 0;
 }
 
-/* Parts whose columns of a block stay near; without panels, as long as sums allow. The same number of steps in all
- * parts, and in all runs of a part, spares code for the last ones. */
+/* Parts whose columns of a block stay near; of operands that come from far as they are, lines that follow each other; else
+ * as long as sums allow. The same number of steps in all parts, and in all runs of a part, spares code for the last
+ * ones. */
 static void choose_parts(const planner *pl, sn_contract_plan *p) {
-    int64_t k = pl->c->k, most = SN_CONTRACT_RUN * SN_CONTRACT_RUN, run = SN_CONTRACT_RUN;
-    bool panels = false;
-    for (uint32_t o = 0; o < pl->c->n_operands; o++) panels |= p->panel[o] != SN_PANEL_NONE;
-    if (panels) most = SN_HOST_NEAR / (p->width * pl->bytes);
-    if (most < run) most = run;
-    if (most > run * run / 2) most = run * run / 2; /* runs may be half as long */
+    int64_t k = pl->c->k, run = SN_CONTRACT_RUN * p->depth, most = SN_CONTRACT_RUN / 2 * run;
+    bool panels = false, far = false;
+    for (uint32_t o = 0; o < pl->c->n_operands; o++) {
+        panels |= p->panel[o] != SN_PANEL_NONE;
+        far |= p->panel[o] == SN_PANEL_NONE && pl->c->operands[o].right && p->tile_n * k * pl->bytes > SN_HOST_CACHE;
+    }
+    int64_t near = SN_HOST_NEAR / ((p->depth > 1 ? p->rows + p->width : p->width) * pl->bytes);
+    if (panels && near < most) most = near < run ? run : near;
+    else if (far && p->depth == 1) most = SN_HOST_STREAMS;
     if (!p->tile_k && k <= most) p->tile_k = k;
     if (!p->tile_k) p->tile_k = divisor(k, most / 2, most);
-    if (!p->tile_k) p->tile_k = cuts(cuts(k, cuts(k, most)), run) * run;
+    if (!p->tile_k) p->tile_k = most < run ? most : cuts(cuts(k, cuts(k, most)), run) * run;
     p->parts = cuts(k, p->tile_k);
-    p->run = p->tile_k <= run ? p->tile_k : divisor(p->tile_k, run / 2, run);
-    if (!p->run) p->run = run;
+    p->run =
+        p->tile_k <= run ? p->tile_k / p->depth * p->depth : divisor(p->tile_k, run / 2, run) / p->depth * p->depth;
+    if (p->run < run / 2 && p->tile_k > run) p->run = run;
 }
 
 /* ---- tiles ---- */
-
-/* Each tile fetches its operands, and packs those that have panels. */
-static double operand_cycles(const planner *pl, const sn_contract_plan *p) {
-    double cycles = 0;
-    for (uint32_t o = 0; o < pl->c->n_operands; o++) {
-        bool right = pl->c->operands[o].right;
-        double elements = (double)((right ? p->tile_n : p->tile_m) * pl->c->k);
-        cycles += elements * sn_dtype_bytes(pl->c->operands[o].from) / SN_HOST_LINE * SN_HOST_FETCH;
-        if (p->panel[o] == SN_PANEL_NONE) continue;
-        cycles += elements * (pl->factors[o].work + 2) / (double)p->lanes;
-        if (right && pl->factors[o].along) cycles += elements * SN_HOST_TRANSPOSE;
-    }
-    return cycles;
-}
 
 /* Do panels stay in the cache, and all buffers on the stack? */
 static bool fits_memory(const planner *pl, const sn_contract_plan *p) {
@@ -209,19 +245,26 @@ static bool fits_memory(const planner *pl, const sn_contract_plan *p) {
 /* Plan for a tile of tile_m x tile_n; tile_k 0: open. */
 static bool plan_tile(sn_contract_plan *p, const planner *pl) {
     const sn_contraction *c = pl->c;
-    p->lanes = pl->cx->target->vector_bytes / pl->bytes;
-    while (p->lanes > p->tile_n) p->lanes /= 2;
     p->tiles_m = cuts(c->m, p->tile_m);
     p->tiles_n = cuts(c->n, p->tile_n);
     choose_block(pl, p);
     choose_parts(pl, p);
     int64_t tiles = c->batch * p->tiles_m * p->tiles_n;
-    double tile = blocks_cycles(pl, p) + operand_cycles(pl, p);
-    p->cycles = (double)cuts(tiles, pl->cx->target->units) * tile + (tiles > 1 ? SN_HOST_WAKE : 0);
+    p->cycles = (double)cuts(tiles, pl->cx->target->units) * p->cycles + (tiles > 1 ? SN_HOST_WAKE : 0);
     return fits_memory(pl, p);
 }
 
-static int64_t next_count(int64_t n) { return n < 16 ? n + 1 : 2 * n; }
+/* How many tiles of a side are tried. */
+static int64_t next_count(int64_t n) { return n < 8 ? n + 1 : n & (n - 1) ? n / 3 * 4 : n / 2 * 3; }
+
+/* Is it one of more tiles than share the work evenly, or too large to be looked at? */
+static bool is_hopeless(const sn_contract_plan *p, const planner *pl, bool found) {
+    enum { EVEN = 8 };
+    const sn_contraction *c = pl->c;
+    int64_t tiles = cuts(c->m, p->tile_m) * cuts(c->n, p->tile_n);
+    if (found && tiles > 1 && sn_mul_clamped(tiles, c->batch) > EVEN * (int64_t)pl->cx->target->units) return true;
+    return tiles > 1 && p->tile_m * p->tile_n > SN_HOST_STACK / pl->bytes && p->tile_k != c->k;
+}
 
 static bool choose_tile(sn_contract_plan *out, const planner *pl, const sn_sched *sc) {
     const sn_contraction *c = pl->c;
@@ -236,6 +279,7 @@ static bool choose_tile(sn_contract_plan *out, const planner *pl, const sn_sched
             if (p.tile_m > c->m) p.tile_m = c->m;
             if (p.tile_n > c->n) p.tile_n = c->n;
             if (p.tile_k > c->k) p.tile_k = c->k;
+            if (is_hopeless(&p, pl, found)) continue;
             if (!plan_tile(&p, pl) || (found && p.cycles >= out->cycles)) continue;
             *out = p;
             found = true;
@@ -273,7 +317,7 @@ sn_status sn_schedule_contract_host_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_sched sc = *pinned;
     (void)sh;
     if (!sn_contraction_find(&c, &why_not, cx, k)) return SN_OK;
-    if (pinned->cls == SN_SCHED_NONE && (c.m == 1 || c.n == 1)) return SN_OK;
+    if (pinned->cls == SN_SCHED_NONE && c.n == 1) return SN_OK;
     if (!sn_contract_plan_find(&p, &sc, cx, &c)) return SN_OK;
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;

@@ -8,13 +8,14 @@
 /* How a tile has the elements of an operand at hand. */
 typedef enum sn_contract_panel {
     SN_PANEL_NONE,  /* they are computed where they are multiplied */
-    SN_PANEL_ALONG, /* left: rows, elements of the sum next to each other; right: as below, but read along the sum */
-    SN_PANEL_ACROSS /* elements of a step of the sum next to each other; right: those of a block */
+    SN_PANEL_ALONG, /* packed, read along the sum */
+    SN_PANEL_ACROSS /* packed, read along rows or columns */
 } sn_contract_panel;
 
 typedef struct sn_contract_plan {
     sn_dtype dtype;      /* that is multiplied and added up */
-    int64_t lanes;       /* of a vector of it */
+    int64_t depth;       /* steps of the sum in a vector; 1: vectors lie along columns */
+    int64_t lanes;       /* columns in a vector of sums */
     int64_t rows, width; /* of a block, whose sums stay in registers; columns: vectors * lanes */
     int64_t vectors;
     int64_t tile_m, tile_n, tile_k;
@@ -26,5 +27,10 @@ typedef struct sn_contract_plan {
 
 /* Choose what is open in *sc and plan for it. false: there is nothing to gain by the class, or its buffers do not fit. */
 bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx, const sn_contraction *c);
+
+/* The widest vector of at most `lanes` neighbours along a side (sides NULL: of all axes) that never crosses from one
+ * iteration of an axis into the next. */
+int64_t sn_contract_whole_lanes(const int64_t *extents, const sn_contraction_side *sides, uint32_t n,
+                                sn_contraction_side side, int64_t lanes);
 
 #endif

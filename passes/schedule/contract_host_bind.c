@@ -12,6 +12,9 @@
  *       loop jb { loop ib { loop i { loop j { loop v : vector { the rest of the body, from what was added up } } } } }
  *     }
  *
+ * Where the plan has a depth, vectors lie along the sum: acc[i, j, v] += left[i, W*q + v] * right[j, W*q + v], and the
+ * lanes of acc are added up behind each run; the steps that no vector has are a run without lanes.
+ *
  * Panels hold what the operands are, prologues included, so that no element is computed for every block anew. Blocks and
  * tiles that would reach over the end begin earlier, so that nothing is masked but the stores of what was stored before.
  * Registers take in RUN steps; what they hold is added to sums in memory, of which each takes in RUN terms too, so that
@@ -34,8 +37,9 @@ typedef struct binder {
     sn_ix old_row, old_column; /* ... and where it would begin if it might reach over the end */
     int64_t blocks_m, blocks_n;
     sn_buf panel[SN_MOST_OPERANDS];
-    sn_buf registers, block; /* sums of a run, and of the runs of a part */
-    sn_buf sums[MOST_SUMS];  /* of a tile: of the parts, of RUN of those, ... */
+    sn_buf registers, rest; /* sums of a run, and of the steps of a part that no vector has */
+    sn_buf block;           /* sums of the runs of a part */
+    sn_buf sums[MOST_SUMS]; /* of a tile: of the parts, of RUN of those, ... */
     uint32_t n_sums;
 } binder;
 
@@ -57,9 +61,12 @@ static sn_ix open_loop(binder *b, sn_cursor *at, const char *name, int64_t exten
 /* c*a + b */
 static sn_ix fma_ix(binder *b, int64_t c, sn_ix x, sn_ix y) { return sn_ix_add(b->m, sn_ix_scale(b->m, x, c), y); }
 
-/* Where piece number x of `piece` elements begins, so that none reaches beyond `all`. */
+/* Where piece number x of `piece` elements begins, so that none reaches beyond `all`: as a multiple of what both are
+ * multiples of, since that is what vectors are aligned to. */
 static sn_ix start_of(binder *b, sn_ix x, int64_t piece, int64_t all) {
-    return sn_ix_min(b->m, sn_ix_scale(b->m, x, piece), sn_ix_const(b->m, all - piece));
+    int64_t unit = sn_schedule_gcd(piece, all - piece);
+    sn_ix most = sn_ix_const(b->m, (all - piece) / unit);
+    return sn_ix_scale(b->m, sn_ix_min(b->m, sn_ix_scale(b->m, x, piece / unit), most), unit);
 }
 
 /* Loops over `all` elements by vectors of at most `lanes`; the last one begins earlier where it would reach beyond. */
@@ -168,60 +175,60 @@ static sn_val put_operand(binder *b, sn_cursor at, uint32_t o, sn_ix row, sn_ix 
     return sn_put_cast(b->m, at, b->p->dtype, put_value(&p, op->value));
 }
 
-/* From one row of a left panel to the next, or from one step to the next: of no power of two, or the lines of a column
- * would all fall on one place of the cache. */
+/* Is the panel made of rows, or of columns, whose elements along the sum lie next to each other? */
+static bool is_long(const binder *b, uint32_t o) {
+    if (b->c->operands[o].right) return b->p->depth > 1;
+    return b->p->depth > 1 || b->p->panel[o] == SN_PANEL_ALONG;
+}
+
+/* From one row of a panel to the next, or from one step to the next: an odd number of lines, or those of a column would
+ * all fall on one place of the cache. */
 static int64_t pitch(const binder *b, uint32_t o) {
-    int64_t line = SN_HOST_LINE / sn_dtype_bytes(b->p->dtype);
-    int64_t n = b->p->panel[o] == SN_PANEL_ALONG ? b->p->tile_k : b->p->tile_m;
+    int64_t line = SN_HOST_LINE / sn_dtype_bytes(b->p->dtype), n = is_long(b, o) ? b->p->tile_k : b->p->tile_m;
     return ((n + line - 1) / line | 1) * line;
 }
 
 static int64_t panel_size(const binder *b, uint32_t o) {
     const sn_contract_plan *p = b->p;
-    if (b->c->operands[o].right) return b->blocks_n * p->tile_k * p->width;
-    return pitch(b, o) * (p->panel[o] == SN_PANEL_ALONG ? p->tile_m : p->tile_k);
+    bool right = b->c->operands[o].right;
+    if (right && !is_long(b, o)) return b->blocks_n * p->tile_k * p->width;
+    return pitch(b, o) * (!is_long(b, o) ? p->tile_k : right ? p->tile_n : p->tile_m);
 }
 
-/* Element (row of the tile, step of the part) of a left panel. */
-static sn_ix in_left(binder *b, uint32_t o, sn_ix row, sn_ix step) {
-    return b->p->panel[o] == SN_PANEL_ALONG ? fma_ix(b, pitch(b, o), row, step) : fma_ix(b, pitch(b, o), step, row);
+/* Element (row or column of the tile, step of the part). Columns of a right panel that is not long are those of block
+ * jb. */
+static sn_ix in_panel(binder *b, uint32_t o, sn_ix jb, sn_ix side, sn_ix step) {
+    if (is_long(b, o)) return fma_ix(b, pitch(b, o), side, step);
+    if (!b->c->operands[o].right) return fma_ix(b, pitch(b, o), step, side);
+    return fma_ix(b, b->p->tile_k * b->p->width, jb, fma_ix(b, b->p->width, step, side));
 }
 
-/* Element (block, step of the part, column of the block) of a right panel. */
-static sn_ix in_right(binder *b, sn_ix jb, sn_ix step, sn_ix column) {
-    return fma_ix(b, b->p->tile_k * b->p->width, jb, fma_ix(b, b->p->width, step, column));
+/* Of a vector that is packed: where a side has several axes, none crosses from one of their iterations into the next,
+ * unless only short ones would not. */
+static int64_t panel_lanes(const binder *b, bool right, bool along) {
+    const sn_contraction *c = b->c;
+    int64_t widest = b->cx->target->vector_bytes / sn_dtype_bytes(b->p->dtype);
+    int64_t whole =
+        along ? sn_contract_whole_lanes(c->k_extent, NULL, c->inner.n, SN_SIDE_M, widest)
+              : sn_contract_whole_lanes(c->extent, c->side, c->outer.n, right ? SN_SIDE_N : SN_SIDE_M, widest);
+    return whole * 4 >= widest ? whole : widest;
 }
 
-static void pack_left(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t steps) {
+/* Elements are read by vectors, in the order in which they lie; they become neighbours in the panel, or do not. */
+static void put_panel(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t steps) {
     const sn_contract_plan *p = b->p;
-    sn_ix row, step;
-    if (p->panel[o] == SN_PANEL_ALONG) {
-        row = open_loop(b, &at, "i", p->tile_m, SN_AXIS_SEQ);
-        step = open_vectors(b, &at, steps, p->lanes);
-    } else {
-        step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
-        row = open_vectors(b, &at, p->tile_m, p->lanes);
-    }
-    sn_val x = put_operand(b, at, o, sn_ix_add(b->m, b->row, row), (sn_ix){0}, sn_ix_add(b->m, first, step));
-    sn_put_store(b->m, at, b->panel[o], in_left(b, o, row, step), x);
-}
-
-static void pack_right(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t steps) {
-    const sn_contract_plan *p = b->p;
-    sn_ix jb, column, step;
-    if (p->panel[o] == SN_PANEL_ALONG) {
-        jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
-        column = open_loop(b, &at, "j", p->width, SN_AXIS_SEQ);
-        step = open_vectors(b, &at, steps, p->lanes);
-    } else {
-        step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
-        jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
-        column = sn_ix_scale(b->m, open_loop(b, &at, "j", p->vectors, SN_AXIS_UNROLL), p->lanes);
-        column = sn_ix_add(b->m, column, open_loop(b, &at, "v", p->lanes, SN_AXIS_VECTOR));
-    }
-    sn_ix start = sn_ix_add(b->m, b->column, start_of(b, jb, p->width, p->tile_n));
-    sn_val x = put_operand(b, at, o, (sn_ix){0}, sn_ix_add(b->m, start, column), sn_ix_add(b->m, first, step));
-    sn_put_store(b->m, at, b->panel[o], in_right(b, jb, step, column), x);
+    bool right = b->c->operands[o].right, along = p->panel[o] == SN_PANEL_ALONG, blocks = right && !is_long(b, o);
+    int64_t n = blocks ? p->width : right ? p->tile_n : p->tile_m;
+    int64_t lanes = panel_lanes(b, right, along);
+    sn_ix zero = sn_ix_const(b->m, 0), jb = zero, side, step, start = right ? b->column : b->row;
+    if (!along) step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
+    if (blocks) jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
+    if (blocks) start = sn_ix_add(b->m, start, start_of(b, jb, p->width, p->tile_n));
+    side = along ? open_loop(b, &at, "i", n, SN_AXIS_SEQ) : open_vectors(b, &at, n, lanes);
+    if (along) step = open_vectors(b, &at, steps, lanes);
+    sn_ix place = sn_ix_add(b->m, start, side);
+    sn_val x = put_operand(b, at, o, place, place, sn_ix_add(b->m, first, step));
+    sn_put_store(b->m, at, b->panel[o], in_panel(b, o, jb, side, step), x);
 }
 
 /* ---- sums ---- */
@@ -250,22 +257,19 @@ static sn_ix in_tile(binder *b, uint32_t s, const block *at, element e) {
     return fma_ix(b, size, fma_ix(b, b->blocks_m, at->jb, at->ib), in_block(b, s, e));
 }
 
-/* Sums of a block or, where at is NULL, of all blocks. */
 static void put_zeros(binder *b, sn_cursor cursor, sn_buf to) {
     sn_ix e = open_vectors(b, &cursor, sn_buf_get(b->m, to)->private_size, b->p->lanes);
     sn_put_store(b->m, cursor, to, e, sn_put_const(b->m, cursor, b->p->dtype, 0));
 }
 
-/* to = from, or to + from, for the elements of a block. at: place of the block in `to`, which has a tile; NULL: it has a
- * block. */
-static void put_sums(binder *b, sn_cursor cursor, sn_buf to, const block *at, sn_buf from, bool add) {
+/* The sums of a block are added to those of a tile. */
+static void put_sums(binder *b, sn_cursor cursor, sn_buf to, const block *at, sn_buf from) {
     sn_module *m = b->m;
-    element e = open_block(b, &cursor, sn_buf_eq(from, b->registers) ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    element e = open_block(b, &cursor, SN_AXIS_SEQ);
     for (uint32_t s = 0; s < b->c->n_states; s++) {
-        sn_val x = sn_put_load(m, cursor, from, in_block(b, s, e));
-        sn_ix place = at ? in_tile(b, s, at, e) : in_block(b, s, e);
-        if (add) x = sn_put_op2(m, cursor, SN_LOP_ADD, sn_put_load(m, cursor, to, place), x);
-        sn_put_store(m, cursor, to, place, x);
+        sn_ix place = in_tile(b, s, at, e);
+        sn_val sum = sn_put_load(m, cursor, to, place), x = sn_put_load(m, cursor, from, in_block(b, s, e));
+        sn_put_store(m, cursor, to, place, sn_put_op2(m, cursor, SN_LOP_ADD, sum, x));
     }
 }
 
@@ -273,35 +277,95 @@ static void put_sums(binder *b, sn_cursor cursor, sn_buf to, const block *at, sn
 
 /* The operand at an element of a block and a step of the part that begins at `first`. */
 static sn_val put_factor(binder *b, sn_cursor cursor, uint32_t o, const block *at, element e, sn_ix first, sn_ix step) {
-    bool right = b->c->operands[o].right;
-    if (b->p->panel[o] != SN_PANEL_NONE) {
-        sn_ix place = right ? in_right(b, at->jb, step, e.j) : in_left(b, o, sn_ix_add(b->m, at->row, e.i), step);
-        return sn_put_load(b->m, cursor, b->panel[o], place);
-    }
-    sn_ix row = sn_ix_add(b->m, b->row, sn_ix_add(b->m, at->row, e.i)),
-          column = sn_ix_add(b->m, b->column, sn_ix_add(b->m, at->column, e.j));
-    return put_operand(b, cursor, o, row, column, sn_ix_add(b->m, first, step));
+    sn_module *m = b->m;
+    bool right = b->c->operands[o].right, blocks = right && !is_long(b, o);
+    sn_ix side = right ? e.j : e.i, of_tile = sn_ix_add(m, right ? at->column : at->row, side);
+    if (b->p->panel[o] != SN_PANEL_NONE)
+        return sn_put_load(m, cursor, b->panel[o], in_panel(b, o, at->jb, blocks ? side : of_tile, step));
+    sn_ix place = sn_ix_add(m, right ? b->column : b->row, of_tile);
+    return put_operand(b, cursor, o, place, place, sn_ix_add(m, first, step));
 }
 
-/* The registers take in `steps` steps of the part, from number `from` on. */
-static void put_run(binder *b, sn_cursor cursor, const block *at, sn_ix first, sn_ix from, int64_t steps) {
+/* A part of the sum for a block: `steps` steps from number `from` of the part that begins at `first`, by vectors of
+ * `depth` steps. */
+typedef struct run {
+    const block *at;
+    sn_ix first, from;
+    int64_t steps, depth;
+} run;
+
+/* The elements of a block in registers: sums of vectors along the sum have a lane for each of its steps. */
+static element open_registers(binder *b, sn_cursor *at, int64_t depth, sn_ix *lane) {
+    *lane = sn_ix_const(b->m, 0);
+    if (b->p->depth == 1) return open_block(b, at, SN_AXIS_UNROLL);
+    element e;
+    e.i = open_loop(b, at, "i", b->p->rows, SN_AXIS_UNROLL);
+    e.j = open_loop(b, at, "j", b->p->width, SN_AXIS_UNROLL);
+    if (depth > 1) *lane = open_loop(b, at, "v", depth, SN_AXIS_VECTOR);
+    return e;
+}
+
+static sn_ix in_registers(binder *b, uint32_t s, element e, int64_t depth, sn_ix lane) {
+    return fma_ix(b, depth, in_block(b, s, e), lane);
+}
+
+static sn_buf registers_of(const binder *b, int64_t depth) { return depth == b->p->depth ? b->registers : b->rest; }
+
+/* The registers take in a run. */
+static void put_run(binder *b, sn_cursor cursor, const run *r) {
     sn_module *m = b->m;
+    sn_buf to = registers_of(b, r->depth);
     sn_cursor inner = cursor;
-    element zero = open_block(b, &inner, SN_AXIS_UNROLL);
+    sn_ix lane;
+    element e = open_registers(b, &inner, r->depth, &lane);
     for (uint32_t s = 0; s < b->c->n_states; s++)
-        sn_put_store(m, inner, b->registers, in_block(b, s, zero), sn_put_const(m, inner, b->p->dtype, 0));
+        sn_put_store(m, inner, to, in_registers(b, s, e, r->depth, lane), sn_put_const(m, inner, b->p->dtype, 0));
     inner = cursor;
-    sn_ix step = sn_ix_add(m, from, open_loop(b, &inner, "k", steps, SN_AXIS_SEQ));
-    element e = open_block(b, &inner, SN_AXIS_UNROLL);
+    sn_ix q = open_loop(b, &inner, "k", r->steps / r->depth, SN_AXIS_SEQ);
+    e = open_registers(b, &inner, r->depth, &lane);
+    sn_ix step = sn_ix_add(m, r->from, fma_ix(b, r->depth, q, lane));
     sn_val factor[SN_MOST_OPERANDS];
-    for (uint32_t o = 0; o < b->c->n_operands; o++) factor[o] = put_factor(b, inner, o, at, e, first, step);
+    for (uint32_t o = 0; o < b->c->n_operands; o++) factor[o] = put_factor(b, inner, o, r->at, e, r->first, step);
     for (uint32_t i = 0; i < b->c->n_products; i++) {
         const sn_contraction_product *pr = &b->c->products[i];
-        sn_ix place = in_block(b, pr->state, e);
+        sn_ix place = in_registers(b, pr->state, e, r->depth, lane);
         sn_val product = sn_put_op2(m, inner, SN_LOP_MUL, factor[pr->left], factor[pr->right]);
-        sn_val sum = sn_put_op2(m, inner, SN_LOP_ADD, sn_put_load(m, inner, b->registers, place), product);
-        sn_put_store(m, inner, b->registers, place, sum);
+        sn_val sum = sn_put_op2(m, inner, SN_LOP_ADD, sn_put_load(m, inner, to, place), product);
+        sn_put_store(m, inner, to, place, sum);
     }
+}
+
+/* to = registers, or to + registers; at: place of the block in `to`, which has a tile; NULL: it has a block. */
+static void put_registers(binder *b, sn_cursor cursor, sn_buf to, const block *at, int64_t depth, bool add) {
+    sn_module *m = b->m;
+    sn_ix lane;
+    element e = open_registers(b, &cursor, b->p->depth > 1 ? 1 : depth, &lane);
+    for (uint32_t s = 0; s < b->c->n_states; s++) {
+        sn_val x;
+        if (b->p->depth > 1 && depth > 1) {
+            sn_axis ax = sn_axis_new(m, "v", sn_ix_const(m, depth));
+            sn_comb sum = SN_COMB_SUM;
+            sn_stmt lanes = sn_put_reduce(m, cursor, ax, SN_AXIS_VECTOR, &sum, 1, &b->p->dtype);
+            sn_ix place = in_registers(b, s, e, depth, sn_ix_axis(m, ax));
+            x = sn_put_load(m, sn_at_end(b->k, lanes), registers_of(b, depth), place);
+            sn_put_yield(m, sn_at_end(b->k, lanes), &x, 1);
+            x = sn_stmt_get(m, lanes)->result;
+        } else {
+            x = sn_put_load(m, cursor, registers_of(b, depth), in_registers(b, s, e, depth, lane));
+        }
+        sn_ix place = at ? in_tile(b, s, at, e) : in_block(b, s, e);
+        if (add) x = sn_put_op2(m, cursor, SN_LOP_ADD, sn_put_load(m, cursor, to, place), x);
+        sn_put_store(m, cursor, to, place, x);
+    }
+}
+
+/* n runs like r, one after the other, are added to the sums of the block. */
+static void put_runs(binder *b, sn_cursor cursor, const run *r, int64_t n) {
+    run next = *r;
+    sn_ix x = open_loop(b, &cursor, "r", n, SN_AXIS_SEQ);
+    next.from = fma_ix(b, r->steps, x, r->from);
+    put_run(b, cursor, &next);
+    put_registers(b, cursor, b->block, NULL, r->depth, true);
 }
 
 /* The steps of a part, into b->block or, where there are several parts, the sums of the tile. */
@@ -309,22 +373,21 @@ static void put_block(binder *b, sn_cursor cursor, const block *at, sn_ix first,
     bool last = !b->n_sums;
     sn_buf to = last ? b->block : b->sums[0];
     const block *place = last ? NULL : at;
-    int64_t run = steps < b->p->run ? steps : b->p->run, runs = steps / run, rest = steps % run;
-    if (runs == 1 && !rest) {
-        put_run(b, cursor, at, first, sn_ix_const(b->m, 0), steps);
-        put_sums(b, cursor, to, place, b->registers, !last);
+    int64_t depth = b->p->depth, whole = steps / depth * depth;
+    run r = {at, first, sn_ix_const(b->m, 0), whole < b->p->run ? whole : b->p->run, depth};
+    if (r.steps == steps) {
+        put_run(b, cursor, &r);
+        put_registers(b, cursor, to, place, depth, !last);
         return;
     }
     put_zeros(b, cursor, b->block);
-    sn_cursor inner = cursor;
-    sn_ix r = open_loop(b, &inner, "r", runs, SN_AXIS_SEQ);
-    put_run(b, inner, at, first, sn_ix_scale(b->m, r, run), run);
-    put_sums(b, inner, b->block, NULL, b->registers, true);
-    if (rest) {
-        put_run(b, cursor, at, first, sn_ix_const(b->m, runs * run), rest);
-        put_sums(b, cursor, b->block, NULL, b->registers, true);
-    }
-    if (!last) put_sums(b, cursor, to, place, b->block, true);
+    int64_t done = r.steps ? whole / r.steps * r.steps : 0;
+    if (done) put_runs(b, cursor, &r, done / r.steps);
+    run more = {at, first, sn_ix_const(b->m, done), whole - done, depth},
+        single = {at, first, sn_ix_const(b->m, whole), steps - whole, 1};
+    if (more.steps) put_runs(b, cursor, &more, 1);
+    if (single.steps) put_runs(b, cursor, &single, 1);
+    if (!last) put_sums(b, cursor, to, place, b->block);
 }
 
 /* ---- the rest of the body ---- */
@@ -400,11 +463,8 @@ static block open_blocks(binder *b, sn_cursor *at) {
 
 /* Part of the sum that begins at `first`. */
 static void put_part(binder *b, sn_cursor at, sn_ix first, int64_t steps) {
-    for (uint32_t o = 0; o < b->c->n_operands; o++) {
-        if (b->p->panel[o] == SN_PANEL_NONE) continue;
-        if (b->c->operands[o].right) pack_right(b, at, o, first, steps);
-        else pack_left(b, at, o, first, steps);
-    }
+    for (uint32_t o = 0; o < b->c->n_operands; o++)
+        if (b->p->panel[o] != SN_PANEL_NONE) put_panel(b, at, o, first, steps);
     block bl = open_blocks(b, &at);
     put_block(b, at, &bl, first, steps);
     if (!b->n_sums) put_epilogue(b, at, &bl);
@@ -456,7 +516,8 @@ static void make_buffers(binder *b) {
     for (uint32_t o = 0; o < b->c->n_operands; o++)
         if (p->panel[o] != SN_PANEL_NONE)
             b->panel[o] = new_local(b, b->c->operands[o].right ? "right" : "left", SN_BUF_SHARED, panel_size(b, o));
-    b->registers = new_local(b, "acc", SN_BUF_REG, of_block);
+    b->registers = new_local(b, "acc", SN_BUF_REG, of_block * p->depth);
+    b->rest = p->depth > 1 ? new_local(b, "rest", SN_BUF_REG, of_block) : b->registers;
     b->block = new_local(b, "block", SN_BUF_SHARED, of_block);
     for (int64_t n = p->parts; n > 1; n = (n + RUN - 1) / RUN)
         b->sums[b->n_sums++] = new_local(b, "sums", SN_BUF_SHARED, of_block * b->blocks_m * b->blocks_n);
