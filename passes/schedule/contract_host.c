@@ -250,7 +250,10 @@ static bool plan_tile(sn_contract_plan *p, const planner *pl) {
     choose_block(pl, p);
     choose_parts(pl, p);
     int64_t tiles = c->batch * p->tiles_m * p->tiles_n;
+    double alone = (double)c->batch * p->cycles;
     p->cycles = (double)cuts(tiles, pl->cx->target->units) * p->cycles + (tiles > 1 ? SN_HOST_WAKE : 0);
+    p->together = p->tiles_m * p->tiles_n == 1 && alone <= p->cycles;
+    if (p->together) p->cycles = alone;
     return fits_memory(pl, p);
 }
 

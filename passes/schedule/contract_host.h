@@ -20,6 +20,7 @@ typedef struct sn_contract_plan {
     int64_t vectors;
     int64_t tile_m, tile_n, tile_k;
     int64_t tiles_m, tiles_n, parts; /* how many */
+    bool together;                   /* all products by one thread */
     int64_t run;                     /* steps that a register takes in; no more than tile_k */
     sn_contract_panel panel[SN_MOST_OPERANDS];
     double cycles; /* of a thread, about, with all tiles */

@@ -528,7 +528,8 @@ static sn_cursor open_tiles(binder *b) {
     sn_module *m = b->m;
     const sn_contract_plan *p = b->p;
     sn_cursor at = sn_at_end(b->k, (sn_stmt){0});
-    sn_ix g = open_loop(b, &at, "g", b->c->batch * p->tiles_m * p->tiles_n, SN_AXIS_GRID);
+    sn_ix g = open_loop(b, &at, "g", p->together ? 1 : b->c->batch * p->tiles_m * p->tiles_n, SN_AXIS_GRID);
+    if (p->together) g = open_loop(b, &at, "n", b->c->batch, SN_AXIS_SEQ);
     sn_ix tile = sn_ix_divc(m, g, p->tiles_n), tm = sn_ix_modc(m, tile, p->tiles_m), tn = sn_ix_modc(m, g, p->tiles_n);
     b->batch = sn_ix_divc(m, tile, p->tiles_m);
     b->row = start_of(b, tm, p->tile_m, b->c->m);
