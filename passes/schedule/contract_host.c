@@ -215,8 +215,8 @@ static void choose_parts(const planner *pl, sn_contract_plan *p) {
         far |= p->panel[o] == SN_PANEL_NONE && pl->c->operands[o].right && p->tile_n * k * pl->bytes > SN_HOST_CACHE;
     }
     int64_t near = SN_HOST_NEAR / ((p->depth > 1 ? p->rows + p->width : p->width) * pl->bytes);
-    if (panels && near < most) most = near < run ? run : near;
-    else if (far && p->depth == 1) most = SN_HOST_STREAMS;
+    if (far && p->depth == 1) most = SN_HOST_STREAMS;
+    else if (panels && near < most) most = near < run ? run : near;
     if (!p->tile_k && k <= most) p->tile_k = k;
     if (!p->tile_k) p->tile_k = divisor(k, most / 2, most);
     if (!p->tile_k) p->tile_k = most < run ? most : cuts(cuts(k, cuts(k, most)), run) * run;

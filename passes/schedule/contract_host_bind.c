@@ -181,18 +181,19 @@ static bool is_long(const binder *b, uint32_t o) {
     return b->p->depth > 1 || b->p->panel[o] == SN_PANEL_ALONG;
 }
 
-/* From one row of a panel to the next, or from one step to the next: an odd number of lines, or those of a column would
- * all fall on one place of the cache. */
+/* From one row of a panel to the next, from one step, or from the columns of one block: an odd number of lines, or those
+ * of a column would all fall on one place of the cache. */
 static int64_t pitch(const binder *b, uint32_t o) {
-    int64_t line = SN_HOST_LINE / sn_dtype_bytes(b->p->dtype), n = is_long(b, o) ? b->p->tile_k : b->p->tile_m;
+    const sn_contract_plan *p = b->p;
+    int64_t line = SN_HOST_LINE / sn_dtype_bytes(p->dtype);
+    int64_t n = is_long(b, o) ? p->tile_k : b->c->operands[o].right ? p->tile_k * p->width : p->tile_m;
     return ((n + line - 1) / line | 1) * line;
 }
 
 static int64_t panel_size(const binder *b, uint32_t o) {
-    const sn_contract_plan *p = b->p;
     bool right = b->c->operands[o].right;
-    if (right && !is_long(b, o)) return b->blocks_n * p->tile_k * p->width;
-    return pitch(b, o) * (!is_long(b, o) ? p->tile_k : right ? p->tile_n : p->tile_m);
+    if (is_long(b, o)) return pitch(b, o) * (right ? b->p->tile_n : b->p->tile_m);
+    return pitch(b, o) * (right ? b->blocks_n : b->p->tile_k);
 }
 
 /* Element (row or column of the tile, step of the part). Columns of a right panel that is not long are those of block
@@ -200,7 +201,7 @@ static int64_t panel_size(const binder *b, uint32_t o) {
 static sn_ix in_panel(binder *b, uint32_t o, sn_ix jb, sn_ix side, sn_ix step) {
     if (is_long(b, o)) return fma_ix(b, pitch(b, o), side, step);
     if (!b->c->operands[o].right) return fma_ix(b, pitch(b, o), step, side);
-    return fma_ix(b, b->p->tile_k * b->p->width, jb, fma_ix(b, b->p->width, step, side));
+    return fma_ix(b, pitch(b, o), jb, fma_ix(b, b->p->width, step, side));
 }
 
 /* Of a vector that is packed: where a side has several axes, none crosses from one of their iterations into the next,
