@@ -17,6 +17,9 @@
 
 enum { HUNDRED = 100, MOST_VECTORS = 8, MOST_ROWS = 32, MOST_CUTS = 64 };
 
+/* Cycles in which an element is packed against its order. */
+static const double TRANSPOSE = (double)SN_HOST_TRANSPOSE / HUNDRED;
+
 typedef struct planner {
     sn_pass_ctx *cx;
     const sn_contraction *c;
@@ -121,12 +124,24 @@ static double step_cycles(const planner *pl, const sn_contract_plan *p) {
     return cycles + SN_HOST_STEP;
 }
 
+bool sn_contract_is_direct(const sn_contract_plan *p, const sn_contraction *c) {
+    bool whole =
+        c->m % p->tile_m == 0 && c->n % p->tile_n == 0 && p->tile_m % p->rows == 0 && p->tile_n % p->width == 0;
+    return whole && c->k <= SN_CONTRACT_RUN * p->depth && c->k % p->depth == 0;
+}
+
+/* Cycles of the rest of the body for a block: written out, or by loops over what registers have left in memory. */
+static double rest_cycles(const planner *pl, const sn_contract_plan *p) {
+    if (sn_contract_is_direct(p, pl->c)) return (double)(p->rows * (p->depth > 1 ? p->width : p->vectors));
+    return (double)(p->rows * p->vectors * SN_HOST_REST);
+}
+
 static double blocks_cycles(const planner *pl, const sn_contract_plan *p) {
     double runs = (double)cuts(pl->c->k, SN_CONTRACT_RUN * p->depth), steps = (double)(pl->c->k / p->depth);
     double blocks = (double)(cuts(p->tile_m, p->rows) * cuts(p->tile_n, p->width));
     double flush = (double)(pl->c->n_states * sums(p)) * (p->depth > 1 ? SN_HOST_LANES : SN_HOST_FLUSH);
     double rest = (double)(pl->c->k % p->depth * sums(p));
-    return blocks * (steps * step_cycles(pl, p) + runs * flush + rest);
+    return blocks * (steps * step_cycles(pl, p) + runs * flush + rest + rest_cycles(pl, p));
 }
 
 /* Sums, what a step has of all columns, and a row at a time have to fit the registers. */
@@ -142,7 +157,7 @@ static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan 
     int64_t bytes = (right ? p->tile_n : p->tile_m) * pl->c->k * pl->bytes, lanes = p->lanes * p->depth;
     bool vector = right || p->depth > 1, turned = vector && along != (p->depth > 1);
     bool broken = p->depth == 1 && pl->factors[o].broken;
-    double work = pl->factors[o].work, pack = turned ? SN_HOST_TRANSPOSE : (work + 2) / (double)lanes;
+    double work = pl->factors[o].work, pack = turned ? TRANSPOSE : (work + 2) / (double)lanes;
     double again = (vector ? work / (double)lanes : work) + (turned || broken);
     if (blocks > 1 && bytes > SN_HOST_NEAR / 2 && p->depth == 1) again += pack;
     if (pack >= (double)blocks * again && !pl->factors[o].tested) return SN_PANEL_NONE;
@@ -162,7 +177,7 @@ static double operand_cycles(const planner *pl, const sn_contract_plan *p) {
         double elements = (double)((right ? p->tile_n : p->tile_m) * pl->c->k), lanes = (double)(p->lanes * p->depth);
         cycles += elements * sn_dtype_bytes(pl->c->operands[o].from) / SN_HOST_LINE * SN_HOST_FETCH;
         if (p->panel[o] == SN_PANEL_NONE) continue;
-        cycles += turned ? elements * SN_HOST_TRANSPOSE : elements * (pl->factors[o].work + 2) / lanes;
+        cycles += turned ? elements * TRANSPOSE : elements * (pl->factors[o].work + 2) / lanes;
     }
     return cycles;
 }

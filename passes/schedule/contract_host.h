@@ -34,4 +34,7 @@ bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx,
 int64_t sn_contract_whole_lanes(const int64_t *extents, const sn_contraction_side *sides, uint32_t n,
                                 sn_contraction_side side, int64_t lanes);
 
+/* Is one run all, and does every block store all that it has? Then the rest of the body reads the registers. */
+bool sn_contract_is_direct(const sn_contract_plan *p, const sn_contraction *c);
+
 #endif

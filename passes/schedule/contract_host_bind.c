@@ -41,6 +41,7 @@ typedef struct binder {
     sn_buf block;           /* sums of the runs of a part */
     sn_buf sums[MOST_SUMS]; /* of a tile: of the parts, of RUN of those, ... */
     uint32_t n_sums;
+    bool direct; /* what registers hold is what the rest of the body reads */
 } binder;
 
 /* Rows ib or columns jb of a block, counted from the start of the tile, and the first of them. */
@@ -336,24 +337,27 @@ static void put_run(binder *b, sn_cursor cursor, const run *r) {
     }
 }
 
+/* What the registers hold for an element; the lanes of a vector along the sum become one. */
+static sn_val put_from_registers(binder *b, sn_cursor cursor, uint32_t s, element e, int64_t depth) {
+    sn_module *m = b->m;
+    sn_buf from = registers_of(b, depth);
+    if (depth == 1) return sn_put_load(m, cursor, from, in_block(b, s, e));
+    sn_axis ax = sn_axis_new(m, "v", sn_ix_const(m, depth));
+    sn_comb sum = SN_COMB_SUM;
+    sn_stmt lanes = sn_put_reduce(m, cursor, ax, SN_AXIS_VECTOR, &sum, 1, &b->p->dtype);
+    sn_cursor inner = sn_at_end(b->k, lanes);
+    sn_val x = sn_put_load(m, inner, from, in_registers(b, s, e, depth, sn_ix_axis(m, ax)));
+    sn_put_yield(m, inner, &x, 1);
+    return sn_stmt_get(m, lanes)->result;
+}
+
 /* to = registers, or to + registers; at: place of the block in `to`, which has a tile; NULL: it has a block. */
 static void put_registers(binder *b, sn_cursor cursor, sn_buf to, const block *at, int64_t depth, bool add) {
     sn_module *m = b->m;
     sn_ix lane;
-    element e = open_registers(b, &cursor, b->p->depth > 1 ? 1 : depth, &lane);
+    element e = open_registers(b, &cursor, 1, &lane);
     for (uint32_t s = 0; s < b->c->n_states; s++) {
-        sn_val x;
-        if (b->p->depth > 1 && depth > 1) {
-            sn_axis ax = sn_axis_new(m, "v", sn_ix_const(m, depth));
-            sn_comb sum = SN_COMB_SUM;
-            sn_stmt lanes = sn_put_reduce(m, cursor, ax, SN_AXIS_VECTOR, &sum, 1, &b->p->dtype);
-            sn_ix place = in_registers(b, s, e, depth, sn_ix_axis(m, ax));
-            x = sn_put_load(m, sn_at_end(b->k, lanes), registers_of(b, depth), place);
-            sn_put_yield(m, sn_at_end(b->k, lanes), &x, 1);
-            x = sn_stmt_get(m, lanes)->result;
-        } else {
-            x = sn_put_load(m, cursor, registers_of(b, depth), in_registers(b, s, e, depth, lane));
-        }
+        sn_val x = put_from_registers(b, cursor, s, e, depth);
         sn_ix place = at ? in_tile(b, s, at, e) : in_block(b, s, e);
         if (add) x = sn_put_op2(m, cursor, SN_LOP_ADD, sn_put_load(m, cursor, to, place), x);
         sn_put_store(m, cursor, to, place, x);
@@ -378,7 +382,7 @@ static void put_block(binder *b, sn_cursor cursor, const block *at, sn_ix first,
     run r = {at, first, sn_ix_const(b->m, 0), whole < b->p->run ? whole : b->p->run, depth};
     if (r.steps == steps) {
         put_run(b, cursor, &r);
-        put_registers(b, cursor, to, place, depth, !last);
+        if (!b->direct) put_registers(b, cursor, to, place, depth, !last);
         return;
     }
     put_zeros(b, cursor, b->block);
@@ -426,47 +430,66 @@ static void put_rest(binder *b, place *p, sn_val mask) {
     }
 }
 
-/* From the sums of the tile or, where it has none, of the block. */
+/* The sum of an element: the registers have it, or the sums of the tile or, where it has none, of the block. */
+static sn_val put_result(binder *b, sn_cursor at, uint32_t s, const block *bl, element e) {
+    if (b->direct) return put_from_registers(b, at, s, e, b->p->depth);
+    if (!b->n_sums) return sn_put_load(b->m, at, b->block, in_block(b, s, e));
+    return sn_put_load(b->m, at, b->sums[b->n_sums - 1], in_tile(b, s, bl, e));
+}
+
+/* Columns of a row of a block: as vectors, or one by one where what registers hold becomes numbers. */
+static sn_ix open_columns(binder *b, sn_cursor *at) {
+    const sn_contract_plan *p = b->p;
+    if (b->direct && p->depth > 1) return open_loop(b, at, "j", p->width, SN_AXIS_UNROLL);
+    sn_ix j = open_loop(b, at, "j", p->vectors, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    return fma_ix(b, p->lanes, j, open_loop(b, at, "v", p->lanes, SN_AXIS_VECTOR));
+}
+
 static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
     sn_module *m = b->m;
     const sn_contract_plan *pl = b->p;
-    sn_ix i = open_loop(b, &at, "i", pl->rows, SN_AXIS_SEQ), row = sn_ix_add(m, bl->row, i);
+    element e;
+    e.i = open_loop(b, &at, "i", pl->rows, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    sn_ix row = sn_ix_add(m, bl->row, e.i);
     at = put_row_test(b, at, sn_ix_sub(m, row, sn_ix_scale(m, bl->ib, pl->rows)), pl->rows);
     row = sn_ix_add(m, b->row, row);
     at = put_row_test(b, at, sn_ix_sub(m, row, b->old_row), pl->tile_m);
-    sn_ix j = sn_ix_scale(m, open_loop(b, &at, "j", pl->vectors, SN_AXIS_SEQ), pl->lanes);
-    j = sn_ix_add(m, j, open_loop(b, &at, "v", pl->lanes, SN_AXIS_VECTOR));
-    sn_ix column = sn_ix_add(m, bl->column, j);
+    e.j = open_columns(b, &at);
+    sn_ix column = sn_ix_add(m, bl->column, e.j);
     sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, bl->jb, pl->width)), pl->width);
     column = sn_ix_add(m, b->column, column);
     mask = put_test(b, at, mask, sn_ix_sub(m, column, b->old_column), pl->tile_n);
     place p = place_at(b, at, row, column, (sn_ix){0});
     sn_val result = sn_stmt_get(m, b->c->top)->result;
-    for (uint32_t s = 0; s < b->c->n_states; s++) {
-        element e = {i, j};
-        sn_buf from = b->n_sums ? b->sums[b->n_sums - 1] : b->block;
-        sn_val x = sn_put_load(m, at, from, b->n_sums ? in_tile(b, s, bl, e) : in_block(b, s, e));
-        p.became[result.i + s] = sn_put_cast(m, at, b->c->dtype, x);
-    }
+    for (uint32_t s = 0; s < b->c->n_states; s++)
+        p.became[result.i + s] = sn_put_cast(m, at, b->c->dtype, put_result(b, at, s, bl, e));
     put_rest(b, &p, mask);
 }
 
 /* ---- tiles ---- */
 
-static block open_blocks(binder *b, sn_cursor *at) {
+/* Blocks of a tile. Row by row is the order of what is stored, column by column keeps those of the right operand near. */
+static block open_blocks(binder *b, sn_cursor *at, bool by_rows) {
     block bl;
+    if (by_rows) bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
     bl.jb = open_loop(b, at, "jb", b->blocks_n, SN_AXIS_SEQ);
-    bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
+    if (!by_rows) bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
     bl.column = start_of(b, bl.jb, b->p->width, b->p->tile_n);
     bl.row = start_of(b, bl.ib, b->p->rows, b->p->tile_m);
     return bl;
+}
+
+/* Does what the right operand has of a part stay in the cache of a core while rows go by? */
+static bool is_near(const binder *b) {
+    int64_t bytes = b->p->tile_n * b->p->tile_k * sn_dtype_bytes(b->p->dtype);
+    return bytes <= SN_HOST_CACHE / 2;
 }
 
 /* Part of the sum that begins at `first`. */
 static void put_part(binder *b, sn_cursor at, sn_ix first, int64_t steps) {
     for (uint32_t o = 0; o < b->c->n_operands; o++)
         if (b->p->panel[o] != SN_PANEL_NONE) put_panel(b, at, o, first, steps);
-    block bl = open_blocks(b, &at);
+    block bl = open_blocks(b, &at, !b->n_sums && is_near(b));
     put_block(b, at, &bl, first, steps);
     if (!b->n_sums) put_epilogue(b, at, &bl);
 }
@@ -511,6 +534,13 @@ static void put_parts(binder *b, sn_cursor at, uint32_t level, sn_ix x) {
     sn_put_store(m, at, b->sums[level - 1], e, sn_put_op2(m, at, SN_LOP_ADD, sum, more));
 }
 
+/* Is the rest of the body written out behind the registers, with no memory in between? It has to be short. */
+static bool is_direct(const binder *b) {
+    const sn_contract_plan *p = b->p;
+    int64_t sums = p->rows * (p->depth > 1 ? p->width : p->vectors);
+    return sn_contract_is_direct(p, b->c) && p->run == b->c->k && b->body->n * sums <= SN_MANY_OPS;
+}
+
 static void make_buffers(binder *b) {
     const sn_contract_plan *p = b->p;
     int64_t of_block = b->c->n_states * p->rows * p->width;
@@ -553,10 +583,11 @@ void sn_schedule_contract_host_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     binder b = {.cx = cx, .m = m, .k = k, .c = &c, .p = &p, .body = &body, .n_vals = m->vals.count};
     sn_schedule_take_body(&body, cx, k, sh);
     sn_cursor at = open_tiles(&b), inner = at;
+    b.direct = is_direct(&b);
     make_buffers(&b);
     if (b.n_sums) put_zeros(&b, at, b.sums[b.n_sums - 1]);
     put_parts(&b, at, b.n_sums, sn_ix_const(m, 0));
     if (!b.n_sums) return;
-    block bl = open_blocks(&b, &inner);
+    block bl = open_blocks(&b, &inner, true);
     put_epilogue(&b, inner, &bl);
 }
