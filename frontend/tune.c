@@ -114,7 +114,8 @@ static double share_of_time(tuner *t, double now) {
 
 static sn_status search(sn_search *out, sn_trial_list *trials, tuner *t, const char *key, double bytes) {
     sn_settings s = *t->s;
-    SN_TRY(sn_trials_list(trials, &t->ctx->env, key, &t->p->target, t->pipeline, s.passes.choosing.allowed));
+    SN_TRY(sn_trials_list(trials, &t->ctx->env, key, &t->p->target, sn_program_library(t->p), t->pipeline,
+                          s.passes.choosing.allowed));
     sn_tune_bench *bench = sn_tune_bench_new(t->ctx, &s, key);
     sn_trial_machine machine = sn_tune_bench_machine(bench);
     if (t->copy_rate > 0) machine.bound_us = 1e6 * bytes / t->copy_rate;

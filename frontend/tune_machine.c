@@ -197,6 +197,12 @@ static sn_status give_tensors(sn_tune_bench *b, attempt *a) {
     return wrap_all(a->outputs, a->ctx, b->outputs, b->n_outputs);
 }
 
+/* A program is one of its choice only if what it was to leave to a library has been left to it. */
+static bool left_out(const attempt *a, const char *choice) {
+    const char *unused;
+    return sn_choice_find(&unused, choice)->kind == SN_CHOICE_KIND_EXTERN && !a->p->library_name;
+}
+
 static void compile_trials(void *bench, sn_trial_list *trials) {
     sn_tune_bench *b = bench;
     sn_env plain;
@@ -214,6 +220,7 @@ static void compile_trials(void *bench, sn_trial_list *trials) {
         if (trials->at[k].fate != SN_TRIAL_OPEN) continue;
         if (!a->p || give_tensors(b, a) != SN_OK)
             failed(b, k, a->ctx && sn_error(a->ctx)[0] ? sn_error(a->ctx) : sn_error(b->data));
+        else if (left_out(a, trials->at[k].choice)) failed(b, k, "no library runs it");
         else trials->at[k].spills = sn_prog_local_bytes(a->p->prog) > 0;
     }
 }

@@ -67,14 +67,15 @@ static double cycles_of(const proposals *p, const char *choice) {
 }
 
 static sn_status list(sn_trial_list *out, sn_module *m, const proposals *p, const char *product,
-                      const sn_target *target, const char *allowed) {
+                      const sn_target *target, const sn_library *library, const char *allowed) {
     sn_nd_list products = {0};
     sn_product one;
     SN_TRY(sn_module_parse(m, "product", product, strlen(product)));
     sn_product_list(&products, m, out->arena);
     if (products.n != 1 || !sn_product_find(&one, m, products.at[0]))
         return sn_fail(m->env, SN_ERROR_INTERNAL, "a graph to be timed has %u products", products.n);
-    sn_choice_question q = {.target = target, .m = m, .product = &one, .headers = p->header, .n_headers = p->n};
+    sn_choice_question q = {
+        .target = target, .m = m, .product = &one, .library = library, .headers = p->header, .n_headers = p->n};
     sn_choice_list choices = {.arena = out->arena};
     sn_choice_candidates(&choices, &q, allowed);
     for (uint32_t k = 0; k < choices.n; k++) {
@@ -85,14 +86,14 @@ static sn_status list(sn_trial_list *out, sn_module *m, const proposals *p, cons
 }
 
 sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,
-                         const char *pipeline, const char *allowed) {
+                         const sn_library *library, const char *pipeline, const char *allowed) {
     proposals p = {0};
     sn_module *m = sn_module_new(env);
     sn_status status = find_headers(&p, &m, product, target, pipeline, out->arena);
     sn_module_free(m);
     if (status != SN_OK) return status;
     m = sn_module_new(env);
-    status = list(out, m, &p, product, target, allowed);
+    status = list(out, m, &p, product, target, library, allowed);
     sn_module_free(m);
     return status;
 }

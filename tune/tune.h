@@ -38,9 +38,10 @@ typedef struct sn_trial_list {
 } sn_trial_list;
 
 /* The choices that are worth trying for a product, which is given by the text of its small graph. The first one is the product
- * as it is, if that is allowed. pipeline: the one that programs are compiled by. */
+ * as it is, if that is allowed. library: that products may be left to; NULL: there is none. pipeline: the one that programs are
+ * compiled by. */
 sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,
-                         const char *pipeline, const char *allowed);
+                         const sn_library *library, const char *pipeline, const char *allowed);
 
 /* ---- the search (search.c) ---- */
 

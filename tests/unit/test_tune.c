@@ -183,7 +183,7 @@ Test(tune, trials_of_a_product) {
     sn_trial_list trials = {.arena = &arena};
     bool inner = false, parts = false;
     sn_target_host(&host, 2);
-    cr_assert_eq(sn_trials_list(&trials, &env, PRODUCT, &host, sn_pipeline_host, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_trials_list(&trials, &env, PRODUCT, &host, NULL, sn_pipeline_host, NULL), SN_OK, "%s", env.message);
     cr_assert_str_eq(trials.at[0].choice, "plain");
     for (uint32_t k = 0; k < trials.n; k++) {
         inner |= strstr(trials.at[k].choice, "schedule inner ") != NULL;
@@ -191,8 +191,25 @@ Test(tune, trials_of_a_product) {
     }
     cr_assert(inner && parts);
     sn_trial_list some = {.arena = &arena};
-    cr_assert_eq(sn_trials_list(&some, &env, PRODUCT, &host, sn_pipeline_host, "transposed"), SN_OK);
+    cr_assert_eq(sn_trials_list(&some, &env, PRODUCT, &host, NULL, sn_pipeline_host, "transposed"), SN_OK);
     cr_assert_eq(some.n, 1);
+}
+
+static bool three_algorithms(void *user, const sn_library_call *call, char why[SN_LIBRARY_WHY]) {
+    (void)user, (void)why;
+    cr_assert(call->m == 32 && call->n == 64 && call->k == 4096 && call->batch == 1);
+    return call->algo < 3;
+}
+
+Test(tune, trials_of_a_library) {
+    sn_target host;
+    sn_trial_list trials = {.arena = &arena};
+    const sn_library library = {three_algorithms, NULL};
+    sn_target_host(&host, 2);
+    cr_assert_eq(sn_trials_list(&trials, &env, PRODUCT, &host, &library, sn_pipeline_host, "extern"), SN_OK);
+    cr_assert_eq(trials.n, 3);
+    cr_expect_str_eq(trials.at[0].choice, "library");
+    cr_expect_str_eq(trials.at[2].choice, "library algo=2");
 }
 
 /* ---- records ---- */
