@@ -234,7 +234,7 @@ sn_status sn_mma_verify(sn_module *m, const char *where) {
             sn_mma_nest nest;
             const char *why;
             if (!sn_stmt_get(m, s)->mma || sn_mma_find(&nest, &why, m, s)) continue;
-            return sn_stmt_fail(m, SN_ERROR_VERIFY, where, s, "L26: no nest of mma(%s): %s",
+            return sn_stmt_fail(m, SN_ERROR_VERIFY, where, s, "L27: no nest of mma(%s): %s",
                                 sn_mmas[sn_stmt_get(m, s)->mma].name, why);
         }
     return SN_OK;

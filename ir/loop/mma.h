@@ -87,7 +87,7 @@ sn_ix sn_shared_of_rank(sn_module *m, sn_buf shared, sn_ix rank, sn_ix offset);
 sn_stmt sn_mma_put(sn_module *m, sn_cursor at, const sn_mma_nest *n);
 /* What the promise on s says, read from the nest; false, and why, if the nest is another one. */
 bool sn_mma_find(sn_mma_nest *out, const char **why_not, sn_module *m, sn_stmt s);
-/* L26, for a module that keeps the other invariants. */
+/* L27, for a module that keeps the other invariants. */
 sn_status sn_mma_verify(sn_module *m, const char *where);
 
 #endif
