@@ -51,7 +51,8 @@ static const char *device_text(const sn_program *p) {
 
 static const char *versions_text(const sn_program *p) {
     sn_arena *a = &p->ctx->scratch;
-    const char *own = sn_strf(a, "Sinter %s, LLVM %s", sn_version(), sn_llvm_version());
+    const char *library = p->library.takes ? sn_program_library_name(p) : "no library";
+    const char *own = sn_strf(a, "Sinter %s, LLVM %s, %s", sn_version(), sn_llvm_version(), library);
     if (p->device == SN_CPU) return own;
     return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));
 }
