@@ -106,14 +106,6 @@ static sn_ix element(sn_contract_binding *b, const sn_contraction_operand *o, sn
     return sn_ix_subst(b->m, sn_stmt_get(b->m, o->load)->ix, axes, with, n);
 }
 
-/* Is the operand contiguous across the sum rather than along it? */
-static bool lies_across(sn_contract_binding *b, const sn_contraction_operand *o) {
-    sn_module *m = b->m;
-    sn_stmt along = b->ct.c.inner.at[b->ct.c.inner.n - 1];
-    int64_t stride;
-    return !sn_ix_coef(m, sn_stmt_get(m, o->load)->ix, sn_stmt_axis(m, along), &stride) || stride != 1;
-}
-
 /* Boxes that fill the operand's shared memory with steps k*tile_k ..; one for each row of 128 bytes. */
 static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
@@ -148,7 +140,7 @@ static void make_operands(sn_contract_binding *b) {
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_contraction_operand *o = &c->operands[i];
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
-        b->across[i] = lies_across(b, o);
+        b->across[i] = sn_contract_across(&b->ct, i);
         b->shared[i] =
             sn_contract_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle = SN_LINE;
@@ -268,7 +260,6 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     mask = put_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, column), c->n);
     for (uint32_t i = 0; i < c->n_states; i++) {
         sums[i] = sn_put_load(m, at, b->n_terms ? b->totals[i] : b->states[i], sn_mma_element(m, &b->nest, x, h, j, e));
-        if (b->n_terms) sums[i] = sn_put_op2(m, at, SN_LOP_MUL, sums[i], sn_put_const(m, at, c->dtype, sn_contract_unscale(b)));
     }
     for (uint32_t i = 0; i < b->body.n; i++) {
         sn_stmt s = b->body.at[i];

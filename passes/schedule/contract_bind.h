@@ -48,8 +48,7 @@ int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand);
 void sn_contract_make_terms(sn_contract_binding *b);
 /* Step k of the sum, behind the barrier of its pipe: terms, products, what products of the step before add up to. */
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
-/* Behind all steps. Then totals have the sums, times sn_contract_unscale. */
+/* Behind all steps: then totals have the sums. */
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at);
-double sn_contract_unscale(const sn_contract_binding *b);
 
 #endif

@@ -9,13 +9,14 @@
  * Tensor cores cut what they add to the length of the largest number, so sums stay short: a step of the sum is added to a total
  * in f32, and small products come first. Terms lie twice in shared memory: those of a step are made while the products of the
  * step before are under way. The scale makes every term of every f32 a normal bfloat16 or 0: nothing depends on what tensor
- * cores do with less. Two terms and three products (`high`) leave an error of 2^-16 of a product, one term that of bfloat16.
+ * cores do with less. Two terms and three products (`high`) leave an error of 2^-15 of a product at most, one term that of
+ * bfloat16.
  */
 #include "passes/schedule/contract_bind.h"
 
 #include <math.h>
 
-enum { SCALE = 23, COPIES = 2, VECTOR = 4 };
+enum { SCALE = 23, LARGEST = 126, COPIES = 2, VECTOR = 4 };
 
 /* Which terms are multiplied, small products first: rows of {left, right}, for 1, 2 and 3 terms. */
 typedef struct pair {
@@ -26,8 +27,6 @@ static const pair PAIRS[SN_MOST_TERMS][6] = {
 static const uint32_t N_PAIRS[SN_MOST_TERMS] = {1, 3, 6};
 
 static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
-
-double sn_contract_unscale(const sn_contract_binding *b) { return is_scaled(b) ? ldexp(1, -2 * SCALE) : 1; }
 
 /* ---- where terms lie ---- */
 
@@ -158,4 +157,100 @@ void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
     put_products(b, at, k);
 }
 
-void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at) { add_to_totals(b, at); }
+/* ---- sums that terms cannot give ---- */
+
+/* 1 where the sum is nan, infinite or so large that terms or sums may have overflowed; as a number for `if`: 0 then, else -1. */
+static sn_ix put_test(sn_contract_binding *b, sn_cursor at, sn_val bad) {
+    return sn_ix_addc(b->m, sn_ix_val(b->m, sn_put_cast(b->m, at, SN_I32, bad)), -1);
+}
+
+static sn_val put_bad(sn_contract_binding *b, sn_cursor at, sn_val sum, int scale) {
+    sn_val most = sn_put_const(b->m, at, SN_F32, ldexp(1, LARGEST + scale));
+    sn_val good = sn_put_op2(b->m, at, SN_LOP_LT, sn_put_op1(b->m, at, SN_LOP_ABS, sum), most);
+    return sn_put_op1(b->m, at, SN_LOP_NOT, good);
+}
+
+/* Element `from` of the operand at a place. */
+static sn_val put_element(sn_contract_binding *b, sn_cursor at, uint32_t operand, const sn_contraction_place *place) {
+    const sn_stmt_rec *load = sn_stmt_get(b->m, b->ct.c.operands[operand].load);
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    uint32_t n = sn_contraction_axes(axes, with, b->m, &b->ct.c, place);
+    return sn_put_load(b->m, at, load->buf, sn_ix_subst(b->m, load->ix, axes, with, n));
+}
+
+/* The sum of state i at (row, column), as f32 has it, in order. */
+static sn_val put_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_ix row, sn_ix column) {
+    static const sn_comb SUM[] = {SN_COMB_SUM};
+    const sn_dtype f32 = SN_F32;
+    const sn_contraction *c = &b->ct.c;
+    sn_axis r = sn_axis_new(b->m, "r", sn_ix_const(b->m, c->k));
+    sn_stmt sum = sn_put_reduce(b->m, at, r, SN_AXIS_SEQ, SUM, 1, &f32);
+    sn_cursor in = sn_at_end(b->k, sum);
+    sn_contraction_place place = {b->batch, row, column, sn_ix_axis(b->m, r)};
+    sn_val all = {0};
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        if (c->products[p].state != state) continue;
+        sn_val x = put_element(b, in, c->products[p].left, &place), y = put_element(b, in, c->products[p].right, &place);
+        sn_val product = sn_put_op2(b->m, in, SN_LOP_MUL, x, y);
+        all = all.i ? sn_put_op2(b->m, in, SN_LOP_ADD, all, product) : product;
+    }
+    sn_put_yield(b->m, in, &all, 1);
+    return sn_stmt_get(b->m, sum)->result;
+}
+
+/* Registers cannot be numbered at run time, so totals of a thread pass through an array that can. x: the thread. */
+static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf spare, sn_ix x) {
+    sn_module *m = b->m;
+    int64_t own = sn_mma_private(&b->nest);
+    sn_ix base = sn_ix_scale(m, sn_contract_fma(b, b->nest.threads, b->nest.rank, x), own);
+    sn_cursor in = at;
+    sn_ix e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    sn_put_store(m, in, spare, e, sn_put_load(m, in, b->totals[state], e));
+    in = at;
+    sn_ix h = sn_contract_loop(b, &in, "h", b->nest.tiles_m, SN_AXIS_SEQ);
+    sn_ix j = sn_contract_loop(b, &in, "j", b->nest.tiles_n, SN_AXIS_SEQ);
+    sn_ix part = sn_contract_loop(b, &in, "e", sn_mma_elements(b->nest.mma), SN_AXIS_SEQ);
+    sn_ix row = sn_ix_add(m, b->row, sn_mma_row(m, &b->nest, x, h, part));
+    sn_ix column = sn_ix_add(m, b->column, sn_mma_column(m, &b->nest, x, j, part));
+    sn_ix element = sn_mma_element(m, &b->nest, x, h, j, part);
+    if (b->edge_m) in = sn_at_end(b->k, sn_put_if(m, in, row, sn_ix_const(m, b->ct.c.m)));
+    if (b->edge_n) in = sn_at_end(b->k, sn_put_if(m, in, column, sn_ix_const(m, b->ct.c.n)));
+    sn_ix test = put_test(b, in, put_bad(b, in, sn_put_load(m, in, spare, element), -2 * SCALE));
+    in = sn_at_end(b->k, sn_put_if(m, in, test, sn_ix_const(m, 1)));
+    sn_val sum = put_plain_sum(b, in, state, row, column);
+    sn_put_store(m, in, spare, element, sum);
+    in = at;
+    e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    sn_put_store(m, in, b->totals[state], e, sn_put_load(m, in, spare, e));
+}
+
+/* Totals lose their scale. One that was not below 2^126 may be none: the thread that has it adds up the products
+ * themselves. */
+static void check_totals(sn_contract_binding *b, sn_cursor at, uint32_t state) {
+    static const sn_comb ANY[] = {SN_COMB_ANY};
+    static const sn_dtype boolean = SN_BOOL;
+    sn_module *m = b->m;
+    int64_t own = sn_mma_private(&b->nest);
+    sn_buf spare = sn_contract_local(b, "spare", SN_F32, SN_BUF_REG, own, (int64_t)b->nest.threads * b->sc->cluster);
+    sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, own));
+    sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, ANY, 1, &boolean);
+    sn_cursor in = sn_at_end(b->k, any);
+    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
+    sn_ix offset = sn_contract_fma(b, own, thread, sn_ix_axis(m, e));
+    sn_val bad = put_bad(b, in, sn_put_load(m, in, b->totals[state], offset), 0);
+    sn_put_yield(m, in, &bad, 1);
+    in = at;
+    offset = sn_contract_fma(b, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    sn_val scaled = sn_put_load(m, in, b->totals[state], offset);
+    sn_val unscale = sn_put_const(m, in, SN_F32, ldexp(1, -2 * SCALE));
+    sn_put_store(m, in, b->totals[state], offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));
+    sn_ix test = put_test(b, at, sn_stmt_get(m, any)->result);
+    redo(b, sn_at_end(b->k, sn_put_if(m, at, test, sn_ix_const(m, 1))), state, spare, x);
+}
+
+void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at) {
+    add_to_totals(b, at);
+    for (uint32_t i = 0; i < b->ct.c.n_states && is_scaled(b); i++) check_totals(b, at, i);
+}
