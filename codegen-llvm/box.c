@@ -28,8 +28,7 @@ bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b) {
 /* Operands from `at` on as {$2, $3}. */
 static void put_list(char *out, size_t size, uint32_t at, uint32_t n) {
     size_t used = 0;
-    for (uint32_t k = 0; k < n; k++)
-        used += (size_t)snprintf(out + used, size - used, "%s$%u", k ? ", " : "{", at + k);
+    for (uint32_t k = 0; k < n; k++) used += (size_t)snprintf(out + used, size - used, "%s$%u", k ? ", " : "{", at + k);
     snprintf(out + used, size - used, "}");
 }
 

@@ -150,14 +150,14 @@ typedef struct sn_gen {
 
     SN_VEC(sn_gen_box) boxes;
     SN_VEC(sn_gen_ring) rings;
-    bool *feeds;        /* by sn_stmt: is a box that fills shared memory, or has one inside */
-    bool *idle;         /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
-    lv *adds;           /* by sn_stmt: ... this one: 0 where it stores rather than adds; NULL: it adds */
-    bool produces;      /* there is one: a warpgroup of its own copies */
-    bool stores_boxes;  /* a box stores to global memory */
-    bool prepares;      /* a matrix instruction that is waited for reads what threads have stored */
-    bool unseen;        /* threads may have stored to shared memory what boxes and such instructions do not see yet */
-    bool in_ring;       /* inside a pipe that boxes fill: none stores there */
+    bool *feeds;   /* by sn_stmt: is a box that fills shared memory, or has one inside */
+    bool *idle;    /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
+    lv *adds;      /* by sn_stmt: ... this one: 0 where it stores rather than adds; NULL: it adds */
+    bool produces; /* there is one: a warpgroup of its own copies */
+    bool stores_boxes; /* a box stores to global memory */
+    bool prepares;     /* a matrix instruction that is waited for reads what threads have stored */
+    bool unseen;       /* threads may have stored to shared memory what boxes and such instructions do not see yet */
+    bool in_ring;      /* inside a pipe that boxes fill: none stores there */
     sn_gen_role role;
     bool mma_under_way;  /* instructions have been given and not waited for ... */
     bool mma_reads_ring; /* ... that read what boxes fill */

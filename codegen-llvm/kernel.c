@@ -195,7 +195,9 @@ static void share_registers(sn_gen *g, sn_gen_role role) {
     uint32_t own = FILE / all / UNIT * UNIT, more = (own * all - COPIES * SN_BOX_THREADS) / g->threads_x / UNIT * UNIT;
     char text[64];
     snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", role == SN_GEN_COPIES ? "dec" : "inc",
-             role == SN_GEN_COPIES ? COPIES : more < MOST ? more : MOST);
+             role == SN_GEN_COPIES ? COPIES
+             : more < MOST         ? more
+                                   : MOST);
     sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0);
 }
 

@@ -14,9 +14,7 @@ enum { GROUP = 8 /* lines */, IN = 3 /* operands before the registers */ };
 
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
-static void put(sn_gen *g, const char *text) {
-    sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0);
-}
+static void put(sn_gen *g, const char *text) { sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0); }
 
 /* The number of the thread's group of `threads`, which LLVM and ptxas know to be the same in a warp. */
 static lv group_number(sn_gen *g, uint32_t threads) {
@@ -112,7 +110,8 @@ static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
     LLVMTypeRef result = LLVMStructTypeInContext(em->cg->cx, types, w.n, 0);
     for (uint32_t i = 0; i < w.n + IN; i++) types[i] = i < 2 ? em->cg->i64 : i == 2 ? em->cg->i32 : w.type;
     w.function = LLVMFunctionType(result, types, w.n + IN, 0);
-    w.code = LLVMGetInlineAsm(w.function, text.s, text.n, constraints.s, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
+    w.code =
+        LLVMGetInlineAsm(w.function, text.s, text.n, constraints.s, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
     sn_text_free(&text);
     sn_text_free(&constraints);
     return w;

@@ -31,7 +31,8 @@ static lv shared_address(sn_gen *g, lv p) {
 static bool depends_on_rank(sn_gen *g, const sn_box *box) {
     for (uint32_t i = 0; i < g->thread_axes.n; i++)
         for (uint32_t k = 0; k < box->rank; k++)
-            if (g->thread_axes.at[i].kind == SN_AXIS_CLUSTER && sn_ix_uses_axis(g->m, box->dims[k].at, g->thread_axes.at[i].ax))
+            if (g->thread_axes.at[i].kind == SN_AXIS_CLUSTER &&
+                sn_ix_uses_axis(g->m, box->dims[k].at, g->thread_axes.at[i].ax))
                 return true;
     return false;
 }
@@ -345,7 +346,8 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     carry_mma(g, r);
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase);
-    lv later_ones = LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, l->i, sn_em_i(&g->em, l->i, 0)), g->em.cg->i32, "");
+    lv later_ones =
+        LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, l->i, sn_em_i(&g->em, l->i, 0)), g->em.cg->i32, "");
     for (sn_stmt t = s; t.i; t = sn_stmt_get(g->m, t)->next)
         if (g->adds[t.i] == first_stores(g)) g->adds[t.i] = later_ones;
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);

@@ -21,8 +21,8 @@ static sn_ix open_some(sn_contract_binding *b, sn_cursor *at, const char *name, 
 
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private_size,
-                        int64_t copies) {
+sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope,
+                         int64_t private_size, int64_t copies) {
     sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
     sn_buf_rec *r = sn_buf_get(b->m, buf);
     r->private_size = (uint32_t)private_size;
@@ -72,7 +72,8 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     int64_t across = parts(parts(c->m, b->sc->tile_m), cluster), along = parts(c->n, b->sc->tile_n);
     int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
     if (!b->sc->persistent || tiles < blocks) blocks = tiles;
-    sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID), rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
+    sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
+          rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
     b->nest.rank = rank;
     sn_ix tile = sn_contract_fma(b, blocks, open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ), g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
@@ -116,7 +117,8 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k)
     int64_t n = (across ? rows : depth) / width, lines = across ? depth : rows;
     for (int64_t part = 0; part < n; part++) {
         sn_cursor in = at;
-        sn_ix line = sn_contract_loop(b, &in, "i", lines, SN_AXIS_SEQ), lane = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
+        sn_ix line = sn_contract_loop(b, &in, "i", lines, SN_AXIS_SEQ),
+              lane = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
         lane = sn_ix_addc(m, lane, part * width);
         sn_ix place = across ? lane : line, step = sn_contract_fma(b, depth, k, across ? line : lane);
@@ -141,8 +143,8 @@ static void make_operands(sn_contract_binding *b) {
         const sn_contraction_operand *o = &c->operands[i];
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
         b->across[i] = sn_contract_across(&b->ct, i);
-        b->shared[i] =
-            sn_contract_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
+        b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k,
+                                         b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle = SN_LINE;
     }
 }
@@ -227,7 +229,8 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_ix with[2 * SN_MAX_CHAIN];
     for (int64_t first = 0; first < columns; first += width) {
         sn_cursor in = at;
-        sn_ix i = sn_contract_loop(b, &in, "i", b->sc->tile_m, SN_AXIS_SEQ), j = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
+        sn_ix i = sn_contract_loop(b, &in, "i", b->sc->tile_m, SN_AXIS_SEQ),
+              j = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
         j = sn_ix_addc(m, j, first);
         sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, j));
@@ -252,7 +255,8 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
     sn_ix h = sn_contract_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL);
     sn_ix in_part = sn_contract_loop(b, &at, "j", tiles_n, SN_AXIS_UNROLL), j = sn_contract_fma(b, tiles_n, p, in_part);
-    sn_ix r = sn_contract_loop(b, &at, "r", halves, SN_AXIS_UNROLL), v = sn_contract_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
+    sn_ix r = sn_contract_loop(b, &at, "r", halves, SN_AXIS_UNROLL),
+          v = sn_contract_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
     sn_ix e = sn_contract_fma(b, 2, r, v), row = sn_mma_row(m, &b->nest, x, h, e);
     sn_ix column = sn_mma_column(m, &b->nest, x, j, e);
     uint32_t n = place_axes(b, axes, with, sn_ix_add(m, b->row, row), sn_ix_add(m, b->column, column));
@@ -308,7 +312,8 @@ static void stage_results(sn_contract_binding *b) {
     if (parts_of > b->nest.tiles_n) return;
     b->store_ix = store->ix;
     b->n_parts = (uint32_t)parts_of;
-    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->sc->tile_m * (b->sc->tile_n / parts_of), b->sc->cluster);
+    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->sc->tile_m * (b->sc->tile_n / parts_of),
+                                  b->sc->cluster);
     sn_buf_get(b->m, b->staged)->swizzle = SN_LINE;
 }
 

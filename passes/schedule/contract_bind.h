@@ -16,10 +16,10 @@ typedef struct sn_contract_binding {
     sn_stmt_vec body;
     sn_ix batch, row, column; /* of the tile's first element */
     bool edge_m, edge_n, edge_k;
-    sn_mma_nest nest; /* all but its buffers */
+    sn_mma_nest nest;                /* all but its buffers */
     sn_buf shared[SN_MOST_OPERANDS]; /* what boxes fill */
     bool across[SN_MOST_OPERANDS];   /* contiguous across the sum */
-    uint32_t n_terms;                /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
+    uint32_t n_terms; /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
     sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];
     sn_buf states[4];
     sn_buf totals[4]; /* with terms: what states are added to, step by step */

@@ -55,10 +55,9 @@ void sn_contract_make_terms(sn_contract_binding *b) {
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
         for (uint32_t t = 0; t < b->n_terms; t++) {
             bool right = b->ct.c.operands[i].right;
-            b->terms[i][t] = sn_contract_local(b, NAMES[right][t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, i),
-                                               b->sc->cluster);
-            sn_buf_get(b->m, b->terms[i][t])->swizzle =
-                (uint32_t)(b->across[i] || line > SN_LINE ? SN_LINE : line);
+            b->terms[i][t] =
+                sn_contract_local(b, NAMES[right][t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, i), b->sc->cluster);
+            sn_buf_get(b->m, b->terms[i][t])->swizzle = (uint32_t)(b->across[i] || line > SN_LINE ? SN_LINE : line);
         }
 }
 
@@ -191,7 +190,8 @@ static sn_val put_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t state
     sn_val all = {0};
     for (uint32_t p = 0; p < c->n_products; p++) {
         if (c->products[p].state != state) continue;
-        sn_val x = put_element(b, in, c->products[p].left, &place), y = put_element(b, in, c->products[p].right, &place);
+        sn_val x = put_element(b, in, c->products[p].left, &place),
+               y = put_element(b, in, c->products[p].right, &place);
         sn_val product = sn_put_op2(b->m, in, SN_LOP_MUL, x, y);
         all = all.i ? sn_put_op2(b->m, in, SN_LOP_ADD, all, product) : product;
     }

@@ -33,7 +33,8 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     for (uint32_t i = 0; i < c->n_operands; i++) rows += c->operands[i].right ? sc->tile_n : sc->tile_m;
     int64_t stage = rows * sc->tile_k * sn_dtype_bytes(c->operands[0].from);
     int64_t terms = 2 * rows * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
-    int64_t results = (int64_t)sc->tile_m * SN_LINE, room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - results;
+    int64_t results = (int64_t)sc->tile_m * SN_LINE,
+            room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - results;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
     return sums <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
 }

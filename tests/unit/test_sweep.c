@@ -666,8 +666,8 @@ static unsigned choices(world *w, const row *r, unsigned k) {
 
 static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdict verdict) {
     const char *said = w->asks_state ? sn_run_state_error(w->state) : sn_error(w->ctx);
-    const void *made[] = {w->made_graph, w->made_program, w->made_tensor, w->made_text, w->made_weights, w->made_state,
-                          w->made_report};
+    const void *made[] = {w->made_graph,   w->made_program, w->made_tensor, w->made_text,
+                          w->made_weights, w->made_state,   w->made_report};
     if (verdict < BAD) return;
     cr_expect(w->refused, "%s: argument %u, value %u: not refused", r->name, k + 1, pick);
     for (size_t j = 0; j < SN_COUNT(made); j++)
