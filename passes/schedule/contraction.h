@@ -53,6 +53,9 @@ typedef struct sn_contraction {
  * change sides instead. *why_not is set where the answer is no. Linear in the kernel. */
 bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
+/* Left becomes right, and rows become columns: the same products. */
+void sn_contraction_swap(sn_contraction *c);
+
 /* Where an iteration of the nest stands: numbers of the product of the batch, of the row, of the column and of the step of
  * the sum, each the row-major number of its axes. */
 typedef struct sn_contraction_place {
@@ -61,5 +64,8 @@ typedef struct sn_contraction_place {
 /* axes[i] is with[i] there, for the outer and K axes; returns how many. Both have room for 2 * SN_MAX_CHAIN. */
 uint32_t sn_contraction_axes(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contraction *c,
                              const sn_contraction_place *place);
+/* The operand's value there: copies at `at` of the statements that it is made of. */
+sn_val sn_contraction_put(sn_pass_ctx *cx, sn_cursor at, const sn_contraction *c, const sn_contraction_operand *o,
+                          const sn_contraction_place *place);
 
 #endif

@@ -1,0 +1,199 @@
+/* contract_rows.c: class contract on GPUs where one operand has few rows: the other one is read once, as fast as memory is.
+ *
+ *     loop i in 4 { loop j in 11008 { %s = reduce sum r in 4096 { .. a(i, r) * b(j, r) }   .. store y[..] } }
+ *  -> loop g : grid {
+ *       loop y : block.y { loop x : block.x { loop k {
+ *         right = R * U vectors of b, all loads together
+ *         sums[r, i] += a * right, for the rows i of a, which the caches have
+ *       } } }
+ *       loop y : block.y { loop r { loop i { %s = reduce sum x : block.x { sums }   the body } } }
+ *     }
+ *
+ * Chooses here, binds in contract_rows_bind.c, which has the picture for operands that are contiguous the other way. A thread
+ * keeps as many bytes of the long operand in flight as a multiprocessor asks for, and multiplies each element by all rows
+ * of the short one; so the instructions of an element grow with the rows, and with many of them tensor cores do better.
+ * Each element of the short operand is loaded once for the R columns that a thread has.
+ */
+#include "passes/schedule/contract_rows.h"
+#include "passes/schedule/figures.h"
+
+typedef struct looker {
+    sn_module *m;
+    bool *seen; /* by sn_val */
+    sn_axis step, column;
+    uint32_t along, across;             /* bytes that loads walk with each axis; not those of rows or columns alone */
+    uint32_t least_along, least_across; /* smallest such element */
+    uint32_t work;                      /* statements but loads */
+} looker;
+
+static void look_at(looker *l, sn_val v) {
+    if (l->seen[v.i]) return;
+    l->seen[v.i] = true;
+    const sn_stmt_rec *r = sn_stmt_get(l->m, sn_val_get(l->m, v)->def);
+    for (uint32_t i = 0; i < r->n_in; i++) look_at(l, r->in[i]);
+    if (r->op != SN_LOP_LOAD) {
+        l->work += r->op != SN_LOP_CONST;
+        return;
+    }
+    int64_t c;
+    uint32_t bytes = sn_dtype_bytes(r->dtype);
+    bool step = sn_ix_uses_axis(l->m, r->ix, l->step), gathers = sn_ix_uses_vals(l->m, r->ix);
+    bool column = !l->column.i || sn_ix_uses_axis(l->m, r->ix, l->column);
+    if ((column || gathers) && sn_ix_coef(l->m, r->ix, l->step, &c) && c == 1) {
+        l->along += bytes;
+        sn_schedule_smaller(&l->least_along, bytes);
+    }
+    if (l->column.i && (step || gathers) && sn_ix_coef(l->m, r->ix, l->column, &c) && c == 1) {
+        l->across += bytes;
+        sn_schedule_smaller(&l->least_across, bytes);
+    }
+}
+
+/* The last axis of the columns that is one; none: there is none. */
+static sn_axis last_column(const sn_module *m, const sn_contraction *c, int64_t *extent) {
+    for (uint32_t i = c->outer.n; i-- > 0;)
+        if (c->side[i] == SN_SIDE_N && c->extent[i] > 1) return *extent = c->extent[i], sn_stmt_axis(m, c->outer.at[i]);
+    return *extent = 1, (sn_axis){0};
+}
+
+static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right) {
+    int64_t extent;
+    looker l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
+    l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
+    l.column = last_column(cx->m, c, &extent);
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (c->operands[i].right == right) look_at(&l, c->operands[i].value);
+    return l;
+}
+
+bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+    sn_contraction *c = &out->c;
+    int64_t columns;
+    *out = (sn_contract_rows){.vector = 1};
+    if (!sn_contraction_find(c, why_not, cx, k)) return false;
+    if (c->m > c->n) sn_contraction_swap(c);
+    looker l = look_at_side(cx, c, true);
+    last_column(cx->m, c, &columns);
+    out->along = l.along >= l.across;
+    out->bytes = out->along ? l.least_along : l.least_across;
+    int64_t extent = out->along ? c->k_extent[c->inner.n - 1] : columns;
+    if (out->bytes) out->vector = sn_least(cx->target->io_align / out->bytes, sn_pow2_divisor(extent));
+    if (!out->vector) out->vector = 1;
+    return true;
+}
+
+bool sn_schedule_contract_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_contract_rows r;
+    (void)sh;
+    *why_not = "it is for GPUs";
+    if (!cx->target->is_gpu || !sn_contract_rows_find(&r, why_not, cx, k)) return false;
+    *why_not = "both operands have many rows";
+    return r.c.m <= SN_ROWS_MOST;
+}
+
+/* ---- headers ---- */
+
+static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+/* Instructions for an element of the right operands, over those that a multiprocessor has time for while it comes. */
+static double issue(const sn_contract_rows *r, sn_pass_ctx *cx, int64_t groups) {
+    looker left = look_at_side(cx, &r->c, false), right = look_at_side(cx, &r->c, true);
+    double rows = (double)r->c.m, bytes = r->along ? right.along : right.across;
+    double each = right.work + rows * (r->c.n_products + (double)left.work / (double)groups);
+    return bytes > 0 ? each * cx->target->cycle_bytes / (bytes * SN_ISSUES) : 1;
+}
+
+/* Bytes that all threads have to keep in flight together. */
+static int64_t wanted(const sn_target *t) { return SN_ROWS_FLIGHT * (int64_t)t->flight_bytes * t->units; }
+
+static uint32_t right_operands(const sn_contract_rows *r) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->c.n_operands; i++) n += r->c.operands[i].right;
+    return n;
+}
+
+/* U steps: a divisor of the steps of a thread, more than half of `most` and less than twice as many, if there is one. */
+static uint32_t even_steps(int64_t steps, int64_t most) {
+    if (most < 1) most = 1;
+    if (most > steps) most = steps;
+    for (int64_t u = most; 2 * u > most; u--)
+        if (steps % u == 0) return (uint32_t)u;
+    for (int64_t u = most; u < 2 * most; u++)
+        if (steps % u == 0) return (uint32_t)u;
+    return (uint32_t)most;
+}
+
+/* Warps own columns. Where columns are few, a thread has fewer of them and more steps, then more threads share one. */
+static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
+    const sn_target *t = cx->target;
+    int64_t own = SN_ROWS_OWN / (int64_t)right_operands(r), columns = sn_mul_clamped(r->c.batch, r->c.n), groups;
+    int64_t line = parts(r->c.k, r->vector), most = own / ((int64_t)r->vector * r->bytes);
+    bool open = !sc->block_x;
+    if (open) sc->block_x = (uint32_t)(line < SN_WARP ? sn_pow2_ceil(line) : SN_WARP);
+    for (groups = most < 4 ? most : 4; groups > 1; groups /= 2)
+        if (columns / groups * sc->block_x * own >= wanted(t)) break;
+    if (groups < 1) groups = 1;
+    while (open && columns * sc->block_x * own < wanted(t) && sc->block_x < SN_ROWS_THREADS &&
+           line >= 4 * (int64_t)sc->block_x)
+        sc->block_x *= 2;
+    if (!sc->block_y) sc->block_y = sc->block_x < SN_ROWS_THREADS ? SN_ROWS_THREADS / sc->block_x : 1;
+    if (!sc->tile_n) sc->tile_n = (uint32_t)groups * sc->block_y;
+    groups = sn_contract_rows_groups(r, sc);
+    if (!sc->tile_k && groups)
+        sc->tile_k = even_steps(parts(line, sc->block_x), most / groups) * sc->block_x * r->vector;
+}
+
+/* Threads own vectors of columns, of a warp or at least a line, and as many of them share a sum as are wanted. */
+static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
+    const sn_target *t = cx->target;
+    int64_t vectors = sn_mul_clamped(r->c.batch, parts(r->c.n, r->vector)),
+            own = SN_ROWS_OWN / (int64_t)right_operands(r);
+    int64_t line = SN_LINE / ((int64_t)r->vector * r->bytes), most = own / ((int64_t)r->vector * r->bytes);
+    if (!sc->block_x) {
+        sc->block_x = SN_WARP;
+        while (sc->block_x > line && vectors / sc->block_x < t->units) sc->block_x /= 2;
+    }
+    if (!sc->block_y) {
+        sc->block_y = 1;
+        while (sc->block_y * sc->block_x < t->max_threads / 2 && vectors * sc->block_y * own < wanted(t) &&
+               2 * (int64_t)sc->block_y <= r->c.k)
+            sc->block_y *= 2;
+        while (sc->block_y * sc->block_x < SN_ROWS_THREADS && 2 * (int64_t)sc->block_y <= r->c.k) sc->block_y *= 2;
+    }
+    if (!sc->tile_n) sc->tile_n = sc->block_x * r->vector;
+    uint32_t groups = sn_contract_rows_groups(r, sc);
+    if (!sc->tile_k && groups)
+        sc->tile_k = even_steps(parts(r->c.k, sc->block_y), most > groups ? most / groups : 1) * sc->block_y;
+}
+
+/* Does the header say what a thread has, and is there room for it? */
+static bool possible(const sn_contract_rows *r, const sn_sched *sc, const sn_target *t) {
+    uint64_t threads = (uint64_t)sc->block_x * sc->block_y;
+    uint32_t a = r->along ? sc->block_y : sc->block_x * r->vector, b = r->along ? sc->block_x * r->vector : sc->block_y;
+    if (!sc->tile_n || !sc->tile_k || !a || !b || sc->tile_n % a || sc->tile_k % b || threads > t->max_threads)
+        return false;
+    if (sc->stages > 1 || sc->cluster > 1 || sc->persistent || (int64_t)sc->tile_m != r->c.m) return false;
+    uint64_t words = sn_dtype_bytes(r->c.dtype) > 4 ? 2 : 1, lanes = r->along ? 1 : r->vector;
+    uint64_t groups = sc->tile_n / a, steps = sc->tile_k / b;
+    uint64_t sums = groups * (uint64_t)r->c.m * r->c.n_states * lanes, held = groups * steps * r->vector;
+    return (sums + held * right_operands(r)) * words <= SN_ROWS_REGS;
+}
+
+sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
+                                               const sn_schedule_shape *sh, const sn_sched *pinned) {
+    sn_contract_rows r;
+    const char *why_not;
+    sn_sched sc = *pinned;
+    if (!sn_contract_rows_find(&r, &why_not, cx, k)) return SN_OK;
+    bool open = pinned->cls == SN_SCHED_NONE;
+    if (open && (r.c.n < SN_ROWS_COLUMNS || r.c.k < SN_ROWS_STEPS || !r.bytes)) return SN_OK;
+    sc.cls = SN_SCHED_CONTRACT;
+    if (!sc.tile_m) sc.tile_m = (uint32_t)r.c.m;
+    if (r.along) choose_along(&sc, &r, cx);
+    else choose_across(&sc, &r, cx);
+    if (!possible(&r, &sc, cx->target)) return SN_OK;
+    bool busy = issue(&r, cx, sn_contract_rows_groups(&r, &sc)) > SN_ROWS_ISSUE / 100.0;
+    if (open && busy && sn_schedule_contract_applies(&why_not, cx, k, sh)) return SN_OK;
+    sn_schedule_propose(out, cx, &sc);
+    return SN_OK;
+}

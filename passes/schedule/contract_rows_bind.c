@@ -1,0 +1,241 @@
+/* contract_rows_bind.c: binding of class contract where one operand is read once, by threads that multiply it by all of the
+ * few rows of the other one; contract_rows.c has the picture.
+ *
+ * Right operands that are contiguous along the sum: the threads x of a column share its sum, y are other columns.
+ *
+ *     column = tile_n*g + R*y + r        step = ((U*k + u)*X + x)*V + v
+ *
+ * Contiguous along the columns: threads x are columns, threads y share their sums.
+ *
+ *     column = tile_n*g + (X*r + x)*V + v        step = (Y*k + y)*U + u
+ *
+ * Columns beyond the last are computed as copies of the last ones, with stores masked, since all threads take part in
+ * the sums; steps beyond the last add products of zeros.
+ */
+#include "passes/schedule/contract_rows.h"
+
+enum { MOST_STATES = 4 };
+
+typedef struct binding {
+    sn_contract_rows r;
+    const sn_sched *sc;
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    int64_t rows, groups, steps, lanes; /* of a thread: M; R; U; columns of a group that it has: 1, or V */
+    sn_ix batch, first;                 /* of the block: product, column */
+    sn_buf sums, right[SN_MOST_OPERANDS], left[SN_MOST_OPERANDS];
+} binding;
+
+/* ---- small pieces ---- */
+
+static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    if (extent == 1 && kind != SN_AXIS_GRID) return sn_ix_const(b->m, 0);
+    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
+    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
+    return sn_ix_axis(b->m, ax);
+}
+
+/* The lanes of a vector: always a loop, so that what is masked stands alone. */
+static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
+    sn_axis ax = sn_axis_new(b->m, "v", sn_ix_const(b->m, n));
+    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, n > 1 ? SN_AXIS_VECTOR : SN_AXIS_UNROLL));
+    return sn_ix_axis(b->m, ax);
+}
+
+/* c*a + e */
+static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
+
+static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+static int64_t threads(const binding *b) { return (int64_t)b->sc->block_x * b->sc->block_y; }
+
+static sn_buf new_registers(binding *b, const char *name, int64_t own) {
+    sn_buf buf = sn_buf_new(b->m, name, b->r.c.dtype, SN_BUF_REG, NULL, 0);
+    sn_buf_rec *r = sn_buf_get(b->m, buf);
+    r->private_size = (uint32_t)own;
+    r->size = sn_ix_const(b->m, own * threads(b));
+    return buf;
+}
+
+/* Register e of thread (x, y). */
+static sn_ix own(binding *b, sn_buf buf, sn_ix x, sn_ix y, sn_ix e) {
+    return fma_ix(b, sn_buf_get(b->m, buf)->private_size, fma_ix(b, b->sc->block_x, y, x), e);
+}
+
+/* ---- places ---- */
+
+typedef struct thread {
+    sn_ix x, y;
+} thread;
+
+static sn_ix step_at(binding *b, thread t, sn_ix k, sn_ix u) {
+    if (!b->r.along) return fma_ix(b, b->steps, fma_ix(b, b->sc->block_y, k, t.y), u);
+    return sn_ix_scale(b->m, fma_ix(b, b->sc->block_x, fma_ix(b, b->steps, k, u), t.x), b->r.vector);
+}
+
+/* The first column that thread t has in group r. */
+static sn_ix column_at(binding *b, thread t, sn_ix r) {
+    sn_ix own =
+        b->r.along ? fma_ix(b, b->groups, t.y, r) : sn_ix_scale(b->m, fma_ix(b, b->sc->block_x, r, t.x), b->lanes);
+    return sn_ix_add(b->m, b->first, own);
+}
+
+static bool columns_beyond(const binding *b) { return b->r.c.n % b->sc->tile_n != 0; }
+static bool steps_beyond(const binding *b) { return b->r.c.k % b->sc->tile_k != 0; }
+
+static sn_ix clamped(binding *b, sn_ix column) {
+    if (!columns_beyond(b)) return column;
+    return sn_ix_min(b->m, column, sn_ix_const(b->m, b->r.c.n - b->lanes));
+}
+
+/* ---- products ---- */
+
+/* `to` = the operand, or 0 where mask does not hold, for the lanes of the loop at `at`. */
+static void put_operand(binding *b, sn_cursor at, const sn_contraction_operand *o, sn_contraction_place place,
+                        sn_buf to, sn_ix offset, sn_val mask) {
+    sn_module *m = b->m;
+    sn_val x = sn_put_cast(m, at, b->r.c.dtype, sn_contraction_put(b->cx, at, &b->r.c, o, &place));
+    if (mask.i && !o->load.i) x = sn_put_op3(m, at, SN_LOP_SELECT, mask, x, sn_put_const(m, at, b->r.c.dtype, 0));
+    sn_put_store(m, at, to, offset, x);
+}
+
+static sn_val put_mask(binding *b, sn_cursor at, sn_ix step) {
+    return steps_beyond(b) ? sn_put_in(b->m, at, step, sn_ix_const(b->m, b->r.c.k)) : (sn_val){0};
+}
+
+/* What the thread has of the right operands in iteration k: all loads together. */
+static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
+    const sn_contraction *c = &b->r.c;
+    sn_cursor in = at;
+    sn_ix u = open_loop(b, &in, "u", b->steps, SN_AXIS_UNROLL), r = open_loop(b, &in, "r", b->groups, SN_AXIS_UNROLL);
+    sn_ix step = step_at(b, t, k, u);
+    sn_val mask = put_mask(b, in, step);
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        const sn_contraction_operand *o = &c->operands[i];
+        if (!o->right) continue;
+        sn_cursor lane = in;
+        sn_ix v = open_lanes(b, &lane, b->r.vector), column = clamped(b, column_at(b, t, r));
+        sn_contraction_place place = {b->batch, sn_ix_const(b->m, 0), column, step};
+        sn_ix *moves = b->r.along ? &place.step : &place.column;
+        *moves = sn_ix_add(b->m, *moves, v);
+        sn_ix e = fma_ix(b, b->r.vector, fma_ix(b, b->groups, u, r), v);
+        put_operand(b, lane, o, place, b->right[i], own(b, b->right[i], t.x, t.y, e), mask);
+        if (mask.i) sn_mask_accesses(b->cx, b->k, lane.parent, mask, true);
+    }
+}
+
+/* What it adds up of iteration k: the left operands are loaded row by row, and multiply all that was loaded before. */
+static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
+    const sn_contraction *c = &b->r.c;
+    sn_module *m = b->m;
+    int64_t vector = b->r.vector, along = b->r.along ? vector : 1;
+    sn_ix u = open_loop(b, &at, "u", b->steps, SN_AXIS_UNROLL), i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL);
+    sn_ix step = step_at(b, t, k, u);
+    sn_val mask = put_mask(b, at, step);
+    for (uint32_t o = 0; o < c->n_operands; o++) {
+        if (c->operands[o].right) continue;
+        sn_cursor lane = at;
+        sn_ix v = open_lanes(b, &lane, along);
+        sn_contraction_place place = {b->batch, i, sn_ix_const(m, 0), sn_ix_add(m, step, v)};
+        put_operand(b, lane, &c->operands[o], place, b->left[o], own(b, b->left[o], t.x, t.y, v), mask);
+        if (mask.i) sn_mask_accesses(b->cx, b->k, lane.parent, mask, true);
+    }
+    sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL);
+    sn_ix v = open_loop(b, &at, "v", vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR), none = sn_ix_const(m, 0);
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        const sn_contraction_product *pr = &c->products[p];
+        sn_ix e = fma_ix(b, vector, fma_ix(b, b->groups, u, r), v);
+        sn_val w = sn_put_load(m, at, b->right[pr->right], own(b, b->right[pr->right], t.x, t.y, e));
+        sn_buf left = b->left[pr->left];
+        sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, b->r.along ? v : none));
+        sn_ix sum = fma_ix(b, c->n_states, fma_ix(b, b->rows, r, i), sn_ix_const(m, pr->state));
+        sum = own(b, b->sums, t.x, t.y, fma_ix(b, b->lanes, sum, b->r.along ? none : v));
+        sn_val product = sn_put_op2(m, at, SN_LOP_MUL, x, w);
+        sn_put_store(m, at, b->sums, sum, sn_put_op2(m, at, SN_LOP_ADD, sn_put_load(m, at, b->sums, sum), product));
+    }
+}
+
+static void put_products(binding *b, sn_cursor at) {
+    thread t;
+    t.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    sn_cursor zero = at;
+    sn_ix e = open_loop(b, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
+    sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
+    sn_ix k = open_loop(b, &at, "k", parts(b->r.c.k, b->sc->tile_k), SN_AXIS_SEQ);
+    put_right(b, at, t, k);
+    put_sums(b, at, t, k);
+}
+
+/* ---- the rest of the body ---- */
+
+/* The sums of a row and a column over the threads that share them. */
+static sn_stmt put_total(binding *b, sn_cursor at, thread t, sn_ix first) {
+    const sn_contraction *c = &b->r.c;
+    bool along = b->r.along;
+    sn_comb combs[MOST_STATES];
+    sn_dtype dtypes[MOST_STATES];
+    sn_val x[MOST_STATES];
+    for (uint32_t i = 0; i < c->n_states; i++) combs[i] = SN_COMB_SUM, dtypes[i] = c->dtype;
+    sn_axis ax = sn_axis_new(b->m, along ? "x" : "y", sn_ix_const(b->m, along ? b->sc->block_x : b->sc->block_y));
+    sn_stmt total = sn_put_reduce(b->m, at, ax, along ? SN_AXIS_BLOCK_X : SN_AXIS_BLOCK_Y, combs, c->n_states, dtypes);
+    *(along ? &t.x : &t.y) = sn_ix_axis(b->m, ax);
+    sn_cursor in = sn_at_end(b->k, total);
+    for (uint32_t i = 0; i < c->n_states; i++)
+        x[i] = sn_put_load(b->m, in, b->sums, own(b, b->sums, t.x, t.y, sn_ix_addc(b->m, first, i * b->lanes)));
+    sn_put_yield(b->m, in, x, c->n_states);
+    return total;
+}
+
+static void put_epilogue(binding *b, sn_cursor at, const sn_stmt_vec *body) {
+    const sn_contraction *c = &b->r.c;
+    sn_module *m = b->m;
+    thread t = {sn_ix_const(m, 0), sn_ix_const(m, 0)};
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    if (b->r.along) t.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    else t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL), column = column_at(b, t, r);
+    sn_val mask = columns_beyond(b) ? sn_put_in(m, at, column, sn_ix_const(m, c->n)) : (sn_val){0};
+    sn_ix i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", b->lanes, SN_AXIS_VECTOR);
+    sn_stmt total = put_total(b, at, t, fma_ix(b, b->lanes * c->n_states, fma_ix(b, b->rows, r, i), v));
+    sn_contraction_place place = {b->batch, i, sn_ix_add(m, clamped(b, column), v), sn_ix_const(m, 0)};
+    uint32_t n = sn_contraction_axes(axes, with, m, c, &place);
+    for (uint32_t s = 0; s < body->n; s++) {
+        if (body->at[s].i == c->top.i) continue;
+        sn_stmt_insert(m, at, body->at[s]);
+        sn_stmt_subst(m, body->at[s], axes, with, n);
+    }
+    if (mask.i) sn_mask_accesses(b->cx, b->k, at.parent, mask, false);
+    for (uint32_t s = 0; s < c->n_states; s++)
+        sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), s), sn_result(sn_stmt_get(m, total), s));
+}
+
+static void open_blocks(binding *b, sn_cursor *at) {
+    const sn_contraction *c = &b->r.c;
+    int64_t tiles = parts(c->n, b->sc->tile_n);
+    sn_ix g = open_loop(b, at, "g", c->batch * tiles, SN_AXIS_GRID);
+    b->batch = sn_ix_divc(b->m, g, tiles);
+    b->first = sn_ix_scale(b->m, sn_ix_modc(b->m, g, tiles), b->sc->tile_n);
+}
+
+void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+    binding b = {.sc = sc, .cx = cx, .m = cx->m, .k = k};
+    const char *why_not;
+    sn_stmt_vec body = {0};
+    sn_contract_rows_find(&b.r, &why_not, cx, k);
+    b.rows = b.r.c.m;
+    b.groups = sn_contract_rows_groups(&b.r, sc);
+    b.steps = sn_contract_rows_steps(&b.r, sc);
+    b.lanes = b.r.along ? 1 : b.r.vector;
+    b.sums = new_registers(&b, "sums", b.groups * b.rows * b.r.c.n_states * b.lanes);
+    for (uint32_t i = 0; i < b.r.c.n_operands; i++)
+        if (b.r.c.operands[i].right) b.right[i] = new_registers(&b, "right", b.steps * b.groups * b.r.vector);
+        else b.left[i] = new_registers(&b, "left", b.r.along ? b.r.vector : 1);
+    sn_schedule_take_body(&body, cx, k, sh);
+    sn_cursor at = sn_at_end(k, (sn_stmt){0});
+    open_blocks(&b, &at);
+    put_products(&b, at);
+    put_epilogue(&b, at, &body);
+}
