@@ -6,11 +6,13 @@
  *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
  * The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
- * nest that would leave the device idle are cut, and only on a GPU; none that a library runs. Cost: linear in the kernel.
+ * nest that would leave the device idle are cut, and only on a GPU; none that a library runs. Products whose header says
+ * how they are done are left whole, and so are those of few rows that keep the memory busy as they are. Cost: linear in
+ * the kernel.
  */
 #include "passes/base/rebuild.h"
 
-#include "passes/schedule/constants.h"
+#include "passes/schedule/contract_rows.h"
 
 typedef struct cut {
     sn_pass_ctx *cx;
@@ -71,6 +73,8 @@ static bool look(cut *c) {
     c->count = sn_chain_count(m, &c->chain);
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX) return false;
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
+    bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
+    if (!pinned && (contract || sn_contract_rows_fill(c->cx, c->k))) return false;
     c->parts = pinned ? pinned : choose_parts(c, reduces_along(c));
     c->length = (c->count + c->parts - 1) / c->parts;
     return c->parts > 1;

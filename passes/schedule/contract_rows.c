@@ -197,3 +197,14 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }
+
+bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k) {
+    const char *why_not;
+    sn_sched_list headers = {0};
+    sn_sched open = {.cls = SN_SCHED_NONE};
+    sn_contract_rows r;
+    if (!sn_schedule_contract_rows_applies(&why_not, cx, k, NULL)) return false;
+    if (sn_schedule_contract_rows_candidates(&headers, cx, k, NULL, &open) != SN_OK || !headers.n) return false;
+    sn_contract_rows_find(&r, &why_not, cx, k);
+    return sn_mul_clamped(r.c.batch, parts(r.c.n, headers.at[0].tile_n)) * SN_ROWS_SHARE >= cx->target->units;
+}

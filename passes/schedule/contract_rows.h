@@ -16,6 +16,9 @@ typedef struct sn_contract_rows {
 /* Is the kernel a product? */
 bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
+/* Is it one whose blocks, each with whole sums, keep the memory busy? Then the sums are not cut. */
+bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k);
+
 /* What a thread has, by the fields of a header. */
 static inline uint32_t sn_contract_rows_groups(const sn_contract_rows *r, const sn_sched *sc) { /* of columns */
     return sc->tile_n / (r->along ? sc->block_y : sc->block_x * r->vector);
