@@ -57,7 +57,9 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
         *why_not = "an operand lies across the sum, which the instruction does not take";
         if (!sn_mmas[ct->mma].across && sn_contract_across(ct, i)) return false;
     }
-    return ct->mma != SN_MMA_NONE;
+    if (ct->mma == SN_MMA_NONE) return false;
+    if (c->m <= sn_mmas[ct->mma].m && c->m < c->n) sn_contraction_swap(c);
+    return true;
 }
 
 bool sn_schedule_contract_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
@@ -76,8 +78,9 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     sn_contract ct;
     const char *why_not;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return SN_OK;
-    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.n < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return SN_OK;
-    sn_contract_tiles(out, &ct, pinned);
+    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return SN_OK;
+    if (ct.c.n <= sn_mmas[ct.mma].m) sn_contract_narrow(out, &ct, pinned);
+    else sn_contract_tiles(out, &ct, pinned);
     if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return SN_OK;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
     out->n = 0;

@@ -339,6 +339,11 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     b.k = sn_kern_new(m, sn_strf(&m->arena, "%s_boxes", sn_kern_get(m, ct->k)->name));
     sn_cursor at = sn_at_end(b.k, (sn_stmt){0});
     make_operands(&b);
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        const sn_contraction_operand *o = &ct->c.operands[i];
+        fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) % (SN_LINE / sn_dtype_bytes(o->from)) == 0;
+    }
+    if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);
     sn_ix k = sn_contract_loop(&b, &at, "k", parts(ct->c.k, sc->tile_k), SN_AXIS_SEQ);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k);

@@ -1,0 +1,57 @@
+/* contract_narrow.c: tiles of a matrix product with few columns, for class contract on GPUs.
+ *
+ *     11008 x 4096 times 4096 x 16 in bfloat16, 132 multiprocessors: 172 tiles of 64 x 16, 8 stages of 64 steps
+ *
+ * Such a product takes as long as its left operand takes to come from memory. Tiles are as small as an instruction, and all of
+ * them run at the same time where a multiprocessor has room for its share of them: then it does not matter that some have
+ * one more, since all that run share the memory. Else blocks do one tile after the other. Stages are as many as keep twice
+ * the bytes on their way that memory asks for. Does not choose between this and tiles.
+ */
+#include "passes/schedule/contract.h"
+
+static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+/* Bytes of a step of the sum. */
+static int64_t step_bytes(const sn_contract *ct, const sn_sched *sc) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        const sn_contraction_operand *o = &ct->c.operands[i];
+        bytes += (int64_t)sn_dtype_bytes(o->from) * (o->right ? sc->tile_n : sc->tile_m);
+    }
+    return bytes;
+}
+
+/* How much of the sum is on its way: `flight` bytes of operands, as far as there is room. */
+static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, int64_t room) {
+    int64_t step = step_bytes(ct, sc);
+    if (!sc->tile_k) {
+        sc->tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+        while (step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
+               2 * step * sc->tile_k * SN_NARROW_STAGES <= room && 2 * (int64_t)sc->tile_k <= ct->c.k)
+            sc->tile_k *= 2;
+    }
+    int64_t fit = room / (step * sc->tile_k), steps = parts(ct->c.k, sc->tile_k);
+    if (fit > steps && !sc->persistent) fit = steps;
+    if (!sc->stages) sc->stages = fit < 2 ? 2 : fit < SN_NARROW_STAGES ? (uint32_t)fit : SN_NARROW_STAGES;
+}
+
+void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
+    const sn_target *t = ct->cx->target;
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    sn_sched sc = *pinned;
+    sc.cls = SN_SCHED_CONTRACT;
+    if (!sc.block_x) sc.block_x = mma->threads;
+    if (!sc.tile_m) sc.tile_m = mma->m * (sc.block_x / mma->threads);
+    if (!sc.tile_n) sc.tile_n = (uint32_t)parts(ct->c.n, mma->n) * mma->n;
+    if (!sc.cluster) sc.cluster = 1;
+    if (sc.block_x % mma->threads || !sc.tile_m) return;
+    int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, sc.tile_m) * parts(ct->c.n, sc.tile_n));
+    int64_t each = parts(tiles, t->units), blocks = tiles;
+    if (pinned->cls == SN_SCHED_NONE) sc.persistent = each > SN_NARROW_BLOCKS;
+    if (sc.persistent) each = 1, blocks = t->units;
+    if (each > SN_NARROW_BLOCKS) each = SN_NARROW_BLOCKS, blocks = each * t->units;
+    int64_t room = (t->shared_bytes + SN_SHARED_SYSTEM) / each - SN_SHARED_RESERVED - SN_PRODUCT_SPARE;
+    if (ct->n_terms) room /= 2; /* terms lie beside what they are made of */
+    choose_stages(&sc, ct, SN_NARROW_FLIGHT * parts((int64_t)t->flight_bytes * t->units, blocks), room);
+    sn_schedule_propose(out, ct->cx, &sc);
+}
