@@ -4,7 +4,8 @@
  *     statements   statement.c (one statement; loops)
  *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), interior.c (without edges)
- *     accesses     access.c (load, store), copy.c (asynchronous copies), box.c (tensor copies), mma.c (products)
+ *     accesses     access.c (load, store), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
+ *                  (products)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
@@ -205,6 +206,8 @@ bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
 void sn_gen_barrier(sn_gen *g);
 /* Is it thread 0 of the block? */
 lv sn_gen_first_thread(sn_gen *g);
+/* The number of the thread's group of `threads`, a multiple of a warp, which LLVM and ptxas know to be the same in a warp. */
+lv sn_gen_group_number(sn_gen *g, uint32_t threads);
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in a block, in the area whose turn it is. */
@@ -346,6 +349,10 @@ void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
 void sn_gen_order_boxes(sn_gen *g);
 /* Before one, or earlier: boxes and matrix instructions see what the thread has stored to shared memory. */
 void sn_gen_show_stores(sn_gen *g);
+
+/* ---- mma_sync.c ---- */
+/* By instructions of a warp. */
+void sn_gen_mma_sync(sn_gen *g, const sn_mma_nest *n);
 
 /* ---- mma.c ---- */
 void sn_gen_mma(sn_gen *g, sn_stmt s);

@@ -1,4 +1,4 @@
-/* mma.c: nests that a matrix instruction stands for (ir/loop/mma.h).
+/* mma.c: nests that a matrix instruction stands for (ir/loop/mma.h). Those of a warp are in mma_sync.c.
  *
  * wgmma: four warps give one instruction for a block of 64 rows and all columns of their group; both operands are in shared
  * memory, named by descriptors: address / 16, distances between groups of 8 lines, and how lines are permuted (PTX ISA,
@@ -15,14 +15,6 @@ enum { GROUP = 8 /* lines */, IN = 3 /* operands before the registers */ };
 static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
 
 static void put(sn_gen *g, const char *text) { sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0); }
-
-/* The number of the thread's group of `threads`, which LLVM and ptxas know to be the same in a warp. */
-static lv group_number(sn_gen *g, uint32_t threads) {
-    sn_em *em = &g->em;
-    lv x = g->index == em->cg->i32 ? g->thread_x : LLVMBuildTrunc(em->b, g->thread_x, em->cg->i32, "");
-    lv args[4] = {c32(g, -1), LLVMBuildUDiv(em->b, x, c32(g, threads), ""), c32(g, 0), c32(g, 31)};
-    return sn_em_call(em, "llvm.nvvm.shfl.sync.idx.i32", NULL, args, 4);
-}
 
 /* ---- descriptors ---- */
 
@@ -128,7 +120,7 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
     sn_em *em = &g->em;
     wgmma w = make_wgmma(g, n, adds);
     int64_t bytes = sn_dtype_bytes(info->operand);
-    lv group = n->threads > info->threads ? group_number(g, info->threads) : NULL, down = group, right = NULL;
+    lv group = n->threads > info->threads ? sn_gen_group_number(g, info->threads) : NULL, down = group, right = NULL;
     if (group && n->columns > 1) {
         right = LLVMBuildURem(em->b, group, c32(g, n->columns), "");
         down = LLVMBuildUDiv(em->b, group, c32(g, n->columns), "");
@@ -175,6 +167,10 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
     sn_mma_nest n;
     const char *why;
     if (!sn_mma_find(&n, &why, g->m, s)) return; /* the verifier has refused it */
+    if (!sn_mma_is_async(n.mma)) {
+        sn_gen_mma_sync(g, &n);
+        return;
+    }
     sn_gen_needs_specific(g);
     put_wgmma(g, &n, g->adds[s.i] ? g->adds[s.i] : c32(g, 1));
 }

@@ -24,3 +24,13 @@ lv sn_gen_first_thread(sn_gen *g) {
     lv zero = sn_em_i(&g->em, g->thread_x, 0), first = em_icmp(&g->em, LLVMIntEQ, g->thread_x, zero);
     return em_and(&g->em, first, em_icmp(&g->em, LLVMIntEQ, g->thread_y, zero));
 }
+
+lv sn_gen_group_number(sn_gen *g, uint32_t threads) {
+    enum { ALL_LANES = -1, CLAMP = 31 };
+    sn_em *em = &g->em;
+    LLVMTypeRef i32 = em->cg->i32;
+    lv x = g->index == i32 ? g->thread_x : LLVMBuildTrunc(em->b, g->thread_x, i32, "");
+    lv args[4] = {sn_em_ci(i32, ALL_LANES), LLVMBuildUDiv(em->b, x, sn_em_ci(i32, threads), ""), sn_em_ci(i32, 0),
+                  sn_em_ci(i32, CLAMP)};
+    return sn_em_call(em, "llvm.nvvm.shfl.sync.idx.i32", NULL, args, 4);
+}
