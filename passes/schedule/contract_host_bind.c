@@ -88,20 +88,11 @@ static sn_buf new_local(binder *b, const char *suffix, sn_buf_scope scope, int64
 
 /* ---- statements of the kernel at another place ---- */
 
-/* What the axes of the kernel are there, and what its values became. */
-typedef struct place {
-    binder *b;
-    sn_cursor at;
-    sn_axis axes[2 * SN_MAX_CHAIN];
-    sn_ix with[2 * SN_MAX_CHAIN];
-    uint32_t n;
-    sn_val *became; /* by sn_val */
-    sn_ix e;        /* index expression whose values are being replaced */
-} place;
+typedef sn_contraction_copier place;
 
 static void put_axes(place *p, const sn_chain *chain, const int64_t *extents, const sn_contraction_side *sides,
                      uint32_t side, sn_ix flat) {
-    sn_module *m = p->b->m;
+    sn_module *m = p->m;
     sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
     uint32_t n = 0, part = 0;
     for (uint32_t i = 0; i < chain->n; i++)
@@ -116,55 +107,14 @@ static void put_axes(place *p, const sn_chain *chain, const int64_t *extents, co
 
 /* At row, column and step of the sum; none: not asked for. */
 static place place_at(binder *b, sn_cursor at, sn_ix row, sn_ix column, sn_ix step) {
-    place p = {.b = b, .at = at, .became = SN_NEWN(b->cx->scratch, sn_val, b->n_vals)};
+    place p;
     const sn_contraction *c = b->c;
+    sn_contraction_copier_start(&p, b->cx, at, b->n_vals);
     put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_BATCH, b->batch);
     if (row.i) put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_M, row);
     if (column.i) put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_N, column);
     if (step.i) put_axes(&p, &c->inner, c->k_extent, NULL, 0, step);
     return p;
-}
-
-static sn_val put_value(place *p, sn_val v);
-
-static void put_atom(void *user, sn_ix atom) {
-    place *p = user;
-    const sn_ix_rec *r = sn_ix_get(p->b->m, atom);
-    if (r->kind != SN_IX_VAL) return;
-    sn_ix e = p->e; /* values inside the value's own index come first */
-    sn_val v = {r->id}, now = put_value(p, v);
-    p->e = sn_ix_subst_val(p->b->m, e, v, sn_ix_val(p->b->m, now));
-}
-
-static sn_ix put_ix(place *p, sn_ix e) {
-    if (!e.i) return e;
-    p->e = sn_ix_subst(p->b->m, e, p->axes, p->with, p->n);
-    sn_ix_walk(p->b->m, e, put_atom, p);
-    return p->e;
-}
-
-static sn_stmt put_copy(place *p, sn_stmt s) {
-    const sn_stmt_rec *r = sn_stmt_get(p->b->m, s);
-    sn_val in[4];
-    SN_ASSERT(r->n_in <= SN_COUNT(in) && !sn_lop_has_region(r->op));
-    for (uint32_t i = 0; i < r->n_in; i++) in[i] = put_value(p, r->in[i]);
-    sn_stmt_rec fields = {.op = r->op,
-                          .dtype = r->dtype,
-                          .in = in,
-                          .n_in = r->n_in,
-                          .has_mask = r->has_mask,
-                          .buf = r->buf,
-                          .ix = put_ix(p, r->ix),
-                          .bound = put_ix(p, r->bound),
-                          .f = r->f,
-                          .i = r->i};
-    return sn_put_stmt(p->b->m, p->at, &fields, NULL);
-}
-
-static sn_val put_value(place *p, sn_val v) {
-    if (p->became[v.i].i) return p->became[v.i];
-    sn_stmt copy = put_copy(p, sn_val_get(p->b->m, v)->def);
-    return p->became[v.i] = sn_stmt_get(p->b->m, copy)->result;
 }
 
 /* ---- operands ---- */
@@ -173,7 +123,7 @@ static sn_val put_operand(binder *b, sn_cursor at, uint32_t o, sn_ix row, sn_ix 
     const sn_contraction_operand *op = &b->c->operands[o];
     sn_ix none = {0};
     place p = place_at(b, at, op->right ? none : row, op->right ? column : none, step);
-    return sn_put_cast(b->m, at, b->p->dtype, put_value(&p, op->value));
+    return sn_put_cast(b->m, at, b->p->dtype, sn_contraction_copy(&p, op->value));
 }
 
 /* Is the panel made of rows, or of columns, whose elements along the sum lie next to each other? */
@@ -411,9 +361,9 @@ static sn_cursor put_row_test(binder *b, sn_cursor at, sn_ix e, int64_t bound) {
 /* What is stored happens where mask holds. */
 static void put_store(binder *b, place *p, const sn_stmt_rec *store, sn_val mask) {
     sn_module *m = b->m;
-    sn_val x = put_value(p, store->in[0]), own = sn_stmt_mask(store);
-    sn_ix e = put_ix(p, store->ix);
-    if (own.i) own = put_value(p, own);
+    sn_val x = sn_contraction_copy(p, store->in[0]), own = sn_stmt_mask(store);
+    sn_ix e = sn_contraction_copy_ix(p, store->ix);
+    if (own.i) own = sn_contraction_copy(p, own);
     sn_val both = own.i && mask.i ? sn_put_op2(m, p->at, SN_LOP_AND, own, mask) : own.i ? own : mask;
     if (both.i) sn_put_store_masked(m, p->at, store->buf, e, x, both);
     else sn_put_store(m, p->at, store->buf, e, x);
@@ -425,7 +375,7 @@ static void put_rest(binder *b, place *p, sn_val mask) {
         sn_stmt s = b->body->at[i];
         const sn_stmt_rec *r = sn_stmt_get(b->m, s);
         if (s.i == b->c->top.i) continue;
-        if (r->n_results) put_value(p, r->result);
+        if (r->n_results) sn_contraction_copy(p, r->result);
         else put_store(b, p, r, mask);
     }
 }

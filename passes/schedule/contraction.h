@@ -68,4 +68,21 @@ uint32_t sn_contraction_axes(sn_axis *axes, sn_ix *with, sn_module *m, const sn_
 sn_val sn_contraction_put(sn_pass_ctx *cx, sn_cursor at, const sn_contraction *c, const sn_contraction_operand *o,
                           const sn_contraction_place *place);
 
+/* Puts values of the kernel at another place, with what they are made of: the axes are others there, and so are values
+ * that have become something already. Where there is a mask, loads happen where it holds, and give 0 elsewhere. */
+typedef struct sn_contraction_copier {
+    sn_module *m;
+    sn_cursor at;
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    uint32_t n;
+    sn_val mask;     /* none: loads are what they are */
+    uint32_t n_vals; /* of the module, before anything was made: later values are their own copies */
+    sn_val *became;  /* by sn_val */
+    sn_ix e;         /* index expression whose values are being replaced */
+} sn_contraction_copier;
+void sn_contraction_copier_start(sn_contraction_copier *out, sn_pass_ctx *cx, sn_cursor at, uint32_t n_vals);
+sn_val sn_contraction_copy(sn_contraction_copier *p, sn_val v);
+sn_ix sn_contraction_copy_ix(sn_contraction_copier *p, sn_ix e);
+
 #endif
