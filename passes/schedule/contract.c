@@ -7,7 +7,8 @@
  *       loop x : block.x { the body, at the elements of acc that are the thread's }
  *     } } }
  *
- * Chooses here, binds in contract_bind.c. Stands on contraction.c. The blocks of a cluster have tiles one below the other,
+ * Chooses here what tensor copies bring to instructions of warpgroups, and asks contract_threads.c for all else; binds in
+ * contract_bind.c. Stands on contraction.c. The blocks of a cluster have tiles one below the other,
  * so that the right operand is read once for all of them. A block that is persistent does one tile after the other, and the
  * copies for the next one begin before this one's results are stored.
  */
@@ -24,7 +25,7 @@ static sn_mma instruction(const sn_target *t, sn_dtype operand, sn_dtype state) 
     return SN_MMA_NONE;
 }
 
-bool sn_contract_across(const sn_contract *ct, uint32_t operand) {
+bool sn_contract_lies_across(const sn_contract *ct, uint32_t operand) {
     sn_stmt along = ct->c.inner.at[ct->c.inner.n - 1];
     sn_ix offset = sn_stmt_get(ct->m, ct->c.operands[operand].load)->ix;
     int64_t stride;
@@ -55,7 +56,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     ct->mma = instruction(cx->target, takes_apart ? SN_BF16 : operand, c->dtype);
     for (uint32_t i = 0; i < c->n_operands && ct->mma; i++) {
         *why_not = "an operand lies across the sum, which the instruction does not take";
-        if (!sn_mmas[ct->mma].across && sn_contract_across(ct, i)) return false;
+        if (!sn_mmas[ct->mma].across && sn_contract_lies_across(ct, i)) return false;
     }
     if (ct->mma == SN_MMA_NONE) return false;
     if (c->m <= sn_mmas[ct->mma].m && c->m < c->n) sn_contraction_swap(c);
@@ -65,24 +66,39 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
 bool sn_schedule_contract_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_contract ct;
     (void)sh;
-    *why_not = "it is for GPUs with tensor cores";
-    if (!cx->target->is_gpu || !cx->target->specific) return false;
-    return sn_contract_find(&ct, why_not, cx, k);
+    *why_not = "it is for GPUs";
+    if (!cx->target->is_gpu) return false;
+    return sn_contract_find_threads(&ct, why_not, cx, k, &sn_kern_get(cx->m, k)->sched);
 }
 
 /* ---- headers ---- */
 
+/* Tensor copies bring the operands to instructions of warpgroups. */
+static bool propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
+    sn_contract ct;
+    const char *why_not;
+    if (!cx->target->specific || pinned->threads || pinned->plain) return false;
+    if (!sn_contract_find(&ct, &why_not, cx, k)) return false;
+    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return false;
+    if (ct.c.n <= sn_mmas[ct.mma].m) sn_contract_narrow(out, &ct, pinned);
+    else sn_contract_tiles(out, &ct, pinned);
+    if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return out->n > 0;
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
+    out->n = 0;
+    return false;
+}
+
+/* Products that are no wider than a few rows or columns have no use for tiles, unless the header says so. */
 sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                           const sn_sched *pinned) {
     (void)sh;
     sn_contract ct;
     const char *why_not;
-    if (!sn_contract_find(&ct, &why_not, cx, k)) return SN_OK;
-    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return SN_OK;
-    if (ct.c.n <= sn_mmas[ct.mma].m) sn_contract_narrow(out, &ct, pinned);
-    else sn_contract_tiles(out, &ct, pinned);
-    if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return SN_OK;
-    sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
-    out->n = 0;
+    sn_sched sc = *pinned;
+    if (propose_boxes(out, cx, k, pinned)) return SN_OK;
+    if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return SN_OK;
+    int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
+    if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return SN_OK;
+    if (sn_contract_complete_threads(&sc, &ct)) sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }

@@ -12,11 +12,16 @@ typedef struct sn_contract {
     sn_module *m;
     sn_kern k;
     sn_contraction c;
-    sn_mma mma;
+    sn_mma mma; /* none: products without an instruction for matrices */
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
+    /* Where threads bring operands to shared memory: */
+    sn_dtype operand;                 /* what stands there ... */
+    sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
+    bool across[SN_MOST_OPERANDS];    /* which lies across the sum in memory */
+    bool reads_only;                  /* the kernel stores to nothing that it loads */
 } sn_contract;
 
-/* Is the kernel a product that the class can do on this target? */
+/* Is the kernel a product of which tensor copies can bring the operands, and that matrix instructions of this target do? */
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
 /* Headers that agree with the pinned one, the best by the model first (contract_tiles.c). */
@@ -24,8 +29,29 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
 /* The same for a product of no more columns than an instruction has rows (contract_narrow.c). */
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
 /* Is the operand contiguous across the sum rather than along it? */
-bool sn_contract_across(const sn_contract *ct, uint32_t operand);
+bool sn_contract_lies_across(const sn_contract *ct, uint32_t operand);
 /* Can boxes bring its operands, by tiles of that header? */
 bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc);
+
+/* ---- contract_threads.c: operands that threads bring ---- */
+
+/* Is the kernel a product at all? The header says whether it may have an instruction, and the precision. */
+bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc);
+/* Choose what is open in *sc; false: what is pinned does not go together. */
+bool sn_contract_complete_threads(sn_sched *sc, const sn_contract *ct);
+/* Does operand i lie across the sum in shared memory, in tiles of that header? */
+bool sn_contract_across(const sn_contract *ct, const sn_sched *sc, uint32_t i);
+/* Bytes of a line of it there. */
+uint32_t sn_contract_swizzle(const sn_contract *ct, const sn_sched *sc, uint32_t i);
+/* Warps side by side in a tile; 0: warps cannot share it. */
+uint32_t sn_contract_columns(const sn_contract *ct, const sn_sched *sc);
+
+/* How threads share a tile where there is no instruction: `across` times `down` of them, in turn by runs. */
+typedef struct sn_contract_plain {
+    int64_t across, down;          /* threads */
+    int64_t rows, columns;         /* of a thread ... */
+    int64_t run_rows, run_columns; /* ... and so many of them next to each other */
+} sn_contract_plain;
+bool sn_contract_plain_find(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc);
 
 #endif

@@ -91,7 +91,7 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
 
 /* ---- operands ---- */
 
-static sn_val put_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n) {
+sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n) {
     if (!edge) return mask;
     sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, n));
     return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
@@ -124,8 +124,8 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k)
         sn_ix place = across ? lane : line, step = sn_contract_fma(b, depth, k, across ? line : lane);
         sn_ix side = sn_ix_add(m, o->right ? b->column : b->row, place);
         sn_val mask =
-            put_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side, o->right ? b->ct.c.n : b->ct.c.m);
-        mask = put_and(b, in, mask, b->edge_k, step, b->ct.c.k);
+            sn_contract_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side, o->right ? b->ct.c.n : b->ct.c.m);
+        mask = sn_contract_and(b, in, mask, b->edge_k, step, b->ct.c.k);
         sn_buf from = sn_stmt_get(m, o->load)->buf;
         sn_ix offset = element(b, o, place, step);
         sn_val x = mask.i ? sn_put_load_masked(m, in, from, offset, mask, sn_put_const(m, in, o->from, 0))
@@ -142,20 +142,40 @@ static void make_operands(sn_contract_binding *b) {
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_contraction_operand *o = &c->operands[i];
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
-        b->across[i] = sn_contract_across(&b->ct, i);
-        b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", o->from, SN_BUF_SHARED, rows * b->sc->tile_k,
-                                         b->sc->cluster);
-        sn_buf_get(b->m, b->shared[i])->swizzle = SN_LINE;
+        sn_dtype dtype = b->sc->threads ? b->ct.operand : o->from;
+        b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : sn_contract_lies_across(&b->ct, i);
+        b->shared[i] =
+            sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
+        sn_buf_get(b->m, b->shared[i])->swizzle = b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : SN_LINE;
     }
 }
 
 /* ---- products ---- */
 
-static sn_mma_operand operand_of(const sn_contract_binding *b, uint32_t i) {
-    const sn_contraction_operand *o = &b->ct.c.operands[i];
-    int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
+sn_mma_operand sn_contract_operand_of(const sn_contract_binding *b, uint32_t operand) {
+    const sn_buf_rec *r = sn_buf_get(b->m, b->shared[operand]);
+    int64_t width = r->swizzle / sn_dtype_bytes(r->dtype);
     return (sn_mma_operand){
-        .buf = b->shared[i], .rows = rows, .width = SN_LINE / sn_dtype_bytes(o->from), .across = b->across[i]};
+        .buf = b->shared[operand], .rows = sn_contract_rows(b, operand), .width = width, .across = b->across[operand]};
+}
+
+/* What can be copied runs ahead; what has to be computed is, when the products before are done (the pass `sync` has the
+ * barriers for that). */
+static void put_operands(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+    const sn_contraction *c = &b->ct.c;
+    bool copies = false;
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        if (b->sc->threads && !sn_contract_copies(b, i)) continue;
+        if (b->sc->threads) sn_contract_fill(b, at, i, k);
+        else put_boxes(b, at, i, k);
+        copies = true;
+    }
+    if (copies && (b->sc->stages > 1 || !b->sc->threads)) {
+        sn_stmt_get(b->m, at.parent)->pipe = b->sc->stages;
+        sn_put_barrier(b->m, at);
+    }
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (b->sc->threads && !sn_contract_copies(b, i)) sn_contract_fill(b, at, i, k);
 }
 
 static void put_products(sn_contract_binding *b, sn_cursor at) {
@@ -163,26 +183,54 @@ static void put_products(sn_contract_binding *b, sn_cursor at) {
     int64_t steps = parts(c->k, b->sc->tile_k);
     sn_cursor in = at;
     sn_ix k = sn_contract_loop(b, &in, "k", steps, SN_AXIS_SEQ);
-    sn_stmt_get(b->m, in.parent)->pipe = b->sc->stages;
-    for (uint32_t i = 0; i < c->n_operands; i++) put_boxes(b, in, i, k);
-    sn_put_barrier(b->m, in);
+    put_operands(b, in, k);
+    if (b->sc->plain) {
+        sn_contract_plain_put(b, in);
+        return;
+    }
     if (b->n_terms) sn_contract_put_terms(b, in, k);
     for (uint32_t p = 0; p < c->n_products && !b->n_terms; p++) {
         sn_mma_nest nest = b->nest;
         nest.state = b->states[c->products[p].state];
-        nest.a = operand_of(b, c->products[p].left);
-        nest.b = operand_of(b, c->products[p].right);
+        nest.a = sn_contract_operand_of(b, c->products[p].left);
+        nest.b = sn_contract_operand_of(b, c->products[p].right);
         sn_mma_put(b->m, in, &nest);
     }
     if (b->n_terms) sn_contract_finish_terms(b, at);
 }
 
+/* ---- elements of a thread ---- */
+
+/* Those of the tile: h rows; j blocks of columns, in each of them r rows of v columns side by side. */
+typedef struct own {
+    int64_t h, j, r, v;
+} own;
+
+static own own_of(const sn_contract_binding *b) {
+    const sn_contract_plain *p = &b->plain;
+    if (b->sc->plain) return (own){p->rows, p->columns / p->run_columns, 1, p->run_columns};
+    return (own){b->nest.tiles_m, b->nest.tiles_n, sn_mma_elements(b->nest.mma) / 2, 2};
+}
+
+static sn_ix own_row(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix e) {
+    return b->sc->plain ? sn_contract_plain_row(b, x, h) : sn_mma_row(b->m, &b->nest, x, h, e);
+}
+
+static sn_ix own_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix e) {
+    return b->sc->plain ? sn_contract_plain_column(b, x, j, e) : sn_mma_column(b->m, &b->nest, x, j, e);
+}
+
+static sn_ix own_element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
+    return b->sc->plain ? sn_contract_plain_element(b, x, h, j, e) : sn_mma_element(b->m, &b->nest, x, h, j, e);
+}
+
 static void make_states(sn_contract_binding *b, sn_cursor at) {
     const sn_contraction *c = &b->ct.c;
-    int64_t own = sn_mma_private(&b->nest), threads = (int64_t)b->nest.threads * b->sc->cluster;
+    own o = own_of(b);
+    int64_t each = o.h * o.j * o.r * o.v, threads = (int64_t)b->nest.threads * b->sc->cluster;
     for (uint32_t i = 0; i < c->n_states; i++) {
-        b->states[i] = sn_contract_local(b, "acc", c->dtype, SN_BUF_REG, own, threads);
-        if (b->n_terms) b->totals[i] = sn_contract_local(b, "total", c->dtype, SN_BUF_REG, own, threads);
+        b->states[i] = sn_contract_local(b, "acc", c->dtype, SN_BUF_REG, each, threads);
+        if (b->n_terms) b->totals[i] = sn_contract_local(b, "total", c->dtype, SN_BUF_REG, each, threads);
         sn_contract_zero(b, at, b->states[i]);
         if (b->n_terms) sn_contract_zero(b, at, b->totals[i]);
     }
@@ -236,8 +284,8 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
         sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, j));
         uint32_t n = place_axes(b, axes, with, row, column);
         sn_val x = sn_put_load(m, in, b->staged, staged_at(b, i, j));
-        sn_val mask = put_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
-        mask = put_and(b, in, mask, b->edge_n, column, b->ct.c.n);
+        sn_val mask = sn_contract_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
+        mask = sn_contract_and(b, in, mask, b->edge_n, column, b->ct.c.n);
         sn_ix offset = sn_ix_subst(m, b->store_ix, axes, with, n);
         if (mask.i) sn_put_store_masked(m, in, store->buf, offset, x, mask);
         else sn_put_store(m, in, store->buf, offset, x);
@@ -248,22 +296,23 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
 static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_contraction *c = &b->ct.c;
     sn_module *m = b->m;
-    uint32_t halves = sn_mma_elements(b->nest.mma) / 2, tiles_n = b->nest.tiles_n / b->n_parts;
+    own o = own_of(b);
+    int64_t tiles_n = o.j / b->n_parts;
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
     sn_val sums[4];
     sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = sn_contract_loop(b, &at, "h", b->nest.tiles_m, SN_AXIS_UNROLL);
+    sn_ix h = sn_contract_loop(b, &at, "h", o.h, SN_AXIS_UNROLL);
     sn_ix in_part = sn_contract_loop(b, &at, "j", tiles_n, SN_AXIS_UNROLL), j = sn_contract_fma(b, tiles_n, p, in_part);
-    sn_ix r = sn_contract_loop(b, &at, "r", halves, SN_AXIS_UNROLL),
-          v = sn_contract_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
-    sn_ix e = sn_contract_fma(b, 2, r, v), row = sn_mma_row(m, &b->nest, x, h, e);
-    sn_ix column = sn_mma_column(m, &b->nest, x, j, e);
+    sn_ix r = open_some(b, &at, "r", o.r, SN_AXIS_UNROLL), v = open_some(b, &at, "v", o.v, SN_AXIS_VECTOR);
+    sn_ix e = sn_contract_fma(b, o.v, r, v), row = own_row(b, x, h, e), column = own_column(b, x, j, e);
     uint32_t n = place_axes(b, axes, with, sn_ix_add(m, b->row, row), sn_ix_add(m, b->column, column));
-    sn_val mask = put_and(b, at, (sn_val){0}, b->edge_m, sn_ix_add(m, b->row, row), c->m);
-    mask = put_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, column), c->n);
+    sn_val mask = sn_contract_and(b, at, (sn_val){0}, b->edge_m, sn_ix_add(m, b->row, row), c->m);
+    /* Neighbours are all inside, or none is, where columns are a multiple of them. */
+    sn_ix tested = c->n % o.v ? column : own_column(b, x, j, sn_ix_scale(m, r, o.v));
+    mask = sn_contract_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, tested), c->n);
     for (uint32_t i = 0; i < c->n_states; i++) {
-        sums[i] = sn_put_load(m, at, b->n_terms ? b->totals[i] : b->states[i], sn_mma_element(m, &b->nest, x, h, j, e));
+        sums[i] = sn_put_load(m, at, b->n_terms ? b->totals[i] : b->states[i], own_element(b, x, h, j, e));
     }
     for (uint32_t i = 0; i < b->body.n; i++) {
         sn_stmt s = b->body.at[i];
@@ -295,7 +344,7 @@ static void stage_results(sn_contract_binding *b) {
     enum { SPARE = 2048 }; /* barrier objects, and where the array begins */
     b->n_parts = 1;
     b->store = only_store(b);
-    if (!b->store.i || b->nest.columns > 1) return;
+    if (b->sc->threads || !b->store.i || b->nest.columns > 1) return;
     int64_t used = SPARE;
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
@@ -318,15 +367,17 @@ static void stage_results(sn_contract_binding *b) {
 }
 
 static void start(sn_contract_binding *b, const sn_contract *ct, const sn_sched *sc) {
-    const sn_mma_info *mma = &sn_mmas[ct->mma];
-    *b = (sn_contract_binding){.ct = *ct, .sc = sc, .m = ct->m, .k = ct->k};
-    b->nest = (sn_mma_nest){.mma = ct->mma,
-                            .threads = sc->block_x,
-                            .columns = 1,
-                            .tiles_m = sc->tile_m / mma->m / (sc->block_x / mma->threads),
-                            .tiles_n = sc->tile_n / mma->n,
-                            .depth = sc->tile_k};
+    *b = (sn_contract_binding){.ct = *ct, .sc = sc, .m = ct->m, .k = ct->k, .n_vals = ct->m->vals.count};
+    b->nest = (sn_mma_nest){.mma = ct->mma, .threads = sc->block_x, .columns = 1, .depth = sc->tile_k};
     b->n_terms = ct->n_terms;
+    if (sc->plain) {
+        sn_contract_plain_find(&b->plain, ct, sc);
+        return;
+    }
+    if (sc->threads) b->nest.columns = sn_contract_columns(ct, sc);
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    b->nest.tiles_m = sc->tile_m / mma->m / (sc->block_x / mma->threads / b->nest.columns);
+    b->nest.tiles_n = sc->tile_n / mma->n / b->nest.columns;
 }
 
 /* The boxes stand in a kernel of their own meanwhile. */
@@ -377,7 +428,8 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     sn_contract ct;
     const char *why_not;
     sn_contract_binding b;
-    sn_contract_find(&ct, &why_not, cx, k);
+    if (sc->threads) sn_contract_find_threads(&ct, &why_not, cx, k, sc);
+    else sn_contract_find(&ct, &why_not, cx, k);
     start(&b, &ct, sc);
     sn_schedule_take_body(&b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});

@@ -1,5 +1,6 @@
-/* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands, products, results) and
- * contract_terms.c (products of f32 by terms of bfloat16).
+/* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands, products, results),
+ * contract_terms.c (products of f32 by terms of bfloat16), contract_fill.c (operands that threads bring) and
+ * contract_plain.c (products without matrix instructions).
  */
 #ifndef SN_PASSES_SCHEDULE_CONTRACT_BIND_H
 #define SN_PASSES_SCHEDULE_CONTRACT_BIND_H
@@ -13,10 +14,12 @@ typedef struct sn_contract_binding {
     const sn_sched *sc;
     sn_module *m;
     sn_kern k;
+    uint32_t n_vals; /* of the module, before anything was made */
     sn_stmt_vec body;
     sn_ix batch, row, column; /* of the tile's first element */
     bool edge_m, edge_n, edge_k;
-    sn_mma_nest nest;                /* all but its buffers */
+    sn_mma_nest nest; /* all but its buffers; without an instruction: threads and rank */
+    sn_contract_plain plain;
     sn_buf shared[SN_MOST_OPERANDS]; /* what boxes fill */
     bool across[SN_MOST_OPERANDS];   /* contiguous across the sum */
     uint32_t n_terms; /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
@@ -41,6 +44,10 @@ static inline sn_ix sn_contract_fma(sn_contract_binding *b, int64_t c, sn_ix a, 
 void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf);
 /* Rows or columns of a tile of the operand. */
 int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand);
+/* How it lies in shared memory. */
+sn_mma_operand sn_contract_operand_of(const sn_contract_binding *b, uint32_t operand);
+/* The mask, where e is below n too; without an edge it always is. */
+sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n);
 
 /* ---- contract_terms.c ---- */
 
@@ -50,5 +57,21 @@ void sn_contract_make_terms(sn_contract_binding *b);
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
 /* Behind all steps: then totals have the sums. */
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at);
+
+/* ---- contract_fill.c ---- */
+
+/* Can the operand be copied, and be on its way while products are computed? */
+bool sn_contract_copies(const sn_contract_binding *b, uint32_t operand);
+/* Threads fill its shared memory with steps k*tile_k and following. */
+void sn_contract_fill(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k);
+
+/* ---- contract_plain.c ---- */
+
+/* Row, column and place among the sums of element (h, j, v) of thread x. */
+sn_ix sn_contract_plain_row(sn_contract_binding *b, sn_ix x, sn_ix h);
+sn_ix sn_contract_plain_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix v);
+sn_ix sn_contract_plain_element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix v);
+/* All products of a part of the sum. */
+void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at);
 
 #endif

@@ -1,0 +1,146 @@
+/* contract_plain.c: products of a tile without instructions for matrices.
+ *
+ *     loop x : block.x { loop q in tile_k div 4 {
+ *       loop i : unroll { loop v in 4 : vector { left of 4 steps and row i -> registers } }
+ *       loop j : unroll { loop v in 4 : vector { right of 4 steps and column j -> registers } }
+ *       loop s in 4 : unroll { loop i : unroll { loop j : unroll { acc[i, j] += left[i, s] * right[j, s] } } }
+ *     } }
+ *
+ * A thread has rows x columns elements of the tile, as square as can be: each element that it loads is multiplied as
+ * often as its tile is wide. Loads are 16 bytes: of steps, where the operand lies along the sum, then neighbours have
+ * neighbouring rows, which permuted lines keep apart; else of rows, which are next to each other then.
+ */
+#include "passes/schedule/contract_bind.h"
+
+enum { PIECE = 16, MOST_STEPS = 4 };
+
+/* Elements of an access to shared memory, and steps at a time. */
+static int64_t run_of(sn_dtype operand) {
+    int64_t n = PIECE / sn_dtype_bytes(operand);
+    return n < MOST_STEPS ? n : MOST_STEPS;
+}
+
+/* ---- who has what ---- */
+
+/* Do all operands of a side lie across the sum? */
+static bool all_across(const sn_contract *ct, const sn_sched *sc, bool right) {
+    bool all = true;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++)
+        if (ct->c.operands[i].right == right) all &= sn_contract_across(ct, sc, i);
+    return all;
+}
+
+bool sn_contract_plain_find(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc) {
+    int64_t threads = sc->block_x, run = run_of(ct->operand), best = INT64_MAX;
+    bool left = all_across(ct, sc, false), right = all_across(ct, sc, true);
+    for (int64_t across = 1; across <= threads; across *= 2) {
+        sn_contract_plain p = {.across = across, .down = threads / across};
+        if (threads % across || sc->tile_m % p.down || sc->tile_n % p.across) continue;
+        p.rows = sc->tile_m / p.down;
+        p.columns = sc->tile_n / p.across;
+        p.run_rows = left && p.rows % run == 0 ? run : 1;
+        p.run_columns = right && p.columns % run == 0 ? run : 1;
+        if (p.rows + p.columns > best) continue;
+        best = p.rows + p.columns;
+        *out = p;
+    }
+    return best < INT64_MAX && sc->tile_k % run == 0;
+}
+
+/* Element `i` of a thread's, number t of n threads, by runs. */
+static sn_ix in_turn(sn_contract_binding *b, int64_t n, int64_t run, sn_ix t, sn_ix group, sn_ix lane) {
+    return sn_contract_fma(b, run, sn_contract_fma(b, n, group, t), lane);
+}
+
+static sn_ix down_of(sn_contract_binding *b, sn_ix x) { return sn_ix_divc(b->m, x, b->plain.across); }
+static sn_ix across_of(sn_contract_binding *b, sn_ix x) { return sn_ix_modc(b->m, x, b->plain.across); }
+
+sn_ix sn_contract_plain_row(sn_contract_binding *b, sn_ix x, sn_ix h) {
+    int64_t run = b->plain.run_rows;
+    return in_turn(b, b->plain.down, run, down_of(b, x), sn_ix_divc(b->m, h, run), sn_ix_modc(b->m, h, run));
+}
+
+sn_ix sn_contract_plain_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix v) {
+    return in_turn(b, b->plain.across, b->plain.run_columns, across_of(b, x), j, v);
+}
+
+sn_ix sn_contract_plain_element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
+    const sn_contract_plain *p = &b->plain;
+    sn_ix own = sn_contract_fma(b, p->columns, h, sn_contract_fma(b, p->run_columns, j, v));
+    return sn_contract_fma(b, p->rows * p->columns, x, own);
+}
+
+/* ---- products ---- */
+
+/* A thread's elements of an operand at a few steps: [row or column][step]. */
+typedef struct fragment {
+    sn_buf buf;
+    int64_t n, run, steps;
+} fragment;
+
+static sn_ix in_fragment(sn_contract_binding *b, const fragment *f, sn_ix x, sn_ix i, sn_ix s) {
+    return sn_contract_fma(b, f->n * f->steps, x, sn_contract_fma(b, f->steps, i, s));
+}
+
+static void put_load(sn_contract_binding *b, sn_cursor at, uint32_t o, const fragment *f, sn_ix x, sn_ix group,
+                     sn_ix lane, sn_ix q, sn_ix s) {
+    bool right = b->ct.c.operands[o].right;
+    const sn_contract_plain *p = &b->plain;
+    sn_ix t = right ? across_of(b, x) : down_of(b, x);
+    sn_ix place = in_turn(b, right ? p->across : p->down, f->run, t, group, lane);
+    sn_mma_operand layout = sn_contract_operand_of(b, o);
+    sn_ix from = sn_mma_offset(b->m, &layout, b->sc->tile_k, place, sn_contract_fma(b, f->steps, q, s));
+    sn_val y = sn_put_load(b->m, at, b->shared[o], sn_shared_of_rank(b->m, b->shared[o], b->nest.rank, from));
+    sn_ix to = in_fragment(b, f, x, sn_contract_fma(b, f->run, group, lane), s);
+    sn_put_store(b->m, at, f->buf, to, sn_put_cast(b->m, at, b->ct.c.dtype, y));
+}
+
+static void put_loads(sn_contract_binding *b, sn_cursor at, uint32_t o, const fragment *f, sn_ix x, sn_ix q) {
+    sn_ix zero = sn_ix_const(b->m, 0);
+    if (b->across[o]) {
+        sn_ix s = sn_contract_loop(b, &at, "s", f->steps, SN_AXIS_UNROLL);
+        sn_ix i = sn_contract_loop(b, &at, "i", f->n / f->run, SN_AXIS_UNROLL);
+        sn_ix v = f->run > 1 ? sn_contract_loop(b, &at, "v", f->run, SN_AXIS_VECTOR) : zero;
+        put_load(b, at, o, f, x, i, v, q, s);
+        return;
+    }
+    sn_ix i = sn_contract_loop(b, &at, "i", f->n / f->run, SN_AXIS_UNROLL);
+    sn_ix w = f->run > 1 ? sn_contract_loop(b, &at, "w", f->run, SN_AXIS_UNROLL) : zero;
+    sn_ix s = sn_contract_loop(b, &at, "v", f->steps, SN_AXIS_VECTOR);
+    put_load(b, at, o, f, x, i, w, q, s);
+}
+
+static void put_product(sn_contract_binding *b, sn_cursor at, const sn_contraction_product *pr, const fragment *f,
+                        sn_ix x) {
+    sn_module *m = b->m;
+    const sn_contract_plain *p = &b->plain;
+    const fragment *left = &f[pr->left], *right = &f[pr->right];
+    sn_buf state = b->states[pr->state];
+    sn_ix s = sn_contract_loop(b, &at, "s", left->steps, SN_AXIS_UNROLL);
+    sn_ix h = sn_contract_loop(b, &at, "i", p->rows, SN_AXIS_UNROLL);
+    sn_ix c = sn_contract_loop(b, &at, "j", p->columns, SN_AXIS_UNROLL);
+    sn_val y = sn_put_load(m, at, left->buf, in_fragment(b, left, x, h, s));
+    sn_val z = sn_put_load(m, at, right->buf, in_fragment(b, right, x, c, s));
+    sn_ix j = sn_ix_divc(m, c, p->run_columns), v = sn_ix_modc(m, c, p->run_columns);
+    sn_ix place = sn_contract_plain_element(b, x, h, j, v);
+    sn_val product = sn_put_op2(m, at, SN_LOP_MUL, y, z);
+    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_load(m, at, state, place), product);
+    sn_put_store(m, at, state, place, sum);
+}
+
+void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at) {
+    const sn_contraction *c = &b->ct.c;
+    const sn_contract_plain *p = &b->plain;
+    int64_t steps = run_of(b->ct.operand);
+    fragment f[SN_MOST_OPERANDS];
+    sn_ix x = sn_contract_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    sn_ix q = sn_contract_loop(b, &at, "q", b->sc->tile_k / steps, SN_AXIS_SEQ);
+    for (uint32_t o = 0; o < c->n_operands; o++) {
+        bool right = c->operands[o].right;
+        f[o] =
+            (fragment){.n = right ? p->columns : p->rows, .run = right ? p->run_columns : p->run_rows, .steps = steps};
+        f[o].buf = sn_contract_local(b, right ? "fb" : "fa", c->dtype, SN_BUF_REG, f[o].n * steps, b->sc->block_x);
+        put_loads(b, at, o, &f[o], x, q);
+    }
+    for (uint32_t i = 0; i < c->n_products; i++) put_product(b, at, &c->products[i], f, x);
+}
