@@ -242,58 +242,10 @@ uint32_t sn_contraction_axes(sn_axis *axes, sn_ix *with, sn_module *m, const sn_
     return n + spread(axes + n, with + n, m, c, -1, place->step);
 }
 
-/* ---- values at a place ---- */
-
-typedef struct copier {
-    sn_module *m;
-    sn_cursor at;
-    sn_axis axes[2 * SN_MAX_CHAIN];
-    sn_ix with[2 * SN_MAX_CHAIN];
-    uint32_t n;
-    sn_val *became; /* by sn_val */
-    sn_ix e;        /* index expression whose values are being replaced */
-} copier;
-
-static sn_val copy_value(copier *c, sn_val v);
-
-static void copy_atom(void *user, sn_ix atom) {
-    copier *c = user;
-    const sn_ix_rec *r = sn_ix_get(c->m, atom);
-    if (r->kind != SN_IX_VAL) return;
-    sn_ix e = c->e; /* values inside the value's own index come first */
-    sn_val v = {r->id}, now = copy_value(c, v);
-    c->e = sn_ix_subst_val(c->m, e, v, sn_ix_val(c->m, now));
-}
-
-static sn_ix copy_ix(copier *c, sn_ix e) {
-    if (!e.i) return e;
-    c->e = sn_ix_subst(c->m, e, c->axes, c->with, c->n);
-    sn_ix_walk(c->m, e, copy_atom, c);
-    return c->e;
-}
-
-static sn_val copy_value(copier *c, sn_val v) {
-    if (c->became[v.i].i) return c->became[v.i];
-    sn_stmt_rec fields = *sn_stmt_get(c->m, sn_val_get(c->m, v)->def);
-    sn_val in[4];
-    SN_ASSERT(fields.n_in <= SN_COUNT(in) && !sn_lop_has_region(fields.op));
-    for (uint32_t i = 0; i < fields.n_in; i++) in[i] = copy_value(c, fields.in[i]);
-    sn_stmt_rec copy = {.op = fields.op,
-                        .dtype = fields.dtype,
-                        .in = in,
-                        .n_in = fields.n_in,
-                        .has_mask = fields.has_mask,
-                        .buf = fields.buf,
-                        .ix = copy_ix(c, fields.ix),
-                        .bound = copy_ix(c, fields.bound),
-                        .f = fields.f,
-                        .i = fields.i};
-    return c->became[v.i] = sn_stmt_get(c->m, sn_put_stmt(c->m, c->at, &copy, NULL))->result;
-}
-
 sn_val sn_contraction_put(sn_pass_ctx *cx, sn_cursor at, const sn_contraction *c, const sn_contraction_operand *o,
                           const sn_contraction_place *place) {
-    copier cp = {.m = cx->m, .at = at, .became = SN_NEWN(cx->scratch, sn_val, cx->m->vals.count)};
-    cp.n = sn_contraction_axes(cp.axes, cp.with, cx->m, c, place);
-    return copy_value(&cp, o->value);
+    sn_contraction_copier copier;
+    sn_contraction_copier_start(&copier, cx, at, cx->m->vals.count);
+    copier.n = sn_contraction_axes(copier.axes, copier.with, cx->m, c, place);
+    return sn_contraction_copy(&copier, o->value);
 }
