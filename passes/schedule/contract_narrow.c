@@ -11,6 +11,16 @@
 
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
+/* As few columns as an instruction takes, but a line of an operand that lies across the sum. */
+static uint32_t columns(const sn_contract *ct) {
+    int64_t least = sn_mmas[ct->mma].n;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        int64_t line = SN_LINE / sn_dtype_bytes(ct->c.operands[i].from);
+        if (ct->c.operands[i].right && sn_contract_lies_across(ct, i) && line > least) least = line;
+    }
+    return (uint32_t)(parts(ct->c.n, least) * least);
+}
+
 /* Bytes of a step of the sum. */
 static int64_t step_bytes(const sn_contract *ct, const sn_sched *sc) {
     int64_t bytes = 0;
@@ -42,7 +52,7 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     sc.cls = SN_SCHED_CONTRACT;
     if (!sc.block_x) sc.block_x = mma->threads;
     if (!sc.tile_m) sc.tile_m = mma->m * (sc.block_x / mma->threads);
-    if (!sc.tile_n) sc.tile_n = (uint32_t)parts(ct->c.n, mma->n) * mma->n;
+    if (!sc.tile_n) sc.tile_n = columns(ct);
     if (!sc.cluster) sc.cluster = 1;
     if (sc.block_x % mma->threads || !sc.tile_m) return;
     int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, sc.tile_m) * parts(ct->c.n, sc.tile_n));
