@@ -172,7 +172,9 @@ static bool possible(const sn_contract_rows *r, const sn_sched *sc, const sn_tar
     uint32_t a = r->along ? sc->block_y : sc->block_x * r->vector, b = r->along ? sc->block_x * r->vector : sc->block_y;
     if (!sc->tile_n || !sc->tile_k || !a || !b || sc->tile_n % a || sc->tile_k % b || threads > t->max_threads)
         return false;
-    if (sc->stages > 1 || sc->cluster > 1 || sc->persistent || (int64_t)sc->tile_m != r->c.m) return false;
+    if (sc->stages > 1 || sc->cluster > 1 || sc->persistent || sc->threads || sc->plain ||
+        (int64_t)sc->tile_m != r->c.m)
+        return false;
     uint64_t words = sn_dtype_bytes(r->c.dtype) > 4 ? 2 : 1, lanes = r->along ? 1 : r->vector;
     uint64_t groups = sc->tile_n / a, steps = sc->tile_k / b;
     uint64_t sums = groups * (uint64_t)r->c.m * r->c.n_states * lanes, held = groups * steps * r->vector;
@@ -193,7 +195,11 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     else choose_across(&sc, &r, cx);
     if (!possible(&r, &sc, cx->target)) return SN_OK;
     bool busy = issue(&r, cx, sn_contract_rows_groups(&r, &sc)) > SN_ROWS_ISSUE / 100.0;
-    if (open && busy && sn_schedule_contract_applies(&why_not, cx, k, sh)) return SN_OK;
+    if (open && busy) {
+        sn_sched_list tiles = {0};
+        SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
+        if (tiles.n && !tiles.at[0].plain) return SN_OK;
+    }
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }
