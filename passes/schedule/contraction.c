@@ -83,9 +83,15 @@ static bool find_loops(finder *f, sn_kern k) {
     }
     if (!c->top.i) return refuse(f, "it has no reduction");
     if (!sn_nest_perfect(&c->inner, m, c->top)) return refuse(f, "its reductions are not one nest");
+    sn_stmt end = sn_stmt_walk_skip(m, c->top);
+    for (sn_stmt s = c->top; s.i != end.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stores(sn_stmt_get(m, s))) return refuse(f, "it stores in the reduction");
     if (!sn_chain_extents(m, &c->outer, c->extent) || !sn_chain_extents(m, &c->inner, c->k_extent))
         return refuse(f, "a size is symbolic");
     if (c->outer.n + c->inner.n > 64) return refuse(f, "it has too many loops");
+    f->axes = SN_NEWN(f->cx->scratch, uint64_t, m->vals.count);
+    f->known = SN_NEWN(f->cx->scratch, bool, m->vals.count);
+    f->position = SN_NEWN(f->cx->scratch, uint32_t, m->axes.count);
     for (uint32_t i = 0; i < c->outer.n; i++) f->position[sn_stmt_axis(m, c->outer.at[i]).i] = 1 + i;
     for (uint32_t i = 0; i < c->inner.n; i++) f->position[sn_stmt_axis(m, c->inner.at[i]).i] = 1 + c->outer.n + i;
     return true;
@@ -190,13 +196,7 @@ static bool find_sides(finder *f) {
 }
 
 bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
-    sn_module *m = cx->m;
-    finder f = {.cx = cx,
-                .m = m,
-                .c = out,
-                .axes = SN_NEWN(cx->scratch, uint64_t, m->vals.count),
-                .known = SN_NEWN(cx->scratch, bool, m->vals.count),
-                .position = SN_NEWN(cx->scratch, uint32_t, m->axes.count)};
+    finder f = {.cx = cx, .m = cx->m, .c = out};
     *out = (sn_contraction){0};
     bool found = find_loops(&f, k) && find_states(&f) && find_sides(&f);
     if (!found) *why_not = f.why;
