@@ -122,7 +122,8 @@ static sn_status emit_guarded(void *user) {
 }
 
 /* The launch must agree with what the code was made for. */
-static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
+static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k, const sn_target *target) {
+    enum { FIRST_BOXES = 90 };
     sn_launch launch = sn_kern_launch(m, k);
     if (!sn_ix_is_const(m, launch.grid, &out->grid))
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED,
@@ -131,7 +132,7 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
     if (out->grid > INT32_MAX)
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s: a grid of %lld blocks, 2147483647 is the most",
                        sn_kern_get(m, k)->name, (long long)out->grid);
-    out->block_x = launch.block_x + sn_kern_box_threads(m, k);
+    out->block_x = launch.block_x + (target->sm >= FIRST_BOXES ? sn_kern_box_threads(m, k) : 0);
     out->block_y = launch.block_y;
     out->param_block = sn_kern_segments(m, k) > 1;
     out->cluster = launch.cluster;
@@ -140,7 +141,7 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k) {
 
 static sn_status emit_own(sn_gpu_code *out, sn_module *own, const sn_target *target, bool want_llvm, sn_arena *arena) {
     sn_kern k = own->kernels.at[0];
-    SN_TRY(find_launch(out, own, k));
+    SN_TRY(find_launch(out, own, k, target));
     job j = {.out = out, .m = own, .k = k, .want_llvm = want_llvm, .arena = arena};
     SN_TRY(sn_cg_open(&j.cg, own->env, target));
     sn_status status = sn_cg_guarded(&j.cg, emit_guarded, &j);

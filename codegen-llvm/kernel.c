@@ -191,7 +191,7 @@ static void body(sn_gen *g) {
 static void share_registers(sn_gen *g, sn_gen_role role) {
     enum { FILE = 65536, COPIES = 24, MOST = 240, UNIT = 8 };
     uint32_t all = g->threads_x + SN_BOX_THREADS, groups = g->threads_x / SN_BOX_THREADS;
-    if (!g->specific || groups < 2 || g->threads_x % SN_BOX_THREADS) return;
+    if (!g->specific || g->k->sched.min_blocks > 1 || groups < 2 || g->threads_x % SN_BOX_THREADS) return;
     uint32_t own = FILE / all / UNIT * UNIT, more = (own * all - COPIES * SN_BOX_THREADS) / g->threads_x / UNIT * UNIT;
     char text[64];
     snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", role == SN_GEN_COPIES ? "dec" : "inc",
@@ -204,7 +204,12 @@ static void share_registers(sn_gen *g, sn_gen_role role) {
 /* The body once for those that compute, and once for the thread that copies. Blocks of a cluster end together: they reach
  * into each other's memory. */
 static void two_roles(sn_gen *g) {
+    enum { WARP = 32 };
     sn_em *em = &g->em;
+    if ((g->threads_y > 1 || g->threads_x % WARP) && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
+                            "kernel %s: boxes fill memory of %u x %u threads: they have to be whole warps in one row",
+                            g->k->name, g->threads_x, g->threads_y);
     sn_gen_make_rings(g);
     LLVMBasicBlockRef computes = sn_em_block(em, "computes"), copies = sn_em_block(em, "copies");
     LLVMBasicBlockRef end = sn_em_block(em, "end");

@@ -142,7 +142,7 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
         }
     put(g, "wgmma.commit_group.sync.aligned;");
     g->mma_under_way = g->summing[n->state.i] = true;
-    g->mma_reads_ring = sn_gen_is_filled_by_box(g, n->a.buf) || sn_gen_is_filled_by_box(g, n->b.buf);
+    g->mma_reads_ring |= sn_gen_is_filled_by_box(g, n->a.buf) || sn_gen_is_filled_by_box(g, n->b.buf);
 }
 
 /* What has been stored for the next ones is shown while these are under way. */
@@ -160,7 +160,7 @@ void sn_gen_wait_mma(sn_gen *g, uint32_t under_way) {
     char text[64];
     snprintf(text, sizeof text, "wgmma.wait_group.sync.aligned %u;", under_way);
     put(g, text);
-    if (!under_way) g->mma_under_way = false;
+    if (!under_way) g->mma_under_way = g->mma_reads_ring = false;
 }
 
 void sn_gen_mma(sn_gen *g, sn_stmt s) {
@@ -172,5 +172,10 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
         return;
     }
     sn_gen_needs_specific(g);
+    if (g->em.cg->target->sm != sn_mmas[n.mma].sm && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: %s does not have the instruction %s", g->k->name,
+                            g->em.cg->target->name, sn_mmas[n.mma].name);
     put_wgmma(g, &n, g->adds[s.i] ? g->adds[s.i] : c32(g, 1));
+    sn_stmt around = sn_stmt_get(g->m, s)->parent;
+    if (!g->in_ring || !around.i || !sn_stmt_get(g->m, around)->pipe) sn_gen_wait_mma(g, 0);
 }

@@ -28,6 +28,16 @@ static lv shared_address(sn_gen *g, lv p) {
 
 /* ---- which boxes there are ---- */
 
+/* Do the blocks of a cluster all come to the box? */
+static bool all_come(sn_gen *g, sn_stmt nest) {
+    for (sn_stmt s = sn_stmt_get(g->m, nest)->parent; s.i; s = sn_stmt_get(g->m, s)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        for (uint32_t i = 0; i < g->thread_axes.n && r->op == SN_LOP_IF; i++)
+            if (sn_ix_uses_axis(g->m, r->ix, g->thread_axes.at[i].ax) || sn_ix_uses_vals(g->m, r->ix)) return false;
+    }
+    return true;
+}
+
 static bool depends_on_rank(sn_gen *g, const sn_box *box) {
     for (uint32_t i = 0; i < g->thread_axes.n; i++)
         for (uint32_t k = 0; k < box->rank; k++)
@@ -54,7 +64,7 @@ static void add_box(sn_gen *g, sn_stmt nest) {
     const char *why;
     sn_gen_box b = {.nest = nest};
     if (!sn_box_find(&b.box, &why, g->m, nest)) return; /* the verifier has refused it */
-    b.shared = can_share(g, &b.box);
+    b.shared = can_share(g, &b.box) && all_come(g, nest);
     const sn_buf_rec *shared = sn_buf_get(g->m, b.box.shared);
     int64_t bytes = sn_dtype_bytes(shared->dtype);
     sn_tensor_map map = {.param = param_of(g, b.box.global),
@@ -74,10 +84,11 @@ static void add_box(sn_gen *g, sn_stmt nest) {
 
 void sn_gen_find_boxes(sn_gen *g) {
     enum { FIRST_SM = 90 };
-    if (!g->gpu || g->em.cg->target->sm < FIRST_SM) return;
+    if (!g->gpu) return;
     g->feeds = SN_NEWN(g->arena, bool, g->m->stmts.count);
     g->idle = SN_NEWN(g->arena, bool, g->m->stmts.count);
     g->adds = SN_NEWN(g->arena, lv, g->m->stmts.count);
+    if (g->em.cg->target->sm < FIRST_SM) return;
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         if (sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma)) sn_gen_needs_specific(g);
         if (!sn_stmt_get(g->m, s)->bulk || !sn_is_box(g->m, s)) continue;
@@ -158,12 +169,14 @@ static sn_buf sums_zeroed(const sn_gen *g, sn_stmt nest) {
     int64_t n;
     if (x->op != SN_LOP_LOOP || x->kind != SN_AXIS_BLOCK_X || !e || e->op != SN_LOP_LOOP || e->next.i) return none;
     const sn_stmt_rec *store = sn_stmt_get(g->m, e->last);
-    if (store->op != SN_LOP_STORE || store->has_mask) return none;
+    int64_t step;
+    if (store->op != SN_LOP_STORE || store->has_mask || sn_stmt_get(g->m, e->first)->next.i != e->last.i) return none;
+    if (!sn_ix_coef(g->m, store->ix, e->axis, &step) || step != 1) return none;
     const sn_stmt_rec *zero = sn_stmt_get(g->m, sn_val_get(g->m, store->in[0])->def);
     const sn_buf_rec *b = sn_buf_get(g->m, store->buf);
     bool is_zero = zero->op == SN_LOP_CONST && zero->f == 0 && !signbit(zero->f) && zero->i == 0;
     bool all = sn_ix_is_const(g->m, sn_axis_get(g->m, e->axis)->extent, &n) && n == b->private_size;
-    return is_zero && all && b->scope == SN_BUF_REG && sn_ix_uses_axis(g->m, store->ix, e->axis) ? store->buf : none;
+    return is_zero && all && b->scope == SN_BUF_REG ? store->buf : none;
 }
 
 /* The first statement from s on that touches the registers, if it is a product; none: it is another. */
@@ -352,6 +365,8 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
         if (g->adds[t.i] == first_stores(g)) g->adds[t.i] = later_ones;
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     g->in_ring = false;
+    for (sn_stmt t = barrier; t.i; t = sn_stmt_get(g->m, t)->next)
+        if (g->adds[t.i] == later_ones) g->adds[t.i] = first_stores(g); /* for another copy of the loop */
     if (!g->mma_under_way || !g->mma_reads_ring) {
         sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
         release(g, r, stage);

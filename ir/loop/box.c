@@ -218,7 +218,8 @@ static bool fits(finder *f) {
         return refuse(f, "its array does not begin at a multiple of 16 bytes");
     for (uint32_t k = 0; k < b->rank; k++) {
         const sn_box_dim *d = &b->dims[k];
-        if (d->box > MOST_BOX || d->size > UINT32_MAX || d->size < 1) return refuse(f, "a dimension is too long");
+        if (d->box > MOST_BOX || d->size > INT32_MAX || d->size < 1) return refuse(f, "a dimension is too long");
+        if (sn_ix_uses_vals(f->m, d->at)) return refuse(f, "where it begins is a value of the kernel");
         if (k && (d->stride * bytes % UNIT || d->stride <= 0 || d->stride > ((int64_t)1 << 40) / bytes - 1))
             return refuse(f, "a stride is no multiple of 16 bytes");
     }

@@ -153,6 +153,7 @@ static bool find_operand(matcher *t, sn_mma_operand *o, sn_val v, int64_t rows, 
     if (r->op != SN_LOP_LOAD || r->has_mask || r->dtype != mma->operand) return refuse(t, "an operand is no element");
     const sn_buf_rec *b = sn_buf_get(t->m, r->buf);
     if (b->scope != SN_BUF_SHARED) return refuse(t, "an operand is not in shared memory");
+    if (sn_mma_is_async(t->n->mma) && !b->swizzle) return refuse(t, "lines of an operand are not permuted");
     *o = (sn_mma_operand){.buf = r->buf, .rows = rows};
     for (int across = 0; across <= mma->across; across++) {
         o->across = across;
@@ -214,6 +215,9 @@ static bool find(matcher *t, sn_stmt s) {
     t->x = sn_ix_axis(t->m, r->axis);
     if (!enter(t, &s, &t->h, &tiles_m) || !enter(t, &s, &t->j, &tiles_n) || !enter(t, &s, &t->e, &elements))
         return false;
+    enum { WIDEST = 256 };
+    if (tiles_m < 1 || tiles_n < 1 || (sn_mma_is_async(n->mma) && tiles_n * info(n)->n > WIDEST))
+        return refuse(t, "a group has no such blocks");
     if (elements != sn_mma_elements(n->mma)) return refuse(t, "a thread has other elements of a block");
     n->tiles_m = (uint32_t)tiles_m;
     n->tiles_n = (uint32_t)tiles_n;

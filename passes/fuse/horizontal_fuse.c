@@ -77,6 +77,7 @@ static bool is_candidate(const batcher *b, sn_kern k) {
             return false;
         if (sn_is_grid(b->m, s) && t->next.i) return false; /* the last block goes on */
         if (t->op == SN_LOP_ACCUM) return false;            /* its position needs its strides as numbers */
+        if (t->pipe || t->mma) return false;                /* what runs ahead is counted for all of a launch */
     }
     return true;
 }

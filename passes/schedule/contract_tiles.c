@@ -39,6 +39,17 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     return sums <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
 }
 
+/* Does the instruction make such tiles, and the pipe of boxes such steps? */
+static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
+    enum { WIDEST = 256, MOST_THREADS = 1024 };
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    uint32_t groups = sc->block_x / mma->threads, line = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    return groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
+           sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
+           sc->tile_k % line == 0 && sc->tile_k % mma->k == 0 && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE &&
+           sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == line);
+}
+
 /* Insert by cycles. */
 static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sched *sc, double c) {
     SN_PUSH(arena, list, *sc);
@@ -66,7 +77,7 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
             if (pinned->cls == SN_SCHED_NONE) sc.persistent = true;
             bool pinned_tile = pinned->tile_m && pinned->tile_n;
             if (pinned_tile && list.n) continue;
-            if (!has_room(ct, t, &sc, !pinned->stages) && !(pinned_tile && pinned->stages)) continue;
+            if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
             rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
         }
     for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, ct->cx, &list.at[i]);

@@ -101,6 +101,21 @@ static bool find_loops(finder *f, sn_kern k) {
 
 static const sn_stmt_rec *def_of(const finder *f, sn_val v) { return sn_stmt_get(f->m, sn_val_get(f->m, v)->def); }
 
+/* Bits of a float's significand, of an integer's magnitude. */
+static uint32_t digits(sn_dtype t) {
+    if (sn_is_float(t)) return t == SN_F64 ? 53 : t == SN_F32 ? 24 : t == SN_F16 ? 11 : t == SN_BF16 ? 8 : 0;
+    return t == SN_BOOL ? 1 : 8 * sn_dtype_bytes(t) - !sn_is_unsigned(t);
+}
+
+/* Has every value of `from` one in `to`? */
+static bool is_exact(sn_dtype from, sn_dtype to) {
+    bool halves = from == SN_F16 && to == SN_BF16; /* and the other way: neither has the other's values */
+    if (sn_is_float(from) && !sn_is_float(to)) return false;
+    if (!sn_is_float(from) && !sn_is_float(to) && !sn_is_unsigned(from) && from != SN_BOOL && sn_is_unsigned(to))
+        return false;
+    return !halves && digits(from) && digits(from) <= digits(to) && !(from == SN_BF16 && to == SN_F16);
+}
+
 /* Which operand the value is, a new one if need be; SN_MOST_OPERANDS: there is no room. */
 static uint32_t operand(finder *f, sn_val v) {
     sn_contraction *c = f->c;
@@ -110,7 +125,10 @@ static uint32_t operand(finder *f, sn_val v) {
     sn_contraction_operand *o = &c->operands[c->n_operands];
     *o = (sn_contraction_operand){.value = v, .from = sn_val_get(f->m, v)->dtype};
     sn_stmt def = sn_val_get(f->m, v)->def;
-    while (sn_stmt_get(f->m, def)->op == SN_LOP_CAST) def = sn_val_get(f->m, sn_stmt_get(f->m, def)->in[0])->def;
+    for (const sn_stmt_rec *r = sn_stmt_get(f->m, def); r->op == SN_LOP_CAST; r = sn_stmt_get(f->m, def)) {
+        if (!is_exact(sn_val_get(f->m, r->in[0])->dtype, r->dtype)) break;
+        def = sn_val_get(f->m, r->in[0])->def;
+    }
     if (sn_stmt_get(f->m, def)->op == SN_LOP_LOAD) {
         o->load = def;
         o->from = sn_stmt_get(f->m, def)->dtype;

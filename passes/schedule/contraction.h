@@ -20,8 +20,9 @@ typedef enum sn_contraction_side {
 
 /* A factor of the products. */
 typedef struct sn_contraction_operand {
-    sn_val value;  /* in the region of the reduction, or in front of it */
-    sn_stmt load;  /* what it is read by, if the value is that element, converted at most; none: it has a prologue */
+    sn_val value; /* in the region of the reduction, or in front of it */
+    sn_stmt
+        load; /* what it is read by, if the value is that element, converted exactly at most; none: it has a prologue */
     sn_dtype from; /* of that element; without one, of the value */
     bool right;    /* depends on the N axes; else on the M axes, or on neither */
 } sn_contraction_operand;
