@@ -29,15 +29,18 @@
  *   L22  a kernel's parameters are formals of its own, or none is; what a formal's role says is what the kernel does with it,
  *        and one that is invariant is not stored to
  *   L23  bulk stands on a block.x axis, or on a seq or unroll loop inside one; its nest has a copy and is in no other
- *        bulk nest, and its block.x axis has no barrier
+ *        bulk nest, and its block.x axis has no barrier; outside of block.x axes the nest is a box, which stands in a
+ *        pipe if it fills shared memory
  *   L24  a bulk loop inside a block.x axis has an await loop, in the same place of the nest behind, which is like its
  *        own; the extent of that is a constant, and await stands nowhere else
  *   L25  a pipe of 2 to 8 stages is a seq loop outside the axes of threads and other pipes; nests with bulk block.x
  *        axes stand directly in it, behind them a barrier; they store only copies, load only what the kernel does not
  *        store and take no values of the pipe's region; what they fill is only read, in the pipe and behind them
  *   L26  a kernel that is scheduled for a library is a product of matrices, with an epilogue, that one may be asked for
+ *   L27  a nest with mma is one of its row of mma.def: threads, blocks, registers and operands in shared memory are where
+ *        its formulas say
  *
- * L23 to L25 are in verify_copies.c. Uses the marks of axes (their statement), values (definition seen) and buffers.
+ * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition seen) and buffers.
  * Says nothing about speed or targets.
  */
 #include "ir/loop/copies.h"
