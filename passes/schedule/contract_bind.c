@@ -392,7 +392,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     make_operands(&b);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         const sn_contraction_operand *o = &ct->c.operands[i];
-        fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) % (SN_LINE / sn_dtype_bytes(o->from)) == 0;
+        uint32_t bytes = sn_dtype_bytes(ct->n_terms ? SN_BF16 : o->from); /* lines of terms are the longer ones */
+        fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) % (SN_LINE / bytes) == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);
