@@ -123,8 +123,8 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k)
         lane = sn_ix_addc(m, lane, part * width);
         sn_ix place = across ? lane : line, step = sn_contract_fma(b, depth, k, across ? line : lane);
         sn_ix side = sn_ix_add(m, o->right ? b->column : b->row, place);
-        sn_val mask =
-            sn_contract_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side, o->right ? b->ct.c.n : b->ct.c.m);
+        sn_val mask = sn_contract_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side,
+                                      o->right ? b->ct.c.n : b->ct.c.m);
         mask = sn_contract_and(b, in, mask, b->edge_k, step, b->ct.c.k);
         sn_buf from = sn_stmt_get(m, o->load)->buf;
         sn_ix offset = element(b, o, place, step);
@@ -144,8 +144,8 @@ static void make_operands(sn_contract_binding *b) {
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
         sn_dtype dtype = b->sc->threads ? b->ct.operand : o->from;
         b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : sn_contract_lies_across(&b->ct, i);
-        b->shared[i] =
-            sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, rows * b->sc->tile_k, b->sc->cluster);
+        b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, rows * b->sc->tile_k,
+                                         b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle = b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : SN_LINE;
     }
 }
@@ -396,6 +396,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
         fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) % (SN_LINE / bytes) == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
+    if (ct->n_terms && !sn_contract_shares_terms(&b))
+        return *why_not = "threads have no equal shares of its terms", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);
     sn_ix k = sn_contract_loop(&b, &at, "k", parts(ct->c.k, sc->tile_k), SN_AXIS_SEQ);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k);

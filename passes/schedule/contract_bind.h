@@ -53,6 +53,8 @@ sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool e
 
 /* Shared memory for the terms of all operands, and registers for totals. */
 void sn_contract_make_terms(sn_contract_binding *b);
+/* Do all threads take as many vectors of each operand apart? */
+bool sn_contract_shares_terms(const sn_contract_binding *b);
 /* Step k of the sum, behind the barrier of its pipe: terms, products, what products of the step before add up to. */
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
 /* Behind all steps: then totals have the sums. */

@@ -67,7 +67,7 @@ void sn_contract_make_terms(sn_contract_binding *b) {
 typedef struct vectors {
     sn_buf held;
     sn_ix x;
-    int64_t each, all; /* of a thread; of the operand */
+    int64_t each; /* of a thread */
 } vectors;
 
 /* Vector u of the thread: a region at *at for it, its number, and its first register. */
@@ -77,7 +77,6 @@ static void open_vector(sn_contract_binding *b, sn_cursor *at, const vectors *of
     *number = sn_contract_fma(b, threads, u, of->x);
     sn_ix thread = sn_contract_fma(b, threads, b->nest.rank, of->x);
     *held = sn_contract_fma(b, VECTOR * of->each, thread, sn_ix_scale(b->m, u, VECTOR));
-    if (of->all % threads) *at = sn_at_end(b->k, sn_put_if(b->m, *at, *number, sn_ix_const(b->m, of->all)));
 }
 
 static void hold_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of) {
@@ -112,9 +111,15 @@ static void put_vector(sn_contract_binding *b, sn_cursor at, uint32_t operand, c
     }
 }
 
+bool sn_contract_shares_terms(const sn_contract_binding *b) {
+    bool equal = true;
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) equal &= size_of(b, i) / VECTOR % b->nest.threads == 0;
+    return equal;
+}
+
 static void take_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
-    int64_t threads = b->nest.threads, all = size_of(b, operand) / VECTOR;
-    vectors of = {.all = all, .each = (all + threads - 1) / threads};
+    int64_t threads = b->nest.threads;
+    vectors of = {.each = size_of(b, operand) / VECTOR / threads};
     of.held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, VECTOR * of.each, threads * b->sc->cluster);
     of.x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
     hold_vectors(b, at, operand, &of);
