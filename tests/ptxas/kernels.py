@@ -89,13 +89,17 @@ def assemble(kernel, ptxas, version, folder):
     name = hashlib.sha256(f"{version}\n{kernel.ptx}".encode()).hexdigest()
     base = os.path.join(folder, name)
     kernel.cubin = base + ".cubin"
+    own = f"{base}.{kernel.target}"  # two targets may have the same text
     if not os.path.exists(base + ".said"):
-        with open(base + ".ptx", "w", encoding="utf-8") as file:
+        with open(own + ".ptx", "w", encoding="utf-8") as file:
             file.write(kernel.ptx)
-        status, said = run_ptxas(ptxas, architecture(kernel.ptx), base + ".ptx", kernel.cubin)
-        with open(base + ".new", "w", encoding="utf-8") as file:
+        status, said = run_ptxas(ptxas, architecture(kernel.ptx), own + ".ptx", own + ".cubin")
+        with open(own + ".said", "w", encoding="utf-8") as file:
             file.write(f"{status}\n{said}")
-        os.replace(base + ".new", base + ".said")
+        if os.path.exists(own + ".cubin"):
+            os.replace(own + ".cubin", kernel.cubin)
+        os.replace(own + ".ptx", base + ".ptx")
+        os.replace(own + ".said", base + ".said")
     with open(base + ".said", encoding="utf-8") as file:
         status, kernel.said = file.read().split("\n", 1)
     kernel.status = int(status)
