@@ -6,9 +6,9 @@
 enum { K, BOTH, WARP = 32 };
 
 const sn_mma_info sn_mmas[SN_N_MMAS] = {
-    [SN_MMA_NONE] = {"", 0, 0, 0, 0, 0, SN_F32, SN_F32, false, "none"},
-#define SN_MMA(ID, name, sm, m, n, k, threads, operand, state, sides, doc)                                             \
-    [SN_MMA_##ID] = {name, sm, m, n, k, threads, SN_##operand, SN_##state, sides == BOTH, doc},
+    [SN_MMA_NONE] = {"", 0, 0, 0, 0, 0, 0, SN_F32, SN_F32, false, "none"},
+#define SN_MMA(ID, name, sm, m, n, k, threads, rate, operand, state, sides, doc)                                       \
+    [SN_MMA_##ID] = {name, sm, m, n, k, threads, rate, SN_##operand, SN_##state, sides == BOTH, doc},
 #include "ir/loop/mma.def"
 #undef SN_MMA
 };

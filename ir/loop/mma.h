@@ -29,7 +29,7 @@
 
 typedef enum sn_mma {
     SN_MMA_NONE,
-#define SN_MMA(ID, name, sm, m, n, k, threads, operand, state, sides, doc) SN_MMA_##ID,
+#define SN_MMA(ID, name, sm, m, n, k, threads, rate, operand, state, sides, doc) SN_MMA_##ID,
 #include "ir/loop/mma.def"
 #undef SN_MMA
     SN_N_MMAS
@@ -37,7 +37,7 @@ typedef enum sn_mma {
 
 typedef struct sn_mma_info {
     const char *name;
-    uint32_t sm, m, n, k, threads;
+    uint32_t sm, m, n, k, threads, rate;
     sn_dtype operand, state;
     bool across; /* operands may lie across the sum */
     const char *doc;

@@ -225,9 +225,9 @@ static int64_t resident(const sn_contract *ct, const sn_sched *sc) {
 
 /* Cycles of a multiprocessor for a step of a tile. */
 static double step_cycles(const sn_contract *ct, const sn_sched *sc) {
-    int64_t bytes = sn_dtype_bytes(ct->operand), words = parts(sn_dtype_bytes(ct->c.dtype), 4);
+    int64_t words = parts(sn_dtype_bytes(ct->c.dtype), 4);
     double products = (double)ct->c.n_products * sc->tile_m * sc->tile_n * sc->tile_k;
-    double rate = sc->plain ? (double)SN_ISSUES / (double)words : (double)SN_CONTRACT_MMA * 2 / (double)bytes;
+    double rate = sc->plain ? (double)SN_ISSUES / (double)words : sn_mmas[ct->mma].rate;
     double part = (double)part_bytes(ct, sc);
     double shared = (read_bytes(ct, sc) + part) / SN_LINE;
     return most(products / rate, most(shared, part / SN_CONTRACT_FETCH));

@@ -17,8 +17,8 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
     double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0;
     double tiles = (double)c->batch * waves_of((double)c->m, m) * waves_of((double)c->n, n);
     for (uint32_t i = 0; i < c->n_operands; i++) rows += c->operands[i].right ? n : m;
-    double bytes = sn_dtype_bytes(c->operands[0].from), operand = sn_dtype_bytes(sn_mmas[ct->mma].operand);
-    double products = m * n * k * c->n_products * pairs(ct->n_terms) * operand / SN_PRODUCT_RATE;
+    double bytes = sn_dtype_bytes(c->operands[0].from);
+    double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate;
     double step = larger(products, rows * k * bytes / SN_PRODUCT_CACHE);
     if (ct->n_terms) step = larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES);
     step += ct->n_terms ? SN_PRODUCT_MEET : SN_PRODUCT_STEP;

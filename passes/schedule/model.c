@@ -4,15 +4,19 @@
  *               8 blocks of 256 threads fit (threads), 31.0 waves
  *
  * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of
- * the axes around it, and the kinds of the axes say who runs it. Estimated are the blocks that fit on a multiprocessor,
- * the bytes that its threads wait for together, and the cycles that memory, the lines of accesses, the issue of
- * instructions and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md
- * has the formulas and where the figures of targets.def come from.
+ * the axes around it, and the kinds of the axes say who runs it. Nests that are boxes or have the promise mma are counted as
+ * what does them, not as statements. Estimated are the blocks that fit on a multiprocessor, the bytes that its threads wait for
+ * together, and the cycles that memory, the lines of accesses, boxes, shared memory, tensor cores, the issue of instructions
+ * and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md has the formulas and
+ * where the figures of targets.def come from.
  *
  * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every block
- * reads again (a weight) are counted once.
+ * reads again (a weight) are counted once. What a value of the kernel decides to do (an `if` of one) is taken to be rare.
  */
 #include "passes/schedule/schedule.h"
+#include "ir/loop/box.h"
+#include "ir/loop/copies.h"
+#include "ir/loop/mma.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,6 +44,7 @@ typedef struct model {
     SN_VEC(traffic) traffic;
     SN_VEC(phase) phases;
     double instructions, special; /* of all threads */
+    double tensor, shared, boxed; /* cycles of tensor cores; bytes of shared memory; bytes that boxes move */
     double lines;                 /* that all warps touch */
     double asked;                 /* bytes of memory, without what is unused in lines */
     double freshest;              /* largest part of a load's bytes that comes from memory, not from a cache */
@@ -63,6 +68,7 @@ typedef struct place {
 static double share_of(sn_module *m, const sn_stmt_rec *r) {
     int64_t bound;
     sn_range range = sn_ix_range(m, r->ix);
+    if (sn_ix_uses_vals(m, r->ix)) return 0;
     if (!sn_ix_is_const(m, r->bound, &bound) || range.lo < 0 || range.hi < bound || range.hi == INT64_MAX) return 1;
     return (double)(bound - range.lo) / (double)(range.hi - range.lo + 1);
 }
@@ -286,6 +292,48 @@ static cost cost_of(const model *md, sn_stmt s, const place *p) {
     return (cost){0, 0};
 }
 
+/* A load and a store that are to or from shared memory. */
+static void count_shared(model *md, const sn_stmt_rec *r, double runs) {
+    const sn_buf_rec *b = sn_buf_get(md->m, r->buf);
+    if (b->scope == SN_BUF_SHARED) md->shared += runs * sn_dtype_bytes(b->dtype);
+}
+
+/* ---- promises ---- */
+
+/* Groups of threads read what they multiply out of shared memory: rows of theirs once, columns for each row of blocks. */
+static void count_mma(model *md, sn_stmt s) {
+    sn_mma_nest n;
+    const char *why_not;
+    place p = place_of(md, s, false);
+    if (!sn_mma_find(&n, &why_not, md->m, s)) return;
+    const sn_mma_info *mma = &sn_mmas[n.mma];
+    double runs = p.blocks * p.times, rows = (double)sn_mma_rows(&n), columns = (double)sn_mma_columns(&n);
+    double groups = (double)n.threads / mma->threads, again = sn_mma_is_async(n.mma) ? n.tiles_m : 1;
+    double read = rows * n.columns + columns * (groups / n.columns) * again;
+    md->tensor += runs * rows * columns * (double)n.depth / mma->rate;
+    md->shared += runs * read * (double)n.depth * sn_dtype_bytes(mma->operand);
+}
+
+/* A box brings whole lines past the threads, one after the other; those of a pipe are under way together. */
+static void count_box(model *md, sn_stmt s) {
+    sn_box box;
+    const char *why_not;
+    sn_stmt outer = sn_stmt_get(md->m, s)->parent;
+    place p = place_of(md, s, true);
+    if (!sn_box_find(&box, &why_not, md->m, s)) return;
+    double each = (double)box.elements * sn_dtype_bytes(sn_buf_get(md->m, box.global)->dtype);
+    double bytes = p.blocks * p.times * each, got = fresh(md, &p, box.global, !box.fills, bytes);
+    double share = bytes > 0 ? got / bytes : 0;
+    uint32_t stages = outer.i ? sn_stmt_get(md->m, outer)->pipe : 0;
+    md->boxed += bytes;
+    md->shared += bytes;
+    md->asked += got;
+    *(box.fills ? &md->out->loaded : &md->out->stored) += got;
+    if (!box.fills) return;
+    phase_of(md, p.phase)->bytes += each * (stages ? stages : 1) * share / md->out->threads;
+    if (share > md->freshest) md->freshest = share;
+}
+
 static void count_statement(model *md, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
     place p = place_of(md, s, false);
@@ -296,8 +344,20 @@ static void count_statement(model *md, sn_stmt s) {
     md->special += runs * c.special;
     uint32_t carries = r->op == SN_LOP_REDUCE ? (uint32_t)(r->n_results * words * p.lanes) : 0;
     if (carries > md->accumulators) md->accumulators = carries;
-    bool access = r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE;
-    if (access && !sn_buf_is_local(sn_buf_get(md->m, r->buf))) count_memory(md, s);
+    if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) return;
+    if (!sn_buf_is_local(sn_buf_get(md->m, r->buf))) count_memory(md, s);
+    else count_shared(md, r, runs);
+}
+
+static void count_all(model *md, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(md->m, k), next; s.i; s = next) {
+        const sn_stmt_rec *r = sn_stmt_get(md->m, s);
+        bool box = r->op == SN_LOP_LOOP && sn_is_box(md->m, s);
+        next = r->mma || box ? sn_stmt_walk_skip(md->m, s) : sn_stmt_walk_next(md->m, s);
+        if (r->mma) count_mma(md, s);
+        else if (box) count_box(md, s);
+        else count_statement(md, s);
+    }
 }
 
 /* ---- blocks that fit ---- */
@@ -345,13 +405,20 @@ static void decide(model *md, double bytes) {
     out->lines = md->lines / busy;
     out->issue = md->instructions / (SN_ISSUES * busy);
     out->special = md->special / (t->special * busy);
+    out->tensor = md->tensor / busy;
+    out->shared = md->shared / (SN_LINE * busy);
+    out->cache = md->boxed / (SN_PRODUCT_CACHE * busy);
     double slow = out->flight * SN_FLIGHT_ENOUGH < out->needed * 100 ? out->needed / out->flight : 1,
            longest = out->memory * slow;
     double unused = moved / md->asked; /* times as many lines as bytes would fill */
     out->bound = unused >= 2 && unused > slow ? SN_BOUND_LINES : slow > 1 ? SN_BOUND_LATENCY : SN_BOUND_MEMORY;
-    if (out->lines > longest) longest = out->lines, out->bound = SN_BOUND_LINES;
-    if (out->issue > longest) longest = out->issue, out->bound = SN_BOUND_ISSUE;
-    if (out->special > longest) longest = out->special, out->bound = SN_BOUND_SPECIAL;
+    const struct {
+        double cycles;
+        sn_schedule_bound bound;
+    } others[] = {{out->lines, SN_BOUND_LINES},   {out->issue, SN_BOUND_ISSUE},   {out->special, SN_BOUND_SPECIAL},
+                  {out->tensor, SN_BOUND_TENSOR}, {out->shared, SN_BOUND_SHARED}, {out->cache, SN_BOUND_CACHE}};
+    for (size_t i = 0; i < SN_COUNT(others); i++)
+        if (others[i].cycles > longest) longest = others[i].cycles, out->bound = others[i].bound;
     out->cycles = longest;
 }
 
@@ -364,21 +431,38 @@ static bool stores_halves(const sn_module *m, sn_kern k) {
     return true;
 }
 
+/* How often a buffer exists: a pipe fills it for later iterations. */
+static uint32_t stages_of(const sn_module *m, const sn_copy_list *copies, sn_buf b) {
+    for (uint32_t i = 0; i < copies->n; i++) {
+        const sn_copy *c = &copies->at[i];
+        if (c->pipe.i && sn_buf_eq(sn_stmt_get(m, c->store)->buf, b)) return sn_stmt_get(m, c->pipe)->pipe;
+    }
+    return 1;
+}
+
+/* Bytes of shared memory of a block; the words that a thread keeps are counted meanwhile. */
+static uint32_t count_buffers(model *md, sn_kern k) {
+    sn_copy_list copies = {0};
+    const sn_kern_rec *r = sn_kern_get(md->m, k);
+    uint32_t shared = 0;
+    sn_kern_copies(&copies, md->m, k, md->cx->scratch);
+    for (uint32_t i = 0; i < r->locals.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(md->m, r->locals.at[i]);
+        uint32_t bytes = b->private_size * sn_dtype_bytes(b->dtype);
+        if (b->scope == SN_BUF_REG) md->kept += (bytes + 3) / 4;
+        else shared += bytes * stages_of(md->m, &copies, r->locals.at[i]);
+    }
+    return shared;
+}
+
 void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
     *out = (sn_schedule_model){.limit = SN_LIMIT_THREADS};
     model md = {.cx = cx, .m = cx->m, .t = cx->target, .launch = sn_kern_launch(cx->m, k), .out = out};
     md.halves = stores_halves(cx->m, k);
-    const sn_kern_rec *r = sn_kern_get(cx->m, k);
-    uint32_t shared = 0;
     out->blocks = (double)sn_ix_value(cx->m, md.launch.grid);
     out->threads = md.launch.block_x * md.launch.block_y;
-    for (uint32_t i = 0; i < r->locals.n; i++) {
-        const sn_buf_rec *b = sn_buf_get(cx->m, r->locals.at[i]);
-        uint32_t bytes = b->private_size * sn_dtype_bytes(b->dtype);
-        if (b->scope == SN_BUF_REG) md.kept += (bytes + 3) / 4;
-        else shared += bytes;
-    }
-    for (sn_stmt s = sn_stmt_walk_first(cx->m, k); s.i; s = sn_stmt_walk_next(cx->m, s)) count_statement(&md, s);
+    uint32_t shared = count_buffers(&md, k);
+    count_all(&md, k);
     double bytes = 0, in_regs = 0;
     for (uint32_t i = 0; i < md.phases.n; i++) {
         bytes = fmax(bytes, md.phases.at[i].bytes);
@@ -440,6 +524,15 @@ static void put_bound(char *out, const sn_schedule_model *md, const sn_pass_ctx 
         break;
     case SN_BOUND_SPECIAL:
         snprintf(out, WORDS, "special functions: %.1f times as long as memory", md->special / md->memory);
+        break;
+    case SN_BOUND_TENSOR:
+        snprintf(out, WORDS, "tensor cores: %.1f times as long as memory", md->tensor / md->memory);
+        break;
+    case SN_BOUND_SHARED:
+        snprintf(out, WORDS, "shared memory: %.1f times as long as memory", md->shared / md->memory);
+        break;
+    case SN_BOUND_CACHE:
+        snprintf(out, WORDS, "the L2: boxes take %.1f times as long as memory", md->cache / md->memory);
         break;
     }
 }

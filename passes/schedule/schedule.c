@@ -66,15 +66,17 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
 /* The first row that has a candidate which agrees with the header; NULL: none has. */
 static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, sn_kern k,
                      const sn_schedule_shape *sh, const sn_sched *pinned) {
-    const char *why_not = "another one does better";
+    const char *why_not = "another one does better", *header = NULL;
     *out = NULL;
     for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
         const scheduler *s = &SCHEDULERS[i];
         if ((pinned->cls != SN_SCHED_NONE && pinned->cls != s->cls) || !s->applies(&why_not, cx, k, sh)) continue;
         SN_TRY(s->candidates(headers, cx, k, sh, pinned));
         if (headers->n) return *out = s, SN_OK;
+        if (pinned->cls) header = "its header says what cannot be";
     }
-    sn_remark(cx, sn_kern_get(cx->m, k)->name, "class %s does not fit: %s", sn_sched_class_names[pinned->cls], why_not);
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "class %s does not fit: %s", sn_sched_class_names[pinned->cls],
+              header ? header : why_not);
     return SN_OK;
 }
 

@@ -122,7 +122,10 @@ typedef enum sn_schedule_bound {
     SN_BOUND_LATENCY, /* too few bytes are in flight for that */
     SN_BOUND_LINES,   /* lines that warps touch */
     SN_BOUND_ISSUE,   /* instructions */
-    SN_BOUND_SPECIAL  /* special functions */
+    SN_BOUND_SPECIAL, /* special functions */
+    SN_BOUND_TENSOR,  /* products of tensor cores */
+    SN_BOUND_SHARED,  /* bytes of shared memory */
+    SN_BOUND_CACHE    /* bytes that boxes bring from the L2 */
 } sn_schedule_bound;
 typedef struct sn_schedule_coverage {
     uint32_t bytes, sectors, lines; /* of one access of a warp: different ones; 32 bytes each; 128 bytes each */
@@ -135,7 +138,8 @@ typedef struct sn_schedule_model {
     double waves;                         /* blocks over those that fit on all multiprocessors */
     double loaded, stored;                /* bytes of memory, with what is unused in lines */
     double flight, needed;                /* bytes in flight on a multiprocessor; that its memory takes to be busy */
-    double memory, lines, issue, special; /* cycles that each would take alone ... */
+    double memory, lines, issue, special; /* cycles that each would take alone, ... */
+    double tensor, shared, cache;         /* ... each of these too, ... */
     double cycles;                        /* ... and the longest, with the time that latency adds */
     sn_schedule_bound bound;
     /* The access that touches or wastes most lines: */
