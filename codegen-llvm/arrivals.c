@@ -14,25 +14,23 @@
 
 enum { OBJECTS = 2 };
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
 static lv number_of(sn_gen *g, lv p) { return LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""); }
 
 static lv exchange(sn_gen *g) { return LLVMBuildLoad2(g->em.b, g->em.cg->i32, g->arrivals.exchange, "exchange"); }
 
 static lv object(sn_gen *g, lv number) {
-    lv bytes = em_imul(&g->em, em_and(&g->em, number, c32(g, OBJECTS - 1)), c32(g, 8));
+    lv bytes = em_imul(&g->em, em_and(&g->em, number, sn_gen_c32(g, OBJECTS - 1)), sn_gen_c32(g, 8));
     return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, g->arrivals.objects, &bytes, 1, "");
 }
 
 void sn_gen_make_arrivals(sn_gen *g) {
     sn_em *em = &g->em;
     g->arrivals.exchange = LLVMBuildAlloca(em->b, em->cg->i32, "exchange");
-    LLVMBuildStore(em->b, c32(g, 0), g->arrivals.exchange);
+    LLVMBuildStore(em->b, sn_gen_c32(g, 0), g->arrivals.exchange);
     g->arrivals.objects = sn_em_global(em, "sn_arrivals", LLVMArrayType2(em->cg->i64, OBJECTS), 3, 8);
     sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
     for (uint32_t e = 0; e < OBJECTS; e++) {
-        lv p = number_of(g, object(g, c32(g, e)));
+        lv p = number_of(g, object(g, sn_gen_c32(g, e)));
         sn_em_assembly(em, em->cg->vd, "mbarrier.init.shared::cta.b64 [$0], 1;", "l,~{memory}", &p, 1);
     }
     sn_em_assembly(em, em->cg->vd, "fence.mbarrier_init.release.cluster;", "~{memory}", NULL, 0);
@@ -40,13 +38,13 @@ void sn_gen_make_arrivals(sn_gen *g) {
 }
 
 lv sn_gen_in_turn(sn_gen *g, lv even, lv odd) {
-    lv bit = em_and(&g->em, exchange(g), c32(g, 1));
-    return em_select(&g->em, em_icmp(&g->em, LLVMIntEQ, bit, c32(g, 0)), even, odd);
+    lv bit = em_and(&g->em, exchange(g), sn_gen_c32(g, 1));
+    return em_select(&g->em, em_icmp(&g->em, LLVMIntEQ, bit, sn_gen_c32(g, 0)), even, odd);
 }
 
 void sn_gen_expect(sn_gen *g, uint32_t bytes) {
     sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
-    lv args[2] = {number_of(g, object(g, exchange(g))), c32(g, bytes)};
+    lv args[2] = {number_of(g, object(g, exchange(g))), sn_gen_c32(g, bytes)};
     sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r,~{memory}",
                    args, 2);
     sn_em_end(&g->em, &first);
@@ -68,17 +66,7 @@ void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to) {
 
 void sn_gen_wait(sn_gen *g) {
     sn_em *em = &g->em;
-    lv number = exchange(g), phase = em_and(em, em_lshr(em, number, c32(g, 1)), c32(g, 1));
-    lv args[2] = {number_of(g, object(g, number)), phase};
-    LLVMBasicBlockRef wait = sn_em_block(em, "wait"), arrived = sn_em_block(em, "arrived");
-    LLVMBuildBr(em->b, wait);
-    LLVMPositionBuilderAtEnd(em->b, wait);
-    lv all = sn_em_assembly(em, em->cg->i32,
-                            "{\n\t.reg .pred p;\n\t"
-                            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$1], $2;\n\t"
-                            "selp.u32 $0, 1, 0, p;\n\t}",
-                            "=r,l,r,~{memory}", args, 2);
-    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntNE, all, c32(g, 0)), arrived, wait);
-    LLVMPositionBuilderAtEnd(em->b, arrived);
-    LLVMBuildStore(em->b, em_iadd(em, number, c32(g, 1)), g->arrivals.exchange);
+    lv number = exchange(g), phase = em_and(em, em_lshr(em, number, sn_gen_c32(g, 1)), sn_gen_c32(g, 1));
+    sn_gen_wait_object(g, number_of(g, object(g, number)), phase, true);
+    LLVMBuildStore(em->b, em_iadd(em, number, sn_gen_c32(g, 1)), g->arrivals.exchange);
 }

@@ -13,18 +13,17 @@ enum { AREA_LIMIT = 24 << 10, WARP = 32 };
 
 /* ---- shuffles ---- */
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
 /* Lanes of the last warp may not exist; the mask must not name them. */
 static lv warp_mask(sn_gen *g) {
     uint32_t threads = g->threads_x * g->threads_y, rest = threads % WARP;
-    if (!rest) return c32(g, -1);
-    lv part = c32(g, ((int64_t)1 << rest) - 1);
+    if (!rest) return sn_gen_c32(g, -1);
+    lv part = sn_gen_c32(g, ((int64_t)1 << rest) - 1);
     if (threads < WARP) return part;
     lv x = LLVMBuildTrunc(g->em.b, g->thread_x, g->em.cg->i32, ""),
        y = LLVMBuildTrunc(g->em.b, g->thread_y, g->em.cg->i32, "");
-    lv number = em_iadd(&g->em, x, em_imul(&g->em, y, c32(g, g->threads_x)));
-    return em_select(&g->em, em_icmp(&g->em, LLVMIntULT, number, c32(g, threads - rest)), c32(g, -1), part);
+    lv number = em_iadd(&g->em, x, em_imul(&g->em, y, sn_gen_c32(g, g->threads_x)));
+    return em_select(&g->em, em_icmp(&g->em, LLVMIntULT, number, sn_gen_c32(g, threads - rest)), sn_gen_c32(g, -1),
+                     part);
 }
 
 /* From which lane: an exclusive or, a distance upwards, or a number within the segment of the warp. */
@@ -35,7 +34,7 @@ typedef struct source_lane {
 } source_lane;
 
 static lv shuffle_word(sn_gen *g, lv x, const source_lane *from) {
-    lv args[4] = {warp_mask(g), x, from->lane, c32(g, from->limits)};
+    lv args[4] = {warp_mask(g), x, from->lane, sn_gen_c32(g, from->limits)};
     return sn_em_call(&g->em, from->intrinsic, NULL, args, 4);
 }
 
@@ -70,7 +69,7 @@ static lv shuffle(sn_gen *g, lv x, const source_lane *from) {
 }
 
 static lv from_across(sn_gen *g, lv x, uint32_t distance) {
-    source_lane from = {"llvm.nvvm.shfl.sync.bfly.i32", c32(g, distance), WARP - 1};
+    source_lane from = {"llvm.nvvm.shfl.sync.bfly.i32", sn_gen_c32(g, distance), WARP - 1};
     return shuffle(g, x, &from);
 }
 
@@ -306,7 +305,7 @@ void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, 
 
 /* The value of the lane `distance` below, in segments of `width` lanes. The lowest lanes get their own. */
 static lv from_below(sn_gen *g, lv x, uint32_t distance, uint32_t width) {
-    source_lane from = {"llvm.nvvm.shfl.sync.up.i32", c32(g, distance), (WARP - width) << 8};
+    source_lane from = {"llvm.nvvm.shfl.sync.up.i32", sn_gen_c32(g, distance), (WARP - width) << 8};
     return shuffle(g, x, &from);
 }
 
@@ -344,9 +343,9 @@ static lv scan_warps(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv 
     lv exists = em_icmp(em, LLVMIntULT, lane, cx(g, warps));
     slot_read(g, st, ex, em_iadd(em, row, em_select(em, exists, lane, cx(g, 0))), &x);
     x = scan_lanes(g, st, em_select(em, exists, x, identity), lane, WARP);
-    *all = from_lane(g, x, c32(g, warps - 1), WARP);
+    *all = from_lane(g, x, sn_gen_c32(g, warps - 1), WARP);
     lv number = LLVMBuildTrunc(em->b, warp, em->cg->i32, "");
-    before = from_lane(g, x, em_and(em, em_isub(em, number, c32(g, 1)), c32(g, WARP - 1)), WARP);
+    before = from_lane(g, x, em_and(em, em_isub(em, number, sn_gen_c32(g, 1)), sn_gen_c32(g, WARP - 1)), WARP);
     return em_select(em, em_icmp(em, LLVMIntEQ, warp, cx(g, 0)), identity, before);
 }
 
@@ -357,7 +356,7 @@ void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, l
     lv sum = scan_lanes(g, st, *x, lane, width);
     lv before = em_select(em, em_icmp(em, LLVMIntEQ, lane, cx(g, 0)), identity, from_below(g, sum, 1, width));
     if (warps <= 1) {
-        *all = from_lane(g, sum, c32(g, width - 1), width);
+        *all = from_lane(g, sum, sn_gen_c32(g, width - 1), width);
         *x = before;
         return;
     }

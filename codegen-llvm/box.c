@@ -8,12 +8,6 @@
 
 #include <stdio.h>
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
-static lv shared_address(sn_gen *g, lv p) {
-    return LLVMBuildTrunc(g->em.b, LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""), g->em.cg->i32, "");
-}
-
 static lv coordinate(sn_gen *g, const sn_box_dim *d) {
     lv x = sn_gen_ix(g, sn_gen_resolve(g, d->at));
     return g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, "");
@@ -41,16 +35,16 @@ static void fill(sn_gen *g, const sn_gen_box *b, lv arrives) {
     sn_em *em = &g->em;
     const sn_box *box = &b->box;
     char list[64], text[256];
-    lv args[4 + SN_BOX_DIMS], to = shared_address(g, g->memory[box->shared.i]);
+    lv args[4 + SN_BOX_DIMS], to = sn_gen_shared_address(g, g->memory[box->shared.i]);
     int64_t bytes = sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype), offset = box->shared_offset * bytes;
     for (uint32_t k = 0; k < box->rank; k++) args[3 + k] = coordinate(g, &box->dims[k]);
     if (b->shared) {
         int64_t lines = box->dims[1].box / g->cluster;
         lv rank = g->index == em->cg->i32 ? g->rank : LLVMBuildTrunc(em->b, g->rank, em->cg->i32, "");
-        args[4] = em_iadd(em, args[4], em_imul(em, rank, c32(g, lines)));
-        to = em_iadd(em, to, em_imul(em, rank, c32(g, lines * box->dims[0].box * bytes)));
+        args[4] = em_iadd(em, args[4], em_imul(em, rank, sn_gen_c32(g, lines)));
+        to = em_iadd(em, to, em_imul(em, rank, sn_gen_c32(g, lines * box->dims[0].box * bytes)));
     }
-    args[0] = offset ? em_iadd(em, to, c32(g, offset)) : to;
+    args[0] = offset ? em_iadd(em, to, sn_gen_c32(g, offset)) : to;
     args[1] = arrives;
     args[2] = sn_gen_tensor_map_address(g, b->map);
     args[3 + box->rank] = sn_em_ci(em->cg->i16, ((int64_t)1 << g->cluster) - 1);
@@ -78,7 +72,7 @@ static void store(sn_gen *g, const sn_gen_box *b) {
     uint32_t mark = sn_gen_mark(g);
     sn_em_if first = sn_em_then(em, sn_gen_first_thread(g), "first_thread");
     for (uint32_t k = 0; k < box->rank; k++) args[2 + k] = coordinate(g, &box->dims[k]);
-    args[0] = em_iadd(em, shared_address(g, g->memory[box->shared.i]), c32(g, offset));
+    args[0] = em_iadd(em, sn_gen_shared_address(g, g->memory[box->shared.i]), sn_gen_c32(g, offset));
     args[1] = sn_gen_tensor_map_address(g, b->map);
     put_list(list, sizeof list, 2, box->rank);
     snprintf(text, sizeof text, "cp.async.bulk.tensor.%ud.global.shared::cta.bulk_group [$1, %s], [$0];", box->rank,

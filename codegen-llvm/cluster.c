@@ -12,8 +12,6 @@
  */
 #include "codegen-llvm/gen.h"
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
 static void call_void(sn_gen *g, const char *name) { sn_em_call(&g->em, name, NULL, NULL, 0); }
 
 /* ---- start ---- */
@@ -70,9 +68,9 @@ typedef struct slots {
 
 static lv slot(sn_gen *g, const slots *sl, uint32_t k, lv block) {
     sn_em *em = &g->em;
-    lv row = g->threads_y > 1 ? LLVMBuildIntCast2(em->b, g->thread_y, em->cg->i32, 0, "") : c32(g, 0);
-    lv index = em_iadd(em, em_imul(em, block, c32(g, sl->rows)), row);
-    return em_iadd(em, c32(g, sl->offset[k]), em_imul(em, index, c32(g, sl->bytes[k])));
+    lv row = g->threads_y > 1 ? LLVMBuildIntCast2(em->b, g->thread_y, em->cg->i32, 0, "") : sn_gen_c32(g, 0);
+    lv index = em_iadd(em, em_imul(em, block, sn_gen_c32(g, sl->rows)), row);
+    return em_iadd(em, sn_gen_c32(g, sl->offset[k]), em_imul(em, index, sn_gen_c32(g, sl->bytes[k])));
 }
 
 /* Threads 0 .. cluster-1 of each row write the state of this block to block number x. */
@@ -81,8 +79,8 @@ static void send(sn_gen *g, const sn_gen_states *st, const slots *sl, const lv *
     lv thread = LLVMBuildIntCast2(em->b, g->thread_x, em->cg->i32, 0, "");
     lv rank = LLVMBuildIntCast2(em->b, g->rank, em->cg->i32, 0, "");
     for (uint32_t first = 0; first < g->cluster; first += g->threads_x) {
-        lv to = em_iadd(em, thread, c32(g, first));
-        sn_em_if branch = sn_em_then(em, em_icmp(em, LLVMIntULT, to, c32(g, g->cluster)), "send");
+        lv to = em_iadd(em, thread, sn_gen_c32(g, first));
+        sn_em_if branch = sn_em_then(em, em_icmp(em, LLVMIntULT, to, sn_gen_c32(g, g->cluster)), "send");
         for (uint32_t k = 0; k < st->n; k++) {
             lv args[2] = {at(g, sl->base, slot(g, sl, k, rank)), to};
             lv remote = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, args, 2);
@@ -101,7 +99,7 @@ static void receive(sn_gen *g, const sn_gen_states *st, const slots *sl, const u
     for (uint32_t k = 0; k < st->n; k++)
         for (uint32_t block = 0; block < n; block++) {
             LLVMTypeRef type = sn_em_shape(sn_math_storage(em->cg, st->dtypes[k]), lanes[k]);
-            lv l = LLVMBuildLoad2(em->b, type, at(g, sl->base, slot(g, sl, k, c32(g, block))), "");
+            lv l = LLVMBuildLoad2(em->b, type, at(g, sl->base, slot(g, sl, k, sn_gen_c32(g, block))), "");
             LLVMSetAlignment(l, sl->bytes[k] < 16 ? sl->bytes[k] : 16);
             all[(size_t)k * n + block] = sn_math_from_storage(em, st->dtypes[k], l);
         }

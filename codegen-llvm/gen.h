@@ -176,6 +176,12 @@ typedef struct sn_gen {
 
 /* ======== ground ======== */
 
+static inline lv sn_gen_c32(const sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
+/* What instructions take that know no other memory. */
+static inline lv sn_gen_shared_address(const sn_gen *g, lv p) {
+    return LLVMBuildTrunc(g->em.b, LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""), g->em.cg->i32, "");
+}
+
 /* ---- index.c ---- */
 /* Constants of written-out axes put in. */
 sn_ix sn_gen_resolve(sn_gen *g, sn_ix e);
@@ -208,6 +214,9 @@ void sn_gen_barrier(sn_gen *g);
 lv sn_gen_first_thread(sn_gen *g);
 /* The number of the thread's group of `threads`, a multiple of a warp, which LLVM and ptxas know to be the same in a warp. */
 lv sn_gen_group_number(sn_gen *g, uint32_t threads);
+
+/* Until the phase of the barrier object (mbarrier) is over; of_cluster: other blocks arrive there too, with what they stored. */
+void sn_gen_wait_object(sn_gen *g, lv at, lv phase, bool of_cluster);
 
 /* ---- shared.c ---- */
 /* Room for an exchange of so many bytes in a block, in the area whose turn it is. */

@@ -5,8 +5,6 @@
  */
 #include "codegen-llvm/gen.h"
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
 static void fence(sn_gen *g) { sn_em_assembly(&g->em, g->em.cg->vd, "fence.acq_rel.gpu;", "~{memory}", NULL, 0); }
 
 /* Counts this block; true on the last of `blocks` blocks of its group. */
@@ -18,7 +16,7 @@ static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
     sn_em_if branch = sn_em_then(em, sn_gen_first_thread(g), "count");
     fence(g);
     lv counter = LLVMBuildInBoundsGEP2(em->b, em->cg->i32, counters, &group, 1, "");
-    lv args[2] = {counter, c32(g, blocks - 1)};
+    lv args[2] = {counter, sn_gen_c32(g, blocks - 1)};
     lv old =
         sn_em_assembly(em, em->cg->i32, "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r,~{memory}", args, 2);
     LLVMSetAlignment(LLVMBuildStore(em->b, old, answer), 4);
@@ -26,7 +24,7 @@ static lv is_last(sn_gen *g, lv group, int64_t groups, int64_t blocks) {
     sn_gen_barrier(g);
     lv number = LLVMBuildLoad2(em->b, em->cg->i32, answer, "");
     LLVMSetAlignment(number, 4);
-    return em_icmp(em, LLVMIntEQ, number, c32(g, blocks - 1));
+    return em_icmp(em, LLVMIntEQ, number, sn_gen_c32(g, blocks - 1));
 }
 
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks) {

@@ -12,8 +12,6 @@
 
 enum { GROUP = 8 /* lines */, IN = 3 /* operands before the registers */ };
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
 static void put(sn_gen *g, const char *text) { sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0); }
 
 /* ---- descriptors ---- */
@@ -43,11 +41,10 @@ static lv begin(sn_gen *g, sn_ix e) {
 static lv descriptor(sn_gen *g, const sn_mma_nest *n, const sn_mma_operand *o, lv group, int64_t unit) {
     sn_em *em = &g->em;
     int64_t bytes = sn_dtype_bytes(sn_mmas[n->mma].operand);
-    lv address = LLVMBuildPtrToInt(em->b, g->memory[o->buf.i], em->cg->i64, "");
-    lv at = LLVMBuildTrunc(em->b, address, em->cg->i32, "");
+    lv at = sn_gen_shared_address(g, g->memory[o->buf.i]);
     if (o->at.i) at = em_iadd(em, at, begin(g, sn_ix_scale(g->m, sn_gen_resolve(g, o->at), bytes)));
-    if (group) at = em_iadd(em, at, em_imul(em, group, c32(g, place(n, o, unit, 0, bytes))));
-    lv low = em_lshr(em, em_and(em, at, c32(g, 0x3ffff)), c32(g, 4));
+    if (group) at = em_iadd(em, at, em_imul(em, group, sn_gen_c32(g, place(n, o, unit, 0, bytes))));
+    lv low = em_lshr(em, em_and(em, at, sn_gen_c32(g, 0x3ffff)), sn_gen_c32(g, 4));
     return em_or(em, LLVMBuildZExt(em->b, low, em->cg->i64, ""), sn_em_ci(em->cg->i64, (int64_t)layout(n, o)));
 }
 
@@ -110,7 +107,7 @@ static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
 }
 
 static lv state_address(sn_gen *g, const sn_mma_nest *n, const wgmma *w, uint32_t element) {
-    lv offset = c32(g, element);
+    lv offset = sn_gen_c32(g, element);
     return LLVMBuildInBoundsGEP2(g->em.b, w->type, g->memory[n->state.i], &offset, 1, "");
 }
 
@@ -122,8 +119,8 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
     int64_t bytes = sn_dtype_bytes(info->operand);
     lv group = n->threads > info->threads ? sn_gen_group_number(g, info->threads) : NULL, down = group, right = NULL;
     if (group && n->columns > 1) {
-        right = LLVMBuildURem(em->b, group, c32(g, n->columns), "");
-        down = LLVMBuildUDiv(em->b, group, c32(g, n->columns), "");
+        right = LLVMBuildURem(em->b, group, sn_gen_c32(g, n->columns), "");
+        down = LLVMBuildUDiv(em->b, group, sn_gen_c32(g, n->columns), "");
     }
     lv a = descriptor(g, n, &n->a, down, (int64_t)info->m * n->tiles_m);
     lv b = descriptor(g, n, &n->b, right, (int64_t)info->n * n->tiles_n);
@@ -133,7 +130,7 @@ static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
         for (int64_t q = 0; q < n->depth; q += info->k) {
             args[0] = moved(g, a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
             args[1] = moved(g, b, place(n, &n->b, 0, q, bytes));
-            args[2] = q ? c32(g, 1) : w.adds;
+            args[2] = q ? sn_gen_c32(g, 1) : w.adds;
             for (uint32_t i = 0; i < w.n; i++)
                 args[IN + i] = LLVMBuildLoad2(em->b, w.type, state_address(g, n, &w, h * w.n + i), "");
             lv out = LLVMBuildCall2(em->b, w.function, w.code, args, w.n + IN, "");
@@ -175,7 +172,7 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
     if (g->em.cg->target->sm != sn_mmas[n.mma].sm && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: %s does not have the instruction %s", g->k->name,
                             g->em.cg->target->name, sn_mmas[n.mma].name);
-    put_wgmma(g, &n, g->adds[s.i] ? g->adds[s.i] : c32(g, 1));
+    put_wgmma(g, &n, g->adds[s.i] ? g->adds[s.i] : sn_gen_c32(g, 1));
     sn_stmt around = sn_stmt_get(g->m, s)->parent;
     if (!g->in_ring || !around.i || !sn_stmt_get(g->m, around)->pipe) sn_gen_wait_mma(g, 0);
 }

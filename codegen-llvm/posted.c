@@ -18,8 +18,6 @@
  */
 #include "codegen-llvm/gen.h"
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
 static bool is_wide(sn_dtype t) { return sn_dtype_bytes(t) > 4; }
 
 /* ---- once a block ---- */
@@ -47,7 +45,7 @@ void sn_gen_ticket(sn_gen *g) {
     lv blocks = sn_em_ci(cg->i64, g->grid);
     LLVMBuildStore(em->b, LLVMBuildTrunc(em->b, LLVMBuildURem(em->b, t, blocks, ""), cg->i32, ""), number);
     lv rounds = LLVMBuildTrunc(em->b, LLVMBuildUDiv(em->b, t, blocks, ""), cg->i32, "");
-    LLVMBuildStore(em->b, em_iadd(em, rounds, c32(g, 1)), round);
+    LLVMBuildStore(em->b, em_iadd(em, rounds, sn_gen_c32(g, 1)), round);
     sn_em_end(em, &branch);
     sn_gen_barrier(g);
     number = LLVMBuildLoad2(em->b, cg->i32, number, "block");

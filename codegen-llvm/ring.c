@@ -20,12 +20,6 @@
 
 #include <math.h>
 
-static lv c32(sn_gen *g, int64_t x) { return sn_em_ci(g->em.cg->i32, x); }
-
-static lv shared_address(sn_gen *g, lv p) {
-    return LLVMBuildTrunc(g->em.b, LLVMBuildPtrToInt(g->em.b, p, g->em.cg->i64, ""), g->em.cg->i32, "");
-}
-
 /* ---- which boxes there are ---- */
 
 /* Do the blocks of a cluster all come to the box? */
@@ -136,7 +130,7 @@ bool sn_gen_skips(const sn_gen *g, sn_stmt s) {
 /* ---- barrier objects ---- */
 
 static lv object(sn_gen *g, lv objects, lv stage) {
-    return em_iadd(&g->em, objects, em_imul(&g->em, stage, c32(g, 8)));
+    return em_iadd(&g->em, objects, em_imul(&g->em, stage, sn_gen_c32(g, 8)));
 }
 
 static uint32_t warps(const sn_gen *g) { return g->threads_x * g->threads_y / 32; }
@@ -148,7 +142,7 @@ static bool is_shared(const sn_gen *g, const sn_gen_ring *r) {
 }
 
 static void init_object(sn_gen *g, lv objects, uint32_t stage, uint32_t arrivals) {
-    lv args[2] = {object(g, objects, c32(g, stage)), c32(g, arrivals)};
+    lv args[2] = {object(g, objects, sn_gen_c32(g, stage)), sn_gen_c32(g, arrivals)};
     sn_em_assembly(&g->em, g->em.cg->vd, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", args, 2);
 }
 
@@ -207,7 +201,7 @@ static void find_zeroed(sn_gen *g, sn_stmt pipe) {
         sn_buf sums = sums_zeroed(g, s);
         sn_stmt first = sums.i ? first_product(g, sn_stmt_get(g->m, s)->next, sums) : (sn_stmt){0};
         g->idle[s.i] = first.i;
-        if (first.i) g->adds[first.i] = c32(g, 0);
+        if (first.i) g->adds[first.i] = sn_gen_c32(g, 0);
     }
 }
 
@@ -215,8 +209,8 @@ static void add_ring(sn_gen *g, sn_stmt pipe) {
     sn_gen_ring r = {.pipe = pipe, .stages = sn_stmt_get(g->m, pipe)->pipe};
     if (sn_gen_extent(g, sn_stmt_get(g->m, pipe)->axis) > 0) find_zeroed(g, pipe);
     LLVMTypeRef type = LLVMArrayType2(g->em.cg->i64, r.stages);
-    r.full = shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
-    r.empty = shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));
+    r.full = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
+    r.empty = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));
     r.shared = is_shared(g, &r);
     r.stage = variable(g, "stage");
     r.phase = variable(g, "phase");
@@ -239,21 +233,6 @@ void sn_gen_make_rings(sn_gen *g) {
     else sn_gen_barrier(g);
 }
 
-void sn_gen_wait_object(sn_gen *g, lv at, lv phase) {
-    sn_em *em = &g->em;
-    lv args[2] = {at, phase};
-    LLVMBasicBlockRef wait = sn_em_block(em, "wait"), arrived = sn_em_block(em, "arrived");
-    LLVMBuildBr(em->b, wait);
-    LLVMPositionBuilderAtEnd(em->b, wait);
-    lv all = sn_em_assembly(em, em->cg->i32,
-                            "{\n\t.reg .pred p;\n\t"
-                            "mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2;\n\t"
-                            "selp.u32 $0, 1, 0, p;\n\t}",
-                            "=r,r,r,~{memory}", args, 2);
-    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntNE, all, c32(g, 0)), arrived, wait);
-    LLVMPositionBuilderAtEnd(em->b, arrived);
-}
-
 /* One lane of each warp says that it no longer needs the stage, to every block that copies into it. */
 static void release(sn_gen *g, const sn_gen_ring *r, lv stage) {
     sn_em *em = &g->em;
@@ -270,7 +249,7 @@ static void release(sn_gen *g, const sn_gen_ring *r, lv stage) {
                    "{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.lt.u32 p, $1, $2;\n\t"
                    "@p mapa.shared::cluster.u32 remote, $0, $1;\n\t"
                    "@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}",
-                   "r,r,r,~{memory}", (args[2] = c32(g, g->cluster), args), 3);
+                   "r,r,r,~{memory}", (args[2] = sn_gen_c32(g, g->cluster), args), 3);
 }
 
 /* ---- the two loops ---- */
@@ -284,8 +263,8 @@ static sn_gen_ring *ring_of(sn_gen *g, sn_stmt pipe) {
 void sn_gen_start_rings(sn_gen *g, sn_gen_role role) {
     g->role = role;
     for (uint32_t i = 0; i < g->rings.n; i++) {
-        LLVMBuildStore(g->em.b, c32(g, 0), g->rings.at[i].stage);
-        LLVMBuildStore(g->em.b, c32(g, g->role == SN_GEN_COPIES), g->rings.at[i].phase);
+        LLVMBuildStore(g->em.b, sn_gen_c32(g, 0), g->rings.at[i].stage);
+        LLVMBuildStore(g->em.b, sn_gen_c32(g, g->role == SN_GEN_COPIES), g->rings.at[i].phase);
     }
 }
 
@@ -304,15 +283,15 @@ static void choose_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv *first) {
         sn_buf buf = g->boxes.at[k].box.shared;
         if (!is_first(g, r, k)) continue;
         first[k] = g->memory[buf.i];
-        lv offset = em_imul(&g->em, stage, c32(g, (int64_t)sn_gen_shared_bytes(sn_buf_get(g->m, buf))));
+        lv offset = em_imul(&g->em, stage, sn_gen_c32(g, (int64_t)sn_gen_shared_bytes(sn_buf_get(g->m, buf))));
         g->memory[buf.i] = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, first[k], &offset, 1, "");
     }
 }
 
 static void next_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase) {
     sn_em *em = &g->em;
-    lv next = em_iadd(em, stage, c32(g, 1)), around = em_icmp(em, LLVMIntEQ, next, c32(g, r->stages));
-    LLVMBuildStore(em->b, em_select(em, around, c32(g, 0), next), r->stage);
+    lv next = em_iadd(em, stage, sn_gen_c32(g, 1)), around = em_icmp(em, LLVMIntEQ, next, sn_gen_c32(g, r->stages));
+    LLVMBuildStore(em->b, em_select(em, around, sn_gen_c32(g, 0), next), r->stage);
     LLVMBuildStore(em->b, em_xor(em, phase, LLVMBuildZExt(em->b, around, em->cg->i32, "")), r->phase);
 }
 
@@ -328,16 +307,16 @@ static uint32_t stage_bytes(const sn_gen *g, const sn_gen_ring *r) {
 
 static void copying_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase) {
     sn_em *em = &g->em;
-    sn_gen_wait_object(g, object(g, r->empty, stage), phase);
-    lv args[2] = {object(g, r->full, stage), c32(g, stage_bytes(g, r))};
+    sn_gen_wait_object(g, object(g, r->empty, stage), phase, false);
+    lv args[2] = {object(g, r->full, stage), sn_gen_c32(g, stage_bytes(g, r))};
     sn_em_assembly(em, em->cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r,~{memory}", args, 2);
     r->arrives = args[0];
     sn_gen_region(g, sn_stmt_get(g->m, r->pipe)->first);
 }
 
 static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
-    lv wraps = em_icmp(&g->em, LLVMIntEQ, stage, c32(g, 0));
-    return em_select(&g->em, wraps, c32(g, r->stages - 1), em_isub(&g->em, stage, c32(g, 1)));
+    lv wraps = em_icmp(&g->em, LLVMIntEQ, stage, sn_gen_c32(g, 0));
+    return em_select(&g->em, wraps, sn_gen_c32(g, r->stages - 1), em_isub(&g->em, stage, sn_gen_c32(g, 1)));
 }
 
 /* Instructions of the iteration before may be under way when one begins, unless they had to be waited for. */
@@ -358,7 +337,7 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     g->in_ring = true;
     carry_mma(g, r);
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
-    sn_gen_wait_object(g, object(g, r->full, stage), phase);
+    sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
     lv later_ones =
         LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, l->i, sn_em_i(&g->em, l->i, 0)), g->em.cg->i32, "");
     for (sn_stmt t = s; t.i; t = sn_stmt_get(g->m, t)->next)

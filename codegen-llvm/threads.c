@@ -1,4 +1,5 @@
-/* threads.c: the threads of a GPU block as all emitters see them: their barrier, the first one, which axes count them.
+/* threads.c: the threads of a GPU block as all emitters see them: their barrier, the first one, which axes count them, how they
+ * wait for a barrier object.
  *
  * What passes between threads is in shared.c and block.c. That all of them come to a barrier is for its caller to know.
  * The host has no threads; there only sn_gen_is_block is called.
@@ -33,4 +34,23 @@ lv sn_gen_group_number(sn_gen *g, uint32_t threads) {
     lv args[4] = {sn_em_ci(i32, ALL_LANES), LLVMBuildUDiv(em->b, x, sn_em_ci(i32, threads), ""), sn_em_ci(i32, 0),
                   sn_em_ci(i32, CLAMP)};
     return sn_em_call(em, "llvm.nvvm.shfl.sync.idx.i32", NULL, args, 4);
+}
+
+/* An address of 32 bits is one in shared memory, of 64 a generic one. */
+void sn_gen_wait_object(sn_gen *g, lv at, lv phase, bool of_cluster) {
+    sn_em *em = &g->em;
+    lv args[2] = {at, phase};
+    LLVMBasicBlockRef wait = sn_em_block(em, "wait"), arrived = sn_em_block(em, "arrived");
+    LLVMBuildBr(em->b, wait);
+    LLVMPositionBuilderAtEnd(em->b, wait);
+    lv all = sn_em_assembly(em, em->cg->i32,
+                            of_cluster ? "{\n\t.reg .pred p;\n\t"
+                                         "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$1], $2;\n\t"
+                                         "selp.u32 $0, 1, 0, p;\n\t}"
+                                       : "{\n\t.reg .pred p;\n\t"
+                                         "mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2;\n\t"
+                                         "selp.u32 $0, 1, 0, p;\n\t}",
+                            LLVMTypeOf(at) == em->cg->i32 ? "=r,r,r,~{memory}" : "=r,l,r,~{memory}", args, 2);
+    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntNE, all, sn_gen_c32(g, 0)), arrived, wait);
+    LLVMPositionBuilderAtEnd(em->b, arrived);
 }
