@@ -223,6 +223,10 @@ static void describe(bench_result *out, const sn_program *p, const bench *b) {
     out->launches = sn_prog_launches(p->prog);
     out->workspace = p->info.workspace;
     out->compile_ms = p->info.total_us / 1e3;
+    out->passes_ms = p->info.passes_us / 1e3;
+    out->codegen_ms = p->info.codegen_us / 1e3;
+    out->assemble_ms = p->info.assemble_us / 1e3;
+    out->load_ms = p->info.load_us / 1e3;
     out->rate = out->us > 0 ? out->bytes / (out->us * 1e-6) : 0;
     out->flop_rate = out->us > 0 ? out->flops / (out->us * 1e-6) : 0;
     out->share = d->copy_rate > 0 ? out->rate / d->copy_rate : 0;

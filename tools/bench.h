@@ -19,12 +19,13 @@ typedef struct bench_device {
 } bench_device;
 
 typedef struct bench_result {
-    char name[256];                                       /* of the file, without folder and .sn */
-    const char *method;                                   /* "events", "graph", "wall" */
-    double bytes, us, events_us, rate, share, compile_ms; /* events_us: GPU, as the peer's */
-    double flops, flop_rate;                              /* of contractions; 0: there is none */
-    const char *precision;                                /* --precision, NULL without it */
-    const char *inputs;                                   /* --error: what the inputs are, NULL without it */
+    char name[256];     /* of the file, without folder and .sn */
+    const char *method; /* "events", "graph", "wall" */
+    double bytes, us, events_us, rate, share, compile_ms, passes_ms, codegen_ms, assemble_ms,
+        load_ms;             /* events_us: GPU, as the peer's */
+    double flops, flop_rate; /* of contractions; 0: there is none */
+    const char *precision;   /* --precision, NULL without it */
+    const char *inputs;      /* --error: what the inputs are, NULL without it */
     double err, err_rms;
     unsigned kernels, launches, runs;
     unsigned graph_runs, graph_sets; /* method graph */

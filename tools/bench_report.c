@@ -120,6 +120,8 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
     if (r->flops > 0) fprintf(f, ", \"flops\": %.0f, \"TFLOPs\": %.6g", r->flops, r->flop_rate / 1e12);
     fprintf(f, ", \"kernels\": %u, \"launches\": %u, \"compile_ms\": %.3f, \"method\": \"%s\", \"runs\": %u",
             r->kernels, r->launches, r->compile_ms, r->method, r->runs);
+    fprintf(f, ", \"passes_ms\": %.3f, \"codegen_ms\": %.3f, \"assemble_ms\": %.3f, \"load_ms\": %.3f", r->passes_ms,
+            r->codegen_ms, r->assemble_ms, r->load_ms);
     if (r->events_us > 0) fprintf(f, ", \"events_us\": %.3f", r->events_us);
     if (r->graph_runs) fprintf(f, ", \"graph_runs\": %u, \"graph_sets\": %u", r->graph_runs, r->graph_sets);
     fprintf(f, ", \"workspace_bytes\": %zu", r->workspace);

@@ -90,6 +90,8 @@ void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, cons
 
 /* decompose_k.c: parts that the model takes; 1: the product stays whole. */
 int64_t sn_choice_decompose_k_parts(const sn_choice_question *q);
+/* padded.c: is the product of copies faster than the one by threads, by the model? */
+bool sn_choice_padded_pays(const sn_choice_question *q);
 
 /* ---- shorthands that rows share (product.c) ---- */
 

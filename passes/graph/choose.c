@@ -5,8 +5,8 @@
  *
  * A choice is a row of choices.def with parameters. The product's own schedule, where it has one, leaves nothing to choose. Then
  * counts what was decided outside for a product of this text (by timing: tune/). Then the model: `decompose_k` where the
- * blocks of the result are too few to keep the device busy and that takes longer than a second kernel, else the product
- * as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as it is, the first
+ * blocks of the result are too few to keep the device busy and that takes longer than a second kernel; `padded` where
+ * tensor copies cannot bring the operands and copying them takes less time than doing without; else the product as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as it is, the first
  * candidate of what it allows is taken. Legality is that of the rows. Cost: linear in the graph, once for each product where
  * there are decisions.
  */
@@ -121,8 +121,10 @@ static const char *by_model(chooser *c, const sn_choice_question *q) {
     sn_choice_list all = {.arena = c->cx->scratch};
     if (sn_choice_allowed(sn_choice_find(&unused, "plain"), allowed)) {
         int64_t parts = sn_choice_decompose_k_parts(q);
-        bool may = sn_choice_allowed(sn_choice_find(&unused, "decompose_k"), allowed);
-        return parts > 1 && may ? sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts) : NULL;
+        if (parts > 1 && sn_choice_allowed(sn_choice_find(&unused, "decompose_k"), allowed))
+            return sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts);
+        if (sn_choice_allowed(sn_choice_find(&unused, "padded"), allowed) && sn_choice_padded_pays(q)) return "padded";
+        return NULL;
     }
     sn_choice_candidates(&all, q, allowed);
     return all.n ? all.at[0] : NULL;

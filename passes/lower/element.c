@@ -53,15 +53,15 @@ static void memo_put(sn_lower *lw, sn_nd x, const sn_ix *index, uint32_t rank, s
 
 static sn_val load_element(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
+    sn_buf b = lw->nodes[x.i].buf;
     sn_ix e;
     if (n->op == SN_OP_INPUT) {
         const sn_graph_input *in = &lw->m->graph.inputs.at[n->input];
         e = in->offset;
         for (uint32_t k = 0; k < n->type.rank; k++) e = sn_ix_add(lw->m, e, sn_ix_mul(lw->m, index[k], in->stride[k]));
     } else {
-        e = sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank);
+        e = sn_lower_place(lw, x, b, index);
     }
-    sn_buf b = lw->nodes[x.i].buf;
     sn_val v;
     if (lw->mask.i) {
         sn_val zero = sn_put_const(lw->m, lw->at, n->type.dtype, 0);

@@ -28,6 +28,29 @@ sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
     return sn_lower_buffer(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++), type, SN_BUF_TEMP);
 }
 
+/* Unit of tensor copies, and of the widest accesses. Rows that are short for it stay as long as they are: a product of so
+ * few steps or columns has little use for it. */
+enum { ROW_BYTES = 16, MOST_ADDED = 8 };
+
+sn_buf sn_lower_temp_of(sn_lower *lw, sn_nd x) {
+    const sn_lower_node *info = &lw->nodes[x.i];
+    sn_type stored = sn_node_get(lw->m, x)->type;
+    int64_t length, unit = ROW_BYTES / sn_dtype_bytes(stored.dtype);
+    if (info->aligned && !info->walked_flat && stored.rank > 1 &&
+        sn_ix_is_const(lw->m, stored.shape[stored.rank - 1], &length)) {
+        int64_t aligned = (length + unit - 1) / unit * unit;
+        if ((aligned - length) * MOST_ADDED <= length) stored.shape[stored.rank - 1] = sn_ix_const(lw->m, aligned);
+    }
+    return sn_lower_temp(lw, &stored);
+}
+
+/* Outputs may have the elements in another shape; an intermediate is of the shape that it was made with. */
+sn_ix sn_lower_place(sn_lower *lw, sn_nd x, sn_buf b, const sn_ix *index) {
+    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    const sn_buf_rec *r = sn_buf_get(lw->m, b);
+    return sn_ix_flatten(lw->m, index, r->scope == SN_BUF_TEMP ? r->shape : t->shape, t->rank);
+}
+
 /* ---- loops ---- */
 
 sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent) {

@@ -13,7 +13,7 @@
  *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
- *     has masks anyway, so its operands may be padded);
+ *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
@@ -74,6 +74,36 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
     return drawn;
 }
 
+/* What is put in memory where operand x of a contraction is more than loads: a pad below views rather than they, so that
+ * a view of it is one of rows as it has them. */
+static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
+    sn_nd base = x;
+    while (is_pad_or_view(sn_node_get(lw->m, base)) && sn_node_get(lw->m, base)->op != SN_OP_PAD)
+        base = sn_node_get(lw->m, base)->in[0];
+    return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : x;
+}
+
+static sn_ix last_size(const sn_lower *lw, sn_nd x) {
+    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    return t->rank ? t->shape[t->rank - 1] : sn_ix_const(lw->m, 1);
+}
+
+/* Does the view walk on from one row of its operand to the next? */
+static bool joins_rows(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    return n->op == SN_OP_RESHAPE && !sn_ix_eq(last_size(lw, x), last_size(lw, n->in[0]));
+}
+
+/* Operands of products on a GPU that are intermediates get rows that its copies can bring. */
+static void align_operand(sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    for (; !lw->nodes[x.i].realized && !joins_rows(lw, x); n = sn_node_get(lw->m, x)) {
+        if (sn_ops[n->op].cls != SN_OPS_VIEW && n->op != SN_OP_CAST) return;
+        x = n->in[0];
+    }
+    lw->nodes[x.i].aligned = lw->nodes[x.i].realized && n->op != SN_OP_SCATTER && !is_sorted_part(lw, n);
+}
+
 /* Elements under several windows are computed as often: then they had better be in memory. */
 static void decide_windowed(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
@@ -109,7 +139,10 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->reads = reads > SATURATED ? SATURATED : reads;
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV2D)) lw->nodes[n->in[k].i].realized = true;
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV2D))
+                lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
+    if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
+        for (uint32_t k = 0; k < n->n_in; k++) align_operand(lw, n->in[k]);
     if (always_realized(lw, n)) info->realized = true;
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
@@ -117,6 +150,16 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
     if (reads > MAX_READS || ops > MAX_OPS) info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
+}
+
+/* x, and what it is a view of, is walked by a reshape that joins its rows. */
+static void note_flat(sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    for (; sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; n = sn_node_get(lw->m, x)) {
+        lw->nodes[x.i].walked_flat = true;
+        x = n->in[0];
+    }
+    lw->nodes[x.i].walked_flat = true;
 }
 
 static void count_users(sn_lower *lw) {
@@ -128,6 +171,7 @@ static void count_users(sn_lower *lw) {
         if (!live[i]) continue;
         const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
         for (uint32_t k = 0; k < n->n_in; k++) lw->nodes[n->in[k].i].users++;
+        if (joins_rows(lw, (sn_nd){i})) note_flat(lw, n->in[0]);
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) lw->nodes[g->outputs.at[k].node.i].users++;
 }
@@ -281,7 +325,7 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_val v = emit_realized(lw, x, index);
     if (always_realized(lw, n)) sn_lower_note(lw, sn_ops[n->op].name);
     v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
-    sn_put_store(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v);
+    sn_put_store(lw->m, lw->at, b, sn_lower_place(lw, x, b, index), v);
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
 
@@ -365,7 +409,7 @@ static sn_status lower_nodes(sn_lower *lw) {
         }
         if (!info->realized) continue;
         sn_buf b = info->buf;
-        if (!b.i) b = sn_lower_temp(lw, &n->type);
+        if (!b.i) b = sn_lower_temp_of(lw, x);
         info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
         if (n->op == SN_OP_SCATTER) make_scatter(lw, x, b);
         else make_kernel(lw, x, b);

@@ -1,0 +1,302 @@
+/* padded.c: the choice `padded`: a product of copies of its operands, in rows that tensor copies can bring.
+ *
+ *     %c = matmul %a, %b : bf16[4095, 4097]           (%a: bf16[4095, 4099], %b: bf16[4099, 4097])
+ *  -> %0 = pad %a high=[0, 5] : bf16[4095, 4104] ;  %1 = slice %0 axis=1 stop=4099
+ *     %2 = pad %b high=[0, 7] : bf16[4099, 4104] ;  %3 = slice %2 axis=1 stop=4097
+ *     %c = matmul %1, %3
+ *
+ * Tensor copies, and the widest accesses, want rows that begin at multiples of 16 bytes; elements that come one by one cost
+ * ten times as much as the product. What stands behind a row is never read: the product has the same terms, and nan and
+ * infinities mean what they did. `to-loops` puts a pad that a product reads in memory, and gives rows that can be brought
+ * to intermediates anyway, so that copies are for what lies in memory as the caller has it. A copy has the order of axes
+ * of what it copies, but K last for an instruction that wants it so. Views and casts between the copy and the product
+ * stay there. Legality: always, where it applies. Cost: what is copied is read and written once. Relies on sizes being
+ * numbers.
+ */
+#include "passes/graph/choices.h"
+#include "passes/graph/rewrite.h"
+
+#include "ir/graph/build.h"
+#include "ir/loop/mma.h"
+
+/* ---- where operands lie ---- */
+
+typedef struct place {
+    sn_dtype dtype; /* of the elements in memory */
+    uint32_t rank;
+    int64_t size[SN_MAX_RANK], stride[SN_MAX_RANK], offset; /* in elements */
+} place;
+
+static int64_t unit_of(sn_dtype dtype) { return SN_CHOICE_VECTOR / sn_dtype_bytes(dtype); }
+static int64_t aligned(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static bool sizes_of(place *out, const sn_module *m, const sn_type *t) {
+    bool known = true;
+    *out = (place){.dtype = t->dtype, .rank = t->rank};
+    for (uint32_t k = 0; k < t->rank; k++) known &= sn_ix_is_const(m, t->shape[k], &out->size[k]);
+    return known;
+}
+
+/* Row-major, rows being `unit` long or a multiple of it. */
+static void lay_out(place *p, int64_t unit) {
+    int64_t stride = 1;
+    for (uint32_t k = p->rank; k-- > 0;) {
+        p->stride[k] = stride;
+        stride *= k + 1 == p->rank ? aligned(p->size[k], unit) : p->size[k];
+    }
+}
+
+static bool is_row_major(const place *p) {
+    int64_t stride = 1;
+    for (uint32_t k = p->rank; k-- > 0; stride *= p->size[k])
+        if (p->size[k] != 1 && p->stride[k] != stride) return false;
+    return true;
+}
+
+static bool lies_as_input(place *out, const sn_module *m, const sn_graph_input *in) {
+    bool known = in->contiguous || sn_ix_is_const(m, in->offset, &out->offset);
+    if (in->contiguous) lay_out(out, 1);
+    for (uint32_t k = 0; k < out->rank && !in->contiguous; k++)
+        known &= sn_ix_is_const(m, in->stride[k], &out->stride[k]);
+    return known;
+}
+
+/* Axes of size 1 come and go; the others stay in order. */
+static void take_strides(place *out, const place *in) {
+    uint32_t from = 0;
+    for (uint32_t k = 0; k < out->rank; k++) {
+        if (out->size[k] == 1) continue;
+        while (in->size[from] == 1) from++;
+        out->stride[k] = in->stride[from++];
+    }
+}
+
+static bool lies(place *out, const sn_module *m, sn_nd x);
+
+static bool lies_as_view(place *out, const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    place in;
+    if (!lies(&in, m, n->in[0])) return false;
+    out->dtype = in.dtype;
+    out->offset = in.offset;
+    switch ((int)n->op) {
+    case SN_OP_PERMUTE:
+        for (uint32_t k = 0; k < out->rank; k++) {
+            int64_t axis = sn_node_attr(m, x, SN_ATTR_PERM)->ints.at[k];
+            out->stride[k] = in.stride[axis < 0 ? axis + in.rank : axis];
+        }
+        return true;
+    case SN_OP_EXPAND:
+        for (uint32_t k = 0, new = out->rank - in.rank; k < in.rank; k++)
+            out->stride[new + k] = in.size[k] == out->size[new + k] ? in.stride[k] : 0;
+        return true;
+    case SN_OP_SLICE: {
+        int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), start = sn_node_int(m, x, SN_ATTR_START, 0);
+        axis += axis < 0 ? in.rank : 0;
+        start += start < 0 ? in.size[axis] : 0;
+        start = start < 0 ? 0 : start > in.size[axis] ? in.size[axis] : start;
+        for (uint32_t k = 0; k < in.rank; k++) out->stride[k] = in.stride[k];
+        out->offset += start * in.stride[axis];
+        out->stride[axis] *= sn_node_int(m, x, SN_ATTR_STEP, 1);
+        return true;
+    }
+    case SN_OP_SQUEEZE:
+    case SN_OP_UNSQUEEZE: take_strides(out, &in); return true;
+    case SN_OP_RESHAPE: /* an intermediate that is walked across its rows has them one behind the other */
+        if (!is_row_major(&in) && sn_ops[sn_node_get(m, n->in[0])->op].cls == SN_OPS_VIEW) return false;
+        lay_out(out, 1);
+        return true;
+    default: return false;
+    }
+}
+
+/* Where x is found without a kernel of its own; false: at no constant strides. */
+static bool lies(place *out, const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (!sizes_of(out, m, &n->type)) return false;
+    if (n->op == SN_OP_CAST) return lies(out, m, n->in[0]);
+    if (n->op == SN_OP_INPUT) return lies_as_input(out, m, &m->graph.inputs.at[n->input]);
+    if (sn_ops[n->op].cls == SN_OPS_VIEW) return lies_as_view(out, m, x);
+    bool given = n->op == SN_OP_WEIGHT || n->op == SN_OP_CONSTANT;
+    lay_out(out, given ? 1 : unit_of(out->dtype));
+    return true;
+}
+
+/* Can tensor copies bring it, its axis `along` being the contiguous one if that matters? */
+static bool can_be_brought(const place *p, int along) {
+    bool contiguous = false;
+    int64_t unit = unit_of(p->dtype);
+    for (uint32_t k = 0; k < p->rank; k++) {
+        if (p->size[k] == 1 || p->stride[k] == 0) continue;
+        if (p->stride[k] < 0) return false;
+        if (p->stride[k] == 1) contiguous |= along < 0 || k == (uint32_t)along;
+        else if (p->stride[k] % unit) return false;
+    }
+    return contiguous && p->offset % unit == 0;
+}
+
+/* ---- the product ---- */
+
+typedef struct operand {
+    sn_nd node;
+    int along; /* the axis that the instruction wants to be contiguous: K; -1: any */
+    place at;
+    bool known, copied;
+} operand;
+
+/* The instruction that tensor copies bring operands of that dtype to. */
+static sn_mma instruction(const sn_target *t, sn_dtype dtype, sn_dtype state) {
+    sn_dtype factor = dtype == SN_F32 ? SN_BF16 : dtype; /* in parts */
+    for (sn_mma i = SN_MMA_NONE + 1; i < SN_N_MMAS && t->specific; i++)
+        if (sn_mma_is_async(i) && sn_mmas[i].sm == t->sm && sn_mmas[i].operand == factor && sn_mmas[i].state == state)
+            return i;
+    return SN_MMA_NONE;
+}
+
+static sn_mma look(operand *out, const sn_target *t, const sn_module *m, const sn_product *p) {
+    const sn_nd nodes[] = {p->left, p->right};
+    bool same = true;
+    for (int i = 0; i < 2; i++) {
+        out[i] = (operand){.node = nodes[i], .along = -1};
+        out[i].known = lies(&out[i].at, m, nodes[i]);
+        same &= out[i].at.dtype == out[0].at.dtype;
+    }
+    sn_mma mma = same ? instruction(t, out[0].at.dtype, sn_compute_dtype(p->dtype)) : SN_MMA_NONE;
+    for (int i = 0; i < 2; i++) {
+        int k_axis = (int)sn_type_of(m, nodes[i])->rank - (i ? 2 : 1);
+        if (mma && !sn_mmas[mma].across) out[i].along = k_axis;
+        out[i].copied = !out[i].known || !can_be_brought(&out[i].at, out[i].along);
+    }
+    return mma;
+}
+
+bool sn_choice_padded_applies(const char **why_not, const sn_choice_question *q) {
+    const sn_product *p = q->product;
+    operand o[2];
+    *why_not = "it is for GPUs";
+    if (!q->target->is_gpu) return false;
+    *why_not = "it has few rows or columns, or a short sum";
+    if (p->m <= SN_CHOICE_SKINNY || p->n <= SN_CHOICE_SKINNY || p->k <= SN_CHOICE_SKINNY) return false;
+    *why_not = "its operands can be brought as they are";
+    look(o, q->target, q->m, p);
+    return o[0].copied || o[1].copied;
+}
+
+void sn_choice_padded_candidates(sn_choice_list *out, const sn_choice_question *q) {
+    (void)q;
+    sn_choice_add(out, "padded");
+}
+
+/* ---- the model ---- */
+
+static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
+
+/* Products that the busiest multiprocessor does, by square tiles of the best of a few sizes. */
+static double products_of(const sn_choice_question *q, int64_t least) {
+    const sn_product *p = q->product;
+    double best = 0;
+    for (int64_t side = SN_CHOICE_TILES; side >= least; side /= 2) {
+        double s = (double)side, tiles = (double)p->batch * waves_of((double)p->m, s) * waves_of((double)p->n, s);
+        double products = waves_of(tiles, q->target->units) * s * s * (double)p->k;
+        if (best == 0 || products < best) best = products;
+    }
+    return best;
+}
+
+/* Products of parts that stand for one of f32. */
+static double parts_of(sn_dtype dtype, sn_precision precision) {
+    enum { EXACT = 6, FEWER = 3 };
+    if (dtype != SN_F32 || precision == SN_PRECISION_BF16) return 1;
+    return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
+}
+
+bool sn_choice_padded_pays(const sn_choice_question *q) {
+    const char *why_not;
+    operand o[2];
+    if (!sn_choice_padded_applies(&why_not, q)) return false;
+    sn_mma mma = look(o, q->target, q->m, q->product);
+    if (!mma || q->product->m < SN_CHOICE_TILE || q->product->n < SN_CHOICE_TILE || q->product->k < SN_CHOICE_TILE)
+        return false;
+    double bytes = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
+    for (int i = 0; i < 2; i++) {
+        double elements = o[i].copied ? sn_dtype_bytes(o[i].at.dtype) : 0;
+        for (uint32_t k = 0; k < o[i].at.rank; k++) elements *= (double)(o[i].at.stride[k] ? o[i].at.size[k] : 1);
+        bytes += elements;
+    }
+    double parts = parts_of(o[0].at.dtype, sn_node_precision(q->m, q->product->node));
+    double copies = 2 * bytes / ((double)q->target->cycle_bytes * q->target->units) + SN_CHOICE_LAUNCH;
+    double padded = products_of(q, SN_CHOICE_TILE) * parts / rate + copies;
+    return padded < products_of(q, SN_CHOICE_TILE / 2) / SN_CHOICE_SINGLE;
+}
+
+/* ---- the copies ---- */
+
+static bool widens(const sn_module *m, sn_nd x) {
+    sn_dtype from = sn_type_of(m, sn_node_get(m, x)->in[0])->dtype, to = sn_type_of(m, x)->dtype;
+    return sn_is_narrow(from) && sn_is_float(to) && sn_dtype_bytes(to) > sn_dtype_bytes(from);
+}
+
+/* May the copy stand below it, and no larger? */
+static bool stays_above(const sn_module *m, sn_nd x) {
+    sn_op op = sn_node_get(m, x)->op;
+    return op == SN_OP_PERMUTE || op == SN_OP_EXPAND || op == SN_OP_SQUEEZE || op == SN_OP_UNSQUEEZE ||
+           (op == SN_OP_CAST && widens(m, x));
+}
+
+/* The axes in the order in which they lie in memory, the contiguous one last. */
+static void order_of(int64_t *perm, const place *p, int along) {
+    for (uint32_t k = 0; k < p->rank; k++) {
+        uint32_t at = k;
+        for (; at > 0 && p->stride[perm[at - 1]] < p->stride[k]; at--) perm[at] = perm[at - 1];
+        perm[at] = k;
+    }
+    for (uint32_t k = 0; along >= 0 && k + 1 < p->rank; k++) {
+        if (perm[k] != along) continue;
+        perm[k] = perm[k + 1];
+        perm[k + 1] = along;
+    }
+}
+
+/* x itself where the axes stay in order. */
+static sn_nd reordered(sn_module *m, sn_nd x, const int64_t *perm, uint32_t rank) {
+    bool same = true;
+    for (uint32_t k = 0; k < rank; k++) same &= perm[k] == k;
+    return same || !x.i ? x : sn_graph_permute(m, x, perm, rank);
+}
+
+static sn_nd copy_of(sn_module *m, sn_nd x, int along) {
+    place p;
+    int64_t perm[SN_MAX_RANK], back[SN_MAX_RANK], low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    if (!lies(&p, m, x)) sizes_of(&p, m, sn_type_of(m, x)), lay_out(&p, 1);
+    order_of(perm, &p, along);
+    for (uint32_t k = 0; k < p.rank; k++) back[perm[k]] = k;
+    uint32_t last = p.rank - 1;
+    int64_t size = p.size[perm[last]];
+    high[last] = aligned(size, unit_of(sn_type_of(m, x)->dtype)) - size;
+    x = reordered(m, x, perm, p.rank);
+    if (x.i) x = sn_graph_pad(m, x, low, high, 0);
+    if (x.i && high[last]) x = sn_graph_slice(m, x, last, 0, size, 1);
+    return reordered(m, x, back, p.rank);
+}
+
+static sn_nd copied(sn_module *m, sn_nd x, int along) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (along >= 0 || !stays_above(m, x)) return copy_of(m, x, along);
+    sn_nd in = copied(m, n->in[0], along);
+    return in.i ? sn_graph_node(m, n->op, &in, 1, n->attrs, n->n_attrs) : in;
+}
+
+sn_nd sn_choice_padded_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+    sn_module *m = cx->m;
+    const char *why_not;
+    operand o[2];
+    sn_choice_question q = {.target = cx->target, .m = m, .product = p};
+    if (*parameters || !sn_choice_padded_applies(&why_not, &q)) {
+        sn_fail(m->env, SN_ERROR_ARGUMENT, "padded: %s", *parameters ? "it has no parameters" : why_not);
+        return (sn_nd){0};
+    }
+    look(o, cx->target, m, p);
+    for (int i = 0; i < 2; i++)
+        if (o[i].copied) o[i].node = copied(m, o[i].node, o[i].along);
+    return sn_product_like(m, p, o[0].node, o[1].node);
+}
