@@ -13,6 +13,16 @@ static lv coordinate(sn_gen *g, const sn_box_dim *d) {
     return g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, "");
 }
 
+/* Where the box begins in shared memory. */
+static lv shared_place(sn_gen *g, const sn_box *box) {
+    int64_t bytes = sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype);
+    lv to = sn_gen_shared_address(g, g->memory[box->shared.i]);
+    sn_ix at = sn_ix_scale(g->m, sn_gen_resolve(g, box->shared_at), bytes);
+    if (sn_ix_is_const(g->m, at, NULL) && sn_ix_range(g->m, at).lo == 0) return to;
+    lv x = sn_gen_ix(g, at);
+    return em_iadd(&g->em, to, g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, ""));
+}
+
 bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b) {
     for (uint32_t i = 0; i < g->boxes.n; i++)
         if (g->boxes.at[i].box.fills && sn_buf_eq(g->boxes.at[i].box.shared, b)) return true;
@@ -35,8 +45,8 @@ static void fill(sn_gen *g, const sn_gen_box *b, lv arrives) {
     sn_em *em = &g->em;
     const sn_box *box = &b->box;
     char list[64], text[256];
-    lv args[4 + SN_BOX_DIMS], to = sn_gen_shared_address(g, g->memory[box->shared.i]);
-    int64_t bytes = sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype), offset = box->shared_offset * bytes;
+    lv args[4 + SN_BOX_DIMS], to = shared_place(g, box);
+    int64_t bytes = sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype);
     for (uint32_t k = 0; k < box->rank; k++) args[3 + k] = coordinate(g, &box->dims[k]);
     if (b->shared) {
         int64_t lines = box->dims[1].box / g->cluster;
@@ -44,7 +54,7 @@ static void fill(sn_gen *g, const sn_gen_box *b, lv arrives) {
         args[4] = em_iadd(em, args[4], em_imul(em, rank, sn_gen_c32(g, lines)));
         to = em_iadd(em, to, em_imul(em, rank, sn_gen_c32(g, lines * box->dims[0].box * bytes)));
     }
-    args[0] = offset ? em_iadd(em, to, sn_gen_c32(g, offset)) : to;
+    args[0] = to;
     args[1] = arrives;
     args[2] = sn_gen_tensor_map_address(g, b->map);
     args[3 + box->rank] = sn_em_ci(em->cg->i16, ((int64_t)1 << g->cluster) - 1);
@@ -68,11 +78,10 @@ static void store(sn_gen *g, const sn_gen_box *b) {
     const sn_box *box = &b->box;
     char list[64], text[256];
     lv args[2 + SN_BOX_DIMS];
-    int64_t offset = box->shared_offset * sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype);
     uint32_t mark = sn_gen_mark(g);
     sn_em_if first = sn_em_then(em, sn_gen_first_thread(g), "first_thread");
     for (uint32_t k = 0; k < box->rank; k++) args[2 + k] = coordinate(g, &box->dims[k]);
-    args[0] = em_iadd(em, sn_gen_shared_address(g, g->memory[box->shared.i]), sn_gen_c32(g, offset));
+    args[0] = shared_place(g, box);
     args[1] = sn_gen_tensor_map_address(g, b->map);
     put_list(list, sizeof list, 2, box->rank);
     snprintf(text, sizeof text, "cp.async.bulk.tensor.%ud.global.shared::cta.bulk_group [$1, %s], [$0];", box->rank,

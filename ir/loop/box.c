@@ -4,6 +4,8 @@
 #include "ir/loop/copies.h"
 #include "ir/loop/mma.h"
 
+enum { GROUP = 8 /* lines */, ALIGN = 128 /* bytes, where lines stay as they are */ };
+
 typedef struct finder {
     sn_module *m;
     sn_box *box;
@@ -107,8 +109,14 @@ static bool find_shared(finder *f) {
     b->rank = f->n;
     sn_ix rank = sn_cluster_rank(f->m, sn_stmt_get(f->m, f->loops[f->n - 1])->parent);
     dense = sn_shared_of_rank(f->m, b->shared, rank, dense);
-    if (!sn_ix_is_const(f->m, sn_ix_sub(f->m, r->ix, dense), &b->shared_offset))
-        return refuse(f, "it does not fill or read shared memory in order");
+    b->shared_at = sn_ix_sub(f->m, r->ix, dense);
+    bool stands = !sn_ix_uses_vals(f->m, b->shared_at);
+    for (uint32_t k = 0; k < f->n; k++) stands &= !sn_ix_uses_axis(f->m, b->shared_at, axis_of(f, k));
+    if (!stands) return refuse(f, "it does not fill or read shared memory in order");
+    const sn_buf_rec *shared = sn_buf_get(f->m, b->shared);
+    uint32_t unit = shared->swizzle ? GROUP * shared->swizzle : ALIGN;
+    if (!sn_ix_is_multiple(f->m, b->shared_at, unit / sn_dtype_bytes(shared->dtype)))
+        return refuse(f, "it does not begin where lines of shared memory are permuted anew");
     return true;
 }
 

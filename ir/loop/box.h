@@ -27,9 +27,9 @@ typedef struct sn_box_dim {
 typedef struct sn_box {
     sn_stmt load, store;
     sn_buf global, shared;
-    bool fills;            /* shared memory; else it stores to global memory */
-    int64_t offset;        /* of the array, from the start of the storage */
-    int64_t shared_offset; /* of the box in the shared buffer */
+    bool fills;      /* shared memory; else it stores to global memory */
+    int64_t offset;  /* of the array, from the start of the storage */
+    sn_ix shared_at; /* where the box begins in the shared buffer, behind what belongs to blocks before this one */
     uint32_t rank;
     sn_box_dim dims[SN_BOX_DIMS]; /* innermost first: stride 1 */
     int64_t elements;

@@ -25,6 +25,7 @@
  * buffer between two barriers, squared.
  */
 #include "ir/loop/box.h"
+#include "ir/loop/mma.h"
 #include "passes/base/nest.h"
 
 /* A load or store; they are numbered in order of execution. */
@@ -160,8 +161,8 @@ static bool by_first_thread(const sync *sy, sn_stmt s) {
 typedef struct copies {
     sn_module *m;
     sn_axis ax;
-    int64_t n;  /* the atom `ax mod n` ... */
-    sn_ix atom; /* ... none: there is none */
+    int64_t n, step; /* step*(ax mod n) + .. */
+    sn_ix atom;      /* that `mod`; none: there is none */
 } copies;
 
 static void note_copies(const copies *of, sn_ix e, copies *out) {
@@ -172,15 +173,26 @@ static void note_copies(const copies *of, sn_ix e, copies *out) {
     for (uint32_t i = 0, n = sn_ix_terms(of->m, e, &terms, &c0, &one); i < n; i++) {
         const sn_ix_rec *r = sn_ix_get(of->m, terms[i].atom);
         if (r->kind == SN_IX_MOD && sn_ix_eq(r->a, sn_ix_axis(of->m, of->ax)) && sn_ix_is_const(of->m, r->b, &out->n))
-            out->atom = terms[i].atom;
+            out->atom = terms[i].atom, out->step = terms[i].c;
     }
 }
 
-/* Is there a barrier between them, s coming first in the text, in every iteration of the loop? Then all that is left is the
- * next iteration. */
+/* Does the test, if it fails in an iteration of the loop, fail in all later ones? */
+static bool fails_for_good(const sync *sy, sn_stmt s, sn_stmt loop) {
+    const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
+    sn_axis ax = sn_stmt_axis(sy->m, loop);
+    int64_t step;
+    return r->op == SN_LOP_IF && sn_ix_coef(sy->m, r->ix, ax, &step) && step >= 0 &&
+           sn_ix_range(sy->m, r->ix).lo >= 0 && !sn_ix_uses_axis(sy->m, r->bound, ax) &&
+           !sn_ix_uses_vals(sy->m, r->ix) && !sn_ix_uses_vals(sy->m, r->bound);
+}
+
+/* Is there a barrier between them, s coming first in the text, in every iteration of the loop that comes to them? Then all that
+ * is left is the next iteration. */
 static bool barrier_behind(const sync *sy, sn_stmt s, sn_stmt earlier, sn_stmt loop) {
-    while (sn_stmt_get(sy->m, s)->parent.i != loop.i) s = sn_stmt_get(sy->m, s)->parent;
-    while (sn_stmt_get(sy->m, earlier)->parent.i != loop.i) earlier = sn_stmt_get(sy->m, earlier)->parent;
+    common_parent(sy->m, &s, &earlier);
+    for (sn_stmt up = sn_stmt_get(sy->m, s)->parent; up.i != loop.i; up = sn_stmt_get(sy->m, up)->parent)
+        if (!fails_for_good(sy, up, loop)) return false;
     for (; s.i && s.i != earlier.i; s = sn_next(sy->m, s))
         if (sn_lops[sn_stmt_get(sy->m, s)->op].syncs && !sn_is_box_barrier(sy->m, s)) return true;
     return false;
@@ -192,14 +204,38 @@ static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
     sn_ix e[] = {sn_stmt_get(sy->m, a)->ix, sn_stmt_get(sy->m, b)->ix};
     note_copies(&of, e[0], &of_a);
     note_copies(&of, e[1], &of_b);
-    if (!of_a.atom.i || of_a.atom.i != of_b.atom.i || of_a.n < 2 || !barrier_behind(sy, b, a, loop)) return false;
-    int64_t step = sn_ix_range(sy->m, e[0]).hi / of_a.n + 1;
+    int64_t step = of_a.step;
+    if (!of_a.atom.i || of_a.atom.i != of_b.atom.i || of_a.n < 2 || step != of_b.step) return false;
+    if (!barrier_behind(sy, b, a, loop)) return false;
     for (int i = 0; i < 2; i++) {
         sn_ix rest = sn_ix_sub(sy->m, e[i], sn_ix_scale(sy->m, of_a.atom, step));
         sn_range range = sn_ix_range(sy->m, rest);
         if (sn_ix_uses_axis(sy->m, rest, of.ax) || range.lo < 0 || range.hi >= step) return false;
     }
     return true;
+}
+
+/* The offset in iteration i of the loop, from where the elements of the thread's own block begin. */
+static sn_range offsets_in(const sync *sy, sn_stmt s, sn_stmt loop, int64_t i) {
+    const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
+    sn_axis axes[] = {sn_stmt_axis(sy->m, loop)};
+    sn_ix with[] = {sn_ix_const(sy->m, i)}, none = sn_ix_const(sy->m, 0);
+    sn_ix rank = sn_cluster_rank(sy->m, r->parent);
+    sn_ix own = sn_ix_sub(sy->m, r->ix, sn_shared_of_rank(sy->m, r->buf, rank, none));
+    return sn_ix_range(sy->m, sn_ix_subst(sy->m, own, axes, with, 1));
+}
+
+/* An inner loop has both, and a barrier between them in each iteration: then the last one of an iteration of the outer loop meets
+ * the first one of the next alone. Are these apart? */
+static bool ends_meet_apart(const sync *sy, sn_stmt earlier, sn_stmt s, sn_stmt outer) {
+    sn_stmt a = earlier, b = s, loop = common_parent(sy->m, &a, &b);
+    const sn_stmt_rec *r = loop.i ? sn_stmt_get(sy->m, loop) : NULL;
+    int64_t n;
+    if (!r || loop.i == outer.i || !r->axis.i || (r->kind != SN_AXIS_SEQ && r->kind != SN_AXIS_UNROLL) || r->pipe)
+        return false;
+    if (!sn_ix_is_const(sy->m, sn_stmt_extent(sy->m, loop), &n) || !barrier_behind(sy, s, earlier, loop)) return false;
+    sn_range last = offsets_in(sy, earlier, loop, n - 1), first = offsets_in(sy, s, loop, 0);
+    return last.hi < first.lo || first.hi < last.lo;
 }
 
 /* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
@@ -213,7 +249,8 @@ static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s)
         while (sn_stmt_get(sy->m, later)->parent.i != carrier.i) later = sn_stmt_get(sy->m, later)->parent;
         bool still = !moves(sy, earlier->s, carrier) && !moves(sy, s, carrier);
         if (still && same_element(sy, earlier->s, s, carrier)) return none;
-        if (alternate(sy, earlier->s, s, carrier)) return none;
+        if (alternate(sy, earlier->s, s, carrier) || (shared && ends_meet_apart(sy, earlier->s, s, carrier)))
+            return none;
         return sn_access_apart(sy->m, earlier->s, s, carrier) ? none : later;
     }
     sn_stmt region = common_parent(sy->m, &first, &later);

@@ -75,7 +75,8 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
           rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
     b->nest.rank = rank;
-    sn_ix tile = sn_contract_fma(b, blocks, open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ), g);
+    b->turn = open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ);
+    sn_ix tile = sn_contract_fma(b, blocks, b->turn, g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
     int64_t high = tall(b, across, blocks);
     sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
@@ -261,10 +262,13 @@ static sn_mma_operand staged_layout(const sn_contract_binding *b) {
     return (sn_mma_operand){.buf = b->staged, .rows = b->sc->tile_m, .width = SN_LINE / sn_dtype_bytes(dtype)};
 }
 
-/* Offset of a result in the buffer that it passes through; column: in its part of the tile. */
-static sn_ix staged_at(sn_contract_binding *b, sn_ix row, sn_ix column) {
+/* Offset of a result of part p in the buffer that it passes through; column: in that part of the tile. */
+static sn_ix staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column) {
     sn_mma_operand layout = staged_layout(b);
-    sn_ix offset = sn_mma_offset(b->m, &layout, b->sc->tile_n / b->n_parts, row, column);
+    int64_t columns = b->sc->tile_n / b->n_parts;
+    sn_ix copy = sn_ix_modc(b->m, b->n_parts > 1 ? p : b->turn, b->n_copies);
+    sn_ix offset = sn_mma_offset(b->m, &layout, columns, row, column);
+    offset = sn_contract_fma(b, b->sc->tile_m * columns, copy, offset);
     return sn_shared_of_rank(b->m, b->staged, b->nest.rank, offset);
 }
 
@@ -283,7 +287,7 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
         j = sn_ix_addc(m, j, first);
         sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, j));
         uint32_t n = place_axes(b, axes, with, row, column);
-        sn_val x = sn_put_load(m, in, b->staged, staged_at(b, i, j));
+        sn_val x = sn_put_load(m, in, b->staged, staged_at(b, p, i, j));
         sn_val mask = sn_contract_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
         mask = sn_contract_and(b, in, mask, b->edge_n, column, b->ct.c.n);
         sn_ix offset = sn_ix_subst(m, b->store_ix, axes, with, n);
@@ -327,7 +331,7 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first, next; s.i; s = next) {
         next = sn_next(m, s);
         if (!sn_stores(sn_stmt_get(m, s))) continue;
-        sn_put_store(m, sn_at_before(m, s), b->staged, staged_at(b, row, in_tile), sn_stmt_get(m, s)->in[0]);
+        sn_put_store(m, sn_at_before(m, s), b->staged, staged_at(b, p, row, in_tile), sn_stmt_get(m, s)->in[0]);
         sn_stmt_unlink(m, s);
     }
 }
@@ -338,14 +342,21 @@ static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
     if (b->staged.i) put_store_boxes(b, at, p);
 }
 
+/* Of the memory for results: with a part behind the one that boxes read, threads write the next. Parts take copies in turn, so that
+ * the last one of a tile and the first one of the next are different ones. */
+static uint32_t copies_of(const sn_contract_binding *b, int64_t n_parts) {
+    int64_t turns;
+    bool one_tile = sn_ix_is_const(b->m, b->turn, &turns);
+    return n_parts > 1 ? n_parts % 2 ? (uint32_t)n_parts : 2 : one_tile ? 1 : 2;
+}
+
 /* In as few parts as shared memory has room for beside the operands. */
 static void stage_results(sn_contract_binding *b) {
     const sn_target *t = b->ct.cx->target;
-    enum { SPARE = 2048 }; /* barrier objects, and where the array begins */
-    b->n_parts = 1;
+    b->n_parts = b->n_copies = 1;
     b->store = only_store(b);
     if (b->sc->threads || !b->store.i || b->nest.columns > 1) return;
-    int64_t used = SPARE;
+    int64_t used = SN_PRODUCT_SPARE;
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
         used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
@@ -353,16 +364,16 @@ static void stage_results(sn_contract_binding *b) {
     }
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
-    int64_t bytes = sn_dtype_bytes(dtype), width = SN_LINE / bytes, parts_of = 1;
-    while (parts_of <= b->nest.tiles_n &&
-           (b->sc->tile_n % (parts_of * width) || b->nest.tiles_n % parts_of ||
-            used + (int64_t)b->sc->tile_m * (b->sc->tile_n / parts_of) * bytes > t->shared_bytes))
-        parts_of++;
-    if (parts_of > b->nest.tiles_n) return;
+    int64_t bytes = sn_dtype_bytes(dtype), width = SN_LINE / bytes, tile = (int64_t)b->sc->tile_m * b->sc->tile_n;
+    int64_t n = 1;
+    while (n <= b->nest.tiles_n && (b->sc->tile_n % (n * width) || b->nest.tiles_n % n ||
+                                    used + copies_of(b, n) * tile / n * bytes > t->shared_bytes))
+        n++;
+    if (n > b->nest.tiles_n) return;
     b->store_ix = store->ix;
-    b->n_parts = (uint32_t)parts_of;
-    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->sc->tile_m * (b->sc->tile_n / parts_of),
-                                  b->sc->cluster);
+    b->n_parts = (uint32_t)n;
+    b->n_copies = copies_of(b, n);
+    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->n_copies * tile / n, b->sc->cluster);
     sn_buf_get(b->m, b->staged)->swizzle = SN_LINE;
 }
 
@@ -442,6 +453,6 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     make_states(&b, at);
     put_products(&b, at);
     stage_results(&b);
-    if (!stores_by_boxes(&b, at)) b.staged = (sn_buf){0}, b.n_parts = 1;
+    if (!stores_by_boxes(&b, at)) b.staged = (sn_buf){0}, b.n_parts = b.n_copies = 1;
     put_epilogue(&b, at);
 }

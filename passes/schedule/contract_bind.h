@@ -17,6 +17,7 @@ typedef struct sn_contract_binding {
     uint32_t n_vals; /* of the module, before anything was made */
     sn_stmt_vec body;
     sn_ix batch, row, column; /* of the tile's first element */
+    sn_ix turn;               /* number of the tile among those of its block */
     bool edge_m, edge_n, edge_k;
     sn_mma_nest nest; /* all but its buffers; without an instruction: threads and rank */
     sn_contract_plain plain;
@@ -25,11 +26,12 @@ typedef struct sn_contract_binding {
     uint32_t n_terms; /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
     sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];
     sn_buf states[4];
-    sn_buf totals[4]; /* with terms: what states are added to, step by step */
-    sn_stmt store;    /* the body's only one, whose results pass through shared memory; none: there are others */
-    sn_ix store_ix;   /* its offset, over the axes of the kernel */
-    sn_buf staged;    /* that memory; none: results are stored by the threads that have them */
-    uint32_t n_parts; /* parts of a tile that pass through it one after the other, side by side in the tile */
+    sn_buf totals[4];  /* with terms: what states are added to, step by step */
+    sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
+    sn_ix store_ix;    /* its offset, over the axes of the kernel */
+    sn_buf staged;     /* that memory; none: results are stored by the threads that have them */
+    uint32_t n_parts;  /* parts of a tile that pass through it one after the other, side by side in the tile */
+    uint32_t n_copies; /* of that memory, for one part each in turn: one is read while the next one is written */
 } sn_contract_binding;
 
 /* A loop at *at, which moves inside. Returns its axis. */
