@@ -96,7 +96,7 @@ void sn_gen_region(sn_gen *g, sn_stmt first) {
     for (sn_stmt s = first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         g->statement(g, s);
-        if (g->gpu && sn_gen_is_spread(g, s) && r->next.i && g->status == SN_OK)
+        if (g->gpu && sn_gen_is_spread(g, s) && r->next.i && g->role != SN_GEN_COPIES && g->status == SN_OK)
             sn_gen_tail_begin(g, &tail, grid_inside(g, r->first) * sn_gen_extent(g, r->axis));
     }
     sn_gen_tail_end(g, &tail);

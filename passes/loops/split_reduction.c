@@ -74,7 +74,7 @@ static bool look(cut *c) {
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX) return false;
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
-    if (!pinned && (contract || sn_contract_rows_fill(c->cx, c->k))) return false;
+    if (contract || (!pinned && sn_contract_rows_fill(c->cx, c->k))) return false;
     c->parts = pinned ? pinned : choose_parts(c, reduces_along(c));
     c->length = (c->count + c->parts - 1) / c->parts;
     return c->parts > 1;

@@ -78,6 +78,9 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     b->turn = open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ);
     sn_ix tile = sn_contract_fma(b, blocks, b->turn, g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
+    b->tile = tile;
+    b->tiles = at->parent;
+    b->part = open_some(b, at, "s", b->split, SN_AXIS_GRID);
     int64_t high = tall(b, across, blocks);
     sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
     sn_ix in_band = sn_ix_modc(m, inside, high * along);
@@ -87,7 +90,14 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     b->column = sn_ix_scale(m, sn_ix_divc(m, in_band, high), b->sc->tile_n);
     b->edge_m = c->m % ((int64_t)b->sc->tile_m * cluster) != 0;
     b->edge_n = c->n % b->sc->tile_n != 0;
-    b->edge_k = c->k % b->sc->tile_k != 0;
+    b->edge_k = c->k % (b->sc->tile_k * b->split) != 0;
+}
+
+/* The loop over the steps of the sum, or of a part of it; *at moves inside. Returns the number of the step. */
+static sn_ix open_steps(sn_contract_binding *b, sn_cursor *at) {
+    int64_t steps = parts(parts(b->ct.c.k, b->sc->tile_k), b->split);
+    sn_ix k = sn_contract_loop(b, at, "k", steps, SN_AXIS_SEQ);
+    return b->split > 1 ? sn_contract_fma(b, steps, b->part, k) : k;
 }
 
 /* ---- operands ---- */
@@ -181,9 +191,8 @@ static void put_operands(sn_contract_binding *b, sn_cursor at, sn_ix k) {
 
 static void put_products(sn_contract_binding *b, sn_cursor at) {
     const sn_contraction *c = &b->ct.c;
-    int64_t steps = parts(c->k, b->sc->tile_k);
     sn_cursor in = at;
-    sn_ix k = sn_contract_loop(b, &in, "k", steps, SN_AXIS_SEQ);
+    sn_ix k = open_steps(b, &in);
     put_operands(b, in, k);
     if (b->sc->plain) {
         sn_contract_plain_put(b, in);
@@ -381,6 +390,7 @@ static void start(sn_contract_binding *b, const sn_contract *ct, const sn_sched 
     *b = (sn_contract_binding){.ct = *ct, .sc = sc, .m = ct->m, .k = ct->k, .n_vals = ct->m->vals.count};
     b->nest = (sn_mma_nest){.mma = ct->mma, .threads = sc->block_x, .columns = 1, .depth = sc->tile_k};
     b->n_terms = ct->n_terms;
+    b->split = sc->split > 1 ? sc->split : 1;
     if (sc->plain) {
         sn_contract_plain_find(&b->plain, ct, sc);
         return;
@@ -410,7 +420,7 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     if (ct->n_terms && !sn_contract_shares_terms(&b))
         return *why_not = "threads have no equal shares of its terms", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);
-    sn_ix k = sn_contract_loop(&b, &at, "k", parts(ct->c.k, sc->tile_k), SN_AXIS_SEQ);
+    sn_ix k = open_steps(&b, &at);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k);
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first; s.i && fits; s = sn_next(m, s))
         if (sn_is_nest(sn_stmt_get(m, s))) fits = sn_box_find(&box, why_not, m, s);
@@ -452,6 +462,11 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     if (b.n_terms) sn_contract_make_terms(&b);
     make_states(&b, at);
     put_products(&b, at);
+    if (b.split > 1) {
+        sn_contract_put_parts(&b, at);
+        at = sn_at_end(k, b.tiles);
+        sn_contract_add_parts(&b, at);
+    }
     stage_results(&b);
     if (!stores_by_boxes(&b, at)) b.staged = (sn_buf){0}, b.n_parts = b.n_copies = 1;
     put_epilogue(&b, at);

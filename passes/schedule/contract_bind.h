@@ -1,6 +1,6 @@
 /* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands, products, results),
- * contract_terms.c (products of f32 by terms of bfloat16), contract_fill.c (operands that threads bring) and
- * contract_plain.c (products without matrix instructions).
+ * contract_terms.c (products of f32 by terms of bfloat16), contract_split.c (sums that several blocks share),
+ * contract_fill.c (operands that threads bring) and contract_plain.c (products without matrix instructions).
  */
 #ifndef SN_PASSES_SCHEDULE_CONTRACT_BIND_H
 #define SN_PASSES_SCHEDULE_CONTRACT_BIND_H
@@ -18,6 +18,10 @@ typedef struct sn_contract_binding {
     sn_stmt_vec body;
     sn_ix batch, row, column; /* of the tile's first element */
     sn_ix turn;               /* number of the tile among those of its block */
+    sn_ix tile, part;         /* numbers: of the tile, of the part of its sums; split: how many of these there are */
+    int64_t split;
+    sn_stmt tiles;   /* with several: the loop over tiles, where the last block of a tile goes on */
+    sn_buf parts[4]; /* with several: what they come to, by state */
     bool edge_m, edge_n, edge_k;
     sn_mma_nest nest; /* all but its buffers; without an instruction: threads and rank */
     sn_contract_plain plain;
@@ -61,6 +65,13 @@ bool sn_contract_shares_terms(const sn_contract_binding *b);
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
 /* Behind all steps: then totals have the sums. */
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at);
+
+/* ---- contract_split.c ---- */
+
+/* Behind the steps of a part: what its sums come to goes to memory. */
+void sn_contract_put_parts(sn_contract_binding *b, sn_cursor at);
+/* On the last block of the tile: its registers get the sums over the parts. */
+void sn_contract_add_parts(sn_contract_binding *b, sn_cursor at);
 
 /* ---- contract_fill.c ---- */
 

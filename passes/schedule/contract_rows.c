@@ -19,8 +19,8 @@
 
 typedef struct looker {
     sn_module *m;
-    bool *seen; /* by sn_val */
-    sn_axis step, column;
+    bool *seen;                         /* by sn_val */
+    sn_axis step, column;               /* ... or row, of the left ones */
     uint32_t along, across;             /* bytes that loads walk with each axis; not those of rows or columns alone */
     uint32_t least_along, least_across; /* smallest such element */
     uint32_t work;                      /* statements but loads */
@@ -49,10 +49,10 @@ static void look_at(looker *l, sn_val v) {
     }
 }
 
-/* The last axis of the columns that is one; none: there is none. */
-static sn_axis last_column(const sn_module *m, const sn_contraction *c, int64_t *extent) {
+/* The last axis of the rows or columns that is one; none: there is none. */
+static sn_axis last_axis(const sn_module *m, const sn_contraction *c, sn_contraction_side side, int64_t *extent) {
     for (uint32_t i = c->outer.n; i-- > 0;)
-        if (c->side[i] == SN_SIDE_N && c->extent[i] > 1) return *extent = c->extent[i], sn_stmt_axis(m, c->outer.at[i]);
+        if (c->side[i] == side && c->extent[i] > 1) return *extent = c->extent[i], sn_stmt_axis(m, c->outer.at[i]);
     return *extent = 1, (sn_axis){0};
 }
 
@@ -60,7 +60,7 @@ static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right)
     int64_t extent;
     looker l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
     l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
-    l.column = last_column(cx->m, c, &extent);
+    l.column = last_axis(cx->m, c, right ? SN_SIDE_N : SN_SIDE_M, &extent);
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (c->operands[i].right == right) look_at(&l, c->operands[i].value);
     return l;
@@ -69,16 +69,20 @@ static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right)
 bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     sn_contraction *c = &out->c;
     int64_t columns;
-    *out = (sn_contract_rows){.vector = 1};
+    *out = (sn_contract_rows){.vector = 1, .run = 1};
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
     if (c->m > c->n) sn_contraction_swap(c);
-    looker l = look_at_side(cx, c, true);
-    last_column(cx->m, c, &columns);
+    looker l = look_at_side(cx, c, true), left = look_at_side(cx, c, false);
+    last_axis(cx->m, c, SN_SIDE_N, &columns);
     out->along = l.along >= l.across;
     out->bytes = out->along ? l.least_along : l.least_across;
     int64_t extent = out->along ? c->k_extent[c->inner.n - 1] : columns;
     if (out->bytes) out->vector = sn_least(cx->target->io_align / out->bytes, sn_pow2_divisor(extent));
     if (!out->vector) out->vector = 1;
+    int64_t run = left.along
+                      ? sn_least(cx->target->io_align / left.least_along, sn_pow2_divisor(c->k_extent[c->inner.n - 1]))
+                      : 1;
+    if (run > 1) out->run = (uint32_t)run;
     return true;
 }
 

@@ -13,6 +13,7 @@
  * the sums; steps beyond the last add products of zeros.
  */
 #include "passes/schedule/contract_rows.h"
+#include "passes/schedule/figures.h"
 
 enum { MOST_STATES = 4 };
 
@@ -23,6 +24,7 @@ typedef struct binding {
     sn_module *m;
     sn_kern k;
     int64_t rows, groups, steps, lanes; /* of a thread: M; R; U; columns of a group that it has: 1, or V */
+    int64_t run;                        /* steps of a left operand that it loads together */
     sn_ix batch, first;                 /* of the block: product, column */
     sn_buf sums, right[SN_MOST_OPERANDS], left[SN_MOST_OPERANDS];
 } binding;
@@ -125,30 +127,33 @@ static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
     }
 }
 
-/* What it adds up of iteration k: the left operands are loaded row by row, and multiply all that was loaded before. */
+/* What it adds up of iteration k: the left operands are loaded row by row, as many steps at a time as lie side by side in
+ * one access, and multiply all that was loaded before. */
 static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
     const sn_contraction *c = &b->r.c;
     sn_module *m = b->m;
-    int64_t vector = b->r.vector, along = b->r.along ? vector : 1;
-    sn_ix u = open_loop(b, &at, "u", b->steps, SN_AXIS_UNROLL), i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL);
-    sn_ix step = step_at(b, t, k, u);
+    sn_ix u = open_loop(b, &at, "u", b->r.along ? b->steps : b->steps / b->run, SN_AXIS_UNROLL);
+    sn_ix i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL);
+    sn_ix step = step_at(b, t, k, b->r.along ? u : sn_ix_scale(m, u, b->run)), none = sn_ix_const(m, 0);
     sn_val mask = put_mask(b, at, step);
     for (uint32_t o = 0; o < c->n_operands; o++) {
         if (c->operands[o].right) continue;
         sn_cursor lane = at;
-        sn_ix v = open_lanes(b, &lane, along);
-        sn_contraction_place place = {b->batch, i, sn_ix_const(m, 0), sn_ix_add(m, step, v)};
+        sn_ix v = open_lanes(b, &lane, b->run);
+        sn_contraction_place place = {b->batch, i, none, sn_ix_add(m, step, v)};
         put_operand(b, lane, &c->operands[o], place, b->left[o], own(b, b->left[o], t.x, t.y, v), mask);
         if (mask.i) sn_mask_accesses(b->cx, b->k, lane.parent, mask, true);
     }
+    sn_ix q = open_loop(b, &at, "q", b->r.along ? 1 : b->run, SN_AXIS_UNROLL);
     sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL);
-    sn_ix v = open_loop(b, &at, "v", vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR), none = sn_ix_const(m, 0);
+    sn_ix v = open_loop(b, &at, "v", b->r.vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
+    sn_ix held = b->r.along ? u : fma_ix(b, b->run, u, q);
     for (uint32_t p = 0; p < c->n_products; p++) {
         const sn_contraction_product *pr = &c->products[p];
-        sn_ix e = fma_ix(b, vector, fma_ix(b, b->groups, u, r), v);
+        sn_ix e = fma_ix(b, b->r.vector, fma_ix(b, b->groups, held, r), v);
         sn_val w = sn_put_load(m, at, b->right[pr->right], own(b, b->right[pr->right], t.x, t.y, e));
         sn_buf left = b->left[pr->left];
-        sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, b->r.along ? v : none));
+        sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, b->r.along ? v : q));
         sn_ix sum = fma_ix(b, c->n_states, fma_ix(b, b->rows, r, i), sn_ix_const(m, pr->state));
         sum = own(b, b->sums, t.x, t.y, fma_ix(b, b->lanes, sum, b->r.along ? none : v));
         sn_val product = sn_put_op2(m, at, SN_LOP_MUL, x, w);
@@ -229,10 +234,11 @@ void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     b.groups = sn_contract_rows_groups(&b.r, sc);
     b.steps = sn_contract_rows_steps(&b.r, sc);
     b.lanes = b.r.along ? 1 : b.r.vector;
+    b.run = b.r.along ? b.r.vector : sn_least(b.r.run, sn_pow2_divisor(b.steps));
     b.sums = new_registers(&b, "sums", b.groups * b.rows * b.r.c.n_states * b.lanes);
     for (uint32_t i = 0; i < b.r.c.n_operands; i++)
         if (b.r.c.operands[i].right) b.right[i] = new_registers(&b, "right", b.steps * b.groups * b.r.vector);
-        else b.left[i] = new_registers(&b, "left", b.r.along ? b.r.vector : 1);
+        else b.left[i] = new_registers(&b, "left", b.run);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     open_blocks(&b, &at);
