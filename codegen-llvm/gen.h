@@ -250,6 +250,8 @@ uint32_t sn_gen_tensor_map(sn_gen *g, const sn_tensor_map *map);
 void sn_gen_tensor_map_params(sn_gen *g, uint32_t first);
 /* Where it is: a generic pointer. */
 lv sn_gen_tensor_map_address(const sn_gen *g, uint32_t map);
+/* The first copies wait for them less long. */
+void sn_gen_prefetch_tensor_maps(sn_gen *g);
 
 /* ---- loops.c ---- */
 typedef struct sn_gen_loop {

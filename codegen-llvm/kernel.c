@@ -210,7 +210,6 @@ static void two_roles(sn_gen *g) {
         g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                             "kernel %s: boxes fill memory of %u x %u threads: they have to be whole warps in one row",
                             g->k->name, g->threads_x, g->threads_y);
-    sn_gen_make_rings(g);
     LLVMBasicBlockRef computes = sn_em_block(em, "computes"), copies = sn_em_block(em, "copies");
     LLVMBasicBlockRef end = sn_em_block(em, "end");
     uint32_t mark = sn_gen_mark(g);
@@ -260,6 +259,22 @@ static void name_params(sn_gen *g) {
     }
 }
 
+/* From here on what the kernels before this one have stored is there; the ones behind may come. */
+static void follow_others(sn_gen *g) {
+    enum { FIRST_SM = 90 };
+    if (g->em.cg->target->sm < FIRST_SM) return;
+    sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
+    sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
+}
+
+/* Barrier objects and tensor maps are made ready while the kernels before this one end. */
+static void prepare_roles(sn_gen *g) {
+    sn_gen_prefetch_tensor_maps(g);
+    sn_gen_cluster_start(g);
+    sn_gen_make_rings(g);
+    follow_others(g);
+}
+
 static void gpu_function(sn_gen *g) {
     enum { PTX_KERNEL = 71 }; /* LLVMPTXKernelCallConv */
     uint32_t n = g->segments ? 1 : g->k->params.n;
@@ -290,16 +305,14 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
         attribute(g, "nvvm.cluster_dim", size);
     }
-    if (g->em.cg->target->sm >= 90) {
-        sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
-        sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
-    }
+    if (!g->produces) follow_others(g);
     sn_gen_make_copies(g);
     sn_gen_make_shared(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
     g->thread_x = g->threads_x > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.x") : sn_em_ci(g->index, 0);
     g->thread_y = g->threads_y > 1 ? special_register(g, "llvm.nvvm.read.ptx.sreg.tid.y") : sn_em_ci(g->index, 0);
-    sn_gen_cluster_start(g);
+    if (g->produces) prepare_roles(g);
+    else sn_gen_cluster_start(g);
     sn_gen_ticket(g);
     if (g->produces) two_roles(g);
     else body(g);

@@ -47,3 +47,13 @@ void sn_gen_tensor_map_params(sn_gen *g, uint32_t first) {
 }
 
 lv sn_gen_tensor_map_address(const sn_gen *g, uint32_t map) { return LLVMGetParam(g->em.fn, g->first_map + map); }
+
+void sn_gen_prefetch_tensor_maps(sn_gen *g) {
+    if (!g->maps.n) return;
+    sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
+    for (uint32_t i = 0; i < g->maps.n; i++) {
+        lv at = sn_gen_tensor_map_address(g, i);
+        sn_em_assembly(&g->em, g->em.cg->vd, "prefetch.tensormap [$0];", "l,~{memory}", &at, 1);
+    }
+    sn_em_end(&g->em, &first);
+}
