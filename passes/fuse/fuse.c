@@ -10,7 +10,8 @@
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
  * merged kernel would have more than MAX_OPS operations, when too little parallelism would remain, when both have products of
  * f32 and not in the same precision, or when both headers choose something and not the same; else the merged kernel has the
- * header that chooses something. Where that leaves a kernel to a library, the library runs the merged one too (library.c). A
+ * header that chooses something. A matrix product stays one, and takes no longer than before, or the library that one of the two is
+ * left to runs the merged one too (product.c). A
  * kernel that stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules
  * where a buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
  * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at most
@@ -37,6 +38,7 @@ typedef struct fnode {
     uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
     uint32_t ops, stamp;
     bool library;           /* a library runs it */
+    double product;         /* cycles of the matrix product that it is; 0: it is none */
     buf_list loads, stores; /* loads: then what is stored over */
     uint32_t n_read;        /* of the loads: those that are not stored over */
 } fnode;
@@ -65,13 +67,14 @@ static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
     SN_PUSH(fu->cx->scratch, list, b);
 }
 
-static void build(fuse *fu) {
+static sn_status build(fuse *fu) {
     sn_module *m = fu->m;
     const char *why_not;
     for (uint32_t i = 0; i < fu->n; i++) {
         fnode *f = &fu->nodes[i];
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
         f->library = sn_pass_library_runs(&why_not, fu->cx, f->k);
+        if (!f->library && !sn_kern_get(m, f->k)->scheduled) SN_TRY(sn_fuse_count_product(&f->product, fu->cx, f->k));
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (sn_loads(r)) add_buf(fu, &f->loads, r->buf);
@@ -85,6 +88,7 @@ static void build(fuse *fu) {
         }
         for (uint32_t k = 0; k < f->loads.n; k++) SN_PUSH(fu->cx->scratch, &fu->readers[f->loads.at[k].i], i);
     }
+    return m->env->status;
 }
 
 /* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
@@ -207,8 +211,8 @@ static bool headers_differ(const sn_kern_rec *a, const sn_kern_rec *b) {
     return !sn_sched_is_open(&of_a) && !sn_sched_is_open(&of_b) && !sn_sched_eq(&of_a, &of_b);
 }
 
-/* A library runs a kernel with certain epilogues: others stay outside of it. */
-static bool fits_library(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
+/* What the two become, as a kernel of no list. */
+static sn_kern try_merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     const fnode *fa = &fu->nodes[a];
     sn_kern of_a = fa->k, of_b = fu->nodes[b].k;
     sn_sched header = merged_header(sn_kern_get(fu->m, of_a), sn_kern_get(fu->m, of_b), mt);
@@ -222,7 +226,26 @@ static bool fits_library(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *
         }
         if (!elsewhere) SN_PUSH(fu->cx->scratch, &gone, fa->stores.at[k]);
     }
-    return sn_fuse_fits_library(fu->cx, of_a, of_b, &header, gone.at, gone.n);
+    return sn_fuse_try(fu->cx, of_a, of_b, &header, gone.at, gone.n);
+}
+
+/* Is what the two become as good a product as they are? *cycles: those that it takes. */
+static bool keeps_product(double *cycles, const char **why_not, fuse *fu, uint32_t a, uint32_t b,
+                          const sn_fuse_match *mt) {
+    const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
+    const sn_target *t = fu->cx->target;
+    *cycles = 0;
+    if (!fa->library && !fb->library && fa->product + fb->product == 0) return true;
+    sn_kern both = try_merge(fu, a, b, mt);
+    const char *unused;
+    *why_not = "the library does not run both";
+    if (fa->library || fb->library) return both.i && sn_pass_library_runs(&unused, fu->cx, both);
+    *why_not = "they would be no product that a class does in one nest";
+    if (!both.i || sn_fuse_count_product(cycles, fu->cx, both) != SN_OK || *cycles == 0) return false;
+    double apart = fa->product + fb->product;
+    if (t->is_gpu) apart += (double)mt->bytes / ((double)t->cycle_bytes * t->units);
+    *why_not = sn_strf(fu->cx->scratch, "%.0f cycles in one product, %.0f apart", *cycles, apart);
+    return *cycles <= apart;
 }
 
 /* Merge x and y in the order that data asks for. */
@@ -248,11 +271,14 @@ static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
         sn_remark(fu->cx, name_of(fu, a), "not fused with %s: a third kernel stands between them", name_of(fu, b));
         return false;
     }
-    if ((fu->nodes[a].library || fu->nodes[b].library) && !fits_library(fu, a, b, &mt)) {
-        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: the library does not run both", name_of(fu, b));
+    double cycles;
+    const char *why_not;
+    if (!keeps_product(&cycles, &why_not, fu, a, b, &mt)) {
+        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), why_not);
         return false;
     }
     merge(fu, a, b, &mt);
+    fu->nodes[a].product = cycles;
     return true;
 }
 
@@ -383,7 +409,7 @@ sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < fu.n; i++) fu.span[i] = i;
     fu.writers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
     fu.readers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
-    build(&fu);
+    SN_TRY(build(&fu));
     if (!stored_before_loaded(&fu)) {
         sn_remark(cx, "module", "not looked at: a buffer is written in place");
         return m->env->status;

@@ -26,10 +26,11 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
-/* A library runs one of the two, which match: does it run what they become, with that header? gone: temporaries that nobody else
- * loads. */
-bool sn_fuse_fits_library(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_sched *header, const sn_buf *gone,
-                          uint32_t n);
+/* The cycles of a matrix product, as class contract counts them; 0: the kernel is none, or not for that class. */
+sn_status sn_fuse_count_product(double *cycles, sn_pass_ctx *cx, sn_kern k);
+/* What two kernels become, which match, as a kernel of no list, with that header. gone: temporaries that nobody else loads. None:
+ * their copies do not match. */
+sn_kern sn_fuse_try(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_sched *header, const sn_buf *gone, uint32_t n);
 /* In all kernels: forward stores; drop temporaries that nobody loads any more, and what is computed twice. */
 void sn_fuse_forward_all(sn_pass_ctx *cx);
 void sn_fuse_drop_dead(sn_pass_ctx *cx);

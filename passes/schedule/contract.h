@@ -12,7 +12,7 @@ typedef struct sn_contract {
     sn_module *m;
     sn_kern k;
     sn_contraction c;
-    sn_mma mma; /* none: products without an instruction for matrices */
+    sn_mma mma;       /* none: products without an instruction for matrices */
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
@@ -37,8 +37,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
 
 /* Is the kernel a product at all? The header says whether it may have an instruction, and the precision. */
 bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc);
-/* Choose what is open in *sc; false: what is pinned does not go together. */
-bool sn_contract_complete_threads(sn_sched *sc, const sn_contract *ct);
+/* Choose what is open in *sc, and count the cycles; false: what is pinned does not go together. */
+bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contract *ct);
 /* Does operand i lie across the sum in shared memory, in tiles of that header? */
 bool sn_contract_across(const sn_contract *ct, const sn_sched *sc, uint32_t i);
 /* Bytes of a line of it there. */

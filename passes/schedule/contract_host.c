@@ -338,5 +338,6 @@ sn_status sn_schedule_contract_host_candidates(sn_sched_list *out, sn_pass_ctx *
     if (pinned->cls == SN_SCHED_NONE && c.n == 1) return SN_OK;
     if (!sn_contract_plan_find(&p, &sc, cx, &c)) return SN_OK;
     sn_schedule_propose(out, cx, &sc);
+    out->cycles = p.cycles;
     return SN_OK;
 }

@@ -64,4 +64,5 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (ct->n_terms) room /= 2; /* terms lie beside what they are made of */
     choose_stages(&sc, ct, SN_NARROW_FLIGHT * parts((int64_t)t->flight_bytes * t->units, blocks), room);
     sn_schedule_propose(out, ct->cx, &sc);
+    out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&ct->c, t);
 }

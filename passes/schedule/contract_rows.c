@@ -198,13 +198,14 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     if (r.along) choose_along(&sc, &r, cx);
     else choose_across(&sc, &r, cx);
     if (!possible(&r, &sc, cx->target)) return SN_OK;
-    bool busy = issue(&r, cx, sn_contract_rows_groups(&r, &sc)) > SN_ROWS_ISSUE / 100.0;
-    if (open && busy) {
+    double work = issue(&r, cx, sn_contract_rows_groups(&r, &sc));
+    if (open && work > SN_ROWS_ISSUE / 100.0) {
         sn_sched_list tiles = {0};
         SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
         if (tiles.n && !tiles.at[0].plain) return SN_OK;
     }
     sn_schedule_propose(out, cx, &sc);
+    out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&r.c, cx->target) * (work > 1 ? work : 1);
     return SN_OK;
 }
 

@@ -278,7 +278,7 @@ static void try_stages(search *s, sn_sched sc) {
         }
 }
 
-bool sn_contract_complete_threads(sn_sched *sc, const sn_contract *ct) {
+bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contract *ct) {
     sn_sched pinned = *sc;
     search s = {.ct = ct, .pinned = &pinned};
     sc->cls = SN_SCHED_CONTRACT;
@@ -294,5 +294,6 @@ bool sn_contract_complete_threads(sn_sched *sc, const sn_contract *ct) {
             try_stages(&s, tile);
         }
     *sc = s.best;
+    *cycles = s.cycles;
     return s.cycles > 0;
 }

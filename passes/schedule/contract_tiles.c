@@ -81,4 +81,5 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
             rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
         }
     for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, ct->cx, &list.at[i]);
+    if (list.n) out->cycles = cost[0];
 }

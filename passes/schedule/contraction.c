@@ -235,6 +235,13 @@ void sn_contraction_swap(sn_contraction *c) {
     }
 }
 
+double sn_contraction_fetch(const sn_contraction *c, const sn_target *t) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        bytes += (double)(c->operands[i].right ? c->n : c->m) * sn_dtype_bytes(c->operands[i].from);
+    return (double)c->batch * (double)c->k * bytes / ((double)t->cycle_bytes * t->units);
+}
+
 /* ---- places ---- */
 
 /* The axes of one kind, side or K, are the parts of `number`. */

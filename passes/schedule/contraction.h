@@ -57,6 +57,9 @@ bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx 
 /* Left becomes right, and rows become columns: the same products. */
 void sn_contraction_swap(sn_contraction *c);
 
+/* Cycles in which the memory of a GPU moves every element of the operands once. */
+double sn_contraction_fetch(const sn_contraction *c, const sn_target *t);
+
 /* Where an iteration of the nest stands: numbers of the product of the batch, of the row, of the column and of the step of
  * the sum, each the row-major number of its axes. */
 typedef struct sn_contraction_place {

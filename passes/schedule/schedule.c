@@ -200,6 +200,22 @@ sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx,
     return cx->m->env->status;
 }
 
+sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls) {
+    const char *why_not;
+    sn_sched pinned = sn_kern_get(cx->m, k)->sched;
+    sn_pass_ctx quiet = *cx;
+    quiet.remark = NULL;
+    *cycles = 0;
+    if (pinned.cls != SN_SCHED_NONE && pinned.cls != cls) return SN_OK;
+    for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
+        sn_sched_list headers = {0};
+        if (SCHEDULERS[i].cls != cls || !SCHEDULERS[i].applies(&why_not, &quiet, k, NULL)) continue;
+        SN_TRY(SCHEDULERS[i].candidates(&headers, &quiet, k, NULL, &pinned));
+        if (headers.n) return *cycles = headers.cycles, SN_OK;
+    }
+    return SN_OK;
+}
+
 /* ---- the pass ---- */
 
 static sn_status schedule_kernel(sn_pass_ctx *cx, const sn_users *users, uint32_t at) {

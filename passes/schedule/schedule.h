@@ -76,12 +76,16 @@ int64_t sn_schedule_gcd(int64_t a, int64_t b);
 typedef struct sn_sched_list {
     sn_sched *at;
     uint32_t n, cap;
+    double cycles; /* of a unit of the device, with the first one, as its class counts them; 0: it does not */
 } sn_sched_list;
 /* Append a header, unless it is there already. */
 void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sched);
 /* schedule.c: what all classes that can bind the kernel at a position propose, and what the model says of each (0: it
  * knows GPUs alone). The kernel stays as it is. */
 sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx, uint32_t at);
+/* schedule.c: the cycles that a kernel takes whose loops have no schedule yet, as the first row of that class counts them
+ * which can bind it; 0: none can, or it does not count. Needs no shape of the kernel: class contract alone. */
+sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls);
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 

@@ -1,14 +1,31 @@
-/* library.c: what may merge with a kernel that a library runs: only what the library does too.
+/* product.c: what may merge with a matrix product: only what leaves it one.
+ *
+ *     k0: loop i { loop j { %0 = reduce sum r in 512 { x(i, r) * w(j, r) }   store t[..], %0 } }
+ *     k1: loop i { loop j { %0 = reduce sum r in 512 { h(i, r) * u(j, r) }   load t[..]   add   tanh   store y[..] } }
+ *  -> one nest of two sums of one length: class contract takes it, and counts fewer cycles than for both. Had the sums different
+ *     lengths, no class would keep their operands where several elements of the result use them: k0 and k1 stay.
  *
  *     k0: schedule library   loop i { loop j { %0 = reduce sum r { .. }   store t[..], %0 } }
  *     k1:                    loop i { loop j { load t[..]   load b[j]   add   max 0   store y[..] } }
  *  -> k0: schedule library   loop i { loop j { %0 = reduce sum r { .. }   load b[j]   add   max 0   store y[..] } }
  *
- * What else would merge stays a kernel of its own. Found out on copies: they are merged, and the library is asked. Nothing
- * else here knows what a library can do. Cost: for pairs with such a kernel alone, linear in both and in the values of the
- * module.
+ * Found out on copies: they are merged, and whoever does products is asked: class contract for how long they take, and the
+ * library where a header leaves a kernel to it. Nothing else here knows what either can do. A sum whose operands no two
+ * results share (of one row or column) is no product here: every class reads them as fast as memory gives them. Cost: for
+ * pairs with a product alone, linear in both and in the values of the module, and a choice of tiles.
  */
 #include "passes/fuse/fuse.h"
+
+#include "passes/schedule/contraction.h"
+#include "passes/schedule/schedule.h"
+
+sn_status sn_fuse_count_product(double *cycles, sn_pass_ctx *cx, sn_kern k) {
+    sn_contraction c;
+    const char *why_not;
+    *cycles = 0;
+    if (!sn_contraction_find(&c, &why_not, cx, k) || c.m < 2 || c.n < 2) return SN_OK;
+    return sn_schedule_count(cycles, cx, k, SN_SCHED_CONTRACT);
+}
 
 static void drop_stores(sn_module *m, sn_kern k, const sn_buf *gone, uint32_t n) {
     for (sn_stmt s = sn_stmt_walk_first(m, k), next; s.i; s = next) {
@@ -35,18 +52,16 @@ static void merge_copies(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_ma
     sn_kern_collect_params(m, a);
 }
 
-bool sn_fuse_fits_library(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_sched *header, const sn_buf *gone,
-                          uint32_t n) {
+sn_kern sn_fuse_try(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_sched *header, const sn_buf *gone, uint32_t n) {
     sn_module *m = cx->m;
-    const char *why_not;
     sn_fuse_match mt;
     sn_access_list in_a, in_b;
     a = sn_kern_clone(m, a);
     b = sn_kern_clone(m, b);
     sn_access_find_all(&in_a, m, cx->scratch, a);
     sn_access_find_all(&in_b, m, cx->scratch, b);
-    if (!sn_fuse_find(&mt, cx, a, b, &in_a, &in_b)) return false;
+    if (!sn_fuse_find(&mt, cx, a, b, &in_a, &in_b)) return (sn_kern){0};
     sn_kern_get(m, a)->sched = *header;
     merge_copies(cx, a, b, &mt, gone, n);
-    return sn_pass_library_runs(&why_not, cx, a);
+    return a;
 }
