@@ -151,18 +151,20 @@ typedef struct sn_gen {
 
     SN_VEC(sn_gen_box) boxes;
     SN_VEC(sn_gen_ring) rings;
-    bool *feeds;   /* by sn_stmt: is a box that fills shared memory, or has one inside */
-    bool *idle;    /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
-    lv *adds;      /* by sn_stmt: ... this one: 0 where it stores rather than adds; NULL: it adds */
-    bool produces; /* there is one: a warpgroup of its own copies */
+    bool *feeds; /* by sn_stmt: is a box that fills shared memory, or has one inside */
+    bool *idle;  /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
+    sn_stmt *
+        clears; /* by sn_stmt: ... this one, when: in the first iteration of a pipe, where an `if` holds, or always (a nest) */
+    bool produces;     /* there is one: a warpgroup of its own copies */
     bool stores_boxes; /* a box stores to global memory */
     bool prepares;     /* a matrix instruction that is waited for reads what threads have stored */
     bool unseen;       /* threads may have stored to shared memory what boxes and such instructions do not see yet */
     bool in_ring;      /* inside a pipe that boxes fill: none stores there */
     sn_gen_role role;
-    bool mma_under_way;  /* instructions have been given and not waited for ... */
-    bool mma_reads_ring; /* ... that read what boxes fill */
-    bool *summing;       /* by sn_buf: registers of such instructions */
+    uint32_t mma_given;  /* groups of matrix instructions, in program order: they run in this order ... */
+    uint32_t mma_done;   /* ... and so many have been waited for */
+    uint32_t mma_ring;   /* the last one that reads what boxes fill */
+    uint32_t *mma_holds; /* by sn_buf: the last one that has these registers */
 
     uint32_t n_params;   /* buffers that a launch gives */
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */
@@ -369,8 +371,12 @@ void sn_gen_mma_sync(sn_gen *g, const sn_mma_nest *n);
 void sn_gen_mma(sn_gen *g, sn_stmt s);
 /* Before a nest that touches registers of instructions under way. */
 void sn_gen_settle_mma(sn_gen *g, sn_stmt nest);
-/* Until no more than so many groups of instructions are under way; one a nest. */
+/* Until no more than so many groups of instructions are under way. */
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way);
+/* Where threads that compute begin, before any. */
+void sn_gen_start_turns(sn_gen *g);
+/* Those of the iteration before may be under way when one begins. */
+void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe);
 
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);

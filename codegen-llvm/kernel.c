@@ -126,7 +126,7 @@ static void allocate_tables(sn_gen *g) {
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
     g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);
     g->lost = SN_NEWN(g->arena, sn_gen_lost, g->m->vals.count);
-    g->summing = SN_NEWN(g->arena, bool, g->m->bufs.count);
+    g->mma_holds = SN_NEWN(g->arena, uint32_t, g->m->bufs.count);
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         g->scans |= r->op == SN_LOP_ACCUM;
@@ -218,6 +218,7 @@ static void two_roles(sn_gen *g) {
     LLVMPositionBuilderAtEnd(em->b, computes);
     share_registers(g, SN_GEN_COMPUTES);
     sn_gen_start_rings(g, SN_GEN_COMPUTES);
+    sn_gen_start_turns(g);
     body(g);
     sn_gen_order_boxes(g);
     LLVMBuildBr(em->b, end);

@@ -1,16 +1,22 @@
 /* mma.c: nests that a matrix instruction stands for (ir/loop/mma.h). Those of a warp are in mma_sync.c.
  *
- * wgmma: four warps give one instruction for a block of 64 rows and all columns of their group; both operands are in shared
+ * wgmma: four warps give one instruction for a block of 64 rows and all columns of their group; operands are in shared
  * memory, named by descriptors: address / 16, distances between groups of 8 lines, and how lines are permuted (PTX ISA,
- * "matrix descriptor"). Registers of the nest are operands and results of the instruction, and only of it until it has been
- * waited for: between two of them stands nothing that touches them.
+ * "matrix descriptor"); or the left one is in registers, its fragment. Registers of the nest belong to the instruction until it
+ * has been waited for.
+ *
+ * Instructions of nests that follow each other are a group, and groups run in the order in which they were given. So what has to
+ * be known of registers is the number of the last group that has them: who touches them waits until no more groups are under
+ * way than came behind that one.
  */
 #include "codegen-llvm/gen.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { GROUP = 8 /* lines */, IN = 3 /* operands before the registers */ };
+enum { GROUP = 8 /* lines */, REGS = 4 /* of a fragment */ };
+
+static bool is_wgmma(const sn_gen *g, sn_stmt s) { return s.i && sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma); }
 
 static void put(sn_gen *g, const char *text) { sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0); }
 
@@ -20,15 +26,18 @@ static int64_t line_bytes(const sn_mma_nest *n, const sn_mma_operand *o) {
     return o->width * sn_dtype_bytes(sn_mmas[n->mma].operand);
 }
 
+/* Of the sum, that lie in shared memory. */
+static int64_t steps_of(const sn_mma_nest *n, const sn_mma_operand *o) { return o->steps ? o->steps : n->depth; }
+
 /* What of a descriptor does not depend on the address. Lines of 128, 64 and 32 bytes are permuted by modes 1, 2 and 3. */
 static uint64_t layout(const sn_mma_nest *n, const sn_mma_operand *o) {
-    uint64_t line = (uint64_t)line_bytes(n, o), leading = o->across ? (uint64_t)n->depth * line : 16;
+    uint64_t line = (uint64_t)line_bytes(n, o), leading = o->across ? (uint64_t)steps_of(n, o) * line : 16;
     return (leading >> 4) << 16 | (GROUP * line >> 4) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
 }
 
 /* Bytes from the operand's begin to line (row, step q). Both are multiples of what an instruction takes. */
 static int64_t place(const sn_mma_nest *n, const sn_mma_operand *o, int64_t row, int64_t q, int64_t bytes) {
-    int64_t along = o->across ? row : q, other = o->across ? q : row, lines = o->across ? n->depth : o->rows;
+    int64_t along = o->across ? row : q, other = o->across ? q : row, lines = o->across ? steps_of(n, o) : o->rows;
     return (along / o->width * lines + other) * line_bytes(n, o) + along % o->width * bytes;
 }
 
@@ -58,8 +67,8 @@ typedef struct wgmma {
     LLVMTypeRef type; /* of a register */
     lv code;
     LLVMTypeRef function;
-    uint32_t n; /* registers of the instruction */
-    lv adds;    /* i32: 0 where it stores what it would add */
+    uint32_t n;  /* registers of the instruction */
+    uint32_t in; /* operands before them: left, right, and 0 where it stores what it would add */
 } wgmma;
 
 static const char *operand_name(sn_mma mma) {
@@ -72,33 +81,46 @@ static const char *operand_name(sn_mma mma) {
     }
 }
 
-/* `wgmma.. {$0, ..}, $n, $n+1, p, 1, 1, 0, 0`: results, descriptors, whether it adds, signs, which operands lie across. */
-static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
+/* `wgmma.. {$0, ..}, left, $right, p, 1, 1, 0, 0`: results, operands (`{$n, ..}` or a descriptor), whether it adds, signs, which
+ * operands in shared memory lie across. */
+static void wgmma_text(const sn_mma_nest *n, const wgmma *w, sn_text *text, sn_text *constraints) {
     const sn_mma_info *info = &sn_mmas[n->mma];
-    sn_em *em = &g->em;
     bool floats = sn_is_float(info->state), halves = info->operand == SN_BF16 || info->operand == SN_F16;
-    wgmma w = {.type = floats ? em->cg->f32 : em->cg->i32, .n = n->tiles_n * sn_mma_elements(n->mma), .adds = adds};
+    const char *name = operand_name(n->mma);
+    sn_text_printf(text, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $%u, 0;\n\t", w->n + w->in - 1);
+    sn_text_printf(text, "wgmma.mma_async.sync.aligned.m%un%uk%u.%s.%s.%s {", info->m, n->tiles_n * info->n, info->k,
+                   floats ? "f32" : "s32", name, name);
+    for (uint32_t i = 0; i < w->n; i++) {
+        sn_text_printf(text, "%s$%u", i ? ", " : "", i);
+        sn_text_printf(constraints, "=%c,", floats ? 'f' : 'r');
+    }
+    if (n->a.in_registers) sn_text_printf(text, "}, {$%u, $%u, $%u, $%u}", w->n, w->n + 1, w->n + 2, w->n + 3);
+    else sn_text_printf(text, "}, $%u", w->n);
+    sn_text_printf(text, ", $%u, p%s", w->n + w->in - 2, floats ? ", 1, 1" : "");
+    if (halves && !n->a.in_registers) sn_text_printf(text, ", %d", n->a.across);
+    if (halves) sn_text_printf(text, ", %d", n->b.across);
+    sn_text_put(text, ";\n\t}");
+    sn_text_put(constraints, n->a.in_registers ? "r,r,r,r,l,r" : "l,l,r");
+    for (uint32_t i = 0; i < w->n; i++) sn_text_printf(constraints, ",%u", i);
+}
+
+static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n) {
+    sn_em *em = &g->em;
+    wgmma w = {.type = sn_is_float(sn_mmas[n->mma].state) ? em->cg->f32 : em->cg->i32,
+               .n = n->tiles_n * sn_mma_elements(n->mma),
+               .in = 2 + (n->a.in_registers ? REGS : 1)};
     sn_text text, constraints;
     sn_text_init(&text, g->env);
     sn_text_init(&constraints, g->env);
-    const char *name = operand_name(n->mma);
-    sn_text_printf(&text, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $%u, 0;\n\t", w.n + 2);
-    sn_text_printf(&text, "wgmma.mma_async.sync.aligned.m%un%uk%u.%s.%s.%s {", info->m, n->tiles_n * info->n, info->k,
-                   floats ? "f32" : "s32", name, name);
-    for (uint32_t i = 0; i < w.n; i++) {
-        sn_text_printf(&text, "%s$%u", i ? ", " : "", i);
-        sn_text_printf(&constraints, "=%c,", floats ? 'f' : 'r');
-    }
-    sn_text_printf(&text, "}, $%u, $%u, p%s", w.n, w.n + 1, floats ? ", 1, 1" : "");
-    if (halves) sn_text_printf(&text, ", %d, %d", n->a.across, n->b.across);
-    sn_text_put(&text, ";\n\t}");
-    sn_text_put(&constraints, "l,l,r");
-    for (uint32_t i = 0; i < w.n; i++) sn_text_printf(&constraints, ",%u", i);
-    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, w.n + IN);
+    wgmma_text(n, &w, &text, &constraints);
+    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, w.n + w.in);
     for (uint32_t i = 0; i < w.n; i++) types[i] = w.type;
     LLVMTypeRef result = LLVMStructTypeInContext(em->cg->cx, types, w.n, 0);
-    for (uint32_t i = 0; i < w.n + IN; i++) types[i] = i < 2 ? em->cg->i64 : i == 2 ? em->cg->i32 : w.type;
-    w.function = LLVMFunctionType(result, types, w.n + IN, 0);
+    for (uint32_t i = 0; i < w.n; i++) types[w.in + i] = w.type;
+    for (uint32_t i = 0; i < w.in; i++) types[i] = em->cg->i32;
+    if (!n->a.in_registers) types[0] = em->cg->i64;
+    types[w.in - 2] = em->cg->i64;
+    w.function = LLVMFunctionType(result, types, w.n + w.in, 0);
     w.code =
         LLVMGetInlineAsm(w.function, text.s, text.n, constraints.s, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
     sn_text_free(&text);
@@ -111,53 +133,176 @@ static lv state_address(sn_gen *g, const sn_mma_nest *n, const wgmma *w, uint32_
     return LLVMBuildInBoundsGEP2(g->em.b, w->type, g->memory[n->state.i], &offset, 1, "");
 }
 
-/* All instructions of the nest: for each block of rows one a step of the sum. */
-static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv adds) {
+/* Four registers of the fragment, for block of rows h and steps q and following. */
+static void load_fragment(sn_gen *g, const sn_mma_nest *n, uint32_t h, int64_t q, lv *out) {
+    sn_em *em = &g->em;
+    int64_t each = sn_mma_neighbours(n->mma), step = q / sn_mmas[n->mma].k, steps = n->depth / sn_mmas[n->mma].k;
+    LLVMTypeRef element = sn_math_storage(em->cg, sn_mmas[n->mma].operand);
+    for (int64_t i = 0; i < REGS; i++) {
+        lv offset = sn_gen_c32(g, ((h * steps + step) * REGS + i) * each);
+        lv p = LLVMBuildInBoundsGEP2(em->b, element, g->memory[n->a.buf.i], &offset, 1, "");
+        out[i] = LLVMBuildLoad2(em->b, em->cg->i32, p, "");
+    }
+}
+
+/* Registers that a group takes as operands are made before it begins, not between its instructions: one nest after the other
+ * is asked for them. */
+static void fence(sn_gen *g, sn_stmt first) {
+    for (sn_stmt s = first; is_wgmma(g, s); s = sn_stmt_get(g->m, s)->next) {
+        sn_mma_nest n;
+        const char *why;
+        lv regs[REGS];
+        if (!sn_mma_find(&n, &why, g->m, s) || !n.a.in_registers) continue;
+        for (uint32_t h = 0; h < n.tiles_m; h++)
+            for (int64_t q = 0; q < n.depth; q += sn_mmas[n.mma].k) {
+                load_fragment(g, &n, h, q, regs);
+                sn_em_assembly(&g->em, g->em.cg->vd, "", "r,r,r,r,~{memory}", regs, REGS);
+            }
+    }
+    put(g, "wgmma.fence.sync.aligned;");
+}
+
+/* ---- turns ---- */
+
+/* A warp stands still until its instructions are all in the tensor core's queue. If all warpgroups give theirs at the same time, none
+ * is left to make the next fragments; so they take turns: each waits until the one before has given a group (the last one's
+ * group of before), by a barrier of its own that both come to. */
+static bool takes_turns(const sn_mma_nest *n) { return n->a.in_registers && n->threads > sn_mmas[n->mma].threads; }
+
+static void meet(sn_gen *g, const char *text, lv group, uint32_t threads) {
+    enum { FIRST = 2 }; /* barrier 0 is that of the block, 1 that of those who compute */
+    lv args[2] = {em_iadd(&g->em, group, sn_gen_c32(g, FIRST)), sn_gen_c32(g, 2 * threads)};
+    sn_em_assembly(&g->em, g->em.cg->vd, text, "r,r,~{memory}", args, 2);
+}
+
+static void await_turn(sn_gen *g, const sn_mma_nest *n) {
+    uint32_t threads = sn_mmas[n->mma].threads;
+    if (takes_turns(n)) meet(g, "barrier.sync.aligned $0, $1;", sn_gen_group_number(g, threads), threads);
+}
+
+static void give_turn(sn_gen *g, const sn_mma_nest *n) {
+    uint32_t threads = sn_mmas[n->mma].threads;
+    if (!takes_turns(n)) return;
+    lv next = em_iadd(&g->em, sn_gen_group_number(g, threads), sn_gen_c32(g, 1));
+    lv around = em_icmp(&g->em, LLVMIntEQ, next, sn_gen_c32(g, n->threads / threads));
+    meet(g, "barrier.arrive.aligned $0, $1;", em_select(&g->em, around, sn_gen_c32(g, 0), next), threads);
+}
+
+/* Where those who compute begin: the last group lets the first one begin. */
+void sn_gen_start_turns(sn_gen *g) {
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        sn_mma_nest n;
+        const char *why;
+        if (!is_wgmma(g, s) || !sn_mma_find(&n, &why, g->m, s) || !takes_turns(&n)) continue;
+        uint32_t threads = sn_mmas[n.mma].threads;
+        lv last = em_icmp(&g->em, LLVMIntEQ, sn_gen_group_number(g, threads), sn_gen_c32(g, n.threads / threads - 1));
+        sn_em_if branch = sn_em_then(&g->em, last, "last_group");
+        meet(g, "barrier.arrive.aligned $0, $1;", sn_gen_c32(g, 0), threads);
+        sn_em_end(&g->em, &branch);
+        return;
+    }
+}
+
+/* ---- nests ---- */
+
+/* Where the operands of a nest begin, for the group of threads. */
+typedef struct begins {
+    lv a, b;
+} begins;
+
+static begins begins_of(sn_gen *g, const sn_mma_nest *n) {
+    const sn_mma_info *info = &sn_mmas[n->mma];
+    lv group = n->threads > info->threads ? sn_gen_group_number(g, info->threads) : NULL, down = group, right = NULL;
+    begins at = {NULL, NULL};
+    if (group && n->columns > 1) {
+        right = LLVMBuildURem(g->em.b, group, sn_gen_c32(g, n->columns), "");
+        down = LLVMBuildUDiv(g->em.b, group, sn_gen_c32(g, n->columns), "");
+    }
+    if (!n->a.in_registers) at.a = descriptor(g, n, &n->a, down, (int64_t)info->m * n->tiles_m);
+    at.b = descriptor(g, n, &n->b, right, (int64_t)info->n * n->tiles_n);
+    return at;
+}
+
+/* All instructions of the nest: for each block of rows one a step of the sum; `first`: whether the first ones add. */
+static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv first) {
     const sn_mma_info *info = &sn_mmas[n->mma];
     sn_em *em = &g->em;
-    wgmma w = make_wgmma(g, n, adds);
+    wgmma w = make_wgmma(g, n);
     int64_t bytes = sn_dtype_bytes(info->operand);
-    lv group = n->threads > info->threads ? sn_gen_group_number(g, info->threads) : NULL, down = group, right = NULL;
-    if (group && n->columns > 1) {
-        right = LLVMBuildURem(em->b, group, sn_gen_c32(g, n->columns), "");
-        down = LLVMBuildUDiv(em->b, group, sn_gen_c32(g, n->columns), "");
-    }
-    lv a = descriptor(g, n, &n->a, down, (int64_t)info->m * n->tiles_m);
-    lv b = descriptor(g, n, &n->b, right, (int64_t)info->n * n->tiles_n);
-    lv *args = SN_NEWN(g->arena, lv, w.n + IN);
-    put(g, "wgmma.fence.sync.aligned;");
+    begins at = begins_of(g, n);
+    lv *args = SN_NEWN(g->arena, lv, w.n + w.in);
     for (uint32_t h = 0; h < n->tiles_m; h++)
         for (int64_t q = 0; q < n->depth; q += info->k) {
-            args[0] = moved(g, a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
-            args[1] = moved(g, b, place(n, &n->b, 0, q, bytes));
-            args[2] = q ? sn_gen_c32(g, 1) : w.adds;
+            if (n->a.in_registers) load_fragment(g, n, h, q, args);
+            else args[0] = moved(g, at.a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
+            args[w.in - 2] = moved(g, at.b, place(n, &n->b, 0, q, bytes));
+            args[w.in - 1] = q ? sn_gen_c32(g, 1) : first;
             for (uint32_t i = 0; i < w.n; i++)
-                args[IN + i] = LLVMBuildLoad2(em->b, w.type, state_address(g, n, &w, h * w.n + i), "");
-            lv out = LLVMBuildCall2(em->b, w.function, w.code, args, w.n + IN, "");
+                args[w.in + i] = LLVMBuildLoad2(em->b, w.type, state_address(g, n, &w, h * w.n + i), "");
+            lv out = LLVMBuildCall2(em->b, w.function, w.code, args, w.n + w.in, "");
             for (uint32_t i = 0; i < w.n; i++)
                 LLVMBuildStore(em->b, LLVMBuildExtractValue(em->b, out, i, ""), state_address(g, n, &w, h * w.n + i));
         }
-    put(g, "wgmma.commit_group.sync.aligned;");
-    g->mma_under_way = g->summing[n->state.i] = true;
-    g->mma_reads_ring |= sn_gen_is_filled_by_box(g, n->a.buf) || sn_gen_is_filled_by_box(g, n->b.buf);
+}
+
+/* ---- groups ---- */
+
+/* The next group has the registers of the nest. */
+static void join_group(sn_gen *g, const sn_mma_nest *n) {
+    uint32_t group = g->mma_given + 1;
+    g->mma_holds[n->state.i] = group;
+    if (n->a.in_registers) g->mma_holds[n->a.buf.i] = group;
+    if (sn_gen_is_filled_by_box(g, n->a.buf) || sn_gen_is_filled_by_box(g, n->b.buf)) g->mma_ring = group;
+}
+
+/* Is s of a group in the iteration of a pipe, which may still be under way when the iteration ends? */
+static bool may_last(const sn_gen *g, sn_stmt s) {
+    sn_stmt around = sn_stmt_get(g->m, s)->parent;
+    return g->in_ring && around.i && sn_stmt_get(g->m, around)->pipe;
+}
+
+void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe) {
+    for (sn_stmt s = sn_stmt_get(g->m, pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next) {
+        sn_mma_nest n;
+        const char *why;
+        if (!is_wgmma(g, s) || !sn_mma_find(&n, &why, g->m, s)) continue;
+        join_group(g, &n);
+        g->mma_given += !is_wgmma(g, sn_stmt_get(g->m, s)->next);
+    }
 }
 
 /* What has been stored for the next ones is shown while these are under way. */
 void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(g->m, nest);
-    for (sn_stmt s = nest; s.i != end.i && g->mma_under_way; s = sn_stmt_walk_next(g->m, s)) {
+    uint32_t last = 0;
+    for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (!r->buf.i || !g->summing[r->buf.i]) continue;
-        sn_gen_show_stores(g);
-        sn_gen_wait_mma(g, 0);
+        if (r->buf.i && g->mma_holds[r->buf.i] > last) last = g->mma_holds[r->buf.i];
     }
+    if (last <= g->mma_done) return;
+    sn_gen_show_stores(g);
+    sn_gen_wait_mma(g, g->mma_given - last);
 }
 
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way) {
     char text[64];
     snprintf(text, sizeof text, "wgmma.wait_group.sync.aligned %u;", under_way);
     put(g, text);
-    if (!under_way) g->mma_under_way = g->mma_reads_ring = false;
+    g->mma_done = g->mma_given - under_way;
+}
+
+/* 0 where the nest stores rather than adds: instead of a nest that would set its registers to 0. */
+static lv adds(sn_gen *g, sn_stmt s) {
+    sn_stmt when = g->clears[s.i];
+    if (!when.i) return sn_gen_c32(g, 1);
+    const sn_stmt_rec *r = sn_stmt_get(g->m, when);
+    if (r->op == SN_LOP_IF) {
+        lv holds = sn_em_lane(&g->em, sn_gen_in(g, r->ix, r->bound), 0);
+        return em_select(&g->em, holds, sn_gen_c32(g, 0), sn_gen_c32(g, 1));
+    }
+    if (!r->pipe) return sn_gen_c32(g, 0);
+    lv i = g->axes[r->axis.i];
+    return LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, i, sn_em_i(&g->em, i, 0)), g->em.cg->i32, "");
 }
 
 void sn_gen_mma(sn_gen *g, sn_stmt s) {
@@ -172,7 +317,13 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
     if (g->em.cg->target->sm != sn_mmas[n.mma].sm && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: %s does not have the instruction %s", g->k->name,
                             g->em.cg->target->name, sn_mmas[n.mma].name);
-    put_wgmma(g, &n, g->adds[s.i] ? g->adds[s.i] : sn_gen_c32(g, 1));
-    sn_stmt around = sn_stmt_get(g->m, s)->parent;
-    if (!g->in_ring || !around.i || !sn_stmt_get(g->m, around)->pipe) sn_gen_wait_mma(g, 0);
+    bool lasts = may_last(g, s), follows = lasts && is_wgmma(g, sn_stmt_get(g->m, s)->prev);
+    if (!follows) fence(g, s), await_turn(g, &n);
+    put_wgmma(g, &n, adds(g, s));
+    join_group(g, &n);
+    if (lasts && is_wgmma(g, sn_stmt_get(g->m, s)->next)) return;
+    put(g, "wgmma.commit_group.sync.aligned;");
+    give_turn(g, &n);
+    g->mma_given++;
+    if (!lasts) sn_gen_wait_mma(g, 0);
 }

@@ -81,7 +81,7 @@ void sn_gen_find_boxes(sn_gen *g) {
     if (!g->gpu) return;
     g->feeds = SN_NEWN(g->arena, bool, g->m->stmts.count);
     g->idle = SN_NEWN(g->arena, bool, g->m->stmts.count);
-    g->adds = SN_NEWN(g->arena, lv, g->m->stmts.count);
+    g->clears = SN_NEWN(g->arena, sn_stmt, g->m->stmts.count);
     if (g->em.cg->target->sm < FIRST_SM) return;
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         if (sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma)) sn_gen_needs_specific(g);
@@ -97,7 +97,8 @@ void sn_gen_find_boxes(sn_gen *g) {
         sn_mma_nest n;
         const char *why;
         if (!sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma) || !sn_mma_find(&n, &why, g->m, s)) continue;
-        g->prepares |= !sn_gen_is_filled_by_box(g, n.a.buf) || !sn_gen_is_filled_by_box(g, n.b.buf);
+        g->prepares |=
+            (!n.a.in_registers && !sn_gen_is_filled_by_box(g, n.a.buf)) || !sn_gen_is_filled_by_box(g, n.b.buf);
     }
 }
 
@@ -185,23 +186,32 @@ static sn_stmt first_product(sn_gen *g, sn_stmt s, sn_buf sums) {
     return (sn_stmt){0};
 }
 
-static lv first_stores(sn_gen *g) { return sn_em_ci(g->em.cg->i32, 1); }
+/* The nest need not be run if the first product from `behind` on clears its sums itself. */
+static void leave_to_product(sn_gen *g, sn_stmt nest, sn_stmt behind, sn_stmt when) {
+    sn_buf sums = sums_zeroed(g, nest);
+    sn_stmt first = sums.i ? first_product(g, behind, sums) : (sn_stmt){0};
+    if (!first.i) return;
+    g->idle[nest.i] = true;
+    g->clears[first.i] = when;
+}
 
-/* Nests in front of the pipe: its first iteration stores. Nests inside: each iteration does. */
+static bool touches_behind(sn_gen *g, sn_stmt nest) {
+    sn_buf sums = sums_zeroed(g, nest);
+    for (sn_stmt s = sn_stmt_get(g->m, nest)->next; s.i; s = sn_stmt_get(g->m, s)->next)
+        if (sn_stmt_loads(g->m, s, sums) || sn_stmt_stores(g->m, s, sums)) return true;
+    return false;
+}
+
+/* Nests in front of the pipe, inside, and in its `if`s. */
 static void find_zeroed(sn_gen *g, sn_stmt pipe) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, pipe);
-    for (sn_stmt s = r->prev; s.i; s = sn_stmt_get(g->m, s)->prev) {
-        sn_buf sums = sums_zeroed(g, s);
-        if (!sums.i) break;
-        sn_stmt first = first_product(g, r->first, sums);
-        g->idle[s.i] = first.i;
-        if (first.i) g->adds[first.i] = first_stores(g);
-    }
+    for (sn_stmt s = r->prev; s.i && sums_zeroed(g, s).i; s = sn_stmt_get(g->m, s)->prev)
+        leave_to_product(g, s, r->first, pipe);
     for (sn_stmt s = r->first; s.i; s = sn_stmt_get(g->m, s)->next) {
-        sn_buf sums = sums_zeroed(g, s);
-        sn_stmt first = sums.i ? first_product(g, sn_stmt_get(g->m, s)->next, sums) : (sn_stmt){0};
-        g->idle[s.i] = first.i;
-        if (first.i) g->adds[first.i] = sn_gen_c32(g, 0);
+        leave_to_product(g, s, sn_stmt_get(g->m, s)->next, s);
+        if (sn_stmt_get(g->m, s)->op != SN_LOP_IF) continue;
+        for (sn_stmt t = sn_stmt_get(g->m, s)->first; t.i; t = sn_stmt_get(g->m, t)->next)
+            if (sums_zeroed(g, t).i && !touches_behind(g, t)) leave_to_product(g, t, sn_stmt_get(g->m, s)->next, s);
     }
 }
 
@@ -319,39 +329,23 @@ static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
     return em_select(&g->em, wraps, sn_gen_c32(g, r->stages - 1), em_isub(&g->em, stage, sn_gen_c32(g, 1)));
 }
 
-/* Instructions of the iteration before may be under way when one begins, unless they had to be waited for. */
-static void carry_mma(sn_gen *g, const sn_gen_ring *r) {
-    for (sn_stmt s = sn_stmt_get(g->m, r->pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next) {
-        sn_mma_nest n;
-        const char *why;
-        if (!sn_stmt_get(g->m, s)->mma || !sn_mma_find(&n, &why, g->m, s)) continue;
-        if (sn_gen_is_filled_by_box(g, n.a.buf) || sn_gen_is_filled_by_box(g, n.b.buf)) return;
-        g->mma_under_way = g->summing[n.state.i] = true;
-    }
-}
-
 /* The stage that instructions under way may still read is the one before. */
 static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l, lv stage, lv phase) {
     sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe);
     sn_stmt s = sn_stmt_get(g->m, r->pipe)->first;
     g->in_ring = true;
-    carry_mma(g, r);
+    sn_gen_carry_mma(g, r->pipe);
+    uint32_t before = g->mma_given;
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
-    lv later_ones =
-        LLVMBuildZExt(g->em.b, em_icmp(&g->em, LLVMIntNE, l->i, sn_em_i(&g->em, l->i, 0)), g->em.cg->i32, "");
-    for (sn_stmt t = s; t.i; t = sn_stmt_get(g->m, t)->next)
-        if (g->adds[t.i] == first_stores(g)) g->adds[t.i] = later_ones;
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     g->in_ring = false;
-    for (sn_stmt t = barrier; t.i; t = sn_stmt_get(g->m, t)->next)
-        if (g->adds[t.i] == later_ones) g->adds[t.i] = first_stores(g); /* for another copy of the loop */
-    if (!g->mma_under_way || !g->mma_reads_ring) {
+    if (g->mma_ring <= g->mma_done) {
         sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
         release(g, r, stage);
         return;
     }
-    sn_gen_wait_mma(g, 1);
+    sn_gen_wait_mma(g, g->mma_given - before);
     lv zero = sn_em_i(&g->em, l->i, 0);
     uint32_t mark = sn_gen_mark(g);
     sn_em_if later = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntNE, l->i, zero), "later");
@@ -378,7 +372,7 @@ void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     for (uint32_t k = 0; k < g->boxes.n; k++)
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
-    if (!g->mma_under_way || !g->mma_reads_ring) return;
+    if (g->mma_ring <= g->mma_done) return;
     sn_gen_wait_mma(g, 0);
     release(g, r, stage_before(g, r, current(g, r->stage)));
 }

@@ -44,7 +44,7 @@ static bool is_written_out(const sn_gen *g, const sn_stmt_rec *s, int64_t n) {
 static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     sn_gen_scan_enter(g, s);
-    if (g->mma_under_way && s->kind == SN_AXIS_BLOCK_X && !s->mma) sn_gen_settle_mma(g, id);
+    if (g->mma_given > g->mma_done && s->kind == SN_AXIS_BLOCK_X && !s->mma) sn_gen_settle_mma(g, id);
     if (sn_gen_is_spread(g, id)) sn_gen_grid_region(g, s);
     else if (g->gpu && s->mma) sn_gen_mma(g, id);
     else if (g->gpu && sn_gen_is_box(g, id)) sn_gen_run_box(g, id);
@@ -72,6 +72,7 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     uint32_t mark = sn_gen_mark(g);
     sn_gen_turn turn = g->turn;
     bool divergent = g->divergent;
+    uint32_t done = g->mma_done;
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
     if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
     sn_em_if branch = sn_em_then(&g->em, cond, "if");
@@ -80,6 +81,7 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
     g->divergent = divergent;
+    if (g->mma_done > done) g->mma_done = done; /* nobody else has waited */
 }
 
 static lv index_value(sn_gen *g, const sn_stmt_rec *s) {

@@ -3,8 +3,8 @@
  * together.
  *
  * Who. Block and cluster axes around an access give numbers of its thread. Where a number is missing, a store is by the
- * thread whose number is 0 and a load by all of them (loop.h). In registers, and in shared memory outside the cluster
- * axis, each has its own.
+ * thread whose number is 0 and a load by all of them (loop.h). In shared memory outside the cluster axis each block has
+ * its own. Registers belong to the thread whose number is in the offset, whoever reads them (mma.h).
  *
  * When. Threads of a block (of its cluster) are ordered by barriers alone. The epoch of an access is the number of
  * barriers that its thread has passed in this block: where an axis of threads begins, every iteration starts to count
@@ -104,11 +104,20 @@ static int number_of(sn_axis_kind kind) {
     return kind == SN_AXIS_BLOCK_X ? X : kind == SN_AXIS_BLOCK_Y ? Y : kind == SN_AXIS_CLUSTER ? CLUSTER : -1;
 }
 
+/* Whose registers element `at` is in. Instructions read fragments from all threads of a warp, each its own. */
+static uint32_t owner_name(const sn_loop_checker *c, int64_t private_size, int64_t at) {
+    int64_t thread = at / private_size, of[N_NUMBERS];
+    uint32_t name = 0;
+    for (int k = 0; k < N_NUMBERS; thread /= c->extent[k++]) of[k] = thread % c->extent[k];
+    for (int k = N_NUMBERS; k-- > 0;) name = name * (uint32_t)(c->extent[k] + 1) + (uint32_t)(of[k] + 1);
+    return name;
+}
+
 /* Threads are named by their numbers + 1 as the digits of one number; 0: all of them. */
 static uint32_t thread_name(const sn_loop_checker *c, sn_lop op, sn_buf_scope scope) {
     uint32_t name = 0;
     for (int k = N_NUMBERS; k-- > 0;) {
-        bool own = scope == SN_BUF_REG || (k == CLUSTER && scope == SN_BUF_SHARED);
+        bool own = k == CLUSTER && scope == SN_BUF_SHARED;
         bool first = c->extent[k] == 1 || op == SN_LOP_STORE || own;
         int64_t n = c->number[k] < 0 && first ? 0 : c->number[k];
         name = name * (uint32_t)(c->extent[k] + 1) + (uint32_t)(n + 1);
@@ -413,7 +422,8 @@ sn_status sn_check_access(sn_loop_checker *c, sn_stmt s, int64_t at) {
     const sn_copy *copy = c->copy_of[s.i] ? &c->copies.at[c->copy_of[s.i] - 1] : NULL;
     int64_t slot = at;
     if (h->pipe.i) slot += frame_of(c, h->pipe)->i % sn_stmt_get(c->m, h->pipe)->pipe * sn_ix_value(c->m, b->size);
-    access y = {s, thread_name(c, r->op, b->scope), c->now, c->epoch, c->lane, group_of(c, copy), c->waits};
+    uint32_t who = b->scope == SN_BUF_REG ? owner_name(c, b->private_size, at) : thread_name(c, r->op, b->scope);
+    access y = {s, who, c->now, c->epoch, c->lane, group_of(c, copy), c->waits};
     access *store = &h->stores[slot];
     loads *l = h->loads ? &h->loads[slot] : NULL;
     if (sn_buf_is_private(b) && store->time != c->now) { /* that was another block's */

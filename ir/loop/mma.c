@@ -48,9 +48,23 @@ sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix
     return fma_ix(m, sn_mma_private(n), thread, fma_ix(m, sn_mma_elements(n->mma), block, e));
 }
 
+uint32_t sn_mma_neighbours(sn_mma mma) { return 4 / sn_dtype_bytes(sn_mmas[mma].operand); }
+
+/* Rows of 16 for each warp, k steps: half a row of k for each of its 32 lanes. */
+uint32_t sn_mma_fragment_private(const sn_mma_nest *n) { return n->tiles_m * (uint32_t)n->depth / 2; }
+
+sn_ix sn_mma_fragment_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e, sn_ix q) {
+    int64_t k = info(n)->k, c = sn_mma_neighbours(n->mma), step = k / 2;
+    sn_ix lane = sn_ix_modc(m, sn_ix_divc(m, q, c), 4), owner = fma_ix(m, 4, sn_ix_divc(m, x, 4), lane);
+    sn_ix half = fma_ix(m, 2, sn_ix_divc(m, sn_ix_modc(m, q, k), 4 * c), sn_ix_divc(m, e, 2));
+    sn_ix element = fma_ix(m, c, half, sn_ix_modc(m, q, c));
+    sn_ix at = fma_ix(m, step, fma_ix(m, n->depth / k, h, sn_ix_divc(m, q, k)), element);
+    return fma_ix(m, sn_mma_fragment_private(n), fma_ix(m, n->threads, n->rank, owner), at);
+}
+
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q) {
     sn_ix along = o->across ? row : q, other = o->across ? q : row;
-    int64_t rows = o->across ? depth : o->rows;
+    int64_t rows = !o->across ? o->rows : o->steps ? o->steps : depth;
     sn_ix block = sn_ix_divc(m, along, o->width), inside = sn_ix_modc(m, along, o->width);
     sn_ix offset = fma_ix(m, rows * o->width, block, fma_ix(m, o->width, other, inside));
     return o->at.i ? sn_ix_add(m, o->at, offset) : offset;
@@ -76,9 +90,11 @@ static sn_ix open_loop(sn_module *m, sn_cursor *at, const char *name, int64_t ex
     return sn_ix_axis(m, ax);
 }
 
-static sn_val put_operand(sn_module *m, sn_cursor at, const sn_mma_nest *n, const sn_mma_operand *o, sn_ix row,
-                          sn_ix q) {
-    sn_ix offset = sn_shared_of_rank(m, o->buf, n->rank, sn_mma_offset(m, o, n->depth, row, q));
+static sn_ix shared_offset(sn_module *m, const sn_mma_nest *n, const sn_mma_operand *o, sn_ix row, sn_ix q) {
+    return sn_shared_of_rank(m, o->buf, n->rank, sn_mma_offset(m, o, n->depth, row, q));
+}
+
+static sn_val put_operand(sn_module *m, sn_cursor at, const sn_mma_nest *n, const sn_mma_operand *o, sn_ix offset) {
     return sn_put_cast(m, at, info(n)->state, sn_put_load(m, at, o->buf, offset));
 }
 
@@ -95,8 +111,10 @@ sn_stmt sn_mma_put(sn_module *m, sn_cursor at, const sn_mma_nest *n) {
     sn_stmt sum = sn_put_reduce(m, at, depth, SN_AXIS_SEQ, SUM, 1, &info(n)->state);
     sn_cursor in = sn_at_end(at.kern, sum);
     sn_ix q = sn_ix_axis(m, depth);
-    sn_val a = put_operand(m, in, n, &n->a, sn_mma_row(m, n, x, h, e), q);
-    sn_val b = put_operand(m, in, n, &n->b, sn_mma_column(m, n, x, j, e), q);
+    sn_ix of_a = n->a.in_registers ? sn_mma_fragment_element(m, n, x, h, e, q)
+                                   : shared_offset(m, n, &n->a, sn_mma_row(m, n, x, h, e), q);
+    sn_val a = put_operand(m, in, n, &n->a, of_a);
+    sn_val b = put_operand(m, in, n, &n->b, shared_offset(m, n, &n->b, sn_mma_column(m, n, x, j, e), q));
     sn_val product = sn_put_op2(m, in, SN_LOP_MUL, a, b);
     sn_put_yield(m, in, &product, 1);
     sn_ix element = sn_mma_element(m, n, x, h, j, e);
@@ -145,23 +163,40 @@ static sn_ix begin_of(matcher *t, sn_ix e) {
     return e;
 }
 
-/* An operand that is loaded from shared memory at (row, q). */
-static bool find_operand(matcher *t, sn_mma_operand *o, sn_val v, int64_t rows, sn_ix row) {
+/* The load of an operand's element. */
+static const sn_stmt_rec *load_of(matcher *t, sn_val v) {
     const sn_stmt_rec *r = def_of(t, v);
+    if (r->op == SN_LOP_CAST && r->dtype == info(t->n)->state) r = def_of(t, r->in[0]);
+    return r->op == SN_LOP_LOAD && !r->has_mask && r->dtype == info(t->n)->operand ? r : NULL;
+}
+
+/* The left operand, loaded from the registers that have it. */
+static bool find_fragment(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r) {
+    *o = (sn_mma_operand){.buf = r->buf, .in_registers = true};
+    if (!sn_mma_is_async(t->n->mma)) return refuse(t, "its instruction takes no fragment");
+    if (sn_buf_get(t->m, r->buf)->private_size != sn_mma_fragment_private(t->n) ||
+        !sn_ix_eq(sn_mma_fragment_element(t->m, t->n, t->x, t->h, t->e, t->q), r->ix))
+        return refuse(t, "its fragment lies otherwise in registers");
+    return true;
+}
+
+/* An operand that is loaded from shared memory at (row, q). What lies there may have 2, 4, .. times the steps of the nest. */
+static bool find_operand(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, int64_t rows, sn_ix row) {
+    enum { MOST = 16 };
     const sn_mma_info *mma = info(t->n);
-    if (r->op == SN_LOP_CAST && r->dtype == mma->state) r = def_of(t, r->in[0]);
-    if (r->op != SN_LOP_LOAD || r->has_mask || r->dtype != mma->operand) return refuse(t, "an operand is no element");
+    if (!r) return refuse(t, "an operand is no element");
     const sn_buf_rec *b = sn_buf_get(t->m, r->buf);
     if (b->scope != SN_BUF_SHARED) return refuse(t, "an operand is not in shared memory");
     if (sn_mma_is_async(t->n->mma) && !b->swizzle) return refuse(t, "lines of an operand are not permuted");
     *o = (sn_mma_operand){.buf = r->buf, .rows = rows};
-    for (int across = 0; across <= mma->across; across++) {
-        o->across = across;
-        o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? rows : t->n->depth;
-        o->at = begin_of(t, r->ix);
-        sn_ix offset = sn_mma_offset(t->m, o, t->n->depth, row, t->q);
-        if (sn_ix_eq(sn_shared_of_rank(t->m, o->buf, t->n->rank, offset), r->ix)) return true;
-    }
+    for (int across = 0; across <= mma->across; across++)
+        for (int64_t times = 1; times <= (across ? MOST : 1); times *= 2) {
+            o->across = across;
+            o->steps = times * t->n->depth;
+            o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? rows : t->n->depth;
+            o->at = begin_of(t, r->ix);
+            if (sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix)) return true;
+        }
     return refuse(t, "an operand lies otherwise in shared memory");
 }
 
@@ -176,8 +211,11 @@ static bool find_products(matcher *t, const sn_stmt_rec *sum) {
         return refuse(t, "the length of the sum is no multiple of the instruction's");
     n->depth = depth;
     t->q = sn_ix_axis(t->m, sum->axis);
-    return find_operand(t, &n->a, product->in[0], sn_mma_rows(n), sn_mma_row(t->m, n, t->x, t->h, t->e)) &&
-           find_operand(t, &n->b, product->in[1], sn_mma_columns(n), sn_mma_column(t->m, n, t->x, t->j, t->e));
+    const sn_stmt_rec *a = load_of(t, product->in[0]), *b = load_of(t, product->in[1]);
+    sn_ix row = sn_mma_row(t->m, n, t->x, t->h, t->e), column = sn_mma_column(t->m, n, t->x, t->j, t->e);
+    bool in_registers = a && sn_buf_get(t->m, a->buf)->scope == SN_BUF_REG;
+    return (in_registers ? find_fragment(t, &n->a, a) : find_operand(t, &n->a, a, sn_mma_rows(n), row)) &&
+           find_operand(t, &n->b, b, sn_mma_columns(n), column);
 }
 
 /* The innermost region: reduce, load, add, store. */

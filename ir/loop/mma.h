@@ -17,10 +17,17 @@
  *     row = lane div 4 + 8*(e div 2)      column = 2*(lane mod 4) + e mod 2
  *
  * and a warpgroup's four warps have 16 rows each. Operands lie in shared memory in rows of `width` elements, which are as
- * long as the buffer's swizzle: along the sum (K), or along rows or columns of the tile (then `across`):
+ * long as the buffer's swizzle: along the sum (K), or along rows or columns of the tile (then `across`). A nest may take some
+ * of the `steps` of the sum that lie there:
  *
  *     K:       (q div width)*(rows*width) + width*row + q mod width
- *     across:  (row div width)*(depth*width) + width*q + row mod width
+ *     across:  (row div width)*(steps*width) + width*q + row mod width
+ *
+ * The left operand of a warpgroup may be in registers instead, its *fragment*: then an element is loaded from the registers of
+ * the thread that has it, which no other statement may do. The four lanes that have a row share its steps: in a step of the
+ * instruction, k = 8*c, each has c neighbours of the first half and c of the second (c elements are 4 bytes):
+ *
+ *     lane mod 4 = (q div c) mod 4      element (((h, q div k), (q mod k) div 4*c), e div 2), q mod c
  */
 #ifndef SN_IR_LOOP_MMA_H
 #define SN_IR_LOOP_MMA_H
@@ -49,11 +56,13 @@ static inline bool sn_mma_is_async(sn_mma mma) { return sn_mmas[mma].threads > 3
 /* Elements that a thread has of a smallest block. */
 static inline uint32_t sn_mma_elements(sn_mma mma) { return sn_mmas[mma].m == 8 ? 2 : 4; }
 
-/* An operand in shared memory. */
+/* An operand in shared memory, or a fragment: `buf` alone counts. */
 typedef struct sn_mma_operand {
     sn_buf buf;
     int64_t rows, width; /* of the tile: along M or N; elements that stand in a row */
+    int64_t steps;       /* of the sum that lie there, if they are more than those of the nest; 0: they are not */
     bool across;
+    bool in_registers;
     sn_ix at; /* where the tile begins in the buffer; none: at its first element */
 } sn_mma_operand;
 
@@ -76,6 +85,11 @@ int64_t sn_mma_columns(const sn_mma_nest *n);
 sn_ix sn_mma_row(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e);
 sn_ix sn_mma_column(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix j, sn_ix e);
 sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix j, sn_ix e);
+/* Elements of a thread in a fragment, and the offset of element (row of (h, e), q), whichever thread of x's row has it. */
+uint32_t sn_mma_fragment_private(const sn_mma_nest *n);
+sn_ix sn_mma_fragment_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e, sn_ix q);
+/* Elements next to each other in a fragment. */
+uint32_t sn_mma_neighbours(sn_mma mma);
 /* Offset of element (row, q) of an operand in the shared memory of a block. */
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q);
 /* Number of the block in its cluster, for what stands in `parent`. */

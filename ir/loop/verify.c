@@ -17,7 +17,7 @@
  *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y and all cluster axes
  *   L13  vector and unroll extents are constants; a vector axis is not inside a vector axis
  *   L14  an access to a reg is private * (thread number) + e, to a shared buffer private * (cluster number) + e, with
- *        0 <= e < private
+ *        0 <= e < private; but for a fragment, see L27
  *   L15  links of the tree and of values agree
  *   L16  sizes and alignment of a buffer make sense
  *   L17  a segment of a kernel touches nothing that another one stores
@@ -37,7 +37,7 @@
  *        axes stand directly in it, behind them a barrier; they store only copies, load only what the kernel does not
  *        store and take no values of the pipe's region; what they fill is only read, in the pipe and behind them
  *   L26  a kernel that is scheduled for a library is a product of matrices, with an epilogue, that one may be asked for
- *   L27  a nest with mma is one of its row of mma.def: threads, blocks, registers and operands in shared memory are where
+ *   L27  a nest with mma is one of its row of mma.def: threads, blocks, registers and operands, in shared memory or fragments, are where
  *        its formulas say
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition seen) and buffers.
@@ -338,9 +338,18 @@ static int block_number(sn_axis_kind kind) {
     return kind == SN_AXIS_BLOCK_X ? 0 : kind == SN_AXIS_BLOCK_Y ? 1 : kind == SN_AXIS_CLUSTER ? 2 : -1;
 }
 
+/* Fragments, which instructions take from all threads of a warp: L27 says from where. */
+static bool loads_fragment(const verifier *v, const sn_stmt_rec *r) {
+    const sn_stmt_rec *up = r->parent.i ? sn_stmt_get(v->m, r->parent) : NULL;
+    if (r->op != SN_LOP_LOAD || !up || up->op != SN_LOP_REDUCE) return false;
+    while (!up->mma && up->parent.i) up = sn_stmt_get(v->m, up->parent);
+    return up->mma != 0;
+}
+
 static sn_status check_local(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
     sn_ix rest = r->ix;
+    if (b->scope == SN_BUF_REG && loads_fragment(v, r)) return SN_OK;
     for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
         const sn_stmt_rec *u = sn_stmt_get(v->m, up);
         int number = u->axis.i ? block_number(u->kind) : -1;

@@ -161,7 +161,7 @@ static bool by_first_thread(const sync *sy, sn_stmt s) {
 typedef struct copies {
     sn_module *m;
     sn_axis ax;
-    int64_t n, step; /* step*(ax mod n) + .. */
+    int64_t n, step; /* step*((.. + ax) mod n) + .. */
     sn_ix atom;      /* that `mod`; none: there is none */
 } copies;
 
@@ -172,8 +172,9 @@ static void note_copies(const copies *of, sn_ix e, copies *out) {
     *out = *of;
     for (uint32_t i = 0, n = sn_ix_terms(of->m, e, &terms, &c0, &one); i < n; i++) {
         const sn_ix_rec *r = sn_ix_get(of->m, terms[i].atom);
-        if (r->kind == SN_IX_MOD && sn_ix_eq(r->a, sn_ix_axis(of->m, of->ax)) && sn_ix_is_const(of->m, r->b, &out->n))
-            out->atom = terms[i].atom, out->step = terms[i].c;
+        int64_t each;
+        bool counts = r->kind == SN_IX_MOD && sn_ix_coef(of->m, r->a, of->ax, &each) && each == 1;
+        if (counts && sn_ix_is_const(of->m, r->b, &out->n)) out->atom = terms[i].atom, out->step = terms[i].c;
     }
 }
 
@@ -198,7 +199,7 @@ static bool barrier_behind(const sync *sy, sn_stmt s, sn_stmt earlier, sn_stmt l
     return false;
 }
 
-/* Do both walk over copies of the buffer, another one in the next iteration: c*(loop mod n) + an offset below c? */
+/* Do both walk over copies of the buffer, another one in the next iteration: c*((.. + loop) mod n) + an offset below c? */
 static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
     copies of = {.m = sy->m, .ax = sn_stmt_axis(sy->m, loop)}, of_a, of_b;
     sn_ix e[] = {sn_stmt_get(sy->m, a)->ix, sn_stmt_get(sy->m, b)->ix};

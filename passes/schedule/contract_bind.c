@@ -369,7 +369,8 @@ static void stage_results(sn_contract_binding *b) {
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
         used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
-        for (uint32_t t = 0; t < b->n_terms; t++) used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][t])->private_size;
+        for (uint32_t t = 0; t < b->n_terms && b->ct.c.operands[i].right; t++)
+            used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][t])->private_size;
     }
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
@@ -413,7 +414,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     make_operands(&b);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         const sn_contraction_operand *o = &ct->c.operands[i];
-        uint32_t bytes = sn_dtype_bytes(ct->n_terms ? SN_BF16 : o->from); /* lines of terms are the longer ones */
+        uint32_t bytes =
+            sn_dtype_bytes(ct->n_terms && o->right ? SN_BF16 : o->from); /* lines of terms are the longer ones */
         fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) % (SN_LINE / bytes) == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;

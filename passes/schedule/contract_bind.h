@@ -7,7 +7,7 @@
 
 #include "passes/schedule/contract.h"
 
-enum { SN_MOST_TERMS = 3 };
+enum { SN_MOST_TERMS = 3, SN_MOST_PIECES = 2 };
 
 typedef struct sn_contract_binding {
     sn_contract ct;
@@ -28,9 +28,10 @@ typedef struct sn_contract_binding {
     sn_buf shared[SN_MOST_OPERANDS]; /* what boxes fill */
     bool across[SN_MOST_OPERANDS];   /* contiguous across the sum */
     uint32_t n_terms; /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
-    sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];
+    sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];                     /* of right operands, in shared memory */
+    sn_buf fragments[SN_MOST_OPERANDS][SN_MOST_PIECES][SN_MOST_TERMS]; /* of left ones, in registers */
     sn_buf states[4];
-    sn_buf totals[4];  /* with terms: what states are added to, step by step */
+    sn_buf totals[4];  /* with terms: what states are added to, run by run */
     sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
     sn_ix store_ix;    /* its offset, over the axes of the kernel */
     sn_buf staged;     /* that memory; none: results are stored by the threads that have them */
@@ -57,13 +58,13 @@ sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool e
 
 /* ---- contract_terms.c ---- */
 
-/* Shared memory for the terms of all operands, and registers for totals. */
+/* Shared memory and registers for terms. */
 void sn_contract_make_terms(sn_contract_binding *b);
-/* Do all threads take as many vectors of each operand apart? */
+/* Do all threads take as many vectors of each right operand apart? */
 bool sn_contract_shares_terms(const sn_contract_binding *b);
-/* Step k of the sum, behind the barrier of its pipe: terms, products, what products of the step before add up to. */
+/* Step k of the sum, behind the barrier of its pipe: terms and products. */
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
-/* Behind all steps: then totals have the sums. */
+/* Behind all steps: then totals have the sums of f32. */
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at);
 
 /* ---- contract_split.c ---- */

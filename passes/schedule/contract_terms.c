@@ -2,21 +2,27 @@
  *
  *     2^23 * x = h + m + l,   x * y = 2^-46 * (hx*hy + hx*my + mx*hy + mx*my + hx*ly + lx*hy + less than 2^-24 of it)
  *
- * Each term is what bfloat16 has of the rest, so three of them are an f32. Threads take apart what boxes have brought:
+ * Each term is what bfloat16 has of the rest, so three of them are an f32. Threads take apart what boxes have brought: the right
+ * operand to shared memory, which all warps read; the left one, of which a warp reads only its own rows, to registers:
  *
- *     loop k : pipe { boxes   barrier   terms   total += acc   barrier   acc = 0   acc += l*h, h*l, m*m, m*h, h*m, h*h }
+ *     loop k : pipe { boxes   barrier   right terms
+ *       left terms of the first piece   if (k mod run) in 1 { total += acc   acc = 0 }   barrier
+ *       acc += l*h, h*l, m*m, m*h, h*m, h*h   left terms of the second piece   acc += ... }
  *
- * Tensor cores cut what they add to the length of the largest number, so sums stay short: a step of the sum is added to a total
- * in f32, and small products come first. Terms lie twice in shared memory: those of a step are made while the products of the
- * step before are under way. The scale makes every term of every f32 a normal bfloat16 or 0: nothing depends on what tensor
- * cores do with less. Two terms and three products (`high`) leave an error of 2^-15 of a product at most, one term that of
+ * What bounds such a kernel is shared memory: registers save it the left terms. While products of one piece are under way, the
+ * next one's terms are made; those of the right operand lie three times in shared memory, since products of a step may still be
+ * under way in other warps when the next step begins, and are over when its barrier has been passed.
+ *
+ * Tensor cores cut what they add to the length of the largest number, so sums stay short: that of a run of steps is added to a
+ * total in f32, and small products come first. The scale makes every term of every f32 a normal bfloat16 or 0: nothing depends on what
+ * tensor cores do with less. Two terms and three products (`high`) leave an error of 2^-15 of a product at most, one term that of
  * bfloat16.
  */
 #include "passes/schedule/contract_bind.h"
 
 #include <math.h>
 
-enum { SCALE = 23, LARGEST = 126, COPIES = 2, VECTOR = 4 };
+enum { SCALE = 23, LARGEST = 126, COPIES = 3, VECTOR = 4, GROUP = 8 /* steps that change places */ };
 
 /* Which terms are multiplied, small products first: rows of {left, right}, for 1, 2 and 3 terms. */
 typedef struct pair {
@@ -28,102 +34,214 @@ static const uint32_t N_PAIRS[SN_MOST_TERMS] = {1, 3, 6};
 
 static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
 
+/* ---- runs ---- */
+
+/* Steps of the sum, of those of the pipe, between two additions to the totals. */
+static int64_t run_of(const sn_contract_binding *b) {
+    int64_t step = b->sc->tile_k / sn_mmas[b->nest.mma].k * N_PAIRS[b->n_terms - 1];
+    return step < SN_PRODUCT_CHAIN ? SN_PRODUCT_CHAIN / step : 1;
+}
+
 /* ---- where terms lie ---- */
+
+static bool is_right(const sn_contract_binding *b, uint32_t operand) { return b->ct.c.operands[operand].right; }
 
 static int64_t size_of(const sn_contract_binding *b, uint32_t operand) {
     return sn_contract_rows(b, operand) * b->sc->tile_k;
 }
 
-static sn_ix copy_of_step(sn_contract_binding *b, uint32_t operand, sn_ix k) {
-    return sn_ix_scale(b->m, sn_ix_modc(b->m, k, COPIES), size_of(b, operand));
+static int64_t pieces(const sn_contract_binding *b) { return b->sc->tile_k / sn_mmas[b->nest.mma].k; }
+
+/* The step of the sum that stands at place p among those of a step of the pipe; it may be any, if it is the same one for both
+ * operands. Where the left operand lies along the sum, each of four lanes loads one of four neighbours, so that a warp reads 8
+ * whole pieces of 16 bytes, and the fragment has two such loads next to each other. */
+static sn_ix step_at(sn_contract_binding *b, sn_ix p) {
+    uint32_t left = b->ct.c.products[0].left;
+    if (b->across[left]) return p;
+    sn_ix in = sn_ix_modc(b->m, p, GROUP), group = sn_ix_divc(b->m, p, GROUP);
+    return sn_contract_fma(b, GROUP, group,
+                           sn_contract_fma(b, GROUP / 2, sn_ix_modc(b->m, in, 2), sn_ix_divc(b->m, in, 2)));
 }
 
-/* Of term t in step k: lines of 128 bytes, or as long as a step. */
-static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t t, sn_ix k) {
+/* Right term t of piece i in step k: lines of 128 bytes, or as long as a step. */
+static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t t, int64_t i, sn_ix k) {
     sn_buf buf = b->terms[operand][t];
-    return (sn_mma_operand){.buf = buf,
-                            .rows = sn_contract_rows(b, operand),
-                            .width = sn_buf_get(b->m, buf)->swizzle / sn_dtype_bytes(SN_BF16),
-                            .across = b->across[operand],
-                            .at = copy_of_step(b, operand, k)};
+    sn_mma_operand o = {.buf = buf,
+                        .rows = sn_contract_rows(b, operand),
+                        .width = sn_buf_get(b->m, buf)->swizzle / sn_dtype_bytes(SN_BF16),
+                        .steps = b->sc->tile_k,
+                        .across = b->across[operand]};
+    sn_ix first = sn_mma_offset(b->m, &o, o.steps, sn_ix_const(b->m, 0), sn_ix_const(b->m, i * sn_mmas[b->nest.mma].k));
+    o.at = sn_contract_fma(b, size_of(b, operand), sn_ix_modc(b->m, k, COPIES), first);
+    return o;
+}
+
+/* A piece is a step of the instruction. */
+static sn_mma_nest piece_nest(const sn_contract_binding *b) {
+    sn_mma_nest nest = b->nest;
+    nest.depth = sn_mmas[nest.mma].k;
+    return nest;
+}
+
+static void make_right_terms(sn_contract_binding *b, uint32_t operand) {
+    static const char *const NAMES[SN_MOST_TERMS] = {"right_h", "right_m", "right_l"};
+    int64_t line = b->sc->tile_k * sn_dtype_bytes(SN_BF16);
+    for (uint32_t t = 0; t < b->n_terms; t++) {
+        b->terms[operand][t] =
+            sn_contract_local(b, NAMES[t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, operand), b->sc->cluster);
+        sn_buf_get(b->m, b->terms[operand][t])->swizzle =
+            (uint32_t)(b->across[operand] || line > SN_LINE ? SN_LINE : line);
+    }
+}
+
+static void make_left_terms(sn_contract_binding *b, uint32_t operand) {
+    static const char *const NAMES[SN_MOST_TERMS] = {"left_h", "left_m", "left_l"};
+    sn_mma_nest nest = piece_nest(b);
+    for (int64_t i = 0; i < pieces(b); i++)
+        for (uint32_t t = 0; t < b->n_terms; t++)
+            b->fragments[operand][i][t] =
+                sn_contract_local(b, NAMES[t], SN_BF16, SN_BUF_REG, sn_mma_fragment_private(&nest),
+                                  (int64_t)b->nest.threads * b->sc->cluster);
 }
 
 void sn_contract_make_terms(sn_contract_binding *b) {
-    static const char *const NAMES[2][SN_MOST_TERMS] = {{"left_h", "left_m", "left_l"},
-                                                        {"right_h", "right_m", "right_l"}};
-    int64_t line = b->sc->tile_k * sn_dtype_bytes(SN_BF16);
-    for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
-        for (uint32_t t = 0; t < b->n_terms; t++) {
-            bool right = b->ct.c.operands[i].right;
-            b->terms[i][t] =
-                sn_contract_local(b, NAMES[right][t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, i), b->sc->cluster);
-            sn_buf_get(b->m, b->terms[i][t])->swizzle = (uint32_t)(b->across[i] || line > SN_LINE ? SN_LINE : line);
-        }
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
+        if (is_right(b, i)) make_right_terms(b, i);
+        else make_left_terms(b, i);
+    }
 }
 
 /* ---- taking apart ---- */
 
-/* The vectors of a thread pass through registers, so that all are loaded before the first one is taken apart. */
+/* Terms of x are stored as `store` says. */
+typedef struct terms {
+    sn_buf buf[SN_MOST_TERMS];
+    sn_ix at;
+} terms;
+
+static void put_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const terms *to) {
+    sn_module *m = b->m;
+    sn_val rest = x;
+    if (is_scaled(b)) rest = sn_put_op2(m, at, SN_LOP_MUL, rest, sn_put_const(m, at, SN_F32, ldexp(1, SCALE)));
+    for (uint32_t t = 0; t < b->n_terms; t++) {
+        sn_val term = sn_put_cast(m, at, SN_BF16, rest);
+        sn_put_store(m, at, to->buf[t], to->at, term);
+        if (t + 1 < b->n_terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, term));
+    }
+}
+
+static sn_val load_raw(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix row, sn_ix step) {
+    sn_mma_operand raw = sn_contract_operand_of(b, operand);
+    sn_ix offset = sn_mma_offset(b->m, &raw, b->sc->tile_k, row, step);
+    return sn_put_load(b->m, at, raw.buf, sn_shared_of_rank(b->m, raw.buf, b->nest.rank, offset));
+}
+
+/* ---- the right operand ---- */
+
+/* A thread's vectors: neighbours along the line, as many as change places. They pass through registers, so that all are loaded
+ * before the first one is taken apart. */
 typedef struct vectors {
     sn_buf held;
     sn_ix x;
-    int64_t each; /* of a thread */
+    int64_t length, each; /* of a vector; of a thread */
 } vectors;
 
-/* Vector u of the thread: a region at *at for it, its number, and its first register. */
-static void open_vector(sn_contract_binding *b, sn_cursor *at, const vectors *of, sn_ix *number, sn_ix *held) {
-    int64_t threads = b->nest.threads;
-    sn_ix u = sn_contract_loop(b, at, "u", of->each, SN_AXIS_UNROLL);
-    *number = sn_contract_fma(b, threads, u, of->x);
-    sn_ix thread = sn_contract_fma(b, threads, b->nest.rank, of->x);
-    *held = sn_contract_fma(b, VECTOR * of->each, thread, sn_ix_scale(b->m, u, VECTOR));
-}
-
-static void hold_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of) {
-    sn_buf raw = b->shared[operand];
-    sn_ix number, held;
-    open_vector(b, &at, of, &number, &held);
-    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR);
-    sn_ix offset = sn_shared_of_rank(b->m, raw, b->nest.rank, sn_contract_fma(b, VECTOR, number, v));
-    sn_put_store(b->m, at, of->held, sn_ix_add(b->m, held, v), sn_put_load(b->m, at, raw, offset));
-}
-
-/* Its elements are neighbours in what boxes have brought, and in each term. */
-static void put_vector(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of, sn_ix k) {
-    sn_module *m = b->m;
-    sn_ix number, held;
-    open_vector(b, &at, of, &number, &held);
-    int64_t width = SN_LINE / sn_dtype_bytes(SN_F32);
-    int64_t lines = b->across[operand] ? b->sc->tile_k : sn_contract_rows(b, operand);
-    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR);
-    sn_ix offset = sn_contract_fma(b, VECTOR, number, v), line = sn_ix_divc(m, offset, width);
-    sn_ix along = sn_contract_fma(b, width, sn_ix_divc(m, line, lines), sn_ix_modc(m, offset, width));
-    line = sn_ix_modc(m, line, lines);
-    sn_val rest = sn_put_load(m, at, of->held, sn_ix_add(m, held, v));
-    if (is_scaled(b)) rest = sn_put_op2(m, at, SN_LOP_MUL, rest, sn_put_const(m, at, SN_F32, ldexp(1, SCALE)));
-    for (uint32_t t = 0; t < b->n_terms; t++) {
-        sn_mma_operand term = layout(b, operand, t, k);
-        sn_val x = sn_put_cast(m, at, SN_BF16, rest);
-        sn_ix to = sn_mma_offset(m, &term, b->sc->tile_k, b->across[operand] ? along : line,
-                                 b->across[operand] ? line : along);
-        sn_put_store(m, at, term.buf, sn_shared_of_rank(m, term.buf, b->nest.rank, to), x);
-        if (t + 1 < b->n_terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, x));
-    }
+static int64_t vector_length(const sn_contract_binding *b, uint32_t operand) {
+    return b->across[operand] ? VECTOR : GROUP;
 }
 
 bool sn_contract_shares_terms(const sn_contract_binding *b) {
     bool equal = true;
-    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) equal &= size_of(b, i) / VECTOR % b->nest.threads == 0;
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
+        equal &= !is_right(b, i) || size_of(b, i) / vector_length(b, i) % b->nest.threads == 0;
     return equal;
 }
 
-static void take_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
-    int64_t threads = b->nest.threads;
-    vectors of = {.each = size_of(b, operand) / VECTOR / threads};
-    of.held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, VECTOR * of.each, threads * b->sc->cluster);
+/* Row and place among the steps of element e of vector u. Two lines that half a warp stores are 4 apart, where they lie across:
+ * then the permutation of lines has them in different banks. */
+static void place_of(sn_contract_binding *b, uint32_t operand, const vectors *of, sn_ix u, sn_ix e, sn_ix *row,
+                     sn_ix *p) {
+    sn_module *m = b->m;
+    int64_t width = SN_LINE / sn_dtype_bytes(SN_F32), depth = b->sc->tile_k;
+    sn_ix number = sn_contract_fma(b, b->nest.threads, u, of->x);
+    if (!b->across[operand]) {
+        *row = sn_ix_divc(m, number, depth / of->length);
+        *p = sn_contract_fma(b, of->length, sn_ix_modc(m, number, depth / of->length), e);
+        return;
+    }
+    sn_ix line = sn_ix_divc(m, number, width / of->length), block = sn_ix_divc(m, line, depth);
+    sn_ix in = sn_contract_fma(b, of->length, sn_ix_modc(m, number, width / of->length), e);
+    *row = sn_contract_fma(b, width, block, in);
+    sn_ix in_group = sn_ix_modc(m, line, GROUP), group = sn_ix_divc(m, sn_ix_modc(m, line, depth), GROUP);
+    in_group = sn_contract_fma(b, GROUP / 2, sn_ix_modc(m, in_group, 2), sn_ix_divc(m, in_group, 2));
+    *p = sn_contract_fma(b, GROUP, group, in_group);
+}
+
+/* Register of element e of vector u. */
+static sn_ix held_at(sn_contract_binding *b, const vectors *of, sn_ix u, sn_ix e) {
+    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, of->x);
+    return sn_contract_fma(b, of->length * of->each, thread, sn_contract_fma(b, of->length, u, e));
+}
+
+/* As memory has them: along the sum the step of place e is that of the line's vector at e. */
+static void hold_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of) {
+    sn_ix row, p, u = sn_contract_loop(b, &at, "u", of->each, SN_AXIS_UNROLL);
+    sn_ix w = sn_contract_loop(b, &at, "w", of->length / VECTOR, SN_AXIS_UNROLL);
+    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR), e = sn_contract_fma(b, VECTOR, w, v);
+    place_of(b, operand, of, u, e, &row, &p);
+    sn_val x = load_raw(b, at, operand, row, b->across[operand] ? step_at(b, p) : p);
+    sn_put_store(b->m, at, of->held, held_at(b, of, u, e), x);
+}
+
+static void put_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of, sn_ix k) {
+    sn_ix row, p, u = sn_contract_loop(b, &at, "u", of->each, SN_AXIS_UNROLL);
+    sn_ix v = sn_contract_loop(b, &at, "v", of->length, SN_AXIS_VECTOR);
+    place_of(b, operand, of, u, v, &row, &p);
+    sn_val x = sn_put_load(b->m, at, of->held, held_at(b, of, u, b->across[operand] ? v : step_at(b, v)));
+    terms to = {.at = (sn_ix){0}};
+    for (uint32_t t = 0; t < b->n_terms; t++) {
+        sn_mma_operand o = layout(b, operand, t, 0, k);
+        to.buf[t] = o.buf;
+        to.at = sn_shared_of_rank(b->m, o.buf, b->nest.rank, sn_mma_offset(b->m, &o, o.steps, row, p));
+    }
+    put_terms(b, at, x, &to);
+}
+
+static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
+    int64_t threads = b->nest.threads, length = vector_length(b, operand);
+    vectors of = {.length = length, .each = size_of(b, operand) / length / threads};
+    of.held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, length * of.each, threads * b->sc->cluster);
     of.x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
     hold_vectors(b, at, operand, &of);
-    put_vector(b, at, operand, &of, k);
+    put_vectors(b, at, operand, &of, k);
+}
+
+/* ---- the left operand ---- */
+
+/* Elements of a thread in a fragment, in their order: blocks of rows h, halves of a step of the instruction, rows r that are 8
+ * apart, neighbours c. */
+static void take_left_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, int64_t piece) {
+    sn_module *m = b->m;
+    sn_mma_nest nest = piece_nest(b);
+    int64_t own = sn_mma_fragment_private(&nest), c = sn_mma_neighbours(nest.mma), lanes = 4;
+    sn_buf held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, own, (int64_t)nest.threads * b->sc->cluster);
+    sn_ix x = sn_contract_loop(b, &at, "x", nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix base = sn_ix_scale(m, sn_contract_fma(b, nest.threads, nest.rank, x), own);
+    sn_cursor in = at;
+    sn_ix h = sn_contract_loop(b, &in, "h", nest.tiles_m, SN_AXIS_UNROLL),
+          half = sn_contract_loop(b, &in, "i", 2, SN_AXIS_UNROLL), r = sn_contract_loop(b, &in, "r", 2, SN_AXIS_UNROLL),
+          e = sn_contract_loop(b, &in, "e", c, SN_AXIS_UNROLL);
+    sn_ix p = sn_contract_fma(b, c, sn_ix_modc(m, x, lanes), e);
+    p = sn_ix_addc(m, sn_contract_fma(b, lanes * c, half, p), piece * nest.depth);
+    sn_ix element = sn_contract_fma(b, 2, sn_contract_fma(b, 2, h, half), r);
+    sn_val raw = load_raw(b, in, operand, sn_mma_row(m, &nest, x, h, sn_ix_scale(m, r, 2)), step_at(b, p));
+    sn_put_store(m, in, held, sn_ix_add(m, base, sn_contract_fma(b, c, element, e)), raw);
+    in = at;
+    sn_ix u = sn_contract_loop(b, &in, "u", own / c, SN_AXIS_UNROLL),
+          v = sn_contract_loop(b, &in, "v", c, SN_AXIS_VECTOR);
+    terms to = {.at = sn_ix_add(m, base, sn_contract_fma(b, c, u, v))};
+    for (uint32_t t = 0; t < b->n_terms; t++) to.buf[t] = b->fragments[operand][piece][t];
+    put_terms(b, in, sn_put_load(m, in, held, to.at), &to);
 }
 
 /* ---- sums ---- */
@@ -140,25 +258,37 @@ static void add_to_totals(sn_contract_binding *b, sn_cursor at) {
     }
 }
 
-static void put_products(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+static void put_products(sn_contract_binding *b, sn_cursor at, int64_t piece, sn_ix k) {
     const sn_contraction *c = &b->ct.c;
     for (uint32_t i = 0; i < N_PAIRS[b->n_terms - 1]; i++)
         for (uint32_t p = 0; p < c->n_products; p++) {
             pair terms = PAIRS[b->n_terms - 1][i];
-            sn_mma_nest nest = b->nest;
+            sn_mma_nest nest = piece_nest(b);
             nest.state = b->states[c->products[p].state];
-            nest.a = layout(b, c->products[p].left, terms.left, k);
-            nest.b = layout(b, c->products[p].right, terms.right, k);
+            nest.a =
+                (sn_mma_operand){.buf = b->fragments[c->products[p].left][piece][terms.left], .in_registers = true};
+            nest.b = layout(b, c->products[p].right, terms.right, piece, k);
             sn_mma_put(b->m, at, &nest);
         }
 }
 
-void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
-    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) take_apart(b, at, i, k);
+/* Where a run begins; in front of a barrier, where threads wait for each other anyway. */
+static void begin_run(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+    at = sn_at_end(b->k, sn_put_if(b->m, at, sn_ix_modc(b->m, k, run_of(b)), sn_ix_const(b->m, 1)));
     add_to_totals(b, at);
-    sn_put_barrier(b->m, at);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, b->states[i]);
-    put_products(b, at, k);
+}
+
+void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
+        if (is_right(b, i)) take_right_apart(b, at, i, k);
+    for (int64_t piece = 0; piece < pieces(b); piece++) {
+        for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
+            if (!is_right(b, i)) take_left_apart(b, at, i, piece);
+        if (piece == 0) begin_run(b, at, k);
+        if (piece == 0) sn_put_barrier(b->m, at);
+        put_products(b, at, piece, k);
+    }
 }
 
 /* ---- sums that terms cannot give ---- */

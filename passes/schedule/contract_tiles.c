@@ -29,10 +29,14 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
 /* Registers of a thread for sums, and shared memory of a block for operands. */
 static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bool stages_open) {
     const sn_contraction *c = &ct->c;
-    int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1), rows = 0;
-    for (uint32_t i = 0; i < c->n_operands; i++) rows += c->operands[i].right ? sc->tile_n : sc->tile_m;
+    int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1), rows = 0,
+            right = 0;
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        rows += c->operands[i].right ? sc->tile_n : sc->tile_m;
+        if (c->operands[i].right) right += sc->tile_n;
+    }
     int64_t stage = rows * sc->tile_k * sn_dtype_bytes(c->operands[0].from);
-    int64_t terms = 2 * rows * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
+    int64_t terms = 3 * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
     int64_t results = (int64_t)sc->tile_m * SN_LINE,
             room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - results;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
