@@ -125,3 +125,23 @@ int64_t sn_wrap_to(sn_dtype t, int64_t x) {
     sn_store_int(t, storage, x);
     return sn_load_int(t, storage);
 }
+
+/* Rows begin at lines, so that a box touches no more of them than it has to, or else at multiples of the unit of tensor copies,
+ * where that makes them little longer. Short ones stay as they are: of so few elements nobody makes boxes. Those that begin
+ * at multiples of the unit already are left alone: one behind the other they are one long row for everybody else. */
+int64_t sn_dtype_pitch(sn_dtype t, int64_t length) {
+    enum { LINE = 128, UNIT = 16, MOST_ADDED = 8 };
+    static const int64_t steps[] = {LINE, UNIT};
+    int64_t bytes = sn_dtype_bytes(t);
+    for (size_t k = 0; length * bytes % UNIT && k < SN_COUNT(steps); k++) {
+        int64_t unit = steps[k] / bytes, pitch = (length + unit - 1) / unit * unit;
+        if ((pitch - length) * MOST_ADDED <= length) return pitch;
+    }
+    return length;
+}
+
+bool sn_dtype_widens(sn_dtype from, sn_dtype to) {
+    bool grows = sn_dtype_bytes(to) > sn_dtype_bytes(from);
+    if (sn_is_float(from) || sn_is_float(to)) return sn_is_float(from) && sn_is_float(to) && grows;
+    return from != SN_BOOL && grows && (sn_is_unsigned(from) || !sn_is_unsigned(to));
+}

@@ -116,17 +116,25 @@ static const char *decided(const chooser *c, const char *key) {
     return NULL;
 }
 
+static bool may_be(const chooser *c, const char *name) {
+    const char *unused;
+    return sn_choice_allowed(sn_choice_find(&unused, name), c->how->allowed);
+}
+
+/* Rows that a model knows, against the product as it is. */
+static const char *by_cycles(chooser *c, const sn_choice_question *q) {
+    double cut = 0, single = sn_choice_single_cycles(q, 1);
+    double padded = may_be(c, "padded") ? sn_choice_padded_cycles(q) : 0;
+    int64_t parts = may_be(c, "decompose_k") ? sn_choice_decompose_k_parts(&cut, q) : 1;
+    if (parts > 1 && (padded == 0 || cut <= padded))
+        return sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts);
+    return padded > 0 && padded < single ? "padded" : NULL;
+}
+
 static const char *by_model(chooser *c, const sn_choice_question *q) {
-    const char *allowed = c->how->allowed, *unused;
     sn_choice_list all = {.arena = c->cx->scratch};
-    if (sn_choice_allowed(sn_choice_find(&unused, "plain"), allowed)) {
-        int64_t parts = sn_choice_decompose_k_parts(q);
-        if (parts > 1 && sn_choice_allowed(sn_choice_find(&unused, "decompose_k"), allowed))
-            return sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts);
-        if (sn_choice_allowed(sn_choice_find(&unused, "padded"), allowed) && sn_choice_padded_pays(q)) return "padded";
-        return NULL;
-    }
-    sn_choice_candidates(&all, q, allowed);
+    if (may_be(c, "plain")) return by_cycles(c, q);
+    sn_choice_candidates(&all, q, c->how->allowed);
     return all.n ? all.at[0] : NULL;
 }
 

@@ -37,6 +37,8 @@ static double cycles(const sn_choice_question *q, double parts) {
     const sn_target *t = q->target;
     double blocks = blocks_of(q->product) * parts, busy = blocks < t->units ? blocks : t->units;
     double rate = (double)t->cycle_bytes, product = operand_bytes(q->product) / (rate * busy);
+    double single = sn_choice_single_cycles(q, parts);
+    product = product > single ? product : single;
     if (parts <= 1) return product;
     return product + 2 * parts * partial_bytes(q->product) / (rate * t->units) + SN_CHOICE_LAUNCH;
 }
@@ -88,12 +90,13 @@ static uint32_t best_parts(part_count *best, const sn_choice_question *q) {
     return n;
 }
 
-int64_t sn_choice_decompose_k_parts(const sn_choice_question *q) {
+int64_t sn_choice_decompose_k_parts(double *cut, const sn_choice_question *q) {
     part_count best[SN_CHOICE_CANDIDATES];
     const char *why_not;
     if (!q->target->is_gpu || !sn_choice_decompose_k_applies(&why_not, q)) return 1;
     if (blocks_of(q->product) >= q->target->units || !best_parts(best, q)) return 1;
-    return best[0].cycles < cycles(q, 1) ? best[0].parts : 1;
+    *cut = best[0].cycles;
+    return *cut < cycles(q, 1) ? best[0].parts : 1;
 }
 
 /* ---- the row ---- */

@@ -37,12 +37,12 @@ static bool sizes_of(place *out, const sn_module *m, const sn_type *t) {
     return known;
 }
 
-/* Row-major, rows being `unit` long or a multiple of it. */
-static void lay_out(place *p, int64_t unit) {
+/* Row-major, the rows one behind the other, or as an intermediate has them that a product reads. */
+static void lay_out(place *p, bool intermediate) {
     int64_t stride = 1;
     for (uint32_t k = p->rank; k-- > 0;) {
         p->stride[k] = stride;
-        stride *= k + 1 == p->rank ? aligned(p->size[k], unit) : p->size[k];
+        stride *= intermediate && k + 1 == p->rank ? sn_dtype_pitch(p->dtype, p->size[k]) : p->size[k];
     }
 }
 
@@ -55,7 +55,7 @@ static bool is_row_major(const place *p) {
 
 static bool lies_as_input(place *out, const sn_module *m, const sn_graph_input *in) {
     bool known = in->contiguous || sn_ix_is_const(m, in->offset, &out->offset);
-    if (in->contiguous) lay_out(out, 1);
+    if (in->contiguous) lay_out(out, false);
     for (uint32_t k = 0; k < out->rank && !in->contiguous; k++)
         known &= sn_ix_is_const(m, in->stride[k], &out->stride[k]);
     return known;
@@ -104,7 +104,7 @@ static bool lies_as_view(place *out, const sn_module *m, sn_nd x) {
     case SN_OP_UNSQUEEZE: take_strides(out, &in); return true;
     case SN_OP_RESHAPE: /* an intermediate that is walked across its rows has them one behind the other */
         if (!is_row_major(&in) && sn_ops[sn_node_get(m, n->in[0])->op].cls == SN_OPS_VIEW) return false;
-        lay_out(out, 1);
+        lay_out(out, false);
         return true;
     default: return false;
     }
@@ -118,7 +118,7 @@ static bool lies(place *out, const sn_module *m, sn_nd x) {
     if (n->op == SN_OP_INPUT) return lies_as_input(out, m, &m->graph.inputs.at[n->input]);
     if (sn_ops[n->op].cls == SN_OPS_VIEW) return lies_as_view(out, m, x);
     bool given = n->op == SN_OP_WEIGHT || n->op == SN_OP_CONSTANT;
-    lay_out(out, given ? 1 : unit_of(out->dtype));
+    lay_out(out, !given);
     return true;
 }
 
@@ -189,18 +189,26 @@ void sn_choice_padded_candidates(sn_choice_list *out, const sn_choice_question *
 
 /* ---- the model ---- */
 
-static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
+static double whole(double n, double of) { return (double)(int64_t)((n + of - 1) / of); }
+static double least(double a, double b) { return a == 0 || b < a ? b : a; }
 
-/* Products that the busiest multiprocessor does, by square tiles of the best of a few sizes. */
-static double products_of(const sn_choice_question *q, int64_t least) {
+/* Square tiles of the product, K in parts side by side, that the busiest multiprocessor does one after the other. */
+static double turns_of(const sn_choice_question *q, double side, double parts) {
     const sn_product *p = q->product;
-    double best = 0;
-    for (int64_t side = SN_CHOICE_TILES; side >= least; side /= 2) {
-        double s = (double)side, tiles = (double)p->batch * waves_of((double)p->m, s) * waves_of((double)p->n, s);
-        double products = waves_of(tiles, q->target->units) * s * s * (double)p->k;
-        if (best == 0 || products < best) best = products;
+    double tiles = (double)p->batch * parts * whole((double)p->m, side) * whole((double)p->n, side);
+    return whole(tiles, q->target->units);
+}
+
+double sn_choice_single_cycles(const sn_choice_question *q, double parts) {
+    enum { STEP = 64, THOUSAND = 1024 };
+    const char *why_not;
+    double cycles = 0;
+    if (!sn_choice_padded_applies(&why_not, q)) return 0;
+    for (int64_t side = SN_CHOICE_TILE; side <= 2 * SN_CHOICE_TILES; side *= 2) {
+        double elements = 2 * (double)side * STEP * whole((double)q->product->k / parts, STEP);
+        cycles = least(cycles, turns_of(q, (double)side, parts) * elements * SN_CHOICE_SINGLE / THOUSAND);
     }
-    return best;
+    return cycles;
 }
 
 /* Products of parts that stand for one of f32. */
@@ -210,37 +218,38 @@ static double parts_of(sn_dtype dtype, sn_precision precision) {
     return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
 }
 
-bool sn_choice_padded_pays(const sn_choice_question *q) {
+/* What is not there several times. */
+static double bytes_of(const place *p) {
+    double bytes = sn_dtype_bytes(p->dtype);
+    for (uint32_t k = 0; k < p->rank; k++) bytes *= (double)(p->stride[k] ? p->size[k] : 1);
+    return bytes;
+}
+
+double sn_choice_padded_cycles(const sn_choice_question *q) {
+    const sn_product *p = q->product;
     const char *why_not;
     operand o[2];
-    if (!sn_choice_padded_applies(&why_not, q)) return false;
-    sn_mma mma = look(o, q->target, q->m, q->product);
-    if (!mma || q->product->m < SN_CHOICE_TILE || q->product->n < SN_CHOICE_TILE || q->product->k < SN_CHOICE_TILE)
-        return false;
-    double bytes = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
-    for (int i = 0; i < 2; i++) {
-        double elements = o[i].copied ? sn_dtype_bytes(o[i].at.dtype) : 0;
-        for (uint32_t k = 0; k < o[i].at.rank; k++) elements *= (double)(o[i].at.stride[k] ? o[i].at.size[k] : 1);
-        bytes += elements;
-    }
-    double parts = parts_of(o[0].at.dtype, sn_node_precision(q->m, q->product->node));
-    double copies = 2 * bytes / ((double)q->target->cycle_bytes * q->target->units) + SN_CHOICE_LAUNCH;
-    double padded = products_of(q, SN_CHOICE_TILE) * parts / rate + copies;
-    return padded < products_of(q, SN_CHOICE_TILE / 2) / SN_CHOICE_SINGLE;
+    if (!sn_choice_padded_applies(&why_not, q)) return 0;
+    sn_mma mma = look(o, q->target, q->m, p);
+    if (!mma || p->m < SN_CHOICE_TILE || p->n < SN_CHOICE_TILE || p->k < SN_CHOICE_TILE) return 0;
+    double copies = 0, products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
+    double parts = parts_of(o[0].at.dtype, sn_node_precision(q->m, p->node));
+    double memory = (double)q->target->cycle_bytes * q->target->units;
+    for (int i = 0; i < 2; i++)
+        if (o[i].copied) copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
+    for (int64_t side = SN_CHOICE_TILE; side <= SN_CHOICE_TILES; side *= 2)
+        products = least(products, turns_of(q, (double)side, 1) * (double)side * (double)side * (double)p->k);
+    return copies + products * parts / rate + SN_CHOICE_BEGIN;
 }
 
 /* ---- the copies ---- */
-
-static bool widens(const sn_module *m, sn_nd x) {
-    sn_dtype from = sn_type_of(m, sn_node_get(m, x)->in[0])->dtype, to = sn_type_of(m, x)->dtype;
-    return sn_is_narrow(from) && sn_is_float(to) && sn_dtype_bytes(to) > sn_dtype_bytes(from);
-}
 
 /* May the copy stand below it, and no larger? */
 static bool stays_above(const sn_module *m, sn_nd x) {
     sn_op op = sn_node_get(m, x)->op;
     return op == SN_OP_PERMUTE || op == SN_OP_EXPAND || op == SN_OP_SQUEEZE || op == SN_OP_UNSQUEEZE ||
-           (op == SN_OP_CAST && widens(m, x));
+           (op == SN_OP_CAST &&
+            sn_dtype_widens(sn_type_of(m, sn_node_get(m, x)->in[0])->dtype, sn_type_of(m, x)->dtype));
 }
 
 /* The axes in the order in which they lie in memory, the contiguous one last. */
@@ -267,12 +276,14 @@ static sn_nd reordered(sn_module *m, sn_nd x, const int64_t *perm, uint32_t rank
 static sn_nd copy_of(sn_module *m, sn_nd x, int along) {
     place p;
     int64_t perm[SN_MAX_RANK], back[SN_MAX_RANK], low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
-    if (!lies(&p, m, x)) sizes_of(&p, m, sn_type_of(m, x)), lay_out(&p, 1);
+    if (!lies(&p, m, x)) sizes_of(&p, m, sn_type_of(m, x)), lay_out(&p, false);
     order_of(perm, &p, along);
     for (uint32_t k = 0; k < p.rank; k++) back[perm[k]] = k;
     uint32_t last = p.rank - 1;
     int64_t size = p.size[perm[last]];
-    high[last] = aligned(size, unit_of(sn_type_of(m, x)->dtype)) - size;
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    high[last] = sn_dtype_pitch(dtype, size) - size;
+    if (!high[last]) high[last] = aligned(size, unit_of(dtype)) - size;
     x = reordered(m, x, perm, p.rank);
     if (x.i) x = sn_graph_pad(m, x, low, high, 0);
     if (x.i && high[last]) x = sn_graph_slice(m, x, last, 0, size, 1);
@@ -281,7 +292,8 @@ static sn_nd copy_of(sn_module *m, sn_nd x, int along) {
 
 static sn_nd copied(sn_module *m, sn_nd x, int along) {
     const sn_node_rec *n = sn_node_get(m, x);
-    if (along >= 0 || !stays_above(m, x)) return copy_of(m, x, along);
+    bool below = stays_above(m, x) && (along < 0 || n->op == SN_OP_CAST); /* `along` counts the axes of the operand */
+    if (!below) return copy_of(m, x, along);
     sn_nd in = copied(m, n->in[0], along);
     return in.i ? sn_graph_node(m, n->op, &in, 1, n->attrs, n->n_attrs) : in;
 }

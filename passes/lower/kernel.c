@@ -28,19 +28,13 @@ sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
     return sn_lower_buffer(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++), type, SN_BUF_TEMP);
 }
 
-/* Unit of tensor copies, and of the widest accesses. Rows that are short for it stay as long as they are: a product of so
- * few steps or columns has little use for it. */
-enum { ROW_BYTES = 16, MOST_ADDED = 8 };
-
 sn_buf sn_lower_temp_of(sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     sn_type stored = sn_node_get(lw->m, x)->type;
-    int64_t length, unit = ROW_BYTES / sn_dtype_bytes(stored.dtype);
-    if (info->aligned && !info->walked_flat && stored.rank > 1 &&
-        sn_ix_is_const(lw->m, stored.shape[stored.rank - 1], &length)) {
-        int64_t aligned = (length + unit - 1) / unit * unit;
-        if ((aligned - length) * MOST_ADDED <= length) stored.shape[stored.rank - 1] = sn_ix_const(lw->m, aligned);
-    }
+    sn_ix *last = &stored.shape[stored.rank ? stored.rank - 1 : 0];
+    int64_t length;
+    if (info->aligned && !info->walked_flat && stored.rank > 1 && sn_ix_is_const(lw->m, *last, &length))
+        *last = sn_ix_const(lw->m, sn_dtype_pitch(stored.dtype, length));
     return sn_lower_temp(lw, &stored);
 }
 

@@ -74,12 +74,17 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
     return drawn;
 }
 
-/* What is put in memory where operand x of a contraction is more than loads: a pad below views rather than they, so that
- * a view of it is one of rows as it has them. */
+/* A view, or a cast that loses nothing. */
+static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
+    if (n->op == SN_OP_CAST) return sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype);
+    return sn_ops[n->op].cls == SN_OPS_VIEW;
+}
+
+/* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than they, so
+ * that a view of it is one of rows as it has them, in the dtype that it has. */
 static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
     sn_nd base = x;
-    while (is_pad_or_view(sn_node_get(lw->m, base)) && sn_node_get(lw->m, base)->op != SN_OP_PAD)
-        base = sn_node_get(lw->m, base)->in[0];
+    while (is_seen_through(lw, sn_node_get(lw->m, base))) base = sn_node_get(lw->m, base)->in[0];
     return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : x;
 }
 

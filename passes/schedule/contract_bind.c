@@ -249,13 +249,13 @@ static void make_states(sn_contract_binding *b, sn_cursor at) {
 /* ---- epilogue ---- */
 
 /* The only store of the body, if the tile's results may leave through shared memory: rows of it are 128 bytes long there, and
- * boxes write them. none: results go to memory from the threads that have them. */
+ * boxes write them, or threads row by row. none: results go to memory from the threads that have them. */
 static sn_stmt only_store(const sn_contract_binding *b) {
     sn_stmt store = {0};
     for (uint32_t i = 0; i < b->body.n; i++) {
         const sn_stmt_rec *r = sn_stmt_get(b->m, b->body.at[i]);
         if (!sn_stores(r)) continue;
-        if (store.i || r->has_mask || sn_buf_get(b->m, r->buf)->align < 16) return (sn_stmt){0};
+        if (store.i || r->has_mask) return (sn_stmt){0};
         store = b->body.at[i];
     }
     return store;
@@ -271,8 +271,7 @@ static sn_mma_operand staged_layout(const sn_contract_binding *b) {
     return (sn_mma_operand){.buf = b->staged, .rows = b->sc->tile_m, .width = SN_LINE / sn_dtype_bytes(dtype)};
 }
 
-/* Offset of a result of part p in the buffer that it passes through; column: in that part of the tile. */
-static sn_ix staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column) {
+sn_ix sn_contract_staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column) {
     sn_mma_operand layout = staged_layout(b);
     int64_t columns = b->sc->tile_n / b->n_parts;
     sn_ix copy = sn_ix_modc(b->m, b->n_parts > 1 ? p : b->turn, b->n_copies);
@@ -296,7 +295,7 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
         j = sn_ix_addc(m, j, first);
         sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, j));
         uint32_t n = place_axes(b, axes, with, row, column);
-        sn_val x = sn_put_load(m, in, b->staged, staged_at(b, p, i, j));
+        sn_val x = sn_put_load(m, in, b->staged, sn_contract_staged_at(b, p, i, j));
         sn_val mask = sn_contract_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
         mask = sn_contract_and(b, in, mask, b->edge_n, column, b->ct.c.n);
         sn_ix offset = sn_ix_subst(m, b->store_ix, axes, with, n);
@@ -340,7 +339,8 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first, next; s.i; s = next) {
         next = sn_next(m, s);
         if (!sn_stores(sn_stmt_get(m, s))) continue;
-        sn_put_store(m, sn_at_before(m, s), b->staged, staged_at(b, p, row, in_tile), sn_stmt_get(m, s)->in[0]);
+        sn_put_store(m, sn_at_before(m, s), b->staged, sn_contract_staged_at(b, p, row, in_tile),
+                     sn_stmt_get(m, s)->in[0]);
         sn_stmt_unlink(m, s);
     }
 }
@@ -348,7 +348,8 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
 static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
     put_elements(b, at, p);
-    if (b->staged.i) put_store_boxes(b, at, p);
+    if (b->stores_rows) sn_contract_store_rows(b, at, p);
+    else if (b->staged.i) put_store_boxes(b, at, p);
 }
 
 /* Of the memory for results: with a part behind the one that boxes read, threads write the next. Parts take copies in turn, so that
@@ -359,7 +360,21 @@ static uint32_t copies_of(const sn_contract_binding *b, int64_t n_parts) {
     return n_parts > 1 ? n_parts % 2 ? (uint32_t)n_parts : 2 : one_tile ? 1 : 2;
 }
 
-/* In as few parts as shared memory has room for beside the operands. */
+/* As few parts as shared memory has room for; one copy of the memory, behind whose reading everybody waits, where there is
+ * none for several. */
+static bool find_parts(sn_contract_binding *b, int64_t room, int64_t bytes) {
+    int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n * bytes, width = SN_LINE / bytes;
+    for (int several = 1; several >= 0; several--)
+        for (int64_t n = 1; n <= b->nest.tiles_n; n++) {
+            uint32_t copies = several ? copies_of(b, n) : 1;
+            if (b->sc->tile_n % (n * width) || b->nest.tiles_n % n || copies * tile / n > room) continue;
+            b->n_parts = (uint32_t)n;
+            b->n_copies = copies;
+            return true;
+        }
+    return false;
+}
+
 static void stage_results(sn_contract_binding *b) {
     const sn_target *t = b->ct.cx->target;
     b->n_parts = b->n_copies = 1;
@@ -374,17 +389,17 @@ static void stage_results(sn_contract_binding *b) {
     }
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
-    int64_t bytes = sn_dtype_bytes(dtype), width = SN_LINE / bytes, tile = (int64_t)b->sc->tile_m * b->sc->tile_n;
-    int64_t n = 1;
-    while (n <= b->nest.tiles_n && (b->sc->tile_n % (n * width) || b->nest.tiles_n % n ||
-                                    used + copies_of(b, n) * tile / n * bytes > t->shared_bytes))
-        n++;
-    if (n > b->nest.tiles_n) return;
+    if (!find_parts(b, (int64_t)t->shared_bytes - used, sn_dtype_bytes(dtype))) return;
+    int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n;
     b->store_ix = store->ix;
-    b->n_parts = (uint32_t)n;
-    b->n_copies = copies_of(b, n);
-    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->n_copies * tile / n, b->sc->cluster);
+    b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->n_copies * tile / b->n_parts, b->sc->cluster);
     sn_buf_get(b->m, b->staged)->swizzle = SN_LINE;
+}
+
+static void drop_staged(sn_contract_binding *b) {
+    b->staged = (sn_buf){0};
+    b->n_parts = b->n_copies = 1;
+    b->stores_rows = false;
 }
 
 static void start(sn_contract_binding *b, const sn_contract *ct, const sn_sched *sc) {
@@ -435,8 +450,7 @@ static bool stores_by_boxes(sn_contract_binding *b, sn_cursor at) {
     sn_module *m = b->m;
     sn_box box;
     const char *why_not;
-    bool fits = b->staged.i != 0;
-    if (!fits) return false;
+    bool fits = sn_buf_get(m, sn_stmt_get(m, b->store)->buf)->align >= 16;
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
     sn_stmt last = at.parent.i ? sn_stmt_get(m, at.parent)->last : (sn_stmt){0};
     put_store_boxes(b, at, p);
@@ -470,6 +484,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
         sn_contract_add_parts(&b, at);
     }
     stage_results(&b);
-    if (!stores_by_boxes(&b, at)) b.staged = (sn_buf){0}, b.n_parts = b.n_copies = 1;
+    b.stores_rows = b.staged.i && !stores_by_boxes(&b, at);
+    if (b.stores_rows && !sn_contract_stores_rows(&b)) drop_staged(&b);
     put_epilogue(&b, at);
 }

@@ -34,6 +34,7 @@ typedef struct sn_contract_binding {
     sn_buf totals[4];  /* with terms: what states are added to, run by run */
     sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
     sn_ix store_ix;    /* its offset, over the axes of the kernel */
+    bool stores_rows;  /* threads store it, not boxes */
     sn_buf staged;     /* that memory; none: results are stored by the threads that have them */
     uint32_t n_parts;  /* parts of a tile that pass through it one after the other, side by side in the tile */
     uint32_t n_copies; /* of that memory, for one part each in turn: one is read while the next one is written */
@@ -55,6 +56,16 @@ int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand);
 sn_mma_operand sn_contract_operand_of(const sn_contract_binding *b, uint32_t operand);
 /* The mask, where e is below n too; without an edge it always is. */
 sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n);
+
+/* Offset of a result of part p in the buffer that it passes through; column: in that part of the tile. */
+sn_ix sn_contract_staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column);
+
+/* ---- contract_store.c ---- */
+
+/* Is there something to be gained by threads that write staged results row by row? */
+bool sn_contract_stores_rows(const sn_contract_binding *b);
+/* Threads write part p of the tile. */
+void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p);
 
 /* ---- contract_terms.c ---- */
 
