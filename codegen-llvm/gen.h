@@ -9,7 +9,8 @@
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
- *                  target), tensor_map.c (parameters), loops.c, combine.c and sumexp.c (combiners)
+ *                  target), tensor_map.c (parameters), follow.c (the launches before and behind), loops.c, combine.c and
+ *                  sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
@@ -142,6 +143,7 @@ typedef struct sn_gen {
     uint32_t area_size[2][2];
     sn_gen_turn turn;
     uint64_t shared_bytes; /* dynamic shared memory; more than any block has is refused in the end */
+    uint64_t shared_total; /* of all its buffers, dynamic or not */
     sn_copy_list copied;   /* copies to shared memory (GPU) */
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
@@ -254,6 +256,11 @@ void sn_gen_tensor_map_params(sn_gen *g, uint32_t first);
 lv sn_gen_tensor_map_address(const sn_gen *g, uint32_t map);
 /* The first copies wait for them less long. */
 void sn_gen_prefetch_tensor_maps(sn_gen *g);
+
+/* ---- follow.c ---- */
+/* From here on what the kernels before this one have stored is there; the ones behind may come, now or at the end. Those of boxes:
+ * behind sn_gen_make_shared. */
+void sn_gen_follow(sn_gen *g);
 
 /* ---- loops.c ---- */
 typedef struct sn_gen_loop {

@@ -260,20 +260,12 @@ static void name_params(sn_gen *g) {
     }
 }
 
-/* From here on what the kernels before this one have stored is there; the ones behind may come. */
-static void follow_others(sn_gen *g) {
-    enum { FIRST_SM = 90 };
-    if (g->em.cg->target->sm < FIRST_SM) return;
-    sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
-    sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
-}
-
 /* Barrier objects and tensor maps are made ready while the kernels before this one end. */
 static void prepare_roles(sn_gen *g) {
     sn_gen_prefetch_tensor_maps(g);
     sn_gen_cluster_start(g);
     sn_gen_make_rings(g);
-    follow_others(g);
+    sn_gen_follow(g);
 }
 
 static void gpu_function(sn_gen *g) {
@@ -306,7 +298,7 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
         attribute(g, "nvvm.cluster_dim", size);
     }
-    if (!g->produces) follow_others(g);
+    if (!g->produces) sn_gen_follow(g);
     sn_gen_make_copies(g);
     sn_gen_make_shared(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");

@@ -109,6 +109,7 @@ static uint64_t place(const sn_gen *g, uint64_t *at, uint64_t *unit) {
 
 void sn_gen_make_shared(sn_gen *g) {
     uint64_t *at = SN_NEWN(g->arena, uint64_t, g->k->locals.n + 1), unit, total = place(g, at, &unit);
+    g->shared_total = total;
     lv all = NULL;
     if (total + AREAS > STATIC_LIMIT) {
         all = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 0), "sn_shared", 3);
