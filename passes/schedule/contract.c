@@ -88,6 +88,15 @@ static bool propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     return false;
 }
 
+bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
+    sn_sched_list headers = {0};
+    sn_sched open = {.precision = sn_kern_get(cx->m, k)->sched.precision};
+    sn_contract ct;
+    const char *why_not;
+    if (!cx->target->is_gpu || !propose_boxes(&headers, cx, k, &open)) return false;
+    return sn_contract_find(&ct, &why_not, cx, k) && ct.c.n <= sn_mmas[ct.mma].m;
+}
+
 /* Products that are no wider than a few rows or columns have no use for tiles, unless the header says so. */
 sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                           const sn_sched *pinned) {

@@ -28,6 +28,8 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
 /* The same for a product of no more columns than an instruction has rows (contract_narrow.c). */
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
+/* Is the kernel one that boxes bring in tiles of few columns? */
+bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k);
 /* Is the operand contiguous across the sum rather than along it? */
 bool sn_contract_lies_across(const sn_contract *ct, uint32_t operand);
 /* Can boxes bring its operands, by tiles of that header? */

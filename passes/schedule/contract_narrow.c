@@ -4,8 +4,9 @@
  *
  * Such a product takes as long as its left operand takes to come from memory. Tiles are as small as an instruction, and all of
  * them run at the same time where a multiprocessor has room for its share of them: then it does not matter that some have
- * one more, since all that run share the memory. Else blocks do one tile after the other. Stages are as many as keep twice
- * the bytes on their way that memory asks for. Does not choose between this and tiles.
+ * one more, since all that run share the memory. Else blocks do one tile after the other. Where tiles are few, blocks share
+ * the sums of each (contract_split.c). Stages are as many as keep twice the bytes on their way that memory asks for. Does
+ * not choose between this and tiles.
  */
 #include "passes/schedule/contract.h"
 
@@ -45,6 +46,15 @@ static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, i
     if (!sc->stages) sc->stages = fit < 2 ? 2 : fit < SN_NARROW_STAGES ? (uint32_t)fit : SN_NARROW_STAGES;
 }
 
+/* A multiprocessor alone draws several times its share of the memory, so that a third of them is enough. */
+static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
+    int64_t units = ct->cx->target->units, line = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    int64_t split = tiles * SN_NARROW_FEW <= units ? units / (tiles > 0 ? tiles : 1) : 1;
+    int64_t most = parts(ct->c.k, line) / SN_NARROW_PART;
+    if (split > most) split = most;
+    return split > 1 ? (uint32_t)split : 1;
+}
+
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
     const sn_target *t = ct->cx->target;
     const sn_mma_info *mma = &sn_mmas[ct->mma];
@@ -56,6 +66,8 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (!sc.cluster) sc.cluster = 1;
     if (sc.block_x % mma->threads || !sc.tile_m) return;
     int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, sc.tile_m) * parts(ct->c.n, sc.tile_n));
+    if (!sc.split) sc.split = sc.persistent || sc.cluster > 1 ? 1 : choose_split(ct, tiles);
+    tiles = sn_mul_clamped(tiles, sc.split);
     int64_t each = parts(tiles, t->units), blocks = tiles;
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = each > SN_NARROW_BLOCKS;
     if (sc.persistent) each = 1, blocks = t->units;

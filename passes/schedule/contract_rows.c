@@ -15,6 +15,8 @@
  * Each element of the short operand is loaded once for the R columns that a thread has.
  */
 #include "passes/schedule/contract_rows.h"
+
+#include "passes/schedule/contract.h"
 #include "passes/schedule/figures.h"
 
 typedef struct looker {
@@ -107,8 +109,18 @@ static double issue(const sn_contract_rows *r, sn_pass_ctx *cx, int64_t groups) 
     return bytes > 0 ? each * cx->target->cycle_bytes / (bytes * SN_ISSUES) : 1;
 }
 
-/* Bytes that all threads have to keep in flight together. */
-static int64_t wanted(const sn_target *t) { return SN_ROWS_FLIGHT * (int64_t)t->flight_bytes * t->units; }
+/* The same of tiles: threads take f32 apart into terms, of both operands; else they have nothing to do with elements. */
+static double issue_of_tiles(const sn_contract_rows *r, const sn_pass_ctx *cx, const sn_sched *tiles) {
+    if (r->c.dtype != SN_F32 || r->c.operands[0].from != SN_F32) return 0;
+    double each = SN_PRODUCT_TERMS * (1.0 + (double)tiles->tile_n / tiles->tile_m);
+    return each * cx->target->cycle_bytes / ((double)sn_dtype_bytes(SN_F32) * SN_ISSUES);
+}
+
+/* Bytes that all threads have to keep in flight together; fewer where columns that share the loads of several rows are worth
+ * more. */
+static int64_t wanted(const sn_target *t, bool shares) {
+    return (shares ? SN_ROWS_SHARED_FLIGHT : SN_ROWS_FLIGHT) * (int64_t)t->flight_bytes * t->units / 100;
+}
 
 static uint32_t right_operands(const sn_contract_rows *r) {
     uint32_t n = 0;
@@ -127,6 +139,15 @@ static uint32_t even_steps(int64_t steps, int64_t most) {
     return (uint32_t)most;
 }
 
+/* Registers of a thread, about: sums, and what it has of both operands, whose loads go together. */
+static int64_t registers(const sn_contract_rows *r, int64_t groups, int64_t steps) {
+    int64_t lanes = r->along ? 1 : r->vector, vector = parts((int64_t)r->vector * r->bytes, 4);
+    int64_t left = r->along ? vector : parts((int64_t)r->run * r->bytes, 4);
+    int64_t sums = groups * r->c.m * r->c.n_states * lanes * parts(sn_dtype_bytes(r->c.dtype), 4);
+    int64_t left_steps = r->along ? steps : 1;
+    return sums + groups * steps * vector * right_operands(r) + left_steps * r->c.m * left + SN_OTHER_REGS;
+}
+
 /* Warps own columns. Where columns are few, a thread has fewer of them and more steps, then more threads share one. */
 static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
     const sn_target *t = cx->target;
@@ -134,17 +155,29 @@ static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *c
     int64_t line = parts(r->c.k, r->vector), most = own / ((int64_t)r->vector * r->bytes);
     bool open = !sc->block_x;
     if (open) sc->block_x = (uint32_t)(line < SN_WARP ? sn_pow2_ceil(line) : SN_WARP);
+    int64_t least = wanted(t, r->c.m > 1);
     for (groups = most < 4 ? most : 4; groups > 1; groups /= 2)
-        if (columns / groups * sc->block_x * own >= wanted(t)) break;
+        if (columns / groups * sc->block_x * own >= (groups > 2 ? 2 : 1) * least) break;
     if (groups < 1) groups = 1;
-    while (open && columns * sc->block_x * own < wanted(t) && sc->block_x < SN_ROWS_THREADS &&
+    while (open && columns * sc->block_x * own < wanted(t, false) && sc->block_x < SN_ROWS_THREADS &&
            line >= 4 * (int64_t)sc->block_x)
         sc->block_x *= 2;
     if (!sc->block_y) sc->block_y = sc->block_x < SN_ROWS_THREADS ? SN_ROWS_THREADS / sc->block_x : 1;
     if (!sc->tile_n) sc->tile_n = (uint32_t)groups * sc->block_y;
     groups = sn_contract_rows_groups(r, sc);
-    if (!sc->tile_k && groups)
-        sc->tile_k = even_steps(parts(line, sc->block_x), most / groups) * sc->block_x * r->vector;
+    int64_t steps = groups ? most / groups : 1;
+    while (steps > 1 && registers(r, groups, steps) > SN_ROWS_RESIDENT) steps /= 2;
+    if (!sc->tile_k && groups) sc->tile_k = even_steps(parts(line, sc->block_x), steps) * sc->block_x * r->vector;
+}
+
+/* Do such blocks lie evenly on the multiprocessors, in a row of launches like this one? They do where those of the next one find
+ * room beside them, where each has one, and in many waves. */
+static bool lies_evenly(const sn_target *t, int64_t blocks, int64_t threads, int64_t regs) {
+    enum { FEW_IDLE = 16 /* one in so many */ };
+    int64_t units = t->units, resident = SN_FILE_REGS / (threads * regs);
+    if (resident > t->unit_threads / threads) resident = t->unit_threads / threads;
+    return 2 * blocks <= units * resident || blocks >= 2 * units * resident ||
+           (resident == 1 && blocks <= units && blocks + units / FEW_IDLE >= units);
 }
 
 /* Threads own vectors of columns, of a warp or at least a line, and as many of them share a sum as are wanted. */
@@ -159,10 +192,15 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     }
     if (!sc->block_y) {
         sc->block_y = 1;
-        while (sc->block_y * sc->block_x < t->max_threads / 2 && vectors * sc->block_y * own < wanted(t) &&
+        while (sc->block_y * sc->block_x < t->max_threads / 2 && vectors * sc->block_y * own < wanted(t, false) &&
                2 * (int64_t)sc->block_y <= r->c.k)
             sc->block_y *= 2;
         while (sc->block_y * sc->block_x < SN_ROWS_THREADS && 2 * (int64_t)sc->block_y <= r->c.k) sc->block_y *= 2;
+        int64_t blocks = parts(vectors, sc->block_x), threads = (int64_t)sc->block_x * sc->block_y;
+        int64_t regs = registers(r, 1, most < 1 ? 1 : most);
+        if (threads > SN_ROWS_THREADS && !lies_evenly(t, blocks, threads, regs) &&
+            lies_evenly(t, blocks, threads / 2, regs))
+            sc->block_y /= 2;
     }
     if (!sc->tile_n) sc->tile_n = sc->block_x * r->vector;
     uint32_t groups = sn_contract_rows_groups(r, sc);
@@ -202,7 +240,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     if (open && work > SN_ROWS_ISSUE / 100.0) {
         sn_sched_list tiles = {0};
         SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
-        if (tiles.n && !tiles.at[0].plain) return SN_OK;
+        if (tiles.n && !tiles.at[0].plain && issue_of_tiles(&r, cx, &tiles.at[0]) < work) return SN_OK;
     }
     sn_schedule_propose(out, cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&r.c, cx->target) * (work > 1 ? work : 1);
@@ -214,6 +252,7 @@ bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k) {
     sn_sched_list headers = {0};
     sn_sched open = {.cls = SN_SCHED_NONE};
     sn_contract_rows r;
+    if (sn_contract_is_narrow(cx, k)) return true;
     if (!sn_schedule_contract_rows_applies(&why_not, cx, k, NULL)) return false;
     if (sn_schedule_contract_rows_candidates(&headers, cx, k, NULL, &open) != SN_OK || !headers.n) return false;
     sn_contract_rows_find(&r, &why_not, cx, k);

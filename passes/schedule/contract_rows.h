@@ -17,7 +17,8 @@ typedef struct sn_contract_rows {
 /* Is the kernel a product? */
 bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
-/* Is it one whose blocks, each with whole sums, keep the memory busy? Then the sums are not cut. */
+/* Is it one whose blocks, each with whole sums, keep the memory busy, or that class contract cuts itself? Then the sums are not cut
+ * before. */
 bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k);
 
 /* What a thread has, by the fields of a header. */
