@@ -123,7 +123,7 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k)
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     sn_module *m = b->m;
     int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m, depth = b->sc->tile_k;
-    int64_t width = SN_LINE / sn_dtype_bytes(o->from);
+    int64_t width = sn_contract_operand_of(b, i).width;
     bool across = b->across[i];
     int64_t n = (across ? rows : depth) / width, lines = across ? depth : rows;
     for (int64_t part = 0; part < n; part++) {
@@ -148,6 +148,14 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k)
     }
 }
 
+/* Bytes of a line of an operand that boxes bring: as long as can be. */
+static uint32_t line_of(const sn_contract_binding *b, uint32_t i) {
+    uint32_t line = SN_LINE;
+    if (b->across[i] && !b->n_terms)
+        while (line > SN_SECTOR && sn_contract_rows(b, i) * sn_dtype_bytes(b->ct.c.operands[i].from) % line) line /= 2;
+    return line;
+}
+
 static void make_operands(sn_contract_binding *b) {
     sn_contraction *c = &b->ct.c;
     for (uint32_t i = 0; i < c->n_operands; i++) {
@@ -157,7 +165,8 @@ static void make_operands(sn_contract_binding *b) {
         b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : sn_contract_lies_across(&b->ct, i);
         b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, rows * b->sc->tile_k,
                                          b->sc->cluster);
-        sn_buf_get(b->m, b->shared[i])->swizzle = b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : SN_LINE;
+        sn_buf_get(b->m, b->shared[i])->swizzle =
+            b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : line_of(b, i);
     }
 }
 
@@ -431,7 +440,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
         const sn_contraction_operand *o = &ct->c.operands[i];
         uint32_t bytes =
             sn_dtype_bytes(ct->n_terms && o->right ? SN_BF16 : o->from); /* lines of terms are the longer ones */
-        fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) % (SN_LINE / bytes) == 0;
+        uint32_t line = ct->n_terms ? SN_LINE : line_of(&b, i);
+        fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) * bytes % line == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
     if (ct->n_terms && !sn_contract_shares_terms(&b))

@@ -12,11 +12,12 @@
 
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-/* As few columns as an instruction takes, but a line of an operand that lies across the sum. */
+/* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will do, unless
+ * terms are made of it. */
 static uint32_t columns(const sn_contract *ct) {
     int64_t least = sn_mmas[ct->mma].n;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
-        int64_t line = SN_LINE / sn_dtype_bytes(ct->c.operands[i].from);
+        int64_t line = (ct->n_terms ? SN_LINE : SN_SECTOR) / sn_dtype_bytes(ct->c.operands[i].from);
         if (ct->c.operands[i].right && sn_contract_lies_across(ct, i) && line > least) least = line;
     }
     return (uint32_t)(parts(ct->c.n, least) * least);
