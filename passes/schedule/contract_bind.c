@@ -56,10 +56,22 @@ static int64_t divisor_near(int64_t n, int64_t wanted) {
     return best;
 }
 
-/* Blocks that run at the same time have tiles that are near each other both ways: `tall` of them one below the other, then
- * the next columns. */
+/* Bytes of all operands of a batch, and of its results. */
+static int64_t operand_bytes(const sn_contraction *c) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        bytes += (c->operands[i].right ? c->n : c->m) * c->k * sn_dtype_bytes(c->operands[i].from);
+    return bytes;
+}
+
+/* Blocks that run at the same time have tiles that are near each other both ways, so that they read the same lines: `tall` of
+ * them one below the other, then the next columns. Where more is written than read, and what is read stays in the cache, they
+ * stand side by side: memory takes long pieces of few rows faster than short ones of many. */
 static int64_t tall(const sn_contract_binding *b, int64_t across, int64_t blocks) {
-    int64_t wanted = 1;
+    const sn_contraction *c = &b->ct.c;
+    int64_t wanted = 1, bytes = operand_bytes(c);
+    bool stays = 2 * bytes <= (int64_t)b->ct.cx->target->cache_bytes;
+    if (stays && bytes < c->m * c->n * sn_dtype_bytes(c->operands[0].from)) return 1;
     while (wanted * wanted * b->sc->tile_m * b->sc->cluster < blocks * b->sc->tile_n) wanted++;
     return divisor_near(across, wanted);
 }

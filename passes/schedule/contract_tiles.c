@@ -1,8 +1,10 @@
 /* contract_tiles.c: which tiles a matrix product on a GPU is cut into: a model ranks headers.
  *
- * Cycles of a multiprocessor: tiles come in waves, and the last wave takes as long as the others; a tile takes its steps of the
- * sum and the storing of its results; a step takes its products, or the bytes that the L2 has to give, or what threads do to
- * them, whichever is longest. Constants are in constants.def.
+ * Cycles of a multiprocessor: blocks do tiles in turns, and the last turn may have fewer of them; a tile takes its steps of the sum
+ * and what threads do with its results, or the writing of these to memory, which goes on meanwhile. A step takes its
+ * products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they share), or what threads do to
+ * them, or its part of the way from memory, whichever is longest. Nothing is faster than memory brings and takes all bytes.
+ * Constants are in constants.def; those of H200 were fitted to times of some 350 headers of 30 shapes.
  */
 #include "passes/schedule/contract.h"
 
@@ -12,33 +14,77 @@ static double waves_of(double n, double at_once) { return (double)(int64_t)((n +
 /* Products of terms that make one of f32. */
 static uint32_t pairs(uint32_t n_terms) { return n_terms ? n_terms * (n_terms + 1) / 2 : 1; }
 
-static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
-    const sn_contraction *c = &ct->c;
-    double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0;
-    double tiles = (double)c->batch * waves_of((double)c->m, m) * waves_of((double)c->n, n);
-    for (uint32_t i = 0; i < c->n_operands; i++) rows += c->operands[i].right ? n : m;
-    double bytes = sn_dtype_bytes(c->operands[0].from);
-    double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate;
-    double step = larger(products, rows * k * bytes / SN_PRODUCT_CACHE);
-    if (ct->n_terms) step = larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES);
-    step += ct->n_terms ? SN_PRODUCT_MEET : SN_PRODUCT_STEP;
-    double results = m * n * bytes / SN_PRODUCT_STORE + SN_PRODUCT_RESULTS;
-    return SN_PRODUCT_BEGIN + waves_of(tiles, t->units) * (waves_of((double)c->k, k) * step + results);
+/* Do lines of the operand begin where those of the cache do? */
+static bool lines_fit(const sn_contract *ct, uint32_t operand) {
+    const sn_contraction_operand *o = &ct->c.operands[operand];
+    sn_ix offset = sn_stmt_get(ct->m, o->load)->ix;
+    int64_t line = SN_LINE / sn_dtype_bytes(o->from), stride;
+    for (uint32_t i = 0; i < ct->c.outer.n + ct->c.inner.n; i++) {
+        sn_stmt loop = i < ct->c.outer.n ? ct->c.outer.at[i] : ct->c.inner.at[i - ct->c.outer.n];
+        if (!sn_ix_coef(ct->m, offset, sn_stmt_axis(ct->m, loop), &stride)) return false;
+        if (stride != 1 && stride % line) return false;
+    }
+    return true;
 }
 
-/* Registers of a thread for sums, and shared memory of a block for operands. */
+/* Of memory, for so many results. */
+static double write_cycles(const sn_contract *ct, const sn_target *t, double results) {
+    double rate = (double)t->cycle_bytes * t->units * SN_PRODUCT_WRITE / 100;
+    return results * sn_dtype_bytes(ct->c.operands[0].from) / rate;
+}
+
+/* Of one step of the sum, when so many blocks are at work. */
+static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
+    const sn_contraction *c = &ct->c;
+    double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0, brought = 0;
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        double own = c->operands[i].right ? n : m;
+        rows += own;
+        brought += (c->operands[i].right ? own / sc->cluster : own) * (lines_fit(ct, i) ? 1 : SN_PRODUCT_ASKEW / 100.0);
+    }
+    double bytes = sn_dtype_bytes(c->operands[0].from), cache = (double)SN_PRODUCT_CACHE * t->units / active;
+    double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate * 100 / SN_PRODUCT_BUSY;
+    double step = larger(products, brought * k * bytes / (cache < SN_PRODUCT_FETCH ? cache : SN_PRODUCT_FETCH));
+    if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
+    if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
+    return step + SN_PRODUCT_STEP + SN_PRODUCT_MEMBER * (sc->cluster - 1.0);
+}
+
+/* Of a tile, behind another one. */
+static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
+    double results = (double)sc->tile_m * sc->tile_n, steps = waves_of((double)ct->c.k, sc->tile_k);
+    double own =
+        steps * step_cycles(ct, t, sc, active) + results / sc->block_x * SN_PRODUCT_ELEMENT + SN_PRODUCT_RESULTS;
+    return larger(own, write_cycles(ct, t, results * active));
+}
+
+static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
+    const sn_contraction *c = &ct->c;
+    double down = waves_of(waves_of((double)c->m, sc->tile_m), sc->cluster) * sc->cluster;
+    double tiles = (double)c->batch * down * waves_of((double)c->n, sc->tile_n);
+    double turns = (double)(int64_t)(tiles / t->units), rest = tiles - turns * t->units, sum = 0;
+    if (turns > 0) sum += turns * tile_cycles(ct, t, sc, t->units);
+    if (rest > 0) sum += tile_cycles(ct, t, sc, rest);
+    sum += write_cycles(ct, t, (double)sc->tile_m * sc->tile_n * (rest > 0 ? rest : t->units));
+    double memory = sn_contraction_fetch(c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
+    return SN_PRODUCT_BEGIN + larger(sum, memory);
+}
+
+/* Registers of a thread for sums, and shared memory of a block for operands, beside results: tiles or at least lines of them, two in
+ * turn (contract_bind.c); one line where terms take the room. */
 static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bool stages_open) {
     const sn_contraction *c = &ct->c;
-    int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1), rows = 0,
-            right = 0;
+    int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1);
+    int64_t rows = 0, right = 0, bytes = sn_dtype_bytes(c->operands[0].from);
     for (uint32_t i = 0; i < c->n_operands; i++) {
         rows += c->operands[i].right ? sc->tile_n : sc->tile_m;
         if (c->operands[i].right) right += sc->tile_n;
     }
-    int64_t stage = rows * sc->tile_k * sn_dtype_bytes(c->operands[0].from);
-    int64_t terms = 3 * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
-    int64_t results = (int64_t)sc->tile_m * SN_LINE,
-            room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - results;
+    int64_t stage = rows * sc->tile_k * bytes, terms = 3 * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
+    int64_t line = (ct->n_terms ? 1 : 2) * (int64_t)sc->tile_m * SN_LINE;
+    int64_t tile = 2 * (int64_t)sc->tile_m * sc->tile_n * bytes;
+    int64_t room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - tile;
+    if (!stages_open || SN_PRODUCT_STAGES * stage > room) room += tile - line;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
     return sums <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
 }
@@ -63,27 +109,45 @@ static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sc
     cost[at] = c;
 }
 
+/* What is open in the pinned header becomes that of a tile of the list. */
+static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, uint32_t m, uint32_t n, uint32_t cluster) {
+    enum { MOST_GROUPS = 2 };
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    sn_sched sc = *pinned;
+    sc.cls = SN_SCHED_CONTRACT;
+    if (!sc.tile_m) sc.tile_m = m;
+    if (!sc.tile_n) sc.tile_n = n;
+    if (!sc.cluster) sc.cluster = cluster;
+    uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
+    if (!sc.block_x) sc.block_x = groups * mma->threads;
+    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    if (!sc.stages) sc.stages = ct->n_terms ? SN_PRODUCT_STAGES : SN_MAX_PIPE;
+    if (pinned->cls == SN_SCHED_NONE) sc.persistent = true;
+    return sc;
+}
+
+/* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have more to do with
+ * few rows. */
+static bool is_wanted(const sn_contract *ct, uint32_t m, uint32_t cluster) {
+    uint32_t least = sn_mmas[ct->mma].m;
+    if (ct->n_terms) return m > least && cluster == 1;
+    return m <= 2 * least && (cluster == 1 || ct->c.m > m);
+}
+
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
-    static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 256};
+    static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256}, CLUSTERS[] = {1, 2};
+    enum { MOST = 12 }; /* worth timing */
     sn_sched_list list = {0};
-    double cost[SN_COUNT(WIDTHS) * SN_COUNT(HEIGHTS)];
+    double cost[SN_COUNT(WIDTHS) * SN_COUNT(HEIGHTS) * SN_COUNT(CLUSTERS)];
     const sn_target *t = ct->cx->target;
     for (size_t h = 0; h < SN_COUNT(HEIGHTS); h++)
-        for (size_t w = 0; w < SN_COUNT(WIDTHS); w++) {
-            sn_sched sc = *pinned;
-            sc.cls = SN_SCHED_CONTRACT;
-            if (!sc.block_x) sc.block_x = 2 * sn_mmas[ct->mma].threads;
-            if (!sc.tile_m) sc.tile_m = HEIGHTS[h];
-            if (!sc.tile_n) sc.tile_n = WIDTHS[w];
-            if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
-            if (!sc.stages) sc.stages = SN_PRODUCT_STAGES;
-            if (!sc.cluster) sc.cluster = 1;
-            if (pinned->cls == SN_SCHED_NONE) sc.persistent = true;
-            bool pinned_tile = pinned->tile_m && pinned->tile_n;
-            if (pinned_tile && list.n) continue;
-            if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
-            rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
-        }
-    for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, ct->cx, &list.at[i]);
+        for (size_t w = 0; w < SN_COUNT(WIDTHS); w++)
+            for (size_t c = 0; c < SN_COUNT(CLUSTERS); c++) {
+                sn_sched sc = complete(ct, pinned, HEIGHTS[h], WIDTHS[w], CLUSTERS[c]);
+                if (!pinned->tile_m && !is_wanted(ct, sc.tile_m, sc.cluster)) continue;
+                if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
+                rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
+            }
+    for (uint32_t i = 0; i < list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &list.at[i]);
     if (list.n) out->cycles = cost[0];
 }
