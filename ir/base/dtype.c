@@ -128,12 +128,12 @@ int64_t sn_wrap_to(sn_dtype t, int64_t x) {
 
 /* Rows begin at lines, so that a box touches no more of them than it has to, or else at multiples of the unit of tensor copies,
  * where that makes them little longer. Short ones stay as they are: of so few elements nobody makes boxes. Those that begin
- * at multiples of the unit already are left alone: one behind the other they are one long row for everybody else. */
+ * at sectors already are left alone: one behind the other they are one long row for everybody else. */
 int64_t sn_dtype_pitch(sn_dtype t, int64_t length) {
-    enum { LINE = 128, UNIT = 16, MOST_ADDED = 8 };
+    enum { LINE = 128, SECTOR = 32, UNIT = 16, MOST_ADDED = 8 };
     static const int64_t steps[] = {LINE, UNIT};
     int64_t bytes = sn_dtype_bytes(t);
-    for (size_t k = 0; length * bytes % UNIT && k < SN_COUNT(steps); k++) {
+    for (size_t k = 0; length * bytes % SECTOR && k < SN_COUNT(steps); k++) {
         int64_t unit = steps[k] / bytes, pitch = (length + unit - 1) / unit * unit;
         if ((pitch - length) * MOST_ADDED <= length) return pitch;
     }

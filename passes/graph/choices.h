@@ -90,8 +90,8 @@ void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, cons
 
 /* decompose_k.c: parts that the model takes, and the cycles that it takes them to be; 1: the product stays whole. */
 int64_t sn_choice_decompose_k_parts(double *cycles, const sn_choice_question *q);
-/* padded.c: cycles of the product, K in so many parts, where threads bring operands one element at a time; 0: they need not. */
-double sn_choice_single_cycles(const sn_choice_question *q, double parts);
+/* padded.c: cycles of the product, K in so many parts, as its operands lie; 0: copies of them would not help. */
+double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts);
 /* Cycles of copies and the product of them; 0: there are none to be made, or no tensor copies to bring them. */
 double sn_choice_padded_cycles(const sn_choice_question *q);
 

@@ -123,12 +123,12 @@ static bool may_be(const chooser *c, const char *name) {
 
 /* Rows that a model knows, against the product as it is. */
 static const char *by_cycles(chooser *c, const sn_choice_question *q) {
-    double cut = 0, single = sn_choice_single_cycles(q, 1);
+    double cut = 0, misplaced = sn_choice_misplaced_cycles(q, 1);
     double padded = may_be(c, "padded") ? sn_choice_padded_cycles(q) : 0;
     int64_t parts = may_be(c, "decompose_k") ? sn_choice_decompose_k_parts(&cut, q) : 1;
     if (parts > 1 && (padded == 0 || cut <= padded))
         return sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts);
-    return padded > 0 && padded < single ? "padded" : NULL;
+    return padded > 0 && padded < misplaced ? "padded" : NULL;
 }
 
 static const char *by_model(chooser *c, const sn_choice_question *q) {

@@ -37,8 +37,8 @@ static double cycles(const sn_choice_question *q, double parts) {
     const sn_target *t = q->target;
     double blocks = blocks_of(q->product) * parts, busy = blocks < t->units ? blocks : t->units;
     double rate = (double)t->cycle_bytes, product = operand_bytes(q->product) / (rate * busy);
-    double single = sn_choice_single_cycles(q, parts);
-    product = product > single ? product : single;
+    double misplaced = sn_choice_misplaced_cycles(q, parts);
+    product = product > misplaced ? product : misplaced;
     if (parts <= 1) return product;
     return product + 2 * parts * partial_bytes(q->product) / (rate * t->units) + SN_CHOICE_LAUNCH;
 }

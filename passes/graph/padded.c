@@ -6,7 +6,7 @@
  *     %c = matmul %1, %3
  *
  * Tensor copies, and the widest accesses, want rows that begin at multiples of 16 bytes; elements that come one by one cost
- * ten times as much as the product. What stands behind a row is never read: the product has the same terms, and nan and
+ * ten times as much as the product. Rows that begin between sectors of 32 bytes come more slowly. What stands behind a row is never read: the product has the same terms, and nan and
  * infinities mean what they did. `to-loops` puts a pad that a product reads in memory, and gives rows that can be brought
  * to intermediates anyway, so that copies are for what lies in memory as the caller has it. A copy has the order of axes
  * of what it copies, but K last for an instruction that wants it so. Views and casts between the copy and the product
@@ -122,10 +122,9 @@ static bool lies(place *out, const sn_module *m, sn_nd x) {
     return true;
 }
 
-/* Can tensor copies bring it, its axis `along` being the contiguous one if that matters? */
-static bool can_be_brought(const place *p, int along) {
+/* Is one axis contiguous, `along` if that matters, and do rows along it begin at multiples of so many elements? */
+static bool is_aligned(const place *p, int along, int64_t unit) {
     bool contiguous = false;
-    int64_t unit = unit_of(p->dtype);
     for (uint32_t k = 0; k < p->rank; k++) {
         if (p->size[k] == 1 || p->stride[k] == 0) continue;
         if (p->stride[k] < 0) return false;
@@ -135,13 +134,23 @@ static bool can_be_brought(const place *p, int along) {
     return contiguous && p->offset % unit == 0;
 }
 
+/* Would a copy's rows begin at sectors, where these do not? */
+static bool gains_sectors(const place *p, int along) {
+    int64_t sector = 2 * unit_of(p->dtype);
+    if (is_aligned(p, along, sector)) return false;
+    for (uint32_t k = 0; k < p->rank; k++)
+        if (p->stride[k] == 1 && p->size[k] > 1) return sn_dtype_pitch(p->dtype, p->size[k]) % sector == 0;
+    return false;
+}
+
 /* ---- the product ---- */
 
 typedef struct operand {
     sn_nd node;
     int along; /* the axis that the instruction wants to be contiguous: K; -1: any */
     place at;
-    bool known, copied;
+    bool known, brought; /* tensor copies can bring it ... */
+    bool copied;         /* ... but it takes a copy for them to do so, or to do so at full speed */
 } operand;
 
 /* The instruction that tensor copies bring operands of that dtype to. */
@@ -165,7 +174,8 @@ static sn_mma look(operand *out, const sn_target *t, const sn_module *m, const s
     for (int i = 0; i < 2; i++) {
         int k_axis = (int)sn_type_of(m, nodes[i])->rank - (i ? 2 : 1);
         if (mma && !sn_mmas[mma].across) out[i].along = k_axis;
-        out[i].copied = !out[i].known || !can_be_brought(&out[i].at, out[i].along);
+        out[i].brought = out[i].known && is_aligned(&out[i].at, out[i].along, unit_of(out[i].at.dtype));
+        out[i].copied = !out[i].brought || (mma && gains_sectors(&out[i].at, out[i].along));
     }
     return mma;
 }
@@ -199,11 +209,22 @@ static double turns_of(const sn_choice_question *q, double side, double parts) {
     return whole(tiles, q->target->units);
 }
 
-double sn_choice_single_cycles(const sn_choice_question *q, double parts) {
+/* Products of parts that stand for one of f32. */
+static double products_for(const sn_choice_question *q, const operand *o) {
+    enum { EXACT = 6, FEWER = 3 };
+    sn_precision precision = sn_node_precision(q->m, q->product->node);
+    if (o->at.dtype != SN_F32 || precision == SN_PRECISION_BF16) return 1;
+    return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
+}
+
+static bool has_tiles(const sn_product *p) {
+    return p->m >= SN_CHOICE_TILE && p->n >= SN_CHOICE_TILE && p->k >= SN_CHOICE_TILE;
+}
+
+/* Threads bring elements one by one. */
+static double by_threads(const sn_choice_question *q, double parts) {
     enum { STEP = 64, THOUSAND = 1024 };
-    const char *why_not;
     double cycles = 0;
-    if (!sn_choice_padded_applies(&why_not, q)) return 0;
     for (int64_t side = SN_CHOICE_TILE; side <= 2 * SN_CHOICE_TILES; side *= 2) {
         double elements = 2 * (double)side * STEP * whole((double)q->product->k / parts, STEP);
         cycles = least(cycles, turns_of(q, (double)side, parts) * elements * SN_CHOICE_SINGLE / THOUSAND);
@@ -211,11 +232,26 @@ double sn_choice_single_cycles(const sn_choice_question *q, double parts) {
     return cycles;
 }
 
-/* Products of parts that stand for one of f32. */
-static double parts_of(sn_dtype dtype, sn_precision precision) {
-    enum { EXACT = 6, FEWER = 3 };
-    if (dtype != SN_F32 || precision == SN_PRECISION_BF16) return 1;
-    return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
+/* Tensor copies bring boxes: one product of what the instruction multiplies. */
+static double by_boxes(const sn_choice_question *q, double parts, sn_mma mma) {
+    double products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
+    for (int64_t side = SN_CHOICE_TILE; side <= SN_CHOICE_TILES; side *= 2) {
+        double tile = (double)side * (double)side * (double)q->product->k / parts;
+        products = least(products, turns_of(q, (double)side, parts) * tile);
+    }
+    return products / rate;
+}
+
+double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
+    enum { HUNDRED = 100 };
+    const char *why_not;
+    operand o[2];
+    if (!sn_choice_padded_applies(&why_not, q)) return 0;
+    sn_mma mma = look(o, q->target, q->m, q->product);
+    if (!o[0].brought || !o[1].brought) return by_threads(q, parts);
+    if (!mma) return 0;
+    double once = by_boxes(q, parts, mma);
+    return once * (products_for(q, o) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
 }
 
 /* What is not there several times. */
@@ -226,20 +262,15 @@ static double bytes_of(const place *p) {
 }
 
 double sn_choice_padded_cycles(const sn_choice_question *q) {
-    const sn_product *p = q->product;
     const char *why_not;
     operand o[2];
     if (!sn_choice_padded_applies(&why_not, q)) return 0;
-    sn_mma mma = look(o, q->target, q->m, p);
-    if (!mma || p->m < SN_CHOICE_TILE || p->n < SN_CHOICE_TILE || p->k < SN_CHOICE_TILE) return 0;
-    double copies = 0, products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
-    double parts = parts_of(o[0].at.dtype, sn_node_precision(q->m, p->node));
-    double memory = (double)q->target->cycle_bytes * q->target->units;
+    sn_mma mma = look(o, q->target, q->m, q->product);
+    if (!mma || !has_tiles(q->product)) return 0;
+    double copies = 0, memory = (double)q->target->cycle_bytes * q->target->units;
     for (int i = 0; i < 2; i++)
         if (o[i].copied) copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
-    for (int64_t side = SN_CHOICE_TILE; side <= SN_CHOICE_TILES; side *= 2)
-        products = least(products, turns_of(q, (double)side, 1) * (double)side * (double)side * (double)p->k);
-    return copies + products * parts / rate + SN_CHOICE_BEGIN;
+    return copies + by_boxes(q, 1, mma) * products_for(q, o) + SN_CHOICE_BEGIN;
 }
 
 /* ---- the copies ---- */
