@@ -108,6 +108,7 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return SN_OK;
     int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
     if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return SN_OK;
-    if (sn_contract_complete_threads(&sc, &out->cycles, &ct)) sn_schedule_propose(out, cx, &sc);
+    if (!sn_contract_complete_threads(&sc, &out->cycles, &ct)) return SN_OK;
+    if (!sc.plain || sc.split <= 1) sn_schedule_propose(out, cx, &sc); /* parts are those of instructions */
     return SN_OK;
 }
