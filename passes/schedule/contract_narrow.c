@@ -35,14 +35,14 @@ static int64_t step_bytes(const sn_contract *ct, const sn_sched *sc) {
 
 /* How much of the sum is on its way: `flight` bytes of operands, as far as there is room. */
 static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, int64_t room) {
-    int64_t step = step_bytes(ct, sc);
+    int64_t step = step_bytes(ct, sc), depth = parts(ct->c.k, sc->split);
     if (!sc->tile_k) {
         sc->tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
         while (step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
-               2 * step * sc->tile_k * SN_NARROW_STAGES <= room && 2 * (int64_t)sc->tile_k <= ct->c.k)
+               2 * step * sc->tile_k * SN_NARROW_STAGES <= room && 2 * (int64_t)sc->tile_k <= depth)
             sc->tile_k *= 2;
     }
-    int64_t fit = room / (step * sc->tile_k), steps = parts(ct->c.k, sc->tile_k);
+    int64_t fit = room / (step * sc->tile_k), steps = parts(depth, sc->tile_k);
     if (fit > steps && !sc->persistent) fit = steps;
     if (!sc->stages) sc->stages = fit < 2 ? 2 : fit < SN_NARROW_STAGES ? (uint32_t)fit : SN_NARROW_STAGES;
 }
