@@ -219,6 +219,10 @@ static void describe(bench_result *out, const sn_program *p, const bench *b) {
     out->flops = count_flops(p);
     out->precision = b->a.o.precision;
     if (b->a.error) out->inputs = b->a.inputs;
+    out->tuned = b->a.o.tune && !strcmp(b->a.o.tune, "on");
+    for (uint32_t k = 0, n = 0; k < p->choosing.n && n < sizeof out->choices; k++)
+        n += (uint32_t)snprintf(out->choices + n, sizeof out->choices - n, "%s%s", k ? ", " : "",
+                                p->choosing.at[k].choice);
     out->kernels = p->info.n_launches;
     out->launches = sn_prog_launches(p->prog);
     out->workspace = p->info.workspace;

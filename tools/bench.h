@@ -31,6 +31,8 @@ typedef struct bench_result {
     unsigned graph_runs, graph_sets; /* method graph */
     size_t workspace;
     enum { BITS_UNKNOWN, BITS_SAME, BITS_DIFFER } bits; /* --check-repeat */
+    bool tuned;                                         /* products were timed, or are on record */
+    char choices[256];                                  /* of its products, decided by that */
     char error[SN_MESSAGE_MAX];                         /* "": measured */
 } bench_result;
 

@@ -129,6 +129,10 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
         fputs(", ", f);
         put_string(f, "precision", r->precision);
     }
+    if (r->tuned) {
+        fputs(", ", f);
+        put_string(f, "choices", r->choices);
+    }
     if (r->inputs) put_errors(f, r);
     if (r->bits != BITS_UNKNOWN) fprintf(f, ", \"same_bits\": %s", r->bits == BITS_SAME ? "true" : "false");
     fputs("}\n", f);

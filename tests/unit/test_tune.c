@@ -122,7 +122,7 @@ Test(tune, fastest_wins_and_always_the_same_one) {
 
 Test(tune, product_as_it_is_gives_way_to_a_gain_alone) {
     sn_trial_list trials;
-    numbers near = NUMBERS({.choice = "plain", .us = {100, 100}}, {.choice = "a", .us = {99, 99}});
+    numbers near = NUMBERS({.choice = "plain", .us = {100, 100}}, {.choice = "a", .us = {99.5, 99.5}});
     cr_assert_str_eq(search(&trials, &near, 0, 60), "plain");
     numbers gain = NUMBERS({.choice = "plain", .us = {100, 100}}, {.choice = "a", .us = {97, 97}});
     cr_assert_str_eq(search(&trials, &gain, 0, 60), "a");
