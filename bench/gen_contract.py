@@ -8,10 +8,7 @@ product. A product is M x N x K; of the layouts "nt" has its right operand as [N
 Halves round as the peer's do, with one difference: a bias is added to the rounded product, where the peer's product takes it in before it rounds. What
 follows sees a value that was rounded once in either case.
 """
-import os
-import sys
-
-HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contract")
+import graphs
 
 MM = {
     "nn": "graph @mm(%a: {dt}[{m}, {k}], %b: {dt}[{k}, {n}]) {{\n  %c = matmul %a, %b{how}\n  return c = %c\n}}\n",
@@ -146,15 +143,12 @@ def workloads():
 
 
 def main():
-    folder = sys.argv[1] if len(sys.argv) > 1 else HERE
-    os.makedirs(folder, exist_ok=True)
+    folder = graphs.folder("contract")
     for what, dt, sizes, text in workloads():
-        name = f"{what}_{'x'.join(map(str, sizes))}"
         b, (m, n, k) = sizes[0], sizes[-3:]
         dt, _, precision = dt.partition("_")
-        with open(os.path.join(folder, name + ".sn"), "w") as f:
-            f.write(f"# {name}: the workload of the same name on the peer's side of the benchmark. Made by bench/gen_contract.py.\n")
-            f.write(text.format(dt=dt, how=precision and f" precision={precision}", b=b, m=m, n=n, k=k))
+        text = text.format(dt=dt, how=precision and f" precision={precision}", b=b, m=m, n=n, k=k)
+        graphs.write(folder, graphs.name_of(what, sizes), "the workload of the same name on the peer's side of the benchmark", text)
 
 
 main()

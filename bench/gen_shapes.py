@@ -5,9 +5,8 @@ Forty workloads of the kinds of bench/suite, at sizes that no schedule was chose
 dtypes. `nearest` names for each the workload of bench/suite that a schedule should carry over from.
 """
 import os
-import sys
 
-HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shapes")
+import graphs
 
 SOFTMAX = "graph @softmax(%x: {dt}[{m}, {n}]) {{\n  %y = softmax %x axis=1\n  return y = %y\n}}\n"
 LAYER_NORM = """\
@@ -217,18 +216,14 @@ ROWS = [
 
 def main():
     assert len(ROWS) == 40
-    folder = sys.argv[1] if len(sys.argv) > 1 else HERE
-    os.makedirs(folder, exist_ok=True)
-    table = []
+    folder, table = graphs.folder("shapes"), []
     for what, dt, sizes, text, words, nearest in ROWS:
-        name = f"{what}_{dt}_{'x'.join(map(str, sizes))}"
+        name = graphs.name_of(f"{what}_{dt}", sizes)
         if text is CROSS_ENTROPY and dt == "f32":
             text = text.replace("  %f = cast %x dtype=f32\n", "").replace("%f", "%x")
         m, n = sizes[0], sizes[1] if len(sizes) > 1 else 1
-        graph = text.format(dt=dt, m=m, n=n, c=n, shape=", ".join(map(str, sizes)), **words)
-        with open(os.path.join(folder, name + ".sn"), "w") as f:
-            f.write(f"# {name}: no schedule was chosen by this size. Nearest in bench/suite: {nearest}. Made by bench/gen_shapes.py.\n")
-            f.write(graph)
+        text = text.format(dt=dt, m=m, n=n, c=n, shape=", ".join(map(str, sizes)), **words)
+        graphs.write(folder, name, f"no schedule was chosen by this size. Nearest in bench/suite: {nearest}", text)
         table.append(f"{name} {nearest}\n")
     with open(os.path.join(folder, "nearest"), "w") as f:
         f.writelines(["# workload of bench/shapes, its nearest of bench/suite; made by bench/gen_shapes.py\n"] + sorted(table))

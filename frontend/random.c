@@ -11,17 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- generator: splitmix64 ---- */
-
-static uint64_t next(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
+/* ---- numbers ---- */
 
 /* In (0, 1]. */
-static double uniform(uint64_t *state) { return (double)((next(state) >> 11) + 1) * 0x1p-53; }
+static double uniform(uint64_t *state) { return (double)((sn_draw(state) >> 11) + 1) * 0x1p-53; }
 
 static double normal(uint64_t *state) {
     double r = sqrt(-2 * log(uniform(state))), angle = 2 * 3.14159265358979323846 * uniform(state);
@@ -87,9 +80,9 @@ static demand demand_on(const sn_module *m, sn_arena *arena, uint32_t input) {
 /* ---- filling ---- */
 
 static int64_t random_integer(uint64_t *state, sn_dtype dtype, int64_t positions) {
-    if (dtype == SN_BOOL) return (int64_t)(next(state) & 1);
-    if (positions != INT64_MAX) return positions > 0 ? (int64_t)(next(state) % (uint64_t)positions) : 0;
-    int64_t x = (int64_t)(next(state) & 15) - 8;
+    if (dtype == SN_BOOL) return (int64_t)(sn_draw(state) & 1);
+    if (positions != INT64_MAX) return positions > 0 ? (int64_t)(sn_draw(state) % (uint64_t)positions) : 0;
+    int64_t x = (int64_t)(sn_draw(state) & 15) - 8;
     return sn_dtypes[dtype].cls == SN_CLASS_UINT && x < 0 ? -x : x;
 }
 
@@ -106,7 +99,7 @@ static void repeat(char *out, int64_t n, size_t bytes) {
 
 static double random_float(uint64_t *state, const sn_random_how *how, bool positive) {
     double x = how->floats == SN_UNIFORM ? 1 - uniform(state) : normal(state);
-    if (how->floats == SN_WIDE) x = ldexp(x, (int)(next(state) % 25) - 12);
+    if (how->floats == SN_WIDE) x = ldexp(x, (int)(sn_draw(state) % 25) - 12);
     if (how->scale != 0) x *= how->scale;
     return positive ? fabs(x) + 0.1 : x;
 }

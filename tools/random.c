@@ -146,17 +146,11 @@ typedef struct noise {
     bool explains; /* every output that is wrong */
 } noise;
 
-static uint64_t mix(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    return z ^ z >> 27;
-}
-
 /* As the type, or the f32 that halves are computed in, would hold it, and up to four units in the last place off. */
 static void disturb(sn_array *a, uint64_t *state) {
-    bool wide = a->dtype == SN_F64, as_half = !wide && mix(state) % 2;
+    bool wide = a->dtype == SN_F64, as_half = !wide && sn_draw(state) % 2;
     for (int64_t k = 0; sn_is_float(a->dtype) && k < a->numel; k++) {
-        double by = ((double)(mix(state) % 2001) / 1000 - 1) * (wide ? 0x1p-51 : 0x1p-22);
+        double by = ((double)(sn_draw(state) % 2001) / 1000 - 1) * (wide ? 0x1p-51 : 0x1p-22);
         a->f[k] = sn_round_to(as_half ? a->dtype : wide ? SN_F64 : SN_F32, a->f[k] * (1 + by));
     }
 }

@@ -6,6 +6,16 @@
 
 #include "tools/tool.h"
 
+/* ---- drawing ---- */
+
+/* A number below n; 0 where that is 0. */
+static inline int64_t random_below(uint64_t *state, int64_t n) {
+    return n > 0 ? (int64_t)(sn_draw(state) % (uint64_t)n) : 0;
+}
+static inline bool random_chance(uint64_t *state, int percent) { return random_below(state, 100) < percent; }
+
+/* ---- graphs ---- */
+
 /* SMALL: axes of 1 to some hundred elements. EMPTY: many of 0 and 1 among them. HUGE: near 2^31, 2^32, 2^40 and 2^62,
  * for shapes alone. */
 typedef enum random_sizes { RANDOM_SMALL, RANDOM_EMPTY, RANDOM_HUGE, RANDOM_N_SIZES } random_sizes;

@@ -27,47 +27,38 @@ typedef struct maker {
 
 /* ---- drawing ---- */
 
-static uint64_t next(maker *r) {
-    uint64_t z = r->state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
-
-static int64_t below(maker *r, int64_t n) { return n > 0 ? (int64_t)(next(r) % (uint64_t)n) : 0; }
-
-static bool chance(maker *r, int percent) { return below(r, 100) < percent; }
-
 static sn_dtype any_dtype(maker *r) {
     static const sn_dtype usual[] = {SN_F32, SN_F32, SN_F32, SN_F32, SN_F16, SN_BF16, SN_F64, SN_I64, SN_I32, SN_BOOL};
-    return chance(r, 75) ? usual[below(r, SN_COUNT(usual))] : (sn_dtype)below(r, SN_N_DTYPES);
+    return random_chance(&r->state, 75) ? usual[random_below(&r->state, SN_COUNT(usual))]
+                                        : (sn_dtype)random_below(&r->state, SN_N_DTYPES);
 }
 
 static sn_dtype float_dtype(maker *r) {
     static const sn_dtype floats[] = {SN_F32, SN_F32, SN_F32, SN_F16, SN_BF16, SN_F64};
-    return floats[below(r, SN_COUNT(floats))];
+    return floats[random_below(&r->state, SN_COUNT(floats))];
 }
 
 static int64_t small_size(maker *r) {
     static const int64_t usual[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64, 100, 128, 257, 1000, 4096};
-    return usual[below(r, chance(r, 70) ? 10 : (int64_t)SN_COUNT(usual))];
+    return usual[random_below(&r->state, random_chance(&r->state, 70) ? 10 : (int64_t)SN_COUNT(usual))];
 }
 
 static int64_t huge_size(maker *r) {
     static const int bits[] = {31, 32, 40, 62};
-    int64_t near = (int64_t)1 << bits[below(r, SN_COUNT(bits))];
-    switch (below(r, 4)) {
+    int64_t near = (int64_t)1 << bits[random_below(&r->state, SN_COUNT(bits))];
+    switch (random_below(&r->state, 4)) {
     case 0: return near;
-    case 1: return near - 1 - below(r, 3);
-    case 2: return near + 1 + below(r, 3);
-    default: return near / (3 + below(r, 9)) * (1 + below(r, 3));
+    case 1: return near - 1 - random_below(&r->state, 3);
+    case 2: return near + 1 + random_below(&r->state, 3);
+    default: return near / (3 + random_below(&r->state, 9)) * (1 + random_below(&r->state, 3));
     }
 }
 
 static int64_t any_size(maker *r) {
     switch (r->sizes) {
-    case RANDOM_EMPTY: return chance(r, 22) ? 0 : chance(r, 35) ? 1 : small_size(r);
-    case RANDOM_HUGE: return chance(r, 45) ? huge_size(r) : chance(r, 10) ? 0 : small_size(r);
+    case RANDOM_EMPTY: return random_chance(&r->state, 22) ? 0 : random_chance(&r->state, 35) ? 1 : small_size(r);
+    case RANDOM_HUGE:
+        return random_chance(&r->state, 45) ? huge_size(r) : random_chance(&r->state, 10) ? 0 : small_size(r);
     case RANDOM_SMALL:
     case RANDOM_N_SIZES: break;
     }
@@ -95,13 +86,13 @@ static int64_t elements(const shape *s) {
 static bool fits(const maker *r, const shape *s) { return r->sizes == RANDOM_HUGE || elements(s) <= MAX_ELEMENTS; }
 
 static shape any_shape(maker *r, uint32_t least, uint32_t most) {
-    shape s = {.rank = least + (uint32_t)below(r, most - least + 1)};
+    shape s = {.rank = least + (uint32_t)random_below(&r->state, most - least + 1)};
     for (uint32_t k = 0; k < s.rank; k++) s.at[k] = any_size(r);
     for (uint32_t k = 0; !fits(r, &s); k++) s.at[k % s.rank] = s.at[k % s.rank] / 2 + 1;
     /* A tensor without elements may have axes of any size. */
-    uint32_t axis = (uint32_t)below(r, s.rank);
-    if (s.rank && r->sizes == RANDOM_EMPTY && elements(&s) == 0 && s.at[axis] && chance(r, 20))
-        s.at[axis] = chance(r, 50) ? 1000000 : huge_size(r) >> 8;
+    uint32_t axis = (uint32_t)random_below(&r->state, s.rank);
+    if (s.rank && r->sizes == RANDOM_EMPTY && elements(&s) == 0 && s.at[axis] && random_chance(&r->state, 20))
+        s.at[axis] = random_chance(&r->state, 50) ? 1000000 : huge_size(r) >> 8;
     return s;
 }
 
@@ -151,7 +142,7 @@ static sn_nd node(maker *r, sn_op op, const sn_nd *in, uint32_t n_in, const sn_a
     uint32_t n = x.i ? sn_node_get(r->m, x)->n_results : 0;
     if (n < 2) return keep(r, x, sn_ops[op].name);
     for (uint32_t k = 0; k < n; k++)
-        if (k == 0 || chance(r, 60)) keep(r, sn_graph_project(r->m, x, k), "project");
+        if (k == 0 || random_chance(&r->state, 60)) keep(r, sn_graph_project(r->m, x, k), "project");
     return x;
 }
 
@@ -160,15 +151,16 @@ static sn_attr ints(sn_attr_id id, const int64_t *at, uint32_t n) { return (sn_a
 /* Strides other than those of rows: axes in another order, gaps, axes of stride 0, an offset. */
 static sn_nd strided_input(maker *r, const char *name, const sn_type *t, const shape *s) {
     sn_ix strides[SN_MAX_RANK];
-    int64_t step = 1 + below(r, 2);
-    bool backwards = chance(r, 50), repeats = chance(r, 25);
+    int64_t step = 1 + random_below(&r->state, 2);
+    bool backwards = random_chance(&r->state, 50), repeats = random_chance(&r->state, 25);
     for (uint32_t i = 0; i < s->rank; i++) {
         uint32_t k = backwards ? i : s->rank - 1 - i;
-        strides[k] = sn_ix_const(r->m, repeats && chance(r, 40) ? 0 : step);
+        strides[k] = sn_ix_const(r->m, repeats && random_chance(&r->state, 40) ? 0 : step);
         if (sn_mul_overflow(step, s->at[k] > 1 ? s->at[k] : 1, &step) || step > (int64_t)1 << 61) step = 1;
-        if (chance(r, 30)) step += 1 + below(r, 3);
+        if (random_chance(&r->state, 30)) step += 1 + random_below(&r->state, 3);
     }
-    return sn_graph_input_new(r->m, name, t, strides, sn_ix_const(r->m, chance(r, 50) ? below(r, 9) : 0));
+    return sn_graph_input_new(r->m, name, t, strides,
+                              sn_ix_const(r->m, random_chance(&r->state, 50) ? random_below(&r->state, 9) : 0));
 }
 
 static sn_nd input(maker *r, sn_dtype dtype, const shape *s) {
@@ -176,7 +168,7 @@ static sn_nd input(maker *r, sn_dtype dtype, const shape *s) {
     char name[16];
     snprintf(name, sizeof name, "x%u", r->n_inputs++);
     to_sizes(t.shape, r, s);
-    bool strided = s->rank && chance(r, 20);
+    bool strided = s->rank && random_chance(&r->state, 20);
     return keep(r, strided ? strided_input(r, name, &t, s) : sn_graph_input_new(r->m, name, &t, NULL, (sn_ix){0}),
                 "input");
 }
@@ -186,27 +178,28 @@ static sn_nd constant(maker *r, sn_dtype dtype, const shape *s) {
     double f[MOST];
     int64_t i[MOST], n = elements(s);
     sn_ix sizes[SN_MAX_RANK];
-    for (int64_t k = 0; k < MOST; k++) i[k] = below(r, 2), f[k] = (double)below(r, 17) / 4 - 2;
+    for (int64_t k = 0; k < MOST; k++)
+        i[k] = random_below(&r->state, 2), f[k] = (double)random_below(&r->state, 17) / 4 - 2;
     to_sizes(sizes, r, s);
     sn_attr attrs[] = {{.id = SN_ATTR_DTYPE, .i = dtype},
                        {.id = SN_ATTR_SHAPE, .shape = {sizes, s->rank}},
                        {.id = SN_ATTR_VALUES, .numbers = {.n = (uint64_t)n}}};
     if (sn_is_float(dtype)) attrs[2].numbers.f = f;
     else attrs[2].numbers.i = i;
-    if (n <= MOST && chance(r, 50)) return node(r, SN_OP_CONSTANT, NULL, 0, attrs, 3);
-    attrs[2] = (sn_attr){.id = SN_ATTR_VALUE, .f = (double)below(r, 3)};
-    if (dtype == SN_BOOL) attrs[2].f = (double)below(r, 2);
+    if (n <= MOST && random_chance(&r->state, 50)) return node(r, SN_OP_CONSTANT, NULL, 0, attrs, 3);
+    attrs[2] = (sn_attr){.id = SN_ATTR_VALUE, .f = (double)random_below(&r->state, 3)};
+    if (dtype == SN_BOOL) attrs[2].f = (double)random_below(&r->state, 2);
     return node(r, SN_OP_FULL, NULL, 0, attrs, 3);
 }
 
 static sn_nd fresh(maker *r, sn_dtype dtype, const shape *s) {
-    return chance(r, 12) ? constant(r, dtype, s) : input(r, dtype, s);
+    return random_chance(&r->state, 12) ? constant(r, dtype, s) : input(r, dtype, s);
 }
 
 /* A value of the graph with that dtype (SN_N_DTYPES: any) and at least that many axes; a new one now and then. */
 static sn_nd value(maker *r, sn_dtype dtype, uint32_t least, uint32_t most) {
-    for (int try = 0; try < 6 && r->n_values && chance(r, 85); try++) {
-        sn_nd x = r->values[below(r, r->n_values)];
+    for (int try = 0; try < 6 && r->n_values && random_chance(&r->state, 85); try++) {
+        sn_nd x = r->values[random_below(&r->state, r->n_values)];
         if (dtype != SN_N_DTYPES && dtype_of(r, x) != dtype) continue;
         if (rank_of(r, x) >= least && rank_of(r, x) <= most) return x;
     }
@@ -216,7 +209,7 @@ static sn_nd value(maker *r, sn_dtype dtype, uint32_t least, uint32_t most) {
 
 /* One of that type: there already, or new. */
 static sn_nd value_like(maker *r, sn_dtype dtype, const shape *s) {
-    for (uint32_t k = r->n_values; k-- > 0 && chance(r, 80);) {
+    for (uint32_t k = r->n_values; k-- > 0 && random_chance(&r->state, 80);) {
         shape t = shape_of(r, r->values[k]);
         if (dtype_of(r, r->values[k]) == dtype && t.rank == s->rank && !memcmp(t.at, s->at, s->rank * sizeof *t.at))
             return r->values[k];
@@ -226,8 +219,8 @@ static sn_nd value_like(maker *r, sn_dtype dtype, const shape *s) {
 
 /* A part of the axes, some of them of size 1. */
 static shape broadcast_shape(maker *r, const shape *s) {
-    shape t = {.rank = chance(r, 60) ? s->rank : (uint32_t)below(r, s->rank + 1)};
-    for (uint32_t k = 0; k < t.rank; k++) t.at[k] = chance(r, 25) ? 1 : s->at[s->rank - t.rank + k];
+    shape t = {.rank = random_chance(&r->state, 60) ? s->rank : (uint32_t)random_below(&r->state, s->rank + 1)};
+    for (uint32_t k = 0; k < t.rank; k++) t.at[k] = random_chance(&r->state, 25) ? 1 : s->at[s->rank - t.rank + k];
     return t;
 }
 
@@ -253,7 +246,7 @@ static void make_source(maker *r, sn_op op) {
     shape s = any_shape(r, op == SN_OP_IOTA, 4);
     sn_ix sizes[SN_MAX_RANK];
     to_sizes(sizes, r, &s);
-    sn_attr iota[] = {{.id = SN_ATTR_AXIS, .i = below(r, s.rank)},
+    sn_attr iota[] = {{.id = SN_ATTR_AXIS, .i = random_below(&r->state, s.rank)},
                       {.id = SN_ATTR_DTYPE, .i = any_dtype(r)},
                       {.id = SN_ATTR_SHAPE, .shape = {sizes, s.rank}}};
     sn_attr listed = {.id = SN_ATTR_ELEMENTS, .shape = {sizes, s.rank}};
@@ -267,8 +260,8 @@ static void make_binary(maker *r, sn_op op) {
     sn_nd x = value_for(r, op);
     if (!x.i) return;
     shape s = shape_of(r, x), t = broadcast_shape(r, &s);
-    sn_nd y = value_like(r, chance(r, 80) ? dtype_of(r, x) : any_dtype(r), &t);
-    node(r, op, chance(r, 50) ? (sn_nd[]){x, y} : (sn_nd[]){y, x}, 2, NULL, 0);
+    sn_nd y = value_like(r, random_chance(&r->state, 80) ? dtype_of(r, x) : any_dtype(r), &t);
+    node(r, op, random_chance(&r->state, 50) ? (sn_nd[]){x, y} : (sn_nd[]){y, x}, 2, NULL, 0);
 }
 
 static void make_random(maker *r, sn_op op, sn_nd x) {
@@ -278,7 +271,7 @@ static void make_random(maker *r, sn_op op, sn_nd x) {
     sn_attr attrs[] = {{.id = SN_ATTR_DTYPE, .i = op == SN_OP_RANDOM ? any_dtype(r) : float_dtype(r)},
                        {.id = SN_ATTR_SHAPE, .shape = {sizes, s.rank}}};
     sn_nd seed = fresh(r, SN_I64, &none), offset = fresh(r, SN_I64, &none);
-    sn_attr p = {.id = SN_ATTR_P, .f = (double)below(r, 5) / 4};
+    sn_attr p = {.id = SN_ATTR_P, .f = (double)random_below(&r->state, 5) / 4};
     if (op == SN_OP_DROPOUT) node(r, op, (sn_nd[]){x, seed, offset}, 3, &p, 1);
     else node(r, op, (sn_nd[]){seed, offset}, 2, attrs, 2);
 }
@@ -287,15 +280,15 @@ static void make_element(maker *r, sn_op op) {
     sn_nd x = value(r, SN_N_DTYPES, 0, SN_MAX_RANK);
     if (!x.i) return;
     shape s = shape_of(r, x), t = broadcast_shape(r, &s), u = broadcast_shape(r, &s);
-    sn_attr limits[] = {{.id = SN_ATTR_MIN, .f = (double)below(r, 2)}, {.id = SN_ATTR_MAX, .f = 3}};
+    sn_attr limits[] = {{.id = SN_ATTR_MIN, .f = (double)random_below(&r->state, 2)}, {.id = SN_ATTR_MAX, .f = 3}};
     sn_attr dtype = {.id = SN_ATTR_DTYPE, .i = any_dtype(r)};
     if (op == SN_OP_WHERE) {
         sn_nd c = value_like(r, SN_BOOL, &u), y = value_like(r, dtype_of(r, x), &t);
-        node(r, op, chance(r, 50) ? (sn_nd[]){c, x, y} : (sn_nd[]){c, y, x}, 3, NULL, 0);
+        node(r, op, random_chance(&r->state, 50) ? (sn_nd[]){c, x, y} : (sn_nd[]){c, y, x}, 3, NULL, 0);
     } else if (op == SN_OP_CAST) {
         node(r, op, &x, 1, &dtype, 1);
     } else if (op == SN_OP_CLAMP) {
-        node(r, op, &x, 1, &limits[below(r, 2)], 1);
+        node(r, op, &x, 1, &limits[random_below(&r->state, 2)], 1);
     } else if (op == SN_OP_RANDOM) {
         make_random(r, op, x);
     }
@@ -303,11 +296,11 @@ static void make_element(maker *r, sn_op op) {
 
 /* Distinct axes of a tensor, at least one where it has any. */
 static uint32_t some_axes(int64_t *out, maker *r, uint32_t rank) {
-    uint32_t n = 0, mask = (uint32_t)below(r, (int64_t)1 << rank);
-    if (!mask && rank) mask = 1u << below(r, rank);
-    if (chance(r, 20)) mask = (1u << rank) - 1;
+    uint32_t n = 0, mask = (uint32_t)random_below(&r->state, (int64_t)1 << rank);
+    if (!mask && rank) mask = 1u << random_below(&r->state, rank);
+    if (random_chance(&r->state, 20)) mask = (1u << rank) - 1;
     for (uint32_t k = 0; k < rank; k++)
-        if (mask >> k & 1) out[n++] = chance(r, 20) ? (int64_t)k - rank : (int64_t)k;
+        if (mask >> k & 1) out[n++] = random_chance(&r->state, 20) ? (int64_t)k - rank : (int64_t)k;
     return n;
 }
 
@@ -318,17 +311,17 @@ static void make_reduce(maker *r, sn_op op) {
     int64_t axes[SN_MAX_RANK];
     uint32_t n = some_axes(axes, r, rank_of(r, x));
     sn_attr attrs[] = {ints(SN_ATTR_AXES, axes, n),
-                       {.id = SN_ATTR_KEEPDIM, .i = below(r, 2)},
-                       {.id = SN_ATTR_CORRECTION, .i = below(r, 2)}};
+                       {.id = SN_ATTR_KEEPDIM, .i = random_below(&r->state, 2)},
+                       {.id = SN_ATTR_CORRECTION, .i = random_below(&r->state, 2)}};
     node(r, op, &x, 1, attrs, op == SN_OP_VAR || op == SN_OP_VAR_MEAN ? 3 : 2);
 }
 
 static void make_scan(maker *r, sn_op op) {
     sn_nd x = value(r, SN_N_DTYPES, 1, SN_MAX_RANK);
     if (!x.i) return;
-    sn_attr attrs[] = {{.id = SN_ATTR_AXIS, .i = below(r, rank_of(r, x))},
-                       {.id = SN_ATTR_EXCLUSIVE, .i = below(r, 2)},
-                       {.id = SN_ATTR_REVERSE, .i = below(r, 2)}};
+    sn_attr attrs[] = {{.id = SN_ATTR_AXIS, .i = random_below(&r->state, rank_of(r, x))},
+                       {.id = SN_ATTR_EXCLUSIVE, .i = random_below(&r->state, 2)},
+                       {.id = SN_ATTR_REVERSE, .i = random_below(&r->state, 2)}};
     node(r, op, &x, 1, attrs, 3);
 }
 
@@ -337,24 +330,25 @@ static shape reshaped(maker *r, const shape *s) {
     shape t = {0};
     for (uint32_t k = 0; k < s->rank; k++) {
         int64_t joined;
-        if (t.rank && chance(r, 40) && !sn_mul_overflow(t.at[t.rank - 1], s->at[k], &joined)) t.at[t.rank - 1] = joined;
+        if (t.rank && random_chance(&r->state, 40) && !sn_mul_overflow(t.at[t.rank - 1], s->at[k], &joined))
+            t.at[t.rank - 1] = joined;
         else t.at[t.rank++] = s->at[k];
     }
     for (uint32_t k = 0; k < t.rank && t.rank < SN_MAX_RANK; k++) {
-        int64_t by = 1 + below(r, 5);
-        if (t.at[k] % by || chance(r, 60)) continue;
+        int64_t by = 1 + random_below(&r->state, 5);
+        if (t.at[k] % by || random_chance(&r->state, 60)) continue;
         t.at[k] /= by;
         t.at[t.rank++] = by;
         if (k + 2 < t.rank) t.at[t.rank - 1] = t.at[k + 1], t.at[k + 1] = by;
     }
-    if (t.rank && elements(s) == 0 && chance(r, 30)) t.at[below(r, t.rank)] = 0;
+    if (t.rank && elements(s) == 0 && random_chance(&r->state, 30)) t.at[random_below(&r->state, t.rank)] = 0;
     return t;
 }
 
 /* Some axes of size 1 become longer, and some new ones stand in front. */
 static shape expanded(maker *r, const shape *s) {
     shape t = {.rank = s->rank};
-    uint32_t more = s->rank < SN_MAX_RANK ? (uint32_t)below(r, 3) : 0;
+    uint32_t more = s->rank < SN_MAX_RANK ? (uint32_t)random_below(&r->state, 3) : 0;
     if (s->rank + more > SN_MAX_RANK) more = 0;
     for (uint32_t k = 0; k < more; k++) t.at[k] = any_size(r);
     for (uint32_t k = 0; k < s->rank; k++) t.at[more + k] = s->at[k] == 1 ? any_size(r) : s->at[k];
@@ -363,22 +357,27 @@ static shape expanded(maker *r, const shape *s) {
 }
 
 static void make_slice(maker *r, sn_nd x, uint32_t axis, int64_t size) {
-    sn_attr attrs[] = {{.id = SN_ATTR_AXIS, .i = axis},
-                       {.id = SN_ATTR_START, .i = chance(r, 30) ? 0 : below(r, size + 2) - (chance(r, 20) ? size : 0)},
-                       {.id = SN_ATTR_STOP, .i = chance(r, 30) ? INT64_MAX : below(r, size + 3)},
-                       {.id = SN_ATTR_STEP, .i = 1 + below(r, chance(r, 80) ? 3 : INT64_MAX)}};
+    sn_attr attrs[] = {
+        {.id = SN_ATTR_AXIS, .i = axis},
+        {.id = SN_ATTR_START,
+         .i = random_chance(&r->state, 30)
+                  ? 0
+                  : random_below(&r->state, size + 2) - (random_chance(&r->state, 20) ? size : 0)},
+        {.id = SN_ATTR_STOP, .i = random_chance(&r->state, 30) ? INT64_MAX : random_below(&r->state, size + 3)},
+        {.id = SN_ATTR_STEP, .i = 1 + random_below(&r->state, random_chance(&r->state, 80) ? 3 : INT64_MAX)}};
     node(r, SN_OP_SLICE, &x, 1, attrs, 4);
 }
 
 static void make_unfold(maker *r, sn_nd x, uint32_t axis, int64_t size) {
-    int64_t dilation = 1 + below(r, 2);
-    sn_attr attrs[] = {{.id = SN_ATTR_AXIS, .i = axis},
-                       {.id = SN_ATTR_SIZE,
-                        .i = 1 + below(r, chance(r, 80)      ? 4
-                                          : size < INT32_MAX ? size
-                                                             : INT32_MAX)},
-                       {.id = SN_ATTR_STEP, .i = 1 + below(r, chance(r, 80) ? 3 : INT32_MAX)},
-                       ints(SN_ATTR_DILATION, &dilation, 1)};
+    int64_t dilation = 1 + random_below(&r->state, 2);
+    sn_attr attrs[] = {
+        {.id = SN_ATTR_AXIS, .i = axis},
+        {.id = SN_ATTR_SIZE,
+         .i = 1 + random_below(&r->state, random_chance(&r->state, 80) ? 4
+                                          : size < INT32_MAX           ? size
+                                                                       : INT32_MAX)},
+        {.id = SN_ATTR_STEP, .i = 1 + random_below(&r->state, random_chance(&r->state, 80) ? 3 : INT32_MAX)},
+        ints(SN_ATTR_DILATION, &dilation, 1)};
     node(r, SN_OP_UNFOLD, &x, 1, attrs, 4);
 }
 
@@ -387,7 +386,7 @@ static void make_view(maker *r, sn_op op) {
     if (!x.i) return;
     shape s = shape_of(r, x), t = op == SN_OP_RESHAPE ? reshaped(r, &s) : expanded(r, &s);
     int64_t axes[SN_MAX_RANK];
-    uint32_t n = 0, axis = (uint32_t)below(r, s.rank);
+    uint32_t n = 0, axis = (uint32_t)random_below(&r->state, s.rank);
     sn_ix sizes[SN_MAX_RANK];
     sn_attr attr = {0};
     if (op == SN_OP_SLICE) make_slice(r, x, axis, s.at[axis]);
@@ -398,16 +397,16 @@ static void make_view(maker *r, sn_op op) {
         attr = (sn_attr){.id = SN_ATTR_SHAPE, .shape = {sizes, t.rank}};
     } else if (op == SN_OP_PERMUTE) {
         for (; n < s.rank; n++) {
-            uint32_t at = (uint32_t)below(r, n + 1);
+            uint32_t at = (uint32_t)random_below(&r->state, n + 1);
             axes[n] = axes[at], axes[at] = n;
         }
         attr = ints(SN_ATTR_PERM, axes, n);
     } else if (op == SN_OP_SQUEEZE) {
         for (uint32_t k = 0; k < s.rank; k++)
-            if (s.at[k] == 1 && chance(r, 70)) axes[n++] = k;
+            if (s.at[k] == 1 && random_chance(&r->state, 70)) axes[n++] = k;
         attr = ints(SN_ATTR_AXES, axes, n);
     } else if (op == SN_OP_UNSQUEEZE) {
-        axes[n++] = below(r, s.rank + 1);
+        axes[n++] = random_below(&r->state, s.rank + 1);
         attr = ints(SN_ATTR_AXES, axes, n);
     } else {
         n = some_axes(axes, r, s.rank);
@@ -422,12 +421,14 @@ static void make_pad(maker *r) {
     shape s = shape_of(r, x);
     int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
     for (uint32_t k = 0; k < s.rank; k++) {
-        low[k] = below(r, 4) - (s.at[k] > 1 && chance(r, 30) ? below(r, s.at[k]) : 0);
-        high[k] = below(r, 4) - (s.at[k] > 3 && chance(r, 20) ? below(r, s.at[k]) : 0);
+        low[k] = random_below(&r->state, 4) -
+                 (s.at[k] > 1 && random_chance(&r->state, 30) ? random_below(&r->state, s.at[k]) : 0);
+        high[k] = random_below(&r->state, 4) -
+                  (s.at[k] > 3 && random_chance(&r->state, 20) ? random_below(&r->state, s.at[k]) : 0);
     }
     sn_attr attrs[] = {ints(SN_ATTR_LOW, low, s.rank),
                        ints(SN_ATTR_HIGH, high, s.rank),
-                       {.id = SN_ATTR_VALUE, .f = (double)below(r, 2)}};
+                       {.id = SN_ATTR_VALUE, .f = (double)random_below(&r->state, 2)}};
     node(r, SN_OP_PAD, &x, 1, attrs, 3);
 }
 
@@ -435,10 +436,10 @@ static void make_concat(maker *r) {
     sn_nd in[4] = {value(r, SN_N_DTYPES, 1, SN_MAX_RANK)};
     if (!in[0].i) return;
     shape s = shape_of(r, in[0]);
-    uint32_t n = 1 + (uint32_t)below(r, 4), axis = (uint32_t)below(r, s.rank);
+    uint32_t n = 1 + (uint32_t)random_below(&r->state, 4), axis = (uint32_t)random_below(&r->state, s.rank);
     for (uint32_t k = 1; k < n; k++) {
         shape t = s;
-        if (chance(r, 70)) t.at[axis] = any_size(r);
+        if (random_chance(&r->state, 70)) t.at[axis] = any_size(r);
         in[k] = fits(r, &t) ? value_like(r, dtype_of(r, in[0]), &t) : in[0];
     }
     sn_attr attr = {.id = SN_ATTR_AXIS, .i = axis};
@@ -448,7 +449,7 @@ static void make_concat(maker *r) {
 /* Positions are inputs of their own: nothing is computed with them, and they are filled with valid ones. */
 static sn_nd positions(maker *r, const shape *s) {
     static const sn_dtype integers[] = {SN_I64, SN_I32, SN_U32, SN_U64};
-    sn_nd x = input(r, integers[below(r, chance(r, 70) ? 2 : 4)], s);
+    sn_nd x = input(r, integers[random_below(&r->state, random_chance(&r->state, 70) ? 2 : 4)], s);
     if (x.i && r->n_values && r->values[r->n_values - 1].i == x.i) r->n_values--;
     return x;
 }
@@ -457,9 +458,9 @@ static void make_gather(maker *r, sn_op op) {
     sn_nd x = value(r, SN_N_DTYPES, 1, SN_MAX_RANK);
     if (!x.i) return;
     shape s = shape_of(r, x), t = s;
-    uint32_t axis = (uint32_t)below(r, s.rank);
+    uint32_t axis = (uint32_t)random_below(&r->state, s.rank);
     for (uint32_t k = 0; k < s.rank; k++)
-        if (chance(r, 30)) t.at[k] = k == axis ? any_size(r) : below(r, s.at[k] + 1);
+        if (random_chance(&r->state, 30)) t.at[k] = k == axis ? any_size(r) : random_below(&r->state, s.at[k] + 1);
     if (op == SN_OP_INDEX_SELECT) t = any_shape(r, 0, 2);
     sn_attr attr = {.id = SN_ATTR_AXIS, .i = axis};
     node(r, op, (sn_nd[]){x, positions(r, &t)}, 2, &attr, 1);
@@ -470,7 +471,7 @@ static void make_scatter(maker *r, sn_op op) {
     sn_nd x = value(r, SN_N_DTYPES, 1, SN_MAX_RANK), index = {0};
     if (!x.i) return;
     shape s = shape_of(r, x), updates = s, list = {.rank = 1};
-    list.at[0] = updates.at[0] = chance(r, 50) ? s.at[0] : any_size(r);
+    list.at[0] = updates.at[0] = random_chance(&r->state, 50) ? s.at[0] : any_size(r);
     if (!fits(r, &updates)) return;
     if (op == SN_OP_SCATTER) {
         sn_ix size = sn_ix_const(r->m, list.at[0]);
@@ -489,11 +490,11 @@ static void make_sort(maker *r, sn_op op) {
     sn_nd x = value(r, SN_N_DTYPES, 1, SN_MAX_RANK);
     if (!x.i) return;
     shape s = shape_of(r, x);
-    uint32_t axis = (uint32_t)below(r, s.rank);
-    sn_attr sort[] = {{.id = SN_ATTR_AXIS, .i = axis}, {.id = SN_ATTR_DESCENDING, .i = below(r, 2)}};
-    sn_attr topk[] = {{.id = SN_ATTR_K, .i = below(r, s.at[axis] + 1)},
+    uint32_t axis = (uint32_t)random_below(&r->state, s.rank);
+    sn_attr sort[] = {{.id = SN_ATTR_AXIS, .i = axis}, {.id = SN_ATTR_DESCENDING, .i = random_below(&r->state, 2)}};
+    sn_attr topk[] = {{.id = SN_ATTR_K, .i = random_below(&r->state, s.at[axis] + 1)},
                       {.id = SN_ATTR_AXIS, .i = axis},
-                      {.id = SN_ATTR_LARGEST, .i = below(r, 2)}};
+                      {.id = SN_ATTR_LARGEST, .i = random_below(&r->state, 2)}};
     if (op == SN_OP_SORT) node(r, op, &x, 1, sort, 2);
     else node(r, op, &x, 1, topk, 3);
 }
@@ -510,10 +511,10 @@ static void make_matmul(maker *r) {
     sn_nd x = float_value(r, 1, 4);
     if (!x.i) return;
     shape s = shape_of(r, x), t = s;
-    t.rank = s.rank > 2 && chance(r, 50) ? 2 : s.rank;
-    if (chance(r, 20)) t.rank = 1;
+    t.rank = s.rank > 2 && random_chance(&r->state, 50) ? 2 : s.rank;
+    if (random_chance(&r->state, 20)) t.rank = 1;
     if (t.rank == 1) t.at[0] = s.at[s.rank - 1];
-    for (uint32_t k = 0; t.rank > 1 && k + 2 < t.rank; k++) t.at[k] = chance(r, 30) ? 1 : s.at[k];
+    for (uint32_t k = 0; t.rank > 1 && k + 2 < t.rank; k++) t.at[k] = random_chance(&r->state, 30) ? 1 : s.at[k];
     if (t.rank > 1) t.at[t.rank - 2] = s.at[s.rank - 1], t.at[t.rank - 1] = any_size(r);
     if (fits(r, &t)) node(r, SN_OP_MATMUL, (sn_nd[]){x, value_like(r, dtype_of(r, x), &t)}, 2, NULL, 0);
 }
@@ -522,14 +523,14 @@ static void make_conv2d(maker *r) {
     sn_nd x = float_value(r, 4, 4);
     if (!x.i) return;
     shape s = shape_of(r, x), w = {.rank = 4};
-    int64_t pad[2], stride[2], dilation[2], groups = s.at[1] % 2 == 0 && chance(r, 30) ? 2 : 1;
+    int64_t pad[2], stride[2], dilation[2], groups = s.at[1] % 2 == 0 && random_chance(&r->state, 30) ? 2 : 1;
     w.at[0] = any_size(r) / groups * groups;
     w.at[1] = s.at[1] / groups;
     for (int k = 0; k < 2; k++) {
-        w.at[2 + k] = 1 + below(r, 3);
-        pad[k] = below(r, 3);
-        stride[k] = 1 + below(r, 2);
-        dilation[k] = 1 + below(r, 2);
+        w.at[2 + k] = 1 + random_below(&r->state, 3);
+        pad[k] = random_below(&r->state, 3);
+        stride[k] = 1 + random_below(&r->state, 2);
+        dilation[k] = 1 + random_below(&r->state, 2);
     }
     sn_attr attrs[] = {ints(SN_ATTR_STRIDE, stride, 2),
                        ints(SN_ATTR_PADDING, pad, 2),
@@ -544,7 +545,7 @@ static void make_norm(maker *r, sn_op op) {
     if (!x.i) return;
     shape s = shape_of(r, x), t = s;
     if (batch) t = (shape){.rank = 1, .at = {s.at[1]}};
-    for (uint32_t drop = batch ? 0 : (uint32_t)below(r, s.rank); drop > 0; drop--) {
+    for (uint32_t drop = batch ? 0 : (uint32_t)random_below(&r->state, s.rank); drop > 0; drop--) {
         t.rank--;
         memmove(t.at, t.at + 1, t.rank * sizeof *t.at);
     }
@@ -560,7 +561,7 @@ static void make_cross_entropy(maker *r) {
     sn_nd x = float_value(r, 2, 2);
     if (!x.i) return;
     shape s = shape_of(r, x), t = {.rank = 1, .at = {s.at[0]}};
-    sn_nd target = input(r, chance(r, 50) ? SN_I64 : SN_I32, &t);
+    sn_nd target = input(r, random_chance(&r->state, 50) ? SN_I64 : SN_I32, &t);
     if (target.i && r->values[r->n_values - 1].i == target.i) r->n_values--;
     node(r, SN_OP_CROSS_ENTROPY, (sn_nd[]){x, target}, 2, NULL, 0);
 }
@@ -574,7 +575,7 @@ static void make_composite(maker *r, sn_op op) {
     else if (!strncmp(attrs, "eps", 3)) make_norm(r, op);
     else if (!strcmp(attrs, "axis")) {
         sn_nd x = float_value(r, 1, SN_MAX_RANK);
-        sn_attr axis = {.id = SN_ATTR_AXIS, .i = x.i ? below(r, rank_of(r, x)) : 0};
+        sn_attr axis = {.id = SN_ATTR_AXIS, .i = x.i ? random_below(&r->state, rank_of(r, x)) : 0};
         node(r, op, &x, 1, &axis, 1);
     } else {
         sn_nd x = float_value(r, 0, SN_MAX_RANK);
@@ -628,10 +629,10 @@ static void add_outputs(maker *r) {
     }
     for (uint32_t k = r->n_values; k-- > 0;) {
         sn_nd x = r->values[k];
-        if (n && !chance(r, used[x.i] ? 15 : sn_node_get(r->m, x)->op == SN_OP_INPUT ? 5 : 60)) continue;
+        if (n && !random_chance(&r->state, used[x.i] ? 15 : sn_node_get(r->m, x)->op == SN_OP_INPUT ? 5 : 60)) continue;
         char name[16];
         snprintf(name, sizeof name, "y%u", n++);
-        int writes = chance(r, 30) ? writable_input(r, x, &written) : -1;
+        int writes = random_chance(&r->state, 30) ? writable_input(r, x, &written) : -1;
         sn_graph_output_new(r->m, name, x, writes);
         forget_refusal(r, "output");
     }
@@ -639,11 +640,11 @@ static void add_outputs(maker *r) {
 
 sn_status random_graph(sn_text *out, sn_context *ctx, uint64_t seed, random_sizes sizes) {
     maker r = {.m = sn_module_new(&ctx->env), .arena = &ctx->scratch, .sizes = sizes, .state = seed};
-    uint32_t wanted = 1 + (uint32_t)below(&r, MAX_NODES), made = 0;
+    uint32_t wanted = 1 + (uint32_t)random_below(&r.state, MAX_NODES), made = 0;
     sn_graph_init(r.m, "random");
     for (int try = 0; try < TRIES && made < wanted && r.status == SN_OK; try++) {
         uint32_t before = r.m->graph.nodes.count, inputs = r.m->graph.inputs.n;
-        make(&r, (sn_op)below(&r, SN_N_OPS));
+        make(&r, (sn_op)random_below(&r.state, SN_N_OPS));
         made += r.m->graph.nodes.count - before > r.m->graph.inputs.n - inputs;
     }
     if (!r.n_values) input(&r, SN_F32, &(shape){0});

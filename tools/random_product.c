@@ -29,31 +29,21 @@ typedef struct tensor {
 
 /* ---- drawing ---- */
 
-static uint64_t next(maker *r) {
-    uint64_t z = r->state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
-
-static int64_t below(maker *r, int64_t n) { return (int64_t)(next(r) % (uint64_t)n); }
-
-static bool chance(maker *r, int percent) { return below(r, 100) < percent; }
-
 static sn_dtype any_dtype(maker *r) {
     static const sn_dtype usual[] = {SN_BF16, SN_BF16, SN_BF16, SN_F16, SN_F16, SN_F32, SN_F32, SN_F32, SN_F64};
     static const sn_dtype integers[] = {SN_I8, SN_U8, SN_I16, SN_U16, SN_I32, SN_U32, SN_I64, SN_U64};
-    return chance(r, 85) ? usual[below(r, SN_COUNT(usual))] : integers[below(r, SN_COUNT(integers))];
+    return random_chance(&r->state, 85) ? usual[random_below(&r->state, SN_COUNT(usual))]
+                                        : integers[random_below(&r->state, SN_COUNT(integers))];
 }
 
 static int64_t any_size(maker *r) {
     static const int64_t tiles[] = {8, 16, 32, 64, 96, 128, 192, 256};
-    switch (below(r, 6)) {
-    case 0: return 1 + below(r, 9);
-    case 1: return tiles[below(r, SN_COUNT(tiles))];
-    case 2: return tiles[below(r, SN_COUNT(tiles))] + 1 - 2 * below(r, 2);
-    case 3: return 8 * (1 + below(r, 40));
-    default: return 1 + below(r, 300);
+    switch (random_below(&r->state, 6)) {
+    case 0: return 1 + random_below(&r->state, 9);
+    case 1: return tiles[random_below(&r->state, SN_COUNT(tiles))];
+    case 2: return tiles[random_below(&r->state, SN_COUNT(tiles))] + 1 - 2 * random_below(&r->state, 2);
+    case 3: return 8 * (1 + random_below(&r->state, 40));
+    default: return 1 + random_below(&r->state, 300);
     }
 }
 
@@ -67,17 +57,18 @@ static void put_shape(sn_text *t, const tensor *x) {
 
 /* Rows with gaps or of elements apart, axes of stride 0, columns; an offset. */
 static void put_strides(maker *r, const tensor *x) {
-    int64_t step = 1 + below(r, 2), stride[SN_MAX_RANK];
-    bool columns = chance(r, 40), repeats = !r->chain && chance(r, 15);
+    int64_t step = 1 + random_below(&r->state, 2), stride[SN_MAX_RANK];
+    bool columns = random_chance(&r->state, 40), repeats = !r->chain && random_chance(&r->state, 15);
     for (uint32_t i = 0; i < x->rank; i++) {
         uint32_t k = columns ? i : x->rank - 1 - i;
-        stride[k] = repeats && chance(r, 40) ? 0 : step;
-        step = step * x->at[k] + (chance(r, 40) ? below(r, 9) : 0);
+        stride[k] = repeats && random_chance(&r->state, 40) ? 0 : step;
+        step = step * x->at[k] + (random_chance(&r->state, 40) ? random_below(&r->state, 9) : 0);
     }
     sn_text_put(&r->inputs, " strides [");
     for (uint32_t k = 0; k < x->rank; k++) sn_text_printf(&r->inputs, "%s%lld", k ? ", " : "", (long long)stride[k]);
     sn_text_put(&r->inputs, "]");
-    if (chance(r, 40)) sn_text_printf(&r->inputs, " offset %lld", (long long)below(r, 20));
+    if (random_chance(&r->state, 40))
+        sn_text_printf(&r->inputs, " offset %lld", (long long)random_below(&r->state, 20));
 }
 
 static tensor input(maker *r, sn_dtype dtype, uint32_t rank, const int64_t *at) {
@@ -86,7 +77,7 @@ static tensor input(maker *r, sn_dtype dtype, uint32_t rank, const int64_t *at) 
     sn_text_printf(&r->inputs, "%s%%x%u: ", r->n_inputs ? ", " : "", r->n_inputs);
     snprintf(x.name, sizeof x.name, "x%u", r->n_inputs++);
     put_shape(&r->inputs, &x);
-    if (rank && chance(r, 10)) put_strides(r, &x);
+    if (rank && random_chance(&r->state, 10)) put_strides(r, &x);
     return x;
 }
 
@@ -129,8 +120,8 @@ static void output(maker *r, const tensor *x) {
 
 /* An axis of a longer or other tensor, read in part. */
 static tensor sliced(maker *r, const tensor *want, bool flip) {
-    uint32_t axis = (uint32_t)below(r, want->rank);
-    int64_t start = below(r, 9), step = 1 + below(r, 2), size = want->at[axis];
+    uint32_t axis = (uint32_t)random_below(&r->state, want->rank);
+    int64_t start = random_below(&r->state, 9), step = 1 + random_below(&r->state, 2), size = want->at[axis];
     char text[96];
     tensor whole = *want;
     if (flip) {
@@ -138,7 +129,7 @@ static tensor sliced(maker *r, const tensor *want, bool flip) {
         snprintf(text, sizeof text, "[%u]", axis);
         return value(r, want, "flip %%%s axes=%s", x.name, text);
     }
-    whole.at[axis] = start + (size - 1) * step + 1 + below(r, 5);
+    whole.at[axis] = start + (size - 1) * step + 1 + random_below(&r->state, 5);
     tensor x = input(r, want->dtype, want->rank, whole.at);
     snprintf(text, sizeof text, "axis=%u start=%lld stop=%lld step=%lld", axis, (long long)start,
              (long long)(start + (size - 1) * step + 1), (long long)step);
@@ -149,7 +140,7 @@ static tensor gathered(maker *r, const tensor *want) {
     tensor table = *want;
     uint32_t axis = want->rank - 2;
     char text[NAME + 24];
-    table.at[axis] = r->chain ? 4 * want->at[axis] : 1 + below(r, 40);
+    table.at[axis] = r->chain ? 4 * want->at[axis] : 1 + random_below(&r->state, 40);
     tensor x = input(r, want->dtype, want->rank, table.at), index = input(r, SN_I64, 1, &want->at[axis]);
     snprintf(text, sizeof text, "%s axis=%u", index.name, axis);
     return value(r, want, "index_select %%%s, %%%s", x.name, text);
@@ -159,14 +150,14 @@ static tensor gathered(maker *r, const tensor *want) {
 static tensor scaled(maker *r, const tensor *x) {
     int64_t rows[SN_MAX_RANK];
     for (uint32_t k = 0; k < x->rank; k++) rows[k] = k + 2 == x->rank ? x->at[k] : 1;
-    bool by_row = chance(r, 50);
+    bool by_row = random_chance(&r->state, 50);
     tensor s = by_row ? input(r, x->dtype, x->rank, rows) : input(r, x->dtype, 1, &x->at[x->rank - 1]);
     return binary(r, x, "mul", &s);
 }
 
 static const char *activation(maker *r, sn_dtype t) {
     static const char *const of_floats[] = {"relu", "gelu", "silu", "gelu_tanh", "tanh", "sigmoid"};
-    return of_floats[sn_is_float(t) ? below(r, SN_COUNT(of_floats)) : 0];
+    return of_floats[sn_is_float(t) ? random_below(&r->state, SN_COUNT(of_floats)) : 0];
 }
 
 static tensor cast(maker *r, const tensor *x, sn_dtype t) {
@@ -178,8 +169,8 @@ static tensor cast(maker *r, const tensor *x, sn_dtype t) {
 /* Rows and columns as wanted, without a transposition. */
 static tensor plain_operand(maker *r, const tensor *want) {
     static const sn_dtype narrow[] = {SN_I8, SN_U8, SN_F16, SN_BF16};
-    if (chance(r, 55)) return input(r, want->dtype, want->rank, want->at);
-    switch (below(r, 7)) {
+    if (random_chance(&r->state, 55)) return input(r, want->dtype, want->rank, want->at);
+    switch (random_below(&r->state, 7)) {
     case 0: return sliced(r, want, false);
     case 1: return sliced(r, want, true);
     case 2: return gathered(r, want);
@@ -196,16 +187,16 @@ static tensor plain_operand(maker *r, const tensor *want) {
         return binary(r, &x, "add", &y);
     }
     default: {
-        sn_dtype from = sn_is_float(want->dtype) ? narrow[below(r, SN_COUNT(narrow))] : SN_I8;
+        sn_dtype from = sn_is_float(want->dtype) ? narrow[random_below(&r->state, SN_COUNT(narrow))] : SN_I8;
         tensor x = input(r, from, want->rank, want->at), y = cast(r, &x, want->dtype);
-        return chance(r, 50) ? scaled(r, &y) : y;
+        return random_chance(&r->state, 50) ? scaled(r, &y) : y;
     }
     }
 }
 
 static tensor operand(maker *r, sn_dtype t, uint32_t n_batch, const int64_t *batch, int64_t rows, int64_t columns) {
     tensor want = {.dtype = t, .rank = n_batch + 2};
-    bool transposed = chance(r, 45);
+    bool transposed = random_chance(&r->state, 45);
     for (uint32_t k = 0; k < n_batch; k++) want.at[k] = batch[k];
     want.at[n_batch] = transposed ? columns : rows;
     want.at[n_batch + 1] = transposed ? rows : columns;
@@ -224,11 +215,11 @@ typedef struct product {
 
 static product any_product(maker *r) {
     product p = {.dtype = any_dtype(r), .m = any_size(r), .n = any_size(r), .k = any_size(r)};
-    if (chance(r, 20)) p.k = 1 + below(r, 3000);
-    if (chance(r, 15)) *(chance(r, 50) ? &p.m : &p.n) = 1 + below(r, 2000);
-    p.n_batch = chance(r, 70) ? 0 : 1 + (uint32_t)below(r, 2);
+    if (random_chance(&r->state, 20)) p.k = 1 + random_below(&r->state, 3000);
+    if (random_chance(&r->state, 15)) *(random_chance(&r->state, 50) ? &p.m : &p.n) = 1 + random_below(&r->state, 2000);
+    p.n_batch = random_chance(&r->state, 70) ? 0 : 1 + (uint32_t)random_below(&r->state, 2);
     int64_t repeats = 1;
-    for (uint32_t k = 0; k < p.n_batch; k++) repeats *= p.batch[k] = 1 + below(r, 5);
+    for (uint32_t k = 0; k < p.n_batch; k++) repeats *= p.batch[k] = 1 + random_below(&r->state, 5);
     while (p.m * p.n * p.k * repeats > MOST_STEPS || p.m * p.n * repeats > MOST_ELEMENTS) {
         int64_t *largest = p.m > p.n ? &p.m : &p.n;
         if (p.k > *largest && p.m * p.n * repeats <= MOST_ELEMENTS) largest = &p.k;
@@ -240,8 +231,8 @@ static product any_product(maker *r) {
 /* Of batch axes that one side has, the other may have 1, or none at all. */
 static tensor operand_of(maker *r, const product *p, bool may_repeat, int64_t rows, int64_t columns) {
     int64_t batch[2];
-    for (uint32_t k = 0; k < p->n_batch; k++) batch[k] = may_repeat && chance(r, 25) ? 1 : p->batch[k];
-    return operand(r, p->dtype, may_repeat && chance(r, 30) ? 0 : p->n_batch, batch, rows, columns);
+    for (uint32_t k = 0; k < p->n_batch; k++) batch[k] = may_repeat && random_chance(&r->state, 25) ? 1 : p->batch[k];
+    return operand(r, p->dtype, may_repeat && random_chance(&r->state, 30) ? 0 : p->n_batch, batch, rows, columns);
 }
 
 static tensor multiply(maker *r, const product *p, const tensor *a, const tensor *b) {
@@ -251,15 +242,15 @@ static tensor multiply(maker *r, const product *p, const tensor *a, const tensor
     c.at[p->n_batch + 1] = p->n;
     static const char *const words[] = {"exact", "high", "tf32", "bf16"};
     char right[NAME + 24];
-    bool says = p->dtype == SN_F32 && chance(r, 30);
+    bool says = p->dtype == SN_F32 && random_chance(&r->state, 30);
     snprintf(right, sizeof right, "%s%s%s", b->name, says ? " precision=" : "",
-             says ? words[below(r, SN_COUNT(words))] : "");
+             says ? words[random_below(&r->state, SN_COUNT(words))] : "");
     return value(r, &c, "matmul %%%s, %%%s", a->name, right);
 }
 
 /* The product, perhaps with a second one. */
 static tensor make_product(maker *r, const product *p) {
-    int64_t second = chance(r, 65) ? 0 : 1 + below(r, 3);
+    int64_t second = random_chance(&r->state, 65) ? 0 : 1 + random_below(&r->state, 3);
     r->chain = second == 3;
     tensor a = operand_of(r, p, false, p->m, p->k), b = operand_of(r, p, true, p->k, p->n);
     tensor c = multiply(r, p, &a, &b);
@@ -269,19 +260,19 @@ static tensor make_product(maker *r, const product *p) {
     case 1: { /* an operand of both */
         tensor w = operand_of(r, p, true, p->k, p->n), d = multiply(r, p, &a, &w);
         tensor gate = unary(r, &c, activation(r, p->dtype));
-        return binary(r, &gate, chance(r, 70) ? "mul" : "add", &d);
+        return binary(r, &gate, random_chance(&r->state, 70) ? "mul" : "add", &d);
     }
     case 2: { /* a sum */
-        q.k = 1 + below(r, 60);
+        q.k = 1 + random_below(&r->state, 60);
         tensor x = operand_of(r, &q, false, q.m, q.k), y = operand_of(r, &q, true, q.k, q.n);
         tensor d = multiply(r, &q, &x, &y);
         return binary(r, &c, "add", &d);
     }
     default: /* a chain */
         q.k = p->n;
-        q.n = 1 + below(r, 70);
+        q.n = 1 + random_below(&r->state, 70);
         tensor w = operand_of(r, &q, true, q.k, q.n);
-        if (chance(r, 40)) c = unary(r, &c, activation(r, p->dtype));
+        if (random_chance(&r->state, 40)) c = unary(r, &c, activation(r, p->dtype));
         return multiply(r, &q, &c, &w);
     }
 }
@@ -310,17 +301,20 @@ static tensor behind(maker *r, const tensor *x) {
     uint32_t last = x->rank - 1;
     bool is_float = sn_is_float(x->dtype);
     tensor other;
-    switch (below(r, 10)) {
+    switch (random_below(&r->state, 10)) {
     case 0:
     case 1: return with_bias(r, x, false);
     case 2: return with_bias(r, x, true);
-    case 3: other = input(r, x->dtype, x->rank, x->at); return binary(r, x, chance(r, 50) ? "add" : "mul", &other);
+    case 3:
+        other = input(r, x->dtype, x->rank, x->at);
+        return binary(r, x, random_chance(&r->state, 50) ? "add" : "mul", &other);
     case 4: return unary(r, x, activation(r, x->dtype));
     case 5: return value(r, x, "mul %%%s, %s", x->name, is_float ? "0.375" : "3");
-    case 6: return is_float ? cast(r, x, chance(r, 50) ? SN_F32 : SN_BF16) : swapped(r, x);
+    case 6: return is_float ? cast(r, x, random_chance(&r->state, 50) ? SN_F32 : SN_BF16) : swapped(r, x);
     case 7:
-        if (chance(r, 70)) output(r, x);
-        return reduced(r, x, is_float && chance(r, 50) ? "sum" : "amax", last - (uint32_t)below(r, 2));
+        if (random_chance(&r->state, 70)) output(r, x);
+        return reduced(r, x, is_float && random_chance(&r->state, 50) ? "sum" : "amax",
+                       last - (uint32_t)random_below(&r->state, 2));
     case 8: return is_float ? value(r, x, "softmax %%%s axis=%s", x->name, "-1") : reduced(r, x, "sum", last);
     default:
         if (!is_float) return reduced(r, x, "sum", last - 1);
@@ -338,8 +332,8 @@ sn_status random_product(sn_text *out, sn_context *ctx, uint64_t seed) {
     sn_text_init(&r.outputs, &ctx->env);
     product p = any_product(&r);
     tensor x = make_product(&r, &p);
-    for (int64_t steps = below(&r, 4); steps > 0; steps--) {
-        if (chance(&r, 12)) output(&r, &x);
+    for (int64_t steps = random_below(&r.state, 4); steps > 0; steps--) {
+        if (random_chance(&r.state, 12)) output(&r, &x);
         x = behind(&r, &x);
     }
     output(&r, &x);

@@ -158,6 +158,14 @@ static inline uint64_t sn_hash(uint64_t h, uint64_t x) {
 }
 uint64_t sn_hash_bytes(uint64_t h, const void *p, size_t n);
 
+/* The next random word (splitmix64). */
+static inline uint64_t sn_draw(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
 /* Overflow-checked int64 arithmetic: true when the result does not fit. */
 #define sn_add_overflow __builtin_add_overflow
 #define sn_sub_overflow __builtin_sub_overflow

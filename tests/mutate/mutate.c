@@ -46,14 +46,7 @@ typedef struct chance {
     uint64_t state;
 } chance;
 
-static uint64_t draw(chance *c) {
-    uint64_t z = c->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-static size_t below(chance *c, size_t n) { return n ? draw(c) % n : 0; }
+static size_t below(chance *c, size_t n) { return n ? sn_draw(&c->state) % n : 0; }
 
 /* ---- one text ---- */
 
@@ -282,7 +275,7 @@ static sn_status fence(sn_tensor **out, fenced *f, job *j, const sn_port *port) 
     if (f->map == MAP_FAILED) fail("mmap", "no memory");
     if (pages && mprotect(f->map + PAGE, pages * PAGE, PROT_READ | PROT_WRITE)) fail("mprotect", "no memory");
     char *data = f->map + PAGE + pages * PAGE - bytes;
-    for (size_t k = 0; k < bytes; k += 3) data[k] = (char)draw(&j->c);
+    for (size_t k = 0; k < bytes; k += 3) data[k] = (char)sn_draw(&j->c.state);
     return sn_tensor_wrap(out, j->ctx, SN_CPU, data, port->dtype, port->rank, port->shape, port->strides, port->offset);
 }
 
