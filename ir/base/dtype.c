@@ -26,6 +26,19 @@ bool sn_dtype_from_name(sn_dtype *out, const char *name) {
     return false;
 }
 
+bool sn_dtype_holds(sn_dtype to, sn_dtype from) {
+    int from_digits = (int)sn_dtypes[from].digits, to_digits = (int)sn_dtypes[to].digits;
+    if (from == to || from == SN_BOOL) return true;
+    if (to == SN_BOOL) return false;
+    if (sn_is_float(from)) /* subnormal numbers, too */
+        return sn_is_float(to) && from_digits <= to_digits && sn_float_highest(from) <= sn_float_highest(to) &&
+               sn_float_lowest(to) - to_digits <= sn_float_lowest(from) - from_digits;
+    int bits = 8 * (int)sn_dtype_bytes(from) - !sn_is_unsigned(from); /* without the sign */
+    if (sn_is_float(to)) return bits <= to_digits && bits <= sn_float_highest(to) + 1;
+    if (sn_is_unsigned(to)) return sn_is_unsigned(from) && bits <= 8 * (int)sn_dtype_bytes(to);
+    return bits <= 8 * (int)sn_dtype_bytes(to) - 1;
+}
+
 /* ---- narrow floats ---- */
 
 /* x rounded to a multiple of the spacing that the type has around x. Scaling by powers of two is exact here, and

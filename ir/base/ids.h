@@ -50,6 +50,8 @@ static inline bool sn_is_integral(sn_dtype t) { return sn_dtypes[t].cls != SN_CL
 static inline bool sn_is_unsigned(sn_dtype t) {
     return sn_dtypes[t].cls == SN_CLASS_UINT || sn_dtypes[t].cls == SN_CLASS_BOOL;
 }
+/* Has every value of `from` one in `to`? Then a cast loses nothing. */
+bool sn_dtype_holds(sn_dtype to, sn_dtype from);
 /* false when the name is no dtype. */
 /* Is `to` a larger dtype that has every value of `from`? */
 bool sn_dtype_widens(sn_dtype from, sn_dtype to);

@@ -422,3 +422,17 @@ void sn_graph_live(const sn_module *m, uint8_t *live) {
         for (uint32_t k = 0; live[i] && k < n->n_in; k++) live[n->in[k].i] = 1;
     }
 }
+
+int64_t sn_graph_matmul_uses(const sn_module *m, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    const sn_type *types[2] = {&n->type, &sn_node_get(m, n->in[k])->type};
+    int64_t elements[2] = {1, 1}, size;
+    uint32_t rank = types[1]->rank, summed = rank > 1 && k ? rank - 2 : rank - 1;
+    for (uint32_t t = 0; t < 2; t++)
+        for (uint32_t i = 0; i < types[t]->rank; i++) {
+            if (!sn_ix_is_const(m, types[t]->shape[i], &size)) return -1;
+            if (t && i == summed) continue;
+            if (sn_mul_overflow(elements[t], size, &elements[t])) return INT64_MAX;
+        }
+    return elements[1] ? elements[0] / elements[1] : 0;
+}

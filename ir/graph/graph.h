@@ -186,6 +186,8 @@ sn_precision sn_node_precision(const sn_module *m, sn_nd x);
 void sn_graph_set_output(sn_module *m, uint32_t output, sn_nd node);
 /* live[i] is set for every node that an output needs (array of nodes.count bytes). */
 void sn_graph_live(const sn_module *m, uint8_t *live);
+/* How many elements of the result each element of operand k of a matmul is multiplied for; -1: a size is no number. */
+int64_t sn_graph_matmul_uses(const sn_module *m, sn_nd x, uint32_t k);
 
 /* ---- text (ir/graph/text.c), invariants (ir/graph/verify.c) ---- */
 

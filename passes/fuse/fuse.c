@@ -243,7 +243,7 @@ static bool keeps_product(double *cycles, const char **why_not, fuse *fu, uint32
     *why_not = "they would be no product that a class does in one nest";
     if (!both.i || sn_fuse_count_product(cycles, fu->cx, both) != SN_OK || *cycles == 0) return false;
     double apart = fa->product + fb->product;
-    if (t->is_gpu) apart += (double)mt->bytes / ((double)t->cycle_bytes * t->units);
+    if (t->is_gpu) apart += (double)mt->passed / ((double)t->cycle_bytes * t->units);
     *why_not = sn_strf(fu->cx->scratch, "%.0f cycles in one product, %.0f apart", *cycles, apart);
     return *cycles <= apart;
 }

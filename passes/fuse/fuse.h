@@ -10,7 +10,8 @@ typedef struct sn_fuse_match {
     uint32_t shared;                /* loops that both keep as common outer loops */
     uint32_t a_order[SN_MAX_CHAIN]; /* new order of the chain of a: common loops first */
     uint32_t b_order[SN_MAX_CHAIN]; /* likewise for b; position k < shared matches position k of a */
-    int64_t bytes;                  /* memory traffic that the merge saves */
+    int64_t bytes;                  /* memory traffic that the merge saves ... */
+    int64_t passed;                 /* ... and of this, what b reads of what a stores */
     bool vertical;                  /* b reads what a stores */
     sn_precision precision;         /* of the products of both */
     const char *why_not;            /* reason when there is no match */

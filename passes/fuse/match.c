@@ -214,6 +214,7 @@ static int64_t bytes_saved(sn_fuse_match *mt, sn_module *m, const sn_access_list
             if (!sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf)) continue;
             bytes += sn_buf_bytes(m, in_b->at[j].buf) * (in_a->at[i].store ? 2 : 1);
             mt->vertical |= in_a->at[i].store;
+            if (in_a->at[i].store) mt->passed += 2 * sn_buf_bytes(m, in_b->at[j].buf);
             again = true;
         }
     }

@@ -72,18 +72,6 @@ static sn_nd simplify_test(sn_pass_ctx *cx, sn_nd x) {
     return sn_graph_full(cx->m, SN_BOOL, 0, node->type.shape, node->type.rank);
 }
 
-/* Does `mid` hold every value of `from`? */
-static bool lossless(sn_dtype from, sn_dtype mid) {
-    if (from == mid || from == SN_BOOL) return true;
-    if (mid == SN_BOOL) return false;
-    if (sn_is_float(from)) return sn_is_float(mid) && sn_dtype_bytes(mid) > sn_dtype_bytes(from);
-    int bits = 8 * (int)sn_dtype_bytes(from) - (sn_dtypes[from].cls == SN_CLASS_INT); /* without the sign */
-    if (sn_is_float(mid)) return bits <= (int)sn_dtypes[mid].digits;
-    if (sn_dtypes[mid].cls == SN_CLASS_UINT)
-        return sn_dtypes[from].cls == SN_CLASS_UINT && bits <= 8 * (int)sn_dtype_bytes(mid);
-    return bits <= 8 * (int)sn_dtype_bytes(mid) - 1;
-}
-
 /* cast(cast(x)) skips the middle when that loses nothing. Integers wrap but floats saturate on their way to an integer,
  * so a detour over floats goes only when the last dtype holds x as well. */
 static sn_nd simplify_cast(sn_pass_ctx *cx, sn_nd x) {
@@ -93,7 +81,7 @@ static sn_nd simplify_cast(sn_pass_ctx *cx, sn_nd x) {
     if (in->op != SN_OP_CAST) return x;
     sn_dtype from = operand(cx->m, in, 0)->type.dtype;
     bool detour = sn_is_float(mid) && sn_is_integral(from) && sn_is_integral(to) && to != SN_BOOL;
-    if (!lossless(from, mid) || (detour && !lossless(from, to))) return x;
+    if (!sn_dtype_holds(mid, from) || (detour && !sn_dtype_holds(to, from))) return x;
     return sn_graph_cast(cx->m, in->in[0], to);
 }
 

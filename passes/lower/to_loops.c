@@ -14,6 +14,7 @@
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
+ *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
@@ -42,6 +43,19 @@ static bool is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
         n = sn_node_get(lw->m, x);
     }
     return lw->nodes[x.i].realized || sn_ops[n->op].cls == SN_OPS_SOURCE;
+}
+
+/* The cast by which integers become floats on their way to a matmul of many rows on a GPU; none: there is none. */
+static sn_nd converted(const sn_lower *lw, sn_nd x, uint32_t k) {
+    sn_nd at = sn_node_get(lw->m, x)->in[k], next;
+    if (sn_graph_matmul_uses(lw->m, x, k) <= SN_CONVERTED_ROWS) return (sn_nd){0};
+    for (;; at = next) {
+        const sn_node_rec *n = sn_node_get(lw->m, at);
+        if (lw->nodes[at.i].realized || !(is_pad_or_view(n) || n->op == SN_OP_CAST)) return (sn_nd){0};
+        next = n->in[0];
+        bool integral = sn_is_integral(sn_node_get(lw->m, next)->type.dtype);
+        if (n->op == SN_OP_CAST && sn_is_float(n->type.dtype) && integral) return at;
+    }
 }
 
 /* Lowered to kernels of its own by sort.c; the results are what its projections load. */
@@ -147,7 +161,11 @@ static void decide_node(sn_lower *lw, sn_nd x) {
             if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV2D))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
     if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
-        for (uint32_t k = 0; k < n->n_in; k++) align_operand(lw, n->in[k]);
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            sn_nd cast = converted(lw, x, k);
+            if (cast.i) lw->nodes[cast.i].realized = true;
+            align_operand(lw, n->in[k]);
+        }
     if (always_realized(lw, n)) info->realized = true;
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);

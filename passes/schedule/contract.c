@@ -25,13 +25,6 @@ static sn_mma instruction(const sn_target *t, sn_dtype operand, sn_dtype state) 
     return SN_MMA_NONE;
 }
 
-bool sn_contract_lies_across(const sn_contract *ct, uint32_t operand) {
-    sn_stmt along = ct->c.inner.at[ct->c.inner.n - 1];
-    sn_ix offset = sn_stmt_get(ct->m, ct->c.operands[operand].load)->ix;
-    int64_t stride;
-    return !sn_ix_coef(ct->m, offset, sn_stmt_axis(ct->m, along), &stride) || stride != 1;
-}
-
 /* How many of bfloat16 give an f32 that precision. */
 static uint32_t terms_of(sn_precision precision) {
     return precision == SN_PRECISION_EXACT ? 3 : precision == SN_PRECISION_BF16 ? 1 : 2;
@@ -54,11 +47,12 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     bool takes_apart = operand == SN_F32 && c->dtype == SN_F32;
     if (takes_apart) ct->n_terms = terms_of((sn_precision)sn_kern_get(cx->m, k)->sched.precision);
     ct->mma = instruction(cx->target, takes_apart ? SN_BF16 : operand, c->dtype);
-    for (uint32_t i = 0; i < c->n_operands && ct->mma; i++) {
-        *why_not = "an operand lies across the sum, which the instruction does not take";
-        if (!sn_mmas[ct->mma].across && sn_contract_lies_across(ct, i)) return false;
-    }
     if (ct->mma == SN_MMA_NONE) return false;
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        ct->across[i] = sn_contraction_lies_across(cx, c, i);
+        *why_not = "an operand lies across the sum, which the instruction does not take";
+        if (!sn_mmas[ct->mma].across && ct->across[i]) return false;
+    }
     if (c->m <= sn_mmas[ct->mma].m && c->m < c->n) sn_contraction_swap(c);
     return true;
 }

@@ -14,10 +14,10 @@ typedef struct sn_contract {
     sn_contraction c;
     sn_mma mma;       /* none: products without an instruction for matrices */
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
+    bool across[SN_MOST_OPERANDS]; /* which operand lies across the sum in memory */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
     sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
-    bool across[SN_MOST_OPERANDS];    /* which lies across the sum in memory */
     bool reads_only;                  /* the kernel stores to nothing that it loads */
 } sn_contract;
 
@@ -30,8 +30,6 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
 /* Is the kernel one that boxes bring in tiles of few columns? */
 bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k);
-/* Is the operand contiguous across the sum rather than along it? */
-bool sn_contract_lies_across(const sn_contract *ct, uint32_t operand);
 /* Can boxes bring its operands, by tiles of that header? */
 bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc);
 

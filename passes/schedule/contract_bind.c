@@ -174,7 +174,7 @@ static void make_operands(sn_contract_binding *b) {
         const sn_contraction_operand *o = &c->operands[i];
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
         sn_dtype dtype = b->sc->threads ? b->ct.operand : o->from;
-        b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : sn_contract_lies_across(&b->ct, i);
+        b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : b->ct.across[i];
         b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, rows * b->sc->tile_k,
                                          b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle =

@@ -18,7 +18,7 @@ static uint32_t columns(const sn_contract *ct) {
     int64_t least = sn_mmas[ct->mma].n;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         int64_t line = (ct->n_terms ? SN_LINE : SN_SECTOR) / sn_dtype_bytes(ct->c.operands[i].from);
-        if (ct->c.operands[i].right && sn_contract_lies_across(ct, i) && line > least) least = line;
+        if (ct->c.operands[i].right && ct->across[i] && line > least) least = line;
     }
     return (uint32_t)(parts(ct->c.n, least) * least);
 }

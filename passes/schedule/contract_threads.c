@@ -18,28 +18,6 @@ enum { MOST_STAGES = 4, LEAST_SIDE = 32, MOST_SIDE = 256, SIDES_OF = 16, PIECE =
 
 /* ---- operands ---- */
 
-/* Bits that a number of the dtype has, besides its exponent. */
-static int digits(sn_dtype t) {
-    switch ((int)t) {
-    case SN_BF16: return 8;
-    case SN_F16: return 11;
-    case SN_F32: return 24;
-    case SN_F64: return 53;
-    default: return 8 * (int)sn_dtype_bytes(t);
-    }
-}
-
-static bool is_signed(sn_dtype t) { return t == SN_I8 || t == SN_I16 || t == SN_I32 || t == SN_I64; }
-
-/* Is every number of dtype `from` one of dtype `to`? */
-static bool keeps(sn_dtype from, sn_dtype to) {
-    if (from == to) return true;
-    if (from == SN_BOOL || to == SN_BOOL) return false;
-    if (sn_is_float(from)) return sn_is_float(to) && digits(to) >= digits(SN_F32) && digits(to) > digits(from);
-    if (sn_is_float(to)) return digits(from) <= digits(to);
-    return digits(to) > digits(from) && (is_signed(to) || !is_signed(from));
-}
-
 static const sn_stmt_rec *def_of(const sn_contract *ct, sn_val v) {
     return sn_stmt_get(ct->m, sn_val_get(ct->m, v)->def);
 }
@@ -47,7 +25,8 @@ static const sn_stmt_rec *def_of(const sn_contract *ct, sn_val v) {
 /* What the value was before it was widened. */
 static sn_val narrow(const sn_contract *ct, sn_val v) {
     for (const sn_stmt_rec *r = def_of(ct, v); r->op == SN_LOP_CAST; r = def_of(ct, v)) {
-        if (!keeps(sn_val_get(ct->m, r->in[0])->dtype, r->dtype)) break;
+        sn_dtype from = sn_val_get(ct->m, r->in[0])->dtype;
+        if (from == SN_BOOL || !sn_dtype_holds(r->dtype, from)) break;
         v = r->in[0];
     }
     return v;
@@ -55,7 +34,7 @@ static sn_val narrow(const sn_contract *ct, sn_val v) {
 
 /* Products of bf16 are what that precision allows; otherwise nothing is rounded. */
 static bool may_become(sn_dtype from, sn_dtype to, sn_precision precision) {
-    return keeps(from, to) || (from == SN_F32 && to == SN_BF16 && precision == SN_PRECISION_BF16);
+    return sn_dtype_holds(to, from) || (from == SN_F32 && to == SN_BF16 && precision == SN_PRECISION_BF16);
 }
 
 static bool all_may_become(const sn_contract *ct, sn_dtype to, sn_precision precision) {
@@ -73,42 +52,6 @@ static sn_mma instruction(const sn_contract *ct, sn_precision precision) {
     return SN_MMA_NONE;
 }
 
-/* ---- where operands are contiguous ---- */
-
-typedef struct look {
-    const sn_contract *ct;
-    bool *seen; /* by sn_val */
-    sn_axis step, side;
-    uint32_t along, across; /* bytes */
-} look;
-
-static void look_at(look *l, sn_val v) {
-    sn_module *m = l->ct->m;
-    if (l->seen[v.i]) return;
-    l->seen[v.i] = true;
-    const sn_stmt_rec *r = def_of(l->ct, v);
-    for (uint32_t i = 0; i < r->n_in; i++) look_at(l, r->in[i]);
-    int64_t c;
-    if (r->op != SN_LOP_LOAD) return;
-    if (l->step.i && sn_ix_coef(m, r->ix, l->step, &c) && c == 1) l->along += sn_dtype_bytes(r->dtype);
-    if (l->side.i && sn_ix_coef(m, r->ix, l->side, &c) && c == 1) l->across += sn_dtype_bytes(r->dtype);
-}
-
-static sn_axis last_axis(const sn_contract *ct, sn_contraction_side side) {
-    const sn_contraction *c = &ct->c;
-    for (uint32_t i = c->outer.n; i-- > 0;)
-        if (c->side[i] == side && c->extent[i] > 1) return sn_stmt_axis(ct->m, c->outer.at[i]);
-    return (sn_axis){0};
-}
-
-static bool lies_across(const sn_contract *ct, uint32_t i) {
-    look l = {.ct = ct, .seen = SN_NEWN(ct->cx->scratch, bool, ct->m->vals.count)};
-    l.step = sn_stmt_axis(ct->m, ct->c.inner.at[ct->c.inner.n - 1]);
-    l.side = last_axis(ct, ct->c.operands[i].right ? SN_SIDE_N : SN_SIDE_M);
-    look_at(&l, ct->sources[i]);
-    return l.across > l.along;
-}
-
 static bool reads_only(const sn_contract *ct) {
     for (sn_stmt s = sn_stmt_walk_first(ct->m, ct->k); s.i; s = sn_stmt_walk_next(ct->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(ct->m, s);
@@ -124,7 +67,7 @@ bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx
     *why_not = "it has no elements";
     if (!c->batch || !c->m || !c->n || !c->k) return false;
     for (uint32_t i = 0; i < c->n_operands; i++) ct->sources[i] = narrow(ct, c->operands[i].value);
-    for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = lies_across(ct, i);
+    for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
     ct->reads_only = reads_only(ct);
     ct->mma = sc->plain ? SN_MMA_NONE : instruction(ct, sc->precision);
     ct->operand = sn_val_get(cx->m, ct->sources[0])->dtype;

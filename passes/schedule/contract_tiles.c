@@ -33,6 +33,14 @@ static double write_cycles(const sn_contract *ct, const sn_target *t, double res
     return results * sn_dtype_bytes(ct->c.operands[0].from) / rate;
 }
 
+/* Cycles in which shared memory takes what boxes write in a step, and gives what instructions read: each its rows of the left operand,
+ * and all columns. One product has it in its rate; several of fewer columns each read more. */
+static double shared_cycles(const sn_contract *ct, const sn_sched *sc, double rows) {
+    double blocks = (double)sc->tile_m / sn_mmas[ct->mma].m, bytes = sn_dtype_bytes(sn_mmas[ct->mma].operand);
+    double reads = ct->c.n_products * (sc->tile_m + blocks * sc->tile_n);
+    return ct->c.n_products > 1 ? (rows + reads) * sc->tile_k * bytes / SN_LINE : 0;
+}
+
 /* Of one step of the sum, when so many blocks are at work. */
 static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     const sn_contraction *c = &ct->c;
@@ -43,8 +51,10 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
         brought += (c->operands[i].right ? own / sc->cluster : own) * (lines_fit(ct, i) ? 1 : SN_PRODUCT_ASKEW / 100.0);
     }
     double bytes = sn_dtype_bytes(c->operands[0].from), cache = (double)SN_PRODUCT_CACHE * t->units / active;
-    double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate * 100 / SN_PRODUCT_BUSY;
-    double step = larger(products, brought * k * bytes / (cache < SN_PRODUCT_FETCH ? cache : SN_PRODUCT_FETCH));
+    double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate;
+    if (!ct->n_terms) products = larger(products, shared_cycles(ct, sc, rows));
+    double step = larger(products * 100 / SN_PRODUCT_BUSY,
+                         brought * k * bytes / (cache < SN_PRODUCT_FETCH ? cache : SN_PRODUCT_FETCH));
     if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
     if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
     return step + SN_PRODUCT_STEP + SN_PRODUCT_MEMBER * (sc->cluster - 1.0);

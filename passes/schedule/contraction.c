@@ -101,21 +101,6 @@ static bool find_loops(finder *f, sn_kern k) {
 
 static const sn_stmt_rec *def_of(const finder *f, sn_val v) { return sn_stmt_get(f->m, sn_val_get(f->m, v)->def); }
 
-/* Bits of a float's significand, of an integer's magnitude. */
-static uint32_t digits(sn_dtype t) {
-    if (sn_is_float(t)) return t == SN_F64 ? 53 : t == SN_F32 ? 24 : t == SN_F16 ? 11 : t == SN_BF16 ? 8 : 0;
-    return t == SN_BOOL ? 1 : 8 * sn_dtype_bytes(t) - !sn_is_unsigned(t);
-}
-
-/* Has every value of `from` one in `to`? */
-static bool is_exact(sn_dtype from, sn_dtype to) {
-    bool halves = from == SN_F16 && to == SN_BF16; /* and the other way: neither has the other's values */
-    if (sn_is_float(from) && !sn_is_float(to)) return false;
-    if (!sn_is_float(from) && !sn_is_float(to) && !sn_is_unsigned(from) && from != SN_BOOL && sn_is_unsigned(to))
-        return false;
-    return !halves && digits(from) && digits(from) <= digits(to) && !(from == SN_BF16 && to == SN_F16);
-}
-
 /* Which operand the value is, a new one if need be; SN_MOST_OPERANDS: there is no room. */
 static uint32_t operand(finder *f, sn_val v) {
     sn_contraction *c = f->c;
@@ -126,7 +111,7 @@ static uint32_t operand(finder *f, sn_val v) {
     *o = (sn_contraction_operand){.value = v, .from = sn_val_get(f->m, v)->dtype};
     sn_stmt def = sn_val_get(f->m, v)->def;
     for (const sn_stmt_rec *r = sn_stmt_get(f->m, def); r->op == SN_LOP_CAST; r = sn_stmt_get(f->m, def)) {
-        if (!is_exact(sn_val_get(f->m, r->in[0])->dtype, r->dtype)) break;
+        if (!sn_dtype_holds(r->dtype, sn_val_get(f->m, r->in[0])->dtype)) break;
         def = sn_val_get(f->m, r->in[0])->def;
     }
     if (sn_stmt_get(f->m, def)->op == SN_LOP_LOAD) {
@@ -240,6 +225,42 @@ double sn_contraction_fetch(const sn_contraction *c, const sn_target *t) {
     for (uint32_t i = 0; i < c->n_operands; i++)
         bytes += (double)(c->operands[i].right ? c->n : c->m) * sn_dtype_bytes(c->operands[i].from);
     return (double)c->batch * (double)c->k * bytes / ((double)t->cycle_bytes * t->units);
+}
+
+/* ---- where operands are contiguous ---- */
+
+typedef struct look {
+    sn_module *m;
+    bool *seen; /* by sn_val */
+    sn_axis step, side;
+    uint32_t along, across; /* bytes */
+} look;
+
+static void look_at(look *l, sn_val v) {
+    if (l->seen[v.i]) return;
+    l->seen[v.i] = true;
+    const sn_stmt_rec *r = sn_stmt_get(l->m, sn_val_get(l->m, v)->def);
+    for (uint32_t i = 0; i < r->n_in; i++) look_at(l, r->in[i]);
+    int64_t c;
+    if (r->op != SN_LOP_LOAD) return;
+    if (sn_ix_coef(l->m, r->ix, l->step, &c) && c == 1) l->along += sn_dtype_bytes(r->dtype);
+    if (l->side.i && sn_ix_coef(l->m, r->ix, l->side, &c) && c == 1) l->across += sn_dtype_bytes(r->dtype);
+}
+
+/* The last axis of that side that is one; none: there is none. */
+static sn_axis last_axis(const sn_module *m, const sn_contraction *c, sn_contraction_side side) {
+    for (uint32_t i = c->outer.n; i-- > 0;)
+        if (c->side[i] == side && c->extent[i] > 1) return sn_stmt_axis(m, c->outer.at[i]);
+    return (sn_axis){0};
+}
+
+bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32_t operand) {
+    const sn_contraction_operand *o = &c->operands[operand];
+    look l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
+    l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
+    l.side = last_axis(cx->m, c, o->right ? SN_SIDE_N : SN_SIDE_M);
+    look_at(&l, o->value);
+    return l.across > l.along;
 }
 
 /* ---- places ---- */

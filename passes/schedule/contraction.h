@@ -57,6 +57,9 @@ bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx 
 /* Left becomes right, and rows become columns: the same products. */
 void sn_contraction_swap(sn_contraction *c);
 
+/* Is more of what the operand loads contiguous across the sum, along its rows or columns, than along it? */
+bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32_t operand);
+
 /* Cycles in which the memory of a GPU moves every element of the operands once. */
 double sn_contraction_fetch(const sn_contraction *c, const sn_target *t);
 

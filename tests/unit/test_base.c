@@ -262,6 +262,24 @@ Test(base, bits_of_bf16) {
     }
 }
 
+Test(base, dtypes_that_hold_another) {
+    static const struct {
+        sn_dtype to, from;
+        bool holds;
+    } pairs[] = {
+        {SN_BF16, SN_I8, true},   {SN_BF16, SN_U8, true},   {SN_BF16, SN_I16, false}, {SN_F16, SN_I8, true},
+        {SN_F16, SN_I16, false},  {SN_F32, SN_I16, true},   {SN_F32, SN_I32, false},  {SN_F64, SN_I32, true},
+        {SN_F64, SN_I64, false},  {SN_F32, SN_BF16, true},  {SN_F32, SN_F16, true},   {SN_BF16, SN_F16, false},
+        {SN_F16, SN_BF16, false}, {SN_F32, SN_F64, false},  {SN_F64, SN_F32, true},   {SN_I16, SN_I8, true},
+        {SN_I16, SN_U8, true},    {SN_I8, SN_U8, false},    {SN_U8, SN_I8, false},    {SN_U16, SN_I8, false},
+        {SN_I32, SN_BOOL, true},  {SN_BF16, SN_BOOL, true}, {SN_BOOL, SN_U8, false},  {SN_I32, SN_F16, false},
+        {SN_BOOL, SN_BOOL, true}, {SN_I64, SN_U32, true},   {SN_U64, SN_U32, true},   {SN_U32, SN_U64, false},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        cr_expect_eq(sn_dtype_holds(pairs[i].to, pairs[i].from), pairs[i].holds, "%s of %s",
+                     sn_dtypes[pairs[i].to].name, sn_dtypes[pairs[i].from].name);
+}
+
 Test(base, wide_floats) {
     char p[8];
     sn_store_float(SN_F32, p, 0.1);
