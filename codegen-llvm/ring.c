@@ -372,7 +372,7 @@ void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     for (uint32_t k = 0; k < g->boxes.n; k++)
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
-    if (g->mma_ring <= g->mma_done) return;
+    if (g->role == SN_GEN_COPIES || g->mma_ring <= g->mma_done) return;
     sn_gen_wait_mma(g, 0);
     release(g, r, stage_before(g, r, current(g, r->stage)));
 }
