@@ -7,8 +7,8 @@
  * blocks come as blocks of this one end, several to the multiprocessors that are done first and none to others, and that lasts for
  * all of its time: 172 blocks, two to a multiprocessor, of 11008 x 4096 times 4096 x 16 in bf16 took 29.2 us in a row of such
  * launches on an H200, and 23.0 where nobody comes before the last one has ended. So kernels of boxes, whose shared memory says
- * how many fit, call others early where these find room, or where there is a block of each launch for (nearly) every
- * multiprocessor anyway. Knows nothing of other kernels, which call others at once: their waves are many and short.
+ * how many fit, call others early where these find room, or where each launch fills (nearly) all the room that there is
+ * anyway. Knows nothing of other kernels, which call others at once: their waves are many and short.
  */
 #include "codegen-llvm/gen.h"
 
@@ -23,10 +23,10 @@ static uint64_t resident(const sn_gen *g) {
 }
 
 static bool calls_early(const sn_gen *g) {
-    enum { FEW_IDLE = 16 /* one in so many */ };
+    enum { FEW_FREE = 16 /* one in so many */ };
     if (!g->produces) return true;
     uint64_t units = g->em.cg->target->units, blocks = (uint64_t)g->grid * g->cluster, room = units * resident(g);
-    return 2 * blocks <= room || (room == units && blocks + units / FEW_IDLE >= units);
+    return 2 * blocks <= room || blocks + room / FEW_FREE >= room;
 }
 
 void sn_gen_follow(sn_gen *g) {

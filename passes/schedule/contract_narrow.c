@@ -56,12 +56,35 @@ static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
     return split > 1 ? (uint32_t)split : 1;
 }
 
+/* Rows of both operands that a multiprocessor takes apart for a step of the whole sum, with tiles of so many rows. */
+static double taken_apart(const sn_contract *ct, int64_t rows) {
+    int64_t n = columns(ct), tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, rows) * parts(ct->c.n, n));
+    uint32_t split = choose_split(ct, tiles);
+    return (double)(parts(tiles * split, ct->cx->target->units) * (rows + n)) / split;
+}
+
+/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the short operand. */
+static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    const char *why_not;
+    sn_sched two = *pinned;
+    if (!ct->n_terms || taken_apart(ct, 2 * mma->m) >= taken_apart(ct, mma->m)) return mma->threads;
+    two.cls = SN_SCHED_CONTRACT;
+    two.block_x = 2 * mma->threads;
+    two.cluster = 1;
+    if (!two.stages) two.stages = 2;
+    if (!two.tile_m) two.tile_m = 2 * mma->m;
+    if (!two.tile_n) two.tile_n = columns(ct);
+    if (!two.tile_k) two.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    return two.tile_m % (2 * mma->m) == 0 && sn_contract_fits(&why_not, ct, &two) ? two.block_x : mma->threads;
+}
+
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
     const sn_target *t = ct->cx->target;
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     sn_sched sc = *pinned;
     sc.cls = SN_SCHED_CONTRACT;
-    if (!sc.block_x) sc.block_x = mma->threads;
+    if (!sc.block_x) sc.block_x = threads(ct, &sc);
     if (!sc.tile_m) sc.tile_m = mma->m * (sc.block_x / mma->threads);
     if (!sc.tile_n) sc.tile_n = columns(ct);
     if (!sc.cluster) sc.cluster = 1;

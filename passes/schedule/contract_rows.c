@@ -148,6 +148,23 @@ static int64_t registers(const sn_contract_rows *r, int64_t groups, int64_t step
     return sums + groups * steps * vector * right_operands(r) + left_steps * r->c.m * left + SN_OTHER_REGS;
 }
 
+/* Do such blocks lie evenly on the multiprocessors, in a row of launches like this one? They do where those of the next one find
+ * room beside them, and where they fill the room that there is (codegen-llvm/follow.c). */
+static bool lies_evenly(const sn_target *t, int64_t blocks, int64_t threads, int64_t regs) {
+    enum { FEW_FREE = 16 /* one in so many */ };
+    int64_t resident = SN_FILE_REGS / (threads * regs);
+    if (resident > t->unit_threads / threads) resident = t->unit_threads / threads;
+    int64_t room = t->units * resident;
+    return 2 * blocks <= room || blocks + room / FEW_FREE >= room;
+}
+
+/* Vectors of the long operand's steps that a thread has for each of its columns: as far as registers reach. */
+static int64_t steps_of(const sn_contract_rows *r, int64_t most, int64_t groups) {
+    int64_t steps = groups && most > groups ? most / groups : 1;
+    while (steps > 1 && registers(r, groups, steps) > SN_ROWS_RESIDENT) steps /= 2;
+    return steps;
+}
+
 /* Warps own columns. Where columns are few, a thread has fewer of them and more steps, then more threads share one. */
 static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
     const sn_target *t = cx->target;
@@ -155,9 +172,13 @@ static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *c
     int64_t line = parts(r->c.k, r->vector), most = own / ((int64_t)r->vector * r->bytes);
     bool open = !sc->block_x;
     if (open) sc->block_x = (uint32_t)(line < SN_WARP ? sn_pow2_ceil(line) : SN_WARP);
-    int64_t least = wanted(t, r->c.m > 1);
-    for (groups = most < 4 ? most : 4; groups > 1; groups /= 2)
-        if (columns / groups * sc->block_x * own >= (groups > 2 ? 2 : 1) * least) break;
+    int64_t least = wanted(t, r->c.m > 1), threads = SN_ROWS_THREADS > sc->block_x ? SN_ROWS_THREADS : sc->block_x;
+    for (groups = most < 4 ? most : 4; groups > 1; groups /= 2) {
+        int64_t regs = registers(r, groups, steps_of(r, most, groups)),
+                blocks = columns * sc->block_x / (groups * threads);
+        bool enough = columns / groups * sc->block_x * own >= (groups > 2 ? 2 : 1) * least;
+        if (enough && lies_evenly(t, blocks, threads, regs)) break;
+    }
     if (groups < 1) groups = 1;
     while (open && columns * sc->block_x * own < wanted(t, false) && sc->block_x < SN_ROWS_THREADS &&
            line >= 4 * (int64_t)sc->block_x)
@@ -165,19 +186,8 @@ static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *c
     if (!sc->block_y) sc->block_y = sc->block_x < SN_ROWS_THREADS ? SN_ROWS_THREADS / sc->block_x : 1;
     if (!sc->tile_n) sc->tile_n = (uint32_t)groups * sc->block_y;
     groups = sn_contract_rows_groups(r, sc);
-    int64_t steps = groups ? most / groups : 1;
-    while (steps > 1 && registers(r, groups, steps) > SN_ROWS_RESIDENT) steps /= 2;
+    int64_t steps = steps_of(r, most, groups);
     if (!sc->tile_k && groups) sc->tile_k = even_steps(parts(line, sc->block_x), steps) * sc->block_x * r->vector;
-}
-
-/* Do such blocks lie evenly on the multiprocessors, in a row of launches like this one? They do where those of the next one find
- * room beside them, where each has one, and in many waves. */
-static bool lies_evenly(const sn_target *t, int64_t blocks, int64_t threads, int64_t regs) {
-    enum { FEW_IDLE = 16 /* one in so many */ };
-    int64_t units = t->units, resident = SN_FILE_REGS / (threads * regs);
-    if (resident > t->unit_threads / threads) resident = t->unit_threads / threads;
-    return 2 * blocks <= units * resident || blocks >= 2 * units * resident ||
-           (resident == 1 && blocks <= units && blocks + units / FEW_IDLE >= units);
 }
 
 /* Threads own vectors of columns, of a warp or at least a line, and as many of them share a sum as are wanted. */
