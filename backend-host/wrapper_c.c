@@ -405,8 +405,10 @@ static void put_map(writer *w, uint32_t number, const sn_tensor_map *map, const 
     int64_t box[SN_MAP_RANK];
     for (uint32_t i = 0; i < map->rank; i++) box[i] = map->box[i];
     sn_text_printf(w->t, "        CUtensorMap map%u;\n        result = cuTensorMapEncodeTiled(\n", number);
-    sn_text_printf(w->t, "            &map%u, CU_TENSOR_MAP_DATA_TYPE_UINT%u, %u, (void *)(%s", number,
-                   8 * sn_dtype_bytes(map->dtype), map->rank, moved(w, argument));
+    sn_text_printf(w->t, "            &map%u, CU_TENSOR_MAP_DATA_TYPE_", number);
+    if (map->tf32) sn_text_put(w->t, "TFLOAT32");
+    else sn_text_printf(w->t, "UINT%u", 8 * sn_dtype_bytes(map->dtype));
+    sn_text_printf(w->t, ", %u, (void *)(%s", map->rank, moved(w, argument));
     if (map->offset) sn_text_printf(w->t, " + %lld", (long long)map->offset);
     sn_text_put(w->t, ")");
     put_numbers(w, "cuuint64_t", map->dims, map->rank);

@@ -380,8 +380,6 @@ void sn_gen_mma(sn_gen *g, sn_stmt s);
 void sn_gen_settle_mma(sn_gen *g, sn_stmt nest);
 /* Until no more than so many groups of instructions are under way. */
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way);
-/* Where threads that compute begin, before any. */
-void sn_gen_start_turns(sn_gen *g);
 /* Those of the iteration before may be under way when one begins. */
 void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe);
 

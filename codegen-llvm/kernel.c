@@ -218,7 +218,6 @@ static void two_roles(sn_gen *g) {
     LLVMPositionBuilderAtEnd(em->b, computes);
     share_registers(g, SN_GEN_COMPUTES);
     sn_gen_start_rings(g, SN_GEN_COMPUTES);
-    sn_gen_start_turns(g);
     body(g);
     sn_gen_order_boxes(g);
     LLVMBuildBr(em->b, end);

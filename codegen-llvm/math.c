@@ -19,7 +19,17 @@ lv sn_math_ceil(sn_em *em, const lv *in) { return em_call1(em, "llvm.ceil", in[0
 lv sn_math_round(sn_em *em, const lv *in) { return em_rint(em, in[0]); }
 lv sn_math_trunc(sn_em *em, const lv *in) { return em_trunc(em, in[0]); }
 lv sn_math_add(sn_em *em, const lv *in) { return em_contract(em_add(em, in[0], in[1])); }
-lv sn_math_sub(sn_em *em, const lv *in) { return em_contract(em_sub(em, in[0], in[1])); }
+/* x - y is what a rounding took from x. */
+static bool is_rest(lv x, lv y) {
+    lv rounded = LLVMIsAFPExtInst(y) ? LLVMGetOperand(y, 0) : NULL;
+    return rounded && LLVMIsAFPTruncInst(rounded) && LLVMGetOperand(rounded, 0) == x;
+}
+
+/* Where x is at hand anyway, there is nothing to gain by fusing a product into the difference. */
+lv sn_math_sub(sn_em *em, const lv *in) {
+    lv y = em_sub(em, in[0], in[1]);
+    return is_rest(in[0], in[1]) ? y : em_contract(y);
+}
 lv sn_math_mul(sn_em *em, const lv *in) { return em_contract(em_mul(em, in[0], in[1])); }
 lv sn_math_max(sn_em *em, const lv *in) { return sn_em_fmax(em, in[0], in[1]); }
 lv sn_math_min(sn_em *em, const lv *in) { return sn_em_fmin(em, in[0], in[1]); }

@@ -141,7 +141,8 @@ static void load_fragment(sn_gen *g, const sn_mma_nest *n, uint32_t h, int64_t q
     for (int64_t i = 0; i < REGS; i++) {
         lv offset = sn_gen_c32(g, ((h * steps + step) * REGS + i) * each);
         lv p = LLVMBuildInBoundsGEP2(em->b, element, g->memory[n->a.buf.i], &offset, 1, "");
-        out[i] = LLVMBuildLoad2(em->b, em->cg->i32, p, "");
+        lv x = LLVMBuildLoad2(em->b, sn_em_shape(element, (uint32_t)each), p, "");
+        out[i] = LLVMBuildBitCast(em->b, x, em->cg->i32, "");
     }
 }
 
@@ -160,47 +161,6 @@ static void fence(sn_gen *g, sn_stmt first) {
             }
     }
     put(g, "wgmma.fence.sync.aligned;");
-}
-
-/* ---- turns ---- */
-
-/* A warp stands still until its instructions are all in the tensor core's queue. If all warpgroups give theirs at the same time, none
- * is left to make the next fragments; so they take turns: each waits until the one before has given a group (the last one's
- * group of before), by a barrier of its own that both come to. */
-static bool takes_turns(const sn_mma_nest *n) { return n->a.in_registers && n->threads > sn_mmas[n->mma].threads; }
-
-static void meet(sn_gen *g, const char *text, lv group, uint32_t threads) {
-    enum { FIRST = 2 }; /* barrier 0 is that of the block, 1 that of those who compute */
-    lv args[2] = {em_iadd(&g->em, group, sn_gen_c32(g, FIRST)), sn_gen_c32(g, 2 * threads)};
-    sn_em_assembly(&g->em, g->em.cg->vd, text, "r,r,~{memory}", args, 2);
-}
-
-static void await_turn(sn_gen *g, const sn_mma_nest *n) {
-    uint32_t threads = sn_mmas[n->mma].threads;
-    if (takes_turns(n)) meet(g, "barrier.sync.aligned $0, $1;", sn_gen_group_number(g, threads), threads);
-}
-
-static void give_turn(sn_gen *g, const sn_mma_nest *n) {
-    uint32_t threads = sn_mmas[n->mma].threads;
-    if (!takes_turns(n)) return;
-    lv next = em_iadd(&g->em, sn_gen_group_number(g, threads), sn_gen_c32(g, 1));
-    lv around = em_icmp(&g->em, LLVMIntEQ, next, sn_gen_c32(g, n->threads / threads));
-    meet(g, "barrier.arrive.aligned $0, $1;", em_select(&g->em, around, sn_gen_c32(g, 0), next), threads);
-}
-
-/* Where those who compute begin: the last group lets the first one begin. */
-void sn_gen_start_turns(sn_gen *g) {
-    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
-        sn_mma_nest n;
-        const char *why;
-        if (!is_wgmma(g, s) || !sn_mma_find(&n, &why, g->m, s) || !takes_turns(&n)) continue;
-        uint32_t threads = sn_mmas[n.mma].threads;
-        lv last = em_icmp(&g->em, LLVMIntEQ, sn_gen_group_number(g, threads), sn_gen_c32(g, n.threads / threads - 1));
-        sn_em_if branch = sn_em_then(&g->em, last, "last_group");
-        meet(g, "barrier.arrive.aligned $0, $1;", sn_gen_c32(g, 0), threads);
-        sn_em_end(&g->em, &branch);
-        return;
-    }
 }
 
 /* ---- nests ---- */
@@ -271,7 +231,6 @@ void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe) {
     }
 }
 
-/* What has been stored for the next ones is shown while these are under way. */
 void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(g->m, nest);
     uint32_t last = 0;
@@ -279,9 +238,7 @@ void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (r->buf.i && g->mma_holds[r->buf.i] > last) last = g->mma_holds[r->buf.i];
     }
-    if (last <= g->mma_done) return;
-    sn_gen_show_stores(g);
-    sn_gen_wait_mma(g, g->mma_given - last);
+    if (last > g->mma_done) sn_gen_wait_mma(g, g->mma_given - last);
 }
 
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way) {
@@ -318,12 +275,11 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
         g->status = sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: %s does not have the instruction %s", g->k->name,
                             g->em.cg->target->name, sn_mmas[n.mma].name);
     bool lasts = may_last(g, s), follows = lasts && is_wgmma(g, sn_stmt_get(g->m, s)->prev);
-    if (!follows) fence(g, s), await_turn(g, &n);
+    if (!follows) fence(g, s);
     put_wgmma(g, &n, adds(g, s));
     join_group(g, &n);
     if (lasts && is_wgmma(g, sn_stmt_get(g->m, s)->next)) return;
     put(g, "wgmma.commit_group.sync.aligned;");
-    give_turn(g, &n);
     g->mma_given++;
     if (!lasts) sn_gen_wait_mma(g, 0);
 }

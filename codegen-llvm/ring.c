@@ -54,6 +54,29 @@ static uint32_t param_of(const sn_gen *g, sn_buf b) {
     return i;
 }
 
+/* The register that a load goes to and nowhere else, element by element; none: it goes elsewhere. */
+static sn_buf goes_to(sn_gen *g, const sn_stmt_rec *load) {
+    const sn_stmt_rec *store = load->next.i ? sn_stmt_get(g->m, load->next) : NULL;
+    bool copies = store && store->op == SN_LOP_STORE && store->in[0].i == load->result.i && !store->next.i;
+    return copies && sn_buf_get(g->m, store->buf)->scope == SN_BUF_REG ? store->buf : (sn_buf){0};
+}
+
+/* Do products of tf32 alone read the buffer, or fragments that are copies of it? Then boxes round what they bring, which
+ * instructions would cut off. */
+static bool is_tf32(sn_gen *g, sn_buf shared) {
+    bool tf32 = false;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op != SN_LOP_LOAD || !sn_buf_eq(r->buf, shared)) continue;
+        sn_stmt up = r->parent;
+        while (up.i && !sn_stmt_get(g->m, up)->mma) up = sn_stmt_get(g->m, up)->parent;
+        sn_buf copy = up.i ? (sn_buf){0} : goes_to(g, r);
+        tf32 = up.i ? sn_stmt_get(g->m, up)->mma == SN_MMA_WGMMA_TF32 : copy.i && is_tf32(g, copy);
+        if (!tf32) return false;
+    }
+    return tf32;
+}
+
 static void add_box(sn_gen *g, sn_stmt nest) {
     const char *why;
     sn_gen_box b = {.nest = nest};
@@ -64,6 +87,7 @@ static void add_box(sn_gen *g, sn_stmt nest) {
     sn_tensor_map map = {.param = param_of(g, b.box.global),
                          .offset = b.box.offset * bytes,
                          .dtype = shared->dtype,
+                         .tf32 = b.box.fills && is_tf32(g, b.box.shared),
                          .rank = b.box.rank,
                          .swizzle = shared->swizzle};
     for (uint32_t k = 0; k < b.box.rank; k++) {

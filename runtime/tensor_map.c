@@ -1,14 +1,15 @@
 /* tensor_map.c: encoding tensor maps (ir/base/tensor_map.h) with the driver.
  *
- * Copies move bits, so that the driver hears only how wide an element is. Host work of less than a microsecond, allowed
+ * Copies move bits, so that the driver hears only how wide an element is, or that it is to be rounded. Host work of less than a microsecond, allowed
  * while a stream is captured. Whether a map has to be encoded again is for exec.c.
  */
 #include "runtime/cuda_driver.h"
 
 #include <stdio.h>
 
-static int type_of(sn_dtype t) {
-    switch (sn_dtype_bytes(t)) {
+static int type_of(const sn_tensor_map *map) {
+    if (map->tf32) return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    switch (sn_dtype_bytes(map->dtype)) {
     case 1: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case 2: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
     case 4: return CU_TENSOR_MAP_DATA_TYPE_UINT32;
@@ -36,10 +37,10 @@ sn_status sn_cuda_tensor_map(CUtensorMap *out, sn_cuda *cu, const sn_tensor_map 
                        kernel, map->param, (const void *)address, SN_MAP_ADDRESS);
     for (uint32_t i = 0; i < map->rank; i++) dims[i] = (uint64_t)map->dims[i];
     for (uint32_t i = 1; i < map->rank; i++) strides[i - 1] = (uint64_t)map->strides[i - 1];
-    CUresult result = cu->api.cuTensorMapEncodeTiled(
-        out, type_of(map->dtype), map->rank, (void *)(address + map->offset), dims, strides, map->box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map->swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult result =
+        cu->api.cuTensorMapEncodeTiled(out, type_of(map), map->rank, (void *)(address + map->offset), dims, strides,
+                                       map->box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map->swizzle),
+                                       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
     snprintf(what, sizeof what, "kernel %s, argument %u: cuTensorMapEncodeTiled", kernel, map->param);

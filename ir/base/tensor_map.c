@@ -10,7 +10,7 @@ static const int64_t MAX_DIM = (int64_t)1 << 32, STRIDES_END = (int64_t)1 << 40;
 
 bool sn_tensor_map_eq(const sn_tensor_map *a, const sn_tensor_map *b) {
     if (a->param != b->param || a->offset != b->offset || a->dtype != b->dtype || a->rank != b->rank ||
-        a->swizzle != b->swizzle)
+        a->swizzle != b->swizzle || a->tf32 != b->tf32)
         return false;
     for (uint32_t i = 0; i < a->rank; i++)
         if (a->dims[i] != b->dims[i] || a->box[i] != b->box[i] || (i && a->strides[i - 1] != b->strides[i - 1]))

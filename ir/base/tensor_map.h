@@ -19,6 +19,7 @@ typedef struct sn_tensor_map {
     uint32_t param; /* which parameter of the kernel, among those that are buffers */
     int64_t offset; /* bytes from there to the first element */
     sn_dtype dtype;
+    bool tf32;                        /* f32 are rounded on their way, to the bits that products of tf32 read */
     uint32_t rank;                    /* at least 1 */
     int64_t dims[SN_MAP_RANK];        /* elements; what is copied from beyond them is 0, nothing is written there */
     int64_t strides[SN_MAP_RANK - 1]; /* bytes between neighbours along axes 1 .. rank-1 */

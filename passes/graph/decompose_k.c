@@ -32,6 +32,27 @@ static double blocks_of(const sn_product *p) {
     return (double)p->batch * (double)rows * (double)columns;
 }
 
+/* Products of bfloat16 that stand for one of the product's. */
+static double products_for_one(const sn_choice_question *q) {
+    enum { EXACT = 6, FEWER = 3 };
+    sn_precision precision = sn_node_precision(q->m, q->product->node);
+    if (q->product->dtype != SN_F32 || precision == SN_PRECISION_BF16) return 1;
+    return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
+}
+
+/* Of floats that tensor cores multiply, by large tiles, which units do in waves; 0: of others, which this does not know. */
+static double multiplying(const sn_choice_question *q, double parts) {
+    const sn_product *p = q->product;
+    bool known = p->dtype == SN_F32 || p->dtype == SN_F16 || p->dtype == SN_BF16;
+    if (!known || !q->target->specific) return 0;
+    int64_t rows = p->m < SN_CHOICE_TILES ? p->m : SN_CHOICE_TILES,
+            columns = p->n < SN_CHOICE_TILES ? p->n : SN_CHOICE_TILES;
+    double tiles = (double)p->batch * parts * (double)((p->m + rows - 1) / rows * ((p->n + columns - 1) / columns));
+    double waves = (double)(((int64_t)tiles + q->target->units - 1) / q->target->units);
+    double rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(SN_BF16);
+    return waves * (double)(rows * columns) * (double)p->k / parts * products_for_one(q) / rate;
+}
+
 /* Blocks that there are keep as many units busy as they are; memory is shared out among units. */
 static double cycles(const sn_choice_question *q, double parts) {
     const sn_target *t = q->target;
@@ -39,6 +60,7 @@ static double cycles(const sn_choice_question *q, double parts) {
     double rate = (double)t->cycle_bytes, product = operand_bytes(q->product) / (rate * busy);
     double misplaced = sn_choice_misplaced_cycles(q, parts);
     product = product > misplaced ? product : misplaced;
+    if (product < multiplying(q, parts)) product = multiplying(q, parts);
     if (parts <= 1) return product;
     return product + 2 * parts * partial_bytes(q->product) / (rate * t->units) + SN_CHOICE_LAUNCH;
 }

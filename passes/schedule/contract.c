@@ -19,10 +19,23 @@
 /* The instruction for operands of that dtype, none: there is none. */
 static sn_mma instruction(const sn_target *t, sn_dtype operand, sn_dtype state) {
     for (sn_mma i = SN_MMA_NONE + 1; i < SN_N_MMAS; i++)
-        if (sn_mma_is_async(i) && sn_mmas[i].operand == operand && sn_mmas[i].state == state && operand != SN_F32 &&
-            t->sm == sn_mmas[i].sm)
+        if (sn_mma_is_async(i) && sn_mmas[i].operand == operand && sn_mmas[i].state == state && t->sm == sn_mmas[i].sm)
             return i;
     return SN_MMA_NONE;
+}
+
+static bool any_lies_across(const sn_contract *ct, bool right) {
+    bool any = false;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) any |= ct->c.operands[i].right == right && ct->across[i];
+    return any;
+}
+
+/* Instructions read operands that lie along the sum; one that does not is the left one, which passes through registers. */
+static bool takes_as_they_are(sn_contract *ct) {
+    if (any_lies_across(ct, true) && any_lies_across(ct, false)) return false;
+    if (any_lies_across(ct, true)) sn_contraction_swap(&ct->c);
+    ct->in_registers = any_lies_across(ct, false);
+    return true;
 }
 
 /* How many of bfloat16 give an f32 that precision. */
@@ -44,16 +57,20 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (c->operands[i].from != operand) return false;
     *why_not = "there is no instruction for its dtypes";
-    bool takes_apart = operand == SN_F32 && c->dtype == SN_F32;
-    if (takes_apart) ct->n_terms = terms_of((sn_precision)sn_kern_get(cx->m, k)->sched.precision);
+    sn_precision precision = (sn_precision)sn_kern_get(cx->m, k)->sched.precision;
+    bool is_f32 = operand == SN_F32 && c->dtype == SN_F32;
+    for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
+    bool takes_apart = is_f32 && (precision != SN_PRECISION_TF32 || !takes_as_they_are(ct));
+    if (takes_apart) ct->n_terms = terms_of(precision);
+    ct->in_registers |= takes_apart;
     ct->mma = instruction(cx->target, takes_apart ? SN_BF16 : operand, c->dtype);
+    *why_not = "an operand lies across the sum, which the instruction does not take";
+    if (ct->mma && !sn_mmas[ct->mma].across && any_lies_across(ct, true)) return false;
+    if (ct->mma && !sn_mmas[ct->mma].across && any_lies_across(ct, false) && !ct->in_registers) return false;
+    *why_not = "there is no instruction for its dtypes";
     if (ct->mma == SN_MMA_NONE) return false;
-    for (uint32_t i = 0; i < c->n_operands; i++) {
-        ct->across[i] = sn_contraction_lies_across(cx, c, i);
-        *why_not = "an operand lies across the sum, which the instruction does not take";
-        if (!sn_mmas[ct->mma].across && ct->across[i]) return false;
-    }
-    if (c->m <= sn_mmas[ct->mma].m && c->m < c->n) sn_contraction_swap(c);
+    bool sided = ct->in_registers && !takes_apart;
+    if (c->m <= sn_mmas[ct->mma].m && c->m < c->n && !sided) sn_contraction_swap(c);
     return true;
 }
 

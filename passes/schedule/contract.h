@@ -12,7 +12,9 @@ typedef struct sn_contract {
     sn_module *m;
     sn_kern k;
     sn_contraction c;
-    sn_mma mma;       /* none: products without an instruction for matrices */
+    sn_mma mma; /* none: products without an instruction for matrices */
+    bool
+        in_registers; /* left operands pass through registers: as terms, or because the instruction wants them otherwise */
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
     bool across[SN_MOST_OPERANDS]; /* which operand lies across the sum in memory */
     /* Where threads bring operands to shared memory: */

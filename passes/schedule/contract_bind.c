@@ -210,8 +210,36 @@ static void put_operands(sn_contract_binding *b, sn_cursor at, sn_ix k) {
         if (b->sc->threads && !sn_contract_copies(b, i)) sn_contract_fill(b, at, i, k);
 }
 
-static void put_products(sn_contract_binding *b, sn_cursor at) {
+/* Both operands of a step in shared memory. */
+static void put_nests(sn_contract_binding *b, sn_cursor at) {
     const sn_contraction *c = &b->ct.c;
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        sn_mma_nest nest = b->nest;
+        nest.state = b->states[c->products[p].state];
+        nest.a = sn_contract_operand_of(b, c->products[p].left);
+        nest.b = sn_contract_operand_of(b, c->products[p].right);
+        sn_mma_put(b->m, at, &nest);
+    }
+}
+
+/* The left one in registers, piece by piece. */
+static void put_pieces(sn_contract_binding *b, sn_cursor at) {
+    const sn_contraction *c = &b->ct.c;
+    for (int64_t piece = 0; piece < SN_PIECES; piece++) {
+        for (uint32_t i = 0; i < c->n_operands; i++)
+            if (!c->operands[i].right) sn_contract_load_left(b, at, i, piece);
+        for (uint32_t p = 0; p < c->n_products; p++) {
+            sn_mma_nest nest = sn_contract_piece(b);
+            nest.state = b->states[c->products[p].state];
+            nest.a = (sn_mma_operand){.buf = b->fragments[c->products[p].left][piece][0], .in_registers = true};
+            nest.b = sn_contract_operand_of(b, c->products[p].right);
+            sn_contract_choose_piece(b, &nest.b, piece);
+            sn_mma_put(b->m, at, &nest);
+        }
+    }
+}
+
+static void put_products(sn_contract_binding *b, sn_cursor at) {
     sn_cursor in = at;
     sn_ix k = open_steps(b, &in);
     put_operands(b, in, k);
@@ -220,13 +248,8 @@ static void put_products(sn_contract_binding *b, sn_cursor at) {
         return;
     }
     if (b->n_terms) sn_contract_put_terms(b, in, k);
-    for (uint32_t p = 0; p < c->n_products && !b->n_terms; p++) {
-        sn_mma_nest nest = b->nest;
-        nest.state = b->states[c->products[p].state];
-        nest.a = sn_contract_operand_of(b, c->products[p].left);
-        nest.b = sn_contract_operand_of(b, c->products[p].right);
-        sn_mma_put(b->m, in, &nest);
-    }
+    else if (b->ct.in_registers) put_pieces(b, in);
+    else put_nests(b, in);
     if (b->n_terms) sn_contract_finish_terms(b, at);
 }
 
@@ -498,6 +521,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     make_operands(&b);
     open_tiles(&b, &at);
     if (b.n_terms) sn_contract_make_terms(&b);
+    if (b.ct.in_registers && !sc->threads) sn_contract_make_fragments(&b);
     make_states(&b, at);
     put_products(&b, at);
     if (b.split > 1) {

@@ -7,7 +7,7 @@
 
 #include "passes/schedule/contract.h"
 
-enum { SN_MOST_TERMS = 3, SN_MOST_PIECES = 2 };
+enum { SN_MOST_TERMS = 3, SN_PIECES = 2 /* of a step, if left operands pass through registers */ };
 
 typedef struct sn_contract_binding {
     sn_contract ct;
@@ -28,8 +28,8 @@ typedef struct sn_contract_binding {
     sn_buf shared[SN_MOST_OPERANDS]; /* what boxes fill */
     bool across[SN_MOST_OPERANDS];   /* contiguous across the sum */
     uint32_t n_terms; /* bfloat16 terms that an operand of f32 is taken apart into; 0: it is used as it is */
-    sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];                     /* of right operands, in shared memory */
-    sn_buf fragments[SN_MOST_OPERANDS][SN_MOST_PIECES][SN_MOST_TERMS]; /* of left ones, in registers */
+    sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];                /* of right operands, in shared memory */
+    sn_buf fragments[SN_MOST_OPERANDS][SN_PIECES][SN_MOST_TERMS]; /* of left ones, in registers */
     sn_buf states[4];
     sn_buf totals[4];  /* with terms: what states are added to, run by run */
     sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
@@ -77,6 +77,23 @@ bool sn_contract_shares_terms(const sn_contract_binding *b);
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
 /* Behind all steps: then totals have the sums of f32. */
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at);
+
+/* ---- contract_left.c ---- */
+
+/* Registers for the left operands of the pieces of a step. */
+void sn_contract_make_fragments(sn_contract_binding *b);
+/* They get the operand's elements of piece i, behind the barrier of the pipe: as terms if it is taken apart. */
+void sn_contract_load_left(sn_contract_binding *b, sn_cursor at, uint32_t operand, int64_t piece);
+/* The nest of a product of piece i; without operands. */
+sn_mma_nest sn_contract_piece(const sn_contract_binding *b);
+/* Of a right operand in shared memory, the part that piece i multiplies. */
+void sn_contract_choose_piece(sn_contract_binding *b, sn_mma_operand *right, int64_t piece);
+/* Element (row, step) of what boxes have brought. */
+sn_val sn_contract_raw(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix row, sn_ix step);
+/* The step of the sum that stands at place p among those of a step of the pipe. */
+sn_ix sn_contract_step_at(sn_contract_binding *b, sn_ix p);
+/* Terms of x go to element `at` of these buffers. */
+void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const sn_buf *to, sn_ix offset);
 
 /* ---- contract_split.c ---- */
 

@@ -9,7 +9,7 @@
  *       left terms of the first piece   if (k mod run) in 1 { total += acc   acc = 0 }   barrier
  *       acc += l*h, h*l, m*m, m*h, h*m, h*h   left terms of the second piece   acc += ... }
  *
- * What bounds such a kernel is shared memory: registers save it the left terms. While products of one piece are under way, the
+ * Shared memory and the instructions that make terms are what bounds such a kernel: registers save it the left terms. While products of one piece are under way, the
  * next one's terms are made; those of the right operand lie three times in shared memory, since products of a step may still be
  * under way in other warps when the next step begins, and are over when its barrier has been passed.
  *
@@ -50,37 +50,15 @@ static int64_t size_of(const sn_contract_binding *b, uint32_t operand) {
     return sn_contract_rows(b, operand) * b->sc->tile_k;
 }
 
-static int64_t pieces(const sn_contract_binding *b) { return b->sc->tile_k / sn_mmas[b->nest.mma].k; }
-
-/* The step of the sum that stands at place p among those of a step of the pipe; it may be any, if it is the same one for both
- * operands. Where the left operand lies along the sum, each of four lanes loads one of four neighbours, so that a warp reads 8
- * whole pieces of 16 bytes, and the fragment has two such loads next to each other. */
-static sn_ix step_at(sn_contract_binding *b, sn_ix p) {
-    uint32_t left = b->ct.c.products[0].left;
-    if (b->across[left]) return p;
-    sn_ix in = sn_ix_modc(b->m, p, GROUP), group = sn_ix_divc(b->m, p, GROUP);
-    return sn_contract_fma(b, GROUP, group,
-                           sn_contract_fma(b, GROUP / 2, sn_ix_modc(b->m, in, 2), sn_ix_divc(b->m, in, 2)));
-}
-
-/* Right term t of piece i in step k: lines of 128 bytes, or as long as a step. */
-static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t t, int64_t i, sn_ix k) {
+/* Right term t in step k: lines of 128 bytes, or as long as a step. */
+static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t t, sn_ix k) {
     sn_buf buf = b->terms[operand][t];
-    sn_mma_operand o = {.buf = buf,
-                        .rows = sn_contract_rows(b, operand),
-                        .width = sn_buf_get(b->m, buf)->swizzle / sn_dtype_bytes(SN_BF16),
-                        .steps = b->sc->tile_k,
-                        .across = b->across[operand]};
-    sn_ix first = sn_mma_offset(b->m, &o, o.steps, sn_ix_const(b->m, 0), sn_ix_const(b->m, i * sn_mmas[b->nest.mma].k));
-    o.at = sn_contract_fma(b, size_of(b, operand), sn_ix_modc(b->m, k, COPIES), first);
-    return o;
-}
-
-/* A piece is a step of the instruction. */
-static sn_mma_nest piece_nest(const sn_contract_binding *b) {
-    sn_mma_nest nest = b->nest;
-    nest.depth = sn_mmas[nest.mma].k;
-    return nest;
+    return (sn_mma_operand){.buf = buf,
+                            .rows = sn_contract_rows(b, operand),
+                            .width = sn_buf_get(b->m, buf)->swizzle / sn_dtype_bytes(SN_BF16),
+                            .steps = b->sc->tile_k,
+                            .across = b->across[operand],
+                            .at = sn_ix_scale(b->m, sn_ix_modc(b->m, k, COPIES), size_of(b, operand))};
 }
 
 static void make_right_terms(sn_contract_binding *b, uint32_t operand) {
@@ -94,46 +72,22 @@ static void make_right_terms(sn_contract_binding *b, uint32_t operand) {
     }
 }
 
-static void make_left_terms(sn_contract_binding *b, uint32_t operand) {
-    static const char *const NAMES[SN_MOST_TERMS] = {"left_h", "left_m", "left_l"};
-    sn_mma_nest nest = piece_nest(b);
-    for (int64_t i = 0; i < pieces(b); i++)
-        for (uint32_t t = 0; t < b->n_terms; t++)
-            b->fragments[operand][i][t] =
-                sn_contract_local(b, NAMES[t], SN_BF16, SN_BUF_REG, sn_mma_fragment_private(&nest),
-                                  (int64_t)b->nest.threads * b->sc->cluster);
-}
-
 void sn_contract_make_terms(sn_contract_binding *b) {
-    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
         if (is_right(b, i)) make_right_terms(b, i);
-        else make_left_terms(b, i);
-    }
 }
 
 /* ---- taking apart ---- */
 
-/* Terms of x are stored as `store` says. */
-typedef struct terms {
-    sn_buf buf[SN_MOST_TERMS];
-    sn_ix at;
-} terms;
-
-static void put_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const terms *to) {
+void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const sn_buf *to, sn_ix offset) {
     sn_module *m = b->m;
     sn_val rest = x;
     if (is_scaled(b)) rest = sn_put_op2(m, at, SN_LOP_MUL, rest, sn_put_const(m, at, SN_F32, ldexp(1, SCALE)));
     for (uint32_t t = 0; t < b->n_terms; t++) {
         sn_val term = sn_put_cast(m, at, SN_BF16, rest);
-        sn_put_store(m, at, to->buf[t], to->at, term);
+        sn_put_store(m, at, to[t], offset, term);
         if (t + 1 < b->n_terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, term));
     }
-}
-
-static sn_val load_raw(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix row, sn_ix step) {
-    sn_mma_operand raw = sn_contract_operand_of(b, operand);
-    sn_ix offset = sn_mma_offset(b->m, &raw, b->sc->tile_k, row, step);
-    return sn_put_load(b->m, at, raw.buf, sn_shared_of_rank(b->m, raw.buf, b->nest.rank, offset));
 }
 
 /* ---- the right operand ---- */
@@ -189,7 +143,7 @@ static void hold_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand,
     sn_ix w = sn_contract_loop(b, &at, "w", of->length / VECTOR, SN_AXIS_UNROLL);
     sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR), e = sn_contract_fma(b, VECTOR, w, v);
     place_of(b, operand, of, u, e, &row, &p);
-    sn_val x = load_raw(b, at, operand, row, b->across[operand] ? step_at(b, p) : p);
+    sn_val x = sn_contract_raw(b, at, operand, row, b->across[operand] ? sn_contract_step_at(b, p) : p);
     sn_put_store(b->m, at, of->held, held_at(b, of, u, e), x);
 }
 
@@ -197,14 +151,10 @@ static void put_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, 
     sn_ix row, p, u = sn_contract_loop(b, &at, "u", of->each, SN_AXIS_UNROLL);
     sn_ix v = sn_contract_loop(b, &at, "v", of->length, SN_AXIS_VECTOR);
     place_of(b, operand, of, u, v, &row, &p);
-    sn_val x = sn_put_load(b->m, at, of->held, held_at(b, of, u, b->across[operand] ? v : step_at(b, v)));
-    terms to = {.at = (sn_ix){0}};
-    for (uint32_t t = 0; t < b->n_terms; t++) {
-        sn_mma_operand o = layout(b, operand, t, 0, k);
-        to.buf[t] = o.buf;
-        to.at = sn_shared_of_rank(b->m, o.buf, b->nest.rank, sn_mma_offset(b->m, &o, o.steps, row, p));
-    }
-    put_terms(b, at, x, &to);
+    sn_val x = sn_put_load(b->m, at, of->held, held_at(b, of, u, b->across[operand] ? v : sn_contract_step_at(b, v)));
+    sn_mma_operand first = layout(b, operand, 0, k);
+    sn_ix offset = sn_mma_offset(b->m, &first, first.steps, row, p);
+    sn_contract_store_terms(b, at, x, b->terms[operand], sn_shared_of_rank(b->m, first.buf, b->nest.rank, offset));
 }
 
 static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
@@ -214,34 +164,6 @@ static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t oper
     of.x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
     hold_vectors(b, at, operand, &of);
     put_vectors(b, at, operand, &of, k);
-}
-
-/* ---- the left operand ---- */
-
-/* Elements of a thread in a fragment, in their order: blocks of rows h, halves of a step of the instruction, rows r that are 8
- * apart, neighbours c. */
-static void take_left_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, int64_t piece) {
-    sn_module *m = b->m;
-    sn_mma_nest nest = piece_nest(b);
-    int64_t own = sn_mma_fragment_private(&nest), c = sn_mma_neighbours(nest.mma), lanes = 4;
-    sn_buf held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, own, (int64_t)nest.threads * b->sc->cluster);
-    sn_ix x = sn_contract_loop(b, &at, "x", nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix base = sn_ix_scale(m, sn_contract_fma(b, nest.threads, nest.rank, x), own);
-    sn_cursor in = at;
-    sn_ix h = sn_contract_loop(b, &in, "h", nest.tiles_m, SN_AXIS_UNROLL),
-          half = sn_contract_loop(b, &in, "i", 2, SN_AXIS_UNROLL), r = sn_contract_loop(b, &in, "r", 2, SN_AXIS_UNROLL),
-          e = sn_contract_loop(b, &in, "e", c, SN_AXIS_UNROLL);
-    sn_ix p = sn_contract_fma(b, c, sn_ix_modc(m, x, lanes), e);
-    p = sn_ix_addc(m, sn_contract_fma(b, lanes * c, half, p), piece * nest.depth);
-    sn_ix element = sn_contract_fma(b, 2, sn_contract_fma(b, 2, h, half), r);
-    sn_val raw = load_raw(b, in, operand, sn_mma_row(m, &nest, x, h, sn_ix_scale(m, r, 2)), step_at(b, p));
-    sn_put_store(m, in, held, sn_ix_add(m, base, sn_contract_fma(b, c, element, e)), raw);
-    in = at;
-    sn_ix u = sn_contract_loop(b, &in, "u", own / c, SN_AXIS_UNROLL),
-          v = sn_contract_loop(b, &in, "v", c, SN_AXIS_VECTOR);
-    terms to = {.at = sn_ix_add(m, base, sn_contract_fma(b, c, u, v))};
-    for (uint32_t t = 0; t < b->n_terms; t++) to.buf[t] = b->fragments[operand][piece][t];
-    put_terms(b, in, sn_put_load(m, in, held, to.at), &to);
 }
 
 /* ---- sums ---- */
@@ -263,11 +185,12 @@ static void put_products(sn_contract_binding *b, sn_cursor at, int64_t piece, sn
     for (uint32_t i = 0; i < N_PAIRS[b->n_terms - 1]; i++)
         for (uint32_t p = 0; p < c->n_products; p++) {
             pair terms = PAIRS[b->n_terms - 1][i];
-            sn_mma_nest nest = piece_nest(b);
+            sn_mma_nest nest = sn_contract_piece(b);
             nest.state = b->states[c->products[p].state];
             nest.a =
                 (sn_mma_operand){.buf = b->fragments[c->products[p].left][piece][terms.left], .in_registers = true};
-            nest.b = layout(b, c->products[p].right, terms.right, piece, k);
+            nest.b = layout(b, c->products[p].right, terms.right, k);
+            sn_contract_choose_piece(b, &nest.b, piece);
             sn_mma_put(b->m, at, &nest);
         }
 }
@@ -282,9 +205,9 @@ static void begin_run(sn_contract_binding *b, sn_cursor at, sn_ix k) {
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
         if (is_right(b, i)) take_right_apart(b, at, i, k);
-    for (int64_t piece = 0; piece < pieces(b); piece++) {
+    for (int64_t piece = 0; piece < SN_PIECES; piece++) {
         for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
-            if (!is_right(b, i)) take_left_apart(b, at, i, piece);
+            if (!is_right(b, i)) sn_contract_load_left(b, at, i, piece);
         if (piece == 0) begin_run(b, at, k);
         if (piece == 0) sn_put_barrier(b->m, at);
         put_products(b, at, piece, k);

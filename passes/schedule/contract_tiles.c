@@ -80,9 +80,15 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
     return SN_PRODUCT_BEGIN + larger(sum, memory);
 }
 
-/* Registers of a thread for sums, and shared memory of a block for operands, beside results: tiles or at least lines of them, two in
+/* Of an element of a left operand that passes through registers: its terms, or as it is. */
+static int64_t fragment_bytes(const sn_contract *ct) {
+    return (int64_t)sn_dtype_bytes(sn_mmas[ct->mma].operand) * (ct->n_terms ? ct->n_terms : 1);
+}
+
+/* Registers of a thread for sums and left operands, and shared memory of a block for operands, beside results: tiles or at least lines of them, two in
  * turn (contract_bind.c); one line where terms take the room. */
 static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bool stages_open) {
+    enum { REGISTER = 4 };
     const sn_contraction *c = &ct->c;
     int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1);
     int64_t rows = 0, right = 0, bytes = sn_dtype_bytes(c->operands[0].from);
@@ -96,7 +102,9 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     int64_t room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - tile;
     if (!stages_open || SN_PRODUCT_STAGES * stage > room) room += tile - line;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
-    return sums <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
+    int64_t fragments =
+        ct->in_registers ? (int64_t)sc->tile_m * sc->tile_k * fragment_bytes(ct) / sc->block_x / REGISTER : 0;
+    return sums + fragments <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
 }
 
 /* Does the instruction make such tiles, and the pipe of boxes such steps? */

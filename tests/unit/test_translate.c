@@ -46,9 +46,9 @@ Test(tensor_map, equal_ones) {
     cr_expect(sn_tensor_map_eq(&GOOD, &map));
     map.strides[0] = 4096;
     cr_expect_not(sn_tensor_map_eq(&GOOD, &map));
-    sn_tensor_map others[] = {GOOD, GOOD, GOOD, GOOD, GOOD, GOOD};
+    sn_tensor_map others[] = {GOOD, GOOD, GOOD, GOOD, GOOD, GOOD, GOOD};
     others[0].param = 1, others[1].offset = 16, others[2].dtype = SN_F16, others[3].dims[1] = 1;
-    others[4].box[1] = 32, others[5].swizzle = 64;
+    others[4].box[1] = 32, others[5].swizzle = 64, others[6].tf32 = true;
     for (size_t i = 0; i < SN_COUNT(others); i++) cr_expect_not(sn_tensor_map_eq(&GOOD, &others[i]), "%zu", i);
 }
 

@@ -427,14 +427,16 @@ Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
                                     .box = {64, 8},
                                     .swizzle = 128,
                                     .offset = 256},
-                                   {.dtype = SN_F32, .rank = 1, .dims = {64}, .box = {16}, .param = 1}};
+                                   {.dtype = SN_F32, .rank = 1, .dims = {64}, .box = {16}, .param = 1},
+                                   {.dtype = SN_F32, .tf32 = true, .rank = 1, .dims = {64}, .box = {16}, .param = 1}};
     static const char *const wanted[] = {
         "            &map0, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, (void *)(in_x + 8192 + 256), (cuuint64_t[]){64, 60}, "
         "(cuuint64_t[]){128}, (cuuint32_t[]){64, 8}, (cuuint32_t[]){1, 1},\n"
         "            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, ",
         "            &map1, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, (void *)(out_y), (cuuint64_t[]){64}, (cuuint64_t[]){0}, ",
         "CU_TENSOR_MAP_SWIZZLE_NONE, ",
-        "        void *params[] = {&arg0, &out_y, &self->kept_k, &map0, &map1};\n",
+        "            &map2, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 1, ",
+        "        void *params[] = {&arg0, &out_y, &self->kept_k, &map0, &map1, &map2};\n",
     };
     sn_env env;
     sn_module *m = parsed(&env, text);
