@@ -4,11 +4,13 @@
  * and what threads do with its results, or the writing of these to memory, which goes on meanwhile. A step takes its
  * products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they share), or what threads do to
  * them, or its part of the way from memory, whichever is longest. Nothing is faster than memory brings and takes all bytes.
- * Constants are in constants.def; those of H200 were fitted to times of some 350 headers of 30 shapes.
+ * Where several blocks share the sums of a tile, the last one adds up what others leave (contract_split.c). Constants are in
+ * constants.def; those of H200 were fitted to times of some 500 headers of 45 shapes.
  */
 #include "passes/schedule/contract.h"
 
 static double larger(double a, double b) { return a > b ? a : b; }
+static double smaller(double a, double b) { return a < b ? a : b; }
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
 /* Products of terms that make one of f32. */
@@ -53,31 +55,45 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     double bytes = sn_dtype_bytes(c->operands[0].from), cache = (double)SN_PRODUCT_CACHE * t->units / active;
     double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate;
     if (!ct->n_terms) products = larger(products, shared_cycles(ct, sc, rows));
-    double step = larger(products * 100 / SN_PRODUCT_BUSY,
-                         brought * k * bytes / (cache < SN_PRODUCT_FETCH ? cache : SN_PRODUCT_FETCH));
+    products *= 100.0 / SN_PRODUCT_BUSY;
+    double fetch = brought * k * bytes / smaller(cache, SN_PRODUCT_FETCH), step = larger(products, fetch);
     if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
     if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
+    step += smaller(products, fetch) * SN_PRODUCT_BESIDE / 100;
     return step + SN_PRODUCT_STEP + SN_PRODUCT_MEMBER * (sc->cluster - 1.0);
+}
+
+static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
+    double down = waves_of(waves_of((double)ct->c.m, sc->tile_m), sc->cluster) * sc->cluster;
+    return (double)ct->c.batch * down * waves_of((double)ct->c.n, sc->tile_n);
 }
 
 /* Of a tile, behind another one. */
 static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
-    double results = (double)sc->tile_m * sc->tile_n, steps = waves_of((double)ct->c.k, sc->tile_k);
+    double results = (double)sc->tile_m * sc->tile_n,
+           steps = waves_of((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
     double own =
         steps * step_cycles(ct, t, sc, active) + results / sc->block_x * SN_PRODUCT_ELEMENT + SN_PRODUCT_RESULTS;
     return larger(own, write_cycles(ct, t, results * active));
 }
 
+/* What blocks that share the sums of a tile leave in memory, the last one of them reads. */
+static double share_cycles(const sn_sched *sc) {
+    if (sc->split <= 1) return 0;
+    double sums = (double)sc->tile_m * sc->tile_n * sc->split * sn_dtype_bytes(SN_F32);
+    return SN_PRODUCT_SHARE + sums / SN_PRODUCT_FETCH;
+}
+
 static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
     const sn_contraction *c = &ct->c;
-    double down = waves_of(waves_of((double)c->m, sc->tile_m), sc->cluster) * sc->cluster;
-    double tiles = (double)c->batch * down * waves_of((double)c->n, sc->tile_n);
+    double tiles = tiles_of(ct, sc) * (sc->split > 1 ? sc->split : 1);
     double turns = (double)(int64_t)(tiles / t->units), rest = tiles - turns * t->units, sum = 0;
     if (turns > 0) sum += turns * tile_cycles(ct, t, sc, t->units);
     if (rest > 0) sum += tile_cycles(ct, t, sc, rest);
-    sum += write_cycles(ct, t, (double)sc->tile_m * sc->tile_n * (rest > 0 ? rest : t->units));
     double memory = sn_contraction_fetch(c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
-    return SN_PRODUCT_BEGIN + larger(sum, memory);
+    double last = (double)sc->tile_m * sc->tile_n * smaller(tiles, t->units);
+    return SN_PRODUCT_BEGIN + larger(sum, memory) + share_cycles(sc) +
+           write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
 }
 
 /* Of an element of a left operand that passes through registers: its terms, or as it is. */
@@ -127,42 +143,54 @@ static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sc
     cost[at] = c;
 }
 
+/* Of a header of the list. */
+typedef struct shape {
+    uint32_t m, n, cluster, split;
+} shape;
+
 /* What is open in the pinned header becomes that of a tile of the list. */
-static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, uint32_t m, uint32_t n, uint32_t cluster) {
+static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const shape *s) {
     enum { MOST_GROUPS = 2 };
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     sn_sched sc = *pinned;
     sc.cls = SN_SCHED_CONTRACT;
-    if (!sc.tile_m) sc.tile_m = m;
-    if (!sc.tile_n) sc.tile_n = n;
-    if (!sc.cluster) sc.cluster = cluster;
+    if (!sc.tile_m) sc.tile_m = s->m;
+    if (!sc.tile_n) sc.tile_n = s->n;
+    if (!sc.cluster) sc.cluster = s->cluster;
+    if (!sc.split) sc.split = s->split;
     uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
     if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
     if (!sc.stages) sc.stages = ct->n_terms ? SN_PRODUCT_STAGES : SN_MAX_PIPE;
-    if (pinned->cls == SN_SCHED_NONE) sc.persistent = true;
+    if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
     return sc;
 }
 
 /* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have more to do with
- * few rows. */
-static bool is_wanted(const sn_contract *ct, uint32_t m, uint32_t cluster) {
+ * few rows. Several blocks share sums where tiles alone leave some without any, and each has enough steps. */
+static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
     uint32_t least = sn_mmas[ct->mma].m;
-    if (ct->n_terms) return m > least && cluster == 1;
-    return m <= 2 * least && (cluster == 1 || ct->c.m > m);
+    if (sc->split > 1) {
+        double steps = waves_of((double)ct->c.k, sc->tile_k);
+        if (sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units || steps < sc->split * SN_PRODUCT_STAGES)
+            return false;
+    }
+    if (ct->n_terms) return sc->tile_m > least && sc->cluster == 1 && sc->split == 1;
+    return sc->tile_m <= 2 * least && (sc->cluster == 1 || ct->c.m > sc->tile_m);
 }
 
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
-    static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256}, CLUSTERS[] = {1, 2};
-    enum { MOST = 12 }; /* worth timing */
+    static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256};
+    static const uint32_t SHARED[][2] = {{1, 1}, {2, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 6}, {1, 8}}; /* cluster, split */
+    enum { MOST = 12 };                                                                           /* worth timing */
     sn_sched_list list = {0};
-    double cost[SN_COUNT(WIDTHS) * SN_COUNT(HEIGHTS) * SN_COUNT(CLUSTERS)];
+    double cost[SN_COUNT(WIDTHS) * SN_COUNT(HEIGHTS) * SN_COUNT(SHARED)];
     const sn_target *t = ct->cx->target;
     for (size_t h = 0; h < SN_COUNT(HEIGHTS); h++)
         for (size_t w = 0; w < SN_COUNT(WIDTHS); w++)
-            for (size_t c = 0; c < SN_COUNT(CLUSTERS); c++) {
-                sn_sched sc = complete(ct, pinned, HEIGHTS[h], WIDTHS[w], CLUSTERS[c]);
-                if (!pinned->tile_m && !is_wanted(ct, sc.tile_m, sc.cluster)) continue;
+            for (size_t s = 0; s < SN_COUNT(SHARED); s++) {
+                sn_sched sc = complete(ct, pinned, &(shape){HEIGHTS[h], WIDTHS[w], SHARED[s][0], SHARED[s][1]});
+                if (!pinned->tile_m && !is_wanted(ct, t, &sc)) continue;
                 if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
                 rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
             }
