@@ -71,24 +71,23 @@ static int read_inputs(bench_args *b, const char *text) {
 }
 
 static int parse(bench_args *b, int argc, char **argv) {
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+    static const struct option options[] = {TOOL_DEVICE,
                                             {"runs", required_argument, NULL, 'r'},
                                             {"graph-below", required_argument, NULL, 'g'},
                                             {"check-repeat", required_argument, NULL, 'p'},
                                             {"error", no_argument, NULL, 'e'},
                                             {"inputs", required_argument, NULL, 'i'},
-                                            {"dim", required_argument, NULL, 'n'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"precision", required_argument, NULL, 'P'},
-                                            {"choices", required_argument, NULL, 'C'},
-                                            {"tune", optional_argument, NULL, 'u'},
+                                            TOOL_DIM,
+                                            TOOL_THREADS,
+                                            TOOL_PRECISION,
+                                            TOOL_CHOICES,
+                                            TOOL_TUNE,
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     int code = TOOL_OK;
     for (int c; code == TOOL_OK && (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
-        case 'd': b->o.device = optarg; break;
         case 'r': code = read_number(&b->runs, "runs", 1); break;
         case 'g': code = read_number(&b->graph_below, "graph-below", 0); break;
         case 'p': code = read_number(&b->repeats, "check-repeat", 1); break;
@@ -97,16 +96,9 @@ static int parse(bench_args *b, int argc, char **argv) {
             b->how.period = 0;
             break;
         case 'i': code = read_inputs(b, optarg); break;
-        case 't': code = read_number(&b->o.threads, "threads", 0); break;
-        case 'n':
-            if (!tool_add_dim(&b->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
-            break;
-        case 'C': b->o.choices = optarg; break;
-        case 'u': b->o.tune = optarg ? optarg : "on"; break;
         case 'j': b->json = optarg; break;
-        case 'P': b->o.precision = optarg; break;
         case 'h': b->show_help = true; return TOOL_OK;
-        default: return TOOL_USAGE;
+        default: code = tool_compile_option(&b->o, &b->dims, c);
         }
     }
     return code != TOOL_OK || optind < argc ? code : tool_misuse("bench: no FILE given");

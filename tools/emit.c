@@ -19,26 +19,16 @@ typedef struct emit_args {
 } emit_args;
 
 static int parse(emit_args *e, int argc, char **argv) {
-    static const struct option options[] = {{"stage", required_argument, NULL, 's'},
-                                            {"target", required_argument, NULL, 't'},
-                                            {"dim", required_argument, NULL, 'd'},
-                                            {"passes", required_argument, NULL, 'p'},
-                                            {"precision", required_argument, NULL, 'P'},
-                                            {"choices", required_argument, NULL, 'c'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"stage", required_argument, NULL, 's'},  TOOL_TARGET,       TOOL_DIM,
+                                            {"passes", required_argument, NULL, 'p'}, TOOL_PRECISION,    TOOL_CHOICES,
+                                            {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 's': e->stage = optarg; break;
-        case 't': e->o.target = optarg; break;
         case 'p': e->o.pipeline = optarg; break;
-        case 'P': e->o.precision = optarg; break;
-        case 'c': e->o.choices = optarg; break;
-        case 'd':
-            if (!tool_add_dim(&e->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
-            break;
         case 'h': e->show_help = true; return TOOL_OK;
-        default: return TOOL_USAGE;
+        default:
+            if (tool_compile_option(&e->o, &e->dims, c) != TOOL_OK) return TOOL_USAGE;
         }
     }
     if (!e->stage) return tool_misuse("emit: --stage is missing");

@@ -41,42 +41,35 @@ typedef struct run_args {
 } run_args;
 
 static int parse(run_args *r, int argc, char **argv) {
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-                                            {"ordinal", required_argument, NULL, 'O'},
+    static const struct option options[] = {TOOL_DEVICE,
+                                            TOOL_ORDINAL,
                                             {"input", required_argument, NULL, 'i'},
                                             {"random", required_argument, NULL, 'r'},
-                                            {"dim", required_argument, NULL, 'n'},
+                                            TOOL_DIM,
                                             {"check", no_argument, NULL, 'c'},
                                             {"check-kernels", no_argument, NULL, 'K'},
                                             {"output-dir", required_argument, NULL, 'o'},
                                             {"print-all", no_argument, NULL, 'a'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"cpu-schedule", required_argument, NULL, 's'},
-                                            {"choices", required_argument, NULL, 'C'},
-                                            {"tune", optional_argument, NULL, 'u'},
+                                            TOOL_THREADS,
+                                            TOOL_CPU_SCHEDULE,
+                                            TOOL_CHOICES,
+                                            TOOL_TUNE,
                                             {"wrapper", required_argument, NULL, 'w'},
-                                            {"target", required_argument, NULL, 'T'},
-                                            {"precision", required_argument, NULL, 'p'},
-                                            {"verify", required_argument, NULL, 'v'},
+                                            TOOL_TARGET,
+                                            TOOL_PRECISION,
+                                            TOOL_VERIFY,
                                             {"kernels", no_argument, NULL, 'k'},
                                             {"timings", no_argument, NULL, 'm'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
-        case 'd': r->o.device = optarg; break;
-        case 'O':
-            if (!tool_unsigned(&r->o.ordinal, optarg)) return tool_misuse("--ordinal %s: a number is wanted", optarg);
-            break;
         case 'i':
             if (!tool_add_input(&r->in, optarg)) return tool_misuse("--input %s: NAME=VALUE is wanted", optarg);
             break;
         case 'r':
             r->in.random_rest = true;
             if (!tool_u64(&r->in.how.seed, optarg)) return tool_misuse("--random %s: a number is wanted", optarg);
-            break;
-        case 'n':
-            if (!tool_add_dim(&r->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
             break;
         case 'c': r->check = true; break;
         case 'K': /* the kernels of a GPU have threads to look at */
@@ -85,20 +78,12 @@ static int parse(run_args *r, int argc, char **argv) {
             break;
         case 'o': r->output_dir = optarg; break;
         case 'a': r->print_all = true; break;
-        case 't':
-            if (!tool_unsigned(&r->o.threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
-            break;
-        case 's': r->o.cpu_schedule = optarg; break;
-        case 'p': r->o.precision = optarg; break;
-        case 'C': r->o.choices = optarg; break;
-        case 'u': r->o.tune = optarg ? optarg : "on"; break;
         case 'w': r->wrapper = optarg; break;
-        case 'T': r->o.target = optarg; break;
-        case 'v': r->o.verify = optarg; break;
         case 'k': r->kernels = true; break;
         case 'm': r->timings = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
-        default: return TOOL_USAGE;
+        default:
+            if (tool_compile_option(&r->o, &r->dims, c) != TOOL_OK) return TOOL_USAGE;
         }
     }
     if (argc - optind != 1) return tool_misuse("run: one FILE is wanted, %d given", argc - optind);

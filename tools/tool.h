@@ -47,6 +47,36 @@ bool tool_add_dim(tool_dims *dims, char *text); /* "N=8" */
 bool tool_unsigned(unsigned *out, const char *text);
 bool tool_u64(uint64_t *out, const char *text);
 
+/* ---- options of compiling (compile_options.c) ----
+ * A table for getopt_long has the ones that the subcommand takes; what comes back goes to tool_compile_option. */
+enum {
+    TOOL_OPTION_FIRST = 256, /* behind letters */
+    TOOL_OPTION_DEVICE,
+    TOOL_OPTION_ORDINAL,
+    TOOL_OPTION_DIM,
+    TOOL_OPTION_THREADS,
+    TOOL_OPTION_CPU_SCHEDULE,
+    TOOL_OPTION_PRECISION,
+    TOOL_OPTION_CHOICES,
+    TOOL_OPTION_TUNE,
+    TOOL_OPTION_RECORD_DIR,
+    TOOL_OPTION_TARGET,
+    TOOL_OPTION_VERIFY,
+};
+#define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
+#define TOOL_ORDINAL {"ordinal", required_argument, NULL, TOOL_OPTION_ORDINAL}
+#define TOOL_DIM {"dim", required_argument, NULL, TOOL_OPTION_DIM}
+#define TOOL_THREADS {"threads", required_argument, NULL, TOOL_OPTION_THREADS}
+#define TOOL_CPU_SCHEDULE {"cpu-schedule", required_argument, NULL, TOOL_OPTION_CPU_SCHEDULE}
+#define TOOL_PRECISION {"precision", required_argument, NULL, TOOL_OPTION_PRECISION}
+#define TOOL_CHOICES {"choices", required_argument, NULL, TOOL_OPTION_CHOICES}
+#define TOOL_TUNE {"tune", optional_argument, NULL, TOOL_OPTION_TUNE}
+#define TOOL_RECORD_DIR {"record-dir", required_argument, NULL, TOOL_OPTION_RECORD_DIR}
+#define TOOL_TARGET {"target", required_argument, NULL, TOOL_OPTION_TARGET}
+#define TOOL_VERIFY {"verify", required_argument, NULL, TOOL_OPTION_VERIFY}
+/* TOOL_USAGE where it is none of them, or its argument makes no sense. */
+int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
+
 /* ---- inputs (inputs.c) ----
  * --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|normal|uniform|wide|zeros|ones|special|spiked|
  * equal|growing|alternating, --random SEED */

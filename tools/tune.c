@@ -32,43 +32,31 @@ typedef struct tune_args {
 } tune_args;
 
 static int parse(tune_args *t, int argc, char **argv) {
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-                                            {"ordinal", required_argument, NULL, 'O'},
-                                            {"dim", required_argument, NULL, 'n'},
+    static const struct option options[] = {TOOL_DEVICE,
+                                            TOOL_ORDINAL,
+                                            TOOL_DIM,
                                             {"budget", required_argument, NULL, 'b'},
-                                            {"choices", required_argument, NULL, 'C'},
+                                            TOOL_CHOICES,
                                             {"again", no_argument, NULL, 'a'},
-                                            {"record-dir", required_argument, NULL, 'R'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"cpu-schedule", required_argument, NULL, 's'},
+                                            TOOL_RECORD_DIR,
+                                            TOOL_THREADS,
+                                            TOOL_CPU_SCHEDULE,
                                             {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         char *end;
         switch (c) {
-        case 'd': t->o.device = optarg; break;
-        case 'O':
-            if (!tool_unsigned(&t->o.ordinal, optarg)) return tool_misuse("--ordinal %s: a number is wanted", optarg);
-            break;
-        case 'n':
-            if (!tool_add_dim(&t->dims, optarg)) return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
-            break;
         case 'b':
             t->how.budget = strtod(optarg, &end);
             if (*end || end == optarg || !(t->how.budget > 0))
                 return tool_misuse("--budget %s: seconds are wanted", optarg);
             break;
-        case 'C': t->o.choices = optarg; break;
         case 'a': t->how.again = true; break;
-        case 'R': t->o.record_dir = optarg; break;
-        case 't':
-            if (!tool_unsigned(&t->o.threads, optarg)) return tool_misuse("--threads %s: a number is wanted", optarg);
-            break;
-        case 's': t->o.cpu_schedule = optarg; break;
         case 'j': t->json = true; break;
         case 'h': t->show_help = true; return TOOL_OK;
-        default: return TOOL_USAGE;
+        default:
+            if (tool_compile_option(&t->o, &t->dims, c) != TOOL_OK) return TOOL_USAGE;
         }
     }
     if (argc - optind != 1) return tool_misuse("tune: one FILE is wanted, %d given", argc - optind);

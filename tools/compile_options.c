@@ -1,0 +1,25 @@
+/* compile_options.c: options of compiling, as several subcommands take them from the command line. */
+#include "tools/tool.h"
+
+static int read_number(unsigned *out, const char *name) {
+    return tool_unsigned(out, optarg) ? TOOL_OK : tool_misuse("--%s %s: a number is wanted", name, optarg);
+}
+
+int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
+    switch (option) {
+    case TOOL_OPTION_DEVICE: o->device = optarg; return TOOL_OK;
+    case TOOL_OPTION_ORDINAL: return read_number(&o->ordinal, "ordinal");
+    case TOOL_OPTION_DIM:
+        if (tool_add_dim(dims, optarg)) return TOOL_OK;
+        return tool_misuse("--dim %s: NAME=NUMBER is wanted", optarg);
+    case TOOL_OPTION_THREADS: return read_number(&o->threads, "threads");
+    case TOOL_OPTION_CPU_SCHEDULE: o->cpu_schedule = optarg; return TOOL_OK;
+    case TOOL_OPTION_PRECISION: o->precision = optarg; return TOOL_OK;
+    case TOOL_OPTION_CHOICES: o->choices = optarg; return TOOL_OK;
+    case TOOL_OPTION_TUNE: o->tune = optarg ? optarg : "on"; return TOOL_OK;
+    case TOOL_OPTION_RECORD_DIR: o->record_dir = optarg; return TOOL_OK;
+    case TOOL_OPTION_TARGET: o->target = optarg; return TOOL_OK;
+    case TOOL_OPTION_VERIFY: o->verify = optarg; return TOOL_OK;
+    default: return TOOL_USAGE;
+    }
+}
