@@ -35,14 +35,6 @@ static double write_cycles(const sn_contract *ct, const sn_target *t, double res
     return results * sn_dtype_bytes(ct->c.operands[0].from) / rate;
 }
 
-/* Cycles in which shared memory takes what boxes write in a step, and gives what instructions read: each its rows of the left operand,
- * and all columns. One product has it in its rate; several of fewer columns each read more. */
-static double shared_cycles(const sn_contract *ct, const sn_sched *sc, double rows) {
-    double blocks = (double)sc->tile_m / sn_mmas[ct->mma].m, bytes = sn_dtype_bytes(sn_mmas[ct->mma].operand);
-    double reads = ct->c.n_products * (sc->tile_m + blocks * sc->tile_n);
-    return ct->c.n_products > 1 ? (rows + reads) * sc->tile_k * bytes / SN_LINE : 0;
-}
-
 /* Of one step of the sum, when so many blocks are at work. */
 static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     const sn_contraction *c = &ct->c;
@@ -54,7 +46,6 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     }
     double bytes = sn_dtype_bytes(c->operands[0].from), cache = (double)SN_PRODUCT_CACHE * t->units / active;
     double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate;
-    if (!ct->n_terms) products = larger(products, shared_cycles(ct, sc, rows));
     products *= 100.0 / SN_PRODUCT_BUSY;
     double fetch = brought * k * bytes / smaller(cache, SN_PRODUCT_FETCH), step = larger(products, fetch);
     if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
