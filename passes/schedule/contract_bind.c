@@ -472,14 +472,11 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     sn_cursor at = sn_at_end(b.k, (sn_stmt){0});
     make_operands(&b);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
-        const sn_contraction_operand *o = &ct->c.operands[i];
-        uint32_t bytes =
-            sn_dtype_bytes(ct->n_terms && o->right ? SN_BF16 : o->from); /* lines of terms are the longer ones */
-        uint32_t line = ct->n_terms ? SN_LINE : line_of(&b, i);
-        fits &= !b.across[i] || (o->right ? sc->tile_n : sc->tile_m) * bytes % line == 0;
+        int64_t bytes = sn_contract_rows(&b, i) * sn_dtype_bytes(ct->c.operands[i].from);
+        fits &= !b.across[i] || bytes % line_of(&b, i) == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
-    if (ct->n_terms && !sn_contract_shares_terms(&b))
+    if (ct->n_terms && !sn_contract_fits_terms(&b))
         return *why_not = "threads have no equal shares of its terms", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);
     sn_ix k = open_steps(&b, &at);

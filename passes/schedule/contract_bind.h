@@ -71,8 +71,8 @@ void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p);
 
 /* Shared memory and registers for terms. */
 void sn_contract_make_terms(sn_contract_binding *b);
-/* Do all threads take as many vectors of each right operand apart? */
-bool sn_contract_shares_terms(const sn_contract_binding *b);
+/* Do lines of terms fit into tiles, and do all threads take as many vectors of each right operand apart? */
+bool sn_contract_fits_terms(const sn_contract_binding *b);
 /* Step k of the sum, behind the barrier of its pipe: terms and products. */
 void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k);
 /* Behind all steps: then totals have the sums of f32. */

@@ -12,13 +12,14 @@
 
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-/* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will do, unless
- * terms are made of it. */
-static uint32_t columns(const sn_contract *ct) {
-    int64_t least = sn_mmas[ct->mma].n;
+/* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will do. Terms are made
+ * by all threads, which have to have something to do. */
+static uint32_t columns(const sn_contract *ct, uint32_t threads) {
+    int64_t least = sn_mmas[ct->mma].n, step = SN_LINE / sn_dtype_bytes(SN_F32);
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
-        int64_t line = (ct->n_terms ? SN_LINE : SN_SECTOR) / sn_dtype_bytes(ct->c.operands[i].from);
-        if (ct->c.operands[i].right && ct->across[i] && line > least) least = line;
+        int64_t line = ct->across[i] ? SN_SECTOR / sn_dtype_bytes(ct->c.operands[i].from) : 0;
+        if (ct->n_terms) line = threads * (ct->across[i] ? SN_TERMS_ACROSS : SN_TERMS_ALONG) / step;
+        if (ct->c.operands[i].right && line > least) least = line;
     }
     return (uint32_t)(parts(ct->c.n, least) * least);
 }
@@ -58,7 +59,9 @@ static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
 
 /* Rows of both operands that a multiprocessor takes apart for a step of the whole sum, with tiles of so many rows. */
 static double taken_apart(const sn_contract *ct, int64_t rows) {
-    int64_t n = columns(ct), tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, rows) * parts(ct->c.n, n));
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    int64_t n = columns(ct, (uint32_t)(rows / mma->m) * mma->threads);
+    int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, rows) * parts(ct->c.n, n));
     uint32_t split = choose_split(ct, tiles);
     return (double)(parts(tiles * split, ct->cx->target->units) * (rows + n)) / split;
 }
@@ -74,7 +77,7 @@ static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
     two.cluster = 1;
     if (!two.stages) two.stages = 2;
     if (!two.tile_m) two.tile_m = 2 * mma->m;
-    if (!two.tile_n) two.tile_n = columns(ct);
+    if (!two.tile_n) two.tile_n = columns(ct, two.block_x);
     if (!two.tile_k) two.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
     return two.tile_m % (2 * mma->m) == 0 && sn_contract_fits(&why_not, ct, &two) ? two.block_x : mma->threads;
 }
@@ -86,7 +89,7 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     sc.cls = SN_SCHED_CONTRACT;
     if (!sc.block_x) sc.block_x = threads(ct, &sc);
     if (!sc.tile_m) sc.tile_m = mma->m * (sc.block_x / mma->threads);
-    if (!sc.tile_n) sc.tile_n = columns(ct);
+    if (!sc.tile_n) sc.tile_n = columns(ct, sc.block_x);
     if (!sc.cluster) sc.cluster = 1;
     if (sc.block_x % mma->threads || !sc.tile_m) return;
     int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, sc.tile_m) * parts(ct->c.n, sc.tile_n));

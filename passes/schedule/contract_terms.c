@@ -61,14 +61,32 @@ static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t 
                             .at = sn_ix_scale(b->m, sn_ix_modc(b->m, k, COPIES), size_of(b, operand))};
 }
 
+static int64_t vector_length(const sn_contract_binding *b, uint32_t operand) {
+    return b->across[operand] ? SN_TERMS_ACROSS : SN_TERMS_ALONG;
+}
+
+/* Bytes of a line: as long as a step, or as a tile of few columns. */
+static uint32_t line_of(const sn_contract_binding *b, uint32_t operand) {
+    int64_t bytes = (b->across[operand] ? sn_contract_rows(b, operand) : b->sc->tile_k) * sn_dtype_bytes(SN_BF16);
+    return bytes % SN_LINE ? SN_LINE / 2 : SN_LINE;
+}
+
+bool sn_contract_fits_terms(const sn_contract_binding *b) {
+    bool fits = true;
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
+        int64_t columns = sn_contract_rows(b, i) * sn_dtype_bytes(SN_BF16);
+        fits &= !is_right(b, i) || !b->across[i] || columns % line_of(b, i) == 0;
+        fits &= !is_right(b, i) || size_of(b, i) / vector_length(b, i) % b->nest.threads == 0;
+    }
+    return fits;
+}
+
 static void make_right_terms(sn_contract_binding *b, uint32_t operand) {
     static const char *const NAMES[SN_MOST_TERMS] = {"right_h", "right_m", "right_l"};
-    int64_t line = b->sc->tile_k * sn_dtype_bytes(SN_BF16);
     for (uint32_t t = 0; t < b->n_terms; t++) {
         b->terms[operand][t] =
             sn_contract_local(b, NAMES[t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, operand), b->sc->cluster);
-        sn_buf_get(b->m, b->terms[operand][t])->swizzle =
-            (uint32_t)(b->across[operand] || line > SN_LINE ? SN_LINE : line);
+        sn_buf_get(b->m, b->terms[operand][t])->swizzle = line_of(b, operand);
     }
 }
 
@@ -99,17 +117,6 @@ typedef struct vectors {
     sn_ix x;
     int64_t length, each; /* of a vector; of a thread */
 } vectors;
-
-static int64_t vector_length(const sn_contract_binding *b, uint32_t operand) {
-    return b->across[operand] ? VECTOR : GROUP;
-}
-
-bool sn_contract_shares_terms(const sn_contract_binding *b) {
-    bool equal = true;
-    for (uint32_t i = 0; i < b->ct.c.n_operands; i++)
-        equal &= !is_right(b, i) || size_of(b, i) / vector_length(b, i) % b->nest.threads == 0;
-    return equal;
-}
 
 /* Row and place among the steps of element e of vector u. Two lines that half a warp stores are 4 apart, where they lie across:
  * then the permutation of lines has them in different banks. */
