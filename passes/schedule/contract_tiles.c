@@ -92,8 +92,8 @@ static int64_t fragment_bytes(const sn_contract *ct) {
     return (int64_t)sn_dtype_bytes(sn_mmas[ct->mma].operand) * (ct->n_terms ? ct->n_terms : 1);
 }
 
-/* Registers of a thread for sums and left operands, and shared memory of a block for operands, beside results: tiles or at least lines of them, two in
- * turn (contract_bind.c); one line where terms take the room. */
+/* Registers of a thread for sums and left operands, and shared memory of a block for operands, beside results: tiles
+ * or at least lines of them, two in turn (contract_bind.c); one line where terms take the room, or lines of tall tiles. */
 static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bool stages_open) {
     enum { REGISTER = 4 };
     const sn_contraction *c = &ct->c;
@@ -104,7 +104,8 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
         if (c->operands[i].right) right += sc->tile_n;
     }
     int64_t stage = rows * sc->tile_k * bytes, terms = 3 * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
-    int64_t line = (ct->n_terms ? 1 : 2) * (int64_t)sc->tile_m * SN_LINE;
+    bool one = ct->n_terms || sc->tile_m > 2 * sn_mmas[ct->mma].m;
+    int64_t line = (one ? 1 : 2) * (int64_t)sc->tile_m * SN_LINE;
     int64_t tile = 2 * (int64_t)sc->tile_m * sc->tile_n * bytes;
     int64_t room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - tile;
     if (!stages_open || SN_PRODUCT_STAGES * stage > room) room += tile - line;
@@ -139,6 +140,13 @@ typedef struct shape {
     uint32_t m, n, cluster, split;
 } shape;
 
+/* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored meanwhile. */
+static uint32_t stages_for(const sn_contract *ct, const sn_sched *sc) {
+    double steps = waves_of((double)ct->c.k, sc->tile_k);
+    if (ct->n_terms || steps < SN_PRODUCT_STAGES) return SN_PRODUCT_STAGES;
+    return steps < SN_MAX_PIPE ? (uint32_t)steps : SN_MAX_PIPE;
+}
+
 /* What is open in the pinned header becomes that of a tile of the list. */
 static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const shape *s) {
     enum { MOST_GROUPS = 2 };
@@ -152,7 +160,7 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
     if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
-    if (!sc.stages) sc.stages = ct->n_terms ? SN_PRODUCT_STAGES : SN_MAX_PIPE;
+    if (!sc.stages) sc.stages = stages_for(ct, &sc);
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
     return sc;
 }
@@ -167,7 +175,8 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
             return false;
     }
     if (ct->n_terms) return sc->tile_m > least && sc->cluster == 1 && sc->split == 1;
-    return sc->tile_m <= 2 * least && (sc->cluster == 1 || ct->c.m > sc->tile_m);
+    bool tall = sc->tile_m > 2 * least; /* instead of a wide one, of which the right edge cuts off more */
+    return tall ? 2 * sc->tile_n <= sc->tile_m && sc->cluster == 1 : sc->cluster == 1 || ct->c.m > sc->tile_m;
 }
 
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
