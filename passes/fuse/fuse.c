@@ -10,9 +10,9 @@
  * memory traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the
  * merged kernel would have more than MAX_OPS operations, when too little parallelism would remain, when both have products of
  * f32 and not in the same precision, or when both headers choose something and not the same; else the merged kernel has the
- * header that chooses something. A matrix product stays one, and takes no longer than before, or the library that one of the two is
- * left to runs the merged one too (product.c). A
- * kernel that stores to what an earlier one has stored (the scatter after its copy) counts as if it read that too. Modules
+ * header that chooses something. A matrix product stays one, and takes no longer than before, or the library that one of the
+ * two is left to runs the merged one too (product.c). A kernel that stores to what an earlier one has stored (the scatter after
+ * its copy) counts as if it read that too. Modules
  * where a buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
  * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at most
  * MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
@@ -38,7 +38,7 @@ typedef struct fnode {
     uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
     uint32_t ops, stamp;
     bool library;           /* a library runs it */
-    double product;         /* cycles of the matrix product that it is; 0: it is none */
+    double product;         /* cycles of the matrix product that it is; 0: it is none; -1: nobody has counted yet */
     buf_list loads, stores; /* loads: then what is stored over */
     uint32_t n_read;        /* of the loads: those that are not stored over */
 } fnode;
@@ -67,14 +67,14 @@ static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
     SN_PUSH(fu->cx->scratch, list, b);
 }
 
-static sn_status build(fuse *fu) {
+static void build(fuse *fu) {
     sn_module *m = fu->m;
     const char *why_not;
     for (uint32_t i = 0; i < fu->n; i++) {
         fnode *f = &fu->nodes[i];
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
         f->library = sn_pass_library_runs(&why_not, fu->cx, f->k);
-        if (!f->library && !sn_kern_get(m, f->k)->scheduled) SN_TRY(sn_fuse_count_product(&f->product, fu->cx, f->k));
+        f->product = f->library ? 0 : -1;
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (sn_loads(r)) add_buf(fu, &f->loads, r->buf);
@@ -88,7 +88,6 @@ static sn_status build(fuse *fu) {
         }
         for (uint32_t k = 0; k < f->loads.n; k++) SN_PUSH(fu->cx->scratch, &fu->readers[f->loads.at[k].i], i);
     }
-    return m->env->status;
 }
 
 /* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
@@ -229,23 +228,41 @@ static sn_kern try_merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *
     return sn_fuse_try(fu->cx, of_a, of_b, &header, gone.at, gone.n);
 }
 
-/* Is what the two become as good a product as they are? *cycles: those that it takes. */
+/* Cycles of the kernel as a product, counted when somebody asks. */
+static double product_of(fuse *fu, uint32_t i) {
+    fnode *f = &fu->nodes[i];
+    if (f->product < 0 && sn_fuse_count_product(&f->product, fu->cx, f->k) != SN_OK) f->product = 0;
+    return f->product;
+}
+
+/* Do both together take no longer than one after the other? */
+static bool counts_fewer(const char **why_not, fuse *fu, double both, double apart, const sn_fuse_match *mt) {
+    const sn_target *t = fu->cx->target;
+    if (t->is_gpu) apart += (double)mt->passed / ((double)t->cycle_bytes * t->units);
+    *why_not = sn_strf(fu->cx->scratch, "%.0f cycles in one product, %.0f apart", both, apart);
+    return both <= apart;
+}
+
+/* Is what the two become as good a product as they are? *cycles: as in fnode, of both. */
 static bool keeps_product(double *cycles, const char **why_not, fuse *fu, uint32_t a, uint32_t b,
                           const sn_fuse_match *mt) {
     const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
-    const sn_target *t = fu->cx->target;
+    int64_t steps_a = sn_fuse_steps(fu->m, fa->k), steps_b = sn_fuse_steps(fu->m, fb->k);
+    bool library = fa->library || fb->library, behind = mt->shared == mt->a.n && mt->shared == mt->b.n;
+    *cycles = fa->product;
+    if (!library && !steps_b && (!steps_a || behind)) return true;
     *cycles = 0;
-    if (!fa->library && !fb->library && fa->product + fb->product == 0) return true;
-    sn_kern both = try_merge(fu, a, b, mt);
-    const char *unused;
-    *why_not = "the library does not run both";
-    if (fa->library || fb->library) return both.i && sn_pass_library_runs(&unused, fu->cx, both);
+    if (!library && product_of(fu, a) + product_of(fu, b) == 0) return true;
     *why_not = "they would be no product that a class does in one nest";
+    if (!library && steps_a && steps_b && steps_a != steps_b) return false;
+    sn_kern both = try_merge(fu, a, b, mt);
+    if (library) {
+        const char *unused;
+        *why_not = "the library does not run both";
+        return both.i && sn_pass_library_runs(&unused, fu->cx, both);
+    }
     if (!both.i || sn_fuse_count_product(cycles, fu->cx, both) != SN_OK || *cycles == 0) return false;
-    double apart = fa->product + fb->product;
-    if (t->is_gpu) apart += (double)mt->passed / ((double)t->cycle_bytes * t->units);
-    *why_not = sn_strf(fu->cx->scratch, "%.0f cycles in one product, %.0f apart", *cycles, apart);
-    return *cycles <= apart;
+    return counts_fewer(why_not, fu, *cycles, fa->product + fb->product, mt);
 }
 
 /* Merge x and y in the order that data asks for. */
@@ -409,7 +426,7 @@ sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < fu.n; i++) fu.span[i] = i;
     fu.writers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
     fu.readers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
-    SN_TRY(build(&fu));
+    build(&fu);
     if (!stored_before_loaded(&fu)) {
         sn_remark(cx, "module", "not looked at: a buffer is written in place");
         return m->env->status;

@@ -27,6 +27,8 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
+/* Steps of the one reduction in the outer loops of a kernel; 0: it has none; -1: there is more in them, or a size is no number. */
+int64_t sn_fuse_steps(const sn_module *m, sn_kern k);
 /* The cycles of a matrix product, as class contract counts them; 0: the kernel is none, or not for that class. */
 sn_status sn_fuse_count_product(double *cycles, sn_pass_ctx *cx, sn_kern k);
 /* What two kernels become, which match, as a kernel of no list, with that header. gone: temporaries that nobody else loads. None:

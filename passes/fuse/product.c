@@ -9,15 +9,29 @@
  *     k1:                    loop i { loop j { load t[..]   load b[j]   add   max 0   store y[..] } }
  *  -> k0: schedule library   loop i { loop j { %0 = reduce sum r { .. }   load b[j]   add   max 0   store y[..] } }
  *
- * Found out on copies: they are merged, and whoever does products is asked: class contract for how long they take, and the
- * library where a header leaves a kernel to it. Nothing else here knows what either can do. A sum whose operands no two
- * results share (of one row or column) is no product here: every class reads them as fast as memory gives them. Cost: for
- * pairs with a product alone, linear in both and in the values of the module, and a choice of tiles.
+ * What has no reduction goes behind a product as it is, and sums of different lengths never make one. All else is found out on
+ * copies: they are merged, and whoever does products is asked: class contract for how long they take, and the library where a
+ * header leaves a kernel to it. Nothing else here knows what either can do. A sum whose operands no two results share (of
+ * one row or column) is no product here: every class reads them as fast as memory gives them. Cost: of a copy linear in both
+ * kernels and in the values of the module, and a choice of tiles.
  */
 #include "passes/fuse/fuse.h"
 
 #include "passes/schedule/contraction.h"
 #include "passes/schedule/schedule.h"
+
+int64_t sn_fuse_steps(const sn_module *m, sn_kern k) {
+    sn_chain outer, nest;
+    sn_stmt top = {0};
+    sn_chain_outer(&outer, m, k);
+    for (sn_stmt s = sn_region_first(m, k, outer.n ? outer.at[outer.n - 1] : top); s.i; s = sn_next(m, s)) {
+        if (!sn_lop_has_region(sn_stmt_get(m, s)->op)) continue;
+        if (top.i || sn_stmt_get(m, s)->op != SN_LOP_REDUCE) return -1;
+        top = s;
+    }
+    if (!top.i) return 0;
+    return sn_nest_perfect(&nest, m, top) ? sn_chain_count(m, &nest) : -1;
+}
 
 sn_status sn_fuse_count_product(double *cycles, sn_pass_ctx *cx, sn_kern k) {
     sn_contraction c;
