@@ -208,9 +208,9 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
         while (sc->block_y * sc->block_x < SN_ROWS_THREADS && 2 * (int64_t)sc->block_y <= r->c.k) sc->block_y *= 2;
         int64_t blocks = parts(vectors, sc->block_x), threads = (int64_t)sc->block_x * sc->block_y;
         int64_t regs = registers(r, 1, most < 1 ? 1 : most);
-        if (threads > SN_ROWS_THREADS && !lies_evenly(t, blocks, threads, regs) &&
-            lies_evenly(t, blocks, threads / 2, regs))
-            sc->block_y /= 2;
+        /* Whether one more block fits hangs on a few registers. */
+        bool even = lies_evenly(t, blocks, threads, regs) && lies_evenly(t, blocks, threads, regs * 3 / 4);
+        if (threads > SN_ROWS_THREADS && !even && lies_evenly(t, blocks, threads / 2, regs)) sc->block_y /= 2;
     }
     if (!sc->tile_n) sc->tile_n = sc->block_x * r->vector;
     uint32_t groups = sn_contract_rows_groups(r, sc);
