@@ -15,7 +15,7 @@ static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 /* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will do. Terms are made
  * by all threads, which have to have something to do. */
 static uint32_t columns(const sn_contract *ct, uint32_t threads) {
-    int64_t least = sn_mmas[ct->mma].n, step = SN_LINE / sn_dtype_bytes(SN_F32);
+    int64_t least = ct->n_terms ? SN_LINE / sn_dtype_bytes(SN_F32) : sn_mmas[ct->mma].n, step = least;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         int64_t line = ct->across[i] ? SN_SECTOR / sn_dtype_bytes(ct->c.operands[i].from) : 0;
         if (ct->n_terms) line = threads * (ct->across[i] ? SN_TERMS_ACROSS : SN_TERMS_ALONG) / step;
@@ -34,16 +34,23 @@ static int64_t step_bytes(const sn_contract *ct, const sn_sched *sc) {
     return bytes;
 }
 
-/* How much of the sum is on its way: `flight` bytes of operands, as far as there is room. */
+static uint32_t rights(const sn_contract *ct) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) n += ct->c.operands[i].right;
+    return n;
+}
+
+/* How much of the sum is on its way: `flight` bytes of operands, as far as there is room; terms of right ones lie beside them. */
 static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, int64_t room) {
     int64_t step = step_bytes(ct, sc), depth = parts(ct->c.k, sc->split);
+    int64_t beside = (int64_t)SN_TERMS_COPIES * ct->n_terms * sn_dtype_bytes(SN_BF16) * sc->tile_n * rights(ct);
     if (!sc->tile_k) {
         sc->tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
         while (step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
-               2 * step * sc->tile_k * SN_NARROW_STAGES <= room && 2 * (int64_t)sc->tile_k <= depth)
+               2 * (step * SN_NARROW_STAGES + beside) * sc->tile_k <= room && 2 * (int64_t)sc->tile_k <= depth)
             sc->tile_k *= 2;
     }
-    int64_t fit = room / (step * sc->tile_k), steps = parts(depth, sc->tile_k);
+    int64_t fit = (room - beside * sc->tile_k) / (step * sc->tile_k), steps = parts(depth, sc->tile_k);
     if (fit > steps && !sc->persistent) fit = steps;
     if (!sc->stages) sc->stages = fit < 2 ? 2 : fit < SN_NARROW_STAGES ? (uint32_t)fit : SN_NARROW_STAGES;
 }
@@ -60,18 +67,20 @@ static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
 /* Rows of both operands that a multiprocessor takes apart for a step of the whole sum, with tiles of so many rows. */
 static double taken_apart(const sn_contract *ct, int64_t rows) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
-    int64_t n = columns(ct, (uint32_t)(rows / mma->m) * mma->threads);
-    int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, rows) * parts(ct->c.n, n));
+    int64_t n = columns(ct, (uint32_t)(rows / mma->m * mma->threads)),
+            tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, rows) * parts(ct->c.n, n));
     uint32_t split = choose_split(ct, tiles);
     return (double)(parts(tiles * split, ct->cx->target->units) * (rows + n)) / split;
 }
 
-/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the short operand. */
+/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the short operand; or where
+ * one block would do one tile after the other, whose four warps alone wait for themselves. */
 static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     const char *why_not;
     sn_sched two = *pinned;
-    if (!ct->n_terms || taken_apart(ct, 2 * mma->m) >= taken_apart(ct, mma->m)) return mma->threads;
+    bool alone = ct->c.batch * parts(ct->c.m, mma->m) > (int64_t)SN_NARROW_BLOCKS * ct->cx->target->units;
+    if (!ct->n_terms || (!alone && taken_apart(ct, 2 * mma->m) >= taken_apart(ct, mma->m))) return mma->threads;
     two.cls = SN_SCHED_CONTRACT;
     two.block_x = 2 * mma->threads;
     two.cluster = 1;
@@ -95,12 +104,12 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, sc.tile_m) * parts(ct->c.n, sc.tile_n));
     if (!sc.split) sc.split = sc.persistent || sc.cluster > 1 ? 1 : choose_split(ct, tiles);
     tiles = sn_mul_clamped(tiles, sc.split);
-    int64_t each = parts(tiles, t->units), blocks = tiles;
-    if (pinned->cls == SN_SCHED_NONE) sc.persistent = each > SN_NARROW_BLOCKS;
+    /* Several warpgroups take all registers of a multiprocessor (codegen-llvm/kernel.c). */
+    int64_t each = parts(tiles, t->units), blocks = tiles, most = sc.block_x > mma->threads ? 1 : SN_NARROW_BLOCKS;
+    if (pinned->cls == SN_SCHED_NONE) sc.persistent = each > most;
     if (sc.persistent) each = 1, blocks = t->units;
-    if (each > SN_NARROW_BLOCKS) each = SN_NARROW_BLOCKS, blocks = each * t->units;
+    if (each > most) each = most, blocks = each * t->units;
     int64_t room = (t->shared_bytes + SN_SHARED_SYSTEM) / each - SN_SHARED_RESERVED - SN_PRODUCT_SPARE;
-    if (ct->n_terms) room /= 2; /* terms lie beside what they are made of */
     choose_stages(&sc, ct, SN_NARROW_FLIGHT * parts((int64_t)t->flight_bytes * t->units, blocks), room);
     sn_schedule_propose(out, ct->cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&ct->c, t);
