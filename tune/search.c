@@ -14,9 +14,10 @@
 
 #include <string.h>
 
-/* Factors of times: MUCH_SLOWER (of the model, which is within two of what is measured), NEAR (worth another sample),
- * ENOUGH (of the bound), GAIN (of the product as it is, the spread of the shortest of a few cold runs). */
-static const double MUCH_SLOWER = 3, NEAR = 1.2, ENOUGH = 1 / 0.95, GAIN = 0.99;
+/* Factors of times: MUCH_SLOWER (of the model, which is within two of what is measured), MUCH_LONGER (of a comparison, above
+ * LONG seconds), NEAR (worth another sample), ENOUGH (of the bound), GAIN (of the product as it is, the spread of the
+ * shortest of a few cold runs). */
+static const double MUCH_SLOWER = 3, MUCH_LONGER = 10, LONG = 0.2, NEAR = 1.2, ENOUGH = 1 / 0.95, GAIN = 0.99;
 enum { SAMPLES = 3, FINALISTS = 3 };
 
 const char *const sn_trial_fate_names[SN_N_TRIAL_FATES] = {"left", "timed", "slow", "spills", "failed", "deviates"};
@@ -24,11 +25,13 @@ const char *const sn_trial_fate_names[SN_N_TRIAL_FATES] = {"left", "timed", "slo
 typedef struct searcher {
     sn_trial_list *trials;
     const sn_trial_machine *machine;
-    double end; /* of the time */
+    double end;   /* of the time */
+    double least; /* seconds of a comparison; 0: there was none */
     uint32_t steps, done;
 } searcher;
 
 static sn_trial *trial(const searcher *s, uint32_t i) { return &s->trials->at[i]; }
+static bool has_time(const searcher *s) { return s->machine->seconds(s->machine->user) < s->end; }
 static bool is_plain(const sn_trial *t) { return !strcmp(t->choice, "plain"); }
 
 static void step(searcher *s) {
@@ -56,15 +59,31 @@ static void drop_spills(const searcher *s) {
         if (trial(s, i)->fate == SN_TRIAL_OPEN && trial(s, i)->spills) trial(s, i)->fate = SN_TRIAL_SPILLS;
 }
 
-/* How many open ones agree with the reference, itself included; why[i] is set for those that do not. */
-static uint32_t agreeing(const searcher *s, uint32_t reference, const char **why) {
+/* Does it agree with the reference? One that takes much longer to say so than others is too slow to be timed. */
+static bool agrees(searcher *s, uint32_t reference, uint32_t i, const char **why) {
+    const sn_trial_machine *m = s->machine;
+    double before = m->seconds(m->user);
+    bool same = m->same(why, m->user, s->trials, reference, i);
+    double took = m->seconds(m->user) - before;
+    if (s->least > 0 && took > LONG && took > MUCH_LONGER * s->least) trial(s, i)->fate = SN_TRIAL_SLOW;
+    if (took > 0 && (s->least == 0 || took < s->least)) s->least = took;
+    return same;
+}
+
+/* How many open ones agree with the reference, itself included; why[i] is set for those that do not. When time is up, the rest is
+ * left as if it were slow: nothing is timed that nobody has looked at. */
+static uint32_t agreeing(searcher *s, uint32_t reference, const char **why) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->trials->n && trial(s, reference)->fate == SN_TRIAL_OPEN; i++) {
         why[i] = NULL;
         if (trial(s, i)->fate != SN_TRIAL_OPEN) continue;
-        bool same = i == reference || s->machine->same(&why[i], s->machine->user, s->trials, reference, i);
+        if (i != reference && !has_time(s)) {
+            trial(s, i)->fate = SN_TRIAL_SLOW;
+            continue;
+        }
+        bool same = i == reference || agrees(s, reference, i, &why[i]);
         if (same) why[i] = NULL;
-        n += same;
+        n += same && trial(s, i)->fate == SN_TRIAL_OPEN;
     }
     return n;
 }
@@ -75,8 +94,9 @@ static uint32_t count_open(const searcher *s) {
     return n;
 }
 
-/* The one that most agree with; the first of those. One that more than half agree with is found without looking on. */
-static uint32_t find_reference(const searcher *s, const char **why) {
+/* The one that most agree with; the first of those. One that more than half agree with is found without looking on. why is
+ * what the found one has. */
+static uint32_t find_reference(searcher *s, const char **why) {
     uint32_t best = UINT32_MAX, most = 0;
     for (uint32_t i = 0; i < s->trials->n; i++) {
         if (trial(s, i)->fate != SN_TRIAL_OPEN) continue;
@@ -84,6 +104,7 @@ static uint32_t find_reference(const searcher *s, const char **why) {
         if (n > most) best = i, most = n;
         if (2 * n > count_open(s)) return i;
     }
+    if (best != UINT32_MAX) agreeing(s, best, why);
     return best;
 }
 
@@ -91,7 +112,6 @@ static void drop_deviating(searcher *s, sn_arena *arena) {
     const char **why = SN_NEWN(arena, const char *, s->trials->n + 1);
     uint32_t reference = find_reference(s, why);
     if (reference == UINT32_MAX) return;
-    agreeing(s, reference, why);
     for (uint32_t i = 0; i < s->trials->n; i++) {
         if (trial(s, i)->fate != SN_TRIAL_OPEN || !why[i]) continue;
         trial(s, i)->fate = SN_TRIAL_DEVIATES;
@@ -113,8 +133,6 @@ static void sample(searcher *s, uint32_t i) {
 static bool is_faster(const searcher *s, uint32_t a, uint32_t b) {
     return trial(s, a)->fate == SN_TRIAL_TIMED && (b == UINT32_MAX || trial(s, a)->us < trial(s, b)->us);
 }
-
-static bool has_time(const searcher *s) { return s->machine->seconds(s->machine->user) < s->end; }
 
 static uint32_t time_all(searcher *s) {
     uint32_t best = UINT32_MAX;

@@ -42,7 +42,7 @@ TestSuite(tune, .init = setup, .fini = teardown);
 /* What a trial does: values 0 and 1 stand for results; times are taken in turn. */
 typedef struct number {
     const char *choice;
-    double us[2], cycles;
+    double us[2], cycles, takes; /* seconds of a comparison */
     int value;
     bool spills, broken;
 } number;
@@ -66,8 +66,9 @@ static void compile_numbers(void *user, sn_trial_list *trials) {
 }
 
 static bool same_numbers(const char **why, void *user, sn_trial_list *trials, uint32_t reference, uint32_t trial) {
-    const numbers *x = user;
+    numbers *x = user;
     (void)trials;
+    x->now += x->at[trial].takes;
     *why = "another value";
     return x->at[reference].value == x->at[trial].value;
 }
@@ -171,6 +172,21 @@ Test(tune, stops_near_the_bound_and_when_time_is_up) {
     late.step = 10;
     cr_assert_str_eq(search(&trials, &late, 0, 1), "plain", "one is timed in any case");
     cr_assert_eq(trials.at[1].fate, SN_TRIAL_OPEN);
+}
+
+/* One that takes seconds to run once is not timed, and nothing is that nobody has compared. */
+Test(tune, what_takes_long_to_compare_is_not_timed) {
+    sn_trial_list trials;
+    numbers slow =
+        NUMBERS({.choice = "plain", .us = {12, 12}, .takes = 0.01}, {.choice = "a", .us = {11, 11}, .takes = 0.01},
+                {.choice = "b", .us = {5, 5}, .takes = 3}, {.choice = "c", .us = {9, 9}, .takes = 0.02});
+    cr_assert_str_eq(search(&trials, &slow, 0, 60), "c");
+    cr_assert_eq(trials.at[2].fate, SN_TRIAL_SLOW);
+    cr_assert_eq(slow.samples[2], 0);
+    numbers late = NUMBERS({.choice = "plain", .us = {12, 12}}, {.choice = "a", .us = {11, 11}, .takes = 3},
+                           {.choice = "b", .us = {5, 5}});
+    cr_assert_str_eq(search(&trials, &late, 0, 1), "plain");
+    cr_assert_eq(late.samples[2], 0);
 }
 
 /* ---- what there is to try ---- */
