@@ -37,10 +37,11 @@ static const char help[] =
     "  --json=FILE             write every result\n"
     "  --repro=DIR             write a .sn file of every failure\n"
     "  --threads=N             workers (as many as the machine has)\n"
+    "  --choices=A,B           what matrix products may become (see run): padded, decompose_k\n"
     "  --verify=MODE           off, ends, each, paranoid\n";
 
 typedef struct conform_args {
-    const char *device, *target, *schedule, *only, *json, *repro, *verify;
+    const char *device, *target, *schedule, *only, *json, *repro, *verify, *choices;
     sn_dtype dtype; /* SN_N_DTYPES: all */
     unsigned threads, again;
     bool quick, huge, list, alone, check_kernels, show_help;
@@ -59,6 +60,7 @@ static int parse(conform_args *r, int argc, char **argv) {
                                             {"repro", required_argument, NULL, 'r'},
                                             {"threads", required_argument, NULL, 'n'},
                                             {"verify", required_argument, NULL, 'v'},
+                                            {"choices", required_argument, NULL, 'C'},
                                             {"one-by-one", no_argument, NULL, 'a'},
                                             {"check-kernels", no_argument, NULL, 'k'},
                                             {"huge", no_argument, NULL, 'H'},
@@ -72,6 +74,7 @@ static int parse(conform_args *r, int argc, char **argv) {
         case 'A':
             if (!tool_unsigned(&r->again, optarg)) return tool_misuse("--again %s: a number is wanted", optarg);
             break;
+        case 'C': r->choices = optarg; break;
         case 'q': r->quick = true; break;
         case 'H': r->huge = true; break;
         case 'o': r->only = optarg; break;
@@ -191,6 +194,7 @@ static sn_status run_text(sn_check *checks, sn_context *ctx, const job *j, const
     sn_compile_options o = {.struct_size = sizeof o,
                             .device = j->args->device,
                             .cpu_schedule = j->schedule,
+                            .choices = j->args->choices,
                             .target = strcmp(j->schedule, "gpu") ? NULL : j->args->target,
                             .verify = j->args->verify,
                             .precision = sn_precision_words[g->cases[0]->precision],
@@ -318,6 +322,7 @@ static void write_repro(const conform_case *c, const job *j, char *path, size_t 
         fprintf(file, "# RUN: %%sinter run %%s --device=%s --cpu-schedule=%s --random 1 --check%s", j->args->device,
                 j->schedule, j->args->check_kernels ? "-kernels" : "");
         if (j->args->target) fprintf(file, " --target=%s", j->args->target);
+        if (j->args->choices) fprintf(file, " --choices=%s", j->args->choices);
         if (c->precision) fprintf(file, " --precision=%s", sn_precision_words[c->precision]);
         for (unsigned k = 0; k < n; k++) fprintf(file, " --input %s=%s", values[k].name, values[k].value);
         fprintf(file, "\n%s", text);
