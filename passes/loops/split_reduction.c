@@ -7,8 +7,8 @@
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
  * The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
  * nest that would leave the device idle are cut, and only on a GPU; none that a library runs. Products whose header says
- * how they are done are left whole, and so are those of few rows that keep the memory busy as they are. Cost: linear in
- * the kernel.
+ * how they are done are left whole, and so are those of few rows that keep the memory busy as they are, and those of tiles
+ * whose sums are not very long: `choose` cuts those that gain by it. Cost: linear in the kernel.
  */
 #include "passes/base/rebuild.h"
 
@@ -63,6 +63,16 @@ static int64_t choose_parts(const cut *c, bool inner) {
     return parts;
 }
 
+/* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows would. */
+static bool is_tiled(const cut *c) {
+    sn_contraction product;
+    const char *why_not;
+    double cycles;
+    if (c->count >= SN_SPLIT_LENGTH || !sn_contraction_find(&product, &why_not, c->cx, c->k)) return false;
+    if (product.m < 2 || product.n < 2) return false;
+    return sn_schedule_count(&cycles, c->cx, c->k, SN_SCHED_CONTRACT) == SN_OK && cycles > 0;
+}
+
 static bool look(cut *c) {
     sn_module *m = c->m;
     sn_chain_outer(&c->outer, m, c->k);
@@ -74,7 +84,7 @@ static bool look(cut *c) {
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX) return false;
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
-    if (contract || (!pinned && sn_contract_rows_fill(c->cx, c->k))) return false;
+    if (contract || (!pinned && (sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
     c->parts = pinned ? pinned : choose_parts(c, reduces_along(c));
     c->length = (c->count + c->parts - 1) / c->parts;
     return c->parts > 1;
