@@ -25,6 +25,8 @@ typedef struct sn_contract {
 
 /* Neighbours of a right operand that a thread takes apart at a time, where it lies across the sum or along it (contract_terms.c). */
 enum { SN_TERMS_ACROSS = 4, SN_TERMS_ALONG = 8 };
+/* How often terms of right operands lie in shared memory. */
+enum { SN_TERMS_COPIES = 3 };
 
 /* Is the kernel a product of which tensor copies can bring the operands, and that matrix instructions of this target do? */
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k);

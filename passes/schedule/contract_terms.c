@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-enum { SCALE = 23, LARGEST = 126, COPIES = 3, VECTOR = 4, GROUP = 8 /* steps that change places */ };
+enum { SCALE = 23, LARGEST = 126, VECTOR = 4, GROUP = 8 /* steps that change places */ };
 
 /* Which terms are multiplied, small products first: rows of {left, right}, for 1, 2 and 3 terms. */
 typedef struct pair {
@@ -58,7 +58,7 @@ static sn_mma_operand layout(sn_contract_binding *b, uint32_t operand, uint32_t 
                             .width = sn_buf_get(b->m, buf)->swizzle / sn_dtype_bytes(SN_BF16),
                             .steps = b->sc->tile_k,
                             .across = b->across[operand],
-                            .at = sn_ix_scale(b->m, sn_ix_modc(b->m, k, COPIES), size_of(b, operand))};
+                            .at = sn_ix_scale(b->m, sn_ix_modc(b->m, k, SN_TERMS_COPIES), size_of(b, operand))};
 }
 
 static int64_t vector_length(const sn_contract_binding *b, uint32_t operand) {
@@ -84,8 +84,8 @@ bool sn_contract_fits_terms(const sn_contract_binding *b) {
 static void make_right_terms(sn_contract_binding *b, uint32_t operand) {
     static const char *const NAMES[SN_MOST_TERMS] = {"right_h", "right_m", "right_l"};
     for (uint32_t t = 0; t < b->n_terms; t++) {
-        b->terms[operand][t] =
-            sn_contract_local(b, NAMES[t], SN_BF16, SN_BUF_SHARED, COPIES * size_of(b, operand), b->sc->cluster);
+        b->terms[operand][t] = sn_contract_local(b, NAMES[t], SN_BF16, SN_BUF_SHARED,
+                                                 SN_TERMS_COPIES * size_of(b, operand), b->sc->cluster);
         sn_buf_get(b->m, b->terms[operand][t])->swizzle = line_of(b, operand);
     }
 }

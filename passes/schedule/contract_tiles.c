@@ -103,7 +103,8 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
         rows += c->operands[i].right ? sc->tile_n : sc->tile_m;
         if (c->operands[i].right) right += sc->tile_n;
     }
-    int64_t stage = rows * sc->tile_k * bytes, terms = 3 * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
+    int64_t stage = rows * sc->tile_k * bytes,
+            terms = SN_TERMS_COPIES * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
     bool one = ct->n_terms || sc->tile_m > 2 * sn_mmas[ct->mma].m;
     int64_t line = (one ? 1 : 2) * (int64_t)sc->tile_m * SN_LINE;
     int64_t tile = 2 * (int64_t)sc->tile_m * sc->tile_n * bytes;
