@@ -39,13 +39,34 @@ static lv element(sn_gen *g, LLVMTypeRef elem, lv base, lv offset) {
     return LLVMBuildInBoundsGEP2(g->em.b, elem, base, &offset, 1, "");
 }
 
-/* In a buffer whose rows are permuted: pieces of 16 bytes change places by the number of the row in its group of 8. */
+enum { PERMUTED_ROW = 128, PERMUTED_ROWS = 8, PERMUTED_PIECE = 16, PIECE_SHIFT = 4 };
+
+/* Has e no bit that is set in the constant, or stands between two that are? */
+static bool is_apart(sn_gen *g, sn_ix e, int64_t constant) {
+    int64_t low = constant & -constant, above = 1;
+    while (above <= constant) above *= 2;
+    return !constant || sn_ix_range(g->m, sn_ix_modc(g->m, e, above)).hi < low;
+}
+
+/* In a buffer whose rows are permuted: pieces of 16 bytes change places by the number of the row in its group of 8. Whole groups are
+ * added afterwards, and so are, by exclusive or, constants whose bits the rest does not have: neighbours share what is variable. */
 static lv permuted(sn_gen *g, const access *a, sn_ix e) {
-    enum { ROW = 128, PIECE = 16, PIECE_SHIFT = 4 };
+    enum { GROUP = PERMUTED_ROW * PERMUTED_ROWS };
     sn_em *em = &g->em;
-    sn_ix bytes = sn_ix_scale(g->m, e, sn_dtype_bytes(a->b->dtype)), row = sn_ix_divc(g->m, bytes, ROW);
-    lv at = sn_gen_ix(g, bytes), number = sn_gen_ix(g, sn_ix_modc(g->m, row, a->b->swizzle / PIECE));
-    return element(g, em->cg->i8, g->memory[a->id.i], em_xor(em, at, em_shl(em, number, sn_em_i(em, at, PIECE_SHIFT))));
+    sn_ix bytes = sn_ix_scale(g->m, e, sn_dtype_bytes(a->b->dtype));
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, rows = a->b->swizzle / PERMUTED_PIECE;
+    sn_ix_terms(g->m, bytes, &terms, &c0, &one);
+    int64_t near = (c0 % GROUP + GROUP) % GROUP, far = c0 - near;
+    bytes = sn_ix_addc(g->m, bytes, is_apart(g, sn_ix_addc(g->m, bytes, -c0), near) ? -c0 : -far);
+    if (sn_ix_terms(g->m, bytes, &terms, &c0, &one), c0) near = 0;
+    sn_ix row = sn_ix_modc(g->m, sn_ix_divc(g->m, bytes, PERMUTED_ROW), rows);
+    lv at = sn_gen_ix(g, bytes), number = sn_gen_ix(g, row);
+    at = em_xor(em, at, em_shl(em, number, sn_em_i(em, at, PIECE_SHIFT)));
+    near ^= near / PERMUTED_ROW % rows << PIECE_SHIFT;
+    lv p = element(g, em->cg->i8, g->memory[a->id.i], em_xor(em, at, sn_em_i(em, at, near)));
+    return far ? element(g, em->cg->i8, p, sn_em_ci(em->cg->i64, far)) : p;
 }
 
 /* The variable part of the offset first, so that neighbours share it and differ in a constant that the instruction
@@ -348,14 +369,16 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
 static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
     access to = access_of(g, s), a = access_of(g, from);
     sn_val mask_id = sn_stmt_mask(from);
-    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
+    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : g->ahead;
+    if (mask_id.i && g->ahead) mask = em_and(&g->em, mask, g->ahead);
     uint32_t piece = g->lanes <= 1 ? 1 : to.piece < a.piece ? to.piece : a.piece;
     uint32_t bytes = piece * sn_dtype_bytes(a.b->dtype);
     if ((bytes != 4 && bytes != 8 && bytes != 16) || (mask && sn_em_lanes(mask) > 1)) return false;
     if (piece > 1 && (a.reversed || to.reversed)) return false;
     for (uint32_t i = 0; i < g->lanes; i += piece) {
         lv q = address(g, &to, at_lane(g, to.e, i)), p = address(g, &a, at_lane(g, a.e, i));
-        if (mask) p = em_select(&g->em, mask, p, g->memory[a.id.i]);
+        /* A copy of no bytes reads none. What runs ahead stands among products, which an instruction less is worth. */
+        if (mask && !g->runs_ahead) p = em_select(&g->em, mask, p, g->memory[a.id.i]);
         sn_gen_copy_piece(g, q, p, bytes, mask);
     }
     return true;
@@ -365,6 +388,7 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
     if (g->copies && g->copies[s->in[0].i]) {
         sn_stmt_rec *from = sn_stmt_get(g->m, sn_val_get(g->m, s->in[0])->def);
         if (copied(g, s, from)) return;
+        g->copies_all = false;
         load(g, from);
     }
     sn_val mask_id = sn_stmt_mask(s);

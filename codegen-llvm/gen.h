@@ -148,6 +148,8 @@ typedef struct sn_gen {
     uint8_t *copies;       /* by sn_val: 1 for a load that is an asynchronous copy; NULL: there is none */
     bool copying;          /* copies are under way */
     bool runs_ahead;       /* ... and a pipe waits for them */
+    bool copies_all;       /* ... which have brought all that it asks for */
+    lv ahead;              /* ... if there is such an iteration: else copies are of no bytes; NULL: there is */
 
     struct sn_gen_segments *segments; /* NULL: the kernel is one nest */
 

@@ -1,24 +1,35 @@
 /* mma_sync.c: nests that instructions of a warp stand for (ir/loop/mma.h): mma.sync and what loads its operands.
  *
  * A warp has the operands of a block in registers of 32 bits (64 for f64). In each of them thread 4*r + c has 4 bytes of row r
- * (of the left operand; column of the right one), number c of 16 bytes along the sum: 8 rows of 16 bytes are a part. Parts of
- * the left operand come row by row, then along the sum; those of the right one along the sum (PTX ISA, "matrix fragments
- * for mma"). ldmatrix loads up to four of them, each thread naming a row of one; of 16-bit elements that lie across it
- * transposes. All else is loaded element by element.
+ * (of the left operand; column of the right one), number c of 16 bytes along the sum: 8 rows of 16 bytes are a part; of f64, 8
+ * rows of 4 elements. Parts of the left operand come row by row, then along the sum; those of the right one along the sum (PTX
+ * ISA, "matrix fragments for mma"). ldmatrix loads up to four of them, each thread naming a row of one; of 16-bit elements that
+ * lie across it transposes. All else is loaded element by element, but for f64.
  *
- * Rows are permuted as access.c does it: a function of the byte's offset, which offsets that are multiples of 1024 leave as it
- * is. So what is different between blocks is a constant of the instruction.
+ * Which step of the sum is whose is free as long as both operands agree. Of 16 steps of f64, thread c has in part i step
+ *
+ *     8*(c div 2) + c mod 2 + 2*(c xor i)
+ *
+ * so that half a warp, which loads 128 bytes, meets itself in no bank of permuted lines: 4 rows of an operand along the sum, whose
+ * places are permuted within either half of a line, have a half of a pair in one of the halves each; and 4 lines of one across
+ * it have their pairs of columns at four places.
+ *
+ * What the next products take is loaded in front of these ones, which cover its latency.
+ *
+ * Rows are permuted as access.c does it: by exclusive or of bits of the byte's offset, which offsets that are multiples of 1024
+ * leave as it is. So what is different between blocks is a constant of the instruction, after an exclusive or with a constant.
  */
 #include "codegen-llvm/gen.h"
 
 #include <stdio.h>
 
-enum { WARP = 32, PART_ROWS = 8, PART_BYTES = 16, MOST_PARTS = 4, PERIOD = 1024, MOST_REGISTERS = 8 };
+enum { WARP = 32, PART_ROWS = 8, PART_BYTES = 16, MOST_PARTS = 4, PERIOD = 1024, MOST_REGISTERS = 16, ACROSS = 4 };
 
 typedef struct operand {
     const sn_mma_operand *o;
     lv first;       /* row of the group's first block; NULL: 0 */
-    uint32_t block; /* rows of a block */
+    uint32_t block; /* rows of a block ... */
+    uint32_t all;   /* ... and of all blocks of a group */
     lv *registers;  /* parts of all blocks at one step: block by block */
 } operand;
 
@@ -26,8 +37,10 @@ typedef struct warps {
     sn_gen *g;
     const sn_mma_nest *n;
     const sn_mma_info *info;
-    int64_t bytes; /* of an element */
-    uint32_t deep; /* parts along the sum */
+    int64_t bytes;  /* of an element */
+    int64_t length; /* elements of a part along the sum */
+    uint32_t deep;  /* parts along the sum */
+    bool mixed;     /* steps of f64 are shared as the head says */
     lv lane;
     LLVMTypeRef in, state; /* of registers */
 } warps;
@@ -46,33 +59,59 @@ static lv plus(const warps *w, lv x, lv y) { return em_iadd(&w->g->em, x, y); }
 
 /* ---- addresses ---- */
 
-static lv permuted(const warps *w, const operand *op, lv offset) {
-    enum { ROW_SHIFT = 7, PIECE_SHIFT = 4 };
-    sn_em *em = &w->g->em;
+enum { ROW_SHIFT = 7, PIECE_SHIFT = 4 };
+
+static uint32_t rows_moved(const warps *w, const operand *op) {
     uint32_t swizzle = sn_buf_get(w->g->m, op->o->buf)->swizzle;
-    if (!swizzle) return offset;
-    lv number = em_and(em, em_lshr(em, offset, c32(w, ROW_SHIFT)), c32(w, swizzle / PART_BYTES - 1));
+    return swizzle ? swizzle / PART_BYTES - 1 : 0;
+}
+
+static lv permuted(const warps *w, const operand *op, lv offset) {
+    sn_em *em = &w->g->em;
+    if (!rows_moved(w, op)) return offset;
+    lv number = em_and(em, em_lshr(em, offset, c32(w, ROW_SHIFT)), c32(w, rows_moved(w, op)));
     return em_xor(em, offset, em_shl(em, number, c32(w, PIECE_SHIFT)));
 }
 
-/* Of the element that is `spot` away from row `row` of the group's and step q. */
+/* Of a byte below 1024. */
+static int64_t permuted_constant(const warps *w, const operand *op, int64_t offset) {
+    return offset ^ ((offset >> ROW_SHIFT & rows_moved(w, op)) << PIECE_SHIFT);
+}
+
+/* Do the bits of a block's offset stand apart from those of a thread's in it? */
+static bool is_apart(const warps *w, const operand *op) {
+    int64_t lines = op->o->across ? w->n->depth : op->o->rows;
+    return lines * op->o->width * w->bytes % PERIOD == 0 && !(op->all & (op->all - 1));
+}
+
+/* Of the element that is `spot` away from row `row` of the group's and step q; where blocks stand apart, bits of q that the spot has
+ * too are inverted in it. */
 static lv address(const warps *w, const operand *op, int64_t row, int64_t q, spot s) {
     const sn_mma_operand *o = op->o;
     sn_em *em = &w->g->em;
     int64_t line = o->width * w->bytes, same;
     lv offset, at = op->first ? plus(w, op->first, s.row) : s.row;
-    if (o->across) {
+    if (op->all & (op->all - 1)) {
         at = plus(w, at, c32(w, row));
-        same = q * line;
+        row = 0;
+    }
+    if (o->across) {
+        same = row / o->width * (w->n->depth * line) + q * line + row % o->width * w->bytes;
         offset = plus(w, scaled(w, divided(w, at, o->width), w->n->depth * line), scaled(w, s.q, line));
         offset = plus(w, offset, scaled(w, rest(w, at, o->width), w->bytes));
     } else {
         same = (q / o->width * o->rows + row) * line + q % o->width * w->bytes;
         offset = plus(w, scaled(w, at, line), scaled(w, s.q, w->bytes));
     }
-    offset = permuted(w, op, plus(w, offset, c32(w, same % PERIOD)));
+    if (is_apart(w, op)) {
+        offset = em_xor(em, permuted(w, op, offset), c32(w, permuted_constant(w, op, same % PERIOD)));
+        same -= same % PERIOD;
+    } else {
+        offset = permuted(w, op, plus(w, offset, c32(w, same)));
+        same = 0;
+    }
     lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, w->g->memory[o->buf.i], &offset, 1, "");
-    lv far = c32(w, same - same % PERIOD);
+    lv far = c32(w, same);
     return LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &far, 1, "");
 }
 
@@ -85,7 +124,7 @@ static uint32_t side_by_side(const warps *w, const operand *op) { return op->blo
 static spot begin_of(const warps *w, const operand *op, lv i) {
     uint32_t along = side_by_side(w, op), down = op->block / PART_ROWS;
     lv row = along ? divided(w, i, along) : rest(w, i, down), q = along ? rest(w, i, along) : divided(w, i, down);
-    return (spot){scaled(w, row, PART_ROWS), scaled(w, q, PART_BYTES / w->bytes)};
+    return (spot){scaled(w, row, PART_ROWS), scaled(w, q, w->length)};
 }
 
 static bool by_matrices(const warps *w, const operand *op) { return op->o->across ? w->bytes == 2 : w->bytes <= 4; }
@@ -104,36 +143,47 @@ static void load_matrices(const warps *w, const operand *op, lv *out, int64_t ro
     for (uint32_t i = 0; i < n; i++) out[i] = n == 1 ? x : LLVMBuildExtractValue(em->b, x, i, "");
 }
 
-static lv load_element(const warps *w, const operand *op, int64_t row, int64_t q, uint32_t part) {
-    enum { PER_ROW = 4 };
-    spot s = begin_of(w, op, c32(w, part));
-    s.row = plus(w, s.row, divided(w, w->lane, PER_ROW));
-    s.q = plus(w, s.q, rest(w, w->lane, PER_ROW));
-    lv x = LLVMBuildLoad2(w->g->em.b, w->in, address(w, op, row, q, s), "");
+static lv load_element(const warps *w, const operand *op, int64_t row, int64_t q) {
+    enum { STEPS = ACROSS * ACROSS };
+    sn_em *em = &w->g->em;
+    lv c = rest(w, w->lane, ACROSS);
+    spot s = {divided(w, w->lane, ACROSS), c};
+    if (w->mixed) {
+        s.q = plus(w, plus(w, scaled(w, em_lshr(em, c, c32(w, 1)), 8), em_and(em, c, c32(w, 1))), scaled(w, c, 2));
+        q = q - q % STEPS + 2 * (q % STEPS / ACROSS);
+    }
+    lv x = LLVMBuildLoad2(em->b, w->in, address(w, op, row, q, s), "");
     LLVMSetAlignment(x, (unsigned)w->bytes);
     return x;
 }
 
 static uint32_t parts_of_block(const warps *w, const operand *op) { return op->block / PART_ROWS * w->deep; }
 
+static void load_elements(const warps *w, const operand *op, uint32_t blocks, int64_t q) {
+    uint32_t each = parts_of_block(w, op), down = op->block / PART_ROWS;
+    for (uint32_t i = 0; i < blocks * each; i++) {
+        int64_t row = (int64_t)(i / each) * op->block + (int64_t)(i % each % down) * PART_ROWS;
+        op->registers[i] = load_element(w, op, row, q + i % each / down * w->length);
+    }
+}
+
 /* All blocks of the group at step q. */
 static void load_operand(const warps *w, const operand *op, uint32_t blocks, int64_t q) {
     uint32_t each = parts_of_block(w, op), all = blocks * each, n;
+    if (!by_matrices(w, op)) {
+        load_elements(w, op, blocks, q);
+        return;
+    }
     for (uint32_t i = 0; i < all; i += n) {
-        int64_t row = (int64_t)(i / each) * op->block;
-        n = 1;
-        if (!by_matrices(w, op)) {
-            op->registers[i] = load_element(w, op, row, q, i % each);
-            continue;
-        }
         uint32_t most = side_by_side(w, op) ? MOST_PARTS : each;
+        n = 1;
         while (2 * n <= most && i + 2 * n <= all) n *= 2;
-        load_matrices(w, op, &op->registers[i], row, q, n);
+        load_matrices(w, op, &op->registers[i], (int64_t)(i / each) * op->block, q, n);
     }
 }
 
 static operand make_operand(const warps *w, const sn_mma_operand *o, uint32_t block, uint32_t blocks, lv group) {
-    operand op = {.o = o, .block = block};
+    operand op = {.o = o, .block = block, .all = block * blocks};
     if (group) op.first = scaled(w, group, (int64_t)block * blocks);
     op.registers = SN_NEWN(w->g->arena, lv, blocks * parts_of_block(w, &op));
     return op;
@@ -224,33 +274,65 @@ static LLVMTypeRef register_of(const sn_gen *g, sn_dtype dtype) {
     return dtype == SN_F64 ? g->em.cg->f64 : dtype == SN_F32 ? g->em.cg->f32 : g->em.cg->i32;
 }
 
+/* Can steps of f64 be shared as the head says? */
+static bool is_mixed(const warps *w) {
+    enum { STEPS = ACROSS * ACROSS };
+    const operand ops[] = {{.o = &w->n->a, .all = w->info->m * w->n->tiles_m},
+                           {.o = &w->n->b, .all = w->info->n * w->n->tiles_n}};
+    bool fits = w->info->operand == SN_F64 && w->n->depth % STEPS == 0;
+    for (size_t i = 0; i < SN_COUNT(ops); i++) fits &= is_apart(w, &ops[i]) && ops[i].o->width % STEPS == 0;
+    return fits;
+}
+
 static warps start(sn_gen *g, const sn_mma_nest *n) {
     const sn_mma_info *info = &sn_mmas[n->mma];
     warps w = {.g = g, .n = n, .info = info, .bytes = sn_dtype_bytes(info->operand)};
     lv x = g->index == g->em.cg->i32 ? g->thread_x : LLVMBuildTrunc(g->em.b, g->thread_x, g->em.cg->i32, "");
-    w.deep = info->operand == SN_F64 ? 1 : (uint32_t)(info->k * w.bytes / PART_BYTES);
+    w.length = info->operand == SN_F64 ? ACROSS : PART_BYTES / w.bytes;
+    w.deep = (uint32_t)(info->k / w.length);
+    w.mixed = is_mixed(&w);
     w.lane = rest(&w, x, WARP);
     w.in = info->operand == SN_F64 ? g->em.cg->f64 : g->em.cg->i32;
     w.state = register_of(g, info->state);
     return w;
 }
 
+/* Both operands at one step. */
+typedef struct factors {
+    operand a, b;
+} factors;
+
+static factors make_factors(const warps *w, lv group) {
+    const sn_mma_nest *n = w->n;
+    lv down = group, right = NULL;
+    if (group && n->columns > 1) {
+        right = rest(w, group, n->columns);
+        down = divided(w, group, n->columns);
+    }
+    return (factors){.a = make_operand(w, &n->a, w->info->m, n->tiles_m, down),
+                     .b = make_operand(w, &n->b, w->info->n, n->tiles_n, right)};
+}
+
+static void load_factors(const warps *w, const factors *f, int64_t q) {
+    if (q >= w->n->depth) return;
+    load_operand(w, &f->a, w->n->tiles_m, q);
+    load_operand(w, &f->b, w->n->tiles_n, q);
+}
+
 void sn_gen_mma_sync(sn_gen *g, const sn_mma_nest *n) {
     warps w = start(g, n);
-    lv group = n->threads > WARP ? sn_gen_group_number(g, WARP) : NULL, down = group, right = NULL;
-    if (group && n->columns > 1) {
-        right = rest(&w, group, n->columns);
-        down = divided(&w, group, n->columns);
-    }
-    operand a = make_operand(&w, &n->a, w.info->m, n->tiles_m, down);
-    operand b = make_operand(&w, &n->b, w.info->n, n->tiles_n, right);
-    uint32_t n_a = parts_of_block(&w, &a), n_b = parts_of_block(&w, &b);
+    lv group = n->threads > WARP ? sn_gen_group_number(g, WARP) : NULL;
+    factors now = make_factors(&w, group), next = make_factors(&w, group);
+    uint32_t n_a = parts_of_block(&w, &now.a), n_b = parts_of_block(&w, &now.b);
     LLVMTypeRef function = type_of(&w, n_a + n_b);
     lv code = make_code(&w, function, n_a, n_b);
+    load_factors(&w, &now, 0);
     for (int64_t q = 0; q < n->depth; q += w.info->k) {
-        load_operand(&w, &a, n->tiles_m, q);
-        load_operand(&w, &b, n->tiles_n, q);
+        load_factors(&w, &next, q + w.info->k);
         for (uint32_t h = 0; h < n->tiles_m; h++)
-            for (uint32_t j = 0; j < n->tiles_n; j++) put_product(&w, function, code, &a, &b, h, j);
+            for (uint32_t j = 0; j < n->tiles_n; j++) put_product(&w, function, code, &now.a, &now.b, h, j);
+        factors done = now;
+        now = next;
+        next = done;
     }
 }

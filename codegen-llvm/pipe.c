@@ -5,7 +5,11 @@
  * becomes, with the buffers three times in shared memory, number r mod 3 being that of iteration r,
  *
  *     F(0)  commit_group   F(1)  commit_group
- *     loop r in n { wait_group 1   barrier   if (r + 2 < n) F(r + 2)   commit_group   U(r) }
+ *     loop r in n { wait_group 1   barrier   F(r + 2)   commit_group   U(r) }
+ *
+ * Where there is no iteration r + 2, its copies are of no bytes: without a branch they stand among the instructions of U. Nests that
+ * do more than copy have one. Where U has matrix instructions and there are three stages or more, F stands behind it: so the
+ * first of them begin sooner, and the last ones are under way while copies are started.
  *
  * An iteration commits one group, which may be empty, so that what iteration r reads is always all but the last one of
  * them. The one barrier does for both directions: behind it all threads have what iteration r reads, and none reads any
@@ -21,7 +25,9 @@ typedef struct pipe {
     sn_stmt barrier;
     uint32_t ahead;
     lv n;
-    lv *first; /* by copy: where the buffer is in stage 0 */
+    bool branches; /* nests that fill are not to run for iterations that do not exist */
+    bool behind;   /* they stand behind what reads */
+    lv *first;     /* by copy: where the buffer is in stage 0 */
 } pipe;
 
 static bool is_of(const sn_gen *g, const pipe *p, const sn_copy *c) {
@@ -40,21 +46,47 @@ static void choose_stage(sn_gen *g, const pipe *p, lv i) {
     }
 }
 
+static bool multiplies(const sn_gen *g, const pipe *p) {
+    bool found = false;
+    for (sn_stmt s = p->loop->first; s.i; s = sn_stmt_get(g->m, s)->next) found |= sn_stmt_get(g->m, s)->mma != 0;
+    return found;
+}
+
+/* Do nests that fill load only what they copy? */
+static bool copies_alone(const sn_gen *g, const pipe *p) {
+    for (sn_stmt s = p->loop->first; s.i; s = sn_stmt_get(g->m, s)->next) {
+        if (!sn_pipe_fills(g->m, s)) continue;
+        sn_stmt end = sn_stmt_walk_skip(g->m, s);
+        for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(g->m, t)) {
+            const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+            if (sn_loads(r) && !g->copies[r->result.i]) return false;
+        }
+    }
+    return true;
+}
+
 /* The nests that fill buffers, for iteration i, if there is one. */
 static void fill(sn_gen *g, const pipe *p, lv i) {
     uint32_t mark = sn_gen_mark(g);
-    lv outside = g->axes[p->loop->axis.i];
-    sn_em_if branch = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntSLT, i, p->n), "ahead");
+    lv outside = g->axes[p->loop->axis.i], exists = em_icmp(&g->em, LLVMIntSLT, i, p->n);
+    sn_em_if branch = {0};
+    if (p->branches) branch = sn_em_then(&g->em, exists, "ahead");
+    else g->ahead = exists;
     g->axes[p->loop->axis.i] = i;
     choose_stage(g, p, i);
     g->runs_ahead = true;
     for (sn_stmt s = p->loop->first; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next)
         if (sn_pipe_fills(g->m, s)) g->statement(g, s);
     g->runs_ahead = false;
-    sn_em_end(&g->em, &branch);
+    g->ahead = NULL;
+    if (p->branches) sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
     g->axes[p->loop->axis.i] = outside;
     if (g->copying) sn_gen_commit_copies(g);
+}
+
+static void fill_ahead(sn_gen *g, const pipe *p, const sn_gen_loop *l) {
+    fill(g, p, em_iadd(&g->em, l->i, sn_em_i(&g->em, l->i, p->ahead)));
 }
 
 /* What is computed here for another iteration is forgotten, and so is what this one has computed before. */
@@ -63,7 +95,7 @@ static void pass_barrier(sn_gen *g, const pipe *p, const sn_gen_loop *l, bool co
     g->statement(g, p->barrier);
     if (!p->ahead) return;
     sn_gen_release(g, l->mark);
-    fill(g, p, em_iadd(&g->em, l->i, sn_em_i(&g->em, l->i, p->ahead)));
+    if (!p->behind) fill_ahead(g, p, l);
     choose_stage(g, p, l->i);
 }
 
@@ -74,14 +106,22 @@ void sn_gen_pipe(sn_gen *g, sn_stmt id) {
     p.ahead = g->copies ? s->pipe - 1 : 0;
     p.first = SN_NEWN(g->arena, lv, g->copied.n);
     for (uint32_t k = 0; k < g->copied.n; k++) p.first[k] = g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i];
+    p.branches = true;
+    g->copies_all = true;
     for (uint32_t i = 0; i < p.ahead; i++) fill(g, &p, sn_em_ci(g->index, i));
     bool copies = g->copying;
+    p.behind = p.ahead > 1 && multiplies(g, &p);
+    p.branches = !p.ahead || !g->copies_all || !copies_alone(g, &p);
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), p.n, sn_ix_range(g->m, extent).lo < 1);
     choose_stage(g, &p, l.i);
     for (sn_stmt t = s->first; t.i && g->status == SN_OK; t = sn_stmt_get(g->m, t)->next) {
         if (t.i == p.barrier.i) pass_barrier(g, &p, &l, copies);
         else if (!p.ahead || !sn_pipe_fills(g->m, t)) g->statement(g, t);
+    }
+    if (p.behind) {
+        sn_gen_release(g, l.mark);
+        fill_ahead(g, &p, &l);
     }
     g->copying = false;
     for (uint32_t k = 0; k < g->copied.n; k++) g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i] = p.first[k];

@@ -40,6 +40,20 @@ static double products_for_one(const sn_choice_question *q) {
     return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
 }
 
+/* Of f32 that threads multiply, by tiles that may be small: two thirds of what they could. */
+static double by_small_tiles(const sn_choice_question *q, double parts) {
+    enum { LEAST = 16, PRODUCTS = 128 * 2 / 3 };
+    const sn_product *p = q->product;
+    double best = 0;
+    for (int64_t side = LEAST; side <= SN_CHOICE_TILES; side *= 2) {
+        double tiles = (double)p->batch * parts * (double)((p->m + side - 1) / side * ((p->n + side - 1) / side));
+        double waves = (double)(((int64_t)tiles + q->target->units - 1) / q->target->units);
+        double cycles = waves * (double)(side * side) * (double)p->k / parts / PRODUCTS;
+        if (best == 0 || cycles < best) best = cycles;
+    }
+    return best;
+}
+
 /* Of floats that tensor cores multiply, by large tiles, which units do in waves; 0: of others, which this does not know. */
 static double multiplying(const sn_choice_question *q, double parts) {
     const sn_product *p = q->product;
@@ -50,7 +64,9 @@ static double multiplying(const sn_choice_question *q, double parts) {
     double tiles = (double)p->batch * parts * (double)((p->m + rows - 1) / rows * ((p->n + columns - 1) / columns));
     double waves = (double)(((int64_t)tiles + q->target->units - 1) / q->target->units);
     double rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(SN_BF16);
-    return waves * (double)(rows * columns) * (double)p->k / parts * products_for_one(q) / rate;
+    double large = waves * (double)(rows * columns) * (double)p->k / parts * products_for_one(q) / rate;
+    double small = p->dtype == SN_F32 ? by_small_tiles(q, parts) : large;
+    return small < large ? small : large;
 }
 
 /* Blocks that there are keep as many units busy as they are; memory is shared out among units. */

@@ -221,13 +221,13 @@ static bool has_tiles(const sn_product *p) {
     return p->m >= SN_CHOICE_TILE && p->n >= SN_CHOICE_TILE && p->k >= SN_CHOICE_TILE;
 }
 
-/* Threads bring elements one by one. */
-static double by_threads(const sn_choice_question *q, double parts) {
-    enum { STEP = 64, THOUSAND = 1024 };
-    double cycles = 0;
-    for (int64_t side = SN_CHOICE_TILE; side <= 2 * SN_CHOICE_TILES; side *= 2) {
+/* Threads bring elements one by one, for tiles that may be small. */
+static double by_threads(const sn_choice_question *q, const operand *o, double parts) {
+    enum { LEAST = 16, STEP = 64, THOUSAND = 1024, WORD = 4 };
+    double cycles = 0, single = sn_dtype_bytes(o->at.dtype) < WORD ? SN_CHOICE_SINGLE : SN_CHOICE_SINGLE_WORD;
+    for (int64_t side = LEAST; side <= 2 * SN_CHOICE_TILES; side *= 2) {
         double elements = 2 * (double)side * STEP * whole((double)q->product->k / parts, STEP);
-        cycles = least(cycles, turns_of(q, (double)side, parts) * elements * SN_CHOICE_SINGLE / THOUSAND);
+        cycles = least(cycles, turns_of(q, (double)side, parts) * elements * single / THOUSAND);
     }
     return cycles;
 }
@@ -248,10 +248,11 @@ double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
     operand o[2];
     if (!sn_choice_padded_applies(&why_not, q)) return 0;
     sn_mma mma = look(o, q->target, q->m, q->product);
-    if (!o[0].brought || !o[1].brought) return by_threads(q, parts);
+    if (!o[0].brought || !o[1].brought) return by_threads(q, o, parts);
     if (!mma) return 0;
     double once = by_boxes(q, parts, mma);
-    return once * (products_for(q, o) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
+    double boxes = once * (products_for(q, o) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
+    return least(boxes, by_threads(q, o, parts));
 }
 
 /* What is not there several times. */

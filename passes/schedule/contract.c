@@ -85,18 +85,17 @@ bool sn_schedule_contract_applies(const char **why_not, sn_pass_ctx *cx, sn_kern
 /* ---- headers ---- */
 
 /* Tensor copies bring the operands to instructions of warpgroups. */
-static bool propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
+static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     sn_contract ct;
     const char *why_not;
-    if (!cx->target->specific || pinned->threads || pinned->plain) return false;
-    if (!sn_contract_find(&ct, &why_not, cx, k)) return false;
-    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return false;
+    if (!cx->target->specific || pinned->threads || pinned->plain) return;
+    if (!sn_contract_find(&ct, &why_not, cx, k)) return;
+    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return;
     if (ct.c.n <= sn_mmas[ct.mma].m) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
-    if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return out->n > 0;
+    if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
     out->n = 0;
-    return false;
 }
 
 bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
@@ -104,22 +103,36 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
     sn_sched open = {.precision = sn_kern_get(cx->m, k)->sched.precision};
     sn_contract ct;
     const char *why_not;
-    if (!cx->target->is_gpu || !propose_boxes(&headers, cx, k, &open)) return false;
-    return sn_contract_find(&ct, &why_not, cx, k) && ct.c.n <= sn_mmas[ct.mma].m;
+    if (cx->target->is_gpu) propose_boxes(&headers, cx, k, &open);
+    return headers.n && sn_contract_find(&ct, &why_not, cx, k) && ct.c.n <= sn_mmas[ct.mma].m;
 }
 
-/* Products that are no wider than a few rows or columns have no use for tiles, unless the header says so. */
-sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                          const sn_sched *pinned) {
-    (void)sh;
+/* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless the header says so. */
+static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     sn_contract ct;
     const char *why_not;
     sn_sched sc = *pinned;
-    if (propose_boxes(out, cx, k, pinned)) return SN_OK;
-    if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return SN_OK;
+    if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return;
     int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
-    if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return SN_OK;
-    if (!sn_contract_complete_threads(&sc, &out->cycles, &ct)) return SN_OK;
+    if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return;
+    if (!sn_contract_complete_threads(&sc, &out->cycles, &ct)) return;
     if (!sc.plain || sc.split <= 1) sn_schedule_propose(out, cx, &sc); /* parts are those of instructions */
+}
+
+static void append(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched_list *more) {
+    if (!out->n) out->cycles = more->cycles;
+    for (uint32_t i = 0; i < more->n; i++) sn_schedule_propose(out, cx, &more->at[i]);
+}
+
+/* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller tiles. */
+sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                          const sn_sched *pinned) {
+    (void)sh;
+    sn_sched_list boxes = {0}, threads = {0};
+    propose_boxes(&boxes, cx, k, pinned);
+    if (!boxes.n || !pinned->cls) propose_threads(&threads, cx, k, pinned);
+    bool sooner = threads.n && boxes.n && boxes.cycles > threads.cycles;
+    if (sooner) append(out, cx, &threads);
+    append(out, cx, boxes.n ? &boxes : &threads);
     return SN_OK;
 }

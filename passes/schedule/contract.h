@@ -20,6 +20,7 @@ typedef struct sn_contract {
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
     sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
+    int64_t pieces[SN_MOST_OPERANDS]; /* of how many elements it can be copied */
     bool reads_only;                  /* the kernel stores to nothing that it loads */
 } sn_contract;
 
@@ -53,11 +54,14 @@ uint32_t sn_contract_swizzle(const sn_contract *ct, const sn_sched *sc, uint32_t
 /* Warps side by side in a tile; 0: warps cannot share it. */
 uint32_t sn_contract_columns(const sn_contract *ct, const sn_sched *sc);
 
-/* How threads share a tile where there is no instruction: `across` times `down` of them, in turn by runs. */
+/* How threads share a tile where there is no instruction: in `parts` groups, each of which has some steps of the sum; in a group by
+ * `across` times `down` of them, in turn by runs. */
 typedef struct sn_contract_plain {
+    int64_t parts;
     int64_t across, down;          /* threads */
     int64_t rows, columns;         /* of a thread ... */
     int64_t run_rows, run_columns; /* ... and so many of them next to each other */
+    int64_t end_rows, end_runs; /* rows and runs of columns that it stores results of: of parts as many as there are */
 } sn_contract_plain;
 bool sn_contract_plain_find(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc);
 

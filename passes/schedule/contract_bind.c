@@ -262,7 +262,7 @@ typedef struct own {
 
 static own own_of(const sn_contract_binding *b) {
     const sn_contract_plain *p = &b->plain;
-    if (b->sc->plain) return (own){p->rows, p->columns / p->run_columns, 1, p->run_columns};
+    if (b->sc->plain) return (own){p->end_rows, p->end_runs, 1, p->run_columns};
     return (own){b->nest.tiles_m, b->nest.tiles_n, sn_mma_elements(b->nest.mma) / 2, 2};
 }
 
@@ -274,14 +274,16 @@ static sn_ix own_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix e) {
     return b->sc->plain ? sn_contract_plain_column(b, x, j, e) : sn_mma_column(b->m, &b->nest, x, j, e);
 }
 
-static sn_ix own_element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
-    return b->sc->plain ? sn_contract_plain_element(b, x, h, j, e) : sn_mma_element(b->m, &b->nest, x, h, j, e);
+static sn_val put_sum(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
+    if (b->sc->plain) return sn_contract_plain_sum(b, at, i, x, h, j, e);
+    return sn_put_load(b->m, at, b->n_terms ? b->totals[i] : b->states[i], sn_mma_element(b->m, &b->nest, x, h, j, e));
 }
 
 static void make_states(sn_contract_binding *b, sn_cursor at) {
     const sn_contraction *c = &b->ct.c;
     own o = own_of(b);
-    int64_t each = o.h * o.j * o.r * o.v, threads = (int64_t)b->nest.threads * b->sc->cluster;
+    int64_t groups = b->sc->plain ? b->plain.parts : 1;
+    int64_t each = groups * o.h * o.j * o.r * o.v, threads = (int64_t)b->nest.threads * b->sc->cluster;
     for (uint32_t i = 0; i < c->n_states; i++) {
         b->states[i] = sn_contract_local(b, "acc", c->dtype, SN_BUF_REG, each, threads);
         if (b->n_terms) b->totals[i] = sn_contract_local(b, "total", c->dtype, SN_BUF_REG, each, threads);
@@ -367,9 +369,7 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     /* Neighbours are all inside, or none is, where columns are a multiple of them. */
     sn_ix tested = c->n % o.v ? column : own_column(b, x, j, sn_ix_scale(m, r, o.v));
     mask = sn_contract_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, tested), c->n);
-    for (uint32_t i = 0; i < c->n_states; i++) {
-        sums[i] = sn_put_load(m, at, b->n_terms ? b->totals[i] : b->states[i], own_element(b, x, h, j, e));
-    }
+    for (uint32_t i = 0; i < c->n_states; i++) sums[i] = put_sum(b, at, i, x, h, j, e);
     for (uint32_t i = 0; i < b->body.n; i++) {
         sn_stmt s = b->body.at[i];
         if (s.i == c->top.i) continue;
@@ -526,6 +526,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
         at = sn_at_end(k, b.tiles);
         sn_contract_add_parts(&b, at);
     }
+    if (sc->plain) sn_contract_plain_share(&b, at);
     stage_results(&b);
     b.stores_rows = b.staged.i && !stores_by_boxes(&b, at);
     if (b.stores_rows && !sn_contract_stores_rows(&b)) drop_staged(&b);

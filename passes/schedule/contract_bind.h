@@ -32,6 +32,7 @@ typedef struct sn_contract_binding {
     sn_buf fragments[SN_MOST_OPERANDS][SN_PIECES][SN_MOST_TERMS]; /* of left ones, in registers */
     sn_buf states[4];
     sn_buf totals[4];  /* with terms: what states are added to, run by run */
+    sn_buf given[4];   /* without instructions: sums of groups of threads, for each other; none: there is one group */
     sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
     sn_ix store_ix;    /* its offset, over the axes of the kernel */
     bool stores_rows;  /* threads store it, not boxes */
@@ -111,11 +112,13 @@ void sn_contract_fill(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn
 
 /* ---- contract_plain.c ---- */
 
-/* Row, column and place among the sums of element (h, j, v) of thread x. */
+/* Row and column of element (h, j, v) of thread x, of those whose results it stores. */
 sn_ix sn_contract_plain_row(sn_contract_binding *b, sn_ix x, sn_ix h);
 sn_ix sn_contract_plain_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix v);
-sn_ix sn_contract_plain_element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix v);
 /* All products of a part of the sum. */
 void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at);
+/* Behind all of them: groups give each other their sums; then the sum of state i at element (h, j, v) of thread x. */
+void sn_contract_plain_share(sn_contract_binding *b, sn_cursor at);
+sn_val sn_contract_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix x, sn_ix h, sn_ix j, sn_ix v);
 
 #endif

@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-enum { PIECE = 16 };
-
 /* An operand on its way. */
 typedef struct fill {
     sn_contract_binding *b;
@@ -107,16 +105,16 @@ static bool is_piece(const fill *f, int64_t n) {
 static int64_t piece_of(const fill *f) {
     enum { LEAST = 4 };
     int64_t bytes = sn_dtype_bytes(f->b->ct.operand);
-    for (int64_t n = PIECE / bytes; n > 1 && n * bytes >= LEAST; n /= 2)
+    for (int64_t n = f->b->ct.pieces[f->i]; n > 1 && n * bytes >= LEAST; n /= 2)
         if (is_piece(f, n)) return n;
-    return 1;
+    return 1; /* as many, or fewer, than the tile has been chosen for */
 }
 
 /* ---- the nest ---- */
 
 /* Elements that a thread brings: turns of a few that are written out. */
 static sn_ix open_turns(sn_contract_binding *b, sn_cursor *at, int64_t turns) {
-    enum { WRITTEN = 8 };
+    enum { WRITTEN = 12 };
     int64_t inner = turns < WRITTEN ? turns : WRITTEN;
     while (turns % inner) inner--;
     sn_ix w = sn_ix_const(b->m, 0);

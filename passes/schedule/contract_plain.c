@@ -1,6 +1,6 @@
 /* contract_plain.c: products of a tile without instructions for matrices.
  *
- *     loop x : block.x { loop q in tile_k div 4 {
+ *     loop x : block.x { loop q in tile_k div (4*parts) {
  *       loop i : unroll { loop v in 4 : vector { left of 4 steps and row i -> registers } }
  *       loop j : unroll { loop v in 4 : vector { right of 4 steps and column j -> registers } }
  *       loop s in 4 : unroll { loop i : unroll { loop j : unroll { acc[i, j] += left[i, s] * right[j, s] } } }
@@ -8,11 +8,15 @@
  *
  * A thread has rows x columns elements of the tile, as square as can be: each element that it loads is multiplied as
  * often as its tile is wide. Loads are 16 bytes: of steps, where the operand lies along the sum, then neighbours have
- * neighbouring rows, which permuted lines keep apart; else of rows, which are next to each other then.
+ * neighbouring rows, which permuted lines keep apart; else of rows, which are next to each other then. All are written out, so that
+ * the next ones are on their way while these are multiplied.
+ *
+ * A block of more threads than a tile has work for takes steps apart: groups of threads have the same elements, and each has every
+ * parts-th four steps. Behind the sum they pass through shared memory, and each group has a part of the rows of its threads.
  */
 #include "passes/schedule/contract_bind.h"
 
-enum { PIECE = 16, MOST_STEPS = 4 };
+enum { PIECE = 16, MOST_STEPS = 4, MOST_PARTS = 8, MOST_WRITTEN = 8 };
 
 /* Elements of an access to shared memory, and steps at a time. */
 static int64_t run_of(sn_dtype operand) {
@@ -30,21 +34,49 @@ static bool all_across(const sn_contract *ct, const sn_sched *sc, bool right) {
     return all;
 }
 
-bool sn_contract_plain_find(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc) {
-    int64_t threads = sc->block_x, run = run_of(ct->operand), best = INT64_MAX;
+/* The longest run of n elements of a thread. */
+static int64_t run_in(int64_t n, int64_t run) {
+    while (n % run) run /= 2;
+    return run;
+}
+
+/* Have groups of whole warps equal shares of the steps and of the results, and registers for their sums? */
+static bool share(sn_contract_plain *p, const sn_contract *ct, const sn_sched *sc) {
+    int64_t words = p->rows * p->columns * ct->c.n_states * sn_dtype_bytes(ct->c.dtype) / 4;
+    int64_t down = p->parts, runs = p->columns / p->run_columns;
+    while (p->rows % down) down /= 2;
+    p->end_rows = p->rows / down;
+    p->end_runs = runs * down / p->parts;
+    if (p->parts == 1) return true;
+    return p->across * p->down % SN_WARP == 0 && sc->tile_k % (run_of(ct->operand) * p->parts) == 0 &&
+           runs % (p->parts / down) == 0 && words <= SN_CONTRACT_PLAIN_SUMS;
+}
+
+static bool find_group(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc, int64_t parts,
+                       int64_t *best) {
+    int64_t threads = sc->block_x / parts, run = run_of(ct->operand), before = *best;
     bool left = all_across(ct, sc, false), right = all_across(ct, sc, true);
     for (int64_t across = 1; across <= threads; across *= 2) {
-        sn_contract_plain p = {.across = across, .down = threads / across};
+        sn_contract_plain p = {.parts = parts, .across = across, .down = threads / across};
         if (threads % across || sc->tile_m % p.down || sc->tile_n % p.across) continue;
         p.rows = sc->tile_m / p.down;
         p.columns = sc->tile_n / p.across;
-        p.run_rows = left && p.rows % run == 0 ? run : 1;
-        p.run_columns = right && p.columns % run == 0 ? run : 1;
-        if (p.rows + p.columns > best) continue;
-        best = p.rows + p.columns;
+        p.run_rows = left ? run_in(p.rows, run) : 1;
+        p.run_columns = right ? run_in(p.columns, run) : 1;
+        int64_t read = (p.rows + p.columns) * threads;
+        if (read > *best || !share(&p, ct, sc)) continue;
+        *best = read;
         *out = p;
     }
-    return best < INT64_MAX && sc->tile_k % run == 0;
+    return *best < before;
+}
+
+bool sn_contract_plain_find(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc) {
+    int64_t best = INT64_MAX;
+    bool found = false;
+    for (int64_t parts = 1; parts <= MOST_PARTS && sc->block_x % parts == 0; parts *= 2)
+        found |= find_group(out, ct, sc, parts, &best);
+    return found && sc->tile_k % run_of(ct->operand) == 0;
 }
 
 /* Element `i` of a thread's, number t of n threads, by runs. */
@@ -52,19 +84,37 @@ static sn_ix in_turn(sn_contract_binding *b, int64_t n, int64_t run, sn_ix t, sn
     return sn_contract_fma(b, run, sn_contract_fma(b, n, group, t), lane);
 }
 
-static sn_ix down_of(sn_contract_binding *b, sn_ix x) { return sn_ix_divc(b->m, x, b->plain.across); }
+static int64_t group_of(const sn_contract_plain *p) { return p->across * p->down; }
+
+static sn_ix part_of(sn_contract_binding *b, sn_ix x) { return sn_ix_divc(b->m, x, group_of(&b->plain)); }
+static sn_ix down_of(sn_contract_binding *b, sn_ix x) {
+    return sn_ix_divc(b->m, sn_ix_modc(b->m, x, group_of(&b->plain)), b->plain.across);
+}
 static sn_ix across_of(sn_contract_binding *b, sn_ix x) { return sn_ix_modc(b->m, x, b->plain.across); }
+
+/* Numbers among the rows and runs of a thread of those that its group stores. */
+static sn_ix end_row(sn_contract_binding *b, sn_ix x, sn_ix h) {
+    sn_ix part = sn_ix_modc(b->m, part_of(b, x), b->plain.rows / b->plain.end_rows);
+    return sn_contract_fma(b, b->plain.end_rows, part, h);
+}
+
+static sn_ix end_run(sn_contract_binding *b, sn_ix x, sn_ix j) {
+    sn_ix part = sn_ix_divc(b->m, part_of(b, x), b->plain.rows / b->plain.end_rows);
+    return sn_contract_fma(b, b->plain.end_runs, part, j);
+}
 
 sn_ix sn_contract_plain_row(sn_contract_binding *b, sn_ix x, sn_ix h) {
     int64_t run = b->plain.run_rows;
+    h = end_row(b, x, h);
     return in_turn(b, b->plain.down, run, down_of(b, x), sn_ix_divc(b->m, h, run), sn_ix_modc(b->m, h, run));
 }
 
 sn_ix sn_contract_plain_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix v) {
-    return in_turn(b, b->plain.across, b->plain.run_columns, across_of(b, x), j, v);
+    return in_turn(b, b->plain.across, b->plain.run_columns, across_of(b, x), end_run(b, x, j), v);
 }
 
-sn_ix sn_contract_plain_element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
+/* The place of a thread's sum. */
+static sn_ix element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
     const sn_contract_plain *p = &b->plain;
     sn_ix own = sn_contract_fma(b, p->columns, h, sn_contract_fma(b, p->run_columns, j, v));
     return sn_contract_fma(b, p->rows * p->columns, x, own);
@@ -122,7 +172,7 @@ static void put_product(sn_contract_binding *b, sn_cursor at, const sn_contracti
     sn_val y = sn_put_load(m, at, left->buf, in_fragment(b, left, x, h, s));
     sn_val z = sn_put_load(m, at, right->buf, in_fragment(b, right, x, c, s));
     sn_ix j = sn_ix_divc(m, c, p->run_columns), v = sn_ix_modc(m, c, p->run_columns);
-    sn_ix place = sn_contract_plain_element(b, x, h, j, v);
+    sn_ix place = element(b, x, h, j, v);
     sn_val product = sn_put_op2(m, at, SN_LOP_MUL, y, z);
     sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_load(m, at, state, place), product);
     sn_put_store(m, at, state, place, sum);
@@ -134,7 +184,9 @@ void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at) {
     int64_t steps = run_of(b->ct.operand);
     fragment f[SN_MOST_OPERANDS];
     sn_ix x = sn_contract_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
-    sn_ix q = sn_contract_loop(b, &at, "q", b->sc->tile_k / steps, SN_AXIS_SEQ);
+    int64_t turns = b->sc->tile_k / steps / p->parts;
+    sn_ix q = sn_contract_loop(b, &at, "q", turns, turns > MOST_WRITTEN ? SN_AXIS_SEQ : SN_AXIS_UNROLL);
+    q = sn_contract_fma(b, p->parts, q, part_of(b, x));
     for (uint32_t o = 0; o < c->n_operands; o++) {
         bool right = c->operands[o].right;
         f[o] =
@@ -143,4 +195,42 @@ void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at) {
         put_loads(b, at, o, &f[o], x, q);
     }
     for (uint32_t i = 0; i < c->n_products; i++) put_product(b, at, &c->products[i], f, x);
+}
+
+/* ---- sums of several groups ---- */
+
+/* Where sums of group `part` stand for the others: threads of a group are neighbours. */
+static sn_ix given_at(sn_contract_binding *b, sn_ix part, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
+    const sn_contract_plain *p = &b->plain;
+    sn_ix number = sn_contract_fma(b, p->columns / p->run_columns, sn_contract_fma(b, p->rows, part, h), j);
+    sn_ix thread = sn_contract_fma(b, group_of(p), number, sn_ix_modc(b->m, x, group_of(p)));
+    return sn_contract_fma(b, p->run_columns, thread, v);
+}
+
+void sn_contract_plain_share(sn_contract_binding *b, sn_cursor at) {
+    const sn_contract_plain *p = &b->plain;
+    if (p->parts == 1) return;
+    for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
+        sn_cursor in = at;
+        b->given[i] = sn_contract_local(b, "given", b->ct.c.dtype, SN_BUF_SHARED, p->rows * p->columns * b->sc->block_x,
+                                        b->sc->cluster);
+        sn_ix x = sn_contract_loop(b, &in, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+        sn_ix h = sn_contract_loop(b, &in, "h", p->rows, SN_AXIS_UNROLL);
+        sn_ix j = sn_contract_loop(b, &in, "j", p->columns / p->run_columns, SN_AXIS_UNROLL);
+        sn_ix v =
+            p->run_columns > 1 ? sn_contract_loop(b, &in, "v", p->run_columns, SN_AXIS_VECTOR) : sn_ix_const(b->m, 0);
+        sn_val sum = sn_put_load(b->m, in, b->states[i], element(b, x, h, j, v));
+        sn_put_store(b->m, in, b->given[i], given_at(b, part_of(b, x), x, h, j, v), sum);
+    }
+}
+
+sn_val sn_contract_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
+    sn_val sum = {0};
+    if (b->plain.parts == 1) return sn_put_load(b->m, at, b->states[i], element(b, x, h, j, v));
+    for (int64_t part = 0; part < b->plain.parts; part++) {
+        sn_ix from = given_at(b, sn_ix_const(b->m, part), x, end_row(b, x, h), end_run(b, x, j), v);
+        sn_val y = sn_put_load(b->m, at, b->given[i], from);
+        sum = part ? sn_put_op2(b->m, at, SN_LOP_ADD, sum, y) : y;
+    }
+    return sum;
 }

@@ -14,7 +14,7 @@
 
 #include "ir/loop/access.h"
 
-enum { MOST_STAGES = 4, LEAST_SIDE = 32, MOST_SIDE = 256, SIDES_OF = 16, PIECE = 16 };
+enum { MOST_STAGES = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
 
 /* ---- operands ---- */
 
@@ -52,6 +52,23 @@ static sn_mma instruction(const sn_contract *ct, sn_precision precision) {
     return SN_MMA_NONE;
 }
 
+/* Elements of it that threads bring together: what a load stands for has to lie side by side, aligned as far. */
+static int64_t piece(const sn_contract *ct, uint32_t i) {
+    const sn_contraction *c = &ct->c;
+    const sn_stmt_rec *r = def_of(ct, ct->sources[i]);
+    int64_t n = PIECE / sn_dtype_bytes(ct->operand), all = c->operands[i].right ? c->n : c->m, stride;
+    while (n > 1 && (ct->across[i] ? all : c->k) % n) n /= 2;
+    if (r->op != SN_LOP_LOAD) return n;
+    for (uint32_t k = 0; k < c->outer.n + c->inner.n; k++) {
+        bool outer = k < c->outer.n;
+        sn_stmt s = outer ? c->outer.at[k] : c->inner.at[k - c->outer.n];
+        if (!sn_ix_coef(ct->m, r->ix, sn_stmt_axis(ct->m, s), &stride)) return 1;
+        if (stride == 1) stride = outer ? c->extent[k] : c->k_extent[k - c->outer.n];
+        while (n > 1 && stride % n) n /= 2;
+    }
+    return n;
+}
+
 static bool reads_only(const sn_contract *ct) {
     for (sn_stmt s = sn_stmt_walk_first(ct->m, ct->k); s.i; s = sn_stmt_walk_next(ct->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(ct->m, s);
@@ -73,6 +90,7 @@ bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx
     ct->operand = sn_val_get(cx->m, ct->sources[0])->dtype;
     if (ct->mma) ct->operand = sn_mmas[ct->mma].operand;
     else if (!all_may_become(ct, ct->operand, SN_PRECISION_EXACT)) ct->operand = c->dtype;
+    for (uint32_t i = 0; i < c->n_operands; i++) ct->pieces[i] = piece(ct, i);
     return true;
 }
 
@@ -114,6 +132,13 @@ static int64_t part_bytes(const sn_contract *ct, const sn_sched *sc) {
     return rows * sc->tile_k * sn_dtype_bytes(ct->operand);
 }
 
+/* ... and of what groups of threads give each other. */
+static int64_t given_bytes(const sn_contract *ct, const sn_sched *sc) {
+    sn_contract_plain p;
+    if (!sc->plain || !sn_contract_plain_find(&p, ct, sc) || p.parts == 1) return 0;
+    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p.parts * sn_dtype_bytes(ct->c.dtype);
+}
+
 /* Whole lines, and the same number of pieces for each thread. */
 static bool fits(const sn_contract *ct, const sn_sched *sc) {
     const sn_target *t = ct->cx->target;
@@ -122,10 +147,10 @@ static bool fits(const sn_contract *ct, const sn_sched *sc) {
     if (sc->block_x % SN_WARP || sc->block_x > t->max_threads || sc->cluster != 1) return false;
     if (sc->tile_m % SIDES_OF || sc->tile_n % SIDES_OF || sc->tile_k * bytes % SN_LINE) return false;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
-        if (rows_of(ct, sc, i) * sc->tile_k * bytes / PIECE % sc->block_x) return false;
+        if (rows_of(ct, sc, i) * sc->tile_k / ct->pieces[i] % sc->block_x) return false;
         if (sn_contract_swizzle(ct, sc, i) < SN_SECTOR) return false;
     }
-    if (part_bytes(ct, sc) * sc->stages + SN_SHARED_RESERVED > t->shared_bytes) return false;
+    if (part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc) + SN_SHARED_RESERVED > t->shared_bytes) return false;
     return sc->plain ? sn_contract_plain_find(&plain, ct, sc) : sn_contract_columns(ct, sc) > 0;
 }
 
@@ -134,61 +159,111 @@ static bool fits(const sn_contract *ct, const sn_sched *sc) {
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* Bytes that a block reads of shared memory in a step. */
-static double read_bytes(const sn_contract *ct, const sn_sched *sc) {
-    double left = sc->tile_m, right = sc->tile_n, sum = 0;
-    sn_contract_plain p;
-    if (sc->plain && sn_contract_plain_find(&p, ct, sc)) {
-        left = (double)(p.rows * sc->block_x);
-        right = (double)(p.columns * sc->block_x);
-    } else {
-        uint32_t columns = sn_contract_columns(ct, sc);
-        left *= columns;
-        right *= sc->block_x / SN_WARP / columns;
-    }
-    for (uint32_t i = 0; i < ct->c.n_operands; i++) sum += ct->c.operands[i].right ? right : left;
-    return sum * sc->tile_k * sn_dtype_bytes(ct->operand);
+/* What warps do in a step of a tile. */
+typedef struct work {
+    double warps, issue; /* of a block; instructions of one of them */
+    double waits;        /* how often a warp alone waits for what it has loaded */
+    double tensor;       /* cycles of the matrix instructions of one warp */
+    double shared;       /* bytes that all warps move in shared memory */
+    double fetched;      /* bytes that come from memory */
+} work;
+
+/* Elements that threads copy at a time. */
+static double piece_of(const sn_contract *ct, uint32_t i) { return (double)ct->pieces[i]; }
+
+static void add_copies(work *w, const sn_contract *ct, const sn_sched *sc) {
+    for (uint32_t i = 0; i < ct->c.n_operands; i++)
+        w->issue += (double)(rows_of(ct, sc, i) * sc->tile_k) / piece_of(ct, i) / sc->block_x * SN_CONTRACT_COPY;
+    w->fetched = (double)part_bytes(ct, sc);
+    w->shared += w->fetched;
 }
 
-/* Registers of a thread that hold sums. */
+static int64_t words_of(const sn_contract *ct) { return parts(sn_dtype_bytes(ct->c.dtype), 4); }
+
+/* A thread's products, and the loads of what it multiplies: 16 bytes where they can be. */
+static void add_plain(work *w, const sn_contract *ct, const sn_sched *sc) {
+    sn_contract_plain p;
+    sn_contract_plain_find(&p, ct, sc);
+    double bytes = sn_dtype_bytes(ct->operand), steps = (double)(sc->tile_k / p.parts), loads = 0;
+    double run = PIECE / bytes < 4 ? PIECE / bytes : 4;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        bool right = ct->c.operands[i].right, across = sn_contract_across(ct, sc, i);
+        double n = (double)(right ? p.columns : p.rows), rows = (double)(right ? p.run_columns : p.run_rows);
+        loads += n * steps / (across ? rows : run);
+        w->shared += n * steps * sc->block_x * bytes / SN_CONTRACT_BROADCAST;
+    }
+    w->issue += (double)(p.rows * p.columns * ct->c.n_products * words_of(ct)) * steps + loads;
+    w->waits += steps / run;
+}
+
+/* A warp's matrix instructions. */
+static void add_mma(work *w, const sn_contract *ct, const sn_sched *sc) {
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    double bytes = sn_dtype_bytes(ct->operand), columns = sn_contract_columns(ct, sc), down = w->warps / columns;
+    double products = (double)ct->c.n_products * sc->tile_m * sc->tile_n * sc->tile_k / w->warps;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++)
+        w->shared += (ct->c.operands[i].right ? sc->tile_n * down : sc->tile_m * columns) * sc->tile_k * bytes;
+    w->tensor = products * SN_SCHEDULERS / mma->rate;
+    w->issue += 2 * products / (double)(mma->m * mma->n * mma->k);
+    w->waits += (double)sc->tile_k / mma->k;
+}
+
+static work work_of(const sn_contract *ct, const sn_sched *sc) {
+    work w = {.warps = (double)sc->block_x / SN_WARP};
+    add_copies(&w, ct, sc);
+    if (sc->plain) add_plain(&w, ct, sc);
+    else add_mma(&w, ct, sc);
+    return w;
+}
+
+/* Registers of a thread that hold sums, and what is multiplied together. */
 static int64_t sum_words(const sn_contract *ct, const sn_sched *sc) {
-    int64_t words = parts(sn_dtype_bytes(ct->c.dtype), 4);
-    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n / sc->block_x * words;
+    sn_contract_plain p = {.parts = 1};
+    if (sc->plain) sn_contract_plain_find(&p, ct, sc);
+    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p.parts / sc->block_x * words_of(ct);
 }
 
 /* Blocks that fit on a multiprocessor. */
 static int64_t resident(const sn_contract *ct, const sn_sched *sc) {
     const sn_target *t = ct->cx->target;
-    int64_t bytes = part_bytes(ct, sc) * sc->stages + SN_SHARED_SYSTEM, blocks = sn_target_blocks(t, sc->block_x);
-    int64_t by_shared = (t->shared_bytes + SN_SHARED_SYSTEM) / bytes;
+    int64_t bytes = part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc) + SN_SHARED_SYSTEM;
+    int64_t blocks = sn_target_blocks(t, sc->block_x), by_shared = (t->shared_bytes + SN_SHARED_SYSTEM) / bytes;
     int64_t by_regs = SN_FILE_REGS / (sc->block_x * (sum_words(ct, sc) + SN_CONTRACT_REGS));
     if (by_shared < blocks) blocks = by_shared;
     return by_regs < blocks ? by_regs : blocks;
 }
 
-/* Cycles of a multiprocessor for a step of a tile. */
-static double step_cycles(const sn_contract *ct, const sn_sched *sc) {
-    int64_t words = parts(sn_dtype_bytes(ct->c.dtype), 4);
-    double products = (double)ct->c.n_products * sc->tile_m * sc->tile_n * sc->tile_k;
-    double rate = sc->plain ? (double)SN_ISSUES / (double)words : sn_mmas[ct->mma].rate;
-    double part = (double)part_bytes(ct, sc);
-    double shared = (read_bytes(ct, sc) + part) / SN_LINE;
-    return most(products / rate, most(shared, part / SN_CONTRACT_FETCH));
+/* Of resources that work side by side the slowest counts, and a part of the others, since none is busy all the time. */
+static double together(const double *cycles, size_t n) {
+    enum { PART = 4 };
+    double longest = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) longest = most(longest, cycles[i]), sum += cycles[i];
+    return longest + (sum - longest) / PART;
+}
+
+/* Cycles in which a multiprocessor does a step of n tiles side by side: its schedulers begin instructions of their warps, shared
+ * memory and the L2 give operands; or a warp waits for what it loads, or for copies that are on their way. */
+static double step_cycles(const sn_sched *sc, const work *w, double n) {
+    double ahead = sc->stages > 1 ? sc->stages - 1 : 1, own = most(w->issue, w->tensor);
+    double each = most(n * w->warps / SN_SCHEDULERS, 1);
+    double busy[] = {each * own, n * w->shared / SN_LINE, n * w->fetched / SN_CONTRACT_FETCH};
+    double cycles = most(together(busy, SN_COUNT(busy)), own + w->waits * SN_CONTRACT_WAIT);
+    return most(cycles + SN_CONTRACT_MEET, SN_CONTRACT_LATENCY / ahead);
 }
 
 /* Cycles in which a multiprocessor does n tiles side by side. */
-static double wave_cycles(const sn_contract *ct, const sn_sched *sc, int64_t n) {
-    double steps = (double)parts(ct->c.k, sc->tile_k), ahead = sc->stages > 1 ? sc->stages - 1 : 1;
-    double least = most(SN_CONTRACT_STEP, SN_CONTRACT_LATENCY / ahead);
+static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const work *w, int64_t n) {
     double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_CONTRACT_FETCH;
-    return most((double)n * step_cycles(ct, sc), least) * steps + SN_CONTRACT_LATENCY + results;
+    double given = 2.0 * (double)n * (double)given_bytes(ct, sc) / SN_LINE;
+    return step_cycles(sc, w, (double)n) * (double)parts(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results + given;
 }
 
 static double cycles_of(const sn_contract *ct, const sn_sched *sc) {
     int64_t tiles = ct->c.batch * parts(ct->c.m, sc->tile_m) * parts(ct->c.n, sc->tile_n);
     int64_t units = ct->cx->target->units, side_by_side = resident(ct, sc), wave = units * side_by_side;
-    double cycles = (double)(tiles / wave) * wave_cycles(ct, sc, side_by_side);
-    return cycles + (tiles % wave ? wave_cycles(ct, sc, parts(tiles % wave, units)) : 0);
+    work w = work_of(ct, sc);
+    double cycles = (double)(tiles / wave) * wave_cycles(ct, sc, &w, side_by_side);
+    return cycles + (tiles % wave ? wave_cycles(ct, sc, &w, parts(tiles % wave, units)) : 0);
 }
 
 /* ---- choosing ---- */
@@ -213,30 +288,44 @@ static void try_tile(search *s, const sn_sched *sc) {
 
 static void try_stages(search *s, sn_sched sc) {
     static const uint32_t THREADS[] = {128, 256, 64};
+    uint32_t line = SN_LINE / sn_dtype_bytes(s->ct->operand);
     for (size_t i = 0; i < SN_COUNT(THREADS); i++)
-        for (uint32_t stages = MOST_STAGES; stages > 1; stages--) {
-            sc.block_x = s->pinned->block_x ? s->pinned->block_x : THREADS[i];
-            sc.stages = s->pinned->stages ? s->pinned->stages : stages;
-            try_tile(s, &sc);
-        }
+        for (uint32_t lines = 1; lines <= MOST_LINES; lines *= 2)
+            for (uint32_t stages = MOST_STAGES; stages > 1; stages--) {
+                sc.block_x = s->pinned->block_x ? s->pinned->block_x : THREADS[i];
+                sc.stages = s->pinned->stages ? s->pinned->stages : stages;
+                sc.tile_k = s->pinned->tile_k ? s->pinned->tile_k : lines * line;
+                try_tile(s, &sc);
+            }
+}
+
+/* Blocks of matrix instructions stand at constant offsets of each other in tiles whose sides are powers of two. */
+static bool has_even_sides(const sn_sched *sc) {
+    return !(sc->tile_m & (sc->tile_m - 1)) && !(sc->tile_n & (sc->tile_n - 1));
 }
 
 bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contract *ct) {
+    static const uint32_t SIDES[] = {256, 192, 128, 96, 80, 64, 48, 32, 16};
     sn_sched pinned = *sc;
     search s = {.ct = ct, .pinned = &pinned};
     sc->cls = SN_SCHED_CONTRACT;
     sc->threads = true;
     if (!ct->mma) sc->plain = true;
     if (!sc->cluster) sc->cluster = 1;
-    if (!sc->tile_k) sc->tile_k = SN_LINE / sn_dtype_bytes(ct->operand);
-    for (uint32_t rows = MOST_SIDE; rows >= LEAST_SIDE; rows /= 2)
-        for (uint32_t columns = MOST_SIDE; columns >= LEAST_SIDE; columns /= 2) {
+    /* Other blocks would not be what the model has counted, and may cost registers. */
+    if (!sc->min_blocks) sc->min_blocks = 1;
+    for (size_t i = 0; i < SN_COUNT(SIDES); i++)
+        for (size_t j = 0; j < SN_COUNT(SIDES); j++) {
             sn_sched tile = *sc;
-            if (!tile.tile_m) tile.tile_m = rows;
-            if (!tile.tile_n) tile.tile_n = columns;
+            if (!tile.tile_m) tile.tile_m = SIDES[i];
+            if (!tile.tile_n) tile.tile_n = SIDES[j];
+            if (pinned.tile_m && i) continue;
+            if (pinned.tile_n && j) continue;
+            if (!sc->plain && !(pinned.tile_m && pinned.tile_n) && !has_even_sides(&tile)) continue;
             try_stages(&s, tile);
         }
     *sc = s.best;
-    *cycles = s.cycles;
+    double fetch = sn_contraction_fetch(&ct->c, ct->cx->target) * 100 / SN_CONTRACT_MEMORY;
+    *cycles = most(s.cycles, fetch + SN_CONTRACT_LATENCY);
     return s.cycles > 0;
 }
