@@ -249,7 +249,7 @@ double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
     if (!sn_choice_padded_applies(&why_not, q)) return 0;
     sn_mma mma = look(o, q->target, q->m, q->product);
     if (!o[0].brought || !o[1].brought) return by_threads(q, o, parts);
-    if (!mma) return 0;
+    if (!mma || !o[0].copied || !o[1].copied) return 0; /* one alone costs 3 % */
     double once = by_boxes(q, parts, mma);
     double boxes = once * (products_for(q, o) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
     return least(boxes, by_threads(q, o, parts));
