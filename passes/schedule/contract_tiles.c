@@ -168,16 +168,19 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
 
 /* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have more to do with
  * few rows. Several blocks share sums where tiles alone leave some without any, and each has enough steps. */
-static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
+static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc, const sn_sched *pinned) {
     uint32_t least = sn_mmas[ct->mma].m;
-    if (sc->split > 1) {
+    if (sc->split > 1 && !pinned->split) {
         double steps = waves_of((double)ct->c.k, sc->tile_k);
-        if (sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units || steps < sc->split * SN_PRODUCT_STAGES)
+        if (ct->n_terms || sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||
+            steps < sc->split * SN_PRODUCT_STAGES)
             return false;
     }
-    if (ct->n_terms) return sc->tile_m > least && sc->cluster == 1 && sc->split == 1;
+    if (sc->cluster > 1 && !pinned->cluster && (ct->n_terms || ct->c.m <= sc->tile_m)) return false;
+    if (pinned->tile_m) return true;
+    if (ct->n_terms) return sc->tile_m > least;
     bool tall = sc->tile_m > 2 * least; /* instead of a wide one, of which the right edge cuts off more */
-    return tall ? 2 * sc->tile_n <= sc->tile_m && sc->cluster == 1 : sc->cluster == 1 || ct->c.m > sc->tile_m;
+    return !tall || (2 * sc->tile_n <= sc->tile_m && sc->cluster == 1);
 }
 
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
@@ -191,7 +194,7 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
         for (size_t w = 0; w < SN_COUNT(WIDTHS); w++)
             for (size_t s = 0; s < SN_COUNT(SHARED); s++) {
                 sn_sched sc = complete(ct, pinned, &(shape){HEIGHTS[h], WIDTHS[w], SHARED[s][0], SHARED[s][1]});
-                if (!pinned->tile_m && !is_wanted(ct, t, &sc)) continue;
+                if (!is_wanted(ct, t, &sc, pinned)) continue;
                 if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
                 rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
             }
