@@ -232,10 +232,10 @@ static double by_threads(const sn_choice_question *q, const operand *o, double p
     return cycles;
 }
 
-/* Tensor copies bring boxes: one product of what the instruction multiplies. */
-static double by_boxes(const sn_choice_question *q, double parts, sn_mma mma) {
+/* Tensor copies bring boxes: one product of what the instruction multiplies. Where several stand for one, low tiles do not pay. */
+static double by_boxes(const sn_choice_question *q, const operand *o, double parts, sn_mma mma) {
     double products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
-    for (int64_t side = SN_CHOICE_TILE; side <= SN_CHOICE_TILES; side *= 2) {
+    for (int64_t side = products_for(q, o) > 1 ? SN_CHOICE_TILES : SN_CHOICE_TILE; side <= SN_CHOICE_TILES; side *= 2) {
         double tile = (double)side * (double)side * (double)q->product->k / parts;
         products = least(products, turns_of(q, (double)side, parts) * tile);
     }
@@ -250,7 +250,7 @@ double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
     sn_mma mma = look(o, q->target, q->m, q->product);
     if (!o[0].brought || !o[1].brought) return by_threads(q, o, parts);
     if (!mma || !o[0].copied || !o[1].copied) return 0; /* one alone costs 3 % */
-    double once = by_boxes(q, parts, mma);
+    double once = by_boxes(q, o, parts, mma);
     double boxes = once * (products_for(q, o) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
     return least(boxes, by_threads(q, o, parts));
 }
@@ -271,7 +271,7 @@ double sn_choice_padded_cycles(const sn_choice_question *q) {
     double copies = 0, memory = (double)q->target->cycle_bytes * q->target->units;
     for (int i = 0; i < 2; i++)
         if (o[i].copied) copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
-    return copies + by_boxes(q, 1, mma) * products_for(q, o) + SN_CHOICE_BEGIN;
+    return copies + by_boxes(q, o, 1, mma) * products_for(q, o) + SN_CHOICE_BEGIN;
 }
 
 /* ---- the copies ---- */
