@@ -31,11 +31,16 @@ typedef struct attempt {
         **expected; /* expected: written instead of outputs by the one that others are held to */
 } attempt;
 
-/* How far two tensors are apart. */
-typedef struct comparison {
+/* A graph that is given as text, and its program. */
+typedef struct small_program {
     sn_graph *g;
-    sn_program *p;        /* NULL: they have no elements */
-    sn_tensor *pair[2];   /* what is expected, and what there is: all elements in one row */
+    sn_program *p;
+} small_program;
+
+/* How far two tensors are apart. Of two programs, since a sum that each element of another one wants is not cut into parts. */
+typedef struct comparison {
+    small_program scale, differ; /* none: they have no elements; no scale: they are no floats */
+    sn_tensor *pair[3];   /* what is expected, and what there is, all elements in one row; the scale of the first */
     sn_tensor *result[2]; /* the largest difference, and where it is */
 } comparison;
 
@@ -76,8 +81,10 @@ static void close_attempt(const sn_tune_bench *b, attempt *a) {
 static void close_comparison(comparison *c) {
     free_tensors(c->pair, SN_COUNT(c->pair));
     free_tensors(c->result, SN_COUNT(c->result));
-    sn_program_destroy(c->p);
-    sn_graph_destroy(c->g);
+    sn_program_destroy(c->scale.p);
+    sn_graph_destroy(c->scale.g);
+    sn_program_destroy(c->differ.p);
+    sn_graph_destroy(c->differ.g);
 }
 
 static void close_bench(void *bench) {
@@ -171,7 +178,24 @@ static sn_status make_tensors(sn_tune_bench *b, const sn_program *p) {
 
 /* Differences are shares of an element and of the root mean square of what is finite: terms of sums of random numbers are of
  * that order, even where a sum is near 0. Integers are equal or not. */
-static const char differ_floats[] = "graph @differ(%%want: %s[%lld], %%got: %s[%lld]) {\n"
+static const char scale_floats[] = "graph @scale(%%want: %s[%lld]) {\n"
+                                   "  %%x = cast %%want dtype=f64\n"
+                                   "  %%nan = isnan %%x\n"
+                                   "  %%inf = isinf %%x\n"
+                                   "  %%no = or %%nan, %%inf\n"
+                                   "  %%zero = full dtype=f64 shape=[] value=0\n"
+                                   "  %%one = full dtype=f64 shape=[] value=1\n"
+                                   "  %%finite = where %%no, %%zero, %%x\n"
+                                   "  %%square = mul %%finite, %%finite\n"
+                                   "  %%squares = sum %%square axes=[0]\n"
+                                   "  %%counts = where %%no, %%zero, %%one\n"
+                                   "  %%count = sum %%counts axes=[0]\n"
+                                   "  %%some = maximum %%count, %%one\n"
+                                   "  %%mean = div %%squares, %%some\n"
+                                   "  %%scale = sqrt %%mean\n"
+                                   "  return scale = %%scale\n"
+                                   "}\n";
+static const char differ_floats[] = "graph @differ(%%want: %s[%lld], %%got: %s[%lld], %%scale: f64[]) {\n"
                                     "  %%x = cast %%want dtype=f64\n"
                                     "  %%y = cast %%got dtype=f64\n"
                                     "  %%equal = eq %%x, %%y\n"
@@ -185,16 +209,7 @@ static const char differ_floats[] = "graph @differ(%%want: %s[%lld], %%got: %s[%
                                     "  %%y_no = or %%y_nan, %%y_inf\n"
                                     "  %%no = or %%x_no, %%y_no\n"
                                     "  %%zero = full dtype=f64 shape=[] value=0\n"
-                                    "  %%one = full dtype=f64 shape=[] value=1\n"
                                     "  %%endless = full dtype=f64 shape=[] value=inf\n"
-                                    "  %%finite = where %%x_no, %%zero, %%x\n"
-                                    "  %%square = mul %%finite, %%finite\n"
-                                    "  %%squares = sum %%square axes=[0]\n"
-                                    "  %%counts = where %%x_no, %%zero, %%one\n"
-                                    "  %%count = sum %%counts axes=[0]\n"
-                                    "  %%some = maximum %%count, %%one\n"
-                                    "  %%mean = div %%squares, %%some\n"
-                                    "  %%scale = sqrt %%mean\n"
                                     "  %%less = sub %%x, %%y\n"
                                     "  %%distance = abs %%less\n"
                                     "  %%size = abs %%x\n"
@@ -214,22 +229,29 @@ static const char differ_others[] = "graph @differ(%%want: %s[%lld], %%got: %s[%
                                     "  return most = %%most, at = %%at\n"
                                     "}\n";
 
+static sn_status make_small(small_program *out, const sn_tune_bench *b, const char *text) {
+    compile_job job = {.p = &out->p, .s = *b->s};
+    job.s.passes = (sn_pass_options){.verify = b->s->passes.verify};
+    SN_TRY(sn_graph_from_text(&out->g, b->data, "comparison", text, strlen(text)));
+    job.g = out->g;
+    return compile_guarded(b->data, &job);
+}
+
 static sn_status make_comparison(sn_tune_bench *b, unsigned k) {
     comparison *c = &b->compare[k];
+    sn_arena *arena = &b->ctx->scratch;
     const sn_tensor_info *i = &b->outputs[k]->info;
     const char *name = sn_dtypes[i->dtype].name;
     sn_tensor *const from[] = {b->expected[k], b->outputs[k]};
-    compile_job job = {.g = NULL, .p = &c->p, .s = *b->s};
-    if (!i->numel) return SN_OK;
-    job.s.passes = (sn_pass_options){.verify = b->s->passes.verify};
-    const char *text = sn_strf(&b->ctx->scratch, sn_is_float(i->dtype) ? differ_floats : differ_others, name,
-                               (long long)i->numel, name, (long long)i->numel);
-    SN_TRY(sn_graph_from_text(&c->g, b->data, "comparison", text, strlen(text)));
-    job.g = c->g;
-    SN_TRY(compile_guarded(b->data, &job));
+    long long n = i->numel;
+    bool floats = sn_is_float(i->dtype);
+    if (!n) return SN_OK;
+    if (floats) SN_TRY(make_small(&c->scale, b, sn_strf(arena, scale_floats, name, n)));
+    SN_TRY(make_small(&c->differ, b, sn_strf(arena, floats ? differ_floats : differ_others, name, n, name, n)));
     for (int side = 0; side < 2; side++)
         SN_TRY(sn_tensor_wrap(&c->pair[side], b->data, i->device, from[side]->info.data, i->dtype, 1, &i->numel, NULL,
                               from[side]->info.offset));
+    SN_TRY(sn_tensor_create(&c->pair[2], b->data, i->device, SN_F64, 0, NULL));
     SN_TRY(sn_tensor_create(&c->result[0], b->data, i->device, SN_F64, 0, NULL));
     return sn_tensor_create(&c->result[1], b->data, i->device, SN_I64, 0, NULL);
 }
@@ -346,8 +368,9 @@ static sn_status compare_outputs(const char **why, sn_tune_bench *b) {
         comparison *c = &b->compare[k];
         double most = 0;
         int64_t at = 0;
-        if (!c->p) continue;
-        SN_TRY(sn_run(c->p, c->pair, c->result, NULL));
+        if (!c->differ.p) continue;
+        if (c->scale.p) SN_TRY(sn_run(c->scale.p, c->pair, &c->pair[2], NULL));
+        SN_TRY(sn_run(c->differ.p, c->pair, c->result, NULL));
         SN_TRY(sn_tensor_read(&most, c->result[0], sizeof most));
         SN_TRY(sn_tensor_read(&at, c->result[1], sizeof at));
         if (most <= bound_of(b, b->outputs[k]->info.dtype)) continue;
