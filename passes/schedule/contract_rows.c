@@ -148,6 +148,13 @@ static int64_t registers(const sn_contract_rows *r, int64_t groups, int64_t step
     return sums + groups * steps * vector * right_operands(r) + left_steps * r->c.m * left + SN_OTHER_REGS;
 }
 
+/* The same where the short operand is wanted for all of its steps as early as for the first one: an assembler that sees no loop asks for
+ * that. */
+static int64_t most_registers(const sn_contract_rows *r, int64_t groups, int64_t steps) {
+    int64_t early = r->along ? 0 : (parts(steps, r->run) - 1) * r->c.m * parts((int64_t)r->run * r->bytes, 4);
+    return registers(r, groups, steps) + early;
+}
+
 /* Do such blocks lie evenly on the multiprocessors, in a row of launches like this one? They do where those of the next one find
  * room beside them, and where they fill the room that there is (codegen-llvm/follow.c). */
 static bool lies_evenly(const sn_target *t, int64_t blocks, int64_t threads, int64_t regs) {
@@ -214,8 +221,11 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     }
     if (!sc->tile_n) sc->tile_n = sc->block_x * r->vector;
     uint32_t groups = sn_contract_rows_groups(r, sc);
-    if (!sc->tile_k && groups)
-        sc->tile_k = even_steps(parts(r->c.k, sc->block_y), most > groups ? most / groups : 1) * sc->block_y;
+    int64_t steps = parts(r->c.k, sc->block_y), threads = (int64_t)sc->block_x * sc->block_y;
+    if (sc->tile_k || !groups) return;
+    steps = even_steps(steps, most > groups ? most / groups : 1);
+    while (steps > 1 && most_registers(r, groups, steps) * threads > SN_FILE_REGS) steps /= 2;
+    sc->tile_k = (uint32_t)steps * sc->block_y;
 }
 
 /* Does the header say what a thread has, and is there room for it? */
@@ -233,6 +243,12 @@ static bool possible(const sn_contract_rows *r, const sn_sched *sc, const sn_tar
     return (sums + held * right_operands(r)) * words <= SN_ROWS_REGS;
 }
 
+/* Registers that an assembler gives only where it is told that one block of them is enough. */
+static bool needs_all(const sn_contract_rows *r, const sn_sched *sc) {
+    int64_t groups = sn_contract_rows_groups(r, sc), b = r->along ? (int64_t)sc->block_x * r->vector : sc->block_y;
+    return registers(r, groups, sc->tile_k / b) > SN_ROWS_RESIDENT;
+}
+
 sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
                                                const sn_schedule_shape *sh, const sn_sched *pinned) {
     sn_contract_rows r;
@@ -246,6 +262,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     if (r.along) choose_along(&sc, &r, cx);
     else choose_across(&sc, &r, cx);
     if (!possible(&r, &sc, cx->target)) return SN_OK;
+    if (!sc.min_blocks && needs_all(&r, &sc)) sc.min_blocks = 1;
     double work = issue(&r, cx, sn_contract_rows_groups(&r, &sc));
     if (open && work > SN_ROWS_ISSUE / 100.0) {
         sn_sched_list tiles = {0};
