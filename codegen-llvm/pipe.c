@@ -7,7 +7,8 @@
  *     F(0)  commit_group   F(1)  commit_group
  *     loop r in n { wait_group 1   barrier   F(r + 2)   commit_group   U(r) }
  *
- * Where there is no iteration r + 2, its copies are of no bytes: without a branch they stand among the instructions of U. Nests that
+ * Where there is no iteration r + 2, its copies are of no bytes, and store zeros to a stage that nobody reads: without a branch they stand
+ * among the instructions of U. Nests that
  * do more than copy have one. Where U has matrix instructions and there are three stages or more, F stands behind it: so the
  * first of them begin sooner, and the last ones are under way while copies are started.
  *
@@ -126,4 +127,5 @@ void sn_gen_pipe(sn_gen *g, sn_stmt id) {
     g->copying = false;
     for (uint32_t k = 0; k < g->copied.n; k++) g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i] = p.first[k];
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
+    if (copies && p.ahead && !p.branches) sn_gen_wait_copies(g, 0); /* of no bytes, but zeros are stored */
 }

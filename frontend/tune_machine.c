@@ -132,7 +132,7 @@ static sn_status compile_body(sn_context *ctx, void *args) {
     return sn_compile_settings(job->p, job->g, &job->s, SN_PHASE_LOADED);
 }
 
-/* Of sizes that stand in the graph; */
+/* Its sizes stand in the graph, and nothing is tuned while tuning. */
 static sn_status compile_guarded(sn_context *ctx, compile_job *job) {
     job->s.dims = NULL;
     job->s.n_dims = 0;

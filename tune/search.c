@@ -25,8 +25,9 @@ const char *const sn_trial_fate_names[SN_N_TRIAL_FATES] = {"left", "timed", "slo
 typedef struct searcher {
     sn_trial_list *trials;
     const sn_trial_machine *machine;
-    double end;   /* of the time */
-    double least; /* seconds of a comparison; 0: there was none */
+    double end;         /* of the time */
+    double least;       /* seconds of a comparison; 0: there was none */
+    uint32_t reference; /* of the last comparison; UINT32_MAX: there was none */
     uint32_t steps, done;
 } searcher;
 
@@ -59,13 +60,16 @@ static void drop_spills(const searcher *s) {
         if (trial(s, i)->fate == SN_TRIAL_OPEN && trial(s, i)->spills) trial(s, i)->fate = SN_TRIAL_SPILLS;
 }
 
-/* Does it agree with the reference? One that takes much longer to say so than others is too slow to be timed. */
+/* Does it agree with the reference? One that takes much longer to say so than others is too slow to be timed; the first one that a
+ * reference is compared with takes the time of both. */
 static bool agrees(searcher *s, uint32_t reference, uint32_t i, const char **why) {
     const sn_trial_machine *m = s->machine;
     double before = m->seconds(m->user);
     bool same = m->same(why, m->user, s->trials, reference, i);
     double took = m->seconds(m->user) - before;
-    if (s->least > 0 && took > LONG && took > MUCH_LONGER * s->least) trial(s, i)->fate = SN_TRIAL_SLOW;
+    bool alone = s->reference == reference && trial(s, i)->fate == SN_TRIAL_OPEN;
+    if (alone && s->least > 0 && took > LONG && took > MUCH_LONGER * s->least) trial(s, i)->fate = SN_TRIAL_SLOW;
+    s->reference = reference;
     if (took > 0 && (s->least == 0 || took < s->least)) s->least = took;
     return same;
 }
@@ -104,7 +108,9 @@ static uint32_t find_reference(searcher *s, const char **why) {
         if (n > most) best = i, most = n;
         if (2 * n > count_open(s)) return i;
     }
-    if (best != UINT32_MAX) agreeing(s, best, why);
+    if (best == UINT32_MAX) return best;
+    if (trial(s, best)->fate != SN_TRIAL_OPEN) return find_reference(s, why); /* dropped since */
+    agreeing(s, best, why);
     return best;
 }
 
@@ -184,7 +190,7 @@ static uint32_t find_winner(const searcher *s) {
 }
 
 void sn_trials_search(sn_search *out, sn_trial_list *trials, const sn_trial_machine *machine, double seconds) {
-    searcher s = {.trials = trials, .machine = machine, .steps = trials->n + 2};
+    searcher s = {.trials = trials, .machine = machine, .reference = UINT32_MAX, .steps = trials->n + 2};
     double start = machine->seconds(machine->user);
     *out = (sn_search){.best = UINT32_MAX};
     s.end = start + seconds;

@@ -146,7 +146,7 @@ int64_t sn_dtype_pitch(sn_dtype t, int64_t length) {
     enum { LINE = 128, SECTOR = 32, UNIT = 16, MOST_ADDED = 8 };
     static const int64_t steps[] = {LINE, UNIT};
     int64_t bytes = sn_dtype_bytes(t);
-    for (size_t k = 0; length * bytes % SECTOR && k < SN_COUNT(steps); k++) {
+    for (size_t k = 0; length % (SECTOR / bytes) && k < SN_COUNT(steps); k++) {
         int64_t unit = steps[k] / bytes, pitch = (length + unit - 1) / unit * unit;
         if ((pitch - length) * MOST_ADDED <= length) return pitch;
     }

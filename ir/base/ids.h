@@ -52,12 +52,12 @@ static inline bool sn_is_unsigned(sn_dtype t) {
 }
 /* Has every value of `from` one in `to`? Then a cast loses nothing. */
 bool sn_dtype_holds(sn_dtype to, sn_dtype from);
-/* false when the name is no dtype. */
-/* Is `to` a larger dtype that has every value of `from`? */
+/* Is `to` a larger dtype of the same kind, that has every value of `from`? */
 bool sn_dtype_widens(sn_dtype from, sn_dtype to);
 /* Elements from one row of a matrix to the next one where copies of boxes and wide accesses are to have it easy, a row being
  * `length` long. */
 int64_t sn_dtype_pitch(sn_dtype t, int64_t length);
+/* false when the name is no dtype. */
 bool sn_dtype_from_name(sn_dtype *out, const char *name);
 
 /* One element <-> bits of its storage. Floats travel as double, all else as int64, u64 as the int64 of the same bits.

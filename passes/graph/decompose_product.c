@@ -8,11 +8,12 @@
  *
  * What is left of the operand is loaded where it is multiplied, and the factor is part of what stands behind the product:
  * the weights of a quantised layer are not written out before they are used. So it is done where that is a plain tensor of
- * narrow integers, whose sums without the factor stay in the range of f32, times a factor that has no axis of the sum; on GPUs for
+ * narrow integers, whose sums without the factor hardly leave the range of f32, times a factor that has no axis of the sum; on GPUs for
  * few rows, since else integers become floats in memory anyway (`to-loops`).
  *
  * Legality: in real numbers. The operand is not rounded any more, so results are nearer to them; where a factor is infinite or
- * nan, a result that was nan may be infinite. Products that carry a schedule are left alone. Cost: linear in the views of an
+ * nan, a result that was nan may be infinite; where elements of the other operand come within the largest integer times K of the end
+ * of f32, so may a finite one. Products that carry a schedule are left alone. Cost: linear in the views of an
  * operand.
  */
 #include "passes/graph/decompose.h"

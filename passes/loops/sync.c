@@ -199,6 +199,16 @@ static bool barrier_behind(const sync *sy, sn_stmt s, sn_stmt earlier, sn_stmt l
     return false;
 }
 
+/* Is the copy the same one in all of an iteration of the loop: does it hang on no loop inside, and on no value? */
+static bool is_turn_of(const sync *sy, sn_ix atom, sn_stmt a, sn_stmt b, sn_stmt loop) {
+    sn_ix turn = sn_ix_get(sy->m, atom)->a;
+    if (sn_ix_uses_vals(sy->m, turn)) return false;
+    for (int i = 0; i < 2; i++)
+        for (sn_stmt up = sn_stmt_get(sy->m, i ? b : a)->parent; up.i != loop.i; up = sn_stmt_get(sy->m, up)->parent)
+            if (sn_stmt_get(sy->m, up)->axis.i && sn_ix_uses_axis(sy->m, turn, sn_stmt_axis(sy->m, up))) return false;
+    return true;
+}
+
 /* Do both walk over copies of the buffer, another one in the next iteration: c*((.. + loop) mod n) + an offset below c? */
 static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
     copies of = {.m = sy->m, .ax = sn_stmt_axis(sy->m, loop)}, of_a, of_b;
@@ -207,7 +217,7 @@ static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
     note_copies(&of, e[1], &of_b);
     int64_t step = of_a.step;
     if (!of_a.atom.i || of_a.atom.i != of_b.atom.i || of_a.n < 2 || step != of_b.step) return false;
-    if (!barrier_behind(sy, b, a, loop)) return false;
+    if (!barrier_behind(sy, b, a, loop) || !is_turn_of(sy, of_a.atom, a, b, loop)) return false;
     for (int i = 0; i < 2; i++) {
         sn_ix rest = sn_ix_sub(sy->m, e[i], sn_ix_scale(sy->m, of_a.atom, step));
         sn_range range = sn_ix_range(sy->m, rest);

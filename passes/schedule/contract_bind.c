@@ -428,8 +428,8 @@ static void stage_results(sn_contract_binding *b) {
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
         used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
-        for (uint32_t t = 0; t < b->n_terms && b->ct.c.operands[i].right; t++)
-            used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][t])->private_size;
+        for (uint32_t k = 0; k < b->n_terms && b->ct.c.operands[i].right; k++)
+            used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][k])->private_size;
     }
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;

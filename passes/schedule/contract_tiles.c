@@ -121,7 +121,8 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
     enum { WIDEST = 256, MOST_THREADS = 1024 };
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     uint32_t groups = sc->block_x / mma->threads, line = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
-    return groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
+    bool plain_grid = sc->split <= 1 || (sc->cluster == 1 && !sc->persistent); /* or there is no last block of a tile */
+    return plain_grid && groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
            sc->tile_k % line == 0 && sc->tile_k % mma->k == 0 && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE &&
            sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == line);
