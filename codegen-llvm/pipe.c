@@ -100,6 +100,15 @@ static void pass_barrier(sn_gen *g, const pipe *p, const sn_gen_loop *l, bool co
     choose_stage(g, p, l->i);
 }
 
+/* Does the pipe stand in a loop, whose next iteration fills the same stages? */
+static bool runs_again(const sn_gen *g, sn_stmt id) {
+    for (sn_stmt up = sn_stmt_get(g->m, id)->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, up);
+        if (r->op == SN_LOP_LOOP && r->kind == SN_AXIS_SEQ) return true;
+    }
+    return false;
+}
+
 void sn_gen_pipe(sn_gen *g, sn_stmt id) {
     sn_stmt_rec *s = sn_stmt_get(g->m, id);
     sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
@@ -127,5 +136,5 @@ void sn_gen_pipe(sn_gen *g, sn_stmt id) {
     g->copying = false;
     for (uint32_t k = 0; k < g->copied.n; k++) g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i] = p.first[k];
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
-    if (copies && p.ahead && !p.branches) sn_gen_wait_copies(g, 0); /* of no bytes, but zeros are stored */
+    if (copies && p.ahead && !p.branches && runs_again(g, id)) sn_gen_wait_copies(g, 0); /* those that store zeros */
 }
