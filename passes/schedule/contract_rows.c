@@ -51,18 +51,11 @@ static void look_at(looker *l, sn_val v) {
     }
 }
 
-/* The last axis of the rows or columns that is one; none: there is none. */
-static sn_axis last_axis(const sn_module *m, const sn_contraction *c, sn_contraction_side side, int64_t *extent) {
-    for (uint32_t i = c->outer.n; i-- > 0;)
-        if (c->side[i] == side && c->extent[i] > 1) return *extent = c->extent[i], sn_stmt_axis(m, c->outer.at[i]);
-    return *extent = 1, (sn_axis){0};
-}
-
 static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right) {
     int64_t extent;
     looker l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
     l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
-    l.column = last_axis(cx->m, c, right ? SN_SIDE_N : SN_SIDE_M, &extent);
+    l.column = sn_contraction_last_axis(&extent, cx->m, c, right ? SN_SIDE_N : SN_SIDE_M);
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (c->operands[i].right == right) look_at(&l, c->operands[i].value);
     return l;
@@ -75,7 +68,7 @@ bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
     if (c->m > c->n) sn_contraction_swap(c);
     looker l = look_at_side(cx, c, true), left = look_at_side(cx, c, false);
-    last_axis(cx->m, c, SN_SIDE_N, &columns);
+    sn_contraction_last_axis(&columns, cx->m, c, SN_SIDE_N);
     out->along = l.along >= l.across;
     out->bytes = out->along ? l.least_along : l.least_across;
     int64_t extent = out->along ? c->k_extent[c->inner.n - 1] : columns;

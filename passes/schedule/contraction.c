@@ -247,18 +247,19 @@ static void look_at(look *l, sn_val v) {
     if (l->side.i && sn_ix_coef(l->m, r->ix, l->side, &c) && c == 1) l->across += sn_dtype_bytes(r->dtype);
 }
 
-/* The last axis of that side that is one; none: there is none. */
-static sn_axis last_axis(const sn_module *m, const sn_contraction *c, sn_contraction_side side) {
+sn_axis sn_contraction_last_axis(int64_t *extent, const sn_module *m, const sn_contraction *c,
+                                 sn_contraction_side side) {
     for (uint32_t i = c->outer.n; i-- > 0;)
-        if (c->side[i] == side && c->extent[i] > 1) return sn_stmt_axis(m, c->outer.at[i]);
-    return (sn_axis){0};
+        if (c->side[i] == side && c->extent[i] > 1) return *extent = c->extent[i], sn_stmt_axis(m, c->outer.at[i]);
+    return *extent = 1, (sn_axis){0};
 }
 
 bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32_t operand) {
     const sn_contraction_operand *o = &c->operands[operand];
+    int64_t extent;
     look l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
     l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
-    l.side = last_axis(cx->m, c, o->right ? SN_SIDE_N : SN_SIDE_M);
+    l.side = sn_contraction_last_axis(&extent, cx->m, c, o->right ? SN_SIDE_N : SN_SIDE_M);
     look_at(&l, o->value);
     return l.across > l.along;
 }
