@@ -499,8 +499,14 @@ static void make_sort(maker *r, sn_op op) {
     else node(r, op, &x, 1, topk, 3);
 }
 
+static void make_copy(maker *r) {
+    sn_nd x = value(r, SN_N_DTYPES, 0, SN_MAX_RANK);
+    if (x.i) node(r, SN_OP_COPY, &x, 1, NULL, 0);
+}
+
 static void make_move(maker *r, sn_op op) {
-    if (op == SN_OP_PAD) make_pad(r);
+    if (op == SN_OP_COPY) make_copy(r);
+    else if (op == SN_OP_PAD) make_pad(r);
     else if (op == SN_OP_CONCAT) make_concat(r);
     else if (op == SN_OP_SCATTER) make_scatter(r, op);
     else if (op == SN_OP_SORT || op == SN_OP_TOPK) make_sort(r, op);

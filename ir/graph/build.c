@@ -129,6 +129,8 @@ sn_nd sn_graph_flip(sn_module *m, sn_nd x, int64_t axis) {
     return node(m, SN_OP_FLIP, &x, 1, &attr, 1);
 }
 
+sn_nd sn_graph_copied(sn_module *m, sn_nd x) { return node(m, SN_OP_COPY, &x, 1, NULL, 0); }
+
 sn_nd sn_graph_pad(sn_module *m, sn_nd x, const int64_t *low, const int64_t *high, double value) {
     uint32_t rank = sn_graph_type(m, x)->rank;
     sn_attr attrs[] = {

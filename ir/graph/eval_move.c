@@ -11,7 +11,7 @@ static void copy_walk(sn_eval *e, sn_walk *w) {
         sn_array_set(e->out, i, sn_array_get(e->in[0], w->at[0]));
 }
 
-/* reshape, squeeze, unsqueeze. */
+/* reshape, squeeze, unsqueeze, copy. */
 static sn_status eval_same_order(sn_eval *e) {
     for (int64_t i = 0; i < e->out->numel; i++) sn_array_set(e->out, i, sn_array_get(e->in[0], i));
     return SN_OK;
@@ -182,10 +182,22 @@ static sn_status eval_scatter(sn_eval *e) {
 }
 
 const sn_eval_fn sn_eval_move[SN_N_OPS] = {
-    [SN_OP_RESHAPE] = eval_same_order,  [SN_OP_SQUEEZE] = eval_same_order,  [SN_OP_UNSQUEEZE] = eval_same_order,
-    [SN_OP_PERMUTE] = eval_permute,     [SN_OP_EXPAND] = eval_expand,       [SN_OP_SLICE] = eval_slice,
-    [SN_OP_UNFOLD] = eval_unfold,       [SN_OP_FLIP] = eval_flip,           [SN_OP_PAD] = eval_pad,
-    [SN_OP_CONCAT] = eval_concat,       [SN_OP_GATHER] = eval_gather,       [SN_OP_INDEX_SELECT] = eval_index_select,
-    [SN_OP_SCATTER] = eval_scatter,     [SN_OP_SCATTER_SUM] = eval_scatter, [SN_OP_SCATTER_PROD] = eval_scatter,
-    [SN_OP_SCATTER_MAX] = eval_scatter, [SN_OP_SCATTER_MIN] = eval_scatter,
+    [SN_OP_RESHAPE] = eval_same_order,
+    [SN_OP_SQUEEZE] = eval_same_order,
+    [SN_OP_UNSQUEEZE] = eval_same_order,
+    [SN_OP_PERMUTE] = eval_permute,
+    [SN_OP_EXPAND] = eval_expand,
+    [SN_OP_SLICE] = eval_slice,
+    [SN_OP_UNFOLD] = eval_unfold,
+    [SN_OP_FLIP] = eval_flip,
+    [SN_OP_PAD] = eval_pad,
+    [SN_OP_COPY] = eval_same_order,
+    [SN_OP_CONCAT] = eval_concat,
+    [SN_OP_GATHER] = eval_gather,
+    [SN_OP_INDEX_SELECT] = eval_index_select,
+    [SN_OP_SCATTER] = eval_scatter,
+    [SN_OP_SCATTER_SUM] = eval_scatter,
+    [SN_OP_SCATTER_PROD] = eval_scatter,
+    [SN_OP_SCATTER_MAX] = eval_scatter,
+    [SN_OP_SCATTER_MIN] = eval_scatter,
 };

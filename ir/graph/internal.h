@@ -69,6 +69,7 @@ sn_status sn_rule_unsqueeze(sn_rule *r);
 sn_status sn_rule_slice(sn_rule *r);
 sn_status sn_rule_unfold(sn_rule *r);
 sn_status sn_rule_flip(sn_rule *r);
+sn_status sn_rule_copy(sn_rule *r);
 sn_status sn_rule_pad(sn_rule *r);
 sn_status sn_rule_concat(sn_rule *r);
 sn_status sn_rule_gather(sn_rule *r);

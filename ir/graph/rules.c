@@ -383,6 +383,7 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_SLICE] = sn_rule_slice,
     [SN_OP_UNFOLD] = sn_rule_unfold,
     [SN_OP_FLIP] = sn_rule_flip,
+    [SN_OP_COPY] = sn_rule_copy,
     [SN_OP_PAD] = sn_rule_pad,
     [SN_OP_CONCAT] = sn_rule_concat,
     [SN_OP_GATHER] = sn_rule_gather,

@@ -196,6 +196,11 @@ sn_status sn_rule_flip(sn_rule *r) {
 
 /* ---- moves ---- */
 
+sn_status sn_rule_copy(sn_rule *r) {
+    *r->out = *sn_rule_in(r, 0);
+    return SN_OK;
+}
+
 sn_status sn_rule_pad(sn_rule *r) {
     const sn_type *x = sn_rule_in(r, 0);
     const sn_attr *low = sn_rule_attr(r, SN_ATTR_LOW), *high = sn_rule_attr(r, SN_ATTR_HIGH);

@@ -264,6 +264,12 @@ static sn_nd simplify_flip(sn_pass_ctx *cx, sn_nd x) {
     return in->in[0];
 }
 
+/* Two in a row are one; what reads nothing needs no memory. */
+static sn_nd simplify_copy(sn_pass_ctx *cx, sn_nd x) {
+    const sn_node_rec *node = sn_node_get(cx->m, x), *in = operand(cx->m, node, 0);
+    return in->op == SN_OP_COPY || in->op == SN_OP_FULL || in->op == SN_OP_IOTA ? node->in[0] : x;
+}
+
 static bool all_zero(const sn_attr *a) {
     for (uint32_t k = 0; k < a->ints.n; k++)
         if (a->ints.at[k] != 0) return false;
@@ -287,7 +293,7 @@ static const sn_node_rule rule_of_op[SN_N_OPS] = {
     [SN_OP_RESHAPE] = simplify_reshape, [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
     [SN_OP_PERMUTE] = simplify_permute, [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
     [SN_OP_FLIP] = simplify_flip,       [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
-    [SN_OP_UNFOLD] = simplify_unfold,
+    [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,
 };
 
 static const sn_node_rule rule_of_class[] = {

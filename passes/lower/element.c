@@ -208,6 +208,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     case SN_OP_SIZES: return element_sizes(lw, x, index[0]);
     case SN_OP_CAST: return element_cast(lw, x, index);
     case SN_OP_RANDOM: return element_random(lw, x, index);
+    case SN_OP_COPY: return sn_lower_element(lw, n->in[0], index);
     case SN_OP_PAD: return element_pad(lw, x, index);
     case SN_OP_CONCAT: return element_concat(lw, x, index);
     case SN_OP_GATHER:
@@ -231,7 +232,8 @@ sn_val sn_lower_element(sn_lower *lw, sn_nd x, const sn_ix *index) {
     } else {
         v = element_of(lw, x, index);
         const sn_node_rec *n = sn_node_get(lw->m, x);
-        if (!sn_lower_is_view_or_source(n) && n->op != SN_OP_CAST) sn_lower_note(lw, sn_ops[n->op].name);
+        if (!sn_lower_is_view_or_source(n) && n->op != SN_OP_CAST && n->op != SN_OP_COPY)
+            sn_lower_note(lw, sn_ops[n->op].name);
     }
     memo_put(lw, x, index, rank, v);
     return v;

@@ -8,6 +8,8 @@
  */
 #include "passes/lower/lower.h"
 
+enum { UNIT_BYTES = 16 }; /* of tensor copies */
+
 /* ---- buffers ---- */
 
 static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
@@ -28,21 +30,34 @@ sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type) {
     return sn_lower_buffer(lw, sn_strf(&lw->m->arena, "t%u", lw->temps++), type, SN_BUF_TEMP);
 }
 
+sn_type sn_lower_stored(const sn_lower *lw, sn_nd x) {
+    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    const int64_t *order = lw->nodes[x.i].order;
+    sn_type stored = *t;
+    for (uint32_t k = 0; order && k < t->rank; k++) stored.shape[k] = t->shape[order[k]];
+    return stored;
+}
+
 sn_buf sn_lower_temp_of(sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
-    sn_type stored = sn_node_get(lw->m, x)->type;
+    sn_type stored = sn_lower_stored(lw, x);
     sn_ix *last = &stored.shape[stored.rank ? stored.rank - 1 : 0];
     int64_t length;
-    if (info->aligned && !info->walked_flat && stored.rank > 1 && sn_ix_is_const(lw->m, *last, &length))
-        *last = sn_ix_const(lw->m, sn_dtype_pitch(stored.dtype, length));
+    if (info->aligned && !info->walked_flat && stored.rank > 1 && sn_ix_is_const(lw->m, *last, &length)) {
+        int64_t pitch = sn_dtype_pitch(stored.dtype, length), unit = UNIT_BYTES / sn_dtype_bytes(stored.dtype);
+        *last = sn_ix_const(lw->m, info->brought ? (pitch + unit - 1) / unit * unit : pitch);
+    }
     return sn_lower_temp(lw, &stored);
 }
 
 /* Outputs may have the elements in another shape; an intermediate is of the shape that it was made with. */
 sn_ix sn_lower_place(sn_lower *lw, sn_nd x, sn_buf b, const sn_ix *index) {
-    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    const int64_t *order = lw->nodes[x.i].order;
     const sn_buf_rec *r = sn_buf_get(lw->m, b);
-    return sn_ix_flatten(lw->m, index, r->scope == SN_BUF_TEMP ? r->shape : t->shape, t->rank);
+    sn_type t = sn_lower_stored(lw, x);
+    sn_ix at[SN_MAX_RANK];
+    for (uint32_t k = 0; k < t.rank; k++) at[k] = index[order ? order[k] : k];
+    return sn_ix_flatten(lw->m, at, r->scope == SN_BUF_TEMP ? r->shape : t.shape, t.rank);
 }
 
 /* ---- loops ---- */

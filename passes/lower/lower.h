@@ -15,10 +15,12 @@ typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
-    bool aligned;        /* once realized, its rows begin at multiples of 16 bytes, with room behind them if need be */
-    bool walked_flat;    /* a reshape walks on from one row to the next: rows as long as they are */
-    bool drawn;          /* made of random numbers and numbers alone */
-    const sn_axis *axes; /* in terms of which its leaves are; NULL: not asked for yet */
+    bool aligned;         /* once realized, its rows begin at multiples of 16 bytes, with room behind them if need be */
+    bool brought;         /* ... although they are short */
+    bool walked_flat;     /* a reshape walks on from one row to the next: rows as long as they are */
+    const int64_t *order; /* realized: its axes in the order in which they are stored; NULL: their own */
+    bool drawn;           /* made of random numbers and numbers alone */
+    const sn_axis *axes;  /* in terms of which its leaves are; NULL: not asked for yet */
     SN_VEC(sn_lower_leaf) leaves; /* through views; none: all are read with the index of the node itself */
     sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
@@ -65,6 +67,8 @@ sn_buf sn_lower_buffer(sn_lower *lw, const char *wanted, const sn_type *type, sn
 sn_buf sn_lower_temp(sn_lower *lw, const sn_type *type);
 /* The same for the elements of x, in rows that are aligned where that is wanted. */
 sn_buf sn_lower_temp_of(sn_lower *lw, sn_nd x);
+/* The shape in which x, which is realized, is stored. */
+sn_type sn_lower_stored(const sn_lower *lw, sn_nd x);
 /* Where element `index` of x is in the buffer b that has them. */
 sn_ix sn_lower_place(sn_lower *lw, sn_nd x, sn_buf b, const sn_ix *index);
 /* A new kernel under construction, empty; and its end: what is dead or double goes. */

@@ -16,6 +16,8 @@
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
+ *   - copies are realized. What a reduction or contraction gives is stored in the order in which its first copy wants it, and the copy
+ *     is a view of that;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -26,6 +28,8 @@
  */
 #include "passes/lower/lower.h"
 
+#include <string.h>
+
 enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000 };
 
 /* ---- which nodes are realized ---- */
@@ -33,7 +37,10 @@ enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURA
 /* Becomes a const buffer. */
 static bool has_data(const sn_node_rec *n) { return n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT; }
 
-static bool is_pad_or_view(const sn_node_rec *n) { return n->op == SN_OP_PAD || sn_ops[n->op].cls == SN_OPS_VIEW; }
+/* A copy that is not realized is a view of what is stored as it wants it. */
+static bool is_pad_or_view(const sn_node_rec *n) {
+    return n->op == SN_OP_PAD || n->op == SN_OP_COPY || sn_ops[n->op].cls == SN_OPS_VIEW;
+}
 
 /* Does reading an element cost no more than a load? Looks through views and casts, and where `masks` through pads. */
 static bool is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
@@ -113,6 +120,16 @@ static bool joins_rows(const sn_lower *lw, sn_nd x) {
     return n->op == SN_OP_RESHAPE && !sn_ix_eq(last_size(lw, x), last_size(lw, n->in[0]));
 }
 
+/* The same for copies that a convolution on a GPU reads: what nobody laid out for it stays as others read it. */
+static void align_copy(sn_lower *lw, sn_nd x) {
+    for (const sn_node_rec *n = sn_node_get(lw->m, x); n->op != SN_OP_COPY; n = sn_node_get(lw->m, x)) {
+        if (sn_ops[n->op].cls != SN_OPS_VIEW || lw->nodes[x.i].realized || joins_rows(lw, x)) return;
+        x = n->in[0];
+    }
+    while (!lw->nodes[x.i].realized) x = sn_node_get(lw->m, x)->in[0];
+    lw->nodes[x.i].aligned = lw->nodes[x.i].brought = true;
+}
+
 /* Operands of products on a GPU that are intermediates get rows that its copies can bring. */
 static void align_operand(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -136,6 +153,44 @@ static void decide_windowed(sn_lower *lw, sn_nd x) {
     lw->nodes[base.i].realized = true;
     info->ops = 0;
     info->reads = 1;
+}
+
+/* What permutes and copies on x see: perm[k] is the axis of it that axis k of x is. */
+static sn_nd permuted_base(int64_t *perm, const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    for (uint32_t k = 0; k < n->type.rank; k++) perm[k] = k;
+    for (; n->op == SN_OP_PERMUTE || n->op == SN_OP_COPY; n = sn_node_get(lw->m, x)) {
+        const sn_attr *by = sn_node_attr(lw->m, x, SN_ATTR_PERM);
+        for (uint32_t k = 0; by && k < n->type.rank; k++) perm[k] = by->ints.at[perm[k]];
+        x = n->in[0];
+    }
+    return x;
+}
+
+/* May x be stored in any order of its axes? Who has a buffer already has it in the one that it takes. */
+static bool takes_order(const sn_lower *lw, sn_nd x) {
+    const sn_lower_node *info = &lw->nodes[x.i];
+    sn_opclass cls = sn_ops[sn_node_get(lw->m, x)->op].cls;
+    return (cls == SN_OPS_REDUCE || cls == SN_OPS_CONTRACT) && !info->buf.i && !info->order;
+}
+
+static void give_order(sn_lower *lw, sn_nd x, const int64_t *order) {
+    uint32_t rank = sn_node_get(lw->m, x)->type.rank;
+    int64_t *own = SN_NEWN(lw->cx->scratch, int64_t, rank + 1);
+    memcpy(own, order, rank * sizeof *own);
+    lw->nodes[x.i].order = own;
+}
+
+/* The first copy of what a nest makes says in which order that is stored. */
+static void decide_copy(sn_lower *lw, sn_nd x) {
+    int64_t perm[SN_MAX_RANK];
+    sn_nd base = permuted_base(perm, lw, x);
+    if (lw->nodes[x.i].buf.i || !takes_order(lw, base)) {
+        lw->nodes[x.i].realized = true;
+        return;
+    }
+    give_order(lw, base, perm);
+    lw->nodes[base.i].walked_flat |= lw->nodes[x.i].walked_flat;
 }
 
 static void decide_node(sn_lower *lw, sn_nd x) {
@@ -166,7 +221,10 @@ static void decide_node(sn_lower *lw, sn_nd x) {
             if (cast.i) lw->nodes[cast.i].realized = true;
             align_operand(lw, n->in[k]);
         }
+    if (n->op == SN_OP_CONV2D && lw->cx->target->is_gpu)
+        for (uint32_t k = 0; k < n->n_in; k++) align_copy(lw, n->in[k]);
     if (always_realized(lw, n)) info->realized = true;
+    if (n->op == SN_OP_COPY) decide_copy(lw, x);
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
@@ -315,14 +373,17 @@ static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return sn_lower_element(lw, x, index);
 }
 
-/* One loop for each axis of x; that of a scan goes inside the others. */
+/* One loop for each axis of x, in the order in which it is stored; that of a scan goes inside the others. */
 static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     const sn_node_rec *n = sn_node_get(lw->m, x);
     bool scans = sn_ops[n->op].cls == SN_OPS_SCAN;
     uint32_t last = scans ? (uint32_t)sn_node_int(lw->m, x, SN_ATTR_AXIS, 0) : n->type.rank;
-    for (uint32_t k = 0; k < n->type.rank; k++)
-        if (k != last) index[k] = sn_lower_open_loop(lw, names[k], n->type.shape[k]);
+    const int64_t *order = lw->nodes[x.i].order;
+    for (uint32_t k = 0; k < n->type.rank; k++) {
+        uint32_t axis = order ? (uint32_t)order[k] : k;
+        if (axis != last) index[axis] = sn_lower_open_loop(lw, names[k], n->type.shape[axis]);
+    }
     if (!scans) return;
     sn_ix extent = n->type.shape[last], at = sn_lower_open_loop(lw, names[last], extent);
     bool reverse = sn_node_int(lw->m, x, SN_ATTR_REVERSE, 0);
@@ -368,6 +429,25 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_lower_end(lw, lw->note.s);
 }
 
+/* A convolution that nobody sees but through permutes, as the output k, is stored as that wants it. */
+static sn_nd permuted_conv(sn_lower *lw, sn_nd x) {
+    int64_t perm[SN_MAX_RANK];
+    sn_nd base = permuted_base(perm, lw, x);
+    for (sn_nd at = x; !sn_nd_eq(at, base); at = sn_node_get(lw->m, at)->in[0])
+        if (lw->nodes[at.i].users > 1) return x;
+    if (sn_node_get(lw->m, base)->op != SN_OP_CONV2D || lw->nodes[base.i].users > 1 || !takes_order(lw, base)) return x;
+    give_order(lw, base, perm);
+    return base;
+}
+
+/* Others read the copy as it lies, not the output. */
+static bool is_view_of_copy(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (sn_ops[n->op].cls != SN_OPS_VIEW || lw->nodes[x.i].users == 1) return false;
+    while (sn_ops[n->op].cls == SN_OPS_VIEW) n = sn_node_get(lw->m, n->in[0]);
+    return n->op == SN_OP_COPY;
+}
+
 /* Outputs claim the node that computes them; what is left (an input, a constant, a node given twice) is copied. */
 static void claim_outputs(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
@@ -377,7 +457,8 @@ static void claim_outputs(sn_lower *lw) {
         sn_buf_get(lw->m, b)->io = k;
         lw->outputs[k].buf = b;
         sn_nd base = output_base(lw, x);
-        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i) base = x;
+        if (is_view_of_copy(lw, base)) continue;
+        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i) base = permuted_conv(lw, x);
         sn_lower_node *info = &lw->nodes[base.i];
         if (!info->buf.i && sn_node_get(lw->m, base)->op != SN_OP_INPUT) {
             info->buf = b;

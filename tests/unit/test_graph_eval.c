@@ -121,6 +121,7 @@ static const eval_case CASES[] = {
     {"unfold %y axis=0 size=2 step=9 dilation=[2]", 2, {10, 30}},
     {"unfold %x axis=0 size=2", 6, {1, 4, -2, 0.5, 3, -6}},
     {"flip %x axes=[1]", 6, {3, -2, 1, -6, 0.5, 4}},
+    {"copy %x", 6, {1, -2, 3, 4, 0.5, -6}},
     {"pad %y low=[1] high=[2] value=7", 6, {7, 10, 20, 30, 7, 7}},
     {"pad %y low=[-1] high=[1]", 3, {20, 30, 0}},
     {"pad %y low=[-5] high=[4] value=1", 2, {1, 1}},
