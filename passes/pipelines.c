@@ -10,7 +10,7 @@
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                             \
-    "simplify,decompose,simplify,choose,to-loops,simplify-index,drop-units,reorder,distribute,fuse,"         \
+    "simplify,decompose,simplify,attention,choose,to-loops,simplify-index,drop-units,reorder,distribute,fuse,"         \
     "licm,hoist-factor,mixed-order-reduction,licm,collapse,simplify-index,online-softmax,split-reduction,"   \
     "split-scan,schedule,horizontal-fuse,last-block-reduce,sync,async-copy,plan"
 

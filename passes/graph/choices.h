@@ -21,7 +21,7 @@ typedef struct sn_product {
     int64_t batch, m, n, k; /* matrices of the result; a vector has one row or column */
 } sn_product;
 
-/* false: the node is none, or its kernel's schedule stands already. */
+/* false: the node is none, its kernel's schedule stands already, or it is one of an attention. */
 bool sn_product_find(sn_product *out, const sn_module *m, sn_nd x);
 /* All live ones of a graph, in the order of their ids. */
 void sn_product_list(sn_nd_list *out, const sn_module *m, sn_arena *arena);

@@ -14,6 +14,7 @@
 bool sn_product_find(sn_product *out, const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     if (n->op != SN_OP_MATMUL || sn_node_attr(m, x, SN_ATTR_SCHEDULE)) return false;
+    if (sn_node_int(m, x, SN_ATTR_ONLINE, 0)) return false;
     const sn_type *a = &sn_node_get(m, n->in[0])->type, *b = &sn_node_get(m, n->in[1])->type;
     *out = (sn_product){.node = x, .left = n->in[0], .right = n->in[1], .dtype = n->type.dtype};
     out->batch = out->m = out->n = 1;

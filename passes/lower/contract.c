@@ -13,18 +13,11 @@
 
 /* ---- matmul ---- */
 
-typedef struct matmul_body {
-    sn_nd a, b;
-    sn_ix a_index[SN_MAX_RANK], b_index[SN_MAX_RANK];
-    uint32_t a_k, b_k; /* which axis is summed */
-    sn_dtype dtype;
-} matmul_body;
-
 static void emit_matmul_body(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
-    matmul_body *mb = user;
-    mb->a_index[mb->a_k] = mb->b_index[mb->b_k] = index[0];
-    sn_val a = sn_put_cast(lw->m, lw->at, mb->dtype, sn_lower_element(lw, mb->a, mb->a_index));
-    sn_val b = sn_put_cast(lw->m, lw->at, mb->dtype, sn_lower_element(lw, mb->b, mb->b_index));
+    sn_lower_product *p = user;
+    p->a_index[p->a_k] = p->b_index[p->b_k] = index[0];
+    sn_val a = sn_put_cast(lw->m, lw->at, p->dtype, sn_lower_element(lw, p->a, p->a_index));
+    sn_val b = sn_put_cast(lw->m, lw->at, p->dtype, sn_lower_element(lw, p->b, p->b_index));
     yield[0] = sn_put_op2(lw->m, lw->at, SN_LOP_MUL, a, b);
 }
 
@@ -35,19 +28,25 @@ static void batch_index(sn_lower *lw, const sn_type *t, const sn_ix *result, uin
     for (uint32_t k = 0; k < batch; k++) at[k] = sn_ix_eq(t->shape[k], one) ? zero : result[result_batch - batch + k];
 }
 
-sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
+void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *a = &sn_node_get(lw->m, n->in[0])->type, *b = &sn_node_get(lw->m, n->in[1])->type;
-    matmul_body mb = {.a = n->in[0], .b = n->in[1], .dtype = sn_compute_dtype(n->type.dtype)};
     uint32_t has_m = a->rank > 1, has_n = b->rank > 1, batch = n->type.rank - has_m - has_n;
-    batch_index(lw, a, index, batch, mb.a_index);
-    batch_index(lw, b, index, batch, mb.b_index);
-    mb.a_k = a->rank - 1;
-    mb.b_k = has_n ? b->rank - 2 : 0;
-    if (has_m) mb.a_index[a->rank - 2] = index[batch];
-    if (has_n) mb.b_index[b->rank - 1] = index[batch + has_m];
+    *out = (sn_lower_product){.a = n->in[0], .b = n->in[1], .dtype = sn_compute_dtype(n->type.dtype)};
+    batch_index(lw, a, index, batch, out->a_index);
+    batch_index(lw, b, index, batch, out->b_index);
+    out->a_k = a->rank - 1;
+    out->b_k = has_n ? b->rank - 2 : 0;
+    out->steps = a->shape[out->a_k];
+    if (has_m) out->a_index[a->rank - 2] = index[batch];
+    if (has_n) out->b_index[b->rank - 1] = index[batch + has_m];
+}
+
+sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
+    sn_lower_product p;
     sn_val sum;
-    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &mb.dtype, &a->shape[mb.a_k], 1, emit_matmul_body, &mb);
+    sn_lower_product_at(&p, lw, x, index);
+    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &p.dtype, &p.steps, 1, emit_matmul_body, &p);
     return sum;
 }
 

@@ -5,7 +5,8 @@
  * What has a buffer is loaded; anything else is computed here from elements of its operands, through views, which only
  * change the index (views.c). Inside a pad or concat loads happen only where the position is inside the operand
  * (lw->mask). An element that the kernel has at the same index and mask already is taken from a table. Nodes that take
- * a nest (reductions, scans, contractions, sorts) are always realized, so that they are loaded here.
+ * a nest (reductions, scans, contractions, sorts) are always realized, so that they are loaded here; but for the first
+ * product of an attention.
  */
 #include "passes/lower/lower.h"
 
@@ -188,6 +189,15 @@ static sn_val element_sizes(sn_lower *lw, sn_nd x, sn_ix index) {
     return v;
 }
 
+/* The first product of an attention, in its nest. What is computed inside the sum is not there behind it. */
+static sn_val element_product(sn_lower *lw, sn_nd x, const sn_ix *index) {
+    sn_lower outside = *lw;
+    lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
+    sn_val v = sn_lower_matmul(lw, x, index);
+    lw->memo = outside.memo, lw->memo_n = outside.memo_n, lw->memo_cap = outside.memo_cap;
+    return v;
+}
+
 static sn_val element_random(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_val seed = sn_lower_element(lw, n->in[0], index), offset = sn_lower_element(lw, n->in[1], index);
@@ -197,7 +207,9 @@ static sn_val element_random(sn_lower *lw, sn_nd x, const sn_ix *index) {
 static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_ix at[SN_MAX_RANK];
+    if (lw->nodes[x.i].instead.i) return sn_lower_element(lw, lw->nodes[x.i].instead, index);
     switch (n->op) {
+    case SN_OP_MATMUL: return element_product(lw, x, index);
     case SN_OP_FULL: return constant(lw, n->type.dtype, sn_node_float(lw->m, x, SN_ATTR_VALUE, 0));
     case SN_OP_IOTA: {
         int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);

@@ -2,7 +2,7 @@
 #ifndef SN_PASSES_LOWER_LOWER_H
 #define SN_PASSES_LOWER_LOWER_H
 
-#include "passes/base/pass.h"
+#include "passes/base/attention.h"
 
 /* An index with which an element of a node reads a realized node or a source under it. */
 typedef struct sn_lower_leaf {
@@ -20,8 +20,11 @@ typedef struct sn_lower_node {
     bool walked_flat;     /* a reshape walks on from one row to the next: rows as long as they are */
     const int64_t *order; /* realized: its axes in the order in which they are stored; NULL: their own */
     bool drawn;           /* made of random numbers and numbers alone */
-    const sn_axis *axes;  /* in terms of which its leaves are; NULL: not asked for yet */
-    SN_VEC(sn_lower_leaf) leaves; /* through views; none: all are read with the index of the node itself */
+    bool within;          /* a member of an attention: computed in its nest */
+    sn_nd instead;        /* whose elements stand for its own there; none: it has them */
+    const sn_attention *attention; /* of the second product of one; NULL: it is none */
+    const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
+    SN_VEC(sn_lower_leaf) leaves;  /* through views; none: all are read with the index of the node itself */
     sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
@@ -117,11 +120,26 @@ sn_ix sn_lower_from_end(sn_lower *lw, sn_val v, sn_ix extent);
 /* Clamped, so that a wrong position cannot touch memory outside the tensor. */
 sn_ix sn_lower_clamped(sn_lower *lw, sn_ix e, sn_ix extent);
 
-/* ---- contract.c ---- */
+/* ---- contract.c, attention.c ---- */
+
+/* The operands of a matmul at a result index, but for the axis that is summed. */
+typedef struct sn_lower_product {
+    sn_nd a, b;
+    sn_ix a_index[SN_MAX_RANK], b_index[SN_MAX_RANK];
+    uint32_t a_k, b_k; /* which axis is summed ... */
+    sn_ix steps;       /* ... and its size */
+    sn_dtype dtype;    /* of the sum */
+} sn_lower_product;
+void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */
 sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index);
 sn_val sn_lower_conv2d(sn_lower *lw, sn_nd x, const sn_ix *index);
+
+/* Note which products are attentions that were marked, before it is decided what is realized. */
+void sn_lower_find_attentions(sn_lower *lw);
+/* The same as above for the second product of one, softmax and first product included. */
+sn_val sn_lower_attention(sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* ---- sort.c ---- */
 

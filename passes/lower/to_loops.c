@@ -212,22 +212,22 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->ops = ops > SATURATED ? SATURATED : ops;
     info->reads = reads > SATURATED ? SATURATED : reads;
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
-        for (uint32_t k = 0; k < n->n_in; k++)
+        for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
             if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV2D))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
     if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
-        for (uint32_t k = 0; k < n->n_in; k++) {
+        for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
             sn_nd cast = converted(lw, x, k);
             if (cast.i) lw->nodes[cast.i].realized = true;
             align_operand(lw, n->in[k]);
         }
     if (n->op == SN_OP_CONV2D && lw->cx->target->is_gpu)
         for (uint32_t k = 0; k < n->n_in; k++) align_copy(lw, n->in[k]);
-    if (always_realized(lw, n)) info->realized = true;
+    if (always_realized(lw, n)) info->realized = !info->within;
     if (n->op == SN_OP_COPY) decide_copy(lw, x);
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
-    if (is_view || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
+    if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
     if (reads > MAX_READS || ops > MAX_OPS) info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
@@ -367,6 +367,7 @@ static sn_val emit_scan(sn_lower *lw, sn_nd x, const sn_ix *index) {
 static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     if (sn_ops[n->op].cls == SN_OPS_SCAN) return emit_scan(lw, x, index);
+    if (lw->nodes[x.i].attention) return sn_lower_attention(lw, x, index);
     if (n->op == SN_OP_MATMUL) return sn_lower_matmul(lw, x, index);
     if (n->op == SN_OP_CONV2D) return sn_lower_conv2d(lw, x, index);
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) return emit_reduce(lw, x, index);
@@ -540,6 +541,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     make_input_buffers(&lw);
     SN_TRY(sn_lower_check_sizes(&lw));
     claim_outputs(&lw);
+    sn_lower_find_attentions(&lw);
     for (uint32_t i = 1; i < g->nodes.count; i++)
         if (lw.nodes[i].live) decide_node(&lw, (sn_nd){i});
     sn_status st = lower_nodes(&lw);

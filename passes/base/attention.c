@@ -1,0 +1,250 @@
+/* attention.c: see attention.h.
+ *
+ *     %s = matmul %q, %kt                     first
+ *     %x = scores of %s                       element by element: scales, masks, biases, caps
+ *     %e = exp(%x - amax %x)                  over the last axis
+ *     %p = %e / sum %e                        quotient; or times the reciprocal
+ *     %y = matmul %p, %v                      product
+ *
+ * Between these stand casts of floats, and views that keep the last axis as it is. A statistic of a row (maximum, sum) may have
+ * any shape of the same elements before it is broadcast again. Everything is found from operands; names and layouts do
+ * not count. What is not there: dropout of the weights, scores that somebody else reads.
+ */
+#include "passes/base/attention.h"
+
+#include <string.h>
+
+typedef struct finder {
+    const sn_module *m;
+    sn_arena *scratch;
+    sn_attention *at;
+    uint8_t *mark; /* by node: a member; of what the scores are made of: asked already, made of `first` */
+    const char *why;
+} finder;
+
+enum { ASKED = 1, OF_FIRST = 2, MEMBER = 4 };
+
+static bool refuse(finder *f, const char *why) {
+    f->why = why;
+    return false;
+}
+
+static const sn_node_rec *node(const finder *f, sn_nd x) { return sn_node_get(f->m, x); }
+
+static void add_member(finder *f, sn_nd x) {
+    if (f->mark[x.i] & MEMBER) return;
+    f->mark[x.i] |= MEMBER;
+    SN_PUSH(f->scratch, &f->at->members, x);
+}
+
+/* ---- what stands between ---- */
+
+static bool is_float_cast(const finder *f, const sn_node_rec *n) {
+    return n->op == SN_OP_CAST && sn_is_float(n->type.dtype) && sn_is_float(node(f, n->in[0])->type.dtype);
+}
+
+static bool same_last_size(const sn_type *a, const sn_type *b) {
+    return a->rank && b->rank && sn_ix_eq(a->shape[a->rank - 1], b->shape[b->rank - 1]);
+}
+
+static bool is_reshape(const sn_node_rec *n) {
+    return n->op == SN_OP_RESHAPE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
+}
+
+/* A view of whole rows, each once: element j of a row is element j of a row of the operand. */
+static bool keeps_rows(const finder *f, const sn_node_rec *n) {
+    if (is_reshape(n)) return same_last_size(&n->type, &node(f, n->in[0])->type);
+    if (n->op != SN_OP_PERMUTE || !n->type.rank) return false;
+    SN_ASSERT(n->n_attrs == 1);
+    return n->attrs[0].ints.at[n->type.rank - 1] == n->type.rank - 1;
+}
+
+/* What x is, apart from casts, and views of whole rows where `views`; what is passed becomes a member. */
+static sn_nd past(finder *f, sn_nd x, bool views) {
+    for (const sn_node_rec *n = node(f, x);; n = node(f, x)) {
+        if (!is_float_cast(f, n) && !(views && keeps_rows(f, n))) return x;
+        add_member(f, x);
+        x = n->in[0];
+    }
+}
+
+/* ---- the softmax ---- */
+
+/* Operand k past casts. */
+static sn_nd operand(finder *f, sn_nd x, uint32_t k) { return past(f, node(f, x)->in[k], false); }
+
+static bool is_full_of(const finder *f, sn_nd x, double value) {
+    const sn_node_rec *n = node(f, x);
+    return n->op == SN_OP_FULL && sn_node_float(f->m, x, SN_ATTR_VALUE, 0) == value;
+}
+
+/* Has x one element for each row of `rows`, in a shape that is broadcast along them? */
+static bool is_broadcast(const finder *f, sn_nd x, sn_nd rows) {
+    const sn_type *t = &node(f, x)->type, *all = &node(f, rows)->type;
+    int64_t one;
+    if (t->rank != all->rank || !sn_ix_is_const(f->m, t->shape[t->rank - 1], &one) || one != 1) return false;
+    return !memcmp(t->shape, all->shape, (t->rank - 1) * sizeof *t->shape);
+}
+
+/* Is x the reduction `op` over the rows of `rows`, broadcast along them? */
+static bool is_statistic(finder *f, sn_nd x, sn_op op, sn_nd rows) {
+    const sn_type *all = &node(f, rows)->type;
+    x = past(f, x, false);
+    if (node(f, x)->op == SN_OP_EXPAND) {
+        add_member(f, x);
+        x = past(f, node(f, x)->in[0], false);
+    }
+    if (!is_broadcast(f, x, rows)) return false;
+    for (const sn_node_rec *n = node(f, x); is_reshape(n) || is_float_cast(f, n); n = node(f, x)) {
+        add_member(f, x);
+        x = n->in[0];
+    }
+    if (node(f, x)->op != op || sn_node_axes_mask(f->m, x) != 1u << (all->rank - 1)) return false;
+    add_member(f, x);
+    return sn_nd_eq(operand(f, x, 0), rows);
+}
+
+/* x = numerators / sum, or numerators * (1 / sum): the numerators. */
+static sn_nd numerators(finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, x);
+    if (n->op == SN_OP_DIV) {
+        sn_nd e = operand(f, x, 0);
+        return is_statistic(f, n->in[1], SN_OP_SUM, e) ? e : (sn_nd){0};
+    }
+    for (uint32_t k = 0; n->op == SN_OP_MUL && k < 2; k++) {
+        sn_nd e = operand(f, x, k), inverse = operand(f, x, 1 - k);
+        const sn_node_rec *i = node(f, inverse);
+        bool inverts = i->op == SN_OP_RECIPROCAL || (i->op == SN_OP_DIV && is_full_of(f, i->in[0], 1));
+        if (!inverts || node(f, e)->op != SN_OP_EXP) continue;
+        add_member(f, inverse);
+        return is_statistic(f, i->in[i->n_in - 1], SN_OP_SUM, e) ? e : (sn_nd){0};
+    }
+    return (sn_nd){0};
+}
+
+static bool find_softmax(finder *f) {
+    sn_nd p = past(f, node(f, f->at->product)->in[0], true);
+    add_member(f, p);
+    sn_nd e = numerators(f, p);
+    if (!e.i || node(f, e)->op != SN_OP_EXP) return refuse(f, "its left operand is no softmax over the keys");
+    add_member(f, e);
+    sn_nd d = operand(f, e, 0);
+    if (node(f, d)->op != SN_OP_SUB) return refuse(f, "its left operand is no softmax over the keys");
+    add_member(f, d);
+    sn_nd x = operand(f, d, 0);
+    if (!is_statistic(f, node(f, d)->in[1], SN_OP_AMAX, x))
+        return refuse(f, "the largest score is not what is subtracted");
+    f->at->quotient = p, f->at->scores = x;
+    return true;
+}
+
+/* ---- the scores ---- */
+
+static bool is_elementwise(const sn_node_rec *n) {
+    sn_opclass cls = sn_ops[n->op].cls;
+    return cls == SN_OPS_UNARY || cls == SN_OPS_BINARY || cls == SN_OPS_COMPARE || cls == SN_OPS_TEST ||
+           n->op == SN_OP_WHERE || n->op == SN_OP_CAST;
+}
+
+/* Is x made of a product, element by element? The first that is found is what the scores are made of; others are operands. */
+static bool made_of_first(finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, x);
+    if (f->mark[x.i] & ASKED) return f->mark[x.i] & OF_FIRST;
+    f->mark[x.i] |= ASKED;
+    bool made = n->op == SN_OP_MATMUL && (!f->at->first.i || sn_nd_eq(f->at->first, x));
+    if (made) f->at->first = x;
+    if (is_elementwise(n) || keeps_rows(f, n))
+        for (uint32_t k = 0; k < n->n_in; k++) made |= made_of_first(f, n->in[k]);
+    if (!made) return false;
+    f->mark[x.i] |= OF_FIRST;
+    add_member(f, x);
+    return true;
+}
+
+/* Elements; 0: a size is no number. */
+static int64_t count(const finder *f, sn_nd x) {
+    const sn_type *t = &node(f, x)->type;
+    int64_t n = 1, size;
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_is_const(f->m, t->shape[k], &size) || sn_mul_overflow(n, size, &n)) return 0;
+    return n;
+}
+
+static int64_t size_at(const finder *f, const sn_type *t, uint32_t from_end) {
+    int64_t size = 0;
+    return t->rank >= from_end && sn_ix_is_const(f->m, t->shape[t->rank - from_end], &size) ? size : 0;
+}
+
+/* Elements of what x is a view of: those that it has more are the same ones again. */
+static int64_t distinct(const finder *f, sn_nd x) {
+    int64_t least = count(f, x);
+    for (const sn_node_rec *n = node(f, x); sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; n = node(f, x)) {
+        bool repeats = n->op == SN_OP_EXPAND;
+        x = n->in[0];
+        if (repeats && count(f, x) < least) least = count(f, x);
+    }
+    return least;
+}
+
+static bool find_sizes(finder *f) {
+    const sn_attention *at = f->at;
+    const sn_node_rec *product = node(f, at->product), *first = node(f, at->first);
+    sn_attention_sizes *s = &f->at->sizes;
+    const sn_type *q = &node(f, first->in[0])->type, *k = &node(f, first->in[1])->type;
+    const sn_type *p = &node(f, product->in[0])->type, *v = &node(f, product->in[1])->type;
+    if (q->rank < 2 || k->rank < 2 || p->rank < 2 || v->rank < 2) return refuse(f, "an operand is a vector");
+    s->keys = size_at(f, p, 1), s->width = size_at(f, v, 1), s->depth = size_at(f, q, 1), s->queries = size_at(f, q, 2);
+    int64_t scores = count(f, at->scores), keys = distinct(f, first->in[1]);
+    if (!s->keys || !scores || !s->depth || !s->width || !keys) return refuse(f, "a size is symbolic, or 0");
+    s->rows = scores / s->keys;
+    s->shared = s->rows / (keys / s->depth / s->keys);
+    s->dtype = q->dtype;
+    bool once = size_at(f, &first->type, 1) == s->keys && count(f, at->first) == scores &&
+                count(f, at->product) == s->rows * s->width;
+    if (!once) return refuse(f, "scores would be computed more than once");
+    if (v->dtype != s->dtype) return refuse(f, "its operands have different dtypes");
+    if (sn_node_precision(f->m, at->product) != sn_node_precision(f->m, at->first))
+        return refuse(f, "its products differ in precision");
+    return true;
+}
+
+/* ---- who reads it ---- */
+
+static bool is_alone(finder *f) {
+    const sn_graph_ir *g = &f->m->graph;
+    uint8_t *live = SN_NEWN(f->scratch, uint8_t, g->nodes.count);
+    sn_graph_live(f->m, live);
+    uint32_t of_weights = 0;
+    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
+        const sn_node_rec *n = node(f, x);
+        if (!live[x.i] || f->mark[x.i] & MEMBER) continue;
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            if (!(f->mark[n->in[k].i] & MEMBER)) continue;
+            if (!sn_nd_eq(x, f->at->product) || k) return refuse(f, "something else reads scores or weights");
+            of_weights++;
+        }
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++)
+        if (f->mark[g->outputs.at[k].node.i] & MEMBER) return refuse(f, "scores or weights are an output");
+    return of_weights == 1;
+}
+
+bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x) {
+    *out = (sn_attention){.product = x};
+    finder f = {.m = m, .scratch = scratch, .at = out};
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op != SN_OP_MATMUL || !sn_is_float(n->type.dtype)) return false;
+    f.mark = SN_NEWN(scratch, uint8_t, m->graph.nodes.count);
+    *why_not = "the scores are of no product";
+    bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f) && is_alone(&f);
+    if (f.why) *why_not = f.why;
+    return found;
+}
+
+/* ---- schedules ---- */
+
+/* There is none so far. */
+bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *s) {
+    (void)t, (void)s;
+    return false;
+}

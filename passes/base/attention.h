@@ -1,0 +1,36 @@
+/* attention.h: which products of a graph are attention: matmul(softmax(scores of q, k), v), found by structure; and which of them
+ * some schedule takes as one nest.
+ */
+#ifndef SN_PASSES_BASE_ATTENTION_H
+#define SN_PASSES_BASE_ATTENTION_H
+
+#include "passes/base/pass.h"
+
+/* Sizes of an attention. A query row is one row of scores; those that meet the same keys share them. */
+typedef struct sn_attention_sizes {
+    int64_t rows;         /* query rows, of all products together */
+    int64_t queries;      /* of one product of q and k */
+    int64_t shared;       /* query rows that meet the same keys: queries, times the heads of a group */
+    int64_t keys;         /* the softmax is over them */
+    int64_t depth, width; /* steps of q * k; columns of v */
+    sn_dtype dtype;       /* of q, k, v and the result */
+} sn_attention_sizes;
+
+typedef struct sn_attention {
+    sn_nd product;      /* weights * v */
+    sn_nd first;        /* q * k */
+    sn_nd scores;       /* what the softmax is of: made of `first` element by element */
+    sn_nd quotient;     /* numerators over their sum: the weights, but for casts and views */
+    sn_nd_list members; /* all between the operands and `product`: nobody else reads them */
+    sn_attention_sizes sizes;
+} sn_attention;
+
+/* Is x the second product of an attention? *why_not is set where it is a product and the answer is no. Sizes have to be numbers.
+ * Linear in the nodes of the attention and those that read them. */
+bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
+
+/* Does a schedule for the target take an attention of these sizes as one nest? The classes ask it too, of what they find in a
+ * kernel, so that what the pass `attention` marks is bound. */
+bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *sizes);
+
+#endif

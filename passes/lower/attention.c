@@ -1,0 +1,56 @@
+/* attention.c: products around a softmax as one nest, for the pass `to-loops`: those that the pass `attention` has marked.
+ *
+ *     y[b, i, d] = sum over j of softmax(x[b, i, ..])[j] * v[b, j, d],    x = scores of s[b, i, j] = sum over c of q * k
+ *
+ *     %m, %z, %n, %o = reduce (sumexp, sumexp) j {
+ *       %s = reduce sum c { .. yield %q * %k }     %x = scores(%s)     %v = load v
+ *       yield %x, 1, %x, %v
+ *     }
+ *     %y = div %o, %z
+ *
+ * Both states of the reduction are relative to the same maximum, so that it falls out of the quotient; where it is infinite, the
+ * states are 0 or infinite as the softmax has it (ir/ops/combs.def), and the result is nan. Members of an attention are
+ * never realized: who asks for an element of the weights gets the score, who asks for one of the first product gets its
+ * sum, in that place.
+ */
+#include "passes/lower/lower.h"
+
+/* Whatever the index: these elements are asked for in place of the node's. */
+static void stand_for(sn_lower *lw, const sn_attention *at) {
+    sn_nd x = sn_node_get(lw->m, at->product)->in[0];
+    for (; !sn_nd_eq(x, at->quotient); x = sn_node_get(lw->m, x)->in[0])
+        if (sn_node_get(lw->m, x)->op == SN_OP_CAST) lw->nodes[x.i].instead = sn_node_get(lw->m, x)->in[0];
+    lw->nodes[x.i].instead = at->scores;
+}
+
+void sn_lower_find_attentions(sn_lower *lw) {
+    for (sn_nd x = {1}; x.i < lw->m->graph.nodes.count; x.i++) {
+        sn_attention *at;
+        const char *why_not;
+        if (!lw->nodes[x.i].live || !sn_node_int(lw->m, x, SN_ATTR_ONLINE, 0)) continue;
+        at = SN_NEW(lw->cx->scratch, sn_attention);
+        if (!sn_attention_find(at, &why_not, lw->m, lw->cx->scratch, x)) continue;
+        lw->nodes[x.i].attention = at;
+        for (uint32_t k = 0; k < at->members.n; k++) lw->nodes[at->members.at[k].i].within = true;
+        stand_for(lw, at);
+    }
+}
+
+sn_val sn_lower_attention(sn_lower *lw, sn_nd x, const sn_ix *index) {
+    static const sn_comb combs[2] = {SN_COMB_SUMEXP, SN_COMB_SUMEXP};
+    sn_module *m = lw->m;
+    sn_dtype t = sn_compute_dtype(sn_node_get(m, x)->type.dtype);
+    sn_lower_product p;
+    sn_lower_product_at(&p, lw, x, index);
+    sn_axis key = sn_axis_new(m, "r", p.steps);
+    sn_stmt nest = sn_put_reduce(m, lw->at, key, SN_AXIS_SEQ, combs, 2, (sn_dtype[]){t, t, t, t});
+    sn_cursor outside = lw->at;
+    lw->at = sn_at_end(lw->kern, nest);
+    p.a_index[p.a_k] = p.b_index[p.b_k] = sn_ix_axis(m, key);
+    sn_val score = sn_put_cast(m, lw->at, t, sn_lower_element(lw, p.a, p.a_index));
+    sn_val v = sn_put_cast(m, lw->at, t, sn_lower_element(lw, p.b, p.b_index));
+    sn_put_yield(m, lw->at, (sn_val[]){score, sn_put_const(m, lw->at, t, 1), score, v}, 4);
+    lw->at = outside;
+    const sn_stmt_rec *r = sn_stmt_get(m, nest);
+    return sn_put_op2(m, lw->at, SN_LOP_DIV, sn_result(r, 3), sn_result(r, 1));
+}
