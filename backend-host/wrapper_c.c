@@ -5,7 +5,8 @@
  * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains no
  * LLVM; stands here because the other wrapper emitter does. Weights (ir/graph/weights.h) are not in the file: it has a table
  * of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device. Tensor maps are
- * encoded for each launch, on the stack: the struct holds none, so that nothing has to be aligned or locked.
+ * encoded for each launch, on the stack: the struct holds none, so that nothing has to be aligned or locked. NAME_load also runs
+ * the prepare part, whose results are memory of the struct.
  */
 #include "backend-host/host_code.h"
 
@@ -69,14 +70,15 @@ static void name_kernels(writer *w) {
         w->kernel_name[i] = identifier(w, "", sn_kern_get(w->m, w->m->kernels.at[i])->name);
 }
 
-/* Backwards through the steps: a storage is needed by calls, copies, and by needed buffers that take it over. Without
- * this the compiler would warn of locals that nobody reads. */
-static void find_needed(writer *w) {
+/* Backwards through the steps: a storage is needed by calls and copies from step `first` up to `end`, and by needed buffers
+ * that take it over. Without this the compiler would warn of locals that nobody reads. */
+static void find_needed(writer *w, uint32_t first, uint32_t end) {
     w->needed = SN_NEWN(&w->scratch, bool, w->m->bufs.count);
-    for (uint32_t i = w->m->wrap.steps.n; i-- > 0;) {
+    for (uint32_t i = end; i-- > 0;) {
         const sn_step *s = &w->m->wrap.steps.at[i];
-        if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind == SN_STEP_REUSE && w->needed[s->buf.i]) w->needed[s->from.i] = true;
+        if (i < first) continue;
+        if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
         for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].buf.i] = true;
     }
@@ -220,6 +222,7 @@ static void put_struct(writer *w) {
         if (is_const(w, i)) sn_text_printf(w->t, "    CUdeviceptr %s;\n", w->buf_name[i]);
     for (uint32_t i = 0; i < n; i++)
         if (kept_bytes(w, i)) sn_text_printf(w->t, "    CUdeviceptr kept_%s;\n", w->kernel_name[i]);
+    if (w->m->wrap.n_prepare) sn_text_put(w->t, "    CUdeviceptr prepared;\n");
     sn_text_put(w->t, "};\n\n");
 }
 
@@ -236,6 +239,7 @@ static void put_unload(writer *w) {
         if (kept_bytes(w, i))
             sn_text_printf(w->t, "    if (self->kept_%s) cuMemFree(self->kept_%s);\n", w->kernel_name[i],
                            w->kernel_name[i]);
+    if (w->m->wrap.n_prepare) sn_text_put(w->t, "    if (self->prepared) cuMemFree(self->prepared);\n");
     sn_text_printf(w->t, "    *self = (struct %s){0};\n}\n\n", w->name);
 }
 
@@ -265,6 +269,15 @@ static void put_load_kept(writer *w) {
         put_try(w, "    ", sn_strf(&w->scratch, "cuMemAlloc(&self->kept_%s, %llu)", name, bytes));
         put_try(w, "    ", sn_strf(&w->scratch, "cuMemsetD8(self->kept_%s, 0, %llu)", name, bytes));
     }
+}
+
+static sn_status put_load_prepared(writer *w) {
+    int64_t bytes;
+    if (!w->m->wrap.n_prepare) return SN_OK;
+    SN_TRY(sn_wrap_number(&bytes, w->m, w->m->wrap.prepared, "the prepared memory", "the wrapper"));
+    if (bytes) put_try(w, "    ", sn_strf(&w->scratch, "cuMemAlloc(&self->prepared, %lld)", (long long)bytes));
+    put_try(w, "    ", "prepare_parts(self)");
+    return SN_OK;
 }
 
 /* In the order of the table. Kernels take it for granted that they are aligned. */
@@ -304,6 +317,7 @@ static sn_status put_load(writer *w) {
     }
     SN_TRY(put_load_consts(w));
     put_load_kept(w);
+    SN_TRY(put_load_prepared(w));
     sn_text_put(w->t, "    return result;\n}\n\n");
     put_load_signature(w, sn_strf(&w->scratch, "int %s_load", w->name));
     sn_text_printf(w->t, " {\n    CUresult result = load_parts(self%s);\n", weights);
@@ -366,12 +380,12 @@ static void put_check(writer *w, sn_buf buf) {
     sn_text_put(w->t, " */\n");
 }
 
-static sn_status put_alloc(writer *w, const sn_step *s) {
+static sn_status put_alloc(writer *w, const sn_step *s, const char *memory) {
     const sn_buf_rec *b = sn_buf_get(w->m, s->buf);
     int64_t offset;
     SN_TRY(sn_wrap_number(&offset, w->m, s->offset, "the offset", b->name));
     if (!w->needed[s->buf.i]) return SN_OK;
-    sn_text_printf(w->t, "    CUdeviceptr %s = workspace + %lld;   /* ", w->buf_name[s->buf.i], (long long)offset);
+    sn_text_printf(w->t, "    CUdeviceptr %s = %s + %lld;   /* ", w->buf_name[s->buf.i], memory, (long long)offset);
     put_shape(w, b);
     sn_text_put(w->t, " */\n");
     return SN_OK;
@@ -472,10 +486,11 @@ static sn_status put_copy(writer *w, const sn_step *s) {
     return SN_OK;
 }
 
-static sn_status put_step(writer *w, const sn_step *s) {
+/* memory: what the offsets of `alloc` count from. */
+static sn_status put_step(writer *w, const sn_step *s, const char *memory) {
     switch (s->kind) {
     case SN_STEP_CHECK: put_check(w, s->buf); return SN_OK;
-    case SN_STEP_ALLOC: return put_alloc(w, s);
+    case SN_STEP_ALLOC: return put_alloc(w, s, memory);
     case SN_STEP_REUSE:
         if (w->needed[s->buf.i])
             sn_text_printf(w->t, "    CUdeviceptr %s = %s;\n", w->buf_name[s->buf.i], place(w, s->from));
@@ -493,11 +508,31 @@ static sn_status put_step(writer *w, const sn_step *s) {
     return SN_OK;
 }
 
+/* Of the prepare part a run wants to know where its results are. */
+static bool says_a_place(const sn_step *s) { return s->kind == SN_STEP_ALLOC || s->kind == SN_STEP_REUSE; }
+
 static sn_status put_run(writer *w) {
+    const sn_wrap *wrap = &w->m->wrap;
+    find_needed(w, wrap->n_prepare, wrap->steps.n);
     put_run_signature(w);
     sn_text_put(w->t, " {\n    CUresult result = CUDA_SUCCESS;\n");
-    for (uint32_t i = 0; i < w->m->wrap.steps.n; i++) SN_TRY(put_step(w, &w->m->wrap.steps.at[i]));
+    for (uint32_t i = 0; i < wrap->n_prepare; i++)
+        if (says_a_place(&wrap->steps.at[i])) SN_TRY(put_step(w, &wrap->steps.at[i], "self->prepared"));
+    for (uint32_t i = wrap->n_prepare; i < wrap->steps.n; i++) SN_TRY(put_step(w, &wrap->steps.at[i], "workspace"));
     sn_text_put(w->t, "    return result;\n}\n");
+    return SN_OK;
+}
+
+/* What depends on constants alone. */
+static sn_status put_prepare(writer *w) {
+    const sn_wrap *wrap = &w->m->wrap;
+    if (!wrap->n_prepare) return SN_OK;
+    find_needed(w, 0, wrap->n_prepare);
+    sn_text_printf(w->t, "static CUresult prepare_parts(struct %s *self) {\n", w->name);
+    sn_text_put(w->t, "    CUresult result = CUDA_SUCCESS;\n    CUstream stream = NULL;\n");
+    for (uint32_t i = 0; i < wrap->n_prepare; i++) SN_TRY(put_step(w, &wrap->steps.at[i], "self->prepared"));
+    put_try(w, "    ", "cuStreamSynchronize(stream)");
+    sn_text_put(w->t, "    return result;\n}\n\n");
     return SN_OK;
 }
 
@@ -537,6 +572,7 @@ static sn_status put_file(writer *w) {
     SN_TRY(put_constants(w));
     SN_TRY(put_weights(w));
     put_unload(w);
+    SN_TRY(put_prepare(w));
     SN_TRY(put_load(w));
     SN_TRY(put_workspace(w));
     return put_run(w);
@@ -557,7 +593,6 @@ sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes) {
     w.name = program_name(&w);
     name_buffers(&w);
     name_kernels(&w);
-    find_needed(&w);
     sn_status status = put_file(&w);
     sn_arena_free(&w.scratch);
     return status;

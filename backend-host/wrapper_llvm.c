@@ -7,6 +7,9 @@
  *       copy y from t size 64             copy   64 (size)    2        outputs  0      0       workspace  0      0
  *     }                                   end
  *
+ * What the prepare part has left lies in the prepared memory, whose address stands behind those of the constants; that part
+ * itself is run by whoever loads a program, and has no rows.
+ *
  *     i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
  *       for each row: params[0 .. places-1] = addresses of its places; do it; return its status if that is not 0
  *     }
@@ -31,7 +34,7 @@ typedef enum { NOWHERE, INPUTS, OUTPUTS, CONSTS, WORKSPACE, N_ORIGINS } origin;
 
 typedef struct place {
     origin from;
-    int64_t bytes;
+    int64_t bytes, offset; /* offset: from the address that is found there */
 } place;
 
 /* ---- the table ---- */
@@ -43,16 +46,19 @@ typedef struct table {
     const uint32_t *number; /* by kernel id: position in m->kernels */
     SN_VEC(int64_t) words;
     uint32_t most; /* places of a row */
+    place prepared;
+    bool prepares; /* the steps at hand are those of the prepare part */
 } table;
 
 static void place_what_is_given(table *t) {
     uint32_t n_consts = 0;
     for (uint32_t i = 1; i < t->m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(t->m, (sn_buf){i});
-        if (b->scope == SN_BUF_INPUT) t->at[i] = (place){INPUTS, b->io * sizeof(void *)};
-        if (b->scope == SN_BUF_OUTPUT) t->at[i] = (place){OUTPUTS, b->io * sizeof(void *)};
-        if (b->scope == SN_BUF_CONST) t->at[i] = (place){CONSTS, n_consts++ * sizeof(void *)};
+        if (b->scope == SN_BUF_INPUT) t->at[i] = (place){INPUTS, b->io * sizeof(void *), 0};
+        if (b->scope == SN_BUF_OUTPUT) t->at[i] = (place){OUTPUTS, b->io * sizeof(void *), 0};
+        if (b->scope == SN_BUF_CONST) t->at[i] = (place){CONSTS, n_consts++ * sizeof(void *), 0};
     }
+    t->prepared = (place){CONSTS, n_consts * sizeof(void *), 0};
 }
 
 static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_arg *args, uint32_t n) {
@@ -64,7 +70,7 @@ static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_arg *a
         if (p->from == NOWHERE)
             return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s is used before it has a place", b->name);
         const int64_t words[PLACE_WORDS] = {
-            [FROM] = p->from, [BYTES] = p->bytes, [OFFSET] = args[i].offset * sn_dtype_bytes(b->dtype)};
+            [FROM] = p->from, [BYTES] = p->bytes, [OFFSET] = p->offset + args[i].offset * sn_dtype_bytes(b->dtype)};
         for (uint32_t k = 0; k < PLACE_WORDS; k++) SN_PUSH(t->arena, &t->words, words[k]);
     }
     if (n > t->most) t->most = n;
@@ -79,8 +85,10 @@ static sn_status check_step(table *t, const sn_step *s) {
 }
 
 static sn_status alloc_step(table *t, const sn_step *s) {
-    t->at[s->buf.i].from = WORKSPACE;
-    return sn_wrap_number(&t->at[s->buf.i].bytes, t->m, s->offset, "the offset", sn_buf_get(t->m, s->buf)->name);
+    place *at = &t->at[s->buf.i];
+    *at = t->prepares ? t->prepared : (place){.from = WORKSPACE};
+    return sn_wrap_number(t->prepares ? &at->offset : &at->bytes, t->m, s->offset, "the offset",
+                          sn_buf_get(t->m, s->buf)->name);
 }
 
 static sn_status reuse_step(table *t, const sn_step *s) {
@@ -89,6 +97,7 @@ static sn_status reuse_step(table *t, const sn_step *s) {
 }
 
 static sn_status call_step(table *t, const sn_step *s) {
+    if (t->prepares) return SN_OK;
     return add_row(t, SN_STEP_CALL, t->number[s->kern.i], s->args.at, s->args.n);
 }
 
@@ -114,7 +123,10 @@ static sn_status tabulate_step(table *t, const sn_step *s) {
 
 static sn_status tabulate(table *t) {
     place_what_is_given(t);
-    for (uint32_t i = 0; i < t->m->wrap.steps.n; i++) SN_TRY(tabulate_step(t, &t->m->wrap.steps.at[i]));
+    for (uint32_t i = 0; i < t->m->wrap.steps.n; i++) {
+        t->prepares = i < t->m->wrap.n_prepare;
+        SN_TRY(tabulate_step(t, &t->m->wrap.steps.at[i]));
+    }
     return add_row(t, END, 0, NULL, 0);
 }
 

@@ -125,10 +125,11 @@ static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     return on->launch(st, s->kernel, st->params);
 }
 
-static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
+/* memory: what the offsets of `alloc` count from. */
+static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory) {
     switch (s->kind) {
     case SN_STEP_CHECK: return check(st, &st->p->ios[s->io], st->place[s->buf.i]);
-    case SN_STEP_ALLOC: st->place[s->buf.i] = (char *)st->workspace + s->offset; return SN_OK;
+    case SN_STEP_ALLOC: st->place[s->buf.i] = memory + s->offset; return SN_OK;
     case SN_STEP_REUSE: st->place[s->buf.i] = st->place[s->from.i]; return SN_OK;
     case SN_STEP_CALL: return call(st, on, s);
     case SN_STEP_COPY: return on->copy(st, st->place[s->buf.i], st->place[s->from.i], s->size);
@@ -139,14 +140,24 @@ static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     return SN_OK;
 }
 
+static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory) {
+    int status = SN_OK;
+    for (uint32_t i = first; i < end && status == SN_OK; i++) status = run_step(st, on, &st->p->steps[i], memory);
+    return status;
+}
+
 static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, void *const *outputs) {
     const sn_prog *p = st->p;
     for (uint32_t i = 0; i < p->n_ios; i++) st->place[p->ios[i].buf.i] = sn_io_address(&p->ios[i], inputs, outputs);
-    for (uint32_t i = 0; i < p->n_steps; i++) {
-        int status = run_step(st, on, &p->steps[i]);
-        if (status != SN_OK) return status;
-    }
-    return SN_OK;
+    return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace);
+}
+
+sn_status sn_prog_prepare(sn_prog_state *st) {
+    const sn_prog *p = st->p;
+    if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
+    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, p->prepared);
+    if (st->cu) sn_cuda_leave(st->cu);
+    return status;
 }
 
 /* ---- the generated wrapper ---- */

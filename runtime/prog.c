@@ -1,4 +1,5 @@
-/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels, calls of libraries.
+/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels, calls of libraries; and the prepare
+ * part of its wrapper, which runs here, once.
  *
  * Nothing changes a program once it is loaded; what runs change is in states (state.c). Relies on a verified module
  * with a wrapper; what a hand-written wrapper can still get wrong about places is checked here once, because neither
@@ -33,17 +34,18 @@ static sn_status load_args(sn_rt_step *out, sn_prog *p, const sn_arg_list *args,
     return SN_OK;
 }
 
-static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, const uint32_t *number) {
+static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool prepares, const uint32_t *number) {
+    size_t room = prepares ? p->prepared_size : p->workspace_size;
     const char *name = s->buf.i ? sn_buf_get(p->m, s->buf)->name : "a step";
     *out = (sn_rt_step){.kind = s->kind, .buf = s->buf, .from = s->from};
     SN_TRY(sn_wrap_number(&out->size, p->m, s->size, "the size", name));
     SN_TRY(sn_wrap_number(&out->offset, p->m, s->offset, "the offset", name));
     switch (s->kind) {
     case SN_STEP_ALLOC:
-        if (out->size > (int64_t)p->workspace_size || out->offset > (int64_t)p->workspace_size - out->size)
-            return sn_fail(p->env, SN_ERROR_VERIFY,
-                           "wrapper: %s (%lld bytes at %lld) is outside the workspace of %zu bytes", name,
-                           (long long)out->size, (long long)out->offset, p->workspace_size);
+        if (out->size > (int64_t)room || out->offset > (int64_t)room - out->size)
+            return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: %s (%lld bytes at %lld) is outside the %s of %zu bytes",
+                           name, (long long)out->size, (long long)out->offset,
+                           prepares ? "prepared memory" : "workspace", room);
         p->place[s->buf.i] = p;
         return SN_OK;
     case SN_STEP_REUSE: p->place[s->buf.i] = p; return expect_place(p, s->from, name);
@@ -71,8 +73,9 @@ static sn_status load_steps(sn_prog *p) {
     const uint32_t *number = sn_kern_numbers(p->m, &p->arena);
     p->steps = SN_NEWN(&p->arena, sn_rt_step, w->steps.n);
     for (uint32_t i = 0; i < w->steps.n; i++) {
-        SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i], number));
+        SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i], i < w->n_prepare, number));
         p->n_steps += step_runs(w->steps.at[i].kind);
+        if (i < w->n_prepare) p->n_prepare = p->n_steps;
     }
     return SN_OK;
 }
@@ -100,7 +103,6 @@ static sn_status load_const(sn_prog *p, uint32_t i, const sn_buf_rec *b) {
                        b->weight.i ? sn_wt_get(p->m, b->weight)->name : b->name);
     p->consts[p->n_consts++] = (void *)data;
     p->place[i] = data ? (void *)data : p;
-    if (!stays(p, b)) p->const_size += sn_storage_round((size_t)bytes);
     return SN_OK;
 }
 
@@ -119,7 +121,7 @@ static sn_status load_buffers(sn_prog *p) {
     p->place = SN_NEWN(&p->arena, void *, n);
     p->ios = SN_NEWN(&p->arena, sn_rt_io, n);
     p->io_of = SN_NEWN(&p->arena, uint32_t, n);
-    p->consts = SN_NEWN(&p->arena, void *, n);
+    p->consts = SN_NEWN(&p->arena, void *, n + 1);
     for (uint32_t i = 1; i < n; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
         if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) SN_TRY(load_io(p, i, b));
@@ -127,6 +129,20 @@ static sn_status load_buffers(sn_prog *p) {
     }
     return SN_OK;
 }
+
+/* By buffer id: do runs read it? The others, for which there is something prepared, have a block of their own that goes
+ * when that is done. */
+static bool *find_run_buffers(sn_prog *p) {
+    bool *used = SN_NEWN(&p->arena, bool, p->n_places);
+    for (uint32_t i = p->n_prepare; i < p->n_steps; i++) {
+        const sn_rt_step *s = &p->steps[i];
+        if (s->kind == SN_STEP_COPY) used[s->from.i] = true;
+        for (uint32_t k = 0; k < s->n_args; k++) used[s->args[k].buf.i] = true;
+    }
+    return used;
+}
+
+enum { OF_RUNS, OF_PREPARE };
 
 /* A constant without elements has no place and maybe no elements to read. */
 static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
@@ -137,19 +153,26 @@ static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
 }
 
 static sn_status load_consts(sn_prog *p) {
-    SN_TRY(sn_storage_alloc(&p->const_block, p->env, p->cu, p->const_size));
-    char *at = p->const_block;
-    uint32_t number_of = 0;
+    const bool *in_runs = find_run_buffers(p);
+    size_t offset[2] = {0};
+    int64_t bytes = 0;
     for (uint32_t i = 1; i < p->m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+        if (b->scope != SN_BUF_CONST || stays(p, b)) continue;
+        SN_TRY(buf_bytes(&bytes, p, b));
+        p->const_size[in_runs[i] ? OF_RUNS : OF_PREPARE] += sn_storage_round((size_t)bytes);
+    }
+    for (int of = 0; of < 2; of++) SN_TRY(sn_storage_alloc(&p->const_block[of], p->env, p->cu, p->const_size[of]));
+    for (uint32_t i = 1, k = 0; i < p->m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
         if (b->scope != SN_BUF_CONST) continue;
-        uint32_t k = number_of++;
+        uint32_t number = k++, of = in_runs[i] ? OF_RUNS : OF_PREPARE;
         if (stays(p, b)) continue;
-        int64_t bytes = 0;
+        char *at = (char *)p->const_block[of] + offset[of];
         SN_TRY(buf_bytes(&bytes, p, b));
         SN_TRY(upload(p, at, sn_buf_data(p->m, b), (size_t)bytes));
-        p->consts[k] = p->place[i] = at;
-        at += sn_storage_round((size_t)bytes);
+        p->consts[number] = p->place[i] = at;
+        offset[of] += sn_storage_round((size_t)bytes);
     }
     return SN_OK;
 }
@@ -195,7 +218,7 @@ static sn_status refuse_call(sn_prog *p, const sn_code *code, const char *why) {
 }
 
 /* The context of the device is current. */
-static sn_status prepare_call(sn_prog *p, sn_code *code) {
+static sn_status ready_call(sn_prog *p, sn_code *code) {
     char why[SN_LIBRARY_WHY];
     if (!p->cublas) p->cublas = sn_cublas_open(p->cu, why);
     if (!p->cublas) return refuse_call(p, code, why);
@@ -205,12 +228,12 @@ static sn_status prepare_call(sn_prog *p, sn_code *code) {
     return SN_OK;
 }
 
-static sn_status prepare_calls(sn_prog *p) {
+static sn_status ready_calls(sn_prog *p) {
     char why[SN_LIBRARY_WHY];
     for (uint32_t i = 0; i < p->n_codes; i++) {
         sn_code *code = &p->codes[i];
         if (!code->k.library) continue;
-        if (p->cu) SN_TRY(prepare_call(p, code));
+        if (p->cu) SN_TRY(ready_call(p, code));
         else if (!p->cblas.library && !sn_cblas_open(&p->cblas, why)) return refuse_call(p, code, why);
     }
     return SN_OK;
@@ -221,7 +244,7 @@ static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint3
     p->pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
     sn_status status = sn_cuda_enter(p->cu);
     if (status == SN_OK) {
-        status = prepare_calls(p);
+        status = ready_calls(p);
         if (status == SN_OK) status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool);
         sn_cuda_leave(p->cu);
     }
@@ -236,22 +259,53 @@ static bool any_parallel(const sn_prog *p) {
     return false;
 }
 
+/* ---- the prepare part ---- */
+
+static void free_consts(sn_prog *p, int of) {
+    sn_storage_free(p->env, p->cu, p->const_block[of], p->const_size[of]);
+    p->const_block[of] = NULL;
+}
+
+/* Runs read what it leaves, as they read constants, and on any stream. */
+static sn_status prepare(sn_prog *p) {
+    if (!p->n_prepare) return SN_OK;
+    SN_TRY(sn_storage_alloc(&p->prepared, p->env, p->cu, p->prepared_size));
+    p->consts[p->n_consts] = p->prepared;
+    SN_TRY(sn_prog_state_new(&p->preparer, p, p->env, p->cu));
+    SN_TRY(sn_prog_prepare(p->preparer));
+    if (p->cu) SN_TRY(sn_cuda_sync(p->cu, NULL));
+    for (uint32_t i = 0; i < p->n_prepare; i++) {
+        sn_buf b = p->steps[i].buf;
+        if (b.i) p->place[b.i] = p->preparer->place[b.i];
+    }
+    sn_prog_state_free(p->preparer);
+    p->preparer = NULL;
+    free_consts(p, OF_PREPARE);
+    return SN_OK;
+}
+
 /* ---- the whole ---- */
 
 static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads) {
-    int64_t workspace = 0;
+    int64_t workspace = 0, prepared = 0;
     if (p->n_codes != p->m->kernels.n)
         return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has %u kernels, code was given for %u", p->m->kernels.n,
                        p->n_codes);
     SN_TRY(sn_wrap_number(&workspace, p->m, p->m->wrap.workspace, "the workspace", "the wrapper"));
+    SN_TRY(sn_wrap_number(&prepared, p->m, p->m->wrap.prepared, "the prepared memory", "the wrapper"));
     p->workspace_size = (size_t)workspace;
+    p->prepared_size = (size_t)prepared;
     SN_TRY(describe_kernels(p, kernels));
     SN_TRY(load_buffers(p));
     SN_TRY(load_steps(p));
     SN_TRY(load_consts(p));
-    if (p->cu) return load_gpu_kernels(p, kernels, threads);
-    if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
-    return prepare_calls(p);
+    if (p->cu) {
+        SN_TRY(load_gpu_kernels(p, kernels, threads));
+    } else {
+        if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
+        SN_TRY(ready_calls(p));
+    }
+    return prepare(p);
 }
 
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
@@ -278,8 +332,10 @@ static void unload_gpu_kernels(sn_prog *p) {
 
 void sn_prog_free(sn_prog *p) {
     if (!p) return;
+    sn_prog_state_free(p->preparer);
     if (p->cuda_codes) unload_gpu_kernels(p);
-    sn_storage_free(p->env, p->cu, p->const_block, p->const_size);
+    sn_storage_free(p->env, p->cu, p->prepared, p->prepared_size);
+    for (int of = 0; of < 2; of++) free_consts(p, of);
     sn_cblas_close(&p->cblas);
     sn_pool_free(p->pool);
     sn_arena_free(&p->arena);
@@ -303,7 +359,7 @@ uint32_t sn_prog_local_bytes(const sn_prog *p) {
 
 uint32_t sn_prog_launches(const sn_prog *p) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_steps; i++)
+    for (uint32_t i = p->n_prepare; i < p->n_steps; i++)
         n += p->steps[i].kind == SN_STEP_COPY ||
              (p->steps[i].kind == SN_STEP_CALL && p->codes[p->steps[i].kernel].k.grid);
     return n;

@@ -51,6 +51,7 @@ struct sn_prog {
     sn_rt_wrapper wrapper;
     sn_arena arena; /* everything below that is an array of the host */
     uint32_t n_codes, n_steps, n_ios, n_consts;
+    uint32_t n_prepare;   /* of the steps: the first ones, which ran when the program was loaded */
     uint32_t n_places;    /* buffer ids */
     uint32_t most_params; /* of a kernel; at least 1 */
     uint32_t most_maps;   /* of a kernel */
@@ -59,11 +60,13 @@ struct sn_prog {
     sn_cuda_code *cuda_codes; /* GPU: by kernel */
     sn_rt_step *steps;
     sn_rt_io *ios;
-    uint32_t *io_of; /* by buffer id: position in ios */
-    void **place;    /* by buffer id: constants; of others whatever says that they get one */
-    void **consts;   /* by order of the CONST buffers */
-    void *const_block;
-    size_t workspace_size, const_size, kept_size;
+    uint32_t *io_of;      /* by buffer id: position in ios */
+    void **place;         /* by buffer id: constants and what was prepared; of others whatever says that they get one */
+    void **consts;        /* by order of the CONST buffers; behind them the prepared memory */
+    void *const_block[2]; /* of those that runs read; of those that the prepare part alone reads, until it has run */
+    void *prepared;       /* what the prepare part leaves for all runs */
+    sn_prog_state *preparer; /* that part's state, while it runs */
+    size_t workspace_size, const_size[2], prepared_size, kept_size;
     const sn_cublas *cublas; /* GPU: that of the device, where a kernel wants it */
     sn_cblas cblas;          /* CPU: opened where a kernel wants it */
     size_t library_size;     /* workspace of the library: the most that a kernel wants */
@@ -94,6 +97,9 @@ struct sn_prog_state {
     void *library_workspace;
     void **ops; /* by kernel: its operation of the library, where it has a bias */
 };
+
+/* exec.c: the steps of the prepare part. */
+sn_status sn_prog_prepare(sn_prog_state *st);
 
 static inline void *sn_io_address(const sn_rt_io *io, void *const *inputs, void *const *outputs) {
     return (io->is_input ? inputs : outputs)[io->number];

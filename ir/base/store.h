@@ -81,7 +81,8 @@ typedef struct sn_step {
 typedef struct sn_wrap {
     const char *name;
     SN_VEC(sn_step) steps;
-    sn_ix workspace; /* bytes */
+    uint32_t n_prepare;        /* the first of them, which run once, when a program is loaded */
+    sn_ix workspace, prepared; /* bytes: of a run, and of what those first steps leave */
 } sn_wrap;
 
 /* ---- all of it ---- */

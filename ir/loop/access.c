@@ -284,3 +284,43 @@ void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into) {
     u->user[to] = moved;
     if (met) u->user[to + 1] = moved;
 }
+
+/* ---- kernels of constants ---- */
+
+/* Given what is known of temporaries (false: a run makes their elements). */
+static bool reads_constants(const sn_module *m, sn_kern k, const bool *constant) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        sn_buf b = sn_stmt_get(m, s)->buf;
+        if (b.i && !constant[b.i]) return false;
+    }
+    return true;
+}
+
+static bool store_no_constants(bool *constant, const sn_module *m, sn_kern k) {
+    bool changed = false;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!r->buf.i || !sn_stores(r)) continue;
+        changed |= constant[r->buf.i];
+        constant[r->buf.i] = false;
+    }
+    return changed;
+}
+
+bool *sn_kerns_constant(const sn_module *m, sn_arena *a) {
+    bool *constant = SN_NEWN(a, bool, m->bufs.count + 1), *out = SN_NEWN(a, bool, m->kernels.n + 1);
+    for (uint32_t i = 1; i < m->bufs.count; i++) {
+        sn_buf_scope scope = sn_buf_get(m, (sn_buf){i})->scope;
+        constant[i] = scope != SN_BUF_INPUT && scope != SN_BUF_OUTPUT;
+    }
+    for (uint32_t i = 0; i < m->kernels.n; i++) out[i] = true;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = 0; i < m->kernels.n; i++) {
+            if (!out[i] || reads_constants(m, m->kernels.at[i], constant)) continue;
+            out[i] = false;
+            changed |= store_no_constants(constant, m, m->kernels.at[i]);
+        }
+    }
+    return out;
+}

@@ -95,4 +95,9 @@ bool sn_users_load_elsewhere(const sn_users *u, sn_buf b, uint32_t at);
 /* What the kernel at `from` does to b is done by the one at `into`, an earlier one, from now on. */
 void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into);
 
+/* Which kernels, by position, store temporaries alone, computed from constants alone: what they give is the same in all
+ * runs. The pass `plan` lets them run when a program is loaded. Linear in the statements, times the passes over them that
+ * kernels which store over what others have stored take. */
+bool *sn_kerns_constant(const sn_module *m, sn_arena *a);
+
 #endif

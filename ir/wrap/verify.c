@@ -8,13 +8,15 @@
  *   W5   reuse: the source is a temp, or an output that no kernel has written; both have the same size in bytes, and
  *        the source is as aligned
  *   W6   reuse: nothing alive is in that storage but the source
- *   W7   alloc: large enough, inside the workspace, aligned as the buffer asks
+ *   W7   alloc: large enough, inside the workspace (in the prepare part: the prepared memory), aligned as the buffer asks
  *   W8   alloc: its bytes overlap no storage that is alive
  *   W9   every kernel of the module is a function and called
  *   W10  sizes and offsets are expressions over symbols, never negative; copy stays inside both buffers
  *   W11  a call has an argument for each formal, of its dtype, at least as long and as aligned; no const is stored to
  *   W12  what is noalias shares its storage with no other argument of the call, and nothing stored has the storage of what is
  *        invariant
+ *   W13  the prepare part has no check and no copy, and its calls touch const and temp buffers alone
+ *   W14  what is alive at its end stays as it is: no later step stores to it, frees it or takes its storage
  *
  * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp may
  * live in the storage of an output; the call that gets the output as an argument ends its life in the same way. Offsets
@@ -44,6 +46,7 @@ typedef struct life {
     sn_buf taken_by;       /* HANDED, ENDED: who has the storage now */
     uint32_t alive_index;  /* place in the list of temps with ALIVE or HANDED */
     bool written;          /* OUTPUT: a kernel got it */
+    bool prepared;         /* alive at the end of the prepare part */
     sn_buf input;          /* OUTPUT: the input that it is written back to without a copy */
     sn_ix size, offset;    /* roots made by alloc */
     uint32_t uses, stores; /* roots: by the arguments of a call */
@@ -247,7 +250,9 @@ static sn_status check_unplaced(const verifier *v, sn_buf b) {
 /* ---- W7, W8: alloc ---- */
 
 static sn_status check_fit(const verifier *v, const sn_step *s) {
-    int64_t size, need, offset, workspace = 0, end;
+    bool prepares = v->step < v->m->wrap.n_prepare;
+    sn_ix room = prepares ? v->m->wrap.prepared : v->m->wrap.workspace;
+    int64_t size, need, offset, bytes = 0, end;
     bool size_known = is_const(v, s->size, &size);
     bool need_known = is_const(v, bytes_of(v, s->buf), &need);
     if (size_known && need_known && size < need)
@@ -258,10 +263,10 @@ static sn_status check_fit(const verifier *v, const sn_step *s) {
     uint32_t align = sn_buf_get(v->m, s->buf)->align;
     if (align && offset % align != 0)
         return broken(v, 7, "offset %lld of %s is no multiple of %u", (long long)offset, name_of(v, s->buf), align);
-    if (!size_known || (v->m->wrap.workspace.i && !is_const(v, v->m->wrap.workspace, &workspace))) return SN_OK;
-    if (sn_add_overflow(offset, size, &end) || end > workspace)
-        return broken(v, 7, "%s (%lld bytes at %lld) is outside the workspace of %lld bytes", name_of(v, s->buf),
-                      (long long)size, (long long)offset, (long long)workspace);
+    if (!size_known || (room.i && !is_const(v, room, &bytes))) return SN_OK;
+    if (sn_add_overflow(offset, size, &end) || end > bytes)
+        return broken(v, 7, "%s (%lld bytes at %lld) is outside the %s of %lld bytes", name_of(v, s->buf),
+                      (long long)size, (long long)offset, prepares ? "prepared memory" : "workspace", (long long)bytes);
     return SN_OK;
 }
 
@@ -331,6 +336,7 @@ static sn_status check_reuse(verifier *v, const sn_step *s) {
     SN_TRY(check_unplaced(v, s->buf));
     SN_TRY(check_source(v, s));
     life *from = life_of(v, s->from);
+    if (from->prepared) return broken(v, 14, "%s was prepared for all runs", name_of(v, s->from));
     sn_buf root = scope_of(v, s->from) == SN_BUF_OUTPUT ? s->from : from->root;
     if (scope_of(v, root) == SN_BUF_OUTPUT && life_of(v, root)->written)
         return broken(v, 5, "output %s was written before", name_of(v, root));
@@ -350,6 +356,7 @@ static sn_status check_reuse(verifier *v, const sn_step *s) {
 /* ---- free, call, copy ---- */
 
 static sn_status check_free(verifier *v, const sn_step *s) {
+    if (life_of(v, s->buf)->prepared) return broken(v, 14, "%s was prepared for all runs", name_of(v, s->buf));
     if (life_of(v, s->buf)->state != ENDED) SN_TRY(check_alive(v, s->buf));
     end_life(v, s->buf, FREED);
     return SN_OK;
@@ -386,6 +393,8 @@ static sn_status check_argument(const verifier *v, const sn_arg *arg, const sn_b
         return broken(v, 11, "element %lld of %s is not aligned to %u bytes as %s is", (long long)at, b->name,
                       formal->align, formal->name);
     if (b->scope == SN_BUF_CONST && formal->role != SN_ROLE_IN) return broken(v, 11, "%s is a const", b->name);
+    if (life_of(v, arg->buf)->prepared && formal->role != SN_ROLE_IN)
+        return broken(v, 14, "%s was prepared for all runs", b->name);
     return SN_OK;
 }
 
@@ -416,6 +425,25 @@ static sn_status check_sharing(const verifier *v, const sn_step *s, const sn_buf
         root->uses = root->stores = 0;
     }
     return wrong ? broken(v, 12, "%s is %s", name_of(v, s->args.at[at].buf), wrong) : SN_OK;
+}
+
+/* W13 */
+static sn_status check_prepares(const verifier *v, const sn_step *s) {
+    if (s->kind == SN_STEP_CHECK || s->kind == SN_STEP_COPY) return broken(v, 13, "nothing to prepare");
+    for (uint32_t i = 0; i < s->args.n; i++) {
+        sn_buf b = s->args.at[i].buf;
+        if (scope_of(v, b) == SN_BUF_INPUT || scope_of(v, b) == SN_BUF_OUTPUT)
+            return broken(v, 13, "%s is of a run", name_of(v, b));
+    }
+    return SN_OK;
+}
+
+/* What is alive when the prepare part ends has its place for good, in other memory than what comes. */
+static void end_prepare(verifier *v) {
+    for (uint32_t i = 0; i < v->handed.n; i++)
+        if (life_of(v, v->handed.at[i])->state == HANDED) end_life(v, v->handed.at[i], ENDED);
+    for (uint32_t i = 0; i < v->alive.n; i++) life_of(v, v->alive.at[i])->prepared = true;
+    v->handed.n = v->alive.n = v->spans.n = v->n_symbolic = 0;
 }
 
 static sn_status check_call(verifier *v, const sn_step *s) {
@@ -450,6 +478,7 @@ static sn_status check_copy(verifier *v, const sn_step *s) {
 
 static sn_status check_step(verifier *v, const sn_step *s) {
     SN_TRY(check_operands(v, s));
+    if (v->step < v->m->wrap.n_prepare) SN_TRY(check_prepares(v, s));
     switch (s->kind) {
     case SN_STEP_ALLOC: return check_alloc(v, s);
     case SN_STEP_REUSE: return check_reuse(v, s);
@@ -489,8 +518,12 @@ sn_status sn_wrap_verify(sn_module *m, const char *where) {
     v.called = SN_NEWN(&m->arena, uint8_t, m->kerns.count);
     find_written_inputs(&v);
     for (uint32_t i = 0; i < m->kernels.n; i++) v.called[m->kernels.at[i].i] = 1;
-    for (; v.step < m->wrap.steps.n; v.step++) SN_TRY(check_step(&v, &m->wrap.steps.at[v.step]));
+    for (; v.step < m->wrap.steps.n; v.step++) {
+        if (v.step == m->wrap.n_prepare) end_prepare(&v);
+        SN_TRY(check_step(&v, &m->wrap.steps.at[v.step]));
+    }
     SN_TRY(check_amount(&v, "workspace", m->wrap.workspace));
+    SN_TRY(check_amount(&v, "prepared memory", m->wrap.prepared));
     for (uint32_t i = 0; i < m->kernels.n; i++)
         if (v.called[m->kernels.at[i].i] == 1)
             return broken(&v, 9, "@%s is never called", sn_kern_get(m, m->kernels.at[i])->name);

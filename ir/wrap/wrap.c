@@ -49,11 +49,14 @@ void sn_wrap_print(sn_text *t, const sn_module *m) {
     const sn_wrap *w = &m->wrap;
     sn_text_printf(t, "wrapper @%s", w->name ? w->name : "main");
     put_amount(t, m, "workspace", w->workspace);
+    put_amount(t, m, "prepared", w->prepared);
     sn_text_put(t, " {\n");
+    if (w->n_prepare) sn_text_put(t, "  prepare {\n");
     for (uint32_t i = 0; i < w->steps.n; i++) {
-        sn_text_indent(t, 1);
+        sn_text_indent(t, i < w->n_prepare ? 2 : 1);
         print_step(t, m, &w->steps.at[i]);
         sn_text_put(t, "\n");
+        if (i + 1 == w->n_prepare) sn_text_put(t, "  }\n");
     }
     sn_text_put(t, "}\n");
 }
@@ -164,6 +167,17 @@ static sn_status parse_step(parser *p) {
     return SN_OK;
 }
 
+/* `prepare { steps }`, where it stands. */
+static sn_status parse_prepare(parser *p) {
+    bool found;
+    SN_TRY(sn_lex_accept_name(&found, p->lx, "prepare"));
+    if (!found) return SN_OK;
+    SN_TRY(sn_lex_expect(p->lx, "{"));
+    while (!sn_lex_is(p->lx, "}")) SN_TRY(parse_step(p));
+    p->m->wrap.n_prepare = p->m->wrap.steps.n;
+    return sn_lex_next(p->lx);
+}
+
 sn_status sn_wrap_parse(sn_module *m, sn_lex *lx) {
     parser p = {.m = m, .lx = lx};
     if (m->wrap.name) return sn_lex_fail(lx, "the module has a wrapper already (@%s)", m->wrap.name);
@@ -172,8 +186,10 @@ sn_status sn_wrap_parse(sn_module *m, sn_lex *lx) {
     SN_TRY(sn_lex_at(&name, lx, &m->arena));
     m->wrap.name = name;
     SN_TRY(parse_amount(&m->wrap.workspace, &p, "workspace"));
+    SN_TRY(parse_amount(&m->wrap.prepared, &p, "prepared"));
     SN_TRY(sn_lex_expect(lx, "{"));
     collect_names(&p);
+    SN_TRY(parse_prepare(&p));
     while (!sn_lex_is(lx, "}")) SN_TRY(parse_step(&p));
     return sn_lex_next(lx);
 }

@@ -4,6 +4,10 @@
  * a dead buffer of the same size, of one that dies in the next call (in-place updates), or of an output that is not
  * written yet. `free` ends a life; so does the call after the storage was handed on. After planning each alloc has an
  * offset in one workspace of wrap.workspace bytes. ir/wrap/verify.c lists the invariants.
+ *
+ * The first wrap.n_prepare steps are the prepare part: what depends on constants alone. It runs once, when a program is
+ * loaded. Its temps lie in memory of the program, of wrap.prepared bytes; those that are alive at its end are there for
+ * all runs, which only read them.
  */
 #ifndef SN_IR_WRAP_WRAP_H
 #define SN_IR_WRAP_WRAP_H

@@ -14,7 +14,8 @@
  * two is left to runs the merged one too (product.c). A kernel that stores to what an earlier one has stored (the scatter after
  * its copy) counts as if it read that too. Modules
  * where a buffer is loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
- * temporaries that nobody loads any more vanish. Cost: each kernel is tried against the writers of what it reads and at most
+ * temporaries that nobody loads any more vanish. A kernel that computes from constants alone runs once, when a program is
+ * loaded: it is not merged with one that runs each time. Cost: each kernel is tried against the writers of what it reads and at most
  * MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse/fuse.h"
@@ -38,6 +39,7 @@ typedef struct fnode {
     uint32_t rep, lo, hi; /* lo, hi: range of original positions inside */
     uint32_t ops, stamp;
     bool library;           /* a library runs it */
+    bool constant;          /* it computes from constants alone */
     double product;         /* cycles of the matrix product that it is; 0: it is none; -1: nobody has counted yet */
     buf_list loads, stores; /* loads: then what is stored over */
     uint32_t n_read;        /* of the loads: those that are not stored over */
@@ -70,10 +72,12 @@ static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
 static void build(fuse *fu) {
     sn_module *m = fu->m;
     const char *why_not;
+    const bool *constant = sn_kerns_constant(m, fu->cx->scratch);
     for (uint32_t i = 0; i < fu->n; i++) {
         fnode *f = &fu->nodes[i];
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
         f->library = sn_pass_library_runs(&why_not, fu->cx, f->k);
+        f->constant = constant[i];
         f->product = f->library ? 0 : -1;
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
@@ -272,6 +276,10 @@ static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     if (fu->nodes[a].ops + fu->nodes[b].ops > MAX_OPS) return false;
     const sn_kern_rec *ka = sn_kern_get(fu->m, fu->nodes[a].k), *kb = sn_kern_get(fu->m, fu->nodes[b].k);
     if (ka->scheduled || kb->scheduled) return false;
+    if (fu->nodes[a].constant != fu->nodes[b].constant) {
+        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: one of them runs once", name_of(fu, b));
+        return false;
+    }
     if (headers_differ(ka, kb)) {
         sn_remark(fu->cx, name_of(fu, a), "not fused with %s: their headers differ", name_of(fu, b));
         return false;

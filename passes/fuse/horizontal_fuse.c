@@ -6,7 +6,8 @@
  *  -> kernel @k0(x0, x1, y0, y1) { loop g in 3 : grid { A }  loop g_1 in 9 : grid { A' } }
  *
  * Legality: kernels of one level of the dependence graph (horizontal_order.c) neither read nor write what another one of
- * them stores. A launch has one block shape, so the merged kernels have the same.
+ * them stores. A launch has one block shape, so the merged kernels have the same. What computes from constants alone, and
+ * so runs once, is not joined with what runs each time.
  *
  * Which: any number of kernels that are alike (ir/loop/alike.h: one piece of code does them all), as far as the
  * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when
@@ -31,6 +32,7 @@ typedef struct member {
     sn_kern k;
     int64_t blocks, temp_bytes;
     sn_precision precision; /* of its products */
+    bool constant;          /* it computes from constants alone: once, not in each run */
     bool shared;            /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
     sn_stmt guard;          /* that this pass has put in */
     sn_alike alike;
@@ -83,11 +85,13 @@ static bool is_candidate(const batcher *b, sn_kern k) {
 }
 
 static void find_members(batcher *b) {
+    const bool *constant = sn_kerns_constant(b->m, b->cx->scratch);
     for (uint32_t i = 0; i < b->m->kernels.n; i++) {
         sn_kern k = b->m->kernels.at[i];
         if (!is_candidate(b, k)) continue;
         sn_launch launch = sn_kern_launch(b->m, k);
         member e = {.at = i, .level = b->order.level[i], .k = k, .blocks = sn_ix_value(b->m, launch.grid)};
+        e.constant = constant[i];
         e.threads_x = launch.block_x;
         e.threads_y = launch.block_y;
         e.precision = sn_kern_get(b->m, k)->sched.precision;
@@ -182,6 +186,7 @@ static int same_launch(const member *a, const member *b) {
     if (a->level != b->level) return compare(a->level, b->level);
     if (a->threads_x != b->threads_x) return compare(a->threads_x, b->threads_x);
     if (a->threads_y != b->threads_y) return compare(a->threads_y, b->threads_y);
+    if (a->constant != b->constant) return compare(a->constant, b->constant);
     return compare(a->precision, b->precision);
 }
 

@@ -25,6 +25,7 @@ typedef struct pair {
     sn_kern first, last;
     uint32_t at_first, at_last; /* their positions when the pass began */
     sn_users *users;
+    const bool *constant; /* kernels by position: what runs once gets no tail that runs each time */
     sn_stmt grid_first, grid_last;
     int64_t groups;         /* blocks of the second kernel */
     sn_precision precision; /* of the products of both */
@@ -142,6 +143,7 @@ static bool look(pair *p, uint32_t at) {
     if (!p->grid_last.i) return false;
     p->at_first = sn_kern_follows(m, p->users, at);
     if (p->at_first == UINT32_MAX) return false;
+    if (p->constant[p->at_first] != p->constant[at]) return false;
     p->first = m->kernels.at[p->at_first];
     if (!sn_kern_get(m, p->first)->scheduled || !sn_kern_get(m, p->last)->scheduled) return false;
     p->grid_first = only_grid(m, p->first);
@@ -181,8 +183,9 @@ sn_status sn_pass_last_block_reduce(sn_pass_ctx *cx, bool *changed) {
     sn_kern_list left = {0};
     sn_users users;
     sn_users_find(&users, m, cx->scratch);
+    const bool *constant = sn_kerns_constant(m, cx->scratch);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        pair p = {.cx = cx, .m = m, .users = &users};
+        pair p = {.cx = cx, .m = m, .users = &users, .constant = constant};
         if (look(&p, i) && try_pair(&p)) *changed = true;
         else SN_PUSH(&m->arena, &left, m->kernels.at[i]);
     }

@@ -20,6 +20,9 @@ typedef struct sn_lower_node {
     bool walked_flat;     /* a reshape walks on from one row to the next: rows as long as they are */
     const int64_t *order; /* realized: its axes in the order in which they are stored; NULL: their own */
     bool drawn;           /* made of random numbers and numbers alone */
+    bool constant;        /* made of constants alone, by */
+    bool for_runs;        /* what is not, through views */
+    int64_t bytes;        /* that an inlining user reads instead of its elements (saturating) */
     bool within;          /* a member of an attention: computed in its nest */
     sn_nd instead;        /* whose elements stand for its own there; none: it has them */
     const sn_attention *attention; /* of the second product of one; NULL: it is none */

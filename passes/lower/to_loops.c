@@ -18,6 +18,8 @@
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - copies are realized. What a reduction or contraction gives is stored in the order in which its first copy wants it, and the copy
  *     is a view of that;
+ *   - what is made of constants alone, and read by what is not, is realized unless computing it reads fewer bytes than it has: its
+ *     kernel runs once, when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -193,6 +195,32 @@ static void decide_copy(sn_lower *lw, sn_nd x) {
     lw->nodes[base.i].walked_flat |= lw->nodes[x.i].walked_flat;
 }
 
+/* Bytes of the elements of x; those of sizes that are not known yet are as many as can be. */
+static int64_t bytes_of(const sn_lower *lw, sn_nd x) {
+    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    int64_t n;
+    return sn_ix_is_const(lw->m, sn_type_numel(lw->m, t), &n) ? n * sn_dtype_bytes(t->dtype) : INT64_MAX;
+}
+
+/* A view reads no more of what it shows than it has elements. */
+static void count_bytes(sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    int64_t own = bytes_of(lw, x), sum = 0;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        const sn_lower_node *in = &lw->nodes[n->in[k].i];
+        int64_t bytes = in->realized ? bytes_of(lw, n->in[k]) : in->bytes;
+        sum = sn_add_overflow(sum, bytes, &sum) ? INT64_MAX : sum;
+    }
+    bool shows_less = sn_ops[n->op].cls == SN_OPS_VIEW && own < sum;
+    lw->nodes[x.i].bytes = shows_less ? own : sum;
+}
+
+/* Is it better computed once than in each run? */
+static bool pays_once(const sn_lower *lw, sn_nd x) {
+    const sn_lower_node *info = &lw->nodes[x.i];
+    return info->constant && info->for_runs && info->bytes >= bytes_of(lw, x);
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -201,6 +229,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         info->reads = 1;
         return;
     }
+    count_bytes(lw, x);
     bool is_view = sn_ops[n->op].cls == SN_OPS_VIEW;
     if (is_view) sn_lower_note_leaves(lw, x);
     uint32_t ops = own_ops(n), reads = 0;
@@ -229,8 +258,24 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
-    if (reads > MAX_READS || ops > MAX_OPS) info->realized = true;
+    if (reads > MAX_READS || ops > MAX_OPS || pays_once(lw, x)) info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
+}
+
+/* Who is made of constants alone, and whose elements do runs want? Operands have smaller ids. */
+static void find_constants(sn_lower *lw) {
+    const sn_graph_ir *g = &lw->m->graph;
+    for (uint32_t i = 1; i < g->nodes.count; i++) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        lw->nodes[i].constant = n->op != SN_OP_INPUT;
+        for (uint32_t k = 0; k < n->n_in; k++) lw->nodes[i].constant &= lw->nodes[n->in[k].i].constant;
+    }
+    for (uint32_t i = g->nodes.count; i-- > 1;) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        const sn_lower_node *info = &lw->nodes[i];
+        bool passes_on = !info->constant || (info->for_runs && sn_ops[n->op].cls == SN_OPS_VIEW);
+        for (uint32_t k = 0; k < n->n_in && info->live && passes_on; k++) lw->nodes[n->in[k].i].for_runs = true;
+    }
 }
 
 /* x, and what it is a view of, is walked by a reshape that joins its rows. */
@@ -538,6 +583,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     sn_names_init(&lw.names, cx->scratch);
     sn_text_init(&lw.note, m->env);
     count_users(&lw);
+    find_constants(&lw);
     make_input_buffers(&lw);
     SN_TRY(sn_lower_check_sizes(&lw));
     claim_outputs(&lw);

@@ -16,6 +16,11 @@
  * from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
  * output's storage. Not so an output that is written back to an input: the caller may bind both to the same storage.
  *
+ * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded. What they
+ * leave for others has memory of its own, which is not reused:
+ *
+ *     kernel @p(c, w) ; kernel @k(x, w, y)    ->    prepare { alloc w ; call @p(c, w) }   check x   call @k(x, w, y)
+ *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
  * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last kernels become
  * functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies and a buffer of equal
@@ -25,6 +30,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "ir/loop/access.h"
 
 enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
 
@@ -55,12 +62,15 @@ typedef struct planner {
     sn_buf *died, *next_died;   /* by kernel position: temps whose last kernel it is, highest id first; by buffer id */
     buf_heap *dead;             /* by size in bytes (an ix): temps of kernels before the one at hand */
     sn_buf *dying, *next_dying; /* by segment of the kernel at hand: temps that end there; by buffer id */
+    uint32_t n_prepare;         /* the first kernels, which compute from constants alone */
     uint32_t *segment;          /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
     io_buf *ios[2];             /* inputs and outputs in the order of their numbers */
     uint32_t n_ios[2];
-    sn_plan_block *blocks;
-    uint32_t n_blocks;
+    sn_plan_block *blocks[2]; /* of the prepared memory, of the workspace */
+    uint32_t n_blocks[2];
 } planner;
+
+enum { PREPARED, WORKSPACE };
 
 static life *life_of(const planner *p, sn_buf b) { return &p->lives[b.i]; }
 static bool is_temp(const planner *p, sn_buf b) { return sn_buf_get(p->m, b)->scope == SN_BUF_TEMP; }
@@ -105,6 +115,18 @@ static sn_buf find_io(const planner *p, sn_buf_scope scope, uint32_t io) {
 
 /* ---- lives ---- */
 
+/* The first kernels are then those of the prepare part: they need nothing of the others. */
+static void order_kernels(planner *p) {
+    sn_kern_list all = {0};
+    const bool *constant = sn_kerns_constant(p->m, p->cx->scratch);
+    for (uint32_t part = 0; part < 2; part++) {
+        for (uint32_t k = 0; k < p->m->kernels.n; k++)
+            if (constant[k] == !part) SN_PUSH(&p->m->arena, &all, p->m->kernels.at[k]);
+        if (!part) p->n_prepare = all.n;
+    }
+    p->m->kernels = all;
+}
+
 static void find_lives(planner *p) {
     for (uint32_t b = 1; b < p->m->bufs.count; b++) p->lives[b].first = NEVER;
     for (uint32_t k = 0; k < p->m->kernels.n; k++) {
@@ -134,7 +156,16 @@ static bool may_take(const planner *p, sn_buf b) {
     return rec->scope == SN_BUF_OUTPUT && wide && writes_back(p->m, b) < 0;
 }
 
-static bool may_give(const planner *p, sn_buf b) { return is_temp(p, b) && !life_of(p, b)->to.i; }
+/* Which memory a temp is in that is born there. */
+static int memory_at(const planner *p, uint32_t k) { return k < p->n_prepare ? PREPARED : WORKSPACE; }
+
+/* Prepared for all runs, it never dies. */
+static bool stays(const planner *p, sn_buf b) {
+    const life *l = life_of(p, b);
+    return memory_at(p, l->first) == PREPARED && memory_at(p, l->last) == WORKSPACE;
+}
+
+static bool may_give(const planner *p, sn_buf b) { return is_temp(p, b) && !life_of(p, b)->to.i && !stays(p, b); }
 
 static void link_lives(planner *p, sn_buf from, sn_buf to, bool in_place) {
     life_of(p, from)->to = to;
@@ -173,7 +204,7 @@ static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
 
 /* A temp of the same size that died in the kernel before. */
 static sn_buf just_dead(planner *p, uint32_t k, sn_ix size) {
-    sn_buf from = k ? p->died[k - 1] : (sn_buf){0};
+    sn_buf from = k && k != p->n_prepare ? p->died[k - 1] : (sn_buf){0};
     while (from.i && !(may_give(p, from) && sn_ix_eq(bytes_of(p, from), size))) from = p->next_died[from.i];
     return from;
 }
@@ -243,7 +274,8 @@ static void find_chains(planner *p) {
         const sn_buf_list *params = &sn_kern_get(p->m, kern)->params;
         number_segments(p, kern);
         list_dying(p, k);
-        if (k) bury(p, k - 1);
+        if (k && k == p->n_prepare) memset(p->dead, 0, p->m->ixs.count * sizeof *p->dead);
+        else if (k) bury(p, k - 1);
         for (uint32_t i = 0; i < params->n; i++) {
             sn_buf b = params->at[i];
             if (life_of(p, b)->first != k || !may_take(p, b)) continue;
@@ -276,8 +308,10 @@ static void find_homes(planner *p) {
         }
         if (!is_temp(p, b)) continue;
         while (life_of(p, head)->from.i) head = life_of(p, head)->from;
-        life_of(p, head)->block = p->n_blocks;
-        p->blocks[p->n_blocks++] = (sn_plan_block){bytes_of(p, head), life_of(p, head)->first, l->last, {0}};
+        int memory = memory_at(p, life_of(p, head)->first);
+        life_of(p, head)->block = p->n_blocks[memory];
+        p->blocks[memory][p->n_blocks[memory]++] =
+            (sn_plan_block){bytes_of(p, head), life_of(p, head)->first, l->last, {0}};
     }
 }
 
@@ -299,7 +333,7 @@ static void add_place(planner *p, sn_buf b) {
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COMMENT, .text = text});
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->home});
     } else {
-        const sn_plan_block *block = &p->blocks[l->block];
+        const sn_plan_block *block = &p->blocks[memory_at(p, l->first)][l->block];
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_ALLOC, .buf = b, .size = block->size, .offset = block->offset});
     }
 }
@@ -310,16 +344,16 @@ static bool handed_over(const planner *p, sn_buf b) {
     return to.i && is_temp(p, to) && life_of(p, to)->in_place;
 }
 
-static void add_calls(planner *p) {
-    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+static void add_calls(planner *p, uint32_t first, uint32_t end) {
+    for (uint32_t k = first; k < end; k++) {
         const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
         for (uint32_t i = 0; i < params->n; i++)
             if (is_temp(p, params->at[i]) && life_of(p, params->at[i])->first == k) add_place(p, params->at[i]);
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CALL, .kern = p->m->kernels.at[k]});
         for (uint32_t i = 0; i < params->n; i++) {
             sn_buf b = params->at[i];
-            if (is_temp(p, b) && life_of(p, b)->last == k && !handed_over(p, b))
-                sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_FREE, .buf = b});
+            bool ends = is_temp(p, b) && life_of(p, b)->last == k && !stays(p, b);
+            if (ends && !handed_over(p, b)) sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_FREE, .buf = b});
         }
     }
 }
@@ -336,9 +370,13 @@ static void add_write_backs(planner *p) {
 static void build_wrapper(planner *p) {
     sn_module *m = p->m;
     const char *name = m->wrap.name ? m->wrap.name : m->graph.name ? m->graph.name : "main";
-    m->wrap = (sn_wrap){.name = name, .workspace = sn_plan_offsets(p->cx, p->blocks, p->n_blocks)};
+    m->wrap = (sn_wrap){.name = name};
+    m->wrap.workspace = sn_plan_offsets(p->cx, p->blocks[WORKSPACE], p->n_blocks[WORKSPACE]);
+    if (p->n_prepare) m->wrap.prepared = sn_plan_offsets(p->cx, p->blocks[PREPARED], p->n_blocks[PREPARED]);
+    add_calls(p, 0, p->n_prepare);
+    m->wrap.n_prepare = m->wrap.steps.n;
     add_checks(p);
-    add_calls(p);
+    add_calls(p, p->n_prepare, m->kernels.n);
     add_write_backs(p);
 }
 
@@ -374,7 +412,8 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     SN_TRY(declare_written_inputs(&p));
     p.lives = SN_NEWN(cx->scratch, life, m->bufs.count);
     p.segment = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
-    p.blocks = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count);
+    for (int i = 0; i < 2; i++) p.blocks[i] = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count);
+    order_kernels(&p);
     find_lives(&p);
     list_temps(&p);
     find_chains(&p);

@@ -46,10 +46,10 @@ static void fresh(void) {
     setup();
 }
 
-/* The steps of a wrapper with 4096 bytes of workspace. */
+/* The steps of a wrapper with 4096 bytes of workspace and 2048 of prepared memory. */
 static sn_status parse_steps(const char *steps) {
     char text[2048];
-    snprintf(text, sizeof text, "wrapper @main workspace 4096 {\n%s}\n", steps);
+    snprintf(text, sizeof text, "wrapper @main workspace 4096 prepared 2048 {\n%s}\n", steps);
     return parse_wrapper(text);
 }
 
@@ -80,9 +80,10 @@ Test(wrap, text_reads_back) {
 }
 
 Test(wrap, module_text_reads_back) {
-    cr_assert_eq(parse_steps("check x\nalloc t size 1024 offset 0\nalloc u size 1024 offset 1024\n"
-                             "call @a(x, t) call @b(t, u) call @c(u, y)\n"),
-                 SN_OK, "%s", env.message);
+    cr_assert_eq(
+        parse_steps("prepare { alloc t size 1024 offset 0\nalloc u size 1024 offset 1024 call @b(t, u) free t }"
+                    "check x\nalloc s size 1024 offset 0 call @a(x, s) call @c(u, y)\n"),
+        SN_OK, "%s", env.message);
     sn_text first, second;
     sn_text_init(&first, &env);
     sn_text_init(&second, &env);
@@ -126,6 +127,9 @@ Test(wrap, syntax_errors) {
 /* ---- invariants ---- */
 
 static const char *const GOOD[] = {
+    /* a run has memory of its own: s lies in none of u */
+    "prepare { alloc t size 1024 offset 0 alloc u size 1024 offset 1024 call @b(t, u) free t }"
+    "check x alloc s size 1024 offset 1024 call @a(x, s) call @c(u, y) free s",
     /* fresh bytes for each */
     "alloc t size 1024 offset 0 call @a(x, t) alloc u size 1024 offset 1024 call @b(t, u) free t call @c(u, y) free u",
     /* bytes of the dead one again */
@@ -154,9 +158,18 @@ Test(wrap, good_wrappers_verify) {
 
 #define AT(n, kind, step) "test: W" #n ": wrapper @main, step " #step " (" kind "): "
 
+#define PREPARE "prepare { alloc t size 1024 offset 0 alloc u size 1024 offset 1024 call @b(t, u) }"
+
 static const struct {
     const char *steps, *message;
 } BROKEN[] = {
+    {"prepare { check x }", AT(13, "check", 0) "nothing to prepare"},
+    {"prepare { alloc t size 1024 offset 0 call @a(x, t) }", AT(13, "call", 1) "x is of a run"},
+    {"prepare { alloc t size 1024 offset 1280 }",
+     AT(7, "alloc", 0) "t (1024 bytes at 1280) is outside the prepared memory of 2048 bytes"},
+    {PREPARE "free u", AT(14, "free", 3) "u was prepared for all runs"},
+    {PREPARE "reuse s from u", AT(14, "reuse", 3) "u was prepared for all runs"},
+    {PREPARE "call @b(t, u)", AT(14, "call", 3) "u was prepared for all runs"},
     {"check t", AT(1, "check", 0) "t has the scope temp"},
     {"alloc y size 1024 offset 0", AT(1, "alloc", 0) "y has the scope output"},
     {"reuse y from t", AT(1, "reuse", 0) "y has the scope output"},

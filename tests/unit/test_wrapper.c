@@ -130,6 +130,54 @@ Test(wrapper_llvm, makes_the_calls_of_the_interpreter) {
     cr_assert_eq(env.bytes_now, 0);
 }
 
+/* What depends on constants alone: p and q are made when the program is loaded, and lie in memory of the program. */
+static const char preparing[] =
+    "buffer x: f32[4] input 0 align 16\n"
+    "buffer c: f32[4] const data [1, 2, 3, 4] align 16\n"
+    "buffer p: f32[4] temp align 256\n"
+    "buffer q: f32[4] temp align 256\n"
+    "buffer t: f32[4] temp align 256\n"
+    "buffer y: f32[4] output 0 align 16\n"
+    "kernel @k0(c: f32[4] in, p: f32[4] out) { loop i in 4 : grid { %0 = load c[i] store p[i], %0 } }\n"
+    "kernel @k1(p: f32[4] inout, x: f32[4] in, t: f32[4] out) {\n"
+    "  loop i in 4 : grid { %0 = load x[i] %1 = load p[i] %2 = mul %0, %1 store t[i], %2 store p[i], %1 }\n}\n"
+    "kernel @k2(q: f32[4] in, t: f32[4] in, y: f32[4] out) {\n"
+    "  loop i in 4 : grid { %0 = load q[i] %1 = load t[i] %2 = add %0, %1 store y[i], %2 }\n}\n"
+    "wrapper @main workspace 256 prepared 512 {\n"
+    "  prepare { alloc p size 16 offset 256 call @k0(c, p) reuse q from p }\n"
+    "  check x check y alloc t size 16 offset 0 call @k1(q, x, t) call @k2(q + 1, t, y)\n"
+    "}\n";
+
+Test(wrapper_llvm, prepares_once) {
+    sn_env env;
+    sn_module *m = parsed(&env, preparing);
+    sn_target target = host_target();
+    sn_host_code *code;
+    sn_prog *p;
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 3, sn_host_code_wrapper(code), 1), SN_OK, "%s", env.message);
+    cr_assert_eq(calls.n, 1);
+    cr_assert_eq(sn_prog_launches(p), 2);
+    char *q = (char *)p->prepared + 256;
+    cr_assert_eq(calls.params[0][1], q);
+    sn_prog_state *st = new_state(p);
+    tensors t = start;
+    for (int interpreter = 0; interpreter < 2; interpreter++) {
+        memset(&calls, 0, sizeof calls);
+        cr_assert_eq(run(st, &t, interpreter), SN_OK);
+        cr_assert_eq(calls.n, 2);
+        cr_assert_eq(calls.params[0][0], q);
+        cr_assert_eq(calls.params[0][1], t.x);
+        cr_assert_eq(calls.params[0][2], st->workspace);
+        cr_assert_eq(calls.params[1][0], q + 4);
+    }
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    sn_host_code_free(code);
+    sn_module_free(m);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
 Test(wrapper_llvm, failed_checks_find_their_words) {
     sn_env env;
     sn_module *m = parsed(&env, program);
@@ -483,6 +531,23 @@ Test(wrapper_c, weights_compile) {
     sn_module *m = parsed(&env, text);
     sn_text t;
     compiles(wrapper_c(&t, &env, m, (sn_gpu_code[]){{.ptx = "", .grid = 4, .block_x = 1, .block_y = 1}}));
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
+Test(wrapper_c, the_prepare_part_is_run_by_load) {
+    sn_env env;
+    sn_module *m = parsed(&env, preparing);
+    sn_gpu_code code = {.ptx = "", .grid = 4, .block_x = 1, .block_y = 1};
+    sn_text t;
+    const char *text = wrapper_c(&t, &env, m, (sn_gpu_code[]){code, code, code});
+    const char *load = strstr(text, "load_parts("),
+               *run = strstr(text, "int main_run(struct main *self,\n    CUdeviceptr");
+    cr_expect(strstr(load, "cuMemAlloc(&self->prepared, 512)"));
+    cr_expect(strstr(load, "result = prepare_parts(self)"));
+    cr_expect(strstr(run, "CUdeviceptr tmp_p = self->prepared + 256;"));
+    cr_expect(strstr(run, "CUdeviceptr tmp_q = tmp_p;"));
+    if (has_cuda_h()) compiles(text);
     sn_text_free(&t);
     sn_module_free(m);
 }
