@@ -1,11 +1,11 @@
-/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of a product's small graph, each with one choice, on
- * the device of the program that they are for.
+/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of a product's small graph, each with one
+ * choice, on the device of the program that they are for.
  *
  * A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
- * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. Results are
- * compared on that device too, by a program for each output. Caches are flushed before every timed run; runs that are too short for events are timed in a CUDA graph over copies.
- * Relies on threads that may share the memory hook: with a hook of the caller, which is never called twice at a time,
- * trials compile one after the other.
+ * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. Results
+ * are compared on that device too, by a program for each output. Caches are flushed before every timed run; runs that
+ * are too short for events are timed in a CUDA graph over copies. Relies on threads that may share the memory hook:
+ * with a hook of the caller, which is never called twice at a time, trials compile one after the other.
  */
 #include "frontend/tune.h"
 
@@ -37,7 +37,8 @@ typedef struct small_program {
     sn_program *p;
 } small_program;
 
-/* How far two tensors are apart. Of two programs, since a sum that each element of another one wants is not cut into parts. */
+/* How far two tensors are apart. Of two programs, since a sum that each element of another one wants is not cut into
+ * parts. */
 typedef struct comparison {
     small_program scale, differ; /* none: they have no elements; no scale: they are no floats */
     sn_tensor *pair[3];   /* what is expected, and what there is, all elements in one row; the scale of the first */
@@ -176,8 +177,9 @@ static sn_status make_tensors(sn_tune_bench *b, const sn_program *p) {
     return SN_OK;
 }
 
-/* Differences are shares of an element and of the root mean square of what is finite: terms of sums of random numbers are of
- * that order, even where a sum is near 0. Integers are equal or not. */
+/* Differences are shares of an element and of the root mean square of what is finite: terms of sums of random numbers
+ * are of that order, even where a sum is near 0. Squares are of shares of the largest, and halves are added, so that
+ * nothing overflows. Integers are equal or not. */
 static const char scale_floats[] = "graph @scale(%%want: %s[%lld]) {\n"
                                    "  %%x = cast %%want dtype=f64\n"
                                    "  %%nan = isnan %%x\n"
@@ -186,13 +188,18 @@ static const char scale_floats[] = "graph @scale(%%want: %s[%lld]) {\n"
                                    "  %%zero = full dtype=f64 shape=[] value=0\n"
                                    "  %%one = full dtype=f64 shape=[] value=1\n"
                                    "  %%finite = where %%no, %%zero, %%x\n"
-                                   "  %%square = mul %%finite, %%finite\n"
+                                   "  %%size = abs %%finite\n"
+                                   "  %%largest = amax %%size axes=[0]\n"
+                                   "  %%unit = maximum %%largest, 1e-300\n"
+                                   "  %%part = div %%finite, %%unit\n"
+                                   "  %%square = mul %%part, %%part\n"
                                    "  %%squares = sum %%square axes=[0]\n"
                                    "  %%counts = where %%no, %%zero, %%one\n"
                                    "  %%count = sum %%counts axes=[0]\n"
                                    "  %%some = maximum %%count, %%one\n"
                                    "  %%mean = div %%squares, %%some\n"
-                                   "  %%scale = sqrt %%mean\n"
+                                   "  %%share = sqrt %%mean\n"
+                                   "  %%scale = mul %%share, %%unit\n"
                                    "  return scale = %%scale\n"
                                    "}\n";
 static const char differ_floats[] = "graph @differ(%%want: %s[%lld], %%got: %s[%lld], %%scale: f64[]) {\n"
@@ -210,10 +217,13 @@ static const char differ_floats[] = "graph @differ(%%want: %s[%lld], %%got: %s[%
                                     "  %%no = or %%x_no, %%y_no\n"
                                     "  %%zero = full dtype=f64 shape=[] value=0\n"
                                     "  %%endless = full dtype=f64 shape=[] value=inf\n"
-                                    "  %%less = sub %%x, %%y\n"
+                                    "  %%half_x = mul %%x, 0.5\n"
+                                    "  %%half_y = mul %%y, 0.5\n"
+                                    "  %%half_scale = mul %%scale, 0.5\n"
+                                    "  %%less = sub %%half_x, %%half_y\n"
                                     "  %%distance = abs %%less\n"
-                                    "  %%size = abs %%x\n"
-                                    "  %%measure = add %%size, %%scale\n"
+                                    "  %%size = abs %%half_x\n"
+                                    "  %%measure = add %%size, %%half_scale\n"
                                     "  %%share = div %%distance, %%measure\n"
                                     "  %%far = where %%no, %%endless, %%share\n"
                                     "  %%off = where %%same, %%zero, %%far\n"
