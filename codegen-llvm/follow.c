@@ -23,10 +23,7 @@ static uint64_t resident(const sn_gen *g) {
 }
 
 static bool calls_early(const sn_gen *g) {
-    enum { FEW_FREE = 16 /* one in so many */ };
-    if (!g->produces) return true;
-    uint64_t units = g->em.cg->target->units, blocks = (uint64_t)g->grid * g->cluster, room = units * resident(g);
-    return 2 * blocks <= room || blocks + room / FEW_FREE >= room;
+    return !g->produces || sn_target_lies_evenly(g->em.cg->target, (uint64_t)g->grid * g->cluster, resident(g));
 }
 
 void sn_gen_follow(sn_gen *g) {

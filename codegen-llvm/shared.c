@@ -82,16 +82,9 @@ uint64_t sn_gen_shared_bytes(const sn_buf_rec *b) {
     return round_up((uint64_t)b->private_size * sn_dtype_bytes(b->dtype), unit_of(b));
 }
 
-/* How often the buffer exists: a pipe fills it for later iterations. */
-static uint32_t stages(const sn_gen *g, sn_buf b) {
-    for (uint32_t i = 0; i < g->copied.n; i++) {
-        const sn_copy *c = &g->copied.at[i];
-        if (c->pipe.i && sn_buf_eq(sn_stmt_get(g->m, c->store)->buf, b)) return sn_stmt_get(g->m, c->pipe)->pipe;
-    }
-    return 1;
+static uint64_t bytes_of(const sn_gen *g, sn_buf b) {
+    return sn_gen_shared_bytes(sn_buf_get(g->m, b)) * sn_copy_stages(g->m, &g->copied, b);
 }
-
-static uint64_t bytes_of(const sn_gen *g, sn_buf b) { return sn_gen_shared_bytes(sn_buf_get(g->m, b)) * stages(g, b); }
 
 /* Where the buffers stand in one array; returns its size and the largest unit. */
 static uint64_t place(const sn_gen *g, uint64_t *at, uint64_t *unit) {

@@ -34,4 +34,13 @@ static inline uint32_t sn_target_blocks(const sn_target *t, uint64_t threads) {
     return most < t->unit_blocks ? (uint32_t)most : t->unit_blocks;
 }
 
+/* GPU: do blocks of which a unit holds so many lie evenly on the units, in a row of launches like this one? They do
+ * where those of the next one find room beside them, and where they fill (nearly) all the room that there is
+ * (codegen-llvm/follow.c). */
+static inline bool sn_target_lies_evenly(const sn_target *t, uint64_t blocks, uint64_t resident) {
+    enum { FEW_FREE = 16 /* one in so many */ };
+    uint64_t room = t->units * resident;
+    return 2 * blocks <= room || blocks + room / FEW_FREE >= room;
+}
+
 #endif

@@ -97,6 +97,14 @@ void sn_kern_copies(sn_copy_list *out, sn_module *m, sn_kern k, sn_arena *arena)
     }
 }
 
+uint32_t sn_copy_stages(const sn_module *m, const sn_copy_list *copies, sn_buf b) {
+    for (uint32_t i = 0; i < copies->n; i++) {
+        const sn_copy *c = &copies->at[i];
+        if (c->pipe.i && sn_buf_eq(sn_stmt_get(m, c->store)->buf, b)) return sn_stmt_get(m, c->pipe)->pipe;
+    }
+    return 1;
+}
+
 /* ---- two nests: one copies, the other one uses it ---- */
 
 /* The nest behind `top`, with nothing but values in between; none: there is none. */

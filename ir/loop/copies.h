@@ -25,6 +25,9 @@ typedef struct sn_copy_list {
 /* All copies of the kernel, in its order. */
 void sn_kern_copies(sn_copy_list *out, sn_module *m, sn_kern k, sn_arena *arena);
 
+/* How often the buffer exists: a pipe fills it for later iterations. */
+uint32_t sn_copy_stages(const sn_module *m, const sn_copy_list *copies, sn_buf b);
+
 /* The loops of a nest, if each is all that has a region in the one around it. */
 enum { SN_COPY_LEVELS = 8 };
 typedef struct sn_copy_nest {

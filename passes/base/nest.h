@@ -65,6 +65,8 @@ static inline int64_t sn_add_clamped(int64_t a, int64_t b) {
     int64_t sum;
     return sn_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
+/* In how many parts of that size, the last one maybe smaller. */
+static inline int64_t sn_ceil_div(int64_t n, int64_t size) { return (n + size - 1) / size; }
 /* Bytes of all elements of a buffer, clamped; 0 when symbolic. */
 int64_t sn_buf_bytes(const sn_module *m, sn_buf b);
 

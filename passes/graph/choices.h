@@ -95,7 +95,10 @@ double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts);
 /* Cycles of copies and the product of them; 0: there are none to be made, or no tensor copies to bring them. */
 double sn_choice_padded_cycles(const sn_choice_question *q);
 
-/* ---- shorthands that rows share (product.c) ---- */
+/* ---- what rows share (product.c) ---- */
+
+/* Products of bfloat16 that tensor cores do in the time of one of that dtype, in the precision of the node. */
+double sn_choice_products(const sn_choice_question *q, sn_dtype dtype);
 
 /* A product with the attributes of another one, but for the schedule. */
 sn_nd sn_product_like(sn_module *m, const sn_product *p, sn_nd left, sn_nd right);

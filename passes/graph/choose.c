@@ -3,12 +3,13 @@
  *     %c = matmul %a, %b : f32[64, 64]     (K = 131072, on 132 multiprocessors)
  *  -> decompose_k.c: 512 parts of K side by side, and their sum
  *
- * A choice is a row of choices.def with parameters. The product's own schedule, where it has one, leaves nothing to choose. Then
- * counts what was decided outside for a product of this text (by timing: tune/). Then the model: `decompose_k` where the
- * blocks of the result are too few to keep the device busy and that takes longer than a second kernel; `padded` where
- * tensor copies cannot bring the operands and copying them takes less time than doing without; else the product as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as it is, the first
- * candidate of what it allows is taken. Legality is that of the rows. Cost: linear in the graph, once for each product where
- * there are decisions.
+ * A choice is a row of choices.def with parameters. The product's own schedule, where it has one, leaves nothing to
+ * choose. Then counts what was decided outside for a product of this text (by timing: tune/). Then the model:
+ * `decompose_k` where the blocks of the result are too few to keep the device busy and that takes longer than a second
+ * kernel; `padded` where tensor copies cannot bring the operands and copying them takes less time than doing without;
+ * else the product as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as
+ * it is, the first candidate of what it allows is taken. Legality is that of the rows. Cost: linear in the graph, once
+ * for each product where there are decisions.
  */
 #include "passes/graph/choices.h"
 #include "passes/graph/rewrite.h"

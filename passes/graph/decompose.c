@@ -8,11 +8,12 @@
  *
  * Legality: always; formulas are those of ops.def. Variances are two-pass (mean first, then squares of the
  * differences). Half dtypes compute in f32: operands are cast first and results cast back. Reductions that add up (sum,
- * prod) do so too. matmul and conv2d stay, to-loops lowers them directly, but for factors that leave a product. Constants are left for `simplify` to fold.
- * Cost: linear; composites with several results build each result where it is projected and meet by interning.
+ * prod) do so too. matmul and conv2d stay, to-loops lowers them directly, but for factors that leave a product.
+ * Constants are left for `simplify` to fold. Cost: linear; composites with several results build each result where it
+ * is projected and meet by interning.
  *
- * Factors of products are in decompose_product.c, the norms in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in
- * decompose_scatter.c.
+ * Factors of products are in decompose_product.c, the norms in decompose_norm.c, random numbers in decompose_random.c,
+ * scatters that combine in decompose_scatter.c.
  */
 #include "passes/graph/decompose.h"
 

@@ -32,14 +32,6 @@ static double blocks_of(const sn_product *p) {
     return (double)p->batch * (double)rows * (double)columns;
 }
 
-/* Products of bfloat16 that stand for one of the product's. */
-static double products_for_one(const sn_choice_question *q) {
-    enum { EXACT = 6, FEWER = 3 };
-    sn_precision precision = sn_node_precision(q->m, q->product->node);
-    if (q->product->dtype != SN_F32 || precision == SN_PRECISION_BF16) return 1;
-    return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
-}
-
 /* Of f32 that threads multiply, by tiles that may be small: two thirds of what they could. */
 static double by_small_tiles(const sn_choice_question *q, double parts) {
     enum { LEAST = 16, PRODUCTS = 128 * 2 / 3 };
@@ -64,7 +56,7 @@ static double multiplying(const sn_choice_question *q, double parts) {
     double tiles = (double)p->batch * parts * (double)((p->m + rows - 1) / rows * ((p->n + columns - 1) / columns));
     double waves = (double)(((int64_t)tiles + q->target->units - 1) / q->target->units);
     double rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(SN_BF16);
-    double large = waves * (double)(rows * columns) * (double)p->k / parts * products_for_one(q) / rate;
+    double large = waves * (double)(rows * columns) * (double)p->k / parts * sn_choice_products(q, p->dtype) / rate;
     double small = p->dtype == SN_F32 ? by_small_tiles(q, parts) : large;
     return small < large ? small : large;
 }

@@ -5,13 +5,13 @@
  *     %2 = pad %b high=[0, 7] : bf16[4099, 4104] ;  %3 = slice %2 axis=1 stop=4097
  *     %c = matmul %1, %3
  *
- * Tensor copies, and the widest accesses, want rows that begin at multiples of 16 bytes; elements that come one by one cost
- * ten times as much as the product. Rows that begin between sectors of 32 bytes come more slowly. What stands behind a row is never read: the product has the same terms, and nan and
- * infinities mean what they did. `to-loops` puts a pad that a product reads in memory, and gives rows that can be brought
- * to intermediates anyway, so that copies are for what lies in memory as the caller has it. A copy has the order of axes
- * of what it copies, but K last for an instruction that wants it so. Views and casts between the copy and the product
- * stay there. Legality: always, where it applies. Cost: what is copied is read and written once. Relies on sizes being
- * numbers.
+ * Tensor copies, and the widest accesses, want rows that begin at multiples of 16 bytes; elements that come one by one
+ * cost ten times as much as the product. Rows that begin between sectors of 32 bytes come more slowly. What stands
+ * behind a row is never read: the product has the same terms, and nan and infinities mean what they did. `to-loops`
+ * puts a pad that a product reads in memory, and gives rows that can be brought to intermediates anyway, so that copies
+ * are for what lies in memory as the caller has it. A copy has the order of axes of what it copies, but K last for an
+ * instruction that wants it so. Views and casts between the copy and the product stay there. Legality: always, where it
+ * applies. Cost: what is copied is read and written once. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
 #include "passes/graph/rewrite.h"
@@ -209,14 +209,6 @@ static double turns_of(const sn_choice_question *q, double side, double parts) {
     return whole(tiles, q->target->units);
 }
 
-/* Products of parts that stand for one of f32. */
-static double products_for(const sn_choice_question *q, const operand *o) {
-    enum { EXACT = 6, FEWER = 3 };
-    sn_precision precision = sn_node_precision(q->m, q->product->node);
-    if (o->at.dtype != SN_F32 || precision == SN_PRECISION_BF16) return 1;
-    return precision == SN_PRECISION_EXACT ? EXACT : FEWER;
-}
-
 static bool has_tiles(const sn_product *p) {
     return p->m >= SN_CHOICE_TILE && p->n >= SN_CHOICE_TILE && p->k >= SN_CHOICE_TILE;
 }
@@ -232,10 +224,12 @@ static double by_threads(const sn_choice_question *q, const operand *o, double p
     return cycles;
 }
 
-/* Tensor copies bring boxes: one product of what the instruction multiplies. Where several stand for one, low tiles do not pay. */
+/* Tensor copies bring boxes: one product of what the instruction multiplies. Where several stand for one, low tiles do
+ * not pay. */
 static double by_boxes(const sn_choice_question *q, const operand *o, double parts, sn_mma mma) {
     double products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
-    for (int64_t side = products_for(q, o) > 1 ? SN_CHOICE_TILES : SN_CHOICE_TILE; side <= SN_CHOICE_TILES; side *= 2) {
+    int64_t lowest = sn_choice_products(q, o->at.dtype) > 1 ? SN_CHOICE_TILES : SN_CHOICE_TILE;
+    for (int64_t side = lowest; side <= SN_CHOICE_TILES; side *= 2) {
         double tile = (double)side * (double)side * (double)q->product->k / parts;
         products = least(products, turns_of(q, (double)side, parts) * tile);
     }
@@ -251,7 +245,8 @@ double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
     if (!o[0].brought || !o[1].brought) return by_threads(q, o, parts);
     if (!mma || !o[0].copied || !o[1].copied) return 0; /* one alone costs 3 % */
     double once = by_boxes(q, o, parts, mma);
-    double boxes = once * (products_for(q, o) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
+    double boxes =
+        once * (sn_choice_products(q, o->at.dtype) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
     return least(boxes, by_threads(q, o, parts));
 }
 
@@ -271,7 +266,7 @@ double sn_choice_padded_cycles(const sn_choice_question *q) {
     double copies = 0, memory = (double)q->target->cycle_bytes * q->target->units;
     for (int i = 0; i < 2; i++)
         if (o[i].copied) copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
-    return copies + by_boxes(q, o, 1, mma) * products_for(q, o) + SN_CHOICE_BEGIN;
+    return copies + by_boxes(q, o, 1, mma) * sn_choice_products(q, o->at.dtype) + SN_CHOICE_BEGIN;
 }
 
 /* ---- the copies ---- */

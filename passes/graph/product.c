@@ -9,6 +9,8 @@
  */
 #include "passes/graph/choices.h"
 
+#include "ir/loop/mma.h"
+
 #include <string.h>
 
 bool sn_product_find(sn_product *out, const sn_module *m, sn_nd x) {
@@ -34,6 +36,14 @@ void sn_product_list(sn_nd_list *out, const sn_module *m, sn_arena *arena) {
     sn_graph_live(m, live);
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
         if (live[x.i] && sn_product_find(&unused, m, x)) SN_PUSH(arena, out, x);
+}
+
+double sn_choice_products(const sn_choice_question *q, sn_dtype dtype) {
+    sn_precision precision = sn_node_precision(q->m, q->product->node);
+    if (dtype != SN_F32) return 1;
+    if (precision == SN_PRECISION_TF32)
+        return (double)sn_mmas[SN_MMA_WGMMA_BF16].rate / sn_mmas[SN_MMA_WGMMA_TF32].rate;
+    return sn_terms_products(sn_precision_terms(precision));
 }
 
 sn_nd sn_product_like(sn_module *m, const sn_product *p, sn_nd left, sn_nd right) {

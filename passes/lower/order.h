@@ -2,6 +2,7 @@
 #ifndef SN_PASSES_LOWER_ORDER_H
 #define SN_PASSES_LOWER_ORDER_H
 
+#include "passes/base/nest.h"
 #include "passes/lower/lower.h"
 
 /* What a kernel leaves of every row: runs of `length` elements one after the other, the last one with what is left. */
@@ -26,7 +27,6 @@ typedef struct sn_order {
     sn_ix row;                /* its number */
 } sn_order;
 
-static inline int64_t sn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t sn_pow2_ceil(int64_t x) {
     int64_t p = 1;
     while (p < x) p *= 2;

@@ -38,11 +38,6 @@ static bool takes_as_they_are(sn_contract *ct) {
     return true;
 }
 
-/* How many of bfloat16 give an f32 that precision. */
-static uint32_t terms_of(sn_precision precision) {
-    return precision == SN_PRECISION_EXACT ? 3 : precision == SN_PRECISION_BF16 ? 1 : 2;
-}
-
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     *ct = (sn_contract){.cx = cx, .m = cx->m, .k = k};
     sn_contraction *c = &ct->c;
@@ -61,7 +56,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     bool is_f32 = operand == SN_F32 && c->dtype == SN_F32;
     for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
     bool takes_apart = is_f32 && (precision != SN_PRECISION_TF32 || !takes_as_they_are(ct));
-    if (takes_apart) ct->n_terms = terms_of(precision);
+    if (takes_apart) ct->n_terms = sn_precision_terms(precision);
     ct->in_registers |= takes_apart;
     ct->mma = instruction(cx->target, takes_apart ? SN_BF16 : operand, c->dtype);
     *why_not = "an operand lies across the sum, which the instruction does not take";

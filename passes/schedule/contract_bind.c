@@ -19,8 +19,6 @@ static sn_ix open_some(sn_contract_binding *b, sn_cursor *at, const char *name, 
     return extent == 1 ? sn_ix_const(b->m, 0) : sn_contract_loop(b, at, name, extent, kind);
 }
 
-static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope,
                          int64_t private_size, int64_t copies) {
     sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
@@ -81,13 +79,13 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     const sn_contraction *c = &b->ct.c;
     sn_module *m = b->m;
     uint32_t cluster = b->sc->cluster;
-    int64_t across = parts(parts(c->m, b->sc->tile_m), cluster), along = parts(c->n, b->sc->tile_n);
+    int64_t across = sn_ceil_div(sn_ceil_div(c->m, b->sc->tile_m), cluster), along = sn_ceil_div(c->n, b->sc->tile_n);
     int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
     if (!b->sc->persistent || tiles < blocks) blocks = tiles;
     sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
           rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
     b->nest.rank = rank;
-    b->turn = open_some(b, at, "w", parts(tiles, blocks), SN_AXIS_SEQ);
+    b->turn = open_some(b, at, "w", sn_ceil_div(tiles, blocks), SN_AXIS_SEQ);
     sn_ix tile = sn_contract_fma(b, blocks, b->turn, g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
     b->tile = tile;
@@ -107,7 +105,7 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
 
 /* The loop over the steps of the sum, or of a part of it; *at moves inside. Returns the number of the step. */
 static sn_ix open_steps(sn_contract_binding *b, sn_cursor *at) {
-    int64_t steps = parts(parts(b->ct.c.k, b->sc->tile_k), b->split);
+    int64_t steps = sn_ceil_div(sn_ceil_div(b->ct.c.k, b->sc->tile_k), b->split);
     sn_ix k = sn_contract_loop(b, at, "k", steps, SN_AXIS_SEQ);
     return b->split > 1 ? sn_contract_fma(b, steps, b->part, k) : k;
 }

@@ -10,8 +10,6 @@
  */
 #include "passes/schedule/contract.h"
 
-static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 /* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will do. Terms are made
  * by all threads, which have to have something to do. */
 static uint32_t columns(const sn_contract *ct, uint32_t threads) {
@@ -21,7 +19,7 @@ static uint32_t columns(const sn_contract *ct, uint32_t threads) {
         if (ct->n_terms) line = threads * (ct->across[i] ? SN_TERMS_ACROSS : SN_TERMS_ALONG) / step;
         if (ct->c.operands[i].right && line > least) least = line;
     }
-    return (uint32_t)(parts(ct->c.n, least) * least);
+    return (uint32_t)(sn_ceil_div(ct->c.n, least) * least);
 }
 
 /* Bytes of a step of the sum. */
@@ -42,7 +40,7 @@ static uint32_t rights(const sn_contract *ct) {
 
 /* How much of the sum is on its way: `flight` bytes of operands, as far as there is room; terms of right ones lie beside them. */
 static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, int64_t room) {
-    int64_t step = step_bytes(ct, sc), depth = parts(ct->c.k, sc->split);
+    int64_t step = step_bytes(ct, sc), depth = sn_ceil_div(ct->c.k, sc->split);
     int64_t beside = (int64_t)SN_TERMS_COPIES * ct->n_terms * sn_dtype_bytes(SN_BF16) * sc->tile_n * rights(ct);
     if (!sc->tile_k) {
         sc->tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
@@ -50,7 +48,7 @@ static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, i
                2 * (step * SN_NARROW_STAGES + beside) * sc->tile_k <= room && 2 * (int64_t)sc->tile_k <= depth)
             sc->tile_k *= 2;
     }
-    int64_t fit = (room - beside * sc->tile_k) / (step * sc->tile_k), steps = parts(depth, sc->tile_k);
+    int64_t fit = (room - beside * sc->tile_k) / (step * sc->tile_k), steps = sn_ceil_div(depth, sc->tile_k);
     if (fit > steps && !sc->persistent) fit = steps;
     if (!sc->stages) sc->stages = fit < 2 ? 2 : fit < SN_NARROW_STAGES ? (uint32_t)fit : SN_NARROW_STAGES;
 }
@@ -59,7 +57,7 @@ static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, i
 static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
     int64_t units = ct->cx->target->units, line = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
     int64_t split = tiles * SN_NARROW_FEW <= units ? units / (tiles > 0 ? tiles : 1) : 1;
-    int64_t most = parts(ct->c.k, line) / SN_NARROW_PART;
+    int64_t most = sn_ceil_div(ct->c.k, line) / SN_NARROW_PART;
     if (split > most) split = most;
     return split > 1 ? (uint32_t)split : 1;
 }
@@ -68,9 +66,9 @@ static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
 static double taken_apart(const sn_contract *ct, int64_t rows) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     int64_t n = columns(ct, (uint32_t)(rows / mma->m * mma->threads)),
-            tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, rows) * parts(ct->c.n, n));
+            tiles = sn_mul_clamped(ct->c.batch, sn_ceil_div(ct->c.m, rows) * sn_ceil_div(ct->c.n, n));
     uint32_t split = choose_split(ct, tiles);
-    return (double)(parts(tiles * split, ct->cx->target->units) * (rows + n)) / split;
+    return (double)(sn_ceil_div(tiles * split, ct->cx->target->units) * (rows + n)) / split;
 }
 
 /* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the short operand; or where
@@ -79,7 +77,7 @@ static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     const char *why_not;
     sn_sched two = *pinned;
-    bool alone = ct->c.batch * parts(ct->c.m, mma->m) > (int64_t)SN_NARROW_BLOCKS * ct->cx->target->units;
+    bool alone = ct->c.batch * sn_ceil_div(ct->c.m, mma->m) > (int64_t)SN_NARROW_BLOCKS * ct->cx->target->units;
     if (!ct->n_terms || (!alone && taken_apart(ct, 2 * mma->m) >= taken_apart(ct, mma->m))) return mma->threads;
     two.cls = SN_SCHED_CONTRACT;
     two.block_x = 2 * mma->threads;
@@ -101,16 +99,17 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (!sc.tile_n) sc.tile_n = columns(ct, sc.block_x);
     if (!sc.cluster) sc.cluster = 1;
     if (sc.block_x % mma->threads || !sc.tile_m) return;
-    int64_t tiles = sn_mul_clamped(ct->c.batch, parts(ct->c.m, sc.tile_m) * parts(ct->c.n, sc.tile_n));
+    int64_t tiles = sn_mul_clamped(ct->c.batch, sn_ceil_div(ct->c.m, sc.tile_m) * sn_ceil_div(ct->c.n, sc.tile_n));
     if (!sc.split) sc.split = sc.persistent || sc.cluster > 1 ? 1 : choose_split(ct, tiles);
     tiles = sn_mul_clamped(tiles, sc.split);
     /* Several warpgroups take all registers of a multiprocessor (codegen-llvm/kernel.c). */
-    int64_t each = parts(tiles, t->units), blocks = tiles, most = sc.block_x > mma->threads ? 1 : SN_NARROW_BLOCKS;
+    int64_t each = sn_ceil_div(tiles, t->units), blocks = tiles,
+            most = sc.block_x > mma->threads ? 1 : SN_NARROW_BLOCKS;
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = each > most;
     if (sc.persistent) each = 1, blocks = t->units;
     if (each > most) each = most, blocks = each * t->units;
     int64_t room = (t->shared_bytes + SN_SHARED_SYSTEM) / each - SN_SHARED_RESERVED - SN_PRODUCT_SPARE;
-    choose_stages(&sc, ct, SN_NARROW_FLIGHT * parts((int64_t)t->flight_bytes * t->units, blocks), room);
+    choose_stages(&sc, ct, SN_NARROW_FLIGHT * sn_ceil_div((int64_t)t->flight_bytes * t->units, blocks), room);
     sn_schedule_propose(out, ct->cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&ct->c, t) + SN_PRODUCT_RESULTS;
 }

@@ -92,8 +92,6 @@ bool sn_schedule_contract_rows_applies(const char **why_not, sn_pass_ctx *cx, sn
 
 /* ---- headers ---- */
 
-static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 /* Instructions for an element of the right operands, over those that a multiprocessor has time for while it comes. */
 static double issue(const sn_contract_rows *r, sn_pass_ctx *cx, int64_t groups) {
     looker left = look_at_side(cx, &r->c, false), right = look_at_side(cx, &r->c, true);
@@ -134,9 +132,9 @@ static uint32_t even_steps(int64_t steps, int64_t most) {
 
 /* Registers of a thread, about: sums, and what it has of both operands, whose loads go together. */
 static int64_t registers(const sn_contract_rows *r, int64_t groups, int64_t steps) {
-    int64_t lanes = r->along ? 1 : r->vector, vector = parts((int64_t)r->vector * r->bytes, 4);
-    int64_t left = r->along ? vector : parts((int64_t)r->run * r->bytes, 4);
-    int64_t sums = groups * r->c.m * r->c.n_states * lanes * parts(sn_dtype_bytes(r->c.dtype), 4);
+    int64_t lanes = r->along ? 1 : r->vector, vector = sn_ceil_div((int64_t)r->vector * r->bytes, 4);
+    int64_t left = r->along ? vector : sn_ceil_div((int64_t)r->run * r->bytes, 4);
+    int64_t sums = groups * r->c.m * r->c.n_states * lanes * sn_ceil_div(sn_dtype_bytes(r->c.dtype), 4);
     int64_t left_steps = r->along ? steps : 1;
     return sums + groups * steps * vector * right_operands(r) + left_steps * r->c.m * left + SN_OTHER_REGS;
 }
@@ -144,18 +142,15 @@ static int64_t registers(const sn_contract_rows *r, int64_t groups, int64_t step
 /* The same where the short operand is wanted for all of its steps as early as for the first one: an assembler that sees no loop asks for
  * that. */
 static int64_t most_registers(const sn_contract_rows *r, int64_t groups, int64_t steps) {
-    int64_t early = r->along ? 0 : (parts(steps, r->run) - 1) * r->c.m * parts((int64_t)r->run * r->bytes, 4);
+    int64_t early =
+        r->along ? 0 : (sn_ceil_div(steps, r->run) - 1) * r->c.m * sn_ceil_div((int64_t)r->run * r->bytes, 4);
     return registers(r, groups, steps) + early;
 }
 
-/* Do such blocks lie evenly on the multiprocessors, in a row of launches like this one? They do where those of the next one find
- * room beside them, and where they fill the room that there is (codegen-llvm/follow.c). */
 static bool lies_evenly(const sn_target *t, int64_t blocks, int64_t threads, int64_t regs) {
-    enum { FEW_FREE = 16 /* one in so many */ };
     int64_t resident = SN_FILE_REGS / (threads * regs);
     if (resident > t->unit_threads / threads) resident = t->unit_threads / threads;
-    int64_t room = t->units * resident;
-    return 2 * blocks <= room || blocks + room / FEW_FREE >= room;
+    return sn_target_lies_evenly(t, (uint64_t)blocks, (uint64_t)resident);
 }
 
 /* Vectors of the long operand's steps that a thread has for each of its columns: as far as registers reach. */
@@ -169,7 +164,7 @@ static int64_t steps_of(const sn_contract_rows *r, int64_t most, int64_t groups)
 static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
     const sn_target *t = cx->target;
     int64_t own = SN_ROWS_OWN / (int64_t)right_operands(r), columns = sn_mul_clamped(r->c.batch, r->c.n), groups;
-    int64_t line = parts(r->c.k, r->vector), most = own / ((int64_t)r->vector * r->bytes);
+    int64_t line = sn_ceil_div(r->c.k, r->vector), most = own / ((int64_t)r->vector * r->bytes);
     bool open = !sc->block_x;
     if (open) sc->block_x = (uint32_t)(line < SN_WARP ? sn_pow2_ceil(line) : SN_WARP);
     int64_t least = wanted(t, r->c.m > 1), threads = SN_ROWS_THREADS > sc->block_x ? SN_ROWS_THREADS : sc->block_x;
@@ -187,13 +182,13 @@ static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *c
     if (!sc->tile_n) sc->tile_n = (uint32_t)groups * sc->block_y;
     groups = sn_contract_rows_groups(r, sc);
     int64_t steps = steps_of(r, most, groups);
-    if (!sc->tile_k && groups) sc->tile_k = even_steps(parts(line, sc->block_x), steps) * sc->block_x * r->vector;
+    if (!sc->tile_k && groups) sc->tile_k = even_steps(sn_ceil_div(line, sc->block_x), steps) * sc->block_x * r->vector;
 }
 
 /* Threads own vectors of columns, of a warp or at least a line, and as many of them share a sum as are wanted. */
 static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
     const sn_target *t = cx->target;
-    int64_t vectors = sn_mul_clamped(r->c.batch, parts(r->c.n, r->vector)),
+    int64_t vectors = sn_mul_clamped(r->c.batch, sn_ceil_div(r->c.n, r->vector)),
             own = SN_ROWS_OWN / (int64_t)right_operands(r);
     int64_t line = SN_LINE / ((int64_t)r->vector * r->bytes), most = own / ((int64_t)r->vector * r->bytes);
     if (!sc->block_x) {
@@ -206,7 +201,7 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
                2 * (int64_t)sc->block_y <= r->c.k)
             sc->block_y *= 2;
         while (sc->block_y * sc->block_x < SN_ROWS_THREADS && 2 * (int64_t)sc->block_y <= r->c.k) sc->block_y *= 2;
-        int64_t blocks = parts(vectors, sc->block_x), threads = (int64_t)sc->block_x * sc->block_y;
+        int64_t blocks = sn_ceil_div(vectors, sc->block_x), threads = (int64_t)sc->block_x * sc->block_y;
         int64_t regs = registers(r, 1, most < 1 ? 1 : most);
         /* Whether one more block fits hangs on a few registers. */
         bool even = lies_evenly(t, blocks, threads, regs) && lies_evenly(t, blocks, threads, regs * 3 / 4);
@@ -214,7 +209,7 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     }
     if (!sc->tile_n) sc->tile_n = sc->block_x * r->vector;
     uint32_t groups = sn_contract_rows_groups(r, sc);
-    int64_t steps = parts(r->c.k, sc->block_y), threads = (int64_t)sc->block_x * sc->block_y;
+    int64_t steps = sn_ceil_div(r->c.k, sc->block_y), threads = (int64_t)sc->block_x * sc->block_y;
     if (sc->tile_k || !groups) return;
     steps = even_steps(steps, most > groups ? most / groups : 1);
     while (steps > 1 && most_registers(r, groups, steps) * threads > SN_FILE_REGS) steps /= 2;
@@ -276,5 +271,5 @@ bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k) {
     if (!sn_schedule_contract_rows_applies(&why_not, cx, k, NULL)) return false;
     if (sn_schedule_contract_rows_candidates(&headers, cx, k, NULL, &open) != SN_OK || !headers.n) return false;
     sn_contract_rows_find(&r, &why_not, cx, k);
-    return sn_mul_clamped(r.c.batch, parts(r.c.n, headers.at[0].tile_n)) * SN_ROWS_SHARE >= cx->target->units;
+    return sn_mul_clamped(r.c.batch, sn_ceil_div(r.c.n, headers.at[0].tile_n)) * SN_ROWS_SHARE >= cx->target->units;
 }

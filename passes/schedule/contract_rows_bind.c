@@ -48,8 +48,6 @@ static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
 /* c*a + e */
 static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
 
-static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 static int64_t threads(const binding *b) { return (int64_t)b->sc->block_x * b->sc->block_y; }
 
 static sn_buf new_registers(binding *b, const char *name, int64_t own) {
@@ -168,7 +166,7 @@ static void put_products(binding *b, sn_cursor at) {
     sn_cursor zero = at;
     sn_ix e = open_loop(b, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
-    sn_ix k = open_loop(b, &at, "k", parts(b->r.c.k, b->sc->tile_k), SN_AXIS_SEQ);
+    sn_ix k = open_loop(b, &at, "k", sn_ceil_div(b->r.c.k, b->sc->tile_k), SN_AXIS_SEQ);
     put_right(b, at, t, k);
     put_sums(b, at, t, k);
 }
@@ -219,7 +217,7 @@ static void put_epilogue(binding *b, sn_cursor at, const sn_stmt_vec *body) {
 
 static void open_blocks(binding *b, sn_cursor *at) {
     const sn_contraction *c = &b->r.c;
-    int64_t tiles = parts(c->n, b->sc->tile_n);
+    int64_t tiles = sn_ceil_div(c->n, b->sc->tile_n);
     sn_ix g = open_loop(b, at, "g", c->batch * tiles, SN_AXIS_GRID);
     b->batch = sn_ix_divc(b->m, g, tiles);
     b->first = sn_ix_scale(b->m, sn_ix_modc(b->m, g, tiles), b->sc->tile_n);

@@ -2,21 +2,23 @@
  *
  *     2^23 * x = h + m + l,   x * y = 2^-46 * (hx*hy + hx*my + mx*hy + mx*my + hx*ly + lx*hy + less than 2^-24 of it)
  *
- * Each term is what bfloat16 has of the rest, so three of them are an f32. Threads take apart what boxes have brought: the right
- * operand to shared memory, which all warps read; the left one, of which a warp reads only its own rows, to registers:
+ * Each term is what bfloat16 has of the rest, so three of them are an f32. Threads take apart what boxes have brought:
+ * the right operand to shared memory, which all warps read; the left one, of which a warp reads only its own rows, to
+ * registers:
  *
  *     loop k : pipe { boxes   barrier   right terms
  *       left terms of the first piece   if (k mod run) in 1 { total += acc   acc = 0 }   barrier
  *       acc += l*h, h*l, m*m, m*h, h*m, h*h   left terms of the second piece   acc += ... }
  *
- * Shared memory and the instructions that make terms are what bounds such a kernel: registers save it the left terms. While products of one piece are under way, the
- * next one's terms are made; those of the right operand lie three times in shared memory, since products of a step may still be
- * under way in other warps when the next step begins, and are over when its barrier has been passed.
+ * Shared memory and the instructions that make terms are what bounds such a kernel: registers save it the left terms.
+ * While products of one piece are under way, the next one's terms are made; those of the right operand lie three times
+ * in shared memory, since products of a step may still be under way in other warps when the next step begins, and are
+ * over when its barrier has been passed.
  *
- * Tensor cores cut what they add to the length of the largest number, so sums stay short: that of a run of steps is added to a
- * total in f32, and small products come first. The scale makes every term of every f32 a normal bfloat16 or 0: nothing depends on what
- * tensor cores do with less. Two terms and three products (`high`) leave an error of 2^-15 of a product at most, one term that of
- * bfloat16.
+ * Tensor cores cut what they add to the length of the largest number, so sums stay short: that of a run of steps is
+ * added to a total in f32, and small products come first. The scale makes every term of every f32 a normal bfloat16 or
+ * 0: nothing depends on what tensor cores do with less. Two terms and three products (`high`) leave an error of 2^-15
+ * of a product at most, one term that of bfloat16.
  */
 #include "passes/schedule/contract_bind.h"
 
@@ -28,9 +30,8 @@ enum { SCALE = 23, LARGEST = 126, VECTOR = 4, GROUP = 8 /* steps that change pla
 typedef struct pair {
     uint8_t left, right;
 } pair;
-static const pair PAIRS[SN_MOST_TERMS][6] = {
+static const pair PAIRS[SN_MOST_TERMS][SN_MOST_TERMS * (SN_MOST_TERMS + 1) / 2] = {
     {{0, 0}}, {{1, 0}, {0, 1}, {0, 0}}, {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}}};
-static const uint32_t N_PAIRS[SN_MOST_TERMS] = {1, 3, 6};
 
 static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
 
@@ -38,7 +39,7 @@ static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
 
 /* Steps of the sum, of those of the pipe, between two additions to the totals. */
 static int64_t run_of(const sn_contract_binding *b) {
-    int64_t step = b->sc->tile_k / sn_mmas[b->nest.mma].k * N_PAIRS[b->n_terms - 1];
+    int64_t step = b->sc->tile_k / sn_mmas[b->nest.mma].k * sn_terms_products(b->n_terms);
     return step < SN_PRODUCT_CHAIN ? SN_PRODUCT_CHAIN / step : 1;
 }
 
@@ -110,16 +111,16 @@ void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, con
 
 /* ---- the right operand ---- */
 
-/* A thread's vectors: neighbours along the line, as many as change places. They pass through registers, so that all are loaded
- * before the first one is taken apart. */
+/* A thread's vectors: neighbours along the line, as many as change places. They pass through registers, so that all are
+ * loaded before the first one is taken apart. */
 typedef struct vectors {
     sn_buf held;
     sn_ix x;
     int64_t length, each; /* of a vector; of a thread */
 } vectors;
 
-/* Row and place among the steps of element e of vector u. Two lines that half a warp stores are 4 apart, where they lie across:
- * then the permutation of lines has them in different banks. */
+/* Row and place among the steps of element e of vector u. Two lines that half a warp stores are 4 apart, where they lie
+ * across: then the permutation of lines has them in different banks. */
 static void place_of(sn_contract_binding *b, uint32_t operand, const vectors *of, sn_ix u, sn_ix e, sn_ix *row,
                      sn_ix *p) {
     sn_module *m = b->m;
@@ -189,7 +190,7 @@ static void add_to_totals(sn_contract_binding *b, sn_cursor at) {
 
 static void put_products(sn_contract_binding *b, sn_cursor at, int64_t piece, sn_ix k) {
     const sn_contraction *c = &b->ct.c;
-    for (uint32_t i = 0; i < N_PAIRS[b->n_terms - 1]; i++)
+    for (uint32_t i = 0; i < sn_terms_products(b->n_terms); i++)
         for (uint32_t p = 0; p < c->n_products; p++) {
             pair terms = PAIRS[b->n_terms - 1][i];
             sn_mma_nest nest = sn_contract_piece(b);
@@ -223,7 +224,8 @@ void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
 
 /* ---- sums that terms cannot give ---- */
 
-/* 1 where the sum is nan, infinite or so large that terms or sums may have overflowed; as a number for `if`: 0 then, else -1. */
+/* 1 where the sum is nan, infinite or so large that terms or sums may have overflowed; as a number for `if`: 0 then,
+ * else -1. */
 static sn_ix put_test(sn_contract_binding *b, sn_cursor at, sn_val bad) {
     return sn_ix_addc(b->m, sn_ix_val(b->m, sn_put_cast(b->m, at, SN_I32, bad)), -1);
 }

@@ -156,7 +156,6 @@ static bool fits(const sn_contract *ct, const sn_sched *sc) {
 
 /* ---- the model ---- */
 
-static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static double most(double a, double b) { return a > b ? a : b; }
 
 /* What warps do in a step of a tile. */
@@ -178,7 +177,7 @@ static void add_copies(work *w, const sn_contract *ct, const sn_sched *sc) {
     w->shared += w->fetched;
 }
 
-static int64_t words_of(const sn_contract *ct) { return parts(sn_dtype_bytes(ct->c.dtype), 4); }
+static int64_t words_of(const sn_contract *ct) { return sn_ceil_div(sn_dtype_bytes(ct->c.dtype), 4); }
 
 /* A thread's products, and the loads of what it multiplies: 16 bytes where they can be. */
 static void add_plain(work *w, const sn_contract *ct, const sn_sched *sc) {
@@ -255,15 +254,16 @@ static double step_cycles(const sn_sched *sc, const work *w, double n) {
 static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const work *w, int64_t n) {
     double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_PRODUCT_CACHE;
     double given = 2.0 * (double)n * (double)given_bytes(ct, sc) / SN_LINE;
-    return step_cycles(sc, w, (double)n) * (double)parts(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results + given;
+    return step_cycles(sc, w, (double)n) * (double)sn_ceil_div(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results +
+           given;
 }
 
 static double cycles_of(const sn_contract *ct, const sn_sched *sc) {
-    int64_t tiles = ct->c.batch * parts(ct->c.m, sc->tile_m) * parts(ct->c.n, sc->tile_n);
+    int64_t tiles = ct->c.batch * sn_ceil_div(ct->c.m, sc->tile_m) * sn_ceil_div(ct->c.n, sc->tile_n);
     int64_t units = ct->cx->target->units, side_by_side = resident(ct, sc), wave = units * side_by_side;
     work w = work_of(ct, sc);
     double cycles = (double)(tiles / wave) * wave_cycles(ct, sc, &w, side_by_side);
-    return cycles + (tiles % wave ? wave_cycles(ct, sc, &w, parts(tiles % wave, units)) : 0);
+    return cycles + (tiles % wave ? wave_cycles(ct, sc, &w, sn_ceil_div(tiles % wave, units)) : 0);
 }
 
 /* ---- choosing ---- */

@@ -13,9 +13,6 @@ static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
-/* Products of terms that make one of f32. */
-static uint32_t pairs(uint32_t n_terms) { return n_terms ? n_terms * (n_terms + 1) / 2 : 1; }
-
 /* Do lines of the operand begin where those of the cache do? */
 static bool lines_fit(const sn_contract *ct, uint32_t operand) {
     const sn_contraction_operand *o = &ct->c.operands[operand];
@@ -45,7 +42,8 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
         brought += (c->operands[i].right ? own / sc->cluster : own) * (lines_fit(ct, i) ? 1 : SN_PRODUCT_ASKEW / 100.0);
     }
     double bytes = sn_dtype_bytes(c->operands[0].from), cache = (double)SN_PRODUCT_CACHE * t->units / active;
-    double products = m * n * k * c->n_products * pairs(ct->n_terms) / sn_mmas[ct->mma].rate;
+    double for_one = ct->n_terms ? sn_terms_products(ct->n_terms) : 1;
+    double products = m * n * k * c->n_products * for_one / sn_mmas[ct->mma].rate;
     products *= 100.0 / SN_PRODUCT_BUSY;
     double fetch = brought * k * bytes / smaller(cache, SN_PRODUCT_FETCH), step = larger(products, fetch);
     if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));

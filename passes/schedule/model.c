@@ -431,15 +431,6 @@ static bool stores_halves(const sn_module *m, sn_kern k) {
     return true;
 }
 
-/* How often a buffer exists: a pipe fills it for later iterations. */
-static uint32_t stages_of(const sn_module *m, const sn_copy_list *copies, sn_buf b) {
-    for (uint32_t i = 0; i < copies->n; i++) {
-        const sn_copy *c = &copies->at[i];
-        if (c->pipe.i && sn_buf_eq(sn_stmt_get(m, c->store)->buf, b)) return sn_stmt_get(m, c->pipe)->pipe;
-    }
-    return 1;
-}
-
 /* Bytes of shared memory of a block; the words that a thread keeps are counted meanwhile. */
 static uint32_t count_buffers(model *md, sn_kern k) {
     sn_copy_list copies = {0};
@@ -450,7 +441,7 @@ static uint32_t count_buffers(model *md, sn_kern k) {
         const sn_buf_rec *b = sn_buf_get(md->m, r->locals.at[i]);
         uint32_t bytes = b->private_size * sn_dtype_bytes(b->dtype);
         if (b->scope == SN_BUF_REG) md->kept += (bytes + 3) / 4;
-        else shared += bytes * stages_of(md->m, &copies, r->locals.at[i]);
+        else shared += bytes * sn_copy_stages(md->m, &copies, r->locals.at[i]);
     }
     return shared;
 }
