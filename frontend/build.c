@@ -446,45 +446,17 @@ sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y) {
     return sn_build(g, SN_OP_MATMUL, (sn_node[]){x, y}, 2, NULL, 0);
 }
 
-/* A product with what the caller says about its precision, for which `attrs` has room. */
-static sn_status build_product(sn_nd *out, sn_graph *g, sn_op op, sn_node x, sn_node y, const char *precision,
-                               sn_attr *attrs, unsigned n) {
-    sn_precision p;
-    SN_TRY(sn_precision_read(&p, &g->ctx->env, precision));
-    if (precision) attrs[n++] = attr_int(SN_ATTR_PRECISION, p);
-    return build(out, g, op, (sn_node[]){x, y}, 2, attrs, n);
-}
-
 static sn_status matmul_with(sn_nd *out, sn_graph *g, sn_node x, sn_node y, const sn_matmul_options *options) {
     sn_matmul_options o = {0};
-    sn_attr attr;
+    sn_precision p;
     SN_TRY(sn_options_read(&o, sizeof o, &g->ctx->env, "sn_matmul_options", options));
-    return build_product(out, g, SN_OP_MATMUL, x, y, o.precision, &attr, 0);
+    SN_TRY(sn_precision_read(&p, &g->ctx->env, o.precision));
+    sn_attr attr = attr_int(SN_ATTR_PRECISION, p);
+    return build(out, g, SN_OP_MATMUL, (sn_node[]){x, y}, 2, &attr, o.precision ? 1 : 0);
 }
 
 sn_node sn_matmul_with(sn_graph *g, sn_node x, sn_node y, const sn_matmul_options *options) {
     SN_BUILD_RETURN(g, matmul_with(&g->built, g, x, y, options));
-}
-
-static sn_status conv2d(sn_nd *out, sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options) {
-    sn_conv_options o = {0};
-    SN_TRY(sn_options_read(&o, sizeof o, &g->ctx->env, "sn_conv_options", options));
-    for (int k = 0; k < 2; k++) {
-        if (!o.stride[k]) o.stride[k] = 1;
-        if (!o.dilation[k]) o.dilation[k] = 1;
-    }
-    sn_attr attrs[5];
-    unsigned n = 0;
-    if (o.stride[0] != 1 || o.stride[1] != 1) attrs[n++] = attr_list(SN_ATTR_STRIDE, o.stride, 2);
-    if (o.padding[0] || o.padding[1] || o.padding[2] || o.padding[3])
-        attrs[n++] = attr_list(SN_ATTR_PADDING, o.padding, 4);
-    if (o.dilation[0] != 1 || o.dilation[1] != 1) attrs[n++] = attr_list(SN_ATTR_DILATION, o.dilation, 2);
-    if (o.groups > 1 || o.groups < 0) attrs[n++] = attr_int(SN_ATTR_GROUPS, o.groups);
-    return build_product(out, g, SN_OP_CONV2D, x, w, o.precision, attrs, n);
-}
-
-sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options) {
-    SN_BUILD_RETURN(g, conv2d(&g->built, g, x, w, options));
 }
 
 /* ---- composites ---- */

@@ -185,7 +185,7 @@ static double size_of(const sn_module *m, sn_ix e) {
 /* Two for each term of the sums of a contraction; none of other nodes. */
 static double flops_of(sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
-    if (n->op != SN_OP_MATMUL && n->op != SN_OP_CONV2D) return 0;
+    if (n->op != SN_OP_MATMUL && n->op != SN_OP_CONV) return 0;
     const sn_type *a = &sn_node_get(m, n->in[0])->type, *b = &sn_node_get(m, n->in[1])->type;
     double flops = 2 * size_of(m, sn_type_numel(m, &n->type));
     if (n->op == SN_OP_MATMUL) return flops * size_of(m, a->shape[a->rank - 1]);

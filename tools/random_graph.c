@@ -525,7 +525,7 @@ static void make_matmul(maker *r) {
     if (fits(r, &t)) node(r, SN_OP_MATMUL, (sn_nd[]){x, value_like(r, dtype_of(r, x), &t)}, 2, NULL, 0);
 }
 
-static void make_conv2d(maker *r) {
+static void make_conv(maker *r) {
     sn_nd x = float_value(r, 4, 4);
     if (!x.i) return;
     shape s = shape_of(r, x), w = {.rank = 4};
@@ -542,7 +542,7 @@ static void make_conv2d(maker *r) {
                        ints(SN_ATTR_PADDING, pad, 2),
                        ints(SN_ATTR_DILATION, dilation, 2),
                        {.id = SN_ATTR_GROUPS, .i = groups}};
-    if (fits(r, &w)) node(r, SN_OP_CONV2D, (sn_nd[]){x, value_like(r, dtype_of(r, x), &w)}, 2, attrs, 4);
+    if (fits(r, &w)) node(r, SN_OP_CONV, (sn_nd[]){x, value_like(r, dtype_of(r, x), &w)}, 2, attrs, 4);
 }
 
 static void make_norm(maker *r, sn_op op) {
@@ -607,7 +607,7 @@ static void make(maker *r, sn_op op) {
     case SN_OPS_MOVE: make_move(r, op); break;
     case SN_OPS_CONTRACT:
         if (op == SN_OP_MATMUL) make_matmul(r);
-        else make_conv2d(r);
+        else make_conv(r);
         break;
     case SN_OPS_COMPOSITE: make_composite(r, op); break;
     }

@@ -118,7 +118,7 @@ static uint32_t push_matmul(const sampler *s, const sn_node_rec *n, const sample
 }
 
 /* Images of the batch; channels of the result, where they are of one group, from rows of the weight. */
-static uint32_t push_conv2d(const sampler *s, sn_nd x, const sample_set *out, sample_set *in) {
+static uint32_t push_conv(const sampler *s, sn_nd x, const sample_set *out, sample_set *in) {
     in[0].axis[0] = out->axis[0];
     if (sn_node_int(s->from, x, SN_ATTR_GROUPS, 1) != 1) return 1;
     in[1].axis[0] = out->axis[1];
@@ -175,7 +175,7 @@ static uint32_t pushed(const sampler *s, sn_nd x, const sample_set *out, sample_
     case SN_OP_EXPAND:
     case SN_OP_FULL: return push_broadcast(s, n, out, in);
     case SN_OP_MATMUL: return push_matmul(s, n, out, in);
-    case SN_OP_CONV2D: return push_conv2d(s, x, out, in);
+    case SN_OP_CONV: return push_conv(s, x, out, in);
     case SN_OP_PERMUTE: return push_permute(s, x, out, in);
     case SN_OP_SOFTMAX:
     case SN_OP_LOG_SOFTMAX: return push_alike(out, in, axis_of(s, x, out->rank));

@@ -3,7 +3,7 @@
  *
  *     model.onnx:  y = Relu(Conv(x, w))          graph @model(%x: f32[1, 3, 224, 224]) {
  *                                          ->      %w = weight name="w" ...
- *                                                  %0 = conv2d %x, %w ...   %1 = relu %0   return y = %1 }
+ *                                                  %0 = conv %x, %w ...   %1 = relu %0   return y = %1 }
  *
  * A node that cannot be imported does not end the import: what it would have given is missing, nodes that need it are
  * passed over where they cannot be judged, and at the end all such nodes are known (report.c). Functions of the model

@@ -19,7 +19,10 @@ enum { MAX_WORK = 1 << 23, MAX_TABLES = 1 << 25 };
 static int64_t terms(const sn_onnx *im, const sn_node_rec *n) {
     if (sn_ops[n->op].cls != SN_OPS_CONTRACT) return 1;
     const sn_array *a = im->arrays.at[n->in[n->op == SN_OP_MATMUL ? 0 : 1].i];
-    return n->op == SN_OP_MATMUL ? a->shape[a->rank - 1] : a->shape[1] * a->shape[2] * a->shape[3];
+    int64_t each = 1;
+    if (n->op == SN_OP_MATMUL) return a->shape[a->rank - 1];
+    for (uint32_t k = 1; k < a->rank; k++) each *= a->shape[k];
+    return each;
 }
 
 /* Adds what the evaluation of a node costs; false, and nothing is added, where that is too much. Sizes that are no

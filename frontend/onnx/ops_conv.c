@@ -1,74 +1,32 @@
-/* ops_conv.c: convolutions of images of any rank, in terms of conv2d of the graph.
+/* ops_conv.c: convolutions and transposed ones of images of 1 to 3 axes, in terms of conv of the graph (ir/graph/conv.h).
  *
- * Conv of 1 axis gets a second one of size 1. ConvTranspose scatters an s-th of its kernel to each of the s positions
- * between two elements of the image: with k = t*s + r an element x[i] goes to position (i + t)*s + r, so that
- *
- *     y[q*s + r] = sum over t of x[q - t] w[t*s + r]
- *
- * is a convolution with s times as many channels, one for each r, which are then put side by side. Col2Im is one whose
- * weights say where in a window an element belongs.
+ * Col2Im is a transposed convolution whose weights say where in a window an element belongs.
  */
 #include "frontend/onnx/quant.h"
 #include "frontend/onnx/window.h"
+#include "ir/graph/conv.h"
 #include "ir/index/ix.h"
 #include "ir/module.h"
 
 /* ---- the sum ---- */
 
-/* More than two image axes: the windows of all but the last two become channels, and their places images. x[N, C, D..,
- * H, W] -> [N, C, OD.., H, W, KD..] -> [N*OD.., C*KD.., H, W], and w[O, C/groups, KD.., KH, KW] in the same way. */
-static sn_nd convolve_deep(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, int64_t groups) {
-    sn_module *m = c->m;
-    uint32_t n = v->n, deep = n - 2, rank = 2 + n + deep;
-    if (rank > SN_MAX_RANK) {
-        sn_onnx_fail(c, "a convolution over %u axes; at most 4", n);
-        return (sn_nd){0};
+static sn_status geometry_of(sn_conv_geometry *out, sn_onnx_call *c, const sn_onnx_window *v, int64_t groups) {
+    if (v->n > SN_CONV_AXES) return sn_onnx_fail(c, "a convolution over %u axes; at most %d", v->n, SN_CONV_AXES);
+    *out = sn_conv_plain(v->n);
+    out->groups = groups;
+    for (uint32_t k = 0; k < v->n; k++) {
+        out->stride[k] = v->stride[k];
+        out->dilation[k] = v->dilation[k];
+        out->low[k] = v->low[k];
+        out->high[k] = v->high[k];
     }
-    sn_onnx_window outer = *v; /* padding of the unfolded axes alone; conv2d pads the others */
-    outer.low[deep] = outer.low[deep + 1] = outer.high[deep] = outer.high[deep + 1] = 0;
-    x = sn_onnx_window_pad(m, x, &outer, 0);
-    for (uint32_t k = 0; k < deep; k++) x = sn_graph_unfold(m, x, 2 + k, v->kernel[k], v->stride[k], v->dilation[k]);
-    sn_type tx = *sn_graph_type(m, x), tw = *sn_graph_type(m, w);
-    if (!x.i || !w.i) return x;
-    int64_t perm[SN_MAX_RANK] = {0};
-    for (uint32_t k = 0; k < deep; k++) perm[1 + k] = 2 + k, perm[2 + deep + k] = 2 + n + k;
-    perm[1 + deep] = 1, perm[rank - 2] = n, perm[rank - 1] = 1 + n;
-    sn_ix images = sn_ix_mul(m, tx.shape[0], sn_ix_product(m, tx.shape + 2, deep));
-    sn_ix taps = sn_ix_product(m, tw.shape + 2, deep);
-    sn_ix flat_x[] = {images, sn_ix_mul(m, tx.shape[1], taps), tx.shape[n], tx.shape[1 + n]};
-    sn_ix flat_w[] = {tw.shape[0], sn_ix_mul(m, tw.shape[1], taps), tw.shape[n], tw.shape[1 + n]};
-    int64_t pad[] = {v->low[deep], v->low[deep + 1], v->high[deep], v->high[deep + 1]};
-    sn_nd y = sn_graph_conv2d(m, sn_graph_reshape(m, sn_graph_permute(m, x, perm, rank), flat_x, 4),
-                              sn_graph_reshape(m, w, flat_w, 4), v->stride + deep, pad, v->dilation + deep, groups);
-    sn_type t = {.rank = 2 + n, .shape = {tx.shape[0]}}; /* [N, OD.., O, OH, OW] */
-    for (uint32_t k = 0; k < deep; k++) t.shape[1 + k] = tx.shape[2 + k];
-    for (uint32_t k = 0; k < 3; k++) t.shape[1 + deep + k] = sn_graph_type(m, y)->shape[1 + k];
-    return y.i ? sn_graph_move_axis(m, sn_graph_reshape(m, y, t.shape, t.rank), 1 + deep, 1) : y;
+    return SN_OK;
 }
 
-/* x[N, C, ..] with w[O, C/groups, ..] by conv2d. */
-static sn_nd convolve(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *window, int64_t groups) {
-    sn_module *m = c->m;
-    sn_onnx_window v = *window;
-    uint32_t n = v.n;
-    bool crops = false;
-    for (uint32_t k = 0; k < n; k++) crops = crops || v.low[k] < 0 || v.high[k] < 0;
-    if (crops) {
-        x = sn_onnx_window_pad(m, x, &v, 0);
-        for (uint32_t k = 0; k < n; k++) v.low[k] = v.high[k] = 0;
-    }
-    if (n == 2) {
-        int64_t pad[] = {v.low[0], v.low[1], v.high[0], v.high[1]};
-        return sn_graph_conv2d(m, x, w, v.stride, pad, v.dilation, groups);
-    }
-    if (n == 1) {
-        int64_t axis = 2, pad[] = {0, v.low[0], 0, v.high[0]};
-        int64_t stride[] = {1, v.stride[0]}, dilation[] = {1, v.dilation[0]};
-        sn_nd y = sn_graph_conv2d(m, sn_graph_unsqueeze(m, x, &axis, 1), sn_graph_unsqueeze(m, w, &axis, 1), stride,
-                                  pad, dilation, groups);
-        return sn_graph_squeeze(m, y, &axis, 1);
-    }
-    return convolve_deep(c, x, w, &v, groups);
+static sn_nd convolve(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, int64_t groups) {
+    sn_conv_geometry g;
+    if (geometry_of(&g, c, v, groups) != SN_OK) return (sn_nd){0};
+    return sn_graph_conv(c->m, x, w, &g, (sn_conv_more){0});
 }
 
 /* y + bias[O] along the channels. */
@@ -119,100 +77,11 @@ static sn_status crop_to(sn_onnx_window *v, sn_onnx_call *c, sn_nd x, const int6
     return SN_OK;
 }
 
-/* w[C, O/groups, ..] as w[O, C/groups, ..]. */
-static sn_nd swap_channels(sn_onnx_call *c, sn_nd w, int64_t groups) {
-    sn_module *m = c->m;
-    int64_t shape[SN_MAX_RANK], split[SN_MAX_RANK + 1];
-    uint32_t rank = sn_graph_type(m, w)->rank;
-    if (sn_onnx_shape(shape, c, w) != SN_OK || rank == SN_MAX_RANK) return (sn_nd){0};
-    if (groups < 1 || shape[0] % groups) {
-        sn_onnx_fail(c, "%lld channels in %lld groups", (long long)shape[0], (long long)groups);
-        return (sn_nd){0};
-    }
-    split[0] = groups, split[1] = shape[0] / groups;
-    for (uint32_t k = 1; k < rank; k++) split[k + 1] = shape[k];
-    sn_nd y = sn_graph_move_axis(m, sn_graph_reshape_to(m, w, split, rank + 1), 1, 2);
-    shape[0] = split[1], shape[1] *= groups;
-    int64_t swapped = shape[0];
-    shape[0] = shape[1], shape[1] = swapped;
-    return sn_graph_reshape_to(m, y, shape, rank);
-}
-
-/* w with dilation - 1 zeros between the elements of image axis k: the dilated kernel. */
-static sn_nd stuff(sn_onnx_call *c, sn_nd w, uint32_t axis, int64_t dilation) {
-    sn_module *m = c->m;
-    int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, shape[SN_MAX_RANK], next = axis + 1;
-    uint32_t rank = sn_graph_type(m, w)->rank;
-    if (dilation == 1 || rank == SN_MAX_RANK || sn_onnx_shape(shape, c, w) != SN_OK) return w;
-    high[next] = dilation - 1;
-    w = sn_graph_pad(m, sn_graph_unsqueeze(m, w, &next, 1), low, high, 0);
-    shape[axis] *= dilation;
-    return sn_graph_slice(m, sn_graph_reshape_to(m, w, shape, rank), axis, 0, shape[axis] - dilation + 1, 1);
-}
-
-/* w[O, C, T1*s1, ..] as w[O*s1*.., C, T1, ..], in the order that a convolution takes. */
-static sn_nd split_kernel(sn_onnx_call *c, sn_nd w, const sn_onnx_window *v, const int64_t *taps) {
-    sn_module *m = c->m;
-    int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, shape[SN_MAX_RANK], split[SN_MAX_RANK], perm[SN_MAX_RANK];
-    int64_t flip[SN_MAX_RANK], out[SN_MAX_RANK];
-    uint32_t n = v->n;
-    if (sn_onnx_shape(shape, c, w) != SN_OK) return (sn_nd){0};
-    split[0] = shape[0], split[1] = out[1] = shape[1];
-    out[0] = shape[0];
-    perm[0] = 0, perm[1 + n] = 1;
-    for (uint32_t k = 0; k < n; k++) {
-        high[2 + k] = taps[k] * v->stride[k] - shape[2 + k];
-        split[2 + 2 * k] = out[2 + k] = taps[k];
-        split[3 + 2 * k] = v->stride[k];
-        out[0] *= v->stride[k];
-        perm[1 + k] = 3 + 2 * k;
-        perm[2 + n + k] = flip[k] = 2 + 2 * k;
-    }
-    w = sn_graph_reshape_to(m, sn_graph_pad(m, w, low, high, 0), split, 2 + 2 * n);
-    for (uint32_t k = 0; k < n; k++) w = sn_graph_flip(m, w, flip[k]);
-    return sn_graph_reshape_to(m, sn_graph_permute(m, w, perm, 2 + 2 * n), out, 2 + n);
-}
-
-/* y[N, O*s1*.., Q1, ..] as y[N, O, Q1*s1, ..]. */
-static sn_nd interleave(sn_module *m, sn_nd y, const sn_onnx_window *v, sn_ix channels) {
-    sn_type t = *sn_graph_type(m, y);
-    sn_ix split[SN_MAX_RANK] = {t.shape[0], channels}, out[SN_MAX_RANK] = {t.shape[0], channels};
-    int64_t perm[SN_MAX_RANK] = {0, 1};
-    uint32_t n = v->n;
-    if (!y.i) return y;
-    for (uint32_t k = 0; k < n; k++) {
-        split[2 + k] = sn_ix_const(m, v->stride[k]);
-        split[2 + n + k] = t.shape[2 + k];
-        perm[2 + 2 * k] = 2 + n + k, perm[3 + 2 * k] = 2 + k;
-        out[2 + k] = sn_ix_scale(m, t.shape[2 + k], v->stride[k]);
-    }
-    y = sn_graph_permute(m, sn_graph_reshape(m, y, split, 2 + 2 * n), perm, 2 + 2 * n);
-    return sn_graph_reshape(m, y, out, 2 + n);
-}
-
-/* Result o of an axis is element low + o of the full one, which has taps*stride - stride more than the image times
- * stride. */
 static sn_nd transposed(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, const int64_t *extra,
                         int64_t groups) {
-    sn_module *m = c->m;
-    sn_onnx_window inner = {.n = v->n}, crop = {.n = v->n};
-    int64_t taps[SN_MAX_RANK];
-    for (uint32_t k = 0; k < v->n; k++) {
-        int64_t span = sn_onnx_window_span(v, k), stride = v->stride[k];
-        bool direct = stride == 1; /* the dilation stays one */
-        if (!direct) w = stuff(c, w, 2 + k, v->dilation[k]);
-        taps[k] = direct ? v->kernel[k] : (span + stride - 1) / stride;
-        inner.kernel[k] = taps[k];
-        inner.stride[k] = 1;
-        inner.dilation[k] = direct ? v->dilation[k] : 1;
-        inner.low[k] = inner.high[k] = (taps[k] - 1) * inner.dilation[k];
-        crop.low[k] = -v->low[k];
-        crop.high[k] = extra[k] - v->high[k] + span - (direct ? span : taps[k] * stride);
-    }
-    w = swap_channels(c, w, groups);
-    sn_ix channels = sn_graph_type(m, w)->shape[0];
-    sn_nd y = convolve(c, x, split_kernel(c, w, v, taps), &inner, groups);
-    return sn_onnx_window_pad(m, interleave(m, y, v, channels), &crop, 0);
+    sn_conv_geometry g;
+    if (geometry_of(&g, c, v, groups) != SN_OK) return (sn_nd){0};
+    return sn_graph_conv_transpose(c->m, x, w, &g, extra, (sn_conv_more){0});
 }
 
 sn_status sn_onnx_conv_transpose(sn_onnx_call *c) {
@@ -223,7 +92,6 @@ sn_status sn_onnx_conv_transpose(sn_onnx_call *c) {
     int64_t extra[SN_MAX_RANK] = {0};
     SN_TRY(m->env->status);
     SN_TRY(sn_onnx_window_read(&v, c, x, w));
-    if (2 + 2 * v.n > SN_MAX_RANK) return sn_onnx_fail(c, "%u image axes; at most %d", v.n, SN_MAX_RANK / 2 - 1);
     SN_TRY(sn_onnx_window_list(extra, c, "output_padding", v.n, 0, 0));
     SN_TRY(crop_to(&v, c, x, extra));
     if (sn_onnx_has(c, 2)) x = sn_graph_widen(m, x), w = sn_graph_widen(m, w);

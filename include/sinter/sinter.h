@@ -386,16 +386,39 @@ typedef struct sn_matmul_options {
 SN_API sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y);
 SN_API sn_node sn_matmul_with(sn_graph *g, sn_node x, sn_node y, const sn_matmul_options *options);
 
+/* Of convolutions with n = 1 to 3 spatial axes; entries after the first n (of padding: 2*n) are not read. */
 typedef struct sn_conv_options {
     size_t struct_size;
-    int64_t stride[2];   /* h, w; 0 means 1 */
-    int64_t padding[4];  /* zeros added at top, left, bottom, right */
-    int64_t dilation[2]; /* 0 means 1 */
-    int64_t groups;      /* 0 means 1 */
-    const char *precision;
+    int64_t stride[3]; /* 0 means 1 */
+    int64_t
+        padding[6]; /* zeros added at all low ends, then at all high ends: top, left, bottom, right; negative crops */
+    int64_t dilation[3];       /* distance between taps; 0 means 1 */
+    int64_t groups;            /* 0 means 1 */
+    const char *precision;     /* as of sn_matmul_options */
+    int64_t input_dilation[3]; /* distance between elements of x, with zeros between them; 0 means 1 */
 } sn_conv_options;
-/* x[N, C, H, W] with w[O, C/groups, KH, KW] to [N, O, H', W']; cross-correlation, as in all frameworks. */
+/* Cross-correlation, as in all frameworks, of x[N, C, S1..Sn] with w[O, C/groups, K1..Kn], both of one dtype (not bool):
+ *
+ *     y[n, o, q..] = sum over c, k.. of x~[n, (o div (O/groups)) * C/groups + c, q*stride + k*dilation - low ..] * w[o, c, k..]
+ *
+ * x~ is x with input_dilation - 1 zeros between its elements and zeros around them. The result is [N, O, Q1..Qn] with
+ * Q = (low + (S - 1)*input_dilation + 1 + high - (K - 1)*dilation - 1) div stride + 1. */
+SN_API sn_node sn_conv(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
+/* The same, of two spatial axes. */
 SN_API sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
+/* Transposed convolution of x[N, C, S..] with w[C, O/groups, K..], as in PyTorch: each element of x adds its product with the
+ * kernel to the result, at distances of stride. The result is [N, O, Q..] with
+ * Q = (S - 1)*stride - low - high + (K - 1)*dilation + 1 + output_padding. output_padding: n numbers; NULL: zeros. It is the
+ * convolution of x, whose elements are stride apart, with w reversed and its channels swapped. */
+SN_API sn_node sn_conv_transpose(sn_graph *g, sn_node x, sn_node w, const int64_t *output_padding,
+                                 const sn_conv_options *options);
+/* The gradients of y = sn_conv(g, x, w, options) by x, whose n spatial sizes are given, and by w, whose n are. dy has the shape
+ * of y. Both are convolutions: of dy with w reversed and its channels swapped, where stride and input dilation change places;
+ * and of x with dy, batch and channels swapped in both, where stride and dilation change places. */
+SN_API sn_node sn_conv_data_grad(sn_graph *g, sn_node dy, sn_node w, const int64_t *sizes,
+                                 const sn_conv_options *options);
+SN_API sn_node sn_conv_weight_grad(sn_graph *g, sn_node x, sn_node dy, const int64_t *kernel,
+                                   const sn_conv_options *options);
 
 /* ---- composites ---- */
 #define SN_ACTIVATION_FUNCTIONS(X)                                                                                     \
@@ -546,7 +569,7 @@ typedef struct sn_program_info {
 
 typedef struct sn_kernel_info {
     const char *name;
-    const char *note; /* what was fused into it: "conv2d, add, sum" */
+    const char *note; /* what was fused into it: "conv, add, sum" */
     int64_t grid;     /* blocks, and threads of a block; on the CPU blocks are handed to threads */
     unsigned block_x, block_y;
     const char *ptx;     /* NULL on the CPU */

@@ -194,11 +194,3 @@ sn_nd sn_graph_matmul(sn_module *m, sn_nd x, sn_nd y) {
     sn_nd in[] = {x, y};
     return node(m, SN_OP_MATMUL, in, 2, NULL, 0);
 }
-
-sn_nd sn_graph_conv2d(sn_module *m, sn_nd x, sn_nd w, const int64_t stride[2], const int64_t pad[4],
-                      const int64_t dilation[2], int64_t groups) {
-    sn_nd in[] = {x, w};
-    sn_attr attrs[] = {list_attr(SN_ATTR_STRIDE, stride, 2), list_attr(SN_ATTR_PADDING, pad, 4),
-                       list_attr(SN_ATTR_DILATION, dilation, 2), int_attr(SN_ATTR_GROUPS, groups)};
-    return node(m, SN_OP_CONV2D, in, 2, attrs, 4);
-}

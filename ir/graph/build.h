@@ -66,8 +66,5 @@ sn_nd sn_graph_scan(sn_module *m, sn_op op, sn_nd x, int64_t axis, bool exclusiv
 /* softmax, log_softmax. */
 sn_nd sn_graph_along(sn_module *m, sn_op op, sn_nd x, int64_t axis);
 sn_nd sn_graph_matmul(sn_module *m, sn_nd x, sn_nd y);
-/* pad: top, left, bottom, right. */
-sn_nd sn_graph_conv2d(sn_module *m, sn_nd x, sn_nd w, const int64_t stride[2], const int64_t pad[4],
-                      const int64_t dilation[2], int64_t groups);
 
 #endif

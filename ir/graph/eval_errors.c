@@ -112,7 +112,7 @@ static double terms_of(const estimate *es, sn_nd x) {
     const sn_node_rec *n = sn_node_get(es->m, x);
     const sn_array *a = es->values[n->in[0].i], *out = es->values[x.i];
     if (n->op == SN_OP_MATMUL) return (double)a->shape[a->rank - 1];
-    if (n->op == SN_OP_CONV2D) {
+    if (n->op == SN_OP_CONV) {
         const sn_array *w = es->values[n->in[1].i];
         return (double)w->numel / fmax(1, (double)w->shape[0]);
     }
@@ -144,7 +144,7 @@ static sn_status sum_roundings(estimate *es, sn_nd x, errors *to) {
     return SN_OK;
 }
 
-/* matmul, conv2d with factors of fewer bits: each product is off by a share of it, all of them in one direction. */
+/* matmul, conv with factors of fewer bits: each product is off by a share of it, all of them in one direction. */
 static sn_status factor_roundings(estimate *es, sn_nd x, errors *to) {
     double share = sn_precision_error(sn_node_precision(es->m, x));
     sn_array *terms;
@@ -193,7 +193,7 @@ static sn_status through_square(estimate *es, sn_nd x, const errors *from, error
     return SN_OK;
 }
 
-/* matmul, conv2d: factors of random signs make errors that were common so too. */
+/* matmul, conv: factors of random signs make errors that were common so too. */
 static sn_status through_products(estimate *es, sn_nd x, uint32_t k, const errors *from, errors *to) {
     const sn_node_rec *n = sn_node_get(es->m, x);
     if (sn_nd_eq(n->in[0], n->in[1])) return through_square(es, x, from, to);
@@ -283,7 +283,7 @@ static rule rule_of(sn_op op) {
     case SN_OP_MEAN:
     case SN_OP_CUMSUM: return SUM;
     case SN_OP_MATMUL:
-    case SN_OP_CONV2D: return PRODUCTS;
+    case SN_OP_CONV: return PRODUCTS;
     case SN_OP_PROD:
     case SN_OP_CUMPROD: return FACTORS;
     default: return OTHER;

@@ -32,6 +32,11 @@ static inline void sn_array_set(sn_array *a, int64_t i, sn_scalar x) {
     else a->i[i] = x.i;
 }
 
+/* Integers that were computed in int64, in the width of the dtype. */
+static inline void sn_array_wrap(sn_array *a) {
+    for (int64_t i = 0; i < a->numel; i++) a->i[i] = sn_wrap_to(a->dtype, a->i[i]);
+}
+
 /* A row-major walk over a shape that moves up to three element positions along. */
 enum { SN_WALK_MAX = 3 };
 typedef struct sn_walk {
@@ -72,7 +77,8 @@ typedef struct sn_moments {
 } sn_moments;
 sn_moments sn_group_moments(const sn_array *x, const sn_groups *gr, int64_t g);
 
-/* eval_sort.c, eval_random.c */
+/* eval_conv.c, eval_sort.c, eval_random.c */
+sn_status sn_eval_conv(sn_eval *e);
 sn_status sn_eval_sort(sn_eval *e); /* and topk */
 sn_status sn_eval_random(sn_eval *e);
 sn_status sn_eval_random_normal(sn_eval *e);

@@ -1,4 +1,4 @@
-/* eval_nn.c: reference evaluation of contractions and composites, each straight from its definition in ops.def.
+/* eval_nn.c: reference evaluation of matmul and composites, each straight from its definition in ops.def.
  * Relies on groups (eval_internal.h): normalisations and softmax work on one group of elements at a time. Integer
  * products wrap at the end, which is the same as wrapping each step.
  */
@@ -26,10 +26,6 @@ static void multiply_ints(int64_t *out, const int64_t *a, const int64_t *b, int6
         }
 }
 
-static void wrap_all(sn_array *a) {
-    for (int64_t i = 0; i < a->numel; i++) a->i[i] = sn_wrap_to(a->dtype, a->i[i]);
-}
-
 static sn_status eval_matmul(sn_eval *e) {
     const sn_array *a = e->in[0], *b = e->in[1];
     int64_t m = a->rank > 1 ? a->shape[a->rank - 2] : 1, k = a->shape[a->rank - 1];
@@ -48,80 +44,7 @@ static sn_status eval_matmul(sn_eval *e) {
         if (sn_is_float(a->dtype)) multiply_floats(e->out->f + at, a->f + at_a, b->f + at_b, m, n, k);
         else multiply_ints(e->out->i + at, a->i + at_a, b->i + at_b, m, n, k);
     }
-    if (!sn_is_float(a->dtype)) wrap_all(e->out);
-    return SN_OK;
-}
-
-/* ---- conv2d ---- */
-
-/* One tap of the window: every output pixel of a plane that sees the image at (row, col) + stride * (oh, ow). */
-typedef struct tap {
-    int64_t row, col, row_step, col_step; /* image position of output (0, 0), and steps */
-    int64_t image_h, image_w, out_h, out_w;
-} tap;
-
-/* Output positions p with 0 <= start + step*p < size: [*first, *end). */
-static void tap_range(int64_t *first, int64_t *end, int64_t start, int64_t step, int64_t size, int64_t count) {
-    *first = start >= 0 ? 0 : (-start + step - 1) / step;
-    *end = size > start ? (size - start + step - 1) / step : 0;
-    if (*end > count) *end = count;
-}
-
-static void add_tap_float(double *out, const double *image, double weight, const tap *t) {
-    int64_t h0, h1, w0, w1;
-    tap_range(&h0, &h1, t->row, t->row_step, t->image_h, t->out_h);
-    tap_range(&w0, &w1, t->col, t->col_step, t->image_w, t->out_w);
-    for (int64_t h = h0; h < h1; h++) {
-        const double *row = image + (t->row + h * t->row_step) * t->image_w;
-        for (int64_t w = w0; w < w1; w++) out[h * t->out_w + w] += weight * row[t->col + w * t->col_step];
-    }
-}
-
-static void add_tap_int(int64_t *out, const int64_t *image, int64_t weight, const tap *t) {
-    int64_t h0, h1, w0, w1;
-    tap_range(&h0, &h1, t->row, t->row_step, t->image_h, t->out_h);
-    tap_range(&w0, &w1, t->col, t->col_step, t->image_w, t->out_w);
-    for (int64_t h = h0; h < h1; h++) {
-        const int64_t *row = image + (t->row + h * t->row_step) * t->image_w;
-        for (int64_t w = w0; w < w1; w++) {
-            uint64_t x = (uint64_t)row[t->col + w * t->col_step];
-            out[h * t->out_w + w] = (int64_t)((uint64_t)out[h * t->out_w + w] + (uint64_t)weight * x);
-        }
-    }
-}
-
-/* All taps of kernel plane `weights` (its first element) over one image plane into one output plane. */
-static void add_plane(sn_eval *e, const sn_conv *c, int64_t out, int64_t image, int64_t weights) {
-    const sn_array *x = e->in[0], *w = e->in[1];
-    tap t = {.row_step = c->stride[0],
-             .col_step = c->stride[1],
-             .image_h = x->shape[2],
-             .image_w = x->shape[3],
-             .out_h = e->out->shape[2],
-             .out_w = e->out->shape[3]};
-    for (int64_t kh = 0; kh < w->shape[2]; kh++)
-        for (int64_t kw = 0; kw < w->shape[3]; kw++) {
-            int64_t at = weights + kh * w->shape[3] + kw;
-            t.row = kh * c->dilation[0] - c->pad[0];
-            t.col = kw * c->dilation[1] - c->pad[1];
-            if (sn_is_float(x->dtype)) add_tap_float(e->out->f + out, x->f + image, w->f[at], &t);
-            else add_tap_int(e->out->i + out, x->i + image, w->i[at], &t);
-        }
-}
-
-static sn_status eval_conv2d(sn_eval *e) {
-    const int64_t *x = e->in[0]->shape, *w = e->in[1]->shape, *out = e->out->shape;
-    sn_conv c = sn_conv_of(e->n->attrs, e->n->n_attrs);
-    int64_t outs_per_group = w[0] / c.groups;
-    if (e->out->numel == 0) return SN_OK;
-    for (int64_t n = 0; n < x[0]; n++)
-        for (int64_t o = 0; o < w[0]; o++)
-            for (int64_t k = 0; k < w[1]; k++) {
-                int64_t channel = o / outs_per_group * w[1] + k;
-                add_plane(e, &c, (n * w[0] + o) * out[2] * out[3], (n * x[1] + channel) * x[2] * x[3],
-                          (o * w[1] + k) * w[2] * w[3]);
-            }
-    if (!sn_is_float(e->out->dtype)) wrap_all(e->out);
+    if (!sn_is_float(a->dtype)) sn_array_wrap(e->out);
     return SN_OK;
 }
 
@@ -278,7 +201,7 @@ static sn_status eval_batch_norm_train(sn_eval *e) {
 
 const sn_eval_fn sn_eval_nn[SN_N_OPS] = {
     [SN_OP_MATMUL] = eval_matmul,
-    [SN_OP_CONV2D] = eval_conv2d,
+    [SN_OP_CONV] = sn_eval_conv,
     [SN_OP_RELU] = eval_relu,
     [SN_OP_GELU] = eval_gelu,
     [SN_OP_GELU_TANH] = eval_gelu_tanh,

@@ -77,8 +77,10 @@ sn_status sn_rule_index_select(sn_rule *r);
 sn_status sn_rule_scatter(sn_rule *r);
 sn_status sn_rule_scatter_reduce(sn_rule *r); /* scatter_sum and its relatives */
 
+sn_status sn_rule_not_bool(const sn_rule *r);
+/* A header that nobody can read would be found where nobody knows the node any more. */
+sn_status sn_rule_check_schedule(const sn_rule *r);
 sn_status sn_rule_matmul(sn_rule *r); /* rules_nn.c */
-sn_status sn_rule_conv2d(sn_rule *r);
 sn_status sn_rule_relu(sn_rule *r);
 sn_status sn_rule_activation(sn_rule *r);
 sn_status sn_rule_softmax(sn_rule *r);
@@ -86,17 +88,13 @@ sn_status sn_rule_layer_norm(sn_rule *r); /* and rms_norm */
 sn_status sn_rule_batch_norm(sn_rule *r); /* and batch_norm_train */
 sn_status sn_rule_cross_entropy(sn_rule *r);
 
+sn_status sn_rule_conv(sn_rule *r); /* rules_conv.c */
+
 sn_status sn_rule_sort(sn_rule *r); /* rules_sort.c; and topk */
 
 sn_status sn_rule_random(sn_rule *r); /* rules_random.c */
 sn_status sn_rule_random_normal(sn_rule *r);
 sn_status sn_rule_dropout(sn_rule *r);
-
-/* Windows of a conv2d with defaults filled in. */
-typedef struct sn_conv {
-    int64_t stride[2], pad[4], dilation[2], groups;
-} sn_conv; /* pad: top, left, bottom, right */
-sn_conv sn_conv_of(const sn_attr *attrs, uint32_t n_attrs);
 
 /* First position of a slice with constant size: start clamped to 0 .. size. */
 int64_t sn_slice_clamp(int64_t position, int64_t size);

@@ -8,7 +8,7 @@
  *
  * Legality: always; formulas are those of ops.def. Variances are two-pass (mean first, then squares of the
  * differences). Half dtypes compute in f32: operands are cast first and results cast back. Reductions that add up (sum,
- * prod) do so too. matmul and conv2d stay, to-loops lowers them directly, but for factors that leave a product.
+ * prod) do so too. matmul and conv stay, to-loops lowers them directly, but for factors that leave a product.
  * Constants are left for `simplify` to fold. Cost: linear; composites with several results build each result where it
  * is projected and meet by interning.
  *

@@ -1,12 +1,13 @@
-/* contract.c: matmul and conv2d as plain reductions, for the pass `to-loops`.
+/* contract.c: matmul and conv as plain reductions, for the pass `to-loops`.
  *
  *     matmul:  c[b.., m, n] = sum over k of x[b.., m, k] * y[b.., k, n]
- *     conv2d:  o[n, c, y, x] = sum over (i, ky, kx) of in[n, g*I + i, y*sy - py + ky*dy, x*sx - px + kx*dx] * w[c, i, ky, kx]
- *              where g = c div (C / groups); taps outside the image read 0
+ *     conv:    y[n, o, q..] = sum over (c, k..) of x[n, g*C' + c, (q*stride + k*dilation - low) div apart ..] * w[o, c, k..]
+ *              where g = o div (O / groups), apart is the input dilation; what is outside of x or between its elements reads 0
  *
  * Halves are multiplied and summed in f32, integers in their own width. Right, not fast: schedules with tensor cores
  * replace these nests later.
  */
+#include "ir/graph/conv.h"
 #include "passes/lower/lower.h"
 
 #include <string.h>
@@ -50,13 +51,13 @@ sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return sum;
 }
 
-/* ---- conv2d ---- */
+/* ---- conv ---- */
 
 typedef struct conv_body {
     sn_nd image, weight;
-    sn_ix n, channel, y, x;                 /* result position */
-    sn_ix group_start;                      /* first input channel of the group */
-    int64_t stride[2], dilation[2], pad[2]; /* pad: top, left */
+    const sn_ix *result; /* position */
+    sn_ix group_start;   /* first input channel of the group */
+    sn_conv_geometry g;
     sn_dtype dtype;
 } conv_body;
 
@@ -64,15 +65,17 @@ static void emit_conv_body(sn_lower *lw, void *user, const sn_ix *index, sn_val 
     conv_body *cb = user;
     sn_module *m = lw->m;
     const sn_type *image = &sn_node_get(m, cb->image)->type;
-    sn_ix at[4] = {cb->n, sn_ix_add(m, cb->group_start, index[0])};
-    sn_ix place[2] = {cb->y, cb->x};
+    sn_ix at[SN_MAX_RANK] = {cb->result[0], sn_ix_add(m, cb->group_start, index[0])};
+    sn_ix tap[SN_MAX_RANK] = {cb->result[1], index[0]};
     sn_val mask = {0};
-    for (uint32_t d = 0; d < 2; d++) {
-        sn_ix tap = sn_ix_scale(m, index[1 + d], cb->dilation[d]);
-        at[2 + d] = sn_ix_addc(m, sn_ix_add(m, sn_ix_scale(m, place[d], cb->stride[d]), tap), -cb->pad[d]);
-        sn_lower_guard(lw, &mask, at[2 + d], image->shape[2 + d]);
+    for (uint32_t k = 0; k < cb->g.n; k++) {
+        sn_ix from = sn_ix_scale(m, cb->result[2 + k], cb->g.stride[k]);
+        sn_ix place = sn_ix_addc(m, sn_ix_add(m, from, sn_ix_scale(m, index[1 + k], cb->g.dilation[k])), -cb->g.low[k]);
+        sn_lower_guard(lw, &mask, sn_ix_modc(m, place, cb->g.input_dilation[k]), sn_ix_const(m, 1));
+        at[2 + k] = sn_ix_divc(m, place, cb->g.input_dilation[k]);
+        sn_lower_guard(lw, &mask, at[2 + k], image->shape[2 + k]);
+        tap[2 + k] = index[1 + k];
     }
-    sn_ix tap[4] = {cb->channel, index[0], index[1], index[2]};
     sn_val outside = lw->mask;
     lw->mask = mask;
     sn_val v = sn_put_cast(m, lw->at, cb->dtype, sn_lower_element(lw, cb->image, at));
@@ -82,30 +85,17 @@ static void emit_conv_body(sn_lower *lw, void *user, const sn_ix *index, sn_val 
     yield[0] = sn_put_op2(m, lw->at, SN_LOP_MUL, v, w);
 }
 
-/* Two numbers of an attribute: [h, w], or its default. */
-static void pair_attr(sn_lower *lw, sn_nd x, sn_attr_id id, int64_t otherwise, int64_t *out) {
-    const sn_attr *a = sn_node_attr(lw->m, x, id);
-    out[0] = a ? a->ints.at[0] : otherwise;
-    out[1] = a ? a->ints.at[a->ints.n > 1] : otherwise;
-}
-
-sn_val sn_lower_conv2d(sn_lower *lw, sn_nd x, const sn_ix *index) {
+sn_val sn_lower_conv(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *w = &sn_node_get(lw->m, n->in[1])->type;
     conv_body cb = {.image = n->in[0],
                     .weight = n->in[1],
-                    .n = index[0],
-                    .channel = index[1],
-                    .y = index[2],
-                    .x = index[3],
+                    .result = index,
+                    .g = sn_node_conv(lw->m, x),
                     .dtype = sn_compute_dtype(n->type.dtype)};
-    pair_attr(lw, x, SN_ATTR_STRIDE, 1, cb.stride);
-    pair_attr(lw, x, SN_ATTR_DILATION, 1, cb.dilation);
-    pair_attr(lw, x, SN_ATTR_PADDING, 0, cb.pad); /* [h, w] and [top, left, ..] begin alike */
-    int64_t groups = sn_node_int(lw->m, x, SN_ATTR_GROUPS, 1);
-    sn_ix per_group = sn_ix_divc(lw->m, w->shape[0], groups);
+    sn_ix per_group = sn_ix_divc(lw->m, w->shape[0], cb.g.groups);
     cb.group_start = sn_ix_mul(lw->m, sn_ix_div(lw->m, index[1], per_group), w->shape[1]);
     sn_val sum;
-    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &cb.dtype, &w->shape[1], 3, emit_conv_body, &cb);
+    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &cb.dtype, &w->shape[1], 1 + cb.g.n, emit_conv_body, &cb);
     return sum;
 }

@@ -135,9 +135,9 @@ typedef struct sn_lower_product {
 } sn_lower_product;
 void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index);
 
-/* The reductions of matmul and conv2d at result index `index`: the value in its compute dtype. */
+/* The reductions of matmul and conv at result index `index`: the value in its compute dtype. */
 sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index);
-sn_val sn_lower_conv2d(sn_lower *lw, sn_nd x, const sn_ix *index);
+sn_val sn_lower_conv(sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* Note which products are attentions that were marked, before it is decided what is realized. */
 void sn_lower_find_attentions(sn_lower *lw);

@@ -12,7 +12,7 @@
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
  *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
- *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv2d
+ *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
@@ -242,7 +242,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->reads = reads > SATURATED ? SATURATED : reads;
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV2D))
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
     if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
@@ -250,7 +250,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
             if (cast.i) lw->nodes[cast.i].realized = true;
             align_operand(lw, n->in[k]);
         }
-    if (n->op == SN_OP_CONV2D && lw->cx->target->is_gpu)
+    if (n->op == SN_OP_CONV && lw->cx->target->is_gpu)
         for (uint32_t k = 0; k < n->n_in; k++) align_copy(lw, n->in[k]);
     if (always_realized(lw, n)) info->realized = !info->within;
     if (n->op == SN_OP_COPY) decide_copy(lw, x);
@@ -414,7 +414,7 @@ static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {
     if (sn_ops[n->op].cls == SN_OPS_SCAN) return emit_scan(lw, x, index);
     if (lw->nodes[x.i].attention) return sn_lower_attention(lw, x, index);
     if (n->op == SN_OP_MATMUL) return sn_lower_matmul(lw, x, index);
-    if (n->op == SN_OP_CONV2D) return sn_lower_conv2d(lw, x, index);
+    if (n->op == SN_OP_CONV) return sn_lower_conv(lw, x, index);
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) return emit_reduce(lw, x, index);
     return sn_lower_element(lw, x, index);
 }
@@ -481,7 +481,7 @@ static sn_nd permuted_conv(sn_lower *lw, sn_nd x) {
     sn_nd base = permuted_base(perm, lw, x);
     for (sn_nd at = x; !sn_nd_eq(at, base); at = sn_node_get(lw->m, at)->in[0])
         if (lw->nodes[at.i].users > 1) return x;
-    if (sn_node_get(lw->m, base)->op != SN_OP_CONV2D || lw->nodes[base.i].users > 1 || !takes_order(lw, base)) return x;
+    if (sn_node_get(lw->m, base)->op != SN_OP_CONV || lw->nodes[base.i].users > 1 || !takes_order(lw, base)) return x;
     give_order(lw, base, perm);
     return base;
 }

@@ -180,7 +180,11 @@ Test(api, every_builder_function_builds) {
                            sn_index_select(g, m, t, 1),
                            sn_embedding(g, m, i),
                            sn_matmul(g, m, sn_transpose(g, m, 0, 1)),
+                           sn_conv(g, f, w, &conv),
                            sn_conv2d(g, f, w, &conv),
+                           sn_conv_transpose(g, f, sn_transpose(g, w, 0, 1), (int64_t[]){1, 0}, &conv),
+                           sn_conv_data_grad(g, sn_conv(g, f, w, &conv), w, (int64_t[]){4, 4}, &conv),
+                           sn_conv_weight_grad(g, f, sn_conv(g, f, w, &conv), (int64_t[]){2, 2}, &conv),
                            sn_conv2d(g, f, w, NULL),
                            sn_softmax(g, m, 1),
                            sn_log_softmax(g, m, -1),
@@ -207,6 +211,51 @@ Test(api, every_builder_function_builds) {
     sn_context_destroy(ctx);
 }
 
+typedef struct conv_nodes {
+    sn_graph *g;
+    sn_node row, line, any, taps;
+} conv_nodes;
+
+static conv_nodes conv_inputs(sn_context *ctx) {
+    sn_graph *g = new_graph(ctx);
+    return (conv_nodes){g, sn_input(g, "row", SN_F32, SN_LIST(4)), sn_input(g, "line", SN_F32, SN_LIST(2, 6, 9)),
+                        sn_input(g, "any", SN_F32, 3, (int64_t[]){2, 6, sn_dim(g, "N")}),
+                        sn_input(g, "taps", SN_F32, SN_LIST(6, 3, 3))};
+}
+
+/* What fails makes its graph unusable. */
+#define EXPECT_NO_CONV(call, text)                                              \
+    do {                                                                        \
+        conv_nodes in = conv_inputs(ctx);                                       \
+        sn_graph *g = in.g;                                                     \
+        cr_expect_eq((call).id, 0, "%s", #call);                                \
+        cr_expect(strstr(sn_error(ctx), (text)), "%s: %s", #call, sn_error(ctx)); \
+        sn_graph_destroy(g);                                                    \
+    } while (0)
+
+Test(api, convolutions_say_what_does_not_fit) {
+    sn_context *ctx = new_context();
+    sn_conv_options two = {.struct_size = sizeof two, .groups = 2}, four = {.struct_size = sizeof four, .groups = 4};
+    sn_conv_options wide = {.struct_size = sizeof wide, .padding = {INT64_MIN}};
+    int64_t size = 11, none = 0, minus = -1;
+    EXPECT_NO_CONV(sn_conv(g, in.row, in.taps, NULL),
+                   "conv: operand 1 has shape f32[4], not a batch axis, channels and 1");
+    EXPECT_NO_CONV(sn_conv2d(g, in.line, in.taps, &two), "conv2d: takes an image [N, C, H, W], not f32[2, 6, 9]");
+    EXPECT_NO_CONV(sn_conv(g, in.line, in.taps, &wide), "conv: padding -9223372036854775808 is not in -2147483647 ..");
+    EXPECT_NO_CONV(sn_conv_data_grad(g, in.line, in.row, &size, NULL),
+                   "conv_data_grad: operands f32[2, 6, 9] and f32[4] do not both have a batch axis");
+    EXPECT_NO_CONV(sn_conv_data_grad(g, in.line, in.taps, &size, &four),
+                   "conv_data_grad: axis 0 of f32[6, 3, 3] does not divide into 4 groups");
+    EXPECT_NO_CONV(sn_conv_transpose(g, in.line, in.taps, &none, &wide), "conv_transpose: padding");
+    EXPECT_NO_CONV(sn_conv_transpose(g, in.line, in.taps, &minus, NULL),
+                   "conv_transpose: output_padding -1 is not in 0 .. 2147483647");
+    EXPECT_NO_CONV(sn_conv_weight_grad(g, in.line, in.line, &none, NULL),
+                   "conv_weight_grad: kernel size 0 is not in 1 .. 2147483647");
+    EXPECT_NO_CONV(sn_conv_data_grad(g, in.any, in.taps, &size, NULL),
+                   "conv_data_grad: the padding of spatial axis 0 depends on sizes that are not known");
+    sn_context_destroy(ctx);
+}
+
 /* What is said of a product stands in the graph; what is not said is left to the compile option. */
 Test(api, precision_of_products) {
     sn_context *ctx = new_context();
@@ -224,7 +273,7 @@ Test(api, precision_of_products) {
     cr_assert_eq(sn_graph_text(&text, g), SN_OK, "%s", sn_error(ctx));
     cr_expect(strstr(text, "matmul %x, %x precision=high : f32[4, 4]"), "%s", text);
     cr_expect(strstr(text, "matmul %0, %x : f32[4, 4]"), "%s", text);
-    cr_expect(strstr(text, "conv2d %i, %w groups=2 precision=bf16 : f32[1, 2, 2, 2]"), "%s", text);
+    cr_expect(strstr(text, "conv %i, %w groups=2 precision=bf16 : f32[1, 2, 2, 2]"), "%s", text);
     sn_free(ctx, text);
     sn_program *p;
     sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .precision = "single"};

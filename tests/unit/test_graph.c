@@ -39,7 +39,8 @@ static void check_print(const sn_module *m, const char *want) {
     "%a: f32[5, 4, 64], %w: f32[32, 16], %w64: f32[64, 8], %v64: f32[64], %q: f32[2, 16, 8, 8], %k: f32[32, 16, 3, 3], " \
     "%k5: f32[32, 8, 3, 3], %c: f32[16], %t: i64[4], %big: f32[4611686018427387904], %two: f32[2], "                   \
     "%r8: f32[1, 1, 1, 1, 1, 1, 1, 1], %i2: i64[3, 2], %i3: i64[2, 3], %t2: i64[2], %none: f32[0, 0], %t0: i64[0], %t3: i64[0, 3], %one: f32[1, 16], "                                            \
-    "%u16: u16[4, 6], %u64: u64[4, 6], %v4: f32[4]"
+    "%u16: u16[4, 6], %u64: u64[4, 6], %v4: f32[4], %line: f32[3, 5, 2*N], %taps: f32[8, 5, 3], "                     \
+    "%box: f16[1, 6, 4, 5, 6], %cube: f16[4, 6, 2, 3, 4]"
 
 typedef struct rule_case {
     const char *op, *type;
@@ -136,10 +137,15 @@ static const rule_case RIGHT[] = {
     {"matmul %a, %v64", "f32[5, 4]"},
     {"matmul %v64, %w64", "f32[8]"},
     {"matmul %v64, %v64", "f32[]"},
-    {"conv2d %q, %k", "f32[2, 32, 6, 6]"},
-    {"conv2d %q, %k padding=[1, 1] stride=[2, 2]", "f32[2, 32, 4, 4]"},
-    {"conv2d %q, %k padding=[1, 0, 2, 0] dilation=[1, 2]", "f32[2, 32, 9, 4]"},
-    {"conv2d %q, %k5 groups=2", "f32[2, 32, 6, 6]"},
+    {"conv %q, %k", "f32[2, 32, 6, 6]"},
+    {"conv %q, %k padding=[1, 1] stride=[2, 2]", "f32[2, 32, 4, 4]"},
+    {"conv %q, %k padding=[1, 0, 2, 0] dilation=[1, 2]", "f32[2, 32, 9, 4]"},
+    {"conv %q, %k5 groups=2", "f32[2, 32, 6, 6]"},
+    {"conv %q, %k padding=[-1, 0, 1, -2]", "f32[2, 32, 6, 4]"},
+    {"conv %q, %k input_dilation=[2, 3] stride=[1, 2]", "f32[2, 32, 13, 10]"},
+    {"conv %line, %taps padding=[2] dilation=[3]", "f32[3, 8, 2*N - 2]"},
+    {"conv %line, %taps input_dilation=[2]", "f32[3, 8, 4*N - 3]"},
+    {"conv %box, %cube stride=[1, 2, 3] padding=[0, 1, 2]", "f16[1, 4, 3, 3, 3]"},
     {"relu %i", "i32[4, 6]"},
     {"gelu %x", "f32[4, 6]"},
     {"add %l, 9007199254740992", "i64[4, 6]"},
@@ -268,12 +274,22 @@ static const rule_case WRONG[] = {
     {"matmul %x, %r0", "matmul: operand 2 has no axes"},
     {"matmul %b, %b", "matmul: does not take bool"},
     {"matmul %x, %h", "matmul: operand 1 is f32 but operand 2 is f16; cast one of them"},
-    {"conv2d %q, %x",
-     "conv2d: takes an image [N, C, H, W] and weights [O, C/groups, KH, KW], not [2, 16, 8, 8] and [4, 6]"},
-    {"conv2d %q, %k5", "conv2d: the image has 16 channels but the weights take 8 in each of 1 group"},
-    {"conv2d %q, %k dilation=[8, 8]", "conv2d: a window of 17 does not fit a padded image of 8 (axis 2)"},
-    {"conv2d %q, %k stride=[0, 1]", "conv2d: stride 0 is not in 1 .. 2147483647"},
-    {"conv2d %q, %k padding=[1, 1, 1]", "conv2d: padding has 3 entries, not 2"},
+    {"conv %q, %x",
+     "conv: takes x [N, C, S1..Sn] and weights [O, C/groups, K1..Kn] with 1 to 3 spatial axes, not [2, 16, 8, 8] and [4, 6]"},
+    {"conv %q, %a",
+     "conv: takes x [N, C, S1..Sn] and weights [O, C/groups, K1..Kn] with 1 to 3 spatial axes, not [2, 16, 8, 8] and [5, 4, 64]"},
+    {"conv %q, %k5", "conv: the image has 16 channels but the weights take 8 in each of 1 group"},
+    {"conv %q, %k dilation=[8, 8]", "conv: a window of 17 does not fit a padded image of 8 (axis 2)"},
+    {"conv %q, %k stride=[0, 1]", "conv: stride 0 is not in 1 .. 2147483647"},
+    {"conv %q, %k stride=[1]", "conv: stride has 1 entries, not 2"},
+    {"conv %q, %k padding=[1, 1, 1]", "conv: padding has 3 entries, not 2 or 4 (all low ends, then all high ends)"},
+    {"conv %q, %k padding=[1, -2147483648]", "conv: padding -2147483648 is not in -2147483647 .. 2147483647"},
+    {"conv %q, %k padding=[-3, 0]", "conv: a window of 3 does not fit a padded image of 2 (axis 2)"},
+    {"conv %q, %k dilation=[0, 1]", "conv: dilation 0 is not in 1 .. 2147483647"},
+    {"conv %q, %k input_dilation=[1, 0]", "conv: input_dilation 0 is not in 1 .. 2147483647"},
+    {"conv %q, %k input_dilation=[2]", "conv: input_dilation has 1 entries, not 2"},
+    {"conv %q, %k groups=0", "conv: groups 0 is not in 1 .. 2147483647"},
+    {"conv %q, %k schedule=\"nothing\"", "conv: schedule:1:1: unknown schedule class 'nothing'"},
     {"layer_norm %x, %y, %c eps=0", "layer_norm: bias has shape [16], weight has [6]"},
     {"layer_norm %x, %c, %c eps=0", "layer_norm: weight of shape [16] does not cover the last axes of [4, 6]"},
     {"batch_norm %q, %c, %c, %y, %c eps=0", "batch_norm: running mean has shape [6] for 16 channels"},

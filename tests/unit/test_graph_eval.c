@@ -29,6 +29,8 @@ static sn_arena arena;
     "  %img2 = constant dtype=f32 shape=[1, 2, 1, 2] values=[1, 2, 3, 4]\n"                   \
     "  %k2 = constant dtype=f32 shape=[2, 1, 1, 2] values=[1, 10, 100, 1000]\n"               \
     "  %k = constant dtype=f32 shape=[1, 1, 2, 2] values=[1, 10, 100, 1000]\n"                \
+    "  %line = constant dtype=f32 shape=[1, 1, 3] values=[3, 2, 3]\n"                         \
+    "  %box = constant dtype=i32 shape=[1, 1, 2, 1, 2] values=[1, 2, 3, 4]\n"                \
     "  %ch = constant dtype=f32 shape=[2] values=[2, 3]\n"                                    \
     "  %bias = constant dtype=f32 shape=[2] values=[100, 200]\n"                              \
     "  %bn = constant dtype=f32 shape=[2, 2] values=[1, 5, 3, 9]\n"                           \
@@ -141,10 +143,14 @@ static const eval_case CASES[] = {
     {"matmul %y, %y", 1, {1400}},
     {"matmul %x, %y", 2, {60, -130}},
     {"matmul %i8, %i8", 1, {(127 * 127 + 128 * 128 + 25) % 256}},
-    {"conv2d %img, %k", 4, {5421, 6532, 8754, 9865}},
-    {"conv2d %img, %k padding=[1, 1] stride=[2, 2]", 4, {1000, 3200, 7040, 9865}},
-    {"conv2d %img, %k padding=[0, 0, 1, 0] dilation=[2, 2]", 2, {9731, 64}},
-    {"conv2d %img2, %k2 groups=2", 2, {21, 4300}},
+    {"conv %img, %k", 4, {5421, 6532, 8754, 9865}},
+    {"conv %img, %k padding=[1, 1] stride=[2, 2]", 4, {1000, 3200, 7040, 9865}},
+    {"conv %img, %k padding=[0, 0, 1, 0] dilation=[2, 2]", 2, {9731, 64}},
+    {"conv %img2, %k2 groups=2", 2, {21, 4300}},
+    {"conv %img, %k input_dilation=[2, 2] stride=[2, 2]", 4, {1, 2, 4, 5}},
+    {"conv %img, %k padding=[-1, 0, 0, 0]", 2, {8754, 9865}},
+    {"conv %line, %line input_dilation=[2] padding=[1, 0]", 4, {6, 15, 4, 15}},
+    {"conv %box, %box padding=[0, 0, 0, 1, 0, 0]", 2, {30, 11}},
     {"relu %nans", 4, {1, NAN, INFINITY, 0}},
     {"relu %i", 6, {7, 0, 5, 0, 2147483647, 0}},
     {"rms_norm %bn, %ch eps=0", 4, {0.5547001962252291, 4.160251471689218, 0.8944271909999159, 4.024922359499621}},
@@ -391,7 +397,7 @@ Test(graph_eval, errors_of_elements) {
         {"", "cast %x dtype=i32", 0},
         {"  %s = neg %bn\n", "matmul %s, %s", 2 * products + of_pair * of_pair * products + 96 * 96},
         {"  %s = neg %bn\n  %a = abs %s\n", "matmul %s, %a", 3 * products + of_pair * of_pair * products + 96 * 96},
-        {"  %s = neg %k\n", "conv2d %s, %s", 2 * filter + of_filter * of_filter * filter + 1010101.0 * 1010101.0},
+        {"  %s = neg %k\n", "conv %s, %s", 2 * filter + of_filter * of_filter * filter + 1010101.0 * 1010101.0},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         char text[4096];
@@ -455,7 +461,7 @@ Test(graph_eval, large_tensors_are_quick) {
                              "  %x = iota axis=1 dtype=f32 shape=[1000, 1000]\n"
                              "  %s = softmax %x axis=1\n  %a = add %s, %x\n  %r = sum %a axes=[1]\n"
                              "  %i = full value=0.5 dtype=f32 shape=[2, 16, 8, 8]\n"
-                             "  %k = full value=1 dtype=f32 shape=[32, 16, 3, 3]\n  %c = conv2d %i, %k\n"
+                             "  %k = full value=1 dtype=f32 shape=[32, 16, 3, 3]\n  %c = conv %i, %k\n"
                              "  %m = matmul %x, %x\n  %q = sum %m axes=[0, 1]\n"
                              "  return r = %r, c = %c, q = %q\n}\n",
                              NULL);

@@ -67,7 +67,7 @@ static void *limited(void *user, void *p, size_t size) {
 static const char source[] = "graph @f(%x: f32[N, 16], %row: f32[16], %image: f32[2, 3, 6, 6], %w: f32[4, 3, 3, 3]) {\n"
                              "  %a = add %x, %row\n"
                              "  %s = softmax %a axis=1\n"
-                             "  %c = conv2d %image, %w stride=[1, 1] padding=[1, 1]\n"
+                             "  %c = conv %image, %w stride=[1, 1] padding=[1, 1]\n"
                              "  %r = relu %c\n"
                              "  %t = permute %s perm=[1, 0]\n"
                              "  return s = %s, r = %r, t = %t\n"

@@ -91,7 +91,7 @@ static sn_graph *new_graph(nodes *n, int64_t *dim, sn_context *ctx) {
         .v = sn_input(g, "v", SN_F32, SN_LIST(3)),
         .unit = sn_input(g, "unit", SN_F32, SN_LIST(1, 3)),
         .image = sn_input(g, "image", SN_F32, SN_LIST(2, 3, 4, 4)),
-        .filter = sn_input(g, "filter", SN_F32, SN_LIST(5, 3, 2, 2)),
+        .filter = sn_input(g, "filter", SN_F32, SN_LIST(3, 3, 2, 2)),
     };
     sn_weight(g, "w", SN_F32, NULL, SN_LIST(2, 3));
     sn_output(g, "y", sn_add(g, n->f, n->f));
@@ -433,6 +433,20 @@ KIND(AMOUNTS, p) {
          {BAD, LIST(INT64_MIN, INT64_MIN)}, {BAD, LIST(w->dim, 0)});
 }
 
+/* Of the image axes of convolutions. */
+KIND(IMAGE_SIZES, p) {
+    PICK({GOOD, LIST(5, 5)}, {NIL, P(NULL)}, {ANY, LIST(w->dim, 5)}, {BAD, LIST(-1, 5)}, {BAD, LIST(INT64_MIN, 5)},
+         {BAD, LIST(INT64_MAX, 5)}, {BAD, LIST(w->dim + 1, 5)});
+}
+KIND(KERNEL_SIZES, p) {
+    PICK({GOOD, LIST(1, 2)}, {NIL, P(NULL)}, {BAD, LIST(0, 1)}, {BAD, LIST(INT64_MIN, 1)}, {BAD, LIST(INT64_MAX, 1)},
+         {BAD, LIST(w->dim, 1)});
+}
+KIND(EXTRA, p) {
+    PICK({GOOD, LIST(0, 1)}, {ANY, P(NULL)}, {BAD, LIST(-1, 0)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(INT64_MAX, 0)},
+         {BAD, LIST(w->dim, 0)});
+}
+
 /* Elements. */
 KIND(DATA, p) { PICK({GOOD, P(memcpy(w->out[1].bytes + 2048, elements, sizeof elements))}, {NIL, P(NULL)}); }
 KIND(MAYBE_DATA, p) { PICK({GOOD, P(elements)}, {ANY, P(NULL)}); }
@@ -525,7 +539,8 @@ OPTIONS_KIND(MATMUL_OPTIONS, sn_matmul_options, {.precision = "tf32"}, {.precisi
 OPTIONS_KIND(CONV_OPTIONS, sn_conv_options, {0}, {.stride = {-1, 1}}, {.stride = {INT64_MAX, INT64_MIN}},
              {.padding = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}}, {.padding = {INT64_MIN}},
              {.dilation = {INT64_MAX, 1}}, {.dilation = {INT64_MIN, 1}}, {.groups = -1}, {.groups = INT64_MAX},
-             {.groups = INT64_MIN}, {.precision = ""})
+             {.groups = INT64_MIN}, {.precision = ""}, {.input_dilation = {-1}},
+             {.input_dilation = {INT64_MAX, INT64_MAX}}, {.input_dilation = {INT64_MIN}})
 OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = ""}, {.device = "cpu", .n_dims = 1},
              {.device = "cpu", .dims = &one_dim, .n_dims = UINT_MAX}, {.device = "cpu", .target = ""},
              {.device = "cpu", .dims = &nameless_dim, .n_dims = 1},
