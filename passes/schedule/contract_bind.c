@@ -348,47 +348,67 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     }
 }
 
-/* The body at the elements that a thread has of part p. */
-static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
-    sn_contraction *c = &b->ct.c;
+void sn_contract_open_spot(sn_contract_spot *s, sn_contract_binding *b, sn_cursor *at, sn_ix p) {
     sn_module *m = b->m;
     own o = own_of(b);
     int64_t tiles_n = o.j / b->n_parts;
-    sn_axis axes[2 * SN_MAX_CHAIN];
-    sn_ix with[2 * SN_MAX_CHAIN];
-    sn_val sums[4];
-    sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = sn_contract_loop(b, &at, "h", o.h, SN_AXIS_UNROLL);
-    sn_ix in_part = sn_contract_loop(b, &at, "j", tiles_n, SN_AXIS_UNROLL), j = sn_contract_fma(b, tiles_n, p, in_part);
-    sn_ix r = open_some(b, &at, "r", o.r, SN_AXIS_UNROLL), v = open_some(b, &at, "v", o.v, SN_AXIS_VECTOR);
-    sn_ix e = sn_contract_fma(b, o.v, r, v), row = own_row(b, x, h, e), column = own_column(b, x, j, e);
-    uint32_t n = place_axes(b, axes, with, sn_ix_add(m, b->row, row), sn_ix_add(m, b->column, column));
-    sn_val mask = sn_contract_and(b, at, (sn_val){0}, b->edge_m, sn_ix_add(m, b->row, row), c->m);
+    s->x = sn_contract_loop(b, at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    s->h = sn_contract_loop(b, at, "h", o.h, SN_AXIS_UNROLL);
+    s->in_part = sn_contract_loop(b, at, "j", tiles_n, SN_AXIS_UNROLL);
+    s->j = sn_contract_fma(b, tiles_n, p, s->in_part);
+    sn_ix r = open_some(b, at, "r", o.r, SN_AXIS_UNROLL), v = open_some(b, at, "v", o.v, SN_AXIS_VECTOR);
+    s->e = sn_contract_fma(b, o.v, r, v);
+    s->row = own_row(b, s->x, s->h, s->e);
+    s->column = own_column(b, s->x, s->j, s->e);
+    sn_ix row = sn_ix_add(m, b->row, s->row);
+    s->n = place_axes(b, s->axes, s->with, row, sn_ix_add(m, b->column, s->column));
+    s->mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_m, row, b->ct.c.m);
     /* Neighbours are all inside, or none is, where columns are a multiple of them. */
-    sn_ix tested = c->n % o.v ? column : own_column(b, x, j, sn_ix_scale(m, r, o.v));
-    mask = sn_contract_and(b, at, mask, b->edge_n, sn_ix_add(m, b->column, tested), c->n);
-    for (uint32_t i = 0; i < c->n_states; i++) sums[i] = put_sum(b, at, i, x, h, j, e);
-    for (uint32_t i = 0; i < b->body.n; i++) {
-        sn_stmt s = b->body.at[i];
-        if (s.i == c->top.i) continue;
-        sn_stmt_insert(m, at, s);
-        sn_stmt_subst(m, s, axes, with, n);
-    }
-    if (mask.i) sn_mask_accesses(b->ct.cx, b->k, at.parent, mask, true);
-    for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
-    if (!b->staged.i) return;
-    sn_ix in_tile = sn_mma_column(m, &b->nest, x, in_part, e);
+    sn_ix tested = b->ct.c.n % o.v ? s->column : own_column(b, s->x, s->j, sn_ix_scale(m, r, o.v));
+    s->mask = sn_contract_and(b, *at, s->mask, b->edge_n, sn_ix_add(m, b->column, tested), b->ct.c.n);
+}
+
+/* What is stored goes to shared memory instead. */
+static void stage_stores(sn_contract_binding *b, sn_cursor at, const sn_contract_spot *spot, sn_ix p) {
+    sn_module *m = b->m;
+    sn_ix in_tile = sn_mma_column(m, &b->nest, spot->x, spot->in_part, spot->e);
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first, next; s.i; s = next) {
         next = sn_next(m, s);
         if (!sn_stores(sn_stmt_get(m, s))) continue;
-        sn_put_store(m, sn_at_before(m, s), b->staged, sn_contract_staged_at(b, p, row, in_tile),
+        sn_put_store(m, sn_at_before(m, s), b->staged, sn_contract_staged_at(b, p, spot->row, in_tile),
                      sn_stmt_get(m, s)->in[0]);
         sn_stmt_unlink(m, s);
     }
 }
 
+/* The body at the elements that a thread has of part p. */
+static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
+    sn_contraction *c = &b->ct.c;
+    sn_module *m = b->m;
+    sn_contract_spot spot;
+    sn_val sums[4], held[SN_MOST_AHEAD];
+    sn_contract_open_spot(&spot, b, &at, p);
+    for (uint32_t i = 0; i < c->n_states; i++) sums[i] = put_sum(b, at, i, spot.x, spot.h, spot.j, spot.e);
+    for (uint32_t i = 0; i < b->n_ahead; i++) held[i] = sn_contract_ahead(b, at, &spot, p, i);
+    for (uint32_t i = 0; i < b->body.n; i++) {
+        sn_stmt s = b->body.at[i];
+        if (s.i == c->top.i || sn_contract_is_ahead(b, s)) continue;
+        sn_stmt_insert(m, at, s);
+        sn_stmt_subst(m, s, spot.axes, spot.with, spot.n);
+    }
+    if (spot.mask.i) sn_mask_accesses(b->ct.cx, b->k, at.parent, spot.mask, true);
+    for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
+    for (uint32_t i = 0; i < b->n_ahead; i++) sn_val_replace(m, b->k, sn_stmt_get(m, b->ahead[i])->result, held[i]);
+    if (b->staged.i) stage_stores(b, at, &spot, p);
+}
+
+/* The next part's loads, if there is one, are on their way meanwhile. */
 static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
-    sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
+    sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL), next = sn_ix_addc(b->m, p, 1);
+    if (b->n_ahead && b->n_parts > 1) {
+        sn_stmt more = sn_put_if(b->m, at, next, sn_ix_const(b->m, b->n_parts));
+        sn_contract_load_ahead(b, sn_at_end(b->k, more), next);
+    }
     put_elements(b, at, p);
     if (b->stores_rows) sn_contract_store_rows(b, at, p);
     else if (b->staged.i) put_store_boxes(b, at, p);
@@ -517,6 +537,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     open_tiles(&b, &at);
     if (b.n_terms) sn_contract_make_terms(&b);
     if (b.ct.in_registers && !sc->threads) sn_contract_make_fragments(&b);
+    sn_stmt before = sn_stmt_get(b.m, at.parent)->last; /* of the tile, so far */
     make_states(&b, at);
     put_products(&b, at);
     if (b.split > 1) {
@@ -528,5 +549,10 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     stage_results(&b);
     b.stores_rows = b.staged.i && !stores_by_boxes(&b, at);
     if (b.stores_rows && !sn_contract_stores_rows(&b)) drop_staged(&b);
+    sn_contract_find_ahead(&b);
+    if (b.n_ahead) {
+        sn_stmt first = before.i ? sn_next(b.m, before) : sn_stmt_get(b.m, at.parent)->first;
+        sn_contract_load_ahead(&b, sn_at_before(b.m, first), sn_ix_const(b.m, 0));
+    }
     put_epilogue(&b, at);
 }

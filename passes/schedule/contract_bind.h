@@ -1,13 +1,17 @@
 /* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands, products, results),
  * contract_terms.c (products of f32 by terms of bfloat16), contract_split.c (sums that several blocks share),
- * contract_fill.c (operands that threads bring) and contract_plain.c (products without matrix instructions).
+ * contract_ahead.c (loads behind it), contract_fill.c (operands that threads bring) and contract_plain.c (products without matrix instructions).
  */
 #ifndef SN_PASSES_SCHEDULE_CONTRACT_BIND_H
 #define SN_PASSES_SCHEDULE_CONTRACT_BIND_H
 
 #include "passes/schedule/contract.h"
 
-enum { SN_MOST_TERMS = 3, SN_PIECES = 2 /* of a step, if left operands pass through registers */ };
+enum {
+    SN_MOST_TERMS = 3,
+    SN_PIECES = 2, /* of a step, if left operands pass through registers */
+    SN_MOST_AHEAD = 4
+};
 
 typedef struct sn_contract_binding {
     sn_contract ct;
@@ -39,6 +43,9 @@ typedef struct sn_contract_binding {
     sn_buf staged;     /* that memory; none: results are stored by the threads that have them */
     uint32_t n_parts;  /* parts of a tile that pass through it one after the other, side by side in the tile */
     uint32_t n_copies; /* of that memory, for one part each in turn: one is read while the next one is written */
+    sn_stmt ahead[SN_MOST_AHEAD]; /* loads of the body that come a part before they are wanted ... */
+    sn_buf held[SN_MOST_AHEAD];   /* ... to these registers */
+    uint32_t n_ahead;
 } sn_contract_binding;
 
 /* A loop at *at, which moves inside. Returns its axis. */
@@ -60,6 +67,30 @@ sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool e
 
 /* Offset of a result of part p in the buffer that it passes through; column: in that part of the tile. */
 sn_ix sn_contract_staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column);
+
+/* Where a thread has a result of a part of the tile. */
+typedef struct sn_contract_spot {
+    sn_ix x, h, j, in_part,
+        e;             /* thread; blocks of rows and of columns, in the tile and in the part; element of a block */
+    sn_ix row, column; /* in the tile */
+    sn_val mask;       /* it is a result; none: all are */
+    sn_axis axes[2 * SN_MAX_CHAIN]; /* of the kernel ... */
+    sn_ix with[2 * SN_MAX_CHAIN];   /* ... and what they are there */
+    uint32_t n;
+} sn_contract_spot;
+/* Loops over the results of part p; *at moves inside. */
+void sn_contract_open_spot(sn_contract_spot *out, sn_contract_binding *b, sn_cursor *at, sn_ix p);
+
+/* ---- contract_ahead.c ---- */
+
+/* Once it is known in which parts results are stored. */
+void sn_contract_find_ahead(sn_contract_binding *b);
+/* The loads of part p. */
+void sn_contract_load_ahead(sn_contract_binding *b, sn_cursor at, sn_ix p);
+/* Is that statement of the body one of them? */
+bool sn_contract_is_ahead(const sn_contract_binding *b, sn_stmt s);
+/* What load i has given for a result of part p. */
+sn_val sn_contract_ahead(sn_contract_binding *b, sn_cursor at, const sn_contract_spot *s, sn_ix p, uint32_t i);
 
 /* ---- contract_store.c ---- */
 
