@@ -384,6 +384,8 @@ void sn_gen_settle_mma(sn_gen *g, sn_stmt nest);
 void sn_gen_wait_mma(sn_gen *g, uint32_t under_way);
 /* Those of the iteration before may be under way when one begins. */
 void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe);
+/* Behind code that may not have run, in front of which so many groups had been given, and waited for. */
+void sn_gen_leave_mma(sn_gen *g, uint32_t given, uint32_t done);
 
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);

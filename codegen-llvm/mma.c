@@ -248,6 +248,16 @@ void sn_gen_wait_mma(sn_gen *g, uint32_t under_way) {
     g->mma_done = g->mma_given - under_way;
 }
 
+/* Groups that were given there have been waited for there: nobody counts them. What they held may be held by any before them. */
+void sn_gen_leave_mma(sn_gen *g, uint32_t given, uint32_t done) {
+    if (g->mma_done > done) g->mma_done = done; /* nobody else has waited */
+    if (g->mma_given == given) return;
+    g->mma_given = given;
+    if (g->mma_ring > given) g->mma_ring = given;
+    for (uint32_t b = 0; b < g->m->bufs.count; b++)
+        if (g->mma_holds[b] > given) g->mma_holds[b] = given;
+}
+
 /* 0 where the nest stores rather than adds: instead of a nest that would set its registers to 0. */
 static lv adds(sn_gen *g, sn_stmt s) {
     sn_stmt when = g->clears[s.i];

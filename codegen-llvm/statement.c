@@ -72,7 +72,7 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     uint32_t mark = sn_gen_mark(g);
     sn_gen_turn turn = g->turn;
     bool divergent = g->divergent;
-    uint32_t done = g->mma_done;
+    uint32_t given = g->mma_given, done = g->mma_done;
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
     if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
     sn_em_if branch = sn_em_then(&g->em, cond, "if");
@@ -81,7 +81,7 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
     g->divergent = divergent;
-    if (g->mma_done > done) g->mma_done = done; /* nobody else has waited */
+    sn_gen_leave_mma(g, given, done);
 }
 
 static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
