@@ -243,8 +243,14 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
 
 /* ---- schedules ---- */
 
-/* There is none so far. */
-bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *s) {
-    (void)t, (void)s;
-    return false;
+/* Rows, their channels and columns together: what 32 threads have of them in registers. */
+enum { MOST_ROWS = 16, MOST_ELEMENTS = 4096, MOST_HEAD = 256, HEAD_STEP = 8 };
+
+bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) {
+    bool heads =
+        s->depth <= MOST_HEAD && s->width <= MOST_HEAD && s->depth % HEAD_STEP == 0 && s->width % HEAD_STEP == 0;
+    bool dtype = s->dtype == SN_F32 || s->dtype == SN_BF16 || s->dtype == SN_F16;
+    return t->is_gpu && dtype && heads && s->shared <= MOST_ROWS && s->shared * (s->depth + s->width) <= MOST_ELEMENTS;
 }
+
+bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *s) { return sn_attention_has_few_rows(t, s); }
