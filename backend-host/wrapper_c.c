@@ -415,10 +415,12 @@ static void put_numbers(writer *w, const char *type, const int64_t *numbers, uin
 
 /* As runtime/tensor_map.c does it. */
 static void put_map(writer *w, uint32_t number, const sn_tensor_map *map, const sn_arg *argument) {
-    const int64_t ones[SN_MAP_RANK] = {1, 1, 1, 1, 1};
-    int64_t box[SN_MAP_RANK];
+    int64_t steps[SN_MAP_RANK] = {1, 1, 1, 1, 1}, box[SN_MAP_RANK], low[SN_MAP_RANK], high[SN_MAP_RANK];
+    uint32_t walked = map->pixels ? map->rank - 2 : 0;
     for (uint32_t i = 0; i < map->rank; i++) box[i] = map->box[i];
-    sn_text_printf(w->t, "        CUtensorMap map%u;\n        result = cuTensorMapEncodeTiled(\n", number);
+    for (uint32_t i = 0; i < walked; i++) low[i] = map->low[i], high[i] = map->high[i], steps[1 + i] = map->steps[i];
+    sn_text_printf(w->t, "        CUtensorMap map%u;\n        result = cuTensorMapEncode%s(\n", number,
+                   map->pixels ? "Im2col" : "Tiled");
     sn_text_printf(w->t, "            &map%u, CU_TENSOR_MAP_DATA_TYPE_", number);
     if (map->tf32) sn_text_put(w->t, "TFLOAT32");
     else sn_text_printf(w->t, "UINT%u", 8 * sn_dtype_bytes(map->dtype));
@@ -427,8 +429,14 @@ static void put_map(writer *w, uint32_t number, const sn_tensor_map *map, const 
     sn_text_put(w->t, ")");
     put_numbers(w, "cuuint64_t", map->dims, map->rank);
     put_numbers(w, "cuuint64_t", map->strides, map->rank - 1);
-    put_numbers(w, "cuuint32_t", box, map->rank);
-    put_numbers(w, "cuuint32_t", ones, map->rank);
+    if (walked) {
+        put_numbers(w, "int", low, walked);
+        put_numbers(w, "int", high, walked);
+        sn_text_printf(w->t, ", %u, %u", map->box[0], map->box[1]);
+    } else {
+        put_numbers(w, "cuuint32_t", box, map->rank);
+    }
+    put_numbers(w, "cuuint32_t", steps, map->rank);
     sn_text_put(w->t, ",\n            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_");
     if (map->swizzle) sn_text_printf(w->t, "%uB", map->swizzle);
     else sn_text_put(w->t, "NONE");

@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-static lv coordinate(sn_gen *g, const sn_box_dim *d) {
-    lv x = sn_gen_ix(g, sn_gen_resolve(g, d->at));
+static lv word(sn_gen *g, sn_ix e) {
+    lv x = sn_gen_ix(g, sn_gen_resolve(g, e));
     return g->index == g->em.cg->i32 ? x : LLVMBuildTrunc(g->em.b, x, g->em.cg->i32, "");
 }
 
@@ -40,14 +40,35 @@ static void copy(sn_gen *g, const char *text, const char *constraints, lv *args,
     sn_em_assembly(&g->em, g->em.cg->vd, text, constraints, args, n);
 }
 
-/* Destination, barrier object, map, coordinates, and blocks that get it. */
+/* Axes that pixels move along with a tap. */
+static uint32_t taps_of(const sn_box *box) { return box->pixels ? box->rank - 2 : 0; }
+
+/* `cp.async.bulk.tensor.. [to], [map, {coordinates}], [object], {taps}, blocks`. */
+static void fill_text(const sn_gen_box *b, sn_text *text, sn_text *constraints) {
+    const sn_box *box = &b->box;
+    char list[64];
+    put_list(list, sizeof list, 3, box->rank);
+    sn_text_printf(
+        text, "cp.async.bulk.tensor.%ud.shared::cluster.global%s.mbarrier::complete_tx::bytes%s [$0], [$2, %s], [$1]",
+        box->rank, box->pixels ? ".im2col" : "", b->shared ? ".multicast::cluster" : "", list);
+    put_list(list, sizeof list, 3 + box->rank, taps_of(box));
+    if (box->pixels) sn_text_printf(text, ", %s", list);
+    if (b->shared) sn_text_printf(text, ", $%u", 3 + box->rank + taps_of(box));
+    sn_text_put(text, ";");
+    sn_text_put(constraints, "r,r,l");
+    for (uint32_t k = 0; k < box->rank; k++) sn_text_put(constraints, ",r");
+    for (uint32_t k = 0; k < taps_of(box) + b->shared; k++) sn_text_put(constraints, ",h");
+    sn_text_put(constraints, ",~{memory}");
+}
+
+/* Destination, barrier object, map, coordinates, taps, and blocks that get it. */
 static void fill(sn_gen *g, const sn_gen_box *b, lv arrives) {
     sn_em *em = &g->em;
     const sn_box *box = &b->box;
-    char list[64], text[256];
-    lv args[4 + SN_BOX_DIMS], to = shared_place(g, box);
+    lv args[4 + 2 * SN_BOX_DIMS], to = shared_place(g, box);
+    uint32_t n = 3;
     int64_t bytes = sn_dtype_bytes(sn_buf_get(g->m, box->shared)->dtype);
-    for (uint32_t k = 0; k < box->rank; k++) args[3 + k] = coordinate(g, &box->dims[k]);
+    for (uint32_t k = 0; k < box->rank; k++) args[n++] = word(g, box->dims[k].at);
     if (b->shared) {
         int64_t lines = box->dims[1].box / g->cluster;
         lv rank = g->index == em->cg->i32 ? g->rank : LLVMBuildTrunc(em->b, g->rank, em->cg->i32, "");
@@ -57,19 +78,16 @@ static void fill(sn_gen *g, const sn_gen_box *b, lv arrives) {
     args[0] = to;
     args[1] = arrives;
     args[2] = sn_gen_tensor_map_address(g, b->map);
-    args[3 + box->rank] = sn_em_ci(em->cg->i16, ((int64_t)1 << g->cluster) - 1);
-    put_list(list, sizeof list, 3, box->rank);
-    char mask[8];
-    snprintf(mask, sizeof mask, ", $%u", 3 + box->rank);
-    snprintf(text, sizeof text,
-             "cp.async.bulk.tensor.%ud.shared::cluster.global.mbarrier::complete_tx::bytes%s [$0], [$2, %s], [$1]%s;",
-             box->rank, b->shared ? ".multicast::cluster" : "", list, b->shared ? mask : "");
-    static const char *const CONSTRAINTS[2][SN_BOX_DIMS + 1] = {
-        {"", "r,r,l,r,~{memory}", "r,r,l,r,r,~{memory}", "r,r,l,r,r,r,~{memory}", "r,r,l,r,r,r,r,~{memory}",
-         "r,r,l,r,r,r,r,r,~{memory}"},
-        {"", "r,r,l,r,h,~{memory}", "r,r,l,r,r,h,~{memory}", "r,r,l,r,r,r,h,~{memory}", "r,r,l,r,r,r,r,h,~{memory}",
-         "r,r,l,r,r,r,r,r,h,~{memory}"}};
-    copy(g, text, CONSTRAINTS[b->shared][box->rank], args, 3 + box->rank + b->shared);
+    for (uint32_t k = 0; k < taps_of(box); k++)
+        args[n++] = LLVMBuildTrunc(em->b, word(g, box->dims[1 + k].tap), em->cg->i16, "");
+    if (b->shared) args[n++] = sn_em_ci(em->cg->i16, ((int64_t)1 << g->cluster) - 1);
+    sn_text text, constraints;
+    sn_text_init(&text, g->env);
+    sn_text_init(&constraints, g->env);
+    fill_text(b, &text, &constraints);
+    copy(g, text.s, constraints.s, args, n);
+    sn_text_free(&text);
+    sn_text_free(&constraints);
 }
 
 /* Source, map, coordinates. */
@@ -80,7 +98,7 @@ static void store(sn_gen *g, const sn_gen_box *b) {
     lv args[2 + SN_BOX_DIMS];
     uint32_t mark = sn_gen_mark(g);
     sn_em_if first = sn_em_then(em, sn_gen_first_thread(g), "first_thread");
-    for (uint32_t k = 0; k < box->rank; k++) args[2 + k] = coordinate(g, &box->dims[k]);
+    for (uint32_t k = 0; k < box->rank; k++) args[2 + k] = word(g, box->dims[k].at);
     args[0] = shared_place(g, box);
     args[1] = sn_gen_tensor_map_address(g, b->map);
     put_list(list, sizeof list, 2, box->rank);

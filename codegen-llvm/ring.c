@@ -44,7 +44,7 @@ static bool depends_on_rank(sn_gen *g, const sn_box *box) {
 /* Lines of the box that each block of the cluster copies for all: whole groups of the swizzle. */
 static bool can_share(sn_gen *g, const sn_box *box) {
     enum { GROUP = 8 };
-    return g->cluster > 1 && box->fills && box->rank > 1 && !depends_on_rank(g, box) &&
+    return g->cluster > 1 && box->fills && box->rank > 1 && !box->pixels && !depends_on_rank(g, box) &&
            box->dims[1].box % (g->cluster * GROUP) == 0;
 }
 
@@ -77,6 +77,17 @@ static bool is_tf32(sn_gen *g, sn_buf shared) {
     return tf32;
 }
 
+/* Where the last pixel of an axis stands, counted from its last element. */
+static void walk_along(sn_tensor_map *map, const sn_box *box) {
+    map->pixels = box->pixels != 0;
+    for (uint32_t k = 1; map->pixels && k + 1 < box->rank; k++) {
+        const sn_box_dim *d = &box->dims[k];
+        map->low[k - 1] = (int32_t)d->low;
+        map->high[k - 1] = (int32_t)(d->low + (d->count - 1) * d->step + 1 - d->size);
+        map->steps[k - 1] = (uint32_t)d->step;
+    }
+}
+
 static void add_box(sn_gen *g, sn_stmt nest) {
     const char *why;
     sn_gen_box b = {.nest = nest};
@@ -95,6 +106,7 @@ static void add_box(sn_gen *g, sn_stmt nest) {
         map.box[k] = (uint32_t)b.box.dims[k].box;
         if (k) map.strides[k - 1] = b.box.dims[k].stride * bytes;
     }
+    walk_along(&map, &b.box);
     if (b.shared) map.box[1] /= g->cluster;
     b.map = sn_gen_tensor_map(g, &map);
     SN_PUSH(g->arena, &g->boxes, b);

@@ -184,7 +184,7 @@ static sn_status take_maps(sn_prog *p, sn_rt_kernel *k) {
     if (!k->n_maps) return SN_OK;
     if (k->n_maps > p->most_maps) p->most_maps = k->n_maps;
     k->maps = sn_memdup(&p->arena, k->maps, k->n_maps * sizeof *k->maps);
-    if (p->cu->api.cuTensorMapEncodeTiled) return SN_OK;
+    if (p->cu->api.cuTensorMapEncodeTiled && p->cu->api.cuTensorMapEncodeIm2col) return SN_OK;
     return sn_fail(p->env, SN_ERROR_DEVICE,
                    "kernel %s: it copies by tensor maps, which the CUDA driver does not have (that of CUDA %d.%d; 12.0 "
                    "is the oldest)",

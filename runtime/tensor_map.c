@@ -28,7 +28,7 @@ static int swizzle_of(uint32_t bytes) {
 
 sn_status sn_cuda_tensor_map(CUtensorMap *out, sn_cuda *cu, const sn_tensor_map *map, const char *address,
                              const char *kernel) {
-    static const uint32_t steps[SN_MAP_RANK] = {1, 1, 1, 1, 1};
+    uint32_t steps[SN_MAP_RANK] = {1, 1, 1, 1, 1};
     uint64_t dims[SN_MAP_RANK], strides[SN_MAP_RANK - 1];
     if (!address || (uintptr_t)address % SN_MAP_ADDRESS)
         return sn_fail(cu->env, SN_ERROR_ARGUMENT,
@@ -37,12 +37,20 @@ sn_status sn_cuda_tensor_map(CUtensorMap *out, sn_cuda *cu, const sn_tensor_map 
                        kernel, map->param, (const void *)address, SN_MAP_ADDRESS);
     for (uint32_t i = 0; i < map->rank; i++) dims[i] = (uint64_t)map->dims[i];
     for (uint32_t i = 1; i < map->rank; i++) strides[i - 1] = (uint64_t)map->strides[i - 1];
+    for (uint32_t i = 0; map->pixels && i + 2 < map->rank; i++) steps[1 + i] = map->steps[i];
+    void *first = (void *)(address + map->offset);
     CUresult result =
-        cu->api.cuTensorMapEncodeTiled(out, type_of(map), map->rank, (void *)(address + map->offset), dims, strides,
-                                       map->box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map->swizzle),
-                                       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        map->pixels
+            ? cu->api.cuTensorMapEncodeIm2col(out, type_of(map), map->rank, first, dims, strides, map->low, map->high,
+                                              map->box[0], map->box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                              swizzle_of(map->swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+            : cu->api.cuTensorMapEncodeTiled(out, type_of(map), map->rank, first, dims, strides, map->box, steps,
+                                             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map->swizzle),
+                                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
-    snprintf(what, sizeof what, "kernel %s, argument %u: cuTensorMapEncodeTiled", kernel, map->param);
+    snprintf(what, sizeof what, "kernel %s, argument %u: cuTensorMapEncode%s", kernel, map->param,
+             map->pixels ? "Im2col" : "Tiled");
     return sn_cuda_check(cu, result, what);
 }

@@ -1,6 +1,5 @@
 /* box.c: see box.h. */
-#include "ir/loop/box.h"
-
+#include "ir/loop/box_pixels.h"
 #include "ir/loop/copies.h"
 #include "ir/loop/mma.h"
 
@@ -12,6 +11,7 @@ typedef struct finder {
     const char *why;
     sn_stmt loops[SN_BOX_DIMS]; /* innermost first */
     uint32_t n;
+    sn_stmt index; /* the number of a pixel; none: lines are no pixels */
     bool bounded[SN_BOX_DIMS];
 } finder;
 
@@ -74,6 +74,7 @@ static bool find_statements(finder *f) {
     for (sn_stmt s = sn_stmt_get(f->m, f->loops[0])->first; s.i; s = sn_stmt_get(f->m, s)->next) {
         const sn_stmt_rec *r = sn_stmt_get(f->m, s);
         if (sn_lop_has_region(r->op)) return refuse(f, "its loops are no perfect nest");
+        if (r->op == SN_LOP_INDEX) f->index = s;
         if (sn_loads(r) && !b->load.i) b->load = s;
         else if (sn_stores(r) && !b->store.i) b->store = s;
         else if (sn_is_access(r)) return refuse(f, "it is more than one load and one store");
@@ -188,8 +189,14 @@ static bool share_out(finder *f, sn_ix rest) {
     return true;
 }
 
+static bool find_pixels(finder *f) {
+    return f->n == 2 && f->box->fills ? sn_box_find_pixels(f->box, &f->why, f->m, f->index, f->loops)
+                                      : refuse(f, "it has pixels, but no lines of them");
+}
+
 static bool find_dims(finder *f) {
     sn_box *b = f->box;
+    if (f->index.i) return find_pixels(f);
     const sn_stmt_rec *r = sn_stmt_get(f->m, b->fills ? b->load : b->store);
     sn_val mask = sn_stmt_mask(r);
     sn_ix rest = r->ix;
@@ -226,7 +233,8 @@ static bool fits(finder *f) {
         return refuse(f, "its array does not begin at a multiple of 16 bytes");
     for (uint32_t k = 0; k < b->rank; k++) {
         const sn_box_dim *d = &b->dims[k];
-        if (d->box > MOST_BOX || d->size > INT32_MAX || d->size < 1) return refuse(f, "a dimension is too long");
+        if ((d->box > MOST_BOX && !b->pixels) || d->size > INT32_MAX || d->size < 1)
+            return refuse(f, "a dimension is too long");
         if (sn_ix_uses_vals(f->m, d->at)) return refuse(f, "where it begins is a value of the kernel");
         if (k && (d->stride * bytes % UNIT || d->stride <= 0 || d->stride > ((int64_t)1 << 40) / bytes - 1))
             return refuse(f, "a stride is no multiple of 16 bytes");

@@ -10,6 +10,15 @@
  * each loop and one for what is left of the offset. A test `in` bounds one of them: outside, 0 is loaded, or nothing is
  * stored. What the dimensions are is read off the offset here alone: for the pass that makes boxes, the verifier and code
  * generation.
+ *
+ * Lines may be pixels, as a convolution walks over images (TMA in im2col mode). Then a value of the nest numbers them, and what
+ * divides it says which axes they have; taps move all of them alike, and tests bound each axis by itself:
+ *
+ *     loop i in 128 : seq bulk { loop j in 64 {
+ *       %p = index.i64 (128*g + i)
+ *       %0 = in %p, 6272   %1 = in ((%p div 28) mod 28) + s - 1, 28   %2 = in (%p mod 28) + t - 1, 28   %3 = and ..
+ *       %4 = load x[64*%p + 1792*s + 64*t + j - 1856] if %3 else 0   store a[64*i + j], %4
+ *     } }
  */
 #ifndef SN_IR_LOOP_BOX_H
 #define SN_IR_LOOP_BOX_H
@@ -22,6 +31,9 @@ typedef struct sn_box_dim {
     int64_t stride, size; /* elements; of the array */
     int64_t box;          /* elements of the box */
     sn_ix at;             /* where the box begins; may lie outside where a test bounds the dimension */
+    /* Of an axis of pixels: */
+    int64_t low, step, count; /* pixels without a tap stand at low, low + step, .., so many of them */
+    sn_ix tap;                /* added to where they stand; not negative. at: of the first pixel, without it */
 } sn_box_dim;
 
 typedef struct sn_box {
@@ -31,7 +43,8 @@ typedef struct sn_box {
     int64_t offset;  /* of the array, from the start of the storage */
     sn_ix shared_at; /* where the box begins in the shared buffer, behind what belongs to blocks before this one */
     uint32_t rank;
-    sn_box_dim dims[SN_BOX_DIMS]; /* innermost first: stride 1 */
+    sn_box_dim dims[SN_BOX_DIMS]; /* innermost first: stride 1; pixels: channels, axes of an image, images */
+    int64_t pixels;               /* lines, if they are pixels; else 0 */
     int64_t elements;
 } sn_box;
 

@@ -38,6 +38,31 @@ static bool takes_as_they_are(sn_contract *ct) {
     return true;
 }
 
+/* The axis along which results are neighbours; none: there is no such axis. */
+static sn_axis contiguous_axis(const sn_contract *ct) {
+    const sn_chain *outer = &ct->c.outer;
+    int64_t stride;
+    for (sn_stmt s = sn_next(ct->m, ct->c.top); s.i; s = sn_next(ct->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(ct->m, s);
+        for (uint32_t i = 0; i < outer->n && sn_stores(r); i++) {
+            sn_axis ax = sn_stmt_axis(ct->m, outer->at[i]);
+            if (sn_ix_coef(ct->m, r->ix, ax, &stride) && stride == 1) return ax;
+        }
+    }
+    return (sn_axis){0};
+}
+
+/* Few rows are columns. Results of pixels are stored along channels. */
+static bool stands_sideways(const sn_contract *ct) {
+    const sn_contraction *c = &ct->c;
+    int64_t extent, least = sn_mmas[ct->mma].m;
+    bool pixels = false;
+    for (uint32_t i = 0; i < c->n_operands; i++) pixels |= ct->pixels[i];
+    if (!pixels) return c->m <= least && c->m < c->n;
+    sn_axis ax = contiguous_axis(ct), last = sn_contraction_last_axis(&extent, ct->m, c, SN_SIDE_M);
+    return ax.i && ax.i == last.i;
+}
+
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     *ct = (sn_contract){.cx = cx, .m = cx->m, .k = k};
     sn_contraction *c = &ct->c;
@@ -46,7 +71,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     *why_not = "an operand has a prologue";
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_stmt_rec *load = c->operands[i].load.i ? sn_stmt_get(cx->m, c->operands[i].load) : NULL;
-        if (!load || load->has_mask || sn_buf_get(cx->m, load->buf)->align < 16) return false;
+        if (!load || sn_buf_get(cx->m, load->buf)->align < 16) return false;
     }
     *why_not = "its operands have different dtypes";
     for (uint32_t i = 0; i < c->n_operands; i++)
@@ -63,9 +88,9 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     if (ct->mma && !sn_mmas[ct->mma].across && any_lies_across(ct, true)) return false;
     if (ct->mma && !sn_mmas[ct->mma].across && any_lies_across(ct, false) && !ct->in_registers) return false;
     *why_not = "there is no instruction for its dtypes";
-    if (ct->mma == SN_MMA_NONE) return false;
+    if (ct->mma == SN_MMA_NONE || !sn_contract_find_pixels(why_not, ct)) return false;
     bool sided = ct->in_registers && !takes_apart;
-    if (c->m <= sn_mmas[ct->mma].m && c->m < c->n && !sided) sn_contraction_swap(c);
+    if (!sided && stands_sideways(ct)) sn_contraction_swap(c);
     return true;
 }
 
@@ -79,6 +104,9 @@ bool sn_schedule_contract_applies(const char **why_not, sn_pass_ctx *cx, sn_kern
 
 /* ---- headers ---- */
 
+/* Does it take as long as its left operand takes to come from memory? With taps, that one comes from the cache. */
+static bool is_narrow(const sn_contract *ct) { return !ct->line && ct->c.n <= sn_mmas[ct->mma].m; }
+
 /* Tensor copies bring the operands to instructions of warpgroups. */
 static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     sn_contract ct;
@@ -86,7 +114,7 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
     if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return;
-    if (ct.c.n <= sn_mmas[ct.mma].m) sn_contract_narrow(out, &ct, pinned);
+    if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
     if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
@@ -99,7 +127,7 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
     sn_contract ct;
     const char *why_not;
     if (cx->target->is_gpu) propose_boxes(&headers, cx, k, &open);
-    return headers.n && sn_contract_find(&ct, &why_not, cx, k) && ct.c.n <= sn_mmas[ct.mma].m;
+    return headers.n && sn_contract_find(&ct, &why_not, cx, k) && is_narrow(&ct);
 }
 
 /* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless the header says so. */

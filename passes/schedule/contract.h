@@ -17,6 +17,8 @@ typedef struct sn_contract {
         in_registers; /* left operands pass through registers: as terms, or because the instruction wants them otherwise */
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
     bool across[SN_MOST_OPERANDS]; /* which operand lies across the sum in memory */
+    bool pixels[SN_MOST_OPERANDS]; /* whose boxes have pixels for lines: contract_pixels.c */
+    int64_t line;                  /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
     sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
@@ -40,6 +42,20 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
 bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k);
 /* Can boxes bring its operands, by tiles of that header? */
 bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc);
+
+/* ---- contract_pixels.c: operands that are images ---- */
+
+/* Find them, and how long lines of their channels are. */
+bool sn_contract_find_pixels(const char **why_not, sn_contract *ct);
+/* Elements of a line of an operand that lies along the sum. */
+int64_t sn_contract_line(const sn_contract *ct);
+/* Elements of a step of the pipe, if nobody says so. */
+int64_t sn_contract_depth(const sn_contract *ct);
+/* Where steps have taps: are they as many as there are? */
+bool sn_contract_divides(const sn_contract *ct, const sn_sched *sc);
+/* The mask, where the step of the sum is a channel too: lines may be longer than there are. */
+sn_val sn_contract_in_channels(const sn_contract *ct, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
+                               uint32_t n);
 
 /* ---- contract_threads.c: operands that threads bring ---- */
 

@@ -118,51 +118,56 @@ sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool e
     return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
 }
 
-/* The offset of the operand's element at (place, step), relative to the tile: `place` counts its rows or columns. */
-static sn_ix element(sn_contract_binding *b, const sn_contraction_operand *o, sn_ix place, sn_ix step) {
-    sn_contraction_place at = {b->batch, b->row, b->column, step};
+/* The operand's element at (place, step), 0 beyond the edges: `place` counts rows or columns of the tile. */
+static sn_val put_element(sn_contract_binding *b, sn_cursor at, const sn_contraction_operand *o, sn_ix place,
+                          sn_ix step) {
+    sn_module *m = b->m;
+    sn_contraction_place where = {b->batch, b->row, b->column, step};
     sn_axis axes[2 * SN_MAX_CHAIN];
-    sn_ix with[2 * SN_MAX_CHAIN], *side = o->right ? &at.column : &at.row;
-    *side = sn_ix_add(b->m, *side, place);
-    uint32_t n = sn_contraction_axes(axes, with, b->m, &b->ct.c, &at);
-    return sn_ix_subst(b->m, sn_stmt_get(b->m, o->load)->ix, axes, with, n);
+    sn_ix with[2 * SN_MAX_CHAIN], *side = o->right ? &where.column : &where.row;
+    *side = sn_ix_add(m, *side, place);
+    uint32_t n = sn_contraction_axes(axes, with, m, &b->ct.c, &where);
+    sn_val mask =
+        sn_contract_and(b, at, (sn_val){0}, o->right ? b->edge_n : b->edge_m, *side, o->right ? b->ct.c.n : b->ct.c.m);
+    mask = sn_contract_and(b, at, mask, b->edge_k, step, b->ct.c.k);
+    mask = sn_contract_in_channels(&b->ct, at, mask, axes, with, n);
+    sn_buf from = sn_stmt_get(m, o->load)->buf;
+    sn_ix offset = sn_ix_subst(m, sn_stmt_get(m, o->load)->ix, axes, with, n);
+    return mask.i ? sn_put_load_masked(m, at, from, offset, mask, sn_put_const(m, at, o->from, 0))
+                  : sn_put_load(m, at, from, offset);
 }
 
-/* Boxes that fill the operand's shared memory with steps k*tile_k ..; one for each row of 128 bytes. */
+/* Boxes that fill the operand's shared memory with steps k*tile_k ..; one for each line of a row, or of a step. */
 static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     sn_module *m = b->m;
-    int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m, depth = b->sc->tile_k;
-    int64_t width = sn_contract_operand_of(b, i).width;
+    int64_t rows = sn_contract_rows(b, i), depth = b->sc->tile_k;
+    sn_mma_operand layout = sn_contract_operand_of(b, i);
     bool across = b->across[i];
-    int64_t n = (across ? rows : depth) / width, lines = across ? depth : rows;
+    int64_t n = (across ? rows : depth) / layout.width, lines = across ? depth : rows;
     for (int64_t part = 0; part < n; part++) {
         sn_cursor in = at;
         sn_ix line = sn_contract_loop(b, &in, "i", lines, SN_AXIS_SEQ),
-              lane = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
+              lane = sn_contract_loop(b, &in, "j", layout.width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
-        lane = sn_ix_addc(m, lane, part * width);
-        sn_ix place = across ? lane : line, step = sn_contract_fma(b, depth, k, across ? line : lane);
-        sn_ix side = sn_ix_add(m, o->right ? b->column : b->row, place);
-        sn_val mask = sn_contract_and(b, in, (sn_val){0}, o->right ? b->edge_n : b->edge_m, side,
-                                      o->right ? b->ct.c.n : b->ct.c.m);
-        mask = sn_contract_and(b, in, mask, b->edge_k, step, b->ct.c.k);
-        sn_buf from = sn_stmt_get(m, o->load)->buf;
-        sn_ix offset = element(b, o, place, step);
-        sn_val x = mask.i ? sn_put_load_masked(m, in, from, offset, mask, sn_put_const(m, in, o->from, 0))
-                          : sn_put_load(m, in, from, offset);
-        sn_mma_operand layout = {.buf = b->shared[i], .rows = rows, .width = width, .across = across};
-        sn_ix q = across ? line : lane;
+        lane = sn_ix_addc(m, lane, part * layout.width);
+        sn_ix place = across ? lane : line, q = across ? line : lane;
+        sn_val x = b->ct.pixels[i] ? sn_contract_put_pixel(b, in, i, line, lane, k)
+                                   : put_element(b, in, o, place, sn_contract_fma(b, depth, k, q));
         sn_ix to = sn_mma_offset(m, &layout, depth, place, q);
         sn_put_store(m, in, b->shared[i], sn_shared_of_rank(m, b->shared[i], b->nest.rank, to), x);
     }
 }
 
-/* Bytes of a line of an operand that boxes bring: as long as can be. */
+/* Bytes of a line of an operand that boxes bring: as long as can be. Across the sum, one of pixels stays inside a tap. */
 static uint32_t line_of(const sn_contract_binding *b, uint32_t i) {
-    uint32_t line = SN_LINE;
-    if (b->across[i] && !b->n_terms)
-        while (line > SN_SECTOR && sn_contract_rows(b, i) * sn_dtype_bytes(b->ct.c.operands[i].from) % line) line /= 2;
+    const sn_contraction_operand *o = &b->ct.c.operands[i];
+    uint32_t line = SN_LINE, bytes = sn_dtype_bytes(o->from);
+    int64_t rows = sn_contract_rows(b, i), channels;
+    if (!b->across[i]) return (uint32_t)sn_contract_line(&b->ct) * bytes;
+    sn_contraction_last_axis(&channels, b->m, &b->ct.c, o->right ? SN_SIDE_N : SN_SIDE_M);
+    while (line > SN_SECTOR && !b->n_terms && (rows * bytes % line || (b->ct.pixels[i] && channels * bytes % line)))
+        line /= 2;
     return line;
 }
 
@@ -494,6 +499,7 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
         fits &= !b.across[i] || bytes % line_of(&b, i) == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
+    if (!sn_contract_divides(ct, sc)) return *why_not = "steps are beyond the last tap", sn_kern_remove(m, b.k), false;
     if (ct->n_terms && !sn_contract_fits_terms(&b))
         return *why_not = "threads have no equal shares of its terms", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);

@@ -127,6 +127,11 @@ sn_ix sn_contract_step_at(sn_contract_binding *b, sn_ix p);
 /* Terms of x go to element `at` of these buffers. */
 void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const sn_buf *to, sn_ix offset);
 
+/* ---- contract_pixels.c ---- */
+
+/* The operand's element in a line of pixels of its box, step k of the pipe. */
+sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix line, sn_ix lane, sn_ix k);
+
 /* ---- contract_split.c ---- */
 
 /* Behind the steps of a part: what its sums come to goes to memory. */

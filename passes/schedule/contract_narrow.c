@@ -111,5 +111,5 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     int64_t room = (t->shared_bytes + SN_SHARED_SYSTEM) / each - SN_SHARED_RESERVED - SN_PRODUCT_SPARE;
     choose_stages(&sc, ct, SN_NARROW_FLIGHT * sn_ceil_div((int64_t)t->flight_bytes * t->units, blocks), room);
     sn_schedule_propose(out, ct->cx, &sc);
-    out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&ct->c, t) + SN_PRODUCT_RESULTS;
+    out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(ct->m, &ct->c, t) + SN_PRODUCT_RESULTS;
 }

@@ -258,7 +258,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
         if (tiles.n && !tiles.at[0].plain && issue_of_tiles(&r, cx, &tiles.at[0]) < work) return SN_OK;
     }
     sn_schedule_propose(out, cx, &sc);
-    out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(&r.c, cx->target) * (work > 1 ? work : 1);
+    out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(cx->m, &r.c, cx->target) * (work > 1 ? work : 1);
     return SN_OK;
 }
 

@@ -238,11 +238,11 @@ static sn_val put_bad(sn_contract_binding *b, sn_cursor at, sn_val sum, int scal
 
 /* Element `from` of the operand at a place. */
 static sn_val put_element(sn_contract_binding *b, sn_cursor at, uint32_t operand, const sn_contraction_place *place) {
-    const sn_stmt_rec *load = sn_stmt_get(b->m, b->ct.c.operands[operand].load);
-    sn_axis axes[2 * SN_MAX_CHAIN];
-    sn_ix with[2 * SN_MAX_CHAIN];
-    uint32_t n = sn_contraction_axes(axes, with, b->m, &b->ct.c, place);
-    return sn_put_load(b->m, at, load->buf, sn_ix_subst(b->m, load->ix, axes, with, n));
+    sn_contraction_copier p;
+    sn_contraction_copier_start(&p, b->ct.cx, at, b->n_vals);
+    p.n = sn_contraction_axes(p.axes, p.with, b->m, &b->ct.c, place);
+    p.mask = sn_contract_in_channels(&b->ct, at, (sn_val){0}, p.axes, p.with, p.n);
+    return sn_contraction_copy(&p, sn_stmt_get(b->m, b->ct.c.operands[operand].load)->result);
 }
 
 /* The sum of state i at (row, column), as f32 has it, in order. */

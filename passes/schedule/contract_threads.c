@@ -325,7 +325,7 @@ bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contrac
             try_stages(&s, tile);
         }
     *sc = s.best;
-    double fetch = sn_contraction_fetch(&ct->c, ct->cx->target) * 100 / SN_CONTRACT_MEMORY;
+    double fetch = sn_contraction_fetch(ct->m, &ct->c, ct->cx->target) * 100 / SN_CONTRACT_MEMORY;
     *cycles = most(s.cycles, fetch + SN_CONTRACT_LATENCY);
     return s.cycles > 0;
 }

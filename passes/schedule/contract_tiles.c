@@ -79,7 +79,8 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
     double turns = (double)(int64_t)(tiles / t->units), rest = tiles - turns * t->units, sum = 0;
     if (turns > 0) sum += turns * tile_cycles(ct, t, sc, t->units);
     if (rest > 0) sum += tile_cycles(ct, t, sc, rest);
-    double memory = sn_contraction_fetch(c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
+    double memory =
+        sn_contraction_fetch(ct->m, c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
     double last = (double)sc->tile_m * sc->tile_n * smaller(tiles, t->units);
     return SN_PRODUCT_BEGIN + larger(sum, memory) + share_cycles(sc) +
            write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
@@ -118,12 +119,13 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
 static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
     enum { WIDEST = 256, MOST_THREADS = 1024 };
     const sn_mma_info *mma = &sn_mmas[ct->mma];
-    uint32_t groups = sc->block_x / mma->threads, line = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    uint32_t groups = sc->block_x / mma->threads, whole = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
     bool plain_grid = sc->split <= 1 || (sc->cluster == 1 && !sc->persistent); /* or there is no last block of a tile */
     return plain_grid && groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
-           sc->tile_k % line == 0 && sc->tile_k % mma->k == 0 && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE &&
-           sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == line);
+           sc->tile_k % sn_contract_line(ct) == 0 && sc->tile_k % mma->k == 0 && sn_contract_divides(ct, sc) &&
+           sc->stages >= 2 && sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster &&
+           (!ct->n_terms || sc->tile_k == whole);
 }
 
 /* Insert by cycles. */
@@ -159,7 +161,7 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     if (!sc.split) sc.split = s->split;
     uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
-    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    if (!sc.tile_k) sc.tile_k = (uint32_t)sn_contract_depth(ct);
     if (!sc.stages) sc.stages = stages_for(ct, &sc);
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
     return sc;

@@ -6,6 +6,8 @@
  */
 #include "passes/schedule/contraction.h"
 
+#include <math.h>
+
 typedef struct finder {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -101,9 +103,25 @@ static bool find_loops(finder *f, sn_kern k) {
 
 static const sn_stmt_rec *def_of(const finder *f, sn_val v) { return sn_stmt_get(f->m, sn_val_get(f->m, v)->def); }
 
+static bool is_zero(const finder *f, sn_val v) {
+    const sn_stmt_rec *r = def_of(f, v);
+    return r->op == SN_LOP_CONST && r->f == 0 && !signbit(r->f) && r->i == 0;
+}
+
+/* `select %m, cast (load x[..] if %m else 0), 0` is what it selects from: 0 is 0 in every type. */
+static sn_val without_select(const finder *f, sn_val v) {
+    const sn_stmt_rec *select = def_of(f, v);
+    if (select->op != SN_LOP_SELECT || !is_zero(f, select->in[2])) return v;
+    const sn_stmt_rec *r = def_of(f, select->in[1]);
+    while (r->op == SN_LOP_CAST) r = def_of(f, r->in[0]);
+    bool masked = r->op == SN_LOP_LOAD && r->has_mask && sn_val_eq(r->in[0], select->in[0]) && is_zero(f, r->in[1]);
+    return masked ? select->in[1] : v;
+}
+
 /* Which operand the value is, a new one if need be; SN_MOST_OPERANDS: there is no room. */
 static uint32_t operand(finder *f, sn_val v) {
     sn_contraction *c = f->c;
+    v = without_select(f, v);
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (sn_val_eq(c->operands[i].value, v)) return i;
     if (c->n_operands == SN_MOST_OPERANDS) return SN_MOST_OPERANDS;
@@ -198,14 +216,6 @@ static bool find_sides(finder *f) {
     return true;
 }
 
-bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
-    finder f = {.cx = cx, .m = cx->m, .c = out};
-    *out = (sn_contraction){0};
-    bool found = find_loops(&f, k) && find_states(&f) && find_sides(&f);
-    if (!found) *why_not = f.why;
-    return found;
-}
-
 void sn_contraction_swap(sn_contraction *c) {
     int64_t m = c->m;
     c->m = c->n;
@@ -220,11 +230,19 @@ void sn_contraction_swap(sn_contraction *c) {
     }
 }
 
-double sn_contraction_fetch(const sn_contraction *c, const sn_target *t) {
+/* Of the operand, each once: of an image, every one is in several products of a row. */
+static double elements(const sn_module *m, const sn_contraction *c, const sn_contraction_operand *o) {
+    double all = (double)c->batch * (double)c->k * (double)(o->right ? c->n : c->m);
+    int64_t size;
+    bool known = o->load.i && sn_ix_is_const(m, sn_buf_get(m, sn_stmt_get(m, o->load)->buf)->size, &size);
+    return known && (double)size < all ? (double)size : all;
+}
+
+double sn_contraction_fetch(const sn_module *m, const sn_contraction *c, const sn_target *t) {
     double bytes = 0;
     for (uint32_t i = 0; i < c->n_operands; i++)
-        bytes += (double)(c->operands[i].right ? c->n : c->m) * sn_dtype_bytes(c->operands[i].from);
-    return (double)c->batch * (double)c->k * bytes / ((double)t->cycle_bytes * t->units);
+        bytes += elements(m, c, &c->operands[i]) * sn_dtype_bytes(c->operands[i].from);
+    return bytes / ((double)t->cycle_bytes * t->units);
 }
 
 /* ---- where operands are contiguous ---- */
@@ -264,6 +282,36 @@ bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32
     return l.across > l.along;
 }
 
+/* ---- finding ---- */
+
+/* The sum may go in any order: the K axis along which most is contiguous becomes the innermost one. */
+static void order_steps(sn_pass_ctx *cx, sn_contraction *c) {
+    uint32_t best = c->inner.n - 1, most = 0;
+    for (uint32_t k = c->inner.n; k-- > 0;) {
+        look l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
+        l.step = sn_stmt_axis(cx->m, c->inner.at[k]);
+        for (uint32_t i = 0; i < c->n_operands; i++) look_at(&l, c->operands[i].value);
+        if (l.along > most) best = k, most = l.along;
+    }
+    sn_stmt loop = c->inner.at[best];
+    int64_t extent = c->k_extent[best];
+    for (uint32_t k = best; k + 1 < c->inner.n; k++) {
+        c->inner.at[k] = c->inner.at[k + 1];
+        c->k_extent[k] = c->k_extent[k + 1];
+    }
+    c->inner.at[c->inner.n - 1] = loop;
+    c->k_extent[c->inner.n - 1] = extent;
+}
+
+bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+    finder f = {.cx = cx, .m = cx->m, .c = out};
+    *out = (sn_contraction){0};
+    bool found = find_loops(&f, k) && find_states(&f) && find_sides(&f);
+    if (found) order_steps(cx, out);
+    else *why_not = f.why;
+    return found;
+}
+
 /* ---- places ---- */
 
 /* The axes of one kind, side or K, are the parts of `number`. */
@@ -274,7 +322,7 @@ static uint32_t spread(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contra
     uint32_t n = 0;
     for (uint32_t i = 0; i < chain->n; i++) {
         if (!k && c->side[i] != (sn_contraction_side)side) continue;
-        shape[n] = sn_stmt_extent(m, chain->at[i]);
+        shape[n] = sn_ix_const(m, k ? c->k_extent[i] : c->extent[i]);
         axes[n++] = sn_stmt_axis(m, chain->at[i]);
     }
     if (n) sn_ix_unflatten(m, number, shape, n, with);

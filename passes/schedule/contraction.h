@@ -41,9 +41,9 @@ typedef struct sn_contraction {
     int64_t batch, m, n, k; /* products of extents */
     sn_stmt body;           /* innermost outer loop; none: the kernel itself */
     sn_stmt top;            /* the reduction ... */
-    sn_chain inner;         /* ... with those directly inside: K axes */
-    int64_t k_extent[SN_MAX_CHAIN];
-    sn_dtype dtype; /* of the states: all alike */
+    sn_chain inner;         /* ... with those directly inside: K axes, in the order in which steps are numbered */
+    int64_t k_extent[SN_MAX_CHAIN]; /* as steps count them; longer than the loop where lines have room for more */
+    sn_dtype dtype;                 /* of the states: all alike */
     uint32_t n_states, n_operands, n_products;
     sn_contraction_operand operands[SN_MOST_OPERANDS];
     sn_contraction_product products[SN_MOST_PRODUCTS];
@@ -64,7 +64,7 @@ sn_axis sn_contraction_last_axis(int64_t *extent, const sn_module *m, const sn_c
 bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32_t operand);
 
 /* Cycles in which the memory of a GPU moves every element of the operands once. */
-double sn_contraction_fetch(const sn_contraction *c, const sn_target *t);
+double sn_contraction_fetch(const sn_module *m, const sn_contraction *c, const sn_target *t);
 
 /* Where an iteration of the nest stands: numbers of the product of the batch, of the row, of the column and of the step of
  * the sum, each the row-major number of its axes. */

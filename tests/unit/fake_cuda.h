@@ -22,12 +22,13 @@ typedef struct {
 
 enum { FAKE_NODES = 8192 };
 
-/* What cuTensorMapEncodeTiled was told. */
+/* What cuTensorMapEncodeTiled was told, or cuTensorMapEncodeIm2col. */
 typedef struct {
     void *address;
-    uint64_t dims[5], strides[4];
-    uint32_t box[5], rank;
-    int type, swizzle;
+    uint32_t dims[5], strides[4];
+    uint16_t box[5], rank;
+    int8_t type, swizzle, low[3], high[3], steps[5];
+    bool pixels;
 } fake_map;
 
 static struct {
@@ -203,22 +204,42 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     return fake_queue(stream, (fake_node){name, to, from, gx});
 }
 
+static CUresult fake_put_map(CUtensorMap *map, fake_map *m, const uint64_t *dims, const uint64_t *strides) {
+    if (fake.next_encode) return fake.next_encode;
+    cr_assert(m->rank >= 1 && m->rank <= 5 && (uintptr_t)map % 64 == 0);
+    for (uint32_t i = 0; i < m->rank; i++) {
+        m->dims[i] = (uint32_t)dims[i];
+        if (i) m->strides[i - 1] = (uint32_t)strides[i - 1];
+    }
+    _Static_assert(sizeof *m <= sizeof *map, "a fake map is as small as a real one");
+    memcpy(map, m, sizeof *m);
+    fake.encodes++;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_encode(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
                             const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
                             int swizzle, int promotion, int fill) {
-    fake_map m = {.address = address, .rank = rank, .type = type, .swizzle = swizzle};
-    if (fake.next_encode) return fake.next_encode;
-    cr_assert(rank >= 1 && rank <= 5 && !interleave && promotion && !fill && (uintptr_t)map % 64 == 0);
+    fake_map m = {.address = address, .rank = (uint16_t)rank, .type = (int8_t)type, .swizzle = (int8_t)swizzle};
+    cr_assert(!interleave && promotion && !fill);
     for (uint32_t i = 0; i < rank; i++) {
         cr_assert_eq(steps[i], 1);
-        m.dims[i] = dims[i];
-        m.box[i] = box[i];
-        if (i) m.strides[i - 1] = strides[i - 1];
+        m.box[i] = (uint16_t)box[i];
     }
-    _Static_assert(sizeof m <= sizeof *map, "a fake map is as small as a real one");
-    memcpy(map, &m, sizeof m);
-    fake.encodes++;
-    return CUDA_SUCCESS;
+    return fake_put_map(map, &m, dims, strides);
+}
+
+static CUresult fake_encode_pixels(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
+                                   const uint64_t *strides, const int *low, const int *high, uint32_t channels,
+                                   uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int promotion,
+                                   int fill) {
+    fake_map m = {.address = address, .rank = (uint16_t)rank, .type = (int8_t)type, .swizzle = (int8_t)swizzle};
+    cr_assert(!interleave && promotion && !fill);
+    m.pixels = true;
+    m.box[0] = (uint16_t)channels, m.box[1] = (uint16_t)pixels;
+    for (uint32_t i = 0; i < rank; i++) m.steps[i] = (int8_t)steps[i];
+    for (uint32_t i = 0; i + 2 < rank; i++) m.low[i] = (int8_t)low[i], m.high[i] = (int8_t)high[i];
+    return fake_put_map(map, &m, dims, strides);
 }
 
 static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
@@ -355,6 +376,7 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
         .cuTensorMapEncodeTiled = fake_encode,
+        .cuTensorMapEncodeIm2col = fake_encode_pixels,
         .cuEventCreate = fake_event,
         .cuEventRecord = fake_event_record,
         .cuEventSynchronize = fake_event_done,

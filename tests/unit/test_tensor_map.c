@@ -84,6 +84,36 @@ Test(tensor_map, the_driver_is_told) {
     unload(p);
 }
 
+/* Of pixels: corners, how far they are apart, channels and how many. */
+Test(tensor_map, the_driver_is_told_of_pixels) {
+    static const char text[] =
+        "buffer x: f32[1024] input 0 align 16\nbuffer y: f32[1024] output 0 align 16\n"
+        "kernel @map1(x: f32[1024] in, y: f32[1024] out) { loop i in 8 : grid { %0 = load x[i] store y[i], %0 } }\n"
+        "wrapper @m workspace 0 { call @map1(x, y) }\n";
+    sn_tensor_map map = {.dtype = SN_F32,
+                         .rank = 4,
+                         .dims = {32, 9, 7, 4},
+                         .strides = {128, 1152, 8064},
+                         .box = {32, 64, 1, 1},
+                         .pixels = true,
+                         .low = {-1, -2},
+                         .high = {0, -3},
+                         .steps = {2, 1},
+                         .swizzle = 128};
+    sn_env env;
+    sn_prog *p = loaded(&env, fake_device(&env), text, &map);
+    sn_prog_state *st = new_state(p);
+    static _Alignas(16) float x[1024], y[1024];
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
+    const fake_map *m = (const fake_map *)&st->maps[0].map;
+    cr_expect(m->pixels && m->rank == 4 && m->dims[1] == 9 && m->dims[3] == 4 && m->strides[2] == 8064);
+    cr_expect(m->box[0] == 32 && m->box[1] == 64);
+    cr_expect(m->low[0] == -1 && m->low[1] == -2 && m->high[0] == 0 && m->high[1] == -3);
+    cr_expect(m->steps[0] == 1 && m->steps[1] == 2 && m->steps[2] == 1 && m->steps[3] == 1);
+    sn_prog_state_free(st);
+    unload(p);
+}
+
 /* Two calls of one kernel have a map each; one that is still right is not made again, whatever other states do. */
 Test(tensor_map, maps_follow_the_arguments) {
     sn_env env;

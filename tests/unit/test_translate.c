@@ -12,8 +12,15 @@
 static const sn_tensor_map GOOD = {
     .dtype = SN_BF16, .rank = 2, .dims = {1024, 4096}, .strides = {2048}, .box = {64, 64}, .swizzle = 128};
 
+/* Pixels of images of 16 x 16. */
+#define PIXELS(least, most, step)                                                                                      \
+    {.dtype = SN_F32, .rank = 4, .dims = {32, 16, 16, 4}, .strides = {128, 2048, 32768}, .box = {32, 512, 1, 1},        \
+     .pixels = true, .low = {0, least}, .high = {0, most}, .steps = {1, step}, .swizzle = 128}
+static const sn_tensor_map GOOD_PIXELS = PIXELS(-128, 127, 8);
+
 Test(tensor_map, what_the_hardware_takes) {
     cr_assert_null(sn_tensor_map_fault(&GOOD));
+    cr_assert_null(sn_tensor_map_fault(&GOOD_PIXELS));
     static const struct {
         sn_tensor_map map;
         const char *words;
@@ -32,6 +39,11 @@ Test(tensor_map, what_the_hardware_takes) {
         {{.dtype = SN_F32, .rank = 1, .dims = {8}, .box = {3}}, "a row of a box is no multiple of 16 bytes"},
         {{.dtype = SN_F32, .rank = 1, .dims = {64}, .box = {16}, .swizzle = 32}, "longer than the swizzle"},
         {{.dtype = SN_F32, .rank = 1, .dims = {64}, .box = {4}, .swizzle = 16}, "a swizzle is 0, 32, 64 or 128 bytes"},
+        {{.dtype = SN_F32, .rank = 2, .dims = {4, 4}, .strides = {16}, .box = {4, 4}, .pixels = true}, "have no axis"},
+        {PIXELS(-129, 0, 1), "too far from the ends"},
+        {PIXELS(0, 128, 1), "too far from the ends"},
+        {PIXELS(0, 0, 9), "not 1 to 8 elements apart"},
+        {PIXELS(0, -16, 1), "an axis has no pixel"},
     };
     for (size_t i = 0; i < SN_COUNT(bad); i++) {
         const char *fault = sn_tensor_map_fault(&bad[i].map);
@@ -50,6 +62,10 @@ Test(tensor_map, equal_ones) {
     others[0].param = 1, others[1].offset = 16, others[2].dtype = SN_F16, others[3].dims[1] = 1;
     others[4].box[1] = 32, others[5].swizzle = 64, others[6].tf32 = true;
     for (size_t i = 0; i < SN_COUNT(others); i++) cr_expect_not(sn_tensor_map_eq(&GOOD, &others[i]), "%zu", i);
+    sn_tensor_map pixels[] = {GOOD_PIXELS, GOOD_PIXELS, GOOD_PIXELS, GOOD_PIXELS, GOOD_PIXELS};
+    pixels[0].low[2] = 1, pixels[1].low[1] = 1, pixels[2].high[1] = 1, pixels[3].steps[1] = 1, pixels[4].pixels = false;
+    for (size_t i = 0; i < SN_COUNT(pixels); i++)
+        cr_expect_eq(sn_tensor_map_eq(&GOOD_PIXELS, &pixels[i]), i == 0, "%zu", i);
 }
 
 /* ---- translations ---- */

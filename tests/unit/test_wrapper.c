@@ -476,7 +476,16 @@ Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
                                     .swizzle = 128,
                                     .offset = 256},
                                    {.dtype = SN_F32, .rank = 1, .dims = {64}, .box = {16}, .param = 1},
-                                   {.dtype = SN_F32, .tf32 = true, .rank = 1, .dims = {64}, .box = {16}, .param = 1}};
+                                   {.dtype = SN_F32, .tf32 = true, .rank = 1, .dims = {64}, .box = {16}, .param = 1},
+                                   {.dtype = SN_BF16,
+                                    .rank = 3,
+                                    .dims = {64, 15, 4},
+                                    .strides = {128, 1920},
+                                    .box = {64, 32, 1},
+                                    .pixels = true,
+                                    .low = {-1},
+                                    .high = {0},
+                                    .steps = {2}}};
     static const char *const wanted[] = {
         "            &map0, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, (void *)(in_x + 8192 + 256), (cuuint64_t[]){64, 60}, "
         "(cuuint64_t[]){128}, (cuuint32_t[]){64, 8}, (cuuint32_t[]){1, 1},\n"
@@ -484,7 +493,9 @@ Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
         "            &map1, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, (void *)(out_y), (cuuint64_t[]){64}, (cuuint64_t[]){0}, ",
         "CU_TENSOR_MAP_SWIZZLE_NONE, ",
         "            &map2, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 1, ",
-        "        void *params[] = {&arg0, &out_y, &self->kept_k, &map0, &map1, &map2};\n",
+        "        result = cuTensorMapEncodeIm2col(\n            &map3, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)(in_x + 8192), "
+        "(cuuint64_t[]){64, 15, 4}, (cuuint64_t[]){128, 1920}, (int[]){-1}, (int[]){0}, 64, 32, (cuuint32_t[]){1, 2, 1},\n",
+        "        void *params[] = {&arg0, &out_y, &self->kept_k, &map0, &map1, &map2, &map3};\n",
     };
     sn_env env;
     sn_module *m = parsed(&env, text);
