@@ -8,12 +8,14 @@
  *
  * Legality: always; formulas are those of ops.def. Variances are two-pass (mean first, then squares of the
  * differences). Half dtypes compute in f32: operands are cast first and results cast back. Reductions that add up (sum,
- * prod) do so too. matmul and conv stay, to-loops lowers them directly, but for factors that leave a product.
+ * prod) do so too. matmul and conv stay, to-loops lowers them directly, but for factors that leave
+ * a product and convolutions that multiply zeros.
  * Constants are left for `simplify` to fold. Cost: linear; composites with several results build each result where it
  * is projected and meet by interning.
  *
- * Factors of products are in decompose_product.c, the norms in decompose_norm.c, random numbers in decompose_random.c,
- * scatters that combine in decompose_scatter.c.
+ * Factors of products are in decompose_product.c, convolutions of images with zeros between their elements in
+ * decompose_conv.c, the norms in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in
+ * decompose_scatter.c.
  */
 #include "passes/graph/decompose.h"
 
@@ -266,6 +268,7 @@ static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
     if (node->op == SN_OP_PROJECT && tuple_table[op])
         y = tuple_table[op](m, whole, sn_node_int(m, x, SN_ATTR_INDEX, 0));
     else if (op == SN_OP_MATMUL) y = sn_dec_matmul(cx, x);
+    else if (op == SN_OP_CONV) y = sn_dec_conv(cx, x);
     else if (table[op]) y = table[op](m, x);
     if (!y.i || sn_nd_eq(x, y)) return y;
     return sn_graph_cast(m, y, node->type.dtype);

@@ -1,4 +1,5 @@
-/* test_conv.c: gradients of convolutions and transposed ones (ir/graph/conv.h) against what defines them: with
+/* test_conv.c: convolutions without zeros between elements of the image (passes/graph/decompose_conv.c) against those with
+ * them, and gradients of convolutions and transposed ones (ir/graph/conv.h) against what defines them: with
  * y = conv(x, w), every dy has <dy, y> = <dx, x> = <dw, w>. Integers, so without any rounding; for all kinds of geometry.
  */
 #include <criterion/criterion.h>
@@ -7,6 +8,7 @@
 #include "ir/graph/conv.h"
 #include "ir/index/ix.h"
 #include "ir/module.h"
+#include "passes/runner.h"
 #include "tools/random.h"
 
 static sn_env env;
@@ -104,4 +106,35 @@ Test(conv, geometry_survives_attributes) {
                       g.high[k] == t.g.high[k] && g.input_dilation[k] == t.g.input_dilation[k]);
         sn_module_free(t.m);
     }
+}
+
+/* Every geometry with zeros between elements means the same without. */
+static void check_phases(uint64_t seed) {
+    sn_env_init(&env);
+    trial t = {.m = sn_module_new(&env), .state = seed};
+    sn_target target = {.name = "host", .units = 1};
+    sn_pass_options options = {.pipeline = "decompose,simplify", .verify = SN_VERIFY_EACH};
+    sn_arena arena;
+    sn_array before, after;
+    sn_arena_init(&arena, &env);
+    sn_graph_init(t.m, "g");
+    draw_geometry(&t);
+    t.g.input_dilation[random_below(&t.state, t.g.n)] += 1 + random_below(&t.state, 2);
+    sn_nd y = sn_graph_conv(t.m, drawn(&t, &t.x), drawn(&t, &t.w), &t.g, (sn_conv_more){0});
+    sn_graph_output_new(t.m, "y", y, -1);
+    cr_assert_eq(sn_graph_eval(&before, t.m, NULL, &arena), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_passes_run(&t.m, &target, &options), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_graph_eval(&after, t.m, NULL, &arena), SN_OK, "%s", env.message);
+    cr_assert_eq(before.numel, after.numel, "seed %d", (int)seed);
+    for (int64_t i = 0; i < before.numel; i++)
+        cr_assert_eq(before.i[i], after.i[i], "seed %d: element %d", (int)seed, (int)i);
+    for (sn_nd x = {1}; x.i < t.m->graph.nodes.count; x.i++)
+        if (sn_node_get(t.m, x)->op == SN_OP_CONV)
+            for (uint32_t k = 0; k < t.g.n; k++) cr_expect_eq(sn_node_conv(t.m, x).input_dilation[k], 1);
+    sn_arena_free(&arena);
+    sn_module_free(t.m);
+}
+
+Test(conv, phases_mean_the_same) {
+    for (uint64_t seed = 1; seed <= 500; seed++) check_phases(seed);
 }
