@@ -81,8 +81,7 @@ static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width)
     }
 }
 
-/* All-reduce over groups of `width` neighbouring lanes, a power of two. */
-static void over_lanes(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
+void sn_gen_warp_reduce(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
     if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
         sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly, width);
     else butterfly(g, st, x, width);
@@ -208,7 +207,7 @@ static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
     enum { FEW = 4 };
     sn_em *em = &g->em;
     uint32_t warps = g->threads_x / WARP;
-    over_lanes(g, st, x, WARP);
+    sn_gen_warp_reduce(g, st, x, WARP);
     exchange ex = exchange_begin(g, st, x, warps * g->threads_y);
     lv lane = em_and(em, g->thread_x, cx(g, WARP - 1)), warp = em_lshr(em, g->thread_x, cx(g, 5));
     lv row = em_imul(em, g->thread_y, cx(g, warps));
@@ -222,7 +221,7 @@ static void over_warps(sn_gen *g, const sn_gen_states *st, lv *x) {
         fold_slots(g, st, &ex, row, 1, warps, x);
     } else {
         slot_read(g, st, &ex, em_iadd(em, row, em_and(em, lane, cx(g, warps - 1))), x);
-        over_lanes(g, st, x, warps);
+        sn_gen_warp_reduce(g, st, x, warps);
     }
 }
 
@@ -230,7 +229,7 @@ static void over_x(sn_gen *g, const sn_gen_states *st, lv *x) {
     uint32_t n = g->threads_x;
     if (n <= 1) return;
     if (n <= WARP && power_of_two(n)) {
-        over_lanes(g, st, x, n);
+        sn_gen_warp_reduce(g, st, x, n);
     } else if (n % WARP == 0) {
         over_warps(g, st, x);
     } else {

@@ -203,6 +203,7 @@ sn_status sn_gen_index_width(sn_gen *g);
 uint32_t sn_gen_mark(const sn_gen *g);
 void sn_gen_release(sn_gen *g, uint32_t mark);
 void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value);
+void sn_gen_fix_to(sn_gen *g, sn_axis ax, sn_ix e);
 void sn_gen_unfix(sn_gen *g);
 /* Number of iterations when it is a constant, else -1. */
 int64_t sn_gen_extent(sn_gen *g, sn_axis ax);
@@ -305,6 +306,8 @@ void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_
 /* ---- block.c ---- */
 /* All-reduce over block.x or block.y: on return every thread has the result in x. */
 void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, lv *x);
+/* The same over groups of `width` neighbouring threads of a warp, a power of two. */
+void sn_gen_warp_reduce(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the
  * row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);

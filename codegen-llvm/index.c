@@ -27,10 +27,12 @@ static lv remember(sn_gen *g, sn_ix e, lv x) {
     return x;
 }
 
-void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value) {
+void sn_gen_fix_to(sn_gen *g, sn_axis ax, sn_ix e) {
     SN_PUSH(g->arena, &g->fixed, ax);
-    SN_PUSH(g->arena, &g->fixed_to, sn_ix_const(g->m, value));
+    SN_PUSH(g->arena, &g->fixed_to, e);
 }
+
+void sn_gen_fix(sn_gen *g, sn_axis ax, int64_t value) { sn_gen_fix_to(g, ax, sn_ix_const(g->m, value)); }
 
 void sn_gen_unfix(sn_gen *g) { g->fixed.n--, g->fixed_to.n--; }
 

@@ -131,6 +131,13 @@ lv sn_math_exp2(sn_em *em, const lv *in) {
     return nan_of(em, x, exp2_by_poly(em, not_nan(em, x)));
 }
 
+lv sn_math_exp2_normal(sn_em *em, const lv *in) {
+    lv x = in[0];
+    if (em->cg->target->is_gpu && !sn_em_is64(x)) return sn_math_by_lane(em, "llvm.nvvm.ex2.approx.ftz", &x, 1);
+    lv below = em_fcmp(em, LLVMRealOLT, x, sn_em_f(em, x, -126));
+    return em_select(em, below, sn_em_f(em, x, 0), sn_math_exp2(em, in));
+}
+
 /* e^x - 1 = 2 (s p + (s - 1/2)), s = 2^(n-1): s is a float even where 2^n is not. */
 lv sn_math_expm1(sn_em *em, const lv *in) {
     lv x = in[0], limited = not_nan(em, limit(em, x, -60, sn_em_is64(x) ? 710 : 89));

@@ -4,7 +4,7 @@
  * combined at the end. A long loop that adds becomes loops of RUN iterations inside one another, each with an
  * accumulator of its own, so that none takes in many terms: rounding grows with their number. The order is fixed: the
  * same input gives the same bits. Reductions over block axes run their region once a thread, then block.c combines the
- * threads, cluster.c the blocks. How two states become one is in combine.c.
+ * threads (so do those over warp axes), cluster.c the blocks. How two states become one is in combine.c.
  */
 #include "codegen-llvm/gen.h"
 
@@ -155,6 +155,17 @@ static void across_threads(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, l
     else sn_gen_block_reduce(g, st, s->kind, state);
 }
 
+/* Each thread has the registers of the iteration that has its number in the group. */
+static void across_warp(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
+    sn_stmt threads = s->parent;
+    while (sn_stmt_get(g->m, threads)->kind != SN_AXIS_BLOCK_X) threads = sn_stmt_get(g->m, threads)->parent;
+    sn_ix x = sn_ix_axis(g->m, sn_stmt_get(g->m, threads)->axis);
+    sn_gen_fix_to(g, s->axis, sn_ix_modc(g->m, x, n));
+    run_region(g, s, state);
+    sn_gen_unfix(g);
+    if (g->status == SN_OK) sn_gen_warp_reduce(g, st, state, (uint32_t)n);
+}
+
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     sn_gen_states st = states_of(g, s);
     lv state[SN_GEN_STATES];
@@ -162,6 +173,7 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     bool written_out =
         n == 1 || sn_gen_waits_for_parts(g, s) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
     if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
+    else if (g->gpu && s->kind == SN_AXIS_WARP) across_warp(g, s, &st, state, n);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
     else if (written_out) unrolled(g, s, &st, state, n);
     else sequential(g, s, &st, state);

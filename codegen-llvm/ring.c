@@ -9,7 +9,7 @@
  *
  * A kernel with such pipes is made twice, once for each role: what has no box inside is nothing to the thread that copies,
  * and boxes that fill are nothing to the others. So the copies of the next tile begin while this one's results are
- * stored. Stages are counted on from one run of the pipe to the next. In U instructions may be under way that read the
+ * stored. Stages are counted on from one run of the pipe to the next; a pipe in a pipe has its own. In U instructions may be under way that read the
  * stage (mma.c); then it is empty one iteration later.
  *
  * A box that is the same for all blocks of a cluster is copied once for all of them, a part by each. Then a stage is empty
@@ -146,11 +146,16 @@ static const sn_gen_box *box_of(const sn_gen *g, sn_stmt nest) {
 
 bool sn_gen_is_box(const sn_gen *g, sn_stmt s) { return g->boxes.n && box_of(g, s); }
 
+/* Does the box fill a buffer of that pipe, in which it stands? */
+static bool fills(const sn_gen *g, const sn_gen_box *b, const sn_gen_ring *r) {
+    return b->box.fills && sn_stmt_get(g->m, b->nest)->parent.i == r->pipe.i;
+}
+
 /* A stage counts those of its pipe. */
 void sn_gen_run_box(sn_gen *g, sn_stmt s) {
     lv arrives = NULL;
     for (uint32_t i = 0; i < g->rings.n; i++)
-        if (sn_stmt_inside(g->m, s, g->rings.at[i].pipe)) arrives = g->rings.at[i].arrives;
+        if (fills(g, box_of(g, s), &g->rings.at[i])) arrives = g->rings.at[i].arrives;
     sn_gen_copy_box(g, box_of(g, s), arrives);
 }
 
@@ -174,7 +179,7 @@ static uint32_t warps(const sn_gen *g) { return g->threads_x * g->threads_y / 32
 
 static bool is_shared(const sn_gen *g, const sn_gen_ring *r) {
     for (uint32_t i = 0; i < g->boxes.n; i++)
-        if (g->boxes.at[i].shared && sn_stmt_inside(g->m, g->boxes.at[i].nest, r->pipe)) return true;
+        if (g->boxes.at[i].shared && fills(g, &g->boxes.at[i], r)) return true;
     return false;
 }
 
@@ -317,7 +322,7 @@ void sn_gen_start_rings(sn_gen *g, sn_gen_role role) {
 /* Is it the first box of the pipe that fills its buffer? */
 static bool is_first(const sn_gen *g, const sn_gen_ring *r, uint32_t k) {
     const sn_gen_box *b = &g->boxes.at[k];
-    if (!b->box.fills || !sn_stmt_inside(g->m, b->nest, r->pipe)) return false;
+    if (!fills(g, b, r)) return false;
     for (uint32_t i = 0; i < k; i++)
         if (sn_buf_eq(g->boxes.at[i].box.shared, b->box.shared)) return false;
     return true;
@@ -345,8 +350,7 @@ static uint32_t stage_bytes(const sn_gen *g, const sn_gen_ring *r) {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < g->boxes.n; i++) {
         const sn_gen_box *b = &g->boxes.at[i];
-        if (b->box.fills && sn_stmt_inside(g->m, b->nest, r->pipe))
-            bytes += (uint32_t)b->box.elements * sn_dtype_bytes(sn_buf_get(g->m, b->box.shared)->dtype);
+        if (fills(g, b, r)) bytes += (uint32_t)b->box.elements * sn_dtype_bytes(sn_buf_get(g->m, b->box.shared)->dtype);
     }
     return bytes;
 }
@@ -369,13 +373,14 @@ static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
 static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l, lv stage, lv phase) {
     sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe);
     sn_stmt s = sn_stmt_get(g->m, r->pipe)->first;
+    bool in_ring = g->in_ring;
     g->in_ring = true;
     sn_gen_carry_mma(g, r->pipe);
     uint32_t before = g->mma_given;
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
     for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
-    g->in_ring = false;
+    g->in_ring = in_ring;
     if (g->mma_ring <= g->mma_done) {
         sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
         release(g, r, stage);
@@ -396,10 +401,11 @@ void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     sn_stmt_rec *s = sn_stmt_get(g->m, pipe);
     sn_gen_ring *r = ring_of(g, pipe);
     lv *first = SN_NEWN(g->arena, lv, g->boxes.n);
-    int64_t n = sn_gen_extent(g, s->axis);
+    sn_ix n = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    bool may_be_empty = sn_ix_range(g->m, n).lo < 1;
     sn_gen_loop l;
-    if (!n) return;
-    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_em_ci(g->index, n), false);
+    if (sn_gen_extent(g, s->axis) == 0) return;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, n), may_be_empty);
     lv stage = current(g, r->stage), phase = current(g, r->phase);
     choose_stage(g, r, stage, first);
     if (g->role == SN_GEN_COPIES) copying_iteration(g, r, stage, phase);
@@ -407,8 +413,12 @@ void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     next_stage(g, r, stage, phase);
     for (uint32_t k = 0; k < g->boxes.n; k++)
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
+    bool reads = g->role == SN_GEN_COMPUTES && g->mma_ring > g->mma_done;
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
-    if (g->role == SN_GEN_COPIES || g->mma_ring <= g->mma_done) return;
+    if (!reads) return;
     sn_gen_wait_mma(g, 0);
+    sn_em_if ran;
+    if (may_be_empty) ran = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntSGT, l.n, sn_em_i(&g->em, l.n, 0)), "ran");
     release(g, r, stage_before(g, r, current(g, r->stage)));
+    if (may_be_empty) sn_em_end(&g->em, &ran);
 }

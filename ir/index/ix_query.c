@@ -145,7 +145,8 @@ static sn_ix bound(sn_module *m, sn_ix e, bool upper) {
     case SN_IX_PROD: return bound_product(m, e, upper);
     case SN_IX_DIV: return bound_div(m, e, upper);
     case SN_IX_MOD: return upper ? sn_ix_addc(m, r->b, -1) : sn_ix_const(m, 0);
-    case SN_IX_AXIS: return upper ? sn_ix_addc(m, sn_axis_get(m, (sn_axis){r->id})->extent, -1) : sn_ix_const(m, 0);
+    case SN_IX_AXIS:
+        return upper ? sn_ix_addc(m, bound(m, sn_axis_get(m, (sn_axis){r->id})->extent, true), -1) : sn_ix_const(m, 0);
     case SN_IX_SYM:
     case SN_IX_MIN:
     case SN_IX_MAX:

@@ -160,10 +160,22 @@ sn_stmt sn_copy_awaits(sn_module *m, sn_stmt bulk) {
 
 /* ---- pipes ---- */
 
+/* A bulk nest that stores nothing to shared memory is a box that brings results to memory. */
+static bool fills(const sn_module *m, sn_stmt bulk) {
+    sn_stmt end = sn_stmt_walk_skip(m, bulk);
+    for (sn_stmt s = bulk; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_stores(r) && sn_buf_get(m, r->buf)->scope == SN_BUF_SHARED) return true;
+    }
+    return false;
+}
+
 bool sn_pipe_fills(const sn_module *m, sn_stmt s) {
     sn_stmt end = sn_stmt_walk_skip(m, s);
-    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t))
-        if (sn_stmt_get(m, t)->bulk) return true;
+    for (sn_stmt t = s, next; t.i != end.i; t = next) {
+        next = sn_stmt_get(m, t)->pipe ? sn_stmt_walk_skip(m, t) : sn_stmt_walk_next(m, t);
+        if (sn_stmt_get(m, t)->bulk && fills(m, t)) return true;
+    }
     return false;
 }
 

@@ -87,7 +87,13 @@ static void subst_stmt(sn_module *m, sn_stmt_rec *r, const sn_axis *axes, const 
 void sn_stmt_subst(sn_module *m, sn_stmt s, const sn_axis *axes, const sn_ix *with, uint32_t n) {
     if (n == 0) return;
     sn_stmt end = sn_stmt_walk_skip(m, s);
-    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t)) subst_stmt(m, sn_stmt_get(m, t), axes, with, n);
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t)) {
+        sn_stmt_rec *r = sn_stmt_get(m, t);
+        subst_stmt(m, r, axes, with, n);
+        if (!r->axis.i) continue;
+        sn_axis_rec *ax = sn_axis_get(m, r->axis);
+        ax->extent = sn_ix_subst(m, ax->extent, axes, with, n);
+    }
 }
 
 /* A fresh statement like s (loop or reduce), without region, place and axis. */
@@ -171,7 +177,7 @@ static sn_stmt clone_at(cloner *c, sn_cursor at, sn_stmt s) {
     if (!sn_lop_has_region(r->op)) return t;
     if (r->axis.i) {
         const sn_axis_rec *ax = sn_axis_get(m, old->axis);
-        r->axis = sn_axis_new(m, ax->name, ax->extent);
+        r->axis = sn_axis_new(m, ax->name, sn_ix_subst(m, ax->extent, c->axes.at, c->with.at, c->axes.n));
         SN_PUSH(&m->arena, &c->axes, old->axis);
         SN_PUSH(&m->arena, &c->with, sn_ix_axis(m, r->axis));
     }

@@ -60,7 +60,7 @@ typedef struct node {
     ix_prog ix, bound;
     storage *mem;
     uint32_t axis; /* slot */
-    int64_t extent;
+    ix_prog extent;
     sn_scalar value;         /* CONST */
     const sn_stmt_rec *stmt; /* REDUCE, ACCUM: combiners */
     sn_stmt s;
@@ -179,7 +179,7 @@ static sn_status flatten_stmt(eval *ev, sn_stmt s) {
     if (r->axis.i) {
         sn_axis_rec *ax = sn_axis_get(ev->m, r->axis);
         n.axis = ax->mark = ev->n_axes++;
-        if (!sn_ix_is_const(ev->m, ax->extent, &n.extent)) return not_constant(ev, ax->name);
+        SN_TRY(flatten_prog(&n.extent, ev, ax->extent));
     }
     SN_TRY(flatten_prog(&n.ix, ev, r->ix));
     SN_TRY(flatten_prog(&n.bound, ev, r->bound));
@@ -314,8 +314,9 @@ static void run_accum(eval *ev, const node *n) {
 static sn_status run(eval *ev, uint32_t begin, uint32_t end);
 
 static sn_status run_loop(eval *ev, const node *n, uint32_t at) {
+    int64_t extent = run_ix(ev, n->extent);
     if (ev->check) sn_check_enter(ev->check, n->s);
-    for (int64_t i = 0; i < n->extent; i++) {
+    for (int64_t i = 0; i < extent; i++) {
         ev->axes[n->axis] = i;
         if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
         if (n->kind == SN_AXIS_GRID) ev->epoch++;
@@ -330,8 +331,9 @@ static sn_status run_reduce(eval *ev, const node *n, uint32_t at) {
     const sn_stmt_rec *r = n->stmt;
     for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states)
         sn_scalar_identity(r->combs[c], sn_val_get(ev->m, sn_result(r, k))->dtype, &state[k]);
+    int64_t extent = run_ix(ev, n->extent);
     if (ev->check) sn_check_enter(ev->check, n->s);
-    for (int64_t i = 0; i < n->extent; i++) {
+    for (int64_t i = 0; i < extent; i++) {
         ev->axes[n->axis] = i;
         if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
         SN_TRY(run(ev, at + 1, n->end));

@@ -18,6 +18,8 @@
  *             block numbers are 0. A reduce over a block axis is an all-reduce: every thread gets the result.
  *   vector    iterations are the lanes of a vector instruction
  *   unroll    written out; the extent is a constant
+ *   warp      of a reduce inside block.x: iterations run on neighbouring threads of a warp, a group of as many as there are
+ *             iterations; each loads what is in its own registers, and every thread of the group gets the result
  *   seq       a loop
  * More promises about an axis may follow its kind:
  *   bulk      copies from global to shared memory in the nest may be under way when it ends
@@ -49,6 +51,7 @@ typedef enum sn_axis_kind {
     SN_AXIS_BLOCK_Y,
     SN_AXIS_VECTOR,
     SN_AXIS_UNROLL,
+    SN_AXIS_WARP,
     SN_N_AXIS_KINDS
 } sn_axis_kind;
 extern const char *const sn_axis_kind_names[SN_N_AXIS_KINDS]; /* "seq" "grid" "cluster" "block.x" ... */

@@ -305,8 +305,8 @@ static sn_status parse_promises(sn_stmt_rec *r, parser *p) {
     if (is_mma) return parse_mma(r, p);
     if (!is_pipe) return SN_OK;
     SN_TRY(sn_lex_expect(p->lx, "("));
-    if (p->lx->tok != SN_TOK_INT || p->lx->integer < 2 || p->lx->integer > SN_MAX_PIPE)
-        return sn_lex_fail(p->lx, "a pipe has 2 to %d stages", SN_MAX_PIPE);
+    if (p->lx->tok != SN_TOK_INT || p->lx->integer < 1 || p->lx->integer > SN_MAX_PIPE)
+        return sn_lex_fail(p->lx, "a pipe has 1 to %d stages", SN_MAX_PIPE);
     r->pipe = (uint32_t)p->lx->integer;
     SN_TRY(sn_lex_next(p->lx));
     return sn_lex_expect(p->lx, ")");

@@ -3,7 +3,8 @@
  *   L1   an operand is defined before its use, in the same region or one around it
  *   L2   operands and results have the number and dtypes that the operation takes
  *   L3   the region of a reduce, and no other, ends in its only yield: one value per state, of its dtype
- *   L4   an axis belongs to one loop or reduce; its extent is made of constants and symbols and is not negative
+ *   L4   an axis belongs to one loop or reduce; its extent is made of constants and symbols and is not negative; that of a seq
+ *        loop in a scheduled kernel has a bound and may name the axes of grid and seq loops around it
  *   L5   an index expression names only axes of enclosing loops and visible values of integer type
  *   L6   an access that is neither masked nor inside an `if` does not provably leave [0, size)
  *   L7   the parameters of a kernel are exactly the global buffers that it touches; a reg, shared or posted buffer belongs to
@@ -33,16 +34,20 @@
  *        pipe if it fills shared memory
  *   L24  a bulk loop inside a block.x axis has an await loop, in the same place of the nest behind, which is like its
  *        own; the extent of that is a constant, and await stands nowhere else
- *   L25  a pipe of 2 to 8 stages is a seq loop outside the axes of threads and other pipes; nests with bulk block.x
- *        axes stand directly in it, behind them a barrier; they store only copies, load only what the kernel does not
+ *   L25  a pipe of 2 to 8 stages, or of 1 if boxes fill it, is a seq loop outside the axes of threads and other pipes, but that
+ *        one of boxes may stand in one of boxes; nests with bulk block.x axes stand directly in it, behind them a barrier; they store only copies, load only what the kernel does not
  *        store and take no values of the pipe's region; what they fill is only read, in the pipe and behind them
  *   L26  a kernel that is scheduled for a library is a product of matrices, with an epilogue, that one may be asked for
  *   L27  a nest with mma is one of its row of mma.def: threads, blocks, registers and operands, in shared memory or fragments, are where
  *        its formulas say
+ *   L28  a warp axis is that of a reduce inside a block.x axis, its extent a power of two up to 32 that divides that of
+ *        block.x; in its region the number of the thread counts by groups of as many, no value comes from inside the axes of
+ *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition seen) and buffers.
  * Says nothing about speed or targets.
  */
+#include "ir/loop/access.h"
 #include "ir/loop/copies.h"
 #include "ir/loop/library.h"
 #include "ir/loop/mma.h"
@@ -62,6 +67,7 @@ typedef struct verifier {
 #define FAIL(...) sn_stmt_fail(v->m, SN_ERROR_VERIFY, v->where, s, __VA_ARGS__)
 
 static sn_dtype dtype_of(const verifier *v, sn_val x) { return sn_val_get(v->m, x)->dtype; }
+static sn_ix extent_of(const verifier *v, sn_stmt s) { return sn_axis_get(v->m, sn_stmt_get(v->m, s)->axis)->extent; }
 static const char *dtype_name(sn_dtype t) { return sn_dtypes[t].name; }
 
 /* ---- L15: links ---- */
@@ -346,9 +352,28 @@ static bool loads_fragment(const verifier *v, const sn_stmt_rec *r) {
     return up->mma != 0;
 }
 
+/* The statement around s that has the axis kind, none if there is none. */
+static sn_stmt enclosing_kind(const verifier *v, const sn_stmt_rec *r, sn_axis_kind kind) {
+    sn_stmt up = r->parent;
+    for (; up.i; up = sn_stmt_get(v->m, up)->parent)
+        if (sn_stmt_get(v->m, up)->axis.i && sn_stmt_get(v->m, up)->kind == kind) break;
+    return up;
+}
+
+/* The offset of an access where the iteration of a warp axis around it is that of the thread itself. */
+static sn_ix of_own_thread(const verifier *v, const sn_stmt_rec *r) {
+    sn_stmt warp = enclosing_kind(v, r, SN_AXIS_WARP);
+    sn_stmt threads = warp.i ? enclosing_kind(v, sn_stmt_get(v->m, warp), SN_AXIS_BLOCK_X) : warp;
+    int64_t n;
+    if (!threads.i || !sn_ix_is_const(v->m, extent_of(v, warp), &n) || n < 1) return r->ix;
+    sn_axis of_warp = sn_stmt_get(v->m, warp)->axis;
+    sn_ix own = sn_ix_modc(v->m, sn_ix_axis(v->m, sn_stmt_get(v->m, threads)->axis), n);
+    return sn_ix_subst(v->m, r->ix, &of_warp, &own, 1);
+}
+
 static sn_status check_local(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
-    sn_ix rest = r->ix;
+    sn_ix rest = of_own_thread(v, r);
     if (b->scope == SN_BUF_REG && loads_fragment(v, r)) return SN_OK;
     for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
         const sn_stmt_rec *u = sn_stmt_get(v->m, up);
@@ -391,6 +416,28 @@ static bool only_symbols(const verifier *v, sn_ix e) {
     return !c.wrong;
 }
 
+/* A seq loop of a scheduled kernel may be shorter on some blocks than on others: who comes to its barriers is the same for all
+ * threads of a block. */
+static void find_other_than_blocks(void *user, sn_ix atom) {
+    ix_check *c = user;
+    const sn_module *m = c->v->m;
+    const sn_ix_rec *r = sn_ix_get(m, atom);
+    sn_stmt loop = r->kind == SN_IX_AXIS ? (sn_stmt){sn_axis_get(m, (sn_axis){r->id})->mark} : (sn_stmt){0};
+    const sn_stmt_rec *l = loop.i && sn_stmt_inside(m, c->s, loop) ? sn_stmt_get(m, loop) : NULL;
+    bool counts = l && l->op == SN_LOP_LOOP && (l->kind == SN_AXIS_GRID || l->kind == SN_AXIS_SEQ);
+    if (r->kind != SN_IX_SYM && !counts) c->wrong = "an axis or a value";
+}
+
+static sn_status check_extent(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    ix_check c = {.v = v, .s = s};
+    sn_ix extent = sn_axis_get(v->m, r->axis)->extent;
+    sn_ix_walk(v->m, extent, find_other_than_blocks, &c);
+    bool may = sn_kern_get(v->m, v->k)->scheduled && r->op == SN_LOP_LOOP && r->kind == SN_AXIS_SEQ;
+    if (c.wrong || !may) return FAIL("L4: the extent names an axis or a value");
+    if (sn_ix_range(v->m, extent).hi == INT64_MAX) return FAIL("L4: the extent has no bound");
+    return SN_OK;
+}
+
 /* Claim the axes of the kernel: axis.mark = its statement. Also the extents of the block, which L14 needs
  * everywhere. */
 static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
@@ -399,7 +446,7 @@ static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     int64_t extent = -1;
     if (ax->mark) return FAIL("L4: the axis belongs to another loop too");
     ax->mark = s.i;
-    if (!only_symbols(v, ax->extent)) return FAIL("L4: the extent names an axis or a value");
+    if (!only_symbols(v, ax->extent)) SN_TRY(check_extent(v, s, r));
     bool is_const = sn_ix_is_const(v->m, ax->extent, &extent);
     if (is_const && extent < 0) return FAIL("L4: the extent is negative");
     if (!is_const && (r->kind == SN_AXIS_VECTOR || r->kind == SN_AXIS_UNROLL))
@@ -412,14 +459,6 @@ static sn_status claim_axis(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
                     (long long)v->block[number]);
     v->block[number] = extent;
     return SN_OK;
-}
-
-/* The statement around s that has the axis kind, none if there is none. */
-static sn_stmt enclosing_kind(const verifier *v, const sn_stmt_rec *r, sn_axis_kind kind) {
-    sn_stmt up = r->parent;
-    for (; up.i; up = sn_stmt_get(v->m, up)->parent)
-        if (sn_stmt_get(v->m, up)->axis.i && sn_stmt_get(v->m, up)->kind == kind) break;
-    return up;
 }
 
 static sn_status check_grid(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
@@ -446,6 +485,47 @@ static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (!nests && enclosing_kind(v, r, r->kind).i)
         return FAIL("%s: a %s axis inside a %s axis", r->kind == SN_AXIS_VECTOR ? "L13" : "L11", name, name);
     return SN_OK;
+}
+
+/* ---- L28: reductions over neighbouring threads ---- */
+
+/* Is e the same for all threads of a group? */
+static bool is_of_group(const verifier *v, sn_ix e, sn_axis x, int64_t n) {
+    sn_ix first = sn_ix_scale(v->m, sn_ix_divc(v->m, sn_ix_axis(v->m, x), n), n);
+    return !e.i || sn_ix_eq(sn_ix_subst(v->m, e, &x, &first, 1), e);
+}
+
+static sn_status check_warp_region(verifier *v, sn_stmt warp, sn_stmt threads, int64_t n) {
+    sn_axis x = sn_stmt_get(v->m, threads)->axis;
+    sn_stmt end = sn_stmt_walk_skip(v->m, warp);
+    for (sn_stmt s = sn_stmt_get(v->m, warp)->first; s.i != end.i; s = sn_stmt_walk_next(v->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        if (!is_of_group(v, r->ix, x, n) || !is_of_group(v, r->bound, x, n))
+            return FAIL("L28: the threads of a group do not have the same part in a reduction over a warp");
+        if (sn_lop_has_region(r->op) && r->axis.i && r->kind != SN_AXIS_UNROLL && r->kind != SN_AXIS_SEQ)
+            return FAIL("L28: a %s axis in a reduction over a warp", sn_axis_kind_names[r->kind]);
+        for (uint32_t i = 0; i < r->n_in; i++) {
+            sn_stmt def = sn_val_get(v->m, r->in[i])->def;
+            if (sn_stmt_inside(v->m, def, threads) && !sn_stmt_inside(v->m, def, warp))
+                return FAIL("L28: a reduction over a warp takes a value of one thread");
+        }
+        if (sn_stores(r)) return FAIL("L28: a store in a reduction over a warp");
+        if (sn_loads(r) && sn_stmt_stores(v->m, threads, r->buf))
+            return FAIL("L28: a reduction over a warp loads what its threads store");
+    }
+    return SN_OK;
+}
+
+static sn_status check_warp(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (!r->axis.i || r->kind != SN_AXIS_WARP) return SN_OK;
+    enum { WARP = 32 };
+    int64_t n = 0;
+    sn_stmt threads = enclosing_kind(v, r, SN_AXIS_BLOCK_X);
+    bool is_const = sn_ix_is_const(v->m, extent_of(v, s), &n);
+    if (r->op != SN_LOP_REDUCE || !threads.i) return FAIL("L28: a warp axis is that of a reduce inside a block.x axis");
+    if (!is_const || n < 1 || n > WARP || (n & (n - 1)) || v->block[0] % n)
+        return FAIL("L28: the threads are no groups of a warp");
+    return check_warp_region(v, s, threads, n);
 }
 
 /* Does s stand after one of the grid loops, in its region or deeper? The last block to finish runs it then. */
@@ -614,7 +694,7 @@ typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
 static sn_status check_kernel(verifier *v) {
     static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
-                                      check_position, check_access,  check_kind};
+                                      check_position, check_access,  check_kind,  check_warp};
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     v->grid = (sn_stmt){0};
     v->block[0] = v->block[1] = v->block[2] = 0;

@@ -119,11 +119,13 @@ static sn_status check_ahead(verifier *v, sn_stmt pipe, sn_stmt nest) {
 static sn_status check_place(verifier *v, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(v->m, s);
     if (!r->pipe) return SN_OK;
-    if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_SEQ || r->pipe < 2 || r->pipe > SN_MAX_PIPE)
-        return FAIL("L25: a pipe is a seq loop with 2 to %d stages", SN_MAX_PIPE);
+    bool of_boxes = sn_pipe_of_boxes(v->m, s);
+    if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_SEQ || r->pipe < (of_boxes ? 1 : 2) || r->pipe > SN_MAX_PIPE)
+        return FAIL("L25: a pipe is a seq loop with %d to %d stages", of_boxes ? 1 : 2, SN_MAX_PIPE);
     for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent) {
         const sn_stmt_rec *u = sn_stmt_get(v->m, up);
         bool threads = u->axis.i && (u->kind == SN_AXIS_BLOCK_X || u->kind == SN_AXIS_BLOCK_Y);
+        if (u->pipe && of_boxes && sn_pipe_of_boxes(v->m, up)) continue;
         if (u->pipe || threads) return FAIL("L25: a pipe inside %s", u->pipe ? "a pipe" : "an axis of threads");
     }
     return SN_OK;

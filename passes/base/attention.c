@@ -253,4 +253,15 @@ bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) 
     return t->is_gpu && dtype && heads && s->shared <= MOST_ROWS && s->shared * (s->depth + s->width) <= MOST_ELEMENTS;
 }
 
-bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *s) { return sn_attention_has_few_rows(t, s); }
+/* Class attend (passes/schedule/attend.c): warpgroups take whole heads of halves, whose rows are a multiple of 16 bytes; a tile has 64
+ * queries at least, and fewer than half of them are done sooner with the scores in memory. */
+static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
+    enum { SM = 90, WIDEST = 256, UNIT = 8, LEAST = 32 };
+    bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16;
+    return t->is_gpu && t->specific && t->sm == SM && halves && s->depth <= WIDEST && s->width <= WIDEST &&
+           s->depth % UNIT == 0 && s->width % UNIT == 0 && s->queries >= LEAST;
+}
+
+bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *s) {
+    return sn_attention_has_few_rows(t, s) || by_warpgroups(t, s);
+}

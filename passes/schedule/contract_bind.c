@@ -277,7 +277,14 @@ static sn_ix own_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix e) {
     return b->sc->plain ? sn_contract_plain_column(b, x, j, e) : sn_mma_column(b->m, &b->nest, x, j, e);
 }
 
+sn_ix sn_contract_row_at(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix e) {
+    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
+    sn_ix row = sn_contract_fma(b, 2, h, sn_ix_divc(b->m, e, 2));
+    return sn_contract_fma(b, 2 * b->nest.tiles_m, thread, row);
+}
+
 static sn_val put_sum(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
+    if (b->by_row[i]) return sn_put_load(b->m, at, b->states[i], sn_contract_row_at(b, x, h, e));
     if (b->sc->plain) return sn_contract_plain_sum(b, at, i, x, h, j, e);
     return sn_put_load(b->m, at, b->n_terms ? b->totals[i] : b->states[i], sn_mma_element(b->m, &b->nest, x, h, j, e));
 }
@@ -442,18 +449,24 @@ static bool find_parts(sn_contract_binding *b, int64_t room, int64_t bytes) {
     return false;
 }
 
-static void stage_results(sn_contract_binding *b) {
-    const sn_target *t = b->ct.cx->target;
-    b->n_parts = b->n_copies = 1;
-    b->store = only_store(b);
-    if (b->sc->threads || !b->store.i || b->nest.columns > 1) return;
-    int64_t used = SN_PRODUCT_SPARE;
+/* Bytes of shared memory for operands. */
+static int64_t operands_room(const sn_contract_binding *b) {
+    int64_t used = 0;
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
         used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
         for (uint32_t k = 0; k < b->n_terms && b->ct.c.operands[i].right; k++)
             used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][k])->private_size;
     }
+    return used;
+}
+
+static void stage_results(sn_contract_binding *b, int64_t used) {
+    const sn_target *t = b->ct.cx->target;
+    b->n_parts = b->n_copies = 1;
+    b->store = only_store(b);
+    if (b->sc->threads || !b->store.i || b->nest.columns > 1) return;
+    used += SN_PRODUCT_SPARE;
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
     if (!find_parts(b, (int64_t)t->shared_bytes - used, sn_dtype_bytes(dtype))) return;
@@ -530,6 +543,18 @@ static bool stores_by_boxes(sn_contract_binding *b, sn_cursor at) {
     return fits;
 }
 
+/* How results come to memory; `used`: bytes of shared memory for all else. */
+static void choose_store(sn_contract_binding *b, sn_cursor at, int64_t used) {
+    stage_results(b, used);
+    b->stores_rows = b->staged.i && !stores_by_boxes(b, at);
+    if (b->stores_rows && !sn_contract_stores_rows(b)) drop_staged(b);
+}
+
+void sn_contract_put_results(sn_contract_binding *b, sn_cursor at, int64_t used) {
+    choose_store(b, at, used);
+    put_epilogue(b, at);
+}
+
 void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_contract ct;
     const char *why_not;
@@ -552,9 +577,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
         sn_contract_add_parts(&b, at);
     }
     if (sc->plain) sn_contract_plain_share(&b, at);
-    stage_results(&b);
-    b.stores_rows = b.staged.i && !stores_by_boxes(&b, at);
-    if (b.stores_rows && !sn_contract_stores_rows(&b)) drop_staged(&b);
+    choose_store(&b, at, operands_room(&b));
     sn_contract_find_ahead(&b);
     if (b.n_ahead) {
         sn_stmt first = before.i ? sn_next(b.m, before) : sn_stmt_get(b.m, at.parent)->first;

@@ -35,6 +35,7 @@ typedef struct sn_contract_binding {
     sn_buf terms[SN_MOST_OPERANDS][SN_MOST_TERMS];                /* of right operands, in shared memory */
     sn_buf fragments[SN_MOST_OPERANDS][SN_PIECES][SN_MOST_TERMS]; /* of left ones, in registers */
     sn_buf states[4];
+    bool by_row[4];    /* one register for each row of a thread, instead of one for each element */
     sn_buf totals[4];  /* with terms: what states are added to, run by run */
     sn_buf given[4];   /* without instructions: sums of groups of threads, for each other; none: there is one group */
     sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
@@ -91,6 +92,11 @@ void sn_contract_load_ahead(sn_contract_binding *b, sn_cursor at, sn_ix p);
 bool sn_contract_is_ahead(const sn_contract_binding *b, sn_stmt s);
 /* What load i has given for a result of part p. */
 sn_val sn_contract_ahead(sn_contract_binding *b, sn_cursor at, const sn_contract_spot *s, sn_ix p, uint32_t i);
+
+/* Offset of row (h, e) of thread x among registers that have one for each of its rows. */
+sn_ix sn_contract_row_at(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix e);
+/* The rest of the body at the elements of the states, and its results to memory; `used`: bytes of shared memory. */
+void sn_contract_put_results(sn_contract_binding *b, sn_cursor at, int64_t used);
 
 /* ---- contract_store.c ---- */
 

@@ -87,9 +87,16 @@ static void enter(place *p, sn_stmt s, const sn_stmt_rec *r, double n) {
         waits = !p->copies && (n > SN_WRITTEN_OUT || p->together > p->lanes);
         if (!waits && !p->phase.i) p->together *= n;
         break;
+    case SN_AXIS_WARP:
     case SN_N_AXIS_KINDS: break;
     }
     if (waits && !p->phase.i) p->phase = s;
+}
+
+/* Iterations; of a loop that is longer on some blocks than on others, in the middle. */
+static double iterations(const model *md, sn_stmt s) {
+    sn_range range = sn_ix_range(md->m, sn_stmt_extent(md->m, s));
+    return ((double)range.lo + (double)range.hi) / 2;
 }
 
 static place place_of(const model *md, sn_stmt s, bool copies) {
@@ -97,7 +104,7 @@ static place place_of(const model *md, sn_stmt s, bool copies) {
     for (sn_stmt t = sn_stmt_get(md->m, s)->parent; t.i; t = sn_stmt_get(md->m, t)->parent) {
         const sn_stmt_rec *r = sn_stmt_get(md->m, t);
         if (r->op == SN_LOP_IF) p.blocks *= share_of(md->m, r);
-        else enter(&p, t, r, (double)sn_ix_value(md->m, sn_stmt_extent(md->m, t)));
+        else enter(&p, t, r, iterations(md, t));
     }
     return p;
 }
@@ -286,7 +293,7 @@ static cost cost_of(const model *md, sn_stmt s, const place *p) {
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
     if (r->op < SN_N_LOPS) return cost_of_scalar(md, r, p);
     if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return cost_of_access(md, r, p);
-    if (r->op == SN_LOP_REDUCE) return cost_of_reduce(md, r, (double)sn_ix_value(md->m, sn_stmt_extent(md->m, s)));
+    if (r->op == SN_LOP_REDUCE) return cost_of_reduce(md, r, iterations(md, s));
     if (r->op == SN_LOP_ACCUM) return (cost){2 + (p->x.i ? SN_SCAN_THREADS / p->lanes : 0), 0};
     if (r->op == SN_LOP_CAST || r->op == SN_LOP_INDEX || r->op == SN_LOP_IN) return (cost){1, 0};
     return (cost){0, 0};

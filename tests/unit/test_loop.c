@@ -316,7 +316,7 @@ Test(loop, parse_errors) {
     parse_fails(X "kernel @k(x) {\n %0, %1 = load x[0] }", "load gives 1 results, 2 are named");
     parse_fails(X "kernel @k(x) {\n %0 = reduce avg r in 4 { } }", "unknown combiner 'avg'");
     parse_fails(X "kernel @k(x) {\n %0 = reduce sum r in 4 { } }", "does not end in a yield of 1 value");
-    parse_fails(X "kernel @k(x) {\n loop i in 4 : warp { } }", "unknown axis kind 'warp'");
+    parse_fails(X "kernel @k(x) {\n loop i in 4 : wave { } }", "unknown axis kind 'wave'");
     parse_fails(X "kernel @k(x) {\n loop i in 4 {", "found the end of the text");
     parse_fails(X "kernel @k(x) {\n jump }", "expected a statement or '}', found 'jump'");
     parse_fails(X "kernel @a-b(x) {\n }", "expected '('");

@@ -1,0 +1,270 @@
+/* attend.c: class attend: attention on GPUs in one kernel, whose scores never leave registers.
+ *
+ *     loop .. { loop i in Sq { loop d in Dv { %m, %z, %m2, %o = reduce (sumexp, sumexp) j in Sk { .. }   .. store y[..] } } }
+ *  -> loop g : grid { loop w in 1 : seq pipe(1) {
+ *       box q -> sq   barrier   loop x : block.x { most = -inf, total = 0, acc = 0 }
+ *       loop t in number of tiles : seq pipe(stages) {
+ *         box k -> sk   box v -> sv   barrier
+ *         s = sq * sk  (mma)   masks and f over s   most, and by how much it grew   s = e^(s - most)   total   p = s   acc *= ..
+ *         acc += p * sv  (mma)
+ *       }
+ *       the body, at the elements of acc that are the thread's
+ *     } }
+ *
+ * Finds the nest and chooses tiles here; attend_mask.c reads masks, attend_bind.c binds. A row is shared by four neighbouring
+ * threads, as instructions share it. Where a mask hides whole tiles of keys from a block, its loop over them is shorter.
+ *
+ * Legality: weights are rounded to the dtype of v for their product, as those of a graph in that dtype are.
+ */
+#include "passes/schedule/attend.h"
+
+/* ---- the nest ---- */
+
+static bool refuse(const char **why_not, const char *why) {
+    *why_not = why;
+    return false;
+}
+
+static const sn_stmt_rec *def_of(const sn_attend *a, sn_val v) { return sn_stmt_get(a->m, sn_val_get(a->m, v)->def); }
+
+/* The load of an element that is used as it is, converted exactly at most; none: it is another value. */
+static sn_stmt load_of(const sn_attend *a, sn_val v) {
+    sn_stmt def = sn_val_get(a->m, v)->def;
+    for (const sn_stmt_rec *r = sn_stmt_get(a->m, def); r->op == SN_LOP_CAST; r = sn_stmt_get(a->m, def)) {
+        if (!sn_dtype_holds(r->dtype, sn_val_get(a->m, r->in[0])->dtype)) break;
+        def = sn_val_get(a->m, r->in[0])->def;
+    }
+    const sn_stmt_rec *r = sn_stmt_get(a->m, def);
+    return r->op == SN_LOP_LOAD && !r->has_mask ? def : (sn_stmt){0};
+}
+
+static bool is_one(const sn_attend *a, sn_val v) {
+    const sn_stmt_rec *r = def_of(a, v);
+    return r->op == SN_LOP_CONST && r->f == 1;
+}
+
+/* The only reduction of the body, and the yield of its nest. */
+static bool find_reduction(sn_attend *a, const char **why_not) {
+    sn_contraction *c = &a->c;
+    sn_module *m = a->m;
+    sn_chain_outer(&c->outer, m, a->k);
+    c->body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, a->k, c->body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_stores(r) && !c->top.i) return refuse(why_not, "it stores in front of the reduction");
+        if (!sn_lop_has_region(r->op)) continue;
+        if (r->op != SN_LOP_REDUCE || c->top.i) return refuse(why_not, "it is more than one reduction");
+        c->top = s;
+    }
+    if (!c->top.i) return refuse(why_not, "it has no reduction");
+    const sn_stmt_rec *top = sn_stmt_get(m, c->top);
+    bool online = top->n_combs == 2 && top->combs[0] == SN_COMB_SUMEXP && top->combs[1] == SN_COMB_SUMEXP;
+    if (!online || top->dtype != SN_F32) return refuse(why_not, "it adds up no weights of scores and what they weigh");
+    c->inner = (sn_chain){.at = {c->top}, .n = 1};
+    c->dtype = SN_F32;
+    c->n_states = 4;
+    if (!sn_chain_extents(m, &c->outer, c->extent) || !sn_chain_extents(m, &c->inner, c->k_extent))
+        return refuse(why_not, "a size is symbolic");
+    c->k = c->k_extent[0];
+    return true;
+}
+
+/* The region: a sum of products, and what is yielded. */
+static bool find_products(sn_attend *a, const char **why_not) {
+    sn_module *m = a->m;
+    const sn_stmt_rec *top = sn_stmt_get(m, a->c.top), *yield = sn_stmt_get(m, top->last);
+    for (sn_stmt s = top->first; s.i; s = sn_next(m, s)) {
+        if (!sn_lop_has_region(sn_stmt_get(m, s)->op)) continue;
+        if (a->scores.i) return refuse(why_not, "its scores are more than one product");
+        a->scores = s;
+    }
+    const sn_stmt_rec *sum = a->scores.i ? sn_stmt_get(m, a->scores) : NULL;
+    if (!sum || sum->op != SN_LOP_REDUCE || sum->n_combs != 1 || sum->combs[0] != SN_COMB_SUM || sum->dtype != SN_F32)
+        return refuse(why_not, "its scores are no product");
+    const sn_stmt_rec *product = def_of(a, sn_stmt_get(m, sum->last)->in[0]);
+    if (product->op != SN_LOP_MUL || product->parent.i != a->scores.i)
+        return refuse(why_not, "its scores are no product");
+    if (!sn_val_eq(yield->in[0], yield->in[2]) || !is_one(a, yield->in[1]))
+        return refuse(why_not, "it adds up no weights of scores");
+    a->sum = sum->result;
+    a->score = yield->in[0];
+    a->channel = sum->axis;
+    a->q = load_of(a, product->in[0]);
+    a->key = load_of(a, product->in[1]);
+    a->v = load_of(a, yield->in[3]);
+    if (!a->q.i || !a->key.i || !a->v.i) return refuse(why_not, "an operand has a prologue");
+    if (!sn_ix_is_const(m, sn_axis_get(m, a->channel)->extent, &a->depth)) return refuse(why_not, "a size is symbolic");
+    return true;
+}
+
+static bool uses(const sn_attend *a, sn_stmt load, sn_axis ax) {
+    return sn_ix_uses_axis(a->m, sn_stmt_get(a->m, load)->ix, ax);
+}
+
+/* Rows: the longest axis that q alone has. All others but the columns are batch. */
+static bool find_sides(sn_attend *a, const char **why_not) {
+    sn_contraction *c = &a->c;
+    sn_axis keys = sn_stmt_axis(a->m, c->top);
+    if (uses(a, a->key, keys) == uses(a, a->q, keys)) return refuse(why_not, "its scores are no product of two sides");
+    if (uses(a, a->q, keys)) {
+        sn_stmt other = a->q;
+        a->q = a->key;
+        a->key = other;
+    }
+    uint32_t rows = SN_MAX_CHAIN, columns = SN_MAX_CHAIN;
+    c->batch = c->m = c->n = 1;
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        sn_axis ax = sn_stmt_axis(a->m, c->outer.at[i]);
+        bool of_q = uses(a, a->q, ax), of_k = uses(a, a->key, ax), of_v = uses(a, a->v, ax);
+        if (of_q && !of_k && !of_v && (rows == SN_MAX_CHAIN || c->extent[i] > c->extent[rows])) rows = i;
+        if (of_v && !of_q && !of_k && columns != SN_MAX_CHAIN) return refuse(why_not, "v has two axes of columns");
+        if (of_v && !of_q && !of_k) columns = i;
+    }
+    if (rows == SN_MAX_CHAIN || columns == SN_MAX_CHAIN) return refuse(why_not, "it has no rows or no columns");
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        c->side[i] = i == rows ? SN_SIDE_M : i == columns ? SN_SIDE_N : SN_SIDE_BATCH;
+        if (i != rows && i != columns) c->batch = sn_mul_clamped(c->batch, c->extent[i]);
+    }
+    c->m = c->extent[rows];
+    c->n = c->extent[columns];
+    return true;
+}
+
+/* Is everything that scores are made of the same for all columns? */
+static bool scores_know_no_column(const sn_attend *a) {
+    int64_t n;
+    sn_axis columns = sn_contraction_last_axis(&n, a->m, &a->c, SN_SIDE_N);
+    sn_stmt end = sn_stmt_walk_skip(a->m, a->c.top);
+    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->first; s.i != end.i && columns.i; s = sn_stmt_walk_next(a->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        if (s.i != a->v.i && ((r->ix.i && sn_ix_uses_axis(a->m, r->ix, columns)) ||
+                              (r->bound.i && sn_ix_uses_axis(a->m, r->bound, columns))))
+            return false;
+    }
+    return true;
+}
+
+static bool find_instruction(sn_attend *a, const char **why_not) {
+    sn_stmt loads[] = {a->q, a->key, a->v};
+    sn_dtype operand = sn_stmt_get(a->m, a->q)->dtype;
+    for (size_t i = 0; i < SN_COUNT(loads); i++) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, loads[i]);
+        if (r->dtype != operand) return refuse(why_not, "its operands have different dtypes");
+        if (sn_buf_get(a->m, r->buf)->align < 16) return refuse(why_not, "an operand does not begin at 16 bytes");
+    }
+    bool halves = operand == SN_BF16 || operand == SN_F16;
+    a->mma = operand == SN_BF16 ? SN_MMA_WGMMA_BF16 : SN_MMA_WGMMA_F16;
+    return halves ? true : refuse(why_not, "there is no instruction for its dtypes");
+}
+
+bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+    *a = (sn_attend){.cx = cx, .m = cx->m, .k = k};
+    if (!find_reduction(a, why_not) || !find_products(a, why_not) || !find_sides(a, why_not)) return false;
+    if (!scores_know_no_column(a)) return refuse(why_not, "its scores hang on columns");
+    if (!find_instruction(a, why_not)) return false;
+    sn_attend_find_masks(a);
+    return true;
+}
+
+bool sn_schedule_attend_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_attend a;
+    (void)sh;
+    *why_not = "it is for GPUs with instructions of warpgroups";
+    if (!cx->target->is_gpu || !cx->target->specific || cx->target->sm != sn_mmas[SN_MMA_WGMMA_BF16].sm) return false;
+    return sn_attend_find(&a, why_not, cx, k);
+}
+
+/* ---- headers ---- */
+
+int64_t sn_attend_padded(int64_t channels) {
+    int64_t step = sn_mmas[SN_MMA_WGMMA_BF16].k;
+    return (channels + step - 1) / step * step;
+}
+
+uint32_t sn_attend_line(int64_t padded) {
+    uint32_t line = SN_LINE;
+    while (padded * sn_dtype_bytes(SN_BF16) % line) line /= 2;
+    return line;
+}
+
+int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) {
+    int64_t depth = sn_attend_padded(a->depth), width = sn_attend_padded(a->c.n);
+    int64_t halves = (int64_t)sc->tile_m * depth + (int64_t)sc->stages * sc->tile_n * (depth + width);
+    return halves * sn_dtype_bytes(SN_BF16);
+}
+
+/* Registers of a thread: sums of its rows, scores, weights, and what addresses and rows take. */
+static int64_t registers(const sn_attend *a, const sn_sched *sc) {
+    enum { OTHERS = 40 };
+    int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
+    int64_t scores = rows * sc->tile_n / threads;
+    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + OTHERS;
+}
+
+/* What a thread that computes has when one warpgroup copies (codegen-llvm/kernel.c). */
+static int64_t registers_of(uint32_t groups) { return groups == 1 ? 255 : groups == 2 ? 240 : 160; }
+
+static bool is_possible(const sn_attend *a, const sn_sched *sc) {
+    enum { WIDEST = 256, GROUPS = 3 };
+    const sn_mma_info *mma = &sn_mmas[a->mma];
+    uint32_t groups = sc->block_x / mma->threads;
+    if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
+    if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
+    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > registers_of(groups)) return false;
+    return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes;
+}
+
+static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
+
+/* Of all blocks: products, or weights where they take longer; the first tile and the results stand alone. */
+static double cycles(const sn_attend *a, const sn_sched *sc) {
+    const sn_contraction *c = &a->c;
+    double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
+    double products = m * n * channels / sn_mmas[a->mma].rate, weights = m * n * SN_ATTEND_WEIGHT / 100;
+    double tile = (products > weights ? products : weights) + SN_ATTEND_TILE;
+    tile += (products > weights ? weights : products) / (sc->block_x / sn_mmas[a->mma].threads) / 2;
+    double blocks = (double)c->batch * waves_of((double)c->m, m), tiles = waves_of((double)c->k, n);
+    return waves_of(blocks, a->cx->target->units) * (tiles * tile + SN_ATTEND_BLOCK);
+}
+
+static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys) {
+    const sn_mma_info *mma = &sn_mmas[a->mma];
+    sn_sched sc = *pinned;
+    sc.cls = SN_SCHED_ATTEND;
+    if (!sc.tile_m) sc.tile_m = sc.block_x ? mma->m * (sc.block_x / mma->threads) : mma->m * groups;
+    if (!sc.block_x) sc.block_x = sc.tile_m / mma->m * mma->threads;
+    if (!sc.tile_n) sc.tile_n = keys;
+    if (!sc.stages) sc.stages = 2;
+    return sc;
+}
+
+sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                        const sn_sched *pinned) {
+    static const uint32_t KEYS[] = {176, 160, 128, 112, 96, 80, 64, 48, 32};
+    enum { GROUPS = 3, MOST = 6 };
+    sn_attend a;
+    const char *why_not;
+    (void)sh;
+    if (!sn_attend_find(&a, &why_not, cx, k) || (a.c.m < SN_ATTEND_LEAST && !pinned->cls)) return SN_OK;
+    double best[MOST];
+    sn_sched_list list = {0};
+    for (uint32_t groups = GROUPS; groups > 0; groups--)
+        for (size_t i = 0; i < SN_COUNT(KEYS); i++) {
+            sn_sched sc = complete(&a, pinned, groups, KEYS[i]);
+            if (!is_possible(&a, &sc)) continue;
+            double c = cycles(&a, &sc);
+            uint32_t at = list.n < MOST ? list.n : MOST - 1;
+            if (list.n == MOST && best[at] <= c) continue;
+            if (list.n < MOST) SN_PUSH(cx->scratch, &list, sc);
+            for (; at > 0 && best[at - 1] > c; at--) list.at[at] = list.at[at - 1], best[at] = best[at - 1];
+            list.at[at] = sc;
+            best[at] = c;
+        }
+    if (list.n && !sn_attend_fits(&why_not, &a, &list.at[0])) {
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
+        return SN_OK;
+    }
+    for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, cx, &list.at[i]);
+    if (list.n) out->cycles = best[0];
+    return SN_OK;
+}

@@ -1,0 +1,63 @@
+/* attend.h: attention on GPUs: what attend.c, which finds it and chooses, attend_mask.c and attend_bind.c know of it.
+ *
+ *     loop .. { loop i in Sq { loop d in Dv {
+ *       %m, %z, %m2, %o = reduce (sumexp, sumexp) j in Sk {
+ *         %s = reduce sum c in D { .. yield q(i, c) * k(j, c) }   %x = f(%s, i, j)   yield %x, 1, %x, v(j, d)
+ *       }
+ *       .. store y[..], g(%o, %z, ..)
+ *     } } }
+ *
+ * Rows are queries, columns are those of v. f may be anything; what of it is a test that says which keys a row sees, and is linear
+ * in both, becomes a mask.
+ */
+#ifndef SN_PASSES_SCHEDULE_ATTEND_H
+#define SN_PASSES_SCHEDULE_ATTEND_H
+
+#include "passes/schedule/contract_bind.h"
+
+enum { SN_MOST_MASKS = 8 };
+
+/* A score counts where e >= 0; everywhere else it is -inf. e is linear in the axes of rows and keys. */
+typedef struct sn_attend_mask {
+    sn_ix e;
+} sn_attend_mask;
+
+typedef struct sn_attend {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_contraction
+        c; /* of weights and v: columns are its N, keys its K; outer axes that are neither rows nor columns are batch */
+    sn_stmt scores;    /* the reduction that multiplies q by k */
+    sn_stmt q, key, v; /* loads */
+    sn_axis channel;   /* of q and k */
+    int64_t depth;     /* how many */
+    sn_val sum, score; /* what `scores` gives; f of it, without masks and factor */
+    double factor;     /* positive; of the score: the maximum needs none */
+    sn_attend_mask masks[SN_MOST_MASKS];
+    uint32_t n_masks;
+    sn_mma mma;
+} sn_attend;
+
+/* Is the kernel attention that boxes and matrix instructions of this target can do? */
+bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
+/* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */
+int64_t sn_attend_padded(int64_t channels);
+/* ... in lines of so many bytes. */
+uint32_t sn_attend_line(int64_t padded);
+/* Bytes of shared memory of a block of that header, without results. */
+int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc);
+/* Can boxes bring its operands, by tiles of that header (attend_bind.c)? */
+bool sn_attend_fits(const char **why_not, const sn_attend *a, const sn_sched *sc);
+
+/* ---- attend_mask.c ---- */
+
+/* Takes masks and a positive factor off a->score. */
+void sn_attend_find_masks(sn_attend *a);
+/* Tiles of keys that the rows from `row` on see, of a block of that header at `batch`: first and number, at least one. */
+void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row);
+/* e of mask i at a place; its least value over rows from `row` and keys from `key` on, of a tile. */
+sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix key);
+sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key);
+
+#endif

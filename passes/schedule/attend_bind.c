@@ -1,0 +1,449 @@
+/* attend_bind.c: binding of class attend; attend.c has the picture.
+ *
+ * Tiles of q, k and v lie in shared memory alike: lines of up to 128 bytes of channels, one for each row or key, permuted. Scores
+ * and sums are accumulators of instructions; weights become the fragment of the second product, for which every thread has its
+ * elements already. Of a row, four threads have the maximum and the growth alike, and each has a total of its own, added
+ * up at the end. With c the factor of scores and log2 e,
+ *
+ *     most' = max(most, scores)   shift = c*most'   grown = 2^(c*most - shift)   weight = 2^(c*score - shift)
+ *
+ * A row whose scores are all -inf so far has shift 0, so that its weights are 0 and not nan.
+ */
+#include <math.h>
+
+#include "passes/schedule/attend.h"
+
+typedef struct binding {
+    sn_attend *a;
+    sn_contract_binding b; /* of sums: rows, columns, results */
+    sn_mma_nest scores, sums;
+    sn_mma_operand q, key, v;
+    sn_buf s, p; /* scores, then weights; those as a fragment */
+    sn_buf most, shift, grown, part, total;
+    sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
+    double scale;            /* of scores, to exponents of 2 */
+} binding;
+
+static sn_ix fma_ix(binding *o, int64_t c, sn_ix a, sn_ix e) { return sn_contract_fma(&o->b, c, a, e); }
+
+static sn_ix open_loop(binding *o, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    return sn_contract_loop(&o->b, at, name, extent, kind);
+}
+
+static sn_ix open_threads(binding *o, sn_cursor *at) {
+    return open_loop(o, at, "x", o->b.nest.threads, SN_AXIS_BLOCK_X);
+}
+
+/* ---- operands ---- */
+
+static sn_mma_operand make_operand(binding *o, const char *name, sn_stmt load, int64_t lines, int64_t channels) {
+    int64_t padded = sn_attend_padded(channels);
+    sn_buf buf = sn_contract_local(&o->b, name, sn_stmt_get(o->b.m, load)->dtype, SN_BUF_SHARED, lines * padded, 1);
+    sn_buf_get(o->b.m, buf)->swizzle = sn_attend_line(padded);
+    return (sn_mma_operand){.buf = buf, .rows = lines, .width = sn_attend_line(padded) / sn_dtype_bytes(SN_BF16)};
+}
+
+/* Boxes that bring a tile: `lines` rows or keys from `from` on, of `all`; side by side what lines of channels hold. axis: that of
+ * channels. */
+typedef struct tile {
+    sn_stmt load;
+    const sn_mma_operand *to;
+    sn_ix from;
+    int64_t lines, all, channels;
+    bool is_key;
+    sn_axis channel; /* none: the columns */
+} tile;
+
+static sn_ix element(binding *o, const tile *t, sn_ix line, sn_ix channel) {
+    sn_ix zero = sn_ix_const(o->b.m, 0);
+    sn_contraction_place place = {o->b.batch, t->is_key ? zero : line, zero, t->is_key ? line : zero};
+    sn_axis axes[2 * SN_MAX_CHAIN + 1];
+    sn_ix with[2 * SN_MAX_CHAIN + 1];
+    if (!t->channel.i) place.column = channel;
+    uint32_t n = sn_contraction_axes(axes, with, o->b.m, &o->a->c, &place);
+    if (t->channel.i) axes[n] = t->channel, with[n++] = channel;
+    return sn_ix_subst(o->b.m, sn_stmt_get(o->b.m, t->load)->ix, axes, with, n);
+}
+
+static void put_boxes(binding *o, sn_cursor at, const tile *t) {
+    sn_module *m = o->b.m;
+    const sn_stmt_rec *load = sn_stmt_get(m, t->load);
+    int64_t width = t->to->width, padded = sn_attend_padded(t->channels);
+    for (int64_t first = 0; first < padded; first += width) {
+        sn_cursor in = at;
+        sn_ix i = open_loop(o, &in, "i", t->lines, SN_AXIS_SEQ), j = open_loop(o, &in, "j", width, SN_AXIS_SEQ);
+        sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
+        sn_ix line = sn_ix_add(m, t->from, i), channel = sn_ix_addc(m, j, first);
+        sn_val mask = sn_contract_and(&o->b, in, (sn_val){0}, sn_ix_range(m, line).hi >= t->all, line, t->all);
+        mask = sn_contract_and(&o->b, in, mask, first + width > t->channels, channel, t->channels);
+        sn_ix from = element(o, t, line, channel);
+        sn_val x = mask.i ? sn_put_load_masked(m, in, load->buf, from, mask, sn_put_const(m, in, load->dtype, 0))
+                          : sn_put_load(m, in, load->buf, from);
+        sn_put_store(m, in, t->to->buf, sn_ix_addc(m, fma_ix(o, width, i, j), first * t->lines), x);
+    }
+}
+
+static void put_q(binding *o, sn_cursor at) {
+    const sn_attend *a = o->a;
+    put_boxes(o, at, &(tile){a->q, &o->q, o->b.row, o->b.sc->tile_m, a->c.m, a->depth, false, a->channel});
+}
+
+static void put_keys(binding *o, sn_cursor at) {
+    const sn_attend *a = o->a;
+    int64_t keys = o->b.sc->tile_n;
+    put_boxes(o, at, &(tile){a->key, &o->key, o->keys, keys, a->c.k, a->depth, true, a->channel});
+    put_boxes(o, at, &(tile){a->v, &o->v, o->keys, keys, a->c.k, a->c.n, true, {0}});
+}
+
+/* ---- elements and rows of a thread ---- */
+
+static sn_ix row_at(binding *o, sn_ix x, sn_ix h, sn_ix r) {
+    return sn_contract_row_at(&o->b, x, h, sn_ix_scale(o->b.m, r, 2));
+}
+
+/* Loops over the rows of a thread. */
+static void open_rows(binding *o, sn_cursor *at, sn_ix *h, sn_ix *r) {
+    *h = open_loop(o, at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
+    *r = open_loop(o, at, "r", 2, SN_AXIS_UNROLL);
+}
+
+/* Loops over what it has of a row of scores, innermost pairs of neighbours: j-th block, element e of it. */
+static void open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
+    *j = open_loop(o, at, "j", o->scores.tiles_n, SN_AXIS_UNROLL);
+    *e = fma_ix(o, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
+}
+
+static void store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
+    int64_t own = sn_buf_get(o->b.m, buf)->private_size;
+    sn_ix x = open_threads(o, &at), e = open_loop(o, &at, "e", own, SN_AXIS_UNROLL);
+    sn_put_store(o->b.m, at, buf, fma_ix(o, own, x, e), sn_put_const(o->b.m, at, SN_F32, value));
+}
+
+/* What the four threads of a row come to: a combiner over `n` elements that each has, in two chains. */
+typedef sn_ix element_fn(binding *o, sn_ix x, sn_ix h, sn_ix r, sn_ix i, sn_ix v);
+
+static sn_stmt open_reduce(binding *o, sn_cursor *at, const char *name, int64_t n, sn_axis_kind kind, sn_comb comb,
+                           sn_ix *axis) {
+    static const sn_dtype f32 = SN_F32;
+    sn_axis ax = sn_axis_new(o->b.m, name, sn_ix_const(o->b.m, n));
+    sn_stmt s = sn_put_reduce(o->b.m, *at, ax, kind, &comb, 1, &f32);
+    *at = sn_at_end(o->b.k, s);
+    *axis = sn_ix_axis(o->b.m, ax);
+    return s;
+}
+
+static sn_val close_reduce(binding *o, sn_cursor at, sn_stmt s, sn_val x) {
+    sn_put_yield(o->b.m, at, &x, 1);
+    return sn_stmt_get(o->b.m, s)->result;
+}
+
+/* Over the scores that thread x has of a row. */
+static sn_val put_over_row(binding *o, sn_cursor at, sn_ix x, sn_ix h, sn_ix r, sn_comb comb) {
+    sn_ix v, j;
+    sn_cursor outer = at;
+    sn_stmt pairs = open_reduce(o, &outer, "v", 2, SN_AXIS_UNROLL, comb, &v);
+    sn_cursor in = outer;
+    sn_stmt blocks = open_reduce(o, &in, "j", o->scores.tiles_n, SN_AXIS_UNROLL, comb, &j);
+    sn_ix e = sn_mma_element(o->b.m, &o->scores, x, h, j, fma_ix(o, 2, r, v));
+    return close_reduce(o, outer, pairs, close_reduce(o, in, blocks, sn_put_load(o->b.m, in, o->s, e)));
+}
+
+/* The thread that is number l of the four that share its rows. */
+static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return fma_ix(o, 4, sn_ix_divc(o->b.m, x, 4), l); }
+
+/* ---- scores ---- */
+
+static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b, at, buf); }
+
+/* f of each score. What it loads exists for rows and keys that exist. */
+static void put_function(binding *o, sn_cursor at) {
+    sn_attend *a = o->a;
+    sn_module *m = o->b.m;
+    if (sn_val_eq(a->score, a->sum)) return;
+    sn_ix x = open_threads(o, &at), h, r, j, e;
+    open_rows(o, &at, &h, &r);
+    open_pairs(o, &at, r, &j, &e);
+    sn_ix row = sn_ix_add(m, o->b.row, sn_mma_row(m, &o->scores, x, h, e));
+    sn_ix key = sn_ix_add(m, o->keys, sn_mma_column(m, &o->scores, x, j, e));
+    sn_ix own = sn_mma_element(m, &o->scores, x, h, j, e);
+    sn_contraction_copier p;
+    sn_contraction_copier_start(&p, a->cx, at, o->b.n_vals);
+    sn_contraction_place place = {o->b.batch, row, sn_ix_const(m, 0), key};
+    p.n = sn_contraction_axes(p.axes, p.with, m, &a->c, &place);
+    p.mask = sn_contract_and(&o->b, at, (sn_val){0}, o->b.edge_m, row, a->c.m);
+    p.mask = sn_contract_and(&o->b, at, p.mask, a->c.k % o->b.sc->tile_n != 0, key, a->c.k);
+    p.became[a->sum.i] = sn_put_load(m, at, o->s, own);
+    sn_put_store(m, at, o->s, own, sn_contraction_copy(&p, a->score));
+}
+
+/* Where the test holds somewhere in the tile: scores become -inf where e is negative. */
+static void put_mask(binding *o, sn_cursor at, sn_ix least, uint32_t mask, bool keys_end) {
+    sn_module *m = o->b.m;
+    sn_ix worst = sn_ix_addc(m, sn_ix_scale(m, least, -1), -1);
+    int64_t most = sn_ix_range(m, worst).hi;
+    if (most < 0) return;
+    at = sn_at_end(o->b.k, sn_put_if(m, at, worst, sn_ix_const(m, most < INT32_MAX ? most + 1 : INT32_MAX)));
+    sn_ix x = open_threads(o, &at), h, r, j, e;
+    open_rows(o, &at, &h, &r);
+    open_pairs(o, &at, r, &j, &e);
+    sn_ix key = sn_ix_add(m, o->keys, sn_mma_column(m, &o->scores, x, j, e));
+    sn_ix row = sn_ix_add(m, o->b.row, sn_mma_row(m, &o->scores, x, h, e));
+    sn_ix test = keys_end ? sn_ix_addc(m, sn_ix_scale(m, key, -1), o->a->c.k - 1)
+                          : sn_attend_mask_at(o->a, mask, o->b.batch, row, key);
+    int64_t bound = sn_ix_range(m, test).hi;
+    sn_val keep = sn_put_in(m, at, test, sn_ix_const(m, bound < 0 ? 1 : bound < INT32_MAX ? bound + 1 : INT32_MAX));
+    sn_ix own = sn_mma_element(m, &o->scores, x, h, j, e);
+    sn_val score = sn_put_load(m, at, o->s, own), never = sn_put_const(m, at, SN_F32, -INFINITY);
+    sn_put_store(m, at, o->s, own, sn_put_op3(m, at, SN_LOP_SELECT, keep, score, never));
+}
+
+static void put_masks(binding *o, sn_cursor at) {
+    sn_attend *a = o->a;
+    for (uint32_t i = 0; i < a->n_masks; i++)
+        put_mask(o, at, sn_attend_mask_least(a, i, o->b.sc, o->b.batch, o->b.row, o->keys), i, false);
+    if (a->c.k % o->b.sc->tile_n == 0) return;
+    sn_ix least = sn_ix_addc(o->b.m, sn_ix_scale(o->b.m, o->keys, -1), a->c.k - o->b.sc->tile_n);
+    put_mask(o, at, least, 0, true);
+}
+
+/* ---- weights ---- */
+
+static sn_val put_scaled(binding *o, sn_cursor at, sn_val x) {
+    return sn_put_op2(o->b.m, at, SN_LOP_MUL, x, sn_put_const(o->b.m, at, SN_F32, o->scale));
+}
+
+static void put_most(binding *o, sn_cursor at) {
+    sn_module *m = o->b.m;
+    sn_ix x = open_threads(o, &at), h, r, l;
+    open_rows(o, &at, &h, &r);
+    sn_cursor in = at;
+    sn_stmt group = open_reduce(o, &in, "l", 4, SN_AXIS_WARP, SN_COMB_MAX, &l);
+    sn_val most = close_reduce(o, in, group, put_over_row(o, in, neighbour(o, x, l), h, r, SN_COMB_MAX));
+    sn_ix own = row_at(o, x, h, r);
+    sn_val before = sn_put_load(m, at, o->most, own), now = sn_put_op2(m, at, SN_LOP_MAX, before, most);
+    sn_val none = sn_put_op2(m, at, SN_LOP_EQ, now, sn_put_const(m, at, SN_F32, -INFINITY));
+    sn_val shift = sn_put_op3(m, at, SN_LOP_SELECT, none, sn_put_const(m, at, SN_F32, 0), put_scaled(o, at, now));
+    sn_val grown =
+        sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(m, at, SN_LOP_SUB, put_scaled(o, at, before), shift));
+    sn_put_store(m, at, o->most, own, now);
+    sn_put_store(m, at, o->shift, own, shift);
+    sn_put_store(m, at, o->grown, own, grown);
+}
+
+static void put_weights(binding *o, sn_cursor at) {
+    sn_module *m = o->b.m;
+    sn_ix x = open_threads(o, &at), h, r, j, e;
+    open_rows(o, &at, &h, &r);
+    sn_cursor in = at;
+    sn_ix own = row_at(o, x, h, r);
+    sn_val shift = sn_put_load(m, at, o->shift, own);
+    open_pairs(o, &in, r, &j, &e);
+    sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
+    sn_val scaled = put_scaled(o, in, sn_put_load(m, in, o->s, score));
+    sn_put_store(m, in, o->s, score,
+                 sn_put_op1(m, in, SN_LOP_EXP2_NORMAL, sn_put_op2(m, in, SN_LOP_SUB, scaled, shift)));
+    sn_val sum = put_over_row(o, at, x, h, r, SN_COMB_SUM), part = sn_put_load(m, at, o->part, own);
+    part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_load(m, at, o->grown, own));
+    sn_put_store(m, at, o->part, own, sn_put_op2(m, at, SN_LOP_ADD, part, sum));
+}
+
+/* Elements of a fragment are, in their order: blocks of rows h, steps of the instruction, halves of those, rows r, neighbours. Two
+ * blocks of scores are a step. */
+static void put_fragment(binding *o, sn_cursor at) {
+    sn_module *m = o->b.m;
+    sn_ix x = open_threads(o, &at), h = open_loop(o, &at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
+    sn_ix j = open_loop(o, &at, "j", o->scores.tiles_n, SN_AXIS_UNROLL), r = open_loop(o, &at, "r", 2, SN_AXIS_UNROLL);
+    sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
+    sn_val weight = sn_put_load(m, at, o->s, sn_mma_element(m, &o->scores, x, h, j, e));
+    sn_dtype operand = sn_buf_get(m, o->p)->dtype;
+    sn_put_store(m, at, o->p, sn_mma_element(m, &o->scores, x, h, j, e), sn_put_cast(m, at, operand, weight));
+}
+
+static void put_growth(binding *o, sn_cursor at) {
+    sn_module *m = o->b.m;
+    sn_ix x = open_threads(o, &at), h, r;
+    open_rows(o, &at, &h, &r);
+    sn_val grown = sn_put_load(m, at, o->grown, row_at(o, x, h, r));
+    sn_ix j = open_loop(o, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
+    sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
+    sn_ix own = sn_mma_element(m, &o->sums, x, h, j, e);
+    sn_val sum = sn_put_load(m, at, o->sums.state, own);
+    sn_put_store(m, at, o->sums.state, own, sn_put_op2(m, at, SN_LOP_MUL, sum, grown));
+}
+
+/* Behind all keys: totals of rows, and their maximum as scores have it. */
+static void put_totals(binding *o, sn_cursor at) {
+    sn_module *m = o->b.m;
+    sn_ix x = open_threads(o, &at), h, r, l;
+    open_rows(o, &at, &h, &r);
+    sn_cursor in = at;
+    sn_stmt group = open_reduce(o, &in, "l", 4, SN_AXIS_WARP, SN_COMB_SUM, &l);
+    sn_val part = sn_put_load(m, in, o->part, row_at(o, neighbour(o, x, l), h, r));
+    sn_ix own = row_at(o, x, h, r);
+    sn_put_store(m, at, o->total, own, close_reduce(o, in, group, part));
+    sn_val most = sn_put_load(m, at, o->most, own);
+    sn_val factor = sn_put_const(m, at, SN_F32, o->a->factor);
+    sn_put_store(m, at, o->shift, own, sn_put_op2(m, at, SN_LOP_MUL, most, factor));
+}
+
+/* ---- all of it ---- */
+
+static sn_buf make_registers(binding *o, const char *name, sn_dtype dtype, int64_t own) {
+    return sn_contract_local(&o->b, name, dtype, SN_BUF_REG, own, o->b.nest.threads);
+}
+
+static void make_nests(binding *o) {
+    const sn_attend *a = o->a;
+    const sn_sched *sc = o->b.sc;
+    const sn_mma_info *mma = &sn_mmas[a->mma];
+    int64_t depth = sn_attend_padded(a->depth), columns = sn_attend_padded(a->c.n), rows = 2 * o->b.nest.tiles_m;
+    o->scores = o->sums = o->b.nest;
+    o->scores.tiles_n = sc->tile_n / mma->n;
+    o->scores.depth = depth;
+    o->sums.tiles_n = (uint32_t)columns / mma->n;
+    o->sums.depth = sc->tile_n;
+    o->b.nest.tiles_n = o->sums.tiles_n;
+    o->q = make_operand(o, "q", a->q, sc->tile_m, a->depth);
+    o->key = make_operand(o, "k", a->key, sc->tile_n, a->depth);
+    o->v = make_operand(o, "v", a->v, sc->tile_n, a->c.n);
+    o->s = make_registers(o, "s", SN_F32, sn_mma_private(&o->scores));
+    o->p = make_registers(o, "p", mma->operand, sn_mma_private(&o->scores));
+    o->most = make_registers(o, "most", SN_F32, rows);
+    o->shift = make_registers(o, "shift", SN_F32, rows);
+    o->grown = make_registers(o, "grown", SN_F32, rows);
+    o->part = make_registers(o, "part", SN_F32, rows);
+    o->total = make_registers(o, "total", SN_F32, rows);
+    o->scores.state = o->s;
+    o->scores.a = o->q;
+    o->scores.b = o->key;
+    o->sums.state = make_registers(o, "acc", SN_F32, sn_mma_private(&o->sums));
+    o->sums.a = (sn_mma_operand){.buf = o->p, .in_registers = true};
+    o->sums.b = (sn_mma_operand){.buf = o->v.buf, .rows = columns, .width = o->v.width, .across = true};
+}
+
+/* sums: those of instructions, with tiles as wide as all columns. */
+static void start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sums) {
+    sn_contract ct = {.cx = a->cx, .m = a->m, .k = a->k, .c = a->c, .mma = a->mma};
+    *o = (binding){.a = a, .scale = a->factor * 0x1.71547652b82fep+0 /* log2 e */};
+    *sums = *sc;
+    sums->tile_k = sc->tile_n;
+    sums->cluster = 1;
+    o->b = (sn_contract_binding){.ct = ct, .sc = sc, .m = a->m, .k = a->k, .n_vals = a->m->vals.count};
+    o->b.nest = (sn_mma_nest){.mma = a->mma, .threads = sc->block_x, .columns = 1, .tiles_m = 1};
+    o->b.nest.rank = sn_ix_const(a->m, 0);
+    o->b.split = 1;
+    o->b.turn = o->b.column = sn_ix_const(a->m, 0);
+    o->b.edge_m = a->c.m % sc->tile_m != 0;
+    o->b.edge_n = a->c.n % sn_attend_padded(a->c.n) != 0;
+    make_nests(o);
+}
+
+/* Do later rows see more keys? */
+static bool grows(binding *o, int64_t down) {
+    sn_module *m = o->b.m;
+    sn_ix first, least, most, last = sn_ix_const(m, (down - 1) * o->b.sc->tile_m), zero = sn_ix_const(m, 0);
+    sn_attend_tiles(&first, &least, o->a, o->b.sc, zero, zero);
+    sn_attend_tiles(&first, &most, o->a, o->b.sc, zero, last);
+    return sn_ix_range(m, most).hi > sn_ix_range(m, least).hi;
+}
+
+/* Products of a batch whose keys and values stay in the cache together. */
+static int64_t at_once(const binding *o) {
+    const sn_contraction *c = &o->a->c;
+    int64_t bytes = c->k * (o->a->depth + c->n) * sn_dtype_bytes(SN_BF16), n = c->batch;
+    while (n > 1 && (c->batch % n || 2 * n * bytes > (int64_t)o->a->cx->target->cache_bytes)) n--;
+    return n;
+}
+
+/* The loops over blocks; *at moves inside. Those with most keys begin first: what is left then are short ones. */
+static void open_blocks(binding *o, sn_cursor *at) {
+    const sn_contraction *c = &o->a->c;
+    sn_module *m = o->b.m;
+    int64_t down = (c->m + o->b.sc->tile_m - 1) / o->b.sc->tile_m, group = grows(o, down) ? at_once(o) : 1;
+    sn_ix g = open_loop(o, at, "g", c->batch * down, SN_AXIS_GRID);
+    sn_ix inside = sn_ix_modc(m, g, group * down), tile = sn_ix_divc(m, inside, group);
+    if (grows(o, down)) tile = sn_ix_addc(m, sn_ix_scale(m, tile, -1), down - 1);
+    o->b.batch = fma_ix(o, group, sn_ix_divc(m, g, group * down), sn_ix_modc(m, inside, group));
+    o->b.row = sn_ix_scale(m, tile, o->b.sc->tile_m);
+}
+
+/* A pipe of so many stages; *at moves inside. */
+static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent, uint32_t stages) {
+    sn_axis ax = sn_axis_new(o->b.m, name, extent);
+    *at = sn_at_end(o->b.k, sn_put_loop(o->b.m, *at, ax, SN_AXIS_SEQ));
+    sn_stmt_get(o->b.m, at->parent)->pipe = stages;
+    return sn_ix_axis(o->b.m, ax);
+}
+
+static void open_tiles(binding *o, sn_cursor *at) {
+    sn_ix number;
+    sn_attend_tiles(&o->first, &number, o->a, o->b.sc, o->b.batch, o->b.row);
+    sn_ix t = open_pipe(o, at, "t", number, o->b.sc->stages);
+    o->keys = sn_ix_scale(o->b.m, sn_ix_add(o->b.m, o->first, t), o->b.sc->tile_n);
+}
+
+static void put_tile(binding *o, sn_cursor at) {
+    put_keys(o, at);
+    sn_put_barrier(o->b.m, at);
+    zero(o, at, o->s);
+    sn_mma_put(o->b.m, at, &o->scores);
+    put_function(o, at);
+    put_masks(o, at);
+    put_most(o, at);
+    put_weights(o, at);
+    put_fragment(o, at);
+    put_growth(o, at);
+    sn_mma_put(o->b.m, at, &o->sums);
+}
+
+/* The boxes stand in a kernel of their own meanwhile. */
+bool sn_attend_fits(const char **why_not, const sn_attend *of, const sn_sched *sc) {
+    sn_module *m = of->m;
+    sn_attend a = *of;
+    sn_sched sums;
+    binding o;
+    sn_box box;
+    bool fits = true;
+    start(&o, &a, sc, &sums);
+    o.b.k = sn_kern_new(m, sn_strf(&m->arena, "%s_boxes", sn_kern_get(m, a.k)->name));
+    sn_cursor at = sn_at_end(o.b.k, (sn_stmt){0});
+    open_blocks(&o, &at);
+    open_pipe(&o, &at, "w", sn_ix_const(m, 1), 1);
+    put_q(&o, at);
+    sn_cursor in = at;
+    open_tiles(&o, &in);
+    put_keys(&o, in);
+    for (sn_stmt s = sn_stmt_get(m, at.parent)->first; s.i && fits; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->bulk) fits = sn_box_find(&box, why_not, m, s);
+    sn_kern_remove(m, o.b.k);
+    return fits;
+}
+
+void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+    sn_attend a;
+    const char *why_not;
+    sn_sched sums;
+    binding o;
+    sn_attend_find(&a, &why_not, cx, k);
+    start(&o, &a, sc, &sums);
+    sn_schedule_take_body(&o.b.body, cx, k, sh);
+    sn_cursor at = sn_at_end(k, (sn_stmt){0});
+    open_blocks(&o, &at);
+    open_pipe(&o, &at, "w", sn_ix_const(o.b.m, 1), 1);
+    put_q(&o, at);
+    sn_put_barrier(o.b.m, at);
+    store_all(&o, at, o.most, -INFINITY);
+    store_all(&o, at, o.part, 0);
+    zero(&o, at, o.sums.state);
+    sn_cursor in = at;
+    open_tiles(&o, &in);
+    put_tile(&o, in);
+    put_totals(&o, at);
+    sums.tile_n = (uint32_t)sn_attend_padded(a.c.n);
+    o.b.sc = &sums;
+    o.b.states[0] = o.b.states[2] = o.shift;
+    o.b.states[1] = o.total;
+    o.b.states[3] = o.sums.state;
+    o.b.by_row[0] = o.b.by_row[1] = o.b.by_row[2] = true;
+    sn_contract_put_results(&o.b, at, sn_attend_room(&a, sc));
+}
