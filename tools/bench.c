@@ -16,7 +16,7 @@ static const char help[] =
     "usage: sinter bench [options] FILE|FOLDER...\n"
     "A FOLDER stands for all *.sn in it.\n"
     "  --device=WHERE    auto, cpu, cuda\n"
-    "  --runs N          timed runs of each file (50)\n"
+    "  --runs N          timed runs of each file (50), on CUDA no more than take 50 ms\n"
     "  --graph-below US  CUDA: time runs shorter than this in a CUDA graph (50; 0: never)\n"
     "  --check-repeat N  run N times more on the same inputs and compare the outputs bit for bit\n"
     "  --error           compare elements of the outputs with float64 (bench/README.md)\n"
@@ -135,18 +135,17 @@ static sn_status time_in_graph(bench_result *out, const loaded *l) {
     return SN_OK;
 }
 
-static sn_status time_runs(double *out_us, const loaded *l, unsigned runs, sn_program *reader) {
-    double *us = calloc(runs, sizeof *us);
-    if (!us) return SN_ERROR_MEMORY;
-    sn_status status = sn_program_time_clean(us, runs, l->p, l->inputs, l->outputs, FLUSH_BYTES, reader);
-    if (status == SN_OK) *out_us = median(us, runs);
-    free(us);
-    return status;
-}
+enum { FEW = 3 /* runs that tell how many there can be */ };
 
 /* A device that multiplies without a pause takes more power than it may have for long: 50 ms later its clock falls by a
- * fifth (H200). So that every series of runs finds it as the first one does, it rests for some times as long as the last
- * one took. */
+ * fifth (H200). So a series of runs on one takes no longer than that, and the device rests behind it for some times as
+ * long. */
+static unsigned runs_in_a_series(const bench *b, double us) {
+    enum { SERIES_US = 50000 };
+    double most = SERIES_US / us > FEW ? SERIES_US / us : FEW;
+    return most < b->a.runs ? (unsigned)most : b->a.runs;
+}
+
 static void rest(double us) {
     enum { TIMES = 5 };
     struct timespec t = {.tv_sec = (time_t)(TIMES * us / 1e6)};
@@ -154,13 +153,28 @@ static void rest(double us) {
     nanosleep(&t, NULL);
 }
 
+/* The median of *runs runs; on a device of fewer, which some runs in front tell. */
+static sn_status time_runs(double *out_us, unsigned *runs, const loaded *l, const bench *b, sn_program *reader) {
+    bool on_device = l->p->device != SN_CPU;
+    double *us = calloc(b->a.runs + FEW, sizeof *us);
+    if (!us) return SN_ERROR_MEMORY;
+    sn_status status = SN_OK;
+    *runs = b->a.runs;
+    if (on_device) status = sn_program_time_clean(us, FEW, l->p, l->inputs, l->outputs, FLUSH_BYTES, reader);
+    if (on_device && status == SN_OK) *runs = runs_in_a_series(b, median(us, FEW));
+    if (status == SN_OK) status = sn_program_time_clean(us, *runs, l->p, l->inputs, l->outputs, FLUSH_BYTES, reader);
+    if (status == SN_OK) *out_us = median(us, *runs);
+    free(us);
+    if (on_device && status == SN_OK) rest(*out_us * *runs);
+    return status;
+}
+
 static sn_status time_program(bench_result *out, const loaded *l, const bench *b) {
-    SN_TRY(time_runs(&out->us, l, b->a.runs, b->device.reader));
-    out->runs = b->a.runs;
+    unsigned runs;
+    SN_TRY(time_runs(&out->us, &out->runs, l, b, b->device.reader));
     out->method = l->p->device == SN_CPU ? "wall" : "events";
     if (l->p->device == SN_CPU) return SN_OK;
-    rest(out->us * b->a.runs);
-    SN_TRY(time_runs(&out->events_us, l, b->a.runs, NULL));
+    SN_TRY(time_runs(&out->events_us, &runs, l, b, NULL));
     return out->us < b->a.graph_below ? time_in_graph(out, l) : SN_OK;
 }
 
