@@ -245,14 +245,14 @@ static double together(const double *cycles, size_t n) {
 static double step_cycles(const sn_sched *sc, const work *w, double n) {
     double ahead = sc->stages > 1 ? sc->stages - 1 : 1, own = most(w->issue, w->tensor);
     double each = most(n * w->warps / SN_SCHEDULERS, 1);
-    double busy[] = {each * own, n * w->shared / SN_LINE, n * w->fetched / SN_PRODUCT_CACHE};
+    double busy[] = {each * own, n * w->shared / SN_LINE, n * w->fetched / SN_CONTRACT_CACHE};
     double cycles = most(together(busy, SN_COUNT(busy)), own + w->waits * SN_CONTRACT_WAIT);
     return most(cycles + SN_CONTRACT_MEET, SN_CONTRACT_LATENCY / ahead);
 }
 
 /* Cycles in which a multiprocessor does n tiles side by side. */
 static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const work *w, int64_t n) {
-    double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_PRODUCT_CACHE;
+    double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_CONTRACT_CACHE;
     double given = 2.0 * (double)n * (double)given_bytes(ct, sc) / SN_LINE;
     return step_cycles(sc, w, (double)n) * (double)sn_ceil_div(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results +
            given;
