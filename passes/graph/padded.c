@@ -11,7 +11,8 @@
  * puts a pad that a product reads in memory, and gives rows that can be brought to intermediates anyway, so that copies
  * are for what lies in memory as the caller has it. A copy has the order of axes of what it copies, but K last for an
  * instruction that wants it so. Views and casts between the copy and the product stay there. Legality: always, where it
- * applies. Cost: what is copied is read and written once. Relies on sizes being numbers.
+ * applies. Cost: what is copied is read and written once; copies of constants are made when a program is loaded, and cost a run
+ * nothing. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
 #include "passes/graph/rewrite.h"
@@ -110,11 +111,20 @@ static bool lies_as_view(place *out, const sn_module *m, sn_nd x) {
     }
 }
 
+/* Is what a cast converts in memory as it was before? What is computed for the product is stored as it reads it. */
+static bool is_cast_later(const sn_module *m, sn_nd cast) {
+    const sn_node_rec *n = sn_node_get(m, cast);
+    if (sn_dtype_widens(sn_type_of(m, n->in[0])->dtype, n->type.dtype)) return true;
+    while (n->op == SN_OP_CAST || sn_ops[n->op].cls == SN_OPS_VIEW) n = sn_node_get(m, n->in[0]);
+    sn_opclass cls = sn_ops[n->op].cls;
+    return cls == SN_OPS_SOURCE || cls == SN_OPS_CONTRACT || cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN;
+}
+
 /* Where x is found without a kernel of its own; false: at no constant strides. */
 static bool lies(place *out, const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     if (!sizes_of(out, m, &n->type)) return false;
-    if (n->op == SN_OP_CAST) return lies(out, m, n->in[0]);
+    if (n->op == SN_OP_CAST && is_cast_later(m, x)) return lies(out, m, n->in[0]);
     if (n->op == SN_OP_INPUT) return lies_as_input(out, m, &m->graph.inputs.at[n->input]);
     if (sn_ops[n->op].cls == SN_OPS_VIEW) return lies_as_view(out, m, x);
     bool given = n->op == SN_OP_WEIGHT || n->op == SN_OP_CONSTANT;
@@ -257,6 +267,15 @@ static double bytes_of(const place *p) {
     return bytes;
 }
 
+/* Is x made of constants, as weights and what is computed from them on the way to a product are? */
+static bool is_constant(const sn_module *m, sn_nd x, uint32_t depth) {
+    enum { DEEP = 8 };
+    const sn_node_rec *n = sn_node_get(m, x);
+    bool constant = n->op != SN_OP_INPUT && depth < DEEP;
+    for (uint32_t k = 0; k < n->n_in && constant; k++) constant = is_constant(m, n->in[k], depth + 1);
+    return constant;
+}
+
 double sn_choice_padded_cycles(const sn_choice_question *q) {
     const char *why_not;
     operand o[2];
@@ -265,7 +284,8 @@ double sn_choice_padded_cycles(const sn_choice_question *q) {
     if (!mma || !has_tiles(q->product)) return 0;
     double copies = 0, memory = (double)q->target->cycle_bytes * q->target->units;
     for (int i = 0; i < 2; i++)
-        if (o[i].copied) copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
+        if (o[i].copied && !is_constant(q->m, o[i].node, 0))
+            copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
     return copies + by_boxes(q, o, 1, mma) * sn_choice_products(q, o->at.dtype) + SN_CHOICE_BEGIN;
 }
 
