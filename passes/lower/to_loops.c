@@ -14,6 +14,7 @@
  *   - any node is realized at more than 8 reads or 100 operations;
  *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
+ *   - so is what stands below the views of operands of an attention, whatever it is;
  *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - copies are realized. What a reduction or contraction gives is stored in the order in which its first copy wants it, and the copy
@@ -109,6 +110,13 @@ static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
     sn_nd base = x;
     while (is_seen_through(lw, sn_node_get(lw->m, base))) base = sn_node_get(lw->m, base)->in[0];
     return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : x;
+}
+
+/* An operand of an attention is what stands in memory, in the dtype that it has there: below views, whatever is computed goes there, in
+ * the order of its own axes. */
+static void realize_below(sn_lower *lw, sn_nd x) {
+    while (!lw->nodes[x.i].realized && is_seen_through(lw, sn_node_get(lw->m, x))) x = sn_node_get(lw->m, x)->in[0];
+    lw->nodes[x.i].realized = true;
 }
 
 static sn_ix last_size(const sn_lower *lw, sn_nd x) {
@@ -240,6 +248,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     }
     info->ops = ops > SATURATED ? SATURATED : ops;
     info->reads = reads > SATURATED ? SATURATED : reads;
+    if (info->attention || (info->within && n->op == SN_OP_MATMUL))
+        for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) realize_below(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
             if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV))

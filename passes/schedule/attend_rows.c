@@ -5,9 +5,9 @@
  *  -> loop g in batch : grid {
  *       loop s in split : grid {
  *         loop t : seq {
- *           loop y, x : block { loop u { key, v = vectors of the key U*(Y*t + y) + u, all loads together } }
  *           loop y : block.y { loop u { loop r { %s = reduce sum x : block.x { q[r] * key }   score[u, r] = f(%s) } } }
  *           loop y, x : block { loop r { most, total, sum[r] = taken up to the new maximum, and the weights of U keys } }
+ *           (in between: key, v = vectors of the keys U*(Y*t + y) + u of the next turn, all loads together)
  *         }
  *         what threads y have is put together
  *       }
@@ -186,8 +186,6 @@ bool sn_schedule_attend_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_k
 
 /* ---- headers ---- */
 
-static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 /* Registers of a thread: its rows of q and of the sums; keys and v that it waits for; scores and what rows carry. */
 static int64_t registers(const sn_attend_rows *a, const sn_sched *sc) {
     int64_t key = sn_attend_rows_vectors(sc, a->depth), v = sn_attend_rows_vectors(sc, a->width);
@@ -203,8 +201,8 @@ static uint32_t parts_of(const sn_attend_rows *a, const sn_sched *sc, const sn_t
     if (resident > t->unit_threads / threads) resident = t->unit_threads / threads;
     double least = 0;
     for (int64_t n = 1; n <= SN_ATTEND_PARTS && (n == 1 || a->n_keys >= n * together); n++) {
-        double turns = (double)parts(parts(a->n_keys, n), together) + SN_ATTEND_BEGIN;
-        double waves = (double)parts(sn_mul_clamped(a->batch, n), t->units * resident);
+        double turns = (double)sn_ceil_div(sn_ceil_div(a->n_keys, n), together) + SN_ATTEND_BEGIN;
+        double waves = (double)sn_ceil_div(sn_mul_clamped(a->batch, n), t->units * resident);
         if (n > 1 && waves * turns >= least) continue;
         least = waves * turns, best = n;
     }
@@ -214,7 +212,7 @@ static uint32_t parts_of(const sn_attend_rows *a, const sn_sched *sc, const sn_t
 static bool possible(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
     bool lanes = sc->block_x <= SN_WARP && !(sc->block_x & (sc->block_x - 1));
     if (!lanes || !sc->block_y || (int64_t)sc->block_x * sc->block_y > t->max_threads) return false;
-    if (sc->tile_m > 1 || sc->tile_n > 1 || sc->stages > 1 || sc->unroll > SN_ATTEND_AHEAD) return false;
+    if (sc->tile_m > 1 || sc->tile_n > 1 || sc->stages > 2 || sc->unroll > SN_ATTEND_AHEAD) return false;
     if (sc->vector > a->vector || sc->vector & (sc->vector - 1) || sc->split > SN_ATTEND_PARTS) return false;
     return registers(a, sc) <= SN_ATTEND_MOST_REGS;
 }
@@ -224,7 +222,7 @@ static void choose_lanes(sn_sched *sc, const sn_attend_rows *a) {
     int64_t longest = a->depth > a->width ? a->depth : a->width, own = a->rows * (a->depth + a->width);
     bool open = !sc->vector && !sc->block_x;
     if (!sc->vector) sc->vector = a->vector;
-    if (!sc->block_x) sc->block_x = sn_least(SN_WARP, sn_pow2_ceil(parts(longest, sc->vector)));
+    if (!sc->block_x) sc->block_x = sn_least(SN_WARP, sn_pow2_ceil(sn_ceil_div(longest, sc->vector)));
     while (open && sc->vector > 1 && sc->block_x < SN_WARP && own > SN_ATTEND_OWN * (int64_t)sc->block_x)
         sc->vector /= 2, sc->block_x *= 2;
 }
@@ -243,6 +241,9 @@ sn_status sn_schedule_attend_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx
     if (!sc.block_y) sc.block_y = sc.block_x < SN_ATTEND_THREADS ? SN_ATTEND_THREADS / sc.block_x : 1;
     if (!sc.unroll)
         for (sc.unroll = SN_ATTEND_AHEAD; sc.unroll > 1 && registers(&a, &sc) > SN_ATTEND_REGS;) sc.unroll /= 2;
+    if (!sc.stages) sc.stages = 1;
+    int64_t resident = SN_FILE_REGS / (registers(&a, &sc) * sc.block_x * sc.block_y);
+    if (!sc.min_blocks && resident > 0) sc.min_blocks = (uint32_t)resident;
     if (!sc.split) sc.split = parts_of(&a, &sc, cx->target);
     if (possible(&a, &sc, cx->target)) sn_schedule_propose(out, cx, &sc);
     return SN_OK;

@@ -6,6 +6,9 @@
  * has, weighted. A maximum that is infinite counts as 0, as in the combiner `sumexp`: then sums are 0, infinite or nan, as
  * those have to be. Keys beyond the last have the score -inf, and v is 0; channels and columns beyond the last are 0.
  *
+ * With two stages keys of the next turn are loaded while weights of this one are summed up, and its v while the next scores are
+ * computed: both into registers that have just been read. The last turn loads again what is there already.
+ *
  * Weights are 2^((x - m) log2 e), which a GPU has an instruction for.
  */
 #include "passes/schedule/attend_rows.h"
@@ -14,7 +17,7 @@
 #include <math.h>
 
 static const double LOG2_E = 1.4426950408889634074;
-enum { TOGETHER = 8 /* parts whose loads go together */ };
+enum { TOGETHER = 8 /* parts whose loads a thread makes together */ };
 
 typedef struct binding {
     sn_attend_rows a;
@@ -204,13 +207,14 @@ static void put_begin(binding *b, sn_cursor at) {
     set(b, at, b->sum, t, fma_ix(b, b->sc->vector, fma_ix(b, b->v_parts, r, e), v), constant(b, at, 0));
 }
 
-static void put_loads(binding *b, sn_cursor at, sn_ix turn) {
+/* U keys of a turn, or their v: all loads together. */
+static void put_loads(binding *b, sn_cursor at, sn_ix turn, bool of_v) {
     thread t = open_threads(b, &at);
     sn_ix u = open_loop(b, &at, "u", b->sc->unroll, SN_AXIS_UNROLL);
     place p = {.row = sn_ix_const(b->m, 0), .key = key_at(b, turn, t, u)};
     sn_val mask = put_inside(b, at, p.key, b->a.n_keys);
-    put_vectors(b, at, b->a.key, b->key, t, p, u, b->key_parts, b->a.depth, mask);
-    put_vectors(b, at, b->a.v, b->v, t, p, u, b->v_parts, b->a.width, mask);
+    if (of_v) put_vectors(b, at, b->a.v, b->v, t, p, u, b->v_parts, b->a.width, mask);
+    else put_vectors(b, at, b->a.key, b->key, t, p, u, b->key_parts, b->a.depth, mask);
 }
 
 /* q * key of the threads x of a key. */
@@ -354,72 +358,60 @@ static void put_end(binding *b, sn_cursor at, const sn_stmt_vec *body) {
 
 /* ---- the last block of a batch ---- */
 
-/* A reduction over the parts: one loop, or one over groups of parts whose loads go together. */
+/* A reduction over the parts: threads y have others each. part: Y*s + y; those beyond the last count nothing. */
 typedef struct over_parts {
-    sn_stmt all, some;
+    sn_stmt threads, turns;
     sn_ix part;
+    sn_val mask;
 } over_parts;
 
-static over_parts open_parts(binding *b, sn_cursor *at, const sn_comb *combs, uint32_t n) {
-    over_parts o = {0};
-    const sn_dtype dtypes[2] = {b->a.dtype, b->a.dtype};
-    int64_t split = b->sc->split, together = split;
-    while (together > TOGETHER || split % together) together--;
-    sn_axis groups = sn_axis_new(b->m, "s", sn_ix_const(b->m, split / together));
-    sn_axis each = sn_axis_new(b->m, "u", sn_ix_const(b->m, together));
-    o.all = sn_put_reduce(b->m, *at, groups, SN_AXIS_SEQ, combs, n, dtypes);
-    o.some = sn_put_reduce(b->m, sn_at_end(b->k, o.all), each, SN_AXIS_UNROLL, combs, n, dtypes);
-    o.part = fma_ix(b, together, sn_ix_axis(b->m, groups), sn_ix_axis(b->m, each));
-    *at = sn_at_end(b->k, o.some);
+static over_parts open_parts(binding *b, sn_cursor *at, sn_comb comb) {
+    over_parts o;
+    int64_t y = b->sc->block_y, turns = sn_ceil_div(b->sc->split, y);
+    sn_ix thread = open_reduce(b, at, &o.threads, "y", y, SN_AXIS_BLOCK_Y, comb);
+    sn_ix turn = open_reduce(b, at, &o.turns, "s", turns, turns > TOGETHER ? SN_AXIS_SEQ : SN_AXIS_UNROLL, comb);
+    o.part = fma_ix(b, y, turn, thread);
+    o.mask = put_inside(b, *at, o.part, b->sc->split);
     return o;
 }
 
-static void close_parts(sn_val *results, binding *b, const over_parts *o, const sn_val *x, uint32_t n) {
-    const sn_stmt nests[2] = {o->some, o->all};
-    for (uint32_t i = 0; i < n; i++) results[i] = x[i];
-    for (uint32_t k = 0; k < SN_COUNT(nests); k++) {
-        sn_put_yield(b->m, sn_at_end(b->k, nests[k]), results, n);
-        for (uint32_t i = 0; i < n; i++) results[i] = sn_result(sn_stmt_get(b->m, nests[k]), i);
-    }
+static sn_val close_parts(binding *b, const over_parts *o, sn_val x) {
+    return close_reduce(b, o->threads, close_reduce(b, o->turns, x));
 }
 
+static sn_val put_left(binding *b, sn_cursor at, sn_buf buf, sn_ix e, sn_val mask, double otherwise) {
+    if (!mask.i) return sn_put_load(b->m, at, buf, e);
+    return sn_put_load_masked(b->m, at, buf, e, mask, constant(b, at, otherwise));
+}
+
+/* The largest score of a row. */
 static sn_val put_most_of_parts(binding *b, sn_cursor at, sn_ix r) {
-    static const sn_comb max = SN_COMB_MAX;
-    over_parts o = open_parts(b, &at, &max, 1);
-    sn_val x = sn_put_load(b->m, at, b->parts[0], left_at(b, o.part, r, 1, sn_ix_const(b->m, 0))), most;
-    close_parts(&most, b, &o, &x, 1);
-    return most;
+    over_parts o = open_parts(b, &at, SN_COMB_MAX);
+    sn_ix e = left_at(b, o.part, r, 1, sn_ix_const(b->m, 0));
+    return close_parts(b, &o, put_left(b, at, b->parts[0], e, o.mask, -INFINITY));
 }
 
-/* results: the total of a row, and the sum of a column. */
-static void put_sums_of_parts(sn_val *results, binding *b, sn_cursor at, sn_ix r, sn_ix column, sn_val mask,
-                              sn_val base) {
-    static const sn_comb sums[2] = {SN_COMB_SUM, SN_COMB_SUM};
-    sn_module *m = b->m;
-    over_parts o = open_parts(b, &at, sums, 2);
-    sn_ix row = left_at(b, o.part, r, 1, sn_ix_const(m, 0)), of = left_at(b, o.part, r, b->a.width, column);
-    sn_val weight = put_weight(b, at, sn_put_load(m, at, b->parts[0], row), base);
-    sn_val x[2] = {sn_put_load(m, at, b->parts[1], row),
-                   mask.i ? sn_put_load_masked(m, at, b->parts[2], of, mask, constant(b, at, 0))
-                          : sn_put_load(m, at, b->parts[2], of)};
-    for (uint32_t i = 0; i < 2; i++) x[i] = sn_put_op2(m, at, SN_LOP_MUL, x[i], weight);
-    close_parts(results, b, &o, x, 2);
+/* Element i of n of a row, which blocks have left, relative to the largest score of all. */
+static sn_val put_sum_of_parts(binding *b, sn_cursor at, sn_buf left, sn_ix r, int64_t n, sn_ix i, sn_val inside,
+                               sn_val base) {
+    over_parts o = open_parts(b, &at, SN_COMB_SUM);
+    sn_ix row = left_at(b, o.part, r, 1, sn_ix_const(b->m, 0));
+    sn_val weight = put_weight(b, at, put_left(b, at, b->parts[0], row, o.mask, -INFINITY), base);
+    sn_val x = put_left(b, at, left, left_at(b, o.part, r, n, i), both(b, at, o.mask, inside), 0);
+    return close_parts(b, &o, sn_put_op2(b->m, at, SN_LOP_MUL, x, weight));
 }
 
-/* Threads y have rows. */
 static void put_last(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     sn_module *m = b->m;
-    int64_t y = b->sc->block_y, turns = (b->a.rows + y - 1) / y;
-    thread t = open_threads(b, &at);
-    place p = {.row = fma_ix(b, y, open_loop(b, &at, "i", turns, SN_AXIS_UNROLL), t.y)};
-    sn_ix rows = sn_ix_const(m, b->a.rows);
-    if (!sn_ix_in(m, p.row, rows)) at = sn_at_end(b->k, sn_put_if(m, at, p.row, rows));
-    sn_val most = put_most_of_parts(b, at, p.row), base = put_base(b, at, most), results[2];
+    thread t = {.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
+    place p = {.row = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL)};
+    sn_val most = put_most_of_parts(b, at, p.row), base = put_base(b, at, most);
+    sn_val total = put_sum_of_parts(b, at, b->parts[1], p.row, 1, sn_ix_const(m, 0), (sn_val){0}, base);
     sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), first = first_at(b, t, e);
     sn_val mask = put_inside(b, at, first, b->a.width);
     p.column = sn_ix_add(m, first, open_lanes(b, &at));
-    put_sums_of_parts(results, b, at, p.row, p.column, mask, base);
-    put_body(b, at, body, &p, mask, most, results[0], results[1]);
+    sn_val sum = put_sum_of_parts(b, at, b->parts[2], p.row, b->a.width, p.column, mask, base);
+    put_body(b, at, body, &p, mask, most, total, sum);
 }
 
 /* ---- the kernel ---- */
@@ -442,6 +434,20 @@ static void make_buffers(binding *b) {
     }
 }
 
+/* The loop over keys. With two stages what the next turn needs comes in the registers that have just been read. */
+static void put_turns(binding *b, sn_cursor at) {
+    sn_module *m = b->m;
+    bool ahead = b->sc->stages > 1;
+    for (uint32_t of_v = 0; of_v < 2 && ahead; of_v++) put_loads(b, at, sn_ix_const(m, 0), of_v);
+    sn_ix turn = open_loop(b, &at, "t", b->turns, SN_AXIS_SEQ);
+    sn_ix next = sn_ix_min(m, sn_ix_addc(m, turn, 1), sn_ix_const(m, b->turns - 1));
+    for (uint32_t of_v = 0; of_v < 2 && !ahead; of_v++) put_loads(b, at, turn, of_v);
+    put_scores(b, at, turn);
+    if (ahead) put_loads(b, at, next, false);
+    put_sums(b, at);
+    if (ahead) put_loads(b, at, next, true);
+}
+
 void sn_schedule_attend_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     binding b = {.sc = sc, .cx = cx, .m = cx->m, .k = k, .n_vals = cx->m->vals.count};
     const char *why_not;
@@ -458,11 +464,7 @@ void sn_schedule_attend_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape 
     sn_cursor part = batch;
     b.part = sc->split > 1 ? open_loop(&b, &part, "s", sc->split, SN_AXIS_GRID) : sn_ix_const(b.m, 0);
     put_begin(&b, part);
-    sn_cursor at = part;
-    sn_ix turn = open_loop(&b, &at, "t", b.turns, SN_AXIS_SEQ);
-    put_loads(&b, at, turn);
-    put_scores(&b, at, turn);
-    put_sums(&b, at);
+    put_turns(&b, part);
     put_level(&b, part);
     put_end(&b, part, &body);
     if (sc->split > 1) put_last(&b, batch, &body);
