@@ -1,0 +1,84 @@
+/* window.h: what window.c finds and window_bind.c binds: reductions over windows that overlap.
+ *
+ *     loop c { loop i { loop j { %s = reduce sum s { reduce sum t { load x[.. 56*(i + s) + j + t] if .. } } .. } } }
+ *
+ * The elements of a window lie along lines: an outer axis moves the window on a line by `step` places, a loop of the
+ * reduction walks through it by `dilation` places. Most kernels have two (rows and columns of images), some one.
+ */
+#ifndef SN_PASSES_SCHEDULE_WINDOW_H
+#define SN_PASSES_SCHEDULE_WINDOW_H
+
+#include "passes/schedule/contraction.h"
+#include "passes/schedule/schedule.h"
+
+/* Windows along a line; without one: a single window of a single place. */
+typedef struct sn_window_line {
+    bool there;
+    uint32_t outer, tap;        /* positions in the outer chain and in the nest */
+    int64_t windows, taps;      /* extents of the two */
+    int64_t step, dilation;     /* in places; dilation may be negative (flipped), neither has a factor with the other */
+    int64_t unit;               /* elements from one place to the next */
+    int64_t per_outer, per_tap; /* step * per_outer + dilation * per_tap = 1 */
+} sn_window_line;
+
+typedef struct sn_window {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    const sn_schedule_shape *sh;
+    const sn_schedule_nest *nest;
+    sn_stmt inner; /* innermost reduction */
+    sn_stmt load;
+    sn_val value;               /* what the nest makes of an element alone: conversions, what is outside */
+    sn_window_line row, column; /* of the two the columns lie closer together */
+    int lanes; /* position of the outer axis along which neighbours lie, that is no line; -1: the columns do */
+    int64_t n_lanes, n_planes; /* extent of that; iterations of all other outer axes, the planes */
+    bool shares;               /* what is made of an element is the same in planes that have the same elements */
+    int64_t plane;             /* elements from one plane to the next; 0: they do not follow each other evenly */
+    int64_t steps;             /* of the nest that walk along no line */
+    uint32_t bytes, state_bytes,
+        stored_bytes; /* of an element of x; of all states; of the smallest element that is stored */
+    uint32_t element_ops, sum_ops, other_ops,
+        rest_ops; /* instructions for an element; for what a tap adds to a sum; for what
+                                                           sums of a line share; for what is done with a result */
+    struct sn_window_planes_at {
+        int64_t n, stride;
+    } known[32]; /* strides of planes that were asked for */
+    uint32_t n_known;
+} sn_window;
+
+/* Is the kernel one? Its body has one reduction and no other region. */
+bool sn_window_find(sn_window *out, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+
+/* What a local index adds to the offset of an element. */
+typedef enum sn_window_part {
+    SN_WINDOW_ROW,
+    SN_WINDOW_COLUMN,
+    SN_WINDOW_PLANE,
+    SN_WINDOW_LANE,
+    SN_WINDOW_STEP, /* first of the loops of the reduction that walk along no line */
+    SN_WINDOW_PARTS = SN_WINDOW_STEP + SN_MAX_CHAIN
+} sn_window_part;
+
+/* The patch of a block: its results, and the elements that they are made of, as lines of pieces in shared memory. */
+typedef struct sn_window_patch {
+    int64_t planes, rows, columns, lanes; /* results of a block */
+    int64_t own_planes, own_rows, own_columns,
+        own_lanes;                       /* ... of a thread: several planes where they have the same elements */
+    int64_t padded_rows, padded_columns; /* multiples of those of a thread */
+    int64_t blocks[4];                   /* along planes, rows, columns, lanes */
+    int64_t row_places, column_places;   /* of the windows of a thread */
+    int64_t n[SN_WINDOW_PARTS],
+        stride[SN_WINDOW_PARTS];       /* positions; elements between them in memory; 0: no part of it ... */
+    int64_t pitch[SN_WINDOW_PARTS];    /* ... and in shared memory */
+    int64_t by_lines[SN_WINDOW_PARTS]; /* lines from one position to the next; 0: they are in one line */
+    int64_t piece, line, lines;        /* elements of a piece; pieces of a line */
+    int64_t threads, tiles;            /* of the block; of threads */
+} sn_window_patch;
+
+/* The patch of a header; false: there is none. */
+bool sn_window_measure(sn_window_patch *out, sn_window *w, const sn_sched *sc);
+/* Outer axes that are planes, as the parts of the number of a plane. Returns how many. */
+uint32_t sn_window_planes(sn_axis *axes, sn_ix *with, const sn_window *w, sn_ix plane);
+
+#endif
