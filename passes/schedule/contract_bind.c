@@ -380,15 +380,18 @@ void sn_contract_open_spot(sn_contract_spot *s, sn_contract_binding *b, sn_curso
     s->mask = sn_contract_and(b, *at, s->mask, b->edge_n, sn_ix_add(m, b->column, tested), b->ct.c.n);
 }
 
+/* Of the result, in the memory that it passes through. */
+static sn_ix staged_place(sn_contract_binding *b, const sn_contract_spot *spot, sn_ix p) {
+    return sn_contract_staged_at(b, p, spot->row, sn_mma_column(b->m, &b->nest, spot->x, spot->in_part, spot->e));
+}
+
 /* What is stored goes to shared memory instead. */
 static void stage_stores(sn_contract_binding *b, sn_cursor at, const sn_contract_spot *spot, sn_ix p) {
     sn_module *m = b->m;
-    sn_ix in_tile = sn_mma_column(m, &b->nest, spot->x, spot->in_part, spot->e);
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first, next; s.i; s = next) {
         next = sn_next(m, s);
         if (!sn_stores(sn_stmt_get(m, s))) continue;
-        sn_put_store(m, sn_at_before(m, s), b->staged, sn_contract_staged_at(b, p, spot->row, in_tile),
-                     sn_stmt_get(m, s)->in[0]);
+        sn_put_store(m, sn_at_before(m, s), b->staged, staged_place(b, spot, p), sn_stmt_get(m, s)->in[0]);
         sn_stmt_unlink(m, s);
     }
 }
@@ -401,8 +404,7 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_val sums[4], ahead = {0};
     sn_contract_open_spot(&spot, b, &at, p);
     for (uint32_t i = 0; i < c->n_states; i++) sums[i] = put_sum(b, at, i, spot.x, spot.h, spot.j, spot.e);
-    sn_ix in_part = sn_mma_column(m, &b->nest, spot.x, spot.in_part, spot.e);
-    if (b->ahead.i) ahead = sn_put_load(m, at, b->staged, sn_contract_staged_at(b, p, spot.row, in_part));
+    if (b->ahead.i) ahead = sn_put_load(m, at, b->staged, staged_place(b, &spot, p));
     for (uint32_t i = 0; i < b->body.n; i++) {
         sn_stmt s = b->body.at[i];
         if (s.i == c->top.i || s.i == b->ahead.i) continue;
