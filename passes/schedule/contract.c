@@ -79,6 +79,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     *why_not = "there is no instruction for its dtypes";
     sn_precision precision = (sn_precision)sn_kern_get(cx->m, k)->sched.precision;
     bool is_f32 = operand == SN_F32 && c->dtype == SN_F32;
+    sn_contract_order_sides(ct);
     for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
     bool takes_apart = is_f32 && (precision != SN_PRECISION_TF32 || !takes_as_they_are(ct));
     if (takes_apart) ct->n_terms = sn_precision_terms(precision);

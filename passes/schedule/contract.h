@@ -45,6 +45,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
 
 /* ---- contract_pixels.c: operands that are images ---- */
 
+/* Rows and columns are numbered along operands that lie across the sum. */
+void sn_contract_order_sides(sn_contract *ct);
 /* Find them, and how long lines of their channels are. */
 bool sn_contract_find_pixels(const char **why_not, sn_contract *ct);
 /* Elements of a line of an operand that lies along the sum. */

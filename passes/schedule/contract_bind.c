@@ -324,7 +324,8 @@ static uint32_t place_axes(sn_contract_binding *b, sn_axis *axes, sn_ix *with, s
 
 static sn_mma_operand staged_layout(const sn_contract_binding *b) {
     sn_dtype dtype = sn_buf_get(b->m, b->staged)->dtype;
-    return (sn_mma_operand){.buf = b->staged, .rows = b->sc->tile_m, .width = SN_LINE / sn_dtype_bytes(dtype)};
+    return (sn_mma_operand){
+        .buf = b->staged, .rows = b->sc->tile_m, .width = sn_buf_get(b->m, b->staged)->swizzle / sn_dtype_bytes(dtype)};
 }
 
 sn_ix sn_contract_staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column) {
@@ -438,10 +439,17 @@ static uint32_t copies_of(const sn_contract_binding *b, int64_t n_parts) {
     return n_parts > 1 ? n_parts % 2 ? (uint32_t)n_parts : 2 : one_tile ? 1 : 2;
 }
 
+/* Bytes of a line of staged results. */
+static uint32_t staged_line(const sn_contract_binding *b, int64_t bytes) {
+    uint32_t line = SN_LINE;
+    while (line > SN_SECTOR && b->sc->tile_n * bytes % line) line /= 2;
+    return line;
+}
+
 /* As few parts as shared memory has room for; one copy of the memory, behind whose reading everybody waits, where there is
  * none for several. */
 static bool find_parts(sn_contract_binding *b, int64_t room, int64_t bytes) {
-    int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n * bytes, width = SN_LINE / bytes;
+    int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n * bytes, width = staged_line(b, bytes) / bytes;
     for (int several = 1; several >= 0; several--)
         for (int64_t n = 1; n <= b->nest.tiles_n; n++) {
             uint32_t copies = several ? copies_of(b, n) : 1;
@@ -477,7 +485,7 @@ static void stage_results(sn_contract_binding *b, int64_t used) {
     int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n;
     b->store_ix = store->ix;
     b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->n_copies * tile / b->n_parts, b->sc->cluster);
-    sn_buf_get(b->m, b->staged)->swizzle = SN_LINE;
+    sn_buf_get(b->m, b->staged)->swizzle = staged_line(b, sn_dtype_bytes(dtype));
 }
 
 static void drop_staged(sn_contract_binding *b) {

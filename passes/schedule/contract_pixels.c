@@ -78,10 +78,10 @@ bool sn_contract_divides(const sn_contract *ct, const sn_sched *sc) {
     return !ct->line || ct->c.k % ((int64_t)sc->tile_k * (sc->split > 1 ? sc->split : 1)) == 0;
 }
 
-static sn_val test_channel(const sn_contract *ct, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
-                           uint32_t n) {
-    sn_ix channel = sn_ix_subst(ct->m, sn_ix_axis(ct->m, innermost(ct)), axes, with, n);
-    sn_val test = sn_put_in(ct->m, at, channel, sn_axis_get(ct->m, innermost(ct))->extent);
+static sn_val test_channel(const sn_contract *ct, sn_cursor at, sn_val mask, sn_axis channels, const sn_axis *axes,
+                           const sn_ix *with, uint32_t n) {
+    sn_ix channel = sn_ix_subst(ct->m, sn_ix_axis(ct->m, channels), axes, with, n);
+    sn_val test = sn_put_in(ct->m, at, channel, sn_axis_get(ct->m, channels)->extent);
     return mask.i ? sn_put_op2(ct->m, at, SN_LOP_AND, mask, test) : test;
 }
 
@@ -91,10 +91,38 @@ static int64_t channels_of(const sn_contract *ct) { return ct->c.k_extent[ct->c.
 sn_val sn_contract_in_channels(const sn_contract *ct, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
                                uint32_t n) {
     bool all = !ct->line || sn_ix_value(ct->m, sn_axis_get(ct->m, innermost(ct))->extent) == channels_of(ct);
-    return all ? mask : test_channel(ct, at, mask, axes, with, n);
+    return all ? mask : test_channel(ct, at, mask, innermost(ct), axes, with, n);
 }
 
 /* ---- which operands ---- */
+
+/* The axis along which neighbours of an operand stand that does not lie along the sum becomes the last one of its side, so that lines
+ * of it are columns next to each other. */
+static void order_side(sn_contract *ct, const sn_contraction_operand *o) {
+    sn_contraction *c = &ct->c;
+    const sn_stmt_rec *load = sn_stmt_get(ct->m, o->load);
+    int64_t stride;
+    if (sn_ix_coef(ct->m, load->ix, innermost(ct), &stride) && stride == 1) return;
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        if (!sn_ix_coef(ct->m, load->ix, sn_stmt_axis(ct->m, c->outer.at[i]), &stride) || stride != 1) continue;
+        if (c->side[i] != (o->right ? SN_SIDE_N : SN_SIDE_M)) continue;
+        sn_stmt loop = c->outer.at[i];
+        int64_t extent = c->extent[i];
+        sn_contraction_side side = c->side[i];
+        for (; i + 1 < c->outer.n; i++) {
+            c->outer.at[i] = c->outer.at[i + 1];
+            c->extent[i] = c->extent[i + 1];
+            c->side[i] = c->side[i + 1];
+        }
+        c->outer.at[i] = loop;
+        c->extent[i] = extent;
+        c->side[i] = side;
+    }
+}
+
+void sn_contract_order_sides(sn_contract *ct) {
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) order_side(ct, &ct->c.operands[i]);
+}
 
 static bool is_zero(const sn_contract *ct, sn_val v) {
     const sn_stmt_rec *r = sn_stmt_get(ct->m, sn_val_get(ct->m, v)->def);
@@ -130,9 +158,12 @@ sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, uint32_t i, s
     p.n = sn_contraction_axes(p.axes, p.with, m, &b->ct.c, &place);
     p.mask = sn_put_in(m, at, *lines, sn_ix_const(m, all));
     /* Several lines of a tap that is tested: so are channels, for what is left of the offset to be nothing. */
-    if (!b->across[i] && load_of(&b->ct, i)->has_mask && b->ct.line && channels_of(&b->ct) > b->ct.line)
-        p.mask = test_channel(&b->ct, at, p.mask, p.axes, p.with, p.n);
-    else p.mask = sn_contract_in_channels(&b->ct, at, p.mask, p.axes, p.with, p.n);
+    sn_axis channels = innermost(&b->ct);
+    int64_t n = b->ct.line ? channels_of(&b->ct) : 0;
+    if (b->across[i]) channels = sn_contraction_last_axis(&n, m, &b->ct.c, o->right ? SN_SIDE_N : SN_SIDE_M);
+    if (load_of(&b->ct, i)->has_mask && n > sn_contract_operand_of(b, i).width)
+        p.mask = test_channel(&b->ct, at, p.mask, channels, p.axes, p.with, p.n);
+    else if (!b->across[i]) p.mask = sn_contract_in_channels(&b->ct, at, p.mask, p.axes, p.with, p.n);
     if (!b->across[i]) p.mask = sn_contract_and(b, at, p.mask, b->edge_k, place.step, b->ct.c.k);
     return sn_contraction_copy(&p, load_of(&b->ct, i)->result);
 }

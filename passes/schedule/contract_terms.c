@@ -241,19 +241,22 @@ static sn_val put_element(sn_contract_binding *b, sn_cursor at, uint32_t operand
     sn_contraction_copier p;
     sn_contraction_copier_start(&p, b->ct.cx, at, b->n_vals);
     p.n = sn_contraction_axes(p.axes, p.with, b->m, &b->ct.c, place);
-    p.mask = sn_contract_in_channels(&b->ct, at, (sn_val){0}, p.axes, p.with, p.n);
+    p.mask = sn_contract_and(b, at, (sn_val){0}, b->split > 1 && b->edge_k, place->step, b->ct.c.k);
+    p.mask = sn_contract_in_channels(&b->ct, at, p.mask, p.axes, p.with, p.n);
     return sn_contraction_copy(&p, sn_stmt_get(b->m, b->ct.c.operands[operand].load)->result);
 }
 
-/* The sum of state i at (row, column), as f32 has it, in order. */
+/* The sum of state i at (row, column), or the part of it that is the block's, as f32 has it, in order. */
 static sn_val put_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_ix row, sn_ix column) {
     static const sn_comb SUM[] = {SN_COMB_SUM};
     const sn_dtype f32 = SN_F32;
     const sn_contraction *c = &b->ct.c;
-    sn_axis r = sn_axis_new(b->m, "r", sn_ix_const(b->m, c->k));
+    int64_t step = (int64_t)b->sc->tile_k * b->split,
+            each = b->split > 1 ? (c->k + step - 1) / step * b->sc->tile_k : c->k;
+    sn_axis r = sn_axis_new(b->m, "r", sn_ix_const(b->m, each));
     sn_stmt sum = sn_put_reduce(b->m, at, r, SN_AXIS_SEQ, SUM, 1, &f32);
     sn_cursor in = sn_at_end(b->k, sum);
-    sn_contraction_place place = {b->batch, row, column, sn_ix_axis(b->m, r)};
+    sn_contraction_place place = {b->batch, row, column, sn_contract_fma(b, each, b->part, sn_ix_axis(b->m, r))};
     sn_val all = {0};
     for (uint32_t p = 0; p < c->n_products; p++) {
         if (c->products[p].state != state) continue;

@@ -138,6 +138,7 @@ static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sc
 }
 
 /* Of a header of the list. */
+enum { ALL = 0 /* parts as blocks are free */ };
 typedef struct shape {
     uint32_t m, n, cluster, split;
 } shape;
@@ -149,6 +150,15 @@ static uint32_t stages_for(const sn_contract *ct, const sn_sched *sc) {
     return steps < SN_MAX_PIPE ? (uint32_t)steps : SN_MAX_PIPE;
 }
 
+/* Parts of the sum, so many that each multiprocessor has one; of taps a whole number each. */
+static uint32_t parts_for(const sn_contract *ct, const sn_sched *sc) {
+    double steps = waves_of((double)ct->c.k, sc->tile_k);
+    sn_sched one = *sc;
+    one.split = (uint32_t)smaller(ct->cx->target->units / tiles_of(ct, sc), steps / SN_PRODUCT_STAGES);
+    for (; one.split > 1 && !sn_contract_divides(ct, &one); one.split--) continue;
+    return one.split > 1 ? one.split : 1;
+}
+
 /* What is open in the pinned header becomes that of a tile of the list. */
 static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const shape *s) {
     enum { MOST_GROUPS = 2 };
@@ -158,10 +168,10 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     if (!sc.tile_m) sc.tile_m = s->m;
     if (!sc.tile_n) sc.tile_n = s->n;
     if (!sc.cluster) sc.cluster = s->cluster;
-    if (!sc.split) sc.split = s->split;
+    if (!sc.tile_k) sc.tile_k = (uint32_t)sn_contract_depth(ct);
+    if (!sc.split) sc.split = s->split == ALL ? parts_for(ct, &sc) : s->split;
     uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
-    if (!sc.tile_k) sc.tile_k = (uint32_t)sn_contract_depth(ct);
     if (!sc.stages) sc.stages = stages_for(ct, &sc);
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
     return sc;
@@ -173,7 +183,7 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
     uint32_t least = sn_mmas[ct->mma].m;
     if (sc->split > 1 && !pinned->split) {
         double steps = waves_of((double)ct->c.k, sc->tile_k);
-        if (ct->n_terms || sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||
+        if (sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||
             steps < sc->split * SN_PRODUCT_STAGES)
             return false;
     }
@@ -184,19 +194,39 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
     return !tall || (2 * sc->tile_n <= sc->tile_m && sc->cluster == 1);
 }
 
+/* Channels are seldom a multiple of 64: as many columns as tiles of equal width have, where none of the usual ones is that; 0: one is. */
+static uint32_t own_width(const sn_contract *ct) {
+    enum { WIDEST = 256, USUAL = 64 };
+    bool pixels = false;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) pixels |= ct->pixels[i];
+    int64_t unit = SN_SECTOR / sn_dtype_bytes(ct->c.operands[0].from), tiles = (ct->c.n + WIDEST - 1) / WIDEST;
+    int64_t width = ((ct->c.n + tiles - 1) / tiles + unit - 1) / unit * unit;
+    return pixels && width % USUAL ? (uint32_t)width : 0;
+}
+
+static bool fits(const sn_contract *ct, const sn_sched *sc) {
+    const char *why_not;
+    return sn_contract_fits(&why_not, ct, sc);
+}
+
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
     static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256};
-    static const uint32_t SHARED[][2] = {{1, 1}, {2, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 6}, {1, 8}}; /* cluster, split */
-    enum { MOST = 12 };                                                                           /* worth timing */
+    static const uint32_t SHARED[][2] = {{1, 1}, {2, 1}, {1, 2}, {1, 3},
+                                         {1, 4}, {1, 6}, {1, 8}, {1, ALL}}; /* cluster, split */
+    enum { MOST = 12 };                                                     /* worth timing */
     sn_sched_list list = {0};
-    double cost[SN_COUNT(WIDTHS) * SN_COUNT(HEIGHTS) * SN_COUNT(SHARED)];
+    double cost[SN_COUNT(HEIGHTS) * (SN_COUNT(WIDTHS) + 1) * SN_COUNT(SHARED)];
     const sn_target *t = ct->cx->target;
+    uint32_t own = own_width(ct);
     for (size_t h = 0; h < SN_COUNT(HEIGHTS); h++)
-        for (size_t w = 0; w < SN_COUNT(WIDTHS); w++)
+        for (size_t w = 0; w <= SN_COUNT(WIDTHS); w++)
             for (size_t s = 0; s < SN_COUNT(SHARED); s++) {
-                sn_sched sc = complete(ct, pinned, &(shape){HEIGHTS[h], WIDTHS[w], SHARED[s][0], SHARED[s][1]});
+                uint32_t width = w < SN_COUNT(WIDTHS) ? WIDTHS[w] : own;
+                if (!width) continue;
+                sn_sched sc = complete(ct, pinned, &(shape){HEIGHTS[h], width, SHARED[s][0], SHARED[s][1]});
                 if (!is_wanted(ct, t, &sc, pinned)) continue;
                 if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
+                if (width == own && !fits(ct, &sc)) continue;
                 rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
             }
     for (uint32_t i = 0; i < list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &list.at[i]);
