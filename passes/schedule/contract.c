@@ -52,13 +52,11 @@ static sn_axis contiguous_axis(const sn_contract *ct) {
     return (sn_axis){0};
 }
 
-/* Few rows are columns. Results of pixels are stored along channels. */
+/* Few rows are columns. Results that are images are stored along rows of the tile. */
 static bool stands_sideways(const sn_contract *ct) {
     const sn_contraction *c = &ct->c;
     int64_t extent, least = sn_mmas[ct->mma].m;
-    bool pixels = false;
-    for (uint32_t i = 0; i < c->n_operands; i++) pixels |= ct->pixels[i];
-    if (!pixels) return c->m <= least && c->m < c->n;
+    if (!ct->images) return c->m <= least && c->m < c->n;
     sn_axis ax = contiguous_axis(ct), last = sn_contraction_last_axis(&extent, ct->m, c, SN_SIDE_M);
     return ax.i && ax.i == last.i;
 }
@@ -81,6 +79,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     bool is_f32 = operand == SN_F32 && c->dtype == SN_F32;
     sn_contract_order_sides(ct);
     for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
+    sn_contract_straighten(ct);
     bool takes_apart = is_f32 && (precision != SN_PRECISION_TF32 || !takes_as_they_are(ct));
     if (takes_apart) ct->n_terms = sn_precision_terms(precision);
     ct->in_registers |= takes_apart;

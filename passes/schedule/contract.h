@@ -18,6 +18,7 @@ typedef struct sn_contract {
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
     bool across[SN_MOST_OPERANDS]; /* which operand lies across the sum in memory */
     bool pixels[SN_MOST_OPERANDS]; /* whose boxes have pixels for lines: contract_pixels.c */
+    bool images;                   /* any operand is made of those, so that results are, too */
     int64_t line;                  /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
@@ -47,6 +48,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
 
 /* Rows and columns are numbered along operands that lie across the sum. */
 void sn_contract_order_sides(sn_contract *ct);
+/* Rows or columns that are not neighbours in an operand across the sum (images of x[n, c, hw]) are products of a batch instead. */
+void sn_contract_straighten(sn_contract *ct);
 /* Find them, and how long lines of their channels are. */
 bool sn_contract_find_pixels(const char **why_not, sn_contract *ct);
 /* Elements of a line of an operand that lies along the sum. */

@@ -23,15 +23,16 @@ static const sn_stmt_rec *load_of(const sn_contract *ct, uint32_t i) {
     return sn_stmt_get(ct->m, ct->c.operands[i].load);
 }
 
-/* Are lines of the operand something else than neighbours at one distance? */
-static bool is_bent(sn_contract *ct, uint32_t i) {
+/* Are elements at these places of an operand something else than neighbours at one distance? Places: along the sum, or its rows or
+ * columns. */
+static bool is_bent(sn_contract *ct, uint32_t i, bool along) {
     sn_module *m = ct->m;
     const sn_contraction_operand *o = &ct->c.operands[i];
-    int64_t n = ct->across[i] ? ct->c.k : o->right ? ct->c.n : ct->c.m, stride;
+    int64_t n = along ? ct->c.k : o->right ? ct->c.n : ct->c.m, stride;
     sn_axis line = sn_axis_new(m, "i", sn_ix_const(m, n));
     sn_ix zero = sn_ix_const(m, 0);
     sn_contraction_place at = {zero, zero, zero, zero};
-    *(ct->across[i] ? &at.step : o->right ? &at.column : &at.row) = sn_ix_axis(m, line);
+    *(along ? &at.step : o->right ? &at.column : &at.row) = sn_ix_axis(m, line);
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
     uint32_t n_axes = sn_contraction_axes(axes, with, m, &ct->c, &at);
@@ -129,13 +130,36 @@ static bool is_zero(const sn_contract *ct, sn_val v) {
     return r->op == SN_LOP_CONST && r->f == 0 && !signbit(r->f) && r->i == 0;
 }
 
+/* The first axis of the operand's side becomes one of batch, on which the other operands need not depend. */
+static bool take_as_batch(sn_contract *ct, const sn_contraction_operand *o) {
+    sn_contraction *c = &ct->c;
+    sn_contraction_side side = o->right ? SN_SIDE_N : SN_SIDE_M;
+    int64_t *all = o->right ? &c->n : &c->m;
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        if (c->side[i] != side || c->extent[i] == *all) continue;
+        c->side[i] = SN_SIDE_BATCH;
+        *all /= c->extent[i];
+        c->batch = sn_mul_clamped(c->batch, c->extent[i]);
+        return true;
+    }
+    return false;
+}
+
+void sn_contract_straighten(sn_contract *ct) {
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        if (!ct->across[i] || load_of(ct, i)->has_mask) continue;
+        while (is_bent(ct, i, false) && take_as_batch(ct, &ct->c.operands[i])) ct->images = true;
+    }
+}
+
 bool sn_contract_find_pixels(const char **why_not, sn_contract *ct) {
     bool along = false;
     *why_not = "an operand has a prologue";
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         const sn_stmt_rec *load = load_of(ct, i);
         if (load->has_mask && !is_zero(ct, load->in[1])) return false;
-        ct->pixels[i] = load->has_mask || is_bent(ct, i);
+        ct->pixels[i] = load->has_mask || is_bent(ct, i, ct->across[i]);
+        ct->images |= ct->pixels[i];
         along |= ct->pixels[i] && !ct->across[i];
     }
     *why_not = "its channels fill no lines";

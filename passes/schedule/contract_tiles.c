@@ -197,11 +197,9 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
 /* Channels are seldom a multiple of 64: as many columns as tiles of equal width have, where none of the usual ones is that; 0: one is. */
 static uint32_t own_width(const sn_contract *ct) {
     enum { WIDEST = 256, USUAL = 64 };
-    bool pixels = false;
-    for (uint32_t i = 0; i < ct->c.n_operands; i++) pixels |= ct->pixels[i];
     int64_t unit = SN_SECTOR / sn_dtype_bytes(ct->c.operands[0].from), tiles = (ct->c.n + WIDEST - 1) / WIDEST;
     int64_t width = ((ct->c.n + tiles - 1) / tiles + unit - 1) / unit * unit;
-    return pixels && width % USUAL ? (uint32_t)width : 0;
+    return ct->images && width % USUAL ? (uint32_t)width : 0;
 }
 
 static bool fits(const sn_contract *ct, const sn_sched *sc) {

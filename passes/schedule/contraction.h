@@ -13,9 +13,9 @@
 
 /* What an axis of the outer loops is to the product. */
 typedef enum sn_contraction_side {
-    SN_SIDE_BATCH, /* both operands depend on it */
-    SN_SIDE_M,     /* the left one alone, or none */
-    SN_SIDE_N      /* the right one alone */
+    SN_SIDE_BATCH, /* both operands depend on it, or one whose rows or columns are not neighbours along it (contract_pixels.c) */
+    SN_SIDE_M, /* the left one alone, or none */
+    SN_SIDE_N  /* the right one alone */
 } sn_contraction_side;
 
 /* A factor of the products. */
