@@ -15,7 +15,7 @@
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
 
-enum { HUNDRED = 100, MOST_VECTORS = 8, MOST_ROWS = 32 };
+enum { HUNDRED = 100, MOST_VECTORS = 8, MOST_ROWS = 32, MOST_APART = 4 };
 
 /* Cycles in which an element is packed against its order. */
 static const double TRANSPOSE = (double)SN_HOST_TRANSPOSE / HUNDRED;
@@ -39,9 +39,17 @@ typedef struct expression {
     planner *pl;
     bool *seen; /* by sn_val */
     sn_axis step, side;
+    int64_t steps, sides; /* lanes that are never torn apart by the end of an axis */
     double work, along, across;
     bool tested;
 } expression;
+
+/* How well a vector along the axis fits what memory has: lanes in one piece, of a line that has others between them. */
+static double lined_up(const expression *x, sn_ix ix, sn_axis axis, int64_t lanes, uint32_t bytes) {
+    int64_t c;
+    if (!axis.i || !sn_ix_coef(x->pl->cx->m, ix, axis, &c) || c < 1 || c > MOST_APART) return 0;
+    return (double)bytes * (double)lanes / (double)c;
+}
 
 static void look_at(expression *x, sn_val v) {
     sn_module *m = x->pl->cx->m;
@@ -53,10 +61,9 @@ static void look_at(expression *x, sn_val v) {
         x->work += r->op != SN_LOP_CONST;
         return;
     }
-    int64_t c;
     x->tested |= r->has_mask;
-    if (x->step.i && sn_ix_coef(m, r->ix, x->step, &c) && c == 1) x->along += sn_dtype_bytes(r->dtype);
-    if (x->side.i && sn_ix_coef(m, r->ix, x->side, &c) && c == 1) x->across += sn_dtype_bytes(r->dtype);
+    x->along += lined_up(x, r->ix, x->step, x->steps, sn_dtype_bytes(r->dtype));
+    x->across += lined_up(x, r->ix, x->side, x->sides, sn_dtype_bytes(r->dtype));
 }
 
 static sn_axis last_axis(const planner *pl, sn_contraction_side side) {
@@ -88,12 +95,13 @@ static void look_at_operands(planner *pl) {
         expression x = {.pl = pl, .seen = SN_NEWN(pl->cx->scratch, bool, m->vals.count)};
         x.step = sn_stmt_axis(m, c->inner.at[c->inner.n - 1]);
         x.side = last_axis(pl, right ? SN_SIDE_N : SN_SIDE_M);
+        x.steps = sn_contract_whole_lanes(c->k_extent, NULL, c->inner.n, SN_SIDE_M, widest);
+        x.sides = sn_contract_whole_lanes(c->extent, c->side, c->outer.n, right ? SN_SIDE_N : SN_SIDE_M, widest);
         look_at(&x, c->operands[o].value);
         pl->factors[o].work = x.work;
         pl->factors[o].tested = x.tested;
         pl->factors[o].along = right ? x.along > x.across : x.along >= x.across;
-        pl->factors[o].broken =
-            sn_contract_whole_lanes(c->extent, c->side, c->outer.n, right ? SN_SIDE_N : SN_SIDE_M, widest) < widest;
+        pl->factors[o].broken = x.sides < widest;
         *(right ? &pl->n_right : &pl->n_left) += 1;
     }
 }
