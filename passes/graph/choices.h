@@ -4,6 +4,7 @@
 #ifndef SN_PASSES_GRAPH_CHOICES_H
 #define SN_PASSES_GRAPH_CHOICES_H
 
+#include "ir/loop/mma.h"
 #include "passes/base/pass.h"
 
 enum {
@@ -94,6 +95,13 @@ int64_t sn_choice_decompose_k_parts(double *cycles, const sn_choice_question *q)
 double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts);
 /* Cycles of copies and the product of them; 0: there are none to be made, or no tensor copies to bring them. */
 double sn_choice_padded_cycles(const sn_choice_question *q);
+
+/* The instruction that tensor copies bring operands of that dtype to. */
+sn_mma sn_choice_instruction(const sn_target *t, sn_dtype dtype, sn_dtype state);
+/* Cycles of a product of elements of that dtype that threads bring one by one, K in so many parts, and of one that tensor copies
+ * bring to that instruction. */
+double sn_choice_cycles_by_threads(const sn_choice_question *q, sn_dtype dtype, double parts);
+double sn_choice_cycles_by_boxes(const sn_choice_question *q, sn_dtype dtype, sn_mma mma);
 
 /* ---- what rows share (product.c) ---- */
 

@@ -15,6 +15,7 @@
  * nothing. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
+#include "passes/graph/place.h"
 #include "passes/graph/rewrite.h"
 
 #include "ir/graph/build.h"
@@ -22,132 +23,12 @@
 
 /* ---- where operands lie ---- */
 
-typedef struct place {
-    sn_dtype dtype; /* of the elements in memory */
-    uint32_t rank;
-    int64_t size[SN_MAX_RANK], stride[SN_MAX_RANK], offset; /* in elements */
-} place;
-
-static int64_t unit_of(sn_dtype dtype) { return SN_CHOICE_VECTOR / sn_dtype_bytes(dtype); }
 static int64_t aligned(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static bool sizes_of(place *out, const sn_module *m, const sn_type *t) {
-    bool known = true;
-    *out = (place){.dtype = t->dtype, .rank = t->rank};
-    for (uint32_t k = 0; k < t->rank; k++) known &= sn_ix_is_const(m, t->shape[k], &out->size[k]);
-    return known;
-}
-
-/* Row-major, the rows one behind the other, or as an intermediate has them that a product reads. */
-static void lay_out(place *p, bool intermediate) {
-    int64_t stride = 1;
-    for (uint32_t k = p->rank; k-- > 0;) {
-        p->stride[k] = stride;
-        stride *= intermediate && k + 1 == p->rank ? sn_dtype_pitch(p->dtype, p->size[k]) : p->size[k];
-    }
-}
-
-static bool is_row_major(const place *p) {
-    int64_t stride = 1;
-    for (uint32_t k = p->rank; k-- > 0; stride *= p->size[k])
-        if (p->size[k] != 1 && p->stride[k] != stride) return false;
-    return true;
-}
-
-static bool lies_as_input(place *out, const sn_module *m, const sn_graph_input *in) {
-    bool known = in->contiguous || sn_ix_is_const(m, in->offset, &out->offset);
-    if (in->contiguous) lay_out(out, false);
-    for (uint32_t k = 0; k < out->rank && !in->contiguous; k++)
-        known &= sn_ix_is_const(m, in->stride[k], &out->stride[k]);
-    return known;
-}
-
-/* Axes of size 1 come and go; the others stay in order. */
-static void take_strides(place *out, const place *in) {
-    uint32_t from = 0;
-    for (uint32_t k = 0; k < out->rank; k++) {
-        if (out->size[k] == 1) continue;
-        while (in->size[from] == 1) from++;
-        out->stride[k] = in->stride[from++];
-    }
-}
-
-static bool lies(place *out, const sn_module *m, sn_nd x);
-
-static bool lies_as_view(place *out, const sn_module *m, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(m, x);
-    place in;
-    if (!lies(&in, m, n->in[0])) return false;
-    out->dtype = in.dtype;
-    out->offset = in.offset;
-    switch ((int)n->op) {
-    case SN_OP_PERMUTE:
-        for (uint32_t k = 0; k < out->rank; k++) {
-            int64_t axis = sn_node_attr(m, x, SN_ATTR_PERM)->ints.at[k];
-            out->stride[k] = in.stride[axis < 0 ? axis + in.rank : axis];
-        }
-        return true;
-    case SN_OP_EXPAND:
-        for (uint32_t k = 0, new = out->rank - in.rank; k < in.rank; k++)
-            out->stride[new + k] = in.size[k] == out->size[new + k] ? in.stride[k] : 0;
-        return true;
-    case SN_OP_SLICE: {
-        int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), start = sn_node_int(m, x, SN_ATTR_START, 0);
-        axis += axis < 0 ? in.rank : 0;
-        start += start < 0 ? in.size[axis] : 0;
-        start = start < 0 ? 0 : start > in.size[axis] ? in.size[axis] : start;
-        for (uint32_t k = 0; k < in.rank; k++) out->stride[k] = in.stride[k];
-        out->offset += start * in.stride[axis];
-        out->stride[axis] *= sn_node_int(m, x, SN_ATTR_STEP, 1);
-        return true;
-    }
-    case SN_OP_SQUEEZE:
-    case SN_OP_UNSQUEEZE: take_strides(out, &in); return true;
-    case SN_OP_RESHAPE: /* an intermediate that is walked across its rows has them one behind the other */
-        if (!is_row_major(&in) && sn_ops[sn_node_get(m, n->in[0])->op].cls == SN_OPS_VIEW) return false;
-        lay_out(out, false);
-        return true;
-    default: return false;
-    }
-}
-
-/* Is what a cast converts in memory as it was before? What is computed for the product is stored as it reads it. */
-static bool is_cast_later(const sn_module *m, sn_nd cast) {
-    const sn_node_rec *n = sn_node_get(m, cast);
-    if (sn_dtype_widens(sn_type_of(m, n->in[0])->dtype, n->type.dtype)) return true;
-    while (n->op == SN_OP_CAST || sn_ops[n->op].cls == SN_OPS_VIEW) n = sn_node_get(m, n->in[0]);
-    sn_opclass cls = sn_ops[n->op].cls;
-    return cls == SN_OPS_SOURCE || cls == SN_OPS_CONTRACT || cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN;
-}
-
-/* Where x is found without a kernel of its own; false: at no constant strides. */
-static bool lies(place *out, const sn_module *m, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(m, x);
-    if (!sizes_of(out, m, &n->type)) return false;
-    if (n->op == SN_OP_CAST && is_cast_later(m, x)) return lies(out, m, n->in[0]);
-    if (n->op == SN_OP_INPUT) return lies_as_input(out, m, &m->graph.inputs.at[n->input]);
-    if (sn_ops[n->op].cls == SN_OPS_VIEW) return lies_as_view(out, m, x);
-    bool given = n->op == SN_OP_WEIGHT || n->op == SN_OP_CONSTANT;
-    lay_out(out, !given);
-    return true;
-}
-
-/* Is one axis contiguous, `along` if that matters, and do rows along it begin at multiples of so many elements? */
-static bool is_aligned(const place *p, int along, int64_t unit) {
-    bool contiguous = false;
-    for (uint32_t k = 0; k < p->rank; k++) {
-        if (p->size[k] == 1 || p->stride[k] == 0) continue;
-        if (p->stride[k] < 0) return false;
-        if (p->stride[k] == 1) contiguous |= along < 0 || k == (uint32_t)along;
-        else if (p->stride[k] % unit) return false;
-    }
-    return contiguous && p->offset % unit == 0;
-}
-
 /* Would a copy's rows begin at sectors, where these do not? */
-static bool gains_sectors(const place *p, int along) {
-    int64_t sector = 2 * unit_of(p->dtype);
-    if (is_aligned(p, along, sector)) return false;
+static bool gains_sectors(const sn_place *p, int along) {
+    int64_t sector = 2 * sn_place_unit(p->dtype);
+    if (sn_place_is_aligned(p, along, sector)) return false;
     for (uint32_t k = 0; k < p->rank; k++)
         if (p->stride[k] == 1 && p->size[k] > 1) return sn_dtype_pitch(p->dtype, p->size[k]) % sector == 0;
     return false;
@@ -158,13 +39,13 @@ static bool gains_sectors(const place *p, int along) {
 typedef struct operand {
     sn_nd node;
     int along; /* the axis that the instruction wants to be contiguous: K; -1: any */
-    place at;
+    sn_place at;
     bool known, brought; /* tensor copies can bring it ... */
     bool copied;         /* ... but it takes a copy for them to do so, or to do so at full speed */
 } operand;
 
 /* The instruction that tensor copies bring operands of that dtype to. */
-static sn_mma instruction(const sn_target *t, sn_dtype dtype, sn_dtype state) {
+sn_mma sn_choice_instruction(const sn_target *t, sn_dtype dtype, sn_dtype state) {
     sn_dtype factor = dtype == SN_F32 ? SN_BF16 : dtype; /* in parts */
     for (sn_mma i = SN_MMA_NONE + 1; i < SN_N_MMAS && t->specific; i++)
         if (sn_mma_is_async(i) && sn_mmas[i].sm == t->sm && sn_mmas[i].operand == factor && sn_mmas[i].state == state)
@@ -177,14 +58,14 @@ static sn_mma look(operand *out, const sn_target *t, const sn_module *m, const s
     bool same = true;
     for (int i = 0; i < 2; i++) {
         out[i] = (operand){.node = nodes[i], .along = -1};
-        out[i].known = lies(&out[i].at, m, nodes[i]);
+        out[i].known = sn_place_of(&out[i].at, m, nodes[i]);
         same &= out[i].at.dtype == out[0].at.dtype;
     }
-    sn_mma mma = same ? instruction(t, out[0].at.dtype, sn_compute_dtype(p->dtype)) : SN_MMA_NONE;
+    sn_mma mma = same ? sn_choice_instruction(t, out[0].at.dtype, sn_compute_dtype(p->dtype)) : SN_MMA_NONE;
     for (int i = 0; i < 2; i++) {
         int k_axis = (int)sn_type_of(m, nodes[i])->rank - (i ? 2 : 1);
         if (mma && !sn_mmas[mma].across) out[i].along = k_axis;
-        out[i].brought = out[i].known && is_aligned(&out[i].at, out[i].along, unit_of(out[i].at.dtype));
+        out[i].brought = out[i].known && sn_place_is_aligned(&out[i].at, out[i].along, sn_place_unit(out[i].at.dtype));
         out[i].copied = !out[i].brought || (mma && gains_sectors(&out[i].at, out[i].along));
     }
     return mma;
@@ -224,9 +105,9 @@ static bool has_tiles(const sn_product *p) {
 }
 
 /* Threads bring elements one by one, for tiles that may be small. */
-static double by_threads(const sn_choice_question *q, const operand *o, double parts) {
+double sn_choice_cycles_by_threads(const sn_choice_question *q, sn_dtype dtype, double parts) {
     enum { LEAST = 16, STEP = 64, THOUSAND = 1024, WORD = 4 };
-    double cycles = 0, single = sn_dtype_bytes(o->at.dtype) < WORD ? SN_CHOICE_SINGLE : SN_CHOICE_SINGLE_WORD;
+    double cycles = 0, single = sn_dtype_bytes(dtype) < WORD ? SN_CHOICE_SINGLE : SN_CHOICE_SINGLE_WORD;
     for (int64_t side = LEAST; side <= 2 * SN_CHOICE_TILES; side *= 2) {
         double elements = 2 * (double)side * STEP * whole((double)q->product->k / parts, STEP);
         cycles = least(cycles, turns_of(q, (double)side, parts) * elements * single / THOUSAND);
@@ -236,14 +117,18 @@ static double by_threads(const sn_choice_question *q, const operand *o, double p
 
 /* Tensor copies bring boxes: one product of what the instruction multiplies. Where several stand for one, low tiles do
  * not pay. */
-static double by_boxes(const sn_choice_question *q, const operand *o, double parts, sn_mma mma) {
+static double by_boxes(const sn_choice_question *q, sn_dtype dtype, double parts, sn_mma mma) {
     double products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
-    int64_t lowest = sn_choice_products(q, o->at.dtype) > 1 ? SN_CHOICE_TILES : SN_CHOICE_TILE;
+    int64_t lowest = sn_choice_products(q, dtype) > 1 ? SN_CHOICE_TILES : SN_CHOICE_TILE;
     for (int64_t side = lowest; side <= SN_CHOICE_TILES; side *= 2) {
         double tile = (double)side * (double)side * (double)q->product->k / parts;
         products = least(products, turns_of(q, (double)side, parts) * tile);
     }
     return products / rate;
+}
+
+double sn_choice_cycles_by_boxes(const sn_choice_question *q, sn_dtype dtype, sn_mma mma) {
+    return by_boxes(q, dtype, 1, mma) * sn_choice_products(q, dtype) + SN_CHOICE_BEGIN;
 }
 
 double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
@@ -252,16 +137,16 @@ double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
     operand o[2];
     if (!sn_choice_padded_applies(&why_not, q)) return 0;
     sn_mma mma = look(o, q->target, q->m, q->product);
-    if (!o[0].brought || !o[1].brought) return by_threads(q, o, parts);
+    if (!o[0].brought || !o[1].brought) return sn_choice_cycles_by_threads(q, o->at.dtype, parts);
     if (!mma || !o[0].copied || !o[1].copied) return 0; /* one alone costs 3 % */
-    double once = by_boxes(q, o, parts, mma);
-    double boxes =
-        once * (sn_choice_products(q, o->at.dtype) + (double)SN_CHOICE_OFF_SECTOR / HUNDRED) + SN_CHOICE_BEGIN;
-    return least(boxes, by_threads(q, o, parts));
+    sn_dtype dtype = o->at.dtype;
+    double once = by_boxes(q, dtype, parts, mma), off_sector = (double)SN_CHOICE_OFF_SECTOR / HUNDRED;
+    double boxes = once * (sn_choice_products(q, dtype) + off_sector) + SN_CHOICE_BEGIN;
+    return least(boxes, sn_choice_cycles_by_threads(q, dtype, parts));
 }
 
 /* What is not there several times. */
-static double bytes_of(const place *p) {
+static double bytes_of(const sn_place *p) {
     double bytes = sn_dtype_bytes(p->dtype);
     for (uint32_t k = 0; k < p->rank; k++) bytes *= (double)(p->stride[k] ? p->size[k] : 1);
     return bytes;
@@ -286,7 +171,7 @@ double sn_choice_padded_cycles(const sn_choice_question *q) {
     for (int i = 0; i < 2; i++)
         if (o[i].copied && !is_constant(q->m, o[i].node, 0))
             copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
-    return copies + by_boxes(q, o, 1, mma) * sn_choice_products(q, o->at.dtype) + SN_CHOICE_BEGIN;
+    return copies + sn_choice_cycles_by_boxes(q, o->at.dtype, mma);
 }
 
 /* ---- the copies ---- */
@@ -300,7 +185,7 @@ static bool stays_above(const sn_module *m, sn_nd x) {
 }
 
 /* The axes in the order in which they lie in memory, the contiguous one last. */
-static void order_of(int64_t *perm, const place *p, int along) {
+static void order_of(int64_t *perm, const sn_place *p, int along) {
     for (uint32_t k = 0; k < p->rank; k++) {
         uint32_t at = k;
         for (; at > 0 && p->stride[perm[at - 1]] < p->stride[k]; at--) perm[at] = perm[at - 1];
@@ -321,16 +206,16 @@ static sn_nd reordered(sn_module *m, sn_nd x, const int64_t *perm, uint32_t rank
 }
 
 static sn_nd copy_of(sn_module *m, sn_nd x, int along) {
-    place p;
+    sn_place p;
     int64_t perm[SN_MAX_RANK], back[SN_MAX_RANK], low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
-    if (!lies(&p, m, x)) sizes_of(&p, m, sn_type_of(m, x)), lay_out(&p, false);
+    if (!sn_place_of(&p, m, x)) sn_place_sizes(&p, m, sn_type_of(m, x)), sn_place_lay_out(&p, false);
     order_of(perm, &p, along);
     for (uint32_t k = 0; k < p.rank; k++) back[perm[k]] = k;
     uint32_t last = p.rank - 1;
     int64_t size = p.size[perm[last]];
     sn_dtype dtype = sn_type_of(m, x)->dtype;
     high[last] = sn_dtype_pitch(dtype, size) - size;
-    if (!high[last]) high[last] = aligned(size, unit_of(dtype)) - size;
+    if (!high[last]) high[last] = aligned(size, sn_place_unit(dtype)) - size;
     x = reordered(m, x, perm, p.rank);
     if (x.i) x = sn_graph_pad(m, x, low, high, 0);
     if (x.i && high[last]) x = sn_graph_slice(m, x, last, 0, size, 1);

@@ -1,0 +1,189 @@
+/* layout.c: the pass `layout`: convolutions and what stands between them become channels-last, where tensor copies bring operands.
+ *
+ *     %a = conv %x, %w ;  %b = relu's maximum of %a ;  %y = conv %b, %v            (all [N, C, H, W])
+ *  -> %0 = copy(permute %x) ;  %1 = copy(permute(conv of permutes of %0 and of %w, packed alike))
+ *     %2 = maximum %1, 0 ;  %3 = copy %2 ;  %y = conv of permutes of %3 and of %v, packed alike
+ *
+ * A node that lies channels-last is a permute of its twin, and permutes move behind the operations that read them
+ * (layout_sink.c), so that conversions meet and go, and those that stay stand at the edges of a region, where they fuse with what
+ * is there. What convolutions themselves want is in layout_conv.c. Nodes that become channels-last
+ *   - can be had so at no cost: results of such convolutions, tensors of the caller that lie so, permutes that end there, and
+ *     what is computed from these in their shape; and
+ *   - are wanted so: by a convolution, by a reduction over pixels or channels, by a permute that takes them there, and by what is
+ *     computed from them and wanted so.
+ * The image of a convolution of twins is one in any case, and stands in memory: a copy, which is no kernel where a nest can
+ * store it. Inputs and outputs of the graph keep their order. to-loops sees to it that a copy of a result is the way in which that
+ * is stored. Legality: always; sums over pixels are added up in another order. Cost: linear in the graph; nothing is looked at
+ * where no convolution is done by tensor copies. Relies on sizes being numbers.
+ */
+#include "ir/graph/build.h"
+#include "passes/graph/layout.h"
+#include "passes/graph/place.h"
+
+enum {
+    OFFERED = 1, /* channels-last at no cost */
+    WANTED = 2,
+    COPIED = 4 /* the twin is in memory */
+};
+
+typedef struct layout {
+    sn_pass_ctx *cx;
+    uint8_t *flags; /* by node of the graph as it was, as all that follows */
+    uint8_t *way;   /* sn_layout_way of a convolution */
+    uint8_t *input; /* by input: its flags */
+    const sn_node_rec **nodes;
+    sn_nd *live; /* but inputs, in the order in which they are rebuilt */
+    uint32_t n, at;
+} layout;
+
+static bool is_last(uint8_t flags) { return (flags & COPIED) || ((flags & OFFERED) && (flags & WANTED)); }
+
+static bool permutes_to(const sn_module *m, sn_nd x, void (*order)(int64_t *perm, uint32_t rank)) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    int64_t perm[SN_MAX_RANK];
+    if (n->op != SN_OP_PERMUTE || n->type.rank < 3) return false;
+    order(perm, n->type.rank);
+    return sn_layout_is(sn_node_attr(m, x, SN_ATTR_PERM)->ints.at, perm, n->type.rank);
+}
+
+/* ---- what can be had ---- */
+
+static bool lies_last(const sn_module *m, sn_nd x) {
+    sn_place p;
+    int64_t rank = sn_type_of(m, x)->rank;
+    return rank > 2 && sn_place_of(&p, m, x) && p.stride[1] == 1 && p.size[1] > 1 &&
+           sn_place_is_aligned(&p, 1, sn_place_unit(p.dtype));
+}
+
+static bool is_offered(layout *l, sn_nd x) {
+    const sn_module *m = l->cx->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op == SN_OP_INPUT) return lies_last(m, x);
+    if (n->op == SN_OP_CONV) {
+        bool image = l->flags[n->in[0].i] & OFFERED;
+        l->way[x.i] = (uint8_t)sn_layout_way_of(l->cx, x, image);
+        return l->way[x.i] == SN_LAYOUT_ANY ? image : l->way[x.i] != SN_LAYOUT_NONE;
+    }
+    if (permutes_to(m, x, sn_layout_back)) return true;
+    if (!sn_layout_sinks(m, x)) return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (sn_layout_carries(m, x, k) && (l->flags[n->in[k].i] & OFFERED)) return true;
+    return false;
+}
+
+/* ---- what is wanted ---- */
+
+static void want(layout *l, sn_nd x, uint8_t flags) { l->flags[x.i] |= flags; }
+
+/* What reads either order takes its image from memory as it is offered. */
+static void want_image(layout *l, sn_nd x, sn_nd image) {
+    bool offered = l->flags[image.i] & OFFERED, wanted = l->flags[x.i] & WANTED;
+    sn_layout_way way = (sn_layout_way)l->way[x.i];
+    if (way == SN_LAYOUT_LAST) want(l, image, WANTED | COPIED);
+    if ((way == SN_LAYOUT_PRODUCT || (way == SN_LAYOUT_ANY && wanted)) && offered) want(l, image, WANTED | COPIED);
+}
+
+/* Are only axes reduced that windows have brought, so that pixels stay? */
+static bool reduces_windows(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x), *in = sn_node_get(m, n->in[0]);
+    uint32_t rank = in->type.rank, windows = 0;
+    for (; in->op == SN_OP_UNFOLD; in = sn_node_get(m, in->in[0])) windows++;
+    return windows && sn_node_axes_mask(m, x) >> (rank - windows) << (rank - windows) == sn_node_axes_mask(m, x);
+}
+
+static void want_operands(layout *l, sn_nd x) {
+    const sn_module *m = l->cx->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op == SN_OP_CONV) {
+        want_image(l, x, n->in[0]);
+    } else if (permutes_to(m, x, sn_layout_last)) {
+        want(l, n->in[0], WANTED);
+    } else if (sn_ops[n->op].cls == SN_OPS_REDUCE && sn_type_of(m, n->in[0])->rank > 2 && !reduces_windows(m, x)) {
+        want(l, n->in[0], WANTED);
+    } else if (sn_layout_sinks(m, x) && (l->flags[x.i] & WANTED)) {
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (sn_layout_carries(m, x, k)) want(l, n->in[k], WANTED);
+    }
+}
+
+/* Is there anything to do? */
+static bool decide(layout *l) {
+    const sn_module *m = l->cx->m;
+    uint8_t *live = SN_NEWN(l->cx->scratch, uint8_t, m->graph.nodes.count + 1);
+    bool any = false;
+    sn_graph_live(m, live);
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
+        const sn_node_rec *n = sn_node_get(m, x);
+        if (!live[x.i] && n->op != SN_OP_INPUT) continue;
+        if (is_offered(l, x)) want(l, x, OFFERED);
+        any |= l->way[x.i] == SN_LAYOUT_LAST || l->way[x.i] == SN_LAYOUT_JOINED;
+        l->nodes[x.i] = n;
+        if (n->op != SN_OP_INPUT) l->live[l->n++] = x;
+    }
+    for (uint32_t i = l->n; i-- > 0;) want_operands(l, l->live[i]);
+    for (uint32_t k = 0; k < m->graph.inputs.n; k++) l->input[k] = l->flags[m->graph.inputs.at[k].node.i];
+    return any;
+}
+
+/* ---- rebuilding ---- */
+
+static sn_nd convolution(layout *l, sn_nd was, sn_nd x) {
+    sn_module *m = l->cx->m;
+    sn_layout_way way = (sn_layout_way)l->way[was.i];
+    const char *name = l->nodes[was.i]->name ? l->nodes[was.i]->name : "graph";
+    if (way == SN_LAYOUT_LAST || way == SN_LAYOUT_JOINED)
+        sn_remark(l->cx, name, "conv %s", way == SN_LAYOUT_LAST ? "channels-last" : "with taps joined to channels");
+    if (way == SN_LAYOUT_LAST) x = sn_layout_conv_last(m, x);
+    if (way == SN_LAYOUT_JOINED) x = sn_layout_conv_joined(m, x);
+    return x.i && is_last(l->flags[was.i]) ? sn_layout_laid_out(m, x) : x;
+}
+
+/* An input that has a copy is read from that. */
+static sn_nd converted_input(layout *l, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(l->cx->m, x);
+    bool last = n->op == SN_OP_INPUT && is_last(l->input[n->input]);
+    return last ? sn_layout_laid_out(l->cx->m, x) : x;
+}
+
+/* The operand that x takes its order from comes first of those that can give it. */
+static sn_nd on_twins(layout *l, sn_nd was, sn_nd x) {
+    sn_module *m = l->cx->m;
+    const sn_node_rec *old = l->nodes[was.i], *n = sn_node_get(m, x);
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        if (!is_last(l->flags[old->in[k].i]) || !sn_layout_carries(m, x, k)) continue;
+        sn_nd *in = SN_NEWN(l->cx->scratch, sn_nd, n->n_in);
+        for (uint32_t i = 0; i < n->n_in; i++) in[i] = converted_input(l, n->in[i]);
+        x = sn_graph_node(m, n->op, in, n->n_in, n->attrs, n->n_attrs);
+        return x.i ? sn_layout_sunk(l->cx, x, k) : x;
+    }
+    return x;
+}
+
+static sn_nd rule(sn_pass_ctx *cx, sn_nd x) {
+    layout *l = cx->notes;
+    SN_ASSERT(l->at < l->n);
+    sn_nd was = l->live[l->at++];
+    uint8_t flags = l->flags[was.i];
+    if (l->nodes[was.i]->op == SN_OP_CONV) return convolution(l, was, x);
+    if (l->nodes[was.i]->op == SN_OP_PERMUTE)
+        x = sn_layout_permuted(cx->m, sn_node_get(cx->m, x)->in[0], sn_node_attr(cx->m, x, SN_ATTR_PERM)->ints.at);
+    if (is_last(flags) && sn_layout_sinks(cx->m, x)) x = on_twins(l, was, x);
+    return x.i && (flags & COPIED) ? sn_layout_laid_out(cx->m, x) : x;
+}
+
+sn_status sn_pass_layout(sn_pass_ctx *cx, bool *changed) {
+    sn_module *m = cx->m;
+    uint32_t n = m->graph.nodes.count + 1;
+    if (m->kernels.n || !cx->target->is_gpu) return SN_OK;
+    layout l = {.cx = cx,
+                .flags = SN_NEWN(cx->scratch, uint8_t, n),
+                .way = SN_NEWN(cx->scratch, uint8_t, n),
+                .input = SN_NEWN(cx->scratch, uint8_t, m->graph.inputs.n + 1),
+                .nodes = SN_NEWN(cx->scratch, const sn_node_rec *, n),
+                .live = SN_NEWN(cx->scratch, sn_nd, n)};
+    if (!decide(&l)) return m->env->status;
+    cx->notes = &l;
+    sn_status status = sn_graph_rewrite(cx, rule, changed);
+    cx->notes = NULL;
+    return status;
+}

@@ -1,0 +1,233 @@
+/* layout_conv.c: how convolutions want their operands to lie. Part of the pass `layout`.
+ *
+ *     last     x' = copy(permute(x)) : [N, H, W, C]   w' = copy(permute(w)) : [O, KH, KW, C]
+ *              conv(permute(x'), permute(w'))                            K = taps x channels, channels contiguous
+ *     joined   x' = copy(pad(permute(x))) : [N, Hp, Wp, Cp]
+ *              windows of KW*Cp neighbours of its rows, stride*Cp apart  : [N, Hp, OW, KW*Cp]
+ *              conv(permute(windows), w packed alike : [O, KW*Cp, KH, 1])
+ *
+ * Tensor copies bring runs of channels, which begin at multiples of 16 bytes. Where there are so few that most of an instruction's
+ * step would be zeros, the taps of a row of the window, which are neighbours in memory, are summed together: Cp is the least
+ * number of channels with which windows begin at multiples of 16 bytes, and spatial padding is in the copy.
+ *
+ * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than threads, the
+ * conversion of the image included unless it can be had so. Groups of few channels do not fill an instruction, and a
+ * convolution of single pixels is a product already where its rows of pixels can be brought: these go along with their neighbours.
+ * More taps than pixels: a weight gradient, whose sum runs over pixels. Legality: always; padded channels are products of zeros.
+ */
+#include "ir/graph/build.h"
+#include "ir/graph/conv.h"
+#include "passes/graph/layout.h"
+#include "passes/graph/place.h"
+
+/* ---- orders ---- */
+
+void sn_layout_last(int64_t *perm, uint32_t rank) {
+    perm[0] = 0;
+    for (uint32_t k = 1; k < rank; k++) perm[k] = k + 1 < rank ? k + 1 : 1;
+}
+
+void sn_layout_back(int64_t *perm, uint32_t rank) {
+    perm[0] = 0;
+    for (uint32_t k = 1; k < rank; k++) perm[k] = k > 1 ? k - 1 : rank - 1;
+}
+
+bool sn_layout_is(const int64_t *perm, const int64_t *other, uint32_t rank) {
+    for (uint32_t k = 0; k < rank; k++)
+        if (perm[k] != other[k]) return false;
+    return true;
+}
+
+sn_nd sn_layout_permuted(sn_module *m, sn_nd x, const int64_t *perm) {
+    if (!x.i) return x;
+    const sn_node_rec *n = sn_node_get(m, x);
+    uint32_t rank = n->type.rank;
+    int64_t composed[SN_MAX_RANK], own[SN_MAX_RANK];
+    const sn_attr *by = sn_node_attr(m, x, SN_ATTR_PERM);
+    for (uint32_t k = 0; k < rank; k++) composed[k] = by ? by->ints.at[perm[k]] : perm[k], own[k] = k;
+    sn_nd in = by ? n->in[0] : x;
+    return sn_layout_is(composed, own, rank) ? in : sn_graph_permute(m, in, composed, rank);
+}
+
+/* Is x in memory that tensor copies bring as rows of its last axis? What is computed is there only once it is copied. */
+static bool can_be_brought(const sn_module *m, sn_nd x) {
+    sn_nd base = x;
+    while (sn_ops[sn_node_get(m, base)->op].cls == SN_OPS_VIEW) base = sn_node_get(m, base)->in[0];
+    sn_op op = sn_node_get(m, base)->op;
+    sn_place p;
+    if (op == SN_OP_COPY) return sn_nd_eq(base, x);
+    if (op != SN_OP_INPUT && op != SN_OP_WEIGHT && op != SN_OP_CONSTANT) return false;
+    return sn_place_of(&p, m, x) && sn_place_is_aligned(&p, (int)p.rank - 1, sn_place_unit(p.dtype));
+}
+
+sn_nd sn_layout_laid_out(sn_module *m, sn_nd x) {
+    int64_t last[SN_MAX_RANK], back[SN_MAX_RANK];
+    uint32_t rank = sn_type_of(m, x)->rank;
+    sn_layout_last(last, rank), sn_layout_back(back, rank);
+    sn_nd twin = sn_layout_permuted(m, x, last);
+    if (!twin.i || can_be_brought(m, twin)) return x;
+    return sn_layout_permuted(m, sn_graph_copied(m, twin), back);
+}
+
+/* ---- which way ---- */
+
+/* Numbers of a convolution. */
+typedef struct shape {
+    sn_conv_geometry g;
+    sn_dtype dtype;
+    uint32_t rank;
+    int64_t image[SN_MAX_RANK], weights[SN_MAX_RANK], result[SN_MAX_RANK];
+    int64_t pixels, taps; /* of a result's image, of a window */
+} shape;
+
+static bool sizes_of(int64_t *out, const sn_module *m, sn_nd x) {
+    const sn_type *t = sn_type_of(m, x);
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_is_const(m, t->shape[k], &out[k])) return false;
+    return true;
+}
+
+static bool shape_of(shape *out, const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    *out = (shape){.g = sn_node_conv(m, x), .dtype = n->type.dtype, .rank = n->type.rank, .pixels = 1, .taps = 1};
+    if (!sizes_of(out->image, m, n->in[0]) || !sizes_of(out->weights, m, n->in[1]) || !sizes_of(out->result, m, x))
+        return false;
+    for (uint32_t k = 2; k < out->rank; k++) out->pixels *= out->result[k], out->taps *= out->weights[k];
+    return true;
+}
+
+static int64_t whole(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+/* Every pixel is multiplied by one matrix. */
+static bool is_product(const shape *s) {
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->weights[2 + k] != 1 || s->g.stride[k] != 1 || s->g.low[k] || s->g.high[k]) return false;
+    return true;
+}
+
+/* Channels with which windows along the last axis begin where tensor copies can. */
+static int64_t joined_channels(const shape *s) {
+    int64_t unit = sn_place_unit(s->dtype), stride = s->g.stride[s->g.n - 1], channels = s->image[1];
+    while (stride * channels % unit) channels++;
+    return channels;
+}
+
+/* Steps of an instruction of k elements for a sum: one tap after the other, or one row of taps after the other. */
+static bool gains_by_joining(const shape *s, int64_t k) {
+    uint32_t last = s->g.n - 1;
+    int64_t width = s->weights[s->rank - 1];
+    for (uint32_t i = 0; i < s->g.n; i++)
+        if (s->g.low[i] < 0 || s->g.high[i] < 0) return false;
+    if (s->g.dilation[last] != 1 && width > 1) return false;
+    return whole(width * joined_channels(s), k) < width * whole(s->image[1], k);
+}
+
+static double conversion_cycles(const sn_target *t, const shape *s) {
+    double bytes = sn_dtype_bytes(s->dtype);
+    for (uint32_t k = 0; k < s->rank; k++) bytes *= (double)s->image[k];
+    return 2 * bytes / ((double)t->cycle_bytes * t->units) + SN_CHOICE_LAUNCH;
+}
+
+static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered) {
+    sn_product p = {.node = x,
+                    .dtype = s->dtype,
+                    .batch = 1,
+                    .m = s->result[0] * s->pixels,
+                    .n = s->result[1],
+                    .k = s->weights[1] * s->taps};
+    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
+    double boxes = sn_choice_cycles_by_boxes(&q, s->dtype, mma);
+    if (!image_offered) boxes += conversion_cycles(cx->target, s);
+    return boxes < sn_choice_cycles_by_threads(&q, s->dtype, 1);
+}
+
+sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
+    shape s;
+    if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
+    sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(s.dtype));
+    if (!mma || s.taps > s.result[0] * s.pixels) return SN_LAYOUT_NONE;
+    for (uint32_t k = 0; k < s.g.n; k++)
+        if (s.g.input_dilation[k] != 1) return SN_LAYOUT_ANY;
+    if (s.g.groups > 1) return SN_LAYOUT_ANY;
+    if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
+    if (!pays(cx, x, &s, mma, image_offered)) return SN_LAYOUT_ANY;
+    return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
+}
+
+/* ---- operands ---- */
+
+sn_nd sn_layout_conv_last(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_nd in[] = {sn_layout_laid_out(m, n->in[0]), sn_layout_laid_out(m, n->in[1])};
+    return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+}
+
+static sn_nd last_of(sn_module *m, sn_nd x) {
+    int64_t last[SN_MAX_RANK];
+    sn_layout_last(last, sn_type_of(m, x)->rank);
+    return sn_layout_permuted(m, x, last);
+}
+
+static sn_nd reshaped(sn_module *m, sn_nd x, const int64_t *size, uint32_t rank) {
+    return x.i ? sn_graph_reshape_to(m, x, size, rank) : x;
+}
+
+static bool is_zero(const int64_t *at, uint32_t n) {
+    for (uint32_t k = 0; k < n; k++)
+        if (at[k]) return false;
+    return true;
+}
+
+static sn_nd padded(sn_module *m, sn_nd x, const int64_t *low, const int64_t *high) {
+    uint32_t rank = sn_type_of(m, x)->rank;
+    return !x.i || (is_zero(low, rank) && is_zero(high, rank)) ? x : sn_graph_pad(m, x, low, high, 0);
+}
+
+/* [N, C, S1..Sn] -> [N, S1..S(n-1), OSn, width*channels] -> channels to place 1. Rows begin where tensor copies can. */
+static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, int64_t channels) {
+    int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], unit = sn_place_unit(s->dtype);
+    uint32_t n = s->g.n, row = n; /* the axis of the last spatial sizes */
+    size[0] = s->image[0];
+    for (uint32_t k = 0; k < n; k++) {
+        low[1 + k] = s->g.low[k], high[1 + k] = s->g.high[k];
+        size[1 + k] = low[1 + k] + s->image[2 + k] + high[1 + k];
+    }
+    high[n + 1] = channels - s->image[1];
+    while (size[row] * channels % unit) size[row]++, high[row]++;
+    size[row] *= channels;
+    int64_t stride = s->g.stride[n - 1] * channels, width = s->weights[s->rank - 1] * channels;
+    sn_nd y = reshaped(m, sn_graph_copied(m, padded(m, last_of(m, x), low, high)), size, n + 1);
+    y = sn_graph_unfold(m, y, row, width, stride, 1);
+    int64_t windows = (size[row] - width) / stride + 1, wanted = s->result[s->rank - 1];
+    if (windows > wanted) y = sn_graph_slice(m, y, row, 0, wanted, 1);
+    return sn_graph_move_axis(m, y, n + 1, 1);
+}
+
+/* [O, C, K1..Kn] -> [O, width*channels, K1..K(n-1), 1] */
+static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, int64_t channels) {
+    int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], back[SN_MAX_RANK];
+    uint32_t n = s->g.n;
+    high[n + 1] = channels - s->image[1];
+    size[0] = s->weights[0];
+    for (uint32_t k = 0; k < n; k++) size[1 + k] = s->weights[2 + k];
+    size[n + 1] = size[n] * channels, size[n] = 1;
+    sn_layout_back(back, s->rank);
+    sn_nd y = reshaped(m, padded(m, last_of(m, w), low, high), size, s->rank);
+    return sn_layout_permuted(m, sn_graph_copied(m, y), back);
+}
+
+sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {
+    shape s;
+    shape_of(&s, m, x);
+    int64_t channels = joined_channels(&s);
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_conv_geometry g = s.g;
+    for (uint32_t k = 0; k < g.n; k++) g.low[k] = g.high[k] = 0;
+    g.stride[g.n - 1] = g.dilation[g.n - 1] = 1;
+    sn_attr more[SN_N_ATTRS];
+    sn_conv_more rest = {more, 0};
+    for (uint32_t k = 0; k < n->n_attrs; k++)
+        if (n->attrs[k].id == SN_ATTR_PRECISION || n->attrs[k].id == SN_ATTR_SCHEDULE) more[rest.n++] = n->attrs[k];
+    return sn_graph_conv(m, joined_image(m, n->in[0], &s, channels), joined_weights(m, n->in[1], &s, channels), &g,
+                         rest);
+}
