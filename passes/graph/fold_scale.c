@@ -1,9 +1,9 @@
 /* fold_scale.c: the pass `fold-scale`: what scales and shifts the channels of a convolution or matrix product by constants becomes
  * one scale, which joins constant weights, and one shift. So a batch norm at inference costs nothing but a bias.
  *
- *     %y = conv2d %x, %w                                                     (%w, %mean, %scale, %bias: of constants alone)
+ *     %y = conv %x, %w                                                     (%w, %mean, %scale, %bias: of constants alone)
  *     %c = sub %y, %mean ;  %d = mul %c, %scale ;  %z = add %d, %bias        %mean, ..: [32, 1, 1]
- *  -> %v = mul %w, %s ;  %y = conv2d %x, %v ;  %z = add %y, %t               %s = %scale as [32, 1, 1, 1], %t = %bias - %mean * %scale
+ *  -> %v = mul %w, %s ;  %y = conv %x, %v ;  %z = add %y, %t               %s = %scale as [32, 1, 1, 1], %t = %bias - %mean * %scale
  *
  * What is left beside the contraction depends on constants alone and is computed when a program is loaded. Done where the
  * contraction and all but the last operation behind it have one user. Weights of f32 and f64 take the scale in; halves
