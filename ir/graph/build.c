@@ -129,7 +129,23 @@ sn_nd sn_graph_flip(sn_module *m, sn_nd x, int64_t axis) {
     return node(m, SN_OP_FLIP, &x, 1, &attr, 1);
 }
 
-sn_nd sn_graph_copied(sn_module *m, sn_nd x) { return node(m, SN_OP_COPY, &x, 1, NULL, 0); }
+/* What x is as narrower elements than its own, where it is views, or pads of zeros, of something that was widened; none: it is not. */
+static sn_nd narrowed(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = x.i ? sn_node_get(m, x) : NULL;
+    if (!n || n->n_in != 1) return (sn_nd){0};
+    if (n->op == SN_OP_CAST)
+        return sn_dtype_widens(sn_graph_type(m, n->in[0])->dtype, n->type.dtype) ? n->in[0] : (sn_nd){0};
+    bool zeros = n->op == SN_OP_PAD && sn_node_float(m, x, SN_ATTR_VALUE, 0) == 0;
+    if (!zeros && sn_ops[n->op].cls != SN_OPS_VIEW) return (sn_nd){0};
+    sn_nd in = narrowed(m, n->in[0]);
+    return in.i ? node(m, n->op, &in, 1, n->attrs, n->n_attrs) : in;
+}
+
+sn_nd sn_graph_copied(sn_module *m, sn_nd x) {
+    sn_nd narrow = narrowed(m, x);
+    if (narrow.i) return sn_graph_cast(m, sn_graph_copied(m, narrow), sn_graph_type(m, x)->dtype);
+    return node(m, SN_OP_COPY, &x, 1, NULL, 0);
+}
 
 sn_nd sn_graph_pad(sn_module *m, sn_nd x, const int64_t *low, const int64_t *high, double value) {
     uint32_t rank = sn_graph_type(m, x)->rank;

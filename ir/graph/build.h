@@ -47,7 +47,7 @@ sn_nd sn_graph_unfold(sn_module *m, sn_nd x, int64_t axis, int64_t size, int64_t
 /* Element `at` of an axis, which goes. */
 sn_nd sn_graph_pick(sn_module *m, sn_nd x, int64_t axis, int64_t at);
 sn_nd sn_graph_flip(sn_module *m, sn_nd x, int64_t axis);
-/* x in memory of its own, in the order of its axes. */
+/* x in memory of its own, in the order of its axes: in the dtype that it has been widened from, if it has. */
 sn_nd sn_graph_copied(sn_module *m, sn_nd x);
 sn_nd sn_graph_pad(sn_module *m, sn_nd x, const int64_t *low, const int64_t *high, double value);
 sn_nd sn_graph_concat(sn_module *m, const sn_nd *in, uint32_t n, int64_t axis);

@@ -105,11 +105,13 @@ static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
 }
 
 /* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than they, so
- * that a view of it is one of rows as it has them, in the dtype that it has. */
+ * that a view of it is one of rows as it has them, in the dtype that it has; else what is widened rather than its wider
+ * copy, so that the product is one of halves. */
 static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
-    sn_nd base = x;
-    while (is_seen_through(lw, sn_node_get(lw->m, base))) base = sn_node_get(lw->m, base)->in[0];
-    return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : x;
+    sn_nd base = x, narrow = x;
+    for (const sn_node_rec *n; n = sn_node_get(lw->m, base), is_seen_through(lw, n); base = n->in[0])
+        if (n->op == SN_OP_CAST) narrow = n->in[0];
+    return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : narrow;
 }
 
 /* An operand of an attention is what stands in memory, in the dtype that it has there: below views, whatever is computed goes there, in
