@@ -6,7 +6,7 @@
  *     %p = %e / sum %e                        quotient; or times the reciprocal
  *     %y = matmul %p, %v                      product
  *
- * Between these stand casts of floats, and views that keep the last axis as it is. A statistic of a row (maximum, sum) may have
+ * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns of v are neighbours in memory. A statistic of a row (maximum, sum) may have
  * any shape of the same elements before it is broadcast again. Everything is found from operands; names and layouts do
  * not count. What is not there: dropout of the weights, scores that somebody else reads.
  */
@@ -208,6 +208,63 @@ static bool find_sizes(finder *f) {
     return true;
 }
 
+/* ---- how operands lie ---- */
+
+static bool divides(const finder *f, sn_ix by, sn_ix size) {
+    int64_t a, b;
+    return sn_ix_is_const(f->m, by, &a) && sn_ix_is_const(f->m, size, &b) && a > 0 && b % a == 0;
+}
+
+/* Which axis of the operand of a reshape an axis is, whose elements lie as far apart there; UINT32_MAX: none. */
+static uint32_t axis_below_reshape(const finder *f, const sn_type *t, const sn_type *in, uint32_t axis) {
+    uint32_t behind = t->rank - axis;
+    if (behind == 1 && in->rank && divides(f, t->shape[axis], in->shape[in->rank - 1])) return in->rank - 1;
+    if (behind > in->rank) return UINT32_MAX;
+    bool same = !memcmp(t->shape + axis, in->shape + in->rank - behind, behind * sizeof *t->shape);
+    return same ? in->rank - behind : UINT32_MAX;
+}
+
+/* The same for any view; a slice may move the axis by whole accesses. */
+static uint32_t axis_below(const finder *f, sn_nd x, uint32_t axis) {
+    enum { ACCESS = 8 /* elements, at most */ };
+    const sn_node_rec *n = node(f, x);
+    const sn_type *in = &node(f, n->in[0])->type;
+    if (n->op == SN_OP_CAST) return axis;
+    if (is_reshape(n)) return axis_below_reshape(f, &n->type, in, axis);
+    if (n->op == SN_OP_PERMUTE) return (uint32_t)sn_node_attr(f->m, x, SN_ATTR_PERM)->ints.at[axis];
+    if (n->op == SN_OP_EXPAND) {
+        uint32_t added = n->type.rank - in->rank;
+        bool kept = axis >= added && sn_ix_eq(n->type.shape[axis], in->shape[axis - added]);
+        return kept ? axis - added : UINT32_MAX;
+    }
+    if (n->op != SN_OP_SLICE) return UINT32_MAX;
+    bool along = sn_node_int(f->m, x, SN_ATTR_AXIS, 0) == (int64_t)axis;
+    bool whole = sn_node_int(f->m, x, SN_ATTR_STEP, 1) == 1 && sn_node_int(f->m, x, SN_ATTR_START, 0) % ACCESS == 0;
+    return !along || whole ? axis : UINT32_MAX;
+}
+
+/* Are elements along the axis, counted from the end, neighbours in what stands in memory? That is what views and exact casts are made
+ * of, in the order of its own axes. */
+static bool lies_along(const finder *f, sn_nd x, uint32_t from_end) {
+    uint32_t axis = node(f, x)->type.rank - from_end;
+    for (const sn_node_rec *n = node(f, x); axis != UINT32_MAX; n = node(f, x)) {
+        bool exact = n->op == SN_OP_CAST && sn_dtype_widens(node(f, n->in[0])->type.dtype, n->type.dtype);
+        if (sn_ops[n->op].cls != SN_OPS_VIEW && !exact) break;
+        axis = axis_below(f, x, axis);
+        x = n->in[0];
+    }
+    const sn_node_rec *n = node(f, x);
+    if (axis == UINT32_MAX || n->op != SN_OP_INPUT) return axis == n->type.rank - 1;
+    int64_t stride;
+    return sn_ix_is_const(f->m, f->m->graph.inputs.at[n->input].stride[axis], &stride) && stride == 1;
+}
+
+static bool lie_along(finder *f) {
+    const sn_node_rec *first = node(f, f->at->first), *product = node(f, f->at->product);
+    bool all = lies_along(f, first->in[0], 1) && lies_along(f, first->in[1], 2) && lies_along(f, product->in[1], 1);
+    return all ? true : refuse(f, "channels or columns of an operand are no neighbours in memory");
+}
+
 /* ---- who reads it ---- */
 
 static bool is_alone(finder *f) {
@@ -236,21 +293,21 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
     if (n->op != SN_OP_MATMUL || !sn_is_float(n->type.dtype)) return false;
     f.mark = SN_NEWN(scratch, uint8_t, m->graph.nodes.count);
     *why_not = "the scores are of no product";
-    bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f) && is_alone(&f);
+    bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f) && lie_along(&f) && is_alone(&f);
     if (f.why) *why_not = f.why;
     return found;
 }
 
 /* ---- schedules ---- */
 
-/* Rows, their channels and columns together: what 32 threads have of them in registers. */
-enum { MOST_ROWS = 16, MOST_ELEMENTS = 4096, MOST_HEAD = 256, HEAD_STEP = 8 };
+/* Threads multiply four rows by a key about as fast as it comes from memory; more rows do better with tensor cores. */
+enum { MOST_ROWS = 4, MOST_HEAD = 256, HEAD_STEP = 8 };
 
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) {
     bool heads =
         s->depth <= MOST_HEAD && s->width <= MOST_HEAD && s->depth % HEAD_STEP == 0 && s->width % HEAD_STEP == 0;
     bool dtype = s->dtype == SN_F32 || s->dtype == SN_BF16 || s->dtype == SN_F16;
-    return t->is_gpu && dtype && heads && s->shared <= MOST_ROWS && s->shared * (s->depth + s->width) <= MOST_ELEMENTS;
+    return t->is_gpu && dtype && heads && s->shared <= MOST_ROWS;
 }
 
 /* Class attend (passes/schedule/attend.c): warpgroups take whole heads of halves, whose rows are a multiple of 16 bytes; a tile has 64

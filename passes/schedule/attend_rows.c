@@ -186,23 +186,41 @@ bool sn_schedule_attend_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_k
 
 /* ---- headers ---- */
 
-/* Registers of a thread: its rows of q and of the sums; keys and v that it waits for; scores and what rows carry. */
+/* Registers of a thread: its rows of q and of the sums; keys and v that it waits for, scores and what rows carry. With one stage v may
+ * come as late as keys are done with. */
 static int64_t registers(const sn_attend_rows *a, const sn_sched *sc) {
     int64_t key = sn_attend_rows_vectors(sc, a->depth), v = sn_attend_rows_vectors(sc, a->width);
-    int64_t waits = (int64_t)sc->unroll * (key + v) * sc->vector * a->bytes / 4;
+    int64_t waits = sc->stages > 1 ? key + v : key > v ? key : v;
+    waits *= sn_ceil_div((int64_t)sc->unroll * sc->vector * a->bytes, 4);
     return a->rows * (key + v) * sc->vector + waits + a->rows * (sc->unroll + 2) + SN_OTHER_REGS;
+}
+
+/* As many keys together as registers have room for; two stages where that is as many as are wanted. */
+static void choose_keys(sn_sched *sc, const sn_attend_rows *a) {
+    bool open = !sc->unroll;
+    if (open) sc->unroll = SN_ATTEND_KEYS;
+    if (!sc->stages) {
+        sc->stages = 2;
+        if (registers(a, sc) > SN_ATTEND_REGS) sc->stages = 1;
+    }
+    while (open && sc->unroll > 1 && registers(a, sc) > SN_ATTEND_REGS) sc->unroll /= 2;
+}
+
+/* Blocks of a multiprocessor. An assembler is never held to fewer registers than the larger of these two. */
+static int64_t resident(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
+    int64_t regs = registers(a, sc), threads = (int64_t)sc->block_x * sc->block_y;
+    int64_t most = SN_FILE_REGS / (threads * (regs > SN_ATTEND_REGS ? regs : SN_ATTEND_REGS));
+    return most < 1 ? 1 : sn_least((uint32_t)most, sn_target_blocks(t, (uint64_t)threads));
 }
 
 /* Parts of the keys: so many blocks that they lie evenly on the device, and none so short that beginning takes longer. */
 static uint32_t parts_of(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
-    int64_t threads = (int64_t)sc->block_x * sc->block_y, together = (int64_t)sc->block_y * sc->unroll;
-    int64_t resident = SN_FILE_REGS / (threads * registers(a, sc)), best = 1;
-    if (resident < 1) resident = 1;
-    if (resident > t->unit_threads / threads) resident = t->unit_threads / threads;
+    int64_t together = (int64_t)sc->block_y * sc->unroll;
+    int64_t best = 1;
     double least = 0;
     for (int64_t n = 1; n <= SN_ATTEND_PARTS && (n == 1 || a->n_keys >= n * together); n++) {
         double turns = (double)sn_ceil_div(sn_ceil_div(a->n_keys, n), together) + SN_ATTEND_BEGIN;
-        double waves = (double)sn_ceil_div(sn_mul_clamped(a->batch, n), t->units * resident);
+        double waves = (double)sn_ceil_div(sn_mul_clamped(a->batch, n), t->units * resident(a, sc, t));
         if (n > 1 && waves * turns >= least) continue;
         least = waves * turns, best = n;
     }
@@ -212,7 +230,7 @@ static uint32_t parts_of(const sn_attend_rows *a, const sn_sched *sc, const sn_t
 static bool possible(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
     bool lanes = sc->block_x <= SN_WARP && !(sc->block_x & (sc->block_x - 1));
     if (!lanes || !sc->block_y || (int64_t)sc->block_x * sc->block_y > t->max_threads) return false;
-    if (sc->tile_m > 1 || sc->tile_n > 1 || sc->stages > 2 || sc->unroll > SN_ATTEND_AHEAD) return false;
+    if (sc->tile_m > 1 || sc->tile_n > 1 || sc->stages > 2 || sc->unroll > SN_ATTEND_MOST_KEYS) return false;
     if (sc->vector > a->vector || sc->vector & (sc->vector - 1) || sc->split > SN_ATTEND_PARTS) return false;
     return registers(a, sc) <= SN_ATTEND_MOST_REGS;
 }
@@ -239,12 +257,10 @@ sn_status sn_schedule_attend_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx
     sc.cls = SN_SCHED_ATTEND;
     choose_lanes(&sc, &a);
     if (!sc.block_y) sc.block_y = sc.block_x < SN_ATTEND_THREADS ? SN_ATTEND_THREADS / sc.block_x : 1;
-    if (!sc.unroll)
-        for (sc.unroll = SN_ATTEND_AHEAD; sc.unroll > 1 && registers(&a, &sc) > SN_ATTEND_REGS;) sc.unroll /= 2;
-    if (!sc.stages) sc.stages = 1;
-    int64_t resident = SN_FILE_REGS / (registers(&a, &sc) * sc.block_x * sc.block_y);
-    if (!sc.min_blocks && resident > 0) sc.min_blocks = (uint32_t)resident;
+    choose_keys(&sc, &a);
+    if (!possible(&a, &sc, cx->target)) return SN_OK;
+    if (!sc.min_blocks) sc.min_blocks = (uint32_t)resident(&a, &sc, cx->target);
     if (!sc.split) sc.split = parts_of(&a, &sc, cx->target);
-    if (possible(&a, &sc, cx->target)) sn_schedule_propose(out, cx, &sc);
+    sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }
