@@ -239,6 +239,19 @@ static void consider_all(choice *c) {
         }
 }
 
+/* Class contract, by tiles: 0 where it has none. Its rows of threads count on elements that are read once. */
+static sn_status product_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                const sn_sched *pinned) {
+    sn_sched_list tiles = {0};
+    const char *why_not;
+    sn_pass_ctx quiet = *cx;
+    quiet.remark = NULL;
+    if (sn_schedule_contract_applies(&why_not, &quiet, k, sh))
+        SN_TRY(sn_schedule_contract_candidates(&tiles, &quiet, k, sh, pinned));
+    *out = tiles.n ? tiles.cycles : 0;
+    return SN_OK;
+}
+
 sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                         const sn_sched *pinned) {
     sn_window w;
@@ -252,7 +265,7 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
                        name);
     if (!c.cycles) return SN_OK;
     element = element_cycles(&w);
-    if (!pinned->cls) SN_TRY(sn_schedule_count(&contract, cx, k, SN_SCHED_CONTRACT));
+    if (!pinned->cls) SN_TRY(product_cycles(&contract, cx, k, sh, pinned));
     sn_remark(cx, name, "windows: %.0f cycles; tap by tap: %.0f; as a product: %.0f", c.cycles, element, contract);
     /* Many rows that class element does not see as windows are done by others, which do worse. */
     bool seen = sh->one_thread || sh->rows < SN_MANY_ROWS;
