@@ -514,7 +514,7 @@ Test(onnx_read, windows_that_are_too_large) {
     put_op(&g, "Conv", "row wide", "z");
     put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
     pb m = model_of(&g, 17);
-    refused(&m, "ConvTranspose (opset 17): 4 image axes; at most 3");
+    refused(&m, "ConvTranspose (opset 17): a convolution over 4 axes; at most 3");
     refused(&m, "Conv (opset 17): a window of 4611686018427387904 elements");
 }
 
