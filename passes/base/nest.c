@@ -105,6 +105,16 @@ bool sn_kern_has_products(const sn_module *m, sn_kern k) {
     return false;
 }
 
+bool sn_kern_is_attention(const sn_module *m, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        bool online = r->n_combs == 2 && r->combs[0] == SN_COMB_SUMEXP && r->combs[1] == SN_COMB_SUMEXP;
+        for (sn_stmt t = r->first; online && t.i; t = sn_next(m, t))
+            if (sn_stmt_get(m, t)->op == SN_LOP_REDUCE) return true;
+    }
+    return false;
+}
+
 void sn_kern_set_precision(sn_module *m, sn_kern k, sn_precision precision) {
     sn_kern_get(m, k)->sched.precision = sn_kern_has_products(m, k) ? precision : SN_PRECISION_EXACT;
 }

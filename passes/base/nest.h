@@ -41,6 +41,8 @@ int64_t sn_nest_bytes_along(sn_module *m, sn_stmt nest, sn_axis ax, uint32_t *le
 uint32_t sn_kern_ops(const sn_module *m, sn_kern k);
 /* Does it sum up products of f32, of two values that are not the same one? Their precision is that of its header. */
 bool sn_kern_has_products(const sn_module *m, sn_kern k);
+/* Is it an attention: does it reduce by weights of scores that it sums up itself (passes/lower/attention.c)? */
+bool sn_kern_is_attention(const sn_module *m, sn_kern k);
 /* The precision of the products of k, where it has some. */
 void sn_kern_set_precision(sn_module *m, sn_kern k, sn_precision precision);
 /* That of a kernel made of a and b: one without products takes that of the other. false: they differ. */

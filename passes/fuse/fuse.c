@@ -253,6 +253,9 @@ static bool keeps_product(double *cycles, const char **why_not, fuse *fu, uint32
     const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     int64_t steps_a = sn_fuse_steps(fu->m, fa->k), steps_b = sn_fuse_steps(fu->m, fb->k);
     bool library = fa->library || fb->library, behind = mt->shared == mt->a.n && mt->shared == mt->b.n;
+    bool attention = sn_kern_is_attention(fu->m, fa->k);
+    *why_not = "they would be no attention that a class takes";
+    if ((attention || sn_kern_is_attention(fu->m, fb->k)) && !(attention && !steps_b && behind)) return false;
     *cycles = fa->product;
     if (!library && !steps_b && (!steps_a || behind)) return true;
     *cycles = 0;
