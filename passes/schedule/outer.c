@@ -33,8 +33,25 @@ bool sn_schedule_outer_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
     return !sh->scans && sn_schedule_has_rows(why_not, sh);
 }
 
+static int64_t blocks_of(const sn_schedule_shape *sh, const sn_sched *sc) {
+    int64_t columns = (int64_t)sc->block_x * sc->vector;
+    return (sh->rows + columns - 1) / columns;
+}
+
+/* Few columns, as of norms over the channels of small images, would leave most multiprocessors idle: narrower vectors, then
+ * fewer threads side by side, as long as what they load together fills a sector. A lone sum has been cut by
+ * `split-reduction` instead. */
+static void spread(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    while (sh->n_nests > 1 && 2 * blocks_of(sh, sc) <= t->units &&
+           sc->vector * sc->block_x * co->bytes >= 2 * SN_SECTOR) {
+        if (sc->vector > 1) sc->vector /= 2;
+        else sc->block_x /= 2;
+    }
+}
+
 static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
+    bool open = !sc->vector && !sc->block_x;
     if (!sc->vector) {
         sc->vector = sn_least(sn_widest(cx, co->bytes), sn_pow2_divisor(sn_last_outer_extent(cx, sh)));
         if (t->is_gpu && co->states > SN_FULL_STATES)
@@ -43,11 +60,11 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (!sc->block_x)
         sc->block_x =
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
+    if (open && t->is_gpu) spread(t, sh, co, sc);
     if (!sc->block_y) {
         sc->block_y = 1;
-        int64_t blocks = (sh->rows + (int64_t)sc->block_x * sc->vector - 1) / ((int64_t)sc->block_x * sc->vector);
         bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
-        uint32_t most = blocks < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
+        uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
         uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
         while (t->is_gpu && sc->block_y < most && sc->block_y * 2 <= sh->max_count && sc->block_x * sc->block_y < full)
             sc->block_y *= 2;
