@@ -1,24 +1,28 @@
-/* fold_scale.c: the pass `fold-scale`: what scales and shifts the channels of a convolution or matrix product by constants becomes
- * one scale, which joins constant weights, and one shift. So a batch norm at inference costs nothing but a bias.
+/* fold_scale.c: the pass `fold-scale`: what scales and shifts the channels of a convolution or matrix product by
+ * constants becomes one scale, which joins constant weights, and one shift. So a batch norm at inference costs nothing
+ * but a bias.
  *
- *     %y = conv %x, %w                                                     (%w, %mean, %scale, %bias: of constants alone)
- *     %c = sub %y, %mean ;  %d = mul %c, %scale ;  %z = add %d, %bias        %mean, ..: [32, 1, 1]
- *  -> %v = mul %w, %s ;  %y = conv %x, %v ;  %z = add %y, %t               %s = %scale as [32, 1, 1, 1], %t = %bias - %mean * %scale
+ *     %y = conv %x, %w                                    (%w, %mean, %scale, %bias: of constants alone)
+ *     %c = sub %y, %mean ;  %d = mul %c, %scale ;  %z = add %d, %bias                 (%mean, ..: [32, 1, 1])
+ *  -> %v = mul %w, %s ;  %y = conv %x, %v ;  %z = add %y, %t
+ *                                        (%s = %scale as [32, 1, 1, 1], %t = %bias - %mean * %scale)
  *
- * What is left beside the contraction depends on constants alone and is computed when a program is loaded. Done where the
- * contraction and all but the last operation behind it have one user. Weights of f32 and f64 take the scale in; halves
- * would round it, so that behind a contraction of halves, whose result is widened, a scale and a shift in f32 stay.
+ * What is left beside the contraction depends on constants alone and is computed when a program is loaded. Done where
+ * the contraction and all but the last operation behind it have one user. Weights of f32 and f64 take the scale in;
+ * halves would round it, so that behind a contraction of halves, whose result is widened, a scale and a shift in f32
+ * stay.
  *
- * Legality: in real numbers. The result of a contraction has been rounded before it is shifted, so that roundings of the one
- * scale, the one shift and the weights are of the size of those that were there. Where a sum, or its product with a scale, leaves
- * the range of the dtype, but what it becomes does not (or the other way round), an infinity may become a number (or a
- * number one). Nothing is done to a product that carries a schedule. Cost: linear in the nodes.
+ * Legality: in real numbers. The result of a contraction has been rounded before it is shifted, so that roundings of
+ * the one scale, the one shift and the weights are of the size of those that were there. Where a sum, or its product
+ * with a scale, leaves the range of the dtype, but what it becomes does not (or the other way round), an infinity may
+ * become a number (or a number one). Nothing is done to a product that carries a schedule. Cost: linear in the nodes.
  */
 #include "passes/graph/rewrite.h"
 
-/* The node is base * scale + shift; scale and shift have an axis for each of base, all of size 1 but for its channels. */
+/* The node is base * scale + shift; scale and shift have an axis for each of base, all of size 1 but for its channels.
+ * base none: it is nothing of the kind; scale or shift none: there is none. */
 typedef struct scaled {
-    sn_nd base, scale, shift; /* base none: it is nothing of the kind; scale or shift none: there is none */
+    sn_nd base, scale, shift;
 } scaled;
 
 typedef struct folder {
@@ -89,7 +93,8 @@ static sn_nd channels_at(sn_module *m, sn_nd p, uint32_t axis, uint32_t rank) {
     return same ? p : sn_graph_reshape(m, p, shape, rank);
 }
 
-/* w * scale, beneath the permutes that w is seen through, so that it lies in memory as w does. axis: that of the channels. */
+/* w * scale, beneath the permutes that w is seen through, so that it lies in memory as w does. axis: that of its
+ * channels. */
 static sn_nd scale_weights(sn_module *m, sn_nd w, sn_nd scale, uint32_t axis) {
     const sn_node_rec *n = sn_node_get(m, w);
     uint32_t rank = n->type.rank;

@@ -11,8 +11,8 @@
  * puts a pad that a product reads in memory, and gives rows that can be brought to intermediates anyway, so that copies
  * are for what lies in memory as the caller has it. A copy has the order of axes of what it copies, but K last for an
  * instruction that wants it so. Views and casts between the copy and the product stay there. Legality: always, where it
- * applies. Cost: what is copied is read and written once; copies of constants are made when a program is loaded, and cost a run
- * nothing. Relies on sizes being numbers.
+ * applies. Cost: what is copied is read and written once; copies of constants are made when a program is loaded, and
+ * cost a run nothing. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
 #include "passes/graph/place.h"

@@ -38,8 +38,8 @@ static int64_t blocks_of(const sn_schedule_shape *sh, const sn_sched *sc) {
     return (sh->rows + columns - 1) / columns;
 }
 
-/* Few columns, as of norms over the channels of small images, would leave most multiprocessors idle: narrower vectors, then
- * fewer threads side by side, as long as what they load together fills a sector. A lone sum has been cut by
+/* Few columns, as of norms over the channels of small images, would leave most multiprocessors idle: narrower vectors,
+ * then fewer threads side by side, as long as what they load together fills a sector. A lone sum has been cut by
  * `split-reduction` instead. */
 static void spread(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     while (sh->n_nests > 1 && 2 * blocks_of(sh, sc) <= t->units &&
