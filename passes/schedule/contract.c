@@ -147,14 +147,21 @@ static void append(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched_list *mor
     for (uint32_t i = 0; i < more->n; i++) sn_schedule_propose(out, cx, &more->at[i]);
 }
 
-/* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller tiles. */
+static bool has_images(sn_pass_ctx *cx, sn_kern k) {
+    sn_contract ct;
+    const char *why_not;
+    return sn_contract_find(&ct, &why_not, cx, k) && ct.images;
+}
+
+/* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller tiles, if they need not
+ * find out for each element where its pixel stands. */
 sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                           const sn_sched *pinned) {
     (void)sh;
     sn_sched_list boxes = {0}, threads = {0};
     propose_boxes(&boxes, cx, k, pinned);
     if (!boxes.n || !pinned->cls) propose_threads(&threads, cx, k, pinned);
-    bool sooner = threads.n && boxes.n && boxes.cycles > threads.cycles;
+    bool sooner = threads.n && boxes.n && boxes.cycles > threads.cycles && !has_images(cx, k);
     if (sooner) append(out, cx, &threads);
     append(out, cx, boxes.n ? &boxes : &threads);
     return SN_OK;

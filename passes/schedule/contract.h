@@ -54,8 +54,8 @@ void sn_contract_straighten(sn_contract *ct);
 bool sn_contract_find_pixels(const char **why_not, sn_contract *ct);
 /* Elements of a line of an operand that lies along the sum. */
 int64_t sn_contract_line(const sn_contract *ct);
-/* Elements of a step of the pipe, if nobody says so. */
-int64_t sn_contract_depth(const sn_contract *ct);
+/* Elements of a step of the pipe, at most so many, if nobody says so; 0: there is no such step. */
+int64_t sn_contract_depth(const sn_contract *ct, int64_t most);
 /* Where steps have taps: are they as many as there are? */
 bool sn_contract_divides(const sn_contract *ct, const sn_sched *sc);
 /* The mask, where the step of the sum is a channel too: lines may be longer than there are. */

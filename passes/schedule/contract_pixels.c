@@ -41,10 +41,11 @@ static bool is_bent(sn_contract *ct, uint32_t i, bool along) {
 
 /* ---- lines of channels ---- */
 
-/* Elements of a step of the pipe, of lines so long; 0: there is no such step. As many lines as fill 128 bytes, or a few more. */
-static int64_t depth_of(const sn_contract *ct, int64_t line, int64_t lines) {
+/* Elements of a step of the pipe, of lines so long, and at most so many; 0: there is no such step. As many lines as fill 128 bytes,
+ * or a few more. */
+static int64_t depth_of(const sn_contract *ct, int64_t line, int64_t lines, int64_t most) {
     int64_t whole = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from), best = 0;
-    for (int64_t q = 1; q <= lines && q * line <= 2 * whole && best < whole; q++)
+    for (int64_t q = 1; q <= lines && q * line <= most && best < whole; q++)
         if (lines % q == 0 && (!ct->n_terms || q * line == whole)) best = q * line;
     return best;
 }
@@ -58,7 +59,7 @@ static bool choose_lines(sn_contract *ct) {
     int64_t best = 0;
     for (int64_t line = SN_LINE / bytes; line * bytes >= SN_SECTOR; line /= 2) {
         bool better = !best || padded(channels, line) < padded(channels, best);
-        if (better && depth_of(ct, line, taps * padded(channels, line) / line)) best = line;
+        if (better && depth_of(ct, line, taps * padded(channels, line) / line, 2 * SN_LINE / bytes)) best = line;
     }
     if (!best) return false;
     ct->line = best;
@@ -71,8 +72,9 @@ int64_t sn_contract_line(const sn_contract *ct) {
     return ct->line ? ct->line : SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
 }
 
-int64_t sn_contract_depth(const sn_contract *ct) {
-    return ct->line ? depth_of(ct, ct->line, ct->c.k / ct->line) : sn_contract_line(ct);
+int64_t sn_contract_depth(const sn_contract *ct, int64_t most) {
+    int64_t whole = sn_contract_line(ct);
+    return ct->line ? depth_of(ct, ct->line, ct->c.k / ct->line, most) : whole <= most ? whole : 0;
 }
 
 bool sn_contract_divides(const sn_contract *ct, const sn_sched *sc) {

@@ -140,7 +140,7 @@ static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sc
 /* Of a header of the list. */
 enum { ALL = 0 /* parts as blocks are free */ };
 typedef struct shape {
-    uint32_t m, n, cluster, split;
+    uint32_t m, n, depth, cluster, split;
 } shape;
 
 /* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored meanwhile. */
@@ -168,7 +168,7 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     if (!sc.tile_m) sc.tile_m = s->m;
     if (!sc.tile_n) sc.tile_n = s->n;
     if (!sc.cluster) sc.cluster = s->cluster;
-    if (!sc.tile_k) sc.tile_k = (uint32_t)sn_contract_depth(ct);
+    if (!sc.tile_k) sc.tile_k = s->depth;
     if (!sc.split) sc.split = s->split == ALL ? parts_for(ct, &sc) : s->split;
     uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
@@ -194,10 +194,26 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
     return !tall || (2 * sc->tile_n <= sc->tile_m && sc->cluster == 1);
 }
 
+/* Steps are as long as can be while there is room for enough of them. */
+static bool find_depth(sn_sched *out, const sn_contract *ct, const sn_sched *pinned, shape *s) {
+    int64_t bytes = sn_dtype_bytes(ct->c.operands[0].from), depth = sn_contract_depth(ct, 2 * SN_LINE / bytes);
+    bool found = false;
+    for (; depth; depth = sn_contract_depth(ct, depth - 1)) {
+        s->depth = (uint32_t)depth;
+        sn_sched sc = complete(ct, pinned, s);
+        if (!is_possible(ct, ct->cx->target, &sc) || !has_room(ct, ct->cx->target, &sc, !pinned->stages)) continue;
+        if (found && sc.stages <= out->stages) return true;
+        *out = sc;
+        found = true;
+        if (sc.stages >= SN_PRODUCT_STAGES || pinned->tile_k) return true;
+    }
+    return found;
+}
+
 /* Channels are seldom a multiple of 64: as many columns as tiles of equal width have, where none of the usual ones is that; 0: one is. */
 static uint32_t own_width(const sn_contract *ct) {
     enum { WIDEST = 256, USUAL = 64 };
-    int64_t unit = SN_SECTOR / sn_dtype_bytes(ct->c.operands[0].from), tiles = (ct->c.n + WIDEST - 1) / WIDEST;
+    int64_t unit = SN_LINE / 2 / sn_dtype_bytes(ct->c.operands[0].from), tiles = (ct->c.n + WIDEST - 1) / WIDEST;
     int64_t width = ((ct->c.n + tiles - 1) / tiles + unit - 1) / unit * unit;
     return ct->images && width % USUAL ? (uint32_t)width : 0;
 }
@@ -221,9 +237,9 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
             for (size_t s = 0; s < SN_COUNT(SHARED); s++) {
                 uint32_t width = w < SN_COUNT(WIDTHS) ? WIDTHS[w] : own;
                 if (!width) continue;
-                sn_sched sc = complete(ct, pinned, &(shape){HEIGHTS[h], width, SHARED[s][0], SHARED[s][1]});
-                if (!is_wanted(ct, t, &sc, pinned)) continue;
-                if (!is_possible(ct, t, &sc) || !has_room(ct, t, &sc, !pinned->stages)) continue;
+                shape tile = {HEIGHTS[h], width, 0, SHARED[s][0], SHARED[s][1]};
+                sn_sched sc;
+                if (!find_depth(&sc, ct, pinned, &tile) || !is_wanted(ct, t, &sc, pinned)) continue;
                 if (width == own && !fits(ct, &sc)) continue;
                 rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
             }
