@@ -32,7 +32,7 @@ static const char help[] =
     "usage: sinter random [options]\n"
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
-    "  --products       graphs around a matrix product of a few hundred rows, instead of any operations\n"
+    "  --products       graphs around a product, convolution or attention, instead of any operations\n"
     "  --check-kernels  also look for races and the like in the kernels that a GPU would get\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"
     "  --targets=WHICH  one (default): of the GPU targets each graph takes its turn; all; none\n"
@@ -350,11 +350,17 @@ typedef struct text_args {
     char *text;
 } text_args;
 
+/* Half of them matrix products. */
+static sn_status draw_product(sn_text *out, sn_context *ctx, uint64_t seed) {
+    if (seed % 4 == 1) return random_convolution(out, ctx, seed);
+    return seed % 4 == 3 ? random_attention(out, ctx, seed) : random_product(out, ctx, seed);
+}
+
 static sn_status make_text(sn_context *ctx, void *user) {
     text_args *a = user;
     sn_text t;
     sn_text_init(&t, &ctx->env);
-    SN_TRY(a->args->products ? random_product(&t, ctx, a->seed) : random_graph(&t, ctx, a->seed, a->args->sizes));
+    SN_TRY(a->args->products ? draw_product(&t, ctx, a->seed) : random_graph(&t, ctx, a->seed, a->args->sizes));
     snprintf(a->text, TEXT_SIZE, "%s", t.s ? t.s : "");
     sn_text_free(&t);
     return SN_OK;

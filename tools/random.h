@@ -1,4 +1,4 @@
-/* random.h: random graphs as .sn text (random_graph.c, random_product.c), for the command that sends them through the
+/* random.h: random graphs as .sn text (random_graph.c, random_product.c, random_conv.c), for the command that sends them through the
  * compiler (random.c).
  */
 #ifndef SN_TOOLS_RANDOM_H
@@ -27,5 +27,8 @@ sn_status random_graph(sn_text *out, sn_context *ctx, uint64_t seed, random_size
 
 /* The graph of a seed around a matrix product of sizes that can be run; compiles. */
 sn_status random_product(sn_text *out, sn_context *ctx, uint64_t seed);
+/* Around a convolution, and an attention. */
+sn_status random_convolution(sn_text *out, sn_context *ctx, uint64_t seed);
+sn_status random_attention(sn_text *out, sn_context *ctx, uint64_t seed);
 
 #endif

@@ -526,23 +526,27 @@ static void make_matmul(maker *r) {
 }
 
 static void make_conv(maker *r) {
-    sn_nd x = float_value(r, 4, 4);
+    sn_nd x = float_value(r, 3, 5);
     if (!x.i) return;
-    shape s = shape_of(r, x), w = {.rank = 4};
-    int64_t pad[2], stride[2], dilation[2], groups = s.at[1] % 2 == 0 && random_chance(&r->state, 30) ? 2 : 1;
+    shape s = shape_of(r, x), w = {.rank = s.rank};
+    int64_t pad[6], stride[3], dilation[3], apart[3], groups = s.at[1] % 2 == 0 && random_chance(&r->state, 30) ? 2 : 1;
+    uint32_t n = s.rank - 2;
     w.at[0] = any_size(r) / groups * groups;
     w.at[1] = s.at[1] / groups;
-    for (int k = 0; k < 2; k++) {
+    for (uint32_t k = 0; k < n; k++) {
         w.at[2 + k] = 1 + random_below(&r->state, 3);
-        pad[k] = random_below(&r->state, 3);
+        pad[k] = random_below(&r->state, 4) - 1;
+        pad[n + k] = random_below(&r->state, 4) - 1;
         stride[k] = 1 + random_below(&r->state, 2);
         dilation[k] = 1 + random_below(&r->state, 2);
+        apart[k] = random_chance(&r->state, 80) ? 1 : 2;
     }
-    sn_attr attrs[] = {ints(SN_ATTR_STRIDE, stride, 2),
-                       ints(SN_ATTR_PADDING, pad, 2),
-                       ints(SN_ATTR_DILATION, dilation, 2),
+    sn_attr attrs[] = {ints(SN_ATTR_STRIDE, stride, n),
+                       ints(SN_ATTR_PADDING, pad, random_chance(&r->state, 50) ? n : 2 * n),
+                       ints(SN_ATTR_DILATION, dilation, n),
+                       ints(SN_ATTR_INPUT_DILATION, apart, n),
                        {.id = SN_ATTR_GROUPS, .i = groups}};
-    if (fits(r, &w)) node(r, SN_OP_CONV, (sn_nd[]){x, value_like(r, dtype_of(r, x), &w)}, 2, attrs, 4);
+    if (fits(r, &w)) node(r, SN_OP_CONV, (sn_nd[]){x, value_like(r, dtype_of(r, x), &w)}, 2, attrs, 5);
 }
 
 static void make_norm(maker *r, sn_op op) {
