@@ -1,5 +1,6 @@
-/* ops_conv.c: convolutions and transposed ones of images of 1 to 3 axes, in terms of conv of the graph (ir/graph/conv.h).
+/* ops_conv.c: convolutions and transposed ones, in terms of conv of the graph (ir/graph/conv.h), which has 1 to 3 image axes.
  *
+ * Of 4 axes the first one is unfolded: its windows become channels, and their places images.
  * Col2Im is a transposed convolution whose weights say where in a window an element belongs.
  */
 #include "frontend/onnx/quant.h"
@@ -23,10 +24,53 @@ static sn_status geometry_of(sn_conv_geometry *out, sn_onnx_call *c, const sn_on
     return SN_OK;
 }
 
-static sn_nd convolve(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, int64_t groups) {
+static sn_nd convolve_plain(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, int64_t groups) {
     sn_conv_geometry g;
     if (geometry_of(&g, c, v, groups) != SN_OK) return (sn_nd){0};
     return sn_graph_conv(c->m, x, w, &g, (sn_conv_more){0});
+}
+
+/* The window of all image axes but the first. */
+static sn_onnx_window inner_window(const sn_onnx_window *v) {
+    sn_onnx_window inner = {.n = v->n - 1};
+    for (uint32_t k = 0; k < inner.n; k++) {
+        inner.kernel[k] = v->kernel[k + 1];
+        inner.stride[k] = v->stride[k + 1];
+        inner.dilation[k] = v->dilation[k + 1];
+        inner.low[k] = v->low[k + 1];
+        inner.high[k] = v->high[k + 1];
+    }
+    return inner;
+}
+
+/* Without axis `axis`, which joins the one before it. */
+static sn_nd joined(sn_module *m, sn_nd x, uint32_t axis) {
+    sn_type t = *sn_graph_type(m, x);
+    if (!x.i) return x;
+    t.shape[axis - 1] = sn_ix_mul(m, t.shape[axis - 1], t.shape[axis]);
+    for (uint32_t k = axis; k + 1 < t.rank; k++) t.shape[k] = t.shape[k + 1];
+    return sn_graph_reshape(m, x, t.shape, t.rank - 1);
+}
+
+/* x[N, C, D, ..] -> [N, C, OD, .., KD] -> [N*OD, C*KD, ..], and w[O, C/groups, KD, ..] in the same way. */
+static sn_nd convolve(sn_onnx_call *c, sn_nd x, sn_nd w, const sn_onnx_window *v, int64_t groups) {
+    sn_module *m = c->m;
+    sn_onnx_window outer = {.n = 1, .low = {v->low[0]}, .high = {v->high[0]}}, inner = inner_window(v);
+    if (v->n > SN_CONV_AXES + 1) {
+        sn_onnx_fail(c, "a convolution over %u axes; at most %d", v->n, SN_CONV_AXES + 1);
+        return (sn_nd){0};
+    }
+    if (v->n <= SN_CONV_AXES) return convolve_plain(c, x, w, v, groups);
+    x = sn_graph_unfold(m, sn_onnx_window_pad(m, x, &outer, 0), 2, v->kernel[0], v->stride[0], v->dilation[0]);
+    sn_type t = *sn_graph_type(m, x);
+    if (!x.i) return x;
+    x = sn_graph_move_axis(m, sn_graph_move_axis(m, x, 2, 1), t.rank - 1, 3); /* [N, OD, C, KD, ..] */
+    sn_nd y = convolve_plain(c, joined(m, joined(m, x, 3), 1), joined(m, w, 2), &inner, groups);
+    if (!y.i) return y;
+    sn_type split = *sn_graph_type(m, y); /* [N*OD, O, ..] */
+    for (uint32_t k = split.rank++; k > 1; k--) split.shape[k] = split.shape[k - 1];
+    split.shape[0] = t.shape[0], split.shape[1] = t.shape[2];
+    return sn_graph_move_axis(m, sn_graph_reshape(m, y, split.shape, split.rank), 1, 2);
 }
 
 /* y + bias[O] along the channels. */

@@ -512,10 +512,14 @@ Test(onnx_read, windows_that_are_too_large) {
     put_value(&g, GRAPH_INPUT, "wide", F32, "1 1 4611686018427387904");
     put_op(&g, "ConvTranspose", "x w", "y");
     put_op(&g, "Conv", "row wide", "z");
+    put_value(&g, GRAPH_INPUT, "deep", F32, "1 1 2 2 2 2 2");
+    put_value(&g, GRAPH_INPUT, "taps", F32, "1 1 1 1 1 1 1");
+    put_op(&g, "Conv", "deep taps", "v");
     put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
     pb m = model_of(&g, 17);
     refused(&m, "ConvTranspose (opset 17): a convolution over 4 axes; at most 3");
     refused(&m, "Conv (opset 17): a window of 4611686018427387904 elements");
+    refused(&m, "Conv (opset 17): a convolution over 5 axes; at most 4");
 }
 
 /* One node on x of a few or very many elements, and on constant n. */
