@@ -11,6 +11,8 @@
  *     what is computed from these in their shape; and
  *   - are wanted so: by a convolution, by a reduction over pixels or channels, by a permute that takes them there, and by what is
  *     computed from them and wanted so.
+ * What follows a convolution and ends in narrower elements is copied where a reduction reads it, so that it is these that are stored
+ * behind the convolution and read again, and not its sums.
  * The image of a convolution of twins is one in any case, and stands in memory: a copy, which is no kernel where a nest can
  * store it. Inputs and outputs of the graph keep their order. to-loops sees to it that a copy of a result is the way in which that
  * is stored. Legality: always; sums over pixels are added up in another order. Cost: linear in the graph; nothing is looked at
@@ -23,7 +25,8 @@
 enum {
     OFFERED = 1, /* channels-last at no cost */
     WANTED = 2,
-    COPIED = 4 /* the twin is in memory */
+    COPIED = 4,  /* the twin is in memory */
+    NARROWED = 8 /* elementwise, of elements that were wider */
 };
 
 typedef struct layout {
@@ -71,16 +74,31 @@ static bool is_offered(layout *l, sn_nd x) {
     return false;
 }
 
+static bool is_narrowed(const layout *l, sn_nd x) {
+    const sn_module *m = l->cx->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (sn_layout_widens(m, x)) return false;
+    if (n->op == SN_OP_CAST) return sn_dtype_bytes(n->type.dtype) < sn_dtype_bytes(sn_type_of(m, n->in[0])->dtype);
+    for (uint32_t k = 0; k < n->n_in && sn_layout_is_elementwise(n); k++)
+        if (sn_layout_carries(m, x, k) && (l->flags[n->in[k].i] & NARROWED)) return true;
+    return false;
+}
+
 /* ---- what is wanted ---- */
 
 static void want(layout *l, sn_nd x, uint8_t flags) { l->flags[x.i] |= flags; }
+
+static void want_in_memory(layout *l, sn_nd x) {
+    for (; sn_layout_widens(l->cx->m, x); x = sn_node_get(l->cx->m, x)->in[0]) want(l, x, WANTED);
+    want(l, x, WANTED | COPIED);
+}
 
 /* What reads either order takes its image from memory as it is offered. */
 static void want_image(layout *l, sn_nd x, sn_nd image) {
     bool offered = l->flags[image.i] & OFFERED, wanted = l->flags[x.i] & WANTED;
     sn_layout_way way = (sn_layout_way)l->way[x.i];
-    if (way == SN_LAYOUT_LAST) want(l, image, WANTED | COPIED);
-    if ((way == SN_LAYOUT_PRODUCT || (way == SN_LAYOUT_ANY && wanted)) && offered) want(l, image, WANTED | COPIED);
+    if (way == SN_LAYOUT_LAST) want_in_memory(l, image);
+    if ((way == SN_LAYOUT_PRODUCT || (way == SN_LAYOUT_ANY && wanted)) && offered) want_in_memory(l, image);
 }
 
 /* Are only axes reduced that windows have brought, so that pixels stay? */
@@ -91,9 +109,18 @@ static bool reduces_windows(const sn_module *m, sn_nd x) {
     return windows && sn_node_axes_mask(m, x) >> (rank - windows) << (rank - windows) == sn_node_axes_mask(m, x);
 }
 
+/* Of what a reduction reads, what would be computed again. */
+static void want_narrowed(layout *l, sn_nd x) {
+    const sn_module *m = l->cx->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    for (; n->op == SN_OP_UNFOLD || n->op == SN_OP_PAD || sn_layout_widens(m, x); n = sn_node_get(m, x)) x = n->in[0];
+    if (l->flags[x.i] & NARROWED) want(l, x, WANTED | COPIED);
+}
+
 static void want_operands(layout *l, sn_nd x) {
     const sn_module *m = l->cx->m;
     const sn_node_rec *n = sn_node_get(m, x);
+    if (sn_ops[n->op].cls == SN_OPS_REDUCE) want_narrowed(l, n->in[0]);
     if (n->op == SN_OP_CONV) {
         want_image(l, x, n->in[0]);
     } else if (permutes_to(m, x, sn_layout_last)) {
@@ -115,7 +142,7 @@ static bool decide(layout *l) {
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         if (!live[x.i] && n->op != SN_OP_INPUT) continue;
-        if (is_offered(l, x)) want(l, x, OFFERED);
+        if (is_offered(l, x)) want(l, x, is_narrowed(l, x) ? OFFERED | NARROWED : OFFERED);
         any |= l->way[x.i] == SN_LAYOUT_LAST || l->way[x.i] == SN_LAYOUT_JOINED;
         l->nodes[x.i] = n;
         if (n->op != SN_OP_INPUT) l->live[l->n++] = x;

@@ -16,7 +16,10 @@ void sn_layout_back(int64_t *perm, uint32_t rank);
 bool sn_layout_is(const int64_t *perm, const int64_t *other, uint32_t rank);
 /* x with its axes in that order; two permutes are one or none. */
 sn_nd sn_layout_permuted(sn_module *m, sn_nd x, const int64_t *perm);
-/* x, from memory in which its twin is row-major and tensor copies can bring it. A copy, unless it lies so already. */
+/* A cast that loses nothing: what a convolution reads is in memory as it was before. */
+bool sn_layout_widens(const sn_module *m, sn_nd x);
+/* x, from memory in which its twin is row-major and tensor copies can bring it: a copy, unless it lies so already. Casts that
+ * widen stand behind it. */
 sn_nd sn_layout_laid_out(sn_module *m, sn_nd x);
 
 /* ---- convolutions (layout_conv.c) ---- */
@@ -37,6 +40,7 @@ sn_nd sn_layout_conv_joined(sn_module *m, sn_nd conv);
 
 /* ---- operations (layout_sink.c) ---- */
 
+bool sn_layout_is_elementwise(const sn_node_rec *n);
 /* May the operation be computed on twins? */
 bool sn_layout_sinks(const sn_module *m, sn_nd x);
 /* Does operand k of such an operation come in the order of its result, rather than broadcast? */

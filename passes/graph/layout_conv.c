@@ -60,7 +60,26 @@ static bool can_be_brought(const sn_module *m, sn_nd x) {
     return sn_place_of(&p, m, x) && sn_place_is_aligned(&p, (int)p.rank - 1, sn_place_unit(p.dtype));
 }
 
+bool sn_layout_widens(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    return n->op == SN_OP_CAST && sn_dtype_widens(sn_type_of(m, n->in[0])->dtype, n->type.dtype);
+}
+
+/* The operand of a cast that widens, with the permute of the cast. */
+static sn_nd below_cast(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (sn_layout_widens(m, x)) return n->in[0];
+    if (n->op != SN_OP_PERMUTE || !sn_layout_widens(m, n->in[0])) return x;
+    return sn_layout_permuted(m, sn_node_get(m, n->in[0])->in[0], sn_node_attr(m, x, SN_ATTR_PERM)->ints.at);
+}
+
 sn_nd sn_layout_laid_out(sn_module *m, sn_nd x) {
+    sn_nd below = below_cast(m, x);
+    if (!below.i) return below;
+    if (!sn_nd_eq(below, x)) {
+        sn_nd y = sn_layout_laid_out(m, below);
+        return y.i ? sn_graph_cast(m, y, sn_type_of(m, x)->dtype) : y;
+    }
     int64_t last[SN_MAX_RANK], back[SN_MAX_RANK];
     uint32_t rank = sn_type_of(m, x)->rank;
     sn_layout_last(last, rank), sn_layout_back(back, rank);
@@ -74,11 +93,17 @@ sn_nd sn_layout_laid_out(sn_module *m, sn_nd x) {
 /* Numbers of a convolution. */
 typedef struct shape {
     sn_conv_geometry g;
-    sn_dtype dtype;
+    sn_dtype dtype; /* of the image in memory */
     uint32_t rank;
     int64_t image[SN_MAX_RANK], weights[SN_MAX_RANK], result[SN_MAX_RANK];
     int64_t pixels, taps; /* of a result's image, of a window */
 } shape;
+
+/* The dtype of what is in memory. */
+static sn_dtype memory_dtype(const sn_module *m, sn_nd x) {
+    for (; sn_layout_widens(m, x); x = sn_node_get(m, x)->in[0]) continue;
+    return sn_type_of(m, x)->dtype;
+}
 
 static bool sizes_of(int64_t *out, const sn_module *m, sn_nd x) {
     const sn_type *t = sn_type_of(m, x);
@@ -89,7 +114,8 @@ static bool sizes_of(int64_t *out, const sn_module *m, sn_nd x) {
 
 static bool shape_of(shape *out, const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
-    *out = (shape){.g = sn_node_conv(m, x), .dtype = n->type.dtype, .rank = n->type.rank, .pixels = 1, .taps = 1};
+    *out = (shape){
+        .g = sn_node_conv(m, x), .dtype = memory_dtype(m, n->in[0]), .rank = n->type.rank, .pixels = 1, .taps = 1};
     if (!sizes_of(out->image, m, n->in[0]) || !sizes_of(out->weights, m, n->in[1]) || !sizes_of(out->result, m, x))
         return false;
     for (uint32_t k = 2; k < out->rank; k++) out->pixels *= out->result[k], out->taps *= out->weights[k];
@@ -144,8 +170,9 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool imag
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
-    sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(s.dtype));
-    if (!mma || s.taps > s.result[0] * s.pixels) return SN_LAYOUT_NONE;
+    const sn_node_rec *n = sn_node_get(cx->m, x);
+    sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
+    if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype || s.taps > s.result[0] * s.pixels) return SN_LAYOUT_NONE;
     for (uint32_t k = 0; k < s.g.n; k++)
         if (s.g.input_dilation[k] != 1) return SN_LAYOUT_ANY;
     if (s.g.groups > 1) return SN_LAYOUT_ANY;
@@ -183,10 +210,17 @@ static sn_nd padded(sn_module *m, sn_nd x, const int64_t *low, const int64_t *hi
     return !x.i || (is_zero(low, rank) && is_zero(high, rank)) ? x : sn_graph_pad(m, x, low, high, 0);
 }
 
+static sn_nd below_casts(sn_module *m, sn_nd x) {
+    for (sn_nd below = below_cast(m, x); below.i && !sn_nd_eq(below, x); below = below_cast(m, x)) x = below;
+    return x;
+}
+
 /* [N, C, S1..Sn] -> [N, S1..S(n-1), OSn, width*channels] -> channels to place 1. Rows begin where tensor copies can. */
 static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, int64_t channels) {
     int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], unit = sn_place_unit(s->dtype);
     uint32_t n = s->g.n, row = n; /* the axis of the last spatial sizes */
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    x = below_casts(m, x);
     size[0] = s->image[0];
     for (uint32_t k = 0; k < n; k++) {
         low[1 + k] = s->g.low[k], high[1 + k] = s->g.high[k];
@@ -200,20 +234,24 @@ static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, int64_t channel
     y = sn_graph_unfold(m, y, row, width, stride, 1);
     int64_t windows = (size[row] - width) / stride + 1, wanted = s->result[s->rank - 1];
     if (windows > wanted) y = sn_graph_slice(m, y, row, 0, wanted, 1);
-    return sn_graph_move_axis(m, y, n + 1, 1);
+    y = sn_graph_move_axis(m, y, n + 1, 1);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
 /* [O, C, K1..Kn] -> [O, width*channels, K1..K(n-1), 1] */
 static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, int64_t channels) {
     int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], back[SN_MAX_RANK];
     uint32_t n = s->g.n;
+    sn_dtype dtype = sn_type_of(m, w)->dtype;
+    w = below_casts(m, w);
     high[n + 1] = channels - s->image[1];
     size[0] = s->weights[0];
     for (uint32_t k = 0; k < n; k++) size[1 + k] = s->weights[2 + k];
     size[n + 1] = size[n] * channels, size[n] = 1;
     sn_layout_back(back, s->rank);
     sn_nd y = reshaped(m, padded(m, last_of(m, w), low, high), size, s->rank);
-    return sn_layout_permuted(m, sn_graph_copied(m, y), back);
+    y = sn_layout_permuted(m, sn_graph_copied(m, y), back);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static bool is_elementwise(const sn_node_rec *n) {
+bool sn_layout_is_elementwise(const sn_node_rec *n) {
     switch (sn_ops[n->op].cls) {
     case SN_OPS_UNARY:
     case SN_OPS_BINARY:
@@ -41,7 +41,7 @@ static bool reshapes_space(const sn_module *m, const sn_node_rec *n) {
 
 bool sn_layout_sinks(const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
-    if (is_elementwise(n) || reshapes_space(m, n)) return true;
+    if (sn_layout_is_elementwise(n) || reshapes_space(m, n)) return true;
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) return n->op != SN_OP_ARGMAX && n->op != SN_OP_ARGMIN && n->n_results == 1;
     return n->op == SN_OP_SLICE || n->op == SN_OP_UNFOLD || n->op == SN_OP_FLIP || n->op == SN_OP_PAD ||
            n->op == SN_OP_CONCAT;
@@ -50,7 +50,7 @@ bool sn_layout_sinks(const sn_module *m, sn_nd x) {
 bool sn_layout_carries(const sn_module *m, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(m, x);
     const sn_type *in = sn_type_of(m, n->in[k]);
-    return in->rank > 2 && (!is_elementwise(n) || sn_same_shape(in, &n->type));
+    return in->rank > 2 && (!sn_layout_is_elementwise(n) || sn_same_shape(in, &n->type));
 }
 
 /* ---- operands ---- */

@@ -135,7 +135,8 @@ static bool joins_rows(const sn_lower *lw, sn_nd x) {
 /* The same for copies that a convolution on a GPU reads: what nobody laid out for it stays as others read it. */
 static void align_copy(sn_lower *lw, sn_nd x) {
     for (const sn_node_rec *n = sn_node_get(lw->m, x); n->op != SN_OP_COPY; n = sn_node_get(lw->m, x)) {
-        if (sn_ops[n->op].cls != SN_OPS_VIEW || lw->nodes[x.i].realized || joins_rows(lw, x)) return;
+        bool is_seen = sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST;
+        if (!is_seen || lw->nodes[x.i].realized || joins_rows(lw, x)) return;
         x = n->in[0];
     }
     while (!lw->nodes[x.i].realized) x = sn_node_get(lw->m, x)->in[0];
