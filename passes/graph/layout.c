@@ -11,6 +11,8 @@
  *     what is computed from these in their shape; and
  *   - are wanted so: by a convolution, by a reduction over pixels or channels, by a permute that takes them there, and by what is
  *     computed from them and wanted so.
+ * Where all of a channel is summed, as the statistics of a batch norm in training are, channels stay together: a kernel of few columns
+ * would have few blocks.
  * What follows a convolution and ends in narrower elements is copied where a reduction reads it, so that it is these that are stored
  * behind the convolution and read again, and not its sums.
  * The image of a convolution of twins is one in any case, and stands in memory: a copy, which is no kernel where a nest can
@@ -25,8 +27,9 @@
 enum {
     OFFERED = 1, /* channels-last at no cost */
     WANTED = 2,
-    COPIED = 4,  /* the twin is in memory */
-    NARROWED = 8 /* elementwise, of elements that were wider */
+    COPIED = 4,   /* the twin is in memory */
+    NARROWED = 8, /* elementwise, of elements that were wider */
+    GATHERED = 16 /* each channel is summed over all else: it had better lie together */
 };
 
 typedef struct layout {
@@ -49,6 +52,28 @@ static bool permutes_to(const sn_module *m, sn_nd x, void (*order)(int64_t *perm
     return sn_layout_is(sn_node_attr(m, x, SN_ATTR_PERM)->ints.at, perm, n->type.rank);
 }
 
+/* ---- what stays ---- */
+
+/* Does one number come of each channel of the whole batch? */
+static bool gathers(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (sn_ops[n->op].cls != SN_OPS_REDUCE) return false;
+    uint32_t rank = sn_type_of(m, n->in[0])->rank, all = (1u << rank) - 1;
+    return rank > 2 && sn_node_axes_mask(m, x) == (all & ~2u);
+}
+
+/* What is summed so, and what that is computed from in its shape. */
+static void keep_gathered(layout *l) {
+    const sn_module *m = l->cx->m;
+    for (uint32_t i = l->n; i-- > 0;) {
+        sn_nd x = l->live[i];
+        const sn_node_rec *n = sn_node_get(m, x);
+        bool passes_on = sn_layout_is_elementwise(n) && (l->flags[x.i] & GATHERED);
+        for (uint32_t k = 0; k < n->n_in && (passes_on || gathers(m, x)); k++)
+            if (sn_layout_carries(m, x, k)) l->flags[n->in[k].i] |= GATHERED;
+    }
+}
+
 /* ---- what can be had ---- */
 
 static bool lies_last(const sn_module *m, sn_nd x) {
@@ -65,6 +90,7 @@ static bool is_offered(layout *l, sn_nd x) {
     if (n->op == SN_OP_CONV) {
         bool image = l->flags[n->in[0].i] & OFFERED;
         l->way[x.i] = (uint8_t)sn_layout_way_of(l->cx, x, image);
+        if (l->flags[x.i] & GATHERED) return false;
         return l->way[x.i] == SN_LAYOUT_ANY ? image : l->way[x.i] != SN_LAYOUT_NONE;
     }
     if (permutes_to(m, x, sn_layout_back)) return true;
@@ -125,7 +151,8 @@ static void want_operands(layout *l, sn_nd x) {
         want_image(l, x, n->in[0]);
     } else if (permutes_to(m, x, sn_layout_last)) {
         want(l, n->in[0], WANTED);
-    } else if (sn_ops[n->op].cls == SN_OPS_REDUCE && sn_type_of(m, n->in[0])->rank > 2 && !reduces_windows(m, x)) {
+    } else if (sn_ops[n->op].cls == SN_OPS_REDUCE && sn_type_of(m, n->in[0])->rank > 2 && !reduces_windows(m, x) &&
+               !gathers(m, x)) {
         want(l, n->in[0], WANTED);
     } else if (sn_layout_sinks(m, x) && (l->flags[x.i] & WANTED)) {
         for (uint32_t k = 0; k < n->n_in; k++)
@@ -139,13 +166,15 @@ static bool decide(layout *l) {
     uint8_t *live = SN_NEWN(l->cx->scratch, uint8_t, m->graph.nodes.count + 1);
     bool any = false;
     sn_graph_live(m, live);
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
+        if (live[x.i] && sn_node_get(m, x)->op != SN_OP_INPUT) l->live[l->n++] = x;
+    keep_gathered(l);
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         if (!live[x.i] && n->op != SN_OP_INPUT) continue;
         if (is_offered(l, x)) want(l, x, is_narrowed(l, x) ? OFFERED | NARROWED : OFFERED);
         any |= l->way[x.i] == SN_LAYOUT_LAST || l->way[x.i] == SN_LAYOUT_JOINED;
         l->nodes[x.i] = n;
-        if (n->op != SN_OP_INPUT) l->live[l->n++] = x;
     }
     for (uint32_t i = l->n; i-- > 0;) want_operands(l, l->live[i]);
     for (uint32_t k = 0; k < m->graph.inputs.n; k++) l->input[k] = l->flags[m->graph.inputs.at[k].node.i];
