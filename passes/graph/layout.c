@@ -44,6 +44,8 @@ typedef struct layout {
 
 static bool is_last(uint8_t flags) { return (flags & COPIED) || ((flags & OFFERED) && (flags & WANTED)); }
 
+static bool is_by_copies(sn_layout_way way) { return way >= SN_LAYOUT_LAST; }
+
 static bool permutes_to(const sn_module *m, sn_nd x, void (*order)(int64_t *perm, uint32_t rank)) {
     const sn_node_rec *n = sn_node_get(m, x);
     int64_t perm[SN_MAX_RANK];
@@ -173,7 +175,7 @@ static bool decide(layout *l) {
         const sn_node_rec *n = sn_node_get(m, x);
         if (!live[x.i] && n->op != SN_OP_INPUT) continue;
         if (is_offered(l, x)) want(l, x, is_narrowed(l, x) ? OFFERED | NARROWED : OFFERED);
-        any |= l->way[x.i] == SN_LAYOUT_LAST || l->way[x.i] == SN_LAYOUT_JOINED;
+        any |= is_by_copies((sn_layout_way)l->way[x.i]);
         l->nodes[x.i] = n;
     }
     for (uint32_t i = l->n; i-- > 0;) want_operands(l, l->live[i]);
@@ -184,12 +186,15 @@ static bool decide(layout *l) {
 /* ---- rebuilding ---- */
 
 static sn_nd convolution(layout *l, sn_nd was, sn_nd x) {
+    static const char *const how[] = {[SN_LAYOUT_LAST] = "channels-last",
+                                      [SN_LAYOUT_PATCHES] = "as a product of patches",
+                                      [SN_LAYOUT_JOINED] = "with taps joined to channels"};
     sn_module *m = l->cx->m;
     sn_layout_way way = (sn_layout_way)l->way[was.i];
-    const char *name = l->nodes[was.i]->name ? l->nodes[was.i]->name : "graph";
-    if (way == SN_LAYOUT_LAST || way == SN_LAYOUT_JOINED)
-        sn_remark(l->cx, name, "conv %s", way == SN_LAYOUT_LAST ? "channels-last" : "with taps joined to channels");
+    const char *name = l->nodes[was.i]->name;
+    if (is_by_copies(way)) sn_remark(l->cx, name ? name : "graph", "conv %s", how[way]);
     if (way == SN_LAYOUT_LAST) x = sn_layout_conv_last(m, x);
+    if (way == SN_LAYOUT_PATCHES) x = sn_layout_conv_patches(m, x);
     if (way == SN_LAYOUT_JOINED) x = sn_layout_conv_joined(m, x);
     return x.i && is_last(l->flags[was.i]) ? sn_layout_laid_out(m, x) : x;
 }

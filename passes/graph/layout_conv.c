@@ -5,6 +5,8 @@
  *     joined   x' = copy(pad(permute(x))) : [N, Hp, Wp, Cp]
  *              windows of KW*Cp neighbours of its rows, stride*Cp apart  : [N, Hp, OW, KW*Cp]
  *              conv(permute(windows), w packed alike : [O, KW*Cp, KH, 1])
+ *     patches  x' = copy of windows that tile the image : [N, OH, OW, C*KH*KW]
+ *              a product of single pixels, with w as it is : [O, C*KH*KW, 1, 1]
  *
  * Tensor copies bring runs of channels, which begin at multiples of 16 bytes. Where there are so few that most of an instruction's
  * step would be zeros, the taps of a row of the window, which are neighbours in memory, are summed together: Cp is the least
@@ -148,6 +150,15 @@ static bool gains_by_joining(const shape *s, int64_t k) {
     return whole(width * joined_channels(s), k) < width * whole(s->image[1], k);
 }
 
+/* Windows side by side, of a multiple of 16 bytes. */
+static bool is_patches(const shape *s) {
+    for (uint32_t k = 0; k < s->g.n; k++) {
+        bool tiles = s->weights[2 + k] == s->g.stride[k] && s->image[2 + k] == s->result[2 + k] * s->g.stride[k];
+        if (!tiles || s->g.low[k] || s->g.high[k] || (s->g.dilation[k] != 1 && s->weights[2 + k] > 1)) return false;
+    }
+    return s->taps > 1 && 2 + 2 * s->g.n <= SN_MAX_RANK && s->image[1] * s->taps % sn_place_unit(s->dtype) == 0;
+}
+
 static double conversion_cycles(const sn_target *t, const shape *s) {
     double bytes = sn_dtype_bytes(s->dtype);
     for (uint32_t k = 0; k < s->rank; k++) bytes *= (double)s->image[k];
@@ -178,6 +189,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     if (s.g.groups > 1) return SN_LAYOUT_ANY;
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
     if (!pays(cx, x, &s, mma, image_offered)) return SN_LAYOUT_ANY;
+    if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
 }
 
@@ -254,6 +266,16 @@ static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, int64_t chann
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
+/* The same convolution, but for operands and geometry. */
+static sn_nd conv_like(sn_module *m, sn_nd x, sn_nd image, sn_nd weights, const sn_conv_geometry *g) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_attr more[SN_N_ATTRS];
+    sn_conv_more rest = {more, 0};
+    for (uint32_t k = 0; k < n->n_attrs; k++)
+        if (n->attrs[k].id == SN_ATTR_PRECISION || n->attrs[k].id == SN_ATTR_SCHEDULE) more[rest.n++] = n->attrs[k];
+    return sn_graph_conv(m, image, weights, g, rest);
+}
+
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {
     shape s;
     shape_of(&s, m, x);
@@ -262,10 +284,38 @@ sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {
     sn_conv_geometry g = s.g;
     for (uint32_t k = 0; k < g.n; k++) g.low[k] = g.high[k] = 0;
     g.stride[g.n - 1] = g.dilation[g.n - 1] = 1;
-    sn_attr more[SN_N_ATTRS];
-    sn_conv_more rest = {more, 0};
-    for (uint32_t k = 0; k < n->n_attrs; k++)
-        if (n->attrs[k].id == SN_ATTR_PRECISION || n->attrs[k].id == SN_ATTR_SCHEDULE) more[rest.n++] = n->attrs[k];
-    return sn_graph_conv(m, joined_image(m, n->in[0], &s, channels), joined_weights(m, n->in[1], &s, channels), &g,
-                         rest);
+    sn_nd image = joined_image(m, n->in[0], &s, channels);
+    return conv_like(m, x, image, joined_weights(m, n->in[1], &s, channels), &g);
+}
+
+/* ---- patches ---- */
+
+/* [N, C, R1*K1..Rn*Kn] -> [N, C, R1, K1..Rn, Kn] -> [N, R1..Rn, C, K1..Kn] -> [N, R1..Rn, C*K1*..*Kn] -> channels to place 1 */
+static sn_nd patches_image(sn_module *m, sn_nd x, const shape *s) {
+    int64_t size[SN_MAX_RANK] = {s->image[0], s->image[1]}, perm[SN_MAX_RANK] = {0}, back[SN_MAX_RANK];
+    uint32_t n = s->g.n;
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    perm[n + 1] = 1;
+    for (uint32_t k = 0; k < n; k++) {
+        size[2 + 2 * k] = s->result[2 + k], size[3 + 2 * k] = s->weights[2 + k];
+        perm[1 + k] = 2 + 2 * k, perm[n + 2 + k] = 3 + 2 * k;
+    }
+    sn_nd y = sn_layout_permuted(m, reshaped(m, below_casts(m, x), size, 2 + 2 * n), perm);
+    for (uint32_t k = 0; k < n; k++) size[1 + k] = s->result[2 + k];
+    size[n + 1] = s->image[1] * s->taps;
+    sn_layout_back(back, s->rank);
+    y = sn_layout_permuted(m, reshaped(m, sn_graph_copied(m, y), size, s->rank), back);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
+}
+
+sn_nd sn_layout_conv_patches(sn_module *m, sn_nd x) {
+    shape s;
+    shape_of(&s, m, x);
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_conv_geometry g = sn_conv_plain(s.g.n);
+    int64_t size[SN_MAX_RANK] = {s.weights[0], s.image[1] * s.taps, 1, 1, 1};
+    sn_nd image = patches_image(m, n->in[0], &s), w = below_casts(m, n->in[1]);
+    w = reshaped(m, w, size, s.rank);
+    if (w.i) w = sn_graph_cast(m, sn_layout_laid_out(m, w), sn_type_of(m, n->in[1])->dtype);
+    return conv_like(m, x, image, w, &g);
 }
