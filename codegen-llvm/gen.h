@@ -74,7 +74,10 @@ typedef struct sn_gen_ring {
     lv full, empty;  /* addresses in shared memory: barrier objects of the stages */
     lv stage, phase; /* variables: those of the next iteration */
     lv arrives;      /* barrier object of the iteration that is being made */
-    bool shared;     /* with the other blocks of the cluster */
+    sn_stmt late;    /* product that is given behind the first ones of the next iteration; none: there is none ... */
+    sn_stmt early;   /* ... the last of those */
+    lv late_full, late_empty; /* objects of what it reads */
+    bool shared;              /* with the other blocks of the cluster */
 } sn_gen_ring;
 
 /* Who runs the code that is being made. */

@@ -12,6 +12,13 @@
  * stored. Stages are counted on from one run of the pipe to the next; a pipe in a pipe has its own. In U instructions may be under way that read the
  * stage (mma.c); then it is empty one iteration later.
  *
+ * Where the last statement of an iteration is a product that other statements neither wait for nor share operands with, it is late:
+ *
+ *     loop k { S = a * b(k)   U   P = ..   acc += P * c(k) }
+ *  -> S = a * b(0)   U   P = ..   loop k from 1 { S = a * b(k)   acc += P * c(k - 1)   U   P = .. }   acc += P * c(n - 1)
+ *
+ * so that threads have something to do while it runs. What it reads has barrier objects of its own.
+ *
  * A box that is the same for all blocks of a cluster is copied once for all of them, a part by each. Then a stage is empty
  * when all of the cluster are done with it.
  */
@@ -256,6 +263,50 @@ static void find_zeroed(sn_gen *g, sn_stmt pipe) {
     }
 }
 
+/* ---- late products ---- */
+
+static bool is_async(const sn_gen *g, sn_stmt s) { return s.i && sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma); }
+
+/* Do statements from s up to `until` touch registers of the product? */
+static bool touches(const sn_gen *g, sn_stmt s, sn_stmt until, const sn_mma_nest *n) {
+    for (; s.i; s = sn_stmt_get(g->m, s)->next) {
+        if (sn_stmt_loads(g->m, s, n->state) || sn_stmt_stores(g->m, s, n->state) || sn_stmt_loads(g->m, s, n->a.buf) ||
+            sn_stmt_stores(g->m, s, n->a.buf))
+            return true;
+        if (s.i == until.i) break;
+    }
+    return false;
+}
+
+/* Is the product the only one that reads its right operand, and does it read nothing else of the pipe? */
+static bool reads_alone(const sn_gen *g, sn_stmt pipe, sn_stmt product, const sn_mma_nest *n) {
+    bool alone = n->a.in_registers && sn_gen_is_filled_by_box(g, n->b.buf);
+    for (sn_stmt s = sn_stmt_get(g->m, pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next)
+        alone &= s.i == product.i || !sn_stmt_loads(g->m, s, n->b.buf);
+    return alone;
+}
+
+static void find_late(sn_gen *g, sn_gen_ring *r) {
+    const sn_stmt_rec *p = sn_stmt_get(g->m, r->pipe);
+    sn_stmt early = sn_pipe_barrier(g->m, r->pipe), last = p->last;
+    sn_mma_nest n;
+    const char *why;
+    while (early.i && !is_async(g, early)) early = sn_stmt_get(g->m, early)->next;
+    while (early.i && is_async(g, sn_stmt_get(g->m, early)->next)) early = sn_stmt_get(g->m, early)->next;
+    if (!early.i || early.i == last.i || !is_async(g, last) || !sn_mma_find(&n, &why, g->m, last)) return;
+    if (r->shared || sn_ix_range(g->m, sn_axis_get(g->m, p->axis)->extent).lo < 1) return;
+    if (touches(g, p->first, early, &n) || !reads_alone(g, r->pipe, last, &n)) return;
+    for (sn_stmt s = sn_stmt_get(g->m, early)->next; s.i != last.i; s = sn_stmt_get(g->m, s)->next)
+        if (is_async(g, s)) return;
+    r->late = last;
+    r->early = early;
+}
+
+/* Does the box bring what the late product reads? */
+static bool is_late(const sn_gen *g, const sn_gen_ring *r, const sn_gen_box *b) {
+    return r->late.i && sn_stmt_loads(g->m, r->late, b->box.shared);
+}
+
 static void add_ring(sn_gen *g, sn_stmt pipe) {
     sn_gen_ring r = {.pipe = pipe, .stages = sn_stmt_get(g->m, pipe)->pipe};
     if (sn_gen_extent(g, sn_stmt_get(g->m, pipe)->axis) > 0) find_zeroed(g, pipe);
@@ -263,6 +314,11 @@ static void add_ring(sn_gen *g, sn_stmt pipe) {
     r.full = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
     r.empty = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));
     r.shared = is_shared(g, &r);
+    find_late(g, &r);
+    if (r.late.i) {
+        r.late_full = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
+        r.late_empty = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));
+    }
     r.stage = variable(g, "stage");
     r.phase = variable(g, "phase");
     SN_PUSH(g->arena, &g->rings, r);
@@ -277,6 +333,7 @@ void sn_gen_make_rings(sn_gen *g) {
             const sn_gen_ring *r = &g->rings.at[i];
             init_object(g, r->full, stage, 1);
             init_object(g, r->empty, stage, warps(g) * (r->shared ? g->cluster : 1));
+            if (r->late.i) init_object(g, r->late_full, stage, 1), init_object(g, r->late_empty, stage, warps(g));
         }
     sn_em_assembly(&g->em, g->em.cg->vd, "fence.mbarrier_init.release.cluster;", "~{memory}", NULL, 0);
     sn_em_end(&g->em, &first);
@@ -285,10 +342,10 @@ void sn_gen_make_rings(sn_gen *g) {
 }
 
 /* One lane of each warp says that it no longer needs the stage, to every block that copies into it. */
-static void release(sn_gen *g, const sn_gen_ring *r, lv stage) {
+static void release_object(sn_gen *g, const sn_gen_ring *r, lv empty, lv stage) {
     sn_em *em = &g->em;
     lv lane = sn_em_call(em, "llvm.nvvm.read.ptx.sreg.laneid", NULL, NULL, 0);
-    lv args[3] = {object(g, r->empty, stage), lane, NULL};
+    lv args[3] = {object(g, empty, stage), lane, NULL};
     if (!r->shared) {
         sn_em_assembly(em, em->cg->vd,
                        "{\n\t.reg .pred p;\n\tsetp.eq.u32 p, $1, 0;\n\t"
@@ -302,6 +359,8 @@ static void release(sn_gen *g, const sn_gen_ring *r, lv stage) {
                    "@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}",
                    "r,r,r,~{memory}", (args[2] = sn_gen_c32(g, g->cluster), args), 3);
 }
+
+static void release(sn_gen *g, const sn_gen_ring *r, lv stage) { release_object(g, r, r->empty, stage); }
 
 /* ---- the two loops ---- */
 
@@ -346,27 +405,54 @@ static void next_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase) {
     LLVMBuildStore(em->b, em_xor(em, phase, LLVMBuildZExt(em->b, around, em->cg->i32, "")), r->phase);
 }
 
-static uint32_t stage_bytes(const sn_gen *g, const sn_gen_ring *r) {
+static uint32_t stage_bytes(const sn_gen *g, const sn_gen_ring *r, bool late) {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < g->boxes.n; i++) {
         const sn_gen_box *b = &g->boxes.at[i];
-        if (fills(g, b, r)) bytes += (uint32_t)b->box.elements * sn_dtype_bytes(sn_buf_get(g->m, b->box.shared)->dtype);
+        if (fills(g, b, r) && is_late(g, r, b) == late)
+            bytes += (uint32_t)b->box.elements * sn_dtype_bytes(sn_buf_get(g->m, b->box.shared)->dtype);
     }
     return bytes;
 }
 
-static void copying_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase) {
+static void expect(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, bool late) {
     sn_em *em = &g->em;
-    sn_gen_wait_object(g, object(g, r->empty, stage), phase, false);
-    lv args[2] = {object(g, r->full, stage), sn_gen_c32(g, stage_bytes(g, r))};
+    sn_gen_wait_object(g, object(g, late ? r->late_empty : r->empty, stage), phase, false);
+    lv args[2] = {object(g, late ? r->late_full : r->full, stage), sn_gen_c32(g, stage_bytes(g, r, late))};
     sn_em_assembly(em, em->cg->vd, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r,~{memory}", args, 2);
     r->arrives = args[0];
-    sn_gen_region(g, sn_stmt_get(g->m, r->pipe)->first);
+}
+
+static void copying_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase) {
+    expect(g, r, stage, phase, false);
+    if (!r->late.i) {
+        sn_gen_region(g, sn_stmt_get(g->m, r->pipe)->first);
+        return;
+    }
+    for (int late = 0; late <= 1; late++) {
+        if (late) expect(g, r, stage, phase, true);
+        for (sn_stmt s = sn_stmt_get(g->m, r->pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next)
+            if (sn_gen_is_box(g, s) ? is_late(g, r, box_of(g, s)) == (late != 0) : !late) g->statement(g, s);
+    }
 }
 
 static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
     lv wraps = em_icmp(&g->em, LLVMIntEQ, stage, sn_gen_c32(g, 0));
     return em_select(&g->em, wraps, sn_gen_c32(g, r->stages - 1), em_isub(&g->em, stage, sn_gen_c32(g, 1)));
+}
+
+/* The pipe in the pipe behind which nothing reads what this one brings; none: its stage is read to the end. */
+static sn_stmt last_reader(const sn_gen *g, const sn_gen_ring *r) {
+    sn_stmt last = {0};
+    for (sn_stmt s = sn_pipe_barrier(g->m, r->pipe); s.i; s = sn_stmt_get(g->m, s)->next)
+        for (uint32_t k = 0; k < g->boxes.n; k++)
+            if (fills(g, &g->boxes.at[k], r) && sn_stmt_loads(g->m, s, g->boxes.at[k].box.shared)) last = s;
+    return last.i && sn_stmt_get(g->m, last)->pipe ? last : (sn_stmt){0};
+}
+
+static void release_by_warps(sn_gen *g, const sn_gen_ring *r, lv stage) {
+    sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
+    release(g, r, stage);
 }
 
 /* The stage that instructions under way may still read is the one before. */
@@ -379,11 +465,15 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     uint32_t before = g->mma_given;
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
-    for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
+    sn_stmt last = last_reader(g, r);
+    for (s = sn_stmt_get(g->m, s)->next; s.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
+        g->statement(g, s);
+        if (s.i == last.i) release_by_warps(g, r, stage);
+    }
     g->in_ring = in_ring;
+    if (last.i) return;
     if (g->mma_ring <= g->mma_done) {
-        sn_em_assembly(&g->em, g->em.cg->vd, "bar.warp.sync -1;", "~{memory}", NULL, 0);
-        release(g, r, stage);
+        release_by_warps(g, r, stage);
         return;
     }
     sn_gen_wait_mma(g, g->mma_given - before);
@@ -395,12 +485,92 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     sn_gen_release(g, mark);
 }
 
+/* The late product of the iteration before the one at `stage`. */
+static void put_late(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase, const lv *first) {
+    lv before = stage_before(g, r, stage), wraps = em_icmp(&g->em, LLVMIntEQ, stage, sn_gen_c32(g, 0));
+    phase = em_xor(&g->em, phase, LLVMBuildZExt(g->em.b, wraps, g->em.cg->i32, ""));
+    sn_gen_wait_object(g, object(g, r->late_full, before), phase, false);
+    lv *own = SN_NEWN(g->arena, lv, g->boxes.n), *unused = SN_NEWN(g->arena, lv, g->boxes.n);
+    for (uint32_t k = 0; k < g->boxes.n; k++) {
+        own[k] = g->memory[g->boxes.at[k].box.shared.i];
+        if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
+    }
+    choose_stage(g, r, before, unused);
+    sn_gen_mma(g, r->late);
+    for (uint32_t k = g->boxes.n; k-- > 0;)
+        if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = own[k];
+}
+
+/* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early ones. first:
+ * where buffers begin, by box; NULL: there is no iteration before. */
+static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *first) {
+    sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe), s = sn_stmt_get(g->m, r->pipe)->first;
+    uint32_t early = UINT32_MAX, late = UINT32_MAX;
+    bool in_ring = g->in_ring;
+    g->in_ring = true;
+    for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
+    sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
+    for (s = sn_stmt_get(g->m, s)->next; s.i != r->late.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
+        const sn_stmt_rec *p = sn_stmt_get(g->m, s);
+        if (!p->mma && sn_lop_has_region(p->op) && !g->idle[s.i]) sn_gen_settle_mma(g, s);
+        if (g->mma_done >= early) release(g, r, stage), early = UINT32_MAX;
+        if (g->mma_done >= late) release_object(g, r, r->late_empty, stage_before(g, r, stage)), late = UINT32_MAX;
+        g->statement(g, s);
+        if (s.i != r->early.i) continue;
+        early = g->mma_given;
+        if (!first) continue;
+        put_late(g, r, stage, phase, first);
+        late = g->mma_given;
+    }
+    if (g->mma_given > g->mma_done) sn_gen_wait_mma(g, 0);
+    if (early != UINT32_MAX) release(g, r, stage);
+    if (late != UINT32_MAX) release_object(g, r, r->late_empty, stage_before(g, r, stage));
+    g->in_ring = in_ring;
+}
+
 static lv current(sn_gen *g, lv variable) { return LLVMBuildLoad2(g->em.b, g->em.cg->i32, variable, ""); }
+
+static void leave_stage(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase, const lv *first) {
+    next_stage(g, r, stage, phase);
+    for (uint32_t k = 0; k < g->boxes.n; k++)
+        if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
+}
+
+/* The pipe for those that compute, with a late product: the first iteration, the others, and the last product. */
+static void run_late(sn_gen *g, sn_gen_ring *r, const sn_stmt_rec *s) {
+    sn_ix n = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    lv *first = SN_NEWN(g->arena, lv, g->boxes.n);
+    lv stage = current(g, r->stage), phase = current(g, r->phase);
+    if (g->mma_given > g->mma_done) sn_gen_wait_mma(g, 0);
+    choose_stage(g, r, stage, first);
+    sn_gen_fix(g, s->axis, 0);
+    late_iteration(g, r, stage, phase, NULL);
+    sn_gen_unfix(g);
+    leave_stage(g, r, stage, phase, first);
+    sn_gen_loop l;
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 1), sn_gen_ix(g, n), sn_ix_range(g->m, n).lo < 2);
+    stage = current(g, r->stage), phase = current(g, r->phase);
+    choose_stage(g, r, stage, first);
+    late_iteration(g, r, stage, phase, first);
+    leave_stage(g, r, stage, phase, first);
+    sn_gen_loop_end(g, &l, NULL, NULL, 0);
+    bool in_ring = g->in_ring;
+    g->in_ring = true;
+    stage = current(g, r->stage), phase = current(g, r->phase);
+    put_late(g, r, stage, phase, first);
+    sn_gen_wait_mma(g, 0);
+    release_object(g, r, r->late_empty, stage_before(g, r, stage));
+    g->in_ring = in_ring;
+}
 
 void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     sn_stmt_rec *s = sn_stmt_get(g->m, pipe);
     sn_gen_ring *r = ring_of(g, pipe);
     lv *first = SN_NEWN(g->arena, lv, g->boxes.n);
+    if (r->late.i && g->role == SN_GEN_COMPUTES) {
+        run_late(g, r, s);
+        return;
+    }
     sn_ix n = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
     bool may_be_empty = sn_ix_range(g->m, n).lo < 1;
     sn_gen_loop l;
@@ -410,9 +580,7 @@ void sn_gen_run_ring(sn_gen *g, sn_stmt pipe) {
     choose_stage(g, r, stage, first);
     if (g->role == SN_GEN_COPIES) copying_iteration(g, r, stage, phase);
     else computing_iteration(g, r, &l, stage, phase);
-    next_stage(g, r, stage, phase);
-    for (uint32_t k = 0; k < g->boxes.n; k++)
-        if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
+    leave_stage(g, r, stage, phase, first);
     bool reads = g->role == SN_GEN_COMPUTES && g->mma_ring > g->mma_done;
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
     if (!reads) return;

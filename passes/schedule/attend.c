@@ -235,6 +235,7 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     if (!sc.block_x) sc.block_x = sc.tile_m / mma->m * mma->threads;
     if (!sc.tile_n) sc.tile_n = keys;
     if (!sc.stages) sc.stages = 2;
+    if (!pinned->cls) sc.persistent = true;
     return sc;
 }
 

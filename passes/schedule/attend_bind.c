@@ -355,24 +355,34 @@ static int64_t at_once(const binding *o) {
     return n;
 }
 
-/* The loops over blocks; *at moves inside. Those with most keys begin first: what is left then are short ones. */
-static void open_blocks(binding *o, sn_cursor *at) {
-    const sn_contraction *c = &o->a->c;
-    sn_module *m = o->b.m;
-    int64_t down = (c->m + o->b.sc->tile_m - 1) / o->b.sc->tile_m, group = grows(o, down) ? at_once(o) : 1;
-    sn_ix g = open_loop(o, at, "g", c->batch * down, SN_AXIS_GRID);
-    sn_ix inside = sn_ix_modc(m, g, group * down), tile = sn_ix_divc(m, inside, group);
-    if (grows(o, down)) tile = sn_ix_addc(m, sn_ix_scale(m, tile, -1), down - 1);
-    o->b.batch = fma_ix(o, group, sn_ix_divc(m, g, group * down), sn_ix_modc(m, inside, group));
-    o->b.row = sn_ix_scale(m, tile, o->b.sc->tile_m);
-}
-
 /* A pipe of so many stages; *at moves inside. */
 static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent, uint32_t stages) {
     sn_axis ax = sn_axis_new(o->b.m, name, extent);
     *at = sn_at_end(o->b.k, sn_put_loop(o->b.m, *at, ax, SN_AXIS_SEQ));
     sn_stmt_get(o->b.m, at->parent)->pipe = stages;
     return sn_ix_axis(o->b.m, ax);
+}
+
+/* The loops over blocks of rows; *at moves inside. Those with most keys begin first: what is left then are short ones. A persistent
+ * block does one after the other: q and keys of the next come while this one's results are stored. */
+static void open_blocks(binding *o, sn_cursor *at) {
+    const sn_contraction *c = &o->a->c;
+    sn_module *m = o->b.m;
+    int64_t down = (c->m + o->b.sc->tile_m - 1) / o->b.sc->tile_m, group = grows(o, down) ? at_once(o) : 1;
+    int64_t all = c->batch * down, units = o->a->cx->target->units,
+            blocks = o->b.sc->persistent && all > units ? units : all;
+    sn_ix g = open_loop(o, at, "g", blocks, SN_AXIS_GRID), last = sn_ix_const(m, all - 1);
+    sn_ix turns = sn_ix_addc(m, sn_ix_divc(m, sn_ix_sub(m, last, g), blocks), 1);
+    sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), 1);
+    sn_ix number = g;
+    if (blocks < all) {
+        o->b.turn = w;
+        number = sn_ix_min(m, fma_ix(o, blocks, w, g), last); /* which it always is, as ranges do not see */
+    }
+    sn_ix inside = sn_ix_modc(m, number, group * down), tile = sn_ix_divc(m, inside, group);
+    if (grows(o, down)) tile = sn_ix_addc(m, sn_ix_scale(m, tile, -1), down - 1);
+    o->b.batch = fma_ix(o, group, sn_ix_divc(m, number, group * down), sn_ix_modc(m, inside, group));
+    o->b.row = sn_ix_scale(m, tile, o->b.sc->tile_m);
 }
 
 static void open_tiles(binding *o, sn_cursor *at) {
@@ -408,7 +418,6 @@ bool sn_attend_fits(const char **why_not, const sn_attend *of, const sn_sched *s
     o.b.k = sn_kern_new(m, sn_strf(&m->arena, "%s_boxes", sn_kern_get(m, a.k)->name));
     sn_cursor at = sn_at_end(o.b.k, (sn_stmt){0});
     open_blocks(&o, &at);
-    open_pipe(&o, &at, "w", sn_ix_const(m, 1), 1);
     put_q(&o, at);
     sn_cursor in = at;
     open_tiles(&o, &in);
@@ -429,7 +438,6 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     open_blocks(&o, &at);
-    open_pipe(&o, &at, "w", sn_ix_const(o.b.m, 1), 1);
     put_q(&o, at);
     sn_put_barrier(o.b.m, at);
     store_all(&o, at, o.most, -INFINITY);

@@ -32,19 +32,24 @@ static sn_axis axis_of_rows(const sn_attend *a) {
     return (sn_axis){0};
 }
 
-/* An integer value as an index expression; none: it is no such thing. Of index.i32 and i64, which no arithmetic here leaves. */
+/* Has the dtype all numbers that e can be? */
+static bool holds(const sn_attend *a, sn_dtype dtype, sn_ix e) {
+    sn_range r = sn_ix_range(a->m, e);
+    return dtype == SN_I64 || (dtype == SN_I32 && r.lo >= INT32_MIN && r.hi <= INT32_MAX);
+}
+
+/* A value of i32 or i64 as an index expression; none: it is no such thing. */
 static sn_ix number_of(const sn_attend *a, sn_val v) {
     const sn_stmt_rec *r = def_of(a, v);
     sn_module *m = a->m;
-    if (r->op == SN_LOP_INDEX) return sn_ix_uses_vals(m, r->ix) ? (sn_ix){0} : r->ix;
-    if (r->op == SN_LOP_CONST && sn_is_integral(r->dtype) && r->dtype != SN_BOOL) return sn_ix_const(m, r->i);
-    if (r->op == SN_LOP_CAST && sn_is_integral(r->dtype) && sn_dtype_holds(r->dtype, sn_val_get(m, r->in[0])->dtype))
-        return number_of(a, r->in[0]);
-    if (r->op != SN_LOP_ADD && r->op != SN_LOP_SUB) return (sn_ix){0};
-    if (r->dtype != SN_I64) return (sn_ix){0};
-    sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
-    if (!x.i || !y.i) return (sn_ix){0};
-    return r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
+    sn_ix e = {0}, x, y;
+    if (r->op == SN_LOP_INDEX && !sn_ix_uses_vals(m, r->ix)) e = r->ix;
+    if (r->op == SN_LOP_CONST && sn_is_integral(r->dtype)) e = sn_ix_const(m, r->i);
+    if (r->op == SN_LOP_CAST && sn_is_integral(sn_val_get(m, r->in[0])->dtype)) e = number_of(a, r->in[0]);
+    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = number_of(a, r->in[0])).i &&
+        (y = number_of(a, r->in[1])).i)
+        e = r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
+    return e.i && holds(a, r->dtype, e) ? e : (sn_ix){0};
 }
 
 /* Is the mask one that tiles can be left out by? */
