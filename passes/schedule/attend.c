@@ -195,7 +195,7 @@ int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) {
 
 /* Registers of a thread: sums of its rows, scores, weights, and what addresses and rows take. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
-    enum { OTHERS = 40 };
+    enum { OTHERS = 32 };
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
     int64_t scores = rows * sc->tile_n / threads;
     return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + OTHERS;
@@ -216,56 +216,72 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
 
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
-/* Of all blocks: products, or weights where they take longer; the first tile and the results stand alone. */
+/* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which warpgroups do
+ * meanwhile; more where few registers are left to do so. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
     double products = m * n * channels / sn_mmas[a->mma].rate, weights = m * n * SN_ATTEND_WEIGHT / 100;
-    double tile = (products > weights ? products : weights) + SN_ATTEND_TILE;
-    tile += (products > weights ? weights : products) / (sc->block_x / sn_mmas[a->mma].threads) / 2;
-    double blocks = (double)c->batch * waves_of((double)c->m, m), tiles = waves_of((double)c->k, n);
-    return waves_of(blocks, a->cx->target->units) * (tiles * tile + SN_ATTEND_BLOCK);
+    double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
+    int64_t pressed = registers(a, sc) - SN_ATTEND_EASY;
+    double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + SN_ATTEND_TILE;
+    if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
+    double units = a->cx->target->units, blocks = (double)c->batch * waves_of((double)c->m, m);
+    double turns = blocks > units ? blocks / units : 1; /* of different lengths, or begun when others end */
+    return turns * (waves_of((double)c->k, n) * tile + SN_ATTEND_BLOCK);
 }
 
-static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys) {
+/* Blocks do several tiles where these are all as long, and there is room for two copies of results beside operands; else the device
+ * shares them out better. */
+static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
+    int64_t results = (int64_t)sc->tile_m * sn_attend_padded(a->c.n) * sn_dtype_bytes(SN_BF16);
+    bool alike = !a->n_masks;
+    return alike && sn_attend_room(a, sc) + 2 * results + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes;
+}
+
+static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys, uint32_t stages) {
     const sn_mma_info *mma = &sn_mmas[a->mma];
     sn_sched sc = *pinned;
     sc.cls = SN_SCHED_ATTEND;
     if (!sc.tile_m) sc.tile_m = sc.block_x ? mma->m * (sc.block_x / mma->threads) : mma->m * groups;
     if (!sc.block_x) sc.block_x = sc.tile_m / mma->m * mma->threads;
     if (!sc.tile_n) sc.tile_n = keys;
-    if (!sc.stages) sc.stages = 2;
-    if (!pinned->cls) sc.persistent = true;
+    if (!sc.stages) sc.stages = stages;
+    if (!pinned->cls) sc.persistent = is_persistent(a, &sc);
     return sc;
+}
+
+/* Insert by cycles, into the best so many. */
+enum { MOST = 8 };
+static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sched *sc, double c) {
+    uint32_t at = list->n < MOST ? list->n : MOST - 1;
+    if (list->n == MOST && cost[at] <= c) return;
+    if (list->n < MOST) SN_PUSH(arena, list, *sc);
+    for (; at > 0 && cost[at - 1] > c; at--) list->at[at] = list->at[at - 1], cost[at] = cost[at - 1];
+    list->at[at] = *sc;
+    cost[at] = c;
 }
 
 sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                         const sn_sched *pinned) {
-    static const uint32_t KEYS[] = {176, 160, 128, 112, 96, 80, 64, 48, 32};
-    enum { GROUPS = 3, MOST = 6 };
+    enum { MOST_GROUPS = 3, MOST_KEYS = 256, MOST_STAGES = 4 };
     sn_attend a;
     const char *why_not;
+    double cost[MOST];
+    sn_sched_list list = {0};
     (void)sh;
     if (!sn_attend_find(&a, &why_not, cx, k) || (a.c.m < SN_ATTEND_LEAST && !pinned->cls)) return SN_OK;
-    double best[MOST];
-    sn_sched_list list = {0};
-    for (uint32_t groups = GROUPS; groups > 0; groups--)
-        for (size_t i = 0; i < SN_COUNT(KEYS); i++) {
-            sn_sched sc = complete(&a, pinned, groups, KEYS[i]);
-            if (!is_possible(&a, &sc)) continue;
-            double c = cycles(&a, &sc);
-            uint32_t at = list.n < MOST ? list.n : MOST - 1;
-            if (list.n == MOST && best[at] <= c) continue;
-            if (list.n < MOST) SN_PUSH(cx->scratch, &list, sc);
-            for (; at > 0 && best[at - 1] > c; at--) list.at[at] = list.at[at - 1], best[at] = best[at - 1];
-            list.at[at] = sc;
-            best[at] = c;
-        }
+    for (uint32_t groups = MOST_GROUPS; groups > 0; groups--)
+        for (uint32_t keys = MOST_KEYS; keys > sn_mmas[a.mma].k; keys -= sn_mmas[a.mma].k)
+            for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
+                sn_sched sc = complete(&a, pinned, groups, keys, stages);
+                if (is_possible(&a, &sc)) rank(&list, cost, cx->scratch, &sc, cycles(&a, &sc));
+            }
     if (list.n && !sn_attend_fits(&why_not, &a, &list.at[0])) {
         sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
         return SN_OK;
     }
     for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, cx, &list.at[i]);
-    if (list.n) out->cycles = best[0];
+    if (list.n) out->cycles = cost[0];
     return SN_OK;
 }

@@ -13,6 +13,8 @@
 
 #include "passes/schedule/attend.h"
 
+#define LOG2_E 0x1.71547652b82fep+0
+
 typedef struct binding {
     sn_attend *a;
     sn_contract_binding b; /* of sums: rows, columns, results */
@@ -74,7 +76,10 @@ static void put_boxes(binding *o, sn_cursor at, const tile *t) {
         sn_ix i = open_loop(o, &in, "i", t->lines, SN_AXIS_SEQ), j = open_loop(o, &in, "j", width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
         sn_ix line = sn_ix_add(m, t->from, i), channel = sn_ix_addc(m, j, first);
-        sn_val mask = sn_contract_and(&o->b, in, (sn_val){0}, sn_ix_range(m, line).hi >= t->all, line, t->all);
+        sn_range seen =
+            sn_ix_range(m, line); /* what no block sees may be in front of the array that the kernel is given */
+        sn_val mask =
+            sn_contract_and(&o->b, in, (sn_val){0}, seen.hi >= t->all, sn_ix_addc(m, line, -seen.lo), t->all - seen.lo);
         mask = sn_contract_and(&o->b, in, mask, first + width > t->channels, channel, t->channels);
         sn_ix from = element(o, t, line, channel);
         sn_val x = mask.i ? sn_put_load_masked(m, in, load->buf, from, mask, sn_put_const(m, in, load->dtype, 0))
@@ -155,6 +160,22 @@ static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return fma_ix(o, 4, sn_ix
 
 static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b, at, buf); }
 
+/* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x + 1) also near 0. */
+static sn_val put_score(binding *o, sn_contraction_copier *p) {
+    enum { MOST_WEIGHT = 256 };
+    sn_module *m = o->b.m;
+    sn_cursor at = p->at;
+    const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, o->a->score)->def);
+    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
+        return sn_contraction_copy(p, o->a->score);
+    sn_val x = sn_contraction_copy(p, r->in[0]), one = sn_put_const(m, at, SN_F32, 1);
+    x = sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, 2 * LOG2_E));
+    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, x), one);
+    sn_val part = sn_put_op1(m, at, SN_LOP_RECIPROCAL, sum);
+    part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_const(m, at, SN_F32, -2));
+    return sn_put_op2(m, at, SN_LOP_ADD, part, one);
+}
+
 /* f of each score. What it loads exists for rows and keys that exist. */
 static void put_function(binding *o, sn_cursor at) {
     sn_attend *a = o->a;
@@ -173,7 +194,7 @@ static void put_function(binding *o, sn_cursor at) {
     p.mask = sn_contract_and(&o->b, at, (sn_val){0}, o->b.edge_m, row, a->c.m);
     p.mask = sn_contract_and(&o->b, at, p.mask, a->c.k % o->b.sc->tile_n != 0, key, a->c.k);
     p.became[a->sum.i] = sn_put_load(m, at, o->s, own);
-    sn_put_store(m, at, o->s, own, sn_contraction_copy(&p, a->score));
+    sn_put_store(m, at, o->s, own, put_score(o, &p));
 }
 
 /* Where the test holds somewhere in the tile: scores become -inf where e is negative. */
@@ -324,7 +345,7 @@ static void make_nests(binding *o) {
 /* sums: those of instructions, with tiles as wide as all columns. */
 static void start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sums) {
     sn_contract ct = {.cx = a->cx, .m = a->m, .k = a->k, .c = a->c, .mma = a->mma};
-    *o = (binding){.a = a, .scale = a->factor * 0x1.71547652b82fep+0 /* log2 e */};
+    *o = (binding){.a = a, .scale = a->factor * LOG2_E};
     *sums = *sc;
     sums->tile_k = sc->tile_n;
     sums->cluster = 1;
