@@ -157,12 +157,32 @@ static bool find_instruction(sn_attend *a, const char **why_not) {
     return halves ? true : refuse(why_not, "there is no instruction for its dtypes");
 }
 
+/* What the value is made of up to the sum: loads that change along the keys. */
+static void find_loads(sn_attend *a, sn_val v) {
+    sn_stmt s = sn_val_get(a->m, v)->def;
+    const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+    if (sn_val_eq(v, a->sum)) return;
+    for (uint32_t i = 0; i < r->n_in; i++) find_loads(a, r->in[i]);
+    if (r->op != SN_LOP_LOAD || r->has_mask || a->n_loads == SN_MOST_LOADS || !uses(a, s, sn_stmt_axis(a->m, a->c.top)))
+        return;
+    for (uint32_t i = 0; i < a->n_loads; i++)
+        if (a->loads[i].i == s.i) return;
+    a->loads[a->n_loads++] = s;
+}
+
+int64_t sn_attend_loaded(const sn_attend *a) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < a->n_loads; i++) bytes += sn_dtype_bytes(sn_stmt_get(a->m, a->loads[i])->dtype);
+    return bytes;
+}
+
 bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     *a = (sn_attend){.cx = cx, .m = cx->m, .k = k};
     if (!find_reduction(a, why_not) || !find_products(a, why_not) || !find_sides(a, why_not)) return false;
     if (!scores_know_no_column(a)) return refuse(why_not, "its scores hang on columns");
     if (!find_instruction(a, why_not)) return false;
     sn_attend_find_masks(a);
+    find_loads(a, a->score);
     return true;
 }
 
@@ -193,12 +213,13 @@ int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) {
     return halves * sn_dtype_bytes(SN_BF16);
 }
 
-/* Registers of a thread: sums of its rows, scores, weights, and what addresses and rows take. */
+/* Registers of a thread: sums of its rows, scores, weights, what f loads, and what addresses and rows take. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
     enum { OTHERS = 32 };
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
     int64_t scores = rows * sc->tile_n / threads;
-    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + OTHERS;
+    int64_t loaded = scores * sn_attend_loaded(a) / sn_dtype_bytes(SN_F32);
+    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + OTHERS;
 }
 
 /* What a thread that computes has when one warpgroup copies (codegen-llvm/kernel.c). */

@@ -15,7 +15,7 @@
 
 #include "passes/schedule/contract_bind.h"
 
-enum { SN_MOST_MASKS = 8 };
+enum { SN_MOST_MASKS = 8, SN_MOST_LOADS = 4 };
 
 /* A score counts where e >= 0; everywhere else it is -inf. e is linear in the axes of rows and keys. */
 typedef struct sn_attend_mask {
@@ -36,9 +36,13 @@ typedef struct sn_attend {
     double factor;     /* positive; of the score: the maximum needs none */
     sn_attend_mask masks[SN_MOST_MASKS];
     uint32_t n_masks;
+    sn_stmt loads[SN_MOST_LOADS]; /* that f makes for each score */
+    uint32_t n_loads;
     sn_mma mma;
 } sn_attend;
 
+/* Bytes that they are together. */
+int64_t sn_attend_loaded(const sn_attend *a);
 /* Is the kernel attention that boxes and matrix instructions of this target can do? */
 bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 /* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */

@@ -22,6 +22,7 @@ typedef struct binding {
     sn_mma_operand q, key, v;
     sn_buf s, p; /* scores, then weights; those as a fragment */
     sn_buf most, shift, grown, part, total;
+    sn_buf loaded[SN_MOST_LOADS];
     sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
     double scale;            /* of scores, to exponents of 2 */
 } binding;
@@ -176,25 +177,51 @@ static sn_val put_score(binding *o, sn_contraction_copier *p) {
     return sn_put_op2(m, at, SN_LOP_ADD, part, one);
 }
 
-/* f of each score. What it loads exists for rows and keys that exist. */
-static void put_function(binding *o, sn_cursor at) {
+/* Of a score: element e of block j of thread x. */
+typedef struct spot {
+    sn_ix own; /* its register */
+    sn_contraction_copier p;
+} spot;
+
+/* Loops over the scores of a thread; *at moves inside. What is copied there is loaded for rows and keys that exist. */
+static void open_scores(binding *o, sn_cursor *at, spot *out) {
     sn_attend *a = o->a;
     sn_module *m = o->b.m;
-    if (sn_val_eq(a->score, a->sum)) return;
-    sn_ix x = open_threads(o, &at), h, r, j, e;
-    open_rows(o, &at, &h, &r);
-    open_pairs(o, &at, r, &j, &e);
+    sn_ix x = open_threads(o, at), h, r, j, e;
+    open_rows(o, at, &h, &r);
+    open_pairs(o, at, r, &j, &e);
     sn_ix row = sn_ix_add(m, o->b.row, sn_mma_row(m, &o->scores, x, h, e));
     sn_ix key = sn_ix_add(m, o->keys, sn_mma_column(m, &o->scores, x, j, e));
-    sn_ix own = sn_mma_element(m, &o->scores, x, h, j, e);
-    sn_contraction_copier p;
-    sn_contraction_copier_start(&p, a->cx, at, o->b.n_vals);
+    out->own = sn_mma_element(m, &o->scores, x, h, j, e);
+    sn_contraction_copier_start(&out->p, a->cx, *at, o->b.n_vals);
     sn_contraction_place place = {o->b.batch, row, sn_ix_const(m, 0), key};
-    p.n = sn_contraction_axes(p.axes, p.with, m, &a->c, &place);
-    p.mask = sn_contract_and(&o->b, at, (sn_val){0}, o->b.edge_m, row, a->c.m);
-    p.mask = sn_contract_and(&o->b, at, p.mask, a->c.k % o->b.sc->tile_n != 0, key, a->c.k);
-    p.became[a->sum.i] = sn_put_load(m, at, o->s, own);
-    sn_put_store(m, at, o->s, own, put_score(o, &p));
+    out->p.n = sn_contraction_axes(out->p.axes, out->p.with, m, &a->c, &place);
+    out->p.mask = sn_contract_and(&o->b, *at, (sn_val){0}, o->b.edge_m, row, a->c.m);
+    out->p.mask = sn_contract_and(&o->b, *at, out->p.mask, sn_ix_range(m, key).hi >= a->c.k, key, a->c.k);
+}
+
+/* What f loads, before the products that it stands behind. */
+static void put_loads(binding *o, sn_cursor at) {
+    const sn_attend *a = o->a;
+    spot s;
+    if (!a->n_loads) return;
+    open_scores(o, &at, &s);
+    for (uint32_t i = 0; i < a->n_loads; i++) {
+        sn_val x = sn_stmt_get(o->b.m, a->loads[i])->result;
+        sn_put_store(o->b.m, at, o->loaded[i], s.own, sn_contraction_copy(&s.p, x));
+    }
+}
+
+/* f of each score. */
+static void put_function(binding *o, sn_cursor at) {
+    const sn_attend *a = o->a;
+    spot s;
+    if (sn_val_eq(a->score, a->sum)) return;
+    open_scores(o, &at, &s);
+    s.p.became[a->sum.i] = sn_put_load(o->b.m, at, o->s, s.own);
+    for (uint32_t i = 0; i < a->n_loads; i++)
+        s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], s.own);
+    sn_put_store(o->b.m, at, o->s, s.own, put_score(o, &s.p));
 }
 
 /* Where the test holds somewhere in the tile: scores become -inf where e is negative. */
@@ -334,6 +361,8 @@ static void make_nests(binding *o) {
     o->grown = make_registers(o, "grown", SN_F32, rows);
     o->part = make_registers(o, "part", SN_F32, rows);
     o->total = make_registers(o, "total", SN_F32, rows);
+    for (uint32_t i = 0; i < a->n_loads; i++)
+        o->loaded[i] = make_registers(o, "loaded", sn_stmt_get(o->b.m, a->loads[i])->dtype, sn_mma_private(&o->scores));
     o->scores.state = o->s;
     o->scores.a = o->q;
     o->scores.b = o->key;
@@ -414,6 +443,7 @@ static void open_tiles(binding *o, sn_cursor *at) {
 }
 
 static void put_tile(binding *o, sn_cursor at) {
+    put_loads(o, at);
     put_keys(o, at);
     sn_put_barrier(o->b.m, at);
     zero(o, at, o->s);
