@@ -90,6 +90,16 @@ static int64_t width_of(const sn_window *w, const sn_window_patch *p) {
     return wide;
 }
 
+/* Results that are stored together, where they pass through shared memory: as many as divide what lies behind each other. */
+static int64_t run_of(const sn_window *w, const sn_window_patch *p) {
+    int64_t run = p->columns, line = w->column.windows, most = w->cx->target->vector_bytes / w->stored_bytes;
+    if (run == line)
+        run = p->rows < w->row.windows ? sn_schedule_gcd(p->rows * line, w->row.windows * line)
+                                       : p->planes * p->rows * line;
+    run = sn_pow2_divisor(run * p->lanes);
+    return run < most ? run : most < 1 ? 1 : most;
+}
+
 static work work_of(const sn_window *w, const sn_window_patch *p) {
     work o = {0};
     double results = (double)(p->own_planes * p->own_rows * p->own_columns * p->own_lanes);
@@ -118,17 +128,17 @@ static double count_cycles(const sn_window *w, const sn_window_patch *p) {
     fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (up(o.regs, 8) * 8 * threads)));
     if (fit < 1 || o.regs > SN_WINDOW_REGS || o.written > SN_WINDOW_CODE) return 0;
     double results = (double)(p->planes * p->rows * p->columns * p->lanes);
-    double rest = results * (w->rest_ops + (o.out > 0 ? SN_WINDOW_PASS : 1));
+    double rest = results * w->rest_ops + (o.out > 0 ? results / (double)run_of(w, p) * SN_WINDOW_PASS : 0);
     double copies = pieces * (p->lines > 1 ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY);
     double each = up(blocks, t->units), issued = o.instructions * turns * threads + copies + rest;
     double moved = o.shared * turns * threads / SN_WARP + (patch + 3 * o.out) / SN_LINE;
     double alone = SN_CONTRACT_LATENCY + issued / threads * SN_WINDOW_PACE / 100;
     double memory = memory_bytes(w) / t->units / t->cycle_bytes, cache = each * patch / SN_PRODUCT_CACHE;
-    double parts[] = {memory, cache, each * issued / SN_ISSUES, each * moved};
+    double parts[] = {memory, cache, each * issued / SN_ISSUES, each * moved, each * SN_WINDOW_START};
     double longest = 0, sum = 0;
     for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
     longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
-    return most(longest, most(up(each, fit) * alone, each * SN_WINDOW_START));
+    return most(longest, up(each, fit) * alone);
 }
 
 /* Class element: each tap is an access, a test of each line that there is, and what is made of it. */

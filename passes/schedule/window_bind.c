@@ -43,12 +43,25 @@ typedef struct binding {
 
 /* ---- small pieces ---- */
 
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /* A loop at *at, which moves inside; none when there is one iteration. Returns its axis. */
 static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
     sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
     *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
     return sn_ix_axis(b->m, ax);
+}
+
+/* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as possible. */
+static int64_t turns_of_group(int64_t turns) { return ceil_div(turns, ceil_div(turns, SN_WINDOW_WRITTEN)); }
+static int64_t all_turns(int64_t turns) { return ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
+
+static sn_ix open_turns(binding *b, sn_cursor *at, int64_t turns) {
+    int64_t group = turns_of_group(turns);
+    sn_ix number = open_loop(b, at, "uo", ceil_div(turns, SN_WINDOW_WRITTEN), SN_AXIS_SEQ);
+    sn_ix u = open_loop(b, at, "u", group, SN_AXIS_UNROLL);
+    return sn_ix_add(b->m, sn_ix_scale(b->m, number, group), u);
 }
 
 /* c*a + e */
@@ -76,7 +89,6 @@ static void grow(binding *b, sn_buf buf, sn_ix e) {
 }
 
 static sn_stmt_rec *reduction(const binding *b) { return sn_stmt_get(b->m, b->w.nest->top); }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- where things are ---- */
 
@@ -138,10 +150,10 @@ static void put_copies(binding *b, sn_cursor at) {
     const sn_stmt_rec *load = sn_stmt_get(m, b->w.load);
     sn_ix size = sn_buf_get(m, load->buf)->size;
     int64_t pieces = p->lines * p->line, turns = ceil_div(pieces, p->threads);
-    b->shared = new_local(b, "patch", load->dtype, SN_BUF_SHARED, turns * p->threads * p->piece, 1);
+    b->shared = new_local(b, "patch", load->dtype, SN_BUF_SHARED, all_turns(turns) * p->threads * p->piece, 1);
     sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
     sn_val zero = sn_put_const(m, at, load->dtype, 0);
-    sn_ix u = open_loop(b, &at, "u", turns, turns > SN_WINDOW_WRITTEN ? SN_AXIS_SEQ : SN_AXIS_UNROLL);
+    sn_ix u = open_turns(b, &at, turns);
     sn_ix number = fma_ix(b, p->threads, u, x), first = sn_ix_scale(m, sn_ix_divc(m, b->start, p->piece), p->piece);
     if (p->lines > 1) first = sn_ix_add(m, first, line_begin(b, sn_ix_divc(m, number, p->line)));
     first = fma_ix(b, p->piece, p->lines > 1 ? sn_ix_modc(m, number, p->line) : number, first);
@@ -495,9 +507,10 @@ static void put_rest(binding *b, sn_cursor at) {
     int64_t lanes = choose_lanes(b), results = p->planes * p->rows * p->columns * p->lanes;
     int64_t vectors = results / lanes, turns = ceil_div(vectors, p->threads);
     sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
-    sn_ix u = open_loop(b, &at, "u", turns, turns > SN_WINDOW_WRITTEN ? SN_AXIS_SEQ : SN_AXIS_UNROLL);
+    sn_ix u = open_turns(b, &at, turns);
     sn_ix number = fma_ix(b, p->threads, u, x);
-    if (turns * p->threads > vectors) at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, vectors)));
+    if (all_turns(turns) * p->threads > vectors)
+        at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, vectors)));
     sn_ix v = open_loop(b, &at, "v", lanes, SN_AXIS_VECTOR);
     result_at o = result_of(b, fma_ix(b, lanes, number, v));
     sn_ix from = out_index(b, &o);

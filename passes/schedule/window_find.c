@@ -248,6 +248,7 @@ bool sn_window_find(sn_window *w, const char **why_not, sn_pass_ctx *cx, sn_kern
     *why_not = "no outer axis moves windows that a loop of the reduction walks through";
     if (!find_lines(w)) return false;
     find_value(w);
+    *why_not = "what else its nest is made of moves with the windows";
     if (!others_stay(w)) return false;
     find_lanes(w);
     w->shares = is_of_lines(w, w->value);
