@@ -36,11 +36,13 @@ typedef struct sn_window {
     bool shares;               /* what is made of an element is the same in planes that have the same elements */
     int64_t plane;             /* elements from one plane to the next; 0: they do not follow each other evenly */
     int64_t steps;             /* of the nest that walk along no line */
-    uint32_t bytes, state_bytes,
-        stored_bytes; /* of an element of x; of all states; of the smallest element that is stored */
-    uint32_t element_ops, sum_ops, other_ops,
-        rest_ops; /* instructions for an element; for what a tap adds to a sum; for what
-                                                           sums of a line share; for what is done with a result */
+    uint32_t bytes;            /* of an element of x ... */
+    uint32_t state_bytes;      /* ... of all states ... */
+    uint32_t stored_bytes;     /* ... of the smallest element that is stored */
+    uint32_t element_ops;      /* instructions for an element, where it is loaded ... */
+    uint32_t sum_ops;          /* ... for what a tap adds to a sum ... */
+    uint32_t other_ops;        /* ... for what the sums of a line share ... */
+    uint32_t rest_ops;         /* ... for what is done with a result */
     struct sn_window_planes_at {
         int64_t n, stride;
     } known[32]; /* strides of planes that were asked for */
@@ -63,17 +65,17 @@ typedef enum sn_window_part {
 /* The patch of a block: its results, and the elements that they are made of, as lines of pieces in shared memory. */
 typedef struct sn_window_patch {
     int64_t planes, rows, columns, lanes; /* results of a block */
-    int64_t own_planes, own_rows, own_columns,
-        own_lanes;                       /* ... of a thread: several planes where they have the same elements */
+    /* ... of a thread: several planes where they have the same elements */
+    int64_t own_planes, own_rows, own_columns, own_lanes;
     int64_t padded_rows, padded_columns; /* multiples of those of a thread */
     int64_t blocks[4];                   /* along planes, rows, columns, lanes */
     int64_t row_places, column_places;   /* of the windows of a thread */
-    int64_t n[SN_WINDOW_PARTS],
-        stride[SN_WINDOW_PARTS];       /* positions; elements between them in memory; 0: no part of it ... */
-    int64_t pitch[SN_WINDOW_PARTS];    /* ... and in shared memory */
-    int64_t by_lines[SN_WINDOW_PARTS]; /* lines from one position to the next; 0: they are in one line */
-    int64_t piece, line, lines;        /* elements of a piece; pieces of a line */
-    int64_t threads, tiles;            /* of the block; of threads */
+    int64_t n[SN_WINDOW_PARTS];          /* positions of a part ... */
+    int64_t stride[SN_WINDOW_PARTS];     /* ... elements between them in memory; 0: it is none ... */
+    int64_t pitch[SN_WINDOW_PARTS];      /* ... and in shared memory */
+    int64_t by_lines[SN_WINDOW_PARTS];   /* lines from one position to the next; 0: they are in one line */
+    int64_t piece, line, lines;          /* elements of a piece; pieces of a line */
+    int64_t threads, tiles;              /* of the block; of threads */
 } sn_window_patch;
 
 /* The patch of a header; false: there is none. */
