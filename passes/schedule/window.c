@@ -270,7 +270,9 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     double element, contract = 0;
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
-    if (!c.cycles && pinned->cls)
+    bool said =
+        pinned->block_x || pinned->vector || pinned->unroll || pinned->tile_m || pinned->tile_n || pinned->tile_k;
+    if (!c.cycles && pinned->cls && said)
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there is no patch of windows as its schedule says",
                        name);
     if (!c.cycles) return SN_OK;
