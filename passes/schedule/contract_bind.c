@@ -402,30 +402,29 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_contraction *c = &b->ct.c;
     sn_module *m = b->m;
     sn_contract_spot spot;
-    sn_val sums[4], ahead = {0};
+    sn_val sums[4], held[SN_MOST_AHEAD];
     sn_contract_open_spot(&spot, b, &at, p);
     for (uint32_t i = 0; i < c->n_states; i++) sums[i] = put_sum(b, at, i, spot.x, spot.h, spot.j, spot.e);
-    if (b->ahead.i) ahead = sn_put_load(m, at, b->staged, staged_place(b, &spot, p));
+    for (uint32_t i = 0; i < b->n_ahead; i++) held[i] = sn_contract_ahead(b, at, &spot, p, i);
     for (uint32_t i = 0; i < b->body.n; i++) {
         sn_stmt s = b->body.at[i];
-        if (s.i == c->top.i || s.i == b->ahead.i) continue;
+        if (s.i == c->top.i || sn_contract_is_ahead(b, s)) continue;
         sn_stmt_insert(m, at, s);
         sn_stmt_subst(m, s, spot.axes, spot.with, spot.n);
     }
     if (spot.mask.i) sn_mask_accesses(b->ct.cx, b->k, at.parent, spot.mask, true);
     for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
-    if (b->ahead.i) sn_val_replace(m, b->k, sn_stmt_get(m, b->ahead)->result, ahead);
+    for (uint32_t i = 0; i < b->n_ahead; i++) sn_val_replace(m, b->k, sn_stmt_get(m, b->ahead[i])->result, held[i]);
     if (b->staged.i) stage_stores(b, at, &spot, p);
 }
 
 /* The next part's loads, if there is one, are on their way meanwhile. */
 static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL), next = sn_ix_addc(b->m, p, 1);
-    if (b->ahead.i && b->n_parts > 1) {
+    if (b->n_ahead && b->n_parts > 1) {
         sn_stmt more = sn_put_if(b->m, at, next, sn_ix_const(b->m, b->n_parts));
         sn_contract_load_ahead(b, sn_at_end(b->k, more), next);
     }
-    if (b->ahead.i) sn_contract_hand_over(b, at, p);
     put_elements(b, at, p);
     if (b->stores_rows) sn_contract_store_rows(b, at, p);
     else if (b->staged.i) put_store_boxes(b, at, p);
@@ -559,7 +558,7 @@ static bool stores_by_boxes(sn_contract_binding *b, sn_cursor at) {
 static void choose_store(sn_contract_binding *b, sn_cursor at, int64_t used) {
     stage_results(b, used);
     b->stores_rows = b->staged.i && !stores_by_boxes(b, at);
-    if (b->stores_rows && !sn_contract_is_row_wise(b, b->store_ix)) drop_staged(b);
+    if (b->stores_rows && !sn_contract_stores_rows(b)) drop_staged(b);
 }
 
 void sn_contract_put_results(sn_contract_binding *b, sn_cursor at, int64_t used) {
@@ -591,7 +590,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     if (sc->plain) sn_contract_plain_share(&b, at);
     choose_store(&b, at, operands_room(&b));
     sn_contract_find_ahead(&b);
-    if (b.ahead.i) {
+    if (b.n_ahead) {
         sn_stmt first = before.i ? sn_next(b.m, before) : sn_stmt_get(b.m, at.parent)->first;
         sn_contract_load_ahead(&b, sn_at_before(b.m, first), sn_ix_const(b.m, 0));
     }

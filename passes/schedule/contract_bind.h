@@ -9,8 +9,8 @@
 
 enum {
     SN_MOST_TERMS = 3,
-    SN_PIECES = 2,      /* of a step, if left operands pass through registers */
-    SN_AHEAD_VECTOR = 8 /* bytes of a load ahead at least */
+    SN_PIECES = 2, /* of a step, if left operands pass through registers */
+    SN_MOST_AHEAD = 4
 };
 
 typedef struct sn_contract_binding {
@@ -44,8 +44,9 @@ typedef struct sn_contract_binding {
     sn_buf staged;     /* that memory; none: results are stored by the threads that have them */
     uint32_t n_parts;  /* parts of a tile that pass through it one after the other, side by side in the tile */
     uint32_t n_copies; /* of that memory, for one part each in turn: one is read while the next one is written */
-    sn_stmt ahead;     /* a load of the body that comes by rows, a part before it is wanted; none: there is none ... */
-    sn_buf held;       /* ... to these registers */
+    sn_stmt ahead[SN_MOST_AHEAD]; /* loads of the body that come a part before they are wanted ... */
+    sn_buf held[SN_MOST_AHEAD];   /* ... to these registers */
+    uint32_t n_ahead;
 } sn_contract_binding;
 
 /* A loop at *at, which moves inside. Returns its axis. */
@@ -83,12 +84,14 @@ void sn_contract_open_spot(sn_contract_spot *out, sn_contract_binding *b, sn_cur
 
 /* ---- contract_ahead.c ---- */
 
-/* Is there such a load? Once it is known in which parts results are stored. */
+/* Once it is known in which parts results are stored. */
 void sn_contract_find_ahead(sn_contract_binding *b);
-/* What it loads for part p comes to registers ... */
+/* The loads of part p. */
 void sn_contract_load_ahead(sn_contract_binding *b, sn_cursor at, sn_ix p);
-/* ... and from there to the places of its results. */
-void sn_contract_hand_over(sn_contract_binding *b, sn_cursor at, sn_ix p);
+/* Is that statement of the body one of them? */
+bool sn_contract_is_ahead(const sn_contract_binding *b, sn_stmt s);
+/* What load i has given for a result of part p. */
+sn_val sn_contract_ahead(sn_contract_binding *b, sn_cursor at, const sn_contract_spot *s, sn_ix p, uint32_t i);
 
 /* Offset of row (h, e) of thread x among registers that have one for each of its rows. */
 sn_ix sn_contract_row_at(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix e);
@@ -97,14 +100,8 @@ void sn_contract_put_results(sn_contract_binding *b, sn_cursor at, int64_t used)
 
 /* ---- contract_store.c ---- */
 
-/* Is the last axis of the columns the one along which an array of that offset, over the axes of the kernel, is contiguous? Then there is
- * something to be gained by threads that move it row by row. */
-bool sn_contract_is_row_wise(const sn_contract_binding *b, sn_ix offset);
-/* The most columns, from a multiple of their number on, that lie side by side there, are aligned as far, and are inside the array or outside
- * together. */
-int64_t sn_contract_row_vector(sn_contract_binding *b, sn_buf buf, sn_ix offset);
-/* That offset at a row and a column. */
-sn_ix sn_contract_offset_at(sn_contract_binding *b, sn_ix offset, sn_ix row, sn_ix column);
+/* Is there something to be gained by threads that write staged results row by row? */
+bool sn_contract_stores_rows(const sn_contract_binding *b);
 /* Threads write part p of the tile. */
 void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p);
 

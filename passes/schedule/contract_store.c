@@ -10,47 +10,46 @@
  */
 #include "passes/schedule/contract_bind.h"
 
-bool sn_contract_is_row_wise(const sn_contract_binding *b, sn_ix offset) {
+/* Is the last axis of the columns the one along which the array is contiguous? */
+bool sn_contract_stores_rows(const sn_contract_binding *b) {
     const sn_contraction *c = &b->ct.c;
     int64_t stride;
     if (!c->outer.n || c->side[c->outer.n - 1] != SN_SIDE_N) return false;
-    return sn_ix_coef(b->m, offset, sn_stmt_axis(b->m, c->outer.at[c->outer.n - 1]), &stride) && stride == 1;
+    return sn_ix_coef(b->m, b->store_ix, sn_stmt_axis(b->m, c->outer.at[c->outer.n - 1]), &stride) && stride == 1;
 }
 
-sn_ix sn_contract_offset_at(sn_contract_binding *b, sn_ix offset, sn_ix row, sn_ix column) {
+static sn_ix offset_at(sn_contract_binding *b, sn_ix row, sn_ix column) {
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
     sn_contraction_place place = {b->batch, row, column, sn_ix_const(b->m, 0)};
     uint32_t n = sn_contraction_axes(axes, with, b->m, &b->ct.c, &place);
-    return sn_ix_subst(b->m, offset, axes, with, n);
+    return sn_ix_subst(b->m, b->store_ix, axes, with, n);
 }
 
-static bool is_vector(sn_contract_binding *b, sn_buf buf, sn_ix offset, int64_t v) {
+/* Do v columns from a multiple of v on lie side by side, aligned as far, and inside the array or outside together? */
+static bool is_vector(sn_contract_binding *b, int64_t v) {
     sn_module *m = b->m;
-    const sn_buf_rec *to = sn_buf_get(m, buf);
+    const sn_buf_rec *to = sn_buf_get(m, sn_stmt_get(m, b->store)->buf);
     int64_t c, last = b->ct.c.extent[b->ct.c.outer.n - 1];
     sn_axis row = sn_axis_new(m, "i", sn_ix_const(m, b->sc->tile_m)),
             number = sn_axis_new(m, "u", sn_ix_const(m, b->sc->tile_n / v)),
             lane = sn_axis_new(m, "v", sn_ix_const(m, v));
     sn_ix zero = sn_ix_const(m, 0), column = sn_contract_fma(b, v, sn_ix_axis(m, number), sn_ix_axis(m, lane));
-    sn_ix e =
-        sn_contract_offset_at(b, offset, sn_ix_add(m, b->row, sn_ix_axis(m, row)), sn_ix_add(m, b->column, column));
+    sn_ix e = offset_at(b, sn_ix_add(m, b->row, sn_ix_axis(m, row)), sn_ix_add(m, b->column, column));
     return last % v == 0 && to->align >= v * sn_dtype_bytes(to->dtype) && sn_ix_coef(m, e, lane, &c) && c == 1 &&
            sn_ix_is_multiple(m, sn_ix_subst(m, e, &lane, &zero, 1), v);
 }
 
-int64_t sn_contract_row_vector(sn_contract_binding *b, sn_buf buf, sn_ix offset) {
-    int64_t v = b->ct.cx->target->vector_bytes / sn_dtype_bytes(sn_buf_get(b->m, buf)->dtype);
-    while (v > 1 && !is_vector(b, buf, offset, v)) v /= 2;
+static int64_t vector_of(sn_contract_binding *b) {
+    int64_t v = b->ct.cx->target->vector_bytes / sn_dtype_bytes(sn_buf_get(b->m, b->staged)->dtype);
+    while (v > 1 && !is_vector(b, v)) v /= 2;
     return v;
 }
 
 void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     enum { WRITTEN = 8 };
     sn_module *m = b->m;
-    sn_buf out = sn_stmt_get(m, b->store)->buf;
-    int64_t v = sn_contract_row_vector(b, out, b->store_ix), columns = b->sc->tile_n / b->n_parts,
-            threads = b->nest.threads;
+    int64_t v = vector_of(b), columns = b->sc->tile_n / b->n_parts, threads = b->nest.threads;
     int64_t turns = b->sc->tile_m * columns / (threads * v), inner = turns < WRITTEN ? turns : WRITTEN;
     while (turns % inner) inner--;
     sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X), w = sn_ix_const(m, 0), lane = w;
@@ -63,7 +62,8 @@ void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_val mask = sn_contract_and(b, at, (sn_val){0}, b->edge_m, row, b->ct.c.m);
     mask = sn_contract_and(b, at, mask, b->edge_n, column, b->ct.c.n);
     sn_val value = sn_put_load(m, at, b->staged, sn_contract_staged_at(b, p, i, sn_ix_add(m, first, lane)));
-    sn_ix to = sn_contract_offset_at(b, b->store_ix, row, sn_ix_add(m, column, lane));
+    sn_ix to = offset_at(b, row, sn_ix_add(m, column, lane));
+    sn_buf out = sn_stmt_get(m, b->store)->buf;
     if (mask.i) sn_put_store_masked(m, at, out, to, value, mask);
     else sn_put_store(m, at, out, to, value);
 }
