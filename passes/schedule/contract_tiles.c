@@ -26,6 +26,19 @@ static bool lines_fit(const sn_contract *ct, uint32_t operand) {
     return true;
 }
 
+/* Do all operands stay in the L2, beside what is written? */
+static bool stay(const sn_contract *ct, const sn_target *t) {
+    double bytes = sn_contraction_fetch(ct->m, &ct->c, t) * (double)t->cycle_bytes * t->units;
+    return 2 * bytes <= (double)t->cache_bytes;
+}
+
+/* Bytes of the operand that a multiprocessor gets from the L2 in a cycle, when so many want some. */
+static double brought_in_a_cycle(const sn_contract *ct, const sn_target *t, uint32_t operand, double active) {
+    bool fit = lines_fit(ct, operand);
+    double all = (double)(fit && stay(ct, t) ? SN_PRODUCT_CACHE_LINES : SN_PRODUCT_CACHE) * t->units / active;
+    return smaller(all, SN_PRODUCT_FETCH) / (fit ? 1 : SN_PRODUCT_ASKEW / 100.0);
+}
+
 /* Of memory, for so many results. */
 static double write_cycles(const sn_contract *ct, const sn_target *t, double results) {
     double rate = (double)t->cycle_bytes * t->units * SN_PRODUCT_WRITE / 100;
@@ -35,17 +48,17 @@ static double write_cycles(const sn_contract *ct, const sn_target *t, double res
 /* Of one step of the sum, when so many blocks are at work. */
 static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     const sn_contraction *c = &ct->c;
-    double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0, brought = 0;
+    double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0, fetch = 0;
     for (uint32_t i = 0; i < c->n_operands; i++) {
         double own = c->operands[i].right ? n : m;
         rows += own;
-        brought += (c->operands[i].right ? own / sc->cluster : own) * (lines_fit(ct, i) ? 1 : SN_PRODUCT_ASKEW / 100.0);
+        fetch += (c->operands[i].right ? own / sc->cluster : own) * k * sn_dtype_bytes(c->operands[i].from) /
+                 brought_in_a_cycle(ct, t, i, active);
     }
-    double bytes = sn_dtype_bytes(c->operands[0].from), cache = (double)SN_PRODUCT_CACHE * t->units / active;
     double for_one = ct->n_terms ? sn_terms_products(ct->n_terms) : 1;
     double products = m * n * k * c->n_products * for_one / sn_mmas[ct->mma].rate;
     products *= 100.0 / SN_PRODUCT_BUSY;
-    double fetch = brought * k * bytes / smaller(cache, SN_PRODUCT_FETCH), step = larger(products, fetch);
+    double step = larger(products, fetch);
     if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
     if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
     step += smaller(products, fetch) * SN_PRODUCT_BESIDE / 100;
