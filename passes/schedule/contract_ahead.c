@@ -11,7 +11,8 @@
  * products, and the others while the one before is stored: 3 % of a short product with a gate on an H200, less of longer ones,
  * where what is left is that each load touches eight lines. (Whole rows by vectors, which change threads in the memory of the
  * results, were 7 % slower there: their parts wait for each other at a barrier more.) Loads of rows or columns alone (a bias)
- * come from near caches, and stay where they are. Registers bound it: what a thread holds stands beside its sums.
+ * come from near caches, and stay where they are. Registers bound it: what a thread holds stands beside its sums, for all such
+ * arrays or for none, and tests at the edges of the result would not leave enough of them.
  *
  * Legality: the kernel stores to no buffer that is loaded so, and the index is made of axes. contract_bind.c decides about parts.
  */
@@ -51,15 +52,16 @@ static int64_t words(const sn_contract_binding *b, sn_buf buf) {
 void sn_contract_find_ahead(sn_contract_binding *b) {
     int64_t room = SN_PRODUCT_REGS - sn_mma_private(&b->nest) * b->ct.c.n_states;
     b->n_ahead = 0;
-    if (!b->staged.i || b->split > 1 || b->n_terms) return;
+    if (!b->staged.i || b->split > 1 || b->n_terms || b->edge_m || b->edge_n) return;
     for (uint32_t i = 0; i < b->body.n && b->n_ahead < SN_MOST_AHEAD; i++) {
         sn_buf from = sn_stmt_get(b->m, b->body.at[i])->buf;
-        if (!may_come(b, b->body.at[i]) || words(b, from) > room) continue;
+        if (!may_come(b, b->body.at[i])) continue;
         room -= words(b, from);
         b->ahead[b->n_ahead] = b->body.at[i];
         b->held[b->n_ahead++] = sn_contract_local(b, "held", sn_buf_get(b->m, from)->dtype, SN_BUF_REG,
                                                   turns(b) * each(b), (int64_t)b->nest.threads * b->sc->cluster);
     }
+    if (room < 0) b->n_ahead = 0;
 }
 
 /* ---- where they stand ---- */
@@ -79,9 +81,7 @@ void sn_contract_load_ahead(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     for (uint32_t i = 0; i < b->n_ahead; i++) {
         const sn_stmt_rec *load = sn_stmt_get(b->m, b->ahead[i]);
         sn_ix from = sn_ix_subst(b->m, load->ix, s.axes, s.with, s.n);
-        sn_val zero = s.mask.i ? sn_put_const(b->m, at, load->dtype, 0) : (sn_val){0};
-        sn_val x = s.mask.i ? sn_put_load_masked(b->m, at, load->buf, from, s.mask, zero)
-                            : sn_put_load(b->m, at, load->buf, from);
+        sn_val x = sn_put_load(b->m, at, load->buf, from);
         sn_put_store(b->m, at, b->held[i], place(b, &s, p), x);
     }
 }
