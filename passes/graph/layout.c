@@ -92,7 +92,7 @@ static bool is_offered(layout *l, sn_nd x) {
     if (n->op == SN_OP_CONV) {
         bool image = l->flags[n->in[0].i] & OFFERED;
         l->way[x.i] = (uint8_t)sn_layout_way_of(l->cx, x, image);
-        if (l->flags[x.i] & GATHERED) return false;
+        if ((l->flags[x.i] & GATHERED) || l->way[x.i] == SN_LAYOUT_GRADIENT) return false;
         return l->way[x.i] == SN_LAYOUT_ANY ? image : l->way[x.i] != SN_LAYOUT_NONE;
     }
     if (permutes_to(m, x, sn_layout_back)) return true;
@@ -188,7 +188,8 @@ static bool decide(layout *l) {
 static sn_nd convolution(layout *l, sn_nd was, sn_nd x) {
     static const char *const how[] = {[SN_LAYOUT_LAST] = "channels-last",
                                       [SN_LAYOUT_PATCHES] = "as a product of patches",
-                                      [SN_LAYOUT_JOINED] = "with taps joined to channels"};
+                                      [SN_LAYOUT_JOINED] = "with taps joined to channels",
+                                      [SN_LAYOUT_GRADIENT] = "with a sum over pixels"};
     sn_module *m = l->cx->m;
     sn_layout_way way = (sn_layout_way)l->way[was.i];
     const char *name = l->nodes[was.i]->name;
@@ -196,6 +197,7 @@ static sn_nd convolution(layout *l, sn_nd was, sn_nd x) {
     if (way == SN_LAYOUT_LAST) x = sn_layout_conv_last(m, x);
     if (way == SN_LAYOUT_PATCHES) x = sn_layout_conv_patches(m, x);
     if (way == SN_LAYOUT_JOINED) x = sn_layout_conv_joined(m, x);
+    if (way == SN_LAYOUT_GRADIENT) x = sn_layout_conv_gradient(m, x);
     return x.i && is_last(l->flags[was.i]) ? sn_layout_laid_out(m, x) : x;
 }
 

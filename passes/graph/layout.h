@@ -30,7 +30,8 @@ typedef enum sn_layout_way {
     SN_LAYOUT_PRODUCT, /* the same: a product of matrices, of pixels by channels or the other way round */
     SN_LAYOUT_LAST,    /* of twins */
     SN_LAYOUT_PATCHES, /* of a copy of windows that do not overlap: a product */
-    SN_LAYOUT_JOINED   /* of a copy of its own: taps along the last axis join the channels */
+    SN_LAYOUT_JOINED,  /* of a copy of its own: taps along the last axis join the channels */
+    SN_LAYOUT_GRADIENT /* of copies of both operands in which what is not summed is innermost: its sum runs over pixels */
 } sn_layout_way;
 
 /* image_offered: its image can be had channels-last without a conversion. */
@@ -39,6 +40,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd conv, bool image_offered);
 sn_nd sn_layout_conv_last(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_patches(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd conv);
+sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd conv);
 
 /* ---- operations (layout_sink.c) ---- */
 

@@ -15,7 +15,7 @@
  * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than threads, the
  * conversion of the image included unless it can be had so. Groups of few channels do not fill an instruction, and a
  * convolution of single pixels is a product already where its rows of pixels can be brought: these go along with their neighbours.
- * More taps than pixels: a weight gradient, whose sum runs over pixels. Legality: always; padded channels are products of zeros.
+ * More taps than pixels: a weight gradient, whose sum runs over pixels; both operands have what is not summed innermost. Legality: always; padded channels are products of zeros.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -159,13 +159,15 @@ static bool is_patches(const shape *s) {
     return s->taps > 1 && 2 + 2 * s->g.n <= SN_MAX_RANK && s->image[1] * s->taps % sn_place_unit(s->dtype) == 0;
 }
 
-static double conversion_cycles(const sn_target *t, const shape *s) {
+/* Of a copy of an operand of that size. */
+static double conversion_cycles(const sn_target *t, const shape *s, const int64_t *size) {
     double bytes = sn_dtype_bytes(s->dtype);
-    for (uint32_t k = 0; k < s->rank; k++) bytes *= (double)s->image[k];
+    for (uint32_t k = 0; k < s->rank; k++) bytes *= (double)size[k];
     return 2 * bytes / ((double)t->cycle_bytes * t->units) + SN_CHOICE_LAUNCH;
 }
 
-static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered) {
+/* Is it done sooner by boxes, after copies that take so many cycles? */
+static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, double copies) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
                     .batch = 1,
@@ -173,9 +175,14 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool imag
                     .n = s->result[1],
                     .k = s->weights[1] * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    double boxes = sn_choice_cycles_by_boxes(&q, s->dtype, mma);
-    if (!image_offered) boxes += conversion_cycles(cx->target, s);
-    return boxes < sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < sn_choice_cycles_by_threads(&q, s->dtype, 1);
+}
+
+/* No zeros between elements, one group. */
+static bool is_dense(const shape *s) {
+    bool dense = s->g.groups == 1;
+    for (uint32_t k = 0; k < s->g.n; k++) dense &= s->g.input_dilation[k] == 1;
+    return dense;
 }
 
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
@@ -183,12 +190,15 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
     const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
-    if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype || s.taps > s.result[0] * s.pixels) return SN_LAYOUT_NONE;
-    for (uint32_t k = 0; k < s.g.n; k++)
-        if (s.g.input_dilation[k] != 1) return SN_LAYOUT_ANY;
-    if (s.g.groups > 1) return SN_LAYOUT_ANY;
+    if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;
+    double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
+    if (s.taps > s.result[0] * s.pixels) {
+        copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
+        return is_dense(&s) && pays(cx, x, &s, mma, copies) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
+    }
+    if (!is_dense(&s)) return SN_LAYOUT_ANY;
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
-    if (!pays(cx, x, &s, mma, image_offered)) return SN_LAYOUT_ANY;
+    if (!pays(cx, x, &s, mma, copies)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
 }
@@ -318,4 +328,24 @@ sn_nd sn_layout_conv_patches(sn_module *m, sn_nd x) {
     w = reshaped(m, w, size, s.rank);
     if (w.i) w = sn_graph_cast(m, sn_layout_laid_out(m, w), sn_type_of(m, n->in[1])->dtype);
     return conv_like(m, x, image, w, &g);
+}
+
+/* ---- gradients of weights ---- */
+
+/* [A, B, S1..Sn] in memory as [B, S1..Sn, A]: B and S are summed. */
+static sn_nd first_innermost(sn_module *m, sn_nd x) {
+    int64_t perm[SN_MAX_RANK], back[SN_MAX_RANK];
+    uint32_t rank = sn_type_of(m, x)->rank;
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    for (uint32_t k = 0; k < rank; k++) perm[k] = (k + 1) % rank, back[k] = (k + rank - 1) % rank;
+    sn_nd twin = sn_layout_permuted(m, below_casts(m, x), perm);
+    if (!twin.i || can_be_brought(m, twin)) return twin.i ? x : twin;
+    sn_nd y = sn_layout_permuted(m, sn_graph_copied(m, twin), back);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
+}
+
+sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_nd in[] = {first_innermost(m, n->in[0]), first_innermost(m, n->in[1])};
+    return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
 }

@@ -52,11 +52,13 @@ static sn_axis contiguous_axis(const sn_contract *ct) {
     return (sn_axis){0};
 }
 
-/* Few rows are columns. Results that are images are stored along rows of the tile. */
+/* Few rows are columns. Results that are images are stored along rows of the tile; but rows that are taken apart are twice as many as those
+ * of an instruction at least. */
 static bool stands_sideways(const sn_contract *ct) {
     const sn_contraction *c = &ct->c;
     int64_t extent, least = sn_mmas[ct->mma].m;
-    if (!ct->images) return c->m <= least && c->m < c->n;
+    bool few = c->m <= least && c->m < c->n;
+    if (!ct->images || (ct->n_terms && few)) return few;
     sn_axis ax = contiguous_axis(ct), last = sn_contraction_last_axis(&extent, ct->m, c, SN_SIDE_M);
     return ax.i && ax.i == last.i;
 }

@@ -26,8 +26,9 @@ static bool lines_fit(const sn_contract *ct, uint32_t operand) {
     return true;
 }
 
-/* Do all operands stay in the L2, beside what is written? */
+/* Do all operands stay in the L2, beside what is written? Lines of pixels come no faster from there. */
 static bool stay(const sn_contract *ct, const sn_target *t) {
+    if (ct->images) return false;
     double bytes = sn_contraction_fetch(ct->m, &ct->c, t) * (double)t->cycle_bytes * t->units;
     return 2 * bytes <= (double)t->cache_bytes;
 }
@@ -190,6 +191,13 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     return sc;
 }
 
+/* Are pixels what blocks of a cluster would share? Each block brings its own. */
+static bool brings_pixels(const sn_contract *ct) {
+    bool any = false;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) any |= ct->c.operands[i].right && ct->pixels[i];
+    return any;
+}
+
 /* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have more to do with
  * few rows. Several blocks share sums where tiles alone leave some without any, and each has enough steps. */
 static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc, const sn_sched *pinned) {
@@ -200,7 +208,8 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
             steps < sc->split * SN_PRODUCT_STAGES)
             return false;
     }
-    if (sc->cluster > 1 && !pinned->cluster && (ct->n_terms || ct->c.m <= sc->tile_m)) return false;
+    if (sc->cluster > 1 && !pinned->cluster && (ct->n_terms || ct->c.m <= sc->tile_m || brings_pixels(ct)))
+        return false;
     if (pinned->tile_m) return true;
     if (ct->n_terms) return sc->tile_m > least;
     bool tall = sc->tile_m > 2 * least; /* instead of a wide one, of which the right edge cuts off more */
