@@ -2,11 +2,11 @@
  * bytes, and load, run, unload and workspace functions. For ahead-of-time use, and to read what a program does.
  *
  * Names of the module become C identifiers with a prefix for what they are (in_x, out_y, tmp_t, const_c, kernel_k0,
- * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains no
- * LLVM; stands here because the other wrapper emitter does. Weights (ir/graph/weights.h) are not in the file: it has a table
- * of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the device. Tensor maps are
- * encoded for each launch, on the stack: the struct holds none, so that nothing has to be aligned or locked. NAME_load also runs
- * the prepare part, whose results are memory of the struct.
+ * ptx_k0), so they meet neither keywords nor cuda.h. Must agree with the step interpreter (runtime/exec.c). Contains
+ * no LLVM; stands here because the other wrapper emitter does. Weights (ir/graph/weights.h) are not in the file: it
+ * has a table of their names and sizes, and the caller, who has read them, gives NAME_load where they are on the
+ * device. Tensor maps are encoded for each launch, on the stack: the struct holds none, so that nothing has to be
+ * aligned or locked. NAME_load also runs the prepare part, whose results are memory of the struct.
  */
 #include "backend-host/host_code.h"
 
@@ -70,8 +70,8 @@ static void name_kernels(writer *w) {
         w->kernel_name[i] = identifier(w, "", sn_kern_get(w->m, w->m->kernels.at[i])->name);
 }
 
-/* Backwards through the steps: a storage is needed by calls and copies from step `first` up to `end`, and by needed buffers
- * that take it over. Without this the compiler would warn of locals that nobody reads. */
+/* Backwards through the steps: a storage is needed by calls and copies from step `first` up to `end`, and by needed
+ * buffers that take it over. Without this the compiler would warn of locals that nobody reads. */
 static void find_needed(writer *w, uint32_t first, uint32_t end) {
     w->needed = SN_NEWN(&w->scratch, bool, w->m->bufs.count);
     for (uint32_t i = end; i-- > 0;) {

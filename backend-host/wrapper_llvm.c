@@ -7,8 +7,8 @@
  *       copy y from t size 64             copy   64 (size)    2        outputs  0      0       workspace  0      0
  *     }                                   end
  *
- * What the prepare part has left lies in the prepared memory, whose address stands behind those of the constants; that part
- * itself is run by whoever loads a program, and has no rows.
+ * What the prepare part has left lies in the prepared memory, whose address stands behind those of the constants;
+ * that part itself is run by whoever loads a program, and has no rows.
  *
  *     i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
  *       for each row: params[0 .. places-1] = addresses of its places; do it; return its status if that is not 0

@@ -1,8 +1,8 @@
 /* box.c: one box: a tensor copy, by the thread that comes here.
  *
- * Into shared memory it counts its bytes at the barrier object of its stage (ring.c); a box that all blocks of a cluster share is
- * copied in parts, each to the memory of all of them. Out of shared memory it is a group of its own; that memory is written
- * again behind a barrier, which waits until it has been read.
+ * Into shared memory it counts its bytes at the barrier object of its stage (ring.c); a box that all blocks of a
+ * cluster share is copied in parts, each to the memory of all of them. Out of shared memory it is a group of its
+ * own; that memory is written again behind a barrier, which waits until it has been read.
  */
 #include "codegen-llvm/gen.h"
 

@@ -3,12 +3,13 @@
  *     wait                 what the kernels before have stored is there
  *     launch_dependents    the blocks of the next kernel may come: they are set up, and wait
  *
- * Blocks that come early take the first room that there is. Where the next launch is like this one and does not find room beside it, its last
- * blocks come as blocks of this one end, several to the multiprocessors that are done first and none to others, and that lasts for
- * all of its time: 172 blocks, two to a multiprocessor, of 11008 x 4096 times 4096 x 16 in bf16 took 29.2 us in a row of such
- * launches on an H200, and 23.0 where nobody comes before the last one has ended. So kernels of boxes, whose shared memory says
- * how many fit, call others early where these find room, or where each launch fills (nearly) all the room that there is
- * anyway. Knows nothing of other kernels, which call others at once: their waves are many and short.
+ * Blocks that come early take the first room that there is. Where the next launch is like this one and does not find
+ * room beside it, its last blocks come as blocks of this one end, several to the multiprocessors that are done first
+ * and none to others, and that lasts for all of its time: 172 blocks, two to a multiprocessor, of 11008 x 4096 times
+ * 4096 x 16 in bf16 took 29.2 us in a row of such launches on an H200, and 23.0 where nobody comes before the last
+ * one has ended. So kernels of boxes, whose shared memory says how many fit, call others early where these find
+ * room, or where each launch fills (nearly) all the room that there is anyway. Knows nothing of other kernels, which
+ * call others at once: their waves are many and short.
  */
 #include "codegen-llvm/gen.h"
 

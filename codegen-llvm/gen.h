@@ -222,10 +222,12 @@ bool sn_gen_is_block(const sn_gen *g, sn_axis_kind kind);
 void sn_gen_barrier(sn_gen *g);
 /* Is it thread 0 of the block? */
 lv sn_gen_first_thread(sn_gen *g);
-/* The number of the thread's group of `threads`, a multiple of a warp, which LLVM and ptxas know to be the same in a warp. */
+/* The number of the thread's group of `threads`, a multiple of a warp, which LLVM and ptxas know to be the same in a
+ * warp. */
 lv sn_gen_group_number(sn_gen *g, uint32_t threads);
 
-/* Until the phase of the barrier object (mbarrier) is over; of_cluster: other blocks arrive there too, with what they stored. */
+/* Until the phase of the barrier object (mbarrier) is over; of_cluster: other blocks arrive there too, with what
+ * they stored. */
 void sn_gen_wait_object(sn_gen *g, lv at, lv phase, bool of_cluster);
 
 /* ---- shared.c ---- */
@@ -264,8 +266,8 @@ lv sn_gen_tensor_map_address(const sn_gen *g, uint32_t map);
 void sn_gen_prefetch_tensor_maps(sn_gen *g);
 
 /* ---- follow.c ---- */
-/* From here on what the kernels before this one have stored is there; the ones behind may come, now or at the end. Those of boxes:
- * behind sn_gen_make_shared. */
+/* From here on what the kernels before this one have stored is there; the ones behind may come, now or at the end.
+ * Those of boxes: behind sn_gen_make_shared. */
 void sn_gen_follow(sn_gen *g);
 
 /* ---- loops.c ---- */

@@ -1,13 +1,13 @@
 /* mma.c: nests that a matrix instruction stands for (ir/loop/mma.h). Those of a warp are in mma_sync.c.
  *
- * wgmma: four warps give one instruction for a block of 64 rows and all columns of their group; operands are in shared
- * memory, named by descriptors: address / 16, distances between groups of 8 lines, and how lines are permuted (PTX ISA,
- * "matrix descriptor"); or the left one is in registers, its fragment. Registers of the nest belong to the instruction until it
- * has been waited for.
+ * wgmma: four warps give one instruction for a block of 64 rows and all columns of their group; operands are in
+ * shared memory, named by descriptors: address / 16, distances between groups of 8 lines, and how lines are permuted
+ * (PTX ISA, "matrix descriptor"); or the left one is in registers, its fragment. Registers of the nest belong to the
+ * instruction until it has been waited for.
  *
- * Instructions of nests that follow each other are a group, and groups run in the order in which they were given. So what has to
- * be known of registers is the number of the last group that has them: who touches them waits until no more groups are under
- * way than came behind that one.
+ * Instructions of nests that follow each other are a group, and groups run in the order in which they were given. So
+ * what has to be known of registers is the number of the last group that has them: who touches them waits until no
+ * more groups are under way than came behind that one.
  */
 #include "codegen-llvm/gen.h"
 
@@ -29,7 +29,8 @@ static int64_t line_bytes(const sn_mma_nest *n, const sn_mma_operand *o) {
 /* Of the sum, that lie in shared memory. */
 static int64_t steps_of(const sn_mma_nest *n, const sn_mma_operand *o) { return o->steps ? o->steps : n->depth; }
 
-/* What of a descriptor does not depend on the address. Lines of 128, 64 and 32 bytes are permuted by modes 1, 2 and 3. */
+/* What of a descriptor does not depend on the address. Lines of 128, 64 and 32 bytes are permuted by modes 1, 2 and
+ * 3. */
 static uint64_t layout(const sn_mma_nest *n, const sn_mma_operand *o) {
     uint64_t line = (uint64_t)line_bytes(n, o), leading = o->across ? (uint64_t)steps_of(n, o) * line : 16;
     return (leading >> 4) << 16 | (GROUP * line >> 4) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
@@ -81,8 +82,8 @@ static const char *operand_name(sn_mma mma) {
     }
 }
 
-/* `wgmma.. {$0, ..}, left, $right, p, 1, 1, 0, 0`: results, operands (`{$n, ..}` or a descriptor), whether it adds, signs, which
- * operands in shared memory lie across. */
+/* `wgmma.. {$0, ..}, left, $right, p, 1, 1, 0, 0`: results, operands (`{$n, ..}` or a descriptor), whether it adds,
+ * signs, which operands in shared memory lie across. */
 static void wgmma_text(const sn_mma_nest *n, const wgmma *w, sn_text *text, sn_text *constraints) {
     const sn_mma_info *info = &sn_mmas[n->mma];
     bool floats = sn_is_float(info->state), halves = info->operand == SN_BF16 || info->operand == SN_F16;
@@ -146,8 +147,8 @@ static void load_fragment(sn_gen *g, const sn_mma_nest *n, uint32_t h, int64_t q
     }
 }
 
-/* Registers that a group takes as operands are made before it begins, not between its instructions: one nest after the other
- * is asked for them. */
+/* Registers that a group takes as operands are made before it begins, not between its instructions: one nest after
+ * the other is asked for them. */
 static void fence(sn_gen *g, sn_stmt first) {
     for (sn_stmt s = first; is_wgmma(g, s); s = sn_stmt_get(g->m, s)->next) {
         sn_mma_nest n;
@@ -248,7 +249,8 @@ void sn_gen_wait_mma(sn_gen *g, uint32_t under_way) {
     g->mma_done = g->mma_given - under_way;
 }
 
-/* Groups that were given there have been waited for there: nobody counts them. What they held may be held by any before them. */
+/* Groups that were given there have been waited for there: nobody counts them. What they held may be held by any
+ * before them. */
 void sn_gen_leave_mma(sn_gen *g, uint32_t given, uint32_t done) {
     if (g->mma_done > done) g->mma_done = done; /* nobody else has waited */
     if (g->mma_given == given) return;

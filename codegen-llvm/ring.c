@@ -7,20 +7,21 @@
  *     one thread that copies:   loop k { wait until stage is empty   expect so many bytes   boxes }
  *     all others:               loop k { wait until stage is full    U   say that it is empty }
  *
- * A kernel with such pipes is made twice, once for each role: what has no box inside is nothing to the thread that copies,
- * and boxes that fill are nothing to the others. So the copies of the next tile begin while this one's results are
- * stored. Stages are counted on from one run of the pipe to the next; a pipe in a pipe has its own. In U instructions may be under way that read the
- * stage (mma.c); then it is empty one iteration later.
+ * A kernel with such pipes is made twice, once for each role: what has no box inside is nothing to the thread that
+ * copies, and boxes that fill are nothing to the others. So the copies of the next tile begin while this one's
+ * results are stored. Stages are counted on from one run of the pipe to the next; a pipe in a pipe has its own. In U
+ * instructions may be under way that read the stage (mma.c); then it is empty one iteration later.
  *
- * Where the last statement of an iteration is a product that other statements neither wait for nor share operands with, it is late:
+ * Where the last statement of an iteration is a product that other statements neither wait for nor share operands
+ * with, it is late:
  *
  *     loop k { S = a * b(k)   U   P = ..   acc += P * c(k) }
  *  -> S = a * b(0)   U   P = ..   loop k from 1 { S = a * b(k)   acc += P * c(k - 1)   U   P = .. }   acc += P * c(n - 1)
  *
  * so that threads have something to do while it runs. What it reads has barrier objects of its own.
  *
- * A box that is the same for all blocks of a cluster is copied once for all of them, a part by each. Then a stage is empty
- * when all of the cluster are done with it.
+ * A box that is the same for all blocks of a cluster is copied once for all of them, a part by each. Then a stage is
+ * empty when all of the cluster are done with it.
  */
 #include "codegen-llvm/gen.h"
 #include "ir/loop/access.h"
@@ -68,8 +69,8 @@ static sn_buf goes_to(sn_gen *g, const sn_stmt_rec *load) {
     return copies && sn_buf_get(g->m, store->buf)->scope == SN_BUF_REG ? store->buf : (sn_buf){0};
 }
 
-/* Do products of tf32 alone read the buffer, or fragments that are copies of it? Then boxes round what they bring, which
- * instructions would cut off. */
+/* Do products of tf32 alone read the buffer, or fragments that are copies of it? Then boxes round what they bring,
+ * which instructions would cut off. */
 static bool is_tf32(sn_gen *g, sn_buf shared) {
     bool tf32 = false;
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
@@ -205,7 +206,8 @@ static lv variable(sn_gen *g, const char *name) {
     return v;
 }
 
-/* The registers that the nest sets to 0, all of them: `loop x { loop e { store acc[n*x + e], 0 } }`; none: it is another. */
+/* The registers that the nest sets to 0, all of them: `loop x { loop e { store acc[n*x + e], 0 } }`; none: it is
+ * another. */
 static sn_buf sums_zeroed(const sn_gen *g, sn_stmt nest) {
     sn_buf none = {0};
     const sn_stmt_rec *x = sn_stmt_get(g->m, nest), *e = x->first.i ? sn_stmt_get(g->m, x->first) : NULL;
@@ -501,8 +503,8 @@ static void put_late(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase, const 
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = own[k];
 }
 
-/* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early ones. first:
- * where buffers begin, by box; NULL: there is no iteration before. */
+/* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early
+ * ones. first: where buffers begin, by box; NULL: there is no iteration before. */
 static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *first) {
     sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe), s = sn_stmt_get(g->m, r->pipe)->first;
     uint32_t early = UINT32_MAX, late = UINT32_MAX;

@@ -1,6 +1,7 @@
 /* build_conv.c: the public builder functions of convolutions.
  *
- * They read their options into the geometry of ir/graph/conv.h, which makes the nodes. Shape and dtype rules are in ir/graph.
+ * They read their options into the geometry of ir/graph/conv.h, which makes the nodes. Shape and dtype rules are in
+ * ir/graph.
  */
 #include "frontend/build.h"
 #include "ir/graph/build.h"

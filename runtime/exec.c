@@ -24,8 +24,8 @@ static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kerne
     return api->cuLaunchKernelEx(&config, function, st->param_addresses, NULL);
 }
 
-/* Every run makes the same calls in the same order, so that a call finds the maps of its last time: they are as they have
- * to be unless the argument has moved. */
+/* Every run makes the same calls in the same order, so that a call finds the maps of its last time: they are as they
+ * have to be unless the argument has moved. */
 static sn_status tensor_map(void **out, sn_prog_state *st, const sn_rt_kernel *k, uint32_t i, void *const *params) {
     sn_rt_map *m = &st->maps[st->next_map++];
     const void *address = params[k->maps[i].param];

@@ -1,5 +1,5 @@
-/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels, calls of libraries; and the prepare
- * part of its wrapper, which runs here, once.
+/* prog.c: loading a program: wrapper steps with sizes as numbers, constants, kernels, calls of libraries; and the
+ * prepare part of its wrapper, which runs here, once.
  *
  * Nothing changes a program once it is loaded; what runs change is in states (state.c). Relies on a verified module
  * with a wrapper; what a hand-written wrapper can still get wrong about places is checked here once, because neither

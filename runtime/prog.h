@@ -1,5 +1,5 @@
-/* prog.h: a loaded program and the state of its runs, shared by prog.c (load), state.c, exec.c (run) and time.c. Private
- * to runtime/. */
+/* prog.h: a loaded program and the state of its runs, shared by prog.c (load), state.c, exec.c (run) and time.c.
+ * Private to runtime/. */
 #ifndef SN_RUNTIME_PROG_H
 #define SN_RUNTIME_PROG_H
 
@@ -42,7 +42,8 @@ typedef struct sn_rt_step {
     int64_t size, offset;
 } sn_rt_step;
 
-/* Nothing changes after loading, so that several runs may read it at once. The module may change: runs do not read it. */
+/* Nothing changes after loading, so that several runs may read it at once. The module may change: runs do not read
+ * it. */
 struct sn_prog {
     sn_env *env;
     sn_module *m;

@@ -1,7 +1,7 @@
 /* tensor_map.c: encoding tensor maps (ir/base/tensor_map.h) with the driver.
  *
- * Copies move bits, so that the driver hears only how wide an element is, or that it is to be rounded. Host work of less than a microsecond, allowed
- * while a stream is captured. Whether a map has to be encoded again is for exec.c.
+ * Copies move bits, so that the driver hears only how wide an element is, or that it is to be rounded. Host work of
+ * less than a microsecond, allowed while a stream is captured. Whether a map has to be encoded again is for exec.c.
  */
 #include "runtime/cuda_driver.h"
 

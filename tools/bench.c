@@ -1,5 +1,6 @@
-/* bench.c: `sinter bench`: time graphs on random inputs. Reports the bytes that a run must move at least, the operations
- * of its contractions, the median time with cold caches, and on CUDA the share of the rate of a plain copy.
+/* bench.c: `sinter bench`: time graphs on random inputs. Reports the bytes that a run must move at least, the
+ * operations of its contractions, the median time with cold caches, and on CUDA the share of the rate of a plain
+ * copy.
  *
  * Runs are timed one by one, between two events after a write that flushes the L2. A run that turns out to be shorter
  * than GRAPH_BELOW_US is timed again in a CUDA graph (runtime/time_graph.c), where events weigh nothing.

@@ -1,7 +1,7 @@
-/* random.c: `sinter random`: random graphs (random.h) through the compiler, for the host and for GPU targets.
- * Each must compile (or be refused with one line, where sizes are huge) in little time. Where it is small enough it is
- * run on the CPU, with the schedules of the host and of a GPU (products: of two), and compared with the float64 evaluator by the bounds of
- * frontend/check.c.
+/* random.c: `sinter random`: random graphs (random.h) through the compiler, for the host and for GPU targets. Each
+ * must compile (or be refused with one line, where sizes are huge) in little time. Where it is small enough it is
+ * run on the CPU, with the schedules of the host and of a GPU (products: of two), and compared with the float64
+ * evaluator by the bounds of frontend/check.c.
  *
  * Chains of random operations are ill-conditioned now and then: a floor, a sort or an overflow turns the last bit of
  * an f32 into a different result. So an output that misses its bound is judged by noise: the evaluator runs again

@@ -1,5 +1,5 @@
-/* random.h: random graphs as .sn text (random_graph.c, random_product.c, random_conv.c), for the command that sends them through the
- * compiler (random.c).
+/* random.h: random graphs as .sn text (random_graph.c, random_product.c, random_conv.c), for the command that sends
+ * them through the compiler (random.c).
  */
 #ifndef SN_TOOLS_RANDOM_H
 #define SN_TOOLS_RANDOM_H

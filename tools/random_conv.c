@@ -1,8 +1,8 @@
 /* random_conv.c: random graphs around a convolution or an attention, as .sn text (random.h).
  *
- * A convolution over 1 to 3 axes with any geometry, of images with channels innermost or not, perhaps with a bias for each channel; or
- * softmax(q k^T * scale ...) v with masks by position, a bias, a cap, heads of queries that share those of keys. Then up to three
- * steps of what stands behind. All sizes fit, as in random_product.c.
+ * A convolution over 1 to 3 axes with any geometry, of images with channels innermost or not, perhaps with a bias
+ * for each channel; or softmax(q k^T * scale ...) v with masks by position, a bias, a cap, heads of queries that
+ * share those of keys. Then up to three steps of what stands behind. All sizes fit, as in random_product.c.
  */
 #include "tools/random_text.h"
 

@@ -1,10 +1,11 @@
 /* random_product.c: random graphs around a matrix product, as .sn text (random.h).
  *
- * A product of M x N x K elements, now and then with batch axes, on operands that are transposed, strided, sliced, flipped,
- * cast, scaled, activated, gathered or sums; beside it perhaps a second one that shares an operand, is added or comes
- * behind it; then up to three of what stands behind products: biases, residuals, activations, norms, sums of rows and
- * columns, other outputs. Sizes are drawn first, most of them odd or next to the size of some tile, and all text is made to fit
- * them: every graph compiles. What is drawn may be large for a few, not for all of M, N and K.
+ * A product of M x N x K elements, now and then with batch axes, on operands that are transposed, strided, sliced,
+ * flipped, cast, scaled, activated, gathered or sums; beside it perhaps a second one that shares an operand, is
+ * added or comes behind it; then up to three of what stands behind products: biases, residuals, activations, norms,
+ * sums of rows and columns, other outputs. Sizes are drawn first, most of them odd or next to the size of some tile,
+ * and all text is made to fit them: every graph compiles. What is drawn may be large for a few, not for all of M, N
+ * and K.
  */
 #include "tools/random_text.h"
 

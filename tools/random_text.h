@@ -43,7 +43,8 @@ random_tensor random_swapped(random_maker *r, const random_tensor *x);
 /* The name of an activation that takes the type. */
 const char *random_activation(random_maker *r, sn_dtype t);
 void random_output(random_maker *r, const random_tensor *x);
-/* One more step: a bias, a residual, an activation, a sum, a norm; another output where the step loses what came before. */
+/* One more step: a bias, a residual, an activation, a sum, a norm; another output where the step loses what came
+ * before. */
 random_tensor random_behind(random_maker *r, const random_tensor *x);
 
 #endif

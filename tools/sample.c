@@ -2,10 +2,11 @@
  *
  *     c[M, N] = matmul a[M, K], b[K, N]   ->   c[64, 64] = matmul a[64 rows, K], b[K, 64 columns]
  *
- * Of each output up to LAST_AXES positions are drawn of the last two axes and OTHER_AXES of each axis before them, one from each of as many equal parts of
- * the axis. From there the walk goes to the operands: most operations compute chosen positions of an axis from the same
- * positions of their operands (`pushed` knows which), and what an operand needs whole, as a product its K axis, stays whole. Where an operation
- * cannot hand the choice on, it is computed whole and the positions are selected from its result.
+ * Of each output up to LAST_AXES positions are drawn of the last two axes and OTHER_AXES of each axis before them,
+ * one from each of as many equal parts of the axis. From there the walk goes to the operands: most operations
+ * compute chosen positions of an axis from the same positions of their operands (`pushed` knows which), and what an
+ * operand needs whole, as a product its K axis, stays whole. Where an operation cannot hand the choice on, it is
+ * computed whole and the positions are selected from its result.
  *
  * A node that is needed for two choices becomes two nodes, an input two inputs. All floats are f64, and casts between
  * floats go: the small graph rounds nothing, whatever the large one does. Relies on the evaluator for what operations
@@ -27,7 +28,8 @@ typedef struct made {
     struct made *next;
 } made;
 
-/* The positions that are drawn of axes of a size. Equal sizes share them, so that choices that agree can be told by their pointers. */
+/* The positions that are drawn of axes of a size. Equal sizes share them, so that choices that agree can be told by
+ * their pointers. */
 typedef struct drawn {
     int64_t size;
     sample_axis axis;

@@ -1,4 +1,5 @@
-/* ops_conv.c: convolutions and transposed ones, in terms of conv of the graph (ir/graph/conv.h), which has 1 to 3 image axes.
+/* ops_conv.c: convolutions and transposed ones, in terms of conv of the graph (ir/graph/conv.h), which has 1 to 3
+ * image axes.
  *
  * Of 4 axes the first one is unfolded: its windows become channels, and their places images.
  * Col2Im is a transposed convolution whose weights say where in a window an element belongs.

@@ -19,7 +19,8 @@ double sn_precision_error(sn_precision p);
 
 /* bfloat16 terms of a factor, if it is taken apart into some. */
 uint32_t sn_precision_terms(sn_precision p);
-/* Products of terms that make one of float32: those that are small by more than one term has of the rest are left out. */
+/* Products of terms that make one of float32: those that are small by more than one term has of the rest are left
+ * out. */
 static inline uint32_t sn_terms_products(uint32_t terms) { return terms * (terms + 1) / 2; }
 
 #endif

@@ -1,6 +1,7 @@
-/* store.h: the one container: where everything of a module is. Its records are those of the rooms above (index, graph,
- * loop, wrap), which reach them by id; only what the container itself is made of is defined here. A module holds symbols,
- * index expressions, at most one graph, buffers, kernels in execution order and at most one wrapper, all in one arena.
+/* store.h: the one container: where everything of a module is. Its records are those of the rooms above (index,
+ * graph, loop, wrap), which reach them by id; only what the container itself is made of is defined here. A module
+ * holds symbols, index expressions, at most one graph, buffers, kernels in execution order and at most one wrapper,
+ * all in one arena.
  */
 #ifndef SN_IR_BASE_STORE_H
 #define SN_IR_BASE_STORE_H

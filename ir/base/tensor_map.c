@@ -1,7 +1,7 @@
 /* tensor_map.c: which tensor maps the hardware takes, and which are equal.
  *
- * The limits are those of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col (CUDA driver API) for maps without interleaving. Whether the address is
- * aligned is for those who know it.
+ * The limits are those of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col (CUDA driver API) for maps without
+ * interleaving. Whether the address is aligned is for those who know it.
  */
 #include "ir/base/tensor_map.h"
 

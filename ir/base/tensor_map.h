@@ -24,8 +24,8 @@ typedef struct sn_tensor_map {
     int64_t dims[SN_MAP_RANK];        /* elements; what is copied from beyond them is 0, nothing is written there */
     int64_t strides[SN_MAP_RANK - 1]; /* bytes between neighbours along axes 1 .. rank-1 */
     uint32_t box[SN_MAP_RANK];        /* elements of a copy */
-    /* A copy of pixels (im2col): axis 0 are channels, the last one images, those between are walked along, pixel by pixel, from
-     * `low` on in steps up to `high` beyond the axis's last element; box[0] channels of box[1] pixels. */
+    /* A copy of pixels (im2col): axis 0 are channels, the last one images, those between are walked along, pixel by
+     * pixel, from `low` on in steps up to `high` beyond the axis's last element; box[0] channels of box[1] pixels. */
     bool pixels;
     int32_t low[SN_MAP_RANK - 2], high[SN_MAP_RANK - 2];
     uint32_t steps[SN_MAP_RANK - 2];

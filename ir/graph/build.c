@@ -129,8 +129,8 @@ sn_nd sn_graph_flip(sn_module *m, sn_nd x, int64_t axis) {
     return node(m, SN_OP_FLIP, &x, 1, &attr, 1);
 }
 
-/* What x is as narrower elements than its own, where it is views, or pads of zeros, of something that was widened; none:
- * it is not. */
+/* What x is as narrower elements than its own, where it is views, or pads of zeros, of something that was widened;
+ * none: it is not. */
 static sn_nd narrowed(sn_module *m, sn_nd x) {
     const sn_node_rec *n = x.i ? sn_node_get(m, x) : NULL;
     if (!n || n->n_in != 1) return (sn_nd){0};

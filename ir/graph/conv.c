@@ -1,7 +1,7 @@
 /* conv.c: the geometry of convolutions from and to attributes, and gradients as convolutions (ir/graph/conv.h).
  *
- * Relies on the rule of `conv` (rules_conv.c) to refuse what makes no sense. Where the padding at a high end depends on a size that
- * is known at run time alone, a gradient is refused here.
+ * Relies on the rule of `conv` (rules_conv.c) to refuse what makes no sense. Where the padding at a high end depends
+ * on a size that is known at run time alone, a gradient is refused here.
  */
 #include "ir/graph/conv.h"
 
@@ -144,8 +144,8 @@ static sn_nd reverse(sn_module *m, sn_nd w, uint32_t n) {
     return w.i && n_axes ? sn_graph_node(m, SN_OP_FLIP, &w, 1, &attr, 1) : w;
 }
 
-/* Padding at the high end of axis k, so that windows of `span` elements over x, dilated and padded at the low end, give `size`
- * results. */
+/* Padding at the high end of axis k, so that windows of `span` elements over x, dilated and padded at the low end,
+ * give `size` results. */
 static bool fit_high(sn_conv_geometry *c, sn_module *m, const char *who, uint32_t k, sn_ix x, sn_ix span, sn_ix size) {
     sn_ix have = sn_ix_addc(m, sn_ix_scale(m, x, c->input_dilation[k]), 1 - c->input_dilation[k] + c->low[k]);
     sn_ix need = sn_ix_add(m, sn_ix_scale(m, sn_ix_addc(m, size, -1), c->stride[k]), span);

@@ -2,8 +2,8 @@
  *
  *     conv:  y[n, o, q..] = sum over c, k.. of x~[n, g*C' + c, q*stride + k*dilation - low ..] * w[o, c, k..]
  *
- * over 1 to SN_CONV_AXES spatial axes, where C' = C / groups, g = o div (O / groups), and x~ is x with input_dilation - 1
- * zeros between its elements and zeros around them. Padding may be negative: then x~ is cropped.
+ * over 1 to SN_CONV_AXES spatial axes, where C' = C / groups, g = o div (O / groups), and x~ is x with
+ * input_dilation - 1 zeros between its elements and zeros around them. Padding may be negative: then x~ is cropped.
  */
 #ifndef SN_IR_GRAPH_CONV_H
 #define SN_IR_GRAPH_CONV_H
@@ -54,8 +54,8 @@ sn_nd sn_graph_conv_data_grad(sn_module *m, sn_nd dy, sn_nd w, const sn_ix *size
  * a convolution of x with dy, channels and batch swapped in both, and stride and dilation as well. */
 sn_nd sn_graph_conv_weight_grad(sn_module *m, sn_nd x, sn_nd dy, const int64_t *kernel, const sn_conv_geometry *c,
                                 sn_conv_more more);
-/* The transposed convolution of x[N, C, S..] with w[C, O / groups, K..]: the data gradient of the convolution that `c` describes
- * for a result of x's size, with `extra` further elements at the high ends. */
+/* The transposed convolution of x[N, C, S..] with w[C, O / groups, K..]: the data gradient of the convolution that
+ * `c` describes for a result of x's size, with `extra` further elements at the high ends. */
 sn_nd sn_graph_conv_transpose(sn_module *m, sn_nd x, sn_nd w, const sn_conv_geometry *c, const int64_t *extra,
                               sn_conv_more more);
 

@@ -1,8 +1,8 @@
 /* eval_conv.c: reference evaluation of conv, straight from its definition (ir/graph/conv.h).
  *
- * Along each axis a tap joins positions of the result with positions of x: those are listed once, and what meets zeros is not
- * in the list. Fewer than three spatial axes are three, the first ones of size 1. Integer products wrap at the end, which is the
- * same as wrapping each step.
+ * Along each axis a tap joins positions of the result with positions of x: those are listed once, and what meets
+ * zeros is not in the list. Fewer than three spatial axes are three, the first ones of size 1. Integer products wrap
+ * at the end, which is the same as wrapping each step.
  */
 #include "ir/graph/conv.h"
 

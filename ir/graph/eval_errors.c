@@ -13,8 +13,8 @@
  *     %z = sub %x, %m             common: error of m
  *     %s = sum %z axes=[0]        N times that
  *
- * Sums of products that may have factors of fewer bits (precisions.def) are off by that share of the sum of |x * y|: their
- * roundings may all have one direction.
+ * Sums of products that may have factors of fewer bits (precisions.def) are off by that share of the sum of |x * y|:
+ * their roundings may all have one direction.
  *
  * An estimate, not a proof; a right program stays below it. Composites have to be decomposed before: what cancels
  * inside them counts. Costs some evaluations of every node, in memory as well.
@@ -178,8 +178,8 @@ static double largest_of(const sn_array *a) {
     return largest;
 }
 
-/* Both factors are one value, whose place holds one array: f(e, x) + f(x, e) = f(e + x, e + x) - f(e, e) - f(x, x), with
- * errors as large as the value, so that the difference keeps its digits. */
+/* Both factors are one value, whose place holds one array: f(e, x) + f(x, e) = f(e + x, e + x) - f(e, e) - f(x, x),
+ * with errors as large as the value, so that the difference keeps its digits. */
 static sn_status through_square(estimate *es, sn_nd x, const errors *from, errors *to) {
     const sn_array *a = es->values[sn_node_get(es->m, x)->in[0].i];
     sn_array e = all_squares(es, a, from), v = squared(es, a), both = with(a, zeros(&es->temp, a->numel)), *r[3];

@@ -50,8 +50,9 @@ sn_status sn_rule_check_attrs(const sn_rule *r);
 typedef struct sn_attr_store {
     int64_t ints[SN_N_ATTRS][SN_MAX_RANK];
 } sn_attr_store;
-/* Bring checked attributes to their canonical form, in place: sorted by id, axes not negative and sorted, -1 in shapes
- * replaced, slice positions and steps clamped. Equal operations then have equal attributes. `out` is the inferred type. */
+/* Bring checked attributes to their canonical form, in place: sorted by id, axes not negative and sorted, -1 in
+ * shapes replaced, slice positions and steps clamped. Equal operations then have equal attributes. `out` is the
+ * inferred type. */
 void sn_attrs_canonical(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, const sn_type *out, sn_attr *attrs,
                         uint32_t n_attrs, sn_attr_store *store);
 bool sn_attr_eq(const sn_attr *a, const sn_attr *b);

@@ -1,4 +1,5 @@
-/* rules_nn.c: shape and dtype rules of matmul and composites (activations, normalisations, losses). What they compute is in eval_nn.c, how they are decomposed in passes/graph/decompose.c.
+/* rules_nn.c: shape and dtype rules of matmul and composites (activations, normalisations, losses). What they
+ * compute is in eval_nn.c, how they are decomposed in passes/graph/decompose.c.
  */
 #include "ir/graph/internal.h"
 

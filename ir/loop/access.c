@@ -1,7 +1,8 @@
 /* access.c: see access.h.
  *
- * Reads the module and leaves no marks, so that it may be asked in the middle of anything. What it cannot prove it denies;
- * it knows nothing of threads, which the passes add: who runs an iteration follows from the kinds of the axes.
+ * Reads the module and leaves no marks, so that it may be asked in the middle of anything. What it cannot prove it
+ * denies; it knows nothing of threads, which the passes add: who runs an iteration follows from the kinds of the
+ * axes.
  */
 #include "ir/loop/access.h"
 

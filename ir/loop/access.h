@@ -1,8 +1,8 @@
 /* access.h: who touches which buffer, and where: the questions about memory that passes ask.
  *
- * All of them rest on one fact: two accesses touch the same element of a buffer if, and only if, their offsets are equal
- * (ir/loop/loop.h). A question about one statement or kernel is a walk over it. Who asks many makes a list or an index
- * once: sn_access_list of a kernel, in the order of the text; sn_users of a module, by buffer.
+ * All of them rest on one fact: two accesses touch the same element of a buffer if, and only if, their offsets are
+ * equal (ir/loop/loop.h). A question about one statement or kernel is a walk over it. Who asks many makes a list or
+ * an index once: sn_access_list of a kernel, in the order of the text; sn_users of a module, by buffer.
  */
 #ifndef SN_IR_LOOP_ACCESS_H
 #define SN_IR_LOOP_ACCESS_H
@@ -30,11 +30,13 @@ bool sn_loops_alike(const sn_module *m, const sn_stmt *a, const sn_stmt *b, uint
 
 /* ---- elements ---- */
 
-/* Do a and b touch the same element whenever the loops of_a stand where the loops of_b do? The loops have to be alike. */
+/* Do a and b touch the same element whenever the loops of_a stand where the loops of_b do? The loops have to be
+ * alike. */
 bool sn_same_element(sn_module *m, sn_stmt a, const sn_chain *of_a, sn_stmt b, const sn_chain *of_b);
 /* Does the access touch another element in every iteration of the loops around it? false: not provably. */
 bool sn_access_distinct(sn_module *m, sn_stmt s);
-/* Do two different iterations of the loop, which is around both, touch different elements by a and b? Not provably: false. */
+/* Do two different iterations of the loop, which is around both, touch different elements by a and b? Not provably:
+ * false. */
 bool sn_access_apart(sn_module *m, sn_stmt a, sn_stmt b, sn_stmt loop);
 
 /* ---- who, in a statement with its region, or in a kernel; b none: in any buffer ---- */
@@ -64,7 +66,8 @@ typedef struct sn_access_list {
 void sn_access_find(sn_access_list *out, const sn_module *m, sn_arena *a, sn_stmt s, sn_stmt until);
 /* Those of a kernel. */
 void sn_access_find_all(sn_access_list *out, const sn_module *m, sn_arena *a, sn_kern k);
-/* Does one of the list store to b inside the region of `nest`? Answers after statements other than stores have moved. */
+/* Does one of the list store to b inside the region of `nest`? Answers after statements other than stores have
+ * moved. */
 bool sn_access_stored(const sn_access_list *list, const sn_module *m, sn_buf b, sn_stmt nest);
 
 /* ---- kernels, by buffer ---- */
@@ -95,9 +98,9 @@ bool sn_users_load_elsewhere(const sn_users *u, sn_buf b, uint32_t at);
 /* What the kernel at `from` does to b is done by the one at `into`, an earlier one, from now on. */
 void sn_users_move(sn_users *u, sn_buf b, uint32_t from, uint32_t into);
 
-/* Which kernels, by position, store temporaries alone, computed from constants alone: what they give is the same in all
- * runs. The pass `plan` lets them run when a program is loaded. Linear in the statements, times the passes over them that
- * kernels which store over what others have stored take. */
+/* Which kernels, by position, store temporaries alone, computed from constants alone: what they give is the same in
+ * all runs. The pass `plan` lets them run when a program is loaded. Linear in the statements, times the passes over
+ * them that kernels which store over what others have stored take. */
 bool *sn_kerns_constant(const sn_module *m, sn_arena *a);
 
 #endif

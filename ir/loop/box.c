@@ -161,8 +161,8 @@ static void share_out_constant(finder *f) {
     }
 }
 
-/* What is left of the offset goes to the unbounded dimensions, each term to the longest stride that divides it; the rest of it
- * is a dimension of its own. */
+/* What is left of the offset goes to the unbounded dimensions, each term to the longest stride that divides it; the
+ * rest of it is a dimension of its own. */
 static bool share_out(finder *f, sn_ix rest) {
     sn_box *b = f->box;
     const sn_ix_term *terms;

@@ -1,18 +1,19 @@
-/* box.h: boxes: nests that copy a block of an array between global and shared memory, which one instruction can do (a tensor
- * copy, TMA).
+/* box.h: boxes: nests that copy a block of an array between global and shared memory, which one instruction can do
+ * (a tensor copy, TMA).
  *
  *     loop i in 128 : seq bulk { loop j in 64 {
  *       %0 = in 128*p + i, 1000   %1 = load x[4096*(128*p + i) + 64*k + j] if %0 else 0   store a[64*i + j], %1
  *     } }
  *
- * A box is a perfect nest of seq loops outside of all axes of threads, the outermost one bulk. It loads an element and stores
- * it; on one side is shared memory, filled or read in order; on the other side an array of up to five dimensions, one for
- * each loop and one for what is left of the offset. A test `in` bounds one of them: outside, 0 is loaded, or nothing is
- * stored. What the dimensions are is read off the offset here alone: for the pass that makes boxes, the verifier and code
- * generation.
+ * A box is a perfect nest of seq loops outside of all axes of threads, the outermost one bulk. It loads an element
+ * and stores it; on one side is shared memory, filled or read in order; on the other side an array of up to five
+ * dimensions, one for each loop and one for what is left of the offset. A test `in` bounds one of them: outside, 0
+ * is loaded, or nothing is stored. What the dimensions are is read off the offset here alone: for the pass that
+ * makes boxes, the verifier and code generation.
  *
- * Lines may be pixels, as a convolution walks over images (TMA in im2col mode). Then a value of the nest numbers them, and what
- * divides it says which axes they have; taps move all of them alike, and tests bound each axis by itself:
+ * Lines may be pixels, as a convolution walks over images (TMA in im2col mode). Then a value of the nest numbers
+ * them, and what divides it says which axes they have; taps move all of them alike, and tests bound each axis by
+ * itself:
  *
  *     loop i in 128 : seq bulk { loop j in 64 {
  *       %p = index.i64 (128*g + i)
@@ -53,7 +54,8 @@ bool sn_box_find(sn_box *out, const char **why_not, sn_module *m, sn_stmt nest);
 /* Where boxes fill shared memory, so many threads of a block are for them alone, behind those that axes count. */
 enum { SN_BOX_THREADS = 128 };
 uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k);
-/* Is the loop a pipe that boxes fill, and nothing else? Then its barrier is none for threads: it waits for the boxes. */
+/* Is the loop a pipe that boxes fill, and nothing else? Then its barrier is none for threads: it waits for the
+ * boxes. */
 bool sn_pipe_of_boxes(const sn_module *m, sn_stmt pipe);
 /* Is s the barrier of such a pipe? */
 bool sn_is_box_barrier(const sn_module *m, sn_stmt s);

@@ -1,14 +1,15 @@
 /* box_pixels.c: boxes whose lines are pixels (box.h): what their dimensions are.
  *
- * `index` numbers the pixels, row by row, image by image. Where a test or the offset divides that number, an axis ends: those places
- * are its cuts. The number as a sum of as many axes, each times its cut, makes every coordinate linear, and the rest is
- * reading coefficients: a test bounds an axis (and says by how much pixels are apart, and the tap), the offset says how far
- * neighbours are in memory.
+ * `index` numbers the pixels, row by row, image by image. Where a test or the offset divides that number, an axis
+ * ends: those places are its cuts. The number as a sum of as many axes, each times its cut, makes every coordinate
+ * linear, and the rest is reading coefficients: a test bounds an axis (and says by how much pixels are apart, and
+ * the tap), the offset says how far neighbours are in memory.
  *
- * An axis without a test has whatever size is touched. The terms that are left belong to the channels while they stay inside
- * a pixel, else to the axis whose stride has most in common with them.
+ * An axis without a test has whatever size is touched. The terms that are left belong to the channels while they
+ * stay inside a pixel, else to the axis whose stride has most in common with them.
  *
- * The last axis counts images: hardware moves no tap along it. Where it has taps, or is the only one, there is one image.
+ * The last axis counts images: hardware moves no tap along it. Where it has taps, or is the only one, there is one
+ * image.
  */
 #include "ir/loop/box_pixels.h"
 

@@ -11,7 +11,8 @@ typedef struct sn_pixel_limits {
 } sn_pixel_limits;
 sn_pixel_limits sn_pixel_limits_of(uint32_t n_axes);
 
-/* Dimensions of a box whose lines (loops[1]) `index` numbers; its lanes are loops[0]. *why is set where there are none. */
+/* Dimensions of a box whose lines (loops[1]) `index` numbers; its lanes are loops[0]. *why is set where there are
+ * none. */
 bool sn_box_find_pixels(sn_box *b, const char **why, sn_module *m, sn_stmt index, const sn_stmt *loops);
 
 #endif

@@ -45,7 +45,8 @@ sn_stmt sn_copy_awaits(sn_module *m, sn_stmt bulk);
 /* The innermost block.x nest around s, or s itself; none: there is none. */
 sn_stmt sn_copy_threads(const sn_module *m, sn_stmt s);
 
-/* Does s, which stands directly in a pipe, hold bulk nests that fill shared memory? Then it runs iterations ahead. A pipe inside has its own. */
+/* Does s, which stands directly in a pipe, hold bulk nests that fill shared memory? Then it runs iterations ahead. A
+ * pipe inside has its own. */
 bool sn_pipe_fills(const sn_module *m, sn_stmt s);
 /* The barrier behind which what the nests of an iteration copy has come: the first one that stands directly in the pipe
  * behind the last of them. None: there is none. */

@@ -135,9 +135,9 @@ typedef struct sn_val_rec {
 
 /* ---- kernels ---- */
 
-/* A kernel begins as a piece of the program: its parameters are the very buffers that it touches, and kernels run in the
- * order of m->kernels. The pass `plan` makes functions: parameters are formals, each call of the wrapper gives arguments,
- * and kernels whose text is equal without names are one. */
+/* A kernel begins as a piece of the program: its parameters are the very buffers that it touches, and kernels run in
+ * the order of m->kernels. The pass `plan` makes functions: parameters are formals, each call of the wrapper gives
+ * arguments, and kernels whose text is equal without names are one. */
 typedef struct sn_kern_rec {
     const char *name;
     sn_buf_list
@@ -190,7 +190,8 @@ bool sn_kern_is_function(const sn_module *m, sn_kern k);
  * run 0 .. product of the shape - 1; callers change size, align, io, private_size and data as they need. */
 sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape,
                   uint32_t rank);
-/* A formal of kernel k, last of its parameters. `like` says dtype, shape and size, or NULL; the name is taken as it is. */
+/* A formal of kernel k, last of its parameters. `like` says dtype, shape and size, or NULL; the name is taken as it
+ * is. */
 sn_buf sn_formal_new(sn_module *m, sn_kern k, const char *name, const sn_buf_rec *like);
 /* A fresh kernel at the end of m->kernels. */
 sn_kern sn_kern_new(sn_module *m, const char *name);

@@ -44,8 +44,8 @@
  *        block.x; in its region the number of the thread counts by groups of as many, no value comes from inside the axes of
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *
- * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition seen) and buffers.
- * Says nothing about speed or targets.
+ * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
+ * seen) and buffers. Says nothing about speed or targets.
  */
 #include "ir/loop/access.h"
 #include "ir/loop/copies.h"
@@ -416,8 +416,8 @@ static bool only_symbols(const verifier *v, sn_ix e) {
     return !c.wrong;
 }
 
-/* A seq loop of a scheduled kernel may be shorter on some blocks than on others: who comes to its barriers is the same for all
- * threads of a block. */
+/* A seq loop of a scheduled kernel may be shorter on some blocks than on others: who comes to its barriers is the
+ * same for all threads of a block. */
 static void find_other_than_blocks(void *user, sn_ix atom) {
     ix_check *c = user;
     const sn_module *m = c->v->m;

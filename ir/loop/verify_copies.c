@@ -1,8 +1,8 @@
 /* verify_copies.c: the invariants L23 to L25 of Loop IR, about copies that are under way while the kernel goes on. The
  * other ones are in verify.c, whose head has the list; they hold when this runs.
  *
- * Uses the marks of statements (a copy: its pipe; behind the copying nests of a pipe: BEHIND) and of shared buffers (the pipe
- * that fills them).
+ * Uses the marks of statements (a copy: its pipe; behind the copying nests of a pipe: BEHIND) and of shared buffers
+ * (the pipe that fills them).
  */
 #include "ir/loop/access.h"
 #include "ir/loop/box.h"

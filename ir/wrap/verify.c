@@ -18,11 +18,11 @@
  *   W13  the prepare part has no check and no copy, and its calls touch const and temp buffers alone
  *   W14  what is alive at its end stays as it is: no later step stores to it, frees it or takes its storage
  *
- * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp may
- * live in the storage of an output; the call that gets the output as an argument ends its life in the same way. Offsets
- * and sizes that hold symbols are compared by id alone; bounds on them are checked where they are constants. Whether a
- * kernel may overwrite its operand is decided by the pass `plan`, not here. Cost: a search in what is alive for each step;
- * where symbols stand in sizes or offsets, a look at all that is alive.
+ * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp
+ * may live in the storage of an output; the call that gets the output as an argument ends its life in the same way.
+ * Offsets and sizes that hold symbols are compared by id alone; bounds on them are checked where they are constants.
+ * Whether a kernel may overwrite its operand is decided by the pass `plan`, not here. Cost: a search in what is
+ * alive for each step; where symbols stand in sizes or offsets, a look at all that is alive.
  */
 #include "ir/wrap/wrap.h"
 

@@ -6,9 +6,10 @@
  *     %p = %e / sum %e                        quotient; or times the reciprocal
  *     %y = matmul %p, %v                      product
  *
- * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns of v are neighbours in memory. A statistic of a row (maximum, sum) may have
- * any shape of the same elements before it is broadcast again. Everything is found from operands; names and layouts do
- * not count. What is not there: dropout of the weights, scores that somebody else reads.
+ * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns
+ * of v are neighbours in memory. A statistic of a row (maximum, sum) may have any shape of the same elements before
+ * it is broadcast again. Everything is found from operands; names and layouts do not count. What is not there:
+ * dropout of the weights, scores that somebody else reads.
  */
 #include "passes/base/attention.h"
 
@@ -146,7 +147,8 @@ static bool is_elementwise(const sn_node_rec *n) {
            n->op == SN_OP_WHERE || n->op == SN_OP_CAST;
 }
 
-/* Is x made of a product, element by element? The first that is found is what the scores are made of; others are operands. */
+/* Is x made of a product, element by element? The first that is found is what the scores are made of; others are
+ * operands. */
 static bool made_of_first(finder *f, sn_nd x) {
     const sn_node_rec *n = node(f, x);
     if (f->mark[x.i] & ASKED) return f->mark[x.i] & OF_FIRST;
@@ -243,8 +245,8 @@ static uint32_t axis_below(const finder *f, sn_nd x, uint32_t axis) {
     return !along || whole ? axis : UINT32_MAX;
 }
 
-/* Are elements along the axis, counted from the end, neighbours in what stands in memory? That is what views and exact casts are made
- * of, in the order of its own axes. */
+/* Are elements along the axis, counted from the end, neighbours in what stands in memory? That is what views and
+ * exact casts are made of, in the order of its own axes. */
 static bool lies_along(const finder *f, sn_nd x, uint32_t from_end) {
     uint32_t axis = node(f, x)->type.rank - from_end;
     for (const sn_node_rec *n = node(f, x); axis != UINT32_MAX; n = node(f, x)) {
@@ -310,8 +312,8 @@ bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) 
     return t->is_gpu && dtype && heads && s->shared <= MOST_ROWS;
 }
 
-/* Class attend (passes/schedule/attend.c): warpgroups take whole heads of halves, whose rows are a multiple of 16 bytes; a tile has 64
- * queries at least, and fewer than half of them are done sooner with the scores in memory. */
+/* Class attend (passes/schedule/attend.c): warpgroups take whole heads of halves, whose rows are a multiple of 16
+ * bytes; a tile has 64 queries at least, and fewer than half of them are done sooner with the scores in memory. */
 static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
     enum { SM = 90, WIDEST = 256, UNIT = 8, LEAST = 32 };
     bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16;

@@ -1,5 +1,5 @@
-/* attention.h: which products of a graph are attention: matmul(softmax(scores of q, k), v), found by structure; and which of them
- * some schedule takes as one nest.
+/* attention.h: which products of a graph are attention: matmul(softmax(scores of q, k), v), found by structure; and
+ * which of them some schedule takes as one nest.
  */
 #ifndef SN_PASSES_BASE_ATTENTION_H
 #define SN_PASSES_BASE_ATTENTION_H
@@ -25,16 +25,16 @@ typedef struct sn_attention {
     sn_attention_sizes sizes;
 } sn_attention;
 
-/* Is x the second product of an attention? *why_not is set where it is a product and the answer is no. Sizes have to be numbers.
- * Linear in the nodes of the attention and those that read them. */
+/* Is x the second product of an attention? *why_not is set where it is a product and the answer is no. Sizes have to
+ * be numbers. Linear in the nodes of the attention and those that read them. */
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
 
 /* Do few query rows meet the same keys, so that threads do them as fast as keys and v come from memory (class attend,
  * passes/schedule/attend_rows.c)? Asks for shared, depth, width and dtype. */
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *sizes);
 
-/* Does a schedule for the target take an attention of these sizes as one nest? The classes ask it too, of what they find in a
- * kernel, so that what the pass `attention` marks is bound. */
+/* Does a schedule for the target take an attention of these sizes as one nest? The classes ask it too, of what they
+ * find in a kernel, so that what the pass `attention` marks is bound. */
 bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *sizes);
 
 #endif

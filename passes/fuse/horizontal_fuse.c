@@ -1,13 +1,13 @@
-/* horizontal_fuse.c: the pass `horizontal-fuse`: kernels that do not need each other become segments of one, so that one
- * launch runs them.
+/* horizontal_fuse.c: the pass `horizontal-fuse`: kernels that do not need each other become segments of one, so that
+ * one launch runs them.
  *
  *     kernel @k0(x0, y0) { loop g in 3 : grid { A } }
  *     kernel @k1(x1, y1) { loop g in 9 : grid { A' } }
  *  -> kernel @k0(x0, x1, y0, y1) { loop g in 3 : grid { A }  loop g_1 in 9 : grid { A' } }
  *
- * Legality: kernels of one level of the dependence graph (horizontal_order.c) neither read nor write what another one of
- * them stores. A launch has one block shape, so the merged kernels have the same. What computes from constants alone, and
- * so runs once, is not joined with what runs each time.
+ * Legality: kernels of one level of the dependence graph (horizontal_order.c) neither read nor write what another
+ * one of them stores. A launch has one block shape, so the merged kernels have the same. What computes from
+ * constants alone, and so runs once, is not joined with what runs each time.
  *
  * Which: any number of kernels that are alike (ir/loop/alike.h: one piece of code does them all), as far as the
  * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when

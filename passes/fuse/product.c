@@ -9,11 +9,12 @@
  *     k1:                    loop i { loop j { load t[..]   load b[j]   add   max 0   store y[..] } }
  *  -> k0: schedule library   loop i { loop j { %0 = reduce sum r { .. }   load b[j]   add   max 0   store y[..] } }
  *
- * What has no reduction goes behind a product as it is, or behind an attention, with which nothing else merges; and sums of different lengths never make one. All else is found out on
- * copies: they are merged, and whoever does products is asked: class contract for how long they take, and the library where a
- * header leaves a kernel to it. Nothing else here knows what either can do. A sum whose operands no two results share (of
- * one row or column) is no product here: every class reads them as fast as memory gives them. Cost: of a copy linear in both
- * kernels and in the values of the module, and a choice of tiles.
+ * What has no reduction goes behind a product as it is, or behind an attention, with which nothing else merges; and
+ * sums of different lengths never make one. All else is found out on copies: they are merged, and whoever does
+ * products is asked: class contract for how long they take, and the library where a header leaves a kernel to it.
+ * Nothing else here knows what either can do. A sum whose operands no two results share (of one row or column) is no
+ * product here: every class reads them as fast as memory gives them. Cost: of a copy linear in both kernels and in
+ * the values of the module, and a choice of tiles.
  */
 #include "passes/fuse/fuse.h"
 

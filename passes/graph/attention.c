@@ -1,13 +1,14 @@
-/* attention.c: the pass `attention`: products of a softmax over scores are marked where a schedule takes them as one nest with
- * the scores.
+/* attention.c: the pass `attention`: products of a softmax over scores are marked where a schedule takes them as one
+ * nest with the scores.
  *
  *     %s = matmul %q, %kt        %p = softmax's nodes of f(%s)        %y = matmul %p, %v
  *  -> %s = matmul %q, %kt online=true                                 %y = matmul %p, %v online=true
  *
- * The mark changes nothing that the graph means: `to-loops` computes the numerators of such a softmax where the second product adds
- * them up, and the scores where it asks for them, so that neither is in memory. The result is as exact, but rounded
- * elsewhere: the weights stay in the dtype of sums, whatever casts stand in between. Legality: passes/base/attention.c.
- * Cost: the nodes of each product's left operand, and one look at the graph for each attention.
+ * The mark changes nothing that the graph means: `to-loops` computes the numerators of such a softmax where the
+ * second product adds them up, and the scores where it asks for them, so that neither is in memory. The result is as
+ * exact, but rounded elsewhere: the weights stay in the dtype of sums, whatever casts stand in between. Legality:
+ * passes/base/attention.c. Cost: the nodes of each product's left operand, and one look at the graph for each
+ * attention.
  */
 #include "passes/base/attention.h"
 #include "passes/graph/rewrite.h"

@@ -98,8 +98,8 @@ double sn_choice_padded_cycles(const sn_choice_question *q);
 
 /* The instruction that tensor copies bring operands of that dtype to. */
 sn_mma sn_choice_instruction(const sn_target *t, sn_dtype dtype, sn_dtype state);
-/* Cycles of a product of elements of that dtype that threads bring one by one, K in so many parts, and of one that tensor copies
- * bring to that instruction. */
+/* Cycles of a product of elements of that dtype that threads bring one by one, K in so many parts, and of one that
+ * tensor copies bring to that instruction. */
 double sn_choice_cycles_by_threads(const sn_choice_question *q, sn_dtype dtype, double parts);
 double sn_choice_cycles_by_boxes(const sn_choice_question *q, sn_dtype dtype, sn_mma mma);
 

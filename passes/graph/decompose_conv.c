@@ -1,5 +1,5 @@
-/* decompose_conv.c: a convolution whose image has zeros between its elements becomes convolutions of the image alone. Part of the
- * pass `decompose`.
+/* decompose_conv.c: a convolution whose image has zeros between its elements becomes convolutions of the image
+ * alone. Part of the pass `decompose`.
  *
  *     %y = conv %x, %w padding=[2] input_dilation=[2]         (%x: f32[1, 3, 8], %w: f32[5, 3, 3], %y: f32[1, 5, 17])
  *  -> %0 = slice %w axis=2 start=0 stop=3 step=2 ;  %1 = conv %x, %0 padding=[1]              the even results: taps 0 and 2
@@ -9,12 +9,14 @@
  * Of the zeros a tap meets none or nothing else, depending on the result's position. With u elements between those of x, stride s
  * and dilation d, results r, r + u', .. (u' = u / gcd(s, u)) have all the same taps k, those with r*s + k*d = low mod u: they are a
  * *phase*, a dense convolution with stride s / gcd(s, u) and dilation d / gcd(d, u) of every u / gcd(d, u)-th tap. Where all phases of an axis
- * have equally many taps (s = d = 1, and u divides the kernel: the usual upsampling), they are one convolution with u times the
- * channels, for with k = t*u + j, result q*u + r reads x[q - t] for all r at once when r counts from where tap u - 1 meets x[0].
+ * have equally many taps (s = d = 1, and u divides the kernel: the usual upsampling), they are one convolution with
+ * u times the channels, for with k = t*u + j, result q*u + r reads x[q - t] for all r at once when r counts from
+ * where tap u - 1 meets x[0].
  *
- * Legality: always; the sums have the same terms, in the same order but for zeros. It is left to `to-loops` where padding would
- * depend on sizes that are not known, where there would be more than MOST_PHASES convolutions, and where a schedule is pinned.
- * Cost: nodes linear in the phases. Phases that are separate are written twice: by themselves, and put together.
+ * Legality: always; the sums have the same terms, in the same order but for zeros. It is left to `to-loops` where
+ * padding would depend on sizes that are not known, where there would be more than MOST_PHASES convolutions, and
+ * where a schedule is pinned. Cost: nodes linear in the phases. Phases that are separate are written twice: by
+ * themselves, and put together.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -49,7 +51,8 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 static int64_t floor_mod(int64_t a, int64_t n) { return (a % n + n) % n; }
 
-/* The phase with result r of axis k: its first tap, at how many elements before x it begins, and its taps, perhaps none. */
+/* The phase with result r of axis k: its first tap, at how many elements before x it begins, and its taps, perhaps
+ * none. */
 typedef struct phase {
     int64_t first, low, taps;
 } phase;
@@ -93,7 +96,8 @@ static bool plan_axis(conv_plan *p, uint32_t k) {
 
 /* ---- weights ---- */
 
-/* w[O, C, T1*u1, ..] as w[O*u1*.., C, T1, ..] for the axes whose phases are joined; channel (o, j) has taps u - 1 - j, .. */
+/* w[O, C, T1*u1, ..] as w[O*u1*.., C, T1, ..] for the axes whose phases are joined; channel (o, j) has taps u - 1 -
+ * j, .. */
 static sn_nd join_weights(conv_plan *p) {
     sn_module *m = p->m;
     sn_type t = *sn_graph_type(m, p->w);

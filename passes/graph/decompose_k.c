@@ -1,14 +1,15 @@
-/* decompose_k.c: the choice `decompose_k`: a product of long rows and few results, with K in parts that run side by side.
+/* decompose_k.c: the choice `decompose_k`: a product of long rows and few results, with K in parts that run side by
+ * side.
  *
  *     %c = matmul %a, %b : f16[32, 32]            (K = 28672)                       decompose_k parts=112
  *  -> %0 = reshape %a shape=[32, 112, 256] ;  %1 = permute %0 perm=[1, 0, 2] ;  %2 = cast %1 dtype=f32
  *     %3 = reshape %b shape=[112, 256, 32] ;  %4 = cast %3 dtype=f32
  *     %5 = matmul %2, %4 : f32[112, 32, 32] ;  %6 = sum %5 axes=[0] ;  %c = cast %6 dtype=f16
  *
- * Views and casts of operands are what the loads of the product become, so that they cost nothing, and the partial results have
- * the dtype of the sums: nothing is rounded that was not before. What stands behind the product fuses into the sum.
- * Legality: parts divide K; the terms of a sum are added in another order, as in `split-reduction`, and always in the
- * same one. Cost: partial results are written and read once. Relies on sizes being numbers.
+ * Views and casts of operands are what the loads of the product become, so that they cost nothing, and the partial
+ * results have the dtype of the sums: nothing is rounded that was not before. What stands behind the product fuses
+ * into the sum. Legality: parts divide K; the terms of a sum are added in another order, as in `split-reduction`,
+ * and always in the same one. Cost: partial results are written and read once. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
 #include "passes/graph/rewrite.h"
@@ -46,7 +47,8 @@ static double by_small_tiles(const sn_choice_question *q, double parts) {
     return best;
 }
 
-/* Of floats that tensor cores multiply, by large tiles, which units do in waves; 0: of others, which this does not know. */
+/* Of floats that tensor cores multiply, by large tiles, which units do in waves; 0: of others, which this does not
+ * know. */
 static double multiplying(const sn_choice_question *q, double parts) {
     const sn_product *p = q->product;
     bool known = p->dtype == SN_F32 || p->dtype == SN_F16 || p->dtype == SN_BF16;

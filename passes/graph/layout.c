@@ -1,24 +1,25 @@
-/* layout.c: the pass `layout`: convolutions and what stands between them become channels-last, where tensor copies bring operands.
+/* layout.c: the pass `layout`: convolutions and what stands between them become channels-last, where tensor copies
+ * bring operands.
  *
  *     %a = conv %x, %w ;  %b = relu's maximum of %a ;  %y = conv %b, %v            (all [N, C, H, W])
  *  -> %0 = copy(permute %x) ;  %1 = copy(permute(conv of permutes of %0 and of %w, packed alike))
  *     %2 = maximum %1, 0 ;  %3 = copy %2 ;  %y = conv of permutes of %3 and of %v, packed alike
  *
  * A node that lies channels-last is a permute of its twin, and permutes move behind the operations that read them
- * (layout_sink.c), so that conversions meet and go, and those that stay stand at the edges of a region, where they fuse with what
- * is there. What convolutions themselves want is in layout_conv.c. Nodes that become channels-last
+ * (layout_sink.c), so that conversions meet and go, and those that stay stand at the edges of a region, where they
+ * fuse with what is there. What convolutions themselves want is in layout_conv.c. Nodes that become channels-last
  *   - can be had so at no cost: results of such convolutions, tensors of the caller that lie so, permutes that end there, and
  *     what is computed from these in their shape; and
  *   - are wanted so: by a convolution, by a reduction over pixels or channels, by a permute that takes them there, and by what is
  *     computed from them and wanted so.
- * Where all of a channel is summed, as the statistics of a batch norm in training are, channels stay together: a kernel of few columns
- * would have few blocks.
- * What follows a convolution and ends in narrower elements is copied where a reduction reads it, so that it is these that are stored
- * behind the convolution and read again, and not its sums.
- * The image of a convolution of twins is one in any case, and stands in memory: a copy, which is no kernel where a nest can
- * store it. Inputs and outputs of the graph keep their order. to-loops sees to it that a copy of a result is the way in which that
- * is stored. Legality: always; sums over pixels are added up in another order. Cost: linear in the graph; nothing is looked at
- * where no convolution is done by tensor copies. Relies on sizes being numbers.
+ * Where all of a channel is summed, as the statistics of a batch norm in training are, channels stay together: a
+ * kernel of few columns would have few blocks. What follows a convolution and ends in narrower elements is copied
+ * where a reduction reads it, so that it is these that are stored behind the convolution and read again, and not its
+ * sums. The image of a convolution of twins is one in any case, and stands in memory: a copy, which is no kernel
+ * where a nest can store it. Inputs and outputs of the graph keep their order. to-loops sees to it that a copy of a
+ * result is the way in which that is stored. Legality: always; sums over pixels are added up in another order. Cost:
+ * linear in the graph; nothing is looked at where no convolution is done by tensor copies. Relies on sizes being
+ * numbers.
  */
 #include "ir/graph/build.h"
 #include "passes/graph/layout.h"

@@ -1,7 +1,8 @@
-/* layout.h: what the files of the pass `layout` share: which convolutions want their operands in which order, and those operands.
+/* layout.h: what the files of the pass `layout` share: which convolutions want their operands in which order, and
+ * those operands.
  *
- * Axes of an image are [N, C, S1..Sn]; channels-last they are [N, S1..Sn, C]. A node that lies channels-last is written as a
- * permute of its *twin*, which has the axes in that order: permute(twin, [0, n + 1, 1..n]).
+ * Axes of an image are [N, C, S1..Sn]; channels-last they are [N, S1..Sn, C]. A node that lies channels-last is
+ * written as a permute of its *twin*, which has the axes in that order: permute(twin, [0, n + 1, 1..n]).
  */
 #ifndef SN_PASSES_GRAPH_LAYOUT_H
 #define SN_PASSES_GRAPH_LAYOUT_H
@@ -18,8 +19,8 @@ bool sn_layout_is(const int64_t *perm, const int64_t *other, uint32_t rank);
 sn_nd sn_layout_permuted(sn_module *m, sn_nd x, const int64_t *perm);
 /* A cast that loses nothing: what a convolution reads is in memory as it was before. */
 bool sn_layout_widens(const sn_module *m, sn_nd x);
-/* x, from memory in which its twin is row-major and tensor copies can bring it: a copy, unless it lies so already. Casts that
- * widen stand behind it. */
+/* x, from memory in which its twin is row-major and tensor copies can bring it: a copy, unless it lies so already.
+ * Casts that widen stand behind it. */
 sn_nd sn_layout_laid_out(sn_module *m, sn_nd x);
 
 /* ---- convolutions (layout_conv.c) ---- */

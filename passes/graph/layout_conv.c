@@ -8,14 +8,16 @@
  *     patches  x' = copy of windows that tile the image : [N, OH, OW, C*KH*KW]
  *              a product of single pixels, with w as it is : [O, C*KH*KW, 1, 1]
  *
- * Tensor copies bring runs of channels, which begin at multiples of 16 bytes. Where there are so few that most of an instruction's
- * step would be zeros, the taps of a row of the window, which are neighbours in memory, are summed together: Cp is the least
- * number of channels with which windows begin at multiples of 16 bytes, and spatial padding is in the copy.
+ * Tensor copies bring runs of channels, which begin at multiples of 16 bytes. Where there are so few that most of an
+ * instruction's step would be zeros, the taps of a row of the window, which are neighbours in memory, are summed
+ * together: Cp is the least number of channels with which windows begin at multiples of 16 bytes, and spatial
+ * padding is in the copy.
  *
- * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than threads, the
- * conversion of the image included unless it can be had so. Groups of few channels do not fill an instruction, and a
- * convolution of single pixels is a product already where its rows of pixels can be brought: these go along with their neighbours.
- * More taps than pixels: a weight gradient, whose sum runs over pixels; both operands have what is not summed innermost. Legality: always; padded channels are products of zeros.
+ * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than
+ * threads, the conversion of the image included unless it can be had so. Groups of few channels do not fill an
+ * instruction, and a convolution of single pixels is a product already where its rows of pixels can be brought:
+ * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
+ * operands have what is not summed innermost. Legality: always; padded channels are products of zeros.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -51,7 +53,8 @@ sn_nd sn_layout_permuted(sn_module *m, sn_nd x, const int64_t *perm) {
     return sn_layout_is(composed, own, rank) ? in : sn_graph_permute(m, in, composed, rank);
 }
 
-/* Is x in memory that tensor copies bring as rows of its last axis? What is computed is there only once it is copied. */
+/* Is x in memory that tensor copies bring as rows of its last axis? What is computed is there only once it is
+ * copied. */
 static bool can_be_brought(const sn_module *m, sn_nd x) {
     sn_nd base = x;
     while (sn_ops[sn_node_get(m, base)->op].cls == SN_OPS_VIEW) base = sn_node_get(m, base)->in[0];
@@ -300,7 +303,8 @@ sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {
 
 /* ---- patches ---- */
 
-/* [N, C, R1*K1..Rn*Kn] -> [N, C, R1, K1..Rn, Kn] -> [N, R1..Rn, C, K1..Kn] -> [N, R1..Rn, C*K1*..*Kn] -> channels to place 1 */
+/* [N, C, R1*K1..Rn*Kn] -> [N, C, R1, K1..Rn, Kn] -> [N, R1..Rn, C, K1..Kn] -> [N, R1..Rn, C*K1*..*Kn] -> channels to
+ * place 1 */
 static sn_nd patches_image(sn_module *m, sn_nd x, const shape *s) {
     int64_t size[SN_MAX_RANK] = {s->image[0], s->image[1]}, perm[SN_MAX_RANK] = {0}, back[SN_MAX_RANK];
     uint32_t n = s->g.n;

@@ -3,10 +3,10 @@
  *     %1 = permute %t perm=[0, 3, 1, 2]               %1 = add %t, %b'          (%b' : [1, 1, C], a permute of %b's axes)
  *     %y = add %1, %b  : [N, C, H, W]         ->      %y = permute %1 perm=[0, 3, 1, 2]
  *
- * Elementwise operations take every operand in the new order, which is a view for those that are broadcast; what names axes (pads,
- * windows, reductions, ...) names them by their new places. A reshape that leaves the first two axes alone, batch and
- * channels, is one of the others. Legality: the same elements, computed from the same ones; sums over several axes in another order.
- * Constant time.
+ * Elementwise operations take every operand in the new order, which is a view for those that are broadcast; what
+ * names axes (pads, windows, reductions, ...) names them by their new places. A reshape that leaves the first two
+ * axes alone, batch and channels, is one of the others. Legality: the same elements, computed from the same ones;
+ * sums over several axes in another order. Constant time.
  */
 #include "ir/graph/build.h"
 #include "passes/graph/layout.h"

@@ -1,5 +1,5 @@
-/* place.c: where the elements of a node lie in memory, when a kernel reads them. See place.h. Linear in the views between a node and
- * its memory. Relies on sizes being numbers.
+/* place.c: where the elements of a node lie in memory, when a kernel reads them. See place.h. Linear in the views
+ * between a node and its memory. Relies on sizes being numbers.
  */
 #include "passes/graph/place.h"
 

@@ -18,7 +18,8 @@ bool sn_place_sizes(sn_place *out, const sn_module *m, const sn_type *t);
 void sn_place_lay_out(sn_place *p, bool intermediate);
 /* Where x is found without a kernel of its own; false: at no constant strides. */
 bool sn_place_of(sn_place *out, const sn_module *m, sn_nd x);
-/* Is one axis contiguous, `along` if that matters (-1: any), and do rows along it begin at multiples of so many elements? */
+/* Is one axis contiguous, `along` if that matters (-1: any), and do rows along it begin at multiples of so many
+ * elements? */
 bool sn_place_is_aligned(const sn_place *p, int along, int64_t unit);
 
 #endif

@@ -3,9 +3,9 @@
  *     %t = permute %w perm=[1, 0] ;  %c = matmul %h, %t ;  %d = add %c, %bias ;  %y = gelu's nodes of %d
  *  -> graph @product(%i0: bf16[4096, 1024], %i1: bf16[1024, 1024], %i2: bf16[1024]) { ... the same ... return o0 = .. }
  *
- * The epilogue are elementwise operations of the product's own shape behind it, as the pass `fuse` would take them along.
- * What they read beside it becomes an input, and so do operands once views and casts are looked through, which cost
- * nothing and decide how memory is walked. Relies on sizes being numbers. Cost: linear in the graph.
+ * The epilogue are elementwise operations of the product's own shape behind it, as the pass `fuse` would take them
+ * along. What they read beside it becomes an input, and so do operands once views and casts are looked through,
+ * which cost nothing and decide how memory is walked. Relies on sizes being numbers. Cost: linear in the graph.
  */
 #include "passes/graph/choices.h"
 

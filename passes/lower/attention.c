@@ -1,4 +1,5 @@
-/* attention.c: products around a softmax as one nest, for the pass `to-loops`: those that the pass `attention` has marked.
+/* attention.c: products around a softmax as one nest, for the pass `to-loops`: those that the pass `attention` has
+ * marked.
  *
  *     y[b, i, d] = sum over j of softmax(x[b, i, ..])[j] * v[b, j, d],    x = scores of s[b, i, j] = sum over c of q * k
  *
@@ -8,10 +9,10 @@
  *     }
  *     %y = div %o, %z
  *
- * Both states of the reduction are relative to the same maximum, so that it falls out of the quotient; where it is infinite, the
- * states are 0 or infinite as the softmax has it (ir/ops/combs.def), and the result is nan. Members of an attention are
- * never realized: who asks for an element of the weights gets the score, who asks for one of the first product gets its
- * sum, in that place.
+ * Both states of the reduction are relative to the same maximum, so that it falls out of the quotient; where it is
+ * infinite, the states are 0 or infinite as the softmax has it (ir/ops/combs.def), and the result is nan. Members of
+ * an attention are never realized: who asks for an element of the weights gets the score, who asks for one of the
+ * first product gets its sum, in that place.
  */
 #include "passes/lower/lower.h"
 

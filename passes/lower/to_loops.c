@@ -104,9 +104,9 @@ static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
     return sn_ops[n->op].cls == SN_OPS_VIEW;
 }
 
-/* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than they, so
- * that a view of it is one of rows as it has them, in the dtype that it has; else what is widened rather than its wider
- * copy, so that the product is one of halves. */
+/* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than
+ * they, so that a view of it is one of rows as it has them, in the dtype that it has; else what is widened rather
+ * than its wider copy, so that the product is one of halves. */
 static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
     sn_nd base = x, narrow = x;
     for (const sn_node_rec *n; n = sn_node_get(lw->m, base), is_seen_through(lw, n); base = n->in[0])
@@ -114,8 +114,8 @@ static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
     return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : narrow;
 }
 
-/* An operand of an attention is what stands in memory, in the dtype that it has there: below views, whatever is computed goes there, in
- * the order of its own axes. */
+/* An operand of an attention is what stands in memory, in the dtype that it has there: below views, whatever is
+ * computed goes there, in the order of its own axes. */
 static void realize_below(sn_lower *lw, sn_nd x) {
     while (!lw->nodes[x.i].realized && is_seen_through(lw, sn_node_get(lw->m, x))) x = sn_node_get(lw->m, x)->in[0];
     lw->nodes[x.i].realized = true;
@@ -449,8 +449,8 @@ static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
 }
 
-/* What a node says of its kernel stands in the kernel's header. The rule of the operation has read it before. The precision is
- * not for schedules to say. */
+/* What a node says of its kernel stands in the kernel's header. The rule of the operation has read it before. The
+ * precision is not for schedules to say. */
 static void pin_schedule(sn_lower *lw, sn_nd x) {
     const sn_attr *a = sn_node_attr(lw->m, x, SN_ATTR_SCHEDULE);
     sn_sched *sched = &sn_kern_get(lw->m, lw->kern)->sched;

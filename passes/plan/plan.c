@@ -16,15 +16,15 @@
  * from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
  * output's storage. Not so an output that is written back to an input: the caller may bind both to the same storage.
  *
- * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded. What they
- * leave for others has memory of its own, which is not reused:
+ * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded.
+ * What they leave for others has memory of its own, which is not reused:
  *
  *     kernel @p(c, w) ; kernel @k(x, w, y)    ->    prepare { alloc w ; call @p(c, w) }   check x   call @k(x, w, y)
  *
- * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it before.
- * Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last kernels become
- * functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies and a buffer of equal
- * size that is born in one segment; else linear in parameters.
+ * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it
+ * before. Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last
+ * kernels become functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies
+ * and a buffer of equal size that is born in one segment; else linear in parameters.
  */
 #include "passes/plan/plan.h"
 

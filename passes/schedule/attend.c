@@ -11,8 +11,9 @@
  *       the body, at the elements of acc that are the thread's
  *     } }
  *
- * Finds the nest and chooses tiles here; attend_mask.c reads masks, attend_bind.c binds. A row is shared by four neighbouring
- * threads, as instructions share it. Where a mask hides whole tiles of keys from a block, its loop over them is shorter.
+ * Finds the nest and chooses tiles here; attend_mask.c reads masks, attend_bind.c binds. A row is shared by four
+ * neighbouring threads, as instructions share it. Where a mask hides whole tiles of keys from a block, its loop over
+ * them is shorter.
  *
  * Legality: weights are rounded to the dtype of v for their product, as those of a graph in that dtype are.
  */
@@ -237,8 +238,8 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
 
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
-/* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which warpgroups do
- * meanwhile; more where few registers are left to do so. */
+/* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
+ * warpgroups do meanwhile; more where few registers are left to do so. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
@@ -252,8 +253,8 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     return turns * (waves_of((double)c->k, n) * tile + SN_ATTEND_BLOCK);
 }
 
-/* Blocks do several tiles where these are all as long, and there is room for two copies of results beside operands; else the device
- * shares them out better. */
+/* Blocks do several tiles where these are all as long, and there is room for two copies of results beside operands;
+ * else the device shares them out better. */
 static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
     int64_t results = (int64_t)sc->tile_m * sn_attend_padded(a->c.n) * sn_dtype_bytes(SN_BF16);
     bool alike = !a->n_masks;

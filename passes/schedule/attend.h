@@ -7,8 +7,8 @@
  *       .. store y[..], g(%o, %z, ..)
  *     } } }
  *
- * Rows are queries, columns are those of v. f may be anything; what of it is a test that says which keys a row sees, and is linear
- * in both, becomes a mask.
+ * Rows are queries, columns are those of v. f may be anything; what of it is a test that says which keys a row sees,
+ * and is linear in both, becomes a mask.
  */
 #ifndef SN_PASSES_SCHEDULE_ATTEND_H
 #define SN_PASSES_SCHEDULE_ATTEND_H
@@ -58,7 +58,8 @@ bool sn_attend_fits(const char **why_not, const sn_attend *a, const sn_sched *sc
 
 /* Takes masks and a positive factor off a->score. */
 void sn_attend_find_masks(sn_attend *a);
-/* Tiles of keys that the rows from `row` on see, of a block of that header at `batch`: first and number, at least one. */
+/* Tiles of keys that the rows from `row` on see, of a block of that header at `batch`: first and number, at least
+ * one. */
 void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row);
 /* e of mask i at a place; its least value over rows from `row` and keys from `key` on, of a tile. */
 sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix key);

@@ -1,9 +1,9 @@
 /* attend_bind.c: binding of class attend; attend.c has the picture.
  *
- * Tiles of q, k and v lie in shared memory alike: lines of up to 128 bytes of channels, one for each row or key, permuted. Scores
- * and sums are accumulators of instructions; weights become the fragment of the second product, for which every thread has its
- * elements already. Of a row, four threads have the maximum and the growth alike, and each has a total of its own, added
- * up at the end. With c the factor of scores and log2 e,
+ * Tiles of q, k and v lie in shared memory alike: lines of up to 128 bytes of channels, one for each row or key,
+ * permuted. Scores and sums are accumulators of instructions; weights become the fragment of the second product, for
+ * which every thread has its elements already. Of a row, four threads have the maximum and the growth alike, and
+ * each has a total of its own, added up at the end. With c the factor of scores and log2 e,
  *
  *     most' = max(most, scores)   shift = c*most'   grown = 2^(c*most - shift)   weight = 2^(c*score - shift)
  *
@@ -46,8 +46,8 @@ static sn_mma_operand make_operand(binding *o, const char *name, sn_stmt load, i
     return (sn_mma_operand){.buf = buf, .rows = lines, .width = sn_attend_line(padded) / sn_dtype_bytes(SN_BF16)};
 }
 
-/* Boxes that bring a tile: `lines` rows or keys from `from` on, of `all`; side by side what lines of channels hold. axis: that of
- * channels. */
+/* Boxes that bring a tile: `lines` rows or keys from `from` on, of `all`; side by side what lines of channels hold.
+ * axis: that of channels. */
 typedef struct tile {
     sn_stmt load;
     const sn_mma_operand *to;
@@ -161,7 +161,8 @@ static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return fma_ix(o, 4, sn_ix
 
 static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b, at, buf); }
 
-/* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x + 1) also near 0. */
+/* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x +
+ * 1) also near 0. */
 static sn_val put_score(binding *o, sn_contraction_copier *p) {
     enum { MOST_WEIGHT = 256 };
     sn_module *m = o->b.m;
@@ -295,8 +296,8 @@ static void put_weights(binding *o, sn_cursor at) {
     sn_put_store(m, at, o->part, own, sn_put_op2(m, at, SN_LOP_ADD, part, sum));
 }
 
-/* Elements of a fragment are, in their order: blocks of rows h, steps of the instruction, halves of those, rows r, neighbours. Two
- * blocks of scores are a step. */
+/* Elements of a fragment are, in their order: blocks of rows h, steps of the instruction, halves of those, rows r,
+ * neighbours. Two blocks of scores are a step. */
 static void put_fragment(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = open_threads(o, &at), h = open_loop(o, &at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
@@ -413,8 +414,9 @@ static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent
     return sn_ix_axis(o->b.m, ax);
 }
 
-/* The loops over blocks of rows; *at moves inside. Those with most keys begin first: what is left then are short ones. A persistent
- * block does one after the other: q and keys of the next come while this one's results are stored. */
+/* The loops over blocks of rows; *at moves inside. Those with most keys begin first: what is left then are short
+ * ones. A persistent block does one after the other: q and keys of the next come while this one's results are
+ * stored. */
 static void open_blocks(binding *o, sn_cursor *at) {
     const sn_contraction *c = &o->a->c;
     sn_module *m = o->b.m;

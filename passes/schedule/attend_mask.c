@@ -3,10 +3,10 @@
  *     %c = in i - j, 4096   %x = select %c, %y, -inf        keeps j <= i
  *     %p = index.i64 i   %q = index.i64 j   %c = ge %p, %q   the same
  *
- * A mask is an e that is not negative where the score counts. For a block of rows, each says from which key on, or up to which
- * key, there is something to see: then tiles outside of that need not be looked at, and tiles that lie inside for all masks need
- * no test. A score that is -inf has the weight 0 whatever the others are, so that nothing changes; a row that sees nothing at all
- * still has a tile, whose scores are all -inf.
+ * A mask is an e that is not negative where the score counts. For a block of rows, each says from which key on, or
+ * up to which key, there is something to see: then tiles outside of that need not be looked at, and tiles that lie
+ * inside for all masks need no test. A score that is -inf has the weight 0 whatever the others are, so that nothing
+ * changes; a row that sees nothing at all still has a tile, whose scores are all -inf.
  */
 #include "passes/schedule/attend.h"
 

@@ -1,5 +1,5 @@
-/* attend_rows.c: class attend on GPUs where few query rows meet the same keys, as in decoding: keys and v come from memory once, as
- * fast as that is.
+/* attend_rows.c: class attend on GPUs where few query rows meet the same keys, as in decoding: keys and v come from
+ * memory once, as fast as that is.
  *
  *     loop .. { loop d { %m, %z, %n, %o = reduce (sumexp, sumexp) j { %s = reduce sum c { q * k }   %x = f(%s)   yield %x, 1, %x, v } .. } }
  *  -> loop g in batch : grid {
@@ -14,8 +14,8 @@
  *       the last block of a batch puts together what the parts have left, in their order, and does the body
  *     }
  *
- * The threads x of a key have its channels, and the same columns of v. Heads that share keys are rows of one block. Chooses here,
- * binds in attend_rows_bind.c.
+ * The threads x of a key have its channels, and the same columns of v. Heads that share keys are rows of one block.
+ * Chooses here, binds in attend_rows_bind.c.
  */
 #include "passes/schedule/attend_rows.h"
 
@@ -186,8 +186,8 @@ bool sn_schedule_attend_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_k
 
 /* ---- headers ---- */
 
-/* Registers of a thread: its rows of q and of the sums; keys and v that it waits for, scores and what rows carry. With one stage v may
- * come as late as keys are done with. */
+/* Registers of a thread: its rows of q and of the sums; keys and v that it waits for, scores and what rows carry.
+ * With one stage v may come as late as keys are done with. */
 static int64_t registers(const sn_attend_rows *a, const sn_sched *sc) {
     int64_t key = sn_attend_rows_vectors(sc, a->depth), v = sn_attend_rows_vectors(sc, a->width);
     int64_t waits = sc->stages > 1 ? key + v : key > v ? key : v;
@@ -213,7 +213,8 @@ static int64_t resident(const sn_attend_rows *a, const sn_sched *sc, const sn_ta
     return most < 1 ? 1 : sn_least((uint32_t)most, sn_target_blocks(t, (uint64_t)threads));
 }
 
-/* Parts of the keys: so many blocks that they lie evenly on the device, and none so short that beginning takes longer. */
+/* Parts of the keys: so many blocks that they lie evenly on the device, and none so short that beginning takes
+ * longer. */
 static uint32_t parts_of(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
     int64_t together = (int64_t)sc->block_y * sc->unroll;
     int64_t best = 1;

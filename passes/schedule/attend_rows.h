@@ -1,5 +1,5 @@
-/* attend_rows.h: what attend_rows.c, which chooses, and attend_rows_bind.c, which binds, know of an attention whose keys meet few
- * query rows.
+/* attend_rows.h: what attend_rows.c, which chooses, and attend_rows_bind.c, which binds, know of an attention whose
+ * keys meet few query rows.
  */
 #ifndef SN_PASSES_SCHEDULE_ATTEND_ROWS_H
 #define SN_PASSES_SCHEDULE_ATTEND_ROWS_H

@@ -2,12 +2,14 @@
  *
  *     key = U*(Y*t + y) + u of the part        channel, column = V*(X*e + x) + v
  *
- * A thread carries for each row the maximum of its scores so far, the sum of its weights relative to that, and the columns of v that it
- * has, weighted. A maximum that is infinite counts as 0, as in the combiner `sumexp`: then sums are 0, infinite or nan, as
- * those have to be. Keys beyond the last have the score -inf, and v is 0; channels and columns beyond the last are 0.
+ * A thread carries for each row the maximum of its scores so far, the sum of its weights relative to that, and the
+ * columns of v that it has, weighted. A maximum that is infinite counts as 0, as in the combiner `sumexp`: then sums
+ * are 0, infinite or nan, as those have to be. Keys beyond the last have the score -inf, and v is 0; channels and
+ * columns beyond the last are 0.
  *
- * With two stages keys of the next turn are loaded while weights of this one are summed up, and its v while the next scores are
- * computed: both into registers that have just been read. The last turn loads again what is there already.
+ * With two stages keys of the next turn are loaded while weights of this one are summed up, and its v while the next
+ * scores are computed: both into registers that have just been read. The last turn loads again what is there
+ * already.
  *
  * Weights are 2^((x - m) log2 e), which a GPU has an instruction for.
  */
@@ -119,7 +121,8 @@ typedef struct place {
     sn_ix row, key, channel, column;
 } place;
 
-/* The parts of a number that axes with several values have; 0 of others, so that the first one is the number as far as it goes. */
+/* The parts of a number that axes with several values have; 0 of others, so that the first one is the number as far
+ * as it goes. */
 static void spread(sn_ix *out, binding *b, sn_ix number, const int64_t *sizes) {
     sn_ix shape[SN_MAX_CHAIN], part[SN_MAX_CHAIN];
     uint32_t n = 0, at = 0;

@@ -7,9 +7,9 @@
  *       loop x : block.x { the body, at the elements of acc that are the thread's }
  *     } } }
  *
- * Chooses here what tensor copies bring to instructions of warpgroups, and asks contract_threads.c for all else; binds in
- * contract_bind.c. Stands on contraction.c. The blocks of a cluster have tiles one below the other,
- * so that the right operand is read once for all of them. A block that is persistent does one tile after the other, and the
+ * Chooses here what tensor copies bring to instructions of warpgroups, and asks contract_threads.c for all else;
+ * binds in contract_bind.c. Stands on contraction.c. The blocks of a cluster have tiles one below the other, so that
+ * the right operand is read once for all of them. A block that is persistent does one tile after the other, and the
  * copies for the next one begin before this one's results are stored.
  */
 #include "passes/schedule/contract.h"
@@ -30,7 +30,8 @@ static bool any_lies_across(const sn_contract *ct, bool right) {
     return any;
 }
 
-/* Instructions read operands that lie along the sum; one that does not is the left one, which passes through registers. */
+/* Instructions read operands that lie along the sum; one that does not is the left one, which passes through
+ * registers. */
 static bool takes_as_they_are(sn_contract *ct) {
     if (any_lies_across(ct, true) && any_lies_across(ct, false)) return false;
     if (any_lies_across(ct, true)) sn_contraction_swap(&ct->c);
@@ -52,8 +53,8 @@ static sn_axis contiguous_axis(const sn_contract *ct) {
     return (sn_axis){0};
 }
 
-/* Few rows are columns. Results that are images are stored along rows of the tile; but rows that are taken apart are twice as many as those
- * of an instruction at least. */
+/* Few rows are columns. Results that are images are stored along rows of the tile; but rows that are taken apart are
+ * twice as many as those of an instruction at least. */
 static bool stands_sideways(const sn_contract *ct) {
     const sn_contraction *c = &ct->c;
     int64_t extent, least = sn_mmas[ct->mma].m;
@@ -132,7 +133,8 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
     return headers.n && sn_contract_find(&ct, &why_not, cx, k) && is_narrow(&ct);
 }
 
-/* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless the header says so. */
+/* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless
+ * the header says so. */
 static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     sn_contract ct;
     const char *why_not;
@@ -155,8 +157,8 @@ static bool has_images(sn_pass_ctx *cx, sn_kern k) {
     return sn_contract_find(&ct, &why_not, cx, k) && ct.images;
 }
 
-/* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller tiles, if they need not
- * find out for each element where its pixel stands. */
+/* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller
+ * tiles, if they need not find out for each element where its pixel stands. */
 sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                           const sn_sched *pinned) {
     (void)sh;

@@ -27,12 +27,14 @@ typedef struct sn_contract {
     bool reads_only;                  /* the kernel stores to nothing that it loads */
 } sn_contract;
 
-/* Neighbours of a right operand that a thread takes apart at a time, where it lies across the sum or along it (contract_terms.c). */
+/* Neighbours of a right operand that a thread takes apart at a time, where it lies across the sum or along it
+ * (contract_terms.c). */
 enum { SN_TERMS_ACROSS = 4, SN_TERMS_ALONG = 8 };
 /* How often terms of right operands lie in shared memory. */
 enum { SN_TERMS_COPIES = 3 };
 
-/* Is the kernel a product of which tensor copies can bring the operands, and that matrix instructions of this target do? */
+/* Is the kernel a product of which tensor copies can bring the operands, and that matrix instructions of this target
+ * do? */
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
 /* Headers that agree with the pinned one, the best by the model first (contract_tiles.c). */
@@ -48,7 +50,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
 
 /* Rows and columns are numbered along operands that lie across the sum. */
 void sn_contract_order_sides(sn_contract *ct);
-/* Rows or columns that are not neighbours in an operand across the sum (images of x[n, c, hw]) are products of a batch instead. */
+/* Rows or columns that are not neighbours in an operand across the sum (images of x[n, c, hw]) are products of a
+ * batch instead. */
 void sn_contract_straighten(sn_contract *ct);
 /* Find them, and how long lines of their channels are. */
 bool sn_contract_find_pixels(const char **why_not, sn_contract *ct);
@@ -75,8 +78,8 @@ uint32_t sn_contract_swizzle(const sn_contract *ct, const sn_sched *sc, uint32_t
 /* Warps side by side in a tile; 0: warps cannot share it. */
 uint32_t sn_contract_columns(const sn_contract *ct, const sn_sched *sc);
 
-/* How threads share a tile where there is no instruction: in `parts` groups, each of which has some steps of the sum; in a group by
- * `across` times `down` of them, in turn by runs. */
+/* How threads share a tile where there is no instruction: in `parts` groups, each of which has some steps of the
+ * sum; in a group by `across` times `down` of them, in turn by runs. */
 typedef struct sn_contract_plain {
     int64_t parts;
     int64_t across, down;          /* threads */

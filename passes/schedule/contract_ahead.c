@@ -1,4 +1,5 @@
-/* contract_ahead.c: what the body behind a product loads for each of its results (a residual, a gate) comes before it is wanted.
+/* contract_ahead.c: what the body behind a product loads for each of its results (a residual, a gate) comes before
+ * it is wanted.
  *
  *     loop x : block.x { held[0, ..] = load r[part 0 of the tile] }
  *     loop k : pipe { .. products .. }
@@ -7,14 +8,16 @@
  *       loop x : block.x { results = f(sums, held[p mod 2, ..]) }   barrier   boxes
  *     }
  *
- * Threads that multiply have nothing else to do while a load comes from memory. So the first part is on its way during all
- * products, and the others while the one before is stored: 3 % of a short product with a gate on an H200, less of longer ones,
- * where what is left is that each load touches eight lines. (Whole rows by vectors, which change threads in the memory of the
- * results, were 7 % slower there: their parts wait for each other at a barrier more.) Loads of rows or columns alone (a bias)
- * come from near caches, and stay where they are. Registers bound it: what a thread holds stands beside its sums, for all such
- * arrays or for none, and tests at the edges of the result would not leave enough of them.
+ * Threads that multiply have nothing else to do while a load comes from memory. So the first part is on its way
+ * during all products, and the others while the one before is stored: 3 % of a short product with a gate on an H200,
+ * less of longer ones, where what is left is that each load touches eight lines. (Whole rows by vectors, which
+ * change threads in the memory of the results, were 7 % slower there: their parts wait for each other at a barrier
+ * more.) Loads of rows or columns alone (a bias) come from near caches, and stay where they are. Registers bound it:
+ * what a thread holds stands beside its sums, for all such arrays or for none, and tests at the edges of the result
+ * would not leave enough of them.
  *
- * Legality: the kernel stores to no buffer that is loaded so, and the index is made of axes. contract_bind.c decides about parts.
+ * Legality: the kernel stores to no buffer that is loaded so, and the index is made of axes. contract_bind.c decides
+ * about parts.
  */
 #include "passes/schedule/contract_bind.h"
 

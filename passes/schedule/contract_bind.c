@@ -1,8 +1,8 @@
 /* contract_bind.c: binding of class contract on GPUs; contract.c has the picture.
  *
- * Operands of a stage lie in shared memory in rows of 128 bytes, permuted (swizzle), as the instructions want them: rows of
- * steps of the sum where the operand is contiguous along it, else rows of rows or columns of the tile. A box fills each.
- * What is outside of the operand is 0 there, so that it adds nothing; results outside are not stored.
+ * Operands of a stage lie in shared memory in rows of 128 bytes, permuted (swizzle), as the instructions want them:
+ * rows of steps of the sum where the operand is contiguous along it, else rows of rows or columns of the tile. A box
+ * fills each. What is outside of the operand is 0 there, so that it adds nothing; results outside are not stored.
  */
 #include "passes/schedule/contract_bind.h"
 
@@ -62,9 +62,9 @@ static int64_t operand_bytes(const sn_contraction *c) {
     return bytes;
 }
 
-/* Blocks that run at the same time have tiles that are near each other both ways, so that they read the same lines: `tall` of
- * them one below the other, then the next columns. Where more is written than read, and what is read stays in the cache, they
- * stand side by side: memory takes long pieces of few rows faster than short ones of many. */
+/* Blocks that run at the same time have tiles that are near each other both ways, so that they read the same lines:
+ * `tall` of them one below the other, then the next columns. Where more is written than read, and what is read stays
+ * in the cache, they stand side by side: memory takes long pieces of few rows faster than short ones of many. */
 static int64_t tall(const sn_contract_binding *b, int64_t across, int64_t blocks) {
     const sn_contraction *c = &b->ct.c;
     int64_t wanted = 1, bytes = operand_bytes(c);
@@ -159,7 +159,8 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k)
     }
 }
 
-/* Bytes of a line of an operand that boxes bring: as long as can be. Across the sum, one of pixels stays inside a tap. */
+/* Bytes of a line of an operand that boxes bring: as long as can be. Across the sum, one of pixels stays inside a
+ * tap. */
 static uint32_t line_of(const sn_contract_binding *b, uint32_t i) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     uint32_t line = SN_LINE, bytes = sn_dtype_bytes(o->from);
@@ -304,8 +305,8 @@ static void make_states(sn_contract_binding *b, sn_cursor at) {
 
 /* ---- epilogue ---- */
 
-/* The only store of the body, if the tile's results may leave through shared memory: rows of it are 128 bytes long there, and
- * boxes write them, or threads row by row. none: results go to memory from the threads that have them. */
+/* The only store of the body, if the tile's results may leave through shared memory: rows of it are 128 bytes long
+ * there, and boxes write them, or threads row by row. none: results go to memory from the threads that have them. */
 static sn_stmt only_store(const sn_contract_binding *b) {
     sn_stmt store = {0};
     for (uint32_t i = 0; i < b->body.n; i++) {
@@ -430,8 +431,8 @@ static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
     else if (b->staged.i) put_store_boxes(b, at, p);
 }
 
-/* Of the memory for results: with a part behind the one that boxes read, threads write the next. Parts take copies in turn, so that
- * the last one of a tile and the first one of the next are different ones. */
+/* Of the memory for results: with a part behind the one that boxes read, threads write the next. Parts take copies
+ * in turn, so that the last one of a tile and the first one of the next are different ones. */
 static uint32_t copies_of(const sn_contract_binding *b, int64_t n_parts) {
     int64_t turns;
     bool one_tile = sn_ix_is_const(b->m, b->turn, &turns);
@@ -445,8 +446,8 @@ static uint32_t staged_line(const sn_contract_binding *b, int64_t bytes) {
     return line;
 }
 
-/* As few parts as shared memory has room for; one copy of the memory, behind whose reading everybody waits, where there is
- * none for several. */
+/* As few parts as shared memory has room for; one copy of the memory, behind whose reading everybody waits, where
+ * there is none for several. */
 static bool find_parts(sn_contract_binding *b, int64_t room, int64_t bytes) {
     int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n * bytes, width = staged_line(b, bytes) / bytes;
     for (int several = 1; several >= 0; several--)

@@ -3,11 +3,11 @@
  *     1024 x 1024 x 1024 in f32 on two threads with vectors of 16:
  *     tiles of 342 x 512, parts of 128 steps; blocks of 6 rows x 4 vectors, whose 24 sums stay in registers
  *
- * contract_host_bind.c has the picture. A block is as large as registers allow and fits the tile well: what reaches over
- * is computed twice. A step of the sum multiplies and adds for each vector of the block, and loads its row and its
- * column. Operands are packed where several blocks need the same elements, or they would be read against their order.
- * Tiles are as few as keep all threads busy, since each packs its operands anew, and no larger than caches and the stack
- * hold.
+ * contract_host_bind.c has the picture. A block is as large as registers allow and fits the tile well: what reaches
+ * over is computed twice. A step of the sum multiplies and adds for each vector of the block, and loads its row and
+ * its column. Operands are packed where several blocks need the same elements, or they would be read against their
+ * order. Tiles are as few as keep all threads busy, since each packs its operands anew, and no larger than caches
+ * and the stack hold.
  *
  * The figures are counts of cycles: they rank plans, and tell whether to wake other threads.
  */
@@ -113,8 +113,8 @@ static int64_t cuts(int64_t all, int64_t piece) { return (all + piece - 1) / pie
 /* Vectors of a block. */
 static int64_t sums(const sn_contract_plan *p) { return p->rows * (p->depth > 1 ? p->width : p->vectors); }
 
-/* Cycles of a step of the sum for a block, or of as many steps as a vector has. What an operand without a panel takes is
- * part of it. */
+/* Cycles of a step of the sum for a block, or of as many steps as a vector has. What an operand without a panel
+ * takes is part of it. */
 static double step_cycles(const planner *pl, const sn_contract_plan *p) {
     double loads = 0, more = 0;
     for (uint32_t o = 0; o < pl->c->n_operands; o++) {
@@ -227,9 +227,9 @@ static int64_t divisor(int64_t n, int64_t least, int64_t most) {
     return 0;
 }
 
-/* Parts whose columns of a block stay near; of operands that come from far as they are, lines that follow each other; else
- * as long as sums allow. The same number of steps in all parts, and in all runs of a part, spares code for the last
- * ones. */
+/* Parts whose columns of a block stay near; of operands that come from far as they are, lines that follow each
+ * other; else as long as sums allow. The same number of steps in all parts, and in all runs of a part, spares code
+ * for the last ones. */
 static void choose_parts(const planner *pl, sn_contract_plan *p) {
     int64_t k = pl->c->k, run = SN_CONTRACT_RUN * p->depth, most = SN_CONTRACT_RUN / 2 * run;
     bool panels = false, far = false;

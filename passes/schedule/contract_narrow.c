@@ -2,16 +2,16 @@
  *
  *     11008 x 4096 times 4096 x 16 in bfloat16, 132 multiprocessors: 172 tiles of 64 x 16, 8 stages of 64 steps
  *
- * Such a product takes as long as its left operand takes to come from memory. Tiles are as small as an instruction, and all of
- * them run at the same time where a multiprocessor has room for its share of them: then it does not matter that some have
- * one more, since all that run share the memory. Else blocks do one tile after the other. Where tiles are few, blocks share
- * the sums of each (contract_split.c). Stages are as many as keep twice the bytes on their way that memory asks for. Does
- * not choose between this and tiles.
+ * Such a product takes as long as its left operand takes to come from memory. Tiles are as small as an instruction,
+ * and all of them run at the same time where a multiprocessor has room for its share of them: then it does not
+ * matter that some have one more, since all that run share the memory. Else blocks do one tile after the other.
+ * Where tiles are few, blocks share the sums of each (contract_split.c). Stages are as many as keep twice the bytes
+ * on their way that memory asks for. Does not choose between this and tiles.
  */
 #include "passes/schedule/contract.h"
 
-/* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will do. Terms are made
- * by all threads, which have to have something to do. */
+/* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will
+ * do. Terms are made by all threads, which have to have something to do. */
 static uint32_t columns(const sn_contract *ct, uint32_t threads) {
     int64_t least = ct->n_terms ? SN_LINE / sn_dtype_bytes(SN_F32) : sn_mmas[ct->mma].n, step = least;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
@@ -38,7 +38,8 @@ static uint32_t rights(const sn_contract *ct) {
     return n;
 }
 
-/* How much of the sum is on its way: `flight` bytes of operands, as far as there is room; terms of right ones lie beside them. */
+/* How much of the sum is on its way: `flight` bytes of operands, as far as there is room; terms of right ones lie
+ * beside them. */
 static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, int64_t room) {
     int64_t step = step_bytes(ct, sc), depth = sn_ceil_div(ct->c.k, sc->split);
     int64_t beside = (int64_t)SN_TERMS_COPIES * ct->n_terms * sn_dtype_bytes(SN_BF16) * sc->tile_n * rights(ct);
@@ -71,8 +72,8 @@ static double taken_apart(const sn_contract *ct, int64_t rows) {
     return (double)(sn_ceil_div(tiles * split, ct->cx->target->units) * (rows + n)) / split;
 }
 
-/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the short operand; or where
- * one block would do one tile after the other, whose four warps alone wait for themselves. */
+/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the
+ * short operand; or where one block would do one tile after the other, whose four warps alone wait for themselves. */
 static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     const char *why_not;

@@ -1,11 +1,12 @@
-/* contract_pixels.c: operands of a matrix product that are images, as convolutions have them, for class contract on GPUs.
+/* contract_pixels.c: operands of a matrix product that are images, as convolutions have them, for class contract on
+ * GPUs.
  *
  *     loop n { loop y { loop x { loop o { reduce s { reduce t { reduce c { .. image[n, y + s - 1, x + t - 1, c] if inside .. } } } } } } }
  *
- * Rows of the product (n, y, x) are pixels, steps of the sum (s, t, c) taps and channels. A box has as many pixels as the
- * tile has rows, and channels of one tap (ir/loop/box.h: lines that are pixels); a step of the pipe may have boxes of several
- * taps. Where the sum goes over pixels, as in the gradient of weights, lines are steps, and lanes channels of one tap in the
- * columns.
+ * Rows of the product (n, y, x) are pixels, steps of the sum (s, t, c) taps and channels. A box has as many pixels
+ * as the tile has rows, and channels of one tap (ir/loop/box.h: lines that are pixels); a step of the pipe may have
+ * boxes of several taps. Where the sum goes over pixels, as in the gradient of weights, lines are steps, and lanes
+ * channels of one tap in the columns.
  *
  * Channels are counted in whole lines of 128, 64 or 32 bytes, those that waste least; what is beyond them is 0 in both
  * operands. A step of the pipe has lines of one length, and as many as divide all of them, so that no tap is beyond the
@@ -23,8 +24,8 @@ static const sn_stmt_rec *load_of(const sn_contract *ct, uint32_t i) {
     return sn_stmt_get(ct->m, ct->c.operands[i].load);
 }
 
-/* Are elements at these places of an operand something else than neighbours at one distance? Places: along the sum, or its rows or
- * columns. */
+/* Are elements at these places of an operand something else than neighbours at one distance? Places: along the sum,
+ * or its rows or columns. */
 static bool is_bent(sn_contract *ct, uint32_t i, bool along) {
     sn_module *m = ct->m;
     const sn_contraction_operand *o = &ct->c.operands[i];
@@ -41,8 +42,8 @@ static bool is_bent(sn_contract *ct, uint32_t i, bool along) {
 
 /* ---- lines of channels ---- */
 
-/* Elements of a step of the pipe, of lines so long, and at most so many; 0: there is no such step. As many lines as fill 128 bytes,
- * or a few more. */
+/* Elements of a step of the pipe, of lines so long, and at most so many; 0: there is no such step. As many lines as
+ * fill 128 bytes, or a few more. */
 static int64_t depth_of(const sn_contract *ct, int64_t line, int64_t lines, int64_t most) {
     int64_t whole = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from), best = 0;
     for (int64_t q = 1; q <= lines && q * line <= most && best < whole; q++)
@@ -99,8 +100,8 @@ sn_val sn_contract_in_channels(const sn_contract *ct, sn_cursor at, sn_val mask,
 
 /* ---- which operands ---- */
 
-/* The axis along which neighbours of an operand stand that does not lie along the sum becomes the last one of its side, so that lines
- * of it are columns next to each other. */
+/* The axis along which neighbours of an operand stand that does not lie along the sum becomes the last one of its
+ * side, so that lines of it are columns next to each other. */
 static void order_side(sn_contract *ct, const sn_contraction_operand *o) {
     sn_contraction *c = &ct->c;
     const sn_stmt_rec *load = sn_stmt_get(ct->m, o->load);

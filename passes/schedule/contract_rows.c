@@ -1,4 +1,5 @@
-/* contract_rows.c: class contract on GPUs where one operand has few rows: the other one is read once, as fast as memory is.
+/* contract_rows.c: class contract on GPUs where one operand has few rows: the other one is read once, as fast as
+ * memory is.
  *
  *     loop i in 4 { loop j in 11008 { %s = reduce sum r in 4096 { .. a(i, r) * b(j, r) }   .. store y[..] } }
  *  -> loop g : grid {
@@ -9,10 +10,10 @@
  *       loop y : block.y { loop r { loop i { %s = reduce sum x : block.x { sums }   the body } } }
  *     }
  *
- * Chooses here, binds in contract_rows_bind.c, which has the picture for operands that are contiguous the other way. A thread
- * keeps as many bytes of the long operand in flight as a multiprocessor asks for, and multiplies each element by all rows
- * of the short one; so the instructions of an element grow with the rows, and with many of them tensor cores do better.
- * Each element of the short operand is loaded once for the R columns that a thread has.
+ * Chooses here, binds in contract_rows_bind.c, which has the picture for operands that are contiguous the other way.
+ * A thread keeps as many bytes of the long operand in flight as a multiprocessor asks for, and multiplies each
+ * element by all rows of the short one; so the instructions of an element grow with the rows, and with many of them
+ * tensor cores do better. Each element of the short operand is loaded once for the R columns that a thread has.
  */
 #include "passes/schedule/contract_rows.h"
 
@@ -100,15 +101,16 @@ static double issue(const sn_contract_rows *r, sn_pass_ctx *cx, int64_t groups) 
     return bytes > 0 ? each * cx->target->cycle_bytes / (bytes * SN_ISSUES) : 1;
 }
 
-/* The same of tiles: threads take f32 apart into terms, of both operands; else they have nothing to do with elements. */
+/* The same of tiles: threads take f32 apart into terms, of both operands; else they have nothing to do with
+ * elements. */
 static double issue_of_tiles(const sn_contract_rows *r, const sn_pass_ctx *cx, const sn_sched *tiles) {
     if (r->c.dtype != SN_F32 || r->c.operands[0].from != SN_F32) return 0;
     double each = SN_PRODUCT_TERMS * (1.0 + (double)tiles->tile_n / tiles->tile_m);
     return each * cx->target->cycle_bytes / ((double)sn_dtype_bytes(SN_F32) * SN_ISSUES);
 }
 
-/* Bytes that all threads have to keep in flight together; fewer where columns that share the loads of several rows are worth
- * more. */
+/* Bytes that all threads have to keep in flight together; fewer where columns that share the loads of several rows
+ * are worth more. */
 static int64_t wanted(const sn_target *t, bool shares) {
     return (shares ? SN_ROWS_SHARED_FLIGHT : SN_ROWS_FLIGHT) * (int64_t)t->flight_bytes * t->units / 100;
 }
@@ -119,7 +121,8 @@ static uint32_t right_operands(const sn_contract_rows *r) {
     return n;
 }
 
-/* U steps: a divisor of the steps of a thread, more than half of `most` and less than twice as many, if there is one. */
+/* U steps: a divisor of the steps of a thread, more than half of `most` and less than twice as many, if there is
+ * one. */
 static uint32_t even_steps(int64_t steps, int64_t most) {
     if (most < 1) most = 1;
     if (most > steps) most = steps;
@@ -139,8 +142,8 @@ static int64_t registers(const sn_contract_rows *r, int64_t groups, int64_t step
     return sums + groups * steps * vector * right_operands(r) + left_steps * r->c.m * left + SN_OTHER_REGS;
 }
 
-/* The same where the short operand is wanted for all of its steps as early as for the first one: an assembler that sees no loop asks for
- * that. */
+/* The same where the short operand is wanted for all of its steps as early as for the first one: an assembler that
+ * sees no loop asks for that. */
 static int64_t most_registers(const sn_contract_rows *r, int64_t groups, int64_t steps) {
     int64_t early =
         r->along ? 0 : (sn_ceil_div(steps, r->run) - 1) * r->c.m * sn_ceil_div((int64_t)r->run * r->bytes, 4);

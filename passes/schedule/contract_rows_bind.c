@@ -1,5 +1,5 @@
-/* contract_rows_bind.c: binding of class contract where one operand is read once, by threads that multiply it by all of the
- * few rows of the other one; contract_rows.c has the picture.
+/* contract_rows_bind.c: binding of class contract where one operand is read once, by threads that multiply it by all
+ * of the few rows of the other one; contract_rows.c has the picture.
  *
  * Right operands that are contiguous along the sum: the threads x of a column share its sum, y are other columns.
  *
@@ -125,8 +125,8 @@ static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
     }
 }
 
-/* What it adds up of iteration k: the left operands are loaded row by row, as many steps at a time as lie side by side in
- * one access, and multiply all that was loaded before. */
+/* What it adds up of iteration k: the left operands are loaded row by row, as many steps at a time as lie side by
+ * side in one access, and multiply all that was loaded before. */
 static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
     const sn_contraction *c = &b->r.c;
     sn_module *m = b->m;

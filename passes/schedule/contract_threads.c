@@ -2,13 +2,13 @@
  *
  *     1000 x 1000 x 1000 in bf16 on sm_80: tiles of 64 x 64 by 128 threads, 4 stages of 64 steps
  *
- * Threads can bring what tensor copies cannot: what is computed or gathered, and what is aligned to less than 16 bytes. An
- * instruction of a warp multiplies where there is one for what all operands can become without loss, else ordinary
- * statements do. contract_bind.c has the picture.
+ * Threads can bring what tensor copies cannot: what is computed or gathered, and what is aligned to less than 16
+ * bytes. An instruction of a warp multiplies where there is one for what all operands can become without loss, else
+ * ordinary statements do. contract_bind.c has the picture.
  *
  * Tiles are those that a model of a multiprocessor does in the fewest cycles: it multiplies, reads shared memory and
- * brings operands at the same time, so the slowest of these counts; a block alone is as slow as the latency of its steps; and the
- * blocks of the last wave take as long as those of a full one. The figures rank tiles, no more.
+ * brings operands at the same time, so the slowest of these counts; a block alone is as slow as the latency of its
+ * steps; and the blocks of the last wave take as long as those of a full one. The figures rank tiles, no more.
  */
 #include "passes/schedule/contract.h"
 
@@ -240,8 +240,9 @@ static double together(const double *cycles, size_t n) {
     return longest + (sum - longest) / PART;
 }
 
-/* Cycles in which a multiprocessor does a step of n tiles side by side: its schedulers begin instructions of their warps, shared
- * memory and the L2 give operands; or a warp waits for what it loads, or for copies that are on their way. */
+/* Cycles in which a multiprocessor does a step of n tiles side by side: its schedulers begin instructions of their
+ * warps, shared memory and the L2 give operands; or a warp waits for what it loads, or for copies that are on their
+ * way. */
 static double step_cycles(const sn_sched *sc, const work *w, double n) {
     double ahead = sc->stages > 1 ? sc->stages - 1 : 1, own = most(w->issue, w->tensor);
     double each = most(n * w->warps / SN_SCHEDULERS, 1);

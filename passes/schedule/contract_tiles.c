@@ -1,11 +1,12 @@
 /* contract_tiles.c: which tiles a matrix product on a GPU is cut into: a model ranks headers.
  *
- * Cycles of a multiprocessor: blocks do tiles in turns, and the last turn may have fewer of them; a tile takes its steps of the sum
- * and what threads do with its results, or the writing of these to memory, which goes on meanwhile. A step takes its
- * products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they share), or what threads do to
- * them, or its part of the way from memory, whichever is longest. Nothing is faster than memory brings and takes all bytes.
- * Where several blocks share the sums of a tile, the last one adds up what others leave (contract_split.c). Constants are in
- * constants.def; those of H200 were fitted to times of some 500 headers of 45 shapes.
+ * Cycles of a multiprocessor: blocks do tiles in turns, and the last turn may have fewer of them; a tile takes its
+ * steps of the sum and what threads do with its results, or the writing of these to memory, which goes on meanwhile.
+ * A step takes its products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they
+ * share), or what threads do to them, or its part of the way from memory, whichever is longest. Nothing is faster
+ * than memory brings and takes all bytes. Where several blocks share the sums of a tile, the last one adds up what
+ * others leave (contract_split.c). Constants are in constants.def; those of H200 were fitted to times of some 500
+ * headers of 45 shapes.
  */
 #include "passes/schedule/contract.h"
 
@@ -106,7 +107,8 @@ static int64_t fragment_bytes(const sn_contract *ct) {
 }
 
 /* Registers of a thread for sums and left operands, and shared memory of a block for operands, beside results: tiles
- * or at least lines of them, two in turn (contract_bind.c); one line where terms take the room, or lines of tall tiles. */
+ * or at least lines of them, two in turn (contract_bind.c); one line where terms take the room, or lines of tall
+ * tiles. */
 static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bool stages_open) {
     enum { REGISTER = 4 };
     const sn_contraction *c = &ct->c;
@@ -157,7 +159,8 @@ typedef struct shape {
     uint32_t m, n, depth, cluster, split;
 } shape;
 
-/* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored meanwhile. */
+/* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored
+ * meanwhile. */
 static uint32_t stages_for(const sn_contract *ct, const sn_sched *sc) {
     double steps = waves_of((double)ct->c.k, sc->tile_k);
     if (ct->n_terms || steps < SN_PRODUCT_STAGES) return SN_PRODUCT_STAGES;
@@ -198,8 +201,9 @@ static bool brings_pixels(const sn_contract *ct) {
     return any;
 }
 
-/* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have more to do with
- * few rows. Several blocks share sums where tiles alone leave some without any, and each has enough steps. */
+/* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have
+ * more to do with few rows. Several blocks share sums where tiles alone leave some without any, and each has enough
+ * steps. */
 static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc, const sn_sched *pinned) {
     uint32_t least = sn_mmas[ct->mma].m;
     if (sc->split > 1 && !pinned->split) {
@@ -232,7 +236,8 @@ static bool find_depth(sn_sched *out, const sn_contract *ct, const sn_sched *pin
     return found;
 }
 
-/* Channels are seldom a multiple of 64: as many columns as tiles of equal width have, where none of the usual ones is that; 0: one is. */
+/* Channels are seldom a multiple of 64: as many columns as tiles of equal width have, where none of the usual ones
+ * is that; 0: one is. */
 static uint32_t own_width(const sn_contract *ct) {
     enum { WIDEST = 256, USUAL = 64 };
     int64_t unit = SN_LINE / 2 / sn_dtype_bytes(ct->c.operands[0].from), tiles = (ct->c.n + WIDEST - 1) / WIDEST;

@@ -50,8 +50,8 @@ typedef struct sn_contraction {
 } sn_contraction;
 
 /* Is the kernel one? Its outer loops are perfectly nested; the innermost one has one reduction, by sums of products,
- * and all that is stored is stored behind it. The last outer axis is never M, unless there is no N axis at all: operands
- * change sides instead. *why_not is set where the answer is no. Linear in the kernel. */
+ * and all that is stored is stored behind it. The last outer axis is never M, unless there is no N axis at all:
+ * operands change sides instead. *why_not is set where the answer is no. Linear in the kernel. */
 bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
 /* Left becomes right, and rows become columns: the same products. */
@@ -66,8 +66,8 @@ bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32
 /* Cycles in which the memory of a GPU moves every element of the operands once. */
 double sn_contraction_fetch(const sn_module *m, const sn_contraction *c, const sn_target *t);
 
-/* Where an iteration of the nest stands: numbers of the product of the batch, of the row, of the column and of the step of
- * the sum, each the row-major number of its axes. */
+/* Where an iteration of the nest stands: numbers of the product of the batch, of the row, of the column and of the
+ * step of the sum, each the row-major number of its axes. */
 typedef struct sn_contraction_place {
     sn_ix batch, row, column, step;
 } sn_contraction_place;

@@ -3,15 +3,16 @@
  *     schedule: k0: bound by memory: 32 KB in flight on a multiprocessor (24 KB needed),
  *               8 blocks of 256 threads fit (threads), 31.0 waves
  *
- * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents of
- * the axes around it, and the kinds of the axes say who runs it. Nests that are boxes or have the promise mma are counted as
- * what does them, not as statements. Estimated are the blocks that fit on a multiprocessor, the bytes that its threads wait for
- * together, and the cycles that memory, the lines of accesses, boxes, shared memory, tensor cores, the issue of instructions
- * and the special functions would take if each were alone; the longest is the bound. docs/ARCHITECTURE.md has the formulas and
- * where the figures of targets.def come from.
+ * Reads the bound kernel alone, so that all classes are one thing to it: each statement is counted with the extents
+ * of the axes around it, and the kinds of the axes say who runs it. Nests that are boxes or have the promise mma are
+ * counted as what does them, not as statements. Estimated are the blocks that fit on a multiprocessor, the bytes
+ * that its threads wait for together, and the cycles that memory, the lines of accesses, boxes, shared memory,
+ * tensor cores, the issue of instructions and the special functions would take if each were alone; the longest is
+ * the bound. docs/ARCHITECTURE.md has the formulas and where the figures of targets.def come from.
  *
- * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every block
- * reads again (a weight) are counted once. What a value of the kernel decides to do (an `if` of one) is taken to be rare.
+ * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every
+ * block reads again (a weight) are counted once. What a value of the kernel decides to do (an `if` of one) is taken
+ * to be rare.
  */
 #include "passes/schedule/schedule.h"
 #include "ir/loop/box.h"
@@ -307,7 +308,8 @@ static void count_shared(model *md, const sn_stmt_rec *r, double runs) {
 
 /* ---- promises ---- */
 
-/* Groups of threads read what they multiply out of shared memory: rows of theirs once, columns for each row of blocks. */
+/* Groups of threads read what they multiply out of shared memory: rows of theirs once, columns for each row of
+ * blocks. */
 static void count_mma(model *md, sn_stmt s) {
     sn_mma_nest n;
     const char *why_not;

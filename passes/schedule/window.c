@@ -1,12 +1,12 @@
 /* window.c: class window of the pass `schedule`: reductions over windows that overlap, on GPUs: depthwise and grouped
  * convolutions, pooling.
  *
- * Finds them in window_find.c, binds them in window_bind.c, and chooses here the patch of a block (tile_m rows of tile_n
- * columns, in tile_k planes, or lanes where neighbours in memory are no columns) and the results of a thread (unroll rows of
- * vector columns). Every header is counted: bytes that memory and the L2 move, instructions, what shared memory moves, and
- * how long a block waits for its elements and works on them while others that are resident do so too. Class element,
- * which reads each tap from the cache, is counted in the same way, and class contract counts itself: the least of all has
- * the kernel.
+ * Finds them in window_find.c, binds them in window_bind.c, and chooses here the patch of a block (tile_m rows of
+ * tile_n columns, in tile_k planes, or lanes where neighbours in memory are no columns) and the results of a thread
+ * (unroll rows of vector columns). Every header is counted: bytes that memory and the L2 move, instructions, what
+ * shared memory moves, and how long a block waits for its elements and works on them while others that are resident
+ * do so too. Class element, which reads each tap from the cache, is counted in the same way, and class contract
+ * counts itself: the least of all has the kernel.
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
@@ -54,7 +54,8 @@ static int64_t begin_of(const sn_window *w, const sn_window_patch *p, int64_t x)
     return (e + x / rows * p->pitch[SN_WINDOW_PLANE]) * w->bytes;
 }
 
-/* Cycles of shared memory, for an access of so many bytes of the threads of a warp: those that go together meet in banks. */
+/* Cycles of shared memory, for an access of so many bytes of the threads of a warp: those that go together meet in
+ * banks. */
 static double shared_cycles(const sn_window *w, const sn_window_patch *p, int64_t bytes) {
     enum { BANKS = 32 };
     int64_t together = SN_LINE / (bytes < SN_WINDOW_BANK ? SN_WINDOW_BANK : bytes), cycles = 0;
@@ -90,7 +91,8 @@ static int64_t width_of(const sn_window *w, const sn_window_patch *p) {
     return wide;
 }
 
-/* Results that are stored together, where they pass through shared memory: as many as divide what lies behind each other. */
+/* Results that are stored together, where they pass through shared memory: as many as divide what lies behind each
+ * other. */
 static int64_t run_of(const sn_window *w, const sn_window_patch *p) {
     int64_t run = p->columns, line = w->column.windows, most = w->cx->target->vector_bytes / w->stored_bytes;
     if (run == line)

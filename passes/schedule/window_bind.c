@@ -13,9 +13,9 @@
  *       loop x : block.x { loop u { loop v { the rest of the body, of out[..] } } }
  *     }
  *
- * So an element is read from memory about once, from shared memory R times less than there are taps along a column, and a
- * result waits for no other. The last loops store whole lines of memory, whatever of it a thread has computed. The order of
- * a sum is that of the nest: rows of elements come in the order of the taps.
+ * So an element is read from memory about once, from shared memory R times less than there are taps along a column,
+ * and a result waits for no other. The last loops store whole lines of memory, whatever of it a thread has computed.
+ * The order of a sum is that of the nest: rows of elements come in the order of the taps.
  */
 #include "passes/schedule/schedules.h"
 #include "passes/schedule/window.h"
@@ -53,7 +53,8 @@ static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t exte
     return sn_ix_axis(b->m, ax);
 }
 
-/* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as possible. */
+/* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as
+ * possible. */
 static int64_t turns_of_group(int64_t turns) { return ceil_div(turns, ceil_div(turns, SN_WINDOW_WRITTEN)); }
 static int64_t all_turns(int64_t turns) { return ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
 
@@ -224,8 +225,8 @@ static sn_ix element_at(binding *b, const window_at *o) {
     return e;
 }
 
-/* Places that lie behind each other are read by whole pieces, where those begin at the same place for all threads. What else is
- * in such a piece has been copied with it. */
+/* Places that lie behind each other are read by whole pieces, where those begin at the same place for all threads.
+ * What else is in such a piece has been copied with it. */
 static void find_width(binding *b) {
     sn_ix zero = sn_ix_const(b->m, 0);
     window_at o = {.p = zero, .e = zero, .plane = zero, .lane = zero};

@@ -1,9 +1,9 @@
 /* window_find.c: which kernels are reductions over windows, and how the patch of a block lies in memory (window.h).
  *
- * An outer axis and a loop of the reduction make a line if an element stays the same when the window moves on by one and
- * the tap back by as much: that is asked of everything that the nest makes of the element alone (bounds tests,
- * conversions, what stands outside), by comparing index expressions. So paddings, strides, dilations, flips and prologues
- * need no cases of their own.
+ * An outer axis and a loop of the reduction make a line if an element stays the same when the window moves on by one
+ * and the tap back by as much: that is asked of everything that the nest makes of the element alone (bounds tests,
+ * conversions, what stands outside), by comparing index expressions. So paddings, strides, dilations, flips and
+ * prologues need no cases of their own.
  */
 #include "passes/schedule/window.h"
 
@@ -55,7 +55,8 @@ static bool load_is_of_place(sn_window *w, const sn_window_line *l) {
     return true;
 }
 
-/* The line of an outer axis and a loop of the nest; false: they make none, or no two of its windows share an element. */
+/* The line of an outer axis and a loop of the nest; false: they make none, or no two of its windows share an
+ * element. */
 static bool make_line(sn_window_line *l, sn_window *w, uint32_t outer, uint32_t tap) {
     sn_ix e = sn_stmt_get(w->m, w->load)->ix;
     int64_t move, by;
@@ -345,7 +346,8 @@ static bool lay_out(sn_window_patch *p, const sn_window *w) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* A thread has neighbouring lanes of one bank, and planes that have the same elements, as many as its registers take. */
+/* A thread has neighbouring lanes of one bank, and planes that have the same elements, as many as its registers
+ * take. */
 static void share_among_threads(sn_window_patch *p, const sn_window *w) {
     int64_t sums = p->own_rows * p->own_columns;
     bool same = w->shares && w->lanes < 0 && p->planes > 1 && !p->stride[SN_WINDOW_PLANE];

@@ -1,5 +1,5 @@
-/* fake_cuda.h: a CUDA driver of our own, for tests of the runtime without a GPU: device memory is host memory, kernels are C
- * functions that the names of the real ones choose. What happened is counted in `fake`.
+/* fake_cuda.h: a CUDA driver of our own, for tests of the runtime without a GPU: device memory is host memory,
+ * kernels are C functions that the names of the real ones choose. What happened is counted in `fake`.
  */
 #ifndef SN_TESTS_UNIT_FAKE_CUDA_H
 #define SN_TESTS_UNIT_FAKE_CUDA_H

@@ -1,5 +1,5 @@
-/* test_api.c: the public interface as a C program uses it, on the CPU: building, errors that stay with the graph, sizes by
- * name, tensors, running, checking, stages, memory that runs out.
+/* test_api.c: the public interface as a C program uses it, on the CPU: building, errors that stay with the graph,
+ * sizes by name, tensors, running, checking, stages, memory that runs out.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* test_conv.c: convolutions without zeros between elements of the image (passes/graph/decompose_conv.c) against those with
- * them, and gradients of convolutions and transposed ones (ir/graph/conv.h) against what defines them: with
- * y = conv(x, w), every dy has <dy, y> = <dx, x> = <dw, w>. Integers, so without any rounding; for all kinds of geometry.
+/* test_conv.c: convolutions without zeros between elements of the image (passes/graph/decompose_conv.c) against
+ * those with them, and gradients of convolutions and transposed ones (ir/graph/conv.h) against what defines them:
+ * with y = conv(x, w), every dy has <dy, y> = <dx, x> = <dw, w>. Integers, so without any rounding; for all kinds of
+ * geometry.
  */
 #include <criterion/criterion.h>
 

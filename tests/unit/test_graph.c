@@ -396,8 +396,8 @@ Test(graph, promotion_is_symmetric_and_pytorchs_or_else_numpys) {
     cr_expect_eq(sn_promote(SN_I64, SN_U64), SN_F64);
 }
 
-/* torch.result_type(tensor, scalar tensor): a row for the dtype of the tensor, a column for that of the scalar, both in this
- * order. What PyTorch computes for each pair; of u16, u32 and u64 it has no sums. */
+/* torch.result_type(tensor, scalar tensor): a row for the dtype of the tensor, a column for that of the scalar, both
+ * in this order. What PyTorch computes for each pair; of u16, u32 and u64 it has no sums. */
 static const sn_dtype TORCH[] = {SN_BOOL, SN_U8, SN_I8, SN_I16, SN_I32, SN_I64, SN_F16, SN_BF16, SN_F32, SN_F64};
 static const char *const WITH_SCALAR[] = {
     "bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",           /* bool */

@@ -275,8 +275,8 @@ Test(graph_eval, plain_operations) {
     for (size_t i = 0; i < SN_COUNT(cases); i++) check_case(&cases[i]);
 }
 
-/* The known answers that Random123 publishes (kat_vectors, philox 4x32 10). tests/ops/random.sn has those that a graph can ask
- * for, whose counter words 2 and 3 are 0. */
+/* The known answers that Random123 publishes (kat_vectors, philox 4x32 10). tests/ops/random.sn has those that a
+ * graph can ask for, whose counter words 2 and 3 are 0. */
 Test(graph_eval, philox_known_answers) {
     static const struct {
         uint32_t counter[4], key[2], want[4];

@@ -1,5 +1,5 @@
-/* test_onnx_read.c: the reader of ONNX files: the wire format, elements in all their places, and that whatever is broken is an error
- * in one line, with no memory and no time that the file does not justify.
+/* test_onnx_read.c: the reader of ONNX files: the wire format, elements in all their places, and that whatever is
+ * broken is an error in one line, with no memory and no time that the file does not justify.
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -3,9 +3,10 @@
  * surely wrong must be refused with a message.
  *
  * sweep.def has a row for each function, with the kind of each argument. A KIND row below gives the values that an
- * argument of a kind may take: value 0 is valid, the verdict on the others is BAD where alone it must be refused, NIL where
- * moreover the message has to say that something is missing, OBJECT where nobody is left to ask for a message, and ANY.
- * Every call gets a fresh graph, since one that failed does nothing more. Memory is limited, so that huge sizes fail.
+ * argument of a kind may take: value 0 is valid, the verdict on the others is BAD where alone it must be refused,
+ * NIL where moreover the message has to say that something is missing, OBJECT where nobody is left to ask for a
+ * message, and ANY. Every call gets a fresh graph, since one that failed does nothing more. Memory is limited, so
+ * that huge sizes fail.
  */
 #include <criterion/criterion.h>
 #include <limits.h>

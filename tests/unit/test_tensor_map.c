@@ -1,6 +1,6 @@
-/* test_tensor_map.c: tensor maps in the runtime, on a driver of our own: what the driver is told, that maps follow the
- * arguments of every call, and what happens where there can be none. On a real device: what the hardware copies by them,
- * with a kernel written by hand.
+/* test_tensor_map.c: tensor maps in the runtime, on a driver of our own: what the driver is told, that maps follow
+ * the arguments of every call, and what happens where there can be none. On a real device: what the hardware copies
+ * by them, with a kernel written by hand.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -208,7 +208,8 @@ Test(tensor_map, arguments_that_have_none) {
 
 enum { FLOATS = 256 }; /* of a box */
 
-/* y = the box of the map that begins at the given place, as it comes to lie in shared memory. One block of 128 threads. */
+/* y = the box of the map that begins at the given place, as it comes to lie in shared memory. One block of 128
+ * threads. */
 static const char PTX[] =
     ".version 8.0\n.target sm_90\n.address_size 64\n"
     ".visible .entry box(.param .u64 x, .param .u64 y, .param .align 64 .b8 map[128])\n.reqntid 128, 1, 1\n{\n"
@@ -234,8 +235,8 @@ typedef struct {
     int at[3];
 } box_case;
 
-/* Rows of 36 in memory, of which 34 belong to the array; boxes that leave it on either side, for each swizzle; rows that
- * overlap; axes that are not in the order of their strides. */
+/* Rows of 36 in memory, of which 34 belong to the array; boxes that leave it on either side, for each swizzle; rows
+ * that overlap; axes that are not in the order of their strides. */
 static const box_case CASES[] = {
     {{.dtype = SN_F32, .rank = 2, .dims = {34, 9}, .strides = {144}, .box = {32, 8}}, {0, 0}},
     {{.dtype = SN_F32, .rank = 2, .dims = {34, 9}, .strides = {144}, .box = {32, 8}, .offset = 16}, {8, 5}},

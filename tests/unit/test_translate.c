@@ -1,5 +1,5 @@
-/* test_translate.c: parts of the translation of a kernel that no text reaches yet, by hand: tensor maps as parameters, what code
- * asks of the target. And which maps the hardware takes.
+/* test_translate.c: parts of the translation of a kernel that no text reaches yet, by hand: tensor maps as
+ * parameters, what code asks of the target. And which maps the hardware takes.
  */
 #include <criterion/criterion.h>
 #include <string.h>

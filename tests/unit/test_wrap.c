@@ -1,4 +1,5 @@
-/* test_wrap.c: Wrapper IR: text both ways, its errors, and one broken wrapper for each invariant of ir/wrap/verify.c. */
+/* test_wrap.c: Wrapper IR: text both ways, its errors, and one broken wrapper for each invariant of
+ * ir/wrap/verify.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "ir/base/text.h"
 #include "ir/module.h"
 
-/* x -> t -> u -> y, all of 1024 bytes; v is half as large, w has a symbolic size, s is less aligned, c is a constant. */
+/* x -> t -> u -> y, all of 1024 bytes; v is half as large, w has a symbolic size, s is less aligned, c is a
+ * constant. */
 static const char HEAD[] =
     "buffer x: f32[256] input 0 align 16\n"
     "buffer t: f32[256] temp align 256\n"
