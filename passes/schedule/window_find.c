@@ -320,14 +320,23 @@ static uint32_t next_part(const sn_window_patch *p, const bool *placed) {
     return best;
 }
 
-/* Parts that fill memory with few gaps are one line, all others count lines. */
+/* Does the patch have all positions of the part that there are? */
+static bool is_whole(const sn_window_patch *p, const sn_window *w, uint32_t part) {
+    return part >= SN_WINDOW_STEP || (part == SN_WINDOW_LANE && p->lanes == w->n_lanes);
+}
+
+/* Parts that fill memory with few gaps are one line, all others count lines. Behind whole parts a gap of an intermediate is memory that
+ * nobody has written: pieces would read it. */
 static bool lay_out(sn_window_patch *p, const sn_window *w) {
-    bool placed[SN_WINDOW_PARTS] = {false}, in_line = true;
+    bool placed[SN_WINDOW_PARTS] = {false}, in_line = true, whole = true;
+    bool temp = sn_buf_get(w->m, sn_stmt_get(w->m, w->load)->buf)->scope == SN_BUF_TEMP;
     int64_t length = 1, at = sn_buf_get(w->m, sn_stmt_get(w->m, w->load)->buf)->align / w->bytes;
     p->piece = sn_pow2_floor(w->cx->target->vector_bytes / w->bytes);
     if (at < p->piece) p->piece = at > 1 ? at : 1;
     p->lines = 1;
     for (uint32_t i; (i = next_part(p, placed)) < SN_WINDOW_PARTS; placed[i] = true) {
+        if (temp && whole && p->stride[i] > length) return false;
+        whole &= is_whole(p, w, i);
         in_line &= (p->stride[i] - length) * 100 <= length * SN_WINDOW_GAP;
         if (in_line) {
             p->pitch[i] = p->stride[i];
