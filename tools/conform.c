@@ -32,6 +32,7 @@ static const char help[] =
     "  --again=N               run each case N times more: outputs with other bits are failures\n"
     "  --huge                  also the cases of 40 million elements\n"
     "  --only=TEXT             cases whose name (add_f32_57) contains TEXT\n"
+    "  --except=A,B            cases whose name contains none of these\n"
     "  --dtype=NAME            cases of one dtype\n"
     "  --list                  print the cases, run nothing\n"
     "  --json=FILE             write every result\n"
@@ -41,7 +42,7 @@ static const char help[] =
     "  --verify=MODE           off, ends, each, paranoid\n";
 
 typedef struct conform_args {
-    const char *device, *target, *schedule, *only, *json, *repro, *verify, *choices;
+    const char *device, *target, *schedule, *only, *except, *json, *repro, *verify, *choices;
     sn_dtype dtype; /* SN_N_DTYPES: all */
     unsigned threads, again;
     bool quick, huge, list, alone, check_kernels, show_help;
@@ -54,6 +55,7 @@ static int parse(conform_args *r, int argc, char **argv) {
                                             {"again", required_argument, NULL, 'A'},
                                             {"quick", no_argument, NULL, 'q'},
                                             {"only", required_argument, NULL, 'o'},
+                                            {"except", required_argument, NULL, 'x'},
                                             {"dtype", required_argument, NULL, 't'},
                                             {"list", no_argument, NULL, 'l'},
                                             {"json", required_argument, NULL, 'j'},
@@ -78,6 +80,7 @@ static int parse(conform_args *r, int argc, char **argv) {
         case 'q': r->quick = true; break;
         case 'H': r->huge = true; break;
         case 'o': r->only = optarg; break;
+        case 'x': r->except = optarg; break;
         case 't':
             if (!sn_dtype_from_name(&r->dtype, optarg))
                 return tool_misuse("--dtype %s: there is no such dtype", optarg);
@@ -366,9 +369,22 @@ static void report(tally *t, const conform_suite *suite, const job *j, FILE *jso
 
 /* ---- the command ---- */
 
+/* Does a name contain one of the texts "A,B"? */
+static bool contains_one(const char *name, const char *texts) {
+    for (const char *text = texts, *end; *text; text = *end ? end + 1 : end) {
+        char one[40]; /* a name is no longer */
+        end = text + strcspn(text, ",");
+        if (end == text || end - text >= (ptrdiff_t)sizeof one) continue;
+        snprintf(one, sizeof one, "%.*s", (int)(end - text), text);
+        if (strstr(name, one)) return true;
+    }
+    return false;
+}
+
 static bool wanted(const conform_case *c, const conform_args *r) {
     return (r->dtype == SN_N_DTYPES || c->dtype == r->dtype) && (!r->only || strstr(c->name, r->only)) &&
-           (!r->quick || conform_is_quick(c)) && (r->huge || c->level != CONFORM_HUGE);
+           !(r->except && contains_one(c->name, r->except)) && (!r->quick || conform_is_quick(c)) &&
+           (r->huge || c->level != CONFORM_HUGE);
 }
 
 static void keep_wanted(conform_suite *suite, const conform_args *r) {
