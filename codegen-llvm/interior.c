@@ -69,16 +69,17 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
 static lv interior(sn_gen *g, const sn_stmt_rec *loop) {
     if (g->lanes > 1 || !can_have_two(g, loop)) return NULL;
     lv all = NULL;
-    sn_ix seen[MAX_TESTS][2], pair[2];
+    sn_ix seen[MAX_TESTS][2], bound[MAX_TESTS], pair[2];
     uint32_t n = 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (!is_edge_test(g, s, loop, &pair[0], &pair[1]) || n == MAX_TESTS) continue;
         g->holds[r->result.i] = true;
+        bound[n] = r->bound;
         for (uint32_t k = 0; k < 2; k++) {
             bool known = false;
             seen[n][k] = pair[k];
-            for (uint32_t i = 0; i < n; i++) known |= sn_ix_eq(seen[i][k], pair[k]);
+            for (uint32_t i = 0; i < n; i++) known |= sn_ix_eq(seen[i][k], pair[k]) && sn_ix_eq(bound[i], r->bound);
             lv in = known ? NULL : sn_gen_in(g, pair[k], r->bound);
             all = !in ? all : all ? em_and(&g->em, all, in) : in;
         }
