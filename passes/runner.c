@@ -236,6 +236,14 @@ static bool has_functions(const sn_module *m) {
     return false;
 }
 
+/* What a pass on graphs asks of a small graph; without what was decided or pinned for the whole. */
+static sn_status schedule_graph(void *user, sn_module **m) {
+    const runner *r = user;
+    sn_pass_options o = {.stop_after = "schedule", .verify = r->o->verify};
+    o.pipeline = strstr(r->target && r->target->is_gpu ? sn_pipeline_gpu : sn_pipeline_host, "to-loops");
+    return sn_passes_run(m, r->target, &o);
+}
+
 static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
     sn_arena_init(&r->scratch, r->env);
     sn_pass_ctx cx = {.m = *r->m,
@@ -243,7 +251,9 @@ static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
                       .target = r->target,
                       .library = r->o->library,
                       .choosing = &r->o->choosing,
-                      .pass = p->name};
+                      .pass = p->name,
+                      .schedule = schedule_graph,
+                      .schedule_user = r};
     if (r->o->remarks && r->o->print) {
         cx.remark = print_remark;
         cx.remark_user = r;

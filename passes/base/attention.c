@@ -141,7 +141,7 @@ static bool find_softmax(finder *f) {
 
 /* ---- the scores ---- */
 
-static bool is_elementwise(const sn_node_rec *n) {
+bool sn_node_is_elementwise(const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
     return cls == SN_OPS_UNARY || cls == SN_OPS_BINARY || cls == SN_OPS_COMPARE || cls == SN_OPS_TEST ||
            n->op == SN_OP_WHERE || n->op == SN_OP_CAST;
@@ -155,7 +155,7 @@ static bool made_of_first(finder *f, sn_nd x) {
     f->mark[x.i] |= ASKED;
     bool made = n->op == SN_OP_MATMUL && (!f->at->first.i || sn_nd_eq(f->at->first, x));
     if (made) f->at->first = x;
-    if (is_elementwise(n) || keeps_rows(f, n))
+    if (sn_node_is_elementwise(n) || keeps_rows(f, n))
         for (uint32_t k = 0; k < n->n_in; k++) made |= made_of_first(f, n->in[k]);
     if (!made) return false;
     f->mark[x.i] |= OF_FIRST;
@@ -177,15 +177,15 @@ static int64_t size_at(const finder *f, const sn_type *t, uint32_t from_end) {
     return t->rank >= from_end && sn_ix_is_const(f->m, t->shape[t->rank - from_end], &size) ? size : 0;
 }
 
-/* Elements of what x is a view of: those that it has more are the same ones again. */
+/* Elements of x that are not others again, as views repeat them. */
 static int64_t distinct(const finder *f, sn_nd x) {
-    int64_t least = count(f, x);
+    int64_t all = count(f, x), times = 1;
     for (const sn_node_rec *n = node(f, x); sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; n = node(f, x)) {
-        bool repeats = n->op == SN_OP_EXPAND;
+        int64_t above = count(f, x), below = count(f, n->in[0]);
+        if (n->op == SN_OP_EXPAND && below && sn_mul_overflow(times, above / below, &times)) return 0;
         x = n->in[0];
-        if (repeats && count(f, x) < least) least = count(f, x);
     }
-    return least;
+    return all / times;
 }
 
 static bool find_sizes(finder *f) {
@@ -199,7 +199,9 @@ static bool find_sizes(finder *f) {
     int64_t scores = count(f, at->scores), keys = distinct(f, first->in[1]);
     if (!s->keys || !scores || !s->depth || !s->width || !keys) return refuse(f, "a size is symbolic, or 0");
     s->rows = scores / s->keys;
-    s->shared = s->rows / (keys / s->depth / s->keys);
+    int64_t groups = keys / s->depth / s->keys; /* of rows that meet other keys */
+    if (!groups) return refuse(f, "keys or channels are the same ones again");
+    s->shared = s->rows / groups;
     s->dtype = q->dtype;
     bool once = size_at(f, &first->type, 1) == s->keys && count(f, at->first) == scores &&
                 count(f, at->product) == s->rows * s->width;
@@ -321,6 +323,25 @@ static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
            s->depth % UNIT == 0 && s->width % UNIT == 0 && s->queries >= LEAST;
 }
 
+/* Class attend on the CPU (passes/schedule/attend_host.c). Query rows are lanes of vectors: those without one are lost
+ * to both products. Queries are turned around and rows begin and end once for all keys. What is saved: that scores go
+ * through memory, and that keys are turned around, as products in kernels of their own do. Rows of scores that no
+ * vector divides are worth more, since a softmax of its own tests their last vectors. In cycles, as timed. */
+static bool by_lanes(const sn_target *t, const sn_attention_sizes *s) {
+    enum { WIDEST = 512, BEGIN = 46, SCORES = 160 /* times bytes of a vector: also of f64 */, ODD_ROWS = 4 };
+    if (t->is_gpu || s->depth > WIDEST || s->width > WIDEST) return false;
+    if (s->keys == 1 || s->depth == 1 || s->width == 1) return false; /* axes of one iteration are none */
+    int64_t lanes = t->vector_bytes / sn_dtype_bytes(sn_compute_dtype(s->dtype));
+    int64_t filled = (s->queries + lanes - 1) / lanes * lanes;
+    if (s->queries < lanes) return false;
+    double queries = (double)s->queries, keys = (double)s->keys, depth = (double)s->depth, width = (double)s->width;
+    double lost = (double)(filled - s->queries) * keys * (depth + width) / (double)lanes;
+    double spent = (double)filled * (BEGIN + depth) + lost;
+    double saved = keys * (queries * SCORES / t->vector_bytes + depth);
+    if (s->keys % lanes) saved += keys * queries * ODD_ROWS;
+    return saved >= spent;
+}
+
 bool sn_attention_is_bound(const sn_target *t, const sn_attention_sizes *s) {
-    return sn_attention_has_few_rows(t, s) || by_warpgroups(t, s);
+    return sn_attention_has_few_rows(t, s) || by_warpgroups(t, s) || by_lanes(t, s);
 }

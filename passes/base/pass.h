@@ -33,6 +33,10 @@ typedef struct sn_pass_ctx {
     const char *pass;            /* name of the running pass */
     void (*remark)(void *user, const char *pass, const char *where, const char *text); /* NULL: nobody listens */
     void *remark_user;
+    /* For passes on graphs: takes the graph of another module to scheduled kernels, as the passes behind do. NULL:
+     * nobody does. */
+    sn_status (*schedule)(void *user, sn_module **m);
+    void *schedule_user;
 } sn_pass_ctx;
 
 /* Rows of a product on a GPU up to which integers become floats where they are multiplied; for more they do so in memory, since

@@ -6,68 +6,104 @@
  *
  * The mark changes nothing that the graph means: `to-loops` computes the numerators of such a softmax where the
  * second product adds them up, and the scores where it asks for them, so that neither is in memory. The result is as
- * exact, but rounded elsewhere: the weights stay in the dtype of sums, whatever casts stand in between. Legality:
- * passes/base/attention.c. Cost: the nodes of each product's left operand, and one look at the graph for each
- * attention.
+ * exact, but rounded elsewhere: the weights stay in the dtype of sums, whatever casts stand in between. Operands that
+ * lie in memory as no schedule takes them are copied in front of it, where that pays. Legality:
+ * passes/base/attention.c. Cost: the nodes of each product's left operand, one look at the graph for each attention,
+ * and what attention_try.c says, which asks whether a schedule binds what would be marked.
  */
-#include "passes/base/attention.h"
+#include "passes/graph/attention.h"
 #include "passes/graph/rewrite.h"
 
 #include <string.h>
 
-/* By number of the live products, in the order of their ids: the pass walks them twice. */
-typedef struct marks {
-    bool *online;
-    uint32_t n, at;
-} marks;
-
-static sn_nd mark(sn_pass_ctx *cx, sn_nd x) {
-    marks *all = cx->notes;
-    const sn_node_rec *n = sn_node_get(cx->m, x);
-    if (n->op != SN_OP_MATMUL) return x;
-    SN_ASSERT(all->at < all->n);
-    if (!all->online[all->at++] || sn_node_int(cx->m, x, SN_ATTR_ONLINE, 0)) return x;
-    sn_attr attrs[SN_N_ATTRS];
-    memcpy(attrs, n->attrs, n->n_attrs * sizeof *attrs);
-    attrs[n->n_attrs] = (sn_attr){.id = SN_ATTR_ONLINE, .i = 1};
-    return sn_graph_node(cx->m, n->op, n->in, n->n_in, attrs, n->n_attrs + 1);
+/* x with its last two axes exchanged. */
+static sn_nd turned(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    uint32_t rank = n->type.rank;
+    int64_t perm[SN_MAX_RANK];
+    for (uint32_t k = 0; k < rank; k++) perm[k] = k + 2 < rank ? k : 2 * rank - 3 - k;
+    const sn_attr *by = sn_node_attr(m, x, SN_ATTR_PERM);
+    if (n->op == SN_OP_PERMUTE && !memcmp(by->ints.at, perm, rank * sizeof *perm)) return n->in[0];
+    return sn_graph_permute(m, x, perm, rank);
 }
 
-static bool takes(sn_pass_ctx *cx, sn_attention *out, sn_nd x) {
+/* The operand in memory of its own, where its rows are its rows, or its columns. */
+static sn_nd copied(sn_module *m, sn_nd x, bool by_columns) {
+    if (!by_columns) return sn_graph_unary(m, SN_OP_COPY, x);
+    return turned(m, sn_graph_unary(m, SN_OP_COPY, turned(m, x)));
+}
+
+sn_nd sn_marks_put(sn_pass_ctx *cx, sn_nd x) {
+    sn_marks *all = cx->notes;
+    sn_module *m = cx->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op != SN_OP_MATMUL) return x;
+    SN_ASSERT(all->at < all->n);
+    uint8_t of = all->of[all->at++];
+    if (!of || sn_node_int(m, x, SN_ATTR_ONLINE, 0)) return x;
+    sn_attr attrs[SN_N_ATTRS];
+    sn_nd in[2] = {n->in[0], n->in[1]};
+    uint32_t n_attrs = n->n_attrs;
+    memcpy(attrs, n->attrs, n_attrs * sizeof *attrs);
+    attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_ONLINE, .i = 1};
+    if (of & SN_MARK_COPY_LEFT) in[0] = copied(m, in[0], false);
+    if (of & (SN_MARK_COPY_RIGHT | SN_MARK_COPY_TURNED)) in[1] = copied(m, in[1], of & SN_MARK_COPY_TURNED);
+    return sn_graph_node(m, SN_OP_MATMUL, in, 2, attrs, n_attrs);
+}
+
+static const char *words(const sn_attention_answer *a) {
+    static const char *const with[] = {"one nest",
+                                       "one nest, of a copy of q",
+                                       "one nest, of a copy of k",
+                                       "one nest, of copies of q and k",
+                                       "one nest, of a copy of v",
+                                       "one nest, of copies of q and v",
+                                       "one nest, of copies of k and v",
+                                       "one nest, of copies of q, k and v"};
+    return a->bound ? with[a->copies] : "no schedule takes it";
+}
+
+static sn_status takes(sn_attention_answer *out, sn_attention_answers *known, sn_pass_ctx *cx, const sn_attention *at) {
     const sn_module *m = cx->m;
-    const char *why_not, *name = sn_node_get(m, x)->name;
-    if (!sn_attention_find(out, &why_not, m, cx->scratch, x)) return false;
-    const sn_attention_sizes *s = &out->sizes;
-    bool free = !sn_node_attr(m, x, SN_ATTR_SCHEDULE) && !sn_node_attr(m, out->first, SN_ATTR_SCHEDULE);
-    bool bound = free && sn_attention_is_bound(cx->target, s);
+    const char *name = sn_node_get(m, at->product)->name;
+    const sn_attention_sizes *s = &at->sizes;
+    bool free = !sn_node_attr(m, at->product, SN_ATTR_SCHEDULE) && !sn_node_attr(m, at->first, SN_ATTR_SCHEDULE);
+    *out = (sn_attention_answer){.bound = free && sn_attention_is_bound(cx->target, s)};
+    if (out->bound && cx->schedule) SN_TRY(sn_attention_try(out, known, cx, at));
     sn_remark(cx, name ? name : "graph",
               "attention of %lld rows (%lld share keys), %lld keys, heads %lld and %lld %s: %s", (long long)s->rows,
               (long long)s->shared, (long long)s->keys, (long long)s->depth, (long long)s->width,
-              sn_dtypes[s->dtype].name,
-              bound  ? "one nest"
-              : free ? "no schedule takes it"
-                     : "it has a schedule");
-    return bound;
+              sn_dtypes[s->dtype].name, free ? words(out) : "it has a schedule");
+    return SN_OK;
 }
 
 sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     uint32_t count = m->graph.nodes.count;
     if (m->kernels.n || count <= 1) return SN_OK;
-    uint8_t *live = SN_NEWN(cx->scratch, uint8_t, count);
-    bool *online = SN_NEWN(cx->scratch, bool, count), any = false;
-    marks all = {.online = SN_NEWN(cx->scratch, bool, count)};
+    uint8_t *live = SN_NEWN(cx->scratch, uint8_t, count), *of = SN_NEWN(cx->scratch, uint8_t, count);
+    uint8_t *marks = SN_NEWN(cx->scratch, uint8_t, count);
+    sn_marks all = {.of = marks};
+    sn_attention_answers known = {0};
+    bool any = false;
     sn_graph_live(m, live);
     for (sn_nd x = {1}; x.i < count; x.i++) {
-        sn_attention a;
-        if (!live[x.i] || sn_node_get(m, x)->op != SN_OP_MATMUL || !takes(cx, &a, x)) continue;
-        any = online[a.first.i] = online[a.product.i] = true;
+        sn_attention at;
+        sn_attention_answer answer;
+        const char *why_not;
+        bool is_product = live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL;
+        if (!is_product || !sn_attention_find(&at, &why_not, m, cx->scratch, x)) continue;
+        SN_TRY(takes(&answer, &known, cx, &at));
+        if (!answer.bound) continue;
+        any = true;
+        of[at.first.i] = sn_mark_of_first(answer.copies);
+        of[x.i] = sn_mark_of_product(answer.copies);
     }
     for (sn_nd x = {1}; x.i < count; x.i++)
-        if (live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL) all.online[all.n++] = online[x.i];
+        if (live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL) marks[all.n++] = of[x.i];
     if (!any) return SN_OK;
     cx->notes = &all;
-    sn_status status = sn_graph_rewrite(cx, mark, changed);
+    sn_status status = sn_graph_rewrite(cx, sn_marks_put, changed);
     cx->notes = NULL;
     return status;
 }

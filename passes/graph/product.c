@@ -4,12 +4,12 @@
  *  -> graph @product(%i0: bf16[4096, 1024], %i1: bf16[1024, 1024], %i2: bf16[1024]) { ... the same ... return o0 = .. }
  *
  * The epilogue are elementwise operations of the product's own shape behind it, as the pass `fuse` would take them
- * along. What they read beside it becomes an input, and so do operands once views and casts are looked through,
- * which cost nothing and decide how memory is walked. Relies on sizes being numbers. Cost: linear in the graph.
+ * along; part.c has what they read. Relies on sizes being numbers. Cost: linear in the graph.
  */
 #include "passes/graph/choices.h"
 
 #include "ir/loop/mma.h"
+#include "passes/graph/part.h"
 
 #include <string.h>
 
@@ -58,18 +58,6 @@ sn_nd sn_product_like(sn_module *m, const sn_product *p, sn_nd left, sn_nd right
 
 /* ---- the small graph ---- */
 
-typedef struct extractor {
-    sn_module *to;
-    const sn_module *from;
-    sn_arena scratch;
-    uint8_t *live;
-    uint8_t *member; /* by id in `from`: the product, or of its epilogue */
-    sn_nd *map;
-    uint32_t n_members, n_inputs, n_outputs;
-} extractor;
-
-static bool is_looked_through(const sn_node_rec *n) { return sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; }
-
 /* Of the shape of the product, element by element. */
 static bool is_epilogue(const sn_node_rec *n, const sn_type *product) {
     sn_opclass cls = sn_ops[n->op].cls;
@@ -79,122 +67,53 @@ static bool is_epilogue(const sn_node_rec *n, const sn_type *product) {
            !memcmp(n->type.shape, product->shape, product->rank * sizeof product->shape[0]);
 }
 
-static void find_members(extractor *ex, sn_nd x) {
-    const sn_type *product = &sn_node_get(ex->from, x)->type;
-    ex->member[x.i] = 1;
-    for (sn_nd y = {x.i + 1}; y.i < ex->from->graph.nodes.count && ex->n_members < SN_CHOICE_EPILOGUE; y.i++) {
-        const sn_node_rec *n = sn_node_get(ex->from, y);
+static void find_members(uint8_t *member, const uint8_t *live, const sn_module *m, sn_nd x) {
+    const sn_type *product = &sn_node_get(m, x)->type;
+    member[x.i] = 1;
+    uint32_t n_members = 0;
+    for (sn_nd y = {x.i + 1}; y.i < m->graph.nodes.count && n_members < SN_CHOICE_EPILOGUE; y.i++) {
+        const sn_node_rec *n = sn_node_get(m, y);
         bool reads = false;
-        for (uint32_t k = 0; k < n->n_in; k++) reads |= ex->member[n->in[k].i];
-        if (!ex->live[y.i] || !reads || !is_epilogue(n, product)) continue;
-        ex->member[y.i] = 1;
-        ex->n_members++;
+        for (uint32_t k = 0; k < n->n_in; k++) reads |= member[n->in[k].i];
+        if (!live[y.i] || !reads || !is_epilogue(n, product)) continue;
+        member[y.i] = 1;
+        n_members++;
     }
-}
-
-static sn_status number(sn_ix *out, extractor *ex, sn_ix e) {
-    int64_t value = 0;
-    if (!sn_ix_is_const(ex->from, e, &value))
-        return sn_fail(ex->to->env, SN_ERROR_ARGUMENT, "a product is timed when its sizes are numbers");
-    *out = sn_ix_const(ex->to, value);
-    return SN_OK;
-}
-
-static sn_status numbers(sn_ix *out, extractor *ex, const sn_ix *at, uint32_t n) {
-    for (uint32_t k = 0; k < n; k++) SN_TRY(number(&out[k], ex, at[k]));
-    return SN_OK;
-}
-
-static sn_status add_input(extractor *ex, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(ex->from, x);
-    const sn_graph_input *in = n->op == SN_OP_INPUT ? &ex->from->graph.inputs.at[n->input] : NULL;
-    sn_type type = {.dtype = n->type.dtype, .rank = n->type.rank};
-    sn_ix stride[SN_MAX_RANK], offset = {0};
-    bool placed = in && !in->contiguous;
-    SN_TRY(numbers(type.shape, ex, n->type.shape, n->type.rank));
-    if (placed) SN_TRY(numbers(stride, ex, in->stride, type.rank));
-    if (placed) SN_TRY(number(&offset, ex, in->offset));
-    const char *name = sn_strf(&ex->to->arena, "i%u", ex->n_inputs++);
-    ex->map[x.i] = sn_graph_input_new(ex->to, name, &type, placed ? stride : NULL, offset);
-    return ex->to->env->status;
-}
-
-/* The node, its operands being there. */
-static sn_status add_node(extractor *ex, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(ex->from, x);
-    sn_attr attrs[SN_N_ATTRS];
-    sn_ix shape[SN_MAX_RANK];
-    sn_nd in[4] = {{0}};
-    SN_ASSERT(n->n_in <= SN_COUNT(in));
-    for (uint32_t k = 0; k < n->n_in; k++) in[k] = ex->map[n->in[k].i];
-    for (uint32_t k = 0; k < n->n_attrs; k++) {
-        attrs[k] = n->attrs[k];
-        if (sn_attrs[attrs[k].id].kind != SN_KIND_SHAPE) continue;
-        SN_TRY(numbers(shape, ex, n->attrs[k].shape.at, n->attrs[k].shape.n));
-        attrs[k].shape.at = shape;
-    }
-    ex->map[x.i] = sn_graph_node(ex->to, n->op, in, n->n_in, attrs, n->n_attrs);
-    return ex->to->env->status;
-}
-
-/* An operand from outside: what it is made of by views and casts, then those. */
-static sn_status add_operand(extractor *ex, sn_nd x) {
-    SN_VEC(sn_nd) chain = {0};
-    for (; !ex->map[x.i].i && is_looked_through(sn_node_get(ex->from, x)); x = sn_node_get(ex->from, x)->in[0])
-        SN_PUSH(&ex->scratch, &chain, x);
-    if (!ex->map[x.i].i) {
-        sn_op op = sn_node_get(ex->from, x)->op;
-        SN_TRY(op == SN_OP_FULL || op == SN_OP_IOTA ? add_node(ex, x) : add_input(ex, x));
-    }
-    while (chain.n) SN_TRY(add_node(ex, chain.at[--chain.n]));
-    return SN_OK;
-}
-
-static sn_status add_members(extractor *ex) {
-    for (sn_nd x = {1}; x.i < ex->from->graph.nodes.count; x.i++) {
-        const sn_node_rec *n = sn_node_get(ex->from, x);
-        if (!ex->member[x.i]) continue;
-        for (uint32_t k = 0; k < n->n_in; k++)
-            if (!ex->map[n->in[k].i].i) SN_TRY(add_operand(ex, n->in[k]));
-        SN_TRY(add_node(ex, x));
-    }
-    return SN_OK;
 }
 
 /* Members that somebody else reads. */
-static sn_status add_outputs(extractor *ex) {
-    const sn_graph_ir *g = &ex->from->graph;
-    uint8_t *read = SN_NEWN(&ex->scratch, uint8_t, g->nodes.count);
+static sn_status add_outputs(sn_module *to, const sn_part *part, const uint8_t *live, sn_arena *scratch) {
+    const sn_graph_ir *g = &part->from->graph;
+    uint8_t *read = SN_NEWN(scratch, uint8_t, g->nodes.count);
+    uint32_t n_outputs = 0;
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
-        const sn_node_rec *n = sn_node_get(ex->from, x);
-        for (uint32_t k = 0; ex->live[x.i] && !ex->member[x.i] && k < n->n_in; k++) read[n->in[k].i] = 1;
+        const sn_node_rec *n = sn_node_get(part->from, x);
+        for (uint32_t k = 0; live[x.i] && !part->member[x.i] && k < n->n_in; k++) read[n->in[k].i] = 1;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) read[g->outputs.at[k].node.i] = 1;
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
-        if (!ex->member[x.i] || !read[x.i]) continue;
-        const char *name = sn_strf(&ex->to->arena, "o%u", ex->n_outputs++);
-        SN_TRY(sn_graph_output_new(ex->to, name, ex->map[x.i], -1));
+        if (!part->member[x.i] || !read[x.i]) continue;
+        const char *name = sn_strf(&to->arena, "o%u", n_outputs++);
+        SN_TRY(sn_graph_output_new(to, name, part->map[x.i], -1));
     }
     return SN_OK;
 }
 
-static sn_status extract(extractor *ex, sn_nd x) {
-    uint32_t n = ex->from->graph.nodes.count;
-    ex->live = SN_NEWN(&ex->scratch, uint8_t, n);
-    ex->member = SN_NEWN(&ex->scratch, uint8_t, n);
-    ex->map = SN_NEWN(&ex->scratch, sn_nd, n);
-    sn_graph_live(ex->from, ex->live);
-    sn_graph_init(ex->to, "product");
-    find_members(ex, x);
-    SN_TRY(add_members(ex));
-    return add_outputs(ex);
+static sn_status extract(sn_module *to, const sn_module *from, sn_nd x, sn_arena *scratch) {
+    uint8_t *live = SN_NEWN(scratch, uint8_t, from->graph.nodes.count);
+    sn_part part = {.from = from, .member = SN_NEWN(scratch, uint8_t, from->graph.nodes.count)};
+    sn_graph_live(from, live);
+    sn_graph_init(to, "product");
+    find_members(part.member, live, from, x);
+    SN_TRY(sn_part_copy(to, &part, scratch));
+    return add_outputs(to, &part, live, scratch);
 }
 
 sn_status sn_product_extract(sn_module *to, const sn_module *from, sn_nd x) {
-    extractor ex = {.to = to, .from = from};
-    sn_arena_init(&ex.scratch, to->env);
-    sn_status status = extract(&ex, x);
-    sn_arena_free(&ex.scratch);
+    sn_arena scratch;
+    sn_arena_init(&scratch, to->env);
+    sn_status status = extract(to, from, x, &scratch);
+    sn_arena_free(&scratch);
     return status;
 }
 

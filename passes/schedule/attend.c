@@ -60,9 +60,9 @@ static bool find_reduction(sn_attend *a, const char **why_not) {
     if (!c->top.i) return refuse(why_not, "it has no reduction");
     const sn_stmt_rec *top = sn_stmt_get(m, c->top);
     bool online = top->n_combs == 2 && top->combs[0] == SN_COMB_SUMEXP && top->combs[1] == SN_COMB_SUMEXP;
-    if (!online || top->dtype != SN_F32) return refuse(why_not, "it adds up no weights of scores and what they weigh");
+    if (!online) return refuse(why_not, "it adds up no weights of scores and what they weigh");
     c->inner = (sn_chain){.at = {c->top}, .n = 1};
-    c->dtype = SN_F32;
+    c->dtype = top->dtype;
     c->n_states = 4;
     if (!sn_chain_extents(m, &c->outer, c->extent) || !sn_chain_extents(m, &c->inner, c->k_extent))
         return refuse(why_not, "a size is symbolic");
@@ -80,7 +80,8 @@ static bool find_products(sn_attend *a, const char **why_not) {
         a->scores = s;
     }
     const sn_stmt_rec *sum = a->scores.i ? sn_stmt_get(m, a->scores) : NULL;
-    if (!sum || sum->op != SN_LOP_REDUCE || sum->n_combs != 1 || sum->combs[0] != SN_COMB_SUM || sum->dtype != SN_F32)
+    if (!sum || sum->op != SN_LOP_REDUCE || sum->n_combs != 1 || sum->combs[0] != SN_COMB_SUM ||
+        sum->dtype != a->c.dtype)
         return refuse(why_not, "its scores are no product");
     const sn_stmt_rec *product = def_of(a, sn_stmt_get(m, sum->last)->in[0]);
     if (product->op != SN_LOP_MUL || product->parent.i != a->scores.i)
@@ -153,7 +154,7 @@ static bool find_instruction(sn_attend *a, const char **why_not) {
         if (r->dtype != operand) return refuse(why_not, "its operands have different dtypes");
         if (sn_buf_get(a->m, r->buf)->align < 16) return refuse(why_not, "an operand does not begin at 16 bytes");
     }
-    bool halves = operand == SN_BF16 || operand == SN_F16;
+    bool halves = (operand == SN_BF16 || operand == SN_F16) && a->c.dtype == SN_F32;
     a->mma = operand == SN_BF16 ? SN_MMA_WGMMA_BF16 : SN_MMA_WGMMA_F16;
     return halves ? true : refuse(why_not, "there is no instruction for its dtypes");
 }
@@ -177,12 +178,16 @@ int64_t sn_attend_loaded(const sn_attend *a) {
     return bytes;
 }
 
-bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     *a = (sn_attend){.cx = cx, .m = cx->m, .k = k};
     if (!find_reduction(a, why_not) || !find_products(a, why_not) || !find_sides(a, why_not)) return false;
     if (!scores_know_no_column(a)) return refuse(why_not, "its scores hang on columns");
-    if (!find_instruction(a, why_not)) return false;
     sn_attend_find_masks(a);
+    return true;
+}
+
+bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
+    if (!sn_attend_find_nest(a, why_not, cx, k) || !find_instruction(a, why_not)) return false;
     find_loads(a, a->score);
     return true;
 }

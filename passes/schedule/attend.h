@@ -1,4 +1,5 @@
-/* attend.h: attention on GPUs: what attend.c, which finds it and chooses, attend_mask.c and attend_bind.c know of it.
+/* attend.h: attention of many query rows: what attend.c, which finds it and chooses for GPUs, attend_mask.c,
+ * attend_bind.c and those for the CPU (attend_host.h) know of it.
  *
  *     loop .. { loop i in Sq { loop d in Dv {
  *       %m, %z, %m2, %o = reduce (sumexp, sumexp) j in Sk {
@@ -43,7 +44,9 @@ typedef struct sn_attend {
 
 /* Bytes that they are together. */
 int64_t sn_attend_loaded(const sn_attend *a);
-/* Is the kernel attention that boxes and matrix instructions of this target can do? */
+/* Is the kernel attention? Finds all but loads and mma. */
+bool sn_attend_find_nest(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
+/* ... that boxes and matrix instructions of this target can do? */
 bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 /* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */
 int64_t sn_attend_padded(int64_t channels);

@@ -5,9 +5,13 @@
  * which every thread has its elements already. Of a row, four threads have the maximum and the growth alike, and
  * each has a total of its own, added up at the end. With c the factor of scores and log2 e,
  *
- *     most' = max(most, scores)   shift = c*most'   grown = 2^(c*most - shift)   weight = 2^(c*score - shift)
+ *     most' = max(most, scores)   shift' = c*most'   grown = 2^(shift - shift')   weight = 2^(c*score - shift')
  *
- * A row whose scores are all -inf so far has shift 0, so that its weights are 0 and not nan.
+ * A weight is one fma, so that all those of a row are off by the rounding of shift, and by the same factor: totals and
+ * growth are, too. Where shift is so large (a row that a mask has filled with -1e9, or the least number) that this
+ * factor may be no number, c is a power of two: the product is exact, and scores that differ do so by so much that one
+ * of their weights is nothing in either case. A row whose scores are all -inf so far has shift 0, so that its weights
+ * are 0 and not nan.
  */
 #include <math.h>
 
@@ -15,13 +19,15 @@
 
 #define LOG2_E 0x1.71547652b82fep+0
 
+enum { SCORES_LARGE = 28 /* 2^28: numbers are 16 apart, so that a factor is at most 2^8 */ };
+
 typedef struct binding {
     sn_attend *a;
     sn_contract_binding b; /* of sums: rows, columns, results */
     sn_mma_nest scores, sums;
     sn_mma_operand q, key, v;
     sn_buf s, p; /* scores, then weights; those as a fragment */
-    sn_buf most, shift, grown, part, total;
+    sn_buf most, factor, shift, grown, part, total;
     sn_buf loaded[SN_MOST_LOADS];
     sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
     double scale;            /* of scores, to exponents of 2 */
@@ -257,8 +263,16 @@ static void put_masks(binding *o, sn_cursor at) {
 
 /* ---- weights ---- */
 
-static sn_val put_scaled(binding *o, sn_cursor at, sn_val x) {
-    return sn_put_op2(o->b.m, at, SN_LOP_MUL, x, sn_put_const(o->b.m, at, SN_F32, o->scale));
+static sn_val put_f32(binding *o, sn_cursor at, double x) { return sn_put_const(o->b.m, at, SN_F32, x); }
+
+/* The factor of a row whose maximum is `most`. */
+static sn_val put_factor(binding *o, sn_cursor at, sn_val most) {
+    sn_module *m = o->b.m;
+    double large = ldexp(1, SCORES_LARGE) * (o->scale > 1 ? o->scale : 1);
+    int exponent = o->scale < 2 ? ilogb(o->scale) : 0;
+    sn_val scaled = sn_put_op2(m, at, SN_LOP_MUL, most, put_f32(o, at, o->scale));
+    sn_val good = sn_put_op2(m, at, SN_LOP_LT, sn_put_op1(m, at, SN_LOP_ABS, scaled), put_f32(o, at, large));
+    return sn_put_op3(m, at, SN_LOP_SELECT, good, put_f32(o, at, o->scale), put_f32(o, at, ldexp(1, exponent)));
 }
 
 static void put_most(binding *o, sn_cursor at) {
@@ -270,11 +284,14 @@ static void put_most(binding *o, sn_cursor at) {
     sn_val most = close_reduce(o, in, group, put_over_row(o, in, neighbour(o, x, l), h, r, SN_COMB_MAX));
     sn_ix own = row_at(o, x, h, r);
     sn_val before = sn_put_load(m, at, o->most, own), now = sn_put_op2(m, at, SN_LOP_MAX, before, most);
-    sn_val none = sn_put_op2(m, at, SN_LOP_EQ, now, sn_put_const(m, at, SN_F32, -INFINITY));
-    sn_val shift = sn_put_op3(m, at, SN_LOP_SELECT, none, sn_put_const(m, at, SN_F32, 0), put_scaled(o, at, now));
-    sn_val grown =
-        sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(m, at, SN_LOP_SUB, put_scaled(o, at, before), shift));
+    sn_val never = put_f32(o, at, -INFINITY), none = sn_put_op2(m, at, SN_LOP_EQ, now, never);
+    sn_val factor = put_factor(o, at, now), first = sn_put_op2(m, at, SN_LOP_EQ, before, never);
+    sn_val old = sn_put_op3(m, at, SN_LOP_SELECT, first, never, sn_put_load(m, at, o->shift, own));
+    sn_val shift =
+        sn_put_op3(m, at, SN_LOP_SELECT, none, put_f32(o, at, 0), sn_put_op2(m, at, SN_LOP_MUL, now, factor));
+    sn_val grown = sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(m, at, SN_LOP_SUB, old, shift));
     sn_put_store(m, at, o->most, own, now);
+    sn_put_store(m, at, o->factor, own, factor);
     sn_put_store(m, at, o->shift, own, shift);
     sn_put_store(m, at, o->grown, own, grown);
 }
@@ -285,10 +302,10 @@ static void put_weights(binding *o, sn_cursor at) {
     open_rows(o, &at, &h, &r);
     sn_cursor in = at;
     sn_ix own = row_at(o, x, h, r);
-    sn_val shift = sn_put_load(m, at, o->shift, own);
+    sn_val shift = sn_put_load(m, at, o->shift, own), factor = sn_put_load(m, at, o->factor, own);
     open_pairs(o, &in, r, &j, &e);
     sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
-    sn_val scaled = put_scaled(o, in, sn_put_load(m, in, o->s, score));
+    sn_val scaled = sn_put_op2(m, in, SN_LOP_MUL, sn_put_load(m, in, o->s, score), factor);
     sn_put_store(m, in, o->s, score,
                  sn_put_op1(m, in, SN_LOP_EXP2_NORMAL, sn_put_op2(m, in, SN_LOP_SUB, scaled, shift)));
     sn_val sum = put_over_row(o, at, x, h, r, SN_COMB_SUM), part = sn_put_load(m, at, o->part, own);
@@ -331,8 +348,7 @@ static void put_totals(binding *o, sn_cursor at) {
     sn_ix own = row_at(o, x, h, r);
     sn_put_store(m, at, o->total, own, close_reduce(o, in, group, part));
     sn_val most = sn_put_load(m, at, o->most, own);
-    sn_val factor = sn_put_const(m, at, SN_F32, o->a->factor);
-    sn_put_store(m, at, o->shift, own, sn_put_op2(m, at, SN_LOP_MUL, most, factor));
+    sn_put_store(m, at, o->shift, own, sn_put_op2(m, at, SN_LOP_MUL, most, put_f32(o, at, o->a->factor)));
 }
 
 /* ---- all of it ---- */
@@ -358,6 +374,7 @@ static void make_nests(binding *o) {
     o->s = make_registers(o, "s", SN_F32, sn_mma_private(&o->scores));
     o->p = make_registers(o, "p", mma->operand, sn_mma_private(&o->scores));
     o->most = make_registers(o, "most", SN_F32, rows);
+    o->factor = make_registers(o, "factor", SN_F32, rows);
     o->shift = make_registers(o, "shift", SN_F32, rows);
     o->grown = make_registers(o, "grown", SN_F32, rows);
     o->part = make_registers(o, "part", SN_F32, rows);
@@ -494,6 +511,7 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     put_q(&o, at);
     sn_put_barrier(o.b.m, at);
     store_all(&o, at, o.most, -INFINITY);
+    store_all(&o, at, o.shift, 0);
     store_all(&o, at, o.part, 0);
     zero(&o, at, o.sums.state);
     sn_cursor in = at;

@@ -2,6 +2,7 @@
  *
  *     %c = in i - j, 4096   %x = select %c, %y, -inf        keeps j <= i
  *     %p = index.i64 i   %q = index.i64 j   %c = ge %p, %q   the same
+ *     %c = gt %q, %p   %x = select %c, -inf, %y              the same
  *
  * A mask is an e that is not negative where the score counts. For a block of rows, each says from which key on, or
  * up to which key, there is something to see: then tiles outside of that need not be looked at, and tiles that lie
@@ -54,14 +55,28 @@ static sn_ix number_of(const sn_attend *a, sn_val v) {
 
 /* Is the mask one that tiles can be left out by? */
 static bool is_linear(sn_attend *a, sn_ix e) {
+    enum { MOST = 1 << 30 };
     int64_t row, key;
     sn_axis rows = axis_of_rows(a), keys = sn_stmt_axis(a->m, a->c.top);
-    return !sn_ix_uses_vals(a->m, e) && sn_ix_coef(a->m, e, rows, &row) && sn_ix_coef(a->m, e, keys, &key) &&
+    sn_range all = sn_ix_range(a->m, e);
+    bool small = all.lo > -MOST && all.hi < MOST; /* as are the ends of tiles */
+    return small && !sn_ix_uses_vals(a->m, e) && sn_ix_coef(a->m, e, rows, &row) && sn_ix_coef(a->m, e, keys, &key) &&
            (key == 1 || key == -1);
 }
 
-/* The test as one or two masks, or some of each; false: it is no such test, or there is no room. */
-static bool add_masks(sn_attend *a, sn_val test) {
+/* What is not negative where a comparison of integers holds, or, not `seen`, where it does not. */
+static sn_ix compared(const sn_attend *a, const sn_stmt_rec *r, bool seen) {
+    sn_module *m = a->m;
+    sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
+    if (!x.i || !y.i) return (sn_ix){0};
+    bool less = r->op == SN_LOP_LT || r->op == SN_LOP_LE, strict = r->op == SN_LOP_LT || r->op == SN_LOP_GT;
+    if (!seen) less = !less, strict = !strict;
+    return sn_ix_addc(m, less ? sn_ix_sub(m, y, x) : sn_ix_sub(m, x, y), strict ? -1 : 0);
+}
+
+/* What is seen where the test holds, or where it does not, as one or two masks; false: it is no such test, or there is
+ * no room. */
+static bool add_masks(sn_attend *a, sn_val test, bool seen) {
     const sn_stmt_rec *r = def_of(a, test);
     sn_module *m = a->m;
     sn_ix e[2] = {{0}, {0}};
@@ -70,11 +85,12 @@ static bool add_masks(sn_attend *a, sn_val test) {
         e[1] = sn_ix_addc(m, sn_ix_sub(m, r->bound, r->ix), -1);
         if (sn_ix_range(m, e[0]).lo >= 0) e[0] = (sn_ix){0};
         if (sn_ix_range(m, e[1]).lo >= 0) e[1] = (sn_ix){0};
+        if (!seen && (e[0].i != 0) == (e[1].i != 0)) return false; /* in front or behind: no one mask */
+        for (int i = 0; i < 2 && !seen; i++)
+            if (e[i].i) e[i] = sn_ix_addc(m, sn_ix_scale(m, e[i], -1), -1);
     } else if (r->op == SN_LOP_LT || r->op == SN_LOP_LE || r->op == SN_LOP_GT || r->op == SN_LOP_GE) {
-        sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
-        if (!x.i || !y.i) return false;
-        bool less = r->op == SN_LOP_LT || r->op == SN_LOP_LE, strict = r->op == SN_LOP_LT || r->op == SN_LOP_GT;
-        e[0] = sn_ix_addc(m, less ? sn_ix_sub(m, y, x) : sn_ix_sub(m, x, y), strict ? -1 : 0);
+        e[0] = compared(a, r, seen);
+        if (!e[0].i) return false;
     } else {
         return false;
     }
@@ -88,36 +104,50 @@ static bool add_masks(sn_attend *a, sn_val test) {
     return true;
 }
 
-/* All tests that hold together where this one does. */
-static bool add_all(sn_attend *a, sn_val test) {
+/* All tests that hold together where this one does, or does not. */
+static bool add_all(sn_attend *a, sn_val test, bool seen) {
     const sn_stmt_rec *r = def_of(a, test);
     uint32_t before = a->n_masks;
-    if (r->op != SN_LOP_AND) return add_masks(a, test);
-    if (add_all(a, r->in[0]) && add_all(a, r->in[1])) return true;
+    if (r->op == SN_LOP_NOT) return add_all(a, r->in[0], !seen);
+    if (r->op != (seen ? SN_LOP_AND : SN_LOP_OR)) return add_masks(a, test, seen);
+    if (add_all(a, r->in[0], seen) && add_all(a, r->in[1], seen)) return true;
     a->n_masks = before;
     return false;
 }
 
 /* ---- the score ---- */
 
-/* x is y where the test holds, else -inf: either chosen, or by adding 0 or -inf. */
-static bool is_masked(const sn_attend *a, sn_val x, sn_val *y, sn_val *test) {
+/* Of what is chosen by a test, as the one or the other value: where the score counts. */
+typedef struct choice {
+    sn_val test, score; /* score: what is chosen there */
+    bool seen;          /* the test holds there */
+} choice;
+
+/* Is it -inf on one side? */
+static bool is_choice(choice *out, const sn_attend *a, const sn_stmt_rec *r) {
+    if (r->op != SN_LOP_SELECT) return false;
+    bool first = is_infinite(a, r->in[1]), second = is_infinite(a, r->in[2]);
+    *out = (choice){.test = r->in[0], .score = r->in[second ? 1 : 2], .seen = second};
+    return first != second;
+}
+
+/* x is out->score where the test says so, else -inf: either chosen, or by adding 0 or -inf. */
+static bool is_masked(choice *out, const sn_attend *a, sn_val x) {
     const sn_stmt_rec *r = def_of(a, x);
-    if (r->op == SN_LOP_SELECT && is_infinite(a, r->in[2])) return *test = r->in[0], *y = r->in[1], true;
+    if (is_choice(out, a, r)) return true;
     for (uint32_t i = 0; i < 2 && r->op == SN_LOP_ADD; i++) {
-        const sn_stmt_rec *added = def_of(a, r->in[i]);
-        if (added->op != SN_LOP_SELECT || !is_zero(a, added->in[1]) || !is_infinite(a, added->in[2])) continue;
-        return *test = added->in[0], *y = r->in[1 - i], true;
+        if (!is_choice(out, a, def_of(a, r->in[i])) || !is_zero(a, out->score)) continue;
+        return out->score = r->in[1 - i], true;
     }
     return false;
 }
 
 void sn_attend_find_masks(sn_attend *a) {
-    sn_val y, test;
+    choice c;
     a->factor = 1;
-    while (is_masked(a, a->score, &y, &test) && add_all(a, test)) a->score = y;
+    while (is_masked(&c, a, a->score) && add_all(a, c.test, c.seen)) a->score = c.score;
     const sn_stmt_rec *r = def_of(a, a->score);
-    for (uint32_t i = 0; i < 2 && r->op == SN_LOP_MUL && r->dtype == SN_F32; i++) {
+    for (uint32_t i = 0; i < 2 && r->op == SN_LOP_MUL && r->dtype == a->c.dtype; i++) {
         const sn_stmt_rec *by = def_of(a, r->in[i]);
         if (by->op != SN_LOP_CONST || !(by->f > 0) || isinf(by->f)) continue;
         a->factor = by->f;

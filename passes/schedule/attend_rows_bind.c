@@ -319,7 +319,7 @@ static void put_body(binding *b, sn_cursor at, const sn_stmt_vec *body, const pl
         sn_stmt_insert(m, at, body->at[s]);
         sn_stmt_subst(m, body->at[s], axes, with, n);
     }
-    if (mask.i) sn_mask_accesses(b->cx, b->k, at.parent, mask, false);
+    if (mask.i) sn_mask_accesses(b->cx, b->k, at.parent, mask, true);
     const sn_stmt_rec *top = sn_stmt_get(m, b->a.top);
     sn_val results[4] = {most, total, most, sum};
     for (uint32_t s = 0; s < SN_COUNT(results); s++) sn_val_replace(m, b->k, sn_result(top, s), results[s]);
