@@ -58,7 +58,7 @@ static sn_status start(conv_call *out, sn_graph *g, const char *who, sn_node x, 
     return read_call(out, options);
 }
 
-/* Each in 0 .. SN_CONV_MOST. */
+/* Each in lowest .. SN_CONV_MOST. */
 static sn_status check_sizes(const conv_call *c, const char *name, const int64_t *at, int64_t lowest) {
     for (uint32_t k = 0; k < c->geometry.n; k++)
         if (at[k] < lowest || at[k] > SN_CONV_MOST)
@@ -98,6 +98,11 @@ static sn_status transpose(sn_nd *out, sn_graph *g, sn_node x, sn_node w, const 
     conv_call c;
     SN_TRY(start(&c, g, "conv_transpose", x, w, options));
     SN_TRY(check_sizes(&c, "output_padding", extra, 0));
+    for (uint32_t k = 0; k < c.geometry.n; k++)
+        if (extra[k] >= c.geometry.stride[k] && extra[k] >= c.geometry.dilation[k])
+            return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT,
+                           "conv_transpose: output_padding %lld is not below the stride %lld or the dilation %lld",
+                           (long long)extra[k], (long long)c.geometry.stride[k], (long long)c.geometry.dilation[k]);
     *out = sn_graph_conv_transpose(g->m, c.x, c.y, &c.geometry, extra, c.more);
     return g->ctx->env.status;
 }

@@ -406,10 +406,11 @@ typedef struct sn_conv_options {
 SN_API sn_node sn_conv(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
 /* The same, of two spatial axes. */
 SN_API sn_node sn_conv2d(sn_graph *g, sn_node x, sn_node w, const sn_conv_options *options);
-/* Transposed convolution of x[N, C, S..] with w[C, O/groups, K..], as in PyTorch: each element of x adds its product with the
- * kernel to the result, at distances of stride. The result is [N, O, Q..] with
- * Q = (S - 1)*stride - low - high + (K - 1)*dilation + 1 + output_padding. output_padding: n numbers; NULL: zeros. It is the
- * convolution of x, whose elements are stride apart, with w reversed and its channels swapped. */
+/* Transposed convolution of x[N, C, S..] with w[C, O/groups, K..], as in PyTorch: each element of x adds its product with
+ * the kernel to the result, at distances of stride. The result is [N, O, Q..] with
+ * Q = (S - 1)*stride - low - high + (K - 1)*dilation + 1 + output_padding. output_padding: n numbers, each below the
+ * stride or the dilation of its axis; NULL: zeros. It is the convolution of x, whose elements are stride apart, with w
+ * reversed and its channels swapped. */
 SN_API sn_node sn_conv_transpose(sn_graph *g, sn_node x, sn_node w, const int64_t *output_padding,
                                  const sn_conv_options *options);
 /* The gradients of y = sn_conv(g, x, w, options) by x, whose n spatial sizes are given, and by w, whose n are. dy has the shape

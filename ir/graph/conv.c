@@ -159,6 +159,22 @@ static sn_ix span_of(sn_module *m, sn_ix n, int64_t dilation) {
     return sn_ix_addc(m, sn_ix_scale(m, sn_ix_addc(m, n, -1), dilation), 1);
 }
 
+/* Is `size` that of the result along axis k, of x elements and a kernel of `taps`? Where all are numbers. */
+static bool check_result(sn_module *m, const char *who, const sn_conv_geometry *c, uint32_t k, sn_ix size, sn_ix x,
+                         sn_ix taps) {
+    sn_ix image = sn_ix_addc(m, span_of(m, x, c->input_dilation[k]), c->low[k] + c->high[k]);
+    int64_t have, room, given;
+    if (!sn_ix_is_const(m, image, &have) || !sn_ix_is_const(m, span_of(m, taps, c->dilation[k]), &room) ||
+        !sn_ix_is_const(m, size, &given))
+        return true;
+    int64_t want = have < room ? 0 : (have - room) / c->stride[k] + 1;
+    if (want == given) return true;
+    sn_fail(m->env, SN_ERROR_TYPE,
+            "%s: dy has %lld elements along spatial axis %u, the result of the convolution has %lld", who,
+            (long long)given, k, (long long)want);
+    return false;
+}
+
 static sn_nd data_grad(sn_module *m, const char *who, sn_nd dy, sn_nd w, const sn_ix *sizes, const sn_conv_geometry *c,
                        sn_conv_more more) {
     sn_conv_geometry b = *c; /* backwards */
@@ -180,7 +196,12 @@ static sn_nd data_grad(sn_module *m, const char *who, sn_nd dy, sn_nd w, const s
 sn_nd sn_graph_conv_data_grad(sn_module *m, sn_nd dy, sn_nd w, const sn_ix *sizes, const sn_conv_geometry *c,
                               sn_conv_more more) {
     static const char who[] = "conv_data_grad";
-    return check_operands(m, who, dy, w, c) ? data_grad(m, who, dy, w, sizes, c, more) : (sn_nd){0};
+    if (!check_operands(m, who, dy, w, c)) return (sn_nd){0};
+    for (uint32_t k = 0; k < c->n; k++)
+        if (!check_result(m, who, c, k, sn_graph_type(m, dy)->shape[2 + k], sizes[k],
+                          sn_graph_type(m, w)->shape[2 + k]))
+            return (sn_nd){0};
+    return data_grad(m, who, dy, w, sizes, c, more);
 }
 
 sn_nd sn_graph_conv_transpose(sn_module *m, sn_nd x, sn_nd w, const sn_conv_geometry *c, const int64_t *extra,
@@ -209,10 +230,12 @@ sn_nd sn_graph_conv_weight_grad(sn_module *m, sn_nd x, sn_nd dy, const int64_t *
     sn_conv_geometry b = *c;
     if (!check_operands(m, who, x, dy, c)) return (sn_nd){0};
     for (uint32_t k = 0; k < c->n; k++) {
+        sn_ix size = sn_graph_type(m, dy)->shape[2 + k], image = sn_graph_type(m, x)->shape[2 + k];
+        sn_ix taps = sn_ix_const(m, kernel[k]);
         b.stride[k] = c->dilation[k];
         b.dilation[k] = c->stride[k];
-        sn_ix span = span_of(m, sn_graph_type(m, dy)->shape[2 + k], c->stride[k]);
-        if (!fit_high(&b, m, who, k, sn_graph_type(m, x)->shape[2 + k], span, sn_ix_const(m, kernel[k])))
+        if (!check_result(m, who, c, k, size, image, taps) ||
+            !fit_high(&b, m, who, k, image, span_of(m, size, c->stride[k]), taps))
             return (sn_nd){0};
     }
     sn_nd dw = sn_graph_conv(m, batch_to_channels(m, who, x, c->groups), sn_graph_move_axis(m, dy, 1, 0), &b, more);

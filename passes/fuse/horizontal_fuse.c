@@ -11,19 +11,21 @@
  *
  * Which: any number of kernels that are alike (ir/loop/alike.h: one piece of code does them all), as far as the
  * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when
- * all but one of them fill less than one wave of blocks and none keeps anything in shared memory or touches temporaries
- * (the pass `last-block-reduce` may have a better use for such a kernel). So that more kernels are alike, elementwise
- * ones get the threads of the widest of their level, and the test of the last block even where it is full; it goes
- * again where nobody needs it.
+ * all but one of them fill less than one wave of blocks, only that one keeps something in shared memory (a block gets
+ * what all segments ask for), and `last-block-reduce` has no use for any of them that touches temporaries. So that more
+ * kernels are alike, elementwise ones get the threads of the widest of their level, and the test of the last block even
+ * where it is full; it goes again where nobody needs it.
  *
  * A launch costs a few microseconds of its own, and small kernels leave most of the machine idle. The cost of joining:
- * temporaries of all members live at the same time, and a block finds its segment first. Near linear in the statements.
+ * temporaries of all members live at the same time, and a block finds its segment first. A kernel that makes a large
+ * one therefore takes its neighbours in alone: it does not move. Near linear in the statements.
  */
 #include "passes/fuse/horizontal_fuse.h"
 
 #include <stdlib.h>
 
 #include "ir/loop/alike.h"
+#include "passes/fuse/last_block_reduce.h"
 #include "passes/schedule/constants.h"
 
 typedef struct member {
@@ -34,6 +36,8 @@ typedef struct member {
     sn_precision precision; /* of its products */
     bool constant;          /* it computes from constants alone: once, not in each run */
     bool shared;            /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
+    bool tail;              /* it may become the tail of a kernel, or have one (`last-block-reduce`) */
+    bool wide;              /* it touches more temporaries than it pays to keep: it stays where it is */
     sn_stmt guard;          /* that this pass has put in */
     sn_alike alike;
 } member;
@@ -41,8 +45,9 @@ typedef struct member {
 /* Members that are alike. */
 typedef struct family {
     member *at;
-    uint32_t n, n_pointers;
+    uint32_t n, n_pointers, last; /* position of the last one */
     int64_t blocks, temp_bytes;
+    bool tail, wide; /* one of them is */
 } family;
 
 typedef struct batcher {
@@ -84,20 +89,33 @@ static bool is_candidate(const batcher *b, sn_kern k) {
     return true;
 }
 
+/* Kernels by position: does `last-block-reduce` have a use for them? */
+static bool *find_tails(batcher *b, const bool *constant) {
+    bool *tail = SN_NEWN(b->cx->scratch, bool, b->order.n + 1);
+    sn_users users;
+    sn_users_find(&users, b->m, b->cx->scratch);
+    for (uint32_t i = 0; i < b->order.n; i++) {
+        uint32_t first = sn_kern_tail_of(b->cx, &users, constant, i);
+        if (first != UINT32_MAX) tail[i] = tail[first] = true;
+    }
+    return tail;
+}
+
 static void find_members(batcher *b) {
-    const bool *constant = sn_kerns_constant(b->m, b->cx->scratch);
+    const bool *constant = sn_kerns_constant(b->m, b->cx->scratch), *tail = find_tails(b, constant);
     for (uint32_t i = 0; i < b->m->kernels.n; i++) {
         sn_kern k = b->m->kernels.at[i];
         if (!is_candidate(b, k)) continue;
         sn_launch launch = sn_kern_launch(b->m, k);
         member e = {.at = i, .level = b->order.level[i], .k = k, .blocks = sn_ix_value(b->m, launch.grid)};
         e.constant = constant[i];
+        e.tail = tail[i];
         e.threads_x = launch.block_x;
         e.threads_y = launch.block_y;
         e.precision = sn_kern_get(b->m, k)->sched.precision;
         measure(b, &e);
-        if (e.temp_bytes <= SN_BATCH_TEMPS) SN_PUSH(b->cx->scratch, &b->members, e);
-        else sn_remark(b->cx, sn_kern_get(b->m, k)->name, "kept: %lld bytes of temporaries", (long long)e.temp_bytes);
+        e.wide = e.temp_bytes > SN_BATCH_TEMPS;
+        SN_PUSH(b->cx->scratch, &b->members, e);
     }
 }
 
@@ -164,14 +182,14 @@ static void make_alike(batcher *b) {
              *count = SN_NEWN(b->cx->scratch, uint32_t, b->order.n + 1);
     for (uint32_t i = 0; i < b->members.n; i++) {
         member *e = &b->members.at[i];
-        if (!element_threads(b, e).i) continue;
+        if (e->wide || !element_threads(b, e).i) continue;
         count[e->level]++;
         if (e->threads_x > widest[e->level]) widest[e->level] = e->threads_x;
     }
     for (uint32_t i = 0; i < b->members.n; i++) {
         member *e = &b->members.at[i];
         sn_stmt threads = element_threads(b, e);
-        if (!threads.i || count[e->level] < 2) continue;
+        if (e->wide || !threads.i || count[e->level] < 2) continue;
         if (e->threads_x < widest[e->level] && sn_kern_get(b->m, e->k)->sched.vector <= 1)
             widen(b, e, threads, widest[e->level]);
         else put_guard(b, e, threads, e->blocks * e->threads_x * sn_kern_get(b->m, e->k)->sched.vector);
@@ -203,6 +221,9 @@ static int by_position(const void *x, const void *y) {
 
 static void join(family *f, const member *e) {
     f->n++;
+    f->last = e->at;
+    f->tail = f->tail || e->tail;
+    f->wide = f->wide || e->wide;
     f->n_pointers += e->alike.slots.n;
     f->blocks += e->blocks;
     f->temp_bytes += e->temp_bytes;
@@ -256,24 +277,48 @@ static void close_batch(batcher *b) {
         sn_kern_collect_params(b->m, first->k);
         sn_remark(b->cx, k->name, "one launch for %u kernels of %u kinds, %u buffers", n, b->open.n, pointers);
         b->changed = true;
+    } else if (largest->wide) {
+        sn_remark(b->cx, sn_kern_get(b->m, largest->at->k)->name, "kept: %lld bytes of temporaries",
+                  (long long)largest->temp_bytes);
     }
     b->open.n = 0;
+}
+
+/* Do kernels of these two kinds do each other no harm in one launch? */
+static bool agree(const family *a, const family *b) {
+    if (a->tail || b->tail || (a->at->shared && b->at->shared)) return false;
+    return !(a->at->shared && a->blocks < b->blocks) && !(b->at->shared && b->blocks < a->blocks);
+}
+
+/* Is some kernel between the first and the last member none of them? What has much in temporaries would move. */
+static bool leaves_gaps(const batcher *b, const family *f) {
+    uint32_t first = f->at->at, last = f->last, n = f->n;
+    for (uint32_t i = 0; i < b->open.n; i++) {
+        const family *o = &b->open.at[i];
+        n += o->n;
+        if (o->at->at < first) first = o->at->at;
+        if (o->last > last) last = o->last;
+    }
+    return last - first + 1 != n;
 }
 
 /* Does the family fit into the kernel that is being put together? */
 static bool fits(const batcher *b, const family *f) {
     const sn_target *t = b->cx->target;
-    int64_t temps = f->temp_bytes,
+    int64_t temps = f->wide ? 0 : f->temp_bytes,
             wave = (int64_t)t->units * SN_BATCH_RESIDENT / ((int64_t)f->at->threads_x * f->at->threads_y);
     uint32_t pointers = f->n_pointers, code = f->at->n_stmts, large = f->blocks >= wave;
+    bool wide = f->wide;
     for (uint32_t i = 0; i < b->open.n; i++) {
         const family *o = &b->open.at[i];
-        temps += o->temp_bytes;
+        temps += o->wide ? 0 : o->temp_bytes;
         pointers += o->n_pointers;
         code += o->at->n_stmts;
         large += o->blocks >= wave;
-        if (o->at->shared || f->at->shared || o->temp_bytes || f->temp_bytes) return false;
+        wide = wide || o->wide;
+        if (!agree(o, f)) return false;
     }
+    if (wide && leaves_gaps(b, f)) return false;
     return b->open.n < SN_BATCH_KINDS && code <= SN_BATCH_CODE && large <= 1 && pointers <= SN_BATCH_POINTERS &&
            temps <= (int64_t)t->cache_bytes / 2;
 }
@@ -288,7 +333,7 @@ static void batch_level(batcher *b, member *at, uint32_t n) {
     SN_VEC(family) families = {0};
     for (uint32_t i = 0; i < n; i++) {
         family *f = families.n ? &families.at[families.n - 1] : NULL;
-        bool more = f && sn_alike_equal(&f->at->alike, &at[i].alike) &&
+        bool more = f && !f->wide && !at[i].wide && sn_alike_equal(&f->at->alike, &at[i].alike) &&
                     f->n_pointers + at[i].alike.slots.n <= SN_BATCH_POINTERS &&
                     f->temp_bytes + at[i].temp_bytes <= (int64_t)b->cx->target->cache_bytes / 2;
         if (!more) {

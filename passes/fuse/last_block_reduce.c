@@ -16,6 +16,8 @@
  * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
  * first. Products of both have one precision. Cost: linear in the statements.
  */
+#include "passes/fuse/last_block_reduce.h"
+
 #include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
 
@@ -151,6 +153,11 @@ static bool look(pair *p, uint32_t at) {
     if (!sn_precision_of_both(&p->precision, m, p->first, p->last)) return false;
     return sn_ix_is_const(m, sn_stmt_extent(m, p->grid_last), &p->groups) && p->groups > 0 &&
            bytes_of_tail(p) <= SN_TAIL_BYTES;
+}
+
+uint32_t sn_kern_tail_of(sn_pass_ctx *cx, sn_users *users, const bool *constant, uint32_t at) {
+    pair p = {.cx = cx, .m = cx->m, .users = users, .constant = constant};
+    return look(&p, at) ? p.at_first : UINT32_MAX;
 }
 
 static bool try_pair(pair *p) {

@@ -13,10 +13,14 @@
  * stay.
  *
  * Legality: in real numbers. The result of a contraction has been rounded before it is shifted, so that roundings of
- * the one scale, the one shift and the weights are of the size of those that were there. Where a sum, or its product
- * with a scale, leaves the range of the dtype, but what it becomes does not (or the other way round), an infinity may
- * become a number (or a number one). Nothing is done to a product that carries a schedule. Cost: linear in the nodes.
+ * the one scale, the one shift and the weights are of the size of those that were there. Where a sum, its product with
+ * a scale, a scale or a weight's product with it leaves the range of the dtype, but what it becomes does not (or the
+ * other way round), an infinity or nan may become a number (or a number one). What weights hold is not known here; a
+ * literal that divides by zero or is no finite number is left where it stands. Nothing is done to a product that carries
+ * a schedule. Cost: linear in the nodes and in the elements of such literals.
  */
+#include <math.h>
+
 #include "passes/graph/rewrite.h"
 
 /* The node is base * scale + shift; scale and shift have an axis for each of base, all of size 1 but for its channels.
@@ -127,6 +131,19 @@ static sn_nd as_channels(sn_pass_ctx *cx, sn_nd k, sn_nd base) {
     return channels_at(m, k, axis, of->rank);
 }
 
+/* Does k, where it is a literal, scale by finite numbers, none of them 1/0? */
+static bool is_finite_scale(const sn_module *m, sn_op op, sn_nd k) {
+    const sn_node_rec *n = sn_node_get(m, k);
+    double value;
+    while (sn_ops[n->op].cls == SN_OPS_VIEW) n = sn_node_get(m, k = n->in[0]);
+    if (sn_is_uniform(m, k, &value)) return isfinite(value) && (op != SN_OP_DIV || value != 0);
+    if (n->op != SN_OP_CONSTANT || !sn_is_float(n->type.dtype)) return true;
+    const sn_attr *values = sn_node_attr(m, k, SN_ATTR_VALUES);
+    for (uint64_t i = 0; i < values->numbers.n; i++)
+        if (!isfinite(values->numbers.f[i]) || (op == SN_OP_DIV && values->numbers.f[i] == 0)) return false;
+    return true;
+}
+
 /* a op k, where a may be none: it stands for `neutral`. */
 static sn_nd combine(sn_module *m, sn_op op, sn_nd a, sn_nd k, double neutral) {
     if (!a.i && (op == SN_OP_ADD || op == SN_OP_MUL)) return k;
@@ -169,7 +186,7 @@ static sn_nd fold_behind(sn_pass_ctx *cx, sn_nd x, bool single) {
         if (!s.base.i || !sn_type_eq(sn_type_of(m, s.base), &n.type)) continue;
         sn_nd by = as_channels(cx, n.in[1 - k], s.base);
         bool first = !s.scale.i && !s.shift.i, is_scale = n.op == SN_OP_MUL || n.op == SN_OP_DIV;
-        if (!by.i || !follow(m, &s, n.op, by, k == 1)) continue;
+        if (!by.i || (is_scale && !is_finite_scale(m, n.op, by)) || !follow(m, &s, n.op, by, k == 1)) continue;
         bool as_it_was = first && (!is_scale || !sn_nd_eq(contraction_of(m, s.base), s.base));
         sn_nd y = as_it_was ? x : build(m, &s);
         if (y.i && single) note(cx, y, s);

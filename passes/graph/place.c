@@ -46,6 +46,13 @@ static void take_strides(sn_place *out, const sn_place *in) {
     }
 }
 
+/* Is the memory of x the caller's or another view's? It lies as it does; an intermediate is stored as it is read. */
+static bool lies_given(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    while (n->op == SN_OP_CAST) n = sn_node_get(m, n->in[0]);
+    return n->op == SN_OP_INPUT || sn_ops[n->op].cls == SN_OPS_VIEW;
+}
+
 static bool lies_as_view(sn_place *out, const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     sn_place in;
@@ -76,7 +83,7 @@ static bool lies_as_view(sn_place *out, const sn_module *m, sn_nd x) {
     case SN_OP_SQUEEZE:
     case SN_OP_UNSQUEEZE: take_strides(out, &in); return true;
     case SN_OP_RESHAPE: /* an intermediate that is walked across its rows has them one behind the other */
-        if (!is_row_major(&in) && sn_ops[sn_node_get(m, n->in[0])->op].cls == SN_OPS_VIEW) return false;
+        if (!is_row_major(&in) && lies_given(m, n->in[0])) return false;
         sn_place_lay_out(out, false);
         return true;
     default: return false;

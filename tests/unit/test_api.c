@@ -237,7 +237,7 @@ Test(api, convolutions_say_what_does_not_fit) {
     sn_context *ctx = new_context();
     sn_conv_options two = {.struct_size = sizeof two, .groups = 2}, four = {.struct_size = sizeof four, .groups = 4};
     sn_conv_options wide = {.struct_size = sizeof wide, .padding = {INT64_MIN}};
-    int64_t size = 11, none = 0, minus = -1;
+    int64_t size = 11, none = 0, minus = -1, one = 1, three = 3;
     EXPECT_NO_CONV(sn_conv(g, in.row, in.taps, NULL),
                    "conv: operand 1 has shape f32[4], not a batch axis, channels and 1");
     EXPECT_NO_CONV(sn_conv2d(g, in.line, in.taps, &two), "conv2d: takes an image [N, C, H, W], not f32[2, 6, 9]");
@@ -249,6 +249,14 @@ Test(api, convolutions_say_what_does_not_fit) {
     EXPECT_NO_CONV(sn_conv_transpose(g, in.line, in.taps, &none, &wide), "conv_transpose: padding");
     EXPECT_NO_CONV(sn_conv_transpose(g, in.line, in.taps, &minus, NULL),
                    "conv_transpose: output_padding -1 is not in 0 .. 2147483647");
+    EXPECT_NO_CONV(sn_conv_transpose(g, in.line, in.taps, &one, NULL),
+                   "conv_transpose: output_padding 1 is not below the stride 1 or the dilation 1");
+    EXPECT_NO_CONV(sn_conv_data_grad(g, in.line, in.taps, &three, &two),
+                   "conv_data_grad: dy has 9 elements along spatial axis 0, the result of the convolution has 1");
+    EXPECT_NO_CONV(sn_conv_data_grad(g, in.line, in.taps, &one, &two),
+                   "conv_data_grad: dy has 9 elements along spatial axis 0, the result of the convolution has 0");
+    EXPECT_NO_CONV(sn_conv_weight_grad(g, in.line, in.line, &three, NULL),
+                   "conv_weight_grad: dy has 9 elements along spatial axis 0, the result of the convolution has 7");
     EXPECT_NO_CONV(sn_conv_weight_grad(g, in.line, in.line, &none, NULL),
                    "conv_weight_grad: kernel size 0 is not in 1 .. 2147483647");
     EXPECT_NO_CONV(sn_conv_data_grad(g, in.any, in.taps, &size, NULL),

@@ -440,11 +440,11 @@ KIND(IMAGE_SIZES, p) {
          {BAD, LIST(INT64_MAX, 5)}, {BAD, LIST(w->dim + 1, 5)});
 }
 KIND(KERNEL_SIZES, p) {
-    PICK({GOOD, LIST(1, 2)}, {NIL, P(NULL)}, {BAD, LIST(0, 1)}, {BAD, LIST(INT64_MIN, 1)}, {BAD, LIST(INT64_MAX, 1)},
+    PICK({GOOD, LIST(1, 1)}, {NIL, P(NULL)}, {BAD, LIST(0, 1)}, {BAD, LIST(INT64_MIN, 1)}, {BAD, LIST(INT64_MAX, 1)},
          {BAD, LIST(w->dim, 1)});
 }
 KIND(EXTRA, p) {
-    PICK({GOOD, LIST(0, 1)}, {ANY, P(NULL)}, {BAD, LIST(-1, 0)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(INT64_MAX, 0)},
+    PICK({GOOD, LIST(0, 0)}, {ANY, P(NULL)}, {BAD, LIST(0, 1)}, {BAD, LIST(-1, 0)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(INT64_MAX, 0)},
          {BAD, LIST(w->dim, 0)});
 }
 
