@@ -169,6 +169,22 @@ bool sn_contract_find_pixels(const char **why_not, sn_contract *ct) {
     return !along || ct->c.inner.n == 1 || choose_lines(ct);
 }
 
+/* ---- tiles ---- */
+
+bool sn_contract_wants_whole_tiles(const sn_contract *ct, bool right) {
+    bool wants = false;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        const sn_contraction_operand *o = &ct->c.operands[i];
+        wants |= o->right == right && ct->pixels[i] && ct->across[i] && !load_of(ct, i)->has_mask;
+    }
+    return wants;
+}
+
+bool sn_contract_has_whole_tiles(const sn_contract *ct, const sn_sched *sc) {
+    return (!sn_contract_wants_whole_tiles(ct, false) || ct->c.m % sc->tile_m == 0) &&
+           (!sn_contract_wants_whole_tiles(ct, true) || ct->c.n % sc->tile_n == 0);
+}
+
 /* ---- boxes ---- */
 
 sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix line, sn_ix lane, sn_ix k) {

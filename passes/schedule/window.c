@@ -14,7 +14,6 @@
 
 bool sn_schedule_window_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_window w;
-    *why_not = "it is for GPUs";
     return cx->target->is_gpu && sh && sn_window_find(&w, why_not, cx, k, sh);
 }
 

@@ -1,4 +1,5 @@
-/* window.h: what window.c finds and window_bind.c binds: reductions over windows that overlap.
+/* window.h: what window_find.c finds, and window.c and window_bind.c (GPUs), window_host.c and window_host_bind.c (the CPU)
+ * schedule: reductions over windows that overlap.
  *
  *     loop c { loop i { loop j { %s = reduce sum s { reduce sum t { load x[.. 56*(i + s) + j + t] if .. } } .. } } }
  *
@@ -78,9 +79,32 @@ typedef struct sn_window_patch {
     int64_t threads, tiles;              /* of the block; of threads */
 } sn_window_patch;
 
+/* Places that so many windows have. */
+int64_t sn_window_places(const sn_window_line *l, int64_t windows);
+/* Elements from one plane of a block to the next, where each block has n; -1: they do not follow each other evenly. */
+int64_t sn_window_plane_stride(sn_window *w, int64_t n);
 /* The patch of a header; false: there is none. */
 bool sn_window_measure(sn_window_patch *out, sn_window *w, const sn_sched *sc);
 /* Outer axes that are planes, as the parts of the number of a plane. Returns how many. */
 uint32_t sn_window_planes(sn_axis *axes, sn_ix *with, const sn_window *w, sn_ix plane);
+
+/* ---- window_place.c: copies of the nest at another place ---- */
+
+/* The place of the tap that comes first, counted from that of tap 0. */
+int64_t sn_window_first_place(const sn_window_line *l);
+/* Does loop i of the nest walk along no line? */
+bool sn_window_is_step(const sn_window *w, uint32_t i);
+void sn_window_set_axis(sn_contraction_copier *c, sn_axis ax, sn_ix e);
+/* The window's own number is `window`; of its places, counted from the first one, the copier sees number `place`. */
+void sn_window_set_line(sn_contraction_copier *c, const sn_window *w, const sn_window_line *l, sn_ix window,
+                        sn_ix place);
+/* The loop of the nest is at tap number `tap` of the line, whose outer axis is not read. */
+void sn_window_set_tap(sn_contraction_copier *c, const sn_window *w, const sn_window_line *l, sn_ix tap);
+/* Copies what v is made of besides the value of an element: the same for all windows. */
+void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val v);
+/* Copies what the body stores of the result at the copier's place, where its mask holds. */
+void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w);
+/* The mask, where e is in [0, extent) too; none where that always is. */
+sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent);
 
 #endif

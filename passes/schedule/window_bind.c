@@ -43,8 +43,6 @@ typedef struct binding {
 
 /* ---- small pieces ---- */
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* A loop at *at, which moves inside; none when there is one iteration. Returns its axis. */
 static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
@@ -55,12 +53,12 @@ static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t exte
 
 /* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as
  * possible. */
-static int64_t turns_of_group(int64_t turns) { return ceil_div(turns, ceil_div(turns, SN_WINDOW_WRITTEN)); }
-static int64_t all_turns(int64_t turns) { return ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
+static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
+static int64_t all_turns(int64_t turns) { return sn_ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
 
 static sn_ix open_turns(binding *b, sn_cursor *at, int64_t turns) {
     int64_t group = turns_of_group(turns);
-    sn_ix number = open_loop(b, at, "uo", ceil_div(turns, SN_WINDOW_WRITTEN), SN_AXIS_SEQ);
+    sn_ix number = open_loop(b, at, "uo", sn_ceil_div(turns, SN_WINDOW_WRITTEN), SN_AXIS_SEQ);
     sn_ix u = open_loop(b, at, "u", group, SN_AXIS_UNROLL);
     return sn_ix_add(b->m, sn_ix_scale(b->m, number, group), u);
 }
@@ -93,41 +91,22 @@ static sn_stmt_rec *reduction(const binding *b) { return sn_stmt_get(b->m, b->w.
 
 /* ---- where things are ---- */
 
-static int64_t first_place(const sn_window_line *l) { return l->dilation < 0 ? l->dilation * (l->taps - 1) : 0; }
-
-static void set_axis(sn_contraction_copier *c, sn_axis ax, sn_ix e) {
-    c->axes[c->n] = ax;
-    c->with[c->n++] = e;
-}
-
-/* The window's own number is `window`; of its places, counted from the first one, the copier sees number `place`. */
-static void set_line(binding *b, sn_contraction_copier *c, const sn_window_line *l, sn_ix window, sn_ix place) {
-    if (!l->there) return;
-    sn_ix at = sn_ix_addc(b->m, place, first_place(l));
-    set_axis(c, sn_stmt_axis(b->m, b->w.sh->outer.at[l->outer]), fma_ix(b, l->per_outer, at, window));
-    set_axis(c, sn_stmt_axis(b->m, b->w.nest->chain.at[l->tap]), sn_ix_scale(b->m, at, l->per_tap));
-}
-
 /* The outer axes that are no lines: plane and lane of the block. */
 static void set_others(binding *b, sn_contraction_copier *c, sn_ix plane, sn_ix lane) {
     sn_ix number = fma_ix(b, b->p.planes, b->block[0], plane);
     c->n += sn_window_planes(c->axes + c->n, c->with + c->n, &b->w, number);
     if (b->w.lanes < 0) return;
-    set_axis(c, sn_stmt_axis(b->m, b->w.sh->outer.at[b->w.lanes]), fma_ix(b, b->p.lanes, b->block[3], lane));
-}
-
-static bool is_step(const binding *b, uint32_t i) {
-    return !(b->w.row.there && b->w.row.tap == i) && b->w.column.tap != i;
+    sn_window_set_axis(c, sn_stmt_axis(b->m, b->w.sh->outer.at[b->w.lanes]), fma_ix(b, b->p.lanes, b->block[3], lane));
 }
 
 static void find_start(binding *b) {
     sn_contraction_copier c = {.m = b->m};
     sn_ix zero = sn_ix_const(b->m, 0);
-    set_line(b, &c, &b->w.row, sn_ix_scale(b->m, b->block[1], b->p.rows), zero);
-    set_line(b, &c, &b->w.column, sn_ix_scale(b->m, b->block[2], b->p.columns), zero);
+    sn_window_set_line(&c, &b->w, &b->w.row, sn_ix_scale(b->m, b->block[1], b->p.rows), zero);
+    sn_window_set_line(&c, &b->w, &b->w.column, sn_ix_scale(b->m, b->block[2], b->p.columns), zero);
     set_others(b, &c, zero, zero);
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++)
-        if (is_step(b, i)) set_axis(&c, sn_stmt_axis(b->m, b->w.nest->chain.at[i]), zero);
+        if (sn_window_is_step(&b->w, i)) sn_window_set_axis(&c, sn_stmt_axis(b->m, b->w.nest->chain.at[i]), zero);
     b->start = sn_ix_subst(b->m, sn_stmt_get(b->m, b->w.load)->ix, c.axes, c.with, c.n);
 }
 
@@ -150,7 +129,7 @@ static void put_copies(binding *b, sn_cursor at) {
     const sn_window_patch *p = &b->p;
     const sn_stmt_rec *load = sn_stmt_get(m, b->w.load);
     sn_ix size = sn_buf_get(m, load->buf)->size;
-    int64_t pieces = p->lines * p->line, turns = ceil_div(pieces, p->threads);
+    int64_t pieces = p->lines * p->line, turns = sn_ceil_div(pieces, p->threads);
     b->shared = new_local(b, "patch", load->dtype, SN_BUF_SHARED, all_turns(turns) * p->threads * p->piece, 1);
     sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
     sn_val zero = sn_put_const(m, at, load->dtype, 0);
@@ -184,7 +163,7 @@ static sn_ix first_window(binding *b, const sn_window_line *l) {
 
 static sn_ix lane_of(binding *b, const window_at *o) { return fma_ix(b, b->p.own_lanes, b->own[3], o->lane); }
 
-static int64_t line_places(const binding *b) { return ceil_div(b->before + b->p.column_places, b->wide) * b->wide; }
+static int64_t line_places(const binding *b) { return sn_ceil_div(b->before + b->p.column_places, b->wide) * b->wide; }
 
 static sn_ix line_index(binding *b, sn_ix e, sn_ix lane) {
     sn_ix own = fma_ix(b, b->p.own_lanes, sn_ix_addc(b->m, e, b->before), lane);
@@ -208,7 +187,7 @@ static void start_copier(binding *b, sn_contraction_copier *c, sn_cursor at, con
     sn_contraction_copier_start(c, b->cx, at, b->n_vals);
     set_others(b, c, plane_of(b, o), lane_of(b, o));
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++)
-        if (is_step(b, i)) set_axis(c, sn_stmt_axis(b->m, b->w.nest->chain.at[i]), o->steps[i]);
+        if (sn_window_is_step(&b->w, i)) sn_window_set_axis(c, sn_stmt_axis(b->m, b->w.nest->chain.at[i]), o->steps[i]);
 }
 
 /* Where the element is in shared memory. */
@@ -221,7 +200,7 @@ static sn_ix element_at(binding *b, const window_at *o) {
     e = fma_ix(b, p->pitch[SN_WINDOW_ROW], row, fma_ix(b, p->pitch[SN_WINDOW_COLUMN], column, e));
     e = fma_ix(b, p->pitch[SN_WINDOW_PLANE], plane_of(b, o), fma_ix(b, p->pitch[SN_WINDOW_LANE], lane_of(b, o), e));
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++)
-        if (is_step(b, i)) e = fma_ix(b, p->pitch[SN_WINDOW_STEP + i], o->steps[i], e);
+        if (sn_window_is_step(&b->w, i)) e = fma_ix(b, p->pitch[SN_WINDOW_STEP + i], o->steps[i], e);
     return e;
 }
 
@@ -253,8 +232,8 @@ static void put_line(binding *b, sn_cursor at, window_at o) {
     o.e = fma_ix(b, b->wide, piece, b->wide > 1 ? sn_ix_addc(b->m, lane, -b->before) : sn_ix_const(b->m, 0));
     o.lane = b->wide > 1 ? sn_ix_const(b->m, 0) : lane;
     start_copier(b, &c, at, &o);
-    set_line(b, &c, &b->w.row, first_window(b, &b->w.row), o.p);
-    set_line(b, &c, &b->w.column, first_window(b, &b->w.column), o.e);
+    sn_window_set_line(&c, &b->w, &b->w.row, first_window(b, &b->w.row), o.p);
+    sn_window_set_line(&c, &b->w, &b->w.column, first_window(b, &b->w.column), o.e);
     const sn_stmt_rec *load = sn_stmt_get(b->m, b->w.load);
     sn_ix from = element_at(b, &o);
     grow(b, b->shared, from);
@@ -269,33 +248,6 @@ static void put_line(binding *b, sn_cursor at, window_at o) {
     sn_put_store(b->m, at, b->line, line_index(b, o.e, o.lane), sn_contraction_copy(&c, b->w.value));
 }
 
-/* Is the value made of that of the element? */
-static bool is_made_of_element(binding *b, sn_val v) {
-    if (v.i == b->w.value.i) return true;
-    sn_stmt def = sn_val_get(b->m, v)->def;
-    const sn_stmt_rec *r = sn_stmt_get(b->m, def);
-    if (!sn_stmt_inside(b->m, def, b->w.inner)) return false;
-    for (uint32_t i = 0; i < r->n_in; i++)
-        if (is_made_of_element(b, r->in[i])) return true;
-    return false;
-}
-
-/* What else the value is made of: the same for all columns. */
-static void copy_others(binding *b, sn_contraction_copier *c, sn_val v) {
-    if (v.i == b->w.value.i) return;
-    if (!is_made_of_element(b, v)) {
-        sn_contraction_copy(c, v);
-        return;
-    }
-    const sn_stmt_rec *r = sn_stmt_get(b->m, sn_val_get(b->m, v)->def);
-    for (uint32_t i = 0; i < r->n_in; i++) copy_others(b, c, r->in[i]);
-}
-
-/* A loop of the nest is at tap number `tap` of the line, its outer axis is not read. */
-static void set_tap(binding *b, sn_contraction_copier *c, const sn_window_line *l, sn_ix tap) {
-    if (l->there) set_axis(c, sn_stmt_axis(b->m, b->w.nest->chain.at[l->tap]), tap);
-}
-
 /* acc[r, q] takes in what the window has at tap (s, t), for all columns of the thread */
 static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
     sn_contraction_copier c;
@@ -305,12 +257,12 @@ static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
     o.plane = open_loop(b, &at, "j", b->p.own_planes, SN_AXIS_UNROLL);
     o.lane = open_loop(b, &at, "v", b->p.own_lanes, SN_AXIS_VECTOR);
     start_copier(b, &c, at, &o);
-    set_tap(b, &c, &b->w.row, s);
-    set_tap(b, &c, l, o.t);
-    for (uint32_t i = 0; i < yield->n_in; i++) copy_others(b, &c, yield->in[i]);
+    sn_window_set_tap(&c, &b->w, &b->w.row, s);
+    sn_window_set_tap(&c, &b->w, l, o.t);
+    for (uint32_t i = 0; i < yield->n_in; i++) sn_window_copy_others(&c, &b->w, yield->in[i]);
     o.q = open_loop(b, &at, "q", b->p.own_columns, SN_AXIS_UNROLL);
     c.at = at;
-    o.e = fma_ix(b, l->step, o.q, fma_ix(b, l->dilation, o.t, sn_ix_const(b->m, -first_place(l))));
+    o.e = fma_ix(b, l->step, o.q, fma_ix(b, l->dilation, o.t, sn_ix_const(b->m, -sn_window_first_place(l))));
     c.became[b->w.value.i] = sn_put_load(b->m, at, b->line, line_index(b, o.e, o.lane));
     for (uint32_t i = 0; i < yield->n_in; i++) {
         sn_ix to = acc_index(b, &o);
@@ -395,8 +347,8 @@ static void set_result(binding *b, sn_contraction_copier *c, const result_at *o)
     const sn_window_patch *p = &b->p;
     set_others(b, c, o->plane, o->lane);
     sn_ix row = fma_ix(b, p->rows, b->block[1], o->row), column = fma_ix(b, p->columns, b->block[2], o->column);
-    if (w->row.there) set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), row);
-    set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), column);
+    if (w->row.there) sn_window_set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), row);
+    sn_window_set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), column);
 }
 
 static result_at result_of(binding *b, sn_ix number) {
@@ -466,19 +418,12 @@ static int64_t find_direct(binding *b) {
     return 0;
 }
 
-/* A test that all lanes answer alike; none: it always holds. */
-static sn_val put_test(binding *b, sn_cursor at, sn_val mask, sn_ix e, int64_t extent) {
-    if (sn_ix_in(b->m, e, sn_ix_const(b->m, extent))) return mask;
-    sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, extent));
-    return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
-}
-
 /* Does the result exist? */
 static sn_val put_result_mask(binding *b, sn_cursor at, const result_at *o) {
     const sn_window *w = &b->w;
     sn_ix row = fma_ix(b, b->p.rows, b->block[1], o->row), column = fma_ix(b, b->p.columns, b->block[2], o->column);
-    sn_val mask = put_test(b, at, (sn_val){0}, row, w->row.windows);
-    return put_test(b, at, mask, column, w->column.windows);
+    sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, w->row.windows);
+    return sn_window_put_test(b->m, at, mask, column, w->column.windows);
 }
 
 /* What the body stores of the result whose states are in `states` at `from`. */
@@ -491,22 +436,13 @@ static void put_stores(binding *b, sn_cursor at, const result_at *o, const sn_bu
     c.mask = mask;
     for (uint32_t i = 0; i < red->n_results; i++)
         c.became[sn_result(red, i).i] = sn_put_load(b->m, at, states[i], from);
-    for (sn_stmt s = sn_region_first(b->m, b->k, b->w.sh->body); s.i; s = sn_next(b->m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(b->m, s);
-        if (!sn_stores(r)) continue;
-        sn_val both = r->has_mask ? sn_contraction_copy(&c, sn_stmt_mask(r)) : mask;
-        if (r->has_mask && mask.i) both = sn_put_op2(b->m, at, SN_LOP_AND, both, mask);
-        sn_val y = sn_contraction_copy(&c, r->in[0]);
-        sn_ix to = sn_contraction_copy_ix(&c, r->ix);
-        if (both.i) sn_put_store_masked(b->m, at, r->buf, to, y, both);
-        else sn_put_store(b->m, at, r->buf, to, y);
-    }
+    sn_window_put_stores(&c, &b->w);
 }
 
 static void put_rest(binding *b, sn_cursor at) {
     const sn_window_patch *p = &b->p;
     int64_t lanes = choose_lanes(b), results = p->planes * p->rows * p->columns * p->lanes;
-    int64_t vectors = results / lanes, turns = ceil_div(vectors, p->threads);
+    int64_t vectors = results / lanes, turns = sn_ceil_div(vectors, p->threads);
     sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
     sn_ix u = open_turns(b, &at, turns);
     sn_ix number = fma_ix(b, p->threads, u, x);
@@ -537,7 +473,7 @@ static void put_own_stores(binding *b, sn_cursor at) {
 static void put_windows(binding *b, sn_cursor at) {
     const sn_window_patch *p = &b->p;
     window_at o = {.plane = sn_ix_const(b->m, 0)};
-    int64_t turns = ceil_div(p->tiles, p->threads);
+    int64_t turns = sn_ceil_div(p->tiles, p->threads);
     sn_ix shape[4], zero = sn_ix_const(b->m, 0);
     const int64_t counts[] = {p->planes / p->own_planes, p->padded_rows / p->own_rows,
                               p->padded_columns / p->own_columns, p->lanes / p->own_lanes};
@@ -553,7 +489,7 @@ static void put_windows(binding *b, sn_cursor at) {
     sn_cursor in = at;
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++) {
         int64_t n = sn_ix_value(b->m, sn_stmt_extent(b->m, b->w.nest->chain.at[i]));
-        o.steps[i] = is_step(b, i) ? open_loop(b, &in, "c", n, SN_AXIS_SEQ) : zero;
+        o.steps[i] = sn_window_is_step(&b->w, i) ? open_loop(b, &in, "c", n, SN_AXIS_SEQ) : zero;
     }
     o.p = open_loop(b, &in, "p", p->row_places, SN_AXIS_UNROLL);
     put_line(b, in, o);

@@ -167,12 +167,15 @@ static bool is_of_lines(const sn_window *w, sn_val v) {
     return true;
 }
 
-/* One reduction, by combiners of one state, and stores of buffers that nothing loads. */
+/* One reduction, by combiners of one state, and behind it stores of buffers that nothing loads. */
 static bool has_one_reduction(const sn_window *w) {
     const sn_stmt_rec *top = sn_stmt_get(w->m, w->nest->top);
     if (top->op != SN_LOP_REDUCE || !w->nest->perfect || w->nest->scan) return false;
     for (uint32_t i = 0; i < top->n_combs; i++)
         if (sn_combs[top->combs[i]].second != SN_SECOND_NONE) return false;
+    for (sn_stmt t = top->first, end = sn_stmt_walk_skip(w->m, w->nest->top); t.i && t.i != end.i;
+         t = sn_stmt_walk_next(w->m, t))
+        if (sn_stores(sn_stmt_get(w->m, t))) return false;
     for (sn_stmt s = sn_region_first(w->m, w->k, w->sh->body); s.i; s = sn_next(w->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(w->m, s);
         if (sn_lops[r->op].has_region && s.i != w->nest->top.i) return false;
@@ -273,8 +276,7 @@ uint32_t sn_window_planes(sn_axis *axes, sn_ix *with, const sn_window *w, sn_ix 
     return n;
 }
 
-/* Elements from one plane of a block to the next, where each block has n; -1: they do not follow each other evenly. */
-static int64_t plane_stride(sn_window *w, int64_t n) {
+int64_t sn_window_plane_stride(sn_window *w, int64_t n) {
     sn_module *m = w->m;
     sn_axis axes[SN_MAX_CHAIN], block, own;
     sn_ix with[SN_MAX_CHAIN];
@@ -292,15 +294,16 @@ static int64_t plane_stride(sn_window *w, int64_t n) {
     return c;
 }
 
-static int64_t places(const sn_window_line *l, int64_t windows) {
+int64_t sn_window_places(const sn_window_line *l, int64_t windows) {
     return l->step * (windows - 1) + llabs(l->dilation) * (l->taps - 1) + 1;
 }
 
 static bool find_parts(sn_window_patch *p, sn_window *w) {
     int64_t c;
-    p->n[SN_WINDOW_ROW] = places(&w->row, p->padded_rows), p->stride[SN_WINDOW_ROW] = w->row.unit;
-    p->n[SN_WINDOW_COLUMN] = places(&w->column, p->padded_columns), p->stride[SN_WINDOW_COLUMN] = w->column.unit;
-    p->n[SN_WINDOW_PLANE] = p->planes, p->stride[SN_WINDOW_PLANE] = plane_stride(w, p->planes);
+    p->n[SN_WINDOW_ROW] = sn_window_places(&w->row, p->padded_rows), p->stride[SN_WINDOW_ROW] = w->row.unit;
+    p->n[SN_WINDOW_COLUMN] = sn_window_places(&w->column, p->padded_columns),
+    p->stride[SN_WINDOW_COLUMN] = w->column.unit;
+    p->n[SN_WINDOW_PLANE] = p->planes, p->stride[SN_WINDOW_PLANE] = sn_window_plane_stride(w, p->planes);
     p->n[SN_WINDOW_LANE] = p->lanes, p->stride[SN_WINDOW_LANE] = w->lanes >= 0 ? 1 : 0;
     if (p->stride[SN_WINDOW_PLANE] < 0) return false;
     for (uint32_t i = 0; i < w->nest->chain.n; i++) {
@@ -353,8 +356,6 @@ static bool lay_out(sn_window_patch *p, const sn_window *w) {
     return p->lines * p->line < SN_POW2_MOST;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* A thread has neighbouring lanes of one bank, and planes that have the same elements, as many as its registers
  * take. */
 static void share_among_threads(sn_window_patch *p, const sn_window *w) {
@@ -377,11 +378,12 @@ bool sn_window_measure(sn_window_patch *p, sn_window *w, const sn_sched *sc) {
     if (p->rows > w->row.windows || p->columns > w->column.windows) return false;
     if (p->own_rows > w->row.windows || p->own_columns > w->column.windows) return false;
     if (w->n_planes % p->planes || w->n_lanes % p->lanes) return false;
-    p->padded_rows = ceil_div(p->rows, p->own_rows) * p->own_rows;
-    p->padded_columns = ceil_div(p->columns, p->own_columns) * p->own_columns;
-    p->blocks[0] = w->n_planes / p->planes, p->blocks[1] = ceil_div(w->row.windows, p->rows);
-    p->blocks[2] = ceil_div(w->column.windows, p->columns), p->blocks[3] = w->n_lanes / p->lanes;
-    p->row_places = places(&w->row, p->own_rows), p->column_places = places(&w->column, p->own_columns);
+    p->padded_rows = sn_ceil_div(p->rows, p->own_rows) * p->own_rows;
+    p->padded_columns = sn_ceil_div(p->columns, p->own_columns) * p->own_columns;
+    p->blocks[0] = w->n_planes / p->planes, p->blocks[1] = sn_ceil_div(w->row.windows, p->rows);
+    p->blocks[2] = sn_ceil_div(w->column.windows, p->columns), p->blocks[3] = w->n_lanes / p->lanes;
+    p->row_places = sn_window_places(&w->row, p->own_rows),
+    p->column_places = sn_window_places(&w->column, p->own_columns);
     if (!find_parts(p, w) || !lay_out(p, w)) return false;
     share_among_threads(p, w);
     return true;
