@@ -557,6 +557,10 @@ static void put_head(writer *w) {
             " *                weights: device memory (256-aligned) that stays the caller's, in the order of "
             "%s_weights\n",
             n);
+    if (has_weights(w) && w->m->wrap.n_prepare)
+        sn_text_put(w->t,
+                    " *                it reads them and waits for that: they hold their elements before, and what is "
+                    "written to\n *                them later has no effect\n");
     sn_text_printf(
         w->t,
         " *   %s_run        inputs, outputs, %s_workspace() bytes of device memory (256-aligned); asynchronous;\n"

@@ -3,7 +3,7 @@
  * Under a vector axis an access whose offset is lane (or -lane) + a multiple of the piece becomes vector accesses (of
  * at most 16 bytes on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a
  * lane. A masked load reads element 0 where the mask does not hold (that address is always good) and selects, so that
- * no branch separates the loads of a kernel. Where the lanes of a vector that may be loaded answer differently (the
+ * no branch separates the loads of a kernel. The CPU has vector accesses of the lanes that hold. Where the lanes of a vector that may be loaded answer differently (the
  * ends of a row that vectors do not divide), it is loaded whole and selected from, unless it reaches over the end of
  * the buffer. A store outside a block axis runs on thread 0 of that axis. Relies on index.c for offsets. Register
  * buffers are stack arrays that SROA turns into registers. On a GPU elements of posted buffers go one by one through
@@ -19,6 +19,7 @@ typedef struct access {
     LLVMTypeRef elem; /* storage type */
     sn_ix e;          /* resolved offset */
     uint32_t piece;   /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
+    int64_t step;     /* elements from one lane to the next, where that is a number */
     bool reversed;    /* later lanes lie at lower addresses */
 } access;
 
@@ -116,7 +117,7 @@ static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     if (g->lanes <= 1) return a;
     if (values_vary(g, a.e)) a.piece = 1;
     else if (!sn_ix_coef(g->m, a.e, g->lane_axis, &c)) a.piece = 1;
-    else if (c) a.reversed = c == -1, a.piece = c == 1 || c == -1 ? piece_of(g, &a) : 1;
+    else if (a.step = c, c) a.reversed = c == -1, a.piece = c == 1 || c == -1 ? piece_of(g, &a) : 1;
     return a;
 }
 
@@ -140,6 +141,36 @@ static bool values_vary(sn_gen *g, sn_ix e) {
 static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
     uint32_t bytes = sn_dtype_bytes(a->b->dtype);
     return gpu ? piece * bytes : bytes;
+}
+
+/* ---- vectors of which the CPU accesses the lanes that hold ---- */
+
+static bool takes_masks(const sn_gen *g, const access *a) {
+    return !g->gpu && g->lanes > 1 && a->piece == g->lanes && !a->reversed && sn_dtype_bytes(a->b->dtype) >= 4;
+}
+
+/* args: what the intrinsic takes, with the address at `at`. Lanes that do not hold may lie outside of the buffer, so that its
+ * address is no inbounds one. */
+static lv masked_call(sn_gen *g, const access *a, const char *intrinsic, lv *args, uint32_t at, uint32_t n) {
+    sn_em *em = &g->em;
+    LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(g->memory[a->id.i])};
+    lv offset = sn_gen_ix(g, at_lane(g, a->e, 0));
+    lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID(intrinsic, strlen(intrinsic)), types, 2);
+    args[at] = LLVMBuildGEP2(em->b, a->elem, g->memory[a->id.i], &offset, 1, "");
+    lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, n, "");
+    unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
+    LLVMAddCallSiteAttribute(call, at + 1, LLVMCreateEnumAttribute(em->cg->cx, align, sn_dtype_bytes(a->b->dtype)));
+    return call;
+}
+
+static lv load_masked(sn_gen *g, const access *a, lv mask) {
+    lv args[3] = {NULL, mask, LLVMGetPoison(sn_em_shape(a->elem, g->lanes))};
+    return masked_call(g, a, "llvm.masked.load", args, 0, 3);
+}
+
+static void store_masked(sn_gen *g, const access *a, lv x, lv mask) {
+    lv args[3] = {sn_em_splat(&g->em, x, g->lanes), NULL, mask};
+    masked_call(g, a, "llvm.masked.store", args, 1, 3);
 }
 
 /* ---- loads ---- */
@@ -176,6 +207,19 @@ static lv load_pieces(sn_gen *g, const access *a, lv mask) {
         all = all ? sn_em_join(&g->em, all, x) : x;
     }
     return all;
+}
+
+/* Every second element, say, of a scratch buffer of the CPU: what lies between them is loaded, too. NULL: it is no such access. */
+static lv load_apart(sn_gen *g, const access *a) {
+    enum { MOST_APART = 4 };
+    lv places[SN_GEN_LANES];
+    int64_t step = a->step, size = a->b->private_size;
+    if (g->gpu || a->piece != 1 || step < 2 || step > MOST_APART || !sn_buf_is_local(a->b)) return NULL;
+    sn_range r = sn_ix_range(g->m, a->e);
+    if (r.lo < 0 || r.hi + step > size || g->lanes * step > SN_GEN_LANES) return NULL;
+    lv all = load_at(g, a, at_lane(g, a->e, 0), (uint32_t)(g->lanes * step), NULL);
+    for (uint32_t i = 0; i < g->lanes; i++) places[i] = sn_em_ci(g->em.cg->i32, i * step);
+    return LLVMBuildShuffleVector(g->em.b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(places, g->lanes), "");
 }
 
 enum { NO_INTERVAL = 1 << 16 };
@@ -264,10 +308,14 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (is_posted(g, a)) return load_posted(g, a, mask);
     if (mask && always_inside(g, a)) mask = NULL;
     if (mask && sn_em_lanes(mask) > 1) {
+        if (takes_masks(g, a)) return load_masked(g, a, mask);
+        if (!g->gpu && !a->piece) return load_at(g, a, at_lane(g, a->e, 0), 1, sn_em_any(&g->em, mask));
         lv x = is_interval(g, a, mask_id) ? load_edges(g, a, mask_id, mask) : NULL;
         return x ? x : load_lanes(g, a, mask);
     }
     if (a->piece == 0) return load_at(g, a, at_lane(g, a->e, 0), 1, mask);
+    lv apart = mask ? NULL : load_apart(g, a);
+    if (apart) return apart;
     return a->piece == 1 ? load_lanes(g, a, mask) : load_pieces(g, a, mask);
 }
 
@@ -401,7 +449,8 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
     uint32_t mark = sn_gen_mark(g);
     sn_em_if branch;
     if (cond) branch = sn_em_then(&g->em, cond, "store");
-    if (mask && is_interval(g, &a, mask_id)) store_edges(g, &a, x, mask);
+    if (mask && takes_masks(g, &a)) store_masked(g, &a, x, mask);
+    else if (mask && is_interval(g, &a, mask_id)) store_edges(g, &a, x, mask);
     else store_storage(g, &a, x, mask);
     if (cond) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
 }

@@ -26,6 +26,9 @@ static const double EXPM1_64[] = {0x1p-1,
                                   0x1.27e4da1e12fb1p-22,
                                   0x1.af5282aacdb2ep-26,
                                   0x1.1f75a3caadff5p-29};
+/* (2^f - 1) / f, |f| <= 1/2 */
+static const double EXP2_32[] = {0x1.62e43p-1,  0x1.ebfbep-3,  0x1.c6af6cp-5,
+                                 0x1.3b2a54p-7, 0x1.5f089p-10, 0x1.44138ap-13};
 static const double TANH_32[] = {-0x1.555554p-2, 0x1.110eep-3, -0x1.b955dcp-5, 0x1.59e1c8p-6, -0x1.9ada6p-8};
 
 /* ---- parts ---- */
@@ -131,8 +134,22 @@ lv sn_math_exp2(sn_em *em, const lv *in) {
     return nan_of(em, x, exp2_by_poly(em, not_nan(em, x)));
 }
 
+/* f32 on CPUs: 2^x = 2^f 2^n, of which 2^f is 1 + f times a polynomial, and n, from -126 to 128, is added to the
+ * exponent of that. n stands in the last bits of the sum that rounds x. nan is neither normal nor negative. */
+static lv exp2_normal_f32(sn_em *em, lv x) {
+    const double round = 0x1.8p23;
+    lv most = sn_em_f(em, x, 128), zero = sn_em_f(em, x, 0);
+    lv y = em_select(em, em_more(em, x, 128), most, x), n = em_addc(em, y, round);
+    lv f = em_sub(em, y, em_addc(em, n, -round));
+    lv p = em_fma(em, sn_em_poly(em, f, EXP2_32, SN_COUNT(EXP2_32)), f, sn_em_f(em, x, 1)), bits = sn_em_ibits(em, p);
+    lv whole = sn_em_fbits(em, em_iadd(em, bits, em_shl(em, sn_em_ibits(em, n), sn_em_i(em, bits, 23))));
+    lv normal = em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, -126));
+    return em_select(em, normal, whole, em_select(em, em_less(em, x, 0), zero, x));
+}
+
 lv sn_math_exp2_normal(sn_em *em, const lv *in) {
     lv x = in[0];
+    if (!em->cg->target->is_gpu && !sn_em_is64(x)) return exp2_normal_f32(em, x);
     if (em->cg->target->is_gpu && !sn_em_is64(x)) return sn_math_by_lane(em, "llvm.nvvm.ex2.approx.ftz", &x, 1);
     lv below = em_fcmp(em, LLVMRealOLT, x, sn_em_f(em, x, -126));
     return em_select(em, below, sn_em_f(em, x, 0), sn_math_exp2(em, in));

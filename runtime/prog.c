@@ -272,8 +272,12 @@ static sn_status prepare(sn_prog *p) {
     SN_TRY(sn_storage_alloc(&p->prepared, p->env, p->cu, p->prepared_size));
     p->consts[p->n_consts] = p->prepared;
     SN_TRY(sn_prog_state_new(&p->preparer, p, p->env, p->cu));
-    SN_TRY(sn_prog_prepare(p->preparer));
-    if (p->cu) SN_TRY(sn_cuda_sync(p->cu, NULL));
+    sn_status status = sn_prog_prepare(p->preparer);
+    if (p->cu) { /* also where it failed in the middle: its memory may go only when nothing writes it any more */
+        sn_status synced = sn_cuda_sync(p->cu, NULL);
+        if (status == SN_OK) status = synced;
+    }
+    SN_TRY(status);
     for (uint32_t i = 0; i < p->n_prepare; i++) {
         sn_buf b = p->steps[i].buf;
         if (b.i) p->place[b.i] = p->preparer->place[b.i];

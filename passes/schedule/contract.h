@@ -55,6 +55,11 @@ void sn_contract_order_sides(sn_contract *ct);
 void sn_contract_straighten(sn_contract *ct);
 /* Find them, and how long lines of their channels are. */
 bool sn_contract_find_pixels(const char **why_not, sn_contract *ct);
+/* Is a side that of pixels across the sum, of which no test says where it ends? Then tiles have to divide it, or boxes
+ * would reach over the array. */
+bool sn_contract_wants_whole_tiles(const sn_contract *ct, bool right);
+/* Do those of a header, where they have to? */
+bool sn_contract_has_whole_tiles(const sn_contract *ct, const sn_sched *sc);
 /* Elements of a line of an operand that lies along the sum. */
 int64_t sn_contract_line(const sn_contract *ct);
 /* Elements of a step of the pipe, at most so many, if nobody says so; 0: there is no such step. */

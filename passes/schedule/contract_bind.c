@@ -525,6 +525,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
     if (!sn_contract_divides(ct, sc)) return *why_not = "steps are beyond the last tap", sn_kern_remove(m, b.k), false;
+    if (!sn_contract_has_whole_tiles(ct, sc))
+        return *why_not = "tiles reach over pixels without a test", sn_kern_remove(m, b.k), false;
     if (ct->n_terms && !sn_contract_fits_terms(&b))
         return *why_not = "threads have no equal shares of its terms", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);

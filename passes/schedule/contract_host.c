@@ -25,10 +25,12 @@ typedef struct planner {
     const sn_contraction *c;
     int64_t bytes; /* of what is multiplied */
     struct factor {
-        double work; /* instructions of its prologue */
-        bool along;  /* it lies along the sum rather than along its rows or columns */
-        bool tested; /* it has loads with masks */
-        bool broken; /* vectors of neighbouring rows or columns may lie in different places */
+        double work;   /* instructions of its prologue */
+        bool along;    /* it lies along the sum rather than along its rows or columns */
+        bool tested;   /* it has loads with masks */
+        bool broken;   /* vectors of neighbouring rows or columns may lie in different places */
+        bool apart;    /* loads with masks take elements that have others between them: one by one */
+        int64_t lanes; /* of a vector of it that is packed in the order of memory */
     } factors[SN_MOST_OPERANDS];
     uint32_t n_left, n_right;
 } planner;
@@ -41,7 +43,7 @@ typedef struct expression {
     sn_axis step, side;
     int64_t steps, sides; /* lanes that are never torn apart by the end of an axis */
     double work, along, across;
-    bool tested;
+    bool tested, apart;
 } expression;
 
 /* How well a vector along the axis fits what memory has: lanes in one piece, of a line that has others between them. */
@@ -49,6 +51,11 @@ static double lined_up(const expression *x, sn_ix ix, sn_axis axis, int64_t lane
     int64_t c;
     if (!axis.i || !sn_ix_coef(x->pl->cx->m, ix, axis, &c) || c < 1 || c > MOST_APART) return 0;
     return (double)bytes * (double)lanes / (double)c;
+}
+
+static bool is_apart(const expression *x, sn_ix ix, sn_axis axis) {
+    int64_t c;
+    return !axis.i || !sn_ix_coef(x->pl->cx->m, ix, axis, &c) || c != 1;
 }
 
 static void look_at(expression *x, sn_val v) {
@@ -62,6 +69,7 @@ static void look_at(expression *x, sn_val v) {
         return;
     }
     x->tested |= r->has_mask;
+    x->apart |= r->has_mask && is_apart(x, r->ix, x->step) && is_apart(x, r->ix, x->side);
     x->along += lined_up(x, r->ix, x->step, x->steps, sn_dtype_bytes(r->dtype));
     x->across += lined_up(x, r->ix, x->side, x->sides, sn_dtype_bytes(r->dtype));
 }
@@ -102,6 +110,8 @@ static void look_at_operands(planner *pl) {
         pl->factors[o].tested = x.tested;
         pl->factors[o].along = right ? x.along > x.across : x.along >= x.across;
         pl->factors[o].broken = x.sides < widest;
+        pl->factors[o].apart = x.apart;
+        pl->factors[o].lanes = pl->factors[o].along ? x.steps : x.sides;
         *(right ? &pl->n_right : &pl->n_left) += 1;
     }
 }
@@ -158,6 +168,14 @@ static bool fits_registers(const planner *pl, const sn_contract_plan *p) {
     return pl->c->n_states * sums(p) + pl->n_right * columns + pl->n_left <= all;
 }
 
+/* Cycles in which an element is packed. */
+static double pack_cycles(const planner *pl, const sn_contract_plan *p, uint32_t o, bool turned) {
+    const struct factor *f = &pl->factors[o];
+    int64_t lanes = p->lanes * p->depth;
+    if (turned) return TRANSPOSE;
+    return (f->work + 2) / (double)(lanes < f->lanes ? lanes : f->lanes) + (f->apart ? SN_HOST_APART : 0);
+}
+
 /* Is the panel worth being made? Tests are kept out of the loop over the sum in any case. */
 static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan *p, uint32_t o) {
     bool right = pl->c->operands[o].right, along = pl->factors[o].along;
@@ -165,7 +183,7 @@ static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan 
     int64_t bytes = (right ? p->tile_n : p->tile_m) * pl->c->k * pl->bytes, lanes = p->lanes * p->depth;
     bool vector = right || p->depth > 1, turned = vector && along != (p->depth > 1);
     bool broken = p->depth == 1 && pl->factors[o].broken;
-    double work = pl->factors[o].work, pack = turned ? TRANSPOSE : (work + 2) / (double)lanes;
+    double work = pl->factors[o].work, pack = pack_cycles(pl, p, o, turned);
     double again = (vector ? work / (double)lanes : work) + (turned || broken);
     if (blocks > 1 && bytes > SN_HOST_NEAR / 2 && p->depth == 1) again += pack;
     if (pack >= (double)blocks * again && !pl->factors[o].tested) return SN_PANEL_NONE;
@@ -182,10 +200,10 @@ static double operand_cycles(const planner *pl, const sn_contract_plan *p) {
     for (uint32_t o = 0; o < pl->c->n_operands; o++) {
         bool right = pl->c->operands[o].right,
              turned = (right || p->depth > 1) && pl->factors[o].along != (p->depth > 1);
-        double elements = (double)((right ? p->tile_n : p->tile_m) * pl->c->k), lanes = (double)(p->lanes * p->depth);
+        double elements = (double)((right ? p->tile_n : p->tile_m) * pl->c->k);
         cycles += elements * sn_dtype_bytes(pl->c->operands[o].from) / SN_HOST_LINE * SN_HOST_FETCH;
         if (p->panel[o] == SN_PANEL_NONE) continue;
-        cycles += turned ? elements * TRANSPOSE : elements * (pl->factors[o].work + 2) / lanes;
+        cycles += elements * pack_cycles(pl, p, o, turned);
     }
     return cycles;
 }

@@ -21,6 +21,7 @@
  * long sums are as exact as short ones. A product whose sum is one part stores each block as soon as it is complete.
  */
 #include "passes/schedule/contract_host.h"
+#include "passes/schedule/host_bind.h"
 #include "passes/schedule/schedules.h"
 
 enum { RUN = SN_CONTRACT_RUN, MOST_SUMS = 12 };
@@ -51,29 +52,17 @@ typedef struct block {
 
 /* ---- small pieces ---- */
 
-/* A loop at *at, which moves inside; none when there is one iteration. Returns its axis. */
 static sn_ix open_loop(binder *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
-    return sn_ix_axis(b->m, ax);
+    return sn_host_loop(b->m, b->k, at, name, extent, kind);
 }
 
 /* c*a + b */
 static sn_ix fma_ix(binder *b, int64_t c, sn_ix x, sn_ix y) { return sn_ix_add(b->m, sn_ix_scale(b->m, x, c), y); }
 
-/* Where piece number x of `piece` elements begins, so that none reaches beyond `all`: as a multiple of what both are
- * multiples of, since that is what vectors are aligned to. */
-static sn_ix start_of(binder *b, sn_ix x, int64_t piece, int64_t all) {
-    int64_t unit = sn_schedule_gcd(piece, all - piece);
-    sn_ix most = sn_ix_const(b->m, (all - piece) / unit);
-    return sn_ix_scale(b->m, sn_ix_min(b->m, sn_ix_scale(b->m, x, piece / unit), most), unit);
-}
-
 /* Loops over `all` elements by vectors of at most `lanes`; the last one begins earlier where it would reach beyond. */
 static sn_ix open_vectors(binder *b, sn_cursor *at, int64_t all, int64_t lanes) {
     while (lanes > all) lanes /= 2;
-    sn_ix first = start_of(b, open_loop(b, at, "q", (all + lanes - 1) / lanes, SN_AXIS_SEQ), lanes, all);
+    sn_ix first = sn_host_start(b->m, open_loop(b, at, "q", (all + lanes - 1) / lanes, SN_AXIS_SEQ), lanes, all);
     return sn_ix_add(b->m, first, open_loop(b, at, "v", lanes, SN_AXIS_VECTOR));
 }
 
@@ -175,7 +164,7 @@ static void put_panel(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t 
     sn_ix zero = sn_ix_const(b->m, 0), jb = zero, side, step, start = right ? b->column : b->row;
     if (!along) step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
     if (blocks) jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
-    if (blocks) start = sn_ix_add(b->m, start, start_of(b, jb, p->width, p->tile_n));
+    if (blocks) start = sn_ix_add(b->m, start, sn_host_start(b->m, jb, p->width, p->tile_n));
     side = along ? open_loop(b, &at, "i", n, SN_AXIS_SEQ) : open_vectors(b, &at, n, lanes);
     if (along) step = open_vectors(b, &at, steps, lanes);
     sn_ix place = sn_ix_add(b->m, start, side);
@@ -424,8 +413,8 @@ static block open_blocks(binder *b, sn_cursor *at, bool by_rows) {
     if (by_rows) bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
     bl.jb = open_loop(b, at, "jb", b->blocks_n, SN_AXIS_SEQ);
     if (!by_rows) bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
-    bl.column = start_of(b, bl.jb, b->p->width, b->p->tile_n);
-    bl.row = start_of(b, bl.ib, b->p->rows, b->p->tile_m);
+    bl.column = sn_host_start(b->m, bl.jb, b->p->width, b->p->tile_n);
+    bl.row = sn_host_start(b->m, bl.ib, b->p->rows, b->p->tile_m);
     return bl;
 }
 
@@ -513,8 +502,8 @@ static sn_cursor open_tiles(binder *b) {
     if (p->together) g = open_loop(b, &at, "n", b->c->batch, SN_AXIS_SEQ);
     sn_ix tile = sn_ix_divc(m, g, p->tiles_n), tm = sn_ix_modc(m, tile, p->tiles_m), tn = sn_ix_modc(m, g, p->tiles_n);
     b->batch = sn_ix_divc(m, tile, p->tiles_m);
-    b->row = start_of(b, tm, p->tile_m, b->c->m);
-    b->column = start_of(b, tn, p->tile_n, b->c->n);
+    b->row = sn_host_start(b->m, tm, p->tile_m, b->c->m);
+    b->column = sn_host_start(b->m, tn, p->tile_n, b->c->n);
     b->old_row = sn_ix_scale(m, tm, p->tile_m);
     b->old_column = sn_ix_scale(m, tn, p->tile_n);
     b->blocks_m = (p->tile_m + p->rows - 1) / p->rows;

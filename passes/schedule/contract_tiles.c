@@ -141,7 +141,7 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
            sc->tile_k % sn_contract_line(ct) == 0 && sc->tile_k % mma->k == 0 && sn_contract_divides(ct, sc) &&
            sc->stages >= 2 && sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster &&
-           (!ct->n_terms || sc->tile_k == whole);
+           (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_whole_tiles(ct, sc);
 }
 
 /* Insert by cycles. */
@@ -242,6 +242,7 @@ static uint32_t own_width(const sn_contract *ct) {
     enum { WIDEST = 256, USUAL = 64 };
     int64_t unit = SN_LINE / 2 / sn_dtype_bytes(ct->c.operands[0].from), tiles = (ct->c.n + WIDEST - 1) / WIDEST;
     int64_t width = ((ct->c.n + tiles - 1) / tiles + unit - 1) / unit * unit;
+    while (sn_contract_wants_whole_tiles(ct, true) && width > unit && ct->c.n % width) width -= unit;
     return ct->images && width % USUAL ? (uint32_t)width : 0;
 }
 

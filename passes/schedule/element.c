@@ -4,6 +4,9 @@
  * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block
  * 0, in several turns where a pinned schedule has fewer threads than there are odd ones. A scan walks its axis in
  * groups of U steps, whose loads go ahead (scan.c); a small window is written out.
+ *
+ * On the CPU, where V does not divide the last outer axis, rows are *open*: vectors start with a row of that axis, and
+ * the last one of it is tested. position = p div W, (p mod W)*V + v; p = g*T + t, W vectors a row.
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
@@ -13,6 +16,7 @@
 /* What flat positions ask about the kernel. */
 typedef struct flat {
     uint32_t flat, not_flat; /* bytes of accesses that walk all outer loops in row-major order; of others */
+    uint32_t apart;          /* bytes of those that step over elements along the last outer axis */
     uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
     uint32_t stored;         /* largest one that is stored there */
 } flat;
@@ -41,7 +45,10 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         if (!r->buf.i) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         *(is_flat(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
-        if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) continue;
+        if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
+            fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
+            continue;
+        }
         sn_schedule_smaller(&fl.bytes, bytes);
         if (r->op == SN_LOP_STORE && bytes > fl.stored) fl.stored = bytes;
     }
@@ -54,13 +61,25 @@ bool sn_schedule_element_applies(const char **why_not, sn_pass_ctx *cx, sn_kern 
     return true;
 }
 
+/* A single axis has a tail instead. */
+static bool has_open_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    return sh->outer.n > 1 && !sh->scans && sn_schedule_has_open_rows(cx, sh, sc);
+}
+
 /* On the CPU what counts is that lanes are full. Waking a CPU thread takes longer than some elements: a small kernel is
  * one block. */
-static uint32_t host_threads(const sn_target *t, const sn_schedule_shape *sh, uint32_t vector) {
-    double each = sh->n_nests ? (double)sh->max_count : 1, share = (double)sh->rows / t->units;
-    int64_t rows = share * each < SN_HOST_LITTLE ? sh->rows : (sh->rows + t->units - 1) / t->units;
-    int64_t threads = rows / vector;
+static uint32_t host_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    int64_t units = cx->target->units, vectors = sh->rows / sc->vector;
+    if (has_open_rows(cx, sh, sc)) vectors = sn_schedule_open_vectors(cx, sh, sc);
+    double each = sh->n_nests ? (double)sh->max_count : 1, share = (double)sh->rows / (double)units;
+    int64_t threads = share * each < SN_HOST_LITTLE ? vectors : sn_ceil_div(vectors, units);
     return threads < 1 ? 1 : threads > SN_ELEMENT_THREADS ? SN_ELEMENT_THREADS : (uint32_t)threads;
+}
+
+/* Vectors of the CPU along the last outer axis. Elements that lie apart are loaded one by one, code for each lane. */
+static uint32_t row_vector(const sn_schedule_shape *sh, const flat *fl, int64_t row, uint32_t v) {
+    if (!fl->bytes || sh->scans || fl->apart) return sn_least(v, sn_pow2_divisor(row));
+    return sn_schedule_open_vector(row, fl->bytes, v);
 }
 
 static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
@@ -73,7 +92,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is
          * no more than what is. */
         bool across = cx->target->is_gpu && !sh->n_nests && fl->flat >= fl->not_flat;
-        if (sh->outer.n > 1 && !across) v = sn_least(v, sn_pow2_divisor(sn_last_outer_extent(cx, sh)));
+        int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
+        if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
+        else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
@@ -81,8 +102,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         while (v > 1 && !cx->target->is_gpu && (int64_t)v * sh->ops > SN_MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
-    if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx->target, sh, sc->vector);
-    while (sc->block_x > 32 && sh->rows < (int64_t)sc->block_x * sc->vector) sc->block_x /= 2;
+    if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
+    int64_t full = has_open_rows(cx, sh, sc) ? sn_schedule_open_vectors(cx, sh, sc) : sh->rows / sc->vector;
+    while (sc->block_x > 32 && full < (int64_t)sc->block_x) sc->block_x /= 2;
     sc->block_y = 1;
     if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? sn_steps_ahead(sh->max_count, sc) : 1;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes
@@ -169,12 +191,30 @@ static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }
 
+static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc) {
+    sn_module *m = cx->m;
+    sn_stmt_vec body = {0};
+    int64_t n = sn_schedule_open_vectors(cx, sh, sc);
+    sn_ix g, t, lane;
+    sn_schedule_take_body(&body, cx, k, sh);
+    sn_stmt into = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", sn_ceil_div(n, sc->block_x), SN_AXIS_GRID, &g);
+    into = put_loop(m, sn_at_end(k, into), "t", sc->block_x, SN_AXIS_BLOCK_X, &t);
+    sn_ix p = sn_ix_add(m, sn_ix_scale(m, g, sc->block_x), t);
+    if (n % sc->block_x) into = sn_put_if(m, sn_at_end(k, into), p, sn_ix_const(m, n));
+    into = put_loop(m, sn_at_end(k, into), "v", sc->vector, SN_AXIS_VECTOR, &lane);
+    sn_schedule_open_body(cx, k, into, &body, sh, sc, p, lane);
+}
+
 void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
     int64_t n = sh->rows, v = sc->vector, tile = v * sc->block_x, whole = n - n % v;
     int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
     sn_ix g, t, lane = sn_ix_const(m, 0);
+    if (has_open_rows(cx, sh, sc)) {
+        bind_open_rows(cx, k, sh, sc);
+        return;
+    }
     if (sh->scans) group_steps(cx, k, sh, sc);
     else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
     sn_schedule_take_body(&body, cx, k, sh);

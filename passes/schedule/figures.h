@@ -54,4 +54,16 @@ static inline sn_range sn_loads_ahead(const sn_target *t) {
                       sn_least(2 * (uint32_t)enough + 2, SN_LOADS_REACH)};
 }
 
+/* ---- open_rows.c: rows of the last outer axis, on the CPU ---- */
+
+/* Lanes along rows of so many elements: those that divide a row, or, where these are half as many vectors, of open rows. */
+uint32_t sn_schedule_open_vector(int64_t row, uint32_t bytes, uint32_t widest);
+/* Are they such of that header? */
+bool sn_schedule_has_open_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc);
+/* How many vectors all rows have. */
+int64_t sn_schedule_open_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc);
+/* The body goes to the end of `into`, for lane `lane` of vector number p. */
+void sn_schedule_open_body(sn_pass_ctx *cx, sn_kern k, sn_stmt into, const sn_stmt_vec *body,
+                           const sn_schedule_shape *sh, const sn_sched *sc, sn_ix p, sn_ix lane);
+
 #endif

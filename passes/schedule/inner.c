@@ -10,7 +10,8 @@
  *
  * Rows of N elements that V does not divide start a = N*row mod V elements after a multiple of V. There the vectors
  * start at that multiple, element = ... - a, so that accesses to N*row + element are aligned, and each lane tests
- * whether it is inside the row: in the first vector of a row and in the last one, some are not.
+ * whether it is inside the row: in the first vector of a row and in the last one, some are not. The CPU loads vectors
+ * from anywhere: there they start with the row, and the last one is tested.
  */
 #include "passes/schedule/schedules.h"
 
@@ -64,7 +65,8 @@ static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
 void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t y = sc->block_y, blocks = (sh->rows + y - 1) / y;
-    sn_ix lead = sh->max_count % sc->vector ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0};
+    bool odd = sh->max_count % sc->vector && !sn_schedule_row_is_open(cx, sh);
+    sn_ix lead = odd ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0};
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sh->nests[i].lead = lead;
         sh->nests[i].top = sn_schedule_bind_row_nest(cx, k, &sh->nests[i], sc);

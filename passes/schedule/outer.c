@@ -53,7 +53,11 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
     if (!sc->vector) {
-        sc->vector = sn_least(sn_widest(cx, co->bytes), sn_pow2_divisor(sn_last_outer_extent(cx, sh)));
+        uint32_t widest = sn_widest(cx, co->bytes);
+        int64_t row = sn_last_outer_extent(cx, sh);
+        bool may_open = !t->is_gpu && co->bytes;
+        sc->vector =
+            may_open ? sn_schedule_open_vector(row, co->bytes, widest) : sn_least(widest, sn_pow2_divisor(row));
         if (t->is_gpu && co->states > SN_FULL_STATES)
             sc->vector = sn_least(sc->vector, SN_STATE_LANES); /* every lane accumulates every state */
     }
@@ -80,7 +84,7 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
     columns co = look_at_columns(cx->m, sh);
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, sh, &co, sc);
-    if (sh->rows >= sc->vector) return SN_OK;
+    if (sh->rows >= sc->vector || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns",
                    sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
 }
@@ -117,12 +121,35 @@ static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, 
     sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
 
+static sn_ix put_loop(sn_module *m, sn_kern k, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
+    sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
+    *into = sn_put_loop(m, sn_at_end(k, *into), ax, kind);
+    return sn_ix_axis(m, ax);
+}
+
+/* Columns of open rows: a vector a block, since threads of a block are none on the CPU. */
+static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, const sn_schedule_shape *sh,
+                           const sn_sched *sc) {
+    sn_module *m = cx->m;
+    sn_stmt into = {0};
+    int64_t n = sn_schedule_open_vectors(cx, sh, sc), x = sc->block_x;
+    sn_ix g = put_loop(m, k, &into, "g", sn_ceil_div(n, x), SN_AXIS_GRID);
+    sn_ix p = sn_ix_add(m, sn_ix_scale(m, g, x), put_loop(m, k, &into, "x", x, SN_AXIS_BLOCK_X));
+    if (n % x) into = sn_put_if(m, sn_at_end(k, into), p, sn_ix_const(m, n));
+    sn_ix lane = put_loop(m, k, &into, "v", sc->vector, SN_AXIS_VECTOR);
+    sn_schedule_open_body(cx, k, into, body, sh, sc, p, lane);
+}
+
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
     for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(cx, k, &sh->nests[i], sc);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
+    if (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc)) {
+        bind_open_rows(cx, k, &body, sh, sc);
+        return;
+    }
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks)), x = sn_axis_new(m, "x", sn_ix_const(m, sc->block_x));
     sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
     into = sn_put_loop(m, sn_at_end(k, into), x, SN_AXIS_BLOCK_X);

@@ -178,10 +178,26 @@ static bool fits_registers(const sn_target *t, const rows *ro) {
     return !few_rows(t, ro, 1) && has_room(ro);
 }
 
+bool sn_schedule_row_is_open(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    if (cx->target->is_gpu || sh->scans || sh->mixed) return false;
+    for (uint32_t i = 0; i < sh->n_nests; i++)
+        if (sh->nests[i].chain.n != 1 || !sh->nests[i].perfect) return false;
+    return true;
+}
+
+/* On the CPU: whole vectors, of which the last one is tested; elements of less than four bytes are loaded one by one
+ * there, which pays behind others. */
+static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32_t bytes) {
+    uint32_t v = ro->sh->max_count < wide ? sn_pow2_ceil((uint32_t)ro->sh->max_count) : wide;
+    if (ro->positions || !ro->divisor || (bytes < 4 && ro->sh->max_count < 2 * (int64_t)v)) return even;
+    return v;
+}
+
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. */
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = sn_widest(cx, bytes), even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+    if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide || even * bytes >= SN_WIDE_ENOUGH) return even;
     if (ro->sh->max_count < SN_LONG_ODD_ROW || ro->positions) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
@@ -224,11 +240,12 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
 }
 
-/* A pinned vector has to leave no odd lanes in a row, unless vectors can start before it. */
+/* A pinned vector has to leave no odd lanes in a row, unless vectors can start before it or end behind it. */
 static sn_status check_row(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sc) {
     const char *name = sn_kern_get(cx->m, k)->name;
     for (uint32_t i = 0; i < sh->n_nests; i++)
-        if (sh->nests[i].count % sc->vector && !sn_schedule_row_lead(cx->m, sh, sc->vector).i)
+        if (sh->nests[i].count % sc->vector && !sn_schedule_row_is_open(cx, sh) &&
+            !sn_schedule_row_lead(cx->m, sh, sc->vector).i)
             return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                            "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
                            (long long)sh->nests[i].count);

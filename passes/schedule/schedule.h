@@ -99,6 +99,8 @@ void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_
 /* Rows that do not start at multiples of `vector`: by how many elements they start after one, an ix over the outer axes
  * that all nests agree on. None: they do not agree, or it does not pay. */
 sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector);
+/* May vectors start with the rows of all nests and end behind them, with a test (the CPU)? */
+bool sn_schedule_row_is_open(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
 /* Replace a nest by  block.x { [seq] { unroll { vector { body } } } }; returns the new one. */
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc);
 

@@ -3,7 +3,8 @@
     python3 tests/check/readme.py BUILD
 
 In a `console` block each line that begins with `$ ` is a command, run in the root of the tree with build/ standing for
-BUILD. The lines below it must be its output, but for the numbers of registers; a line `...` stands for any lines.
+BUILD. The lines below it must be its output, but for the numbers of registers and the last digits of floats, which hang on
+the vectors of the CPU; a line `...` stands for any lines.
 """
 
 import pathlib
@@ -20,8 +21,12 @@ def blocks(text, language):
 
 
 def plain(text):
-    """Its lines. Registers of PTX and values of LLVM IR lose their numbers, which every small change moves."""
-    return [re.sub(r"%(r|rd|p)?\d+\b", r"%\1N", line.rstrip()) for line in text.splitlines()]
+    """Its lines. Registers of PTX and values of LLVM IR lose their numbers, which every small change moves, and errors of
+    rounding theirs; floats have four digits."""
+    text = re.sub(r"%(r|rd|p)?\d+\b", r"%\1N", text)
+    text = re.sub(r"\b(largest error|relative) [\d.]+(e[+-]\d+)?", r"\1 N", text)
+    text = re.sub(r"-?\b\d+\.\d{5,}(e[+-]\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def matches(shown, real):
