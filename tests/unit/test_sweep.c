@@ -444,8 +444,8 @@ KIND(KERNEL_SIZES, p) {
          {BAD, LIST(w->dim, 1)});
 }
 KIND(EXTRA, p) {
-    PICK({GOOD, LIST(0, 0)}, {ANY, P(NULL)}, {BAD, LIST(0, 1)}, {BAD, LIST(-1, 0)}, {BAD, LIST(INT64_MIN, 0)}, {BAD, LIST(INT64_MAX, 0)},
-         {BAD, LIST(w->dim, 0)});
+    PICK({GOOD, LIST(0, 0)}, {ANY, P(NULL)}, {BAD, LIST(0, 1)}, {BAD, LIST(-1, 0)}, {BAD, LIST(INT64_MIN, 0)},
+         {BAD, LIST(INT64_MAX, 0)}, {BAD, LIST(w->dim, 0)});
 }
 
 /* Elements. */

@@ -256,7 +256,8 @@ static double seconds_for_calls(int n) {
 Test(wrapper_llvm, calls_are_data) {
     seconds_for_calls(1); /* loads LLVM */
     double few = seconds_for_calls(200), many = seconds_for_calls(12800);
-    cr_expect_lt(many, 6 * few, "%g and %g s: code for each call?", few, many);
+    /* A call as data takes a microsecond, code for one takes LLVM tens of them. */
+    cr_expect_lt(many - few, 12600 * 8e-6, "%g and %g s: code for each call?", few, many);
 }
 
 Test(wrapper_llvm, symbolic_sizes_are_named) {
