@@ -11,7 +11,8 @@
  * Tensor copies bring runs of channels, which begin at multiples of 16 bytes. Where there are so few that most of an
  * instruction's step would be zeros, the taps of a row of the window, which are neighbours in memory, are summed
  * together: Cp is the least number of channels with which windows begin at multiples of 16 bytes, and spatial
- * padding is in the copy.
+ * padding is in the copy. Where windows lie R rows apart and lines of so few channels are short, R rows that begin
+ * windows together are joined as well, pixel by pixel: [N, Hp/R, Wp, R*Cp], whose windows lie one row apart.
  *
  * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than
  * threads, the conversion of the image included unless it can be had so. Groups of few channels do not fill an
@@ -136,11 +137,36 @@ static bool is_product(const shape *s) {
     return true;
 }
 
+/* What is joined: rows of a pixel, and channels of a row. */
+typedef struct joined {
+    int64_t rows, channels;
+} joined;
+
+/* Taps down the rows that are left. */
+static int64_t joined_taps(const shape *s, const joined *j) {
+    return s->g.n > 1 ? whole(s->weights[s->rank - 2], j->rows) : 1;
+}
+
 /* Channels with which windows along the last axis begin where tensor copies can. */
-static int64_t joined_channels(const shape *s) {
-    int64_t unit = sn_place_unit(s->dtype), stride = s->g.stride[s->g.n - 1], channels = s->image[1];
-    while (stride * channels % unit) channels++;
-    return channels;
+static joined with_rows(const shape *s, int64_t rows) {
+    int64_t unit = sn_place_unit(s->dtype), stride = s->g.stride[s->g.n - 1];
+    joined j = {rows, s->image[1]};
+    while (stride * rows * j.channels % unit) j.channels++;
+    return j;
+}
+
+/* Lines that a window is brought in, each of at most 128 bytes: a tensor copy takes as long for a short one. */
+static int64_t lines_of(const shape *s, const joined *j) {
+    int64_t bytes = s->weights[s->rank - 1] * j->rows * j->channels * sn_dtype_bytes(s->dtype);
+    return joined_taps(s, j) * whole(bytes, SN_CHOICE_LINE);
+}
+
+static joined joined_of(const shape *s) {
+    joined plain = with_rows(s, 1), all = plain;
+    uint32_t row = s->g.n < 2 ? 0 : s->g.n - 2;
+    bool near = s->g.dilation[row] == 1 || s->weights[2 + row] == 1;
+    if (s->g.n > 1 && near && s->rank < SN_MAX_RANK) all = with_rows(s, s->g.stride[row]);
+    return lines_of(s, &all) < lines_of(s, &plain) ? all : plain;
 }
 
 /* Steps of an instruction of k elements for a sum: one tap after the other, or one row of taps after the other. */
@@ -150,7 +176,7 @@ static bool gains_by_joining(const shape *s, int64_t k) {
     for (uint32_t i = 0; i < s->g.n; i++)
         if (s->g.low[i] < 0 || s->g.high[i] < 0) return false;
     if (s->g.dilation[last] != 1 && width > 1) return false;
-    return whole(width * joined_channels(s), k) < width * whole(s->image[1], k);
+    return whole(width * with_rows(s, 1).channels, k) < width * whole(s->image[1], k);
 }
 
 /* Windows side by side, of a multiple of 16 bytes. */
@@ -240,10 +266,21 @@ static sn_nd below_casts(sn_module *m, sn_nd x) {
     return x;
 }
 
-/* [N, C, S1..Sn] -> [N, S1..S(n-1), OSn, width*channels] -> channels to place 1. Rows begin where tensor copies can. */
-static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, int64_t channels) {
+/* [.., R*rows, W, C] -> [.., R, W, rows, C], R at axis `row`. */
+static sn_nd rows_inside(sn_module *m, sn_nd x, const int64_t *from, uint32_t rank, uint32_t row, int64_t rows) {
+    int64_t size[SN_MAX_RANK];
+    if (rows == 1) return x;
+    for (uint32_t k = 0; k < rank; k++) size[k < row ? k : k + 1] = from[k];
+    size[row] = from[row] / rows, size[row + 1] = rows;
+    return sn_graph_move_axis(m, reshaped(m, x, size, rank + 1), row + 1, row + 2);
+}
+
+/* [N, C, S1..Sn] -> [N, S1..S(n-1)/rows, OSn, width*rows*channels] -> channels to place 1. Rows begin where tensor
+ * copies can. */
+static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, const joined *j) {
     int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], unit = sn_place_unit(s->dtype);
     uint32_t n = s->g.n, row = n; /* the axis of the last spatial sizes */
+    int64_t pixel = j->rows * j->channels, down = s->result[s->rank - 2] - 1 + joined_taps(s, j);
     sn_dtype dtype = sn_type_of(m, x)->dtype;
     x = below_casts(m, x);
     size[0] = s->image[0];
@@ -251,31 +288,37 @@ static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, int64_t channel
         low[1 + k] = s->g.low[k], high[1 + k] = s->g.high[k];
         size[1 + k] = low[1 + k] + s->image[2 + k] + high[1 + k];
     }
-    high[n + 1] = channels - s->image[1];
-    while (size[row] * channels % unit) size[row]++, high[row]++;
-    size[row] *= channels;
-    int64_t stride = s->g.stride[n - 1] * channels, width = s->weights[s->rank - 1] * channels;
-    sn_nd y = reshaped(m, sn_graph_copied(m, padded(m, last_of(m, x), low, high)), size, n + 1);
+    size[n + 1] = j->channels, high[n + 1] = j->channels - s->image[1];
+    while (size[row] * pixel % unit) size[row]++, high[row]++;
+    for (; j->rows > 1 && (size[row - 1] % j->rows || size[row - 1] < down * j->rows); high[row - 1]++) size[row - 1]++;
+    sn_nd y = rows_inside(m, padded(m, last_of(m, x), low, high), size, n + 2, row - 1, j->rows);
+    if (j->rows > 1) size[row - 1] /= j->rows;
+    size[row] *= pixel;
+    y = reshaped(m, sn_graph_copied(m, y), size, n + 1);
+    int64_t stride = s->g.stride[n - 1] * pixel, width = s->weights[s->rank - 1] * pixel;
     y = sn_graph_unfold(m, y, row, width, stride, 1);
     int64_t windows = (size[row] - width) / stride + 1, wanted = s->result[s->rank - 1];
     if (windows > wanted) y = sn_graph_slice(m, y, row, 0, wanted, 1);
+    if (j->rows > 1 && size[row - 1] > down) y = sn_graph_slice(m, y, row - 1, 0, down, 1);
     y = sn_graph_move_axis(m, y, n + 1, 1);
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
-/* [O, C, K1..Kn] -> [O, width*channels, K1..K(n-1), 1] */
-static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, int64_t channels) {
+/* [O, C, K1..Kn] -> [O, width*rows*channels, K1..K(n-1)/rows, 1] */
+static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, const joined *j) {
     int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], back[SN_MAX_RANK];
     uint32_t n = s->g.n;
     sn_dtype dtype = sn_type_of(m, w)->dtype;
     w = below_casts(m, w);
-    high[n + 1] = channels - s->image[1];
-    size[0] = s->weights[0];
+    size[0] = s->weights[0], size[n + 1] = j->channels;
     for (uint32_t k = 0; k < n; k++) size[1 + k] = s->weights[2 + k];
-    size[n + 1] = size[n] * channels, size[n] = 1;
+    high[n + 1] = j->channels - s->image[1];
+    if (j->rows > 1) size[n - 1] = joined_taps(s, j) * j->rows, high[n - 1] = size[n - 1] - s->weights[s->rank - 2];
+    sn_nd y = rows_inside(m, padded(m, last_of(m, w), low, high), size, n + 2, n - 1, j->rows);
+    if (j->rows > 1) size[n - 1] /= j->rows;
+    size[n + 1] = size[n] * j->rows * j->channels, size[n] = 1;
     sn_layout_back(back, s->rank);
-    sn_nd y = reshaped(m, padded(m, last_of(m, w), low, high), size, s->rank);
-    y = sn_layout_permuted(m, sn_graph_copied(m, y), back);
+    y = sn_layout_permuted(m, sn_graph_copied(m, reshaped(m, y, size, s->rank)), back);
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
@@ -292,13 +335,14 @@ static sn_nd conv_like(sn_module *m, sn_nd x, sn_nd image, sn_nd weights, const 
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {
     shape s;
     shape_of(&s, m, x);
-    int64_t channels = joined_channels(&s);
+    joined j = joined_of(&s);
     const sn_node_rec *n = sn_node_get(m, x);
     sn_conv_geometry g = s.g;
     for (uint32_t k = 0; k < g.n; k++) g.low[k] = g.high[k] = 0;
     g.stride[g.n - 1] = g.dilation[g.n - 1] = 1;
-    sn_nd image = joined_image(m, n->in[0], &s, channels);
-    return conv_like(m, x, image, joined_weights(m, n->in[1], &s, channels), &g);
+    if (j.rows > 1) g.stride[g.n - 2] = g.dilation[g.n - 2] = 1;
+    sn_nd image = joined_image(m, n->in[0], &s, &j);
+    return conv_like(m, x, image, joined_weights(m, n->in[1], &s, &j), &g);
 }
 
 /* ---- patches ---- */
