@@ -503,21 +503,40 @@ static void put_late(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase, const 
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = own[k];
 }
 
+/* Lanes of a warp read by themselves, instructions for all of them. */
+static void leave_early(sn_gen *g, const sn_gen_ring *r, lv stage, sn_stmt last) {
+    if (last.i == r->early.i) release(g, r, stage);
+    else release_by_warps(g, r, stage);
+}
+
+/* The last statement that reads what boxes bring for others than the late product. */
+static sn_stmt last_early_reader(const sn_gen *g, const sn_gen_ring *r) {
+    sn_stmt last = r->early;
+    for (sn_stmt s = sn_stmt_get(g->m, r->early)->next; s.i != r->late.i; s = sn_stmt_get(g->m, s)->next)
+        for (uint32_t k = 0; k < g->boxes.n; k++) {
+            const sn_gen_box *b = &g->boxes.at[k];
+            if (fills(g, b, r) && !is_late(g, r, b) && sn_stmt_loads(g->m, s, b->box.shared)) last = s;
+        }
+    return last;
+}
+
 /* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early
  * ones. first: where buffers begin, by box; NULL: there is no iteration before. */
 static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *first) {
     sn_stmt barrier = sn_pipe_barrier(g->m, r->pipe), s = sn_stmt_get(g->m, r->pipe)->first;
+    sn_stmt last = last_early_reader(g, r);
     uint32_t early = UINT32_MAX, late = UINT32_MAX;
-    bool in_ring = g->in_ring;
+    bool in_ring = g->in_ring, read = false;
     g->in_ring = true;
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
     for (s = sn_stmt_get(g->m, s)->next; s.i != r->late.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
         const sn_stmt_rec *p = sn_stmt_get(g->m, s);
         if (!p->mma && sn_lop_has_region(p->op) && !g->idle[s.i]) sn_gen_settle_mma(g, s);
-        if (g->mma_done >= early) release(g, r, stage), early = UINT32_MAX;
+        if (read && g->mma_done >= early) leave_early(g, r, stage, last), early = UINT32_MAX;
         if (g->mma_done >= late) release_object(g, r, r->late_empty, stage_before(g, r, stage)), late = UINT32_MAX;
         g->statement(g, s);
+        read |= s.i == last.i;
         if (s.i != r->early.i) continue;
         early = g->mma_given;
         if (!first) continue;
@@ -525,7 +544,7 @@ static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const 
         late = g->mma_given;
     }
     if (g->mma_given > g->mma_done) sn_gen_wait_mma(g, 0);
-    if (early != UINT32_MAX) release(g, r, stage);
+    if (early != UINT32_MAX) leave_early(g, r, stage, last);
     if (late != UINT32_MAX) release_object(g, r, r->late_empty, stage_before(g, r, stage));
     g->in_ring = in_ring;
 }

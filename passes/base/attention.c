@@ -304,23 +304,25 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
 
 /* ---- schedules ---- */
 
-/* Threads multiply four rows by a key about as fast as it comes from memory; more rows do better with tensor cores. */
-enum { MOST_ROWS = 4, MOST_HEAD = 256, HEAD_STEP = 8 };
+/* Threads multiply four rows by a key about as fast as it comes from memory. Up to three times as many are still done
+ * sooner than with the scores in memory, where there are enough keys for blocks to begin and end. */
+enum { MOST_ROWS = 4, LONG_ROWS = 12, LONG_KEYS = 64, MOST_HEAD = 256, HEAD_STEP = 8 };
 
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) {
     bool heads =
         s->depth <= MOST_HEAD && s->width <= MOST_HEAD && s->depth % HEAD_STEP == 0 && s->width % HEAD_STEP == 0;
     bool dtype = s->dtype == SN_F32 || s->dtype == SN_BF16 || s->dtype == SN_F16;
-    return t->is_gpu && dtype && heads && s->shared <= MOST_ROWS;
+    bool few = s->shared <= MOST_ROWS || (s->shared <= LONG_ROWS && s->keys >= LONG_KEYS * s->shared);
+    return t->is_gpu && dtype && heads && few;
 }
 
 /* Class attend (passes/schedule/attend.c): warpgroups take whole heads of halves, whose rows are a multiple of 16
- * bytes; a tile has 64 queries at least, and fewer than half of them are done sooner with the scores in memory. */
+ * bytes. Of few rows, the heads of a group or some queries, it knows itself whether it is worth it. */
 static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
-    enum { SM = 90, WIDEST = 256, UNIT = 8, LEAST = 32 };
+    enum { SM = 90, WIDEST = 256, UNIT = 8 };
     bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16;
     return t->is_gpu && t->specific && t->sm == SM && halves && s->depth <= WIDEST && s->width <= WIDEST &&
-           s->depth % UNIT == 0 && s->width % UNIT == 0 && s->queries >= LEAST;
+           s->depth % UNIT == 0 && s->width % UNIT == 0 && s->shared > 1;
 }
 
 /* Class attend on the CPU (passes/schedule/attend_host.c). Query rows are lanes of vectors: those without one are lost

@@ -103,6 +103,37 @@ static bool uses(const sn_attend *a, sn_stmt load, sn_axis ax) {
     return sn_ix_uses_axis(a->m, sn_stmt_get(a->m, load)->ix, ax);
 }
 
+/* How many iterations of an axis in a row meet the same keys and v: heads of a group. */
+static int64_t heads_of(const sn_attend *a, sn_axis ax, int64_t extent) {
+    enum { MOST = 64 };
+    sn_module *m = a->m;
+    const sn_ix of[] = {sn_stmt_get(m, a->key)->ix, sn_stmt_get(m, a->v)->ix};
+    for (int64_t n = extent < MOST ? extent : MOST; n > 1; n--) {
+        if (extent % n) continue;
+        sn_axis low = sn_axis_new(m, "low", sn_ix_const(m, n)),
+                high = sn_axis_new(m, "high", sn_ix_const(m, extent / n));
+        sn_ix with = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, high), n), sn_ix_axis(m, low));
+        bool hang = false;
+        for (size_t i = 0; i < SN_COUNT(of); i++) hang |= sn_ix_uses_axis(m, sn_ix_subst(m, of[i], &ax, &with, 1), low);
+        if (!hang) return n;
+    }
+    return 1;
+}
+
+/* Where no axis is q's alone, as in decoding, the heads that share keys are rows. */
+static bool take_heads_as_rows(sn_attend *a) {
+    sn_contraction *c = &a->c;
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        sn_axis ax = sn_stmt_axis(a->m, c->outer.at[i]);
+        int64_t n = uses(a, a->q, ax) && uses(a, a->key, ax) ? heads_of(a, ax, c->extent[i]) : 1;
+        if (n == 1) continue;
+        c->grouped = i, c->group = n;
+        c->extent[i] /= n;
+        return true;
+    }
+    return false;
+}
+
 /* Rows: the longest axis that q alone has. All others but the columns are batch. */
 static bool find_sides(sn_attend *a, const char **why_not) {
     sn_contraction *c = &a->c;
@@ -122,12 +153,13 @@ static bool find_sides(sn_attend *a, const char **why_not) {
         if (of_v && !of_q && !of_k && columns != SN_MAX_CHAIN) return refuse(why_not, "v has two axes of columns");
         if (of_v && !of_q && !of_k) columns = i;
     }
-    if (rows == SN_MAX_CHAIN || columns == SN_MAX_CHAIN) return refuse(why_not, "it has no rows or no columns");
+    if (columns == SN_MAX_CHAIN || (rows == SN_MAX_CHAIN && !take_heads_as_rows(a)))
+        return refuse(why_not, "it has no rows or no columns");
     for (uint32_t i = 0; i < c->outer.n; i++) {
         c->side[i] = i == rows ? SN_SIDE_M : i == columns ? SN_SIDE_N : SN_SIDE_BATCH;
         if (i != rows && i != columns) c->batch = sn_mul_clamped(c->batch, c->extent[i]);
     }
-    c->m = c->extent[rows];
+    c->m = c->group ? c->group : c->extent[rows];
     c->n = c->extent[columns];
     return true;
 }
@@ -172,10 +204,30 @@ static void find_loads(sn_attend *a, sn_val v) {
     a->loads[a->n_loads++] = s;
 }
 
-int64_t sn_attend_loaded(const sn_attend *a) {
+int64_t sn_attend_loaded(const sn_attend *a, bool boxed) {
     int64_t bytes = 0;
-    for (uint32_t i = 0; i < a->n_loads; i++) bytes += sn_dtype_bytes(sn_stmt_get(a->m, a->loads[i])->dtype);
+    for (uint32_t i = 0; i < a->n_loads; i++)
+        if (a->boxed[i] == boxed) bytes += sn_dtype_bytes(sn_stmt_get(a->m, a->loads[i])->dtype);
     return bytes;
+}
+
+/* Can a box bring the load for a tile? It has rows of keys that begin at multiples of 16 bytes. */
+static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
+    enum { UNIT = 16 };
+    const sn_stmt_rec *r = sn_stmt_get(a->m, load);
+    const sn_contraction *c = &a->c;
+    sn_axis keys = sn_stmt_axis(a->m, c->top);
+    int64_t bytes = sn_dtype_bytes(r->dtype), stride, rows = 0;
+    if (bytes < 2 || bytes > 4 || r->has_mask || sn_buf_is_local(sn_buf_get(a->m, r->buf)) ||
+        sn_buf_get(a->m, r->buf)->align < UNIT)
+        return false;
+    if (!sn_ix_coef(a->m, r->ix, keys, &stride) || stride != 1) return false;
+    sn_ix rest = sn_ix_sub(a->m, r->ix, sn_ix_axis(a->m, keys));
+    for (uint32_t i = 0; i < c->outer.n; i++) {
+        if (!sn_ix_coef(a->m, rest, sn_stmt_axis(a->m, c->outer.at[i]), &stride) || stride < 0) return false;
+        if (c->side[i] == SN_SIDE_M || (c->group && c->grouped == i)) rows = stride;
+    }
+    return rows && !sn_ix_uses_vals(a->m, rest) && sn_ix_is_multiple(a->m, rest, UNIT / bytes);
 }
 
 bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
@@ -189,6 +241,7 @@ bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn
 bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     if (!sn_attend_find_nest(a, why_not, cx, k) || !find_instruction(a, why_not)) return false;
     find_loads(a, a->score);
+    for (uint32_t i = 0; i < a->n_loads; i++) a->boxed[i] = can_be_boxed(a, a->loads[i]);
     return true;
 }
 
@@ -213,18 +266,31 @@ uint32_t sn_attend_line(int64_t padded) {
     return line;
 }
 
-int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) {
+static int64_t room_of(const sn_attend *a, const sn_sched *sc, uint32_t queries) {
     int64_t depth = sn_attend_padded(a->depth), width = sn_attend_padded(a->c.n);
-    int64_t halves = (int64_t)sc->tile_m * depth + (int64_t)sc->stages * sc->tile_n * (depth + width);
-    return halves * sn_dtype_bytes(SN_BF16);
+    int64_t halves = queries * sc->tile_m * depth + (int64_t)sc->stages * sc->tile_n * (depth + width);
+    int64_t loaded = (int64_t)sc->stages * sc->tile_m * sc->tile_n * sn_attend_loaded(a, true);
+    return halves * sn_dtype_bytes(SN_BF16) + loaded;
 }
+
+/* Beside them two copies of results, so that one is stored while the next one is made. */
+static bool has_room_for_two(const sn_attend *a, const sn_sched *sc, uint32_t queries) {
+    int64_t results = (int64_t)sc->tile_m * sn_attend_padded(a->c.n) * sn_dtype_bytes(SN_BF16);
+    return room_of(a, sc, queries) + 2 * results + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes;
+}
+
+uint32_t sn_attend_queries(const sn_attend *a, const sn_sched *sc) {
+    return sc->persistent && has_room_for_two(a, sc, 2) ? 2 : 1;
+}
+
+int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) { return room_of(a, sc, sn_attend_queries(a, sc)); }
 
 /* Registers of a thread: sums of its rows, scores, weights, what f loads, and what addresses and rows take. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
     enum { OTHERS = 32 };
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
     int64_t scores = rows * sc->tile_n / threads;
-    int64_t loaded = scores * sn_attend_loaded(a) / sn_dtype_bytes(SN_F32);
+    int64_t loaded = scores * sn_attend_loaded(a, false) / sn_dtype_bytes(SN_F32);
     return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + OTHERS;
 }
 
@@ -258,12 +324,10 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     return turns * (waves_of((double)c->k, n) * tile + SN_ATTEND_BLOCK);
 }
 
-/* Blocks do several tiles where these are all as long, and there is room for two copies of results beside operands;
- * else the device shares them out better. */
+/* Blocks do several tiles one after the other: q of the next one comes while this one's results are stored. Of tiles
+ * with masks some are longer than others, and the device shares them out better, unless q comes early. */
 static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
-    int64_t results = (int64_t)sc->tile_m * sn_attend_padded(a->c.n) * sn_dtype_bytes(SN_BF16);
-    bool alike = !a->n_masks;
-    return alike && sn_attend_room(a, sc) + 2 * results + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes;
+    return has_room_for_two(a, sc, a->n_masks ? 2 : 1);
 }
 
 static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys, uint32_t stages) {
@@ -289,6 +353,22 @@ static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sc
     cost[at] = c;
 }
 
+/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time: then a block for
+ * each of the keys, as many as make the device busy evenly, does better than multiplying row by row (attend_rows.c,
+ * which shares keys out among blocks) and than three kernels with the scores in memory. */
+static bool is_worth(const sn_attend *a, double own) {
+    enum { KERNELS = 3, TIMES = 4 /* that scores are moved */ };
+    const sn_contraction *c = &a->c;
+    const sn_target *t = a->cx->target;
+    double units = t->units, blocks = (double)c->batch, rows = (double)c->m;
+    if (rows >= SN_ATTEND_LEAST) return true;
+    double keys = blocks * (double)c->k * (double)(a->depth + c->n), scores = blocks * rows * (double)c->k;
+    double memory = sn_dtype_bytes(SN_BF16) / ((double)t->cycle_bytes * units), read = keys * memory;
+    if (own > read + KERNELS * SN_ATTEND_BLOCK + TIMES * scores * memory) return false;
+    double busy = blocks / units / waves_of(blocks, units), other = SN_ATTEND_ROWS_BUSY / 100.0 / rows;
+    return other < 1 && busy > other;
+}
+
 sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                         const sn_sched *pinned) {
     enum { MOST_GROUPS = 3, MOST_KEYS = 256, MOST_STAGES = 4 };
@@ -297,13 +377,14 @@ sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     double cost[MOST];
     sn_sched_list list = {0};
     (void)sh;
-    if (!sn_attend_find(&a, &why_not, cx, k) || (a.c.m < SN_ATTEND_LEAST && !pinned->cls)) return SN_OK;
+    if (!sn_attend_find(&a, &why_not, cx, k)) return SN_OK;
     for (uint32_t groups = MOST_GROUPS; groups > 0; groups--)
         for (uint32_t keys = MOST_KEYS; keys > sn_mmas[a.mma].k; keys -= sn_mmas[a.mma].k)
             for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
                 sn_sched sc = complete(&a, pinned, groups, keys, stages);
                 if (is_possible(&a, &sc)) rank(&list, cost, cx->scratch, &sc, cycles(&a, &sc));
             }
+    if (list.n && !pinned->cls && !is_worth(&a, cost[0])) return SN_OK;
     if (list.n && !sn_attend_fits(&why_not, &a, &list.at[0])) {
         sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
         return SN_OK;

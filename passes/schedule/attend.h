@@ -38,12 +38,13 @@ typedef struct sn_attend {
     sn_attend_mask masks[SN_MOST_MASKS];
     uint32_t n_masks;
     sn_stmt loads[SN_MOST_LOADS]; /* that f makes for each score */
+    bool boxed[SN_MOST_LOADS];    /* by a box for the tile, not by each thread */
     uint32_t n_loads;
     sn_mma mma;
 } sn_attend;
 
-/* Bytes that they are together. */
-int64_t sn_attend_loaded(const sn_attend *a);
+/* Bytes of a score that they are together: those that boxes bring, or threads. */
+int64_t sn_attend_loaded(const sn_attend *a, bool boxed);
 /* Is the kernel attention? Finds all but loads and mma. */
 bool sn_attend_find_nest(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 /* ... that boxes and matrix instructions of this target can do? */
@@ -52,6 +53,8 @@ bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_ke
 int64_t sn_attend_padded(int64_t channels);
 /* ... in lines of so many bytes. */
 uint32_t sn_attend_line(int64_t padded);
+/* How many tiles of q there is room for: a persistent block has the next one brought early. */
+uint32_t sn_attend_queries(const sn_attend *a, const sn_sched *sc);
 /* Bytes of shared memory of a block of that header, without results. */
 int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc);
 /* Can boxes bring its operands, by tiles of that header (attend_bind.c)? */

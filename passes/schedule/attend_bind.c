@@ -100,9 +100,43 @@ static void put_q(binding *o, sn_cursor at) {
     put_boxes(o, at, &(tile){a->q, &o->q, o->b.row, o->b.sc->tile_m, a->c.m, a->depth, false, a->channel});
 }
 
+/* Of a load that boxes bring: rows of the tile, in lines of keys. */
+static sn_ix loaded_at(binding *o, uint32_t i, sn_ix row, sn_ix key) {
+    const sn_buf_rec *r = sn_buf_get(o->b.m, o->loaded[i]);
+    sn_mma_operand lines = {.rows = o->b.sc->tile_m, .width = r->swizzle / sn_dtype_bytes(r->dtype)};
+    return sn_mma_offset(o->b.m, &lines, o->b.sc->tile_n, row, key);
+}
+
+static void put_loaded(binding *o, sn_cursor at, uint32_t number) {
+    const sn_attend *a = o->a;
+    sn_module *m = o->b.m;
+    sn_buf to = o->loaded[number];
+    sn_dtype dtype = sn_buf_get(m, to)->dtype;
+    int64_t width = sn_buf_get(m, to)->swizzle / sn_dtype_bytes(dtype), keys = o->b.sc->tile_n;
+    const sn_stmt_rec *load = sn_stmt_get(m, a->loads[number]);
+    for (int64_t first = 0; first < keys; first += width) {
+        sn_cursor in = at;
+        sn_ix i = open_loop(o, &in, "i", o->b.sc->tile_m, SN_AXIS_SEQ), j = open_loop(o, &in, "j", width, SN_AXIS_SEQ);
+        sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
+        sn_ix row = sn_ix_add(m, o->b.row, i), inside = sn_ix_addc(m, j, first), key = sn_ix_add(m, o->keys, inside);
+        sn_contraction_place place = {o->b.batch, row, sn_ix_const(m, 0), key};
+        sn_axis axes[2 * SN_MAX_CHAIN];
+        sn_ix with[2 * SN_MAX_CHAIN];
+        uint32_t n = sn_contraction_axes(axes, with, m, &a->c, &place);
+        sn_val mask = sn_contract_and(&o->b, in, (sn_val){0}, o->b.edge_m, row, a->c.m);
+        mask = sn_contract_and(&o->b, in, mask, sn_ix_range(m, key).hi >= a->c.k, key, a->c.k);
+        sn_ix from = sn_ix_subst(m, load->ix, axes, with, n);
+        sn_val x = mask.i ? sn_put_load_masked(m, in, load->buf, from, mask, sn_put_const(m, in, dtype, 0))
+                          : sn_put_load(m, in, load->buf, from);
+        sn_put_store(m, in, to, loaded_at(o, number, i, inside), x);
+    }
+}
+
 static void put_keys(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     int64_t keys = o->b.sc->tile_n;
+    for (uint32_t i = 0; i < a->n_loads; i++)
+        if (a->boxed[i]) put_loaded(o, at, i);
     put_boxes(o, at, &(tile){a->key, &o->key, o->keys, keys, a->c.k, a->depth, true, a->channel});
     put_boxes(o, at, &(tile){a->v, &o->v, o->keys, keys, a->c.k, a->c.n, true, {0}});
 }
@@ -186,7 +220,8 @@ static sn_val put_score(binding *o, sn_contraction_copier *p) {
 
 /* Of a score: element e of block j of thread x. */
 typedef struct spot {
-    sn_ix own; /* its register */
+    sn_ix own;      /* its register */
+    sn_ix row, key; /* in the tile */
     sn_contraction_copier p;
 } spot;
 
@@ -197,8 +232,9 @@ static void open_scores(binding *o, sn_cursor *at, spot *out) {
     sn_ix x = open_threads(o, at), h, r, j, e;
     open_rows(o, at, &h, &r);
     open_pairs(o, at, r, &j, &e);
-    sn_ix row = sn_ix_add(m, o->b.row, sn_mma_row(m, &o->scores, x, h, e));
-    sn_ix key = sn_ix_add(m, o->keys, sn_mma_column(m, &o->scores, x, j, e));
+    out->row = sn_mma_row(m, &o->scores, x, h, e);
+    out->key = sn_mma_column(m, &o->scores, x, j, e);
+    sn_ix row = sn_ix_add(m, o->b.row, out->row), key = sn_ix_add(m, o->keys, out->key);
     out->own = sn_mma_element(m, &o->scores, x, h, j, e);
     sn_contraction_copier_start(&out->p, a->cx, *at, o->b.n_vals);
     sn_contraction_place place = {o->b.batch, row, sn_ix_const(m, 0), key};
@@ -211,9 +247,10 @@ static void open_scores(binding *o, sn_cursor *at, spot *out) {
 static void put_loads(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     spot s;
-    if (!a->n_loads) return;
+    if (!sn_attend_loaded(a, false)) return;
     open_scores(o, &at, &s);
     for (uint32_t i = 0; i < a->n_loads; i++) {
+        if (a->boxed[i]) continue;
         sn_val x = sn_stmt_get(o->b.m, a->loads[i])->result;
         sn_put_store(o->b.m, at, o->loaded[i], s.own, sn_contraction_copy(&s.p, x));
     }
@@ -226,8 +263,10 @@ static void put_function(binding *o, sn_cursor at) {
     if (sn_val_eq(a->score, a->sum)) return;
     open_scores(o, &at, &s);
     s.p.became[a->sum.i] = sn_put_load(o->b.m, at, o->s, s.own);
-    for (uint32_t i = 0; i < a->n_loads; i++)
-        s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], s.own);
+    for (uint32_t i = 0; i < a->n_loads; i++) {
+        sn_ix from = a->boxed[i] ? loaded_at(o, i, s.row, s.key) : s.own;
+        s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], from);
+    }
     sn_put_store(o->b.m, at, o->s, s.own, put_score(o, &s.p));
 }
 
@@ -357,6 +396,16 @@ static sn_buf make_registers(binding *o, const char *name, sn_dtype dtype, int64
     return sn_contract_local(&o->b, name, dtype, SN_BUF_REG, own, o->b.nest.threads);
 }
 
+/* Shared memory for a load of all scores of a tile. */
+static sn_buf make_lines(binding *o, sn_dtype dtype) {
+    int64_t rows = o->b.sc->tile_m, keys = o->b.sc->tile_n;
+    uint32_t line = SN_LINE;
+    while (keys * sn_dtype_bytes(dtype) % line) line /= 2;
+    sn_buf buf = sn_contract_local(&o->b, "loaded", dtype, SN_BUF_SHARED, rows * keys, 1);
+    sn_buf_get(o->b.m, buf)->swizzle = line;
+    return buf;
+}
+
 static void make_nests(binding *o) {
     const sn_attend *a = o->a;
     const sn_sched *sc = o->b.sc;
@@ -379,8 +428,11 @@ static void make_nests(binding *o) {
     o->grown = make_registers(o, "grown", SN_F32, rows);
     o->part = make_registers(o, "part", SN_F32, rows);
     o->total = make_registers(o, "total", SN_F32, rows);
-    for (uint32_t i = 0; i < a->n_loads; i++)
-        o->loaded[i] = make_registers(o, "loaded", sn_stmt_get(o->b.m, a->loads[i])->dtype, sn_mma_private(&o->scores));
+    for (uint32_t i = 0; i < a->n_loads; i++) {
+        sn_dtype dtype = sn_stmt_get(o->b.m, a->loads[i])->dtype;
+        o->loaded[i] =
+            a->boxed[i] ? make_lines(o, dtype) : make_registers(o, "loaded", dtype, sn_mma_private(&o->scores));
+    }
     o->scores.state = o->s;
     o->scores.a = o->q;
     o->scores.b = o->key;
@@ -442,7 +494,7 @@ static void open_blocks(binding *o, sn_cursor *at) {
             blocks = o->b.sc->persistent && all > units ? units : all;
     sn_ix g = open_loop(o, at, "g", blocks, SN_AXIS_GRID), last = sn_ix_const(m, all - 1);
     sn_ix turns = sn_ix_addc(m, sn_ix_divc(m, sn_ix_sub(m, last, g), blocks), 1);
-    sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), 1);
+    sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), sn_attend_queries(o->a, o->b.sc));
     sn_ix number = g;
     if (blocks < all) {
         o->b.turn = w;

@@ -56,12 +56,13 @@ static sn_ix number_of(const sn_attend *a, sn_val v) {
 /* Is the mask one that tiles can be left out by? */
 static bool is_linear(sn_attend *a, sn_ix e) {
     enum { MOST = 1 << 30 };
-    int64_t row, key;
+    int64_t row = 0, key;
     sn_axis rows = axis_of_rows(a), keys = sn_stmt_axis(a->m, a->c.top);
     sn_range all = sn_ix_range(a->m, e);
+    if (a->c.group && sn_ix_uses_axis(a->m, e, sn_stmt_axis(a->m, a->c.outer.at[a->c.grouped]))) return false;
     bool small = all.lo > -MOST && all.hi < MOST; /* as are the ends of tiles */
-    return small && !sn_ix_uses_vals(a->m, e) && sn_ix_coef(a->m, e, rows, &row) && sn_ix_coef(a->m, e, keys, &key) &&
-           (key == 1 || key == -1);
+    return small && !sn_ix_uses_vals(a->m, e) && (!rows.i || sn_ix_coef(a->m, e, rows, &row)) &&
+           sn_ix_coef(a->m, e, keys, &key) && (key == 1 || key == -1);
 }
 
 /* What is not negative where a comparison of integers holds, or, not `seen`, where it does not. */
@@ -171,7 +172,9 @@ sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix 
 }
 
 static void steps_of(sn_attend *a, uint32_t i, int64_t *row, int64_t *key) {
-    sn_ix_coef(a->m, a->masks[i].e, axis_of_rows(a), row);
+    sn_axis rows = axis_of_rows(a);
+    *row = 0;
+    if (rows.i) sn_ix_coef(a->m, a->masks[i].e, rows, row);
     sn_ix_coef(a->m, a->masks[i].e, sn_stmt_axis(a->m, a->c.top), key);
 }
 

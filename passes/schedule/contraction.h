@@ -38,6 +38,10 @@ typedef struct sn_contraction {
     sn_chain outer; /* loops around the reduction; parallel */
     sn_contraction_side side[SN_MAX_CHAIN];
     int64_t extent[SN_MAX_CHAIN];
+    /* So many iterations in a row of the axis `grouped`, which is one of batch, are the rows, and its extent the number
+     * of such groups; 0: rows have axes of their own. */
+    int64_t group;
+    uint32_t grouped;
     int64_t batch, m, n, k; /* products of extents */
     sn_stmt body;           /* innermost outer loop; none: the kernel itself */
     sn_stmt top;            /* the reduction ... */
