@@ -304,15 +304,17 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
 
 /* ---- schedules ---- */
 
-/* Threads multiply four rows by a key about as fast as it comes from memory. Up to three times as many are still done
- * sooner than with the scores in memory, where there are enough keys for blocks to begin and end. */
+/* Threads multiply four rows by a key about as fast as it comes from memory. Of heads that share keys up to three times as
+ * many are still done sooner than by products that read keys for each of them, where there are enough keys for blocks
+ * to begin and end. */
 enum { MOST_ROWS = 4, LONG_ROWS = 12, LONG_KEYS = 64, MOST_HEAD = 256, HEAD_STEP = 8 };
 
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) {
     bool heads =
         s->depth <= MOST_HEAD && s->width <= MOST_HEAD && s->depth % HEAD_STEP == 0 && s->width % HEAD_STEP == 0;
     bool dtype = s->dtype == SN_F32 || s->dtype == SN_BF16 || s->dtype == SN_F16;
-    bool few = s->shared <= MOST_ROWS || (s->shared <= LONG_ROWS && s->keys >= LONG_KEYS * s->shared);
+    bool few = s->shared <= MOST_ROWS ||
+               (s->shared > s->queries && s->shared <= LONG_ROWS && s->keys >= LONG_KEYS * s->shared);
     return t->is_gpu && dtype && heads && few;
 }
 

@@ -142,7 +142,7 @@ static bool find_sides(finder *f) {
         return refuse(f, "its scores are no product of two sides");
     if (uses_now(f, a->v, a->channel)) return refuse(f, "v hangs on the channel");
     a->column = SN_MAX_CHAIN;
-    a->batch = a->rows = a->meet = 1;
+    a->batch = a->rows = a->meet = a->queries = 1;
     for (uint32_t i = 0; i < a->outer.n; i++) {
         sn_axis ax = sn_stmt_axis(f->m, a->outer.at[i]);
         bool of_scores = uses_now(f, a->q, ax) || uses_now(f, a->key, ax) || uses_now(f, a->score, ax);
@@ -152,6 +152,7 @@ static bool find_sides(finder *f) {
             continue;
         }
         int64_t all = shared_by(f, ax, a->extent[i]);
+        if (!uses_now(f, a->key, ax) && !uses_now(f, a->v, ax)) a->queries = sn_mul_clamped(a->queries, all);
         a->meet = sn_mul_clamped(a->meet, all);
         a->shared[i] = divisor(all, SN_ROWS_MOST / a->rows < all ? SN_ROWS_MOST / a->rows : all);
         a->rows *= a->shared[i];

@@ -20,6 +20,7 @@ typedef struct sn_attend_rows {
     sn_val q, key, v;    /* factors; as they are in memory where they are loads */
     sn_val score;        /* what the weights are e^ of */
     sn_dtype dtype;      /* of the states */
+    int64_t queries;     /* of one product of q and k */
     int64_t meet;        /* query rows that meet the same keys ... */
     int64_t rows, batch; /* ... those of them that a block does; others are blocks of their own */
     int64_t n_keys, depth, width;
