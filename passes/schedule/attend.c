@@ -297,6 +297,8 @@ static int64_t registers(const sn_attend *a, const sn_sched *sc) {
 /* What a thread that computes has when one warpgroup copies (codegen-llvm/kernel.c). */
 static int64_t registers_of(uint32_t groups) { return groups == 1 ? 255 : groups == 2 ? 240 : 160; }
 
+static bool can_be_shared(const sn_attend *a, const sn_sched *sc);
+
 static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     enum { WIDEST = 256, GROUPS = 3 };
     const sn_mma_info *mma = &sn_mmas[a->mma];
@@ -304,13 +306,14 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
     if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
     if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > registers_of(groups)) return false;
-    return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes;
+    return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes && can_be_shared(a, sc);
 }
 
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
- * warpgroups do meanwhile; more where few registers are left to do so. */
+ * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait
+ * for keys from memory, and the last block of those that share them for what each part has left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
@@ -319,15 +322,54 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     int64_t pressed = registers(a, sc) - SN_ATTEND_EASY;
     double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + SN_ATTEND_TILE;
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
+    double bytes = n * channels * sn_dtype_bytes(SN_BF16), brought = bytes / a->cx->target->cycle_bytes;
+    if (c->m < SN_ATTEND_LEAST && brought > tile) tile = brought;
     double units = a->cx->target->units, blocks = (double)c->batch * waves_of((double)c->m, m);
     double turns = blocks > units ? blocks / units : 1; /* of different lengths, or begun when others end */
-    return turns * (waves_of((double)c->k, n) * tile + SN_ATTEND_BLOCK);
+    if (c->m < SN_ATTEND_LEAST) turns = waves_of(blocks * sc->split, units); /* all of one length */
+    double keys = waves_of(waves_of((double)c->k, n), sc->split), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
+    return turns * (keys * tile + SN_ATTEND_BLOCK) + join;
 }
 
 /* Blocks do several tiles one after the other: q of the next one comes while this one's results are stored. Of tiles
  * with masks some are longer than others, and the device shares them out better, unless q comes early. */
 static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
     return has_room_for_two(a, sc, a->n_masks ? 2 : 1);
+}
+
+/* Tiles of keys that all rows see alike; 0: masks say how many. */
+static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
+    sn_ix zero = sn_ix_const(a->m, 0), first, number;
+    sn_attend of = *a;
+    if (!a->n_masks) return sn_ceil_div(a->c.k, sc->tile_n);
+    sn_attend_tiles(&first, &number, &of, sc, zero,
+                    sn_ix_axis(a->m, sn_axis_new(a->m, "row", sn_ix_const(a->m, a->c.m))));
+    return sn_ix_is_const(a->m, number, NULL) ? sn_ix_value(a->m, number) : 0;
+}
+
+/* Is there a part for each block that shares the keys? */
+static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
+    int64_t tiles = tiles_of(a, sc), split = sc->split;
+    return split == 1 || (!sc->persistent && tiles && (split - 1) * sn_ceil_div(tiles, split) < tiles);
+}
+
+/* Of few rows: so many parts of the keys that each multiprocessor has one, and none that is shorter than what a block takes
+ * to begin. */
+static uint32_t parts_of(const sn_attend *a, const sn_sched *sc) {
+    const sn_contraction *c = &a->c;
+    int64_t tiles = tiles_of(a, sc);
+    uint32_t best = 1;
+    double least = 0;
+    if (c->m >= SN_ATTEND_LEAST) return 1;
+    for (uint32_t n = 1; n <= SN_ATTEND_PARTS && n <= tiles; n++) {
+        sn_sched one = *sc;
+        one.split = n;
+        if (!can_be_shared(a, &one)) continue;
+        double now = cycles(a, &one);
+        if (n > 1 && now >= least) continue;
+        least = now, best = n;
+    }
+    return best;
 }
 
 static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys, uint32_t stages) {
@@ -338,7 +380,8 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     if (!sc.block_x) sc.block_x = sc.tile_m / mma->m * mma->threads;
     if (!sc.tile_n) sc.tile_n = keys;
     if (!sc.stages) sc.stages = stages;
-    if (!pinned->cls) sc.persistent = is_persistent(a, &sc);
+    if (!sc.split) sc.split = parts_of(a, &sc);
+    if (!pinned->cls) sc.persistent = sc.split == 1 && is_persistent(a, &sc);
     return sc;
 }
 
@@ -353,20 +396,19 @@ static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sc
     cost[at] = c;
 }
 
-/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time: then a block for
- * each of the keys, as many as make the device busy evenly, does better than multiplying row by row (attend_rows.c,
- * which shares keys out among blocks) and than three kernels with the scores in memory. */
+/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time. Else multiplying row by
+ * row does better (attend_rows.c), or three kernels with the scores in memory, which read keys for each head. */
 static bool is_worth(const sn_attend *a, double own) {
-    enum { KERNELS = 3, TIMES = 4 /* that scores are moved */ };
+    enum { KERNELS = 3, TIMES = 4 /* that scores are moved */, FEW = 4 /* rows with the widest accesses */ };
     const sn_contraction *c = &a->c;
-    const sn_target *t = a->cx->target;
-    double units = t->units, blocks = (double)c->batch, rows = (double)c->m;
-    if (rows >= SN_ATTEND_LEAST) return true;
-    double keys = blocks * (double)c->k * (double)(a->depth + c->n), scores = blocks * rows * (double)c->k;
-    double memory = sn_dtype_bytes(SN_BF16) / ((double)t->cycle_bytes * units), read = keys * memory;
-    if (own > read + KERNELS * SN_ATTEND_BLOCK + TIMES * scores * memory) return false;
-    double busy = blocks / units / waves_of(blocks, units), other = SN_ATTEND_ROWS_BUSY / 100.0 / rows;
-    return other < 1 && busy > other;
+    double scores = (double)c->batch * (double)c->m * (double)c->k;
+    double rows = 100.0 * (double)c->m / (c->m <= FEW ? SN_ATTEND_ROWS_BUSY : SN_ATTEND_MANY_BUSY);
+    if (c->m >= SN_ATTEND_LEAST) return true;
+    double memory = sn_dtype_bytes(SN_BF16) / ((double)a->cx->target->cycle_bytes * a->cx->target->units);
+    double read = (double)c->batch * (double)c->k * (double)(a->depth + c->n) * memory;
+    double plain = read * (c->group ? (double)c->group : 1) + KERNELS * SN_ATTEND_BLOCK + TIMES * scores * memory;
+    double by_row = (rows > 1 ? rows : 1) * read + KERNELS * SN_ATTEND_BLOCK; /* begins, shares, ends: as long */
+    return own < plain && own < by_row;
 }
 
 sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
@@ -378,7 +420,8 @@ sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     sn_sched_list list = {0};
     (void)sh;
     if (!sn_attend_find(&a, &why_not, cx, k)) return SN_OK;
-    for (uint32_t groups = MOST_GROUPS; groups > 0; groups--)
+    uint32_t most = a.c.m < SN_ATTEND_LEAST && !pinned->cls ? 1 : MOST_GROUPS;
+    for (uint32_t groups = most; groups > 0; groups--)
         for (uint32_t keys = MOST_KEYS; keys > sn_mmas[a.mma].k; keys -= sn_mmas[a.mma].k)
             for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
                 sn_sched sc = complete(&a, pinned, groups, keys, stages);

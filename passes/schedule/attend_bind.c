@@ -15,23 +15,13 @@
  */
 #include <math.h>
 
-#include "passes/schedule/attend.h"
+#include "passes/schedule/attend_bind.h"
 
 #define LOG2_E 0x1.71547652b82fep+0
 
 enum { SCORES_LARGE = 28 /* 2^28: numbers are 16 apart, so that a factor is at most 2^8 */ };
 
-typedef struct binding {
-    sn_attend *a;
-    sn_contract_binding b; /* of sums: rows, columns, results */
-    sn_mma_nest scores, sums;
-    sn_mma_operand q, key, v;
-    sn_buf s, p; /* scores, then weights; those as a fragment */
-    sn_buf most, factor, shift, grown, part, total;
-    sn_buf loaded[SN_MOST_LOADS];
-    sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
-    double scale;            /* of scores, to exponents of 2 */
-} binding;
+typedef sn_attend_binding binding;
 
 static sn_ix fma_ix(binding *o, int64_t c, sn_ix a, sn_ix e) { return sn_contract_fma(&o->b, c, a, e); }
 
@@ -39,7 +29,7 @@ static sn_ix open_loop(binding *o, sn_cursor *at, const char *name, int64_t exte
     return sn_contract_loop(&o->b, at, name, extent, kind);
 }
 
-static sn_ix open_threads(binding *o, sn_cursor *at) {
+sn_ix sn_attend_open_threads(binding *o, sn_cursor *at) {
     return open_loop(o, at, "x", o->b.nest.threads, SN_AXIS_BLOCK_X);
 }
 
@@ -143,7 +133,7 @@ static void put_keys(binding *o, sn_cursor at) {
 
 /* ---- elements and rows of a thread ---- */
 
-static sn_ix row_at(binding *o, sn_ix x, sn_ix h, sn_ix r) {
+sn_ix sn_attend_row_at(binding *o, sn_ix x, sn_ix h, sn_ix r) {
     return sn_contract_row_at(&o->b, x, h, sn_ix_scale(o->b.m, r, 2));
 }
 
@@ -161,7 +151,7 @@ static void open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
 
 static void store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
     int64_t own = sn_buf_get(o->b.m, buf)->private_size;
-    sn_ix x = open_threads(o, &at), e = open_loop(o, &at, "e", own, SN_AXIS_UNROLL);
+    sn_ix x = sn_attend_open_threads(o, &at), e = open_loop(o, &at, "e", own, SN_AXIS_UNROLL);
     sn_put_store(o->b.m, at, buf, fma_ix(o, own, x, e), sn_put_const(o->b.m, at, SN_F32, value));
 }
 
@@ -229,7 +219,7 @@ typedef struct spot {
 static void open_scores(binding *o, sn_cursor *at, spot *out) {
     sn_attend *a = o->a;
     sn_module *m = o->b.m;
-    sn_ix x = open_threads(o, at), h, r, j, e;
+    sn_ix x = sn_attend_open_threads(o, at), h, r, j, e;
     open_rows(o, at, &h, &r);
     open_pairs(o, at, r, &j, &e);
     out->row = sn_mma_row(m, &o->scores, x, h, e);
@@ -277,7 +267,7 @@ static void put_mask(binding *o, sn_cursor at, sn_ix least, uint32_t mask, bool 
     int64_t most = sn_ix_range(m, worst).hi;
     if (most < 0) return;
     at = sn_at_end(o->b.k, sn_put_if(m, at, worst, sn_ix_const(m, most < INT32_MAX ? most + 1 : INT32_MAX)));
-    sn_ix x = open_threads(o, &at), h, r, j, e;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
     open_rows(o, &at, &h, &r);
     open_pairs(o, &at, r, &j, &e);
     sn_ix key = sn_ix_add(m, o->keys, sn_mma_column(m, &o->scores, x, j, e));
@@ -305,7 +295,7 @@ static void put_masks(binding *o, sn_cursor at) {
 static sn_val put_f32(binding *o, sn_cursor at, double x) { return sn_put_const(o->b.m, at, SN_F32, x); }
 
 /* The factor of a row whose maximum is `most`. */
-static sn_val put_factor(binding *o, sn_cursor at, sn_val most) {
+sn_val sn_attend_put_factor(binding *o, sn_cursor at, sn_val most) {
     sn_module *m = o->b.m;
     double large = ldexp(1, SCORES_LARGE) * (o->scale > 1 ? o->scale : 1);
     int exponent = o->scale < 2 ? ilogb(o->scale) : 0;
@@ -316,15 +306,15 @@ static sn_val put_factor(binding *o, sn_cursor at, sn_val most) {
 
 static void put_most(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
-    sn_ix x = open_threads(o, &at), h, r, l;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r, l;
     open_rows(o, &at, &h, &r);
     sn_cursor in = at;
     sn_stmt group = open_reduce(o, &in, "l", 4, SN_AXIS_WARP, SN_COMB_MAX, &l);
     sn_val most = close_reduce(o, in, group, put_over_row(o, in, neighbour(o, x, l), h, r, SN_COMB_MAX));
-    sn_ix own = row_at(o, x, h, r);
+    sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val before = sn_put_load(m, at, o->most, own), now = sn_put_op2(m, at, SN_LOP_MAX, before, most);
     sn_val never = put_f32(o, at, -INFINITY), none = sn_put_op2(m, at, SN_LOP_EQ, now, never);
-    sn_val factor = put_factor(o, at, now), first = sn_put_op2(m, at, SN_LOP_EQ, before, never);
+    sn_val factor = sn_attend_put_factor(o, at, now), first = sn_put_op2(m, at, SN_LOP_EQ, before, never);
     sn_val old = sn_put_op3(m, at, SN_LOP_SELECT, first, never, sn_put_load(m, at, o->shift, own));
     sn_val shift =
         sn_put_op3(m, at, SN_LOP_SELECT, none, put_f32(o, at, 0), sn_put_op2(m, at, SN_LOP_MUL, now, factor));
@@ -337,10 +327,10 @@ static void put_most(binding *o, sn_cursor at) {
 
 static void put_weights(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
-    sn_ix x = open_threads(o, &at), h, r, j, e;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
     open_rows(o, &at, &h, &r);
     sn_cursor in = at;
-    sn_ix own = row_at(o, x, h, r);
+    sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val shift = sn_put_load(m, at, o->shift, own), factor = sn_put_load(m, at, o->factor, own);
     open_pairs(o, &in, r, &j, &e);
     sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
@@ -356,7 +346,7 @@ static void put_weights(binding *o, sn_cursor at) {
  * neighbours. Two blocks of scores are a step. */
 static void put_fragment(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
-    sn_ix x = open_threads(o, &at), h = open_loop(o, &at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
+    sn_ix x = sn_attend_open_threads(o, &at), h = open_loop(o, &at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
     sn_ix j = open_loop(o, &at, "j", o->scores.tiles_n, SN_AXIS_UNROLL), r = open_loop(o, &at, "r", 2, SN_AXIS_UNROLL);
     sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
     sn_val weight = sn_put_load(m, at, o->s, sn_mma_element(m, &o->scores, x, h, j, e));
@@ -366,9 +356,9 @@ static void put_fragment(binding *o, sn_cursor at) {
 
 static void put_growth(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
-    sn_ix x = open_threads(o, &at), h, r;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r;
     open_rows(o, &at, &h, &r);
-    sn_val grown = sn_put_load(m, at, o->grown, row_at(o, x, h, r));
+    sn_val grown = sn_put_load(m, at, o->grown, sn_attend_row_at(o, x, h, r));
     sn_ix j = open_loop(o, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
     sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
     sn_ix own = sn_mma_element(m, &o->sums, x, h, j, e);
@@ -379,12 +369,12 @@ static void put_growth(binding *o, sn_cursor at) {
 /* Behind all keys: totals of rows, and their maximum as scores have it. */
 static void put_totals(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
-    sn_ix x = open_threads(o, &at), h, r, l;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r, l;
     open_rows(o, &at, &h, &r);
     sn_cursor in = at;
     sn_stmt group = open_reduce(o, &in, "l", 4, SN_AXIS_WARP, SN_COMB_SUM, &l);
-    sn_val part = sn_put_load(m, in, o->part, row_at(o, neighbour(o, x, l), h, r));
-    sn_ix own = row_at(o, x, h, r);
+    sn_val part = sn_put_load(m, in, o->part, sn_attend_row_at(o, neighbour(o, x, l), h, r));
+    sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_put_store(m, at, o->total, own, close_reduce(o, in, group, part));
     sn_val most = sn_put_load(m, at, o->most, own);
     sn_put_store(m, at, o->shift, own, sn_put_op2(m, at, SN_LOP_MUL, most, put_f32(o, at, o->a->factor)));
@@ -451,8 +441,8 @@ static void start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sums) 
     o->b = (sn_contract_binding){.ct = ct, .sc = sc, .m = a->m, .k = a->k, .n_vals = a->m->vals.count};
     o->b.nest = (sn_mma_nest){.mma = a->mma, .threads = sc->block_x, .columns = 1, .tiles_m = 1};
     o->b.nest.rank = sn_ix_const(a->m, 0);
-    o->b.split = 1;
-    o->b.turn = o->b.column = sn_ix_const(a->m, 0);
+    o->b.split = sc->split > 1 ? sc->split : 1;
+    o->b.turn = o->b.column = o->b.part = sn_ix_const(a->m, 0);
     o->b.edge_m = a->c.m % sc->tile_m != 0;
     o->b.edge_n = a->c.n % sn_attend_padded(a->c.n) != 0;
     make_nests(o);
@@ -493,6 +483,9 @@ static void open_blocks(binding *o, sn_cursor *at) {
     int64_t all = c->batch * down, units = o->a->cx->target->units,
             blocks = o->b.sc->persistent && all > units ? units : all;
     sn_ix g = open_loop(o, at, "g", blocks, SN_AXIS_GRID), last = sn_ix_const(m, all - 1);
+    o->b.tiles = at->parent;
+    o->b.tile = g;
+    if (o->b.split > 1) o->b.part = open_loop(o, at, "s", o->b.split, SN_AXIS_GRID);
     sn_ix turns = sn_ix_addc(m, sn_ix_divc(m, sn_ix_sub(m, last, g), blocks), 1);
     sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), sn_attend_queries(o->a, o->b.sc));
     sn_ix number = g;
@@ -509,6 +502,12 @@ static void open_blocks(binding *o, sn_cursor *at) {
 static void open_tiles(binding *o, sn_cursor *at) {
     sn_ix number;
     sn_attend_tiles(&o->first, &number, o->a, o->b.sc, o->b.batch, o->b.row);
+    if (o->b.split > 1) {
+        int64_t each = sn_ceil_div(sn_ix_value(o->b.m, number), o->b.split);
+        sn_ix before = sn_ix_scale(o->b.m, o->b.part, each), left = sn_ix_sub(o->b.m, number, before);
+        o->first = sn_ix_add(o->b.m, o->first, before);
+        number = sn_ix_min(o->b.m, left, sn_ix_const(o->b.m, each));
+    }
     sn_ix t = open_pipe(o, at, "t", number, o->b.sc->stages);
     o->keys = sn_ix_scale(o->b.m, sn_ix_add(o->b.m, o->first, t), o->b.sc->tile_n);
 }
@@ -569,6 +568,11 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_cursor in = at;
     open_tiles(&o, &in);
     put_tile(&o, in);
+    if (o.b.split > 1) {
+        sn_attend_put_parts(&o, at);
+        at = sn_at_end(k, o.b.tiles);
+        sn_attend_add_parts(&o, at);
+    }
     put_totals(&o, at);
     sums.tile_n = (uint32_t)sn_attend_padded(a.c.n);
     o.b.sc = &sums;
