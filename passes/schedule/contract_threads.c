@@ -125,6 +125,13 @@ uint32_t sn_contract_columns(const sn_contract *ct, const sn_sched *sc) {
     return best;
 }
 
+/* How threads share the tile of a header where there is no instruction; of one group where there is. The same for all stages. */
+static bool find_shares(sn_contract_plain *out, const sn_contract *ct, const sn_sched *sc) {
+    *out = (sn_contract_plain){.parts = 1};
+    if (!sc->plain) return sn_contract_columns(ct, sc) > 0;
+    return sn_contract_plain_find(out, ct, sc);
+}
+
 /* Bytes of shared memory of a step's operands. */
 static int64_t part_bytes(const sn_contract *ct, const sn_sched *sc) {
     int64_t rows = 0;
@@ -133,25 +140,22 @@ static int64_t part_bytes(const sn_contract *ct, const sn_sched *sc) {
 }
 
 /* ... and of what groups of threads give each other. */
-static int64_t given_bytes(const sn_contract *ct, const sn_sched *sc) {
-    sn_contract_plain p;
-    if (!sc->plain || !sn_contract_plain_find(&p, ct, sc) || p.parts == 1) return 0;
-    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p.parts * sn_dtype_bytes(ct->c.dtype);
+static int64_t given_bytes(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
+    if (p->parts == 1) return 0;
+    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p->parts * sn_dtype_bytes(ct->c.dtype);
 }
 
 /* Whole lines, and the same number of pieces for each thread. */
-static bool fits(const sn_contract *ct, const sn_sched *sc) {
+static bool fits(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
     const sn_target *t = ct->cx->target;
     int64_t bytes = sn_dtype_bytes(ct->operand);
-    sn_contract_plain plain;
     if (sc->block_x % SN_WARP || sc->block_x > t->max_threads || sc->cluster != 1) return false;
     if (sc->tile_m % SIDES_OF || sc->tile_n % SIDES_OF || sc->tile_k * bytes % SN_LINE) return false;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         if (rows_of(ct, sc, i) * sc->tile_k / ct->pieces[i] % sc->block_x) return false;
         if (sn_contract_swizzle(ct, sc, i) < SN_SECTOR) return false;
     }
-    if (part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc) + SN_SHARED_RESERVED > t->shared_bytes) return false;
-    return sc->plain ? sn_contract_plain_find(&plain, ct, sc) : sn_contract_columns(ct, sc) > 0;
+    return part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc, p) + SN_SHARED_RESERVED <= t->shared_bytes;
 }
 
 /* ---- the model ---- */
@@ -180,18 +184,16 @@ static void add_copies(work *w, const sn_contract *ct, const sn_sched *sc) {
 static int64_t words_of(const sn_contract *ct) { return sn_ceil_div(sn_dtype_bytes(ct->c.dtype), 4); }
 
 /* A thread's products, and the loads of what it multiplies: 16 bytes where they can be. */
-static void add_plain(work *w, const sn_contract *ct, const sn_sched *sc) {
-    sn_contract_plain p;
-    sn_contract_plain_find(&p, ct, sc);
-    double bytes = sn_dtype_bytes(ct->operand), steps = (double)(sc->tile_k / p.parts), loads = 0;
+static void add_plain(work *w, const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
+    double bytes = sn_dtype_bytes(ct->operand), steps = (double)(sc->tile_k / p->parts), loads = 0;
     double run = PIECE / bytes < 4 ? PIECE / bytes : 4;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         bool right = ct->c.operands[i].right, across = sn_contract_across(ct, sc, i);
-        double n = (double)(right ? p.columns : p.rows), rows = (double)(right ? p.run_columns : p.run_rows);
+        double n = (double)(right ? p->columns : p->rows), rows = (double)(right ? p->run_columns : p->run_rows);
         loads += n * steps / (across ? rows : run);
         w->shared += n * steps * sc->block_x * bytes / SN_CONTRACT_BROADCAST;
     }
-    w->issue += (double)(p.rows * p.columns * ct->c.n_products * words_of(ct)) * steps + loads;
+    w->issue += (double)(p->rows * p->columns * ct->c.n_products * words_of(ct)) * steps + loads;
     w->waits += steps / run;
 }
 
@@ -207,27 +209,25 @@ static void add_mma(work *w, const sn_contract *ct, const sn_sched *sc) {
     w->waits += (double)sc->tile_k / mma->k;
 }
 
-static work work_of(const sn_contract *ct, const sn_sched *sc) {
+static work work_of(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
     work w = {.warps = (double)sc->block_x / SN_WARP};
     add_copies(&w, ct, sc);
-    if (sc->plain) add_plain(&w, ct, sc);
+    if (sc->plain) add_plain(&w, ct, sc, p);
     else add_mma(&w, ct, sc);
     return w;
 }
 
 /* Registers of a thread that hold sums, and what is multiplied together. */
-static int64_t sum_words(const sn_contract *ct, const sn_sched *sc) {
-    sn_contract_plain p = {.parts = 1};
-    if (sc->plain) sn_contract_plain_find(&p, ct, sc);
-    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p.parts / sc->block_x * words_of(ct);
+static int64_t sum_words(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
+    return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p->parts / sc->block_x * words_of(ct);
 }
 
 /* Blocks that fit on a multiprocessor. */
-static int64_t resident(const sn_contract *ct, const sn_sched *sc) {
+static int64_t resident(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
     const sn_target *t = ct->cx->target;
-    int64_t bytes = part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc) + SN_SHARED_SYSTEM;
+    int64_t bytes = part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc, p) + SN_SHARED_SYSTEM;
     int64_t blocks = sn_target_blocks(t, sc->block_x), by_shared = (t->shared_bytes + SN_SHARED_SYSTEM) / bytes;
-    int64_t by_regs = SN_FILE_REGS / (sc->block_x * (sum_words(ct, sc) + SN_CONTRACT_REGS));
+    int64_t by_regs = SN_FILE_REGS / (sc->block_x * (sum_words(ct, sc, p) + SN_CONTRACT_REGS));
     if (by_shared < blocks) blocks = by_shared;
     return by_regs < blocks ? by_regs : blocks;
 }
@@ -252,19 +252,20 @@ static double step_cycles(const sn_sched *sc, const work *w, double n) {
 }
 
 /* Cycles in which a multiprocessor does n tiles side by side. */
-static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const work *w, int64_t n) {
+static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p, const work *w,
+                          int64_t n) {
     double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_CONTRACT_CACHE;
-    double given = 2.0 * (double)n * (double)given_bytes(ct, sc) / SN_LINE;
+    double given = 2.0 * (double)n * (double)given_bytes(ct, sc, p) / SN_LINE;
     return step_cycles(sc, w, (double)n) * (double)sn_ceil_div(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results +
            given;
 }
 
-static double cycles_of(const sn_contract *ct, const sn_sched *sc) {
+static double cycles_of(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
     int64_t tiles = ct->c.batch * sn_ceil_div(ct->c.m, sc->tile_m) * sn_ceil_div(ct->c.n, sc->tile_n);
-    int64_t units = ct->cx->target->units, side_by_side = resident(ct, sc), wave = units * side_by_side;
-    work w = work_of(ct, sc);
-    double cycles = (double)(tiles / wave) * wave_cycles(ct, sc, &w, side_by_side);
-    return cycles + (tiles % wave ? wave_cycles(ct, sc, &w, sn_ceil_div(tiles % wave, units)) : 0);
+    int64_t units = ct->cx->target->units, side_by_side = resident(ct, sc, p), wave = units * side_by_side;
+    work w = work_of(ct, sc, p);
+    double cycles = (double)(tiles / wave) * wave_cycles(ct, sc, p, &w, side_by_side);
+    return cycles + (tiles % wave ? wave_cycles(ct, sc, p, &w, sn_ceil_div(tiles % wave, units)) : 0);
 }
 
 /* ---- choosing ---- */
@@ -276,12 +277,13 @@ typedef struct search {
     double cycles; /* of the best; 0: there is none */
 } search;
 
-static void try_tile(search *s, const sn_sched *sc) {
+static void try_tile(search *s, const sn_sched *sc, const sn_contract_plain *p) {
     int64_t words = sc->plain ? SN_CONTRACT_PLAIN_SUMS : SN_CONTRACT_SUMS;
     bool pinned = s->pinned->tile_m && s->pinned->tile_n && s->pinned->block_x;
-    if (!fits(s->ct, sc) || (!pinned && sum_words(s->ct, sc) > words)) return;
-    if (!pinned && resident(s->ct, sc) < 1) return;
-    double cycles = pinned && resident(s->ct, sc) < 1 ? 1 : cycles_of(s->ct, sc);
+    if (!fits(s->ct, sc, p) || (!pinned && sum_words(s->ct, sc, p) > words)) return;
+    bool none = resident(s->ct, sc, p) < 1;
+    if (!pinned && none) return;
+    double cycles = none ? 1 : cycles_of(s->ct, sc, p);
     if (s->cycles > 0 && cycles >= s->cycles) return;
     s->best = *sc;
     s->cycles = cycles;
@@ -291,13 +293,16 @@ static void try_stages(search *s, sn_sched sc) {
     static const uint32_t THREADS[] = {128, 256, 64};
     uint32_t line = SN_LINE / sn_dtype_bytes(s->ct->operand);
     for (size_t i = 0; i < SN_COUNT(THREADS); i++)
-        for (uint32_t lines = 1; lines <= MOST_LINES; lines *= 2)
+        for (uint32_t lines = 1; lines <= MOST_LINES; lines *= 2) {
+            sn_contract_plain shares;
+            sc.block_x = s->pinned->block_x ? s->pinned->block_x : THREADS[i];
+            sc.tile_k = s->pinned->tile_k ? s->pinned->tile_k : lines * line;
+            if (!find_shares(&shares, s->ct, &sc)) continue;
             for (uint32_t stages = MOST_STAGES; stages > 1; stages--) {
-                sc.block_x = s->pinned->block_x ? s->pinned->block_x : THREADS[i];
                 sc.stages = s->pinned->stages ? s->pinned->stages : stages;
-                sc.tile_k = s->pinned->tile_k ? s->pinned->tile_k : lines * line;
-                try_tile(s, &sc);
+                try_tile(s, &sc, &shares);
             }
+        }
 }
 
 /* Blocks of matrix instructions stand at constant offsets of each other in tiles whose sides are powers of two. */
