@@ -142,6 +142,7 @@ typedef struct sn_gen {
     } arrivals;
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
+    bool rare;                   /* ... whose answer is in the data: what mends a few elements, if any */
     lv area[2][2];               /* shared memory of reductions: [within a block, across a cluster][turn] */
     uint32_t area_size[2][2];
     sn_gen_turn turn;
@@ -275,6 +276,7 @@ typedef struct sn_gen_loop {
     sn_axis ax;
     sn_em_if guard; /* around a loop that may have no iteration */
     bool guarded;
+    bool rolled; /* ptxas is not to write iterations out: code of them all costs more time than it ever saves */
     LLVMBasicBlockRef before, body, after;
     lv i, n;
     uint32_t mark;

@@ -5,12 +5,19 @@
  * A loop that may be empty stands behind a test of its own. Knows nothing of statements: whoever opens a loop fills its
  * body and closes it (statements and reductions, the fold over slots in block.c, the blocks of the host in kernel.c).
  * What the body has computed is forgotten behind the loop, since it does not dominate what follows.
+ *
+ * ptxas writes out loops whose iterations it can count, up to all 256 of a sum, and takes as long for a piece of code that hardly ever
+ * runs as for any other. Loops that are not worth it say so (`rolled`); PTX has it as .pragma "nounroll".
  */
 #include "codegen-llvm/gen.h"
 
+#include <llvm-c/DebugInfo.h>
+#include <string.h>
+
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
-    *l = (sn_gen_loop){.ax = ax, .n = n, .guarded = may_be_empty, .mark = sn_gen_mark(g), .turn = g->turn};
+    *l = (sn_gen_loop){
+        .ax = ax, .n = n, .guarded = may_be_empty, .rolled = g->rare, .mark = sn_gen_mark(g), .turn = g->turn};
     if (may_be_empty) l->guard = sn_em_then(em, em_icmp(em, LLVMIntSLT, first, n), "loop");
     l->before = LLVMGetInsertBlock(em->b);
     l->body = sn_em_block(em, "body");
@@ -30,6 +37,17 @@ void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t 
     }
 }
 
+/* A loop's name is a node that names itself: two loops would be one otherwise. */
+static void keep_rolled(sn_gen *g, lv back) {
+    static const char WORD[] = "llvm.loop.unroll.disable", NAME[] = "llvm.loop";
+    LLVMContextRef cx = g->em.cg->cx;
+    LLVMMetadataRef word = LLVMMDStringInContext2(cx, WORD, strlen(WORD)), self = LLVMTemporaryMDNode(cx, NULL, 0);
+    LLVMMetadataRef nodes[] = {self, LLVMMDNodeInContext2(cx, &word, 1)};
+    LLVMMetadataRef name = LLVMMDNodeInContext2(cx, nodes, SN_COUNT(nodes));
+    LLVMMetadataReplaceAllUsesWith(self, name);
+    LLVMSetMetadata(back, LLVMGetMDKindIDInContext(cx, NAME, (unsigned)strlen(NAME)), LLVMMetadataAsValue(cx, name));
+}
+
 void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis) {
     sn_em *em = &g->em;
     sn_gen_settle(g, &l->turn);
@@ -38,7 +56,8 @@ void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_p
     LLVMAddIncoming(l->i, &i, &last, 1);
     for (uint32_t k = 0; k < n_phis; k++) LLVMAddIncoming(phis[k], &next[k], &last, 1);
     l->after = sn_em_block(em, "done");
-    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntSLT, i, l->n), l->body, l->after);
+    lv back = LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntSLT, i, l->n), l->body, l->after);
+    if (l->rolled && g->gpu) keep_rolled(g, back);
     LLVMPositionBuilderAtEnd(em->b, l->after);
     sn_gen_release(g, l->mark);
     if (l->ax.i) g->axes[l->ax.i] = NULL;

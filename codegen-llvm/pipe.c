@@ -16,6 +16,8 @@
  * them. The one barrier does for both directions: behind it all threads have what iteration r reads, and none reads any
  * more what F(r + 2) writes over, which is where iteration r - 1 has read.
  *
+ * Where F has loops of its own, since it would be too long to be written out, the first groups are a loop too.
+ *
  * GPUs without asynchronous copies run nothing ahead: F stays where it stands. On the host a pipe is an ordinary loop.
  * Relies on L25; what runs ahead takes no values of the loop but its axis.
  */
@@ -53,23 +55,27 @@ static bool multiplies(const sn_gen *g, const pipe *p) {
     return found;
 }
 
-/* Do nests that fill load only what they copy? */
-static bool copies_alone(const sn_gen *g, const pipe *p) {
+/* Is there such a statement in a nest that fills? */
+static bool any_fills(const sn_gen *g, const pipe *p, bool (*is)(const sn_gen *g, const sn_stmt_rec *s)) {
     for (sn_stmt s = p->loop->first; s.i; s = sn_stmt_get(g->m, s)->next) {
         if (!sn_pipe_fills(g->m, s)) continue;
         sn_stmt end = sn_stmt_walk_skip(g->m, s);
-        for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(g->m, t)) {
-            const sn_stmt_rec *r = sn_stmt_get(g->m, t);
-            if (sn_loads(r) && !g->copies[r->result.i]) return false;
-        }
+        for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(g->m, t))
+            if (is(g, sn_stmt_get(g->m, t))) return true;
     }
-    return true;
+    return false;
 }
 
-/* The nests that fill buffers, for iteration i, if there is one. */
-static void fill(sn_gen *g, const pipe *p, lv i) {
+static bool loads_more(const sn_gen *g, const sn_stmt_rec *s) { return sn_loads(s) && !g->copies[s->result.i]; }
+static bool loops(const sn_gen *g, const sn_stmt_rec *s) {
+    (void)g;
+    return s->op == SN_LOP_LOOP && s->kind == SN_AXIS_SEQ;
+}
+
+/* The nests that fill buffers, for iteration i; exists: if there is one. */
+static void fill(sn_gen *g, const pipe *p, lv i, lv exists) {
     uint32_t mark = sn_gen_mark(g);
-    lv outside = g->axes[p->loop->axis.i], exists = em_icmp(&g->em, LLVMIntSLT, i, p->n);
+    lv outside = g->axes[p->loop->axis.i];
     sn_em_if branch = {0};
     if (p->branches) branch = sn_em_then(&g->em, exists, "ahead");
     else g->ahead = exists;
@@ -86,8 +92,31 @@ static void fill(sn_gen *g, const pipe *p, lv i) {
     if (g->copying) sn_gen_commit_copies(g);
 }
 
+static lv exists(sn_gen *g, const pipe *p, lv i) { return em_icmp(&g->em, LLVMIntSLT, i, p->n); }
+
 static void fill_ahead(sn_gen *g, const pipe *p, const sn_gen_loop *l) {
-    fill(g, p, em_iadd(&g->em, l->i, sn_em_i(&g->em, l->i, p->ahead)));
+    lv i = em_iadd(&g->em, l->i, sn_em_i(&g->em, l->i, p->ahead));
+    fill(g, p, i, exists(g, p, i));
+}
+
+/* So many of the first stages, in a loop, or written out: then all addresses can be computed at once. */
+static void fill_first(sn_gen *g, const pipe *p, int64_t n, bool all) {
+    sn_gen_loop l;
+    bool loop = n > 1 && any_fills(g, p, loops);
+    if (loop) sn_gen_loop_begin(g, &l, (sn_axis){0}, sn_em_ci(g->index, 0), sn_em_ci(g->index, n), false);
+    for (int64_t k = 0; k < (loop ? 1 : n); k++) {
+        lv i = loop ? l.i : sn_em_ci(g->index, k);
+        fill(g, p, i, all ? LLVMConstInt(g->em.cg->i1, 1, 0) : exists(g, p, i));
+    }
+    l.rolled = true;
+    if (loop) sn_gen_loop_end(g, &l, NULL, NULL, 0);
+}
+
+/* Iterations that there never are have nothing but their groups. */
+static void start(sn_gen *g, const pipe *p, sn_range iterations) {
+    int64_t n = iterations.hi < 1 ? 1 : iterations.hi < p->ahead ? iterations.hi : p->ahead;
+    fill_first(g, p, n, iterations.lo >= n);
+    for (; n < p->ahead && g->copying; n++) sn_gen_commit_copies(g);
 }
 
 /* What is computed here for another iteration is forgotten, and so is what this one has computed before. */
@@ -118,10 +147,10 @@ void sn_gen_pipe(sn_gen *g, sn_stmt id) {
     for (uint32_t k = 0; k < g->copied.n; k++) p.first[k] = g->memory[sn_stmt_get(g->m, g->copied.at[k].store)->buf.i];
     p.branches = true;
     g->copies_all = true;
-    for (uint32_t i = 0; i < p.ahead; i++) fill(g, &p, sn_em_ci(g->index, i));
+    if (p.ahead) start(g, &p, sn_ix_range(g->m, extent));
     bool copies = g->copying;
     p.behind = p.ahead > 1 && multiplies(g, &p);
-    p.branches = !p.ahead || !g->copies_all || !copies_alone(g, &p);
+    p.branches = !p.ahead || !g->copies_all || any_fills(g, &p, loads_more);
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), p.n, sn_ix_range(g->m, extent).lo < 1);
     choose_stage(g, &p, l.i);

@@ -65,13 +65,14 @@ static void note_thread(void *user, sn_ix atom) {
     lv x = r->kind == SN_IX_AXIS ? g->axes[r->id] : NULL;
     bool is_thread = x && (x == g->rank || x == g->thread_x || x == g->thread_y);
     if (is_thread || r->kind == SN_IX_VAL) g->divergent = true;
+    if (r->kind == SN_IX_VAL) g->rare = true;
 }
 
 static void conditional(sn_gen *g, sn_stmt_rec *s) {
     lv cond = sn_em_lane(&g->em, sn_gen_in(g, s->ix, s->bound), 0);
     uint32_t mark = sn_gen_mark(g);
     sn_gen_turn turn = g->turn;
-    bool divergent = g->divergent;
+    bool divergent = g->divergent, rare = g->rare;
     uint32_t given = g->mma_given, done = g->mma_done;
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
     if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
@@ -81,6 +82,7 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
     g->divergent = divergent;
+    g->rare = rare;
     sn_gen_leave_mma(g, given, done);
 }
 
