@@ -169,10 +169,11 @@ typedef struct sn_gen {
     bool unseen;       /* threads may have stored to shared memory what boxes and such instructions do not see yet */
     bool in_ring;      /* inside a pipe that boxes fill: none stores there */
     sn_gen_role role;
-    uint32_t mma_given;  /* groups of matrix instructions, in program order: they run in this order ... */
-    uint32_t mma_done;   /* ... and so many have been waited for */
-    uint32_t mma_ring;   /* the last one that reads what boxes fill */
-    uint32_t *mma_holds; /* by sn_buf: the last one that has these registers */
+    uint32_t mma_given;               /* groups of matrix instructions, in program order: they run in this order ... */
+    uint32_t mma_done;                /* ... and so many have been waited for */
+    uint32_t mma_ring;                /* the last one that reads what boxes fill */
+    uint32_t *mma_holds;              /* by sn_buf: the last one that has these registers */
+    struct sn_gen_products *products; /* instructions of a group that is being made (mma.c) */
 
     uint32_t n_params;   /* buffers that a launch gives */
     lv kept;             /* memory that lasts between runs; NULL: the kernel needs none */

@@ -6,8 +6,9 @@
  * body and closes it (statements and reductions, the fold over slots in block.c, the blocks of the host in kernel.c).
  * What the body has computed is forgotten behind the loop, since it does not dominate what follows.
  *
- * ptxas writes out loops whose iterations it can count, up to all 256 of a sum, and takes as long for a piece of code that hardly ever
- * runs as for any other. Loops that are not worth it say so (`rolled`); PTX has it as .pragma "nounroll".
+ * ptxas writes out loops whose iterations it can count, up to all 256 of a sum, and takes as long for a piece of code
+ * that hardly ever runs as for any other. Loops that are not worth it say so (`rolled`); PTX has it as .pragma
+ * "nounroll".
  */
 #include "codegen-llvm/gen.h"
 

@@ -64,13 +64,34 @@ static lv moved(sn_gen *g, lv descriptor, int64_t bytes) {
 
 /* ---- wgmma ---- */
 
-typedef struct wgmma {
-    LLVMTypeRef type; /* of a register */
-    lv code;
-    LLVMTypeRef function;
-    uint32_t n;  /* registers of the instruction */
-    uint32_t in; /* operands before them: left, right, and 0 where it stores what it would add */
-} wgmma;
+/* An instruction on block of rows h: left operand (a fragment, or a descriptor), right one, and 0 where it stores what
+ * it would add. */
+typedef struct product {
+    lv left[REGS], right, adds;
+    uint32_t h;
+} product;
+
+/* Instructions on the same sums, one after the other. They are one piece of assembly: LLVM would spend a quarter of its
+ * time on the sums, up to 128 of them, that each instruction has as results and takes from the one before. */
+struct sn_gen_products {
+    sn_mma_nest like; /* what a nest of them is */
+    lv group; /* number of the group of threads, as all nests of a group of instructions know it; NULL: not yet known */
+    SN_VEC(product) given;
+};
+
+/* What the text of instructions hangs on. */
+static bool are_alike(const sn_mma_nest *x, const sn_mma_nest *y) {
+    return x->mma == y->mma && sn_buf_eq(x->state, y->state) && x->tiles_m == y->tiles_m && x->tiles_n == y->tiles_n &&
+           x->a.in_registers == y->a.in_registers && x->a.across == y->a.across && x->b.across == y->b.across;
+}
+
+static LLVMTypeRef sum_type(const sn_gen *g, const sn_mma_nest *n) {
+    return sn_is_float(sn_mmas[n->mma].state) ? g->em.cg->f32 : g->em.cg->i32;
+}
+/* Registers of an instruction that hold sums; operands beside them. */
+static uint32_t sums_of(const sn_mma_nest *n) { return n->tiles_n * sn_mma_elements(n->mma); }
+static uint32_t left_of(const sn_mma_nest *n) { return n->a.in_registers ? REGS : 1; }
+static uint32_t operands_of(const sn_mma_nest *n) { return left_of(n) + 2; }
 
 static const char *operand_name(sn_mma mma) {
     switch ((int)mma) {
@@ -82,56 +103,72 @@ static const char *operand_name(sn_mma mma) {
     }
 }
 
-/* `wgmma.. {$0, ..}, left, $right, p, 1, 1, 0, 0`: results, operands (`{$n, ..}` or a descriptor), whether it adds,
- * signs, which operands in shared memory lie across. */
-static void wgmma_text(const sn_mma_nest *n, const wgmma *w, sn_text *text, sn_text *constraints) {
+/* `wgmma.. {$0, ..}, left, $right, p, 1, 1, 0, 0`: sums, operands (`{$n, ..}` or a descriptor) from number `in`,
+ * whether it adds, signs, which operands in shared memory lie across. */
+static void put_text(const sn_mma_nest *n, uint32_t h, uint32_t in, sn_text *text) {
     const sn_mma_info *info = &sn_mmas[n->mma];
     bool floats = sn_is_float(info->state), halves = info->operand == SN_BF16 || info->operand == SN_F16;
     const char *name = operand_name(n->mma);
-    sn_text_printf(text, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $%u, 0;\n\t", w->n + w->in - 1);
+    uint32_t sums = sums_of(n), right = in + left_of(n);
+    sn_text_printf(text, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $%u, 0;\n\t", right + 1);
     sn_text_printf(text, "wgmma.mma_async.sync.aligned.m%un%uk%u.%s.%s.%s {", info->m, n->tiles_n * info->n, info->k,
                    floats ? "f32" : "s32", name, name);
-    for (uint32_t i = 0; i < w->n; i++) {
-        sn_text_printf(text, "%s$%u", i ? ", " : "", i);
-        sn_text_printf(constraints, "=%c,", floats ? 'f' : 'r');
-    }
-    if (n->a.in_registers) sn_text_printf(text, "}, {$%u, $%u, $%u, $%u}", w->n, w->n + 1, w->n + 2, w->n + 3);
-    else sn_text_printf(text, "}, $%u", w->n);
-    sn_text_printf(text, ", $%u, p%s", w->n + w->in - 2, floats ? ", 1, 1" : "");
+    for (uint32_t i = 0; i < sums; i++) sn_text_printf(text, "%s$%u", i ? ", " : "", h * sums + i);
+    if (n->a.in_registers) sn_text_printf(text, "}, {$%u, $%u, $%u, $%u}", in, in + 1, in + 2, in + 3);
+    else sn_text_printf(text, "}, $%u", in);
+    sn_text_printf(text, ", $%u, p%s", right, floats ? ", 1, 1" : "");
     if (halves && !n->a.in_registers) sn_text_printf(text, ", %d", n->a.across);
     if (halves) sn_text_printf(text, ", %d", n->b.across);
     sn_text_put(text, ";\n\t}");
-    sn_text_put(constraints, n->a.in_registers ? "r,r,r,r,l,r" : "l,l,r");
-    for (uint32_t i = 0; i < w->n; i++) sn_text_printf(constraints, ",%u", i);
 }
 
-static wgmma make_wgmma(sn_gen *g, const sn_mma_nest *n) {
-    sn_em *em = &g->em;
-    wgmma w = {.type = sn_is_float(sn_mmas[n->mma].state) ? em->cg->f32 : em->cg->i32,
-               .n = n->tiles_n * sn_mma_elements(n->mma),
-               .in = 2 + (n->a.in_registers ? REGS : 1)};
+/* The assembly of all instructions: results are the sums, operands those of one after the other, then the sums. */
+static lv assembly(sn_gen *g, const struct sn_gen_products *p, LLVMTypeRef type, uint32_t sums) {
+    const sn_mma_nest *n = &p->like;
+    bool floats = sn_is_float(sn_mmas[n->mma].state);
     sn_text text, constraints;
     sn_text_init(&text, g->env);
     sn_text_init(&constraints, g->env);
-    wgmma_text(n, &w, &text, &constraints);
-    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, w.n + w.in);
-    for (uint32_t i = 0; i < w.n; i++) types[i] = w.type;
-    LLVMTypeRef result = LLVMStructTypeInContext(em->cg->cx, types, w.n, 0);
-    for (uint32_t i = 0; i < w.n; i++) types[w.in + i] = w.type;
-    for (uint32_t i = 0; i < w.in; i++) types[i] = em->cg->i32;
-    if (!n->a.in_registers) types[0] = em->cg->i64;
-    types[w.in - 2] = em->cg->i64;
-    w.function = LLVMFunctionType(result, types, w.n + w.in, 0);
-    w.code =
-        LLVMGetInlineAsm(w.function, text.s, text.n, constraints.s, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
+    for (uint32_t i = 0; i < sums; i++) sn_text_put(&constraints, floats ? "=f," : "=r,");
+    for (uint32_t i = 0; i < p->given.n; i++) {
+        if (i) sn_text_put(&text, "\n\t");
+        put_text(n, p->given.at[i].h, sums + i * operands_of(n), &text);
+        sn_text_put(&constraints, n->a.in_registers ? "r,r,r,r,l,r," : "l,l,r,");
+    }
+    for (uint32_t i = 0; i < sums; i++) sn_text_printf(&constraints, "%s%u", i ? "," : "", i);
+    lv code = LLVMGetInlineAsm(type, text.s, text.n, constraints.s, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
     sn_text_free(&text);
     sn_text_free(&constraints);
-    return w;
+    return code;
 }
 
-static lv state_address(sn_gen *g, const sn_mma_nest *n, const wgmma *w, uint32_t element) {
+static lv state_address(sn_gen *g, const sn_mma_nest *n, uint32_t element) {
     lv offset = sn_gen_c32(g, element);
-    return LLVMBuildInBoundsGEP2(g->em.b, w->type, g->memory[n->state.i], &offset, 1, "");
+    return LLVMBuildInBoundsGEP2(g->em.b, sum_type(g, n), g->memory[n->state.i], &offset, 1, "");
+}
+
+/* Instructions that are still to be written. */
+static void put_products(sn_gen *g) {
+    struct sn_gen_products *p = g->products;
+    const sn_mma_nest *n = &p->like;
+    if (!p->given.n) return;
+    uint32_t sums = n->tiles_m * sums_of(n), in = p->given.n * operands_of(n), k = 0;
+    lv *args = SN_NEWN(g->arena, lv, in + sums);
+    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, in + sums), one = sum_type(g, n);
+    for (uint32_t i = 0; i < p->given.n; i++) {
+        const product *x = &p->given.at[i];
+        for (uint32_t r = 0; r < left_of(n); r++) args[k++] = x->left[r];
+        args[k++] = x->right;
+        args[k++] = x->adds;
+    }
+    for (uint32_t i = 0; i < sums; i++) args[k++] = LLVMBuildLoad2(g->em.b, one, state_address(g, n, i), "");
+    for (uint32_t i = 0; i < k; i++) types[i] = LLVMTypeOf(args[i]);
+    LLVMTypeRef type =
+        LLVMFunctionType(LLVMStructTypeInContext(g->em.cg->cx, types + in, sums, 0), types, in + sums, 0);
+    lv out = LLVMBuildCall2(g->em.b, type, assembly(g, p, type, sums), args, in + sums, "");
+    for (uint32_t i = 0; i < sums; i++)
+        LLVMBuildStore(g->em.b, LLVMBuildExtractValue(g->em.b, out, i, ""), state_address(g, n, i));
+    p->given.n = 0;
 }
 
 /* Four registers of the fragment, for block of rows h and steps q and following. */
@@ -173,7 +210,8 @@ typedef struct begins {
 
 static begins begins_of(sn_gen *g, const sn_mma_nest *n) {
     const sn_mma_info *info = &sn_mmas[n->mma];
-    lv group = n->threads > info->threads ? sn_gen_group_number(g, info->threads) : NULL, down = group, right = NULL;
+    if (n->threads > info->threads && !g->products->group) g->products->group = sn_gen_group_number(g, info->threads);
+    lv group = n->threads > info->threads ? g->products->group : NULL, down = group, right = NULL;
     begins at = {NULL, NULL};
     if (group && n->columns > 1) {
         right = LLVMBuildURem(g->em.b, group, sn_gen_c32(g, n->columns), "");
@@ -185,24 +223,19 @@ static begins begins_of(sn_gen *g, const sn_mma_nest *n) {
 }
 
 /* All instructions of the nest: for each block of rows one a step of the sum; `first`: whether the first ones add. */
-static void put_wgmma(sn_gen *g, const sn_mma_nest *n, lv first) {
+static void give(sn_gen *g, const sn_mma_nest *n, lv first) {
     const sn_mma_info *info = &sn_mmas[n->mma];
-    sn_em *em = &g->em;
-    wgmma w = make_wgmma(g, n);
     int64_t bytes = sn_dtype_bytes(info->operand);
+    if (!are_alike(&g->products->like, n)) put_products(g);
+    g->products->like = *n;
     begins at = begins_of(g, n);
-    lv *args = SN_NEWN(g->arena, lv, w.n + w.in);
     for (uint32_t h = 0; h < n->tiles_m; h++)
         for (int64_t q = 0; q < n->depth; q += info->k) {
-            if (n->a.in_registers) load_fragment(g, n, h, q, args);
-            else args[0] = moved(g, at.a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
-            args[w.in - 2] = moved(g, at.b, place(n, &n->b, 0, q, bytes));
-            args[w.in - 1] = q ? sn_gen_c32(g, 1) : first;
-            for (uint32_t i = 0; i < w.n; i++)
-                args[w.in + i] = LLVMBuildLoad2(em->b, w.type, state_address(g, n, &w, h * w.n + i), "");
-            lv out = LLVMBuildCall2(em->b, w.function, w.code, args, w.n + w.in, "");
-            for (uint32_t i = 0; i < w.n; i++)
-                LLVMBuildStore(em->b, LLVMBuildExtractValue(em->b, out, i, ""), state_address(g, n, &w, h * w.n + i));
+            product p = {
+                .right = moved(g, at.b, place(n, &n->b, 0, q, bytes)), .adds = q ? sn_gen_c32(g, 1) : first, .h = h};
+            if (n->a.in_registers) load_fragment(g, n, h, q, p.left);
+            else p.left[0] = moved(g, at.a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
+            SN_PUSH(g->arena, &g->products->given, p);
         }
 }
 
@@ -287,10 +320,13 @@ void sn_gen_mma(sn_gen *g, sn_stmt s) {
         g->status = sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: %s does not have the instruction %s", g->k->name,
                             g->em.cg->target->name, sn_mmas[n.mma].name);
     bool lasts = may_last(g, s), follows = lasts && is_wgmma(g, sn_stmt_get(g->m, s)->prev);
+    if (!g->products) g->products = SN_NEW(g->arena, struct sn_gen_products);
     if (!follows) fence(g, s);
-    put_wgmma(g, &n, adds(g, s));
+    if (!follows) g->products->group = NULL;
+    give(g, &n, adds(g, s));
     join_group(g, &n);
     if (lasts && is_wgmma(g, sn_stmt_get(g->m, s)->next)) return;
+    put_products(g);
     put(g, "wgmma.commit_group.sync.aligned;");
     g->mma_given++;
     if (!lasts) sn_gen_wait_mma(g, 0);
