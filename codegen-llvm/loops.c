@@ -9,11 +9,21 @@
  * ptxas writes out loops whose iterations it can count, up to all 256 of a sum, and takes as long for a piece of code
  * that hardly ever runs as for any other. Loops that are not worth it say so (`rolled`); PTX has it as .pragma
  * "nounroll".
+ *
+ * Loops of copies that run ahead have an address and tests for each copy. LLVM's loop strength reduction, whose time grows
+ * with the square of their number, would make each of them a register that is counted; ptxas, given the arithmetic, makes
+ * fewer instructions of it.
  */
 #include "codegen-llvm/gen.h"
 
 #include <llvm-c/DebugInfo.h>
 #include <string.h>
+
+/* The same number, of which LLVM does not know that it counts. */
+static lv uncounted(sn_gen *g, lv i) {
+    LLVMTypeRef type = LLVMTypeOf(i);
+    return sn_em_assembly(&g->em, type, "", type == g->em.cg->i64 ? "=l,0" : "=r,0", &i, 1);
+}
 
 void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bool may_be_empty) {
     sn_em *em = &g->em;
@@ -26,7 +36,7 @@ void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bo
     LLVMPositionBuilderAtEnd(em->b, l->body);
     l->i = LLVMBuildPhi(em->b, LLVMTypeOf(n), "");
     LLVMAddIncoming(l->i, &first, &l->before, 1);
-    if (ax.i) g->axes[ax.i] = l->i;
+    if (ax.i) g->axes[ax.i] = g->runs_ahead && g->gpu ? uncounted(g, l->i) : l->i;
     g->unseen = true;
 }
 
