@@ -1,7 +1,9 @@
 /* cuda_module.c: loading kernels: cubins from assemble.c where nvJitLink is there, else the driver's own assembler.
  *
- * A kernel that is a program of its own (sn_rt_kernel.whole), one that nvJitLink refuses, or whose cubin this driver does not take (a toolkit newer than the driver), gets a
- * second chance as PTX with the driver. What both refuse fails with the first lines of the assembler's log.
+ * A kernel that is a program of its own (sn_rt_kernel.whole), one that nvJitLink refuses, or whose cubin this driver does
+ * not take (a toolkit newer than the driver), gets a second chance as PTX with the driver. What both refuse fails with the
+ * first lines of the assembler's log. The driver is called from several threads, too: how many texts it assembles at a time
+ * is its affair.
  */
 #include "runtime/cuda_module.h"
 
@@ -26,18 +28,65 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
     return jobs;
 }
 
-/* The driver assembles. */
-static sn_status load_ptx(CUmodule *out, sn_cuda *cu, const sn_assembly *job, sn_arena *scratch) {
-    char *log = sn_zalloc(scratch, DRIVER_LOG);
-    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *values[] = {log, (void *)(uintptr_t)(DRIVER_LOG - 1)};
-    CUresult result = cu->api.cuModuleLoadDataEx(out, job->ptx, SN_COUNT(options), options, values);
-    if (result == CUDA_SUCCESS) return SN_OK;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) return sn_cuda_check(cu, result, "cuModuleLoadDataEx");
-    const char *reason = sn_log_line(scratch, job->log ? job->log : log);
-    if (!*reason) return sn_cuda_check(cu, result, "cuModuleLoadDataEx");
-    return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", job->name, reason);
+/* ---- the driver assembles ---- */
+
+/* A text on its way through the driver. */
+typedef struct driven {
+    const sn_assembly *job;
+    CUmodule *out;
+    CUresult result;
+    char *log; /* DRIVER_LOG bytes */
+} driven;
+
+static driven drive(CUmodule *out, const sn_assembly *job, sn_arena *scratch) {
+    return (driven){.job = job, .out = out, .log = sn_zalloc(scratch, DRIVER_LOG)};
 }
+
+static void run_driver(driven *d, sn_cuda *cu) {
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {d->log, (void *)(uintptr_t)(DRIVER_LOG - 1)};
+    d->result = cu->api.cuModuleLoadDataEx(d->out, d->job->ptx, SN_COUNT(options), options, values);
+    if (d->result != CUDA_SUCCESS) *d->out = NULL;
+}
+
+static sn_status check_driver(const driven *d, sn_cuda *cu, sn_arena *scratch) {
+    if (d->result == CUDA_SUCCESS) return SN_OK;
+    if (d->result == CUDA_ERROR_OUT_OF_MEMORY) return sn_cuda_check(cu, d->result, "cuModuleLoadDataEx");
+    const char *reason = sn_log_line(scratch, d->job->log ? d->job->log : d->log);
+    if (!*reason) return sn_cuda_check(cu, d->result, "cuModuleLoadDataEx");
+    return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", d->job->name, reason);
+}
+
+typedef struct driving {
+    sn_cuda *cu;
+    driven *all;
+} driving;
+
+/* On any thread: those of a pool have no current context. */
+static void drive_range(void *user, int64_t begin, int64_t end) {
+    driving *w = user;
+    CUcontext popped;
+    CUresult entered = w->cu->api.cuCtxPushCurrent(w->cu->context);
+    for (int64_t i = begin; i < end; i++) {
+        if (entered == CUDA_SUCCESS) run_driver(&w->all[i], w->cu);
+        else w->all[i].result = entered;
+    }
+    if (entered == CUDA_SUCCESS) w->cu->api.cuCtxPopCurrent(&popped);
+}
+
+/* All that there is no cubin of, side by side. */
+static sn_status drive_all(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *jobs, const sn_rt_kernel *kernels,
+                           uint32_t n, sn_pool *pool, sn_arena *scratch) {
+    driving w = {cu, SN_NEWN(scratch, driven, n)};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!kernels[i].library && !jobs[i].cubin) w.all[count++] = drive(&out[i].module, &jobs[i], scratch);
+    sn_pool_run(pool, count, drive_range, &w);
+    for (uint32_t i = 0; i < count; i++) SN_TRY(check_driver(&w.all[i], cu, scratch));
+    return SN_OK;
+}
+
+/* ---- loading ---- */
 
 /* What a launch may only ask for when the function says so. */
 static sn_status prepare(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kernel *k) {
@@ -52,10 +101,10 @@ static sn_status prepare(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kern
 
 static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job, const sn_rt_kernel *k,
                           sn_arena *scratch) {
-    bool loaded = job->cubin && cu->api.cuModuleLoadDataEx(&out->module, job->cubin, 0, NULL, NULL) == CUDA_SUCCESS;
-    if (!loaded) {
-        out->module = NULL;
-        SN_TRY(load_ptx(&out->module, cu, job, scratch));
+    if (job->cubin && cu->api.cuModuleLoadDataEx(&out->module, job->cubin, 0, NULL, NULL) != CUDA_SUCCESS) {
+        driven again = drive(&out->module, job, scratch);
+        run_driver(&again, cu);
+        SN_TRY(check_driver(&again, cu, scratch));
     }
     SN_TRY(CU_CALL(cu, cuModuleGetFunction, (&out->function, out->module, job->name)));
     return prepare(out, cu, k);
@@ -67,8 +116,8 @@ sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu
     sn_arena_init(&scratch, cu->env);
     double start = sn_now_us();
     const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, &scratch);
+    sn_status status = drive_all(out, cu, jobs, kernels, n, pool, &scratch);
     double assembled = sn_now_us();
-    sn_status status = SN_OK;
     for (uint32_t i = 0; i < n && status == SN_OK; i++)
         if (!kernels[i].library) status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
     times->assemble_us += assembled - start;

@@ -11,7 +11,7 @@ typedef struct sn_cuda_code {
 } sn_cuda_code;
 
 /* Assemble and load n kernels into out[n] (zeroed by the caller), but for those that a library runs; the context of cu is
- * current. After a failure out holds what was loaded before it. */
+ * current. After a failure out holds what was loaded. */
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
                             uint32_t n, sn_pool *pool);
 void sn_cuda_code_unload(sn_cuda *cu, sn_cuda_code *code, uint32_t n);

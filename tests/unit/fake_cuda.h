@@ -32,7 +32,7 @@ typedef struct {
 } fake_map;
 
 static struct {
-    int depth, deepest; /* pushed contexts */
+    _Atomic int depth, modules; /* pushed contexts, on all threads; modules that are loaded */
     size_t used;
     int allocs, frees, launches, syncs, resets, encodes;
     size_t sizes[256];
@@ -48,15 +48,20 @@ static struct {
     int n_nodes, replays, open; /* open: streams, graphs and events that exist */
 } fake;
 
+/* Pushed contexts of this thread. */
+static _Thread_local int fake_depth_here;
+
 static CUresult fake_push(CUcontext cx) {
     (void)cx;
-    if (++fake.depth > fake.deepest) fake.deepest = fake.depth;
+    fake.depth++;
+    fake_depth_here++;
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_pop(CUcontext *cx) {
     *cx = NULL;
     fake.depth--;
+    fake_depth_here--;
     return CUDA_SUCCESS;
 }
 
@@ -159,12 +164,15 @@ static CUresult fake_module(CUmodule *out, const void *image, unsigned n, int *o
     if (fake.refuse && n) strcpy(values[0], "ptxas error : no luck\n\nline 3: really none\n");
     (void)options;
     if (fake.refuse) return 218;
+    if (fake_depth_here <= 0) return 201;
+    fake.modules++;
     *out = (CUmodule)(uintptr_t)image;
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_unload(CUmodule module) {
     (void)module;
+    fake.modules--;
     return CUDA_SUCCESS;
 }
 

@@ -552,6 +552,33 @@ Test(program, a_failed_launch_names_kernel_and_error) {
     sn_cuda_close(cu);
 }
 
+/* Texts for the driver go to it from all threads of a pool, and each of these has the context. */
+Test(program, the_driver_assembles_side_by_side) {
+    enum { KERNELS = 200 };
+    sn_env env;
+    sn_arena arena;
+    sn_cuda *cu = fake_device(&env);
+    sn_arena_init(&arena, &env);
+    sn_rt_kernel *kernels = SN_NEWN(&arena, sn_rt_kernel, KERNELS);
+    sn_cuda_code *code = SN_NEWN(&arena, sn_cuda_code, KERNELS);
+    for (int i = 0; i < KERNELS; i++)
+        kernels[i] = (sn_rt_kernel){.name = "add1", .ptx = "text", .ptx_size = 4, .whole = true};
+    sn_prog_times times = {0};
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        sn_pool *pool = sn_pool_new(&env, threads);
+        cr_assert_eq(sn_cuda_enter(cu), SN_OK);
+        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, KERNELS, pool), SN_OK, "%s", env.message);
+        cr_assert(fake.modules == KERNELS && fake.depth == 1, "%d modules, %d contexts", fake.modules, fake.depth);
+        sn_cuda_code_unload(cu, code, KERNELS);
+        sn_cuda_leave(cu);
+        cr_assert(fake.modules == 0 && fake.depth == 0);
+        memset(code, 0, KERNELS * sizeof *code);
+        sn_pool_free(pool);
+    }
+    sn_arena_free(&arena);
+    sn_cuda_close(cu);
+}
+
 Test(program, refused_ptx_comes_with_the_log) {
     sn_env env;
     sn_cuda *cu = fake_device(&env);
