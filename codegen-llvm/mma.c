@@ -71,6 +71,10 @@ typedef struct product {
     uint32_t h;
 } product;
 
+/* Uniform registers that the descriptors of a piece of assembly may have together, of the 63 that there are: ptxas makes
+ * them in front of it, and those that find no room pass through other registers. */
+enum { MOST_UNIFORM = 16, UNIFORM = 2 /* of a descriptor */ };
+
 /* Instructions on the same sums, one after the other. They are one piece of assembly: LLVM would spend a quarter of its
  * time on the sums, up to 128 of them, that each instruction has as results and takes from the one before. */
 struct sn_gen_products {
@@ -92,6 +96,7 @@ static LLVMTypeRef sum_type(const sn_gen *g, const sn_mma_nest *n) {
 static uint32_t sums_of(const sn_mma_nest *n) { return n->tiles_n * sn_mma_elements(n->mma); }
 static uint32_t left_of(const sn_mma_nest *n) { return n->a.in_registers ? REGS : 1; }
 static uint32_t operands_of(const sn_mma_nest *n) { return left_of(n) + 2; }
+static uint32_t descriptors_of(const sn_mma_nest *n) { return n->a.in_registers ? 1 : 2; }
 
 static const char *operand_name(sn_mma mma) {
     switch ((int)mma) {
@@ -236,6 +241,7 @@ static void give(sn_gen *g, const sn_mma_nest *n, lv first) {
             if (n->a.in_registers) load_fragment(g, n, h, q, p.left);
             else p.left[0] = moved(g, at.a, place(n, &n->a, (int64_t)info->m * h, q, bytes));
             SN_PUSH(g->arena, &g->products->given, p);
+            if ((g->products->given.n + 1) * descriptors_of(n) * UNIFORM > MOST_UNIFORM) put_products(g);
         }
 }
 
