@@ -1,13 +1,13 @@
 /* compile_time.c: how compile time and memory grow with a graph. Builds graphs of a few kinds in several sizes,
  * compiles each in a process of its own, so that the peak of its memory is its own, and prints a table:
  *
- *     compile_time [--case=NAME] [--size=N] [--target=host|sm_90] [--passes]
+ *     compile_time [--case=NAME] [--size=N] [--target=host|sm_90|sm_90a] [--passes]
  *
- * One line for each case, target and size. For sm_90 a graph is compiled to look at: passes and PTX. `build` is the
- * time of the calls that make the graph; `passes`, `code` and `load` are those of sn_compile (sn_program_info), all in
- * seconds. `cpu` is the processor time of the process, which neighbours on the machine disturb least; `exponent` is
- * that of `cpu` in the size, since the line before. --passes prints the times of all passes before the line. Relies on
- * sinter.h alone. Does not run what it compiles.
+ * One line for each case, target and size; for sm_90a only where that is asked for. For GPUs a graph is compiled to look
+ * at: passes and PTX. `build` is the time of the calls that make the graph; `passes`, `code` and `load` are those of
+ * sn_compile (sn_program_info), all in seconds. `cpu` is the processor time of the process, which neighbours on the machine
+ * disturb least; `exponent` is that of `cpu` in the size, since the line before. --passes prints the times of all passes
+ * before the line. Relies on sinter.h alone. Does not run what it compiles.
  */
 #include <math.h>
 #include <stdio.h>
@@ -134,6 +134,26 @@ static void build_lstm(sn_graph *g, unsigned n) {
     }
 }
 
+/* x, of `from` channels, with kernels of size * size. */
+static sn_node convolved(sn_graph *g, sn_node x, const char *name, unsigned n, int64_t from, int64_t to, int64_t size) {
+    const int64_t shape[] = {to, from, size, size}, pad = size / 2;
+    sn_conv_options how = {.struct_size = sizeof how, .padding = {pad, pad, pad, pad}};
+    return sn_conv2d(g, x, input(g, name, n, 4, shape), &how);
+}
+
+/* n bottlenecks of a convolutional network, each of widths of its own: no kernel is another's. */
+static void build_convolutions(sn_graph *g, unsigned n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(8, 64, 28, 28));
+    for (unsigned k = 0; k < n; k++) {
+        int64_t from = 64 + 16 * (int64_t)k, to = from + 16, inner = to / 2;
+        sn_node y = sn_relu(g, convolved(g, x, "down", k, from, inner, 1));
+        y = sn_relu(g, convolved(g, y, "mid", k, inner, inner, 3));
+        y = convolved(g, y, "up", k, inner, to, 1);
+        x = sn_relu(g, sn_add(g, y, convolved(g, x, "skip", k, from, to, 1)));
+    }
+    sn_output(g, "y", x);
+}
+
 static const graph_case cases[] = {
     {"add_tree", "inputs", build_add_tree, {256, 1024, 4096, 16384}},
     {"outputs", "outputs", build_outputs, {200, 800, 3200, 12800}},
@@ -141,8 +161,10 @@ static const graph_case cases[] = {
     {"transformer", "layers", build_transformer, {3, 12, 48, 192}},
     {"chain", "products", build_chain, {60, 250, 1000, 4000}},
     {"lstm", "steps", build_lstm, {8, 32, 128, 512}},
+    {"convolutions", "blocks", build_convolutions, {1, 4, 12, 36}},
 };
-static const char *const targets[] = {"host", "sm_90"};
+static const char *const targets[] = {"host", "sm_90", "sm_90a"};
+enum { TARGETS_UNASKED = 2 };
 
 /* ---- one compilation ---- */
 
@@ -234,7 +256,7 @@ static bool print_case(const graph_case *c, const char *target, const options *o
         struct rusage used;
         if (!measure_apart(&m, &used, c, sizes[k], target, o->passes)) return false;
         double cpu = seconds(used.ru_utime) + seconds(used.ru_stime);
-        printf("%-11s %-6s %5u %-8s %7u %7.3f %7.3f %7.3f %7.3f %7.3f %7.3f %6.0f", c->name, target, sizes[k], c->what,
+        printf("%-12s %-6s %5u %-8s %7u %7.3f %7.3f %7.3f %7.3f %7.3f %7.3f %6.0f", c->name, target, sizes[k], c->what,
                m.kernels, m.build, m.passes, m.code, m.load, m.total, cpu, (double)used.ru_maxrss / 1024);
         if (before > 0) printf(" %8.2f", log(cpu / before) / log(sizes[k] / size_before));
         printf("\n");
@@ -246,12 +268,12 @@ static bool print_case(const graph_case *c, const char *target, const options *o
 
 static bool print_table(const options *o) {
     bool fine = true, any = false;
-    printf("%-11s %-6s %5s %-8s %7s %7s %7s %7s %7s %7s %7s %6s %8s\n", "case", "target", "size", "", "kernels",
+    printf("%-12s %-6s %5s %-8s %7s %7s %7s %7s %7s %7s %7s %6s %8s\n", "case", "target", "size", "", "kernels",
            "build", "passes", "code", "load", "total", "cpu", "MB", "exponent");
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
             if (o->only_case && strcmp(o->only_case, cases[k].name)) continue;
-            if (o->only_target && strcmp(o->only_target, targets[t])) continue;
+            if (o->only_target ? strcmp(o->only_target, targets[t]) != 0 : t >= TARGETS_UNASKED) continue;
             fine &= print_case(&cases[k], targets[t], o);
             any = true;
         }
@@ -259,7 +281,7 @@ static bool print_table(const options *o) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: compile_time [--case=NAME] [--size=N] [--target=host|sm_90] [--passes]\ncases:");
+    fprintf(stderr, "usage: compile_time [--case=NAME] [--size=N] [--target=host|sm_90|sm_90a] [--passes]\ncases:");
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) fprintf(stderr, " %s", cases[k].name);
     fprintf(stderr, "; N is 1 to %d\n", MAX_INPUTS);
     return 2;
