@@ -488,7 +488,8 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_lower_end(lw, lw->note.s);
 }
 
-/* A convolution that nobody sees but through permutes, as the output k, is stored as that wants it. */
+/* A convolution that nobody sees but through permutes, as the output k, is stored as that wants it. What it is seen
+ * through has nobody left. */
 static sn_nd permuted_conv(sn_lower *lw, sn_nd x) {
     int64_t perm[SN_MAX_RANK];
     sn_nd base = permuted_base(perm, lw, x);
@@ -496,6 +497,7 @@ static sn_nd permuted_conv(sn_lower *lw, sn_nd x) {
         if (lw->nodes[at.i].users > 1) return x;
     if (sn_node_get(lw->m, base)->op != SN_OP_CONV || lw->nodes[base.i].users > 1 || !takes_order(lw, base)) return x;
     give_order(lw, base, perm);
+    for (sn_nd at = x; !sn_nd_eq(at, base); at = sn_node_get(lw->m, at)->in[0]) lw->nodes[at.i].live = false;
     return base;
 }
 
