@@ -150,10 +150,12 @@ static sn_status emit_own(sn_gpu_code *out, sn_module *own, const sn_target *tar
 }
 
 /* One call, which counts as a block; the texts say so. */
-static sn_status leave_to_library(sn_gpu_code *out, const sn_module *m, sn_kern k, sn_arena *arena) {
-    const char *name = sn_kern_get(m, k)->name;
-    *out = (sn_gpu_code){.ptx = sn_strf(arena, "// kernel %s: cuBLASLt runs it\n", name),
-                         .llvm = sn_strf(arena, "; kernel %s: cuBLASLt runs it\n", name),
+static sn_status leave_to_library(sn_gpu_code *out, sn_module *own, sn_arena *arena) {
+    const char *name = sn_kern_get(own, own->kernels.at[0])->name, *unused;
+    sn_library_call call = {.is_conv = false};
+    const char *who = sn_library_read(&call, &unused, own, own->kernels.at[0]) && call.is_conv ? "cuDNN" : "cuBLASLt";
+    *out = (sn_gpu_code){.ptx = sn_strf(arena, "// kernel %s: %s runs it\n", name, who),
+                         .llvm = sn_strf(arena, "; kernel %s: %s runs it\n", name, who),
                          .block_x = 1,
                          .block_y = 1,
                          .cluster = 1,
@@ -166,9 +168,9 @@ static sn_status emit_in(sn_gpu_code *out, sn_env *env, const sn_module *m, sn_k
                          bool want_llvm, sn_arena *arena) {
     *out = (sn_gpu_code){0};
     if (!target->is_gpu) return sn_fail(env, SN_ERROR_TARGET, "PTX cannot be made for target %s", target->name);
-    if (sn_kern_is_library(sn_kern_get(m, k))) return leave_to_library(out, m, k, arena);
     sn_module *own = sn_module_of_kernel(env, m, k);
-    sn_status status = emit_own(out, own, target, want_llvm, arena);
+    sn_status status = sn_kern_is_library(sn_kern_get(m, k)) ? leave_to_library(out, own, arena)
+                                                             : emit_own(out, own, target, want_llvm, arena);
     sn_module_free(own);
     return status;
 }

@@ -375,6 +375,18 @@ static sn_status run_pipeline(sn_program *p, const sn_settings *s) {
     return sn_passes_run(&p->m, &p->target, &o);
 }
 
+/* Who runs what has no code of its own. */
+static void find_libraries(sn_program *p) {
+    const char *why_not;
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+        sn_kern kern = p->m->kernels.at[k];
+        sn_library_call call;
+        if (!sn_kern_is_library(sn_kern_get(p->m, kern)) || !sn_library_read(&call, &why_not, p->m, kern)) continue;
+        if (!p->libraries) p->libraries = SN_NEWN(&p->arena, const char *, p->m->kernels.n);
+        p->libraries[k] = sn_strdup(&p->arena, sn_program_library_name(p, call.is_conv));
+    }
+}
+
 /* Records come from outside: where a decision of theirs makes no program, it does not count. */
 static sn_status run_passes(sn_program *p, const sn_settings *s) {
     SN_TRY(sn_program_decide(p, s));
@@ -390,9 +402,7 @@ static sn_status run_passes(sn_program *p, const sn_settings *s) {
     }
     if (status != SN_OK) return status;
     fill_align(p);
-    for (uint32_t k = 0; k < p->m->kernels.n && !p->library_name; k++)
-        if (sn_kern_is_library(sn_kern_get(p->m, p->m->kernels.at[k])))
-            p->library_name = sn_strdup(&p->arena, sn_program_library_name(p));
+    find_libraries(p);
     return SN_OK;
 }
 

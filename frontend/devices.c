@@ -1,6 +1,7 @@
 /* devices.c: devices as the public interface shows them: how many there are, what they are, waiting for them. */
 #include "frontend/context/context.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static sn_status device_count(unsigned *out, sn_context *ctx) {
@@ -39,11 +40,14 @@ sn_status sn_device_info(const char **name, const char **target, sn_context *ctx
 
 static sn_status device_library(const char **out, sn_context *ctx, int device) {
     sn_cuda *cu = NULL;
-    char name[SN_LIBRARY_WHY];
+    char products[SN_LIBRARY_WHY], convs[SN_LIBRARY_WHY];
     if (device != SN_CPU) SN_TRY(sn_context_cuda(&cu, ctx, device));
-    if (!sn_library_name(name, cu)) return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "%s", name);
-    memcpy(ctx->library[device + 1], name, sizeof name);
-    *out = ctx->library[device + 1];
+    bool any = sn_library_name(products, cu, false);
+    if (cu) any |= sn_library_name(convs, cu, true);
+    char *name = ctx->library[device + 1];
+    snprintf(name, sizeof ctx->library[0], "%s%s%s", products, cu ? ", " : "", cu ? convs : "");
+    if (!any) return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "%s", name);
+    *out = name;
     return SN_OK;
 }
 

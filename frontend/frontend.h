@@ -64,7 +64,7 @@ struct sn_run_state {
     bool ready; /* the runner has its memory */
 };
 
-/* What is done about choices for matrix products. */
+/* What is done about choices for matrix products and convolutions. */
 typedef enum sn_tune_mode {
     SN_TUNE_OFF,
     SN_TUNE_RECORDS, /* what records say */
@@ -101,10 +101,10 @@ struct sn_program {
     sn_choosing choosing;
     int device;
     bool gpu_code, runnable, interpreted;
-    sn_pool *pool;            /* of code generation, while it runs */
-    sn_gpu_code *codes;       /* gpu_code: one per kernel */
-    sn_host_code *host;       /* wrapper, and kernels of the CPU */
-    const char *library_name; /* of the library that runs kernels; NULL: none does */
+    sn_pool *pool;          /* of code generation, while it runs */
+    sn_gpu_code *codes;     /* gpu_code: one per kernel */
+    sn_host_code *host;     /* wrapper, and kernels of the CPU */
+    const char **libraries; /* by kernel: the name of the library that runs it, NULL: none does; NULL: none runs any */
     sn_prog *prog;
     sn_port *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
@@ -227,11 +227,11 @@ void sn_sequence_fill(void *out, sn_dtype dtype, int64_t n, sn_sequence which);
 /* How far a compilation goes: a dump needs only the phases before it. SOURCE: code, for C source, which calls no
  * library. */
 typedef enum sn_phase { SN_PHASE_BOUND, SN_PHASE_PASSES, SN_PHASE_CODE, SN_PHASE_SOURCE, SN_PHASE_LOADED } sn_phase;
-/* The library of matrix products (library.c), once device and target are known; the device, NULL: the CPU; and the name of
- * the library, in scratch. */
+/* The libraries of matrix products and convolutions (library.c), once device and target are known; the device, NULL: the
+ * CPU; and the name of one of the libraries, in scratch. */
 void sn_program_find_library(sn_program *p, const sn_settings *s, sn_phase last);
 sn_cuda *sn_program_cuda(const sn_program *p);
-const char *sn_program_library_name(const sn_program *p);
+const char *sn_program_library_name(const sn_program *p, bool of_convs);
 static inline const sn_library *sn_program_library(const sn_program *p) {
     return p->library.takes ? &p->library : NULL;
 }

@@ -82,7 +82,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
                             .block_x = launch.block_x,
                             .block_y = launch.block_y,
                             .ptx = p->codes && !sn_kern_is_library(k) ? p->codes[kernel].ptx : NULL,
-                            .library = sn_kern_is_library(k) ? p->library_name : NULL};
+                            .library = p->libraries ? p->libraries[kernel] : NULL};
     sn_ix_is_const(p->m, launch.grid, &out->grid);
     return SN_OK;
 }

@@ -1,7 +1,7 @@
-/* library.c: the library of matrix products that a program may use: what passes ask, and its name.
+/* library.c: the libraries of matrix products and convolutions that a program may use: what passes ask, and their names.
  *
- * A program that runs is told of the library that is here. One that is compiled for a target to look at is shown what one
- * with the target's library would be. Kernels that were scheduled for a GPU and run on the CPU have none.
+ * A program that runs is told of the libraries that are here. One that is compiled for a target to look at is shown what one
+ * with the target's libraries would be. Kernels that were scheduled for a GPU and run on the CPU have none.
  */
 #include "frontend/frontend.h"
 
@@ -16,8 +16,9 @@ void sn_program_find_library(sn_program *p, const sn_settings *s, sn_phase last)
 
 sn_cuda *sn_program_cuda(const sn_program *p) { return p->device == SN_CPU ? NULL : p->ctx->cuda[p->device]; }
 
-const char *sn_program_library_name(const sn_program *p) {
+const char *sn_program_library_name(const sn_program *p, bool of_convs) {
     char name[SN_LIBRARY_WHY];
-    if (!p->runnable || !sn_library_name(name, sn_program_cuda(p))) return p->gpu_code ? "cuBLASLt" : "BLAS";
+    if (!p->runnable || !sn_library_name(name, sn_program_cuda(p), of_convs))
+        return !p->gpu_code ? "BLAS" : of_convs ? "cuDNN" : "cuBLASLt";
     return sn_strdup(&p->ctx->scratch, name);
 }

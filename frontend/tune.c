@@ -1,6 +1,7 @@
-/* tune.c: choices for the matrix products of a program: from records, or by timing; what sn_tune reports.
+/* tune.c: choices for the convolutions and matrix products of a program: from records, or by timing; what sn_tune reports.
  *
- *     the passes before `choose`  ->  products, each as a small graph (passes/graph/product.c)
+ *     the passes before `choose-conv`  ->  convolutions, each as a small graph (passes/graph/product.c)
+ *     with what was decided, the passes before `choose`  ->  products, in the same way
  *     for each: on record? else trials (tune/trials.c), the search (tune/search.c) on programs (tune_machine.c), a record
  *     ->  p->choosing, which the pass `choose` applies
  *
@@ -49,9 +50,10 @@ static const char *device_text(const sn_program *p) {
     return sn_strf(a, "cpu %s, %s, %u threads, alignment %u", cpu, p->target.name, p->target.units, p->target.io_align);
 }
 
-static const char *versions_text(const sn_program *p) {
+/* Of what the choices hang on: convolutions are left to another library than products. */
+static const char *versions_text(const sn_program *p, sn_op op) {
     sn_arena *a = &p->ctx->scratch;
-    const char *library = p->library.takes ? sn_program_library_name(p) : "no library";
+    const char *library = p->library.takes ? sn_program_library_name(p, op == SN_OP_CONV) : "no library";
     const char *own = sn_strf(a, "Sinter %s, LLVM %s, %s", sn_version(), sn_llvm_version(), library);
     if (p->device == SN_CPU) return own;
     return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));
@@ -74,15 +76,36 @@ static double bytes_of(const sn_module *m) {
     return bytes;
 }
 
-/* "matmul f16[32, 64] x f16[64, 32], add, tanh" */
+/* " stride=[2, 2]"; nothing where all are what they are by default. */
+static void put_numbers(sn_text *t, const char *name, const int64_t *at, uint32_t n, int64_t otherwise) {
+    bool plain = true;
+    for (uint32_t k = 0; k < n; k++) plain &= at[k] == otherwise;
+    for (uint32_t k = 0; k < n && !plain; k++)
+        k ? sn_text_printf(t, ", %lld", (long long)at[k]) : sn_text_printf(t, " %s=[%lld", name, (long long)at[k]);
+    if (!plain) sn_text_printf(t, "]");
+}
+
+static void put_geometry(sn_text *t, const sn_conv_geometry *g) {
+    put_numbers(t, "stride", g->stride, g->n, 1);
+    put_numbers(t, "low", g->low, g->n, 0);
+    put_numbers(t, "high", g->high, g->n, 0);
+    put_numbers(t, "dilation", g->dilation, g->n, 1);
+    put_numbers(t, "input_dilation", g->input_dilation, g->n, 1);
+    if (g->groups > 1) sn_text_printf(t, " groups=%lld", (long long)g->groups);
+}
+
+/* "matmul f16[32, 64] x f16[64, 32], add, tanh"; "conv f16[4, 8, 9, 9] x f16[16, 8, 3, 3] stride=[2, 2], add" */
 static void put_title(sn_text *t, sn_module *m) {
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         sn_opclass cls = sn_ops[n->op].cls;
-        if (n->op == SN_OP_MATMUL)
-            sn_text_printf(t, "matmul %s x %s", sn_type_text(m, &sn_node_get(m, n->in[0])->type),
+        if (n->op == SN_OP_MATMUL || n->op == SN_OP_CONV) {
+            sn_conv_geometry g = {.groups = 1};
+            if (n->op == SN_OP_CONV) g = sn_node_conv(m, x);
+            sn_text_printf(t, "%s %s x %s", sn_ops[n->op].name, sn_type_text(m, &sn_node_get(m, n->in[0])->type),
                            sn_type_text(m, &sn_node_get(m, n->in[1])->type));
-        else if (t->n && cls != SN_OPS_SOURCE && cls != SN_OPS_VIEW) sn_text_printf(t, ", %s", sn_ops[n->op].name);
+            put_geometry(t, &g);
+        } else if (t->n && cls != SN_OPS_SOURCE && cls != SN_OPS_VIEW) sn_text_printf(t, ", %s", sn_ops[n->op].name);
     }
 }
 
@@ -199,21 +222,24 @@ static sn_status decide_product(tuner *t, const char *key) {
     return SN_OK;
 }
 
-static sn_status decide_all(tuner *t, sn_module *m) {
-    sn_nd_list products = {0};
+/* Nodes of the operation; convolutions leave time to the products that come after them. */
+static sn_status decide_all(tuner *t, sn_module *m, sn_op op) {
+    sn_nd_list all = {0}, products = {0};
     sn_product_list(&products, m, &t->ctx->scratch);
-    t->left = products.n;
-    for (uint32_t k = 0; k < products.n; k++) {
+    if (op == SN_OP_CONV) sn_convolution_list(&all, m, &t->ctx->scratch);
+    else all = products;
+    t->left = op == SN_OP_CONV ? all.n + products.n : all.n;
+    for (uint32_t k = 0; k < all.n; k++) {
         const char *key;
-        SN_TRY(sn_product_key(&key, m, products.at[k], &t->ctx->scratch));
+        SN_TRY(sn_product_key(&key, m, all.at[k], &t->ctx->scratch));
         if (!is_decided(t, key)) SN_TRY(decide_product(t, key));
     }
     return SN_OK;
 }
 
-static bool has_matmul(const sn_module *m) {
+static bool has(const sn_module *m, sn_op op) {
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
-        if (sn_node_get(m, x)->op == SN_OP_MATMUL) return true;
+        if (sn_node_get(m, x)->op == op) return true;
     return false;
 }
 
@@ -223,24 +249,33 @@ static void measure_device(tuner *t) {
     if (sn_cuda_copy_rate(&t->copy_rate, t->ctx->cuda[t->p->device]) != SN_OK) sn_env_clear(&t->ctx->env);
 }
 
-static sn_status decide(tuner *t) {
+/* Those that stand before a pass in the pipeline, which applies what is decided about the operation. */
+static sn_status decide_before(tuner *t, const char *pass, sn_op op) {
     sn_program *p = t->p;
-    sn_arena *scratch = &t->ctx->scratch;
-    t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
-    sn_pass_options o = {.pipeline = sn_passes_before(scratch, t->pipeline, "choose")};
     const char *allowed = t->s->passes.choosing.allowed;
+    sn_pass_options o = {.pipeline = sn_passes_before(&t->ctx->scratch, t->pipeline, pass),
+                         .choosing = {.allowed = allowed, .at = t->decisions.at, .n = t->decisions.n},
+                         .library = sn_program_library(p)};
     if (!o.pipeline) return SN_OK;
-    SN_TRY(sn_choice_check(&t->ctx->env, allowed));
-    t->place = (sn_record_place){.folder = t->s->record_dir,
-                                 .device = device_text(p),
-                                 .versions = versions_text(p),
-                                 .choices = allowed ? allowed : ""};
+    t->place.versions = versions_text(p, op);
     sn_module *m = NULL;
     sn_status status = sn_source_copy(&m, &t->ctx->env, p->source);
     if (status == SN_OK) status = sn_passes_run(&m, &p->target, &o);
-    if (status == SN_OK) status = decide_all(t, m);
+    if (status == SN_OK) status = decide_all(t, m, op);
     sn_module_free(m);
-    if (status != SN_OK) return status;
+    return status;
+}
+
+static sn_status decide(tuner *t) {
+    sn_program *p = t->p;
+    t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
+    const char *allowed = t->s->passes.choosing.allowed;
+    SN_TRY(sn_choice_check(&t->ctx->env, allowed));
+    t->place =
+        (sn_record_place){.folder = t->s->record_dir, .device = device_text(p), .choices = allowed ? allowed : ""};
+    if (has(p->source, SN_OP_CONV)) SN_TRY(decide_before(t, "choose-conv", SN_OP_CONV));
+    bool products = has(p->source, SN_OP_MATMUL) || t->decisions.n || allowed; /* convolutions may become some */
+    if (products) SN_TRY(decide_before(t, "choose", SN_OP_MATMUL));
     p->choosing.at = t->decisions.at;
     p->choosing.n = t->decisions.n;
     return SN_OK;
@@ -255,7 +290,7 @@ static void say_warning(const tuner *t) {
 static bool is_wanted(const sn_program *p, const sn_settings *s) {
     if (s->tune == SN_TUNE_OFF || !p->runnable || p->source->kernels.n || p->choosing.n) return false;
     if (s->tune == SN_TUNE_RECORDS && (!s->record_dir || access(s->record_dir, F_OK) != 0)) return false;
-    return has_matmul(p->source);
+    return has(p->source, SN_OP_MATMUL) || has(p->source, SN_OP_CONV);
 }
 
 sn_status sn_program_decide(sn_program *p, const sn_settings *s) {

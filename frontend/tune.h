@@ -1,4 +1,4 @@
-/* tune.h: choices for the matrix products of a program: what the files of frontend/ that decide them share. */
+/* tune.h: choices for the matrix products and convolutions of a program: what the files of frontend/ that decide them share. */
 #ifndef SN_FRONTEND_TUNE_H
 #define SN_FRONTEND_TUNE_H
 

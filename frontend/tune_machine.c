@@ -1,4 +1,4 @@
-/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of a product's small graph, each with one
+/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, each with one
  * choice, on the device of the program that they are for.
  *
  * A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
@@ -280,7 +280,8 @@ static double allowed_by(const sn_module *m) {
     enum { A_FEW = 4 };
     double most = 0;
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
-        if (sn_node_get(m, x)->op != SN_OP_MATMUL) continue;
+        sn_op op = sn_node_get(m, x)->op;
+        if (op != SN_OP_MATMUL && op != SN_OP_CONV) continue;
         double error = A_FEW * sn_precision_error(sn_node_precision(m, x));
         most = error > most ? error : most;
     }
@@ -330,8 +331,7 @@ static sn_status give_tensors(sn_tune_bench *b, attempt *a) {
 
 /* A program is one of its choice only if what it was to leave to a library has been left to it. */
 static bool left_out(const attempt *a, const char *choice) {
-    const char *unused;
-    return sn_choice_find(&unused, choice)->kind == SN_CHOICE_KIND_EXTERN && !a->p->library_name;
+    return sn_choice_kind_of(choice) == SN_CHOICE_KIND_EXTERN && !a->p->libraries;
 }
 
 static void compile_trials(void *bench, sn_trial_list *trials) {

@@ -11,8 +11,8 @@
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                             \
-    "simplify,decompose,simplify,fold-scale,layout,attention,choose,to-loops,simplify-index,drop-units,"     \
-    "reorder,distribute,fuse,licm,hoist-factor,mixed-order-reduction,licm,collapse,simplify-index,"          \
+    "simplify,choose-conv,decompose,simplify,fold-scale,layout,attention,choose,to-loops,simplify-index,"    \
+    "drop-units,reorder,distribute,fuse,licm,hoist-factor,mixed-order-reduction,licm,collapse,simplify-index,"          \
     "online-softmax,split-reduction,split-scan,schedule,horizontal-fuse,last-block-reduce,sync,async-copy,"  \
     "plan"
 

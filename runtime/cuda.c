@@ -2,9 +2,10 @@
  *
  * The primary context of a device is retained, never created, so that Sinter shares it with whatever else the process runs
  * on the device (the CUDA runtime, cuBLAS, ...). Stands on the driver (cuda_driver.c), on the memory of a device
- * (cuda_memory.c) and on cuBLASLt (cublas.c), which know nothing of it.
+ * (cuda_memory.c) and on cuBLASLt and cuDNN (cublas.c, cudnn.c), which know nothing of it.
  */
 #include "runtime/cublas.h"
+#include "runtime/cudnn.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -104,8 +105,9 @@ sn_status sn_cuda_share(sn_cuda **out, sn_env *env, const sn_cuda *of) {
 
 void sn_cuda_close(sn_cuda *cu) {
     if (!cu) return;
-    if (cu->cublas && cu->api.cuCtxPushCurrent(cu->context) == CUDA_SUCCESS) {
+    if ((cu->cublas || cu->cudnn) && cu->api.cuCtxPushCurrent(cu->context) == CUDA_SUCCESS) {
         sn_cublas_close(cu->cublas);
+        sn_cudnn_close(cu->cudnn);
         sn_cuda_leave(cu);
     }
     if (cu->context) {

@@ -118,6 +118,7 @@ struct sn_cuda {
     sn_target target;
     sn_block_cache cache;
     struct sn_cublas *cublas; /* opened when somebody asks for it; of a share: NULL */
+    struct sn_cudnn *cudnn;   /* the same */
 };
 
 /* Make the device's context current on this thread, and give the thread its old one back. Every public function of

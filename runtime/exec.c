@@ -39,6 +39,9 @@ static sn_status tensor_map(void **out, sn_prog_state *st, const sn_rt_kernel *k
 
 static int call_gpu(sn_prog_state *st, uint32_t kernel, void *const *params) {
     const sn_cublas_call *call = st->p->codes[kernel].call;
+    const sn_cudnn_call *conv = st->p->codes[kernel].conv;
+    if (conv)
+        return sn_cudnn_run(st->p->cudnn, st->cu, st->cudnn_handle, conv, params, st->library_workspace, st->stream);
     void *op = st->ops[kernel] ? st->ops[kernel] : call->op;
     return sn_cublas_run(st->p->cublas, st->cu, call, op, params, st->library_workspace, st->stream);
 }
@@ -46,7 +49,7 @@ static int call_gpu(sn_prog_state *st, uint32_t kernel, void *const *params) {
 static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     sn_prog_state *st = user;
     const sn_code *code = &st->p->codes[kernel];
-    if (code->call) return call_gpu(st, kernel, params);
+    if (code->k.library) return call_gpu(st, kernel, params);
     if (!code->k.grid) return SN_OK;
     uint32_t n = code->k.param_block ? 1 : code->n_params;
     for (uint32_t i = 0; i < n; i++) st->param_addresses[i] = (void *)&params[i];

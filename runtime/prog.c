@@ -217,14 +217,29 @@ static sn_status refuse_call(sn_prog *p, const sn_code *code, const char *why) {
     return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "kernel %s: no library runs it: %s", code->k.name, why);
 }
 
+static void want_workspace(sn_prog *p, size_t size) {
+    if (size > p->library_size) p->library_size = size;
+}
+
+static sn_status ready_conv(sn_prog *p, sn_code *code) {
+    char why[SN_LIBRARY_WHY];
+    if (!p->cudnn) p->cudnn = sn_cudnn_open(p->cu, why);
+    if (!p->cudnn) return refuse_call(p, code, why);
+    code->conv = sn_zalloc(&p->arena, sizeof *code->conv);
+    if (!sn_cudnn_prepare(code->conv, p->cudnn, code->k.library, why)) return refuse_call(p, code, why);
+    want_workspace(p, code->conv->workspace);
+    return SN_OK;
+}
+
 /* The context of the device is current. */
 static sn_status ready_call(sn_prog *p, sn_code *code) {
     char why[SN_LIBRARY_WHY];
+    if (code->k.library->is_conv) return ready_conv(p, code);
     if (!p->cublas) p->cublas = sn_cublas_open(p->cu, why);
     if (!p->cublas) return refuse_call(p, code, why);
     code->call = sn_zalloc(&p->arena, sizeof *code->call);
     if (!sn_cublas_prepare(code->call, p->cublas, code->k.library, why)) return refuse_call(p, code, why);
-    if (code->call->workspace > p->library_size) p->library_size = code->call->workspace;
+    want_workspace(p, code->call->workspace);
     return SN_OK;
 }
 
@@ -328,8 +343,10 @@ sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_ker
 
 static void unload_gpu_kernels(sn_prog *p) {
     if (p->cu->api.cuCtxPushCurrent(p->cu->context) != CUDA_SUCCESS) return;
-    for (uint32_t i = 0; i < p->n_codes; i++)
+    for (uint32_t i = 0; i < p->n_codes; i++) {
         if (p->codes[i].call) sn_cublas_drop(p->codes[i].call, p->cublas);
+        if (p->codes[i].conv) sn_cudnn_drop(p->codes[i].conv, p->cudnn);
+    }
     sn_cuda_code_unload(p->cu, p->cuda_codes, p->n_codes);
     sn_cuda_leave(p->cu);
 }

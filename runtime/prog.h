@@ -5,6 +5,7 @@
 
 #include "runtime/cblas.h"
 #include "runtime/cublas.h"
+#include "runtime/cudnn.h"
 #include "runtime/cuda_module.h"
 #include "runtime/threads.h"
 
@@ -13,7 +14,8 @@ typedef struct sn_code {
     sn_rt_kernel k; /* after loading its ptx is gone; the name is the module's */
     uint32_t n_params;
     size_t kept_offset;   /* of its kept memory in that of a state */
-    sn_cublas_call *call; /* GPU: made ready for the library that runs it; NULL: none does */
+    sn_cublas_call *call; /* GPU: made ready for the library that runs it; NULL: it is none of cuBLASLt's ... */
+    sn_cudnn_call *conv;  /* ... or of cuDNN's */
 } sn_code;
 
 /* An input or output buffer, and what the caller's storage for it has to be. */
@@ -68,10 +70,11 @@ struct sn_prog {
     void *prepared;       /* what the prepare part leaves for all runs */
     sn_prog_state *preparer; /* that part's state, while it runs */
     size_t workspace_size, const_size[2], prepared_size, kept_size;
-    const sn_cublas *cublas; /* GPU: that of the device, where a kernel wants it */
-    sn_cblas cblas;          /* CPU: opened where a kernel wants it */
-    size_t library_size;     /* workspace of the library: the most that a kernel wants */
-    uint32_t threads;        /* of the CPU */
+    const sn_cublas *cublas; /* GPU: those of the device, where a kernel wants them */
+    const sn_cudnn *cudnn;
+    sn_cblas cblas;      /* CPU: opened where a kernel wants it */
+    size_t library_size; /* workspace of the libraries: the most that a kernel wants */
+    uint32_t threads;    /* of the CPU */
     sn_prog_times times;
 };
 
@@ -96,7 +99,8 @@ struct sn_prog_state {
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
     uint32_t next_map; /* of the current run */
     void *library_workspace;
-    void **ops; /* by kernel: its operation of the library, where it has a bias */
+    void **ops;         /* by kernel: its operation of the library, where it has a bias */
+    void *cudnn_handle; /* where a kernel wants it */
 };
 
 /* exec.c: the steps of the prepare part. */

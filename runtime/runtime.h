@@ -1,4 +1,4 @@
-/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA and libraries of matrix products only
+/* runtime.h: devices, memory, loaded programs, running them. No LLVM, no passes; CUDA and libraries of products and convolutions only
  * in this folder, opened at run time (libcuda.so.1), so that everything works where there is none.
  */
 #ifndef SN_RUNTIME_RUNTIME_H
@@ -40,15 +40,16 @@ size_t sn_storage_round(size_t size);
 sn_status sn_storage_alloc(void **out, sn_env *env, sn_cuda *cu, size_t size);
 void sn_storage_free(sn_env *env, sn_cuda *cu, void *memory, size_t size);
 
-/* ---- libraries of matrix products: cuBLASLt on a device, a BLAS of the CPU where cu is NULL ---- */
+/* ---- libraries: of matrix products, cuBLASLt on a device, a BLAS of the CPU where cu is NULL; of convolutions, cuDNN on a
+ * device ---- */
 
-/* Has such a library the product that the call is? Needs none. Otherwise: why not. */
+/* Has such a library what the call is? Needs none. Otherwise: why not. */
 bool sn_library_has(const sn_library_call *call, bool is_gpu, char why[SN_LIBRARY_WHY]);
 /* Does the one that is here run it, by the algorithm that it names? Opens the library when first asked, which takes some
- * 80 ms for cuBLASLt. */
+ * 80 ms for cuBLASLt and more for cuDNN. */
 bool sn_library_takes(sn_cuda *cu, const sn_library_call *call, char why[SN_LIBRARY_WHY]);
-/* "cuBLASLt 13.1.0", "OpenBLAS 0.3.21"; false: there is none, and why. */
-bool sn_library_name(char out[SN_LIBRARY_WHY], sn_cuda *cu);
+/* "cuBLASLt 13.1.0", "OpenBLAS 0.3.21", of convolutions "cuDNN 9.10.2"; false: there is none, and why. */
+bool sn_library_name(char out[SN_LIBRARY_WHY], sn_cuda *cu, bool of_convs);
 
 /* ---- programs ---- */
 

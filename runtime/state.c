@@ -34,10 +34,20 @@ static sn_status make_kept(sn_prog_state *st) {
     return sn_cuda_sync(st->cu, NULL);
 }
 
+/* A handle has the stream of a run. */
+static sn_status make_handle(sn_prog_state *st) {
+    char why[SN_LIBRARY_WHY];
+    SN_TRY(sn_cuda_enter(st->cu));
+    bool made = sn_cudnn_new_handle(&st->cudnn_handle, st->p->cudnn, why);
+    sn_cuda_leave(st->cu);
+    return made ? SN_OK : sn_fail(st->env, SN_ERROR_DEVICE, "%s", why);
+}
+
 /* Operations hold the address of the bias of a run. */
 static sn_status make_library(sn_prog_state *st) {
     const sn_prog *p = st->p;
     SN_TRY(sn_storage_alloc(&st->library_workspace, st->env, st->cu, p->library_size));
+    if (p->cudnn) SN_TRY(make_handle(st));
     for (uint32_t i = 0; i < p->n_codes; i++) {
         const sn_cublas_call *call = p->codes[i].call;
         if (!call || !call->is.has_bias) continue;
@@ -62,9 +72,16 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
     return status;
 }
 
+static void drop_handle(const sn_prog_state *st) {
+    if (!st->cudnn_handle || st->cu->api.cuCtxPushCurrent(st->cu->context) != CUDA_SUCCESS) return;
+    sn_cudnn_drop_handle(st->p->cudnn, st->cudnn_handle);
+    sn_cuda_leave(st->cu);
+}
+
 void sn_prog_state_free(sn_prog_state *st) {
     if (!st) return;
     for (uint32_t i = 0; i < st->p->n_codes && st->ops; i++) sn_cublas_drop_op(st->p->cublas, st->ops[i]);
+    drop_handle(st);
     sn_storage_free(st->env, st->cu, st->library_workspace, st->p->library_size);
     sn_storage_free(st->env, st->cu, st->kept, st->p->kept_size);
     sn_storage_free(st->env, st->cu, st->workspace, st->p->workspace_size);

@@ -4,7 +4,7 @@
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
 # Substitutions: %sinter the tool, %cxx (only with `REQUIRES: cxx`), %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind (likewise), %root the source tree, %build the build folder.
-# Features: cuda (a CUDA device is present), cublaslt (so is cuBLASLt), blas (a BLAS of the CPU), cxx (a C++ compiler), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
+# Features: cuda (a CUDA device is present), cublaslt, cudnn (so are these), blas (a BLAS of the CPU), cxx (a C++ compiler), ptxas, valgrind, locales (%build/tests/locales), sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
@@ -99,5 +99,7 @@ if cuda_devices():
     config.available_features.add("cuda")
     if opens("libcublasLt.so.13", "libcublasLt.so.12"):
         config.available_features.add("cublaslt")
+    if opens("libcudnn.so.9", "libcudnn.so.8"):
+        config.available_features.add("cudnn")
 if lit_config.params.get("sanitizer"):
     config.available_features.add("sanitizer")

@@ -26,7 +26,7 @@ static const char help[] =
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
-    "  --choices=A,B     what matrix products may become (see run)\n"
+    "  --choices=A,B     what products and convolutions may become (see run)\n"
     "  --tune=MODE       choices for products: off, records (default), on: time what is not on record\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 

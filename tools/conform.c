@@ -38,7 +38,7 @@ static const char help[] =
     "  --json=FILE             write every result\n"
     "  --repro=DIR             write a .sn file of every failure\n"
     "  --threads=N             workers (as many as the machine has)\n"
-    "  --choices=A,B           what matrix products may become (see run): padded, decompose_k\n"
+    "  --choices=A,B           what products and convolutions may become (see run): padded\n"
     "  --verify=MODE           off, ends, each, paranoid\n";
 
 typedef struct conform_args {

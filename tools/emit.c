@@ -8,7 +8,7 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
                            "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
                            "  --passes=A,B      passes to run instead of the target's pipeline\n"
-                           "  --choices=A,B     what matrix products may become (see run)\n"
+                           "  --choices=A,B     what products and convolutions may become (see run)\n"
                            "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n";
 
 typedef struct emit_args {

@@ -1,4 +1,5 @@
 /* list.c: `sinter list`: the tables of the library. Every row comes from the table that the library itself uses. */
+#include "passes/graph/choices.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -38,7 +39,7 @@ static int list_schedules(sn_context *ctx) {
     return TOOL_OK;
 }
 
-/* What runs matrix products there, beside our own kernels. */
+/* What runs matrix products and convolutions there, beside our own kernels. */
 static void list_library(sn_context *ctx, int device) {
     const char *name;
     printf("        library %s\n", sn_device_library(&name, ctx, device) == SN_OK ? name : sn_error(ctx));
@@ -60,6 +61,14 @@ static int list_devices(sn_context *ctx) {
         printf("cuda %u  %-6s %s\n", k, target, name);
         list_library(ctx, (int)k);
     }
+    return TOOL_OK;
+}
+
+/* "matmul  library       extern    a library runs it: .." */
+static int list_choices(sn_context *ctx) {
+    (void)ctx;
+    for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
+        printf("%-7s %-12s %-9s %s\n", sn_ops[row->op].name, row->name, sn_choice_kind_names[row->kind], row->doc);
     return TOOL_OK;
 }
 
@@ -109,10 +118,11 @@ int tool_list(sn_context *ctx, int argc, char **argv) {
         const char *name;
         int (*list)(sn_context *ctx);
     } tables[] = {{"ops", list_ops},         {"passes", list_passes},   {"schedules", list_schedules},
-                  {"devices", list_devices}, {"options", list_options}, {"targets", list_targets}};
+                  {"choices", list_choices}, {"devices", list_devices}, {"options", list_options},
+                  {"targets", list_targets}};
     if (argc == 2 && !strcmp(argv[1], "--help"))
-        return fputs("usage: sinter list ops|passes|schedules|devices|options|targets\n", stdout), TOOL_OK;
+        return fputs("usage: sinter list ops|passes|schedules|choices|devices|options|targets\n", stdout), TOOL_OK;
     for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)
         if (!strcmp(argv[1], tables[k].name)) return tables[k].list(ctx);
-    return tool_misuse("list: one of ops, passes, schedules, devices, options, targets is wanted");
+    return tool_misuse("list: one of ops, passes, schedules, choices, devices, options, targets is wanted");
 }

@@ -18,7 +18,7 @@ static const char help[] =
     "  -stop-after=A       run no pass after A\n"
     "  -verify=MODE        off, ends, each (default), paranoid: print, parse and go on with the copy\n"
     "  -remarks=A,B        what these passes say about their choices, or all\n"
-    "  -choices=A,B        what matrix products may become: template, extern, subgraph, or rows of choices.def by name\n"
+    "  -choices=A,B        what products and convolutions may become: template, extern, subgraph, or `sinter list choices`\n"
     "  -check-meaning[=E]  evaluate before and after on random inputs; kernels must keep their bits, or a relative error E\n"
     "  -time-passes        host time of each pass\n"
     "  -repro-dir=DIR      where the module before a failing pass is written\n";

@@ -12,13 +12,13 @@ static const tool_command commands[] = {
     {"run", tool_run, "[options] FILE", "compile a graph, run it, print or save its outputs"},
     {"emit", tool_emit, "--stage=STAGE [options] FILE", "print what the compiler makes of a graph"},
     {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
-    {"list", tool_list, "ops|passes|schedules|devices|options|targets", "print a table of the library"},
+    {"list", tool_list, "ops|passes|schedules|choices|devices|options|targets", "print a table of the library"},
     {"conform", tool_conform, "[options]", "run every operation on every dtype against the evaluator"},
     {"random", tool_random, "[options]", "run random graphs against the evaluator"},
     {"onnx-suite", tool_onnx_suite, "[options] DIR...", "run tests of the ONNX project"},
     {"bench", tool_bench, "[options] FILE|FOLDER...", "time graphs"},
     {"tune", tool_tune, "[options] FILE",
-     "time the choices for the matrix products of a graph, and record the fastest"},
+     "time the choices for the products and convolutions of a graph, and record the fastest"},
 };
 
 static void print_usage(FILE *out) {

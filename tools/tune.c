@@ -1,4 +1,4 @@
-/* tune.c: `sinter tune`: time the choices for the matrix products of a graph, record the winners, and print what was tried. On a
+/* tune.c: `sinter tune`: time the choices for the products and convolutions of a graph, record the winners, and print what was tried. On a
  * terminal standard error shows how far it is.
  */
 #include "tools/tool.h"
@@ -14,7 +14,8 @@ static const char help[] =
     "  --ordinal=N         which CUDA device\n"
     "  --dim N=8           the size that a name in shapes stands for (repeat)\n"
     "  --budget=S          seconds for all products together (60)\n"
-    "  --choices=A,B       what products may become: template, extern, subgraph, or names of choices.def\n"
+    "  --choices=A,B       what products and convolutions may become: template, extern, subgraph, or names of\n"
+    "                      `sinter list choices`\n"
     "  --again             time what is on record, too\n"
     "  --record-dir=DIR    where records are; off: none (sinter/records in the user's cache folder)\n"
     "  --threads N         CPU threads\n"
@@ -108,7 +109,8 @@ static void print_product(const sn_tuned_product *p) {
 
 static void print_report(const sn_tune_report *r) {
     printf("%s\n", r->device);
-    if (!r->n_products) printf("no matrix product with sizes that are known and a schedule that is open\n");
+    if (!r->n_products)
+        printf("no matrix product or convolution with sizes that are known and a schedule that is open\n");
     for (unsigned k = 0; k < r->n_products; k++) print_product(&r->products[k]);
 }
 

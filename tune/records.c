@@ -53,13 +53,13 @@ static bool field_is(const json_t *o, const char *name, const char *value) {
 /* The choice of a record that is whole; why it does not count otherwise. */
 static const char *read_record(char *choice, double *us, const json_t *o, const sn_record_place *place,
                                const char *product) {
-    const char *text = json_string_value(json_object_get(o, "choice")), *unused;
+    const char *text = json_string_value(json_object_get(o, "choice"));
     const json_t *time = json_object_get(o, "us");
     if (!json_is_object(o) || !text || strlen(text) >= CHOICE_MOST || !json_is_number(time)) return "is no record";
     if (!field_is(o, "device", place->device) || !field_is(o, "versions", place->versions))
         return "was made with another device or other versions";
     if (!field_is(o, "product", product) || !field_is(o, "choices", place->choices)) return "is of another product";
-    if (!sn_choice_find(&unused, text)) return "has a choice that is not known";
+    if (sn_choice_kind_of(text) == SN_N_CHOICE_KINDS) return "has a choice that is not known";
     strcpy(choice, text);
     *us = json_number_value(time);
     return NULL;

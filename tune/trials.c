@@ -1,8 +1,8 @@
-/* trials.c: which choices are worth timing for a product: rows of choices.def, with the schedules that classes propose
- * for its kernel.
+/* trials.c: which choices are worth timing for a product or a convolution: rows of choices.def, with the schedules that
+ * classes propose for its kernel.
  *
  * The kernel is the one with the reduction, after the passes up to `schedule`: where they have cut the reduction in two,
- * no schedule is proposed. Relies on the small graph holding one product (passes/graph/product.c). Cost: the passes once, and one
+ * no schedule is proposed. Relies on the small graph holding one of them (passes/graph/product.c). Cost: the passes once, and one
  * binding of the kernel for each schedule.
  */
 #include "tune/tune.h"
@@ -58,9 +58,9 @@ static sn_status find_headers(proposals *out, sn_module **m, const char *product
     return list_headers(out, *m, target, arena);
 }
 
-static double cycles_of(const proposals *p, const char *choice) {
+static double cycles_of(const proposals *p, sn_op op, const char *choice) {
     const char *header;
-    const sn_choice_row *row = sn_choice_find(&header, choice);
+    const sn_choice_row *row = sn_choice_find(&header, op, choice);
     for (uint32_t k = 0; k < p->n && row && !strcmp(row->name, "schedule"); k++)
         if (!strcmp(p->header[k], header)) return p->cycles[k];
     return 0;
@@ -68,18 +68,22 @@ static double cycles_of(const proposals *p, const char *choice) {
 
 static sn_status list(sn_trial_list *out, sn_module *m, const proposals *p, const char *product,
                       const sn_target *target, const sn_library *library, const char *allowed) {
-    sn_nd_list products = {0};
+    sn_nd_list products = {0}, convs = {0};
     sn_product one;
+    sn_convolution conv;
     SN_TRY(sn_module_parse(m, "product", product, strlen(product)));
     sn_product_list(&products, m, out->arena);
-    if (products.n != 1 || !sn_product_find(&one, m, products.at[0]))
-        return sn_fail(m->env, SN_ERROR_INTERNAL, "a graph to be timed has %u products", products.n);
-    sn_choice_question q = {
-        .target = target, .m = m, .product = &one, .library = library, .headers = p->header, .n_headers = p->n};
+    sn_convolution_list(&convs, m, out->arena);
+    if (products.n + convs.n != 1)
+        return sn_fail(m->env, SN_ERROR_INTERNAL, "a graph to be timed has %u products", products.n + convs.n);
+    sn_choice_question q = {.target = target, .m = m, .library = library, .headers = p->header, .n_headers = p->n};
+    if (products.n && sn_product_find(&one, m, products.at[0])) q.product = &one;
+    if (convs.n && sn_convolution_find(&conv, m, convs.at[0])) q.conv = &conv;
     sn_choice_list choices = {.arena = out->arena};
     sn_choice_candidates(&choices, &q, allowed);
     for (uint32_t k = 0; k < choices.n; k++) {
-        sn_trial t = {.choice = choices.at[k], .cycles = cycles_of(p, choices.at[k])};
+        sn_trial t = {.choice = choices.at[k],
+                      .cycles = cycles_of(p, convs.n ? SN_OP_CONV : SN_OP_MATMUL, choices.at[k])};
         SN_PUSH(out->arena, out, t);
     }
     return SN_OK;

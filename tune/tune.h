@@ -1,4 +1,4 @@
-/* tune.h: choices for matrix products by timing: what to try, the search, and what is remembered on disk.
+/* tune.h: choices for matrix products and convolutions by timing: what to try, the search, and what is remembered on disk.
  *
  * Nothing here compiles, runs or reads a clock: the caller gives a machine that does (frontend/tune.c has one made of
  * programs, tests have one made of numbers), so that the search follows from what the machine says alone. Nothing here prints;
@@ -37,7 +37,7 @@ typedef struct sn_trial_list {
     uint32_t n, cap;
 } sn_trial_list;
 
-/* The choices that are worth trying for a product, which is given by the text of its small graph. The first one is the product
+/* The choices that are worth trying for a product or a convolution, which is given by the text of its small graph. The first one is the product
  * as it is, if that is allowed. library: that products may be left to; NULL: there is none. pipeline: the one that programs are
  * compiled by. */
 sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,

@@ -28,7 +28,7 @@ struct sn_context {
     SN_VEC(sn_making) making;      /* youngest last; in scratch */
     sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
     char cuda_target[SN_MAX_DEVICES][32];
-    char library[SN_MAX_DEVICES + 1][SN_LIBRARY_WHY]; /* names, the CPU's first */
+    char library[SN_MAX_DEVICES + 1][2 * SN_LIBRARY_WHY + 2]; /* names, the CPU's first */
 };
 
 /* ---- the guard (guard.c) ----

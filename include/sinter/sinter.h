@@ -153,9 +153,11 @@ enum { SN_CPU = -1 };
 SN_API sn_status sn_device_count(unsigned *out, sn_context *ctx);
 /* "NVIDIA H200", "sm_90"; borrowed from the context. For SN_CPU: "cpu", "host". */
 SN_API sn_status sn_device_info(const char **name, const char **target, sn_context *ctx, int device);
-/* The library that a kernel may be left to where it is a matrix product and its schedule says so: "cuBLASLt 13.1.0" of a
- * device (libcublasLt.so.13 or .12), "OpenBLAS 0.3.21" of the CPU (libopenblas.so.0, MKL, BLIS or libblas.so.3). Opens it.
- * SN_ERROR_UNSUPPORTED where there is none, which is no harm: then Sinter's own kernels do all. Borrowed from the context. */
+/* The libraries that a kernel may be left to where it is a matrix product or a convolution and its schedule says so:
+ * "cuBLASLt 13.1.0, cuDNN 9.10.2" of a device (libcublasLt.so.13 or .12; libcudnn.so.9 or .8), "OpenBLAS 0.3.21" of the CPU
+ * (libopenblas.so.0, MKL, BLIS or libblas.so.3; there is none of convolutions). Opens them. Of two of which one is missing
+ * the text says why. SN_ERROR_UNSUPPORTED where there is none, which is no harm: then Sinter's own kernels do all. Borrowed
+ * from the context. */
 SN_API sn_status sn_device_library(const char **out, sn_context *ctx, int device);
 /* Rate of a large copy inside the device, read plus written, in bytes per second. Takes some milliseconds. */
 SN_API sn_status sn_device_copy_rate(double *out, sn_context *ctx, int device);
@@ -529,9 +531,11 @@ typedef struct sn_compile_options {
     unsigned alignment;
     /* Of products of f32 that say nothing about it: "exact" (default), "high", "tf32", "bf16" (see sn_matmul_with). */
     const char *precision;
-    const char *choices; /* what matrix products may become: "template", "extern", "subgraph", or rows of choices.def by
-                          * name, separated by commas; NULL: all */
-    const char *tune; /* choices for matrix products: "off": the model's; "records" (default): where earlier timings are
+    const char
+        *choices; /* what matrix products and convolutions may become: "template", "extern", "subgraph", or rows of
+                          * choices.def by name, separated by commas; NULL: all */
+    const char *
+        tune; /* choices for matrix products and convolutions: "off": the model's; "records" (default): where earlier timings are
                            * on record, theirs; "on": products without a record are timed, and recorded */
     /* The folder of those records; "off": none are read or written. NULL: sinter/records in $XDG_CACHE_HOME or ~/.cache. Only
      * tuning writes there. What is wrong with a record is a line in the context's log, and it does not count. */
@@ -573,8 +577,9 @@ typedef struct sn_kernel_info {
     const char *note; /* what was fused into it: "conv, add, sum" */
     int64_t grid;     /* blocks, and threads of a block; on the CPU blocks are handed to threads */
     unsigned block_x, block_y;
-    const char *ptx;     /* NULL on the CPU */
-    const char *library; /* "cuBLASLt 13.1.0": that runs it, so that it has no code of its own. NULL: none does */
+    const char *ptx; /* NULL on the CPU */
+    const char
+        *library; /* "cuBLASLt 13.1.0", "cuDNN 9.10.2": runs it; it has no code of its own then. NULL: none does */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
@@ -696,7 +701,7 @@ SN_API sn_status sn_run_state_status(const sn_run_state *state);
 
 /* ---- tuning ---- */
 
-/* A choice that was considered for a product. */
+/* A choice that was considered for a product or a convolution. */
 typedef struct sn_tune_trial {
     const char *choice; /* "decompose_k parts=112": a row of choices.def and its parameters */
     /* "timed"; "slow": the model says so; "spills": registers in memory; "failed", "deviates": why says more; "left": time
@@ -706,9 +711,9 @@ typedef struct sn_tune_trial {
     double us, cycles; /* least time of a run with cold caches; what the model says; 0: not known */
 } sn_tune_trial;
 
-/* A matrix product with the elementwise operations that fuse into it. */
+/* A matrix product or a convolution with the elementwise operations that fuse into it. */
 typedef struct sn_tuned_product {
-    const char *title;               /* "matmul f16[32, 28672] x f16[28672, 32], add" */
+    const char *title;               /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .." */
     const char *graph;               /* as text, with all else as inputs */
     const char *choice;              /* the winner; "": none could be run */
     double us;                       /* its time */
@@ -734,7 +739,7 @@ typedef struct sn_tune_options {
     void *progress_user;
 } sn_tune_options;
 
-/* Decide the choices for all matrix products of a graph by timing, on random inputs in memory of its own, and record them for
+/* Decide the choices for all matrix products and convolutions of a graph by timing, on random inputs in memory of its own, and record them for
  * sn_compile. The report is the caller's, with all that it points to; its context outlives it. Options are those that the graph
  * will be compiled with (device, sizes, choices, record_dir); `tune` does not count. */
 SN_API sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *options,

@@ -37,7 +37,7 @@
  *   L25  a pipe of 2 to 8 stages, or of 1 if boxes fill it, is a seq loop outside the axes of threads and other pipes, but that
  *        one of boxes may stand in one of boxes; nests with bulk block.x axes stand directly in it, behind them a barrier; they store only copies, load only what the kernel does not
  *        store and take no values of the pipe's region; what they fill is only read, in the pipe and behind them
- *   L26  a kernel that is scheduled for a library is a product of matrices, with an epilogue, that one may be asked for
+ *   L26  a kernel that is scheduled for a library is a product of matrices, with an epilogue, or a convolution, that one may be asked for
  *   L27  a nest with mma is one of its row of mma.def: threads, blocks, registers and operands, in shared memory or fragments, are where
  *        its formulas say
  *   L28  a warp axis is that of a reduce inside a block.x axis, its extent a power of two up to 32 that divides that of

@@ -11,9 +11,9 @@
 #include "ir/base/target.h"
 #include "ir/loop/library.h"
 
-/* What was decided about matrix products before the passes run, by timing (tune/) or by a person. */
+/* What was decided about matrix products and convolutions before the passes run, by timing (tune/) or by a person. */
 typedef struct sn_decision {
-    const char *key;    /* the product: sn_product_key (passes/graph/choices.h) */
+    const char *key;    /* which: sn_product_key (passes/graph/choices.h) */
     const char *choice; /* "decompose_k parts=16" */
 } sn_decision;
 

@@ -13,22 +13,24 @@
 #include "passes/graph/choices.h"
 #include "passes/graph/rewrite.h"
 
-static bool always(const char **why_not) {
+bool sn_choice_always(const char **why_not) {
     *why_not = "";
     return true;
 }
 
 /* ---- plain ---- */
 
-bool sn_choice_plain_applies(const char **why_not, const sn_choice_question *q) { return (void)q, always(why_not); }
+bool sn_choice_plain_applies(const char **why_not, const sn_choice_question *q) {
+    return (void)q, sn_choice_always(why_not);
+}
 
 void sn_choice_plain_candidates(sn_choice_list *out, const sn_choice_question *q) {
     (void)q;
     sn_choice_add(out, "plain");
 }
 
-sn_nd sn_choice_plain_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
-    return (void)cx, (void)parameters, p->node;
+sn_nd sn_choice_plain_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    return (void)cx, (void)parameters, q->product->node;
 }
 
 /* ---- schedule ---- */
@@ -42,17 +44,16 @@ void sn_choice_schedule_candidates(sn_choice_list *out, const sn_choice_question
     for (uint32_t k = 0; k < q->n_headers; k++) sn_choice_add(out, "schedule %s", q->headers[k]);
 }
 
-/* The same product whose kernel has this header. */
-static sn_nd with_header(sn_pass_ctx *cx, const sn_product *p, const char *header) {
-    const sn_node_rec *n = sn_node_get(cx->m, p->node);
+sn_nd sn_choice_with_header(sn_pass_ctx *cx, sn_nd x, const char *header) {
+    const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_attr attrs[SN_N_ATTRS];
     for (uint32_t k = 0; k < n->n_attrs; k++) attrs[k] = n->attrs[k];
     attrs[n->n_attrs] = (sn_attr){.id = SN_ATTR_SCHEDULE, .text = header};
-    return sn_graph_node(cx->m, SN_OP_MATMUL, n->in, n->n_in, attrs, n->n_attrs + 1);
+    return sn_graph_node(cx->m, n->op, n->in, n->n_in, attrs, n->n_attrs + 1);
 }
 
-sn_nd sn_choice_schedule_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
-    return with_header(cx, p, parameters);
+sn_nd sn_choice_schedule_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    return sn_choice_with_header(cx, q->product->node, parameters);
 }
 
 /* ---- library ---- */
@@ -90,8 +91,9 @@ void sn_choice_library_candidates(sn_choice_list *out, const sn_choice_question 
 }
 
 /* The choice is the header. */
-sn_nd sn_choice_library_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
-    return with_header(cx, p, sn_strf(&cx->m->arena, "library%s%s", *parameters ? " " : "", parameters));
+sn_nd sn_choice_library_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    const char *header = sn_strf(&cx->m->arena, "library%s%s", *parameters ? " " : "", parameters);
+    return sn_choice_with_header(cx, q->product->node, header);
 }
 
 /* ---- transposed ---- */
@@ -116,11 +118,11 @@ static sn_nd transpose(sn_module *m, sn_nd x) {
     return x.i ? sn_graph_permute(m, x, perm, rank) : x;
 }
 
-sn_nd sn_choice_transposed_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+sn_nd sn_choice_transposed_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    const sn_product *p = q->product;
     (void)parameters;
     const char *why_not;
-    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = p};
-    if (!sn_choice_transposed_applies(&why_not, &q)) {
+    if (!sn_choice_transposed_applies(&why_not, q)) {
         sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "transposed: %s", why_not);
         return (sn_nd){0};
     }
@@ -141,13 +143,13 @@ void sn_choice_flattened_candidates(sn_choice_list *out, const sn_choice_questio
     sn_choice_add(out, "flattened");
 }
 
-sn_nd sn_choice_flattened_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+sn_nd sn_choice_flattened_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    const sn_product *p = q->product;
     (void)parameters;
     sn_module *m = cx->m;
     const char *why_not;
     const sn_type t = *sn_type_of(m, p->node);
-    sn_choice_question q = {.target = cx->target, .m = m, .product = p};
-    if (!sn_choice_flattened_applies(&why_not, &q)) {
+    if (!sn_choice_flattened_applies(&why_not, q)) {
         sn_fail(m->env, SN_ERROR_ARGUMENT, "flattened: %s", why_not);
         return (sn_nd){0};
     }

@@ -1,4 +1,4 @@
-/* choose.c: the pass `choose`: what each matrix product becomes in the graph.
+/* choose.c: the passes `choose-conv` and `choose`: what each convolution, and each matrix product, becomes in the graph.
  *
  *     %c = matmul %a, %b : f32[64, 64]     (K = 131072, on 132 multiprocessors)
  *  -> decompose_k.c: 512 parts of K side by side, and their sum
@@ -7,8 +7,10 @@
  * choose. Then counts what was decided outside for a product of this text (by timing: tune/). Then the model:
  * `decompose_k` where the blocks of the result are too few to keep the device busy and that takes longer than a second
  * kernel; `padded` where tensor copies cannot bring the operands and copying them takes less time than doing without;
- * else the product as it is, so that the pass `schedule` chooses. Where the option `choices` leaves out the product as
- * it is, the first candidate of what it allows is taken. Legality is that of the rows. Cost: linear in the graph, once
+ * else the product as it is, so that the pass `schedule` chooses. Of convolutions no model says that anything is better than
+ * what `layout` and `schedule` make of them. Where the option `choices` leaves out the product as it is, the first candidate of
+ * what it allows is taken. `choose-conv` comes first, where convolutions and their gradients are what the caller wrote; a product
+ * that one becomes is a product for `choose`. Legality is that of the rows. Cost: linear in the graph, once
  * for each product where there are decisions.
  */
 #include "passes/graph/choices.h"
@@ -18,15 +20,20 @@
 #include <string.h>
 
 const sn_choice_row sn_choice_rows[] = {
-#define SN_CHOICE(name, KIND, doc)                                                                                     \
-    {#name,                                                                                                            \
+#define ROW(OP, functions, name, KIND, doc)                                                                            \
+    {OP,                                                                                                               \
+     #name,                                                                                                            \
      SN_CHOICE_KIND_##KIND,                                                                                            \
-     sn_choice_##name##_applies,                                                                                       \
-     sn_choice_##name##_candidates,                                                                                    \
-     sn_choice_##name##_rewrite,                                                                                       \
+     functions##_##name##_applies,                                                                                     \
+     functions##_##name##_candidates,                                                                                  \
+     functions##_##name##_rewrite,                                                                                     \
      doc},
+#define SN_CHOICE(name, KIND, doc) ROW(SN_OP_MATMUL, sn_choice, name, KIND, doc)
+#define SN_CONV_CHOICE(name, KIND, doc) ROW(SN_OP_CONV, sn_conv_choice, name, KIND, doc)
 #include "passes/graph/choices.def"
 #undef SN_CHOICE
+#undef SN_CONV_CHOICE
+#undef ROW
     {.name = NULL},
 };
 
@@ -45,12 +52,20 @@ void sn_choice_add(sn_choice_list *out, const char *format, ...) {
 
 static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && !memcmp(s, word, n); }
 
-const sn_choice_row *sn_choice_find(const char **parameters, const char *choice) {
+const sn_choice_row *sn_choice_find(const char **parameters, sn_op op, const char *choice) {
     size_t n = strcspn(choice, " ");
     *parameters = choice + n + strspn(choice + n, " ");
     for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
-        if (is_word(choice, n, row->name)) return row;
+        if (row->op == op && is_word(choice, n, row->name)) return row;
     return NULL;
+}
+
+/* One name has one kind. */
+sn_choice_kind sn_choice_kind_of(const char *choice) {
+    const char *unused;
+    const sn_choice_row *row = sn_choice_find(&unused, SN_OP_MATMUL, choice);
+    if (!row) row = sn_choice_find(&unused, SN_OP_CONV, choice);
+    return row ? row->kind : SN_N_CHOICE_KINDS;
 }
 
 /* The next name of a list; 0: its end. */
@@ -81,6 +96,12 @@ static bool is_known(const char *name, size_t n) {
     return false;
 }
 
+/* Has a row before it the same name? */
+static bool is_named_again(const sn_choice_row *row) {
+    const char *unused;
+    return row->op == SN_OP_CONV && sn_choice_find(&unused, SN_OP_MATMUL, row->name);
+}
+
 sn_status sn_choice_check(sn_env *env, const char *allowed) {
     const char *name;
     size_t n = 0;
@@ -88,9 +109,9 @@ sn_status sn_choice_check(sn_env *env, const char *allowed) {
     if (!n) return SN_OK;
     sn_text known;
     sn_text_init(&known, env);
-    for (int k = 0; k < SN_N_CHOICE_KINDS; k++) sn_text_printf(&known, "%s, ", sn_choice_kind_names[k]);
+    for (int k = 0; k < SN_N_CHOICE_KINDS; k++) sn_text_printf(&known, "%s%s", k ? ", " : "", sn_choice_kind_names[k]);
     for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
-        sn_text_printf(&known, "%s%s", row->name, row[1].name ? ", " : "");
+        if (!is_named_again(row)) sn_text_printf(&known, ", %s", row->name);
     sn_fail(env, SN_ERROR_ARGUMENT, "choices: '%.*s' is none of %s", (int)n, name, known.s);
     sn_text_free(&known);
     return env->status;
@@ -98,8 +119,9 @@ sn_status sn_choice_check(sn_env *env, const char *allowed) {
 
 void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, const char *allowed) {
     const char *why_not;
+    sn_op op = q->conv ? SN_OP_CONV : SN_OP_MATMUL;
     for (const sn_choice_row *row = sn_choice_rows; row->name; row++)
-        if (sn_choice_allowed(row, allowed) && row->applies(&why_not, q)) row->candidates(out, q);
+        if (row->op == op && sn_choice_allowed(row, allowed) && row->applies(&why_not, q)) row->candidates(out, q);
 }
 
 /* ---- deciding ---- */
@@ -107,7 +129,8 @@ void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, cons
 typedef struct chooser {
     sn_pass_ctx *cx;
     const sn_choosing *how;
-    const char **choice; /* of each product, in the order of their ids; NULL: nothing to do */
+    sn_op op;            /* whom it chooses for */
+    const char **choice; /* of each of them, in the order of their ids; NULL: nothing to do */
     uint32_t n, at;
 } chooser;
 
@@ -119,7 +142,7 @@ static const char *decided(const chooser *c, const char *key) {
 
 static bool may_be(const chooser *c, const char *name) {
     const char *unused;
-    return sn_choice_allowed(sn_choice_find(&unused, name), c->how->allowed);
+    return sn_choice_allowed(sn_choice_find(&unused, c->op, name), c->how->allowed);
 }
 
 /* Rows that a model knows, against the product as it is. */
@@ -134,57 +157,87 @@ static const char *by_cycles(chooser *c, const sn_choice_question *q) {
 
 static const char *by_model(chooser *c, const sn_choice_question *q) {
     sn_choice_list all = {.arena = c->cx->scratch};
-    if (may_be(c, "plain")) return by_cycles(c, q);
+    if (may_be(c, "plain")) return q->product ? by_cycles(c, q) : NULL;
     sn_choice_candidates(&all, q, c->how->allowed);
     return all.n ? all.at[0] : NULL;
 }
 
+/* A node with a choice, and who it is. */
+typedef struct subject {
+    sn_product product;
+    sn_convolution conv;
+    sn_choice_question question;
+} subject;
+
+static bool find_subject(subject *out, sn_pass_ctx *cx, sn_nd x) {
+    out->question = (sn_choice_question){.target = cx->target, .m = cx->m, .library = cx->library};
+    if (sn_node_get(cx->m, x)->op == SN_OP_CONV) {
+        out->question.conv = &out->conv;
+        return sn_convolution_find(&out->conv, cx->m, x);
+    }
+    out->question.product = &out->product;
+    return sn_product_find(&out->product, cx->m, x);
+}
+
+static const char *sizes_text(const subject *s, sn_arena *a) {
+    const sn_product *p = &s->product;
+    const sn_convolution *c = &s->conv;
+    if (s->question.product)
+        return sn_strf(a, "%lld x %lld x %lld x %lld %s", (long long)p->batch, (long long)p->m, (long long)p->n,
+                       (long long)p->k, sn_dtypes[p->dtype].name);
+    return sn_strf(a, "%lld x %lld x %lld of %lld channels and %lld taps %s", (long long)c->result[0],
+                   (long long)c->result[1], (long long)c->pixels, (long long)c->weights[1], (long long)c->taps,
+                   sn_dtypes[c->dtype].name);
+}
+
 static sn_status decide(const char **out, chooser *c, sn_nd x) {
     sn_pass_ctx *cx = c->cx;
-    sn_product p;
+    subject s;
     const char *key, *unused;
     *out = NULL;
-    if (!sn_product_find(&p, cx->m, x)) return SN_OK;
-    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p, .library = cx->library};
+    if (!find_subject(&s, cx, x)) return SN_OK;
     if (c->how->n) {
         SN_TRY(sn_product_key(&key, cx->m, x, cx->scratch));
         *out = decided(c, key);
     }
     const char *by = *out ? "decided" : "model";
-    if (!*out) *out = by_model(c, &q);
-    if (*out && !sn_choice_find(&unused, *out))
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "'%s' is no choice for a product", *out);
+    if (!*out) *out = by_model(c, &s.question);
+    if (*out && !sn_choice_find(&unused, c->op, *out))
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "'%s' is no choice for a %s", *out,
+                       c->op == SN_OP_CONV ? "convolution" : "product");
     const char *name = sn_node_get(cx->m, x)->name;
-    sn_remark(cx, name ? name : "graph", "%lld x %lld x %lld x %lld %s: %s (%s)", (long long)p.batch, (long long)p.m,
-              (long long)p.n, (long long)p.k, sn_dtypes[p.dtype].name, *out ? *out : "plain", by);
+    sn_remark(cx, name ? name : "graph", "%s: %s (%s)", sizes_text(&s, cx->scratch), *out ? *out : "plain", by);
     return cx->m->env->status;
 }
 
-/* Products come in the order in which they were asked about. */
+/* Nodes come in the order in which they were asked about. */
 static sn_nd apply(sn_pass_ctx *cx, sn_nd x) {
     chooser *c = cx->notes;
-    sn_product p;
+    subject s;
     const char *parameters;
-    if (sn_node_get(cx->m, x)->op != SN_OP_MATMUL) return x;
+    if (sn_node_get(cx->m, x)->op != c->op) return x;
     SN_ASSERT(c->at < c->n);
     const char *choice = c->choice[c->at++];
-    if (!choice || !sn_product_find(&p, cx->m, x)) return x;
-    return sn_choice_find(&parameters, choice)->rewrite(cx, &p, parameters);
+    if (!choice || !find_subject(&s, cx, x)) return x;
+    return sn_choice_find(&parameters, c->op, choice)->rewrite(cx, &s.question, parameters);
 }
 
-sn_status sn_pass_choose(sn_pass_ctx *cx, bool *changed) {
+static sn_status choose(sn_pass_ctx *cx, bool *changed, sn_op op) {
     static const sn_choosing nothing = {0};
     sn_module *m = cx->m;
-    chooser c = {.cx = cx, .how = cx->choosing ? cx->choosing : &nothing};
+    chooser c = {.cx = cx, .how = cx->choosing ? cx->choosing : &nothing, .op = op};
     SN_TRY(sn_choice_check(m->env, c.how->allowed));
     if (m->kernels.n) return SN_OK; /* they stand for the graph */
     uint8_t *live = SN_NEWN(cx->scratch, uint8_t, m->graph.nodes.count + 1);
     c.choice = SN_NEWN(cx->scratch, const char *, m->graph.nodes.count + 1);
     sn_graph_live(m, live);
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
-        if (live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL) SN_TRY(decide(&c.choice[c.n++], &c, x));
+        if (live[x.i] && sn_node_get(m, x)->op == op) SN_TRY(decide(&c.choice[c.n++], &c, x));
     cx->notes = &c;
     sn_status status = c.n ? sn_graph_rewrite(cx, apply, changed) : SN_OK;
     cx->notes = NULL;
     return status;
 }
+
+sn_status sn_pass_choose_conv(sn_pass_ctx *cx, bool *changed) { return choose(cx, changed, SN_OP_CONV); }
+sn_status sn_pass_choose(sn_pass_ctx *cx, bool *changed) { return choose(cx, changed, SN_OP_MATMUL); }

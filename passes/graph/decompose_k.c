@@ -176,7 +176,8 @@ static sn_nd wide(sn_module *m, sn_nd x) {
     return x.i ? sn_graph_cast(m, x, sn_compute_dtype(sn_type_of(m, x)->dtype)) : x;
 }
 
-sn_nd sn_choice_decompose_k_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+sn_nd sn_choice_decompose_k_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    const sn_product *p = q->product;
     sn_module *m = cx->m;
     static const char word[] = "parts=";
     char *end = NULL;

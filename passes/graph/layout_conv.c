@@ -18,12 +18,15 @@
  * threads, the conversion of the image included unless it can be had so. Groups of few channels do not fill an
  * instruction, and a convolution of single pixels is a product already where its rows of pixels can be brought:
  * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
- * operands have what is not summed innermost. Legality: always; padded channels are products of zeros.
+ * operands have what is not summed innermost. One that is left to a library has channels innermost in image and weights where
+ * the image can be had so, and else stays as it is. Legality: always; padded channels are products of zeros.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
 #include "passes/graph/layout.h"
 #include "passes/graph/place.h"
+
+#include <string.h>
 
 /* ---- orders ---- */
 
@@ -214,9 +217,26 @@ static bool is_dense(const shape *s) {
     return dense;
 }
 
+static bool is_left_to_library(const sn_module *m, sn_nd x) {
+    static const char library[] = "library";
+    const sn_attr *schedule = sn_node_attr(m, x, SN_ATTR_SCHEDULE);
+    return schedule && !strncmp(schedule->text, library, sizeof library - 1);
+}
+
+/* Gradients keep their weights, which cuDNN has the other way round. */
+static sn_layout_way way_for_library(const sn_module *m, sn_nd x, const shape *s, bool image_offered) {
+    bool backwards = s->taps > s->result[0] * s->pixels;
+    for (uint32_t k = 0; k < s->g.n; k++) backwards |= s->g.input_dilation[k] != 1;
+    for (sn_nd w = sn_node_get(m, x)->in[1]; sn_ops[sn_node_get(m, w)->op].cls == SN_OPS_VIEW && !backwards;
+         w = sn_node_get(m, w)->in[0])
+        backwards = sn_node_get(m, w)->op == SN_OP_FLIP;
+    return image_offered && !backwards ? SN_LAYOUT_LAST : SN_LAYOUT_NONE;
+}
+
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
+    if (is_left_to_library(cx->m, x)) return way_for_library(cx->m, x, &s, image_offered);
     const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;

@@ -230,12 +230,12 @@ static sn_nd copied(sn_module *m, sn_nd x, int along) {
     return in.i ? sn_graph_node(m, n->op, &in, 1, n->attrs, n->n_attrs) : in;
 }
 
-sn_nd sn_choice_padded_rewrite(sn_pass_ctx *cx, const sn_product *p, const char *parameters) {
+sn_nd sn_choice_padded_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, const char *parameters) {
+    const sn_product *p = q->product;
     sn_module *m = cx->m;
     const char *why_not;
     operand o[2];
-    sn_choice_question q = {.target = cx->target, .m = m, .product = p};
-    if (*parameters || !sn_choice_padded_applies(&why_not, &q)) {
+    if (*parameters || !sn_choice_padded_applies(&why_not, q)) {
         sn_fail(m->env, SN_ERROR_ARGUMENT, "padded: %s", *parameters ? "it has no parameters" : why_not);
         return (sn_nd){0};
     }

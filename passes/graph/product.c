@@ -1,15 +1,17 @@
-/* product.c: matrix products of a graph: which there are, and a small graph that stands for one.
+/* product.c: matrix products of a graph: which there are, and a small graph that stands for one, or for a convolution.
  *
  *     %t = permute %w perm=[1, 0] ;  %c = matmul %h, %t ;  %d = add %c, %bias ;  %y = gelu's nodes of %d
  *  -> graph @product(%i0: bf16[4096, 1024], %i1: bf16[1024, 1024], %i2: bf16[1024]) { ... the same ... return o0 = .. }
  *
  * The epilogue are elementwise operations of the product's own shape behind it, as the pass `fuse` would take them
- * along; part.c has what they read. Relies on sizes being numbers. Cost: linear in the graph.
+ * along; behind a convolution views belong to it as well, for where its result lies is how it is done; part.c has what they
+ * read. Relies on sizes being numbers. Cost: linear in the graph.
  */
 #include "passes/graph/choices.h"
 
 #include "ir/loop/mma.h"
 #include "passes/graph/part.h"
+#include "passes/graph/rewrite.h"
 
 #include <string.h>
 
@@ -58,24 +60,42 @@ sn_nd sn_product_like(sn_module *m, const sn_product *p, sn_nd left, sn_nd right
 
 /* ---- the small graph ---- */
 
-/* Of the shape of the product, element by element. */
+/* Of the shape of what it reads of them, element by element. */
 static bool is_epilogue(const sn_node_rec *n, const sn_type *product) {
     sn_opclass cls = sn_ops[n->op].cls;
     bool elementwise = cls == SN_OPS_UNARY || cls == SN_OPS_BINARY || cls == SN_OPS_COMPARE || cls == SN_OPS_TEST ||
                        n->op == SN_OP_WHERE || n->op == SN_OP_CAST || n->op == SN_OP_CLAMP;
+    /* composites that come to that; behind products they are taken apart */
+    elementwise |= n->op == SN_OP_RELU || n->op == SN_OP_GELU || n->op == SN_OP_GELU_TANH || n->op == SN_OP_SILU;
     return elementwise && n->type.rank == product->rank &&
            !memcmp(n->type.shape, product->shape, product->rank * sizeof product->shape[0]);
 }
 
+/* Is x no output, and what one node alone reads? */
+static bool is_read_once(const uint8_t *live, const sn_module *m, sn_nd x) {
+    uint32_t readers = 0;
+    for (uint32_t k = 0; k < m->graph.outputs.n; k++)
+        if (sn_nd_eq(m->graph.outputs.at[k].node, x)) return false;
+    for (sn_nd y = {x.i + 1}; y.i < m->graph.nodes.count; y.i++) {
+        const sn_node_rec *n = sn_node_get(m, y);
+        for (uint32_t k = 0; k < n->n_in && live[y.i]; k++) readers += sn_nd_eq(n->in[k], x);
+    }
+    return readers == 1;
+}
+
 static void find_members(uint8_t *member, const uint8_t *live, const sn_module *m, sn_nd x) {
-    const sn_type *product = &sn_node_get(m, x)->type;
+    const bool is_conv = sn_node_get(m, x)->op == SN_OP_CONV;
     member[x.i] = 1;
     uint32_t n_members = 0;
     for (sn_nd y = {x.i + 1}; y.i < m->graph.nodes.count && n_members < SN_CHOICE_EPILOGUE; y.i++) {
         const sn_node_rec *n = sn_node_get(m, y);
-        bool reads = false;
-        for (uint32_t k = 0; k < n->n_in; k++) reads |= member[n->in[k].i];
-        if (!live[y.i] || !reads || !is_epilogue(n, product)) continue;
+        bool joins = false;
+        for (uint32_t k = 0; k < n->n_in && live[y.i]; k++) {
+            if (!member[n->in[k].i]) continue;
+            joins |= is_epilogue(n, sn_type_of(m, n->in[k]));
+            joins |= is_conv && sn_ops[n->op].cls == SN_OPS_VIEW && is_read_once(live, m, n->in[k]);
+        }
+        if (!joins) continue;
         member[y.i] = 1;
         n_members++;
     }
@@ -103,7 +123,7 @@ static sn_status extract(sn_module *to, const sn_module *from, sn_nd x, sn_arena
     uint8_t *live = SN_NEWN(scratch, uint8_t, from->graph.nodes.count);
     sn_part part = {.from = from, .member = SN_NEWN(scratch, uint8_t, from->graph.nodes.count)};
     sn_graph_live(from, live);
-    sn_graph_init(to, "product");
+    sn_graph_init(to, sn_node_get(from, x)->op == SN_OP_CONV ? "convolution" : "product");
     find_members(part.member, live, from, x);
     SN_TRY(sn_part_copy(to, &part, scratch));
     return add_outputs(to, &part, live, scratch);

@@ -18,6 +18,7 @@
  * in the text of the kernels.
  */
 #include "ir/loop/box.h"
+#include "ir/loop/library.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
@@ -91,15 +92,18 @@ static bool is_boxed(const sn_module *m, sn_stmt s) {
 static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *args, const uint32_t *number) {
     sn_module *m = o->m;
     window *all = SN_NEWN(o->cx->scratch, window, args->n);
+    bool library = sn_kern_is_library(sn_kern_get(m, k)), is_conv = false; /* of whole images */
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *st = sn_stmt_get(m, s);
         if (!st->buf.i || !number[st->buf.i]) continue;
         int64_t wide = WIDEST_ACCESS / sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype);
         all[number[st->buf.i] - 1].boxed |= is_boxed(m, s);
+        is_conv |= library && st->has_mask;
         widen(&all[number[st->buf.i] - 1], sn_ix_range(m, st->ix), wide);
     }
     for (uint32_t i = 0; i < args->n; i++) {
         const sn_buf_rec *b = sn_buf_get(m, args->at[i].buf);
+        if (is_conv) all[i] = (window){0};
         settle(&all[i], m, b, WIDEST_ACCESS / sn_dtype_bytes(b->dtype));
     }
     return all;

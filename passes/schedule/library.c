@@ -1,6 +1,6 @@
 /* library.c: class library: a library runs the kernel, so that nothing is chosen and no axis bound.
  *
- * For kernels whose header asks for it, where the target's library takes the very product that the nest is, epilogue
+ * For kernels whose header asks for it, where the target's library takes the very product or convolution that the nest is, epilogue
  * included (ir/loop/library.h). The nest stays as it is, and says what the kernel means.
  */
 #include "passes/schedule/schedules.h"

@@ -59,6 +59,35 @@ Test(choose, product_as_small_graph) {
     cr_assert_str_eq(key_of(key), key, "the small graph of a small graph is itself");
 }
 
+/* Views behind it belong to it, for they say where its result lies; what is read twice ends it. */
+Test(choose, convolution_as_small_graph) {
+    sn_module *m = parse("graph @model(%x: f32[2, 3, 8, 8], %dy: f32[2, 5, 8, 8], %rest: f32[5, 3, 3, 3]) {\n"
+                         "  %h = exp %x\n  %a = permute %h perm=[1, 0, 2, 3]\n  %b = permute %dy perm=[1, 0, 2, 3]\n"
+                         "  %c = conv %a, %b padding=[1, 1]\n  %d = permute %c perm=[1, 0, 2, 3]\n"
+                         "  %e = relu %d\n  %f = add %e, %rest\n  %g = sum %f axes=[0]\n  return g = %g }");
+    static const char want[] =
+        "graph @convolution(%i0: f32[2, 3, 8, 8], %i1: f32[2, 5, 8, 8], %i2: f32[5, 3, 3, 3]) {\n"
+        "  %0 = permute %i0 perm=[1, 0, 2, 3] : f32[3, 2, 8, 8]\n"
+        "  %1 = permute %i1 perm=[1, 0, 2, 3] : f32[5, 2, 8, 8]\n"
+        "  %2 = conv %0, %1 padding=[1, 1] : f32[3, 5, 3, 3]\n"
+        "  %3 = permute %2 perm=[1, 0, 2, 3] : f32[5, 3, 3, 3]\n"
+        "  %4 = relu %3 : f32[5, 3, 3, 3]\n"
+        "  %5 = add %4, %i2 : f32[5, 3, 3, 3]\n"
+        "  return o0 = %5\n"
+        "}\n";
+    for (int again = 0; again < 2; again++) {
+        sn_nd_list convs = {0};
+        const char *key;
+        sn_convolution_list(&convs, m, &arena);
+        cr_assert_eq(convs.n, 1);
+        cr_assert_eq(sn_product_key(&key, m, convs.at[0], &arena), SN_OK, "%s", env.message);
+        cr_assert_str_eq(key, want, "%s", again ? "the small graph of a small graph is itself" : "the small graph");
+        sn_module_free(m);
+        m = parse(key);
+    }
+    sn_module_free(m);
+}
+
 /* Names, what the inputs are made of and what reads the results make no difference; layouts do, and so does what fuses. */
 Test(choose, equal_products_have_equal_keys) {
     const char *plain = key_of("graph @a(%x: f32[4, 8], %y: f32[8, 4]) { %z = matmul %x, %y return z = %z }");

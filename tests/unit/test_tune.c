@@ -228,6 +228,36 @@ Test(tune, trials_of_a_library) {
     cr_expect_str_eq(trials.at[2].choice, "library algo=2");
 }
 
+static const char CONV[] =
+    "graph @convolution(%i0: f16[4, 64, 28, 28], %i1: f16[48, 64, 3, 3]) {\n"
+    "  %0 = conv %i0, %i1 stride=[2, 2] padding=[1, 1] : f16[4, 48, 14, 14]\n  return o0 = %0\n}\n";
+
+static bool two_algorithms(void *user, const sn_library_call *call, char why[SN_LIBRARY_WHY]) {
+    const sn_library_conv *v = &call->conv;
+    (void)user, (void)why;
+    cr_assert(call->is_conv && v->batch.size == 4 && v->groups.size == 1 && v->out.size == 48 && v->in.size == 64);
+    cr_assert(v->n == 2 && v->at[0].size == 28 && v->at[1].taps == 3 && v->at[1].stride == 2 && v->at[1].low == 1);
+    cr_assert(v->at[1].a == 1 && v->at[1].b == 1 && v->at[1].c == 1 && v->in.a == 28 * 28 && v->in.b == 9);
+    return call->algo < 2;
+}
+
+Test(tune, trials_of_a_convolution) {
+    sn_target host;
+    sn_trial_list trials = {.arena = &arena};
+    const sn_library library = {two_algorithms, NULL};
+    static const char *const wanted[] = {"plain", "library", "library algo=1", "unfolded"};
+    sn_target_host(&host, 2);
+    cr_assert_eq(sn_trials_list(&trials, &env, CONV, &host, &library, sn_pipeline_host, NULL), SN_OK, "%s",
+                 env.message);
+    for (size_t i = 0; i < SN_COUNT(wanted); i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < trials.n; k++) found |= !strcmp(trials.at[k].choice, wanted[i]);
+        cr_expect(found, "%s", wanted[i]);
+    }
+    cr_expect_str_eq(trials.at[0].choice, "plain");
+    cr_expect(!strncmp(trials.at[1].choice, "schedule ", 9) && trials.at[1].cycles >= 0, "%s", trials.at[1].choice);
+}
+
 /* ---- records ---- */
 
 static sn_record_place place_of(const char *device) {
