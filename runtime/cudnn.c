@@ -1,7 +1,7 @@
 /* cudnn.c: convolutions by cuDNN: the library behind dlopen, calls made ready when a program is loaded, runs.
  *
- * cuDNN is a package of its own and may be missing. Opening it takes longer than a small program, so nobody does before a
- * kernel asks for it. Its heuristic lists algorithms for a call, the fastest by its own estimate first; `algo` says which
+ * cuDNN is a package of its own and may be missing. A handle of it takes longer than a small program, so there is none before
+ * a kernel asks for it; its version is known without. Its heuristic lists algorithms for a call, the fastest by its own estimate first; `algo` says which
  * of those that cudnn_convs.def lets through and whose workspace is not larger than that of products. The functions are
  * those of cudnn_cnn.h, which cuDNN 8 and 9 have alike. A handle has a stream and serves one thread at a time: whoever
  * runs a call has one. Relies on sn_library_read for what a call says.
@@ -148,12 +148,16 @@ sn_cudnn *sn_cudnn_open(sn_cuda *cu, char why[SN_LIBRARY_WHY]) {
     sn_cudnn *lib = sn_heap_alloc(cu->env, sizeof *lib);
     sn_heap_keep(lib); /* it outlives a call that fails, as the device does */
     *lib = (sn_cudnn){.env = cu->env};
-    if (!open_library(lib, why) || !sn_cudnn_new_handle(&lib->handle, lib, why)) {
+    if (!open_library(lib, why)) {
         sn_cudnn_close(lib);
         return NULL;
     }
     put_name(lib);
     return cu->cudnn = lib;
+}
+
+bool sn_cudnn_start(sn_cudnn *lib, char why[SN_LIBRARY_WHY]) {
+    return lib->handle || sn_cudnn_new_handle(&lib->handle, lib, why);
 }
 
 void sn_cudnn_close(sn_cudnn *lib) {

@@ -19,7 +19,7 @@ typedef struct sn_cudnn_found {
 
 typedef struct sn_cudnn {
     sn_env *env;
-    void *library, *handle; /* handle: for questions; runs have their own */
+    void *library, *handle; /* handle: for questions, NULL: none was asked yet; runs have their own */
     char name[64];          /* "cuDNN 9.10.2" */
 #define SN_DNN(name, result, parameters) result(*name) parameters;
 #include "runtime/cudnn_api.def"
@@ -28,6 +28,8 @@ typedef struct sn_cudnn {
 
 /* Open it; it stays open with the device. NULL: there is none, and why. The context of cu is current, here and below. */
 sn_cudnn *sn_cudnn_open(sn_cuda *cu, char why[SN_LIBRARY_WHY]);
+/* Before the first question about a call. false: it does not work on the device, and why. */
+bool sn_cudnn_start(sn_cudnn *lib, char why[SN_LIBRARY_WHY]);
 void sn_cudnn_close(sn_cudnn *lib);
 
 /* ---- what the library is asked for (cudnn_shape.c) ---- */

@@ -26,7 +26,7 @@ static bool blas_takes(sn_cuda *cu, const sn_library_call *call, char why[SN_LIB
 static bool dnn_takes(sn_cuda *cu, const sn_library_call *call, char why[SN_LIBRARY_WHY]) {
     sn_cudnn_call ready;
     sn_cudnn *lib = sn_cudnn_open(cu, why);
-    if (!lib) return false;
+    if (!lib || !sn_cudnn_start(lib, why)) return false;
     bool takes = sn_cudnn_prepare(&ready, lib, call, why);
     sn_cudnn_drop(&ready, lib);
     return takes;

@@ -223,8 +223,9 @@ static void want_workspace(sn_prog *p, size_t size) {
 
 static sn_status ready_conv(sn_prog *p, sn_code *code) {
     char why[SN_LIBRARY_WHY];
-    if (!p->cudnn) p->cudnn = sn_cudnn_open(p->cu, why);
-    if (!p->cudnn) return refuse_call(p, code, why);
+    sn_cudnn *lib = sn_cudnn_open(p->cu, why);
+    if (!lib || !sn_cudnn_start(lib, why)) return refuse_call(p, code, why);
+    p->cudnn = lib;
     code->conv = sn_zalloc(&p->arena, sizeof *code->conv);
     if (!sn_cudnn_prepare(code->conv, p->cudnn, code->k.library, why)) return refuse_call(p, code, why);
     want_workspace(p, code->conv->workspace);
