@@ -189,15 +189,11 @@ static void body(sn_gen *g) {
 /* Registers go from the warpgroup that copies to those that compute. What all have together stays what it was when the block
  * began, or it waits for ever. Multiples of 8. */
 static void share_registers(sn_gen *g, sn_gen_role role) {
-    enum { FILE = 65536, COPIES = 24, MOST = 240, UNIT = 8 };
-    uint32_t all = g->threads_x + SN_BOX_THREADS, groups = g->threads_x / SN_BOX_THREADS;
-    if (!g->specific || g->k->sched.min_blocks > 1 || groups < 2 || g->threads_x % SN_BOX_THREADS) return;
-    uint32_t own = FILE / all / UNIT * UNIT, more = (own * all - COPIES * SN_BOX_THREADS) / g->threads_x / UNIT * UNIT;
+    sn_box_share share = sn_box_registers(g->threads_x, g->k->sched.min_blocks);
+    if (!g->specific || share.computes == share.all) return;
     char text[64];
     snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", role == SN_GEN_COPIES ? "dec" : "inc",
-             role == SN_GEN_COPIES ? COPIES
-             : more < MOST         ? more
-                                   : MOST);
+             role == SN_GEN_COPIES ? SN_BOX_REGS : share.computes);
     sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0);
 }
 

@@ -443,13 +443,18 @@ static lv stage_before(sn_gen *g, const sn_gen_ring *r, lv stage) {
     return em_select(&g->em, wraps, sn_gen_c32(g, r->stages - 1), em_isub(&g->em, stage, sn_gen_c32(g, 1)));
 }
 
-/* The pipe in the pipe behind which nothing reads what this one brings; none: its stage is read to the end. */
+/* The statement behind which no thread and no instruction reads what the pipe brings; none: its stage is read to the
+ * end, or that is soon enough. It is not where it is a pipe, which lasts, or where there is no other stage to be
+ * filled. */
 static sn_stmt last_reader(const sn_gen *g, const sn_gen_ring *r) {
     sn_stmt last = {0};
+    bool async = false;
     for (sn_stmt s = sn_pipe_barrier(g->m, r->pipe); s.i; s = sn_stmt_get(g->m, s)->next)
         for (uint32_t k = 0; k < g->boxes.n; k++)
-            if (fills(g, &g->boxes.at[k], r) && sn_stmt_loads(g->m, s, g->boxes.at[k].box.shared)) last = s;
-    return last.i && sn_stmt_get(g->m, last)->pipe ? last : (sn_stmt){0};
+            if (fills(g, &g->boxes.at[k], r) && sn_stmt_loads(g->m, s, g->boxes.at[k].box.shared))
+                last = s, async |= is_async(g, s);
+    bool soon = last.i && (sn_stmt_get(g->m, last)->pipe || (r->stages == 1 && !async));
+    return soon ? last : (sn_stmt){0};
 }
 
 static void release_by_warps(sn_gen *g, const sn_gen_ring *r, lv stage) {

@@ -47,6 +47,17 @@ uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k) {
     return 0;
 }
 
+/* setmaxnreg counts whole warpgroups, and registers by eights. */
+sn_box_share sn_box_registers(uint32_t threads, uint32_t blocks) {
+    enum { FILE = 65536, MOST = 255, SHARED = 240, UNIT = 8 };
+    uint32_t all = threads + SN_BOX_THREADS, own = FILE / (blocks ? blocks : 1) / all / UNIT * UNIT;
+    sn_box_share share = {own < MOST ? own : MOST, own < MOST ? own : MOST};
+    if (own >= SHARED || own <= SN_BOX_REGS || threads % SN_BOX_THREADS) return share;
+    uint32_t more = (own * all - SN_BOX_REGS * SN_BOX_THREADS) / threads / UNIT * UNIT;
+    share.computes = more < SHARED ? more : SHARED;
+    return share;
+}
+
 /* ---- the nest ---- */
 
 static sn_axis axis_of(const finder *f, uint32_t k) { return sn_stmt_get(f->m, f->loops[k])->axis; }

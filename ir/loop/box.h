@@ -54,6 +54,13 @@ bool sn_box_find(sn_box *out, const char **why_not, sn_module *m, sn_stmt nest);
 /* Where boxes fill shared memory, so many threads of a block are for them alone, behind those that axes count. */
 enum { SN_BOX_THREADS = 128 };
 uint32_t sn_kern_box_threads(const sn_module *m, sn_kern k);
+/* Registers of a thread of such a block that computes, of `threads` of them, where so many blocks are resident: the
+ * threads that copy begin with as many as all, and leave them what they do not need. */
+enum { SN_BOX_REGS = 24 /* of those that copy */ };
+typedef struct sn_box_share {
+    uint32_t all, computes; /* what threads begin with; what those that compute have then, if not as many */
+} sn_box_share;
+sn_box_share sn_box_registers(uint32_t threads, uint32_t blocks);
 /* Is the loop a pipe that boxes fill, and nothing else? Then its barrier is none for threads: it waits for the
  * boxes. */
 bool sn_pipe_of_boxes(const sn_module *m, sn_stmt pipe);

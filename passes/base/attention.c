@@ -318,13 +318,15 @@ bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) 
     return t->is_gpu && dtype && heads && few;
 }
 
-/* Class attend (passes/schedule/attend.c): warpgroups take whole heads of halves, whose rows are a multiple of 16
- * bytes. Of few rows, the heads of a group or some queries, it knows itself whether it is worth it. */
+/* Class attend (passes/schedule/attend.c, attend_terms.c): warpgroups take whole heads, whose rows are a multiple of 16
+ * bytes. Of few rows of halves, the heads of a group or some queries, it knows itself whether it is worth it; of f32 a
+ * tile has 64 queries at least, and fewer than half of them are done sooner with the scores in memory. */
 static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
-    enum { SM = 90, WIDEST = 256, UNIT = 8 };
-    bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16;
-    return t->is_gpu && t->specific && t->sm == SM && halves && s->depth <= WIDEST && s->width <= WIDEST &&
-           s->depth % UNIT == 0 && s->width % UNIT == 0 && s->shared > 1;
+    enum { SM = 90, WIDEST = 256, PIECE = 16, LEAST = 32 };
+    bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16, floats = s->dtype == SN_F32 && s->queries >= LEAST;
+    int64_t unit = PIECE / sn_dtype_bytes(s->dtype);
+    return t->is_gpu && t->specific && t->sm == SM && (halves || floats) && s->depth <= WIDEST && s->width <= WIDEST &&
+           s->depth % unit == 0 && s->width % unit == 0 && s->shared > 1;
 }
 
 /* Class attend on the CPU (passes/schedule/attend_host.c). Query rows are lanes of vectors: those without one are lost

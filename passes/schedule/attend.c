@@ -204,6 +204,8 @@ static void find_loads(sn_attend *a, sn_val v) {
     a->loads[a->n_loads++] = s;
 }
 
+void sn_attend_find_loads(sn_attend *a) { find_loads(a, a->score); }
+
 int64_t sn_attend_loaded(const sn_attend *a, bool boxed) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < a->n_loads; i++)
@@ -240,7 +242,7 @@ bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn
 
 bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     if (!sn_attend_find_nest(a, why_not, cx, k) || !find_instruction(a, why_not)) return false;
-    find_loads(a, a->score);
+    sn_attend_find_loads(a);
     for (uint32_t i = 0; i < a->n_loads; i++) a->boxed[i] = can_be_boxed(a, a->loads[i]);
     return true;
 }
@@ -260,9 +262,9 @@ int64_t sn_attend_padded(int64_t channels) {
     return (channels + step - 1) / step * step;
 }
 
-uint32_t sn_attend_line(int64_t padded) {
+uint32_t sn_attend_line(int64_t bytes) {
     uint32_t line = SN_LINE;
-    while (padded * sn_dtype_bytes(SN_BF16) % line) line /= 2;
+    while (bytes % line) line /= 2;
     return line;
 }
 
@@ -385,9 +387,8 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     return sc;
 }
 
-/* Insert by cycles, into the best so many. */
-enum { MOST = 8 };
-static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sched *sc, double c) {
+void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sched *sc, double c) {
+    enum { MOST = SN_ATTEND_HEADERS };
     uint32_t at = list->n < MOST ? list->n : MOST - 1;
     if (list->n == MOST && cost[at] <= c) return;
     if (list->n < MOST) SN_PUSH(arena, list, *sc);
@@ -416,7 +417,7 @@ sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     enum { MOST_GROUPS = 3, MOST_KEYS = 256, MOST_STAGES = 4 };
     sn_attend a;
     const char *why_not;
-    double cost[MOST];
+    double cost[SN_ATTEND_HEADERS];
     sn_sched_list list = {0};
     (void)sh;
     if (!sn_attend_find(&a, &why_not, cx, k)) return SN_OK;
@@ -425,7 +426,7 @@ sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
         for (uint32_t keys = MOST_KEYS; keys > sn_mmas[a.mma].k; keys -= sn_mmas[a.mma].k)
             for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
                 sn_sched sc = complete(&a, pinned, groups, keys, stages);
-                if (is_possible(&a, &sc)) rank(&list, cost, cx->scratch, &sc, cycles(&a, &sc));
+                if (is_possible(&a, &sc)) sn_attend_rank(&list, cost, cx->scratch, &sc, cycles(&a, &sc));
             }
     if (list.n && !pinned->cls && !is_worth(&a, cost[0])) return SN_OK;
     if (list.n && !sn_attend_fits(&why_not, &a, &list.at[0])) {

@@ -47,16 +47,21 @@ typedef struct sn_attend {
 int64_t sn_attend_loaded(const sn_attend *a, bool boxed);
 /* Is the kernel attention? Finds all but loads and mma. */
 bool sn_attend_find_nest(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
+/* What f loads for each score. */
+void sn_attend_find_loads(sn_attend *a);
 /* ... that boxes and matrix instructions of this target can do? */
 bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 /* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */
 int64_t sn_attend_padded(int64_t channels);
-/* ... in lines of so many bytes. */
-uint32_t sn_attend_line(int64_t padded);
+/* So many bytes lie in lines of ... */
+uint32_t sn_attend_line(int64_t bytes);
 /* How many tiles of q there is room for: a persistent block has the next one brought early. */
 uint32_t sn_attend_queries(const sn_attend *a, const sn_sched *sc);
 /* Bytes of shared memory of a block of that header, without results. */
 int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc);
+/* Insert a header by its cycles, into the best so many; cost: those of the list. */
+enum { SN_ATTEND_HEADERS = 8 };
+void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sched *sc, double cycles);
 /* Can boxes bring its operands, by tiles of that header (attend_bind.c)? */
 bool sn_attend_fits(const char **why_not, const sn_attend *a, const sn_sched *sc);
 

@@ -35,11 +35,12 @@ sn_ix sn_attend_open_threads(binding *o, sn_cursor *at) {
 
 /* ---- operands ---- */
 
-static sn_mma_operand make_operand(binding *o, const char *name, sn_stmt load, int64_t lines, int64_t channels) {
+sn_mma_operand sn_attend_make_operand(binding *o, const char *name, sn_dtype dtype, int64_t lines, int64_t channels) {
     int64_t padded = sn_attend_padded(channels);
-    sn_buf buf = sn_contract_local(&o->b, name, sn_stmt_get(o->b.m, load)->dtype, SN_BUF_SHARED, lines * padded, 1);
-    sn_buf_get(o->b.m, buf)->swizzle = sn_attend_line(padded);
-    return (sn_mma_operand){.buf = buf, .rows = lines, .width = sn_attend_line(padded) / sn_dtype_bytes(SN_BF16)};
+    uint32_t bytes = sn_dtype_bytes(dtype), line = sn_attend_line(padded * bytes);
+    sn_buf buf = sn_contract_local(&o->b, name, dtype, SN_BUF_SHARED, lines * padded, 1);
+    sn_buf_get(o->b.m, buf)->swizzle = line;
+    return (sn_mma_operand){.buf = buf, .rows = lines, .width = line / bytes};
 }
 
 /* Boxes that bring a tile: `lines` rows or keys from `from` on, of `all`; side by side what lines of channels hold.
@@ -122,7 +123,7 @@ static void put_loaded(binding *o, sn_cursor at, uint32_t number) {
     }
 }
 
-static void put_keys(binding *o, sn_cursor at) {
+void sn_attend_put_keys(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     int64_t keys = o->b.sc->tile_n;
     for (uint32_t i = 0; i < a->n_loads; i++)
@@ -138,18 +139,18 @@ sn_ix sn_attend_row_at(binding *o, sn_ix x, sn_ix h, sn_ix r) {
 }
 
 /* Loops over the rows of a thread. */
-static void open_rows(binding *o, sn_cursor *at, sn_ix *h, sn_ix *r) {
+void sn_attend_open_rows(binding *o, sn_cursor *at, sn_ix *h, sn_ix *r) {
     *h = open_loop(o, at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
     *r = open_loop(o, at, "r", 2, SN_AXIS_UNROLL);
 }
 
 /* Loops over what it has of a row of scores, innermost pairs of neighbours: j-th block, element e of it. */
-static void open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
+void sn_attend_open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
     *j = open_loop(o, at, "j", o->scores.tiles_n, SN_AXIS_UNROLL);
     *e = fma_ix(o, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
 }
 
-static void store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
+void sn_attend_store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
     int64_t own = sn_buf_get(o->b.m, buf)->private_size;
     sn_ix x = sn_attend_open_threads(o, &at), e = open_loop(o, &at, "e", own, SN_AXIS_UNROLL);
     sn_put_store(o->b.m, at, buf, fma_ix(o, own, x, e), sn_put_const(o->b.m, at, SN_F32, value));
@@ -193,7 +194,7 @@ static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b,
 
 /* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x +
  * 1) also near 0. */
-static sn_val put_score(binding *o, sn_contraction_copier *p) {
+sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
     enum { MOST_WEIGHT = 256 };
     sn_module *m = o->b.m;
     sn_cursor at = p->at;
@@ -220,8 +221,8 @@ static void open_scores(binding *o, sn_cursor *at, spot *out) {
     sn_attend *a = o->a;
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, at), h, r, j, e;
-    open_rows(o, at, &h, &r);
-    open_pairs(o, at, r, &j, &e);
+    sn_attend_open_rows(o, at, &h, &r);
+    sn_attend_open_pairs(o, at, r, &j, &e);
     out->row = sn_mma_row(m, &o->scores, x, h, e);
     out->key = sn_mma_column(m, &o->scores, x, j, e);
     sn_ix row = sn_ix_add(m, o->b.row, out->row), key = sn_ix_add(m, o->keys, out->key);
@@ -234,7 +235,7 @@ static void open_scores(binding *o, sn_cursor *at, spot *out) {
 }
 
 /* What f loads, before the products that it stands behind. */
-static void put_loads(binding *o, sn_cursor at) {
+void sn_attend_put_loads(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     spot s;
     if (!sn_attend_loaded(a, false)) return;
@@ -247,7 +248,7 @@ static void put_loads(binding *o, sn_cursor at) {
 }
 
 /* f of each score. */
-static void put_function(binding *o, sn_cursor at) {
+void sn_attend_put_function(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     spot s;
     if (sn_val_eq(a->score, a->sum)) return;
@@ -257,7 +258,21 @@ static void put_function(binding *o, sn_cursor at) {
         sn_ix from = a->boxed[i] ? loaded_at(o, i, s.row, s.key) : s.own;
         s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], from);
     }
-    sn_put_store(o->b.m, at, o->s, s.own, put_score(o, &s.p));
+    sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p));
+}
+
+/* The score where e is not negative, else -inf. */
+static sn_val put_seen(binding *o, sn_cursor at, sn_ix e, sn_val score) {
+    sn_module *m = o->b.m;
+    int64_t bound = sn_ix_range(m, e).hi;
+    sn_val keep = sn_put_in(m, at, e, sn_ix_const(m, bound < 0 ? 1 : bound < INT32_MAX ? bound + 1 : INT32_MAX));
+    return sn_put_op3(m, at, SN_LOP_SELECT, keep, score, sn_put_const(m, at, SN_F32, -INFINITY));
+}
+
+sn_val sn_attend_put_seen(binding *o, sn_cursor at, sn_ix row, sn_ix key, sn_val score) {
+    for (uint32_t i = 0; i < o->a->n_masks; i++)
+        score = put_seen(o, at, sn_attend_mask_at(o->a, i, o->b.batch, row, key), score);
+    return score;
 }
 
 /* Where the test holds somewhere in the tile: scores become -inf where e is negative. */
@@ -268,20 +283,17 @@ static void put_mask(binding *o, sn_cursor at, sn_ix least, uint32_t mask, bool 
     if (most < 0) return;
     at = sn_at_end(o->b.k, sn_put_if(m, at, worst, sn_ix_const(m, most < INT32_MAX ? most + 1 : INT32_MAX)));
     sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
-    open_rows(o, &at, &h, &r);
-    open_pairs(o, &at, r, &j, &e);
+    sn_attend_open_rows(o, &at, &h, &r);
+    sn_attend_open_pairs(o, &at, r, &j, &e);
     sn_ix key = sn_ix_add(m, o->keys, sn_mma_column(m, &o->scores, x, j, e));
     sn_ix row = sn_ix_add(m, o->b.row, sn_mma_row(m, &o->scores, x, h, e));
     sn_ix test = keys_end ? sn_ix_addc(m, sn_ix_scale(m, key, -1), o->a->c.k - 1)
                           : sn_attend_mask_at(o->a, mask, o->b.batch, row, key);
-    int64_t bound = sn_ix_range(m, test).hi;
-    sn_val keep = sn_put_in(m, at, test, sn_ix_const(m, bound < 0 ? 1 : bound < INT32_MAX ? bound + 1 : INT32_MAX));
     sn_ix own = sn_mma_element(m, &o->scores, x, h, j, e);
-    sn_val score = sn_put_load(m, at, o->s, own), never = sn_put_const(m, at, SN_F32, -INFINITY);
-    sn_put_store(m, at, o->s, own, sn_put_op3(m, at, SN_LOP_SELECT, keep, score, never));
+    sn_put_store(m, at, o->s, own, put_seen(o, at, test, sn_put_load(m, at, o->s, own)));
 }
 
-static void put_masks(binding *o, sn_cursor at) {
+void sn_attend_put_masks(binding *o, sn_cursor at) {
     sn_attend *a = o->a;
     for (uint32_t i = 0; i < a->n_masks; i++)
         put_mask(o, at, sn_attend_mask_least(a, i, o->b.sc, o->b.batch, o->b.row, o->keys), i, false);
@@ -304,10 +316,10 @@ sn_val sn_attend_put_factor(binding *o, sn_cursor at, sn_val most) {
     return sn_put_op3(m, at, SN_LOP_SELECT, good, put_f32(o, at, o->scale), put_f32(o, at, ldexp(1, exponent)));
 }
 
-static void put_most(binding *o, sn_cursor at) {
+void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, l;
-    open_rows(o, &at, &h, &r);
+    sn_attend_open_rows(o, &at, &h, &r);
     sn_cursor in = at;
     sn_stmt group = open_reduce(o, &in, "l", 4, SN_AXIS_WARP, SN_COMB_MAX, &l);
     sn_val most = close_reduce(o, in, group, put_over_row(o, in, neighbour(o, x, l), h, r, SN_COMB_MAX));
@@ -316,8 +328,9 @@ static void put_most(binding *o, sn_cursor at) {
     sn_val never = put_f32(o, at, -INFINITY), none = sn_put_op2(m, at, SN_LOP_EQ, now, never);
     sn_val factor = sn_attend_put_factor(o, at, now), first = sn_put_op2(m, at, SN_LOP_EQ, before, never);
     sn_val old = sn_put_op3(m, at, SN_LOP_SELECT, first, never, sn_put_load(m, at, o->shift, own));
-    sn_val shift =
-        sn_put_op3(m, at, SN_LOP_SELECT, none, put_f32(o, at, 0), sn_put_op2(m, at, SN_LOP_MUL, now, factor));
+    sn_val shift = sn_put_op2(m, at, SN_LOP_MUL, now, factor);
+    if (o->raised) shift = sn_put_op2(m, at, SN_LOP_SUB, shift, put_f32(o, at, o->raised));
+    shift = sn_put_op3(m, at, SN_LOP_SELECT, none, put_f32(o, at, 0), shift);
     sn_val grown = sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(m, at, SN_LOP_SUB, old, shift));
     sn_put_store(m, at, o->most, own, now);
     sn_put_store(m, at, o->factor, own, factor);
@@ -325,18 +338,21 @@ static void put_most(binding *o, sn_cursor at) {
     sn_put_store(m, at, o->grown, own, grown);
 }
 
-static void put_weights(binding *o, sn_cursor at) {
+sn_val sn_attend_put_weight(binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift) {
+    sn_val scaled = sn_put_op2(o->b.m, at, SN_LOP_MUL, score, factor);
+    return sn_put_op1(o->b.m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(o->b.m, at, SN_LOP_SUB, scaled, shift));
+}
+
+void sn_attend_put_weights(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
-    open_rows(o, &at, &h, &r);
+    sn_attend_open_rows(o, &at, &h, &r);
     sn_cursor in = at;
     sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val shift = sn_put_load(m, at, o->shift, own), factor = sn_put_load(m, at, o->factor, own);
-    open_pairs(o, &in, r, &j, &e);
+    sn_attend_open_pairs(o, &in, r, &j, &e);
     sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
-    sn_val scaled = sn_put_op2(m, in, SN_LOP_MUL, sn_put_load(m, in, o->s, score), factor);
-    sn_put_store(m, in, o->s, score,
-                 sn_put_op1(m, in, SN_LOP_EXP2_NORMAL, sn_put_op2(m, in, SN_LOP_SUB, scaled, shift)));
+    sn_put_store(m, in, o->s, score, sn_attend_put_weight(o, in, sn_put_load(m, in, o->s, score), factor, shift));
     sn_val sum = put_over_row(o, at, x, h, r, SN_COMB_SUM), part = sn_put_load(m, at, o->part, own);
     part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_load(m, at, o->grown, own));
     sn_put_store(m, at, o->part, own, sn_put_op2(m, at, SN_LOP_ADD, part, sum));
@@ -357,7 +373,7 @@ static void put_fragment(binding *o, sn_cursor at) {
 static void put_growth(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r;
-    open_rows(o, &at, &h, &r);
+    sn_attend_open_rows(o, &at, &h, &r);
     sn_val grown = sn_put_load(m, at, o->grown, sn_attend_row_at(o, x, h, r));
     sn_ix j = open_loop(o, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
     sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
@@ -367,22 +383,24 @@ static void put_growth(binding *o, sn_cursor at) {
 }
 
 /* Behind all keys: totals of rows, and their maximum as scores have it. */
-static void put_totals(binding *o, sn_cursor at) {
+void sn_attend_put_totals(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, l;
-    open_rows(o, &at, &h, &r);
+    sn_attend_open_rows(o, &at, &h, &r);
     sn_cursor in = at;
     sn_stmt group = open_reduce(o, &in, "l", 4, SN_AXIS_WARP, SN_COMB_SUM, &l);
     sn_val part = sn_put_load(m, in, o->part, sn_attend_row_at(o, neighbour(o, x, l), h, r));
     sn_ix own = sn_attend_row_at(o, x, h, r);
-    sn_put_store(m, at, o->total, own, close_reduce(o, in, group, part));
+    sn_val total = close_reduce(o, in, group, part);
+    if (o->raised) total = sn_put_op2(m, at, SN_LOP_MUL, total, put_f32(o, at, ldexp(1, -o->raised)));
+    sn_put_store(m, at, o->total, own, total);
     sn_val most = sn_put_load(m, at, o->most, own);
     sn_put_store(m, at, o->shift, own, sn_put_op2(m, at, SN_LOP_MUL, most, put_f32(o, at, o->a->factor)));
 }
 
 /* ---- all of it ---- */
 
-static sn_buf make_registers(binding *o, const char *name, sn_dtype dtype, int64_t own) {
+sn_buf sn_attend_registers(binding *o, const char *name, sn_dtype dtype, int64_t own) {
     return sn_contract_local(&o->b, name, dtype, SN_BUF_REG, own, o->b.nest.threads);
 }
 
@@ -396,43 +414,57 @@ static sn_buf make_lines(binding *o, sn_dtype dtype) {
     return buf;
 }
 
+/* Those that have one element for each row of a thread, and for each score. */
+static void make_rows(binding *o) {
+    const sn_attend *a = o->a;
+    int64_t rows = 2 * o->b.nest.tiles_m;
+    o->s = sn_attend_registers(o, "s", SN_F32, sn_mma_private(&o->scores));
+    o->most = sn_attend_registers(o, "most", SN_F32, rows);
+    o->factor = sn_attend_registers(o, "factor", SN_F32, rows);
+    o->shift = sn_attend_registers(o, "shift", SN_F32, rows);
+    o->grown = sn_attend_registers(o, "grown", SN_F32, rows);
+    o->part = sn_attend_registers(o, "part", SN_F32, rows);
+    o->total = sn_attend_registers(o, "total", SN_F32, rows);
+    for (uint32_t i = 0; i < a->n_loads; i++) {
+        sn_dtype dtype = sn_stmt_get(o->b.m, a->loads[i])->dtype;
+        o->loaded[i] =
+            a->boxed[i] ? make_lines(o, dtype) : sn_attend_registers(o, "loaded", dtype, sn_mma_private(&o->scores));
+    }
+}
+
+static void make_operands(binding *o) {
+    const sn_attend *a = o->a;
+    const sn_sched *sc = o->b.sc;
+    sn_dtype dtype = sn_mmas[a->mma].operand;
+    o->q = sn_attend_make_operand(o, "q", dtype, sc->tile_m, a->depth);
+    o->key = sn_attend_make_operand(o, "k", dtype, sc->tile_n, a->depth);
+    o->v = sn_attend_make_operand(o, "v", dtype, sc->tile_n, a->c.n);
+    o->p = sn_attend_registers(o, "p", dtype, sn_mma_private(&o->scores));
+    o->scores.a = o->q;
+    o->scores.b = o->key;
+    o->sums.a = (sn_mma_operand){.buf = o->p, .in_registers = true};
+    o->sums.b =
+        (sn_mma_operand){.buf = o->v.buf, .rows = sn_attend_padded(a->c.n), .width = o->v.width, .across = true};
+}
+
 static void make_nests(binding *o) {
     const sn_attend *a = o->a;
     const sn_sched *sc = o->b.sc;
     const sn_mma_info *mma = &sn_mmas[a->mma];
-    int64_t depth = sn_attend_padded(a->depth), columns = sn_attend_padded(a->c.n), rows = 2 * o->b.nest.tiles_m;
+    int64_t depth = sn_attend_padded(a->depth), columns = sn_attend_padded(a->c.n);
     o->scores = o->sums = o->b.nest;
     o->scores.tiles_n = sc->tile_n / mma->n;
     o->scores.depth = depth;
     o->sums.tiles_n = (uint32_t)columns / mma->n;
     o->sums.depth = sc->tile_n;
     o->b.nest.tiles_n = o->sums.tiles_n;
-    o->q = make_operand(o, "q", a->q, sc->tile_m, a->depth);
-    o->key = make_operand(o, "k", a->key, sc->tile_n, a->depth);
-    o->v = make_operand(o, "v", a->v, sc->tile_n, a->c.n);
-    o->s = make_registers(o, "s", SN_F32, sn_mma_private(&o->scores));
-    o->p = make_registers(o, "p", mma->operand, sn_mma_private(&o->scores));
-    o->most = make_registers(o, "most", SN_F32, rows);
-    o->factor = make_registers(o, "factor", SN_F32, rows);
-    o->shift = make_registers(o, "shift", SN_F32, rows);
-    o->grown = make_registers(o, "grown", SN_F32, rows);
-    o->part = make_registers(o, "part", SN_F32, rows);
-    o->total = make_registers(o, "total", SN_F32, rows);
-    for (uint32_t i = 0; i < a->n_loads; i++) {
-        sn_dtype dtype = sn_stmt_get(o->b.m, a->loads[i])->dtype;
-        o->loaded[i] =
-            a->boxed[i] ? make_lines(o, dtype) : make_registers(o, "loaded", dtype, sn_mma_private(&o->scores));
-    }
+    make_rows(o);
     o->scores.state = o->s;
-    o->scores.a = o->q;
-    o->scores.b = o->key;
-    o->sums.state = make_registers(o, "acc", SN_F32, sn_mma_private(&o->sums));
-    o->sums.a = (sn_mma_operand){.buf = o->p, .in_registers = true};
-    o->sums.b = (sn_mma_operand){.buf = o->v.buf, .rows = columns, .width = o->v.width, .across = true};
+    o->sums.state = sn_attend_registers(o, "acc", SN_F32, sn_mma_private(&o->sums));
 }
 
 /* sums: those of instructions, with tiles as wide as all columns. */
-static void start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sums) {
+void sn_attend_start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sums) {
     sn_contract ct = {.cx = a->cx, .m = a->m, .k = a->k, .c = a->c, .mma = a->mma};
     *o = (binding){.a = a, .scale = a->factor * LOG2_E};
     *sums = *sc;
@@ -460,12 +492,12 @@ static bool grows(binding *o, int64_t down) {
 /* Products of a batch whose keys and values stay in the cache together. */
 static int64_t at_once(const binding *o) {
     const sn_contraction *c = &o->a->c;
-    int64_t bytes = c->k * (o->a->depth + c->n) * sn_dtype_bytes(SN_BF16), n = c->batch;
+    int64_t bytes = c->k * (o->a->depth + c->n) * sn_dtype_bytes(sn_stmt_get(o->b.m, o->a->key)->dtype), n = c->batch;
     while (n > 1 && (c->batch % n || 2 * n * bytes > (int64_t)o->a->cx->target->cache_bytes)) n--;
     return n;
 }
 
-/* A pipe of so many stages; *at moves inside. */
+/* A pipe of so many stages, 0: no pipe; *at moves inside. */
 static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent, uint32_t stages) {
     sn_axis ax = sn_axis_new(o->b.m, name, extent);
     *at = sn_at_end(o->b.k, sn_put_loop(o->b.m, *at, ax, SN_AXIS_SEQ));
@@ -473,21 +505,23 @@ static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent
     return sn_ix_axis(o->b.m, ax);
 }
 
-/* The loops over blocks of rows; *at moves inside. Those with most keys begin first: what is left then are short
- * ones. A persistent block does one after the other: q and keys of the next come while this one's results are
- * stored. */
-static void open_blocks(binding *o, sn_cursor *at) {
+/* The loops over blocks of rows, a pipe where boxes bring q; *at moves inside. Those with most keys begin first:
+ * what is left then are short ones. A persistent block does one after the other: q and keys of the next come while
+ * this one's results are stored. */
+void sn_attend_open_blocks(binding *o, sn_cursor *at, bool pipe) {
     const sn_contraction *c = &o->a->c;
     sn_module *m = o->b.m;
     int64_t down = (c->m + o->b.sc->tile_m - 1) / o->b.sc->tile_m, group = grows(o, down) ? at_once(o) : 1;
-    int64_t all = c->batch * down, units = o->a->cx->target->units,
+    uint32_t resident = o->b.sc->min_blocks ? o->b.sc->min_blocks : 1;
+    int64_t all = c->batch * down, units = (int64_t)o->a->cx->target->units * resident,
             blocks = o->b.sc->persistent && all > units ? units : all;
     sn_ix g = open_loop(o, at, "g", blocks, SN_AXIS_GRID), last = sn_ix_const(m, all - 1);
     o->b.tiles = at->parent;
     o->b.tile = g;
     if (o->b.split > 1) o->b.part = open_loop(o, at, "s", o->b.split, SN_AXIS_GRID);
     sn_ix turns = sn_ix_addc(m, sn_ix_divc(m, sn_ix_sub(m, last, g), blocks), 1);
-    sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), sn_attend_queries(o->a, o->b.sc));
+    uint32_t stages = pipe ? sn_attend_queries(o->a, o->b.sc) : 0;
+    sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), stages);
     sn_ix number = g;
     if (blocks < all) {
         o->b.turn = w;
@@ -499,7 +533,7 @@ static void open_blocks(binding *o, sn_cursor *at) {
     o->b.row = sn_ix_scale(m, tile, o->b.sc->tile_m);
 }
 
-static void open_tiles(binding *o, sn_cursor *at) {
+void sn_attend_open_tiles(binding *o, sn_cursor *at) {
     sn_ix number;
     sn_attend_tiles(&o->first, &number, o->a, o->b.sc, o->b.batch, o->b.row);
     if (o->b.split > 1) {
@@ -513,15 +547,15 @@ static void open_tiles(binding *o, sn_cursor *at) {
 }
 
 static void put_tile(binding *o, sn_cursor at) {
-    put_loads(o, at);
-    put_keys(o, at);
+    sn_attend_put_loads(o, at);
+    sn_attend_put_keys(o, at);
     sn_put_barrier(o->b.m, at);
     zero(o, at, o->s);
     sn_mma_put(o->b.m, at, &o->scores);
-    put_function(o, at);
-    put_masks(o, at);
-    put_most(o, at);
-    put_weights(o, at);
+    sn_attend_put_function(o, at);
+    sn_attend_put_masks(o, at);
+    sn_attend_put_most(o, at);
+    sn_attend_put_weights(o, at);
     put_fragment(o, at);
     put_growth(o, at);
     sn_mma_put(o->b.m, at, &o->sums);
@@ -535,14 +569,15 @@ bool sn_attend_fits(const char **why_not, const sn_attend *of, const sn_sched *s
     binding o;
     sn_box box;
     bool fits = true;
-    start(&o, &a, sc, &sums);
+    sn_attend_start(&o, &a, sc, &sums);
+    make_operands(&o);
     o.b.k = sn_kern_new(m, sn_strf(&m->arena, "%s_boxes", sn_kern_get(m, a.k)->name));
     sn_cursor at = sn_at_end(o.b.k, (sn_stmt){0});
-    open_blocks(&o, &at);
+    sn_attend_open_blocks(&o, &at, true);
     put_q(&o, at);
     sn_cursor in = at;
-    open_tiles(&o, &in);
-    put_keys(&o, in);
+    sn_attend_open_tiles(&o, &in);
+    sn_attend_put_keys(&o, in);
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first; s.i && fits; s = sn_stmt_walk_next(m, s))
         if (sn_stmt_get(m, s)->bulk) fits = sn_box_find(&box, why_not, m, s);
     sn_kern_remove(m, o.b.k);
@@ -555,25 +590,26 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_sched sums;
     binding o;
     sn_attend_find(&a, &why_not, cx, k);
-    start(&o, &a, sc, &sums);
+    sn_attend_start(&o, &a, sc, &sums);
+    make_operands(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    open_blocks(&o, &at);
+    sn_attend_open_blocks(&o, &at, true);
     put_q(&o, at);
     sn_put_barrier(o.b.m, at);
-    store_all(&o, at, o.most, -INFINITY);
-    store_all(&o, at, o.shift, 0);
-    store_all(&o, at, o.part, 0);
+    sn_attend_store_all(&o, at, o.most, -INFINITY);
+    sn_attend_store_all(&o, at, o.shift, 0);
+    sn_attend_store_all(&o, at, o.part, 0);
     zero(&o, at, o.sums.state);
     sn_cursor in = at;
-    open_tiles(&o, &in);
+    sn_attend_open_tiles(&o, &in);
     put_tile(&o, in);
     if (o.b.split > 1) {
         sn_attend_put_parts(&o, at);
         at = sn_at_end(k, o.b.tiles);
         sn_attend_add_parts(&o, at);
     }
-    put_totals(&o, at);
+    sn_attend_put_totals(&o, at);
     sums.tile_n = (uint32_t)sn_attend_padded(a.c.n);
     o.b.sc = &sums;
     o.b.states[0] = o.b.states[2] = o.shift;

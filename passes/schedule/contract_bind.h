@@ -108,6 +108,21 @@ void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p);
 
 /* ---- contract_terms.c ---- */
 
+/* What a factor is multiplied by before it is taken apart into several terms: 2^23. */
+enum { SN_TERMS_SCALE = 23 };
+/* Which terms product i of them is of. Small products come first. */
+typedef struct sn_terms_pair {
+    uint8_t left, right;
+} sn_terms_pair;
+sn_terms_pair sn_terms_pair_of(uint32_t n_terms, uint32_t i);
+/* x scaled, if it becomes several terms; terms of a scaled x go to element `offset` of these buffers. */
+sn_val sn_terms_scale(sn_module *m, sn_cursor at, sn_val x, uint32_t n_terms);
+void sn_terms_store(sn_module *m, sn_cursor at, sn_val x, uint32_t n_terms, const sn_buf *to, sn_ix offset);
+/* Is the sum, 2^scale times what terms gave, nan, infinite or so large that terms or sums may have overflowed? */
+sn_val sn_terms_bad(sn_module *m, sn_cursor at, sn_val sum, int scale);
+/* That as a number for `if`: 0 where it is bad, else -1. */
+sn_ix sn_terms_test(sn_module *m, sn_cursor at, sn_val bad);
+
 /* Shared memory and registers for terms. */
 void sn_contract_make_terms(sn_contract_binding *b);
 /* Do lines of terms fit into tiles, and do all threads take as many vectors of each right operand apart? */

@@ -24,14 +24,12 @@
 
 #include <math.h>
 
-enum { SCALE = 23, LARGEST = 126, VECTOR = 4, GROUP = 8 /* steps that change places */ };
+enum { SCALE = SN_TERMS_SCALE, VECTOR = 4, GROUP = 8 /* steps that change places */ };
 
-/* Which terms are multiplied, small products first: rows of {left, right}, for 1, 2 and 3 terms. */
-typedef struct pair {
-    uint8_t left, right;
-} pair;
-static const pair PAIRS[SN_MOST_TERMS][SN_MOST_TERMS * (SN_MOST_TERMS + 1) / 2] = {
+static const sn_terms_pair PAIRS[SN_MOST_TERMS][SN_MOST_TERMS * (SN_MOST_TERMS + 1) / 2] = {
     {{0, 0}}, {{1, 0}, {0, 1}, {0, 0}}, {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}}};
+
+sn_terms_pair sn_terms_pair_of(uint32_t n_terms, uint32_t i) { return PAIRS[n_terms - 1][i]; }
 
 static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
 
@@ -98,15 +96,21 @@ void sn_contract_make_terms(sn_contract_binding *b) {
 
 /* ---- taking apart ---- */
 
-void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const sn_buf *to, sn_ix offset) {
-    sn_module *m = b->m;
+void sn_terms_store(sn_module *m, sn_cursor at, sn_val x, uint32_t n_terms, const sn_buf *to, sn_ix offset) {
     sn_val rest = x;
-    if (is_scaled(b)) rest = sn_put_op2(m, at, SN_LOP_MUL, rest, sn_put_const(m, at, SN_F32, ldexp(1, SCALE)));
-    for (uint32_t t = 0; t < b->n_terms; t++) {
+    for (uint32_t t = 0; t < n_terms; t++) {
         sn_val term = sn_put_cast(m, at, SN_BF16, rest);
         sn_put_store(m, at, to[t], offset, term);
-        if (t + 1 < b->n_terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, term));
+        if (t + 1 < n_terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, term));
     }
+}
+
+sn_val sn_terms_scale(sn_module *m, sn_cursor at, sn_val x, uint32_t n_terms) {
+    return n_terms > 1 ? sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, ldexp(1, SCALE))) : x;
+}
+
+void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const sn_buf *to, sn_ix offset) {
+    sn_terms_store(b->m, at, sn_terms_scale(b->m, at, x, b->n_terms), b->n_terms, to, offset);
 }
 
 /* ---- the right operand ---- */
@@ -192,7 +196,7 @@ static void put_products(sn_contract_binding *b, sn_cursor at, int64_t piece, sn
     const sn_contraction *c = &b->ct.c;
     for (uint32_t i = 0; i < sn_terms_products(b->n_terms); i++)
         for (uint32_t p = 0; p < c->n_products; p++) {
-            pair terms = PAIRS[b->n_terms - 1][i];
+            sn_terms_pair terms = sn_terms_pair_of(b->n_terms, i);
             sn_mma_nest nest = sn_contract_piece(b);
             nest.state = b->states[c->products[p].state];
             nest.a =
@@ -224,16 +228,15 @@ void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
 
 /* ---- sums that terms cannot give ---- */
 
-/* 1 where the sum is nan, infinite or so large that terms or sums may have overflowed; as a number for `if`: 0 then,
- * else -1. */
-static sn_ix put_test(sn_contract_binding *b, sn_cursor at, sn_val bad) {
-    return sn_ix_addc(b->m, sn_ix_val(b->m, sn_put_cast(b->m, at, SN_I32, bad)), -1);
+sn_ix sn_terms_test(sn_module *m, sn_cursor at, sn_val bad) {
+    return sn_ix_addc(m, sn_ix_val(m, sn_put_cast(m, at, SN_I32, bad)), -1);
 }
 
-static sn_val put_bad(sn_contract_binding *b, sn_cursor at, sn_val sum, int scale) {
-    sn_val most = sn_put_const(b->m, at, SN_F32, ldexp(1, LARGEST + scale));
-    sn_val good = sn_put_op2(b->m, at, SN_LOP_LT, sn_put_op1(b->m, at, SN_LOP_ABS, sum), most);
-    return sn_put_op1(b->m, at, SN_LOP_NOT, good);
+sn_val sn_terms_bad(sn_module *m, sn_cursor at, sn_val sum, int scale) {
+    enum { LARGEST = 126 };
+    sn_val most = sn_put_const(m, at, SN_F32, ldexp(1, LARGEST + scale));
+    sn_val good = sn_put_op2(m, at, SN_LOP_LT, sn_put_op1(m, at, SN_LOP_ABS, sum), most);
+    return sn_put_op1(m, at, SN_LOP_NOT, good);
 }
 
 /* Element `from` of the operand at a place. */
@@ -286,7 +289,7 @@ static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf sp
     sn_ix element = sn_mma_element(m, &b->nest, x, h, j, part);
     if (b->edge_m) in = sn_at_end(b->k, sn_put_if(m, in, row, sn_ix_const(m, b->ct.c.m)));
     if (b->edge_n) in = sn_at_end(b->k, sn_put_if(m, in, column, sn_ix_const(m, b->ct.c.n)));
-    sn_ix test = put_test(b, in, put_bad(b, in, sn_put_load(m, in, spare, element), -2 * SCALE));
+    sn_ix test = sn_terms_test(m, in, sn_terms_bad(m, in, sn_put_load(m, in, spare, element), -2 * SCALE));
     in = sn_at_end(b->k, sn_put_if(m, in, test, sn_ix_const(m, 1)));
     sn_val sum = put_plain_sum(b, in, state, row, column);
     sn_put_store(m, in, spare, element, sum);
@@ -309,14 +312,14 @@ static void check_totals(sn_contract_binding *b, sn_cursor at, uint32_t state) {
     sn_cursor in = sn_at_end(b->k, any);
     sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
     sn_ix offset = sn_contract_fma(b, own, thread, sn_ix_axis(m, e));
-    sn_val bad = put_bad(b, in, sn_put_load(m, in, b->totals[state], offset), 0);
+    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, b->totals[state], offset), 0);
     sn_put_yield(m, in, &bad, 1);
     in = at;
     offset = sn_contract_fma(b, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
     sn_val scaled = sn_put_load(m, in, b->totals[state], offset);
     sn_val unscale = sn_put_const(m, in, SN_F32, ldexp(1, -2 * SCALE));
     sn_put_store(m, in, b->totals[state], offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));
-    sn_ix test = put_test(b, at, sn_stmt_get(m, any)->result);
+    sn_ix test = sn_terms_test(m, at, sn_stmt_get(m, any)->result);
     redo(b, sn_at_end(b->k, sn_put_if(m, at, test, sn_ix_const(m, 1))), state, spare, x);
 }
 
