@@ -352,7 +352,6 @@ static void compile_trials(void *bench, sn_trial_list *trials) {
         if (!a->p || give_tensors(b, a) != SN_OK)
             failed(b, k, a->ctx && sn_error(a->ctx)[0] ? sn_error(a->ctx) : sn_error(b->data));
         else if (left_out(a, trials->at[k].choice)) failed(b, k, "no library runs it");
-        else trials->at[k].spills = sn_prog_local_bytes(a->p->prog) > 0;
     }
 }
 

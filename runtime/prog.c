@@ -366,19 +366,6 @@ void sn_prog_free(sn_prog *p) {
 
 sn_prog_times sn_prog_load_times(const sn_prog *p) { return p->times; }
 
-uint32_t sn_prog_local_bytes(const sn_prog *p) {
-    uint32_t most = 0;
-    if (!p->cu || sn_cuda_enter(p->cu) != SN_OK) return 0;
-    for (uint32_t i = 0; i < p->n_codes; i++) {
-        int bytes = 0;
-        CUresult result =
-            p->cu->api.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, p->cuda_codes[i].function);
-        if (result == CUDA_SUCCESS && bytes > (int)most) most = (uint32_t)bytes;
-    }
-    sn_cuda_leave(p->cu);
-    return most;
-}
-
 uint32_t sn_prog_launches(const sn_prog *p) {
     uint32_t n = 0;
     for (uint32_t i = p->n_prepare; i < p->n_steps; i++)

@@ -119,8 +119,6 @@ typedef struct sn_graph_timing {
 } sn_graph_timing;
 sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
                              void *const *inputs, void *const *outputs);
-/* Bytes of memory that a thread of some kernel has because its registers do not do; 0 on the CPU. */
-uint32_t sn_prog_local_bytes(const sn_prog *p);
 /* Kernels and copies that a run hands to the device. */
 uint32_t sn_prog_launches(const sn_prog *p);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */

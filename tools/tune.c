@@ -89,7 +89,7 @@ static void print_trial(const sn_tune_trial *t, double best) {
 }
 
 static void print_product(const sn_tuned_product *p) {
-    static const char *const fates[] = {"slow", "spills", "failed", "deviates", "left"};
+    static const char *const fates[] = {"slow", "failed", "deviates", "left"};
     printf("AUTOTUNE %s\n", p->title);
     if (p->recorded) {
         printf("  %s: %.4f ms, on record\n", p->choice, p->us / 1e3);

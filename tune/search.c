@@ -2,7 +2,6 @@
  *
  *     estimate  what the model calls much slower than another one is not compiled
  *     compile   all that are left
- *     spills    go where others do without
  *     compare   with the one that most agree with; what deviates is dropped, however fast
  *     time      each once; what is not near the best, no more. As fast as memory allows: the rest stays open
  *     final     the best few in turn, so that a clock that slows down hits all of them
@@ -20,7 +19,7 @@
 static const double MUCH_SLOWER = 3, MUCH_LONGER = 10, LONG = 0.2, NEAR = 1.2, ENOUGH = 1 / 0.95, GAIN = 0.99;
 enum { SAMPLES = 3, FINALISTS = 3 };
 
-const char *const sn_trial_fate_names[SN_N_TRIAL_FATES] = {"left", "timed", "slow", "spills", "failed", "deviates"};
+const char *const sn_trial_fate_names[SN_N_TRIAL_FATES] = {"left", "timed", "slow", "failed", "deviates"};
 
 typedef struct searcher {
     sn_trial_list *trials;
@@ -51,13 +50,6 @@ static void drop_slow(const searcher *s) {
     }
     for (uint32_t i = 0; i < s->trials->n; i++)
         if (trial(s, i)->cycles > MUCH_SLOWER * least) trial(s, i)->fate = SN_TRIAL_SLOW;
-}
-
-static void drop_spills(const searcher *s) {
-    bool clean = false;
-    for (uint32_t i = 0; i < s->trials->n; i++) clean |= trial(s, i)->fate == SN_TRIAL_OPEN && !trial(s, i)->spills;
-    for (uint32_t i = 0; i < s->trials->n && clean; i++)
-        if (trial(s, i)->fate == SN_TRIAL_OPEN && trial(s, i)->spills) trial(s, i)->fate = SN_TRIAL_SPILLS;
 }
 
 /* Does it agree with the reference? One that takes much longer to say so than others is too slow to be timed; the first one that a
@@ -198,7 +190,6 @@ void sn_trials_search(sn_search *out, sn_trial_list *trials, const sn_trial_mach
     machine->compile(machine->user, trials);
     out->compile_seconds = machine->seconds(machine->user) - start;
     step(&s);
-    drop_spills(&s);
     drop_deviating(&s, trials->arena);
     step(&s);
     if (time_all(&s) != UINT32_MAX) {

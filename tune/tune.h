@@ -15,19 +15,17 @@ typedef enum sn_trial_fate {
     SN_TRIAL_OPEN,     /* not looked at: time ran out, or another one is as fast as memory allows */
     SN_TRIAL_TIMED,    /* us is known */
     SN_TRIAL_SLOW,     /* the model says that another one is much faster */
-    SN_TRIAL_SPILLS,   /* registers go to memory, and others do without */
     SN_TRIAL_FAILED,   /* does not compile, or does not run */
     SN_TRIAL_DEVIATES, /* gives something else than most others */
     SN_N_TRIAL_FATES
 } sn_trial_fate;
-extern const char *const sn_trial_fate_names[SN_N_TRIAL_FATES]; /* "left" "timed" "slow" "spills" "failed" "deviates" */
+extern const char *const sn_trial_fate_names[SN_N_TRIAL_FATES]; /* "left" "timed" "slow" "failed" "deviates" */
 
 typedef struct sn_trial {
     const char *choice; /* "decompose_k parts=16" */
     double cycles;      /* by the model; 0: it does not know */
     sn_trial_fate fate;
     const char *why; /* FAILED, DEVIATES */
-    bool spills;
     double us;        /* least */
     uint32_t samples; /* how often it was timed */
 } sn_trial;

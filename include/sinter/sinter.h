@@ -704,8 +704,8 @@ SN_API sn_status sn_run_state_status(const sn_run_state *state);
 /* A choice that was considered for a product or a convolution. */
 typedef struct sn_tune_trial {
     const char *choice; /* "decompose_k parts=112": a row of choices.def and its parameters */
-    /* "timed"; "slow": the model says so; "spills": registers in memory; "failed", "deviates": why says more; "left": time
-     * was up, or another one was as fast as memory allows */
+    /* "timed"; "slow": the model says so; "failed", "deviates": why says more; "left": time was up, or another one was as
+     * fast as memory allows */
     const char *fate;
     const char *why;   /* "" mostly */
     double us, cycles; /* least time of a run with cold caches; what the model says; 0: not known */

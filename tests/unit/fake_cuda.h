@@ -182,14 +182,6 @@ static CUresult fake_function(CUfunction *out, CUmodule module, const char *name
     return CUDA_SUCCESS;
 }
 
-/* As many bytes of local memory as the number at the end of the kernel's name. */
-static CUresult fake_attribute(int *out, CUfunction_attribute attribute, CUfunction f) {
-    const char *name = (const char *)(uintptr_t)f;
-    cr_assert_eq(attribute, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
-    *out = name[strlen(name) - 1] - '0';
-    return CUDA_SUCCESS;
-}
-
 /* Parameter 1 = parameter 0 plus the number at the end of the kernel's name, one float a block. */
 static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                             unsigned shared, CUstream stream, void **params, void **extra) {
@@ -380,7 +372,6 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleLoadDataEx = fake_module,
         .cuModuleUnload = fake_unload,
         .cuModuleGetFunction = fake_function,
-        .cuFuncGetAttribute = fake_attribute,
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
         .cuTensorMapEncodeTiled = fake_encode,

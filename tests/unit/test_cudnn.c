@@ -441,7 +441,7 @@ static const sample samples[] = {
 };
 
 Test(cudnn, calls_do_what_the_nests_do) {
-    static const char *const dtypes[] = {"f32", "f64", "f16", "bf16"}, *const targets[] = {"sm_80", "sm_90a"};
+    static const char *const dtypes[] = {"f32", "f64", "bf16"}, *const targets[] = {"sm_80", "sm_90a"};
     for (size_t d = 0; d < SN_COUNT(dtypes); d++)
         for (size_t i = 0; i < SN_COUNT(samples); i++) {
             fixture *f = parsed(samples[i].body, dtypes[d], targets[(d + i) % 2]);
@@ -552,7 +552,7 @@ Test(cudnn, is_as_exact_as_the_graph_asks) {
         const char *dtype, *precision;
         int math, compute;
     } cases[] = {{"f32", "exact", 3, 0}, {"f32", "high", 3, 0},  {"f32", "tf32", 1, 0},
-                 {"f32", "bf16", 1, 0},  {"f64", "exact", 3, 1}, {"f16", "exact", 1, 0}};
+                 {"f32", "bf16", 1, 0},  {"f64", "exact", 3, 1}, {"bf16", "exact", 1, 0}};
     for (size_t i = 0; i < SN_COUNT(cases); i++) {
         char body[256];
         snprintf(body, sizeof body,
@@ -569,7 +569,7 @@ Test(cudnn, is_as_exact_as_the_graph_asks) {
 Test(cudnn, algorithms_are_those_that_can_be_used) {
     char why[SN_LIBRARY_WHY];
     sn_prog *p;
-    fixture *f = parsed(samples[0].body, "f16", "sm_80");
+    fixture *f = parsed(samples[0].body, "bf16", "sm_80");
     f->call.algo = 1;
     cr_expect(sn_library_takes(f->cu, &f->call, why), "%s", why);
     run(f);

@@ -44,7 +44,7 @@ typedef struct number {
     const char *choice;
     double us[2], cycles, takes; /* seconds of a comparison */
     int value;
-    bool spills, broken;
+    bool broken;
 } number;
 
 typedef struct numbers {
@@ -58,7 +58,6 @@ static void compile_numbers(void *user, sn_trial_list *trials) {
     for (uint32_t k = 0; k < trials->n; k++) {
         if (trials->at[k].fate != SN_TRIAL_OPEN) continue;
         x->compiled++;
-        trials->at[k].spills = x->at[k].spills;
         if (!x->at[k].broken) continue;
         trials->at[k].fate = SN_TRIAL_FAILED;
         trials->at[k].why = "broken";
@@ -146,17 +145,14 @@ Test(tune, deviating_trial_is_dropped) {
     cr_assert_eq(trials.at[0].fate, SN_TRIAL_DEVIATES);
 }
 
-Test(tune, what_fails_spills_or_is_slow_by_the_model_is_not_timed) {
+Test(tune, what_fails_or_is_slow_by_the_model_is_not_timed) {
     sn_trial_list trials;
-    numbers x =
-        NUMBERS({.choice = "broken", .us = {1, 1}, .broken = true}, {.choice = "spills", .us = {1, 1}, .spills = true},
-                {.choice = "slow", .us = {1, 1}, .cycles = 1000}, {.choice = "a", .us = {5, 5}, .cycles = 100});
+    numbers x = NUMBERS({.choice = "broken", .us = {1, 1}, .broken = true},
+                        {.choice = "slow", .us = {1, 1}, .cycles = 1000}, {.choice = "a", .us = {5, 5}, .cycles = 100});
     cr_assert_str_eq(search(&trials, &x, 0, 60), "a");
-    cr_assert_eq(x.compiled, 3);
-    static const sn_trial_fate fates[] = {SN_TRIAL_FAILED, SN_TRIAL_SPILLS, SN_TRIAL_SLOW, SN_TRIAL_TIMED};
-    for (uint32_t k = 0; k < 4; k++) cr_assert_eq(trials.at[k].fate, fates[k]);
-    numbers all = NUMBERS({.choice = "a", .us = {5, 5}, .spills = true}, {.choice = "b", .us = {4, 4}, .spills = true});
-    cr_assert_str_eq(search(&trials, &all, 0, 60), "b", "where all spill, spills do not count");
+    cr_assert_eq(x.compiled, 2);
+    static const sn_trial_fate fates[] = {SN_TRIAL_FAILED, SN_TRIAL_SLOW, SN_TRIAL_TIMED};
+    for (uint32_t k = 0; k < 3; k++) cr_assert_eq(trials.at[k].fate, fates[k]);
     numbers none = NUMBERS({.choice = "a", .us = {5, 5}, .broken = true});
     cr_assert_null(search(&trials, &none, 0, 60));
 }
