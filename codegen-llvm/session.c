@@ -88,7 +88,7 @@ static void watch_new(bool begin) {
     pthread_mutex_unlock(&memory.lock);
 }
 
-/* LLVM begins only where this much can be had: what it does once in a process is nowhere to be interrupted. */
+/* LLVM begins only where this much can be had: what it does once in a process cannot be done again. */
 static sn_status expect_room(sn_env *env) {
     enum { ROOM = 16 << 20 };
     void *room = malloc(ROOM);
@@ -106,6 +106,30 @@ static void initialise_llvm(void) {
     LLVMInitializeNVPTXAsmPrinter();
     LLVMInitializeNativeTarget();
     LLVMInitializeNativeAsmPrinter();
+}
+
+/* Whether LLVM is there, and for whom it is being initialised. Memory that runs out meanwhile ends it for the process:
+ * an exception would find the C library's frames on its way. */
+static bool is_ready;
+static _Thread_local sn_env *beginner;
+
+static void initialise_once(void) {
+    guard g = {.env = beginner, .outer = current_guard};
+    watch_new(true);
+    if (!setjmp(g.place)) {
+        current_guard = &g;
+        initialise_llvm();
+        is_ready = true;
+    }
+    current_guard = g.outer;
+    watch_new(false);
+}
+
+static sn_status begin_llvm(sn_env *env) {
+    SN_TRY(expect_room(env));
+    beginner = env;
+    pthread_once(&once, initialise_once);
+    return is_ready ? SN_OK : sn_fail(env, SN_ERROR_MEMORY, "out of memory inside LLVM when it was initialised");
 }
 
 /* Errors that LLVM reports without giving up ("stack frame too large", bad inline assembly). */
@@ -181,8 +205,7 @@ static sn_status open_guarded(void *user) {
 }
 
 sn_status sn_cg_open(sn_cg *cg, sn_env *env, const sn_target *target) {
-    SN_TRY(expect_room(env));
-    pthread_once(&once, initialise_llvm);
+    SN_TRY(begin_llvm(env));
     *cg = (sn_cg){.env = env, .target = target};
     sn_arena_init(&cg->scratch, env);
     sn_status status = sn_cg_guarded(cg, open_guarded, cg);
