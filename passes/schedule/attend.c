@@ -299,7 +299,21 @@ static int64_t registers(const sn_attend *a, const sn_sched *sc) {
 /* What a thread that computes has when one warpgroup copies (codegen-llvm/kernel.c). */
 static int64_t registers_of(uint32_t groups) { return groups == 1 ? 255 : groups == 2 ? 240 : 160; }
 
-static bool can_be_shared(const sn_attend *a, const sn_sched *sc);
+/* Tiles of keys that all rows see alike; 0: masks say how many. */
+static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
+    sn_ix zero = sn_ix_const(a->m, 0), first, number;
+    sn_attend of = *a;
+    if (!a->n_masks) return sn_ceil_div(a->c.k, sc->tile_n);
+    sn_attend_tiles(&first, &number, &of, sc, zero,
+                    sn_ix_axis(a->m, sn_axis_new(a->m, "row", sn_ix_const(a->m, a->c.m))));
+    return sn_ix_is_const(a->m, number, NULL) ? sn_ix_value(a->m, number) : 0;
+}
+
+/* Is there a part for each block that shares the keys? */
+static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
+    int64_t tiles = tiles_of(a, sc), split = sc->split;
+    return split == 1 || (!sc->persistent && tiles && (split - 1) * sn_ceil_div(tiles, split) < tiles);
+}
 
 static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     enum { WIDEST = 256, GROUPS = 3 };
@@ -314,8 +328,8 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
- * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait
- * for keys from memory, and the last block of those that share them for what each part has left. */
+ * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait for keys from memory, and the last
+ * block of those that share them for what each part has left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
@@ -339,24 +353,7 @@ static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
     return has_room_for_two(a, sc, a->n_masks ? 2 : 1);
 }
 
-/* Tiles of keys that all rows see alike; 0: masks say how many. */
-static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
-    sn_ix zero = sn_ix_const(a->m, 0), first, number;
-    sn_attend of = *a;
-    if (!a->n_masks) return sn_ceil_div(a->c.k, sc->tile_n);
-    sn_attend_tiles(&first, &number, &of, sc, zero,
-                    sn_ix_axis(a->m, sn_axis_new(a->m, "row", sn_ix_const(a->m, a->c.m))));
-    return sn_ix_is_const(a->m, number, NULL) ? sn_ix_value(a->m, number) : 0;
-}
-
-/* Is there a part for each block that shares the keys? */
-static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
-    int64_t tiles = tiles_of(a, sc), split = sc->split;
-    return split == 1 || (!sc->persistent && tiles && (split - 1) * sn_ceil_div(tiles, split) < tiles);
-}
-
-/* Of few rows: so many parts of the keys that each multiprocessor has one, and none that is shorter than what a block takes
- * to begin. */
+/* Of few rows: as many parts of the keys as take the least cycles. */
 static uint32_t parts_of(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     int64_t tiles = tiles_of(a, sc);
@@ -397,8 +394,8 @@ void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn
     cost[at] = c;
 }
 
-/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time. Else multiplying row by
- * row does better (attend_rows.c), or three kernels with the scores in memory, which read keys for each head. */
+/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time. Else multiplying
+ * row by row does better (attend_rows.c), or three kernels with the scores in memory, which read keys for each head. */
 static bool is_worth(const sn_attend *a, double own) {
     enum { KERNELS = 3, TIMES = 4 /* that scores are moved */, FEW = 4 /* rows with the widest accesses */ };
     const sn_contraction *c = &a->c;

@@ -1,16 +1,16 @@
-/* attend_split.c: attention of whole tiles whose keys several blocks share: each goes along a part of them, and the last one of
- * the rows to finish puts together what all have left.
+/* attend_split.c: attention of whole tiles whose keys several blocks share: each goes along a part of them, and the
+ * last one of the rows to finish puts together what all have left.
  *
  *     loop g in rows : grid {
  *       loop s in split : grid { tiles of keys of part s      parts[g, s, ..] = most, total, acc }
  *       most = max s { parts[g, s].most }
- *       loop s in split : seq { w = 2^(c*parts[g, s].most - c*most)   total += w*parts[g, s].total   acc += w*parts[g, s].acc }
+ *       loop s in split : seq { w = 2^(c*parts[g, s].most - c*most)   total += w*parts[g, s].total   acc += .. }
  *     }
  *     the body
  *
- * For fewer blocks of rows than the device has room for: decoding of few sequences. Parts are taken in their order, whoever does
- * it, so that results are the same bits from run to run. Only rows that there are pass through memory. Relies on what follows a
- * grid loop being done by the last block of it (docs/IR.md).
+ * For fewer blocks of rows than the device has room for: decoding of few sequences. Parts are taken in their order,
+ * whoever does it, so that results are the same bits from run to run. Only rows that there are pass through memory.
+ * Relies on what follows a grid loop being done by the last block of it (docs/IR.md).
  */
 #include <math.h>
 
