@@ -301,11 +301,12 @@ static int64_t registers_of(uint32_t groups) { return groups == 1 ? 255 : groups
 
 /* Tiles of keys that all rows see alike; 0: masks say how many. */
 static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
-    sn_ix zero = sn_ix_const(a->m, 0), first, number;
     sn_attend of = *a;
+    sn_ix first, number;
     if (!a->n_masks) return sn_ceil_div(a->c.k, sc->tile_n);
-    sn_attend_tiles(&first, &number, &of, sc, zero,
-                    sn_ix_axis(a->m, sn_axis_new(a->m, "row", sn_ix_const(a->m, a->c.m))));
+    sn_axis batch = sn_axis_new(a->m, "b", sn_ix_const(a->m, a->c.batch)),
+            row = sn_axis_new(a->m, "i", sn_ix_const(a->m, a->c.m));
+    sn_attend_tiles(&first, &number, &of, sc, sn_ix_axis(a->m, batch), sn_ix_axis(a->m, row));
     return sn_ix_is_const(a->m, number, NULL) ? sn_ix_value(a->m, number) : 0;
 }
 
