@@ -35,11 +35,12 @@ typedef struct driven {
     const sn_assembly *job;
     CUmodule *out;
     CUresult result;
-    char *log; /* DRIVER_LOG bytes */
+    const char *call; /* that gave it */
+    char *log;        /* DRIVER_LOG bytes */
 } driven;
 
 static driven drive(CUmodule *out, const sn_assembly *job, sn_arena *scratch) {
-    return (driven){.job = job, .out = out, .log = sn_zalloc(scratch, DRIVER_LOG)};
+    return (driven){.job = job, .out = out, .call = "cuModuleLoadDataEx", .log = sn_zalloc(scratch, DRIVER_LOG)};
 }
 
 static void run_driver(driven *d, sn_cuda *cu) {
@@ -51,9 +52,9 @@ static void run_driver(driven *d, sn_cuda *cu) {
 
 static sn_status check_driver(const driven *d, sn_cuda *cu, sn_arena *scratch) {
     if (d->result == CUDA_SUCCESS) return SN_OK;
-    if (d->result == CUDA_ERROR_OUT_OF_MEMORY) return sn_cuda_check(cu, d->result, "cuModuleLoadDataEx");
+    if (d->result == CUDA_ERROR_OUT_OF_MEMORY) return sn_cuda_check(cu, d->result, d->call);
     const char *reason = sn_log_line(scratch, d->job->log ? d->job->log : d->log);
-    if (!*reason) return sn_cuda_check(cu, d->result, "cuModuleLoadDataEx");
+    if (!*reason) return sn_cuda_check(cu, d->result, d->call);
     return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", d->job->name, reason);
 }
 
@@ -69,7 +70,7 @@ static void drive_range(void *user, int64_t begin, int64_t end) {
     CUresult entered = w->cu->api.cuCtxPushCurrent(w->cu->context);
     for (int64_t i = begin; i < end; i++) {
         if (entered == CUDA_SUCCESS) run_driver(&w->all[i], w->cu);
-        else w->all[i].result = entered;
+        else w->all[i].result = entered, w->all[i].call = "cuCtxPushCurrent";
     }
     if (entered == CUDA_SUCCESS) w->cu->api.cuCtxPopCurrent(&popped);
 }

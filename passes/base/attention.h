@@ -7,6 +7,9 @@
 #include "passes/base/pass.h"
 
 /* Sizes of an attention. A query row is one row of scores; those that meet the same keys share them. */
+/* Queries, of one product, that are worth a tile of a class of their own, or copies of operands. */
+enum { SN_ATTENTION_MANY = 32 };
+
 typedef struct sn_attention_sizes {
     int64_t rows;         /* query rows, of all products together */
     int64_t queries;      /* of one product of q and k */

@@ -109,7 +109,7 @@ static sn_status try_copies(sn_attention_answer *out, attempt *t) {
 sn_status sn_attention_try(sn_attention_answer *out, sn_attention_answers *known, sn_pass_ctx *cx,
                            const sn_attention *at) {
     attempt t = {cx, at, SN_NEWN(cx->scratch, uint8_t, cx->m->graph.nodes.count)};
-    bool may_copy = cx->target->is_gpu && !sn_attention_has_few_rows(cx->target, &at->sizes);
+    bool may_copy = cx->target->is_gpu && at->sizes.queries >= SN_ATTENTION_MANY; /* or copies are most of the work */
     *out = (sn_attention_answer){0};
     if (cx->m->syms.count > 1) return SN_OK; /* sizes around it are no numbers yet */
     find_members(&t);

@@ -105,7 +105,7 @@ static bool uses(const sn_attend *a, sn_stmt load, sn_axis ax) {
 
 /* How many iterations of an axis in a row meet the same keys and v: heads of a group. */
 static int64_t heads_of(const sn_attend *a, sn_axis ax, int64_t extent) {
-    enum { MOST = 64 };
+    enum { MOST = 256 };
     sn_module *m = a->m;
     const sn_ix of[] = {sn_stmt_get(m, a->key)->ix, sn_stmt_get(m, a->v)->ix};
     for (int64_t n = extent < MOST ? extent : MOST; n > 1; n--) {
@@ -340,10 +340,11 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + SN_ATTEND_TILE;
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
     double bytes = n * channels * sn_dtype_bytes(SN_BF16), brought = bytes / a->cx->target->cycle_bytes;
-    if (c->m < SN_ATTEND_LEAST && brought > tile) tile = brought;
+    bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
+    if (waits && brought > tile) tile = brought;
     double units = a->cx->target->units, blocks = (double)c->batch * waves_of((double)c->m, m);
-    double turns = blocks > units ? blocks / units : 1; /* of different lengths, or begun when others end */
-    if (c->m < SN_ATTEND_LEAST) turns = waves_of(blocks * sc->split, units); /* all of one length */
+    double turns = blocks > units ? blocks / units : 1;     /* of different lengths, or begun when others end */
+    if (waits) turns = waves_of(blocks * sc->split, units); /* all of one length */
     double keys = waves_of(waves_of((double)c->k, n), sc->split), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
     return turns * (keys * tile + SN_ATTEND_BLOCK) + join;
 }
@@ -354,13 +355,18 @@ static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
     return has_room_for_two(a, sc, a->n_masks ? 2 : 1);
 }
 
+/* Are there rows enough for the device? */
+static bool is_many(const sn_attend *a, const sn_sched *sc) {
+    int64_t blocks = a->c.batch * sn_ceil_div(a->c.m, sc->tile_m);
+    return a->c.m >= SN_ATTEND_LEAST && 2 * blocks > a->cx->target->units;
+}
+
 /* Of few rows: as many parts of the keys as take the least cycles. */
 static uint32_t parts_of(const sn_attend *a, const sn_sched *sc) {
-    const sn_contraction *c = &a->c;
     int64_t tiles = tiles_of(a, sc);
     uint32_t best = 1;
     double least = 0;
-    if (c->m >= SN_ATTEND_LEAST) return 1;
+    if (is_many(a, sc)) return 1;
     for (uint32_t n = 1; n <= SN_ATTEND_PARTS && n <= tiles; n++) {
         sn_sched one = *sc;
         one.split = n;
@@ -395,19 +401,20 @@ void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn
     cost[at] = c;
 }
 
-/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time. Else multiplying
- * row by row does better (attend_rows.c), or three kernels with the scores in memory, which read keys for each head. */
-static bool is_worth(const sn_attend *a, double own) {
+/* Few rows leave most of an instruction idle, which costs nothing where memory is what takes time, or blocks share keys.
+ * Else multiplying row by row does better (attend_rows.c), or three kernels with the scores in memory, which read keys
+ * for each head. */
+static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
     enum { KERNELS = 3, TIMES = 4 /* that scores are moved */, FEW = 4 /* rows with the widest accesses */ };
     const sn_contraction *c = &a->c;
     double scores = (double)c->batch * (double)c->m * (double)c->k;
     double rows = 100.0 * (double)c->m / (c->m <= FEW ? SN_ATTEND_ROWS_BUSY : SN_ATTEND_MANY_BUSY);
-    if (c->m >= SN_ATTEND_LEAST) return true;
+    if (is_many(a, sc)) return true;
     double memory = sn_dtype_bytes(SN_BF16) / ((double)a->cx->target->cycle_bytes * a->cx->target->units);
     double read = (double)c->batch * (double)c->k * (double)(a->depth + c->n) * memory;
     double plain = read * (c->group ? (double)c->group : 1) + KERNELS * SN_ATTEND_BLOCK + TIMES * scores * memory;
     double by_row = (rows > 1 ? rows : 1) * read + KERNELS * SN_ATTEND_BLOCK; /* begins, shares, ends: as long */
-    return own < plain && own < by_row;
+    return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }
 
 sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
@@ -419,19 +426,18 @@ sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     sn_sched_list list = {0};
     (void)sh;
     if (!sn_attend_find(&a, &why_not, cx, k)) return SN_OK;
-    uint32_t most = a.c.m < SN_ATTEND_LEAST && !pinned->cls ? 1 : MOST_GROUPS;
+    int64_t high = sn_ceil_div(a.c.m, sn_mmas[a.mma].m);
+    uint32_t most = high < MOST_GROUPS && !pinned->cls ? (uint32_t)high : MOST_GROUPS;
     for (uint32_t groups = most; groups > 0; groups--)
         for (uint32_t keys = MOST_KEYS; keys > sn_mmas[a.mma].k; keys -= sn_mmas[a.mma].k)
             for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
                 sn_sched sc = complete(&a, pinned, groups, keys, stages);
                 if (is_possible(&a, &sc)) sn_attend_rank(&list, cost, cx->scratch, &sc, cycles(&a, &sc));
             }
-    if (list.n && !pinned->cls && !is_worth(&a, cost[0])) return SN_OK;
-    if (list.n && !sn_attend_fits(&why_not, &a, &list.at[0])) {
-        sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
-        return SN_OK;
-    }
-    for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, cx, &list.at[i]);
+    if (list.n && !pinned->cls && !is_worth(&a, &list.at[0], cost[0])) return SN_OK;
+    for (uint32_t i = 0; i < list.n; i++)
+        if (sn_attend_fits(&why_not, &a, &list.at[i])) sn_schedule_propose(out, cx, &list.at[i]);
+    if (list.n && !out->n) sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
     if (list.n) out->cycles = cost[0];
     return SN_OK;
 }

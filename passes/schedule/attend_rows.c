@@ -255,7 +255,7 @@ sn_status sn_schedule_attend_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx
     (void)sh;
     if (!sn_attend_rows_find(&a, &why_not, cx, k)) return SN_OK;
     sn_attention_sizes sizes = {
-        .shared = a.meet, .keys = a.n_keys, .depth = a.depth, .width = a.width, .dtype = SN_F32};
+        .shared = a.meet, .queries = a.queries, .keys = a.n_keys, .depth = a.depth, .width = a.width, .dtype = SN_F32};
     if (pinned->cls == SN_SCHED_NONE && !sn_attention_has_few_rows(cx->target, &sizes)) return SN_OK;
     sc.cls = SN_SCHED_ATTEND;
     choose_lanes(&sc, &a);

@@ -208,12 +208,15 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     return turns * (waves_of((double)c->k, sc->tile_n) * tile + beside * q + SN_ATTEND_BLOCK);
 }
 
-/* Of a product of a batch in a kernel of its own, by tiles of 128 x 128. */
+/* Of a product of a batch in a kernel of its own, by tiles of 128 x 128; blocks share a long sum where tiles are few. */
 static double product_apart(const sn_attend *a, double m, double n, double depth) {
     enum { SIDE = 128 };
     double blocks = (double)a->c.batch * waves_of(m, SIDE) * waves_of(n, SIDE), units = a->cx->target->units;
     double tile = SIDE * SIDE * depth * products_of(a) / sn_mmas[a->mma].rate * 100 / SN_PRODUCT_BUSY;
-    return SN_PRODUCT_BEGIN + (blocks > units ? blocks / units : 1) * (tile + SIDE * SN_PRODUCT_ELEMENT);
+    double parts = blocks < units ? units / blocks : 1, most = depth / (2 * SIDE);
+    if (parts > most) parts = most > 1 ? most : 1;
+    double begin = (parts > 1 ? 2 : 1) * SN_PRODUCT_BEGIN, turns = blocks > units ? blocks / units : 1;
+    return begin + turns * (tile / parts + SIDE * SN_PRODUCT_ELEMENT);
 }
 
 /* Of three kernels: products, and scores that come out of the first, become weights, and go into the last. */
@@ -271,11 +274,9 @@ sn_status sn_schedule_attend_terms_candidates(sn_sched_list *out, sn_pass_ctx *c
                   cost[0], cycles_apart(&a));
         return SN_OK;
     }
-    if (!sn_attend_terms_fits(&why_not, &a, &list.at[0])) {
-        sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
-        return SN_OK;
-    }
-    for (uint32_t i = 0; i < list.n; i++) sn_schedule_propose(out, cx, &list.at[i]);
+    for (uint32_t i = 0; i < list.n; i++)
+        if (sn_attend_terms_fits(&why_not, &a, &list.at[i])) sn_schedule_propose(out, cx, &list.at[i]);
+    if (!out->n) sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
     out->cycles = cost[0];
     return SN_OK;
 }
