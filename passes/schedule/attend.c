@@ -153,7 +153,7 @@ static bool find_sides(sn_attend *a, const char **why_not) {
         if (of_v && !of_q && !of_k && columns != SN_MAX_CHAIN) return refuse(why_not, "v has two axes of columns");
         if (of_v && !of_q && !of_k) columns = i;
     }
-    if (columns == SN_MAX_CHAIN || (rows == SN_MAX_CHAIN && !take_heads_as_rows(a)))
+    if (columns == SN_MAX_CHAIN || (rows == SN_MAX_CHAIN && !(a->cx->target->is_gpu && take_heads_as_rows(a))))
         return refuse(why_not, "it has no rows or no columns");
     for (uint32_t i = 0; i < c->outer.n; i++) {
         c->side[i] = i == rows ? SN_SIDE_M : i == columns ? SN_SIDE_N : SN_SIDE_BATCH;
