@@ -6,7 +6,8 @@
  * the tap), the offset says how far neighbours are in memory.
  *
  * An axis without a test has whatever size is touched. The terms that are left belong to the channels while they
- * stay inside a pixel, else to the axis whose stride has most in common with them.
+ * stay inside a pixel, else to the axis whose stride has most in common with them, if hardware can move pixels so
+ * far.
  *
  * The last axis counts images: hardware moves no tap along it. Where it has taps, or is the only one, there is one
  * image.
@@ -16,7 +17,7 @@
 #include "ir/index/ix_build.h"
 #include "ir/loop/loop.h"
 
-enum { AXES = SN_BOX_DIMS - 1, MOST_TERMS = 16 };
+enum { AXES = SN_BOX_DIMS - 1, MOST_TERMS = 16, MOST_STEP = 8 /* elements from pixel to pixel */ };
 
 typedef struct pixels {
     sn_module *m;
@@ -196,7 +197,8 @@ static bool give_term(pixels *p, const sn_ix_term *t) {
     if (own.lo < 0 || own.hi > INT32_MAX) return refuse(p, "where it begins has no bounds");
     for (uint32_t k = 0; k < p->n; k++) {
         int64_t common = sn_gcd(t->c, p->strides[k]);
-        if (!p->tested[k] && common > most) best = k, most = common;
+        bool near = common && p->strides[k] / common <= MOST_STEP;
+        if (!p->tested[k] && near && common > most) best = k, most = common;
     }
     if (!p->lanes_tested && (best == p->n || all.hi + lanes->box <= pixel_size(p))) {
         lanes->at = with;
@@ -282,7 +284,7 @@ static void place(pixels *p) {
 
 /* cuTensorMapEncodeIm2col of the CUDA driver API, and offsets of cp.async.bulk.tensor.im2col in PTX. */
 static bool fits(pixels *p) {
-    enum { MOST_PIXELS = 1024, MOST_LANES = 256, MOST_STEP = 8 };
+    enum { MOST_PIXELS = 1024, MOST_LANES = 256 };
     const sn_box *b = p->box;
     sn_pixel_limits limits = sn_pixel_limits_of(b->rank - 2);
     if (b->pixels > MOST_PIXELS || b->dims[0].box > MOST_LANES) return refuse(p, "a dimension is too long");

@@ -119,6 +119,7 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
+    if (out->n && out->at[0].halo) sn_contract_find_halo(&ct);
     if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
     out->n = 0;
@@ -139,6 +140,7 @@ static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, cons
     sn_contract ct;
     const char *why_not;
     sn_sched sc = *pinned;
+    if (pinned->halo || pinned->shared) return; /* both are for boxes */
     if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return;
     int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
     if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return;

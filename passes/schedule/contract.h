@@ -7,6 +7,19 @@
 #include "passes/schedule/contraction.h"
 #include "passes/schedule/schedules.h"
 
+/* Taps along an axis of an image that read the same lines, from another one on (contract_halo.c). */
+typedef struct sn_contract_halo {
+    int64_t taps;     /* 0: none do */
+    uint32_t operand; /* the image */
+    uint32_t axis;    /* of its pixels among the outer ones; longer than its loop ... */
+    int64_t results;  /* ... which has so many iterations ... */
+    int64_t over;     /* ... by what the last tap reaches over */
+    int64_t phases;   /* boxes: tap t reads that of t mod phases ... */
+    int64_t lines;    /* ... so many lines further on than tap t - phases */
+    int64_t line;     /* elements of one: the channels that a tap has in a step of the pipe ... */
+    int64_t channels; /* ... of so many */
+} sn_contract_halo;
+
 typedef struct sn_contract {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -19,7 +32,8 @@ typedef struct sn_contract {
     bool across[SN_MOST_OPERANDS]; /* which operand lies across the sum in memory */
     bool pixels[SN_MOST_OPERANDS]; /* whose boxes have pixels for lines: contract_pixels.c */
     bool images;                   /* any operand is made of those, so that results are, too */
-    int64_t line;                  /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
+    sn_contract_halo halo;
+    int64_t line; /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
     sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
@@ -46,6 +60,10 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k);
 /* Can boxes bring its operands, by tiles of that header? */
 bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sched *sc);
 
+/* With `shared`, an operand of which a tile has all rows or columns is brought once for all tiles of a block. Is it
+ * that one? */
+bool sn_contract_stays(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
+
 /* ---- contract_pixels.c: operands that are images ---- */
 
 /* Rows and columns are numbered along operands that lie across the sum. */
@@ -69,6 +87,17 @@ bool sn_contract_divides(const sn_contract *ct, const sn_sched *sc);
 /* The mask, where the step of the sum is a channel too: lines may be longer than there are. */
 sn_val sn_contract_in_channels(const sn_contract *ct, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
                                uint32_t n);
+
+/* ---- contract_halo.c: pixels that taps share ---- */
+
+enum { SN_MOST_PHASES = 4 };
+/* Have taps share pixels, where there are such: then rows or columns are more. */
+bool sn_contract_find_halo(sn_contract *ct);
+/* Lines of the operand that boxes bring in a step of the pipe, and elements of a line. */
+int64_t sn_contract_lines(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
+int64_t sn_contract_lanes(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
+/* Elements that it has room for in shared memory. */
+int64_t sn_contract_space(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
 
 /* ---- contract_threads.c: operands that threads bring ---- */
 

@@ -55,7 +55,7 @@ static int64_t words(const sn_contract_binding *b, sn_buf buf) {
 void sn_contract_find_ahead(sn_contract_binding *b) {
     int64_t room = SN_PRODUCT_REGS - sn_mma_private(&b->nest) * b->ct.c.n_states;
     b->n_ahead = 0;
-    if (!b->staged.i || b->split > 1 || b->n_terms || b->edge_m || b->edge_n) return;
+    if (!b->staged.i || b->split > 1 || b->n_terms || b->edge_m || b->edge_n || b->ct.halo.taps) return;
     for (uint32_t i = 0; i < b->body.n && b->n_ahead < SN_MOST_AHEAD; i++) {
         sn_buf from = sn_stmt_get(b->m, b->body.at[i])->buf;
         if (!may_come(b, b->body.at[i])) continue;

@@ -74,35 +74,6 @@ static int64_t tall(const sn_contract_binding *b, int64_t across, int64_t blocks
     return divisor_near(across, wanted);
 }
 
-/* The loops over tiles; *at moves inside. */
-static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
-    const sn_contraction *c = &b->ct.c;
-    sn_module *m = b->m;
-    uint32_t cluster = b->sc->cluster;
-    int64_t across = sn_ceil_div(sn_ceil_div(c->m, b->sc->tile_m), cluster), along = sn_ceil_div(c->n, b->sc->tile_n);
-    int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
-    if (!b->sc->persistent || tiles < blocks) blocks = tiles;
-    sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
-          rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
-    b->nest.rank = rank;
-    b->turn = open_some(b, at, "w", sn_ceil_div(tiles, blocks), SN_AXIS_SEQ);
-    sn_ix tile = sn_contract_fma(b, blocks, b->turn, g);
-    if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
-    b->tile = tile;
-    b->tiles = at->parent;
-    b->part = open_some(b, at, "s", b->split, SN_AXIS_GRID);
-    int64_t high = tall(b, across, blocks);
-    sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
-    sn_ix in_band = sn_ix_modc(m, inside, high * along);
-    sn_ix down = sn_contract_fma(b, high, band, sn_ix_modc(m, in_band, high));
-    b->batch = sn_ix_divc(m, tile, across * along);
-    b->row = sn_ix_scale(m, sn_contract_fma(b, cluster, down, rank), b->sc->tile_m);
-    b->column = sn_ix_scale(m, sn_ix_divc(m, in_band, high), b->sc->tile_n);
-    b->edge_m = c->m % ((int64_t)b->sc->tile_m * cluster) != 0;
-    b->edge_n = c->n % b->sc->tile_n != 0;
-    b->edge_k = c->k % (b->sc->tile_k * b->split) != 0;
-}
-
 /* The loop over the steps of the sum, or of a part of it; *at moves inside. Returns the number of the step. */
 static sn_ix open_steps(sn_contract_binding *b, sn_cursor *at) {
     int64_t steps = sn_ceil_div(sn_ceil_div(b->ct.c.k, b->sc->tile_k), b->split);
@@ -137,26 +108,49 @@ static sn_val put_element(sn_contract_binding *b, sn_cursor at, const sn_contrac
                   : sn_put_load(m, at, from, offset);
 }
 
-/* Boxes that fill the operand's shared memory with steps k*tile_k ..; one for each line of a row, or of a step. */
-static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k) {
-    const sn_contraction_operand *o = &b->ct.c.operands[i];
+void sn_contract_put_box(sn_contract_binding *b, sn_cursor at, const sn_contract_box *box) {
     sn_module *m = b->m;
-    int64_t rows = sn_contract_rows(b, i), depth = b->sc->tile_k;
-    sn_mma_operand layout = sn_contract_operand_of(b, i);
+    uint32_t i = box->operand;
+    int64_t width = sn_contract_operand_of(b, i).width;
+    sn_ix line = sn_contract_loop(b, &at, "i", box->lines, SN_AXIS_SEQ),
+          lane = sn_contract_loop(b, &at, "j", width, SN_AXIS_SEQ);
+    sn_stmt_get(m, sn_stmt_get(m, at.parent)->parent)->bulk = true;
+    sn_ix place = sn_ix_addc(m, b->across[i] ? lane : line, box->place);
+    sn_ix step = sn_ix_add(m, b->across[i] ? line : lane, box->step);
+    sn_val x = b->ct.pixels[i] ? sn_contract_put_pixel(b, at, box, line, lane)
+                               : put_element(b, at, &b->ct.c.operands[i], place, step);
+    sn_ix to = sn_ix_addc(m, sn_contract_fma(b, width, line, lane), box->to);
+    sn_put_store(m, at, b->shared[i], sn_shared_of_rank(m, b->shared[i], b->nest.rank, to), x);
+}
+
+/* Boxes that fill the operand's shared memory, from `to` on, with step k of the pipe; one for each line of a row, or of a step. */
+static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k, int64_t to) {
+    int64_t rows = sn_contract_rows(b, i), depth = b->sc->tile_k, width = sn_contract_operand_of(b, i).width;
     bool across = b->across[i];
-    int64_t n = (across ? rows : depth) / layout.width, lines = across ? depth : rows;
-    for (int64_t part = 0; part < n; part++) {
-        sn_cursor in = at;
-        sn_ix line = sn_contract_loop(b, &in, "i", lines, SN_AXIS_SEQ),
-              lane = sn_contract_loop(b, &in, "j", layout.width, SN_AXIS_SEQ);
-        sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
-        lane = sn_ix_addc(m, lane, part * layout.width);
-        sn_ix place = across ? lane : line, q = across ? line : lane;
-        sn_val x = b->ct.pixels[i] ? sn_contract_put_pixel(b, in, i, line, lane, k)
-                                   : put_element(b, in, o, place, sn_contract_fma(b, depth, k, q));
-        sn_ix to = sn_mma_offset(m, &layout, depth, place, q);
-        sn_put_store(m, in, b->shared[i], sn_shared_of_rank(m, b->shared[i], b->nest.rank, to), x);
+    sn_contract_box box = {.operand = i, .lines = across ? depth : rows};
+    if (b->ct.halo.taps) {
+        sn_contract_put_halo_boxes(b, at, i, k, to);
+        return;
     }
+    for (int64_t part = 0; part < (across ? rows : depth) / width; part++) {
+        box.place = across ? part * width : 0;
+        box.step = sn_ix_addc(b->m, sn_ix_scale(b->m, k, depth), across ? 0 : part * width);
+        box.to = to + part * box.lines * width;
+        sn_contract_put_box(b, at, &box);
+    }
+}
+
+/* Elements of a step of an operand whose steps lie one behind the other. */
+static int64_t step_size(const sn_contract_binding *b, uint32_t i) { return sn_contract_rows(b, i) * b->sc->tile_k; }
+
+/* All steps of an operand that stays; *at moves to where it is there. */
+static void bring_all(sn_contract_binding *b, sn_cursor *at, uint32_t i) {
+    sn_contract_loop(b, at, "o", 1, SN_AXIS_SEQ);
+    b->batch = b->row = b->column = sn_ix_const(b->m, 0);
+    for (int64_t k = 0; k < b->ct.c.k / b->sc->tile_k; k++)
+        put_boxes(b, *at, i, sn_ix_const(b->m, k), k * step_size(b, i));
+    sn_stmt_get(b->m, at->parent)->pipe = 1;
+    sn_put_barrier(b->m, *at);
 }
 
 /* Bytes of a line of an operand that boxes bring: as long as can be. Across the sum, one of pixels stays inside a
@@ -165,7 +159,7 @@ static uint32_t line_of(const sn_contract_binding *b, uint32_t i) {
     const sn_contraction_operand *o = &b->ct.c.operands[i];
     uint32_t line = SN_LINE, bytes = sn_dtype_bytes(o->from);
     int64_t rows = sn_contract_rows(b, i), channels;
-    if (!b->across[i]) return (uint32_t)sn_contract_line(&b->ct) * bytes;
+    if (!b->across[i]) return (uint32_t)sn_contract_lanes(&b->ct, b->sc, i) * bytes;
     sn_contraction_last_axis(&channels, b->m, &b->ct.c, o->right ? SN_SIDE_N : SN_SIDE_M);
     while (line > SN_SECTOR && !b->n_terms && (rows * bytes % line || (b->ct.pixels[i] && channels * bytes % line)))
         line /= 2;
@@ -179,11 +173,47 @@ static void make_operands(sn_contract_binding *b) {
         int64_t rows = o->right ? b->sc->tile_n : b->sc->tile_m;
         sn_dtype dtype = b->sc->threads ? b->ct.operand : o->from;
         b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : b->ct.across[i];
-        b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, rows * b->sc->tile_k,
-                                         b->sc->cluster);
+        if (sn_contract_stays(&b->ct, b->sc, i)) {
+            b->shared[i] = sn_contract_local(b, "all", dtype, SN_BUF_SHARED, rows * c->k, b->sc->cluster);
+            sn_buf_get(b->m, b->shared[i])->swizzle = line_of(b, i);
+            continue;
+        }
+        int64_t size = b->ct.halo.taps ? sn_contract_space(&b->ct, b->sc, i) : rows * b->sc->tile_k;
+        b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, size, b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle =
             b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : line_of(b, i);
     }
+}
+
+/* The loops over tiles; *at moves inside. */
+static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
+    const sn_contraction *c = &b->ct.c;
+    sn_module *m = b->m;
+    uint32_t cluster = b->sc->cluster;
+    int64_t across = sn_ceil_div(sn_ceil_div(c->m, b->sc->tile_m), cluster), along = sn_ceil_div(c->n, b->sc->tile_n);
+    int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
+    if (!b->sc->persistent || tiles < blocks) blocks = tiles;
+    sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
+          rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
+    b->nest.rank = rank;
+    b->edge_m = c->m % ((int64_t)b->sc->tile_m * cluster) != 0;
+    b->edge_n = c->n % b->sc->tile_n != 0;
+    b->edge_k = c->k % (b->sc->tile_k * b->split) != 0;
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (sn_contract_stays(&b->ct, b->sc, i)) bring_all(b, at, i);
+    b->turn = open_some(b, at, "w", sn_ceil_div(tiles, blocks), SN_AXIS_SEQ);
+    sn_ix tile = sn_contract_fma(b, blocks, b->turn, g);
+    if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
+    b->tile = tile;
+    b->tiles = at->parent;
+    b->part = open_some(b, at, "s", b->split, SN_AXIS_GRID);
+    int64_t high = tall(b, across, blocks);
+    sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
+    sn_ix in_band = sn_ix_modc(m, inside, high * along);
+    sn_ix down = sn_contract_fma(b, high, band, sn_ix_modc(m, in_band, high));
+    b->batch = sn_ix_divc(m, tile, across * along);
+    b->row = sn_ix_scale(m, sn_contract_fma(b, cluster, down, rank), b->sc->tile_m);
+    b->column = sn_ix_scale(m, sn_ix_divc(m, in_band, high), b->sc->tile_n);
 }
 
 /* ---- products ---- */
@@ -202,8 +232,9 @@ static void put_operands(sn_contract_binding *b, sn_cursor at, sn_ix k) {
     bool copies = false;
     for (uint32_t i = 0; i < c->n_operands; i++) {
         if (b->sc->threads && !sn_contract_copies(b, i)) continue;
+        if (sn_contract_stays(&b->ct, b->sc, i)) continue;
         if (b->sc->threads) sn_contract_fill(b, at, i, k);
-        else put_boxes(b, at, i, k);
+        else put_boxes(b, at, i, k, 0);
         copies = true;
     }
     if (copies && (b->sc->stages > 1 || !b->sc->threads)) {
@@ -214,14 +245,25 @@ static void put_operands(sn_contract_binding *b, sn_cursor at, sn_ix k) {
         if (b->sc->threads && !sn_contract_copies(b, i)) sn_contract_fill(b, at, i, k);
 }
 
-/* Both operands of a step in shared memory. */
-static void put_nests(sn_contract_binding *b, sn_cursor at) {
+/* In shared memory, what tap t of step k multiplies. */
+static sn_mma_operand operand_at(sn_contract_binding *b, uint32_t operand, sn_ix k, int64_t t) {
+    sn_mma_operand o = sn_contract_operand_of(b, operand);
+    if (b->ct.halo.taps) sn_contract_choose_tap(b, &o, operand, t);
+    if (!sn_contract_stays(&b->ct, b->sc, operand)) return o;
+    sn_ix step = sn_ix_scale(b->m, k, step_size(b, operand));
+    o.at = o.at.i ? sn_ix_add(b->m, o.at, step) : step;
+    return o;
+}
+
+/* Both operands of a step in shared memory; of tap t, where taps share pixels. */
+static void put_nests(sn_contract_binding *b, sn_cursor at, sn_ix k, int64_t t) {
     const sn_contraction *c = &b->ct.c;
     for (uint32_t p = 0; p < c->n_products; p++) {
         sn_mma_nest nest = b->nest;
         nest.state = b->states[c->products[p].state];
-        nest.a = sn_contract_operand_of(b, c->products[p].left);
-        nest.b = sn_contract_operand_of(b, c->products[p].right);
+        if (b->ct.halo.taps) nest.depth = b->ct.halo.line;
+        nest.a = operand_at(b, c->products[p].left, k, t);
+        nest.b = operand_at(b, c->products[p].right, k, t);
         sn_mma_put(b->m, at, &nest);
     }
 }
@@ -253,7 +295,8 @@ static void put_products(sn_contract_binding *b, sn_cursor at) {
     }
     if (b->n_terms) sn_contract_put_terms(b, in, k);
     else if (b->ct.in_registers) put_pieces(b, in);
-    else put_nests(b, in);
+    else
+        for (int64_t t = 0; t < (b->ct.halo.taps ? b->ct.halo.taps : 1); t++) put_nests(b, in, k, t);
     if (b->n_terms) sn_contract_finish_terms(b, at);
 }
 
@@ -376,10 +419,12 @@ void sn_contract_open_spot(sn_contract_spot *s, sn_contract_binding *b, sn_curso
     s->column = own_column(b, s->x, s->j, s->e);
     sn_ix row = sn_ix_add(m, b->row, s->row);
     s->n = place_axes(b, s->axes, s->with, row, sn_ix_add(m, b->column, s->column));
-    s->mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_m, row, b->ct.c.m);
+    s->row_mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_m, row, b->ct.c.m);
     /* Neighbours are all inside, or none is, where columns are a multiple of them. */
     sn_ix tested = b->ct.c.n % o.v ? s->column : own_column(b, s->x, s->j, sn_ix_scale(m, r, o.v));
-    s->mask = sn_contract_and(b, *at, s->mask, b->edge_n, sn_ix_add(m, b->column, tested), b->ct.c.n);
+    s->column_mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_n, sn_ix_add(m, b->column, tested), b->ct.c.n);
+    sn_val *of_image = b->ct.c.operands[b->ct.halo.operand].right ? &s->column_mask : &s->row_mask;
+    *of_image = sn_contract_in_image(b, *at, *of_image, s->axes, s->with, s->n);
 }
 
 /* Of the result, in the memory that it passes through. */
@@ -398,6 +443,43 @@ static void stage_stores(sn_contract_binding *b, sn_cursor at, const sn_contract
     }
 }
 
+/* Does an access in s change along that side, or store? Then it is for results alone. */
+static bool hangs_on(const sn_contract_binding *b, sn_stmt s, sn_contraction_side side) {
+    const sn_contraction *c = &b->ct.c;
+    sn_stmt end = sn_stmt_walk_skip(b->m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(b->m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, t);
+        if (!sn_is_access(r)) continue;
+        if (sn_stores(r) || sn_ix_uses_vals(b->m, r->ix)) return true;
+        for (uint32_t i = 0; i < c->outer.n; i++)
+            if (c->side[i] == side && sn_ix_uses_axis(b->m, r->ix, sn_stmt_axis(b->m, c->outer.at[i]))) return true;
+    }
+    return false;
+}
+
+/* The mask that accesses of a statement of the body need: a bias, which is there for all rows, is loaded for those
+ * without a result too. */
+static sn_val mask_of(const sn_contract_binding *b, const sn_contract_spot *spot, sn_val both, sn_stmt s) {
+    bool rows = hangs_on(b, s, SN_SIDE_M), columns = hangs_on(b, s, SN_SIDE_N);
+    return rows && columns ? both : rows ? spot->row_mask : columns ? spot->column_mask : (sn_val){0};
+}
+
+/* The statements of the body, and then their masks: those behind a load that gets one have to be there. */
+static void put_body(sn_contract_binding *b, sn_cursor at, const sn_contract_spot *spot) {
+    sn_val *masks = SN_NEWN(b->ct.cx->scratch, sn_val, b->body.n), both = spot->row_mask;
+    if (spot->column_mask.i)
+        both = both.i ? sn_put_op2(b->m, at, SN_LOP_AND, both, spot->column_mask) : spot->column_mask;
+    for (uint32_t i = 0; i < b->body.n; i++) {
+        sn_stmt s = b->body.at[i];
+        if (s.i == b->ct.c.top.i || sn_contract_is_ahead(b, s)) continue;
+        masks[i] = mask_of(b, spot, both, s);
+        sn_stmt_insert(b->m, at, s);
+        sn_stmt_subst(b->m, s, spot->axes, spot->with, spot->n);
+    }
+    for (uint32_t i = 0; i < b->body.n; i++)
+        if (masks[i].i) sn_mask_accesses(b->ct.cx, b->k, b->body.at[i], masks[i], true);
+}
+
 /* The body at the elements that a thread has of part p. */
 static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_contraction *c = &b->ct.c;
@@ -407,13 +489,7 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_contract_open_spot(&spot, b, &at, p);
     for (uint32_t i = 0; i < c->n_states; i++) sums[i] = put_sum(b, at, i, spot.x, spot.h, spot.j, spot.e);
     for (uint32_t i = 0; i < b->n_ahead; i++) held[i] = sn_contract_ahead(b, at, &spot, p, i);
-    for (uint32_t i = 0; i < b->body.n; i++) {
-        sn_stmt s = b->body.at[i];
-        if (s.i == c->top.i || sn_contract_is_ahead(b, s)) continue;
-        sn_stmt_insert(m, at, s);
-        sn_stmt_subst(m, s, spot.axes, spot.with, spot.n);
-    }
-    if (spot.mask.i) sn_mask_accesses(b->ct.cx, b->k, at.parent, spot.mask, true);
+    put_body(b, at, &spot);
     for (uint32_t i = 0; i < c->n_states; i++) sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), i), sums[i]);
     for (uint32_t i = 0; i < b->n_ahead; i++) sn_val_replace(m, b->k, sn_stmt_get(m, b->ahead[i])->result, held[i]);
     if (b->staged.i) stage_stores(b, at, &spot, p);
@@ -466,7 +542,8 @@ static int64_t operands_room(const sn_contract_binding *b) {
     int64_t used = 0;
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         const sn_buf_rec *r = sn_buf_get(b->m, b->shared[i]);
-        used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) * b->sc->stages;
+        used += (int64_t)r->private_size * sn_dtype_bytes(r->dtype) *
+                (sn_contract_stays(&b->ct, b->sc, i) ? 1 : b->sc->stages);
         for (uint32_t k = 0; k < b->n_terms && b->ct.c.operands[i].right; k++)
             used += 2 * (int64_t)sn_buf_get(b->m, b->terms[i][k])->private_size;
     }
@@ -515,7 +592,9 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
     sn_contract_binding b;
     sn_box box;
     bool fits = true;
-    start(&b, ct, sc);
+    sn_sched one = *sc; /* boxes of an operand that stays are those of its steps */
+    one.shared = false;
+    start(&b, ct, &one);
     b.k = sn_kern_new(m, sn_strf(&m->arena, "%s_boxes", sn_kern_get(m, ct->k)->name));
     sn_cursor at = sn_at_end(b.k, (sn_stmt){0});
     make_operands(&b);
@@ -531,7 +610,7 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
         return *why_not = "threads have no equal shares of its terms", sn_kern_remove(m, b.k), false;
     open_tiles(&b, &at);
     sn_ix k = open_steps(&b, &at);
-    for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k);
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) put_boxes(&b, at, i, k, 0);
     for (sn_stmt s = sn_stmt_get(m, at.parent)->first; s.i && fits; s = sn_next(m, s))
         if (sn_is_nest(sn_stmt_get(m, s))) fits = sn_box_find(&box, why_not, m, s);
     sn_kern_remove(m, b.k);
@@ -544,6 +623,7 @@ static bool stores_by_boxes(sn_contract_binding *b, sn_cursor at) {
     sn_box box;
     const char *why_not;
     bool fits = sn_buf_get(m, sn_stmt_get(m, b->store)->buf)->align >= 16;
+    if (b->ct.halo.taps) return false; /* pixels without a result lie between the others */
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
     sn_stmt last = at.parent.i ? sn_stmt_get(m, at.parent)->last : (sn_stmt){0};
     put_store_boxes(b, at, p);
@@ -575,6 +655,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     sn_contract_binding b;
     if (sc->threads) sn_contract_find_threads(&ct, &why_not, cx, k, sc);
     else sn_contract_find(&ct, &why_not, cx, k);
+    if (sc->halo) sn_contract_find_halo(&ct);
     start(&b, &ct, sc);
     sn_schedule_take_body(&b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});

@@ -67,6 +67,16 @@ sn_mma_operand sn_contract_operand_of(const sn_contract_binding *b, uint32_t ope
 /* The mask, where e is below n too; without an edge it always is. */
 sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n);
 
+/* A box of an operand: so many lines of shared memory, from `to` on. Where its first element stands: */
+typedef struct sn_contract_box {
+    uint32_t operand;
+    int64_t lines;
+    int64_t place; /* row or column of the tile */
+    sn_ix step;    /* of the sum */
+    int64_t to;
+} sn_contract_box;
+void sn_contract_put_box(sn_contract_binding *b, sn_cursor at, const sn_contract_box *box);
+
 /* Offset of a result of part p in the buffer that it passes through; column: in that part of the tile. */
 sn_ix sn_contract_staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix column);
 
@@ -75,7 +85,7 @@ typedef struct sn_contract_spot {
     sn_ix x, h, j, in_part,
         e;             /* thread; blocks of rows and of columns, in the tile and in the part; element of a block */
     sn_ix row, column; /* in the tile */
-    sn_val mask;       /* it is a result; none: all are */
+    sn_val row_mask, column_mask;   /* those of a result; none: all are */
     sn_axis axes[2 * SN_MAX_CHAIN]; /* of the kernel ... */
     sn_ix with[2 * SN_MAX_CHAIN];   /* ... and what they are there */
     uint32_t n;
@@ -151,8 +161,18 @@ void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, con
 
 /* ---- contract_pixels.c ---- */
 
-/* The operand's element in a line of pixels of its box, step k of the pipe. */
-sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix line, sn_ix lane, sn_ix k);
+/* The operand's element in a line of a box, which are pixels. */
+sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, const sn_contract_box *box, sn_ix line, sn_ix lane);
+
+/* ---- contract_halo.c ---- */
+
+/* Boxes of all taps of step k of the pipe, from `to` on in shared memory. */
+void sn_contract_put_halo_boxes(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k, int64_t to);
+/* Of an operand in shared memory, what tap t multiplies. */
+void sn_contract_choose_tap(sn_contract_binding *b, sn_mma_operand *o, uint32_t operand, int64_t t);
+/* The mask, where a pixel has a result too; axes: of the kernel, with: what they are there. */
+sn_val sn_contract_in_image(sn_contract_binding *b, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
+                            uint32_t n);
 
 /* ---- contract_split.c ---- */
 

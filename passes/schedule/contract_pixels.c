@@ -74,7 +74,8 @@ int64_t sn_contract_line(const sn_contract *ct) {
 }
 
 int64_t sn_contract_depth(const sn_contract *ct, int64_t most) {
-    int64_t whole = sn_contract_line(ct);
+    int64_t whole = ct->halo.taps ? ct->halo.line * ct->halo.taps : sn_contract_line(ct);
+    if (ct->halo.taps) return whole <= most ? whole : 0;
     return ct->line ? depth_of(ct, ct->line, ct->c.k / ct->line, most) : whole <= most ? whole : 0;
 }
 
@@ -187,12 +188,14 @@ bool sn_contract_has_whole_tiles(const sn_contract *ct, const sn_sched *sc) {
 
 /* ---- boxes ---- */
 
-sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix line, sn_ix lane, sn_ix k) {
+sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, const sn_contract_box *box, sn_ix line, sn_ix lane) {
     sn_module *m = b->m;
+    uint32_t i = box->operand;
     const sn_contraction_operand *o = &b->ct.c.operands[i];
-    sn_contraction_place place = {b->batch, b->row, b->column, sn_ix_scale(m, k, b->sc->tile_k)};
-    sn_ix *side = o->right ? &place.column : &place.row, *lines = b->across[i] ? &place.step : side,
-          *lanes = b->across[i] ? side : &place.step;
+    sn_contraction_place place = {b->batch, b->row, b->column, box->step};
+    sn_ix *side = o->right ? &place.column : &place.row;
+    *side = sn_ix_addc(m, *side, box->place);
+    sn_ix *lines = b->across[i] ? &place.step : side, *lanes = b->across[i] ? side : &place.step;
     int64_t all = b->across[i] ? b->ct.c.k : o->right ? b->ct.c.n : b->ct.c.m;
     *lanes = sn_ix_add(m, *lanes, lane);
     *lines = sn_ix_val(m, sn_put_index(m, at, SN_I64, sn_ix_add(m, *lines, line)));
@@ -203,10 +206,11 @@ sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, uint32_t i, s
     /* Several lines of a tap that is tested: so are channels, for what is left of the offset to be nothing. */
     sn_axis channels = innermost(&b->ct);
     int64_t n = b->ct.line ? channels_of(&b->ct) : 0;
+    bool windows = b->ct.halo.taps && b->ct.halo.channels != n; /* lanes of one are pixels of the next ones */
     if (b->across[i]) channels = sn_contraction_last_axis(&n, m, &b->ct.c, o->right ? SN_SIDE_N : SN_SIDE_M);
-    if (load_of(&b->ct, i)->has_mask && n > sn_contract_operand_of(b, i).width)
+    if (load_of(&b->ct, i)->has_mask && !windows && n > sn_contract_operand_of(b, i).width)
         p.mask = test_channel(&b->ct, at, p.mask, channels, p.axes, p.with, p.n);
-    else if (!b->across[i]) p.mask = sn_contract_in_channels(&b->ct, at, p.mask, p.axes, p.with, p.n);
+    else if (!b->across[i] && !windows) p.mask = sn_contract_in_channels(&b->ct, at, p.mask, p.axes, p.with, p.n);
     if (!b->across[i]) p.mask = sn_contract_and(b, at, p.mask, b->edge_k, place.step, b->ct.c.k);
     return sn_contraction_copy(&p, load_of(&b->ct, i)->result);
 }

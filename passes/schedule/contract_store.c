@@ -18,11 +18,15 @@ bool sn_contract_stores_rows(const sn_contract_binding *b) {
     return sn_ix_coef(b->m, b->store_ix, sn_stmt_axis(b->m, c->outer.at[c->outer.n - 1]), &stride) && stride == 1;
 }
 
+static uint32_t axes_at(sn_contract_binding *b, sn_axis *axes, sn_ix *with, sn_ix row, sn_ix column) {
+    sn_contraction_place place = {b->batch, row, column, sn_ix_const(b->m, 0)};
+    return sn_contraction_axes(axes, with, b->m, &b->ct.c, &place);
+}
+
 static sn_ix offset_at(sn_contract_binding *b, sn_ix row, sn_ix column) {
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
-    sn_contraction_place place = {b->batch, row, column, sn_ix_const(b->m, 0)};
-    uint32_t n = sn_contraction_axes(axes, with, b->m, &b->ct.c, &place);
+    uint32_t n = axes_at(b, axes, with, row, column);
     return sn_ix_subst(b->m, b->store_ix, axes, with, n);
 }
 
@@ -59,8 +63,12 @@ void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     sn_ix first = sn_ix_scale(m, sn_ix_modc(m, number, columns / v), v);
     if (v > 1) lane = sn_contract_loop(b, &at, "v", v, SN_AXIS_VECTOR);
     sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, first));
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    uint32_t n = axes_at(b, axes, with, row, column);
     sn_val mask = sn_contract_and(b, at, (sn_val){0}, b->edge_m, row, b->ct.c.m);
     mask = sn_contract_and(b, at, mask, b->edge_n, column, b->ct.c.n);
+    mask = sn_contract_in_image(b, at, mask, axes, with, n);
     sn_val value = sn_put_load(m, at, b->staged, sn_contract_staged_at(b, p, i, sn_ix_add(m, first, lane)));
     sn_ix to = offset_at(b, row, sn_ix_add(m, column, lane));
     sn_buf out = sn_stmt_get(m, b->store)->buf;

@@ -47,20 +47,39 @@ static double write_cycles(const sn_contract *ct, const sn_target *t, double res
     return results * sn_dtype_bytes(ct->c.operands[0].from) / rate;
 }
 
+bool sn_contract_stays(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
+    const sn_contraction *c = &ct->c;
+    bool alone = c->n_operands == 2 && c->batch == 1 && !ct->n_terms, all_columns = c->n <= sc->tile_n;
+    return sc->shared && !sc->threads && !sc->plain && alone &&
+           (c->operands[operand].right ? all_columns : !all_columns && c->m <= sc->tile_m);
+}
+
+/* Bytes of what is brought once. */
+static int64_t resident_bytes(const sn_contract *ct, const sn_sched *sc) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++)
+        if (sn_contract_stays(ct, sc, i))
+            bytes +=
+                (ct->c.operands[i].right ? sc->tile_n : sc->tile_m) * ct->c.k * sn_dtype_bytes(ct->c.operands[i].from);
+    return bytes;
+}
+
 /* Of one step of the sum, when so many blocks are at work. */
 static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     const sn_contraction *c = &ct->c;
     double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0, fetch = 0;
     for (uint32_t i = 0; i < c->n_operands; i++) {
-        double own = c->operands[i].right ? n : m;
-        rows += own;
-        fetch += (c->operands[i].right ? own / sc->cluster : own) * k * sn_dtype_bytes(c->operands[i].from) /
-                 brought_in_a_cycle(ct, t, i, active);
+        double lines = (double)sn_contract_lines(ct, sc, i) / (c->operands[i].right ? sc->cluster : 1);
+        double line = (double)sn_contract_lanes(ct, sc, i) * sn_dtype_bytes(c->operands[i].from);
+        double bytes = lines * larger(line, SN_PRODUCT_LINE);
+        rows += c->operands[i].right ? n : m;
+        if (!sn_contract_stays(ct, sc, i)) fetch += bytes / brought_in_a_cycle(ct, t, i, active);
     }
     double for_one = ct->n_terms ? sn_terms_products(ct->n_terms) : 1;
     double products = m * n * k * c->n_products * for_one / sn_mmas[ct->mma].rate;
     products *= 100.0 / SN_PRODUCT_BUSY;
     double step = larger(products, fetch);
+    if (sc->stages == 2) step = products + fetch; /* a stage is filled again when the products behind it are done */
     if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
     if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
     step += smaller(products, fetch) * SN_PRODUCT_BESIDE / 100;
@@ -76,8 +95,8 @@ static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
 static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     double results = (double)sc->tile_m * sc->tile_n,
            steps = waves_of((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
-    double own =
-        steps * step_cycles(ct, t, sc, active) + results / sc->block_x * SN_PRODUCT_ELEMENT + SN_PRODUCT_RESULTS;
+    double element = ct->halo.taps ? SN_PRODUCT_ELEMENT + SN_PRODUCT_ROWS : SN_PRODUCT_ELEMENT;
+    double own = steps * step_cycles(ct, t, sc, active) + results / sc->block_x * element + SN_PRODUCT_RESULTS;
     return larger(own, write_cycles(ct, t, results * active));
 }
 
@@ -97,7 +116,8 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
     double memory =
         sn_contraction_fetch(ct->m, c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
     double last = (double)sc->tile_m * sc->tile_n * smaller(tiles, t->units);
-    return SN_PRODUCT_BEGIN + larger(sum, memory) + share_cycles(sc) +
+    double first = (double)resident_bytes(ct, sc) * t->units / SN_PRODUCT_CACHE / t->units;
+    return SN_PRODUCT_BEGIN + first + larger(sum, memory) + share_cycles(sc) +
            write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
 }
 
@@ -113,17 +133,16 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     enum { REGISTER = 4 };
     const sn_contraction *c = &ct->c;
     int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1);
-    int64_t rows = 0, right = 0, bytes = sn_dtype_bytes(c->operands[0].from);
+    int64_t space = 0, right = 0, bytes = sn_dtype_bytes(c->operands[0].from);
     for (uint32_t i = 0; i < c->n_operands; i++) {
-        rows += c->operands[i].right ? sc->tile_n : sc->tile_m;
+        if (!sn_contract_stays(ct, sc, i)) space += sn_contract_space(ct, sc, i);
         if (c->operands[i].right) right += sc->tile_n;
     }
-    int64_t stage = rows * sc->tile_k * bytes,
-            terms = SN_TERMS_COPIES * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
+    int64_t stage = space * bytes, terms = SN_TERMS_COPIES * right * sc->tile_k * ct->n_terms * sn_dtype_bytes(SN_BF16);
     bool one = ct->n_terms || sc->tile_m > 2 * sn_mmas[ct->mma].m;
     int64_t line = (one ? 1 : 2) * (int64_t)sc->tile_m * SN_LINE;
     int64_t tile = 2 * (int64_t)sc->tile_m * sc->tile_n * bytes;
-    int64_t room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - tile;
+    int64_t room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - tile - resident_bytes(ct, sc);
     if (!stages_open || SN_PRODUCT_STAGES * stage > room) room += tile - line;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
     int64_t fragments =
@@ -136,27 +155,20 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
     enum { WIDEST = 256, MOST_THREADS = 1024 };
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     uint32_t groups = sc->block_x / mma->threads, whole = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    if (sc->shared && (!resident_bytes(ct, sc) || !sc->persistent || sc->cluster > 1)) return false;
     bool plain_grid = sc->split <= 1 || (sc->cluster == 1 && !sc->persistent); /* or there is no last block of a tile */
     return plain_grid && groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
-           sc->tile_k % sn_contract_line(ct) == 0 && sc->tile_k % mma->k == 0 && sn_contract_divides(ct, sc) &&
-           sc->stages >= 2 && sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster &&
-           (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_whole_tiles(ct, sc);
-}
-
-/* Insert by cycles. */
-static void rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn_sched *sc, double c) {
-    SN_PUSH(arena, list, *sc);
-    uint32_t at = list->n - 1;
-    for (; at > 0 && cost[at - 1] > c; at--) list->at[at] = list->at[at - 1], cost[at] = cost[at - 1];
-    list->at[at] = *sc;
-    cost[at] = c;
+           (ct->halo.taps ? sn_contract_depth(ct, sc->tile_k) == sc->tile_k : sc->tile_k % sn_contract_line(ct) == 0) &&
+           sc->tile_k % mma->k == 0 && sn_contract_divides(ct, sc) && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE &&
+           sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_whole_tiles(ct, sc);
 }
 
 /* Of a header of the list. */
 enum { ALL = 0 /* parts as blocks are free */ };
 typedef struct shape {
     uint32_t m, n, depth, cluster, split;
+    bool stays; /* an operand, for all tiles */
 } shape;
 
 /* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored
@@ -182,6 +194,7 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     sn_sched sc = *pinned;
     sc.cls = SN_SCHED_CONTRACT;
+    sc.halo = ct->halo.taps != 0;
     if (!sc.tile_m) sc.tile_m = s->m;
     if (!sc.tile_n) sc.tile_n = s->n;
     if (!sc.cluster) sc.cluster = s->cluster;
@@ -189,8 +202,9 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     if (!sc.split) sc.split = s->split == ALL ? parts_for(ct, &sc) : s->split;
     uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
-    if (!sc.stages) sc.stages = stages_for(ct, &sc);
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
+    if (pinned->cls == SN_SCHED_NONE) sc.shared = s->stays;
+    if (!sc.stages) sc.stages = stages_for(ct, &sc);
     return sc;
 }
 
@@ -222,7 +236,8 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
 
 /* Steps are as long as can be while there is room for enough of them. */
 static bool find_depth(sn_sched *out, const sn_contract *ct, const sn_sched *pinned, shape *s) {
-    int64_t bytes = sn_dtype_bytes(ct->c.operands[0].from), depth = sn_contract_depth(ct, 2 * SN_LINE / bytes);
+    int64_t bytes = sn_dtype_bytes(ct->c.operands[0].from), taps = ct->halo.taps ? ct->halo.taps : 1;
+    int64_t depth = sn_contract_depth(ct, 2 * taps * SN_LINE / bytes);
     bool found = false;
     for (; depth; depth = sn_contract_depth(ct, depth - 1)) {
         s->depth = (uint32_t)depth;
@@ -251,13 +266,27 @@ static bool fits(const sn_contract *ct, const sn_sched *sc) {
     return sn_contract_fits(&why_not, ct, sc);
 }
 
-void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
+/* Headers and what they cost, the best first. */
+typedef struct ranking {
+    sn_sched_list list;
+    SN_VEC(double) cost;
+} ranking;
+
+/* Insert by cycles. */
+static void rank(ranking *r, sn_arena *arena, const sn_sched *sc, double c) {
+    SN_PUSH(arena, &r->list, *sc);
+    SN_PUSH(arena, &r->cost, c);
+    uint32_t at = r->list.n - 1;
+    for (; at > 0 && r->cost.at[at - 1] > c; at--)
+        r->list.at[at] = r->list.at[at - 1], r->cost.at[at] = r->cost.at[at - 1];
+    r->list.at[at] = *sc;
+    r->cost.at[at] = c;
+}
+
+static void rank_tiles(ranking *r, const sn_contract *ct, const sn_sched *pinned) {
     static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256};
-    static const uint32_t SHARED[][2] = {{1, 1}, {2, 1}, {1, 2}, {1, 3},
-                                         {1, 4}, {1, 6}, {1, 8}, {1, ALL}}; /* cluster, split */
-    enum { MOST = 12 };                                                     /* worth timing */
-    sn_sched_list list = {0};
-    double cost[SN_COUNT(HEIGHTS) * (SN_COUNT(WIDTHS) + 1) * SN_COUNT(SHARED)];
+    static const uint32_t SHARED[][3] = {{1, 1, 1}, {1, 1}, {2, 1}, {1, 2},  {1, 3},
+                                         {1, 4},    {1, 6}, {1, 8}, {1, ALL}}; /* cluster, split, an operand stays */
     const sn_target *t = ct->cx->target;
     uint32_t own = own_width(ct);
     for (size_t h = 0; h < SN_COUNT(HEIGHTS); h++)
@@ -265,12 +294,20 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
             for (size_t s = 0; s < SN_COUNT(SHARED); s++) {
                 uint32_t width = w < SN_COUNT(WIDTHS) ? WIDTHS[w] : own;
                 if (!width) continue;
-                shape tile = {HEIGHTS[h], width, 0, SHARED[s][0], SHARED[s][1]};
+                shape tile = {HEIGHTS[h], width, 0, SHARED[s][0], SHARED[s][1], SHARED[s][2]};
                 sn_sched sc;
                 if (!find_depth(&sc, ct, pinned, &tile) || !is_wanted(ct, t, &sc, pinned)) continue;
                 if (width == own && !fits(ct, &sc)) continue;
-                rank(&list, cost, ct->cx->scratch, &sc, cycles(ct, t, &sc));
+                rank(r, ct->cx->scratch, &sc, cycles(ct, t, &sc));
             }
-    for (uint32_t i = 0; i < list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &list.at[i]);
-    if (list.n) out->cycles = cost[0];
+}
+
+void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
+    enum { MOST = 12 }; /* worth timing */
+    ranking r = {0};
+    sn_contract shared = *ct;
+    if (!pinned->halo) rank_tiles(&r, ct, pinned);
+    if ((!pinned->cls || pinned->halo) && sn_contract_find_halo(&shared)) rank_tiles(&r, &shared, pinned);
+    for (uint32_t i = 0; i < r.list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &r.list.at[i]);
+    if (r.list.n) out->cycles = r.cost.at[0];
 }
