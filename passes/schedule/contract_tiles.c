@@ -14,17 +14,21 @@ static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
-/* Do lines of the operand begin where those of the cache do? */
-static bool lines_fit(const sn_contract *ct, uint32_t operand) {
+/* How lines of an operand lie, beside those of the cache. */
+typedef enum fit { FIT, ASKEW, OVERLAP /* windows that begin inside of each other */ } fit;
+
+static fit fit_of(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
     const sn_contraction_operand *o = &ct->c.operands[operand];
     sn_ix offset = sn_stmt_get(ct->m, o->load)->ix;
     int64_t line = SN_LINE / sn_dtype_bytes(o->from), stride;
+    fit worst = FIT;
     for (uint32_t i = 0; i < ct->c.outer.n + ct->c.inner.n; i++) {
         sn_stmt loop = i < ct->c.outer.n ? ct->c.outer.at[i] : ct->c.inner.at[i - ct->c.outer.n];
-        if (!sn_ix_coef(ct->m, offset, sn_stmt_axis(ct->m, loop), &stride)) return false;
-        if (stride != 1 && stride % line) return false;
+        if (!sn_ix_coef(ct->m, offset, sn_stmt_axis(ct->m, loop), &stride)) return ASKEW;
+        if (stride != 1 && stride % line) worst = worst == FIT ? ASKEW : worst;
+        if (i < ct->c.outer.n && ct->line && stride > 1 && stride < sn_contract_lanes(ct, sc, operand)) worst = OVERLAP;
     }
-    return true;
+    return worst;
 }
 
 /* Do all operands stay in the L2, beside what is written? Lines of pixels come no faster from there. */
@@ -35,10 +39,12 @@ static bool stay(const sn_contract *ct, const sn_target *t) {
 }
 
 /* Bytes of the operand that a multiprocessor gets from the L2 in a cycle, when so many want some. */
-static double brought_in_a_cycle(const sn_contract *ct, const sn_target *t, uint32_t operand, double active) {
-    bool fit = lines_fit(ct, operand);
-    double all = (double)(fit && stay(ct, t) ? SN_PRODUCT_CACHE_LINES : SN_PRODUCT_CACHE) * t->units / active;
-    return smaller(all, SN_PRODUCT_FETCH) / (fit ? 1 : SN_PRODUCT_ASKEW / 100.0);
+static double brought_in_a_cycle(const sn_contract *ct, const sn_target *t, const sn_sched *sc, uint32_t operand,
+                                 double active) {
+    static const double PERCENT[] = {[FIT] = 100, [ASKEW] = SN_PRODUCT_ASKEW, [OVERLAP] = SN_PRODUCT_OVERLAP};
+    fit lie = fit_of(ct, sc, operand);
+    double all = (double)(lie == FIT && stay(ct, t) ? SN_PRODUCT_CACHE_LINES : SN_PRODUCT_CACHE) * t->units / active;
+    return smaller(all, SN_PRODUCT_FETCH) * 100 / PERCENT[lie];
 }
 
 /* Of memory, for so many results. */
@@ -73,7 +79,7 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
         double line = (double)sn_contract_lanes(ct, sc, i) * sn_dtype_bytes(c->operands[i].from);
         double bytes = lines * larger(line, SN_PRODUCT_LINE);
         rows += c->operands[i].right ? n : m;
-        if (!sn_contract_stays(ct, sc, i)) fetch += bytes / brought_in_a_cycle(ct, t, i, active);
+        if (!sn_contract_stays(ct, sc, i)) fetch += bytes / brought_in_a_cycle(ct, t, sc, i, active);
     }
     double for_one = ct->n_terms ? sn_terms_products(ct->n_terms) : 1;
     double products = m * n * k * c->n_products * for_one / sn_mmas[ct->mma].rate;
@@ -95,8 +101,9 @@ static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
 static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     double results = (double)sc->tile_m * sc->tile_n,
            steps = waves_of((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
-    double element = ct->halo.taps ? SN_PRODUCT_ELEMENT + SN_PRODUCT_ROWS : SN_PRODUCT_ELEMENT;
-    double own = steps * step_cycles(ct, t, sc, active) + results / sc->block_x * element + SN_PRODUCT_RESULTS;
+    double own =
+        steps * step_cycles(ct, t, sc, active) + results / sc->block_x * SN_PRODUCT_ELEMENT + SN_PRODUCT_RESULTS;
+    if (ct->halo.taps) own += SN_PRODUCT_RESULTS; /* threads meet once more, to write rows */
     return larger(own, write_cycles(ct, t, results * active));
 }
 
@@ -116,9 +123,9 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
     double memory =
         sn_contraction_fetch(ct->m, c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
     double last = (double)sc->tile_m * sc->tile_n * smaller(tiles, t->units);
-    double first = (double)resident_bytes(ct, sc) * t->units / SN_PRODUCT_CACHE / t->units;
-    return SN_PRODUCT_BEGIN + first + larger(sum, memory) + share_cycles(sc) +
-           write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
+    double first = (double)resident_bytes(ct, sc) / SN_PRODUCT_CACHE;
+    double both = larger(sum, memory) + smaller(sum, memory) / 100; /* of two that memory bounds, what has less to do */
+    return SN_PRODUCT_BEGIN + first + both + share_cycles(sc) + write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
 }
 
 /* Of an element of a left operand that passes through registers: its terms, or as it is. */
