@@ -180,6 +180,15 @@ static bool find_fragment(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r) {
     return true;
 }
 
+static bool lies_so(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, sn_ix row, bool across, int64_t steps) {
+    const sn_buf_rec *b = sn_buf_get(t->m, r->buf);
+    o->across = across;
+    o->steps = steps;
+    o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? o->rows : t->n->depth;
+    o->at = begin_of(t, r->ix);
+    return sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix);
+}
+
 /* An operand that is loaded from shared memory at (row, q). What lies there may have 2, 4, .. times the steps of the nest. */
 static bool find_operand(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, int64_t rows, sn_ix row) {
     enum { MOST = 16 };
@@ -190,13 +199,10 @@ static bool find_operand(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, in
     if (sn_mma_is_async(t->n->mma) && !b->swizzle) return refuse(t, "lines of an operand are not permuted");
     *o = (sn_mma_operand){.buf = r->buf, .rows = rows};
     for (int across = 0; across <= mma->across; across++)
-        for (int64_t times = 1; times <= (across ? MOST : 1); times *= 2) {
-            o->across = across;
-            o->steps = times * t->n->depth;
-            o->width = b->swizzle ? b->swizzle / sn_dtype_bytes(b->dtype) : across ? rows : t->n->depth;
-            o->at = begin_of(t, r->ix);
-            if (sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix)) return true;
-        }
+        for (int64_t times = 1; times <= (across ? MOST : 1); times *= 2)
+            if (lies_so(t, o, r, row, across, times * t->n->depth)) return true;
+    for (int64_t lines = 1; lines <= SN_MMA_LINES && mma->across && sn_mma_is_async(t->n->mma); lines++)
+        if (lies_so(t, o, r, row, true, lines)) return true;
     return refuse(t, "an operand lies otherwise in shared memory");
 }
 

@@ -23,6 +23,8 @@
  *     K:       (q div width)*(rows*width) + width*row + q mod width
  *     across:  (row div width)*(steps*width) + width*q + row mod width
  *
+ * Across, the next `width` rows or columns may also begin 1 to 4 lines behind these: they share the others.
+ *
  * The left operand of a warpgroup may be in registers instead, its *fragment*: then an element is loaded from the registers of
  * the thread that has it, which no other statement may do. The four lanes that have a row share its steps: in a step of the
  * instruction, k = 8*c, each has c neighbours of the first half and c of the second (c elements are 4 bytes):
@@ -60,11 +62,15 @@ static inline uint32_t sn_mma_elements(sn_mma mma) { return sn_mmas[mma].m == 8 
 typedef struct sn_mma_operand {
     sn_buf buf;
     int64_t rows, width; /* of the tile: along M or N; elements that stand in a row */
-    int64_t steps;       /* of the sum that lie there, if they are more than those of the nest; 0: they are not */
+    int64_t
+        steps; /* of the sum that lie there, if others than those of the nest; across: lines to the next rows; 0: no */
     bool across;
     bool in_registers;
     sn_ix at; /* where the tile begins in the buffer; none: at its first element */
 } sn_mma_operand;
+
+/* As few lines from columns that lie across to the next ones, so that they share lines. */
+enum { SN_MMA_LINES = 4 };
 
 typedef struct sn_mma_nest {
     sn_mma mma;

@@ -119,7 +119,7 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
-    if (out->n && out->at[0].halo) sn_contract_find_halo(&ct);
+    if (out->n && out->at[0].halo && !sn_contract_find_halo(&ct)) sn_contract_find_strip(&ct);
     if (!out->n || sn_contract_fits(&why_not, &ct, &out->at[0])) return;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "its operands do not come by boxes: %s", why_not);
     out->n = 0;

@@ -20,6 +20,14 @@ typedef struct sn_contract_halo {
     int64_t channels; /* ... of so many */
 } sn_contract_halo;
 
+/* The same, of an image whose pixels are summed (contract_strip.c). */
+typedef struct sn_contract_strip {
+    int64_t taps;     /* of an axis among the columns; 0: none */
+    uint32_t operand; /* the image */
+    int64_t lines;    /* from a tap to the next */
+    int64_t results;  /* pixels of a row that have products; the sum counts those that taps reach over as well */
+} sn_contract_strip;
+
 typedef struct sn_contract {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -33,6 +41,7 @@ typedef struct sn_contract {
     bool pixels[SN_MOST_OPERANDS]; /* whose boxes have pixels for lines: contract_pixels.c */
     bool images;                   /* any operand is made of those, so that results are, too */
     sn_contract_halo halo;
+    sn_contract_strip strip;
     int64_t line; /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
@@ -98,6 +107,24 @@ int64_t sn_contract_lines(const sn_contract *ct, const sn_sched *sc, uint32_t op
 int64_t sn_contract_lanes(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
 /* Elements that it has room for in shared memory. */
 int64_t sn_contract_space(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
+
+/* Pixels whose axis is `x` and taps along `t`: `shift` lines are from a tap to the `phases`-th one behind it. */
+typedef struct sn_contract_motion {
+    sn_axis x, t;
+    int64_t phases, shift;
+} sn_contract_motion;
+/* Of axes x and t: do the offset of the load and its tests move alike along them? */
+bool sn_contract_find_motion(sn_contract_motion *v, const sn_contract *ct, const sn_stmt_rec *load);
+
+/* ---- contract_strip.c: sums over pixels that taps share ---- */
+
+/* Have taps share pixels, where there are such: then the sum is longer. */
+bool sn_contract_find_strip(sn_contract *ct);
+/* Does a tile have several whole taps, where they share pixels? */
+bool sn_contract_has_taps(const sn_contract *ct, const sn_sched *sc);
+/* Lines of the image that a step of the pipe brings, and elements that it has room for. */
+int64_t sn_contract_strip_lines(const sn_contract *ct, const sn_sched *sc);
+int64_t sn_contract_strip_space(const sn_contract *ct, const sn_sched *sc);
 
 /* ---- contract_threads.c: operands that threads bring ---- */
 

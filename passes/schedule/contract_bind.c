@@ -132,6 +132,10 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k,
         sn_contract_put_halo_boxes(b, at, i, k, to);
         return;
     }
+    if (b->ct.strip.taps && i == b->ct.strip.operand) {
+        sn_contract_put_strip(b, at, k);
+        return;
+    }
     for (int64_t part = 0; part < (across ? rows : depth) / width; part++) {
         box.place = across ? part * width : 0;
         box.step = sn_ix_addc(b->m, sn_ix_scale(b->m, k, depth), across ? 0 : part * width);
@@ -178,7 +182,8 @@ static void make_operands(sn_contract_binding *b) {
             sn_buf_get(b->m, b->shared[i])->swizzle = line_of(b, i);
             continue;
         }
-        int64_t size = b->ct.halo.taps ? sn_contract_space(&b->ct, b->sc, i) : rows * b->sc->tile_k;
+        bool shares = b->ct.halo.taps || b->ct.strip.taps;
+        int64_t size = shares ? sn_contract_space(&b->ct, b->sc, i) : rows * b->sc->tile_k;
         b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, size, b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle =
             b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : line_of(b, i);
@@ -249,6 +254,7 @@ static void put_operands(sn_contract_binding *b, sn_cursor at, sn_ix k) {
 static sn_mma_operand operand_at(sn_contract_binding *b, uint32_t operand, sn_ix k, int64_t t) {
     sn_mma_operand o = sn_contract_operand_of(b, operand);
     if (b->ct.halo.taps) sn_contract_choose_tap(b, &o, operand, t);
+    if (b->ct.strip.taps && operand == b->ct.strip.operand) o.steps = b->ct.strip.lines;
     if (!sn_contract_stays(&b->ct, b->sc, operand)) return o;
     sn_ix step = sn_ix_scale(b->m, k, step_size(b, operand));
     o.at = o.at.i ? sn_ix_add(b->m, o.at, step) : step;
@@ -655,7 +661,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     sn_contract_binding b;
     if (sc->threads) sn_contract_find_threads(&ct, &why_not, cx, k, sc);
     else sn_contract_find(&ct, &why_not, cx, k);
-    if (sc->halo) sn_contract_find_halo(&ct);
+    if (sc->halo && !sn_contract_find_halo(&ct)) sn_contract_find_strip(&ct);
     start(&b, &ct, sc);
     sn_schedule_take_body(&b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});

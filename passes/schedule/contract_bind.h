@@ -174,6 +174,14 @@ void sn_contract_choose_tap(sn_contract_binding *b, sn_mma_operand *o, uint32_t 
 sn_val sn_contract_in_image(sn_contract_binding *b, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
                             uint32_t n);
 
+/* ---- contract_strip.c ---- */
+
+/* The box of step k of the image. */
+void sn_contract_put_strip(sn_contract_binding *b, sn_cursor at, sn_ix k);
+/* The mask, where a pixel of the other operand is there at all; axes: of the kernel, with: what they are there. */
+sn_val sn_contract_in_row(sn_contract_binding *b, sn_cursor at, sn_val mask, uint32_t operand, const sn_axis *axes,
+                          const sn_ix *with, uint32_t n);
+
 /* ---- contract_split.c ---- */
 
 /* Behind the steps of a part: what its sums come to goes to memory. */

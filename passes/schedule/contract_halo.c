@@ -24,19 +24,13 @@ enum { GROUP = 8 /* lines that are permuted alike */ };
 
 /* ---- finding ---- */
 
-/* Pixels whose axis is `x` and taps along `t`: `shift` lines are from a tap to the `phases`-th one behind it. */
-typedef struct motion {
-    sn_axis x, t;
-    int64_t phases, shift;
-} motion;
-
-static bool moves_alike(const sn_contract *ct, const motion *v, sn_ix e) {
+static bool moves_alike(const sn_contract *ct, const sn_contract_motion *v, sn_ix e) {
     int64_t of_x, of_t;
     return sn_ix_coef(ct->m, e, v->x, &of_x) && sn_ix_coef(ct->m, e, v->t, &of_t) &&
            of_x * v->shift == of_t * v->phases;
 }
 
-static bool tests_move(const sn_contract *ct, const motion *v, sn_val mask) {
+static bool tests_move(const sn_contract *ct, const sn_contract_motion *v, sn_val mask) {
     const sn_stmt_rec *r = sn_stmt_get(ct->m, sn_val_get(ct->m, mask)->def);
     if (r->op == SN_LOP_AND) return tests_move(ct, v, r->in[0]) && tests_move(ct, v, r->in[1]);
     return r->op == SN_LOP_IN && moves_alike(ct, v, r->ix);
@@ -49,8 +43,7 @@ static bool is_tested(const sn_contract *ct, sn_axis ax, sn_val mask) {
     return r->op == SN_LOP_IN && sn_ix_uses_axis(ct->m, r->ix, ax);
 }
 
-/* Of axes x and t. */
-static bool find_motion(motion *v, const sn_contract *ct, const sn_stmt_rec *load) {
+bool sn_contract_find_motion(sn_contract_motion *v, const sn_contract *ct, const sn_stmt_rec *load) {
     int64_t of_x, of_t;
     if (!sn_ix_coef(ct->m, load->ix, v->x, &of_x) || !sn_ix_coef(ct->m, load->ix, v->t, &of_t)) return false;
     if (of_x <= 0 || of_t <= 0) return false;
@@ -77,9 +70,9 @@ static void put_last(sn_contraction *c, uint32_t t) {
 static bool find_taps(sn_contract_halo *h, const sn_contract *ct, const sn_stmt_rec *load, sn_axis x, uint32_t t) {
     const sn_contraction *c = &ct->c;
     sn_val mask = sn_stmt_mask(load);
-    motion v = {.x = x, .t = sn_stmt_axis(ct->m, c->inner.at[t])};
+    sn_contract_motion v = {.x = x, .t = sn_stmt_axis(ct->m, c->inner.at[t])};
     int64_t taps = c->k_extent[t];
-    if (!find_motion(&v, ct, load) || v.phases >= taps || v.phases > SN_MOST_PHASES) return false;
+    if (!sn_contract_find_motion(&v, ct, load) || v.phases >= taps || v.phases > SN_MOST_PHASES) return false;
     if (v.phases > 1 && (!mask.i || !is_tested(ct, x, mask))) return false;
     h->taps = taps;
     h->phases = v.phases;
@@ -91,7 +84,8 @@ static bool find_taps(sn_contract_halo *h, const sn_contract *ct, const sn_stmt_
 }
 
 /* Does the image have elements where its pixels are that many, and their lines so long? */
-static bool is_inside(const sn_contract *ct, const sn_stmt_rec *load, const motion *v, int64_t pixels, int64_t line) {
+static bool is_inside(const sn_contract *ct, const sn_stmt_rec *load, const sn_contract_motion *v, int64_t pixels,
+                      int64_t line) {
     sn_module *m = ct->m;
     sn_axis axes[] = {v->x, v->t};
     sn_ix with[] = {sn_ix_axis(m, sn_axis_new(m, "x", sn_ix_const(m, pixels))),
@@ -105,8 +99,8 @@ static bool is_inside(const sn_contract *ct, const sn_stmt_rec *load, const moti
 static bool find_windows(sn_contract_halo *h, const sn_contract *ct, const sn_stmt_rec *load, sn_axis x) {
     const sn_contraction *c = &ct->c;
     int64_t room = c->k_extent[c->inner.n - 1], bytes = sn_dtype_bytes(c->operands[0].from);
-    motion v = {.x = x, .t = sn_stmt_axis(ct->m, c->inner.at[c->inner.n - 1])};
-    if (!find_motion(&v, ct, load) || v.shift != 1) return false;
+    sn_contract_motion v = {.x = x, .t = sn_stmt_axis(ct->m, c->inner.at[c->inner.n - 1])};
+    if (!sn_contract_find_motion(&v, ct, load) || v.shift != 1) return false;
     int64_t line = v.phases, taps = room / line, pixels = c->extent[h->axis] + taps - 1;
     if (taps < 2 || room % line || line * bytes < SN_SECTOR || SN_LINE % (line * bytes)) return false;
     if (line % sn_mmas[ct->mma].k || !is_inside(ct, load, &v, pixels, line)) return false;
@@ -178,6 +172,7 @@ int64_t sn_contract_lanes(const sn_contract *ct, const sn_sched *sc, uint32_t op
 
 int64_t sn_contract_lines(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
     int64_t rows = rows_of(ct, sc, operand);
+    if (ct->strip.taps && operand == ct->strip.operand) return sn_contract_strip_lines(ct, sc);
     if (is_image(ct, operand)) return ct->halo.phases * (rows + ct->halo.over);
     return rows * (sc->tile_k / sn_contract_lanes(ct, sc, operand));
 }
@@ -188,6 +183,7 @@ static int64_t phase_lines(const sn_contract *ct, const sn_sched *sc) {
 }
 
 int64_t sn_contract_space(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
+    if (ct->strip.taps && operand == ct->strip.operand) return sn_contract_strip_space(ct, sc);
     if (!is_image(ct, operand)) return rows_of(ct, sc, operand) * sc->tile_k;
     return ct->halo.phases * phase_lines(ct, sc) * ct->halo.line;
 }

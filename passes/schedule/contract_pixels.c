@@ -203,6 +203,7 @@ sn_val sn_contract_put_pixel(sn_contract_binding *b, sn_cursor at, const sn_cont
     sn_contraction_copier_start(&p, b->ct.cx, at, b->n_vals);
     p.n = sn_contraction_axes(p.axes, p.with, m, &b->ct.c, &place);
     p.mask = sn_put_in(m, at, *lines, sn_ix_const(m, all));
+    p.mask = sn_contract_in_row(b, at, p.mask, i, p.axes, p.with, p.n);
     /* Several lines of a tap that is tested: so are channels, for what is left of the offset to be nothing. */
     sn_axis channels = innermost(&b->ct);
     int64_t n = b->ct.line ? channels_of(&b->ct) : 0;

@@ -168,7 +168,8 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
            (ct->halo.taps ? sn_contract_depth(ct, sc->tile_k) == sc->tile_k : sc->tile_k % sn_contract_line(ct) == 0) &&
            sc->tile_k % mma->k == 0 && sn_contract_divides(ct, sc) && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE &&
-           sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_whole_tiles(ct, sc);
+           sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_taps(ct, sc) &&
+           sn_contract_has_whole_tiles(ct, sc);
 }
 
 /* Of a header of the list. */
@@ -201,7 +202,7 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     sn_sched sc = *pinned;
     sc.cls = SN_SCHED_CONTRACT;
-    sc.halo = ct->halo.taps != 0;
+    sc.halo = ct->halo.taps || ct->strip.taps;
     if (!sc.tile_m) sc.tile_m = s->m;
     if (!sc.tile_n) sc.tile_n = s->n;
     if (!sc.cluster) sc.cluster = s->cluster;
@@ -279,12 +280,12 @@ typedef struct ranking {
     SN_VEC(double) cost;
 } ranking;
 
-/* Insert by cycles. */
+/* Insert by cycles; what differs by rounding stays in the order of the list. */
 static void rank(ranking *r, sn_arena *arena, const sn_sched *sc, double c) {
     SN_PUSH(arena, &r->list, *sc);
     SN_PUSH(arena, &r->cost, c);
     uint32_t at = r->list.n - 1;
-    for (; at > 0 && r->cost.at[at - 1] > c; at--)
+    for (; at > 0 && r->cost.at[at - 1] > c * 1.0001; at--)
         r->list.at[at] = r->list.at[at - 1], r->cost.at[at] = r->cost.at[at - 1];
     r->list.at[at] = *sc;
     r->cost.at[at] = c;
@@ -314,7 +315,8 @@ void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched
     ranking r = {0};
     sn_contract shared = *ct;
     if (!pinned->halo) rank_tiles(&r, ct, pinned);
-    if ((!pinned->cls || pinned->halo) && sn_contract_find_halo(&shared)) rank_tiles(&r, &shared, pinned);
+    bool shares = sn_contract_find_halo(&shared) || sn_contract_find_strip(&shared);
+    if ((!pinned->cls || pinned->halo) && shares) rank_tiles(&r, &shared, pinned);
     for (uint32_t i = 0; i < r.list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &r.list.at[i]);
     if (r.list.n) out->cycles = r.cost.at[0];
 }

@@ -314,6 +314,20 @@ bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx 
 
 /* ---- places ---- */
 
+/* (.., tap, channel) of a number that counts (.., piece, tap, channel in the piece). */
+static void unflatten_cut(sn_module *m, const sn_contraction *c, sn_ix number, const sn_ix *shape, uint32_t n,
+                          sn_ix *with) {
+    sn_ix own[SN_MAX_CHAIN + 1], parts[SN_MAX_CHAIN + 1];
+    for (uint32_t i = 0; i + 2 < n; i++) own[i] = shape[i];
+    own[n - 2] = sn_ix_divc(m, shape[n - 1], c->cut);
+    own[n - 1] = shape[n - 2];
+    own[n] = sn_ix_const(m, c->cut);
+    sn_ix_unflatten(m, number, own, n + 1, parts);
+    for (uint32_t i = 0; i + 2 < n; i++) with[i] = parts[i];
+    with[n - 2] = parts[n - 1];
+    with[n - 1] = sn_ix_add(m, sn_ix_scale(m, parts[n - 2], c->cut), parts[n]);
+}
+
 /* The axes of one kind, side or K, are the parts of `number`. */
 static uint32_t spread(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contraction *c, int side, sn_ix number) {
     bool k = side < 0;
@@ -325,7 +339,8 @@ static uint32_t spread(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contra
         shape[n] = sn_ix_const(m, k ? c->k_extent[i] : c->extent[i]);
         axes[n++] = sn_stmt_axis(m, chain->at[i]);
     }
-    if (n) sn_ix_unflatten(m, number, shape, n, with);
+    if (n && c->cut && side == SN_SIDE_N) unflatten_cut(m, c, number, shape, n, with);
+    else if (n) sn_ix_unflatten(m, number, shape, n, with);
     return n;
 }
 

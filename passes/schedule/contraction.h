@@ -42,6 +42,8 @@ typedef struct sn_contraction {
      * of such groups; 0: rows have axes of their own. */
     int64_t group;
     uint32_t grouped;
+    int64_t
+        cut; /* the last column axis is numbered by pieces of so many, which come before the axis in front of it; 0: no */
     int64_t batch, m, n, k; /* products of extents */
     sn_stmt body;           /* innermost outer loop; none: the kernel itself */
     sn_stmt top;            /* the reduction ... */
