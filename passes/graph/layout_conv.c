@@ -19,7 +19,8 @@
  * instruction, and a convolution of single pixels is a product already where its rows of pixels can be brought:
  * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
  * operands have what is not summed innermost. One that is left to a library has channels innermost in image and weights where
- * the image can be had so, and else stays as it is. Legality: always; padded channels are products of zeros.
+ * the image can be had so, and else stays as it is. Legality: always; padded channels and taps are products of zeros (an
+ * infinity in a pixel that a joined window reaches without a tap makes nan).
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"

@@ -13,6 +13,8 @@
  * The same holds for windows that overlap in memory, as those of a stem whose taps are joined to channels do
  * (passes/graph/layout_conv.c): lines are then what a window begins behind the one before.
  *
+ * (What a window's last line has beyond it is multiplied by weights that are 0: an infinity there makes nan.)
+ *
  * Bytes that the L2 gives are what bounds convolutions by boxes; products of pixels without a result are the price,
  * and the model of contract_tiles.c knows both. Relies on what dependence says alone: offset and tests of the image
  * are linear in both axes, and move alike.

@@ -9,7 +9,7 @@
  *
  * which is how instructions find columns that lie across, with one line from each 64 of them to the next. So columns
  * are numbered with the taps in front of the lanes of a line, and rows of pixels follow each other without a gap: where
- * the last taps of a row have no pixel of their own, dy is 0.
+ * the last taps of a row have no pixel of their own, dy is 0 (and a product with an infinity of the image nan).
  */
 #include "passes/schedule/contract_bind.h"
 
