@@ -117,6 +117,8 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
     if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return;
+    bool for_tiles = pinned->halo || pinned->shared;
+    if (is_narrow(&ct) && for_tiles) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
     if (out->n && out->at[0].halo && !sn_contract_find_halo(&ct)) sn_contract_find_strip(&ct);

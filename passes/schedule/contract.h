@@ -72,6 +72,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
 /* With `shared`, an operand of which a tile has all rows or columns is brought once for all tiles of a block. Is it
  * that one? */
 bool sn_contract_stays(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
+/* Its elements in shared memory: those of whole steps. */
+int64_t sn_contract_stay_space(const sn_contract *ct, const sn_sched *sc, uint32_t operand);
 
 /* ---- contract_pixels.c: operands that are images ---- */
 

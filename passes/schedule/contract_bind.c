@@ -151,7 +151,7 @@ static int64_t step_size(const sn_contract_binding *b, uint32_t i) { return sn_c
 static void bring_all(sn_contract_binding *b, sn_cursor *at, uint32_t i) {
     sn_contract_loop(b, at, "o", 1, SN_AXIS_SEQ);
     b->batch = b->row = b->column = sn_ix_const(b->m, 0);
-    for (int64_t k = 0; k < b->ct.c.k / b->sc->tile_k; k++)
+    for (int64_t k = 0; k < sn_ceil_div(b->ct.c.k, b->sc->tile_k); k++)
         put_boxes(b, *at, i, sn_ix_const(b->m, k), k * step_size(b, i));
     sn_stmt_get(b->m, at->parent)->pipe = 1;
     sn_put_barrier(b->m, *at);
@@ -178,7 +178,8 @@ static void make_operands(sn_contract_binding *b) {
         sn_dtype dtype = b->sc->threads ? b->ct.operand : o->from;
         b->across[i] = b->sc->threads ? sn_contract_across(&b->ct, b->sc, i) : b->ct.across[i];
         if (sn_contract_stays(&b->ct, b->sc, i)) {
-            b->shared[i] = sn_contract_local(b, "all", dtype, SN_BUF_SHARED, rows * c->k, b->sc->cluster);
+            int64_t all = sn_contract_stay_space(&b->ct, b->sc, i);
+            b->shared[i] = sn_contract_local(b, "all", dtype, SN_BUF_SHARED, all, b->sc->cluster);
             sn_buf_get(b->m, b->shared[i])->swizzle = line_of(b, i);
             continue;
         }

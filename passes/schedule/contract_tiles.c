@@ -55,9 +55,14 @@ static double write_cycles(const sn_contract *ct, const sn_target *t, double res
 
 bool sn_contract_stays(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
     const sn_contraction *c = &ct->c;
-    bool alone = c->n_operands == 2 && c->batch == 1 && !ct->n_terms, all_columns = c->n <= sc->tile_n;
+    bool alone = c->n_operands == 2 && c->batch == 1 && !ct->in_registers, all_columns = c->n <= sc->tile_n;
     return sc->shared && !sc->threads && !sc->plain && alone &&
            (c->operands[operand].right ? all_columns : !all_columns && c->m <= sc->tile_m);
+}
+
+int64_t sn_contract_stay_space(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
+    int64_t rows = ct->c.operands[operand].right ? sc->tile_n : sc->tile_m;
+    return rows * sn_ceil_div(ct->c.k, sc->tile_k) * sc->tile_k;
 }
 
 /* Bytes of what is brought once. */
@@ -65,8 +70,7 @@ static int64_t resident_bytes(const sn_contract *ct, const sn_sched *sc) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < ct->c.n_operands; i++)
         if (sn_contract_stays(ct, sc, i))
-            bytes +=
-                (ct->c.operands[i].right ? sc->tile_n : sc->tile_m) * ct->c.k * sn_dtype_bytes(ct->c.operands[i].from);
+            bytes += sn_contract_stay_space(ct, sc, i) * sn_dtype_bytes(ct->c.operands[i].from);
     return bytes;
 }
 
