@@ -95,6 +95,8 @@ int64_t sn_contract_line(const sn_contract *ct);
 int64_t sn_contract_depth(const sn_contract *ct, int64_t most);
 /* Where steps have taps: are they as many as there are? */
 bool sn_contract_divides(const sn_contract *ct, const sn_sched *sc);
+/* Are lines of channels longer than there are channels? */
+bool sn_contract_pads_channels(const sn_contract *ct);
 /* The mask, where the step of the sum is a channel too: lines may be longer than there are. */
 sn_val sn_contract_in_channels(const sn_contract *ct, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
                                uint32_t n);
@@ -127,6 +129,12 @@ bool sn_contract_has_taps(const sn_contract *ct, const sn_sched *sc);
 /* Lines of the image that a step of the pipe brings, and elements that it has room for. */
 int64_t sn_contract_strip_lines(const sn_contract *ct, const sn_sched *sc);
 int64_t sn_contract_strip_space(const sn_contract *ct, const sn_sched *sc);
+
+/* ---- contract_split.c: sums that blocks share ---- */
+
+/* Groups of parts that are added up side by side; and cycles of all that. */
+int64_t sn_contract_groups(const sn_sched *sc);
+double sn_contract_share_cycles(const sn_sched *sc);
 
 /* ---- contract_threads.c: operands that threads bring ---- */
 

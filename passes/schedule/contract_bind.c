@@ -212,7 +212,10 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
     b->tile = tile;
     b->tiles = at->parent;
-    b->part = open_some(b, at, "s", b->split, SN_AXIS_GRID);
+    b->group = open_some(b, at, "s", b->groups, SN_AXIS_GRID);
+    b->in_group = at->parent;
+    int64_t each = b->split / b->groups;
+    b->part = sn_contract_fma(b, each, b->group, open_some(b, at, b->groups > 1 ? "t" : "s", each, SN_AXIS_GRID));
     int64_t high = tall(b, across, blocks);
     sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
     sn_ix in_band = sn_ix_modc(m, inside, high * along);
@@ -583,6 +586,7 @@ static void start(sn_contract_binding *b, const sn_contract *ct, const sn_sched 
     b->nest = (sn_mma_nest){.mma = ct->mma, .threads = sc->block_x, .columns = 1, .depth = sc->tile_k};
     b->n_terms = ct->n_terms;
     b->split = sc->split > 1 ? sc->split : 1;
+    b->groups = sn_contract_groups(sc);
     if (sc->plain) {
         sn_contract_plain_find(&b->plain, ct, sc);
         return;
@@ -673,11 +677,7 @@ void sn_schedule_contract_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh
     sn_stmt before = sn_stmt_get(b.m, at.parent)->last; /* of the tile, so far */
     make_states(&b, at);
     put_products(&b, at);
-    if (b.split > 1) {
-        sn_contract_put_parts(&b, at);
-        at = sn_at_end(k, b.tiles);
-        sn_contract_add_parts(&b, at);
-    }
+    if (b.split > 1) sn_contract_share_sums(&b, &at);
     if (sc->plain) sn_contract_plain_share(&b, at);
     choose_store(&b, at, operands_room(&b));
     sn_contract_find_ahead(&b);

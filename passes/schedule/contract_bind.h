@@ -23,10 +23,10 @@ typedef struct sn_contract_binding {
     sn_stmt_vec body;
     sn_ix batch, row, column; /* of the tile's first element */
     sn_ix turn;               /* number of the tile among those of its block */
-    sn_ix tile, part;         /* numbers: of the tile, of the part of its sums; split: how many of these there are */
-    int64_t split;
-    sn_stmt tiles;   /* with several: the loop over tiles, where the last block of a tile goes on */
-    sn_buf parts[4]; /* with several: what they come to, by state */
+    sn_ix tile, group, part;  /* numbers: of the tile, of the parts of its sums; split: how many of these there are */
+    int64_t split, groups;
+    sn_stmt tiles, in_group; /* with several: the loops over tiles and groups, where the last block of each goes on */
+    sn_buf parts[4];         /* with several: what they come to, by state */
     bool edge_m, edge_n, edge_k;
     sn_mma_nest nest; /* all but its buffers; without an instruction: threads and rank */
     sn_contract_plain plain;
@@ -184,10 +184,9 @@ sn_val sn_contract_in_row(sn_contract_binding *b, sn_cursor at, sn_val mask, uin
 
 /* ---- contract_split.c ---- */
 
-/* Behind the steps of a part: what its sums come to goes to memory. */
-void sn_contract_put_parts(sn_contract_binding *b, sn_cursor at);
-/* On the last block of the tile: its registers get the sums over the parts. */
-void sn_contract_add_parts(sn_contract_binding *b, sn_cursor at);
+/* Behind the steps of a part: what its sums come to goes to memory. *at moves to the last block of the tile, whose
+ * registers get the sums over all parts. */
+void sn_contract_share_sums(sn_contract_binding *b, sn_cursor *at);
 
 /* ---- contract_fill.c ---- */
 

@@ -162,11 +162,18 @@ static int64_t rows_of(const sn_contract *ct, const sn_sched *sc, uint32_t opera
     return ct->c.operands[operand].right ? sc->tile_n : sc->tile_m;
 }
 
+/* Do lines of taps follow each other in the weights? Those of windows do; others, if channels fill them. */
+static bool fills_lines(const sn_contract *ct) {
+    const sn_contract_halo *h = &ct->halo;
+    bool windows = h->channels != ct->c.k_extent[ct->c.inner.n - 1];
+    return h->line == h->channels && (windows || !sn_contract_pads_channels(ct));
+}
+
 /* Weights of all taps of a step are neighbours, if it has all channels. */
 int64_t sn_contract_lanes(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
     const sn_contract_halo *h = &ct->halo;
     if (!h->taps) return sn_contract_line(ct);
-    if (operand == h->operand || h->line != h->channels) return h->line;
+    if (operand == h->operand || !fills_lines(ct)) return h->line;
     int64_t line = SN_LINE / sn_dtype_bytes(ct->c.operands[operand].from);
     while (sc->tile_k % line) line /= 2;
     return line;

@@ -93,10 +93,13 @@ static sn_val test_channel(const sn_contract *ct, sn_cursor at, sn_val mask, sn_
 /* Of a tap, as lines have room for. */
 static int64_t channels_of(const sn_contract *ct) { return ct->c.k_extent[ct->c.inner.n - 1]; }
 
+bool sn_contract_pads_channels(const sn_contract *ct) {
+    return ct->line && sn_ix_value(ct->m, sn_axis_get(ct->m, innermost(ct))->extent) != channels_of(ct);
+}
+
 sn_val sn_contract_in_channels(const sn_contract *ct, sn_cursor at, sn_val mask, const sn_axis *axes, const sn_ix *with,
                                uint32_t n) {
-    bool all = !ct->line || sn_ix_value(ct->m, sn_axis_get(ct->m, innermost(ct))->extent) == channels_of(ct);
-    return all ? mask : test_channel(ct, at, mask, innermost(ct), axes, with, n);
+    return sn_contract_pads_channels(ct) ? test_channel(ct, at, mask, innermost(ct), axes, with, n) : mask;
 }
 
 /* ---- which operands ---- */

@@ -34,12 +34,15 @@ static sn_ix offset_at(sn_contract_binding *b, sn_ix row, sn_ix column) {
 static bool is_vector(sn_contract_binding *b, int64_t v) {
     sn_module *m = b->m;
     const sn_buf_rec *to = sn_buf_get(m, sn_stmt_get(m, b->store)->buf);
-    int64_t c, last = b->ct.c.extent[b->ct.c.outer.n - 1];
+    const sn_contract_halo *h = &b->ct.halo;
+    uint32_t at = b->ct.c.outer.n - 1;
+    int64_t c, last = b->ct.c.extent[at];
     sn_axis row = sn_axis_new(m, "i", sn_ix_const(m, b->sc->tile_m)),
             number = sn_axis_new(m, "u", sn_ix_const(m, b->sc->tile_n / v)),
             lane = sn_axis_new(m, "v", sn_ix_const(m, v));
     sn_ix zero = sn_ix_const(m, 0), column = sn_contract_fma(b, v, sn_ix_axis(m, number), sn_ix_axis(m, lane));
     sn_ix e = offset_at(b, sn_ix_add(m, b->row, sn_ix_axis(m, row)), sn_ix_add(m, b->column, column));
+    if (h->taps && h->axis == at && h->results % v) return false; /* pixels without a result follow */
     return last % v == 0 && to->align >= v * sn_dtype_bytes(to->dtype) && sn_ix_coef(m, e, lane, &c) && c == 1 &&
            sn_ix_is_multiple(m, sn_ix_subst(m, e, &lane, &zero, 1), v);
 }

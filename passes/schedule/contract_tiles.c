@@ -56,6 +56,8 @@ static double write_cycles(const sn_contract *ct, const sn_target *t, double res
 bool sn_contract_stays(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
     const sn_contraction *c = &ct->c;
     bool alone = c->n_operands == 2 && c->batch == 1 && !ct->in_registers, all_columns = c->n <= sc->tile_n;
+    if (ct->halo.taps && operand == ct->halo.operand) return false; /* what taps share comes with each step */
+    if (ct->strip.taps && operand == ct->strip.operand) return false;
     return sc->shared && !sc->threads && !sc->plain && alone &&
            (c->operands[operand].right ? all_columns : !all_columns && c->m <= sc->tile_m);
 }
@@ -111,13 +113,6 @@ static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     return larger(own, write_cycles(ct, t, results * active));
 }
 
-/* What blocks that share the sums of a tile leave in memory, the last one of them reads. */
-static double share_cycles(const sn_sched *sc) {
-    if (sc->split <= 1) return 0;
-    double sums = (double)sc->tile_m * sc->tile_n * sc->split * sn_dtype_bytes(SN_F32);
-    return SN_PRODUCT_SHARE + sums / SN_PRODUCT_FETCH;
-}
-
 static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
     const sn_contraction *c = &ct->c;
     double tiles = tiles_of(ct, sc) * (sc->split > 1 ? sc->split : 1);
@@ -129,7 +124,8 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
     double last = (double)sc->tile_m * sc->tile_n * smaller(tiles, t->units);
     double first = (double)resident_bytes(ct, sc) / SN_PRODUCT_CACHE;
     double both = larger(sum, memory) + smaller(sum, memory) / 100; /* of two that memory bounds, what has less to do */
-    return SN_PRODUCT_BEGIN + first + both + share_cycles(sc) + write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
+    return SN_PRODUCT_BEGIN + first + both + sn_contract_share_cycles(sc) +
+           write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
 }
 
 /* Of an element of a left operand that passes through registers: its terms, or as it is. */
@@ -314,13 +310,21 @@ static void rank_tiles(ranking *r, const sn_contract *ct, const sn_sched *pinned
             }
 }
 
+/* The same where taps share pixels, if boxes can bring those. */
+static void rank_sharing(ranking *r, const sn_contract *ct, const sn_sched *pinned) {
+    ranking own = {0};
+    sn_contract shared = *ct;
+    if (!sn_contract_find_halo(&shared) && !sn_contract_find_strip(&shared)) return;
+    rank_tiles(&own, &shared, pinned);
+    if (!own.list.n || !fits(&shared, &own.list.at[0])) return;
+    for (uint32_t i = 0; i < own.list.n; i++) rank(r, ct->cx->scratch, &own.list.at[i], own.cost.at[i]);
+}
+
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
     enum { MOST = 12 }; /* worth timing */
     ranking r = {0};
-    sn_contract shared = *ct;
     if (!pinned->halo) rank_tiles(&r, ct, pinned);
-    bool shares = sn_contract_find_halo(&shared) || sn_contract_find_strip(&shared);
-    if ((!pinned->cls || pinned->halo) && shares) rank_tiles(&r, &shared, pinned);
+    if (!pinned->cls || pinned->halo) rank_sharing(&r, ct, pinned);
     for (uint32_t i = 0; i < r.list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &r.list.at[i]);
     if (r.list.n) out->cycles = r.cost.at[0];
 }
