@@ -7,6 +7,7 @@
 #ifndef SN_PASSES_GRAPH_LAYOUT_H
 #define SN_PASSES_GRAPH_LAYOUT_H
 
+#include "ir/graph/conv.h"
 #include "passes/graph/rewrite.h"
 
 /* ---- orders (layout_conv.c) ---- */
@@ -42,6 +43,16 @@ sn_nd sn_layout_conv_last(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_patches(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd conv);
+
+/* The same convolution, but for operands and geometry. */
+sn_nd sn_layout_conv_like(sn_module *m, sn_nd conv, sn_nd image, sn_nd weights, const sn_conv_geometry *g);
+
+/* ---- groups (layout_groups.c) ---- */
+
+/* How many groups have the rows and channels of a tile together; 0: not even all. dtype: of the image in memory. */
+int64_t sn_layout_together(const sn_module *m, sn_nd conv, sn_dtype dtype);
+/* The same convolution with so many joined to one. */
+sn_nd sn_layout_join_groups(sn_module *m, sn_nd conv, sn_dtype dtype);
 
 /* ---- operations (layout_sink.c) ---- */
 

@@ -15,8 +15,8 @@
  * windows together are joined as well, pixel by pixel: [N, Hp/R, Wp, R*Cp], whose windows lie one row apart.
  *
  * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than
- * threads, the conversion of the image included unless it can be had so. Groups of few channels do not fill an
- * instruction, and a convolution of single pixels is a product already where its rows of pixels can be brought:
+ * threads, the conversion of the image included unless it can be had so. Groups of few channels are joined first
+ * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought:
  * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
  * operands have what is not summed innermost. One that is left to a library has channels innermost in image and weights where
  * the image can be had so, and else stays as it is. Legality: always; padded channels and taps are products of zeros (an
@@ -199,23 +199,36 @@ static double conversion_cycles(const sn_target *t, const shape *s, const int64_
     return 2 * bytes / ((double)t->cycle_bytes * t->units) + SN_CHOICE_LAUNCH;
 }
 
-/* Is it done sooner by boxes, after copies that take so many cycles? */
-static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, double copies) {
-    sn_product p = {.node = x,
-                    .dtype = s->dtype,
-                    .batch = 1,
-                    .m = s->result[0] * s->pixels,
-                    .n = s->result[1],
-                    .k = s->weights[1] * s->taps};
-    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < sn_choice_cycles_by_threads(&q, s->dtype, 1);
+/* Of the threads that do windows of groups without matrix instructions. */
+static double windows_cycles(const sn_target *t, const shape *s) {
+    enum { FMAS = 128 /* of a multiprocessor in a cycle */, HUNDRED = 100 };
+    double results = (double)s->result[0] * (double)s->pixels * (double)s->result[1];
+    return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
-/* No zeros between elements, one group. */
+/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles? */
+static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies) {
+    sn_product p = {.node = x,
+                    .dtype = s->dtype,
+                    .batch = s->g.groups / together,
+                    .m = s->result[0] * s->pixels,
+                    .n = s->result[1] / s->g.groups * together,
+                    .k = s->weights[1] * together * s->taps};
+    sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
+    double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < threads;
+}
+
+/* No zeros between elements. */
 static bool is_dense(const shape *s) {
-    bool dense = s->g.groups == 1;
-    for (uint32_t k = 0; k < s->g.n; k++) dense &= s->g.input_dilation[k] == 1;
-    return dense;
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->g.input_dilation[k] != 1) return false;
+    return true;
+}
+
+static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, double copies) {
+    int64_t together = sn_layout_together(cx->m, x, s->dtype);
+    return together && pays(cx, x, s, mma, together, copies) ? SN_LAYOUT_LAST : SN_LAYOUT_ANY;
 }
 
 static bool is_left_to_library(const sn_module *m, sn_nd x) {
@@ -244,11 +257,12 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
     if (s.taps > s.result[0] * s.pixels) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
-        return is_dense(&s) && pays(cx, x, &s, mma, copies) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
+        return is_dense(&s) && s.g.groups == 1 && pays(cx, x, &s, mma, 1, copies) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
     }
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
+    if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, copies);
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
-    if (!pays(cx, x, &s, mma, copies)) return SN_LAYOUT_ANY;
+    if (!pays(cx, x, &s, mma, 1, copies)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
 }
@@ -256,6 +270,8 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
 /* ---- operands ---- */
 
 sn_nd sn_layout_conv_last(sn_module *m, sn_nd x) {
+    x = sn_layout_join_groups(m, x, memory_dtype(m, sn_node_get(m, x)->in[0]));
+    if (!x.i) return x;
     const sn_node_rec *n = sn_node_get(m, x);
     sn_nd in[] = {sn_layout_laid_out(m, n->in[0]), sn_layout_laid_out(m, n->in[1])};
     return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
@@ -343,8 +359,7 @@ static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, const joined 
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
-/* The same convolution, but for operands and geometry. */
-static sn_nd conv_like(sn_module *m, sn_nd x, sn_nd image, sn_nd weights, const sn_conv_geometry *g) {
+sn_nd sn_layout_conv_like(sn_module *m, sn_nd x, sn_nd image, sn_nd weights, const sn_conv_geometry *g) {
     const sn_node_rec *n = sn_node_get(m, x);
     sn_attr more[SN_N_ATTRS];
     sn_conv_more rest = {more, 0};
@@ -363,7 +378,7 @@ sn_nd sn_layout_conv_joined(sn_module *m, sn_nd x) {
     g.stride[g.n - 1] = g.dilation[g.n - 1] = 1;
     if (j.rows > 1) g.stride[g.n - 2] = g.dilation[g.n - 2] = 1;
     sn_nd image = joined_image(m, n->in[0], &s, &j);
-    return conv_like(m, x, image, joined_weights(m, n->in[1], &s, &j), &g);
+    return sn_layout_conv_like(m, x, image, joined_weights(m, n->in[1], &s, &j), &g);
 }
 
 /* ---- patches ---- */
@@ -396,7 +411,7 @@ sn_nd sn_layout_conv_patches(sn_module *m, sn_nd x) {
     sn_nd image = patches_image(m, n->in[0], &s), w = below_casts(m, n->in[1]);
     w = reshaped(m, w, size, s.rank);
     if (w.i) w = sn_graph_cast(m, sn_layout_laid_out(m, w), sn_type_of(m, n->in[1])->dtype);
-    return conv_like(m, x, image, w, &g);
+    return sn_layout_conv_like(m, x, image, w, &g);
 }
 
 /* ---- gradients of weights ---- */
