@@ -7,6 +7,7 @@
  * operation of a call with a bias, belong to whoever runs it. Relies on sn_library_read for what a call says.
  */
 #include "runtime/cublas.h"
+#include "runtime/dynamic.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -40,10 +41,7 @@ enum { REDUCTION_COMPUTE_TYPE = 2, REDUCTION_ANY = 7 };
 enum { MOST_ALGOS = 64 };
 static const uint64_t MOST_WORKSPACE = 32 << 20; /* bytes: what its split products like on Hopper */
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-} rows[] = {
+static const sn_dynamic_row rows[] = {
 #define SN_LT(name, result, parameters) {"cublasLt" #name, offsetof(sn_cublas, name)},
 #include "runtime/cublas_api.def"
 #undef SN_LT
@@ -105,28 +103,9 @@ static int data_type(sn_dtype dtype) {
 
 /* ---- opening ---- */
 
-static bool resolve(sn_cublas *lib) {
-    for (size_t i = 0; i < SN_COUNT(rows); i++) {
-        void *symbol = dlsym(lib->library, rows[i].symbol);
-        if (!symbol) return false;
-        memcpy((char *)lib + rows[i].offset, &symbol, sizeof symbol);
-    }
-    return true;
-}
-
 static bool open_library(sn_cublas *lib, char why[SN_LIBRARY_WHY]) {
-    snprintf(why, SN_LIBRARY_WHY, "no cuBLASLt: none of %s, %s and %s could be opened", libraries[0], libraries[1],
-             libraries[2]);
-    for (size_t i = 0; i < SN_COUNT(libraries); i++) {
-        lib->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (lib->library && resolve(lib)) return true;
-        if (lib->library) {
-            dlclose(lib->library);
-            snprintf(why, SN_LIBRARY_WHY, "no cuBLASLt: %s is too old", libraries[i]);
-        }
-        lib->library = NULL;
-    }
-    return false;
+    sn_dynamic d = {"cuBLASLt", libraries, SN_COUNT(libraries), rows, SN_COUNT(rows)};
+    return (lib->library = sn_dynamic_open(&d, lib, why)) != NULL;
 }
 
 sn_cublas *sn_cublas_open(sn_cuda *cu, char why[SN_LIBRARY_WHY]) {

@@ -7,6 +7,7 @@
  * runs a call has one. Relies on sn_library_read for what a call says.
  */
 #include "runtime/cudnn.h"
+#include "runtime/dynamic.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,10 +30,7 @@ enum { CUDNN_DETERMINISTIC = 1 };
 enum { MOST_FOUND = 32, ALIGN = 16 /* bytes: its kernels look at sizes and strides alone */ };
 static const size_t MOST_WORKSPACE = 32 << 20; /* bytes: that of products (cublas.c) */
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-} rows[] = {
+static const sn_dynamic_row rows[] = {
 #define SN_DNN(name, result, parameters) {"cudnn" #name, offsetof(sn_cudnn, name)},
 #include "runtime/cudnn_api.def"
 #undef SN_DNN
@@ -100,28 +98,9 @@ bool sn_cudnn_has(const sn_library_call *call, char why[SN_LIBRARY_WHY]) {
 
 /* ---- opening ---- */
 
-static bool resolve(sn_cudnn *lib) {
-    for (size_t i = 0; i < SN_COUNT(rows); i++) {
-        void *symbol = dlsym(lib->library, rows[i].symbol);
-        if (!symbol) return false;
-        memcpy((char *)lib + rows[i].offset, &symbol, sizeof symbol);
-    }
-    return true;
-}
-
 static bool open_library(sn_cudnn *lib, char why[SN_LIBRARY_WHY]) {
-    snprintf(why, SN_LIBRARY_WHY, "no cuDNN: none of %s, %s and %s could be opened", libraries[0], libraries[1],
-             libraries[2]);
-    for (size_t i = 0; i < SN_COUNT(libraries); i++) {
-        lib->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (lib->library && resolve(lib)) return true;
-        if (lib->library) {
-            dlclose(lib->library);
-            snprintf(why, SN_LIBRARY_WHY, "no cuDNN: %s is too old", libraries[i]);
-        }
-        lib->library = NULL;
-    }
-    return false;
+    sn_dynamic d = {"cuDNN", libraries, SN_COUNT(libraries), rows, SN_COUNT(rows)};
+    return (lib->library = sn_dynamic_open(&d, lib, why)) != NULL;
 }
 
 bool sn_cudnn_new_handle(void **out, const sn_cudnn *lib, char why[SN_LIBRARY_WHY]) {

@@ -406,6 +406,24 @@ bool sn_type_eq(const sn_type *a, const sn_type *b) {
     return true;
 }
 
+bool sn_node_is_elementwise(const sn_node_rec *n) {
+    switch (sn_ops[n->op].cls) {
+    case SN_OPS_UNARY:
+    case SN_OPS_BINARY:
+    case SN_OPS_COMPARE:
+    case SN_OPS_TEST: return true;
+    case SN_OPS_ELEMENT: return n->op == SN_OP_WHERE || n->op == SN_OP_CAST;
+    case SN_OPS_SOURCE:
+    case SN_OPS_REDUCE:
+    case SN_OPS_SCAN:
+    case SN_OPS_VIEW:
+    case SN_OPS_MOVE:
+    case SN_OPS_CONTRACT:
+    case SN_OPS_COMPOSITE: return false;
+    }
+    return false;
+}
+
 uint32_t sn_node_axes_mask(const sn_module *m, sn_nd x) {
     const sn_attr *axes = sn_node_attr(m, x, SN_ATTR_AXES), *axis = sn_node_attr(m, x, SN_ATTR_AXIS);
     uint32_t mask = axis ? 1u << axis->i : 0; /* canonical: never negative */

@@ -157,6 +157,8 @@ sn_ix sn_type_numel(sn_module *m, const sn_type *t);
 bool sn_type_eq(const sn_type *a, const sn_type *b);
 /* "f32[8192, 1024]" in an arena. */
 char *sn_type_text(sn_module *m, const sn_type *t);
+/* Is an element of it made of one element of each operand? */
+bool sn_node_is_elementwise(const sn_node_rec *n);
 /* Normalised reduction axes as a bit mask. */
 uint32_t sn_node_axes_mask(const sn_module *m, sn_nd x);
 /* Type of result k of an operation (ir/graph/rules.c): the one place that knows shape and dtype rules. */

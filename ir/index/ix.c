@@ -198,6 +198,14 @@ sn_ix sn_ix_addc(sn_module *m, sn_ix a, int64_t c) {
     return sn_ix_sum_end(&s);
 }
 
+sn_ix sn_ix_fma(sn_module *m, int64_t c, sn_ix a, sn_ix e) {
+    sn_ix_sum s;
+    sn_ix_sum_begin(&s, m);
+    sn_ix_sum_add(&s, c, a);
+    sn_ix_sum_add(&s, 1, e);
+    return sn_ix_sum_end(&s);
+}
+
 /* ---- products ---- */
 
 /* Sizes and strides have a few terms; a power of a long sum would fill memory. */

@@ -22,30 +22,27 @@ uint32_t sn_mma_private(const sn_mma_nest *n) { return n->tiles_m * n->tiles_n *
 int64_t sn_mma_rows(const sn_mma_nest *n) { return (int64_t)info(n)->m * n->tiles_m * (groups(n) / n->columns); }
 int64_t sn_mma_columns(const sn_mma_nest *n) { return (int64_t)info(n)->n * n->tiles_n * n->columns; }
 
-/* c*a + b */
-static sn_ix fma_ix(sn_module *m, int64_t c, sn_ix a, sn_ix b) { return sn_ix_add(m, sn_ix_scale(m, a, c), b); }
-
 static sn_ix lane_of(sn_module *m, sn_ix x) { return sn_ix_modc(m, x, WARP); }
 
 sn_ix sn_mma_row(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e) {
     int64_t threads = info(n)->threads;
     sn_ix group = sn_ix_divc(m, sn_ix_divc(m, x, threads), n->columns);
     sn_ix warp = sn_ix_divc(m, sn_ix_modc(m, x, threads), WARP);
-    sn_ix block = fma_ix(m, n->tiles_m, group, h);
-    sn_ix inside = fma_ix(m, 8, sn_ix_divc(m, e, 2), sn_ix_divc(m, lane_of(m, x), 4));
-    return fma_ix(m, info(n)->m, block, fma_ix(m, 16, warp, inside));
+    sn_ix block = sn_ix_fma(m, n->tiles_m, group, h);
+    sn_ix inside = sn_ix_fma(m, 8, sn_ix_divc(m, e, 2), sn_ix_divc(m, lane_of(m, x), 4));
+    return sn_ix_fma(m, info(n)->m, block, sn_ix_fma(m, 16, warp, inside));
 }
 
 sn_ix sn_mma_column(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix j, sn_ix e) {
     sn_ix group = sn_ix_modc(m, sn_ix_divc(m, x, info(n)->threads), n->columns);
-    sn_ix block = fma_ix(m, n->tiles_n, group, j);
-    sn_ix inside = fma_ix(m, 2, sn_ix_modc(m, lane_of(m, x), 4), sn_ix_modc(m, e, 2));
-    return fma_ix(m, info(n)->n, block, inside);
+    sn_ix block = sn_ix_fma(m, n->tiles_n, group, j);
+    sn_ix inside = sn_ix_fma(m, 2, sn_ix_modc(m, lane_of(m, x), 4), sn_ix_modc(m, e, 2));
+    return sn_ix_fma(m, info(n)->n, block, inside);
 }
 
 sn_ix sn_mma_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
-    sn_ix block = fma_ix(m, n->tiles_n, h, j), thread = fma_ix(m, n->threads, n->rank, x);
-    return fma_ix(m, sn_mma_private(n), thread, fma_ix(m, sn_mma_elements(n->mma), block, e));
+    sn_ix block = sn_ix_fma(m, n->tiles_n, h, j), thread = sn_ix_fma(m, n->threads, n->rank, x);
+    return sn_ix_fma(m, sn_mma_private(n), thread, sn_ix_fma(m, sn_mma_elements(n->mma), block, e));
 }
 
 uint32_t sn_mma_neighbours(sn_mma mma) { return 4 / sn_dtype_bytes(sn_mmas[mma].operand); }
@@ -55,18 +52,18 @@ uint32_t sn_mma_fragment_private(const sn_mma_nest *n) { return n->tiles_m * (ui
 
 sn_ix sn_mma_fragment_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix h, sn_ix e, sn_ix q) {
     int64_t k = info(n)->k, c = sn_mma_neighbours(n->mma), step = k / 2;
-    sn_ix lane = sn_ix_modc(m, sn_ix_divc(m, q, c), 4), owner = fma_ix(m, 4, sn_ix_divc(m, x, 4), lane);
-    sn_ix half = fma_ix(m, 2, sn_ix_divc(m, sn_ix_modc(m, q, k), 4 * c), sn_ix_divc(m, e, 2));
-    sn_ix element = fma_ix(m, c, half, sn_ix_modc(m, q, c));
-    sn_ix at = fma_ix(m, step, fma_ix(m, n->depth / k, h, sn_ix_divc(m, q, k)), element);
-    return fma_ix(m, sn_mma_fragment_private(n), fma_ix(m, n->threads, n->rank, owner), at);
+    sn_ix lane = sn_ix_modc(m, sn_ix_divc(m, q, c), 4), owner = sn_ix_fma(m, 4, sn_ix_divc(m, x, 4), lane);
+    sn_ix half = sn_ix_fma(m, 2, sn_ix_divc(m, sn_ix_modc(m, q, k), 4 * c), sn_ix_divc(m, e, 2));
+    sn_ix element = sn_ix_fma(m, c, half, sn_ix_modc(m, q, c));
+    sn_ix at = sn_ix_fma(m, step, sn_ix_fma(m, n->depth / k, h, sn_ix_divc(m, q, k)), element);
+    return sn_ix_fma(m, sn_mma_fragment_private(n), sn_ix_fma(m, n->threads, n->rank, owner), at);
 }
 
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q) {
     sn_ix along = o->across ? row : q, other = o->across ? q : row;
     int64_t rows = !o->across ? o->rows : o->steps ? o->steps : depth;
     sn_ix block = sn_ix_divc(m, along, o->width), inside = sn_ix_modc(m, along, o->width);
-    sn_ix offset = fma_ix(m, rows * o->width, block, fma_ix(m, o->width, other, inside));
+    sn_ix offset = sn_ix_fma(m, rows * o->width, block, sn_ix_fma(m, o->width, other, inside));
     return o->at.i ? sn_ix_add(m, o->at, offset) : offset;
 }
 
@@ -79,7 +76,7 @@ sn_ix sn_cluster_rank(sn_module *m, sn_stmt parent) {
 }
 
 sn_ix sn_shared_of_rank(sn_module *m, sn_buf shared, sn_ix rank, sn_ix offset) {
-    return fma_ix(m, sn_buf_get(m, shared)->private_size, rank, offset);
+    return sn_ix_fma(m, sn_buf_get(m, shared)->private_size, rank, offset);
 }
 
 /* ---- building ---- */

@@ -141,12 +141,6 @@ static bool find_softmax(finder *f) {
 
 /* ---- the scores ---- */
 
-bool sn_node_is_elementwise(const sn_node_rec *n) {
-    sn_opclass cls = sn_ops[n->op].cls;
-    return cls == SN_OPS_UNARY || cls == SN_OPS_BINARY || cls == SN_OPS_COMPARE || cls == SN_OPS_TEST ||
-           n->op == SN_OP_WHERE || n->op == SN_OP_CAST;
-}
-
 /* Is x made of a product, element by element? The first that is found is what the scores are made of; others are
  * operands. */
 static bool made_of_first(finder *f, sn_nd x) {

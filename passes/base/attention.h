@@ -32,9 +32,6 @@ typedef struct sn_attention {
  * be numbers. Linear in the nodes of the attention and those that read them. */
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
 
-/* Is an element of it made of one element of each operand? */
-bool sn_node_is_elementwise(const sn_node_rec *n);
-
 /* Do few query rows meet the same keys, so that threads do them as fast as keys and v come from memory (class attend,
  * passes/schedule/attend_rows.c)? Asks for shared, depth, width and dtype. */
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *sizes);

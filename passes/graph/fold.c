@@ -72,24 +72,6 @@ static sn_scalar apply(const sn_module *m, const sn_node_rec *node, const sn_sca
     return sn_scalar_op((sn_lop)sn_ops[node->op].lop, from, in[0], in[1], in[2], true);
 }
 
-static bool is_elementwise(const sn_node_rec *node) {
-    switch (sn_ops[node->op].cls) {
-    case SN_OPS_UNARY:
-    case SN_OPS_BINARY:
-    case SN_OPS_COMPARE:
-    case SN_OPS_TEST: return true;
-    case SN_OPS_ELEMENT: return node->op == SN_OP_WHERE || node->op == SN_OP_CAST;
-    case SN_OPS_SOURCE:
-    case SN_OPS_REDUCE:
-    case SN_OPS_SCAN:
-    case SN_OPS_VIEW:
-    case SN_OPS_MOVE:
-    case SN_OPS_CONTRACT:
-    case SN_OPS_COMPOSITE: return false;
-    }
-    return false;
-}
-
 /* Element of an operand that element i of the result reads (broadcasting). Sizes are constants. */
 static int64_t operand_index(const sn_module *m, const sn_type *operand, const sn_type *result, int64_t i) {
     int64_t index = 0, stride = 1;
@@ -179,7 +161,7 @@ static sn_nd fold_reduction(sn_pass_ctx *cx, sn_nd x) {
 sn_nd sn_fold_literals(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x);
     if (node->op == SN_OP_CONSTANT) return fold_constant(cx, x);
-    if (is_elementwise(node)) return fold_elementwise(cx, x);
+    if (sn_node_is_elementwise(node)) return fold_elementwise(cx, x);
     if (sn_ops[node->op].cls == SN_OPS_VIEW) return fold_view(cx, x);
     if (sn_ops[node->op].cls == SN_OPS_REDUCE) return fold_reduction(cx, x);
     return x;

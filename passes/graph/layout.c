@@ -71,7 +71,7 @@ static void keep_gathered(layout *l) {
     for (uint32_t i = l->n; i-- > 0;) {
         sn_nd x = l->live[i];
         const sn_node_rec *n = sn_node_get(m, x);
-        bool passes_on = sn_layout_is_elementwise(n) && (l->flags[x.i] & GATHERED);
+        bool passes_on = sn_node_is_elementwise(n) && (l->flags[x.i] & GATHERED);
         for (uint32_t k = 0; k < n->n_in && (passes_on || gathers(m, x)); k++)
             if (sn_layout_carries(m, x, k)) l->flags[n->in[k].i] |= GATHERED;
     }
@@ -108,7 +108,7 @@ static bool is_narrowed(const layout *l, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     if (sn_layout_widens(m, x)) return false;
     if (n->op == SN_OP_CAST) return sn_dtype_bytes(n->type.dtype) < sn_dtype_bytes(sn_type_of(m, n->in[0])->dtype);
-    for (uint32_t k = 0; k < n->n_in && sn_layout_is_elementwise(n); k++)
+    for (uint32_t k = 0; k < n->n_in && sn_node_is_elementwise(n); k++)
         if (sn_layout_carries(m, x, k) && (l->flags[n->in[k].i] & NARROWED)) return true;
     return false;
 }

@@ -56,7 +56,6 @@ sn_nd sn_layout_join_groups(sn_module *m, sn_nd conv, sn_dtype dtype);
 
 /* ---- operations (layout_sink.c) ---- */
 
-bool sn_layout_is_elementwise(const sn_node_rec *n);
 /* May the operation be computed on twins? */
 bool sn_layout_sinks(const sn_module *m, sn_nd x);
 /* Does operand k of such an operation come in the order of its result, rather than broadcast? */

@@ -13,24 +13,6 @@
 
 #include <string.h>
 
-bool sn_layout_is_elementwise(const sn_node_rec *n) {
-    switch (sn_ops[n->op].cls) {
-    case SN_OPS_UNARY:
-    case SN_OPS_BINARY:
-    case SN_OPS_COMPARE:
-    case SN_OPS_TEST: return true;
-    case SN_OPS_ELEMENT: return n->op == SN_OP_WHERE || n->op == SN_OP_CAST;
-    case SN_OPS_SOURCE:
-    case SN_OPS_REDUCE:
-    case SN_OPS_SCAN:
-    case SN_OPS_VIEW:
-    case SN_OPS_MOVE:
-    case SN_OPS_CONTRACT:
-    case SN_OPS_COMPOSITE: return false;
-    }
-    return false;
-}
-
 /* [N, C, S..] to [N, C, S'..]. */
 static bool reshapes_space(const sn_module *m, const sn_node_rec *n) {
     if (n->op != SN_OP_RESHAPE) return false;
@@ -41,7 +23,7 @@ static bool reshapes_space(const sn_module *m, const sn_node_rec *n) {
 
 bool sn_layout_sinks(const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
-    if (sn_layout_is_elementwise(n) || reshapes_space(m, n)) return true;
+    if (sn_node_is_elementwise(n) || reshapes_space(m, n)) return true;
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) return n->op != SN_OP_ARGMAX && n->op != SN_OP_ARGMIN && n->n_results == 1;
     return n->op == SN_OP_SLICE || n->op == SN_OP_UNFOLD || n->op == SN_OP_FLIP || n->op == SN_OP_PAD ||
            n->op == SN_OP_CONCAT;
@@ -50,7 +32,7 @@ bool sn_layout_sinks(const sn_module *m, sn_nd x) {
 bool sn_layout_carries(const sn_module *m, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(m, x);
     const sn_type *in = sn_type_of(m, n->in[k]);
-    return in->rank > 2 && (!sn_layout_is_elementwise(n) || sn_same_shape(in, &n->type));
+    return in->rank > 2 && (!sn_node_is_elementwise(n) || sn_same_shape(in, &n->type));
 }
 
 /* ---- operands ---- */

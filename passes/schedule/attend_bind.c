@@ -23,8 +23,6 @@ enum { SCORES_LARGE = 28 /* 2^28: numbers are 16 apart, so that a factor is at m
 
 typedef sn_attend_binding binding;
 
-static sn_ix fma_ix(binding *o, int64_t c, sn_ix a, sn_ix e) { return sn_contract_fma(&o->b, c, a, e); }
-
 static sn_ix open_loop(binding *o, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     return sn_contract_loop(&o->b, at, name, extent, kind);
 }
@@ -82,7 +80,7 @@ static void put_boxes(binding *o, sn_cursor at, const tile *t) {
         sn_ix from = element(o, t, line, channel);
         sn_val x = mask.i ? sn_put_load_masked(m, in, load->buf, from, mask, sn_put_const(m, in, load->dtype, 0))
                           : sn_put_load(m, in, load->buf, from);
-        sn_put_store(m, in, t->to->buf, sn_ix_addc(m, fma_ix(o, width, i, j), first * t->lines), x);
+        sn_put_store(m, in, t->to->buf, sn_ix_addc(m, sn_ix_fma(o->b.m, width, i, j), first * t->lines), x);
     }
 }
 
@@ -147,13 +145,13 @@ void sn_attend_open_rows(binding *o, sn_cursor *at, sn_ix *h, sn_ix *r) {
 /* Loops over what it has of a row of scores, innermost pairs of neighbours: j-th block, element e of it. */
 void sn_attend_open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
     *j = open_loop(o, at, "j", o->scores.tiles_n, SN_AXIS_UNROLL);
-    *e = fma_ix(o, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
+    *e = sn_ix_fma(o->b.m, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
 }
 
 void sn_attend_store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
     int64_t own = sn_buf_get(o->b.m, buf)->private_size;
     sn_ix x = sn_attend_open_threads(o, &at), e = open_loop(o, &at, "e", own, SN_AXIS_UNROLL);
-    sn_put_store(o->b.m, at, buf, fma_ix(o, own, x, e), sn_put_const(o->b.m, at, SN_F32, value));
+    sn_put_store(o->b.m, at, buf, sn_ix_fma(o->b.m, own, x, e), sn_put_const(o->b.m, at, SN_F32, value));
 }
 
 /* What the four threads of a row come to: a combiner over `n` elements that each has, in two chains. */
@@ -181,12 +179,12 @@ static sn_val put_over_row(binding *o, sn_cursor at, sn_ix x, sn_ix h, sn_ix r, 
     sn_stmt pairs = open_reduce(o, &outer, "v", 2, SN_AXIS_UNROLL, comb, &v);
     sn_cursor in = outer;
     sn_stmt blocks = open_reduce(o, &in, "j", o->scores.tiles_n, SN_AXIS_UNROLL, comb, &j);
-    sn_ix e = sn_mma_element(o->b.m, &o->scores, x, h, j, fma_ix(o, 2, r, v));
+    sn_ix e = sn_mma_element(o->b.m, &o->scores, x, h, j, sn_ix_fma(o->b.m, 2, r, v));
     return close_reduce(o, outer, pairs, close_reduce(o, in, blocks, sn_put_load(o->b.m, in, o->s, e)));
 }
 
 /* The thread that is number l of the four that share its rows. */
-static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return fma_ix(o, 4, sn_ix_divc(o->b.m, x, 4), l); }
+static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return sn_ix_fma(o->b.m, 4, sn_ix_divc(o->b.m, x, 4), l); }
 
 /* ---- scores ---- */
 
@@ -364,7 +362,7 @@ static void put_fragment(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h = open_loop(o, &at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
     sn_ix j = open_loop(o, &at, "j", o->scores.tiles_n, SN_AXIS_UNROLL), r = open_loop(o, &at, "r", 2, SN_AXIS_UNROLL);
-    sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
+    sn_ix e = sn_ix_fma(o->b.m, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
     sn_val weight = sn_put_load(m, at, o->s, sn_mma_element(m, &o->scores, x, h, j, e));
     sn_dtype operand = sn_buf_get(m, o->p)->dtype;
     sn_put_store(m, at, o->p, sn_mma_element(m, &o->scores, x, h, j, e), sn_put_cast(m, at, operand, weight));
@@ -376,7 +374,7 @@ static void put_growth(binding *o, sn_cursor at) {
     sn_attend_open_rows(o, &at, &h, &r);
     sn_val grown = sn_put_load(m, at, o->grown, sn_attend_row_at(o, x, h, r));
     sn_ix j = open_loop(o, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
-    sn_ix e = fma_ix(o, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
+    sn_ix e = sn_ix_fma(o->b.m, 2, r, open_loop(o, &at, "v", 2, SN_AXIS_VECTOR));
     sn_ix own = sn_mma_element(m, &o->sums, x, h, j, e);
     sn_val sum = sn_put_load(m, at, o->sums.state, own);
     sn_put_store(m, at, o->sums.state, own, sn_put_op2(m, at, SN_LOP_MUL, sum, grown));
@@ -525,11 +523,11 @@ void sn_attend_open_blocks(binding *o, sn_cursor *at, bool pipe) {
     sn_ix number = g;
     if (blocks < all) {
         o->b.turn = w;
-        number = sn_ix_min(m, fma_ix(o, blocks, w, g), last); /* which it always is, as ranges do not see */
+        number = sn_ix_min(m, sn_ix_fma(o->b.m, blocks, w, g), last); /* which it always is, as ranges do not see */
     }
     sn_ix inside = sn_ix_modc(m, number, group * down), tile = sn_ix_divc(m, inside, group);
     if (grows(o, down)) tile = sn_ix_addc(m, sn_ix_scale(m, tile, -1), down - 1);
-    o->b.batch = fma_ix(o, group, sn_ix_divc(m, number, group * down), sn_ix_modc(m, inside, group));
+    o->b.batch = sn_ix_fma(o->b.m, group, sn_ix_divc(m, number, group * down), sn_ix_modc(m, inside, group));
     o->b.row = sn_ix_scale(m, tile, o->b.sc->tile_m);
 }
 

@@ -66,9 +66,6 @@ static sn_val close_reduce(binding *b, sn_stmt s, sn_val x) {
     return sn_stmt_get(b->m, s)->result;
 }
 
-/* c*a + e */
-static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
-
 static sn_buf new_registers(binding *b, const char *name, sn_dtype dtype, int64_t own) {
     sn_buf buf = sn_buf_new(b->m, name, dtype, SN_BUF_REG, NULL, 0);
     sn_buf_rec *r = sn_buf_get(b->m, buf);
@@ -90,7 +87,7 @@ static thread open_threads(binding *b, sn_cursor *at) {
 
 /* Register e of thread t. */
 static sn_ix own(binding *b, sn_buf buf, thread t, sn_ix e) {
-    return fma_ix(b, sn_buf_get(b->m, buf)->private_size, fma_ix(b, b->sc->block_x, t.y, t.x), e);
+    return sn_ix_fma(b->m, sn_buf_get(b->m, buf)->private_size, sn_ix_fma(b->m, b->sc->block_x, t.y, t.x), e);
 }
 
 static sn_val get(binding *b, sn_cursor at, sn_buf buf, thread t, sn_ix e) {
@@ -144,7 +141,7 @@ static uint32_t axes_at(sn_axis *axes, sn_ix *with, binding *b, const place *p) 
     for (uint32_t i = 0; i < a->outer.n; i++) {
         if (i == a->column && !p->column.i) continue;
         axes[n] = sn_stmt_axis(b->m, a->outer.at[i]);
-        with[n++] = i == a->column ? p->column : fma_ix(b, a->shared[i], batch[i], row[i]);
+        with[n++] = i == a->column ? p->column : sn_ix_fma(b->m, a->shared[i], batch[i], row[i]);
     }
     if (p->key.i) axes[n] = a->keys, with[n++] = p->key;
     if (p->channel.i) axes[n] = a->channel, with[n++] = p->channel;
@@ -172,13 +169,13 @@ static sn_val put_inside(binding *b, sn_cursor at, sn_ix e, int64_t n) {
 }
 
 static sn_ix key_at(binding *b, sn_ix turn, thread t, sn_ix u) {
-    sn_ix group = sn_ix_scale(b->m, fma_ix(b, b->turns, b->part, turn), b->sc->block_y);
-    return fma_ix(b, b->sc->unroll, sn_ix_add(b->m, group, t.y), u);
+    sn_ix group = sn_ix_scale(b->m, sn_ix_fma(b->m, b->turns, b->part, turn), b->sc->block_y);
+    return sn_ix_fma(b->m, b->sc->unroll, sn_ix_add(b->m, group, t.y), u);
 }
 
 /* The first channel or column of vector e of a thread. */
 static sn_ix first_at(binding *b, thread t, sn_ix e) {
-    return sn_ix_scale(b->m, fma_ix(b, b->sc->block_x, e, t.x), b->sc->vector);
+    return sn_ix_scale(b->m, sn_ix_fma(b->m, b->sc->block_x, e, t.x), b->sc->vector);
 }
 
 /* ---- the loop over keys ---- */
@@ -197,7 +194,7 @@ static void put_vectors(binding *b, sn_cursor at, sn_val operand, sn_buf to, thr
     sn_dtype dtype = sn_val_get(m, x)->dtype;
     if (mask.i && !loaded) x = sn_put_op3(m, at, SN_LOP_SELECT, mask, x, sn_put_const(m, at, dtype, 0));
     x = sn_put_cast(m, at, sn_buf_get(m, to)->dtype, x);
-    set(b, at, to, t, fma_ix(b, b->sc->vector, fma_ix(b, vectors, number, e), v), x);
+    set(b, at, to, t, sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, vectors, number, e), v), x);
 }
 
 static void put_begin(binding *b, sn_cursor at) {
@@ -207,7 +204,7 @@ static void put_begin(binding *b, sn_cursor at) {
     set(b, at, b->most, t, r, constant(b, at, -INFINITY));
     set(b, at, b->total, t, r, constant(b, at, 0));
     sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
-    set(b, at, b->sum, t, fma_ix(b, b->sc->vector, fma_ix(b, b->v_parts, r, e), v), constant(b, at, 0));
+    set(b, at, b->sum, t, sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->v_parts, r, e), v), constant(b, at, 0));
 }
 
 /* U keys of a turn, or their v: all loads together. */
@@ -227,8 +224,8 @@ static sn_val put_product(binding *b, sn_cursor at, thread t, sn_ix u, sn_ix r) 
     sn_ix e = sn_ix_const(b->m, 0);
     if (b->key_parts > 1) e = open_reduce(b, &at, &vectors, "e", b->key_parts, SN_AXIS_UNROLL, SN_COMB_SUM);
     sn_ix v = open_reduce(b, &at, &lanes, "v", b->sc->vector, SN_AXIS_UNROLL, SN_COMB_SUM);
-    sn_val q = get(b, at, b->q, t, fma_ix(b, b->sc->vector, fma_ix(b, b->key_parts, r, e), v));
-    sn_val key = get(b, at, b->key, t, fma_ix(b, b->sc->vector, fma_ix(b, b->key_parts, u, e), v));
+    sn_val q = get(b, at, b->q, t, sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->key_parts, r, e), v));
+    sn_val key = get(b, at, b->key, t, sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->key_parts, u, e), v));
     sn_val x = close_reduce(b, lanes, sn_put_op2(b->m, at, SN_LOP_MUL, q, key));
     if (vectors.i) x = close_reduce(b, vectors, x);
     return close_reduce(b, threads, x);
@@ -243,16 +240,16 @@ static void put_scores(binding *b, sn_cursor at, sn_ix turn) {
     sn_val x = put(b, at, b->a.score, &p, mask, put_product(b, at, t, u, p.row));
     if (mask.i) x = sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, constant(b, at, -INFINITY));
     t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
-    set(b, at, b->score, t, fma_ix(b, b->a.rows, u, p.row), x);
+    set(b, at, b->score, t, sn_ix_fma(b->m, b->a.rows, u, p.row), x);
 }
 
 /* Something of the U scores of a row; or of the weights that have taken their place. */
 static sn_val put_over_keys(binding *b, sn_cursor at, thread t, sn_ix r, sn_comb comb, sn_ix *v_element) {
     sn_stmt all;
     sn_ix u = open_reduce(b, &at, &all, "u", b->sc->unroll, SN_AXIS_UNROLL, comb);
-    sn_val x = get(b, at, b->score, t, fma_ix(b, b->a.rows, u, r));
+    sn_val x = get(b, at, b->score, t, sn_ix_fma(b->m, b->a.rows, u, r));
     if (v_element) {
-        sn_ix e = fma_ix(b, b->v_parts * b->sc->vector, u, *v_element);
+        sn_ix e = sn_ix_fma(b->m, b->v_parts * b->sc->vector, u, *v_element);
         x = sn_put_op2(b->m, at, SN_LOP_MUL, x, get(b, at, b->v, t, e));
     }
     return close_reduce(b, all, x);
@@ -272,11 +269,11 @@ static void put_sums(binding *b, sn_cursor at) {
     sn_val base = put_base(b, at, most), factor = put_weight(b, at, old, base);
     set(b, at, b->most, t, r, most);
     sn_cursor in = at;
-    sn_ix key = fma_ix(b, b->a.rows, open_loop(b, &in, "u", b->sc->unroll, SN_AXIS_UNROLL), r);
+    sn_ix key = sn_ix_fma(b->m, b->a.rows, open_loop(b, &in, "u", b->sc->unroll, SN_AXIS_UNROLL), r);
     set(b, in, b->score, t, key, put_weight(b, in, get(b, in, b->score, t, key), base));
     put_taken(b, at, b->total, t, r, factor, put_over_keys(b, at, t, r, SN_COMB_SUM, NULL));
     sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
-    sn_ix of_v = fma_ix(b, b->sc->vector, e, v), of_sum = fma_ix(b, b->v_parts * b->sc->vector, r, of_v);
+    sn_ix of_v = sn_ix_fma(b->m, b->sc->vector, e, v), of_sum = sn_ix_fma(b->m, b->v_parts * b->sc->vector, r, of_v);
     put_taken(b, at, b->sum, t, of_sum, factor, put_over_keys(b, at, t, r, SN_COMB_SUM, &of_v));
 }
 
@@ -301,7 +298,7 @@ static void put_level(binding *b, sn_cursor at) {
     set(b, at, b->most, t, r, most);
     set(b, at, b->total, t, r, sn_put_op2(m, at, SN_LOP_MUL, get(b, at, b->total, t, r), factor));
     sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
-    e = fma_ix(b, b->sc->vector, fma_ix(b, b->v_parts, r, e), v);
+    e = sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->v_parts, r, e), v);
     set(b, at, b->sum, t, e, sn_put_op2(m, at, SN_LOP_MUL, get(b, at, b->sum, t, e), factor));
 }
 
@@ -327,8 +324,8 @@ static void put_body(binding *b, sn_cursor at, const sn_stmt_vec *body, const pl
 
 /* Element i of row r of what part s has left, i < n. */
 static sn_ix left_at(binding *b, sn_ix part, sn_ix r, int64_t n, sn_ix i) {
-    sn_ix all = fma_ix(b, b->a.rows, fma_ix(b, b->sc->split, b->batch, part), r);
-    return fma_ix(b, n, all, i);
+    sn_ix all = sn_ix_fma(b->m, b->a.rows, sn_ix_fma(b->m, b->sc->split, b->batch, part), r);
+    return sn_ix_fma(b->m, n, all, i);
 }
 
 /* Rows x columns of a block: the body, or what the last block needs. */
@@ -347,7 +344,7 @@ static void put_end(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), first = first_at(b, t, e);
     sn_val mask = put_inside(b, at, first, b->a.width);
     sn_ix v = open_lanes(b, &at);
-    e = fma_ix(b, b->sc->vector, fma_ix(b, b->v_parts, p.row, e), v);
+    e = sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->v_parts, p.row, e), v);
     sn_val sum = put_over_threads(b, at, b->sum, t.x, e, SN_COMB_SUM);
     p.column = sn_ix_add(m, first, v);
     if (b->sc->split == 1) {
@@ -373,7 +370,7 @@ static over_parts open_parts(binding *b, sn_cursor *at, sn_comb comb) {
     int64_t y = b->sc->block_y, turns = sn_ceil_div(b->sc->split, y);
     sn_ix thread = open_reduce(b, at, &o.threads, "y", y, SN_AXIS_BLOCK_Y, comb);
     sn_ix turn = open_reduce(b, at, &o.turns, "s", turns, turns > TOGETHER ? SN_AXIS_SEQ : SN_AXIS_UNROLL, comb);
-    o.part = fma_ix(b, y, turn, thread);
+    o.part = sn_ix_fma(b->m, y, turn, thread);
     o.mask = put_inside(b, *at, o.part, b->sc->split);
     return o;
 }

@@ -19,8 +19,6 @@
 typedef sn_attend_binding binding;
 enum { MOST, TOTAL, SUMS, PAIR = 2, TOGETHER = 2 /* parts whose loads a thread makes together */ };
 
-static sn_ix fma_ix(binding *o, int64_t c, sn_ix a, sn_ix e) { return sn_contract_fma(&o->b, c, a, e); }
-
 static sn_ix open_loop(binding *o, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     return sn_contract_loop(&o->b, at, name, extent, kind);
 }
@@ -57,8 +55,9 @@ static row open_row(binding *o, sn_cursor *at) {
 
 /* Where part s has it: neighbouring threads are neighbours. */
 static sn_ix row_in_memory(binding *o, const row *w, sn_ix s) {
-    sn_ix all = fma_ix(o, rows_of(o), fma_ix(o, o->b.split, o->b.tile, s), fma_ix(o, 2, w->h, w->r));
-    return fma_ix(o, o->b.nest.threads, all, w->x);
+    sn_ix all =
+        sn_ix_fma(o->b.m, rows_of(o), sn_ix_fma(o->b.m, o->b.split, o->b.tile, s), sn_ix_fma(o->b.m, 2, w->h, w->r));
+    return sn_ix_fma(o->b.m, o->b.nest.threads, all, w->x);
 }
 
 /* The sums of a row, two neighbours at a time; *at moves inside. */
@@ -68,13 +67,13 @@ typedef struct sum {
 
 static sum open_sums(binding *o, sn_cursor *at, const row *w) {
     sn_ix j = open_loop(o, at, "j", o->sums.tiles_n, SN_AXIS_UNROLL), v = open_loop(o, at, "v", PAIR, SN_AXIS_VECTOR);
-    sn_ix pair = fma_ix(o, 2, fma_ix(o, o->sums.tiles_n, w->h, j), w->r);
-    return (sum){pair, v, sn_mma_element(o->b.m, &o->sums, w->x, w->h, j, fma_ix(o, PAIR, w->r, v))};
+    sn_ix pair = sn_ix_fma(o->b.m, 2, sn_ix_fma(o->b.m, o->sums.tiles_n, w->h, j), w->r);
+    return (sum){pair, v, sn_mma_element(o->b.m, &o->sums, w->x, w->h, j, sn_ix_fma(o->b.m, PAIR, w->r, v))};
 }
 
 static sn_ix sum_in_memory(binding *o, const row *w, const sum *e, sn_ix s) {
-    sn_ix all = fma_ix(o, sums_of(o) / PAIR, fma_ix(o, o->b.split, o->b.tile, s), e->pair);
-    return fma_ix(o, PAIR, fma_ix(o, o->b.nest.threads, all, w->x), e->lane);
+    sn_ix all = sn_ix_fma(o->b.m, sums_of(o) / PAIR, sn_ix_fma(o->b.m, o->b.split, o->b.tile, s), e->pair);
+    return sn_ix_fma(o->b.m, PAIR, sn_ix_fma(o->b.m, o->b.nest.threads, all, w->x), e->lane);
 }
 
 void sn_attend_put_parts(binding *o, sn_cursor at) {
@@ -122,7 +121,7 @@ void sn_attend_add_parts(binding *o, sn_cursor at) {
     put_most(o, at);
     sn_ix s = open_loop(o, &at, "s", o->b.split / together, SN_AXIS_SEQ);
     row w = open_row(o, &at);
-    if (together > 1) s = fma_ix(o, together, s, open_loop(o, &at, "u", together, SN_AXIS_UNROLL));
+    if (together > 1) s = sn_ix_fma(o->b.m, together, s, open_loop(o, &at, "u", together, SN_AXIS_UNROLL));
     sn_val most = sn_put_load(m, at, o->parts[MOST], row_in_memory(o, &w, s));
     sn_val scaled = sn_put_op2(m, at, SN_LOP_MUL, most, sn_put_load(m, at, o->factor, w.own));
     sn_val weight = sn_put_op1(m, at, SN_LOP_EXP2_NORMAL,

@@ -38,8 +38,6 @@ static sn_ix open_loop(terms *t, sn_cursor *at, const char *name, int64_t extent
     return sn_contract_loop(&t->o.b, at, name, extent, kind);
 }
 
-static sn_ix fma_ix(terms *t, int64_t c, sn_ix a, sn_ix e) { return sn_contract_fma(&t->o.b, c, a, e); }
-
 static sn_val put_f32(terms *t, sn_cursor at, double x) { return sn_put_const(t->o.b.m, at, SN_F32, x); }
 
 /* Scores, and sums of weighted v, are 2^scale times as large while they are sums of products of terms. */
@@ -98,10 +96,10 @@ static void open_vectors(terms *t, sn_cursor *at, const vectors *v, sn_ix x, sn_
     sn_ix u = open_loop(t, at, "u", v->each, SN_AXIS_UNROLL),
           lane = open_loop(t, at, "v", SN_ATTEND_VECTOR, SN_AXIS_VECTOR);
     sn_ix of_threads = sn_ix_min(m, x, sn_ix_const(m, v->threads - 1)); /* which x is, as ranges do not see */
-    sn_ix number = sn_ix_addc(m, fma_ix(t, v->threads, u, of_threads), v->first);
-    *own = fma_ix(t, SN_ATTEND_VECTOR * v->each, x, fma_ix(t, SN_ATTEND_VECTOR, u, lane));
+    sn_ix number = sn_ix_addc(m, sn_ix_fma(t->o.b.m, v->threads, u, of_threads), v->first);
+    *own = sn_ix_fma(t->o.b.m, SN_ATTEND_VECTOR * v->each, x, sn_ix_fma(t->o.b.m, SN_ATTEND_VECTOR, u, lane));
     *line = sn_ix_divc(m, number, in_line);
-    *channel = fma_ix(t, SN_ATTEND_VECTOR, sn_ix_modc(m, number, in_line), lane);
+    *channel = sn_ix_fma(t->o.b.m, SN_ATTEND_VECTOR, sn_ix_modc(m, number, in_line), lane);
 }
 
 /* Of q: 0 outside of rows and channels. A vector is inside, or outside. */
@@ -199,14 +197,14 @@ static void load_fragment(terms *t, sn_cursor at, uint32_t run) {
     sn_ix h = open_loop(t, &in, "h", nest.tiles_m, SN_AXIS_UNROLL),
           s = open_loop(t, &in, "s", nest.depth / k, SN_AXIS_UNROLL), i = open_loop(t, &in, "i", 2, SN_AXIS_UNROLL),
           r = open_loop(t, &in, "r", 2, SN_AXIS_UNROLL), e = open_loop(t, &in, "e", c, SN_AXIS_VECTOR);
-    sn_ix lane = fma_ix(t, c, sn_ix_modc(m, x, LANES), e);
-    sn_ix channel = sn_ix_addc(m, fma_ix(t, k, s, fma_ix(t, LANES * c, i, lane)), run * t->run);
-    sn_ix element = fma_ix(t, 2, fma_ix(t, 2, fma_ix(t, nest.depth / k, h, s), i), r);
+    sn_ix lane = sn_ix_fma(t->o.b.m, c, sn_ix_modc(m, x, LANES), e);
+    sn_ix channel = sn_ix_addc(m, sn_ix_fma(t->o.b.m, k, s, sn_ix_fma(t->o.b.m, LANES * c, i, lane)), run * t->run);
+    sn_ix element = sn_ix_fma(t->o.b.m, 2, sn_ix_fma(t->o.b.m, 2, sn_ix_fma(t->o.b.m, nest.depth / k, h, s), i), r);
     sn_val q = put_query(t, in, sn_mma_row(m, &nest, x, h, sn_ix_scale(m, r, 2)), channel);
-    sn_put_store(m, in, held, sn_ix_add(m, base, fma_ix(t, c, element, e)), q);
+    sn_put_store(m, in, held, sn_ix_add(m, base, sn_ix_fma(t->o.b.m, c, element, e)), q);
     in = at;
     sn_ix u = open_loop(t, &in, "u", own / c, SN_AXIS_UNROLL), v = open_loop(t, &in, "v", c, SN_AXIS_VECTOR);
-    sn_ix offset = sn_ix_add(m, base, fma_ix(t, c, u, v));
+    sn_ix offset = sn_ix_add(m, base, sn_ix_fma(t->o.b.m, c, u, v));
     sn_val scaled = sn_terms_scale(m, in, sn_put_load(m, in, held, offset), t->n);
     sn_terms_store(m, in, scaled, t->n, t->fragments[run], offset);
 }
@@ -230,7 +228,7 @@ static void add_to_sums(terms *t, sn_cursor at) {
     sn_attend_open_rows(o, &at, &h, &r);
     sn_val grown = sn_put_load(m, at, o->grown, sn_attend_row_at(o, x, h, r));
     sn_ix j = open_loop(t, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
-    sn_ix e = fma_ix(t, 2, r, open_loop(t, &at, "v", 2, SN_AXIS_VECTOR));
+    sn_ix e = sn_ix_fma(t->o.b.m, 2, r, open_loop(t, &at, "v", 2, SN_AXIS_VECTOR));
     sn_ix own = sn_mma_element(m, &o->sums, x, h, j, e);
     sn_val sum = sn_put_op2(m, at, SN_LOP_MUL, sn_put_load(m, at, t->sum, own), grown);
     sn_put_store(m, at, t->sum, own, sn_put_op2(m, at, SN_LOP_ADD, sum, sn_put_load(m, at, o->sums.state, own)));
@@ -242,7 +240,7 @@ static void put_fragments(terms *t, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h = open_loop(t, &at, "h", o->b.nest.tiles_m, SN_AXIS_UNROLL);
     sn_ix j = open_loop(t, &at, "j", o->scores.tiles_n, SN_AXIS_UNROLL), r = open_loop(t, &at, "r", 2, SN_AXIS_UNROLL);
-    sn_ix e = fma_ix(t, 2, r, open_loop(t, &at, "v", 2, SN_AXIS_VECTOR));
+    sn_ix e = sn_ix_fma(t->o.b.m, 2, r, open_loop(t, &at, "v", 2, SN_AXIS_VECTOR));
     sn_ix own = sn_mma_element(m, &o->scores, x, h, j, e);
     sn_terms_store(m, at, sn_put_load(m, at, o->s, own), t->n, t->p, own);
 }
@@ -258,10 +256,10 @@ static sn_ix put_unscale(terms *t, sn_cursor at, sn_buf sums, sn_ix x) {
     sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, own));
     sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, ANY, 1, &boolean);
     sn_cursor in = sn_at_end(t->o.b.k, any);
-    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, sums, fma_ix(t, own, x, sn_ix_axis(m, e))), 0);
+    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, sums, sn_ix_fma(t->o.b.m, own, x, sn_ix_axis(m, e))), 0);
     sn_put_yield(m, in, &bad, 1);
     in = at;
-    sn_ix offset = fma_ix(t, own, x, open_loop(t, &in, "e", own, SN_AXIS_UNROLL));
+    sn_ix offset = sn_ix_fma(t->o.b.m, own, x, open_loop(t, &in, "e", own, SN_AXIS_UNROLL));
     sn_val scaled = sn_put_load(m, in, sums, offset);
     sn_put_store(m, in, sums, offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, put_f32(t, in, ldexp(1, -scale_of(t)))));
     return sn_terms_test(m, at, sn_stmt_get(m, any)->result);
@@ -270,7 +268,7 @@ static sn_ix put_unscale(terms *t, sn_cursor at, sn_buf sums, sn_ix x) {
 /* Registers cannot be numbered at run time, so they pass through an array that can. */
 static void copy_own(terms *t, sn_cursor at, sn_buf to, sn_buf from, sn_ix x) {
     int64_t own = sn_buf_get(t->o.b.m, from)->private_size;
-    sn_ix e = fma_ix(t, own, x, open_loop(t, &at, "e", own, SN_AXIS_UNROLL));
+    sn_ix e = sn_ix_fma(t->o.b.m, own, x, open_loop(t, &at, "e", own, SN_AXIS_UNROLL));
     sn_put_store(t->o.b.m, at, to, e, sn_put_load(t->o.b.m, at, from, e));
 }
 
@@ -339,7 +337,7 @@ static void finish_scores(terms *t, sn_cursor at) {
     sn_ix x = sn_attend_open_threads(o, &at);
     for (uint32_t r = 1; r < t->n_runs; r++) {
         sn_cursor in = at;
-        sn_ix e = fma_ix(t, own, x, open_loop(t, &in, "e", own, SN_AXIS_UNROLL));
+        sn_ix e = sn_ix_fma(t->o.b.m, own, x, open_loop(t, &in, "e", own, SN_AXIS_UNROLL));
         sn_val some = sn_put_load(m, in, o->s, e), more = sn_put_load(m, in, t->runs[r], e);
         sn_put_store(m, in, o->s, e, sn_put_op2(m, in, SN_LOP_ADD, some, more));
     }
@@ -381,7 +379,8 @@ static void redo_row(terms *t, sn_cursor at, sn_buf spare, sn_ix x, sn_ix h, sn_
     open_test(t, &at, sn_terms_test(m, at, has));
     open_if(t, &at, o->b.edge_m, row, o->a->c.m);
     sn_ix j = open_loop(t, &at, "j", o->sums.tiles_n, SN_AXIS_SEQ);
-    sn_ix e = fma_ix(t, 2, r, open_loop(t, &at, "v", 2, SN_AXIS_SEQ)), column = sn_mma_column(m, &o->sums, x, j, e);
+    sn_ix e = sn_ix_fma(t->o.b.m, 2, r, open_loop(t, &at, "v", 2, SN_AXIS_SEQ)),
+          column = sn_mma_column(m, &o->sums, x, j, e);
     sn_ix element = sn_mma_element(m, &o->sums, x, h, j, e);
     open_if(t, &at, o->b.edge_n, column, o->a->c.n);
     open_bad(t, &at, spare, element);

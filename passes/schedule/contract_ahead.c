@@ -72,9 +72,9 @@ void sn_contract_find_ahead(sn_contract_binding *b) {
 /* In registers, of part p: element e of a block of columns. */
 static sn_ix place(sn_contract_binding *b, const sn_contract_spot *s, sn_ix p) {
     int64_t blocks = b->nest.tiles_n / b->n_parts;
-    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, s->x), turn = sn_ix_modc(b->m, p, turns(b));
-    sn_ix own = sn_contract_fma(b, sn_mma_elements(b->nest.mma), sn_contract_fma(b, blocks, s->h, s->in_part), s->e);
-    return sn_contract_fma(b, turns(b) * each(b), thread, sn_contract_fma(b, each(b), turn, own));
+    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, s->x), turn = sn_ix_modc(b->m, p, turns(b));
+    sn_ix own = sn_ix_fma(b->m, sn_mma_elements(b->nest.mma), sn_ix_fma(b->m, blocks, s->h, s->in_part), s->e);
+    return sn_ix_fma(b->m, turns(b) * each(b), thread, sn_ix_fma(b->m, each(b), turn, own));
 }
 
 void sn_contract_load_ahead(sn_contract_binding *b, sn_cursor at, sn_ix p) {

@@ -33,8 +33,8 @@ void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf) {
     int64_t own = r->private_size;
     sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
     sn_ix e = sn_contract_loop(b, &at, "e", own, SN_AXIS_UNROLL);
-    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
-    sn_put_store(b->m, at, buf, sn_contract_fma(b, own, thread, e), sn_put_const(b->m, at, r->dtype, 0));
+    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
+    sn_put_store(b->m, at, buf, sn_ix_fma(b->m, own, thread, e), sn_put_const(b->m, at, r->dtype, 0));
 }
 
 int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand) {
@@ -78,7 +78,7 @@ static int64_t tall(const sn_contract_binding *b, int64_t across, int64_t blocks
 static sn_ix open_steps(sn_contract_binding *b, sn_cursor *at) {
     int64_t steps = sn_ceil_div(sn_ceil_div(b->ct.c.k, b->sc->tile_k), b->split);
     sn_ix k = sn_contract_loop(b, at, "k", steps, SN_AXIS_SEQ);
-    return b->split > 1 ? sn_contract_fma(b, steps, b->part, k) : k;
+    return b->split > 1 ? sn_ix_fma(b->m, steps, b->part, k) : k;
 }
 
 /* ---- operands ---- */
@@ -119,7 +119,7 @@ void sn_contract_put_box(sn_contract_binding *b, sn_cursor at, const sn_contract
     sn_ix step = sn_ix_add(m, b->across[i] ? line : lane, box->step);
     sn_val x = b->ct.pixels[i] ? sn_contract_put_pixel(b, at, box, line, lane)
                                : put_element(b, at, &b->ct.c.operands[i], place, step);
-    sn_ix to = sn_ix_addc(m, sn_contract_fma(b, width, line, lane), box->to);
+    sn_ix to = sn_ix_addc(m, sn_ix_fma(b->m, width, line, lane), box->to);
     sn_put_store(m, at, b->shared[i], sn_shared_of_rank(m, b->shared[i], b->nest.rank, to), x);
 }
 
@@ -208,20 +208,20 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     for (uint32_t i = 0; i < c->n_operands; i++)
         if (sn_contract_stays(&b->ct, b->sc, i)) bring_all(b, at, i);
     b->turn = open_some(b, at, "w", sn_ceil_div(tiles, blocks), SN_AXIS_SEQ);
-    sn_ix tile = sn_contract_fma(b, blocks, b->turn, g);
+    sn_ix tile = sn_ix_fma(b->m, blocks, b->turn, g);
     if (tiles % blocks) *at = sn_at_end(b->k, sn_put_if(m, *at, tile, sn_ix_const(m, tiles)));
     b->tile = tile;
     b->tiles = at->parent;
     b->group = open_some(b, at, "s", b->groups, SN_AXIS_GRID);
     b->in_group = at->parent;
     int64_t each = b->split / b->groups;
-    b->part = sn_contract_fma(b, each, b->group, open_some(b, at, b->groups > 1 ? "t" : "s", each, SN_AXIS_GRID));
+    b->part = sn_ix_fma(b->m, each, b->group, open_some(b, at, b->groups > 1 ? "t" : "s", each, SN_AXIS_GRID));
     int64_t high = tall(b, across, blocks);
     sn_ix inside = sn_ix_modc(m, tile, across * along), band = sn_ix_divc(m, inside, high * along);
     sn_ix in_band = sn_ix_modc(m, inside, high * along);
-    sn_ix down = sn_contract_fma(b, high, band, sn_ix_modc(m, in_band, high));
+    sn_ix down = sn_ix_fma(b->m, high, band, sn_ix_modc(m, in_band, high));
     b->batch = sn_ix_divc(m, tile, across * along);
-    b->row = sn_ix_scale(m, sn_contract_fma(b, cluster, down, rank), b->sc->tile_m);
+    b->row = sn_ix_scale(m, sn_ix_fma(b->m, cluster, down, rank), b->sc->tile_m);
     b->column = sn_ix_scale(m, sn_ix_divc(m, in_band, high), b->sc->tile_n);
 }
 
@@ -332,9 +332,9 @@ static sn_ix own_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix e) {
 }
 
 sn_ix sn_contract_row_at(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix e) {
-    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
-    sn_ix row = sn_contract_fma(b, 2, h, sn_ix_divc(b->m, e, 2));
-    return sn_contract_fma(b, 2 * b->nest.tiles_m, thread, row);
+    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
+    sn_ix row = sn_ix_fma(b->m, 2, h, sn_ix_divc(b->m, e, 2));
+    return sn_ix_fma(b->m, 2 * b->nest.tiles_m, thread, row);
 }
 
 static sn_val put_sum(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
@@ -387,7 +387,7 @@ sn_ix sn_contract_staged_at(sn_contract_binding *b, sn_ix p, sn_ix row, sn_ix co
     int64_t columns = b->sc->tile_n / b->n_parts;
     sn_ix copy = sn_ix_modc(b->m, b->n_parts > 1 ? p : b->turn, b->n_copies);
     sn_ix offset = sn_mma_offset(b->m, &layout, columns, row, column);
-    offset = sn_contract_fma(b, b->sc->tile_m * columns, copy, offset);
+    offset = sn_ix_fma(b->m, b->sc->tile_m * columns, copy, offset);
     return sn_shared_of_rank(b->m, b->staged, b->nest.rank, offset);
 }
 
@@ -404,7 +404,7 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
               j = sn_contract_loop(b, &in, "j", width, SN_AXIS_SEQ);
         sn_stmt_get(m, sn_stmt_get(m, in.parent)->parent)->bulk = true;
         j = sn_ix_addc(m, j, first);
-        sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, j));
+        sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_ix_fma(b->m, columns, p, j));
         uint32_t n = place_axes(b, axes, with, row, column);
         sn_val x = sn_put_load(m, in, b->staged, sn_contract_staged_at(b, p, i, j));
         sn_val mask = sn_contract_and(b, in, (sn_val){0}, b->edge_m, row, b->ct.c.m);
@@ -422,9 +422,9 @@ void sn_contract_open_spot(sn_contract_spot *s, sn_contract_binding *b, sn_curso
     s->x = sn_contract_loop(b, at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
     s->h = sn_contract_loop(b, at, "h", o.h, SN_AXIS_UNROLL);
     s->in_part = sn_contract_loop(b, at, "j", tiles_n, SN_AXIS_UNROLL);
-    s->j = sn_contract_fma(b, tiles_n, p, s->in_part);
+    s->j = sn_ix_fma(b->m, tiles_n, p, s->in_part);
     sn_ix r = open_some(b, at, "r", o.r, SN_AXIS_UNROLL), v = open_some(b, at, "v", o.v, SN_AXIS_VECTOR);
-    s->e = sn_contract_fma(b, o.v, r, v);
+    s->e = sn_ix_fma(b->m, o.v, r, v);
     s->row = own_row(b, s->x, s->h, s->e);
     s->column = own_column(b, s->x, s->j, s->e);
     sn_ix row = sn_ix_add(m, b->row, s->row);

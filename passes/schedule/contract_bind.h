@@ -54,10 +54,6 @@ typedef struct sn_contract_binding {
 sn_ix sn_contract_loop(sn_contract_binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind);
 sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope,
                          int64_t private_size, int64_t copies);
-/* c*a + e */
-static inline sn_ix sn_contract_fma(sn_contract_binding *b, int64_t c, sn_ix a, sn_ix e) {
-    return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e);
-}
 /* A nest of all threads over the registers `buf`: sets them to 0. */
 void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf);
 /* Rows or columns of a tile of the operand. */

@@ -89,7 +89,7 @@ static bool is_piece(const fill *f, int64_t n) {
     sn_axis line = sn_axis_new(m, "i", sn_ix_const(m, f->across ? f->depth : f->rows)),
             number = sn_axis_new(m, "u", sn_ix_const(m, (f->across ? f->rows : f->depth) / n)),
             lane = sn_axis_new(m, "v", sn_ix_const(m, n));
-    sn_ix along = sn_contract_fma(b, n, sn_ix_axis(m, number), sn_ix_axis(m, lane)), zero = sn_ix_const(m, 0);
+    sn_ix along = sn_ix_fma(b->m, n, sn_ix_axis(m, number), sn_ix_axis(m, lane)), zero = sn_ix_const(m, 0);
     spot s = spot_of(f, sn_ix_axis(m, line), along);
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
@@ -119,7 +119,7 @@ static sn_ix open_turns(sn_contract_binding *b, sn_cursor *at, int64_t turns) {
     while (turns % inner) inner--;
     sn_ix w = sn_ix_const(b->m, 0);
     if (turns > inner) w = sn_contract_loop(b, at, "w", turns / inner, SN_AXIS_SEQ);
-    return sn_contract_fma(b, inner, w, sn_contract_loop(b, at, "u", inner, SN_AXIS_UNROLL));
+    return sn_ix_fma(b->m, inner, w, sn_contract_loop(b, at, "u", inner, SN_AXIS_UNROLL));
 }
 
 static void put_nest(const fill *f, sn_cursor at, bool copies) {
@@ -129,7 +129,7 @@ static void put_nest(const fill *f, sn_cursor at, bool copies) {
     int64_t in_line = contiguous / piece, all = in_line * (f->across ? f->depth : f->rows);
     sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
     sn_stmt_get(m, at.parent)->bulk = copies;
-    sn_ix number = sn_contract_fma(b, threads, open_turns(b, &at, all / threads), x);
+    sn_ix number = sn_ix_fma(b->m, threads, open_turns(b, &at, all / threads), x);
     sn_ix line = sn_ix_divc(m, number, in_line), first = sn_ix_scale(m, sn_ix_modc(m, number, in_line), piece);
     sn_ix lane = piece > 1 ? sn_contract_loop(b, &at, "v", piece, SN_AXIS_VECTOR) : sn_ix_const(m, 0);
     spot begin = spot_of(f, line, first), s = spot_of(f, line, sn_ix_add(m, first, lane));

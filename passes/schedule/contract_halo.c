@@ -203,7 +203,7 @@ static sn_ix step_at(sn_contract_binding *b, sn_ix k, int64_t t) {
     const sn_contract_halo *h = &b->ct.halo;
     int64_t chunks = h->channels / h->line;
     sn_ix tap = sn_ix_addc(m, sn_ix_scale(m, sn_ix_divc(m, k, chunks), h->taps), t);
-    return sn_contract_fma(b, h->channels, tap, sn_ix_scale(m, sn_ix_modc(m, k, chunks), h->line));
+    return sn_ix_fma(b->m, h->channels, tap, sn_ix_scale(m, sn_ix_modc(m, k, chunks), h->line));
 }
 
 static void put_image(sn_contract_binding *b, sn_cursor at, sn_ix k, int64_t to) {

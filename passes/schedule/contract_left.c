@@ -17,8 +17,8 @@ enum { GROUP = 8 /* steps that change places */, LANES = 4 /* that share a row *
 sn_ix sn_contract_step_at(sn_contract_binding *b, sn_ix p) {
     if (b->across[b->ct.c.products[0].left] || !b->n_terms) return p;
     sn_ix in = sn_ix_modc(b->m, p, GROUP), group = sn_ix_divc(b->m, p, GROUP);
-    sn_ix step = sn_contract_fma(b, GROUP / 2, sn_ix_modc(b->m, in, 2), sn_ix_divc(b->m, in, 2));
-    return sn_contract_fma(b, GROUP, group, step);
+    sn_ix step = sn_ix_fma(b->m, GROUP / 2, sn_ix_modc(b->m, in, 2), sn_ix_divc(b->m, in, 2));
+    return sn_ix_fma(b->m, GROUP, group, step);
 }
 
 sn_mma_nest sn_contract_piece(const sn_contract_binding *b) {
@@ -61,12 +61,12 @@ static void hold(sn_contract_binding *b, sn_cursor at, uint32_t operand, int64_t
           s = sn_contract_loop(b, &at, "s", steps, SN_AXIS_UNROLL),
           i = sn_contract_loop(b, &at, "i", 2, SN_AXIS_UNROLL), r = sn_contract_loop(b, &at, "r", 2, SN_AXIS_UNROLL),
           e = sn_contract_loop(b, &at, "e", c, SN_AXIS_UNROLL);
-    sn_ix p = sn_contract_fma(b, c, sn_ix_modc(m, x, LANES), e);
-    p = sn_ix_addc(m, sn_contract_fma(b, k, s, sn_contract_fma(b, LANES * c, i, p)), piece * nest.depth);
-    sn_ix element = sn_contract_fma(b, 2, sn_contract_fma(b, 2, sn_contract_fma(b, steps, h, s), i), r);
+    sn_ix p = sn_ix_fma(b->m, c, sn_ix_modc(m, x, LANES), e);
+    p = sn_ix_addc(m, sn_ix_fma(b->m, k, s, sn_ix_fma(b->m, LANES * c, i, p)), piece * nest.depth);
+    sn_ix element = sn_ix_fma(b->m, 2, sn_ix_fma(b->m, 2, sn_ix_fma(b->m, steps, h, s), i), r);
     sn_ix row = sn_mma_row(m, &nest, x, h, sn_ix_scale(m, r, 2));
     sn_val raw = sn_contract_raw(b, at, operand, row, sn_contract_step_at(b, p));
-    sn_put_store(m, at, to, sn_ix_add(m, base, sn_contract_fma(b, c, element, e)), raw);
+    sn_put_store(m, at, to, sn_ix_add(m, base, sn_ix_fma(b->m, c, element, e)), raw);
 }
 
 void sn_contract_load_left(sn_contract_binding *b, sn_cursor at, uint32_t operand, int64_t piece) {
@@ -78,11 +78,11 @@ void sn_contract_load_left(sn_contract_binding *b, sn_cursor at, uint32_t operan
     if (b->n_terms)
         held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, own, (int64_t)nest.threads * b->sc->cluster);
     sn_ix x = sn_contract_loop(b, &at, "x", nest.threads, SN_AXIS_BLOCK_X);
-    sn_ix base = sn_ix_scale(m, sn_contract_fma(b, nest.threads, nest.rank, x), own);
+    sn_ix base = sn_ix_scale(m, sn_ix_fma(b->m, nest.threads, nest.rank, x), own);
     hold(b, at, operand, piece, x, base, held);
     if (!b->n_terms) return;
     sn_ix u = sn_contract_loop(b, &at, "u", own / c, SN_AXIS_UNROLL),
           v = sn_contract_loop(b, &at, "v", c, SN_AXIS_VECTOR);
-    sn_ix offset = sn_ix_add(m, base, sn_contract_fma(b, c, u, v));
+    sn_ix offset = sn_ix_add(m, base, sn_ix_fma(b->m, c, u, v));
     sn_contract_store_terms(b, at, sn_put_load(m, at, held, offset), fragments, offset);
 }

@@ -114,17 +114,7 @@ static void order_side(sn_contract *ct, const sn_contraction_operand *o) {
     for (uint32_t i = 0; i < c->outer.n; i++) {
         if (!sn_ix_coef(ct->m, load->ix, sn_stmt_axis(ct->m, c->outer.at[i]), &stride) || stride != 1) continue;
         if (c->side[i] != (o->right ? SN_SIDE_N : SN_SIDE_M)) continue;
-        sn_stmt loop = c->outer.at[i];
-        int64_t extent = c->extent[i];
-        sn_contraction_side side = c->side[i];
-        for (; i + 1 < c->outer.n; i++) {
-            c->outer.at[i] = c->outer.at[i + 1];
-            c->extent[i] = c->extent[i + 1];
-            c->side[i] = c->side[i + 1];
-        }
-        c->outer.at[i] = loop;
-        c->extent[i] = extent;
-        c->side[i] = side;
+        sn_contraction_put_last(c, i);
     }
 }
 

@@ -81,7 +81,7 @@ bool sn_contract_plain_find(sn_contract_plain *out, const sn_contract *ct, const
 
 /* Element `i` of a thread's, number t of n threads, by runs. */
 static sn_ix in_turn(sn_contract_binding *b, int64_t n, int64_t run, sn_ix t, sn_ix group, sn_ix lane) {
-    return sn_contract_fma(b, run, sn_contract_fma(b, n, group, t), lane);
+    return sn_ix_fma(b->m, run, sn_ix_fma(b->m, n, group, t), lane);
 }
 
 static int64_t group_of(const sn_contract_plain *p) { return p->across * p->down; }
@@ -95,12 +95,12 @@ static sn_ix across_of(sn_contract_binding *b, sn_ix x) { return sn_ix_modc(b->m
 /* Numbers among the rows and runs of a thread of those that its group stores. */
 static sn_ix end_row(sn_contract_binding *b, sn_ix x, sn_ix h) {
     sn_ix part = sn_ix_modc(b->m, part_of(b, x), b->plain.rows / b->plain.end_rows);
-    return sn_contract_fma(b, b->plain.end_rows, part, h);
+    return sn_ix_fma(b->m, b->plain.end_rows, part, h);
 }
 
 static sn_ix end_run(sn_contract_binding *b, sn_ix x, sn_ix j) {
     sn_ix part = sn_ix_divc(b->m, part_of(b, x), b->plain.rows / b->plain.end_rows);
-    return sn_contract_fma(b, b->plain.end_runs, part, j);
+    return sn_ix_fma(b->m, b->plain.end_runs, part, j);
 }
 
 sn_ix sn_contract_plain_row(sn_contract_binding *b, sn_ix x, sn_ix h) {
@@ -116,8 +116,8 @@ sn_ix sn_contract_plain_column(sn_contract_binding *b, sn_ix x, sn_ix j, sn_ix v
 /* The place of a thread's sum. */
 static sn_ix element(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
     const sn_contract_plain *p = &b->plain;
-    sn_ix own = sn_contract_fma(b, p->columns, h, sn_contract_fma(b, p->run_columns, j, v));
-    return sn_contract_fma(b, p->rows * p->columns, x, own);
+    sn_ix own = sn_ix_fma(b->m, p->columns, h, sn_ix_fma(b->m, p->run_columns, j, v));
+    return sn_ix_fma(b->m, p->rows * p->columns, x, own);
 }
 
 /* ---- products ---- */
@@ -129,7 +129,7 @@ typedef struct fragment {
 } fragment;
 
 static sn_ix in_fragment(sn_contract_binding *b, const fragment *f, sn_ix x, sn_ix i, sn_ix s) {
-    return sn_contract_fma(b, f->n * f->steps, x, sn_contract_fma(b, f->steps, i, s));
+    return sn_ix_fma(b->m, f->n * f->steps, x, sn_ix_fma(b->m, f->steps, i, s));
 }
 
 static void put_load(sn_contract_binding *b, sn_cursor at, uint32_t o, const fragment *f, sn_ix x, sn_ix group,
@@ -139,9 +139,9 @@ static void put_load(sn_contract_binding *b, sn_cursor at, uint32_t o, const fra
     sn_ix t = right ? across_of(b, x) : down_of(b, x);
     sn_ix place = in_turn(b, right ? p->across : p->down, f->run, t, group, lane);
     sn_mma_operand layout = sn_contract_operand_of(b, o);
-    sn_ix from = sn_mma_offset(b->m, &layout, b->sc->tile_k, place, sn_contract_fma(b, f->steps, q, s));
+    sn_ix from = sn_mma_offset(b->m, &layout, b->sc->tile_k, place, sn_ix_fma(b->m, f->steps, q, s));
     sn_val y = sn_put_load(b->m, at, b->shared[o], sn_shared_of_rank(b->m, b->shared[o], b->nest.rank, from));
-    sn_ix to = in_fragment(b, f, x, sn_contract_fma(b, f->run, group, lane), s);
+    sn_ix to = in_fragment(b, f, x, sn_ix_fma(b->m, f->run, group, lane), s);
     sn_put_store(b->m, at, f->buf, to, sn_put_cast(b->m, at, b->ct.c.dtype, y));
 }
 
@@ -186,7 +186,7 @@ void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at) {
     sn_ix x = sn_contract_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
     int64_t turns = b->sc->tile_k / steps / p->parts;
     sn_ix q = sn_contract_loop(b, &at, "q", turns, turns > MOST_WRITTEN ? SN_AXIS_SEQ : SN_AXIS_UNROLL);
-    q = sn_contract_fma(b, p->parts, q, part_of(b, x));
+    q = sn_ix_fma(b->m, p->parts, q, part_of(b, x));
     for (uint32_t o = 0; o < c->n_operands; o++) {
         bool right = c->operands[o].right;
         f[o] =
@@ -202,9 +202,9 @@ void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at) {
 /* Where sums of group `part` stand for the others: threads of a group are neighbours. */
 static sn_ix given_at(sn_contract_binding *b, sn_ix part, sn_ix x, sn_ix h, sn_ix j, sn_ix v) {
     const sn_contract_plain *p = &b->plain;
-    sn_ix number = sn_contract_fma(b, p->columns / p->run_columns, sn_contract_fma(b, p->rows, part, h), j);
-    sn_ix thread = sn_contract_fma(b, group_of(p), number, sn_ix_modc(b->m, x, group_of(p)));
-    return sn_contract_fma(b, p->run_columns, thread, v);
+    sn_ix number = sn_ix_fma(b->m, p->columns / p->run_columns, sn_ix_fma(b->m, p->rows, part, h), j);
+    sn_ix thread = sn_ix_fma(b->m, group_of(p), number, sn_ix_modc(b->m, x, group_of(p)));
+    return sn_ix_fma(b->m, p->run_columns, thread, v);
 }
 
 void sn_contract_plain_share(sn_contract_binding *b, sn_cursor at) {

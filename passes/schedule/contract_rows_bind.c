@@ -45,9 +45,6 @@ static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
     return sn_ix_axis(b->m, ax);
 }
 
-/* c*a + e */
-static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
-
 static int64_t threads(const binding *b) { return (int64_t)b->sc->block_x * b->sc->block_y; }
 
 static sn_buf new_registers(binding *b, const char *name, int64_t own) {
@@ -60,7 +57,7 @@ static sn_buf new_registers(binding *b, const char *name, int64_t own) {
 
 /* Register e of thread (x, y). */
 static sn_ix own(binding *b, sn_buf buf, sn_ix x, sn_ix y, sn_ix e) {
-    return fma_ix(b, sn_buf_get(b->m, buf)->private_size, fma_ix(b, b->sc->block_x, y, x), e);
+    return sn_ix_fma(b->m, sn_buf_get(b->m, buf)->private_size, sn_ix_fma(b->m, b->sc->block_x, y, x), e);
 }
 
 /* ---- places ---- */
@@ -70,14 +67,14 @@ typedef struct thread {
 } thread;
 
 static sn_ix step_at(binding *b, thread t, sn_ix k, sn_ix u) {
-    if (!b->r.along) return fma_ix(b, b->steps, fma_ix(b, b->sc->block_y, k, t.y), u);
-    return sn_ix_scale(b->m, fma_ix(b, b->sc->block_x, fma_ix(b, b->steps, k, u), t.x), b->r.vector);
+    if (!b->r.along) return sn_ix_fma(b->m, b->steps, sn_ix_fma(b->m, b->sc->block_y, k, t.y), u);
+    return sn_ix_scale(b->m, sn_ix_fma(b->m, b->sc->block_x, sn_ix_fma(b->m, b->steps, k, u), t.x), b->r.vector);
 }
 
 /* The first column that thread t has in group r. */
 static sn_ix column_at(binding *b, thread t, sn_ix r) {
-    sn_ix own =
-        b->r.along ? fma_ix(b, b->groups, t.y, r) : sn_ix_scale(b->m, fma_ix(b, b->sc->block_x, r, t.x), b->lanes);
+    sn_ix own = b->r.along ? sn_ix_fma(b->m, b->groups, t.y, r)
+                           : sn_ix_scale(b->m, sn_ix_fma(b->m, b->sc->block_x, r, t.x), b->lanes);
     return sn_ix_add(b->m, b->first, own);
 }
 
@@ -119,7 +116,7 @@ static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
         sn_contraction_place place = {b->batch, sn_ix_const(b->m, 0), column, step};
         sn_ix *moves = b->r.along ? &place.step : &place.column;
         *moves = sn_ix_add(b->m, *moves, v);
-        sn_ix e = fma_ix(b, b->r.vector, fma_ix(b, b->groups, u, r), v);
+        sn_ix e = sn_ix_fma(b->m, b->r.vector, sn_ix_fma(b->m, b->groups, u, r), v);
         put_operand(b, lane, o, place, b->right[i], own(b, b->right[i], t.x, t.y, e), mask);
         if (mask.i) sn_mask_accesses(b->cx, b->k, lane.parent, mask, true);
     }
@@ -145,15 +142,15 @@ static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
     sn_ix q = open_loop(b, &at, "q", b->r.along ? 1 : b->run, SN_AXIS_UNROLL);
     sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL);
     sn_ix v = open_loop(b, &at, "v", b->r.vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
-    sn_ix held = b->r.along ? u : fma_ix(b, b->run, u, q);
+    sn_ix held = b->r.along ? u : sn_ix_fma(b->m, b->run, u, q);
     for (uint32_t p = 0; p < c->n_products; p++) {
         const sn_contraction_product *pr = &c->products[p];
-        sn_ix e = fma_ix(b, b->r.vector, fma_ix(b, b->groups, held, r), v);
+        sn_ix e = sn_ix_fma(b->m, b->r.vector, sn_ix_fma(b->m, b->groups, held, r), v);
         sn_val w = sn_put_load(m, at, b->right[pr->right], own(b, b->right[pr->right], t.x, t.y, e));
         sn_buf left = b->left[pr->left];
         sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, b->r.along ? v : q));
-        sn_ix sum = fma_ix(b, c->n_states, fma_ix(b, b->rows, r, i), sn_ix_const(m, pr->state));
-        sum = own(b, b->sums, t.x, t.y, fma_ix(b, b->lanes, sum, b->r.along ? none : v));
+        sn_ix sum = sn_ix_fma(b->m, c->n_states, sn_ix_fma(b->m, b->rows, r, i), sn_ix_const(m, pr->state));
+        sum = own(b, b->sums, t.x, t.y, sn_ix_fma(b->m, b->lanes, sum, b->r.along ? none : v));
         sn_val product = sn_put_op2(m, at, SN_LOP_MUL, x, w);
         sn_put_store(m, at, b->sums, sum, sn_put_op2(m, at, SN_LOP_ADD, sn_put_load(m, at, b->sums, sum), product));
     }
@@ -202,7 +199,7 @@ static void put_epilogue(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL), column = column_at(b, t, r);
     sn_val mask = columns_beyond(b) ? sn_put_in(m, at, column, sn_ix_const(m, c->n)) : (sn_val){0};
     sn_ix i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", b->lanes, SN_AXIS_VECTOR);
-    sn_stmt total = put_total(b, at, t, fma_ix(b, b->lanes * c->n_states, fma_ix(b, b->rows, r, i), v));
+    sn_stmt total = put_total(b, at, t, sn_ix_fma(b->m, b->lanes * c->n_states, sn_ix_fma(b->m, b->rows, r, i), v));
     sn_contraction_place place = {b->batch, i, sn_ix_add(m, clamped(b, column), v), sn_ix_const(m, 0)};
     uint32_t n = sn_contraction_axes(axes, with, m, c, &place);
     for (uint32_t s = 0; s < body->n; s++) {

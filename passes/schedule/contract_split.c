@@ -59,13 +59,12 @@ static element open_elements(sn_contract_binding *b, sn_cursor *at) {
 }
 
 static sn_ix in_registers(sn_contract_binding *b, const element *e) {
-    return sn_contract_fma(b, elements(b), e->x, sn_contract_fma(b, PAIR, e->pair, e->lane));
+    return sn_ix_fma(b->m, elements(b), e->x, sn_ix_fma(b->m, PAIR, e->pair, e->lane));
 }
 
 static sn_ix in_memory(sn_contract_binding *b, const element *e, sn_ix part) {
-    sn_ix all = sn_contract_fma(b, b->split, b->tile, part),
-          pairs = sn_contract_fma(b, elements(b) / PAIR, all, e->pair);
-    return sn_contract_fma(b, PAIR, sn_contract_fma(b, b->nest.threads, pairs, e->x), e->lane);
+    sn_ix all = sn_ix_fma(b->m, b->split, b->tile, part), pairs = sn_ix_fma(b->m, elements(b) / PAIR, all, e->pair);
+    return sn_ix_fma(b->m, PAIR, sn_ix_fma(b->m, b->nest.threads, pairs, e->x), e->lane);
 }
 
 static void make_parts(sn_contract_binding *b) {
@@ -103,7 +102,7 @@ static sn_val put_sum(sn_contract_binding *b, sn_cursor at, const element *e, ui
     static const sn_comb sum = SN_COMB_SUM;
     sn_axis own = sn_axis_new(m, "u", sn_ix_const(m, r->n));
     sn_stmt all = sn_put_reduce(m, at, own, SN_AXIS_UNROLL, &sum, 1, &b->ct.c.dtype);
-    sn_ix from = in_memory(b, e, sn_contract_fma(b, r->step, sn_ix_axis(m, own), r->first));
+    sn_ix from = in_memory(b, e, sn_ix_fma(b->m, r->step, sn_ix_axis(m, own), r->first));
     sn_val one = sn_put_load(m, sn_at_end(b->k, all), b->parts[state], from);
     sn_put_yield(m, sn_at_end(b->k, all), &one, 1);
     return sn_result(sn_stmt_get(m, all), 0);
@@ -114,7 +113,7 @@ static void add_parts(sn_contract_binding *b, sn_cursor at, const run *r) {
     int64_t n = together(b, r);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, sums_of(b, i));
     sn_ix turn = n < r->n ? sn_contract_loop(b, &at, "s", r->n / n, SN_AXIS_SEQ) : sn_ix_const(b->m, 0);
-    run some = {sn_contract_fma(b, r->step * n, turn, r->first), r->step, n};
+    run some = {sn_ix_fma(b->m, r->step * n, turn, r->first), r->step, n};
     element e = open_elements(b, &at);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
         sn_ix own = in_registers(b, &e);

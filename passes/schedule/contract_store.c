@@ -40,7 +40,7 @@ static bool is_vector(sn_contract_binding *b, int64_t v) {
     sn_axis row = sn_axis_new(m, "i", sn_ix_const(m, b->sc->tile_m)),
             number = sn_axis_new(m, "u", sn_ix_const(m, b->sc->tile_n / v)),
             lane = sn_axis_new(m, "v", sn_ix_const(m, v));
-    sn_ix zero = sn_ix_const(m, 0), column = sn_contract_fma(b, v, sn_ix_axis(m, number), sn_ix_axis(m, lane));
+    sn_ix zero = sn_ix_const(m, 0), column = sn_ix_fma(b->m, v, sn_ix_axis(m, number), sn_ix_axis(m, lane));
     sn_ix e = offset_at(b, sn_ix_add(m, b->row, sn_ix_axis(m, row)), sn_ix_add(m, b->column, column));
     if (h->taps && h->axis == at && h->results % v) return false; /* pixels without a result follow */
     return last % v == 0 && to->align >= v * sn_dtype_bytes(to->dtype) && sn_ix_coef(m, e, lane, &c) && c == 1 &&
@@ -61,11 +61,11 @@ void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     while (turns % inner) inner--;
     sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X), w = sn_ix_const(m, 0), lane = w;
     if (turns > inner) w = sn_contract_loop(b, &at, "w", turns / inner, SN_AXIS_SEQ);
-    sn_ix turn = sn_contract_fma(b, inner, w, sn_contract_loop(b, &at, "u", inner, SN_AXIS_UNROLL));
-    sn_ix number = sn_contract_fma(b, threads, turn, x), i = sn_ix_divc(m, number, columns / v);
+    sn_ix turn = sn_ix_fma(b->m, inner, w, sn_contract_loop(b, &at, "u", inner, SN_AXIS_UNROLL));
+    sn_ix number = sn_ix_fma(b->m, threads, turn, x), i = sn_ix_divc(m, number, columns / v);
     sn_ix first = sn_ix_scale(m, sn_ix_modc(m, number, columns / v), v);
     if (v > 1) lane = sn_contract_loop(b, &at, "v", v, SN_AXIS_VECTOR);
-    sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_contract_fma(b, columns, p, first));
+    sn_ix row = sn_ix_add(m, b->row, i), column = sn_ix_add(m, b->column, sn_ix_fma(b->m, columns, p, first));
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix with[2 * SN_MAX_CHAIN];
     uint32_t n = axes_at(b, axes, with, row, column);

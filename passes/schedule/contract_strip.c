@@ -19,21 +19,6 @@ enum { GROUP = 8 /* lines that are permuted alike */, MOST_TAPS = 4 /* columns o
 
 static int64_t lanes_of(const sn_contract *ct) { return SN_LINE / sn_dtype_bytes(ct->c.operands[0].from); }
 
-/* The N axis i becomes the last one. */
-static void put_last(sn_contraction *c, uint32_t i) {
-    sn_stmt loop = c->outer.at[i];
-    int64_t extent = c->extent[i];
-    sn_contraction_side side = c->side[i];
-    for (; i + 1 < c->outer.n; i++) {
-        c->outer.at[i] = c->outer.at[i + 1];
-        c->extent[i] = c->extent[i + 1];
-        c->side[i] = c->side[i + 1];
-    }
-    c->outer.at[i] = loop;
-    c->extent[i] = extent;
-    c->side[i] = side;
-}
-
 /* Axis i of the outer ones: do so many lines further on stand the pixels of the next tap? Then that is *lines. */
 static bool is_tap(int64_t *lines, const sn_contract *ct, const sn_stmt_rec *load, uint32_t i) {
     const sn_contraction *c = &ct->c;
@@ -70,9 +55,9 @@ bool sn_contract_find_strip(sn_contract *ct) {
     if (tap == c->outer.n || !find_channels(&channels, ct, load)) return false;
     s.taps = c->extent[tap];
     sn_stmt last = c->outer.at[channels];
-    put_last(c, tap);
+    sn_contraction_put_last(c, tap);
     for (channels = 0; c->outer.at[channels].i != last.i;) channels++;
-    put_last(c, channels);
+    sn_contraction_put_last(c, channels);
     c->cut = lanes_of(ct);
     uint32_t x = c->inner.n - 1;
     s.results = c->k_extent[x];

@@ -129,31 +129,31 @@ static void place_of(sn_contract_binding *b, uint32_t operand, const vectors *of
                      sn_ix *p) {
     sn_module *m = b->m;
     int64_t width = SN_LINE / sn_dtype_bytes(SN_F32), depth = b->sc->tile_k;
-    sn_ix number = sn_contract_fma(b, b->nest.threads, u, of->x);
+    sn_ix number = sn_ix_fma(b->m, b->nest.threads, u, of->x);
     if (!b->across[operand]) {
         *row = sn_ix_divc(m, number, depth / of->length);
-        *p = sn_contract_fma(b, of->length, sn_ix_modc(m, number, depth / of->length), e);
+        *p = sn_ix_fma(b->m, of->length, sn_ix_modc(m, number, depth / of->length), e);
         return;
     }
     sn_ix line = sn_ix_divc(m, number, width / of->length), block = sn_ix_divc(m, line, depth);
-    sn_ix in = sn_contract_fma(b, of->length, sn_ix_modc(m, number, width / of->length), e);
-    *row = sn_contract_fma(b, width, block, in);
+    sn_ix in = sn_ix_fma(b->m, of->length, sn_ix_modc(m, number, width / of->length), e);
+    *row = sn_ix_fma(b->m, width, block, in);
     sn_ix in_group = sn_ix_modc(m, line, GROUP), group = sn_ix_divc(m, sn_ix_modc(m, line, depth), GROUP);
-    in_group = sn_contract_fma(b, GROUP / 2, sn_ix_modc(m, in_group, 2), sn_ix_divc(m, in_group, 2));
-    *p = sn_contract_fma(b, GROUP, group, in_group);
+    in_group = sn_ix_fma(b->m, GROUP / 2, sn_ix_modc(m, in_group, 2), sn_ix_divc(m, in_group, 2));
+    *p = sn_ix_fma(b->m, GROUP, group, in_group);
 }
 
 /* Register of element e of vector u. */
 static sn_ix held_at(sn_contract_binding *b, const vectors *of, sn_ix u, sn_ix e) {
-    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, of->x);
-    return sn_contract_fma(b, of->length * of->each, thread, sn_contract_fma(b, of->length, u, e));
+    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, of->x);
+    return sn_ix_fma(b->m, of->length * of->each, thread, sn_ix_fma(b->m, of->length, u, e));
 }
 
 /* As memory has them: along the sum the step of place e is that of the line's vector at e. */
 static void hold_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, const vectors *of) {
     sn_ix row, p, u = sn_contract_loop(b, &at, "u", of->each, SN_AXIS_UNROLL);
     sn_ix w = sn_contract_loop(b, &at, "w", of->length / VECTOR, SN_AXIS_UNROLL);
-    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR), e = sn_contract_fma(b, VECTOR, w, v);
+    sn_ix v = sn_contract_loop(b, &at, "v", VECTOR, SN_AXIS_VECTOR), e = sn_ix_fma(b->m, VECTOR, w, v);
     place_of(b, operand, of, u, e, &row, &p);
     sn_val x = sn_contract_raw(b, at, operand, row, b->across[operand] ? sn_contract_step_at(b, p) : p);
     sn_put_store(b->m, at, of->held, held_at(b, of, u, e), x);
@@ -185,7 +185,7 @@ static void add_to_totals(sn_contract_binding *b, sn_cursor at) {
     int64_t own = sn_mma_private(&b->nest);
     sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
     sn_ix e = sn_contract_loop(b, &at, "e", own, SN_AXIS_UNROLL);
-    e = sn_contract_fma(b, own, sn_contract_fma(b, b->nest.threads, b->nest.rank, x), e);
+    e = sn_ix_fma(b->m, own, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x), e);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
         sn_val total = sn_put_load(m, at, b->totals[i], e), acc = sn_put_load(m, at, b->states[i], e);
         sn_put_store(m, at, b->totals[i], e, sn_put_op2(m, at, SN_LOP_ADD, total, acc));
@@ -259,7 +259,7 @@ static sn_val put_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t state
     sn_axis r = sn_axis_new(b->m, "r", sn_ix_const(b->m, each));
     sn_stmt sum = sn_put_reduce(b->m, at, r, SN_AXIS_SEQ, SUM, 1, &f32);
     sn_cursor in = sn_at_end(b->k, sum);
-    sn_contraction_place place = {b->batch, row, column, sn_contract_fma(b, each, b->part, sn_ix_axis(b->m, r))};
+    sn_contraction_place place = {b->batch, row, column, sn_ix_fma(b->m, each, b->part, sn_ix_axis(b->m, r))};
     sn_val all = {0};
     for (uint32_t p = 0; p < c->n_products; p++) {
         if (c->products[p].state != state) continue;
@@ -276,7 +276,7 @@ static sn_val put_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t state
 static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf spare, sn_ix x) {
     sn_module *m = b->m;
     int64_t own = sn_mma_private(&b->nest);
-    sn_ix base = sn_ix_scale(m, sn_contract_fma(b, b->nest.threads, b->nest.rank, x), own);
+    sn_ix base = sn_ix_scale(m, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x), own);
     sn_cursor in = at;
     sn_ix e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
     sn_put_store(m, in, spare, e, sn_put_load(m, in, b->totals[state], e));
@@ -310,12 +310,12 @@ static void check_totals(sn_contract_binding *b, sn_cursor at, uint32_t state) {
     sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, own));
     sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, ANY, 1, &boolean);
     sn_cursor in = sn_at_end(b->k, any);
-    sn_ix thread = sn_contract_fma(b, b->nest.threads, b->nest.rank, x);
-    sn_ix offset = sn_contract_fma(b, own, thread, sn_ix_axis(m, e));
+    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
+    sn_ix offset = sn_ix_fma(b->m, own, thread, sn_ix_axis(m, e));
     sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, b->totals[state], offset), 0);
     sn_put_yield(m, in, &bad, 1);
     in = at;
-    offset = sn_contract_fma(b, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    offset = sn_ix_fma(b->m, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
     sn_val scaled = sn_put_load(m, in, b->totals[state], offset);
     sn_val unscale = sn_put_const(m, in, SN_F32, ldexp(1, -2 * SCALE));
     sn_put_store(m, in, b->totals[state], offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));

@@ -230,6 +230,20 @@ void sn_contraction_swap(sn_contraction *c) {
     }
 }
 
+void sn_contraction_put_last(sn_contraction *c, uint32_t i) {
+    sn_stmt loop = c->outer.at[i];
+    int64_t extent = c->extent[i];
+    sn_contraction_side side = c->side[i];
+    for (; i + 1 < c->outer.n; i++) {
+        c->outer.at[i] = c->outer.at[i + 1];
+        c->extent[i] = c->extent[i + 1];
+        c->side[i] = c->side[i + 1];
+    }
+    c->outer.at[i] = loop;
+    c->extent[i] = extent;
+    c->side[i] = side;
+}
+
 /* Of the operand, each once: of an image, every one is in several products of a row. */
 static double elements(const sn_module *m, const sn_contraction *c, const sn_contraction_operand *o) {
     double all = (double)c->batch * (double)c->k * (double)(o->right ? c->n : c->m);

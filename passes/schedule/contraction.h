@@ -62,6 +62,8 @@ bool sn_contraction_find(sn_contraction *out, const char **why_not, sn_pass_ctx 
 
 /* Left becomes right, and rows become columns: the same products. */
 void sn_contraction_swap(sn_contraction *c);
+/* Outer axis i becomes the last one. */
+void sn_contraction_put_last(sn_contraction *c, uint32_t i);
 
 /* The last outer axis of that side with more than one iteration, and how many it has; none, and 1: there is none. */
 sn_axis sn_contraction_last_axis(int64_t *extent, const sn_module *m, const sn_contraction *c,

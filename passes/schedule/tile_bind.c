@@ -56,9 +56,6 @@ static sn_ix open_loop(tile *t, sn_cursor *at, const char *name, int64_t extent,
     return sn_ix_axis(t->m, ax);
 }
 
-/* c*a + b */
-static sn_ix fma_ix(tile *t, int64_t c, sn_ix a, sn_ix b) { return sn_ix_add(t->m, sn_ix_scale(t->m, a, c), b); }
-
 /* The offset `e` at element (i, j) of the tile: i across, j along. */
 static sn_ix element(tile *t, sn_ix e, sn_ix i, sn_ix j) {
     const sn_schedule_tile *p = &t->tile;
@@ -79,7 +76,7 @@ static int64_t pitch(const tile *t, sn_buf b) {
 /* Vector b of a row, row div V = a, in the shared memory of a buffer. */
 static sn_ix shared_vector(tile *t, sn_buf buf, sn_ix row, sn_ix a, sn_ix b) {
     sn_ix place = t->v > 1 ? sn_ix_modc(t->m, sn_ix_add(t->m, a, b), t->along / t->v) : b;
-    return fma_ix(t, pitch(t, buf), row, sn_ix_scale(t->m, place, t->v));
+    return sn_ix_fma(t->m, pitch(t, buf), row, sn_ix_scale(t->m, place, t->v));
 }
 
 static sn_val put_test(tile *t, sn_cursor at, sn_val mask, sn_ix e, int64_t extent, int64_t side) {
@@ -107,15 +104,15 @@ typedef struct square {
 static square open_square(tile *t, sn_cursor *at, sn_ix x, bool masked) {
     square q = {.mask = {0}};
     int64_t v = t->v, per_row = t->across / v;
-    sn_ix u = open_loop(t, at, "u", t->unroll, SN_AXIS_UNROLL), number = fma_ix(t, t->threads, u, x);
+    sn_ix u = open_loop(t, at, "u", t->unroll, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
     q.a = sn_ix_modc(t->m, number, per_row);
     q.b = sn_ix_divc(t->m, number, per_row);
     if (masked) q.mask = put_mask(t, *at, sn_ix_scale(t->m, q.a, v), sn_ix_scale(t->m, q.b, v));
     q.w = open_loop(t, at, "w", v, SN_AXIS_UNROLL);
     q.v = open_loop(t, at, "v", v, SN_AXIS_VECTOR);
-    sn_ix first = fma_ix(t, t->unroll * v * v, x, sn_ix_scale(t->m, u, v * v));
-    q.rows = sn_ix_add(t->m, first, fma_ix(t, v, q.w, q.v));
-    q.columns = sn_ix_add(t->m, first, fma_ix(t, v, q.v, q.w));
+    sn_ix first = sn_ix_fma(t->m, t->unroll * v * v, x, sn_ix_scale(t->m, u, v * v));
+    q.rows = sn_ix_add(t->m, first, sn_ix_fma(t->m, v, q.w, q.v));
+    q.columns = sn_ix_add(t->m, first, sn_ix_fma(t->m, v, q.v, q.w));
     return q;
 }
 
@@ -123,7 +120,7 @@ static square open_square(tile *t, sn_cursor *at, sn_ix x, bool masked) {
 static void move_global(tile *t, sn_cursor at, sn_ix x, const struct staged *st, bool masked) {
     sn_module *m = t->m;
     square q = open_square(t, &at, x, masked);
-    sn_ix e = element(t, st->ix, fma_ix(t, t->v, q.a, q.v), fma_ix(t, t->v, q.b, q.w));
+    sn_ix e = element(t, st->ix, sn_ix_fma(t->m, t->v, q.a, q.v), sn_ix_fma(t->m, t->v, q.b, q.w));
     if (st->op == SN_LOP_STORE) {
         sn_val value = sn_put_load(m, at, st->reg, q.columns);
         if (q.mask.i) sn_put_store_masked(m, at, st->buf, e, value, q.mask);
@@ -143,7 +140,7 @@ static void move_global(tile *t, sn_cursor at, sn_ix x, const struct staged *st,
 /* Between registers and shared memory, contiguous along. */
 static void move_shared(tile *t, sn_cursor at, sn_ix x, const struct staged *st) {
     square q = open_square(t, &at, x, false);
-    sn_ix e = sn_ix_add(t->m, shared_vector(t, st->buf, fma_ix(t, t->v, q.a, q.w), q.a, q.b), q.v);
+    sn_ix e = sn_ix_add(t->m, shared_vector(t, st->buf, sn_ix_fma(t->m, t->v, q.a, q.w), q.a, q.b), q.v);
     if (st->op == SN_LOP_STORE) sn_put_store(t->m, at, st->reg, q.rows, sn_put_load(t->m, at, st->shared, e));
     else sn_put_store(t->m, at, st->shared, e, sn_put_load(t->m, at, st->reg, q.columns));
 }
@@ -195,7 +192,7 @@ static void put_body(tile *t, const sn_stmt_vec *body, bool masked) {
     sn_cursor at = sn_at_end(t->k, t->into);
     sn_ix x = open_loop(t, &at, "x", t->threads, SN_AXIS_BLOCK_X);
     sn_stmt threads = at.parent;
-    sn_ix u = open_loop(t, &at, "u", t->unroll * t->v, SN_AXIS_UNROLL), number = fma_ix(t, t->threads, u, x);
+    sn_ix u = open_loop(t, &at, "u", t->unroll * t->v, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
     sn_ix b = sn_ix_modc(m, number, per_row), row = sn_ix_divc(m, number, per_row), first = sn_ix_scale(m, b, t->v);
     sn_val mask = {0};
     if (masked) mask = put_mask(t, at, row, first);

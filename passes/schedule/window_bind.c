@@ -63,9 +63,6 @@ static sn_ix open_turns(binding *b, sn_cursor *at, int64_t turns) {
     return sn_ix_add(b->m, sn_ix_scale(b->m, number, group), u);
 }
 
-/* c*a + e */
-static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
-
 /* Stands for any number below n. */
 static sn_ix any_of(binding *b, int64_t n) { return sn_ix_axis(b->m, sn_axis_new(b->m, "n", sn_ix_const(b->m, n))); }
 
@@ -93,10 +90,11 @@ static sn_stmt_rec *reduction(const binding *b) { return sn_stmt_get(b->m, b->w.
 
 /* The outer axes that are no lines: plane and lane of the block. */
 static void set_others(binding *b, sn_contraction_copier *c, sn_ix plane, sn_ix lane) {
-    sn_ix number = fma_ix(b, b->p.planes, b->block[0], plane);
+    sn_ix number = sn_ix_fma(b->m, b->p.planes, b->block[0], plane);
     c->n += sn_window_planes(c->axes + c->n, c->with + c->n, &b->w, number);
     if (b->w.lanes < 0) return;
-    sn_window_set_axis(c, sn_stmt_axis(b->m, b->w.sh->outer.at[b->w.lanes]), fma_ix(b, b->p.lanes, b->block[3], lane));
+    sn_window_set_axis(c, sn_stmt_axis(b->m, b->w.sh->outer.at[b->w.lanes]),
+                       sn_ix_fma(b->m, b->p.lanes, b->block[3], lane));
 }
 
 static void find_start(binding *b) {
@@ -119,7 +117,7 @@ static sn_ix line_begin(binding *b, sn_ix i) {
     for (uint32_t part = 0; part < SN_WINDOW_PARTS; part++) {
         if (!p->by_lines[part]) continue;
         sn_ix index = sn_ix_modc(b->m, sn_ix_divc(b->m, i, p->by_lines[part]), p->n[part]);
-        e = fma_ix(b, p->stride[part], index, e);
+        e = sn_ix_fma(b->m, p->stride[part], index, e);
     }
     return e;
 }
@@ -134,9 +132,10 @@ static void put_copies(binding *b, sn_cursor at) {
     sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
     sn_val zero = sn_put_const(m, at, load->dtype, 0);
     sn_ix u = open_turns(b, &at, turns);
-    sn_ix number = fma_ix(b, p->threads, u, x), first = sn_ix_scale(m, sn_ix_divc(m, b->start, p->piece), p->piece);
+    sn_ix number = sn_ix_fma(b->m, p->threads, u, x),
+          first = sn_ix_scale(m, sn_ix_divc(m, b->start, p->piece), p->piece);
     if (p->lines > 1) first = sn_ix_add(m, first, line_begin(b, sn_ix_divc(m, number, p->line)));
-    first = fma_ix(b, p->piece, p->lines > 1 ? sn_ix_modc(m, number, p->line) : number, first);
+    first = sn_ix_fma(b->m, p->piece, p->lines > 1 ? sn_ix_modc(m, number, p->line) : number, first);
     sn_val mask = sn_put_in(m, at, number, sn_ix_const(m, pieces));
     bool whole = sn_ix_is_multiple(m, size, p->piece);
     if (whole) mask = sn_put_op2(m, at, SN_LOP_AND, mask, sn_put_in(m, at, first, size));
@@ -144,7 +143,7 @@ static void put_copies(binding *b, sn_cursor at) {
     sn_ix e = sn_ix_add(m, first, v);
     if (!whole) mask = sn_put_op2(m, at, SN_LOP_AND, mask, sn_put_in(m, at, e, size));
     sn_val y = sn_put_load_masked(m, at, load->buf, e, mask, zero);
-    sn_put_store(m, at, b->shared, fma_ix(b, p->piece, number, v), y);
+    sn_put_store(m, at, b->shared, sn_ix_fma(b->m, p->piece, number, v), y);
 }
 
 /* ---- the windows ---- */
@@ -158,16 +157,16 @@ typedef struct window_at {
 static sn_ix first_window(binding *b, const sn_window_line *l) {
     bool row = l == &b->w.row;
     int64_t own = row ? b->p.own_rows : b->p.own_columns, all = row ? b->p.rows : b->p.columns;
-    return fma_ix(b, all, b->block[row ? 1 : 2], sn_ix_scale(b->m, b->own[row ? 1 : 2], own));
+    return sn_ix_fma(b->m, all, b->block[row ? 1 : 2], sn_ix_scale(b->m, b->own[row ? 1 : 2], own));
 }
 
-static sn_ix lane_of(binding *b, const window_at *o) { return fma_ix(b, b->p.own_lanes, b->own[3], o->lane); }
+static sn_ix lane_of(binding *b, const window_at *o) { return sn_ix_fma(b->m, b->p.own_lanes, b->own[3], o->lane); }
 
 static int64_t line_places(const binding *b) { return sn_ceil_div(b->before + b->p.column_places, b->wide) * b->wide; }
 
 static sn_ix line_index(binding *b, sn_ix e, sn_ix lane) {
-    sn_ix own = fma_ix(b, b->p.own_lanes, sn_ix_addc(b->m, e, b->before), lane);
-    return fma_ix(b, line_places(b) * b->p.own_lanes, b->x, own);
+    sn_ix own = sn_ix_fma(b->m, b->p.own_lanes, sn_ix_addc(b->m, e, b->before), lane);
+    return sn_ix_fma(b->m, line_places(b) * b->p.own_lanes, b->x, own);
 }
 
 /* Sums of a thread. */
@@ -177,11 +176,11 @@ static int64_t own_sums(const sn_window_patch *p) {
 
 static sn_ix acc_index(binding *b, const window_at *o) {
     const sn_window_patch *p = &b->p;
-    sn_ix own = fma_ix(b, p->own_columns, fma_ix(b, p->own_rows, o->plane, o->r), o->q);
-    return fma_ix(b, own_sums(p), b->x, fma_ix(b, p->own_lanes, own, o->lane));
+    sn_ix own = sn_ix_fma(b->m, p->own_columns, sn_ix_fma(b->m, p->own_rows, o->plane, o->r), o->q);
+    return sn_ix_fma(b->m, own_sums(p), b->x, sn_ix_fma(b->m, p->own_lanes, own, o->lane));
 }
 
-static sn_ix plane_of(binding *b, const window_at *o) { return fma_ix(b, b->p.own_planes, b->own[0], o->plane); }
+static sn_ix plane_of(binding *b, const window_at *o) { return sn_ix_fma(b->m, b->p.own_planes, b->own[0], o->plane); }
 
 static void start_copier(binding *b, sn_contraction_copier *c, sn_cursor at, const window_at *o) {
     sn_contraction_copier_start(c, b->cx, at, b->n_vals);
@@ -195,12 +194,13 @@ static sn_ix element_at(binding *b, const window_at *o) {
     const sn_window_patch *p = &b->p;
     sn_module *m = b->m;
     sn_ix e = sn_ix_modc(m, b->start, p->piece);
-    sn_ix row = fma_ix(b, b->w.row.step * p->own_rows, b->own[1], o->p);
-    sn_ix column = fma_ix(b, b->w.column.step * p->own_columns, b->own[2], o->e);
-    e = fma_ix(b, p->pitch[SN_WINDOW_ROW], row, fma_ix(b, p->pitch[SN_WINDOW_COLUMN], column, e));
-    e = fma_ix(b, p->pitch[SN_WINDOW_PLANE], plane_of(b, o), fma_ix(b, p->pitch[SN_WINDOW_LANE], lane_of(b, o), e));
+    sn_ix row = sn_ix_fma(b->m, b->w.row.step * p->own_rows, b->own[1], o->p);
+    sn_ix column = sn_ix_fma(b->m, b->w.column.step * p->own_columns, b->own[2], o->e);
+    e = sn_ix_fma(b->m, p->pitch[SN_WINDOW_ROW], row, sn_ix_fma(b->m, p->pitch[SN_WINDOW_COLUMN], column, e));
+    e = sn_ix_fma(b->m, p->pitch[SN_WINDOW_PLANE], plane_of(b, o),
+                  sn_ix_fma(b->m, p->pitch[SN_WINDOW_LANE], lane_of(b, o), e));
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++)
-        if (sn_window_is_step(&b->w, i)) e = fma_ix(b, p->pitch[SN_WINDOW_STEP + i], o->steps[i], e);
+        if (sn_window_is_step(&b->w, i)) e = sn_ix_fma(b->m, p->pitch[SN_WINDOW_STEP + i], o->steps[i], e);
     return e;
 }
 
@@ -229,7 +229,7 @@ static void put_line(binding *b, sn_cursor at, window_at o) {
     sn_contraction_copier c;
     sn_ix piece = open_loop(b, &at, "e", line_places(b) / b->wide, SN_AXIS_UNROLL);
     sn_ix lane = open_loop(b, &at, "v", b->wide * b->p.own_lanes, SN_AXIS_VECTOR);
-    o.e = fma_ix(b, b->wide, piece, b->wide > 1 ? sn_ix_addc(b->m, lane, -b->before) : sn_ix_const(b->m, 0));
+    o.e = sn_ix_fma(b->m, b->wide, piece, b->wide > 1 ? sn_ix_addc(b->m, lane, -b->before) : sn_ix_const(b->m, 0));
     o.lane = b->wide > 1 ? sn_ix_const(b->m, 0) : lane;
     start_copier(b, &c, at, &o);
     sn_window_set_line(&c, &b->w, &b->w.row, first_window(b, &b->w.row), o.p);
@@ -262,7 +262,8 @@ static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
     for (uint32_t i = 0; i < yield->n_in; i++) sn_window_copy_others(&c, &b->w, yield->in[i]);
     o.q = open_loop(b, &at, "q", b->p.own_columns, SN_AXIS_UNROLL);
     c.at = at;
-    o.e = fma_ix(b, l->step, o.q, fma_ix(b, l->dilation, o.t, sn_ix_const(b->m, -sn_window_first_place(l))));
+    o.e =
+        sn_ix_fma(b->m, l->step, o.q, sn_ix_fma(b->m, l->dilation, o.t, sn_ix_const(b->m, -sn_window_first_place(l))));
     c.became[b->w.value.i] = sn_put_load(b->m, at, b->line, line_index(b, o.e, o.lane));
     for (uint32_t i = 0; i < yield->n_in; i++) {
         sn_ix to = acc_index(b, &o);
@@ -296,15 +297,15 @@ typedef struct result_at {
 
 static result_at own_result(binding *b, const window_at *o) {
     const sn_window_patch *p = &b->p;
-    return (result_at){plane_of(b, o), fma_ix(b, p->own_rows, b->own[1], o->r),
-                       fma_ix(b, p->own_columns, b->own[2], o->q), lane_of(b, o)};
+    return (result_at){plane_of(b, o), sn_ix_fma(b->m, p->own_rows, b->own[1], o->r),
+                       sn_ix_fma(b->m, p->own_columns, b->own[2], o->q), lane_of(b, o)};
 }
 
 /* Where it passes from one thread to another. */
 static sn_ix out_index(binding *b, const result_at *o) {
     const sn_window_patch *p = &b->p;
-    sn_ix line = fma_ix(b, p->padded_columns, fma_ix(b, p->padded_rows, o->plane, o->row), o->column);
-    return fma_ix(b, p->lanes, line, o->lane);
+    sn_ix line = sn_ix_fma(b->m, p->padded_columns, sn_ix_fma(b->m, p->padded_rows, o->plane, o->row), o->column);
+    return sn_ix_fma(b->m, p->lanes, line, o->lane);
 }
 
 /* acc = identity, or out = acc, over the results of a thread */
@@ -346,7 +347,8 @@ static void set_result(binding *b, sn_contraction_copier *c, const result_at *o)
     const sn_window *w = &b->w;
     const sn_window_patch *p = &b->p;
     set_others(b, c, o->plane, o->lane);
-    sn_ix row = fma_ix(b, p->rows, b->block[1], o->row), column = fma_ix(b, p->columns, b->block[2], o->column);
+    sn_ix row = sn_ix_fma(b->m, p->rows, b->block[1], o->row),
+          column = sn_ix_fma(b->m, p->columns, b->block[2], o->column);
     if (w->row.there) sn_window_set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), row);
     sn_window_set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), column);
 }
@@ -392,7 +394,7 @@ static int64_t choose_lanes(binding *b) {
     for (int64_t lanes = b->cx->target->vector_bytes; lanes > 1; lanes /= 2) {
         if (results % lanes || (edges && run % lanes)) continue;
         sn_axis v = lanes_axis(b, lanes);
-        result_at o = result_of(b, fma_ix(b, lanes, any_of(b, results / lanes), sn_ix_axis(b->m, v)));
+        result_at o = result_of(b, sn_ix_fma(b->m, lanes, any_of(b, results / lanes), sn_ix_axis(b->m, v)));
         if (all_store_vectors(b, &o, v)) return lanes;
     }
     return 1;
@@ -408,7 +410,8 @@ static int64_t find_direct(binding *b) {
     for (int64_t lanes = b->cx->target->vector_bytes; lanes >= 1; lanes /= 2) {
         if (most % lanes || (by_lanes && lanes < most)) continue;
         sn_axis v = lanes_axis(b, lanes);
-        sn_ix own = fma_ix(b, lanes, any_of(b, most / lanes), sn_ix_axis(b->m, v)), any = any_of(b, p->own_columns);
+        sn_ix own = sn_ix_fma(b->m, lanes, any_of(b, most / lanes), sn_ix_axis(b->m, v)),
+              any = any_of(b, p->own_columns);
         o.q = by_lanes ? any : own, o.lane = by_lanes ? own : sn_ix_const(b->m, 0);
         result_at result = own_result(b, &o);
         bool wide =
@@ -421,7 +424,8 @@ static int64_t find_direct(binding *b) {
 /* Does the result exist? */
 static sn_val put_result_mask(binding *b, sn_cursor at, const result_at *o) {
     const sn_window *w = &b->w;
-    sn_ix row = fma_ix(b, b->p.rows, b->block[1], o->row), column = fma_ix(b, b->p.columns, b->block[2], o->column);
+    sn_ix row = sn_ix_fma(b->m, b->p.rows, b->block[1], o->row),
+          column = sn_ix_fma(b->m, b->p.columns, b->block[2], o->column);
     sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, w->row.windows);
     return sn_window_put_test(b->m, at, mask, column, w->column.windows);
 }
@@ -445,11 +449,11 @@ static void put_rest(binding *b, sn_cursor at) {
     int64_t vectors = results / lanes, turns = sn_ceil_div(vectors, p->threads);
     sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
     sn_ix u = open_turns(b, &at, turns);
-    sn_ix number = fma_ix(b, p->threads, u, x);
+    sn_ix number = sn_ix_fma(b->m, p->threads, u, x);
     if (all_turns(turns) * p->threads > vectors)
         at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, vectors)));
     sn_ix v = open_loop(b, &at, "v", lanes, SN_AXIS_VECTOR);
-    result_at o = result_of(b, fma_ix(b, lanes, number, v));
+    result_at o = result_of(b, sn_ix_fma(b->m, lanes, number, v));
     sn_ix from = out_index(b, &o);
     for (uint32_t i = 0; i < reduction(b)->n_results; i++) grow(b, b->out[i], from);
     put_stores(b, at, &o, b->out, from);
@@ -463,7 +467,7 @@ static void put_own_stores(binding *b, sn_cursor at) {
     o.r = open_loop(b, &at, "r", p->own_rows, SN_AXIS_UNROLL);
     o.q = open_loop(b, &at, "q", by_lanes ? p->own_columns : p->own_columns / b->direct, SN_AXIS_UNROLL);
     o.lane = open_loop(b, &at, "v", b->direct, SN_AXIS_VECTOR);
-    if (!by_lanes) o.q = fma_ix(b, b->direct, o.q, o.lane), o.lane = sn_ix_const(b->m, 0);
+    if (!by_lanes) o.q = sn_ix_fma(b->m, b->direct, o.q, o.lane), o.lane = sn_ix_const(b->m, 0);
     result_at result = own_result(b, &o);
     put_stores(b, at, &result, b->acc, acc_index(b, &o));
 }
@@ -479,7 +483,7 @@ static void put_windows(binding *b, sn_cursor at) {
                               p->padded_columns / p->own_columns, p->lanes / p->own_lanes};
     for (uint32_t i = 0; i < SN_COUNT(shape); i++) shape[i] = sn_ix_const(b->m, counts[i]);
     b->x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
-    sn_ix number = fma_ix(b, p->threads, open_loop(b, &at, "u", turns, SN_AXIS_SEQ), b->x);
+    sn_ix number = sn_ix_fma(b->m, p->threads, open_loop(b, &at, "u", turns, SN_AXIS_SEQ), b->x);
     if (turns * p->threads > p->tiles) at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, p->tiles)));
     sn_ix_unflatten(b->m, number, shape, SN_COUNT(shape), b->own);
     find_width(b);
