@@ -178,6 +178,9 @@ sn_status sn_runner_load(sn_runner *r);
 void sn_runner_close(sn_runner *r);
 sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                            bool interpreted);
+/* The same, by the interpreter, with somebody who looks. */
+sn_status sn_runner_watch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
+                          const sn_watcher *w);
 /* Bodies of public calls that other bodies use. */
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted);

@@ -165,13 +165,23 @@ static sn_status bind(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *
     return check_overlaps(r, n);
 }
 
-sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
-                           bool interpreted) {
+static sn_status bind_run(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs) {
     if (!r->p->runnable)
         return sn_fail(r->env, SN_ERROR_DEVICE, "the program was compiled for target %s to look at; it cannot run",
                        r->p->target.name);
-    SN_TRY(bind(r, inputs, outputs));
+    return bind(r, inputs, outputs);
+}
+
+sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
+                           bool interpreted) {
+    SN_TRY(bind_run(r, inputs, outputs));
     return sn_prog_run(r->state, r->input_at, r->output_at, stream, interpreted);
+}
+
+sn_status sn_runner_watch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
+                          const sn_watcher *w) {
+    SN_TRY(bind_run(r, inputs, outputs));
+    return sn_prog_run_watched(r->state, r->input_at, r->output_at, stream, w);
 }
 
 /* ---- runs in the context ---- */

@@ -125,7 +125,7 @@ static sn_status check(sn_prog_state *st, const sn_rt_io *io, const void *addres
 
 static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     for (uint32_t i = 0; i < s->n_args; i++) st->params[i] = (char *)st->place[s->args[i].buf.i] + s->args[i].bytes;
-    return on->launch(st, s->kernel, st->params);
+    return st->watch ? (int)sn_watch_call(st, on->launch, s) : on->launch(st, s->kernel, st->params);
 }
 
 /* memory: what the offsets of `alloc` count from. */
@@ -181,14 +181,26 @@ static sn_status generated(sn_prog_state *st, const machine *on, void *const *in
     return status == SN_OK ? SN_OK : explain(st, status, inputs, outputs);
 }
 
-sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
-                      bool use_interpreter) {
+static sn_status run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter,
+                     sn_watch *watch) {
     const machine *on = st->cu ? &gpu : &host;
     st->stream = stream;
     st->next_map = 0;
+    st->watch = watch;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
     sn_status status = use_interpreter || !st->p->wrapper ? (sn_status)interpret(st, on, inputs, outputs)
                                                           : generated(st, on, inputs, outputs);
     if (st->cu) sn_cuda_leave(st->cu);
     return status;
+}
+
+sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                      bool use_interpreter) {
+    return run(st, inputs, outputs, stream, use_interpreter, NULL);
+}
+
+sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                              const sn_watcher *w) {
+    sn_watch watch = {.by = w};
+    return run(st, inputs, outputs, stream, true, &watch);
 }

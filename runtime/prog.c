@@ -119,11 +119,13 @@ static sn_status load_io(sn_prog *p, uint32_t i, const sn_buf_rec *b) {
 static sn_status load_buffers(sn_prog *p) {
     uint32_t n = p->n_places = p->m->bufs.count;
     p->place = SN_NEWN(&p->arena, void *, n);
+    p->names = SN_NEWN(&p->arena, const char *, n);
     p->ios = SN_NEWN(&p->arena, sn_rt_io, n);
     p->io_of = SN_NEWN(&p->arena, uint32_t, n);
     p->consts = SN_NEWN(&p->arena, void *, n + 1);
     for (uint32_t i = 1; i < n; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, (sn_buf){i});
+        p->names[i] = b->name;
         if (b->scope == SN_BUF_INPUT || b->scope == SN_BUF_OUTPUT) SN_TRY(load_io(p, i, b));
         else if (b->scope == SN_BUF_CONST) SN_TRY(load_const(p, i, b));
     }
@@ -191,6 +193,21 @@ static sn_status take_maps(sn_prog *p, sn_rt_kernel *k) {
                    k->name, p->cu->driver_version / 1000, p->cu->driver_version % 1000 / 10);
 }
 
+/* For those who watch runs: the module may change while others run. */
+static sn_status describe_formals(sn_rt_formal **out, sn_prog *p, const sn_kern_rec *k) {
+    sn_rt_formal *list = SN_NEWN(&p->arena, sn_rt_formal, k->params.n + 1);
+    for (uint32_t i = 0; i < k->params.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(p->m, k->params.at[i]);
+        list[i] = (sn_rt_formal){.dtype = b->dtype, .role = b->role, .rank = b->rank, .numel = 1};
+        for (uint32_t a = 0; a < b->rank; a++) {
+            SN_TRY(sn_wrap_number(&list[i].shape[a], p->m, b->shape[a], "a size", b->name));
+            list[i].numel *= list[i].shape[a];
+        }
+    }
+    *out = list;
+    return SN_OK;
+}
+
 static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
     p->most_params = 1;
     p->codes = SN_NEWN(&p->arena, sn_code, p->n_codes);
@@ -200,6 +217,8 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
         p->codes[i] = (sn_code){.k = kernels[i], .n_params = k->params.n, .kept_offset = p->kept_size};
         if (library) p->codes[i].k.library = sn_memdup(&p->arena, library, sizeof *library);
         p->codes[i].k.name = k->name;
+        p->codes[i].note = k->note;
+        SN_TRY(describe_formals(&p->codes[i].formals, p, k));
         SN_TRY(take_maps(p, &p->codes[i].k));
         p->kept_size += sn_storage_round(kernels[i].kept_bytes);
         if (k->params.n > p->most_params) p->most_params = k->params.n;

@@ -9,10 +9,20 @@
 #include "runtime/cuda_module.h"
 #include "runtime/threads.h"
 
+/* A parameter of a kernel, for those who watch runs. */
+typedef struct sn_rt_formal {
+    sn_dtype dtype;
+    sn_role role;
+    uint32_t rank;
+    int64_t shape[SN_MAX_RANK], numel;
+} sn_rt_formal;
+
 /* One loaded kernel. */
 typedef struct sn_code {
     sn_rt_kernel k; /* after loading its ptx is gone; the name is the module's */
+    const char *note;
     uint32_t n_params;
+    sn_rt_formal *formals; /* by parameter */
     size_t kept_offset;   /* of its kept memory in that of a state */
     sn_cublas_call *call; /* GPU: made ready for the library that runs it; NULL: it is none of cuBLASLt's ... */
     sn_cudnn_call *conv;  /* ... or of cuDNN's */
@@ -64,6 +74,7 @@ struct sn_prog {
     sn_rt_step *steps;
     sn_rt_io *ios;
     uint32_t *io_of;      /* by buffer id: position in ios */
+    const char **names;   /* by buffer id */
     void **place;         /* by buffer id: constants and what was prepared; of others whatever says that they get one */
     void **consts;        /* by order of the CONST buffers; behind them the prepared memory */
     void *const_block[2]; /* of those that runs read; of those that the prepare part alone reads, until it has run */
@@ -84,6 +95,16 @@ typedef struct sn_rt_map {
     const void *address; /* the argument that it is for; NULL: not encoded yet */
 } sn_rt_map;
 
+/* watch.c: who looks at a run, and how far it is. */
+typedef struct sn_watch {
+    const sn_watcher *by;
+    uint32_t calls;     /* so far */
+    sn_watched *before; /* by parameter of the current call: as it was, of what is written a copy */
+    bool *had, *marked; /* by parameter: was there what the run is to stop at? Is it something else meanwhile? */
+} sn_watch;
+/* A call of the interpreter, whose parameters are in st->params, with its arguments before and behind it. */
+sn_status sn_watch_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
+
 struct sn_prog_state {
     const sn_prog *p;
     sn_env *env; /* where its runs fail */
@@ -101,6 +122,7 @@ struct sn_prog_state {
     void *library_workspace;
     void **ops;         /* by kernel: its operation of the library, where it has a bias */
     void *cudnn_handle; /* where a kernel wants it */
+    sn_watch *watch;    /* NULL: nobody looks at the current run */
 };
 
 /* exec.c: the steps of the prepare part. */

@@ -4,6 +4,7 @@
 #ifndef SN_RUNTIME_RUNTIME_H
 #define SN_RUNTIME_RUNTIME_H
 
+#include "include/sinter/watched.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
 #include "ir/base/tensor_map.h"
@@ -93,6 +94,15 @@ void sn_prog_state_free(sn_prog_state *st);
 /* Run with the storage addresses of inputs and outputs (device memory when cu). Asynchronous on the stream; nothing is
  * allocated after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter);
+/* The same by the step interpreter, waiting for each kernel; somebody looks at its arguments (watch.c). */
+typedef struct sn_watcher {
+    bool (*watch)(void *user, const sn_watched *what); /* NULL: nobody */
+    void *user;
+    const bool *kernels; /* by kernel: is it watched? */
+    bool reads, stop_at_nan, stop_at_infinity;
+} sn_watcher;
+sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                              const sn_watcher *w);
 /* Host time of phases of loading, in microseconds. */
 typedef struct sn_prog_times {
     double assemble_us, load_us;

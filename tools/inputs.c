@@ -229,9 +229,16 @@ static void print_element(sn_dtype dtype, const char *element) {
     else printf(" %.*g", dtype == SN_F64 ? 17 : dtype == SN_F32 ? 9 : 5, x);
 }
 
+void tool_print_elements(sn_dtype dtype, const void *elements, int64_t n, bool all) {
+    int64_t shown = all || n < SHOWN ? n : SHOWN;
+    for (int64_t k = 0; k < shown; k++)
+        print_element(dtype, (const char *)elements + (size_t)k * sn_dtype_bytes(dtype));
+    if (shown < n) printf(" ...");
+}
+
 sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all) {
     const sn_tensor_info *info = &t->info;
-    size_t size = sn_dtype_bytes(info->dtype), bytes = (size_t)info->numel * size;
+    size_t bytes = (size_t)info->numel * sn_dtype_bytes(info->dtype);
     char *data = malloc(bytes + 1);
     if (!data) return SN_ERROR_MEMORY;
     sn_status status = sn_tensor_read(data, t, bytes);
@@ -239,9 +246,8 @@ sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all) {
         printf("%s = %s[", name, sn_dtypes[info->dtype].name);
         for (unsigned k = 0; k < info->rank; k++) printf("%s%" PRId64, k ? ", " : "", info->shape[k]);
         printf("]");
-        int64_t n = all || info->numel < SHOWN ? info->numel : SHOWN;
-        for (int64_t k = 0; k < n; k++) print_element(info->dtype, data + (size_t)k * size);
-        printf("%s\n", n < info->numel ? " ..." : "");
+        tool_print_elements(info->dtype, data, info->numel, all);
+        printf("\n");
     }
     free(data);
     return status;

@@ -31,6 +31,10 @@ static const char help[] =
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
     "  --kernels               list the kernels\n"
+    "  --watch[=K0,K1]         show what kernels write: all of them, or these\n"
+    "  --watch-reads           also what they read\n"
+    "  --watch-dir DIR         write it to files, too: DIR/CALL_KERNEL_writes_BUFFER.npy\n"
+    "  --stop-at=WHAT          nan, infinity: the first kernel that writes one ends the run\n"
     "  --timings               how long reading and the phases of compiling took\n";
 
 typedef struct run_args {
@@ -38,6 +42,7 @@ typedef struct run_args {
     tool_inputs in;
     tool_dims dims;
     sn_compile_options o;
+    tool_watch watch;
     bool check, check_kernels, print_all, kernels, timings, show_help;
 } run_args;
 
@@ -61,6 +66,10 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_VERIFY,
                                             {"kernels", no_argument, NULL, 'k'},
                                             {"timings", no_argument, NULL, 'm'},
+                                            {"watch", optional_argument, NULL, 'W'},
+                                            {"watch-reads", no_argument, NULL, 'R'},
+                                            {"watch-dir", required_argument, NULL, 'D'},
+                                            {"stop-at", required_argument, NULL, 'S'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -82,6 +91,16 @@ static int parse(run_args *r, int argc, char **argv) {
         case 'w': r->wrapper = optarg; break;
         case 'k': r->kernels = true; break;
         case 'm': r->timings = true; break;
+        case 'W':
+            r->watch.on = true;
+            r->watch.kernels = optarg;
+            break;
+        case 'R': r->watch.on = r->watch.reads = true; break;
+        case 'D':
+            r->watch.on = true;
+            r->watch.dir = optarg;
+            break;
+        case 'S': r->watch.stop_at = optarg; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default:
             if (tool_compile_option(&r->o, &r->dims, c) != TOOL_OK) return TOOL_USAGE;
@@ -122,6 +141,8 @@ static sn_status execute(execution *e, sn_program *p, const run_args *r, bool in
     if (status == SN_OK && r->check) {
         status = sn_program_check(checks, p, e->inputs, e->outputs, interpreted);
         if (status == SN_OK || status == SN_ERROR_MISMATCH) print_check(p, checks);
+    } else if (status == SN_OK && (r->watch.on || r->watch.stop_at)) {
+        status = tool_run_watched(p, e->inputs, e->outputs, &r->watch);
     } else if (status == SN_OK) {
         status = sn_run(p, e->inputs, e->outputs, NULL);
     }
@@ -212,6 +233,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     bool both = !strcmp(r.wrapper, "both"), interpreted = !strcmp(r.wrapper, "interpreter");
     if (!both && !interpreted && strcmp(r.wrapper, "generated"))
         return tool_misuse("--wrapper %s: generated, interpreter or both is wanted", r.wrapper);
+    if (r.check && (r.watch.on || r.watch.stop_at)) return tool_misuse("--check and --watch or --stop-at: one of them");
     r.o.dims = r.dims.at;
     r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;

@@ -103,6 +103,8 @@ void tool_free_tensors(sn_tensor **tensors, unsigned n);
 sn_status tool_repeat(bool *same, unsigned n, sn_program *p, sn_tensor **inputs, sn_tensor **outputs,
                       const tool_inputs *in);
 /* `y = f32[2, 3] 0.5 1 ...`: the first values; `all` prints every one. */
+/* " 1 2 3 ..", some of them or all. */
+void tool_print_elements(sn_dtype dtype, const void *elements, int64_t n, bool all);
 sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all);
 /* DIR/NAME.npy */
 sn_status tool_save(const char *dir, const char *name, const sn_tensor *t);
@@ -139,5 +141,13 @@ sn_status tool_compare(const tool_results *before, const tool_results *after, sn
 /* Are the kernels that the passes make of a graph free of races and the like on these inputs? */
 sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options,
                              const tool_inputs *in);
+
+/* ---- watching a run (watch.c) ---- */
+
+typedef struct tool_watch {
+    bool on, reads;
+    const char *kernels, *dir, *stop_at; /* as in sn_watch_options; where files of elements go. NULL: not given */
+} tool_watch;
+sn_status tool_run_watched(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, const tool_watch *how);
 
 #endif

@@ -642,6 +642,8 @@ static sn_status whole_life(sn_context *ctx) {
     for (unsigned k = 0; k < 2 && status == SN_OK; k++) status = sn_tensor_for_input(&in[k], p, k);
     if (status == SN_OK) status = sn_tensor_for_output(&out, p, 0);
     if (status == SN_OK) status = sn_run(p, in, &out, NULL);
+    sn_watch_options w = {.struct_size = sizeof w, .stop_at = "nan", .reads = true};
+    if (status == SN_OK) status = sn_run_watched(p, in, &out, NULL, &w);
     sn_tensor_destroy(in[0]);
     sn_tensor_destroy(in[1]);
     sn_tensor_destroy(out);

@@ -550,6 +550,8 @@ OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = 
              {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""},
              {.device = "cpu", .precision = ""}, {.device = "cpu", .choices = "fastest"}, {.device = "cpu", .tune = ""})
 OPTIONS_KIND(TUNE_OPTIONS, sn_tune_options, {0}, {.budget = -1}, {.budget = (double)NAN})
+OPTIONS_KIND(WATCH_OPTIONS, sn_watch_options, {.stop_at = "infinity"}, {.stop_at = ""}, {.kernels = "k0,"},
+             {.stop_at = "nan", .kernels = "nothing"})
 OPTIONS_KIND(IMPORT_OPTIONS, sn_import_options, {0}, {.n_dims = 1}, {.n_values = 1}, {.n_texts = 1},
              {.dims = &one_dim, .n_dims = UINT_MAX}, {.values = &any_value, .n_values = UINT_MAX},
              {.texts = &any_text, .n_texts = UINT_MAX}, {.dims = &nameless_dim, .n_dims = 1},

@@ -1,0 +1,26 @@
+/* watched.h: what sn_run_watched shows of a run. Included by sinter.h. */
+#ifndef SINTER_WATCHED_H
+#define SINTER_WATCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dtype.h"
+
+/* An argument of a kernel in a run: what the kernel is about to read, or what it has written. It is the window of a buffer that the
+ * kernel touches; of one that is written in part, the rest is what was there before. */
+typedef struct sn_watched {
+    const char *kernel, *made_of; /* its name; which operations of the graph it does: "conv; add, maximum" */
+    unsigned call;                /* number of its call among those of the run, from 0 */
+    const char *buffer;           /* name of the argument's buffer in the wrapper (sn_program_dump) */
+    bool written;
+    sn_dtype dtype;
+    unsigned rank;
+    int64_t shape[8];
+    const void *elements; /* row-major, in host memory, until the callback returns */
+    int64_t numel, nans, infinities;
+    double least, most, mean,
+        deviation; /* of the other elements; 0 where there is none. deviation: root of the mean square */
+} sn_watched;
+
+#endif

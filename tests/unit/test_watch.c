@@ -1,0 +1,210 @@
+/* test_watch.c: runs that somebody looks at: what kernels read and write is shown in their order and as it is, and the first
+ * kernel that makes a nan ends the run, in its words.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "include/sinter/sinter.h"
+
+enum { ROWS = 3, COLUMNS = 5, N = ROWS * COLUMNS, MOST = 64 };
+
+typedef struct bench {
+    sn_context *ctx;
+    sn_program *p;
+    sn_tensor *in[2], *out[2];
+} bench;
+
+static bench start(const char *text) {
+    bench b = {0};
+    sn_graph *g;
+    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .threads = 1};
+    cr_assert_eq(sn_context_create(&b.ctx, NULL), SN_OK);
+    cr_assert_eq(sn_graph_from_text(&g, b.ctx, "f", text, strlen(text)), SN_OK, "%s", sn_error(b.ctx));
+    cr_assert_eq(sn_compile(&b.p, g, &o), SN_OK, "%s", sn_error(b.ctx));
+    sn_graph_destroy(g);
+    for (unsigned k = 0; k < sn_program_input_count(b.p); k++)
+        cr_assert_eq(sn_tensor_for_input(&b.in[k], b.p, k), SN_OK);
+    for (unsigned k = 0; k < sn_program_output_count(b.p); k++)
+        cr_assert_eq(sn_tensor_for_output(&b.out[k], b.p, k), SN_OK);
+    return b;
+}
+
+static void finish(bench *b) {
+    for (int k = 0; k < 2; k++) sn_tensor_destroy(b->in[k]), sn_tensor_destroy(b->out[k]);
+    sn_program_destroy(b->p);
+    sn_context_destroy(b->ctx);
+}
+
+static void fill(sn_tensor *t, double first, double step) {
+    float x[N];
+    sn_tensor_info info;
+    sn_tensor_get_info(&info, t);
+    for (int64_t i = 0; i < info.numel; i++) x[i] = (float)(first + step * (double)i);
+    cr_assert_eq(sn_tensor_write(t, x, (size_t)info.numel * sizeof *x), SN_OK);
+}
+
+/* What was shown, in its order. */
+typedef struct record {
+    unsigned n, most; /* most: ends the run after so many; 0: never */
+    sn_watched at[MOST];
+    float elements[MOST][N];
+} record;
+
+static bool note(void *user, const sn_watched *w) {
+    record *r = user;
+    cr_assert_lt(r->n, MOST);
+    cr_assert_leq(w->numel, N);
+    memcpy(r->elements[r->n], w->elements, (size_t)w->numel * sizeof(float));
+    r->at[r->n++] = *w;
+    return !r->most || r->n < r->most;
+}
+
+static sn_status watch(bench *b, sn_watch_options o) {
+    o.struct_size = sizeof o;
+    return sn_run_watched(b->p, b->in, b->out, NULL, &o);
+}
+
+/* Sums of rows, and of columns of what they are subtracted from: two kernels at least, with values between them. */
+static const char chain[] = "graph @f(%x: f32[3, 5]) {\n"
+                            "  %s = sum %x axes=[1]\n"
+                            "  %c = unsqueeze %s axes=[1]\n"
+                            "  %d = sub %x, %c\n"
+                            "  %t = cumsum %d axis=1\n"
+                            "  %y = sum %t axes=[0]\n"
+                            "  return y = %y, t = %t\n"
+                            "}\n";
+
+static void same(int *writes, const sn_watched *w, const float *shown, const float *wanted) {
+    *writes += w->written;
+    cr_expect_arr_eq(shown, wanted, (size_t)w->numel * sizeof *shown, "%s", w->buffer);
+}
+
+Test(watch, arguments_are_what_the_run_has) {
+    bench b = start(chain);
+    record r = {0};
+    float y[COLUMNS], t[N], x[N];
+    fill(b.in[0], -2, 0.5);
+    cr_assert_eq(watch(&b, (sn_watch_options){.watch = note, .user = &r, .reads = true}), SN_OK, "%s", sn_error(b.ctx));
+    cr_assert_eq(sn_tensor_read(y, b.out[0], sizeof y), SN_OK);
+    cr_assert_eq(sn_tensor_read(t, b.out[1], sizeof t), SN_OK);
+    cr_assert_eq(sn_tensor_read(x, b.in[0], sizeof x), SN_OK);
+    int writes = 0;
+    for (unsigned k = 0; k < r.n; k++) {
+        const sn_watched *w = &r.at[k];
+        if (k) cr_expect_geq(w->call, r.at[k - 1].call);
+        cr_expect_eq(w->dtype, SN_F32);
+        if (!strcmp(w->buffer, "x")) same(&writes, w, r.elements[k], x);
+        if (!strcmp(w->buffer, "y")) same(&writes, w, r.elements[k], y);
+        if (!strcmp(w->buffer, "t")) same(&writes, w, r.elements[k], t);
+    }
+    cr_expect_gt(r.n, 2);
+    cr_expect_eq(writes, 2);
+    finish(&b);
+}
+
+Test(watch, figures) {
+    bench b = start("graph @f(%x: f32[3, 5]) {\n  %y = log %x\n  return y = %y\n}\n");
+    record r = {0};
+    float x[N];
+    for (int i = 0; i < N; i++) x[i] = expf((float)i - 7);
+    x[0] = 0, x[1] = -1, x[2] = INFINITY, x[3] = NAN;
+    cr_assert_eq(sn_tensor_write(b.in[0], x, sizeof x), SN_OK);
+    cr_assert_eq(watch(&b, (sn_watch_options){.watch = note, .user = &r}), SN_OK, "%s", sn_error(b.ctx));
+    cr_assert_eq(r.n, 1);
+    const sn_watched *w = &r.at[0];
+    cr_expect(w->written);
+    cr_expect_str_eq(w->made_of, "log");
+    cr_expect_str_eq(w->buffer, "y");
+    cr_expect_eq(w->numel, N);
+    cr_expect_eq(w->nans, 2);
+    cr_expect_eq(w->infinities, 2);
+    cr_expect_float_eq(w->least, -3, 1e-5);
+    cr_expect_float_eq(w->most, 7, 1e-5);
+    cr_expect_float_eq(w->mean, 2, 1e-5);
+    cr_expect_float_eq(w->deviation, sqrt(10), 1e-5); /* of -3 .. 7: (n^2 - 1) / 12 with n = 11 */
+    finish(&b);
+}
+
+Test(watch, the_first_kernel_that_makes_a_nan) {
+    bench b = start("graph @f(%x: f32[3, 5]) {\n"
+                    "  %s = sum %x axes=[1]\n"
+                    "  %l = log %s\n"
+                    "  %t = cumsum %l axis=0\n"
+                    "  %y = sum %t axes=[0]\n"
+                    "  return t = %t, y = %y\n"
+                    "}\n");
+    fill(b.in[0], 1, 1);
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "nan"}), SN_OK, "%s", sn_error(b.ctx));
+    fill(b.in[0], 9, -1); /* sums of rows: 35, 10, -15 */
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "nan"}), SN_ERROR_MISMATCH);
+    cr_expect(strstr(sn_error(b.ctx), " writes nan to "), "%s", sn_error(b.ctx));
+    cr_expect(strstr(sn_error(b.ctx), " at [2]; there was none in what it reads"), "%s", sn_error(b.ctx));
+    cr_expect(strstr(sn_error(b.ctx), "log"), "%s", sn_error(b.ctx));
+    fill(b.in[0], NAN, 0);
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "nan"}), SN_ERROR_MISMATCH);
+    cr_expect(strstr(sn_error(b.ctx), "there was one in x already"), "%s", sn_error(b.ctx));
+    fill(b.in[0], 0, 0); /* log 0 */
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "nan"}), SN_OK, "%s", sn_error(b.ctx));
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "infinity"}), SN_ERROR_MISMATCH);
+    cr_expect(strstr(sn_error(b.ctx), "an infinity"), "%s", sn_error(b.ctx));
+    cr_expect_eq(sn_run(b.p, b.in, b.out, NULL), SN_OK, "%s", sn_error(b.ctx));
+    finish(&b);
+}
+
+/* What lies in an output before a run is nobody's, and what a run leaves there again counts. */
+Test(watch, a_nan_that_was_there_before) {
+    bench b = start("graph @f(%x: f32[3, 5], %y: f32[3, 5]) {\n"
+                    "  %a = cumsum %x axis=0\n"
+                    "  %b = cumsum %y axis=1\n"
+                    "  %z = concat %a, %b axis=1\n"
+                    "  return z = %z\n"
+                    "}\n");
+    float nans[2 * N], z[2 * N];
+    for (int i = 0; i < 2 * N; i++) nans[i] = NAN;
+    fill(b.in[0], 1, 1);
+    fill(b.in[1], 1, 1);
+    cr_assert_eq(sn_tensor_write(b.out[0], nans, sizeof nans), SN_OK);
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "infinity"}), SN_OK, "%s", sn_error(b.ctx));
+    cr_assert_eq(sn_tensor_read(z, b.out[0], sizeof z), SN_OK);
+    for (int i = 0; i < 2 * N; i++) cr_expect(isfinite(z[i]));
+    fill(b.in[1], NAN, 0);
+    for (int again = 0; again < 2; again++) {
+        cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "nan"}), SN_ERROR_MISMATCH);
+        cr_expect(strstr(sn_error(b.ctx), "writes nan to"), "%s", sn_error(b.ctx));
+    }
+    finish(&b);
+}
+
+Test(watch, some_kernels_and_an_early_end) {
+    bench b = start(chain);
+    record all = {0}, some = {0}, few = {.most = 1};
+    fill(b.in[0], 0, 1);
+    cr_assert_eq(watch(&b, (sn_watch_options){.watch = note, .user = &all}), SN_OK);
+    const char *last = all.at[all.n - 1].kernel;
+    cr_assert_str_neq(last, all.at[0].kernel);
+    cr_assert_eq(watch(&b, (sn_watch_options){.watch = note, .user = &some, .kernels = last}), SN_OK);
+    cr_assert_gt(some.n, 0);
+    cr_expect_lt(some.n, all.n);
+    for (unsigned k = 0; k < some.n; k++) cr_expect_str_eq(some.at[k].kernel, last);
+    cr_expect_eq(some.at[0].call, all.at[all.n - 1].call);
+    cr_expect_eq(watch(&b, (sn_watch_options){.watch = note, .user = &few}), SN_ERROR_ARGUMENT);
+    cr_expect_eq(few.n, 1);
+    cr_expect(strstr(sn_error(b.ctx), "ended by who watches it"), "%s", sn_error(b.ctx));
+    finish(&b);
+}
+
+Test(watch, what_makes_no_sense) {
+    bench b = start(chain);
+    record r = {0};
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = NULL}), SN_ERROR_ARGUMENT);
+    cr_expect(strstr(sn_error(b.ctx), "nobody looks"), "%s", sn_error(b.ctx));
+    cr_expect_eq(watch(&b, (sn_watch_options){.watch = note, .user = &r, .kernels = "k0,nothing"}), SN_ERROR_ARGUMENT);
+    cr_expect(strstr(sn_error(b.ctx), "no kernel nothing; there are: k0, "), "%s", sn_error(b.ctx));
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "zero"}), SN_ERROR_ARGUMENT);
+    cr_expect(strstr(sn_error(b.ctx), "nan or infinity is wanted"), "%s", sn_error(b.ctx));
+    cr_expect_eq(sn_run_watched(b.p, b.in, b.out, NULL, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_eq(sn_run_watched(NULL, b.in, b.out, NULL, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_eq(r.n, 0);
+    finish(&b);
+}
