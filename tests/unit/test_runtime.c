@@ -2,6 +2,7 @@
  * assembler, and programs on the CPU with kernels written in C.
  */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,6 +371,46 @@ Test(program, interpreter_on_a_device) {
     cr_assert(us[0] == 500 && us[1] == 500);
     cr_assert_eq(fake.resets, 2, "lines of the run before are kept");
     cr_assert_eq(fake.depth, 0);
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+/* Sums over what the kernels write, and where it was shown. */
+static bool add_up(void *user, const sn_watched *w) {
+    double *sum = user;
+    for (int64_t i = 0; i < w->numel && w->written; i++) sum[w->call] += ((const float *)w->elements)[i];
+    return true;
+}
+
+/* A nan that lies in the device's memory is none of the kernel that writes over it; one that comes with x is. */
+Test(program, watched_on_a_device) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
+    _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
+    size_t held = env.bytes_now;
+    double sums[2] = {0};
+    sn_watcher w = {.watch = add_up, .user = sums, .kernels = (bool[]){true, true}, .reads = true, .stop_at_nan = true};
+    for (int round = 0; round < 3; round++) {
+        bool bad = round == 1;
+        for (int i = 0; i < 4; i++) x[i] = bad ? NAN : (float)i;
+        sums[0] = sums[1] = 0;
+        sn_status status = sn_prog_run_watched(st, (void *[]){x}, (void *[]){y}, NULL, &w);
+        cr_assert_eq(status, bad ? SN_ERROR_MISMATCH : SN_OK, "%s", env.message);
+        if (bad) cr_assert(strstr(env.message, "kernel add1 () writes nan to t at [0]; there was one in x already"));
+        else cr_assert(sums[0] == 10 && sums[1] == 18, "%g %g", sums[0], sums[1]);
+        if (!bad) expect_chain(x, y);
+        cr_assert_eq(fake.depth, 0, "push and pop do not balance");
+        cr_assert_eq(env.bytes_now, held);
+        sn_env_clear(&env);
+    }
     sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);
