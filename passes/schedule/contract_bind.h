@@ -10,7 +10,6 @@
 
 enum {
     SN_MOST_TERMS = 3,
-    SN_PIECES = 2, /* of a step, if left operands pass through registers */
     SN_MOST_AHEAD = 4
 };
 

@@ -167,9 +167,9 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
     return plain_grid && groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
            (ct->halo.taps ? sn_contract_depth(ct, sc->tile_k) == sc->tile_k : sc->tile_k % sn_contract_line(ct) == 0) &&
-           sc->tile_k % mma->k == 0 && sn_contract_divides(ct, sc) && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE &&
-           sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_taps(ct, sc) &&
-           sn_contract_has_whole_tiles(ct, sc);
+           sc->tile_k % (mma->k * (ct->in_registers ? SN_PIECES : 1)) == 0 && sn_contract_divides(ct, sc) &&
+           sc->stages >= 2 && sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster &&
+           (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_taps(ct, sc) && sn_contract_has_whole_tiles(ct, sc);
 }
 
 /* Of a header of the list. */
