@@ -55,7 +55,7 @@ typedef struct sn_contract {
 enum { SN_TERMS_ACROSS = 4, SN_TERMS_ALONG = 8 };
 /* How often terms of right operands lie in shared memory. */
 enum { SN_TERMS_COPIES = 3 };
-/* Of a step, if left operands pass through registers; each has whole instructions. */
+/* Of a step, if left operands pass through registers. */
 enum { SN_PIECES = 2 };
 
 /* Is the kernel a product of which tensor copies can bring the operands, and that matrix instructions of this target

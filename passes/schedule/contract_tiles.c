@@ -157,6 +157,14 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     return sums + fragments <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
 }
 
+/* Left operands that pass through registers do so in pieces of a step: of whole instructions, in whole lines or equal
+ * parts of one. */
+static bool has_pieces(const sn_contract *ct, const sn_sched *sc) {
+    int64_t piece = sc->tile_k / SN_PIECES, line = sn_contract_line(ct);
+    if (!ct->in_registers) return true;
+    return sc->tile_k % (SN_PIECES * sn_mmas[ct->mma].k) == 0 && (piece % line == 0 || line % piece == 0);
+}
+
 /* Does the instruction make such tiles, and the pipe of boxes such steps? */
 static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
     enum { WIDEST = 256, MOST_THREADS = 1024 };
@@ -167,9 +175,9 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
     return plain_grid && groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
            (ct->halo.taps ? sn_contract_depth(ct, sc->tile_k) == sc->tile_k : sc->tile_k % sn_contract_line(ct) == 0) &&
-           sc->tile_k % (mma->k * (ct->in_registers ? SN_PIECES : 1)) == 0 && sn_contract_divides(ct, sc) &&
-           sc->stages >= 2 && sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster &&
-           (!ct->n_terms || sc->tile_k == whole) && sn_contract_has_taps(ct, sc) && sn_contract_has_whole_tiles(ct, sc);
+           sc->tile_k % mma->k == 0 && has_pieces(ct, sc) && sn_contract_divides(ct, sc) && sc->stages >= 2 &&
+           sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == whole) &&
+           sn_contract_has_taps(ct, sc) && sn_contract_has_whole_tiles(ct, sc);
 }
 
 /* Of a header of the list. */
