@@ -18,6 +18,7 @@
  * Legality: weights are rounded to the dtype of v for their product, as those of a graph in that dtype are.
  */
 #include "passes/schedule/attend.h"
+#include "passes/schedule/figures.h"
 
 /* ---- the nest ---- */
 
@@ -326,7 +327,6 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes && can_be_shared(a, sc);
 }
 
-static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
  * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait for keys from memory, and the last
@@ -342,10 +342,10 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     double bytes = n * channels * sn_dtype_bytes(SN_BF16), brought = bytes / a->cx->target->cycle_bytes;
     bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
     if (waits && brought > tile) tile = brought;
-    double units = a->cx->target->units, blocks = (double)c->batch * waves_of((double)c->m, m);
+    double units = a->cx->target->units, blocks = (double)c->batch * sn_waves((double)c->m, m);
     double turns = blocks > units ? blocks / units : 1;     /* of different lengths, or begun when others end */
-    if (waits) turns = waves_of(blocks * sc->split, units); /* all of one length */
-    double keys = waves_of(waves_of((double)c->k, n), sc->split), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
+    if (waits) turns = sn_waves(blocks * sc->split, units); /* all of one length */
+    double keys = sn_waves(sn_waves((double)c->k, n), sc->split), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
     return turns * (keys * tile + SN_ATTEND_BLOCK) + join;
 }
 

@@ -16,8 +16,7 @@
 #include <math.h>
 
 #include "passes/schedule/attend_bind.h"
-
-#define LOG2_E 0x1.71547652b82fep+0
+#include "passes/schedule/figures.h"
 
 enum { SCORES_LARGE = 28 /* 2^28: numbers are 16 apart, so that a factor is at most 2^8 */ };
 
@@ -200,7 +199,7 @@ sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
     if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
         return sn_contraction_copy(p, o->a->score);
     sn_val x = sn_contraction_copy(p, r->in[0]), one = sn_put_const(m, at, SN_F32, 1);
-    x = sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, 2 * LOG2_E));
+    x = sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, 2 * SN_LOG2_E));
     sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, x), one);
     sn_val part = sn_put_op1(m, at, SN_LOP_RECIPROCAL, sum);
     part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_const(m, at, SN_F32, -2));
@@ -464,7 +463,7 @@ static void make_nests(binding *o) {
 /* sums: those of instructions, with tiles as wide as all columns. */
 void sn_attend_start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sums) {
     sn_contract ct = {.cx = a->cx, .m = a->m, .k = a->k, .c = a->c, .mma = a->mma};
-    *o = (binding){.a = a, .scale = a->factor * LOG2_E};
+    *o = (binding){.a = a, .scale = a->factor * SN_LOG2_E};
     *sums = *sc;
     sums->tile_k = sc->tile_n;
     sums->cluster = 1;

@@ -26,12 +26,11 @@
  * terms.
  */
 #include "passes/schedule/attend_host.h"
+#include "passes/schedule/figures.h"
 #include "passes/schedule/host_bind.h"
 #include "passes/schedule/schedules.h"
 
 #include <math.h>
-
-#define LOG2_E 0x1.71547652b82fep+0
 
 enum { RUN = SN_ATTEND_RUN };
 
@@ -95,7 +94,7 @@ static sn_val put_fma(binder *b, sn_cursor at, sn_val x, sn_val y, sn_val z) {
 /* e^(factor * (x - base)) */
 static sn_val put_weight(binder *b, sn_cursor at, sn_val x, sn_val base) {
     sn_val d = sn_put_op2(b->m, at, SN_LOP_SUB, x, base);
-    d = sn_put_op2(b->m, at, SN_LOP_MUL, d, constant(b, at, b->a->factor * LOG2_E));
+    d = sn_put_op2(b->m, at, SN_LOP_MUL, d, constant(b, at, b->a->factor * SN_LOG2_E));
     return sn_put_op1(b->m, at, SN_LOP_EXP2_NORMAL, d);
 }
 

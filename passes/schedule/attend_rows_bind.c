@@ -18,7 +18,6 @@
 
 #include <math.h>
 
-static const double LOG2_E = 1.4426950408889634074;
 enum { TOGETHER = 8 /* parts whose loads a thread makes together */ };
 
 typedef struct binding {
@@ -108,7 +107,7 @@ static sn_val put_base(binding *b, sn_cursor at, sn_val m) {
 /* e^(x - base) */
 static sn_val put_weight(binding *b, sn_cursor at, sn_val x, sn_val base) {
     sn_val d = sn_put_op2(b->m, at, SN_LOP_SUB, x, base);
-    return sn_put_op1(b->m, at, SN_LOP_EXP2, sn_put_op2(b->m, at, SN_LOP_MUL, d, constant(b, at, LOG2_E)));
+    return sn_put_op1(b->m, at, SN_LOP_EXP2, sn_put_op2(b->m, at, SN_LOP_MUL, d, constant(b, at, SN_LOG2_E)));
 }
 
 /* ---- places ---- */

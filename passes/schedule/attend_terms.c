@@ -23,6 +23,7 @@
  * that are written and read.
  */
 #include "passes/schedule/attend_terms.h"
+#include "passes/schedule/figures.h"
 
 /* ---- the nest ---- */
 
@@ -137,7 +138,6 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
 
 /* ---- the model ---- */
 
-static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
 /* Bytes of shared memory that a multiprocessor moves in a cycle. */
 enum { SHARED_RATE = 128 };
@@ -199,19 +199,19 @@ static double together(const parts *p, double blocks) {
 /* Of all blocks. q comes and becomes terms first. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
-    double units = a->cx->target->units, blocks = (double)c->batch * waves_of((double)c->m, sc->tile_m);
+    double units = a->cx->target->units, blocks = (double)c->batch * sn_waves((double)c->m, sc->tile_m);
     double beside = (double)larger(sc->min_blocks, 1);
     double turns = blocks > units * beside ? blocks / (units * beside) : 1; /* begun when others end */
     double q = sc->tile_m * (double)sn_attend_padded(a->depth) * SN_PRODUCT_TERMS / SN_ISSUES;
     parts p = parts_of(a, sc);
     double tile = beside > 1 ? most_of(alone(sc, &p), together(&p, beside)) : alone(sc, &p);
-    return turns * (waves_of((double)c->k, sc->tile_n) * tile + beside * q + SN_ATTEND_BLOCK);
+    return turns * (sn_waves((double)c->k, sc->tile_n) * tile + beside * q + SN_ATTEND_BLOCK);
 }
 
 /* Of a product of a batch in a kernel of its own, by tiles of 128 x 128; blocks share a long sum where tiles are few. */
 static double product_apart(const sn_attend *a, double m, double n, double depth) {
     enum { SIDE = 128 };
-    double blocks = (double)a->c.batch * waves_of(m, SIDE) * waves_of(n, SIDE), units = a->cx->target->units;
+    double blocks = (double)a->c.batch * sn_waves(m, SIDE) * sn_waves(n, SIDE), units = a->cx->target->units;
     double tile = SIDE * SIDE * depth * products_of(a) / sn_mmas[a->mma].rate * 100 / SN_PRODUCT_BUSY;
     double parts = blocks < units ? units / blocks : 1, most = depth / (2 * SIDE);
     if (parts > most) parts = most > 1 ? most : 1;

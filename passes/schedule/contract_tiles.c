@@ -9,10 +9,10 @@
  * headers of 45 shapes.
  */
 #include "passes/schedule/contract.h"
+#include "passes/schedule/figures.h"
 
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
-static double waves_of(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
 
 /* How lines of an operand lie, beside those of the cache. */
 typedef enum fit { FIT, ASKEW, OVERLAP /* windows that begin inside of each other */ } fit;
@@ -92,21 +92,21 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     products *= 100.0 / SN_PRODUCT_BUSY;
     double step = larger(products, fetch);
     if (sc->stages == 2) step = products + fetch; /* a stage is filled again when the products behind it are done */
-    if (waves_of((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
+    if (sn_waves((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
     if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
     step += smaller(products, fetch) * SN_PRODUCT_BESIDE / 100;
     return step + SN_PRODUCT_STEP + SN_PRODUCT_MEMBER * (sc->cluster - 1.0);
 }
 
 static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
-    double down = waves_of(waves_of((double)ct->c.m, sc->tile_m), sc->cluster) * sc->cluster;
-    return (double)ct->c.batch * down * waves_of((double)ct->c.n, sc->tile_n);
+    double down = sn_waves(sn_waves((double)ct->c.m, sc->tile_m), sc->cluster) * sc->cluster;
+    return (double)ct->c.batch * down * sn_waves((double)ct->c.n, sc->tile_n);
 }
 
 /* Of a tile, behind another one. */
 static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     double results = (double)sc->tile_m * sc->tile_n,
-           steps = waves_of((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
+           steps = sn_waves((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
     double own =
         steps * step_cycles(ct, t, sc, active) + results / sc->block_x * SN_PRODUCT_ELEMENT + SN_PRODUCT_RESULTS;
     if (ct->halo.taps) own += SN_PRODUCT_RESULTS; /* threads meet once more, to write rows */
@@ -190,14 +190,14 @@ typedef struct shape {
 /* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored
  * meanwhile. */
 static uint32_t stages_for(const sn_contract *ct, const sn_sched *sc) {
-    double steps = waves_of((double)ct->c.k, sc->tile_k);
+    double steps = sn_waves((double)ct->c.k, sc->tile_k);
     if (ct->n_terms || steps < SN_PRODUCT_STAGES) return SN_PRODUCT_STAGES;
     return steps < SN_MAX_PIPE ? (uint32_t)steps : SN_MAX_PIPE;
 }
 
 /* Parts of the sum, so many that each multiprocessor has one; of taps a whole number each. */
 static uint32_t parts_for(const sn_contract *ct, const sn_sched *sc) {
-    double steps = waves_of((double)ct->c.k, sc->tile_k);
+    double steps = sn_waves((double)ct->c.k, sc->tile_k);
     sn_sched one = *sc;
     one.split = (uint32_t)smaller(ct->cx->target->units / tiles_of(ct, sc), steps / SN_PRODUCT_STAGES);
     for (; one.split > 1 && !sn_contract_divides(ct, &one); one.split--) continue;
@@ -237,7 +237,7 @@ static bool brings_pixels(const sn_contract *ct) {
 static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc, const sn_sched *pinned) {
     uint32_t least = sn_mmas[ct->mma].m;
     if (sc->split > 1 && !pinned->split) {
-        double steps = waves_of((double)ct->c.k, sc->tile_k);
+        double steps = sn_waves((double)ct->c.k, sc->tile_k);
         if (sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||
             steps < sc->split * SN_PRODUCT_STAGES)
             return false;

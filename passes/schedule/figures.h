@@ -22,6 +22,12 @@ static inline uint32_t sn_pow2_ceil(int64_t x) {
 /* Largest power of two that divides x. */
 static inline uint32_t sn_pow2_divisor(int64_t x) { return x == 0 ? SN_POW2_MOST : sn_pow2_floor(x & -x); }
 
+/* Turns in which so many of n are done at once. */
+static inline double sn_waves(double n, double at_once) { return (double)(int64_t)((n + at_once - 1) / at_once); }
+
+/* log2 e: exponentials are powers of two. */
+static const double SN_LOG2_E = 0x1.71547652b82fep+0;
+
 static inline uint32_t sn_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Elements in one widest access of the smallest element type. Wider than the caller's storage is aligned is none: a GPU's
