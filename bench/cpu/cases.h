@@ -1,0 +1,27 @@
+/* cases.h: the cases of bench/cpu, as a graph and in plain C.
+ *
+ * cases.def has a row a case. graphs.c builds its graph, of one size n; plain.c does the same in C, over the graph's inputs
+ * and outputs in their order. Other sizes are constants, known to both.
+ */
+#ifndef SINTER_BENCH_CPU_CASES_H
+#define SINTER_BENCH_CPU_CASES_H
+
+#include <sinter/sinter.h>
+
+enum { MAX_PORTS = 8, DIMS = 16, CENTRES = 32, PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
+
+#define HEAT_RATE     0.1
+#define SOFTENING     1e-2
+#define INTEREST      0.03
+#define LEARNING_RATE 0.1
+
+typedef void bench_build(sn_graph *g, int64_t n);
+typedef void bench_plain(void *const *out, const void *const *in, int64_t n, int threads);
+
+#define BENCH_CASE(name, plain, small, large, low, high, bound, doc)                                                   \
+    bench_build build_##name;                                                                                          \
+    bench_plain plain_##plain;
+#include "cases.def"
+#undef BENCH_CASE
+
+#endif

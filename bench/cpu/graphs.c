@@ -1,0 +1,147 @@
+/* graphs.c: the cases of bench/cpu as graphs, written as one writes them with numpy. */
+#include "cases.h"
+
+#include <math.h>
+
+/* ---- heat: u + rate * (neighbours - 4u) inside, u on the border ---- */
+
+static sn_node square(sn_graph *g, int64_t n) { return sn_input(g, "u", SN_F32, SN_LIST(n, n)); }
+
+static sn_node scaled(sn_graph *g, sn_node x, double by) { return sn_mul(g, x, sn_number_like(g, x, by)); }
+
+static sn_node change(sn_graph *g, sn_node u, sn_node up, sn_node down, sn_node left, sn_node right) {
+    sn_node around = sn_add(g, sn_add(g, up, down), sn_add(g, left, right));
+    return scaled(g, sn_sub(g, around, scaled(g, u, 4)), HEAT_RATE);
+}
+
+/* Element i is element i + by of x along the axis, round the end. */
+static sn_node roll(sn_graph *g, sn_node x, int64_t axis, int64_t by) {
+    sn_node parts[2] = {sn_slice(g, x, axis, by, INT64_MAX, 1), sn_slice(g, x, axis, 0, by, 1)};
+    return sn_concat(g, 2, parts, axis);
+}
+
+static sn_node on_border(sn_graph *g, int64_t n, int64_t axis) {
+    sn_node i = sn_iota(g, SN_I64, axis, SN_LIST(n, n));
+    sn_node low = sn_eq(g, i, sn_number(g, SN_I64, 0)), high = sn_eq(g, i, sn_number(g, SN_I64, (double)(n - 1)));
+    return sn_or(g, low, high);
+}
+
+void build_heat_where(sn_graph *g, int64_t n) {
+    sn_node u = square(g, n), border = sn_or(g, on_border(g, n, 0), on_border(g, n, 1));
+    sn_node du = change(g, u, roll(g, u, 0, -1), roll(g, u, 0, 1), roll(g, u, 1, -1), roll(g, u, 1, 1));
+    sn_output(g, "next", sn_where(g, border, u, sn_add(g, u, du)));
+}
+
+static sn_node part(sn_graph *g, sn_node u, int64_t n, int64_t row, int64_t column) {
+    int64_t from[2] = {row, column}, to[2] = {row + n - 2, column + n - 2};
+    return sn_slices(g, u, 2, NULL, from, to, NULL);
+}
+
+static sn_node change_inside(sn_graph *g, sn_node u, int64_t n) {
+    return change(g, part(g, u, n, 1, 1), part(g, u, n, 0, 1), part(g, u, n, 2, 1), part(g, u, n, 1, 0),
+                  part(g, u, n, 1, 2));
+}
+
+static sn_node step(sn_graph *g, sn_node u, int64_t n) {
+    int64_t one[2] = {1, 1};
+    return sn_add(g, u, sn_pad(g, change_inside(g, u, n), one, one, 0));
+}
+
+void build_heat_pad(sn_graph *g, int64_t n) { sn_output(g, "next", step(g, square(g, n), n)); }
+
+void build_heat_twice(sn_graph *g, int64_t n) { sn_output(g, "next", step(g, step(g, square(g, n), n), n)); }
+
+void build_heat_concat(sn_graph *g, int64_t n) {
+    sn_node u = square(g, n), inside = sn_add(g, part(g, u, n, 1, 1), change_inside(g, u, n));
+    sn_node rows = sn_slice(g, u, 0, 1, n - 1, 1);
+    sn_node across[3] = {sn_slice(g, rows, 1, 0, 1, 1), inside, sn_slice(g, rows, 1, n - 1, n, 1)};
+    sn_node down[3] = {sn_slice(g, u, 0, 0, 1, 1), sn_concat(g, 3, across, 1), sn_slice(g, u, 0, n - 1, n, 1)};
+    sn_output(g, "next", sn_concat(g, 3, down, 0));
+}
+
+/* ---- bodies ---- */
+
+void build_nbody(sn_graph *g, int64_t n) {
+    sn_node at = sn_input(g, "at", SN_F32, SN_LIST(n, 3)), mass = sn_input(g, "mass", SN_F32, SN_LIST(n));
+    sn_node d = sn_sub(g, sn_unsqueeze(g, at, SN_LIST(0)), sn_unsqueeze(g, at, SN_LIST(1)));
+    sn_node r2 = sn_sum(g, sn_mul(g, d, d), SN_LIST(2), false);
+    sn_node r = sn_rsqrt(g, sn_add(g, r2, sn_number_like(g, r2, SOFTENING)));
+    sn_node pull = sn_mul(g, mass, sn_mul(g, r, sn_mul(g, r, r)));
+    sn_output(g, "acceleration", sn_sum(g, sn_mul(g, d, sn_unsqueeze(g, pull, SN_LIST(2))), SN_LIST(1), false));
+}
+
+/* ---- k-means ---- */
+
+typedef struct points {
+    sn_node x, c, label;
+} points;
+
+static points assign(sn_graph *g, int64_t n) {
+    points p = {.x = sn_input(g, "x", SN_F32, SN_LIST(n, DIMS)), .c = sn_input(g, "c", SN_F32, SN_LIST(CENTRES, DIMS))};
+    sn_node d = sn_sub(g, sn_unsqueeze(g, p.x, SN_LIST(1)), p.c);
+    p.label = sn_argmin(g, sn_sum(g, sn_mul(g, d, d), SN_LIST(2), false), SN_LIST(1), false);
+    sn_output(g, "label", p.label);
+    return p;
+}
+
+static void put_centres(sn_graph *g, sn_node sums, sn_node counts) {
+    sn_node least = sn_maximum(g, counts, sn_number_like(g, counts, 1));
+    sn_output(g, "centres", sn_div(g, sums, sn_unsqueeze(g, least, SN_LIST(1))));
+}
+
+void build_kmeans_scatter(sn_graph *g, int64_t n) {
+    points p = assign(g, n);
+    sn_node sums = sn_scatter_sum(g, sn_full(g, SN_F32, 0, SN_LIST(CENTRES, DIMS)), p.label, p.x);
+    sn_node ones = sn_full(g, SN_F32, 1, SN_LIST(n));
+    put_centres(g, sums, sn_scatter_sum(g, sn_full(g, SN_F32, 0, SN_LIST(CENTRES)), p.label, ones));
+}
+
+void build_kmeans_product(sn_graph *g, int64_t n) {
+    points p = assign(g, n);
+    sn_node hit = sn_eq(g, sn_unsqueeze(g, p.label, SN_LIST(1)), sn_iota(g, SN_I64, 0, SN_LIST(CENTRES)));
+    sn_node member = sn_cast(g, hit, SN_F32);
+    put_centres(g, sn_matmul(g, sn_transpose(g, member, 0, 1), p.x), sn_sum(g, member, SN_LIST(0), false));
+}
+
+/* ---- options ---- */
+
+static sn_node normal_cdf(sn_graph *g, sn_node x) {
+    sn_node e = sn_erf(g, scaled(g, x, 1 / sqrt(2)));
+    return scaled(g, sn_add(g, e, sn_number_like(g, e, 1)), 0.5);
+}
+
+void build_black_scholes(sn_graph *g, int64_t n) {
+    sn_node price = sn_input(g, "price", SN_F32, SN_LIST(n)), strike = sn_input(g, "strike", SN_F32, SN_LIST(n));
+    sn_node years = sn_input(g, "years", SN_F32, SN_LIST(n)), sigma = sn_input(g, "sigma", SN_F32, SN_LIST(n));
+    sn_node spread = sn_mul(g, sigma, sn_sqrt(g, years));
+    sn_node drift = sn_add(g, scaled(g, sn_mul(g, sigma, sigma), 0.5), sn_number(g, SN_F32, INTEREST));
+    sn_node d1 = sn_div(g, sn_add(g, sn_log(g, sn_div(g, price, strike)), sn_mul(g, drift, years)), spread);
+    sn_node n1 = normal_cdf(g, d1), n2 = normal_cdf(g, sn_sub(g, d1, spread));
+    sn_node later = sn_mul(g, strike, sn_exp(g, scaled(g, years, -INTEREST)));
+    sn_node call = sn_sub(g, sn_mul(g, price, n1), sn_mul(g, later, n2));
+    sn_output(g, "call", call);
+    sn_output(g, "put", sn_add(g, call, sn_sub(g, later, price)));
+}
+
+/* ---- a training step ---- */
+
+static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {
+    sn_output(g, name, sn_sub(g, w, scaled(g, dw, LEARNING_RATE)));
+}
+
+void build_mlp_step(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, PIXELS)), label = sn_input(g, "label", SN_I64, SN_LIST(n));
+    sn_node w1 = sn_input(g, "w1", SN_F32, SN_LIST(PIXELS, HIDDEN)), b1 = sn_input(g, "b1", SN_F32, SN_LIST(HIDDEN));
+    sn_node w2 = sn_input(g, "w2", SN_F32, SN_LIST(HIDDEN, CLASSES)), b2 = sn_input(g, "b2", SN_F32, SN_LIST(CLASSES));
+    sn_node h = sn_relu(g, sn_add(g, sn_matmul(g, x, w1), b1));
+    sn_node y = sn_add(g, sn_matmul(g, h, w2), b2);
+    sn_node hit = sn_eq(g, sn_unsqueeze(g, label, SN_LIST(1)), sn_iota(g, SN_I64, 0, SN_LIST(CLASSES)));
+    sn_node dy = scaled(g, sn_sub(g, sn_softmax(g, y, 1), sn_cast(g, hit, SN_F32)), 1 / (double)n);
+    sn_node back = sn_matmul(g, dy, sn_transpose(g, w2, 0, 1));
+    sn_node dh = sn_where(g, sn_gt(g, h, sn_number_like(g, h, 0)), back, sn_number_like(g, back, 0));
+    sn_output(g, "loss", sn_cross_entropy(g, y, label));
+    descend(g, "next_w1", w1, sn_matmul(g, sn_transpose(g, x, 0, 1), dh));
+    descend(g, "next_b1", b1, sn_sum(g, dh, SN_LIST(0), false));
+    descend(g, "next_w2", w2, sn_matmul(g, sn_transpose(g, h, 0, 1), dy));
+    descend(g, "next_b2", b2, sn_sum(g, dy, SN_LIST(0), false));
+}

@@ -1,0 +1,193 @@
+/* plain.c: the cases of bench/cpu in plain C: loops that are fused by hand, restrict, OpenMP over the outer one. Compiled
+ * with -O3 -march=native -ffast-math -fopenmp; no library but libm and its vector functions.
+ */
+#include "cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- heat ---- */
+
+static void heat_step(float *restrict out, const float *restrict u, int64_t n, int threads) {
+    const float rate = (float)HEAT_RATE;
+    memcpy(out, u, (size_t)n * sizeof *u);
+    memcpy(out + (n - 1) * n, u + (n - 1) * n, (size_t)n * sizeof *u);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 1; i < n - 1; i++) {
+        const float *restrict row = u + i * n;
+        float *restrict to = out + i * n;
+        to[0] = row[0];
+        for (int64_t j = 1; j < n - 1; j++)
+            to[j] = row[j] + rate * (row[j - n] + row[j + n] + row[j - 1] + row[j + 1] - 4 * row[j]);
+        to[n - 1] = row[n - 1];
+    }
+}
+
+void plain_heat(void *const *out, const void *const *in, int64_t n, int threads) {
+    heat_step(out[0], in[0], n, threads);
+}
+
+void plain_heat_twice(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float *between;
+    static int64_t size;
+    if (size != n) between = realloc(between, (size_t)(n * n) * sizeof *between), size = n;
+    heat_step(between, in[0], n, threads);
+    heat_step(out[0], between, n, threads);
+}
+
+/* ---- bodies: coordinates apart, so that lanes are bodies ---- */
+
+enum { MAX_BODIES = 4096 };
+
+void plain_nbody(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float x[MAX_BODIES], y[MAX_BODIES], z[MAX_BODIES];
+    const float *restrict at = in[0], *restrict mass = in[1];
+    float *restrict a = out[0];
+    for (int64_t i = 0; i < n; i++) x[i] = at[3 * i], y[i] = at[3 * i + 1], z[i] = at[3 * i + 2];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float ax = 0, ay = 0, az = 0;
+        for (int64_t j = 0; j < n; j++) {
+            float dx = x[j] - x[i], dy = y[j] - y[i], dz = z[j] - z[i];
+            float r2 = dx * dx + dy * dy + dz * dz + (float)SOFTENING;
+            float r = 1 / sqrtf(r2), pull = mass[j] * r * r * r;
+            ax += dx * pull, ay += dy * pull, az += dz * pull;
+        }
+        a[3 * i] = ax, a[3 * i + 1] = ay, a[3 * i + 2] = az;
+    }
+}
+
+/* ---- k-means: lanes are centres; each thread sums for itself ---- */
+
+static int64_t nearest(const float *restrict x, float across[DIMS][CENTRES]) {
+    float d[CENTRES] = {0};
+    for (int k = 0; k < DIMS; k++)
+        for (int c = 0; c < CENTRES; c++) d[c] += (x[k] - across[k][c]) * (x[k] - across[k][c]);
+    int best = 0;
+    for (int c = 1; c < CENTRES; c++)
+        if (d[c] < d[best]) best = c;
+    return best;
+}
+
+void plain_kmeans(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0], *restrict c = in[1];
+    int64_t *restrict label = out[0];
+    float *restrict next = out[1], across[DIMS][CENTRES], sums[CENTRES * DIMS] = {0}, counts[CENTRES] = {0};
+    for (int k = 0; k < CENTRES * DIMS; k++) across[k % DIMS][k / DIMS] = c[k];
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sums, counts)
+    for (int64_t i = 0; i < n; i++) {
+        int64_t best = label[i] = nearest(x + i * DIMS, across);
+        for (int k = 0; k < DIMS; k++) sums[best * DIMS + k] += x[i * DIMS + k];
+        counts[best]++;
+    }
+    for (int k = 0; k < CENTRES * DIMS; k++) next[k] = sums[k] / fmaxf(counts[k / DIMS], 1);
+}
+
+/* ---- options ---- */
+
+void plain_black_scholes(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict price = in[0], *restrict strike = in[1], *restrict years = in[2], *restrict sigma = in[3];
+    float *restrict call = out[0], *restrict put = out[1];
+    const float interest = (float)INTEREST, half = 0.5f, root = (float)M_SQRT1_2;
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float spread = sigma[i] * sqrtf(years[i]);
+        float d1 = (logf(price[i] / strike[i]) + (interest + half * sigma[i] * sigma[i]) * years[i]) / spread;
+        float n1 = half + half * erff(d1 * root), n2 = half + half * erff((d1 - spread) * root);
+        float later = strike[i] * expf(-interest * years[i]);
+        float value = price[i] * n1 - later * n2;
+        call[i] = value;
+        put[i] = value + later - price[i];
+    }
+}
+
+/* ---- a training step: rows of the hidden layer in strips that stay in the first cache ---- */
+
+enum { MAX_BATCH = 256, STRIP = 64 };
+
+static float h[MAX_BATCH][HIDDEN], dh[MAX_BATCH][HIDDEN], dy[MAX_BATCH][CLASSES], losses[MAX_BATCH];
+
+/* h = relu(x w1 + b1), four rows at a time. n is a multiple of 4. */
+static void hidden_rows(const float *restrict x, const float *restrict w1, const float *restrict b1, int64_t n,
+                        int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i += 4)
+        for (int64_t j = 0; j < HIDDEN; j += STRIP) {
+            float sum[4][STRIP];
+            for (int r = 0; r < 4; r++)
+                for (int s = 0; s < STRIP; s++) sum[r][s] = b1[j + s];
+            for (int64_t k = 0; k < PIXELS; k++)
+                for (int r = 0; r < 4; r++)
+                    for (int s = 0; s < STRIP; s++) sum[r][s] += x[(i + r) * PIXELS + k] * w1[k * HIDDEN + j + s];
+            for (int r = 0; r < 4; r++)
+                for (int s = 0; s < STRIP; s++) h[i + r][j + s] = fmaxf(sum[r][s], 0);
+        }
+}
+
+/* dy and the loss of a row, then the gradient of its hidden values. */
+static void row_back(int64_t i, const float *restrict w2, const float *restrict b2, int64_t label, int64_t n) {
+    float y[CLASSES], top, sum = 0;
+    for (int c = 0; c < CLASSES; c++) y[c] = b2[c];
+    for (int64_t k = 0; k < HIDDEN; k++)
+        for (int c = 0; c < CLASSES; c++) y[c] += h[i][k] * w2[k * CLASSES + c];
+    top = y[0];
+    for (int c = 1; c < CLASSES; c++) top = fmaxf(top, y[c]);
+    for (int c = 0; c < CLASSES; c++) sum += expf(y[c] - top);
+    losses[i] = logf(sum) + top - y[label];
+    for (int c = 0; c < CLASSES; c++) dy[i][c] = (expf(y[c] - top) / sum - (float)(c == label)) / (float)n;
+    for (int64_t k = 0; k < HIDDEN; k++) {
+        float back = 0;
+        for (int c = 0; c < CLASSES; c++) back += dy[i][c] * w2[k * CLASSES + c];
+        dh[i][k] = h[i][k] > 0 ? back : 0;
+    }
+}
+
+/* next = w - rate * x^T d, four rows of w at a time. */
+static void descend_hidden(float *restrict next, const float *restrict w, const float *restrict x, int64_t n,
+                           int threads) {
+    const float rate = (float)LEARNING_RATE;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t k = 0; k < PIXELS; k += 4)
+        for (int64_t j = 0; j < HIDDEN; j += STRIP) {
+            float sum[4][STRIP] = {{0}};
+            for (int64_t i = 0; i < n; i++)
+                for (int r = 0; r < 4; r++)
+                    for (int s = 0; s < STRIP; s++) sum[r][s] += x[i * PIXELS + k + r] * dh[i][j + s];
+            for (int r = 0; r < 4; r++)
+                for (int s = 0; s < STRIP; s++)
+                    next[(k + r) * HIDDEN + j + s] = w[(k + r) * HIDDEN + j + s] - rate * sum[r][s];
+        }
+}
+
+static void descend_output(float *restrict next, const float *restrict w, int64_t n, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t k = 0; k < HIDDEN; k++) {
+        float sum[CLASSES] = {0};
+        for (int64_t i = 0; i < n; i++)
+            for (int c = 0; c < CLASSES; c++) sum[c] += h[i][k] * dy[i][c];
+        for (int c = 0; c < CLASSES; c++) next[k * CLASSES + c] = w[k * CLASSES + c] - (float)LEARNING_RATE * sum[c];
+    }
+}
+
+static void descend_bias(float *restrict next, const float *restrict b, const float *restrict d, int64_t width,
+                         int64_t n) {
+    for (int64_t j = 0; j < width; j++) next[j] = b[j];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < width; j++) next[j] -= (float)LEARNING_RATE * d[i * width + j];
+}
+
+void plain_mlp_step(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *x = in[0], *w1 = in[2], *b1 = in[3], *w2 = in[4], *b2 = in[5];
+    const int64_t *label = in[1];
+    float loss = 0;
+    hidden_rows(x, w1, b1, n, threads);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) row_back(i, w2, b2, label[i], n);
+    for (int64_t i = 0; i < n; i++) loss += losses[i];
+    *(float *)out[0] = loss / (float)n;
+    descend_hidden(out[1], w1, x, n, threads);
+    descend_bias(out[2], b1, &dh[0][0], HIDDEN, n);
+    descend_output(out[3], w2, n, threads);
+    descend_bias(out[4], b2, &dy[0][0], CLASSES, n);
+}
