@@ -325,7 +325,8 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
     access a = access_of(g, s);
     int64_t size;
     lv otherwise = mask ? sn_gen_val(g, s->in[1]) : NULL;
-    if (mask && !sn_buf_is_local(a.b) && sn_ix_is_const(g->m, a.b->size, &size) && size == 0) {
+    bool none = mask && LLVMIsConstant(mask) && LLVMIsNull(mask); /* known not to hold (interior.c) */
+    if (none || (mask && !sn_buf_is_local(a.b) && sn_ix_is_const(g->m, a.b->size, &size) && size == 0)) {
         g->vals[s->result.i] = otherwise;
         return;
     }

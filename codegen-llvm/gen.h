@@ -87,6 +87,9 @@ typedef enum sn_gen_role {
     SN_GEN_COMPUTES /* the threads that the block's axes count */
 } sn_gen_role;
 
+/* What a test answers here (interior.c). */
+typedef enum sn_gen_known { SN_GEN_OPEN, SN_GEN_HOLDS, SN_GEN_FAILS } sn_gen_known;
+
 typedef struct sn_gen {
     sn_em em;
     sn_env *env;
@@ -104,7 +107,7 @@ typedef struct sn_gen {
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
     bool *coarse;          /* by sn_val: see precision.c */
-    bool *holds;           /* by sn_val: a test that is known to hold here */
+    uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */

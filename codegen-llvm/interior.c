@@ -1,4 +1,4 @@
-/* interior.c: iterations of a loop that no edge of a row touches.
+/* interior.c: iterations of a loop that no edge touches.
  *
  * Where vectors start before a row and end behind it, each lane has its own test (passes/schedule/inner.c), which only fails
  * in the first iteration and the last one. Written out, the others are known to hold; in a loop that counts, the region
@@ -6,10 +6,17 @@
  *
  *     if (the tests hold at the smallest position of the iteration and at the largest) { region, tests are true }
  *     else { region }
+ *
+ * On the CPU other tests of positions come along, and each is taken for what it mostly answers: the first column of a
+ * concatenation is mostly not reached, nor is a border that a comparison with a constant tells apart.
+ *
+ *     in j, 1        no    -> 1 <= j            one comparison of the first position for all tests of j:
+ *     in j - 1, 510  yes   -> 1 <= j, j < 511   in first - 1, 510 - (last - first)
+ *     j = 511        no    -> j < 511
  */
 #include "codegen-llvm/gen.h"
 
-enum { MAX_INNER = 4, MAX_TESTS = 8 };
+enum { MAX_INNER = 4, MAX_TESTS = 8, MAX_PLACES = 4, RARELY = 8 };
 
 /* The written-out loops inside the region around a statement, up to `loop`: their axes, first and last positions. */
 typedef struct inner_axes {
@@ -33,19 +40,27 @@ static bool find_inner(inner_axes *in, sn_gen *g, sn_stmt s, const sn_stmt_rec *
     return true;
 }
 
+/* The first and last position of e in the inner axes, in which it is monotone. */
+static bool find_ends(sn_ix *first, sn_ix *last, sn_gen *g, sn_ix e, const inner_axes *in) {
+    int64_t c;
+    if (sn_ix_uses_vals(g->m, e)) return false;
+    for (uint32_t k = 0; k < in->n; k++)
+        if (!sn_ix_coef(g->m, e, in->at[k], &c) || c < 0) return false;
+    *first = sn_ix_subst(g->m, e, in->at, in->first, in->n);
+    *last = sn_ix_subst(g->m, e, in->at, in->last, in->n);
+    return true;
+}
+
 /* Does the test of s differ between lanes, and is it monotone in the inner axes? Its first and last position. */
 static bool is_edge_test(sn_gen *g, sn_stmt s, const sn_stmt_rec *loop, sn_ix *first, sn_ix *last) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, s);
     inner_axes in;
-    int64_t c;
     if (r->op != SN_LOP_IN) return false;
     sn_ix e = sn_gen_resolve(g, r->ix), bound = sn_gen_resolve(g, r->bound);
-    if (sn_ix_uses_vals(g->m, e) || sn_ix_uses_vals(g->m, bound)) return false;
-    if (!find_inner(&in, g, s, loop) || in.lanes == 1) return false;
+    if (sn_ix_uses_vals(g->m, bound) || !find_inner(&in, g, s, loop) || in.lanes == 1) return false;
     for (uint32_t k = 0; k < in.n; k++)
-        if (!sn_ix_coef(g->m, e, in.at[k], &c) || c < 0 || sn_ix_uses_axis(g->m, bound, in.at[k])) return false;
-    *first = sn_ix_subst(g->m, e, in.at, in.first, in.n);
-    *last = sn_ix_subst(g->m, e, in.at, in.last, in.n);
+        if (sn_ix_uses_axis(g->m, bound, in.at[k])) return false;
+    if (!find_ends(first, last, g, e, &in)) return false;
     return !sn_ix_is_multiple(g->m, *first, in.lanes) || !sn_ix_is_multiple(g->m, bound, in.lanes);
 }
 
@@ -65,16 +80,17 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
     return true;
 }
 
+/* ---- tests that are known to hold ---- */
+
 /* The condition under which all edge tests hold; NULL: there are none. Their values are marked. */
-static lv interior(sn_gen *g, const sn_stmt_rec *loop) {
-    if (g->lanes > 1 || !can_have_two(g, loop)) return NULL;
+static lv all_hold(sn_gen *g, const sn_stmt_rec *loop) {
     lv all = NULL;
     sn_ix seen[MAX_TESTS][2], bound[MAX_TESTS], pair[2];
     uint32_t n = 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (!is_edge_test(g, s, loop, &pair[0], &pair[1]) || n == MAX_TESTS) continue;
-        g->holds[r->result.i] = true;
+        if (g->known[r->result.i] || n == MAX_TESTS || !is_edge_test(g, s, loop, &pair[0], &pair[1])) continue;
+        g->known[r->result.i] = SN_GEN_HOLDS;
         bound[n] = r->bound;
         for (uint32_t k = 0; k < 2; k++) {
             bool known = false;
@@ -88,11 +104,139 @@ static lv interior(sn_gen *g, const sn_stmt_rec *loop) {
     return all;
 }
 
+/* ---- tests of the CPU that are known either way ---- */
+
+/* A test with numbers: lo <= e < hi, or its contrary. */
+typedef struct interval {
+    sn_ix e;
+    int64_t lo, hi;
+    bool contrary;
+} interval;
+
+static bool find_constant(const sn_gen *g, sn_val v, int64_t *out) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, v)->def);
+    *out = r->op == SN_LOP_CONST ? r->i : 0;
+    return r->op == SN_LOP_CONST && *out > INT32_MIN && *out < INT32_MAX;
+}
+
+static sn_lop turned(sn_lop op) {
+    return op == SN_LOP_LT ? SN_LOP_GT : op == SN_LOP_LE ? SN_LOP_GE : op == SN_LOP_GT ? SN_LOP_LT : SN_LOP_LE;
+}
+
+/* An index beside a constant. */
+static bool find_comparison(interval *out, sn_gen *g, const sn_stmt_rec *r) {
+    int64_t c;
+    sn_lop op = r->op;
+    if (r->n_in != 2 || (op != SN_LOP_EQ && op != SN_LOP_NE && op != SN_LOP_LT && op != SN_LOP_LE && op != SN_LOP_GT &&
+                         op != SN_LOP_GE))
+        return false;
+    sn_val x = r->in[0], y = r->in[1];
+    sn_dtype t = sn_val_get(g->m, x)->dtype;
+    if (t != SN_I64 && t != SN_I32) return false;
+    if (find_constant(g, x, &c)) {
+        sn_val swap = x;
+        x = y, y = swap;
+        if (op != SN_LOP_EQ && op != SN_LOP_NE) op = turned(op);
+    }
+    const sn_stmt_rec *index = sn_stmt_get(g->m, sn_val_get(g->m, x)->def);
+    if (index->op != SN_LOP_INDEX || !find_constant(g, y, &c)) return false;
+    bool equal = op == SN_LOP_EQ || op == SN_LOP_NE;
+    out->e = sn_gen_resolve(g, index->ix);
+    out->lo = equal ? c : INT32_MIN;
+    out->hi = equal || op == SN_LOP_LE || op == SN_LOP_GT ? c + 1 : c;
+    out->contrary = op == SN_LOP_NE || op == SN_LOP_GT || op == SN_LOP_GE;
+    return true;
+}
+
+static bool find_interval(interval *out, sn_gen *g, const sn_stmt_rec *r) {
+    *out = (interval){0};
+    if (r->op != SN_LOP_IN) return find_comparison(out, g, r);
+    out->e = sn_gen_resolve(g, r->ix);
+    return sn_ix_is_const(g->m, sn_gen_resolve(g, r->bound), &out->hi) && out->hi > 0 && out->hi < INT32_MAX;
+}
+
+/* First positions less their constants, and what they may be in an iteration without edges: lo <= place < hi. */
+typedef struct places {
+    sn_ix at[MAX_PLACES];
+    int64_t lo[MAX_PLACES], hi[MAX_PLACES];
+    uint32_t n;
+} places;
+
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool limit_place(places *ps, sn_gen *g, sn_ix first, int64_t lo, int64_t hi) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    uint32_t k = 0;
+    sn_ix_terms(g->m, first, &terms, &c0, &one);
+    sn_ix at = sn_ix_addc(g->m, first, -c0);
+    lo -= c0, hi -= c0;
+    while (k < ps->n && !sn_ix_eq(ps->at[k], at)) k++;
+    if (k == MAX_PLACES) return false;
+    int64_t low = k < ps->n ? larger(lo, ps->lo[k]) : lo, high = k < ps->n ? lesser(hi, ps->hi[k]) : hi;
+    if (low >= high) return false;
+    ps->at[k] = at, ps->lo[k] = low, ps->hi[k] = high;
+    if (k == ps->n) ps->n++;
+    return true;
+}
+
+/* What the test mostly answers, if places can tell that it does. One that is the same for all lanes costs little where it
+ * stands: only where it hardly ever answers otherwise. *lanes: it differs between them. */
+static sn_gen_known mostly(places *ps, bool *lanes, sn_gen *g, sn_stmt s, const sn_stmt_rec *loop) {
+    interval t;
+    inner_axes in;
+    sn_ix first, last;
+    int64_t span;
+    if (!find_interval(&t, g, sn_stmt_get(g->m, s)) || !find_inner(&in, g, s, loop)) return SN_GEN_OPEN;
+    if (!find_ends(&first, &last, g, t.e, &in) || !sn_ix_is_const(g->m, sn_ix_sub(g->m, last, first), &span))
+        return SN_GEN_OPEN;
+    sn_range r = sn_ix_range(g->m, t.e);
+    if (r.lo <= INT32_MIN || r.hi >= INT32_MAX) return SN_GEN_OPEN;
+    int64_t all = r.hi - r.lo + 1, inside = larger(0, lesser(t.hi, r.hi + 1) - larger(t.lo, r.lo));
+    bool in_it = 2 * inside >= all;
+    *lanes = span > 0;
+    if (!*lanes && RARELY * (in_it ? all - inside : inside) > all) return SN_GEN_OPEN;
+    int64_t lo = in_it ? t.lo : t.lo - r.lo > r.hi + 1 - t.hi ? r.lo : t.hi;
+    int64_t hi = in_it ? t.hi : lo == r.lo ? t.lo : r.hi + 1;
+    if (!limit_place(ps, g, first, lo, hi - span)) return SN_GEN_OPEN;
+    return in_it != t.contrary ? SN_GEN_HOLDS : SN_GEN_FAILS;
+}
+
+/* The condition under which all tests answer what they mostly do. */
+static lv all_known(sn_gen *g, const sn_stmt_rec *loop) {
+    places ps = {0};
+    bool any = false, lanes;
+    lv all = NULL;
+    for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
+        sn_gen_known known = mostly(&ps, &lanes, g, s, loop);
+        if (known == SN_GEN_OPEN) continue;
+        g->known[sn_stmt_get(g->m, s)->result.i] = known;
+        any |= lanes;
+    }
+    for (uint32_t k = 0; k < ps.n && any; k++) {
+        sn_ix place = sn_ix_addc(g->m, ps.at[k], -ps.lo[k]);
+        lv in = sn_gen_in(g, place, sn_ix_const(g->m, ps.hi[k] - ps.lo[k]));
+        all = all ? em_and(&g->em, all, in) : in;
+    }
+    return all;
+}
+
 static void forget(sn_gen *g, const sn_stmt_rec *loop) {
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (r->op == SN_LOP_IN) g->holds[r->result.i] = false;
+        if (r->result.i) g->known[r->result.i] = SN_GEN_OPEN;
     }
+}
+
+/* NULL: the region is translated once. */
+static lv interior(sn_gen *g, const sn_stmt_rec *loop) {
+    if (g->lanes > 1 || !can_have_two(g, loop)) return NULL;
+    lv known = g->gpu ? NULL : all_known(g, loop);
+    if (!g->gpu && !known) forget(g, loop);
+    lv hold = all_hold(g, loop);
+    return known && hold ? em_and(&g->em, known, hold) : known ? known : hold;
 }
 
 void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,

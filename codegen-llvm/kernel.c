@@ -121,7 +121,7 @@ static sn_status find_sizes(sn_gen *g) {
 static void allocate_tables(sn_gen *g) {
     g->vals = SN_NEWN(g->arena, lv, g->m->vals.count);
     g->varies = SN_NEWN(g->arena, bool, g->m->vals.count);
-    g->holds = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->known = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
     g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);

@@ -68,6 +68,11 @@ static void note_thread(void *user, sn_ix atom) {
     if (r->kind == SN_IX_VAL) g->rare = true;
 }
 
+static void guarded(sn_gen *g, void *user) {
+    const sn_stmt_rec *s = user;
+    sn_gen_region(g, s->first);
+}
+
 static void conditional(sn_gen *g, sn_stmt_rec *s) {
     lv cond = sn_em_lane(&g->em, sn_gen_in(g, s->ix, s->bound), 0);
     uint32_t mark = sn_gen_mark(g);
@@ -77,7 +82,8 @@ static void conditional(sn_gen *g, sn_stmt_rec *s) {
     if (g->gpu) sn_ix_walk(g->m, s->ix, note_thread, g);
     if (g->gpu) sn_ix_walk(g->m, s->bound, note_thread, g);
     sn_em_if branch = sn_em_then(&g->em, cond, "if");
-    sn_gen_region(g, s->first);
+    if (g->gpu) sn_gen_region(g, s->first);
+    else sn_gen_iteration(g, s, guarded, s, NULL, 0); /* the loop around it has one version */
     sn_gen_settle(g, &turn);
     sn_em_end(&g->em, &branch);
     sn_gen_release(g, mark);
@@ -94,6 +100,7 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
 static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     sn_em *em = &g->em;
     lv in[3];
+    if (g->known[s->result.i]) return LLVMConstInt(em->cg->i1, g->known[s->result.i] == SN_GEN_HOLDS, 0);
     SN_ASSERT(s->n_in <= SN_COUNT(in));
     for (uint32_t i = 0; i < s->n_in; i++) in[i] = sn_gen_val(g, s->in[i]);
     sn_dtype from = s->n_in ? sn_val_get(g->m, s->in[s->n_in - 1])->dtype : s->dtype;
@@ -102,7 +109,7 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     case SN_LOP_CAST: return sn_math_cast(em, s->dtype, from, in[0]);
     case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
     case SN_LOP_INDEX: return index_value(g, s);
-    case SN_LOP_IN: return g->holds[s->result.i] ? LLVMConstInt(em->cg->i1, 1, 0) : sn_gen_in(g, s->ix, s->bound);
+    case SN_LOP_IN: return sn_gen_in(g, s->ix, s->bound);
     default: break;
     }
     em->coarse = g->gpu && g->coarse[s->result.i];
