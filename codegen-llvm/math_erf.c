@@ -21,7 +21,14 @@ static const double ERF_FAR_64[] = {
     0x1.fb044ac78fd1dp-18, -0x1.3478a195d9922p-19, -0x1.e79fc1b8e27a9p-20, 0x1.42f3273eb4de6p-24,
     0x1.a1ba0b203bbafp-22, 0x1.73c93f8b42ccap-24,  -0x1.efd2ef737a18bp-25, -0x1.11586a4e4d82p-25};
 
+/* Of nan it is what it is of 4. The rounding of q log2 e costs erf little: erfc is at most a sixth here. */
+static lv far_host(sn_em *em, lv a) {
+    a = em_select(em, em_less(em, a, 4), a, sn_em_f(em, a, 4));
+    return sn_math_exp2_moderate(em, em_mulc(em, sn_em_poly(em, a, ERF_FAR_32, SN_COUNT(ERF_FAR_32)), 0x1.715476p+0));
+}
+
 static lv far_f32(sn_em *em, lv a) {
+    if (!em->cg->target->is_gpu) return far_host(em, a);
     a = sn_em_fmin(em, a, sn_em_f(em, a, 4)); /* erf(4) = 1 in f32 */
     return sn_math_exp_bounded(em, sn_em_poly(em, a, ERF_FAR_32, SN_COUNT(ERF_FAR_32)));
 }
@@ -40,5 +47,8 @@ lv sn_math_erf(sn_em *em, const lv *in) {
                 : sn_em_poly(em, z, ERF_NEAR_32, SN_COUNT(ERF_NEAR_32));
     lv near = em_fma(em, x, p, x);
     lv far = em_sub(em, sn_em_f(em, x, 1), wide ? far_f64(em, a) : far_f32(em, a));
-    return em_select(em, em_less(em, a, 1), near, em_copysign(em, far, x));
+    far = em_copysign(em, far, x);
+    if (em->cg->target->is_gpu) return em_select(em, em_less(em, a, 1), near, far);
+    return em_select(em, em_fcmp(em, LLVMRealOGE, a, sn_em_f(em, a, 1)), far,
+                     near); /* nan goes through the polynomial */
 }

@@ -62,6 +62,10 @@ static lv nan_of(sn_em *em, lv x, lv y) { return em_select(em, em_fcmp(em, LLVMR
 
 /* x limited to lo .. hi; nan stays. */
 static lv limit(sn_em *em, lv x, double lo, double hi) {
+    if (!em->cg->target->is_gpu) { /* each is one instruction where nan is the last operand */
+        x = em_select(em, em_less(em, x, lo), sn_em_f(em, x, lo), x);
+        return em_select(em, em_more(em, x, hi), sn_em_f(em, x, hi), x);
+    }
     return sn_em_fmin(em, sn_em_fmax(em, x, sn_em_f(em, x, lo)), sn_em_f(em, x, hi));
 }
 
@@ -72,9 +76,39 @@ static lv exp2_by_poly(sn_em *em, lv x) {
     return sn_math_scale2(em, em_addc(em, p, 1), to_int(em, n));
 }
 
+/* f32 on CPUs: x = n + f, |f| <= 1/2, and 2^f. n stands in the last bits of the sum that rounds x. */
+typedef struct two_to {
+    lv n, f;
+} two_to;
+
+#define ROUND_32 0x1.8p23
+
+static two_to exp2_parts_f32(sn_em *em, lv x) {
+    lv n = em_addc(em, x, ROUND_32), f = em_sub(em, x, em_addc(em, n, -ROUND_32));
+    return (two_to){sn_em_ibits(em, n),
+                    em_fma(em, sn_em_poly(em, f, EXP2_32, SN_COUNT(EXP2_32)), f, sn_em_f(em, x, 1))};
+}
+
+/* 2^f 2^n, n added to the exponent of 2^f: no nan, and n from -126 to 127. */
+static lv join_f32(sn_em *em, two_to t) {
+    lv bits = sn_em_ibits(em, t.f);
+    return sn_em_fbits(em, em_iadd(em, bits, em_shl(em, t.n, sn_em_i(em, bits, 23))));
+}
+
+lv sn_math_exp2_moderate(sn_em *em, lv x) {
+    if (em->cg->target->is_gpu || sn_em_is64(x)) return sn_math_exp2_small(em, x);
+    return join_f32(em, exp2_parts_f32(em, x));
+}
+
+/* nan is that of 2^f. */
+static lv exp2_small_f32(sn_em *em, lv x) {
+    two_to t = exp2_parts_f32(em, x);
+    return sn_math_scale2(em, t.f, em_isub(em, t.n, sn_em_ibits(em, sn_em_f(em, x, ROUND_32))));
+}
+
 lv sn_math_exp2_small(sn_em *em, lv x) {
     if (em->cg->target->is_gpu) return em_call1(em, "llvm.exp2", x);
-    return nan_of(em, x, exp2_by_poly(em, not_nan(em, x)));
+    return sn_em_is64(x) ? nan_of(em, x, exp2_by_poly(em, not_nan(em, x))) : exp2_small_f32(em, x);
 }
 
 /* e^r - 1 and n with x = n ln 2 + r. */
@@ -134,15 +168,10 @@ lv sn_math_exp2(sn_em *em, const lv *in) {
     return nan_of(em, x, exp2_by_poly(em, not_nan(em, x)));
 }
 
-/* f32 on CPUs: 2^x = 2^f 2^n, of which 2^f is 1 + f times a polynomial, and n, from -126 to 128, is added to the
- * exponent of that. n stands in the last bits of the sum that rounds x. nan is neither normal nor negative. */
+/* n from -126 to 128. nan is neither normal nor negative. */
 static lv exp2_normal_f32(sn_em *em, lv x) {
-    const double round = 0x1.8p23;
     lv most = sn_em_f(em, x, 128), zero = sn_em_f(em, x, 0);
-    lv y = em_select(em, em_more(em, x, 128), most, x), n = em_addc(em, y, round);
-    lv f = em_sub(em, y, em_addc(em, n, -round));
-    lv p = em_fma(em, sn_em_poly(em, f, EXP2_32, SN_COUNT(EXP2_32)), f, sn_em_f(em, x, 1)), bits = sn_em_ibits(em, p);
-    lv whole = sn_em_fbits(em, em_iadd(em, bits, em_shl(em, sn_em_ibits(em, n), sn_em_i(em, bits, 23))));
+    lv whole = join_f32(em, exp2_parts_f32(em, em_select(em, em_more(em, x, 128), most, x)));
     lv normal = em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, -126));
     return em_select(em, normal, whole, em_select(em, em_less(em, x, 0), zero, x));
 }

@@ -56,7 +56,8 @@ static parts split_any(sn_em *em, lv x) {
 }
 
 static lv quotient(sn_em *em, lv a, lv b) {
-    return sn_em_is64(a) ? em_div(em, a, b) : em_mul(em, a, sn_math_rcp_normal(em, b));
+    bool divides = sn_em_is64(a) || !em->cg->target->is_gpu;
+    return divides ? em_div(em, a, b) : em_mul(em, a, sn_math_rcp_normal(em, b));
 }
 
 /* log(1 + f) = f - (half - series): half = f^2/2, series = s (half + R(s^2)). */
