@@ -130,6 +130,7 @@ typedef struct sn_gen {
     /* Vector axis. */
     sn_axis lane_axis; /* none outside */
     uint32_t lanes;    /* 1 outside */
+    uint32_t apart;    /* of the reduction around this place, which its parts leave as they are (reduce.c); 0: none */
 
     /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
     sn_launch launch;
@@ -418,6 +419,8 @@ void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
 
 /* ---- lanes.c ---- */
+/* Can the axis of s be lanes? Marks what varies between them. */
+bool sn_gen_runs_as_lanes(sn_gen *g, const sn_stmt_rec *s);
 /* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
 bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
 

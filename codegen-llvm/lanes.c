@@ -63,14 +63,23 @@ static bool analyse_region(sn_gen *g, sn_stmt first) {
     return true;
 }
 
-bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
+bool sn_gen_runs_as_lanes(sn_gen *g, const sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     if (g->lanes > 1 || n < 2 || n > SN_GEN_LANES) return false;
     g->lane_axis = s->axis;
     g->lanes = (uint32_t)n;
     bool can = analyse_region(g, s->first);
-    if (can) sn_gen_region(g, s->first);
     g->lanes = 1;
     g->lane_axis = (sn_axis){0};
     return can;
+}
+
+bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
+    if (!sn_gen_runs_as_lanes(g, s)) return false;
+    g->lane_axis = s->axis;
+    g->lanes = (uint32_t)sn_gen_extent(g, s->axis);
+    sn_gen_region(g, s->first);
+    g->lanes = 1;
+    g->lane_axis = (sn_axis){0};
+    return true;
 }

@@ -1,7 +1,11 @@
 /* reduce.c: reductions: what runs inside one thread (sequential, written out, vector axes), and who combines the rest.
  *
  * A written-out reduction starts from its first element, a loop from the identity. The lanes of a vector axis are
- * combined at the end. A long loop that adds becomes loops of RUN iterations inside one another, each with an
+ * combined at the end; on the CPU, where a reduction is nothing but one over its parts, behind the outermost one:
+ *
+ *     reduce sum uo in 1024 { %1 = reduce sum u in 4 : unroll { %2 = reduce sum v in 8 : vector { .. } yield %2 } yield %1 }
+ *
+ * has eight sums in one vector until the end. A long loop that adds becomes loops of RUN iterations inside one another, each with an
  * accumulator of its own, so that none takes in many terms: rounding grows with their number. The order is fixed: the
  * same input gives the same bits. Reductions over block axes run their region once a thread, then block.c combines the
  * threads (so do those over warp axes), cluster.c the blocks. How two states become one is in combine.c.
@@ -59,7 +63,8 @@ static bool is_long_sum(const sn_gen *g, const sn_gen_states *st, int64_t n) {
 static void begin(sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st, lv *state) {
     sn_gen_identities(g, st, state);
     for (uint32_t k = 0; k < st->n; k++)
-        if (g->lanes > 1 && g->varies[s->result.i + k]) state[k] = sn_em_splat(&g->em, state[k], g->lanes);
+        if (g->apart || (g->lanes > 1 && g->varies[s->result.i + k]))
+            state[k] = sn_em_splat(&g->em, state[k], g->apart ? g->apart : g->lanes);
 }
 
 /* Iterations first .. n-1 into one accumulator. */
@@ -131,10 +136,15 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
 
 static bool as_vector(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
     lv *outer = g->yields;
+    uint32_t apart = g->apart;
     g->yields = state;
+    g->apart = 0;
     bool done = sn_gen_vector_region(g, s);
     g->yields = outer;
-    if (done && g->status == SN_OK) sn_gen_combine_lanes(g, st, state, (uint32_t)n);
+    g->apart = apart;
+    if (!done || g->status != SN_OK) return done;
+    for (uint32_t k = 0; k < st->n && apart; k++) state[k] = sn_em_splat(&g->em, state[k], apart);
+    if (!apart) sn_gen_combine_lanes(g, st, state, (uint32_t)n);
     return done;
 }
 
@@ -166,17 +176,45 @@ static void across_warp(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *
     if (g->status == SN_OK) sn_gen_warp_reduce(g, st, state, (uint32_t)n);
 }
 
+/* The reduction of the same combiners that the region yields as it is, if nothing else in it has a region; 0: none. */
+static sn_stmt_rec *part_of(const sn_gen *g, const sn_stmt_rec *s) {
+    sn_stmt_rec *part = NULL;
+    const sn_stmt_rec *yield = sn_stmt_get(g->m, s->last);
+    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
+        sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (!sn_lop_has_region(r->op)) continue;
+        if (part || r->op != SN_LOP_REDUCE || r->n_combs != s->n_combs) return NULL;
+        part = r;
+    }
+    for (uint32_t c = 0; c < s->n_combs && part; c++)
+        if (part->combs[c] != s->combs[c] || s->combs[c] == SN_COMB_SUMEXP) return NULL;
+    for (uint32_t k = 0; k < s->n_results && part; k++)
+        if (yield->in[k].i != part->result.i + k) return NULL;
+    return part;
+}
+
+/* Lanes that are combined behind s: those of the innermost part. 0: none. */
+static uint32_t lanes_to_keep(sn_gen *g, const sn_stmt_rec *s) {
+    if (g->gpu || g->lanes > 1 || g->apart || s->kind == SN_AXIS_VECTOR) return 0;
+    while (s && s->kind != SN_AXIS_VECTOR) s = part_of(g, s);
+    return s && sn_gen_runs_as_lanes(g, s) ? (uint32_t)sn_gen_extent(g, s->axis) : 0;
+}
+
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     sn_gen_states st = states_of(g, s);
     lv state[SN_GEN_STATES];
     int64_t n = sn_gen_extent(g, s->axis);
     bool written_out =
         n == 1 || sn_gen_waits_for_parts(g, s) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
+    uint32_t lanes = lanes_to_keep(g, s);
+    if (lanes) g->apart = lanes;
     if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (g->gpu && s->kind == SN_AXIS_WARP) across_warp(g, s, &st, state, n);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
     else if (written_out) unrolled(g, s, &st, state, n);
     else sequential(g, s, &st, state);
+    if (lanes) g->apart = 0;
     if (g->status != SN_OK) return;
+    if (lanes) sn_gen_combine_lanes(g, &st, state, lanes);
     for (uint32_t k = 0; k < st.n; k++) g->vals[s->result.i + k] = state[k];
 }
