@@ -2,12 +2,16 @@
  *
  * Workers sleep on a condition variable; a run opens a job, takes part in it, closes it and waits only for the workers
  * that joined. One that wakes up late finds the job closed and sleeps on, so a short run does not pay for its wake-up.
+ * Before a thread sleeps it looks for work as long as waking takes: runs that follow each other find it awake, and at
+ * worst it has looked for as long as it would have been woken.
  * Several callers may have a job open at once: a worker joins the one with fewest others, and each caller works on its
  * own, so that nobody waits for a stranger's pieces.
  * Workers have the C locale, as the thread of a running call has it: libraries that assemble print and read numbers.
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
 #include "runtime/threads.h"
+
+#include "runtime/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +20,9 @@
 /* More chunks than threads even out pieces of unequal cost; far more would only contend on the counter. */
 enum { CHUNKS_PER_THREAD = 8 };
 
+/* About as long as a sleeping thread takes to wake. */
+static const double AWAKE_US = 40;
+
 /* A range of pieces that its caller waits for; it lies on the caller's stack. */
 typedef struct job {
     sn_pool_fn fn;
@@ -23,7 +30,7 @@ typedef struct job {
     int64_t n, chunk;
     _Atomic int64_t next;
     /* Under the lock of the pool: */
-    uint32_t active; /* workers inside */
+    _Atomic uint32_t active; /* workers inside; read without the lock, too */
     struct job *before, *after;
 } job;
 
@@ -34,7 +41,8 @@ struct sn_pool {
     pthread_mutex_t lock;
     pthread_cond_t start, done;
     /* Under the lock: */
-    job *jobs; /* that are open */
+    job *jobs;               /* that are open */
+    _Atomic uint32_t opened; /* how many so far; read without the lock, too */
     bool stop;
 };
 
@@ -57,14 +65,43 @@ static job *choose(const sn_pool *pool) {
     return best;
 }
 
+/* What a loop that waits leaves to others of its core. */
+static void pause_core(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Wait until the number is another one, or for a while; false: it was in vain. */
+static bool look_out(const _Atomic uint32_t *number, uint32_t seen) {
+    enum { LOOKS = 64 };
+    for (double start = sn_now_us(); sn_now_us() - start < AWAKE_US;)
+        for (int k = 0; k < LOOKS; k++) {
+            if (atomic_load_explicit(number, memory_order_relaxed) != seen) return true;
+            pause_core();
+        }
+    return false;
+}
+
 static void *work(void *user) {
     sn_pool *pool = user;
     if (pool->env->c_locale) uselocale(pool->env->c_locale);
+    bool looked = false;
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop) {
         job *j = choose(pool);
-        if (!j) {
+        if (!j && looked) {
             pthread_cond_wait(&pool->start, &pool->lock);
+            continue;
+        }
+        looked = !j;
+        if (!j) {
+            uint32_t seen = pool->opened;
+            pthread_mutex_unlock(&pool->lock);
+            look_out(&pool->opened, seen);
+            pthread_mutex_lock(&pool->lock);
             continue;
         }
         j->active++;
@@ -116,6 +153,7 @@ static void open_job(sn_pool *pool, job *j) {
     j->after = pool->jobs;
     if (j->after) j->after->before = j;
     pool->jobs = j;
+    pool->opened++;
     pthread_cond_broadcast(&pool->start);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -125,6 +163,9 @@ static void close_job(sn_pool *pool, job *j) {
     if (j->before) j->before->after = j->after;
     else pool->jobs = j->after;
     if (j->after) j->after->before = j->before;
+    pthread_mutex_unlock(&pool->lock);
+    for (uint32_t active; (active = j->active) != 0 && look_out(&j->active, active);) continue;
+    pthread_mutex_lock(&pool->lock);
     while (j->active) pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
