@@ -21,7 +21,7 @@ typedef void bench_plain(void *const *out, const void *const *in, int64_t n, int
 #define BENCH_CASE(name, plain, small, large, low, high, bound, doc)                                                   \
     bench_build build_##name;                                                                                          \
     bench_plain plain_##plain;
-#include "cases.def"
+#include "bench/cpu/cases.def"
 #undef BENCH_CASE
 
 #endif

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cases.h"
+#include "bench/cpu/cases.h"
 
 enum { ROUNDS = 7, MAX_RUNS = 200 };
 
@@ -29,7 +29,7 @@ typedef struct bench_case {
 static const bench_case cases[] = {
 #define BENCH_CASE(name, plain, small, large, low, high, bound, doc)                                                   \
     {#name, build_##name, plain_##plain, {small, large}, low, high, bound},
-#include "cases.def"
+#include "bench/cpu/cases.def"
 #undef BENCH_CASE
 };
 

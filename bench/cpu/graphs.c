@@ -1,5 +1,5 @@
 /* graphs.c: the cases of bench/cpu as graphs, written as one writes them with numpy. */
-#include "cases.h"
+#include "bench/cpu/cases.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* plain.c: the cases of bench/cpu in plain C: loops that are fused by hand, restrict, OpenMP over the outer one. Compiled
  * with -O3 -march=native -ffast-math -fopenmp; no library but libm and its vector functions.
  */
-#include "cases.h"
+#include "bench/cpu/cases.h"
 
 #include <math.h>
 #include <stdlib.h>
