@@ -13,15 +13,14 @@
 #include "tune/tune.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { PATH_MOST = 4096, CHOICE_MOST = 256 };
+#include "cache/files.h"
+
+enum { PATH_MOST = SN_PATH_MOST, CHOICE_MOST = 256 };
 
 static void warn(sn_record_place *place, const char *format, ...) SN_PRINTF(2, 3);
 static void warn(sn_record_place *place, const char *format, ...) {
@@ -102,42 +101,13 @@ static char *record_text(const sn_record_place *place, const char *product, cons
     return text;
 }
 
-/* The folder and those above it. */
-static bool make_folder(const char *path) {
-    char part[PATH_MOST];
-    if (snprintf(part, sizeof part, "%s", path) >= PATH_MOST) return errno = ENAMETOOLONG, false;
-    for (char *s = part + 1; *s; s++) {
-        if (*s != '/') continue;
-        *s = 0;
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) return false;
-        *s = '/';
-    }
-    return mkdir(part, 0777) == 0 || errno == EEXIST;
-}
-
-/* Write a file of its own and move it to its place. */
-static bool write_beside(const char *path, const char *text) {
-    char part[PATH_MOST + 16];
-    snprintf(part, sizeof part, "%s.XXXXXX", path);
-    int fd = mkstemp(part);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (fd >= 0 && !file) close(fd);
-    if (fd < 0) return false;
-    bool good = file && fputs(text, file) >= 0 && fputc('\n', file) != EOF && fflush(file) == 0 && fsync(fd) == 0;
-    int why = errno;
-    if (file && fclose(file) != 0 && good) good = false, why = errno;
-    if (good && rename(part, path) != 0) good = false, why = errno;
-    if (!good) unlink(part);
-    errno = why;
-    return good;
-}
-
 void sn_record_save(sn_record_place *place, const char *product, const sn_trial_list *trials, uint32_t best) {
     char path[PATH_MOST];
     if (!place->folder || !path_of(path, place, product)) return;
     char *text = record_text(place, product, trials, best);
+    const sn_file_part parts[] = {{text, text ? strlen(text) : 0}, {"\n", 1}};
     if (!text) warn(place, "record %s: out of memory; not kept", path);
-    else if (!make_folder(place->folder) || !write_beside(path, text))
+    else if (!sn_folder_make(place->folder) || !sn_file_place(path, parts, SN_COUNT(parts), true))
         warn(place, "record %s: %s; not kept", path, strerror(errno));
     free(text);
 }

@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-LIBRARY = ["ir", "passes", "tune", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
+LIBRARY = ["ir", "cache", "passes", "tune", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
 FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests"]
 
 

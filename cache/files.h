@@ -1,0 +1,24 @@
+/* files.h: folders that are made where they are missing, and files that are there whole or not at all. */
+#ifndef SN_CACHE_FILES_H
+#define SN_CACHE_FILES_H
+
+#include "ir/base/base.h"
+
+enum { SN_PATH_MOST = 4096 };
+
+/* Bytes of a file, one after the other. */
+typedef struct sn_file_part {
+    const void *at;
+    size_t size;
+} sn_file_part;
+
+/* The folder and those above it. False: errno says why. */
+bool sn_folder_make(const char *path);
+/* Write the parts to a file of this process's own beside `path` and move it there: a reader finds all of it or nothing,
+ * of two writers the later one stays. lasts: on the disk before it is moved. False: errno says why, and nothing is left. */
+bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, bool lasts);
+/* Is it the name of such a file on its way to `length` characters of a name, and is its writer gone? */
+bool sn_file_is_part(size_t *length, const char *name);
+bool sn_file_part_is_left(const char *name, int64_t age_seconds);
+
+#endif
