@@ -5,8 +5,13 @@
 #include "backend-host/host_code.h"
 #include "codegen-llvm/llvm.h"
 
-/* Generate the wrapper of m as an sn_wrapper_fn of that name into `mod`. */
-sn_status sn_wrapper_llvm(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, const char *name,
-                          sn_arena *scratch);
+/* What a wrapper does, as the table that its function walks: all that its code depends on. */
+typedef struct sn_wrapper_rows {
+    const int64_t *words;
+    uint32_t n, most; /* most: places of a row */
+} sn_wrapper_rows;
+sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *arena);
+/* Generate it as an sn_wrapper_fn of that name into `mod`. */
+LLVMValueRef sn_wrapper_llvm(sn_cg *cg, LLVMModuleRef mod, const sn_wrapper_rows *rows, const char *name);
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef SN_BACKEND_HOST_HOST_CODE_H
 #define SN_BACKEND_HOST_HOST_CODE_H
 
+#include "cache/cache.h"
 #include "codegen-llvm/codegen.h"
 
 /* ---- machine code ----
@@ -23,9 +24,9 @@ typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *co
                              sn_launch_fn launch, sn_copy_fn copy, void *user);
 
 typedef struct sn_host_code sn_host_code; /* owns the machine code */
-/* with_kernels false: only the wrapper (kernels run on a GPU). */
+/* with_kernels false: only the wrapper (kernels run on a GPU). cache NULL: none. */
 sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
-                          const sn_workers *workers);
+                          const sn_workers *workers, sn_cache *cache);
 void sn_host_code_free(sn_host_code *code);
 /* NULL: a library runs it. */
 sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);

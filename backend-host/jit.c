@@ -3,9 +3,13 @@
  *
  * Kernels that follow each other go into one object until it has so many statements, so that a thousand small ones are
  * no thousand objects; objects are made side by side. No context meets ORC: we emit the object files ourselves and hand
- * ORC bytes, so no context changes owner and no thread of ORC touches ours. Symbols are numbered (kernel.0), so that a
- * kernel named expf cannot capture calls of the C library. Functions that generated code calls (libm, memcpy) come from
- * the process.
+ * ORC bytes, so no context changes owner and no thread of ORC touches ours. Symbols are numbered (kernel.7.0: the first
+ * one of the object that begins with kernel 7), so that a kernel named expf cannot capture calls of the C library. Functions
+ * that generated code calls (libm, memcpy) come from the process.
+ *
+ * With a cache the bytes of an object are remembered by the text of its kernels (codegen-llvm/key.c), wherever these stand
+ * in a module: symbols have the key in place of the number (kernel.5f0c..91.0), and of objects with one key the first serves
+ * for all. A wrapper is remembered by its table.
  */
 #include "backend-host/host.h"
 #include "codegen-llvm/workers.h"
@@ -54,6 +58,10 @@ typedef struct object {
     const effort *effort;
     bool numbered;        /* symbols: not in text for people */
     uint64_t *kept_bytes; /* by kernel: out, where symbols are numbered */
+    sn_cache *cache;      /* NULL: none */
+    sn_cache_key machine; /* with a cache: the processor at hand; */
+    sn_cache_key key;     /* of the object */
+    sn_wrapper_rows rows; /* of a wrapper */
     sn_arena *out;        /* for what comes out: */
     void *bytes;          /* NULL: text is wanted */
     size_t size;
@@ -61,12 +69,15 @@ typedef struct object {
 } object;
 
 typedef struct {
-    char at[32];
+    char at[64];
 } symbol;
 
-static symbol kernel_symbol(uint32_t number) {
+static symbol kernel_symbol(const object *o, uint32_t number) {
     symbol s;
-    snprintf(s.at, sizeof s.at, "kernel.%u", number);
+    char key[SN_CACHE_KEY_TEXT];
+    sn_cache_key_text(key, o->key);
+    if (o->cache) snprintf(s.at, sizeof s.at, "kernel.%s.%u", key, number - o->first);
+    else snprintf(s.at, sizeof s.at, "kernel.%u.%u", o->first, number - o->first);
     return s;
 }
 
@@ -115,7 +126,7 @@ static sn_status generate_kernel(object *o, LLVMModuleRef mod, uint32_t number) 
     sn_module_free(own);
     if (status != SN_OK || !o->numbered) return status;
     o->kept_bytes[number] = needs.kept_bytes;
-    symbol s = kernel_symbol(number);
+    symbol s = kernel_symbol(o, number);
     LLVMSetValueName2(f, s.at, strlen(s.at));
     return SN_OK;
 }
@@ -126,10 +137,9 @@ static bool has_code(const sn_module *m, uint32_t number) {
 }
 
 static sn_status generate(object *o, LLVMModuleRef mod) {
-    LLVMValueRef f;
     for (uint32_t i = 0; i < o->n; i++)
         if (has_code(o->m, o->first + i)) SN_TRY(generate_kernel(o, mod, o->first + i));
-    if (!o->n) SN_TRY(sn_wrapper_llvm(&f, &o->cg, mod, o->m, wrapper_symbol, o->out));
+    if (!o->n) sn_wrapper_llvm(&o->cg, mod, &o->rows, wrapper_symbol);
     return sn_cg_verify(&o->cg, mod);
 }
 
@@ -164,12 +174,77 @@ static sn_status make_guarded(void *user) {
     return status;
 }
 
-static sn_status make_object(object *o, sn_env *env, sn_arena *out) {
-    o->out = out;
+static sn_status make_new(object *o, sn_env *env) {
     SN_TRY(sn_cg_open(&o->cg, env, o->target));
     sn_status status = sn_cg_guarded(&o->cg, make_guarded, o);
     sn_cg_close(&o->cg);
     return status;
+}
+
+/* ---- what is remembered: the kept bytes of each kernel, then the object ---- */
+
+static sn_cache_key machine_key(void) {
+    char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
+    const char *const words[] = {triple, cpu, features};
+    sn_cache_key keys[SN_COUNT(words)];
+    for (size_t i = 0; i < SN_COUNT(words); i++) keys[i] = sn_cache_key_of(words[i], strlen(words[i]));
+    LLVMDisposeMessage(features);
+    LLVMDisposeMessage(cpu);
+    LLVMDisposeMessage(triple);
+    return sn_cache_key_of(keys, sizeof keys);
+}
+
+static void put_kernel_key(sn_text *t, const object *o, uint32_t number) {
+    sn_module *own = sn_module_of_kernel(t->env, o->m, o->m->kernels.at[number]);
+    sn_cg_key_kernel(t, own, own->kernels.at[0]);
+    sn_module_free(own);
+}
+
+static sn_cache_key key_of(const object *o, sn_env *env) {
+    sn_text t;
+    char machine[SN_CACHE_KEY_TEXT], rows[SN_CACHE_KEY_TEXT];
+    sn_text_init(&t, env);
+    sn_cg_key(&t, "object", o->target);
+    sn_cache_key_text(machine, o->machine);
+    sn_text_printf(&t, "machine %s\neffort %d %s\n", machine, o->effort->level,
+                   o->effort->passes ? o->effort->passes : "");
+    for (uint32_t i = 0; i < o->n; i++) put_kernel_key(&t, o, o->first + i);
+    sn_cache_key_text(rows, sn_cache_key_of(o->rows.words, o->rows.n * sizeof *o->rows.words));
+    if (!o->n) sn_text_printf(&t, "wrapper %s %u %u\n", rows, o->rows.n, o->rows.most);
+    sn_cache_key key = sn_cache_key_of(t.s, t.n);
+    sn_text_free(&t);
+    return key;
+}
+
+static bool recall(object *o) {
+    void *at;
+    size_t size, before = o->n * sizeof *o->kept_bytes;
+    if (!sn_cache_get(&at, &size, o->cache, SN_CACHE_OBJECT, o->key, o->out)) return false;
+    if (size < before) {
+        sn_cache_reject(o->cache, SN_CACHE_OBJECT, o->key);
+        return false;
+    }
+    if (before) memcpy(o->kept_bytes + o->first, at, before);
+    o->bytes = (char *)at + before;
+    o->size = size - before;
+    return true;
+}
+
+static void remember(const object *o) {
+    const sn_file_part parts[] = {{o->kept_bytes ? o->kept_bytes + o->first : NULL, o->n * sizeof *o->kept_bytes},
+                                  {o->bytes, o->size}};
+    sn_cache_put(o->cache, SN_CACHE_OBJECT, o->key, parts, SN_COUNT(parts));
+}
+
+static sn_status make_object(object *o, sn_env *env, sn_arena *out) {
+    o->out = out;
+    if (!o->n) SN_TRY(sn_wrapper_tabulate(&o->rows, o->m, out));
+    if (!o->cache) return make_new(o, env);
+    o->key = key_of(o, env);
+    if (recall(o)) return SN_OK;
+    SN_TRY(make_new(o, env));
+    remember(o);
+    return SN_OK;
 }
 
 /* ---- the object in the process ---- */
@@ -235,21 +310,20 @@ static sn_status find(void *out, sn_host_code *code, const char *name) {
     return SN_OK;
 }
 
-static sn_status find_all(sn_host_code *code, const sn_module *m, bool with_wrapper) {
-    for (uint32_t i = 0; i < code->n_kernels; i++)
-        if (has_code(m, i)) SN_TRY(find(&code->kernels[i], code, kernel_symbol(i).at));
-    return with_wrapper ? find(&code->wrapper, code, wrapper_symbol) : SN_OK;
+static sn_status find_kernels(sn_host_code *code, const object *o) {
+    for (uint32_t i = o->first; i < o->first + o->n; i++) SN_TRY(find(&code->kernels[i], code, kernel_symbol(o, i).at));
+    return o->n ? SN_OK : find(&code->wrapper, code, wrapper_symbol);
 }
 
 /* ---- the pipeline ---- */
 
 typedef struct compilation {
     sn_host_code *code;
-    const sn_module *m;
     sn_arena *arena;
     SN_VEC(object) objects;
     sn_arena *own; /* of the pieces, in their environments */
-    bool with_wrapper;
+    sn_cache *cache;
+    sn_cache_key machine;
 } compilation;
 
 static uint32_t count_statements(const sn_module *m, sn_kern k) {
@@ -269,9 +343,14 @@ static void divide(compilation *c, sn_module *m, const sn_target *target) {
         if (!open) continue;
         if (!add) {
             statements = 0;
-            SN_PUSH(
-                c->arena, &c->objects,
-                ((object){.m = m, .target = target, .first = i, .numbered = true, .kept_bytes = c->code->kept_bytes}));
+            SN_PUSH(c->arena, &c->objects,
+                    ((object){.m = m,
+                              .target = target,
+                              .first = i,
+                              .numbered = true,
+                              .kept_bytes = c->code->kept_bytes,
+                              .cache = c->cache,
+                              .machine = c->machine}));
         }
         object *o = &c->objects.at[c->objects.n - 1];
         statements += n;
@@ -301,16 +380,31 @@ static sn_status make_kernels(compilation *c, sn_module *m, const sn_target *tar
 
 /* On this thread: it reports what is wrong with a wrapper as the module's. */
 static sn_status make_wrapper(compilation *c, sn_module *m, const sn_target *target) {
-    c->with_wrapper = true;
-    SN_PUSH(c->arena, &c->objects, ((object){.m = m, .target = target, .effort = &wrapper_effort, .numbered = true}));
+    SN_PUSH(c->arena, &c->objects,
+            ((object){.m = m,
+                      .target = target,
+                      .effort = &wrapper_effort,
+                      .numbered = true,
+                      .cache = c->cache,
+                      .machine = c->machine}));
     return make_object(&c->objects.at[c->objects.n - 1], m->env, c->arena);
+}
+
+/* Of those with its key, whose symbols are the same. */
+static bool is_first(const compilation *c, uint32_t i) {
+    const object *o = &c->objects.at[i];
+    for (uint32_t k = 0; c->cache && k < i; k++)
+        if (!memcmp(&c->objects.at[k].key, &o->key, sizeof o->key)) return false;
+    return true;
 }
 
 static sn_status link_guarded(void *user) {
     compilation *c = user;
     SN_TRY(start_linker(c->code));
-    for (uint32_t i = 0; i < c->objects.n; i++) SN_TRY(link_object(c->code, &c->objects.at[i]));
-    return find_all(c->code, c->m, c->with_wrapper);
+    for (uint32_t i = 0; i < c->objects.n; i++)
+        if (is_first(c, i)) SN_TRY(link_object(c->code, &c->objects.at[i]));
+    for (uint32_t i = 0; i < c->objects.n; i++) SN_TRY(find_kernels(c->code, &c->objects.at[i]));
+    return SN_OK;
 }
 
 static sn_status link(compilation *c, sn_env *env, const sn_target *target) {
@@ -323,15 +417,16 @@ static sn_status link(compilation *c, sn_env *env, const sn_target *target) {
 }
 
 static sn_status compile(sn_host_code *code, sn_arena *arena, sn_module *m, bool with_kernels, const sn_target *target,
-                         const sn_workers *workers) {
-    compilation c = {.code = code, .m = m, .arena = arena};
+                         const sn_workers *workers, sn_cache *cache) {
+    compilation c = {.code = code, .arena = arena, .cache = cache};
+    if (cache) c.machine = machine_key();
     if (with_kernels) SN_TRY(make_kernels(&c, m, target, workers));
     if (m->wrap.steps.n) SN_TRY(make_wrapper(&c, m, target));
     return link(&c, m->env, target);
 }
 
 sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, const sn_target *target,
-                          const sn_workers *workers) {
+                          const sn_workers *workers, sn_cache *cache) {
     *out = NULL;
     sn_host_code *code = sn_heap_alloc(m->env, sizeof *code);
     *code = (sn_host_code){.env = m->env, .n_kernels = with_kernels ? m->kernels.n : 0};
@@ -340,7 +435,7 @@ sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, c
     for (uint32_t i = 0; i < code->n_kernels; i++) code->kernels[i] = NULL, code->kept_bytes[i] = 0;
     sn_arena scratch;
     sn_arena_init(&scratch, m->env);
-    sn_status status = compile(code, &scratch, m, with_kernels, target, workers);
+    sn_status status = compile(code, &scratch, m, with_kernels, target, workers, cache);
     sn_arena_free(&scratch);
     if (status != SN_OK) {
         sn_host_code_free(code);

@@ -121,13 +121,17 @@ static sn_status tabulate_step(table *t, const sn_step *s) {
     return SN_OK;
 }
 
-static sn_status tabulate(table *t) {
-    place_what_is_given(t);
-    for (uint32_t i = 0; i < t->m->wrap.steps.n; i++) {
-        t->prepares = i < t->m->wrap.n_prepare;
-        SN_TRY(tabulate_step(t, &t->m->wrap.steps.at[i]));
+sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *arena) {
+    table t = {.m = m, .arena = arena, .number = sn_kern_numbers(m, arena)};
+    t.at = SN_NEWN(arena, place, m->bufs.count);
+    place_what_is_given(&t);
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
+        t.prepares = i < m->wrap.n_prepare;
+        SN_TRY(tabulate_step(&t, &m->wrap.steps.at[i]));
     }
-    return add_row(t, END, 0, NULL, 0);
+    SN_TRY(add_row(&t, END, 0, NULL, 0));
+    *out = (sn_wrapper_rows){t.words.at, t.words.n, t.most};
+    return SN_OK;
 }
 
 /* ---- the function ---- */
@@ -175,9 +179,9 @@ static void declare(writer *w, LLVMModuleRef mod, const char *name) {
     }
 }
 
-static LLVMValueRef constant(const writer *w, LLVMModuleRef mod, const table *t) {
-    LLVMValueRef rows = LLVMAddGlobal(mod, LLVMArrayType2(w->cg->i64, t->words.n), "rows");
-    LLVMSetInitializer(rows, LLVMConstDataArray(w->cg->i64, (const char *)t->words.at, t->words.n * sizeof(int64_t)));
+static LLVMValueRef constant(const writer *w, LLVMModuleRef mod, const sn_wrapper_rows *t) {
+    LLVMValueRef rows = LLVMAddGlobal(mod, LLVMArrayType2(w->cg->i64, t->n), "rows");
+    LLVMSetInitializer(rows, LLVMConstDataArray(w->cg->i64, (const char *)t->words, t->n * sizeof(int64_t)));
     LLVMSetGlobalConstant(rows, true);
     LLVMSetLinkage(rows, LLVMPrivateLinkage);
     return rows;
@@ -297,15 +301,10 @@ static void write_loop(writer *w, LLVMValueRef rows) {
     LLVMBuildRet(w->at, w->status);
 }
 
-sn_status sn_wrapper_llvm(LLVMValueRef *out, sn_cg *cg, LLVMModuleRef mod, sn_module *m, const char *name,
-                          sn_arena *scratch) {
-    table t = {.m = m, .arena = scratch, .number = sn_kern_numbers(m, scratch)};
+LLVMValueRef sn_wrapper_llvm(sn_cg *cg, LLVMModuleRef mod, const sn_wrapper_rows *rows, const char *name) {
     writer w = {.cg = cg, .at = cg->builder};
-    t.at = SN_NEWN(scratch, place, m->bufs.count);
-    SN_TRY(tabulate(&t));
     declare(&w, mod, name);
-    open_body(&w, t.most);
-    write_loop(&w, constant(&w, mod, &t));
-    *out = w.f;
-    return SN_OK;
+    open_body(&w, rows->most);
+    write_loop(&w, constant(&w, mod, rows));
+    return w.f;
 }

@@ -2,8 +2,8 @@
  *
  * A context, a module and a target machine per kernel, and a module of ours with that kernel alone: kernels on different
  * threads do not meet. The pass pipeline is short on purpose: the code that arrives is already unrolled and vectorised,
- * it needs its stack arrays as registers and its address arithmetic shared; about 1 ms. Relies on codegen-llvm/. Does
- * not assemble: that is the runtime's.
+ * it needs its stack arrays as registers and its address arithmetic shared; about 1 ms. What is in the cache
+ * (codegen-llvm/key.c says by what) is not made. Relies on codegen-llvm/. Does not assemble: that is the runtime's.
  */
 #include "backend-nvptx/nvptx.h"
 #include "codegen-llvm/llvm.h"
@@ -139,14 +139,80 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k, const sn
     return SN_OK;
 }
 
-static sn_status emit_own(sn_gpu_code *out, sn_module *own, const sn_target *target, bool want_llvm, sn_arena *arena) {
+static sn_status make_own(sn_gpu_code *out, sn_module *own, const sn_target *target, bool want_llvm, sn_arena *arena) {
     sn_kern k = own->kernels.at[0];
-    SN_TRY(find_launch(out, own, k, target));
     job j = {.out = out, .m = own, .k = k, .want_llvm = want_llvm, .arena = arena};
     SN_TRY(sn_cg_open(&j.cg, own->env, target));
     sn_status status = sn_cg_guarded(&j.cg, emit_guarded, &j);
     sn_cg_close(&j.cg);
     return status;
+}
+
+/* ---- what is remembered ----
+ *
+ *     | kept | maps ... | PTX ... |      what else a launch needs follows from the kernel
+ */
+typedef struct kept {
+    uint64_t kept_bytes, map_size;
+    uint32_t shared_bytes, n_maps, whole, unused;
+} kept;
+
+/* With its name, which stands in the PTX. */
+static sn_cache_key key_of(const sn_module *own, const sn_target *target) {
+    sn_text t;
+    sn_text_init(&t, own->env);
+    sn_cg_key(&t, "ptx", target);
+    sn_text_printf(&t, "@%s\n", sn_kern_get(own, own->kernels.at[0])->name);
+    sn_cg_key_kernel(&t, own, own->kernels.at[0]);
+    sn_cache_key key = sn_cache_key_of(t.s, t.n);
+    sn_text_free(&t);
+    return key;
+}
+
+static bool recall(sn_gpu_code *out, sn_cache *cache, sn_cache_key key, sn_arena *arena) {
+    kept head;
+    void *at;
+    size_t size;
+    if (!sn_cache_get(&at, &size, cache, SN_CACHE_PTX, key, arena)) return false;
+    if (size >= sizeof head) memcpy(&head, at, sizeof head);
+    if (size < sizeof head || head.map_size != sizeof *out->maps ||
+        head.n_maps > (size - sizeof head) / sizeof *out->maps) {
+        sn_cache_reject(cache, SN_CACHE_PTX, key);
+        return false;
+    }
+    size_t before = sizeof head + head.n_maps * sizeof *out->maps;
+    out->kept_bytes = head.kept_bytes;
+    out->shared_bytes = head.shared_bytes;
+    out->n_maps = head.n_maps;
+    out->whole = head.whole;
+    out->maps = (sn_tensor_map *)((char *)at + sizeof head);
+    out->ptx = (char *)at + before;
+    out->ptx_size = size - before;
+    return true;
+}
+
+static void remember(sn_cache *cache, sn_cache_key key, const sn_gpu_code *code) {
+    const kept head = {.kept_bytes = code->kept_bytes,
+                       .map_size = sizeof *code->maps,
+                       .shared_bytes = code->shared_bytes,
+                       .n_maps = code->n_maps,
+                       .whole = code->whole};
+    const sn_file_part parts[] = {
+        {&head, sizeof head}, {code->maps, code->n_maps * sizeof *code->maps}, {code->ptx, code->ptx_size}};
+    sn_cache_put(cache, SN_CACHE_PTX, key, parts, SN_COUNT(parts));
+}
+
+/* cache NULL: there is none, or LLVM IR is wanted, which nobody remembers. */
+static sn_status emit_own(sn_gpu_code *out, sn_module *own, const sn_target *target, bool want_llvm, sn_cache *cache,
+                          sn_arena *arena) {
+    sn_cache_key key;
+    SN_TRY(find_launch(out, own, own->kernels.at[0], target));
+    if (!cache) return make_own(out, own, target, want_llvm, arena);
+    key = key_of(own, target);
+    if (recall(out, cache, key, arena)) return SN_OK;
+    SN_TRY(make_own(out, own, target, false, arena));
+    remember(cache, key, out);
+    return SN_OK;
 }
 
 /* One call, which counts as a block; the texts say so. */
@@ -165,19 +231,19 @@ static sn_status leave_to_library(sn_gpu_code *out, sn_module *own, sn_arena *ar
 }
 
 static sn_status emit_in(sn_gpu_code *out, sn_env *env, const sn_module *m, sn_kern k, const sn_target *target,
-                         bool want_llvm, sn_arena *arena) {
+                         bool want_llvm, sn_cache *cache, sn_arena *arena) {
     *out = (sn_gpu_code){0};
     if (!target->is_gpu) return sn_fail(env, SN_ERROR_TARGET, "PTX cannot be made for target %s", target->name);
     sn_module *own = sn_module_of_kernel(env, m, k);
     sn_status status = sn_kern_is_library(sn_kern_get(m, k)) ? leave_to_library(out, own, arena)
-                                                             : emit_own(out, own, target, want_llvm, arena);
+                                                             : emit_own(out, own, target, want_llvm, cache, arena);
     sn_module_free(own);
     return status;
 }
 
 sn_status sn_nvptx_emit(sn_gpu_code *out, const sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
                         sn_arena *arena) {
-    return emit_in(out, m->env, m, k, target, want_llvm, arena);
+    return emit_in(out, m->env, m, k, target, want_llvm, NULL, arena);
 }
 
 /* ---- all kernels ---- */
@@ -187,13 +253,14 @@ typedef struct all {
     sn_arena *arenas; /* of the pieces, in their environments */
     const sn_module *m;
     const sn_target *target;
+    sn_cache *cache;
     sn_arena *arena;
 } all;
 
 static sn_status emit_piece(void *user, sn_env *env, uint32_t i) {
     all *a = user;
     sn_arena_init(&a->arenas[i], env);
-    return emit_in(&a->codes[i], env, a->m, a->m->kernels.at[i], a->target, false, &a->arenas[i]);
+    return emit_in(&a->codes[i], env, a->m, a->m->kernels.at[i], a->target, false, a->cache, &a->arenas[i]);
 }
 
 static sn_status take_piece(void *user, uint32_t i) {
@@ -205,8 +272,9 @@ static sn_status take_piece(void *user, uint32_t i) {
 }
 
 sn_status sn_nvptx_emit_all(sn_gpu_code *out, const sn_module *m, const sn_target *target, const sn_workers *workers,
-                            sn_arena *arena) {
+                            sn_cache *cache, sn_arena *arena) {
     uint32_t n = m->kernels.n;
-    all a = {.codes = out, .arenas = SN_NEWN(arena, sn_arena, n), .m = m, .target = target, .arena = arena};
+    all a = {
+        .codes = out, .arenas = SN_NEWN(arena, sn_arena, n), .m = m, .target = target, .cache = cache, .arena = arena};
     return sn_cg_pieces(m->env, workers, n, &(sn_pieces){emit_piece, take_piece, &a});
 }

@@ -2,6 +2,7 @@
 #ifndef SN_BACKEND_NVPTX_PTX_H
 #define SN_BACKEND_NVPTX_PTX_H
 
+#include "cache/cache.h"
 #include "codegen-llvm/codegen.h"
 
 /* "sm_75" .. "sm_121", "sm_90a" .. "sm_121a" or "host". Fails with SN_ERROR_TARGET and the list of known names. */
@@ -14,8 +15,8 @@ sn_status sn_target_for_sm(sn_target *out, sn_env *env, uint32_t sm);
 /* One kernel; the texts go to the arena. */
 sn_status sn_nvptx_emit(sn_gpu_code *out, const sn_module *m, sn_kern k, const sn_target *target, bool want_llvm,
                         sn_arena *arena);
-/* All kernels: out has the order of m->kernels. */
+/* All kernels: out has the order of m->kernels. cache NULL: none. */
 sn_status sn_nvptx_emit_all(sn_gpu_code *out, const sn_module *m, const sn_target *target, const sn_workers *workers,
-                            sn_arena *arena);
+                            sn_cache *cache, sn_arena *arena);
 
 #endif

@@ -46,6 +46,14 @@ sn_status sn_cg_kernel(LLVMValueRef *out, sn_cg_needs *needs, sn_cg *cg, LLVMMod
 /* Will it need kept memory? */
 bool sn_cg_keeps(const sn_module *m, sn_kern k, bool gpu);
 
+/* ---- what code is made from (key.c) ---- */
+
+/* Digest of the sources that code depends on. */
+extern const char sn_cg_sources[];
+/* Begin the text for code of a kind; add a kernel of a module of its own, but not its name. */
+void sn_cg_key(sn_text *t, const char *kind, const sn_target *target);
+void sn_cg_key_kernel(sn_text *t, const sn_module *m, sn_kern k);
+
 /* LLVMVerifyModule as a status: what it finds is a bug of ours. */
 sn_status sn_cg_verify(sn_cg *cg, LLVMModuleRef mod);
 /* Run a pass pipeline ("sroa,early-cse") over the module. */

@@ -169,12 +169,31 @@ sn_status sn_program_guard(sn_program *p) {
 static sn_status generate_on(sn_program *p, const sn_workers *workers, uint32_t threads) {
     if (p->gpu_code) {
         p->codes = SN_NEWN(&p->arena, sn_gpu_code, p->m->kernels.n + 1);
-        SN_TRY(sn_nvptx_emit_all(p->codes, p->m, &p->target, workers, &p->arena));
+        SN_TRY(sn_nvptx_emit_all(p->codes, p->m, &p->target, workers, p->cache, &p->arena));
     }
     if (!p->runnable) return SN_OK;
     sn_target host;
     sn_target_host(&host, threads);
-    return sn_host_compile(&p->host, p->m, !p->gpu_code, &host, workers);
+    return sn_host_compile(&p->host, p->m, !p->gpu_code, &host, workers, p->cache);
+}
+
+static void open_cache(sn_program *p, const sn_settings *s) {
+    if (s->cache) p->cache = sn_cache_open(&p->arena, sn_strdup(&p->arena, s->cache), s->cache_size);
+}
+
+static void close_cache(sn_program *p, const sn_settings *s) {
+    sn_cache *c = p->cache;
+    if (!c) return;
+    sn_cache_trim(c, &p->ctx->env);
+    p->info.cached = true;
+    p->info.cache_hits = c->hits;
+    p->info.cache_misses = c->misses;
+    p->info.cache_stored = c->stored;
+    p->info.cache_evicted = c->evicted;
+    p->info.cache_damaged = c->bad;
+    if (c->warning[0] && s->passes.print)
+        s->passes.print(s->passes.print_user, sn_strf(&p->ctx->scratch, "%s\n", c->warning));
+    p->cache = NULL;
 }
 
 /* A single kernel needs no threads, and starting them takes longer than a small one. */
@@ -234,7 +253,7 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
             kernels[k].kept_bytes = sn_host_code_kept_bytes(p->host, k);
         }
     }
-    return sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads);
+    return sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads, p->cache);
 }
 
 /* ---- ports ---- */
@@ -429,10 +448,12 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     SN_TRY(run_passes(p, s));
     double passes_done = now_us();
     if (last == SN_PHASE_PASSES) return SN_OK;
+    open_cache(p, s);
     SN_TRY(generate(p, s->threads));
     double code_done = now_us();
+    if (last == SN_PHASE_LOADED) SN_TRY(load_program(p, cu, s));
+    close_cache(p, s);
     if (last == SN_PHASE_CODE || last == SN_PHASE_SOURCE) return SN_OK;
-    SN_TRY(load_program(p, cu, s));
     p->info.passes_us = passes_done - start;
     p->info.codegen_us = code_done - passes_done;
     p->info.total_us = now_us() - start;

@@ -85,6 +85,8 @@ typedef struct sn_settings {
     unsigned n_dims;
     sn_tune_mode tune;
     const char *record_dir; /* NULL: no records */
+    const char *cache;      /* folder of generated code; NULL: none is remembered */
+    uint64_t cache_size;
     sn_pass_options passes;
 } sn_settings;
 
@@ -102,6 +104,7 @@ struct sn_program {
     int device;
     bool gpu_code, runnable, interpreted;
     sn_pool *pool;          /* of code generation, while it runs */
+    sn_cache *cache;        /* while it is compiled; NULL: none */
     sn_gpu_code *codes;     /* gpu_code: one per kernel */
     sn_host_code *host;     /* wrapper, and kernels of the CPU */
     const char **libraries; /* by kernel: the name of the library that runs it, NULL: none does; NULL: none runs any */
@@ -144,6 +147,8 @@ sn_status sn_size_read(sn_ix *out, sn_graph *g, const char *who, int64_t size);
 bool sn_size_is_code(int64_t size);
 
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options);
+/* The folder and the size of a cache of generated code by their options; NULL: as the environment says. *folder NULL: off. */
+sn_status sn_cache_settings(const char **folder, uint64_t *size, sn_context *ctx, const char *cache, const char *most);
 /* The word of an option, or of an argument; NULL means exact. */
 sn_status sn_precision_read(sn_precision *out, sn_env *env, const char *word);
 sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);

@@ -1,9 +1,11 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
- * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE and SINTER_RECORD_DIR stand in for options that are not
- * set (options.def), XDG_CACHE_HOME and HOME say where records are by default.
+ * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE and
+ * SINTER_CACHE_SIZE stand in for options that are not set (options.def), XDG_CACHE_HOME and HOME say where records and code are
+ * by default.
  */
 #include "frontend/frontend.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -73,10 +75,42 @@ static void log_text(void *user, const char *text) {
 }
 
 /* Where caches of this user are; NULL: nowhere. */
-static const char *cache_folder(sn_context *ctx) {
+static const char *cache_folder(sn_context *ctx, const char *what) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && cache[0] == '/') return sn_strf(&ctx->scratch, "%s/sinter/records", cache);
-    return home && home[0] == '/' ? sn_strf(&ctx->scratch, "%s/.cache/sinter/records", home) : NULL;
+    if (cache && cache[0] == '/') return sn_strf(&ctx->scratch, "%s/sinter/%s", cache, what);
+    return home && home[0] == '/' ? sn_strf(&ctx->scratch, "%s/.cache/sinter/%s", home, what) : NULL;
+}
+
+/* "1048576", "64K", "512M", "1G". */
+static bool read_bytes(uint64_t *out, const char *text) {
+    static const char units[] = "KMG";
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (errno || (*end && (!unit || end[1])) || !*out || *out > UINT64_MAX >> shift) return false;
+    *out <<= shift;
+    return true;
+}
+
+/* A slip of on and off would be the name of a folder: one says so by a slash. */
+sn_status sn_cache_settings(const char **folder, uint64_t *size, sn_context *ctx, const char *cache, const char *most) {
+    cache = or_environment(cache, "SINTER_CACHE", "off");
+    most = or_environment(most, "SINTER_CACHE_SIZE", "1G");
+    *folder = NULL;
+    if (!read_bytes(size, most))
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "cache_size: '%s' is no number of bytes (512M, 1G)", most);
+    if (!strcmp(cache, "off")) return SN_OK;
+    if (strchr(cache, '/')) *folder = cache;
+    else if (strcmp(cache, "on") != 0)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "cache: '%s' is none of on, off and a folder with a / (./%s)",
+                       cache, cache);
+    else if (!(*folder = cache_folder(ctx, "code")))
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
+                       "cache: 'on' needs XDG_CACHE_HOME or HOME, which say no folder; give one");
+    return SN_OK;
 }
 
 static sn_status read_tune(sn_settings *out, sn_context *ctx, const sn_compile_options *o) {
@@ -85,7 +119,7 @@ static sn_status read_tune(sn_settings *out, sn_context *ctx, const sn_compile_o
     SN_TRY(choose(&mode, &ctx->env, "tune", or_environment(o->tune, "SINTER_TUNE", "records"), modes));
     out->tune = (sn_tune_mode)mode;
     const char *folder = or_environment(o->record_dir, "SINTER_RECORD_DIR", NULL);
-    if (!folder) folder = cache_folder(ctx);
+    if (!folder) folder = cache_folder(ctx, "records");
     out->record_dir = folder && strcmp(folder, "off") ? folder : NULL;
     return SN_OK;
 }
@@ -120,6 +154,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
         .ordinal = o.ordinal, .target = o.target, .alignment = o.alignment, .dims = o.dims, .n_dims = o.n_dims};
     SN_TRY(read_choices(out, ctx, &o));
     SN_TRY(read_tune(out, ctx, &o));
+    SN_TRY(sn_cache_settings(&out->cache, &out->cache_size, ctx, o.cache, o.cache_size));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
     out->passes.pipeline = o.pipeline;

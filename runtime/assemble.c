@@ -4,13 +4,16 @@
  * It comes with the toolkit, not with the driver, so it is opened at run time and may be missing: cuda_module.c then
  * gives the PTX to the driver. Worker threads allocate nothing of ours; results are fetched by the calling thread.
  */
+#define _GNU_SOURCE /* dlinfo */
 #include "runtime/cuda_module.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const libraries[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
 
@@ -30,6 +33,7 @@ enum { NVJITLINK_SUCCESS = 0, NVJITLINK_INPUT_PTX = 2 };
 struct sn_assembler {
     sn_env *env;
     void *library;
+    int (*Version)(unsigned *major, unsigned *minor); /* NULL: a library that is too old to say */
 #define X(function, parameters) int(*function) parameters;
     JITLINK_FUNCTIONS(X)
 #undef X
@@ -50,6 +54,8 @@ static bool resolve(sn_assembler *as) {
         if (!symbol) return false;
         memcpy((char *)as + rows[i].offset, &symbol, sizeof symbol);
     }
+    void *version = dlsym(as->library, "nvJitLinkVersion");
+    memcpy(&as->Version, &version, sizeof version);
     return true;
 }
 
@@ -69,6 +75,16 @@ void sn_assembler_close(sn_assembler *as) {
     if (!as) return;
     dlclose(as->library);
     sn_heap_free(as->env, as, sizeof *as);
+}
+
+/* Its patches have no number: the size of the file stands for it. */
+bool sn_assembler_version(char *out, size_t size, const sn_assembler *as) {
+    unsigned major, minor;
+    struct stat file;
+    struct link_map *map;
+    if (!as->Version || as->Version(&major, &minor) != NVJITLINK_SUCCESS) return false;
+    if (dlinfo(as->library, RTLD_DI_LINKMAP, &map) != 0 || stat(map->l_name, &file) != 0) return false;
+    return snprintf(out, size, "nvJitLink %u.%u of %lld bytes", major, minor, (long long)file.st_size) < (int)size;
 }
 
 void sn_assembly_arch(char *out, size_t size, const char *ptx, uint32_t sm) {

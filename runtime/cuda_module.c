@@ -3,7 +3,8 @@
  * A kernel that is a program of its own (sn_rt_kernel.whole), one that nvJitLink refuses, or whose cubin this driver does
  * not take (a toolkit newer than the driver), gets a second chance as PTX with the driver. What both refuse fails with the
  * first lines of the assembler's log. The driver is called from several threads, too: how many texts it assembles at a time
- * is its affair.
+ * is its affair. Cubins are remembered by text, architecture and version of nvJitLink; the driver gives none away, and has a
+ * cache of its own.
  */
 #include "runtime/cuda_module.h"
 
@@ -11,7 +12,38 @@
 
 enum { DRIVER_LOG = 8192 };
 
-static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool,
+static sn_cache_key key_of(const sn_assembly *job, const char *version, sn_env *env) {
+    sn_text t;
+    sn_text_init(&t, env);
+    sn_text_printf(&t, "cubin\n%s\n%s\n", version, job->arch);
+    sn_text_putn(&t, job->ptx, job->ptx_size);
+    sn_cache_key key = sn_cache_key_of(t.s, t.n);
+    sn_text_free(&t);
+    return key;
+}
+
+/* Those that are remembered are not assembled; the others are remembered. */
+static void assemble_rest(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool, sn_cache *cache,
+                          sn_arena *scratch) {
+    char version[64];
+    if (!cache || !sn_assembler_version(version, sizeof version, as)) {
+        sn_assemble(as, jobs, n, pool, scratch);
+        return;
+    }
+    sn_cache_key *keys = SN_NEWN(scratch, sn_cache_key, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (jobs[i].left_out) continue;
+        keys[i] = key_of(&jobs[i], version, scratch->env);
+        jobs[i].left_out = sn_cache_get(&jobs[i].cubin, &jobs[i].cubin_size, cache, SN_CACHE_CUBIN, keys[i], scratch);
+    }
+    sn_assemble(as, jobs, n, pool, scratch);
+    for (uint32_t i = 0; i < n; i++) {
+        sn_file_part part = {jobs[i].cubin, jobs[i].cubin_size};
+        if (!jobs[i].left_out && jobs[i].cubin) sn_cache_put(cache, SN_CACHE_CUBIN, keys[i], &part, 1);
+    }
+}
+
+static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool, sn_cache *cache,
                                  sn_arena *scratch) {
     sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -23,7 +55,7 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
     }
     sn_assembler *as = sn_assembler_open(cu->env);
     if (!as) return jobs;
-    sn_assemble(as, jobs, n, pool, scratch);
+    assemble_rest(as, jobs, n, pool, cache, scratch);
     sn_assembler_close(as);
     return jobs;
 }
@@ -112,11 +144,11 @@ static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job
 }
 
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
-                            uint32_t n, sn_pool *pool) {
+                            uint32_t n, sn_pool *pool, sn_cache *cache) {
     sn_arena scratch;
     sn_arena_init(&scratch, cu->env);
     double start = sn_now_us();
-    const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, &scratch);
+    const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, cache, &scratch);
     sn_status status = drive_all(out, cu, jobs, kernels, n, pool, &scratch);
     double assembled = sn_now_us();
     for (uint32_t i = 0; i < n && status == SN_OK; i++)

@@ -4,6 +4,7 @@
 #ifndef SN_RUNTIME_RUNTIME_H
 #define SN_RUNTIME_RUNTIME_H
 
+#include "cache/cache.h"
 #include "include/sinter/watched.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
@@ -81,9 +82,9 @@ typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *co
 typedef struct sn_prog sn_prog;
 /* cu NULL: CPU. GPU: cubins by nvJitLink when libnvJitLink is there, else by the driver; a refused PTX fails with the
  * assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU
- * threads. */
+ * threads. cache: of cubins, NULL: none. */
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
-                       sn_rt_wrapper wrapper, uint32_t threads);
+                       sn_rt_wrapper wrapper, uint32_t threads, sn_cache *cache);
 void sn_prog_free(sn_prog *p);
 /* What runs of a program change: workspace, memory that kernels keep, scratch. One run at a time; runs in different
  * states may go on at once, on different threads when each state has an env, and a device, of its own: failures go

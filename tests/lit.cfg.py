@@ -81,6 +81,7 @@ config.substitutions += [
 config.environment["PATH"] = os.pathsep.join([build, LLVM_BIN, os.environ.get("PATH", "/usr/bin:/bin")])
 config.environment["FILECHECK_OPTS"] = "--dump-input-filter=error --dump-input-context=5"
 config.environment["SINTER_RECORD_DIR"] = "off"    # what somebody has timed here is no part of a test
+config.environment["SINTER_CACHE"] = "off"         # nor what was compiled
 for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

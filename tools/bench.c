@@ -28,6 +28,7 @@ static const char help[] =
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --choices=A,B     what products and convolutions may become (see run)\n"
     "  --tune=MODE       choices for products: off, records (default), on: time what is not on record\n"
+    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 
 enum {
@@ -84,6 +85,8 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             TOOL_PRECISION,
                                             TOOL_CHOICES,
                                             TOOL_TUNE,
+                                            TOOL_CACHE,
+                                            TOOL_CACHE_SIZE,
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -250,6 +253,9 @@ static void describe(bench_result *out, const sn_program *p, const bench *b) {
     out->codegen_ms = p->info.codegen_us / 1e3;
     out->assemble_ms = p->info.assemble_us / 1e3;
     out->load_ms = p->info.load_us / 1e3;
+    out->cached = p->info.cached;
+    out->cache_hits = p->info.cache_hits;
+    out->cache_misses = p->info.cache_misses;
     out->rate = out->us > 0 ? out->bytes / (out->us * 1e-6) : 0;
     out->flop_rate = out->us > 0 ? out->flops / (out->us * 1e-6) : 0;
     out->share = d->copy_rate > 0 ? out->rate / d->copy_rate : 0;

@@ -21,6 +21,8 @@ typedef struct bench_device {
 typedef struct bench_result {
     char name[256];     /* of the file, without folder and .sn */
     const char *method; /* "events", "graph", "wall" */
+    bool cached;
+    unsigned cache_hits, cache_misses;
     double bytes, us, events_us, rate, share, compile_ms, passes_ms, codegen_ms, assemble_ms,
         load_ms;             /* events_us: GPU, as the peer's */
     double flops, flop_rate; /* of contractions; 0: there is none */

@@ -122,6 +122,7 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
             r->kernels, r->launches, r->compile_ms, r->method, r->runs);
     fprintf(f, ", \"passes_ms\": %.3f, \"codegen_ms\": %.3f, \"assemble_ms\": %.3f, \"load_ms\": %.3f", r->passes_ms,
             r->codegen_ms, r->assemble_ms, r->load_ms);
+    if (r->cached) fprintf(f, ", \"cache_hits\": %u, \"cache_misses\": %u", r->cache_hits, r->cache_misses);
     if (r->events_us > 0) fprintf(f, ", \"events_us\": %.3f", r->events_us);
     if (r->graph_runs) fprintf(f, ", \"graph_runs\": %u, \"graph_sets\": %u", r->graph_runs, r->graph_sets);
     fprintf(f, ", \"workspace_bytes\": %zu", r->workspace);

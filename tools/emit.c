@@ -9,7 +9,8 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
                            "  --passes=A,B      passes to run instead of the target's pipeline\n"
                            "  --choices=A,B     what products and convolutions may become (see run)\n"
-                           "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n";
+                           "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+                           "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
 
 typedef struct emit_args {
     const char *stage, *path;
@@ -19,9 +20,16 @@ typedef struct emit_args {
 } emit_args;
 
 static int parse(emit_args *e, int argc, char **argv) {
-    static const struct option options[] = {{"stage", required_argument, NULL, 's'},  TOOL_TARGET,       TOOL_DIM,
-                                            {"passes", required_argument, NULL, 'p'}, TOOL_PRECISION,    TOOL_CHOICES,
-                                            {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"stage", required_argument, NULL, 's'},
+                                            TOOL_TARGET,
+                                            TOOL_DIM,
+                                            {"passes", required_argument, NULL, 'p'},
+                                            TOOL_PRECISION,
+                                            TOOL_CHOICES,
+                                            TOOL_CACHE,
+                                            TOOL_CACHE_SIZE,
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 's': e->stage = optarg; break;

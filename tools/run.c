@@ -30,6 +30,8 @@ static const char help[] =
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
+    "  --cache=WHERE           generated code on disk: on (no WHERE: the same), off, or a folder with a / in it\n"
+    "  --cache-size=BYTES      what its files may come to: 512M, 1G (default)\n"
     "  --kernels               list the kernels\n"
     "  --watch[=K0,K1]         show what kernels write: all of them, or these\n"
     "  --watch-reads           also what they read\n"
@@ -64,6 +66,8 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_TARGET,
                                             TOOL_PRECISION,
                                             TOOL_VERIFY,
+                                            TOOL_CACHE,
+                                            TOOL_CACHE_SIZE,
                                             {"kernels", no_argument, NULL, 'k'},
                                             {"timings", no_argument, NULL, 'm'},
                                             {"watch", optional_argument, NULL, 'W'},
@@ -223,6 +227,9 @@ static void print_timings(const sn_program *p, double read_ms) {
     printf("reading %.1f ms, passes %.1f ms, code %.1f ms, assembly %.1f ms, loading %.1f ms; together %.1f ms\n",
            read_ms, i->passes_us / 1e3, i->codegen_us / 1e3, i->assemble_us / 1e3, i->load_us / 1e3,
            read_ms + i->total_us / 1e3);
+    if (i->cached)
+        printf("cache: %u found, %u not, %u stored, %u evicted, %u damaged\n", i->cache_hits, i->cache_misses,
+               i->cache_stored, i->cache_evicted, i->cache_damaged);
 }
 
 int tool_run(sn_context *ctx, int argc, char **argv) {

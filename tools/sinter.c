@@ -17,6 +17,7 @@ static const tool_command commands[] = {
     {"random", tool_random, "[options]", "run random graphs against the evaluator"},
     {"onnx-suite", tool_onnx_suite, "[options] DIR...", "run tests of the ONNX project"},
     {"bench", tool_bench, "[options] FILE|FOLDER...", "time graphs"},
+    {"cache", tool_cache, "stat|clear|verify [options]", "look at generated code on disk, delete it, check it"},
     {"tune", tool_tune, "[options] FILE",
      "time the choices for the products and convolutions of a graph, and record the fastest"},
 };
@@ -110,7 +111,7 @@ bool tool_add_input(tool_inputs *in, char *text) {
     return true;
 }
 
-/* What the library says beside results: a record that does not count. */
+/* What the library says beside results: a record that does not count, a cache that cannot be used. */
 static void on_log(void *user, const char *text) {
     (void)user;
     fprintf(stderr, "sinter: %s", text);

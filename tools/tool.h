@@ -28,6 +28,7 @@ int tool_conform(sn_context *ctx, int argc, char **argv);
 int tool_import(sn_context *ctx, int argc, char **argv);
 int tool_onnx_suite(sn_context *ctx, int argc, char **argv);
 int tool_random(sn_context *ctx, int argc, char **argv);
+int tool_cache(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
 int tool_tune(sn_context *ctx, int argc, char **argv);
 
@@ -60,6 +61,8 @@ enum {
     TOOL_OPTION_CHOICES,
     TOOL_OPTION_TUNE,
     TOOL_OPTION_RECORD_DIR,
+    TOOL_OPTION_CACHE,
+    TOOL_OPTION_CACHE_SIZE,
     TOOL_OPTION_TARGET,
     TOOL_OPTION_VERIFY,
 };
@@ -72,6 +75,8 @@ enum {
 #define TOOL_CHOICES {"choices", required_argument, NULL, TOOL_OPTION_CHOICES}
 #define TOOL_TUNE {"tune", optional_argument, NULL, TOOL_OPTION_TUNE}
 #define TOOL_RECORD_DIR {"record-dir", required_argument, NULL, TOOL_OPTION_RECORD_DIR}
+#define TOOL_CACHE {"cache", optional_argument, NULL, TOOL_OPTION_CACHE}
+#define TOOL_CACHE_SIZE {"cache-size", required_argument, NULL, TOOL_OPTION_CACHE_SIZE}
 #define TOOL_TARGET {"target", required_argument, NULL, TOOL_OPTION_TARGET}
 #define TOOL_VERIFY {"verify", required_argument, NULL, TOOL_OPTION_VERIFY}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */

@@ -541,6 +541,12 @@ typedef struct sn_compile_options {
     /* The folder of those records; "off": none are read or written. NULL: sinter/records in $XDG_CACHE_HOME or ~/.cache. Only
      * tuning writes there. What is wrong with a record is a line in the context's log, and it does not count. */
     const char *record_dir;
+    /* Generated code on disk (PTX, cubins, objects of the CPU): "off" (default); "on": in sinter/code in $XDG_CACHE_HOME or
+     * ~/.cache; or a folder, with a / in it. What was compiled before, by any process, is taken from there. A folder that
+     * cannot be used is a line in the context's log, and code is made anew. Whoever may write there decides what runs. */
+    const char *cache;
+    /* What its files may come to, "512M", "1G" (default): beyond that those go that were used longest ago. */
+    const char *cache_size;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -571,6 +577,9 @@ typedef struct sn_program_info {
     size_t moved; /* bytes of all inputs and weights that are used and all outputs: what a run has to move at least */
     double passes_us, codegen_us, assemble_us, load_us, total_us; /* host time of the phases of sn_compile */
     unsigned n_launches; /* of kernels, in a run: one kernel may be launched many times */
+    bool cached;         /* compiled with a cache of generated code, whose figures follow: */
+    unsigned cache_hits, cache_misses;                   /* entries that were asked for */
+    unsigned cache_stored, cache_evicted, cache_damaged; /* new ones; old ones that made room; ones that do not count */
 } sn_program_info;
 
 typedef struct sn_kernel_info {

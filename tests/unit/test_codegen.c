@@ -90,7 +90,7 @@ static void run_on_host(const codegen_kernel *k) {
     sn_arena_init(&arena, &env);
     cr_assert_eq(sn_loop_eval(m, want, &arena), SN_OK, "%s: %s", k->name, env.message);
     sn_host_code *code;
-    cr_assert_eq(sn_host_compile(&code, m, true, &target, NULL), SN_OK, "%s: %s", k->name, env.message);
+    cr_assert_eq(sn_host_compile(&code, m, true, &target, NULL, NULL), SN_OK, "%s: %s", k->name, env.message);
     sn_kern kern = m->kernels.at[0];
     void *params[16], *kept = calloc(1, sn_host_code_kept_bytes(code, 0) + 1);
     uint32_t n = sn_kern_get(m, kern)->params.n;

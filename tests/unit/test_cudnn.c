@@ -368,7 +368,7 @@ static void run(fixture *f) {
     sn_prog_state *st;
     const sn_rt_kernel kernel = {.grid = 1, .block_x = 1, .block_y = 1, .library = &f->call};
     evaluate(f);
-    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 2), SN_OK, "%s", f->env.message);
+    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 2, NULL), SN_OK, "%s", f->env.message);
     cr_assert_eq(sn_prog_state_new(&st, p, &f->env, f->cu), SN_OK, "%s", f->env.message);
     cr_expect_eq(dnn.handles, 2, "a state has a handle of its own");
     size_t held = f->env.bytes_now;
@@ -578,7 +578,7 @@ Test(cudnn, algorithms_are_those_that_can_be_used) {
     cr_expect_not(sn_library_takes(f->cu, &f->call, why));
     cr_expect_str_eq(why, "cuDNN 9.10.2 has 2 algorithms for it, numbered from 0: there is no algo=2");
     const sn_rt_kernel kernel = {.grid = 1, .library = &f->call};
-    cr_expect_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1), SN_ERROR_UNSUPPORTED);
+    cr_expect_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1, NULL), SN_ERROR_UNSUPPORTED);
     cr_expect_str_eq(f->env.message, "kernel k0: no library runs it: cuDNN 9.10.2 has 2 algorithms for it, numbered "
                                      "from 0: there is no algo=2");
     sn_env_clear(&f->env);
@@ -598,7 +598,7 @@ Test(cudnn, a_call_that_fails) {
     fixture *f = parsed(samples[0].body, "f32", "sm_80");
     const sn_rt_kernel kernel = {.grid = 1, .library = &f->call};
     evaluate(f);
-    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1, NULL), SN_OK);
     cr_assert_eq(sn_prog_state_new(&st, p, &f->env, f->cu), SN_OK);
     dnn.fail = true;
     cr_expect_eq(sn_prog_run(st, f->inputs, &f->output, NULL, true), SN_ERROR_DEVICE);

@@ -398,7 +398,7 @@ static void run(fixture *f) {
     sn_prog *p;
     sn_prog_state *st;
     const sn_rt_kernel kernel = {.grid = 1, .block_x = 1, .block_y = 1, .library = &f->call};
-    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 2), SN_OK, "%s", f->env.message);
+    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 2, NULL), SN_OK, "%s", f->env.message);
     cr_assert_eq(sn_prog_state_new(&st, p, &f->env, f->cu), SN_OK, "%s", f->env.message);
     size_t held = f->env.bytes_now;
     cr_assert_eq(sn_prog_run(st, f->inputs, &f->output, NULL, true), SN_OK, "%s", f->env.message);
@@ -587,7 +587,7 @@ Test(library, algorithms_are_those_that_can_be_used) {
     cr_expect_str_eq(why, "cuBLASLt 13.10.5 has 3 algorithms for it, numbered from 0: there is no algo=3");
     const sn_rt_kernel kernel = {.grid = 1, .library = &f->call};
     sn_prog *p;
-    cr_expect_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1), SN_ERROR_UNSUPPORTED);
+    cr_expect_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 1, NULL), SN_ERROR_UNSUPPORTED);
     cr_expect_str_eq(f->env.message,
                      "kernel k0: no library runs it: cuBLASLt 13.10.5 has 3 algorithms for it, numbered "
                      "from 0: there is no algo=3");

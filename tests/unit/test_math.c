@@ -114,7 +114,8 @@ static void run(bench *t, sn_lop op, sn_axis_kind kind) {
     sn_module *m = sn_module_new(&t->env);
     sn_kern k = build(m, t, op, kind, t->out_dtype);
     sn_host_code *code = NULL;
-    cr_assert_eq(sn_host_compile(&code, m, true, &t->target, NULL), SN_OK, "%s: %s", sn_lops[op].name, t->env.message);
+    cr_assert_eq(sn_host_compile(&code, m, true, &t->target, NULL, NULL), SN_OK, "%s: %s", sn_lops[op].name,
+                 t->env.message);
     void *params[3];
     for (uint32_t i = 0; i < sn_kern_get(m, k)->params.n; i++) {
         const char *name = sn_buf_get(m, sn_kern_get(m, k)->params.at[i])->name;

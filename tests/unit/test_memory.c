@@ -135,6 +135,20 @@ Test(memory, runs_out_on_the_cpu) { starve((sn_compile_options){.device = "cpu",
 
 Test(memory, runs_out_making_ptx) { starve((sn_compile_options){.target = "sm_90", .print_after = "all"}); }
 
+/* Code that is partly on disk, and then all of it. */
+static void starve_with_cache(sn_compile_options o) {
+    char folder[] = "/tmp/sinter-memory-XXXXXX", command[64];
+    cr_assert(mkdtemp(folder));
+    o.cache = folder;
+    for (int k = 0; k < 2; k++) starve(o);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
+}
+
+Test(memory, runs_out_with_objects_on_disk) { starve_with_cache((sn_compile_options){.device = "cpu", .threads = 2}); }
+
+Test(memory, runs_out_with_ptx_on_disk) { starve_with_cache((sn_compile_options){.target = "sm_90"}); }
+
 /* A call that fails leaves its objects as they were: the same calls succeed once there is memory again. */
 Test(memory, goes_on_after_running_out) {
     budget b = {.left = 100000};

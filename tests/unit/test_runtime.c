@@ -252,7 +252,7 @@ Test(program, interpreter_on_the_cpu) {
     sn_module *m = parsed(&env, chain);
     for (uint32_t threads = 1; threads <= 3; threads++) {
         sn_prog *p;
-        cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, threads), SN_OK, "%s", env.message);
+        cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, threads, NULL), SN_OK, "%s", env.message);
         sn_prog_state *st = new_state(p);
         _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
         size_t held = env.bytes_now;
@@ -271,7 +271,7 @@ Test(program, times_runs_on_the_cpu) {
     sn_env_init(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1, NULL), SN_OK);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4];
     double us[3] = {-1, -1, -1};
@@ -288,7 +288,7 @@ static void refused_at_run(void *x, void *y, const char *message) {
     sn_env_init(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1, NULL), SN_OK);
     sn_prog_state *st = new_state(p);
     cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_ERROR_ARGUMENT);
     cr_assert(strstr(env.message, message), "%s", env.message);
@@ -310,7 +310,7 @@ static void refused_at_load(const char *text, const sn_rt_kernel *kernels, uint3
     sn_env_init(&env);
     sn_module *m = parsed(&env, text);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, NULL, kernels, n, NULL, 1), status);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, kernels, n, NULL, 1, NULL), status);
     cr_assert_null(p);
     cr_assert_str_eq(env.message, message);
     sn_module_free(m);
@@ -355,7 +355,7 @@ Test(program, interpreter_on_a_device) {
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2, NULL), SN_OK, "%s", env.message);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
     size_t held = env.bytes_now;
@@ -392,7 +392,7 @@ Test(program, watched_on_a_device) {
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2, NULL), SN_OK, "%s", env.message);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
     size_t held = env.bytes_now;
@@ -430,7 +430,7 @@ Test(program, addresses_as_one_parameter) {
     sn_prog *p;
     sn_rt_kernel kernel = {
         .name = "block1", .ptx = "p", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1, .param_block = true};
-    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1, NULL), SN_OK, "%s", env.message);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
     cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
@@ -453,7 +453,7 @@ static void each_state_keeps_its_own(sn_env *env, sn_cuda *cu, const sn_rt_kerne
         "kernel @keep1(x: f32[1] in, y: f32[1] out) { loop i in 1 : grid { %0 = load x[i] store y[i], %0 } }\nwrapper @m workspace 0 { call @keep1(x, y) }\n";
     sn_module *m = parsed(env, text);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, kernel, 1, NULL, 1), SN_OK, "%s", env->message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, kernel, 1, NULL, 1, NULL), SN_OK, "%s", env->message);
     sn_prog_state *states[] = {new_state(p), new_state(p)};
     static const int order[] = {0, 0, 1, 0, 1}, counts[] = {1, 2, 1, 3, 2};
     for (size_t k = 0; k < SN_COUNT(order); k++) {
@@ -484,7 +484,7 @@ Test(program, a_graph_walks_over_copies_of_the_tensors) {
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1, NULL), SN_OK, "%s", env.message);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4] = {0};
     uint32_t launches = sn_prog_launches(p);
@@ -518,7 +518,7 @@ Test(program, a_failed_capture_leaves_nothing_behind) {
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1, NULL), SN_OK);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4];
     double us[1];
@@ -541,7 +541,7 @@ Test(program, graphs_are_for_devices) {
     sn_env_init(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1, NULL), SN_OK);
     sn_prog_state *st = new_state(p);
     double us[1];
     sn_graph_timing how = {.run_us = 1};
@@ -560,7 +560,7 @@ Test(program, constants_are_uploaded_once) {
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, text);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 1, NULL, 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 1, NULL, 1, NULL), SN_OK, "%s", env.message);
     sn_prog_state *st = new_state(p);
     float y[4] = {0};
     for (int run = 0; run < 2; run++) cr_assert_eq(sn_prog_run(st, NULL, (void *[]){y}, NULL, false), SN_OK);
@@ -577,7 +577,7 @@ Test(program, a_failed_launch_names_kernel_and_error) {
     sn_cuda *cu = fake_device(&env);
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_OK);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1, NULL), SN_OK);
     sn_prog_state *st = new_state(p);
     _Alignas(16) float x[4] = {0}, y[4];
     fake.next_launch = ILLEGAL_ADDRESS;
@@ -607,7 +607,7 @@ Test(program, the_driver_assembles_side_by_side) {
     for (uint32_t threads = 1; threads <= 4; threads++) {
         sn_pool *pool = sn_pool_new(&env, threads);
         cr_assert_eq(sn_cuda_enter(cu), SN_OK);
-        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, KERNELS, pool), SN_OK, "%s", env.message);
+        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, KERNELS, pool, NULL), SN_OK, "%s", env.message);
         cr_assert(fake.modules == KERNELS && fake.depth == 1, "%d modules, %d contexts", fake.modules, fake.depth);
         sn_cuda_code_unload(cu, code, KERNELS);
         sn_cuda_leave(cu);
@@ -625,7 +625,7 @@ Test(program, refused_ptx_comes_with_the_log) {
     fake.refuse = true;
     sn_module *m = parsed(&env, chain);
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1), SN_ERROR_DEVICE);
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 1, NULL), SN_ERROR_DEVICE);
     cr_assert(strstr(env.message, "kernel add1: the assembler refuses its PTX: ") == env.message &&
                   !strchr(env.message, '\n'),
               "%s", env.message);

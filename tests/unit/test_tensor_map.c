@@ -25,7 +25,7 @@ static sn_prog *loaded(sn_env *env, sn_cuda *cu, const char *text, const sn_tens
     cr_assert_eq(sn_module_parse(m, "test.sn", text, strlen(text)), SN_OK, "%s", env->message);
     sn_prog *p;
     sn_rt_kernel kernel = kernel_with(map);
-    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1), SN_OK, "%s", env->message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1, NULL), SN_OK, "%s", env->message);
     return p;
 }
 
@@ -170,12 +170,12 @@ Test(tensor_map, old_drivers_have_none) {
     cr_assert_eq(sn_module_parse(m, "test.sn", TWICE, sizeof TWICE - 1), SN_OK);
     sn_prog *p;
     sn_rt_kernel kernel = kernel_with(&MAP);
-    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1), SN_ERROR_DEVICE);
+    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1, NULL), SN_ERROR_DEVICE);
     cr_expect_str_eq(env.message, "kernel map1: it copies by tensor maps, which the CUDA driver does not have (that of "
                                   "CUDA 11.8; 12.0 is the oldest)");
     sn_env_clear(&env);
     kernel.n_maps = 0;
-    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, cu, &kernel, 1, NULL, 1, NULL), SN_OK, "%s", env.message);
     unload(p);
 }
 
@@ -323,7 +323,7 @@ static void copy_box(device *d, const box_case *c) {
                            .maps = &c->map,
                            .n_maps = 1};
     sn_prog *p;
-    cr_assert_eq(sn_prog_load(&p, m, d->cu, &kernel, 1, NULL, 1), SN_OK, "%s", d->env.message);
+    cr_assert_eq(sn_prog_load(&p, m, d->cu, &kernel, 1, NULL, 1, NULL), SN_OK, "%s", d->env.message);
     sn_prog_state *st = new_state(p);
     for (int k = 0; k < 4; k++) {
         float got[FLOATS];

@@ -107,8 +107,8 @@ Test(wrapper_llvm, makes_the_calls_of_the_interpreter) {
     sn_target target = host_target();
     sn_host_code *code;
     sn_prog *p;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
-    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1, NULL), SN_OK, "%s", env.message);
     sn_prog_state *st = new_state(p);
     tensors t = start;
     cr_assert_eq(run(st, &t, true), SN_OK);
@@ -154,8 +154,8 @@ Test(wrapper_llvm, prepares_once) {
     sn_target target = host_target();
     sn_host_code *code;
     sn_prog *p;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
-    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 3, sn_host_code_wrapper(code), 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 3, sn_host_code_wrapper(code), 1, NULL), SN_OK, "%s", env.message);
     cr_assert_eq(calls.n, 1);
     cr_assert_eq(sn_prog_launches(p), 2);
     char *q = (char *)p->prepared + 256;
@@ -184,8 +184,8 @@ Test(wrapper_llvm, failed_checks_find_their_words) {
     sn_target target = host_target();
     sn_host_code *code;
     sn_prog *p;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
-    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1), SN_OK);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_prog_load(&p, m, NULL, noting, 4, sn_host_code_wrapper(code), 1, NULL), SN_OK);
     sn_prog_state *st = new_state(p);
     tensors t = start;
     cr_assert_eq(sn_prog_run(st, (void *[]){t.x + 1, t.w}, (void *[]){t.y, t.z}, NULL, false), SN_ERROR_ARGUMENT);
@@ -216,7 +216,7 @@ Test(wrapper_llvm, a_failed_launch_ends_the_run) {
     sn_module *m = parsed(&env, program);
     sn_target target = host_target();
     sn_host_code *code;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL, NULL), SN_OK, "%s", env.message);
     tensors t = start;
     int launches = 0;
     char workspace[512];
@@ -245,7 +245,7 @@ static double seconds_for_calls(int n) {
     sn_target target = host_target();
     sn_host_code *code;
     clock_t start = clock();
-    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL, NULL), SN_OK, "%s", env.message);
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     sn_host_code_free(code);
     sn_module_free(m);
@@ -266,7 +266,7 @@ Test(wrapper_llvm, symbolic_sizes_are_named) {
                                 "wrapper @m workspace 64 { alloc t size 16 offset 4*N copy x from t size 4*N }\n");
     sn_target target = host_target();
     sn_host_code *code;
-    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL), SN_ERROR_UNSUPPORTED);
+    cr_assert_eq(sn_host_compile(&code, m, false, &target, NULL, NULL), SN_ERROR_UNSUPPORTED);
     cr_assert_str_eq(env.message, "the offset of t depends on the symbolic size N: give it a value before running");
     cr_assert_null(code);
     sn_module_free(m);
@@ -277,11 +277,11 @@ Test(wrapper_llvm, symbolic_sizes_are_named) {
 
 static void load_jit(sn_prog **p, sn_host_code **code, sn_module *m, int64_t grid) {
     sn_target target = host_target();
-    cr_assert_eq(sn_host_compile(code, m, true, &target, NULL), SN_OK, "%s", m->env->message);
+    cr_assert_eq(sn_host_compile(code, m, true, &target, NULL, NULL), SN_OK, "%s", m->env->message);
     sn_rt_kernel kernels[8];
     for (uint32_t i = 0; i < m->kernels.n; i++)
         kernels[i] = (sn_rt_kernel){.grid = grid, .host = sn_host_code_kernel(*code, i)};
-    cr_assert_eq(sn_prog_load(p, m, NULL, kernels, m->kernels.n, sn_host_code_wrapper(*code), 2), SN_OK, "%s",
+    cr_assert_eq(sn_prog_load(p, m, NULL, kernels, m->kernels.n, sn_host_code_wrapper(*code), 2, NULL), SN_OK, "%s",
                  m->env->message);
 }
 
