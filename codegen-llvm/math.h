@@ -36,11 +36,11 @@ lv sn_math_rcp_normal(sn_em *em, lv x);
 lv sn_math_exp_term(sn_em *em, lv x);
 /* log(1 + x), or log(2 (1 + x)) in lanes that `twice` holds. */
 lv sn_math_log1p_twice(sn_em *em, lv x, lv twice);
-lv sn_math_exp2_small(sn_em *em, lv x);   /* 2^x, f32, |x| < 160 */
+lv sn_math_exp2_small(sn_em *em, lv x);    /* 2^x, f32, |x| < 160 */
 lv sn_math_exp2_moderate(sn_em *em, lv x); /* 2^x, -126 <= x <= 127, no nan */
-lv sn_math_exp_bounded(sn_em *em, lv x);  /* e^x, x within the range where nothing but underflow happens */
-lv sn_math_exp_half(sn_em *em, lv x);     /* e^x / 2, x >= 0: a number also where e^x is inf */
-lv sn_math_scale2(sn_em *em, lv x, lv n); /* x * 2^n, n integer of the width of x, |n| < twice the exponent range */
-lv sn_math_expm1_poly(sn_em *em, lv r);   /* e^r - 1, |r| < 0.35 */
+lv sn_math_exp_bounded(sn_em *em, lv x);   /* e^x, x within the range where nothing but underflow happens */
+lv sn_math_exp_half(sn_em *em, lv x);      /* e^x / 2, x >= 0: a number also where e^x is inf */
+lv sn_math_scale2(sn_em *em, lv x, lv n);  /* x * 2^n, n integer of the width of x, |n| < twice the exponent range */
+lv sn_math_expm1_poly(sn_em *em, lv r);    /* e^r - 1, |r| < 0.35 */
 
 #endif
