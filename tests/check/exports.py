@@ -16,6 +16,8 @@ RT_NEEDS = re.compile(r"(libc|libm|libdl|libpthread|ld-linux-x86-64)\.so\.\d+")
 # Variables that outlive a call, and why each must.
 GLOBALS = {
     ("session.c.o", "once"): "LLVM's targets are initialised once in a process",
+    ("session.c.o", "is_ready"): "... and so is whether that went well",
+    ("session.c.o", "beginner"): "... whose context hears of it: pthread_once gives its function nothing (thread-local)",
     ("session.c.o", "memory"): "C++ has one new-handler for a process: who had it before, and how many guards use ours",
     ("session.c.o", "current_guard"): "LLVM's fatal error handler is given no user pointer (thread-local)",
 }
