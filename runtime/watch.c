@@ -78,6 +78,9 @@ static sn_status show(const sn_prog_state *st, const sn_watched *w) {
 
 /* ---- what a run stops at ---- */
 
+static bool is_read(const sn_rt_formal *f) { return f->role == SN_ROLE_IN || f->role == SN_ROLE_INOUT; }
+static bool is_written(const sn_rt_formal *f) { return f->role == SN_ROLE_OUT || f->role == SN_ROLE_INOUT; }
+
 static bool is_bad(const sn_watcher *by, double x) {
     return (by->stop_at_nan && isnan(x)) || (by->stop_at_infinity && isinf(x));
 }
@@ -105,11 +108,24 @@ static sn_status put_back(sn_prog_state *st, uint32_t i, const void *elements, s
     return sn_cuda_to_device(st->cu, st->params[i], elements, bytes, st->stream);
 }
 
+/* Does the call read what it has parameter i for, through that or another one? The plan writes in place. */
+static bool is_read_too(const sn_prog_state *st, const sn_rt_step *s, uint32_t i) {
+    const sn_rt_formal *formals = st->p->codes[s->kernel].formals;
+    const char *first = st->params[i], *end = first + (size_t)formals[i].numel * sn_dtype_bytes(formals[i].dtype);
+    for (uint32_t k = 0; k < s->n_args; k++) {
+        const char *other = st->params[k];
+        size_t bytes = (size_t)formals[k].numel * sn_dtype_bytes(formals[k].dtype);
+        if (is_read(&formals[k]) && other < end && first < other + bytes) return true;
+    }
+    return false;
+}
+
 /* What is bad in a parameter that the call writes and does not read gets the marker. */
-static sn_status mark(sn_prog_state *st, uint32_t i, const sn_rt_formal *f, const sn_watched *w, sn_arena *a) {
+static sn_status mark(sn_prog_state *st, const sn_rt_step *s, uint32_t i, const sn_watched *w, sn_arena *a) {
+    const sn_rt_formal *f = &st->p->codes[s->kernel].formals[i];
     const void *marker = marker_of(f->dtype);
     size_t size = sn_dtype_bytes(f->dtype), bytes = (size_t)f->numel * size;
-    if (f->role != SN_ROLE_OUT || !marker || !any_bad(st->watch->by, w)) return SN_OK;
+    if (!marker || !any_bad(st->watch->by, w) || is_read_too(st, s, i)) return SN_OK;
     char *marked = sn_memdup(a, w->elements, bytes);
     for (int64_t k = 0; k < f->numel; k++)
         if (is_bad(st->watch->by, number_at(w, k))) memcpy(marked + (size_t)k * size, marker, size);
@@ -172,9 +188,6 @@ static sn_status stop(const sn_prog_state *st, const sn_rt_step *s, const sn_wat
 
 /* ---- a call ---- */
 
-static bool is_read(const sn_rt_formal *f) { return f->role == SN_ROLE_IN || f->role == SN_ROLE_INOUT; }
-static bool is_written(const sn_rt_formal *f) { return f->role == SN_ROLE_OUT || f->role == SN_ROLE_INOUT; }
-
 static bool stops(const sn_watcher *by) { return by->stop_at_nan || by->stop_at_infinity; }
 
 static sn_status look_before(sn_prog_state *st, const sn_rt_step *s, sn_arena *a) {
@@ -192,7 +205,7 @@ static sn_status look_before(sn_prog_state *st, const sn_rt_step *s, sn_arena *a
         watch->before[i] = describe(st, s, i, elements, false);
         watch->had[i] = is_read(f) && any_bad(watch->by, &watch->before[i]);
         if (is_read(f) && watch->by->reads) SN_TRY(show(st, &watch->before[i]));
-        if (keeps) SN_TRY(mark(st, i, f, &watch->before[i], a));
+        if (keeps) SN_TRY(mark(st, s, i, &watch->before[i], a));
     }
     return SN_OK;
 }

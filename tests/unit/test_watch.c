@@ -176,6 +176,21 @@ Test(watch, a_nan_that_was_there_before) {
     finish(&b);
 }
 
+/* What is written in place is read as the run has it. */
+Test(watch, an_infinity_that_is_read_in_place) {
+    bench b = start("graph @f(%x: f32[3, 5]) {\n"
+                    "  %y = div 1.0, %x\n"
+                    "  return y = %y writes %x\n"
+                    "}\n");
+    float x[N];
+    fill(b.in[0], INFINITY, 0);
+    b.out[0] = (sn_tensor_destroy(b.out[0]), NULL);
+    cr_expect_eq(watch(&b, (sn_watch_options){.stop_at = "infinity"}), SN_OK, "%s", sn_error(b.ctx));
+    cr_assert_eq(sn_tensor_read(x, b.in[0], sizeof x), SN_OK);
+    for (int i = 0; i < N; i++) cr_expect_eq(x[i], 0);
+    finish(&b);
+}
+
 Test(watch, some_kernels_and_an_early_end) {
     bench b = start(chain);
     record all = {0}, some = {0}, few = {.most = 1};
