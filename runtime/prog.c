@@ -198,11 +198,16 @@ static sn_status describe_formals(sn_rt_formal **out, sn_prog *p, const sn_kern_
     sn_rt_formal *list = SN_NEWN(&p->arena, sn_rt_formal, k->params.n + 1);
     for (uint32_t i = 0; i < k->params.n; i++) {
         const sn_buf_rec *b = sn_buf_get(p->m, k->params.at[i]);
-        list[i] = (sn_rt_formal){.dtype = b->dtype, .role = b->role, .rank = b->rank, .numel = 1};
+        int64_t dense = 1;
+        list[i] = (sn_rt_formal){.dtype = b->dtype, .role = b->role, .rank = b->rank};
+        SN_TRY(sn_wrap_number(&list[i].numel, p->m, b->size, "the size", b->name));
         for (uint32_t a = 0; a < b->rank; a++) {
             SN_TRY(sn_wrap_number(&list[i].shape[a], p->m, b->shape[a], "a size", b->name));
-            list[i].numel *= list[i].shape[a];
+            dense *= list[i].shape[a];
         }
+        if (dense == list[i].numel) continue;
+        list[i].rank = 1; /* its elements have gaps, or are there several times: the storage as it lies */
+        list[i].shape[0] = list[i].numel;
     }
     *out = list;
     return SN_OK;

@@ -72,7 +72,10 @@ static sn_watched describe(const sn_prog_state *st, const sn_rt_step *s, uint32_
 
 static sn_status show(const sn_prog_state *st, const sn_watched *w) {
     const sn_watcher *by = st->watch->by;
-    if (!by->watch || by->watch(by->user, w)) return SN_OK;
+    if (!by->watch) return SN_OK;
+    bool entered = sn_locale_leave(st->env), goes_on = by->watch(by->user, w);
+    if (entered) sn_locale_enter(st->env);
+    if (goes_on) return SN_OK;
     return sn_fail(st->env, SN_ERROR_ARGUMENT, "kernel %s: the run was ended by who watches it", w->kernel);
 }
 
@@ -89,7 +92,7 @@ static bool any_bad(const sn_watcher *by, const sn_watched *w) {
     return (by->stop_at_nan && w->nans) || (by->stop_at_infinity && w->infinities);
 }
 
-/* A nan that no arithmetic gives; NULL: the type has none to spare. */
+/* A nan that no arithmetic gives; NULL: the type has no nan. */
 static const void *marker_of(sn_dtype dtype) {
     static const uint64_t f64 = 0x7ff4a5a5a5a5a5a5;
     static const uint32_t f32 = 0x7fa5a5a5;

@@ -241,6 +241,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     if (!both && !interpreted && strcmp(r.wrapper, "generated"))
         return tool_misuse("--wrapper %s: generated, interpreter or both is wanted", r.wrapper);
     if (r.check && (r.watch.on || r.watch.stop_at)) return tool_misuse("--check and --watch or --stop-at: one of them");
+    if (r.watch.dir && !*r.watch.dir) return tool_misuse("--watch-dir: a folder is wanted");
     r.o.dims = r.dims.at;
     r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;

@@ -17,7 +17,9 @@ typedef struct sn_watched {
     sn_dtype dtype;
     unsigned rank;
     int64_t shape[8];
-    const void *elements; /* row-major, in host memory, until the callback returns */
+    /* As they lie in memory: row-major, but for inputs that have strides of their own; where these leave gaps or repeat
+     * elements, one axis of all that is stored. On the host, until the callback returns. */
+    const void *elements;
     int64_t numel, nans, infinities;
     double least, most, mean,
         deviation; /* of the other elements; 0 where there is none. deviation: root of the mean square */

@@ -20,6 +20,8 @@ bool sn_layout_is(const int64_t *perm, const int64_t *other, uint32_t rank);
 sn_nd sn_layout_permuted(sn_module *m, sn_nd x, const int64_t *perm);
 /* A cast that loses nothing: what a convolution reads is in memory as it was before. */
 bool sn_layout_widens(const sn_module *m, sn_nd x);
+/* x without casts that widen, which may stand behind a permute. */
+sn_nd sn_layout_below_casts(sn_module *m, sn_nd x);
 /* x, from memory in which its twin is row-major and tensor copies can bring it: a copy, unless it lies so already.
  * Casts that widen stand behind it. */
 sn_nd sn_layout_laid_out(sn_module *m, sn_nd x);

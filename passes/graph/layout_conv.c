@@ -270,7 +270,8 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
 /* ---- operands ---- */
 
 sn_nd sn_layout_conv_last(sn_module *m, sn_nd x) {
-    x = sn_layout_join_groups(m, x, memory_dtype(m, sn_node_get(m, x)->in[0]));
+    sn_dtype dtype = memory_dtype(m, sn_node_get(m, x)->in[0]);
+    if (!is_left_to_library(m, x)) x = sn_layout_join_groups(m, x, dtype);
     if (!x.i) return x;
     const sn_node_rec *n = sn_node_get(m, x);
     sn_nd in[] = {sn_layout_laid_out(m, n->in[0]), sn_layout_laid_out(m, n->in[1])};
@@ -298,7 +299,7 @@ static sn_nd padded(sn_module *m, sn_nd x, const int64_t *low, const int64_t *hi
     return !x.i || (is_zero(low, rank) && is_zero(high, rank)) ? x : sn_graph_pad(m, x, low, high, 0);
 }
 
-static sn_nd below_casts(sn_module *m, sn_nd x) {
+sn_nd sn_layout_below_casts(sn_module *m, sn_nd x) {
     for (sn_nd below = below_cast(m, x); below.i && !sn_nd_eq(below, x); below = below_cast(m, x)) x = below;
     return x;
 }
@@ -319,7 +320,7 @@ static sn_nd joined_image(sn_module *m, sn_nd x, const shape *s, const joined *j
     uint32_t n = s->g.n, row = n; /* the axis of the last spatial sizes */
     int64_t pixel = j->rows * j->channels, down = s->result[s->rank - 2] - 1 + joined_taps(s, j);
     sn_dtype dtype = sn_type_of(m, x)->dtype;
-    x = below_casts(m, x);
+    x = sn_layout_below_casts(m, x);
     size[0] = s->image[0];
     for (uint32_t k = 0; k < n; k++) {
         low[1 + k] = s->g.low[k], high[1 + k] = s->g.high[k];
@@ -346,7 +347,7 @@ static sn_nd joined_weights(sn_module *m, sn_nd w, const shape *s, const joined 
     int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0}, size[SN_MAX_RANK], back[SN_MAX_RANK];
     uint32_t n = s->g.n;
     sn_dtype dtype = sn_type_of(m, w)->dtype;
-    w = below_casts(m, w);
+    w = sn_layout_below_casts(m, w);
     size[0] = s->weights[0], size[n + 1] = j->channels;
     for (uint32_t k = 0; k < n; k++) size[1 + k] = s->weights[2 + k];
     high[n + 1] = j->channels - s->image[1];
@@ -394,7 +395,7 @@ static sn_nd patches_image(sn_module *m, sn_nd x, const shape *s) {
         size[2 + 2 * k] = s->result[2 + k], size[3 + 2 * k] = s->weights[2 + k];
         perm[1 + k] = 2 + 2 * k, perm[n + 2 + k] = 3 + 2 * k;
     }
-    sn_nd y = sn_layout_permuted(m, reshaped(m, below_casts(m, x), size, 2 + 2 * n), perm);
+    sn_nd y = sn_layout_permuted(m, reshaped(m, sn_layout_below_casts(m, x), size, 2 + 2 * n), perm);
     for (uint32_t k = 0; k < n; k++) size[1 + k] = s->result[2 + k];
     size[n + 1] = s->image[1] * s->taps;
     sn_layout_back(back, s->rank);
@@ -408,7 +409,7 @@ sn_nd sn_layout_conv_patches(sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     sn_conv_geometry g = sn_conv_plain(s.g.n);
     int64_t size[SN_MAX_RANK] = {s.weights[0], s.image[1] * s.taps, 1, 1, 1};
-    sn_nd image = patches_image(m, n->in[0], &s), w = below_casts(m, n->in[1]);
+    sn_nd image = patches_image(m, n->in[0], &s), w = sn_layout_below_casts(m, n->in[1]);
     w = reshaped(m, w, size, s.rank);
     if (w.i) w = sn_graph_cast(m, sn_layout_laid_out(m, w), sn_type_of(m, n->in[1])->dtype);
     return sn_layout_conv_like(m, x, image, w, &g);
@@ -422,7 +423,7 @@ static sn_nd first_innermost(sn_module *m, sn_nd x) {
     uint32_t rank = sn_type_of(m, x)->rank;
     sn_dtype dtype = sn_type_of(m, x)->dtype;
     for (uint32_t k = 0; k < rank; k++) perm[k] = (k + 1) % rank, back[k] = (k + rank - 1) % rank;
-    sn_nd twin = sn_layout_permuted(m, below_casts(m, x), perm);
+    sn_nd twin = sn_layout_permuted(m, sn_layout_below_casts(m, x), perm);
     if (!twin.i || can_be_brought(m, twin)) return twin.i ? x : twin;
     sn_nd y = sn_layout_permuted(m, sn_graph_copied(m, twin), back);
     return y.i ? sn_graph_cast(m, y, dtype) : y;

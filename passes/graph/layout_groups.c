@@ -4,8 +4,8 @@
  *  -> conv %x, %v groups=4      v : [256, 64, KH, KW], w where group and channel belong together, else 0
  *
  * Groups are joined until they have the rows and channels of a tile. A tensor core multiplies the zeros between
- * groups faster than threads multiply the rest; what it costs layout_conv.c asks the model. Legality: always (zeros
- * times an infinity in a channel of a group beside it make nan).
+ * groups faster than threads multiply the rest; what it costs layout_conv.c asks the model. Legality: always, but
+ * that zeros times an infinity or a nan in a channel of a group beside make nan.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -63,6 +63,8 @@ sn_nd sn_layout_join_groups(sn_module *m, sn_nd conv, sn_dtype dtype) {
     int64_t k = g.groups > 1 ? sn_layout_together(m, conv, dtype) : 1;
     if (k <= 1) return conv;
     g.groups /= k;
-    sn_nd w = joined_weights(m, n->in[1], g.groups * k, k);
+    sn_nd w = sn_layout_below_casts(m, n->in[1]);
+    if (w.i) w = joined_weights(m, w, g.groups * k, k);
+    if (w.i) w = sn_graph_cast(m, w, sn_type_of(m, n->in[1])->dtype);
     return w.i ? sn_layout_conv_like(m, conv, n->in[0], w, &g) : w;
 }

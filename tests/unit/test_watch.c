@@ -209,6 +209,26 @@ Test(watch, some_kernels_and_an_early_end) {
     finish(&b);
 }
 
+/* Storage of an input with strides: less or more than its shape says. */
+Test(watch, inputs_with_strides) {
+    bench b = start("graph @f(%x: f32[3, 5] strides [0, 1], %z: f32[2, 2] strides [5, 2]) {\n"
+                    "  %y = neg %x\n"
+                    "  %w = exp %z\n"
+                    "  return y = %y, w = %w\n"
+                    "}\n");
+    record r = {0};
+    float x[N] = {0};
+    cr_assert_eq(sn_tensor_write(b.in[0], x, sizeof x), SN_OK);
+    cr_assert_eq(sn_tensor_write(b.in[1], x, 4 * sizeof *x), SN_OK);
+    cr_assert_eq(watch(&b, (sn_watch_options){.watch = note, .user = &r, .reads = true}), SN_OK, "%s", sn_error(b.ctx));
+    for (unsigned k = 0; k < r.n; k++) {
+        if (!strcmp(r.at[k].buffer, "x")) cr_expect(r.at[k].rank == 1 && r.at[k].shape[0] == 5 && r.at[k].numel == 5);
+        if (!strcmp(r.at[k].buffer, "z")) cr_expect(r.at[k].rank == 1 && r.at[k].shape[0] == 8 && r.at[k].numel == 8);
+    }
+    cr_expect_geq(r.n, 4);
+    finish(&b);
+}
+
 Test(watch, what_makes_no_sense) {
     bench b = start(chain);
     record r = {0};
