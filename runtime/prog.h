@@ -23,9 +23,9 @@ typedef struct sn_code {
     const char *note;
     uint32_t n_params;
     sn_rt_formal *formals; /* by parameter */
-    size_t kept_offset;   /* of its kept memory in that of a state */
-    sn_cublas_call *call; /* GPU: made ready for the library that runs it; NULL: it is none of cuBLASLt's ... */
-    sn_cudnn_call *conv;  /* ... or of cuDNN's */
+    size_t kept_offset;    /* of its kept memory in that of a state */
+    sn_cublas_call *call;  /* GPU: made ready for the library that runs it; NULL: it is none of cuBLASLt's ... */
+    sn_cudnn_call *conv;   /* ... or of cuDNN's */
 } sn_code;
 
 /* An input or output buffer, and what the caller's storage for it has to be. */

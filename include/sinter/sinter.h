@@ -576,9 +576,9 @@ typedef struct sn_program_info {
     size_t workspace;   /* bytes of intermediates */
     size_t moved; /* bytes of all inputs and weights that are used and all outputs: what a run has to move at least */
     double passes_us, codegen_us, assemble_us, load_us, total_us; /* host time of the phases of sn_compile */
-    unsigned n_launches; /* of kernels, in a run: one kernel may be launched many times */
-    bool cached;         /* compiled with a cache of generated code, whose figures follow: */
-    unsigned cache_hits, cache_misses;                   /* entries that were asked for */
+    unsigned n_launches;               /* of kernels, in a run: one kernel may be launched many times */
+    bool cached;                       /* compiled with a cache of generated code, whose figures follow: */
+    unsigned cache_hits, cache_misses; /* entries that were asked for */
     unsigned cache_stored, cache_evicted, cache_damaged; /* new ones; old ones that made room; ones that do not count */
 } sn_program_info;
 

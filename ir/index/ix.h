@@ -61,8 +61,8 @@ sn_ix sn_ix_mul(sn_module *m, sn_ix a, sn_ix b);
 sn_ix sn_ix_scale(sn_module *m, sn_ix a, int64_t c);
 sn_ix sn_ix_addc(sn_module *m, sn_ix a, int64_t c);
 sn_ix sn_ix_fma(sn_module *m, int64_t c, sn_ix a, sn_ix e); /* c*a + e */
-sn_ix sn_ix_div(sn_module *m, sn_ix a, sn_ix k); /* floor; k > 0 */
-sn_ix sn_ix_mod(sn_module *m, sn_ix a, sn_ix k); /* result in 0 .. k-1; k > 0 */
+sn_ix sn_ix_div(sn_module *m, sn_ix a, sn_ix k);            /* floor; k > 0 */
+sn_ix sn_ix_mod(sn_module *m, sn_ix a, sn_ix k);            /* result in 0 .. k-1; k > 0 */
 sn_ix sn_ix_divc(sn_module *m, sn_ix a, int64_t k);
 sn_ix sn_ix_modc(sn_module *m, sn_ix a, int64_t k);
 sn_ix sn_ix_ceildiv(sn_module *m, sn_ix a, sn_ix k);

@@ -327,7 +327,6 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes && can_be_shared(a, sc);
 }
 
-
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
  * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait for keys from memory, and the last
  * block of those that share them for what each part has left. */

@@ -138,7 +138,6 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
 
 /* ---- the model ---- */
 
-
 /* Bytes of shared memory that a multiprocessor moves in a cycle. */
 enum { SHARED_RATE = 128 };
 

@@ -8,10 +8,7 @@
 
 #include "passes/schedule/contract.h"
 
-enum {
-    SN_MOST_TERMS = 3,
-    SN_MOST_AHEAD = 4
-};
+enum { SN_MOST_TERMS = 3, SN_MOST_AHEAD = 4 };
 
 typedef struct sn_contract_binding {
     sn_contract ct;
