@@ -767,7 +767,8 @@ typedef struct sn_watch_options {
     const char *kernels; /* names of those that are watched: "k0,k3"; NULL: all */
     bool reads;          /* also what kernels are about to read */
     /* "nan" or "infinity" (and nan): the first kernel that writes one ends the run with SN_ERROR_MISMATCH, and the message
-     * names it, the place, and whether what it read had one. NULL: none does */
+     * names it, the place, and whether what it read had one. Of a buffer that the kernel reads as well, elements
+     * that it leaves as they were do not count. NULL: none does */
     const char *stop_at;
 } sn_watch_options;
 

@@ -21,8 +21,8 @@ typedef struct sn_watched {
      * elements, one axis of all that is stored. On the host, until the callback returns. */
     const void *elements;
     int64_t numel, nans, infinities;
-    double least, most, mean,
-        deviation; /* of the other elements; 0 where there is none. deviation: root of the mean square */
+    /* Of the other elements; 0 where there is none. deviation: root of the mean square */
+    double least, most, mean, deviation;
 } sn_watched;
 
 #endif
