@@ -183,6 +183,61 @@ static bool inside_is_contiguous(const sn_fuse_match *mt, sn_module *m, const sn
     return false;
 }
 
+/* Elements of the longest reduction that stands in the outer loops; 0: there is none. */
+static int64_t longest_reduction(const sn_module *m, sn_kern k, const sn_chain *outer) {
+    int64_t longest = 0;
+    sn_stmt body = outer->n ? outer->at[outer->n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, k, body); s.i; s = sn_next(m, s)) {
+        sn_chain chain;
+        if (sn_stmt_get(m, s)->op != SN_LOP_REDUCE || !sn_nest_perfect(&chain, m, s)) continue;
+        int64_t n = sn_chain_count(m, &chain);
+        if (n > longest) longest = n;
+    }
+    return longest;
+}
+
+/* Is v made of a result of a reduction that is no maximum? Those `online-softmax` finds beside the sums that wait for
+ * them. What takes more than *looks to say is. */
+static bool is_of_sum(const sn_module *m, sn_val v, uint32_t *looks) {
+    const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
+    if (!*looks) return true;
+    --*looks;
+    if (r->op == SN_LOP_REDUCE) {
+        uint32_t c = 0;
+        for (uint32_t first = 0; c < r->n_combs; c++) {
+            first += sn_combs[r->combs[c]].states;
+            if (v.i < r->result.i + first) break;
+        }
+        return c == r->n_combs || r->combs[c] != SN_COMB_MAX;
+    }
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (is_of_sum(m, r->in[i], looks)) return true;
+    return false;
+}
+
+static bool passes_sum(const sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    for (uint32_t i = 0; i < in_a->n; i++)
+        for (uint32_t j = 0; in_a->at[i].store && j < in_b->n; j++) {
+            uint32_t looks = 64;
+            if (in_b->at[j].store || !sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf)) continue;
+            if (is_of_sum(m, sn_stmt_get(m, in_a->at[i].s)->in[0], &looks)) return true;
+        }
+    return false;
+}
+
+/* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction). */
+static bool keeps_parts(sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
+                        const sn_access_list *in_b) {
+    if (!mt->vertical || !cx->target->is_gpu) return true;
+    int64_t of_a = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
+    int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), blocks = cx->target->cluster;
+    int64_t row = of_a > of_b ? of_a : of_b;
+    if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return true;
+    bool ok = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
+    if (!ok) mt->why_not = "too few rows to fill the device, which it could if each reduction were cut";
+    return ok;
+}
+
 /* Merging at the level of rows leaves one block for a row, or a cluster: enough rows, or a row that it does quickly. */
 static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_access_list *in_a,
                               const sn_access_list *in_b) {
@@ -264,5 +319,5 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     map_axes(&am, m, in_a, in_b);
     return worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
            inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
-           keeps_parallelism(mt, cx, in_a, in_b);
+           keeps_parallelism(mt, cx, in_a, in_b) && keeps_parts(mt, cx, a, b, in_a, in_b);
 }

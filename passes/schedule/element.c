@@ -1,9 +1,10 @@
-/* element.c: class element: a thread owns outputs, flat position = (g*T + t)*V + v over all outer loops.
+/* element.c: class element: a thread owns outputs, flat position = ((g*U + u)*T + t)*V + v over all outer loops. U is 1
+ * where the lanes of a vector are enough for a thread to wait for; narrow accesses want several positions.
  *
- * One guard stands around the vector when the last block is not full. When V does not divide the number of positions
- * (possible for a single outer loop alone), the odd ones at the end are done one by one by the first threads of block
- * 0, in several turns where a pinned schedule has fewer threads than there are odd ones. A scan walks its axis in
- * groups of U steps, whose loads go ahead (scan.c); a small window is written out.
+ * One guard stands around the vector when the last block is not full. Positions that are left behind whole vectors
+ * (possible for a single outer loop alone), or behind whole blocks where U is more than 1, are done one by one by the
+ * first threads of as many blocks as it takes, in several turns where a pinned schedule has too few of both. A scan walks
+ * its axis in groups of U steps, whose loads go ahead (scan.c); a small window is written out.
  *
  * On the CPU, where V does not divide the last outer axis, rows are *open*: vectors start with a row of that axis, and
  * the last one of it is tested. position = p div W, (p mod W)*V + v; p = g*T + t, W vectors a row.
@@ -16,9 +17,12 @@
 /* What flat positions ask about the kernel. */
 typedef struct flat {
     uint32_t flat, not_flat; /* bytes of accesses that walk all outer loops in row-major order; of others */
+    uint32_t alike;          /* ... of the others: those that are the same all along the last outer axis */
     uint32_t apart;          /* bytes of those that step over elements along the last outer axis */
     uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
     uint32_t stored;         /* largest one that is stored there */
+    uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
+    uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
 } flat;
 
 static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
@@ -39,12 +43,17 @@ static bool is_flat(sn_module *m, const sn_schedule_shape *sh, sn_ix e) {
 
 static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     flat fl = {0};
+    uint32_t masked = 0;
     if (!sh->outer.n) return fl;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->buf.i) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         *(is_flat(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
+        if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
+        if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
+        if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
+        if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;
@@ -52,6 +61,7 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         sn_schedule_smaller(&fl.bytes, bytes);
         if (r->op == SN_LOP_STORE && bytes > fl.stored) fl.stored = bytes;
     }
+    fl.loaded += masked;
     return fl;
 }
 
@@ -82,6 +92,23 @@ static uint32_t row_vector(const sn_schedule_shape *sh, const flat *fl, int64_t 
     return sn_schedule_open_vector(row, fl->bytes, v);
 }
 
+/* A block of U vectors a thread has no guards. */
+static bool has_whole_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    return cx->target->is_gpu && !sh->n_nests && sh->rows / sc->vector / sc->block_x >= sc->unroll;
+}
+
+/* Vectors of a thread, T apart: as many as it should wait for together, while every multiprocessor stays full. */
+static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl,
+                                  const sn_sched *sc) {
+    const sn_target *t = cx->target;
+    uint32_t bytes = (fl->looked_up ? fl->looked_up : fl->loaded) * sc->vector, u = 1;
+    if (!t->is_gpu || sh->n_nests || sh->windows || !bytes) return 1;
+    int64_t all = (int64_t)sc->block_x * sc->vector * sn_target_blocks(t, sc->block_x) * t->units;
+    while (u * bytes < SN_ELEMENT_FLIGHT && 2 * u * sh->instructions <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all)
+        u *= 2;
+    return u;
+}
+
 static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
@@ -90,8 +117,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
         /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is
-         * no more than what is. */
-        bool across = cx->target->is_gpu && !sh->n_nests && fl->flat >= fl->not_flat;
+         * no more than what is. What belongs to a row is in the nearest cache, unless lanes have to wait for it. */
+        uint32_t by_lanes = fl->not_flat - (fl->looked_up ? 0 : fl->alike);
+        bool across = cx->target->is_gpu && !sh->n_nests && fl->flat >= by_lanes;
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
@@ -106,7 +134,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     int64_t full = has_open_rows(cx, sh, sc) ? sn_schedule_open_vectors(cx, sh, sc) : sh->rows / sc->vector;
     while (sc->block_x > 32 && full < (int64_t)sc->block_x) sc->block_x /= 2;
     sc->block_y = 1;
-    if (!sc->unroll || !sh->scans) sc->unroll = sh->scans && cx->target->is_gpu ? sn_steps_ahead(sh->max_count, sc) : 1;
+    if (sh->scans) sc->unroll = !cx->target->is_gpu ? 1 : sc->unroll ? sc->unroll : sn_steps_ahead(sh->max_count, sc);
+    else if (!sc->unroll) sc->unroll = vectors_of_thread(cx, sh, fl, sc);
+    while (!sh->scans && sc->unroll > 1 && !has_whole_block(cx, sh, sc)) sc->unroll /= 2;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes
      * more than a few of those would spill, and keeps a thread busy anyway. */
     bool few = sh->ops <= SN_FEW_OPS && sh->instructions <= SN_FEW_INSTRUCTIONS;
@@ -149,16 +179,19 @@ static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
     for (uint32_t k = 0; k < body->n; k++) sn_stmt_insert(m, at, body->at[k]);
 }
 
-/* `if g in 1 { if t in rest { body at first + t } }`: a copy of the statements in `main`. */
-static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_schedule_shape *sh, sn_ix g,
-                     sn_ix t, int64_t first, int64_t rest) {
+/* `if g in B { if t in rest { body at first + t } }`: a copy of the statements in `main`, for the first threads of as many
+ * of the blocks as it takes. */
+static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_schedule_shape *sh,
+                     int64_t blocks, sn_ix g, sn_ix t, int64_t first, int64_t rest) {
     sn_module *m = cx->m;
-    sn_stmt into = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, 1));
-    int64_t threads = sn_ix_value(m, sn_stmt_extent(m, in_threads));
-    if (rest > threads) {
+    int64_t threads = sn_ix_value(m, sn_stmt_extent(m, in_threads)), share = sn_ceil_div(rest, threads);
+    if (share > blocks) share = blocks;
+    sn_stmt into = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, share));
+    if (share > 1) t = sn_ix_add(m, sn_ix_scale(m, g, threads), t);
+    if (rest > share * threads) {
         sn_ix turn;
-        into = put_loop(m, sn_at_end(k, into), "w", (rest + threads - 1) / threads, SN_AXIS_SEQ, &turn);
-        t = sn_ix_add(m, sn_ix_scale(m, turn, threads), t);
+        into = put_loop(m, sn_at_end(k, into), "w", sn_ceil_div(rest, share * threads), SN_AXIS_SEQ, &turn);
+        t = sn_ix_add(m, sn_ix_scale(m, turn, share * threads), t);
     }
     sn_stmt few = sn_put_if(m, sn_at_end(k, into), t, sn_ix_const(m, rest));
     sn_stmt copy = sn_stmt_clone(m, sn_at_end(k, few), main);
@@ -208,9 +241,10 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, co
 void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
-    int64_t n = sh->rows, v = sc->vector, tile = v * sc->block_x, whole = n - n % v;
+    int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = u * v * sc->block_x;
+    int64_t n = sh->rows, whole = n - n % (u > 1 ? tile : v);
     int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
-    sn_ix g, t, lane = sn_ix_const(m, 0);
+    sn_ix g, t, turn, lane = sn_ix_const(m, 0);
     if (has_open_rows(cx, sh, sc)) {
         bind_open_rows(cx, k, sh, sc);
         return;
@@ -219,13 +253,17 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
-    sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->block_x, SN_AXIS_BLOCK_X, &t);
-    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, sc->block_x), t), v);
-    sn_stmt into = threads;
+    sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->block_x, SN_AXIS_BLOCK_X, &t), into = threads;
+    sn_ix p = g;
+    if (u > 1) {
+        into = put_loop(m, sn_at_end(k, into), "u", u, SN_AXIS_UNROLL, &turn);
+        p = sn_ix_add(m, sn_ix_scale(m, g, u), turn);
+    }
+    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, p, sc->block_x), t), v);
     if (whole != blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
     if (v > 1) into = put_loop(m, sn_at_end(k, into), "v", v, SN_AXIS_VECTOR, &lane);
     insert_all(m, sn_at_end(k, into), &body);
-    if (n != whole) put_tail(cx, k, threads, into, sh, g, t, whole, n - whole);
+    if (n != whole) put_tail(cx, k, threads, into, sh, blocks, g, t, whole, n - whole);
     sn_schedule_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));
     if (sh->scans && cx->target->is_gpu) sn_schedule_loads_ahead(cx, k, sc);
 }
