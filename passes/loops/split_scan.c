@@ -93,10 +93,10 @@ static bool find_accums(scan_cut *c) {
 
 /* ---- is it worth it? ---- */
 
-/* Elements of a vector that the end of a row does not cut. */
+/* Elements of a vector that no row begins inside of. The end of the last row may cut one: that one is tested. */
 static uint32_t whole_vector(const scan_cut *c) {
     uint32_t vector = c->bytes ? c->cx->target->vector_bytes / c->bytes : 1;
-    while (c->count % vector) vector /= 2;
+    while (c->rows > 1 && c->count % vector) vector /= 2;
     return vector;
 }
 
@@ -158,7 +158,7 @@ static bool look(scan_cut *c) {
 
 /* ---- the cut ---- */
 
-/* Vectors that the end of the row would cut are narrowed for all parts. */
+/* Vectors in which another row would begin are narrowed for all parts. */
 static void pin_vector(const scan_cut *c, sn_kern k) {
     if (!c->along || !c->bytes) return;
     uint32_t vector = whole_vector(c);
