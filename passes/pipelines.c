@@ -13,7 +13,7 @@
 #define PIPELINE                                                                                             \
     "simplify,choose-conv,decompose,simplify,fold-scale,layout,attention,choose,to-loops,simplify-index,"    \
     "drop-units,reorder,distribute,fuse,licm,hoist-factor,mixed-order-reduction,licm,collapse,split-groups," \
-    "simplify-index,online-softmax,split-reduction,split-scan,schedule,horizontal-fuse,last-block-reduce,"   \
+    "simplify-index,online-softmax,split-reduction,split-scan,join-axes,schedule,horizontal-fuse,last-block-reduce,"   \
     "sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;

@@ -4,9 +4,9 @@
  *
  * Of any two outer loops, one is walked contiguously by the direct accesses (`along`, here j), the other one by the
  * staged accesses (`across`, here i: those of y). Staged accesses pass through shared memory, so that all of them move
- * whole lines; tile_bind.c has the picture. What can be staged: loads and stores without a mask, whose offset is
- * affine in both axes and does not touch an element twice, of a buffer that the kernel does not also write or read. All
- * else is left as it is in the body, which has to be straight-line code.
+ * whole lines; tile_bind.c has the picture. What can be staged: loads and stores without a mask, whose offset has
+ * stride 1 in i and moves on by more than all of i with j, so that it does not touch an element twice, of a buffer that
+ * the kernel does not also write or read. All else is left as it is in the body, which has to be straight-line code.
  *
  * Fields: a tile has `rows` elements across, and as many along as `threads` * `unroll` squares of `vector` * `vector`
  * elements fill. Facts behind the figures: 256 bytes of a row in both directions are two whole lines; 64 bytes a thread
@@ -36,19 +36,28 @@ static int64_t stride(sn_module *m, const sn_schedule_shape *sh, const sn_stmt_r
     return sn_ix_coef(m, r->ix, sn_stmt_axis(m, loop_at(sh, position)), &c) ? c : 0;
 }
 
+/* The same of a loop that stands for several (join_axes.c): from its first iteration to the second. */
+static int64_t first_step(sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r, uint32_t position) {
+    sn_ix zero = sn_ix_const(m, 0), one = sn_ix_const(m, 1);
+    sn_axis ax = sn_stmt_axis(m, loop_at(sh, position));
+    int64_t c;
+    sn_ix step = sn_ix_sub(m, sn_ix_subst(m, r->ix, &ax, &one, 1), sn_ix_subst(m, r->ix, &ax, &zero, 1));
+    return sn_ix_is_const(m, step, &c) ? c : 0;
+}
+
 /* Does it walk `along`, another line for each iteration of `across`? A broadcast or a window of lines does not. */
 static bool is_direct(sn_module *m, const sn_schedule_shape *sh, const sn_schedule_tile *t, const sn_stmt_rec *r) {
     int64_t c;
     if (stride(m, sh, r, t->along) != 1) return false;
     if (sn_ix_uses_vals(m, r->ix) || !sn_ix_coef(m, r->ix, sn_stmt_axis(m, loop_at(sh, t->across)), &c)) return true;
-    return llabs(c) >= SN_TILE_SMALL_AXIS;
+    return llabs(c) >= SN_TILE_SMALL_AXIS || llabs(c) >= extent_at(m, sh, t->along);
 }
 
 static bool can_stage(sn_module *m, sn_kern k, const sn_schedule_shape *sh, const sn_schedule_tile *t,
                       const sn_stmt_rec *r) {
     if (r->has_mask || sn_ix_uses_vals(m, r->ix) || t->n_staged == SN_MAX_STAGED) return false;
     if (stride(m, sh, r, t->across) != 1) return false;
-    if (llabs(stride(m, sh, r, t->along)) < extent_at(m, sh, t->across)) return false;
+    if (llabs(first_step(m, sh, r, t->along)) < extent_at(m, sh, t->across)) return false;
     return r->op == SN_LOP_LOAD ? !sn_kern_stores(m, k, r->buf) : !sn_kern_loads(m, k, r->buf);
 }
 
@@ -62,6 +71,7 @@ static void bound_vector(uint32_t *v, sn_module *m, const sn_schedule_shape *sh,
 
 static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     t->vector = MOST_VECTOR;
+    t->rows_meet = t->columns_meet = true;
     while (extent_at(m, sh, t->along) % t->vector || extent_at(m, sh, t->across) % t->vector) t->vector /= 2;
     for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
@@ -69,10 +79,12 @@ static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (is_direct(m, sh, t, r)) {
             t->direct += bytes;
+            t->rows_meet &= first_step(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
         } else if (can_stage(m, k, sh, t, r)) {
             t->staged[t->n_staged++] = s;
             t->bytes += bytes;
+            t->columns_meet &= first_step(m, sh, r, t->along) == extent_at(m, sh, t->across);
             if (bytes > t->widest) t->widest = bytes;
             bound_vector(&t->vector, m, sh, r, t->across);
         }
@@ -103,10 +115,11 @@ bool sn_schedule_tile_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
     return sh->outer.n >= 2 && !sh->n_nests && is_straight(cx->m, k, sh);
 }
 
+/* A short axis gives no line by itself, but rows that meet in memory do. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_tile *t) {
     if (!t->n_staged || !cx->target->is_gpu || sh->rows < SN_TILE_SMALL / t->bytes) return false;
-    return extent_at(cx->m, sh, t->along) >= SN_TILE_SMALL_AXIS &&
-           extent_at(cx->m, sh, t->across) >= SN_TILE_SMALL_AXIS;
+    return (t->rows_meet || extent_at(cx->m, sh, t->along) >= SN_TILE_SMALL_AXIS) &&
+           (t->columns_meet || extent_at(cx->m, sh, t->across) >= SN_TILE_SMALL_AXIS);
 }
 
 /* ---- figures ---- */
