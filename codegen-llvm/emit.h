@@ -14,6 +14,7 @@ typedef struct sn_em {
     LLVMBuilderRef b;
     LLVMValueRef fn; /* function under construction */
     bool calls;      /* long operations become calls of functions that the module makes once */
+    bool stays;      /* the last operand of the value under construction is that of several iterations (GPU) */
     bool coarse;     /* the value under construction ends as a half: 17 good bits do (GPU) */
 } sn_em;
 

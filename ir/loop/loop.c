@@ -54,6 +54,18 @@ bool sn_stmt_inside(const sn_module *m, sn_stmt s, sn_stmt outer) {
     return false;
 }
 
+bool sn_val_stays(const sn_module *m, sn_val v, sn_stmt s) {
+    sn_stmt region = sn_stmt_get(m, sn_val_get(m, v)->def)->parent;
+    int64_t extent;
+    for (sn_stmt p = sn_stmt_get(m, s)->parent; p.i && p.i != region.i; p = sn_stmt_get(m, p)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(m, p);
+        bool of_thread = r->kind == SN_AXIS_SEQ || r->kind == SN_AXIS_UNROLL || r->kind == SN_AXIS_VECTOR;
+        if (!sn_is_nest(r) || !of_thread) continue;
+        if (!sn_ix_is_const(m, sn_axis_get(m, r->axis)->extent, &extent) || extent > 1) return true;
+    }
+    return false;
+}
+
 bool sn_kern_is_function(const sn_module *m, sn_kern k) {
     const sn_buf_list *params = &sn_kern_get(m, k)->params;
     return !params->n || sn_buf_get(m, params->at[0])->scope == SN_BUF_FORMAL;

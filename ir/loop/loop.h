@@ -176,6 +176,8 @@ sn_stmt sn_stmt_walk_next(const sn_module *m, sn_stmt s);
 sn_stmt sn_stmt_walk_skip(const sn_module *m, sn_stmt s);
 /* Is s inside the region of `outer` (at any depth)? */
 bool sn_stmt_inside(const sn_module *m, sn_stmt s, sn_stmt outer);
+/* Has s the same v in several iterations that one thread makes of a loop around it? */
+bool sn_val_stays(const sn_module *m, sn_val v, sn_stmt s);
 /* A loop or a reduction. */
 static inline bool sn_is_nest(const sn_stmt_rec *s) { return sn_lops[s->op].has_axis; }
 /* What it does to an element of its buffer. */

@@ -61,6 +61,7 @@ typedef struct rebuild {
     sn_val mask;       /* the test of a reduce or scan, when there is one */
     int64_t count;
     bool guarded, scan, by_lane; /* by_lane: lanes of a vector may answer the test differently */
+    bool masked;                 /* tests stand at accesses, not around the body */
 } rebuild;
 
 static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[level].kind == SN_AXIS_VECTOR; }
@@ -69,7 +70,7 @@ static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[lev
  * themselves. */
 static void put_guard(rebuild *rb, sn_cursor *at) {
     sn_ix count = sn_ix_const(rb->m, rb->count);
-    if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan || rb->by_lane) {
+    if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan || rb->by_lane || rb->masked) {
         rb->mask = sn_put_in(rb->m, *at, rb->by_lane ? rb->flat : rb->lane0, count);
         return;
     }
@@ -146,19 +147,31 @@ static void put_yields(rebuild *rb, sn_stmt old_yield) {
     for (uint32_t s = 0; s < r; s++) sn_val_replace(m, rb->k, sn_result(top, s), states[s]);
 }
 
+static sn_stmt rebuild_nest(rebuild *rb, sn_ix base) {
+    const sn_level *last_level = &rb->levels[rb->n - 1];
+    sn_range reach = sn_ix_range(rb->m, base);
+    int64_t last = reach.hi;
+    for (uint32_t i = 0; i < rb->n; i++) last += (rb->levels[i].extent - 1) * rb->levels[i].stride;
+    rb->guarded = (last >= rb->count || reach.lo < 0) && rb->count > 0;
+    rb->by_lane = is_vector(rb, rb->n - 1) && (reach.lo < 0 || rb->count % last_level->extent);
+    rb->scan = sn_is_scan(rb->m, rb->nest->at[rb->nest->n - 1]);
+    open_levels(rb, base);
+    sn_stmt yield = move_body(rb, rb->guard.i && !is_vector(rb, rb->n - 1) ? rb->guard : rb->made[rb->n - 1]);
+    if (rb->mask.i) sn_mask_accesses(rb->cx, rb->k, rb->made[rb->n - 1], rb->mask, true);
+    if (yield.i) put_yields(rb, yield);
+    sn_stmt_unlink(rb->m, rb->top);
+    return rb->made[0];
+}
+
 sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
                         const sn_level *levels, uint32_t n) {
     rebuild rb = {.cx = cx, .m = cx->m, .k = k, .top = top, .nest = in_nest, .levels = levels, .n = n, .count = count};
-    sn_range reach = sn_ix_range(cx->m, base);
-    int64_t last = reach.hi;
-    for (uint32_t i = 0; i < n; i++) last += (levels[i].extent - 1) * levels[i].stride;
-    rb.guarded = (last >= count || reach.lo < 0) && count > 0;
-    rb.by_lane = is_vector(&rb, n - 1) && (reach.lo < 0 || count % levels[n - 1].extent);
-    rb.scan = sn_is_scan(cx->m, in_nest->at[in_nest->n - 1]);
-    open_levels(&rb, base);
-    sn_stmt yield = move_body(&rb, rb.guard.i && !is_vector(&rb, n - 1) ? rb.guard : rb.made[n - 1]);
-    if (rb.mask.i) sn_mask_accesses(cx, k, rb.made[n - 1], rb.mask, true);
-    if (yield.i) put_yields(&rb, yield);
-    sn_stmt_unlink(cx->m, top);
-    return rb.made[0];
+    return rebuild_nest(&rb, base);
+}
+
+sn_stmt sn_nest_rebuild_masked(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, int64_t count,
+                               const sn_level *levels, uint32_t n) {
+    rebuild rb = {.cx = cx, .m = cx->m, .k = k, .top = top, .nest = in_nest, .levels = levels, .n = n, .count = count};
+    rb.masked = true;
+    return rebuild_nest(&rb, sn_ix_const(cx->m, 0));
 }

@@ -29,6 +29,11 @@ enum { SN_MAX_LEVELS = 6 };
 sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
                         const sn_level *levels, uint32_t n);
 
+/* The same from position 0, where positions beyond compute, but access nothing: the code of iterations that are written
+ * out stays in one piece. */
+sn_stmt sn_nest_rebuild_masked(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, int64_t count,
+                               const sn_level *levels, uint32_t n);
+
 /* Loads and stores of s and its region happen only where mask holds; registers are left alone. s must not be a load. */
 void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool loads);
 /* Identity of state `state` of a combiner, as a constant of the dtype of that state at `at`. */

@@ -271,11 +271,10 @@ static cost cost_of_reduce(const model *md, const sn_stmt_rec *r, double n) {
     return (cost){each * n, sumexp ? (r->kind == SN_AXIS_VECTOR ? n : 2) : 0};
 }
 
-/* A division by what all lanes share is a product with its reciprocal. */
-static cost cost_of_scalar(const model *md, const sn_stmt_rec *r, const place *p) {
+/* A division by what stays the same for several is a product with its reciprocal. */
+static cost cost_of_scalar(const model *md, sn_stmt s, const sn_stmt_rec *r) {
     cost one = {1, 0}, c = {md->halves ? COSTS[r->op].half : COSTS[r->op].full, COSTS[r->op].special};
-    if (r->op == SN_LOP_DIV && p->v.i && place_of(md, sn_val_get(md->m, r->in[1])->def, false).v.i != p->v.i)
-        return one;
+    if (r->op == SN_LOP_DIV && sn_val_stays(md->m, r->in[1], s)) return one;
     return c.instructions > 0 ? c : one;
 }
 
@@ -292,7 +291,7 @@ uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
 
 static cost cost_of(const model *md, sn_stmt s, const place *p) {
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
-    if (r->op < SN_N_LOPS) return cost_of_scalar(md, r, p);
+    if (r->op < SN_N_LOPS) return cost_of_scalar(md, s, r);
     if (r->op == SN_LOP_LOAD || r->op == SN_LOP_STORE) return cost_of_access(md, r, p);
     if (r->op == SN_LOP_REDUCE) return cost_of_reduce(md, r, iterations(md, s));
     if (r->op == SN_LOP_ACCUM) return (cost){2 + (p->x.i ? SN_SCAN_THREADS / p->lanes : 0), 0};
