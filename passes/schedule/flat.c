@@ -207,6 +207,17 @@ static void measure(sn_schedule_flat *f, const look *l) {
     f->by_columns = f->inner > 1 || is_alone(l->sh, f);
 }
 
+/* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
+ * banks. A piece between rows spreads them; rows are whole pieces there. */
+static void spread_rows(sn_schedule_flat *f, const look *l) {
+    enum { MEET = 32 };
+    for (uint32_t i = 0; i < f->n && f->by_columns && f->inner == 1; i++) {
+        sn_schedule_flat_buf *b = &f->bufs[i];
+        int64_t bytes = b->group * sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
+        if (bytes % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
+    }
+}
+
 void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     look l = {.m = cx->m, .cx = cx, .sh = sh};
     *out = (sn_schedule_flat){0};
@@ -217,6 +228,7 @@ void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, co
         *out = (sn_schedule_flat){.inner = inner, .groups = sh->rows / inner};
         if (find_bufs(out, &l, k)) {
             measure(out, &l);
+            spread_rows(out, &l);
             return;
         }
         inner = sn_mul_clamped(inner, l.extents[l.prefix - 1]);

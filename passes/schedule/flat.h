@@ -14,6 +14,7 @@ typedef struct sn_schedule_flat_buf {
     int64_t base, group;
     int64_t reach;   /* elements of a group from its base to the last one that is touched */
     uint32_t vector; /* elements of a piece of 16 bytes, or fewer where the base is not aligned */
+    uint32_t gap;    /* elements of shared memory between two groups, so that lanes do not meet in a bank */
 } sn_schedule_flat_buf;
 
 /* Rows in groups: group q has the rows inner*q .. inner*(q + 1) - 1, counted over all outer loops. */

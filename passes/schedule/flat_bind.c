@@ -51,22 +51,22 @@ static int64_t touched(const flat *f, uint32_t i) {
 }
 
 /* An access to shared memory is made. */
-static sn_ix reach(flat *f, uint32_t i, sn_ix e) {
+static void reach(flat *f, uint32_t i, sn_ix e) {
     int64_t end = sn_ix_range(f->m, e).hi + 1;
     if (end > f->room[i]) f->room[i] = end;
-    return e;
 }
 
-static void copy_element(flat *f, sn_stmt into, uint32_t i, sn_ix e, bool masked) {
+/* Element e of a block, `place` in shared memory. */
+static void copy_element(flat *f, sn_stmt into, uint32_t i, sn_ix e, sn_ix place, bool masked) {
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     sn_ix at = sn_ix_fma(m, piece(f, i), f->g, e), from = sn_ix_addc(m, at, b->base);
     sn_cursor end = sn_at_end(f->k, into);
     sn_val mask = {0};
-    reach(f, i, e);
+    reach(f, i, place);
     if (masked) mask = sn_put_in(m, end, at, sn_ix_const(m, touched(f, i)));
     if (b->stored) {
-        sn_val x = sn_put_load(m, end, f->shared[i], e);
+        sn_val x = sn_put_load(m, end, f->shared[i], place);
         if (masked) sn_put_store_masked(m, end, b->buf, from, x, mask);
         else sn_put_store(m, end, b->buf, from, x);
         return;
@@ -74,7 +74,7 @@ static void copy_element(flat *f, sn_stmt into, uint32_t i, sn_ix e, bool masked
     sn_val zero = {0}, x;
     if (masked) zero = sn_put_const(m, end, sn_buf_get(m, b->buf)->dtype, 0);
     x = masked ? sn_put_load_masked(m, end, b->buf, from, mask, zero) : sn_put_load(m, end, b->buf, from);
-    sn_put_store(m, end, f->shared[i], e, x);
+    sn_put_store(m, end, f->shared[i], place, x);
 }
 
 /* What thread number `thread` copies of a buffer: every so-many-th piece. */
@@ -87,7 +87,9 @@ static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool maske
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
     if (turns * unroll * threads > n) into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
     sn_ix lane = open_loop(f, &into, "v", v, SN_AXIS_VECTOR);
-    copy_element(f, into, i, sn_ix_fma(m, v, p, lane), masked);
+    sn_ix e = sn_ix_fma(m, v, p, lane), place = e;
+    if (f->f.bufs[i].gap) place = sn_ix_fma(m, f->f.bufs[i].gap, sn_ix_divc(m, p, f->f.bufs[i].group / v), e);
+    copy_element(f, into, i, e, place, masked);
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
@@ -130,8 +132,8 @@ static void bind_nest(flat *f, const sn_schedule_nest *nest) {
     sn_nest_rebuild_masked(f->cx, f->k, nest->top, &nest->chain, nest->count, levels, n);
 }
 
-/* The access is one to shared memory, if it is to what the block has there. */
-static void redirect(flat *f, sn_stmt s) {
+/* The access of a row is one to shared memory, if it is to what the block has there. */
+static void redirect(flat *f, sn_stmt s, sn_ix row) {
     sn_module *m = f->m;
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     sn_axis g = {sn_ix_get(m, f->g)->id};
@@ -140,7 +142,9 @@ static void redirect(flat *f, sn_stmt s) {
     if (!sn_schedule_is_flat(&f->f, r->buf, &i)) return;
     sn_ix e = sn_ix_subst(m, r->ix, &g, &zero, 1), moved = sn_ix_sub(m, r->ix, e);
     if (!sn_ix_eq(moved, sn_ix_scale(m, f->g, piece(f, i)))) return;
-    e = reach(f, i, sn_ix_addc(m, e, -f->f.bufs[i].base));
+    e = sn_ix_addc(m, e, -f->f.bufs[i].base);
+    if (f->f.bufs[i].gap) e = sn_ix_fma(m, f->f.bufs[i].gap, row, e); /* a group is a row there */
+    reach(f, i, e);
     sn_cursor at = sn_at_before(m, s);
     sn_val mask = sn_stmt_mask(r);
     if (r->op == SN_LOP_STORE && mask.i) sn_put_store_masked(m, at, f->shared[i], e, r->in[0], mask);
@@ -150,12 +154,12 @@ static void redirect(flat *f, sn_stmt s) {
     sn_stmt_unlink(m, s);
 }
 
-static void redirect_all(flat *f, const sn_stmt_vec *body) {
+static void redirect_all(flat *f, const sn_stmt_vec *body, sn_ix row) {
     for (uint32_t i = 0; i < body->n; i++) {
         sn_stmt end = sn_stmt_walk_skip(f->m, body->at[i]);
         for (sn_stmt s = body->at[i], next; s.i && s.i != end.i; s = next) {
             next = sn_stmt_walk_next(f->m, s);
-            if (sn_is_access(sn_stmt_get(f->m, s))) redirect(f, s);
+            if (sn_is_access(sn_stmt_get(f->m, s))) redirect(f, s, row);
         }
     }
 }
@@ -176,13 +180,13 @@ static sn_ix open_rows(flat *f, sn_stmt *into) {
 static void put_body(flat *f, const sn_stmt_vec *body, const sn_schedule_shape *sh) {
     sn_module *m = f->m;
     sn_stmt into = f->grid;
-    sn_ix row = sn_ix_fma(m, f->sc->tile_m, f->g, open_rows(f, &into));
+    sn_ix in_block = open_rows(f, &into), row = sn_ix_fma(m, f->sc->tile_m, f->g, in_block);
     bool partial = sh->rows % f->sc->tile_m != 0;
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(f->k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body->n; i++) sn_stmt_insert(m, sn_at_end(f->k, into), body->at[i]);
     sn_schedule_subst_outer(f->cx, body, sh, row);
-    redirect_all(f, body);
+    redirect_all(f, body, in_block);
     if (partial) sn_mask_accesses(f->cx, f->k, into, mask, true);
 }
 
