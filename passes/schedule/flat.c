@@ -29,30 +29,32 @@
 /* ---- which buffers ---- */
 
 typedef struct look {
+    sn_pass_ctx *cx;
     sn_module *m;
     const sn_schedule_shape *sh;
     uint32_t prefix; /* outer loops that count groups */
     int64_t extents[SN_MAX_CHAIN];
-    sn_pass_ctx *cx;
 } look;
 
-/* What an access touches of a group. */
+/* An access as if it were alone in its buffer; or, `fits` false, none that can be staged. */
 typedef struct part {
-    int64_t group, low, high, count;
-    bool walks;   /* a nest */
-    bool side_by; /* ... whose last axis finds neighbours */
+    sn_schedule_flat_buf is;
+    int64_t high;
+    bool walks, fits;
 } part;
 
 /* One more axis inside a group. */
-static bool add_axis(part *p, look *l, sn_ix e, sn_axis ax, int64_t extent, bool of_nest) {
+static void add_axis(part *p, look *l, sn_ix e, sn_axis ax, int64_t extent, bool of_nest) {
     int64_t c;
-    if (!sn_ix_coef(l->m, e, ax, &c)) return false;
-    if (!c || extent < 2) return true;
-    *(c > 0 ? &p->high : &p->low) += c * (extent - 1);
-    p->count = sn_mul_clamped(p->count, extent);
+    sn_schedule_flat_buf *is = &p->is;
+    if (!sn_ix_coef(l->m, e, ax, &c) || c < 0 || is->n_axes == SN_FLAT_AXES) p->fits = false;
+    if (!p->fits || !c || extent < 2) return;
+    is->strides[is->n_axes] = c;
+    is->extents[is->n_axes++] = extent;
+    is->count = sn_mul_clamped(is->count, extent);
+    is->side_by = of_nest && c == 1;
+    p->high += c * (extent - 1);
     p->walks |= of_nest;
-    p->side_by = of_nest && c == 1;
-    return true;
 }
 
 /* The offset of an access, with zeros for its axes, must be a constant. */
@@ -61,32 +63,44 @@ static bool find_start(part *p, look *l, sn_ix e, const sn_chain *nest) {
     sn_ix zeros[2 * SN_MAX_CHAIN];
     uint32_t n = 0;
     for (uint32_t k = 0; k < l->sh->outer.n; k++) axes[n++] = sn_stmt_axis(l->m, l->sh->outer.at[k]);
-    for (uint32_t k = 0; nest && k < nest->n; k++) axes[n++] = sn_stmt_axis(l->m, nest->at[k]);
+    for (uint32_t k = 0; k < nest->n; k++) axes[n++] = sn_stmt_axis(l->m, nest->at[k]);
     for (uint32_t k = 0; k < n; k++) zeros[k] = sn_ix_const(l->m, 0);
-    if (!sn_ix_is_const(l->m, sn_ix_subst(l->m, e, axes, zeros, n), &p->low)) return false;
-    p->high = p->low;
-    return true;
+    if (!sn_ix_is_const(l->m, sn_ix_subst(l->m, e, axes, zeros, n), &p->is.base)) return false;
+    p->high = p->is.base;
+    return p->is.base >= 0;
 }
 
-/* Are the groups of the access apart from each other, and in row-major order? */
-static bool find_part(part *p, look *l, sn_ix e, const sn_chain *nest) {
+/* Strides of the loops that count groups: of the last one, and whether the others follow in row-major order. */
+static bool find_groups(part *p, look *l, sn_ix e, bool *in_order) {
     int64_t c, stride = 0;
-    *p = (part){.count = 1};
-    if (sn_ix_uses_vals(l->m, e) || !find_start(p, l, e, nest)) return false;
-    for (uint32_t k = l->prefix; k < l->sh->outer.n; k++)
-        if (!add_axis(p, l, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), l->extents[k], false)) return false;
-    for (uint32_t k = 0; nest && k < nest->n; k++) {
-        sn_stmt s = nest->at[k];
-        if (!add_axis(p, l, e, sn_stmt_axis(l->m, s), sn_ix_value(l->m, sn_stmt_extent(l->m, s)), true)) return false;
-    }
+    *in_order = true;
     for (uint32_t k = l->prefix; k-- > 0;) {
-        if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), &c)) return false;
+        if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), &c) || c < 0) return false;
+        p->is.others[k] = c;
         if (l->extents[k] == 1) continue;
-        if (!stride) p->group = stride = c;
-        if (c <= 0 || c != stride) return false;
+        if (!stride && !c) return false; /* groups that have the same elements */
+        if (!stride) p->is.group = stride = c;
+        *in_order &= c == stride;
         stride = sn_mul_clamped(stride, l->extents[k]);
     }
-    return p->group > 0 && p->low >= 0 && p->high - p->low < p->group;
+    return p->is.group > 0;
+}
+
+/* Groups of a piece are apart from each other; those of lines are neighbours in lines that are apart. */
+static void find_part(part *p, look *l, sn_ix e, const sn_chain *nest) {
+    bool in_order = false;
+    *p = (part){.is = {.count = 1}, .fits = true};
+    p->fits = !sn_ix_uses_vals(l->m, e) && find_start(p, l, e, nest) && find_groups(p, l, e, &in_order);
+    for (uint32_t k = l->prefix; k < l->sh->outer.n; k++)
+        add_axis(p, l, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), l->extents[k], false);
+    for (uint32_t k = 0; k < nest->n; k++)
+        add_axis(p, l, e, sn_stmt_axis(l->m, nest->at[k]), sn_ix_value(l->m, sn_stmt_extent(l->m, nest->at[k])), true);
+    if (!p->fits || !p->walks) return;
+    p->is.reach = p->high - p->is.base + 1;
+    if (in_order && p->is.reach <= p->is.group) return;
+    p->is.lines = p->is.group == 1;
+    for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= l->extents[l->prefix - 1];
+    p->fits = p->is.lines;
 }
 
 bool sn_schedule_is_flat(const sn_schedule_flat *f, sn_buf b, uint32_t *which) {
@@ -95,22 +109,31 @@ bool sn_schedule_is_flat(const sn_schedule_flat *f, sn_buf b, uint32_t *which) {
     return false;
 }
 
-/* The buffer joins those that are staged, or does what they know of it become wider? */
+static bool same_lines(const sn_schedule_flat_buf *a, const sn_schedule_flat_buf *b) {
+    bool same = a->n_axes == b->n_axes && a->base == b->base;
+    for (uint32_t k = 0; same && k < a->n_axes; k++)
+        same = a->strides[k] == b->strides[k] && a->extents[k] == b->extents[k];
+    return same;
+}
+
+/* The buffer joins those that are staged, or what is known of it becomes wider. */
 static bool join(sn_schedule_flat *f, sn_buf b, const part *p, bool store) {
     uint32_t i;
+    const sn_schedule_flat_buf *is = &p->is;
     if (!sn_schedule_is_flat(f, b, &i)) {
         if (f->n == SN_MAX_FLAT) return false;
-        f->bufs[f->n++] = (sn_schedule_flat_buf){
-            .buf = b, .stored = store, .base = p->low, .group = p->group, .reach = p->high - p->low + 1,
-            .side_by = p->side_by};
+        f->bufs[f->n] = *is;
+        f->bufs[f->n].buf = b;
+        f->bufs[f->n++].stored = store;
         return true;
     }
     sn_schedule_flat_buf *fb = &f->bufs[i];
-    int64_t low = p->low < fb->base ? p->low : fb->base, end = fb->base + fb->reach;
-    fb->side_by &= p->side_by;
-    if (store || fb->stored || p->group != fb->group) return false;
+    if (store || fb->stored || is->group != fb->group || is->lines != fb->lines) return false;
+    if (is->lines) return same_lines(is, fb);
+    int64_t low = is->base < fb->base ? is->base : fb->base, end = fb->base + fb->reach;
     if (p->high >= end) end = p->high + 1;
     if (end - low > fb->group) return false;
+    fb->side_by &= is->side_by;
     fb->base = low;
     fb->reach = end - low;
     return true;
@@ -127,7 +150,7 @@ typedef struct walked {
 } walked;
 
 /* A buffer that was refused once stays so: it is dropped at its second access, and there is no third chance. */
-static bool find_bufs(sn_schedule_flat *f, look *l, sn_kern k) {
+static bool find_bufs(sn_schedule_flat *f, look *l) {
     enum { MOST = 75, LEAST_PART = 4 };
     sn_module *m = l->m;
     walked w = {0, 0};
@@ -138,17 +161,21 @@ static bool find_bufs(sn_schedule_flat *f, look *l, sn_kern k) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (!sn_is_access(r)) continue;
             part p;
-            bool store = r->op == SN_LOP_STORE, fits = find_part(&p, l, r->ix, &nest->chain);
+            bool store = r->op == SN_LOP_STORE;
             int64_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+            find_part(&p, l, r->ix, &nest->chain);
+            bool whole = p.is.lines || p.is.count == p.is.group, some = p.is.lines || p.is.count >= p.is.group / LEAST_PART;
             w.all += bytes;
-            if (store) fits &= !r->has_mask && p.count == p.group && !sn_kern_loads(m, k, r->buf);
-            else fits &= !sn_kern_stores(m, k, r->buf);
-            if (fits && p.walks && p.count >= p.group / LEAST_PART && join(f, r->buf, &p, store)) w.flat += bytes;
+            some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
+            bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
+            if (fits && join(f, r->buf, &p, store)) w.flat += bytes;
             else if (store) drop(f, r->buf);
         }
     }
-    for (uint32_t i = 0; i < f->n; i++) /* gaps between groups would be copied, too */
-        if (f->bufs[i].reach * 100 < f->bufs[i].group * MOST) return false;
+    for (uint32_t i = 0; i < f->n; i++) { /* gaps between groups would be copied, too */
+        f->lines |= f->bufs[i].lines;
+        if (!f->bufs[i].lines && f->bufs[i].reach * 100 < f->bufs[i].group * MOST) return false;
+    }
     return f->n && w.flat * 100 >= w.all * MOST;
 }
 
@@ -165,7 +192,7 @@ static bool stores_and_loads(const sn_module *m, sn_kern k) {
 /* Elements of a row that lie side by side and begin at multiples of so many, in all buffers. */
 static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
     uint32_t v = 16;
-    if (f->inner > 1 || l->sh->scans) return 1;
+    if (f->inner > 1 || l->sh->scans || f->lines) return 1;
     for (uint32_t i = 0; i < f->n; i++) {
         const sn_schedule_flat_buf *b = &f->bufs[i];
         v = b->side_by ? sn_least(v, sn_least(b->vector, sn_pow2_divisor(b->group))) : 1;
@@ -184,27 +211,43 @@ static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     return sh->scans || sh->max_count / f->vector <= SN_FLAT_ALONE;
 }
 
+/* Elements of a copy: whole 16 bytes, as far as bases and strides are multiples. */
+static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_schedule_flat_buf *b) {
+    uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype), wide = sn_widest(l->cx, size);
+    uint32_t whole = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / size;
+    if (wide < whole) wide = whole; /* bytes: a copy has no lanes */
+    if (b->base) wide = sn_least(wide, sn_pow2_divisor(b->base));
+    if (!b->lines) return f->along == f->groups ? wide : sn_least(wide, sn_pow2_divisor(f->along * b->group));
+    for (uint32_t k = 0; k < b->n_axes; k++) wide = sn_least(wide, sn_pow2_divisor(b->strides[k]));
+    for (uint32_t k = 0; k + 1 < f->prefix; k++)
+        if (l->extents[k] > 1) wide = sn_least(wide, sn_pow2_divisor(b->others[k]));
+    return sn_least(wide, SN_FLAT_LINE);
+}
+
 static void measure(sn_schedule_flat *f, const look *l) {
-    f->unit = 1;
+    f->unit = f->lines ? SN_FLAT_LINE : 1;
     f->run = INT64_MAX;
     f->piece = UINT32_MAX;
+    f->along = f->lines ? l->extents[l->prefix - 1] : f->groups;
     int64_t bytes = 0;
+    uint32_t rows = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
-        uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype), wide = sn_widest(l->cx, size);
-        uint32_t whole = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / size;
-        if (wide < whole) wide = whole; /* bytes: a copy has no lanes */
-        b->vector = b->base ? sn_least(wide, sn_pow2_divisor(b->base)) : wide;
+        rows += !b->lines && b->side_by;
+        uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
+        b->vector = copy_vector(f, l, b);
+        if (!b->lines) b->count = b->group;
         uint32_t even = sn_least(b->vector, sn_pow2_divisor(b->group));
-        if (b->vector / even > f->unit) f->unit = b->vector / even;
+        if (!b->lines && b->vector / even > f->unit) f->unit = b->vector / even;
         int64_t run = (f->inner > 1 ? f->inner : b->group) * size;
         if (run < f->run) f->run = run;
         if (b->vector * size < f->piece) f->piece = b->vector * size;
-        bytes = sn_add_clamped(bytes, sn_mul_clamped(b->group, size));
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(b->count, size));
     }
     f->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    f->turns = rows && rows < f->n;
     f->vector = row_vector(f, l);
-    f->by_columns = f->inner > 1 || is_alone(l->sh, f);
+    f->by_columns = f->lines || f->inner > 1 || is_alone(l->sh, f);
 }
 
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
@@ -213,27 +256,36 @@ static void spread_rows(sn_schedule_flat *f, const look *l) {
     enum { MEET = 32 };
     for (uint32_t i = 0; i < f->n && f->by_columns && f->inner == 1; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
+        if (b->lines) continue;
         int64_t bytes = b->group * sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
         if (bytes % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
     }
 }
 
+static bool has_pieces(const sn_schedule_flat *f) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!f->bufs[i].lines) return true;
+    return false;
+}
+
+/* Groups of as few rows as make pieces of all buffers, if a block has room for one; else those of some buffers. Lines alone
+ * are columns, of which class outer has more. */
 void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     look l = {.m = cx->m, .cx = cx, .sh = sh};
+    int64_t inner = 1;
     *out = (sn_schedule_flat){0};
     if (!sh->n_nests || !sh->outer.n || !sh->all_perfect || sh->mixed || stores_and_loads(cx->m, k)) return;
     for (uint32_t p = 0; p < sh->outer.n; p++) l.extents[p] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[p]));
-    int64_t inner = 1;
     for (l.prefix = sh->outer.n; l.prefix > 0; l.prefix--) {
-        *out = (sn_schedule_flat){.inner = inner, .groups = sh->rows / inner};
-        if (find_bufs(out, &l, k)) {
-            measure(out, &l);
-            spread_rows(out, &l);
-            return;
-        }
+        sn_schedule_flat f = {.prefix = l.prefix, .inner = inner, .groups = sh->rows / inner};
         inner = sn_mul_clamped(inner, l.extents[l.prefix - 1]);
+        if (!find_bufs(&f, &l) || !has_pieces(&f)) continue;
+        measure(&f, &l);
+        spread_rows(&f, &l);
+        bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= cx->target->shared_bytes / 2;
+        if (fits || !out->n) *out = f;
+        if (fits) return;
     }
-    *out = (sn_schedule_flat){0};
 }
 
 /* ---- choosing ---- */
@@ -250,16 +302,28 @@ bool sn_schedule_flat_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
 }
 
 /* Do accesses as they are leave most of a line, or of a thread's 16 bytes, unused? Rows that are longer do well by
- * themselves. */
+ * themselves, and so do lines alone; pieces beside lines do not, whatever the kernel begins with. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
-    if (sh->max_count < 2 || (int64_t)f->bytes * f->groups < SN_FLAT_SMALL || f->piece < SN_WIDE_ENOUGH) return false;
+    if (sh->max_count < 2 || sn_mul_clamped(f->bytes, f->groups) < SN_FLAT_SMALL) return false;
+    if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
+    if (f->piece < SN_WIDE_ENOUGH) return false;
+    if (f->turns) return true;
     if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < 2 * SN_LINE);
     bool odd = f->run % cx->target->vector_bytes != 0;
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
 
+/* Of lines: as much of each as fills a block, but sides of a sector at least, with little left over at their ends. */
+static int64_t choose_side(const sn_schedule_flat *f) {
+    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit;
+    for (int64_t side = f->unit; side <= most && side < 2 * f->along; side *= 2)
+        if (side <= 2 * f->unit || sn_ceil_div(f->along, side) * side * 4 <= f->along * 5) n = side;
+    return n < SN_FLAT_SIDE && f->along >= SN_FLAT_SIDE ? SN_FLAT_SIDE : n;
+}
+
 /* Groups of a block: as many as fill it, in whole units; fewer where multiprocessors would be idle. */
 static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
+    if (f->lines) return choose_side(f);
     int64_t n = SN_FLAT_BLOCK / f->bytes / f->unit * f->unit, most = f->groups / (4 * cx->target->units);
     if (n > most) n = most / f->unit * f->unit;
     return n > f->unit ? n : f->unit;

@@ -21,13 +21,16 @@ typedef struct flat {
     sn_module *m;
     sn_kern k;
     sn_schedule_flat f;
+    const sn_schedule_shape *sh;
     const sn_sched *sc;
-    int64_t groups; /* of a block */
-    int64_t blocks, whole; /* ... of which the first ones find all that they copy */
+    int64_t groups;        /* of a block */
+    int64_t blocks, whole; /* along the groups; of which the first ones find all that they copy */
     sn_stmt grid;
-    sn_ix g;
+    sn_ix g; /* block along the groups */
+    sn_ix origin[SN_MAX_CHAIN]; /* of the outer loops before the one that `g` counts; with one count for all: none */
+    sn_axis axes[SN_MAX_CHAIN]; /* of the outer loops */
+    sn_ix row, group;           /* of this turn of a thread, in the block */
     sn_buf shared[SN_MAX_FLAT];
-    int64_t room[SN_MAX_FLAT]; /* elements of these that an access may reach, as far as ranges tell (L14) */
 } flat;
 
 static sn_ix open_loop(flat *f, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
@@ -41,55 +44,72 @@ static sn_ix open_loop(flat *f, sn_stmt *into, const char *name, int64_t extent,
 /* ---- copies ---- */
 
 /* Elements of a block in a buffer. */
-static int64_t piece(const flat *f, uint32_t i) { return f->groups * f->f.bufs[i].group; }
+static int64_t piece(const flat *f, uint32_t i) { return f->groups * f->f.bufs[i].count; }
 
-/* Elements from the base of a buffer to the last one that is touched. Where loads have masks it may end before. */
+/* Groups times what one has, up to the last element that is touched. Where loads have masks the buffer may end before. */
 static int64_t touched(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    int64_t n = (f->f.groups - 1) * b->group + b->reach, size = sn_ix_value(f->m, sn_buf_get(f->m, b->buf)->size);
-    return n < size - b->base ? n : size - b->base;
+    if (b->lines) return f->f.along;
+    int64_t n = (f->f.along - 1) * b->group + b->reach, size = sn_ix_value(f->m, sn_buf_get(f->m, b->buf)->size);
+    return f->f.lines || n < size - b->base ? n : size - b->base;
 }
 
-/* An access to shared memory is made. */
-static void reach(flat *f, uint32_t i, sn_ix e) {
-    int64_t end = sn_ix_range(f->m, e).hi + 1;
-    if (end > f->room[i]) f->room[i] = end;
-}
-
-/* Element e of a block, `place` in shared memory. */
-static void copy_element(flat *f, sn_stmt into, uint32_t i, sn_ix e, sn_ix place, bool masked) {
+/* One element between memory and `place`. */
+static void copy_element(flat *f, sn_stmt into, uint32_t i, sn_ix from, sn_ix place, sn_val mask) {
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    sn_ix at = sn_ix_fma(m, piece(f, i), f->g, e), from = sn_ix_addc(m, at, b->base);
     sn_cursor end = sn_at_end(f->k, into);
-    sn_val mask = {0};
-    reach(f, i, place);
-    if (masked) mask = sn_put_in(m, end, at, sn_ix_const(m, touched(f, i)));
     if (b->stored) {
         sn_val x = sn_put_load(m, end, f->shared[i], place);
-        if (masked) sn_put_store_masked(m, end, b->buf, from, x, mask);
+        if (mask.i) sn_put_store_masked(m, end, b->buf, from, x, mask);
         else sn_put_store(m, end, b->buf, from, x);
         return;
     }
     sn_val zero = {0}, x;
-    if (masked) zero = sn_put_const(m, end, sn_buf_get(m, b->buf)->dtype, 0);
-    x = masked ? sn_put_load_masked(m, end, b->buf, from, mask, zero) : sn_put_load(m, end, b->buf, from);
+    if (mask.i) zero = sn_put_const(m, end, sn_buf_get(m, b->buf)->dtype, 0);
+    x = mask.i ? sn_put_load_masked(m, end, b->buf, from, mask, zero) : sn_put_load(m, end, b->buf, from);
     sn_put_store(m, end, f->shared[i], place, x);
 }
 
-/* What thread number `thread` copies of a buffer: every so-many-th piece. */
+/* Where the block's part of a buffer begins, without what `g` adds. */
+static sn_ix start_of(flat *f, uint32_t i) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_ix e = sn_ix_const(f->m, b->base);
+    for (uint32_t k = 0; f->f.lines && k + 1 < f->f.prefix; k++) e = sn_ix_fma(f->m, b->others[k], f->origin[k], e);
+    return e;
+}
+
+/* Vector p of the block's part: which elements it has. */
+static void copy_vector(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t v = b->vector, per_line = b->lines ? f->groups / v : 0;
+    sn_ix lane = open_loop(f, &into, "v", v, SN_AXIS_VECTOR), place = sn_ix_fma(m, v, p, lane), from = start_of(f, i), at;
+    if (b->lines) {
+        sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES];
+        for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
+        sn_ix_unflatten(m, sn_ix_divc(m, p, per_line), extents, b->n_axes, parts);
+        for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
+        at = sn_ix_fma(m, f->groups, f->g, sn_ix_fma(m, v, sn_ix_modc(m, p, per_line), lane));
+    } else {
+        at = sn_ix_fma(m, piece(f, i), f->g, place);
+        if (b->gap) place = sn_ix_fma(m, b->gap, sn_ix_divc(m, p, b->group / v), place);
+    }
+    sn_val mask = {0};
+    if (masked) mask = sn_put_in(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
+    copy_element(f, into, i, sn_ix_add(m, from, at), place, mask);
+}
+
+/* What thread number `thread` copies of a buffer: every so-many-th vector. */
 static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
     enum { MOST_UNROLL = 8 };
     sn_module *m = f->m;
-    int64_t v = f->f.bufs[i].vector, threads = (int64_t)f->sc->block_x * f->sc->block_y, n = piece(f, i) / v;
+    int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y, n = piece(f, i) / f->f.bufs[i].vector;
     int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL), unroll = sn_ceil_div(steps, turns);
     sn_ix uo = open_loop(f, &into, "uo", turns, SN_AXIS_SEQ), u = open_loop(f, &into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
     if (turns * unroll * threads > n) into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
-    sn_ix lane = open_loop(f, &into, "v", v, SN_AXIS_VECTOR);
-    sn_ix e = sn_ix_fma(m, v, p, lane), place = e;
-    if (f->f.bufs[i].gap) place = sn_ix_fma(m, f->f.bufs[i].gap, sn_ix_divc(m, p, f->f.bufs[i].group / v), e);
-    copy_element(f, into, i, e, place, masked);
+    copy_vector(f, into, i, p, masked);
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
@@ -132,93 +152,155 @@ static void bind_nest(flat *f, const sn_schedule_nest *nest) {
     sn_nest_rebuild_masked(f->cx, f->k, nest->top, &nest->chain, nest->count, levels, n);
 }
 
-/* The access of a row is one to shared memory, if it is to what the block has there. */
-static void redirect(flat *f, sn_stmt s, sn_ix row) {
+/* The offset of an access to a staged buffer, in shared memory. Of a piece: without what the loops that count groups add,
+ * but from group to group of the block. Of lines: the number of the line, counted by the axes that do. */
+static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_ix zeros[SN_MAX_CHAIN];
+    if (!b->lines) {
+        for (uint32_t k = 0; k < f->f.prefix; k++) zeros[k] = sn_ix_const(m, 0);
+        e = sn_ix_addc(m, sn_ix_subst(m, e, f->axes, zeros, f->f.prefix), -b->base);
+        return sn_ix_fma(m, b->group + b->gap, f->group, e);
+    }
+    sn_ix line = sn_ix_const(m, 0);
+    uint32_t n = f->sh->outer.n - f->f.prefix + nest->n;
+    for (uint32_t k = 0, at = 0; k < n; k++) {
+        uint32_t outer = f->f.prefix + k;
+        sn_axis ax = outer < f->sh->outer.n ? f->axes[outer] : sn_stmt_axis(m, nest->at[outer - f->sh->outer.n]);
+        int64_t c, extent = sn_ix_value(m, sn_axis_get(m, ax)->extent);
+        if (!sn_ix_coef(m, e, ax, &c) || !c || extent < 2) continue;
+        line = sn_ix_fma(m, b->extents[at++], line, sn_ix_axis(m, ax));
+    }
+    return sn_ix_fma(m, f->groups, line, f->group);
+}
+
+/* Is the access of a nest one of those that were found? What stands outside of nests is accessed as it is. */
+static void redirect(flat *f, sn_stmt s, const sn_chain *nest) {
     sn_module *m = f->m;
     const sn_stmt_rec *r = sn_stmt_get(m, s);
-    sn_axis g = {sn_ix_get(m, f->g)->id};
-    sn_ix zero = sn_ix_const(m, 0);
     uint32_t i;
     if (!sn_schedule_is_flat(&f->f, r->buf, &i)) return;
-    sn_ix e = sn_ix_subst(m, r->ix, &g, &zero, 1), moved = sn_ix_sub(m, r->ix, e);
-    if (!sn_ix_eq(moved, sn_ix_scale(m, f->g, piece(f, i)))) return;
-    e = sn_ix_addc(m, e, -f->f.bufs[i].base);
-    if (f->f.bufs[i].gap) e = sn_ix_fma(m, f->f.bufs[i].gap, row, e); /* a group is a row there */
-    reach(f, i, e);
+    sn_ix e = place_of(f, i, r->ix, nest);
     sn_cursor at = sn_at_before(m, s);
-    sn_val mask = sn_stmt_mask(r);
-    if (r->op == SN_LOP_STORE && mask.i) sn_put_store_masked(m, at, f->shared[i], e, r->in[0], mask);
-    else if (r->op == SN_LOP_STORE) sn_put_store(m, at, f->shared[i], e, r->in[0]);
-    else if (mask.i) sn_val_replace(m, f->k, r->result, sn_put_load_masked(m, at, f->shared[i], e, r->in[0], r->in[1]));
+    if (r->op == SN_LOP_STORE) sn_put_store(m, at, f->shared[i], e, r->in[0]);
+    else if (r->has_mask) sn_val_replace(m, f->k, r->result, sn_put_load_masked(m, at, f->shared[i], e, r->in[0], r->in[1]));
     else sn_val_replace(m, f->k, r->result, sn_put_load(m, at, f->shared[i], e));
     sn_stmt_unlink(m, s);
 }
 
-static void redirect_all(flat *f, const sn_stmt_vec *body, sn_ix row) {
-    for (uint32_t i = 0; i < body->n; i++) {
-        sn_stmt end = sn_stmt_walk_skip(f->m, body->at[i]);
-        for (sn_stmt s = body->at[i], next; s.i && s.i != end.i; s = next) {
-            next = sn_stmt_walk_next(f->m, s);
-            if (sn_is_access(sn_stmt_get(f->m, s))) redirect(f, s, row);
-        }
+static void redirect_nest(flat *f, const sn_schedule_nest *nest) {
+    sn_stmt end = sn_stmt_walk_skip(f->m, nest->top);
+    for (sn_stmt s = nest->top, next; s.i && s.i != end.i; s = next) {
+        next = sn_stmt_walk_next(f->m, s);
+        if (sn_is_access(sn_stmt_get(f->m, s))) redirect(f, s, &nest->chain);
     }
 }
 
-/* `into` and the position of the row among those of the block. */
-static sn_ix open_rows(flat *f, sn_stmt *into) {
+/* `into` and the row and group of the block that stand there. */
+static void open_rows(flat *f, sn_stmt *into) {
     sn_module *m = f->m;
     const sn_sched *sc = f->sc;
     bool columns = f->f.by_columns;
     int64_t at_a_time = columns ? sc->block_x : sc->block_y, turns = sn_ceil_div(sc->tile_m, at_a_time);
     sn_ix t = columns ? open_loop(f, into, "x", at_a_time, SN_AXIS_BLOCK_X)
                       : open_loop(f, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
-    sn_ix row = sn_ix_fma(m, at_a_time, open_loop(f, into, "r", turns, SN_AXIS_SEQ), t);
-    if (turns * at_a_time > sc->tile_m) *into = sn_put_if(m, sn_at_end(f->k, *into), row, sn_ix_const(m, sc->tile_m));
-    return row;
+    f->row = sn_ix_fma(m, at_a_time, open_loop(f, into, "r", turns, SN_AXIS_SEQ), t);
+    f->group = sn_ix_divc(m, f->row, f->f.inner);
+    if (turns * at_a_time > sc->tile_m) *into = sn_put_if(m, sn_at_end(f->k, *into), f->row, sn_ix_const(m, sc->tile_m));
 }
 
-static void put_body(flat *f, const sn_stmt_vec *body, const sn_schedule_shape *sh) {
+/* What the outer axes are in that row. */
+static void find_outer(flat *f, sn_ix *with) {
+    sn_module *m = f->m;
+    sn_ix extents[SN_MAX_CHAIN], group = sn_ix_fma(m, f->groups, f->g, f->group);
+    uint32_t n = f->sh->outer.n, p = f->f.prefix;
+    for (uint32_t k = 0; k < n; k++) extents[k] = sn_stmt_extent(m, f->sh->outer.at[k]);
+    if (f->f.lines) {
+        for (uint32_t k = 0; k + 1 < p; k++) with[k] = f->origin[k];
+        with[p - 1] = group;
+    } else {
+        sn_ix_unflatten(m, group, extents, p, with);
+    }
+    if (p < n) sn_ix_unflatten(m, sn_ix_modc(m, f->row, f->f.inner), extents + p, n - p, with + p);
+}
+
+static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
     sn_module *m = f->m;
     sn_stmt into = f->grid;
-    sn_ix in_block = open_rows(f, &into), row = sn_ix_fma(m, f->sc->tile_m, f->g, in_block);
-    bool partial = sh->rows % f->sc->tile_m != 0;
+    sn_ix with[SN_MAX_CHAIN], along;
+    open_rows(f, &into);
+    find_outer(f, with);
+    along = sn_ix_fma(m, f->groups, f->g, f->group);
+    bool partial = f->f.along % f->groups != 0;
     sn_val mask = {0};
-    if (partial) mask = sn_put_in(m, sn_at_end(f->k, into), row, sn_ix_const(m, sh->rows));
+    if (partial) mask = sn_put_in(m, sn_at_end(f->k, into), along, sn_ix_const(m, f->f.along));
     for (uint32_t i = 0; i < body->n; i++) sn_stmt_insert(m, sn_at_end(f->k, into), body->at[i]);
-    sn_schedule_subst_outer(f->cx, body, sh, row);
-    redirect_all(f, body, in_block);
+    for (uint32_t i = 0; i < sh->n_nests; i++) redirect_nest(f, &sh->nests[i]);
+    for (uint32_t i = 0; i < body->n; i++) sn_stmt_subst(m, body->at[i], f->axes, with, sh->outer.n);
+    for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(f, &sh->nests[i]);
+    for (uint32_t i = 0; i < f->f.n; i++) sn_buf_get(m, f->shared[i])->scope = SN_BUF_SHARED;
     if (partial) sn_mask_accesses(f->cx, f->k, into, mask, true);
 }
 
+/* Until the nests are bound they count as memory, so that tests of positions beyond a row are at their accesses, too. */
 static void new_shared(flat *f) {
     for (uint32_t i = 0; i < f->f.n; i++) {
         sn_ix size = sn_ix_const(f->m, piece(f, i));
         const char *name = sn_strf(&f->m->arena, "%s_s%u", sn_kern_get(f->m, f->k)->name, i);
-        f->shared[i] = sn_buf_new(f->m, name, sn_buf_get(f->m, f->f.bufs[i].buf)->dtype, SN_BUF_SHARED, &size, 1);
+        f->shared[i] = sn_buf_new(f->m, name, sn_buf_get(f->m, f->f.bufs[i].buf)->dtype, SN_BUF_TEMP, &size, 1);
     }
 }
 
-/* Tests keep accesses inside the piece, but what has no test yet would be out of bounds: there is room for that. */
+/* Tests keep accesses inside the piece, but what L14 asks of ranges are offsets without their tests: there is room for
+ * those. */
 static void size_shared(flat *f) {
-    for (uint32_t i = 0; i < f->f.n; i++) {
-        sn_buf_rec *b = sn_buf_get(f->m, f->shared[i]);
-        b->shape[0] = b->size = sn_ix_const(f->m, f->room[i]);
-        b->private_size = (uint32_t)f->room[i];
+    sn_module *m = f->m;
+    int64_t room[SN_MAX_FLAT];
+    uint32_t i;
+    for (i = 0; i < f->f.n; i++) room[i] = piece(f, i);
+    for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!r->buf.i) continue;
+        for (i = 0; i < f->f.n && !sn_buf_eq(f->shared[i], r->buf); i++) {}
+        if (i == f->f.n) continue;
+        int64_t end = sn_ix_range(m, r->ix).hi + 1;
+        if (end > room[i]) room[i] = end;
     }
+    for (i = 0; i < f->f.n; i++) {
+        sn_buf_rec *b = sn_buf_get(m, f->shared[i]);
+        b->shape[0] = b->size = sn_ix_const(m, room[i]);
+        b->private_size = (uint32_t)room[i];
+    }
+}
+
+/* The grid counts the outer loops before those that groups follow along, and blocks of groups. */
+static void open_grid(flat *f) {
+    sn_module *m = f->m;
+    uint32_t n = f->f.lines ? f->f.prefix - 1 : 0;
+    sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
+    for (uint32_t k = 0; k < n; k++) shape[k] = sn_stmt_extent(m, f->sh->outer.at[k]);
+    shape[n] = sn_ix_const(m, f->blocks);
+    sn_ix g = open_loop(f, &f->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n + 1)), SN_AXIS_GRID);
+    sn_ix_unflatten(m, g, shape, n + 1, parts);
+    for (uint32_t k = 0; k < n; k++) f->origin[k] = parts[k];
+    f->g = parts[n];
 }
 
 void sn_schedule_flat_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
-    flat f = {.cx = cx, .m = cx->m, .k = k, .sc = sc};
+    flat f = {.cx = cx, .m = cx->m, .k = k, .sc = sc, .sh = sh};
     sn_schedule_find_flat(&f.f, cx, k, sh);
+    for (uint32_t i = 0; i < sh->outer.n; i++) f.axes[i] = sn_stmt_axis(cx->m, sh->outer.at[i]);
     f.groups = sc->tile_m / f.f.inner;
-    f.blocks = sn_ceil_div(f.f.groups, f.groups);
+    f.blocks = sn_ceil_div(f.f.along, f.groups);
     f.whole = f.blocks;
-    for (uint32_t i = 0; i < f.f.n; i++)
-        if (touched(&f, i) / piece(&f, i) < f.whole) f.whole = touched(&f, i) / piece(&f, i);
-    for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(&f, &sh->nests[i]);
+    for (uint32_t i = 0; i < f.f.n; i++) {
+        int64_t each = f.f.bufs[i].lines ? f.groups : piece(&f, i);
+        if (touched(&f, i) / each < f.whole) f.whole = touched(&f, i) / each;
+    }
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
-    f.g = open_loop(&f, &f.grid, "g", f.blocks, SN_AXIS_GRID);
+    open_grid(&f);
     new_shared(&f);
     put_copies(&f, false);
     put_body(&f, &body, sh);
