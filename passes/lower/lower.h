@@ -145,6 +145,13 @@ uint32_t sn_lower_reduction(sn_lower *lw, sn_val *out, sn_nd x, const sn_ix *ind
 /* The same, written out. */
 sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index);
 
+/* ---- scatter.c ---- */
+
+/* A scatter that combines. */
+bool sn_lower_combines(const sn_node_rec *n);
+/* The kernel that combines parts of the updates of x: `number` of them, [number, elements of x]; with which combiner. */
+sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd x);
+
 /* ---- contract.c, attention.c ---- */
 
 /* The operands of a matmul at a result index, but for the axis that is summed. */

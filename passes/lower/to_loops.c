@@ -22,7 +22,8 @@
  *   - what is made of constants alone, and read by what is not, is realized unless computing it reads fewer bytes than it has: its
  *     kernel runs once, when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
- * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
+ * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
+ * combines into few rows, on the CPU, is two, too (scatter.c).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
  * innermost loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves
  * are computed in f32; a cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression
@@ -78,7 +79,7 @@ static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
 static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
     return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) ||
-           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER;
+           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
 }
 
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
@@ -479,6 +480,36 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_lower_end(lw, lw->note.s);
 }
 
+/* The operand and all parts of the updates. */
+typedef struct combined {
+    sn_buf parts;
+    sn_ix at, size; /* of the element in a part; of a part */
+} combined;
+
+static void emit_part(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    const combined *c = user;
+    sn_ix at = sn_ix_add(lw->m, sn_ix_mul(lw->m, index[0], c->size), c->at);
+    yield[0] = sn_put_load(lw->m, lw->at, c->parts, at);
+}
+
+static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
+    sn_module *m = lw->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    combined c = {.size = sn_type_numel(m, &n->type)};
+    int64_t number;
+    sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, lw, x);
+    sn_lower_begin(lw);
+    sn_ix index[SN_MAX_RANK] = {{0}}, parts = sn_ix_const(m, number);
+    open_loops(lw, x, index);
+    c.at = sn_ix_flatten(m, index, n->type.shape, n->type.rank);
+    sn_val v, first = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
+    sn_lower_reduce_nest(lw, &v, comb, 1, &n->type.dtype, &parts, 1, emit_part, &c);
+    v = sn_put_op2(m, lw->at, sn_comb_lops[comb], first, v);
+    sn_lower_note(lw, sn_ops[n->op].name);
+    sn_put_store(m, lw->at, b, sn_lower_place(lw, x, b, index), v);
+    sn_lower_end(lw, lw->note.s);
+}
+
 /* A convolution that nobody sees but through permutes, as the output k, is stored as that wants it. What it is seen
  * through has nobody left. */
 static sn_nd permuted_conv(sn_lower *lw, sn_nd x) {
@@ -522,7 +553,7 @@ static void claim_outputs(sn_lower *lw) {
 
 static sn_status check_lowerable(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (is_sort(n) || is_sorted_part(lw, n)) return SN_OK;
+    if (is_sort(n) || is_sorted_part(lw, n) || sn_lower_combines(n)) return SN_OK;
     bool primitive = sn_ops[n->op].cls != SN_OPS_COMPOSITE && n->n_results == 1 && n->op != SN_OP_PROJECT &&
                      (sn_ops[n->op].lop >= 0 || (sn_ops[n->op].cls != SN_OPS_REDUCE && n->op != SN_OP_CLAMP));
     if (primitive) return SN_OK;
@@ -568,6 +599,7 @@ static sn_status lower_nodes(sn_lower *lw) {
         if (!b.i) b = sn_lower_temp_of(lw, x);
         info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
         if (n->op == SN_OP_SCATTER) make_scatter(lw, x, b);
+        else if (sn_lower_combines(n)) make_combining_scatter(lw, x, b);
         else make_kernel(lw, x, b);
         info->buf = b;
     }
