@@ -130,6 +130,8 @@ sn_ix sn_lower_clamped(sn_lower *lw, sn_ix e, sn_ix extent);
 
 /* ---- reduce.c ---- */
 
+/* Is x larger than what its elements are made of? Then it may be cheaper to make than to store and to load. */
+bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x);
 /* Elements of the operand that become one of reduction x; 0: not known. */
 int64_t sn_lower_reduced(const sn_lower *lw, sn_nd x);
 /* Is the reduction better written out where it is read than realized? */

@@ -43,8 +43,7 @@ int64_t sn_lower_reduced(const sn_lower *lw, sn_nd x) {
     return kept ? all / kept : 0;
 }
 
-/* Is it larger than what its elements are made of? */
-static bool is_of_pairs(const sn_lower *lw, sn_nd x) {
+bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     int64_t n = numel(lw, x);
     return !info->buf.i && !info->within && n && n > info->bytes / sn_dtype_bytes(sn_node_get(lw->m, x)->type.dtype);
@@ -53,7 +52,7 @@ static bool is_of_pairs(const sn_lower *lw, sn_nd x) {
 bool sn_lower_is_written(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     int64_t steps = sn_lower_reduced(lw, x);
-    return sn_combs[combiner(n)].states == 1 && steps >= 1 && steps <= MOST_WRITTEN && is_of_pairs(lw, x);
+    return sn_combs[combiner(n)].states == 1 && steps >= 1 && steps <= MOST_WRITTEN && sn_lower_is_of_pairs(lw, x);
 }
 
 /* The reductions below x that stand in a nest over its elements: each element of theirs is wanted once. */
@@ -63,7 +62,7 @@ static void nest_below(sn_lower *lw, sn_nd x, int64_t elements) {
     if (info->users > 1 || info->buf.i || numel(lw, x) != elements) return;
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) {
         int64_t steps = sn_lower_reduced(lw, x);
-        if (info->realized && !info->order && steps > 1 && steps <= MOST_NESTED && is_of_pairs(lw, x))
+        if (info->realized && !info->order && steps > 1 && steps <= MOST_NESTED && sn_lower_is_of_pairs(lw, x))
             info->realized = false;
         return;
     }

@@ -34,7 +34,7 @@
 
 #include <string.h>
 
-enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000 };
+enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000, PACKED_OPS = 4, PACKED_USES = 64 };
 
 /* ---- which nodes are realized ---- */
 
@@ -54,6 +54,16 @@ static bool is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
         n = sn_node_get(lw->m, x);
     }
     return lw->nodes[x.i].realized || sn_ops[n->op].cls == SN_OPS_SOURCE;
+}
+
+/* Is operand k of a matmul on the CPU so large beside what it is made of, and made so easily, that to make it for each of a
+ * few panels costs less than memory? */
+static bool is_packed_once(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const sn_lower_node *info = &lw->nodes[n->in[k].i];
+    if (n->op != SN_OP_MATMUL || lw->cx->target->is_gpu || info->attention || info->within) return false;
+    return info->ops <= PACKED_OPS && sn_graph_matmul_uses(lw->m, x, k) <= PACKED_USES &&
+           sn_lower_is_of_pairs(lw, n->in[k]);
 }
 
 /* The cast by which integers become floats on their way to a matmul of many rows on a GPU; none: there is none. */
@@ -279,7 +289,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) realize_below(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV))
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
     if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
