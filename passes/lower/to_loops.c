@@ -195,7 +195,7 @@ static sn_nd permuted_base(int64_t *perm, const sn_lower *lw, sn_nd x) {
 static bool takes_order(const sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     sn_opclass cls = sn_ops[sn_node_get(lw->m, x)->op].cls;
-    bool nest = (cls == SN_OPS_REDUCE || cls == SN_OPS_CONTRACT) && info->realized;
+    bool nest = (cls == SN_OPS_REDUCE && info->realized) || cls == SN_OPS_CONTRACT;
     return nest && !info->buf.i && !info->order;
 }
 
