@@ -135,6 +135,8 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
                        sn_kern_get(m, k)->name);
     bool reused = sh->n_nests && all_reused;
     sh->windows = sh->n_nests && all_windows && !all_reused;
+    /* A thread a row leaves multiprocessors idle where rows are fewer than fill them, and each is long. */
+    reused &= !cx->target->is_gpu || sh->max_count <= SN_LONG_NEST || sh->rows >= SN_DEVICE_ROWS;
     /* Lanes of the CPU go along what is contiguous, whoever reads it again. */
     reused &= cx->target->is_gpu || sh->along_outer >= sh->along_inner;
     sh->one_thread = sh->rows >= SN_MANY_ROWS && (sh->max_count <= SN_TINY_NEST || reused || sh->windows);
