@@ -16,7 +16,7 @@
 
 #include "ir/graph/build.h"
 
-enum { MOST_ROWS_EACH = 4, MOST_BYTES = 512 << 10 };
+enum { MOST_ROWS_EACH = 4, MOST_BYTES = 1 << 20 };
 
 static sn_nd node(sn_module *m, sn_op op, sn_nd x, sn_nd y, sn_nd z) {
     sn_nd in[3] = {x, y, z};
@@ -68,7 +68,7 @@ static bool has_few_rows(const sn_pass_ctx *cx, sn_nd in, int64_t rows, int64_t 
     int64_t all;
     const sn_type *t = sn_type_of(cx->m, in);
     if (cx->target->is_gpu || !sn_ix_is_const(cx->m, sn_type_numel(cx->m, t), &all)) return false;
-    return rows / MOST_ROWS_EACH <= count && (all + all / rows) * sn_dtype_bytes(t->dtype) <= MOST_BYTES;
+    return rows / MOST_ROWS_EACH <= count && 2 * all * sn_dtype_bytes(t->dtype) <= MOST_BYTES;
 }
 
 sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
