@@ -167,7 +167,7 @@ static void put_parts(parts *p, sn_comb comb, sn_buf to) {
     sn_lower *lw = p->lw;
     sn_ix g = open_loop(p, "g", p->number, SN_AXIS_GRID);
     sn_cursor body = lw->at;
-    for_elements(p, p->rows * p->width, put_identity, &comb);
+    for_elements(p, (p->rows + 1) * p->width, put_identity, &comb);
     sn_ix c = open_loop(p, "c", p->length / GROUP, SN_AXIS_SEQ);
     put_group(p, sn_ix_add(p->m, sn_ix_scale(p->m, g, p->length), sn_ix_scale(p->m, c, GROUP)));
     lw->at = body;
