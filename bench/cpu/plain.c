@@ -114,9 +114,9 @@ void plain_kernel_sums(void *const *out, const void *const *in, int64_t n, int t
 
 void plain_attend(void *const *out, const void *const *in, int64_t n, int threads) {
     static float k[3][MAX_BODIES], v[3][MAX_BODIES];
-    const float *restrict q = in[0];
+    const float *restrict q = in[0], *restrict keys = in[1], *restrict values = in[2];
     float *restrict seen = out[0];
-    for (int64_t j = 0; j < 3 * n; j++) k[j % 3][j / 3] = ((const float *)in[1])[j], v[j % 3][j / 3] = ((const float *)in[2])[j];
+    for (int64_t j = 0; j < 3 * n; j++) k[j % 3][j / 3] = keys[j], v[j % 3][j / 3] = values[j];
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         float a = q[3 * i], b = q[3 * i + 1], c = q[3 * i + 2], top = -INFINITY, all = 0, x = 0, y = 0, z = 0;

@@ -155,8 +155,9 @@ static sn_status scatter_roundings(estimate *es, sn_nd x, errors *to) {
     *operand = &first;
     sn_status status = eval_with(&terms, es, x, 2, &updates);
     *operand = kept;
-    for (int64_t i = 0; status == SN_OK && i < out->numel; i++) add_square(&to->squares[i], rounding * sqrt(terms->f[i]));
-    return status;
+    SN_TRY(status);
+    for (int64_t i = 0; i < out->numel; i++) add_square(&to->squares[i], rounding * sqrt(terms->f[i]));
+    return SN_OK;
 }
 
 /* matmul, conv with factors of fewer bits: each product is off by a share of it, all of them in one direction. */

@@ -96,7 +96,7 @@ typedef struct collector {
     sn_kern k;
     const sn_schedule_shape *sh;
     const sn_access_list *all;
-    sn_stmt top;       /* of the nest */
+    sn_stmt top;                /* of the nest */
     sn_axis axes[SN_MAX_CHAIN]; /* of loops in it that an offset uses */
     sn_ix extents[SN_MAX_CHAIN];
     uint32_t n;
@@ -140,8 +140,8 @@ static void collect(collector *c, sn_stmt s, const sn_host_lanes *lanes, uint32_
     sn_dtype dtype = sn_buf_get(m, r->buf)->dtype;
     int64_t private = c->steps * lanes->vector;
     sn_ix size = sn_ix_const(m, private * lanes->threads), with[SN_MAX_CHAIN];
-    sn_buf reg = sn_buf_new(m, sn_strf(&m->arena, "%s_a%u", sn_kern_get(m, c->k)->name, number), dtype, SN_BUF_REG,
-                            &size, 1);
+    const char *name = sn_strf(&m->arena, "%s_a%u", sn_kern_get(m, c->k)->name, number);
+    sn_buf reg = sn_buf_new(m, name, dtype, SN_BUF_REG, &size, 1);
     sn_buf_get(m, reg)->private_size = (uint32_t)private;
     sn_axis q = sn_axis_new(m, "q", sn_ix_const(m, c->steps));
     sn_cursor at = sn_at_end(c->k, sn_put_loop(m, sn_at_before(m, c->top), q, SN_AXIS_SEQ));
