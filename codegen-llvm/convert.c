@@ -124,9 +124,31 @@ static lv int_to_float(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     return float_cast(em, to, via, y);
 }
 
+/* Lanes of the CPU, to no more than 32 bits with a sign: its instruction truncates, and here is what it does not do. LLVM 22
+ * makes a scalar conversion and two tests for each lane of llvm.fptosi.sat. */
+static lv saturated_lanes(sn_em *em, sn_dtype to, lv x) {
+    bool words = to == SN_I32, single = LLVMGetTypeKind(sn_em_elem(x)) == LLVMFloatTypeKind;
+    uint32_t bits = 8 * sn_dtype_bytes(to) - !sn_is_unsigned(to);
+    double low = sn_is_unsigned(to) ? 0 : -ldexp(1, (int)bits), above = ldexp(1, (int)bits);
+    double high = words && single ? above - 128 : above - 1; /* the largest number of the type */
+    lv is_number = em_fcmp(em, LLVMRealORD, x, x), least = sn_em_f(em, x, low), most = sn_em_f(em, x, high);
+    lv inside = em_select(em, em_fcmp(em, LLVMRealOGT, x, least), x, least);
+    inside = em_select(em, em_fcmp(em, LLVMRealOLT, inside, most), inside, most);
+    LLVMTypeRef i32 = sn_em_like(x, em->cg->i32);
+    lv y = LLVMBuildFPToSI(em->b, inside, i32, "");
+    if (words && single) {
+        lv is_above = em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, above));
+        y = em_select(em, is_above, sn_em_i(em, y, INT32_MAX), y);
+    }
+    y = em_select(em, is_number, y, sn_em_i(em, y, 0));
+    return words ? y : LLVMBuildTrunc(em->b, y, sn_em_like(x, sn_math_type(em->cg, to)), "");
+}
+
 static lv float_to_int(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     if (sn_is_narrow(from)) x = widened(em, from, x);
     if (to == SN_BOOL) return em_fcmp(em, LLVMRealUNE, x, sn_em_f(em, x, 0));
+    bool fits = sn_dtype_bytes(to) < 4 || to == SN_I32;
+    if (!em->cg->target->is_gpu && sn_em_lanes(x) > 1 && fits) return saturated_lanes(em, to, x);
     const char *name = sn_is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
     LLVMTypeRef types[2] = {sn_em_like(x, sn_math_type(em->cg, to)), LLVMTypeOf(x)};
     unsigned id = LLVMLookupIntrinsicID(name, 15);

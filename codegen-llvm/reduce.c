@@ -33,17 +33,70 @@ static void run_region(sn_gen *g, sn_stmt_rec *s, lv *out) {
     g->yields = outer;
 }
 
+/* ---- positions that only grow ---- */
+
+/* In a loop of a thread of the CPU positions of one argmax or argmin may grow with the loop, by what the yield says: then
+ * the first of equal elements is the one that is there already, and positions are 32 bits wide, as most elements are, so that
+ * lanes of both stay side by side. Where nothing was ever better than the identity, it was there from the start: its
+ * position is that of the first iteration. Returns the offset, none: not so. */
+static sn_ix growing_position(sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st) {
+    bool one = st->n_combs == 1 && sn_combs[st->combs[0]].second == SN_SECOND_POSITION;
+    sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
+    if (g->gpu || !one || sn_ix_range(g->m, extent).lo < 1) return (sn_ix){0};
+    const sn_stmt_rec *at = sn_stmt_get(g->m, sn_val_get(g->m, sn_stmt_get(g->m, s->last)->in[1])->def);
+    int64_t c;
+    if (at->op != SN_LOP_INDEX || sn_ix_uses_vals(g->m, at->ix)) return (sn_ix){0};
+    if (!sn_ix_coef(g->m, at->ix, s->axis, &c) || c < 1) return (sn_ix){0};
+    sn_range r = sn_ix_range(g->m, at->ix);
+    return r.lo >= 0 && r.hi < INT32_MAX ? at->ix : (sn_ix){0};
+}
+
+/* combine_one, if x lies behind all that the state has seen. */
+static void combine_later(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x) {
+    sn_em *em = &g->em;
+    sn_dtype t = st->dtypes[0];
+    lv in[4] = {x[0], sn_math_cast(em, SN_I32, SN_I64, x[1]), state[0], state[1]};
+    sn_em_unify(em, in, 4);
+    lv first = sn_math_op(em, st->combs[0] == SN_COMB_ARGMAX ? SN_LOP_GT : SN_LOP_LT, t, (lv[]){in[0], in[2]}, 2);
+    if (sn_is_float(t)) {
+        lv is_nan = em_fcmp(em, LLVMRealUNO, in[0], in[0]), was_none = em_fcmp(em, LLVMRealORD, in[2], in[2]);
+        first = em_or(em, first, em_and(em, is_nan, was_none));
+    }
+    state[0] = em_select(em, first, in[0], in[2]);
+    state[1] = em_select(em, first, in[1], in[3]);
+}
+
+static void begin_growing(sn_gen *g, lv *state) {
+    lv none = sn_math_const(&g->em, SN_I32, 0, INT32_MAX);
+    LLVMTypeRef t = LLVMTypeOf(state[1]);
+    bool wide = LLVMGetTypeKind(t) == LLVMVectorTypeKind;
+    state[1] = wide ? sn_em_splat(&g->em, none, LLVMGetVectorSize(t)) : none;
+}
+
+static void end_growing(sn_gen *g, const sn_stmt_rec *s, sn_ix position, lv *state) {
+    sn_em *em = &g->em;
+    sn_ix zero = sn_ix_const(g->m, 0);
+    lv start = sn_gen_ix(g, sn_gen_resolve(g, sn_ix_subst(g->m, position, &s->axis, &zero, 1)));
+    lv in[2] = {sn_math_cast(em, SN_I64, g->index == em->cg->i64 ? SN_I64 : SN_I32, start),
+                sn_math_cast(em, SN_I64, SN_I32, state[1])};
+    sn_em_unify(em, in, 2);
+    state[1] = em_select(em, em_icmp(em, LLVMIntEQ, in[1], sn_em_i(em, in[1], INT32_MAX)), in[0], in[1]);
+}
+
 typedef struct step {
     sn_stmt_rec *s;
     const sn_gen_states *st;
     lv *state;
+    bool growing;
 } step;
 
 static void iteration(sn_gen *g, void *user) {
     step *it = user;
     lv x[SN_GEN_STATES];
     run_region(g, it->s, x);
-    if (g->status == SN_OK) sn_gen_combine(g, it->st, it->state, x);
+    if (g->status != SN_OK) return;
+    if (it->growing) combine_later(g, it->st, it->state, x);
+    else sn_gen_combine(g, it->st, it->state, x);
 }
 
 /* Iterations that one accumulator takes in before it goes into the next one; a power of two. */
@@ -71,11 +124,15 @@ static void begin(sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st, lv *
 static void one_run(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first, lv n, bool may_be_empty, lv *state) {
     lv phis[SN_GEN_STATES];
     sn_gen_loop l;
+    sn_ix position = growing_position(g, s, st);
     begin(g, s, st, state);
+    if (position.i) begin_growing(g, state);
     sn_gen_loop_begin(g, &l, s->axis, first, n, may_be_empty);
     sn_gen_loop_carry(g, &l, phis, state, st->n);
-    sn_gen_iteration(g, s, iteration, &(step){s, st, state}, state, st->n);
-    if (g->status == SN_OK) sn_gen_loop_end(g, &l, phis, state, st->n);
+    sn_gen_iteration(g, s, iteration, &(step){s, st, state, position.i != 0}, state, st->n);
+    if (g->status != SN_OK) return;
+    sn_gen_loop_end(g, &l, phis, state, st->n);
+    if (position.i) end_growing(g, s, position, state);
 }
 
 /* Iterations first .. n-1, at most `most` of them, in pieces of a power of RUN; where that is not known, of RUN. */

@@ -9,11 +9,13 @@
 #include <sinter/sinter.h>
 
 enum { MAX_PORTS = 8, DIMS = 16, CENTRES = 32, PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
+enum { BINS = 256, SEGMENTS = 1000, WIDTH = 8 };
 
 #define HEAT_RATE     0.1
 #define SOFTENING     1e-2
 #define INTEREST      0.03
 #define LEARNING_RATE 0.1
+#define REACH         0.2
 
 typedef void bench_build(sn_graph *g, int64_t n);
 typedef void bench_plain(void *const *out, const void *const *in, int64_t n, int threads);

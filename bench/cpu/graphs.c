@@ -70,6 +70,63 @@ void build_nbody(sn_graph *g, int64_t n) {
     sn_output(g, "acceleration", sn_sum(g, sn_mul(g, d, sn_unsqueeze(g, pull, SN_LIST(2))), SN_LIST(1), false));
 }
 
+/* [n, n, 3]: from body i to body j. */
+static sn_node differences(sn_graph *g, sn_node at) {
+    return sn_sub(g, sn_unsqueeze(g, at, SN_LIST(0)), sn_unsqueeze(g, at, SN_LIST(1)));
+}
+
+static sn_node squares(sn_graph *g, sn_node d) { return sn_sum(g, sn_mul(g, d, d), SN_LIST(2), false); }
+
+void build_density(sn_graph *g, int64_t n) {
+    sn_node at = sn_input(g, "at", SN_F32, SN_LIST(n, 3)), mass = sn_input(g, "mass", SN_F32, SN_LIST(n));
+    sn_node r2 = scaled(g, squares(g, differences(g, at)), 1 / (REACH * REACH));
+    sn_node near = sn_relu(g, sn_sub(g, sn_number_like(g, r2, 1), r2));
+    sn_output(g, "density",
+              sn_sum(g, sn_mul(g, mass, sn_mul(g, near, sn_mul(g, near, near))), SN_LIST(1), false));
+}
+
+void build_cutoff(sn_graph *g, int64_t n) {
+    sn_node at = sn_input(g, "at", SN_F32, SN_LIST(n, 3)), r2 = squares(g, differences(g, at));
+    sn_node near = sn_lt(g, r2, sn_number_like(g, r2, REACH * REACH));
+    sn_node s = sn_div(g, sn_number_like(g, r2, 1), sn_add(g, r2, sn_number_like(g, r2, SOFTENING)));
+    sn_node each = sn_where(g, near, sn_mul(g, s, sn_mul(g, s, s)), sn_number_like(g, s, 0));
+    sn_output(g, "energy", sn_sum(g, each, SN_LIST(1), false));
+    sn_output(g, "neighbours", sn_sum(g, sn_cast(g, near, SN_F32), SN_LIST(1), false));
+}
+
+void build_kernel_sums(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, DIMS)), w = sn_input(g, "w", SN_F32, SN_LIST(n));
+    sn_node e = sn_exp(g, sn_neg(g, squares(g, differences(g, x))));
+    sn_output(g, "sums", sn_sum(g, sn_mul(g, e, w), SN_LIST(1), false));
+}
+
+/* ---- groups ---- */
+
+static sn_node counted(sn_graph *g, sn_node index, int64_t n, int64_t rows) {
+    return sn_scatter_sum(g, sn_full(g, SN_F32, 0, SN_LIST(rows)), index, sn_full(g, SN_F32, 1, SN_LIST(n)));
+}
+
+void build_histogram(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n));
+    sn_output(g, "counts", counted(g, sn_cast(g, scaled(g, x, BINS), SN_I32), n, BINS));
+}
+
+void build_segments(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, WIDTH)), u = sn_input(g, "u", SN_F32, SN_LIST(n));
+    sn_node segment = sn_cast(g, scaled(g, u, SEGMENTS), SN_I32);
+    sn_node sums = sn_scatter_sum(g, sn_full(g, SN_F32, 0, SN_LIST(SEGMENTS, WIDTH)), segment, x);
+    sn_node counts = counted(g, segment, n, SEGMENTS);
+    sn_node least = sn_maximum(g, counts, sn_number_like(g, counts, 1));
+    sn_output(g, "means", sn_div(g, sums, sn_unsqueeze(g, least, SN_LIST(1))));
+}
+
+void build_attend(sn_graph *g, int64_t n) {
+    sn_node q = sn_input(g, "q", SN_F32, SN_LIST(n, 3)), k = sn_input(g, "k", SN_F32, SN_LIST(n, 3));
+    sn_node v = sn_input(g, "v", SN_F32, SN_LIST(n, 3));
+    sn_node weights = sn_softmax(g, sn_matmul(g, q, sn_transpose(g, k, 0, 1)), 1);
+    sn_output(g, "seen", sn_matmul(g, weights, v));
+}
+
 /* ---- k-means ---- */
 
 typedef struct points {

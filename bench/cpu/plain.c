@@ -58,6 +58,103 @@ void plain_nbody(void *const *out, const void *const *in, int64_t n, int threads
     }
 }
 
+void plain_density(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float x[MAX_BODIES], y[MAX_BODIES], z[MAX_BODIES];
+    const float *restrict at = in[0], *restrict mass = in[1], scale = (float)(1 / (REACH * REACH));
+    float *restrict density = out[0];
+    for (int64_t i = 0; i < n; i++) x[i] = at[3 * i], y[i] = at[3 * i + 1], z[i] = at[3 * i + 2];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int64_t j = 0; j < n; j++) {
+            float dx = x[j] - x[i], dy = y[j] - y[i], dz = z[j] - z[i];
+            float near = fmaxf(1 - (dx * dx + dy * dy + dz * dz) * scale, 0);
+            sum += mass[j] * near * near * near;
+        }
+        density[i] = sum;
+    }
+}
+
+void plain_cutoff(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float x[MAX_BODIES], y[MAX_BODIES], z[MAX_BODIES];
+    const float *restrict at = in[0];
+    float *restrict energy = out[0], *restrict neighbours = out[1];
+    for (int64_t i = 0; i < n; i++) x[i] = at[3 * i], y[i] = at[3 * i + 1], z[i] = at[3 * i + 2];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0, count = 0;
+        for (int64_t j = 0; j < n; j++) {
+            float dx = x[j] - x[i], dy = y[j] - y[i], dz = z[j] - z[i], r2 = dx * dx + dy * dy + dz * dz;
+            float s = 1 / (r2 + (float)SOFTENING);
+            sum += r2 < (float)(REACH * REACH) ? s * s * s : 0;
+            count += r2 < (float)(REACH * REACH) ? 1 : 0;
+        }
+        energy[i] = sum, neighbours[i] = count;
+    }
+}
+
+void plain_kernel_sums(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float across[DIMS][MAX_BODIES];
+    const float *restrict x = in[0], *restrict w = in[1];
+    float *restrict sums = out[0];
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < DIMS; k++) across[k][i] = x[i * DIMS + k];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < n; j++) {
+            float r2 = 0;
+            for (int k = 0; k < DIMS; k++) r2 += (across[k][j] - x[i * DIMS + k]) * (across[k][j] - x[i * DIMS + k]);
+            sum += expf(-r2) * w[j];
+        }
+        sums[i] = sum;
+    }
+}
+
+void plain_attend(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float k[3][MAX_BODIES], v[3][MAX_BODIES];
+    const float *restrict q = in[0], *restrict keys = in[1], *restrict values = in[2];
+    float *restrict seen = out[0];
+    for (int64_t j = 0; j < 3 * n; j++) k[j % 3][j / 3] = keys[j], v[j % 3][j / 3] = values[j];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float a = q[3 * i], b = q[3 * i + 1], c = q[3 * i + 2], top = -INFINITY, all = 0, x = 0, y = 0, z = 0;
+        for (int64_t j = 0; j < n; j++) {
+            float score = a * k[0][j] + b * k[1][j] + c * k[2][j];
+            top = score > top ? score : top;
+        }
+#pragma omp simd reduction(+ : all, x, y, z)
+        for (int64_t j = 0; j < n; j++) {
+            float e = expf(a * k[0][j] + b * k[1][j] + c * k[2][j] - top);
+            all += e, x += e * v[0][j], y += e * v[1][j], z += e * v[2][j];
+        }
+        seen[3 * i] = x / all, seen[3 * i + 1] = y / all, seen[3 * i + 2] = z / all;
+    }
+}
+
+/* ---- groups: each thread sums for itself ---- */
+
+void plain_histogram(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0];
+    float *restrict counts = out[0], own[BINS] = {0};
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : own)
+    for (int64_t i = 0; i < n; i++) own[(int)(x[i] * BINS)]++;
+    memcpy(counts, own, sizeof own);
+}
+
+void plain_segments(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0], *restrict u = in[1];
+    float *restrict means = out[0], sums[SEGMENTS * WIDTH] = {0}, counts[SEGMENTS] = {0};
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sums, counts)
+    for (int64_t i = 0; i < n; i++) {
+        int s = (int)(u[i] * SEGMENTS);
+        for (int k = 0; k < WIDTH; k++) sums[s * WIDTH + k] += x[i * WIDTH + k];
+        counts[s]++;
+    }
+    for (int k = 0; k < SEGMENTS * WIDTH; k++) means[k] = sums[k] / fmaxf(counts[k / WIDTH], 1);
+}
+
 /* ---- k-means: lanes are centres; each thread sums for itself ---- */
 
 static int64_t nearest(const float *restrict x, float across[DIMS][CENTRES]) {

@@ -13,6 +13,8 @@
  *     %z = sub %x, %m             common: error of m
  *     %s = sum %z axes=[0]        N times that
  *
+ * scatter_sum, which `decompose` leaves as it is for the CPU, is a sum, too.
+ *
  * Sums of products that may have factors of fewer bits (precisions.def) are off by that share of the sum of |x * y|:
  * their roundings may all have one direction.
  *
@@ -141,6 +143,20 @@ static sn_status sum_roundings(estimate *es, sn_nd x, errors *to) {
     SN_TRY(eval_of(&terms, es, x, squared));
     double each = sn_node_get(es->m, x)->op == SN_OP_MEAN ? 1 / fmax(1, n) : 1;
     for (int64_t i = 0; i < out->numel; i++) add_square(&to->squares[i], rounding * sqrt(terms->f[i] * each));
+    return SN_OK;
+}
+
+/* The same of scatter_sum, whose rows have any number of updates: all of them, at most. */
+static sn_status scatter_roundings(estimate *es, sn_nd x, errors *to) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    sn_array **operand = &es->values[n->in[0].i], *kept = *operand, *terms, *out = es->values[x.i];
+    sn_array first = squared(es, kept), updates = squared(es, es->values[n->in[2].i]);
+    double rounding = rounding_of_sum(out->dtype, (double)es->values[n->in[1].i]->numel);
+    *operand = &first;
+    sn_status status = eval_with(&terms, es, x, 2, &updates);
+    *operand = kept;
+    SN_TRY(status);
+    for (int64_t i = 0; i < out->numel; i++) add_square(&to->squares[i], rounding * sqrt(terms->f[i]));
     return SN_OK;
 }
 
@@ -353,6 +369,7 @@ static sn_status find_errors(estimate *es, sn_nd x) {
     for (uint32_t k = 0; k < n->n_in; k++) SN_TRY(operand_errors(es, x, k, to));
     if (rule_of(n->op) == SUM || rule_of(n->op) == PRODUCTS) SN_TRY(sum_roundings(es, x, to));
     if (rule_of(n->op) == PRODUCTS) SN_TRY(factor_roundings(es, x, to));
+    if (n->op == SN_OP_SCATTER_SUM && sn_is_float(out->dtype)) SN_TRY(scatter_roundings(es, x, to));
     if (n->op == SN_OP_FLOORDIV) round_quotients(es, x, to);
     for (uint32_t r = 0; r < n->n_results && !is_exact(n); r++)
         if (sn_is_float(out[r].dtype)) own_roundings(&out[r], &to[r]);

@@ -246,10 +246,6 @@ static const decompose_fn table[SN_N_OPS] = {
     [SN_OP_CROSS_ENTROPY] = dec_cross_entropy,
     [SN_OP_DROPOUT] = sn_dec_dropout,
     [SN_OP_RANDOM_NORMAL] = sn_dec_random_normal,
-    [SN_OP_SCATTER_SUM] = sn_dec_scatter_reduce,
-    [SN_OP_SCATTER_PROD] = sn_dec_scatter_reduce,
-    [SN_OP_SCATTER_MAX] = sn_dec_scatter_reduce,
-    [SN_OP_SCATTER_MIN] = sn_dec_scatter_reduce,
 };
 
 /* Result k of an operation with several; x is the tuple. */
@@ -269,6 +265,8 @@ static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
         y = tuple_table[op](m, whole, sn_node_int(m, x, SN_ATTR_INDEX, 0));
     else if (op == SN_OP_MATMUL) y = sn_dec_matmul(cx, x);
     else if (op == SN_OP_CONV) y = sn_dec_conv(cx, x);
+    else if (op == SN_OP_SCATTER_SUM || op == SN_OP_SCATTER_PROD || op == SN_OP_SCATTER_MAX || op == SN_OP_SCATTER_MIN)
+        y = sn_dec_scatter_reduce(cx, x);
     else if (table[op]) y = table[op](m, x);
     if (!y.i || sn_nd_eq(x, y)) return y;
     return sn_graph_cast(m, y, node->type.dtype);

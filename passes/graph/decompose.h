@@ -39,6 +39,6 @@ sn_nd sn_dec_dropout(sn_module *m, sn_nd x);
 sn_nd sn_dec_random_normal(sn_module *m, sn_nd x);
 
 /* decompose_scatter.c: scatter_sum, scatter_prod, scatter_max, scatter_min */
-sn_nd sn_dec_scatter_reduce(sn_module *m, sn_nd x);
+sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x);
 
 #endif

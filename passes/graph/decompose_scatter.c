@@ -9,9 +9,14 @@
  * The sort is stable and the steps are a fixed tree over the updates of a row in their order, so that the same operands
  * give the same bits whatever the schedule. Halves are summed and multiplied in f32. Nothing is stored twice, which is
  * what `scatter` asks for. Cost: a sort of M keys, and log2(M) passes over the updates. Sizes M and R have to be
- * numbers.
+ * numbers. On the CPU a scatter into rows that stay in the cache of a core remains one, of f32 for halves, and `to-loops`
+ * combines parts of it (lower/scatter.c).
  */
 #include "passes/graph/decompose.h"
+
+#include "ir/graph/build.h"
+
+enum { MOST_ROWS_EACH = 4, MOST_BYTES = 1 << 20 };
 
 static sn_nd node(sn_module *m, sn_op op, sn_nd x, sn_nd y, sn_nd z) {
     sn_nd in[3] = {x, y, z};
@@ -58,7 +63,16 @@ static sn_op combiner(sn_op op) {
     return op == SN_OP_SCATTER_MAX ? SN_OP_MAXIMUM : SN_OP_MINIMUM;
 }
 
-sn_nd sn_dec_scatter_reduce(sn_module *m, sn_nd x) {
+/* Do its rows stay in the cache of a core, and are they no more than a few for each update? */
+static bool has_few_rows(const sn_pass_ctx *cx, sn_nd in, int64_t rows, int64_t count) {
+    int64_t all;
+    const sn_type *t = sn_type_of(cx->m, in);
+    if (cx->target->is_gpu || !sn_ix_is_const(cx->m, sn_type_numel(cx->m, t), &all)) return false;
+    return rows / MOST_ROWS_EACH <= count && 2 * all * sn_dtype_bytes(t->dtype) <= MOST_BYTES;
+}
+
+sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
+    sn_module *m = cx->m;
     const sn_node_rec *n = sn_node_get(m, x);
     sn_nd in = sn_dec_operand(m, x, 0), updates = sn_dec_operand(m, x, 2), index = n->in[1];
     sn_op comb = combiner(n->op);
@@ -66,6 +80,7 @@ sn_nd sn_dec_scatter_reduce(sn_module *m, sn_nd x) {
     if (!sn_ix_is_const(m, sn_type_of(m, in)->shape[0], &rows)) return x;
     if (!sn_ix_is_const(m, sn_type_of(m, index)->shape[0], &count)) return x;
     if (rows == 0 || count == 0) return n->in[0];
+    if (has_few_rows(cx, in, rows, count)) return sn_graph_scatter(m, n->op, in, index, updates);
     sn_attr axis = {.id = SN_ATTR_AXIS, .i = 0};
     sn_nd keys = keys_of(m, index, rows), sorted = sn_graph_node(m, SN_OP_SORT, &keys, 1, &axis, 1);
     keys = sn_graph_project(m, sorted, 0);

@@ -47,7 +47,7 @@ sn_val sn_lower_matmul(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_lower_product p;
     sn_val sum;
     sn_lower_product_at(&p, lw, x, index);
-    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &p.dtype, &p.steps, 1, emit_matmul_body, &p);
+    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, 1, &p.dtype, &p.steps, 1, emit_matmul_body, &p);
     return sum;
 }
 
@@ -96,6 +96,6 @@ sn_val sn_lower_conv(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_ix per_group = sn_ix_divc(lw->m, w->shape[0], cb.g.groups);
     cb.group_start = sn_ix_mul(lw->m, sn_ix_div(lw->m, index[1], per_group), w->shape[1]);
     sn_val sum;
-    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, &cb.dtype, &w->shape[1], 1 + cb.g.n, emit_conv_body, &cb);
+    sn_lower_reduce_nest(lw, &sum, SN_COMB_SUM, 1, &cb.dtype, &w->shape[1], 1 + cb.g.n, emit_conv_body, &cb);
     return sum;
 }

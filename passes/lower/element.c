@@ -5,8 +5,8 @@
  * What has a buffer is loaded; anything else is computed here from elements of its operands, through views, which only
  * change the index (views.c). Inside a pad or concat loads happen only where the position is inside the operand
  * (lw->mask). An element that the kernel has at the same index and mask already is taken from a table. Nodes that take
- * a nest (reductions, scans, contractions, sorts) are always realized, so that they are loaded here; but for the first
- * product of an attention.
+ * a nest (reductions, scans, contractions, sorts) are realized, so that they are loaded here; but for the first
+ * product of an attention, and reductions of pairs (reduce.c).
  */
 #include "passes/lower/lower.h"
 
@@ -189,11 +189,14 @@ static sn_val element_sizes(sn_lower *lw, sn_nd x, sn_ix index) {
     return v;
 }
 
-/* The first product of an attention, in its nest. What is computed inside the sum is not there behind it. */
-static sn_val element_product(sn_lower *lw, sn_nd x, const sn_ix *index) {
+/* The first product of an attention, or a reduction, in the nest of another. What is computed inside it is not there
+ * behind it. */
+static sn_val element_nest(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_lower outside = *lw;
+    sn_val v;
     lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
-    sn_val v = sn_lower_matmul(lw, x, index);
+    if (sn_node_get(lw->m, x)->op == SN_OP_MATMUL) v = sn_lower_matmul(lw, x, index);
+    else sn_lower_reduction(lw, &v, x, index);
     lw->memo = outside.memo, lw->memo_n = outside.memo_n, lw->memo_cap = outside.memo_cap;
     return v;
 }
@@ -209,7 +212,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_ix at[SN_MAX_RANK];
     if (lw->nodes[x.i].instead.i) return sn_lower_element(lw, lw->nodes[x.i].instead, index);
     switch (n->op) {
-    case SN_OP_MATMUL: return element_product(lw, x, index);
+    case SN_OP_MATMUL: return element_nest(lw, x, index);
     case SN_OP_FULL: return constant(lw, n->type.dtype, sn_node_float(lw->m, x, SN_ATTR_VALUE, 0));
     case SN_OP_IOTA: {
         int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);
@@ -226,6 +229,8 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     case SN_OP_GATHER:
     case SN_OP_INDEX_SELECT: return element_gather(lw, x, index);
     default:
+        if (sn_ops[n->op].cls == SN_OPS_REDUCE)
+            return lw->nodes[x.i].written ? sn_lower_written(lw, x, index) : element_nest(lw, x, index);
         if (sn_ops[n->op].cls != SN_OPS_VIEW) return element_elementwise(lw, x, index);
         sn_lower_view_index(lw, x, index, at);
         return sn_lower_element(lw, n->in[0], at);

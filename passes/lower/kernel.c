@@ -69,22 +69,25 @@ sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent) {
     return sn_ix_axis(lw->m, ax);
 }
 
-sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
-                           sn_stmt *out) {
+sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, uint32_t n,
+                           const sn_dtype *dtypes, sn_stmt *out) {
+    sn_comb combs[SN_MOST_TOGETHER];
+    for (uint32_t k = 0; k < n; k++) combs[k] = comb;
     sn_axis ax = sn_axis_new(lw->m, name, extent);
-    *out = sn_put_reduce(lw->m, lw->at, ax, SN_AXIS_SEQ, &comb, 1, dtypes);
+    *out = sn_put_reduce(lw->m, lw->at, ax, SN_AXIS_SEQ, combs, n, dtypes);
     lw->at = sn_at_end(lw->kern, *out);
     return sn_ix_axis(lw->m, ax);
 }
 
-void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, const sn_dtype *dtypes, const sn_ix *extents,
-                          uint32_t n, sn_lower_body body, void *user) {
+void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, uint32_t times, const sn_dtype *dtypes,
+                          const sn_ix *extents, uint32_t n, sn_lower_body body, void *user) {
     static const char *const names[] = {"r", "s", "t", "q", "r4", "r5", "r6", "r7"};
     sn_cursor outside = lw->at;
     sn_stmt nest[SN_MAX_RANK];
     sn_ix index[SN_MAX_RANK] = {{0}};
-    uint32_t states = sn_combs[comb].states;
-    for (uint32_t k = 0; k < n; k++) index[k] = sn_lower_open_reduce(lw, names[k], extents[k], comb, dtypes, &nest[k]);
+    uint32_t states = times * sn_combs[comb].states;
+    for (uint32_t k = 0; k < n; k++)
+        index[k] = sn_lower_open_reduce(lw, names[k], extents[k], comb, times, dtypes, &nest[k]);
     body(lw, user, index, results);
     for (uint32_t k = n; k-- > 0;) {
         sn_put_yield(lw->m, sn_at_end(lw->kern, nest[k]), results, states);

@@ -4,6 +4,8 @@
 
 #include "passes/base/attention.h"
 
+enum { SN_MOST_TOGETHER = 4 /* combiners of a reduce */ };
+
 /* An index with which an element of a node reads a realized node or a source under it. */
 typedef struct sn_lower_leaf {
     uint32_t rank;
@@ -24,6 +26,9 @@ typedef struct sn_lower_node {
     bool for_runs;        /* what is not, through views */
     int64_t bytes;        /* that an inlining user reads instead of its elements (saturating) */
     bool within;          /* a member of an attention: computed in its nest */
+    bool written;         /* a reduction of few elements is in it, not realized: combined where it is read */
+    uint8_t spread;       /* not realized: 1 + the axis, from the last on, along which it repeats much of what it computes */
+    uint8_t together;     /* a reduction: 1 + the axis of its operand whose elements are results of one nest */
     sn_nd instead;        /* whose elements stand for its own there; none: it has them */
     const sn_attention *attention; /* of the second product of one; NULL: it is none */
     const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
@@ -84,13 +89,13 @@ void sn_lower_end(sn_lower *lw, const char *note);
 void sn_lower_note(sn_lower *lw, const char *name);
 /* Open a loop or reduce at lw->at, which moves inside; the axis is returned as an ix. */
 sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
-sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, const sn_dtype *dtypes,
-                           sn_stmt *out);
-/* Nested reduces over `extents`, innermost body produced by `body` (which fills `yield` with the states). Results are
- * the states of the outermost reduce. */
+sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, uint32_t n,
+                           const sn_dtype *dtypes, sn_stmt *out);
+/* Nested reduces over `extents`, `times` of them side by side, innermost body produced by `body` (which fills `yield` with
+ * the states). Results are the states of the outermost reduce. */
 typedef void (*sn_lower_body)(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield);
-void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, const sn_dtype *dtypes, const sn_ix *extents,
-                          uint32_t n, sn_lower_body body, void *user);
+void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, uint32_t times, const sn_dtype *dtypes,
+                          const sn_ix *extents, uint32_t n, sn_lower_body body, void *user);
 /* All zero tests of `e in n` that are not provable, and-ed with *mask (none: true). */
 void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n);
 
@@ -122,6 +127,32 @@ sn_val sn_lower_broadcast(sn_lower *lw, sn_nd in, const sn_ix *index, uint32_t r
 sn_ix sn_lower_from_end(sn_lower *lw, sn_val v, sn_ix extent);
 /* Clamped, so that a wrong position cannot touch memory outside the tensor. */
 sn_ix sn_lower_clamped(sn_lower *lw, sn_ix e, sn_ix extent);
+
+/* ---- reduce.c ---- */
+
+/* Is x larger than what its elements are made of? Then it may be cheaper to make than to store and to load. */
+bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x);
+/* Elements of the operand that become one of reduction x; 0: not known. */
+int64_t sn_lower_reduced(const sn_lower *lw, sn_nd x);
+/* Is the reduction better written out where it is read than realized? */
+bool sn_lower_is_written(const sn_lower *lw, sn_nd x);
+/* Reductions that x, a reduction that is realized, reads become nests in its own. */
+void sn_lower_nest_reductions(sn_lower *lw, sn_nd x);
+/* Note what x repeats along an axis; what would be made too often is realized. */
+void sn_lower_note_spread(sn_lower *lw, sn_nd x);
+/* The axis of reduction x whose elements become results of one nest. */
+void sn_lower_note_together(sn_lower *lw, sn_nd x);
+/* The nest of reduction x for the element at `index`, or for those along the axis that goes together: how many there are. */
+uint32_t sn_lower_reduction(sn_lower *lw, sn_val *out, sn_nd x, const sn_ix *index);
+/* The same, written out. */
+sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index);
+
+/* ---- scatter.c ---- */
+
+/* A scatter that combines. */
+bool sn_lower_combines(const sn_node_rec *n);
+/* The kernel that combines parts of the updates of x: `number` of them, [number, elements of x]; with which combiner. */
+sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd x);
 
 /* ---- contract.c, attention.c ---- */
 

@@ -8,7 +8,7 @@
  * A node is either *realized* (one kernel stores its elements into a buffer) or inlined into its users, element by
  * element, through the views between them. Views never become kernels: they are index transforms. The realisation rules
  * are Inductor's (reference: thresholds of 4 reads, 30 and 100 operations):
- *   - outputs, reductions, scans and contractions are realized;
+ *   - outputs, reductions, scans and contractions are realized, but for reductions of what is made of pairs (reduce.c);
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
  *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
@@ -22,7 +22,8 @@
  *   - what is made of constants alone, and read by what is not, is realized unless computing it reads fewer bytes than it has: its
  *     kernel runs once, when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
- * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says.
+ * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
+ * combines into few rows, on the CPU, is two, too (scatter.c).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
  * innermost loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves
  * are computed in f32; a cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression
@@ -33,7 +34,7 @@
 
 #include <string.h>
 
-enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000 };
+enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000, PACKED_OPS = 4, PACKED_USES = 64 };
 
 /* ---- which nodes are realized ---- */
 
@@ -53,6 +54,16 @@ static bool is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
         n = sn_node_get(lw->m, x);
     }
     return lw->nodes[x.i].realized || sn_ops[n->op].cls == SN_OPS_SOURCE;
+}
+
+/* Is operand k of a matmul on the CPU so large beside what it is made of, and made so easily, that to make it for each of a
+ * few panels costs less than memory? */
+static bool is_packed_once(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const sn_lower_node *info = &lw->nodes[n->in[k].i];
+    if (n->op != SN_OP_MATMUL || lw->cx->target->is_gpu || info->attention || info->within) return false;
+    return info->ops <= PACKED_OPS && sn_graph_matmul_uses(lw->m, x, k) <= PACKED_USES &&
+           sn_lower_is_of_pairs(lw, n->in[k]);
 }
 
 /* The cast by which integers become floats on their way to a matmul of many rows on a GPU; none: there is none. */
@@ -78,7 +89,7 @@ static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
 static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
     return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) ||
-           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER;
+           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
 }
 
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
@@ -184,7 +195,8 @@ static sn_nd permuted_base(int64_t *perm, const sn_lower *lw, sn_nd x) {
 static bool takes_order(const sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     sn_opclass cls = sn_ops[sn_node_get(lw->m, x)->op].cls;
-    return (cls == SN_OPS_REDUCE || cls == SN_OPS_CONTRACT) && !info->buf.i && !info->order;
+    bool nest = (cls == SN_OPS_REDUCE && info->realized) || cls == SN_OPS_CONTRACT;
+    return nest && !info->buf.i && !info->order;
 }
 
 static void give_order(sn_lower *lw, sn_nd x, const int64_t *order) {
@@ -213,12 +225,20 @@ static int64_t bytes_of(const sn_lower *lw, sn_nd x) {
     return sn_ix_is_const(lw->m, sn_type_numel(lw->m, t), &n) ? n * sn_dtype_bytes(t->dtype) : INT64_MAX;
 }
 
+/* x * x reads x once. */
+static bool is_named_before(const sn_node_rec *n, uint32_t k) {
+    for (uint32_t i = 0; i < k; i++)
+        if (sn_nd_eq(n->in[i], n->in[k])) return true;
+    return false;
+}
+
 /* A view reads no more of what it shows than it has elements. */
 static void count_bytes(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     int64_t own = bytes_of(lw, x), sum = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
+        if (is_named_before(n, k)) continue;
         int64_t bytes = in->realized ? bytes_of(lw, n->in[k]) : in->bytes;
         sum = sn_add_overflow(sum, bytes, &sum) ? INT64_MAX : sum;
     }
@@ -230,6 +250,19 @@ static void count_bytes(sn_lower *lw, sn_nd x) {
 static bool pays_once(const sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     return info->constant && info->for_runs && info->bytes >= bytes_of(lw, x);
+}
+
+/* Written out it costs as many times what it reduces. */
+static void decide_reduction(sn_lower *lw, sn_nd x) {
+    sn_lower_node *info = &lw->nodes[x.i];
+    bool written = sn_lower_is_written(lw, x);
+    uint32_t ops = written ? info->ops * (uint32_t)sn_lower_reduced(lw, x) : 0;
+    info->written = written && ops <= MAX_OPS && info->reads <= MAX_READS;
+    info->realized = !info->within && !info->written;
+    if (info->written) info->ops = ops;
+    if (!info->realized) return;
+    sn_lower_note_together(lw, x);
+    sn_lower_nest_reductions(lw, x);
 }
 
 static void decide_node(sn_lower *lw, sn_nd x) {
@@ -246,6 +279,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     uint32_t ops = own_ops(n), reads = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
+        if (is_named_before(n, k)) continue;
         ops += in->realized ? 0 : in->ops;
         reads += in->realized ? 1 : in->reads;
     }
@@ -255,7 +289,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) realize_below(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV))
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
     if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
@@ -265,13 +299,15 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         }
     if (n->op == SN_OP_CONV && lw->cx->target->is_gpu)
         for (uint32_t k = 0; k < n->n_in; k++) align_copy(lw, n->in[k]);
-    if (always_realized(lw, n)) info->realized = !info->within;
+    if (sn_ops[n->op].cls == SN_OPS_REDUCE) decide_reduction(lw, x);
+    else if (always_realized(lw, n)) info->realized = !info->within;
+    sn_lower_note_spread(lw, x);
     if (n->op == SN_OP_COPY) decide_copy(lw, x);
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
-    if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || ops > REALIZE_OPS)) info->realized = true;
-    if (reads > MAX_READS || ops > MAX_OPS || pays_once(lw, x)) info->realized = true;
+    if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || info->ops > REALIZE_OPS)) info->realized = true;
+    if (reads > MAX_READS || info->ops > MAX_OPS || pays_once(lw, x)) info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
 }
 
@@ -363,57 +399,6 @@ static sn_nd output_base(const sn_lower *lw, sn_nd x) {
 
 /* ---- kernels ---- */
 
-/* The body of a reduction node: its operand at kept and reduced positions. */
-typedef struct reduce_body {
-    sn_nd x;
-    const sn_ix *kept; /* result position without kept unit axes */
-    uint32_t mask;
-    sn_comb comb;
-    sn_dtype dtypes[2];
-    const sn_ix *extents; /* of the reduced axes */
-    uint32_t n;
-} reduce_body;
-
-static void emit_reduce_body(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
-    const reduce_body *rb = user;
-    sn_ix at[SN_MAX_RANK];
-    uint32_t kept = 0, reduced = 0, rank = sn_node_get(lw->m, rb->x)->type.rank;
-    for (uint32_t k = 0; k < rank; k++) at[k] = rb->mask >> k & 1 ? index[reduced++] : rb->kept[kept++];
-    sn_val v = sn_lower_element(lw, rb->x, at);
-    if (rb->comb == SN_COMB_ANY || rb->comb == SN_COMB_ALL) {
-        sn_dtype t = sn_val_get(lw->m, v)->dtype;
-        if (t != SN_BOOL) v = sn_put_op2(lw->m, lw->at, SN_LOP_NE, v, sn_put_const(lw->m, lw->at, t, 0));
-    }
-    yield[0] = sn_put_cast(lw->m, lw->at, rb->dtypes[0], v);
-    if (sn_combs[rb->comb].second == SN_SECOND_POSITION)
-        yield[1] = sn_put_index(lw->m, lw->at, SN_I64, sn_ix_flatten(lw->m, index, rb->extents, rb->n));
-}
-
-static sn_val emit_reduce(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    const sn_type *in = &sn_node_get(lw->m, n->in[0])->type;
-    sn_comb comb = (sn_comb)sn_ops[n->op].lop;
-    bool keepdim = sn_node_int(lw->m, x, SN_ATTR_KEEPDIM, 0);
-    sn_ix kept[SN_MAX_RANK], extents[SN_MAX_RANK];
-    reduce_body rb = {
-        .x = n->in[0], .kept = kept, .mask = sn_node_axes_mask(lw->m, x), .comb = comb, .extents = extents};
-    uint32_t n_kept = 0, at = 0;
-    for (uint32_t k = 0; k < in->rank; k++) {
-        bool reduced = rb.mask >> k & 1;
-        if (reduced) extents[rb.n++] = in->shape[k];
-        else kept[n_kept++] = index[at];
-        if (!reduced || keepdim) at++;
-    }
-    rb.dtypes[0] = sn_compute_dtype(in->dtype);
-    if (comb == SN_COMB_SUM || comb == SN_COMB_PROD) rb.dtypes[0] = sn_compute_dtype(n->type.dtype);
-    if (comb == SN_COMB_ANY || comb == SN_COMB_ALL) rb.dtypes[0] = SN_BOOL;
-    rb.dtypes[1] = SN_I64;
-    sn_val results[2];
-    if (rb.n == 0) emit_reduce_body(lw, &rb, NULL, results);
-    else sn_lower_reduce_nest(lw, results, comb, rb.dtypes, extents, rb.n, emit_reduce_body, &rb);
-    return results[sn_combs[comb].states - 1];
-}
-
 static sn_val emit_scan(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_ix position = sn_ix_axis(lw->m, sn_stmt_get(lw->m, lw->at.parent)->axis);
@@ -428,20 +413,30 @@ static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {
     if (lw->nodes[x.i].attention) return sn_lower_attention(lw, x, index);
     if (n->op == SN_OP_MATMUL) return sn_lower_matmul(lw, x, index);
     if (n->op == SN_OP_CONV) return sn_lower_conv(lw, x, index);
-    if (sn_ops[n->op].cls == SN_OPS_REDUCE) return emit_reduce(lw, x, index);
     return sn_lower_element(lw, x, index);
 }
 
-/* One loop for each axis of x, in the order in which it is stored; that of a scan goes inside the others. */
+/* The axis of x whose elements one nest gives together; its rank: none. */
+static uint32_t together(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    uint32_t axis = lw->nodes[x.i].together, mask = axis ? sn_node_axes_mask(lw->m, x) : 0;
+    if (!axis) return n->type.rank;
+    if (sn_node_int(lw->m, x, SN_ATTR_KEEPDIM, 0)) return axis - 1;
+    return axis - 1 - (uint32_t)__builtin_popcount(mask & ((1u << (axis - 1)) - 1));
+}
+
+/* One loop for each axis of x, in the order in which it is stored; that of a scan goes inside the others. An axis whose
+ * elements are made together has none. */
 static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     const sn_node_rec *n = sn_node_get(lw->m, x);
     bool scans = sn_ops[n->op].cls == SN_OPS_SCAN;
     uint32_t last = scans ? (uint32_t)sn_node_int(lw->m, x, SN_ATTR_AXIS, 0) : n->type.rank;
+    uint32_t apart = together(lw, x);
     const int64_t *order = lw->nodes[x.i].order;
     for (uint32_t k = 0; k < n->type.rank; k++) {
         uint32_t axis = order ? (uint32_t)order[k] : k;
-        if (axis != last) index[axis] = sn_lower_open_loop(lw, names[k], n->type.shape[axis]);
+        if (axis != last && axis != apart) index[axis] = sn_lower_open_loop(lw, names[k], n->type.shape[axis]);
     }
     if (!scans) return;
     sn_ix extent = n->type.shape[last], at = sn_lower_open_loop(lw, names[last], extent);
@@ -461,14 +456,21 @@ static void pin_schedule(sn_lower *lw, sn_nd x) {
 /* One kernel that stores every element of x to b. */
 static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
+    bool reduces = sn_ops[n->op].cls == SN_OPS_REDUCE;
     sn_lower_begin(lw);
     pin_schedule(lw, x);
     sn_ix index[SN_MAX_RANK] = {{0}};
     open_loops(lw, x, index);
-    sn_val v = emit_realized(lw, x, index);
+    sn_val v[SN_MOST_TOGETHER];
+    uint32_t count = 1, axis = together(lw, x);
+    if (reduces) count = sn_lower_reduction(lw, v, x, index);
+    else v[0] = emit_realized(lw, x, index);
     if (always_realized(lw, n)) sn_lower_note(lw, sn_ops[n->op].name);
-    v = sn_put_cast(lw->m, lw->at, n->type.dtype, v);
-    sn_put_store(lw->m, lw->at, b, sn_lower_place(lw, x, b, index), v);
+    for (uint32_t k = 0; k < count; k++) {
+        if (axis < n->type.rank) index[axis] = sn_ix_const(lw->m, k);
+        v[k] = sn_put_cast(lw->m, lw->at, n->type.dtype, v[k]);
+        sn_put_store(lw->m, lw->at, b, sn_lower_place(lw, x, b, index), v[k]);
+    }
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
 
@@ -485,6 +487,36 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     index[0] = sn_lower_clamped(lw, to, rows);
     sn_lower_note(lw, sn_ops[n->op].name);
     sn_put_store_masked(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v, inside);
+    sn_lower_end(lw, lw->note.s);
+}
+
+/* The operand and all parts of the updates. */
+typedef struct combined {
+    sn_buf parts;
+    sn_ix at, size; /* of the element in a part; of a part */
+} combined;
+
+static void emit_part(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    const combined *c = user;
+    sn_ix at = sn_ix_add(lw->m, sn_ix_mul(lw->m, index[0], c->size), c->at);
+    yield[0] = sn_put_load(lw->m, lw->at, c->parts, at);
+}
+
+static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
+    sn_module *m = lw->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    combined c = {.size = sn_type_numel(m, &n->type)};
+    int64_t number;
+    sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, lw, x);
+    sn_lower_begin(lw);
+    sn_ix index[SN_MAX_RANK] = {{0}}, parts = sn_ix_const(m, number);
+    open_loops(lw, x, index);
+    c.at = sn_ix_flatten(m, index, n->type.shape, n->type.rank);
+    sn_val v, first = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
+    sn_lower_reduce_nest(lw, &v, comb, 1, &n->type.dtype, &parts, 1, emit_part, &c);
+    v = sn_put_op2(m, lw->at, sn_comb_lops[comb], first, v);
+    sn_lower_note(lw, sn_ops[n->op].name);
+    sn_put_store(m, lw->at, b, sn_lower_place(lw, x, b, index), v);
     sn_lower_end(lw, lw->note.s);
 }
 
@@ -531,7 +563,7 @@ static void claim_outputs(sn_lower *lw) {
 
 static sn_status check_lowerable(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (is_sort(n) || is_sorted_part(lw, n)) return SN_OK;
+    if (is_sort(n) || is_sorted_part(lw, n) || sn_lower_combines(n)) return SN_OK;
     bool primitive = sn_ops[n->op].cls != SN_OPS_COMPOSITE && n->n_results == 1 && n->op != SN_OP_PROJECT &&
                      (sn_ops[n->op].lop >= 0 || (sn_ops[n->op].cls != SN_OPS_REDUCE && n->op != SN_OP_CLAMP));
     if (primitive) return SN_OK;
@@ -577,6 +609,7 @@ static sn_status lower_nodes(sn_lower *lw) {
         if (!b.i) b = sn_lower_temp_of(lw, x);
         info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
         if (n->op == SN_OP_SCATTER) make_scatter(lw, x, b);
+        else if (sn_lower_combines(n)) make_combining_scatter(lw, x, b);
         else make_kernel(lw, x, b);
         info->buf = b;
     }

@@ -95,6 +95,17 @@ static void gather_index(sn_lower *lw, sn_nd x, uint32_t k, const sn_ix *index, 
     at[axis] = sn_ix_axis(lw->m, own[axis]);
 }
 
+/* Reduced axes stand for themselves. */
+static void reduced_index(sn_lower *lw, sn_nd x, const sn_ix *index, const sn_axis *own, sn_ix *at) {
+    uint32_t mask = sn_node_axes_mask(lw->m, x), rank = sn_node_get(lw->m, sn_node_get(lw->m, x)->in[0])->type.rank;
+    bool keepdim = sn_node_int(lw->m, x, SN_ATTR_KEEPDIM, 0);
+    for (uint32_t a = 0, kept = 0; a < rank; a++) {
+        bool reduced = mask >> a & 1;
+        at[a] = reduced ? sn_ix_axis(lw->m, own[a]) : index[kept];
+        kept += !reduced || keepdim;
+    }
+}
+
 /* Index of operand k of x at `index`, as the emitter of x will read it; `own` are axes like those of the operand. */
 static void operand_index(sn_lower *lw, sn_nd x, uint32_t k, const sn_ix *index, const sn_axis *own, sn_ix *at) {
     sn_module *m = lw->m;
@@ -107,6 +118,8 @@ static void operand_index(sn_lower *lw, sn_nd x, uint32_t k, const sn_ix *index,
     } else if (n->op == SN_OP_PAD) {
         const sn_attr *low = sn_node_attr(m, x, SN_ATTR_LOW);
         for (uint32_t a = 0; a < in->rank; a++) at[a] = sn_ix_addc(m, index[a], -low->ints.at[a]);
+    } else if (sn_ops[n->op].cls == SN_OPS_REDUCE) {
+        reduced_index(lw, x, index, own, at);
     } else if (n->op == SN_OP_CONCAT) { /* a shift by the operands before it, which costs no division */
         memcpy(at, index, in->rank * sizeof *at);
     } else {

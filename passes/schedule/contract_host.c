@@ -359,9 +359,10 @@ sn_status sn_schedule_contract_host_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_contract_plan p;
     const char *why_not;
     sn_sched sc = *pinned;
-    (void)sh;
     if (!sn_contraction_find(&c, &why_not, cx, k)) return SN_OK;
     if (pinned->cls == SN_SCHED_NONE && c.n == 1) return SN_OK;
+    /* Sums of what is computed from pairs: nothing that a panel keeps is read again. */
+    if (pinned->cls == SN_SCHED_NONE && c.m == 1 && sh && sh->lanes_are_rows) return SN_OK;
     if (!sn_contract_plan_find(&p, &sc, cx, &c)) return SN_OK;
     sn_schedule_propose(out, cx, &sc);
     out->cycles = p.cycles;

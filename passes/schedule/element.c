@@ -112,6 +112,7 @@ static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape
 static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
+    if (!sc->vector && sh->lanes_are_rows) sc->vector = sn_schedule_lanes_of_rows(cx, sh);
     if (!sc->vector) {
         uint32_t v = sn_widest(cx, fl->bytes);
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
@@ -169,8 +170,12 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
 
 /* ---- binding ---- */
 
+static sn_axis new_axis(sn_module *m, const char *name, int64_t extent) {
+    return sn_axis_new(m, name, sn_ix_const(m, extent));
+}
+
 static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t extent, sn_axis_kind kind, sn_ix *out) {
-    sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
+    sn_axis ax = new_axis(m, name, extent);
     *out = sn_ix_axis(m, ax);
     return sn_put_loop(m, at, ax, kind);
 }
@@ -184,6 +189,7 @@ static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
 static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt main, const sn_schedule_shape *sh,
                      int64_t blocks, sn_ix g, sn_ix t, int64_t first, int64_t rest) {
     sn_module *m = cx->m;
+    sn_ix zero = sn_ix_const(m, 0);
     int64_t threads = sn_ix_value(m, sn_stmt_extent(m, in_threads)), share = sn_ceil_div(rest, threads);
     if (share > blocks) share = blocks;
     sn_stmt into = sn_put_if(m, sn_at_end(k, in_threads), g, sn_ix_const(m, share));
@@ -195,10 +201,13 @@ static void put_tail(sn_pass_ctx *cx, sn_kern k, sn_stmt in_threads, sn_stmt mai
     }
     sn_stmt few = sn_put_if(m, sn_at_end(k, into), t, sn_ix_const(m, rest));
     sn_stmt copy = sn_stmt_clone(m, sn_at_end(k, few), main);
+    bool lanes = sn_stmt_get(m, copy)->kind == SN_AXIS_VECTOR;
+    sn_axis lane = lanes ? sn_stmt_axis(m, copy) : (sn_axis){0};
     sn_stmt_vec body = {0};
     for (sn_stmt s = sn_stmt_get(m, copy)->first, next; s.i; s = next) {
         next = sn_next(m, s);
         sn_stmt_unlink(m, s);
+        if (lanes) sn_stmt_subst(m, s, &lane, &zero, 1);
         SN_PUSH(cx->scratch, &body, s);
     }
     sn_stmt_unlink(m, copy);
@@ -224,17 +233,26 @@ static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }
 
+static void collect_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sc, sn_axis thread,
+                         sn_axis lane) {
+    sn_host_lanes lanes = {.thread = sn_ix_axis(cx->m, thread), .lane = sn_ix_axis(cx->m, lane)};
+    lanes.vector = sc->vector, lanes.threads = sc->block_x;
+    if (sh->lanes_are_rows) sn_schedule_collect_rows(cx, k, sh, &lanes);
+}
+
 static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
     int64_t n = sn_schedule_open_vectors(cx, sh, sc);
-    sn_ix g, t, lane;
+    sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = new_axis(m, "v", sc->vector);
+    sn_ix g, t = sn_ix_axis(m, in_block), lane = sn_ix_axis(m, in_vector);
+    collect_rows(cx, k, sh, sc, in_block, in_vector);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt into = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", sn_ceil_div(n, sc->block_x), SN_AXIS_GRID, &g);
-    into = put_loop(m, sn_at_end(k, into), "t", sc->block_x, SN_AXIS_BLOCK_X, &t);
+    into = sn_put_loop(m, sn_at_end(k, into), in_block, SN_AXIS_BLOCK_X);
     sn_ix p = sn_ix_add(m, sn_ix_scale(m, g, sc->block_x), t);
     if (n % sc->block_x) into = sn_put_if(m, sn_at_end(k, into), p, sn_ix_const(m, n));
-    into = put_loop(m, sn_at_end(k, into), "v", sc->vector, SN_AXIS_VECTOR, &lane);
+    into = sn_put_loop(m, sn_at_end(k, into), in_vector, SN_AXIS_VECTOR);
     sn_schedule_open_body(cx, k, into, &body, sh, sc, p, lane);
 }
 
@@ -244,16 +262,18 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = u * v * sc->block_x;
     int64_t n = sh->rows, whole = n - n % (u > 1 ? tile : v);
     int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
-    sn_ix g, t, turn, lane = sn_ix_const(m, 0);
     if (has_open_rows(cx, sh, sc)) {
         bind_open_rows(cx, k, sh, sc);
         return;
     }
     if (sh->scans) group_steps(cx, k, sh, sc);
     else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
+    sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = v > 1 ? new_axis(m, "v", v) : (sn_axis){0};
+    sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
+    if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
-    sn_stmt threads = put_loop(m, sn_at_end(k, grid), "t", sc->block_x, SN_AXIS_BLOCK_X, &t), into = threads;
+    sn_stmt threads = sn_put_loop(m, sn_at_end(k, grid), in_block, SN_AXIS_BLOCK_X), into = threads;
     sn_ix p = g;
     if (u > 1) {
         into = put_loop(m, sn_at_end(k, into), "u", u, SN_AXIS_UNROLL, &turn);
@@ -261,7 +281,7 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     }
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, p, sc->block_x), t), v);
     if (whole != blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
-    if (v > 1) into = put_loop(m, sn_at_end(k, into), "v", v, SN_AXIS_VECTOR, &lane);
+    if (v > 1) into = sn_put_loop(m, sn_at_end(k, into), in_vector, SN_AXIS_VECTOR);
     insert_all(m, sn_at_end(k, into), &body);
     if (n != whole) put_tail(cx, k, threads, into, sh, blocks, g, t, whole, n - whole);
     sn_schedule_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));

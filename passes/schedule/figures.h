@@ -72,4 +72,19 @@ int64_t sn_schedule_open_vectors(const sn_pass_ctx *cx, const sn_schedule_shape 
 void sn_schedule_open_body(sn_pass_ctx *cx, sn_kern k, sn_stmt into, const sn_stmt_vec *body,
                            const sn_schedule_shape *sh, const sn_sched *sc, sn_ix p, sn_ix lane);
 
+/* ---- host_lanes.c: vectors of the CPU along rows that have nothing else in common with their neighbours ---- */
+
+/* Where lanes stand: `vector` of a thread, `threads` of a block. */
+typedef struct sn_host_lanes {
+    sn_ix thread, lane;
+    int64_t vector, threads;
+} sn_host_lanes;
+/* Are lanes along rows cheaper than along what rows reduce, though rows do not lie side by side? */
+bool sn_schedule_lanes_are_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
+/* How many, then. */
+uint32_t sn_schedule_lanes_of_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
+/* Elements of rows that a nest reads again and again are collected in front of it, lanes side by side. The nests of sh are
+ * still in the kernel. */
+void sn_schedule_collect_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_host_lanes *lanes);
+
 #endif

@@ -10,7 +10,7 @@
  * the two functions at the end, which take its outer loops away for those who bind it. Kernels with symbolic extents are
  * an error: sizes have to be bound before.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/figures.h"
 
 #include <math.h>
 
@@ -135,10 +135,14 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
                        sn_kern_get(m, k)->name);
     bool reused = sh->n_nests && all_reused;
     sh->windows = sh->n_nests && all_windows && !all_reused;
+    /* A thread a row leaves multiprocessors idle where rows are fewer than fill them, and each is long. */
+    reused &= !cx->target->is_gpu || sh->max_count <= SN_LONG_NEST || sh->rows >= SN_DEVICE_ROWS;
     /* Lanes of the CPU go along what is contiguous, whoever reads it again. */
     reused &= cx->target->is_gpu || sh->along_outer >= sh->along_inner;
     sh->one_thread = sh->rows >= SN_MANY_ROWS && (sh->max_count <= SN_TINY_NEST || reused || sh->windows);
     sh->by_columns = sh->along_outer > sh->along_inner && sh->rows >= SN_FEWEST_COLUMNS;
+    sh->lanes_are_rows = sn_schedule_lanes_are_rows(cx, sh);
+    sh->one_thread |= sh->lanes_are_rows;
     sh->ops = sn_kern_ops(m, k);
     sh->instructions = sn_schedule_instructions(m, k);
     return SN_OK;
