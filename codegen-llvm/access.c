@@ -340,7 +340,8 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
 }
 
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
-    if (!g->copies || !g->copies[s->result.i]) load(g, s); /* else the store copies */
+    if (g->copies && g->copies[s->result.i]) return; /* the store copies */
+    if (!sn_gen_run_load(g, s)) load(g, s);
 }
 
 /* ---- stores ---- */
@@ -440,10 +441,19 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
         g->copies_all = false;
         load(g, from);
     }
+    lv x = sn_math_to_storage(&g->em, sn_buf_get(g->m, s->buf)->dtype, sn_gen_val(g, s->in[0]));
+    if (!g->run.lanes) {
+        sn_gen_store_value(g, s, x);
+        return;
+    }
+    g->run.stores[g->run.n_stored] = s;
+    g->run.stored[g->run.n_stored++] = sn_em_splat(&g->em, x, g->run.lanes);
+}
+
+void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
-    lv x = sn_math_to_storage(&g->em, a.b->dtype, sn_gen_val(g, s->in[0]));
     lv cond = chosen_threads(g, &a);
     if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
     if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
