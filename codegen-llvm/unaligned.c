@@ -160,7 +160,7 @@ static void load_words(sn_gen *g, pieces *ps) {
     lv shift = sn_em_i(em, ps->at, __builtin_ctz(ps->piece)), units[WORDS];
     lv first = em_ashr(em, ps->at, shift);
     lv last = em_ashr(em, em_iadd(em, ps->at, sn_em_i(em, ps->at, ps->wanted * WORD - 1)), shift);
-    if (p->inside && p->granule >= ps->piece) {
+    if (p->near || (p->inside && p->granule >= ps->piece)) {
         load_pieces(g, ps, first, last);
         return;
     }
@@ -227,6 +227,13 @@ static void align_place(sn_gen *g, sn_gen_place *p, uint32_t align) {
     if (align < p->granule) p->granule = align;
 }
 
+/* Bytes, of the index type. */
+static lv storage_size(sn_gen *g, const sn_buf_rec *b) {
+    int64_t all = sn_ix_value(g->m, b->size) * sn_dtype_bytes(b->dtype);
+    int64_t most = g->index == g->em.cg->i64 ? INT64_MAX : INT32_MAX - PIECE;
+    return sn_em_ci(g->index, all < most ? all : most);
+}
+
 static sn_gen_place place_of(sn_gen *g, const sn_stmt_rec *s) {
     sn_em *em = &g->em;
     const sn_buf_rec *b = sn_buf_get(g->m, s->buf);
@@ -237,15 +244,14 @@ static sn_gen_place place_of(sn_gen *g, const sn_stmt_rec *s) {
     bool whole = sn_ix_coef(g->m, e, g->run.axis, &step);
     if (whole) e = sn_ix_subst(g->m, e, &g->run.axis, &zero, 1);
     e = sn_gen_resolve(g, e);
-    int64_t all = sn_ix_value(g->m, b->size) * bytes, most = g->index == em->cg->i64 ? INT64_MAX : INT32_MAX - PIECE;
-    lv at = sn_gen_ix(g, e), size = sn_em_ci(g->index, all < most ? all : most);
+    lv at = sn_gen_ix(g, e);
     bool early = g->run.start && !whole;
     if (early) at = em_isub(em, at, g->run.start);
     sn_gen_place p = {.mask = mask.i ? sn_gen_val(g, mask) : NULL,
                       .otherwise = mask.i ? sn_gen_val(g, s->in[1]) : NULL,
                       .base = g->memory[s->buf.i],
                       .at = em_imul(em, at, sn_em_i(em, at, bytes)),
-                      .size = size,
+                      .size = storage_size(g, b),
                       .granule = early ? bytes : granule_of(g, e, bytes),
                       .early = early,
                       .inside = whole && !mask.i,
@@ -260,6 +266,25 @@ static lv value_of(sn_gen *g, const sn_gen_place *p, sn_dtype type) {
     if (p->mask) x = choose(g, p->mask, x, sn_math_to_storage(&g->em, p->dtype, p->otherwise));
     x = sn_math_from_storage(&g->em, p->dtype, x);
     return type == p->dtype ? x : sn_math_cast(&g->em, type, p->dtype, x);
+}
+
+/* ---- loads of neighbours ---- */
+
+lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv wanted) {
+    sn_em *em = &g->em;
+    const sn_buf_rec *b = sn_buf_get(g->m, buf);
+    uint32_t bytes = sn_dtype_bytes(b->dtype), align = g->gpu ? b->align : bytes;
+    lv at = sn_gen_ix(g, first);
+    sn_gen_place p = {.mask = wanted,
+                      .base = g->memory[buf.i],
+                      .at = em_imul(em, at, sn_em_i(em, at, bytes)),
+                      .size = storage_size(g, b),
+                      .granule = granule_of(g, first, bytes),
+                      .near = true,
+                      .steady = g->steady[buf.i],
+                      .dtype = b->dtype};
+    if (align < PIECE) align_place(g, &p, align);
+    return load_place(g, &p, lanes);
 }
 
 /* ---- loads of a run ---- */
