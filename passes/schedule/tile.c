@@ -197,9 +197,9 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     if (sc->vector > MOST_PINNED)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is more than %u", name, sc->vector,
                        (unsigned)MOST_PINNED);
-    if (sc->runs && !t->ragged)
+    if (sc->runs && (!t->ragged || (sc->vector & (sc->vector - 1))))
         return sn_fail(env, SN_ERROR_ARGUMENT,
-                       "kernel %s: only loads of bytes and halves that pass through shared memory have runs", name);
+                       "kernel %s: only loads of bytes and halves, by powers of two, are runs of a tile", name);
     if (!sc->runs && (a % sc->vector || b % sc->vector))
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide %lld and %lld",
                        name, sc->vector, (long long)a, (long long)b);
