@@ -304,8 +304,25 @@ static lv load_posted(sn_gen *g, const access *a, lv mask) {
     return all;
 }
 
+/* Of a tile whose schedule has runs: neighbours in one vector that is not aligned; what is behind them is there (tile_bind.c). */
+static bool is_anywhere(sn_gen *g, const access *a, sn_val mask) {
+    uint32_t bytes = sn_dtype_bytes(a->b->dtype);
+    int64_t size;
+    bool wide = g->lanes > 1 && bytes < 4 && g->lanes * bytes >= 4 && !(g->lanes & (g->lanes - 1));
+    bool tile = g->k->sched.runs && g->k->sched.cls == SN_SCHED_TILE && !sn_buf_is_local(a->b);
+    if (!tile || !wide || a->step != 1 || (g->gpu && a->piece == g->lanes)) return false;
+    if (!sn_ix_is_const(g->m, a->b->size, &size)) return false;
+    return !mask.i || sn_em_lanes(sn_gen_val(g, mask)) == 1 || lane_tests(g, mask) < NO_INTERVAL;
+}
+
+static lv load_anywhere(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
+    lv wanted = mask && sn_em_lanes(mask) > 1 ? any_lane(g, mask_id, mask) : mask;
+    return sn_gen_load_anywhere(g, a->id, at_lane(g, a->e, 0), g->lanes, wanted);
+}
+
 static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (is_posted(g, a)) return load_posted(g, a, mask);
+    if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask);
     if (mask && always_inside(g, a)) mask = NULL;
     if (mask && sn_em_lanes(mask) > 1) {
         if (takes_masks(g, a)) return load_masked(g, a, mask);
@@ -340,7 +357,8 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
 }
 
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
-    if (!g->copies || !g->copies[s->result.i]) load(g, s); /* else the store copies */
+    if (g->copies && g->copies[s->result.i]) return; /* the store copies */
+    if (!sn_gen_run_load(g, s)) load(g, s);
 }
 
 /* ---- stores ---- */
@@ -440,10 +458,19 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
         g->copies_all = false;
         load(g, from);
     }
+    lv x = sn_math_to_storage(&g->em, sn_buf_get(g->m, s->buf)->dtype, sn_gen_val(g, s->in[0]));
+    if (!g->run.lanes) {
+        sn_gen_store_value(g, s, x);
+        return;
+    }
+    g->run.stores[g->run.n_stored] = s;
+    g->run.stored[g->run.n_stored++] = sn_em_splat(&g->em, x, g->run.lanes);
+}
+
+void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
-    lv x = sn_math_to_storage(&g->em, a.b->dtype, sn_gen_val(g, s->in[0]));
     lv cond = chosen_threads(g, &a);
     if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
     if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;

@@ -3,8 +3,9 @@
  *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
  *     statements   statement.c (one statement; loops)
  *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
- *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), interior.c (without edges)
- *     accesses     access.c (load, store), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
+ *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as one, run by run),
+ *                  interior.c (without edges)
+ *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
@@ -26,7 +27,7 @@
 #include "ir/loop/mma.h"
 #include "ir/ops/scalar.h"
 
-enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64 };
+enum { SN_GEN_STATES = 8, SN_GEN_LANES = 64, SN_GEN_JOINED = 32 };
 
 typedef struct sn_gen_memo {
     sn_ix e;
@@ -87,6 +88,35 @@ typedef enum sn_gen_role {
     SN_GEN_COMPUTES /* the threads that the block's axes count */
 } sn_gen_role;
 
+/* A vector in memory that starts anywhere (unaligned.c). */
+typedef struct sn_gen_place {
+    lv mask, otherwise; /* scalar, NULL: it is always loaded; what stands for it else */
+    lv base;            /* of the storage */
+    lv at, size;        /* bytes from there to lane 0, of all that may be read; of the index type */
+    uint32_t granule;   /* bytes that `at` is a multiple of */
+    bool early;         /* the first lanes may lie before the storage: nobody wants them */
+    bool inside, near;  /* all lanes lie in the storage; ... and so do the pieces that they stand in */
+    bool steady;
+    sn_dtype dtype;
+} sn_gen_place;
+
+/* A value that is not made: a selection chooses its place instead. */
+typedef struct sn_gen_joined {
+    sn_val v;
+    sn_gen_place place;
+} sn_gen_joined;
+
+/* The vector that is being made run by run (runs.c). */
+typedef struct sn_gen_run {
+    sn_axis axis;
+    uint32_t lanes; /* 0: none */
+    lv start;       /* the first lane of this run, of the index type; NULL: lane 0, and the axis is fixed to it */
+    uint32_t n_joined, n_stored;
+    sn_gen_joined joined[SN_GEN_JOINED];
+    sn_stmt_rec *stores[SN_GEN_STATES];
+    lv stored[SN_GEN_STATES]; /* all lanes, of the storage type */
+} sn_gen_run;
+
 /* What a test answers here (interior.c). */
 typedef enum sn_gen_known { SN_GEN_OPEN, SN_GEN_HOLDS, SN_GEN_FAILS } sn_gen_known;
 
@@ -130,6 +160,7 @@ typedef struct sn_gen {
     /* Vector axis. */
     sn_axis lane_axis; /* none outside */
     uint32_t lanes;    /* 1 outside */
+    sn_gen_run run;    /* lanes and lane_axis are those of scalars inside */
     uint32_t apart;    /* of the reduction around this place, which its parts leave as they are (reduce.c); 0: none */
 
     /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
@@ -293,6 +324,8 @@ void sn_gen_loop_begin(sn_gen *g, sn_gen_loop *l, sn_axis ax, lv first, lv n, bo
 void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t n);
 /* next: the carried values after an iteration; on return those after the loop. */
 void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_phis);
+/* ptxas is not to write out the loop that this branch goes back in (GPU). */
+void sn_gen_keep_rolled(sn_gen *g, lv back);
 
 /* ---- sumexp.c ---- */
 /* state = n states (x[2k], x[2k+1]) combined. */
@@ -402,9 +435,21 @@ void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe);
 /* Behind code that may not have run, in front of which so many groups had been given, and waited for. */
 void sn_gen_leave_mma(sn_gen *g, uint32_t given, uint32_t done);
 
+/* ---- unaligned.c ---- */
+/* Inside a vector of runs: a load of neighbours; a selection or conversion of such. false: it is none. */
+bool sn_gen_run_load(sn_gen *g, const sn_stmt_rec *s);
+bool sn_gen_run_value(sn_gen *g, const sn_stmt_rec *s);
+/* Neighbours from `first` on, of the storage type, where the scalar `wanted` holds (NULL: always): they and whatever else is in
+ * their pieces lie in the storage. */
+lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wanted);
+/* Two vectors of a storage type: lanes of x before `start`, of y from there on. */
+lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
+
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
+/* The store of x, which is of the storage type. */
+void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x);
 
 /* ======== regions ======== */
 
@@ -423,6 +468,10 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
 bool sn_gen_runs_as_lanes(sn_gen *g, const sn_stmt_rec *s);
 /* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
 bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- runs.c ---- */
+/* The region of a vector axis run by run. false: it is no such vector, nothing was emitted. */
+bool sn_gen_runs(sn_gen *g, sn_stmt s);
 
 /* ---- interior.c ---- */
 /* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */

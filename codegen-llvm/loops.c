@@ -49,9 +49,10 @@ void sn_gen_loop_carry(sn_gen *g, sn_gen_loop *l, lv *phis, lv *state, uint32_t 
 }
 
 /* A loop's name is a node that names itself: two loops would be one otherwise. */
-static void keep_rolled(sn_gen *g, lv back) {
+void sn_gen_keep_rolled(sn_gen *g, lv back) {
     static const char WORD[] = "llvm.loop.unroll.disable", NAME[] = "llvm.loop";
     LLVMContextRef cx = g->em.cg->cx;
+    if (!g->gpu) return;
     LLVMMetadataRef word = LLVMMDStringInContext2(cx, WORD, strlen(WORD)), self = LLVMTemporaryMDNode(cx, NULL, 0);
     LLVMMetadataRef nodes[] = {self, LLVMMDNodeInContext2(cx, &word, 1)};
     LLVMMetadataRef name = LLVMMDNodeInContext2(cx, nodes, SN_COUNT(nodes));
@@ -68,7 +69,7 @@ void sn_gen_loop_end(sn_gen *g, sn_gen_loop *l, lv *phis, lv *next, uint32_t n_p
     for (uint32_t k = 0; k < n_phis; k++) LLVMAddIncoming(phis[k], &next[k], &last, 1);
     l->after = sn_em_block(em, "done");
     lv back = LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntSLT, i, l->n), l->body, l->after);
-    if (l->rolled && g->gpu) keep_rolled(g, back);
+    if (l->rolled) sn_gen_keep_rolled(g, back);
     LLVMPositionBuilderAtEnd(em->b, l->after);
     sn_gen_release(g, l->mark);
     if (l->ax.i) g->axes[l->ax.i] = NULL;

@@ -52,7 +52,7 @@ static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     else if (sn_gen_is_block(g, s->kind)) sn_gen_block_region(g, s);
     else if (g->gpu && s->pipe) sn_gen_pipe(g, id);
     else if (n == 1 || sn_gen_waits_for_parts(g, s)) unrolled_loop(g, s, n);
-    else if (s->kind == SN_AXIS_VECTOR && sn_gen_vector_region(g, s)) return;
+    else if (s->kind == SN_AXIS_VECTOR && (sn_gen_runs(g, id) || sn_gen_vector_region(g, s))) return;
     else if (is_written_out(g, s, n)) unrolled_loop(g, s, n);
     else seq_loop(g, s);
 }
@@ -150,7 +150,7 @@ void sn_gen_statement(sn_gen *g, sn_stmt id) {
     case SN_LOP_IN:
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID:
 #include "ir/ops/lops.def"
-        g->vals[s->result.i] = scalar_value(g, s);
+        if (!sn_gen_run_value(g, s)) g->vals[s->result.i] = scalar_value(g, s);
         return;
     case SN_N_ALL_LOPS: return;
     }

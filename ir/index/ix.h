@@ -81,6 +81,11 @@ uint32_t sn_ix_terms(const sn_module *m, sn_ix e, const sn_ix_term **terms, int6
 bool sn_ix_split(sn_module *m, sn_ix e, sn_axis ax, sn_ix *coefficient, sn_ix *rest);
 /* Same for constant coefficients; false when not affine in the axis with a constant coefficient. */
 bool sn_ix_coef(sn_module *m, sn_ix e, sn_axis ax, int64_t *out);
+/* The same between two ends of a run: while no (a div k) or (a mod k) inside e, where a moves with step 1 and k is a
+ * constant, comes to another multiple of k. end(user, a, k) is called for each of them, if there is one. false: e has
+ * other parts that move. */
+bool sn_ix_run(sn_module *m, sn_ix e, sn_axis ax, int64_t *step, void (*end)(void *user, sn_ix a, int64_t k),
+               void *user);
 /* Inclusive bounds. Unknown bounds are INT64_MIN / INT64_MAX. */
 typedef struct sn_range {
     int64_t lo, hi;

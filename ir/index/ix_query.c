@@ -290,6 +290,28 @@ bool sn_ix_coef(sn_module *m, sn_ix e, sn_axis ax, int64_t *out) {
     return true;
 }
 
+bool sn_ix_run(sn_module *m, sn_ix e, sn_axis ax, int64_t *step, void (*end)(void *user, sn_ix a, int64_t k),
+               void *user) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, k, inner;
+    uint32_t n = sn_ix_terms(m, e, &terms, &c0, &one);
+    *step = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *r = sn_ix_get(m, terms[i].atom);
+        if (!sn_ix_uses_axis(m, terms[i].atom, ax)) continue;
+        if (r->kind == SN_IX_AXIS) {
+            *step += terms[i].c;
+            continue;
+        }
+        if ((r->kind != SN_IX_DIV && r->kind != SN_IX_MOD) || !sn_ix_is_const(m, r->b, &k)) return false;
+        if (!sn_ix_run(m, r->a, ax, &inner, end, user) || inner < 0 || inner > 1) return false;
+        if (inner && end) end(user, r->a, k);
+        if (r->kind == SN_IX_MOD) *step += inner * terms[i].c;
+    }
+    return true;
+}
+
 /* ---- occurrences ---- */
 
 static bool uses(const sn_module *m, sn_ix e, sn_ix_kind kind, uint32_t id) {

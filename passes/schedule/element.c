@@ -6,9 +6,13 @@
  * first threads of as many blocks as it takes, in several turns where a pinned schedule has too few of both. A scan walks
  * its axis in groups of U steps, whose loads go ahead (scan.c); a small window is written out.
  *
+ * Where rows, parts or borders end inside vectors, or loads start anywhere, the lanes of a GPU may be *runs* of neighbours
+ * (ir/loop/runs.h, codegen-llvm/runs.c): the loops are the same, and the header says so.
+ *
  * On the CPU, where V does not divide the last outer axis, rows are *open*: vectors start with a row of that axis, and
  * the last one of it is tested. position = p div W, (p mod W)*V + v; p = g*T + t, W vectors a row.
  */
+#include "ir/loop/runs.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
 
@@ -23,6 +27,8 @@ typedef struct flat {
     uint32_t stored;         /* largest one that is stored there */
     uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
+    bool moves;              /* nothing is computed (GPU): as many lanes as an access has */
+    uint32_t by_runs;        /* lanes of a vector that goes run by run; 0: none does */
 } flat;
 
 static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
@@ -64,6 +70,119 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     fl.loaded += masked;
     return fl;
 }
+
+/* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is no more than
+ * what is. What belongs to a row is in the nearest cache, unless lanes have to wait for it. */
+static bool crosses_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl) {
+    uint32_t by_lanes = fl->not_flat - (fl->looked_up ? 0 : fl->alike);
+    return cx->target->is_gpu && !sh->n_nests && fl->flat >= by_lanes;
+}
+
+static bool is_short(const sn_schedule_shape *sh) {
+    return sh->ops <= SN_FEW_OPS && sh->instructions <= SN_FEW_INSTRUCTIONS;
+}
+
+/* Straight-line code that loads, chooses and stores; and converts, as halves are on their way through a choice. */
+static bool only_moves(const sn_module *m, const sn_schedule_shape *sh, bool casts) {
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        sn_lop op = sn_stmt_get(m, s)->op;
+        if (op != SN_LOP_LOAD && op != SN_LOP_STORE && op != SN_LOP_CONST && op != SN_LOP_IN && op != SN_LOP_AND &&
+            op != SN_LOP_SELECT && !(casts && op == SN_LOP_CAST))
+            return false;
+    }
+    return true;
+}
+
+/* ---- runs ---- */
+
+enum { MOST_CUTS = 32 };
+
+/* Positions along the last outer axis at which runs end; UINT32_MAX: too many. */
+static uint32_t count_cuts(sn_module *m, const sn_runs *runs, sn_axis ax, int64_t row) {
+    int64_t cut[MOST_CUTS] = {row}, at, of;
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < runs->ends.n; i++) {
+        const sn_run_end *e = &runs->ends.at[i];
+        sn_ix rest = sn_ix_sub(m, e->at, sn_ix_axis(m, ax));
+        if (!sn_ix_is_const(m, e->of, &of)) return UINT32_MAX;
+        if (!e->test || !sn_ix_is_const(m, rest, &at)) {
+            n += e->test ? 2 : sn_least((uint32_t)sn_ceil_div(row, of), MOST_CUTS);
+            if (n >= MOST_CUTS) return UINT32_MAX;
+            continue;
+        }
+        for (int side = 0; side < 2; side++) {
+            int64_t c = (side ? of : 0) - at;
+            bool known = c <= 0 || c >= row;
+            for (uint32_t k = 0; k < n; k++) known |= cut[k] == c;
+            if (!known && n == MOST_CUTS - 1) return UINT32_MAX;
+            if (!known) cut[n++] = c;
+        }
+    }
+    return n;
+}
+
+/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? */
+static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const sn_runs *runs, uint32_t v, int64_t row,
+                               uint32_t widest) {
+    sn_axis ax = sn_stmt_axis(m, sh->body);
+    sn_ix zero = sn_ix_const(m, 0);
+    int64_t step;
+    bool crosses = sh->outer.n > 1 && row % v;
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        sn_ix first = r->ix.i ? sn_ix_subst(m, r->ix, &ax, &zero, 1) : zero;
+        bool tested = r->op == SN_LOP_IN && sn_ix_uses_axis(m, r->ix, ax);
+        if (r->op == SN_LOP_IN && crosses) return false;
+        if (tested && !(sn_ix_is_multiple(m, first, v) && sn_ix_is_multiple(m, r->bound, v))) return false;
+        if (r->op != SN_LOP_LOAD || !sn_ix_run(m, r->ix, ax, &step, NULL, NULL) || !step) continue;
+        uint32_t bytes = sn_dtype_bytes(r->dtype), piece = sn_least(v, widest / bytes);
+        if (crosses) first = sn_ix_const(m, sn_ix_get(m, r->ix)->c0);
+        if (!runs->by_vectors || sn_buf_get(m, r->buf)->align < piece * bytes) return false;
+        if ((crosses && !is_flat(m, sh, r->ix)) || !sn_ix_is_multiple(m, first, piece)) return false;
+    }
+    return true;
+}
+
+/* Each run of a vector computes all lanes: is there so little to compute that it is worth it? Where vectors cross the ends of rows
+ * anyway, four lanes or two, as there are of wide elements, are no more instructions than a run. */
+static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, const sn_runs *runs,
+                     uint32_t v, uint32_t cuts) {
+    int64_t row = sn_last_outer_extent(cx, sh), warp = (int64_t)SN_WARP * v * cuts;
+    bool crosses = crosses_rows(cx, sh, fl), simple = only_moves(cx->m, sh, true);
+    if (crosses && runs->bytes >= SN_RUNS_WIDE) return false;
+    if (v * runs->most > 2 * cx->target->vector_bytes) return false;
+    if (!simple && crosses && v * runs->bytes <= SN_RUNS_BYTES) return false;
+    if ((v - 1) * (int64_t)cuts > (SN_RUNS_MOST - 1) * row) return false;
+    return simple || (crosses ? sh->instructions * warp <= SN_RUNS_AGAIN * row : is_short(sh));
+}
+
+/* Do all stores walk the outer loops as one, in whole accesses of v lanes? */
+static bool stores_vectors(sn_module *m, const sn_schedule_shape *sh, uint32_t v, uint32_t widest) {
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_STORE) continue;
+        uint32_t piece = sn_least(v * sn_dtype_bytes(r->dtype), widest);
+        bool whole = sn_ix_is_multiple(m, sn_ix_const(m, sn_ix_get(m, r->ix)->c0), v);
+        if (!is_flat(m, sh, r->ix) || !whole || sn_buf_get(m, r->buf)->align < piece) return false;
+    }
+    return true;
+}
+
+/* Lanes of a vector of runs, each of which is an access; 0: what there is without them does better. */
+static uint32_t runs_vector(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl) {
+    sn_module *m = cx->m;
+    sn_runs runs;
+    if (!cx->target->is_gpu || !sh->outer.n || sh->n_nests || sh->windows || sh->scans) return 0;
+    if (!sn_runs_find(&runs, m, sh->body, cx->scratch)) return 0;
+    int64_t row = sn_last_outer_extent(cx, sh);
+    uint32_t widest = cx->target->vector_bytes, v = sn_least(widest, cx->target->io_align) / runs.stored;
+    uint32_t cuts = sh->outer.n > 1 || runs.ends.n ? count_cuts(m, &runs, sn_stmt_axis(m, sh->body), row) : 0;
+    if (v < 2 || v * runs.bytes < SN_RUNS_BYTES || !stores_vectors(m, sh, v, widest)) return 0;
+    if (cuts == UINT32_MAX || has_aligned_pieces(m, sh, &runs, v, row, widest)) return 0;
+    return runs_pay(cx, sh, fl, &runs, v, cuts) ? v : 0;
+}
+
+/* ---- figures ---- */
 
 /* Any kernel: what is not parallel runs inside the thread. */
 bool sn_schedule_element_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
@@ -113,14 +232,18 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
     if (!sc->vector && sh->lanes_are_rows) sc->vector = sn_schedule_lanes_of_rows(cx, sh);
-    if (!sc->vector) {
+    uint32_t by_runs = sc->vector ? 0 : fl->by_runs;
+    if (sh->rows < (int64_t)by_runs * sc->block_x * cx->target->units) by_runs = 0;
+    if (by_runs) {
+        sc->vector = by_runs;
+        sc->runs = true;
+        if (!sc->unroll) sc->unroll = 1; /* what a run loads is awaited before the next one */
+    } else if (!sc->vector) {
         uint32_t v = sn_widest(cx, fl->bytes);
+        if (fl->moves && cx->target->io_align >= cx->target->vector_bytes) v = cx->target->vector_bytes / fl->bytes;
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
-        /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is
-         * no more than what is. What belongs to a row is in the nearest cache, unless lanes have to wait for it. */
-        uint32_t by_lanes = fl->not_flat - (fl->looked_up ? 0 : fl->alike);
-        bool across = cx->target->is_gpu && !sh->n_nests && fl->flat >= by_lanes;
+        bool across = crosses_rows(cx, sh, fl);
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
@@ -140,8 +263,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     while (!sh->scans && sc->unroll > 1 && !has_whole_block(cx, sh, sc)) sc->unroll /= 2;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes
      * more than a few of those would spill, and keeps a thread busy anyway. */
-    bool few = sh->ops <= SN_FEW_OPS && sh->instructions <= SN_FEW_INSTRUCTIONS;
-    if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && few)
+    if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && is_short(sh))
         sc->min_blocks = sn_target_blocks(cx->target, sc->block_x);
 }
 
@@ -149,6 +271,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
 sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                          const sn_sched *pinned) {
     flat fl = look_at_flat(cx->m, k, sh);
+    fl.moves = cx->target->is_gpu && fl.bytes && sh->body.i && only_moves(cx->m, sh, false);
+    fl.by_runs = runs_vector(cx, sh, &fl);
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;
     sn_sched first = open, threads[] = {open, open}, narrow = open;

@@ -69,9 +69,25 @@ static void bound_vector(uint32_t *v, sn_module *m, const sn_schedule_shape *sh,
     while (*v > 1 && (least(*v * bytes, WIDEST) > align || !sn_ix_is_multiple(m, rest, *v))) *v /= 2;
 }
 
+/* Do all other loops, and what they are made of, move on by a line or more along the one of stride 1? Then what follows a line
+ * in memory is loaded, too, but for the last one. */
+static bool is_of_lines(sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r, uint32_t across) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, line = extent_at(m, sh, across);
+    sn_axis ax = sn_stmt_axis(m, loop_at(sh, across));
+    uint32_t n = sn_ix_terms(m, r->ix, &terms, &c0, &one);
+    for (uint32_t i = 0; i < n; i++)
+        if (!sn_ix_uses_axis(m, terms[i].atom, ax) && terms[i].c < line) return false;
+    for (uint32_t p = 0; p < sh->outer.n; p++)
+        if (p != across && first_step(m, sh, r, p) < line) return false;
+    return line >= SN_TILE_LEAST_SIDE;
+}
+
 static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
-    t->vector = MOST_VECTOR;
-    t->rows_meet = t->columns_meet = true;
+    t->vector = t->lanes = MOST_VECTOR;
+    t->rows_meet = t->columns_meet = t->ragged = true;
+    while (extent_at(m, sh, t->along) % t->lanes) t->lanes /= 2;
     while (extent_at(m, sh, t->along) % t->vector || extent_at(m, sh, t->across) % t->vector) t->vector /= 2;
     for (sn_stmt s = sn_region_first(m, k, sh->body); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
@@ -81,11 +97,13 @@ static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn
             t->direct += bytes;
             t->rows_meet &= first_step(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
+            bound_vector(&t->lanes, m, sh, r, t->along);
         } else if (can_stage(m, k, sh, t, r)) {
             t->staged[t->n_staged++] = s;
             t->bytes += bytes;
             t->columns_meet &= first_step(m, sh, r, t->along) == extent_at(m, sh, t->across);
             if (bytes > t->widest) t->widest = bytes;
+            t->ragged &= r->op == SN_LOP_LOAD && bytes < SN_RUNS_WIDE && is_of_lines(m, sh, r, t->across);
             bound_vector(&t->vector, m, sh, r, t->across);
         }
     }
@@ -133,16 +151,30 @@ static uint32_t pow2_ceil(int64_t x) {
 }
 
 /* A thread holds a square of each staged access in its registers. */
-static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_schedule_tile *t) {
-    uint32_t v = least(t->vector, cx->target->vector_bytes / t->widest);
+static uint32_t choose_vector(const sn_pass_ctx *cx, const sn_schedule_tile *t, uint32_t most) {
+    uint32_t v = least(most, cx->target->vector_bytes / t->widest);
     while (v > 1 && v * v * t->bytes > SN_TILE_SQUARES) v /= 2;
     return v;
 }
 
+/* Bytes and halves of which squares that fit would have no more than a word in a row: loads from anywhere, and as many lanes for
+ * the body as fit there. Pieces come in twos, so that half as much is kept. */
+static void choose_squares(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_shape *sh,
+                           const sn_schedule_tile *t) {
+    int64_t across = extent_at(cx->m, sh, t->across), along = extent_at(cx->m, sh, t->along);
+    uint32_t fits = choose_vector(cx, t, t->vector), v = choose_vector(cx, t, MOST_VECTOR);
+    while (v > 1 && 2 * v * v * t->bytes > SN_TILE_SQUARES) v /= 2;
+    bool long_enough = across >= SN_TILE_LEAST_SIDE && along >= SN_TILE_LEAST_SIDE && t->ragged;
+    sc->runs = cx->target->is_gpu && fits * t->widest < SN_TILE_WORD && long_enough && v > fits;
+    sc->vector = sc->runs ? v : fits;
+}
+
 /* A tile with sides of two lines; where one axis is shorter than that, the other side gets what is left. Smaller when
- * it does not fit, or when there would not be two for each multiprocessor. */
+ * it does not fit, or when there would not be two for each multiprocessor. Unaligned loads take twice the registers: no more
+ * than a thread has to have in flight, and rather long rows to store. */
 static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *cx, const sn_schedule_shape *sh,
-                         const sn_schedule_tile *t, uint32_t vector) {
+                         const sn_schedule_tile *t, const sn_sched *sc) {
+    uint32_t vector = sc->vector, room = sc->runs ? SN_TILE_THREADS * SN_TILE_FLIGHT : SN_TILE_SHARED;
     uint32_t most = vector < 4 ? SN_TILE_MOST_SIDE / 2 : SN_TILE_MOST_SIDE,
              side = between(SN_TILE_LEAST_SIDE, 2 * SN_LINE / t->widest, most);
     uint32_t fewest = between(SN_TILE_LEAST_SIDE, SN_LINE / t->widest, side);
@@ -152,8 +184,8 @@ static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *c
     *across = least(rows, side * side / *along);
     for (;;) {
         bool few = sh->rows < (int64_t)*across * *along * cx->target->units * 2;
-        if (*across * *along <= fewest * fewest || (!few && *across * *along * t->bytes <= SN_TILE_SHARED)) break;
-        *(*across > *along ? across : along) /= 2;
+        if (*across * *along <= fewest * fewest || (!few && *across * *along * t->bytes <= room)) break;
+        *(*across > *along || (sc->runs && *across == *along) ? across : along) /= 2;
     }
 }
 
@@ -165,7 +197,10 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     if (sc->vector > MOST_PINNED)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is more than %u", name, sc->vector,
                        (unsigned)MOST_PINNED);
-    if (a % sc->vector || b % sc->vector)
+    if (sc->runs && (!t->ragged || (sc->vector & (sc->vector - 1))))
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "kernel %s: only loads of bytes and halves, by powers of two, are runs of a tile", name);
+    if (!sc->runs && (a % sc->vector || b % sc->vector))
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide %lld and %lld",
                        name, sc->vector, (long long)a, (long long)b);
     int64_t squares = (int64_t)sc->block_x * sc->unroll, room = cx->target->shared_bytes;
@@ -184,8 +219,8 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
                           const sn_schedule_tile *t) {
     uint32_t across, along;
     sc->cls = SN_SCHED_TILE;
-    if (!sc->vector) sc->vector = choose_vector(cx, t);
-    choose_sides(&across, &along, cx, sh, t, sc->vector);
+    if (!sc->vector) choose_squares(sc, cx, sh, t);
+    choose_sides(&across, &along, cx, sh, t, sc);
     if (!sc->block_y) sc->block_y = across < sc->vector ? sc->vector : across;
     if (along < sc->vector) along = sc->vector;
     uint32_t elements = least((int64_t)sc->block_y * along, 1 << 20), squares = elements / (sc->vector * sc->vector);

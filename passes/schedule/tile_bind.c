@@ -17,6 +17,10 @@
  * meet in a bank. Squares of one element leave a bank empty behind each row instead, which needs no arithmetic. Staged
  * stores go the other way: the body stores to s, a third loop transposes.
  *
+ * Bytes and halves that no such square fits (`runs`) are loaded from anywhere (codegen-llvm/unaligned.c), with what stands behind
+ * them in their aligned pieces: what does not end the last line of all has something behind it, and that is loaded element by
+ * element. Vectors of the body have as many lanes as fit there.
+ *
  * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it
  * is at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.
  */
@@ -30,12 +34,16 @@ typedef struct tile {
     const sn_schedule_shape *sh;
     sn_schedule_tile tile;
     int64_t threads, unroll, v;
+    int64_t lanes;              /* of a vector of the body */
+    bool runs, one_by_one;      /* loads from anywhere; ... of the tiles whose vectors might reach over the end of the storage */
     int64_t across, along;      /* sides */
     int64_t n_across, n_along;  /* extents of the loops */
     sn_axis axes[SN_MAX_CHAIN]; /* outer axes ... */
     sn_ix origin[SN_MAX_CHAIN]; /* ... and what they are at the first element of the tile */
-    sn_stmt grid, into;         /* the grid loop; the region that loops over threads are put into */
+    sn_stmt grid, into;         /* the grid loop, or an `if` in it; the region that loops over threads are put into */
     sn_ix edge;                 /* number of extents that the tile reaches the end of without filling it */
+    sn_ix number;               /* of the tile, where those across follow each other: the last one ends the storage ... */
+    int64_t n_tiles;            /* ... of so many */
     bool inside, masked;        /* are there tiles with edge 0, and with others */
     struct staged {
         uint32_t position; /* of the access in the body */
@@ -107,9 +115,10 @@ static square open_square(tile *t, sn_cursor *at, sn_ix x, bool masked) {
     sn_ix u = open_loop(t, at, "u", t->unroll, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
     q.a = sn_ix_modc(t->m, number, per_row);
     q.b = sn_ix_divc(t->m, number, per_row);
-    if (masked) q.mask = put_mask(t, *at, sn_ix_scale(t->m, q.a, v), sn_ix_scale(t->m, q.b, v));
+    if (masked && !t->runs) q.mask = put_mask(t, *at, sn_ix_scale(t->m, q.a, v), sn_ix_scale(t->m, q.b, v));
     q.w = open_loop(t, at, "w", v, SN_AXIS_UNROLL);
-    q.v = open_loop(t, at, "v", v, SN_AXIS_VECTOR);
+    q.v = open_loop(t, at, "v", v, t->one_by_one ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
+    if (masked && t->runs) q.mask = put_mask(t, *at, sn_ix_fma(t->m, v, q.a, q.v), sn_ix_fma(t->m, v, q.b, q.w));
     sn_ix first = sn_ix_fma(t->m, t->unroll * v * v, x, sn_ix_scale(t->m, u, v * v));
     q.rows = sn_ix_add(t->m, first, sn_ix_fma(t->m, v, q.w, q.v));
     q.columns = sn_ix_add(t->m, first, sn_ix_fma(t->m, v, q.v, q.w));
@@ -188,15 +197,16 @@ static void redirect(tile *t, const struct staged *st, sn_stmt access, sn_ix e) 
 
 static void put_body(tile *t, const sn_stmt_vec *body, bool masked) {
     sn_module *m = t->m;
-    int64_t per_row = t->along / t->v;
+    int64_t per_row = t->along / t->lanes, lanes = t->lanes;
     sn_cursor at = sn_at_end(t->k, t->into);
     sn_ix x = open_loop(t, &at, "x", t->threads, SN_AXIS_BLOCK_X);
     sn_stmt threads = at.parent;
-    sn_ix u = open_loop(t, &at, "u", t->unroll * t->v, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
-    sn_ix b = sn_ix_modc(m, number, per_row), row = sn_ix_divc(m, number, per_row), first = sn_ix_scale(m, b, t->v);
+    int64_t turns = t->unroll * t->v * t->v / lanes;
+    sn_ix u = open_loop(t, &at, "u", turns, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
+    sn_ix b = sn_ix_modc(m, number, per_row), row = sn_ix_divc(m, number, per_row), first = sn_ix_scale(m, b, lanes);
     sn_val mask = {0};
     if (masked) mask = put_mask(t, at, row, first);
-    sn_ix v = open_loop(t, &at, "v", t->v, SN_AXIS_VECTOR);
+    sn_ix v = open_loop(t, &at, "v", lanes, SN_AXIS_VECTOR);
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < t->sh->outer.n; k++)
         with[k] = element(t, sn_ix_axis(m, t->axes[k]), row, sn_ix_add(m, first, v));
@@ -206,7 +216,8 @@ static void put_body(tile *t, const sn_stmt_vec *body, bool masked) {
     }
     for (uint32_t k = 0; k < t->n_staged; k++) {
         const struct staged *st = &t->staged[k];
-        sn_ix e = sn_ix_add(m, shared_vector(t, st->buf, row, sn_ix_divc(m, row, t->v), b), v);
+        sn_ix place = shared_vector(t, st->buf, row, sn_ix_divc(m, row, t->v), sn_ix_divc(m, first, t->v));
+        sn_ix e = sn_ix_add(m, place, sn_ix_add(m, sn_ix_modc(m, first, t->v), v));
         redirect(t, st, body->at[st->position], e);
     }
     if (masked) sn_mask_accesses(t->cx, t->k, threads, mask, true);
@@ -229,6 +240,23 @@ static void put_transposes(tile *t, sn_lop op) {
     for (uint32_t k = 0; k < t->n_staged; k++) any |= t->staged[k].op == op;
     if (any && choose_tiles(t, false)) put_transpose(t, op, false);
     if (any && choose_tiles(t, true)) put_transpose(t, op, true);
+}
+
+/* Loads from anywhere; what they bring from behind their vectors may be missing at the end of the last line, in two tiles. */
+static void put_ragged_loads(tile *t) {
+    enum { LAST = 2 };
+    sn_module *m = t->m;
+    sn_stmt grid = t->grid;
+    sn_ix others = sn_ix_const(m, t->n_tiles > LAST ? t->n_tiles - LAST : 0);
+    if (t->n_tiles > LAST) {
+        t->grid = sn_put_if(m, sn_at_end(t->k, grid), t->number, others);
+        put_transposes(t, SN_LOP_LOAD);
+    }
+    t->into = sn_put_if(m, sn_at_end(t->k, grid), sn_ix_sub(m, t->number, others), sn_ix_const(m, LAST));
+    t->one_by_one = true;
+    put_transpose(t, SN_LOP_LOAD, t->masked);
+    t->one_by_one = false;
+    t->grid = grid;
 }
 
 static void put_bodies(tile *t, const sn_stmt_vec *body) {
@@ -287,6 +315,10 @@ static void open_grid(tile *t) {
     t->grid = at.parent;
     sn_ix_unflatten(m, g, shape, n, parts);
     find_edges(t, parts[n - 2], parts[n - 1]);
+    int64_t along = sn_ix_value(m, shape[n - 1]), across = sn_ix_value(m, shape[n - 2]);
+    t->number = sn_ix_fma(m, along, sn_ix_divc(m, g, along * across), parts[n - 1]);
+    t->number = sn_ix_fma(m, across, t->number, parts[n - 2]);
+    t->n_tiles = sn_ix_value(m, sn_ix_product(m, shape, n));
     others = 0;
     for (uint32_t k = 0; k < n; k++) {
         if (k == p->across) t->origin[k] = sn_ix_scale(m, parts[n - 2], t->across);
@@ -299,6 +331,8 @@ void sn_schedule_tile_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_module *m = cx->m;
     tile t = {.cx = cx, .m = m, .k = k, .sh = sh, .threads = sc->block_x, .unroll = sc->unroll, .v = sc->vector};
     sn_schedule_find_tile(&t.tile, cx, k, sh);
+    t.runs = sc->runs;
+    t.lanes = t.runs && t.tile.lanes < t.v ? t.tile.lanes : t.v;
     t.across = sc->block_y;
     t.along = t.threads * t.unroll * t.v * t.v / t.across;
     t.n_across = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[t.tile.across]));
@@ -308,7 +342,8 @@ void sn_schedule_tile_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_schedule_take_body(&body, cx, k, sh);
     note_staged(&t, &body);
     open_grid(&t);
-    put_transposes(&t, SN_LOP_LOAD);
+    if (t.runs) put_ragged_loads(&t);
+    else put_transposes(&t, SN_LOP_LOAD);
     put_bodies(&t, &body);
     put_transposes(&t, SN_LOP_STORE);
 }

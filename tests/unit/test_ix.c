@@ -231,6 +231,21 @@ Test(ix, text_does_not_depend_on_construction) {
 
 /* ---- questions ---- */
 
+static void count_ends(void *user, sn_ix a, int64_t k) {
+    (void)a;
+    *(int64_t *)user = *(int64_t *)user * 100 + k;
+}
+
+Test(ix, runs_end_where_divisions_do) {
+    int64_t k, ends = 0;
+    cr_expect(sn_ix_run(m, parse("7*((16*i + j) div 11) + ((16*i + j) mod 11)"), axis("j"), &k, count_ends, &ends));
+    cr_expect(k == 1 && ends == 1111);
+    cr_expect(sn_ix_run(m, parse("3*((16*i + j) div 11)"), axis("j"), &k, NULL, NULL) && k == 0);
+    cr_expect(sn_ix_run(m, parse("5*i + j"), axis("i"), &k, NULL, NULL) && k == 5);
+    cr_expect_not(sn_ix_run(m, parse("((16*i + 2*j) mod 11)"), axis("j"), &k, NULL, NULL));
+    cr_expect_not(sn_ix_run(m, parse("min(j, i)"), axis("j"), &k, NULL, NULL));
+}
+
 Test(ix, split_and_coefficient) {
     sn_ix c, rest;
     cr_assert(sn_ix_split(m, parse("N*i + 3*i + j + 4"), axis("i"), &c, &rest));
