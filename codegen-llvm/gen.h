@@ -323,6 +323,9 @@ void sn_gen_warp_reduce(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t widt
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the
  * row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
+/* Prefix over block.y of a single state: x becomes the combination of the rows of threads before this one. `alike`: the
+ * threads of a row all have the same. */
+void sn_gen_rows_scan(sn_gen *g, const sn_gen_states *st, lv identity, bool alike, lv *x);
 
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);
@@ -428,6 +431,8 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
 /* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
 void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
                       uint32_t n);
+/* What a block does for its iteration of a grid loop, where blocks own parts of rows. */
+void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid);
 
 /* ======== nests ======== */
 

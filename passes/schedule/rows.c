@@ -259,6 +259,7 @@ static sn_status check_row(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_s
 sn_status sn_schedule_complete_row(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     rows ro = look_at_rows(cx->m, sh);
     sc->cls = SN_SCHED_INNER;
+    if (sh->team) sc->block_x = SN_WARP, sc->block_y = sh->team; /* a row of threads is a warp: it scans by shuffles */
     choose_row(cx, &ro, sc);
     return check_row(cx, k, sh, sc);
 }
@@ -289,9 +290,19 @@ sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t v
     return lead;
 }
 
+/* Words that other blocks post are asked for all at once, as lanes, and by neighbouring threads side by side. */
+static sn_stmt bind_waiting_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
+    int64_t x = sc->block_x, v = nest->count / x;
+    sn_level levels[] = {{"x", x, 1, SN_AXIS_BLOCK_X}, {"v", v, x, SN_AXIS_VECTOR}};
+    return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, v > 1 ? 2 : 1);
+}
+
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
+    enum { MOST_WORDS = 8 };
     sn_level levels[5];
     uint32_t n = 0;
+    if (nest->waits && nest->count % sc->block_x == 0 && nest->count <= MOST_WORDS * (int64_t)sc->block_x)
+        return bind_waiting_nest(cx, k, nest, sc);
     int64_t v = sc->vector, x = sc->block_x, c = sn_sched_cluster(sc), step = v * x * c;
     int64_t reach = nest->count + (nest->lead.i ? v - 1 : 0), steps = (reach + step - 1) / step;
     int64_t unroll = sc->unroll < steps ? sc->unroll : steps;
