@@ -431,7 +431,7 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
 /* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
 void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
                       uint32_t n);
-/* What a block does for its iteration of a grid loop, where blocks own parts of rows. */
+/* The region of a loop whose iterations a block scans together: those of a grid are parts of rows, others are its steps. */
 void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid);
 
 /* ======== nests ======== */

@@ -10,8 +10,8 @@
  * So it is where a thread of a scan has steps that are written out: they are one region, whose loads go together as long as
  * no edge touches any of them.
  *
- * And where blocks own parts of a row, whether all positions of a block are inside is the same for its threads, so that
- * all it does is translated twice, barriers included: parts that hold an end of the row are few.
+ * And where a whole block scans, whether all positions of its part, or of an iteration, are inside is the same for all
+ * its threads. So all it does is translated twice, barriers included: few hold an end of the row.
  *
  * On the CPU other tests of positions come along, and each is taken for what it mostly answers: the first column of a
  * concatenation is mostly not reached, nor is a border that a comparison with a constant tells apart.
@@ -304,6 +304,7 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
     }
 }
 
+/* Both versions come to the same barriers, in the same order of areas. */
 void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid) {
     sn_em *em = &g->em;
     lv cond = all_inside(g, grid);
@@ -319,6 +320,7 @@ void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid) {
         LLVMPositionBuilderAtEnd(em->b, blocks[part]);
         sn_gen_region(g, grid->first);
         sn_gen_settle(g, &turn);
+        g->turn = turn;
         sn_gen_release(g, mark);
         LLVMBuildBr(em->b, join);
         if (!part) forget(g, grid);

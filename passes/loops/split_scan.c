@@ -117,13 +117,12 @@ static bool find_accums(scan_cut *c) {
 static sn_ix lead_of(const scan_cut *c, uint32_t vector) {
     sn_module *m = c->m;
     sn_axis ax = sn_stmt_axis(m, c->nest);
-    sn_ix lead = {0}, zero = sn_ix_const(m, 0);
+    sn_ix lead = {0}, a;
     for (sn_stmt s = sn_stmt_get(m, c->nest)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        int64_t step;
-        if (!sn_is_access(r) || !sn_ix_coef(m, r->ix, ax, &step) || step == 0) continue;
-        sn_ix start = sn_ix_subst(m, r->ix, &ax, &zero, 1), a = sn_ix_mod(m, start, sn_ix_const(m, vector));
-        if (step != 1 || sn_ix_uses_vals(m, start) || (lead.i && !sn_ix_eq(lead, a))) return (sn_ix){0};
+        if (!sn_is_access(r) || !sn_ix_uses_axis(m, r->ix, ax)) continue;
+        if (sn_ix_uses_vals(m, r->ix) || !sn_access_lead(&a, m, r->ix, ax, vector)) return (sn_ix){0};
+        if (lead.i && !sn_ix_eq(lead, a)) return (sn_ix){0};
         lead = a;
     }
     return lead;
