@@ -3,7 +3,7 @@
  *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
  *     statements   statement.c (one statement; loops)
  *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
- *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), interior.c (without edges)
+ *     regions      interior.c (without edges), region.c (in order, by blocks, by threads), lanes.c (as a vector)
  *     accesses     access.c (load, store), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
@@ -411,6 +411,13 @@ void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
 
 /* ======== regions ======== */
 
+/* ---- interior.c ---- */
+/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
+void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
+                      uint32_t n);
+/* The region of a loop whose iterations a block scans together: those of a grid are parts of rows, others are its steps. */
+void sn_gen_part(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user);
+
 /* ---- region.c ---- */
 /* The statements in program order. */
 void sn_gen_region(sn_gen *g, sn_stmt first);
@@ -426,13 +433,6 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
 bool sn_gen_runs_as_lanes(sn_gen *g, const sn_stmt_rec *s);
 /* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
 bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
-
-/* ---- interior.c ---- */
-/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
-void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
-                      uint32_t n);
-/* The region of a loop whose iterations a block scans together: those of a grid are parts of rows, others are its steps. */
-void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid);
 
 /* ======== nests ======== */
 

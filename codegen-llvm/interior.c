@@ -305,11 +305,11 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
 }
 
 /* Both versions come to the same barriers, in the same order of areas. */
-void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid) {
+void sn_gen_part(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user) {
     sn_em *em = &g->em;
-    lv cond = all_inside(g, grid);
+    lv cond = all_inside(g, loop);
     if (!cond) {
-        sn_gen_region(g, grid->first);
+        body(g, user);
         return;
     }
     LLVMBasicBlockRef blocks[2] = {sn_em_block(em, "inside"), sn_em_block(em, "ends")}, join = sn_em_block(em, "part");
@@ -318,12 +318,12 @@ void sn_gen_part(sn_gen *g, const sn_stmt_rec *grid) {
     for (int part = 0; part < 2 && g->status == SN_OK; part++) {
         uint32_t mark = sn_gen_mark(g);
         LLVMPositionBuilderAtEnd(em->b, blocks[part]);
-        sn_gen_region(g, grid->first);
+        body(g, user);
         sn_gen_settle(g, &turn);
         g->turn = turn;
         sn_gen_release(g, mark);
         LLVMBuildBr(em->b, join);
-        if (!part) forget(g, grid);
+        if (!part) forget(g, loop);
     }
     LLVMPositionBuilderAtEnd(em->b, join);
 }

@@ -29,6 +29,11 @@ static int64_t grid_inside(sn_gen *g, sn_stmt first) {
     return most;
 }
 
+static void region_of(sn_gen *g, void *user) {
+    const sn_stmt_rec *s = user;
+    sn_gen_region(g, s->first);
+}
+
 void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
     int64_t inside = grid_inside(g, s->first);
     lv all = g->block, mine = all;
@@ -37,7 +42,7 @@ void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
         g->block = LLVMBuildURem(g->em.b, all, sn_em_i(&g->em, all, inside), "");
     }
     g->axes[s->axis.i] = mine;
-    if (g->gpu && inside == 1 && sn_kern_posts(g->m, g->kern)) sn_gen_part(g, s);
+    if (g->gpu && inside == 1 && sn_kern_posts(g->m, g->kern)) sn_gen_part(g, s, region_of, s);
     else sn_gen_region(g, s->first);
     g->block = all;
 }
@@ -55,11 +60,6 @@ static block_axis block_axis_of(sn_gen *g, sn_axis_kind kind) {
     if (kind == SN_AXIS_CLUSTER) return (block_axis){g->rank, g->cluster, &g->in_cluster};
     if (kind == SN_AXIS_BLOCK_X) return (block_axis){g->thread_x, g->threads_x, &g->in_x};
     return (block_axis){g->thread_y, g->threads_y, &g->in_y};
-}
-
-static void block_region(sn_gen *g, void *user) {
-    const sn_stmt_rec *s = user;
-    sn_gen_region(g, s->first);
 }
 
 /* Does a thread have several steps, all written out? */
@@ -80,7 +80,7 @@ static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
     for (uint32_t k = 0; k < states; k++) g->yields[k] = NULL;
     /* Tests of lanes stand between the loads of a thread, which then wait for each other. */
     if (g->scans && s->kind == SN_AXIS_BLOCK_X && !sn_kern_posts(g->m, g->kern) && has_steps(g, s))
-        sn_gen_iteration(g, s, block_region, s, g->yields, states);
+        sn_gen_iteration(g, s, region_of, s, g->yields, states);
     else sn_gen_region(g, s->first);
     if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g, s);
     *in = before;

@@ -30,7 +30,7 @@ static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
     sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
-    if (scans_together(g, s)) sn_gen_part(g, s);
+    if (scans_together(g, s)) sn_gen_part(g, s, iteration, s);
     else sn_gen_iteration(g, s, iteration, s, NULL, 0);
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
 }

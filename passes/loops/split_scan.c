@@ -66,9 +66,7 @@ typedef struct scan_cut {
     sn_ix lead;         /* elements between the start of a vector and that of the row, an ix over `outer`; none: 0 */
     int64_t share;      /* elements of a warp (one launch), else of the part */
     sn_axis part, warp; /* that count parts; warps of a part (one launch) */
-    sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS];   /* of the parts; of all parts before (three launches) */
-    sn_buf posted[MAX_LEVELS][MAX_ACCUMS];         /* of the parts, of groups, of groups of groups (one launch) */
-    sn_val mine;                                   /* ... does this warp ask for them? */
+    sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS]; /* of the parts; of all parts before (three launches) */
 } scan_cut;
 
 /* ---- is it legal? ---- */
@@ -137,10 +135,13 @@ static void find_vector(scan_cut *c) {
     while (!c->lead.i && c->count % c->vector) c->vector /= 2;
 }
 
-/* The longest part that stays in registers. */
+/* The longest part that stays in registers: halves are two a word, bytes one, and sums wider than what they add take two. */
 static int64_t longest_part(const scan_cut *c) {
     int64_t length = (int64_t)SN_CUT_STEP * c->vector;
-    return length < SN_CUT_MOST_PART ? length : SN_CUT_MOST_PART;
+    bool wide = false;
+    for (uint32_t i = 0; i < c->n; i++) wide |= sn_dtype_bytes(sn_stmt_get(c->m, c->accums[i])->dtype) > 4;
+    if (wide && c->bytes <= 4) length /= 2;
+    return c->bytes == 1 ? length / 2 : length;
 }
 
 static int64_t parts_of(const scan_cut *c, int64_t length) {
@@ -160,7 +161,8 @@ static int64_t choose_length(const scan_cut *c) {
     int64_t units = c->cx->target->units, length;
     if (c->along) {
         if (c->rows >= 2 * units || c->count < SN_CUT_LENGTH) return c->count;
-        for (length = longest_part(c); length > SN_CUT_PART && c->rows * (c->count / length) < 4 * units;) length /= 2;
+        for (length = longest_part(c); length > SN_CUT_PART && c->rows * (c->count / length) < SN_CUT_BLOCKS * units;)
+            length /= 2;
         if (fits_one_launch(c, length)) return length;
         while (c->rows * (c->count / length) > SN_CUT_PARTS) length *= 2;
         return length;
@@ -376,38 +378,44 @@ static sn_val ends_group(scan_cut *c, sn_cursor at, uint32_t which) {
     return sn_put_in(m, at, sn_ix_addc(m, number, 1 - group), sn_ix_const(m, 1));
 }
 
+/* all[i] becomes an element of posted[i], a buffer for that level, where `mask` holds. */
+static void post(scan_cut *c, sn_cursor at, const level *l, uint32_t which, const sn_val *all, sn_val mask,
+                 sn_buf *posted) {
+    static const char *const LETTERS[MAX_LEVELS] = {"p", "g", "h"};
+    sn_module *m = c->m;
+    sn_ix shape[2] = {sn_ix_const(m, c->rows), sn_ix_const(m, l->n)};
+    for (uint32_t i = 0; i < c->n; i++) {
+        const char *name = sn_strf(&m->arena, "%s_%s%u", sn_kern_get(m, c->k)->name, LETTERS[which], i);
+        posted[i] = sn_buf_new(m, name, sn_stmt_get(m, c->accums[i])->dtype, SN_BUF_POSTED, shape, 2);
+        sn_put_store_masked(m, at, posted[i], sn_ix_add(m, l->row, l->number), all[i], mask);
+    }
+}
+
 /* out[i]: what stands before this part in prefix i, in the first warp, where all[i] is what the part itself comes to, in
  * the last one. That one asks for what its group comes to as well, where it has to post that. */
 static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_val *all, sn_val *out) {
     sn_module *m = c->m;
-    sn_val first = is_warp(c, at, 0), last = is_warp(c, at, WARPS - 1), posts = last;
+    sn_val first = is_warp(c, at, 0), last = is_warp(c, at, WARPS - 1), posts = last, before[MAX_ACCUMS];
+    sn_buf posted[MAX_ACCUMS];
     bool more = true;
     for (uint32_t which = 0; more; which++) {
         level l = level_of(c, outer, which);
-        more = l.n > SN_CUT_GROUP;
         sn_ix group = sn_ix_scale(m, sn_ix_divc(m, l.number, SN_CUT_GROUP), SN_CUT_GROUP);
-        sn_val wanted = first, before[MAX_ACCUMS], next = posts;
-        for (uint32_t i = 0; i < c->n; i++) {
-            const char *name = sn_strf(&m->arena, "%s_%s%u", sn_kern_get(m, c->k)->name,
-                                       (const char *[MAX_LEVELS]){"p", "g", "h"}[which], i);
-            sn_ix shape[2] = {sn_ix_const(m, c->rows), sn_ix_const(m, l.n)};
-            c->posted[which][i] = sn_buf_new(m, name, sn_stmt_get(m, c->accums[i])->dtype, SN_BUF_POSTED, shape, 2);
-            sn_put_store_masked(m, at, c->posted[which][i], sn_ix_add(m, l.row, l.number), all[i], posts);
-        }
+        sn_val wanted = first;
+        post(c, at, &l, which, all, posts, posted);
+        more = l.n > SN_CUT_GROUP;
         if (more) {
-            next = sn_put_op2(m, at, SN_LOP_AND, last, ends_group(c, at, which));
-            wanted = sn_put_op2(m, at, SN_LOP_OR, first, next);
+            posts = sn_put_op2(m, at, SN_LOP_AND, last, ends_group(c, at, which));
+            wanted = sn_put_op2(m, at, SN_LOP_OR, first, posts);
         }
-        combine_posted(c, at, c->posted[which], sn_ix_add(m, l.row, group), sn_ix_sub(m, l.number, group), l.most,
-                       wanted, before);
+        combine_posted(c, at, posted, sn_ix_add(m, l.row, group), sn_ix_sub(m, l.number, group), l.most, wanted,
+                       before);
         for (uint32_t i = 0; i < c->n; i++) {
             out[i] = which ? combine(c, at, i, before[i], out[i]) : before[i];
             if (more) all[i] = combine(c, at, i, before[i], all[i]);
         }
-        posts = next;
     }
-    if (c->parts <= SN_CUT_GROUP) return;
-    for (uint32_t i = 0; i < c->n; i++) {
+    for (uint32_t i = 0; i < c->n && c->parts > SN_CUT_GROUP; i++) {
         const sn_stmt_rec *r = sn_stmt_get(m, c->accums[i]);
         sn_val none = sn_put_identity(m, at, r->combs[0], 0, r->dtype);
         out[i] = sn_put_op3(m, at, SN_LOP_SELECT, first, out[i], none);
