@@ -400,11 +400,12 @@ static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_
     bool more = true;
     for (uint32_t which = 0; more; which++) {
         level l = level_of(c, outer, which);
-        sn_ix group = sn_ix_scale(m, sn_ix_divc(m, l.number, SN_CUT_GROUP), SN_CUT_GROUP);
+        sn_ix group = sn_ix_const(m, 0); /* of the highest level all are asked for */
         sn_val wanted = first;
         post(c, at, &l, which, all, posts, posted);
         more = l.n > SN_CUT_GROUP;
         if (more) {
+            group = sn_ix_scale(m, sn_ix_divc(m, l.number, SN_CUT_GROUP), SN_CUT_GROUP);
             posts = sn_put_op2(m, at, SN_LOP_AND, last, ends_group(c, at, which));
             wanted = sn_put_op2(m, at, SN_LOP_OR, first, posts);
         }

@@ -131,7 +131,8 @@ static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, c
     if (!bytes || sn_steps_ahead(sh->max_count, sc) >= sh->max_count) return sn_steps_ahead(sh->max_count, sc);
     int64_t threads = sn_ceil_div(sh->rows / sc->vector, t->units);
     if (threads > t->unit_threads) threads = t->unit_threads;
-    int64_t most = sn_ceil_div(t->flight_bytes, (threads ? threads : 1) * bytes), reach = SN_SCAN_AHEAD / 2 / bytes;
+    int64_t most = sn_ceil_div(t->flight_bytes, (threads ? threads : 1) * bytes);
+    int64_t reach = (threads > SN_SCAN_FEW ? SN_SCAN_AHEAD / 2 : SN_SCAN_AHEAD) / bytes;
     if (most > reach) most = reach;
     if (most > SN_SCAN_MOST_STEPS) most = SN_SCAN_MOST_STEPS;
     if (most <= SN_SCAN_STEPS) return sn_steps_ahead(sh->max_count, sc);
