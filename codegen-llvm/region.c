@@ -62,8 +62,10 @@ static block_axis block_axis_of(sn_gen *g, sn_axis_kind kind) {
     return (block_axis){g->thread_y, g->threads_y, &g->in_y};
 }
 
-/* Does a thread have several steps, all written out? */
+/* Does a thread have several steps, all written out, and has a row so many warps that most hold no end of it? */
 static bool has_steps(sn_gen *g, const sn_stmt_rec *s) {
+    enum { THREADS = 128 };
+    if (g->threads_x < THREADS) return false;
     for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, t);
         if (r->kind == SN_AXIS_UNROLL && sn_lop_has_region(r->op) && sn_gen_extent(g, r->axis) > 1) return true;

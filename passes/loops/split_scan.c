@@ -199,6 +199,7 @@ static bool look(scan_cut *c) {
     find_vector(c);
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     c->length = pinned ? (c->count + pinned - 1) / pinned : choose_length(c);
+    if (c->length >= c->count) return false;
     c->one_launch = fits_one_launch(c, c->length);
     if (!c->one_launch && c->lead.i) give_up_lead(c);
     c->share = c->one_launch ? (c->length + WARPS - 1) / WARPS : c->length;

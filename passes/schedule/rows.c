@@ -200,7 +200,7 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = sn_widest(cx, bytes), even = sn_least(wide, sn_pow2_divisor(ro->divisor));
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
-    if (ro->sh->scans && ro->sh->max_count >= SN_WARP * SN_SCAN_LEAD_VECTORS * (int64_t)wide)
+    if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
     if (even * bytes >= SN_WIDE_ENOUGH) return even;
     if (ro->sh->max_count < SN_LONG_ODD_ROW || ro->positions) return even;
