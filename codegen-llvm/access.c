@@ -98,13 +98,34 @@ static bool values_vary(sn_gen *g, sn_ix e);
 
 static bool is_posted(const sn_gen *g, const access *a) { return g->gpu && a->b->scope == SN_BUF_POSTED; }
 
+/* Halves that a thread keeps while its block waits for others stay the words that they are, from their store to their
+ * load: what they were widened to takes twice the registers, and the compiler would keep that instead. */
+static bool keeps_words(const sn_gen *g, const access *a) {
+    return g->gpu && a->b->scope == SN_BUF_REG && sn_dtype_bytes(a->b->dtype) == 2 && sn_kern_posts(g->m, g->kern);
+}
+
+static lv as_words(sn_gen *g, const access *a, lv x) {
+    sn_em *em = &g->em;
+    uint32_t words = sn_em_lanes(x) / 2;
+    LLVMTypeRef type = LLVMTypeOf(x);
+    if (!keeps_words(g, a) || sn_em_lanes(x) % 2) return x;
+    x = em_bitcast(em, x, sn_em_shape(em->cg->i32, words));
+    for (uint32_t i = 0; i < words; i++) {
+        lv word = sn_em_lane(em, x, i);
+        word = sn_em_assembly(em, em->cg->i32, "", "=r,0", &word, 1);
+        x = words > 1 ? sn_em_with_lane(em, x, i, word) : word;
+    }
+    return em_bitcast(em, x, type);
+}
+
 /* Lanes of one access: the largest power of two that fits the machine, divides the offset and is aligned. */
 static uint32_t piece_of(sn_gen *g, const access *a) {
     uint32_t bytes = sn_dtype_bytes(a->b->dtype), piece = g->lanes & -g->lanes;
+    uint32_t align = keeps_words(g, a) ? g->em.cg->target->vector_bytes : a->b->align;
     if (!g->gpu) return g->lanes;
     if (is_posted(g, a)) return 1;
     while (piece * bytes > g->em.cg->target->vector_bytes) piece /= 2;
-    while (piece > 1 && (piece * bytes > a->b->align || !sn_ix_is_multiple(g->m, at_piece(g, a, 0, piece), piece)))
+    while (piece > 1 && (piece * bytes > align || !sn_ix_is_multiple(g->m, at_piece(g, a, 0, piece), piece)))
         piece /= 2;
     return piece;
 }
@@ -238,7 +259,7 @@ static uint32_t lane_tests(sn_gen *g, sn_val mask) {
 
 /* Are the lanes that hold an interval, so that the first and the last one tell whether all do? */
 static bool is_interval(sn_gen *g, const access *a, sn_val mask) {
-    return a->piece > 1 && !a->reversed && lane_tests(g, mask) < NO_INTERVAL;
+    return a->piece > 1 && lane_tests(g, mask) < NO_INTERVAL;
 }
 
 /* An interval no shorter than the vector has one of its ends, or no lane; where two meet it may be in the middle. */
@@ -327,7 +348,7 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (mask && sn_em_lanes(mask) > 1) {
         if (takes_masks(g, a)) return load_masked(g, a, mask);
         if (!g->gpu && !a->piece) return load_at(g, a, at_lane(g, a->e, 0), 1, sn_em_any(&g->em, mask));
-        lv x = is_interval(g, a, mask_id) ? load_edges(g, a, mask_id, mask) : NULL;
+        lv x = !a->reversed && is_interval(g, a, mask_id) ? load_edges(g, a, mask_id, mask) : NULL;
         return x ? x : load_lanes(g, a, mask);
     }
     if (a->piece == 0) return load_at(g, a, at_lane(g, a->e, 0), 1, mask);
@@ -347,7 +368,7 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
         g->vals[s->result.i] = otherwise;
         return;
     }
-    lv x = sn_math_from_storage(&g->em, a.b->dtype, load_storage(g, &a, mask_id, mask));
+    lv x = sn_math_from_storage(&g->em, a.b->dtype, as_words(g, &a, load_storage(g, &a, mask_id, mask)));
     if (mask) {
         lv in[3] = {mask, x, otherwise};
         sn_em_unify(&g->em, in, 3);

@@ -369,3 +369,27 @@ void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, l
     sn_gen_combine(g, st, &earlier, &before);
     *x = earlier;
 }
+
+/* ---- prefixes over block.y ---- */
+
+/* Those of few rows are walked by every thread; one slot a row will do where its threads are alike. */
+void sn_gen_rows_scan(sn_gen *g, const sn_gen_states *st, lv identity, bool alike, lv *x) {
+    sn_em *em = &g->em;
+    uint32_t rows = g->threads_y, width = alike ? 1 : g->threads_x;
+    exchange ex = exchange_begin(g, st, x, rows * width);
+    lv column = alike ? cx(g, 0) : g->thread_x, other, all;
+    lv slot = em_iadd(em, em_imul(em, g->thread_y, cx(g, width)), column);
+    sn_em_if first = {0};
+    if (alike) first = sn_em_then(em, em_icmp(em, LLVMIntEQ, g->thread_x, cx(g, 0)), "first_of_row");
+    slot_write(g, st, &ex, slot, x);
+    if (alike) sn_em_end(em, &first);
+    sn_gen_barrier(g);
+    slot_read(g, st, &ex, column, &all);
+    *x = sn_em_splat(em, identity, sn_em_lanes(all));
+    for (uint32_t i = 1; i < rows; i++) {
+        *x = em_select(em, em_icmp(em, LLVMIntEQ, g->thread_y, cx(g, i)), all, *x);
+        if (i + 1 == rows) return;
+        slot_read(g, st, &ex, em_iadd(em, column, cx(g, (int64_t)i * width)), &other);
+        sn_gen_combine(g, st, &all, &other);
+    }
+}

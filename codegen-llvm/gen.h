@@ -3,8 +3,8 @@
  *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
  *     statements   statement.c (one statement; loops)
  *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
- *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as one, run by run),
- *                  interior.c (without edges)
+ *     regions      interior.c (without edges), region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as
+ *                  one, run by run)
  *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
@@ -356,6 +356,9 @@ void sn_gen_warp_reduce(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t widt
 /* Prefix over block.x of a single state: x becomes the combination of the threads before this one, all that of the
  * row. */
 void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, lv *all);
+/* Prefix over block.y of a single state: x becomes the combination of the rows of threads before this one. `alike`: the
+ * threads of a row all have the same. */
+void sn_gen_rows_scan(sn_gen *g, const sn_gen_states *st, lv identity, bool alike, lv *x);
 
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);
@@ -453,6 +456,13 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x);
 
 /* ======== regions ======== */
 
+/* ---- interior.c ---- */
+/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
+void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
+                      uint32_t n);
+/* The region of a loop whose iterations a block scans together: those of a grid are parts of rows, others are its steps. */
+void sn_gen_part(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user);
+
 /* ---- region.c ---- */
 /* The statements in program order. */
 void sn_gen_region(sn_gen *g, sn_stmt first);
@@ -472,11 +482,6 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
 /* ---- runs.c ---- */
 /* The region of a vector axis run by run. false: it is no such vector, nothing was emitted. */
 bool sn_gen_runs(sn_gen *g, sn_stmt s);
-
-/* ---- interior.c ---- */
-/* One iteration of a loop that counts: body(g, user), which brings the n values of state up to date. */
-void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
-                      uint32_t n);
 
 /* ======== nests ======== */
 

@@ -7,6 +7,12 @@
  *     if (the tests hold at the smallest position of the iteration and at the largest) { region, tests are true }
  *     else { region }
  *
+ * So it is where a thread of a scan has steps that are written out: they are one region, whose loads go together as long as
+ * no edge touches any of them.
+ *
+ * And where a whole block scans, whether all positions of its part, or of an iteration, are inside is the same for all
+ * its threads. So all it does is translated twice, barriers included: few hold an end of the row.
+ *
  * On the CPU other tests of positions come along, and each is taken for what it mostly answers: the first column of a
  * concatenation is mostly not reached, nor is a border that a comparison with a constant tells apart.
  *
@@ -100,6 +106,34 @@ static lv all_hold(sn_gen *g, const sn_stmt_rec *loop) {
             all = !in ? all : all ? em_and(&g->em, all, in) : in;
         }
         n++;
+    }
+    return all;
+}
+
+/* ---- blocks that no edge touches ---- */
+
+/* Does the test of s say whether an element of the block is inside, in a way that its ends tell? One of threads alone, or
+ * of the block's number alone, says something else. */
+static bool is_range_test(sn_gen *g, sn_stmt s, const sn_stmt_rec *grid, sn_ix *first, sn_ix *last) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+    inner_axes in;
+    int64_t n;
+    if (r->op != SN_LOP_IN || g->known[r->result.i] || !sn_ix_is_const(g->m, r->bound, &n)) return false;
+    if (!find_inner(&in, g, s, grid)) return false;
+    sn_ix e = sn_gen_resolve(g, r->ix);
+    return find_ends(first, last, g, e, &in) && !sn_ix_eq(*first, *last) && !sn_ix_is_const(g->m, *first, &n);
+}
+
+static lv all_inside(sn_gen *g, const sn_stmt_rec *grid) {
+    lv all = NULL;
+    sn_ix first, last, bound = {0};
+    for (sn_stmt s = grid->first, end = behind(g, grid); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (!is_range_test(g, s, grid, &first, &last) || (bound.i && !sn_ix_eq(r->bound, bound))) continue;
+        bound = r->bound;
+        lv in = em_and(&g->em, sn_gen_in(g, first, bound), sn_gen_in(g, last, bound));
+        all = all ? em_and(&g->em, all, in) : in;
+        g->known[r->result.i] = SN_GEN_HOLDS;
     }
     return all;
 }
@@ -268,4 +302,28 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
         LLVMAddIncoming(phi, (lv[]){inside[k], state[k]}, blocks, 2);
         state[k] = phi;
     }
+}
+
+/* Both versions come to the same barriers, in the same order of areas. */
+void sn_gen_part(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user) {
+    sn_em *em = &g->em;
+    lv cond = all_inside(g, loop);
+    if (!cond) {
+        body(g, user);
+        return;
+    }
+    LLVMBasicBlockRef blocks[2] = {sn_em_block(em, "inside"), sn_em_block(em, "ends")}, join = sn_em_block(em, "part");
+    LLVMBuildCondBr(em->b, cond, blocks[0], blocks[1]);
+    sn_gen_turn turn = g->turn;
+    for (int part = 0; part < 2 && g->status == SN_OK; part++) {
+        uint32_t mark = sn_gen_mark(g);
+        LLVMPositionBuilderAtEnd(em->b, blocks[part]);
+        body(g, user);
+        sn_gen_settle(g, &turn);
+        g->turn = turn;
+        sn_gen_release(g, mark);
+        LLVMBuildBr(em->b, join);
+        if (!part) forget(g, loop);
+    }
+    LLVMPositionBuilderAtEnd(em->b, join);
 }

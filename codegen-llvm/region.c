@@ -29,6 +29,11 @@ static int64_t grid_inside(sn_gen *g, sn_stmt first) {
     return most;
 }
 
+static void region_of(sn_gen *g, void *user) {
+    const sn_stmt_rec *s = user;
+    sn_gen_region(g, s->first);
+}
+
 void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
     int64_t inside = grid_inside(g, s->first);
     lv all = g->block, mine = all;
@@ -37,7 +42,8 @@ void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
         g->block = LLVMBuildURem(g->em.b, all, sn_em_i(&g->em, all, inside), "");
     }
     g->axes[s->axis.i] = mine;
-    sn_gen_region(g, s->first);
+    if (g->gpu && inside == 1 && sn_kern_posts(g->m, g->kern)) sn_gen_part(g, s, region_of, s);
+    else sn_gen_region(g, s->first);
     g->block = all;
 }
 
@@ -56,12 +62,28 @@ static block_axis block_axis_of(sn_gen *g, sn_axis_kind kind) {
     return (block_axis){g->thread_y, g->threads_y, &g->in_y};
 }
 
+/* Does a thread have several steps, all written out, and has a row so many warps that most hold no end of it? */
+static bool has_steps(sn_gen *g, const sn_stmt_rec *s) {
+    enum { THREADS = 128 };
+    if (g->threads_x < THREADS) return false;
+    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (r->kind == SN_AXIS_UNROLL && sn_lop_has_region(r->op) && sn_gen_extent(g, r->axis) > 1) return true;
+    }
+    return false;
+}
+
 static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
     block_axis b = block_axis_of(g, s->kind);
     bool *in = b.in, before = *in;
     *in = true;
     g->axes[s->axis.i] = b.number;
-    sn_gen_region(g, s->first);
+    uint32_t states = s->op == SN_LOP_REDUCE ? s->n_results : 0;
+    for (uint32_t k = 0; k < states; k++) g->yields[k] = NULL;
+    /* Tests of lanes stand between the loads of a thread, which then wait for each other. */
+    if (g->scans && s->kind == SN_AXIS_BLOCK_X && !sn_kern_posts(g->m, g->kern) && has_steps(g, s))
+        sn_gen_iteration(g, s, region_of, s, g->yields, states);
+    else sn_gen_region(g, s->first);
     if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g, s);
     *in = before;
 }

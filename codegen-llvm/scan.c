@@ -7,6 +7,8 @@
  *     threads    what the lanes of the threads before it come to (block.c), in one fixed order
  *     state      is combined in last, and grows by what all threads came to: every thread has the same one
  *
+ * Rows of threads (block.y) take theirs in through shared memory, once: no loop counts beside them.
+ *
  * A state that adds many times is kept in twice the precision, so that a long prefix is as exact as a short one. On a
  * GPU, and where the elements are f64, that is a second variable for what rounding has taken from the state, which goes
  * back every so many steps. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a
@@ -182,8 +184,7 @@ static void check_threads(sn_gen *g, const sn_stmt_rec *s, sn_axis ax, uint32_t 
     const char *why = NULL;
     uint32_t n = g->threads_x;
     bool whole = n % 32 == 0 || (n < 32 && !(n & (n - 1)));
-    if (g->axes[ax.i] == g->thread_y) why = "runs over block.y";
-    else if (!sn_ix_coef(g->m, sn_gen_resolve(g, s->ix), ax, &step) || step != lanes)
+    if (!sn_ix_coef(g->m, sn_gen_resolve(g, s->ix), ax, &step) || step != lanes)
         why = "has loops other than one vector inside block.x";
     else if (state_lanes(g, s) > 1) why = "has lanes of its own beside the threads";
     else if (g->divergent) why = "stands where not all threads of the block come";
@@ -234,11 +235,35 @@ static void step_alone(sn_gen *g, const sn_stmt_rec *s, lv x) {
     g->vals[s->result.i] = value_of(g, s->exclusive ? before : after);
 }
 
+static bool is_of_row(sn_gen *g, const sn_stmt_rec *s) {
+    for (sn_stmt up = s->parent; up.i; up = sn_stmt_get(g->m, up)->parent)
+        if (sn_stmt_get(g->m, up)->kind == SN_AXIS_BLOCK_X) return false;
+    return true;
+}
+
+/* The rows of threads of a block, one element each. */
+static void step_rows(sn_gen *g, const sn_stmt_rec *s, sn_axis ax, lv x) {
+    sn_gen_states st = state_of(g, s);
+    const char *why = NULL;
+    if (!sn_ix_eq(s->ix, sn_ix_axis(g->m, ax))) why = "runs over block.y and over something else";
+    else if (g->divergent) why = "stands where not all threads of the block come";
+    if (why && g->status == SN_OK)
+        g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: a prefix %s", g->k->name, why);
+    if (g->status != SN_OK) return;
+    lv before = x;
+    sn_gen_rows_scan(g, &st, identity(g, s), is_of_row(g, s), &before);
+    g->vals[s->result.i] = s->exclusive ? before : combine(g, s, before, x);
+}
+
 void sn_gen_accum(sn_gen *g, sn_stmt_rec *s) {
     sn_em *em = &g->em;
     lv x = sn_gen_val(g, s->in[0]), lane[SN_GEN_LANES], before = NULL;
     uint32_t lanes = g->lanes > 1 && sn_ix_uses_axis(g->m, s->ix, g->lane_axis) ? g->lanes : 1;
     sn_axis threads = thread_axis(g, s);
+    if (threads.i && g->axes[threads.i] == g->thread_y) {
+        step_rows(g, s, threads, x);
+        return;
+    }
     if (lanes == 1 && !threads.i) {
         step_alone(g, s, x);
         return;

@@ -15,11 +15,23 @@ static void iteration(sn_gen *g, void *user) {
     sn_gen_part_made(g, loop);
 }
 
+/* Do the threads of the block scan something together in each iteration? */
+static bool scans_together(const sn_gen *g, const sn_stmt_rec *s) {
+    if (!g->gpu || !g->scans || g->threads_y > 1 || !s->last.i) return false;
+    for (sn_stmt t = s->first, end = sn_stmt_walk_skip(g->m, s->last); t.i && t.i != end.i;
+         t = sn_stmt_walk_next(g->m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (r->op == SN_LOP_ACCUM && sn_ix_uses_axis(g->m, r->ix, s->axis)) return true;
+    }
+    return false;
+}
+
 static void seq_loop(sn_gen *g, sn_stmt_rec *s) {
     sn_ix extent = sn_gen_resolve(g, sn_axis_get(g->m, s->axis)->extent);
     sn_gen_loop l;
     sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_gen_ix(g, extent), sn_ix_range(g->m, extent).lo < 1);
-    sn_gen_iteration(g, s, iteration, s, NULL, 0);
+    if (scans_together(g, s)) sn_gen_part(g, s, iteration, s);
+    else sn_gen_iteration(g, s, iteration, s, NULL, 0);
     sn_gen_loop_end(g, &l, NULL, NULL, 0);
 }
 

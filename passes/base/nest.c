@@ -18,6 +18,15 @@ bool sn_is_scan(const sn_module *m, sn_stmt s) {
     return false;
 }
 
+bool sn_access_lead(sn_ix *out, sn_module *m, sn_ix e, sn_axis ax, uint32_t vector) {
+    sn_ix zero = sn_ix_const(m, 0), v = sn_ix_const(m, vector);
+    int64_t step;
+    if (!sn_ix_coef(m, e, ax, &step) || (step != 1 && step != -1)) return false;
+    sn_ix start = sn_ix_subst(m, e, &ax, &zero, 1);
+    *out = sn_ix_mod(m, step == 1 ? start : sn_ix_addc(m, sn_ix_scale(m, start, -1), -1), v);
+    return true;
+}
+
 void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k) {
     out->n = 0;
     for (sn_stmt parent = {0}; out->n < SN_MAX_CHAIN;) {

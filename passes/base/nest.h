@@ -14,6 +14,9 @@ static const int64_t SN_MOST_BYTES = (int64_t)1 << 52;
 sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
 sn_stmt sn_next(const sn_module *m, sn_stmt s);
 
+/* How far positions along ax have to move for vectors of them to be aligned where the access e walks ax one by one: by
+ * how many elements its start (its end, where it walks backwards) lies behind a multiple of `vector`. false: it does not. */
+bool sn_access_lead(sn_ix *out, sn_module *m, sn_ix e, sn_axis ax, uint32_t vector);
 /* Does an accum in the region of s count its iterations? Then they run in order. */
 bool sn_is_scan(const sn_module *m, sn_stmt s);
 /* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration

@@ -120,6 +120,22 @@ static sn_stmt move_body(rebuild *rb, sn_stmt into) {
     return yield;
 }
 
+/* Positions of prefixes count from 0 whatever the base is; what stands before the row is none of its elements. */
+static void settle_accums(rebuild *rb, sn_ix base, bool early) {
+    sn_module *m = rb->m;
+    sn_stmt inner = rb->made[rb->n - 1], end = sn_stmt_walk_skip(m, inner);
+    for (sn_stmt s = inner; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_ACCUM) continue;
+        r->ix = sn_ix_sub(m, r->ix, base);
+        if (!early) continue;
+        sn_cursor at = sn_at_before(m, s);
+        sn_val id = sn_put_identity(m, at, r->combs[0], 0, r->dtype);
+        sn_val x = sn_put_op3(m, at, SN_LOP_SELECT, rb->mask, sn_stmt_get(m, s)->in[0], id);
+        sn_stmt_get(m, s)->in[0] = x;
+    }
+}
+
 /* A weight may stay what it is where the value is the identity, which adds nothing: it still folds when it is 1. */
 static bool is_literal_weight(const sn_module *m, sn_comb comb, sn_val x) {
     return sn_combs[comb].second == SN_SECOND_WEIGHT && sn_stmt_get(m, sn_val_get(m, x)->def)->op == SN_LOP_CONST;
@@ -158,6 +174,7 @@ static sn_stmt rebuild_nest(rebuild *rb, sn_ix base) {
     open_levels(rb, base);
     sn_stmt yield = move_body(rb, rb->guard.i && !is_vector(rb, rb->n - 1) ? rb->guard : rb->made[rb->n - 1]);
     if (rb->mask.i) sn_mask_accesses(rb->cx, rb->k, rb->made[rb->n - 1], rb->mask, true);
+    if (rb->scan) settle_accums(rb, base, rb->mask.i && reach.lo < 0);
     if (yield.i) put_yields(rb, yield);
     sn_stmt_unlink(rb->m, rb->top);
     return rb->made[0];

@@ -2,24 +2,36 @@
  *
  *     k0: loop j in 1048576 { load x[j]  %1 = accum sum %0 over j  store y[j], %1 }
  *
- * Along a row, with parts that stay in registers, one kernel does it, which reads and writes every element once. The
- * sums of the parts go from block to block through posted buffers (docs/IR.md), loads of which wait:
+ * Along a row, with parts that stay in registers, one kernel does it, which reads and writes every element once. A part
+ * is shared by eight warps, each of which has a piece of it and scans that by shuffles alone; what they come to passes
+ * from warp to warp by a prefix over them, and from block to block through posted buffers (docs/IR.md), loads of which
+ * wait:
  *
- *     k0: loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0
- *                         %1 = reduce sum q in 256 { load k0_p0[256*(s div 256) + q] if q in s mod 256 else 0 }
- *                         loop r in 8192 { load x[8192*s + r]  %3 = accum sum %2 over r  %4 = add %1, %3
- *                                          store y[8192*s + r], %4 } }
+ *     k0: loop s in 128 { loop w in 8 {
+ *           %0 = reduce sum r in 1024 { load x[8192*s + 1024*w + r] }         what the warp has
+ *           %1 = accum sum %0 over w exclusive                                what the warps before it have
+ *           %2 = add %1, %0    store k0_p0[s], %2 if w = 7
+ *           %3 = reduce sum q in 128 { load k0_p0[q] if q < s and w = 0 else 0 }
+ *           %4 = accum sum %3 over w                                          the first warp tells the others
+ *           %5 = add %4, %1
+ *           loop r in 1024 { load x[8192*s + 1024*w + r]  %6 = accum sum %5 over r  %7 = add %5, %6
+ *                            store y[8192*s + 1024*w + r], %7 } } }
  *
- * More than 256 parts have two levels: the last part of each group of 256 posts what the group comes to, in k0_g0, and
- * the parts of later groups take that in too. The same bits come out in every run: a block waits for all the sums that
- * it needs and combines them as any `reduce` does, in the order that the text gives; which of them came first has no
- * say, and nobody takes what another block has put together from sums that happened to be there. A part waits for the
- * slowest one before it, twice if there are two levels. It loads up to 256 sums and one for each group, 8 bytes each:
- * at most 10 KB (2^18 parts) beside the 64 that it moves.
+ * More than 128 parts have levels: the last part of each group of 128 posts what the group comes to, in k0_g0, and the
+ * first warp of a part of a later group takes that in too (three levels from 16384 parts on). It asks for 128 words a
+ * level at most, 8 bytes each beside the 64 KB that the block moves, four a thread and all at once; the others wait at
+ * a barrier and ask for nothing. A part waits for the slowest one before it, and one right behind a group for that
+ * group's word besides.
  *
- * Three kernels do it where parts are longer, where elements have less than 4 bytes, or where the elements of a step
- * are neighbours, so that each part has many sums and all those before would be more to load than the operand once
- * more:
+ * The same bits come out in every run: all sums are of elements, warps, parts and groups whose numbers alone say what
+ * goes together and in which order; which of them came first has no say, and nobody takes what another block has put
+ * together from sums that happened to be there.
+ *
+ * Rows whose length vectors do not divide begin inside of one: their parts are cut where vectors begin, the first part of
+ * a row has some elements less.
+ *
+ * Three kernels do it where parts are longer, or where the elements of a step are neighbours, so that each part has many
+ * sums and all those before would be more to load than the operand once more:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
  *     k0_before: loop s in 128 { load k0_p0[s]  %1 = accum sum %0 over s exclusive  store k0_q0[s], %1 }
@@ -34,8 +46,9 @@
  */
 #include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
+#include "passes/schedule/figures.h"
 
-enum { MAX_ACCUMS = 4 };
+enum { MAX_ACCUMS = 4, MAX_LEVELS = 3, WARPS = SN_CUT_WARPS };
 
 typedef struct scan_cut {
     sn_pass_ctx *cx;
@@ -49,7 +62,11 @@ typedef struct scan_cut {
     uint32_t bytes; /* smallest element along the scan */
     bool along;     /* the elements of a row are neighbours, else those of a step */
     bool one_launch;
-    sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS]; /* of the parts; of all parts before, or of groups (one launch) */
+    uint32_t vector;    /* elements that a thread loads at once along the scan */
+    sn_ix lead;         /* elements between the start of a vector and that of the row, an ix over `outer`; none: 0 */
+    int64_t share;      /* elements of a warp (one launch), else of the part */
+    sn_axis part, warp; /* that count parts; warps of a part (one launch) */
+    sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS]; /* of the parts; of all parts before (three launches) */
 } scan_cut;
 
 /* ---- is it legal? ---- */
@@ -93,35 +110,59 @@ static bool find_accums(scan_cut *c) {
 
 /* ---- is it worth it? ---- */
 
-/* Elements of a vector that no row begins inside of. The end of the last row may cut one: that one is tested. */
-static uint32_t whole_vector(const scan_cut *c) {
-    uint32_t vector = c->bytes ? c->cx->target->vector_bytes / c->bytes : 1;
-    while (c->rows > 1 && c->count % vector) vector /= 2;
-    return vector;
+/* How many elements before the start of a row the vector begins that holds it: an ix over the outer loops that all
+ * accesses along the row agree on. None: they do not. */
+static sn_ix lead_of(const scan_cut *c, uint32_t vector) {
+    sn_module *m = c->m;
+    sn_axis ax = sn_stmt_axis(m, c->nest);
+    sn_ix lead = {0}, a;
+    for (sn_stmt s = sn_stmt_get(m, c->nest)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r) || !sn_ix_uses_axis(m, r->ix, ax)) continue;
+        if (sn_ix_uses_vals(m, r->ix) || !sn_access_lead(&a, m, r->ix, ax, vector)) return (sn_ix){0};
+        if (lead.i && !sn_ix_eq(lead, a)) return (sn_ix){0};
+        lead = a;
+    }
+    return lead;
 }
 
-/* The longest part that stays in registers. */
+/* Vectors that rows of any length begin and end inside of, as far as all accesses agree where; else those that no row
+ * begins inside of. The end of the last row may cut one: that one is tested. */
+static void find_vector(scan_cut *c) {
+    c->vector = c->bytes ? sn_least(c->cx->target->vector_bytes / c->bytes, SN_CUT_LANES) : 1;
+    if (!c->along || c->rows == 1 || c->count % c->vector == 0) return;
+    c->lead = lead_of(c, c->vector);
+    while (!c->lead.i && c->count % c->vector) c->vector /= 2;
+}
+
+/* The longest part that stays in registers: halves are two a word, bytes one, and sums wider than what they add take two. */
 static int64_t longest_part(const scan_cut *c) {
-    int64_t length = (int64_t)SN_CUT_STEP * whole_vector(c);
-    return length < SN_CUT_MOST_PART ? length : SN_CUT_MOST_PART;
+    int64_t length = (int64_t)SN_CUT_STEP * c->vector;
+    bool wide = false;
+    for (uint32_t i = 0; i < c->n; i++) wide |= sn_dtype_bytes(sn_stmt_get(c->m, c->accums[i])->dtype) > 4;
+    if (wide && c->bytes <= 4) length /= 2;
+    return c->bytes == 1 ? length / 2 : length;
 }
 
-static int64_t parts_of(const scan_cut *c, int64_t length) { return (c->count + length - 1) / length; }
+static int64_t parts_of(const scan_cut *c, int64_t length) {
+    int64_t lead = c->lead.i ? c->vector - 1 : 0;
+    return (c->count + lead + length - 1) / length;
+}
 
-/* Blocks of halves carry so few bytes that they wait longer than a second reading takes. */
 static bool fits_one_launch(const scan_cut *c, int64_t length) {
     const sn_sched *pinned = &sn_kern_get(c->m, c->k)->sched;
-    if (!c->along || c->bytes < SN_CUT_WORD || length > longest_part(c) ||
-        c->rows * parts_of(c, length) > SN_CUT_POSTED)
-        return false;
-    return (pinned->cls == SN_SCHED_NONE || pinned->cls == SN_SCHED_INNER) && pinned->block_y <= 1;
+    if (!c->along || length > longest_part(c) || parts_of(c, length) > SN_CUT_POSTED) return false;
+    if (pinned->block_x > 1 && pinned->block_x != SN_WARP) return false;
+    if (pinned->block_y > 1 && pinned->block_y != WARPS) return false;
+    return (pinned->cls == SN_SCHED_NONE || pinned->cls == SN_SCHED_INNER) && pinned->vector <= c->vector;
 }
 
 static int64_t choose_length(const scan_cut *c) {
     int64_t units = c->cx->target->units, length;
     if (c->along) {
         if (c->rows >= 2 * units || c->count < SN_CUT_LENGTH) return c->count;
-        for (length = longest_part(c); length > SN_CUT_PART && c->rows * (c->count / length) < 4 * units;) length /= 2;
+        for (length = longest_part(c); length > SN_CUT_PART && c->rows * (c->count / length) < SN_CUT_BLOCKS * units;)
+            length /= 2;
         if (fits_one_launch(c, length)) return length;
         while (c->rows * (c->count / length) > SN_CUT_PARTS) length *= 2;
         return length;
@@ -139,20 +180,31 @@ static bool walks_along(scan_cut *c) {
     return inner >= sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
 }
 
+/* Parts of three kernels begin with their rows. */
+static void give_up_lead(scan_cut *c) {
+    c->lead = (sn_ix){0};
+    while (c->count % c->vector) c->vector /= 2;
+}
+
 static bool look(scan_cut *c) {
     sn_module *m = c->m;
     sn_chain nest;
     sn_chain_outer(&c->outer, m, c->k);
     c->nest = only_nest(m, c->k, c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0});
-    if (!c->nest.i || c->outer.n + 2 > SN_MAX_CHAIN || !sn_nest_perfect(&nest, m, c->nest) || nest.n != 1) return false;
+    if (!c->nest.i || c->outer.n + 3 > SN_MAX_CHAIN || !sn_nest_perfect(&nest, m, c->nest) || nest.n != 1) return false;
     c->rows = sn_chain_count(m, &c->outer);
     c->count = sn_chain_count(m, &nest);
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX || !find_accums(c)) return false;
     c->along = walks_along(c);
+    find_vector(c);
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     c->length = pinned ? (c->count + pinned - 1) / pinned : choose_length(c);
-    c->parts = parts_of(c, c->length);
+    if (c->length >= c->count) return false;
     c->one_launch = fits_one_launch(c, c->length);
+    if (!c->one_launch && c->lead.i) give_up_lead(c);
+    c->share = c->one_launch ? (c->length + WARPS - 1) / WARPS : c->length;
+    if (c->one_launch) c->length = WARPS * c->share;
+    c->parts = parts_of(c, c->length);
     return c->parts > 1;
 }
 
@@ -161,18 +213,18 @@ static bool look(scan_cut *c) {
 /* Vectors in which another row would begin are narrowed for all parts. */
 static void pin_vector(const scan_cut *c, sn_kern k) {
     if (!c->along || !c->bytes) return;
-    uint32_t vector = whole_vector(c);
+    uint32_t vector = c->vector;
     if (vector == c->cx->target->vector_bytes / c->bytes) return;
-    while (c->length % vector) vector /= 2;
+    while (c->share % vector) vector /= 2;
     if (!sn_kern_get(c->m, k)->sched.vector) sn_kern_get(c->m, k)->sched.vector = vector;
 }
 
-/* Everything in k goes into a loop over the parts. */
-static sn_stmt wrap_in_parts(scan_cut *c) {
+/* Everything in the region (none: the kernel) goes into a new loop. */
+static sn_stmt wrap(scan_cut *c, sn_stmt region, const char *name, int64_t extent, sn_axis *out) {
     sn_module *m = c->m;
-    sn_stmt first = sn_kern_get(m, c->k)->first;
-    sn_axis s = sn_axis_new(m, "s", sn_ix_const(m, c->parts));
-    sn_stmt top = sn_put_loop(m, sn_at_end(c->k, (sn_stmt){0}), s, SN_AXIS_SEQ);
+    sn_stmt first = sn_region_first(m, c->k, region);
+    *out = sn_axis_new(m, name, sn_ix_const(m, extent));
+    sn_stmt top = sn_put_loop(m, sn_at_end(c->k, region), *out, SN_AXIS_SEQ);
     for (sn_stmt t = first, next; t.i != top.i; t = next) {
         next = sn_next(m, t);
         sn_stmt_unlink(m, t);
@@ -205,9 +257,12 @@ static sn_ix place(scan_cut *c, const sn_chain *outer) {
     return place_of(c, sn_ix_flatten(c->m, index + 1, extents + 1, outer->n - 1), index[0]);
 }
 
-/* The first position of the part. */
+/* The first position of the part, of the warp's piece of it. */
 static sn_ix base_of(scan_cut *c, const sn_chain *outer) {
-    return sn_ix_scale(c->m, sn_ix_axis(c->m, sn_stmt_axis(c->m, outer->at[0])), c->length);
+    sn_module *m = c->m;
+    sn_ix base = sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, outer->at[0])), c->length);
+    if (c->warp.i) base = sn_ix_add(m, base, sn_ix_scale(m, sn_ix_axis(m, c->warp), c->share));
+    return c->lead.i ? sn_ix_sub(m, base, c->lead) : base;
 }
 
 /* The scan becomes a reduction of what went into its prefixes, over this part of the row. */
@@ -235,7 +290,7 @@ static sn_stmt reduce_instead(scan_cut *c, sn_kern part, const sn_chain *outer, 
     sn_put_yield(m, sn_at_end(part, reduce), yields, n);
     sn_stmt_unlink(m, nest); /* the accums, used by nobody now, go with the dead code */
     sn_chain chain = {.n = 1, .at = {reduce}};
-    sn_level level = {"r", c->length, 1, SN_AXIS_SEQ};
+    sn_level level = {"r", c->share, 1, SN_AXIS_SEQ};
     return sn_nest_rebuild(c->cx, part, reduce, &chain, base_of(c, outer), c->count, &level, 1);
 }
 
@@ -243,11 +298,10 @@ static sn_stmt reduce_instead(scan_cut *c, sn_kern part, const sn_chain *outer, 
 static void scan_part(scan_cut *c, const sn_chain *outer, const sn_val *start) {
     sn_module *m = c->m;
     sn_chain chain = {.n = 1, .at = {c->nest}};
-    sn_level level = {"r", c->length, 1, SN_AXIS_SEQ};
-    sn_stmt nest = sn_nest_rebuild(c->cx, c->k, c->nest, &chain, base_of(c, outer), c->count, &level, 1);
+    sn_level level = {"r", c->share, 1, SN_AXIS_SEQ};
+    sn_nest_rebuild(c->cx, c->k, c->nest, &chain, base_of(c, outer), c->count, &level, 1);
     for (uint32_t i = 0; i < c->n; i++) {
-        sn_stmt_rec *r = sn_stmt_get(m, c->accums[i]);
-        r->ix = sn_ix_axis(m, sn_stmt_axis(m, nest));
+        const sn_stmt_rec *r = sn_stmt_get(m, c->accums[i]);
         sn_val whole = sn_put_op2(m, sn_at_after(m, c->accums[i]), sn_comb_lops[r->combs[0]], start[i], r->result);
         sn_val_replace(m, c->k, r->result, whole);
         sn_stmt_get(m, sn_val_get(m, whole)->def)->in[1] = r->result;
@@ -259,9 +313,25 @@ static void scan_part(scan_cut *c, const sn_chain *outer, const sn_val *start) {
 
 /* ---- one kernel ---- */
 
-/* out[i]: elements first .. first + n-1 of from[i] combined, n below `most`. */
+static sn_val combine(scan_cut *c, sn_cursor at, uint32_t i, sn_val a, sn_val b) {
+    return sn_put_op2(c->m, at, sn_comb_lops[sn_stmt_get(c->m, c->accums[i])->combs[0]], a, b);
+}
+
+/* out[i]: what the warps up to this one have in from[i]; exclusive: up to the one before. */
+static void over_warps(scan_cut *c, sn_cursor at, const sn_val *from, bool exclusive, sn_val *out) {
+    sn_ix w = sn_ix_axis(c->m, c->warp);
+    for (uint32_t i = 0; i < c->n; i++)
+        out[i] = sn_put_accum(c->m, at, sn_stmt_get(c->m, c->accums[i])->combs[0], from[i], w, exclusive);
+}
+
+static sn_val is_warp(scan_cut *c, sn_cursor at, int64_t number) {
+    sn_module *m = c->m;
+    return sn_put_in(m, at, sn_ix_addc(m, sn_ix_axis(m, c->warp), -number), sn_ix_const(m, 1));
+}
+
+/* out[i]: elements first .. first + n-1 of from[i] combined, n below `most`, where `wanted`; else the identity. */
 static void combine_posted(scan_cut *c, sn_cursor at, const sn_buf *from, sn_ix first, sn_ix n, int64_t most,
-                           sn_val *out) {
+                           sn_val wanted, sn_val *out) {
     sn_module *m = c->m;
     sn_comb combs[MAX_ACCUMS];
     sn_dtype dtypes[MAX_ACCUMS];
@@ -273,7 +343,7 @@ static void combine_posted(scan_cut *c, sn_cursor at, const sn_buf *from, sn_ix 
     sn_stmt reduce = sn_put_reduce(m, at, q, SN_AXIS_SEQ, combs, c->n, dtypes);
     sn_cursor in = sn_at_end(at.kern, reduce);
     sn_ix number = sn_ix_axis(m, q), e = sn_ix_add(m, first, number);
-    sn_val earlier = sn_put_in(m, in, number, n);
+    sn_val earlier = sn_put_op2(m, in, SN_LOP_AND, sn_put_in(m, in, number, n), wanted);
     for (uint32_t i = 0; i < c->n; i++) {
         sn_val none = sn_put_identity(m, in, combs[i], 0, dtypes[i]);
         out[i] = sn_put_load_masked(m, in, from[i], e, earlier, none);
@@ -282,59 +352,99 @@ static void combine_posted(scan_cut *c, sn_cursor at, const sn_buf *from, sn_ix 
     for (uint32_t i = 0; i < c->n; i++) out[i] = sn_result(sn_stmt_get(m, reduce), i);
 }
 
-static sn_val combine(scan_cut *c, sn_cursor at, uint32_t i, sn_val a, sn_val b) {
-    return sn_put_op2(c->m, at, sn_comb_lops[sn_stmt_get(c->m, c->accums[i])->combs[0]], a, b);
+/* A level has the sums of parts (level 0), of whole groups of parts (1), of groups of those (2). */
+typedef struct level {
+    int64_t n, most; /* sums of a row; of a group of them */
+    sn_ix number;    /* how many are before this part, or the group that it is in */
+    sn_ix row;       /* where those of the row begin */
+} level;
+
+static level level_of(scan_cut *c, const sn_chain *outer, uint32_t which) {
+    sn_module *m = c->m;
+    sn_ix s = sn_ix_axis(m, c->part), row = sn_ix_divc(m, sn_ix_sub(m, place(c, outer), s), c->parts);
+    level l = {.n = c->parts, .number = s};
+    for (uint32_t k = 0; k < which; k++) l.n /= SN_CUT_GROUP, l.number = sn_ix_divc(m, l.number, SN_CUT_GROUP);
+    l.most = SN_WARP; /* threads have as many each */
+    while (l.most < l.n && l.most < SN_CUT_GROUP) l.most *= 2;
+    l.row = sn_ix_scale(m, row, l.n);
+    return l;
 }
 
-/* Groups with all their parts: each posts what it comes to. */
-static int64_t groups_of(const scan_cut *c) { return c->parts / SN_CUT_GROUP; }
-
-/* The last part of each group posts what the group comes to; out[i]: all groups before this one, combined. */
-static void combine_groups(scan_cut *c, sn_cursor at, sn_ix row_start, sn_ix s, const sn_val *sums,
-                           const sn_val *in_group, sn_val *out) {
-    enum { WIDEST = 16 };
+/* Is this the last part of a group of that level? */
+static sn_val ends_group(scan_cut *c, sn_cursor at, uint32_t which) {
     sn_module *m = c->m;
-    int64_t groups = groups_of(c), most = (groups + WIDEST - 1) / WIDEST * WIDEST; /* vectors of any width divide it */
-    sn_ix group = sn_ix_divc(m, s, SN_CUT_GROUP), row = sn_ix_scale(m, sn_ix_divc(m, row_start, c->parts), groups);
-    sn_val last = sn_put_in(m, at, sn_ix_addc(m, sn_ix_modc(m, s, SN_CUT_GROUP), 1 - SN_CUT_GROUP), sn_ix_const(m, 1));
+    int64_t group = SN_CUT_GROUP;
+    for (uint32_t k = 0; k < which; k++) group *= SN_CUT_GROUP;
+    sn_ix number = sn_ix_modc(m, sn_ix_axis(m, c->part), group);
+    return sn_put_in(m, at, sn_ix_addc(m, number, 1 - group), sn_ix_const(m, 1));
+}
+
+/* all[i] becomes an element of posted[i], a buffer for that level, where `mask` holds. */
+static void post(scan_cut *c, sn_cursor at, const level *l, uint32_t which, const sn_val *all, sn_val mask,
+                 sn_buf *posted) {
+    static const char *const LETTERS[MAX_LEVELS] = {"p", "g", "h"};
+    sn_module *m = c->m;
+    sn_ix shape[2] = {sn_ix_const(m, c->rows), sn_ix_const(m, l->n)};
     for (uint32_t i = 0; i < c->n; i++) {
-        sn_val all = combine(c, at, i, in_group[i], sums[i]);
-        sn_put_store_masked(m, at, c->before[i], sn_ix_add(m, row, group), all, last);
+        const char *name = sn_strf(&m->arena, "%s_%s%u", sn_kern_get(m, c->k)->name, LETTERS[which], i);
+        posted[i] = sn_buf_new(m, name, sn_stmt_get(m, c->accums[i])->dtype, SN_BUF_POSTED, shape, 2);
+        sn_put_store_masked(m, at, posted[i], sn_ix_add(m, l->row, l->number), all[i], mask);
     }
-    combine_posted(c, at, c->before, row, group, most, out);
 }
 
-/* out[i]: what stands before this part in prefix i, if sums[i] is what the part itself comes to. */
-static void combine_parts(scan_cut *c, sn_cursor at, const sn_chain *outer, const sn_val *sums, sn_val *out) {
+/* out[i]: what stands before this part in prefix i, in the first warp, where all[i] is what the part itself comes to, in
+ * the last one. That one asks for what its group comes to as well, where it has to post that. */
+static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_val *all, sn_val *out) {
     sn_module *m = c->m;
-    sn_ix s = sn_ix_axis(m, sn_stmt_axis(m, outer->at[0])), here = place(c, outer), row_start = sn_ix_sub(m, here, s);
-    sn_ix first = sn_ix_add(m, row_start, sn_ix_scale(m, sn_ix_divc(m, s, SN_CUT_GROUP), SN_CUT_GROUP));
-    for (uint32_t i = 0; i < c->n; i++) sn_put_store(m, at, c->sums[i], here, sums[i]);
-    combine_posted(c, at, c->sums, first, sn_ix_modc(m, s, SN_CUT_GROUP), SN_CUT_GROUP, out);
-    if (c->parts <= SN_CUT_GROUP) return;
-    sn_val of_groups[MAX_ACCUMS];
-    combine_groups(c, at, row_start, s, sums, out, of_groups);
-    for (uint32_t i = 0; i < c->n; i++) out[i] = combine(c, at, i, of_groups[i], out[i]);
+    sn_val first = is_warp(c, at, 0), last = is_warp(c, at, WARPS - 1), posts = last, before[MAX_ACCUMS];
+    sn_buf posted[MAX_ACCUMS];
+    bool more = true;
+    for (uint32_t which = 0; more; which++) {
+        level l = level_of(c, outer, which);
+        sn_ix group = sn_ix_const(m, 0); /* of the highest level all are asked for */
+        sn_val wanted = first;
+        post(c, at, &l, which, all, posts, posted);
+        more = l.n > SN_CUT_GROUP;
+        if (more) {
+            group = sn_ix_scale(m, sn_ix_divc(m, l.number, SN_CUT_GROUP), SN_CUT_GROUP);
+            posts = sn_put_op2(m, at, SN_LOP_AND, last, ends_group(c, at, which));
+            wanted = sn_put_op2(m, at, SN_LOP_OR, first, posts);
+        }
+        combine_posted(c, at, posted, sn_ix_add(m, l.row, group), sn_ix_sub(m, l.number, group), l.most, wanted,
+                       before);
+        for (uint32_t i = 0; i < c->n; i++) {
+            out[i] = which ? combine(c, at, i, before[i], out[i]) : before[i];
+            if (more) all[i] = combine(c, at, i, before[i], all[i]);
+        }
+    }
+    for (uint32_t i = 0; i < c->n && c->parts > SN_CUT_GROUP; i++) {
+        const sn_stmt_rec *r = sn_stmt_get(m, c->accums[i]);
+        sn_val none = sn_put_identity(m, at, r->combs[0], 0, r->dtype);
+        out[i] = sn_put_op3(m, at, SN_LOP_SELECT, first, out[i], none);
+    }
 }
 
 static void scan_in_one_launch(scan_cut *c) {
     sn_module *m = c->m;
-    wrap_in_parts(c);
     sn_chain outer;
+    wrap(c, (sn_stmt){0}, "s", c->parts, &c->part);
     sn_chain_outer(&outer, m, c->k);
+    wrap(c, outer.at[outer.n - 1], "w", WARPS, &c->warp);
     sn_cursor front = sn_at_before(m, c->nest);
     sn_stmt reduce = reduce_instead(c, c->k, &outer, sn_stmt_clone(m, front, c->nest));
-    sn_val sums[MAX_ACCUMS], start[MAX_ACCUMS];
-    for (uint32_t i = 0; i < c->n; i++) {
-        sums[i] = sn_result(sn_stmt_get(m, reduce), i);
-        c->sums[i] = new_buffer(c, "p", i, c->parts, SN_BUF_POSTED);
-        if (c->parts > SN_CUT_GROUP) c->before[i] = new_buffer(c, "g", i, groups_of(c), SN_BUF_POSTED);
-    }
-    combine_parts(c, front, &outer, sums, start);
-    scan_part(c, &outer, start);
+    sn_val own[MAX_ACCUMS], earlier[MAX_ACCUMS], all[MAX_ACCUMS], before[MAX_ACCUMS];
+    for (uint32_t i = 0; i < c->n; i++) own[i] = sn_result(sn_stmt_get(m, reduce), i);
+    over_warps(c, front, own, true, earlier);
+    for (uint32_t i = 0; i < c->n; i++) all[i] = combine(c, front, i, earlier[i], own[i]);
+    combine_levels(c, front, &outer, all, before);
+    over_warps(c, front, before, false, before);
+    for (uint32_t i = 0; i < c->n; i++) before[i] = combine(c, front, i, before[i], earlier[i]);
+    scan_part(c, &outer, before);
     sn_kern_dead_code(m, c->k);
-    sn_kern_get(m, c->k)->sched.cls = SN_SCHED_INNER; /* one part a block: */
-    sn_kern_get(m, c->k)->sched.block_y = 1;
+    sn_sched *pinned = &sn_kern_get(m, c->k)->sched;
+    pinned->cls = SN_SCHED_INNER; /* a part is a block's, a piece a warp's: */
+    pinned->block_x = SN_WARP;
+    pinned->block_y = WARPS;
 }
 
 /* ---- three kernels ---- */
@@ -398,7 +508,7 @@ static void scan_in_three_launches(scan_cut *c, sn_kern_list *out) {
         c->sums[i] = new_buffer(c, "p", i, c->parts, SN_BUF_TEMP);
         c->before[i] = new_buffer(c, "q", i, c->parts, SN_BUF_TEMP);
     }
-    sn_kern sums = make_sums(c, wrap_in_parts(c)), before = make_before(c);
+    sn_kern sums = make_sums(c, wrap(c, (sn_stmt){0}, "s", c->parts, &c->part)), before = make_before(c);
     finish_parts(c);
     SN_PUSH(&c->m->arena, out, sums);
     SN_PUSH(&c->m->arena, out, before);

@@ -228,6 +228,38 @@ static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape
     return u;
 }
 
+/* Lanes whose vector is aligned at every step of a scan, whatever the step. */
+static uint32_t aligned_steps(sn_module *m, const sn_schedule_shape *sh, uint32_t v) {
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &sh->nests[i];
+        sn_axis ax = sn_stmt_axis(m, nest->top);
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            int64_t step;
+            if (!sn_is_access(r) || !walks(m, r->ix, sn_stmt_axis(m, sh->body))) continue;
+            if (sn_ix_coef(m, r->ix, ax, &step)) v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
+        }
+    }
+    return v;
+}
+
+/* Steps of a scan whose loads go together: more where threads are few, or what each of them loads is. */
+static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, const flat *fl, const sn_sched *sc) {
+    uint32_t bytes = sc->vector * (fl->loaded ? fl->loaded : fl->bytes);
+    if (!bytes || sn_steps_ahead(sh->max_count, sc) >= sh->max_count) return sn_steps_ahead(sh->max_count, sc);
+    int64_t threads = sn_ceil_div(sh->rows / sc->vector, t->units);
+    if (threads > t->unit_threads) threads = t->unit_threads;
+    int64_t most = sn_ceil_div(t->flight_bytes, (threads ? threads : 1) * bytes);
+    int64_t reach = (threads > SN_SCAN_FEW ? SN_SCAN_AHEAD / 2 : SN_SCAN_AHEAD) / bytes;
+    if (most > reach) most = reach;
+    if (most > SN_SCAN_MOST_STEPS) most = SN_SCAN_MOST_STEPS;
+    if (most <= SN_SCAN_STEPS) return sn_steps_ahead(sh->max_count, sc);
+    int64_t turns = (sh->max_count + most / 2) / most;
+    int64_t steps = turns > 1 ? sn_ceil_div(sh->max_count, turns) : sh->max_count;
+    return (uint32_t)(steps < SN_SCAN_MOST_STEPS ? steps : SN_SCAN_MOST_STEPS);
+}
+
 static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
@@ -247,6 +279,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
+        if (cx->target->is_gpu && sh->scans && sh->outer.n) v = aligned_steps(cx->m, sh, v);
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
@@ -258,7 +291,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     int64_t full = has_open_rows(cx, sh, sc) ? sn_schedule_open_vectors(cx, sh, sc) : sh->rows / sc->vector;
     while (sc->block_x > 32 && full < (int64_t)sc->block_x) sc->block_x /= 2;
     sc->block_y = 1;
-    if (sh->scans) sc->unroll = !cx->target->is_gpu ? 1 : sc->unroll ? sc->unroll : sn_steps_ahead(sh->max_count, sc);
+    if (sh->scans)
+        sc->unroll = !cx->target->is_gpu ? 1 : sc->unroll ? sc->unroll : steps_of_scan(cx->target, sh, fl, sc);
     else if (!sc->unroll) sc->unroll = vectors_of_thread(cx, sh, fl, sc);
     while (!sh->scans && sc->unroll > 1 && !has_whole_block(cx, sh, sc)) sc->unroll /= 2;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes

@@ -30,7 +30,7 @@ sn_status sn_schedule_inner_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
     SN_TRY(sn_schedule_complete_row(&first, cx, k, sh));
     sn_schedule_propose(out, cx, &first);
     uint32_t x[] = {first.block_x * 2, first.block_x / 2};
-    for (size_t i = 0; i < SN_COUNT(x) && !pinned->block_x; i++) {
+    for (size_t i = 0; i < SN_COUNT(x) && !pinned->block_x && !sh->team; i++) {
         sn_sched other = *pinned;
         other.block_x = x[i], other.block_y = first.block_y;
         if (x[i] < SN_LEAST_THREADS || x[i] * first.block_y > cx->target->max_threads) continue;

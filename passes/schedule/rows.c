@@ -194,11 +194,15 @@ static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32
 }
 
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
- * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. */
+ * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
+ * together what they have once a vector, which takes more than the tests of its lanes. */
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = sn_widest(cx, bytes), even = sn_least(wide, sn_pow2_divisor(ro->divisor));
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
-    if (!cx->target->is_gpu || even == wide || even * bytes >= SN_WIDE_ENOUGH) return even;
+    if (!cx->target->is_gpu || even == wide) return even;
+    if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
+        return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
+    if (even * bytes >= SN_WIDE_ENOUGH) return even;
     if (ro->sh->max_count < SN_LONG_ODD_ROW || ro->positions) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
@@ -259,6 +263,7 @@ static sn_status check_row(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_s
 sn_status sn_schedule_complete_row(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     rows ro = look_at_rows(cx->m, sh);
     sc->cls = SN_SCHED_INNER;
+    if (sh->team) sc->block_x = SN_WARP, sc->block_y = sh->team; /* a row of threads is a warp: it scans by shuffles */
     choose_row(cx, &ro, sc);
     return check_row(cx, k, sh, sc);
 }
@@ -266,8 +271,8 @@ sn_status sn_schedule_complete_row(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, con
 /* ---- nests ---- */
 
 sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector) {
-    sn_ix lead = {0}, zero = sn_ix_const(m, 0), v = sn_ix_const(m, vector);
-    if (sh->scans || sh->mixed || sh->max_count < (int64_t)SN_LEAD_VECTORS * vector) return lead;
+    sn_ix lead = {0}, a;
+    if (sh->team || sh->mixed || sh->max_count < (int64_t)SN_LEAD_VECTORS * vector) return lead;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
         if (nest->chain.n != 1 || nest->count != sh->max_count) return (sn_ix){0};
@@ -276,22 +281,32 @@ sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t v
         for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             int64_t c;
-            if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sn_ix_coef(m, r->ix, ax, &c) || c != 1) continue;
-            sn_ix start = sn_ix_subst(m, r->ix, &ax, &zero, 1), a = sn_ix_mod(m, start, v);
+            if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sn_ix_coef(m, r->ix, ax, &c)) continue;
+            if ((c < 0 && !sh->scans) || !sn_access_lead(&a, m, r->ix, ax, vector)) continue;
             bool of_row = false;
             for (uint32_t k = 0; k < sh->outer.n; k++)
-                of_row |= sn_ix_uses_axis(m, start, sn_stmt_axis(m, sh->outer.at[k]));
+                of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
             if (!of_row && sh->rows > 1) continue; /* weights: lane by lane */
-            if (sn_ix_uses_vals(m, start) || (lead.i && !sn_ix_eq(lead, a))) return (sn_ix){0};
+            if (sn_ix_uses_vals(m, r->ix) || (lead.i && !sn_ix_eq(lead, a))) return (sn_ix){0};
             lead = a;
         }
     }
     return lead;
 }
 
+/* Words that other blocks post are asked for all at once, as lanes, and by neighbouring threads side by side. */
+static sn_stmt bind_waiting_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
+    int64_t x = sc->block_x, v = nest->count / x;
+    sn_level levels[] = {{"x", x, 1, SN_AXIS_BLOCK_X}, {"v", v, x, SN_AXIS_VECTOR}};
+    return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, v > 1 ? 2 : 1);
+}
+
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
+    enum { MOST_WORDS = 8 };
     sn_level levels[5];
     uint32_t n = 0;
+    if (nest->waits && nest->count % sc->block_x == 0 && nest->count <= MOST_WORDS * (int64_t)sc->block_x)
+        return bind_waiting_nest(cx, k, nest, sc);
     int64_t v = sc->vector, x = sc->block_x, c = sn_sched_cluster(sc), step = v * x * c;
     int64_t reach = nest->count + (nest->lead.i ? v - 1 : 0), steps = (reach + step - 1) / step;
     int64_t unroll = sc->unroll < steps ? sc->unroll : steps;

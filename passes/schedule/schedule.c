@@ -63,6 +63,9 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
     if (columns) sched->vector = a->sched.vector;
 }
 
+/* Rows of threads that pass on prefixes are one block's: class inner knows that. */
+static bool may_bind(const scheduler *s, const sn_schedule_shape *sh) { return !sh->team || s->cls == SN_SCHED_INNER; }
+
 /* The first row that has a candidate which agrees with the header; NULL: none has. */
 static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, sn_kern k,
                      const sn_schedule_shape *sh, const sn_sched *pinned) {
@@ -70,7 +73,8 @@ static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx 
     *out = NULL;
     for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
         const scheduler *s = &SCHEDULERS[i];
-        if ((pinned->cls != SN_SCHED_NONE && pinned->cls != s->cls) || !s->applies(&why_not, cx, k, sh)) continue;
+        if (pinned->cls != SN_SCHED_NONE && pinned->cls != s->cls) continue;
+        if (!may_bind(s, sh) || !s->applies(&why_not, cx, k, sh)) continue;
         SN_TRY(s->candidates(headers, cx, k, sh, pinned));
         if (headers->n) return *out = s, SN_OK;
         if (pinned->cls) header = "its header says what cannot be";
@@ -186,7 +190,7 @@ sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx,
     for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
         const scheduler *by = &SCHEDULERS[i];
         sn_sched pinned = {.cls = by->cls, .precision = sn_kern_get(cx->m, k)->sched.precision};
-        if (!by->applies(&why_not, cx, k, &sh)) continue;
+        if (!may_bind(by, &sh) || !by->applies(&why_not, cx, k, &sh)) continue;
         SN_TRY(by->candidates(out, cx, k, &sh, &pinned));
         while (estimates.n < out->n) {
             double needs = 0;

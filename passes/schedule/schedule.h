@@ -19,6 +19,7 @@ typedef struct sn_schedule_nest {
     uint32_t least_inner,
         least_outer; /* smallest element that it walks along its last axis / the last outer axis; 0: none */
     bool perfect, scan;
+    bool waits; /* it loads what other blocks post */
 } sn_schedule_nest;
 
 /* A kernel of the pass `mixed-order-reduction`: each outer iteration does several rows, one after the other. */
@@ -38,6 +39,7 @@ typedef struct sn_schedule_shape {
     sn_chain outer;        /* parallel loops */
     int64_t rows;          /* their iterations */
     sn_stmt body;          /* innermost outer loop, none: the kernel itself */
+    uint32_t team; /* rows of threads that share a row of the kernel, and count in the last outer loop; 0: none do */
     sn_schedule_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
     uint32_t ops;          /* values that the kernel computes */

@@ -86,6 +86,15 @@ static bool is_parallel(const sn_module *m, const sn_schedule_nest *nest) {
     return true;
 }
 
+static bool waits(const sn_module *m, sn_stmt nest) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_loads(r) && sn_buf_get(m, r->buf)->scope == SN_BUF_POSTED) return true;
+    }
+    return false;
+}
+
 static void look_at_nest(sn_schedule_shape *sh, sn_module *m, sn_stmt s) {
     sn_schedule_nest *nest = &sh->nests[sh->n_nests++];
     nest->top = s;
@@ -93,6 +102,7 @@ static void look_at_nest(sn_schedule_shape *sh, sn_module *m, sn_stmt s) {
     nest->scan = sn_is_scan(m, nest->chain.at[nest->chain.n - 1]);
     nest->perfect &= !nest->scan || nest->chain.n == 1;
     nest->count = sn_chain_count(m, &nest->chain);
+    nest->waits = waits(m, s);
     sh->scans |= nest->scan;
     sh->all_perfect &= nest->perfect;
     if (nest->count > sh->max_count) sh->max_count = nest->count;
@@ -111,6 +121,21 @@ static sn_status check_sizes(sn_module *m, sn_kern k) {
     return SN_OK;
 }
 
+/* A part whose sum is posted (split_scan.c) belongs to several rows of threads: the loop over them stands around its nests,
+ * and prefixes that count it pass from row to row. It is an outer loop that only a whole block may take. */
+static void find_team(sn_schedule_shape *sh, const sn_module *m, sn_kern k) {
+    sn_stmt s = sn_region_first(m, k, sh->body);
+    int64_t rows;
+    if (!sn_kern_posts(m, k) || !s.i || sn_next(m, s).i || sh->outer.n == SN_MAX_CHAIN) return;
+    if (!sn_is_scan(m, s) || !sn_ix_is_const(m, sn_stmt_extent(m, s), &rows)) return;
+    bool around = false;
+    for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_next(m, t)) around |= sn_is_nest(sn_stmt_get(m, t));
+    if (!around) return;
+    sh->team = (uint32_t)rows;
+    sh->outer.at[sh->outer.n++] = sh->body = s;
+    sh->rows *= rows;
+}
+
 sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_users *users, uint32_t at) {
     sn_module *m = cx->m;
     sn_kern k = m->kernels.at[at];
@@ -120,6 +145,7 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
     sn_chain_outer(&sh->outer, m, k);
     sh->rows = sn_chain_count(m, &sh->outer);
     sh->body = sh->outer.n ? sh->outer.at[sh->outer.n - 1] : (sn_stmt){0};
+    find_team(sh, m, k);
     sh->mixed = sn_schedule_find_mixed(cx, k, sh);
     for (sn_stmt s = sn_region_first(m, k, sh->mixed ? sh->mixed->row : sh->body); s.i; s = sn_next(m, s)) {
         if (!sn_lop_has_region(sn_stmt_get(m, s)->op)) continue;
