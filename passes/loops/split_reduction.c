@@ -5,7 +5,7 @@
  *     k0: %0 = reduce sum s in 1024 { load k0_p0[s] }  store y[0], %0
  *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
- * The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
+ * Parts of a row begin at multiples of SPLIT_EVEN elements. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
  * nest that would leave the device idle are cut, and only on a GPU; none that a library runs. Products whose header says
  * how they are done are left whole, and so are those of few rows that keep the memory busy as they are, and those of tiles
  * whose sums are not very long: `choose` cuts those that gain by it.
@@ -34,10 +34,11 @@ typedef struct cut {
     sn_chain chain, outer;
     int64_t rows, count, parts, length;
     sn_buf partial[8];
-    bool wrapped;       /* the outer loop was made here, around everything */
-    bool moments;       /* `nest` and the squares about what it comes to */
-    sn_moments pair;    /* ... in k */
-    sn_buf spread;      /* squares of the parts about their own means */
+    bool wrapped;    /* the outer loop was made here, around everything */
+    bool in_order;   /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
+    bool moments;    /* `nest` and the squares about what it comes to */
+    sn_moments pair; /* ... in k */
+    sn_buf spread;   /* squares of the parts about their own means */
 } cut;
 
 /* ---- is it worth it? ---- */
@@ -57,6 +58,19 @@ static bool reduces_along(const cut *c) {
     if (!c->outer.n) return true;
     int64_t inner = sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->chain.at[c->chain.n - 1]), &least);
     return inner >= sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
+}
+
+/* Does a kernel behind position `at` read what the nest reads, more than the cache holds? Then it finds there what was read
+ * last, if that is the end of the buffer and not of every row. */
+static bool is_read_again(const cut *c, const sn_users *users, uint32_t at) {
+    sn_module *m = c->m;
+    sn_stmt end = sn_stmt_walk_skip(m, c->nest);
+    for (sn_stmt s = c->nest; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_loads(r) || sn_buf_bytes(m, r->buf) <= (int64_t)(c->cx->target->cache_bytes / 2)) continue;
+        if (sn_users_touch(users, r->buf, at + 1, m->kernels.n)) return true;
+    }
+    return false;
 }
 
 /* Number of parts, a power of two; 1: leave it whole. */
@@ -121,7 +135,10 @@ static bool look(cut *c) {
     bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
     if (contract || (!pinned && (sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
     c->parts = pinned ? pinned : choose_parts(c, reduces_along(c));
-    c->length = (c->count + c->parts - 1) / c->parts;
+    c->length = sn_ceil_div(c->count, c->parts);
+    if (pinned || !reduces_along(c)) return c->parts > 1;
+    c->length = sn_ceil_div(c->length, SN_SPLIT_EVEN) * SN_SPLIT_EVEN;
+    c->parts = sn_ceil_div(c->count, c->length);
     return c->parts > 1;
 }
 
@@ -205,19 +222,34 @@ static sn_stmt next_nest(const sn_module *m, sn_stmt s) {
     return s;
 }
 
+/* The outer loops of k around a copy of its body, which is returned, and a loop over parts: outside, or inside where memory is
+ * to be walked from its beginning to its end. */
+static sn_stmt copy_loops(cut *c, sn_chain *outer, sn_axis s) {
+    sn_module *m = c->m;
+    sn_stmt top = {0};
+    if (!c->wrapped && !c->in_order) top = sn_put_loop(m, sn_at_end(c->part, top), s, SN_AXIS_SEQ);
+    *outer = (sn_chain){.n = 1, .at = {sn_stmt_clone(m, sn_at_end(c->part, top), c->outer.at[0])}};
+    while (outer->n < c->outer.n) outer->at[outer->n] = sn_stmt_get(m, outer->at[outer->n - 1])->first, outer->n++;
+    sn_stmt body = outer->at[outer->n - 1];
+    if (c->wrapped) sn_stmt_get(m, body)->axis = s; /* nothing counts by a loop of one iteration */
+    if (c->wrapped || !c->in_order) return body;
+    sn_stmt first = sn_stmt_get(m, body)->first, parts = sn_put_loop(m, sn_at_end(c->part, body), s, SN_AXIS_SEQ);
+    for (sn_stmt t = first, next; t.i != parts.i; t = next) {
+        next = sn_next(m, t);
+        sn_stmt_unlink(m, t);
+        sn_stmt_insert(m, sn_at_end(c->part, parts), t);
+    }
+    return parts;
+}
+
 /* The first kernel: a copy of k whose reduction covers one part and whose results go to the partial buffers. */
 static void make_part(cut *c) {
     sn_module *m = c->m;
     c->part = sn_kern_new(m, sn_strf(&m->arena, "%s_part", sn_kern_get(m, c->k)->name));
     sn_kern_get(m, c->part)->note = sn_kern_get(m, c->k)->note;
     sn_axis s = sn_axis_new(m, "s", sn_ix_const(m, c->parts));
-    sn_stmt top = {0};
-    if (!c->wrapped) top = sn_put_loop(m, sn_at_end(c->part, top), s, SN_AXIS_SEQ);
-    sn_stmt copy = sn_stmt_clone(m, sn_at_end(c->part, top), c->outer.at[0]);
-    if (c->wrapped) sn_stmt_get(m, copy)->axis = s; /* nothing counts by a loop of one iteration */
-    sn_chain outer = {.n = 1, .at = {copy}};
-    while (outer.n < c->outer.n) outer.at[outer.n] = sn_stmt_get(m, outer.at[outer.n - 1])->first, outer.n++;
-    sn_stmt body = outer.at[outer.n - 1];
+    sn_chain outer;
+    sn_stmt body = copy_loops(c, &outer, s);
     for (sn_stmt t = sn_stmt_get(m, body)->first, next; t.i; t = next) {
         next = sn_next(m, t);
         if (sn_stores(sn_stmt_get(m, t))) sn_stmt_unlink(m, t);
@@ -288,8 +320,10 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target->is_gpu) return SN_OK;
     sn_kern_list out = {0};
+    sn_users users;
     const char *why_not;
     uint32_t n = m->kernels.n;
+    sn_users_find(&users, m, cx->scratch);
     for (uint32_t i = 0; i < n; i++) {
         cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !sn_stmt_stores(m, c.nest, (sn_buf){0}) &&
@@ -297,6 +331,7 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld results of %lld elements: cut into %lld parts%s",
                       (long long)c.rows, (long long)c.count, (long long)c.parts,
                       c.moments ? ", means and squares about them in one reading" : "");
+            c.in_order = c.rows > 1 && reduces_along(&c) && is_read_again(&c, &users, i);
             if (!c.outer.n) wrap_in_loop(&c);
             make_partial_buffers(&c);
             make_part(&c);

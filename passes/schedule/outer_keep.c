@@ -59,7 +59,8 @@ static double cost_of(const keeper *ke, const tile *ti) {
     double r = (double)residents(ke, ti), wide = ti->x * ti->vector * ke->bytes, threads = (double)ti->x * ti->y;
     if (r < 1 || (!ti->shared && words_of(ke, ti) > SN_KEPT_BYTES / 4 * 2)) return 0;
     double blocks = (double)sn_ceil_div(ke->sh->rows, ti->x * ti->vector), all = blocks / (r * t->units);
-    double waves = all < 1 ? 1 / (blocks / t->units < 1 ? blocks / t->units : 1) : (sn_waves(blocks, r * t->units) / all + 1) / 2;
+    double waves =
+        all < 1 ? 1 / (blocks / t->units < 1 ? blocks / t->units : 1) : (sn_waves(blocks, r * t->units) / all + 1) / 2;
     double own = ti->shared ? ti->unroll : (double)ti->steps;
     double there = all < 1 ? (r * all > 1 ? r * all : 1) : r; /* on a multiprocessor that is not idle */
     double flight = there * threads * own * ti->vector * ke->bytes;
@@ -114,7 +115,8 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     for (uint32_t v = vector; v >= 1; v /= 2)
         for (uint32_t wide = 4 * SN_LINE; wide >= SN_SECTOR; wide /= 2)
             if (wide >= v * bytes && wide / (v * bytes) <= SN_COLUMN_THREADS) weigh_threads(&ke, wide / (v * bytes), v);
-    double idle = (double)ke.t->units / (double)sn_ceil_div(sh->rows, ke.best.x * ke.best.vector); /* so it is either way */
+    double idle =
+        (double)ke.t->units / (double)sn_ceil_div(sh->rows, ke.best.x * ke.best.vector); /* so it is either way */
     if (ke.best.cost == 0 || ke.best.cost * 100 > SN_COLUMNS_AGAIN * (idle > 1 ? idle : 1)) return false;
     sc->vector = ke.best.vector, sc->block_x = ke.best.x, sc->block_y = ke.best.y, sc->unroll = ke.best.unroll;
     sc->persistent = !ke.best.shared, sc->shared = ke.best.shared;

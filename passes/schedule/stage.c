@@ -238,11 +238,12 @@ static sn_ix kept_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
     for (uint32_t k = 0; k < bn->n; k++) {
         sn_axis_kind kind = sn_stmt_get(m, bn->at[k])->kind;
         if (!is_of_threads(kind)) rest /= sn_ix_value(m, sn_stmt_extent(m, bn->at[k]));
-        int64_t stride = st->columns.i ? column_stride(st, sc, kind, private, rest)
-                                       : level_stride(sc, kind, private, rest, vector);
+        int64_t stride =
+            st->columns.i ? column_stride(st, sc, kind, private, rest) : level_stride(sc, kind, private, rest, vector);
         e = sn_ix_add(m, e, step_of(st, bn->at[k], stride));
     }
-    if (st->columns.i) e = sn_ix_add(m, e, step_of(st, st->columns, column_stride(st, sc, SN_AXIS_BLOCK_X, private, 1)));
+    if (st->columns.i)
+        e = sn_ix_add(m, e, step_of(st, st->columns, column_stride(st, sc, SN_AXIS_BLOCK_X, private, 1)));
     if (st->lanes.i) e = sn_ix_add(m, e, step_of(st, st->lanes, 1));
     if (sn_stmt_get(m, st->body)->kind == SN_AXIS_BLOCK_Y) e = sn_ix_add(m, e, step_of(st, st->body, row));
     return e;
@@ -340,7 +341,8 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
     stage st = {.cx = cx, .m = cx->m, .k = k, .sh = sh, .body = body};
     uint32_t number = 0, used = 0;
     sn_axis_kind kind = sn_stmt_get(cx->m, body)->kind;
-    if (sc->cls == SN_SCHED_OUTER && kind == SN_AXIS_VECTOR) st.lanes = body, st.columns = sn_stmt_get(cx->m, body)->parent;
+    if (sc->cls == SN_SCHED_OUTER && kind == SN_AXIS_VECTOR)
+        st.lanes = body, st.columns = sn_stmt_get(cx->m, body)->parent;
     else if (sc->cls == SN_SCHED_OUTER) st.columns = body;
     find_nests(&st, sh, sc->shared);
     find_entries(&st);
@@ -354,7 +356,7 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
     }
     drop_dead_temps(&st);
     if (number)
-        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u %s stay in %s", number, st.columns.i ? "tiles of columns" : "rows",
-                  sc->shared ? "shared memory" : "registers");
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u %s stay in %s", number,
+                  st.columns.i ? "tiles of columns" : "rows", sc->shared ? "shared memory" : "registers");
     return used;
 }
