@@ -51,6 +51,12 @@ static void spread(const sn_target *t, const sn_schedule_shape *sh, const column
     }
 }
 
+/* Loads of so many bytes that a thread waits for together where as many are resident as there can be. Half of them do
+ * nearly as well. */
+static uint32_t fill_flight(const sn_target *t, uint32_t bytes) {
+    return sn_pow2_ceil(sn_ceil_div(t->flight_bytes, (int64_t)t->unit_threads * bytes));
+}
+
 static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
@@ -79,6 +85,8 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     }
     if (!sc->unroll) { /* loads in flight, as many as are useful, as far as accumulators leave registers */
         uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
+        if (bytes && t->is_gpu && 2 * most < fill_flight(t, bytes))
+            most = sn_least(fill_flight(t, bytes), SN_NARROW_LOADS);
         if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
         sc->unroll = sn_least(most ? most : 1, sn_pow2_floor((sh->max_count + sc->block_y - 1) / sc->block_y));
     }
