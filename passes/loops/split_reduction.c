@@ -5,10 +5,11 @@
  *     k0: %0 = reduce sum s in 1024 { load k0_p0[s] }  store y[0], %0
  *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
- * Parts of a row begin at multiples of SPLIT_EVEN elements. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
- * nest that would leave the device idle are cut, and only on a GPU; none that a library runs. Products whose header says
- * how they are done are left whole, and so are those of few rows that keep the memory busy as they are, and those of tiles
- * whose sums are not very long: `choose` cuts those that gain by it.
+ * Parts of a row begin at multiples of SPLIT_EVEN elements. The order of summation is fixed, so results are the same
+ * bits from run to run. Only kernels with one perfect reduce nest that would leave the device idle are cut, and only on
+ * a GPU; none that a library runs. Products whose header says how they are done are left whole, and so are those of few
+ * rows that keep the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that
+ * gain by it.
  *
  * A sum and the sum of squares about what is made of it (passes/schedule/moments.c) are cut together, into parts that
  * stay on the chip, so that memory is read once. Each part has its own mean, and what the parts are off it is added:

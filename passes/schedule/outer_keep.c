@@ -45,7 +45,9 @@ static double words_of(const keeper *ke, const tile *ti) {
 /* Blocks that fit on a multiprocessor. */
 static int64_t residents(const keeper *ke, const tile *ti) {
     int64_t threads = (int64_t)ti->x * ti->y, fit = ke->t->unit_threads / threads;
-    double regs = SN_COLUMN_REGS + (ti->shared ? ti->unroll * (double)ti->vector : words_of(ke, ti));
+    double word = ke->bytes > 4 ? ke->bytes / 4.0 : 1,
+           own = ti->shared ? ti->unroll * ti->vector * word : words_of(ke, ti);
+    double regs = SN_COLUMN_REGS * (word > 1 ? 1.5 : 1) + own; /* arithmetic on words of 64 bits takes more, too */
     int64_t by_regs = (int64_t)(SN_FILE_REGS / (regs * (double)threads));
     if (by_regs < fit) fit = by_regs;
     if (!ti->shared) return fit;
