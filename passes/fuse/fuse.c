@@ -11,7 +11,8 @@
  * kernel would have more than MAX_OPS operations, when too little parallelism would remain, when both have products
  * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
  * kernel has the header that chooses something. A matrix product stays one, and takes no longer than before, or the
- * library that one of the two is left to runs the merged one too (product.c). A kernel that stores to what an
+ * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by parts
+ * stay alone with what they give (passes/schedule/moments.c). A kernel that stores to what an
  * earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a buffer is
  * loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
  * temporaries that nobody loads any more vanish. A kernel that computes from constants alone runs once, when a
@@ -19,6 +20,8 @@
  * of what it reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse/fuse.h"
+
+#include "passes/schedule/moments.h"
 
 #include <string.h>
 
@@ -272,6 +275,26 @@ static bool keeps_product(double *cycles, const char **why_not, fuse *fu, uint32
     return counts_fewer(why_not, fu, *cycles, fa->product + fb->product, mt);
 }
 
+/* Is k a mean and a variance of rows that are read once, by parts (passes/schedule/moments.c)? */
+static bool is_by_parts(fuse *fu, sn_kern k, bool alone) {
+    sn_moments mo;
+    return sn_moments_find(&mo, fu->cx, k) && sn_moments_part(&mo, fu->cx, alone);
+}
+
+/* Reductions that wait for one another are cut into parts apart, or as a mean and a variance. These stay alone with what
+ * they give: whoever reads the row again stands behind all of its parts. */
+static bool keeps_parts(const char **why_not, fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
+    if (!fu->cx->target->is_gpu || !mt->vertical) return true;
+    *why_not = "too few rows to fill the device, which it could if each reduction were cut";
+    if (mt->waits) {
+        sn_kern both = try_merge(fu, a, b, mt);
+        return both.i && is_by_parts(fu, both, true);
+    }
+    *why_not = "its rows are read by parts";
+    bool reads_row = mt->shared < mt->b.n || sn_fuse_steps(fu->m, fu->nodes[b].k);
+    return !reads_row || !is_by_parts(fu, fu->nodes[a].k, false);
+}
+
 /* Merge x and y in the order that data asks for. */
 static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     uint32_t a = x, b = y;
@@ -301,7 +324,7 @@ static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     }
     double cycles;
     const char *why_not;
-    if (!keeps_product(&cycles, &why_not, fu, a, b, &mt)) {
+    if (!keeps_parts(&why_not, fu, a, b, &mt) || !keeps_product(&cycles, &why_not, fu, a, b, &mt)) {
         sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), why_not);
         return false;
     }

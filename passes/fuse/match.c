@@ -225,17 +225,16 @@ static bool passes_sum(const sn_module *m, const sn_access_list *in_a, const sn_
     return false;
 }
 
-/* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction). */
-static bool keeps_parts(sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
-                        const sn_access_list *in_b) {
-    if (!mt->vertical || !cx->target->is_gpu) return true;
+/* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
+ * where rows are few. */
+static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
+                           const sn_access_list *in_a, const sn_access_list *in_b) {
+    if (!mt->vertical || !cx->target->is_gpu) return false;
     int64_t of_a = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
     int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), blocks = cx->target->cluster;
     int64_t row = of_a > of_b ? of_a : of_b;
-    if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return true;
-    bool ok = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
-    if (!ok) mt->why_not = "too few rows to fill the device, which it could if each reduction were cut";
-    return ok;
+    if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return false;
+    return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
 /* Merging at the level of rows leaves one block for a row, or a cluster: enough rows, or a row that it does quickly. */
@@ -317,7 +316,9 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     mt->bytes = bytes_saved(mt, m, in_a, in_b);
     axis_map am;
     map_axes(&am, m, in_a, in_b);
-    return worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
-           inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) && dependences_hold(mt, m, in_a, in_b) &&
-           keeps_parallelism(mt, cx, in_a, in_b) && keeps_parts(mt, cx, a, b, in_a, in_b);
+    bool ok = worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
+              inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) &&
+              dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, in_a, in_b);
+    mt->waits = ok && waits_for_rows(mt, cx, a, b, in_a, in_b);
+    return ok;
 }

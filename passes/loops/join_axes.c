@@ -66,7 +66,8 @@ static bool find_sides(join *j) {
     if (!store.i || !look_at_access(j, &j->stored, sn_stmt_get(j->m, store)) || !grow(j, &j->stored)) return false;
     for (sn_stmt s = sn_region_first(j->m, j->k, body); s.i; s = sn_next(j->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(j->m, s);
-        if (r->op != SN_LOP_LOAD || !look_at_access(j, &j->loaded, r)) continue;
+        if (r->op != SN_LOP_LOAD || sn_buf_bytes(j->m, r->buf) < SN_TILE_SMALL) continue; /* that stays in the cache */
+        if (!look_at_access(j, &j->loaded, r)) continue;
         if (j->loaded.strides[j->stored.at[0]] != 1 && grow(j, &j->loaded)) return true;
     }
     return false;

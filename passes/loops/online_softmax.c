@@ -15,10 +15,8 @@
  * registers between the two loops (stays_in_registers). Cost of the pass: pairs of nests of a kernel times statements
  * in them.
  */
-#include "passes/base/nest.h"
+#include "passes/base/twins.h"
 #include "passes/schedule/constants.h"
-
-#include <string.h>
 
 enum { MAX_STATES = 8 };
 
@@ -29,7 +27,7 @@ typedef struct online {
     sn_chain outer, max, sum;
     uint32_t comb, state; /* of the maximum, in the reduce `max` */
     sn_val shifts[4];     /* what is subtracted in `sum`, by combiner */
-    sn_val *twin;         /* by value in `max`: the same one in `sum` */
+    sn_twins twins;       /* of `max` and `sum` */
 } online;
 
 static const sn_stmt_rec *def_of(const sn_module *m, sn_val v) { return sn_stmt_get(m, sn_val_get(m, v)->def); }
@@ -38,32 +36,6 @@ static const sn_stmt_rec *def_of(const sn_module *m, sn_val v) { return sn_stmt_
 
 static bool is_reduce(const sn_module *m, sn_stmt s) {
     return sn_stmt_get(m, s)->op == SN_LOP_REDUCE && sn_stmt_get(m, s)->kind == SN_AXIS_SEQ;
-}
-
-/* e of `max` in the words of `sum`. */
-static sn_ix translated(const online *on, sn_ix e) {
-    sn_axis from[SN_MAX_CHAIN];
-    sn_ix to[SN_MAX_CHAIN];
-    for (uint32_t k = 0; k < on->max.n; k++) {
-        from[k] = sn_stmt_axis(on->m, on->max.at[k]);
-        to[k] = sn_ix_axis(on->m, sn_stmt_axis(on->m, on->sum.at[k]));
-    }
-    return e.i ? sn_ix_subst(on->m, e, from, to, on->max.n) : e;
-}
-
-/* Is value a of `max` the value b of `sum`, in the same iteration? */
-static bool alike(online *on, sn_val a, sn_val b) {
-    if (a.i == b.i || on->twin[a.i].i == b.i) return true;
-    const sn_stmt_rec *x = def_of(on->m, a), *y = def_of(on->m, b);
-    if (x->parent.i != on->max.at[on->max.n - 1].i || y->parent.i != on->sum.at[on->sum.n - 1].i) return false;
-    if (x->op != y->op || x->dtype != y->dtype || x->n_in != y->n_in || x->has_mask != y->has_mask) return false;
-    if (x->op == SN_LOP_CONST && (x->i != y->i || memcmp(&x->f, &y->f, sizeof x->f))) return false;
-    if (x->buf.i != y->buf.i || (x->buf.i && sn_kern_stores(on->m, on->k, x->buf))) return false;
-    if (translated(on, x->ix).i != y->ix.i || translated(on, x->bound).i != y->bound.i) return false;
-    for (uint32_t k = 0; k < x->n_in; k++)
-        if (!alike(on, x->in[k], y->in[k])) return false;
-    on->twin[a.i] = b;
-    return true;
 }
 
 /* c is m, or select(isinf m, something, m) outside of the loop `sum`. */
@@ -79,13 +51,6 @@ static bool is_shift(const online *on, sn_val c, sn_val max) {
 
 static sn_stmt yield_of(const sn_module *m, const sn_chain *c) { return sn_stmt_get(m, c->at[c->n - 1])->last; }
 
-static bool same_extents(const online *on) {
-    if (on->max.n != on->sum.n) return false;
-    for (uint32_t k = 0; k < on->max.n; k++)
-        if (!sn_ix_eq(sn_stmt_extent(on->m, on->max.at[k]), sn_stmt_extent(on->m, on->sum.at[k]))) return false;
-    return true;
-}
-
 /* Does the combiner c of `sum` add up e^(x - shift), x being what the combiner on->comb of `max` sees? */
 static bool matches_one(online *on, uint32_t c) {
     const sn_module *m = on->m;
@@ -95,7 +60,7 @@ static bool matches_one(online *on, uint32_t c) {
     const sn_stmt_rec *sub = def_of(m, e->in[0]);
     if (sub->op != SN_LOP_SUB || !is_shift(on, sub->in[1], sn_result(max, on->state))) return false;
     on->shifts[c] = sub->in[1];
-    return alike(on, sn_stmt_get(m, yield_of(m, &on->max))->in[on->state], sub->in[0]);
+    return sn_twins_alike(&on->twins, sn_stmt_get(m, yield_of(m, &on->max))->in[on->state], sub->in[0]);
 }
 
 /* Every combiner of `sum` has to match: one that does not would still read the row. Nor may it store on the way. */
@@ -110,7 +75,7 @@ static bool matches(online *on) {
 /* Sets comb and state to the maximum that `sum` belongs to. */
 static bool find_max(online *on) {
     const sn_stmt_rec *max = sn_stmt_get(on->m, on->max.at[0]);
-    if (!same_extents(on) || max->n_results == MAX_STATES) return false;
+    if (!sn_twins_extents(&on->twins) || max->n_results == MAX_STATES) return false;
     on->state = 0;
     for (on->comb = 0; on->comb < max->n_combs; on->state += sn_combs[max->combs[on->comb++]].states)
         if (max->combs[on->comb] == SN_COMB_MAX && sn_is_float(sn_val_get(on->m, sn_result(max, on->state))->dtype) &&
@@ -233,7 +198,7 @@ sn_status sn_pass_online_softmax(sn_pass_ctx *cx, bool *changed) {
                 room = 2 * m->vals.count;
                 twin = SN_NEWN(cx->scratch, sn_val, room);
             }
-            on.twin = twin;
+            on.twins = (sn_twins){m, on.k, &on.max, &on.sum, twin};
             if (!first_pair(&on)) break;
             sn_remark(cx, sn_kern_get(m, on.k)->name, "maximum and sum of %lld exponentials in one reading",
                       (long long)sn_chain_count(m, &on.max));

@@ -198,11 +198,13 @@ static phase *phase_of(model *md, sn_stmt s) {
     return &md->phases.at[md->phases.n - 1];
 }
 
-/* A load whose value goes straight to shared memory: cp.async. */
+/* A load whose value goes straight to shared memory and nowhere else: cp.async. */
 static bool is_copy(const model *md, const sn_stmt_rec *r) {
     if (r->op != SN_LOP_LOAD || !r->next.i || md->t->sm < 80) return false;
     const sn_stmt_rec *to = sn_stmt_get(md->m, r->next);
-    return to->op == SN_LOP_STORE && to->in[0].i == r->result.i && sn_buf_get(md->m, to->buf)->scope == SN_BUF_SHARED;
+    if (to->op != SN_LOP_STORE || to->in[0].i != r->result.i) return false;
+    bool alone = !to->next.i || sn_stmt_get(md->m, to->next)->op == SN_LOP_LOAD;
+    return alone && sn_buf_get(md->m, to->buf)->scope == SN_BUF_SHARED;
 }
 
 static void count_memory(model *md, sn_stmt s) {

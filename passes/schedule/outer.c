@@ -3,9 +3,11 @@
  *     column = (g*X + x)*V + v;  element = (uo*U + u)*Y + y
  *
  * Columns beyond the last are computed as copies of the last vector, with stores masked, because all threads have to
- * take part in the reductions over block.y.
+ * take part in the reductions over block.y. Where several nests want the same elements a block keeps its columns
+ * (outer_keep.c, stage.c).
  */
 #include "passes/schedule/figures.h"
+#include "passes/schedule/outer_keep.h"
 #include "passes/schedule/schedules.h"
 
 /* ---- choosing ---- */
@@ -49,6 +51,12 @@ static void spread(const sn_target *t, const sn_schedule_shape *sh, const column
     }
 }
 
+/* Loads of so many bytes that a thread waits for together where as many are resident as there can be. Half of them do
+ * nearly as well. */
+static uint32_t fill_flight(const sn_target *t, uint32_t bytes) {
+    return sn_pow2_ceil(sn_ceil_div(t->flight_bytes, (int64_t)t->unit_threads * bytes));
+}
+
 static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
@@ -64,6 +72,8 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (!sc->block_x)
         sc->block_x =
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
+    bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared;
+    if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
     if (open && t->is_gpu) spread(t, sh, co, sc);
     if (!sc->block_y) {
         sc->block_y = 1;
@@ -75,6 +85,8 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     }
     if (!sc->unroll) { /* loads in flight, as many as are useful, as far as accumulators leave registers */
         uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
+        if (bytes && t->is_gpu && 2 * most < fill_flight(t, bytes))
+            most = sn_least(fill_flight(t, bytes), SN_NARROW_LOADS);
         if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
         sc->unroll = sn_least(most ? most : 1, sn_pow2_floor((sh->max_count + sc->block_y - 1) / sc->block_y));
     }
@@ -109,7 +121,8 @@ sn_status sn_schedule_outer_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
 
 /* ---- binding ---- */
 
-static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
+/* Returns the new nest. */
+static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
     sn_level levels[3];
     uint32_t n = 0;
     int64_t y = sc->block_y, steps = (nest->count + y - 1) / y, unroll = sc->unroll < steps ? sc->unroll : steps;
@@ -118,7 +131,14 @@ static void bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, 
     if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * y, SN_AXIS_SEQ};
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, y, SN_AXIS_UNROLL};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
-    sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
+    return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
+}
+
+/* What fits stays on the chip: registers leave a thread half of its own to compute with. */
+static void keep(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc) {
+    const sn_target *t = cx->target;
+    uint32_t budget = sc->shared ? t->shared_bytes - SN_SHARED_SLOTS : t->max_regs * 6;
+    if (t->is_gpu && (sc->persistent || sc->shared)) sn_schedule_stage(cx, k, sh, body, sc, budget);
 }
 
 static sn_ix put_loop(sn_module *m, sn_kern k, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
@@ -143,7 +163,7 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, 
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
-    for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(cx, k, &sh->nests[i], sc);
+    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].top = bind_nest(cx, k, &sh->nests[i], sc);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     if (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc)) {
@@ -166,5 +186,6 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     }
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_schedule_subst_outer(cx, &body, sh, column);
+    keep(cx, k, sh, into, sc);
     if (partial) sn_mask_accesses(cx, k, columns, mask, false);
 }

@@ -37,14 +37,14 @@ static void count_stores(rows *ro, const sn_module *m, sn_stmt nest) {
     }
 }
 
-/* Buffers that a nest reads after another one has read or written them. */
-static void find_kept(rows *ro, const sn_module *m) {
+uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedule_shape *sh) {
     enum { MAX = 16 };
     sn_buf seen[MAX];
-    uint32_t in_nest[MAX], n = 0;
-    for (uint32_t i = 0; i < ro->sh->n_nests; i++) {
-        sn_stmt end = sn_stmt_walk_skip(m, ro->sh->nests[i].top);
-        for (sn_stmt s = ro->sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+    uint32_t in_nest[MAX], n = 0, kept = 0;
+    *widest = 0;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (!r->buf.i) continue;
             uint32_t k = 0;
@@ -52,12 +52,13 @@ static void find_kept(rows *ro, const sn_module *m) {
             if (k == n && n < MAX) seen[n] = r->buf, in_nest[n++] = i;
             else if (k < n && r->op == SN_LOP_LOAD && in_nest[k] < i) {
                 uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-                ro->kept += bytes;
-                if (bytes > ro->widest) ro->widest = bytes;
+                kept += bytes;
+                if (bytes > *widest) *widest = bytes;
                 in_nest[k] = UINT32_MAX; /* counted */
             }
         }
     }
+    return kept;
 }
 
 static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
@@ -75,7 +76,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         count_stores(&ro, m, nest->top);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
-    find_kept(&ro, m);
+    ro.kept = sn_schedule_kept(&ro.widest, m, sh);
     return ro;
 }
 

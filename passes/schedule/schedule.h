@@ -92,6 +92,10 @@ sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 
+/* Bytes of an element that nests of a row or column read after another nest has read or written them, and of the largest of
+ * these (rows.c). */
+uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedule_shape *sh);
+
 /* ---- binding ---- */
 
 /* Detach the statements inside the outer loops, drop the loops (linked by `next` no more: the list is in out). */
@@ -107,9 +111,9 @@ bool sn_schedule_row_is_open(const sn_pass_ctx *cx, const sn_schedule_shape *sh)
 /* Replace a nest by  block.x { [seq] { unroll { vector { body } } } }; returns the new one. */
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc);
 
-/* Values that several nests of a row load, or one stores and a later one loads, stay in registers, up to `budget` bytes
- * a thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones, in
- * `body`. Returns the bytes that a thread (block) keeps. */
+/* Values that several nests of a row (or column) load, or one stores and a later one loads, stay in registers, up to `budget`
+ * bytes a thread, or (sched->shared) in shared memory, up to `budget` bytes a block. The nests of sh are the bound ones,
+ * in `body`: of columns, the loop over threads or lanes that own them. Returns the bytes that a thread (block) keeps. */
 uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, const sn_sched *sched,
                            uint32_t budget);
 

@@ -15,6 +15,11 @@
  * and then a loop of its own in front of the nest that needs them first copies the elements, without registers and all
  * at once (see passes/loops/async_copy.c).
  *
+ * Columns (class outer) have the threads x and the lanes v outside of their nests, whose threads y share the rows. A
+ * thread keeps what it loads itself, in registers, or in places of its own in shared memory, which the first nest fills:
+ *
+ *     p = private * (y*X + x) + (uo*U + u)*V + v         s[(((uo*U + u)*Y + y)*X + x)*V + v]
+ *
  * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
 #include "passes/schedule/schedule.h"
@@ -58,6 +63,7 @@ typedef struct stage {
     sn_kern k;
     const sn_schedule_shape *sh;
     sn_stmt body;
+    sn_stmt columns, lanes; /* loops around all nests: threads that own columns, and their lanes; none: rows */
     bound_nest nests[SN_MAX_NESTS];
     uint32_t n_nests;
     SN_VEC(entry) entries;
@@ -180,14 +186,20 @@ static void find_entries(stage *st) {
 
 /* ---- places ---- */
 
+static int64_t lanes_of(const stage *st) {
+    return st->lanes.i ? sn_ix_value(st->m, sn_stmt_extent(st->m, st->lanes)) : 1;
+}
+
+static bool is_of_threads(sn_axis_kind kind) {
+    return kind == SN_AXIS_BLOCK_X || kind == SN_AXIS_BLOCK_Y || kind == SN_AXIS_CLUSTER;
+}
+
 /* Elements of one thread in a nest. */
 static int64_t thread_size(const stage *st, uint32_t nest) {
-    int64_t n = 1;
-    for (uint32_t k = 0; k < st->nests[nest].n; k++) {
-        sn_axis_kind kind = sn_stmt_get(st->m, st->nests[nest].at[k])->kind;
-        if (kind != SN_AXIS_BLOCK_X && kind != SN_AXIS_CLUSTER)
+    int64_t n = lanes_of(st);
+    for (uint32_t k = 0; k < st->nests[nest].n; k++)
+        if (!is_of_threads(sn_stmt_get(st->m, st->nests[nest].at[k])->kind))
             n *= sn_ix_value(st->m, sn_stmt_extent(st->m, st->nests[nest].at[k]));
-    }
     return n;
 }
 
@@ -204,6 +216,17 @@ static int64_t level_stride(const sn_sched *sc, sn_axis_kind kind, int64_t priva
     return sc->shared && kind != SN_AXIS_VECTOR ? rest * sc->block_x : rest;
 }
 
+/* The same where threads and lanes that own columns stand outside of the nest. */
+static int64_t column_stride(const stage *st, const sn_sched *sc, sn_axis_kind kind, int64_t private, int64_t rest) {
+    if (kind == SN_AXIS_BLOCK_X) return sc->shared ? lanes_of(st) : private;
+    if (kind == SN_AXIS_BLOCK_Y) return sc->block_x * (sc->shared ? lanes_of(st) : private);
+    return sc->shared ? rest * sc->block_x * sc->block_y : rest;
+}
+
+static sn_ix step_of(const stage *st, sn_stmt level, int64_t stride) {
+    return sn_ix_scale(st->m, sn_ix_axis(st->m, sn_stmt_axis(st->m, level)), stride);
+}
+
 /* Offset of the current element of a nest in the buffer that keeps it. */
 static sn_ix kept_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
     sn_module *m = st->m;
@@ -214,12 +237,15 @@ static sn_ix kept_offset(const stage *st, uint32_t nest, const sn_sched *sc) {
         vector = sn_ix_value(m, sn_stmt_extent(m, bn->at[bn->n - 1]));
     for (uint32_t k = 0; k < bn->n; k++) {
         sn_axis_kind kind = sn_stmt_get(m, bn->at[k])->kind;
-        if (kind != SN_AXIS_CLUSTER && kind != SN_AXIS_BLOCK_X) rest /= sn_ix_value(m, sn_stmt_extent(m, bn->at[k]));
-        int64_t stride = level_stride(sc, kind, private, rest, vector);
-        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, bn->at[k])), stride));
+        if (!is_of_threads(kind)) rest /= sn_ix_value(m, sn_stmt_extent(m, bn->at[k]));
+        int64_t stride =
+            st->columns.i ? column_stride(st, sc, kind, private, rest) : level_stride(sc, kind, private, rest, vector);
+        e = sn_ix_add(m, e, step_of(st, bn->at[k], stride));
     }
-    if (sn_stmt_get(m, st->body)->kind == SN_AXIS_BLOCK_Y)
-        e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, sn_stmt_axis(m, st->body)), row));
+    if (st->columns.i)
+        e = sn_ix_add(m, e, step_of(st, st->columns, column_stride(st, sc, SN_AXIS_BLOCK_X, private, 1)));
+    if (st->lanes.i) e = sn_ix_add(m, e, step_of(st, st->lanes, 1));
+    if (sn_stmt_get(m, st->body)->kind == SN_AXIS_BLOCK_Y) e = sn_ix_add(m, e, step_of(st, st->body, row));
     return e;
 }
 
@@ -286,7 +312,7 @@ static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc)
         sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
                    sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
     sn_buf_get(m, reg)->private_size = (uint32_t)private;
-    if (sc->shared && r->op == SN_LOP_LOAD && can_copy(e)) {
+    if (sc->shared && !st->columns.i && r->op == SN_LOP_LOAD && can_copy(e)) {
         put_copy(st, e, reg, sc);
         replace_use(st, e->s, e->nest, reg, sc);
     } else {
@@ -314,6 +340,10 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
                            uint32_t budget) {
     stage st = {.cx = cx, .m = cx->m, .k = k, .sh = sh, .body = body};
     uint32_t number = 0, used = 0;
+    sn_axis_kind kind = sn_stmt_get(cx->m, body)->kind;
+    if (sc->cls == SN_SCHED_OUTER && kind == SN_AXIS_VECTOR)
+        st.lanes = body, st.columns = sn_stmt_get(cx->m, body)->parent;
+    else if (sc->cls == SN_SCHED_OUTER) st.columns = body;
     find_nests(&st, sh, sc->shared);
     find_entries(&st);
     for (uint32_t i = 0; i < st.entries.n; i++) {
@@ -326,7 +356,7 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
     }
     drop_dead_temps(&st);
     if (number)
-        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u rows stay in %s", number,
-                  sc->shared ? "shared memory" : "registers");
+        sn_remark(cx, sn_kern_get(cx->m, k)->name, "%u %s stay in %s", number,
+                  st.columns.i ? "tiles of columns" : "rows", sc->shared ? "shared memory" : "registers");
     return used;
 }
