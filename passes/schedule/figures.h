@@ -40,6 +40,12 @@ static inline uint32_t sn_widest(const sn_pass_ctx *cx, uint32_t bytes) {
     return aligned ? sn_least(aligned, 8) : 1;
 }
 
+/* ... where bytes are all that is accessed, as by reductions of a GPU: 16 of them. */
+static inline uint32_t sn_widest_alone(const sn_pass_ctx *cx, uint32_t bytes) {
+    const sn_target *t = cx->target;
+    return t->is_gpu && bytes == 1 ? sn_least(t->vector_bytes, t->io_align) : sn_widest(cx, bytes);
+}
+
 /* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */
 static inline uint32_t sn_steps_ahead(int64_t n, const sn_sched *sc) {
     int64_t most = sc->vector > 8 ? SN_SCAN_WIDE_STEPS : SN_SCAN_STEPS, turns = (n + most - 1) / most;
