@@ -2,7 +2,7 @@
  *
  *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
  *     statements   statement.c (one statement; loops)
- *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
+ *     nests        keyed.c and reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      region.c (in order, by blocks, by threads), lanes.c (as a vector), interior.c (without edges)
  *     accesses     access.c (load, store), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
@@ -306,6 +306,8 @@ void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t 
 /* Where they are bytes: the state with x, lane by lane; all lanes of the state become one. false: nothing was done. */
 bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x);
 bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state);
+/* The larger or smaller of two words, 16 bits by 16 bits; from 9.0 on. */
+lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y);
 
 /* ---- combine.c ---- */
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
@@ -435,6 +437,13 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
                       uint32_t n);
 
 /* ======== nests ======== */
+
+/* ---- keyed.c ---- */
+/* Is s, whose innermost part is over `lanes` (s itself, or a vector in its written-out iterations), a reduction with
+ * positions by keys? */
+bool sn_gen_has_keys(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes);
+/* What it comes to: x has the values of each iteration. */
+void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, lv *state);
 
 /* ---- reduce.c ---- */
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);

@@ -1,4 +1,5 @@
-/* packed.c: reductions of bytes, several at a time: the lanes of a vector become one, and vectors are combined lane by lane.
+/* packed.c: reductions of bytes, several at a time: the lanes of a vector become one, and vectors are combined lane by
+ * lane.
  *
  *     the largest of 16 bytes     words of two 16-bit lanes: max(w, w << 8) has the larger of two bytes in each upper half,
  *                                 whatever stands in the lower one; then in pairs
@@ -6,9 +7,10 @@
  *     their sum                   a word times 1, 1, 1, 1, added to the sum of those before it (dp4a), widened at the end
  *     is any of them not 0        the or of the words
  *
- * Three or four instructions for four bytes, where one by one each takes as many: memory delivers 18 bytes a cycle to a
- * multiprocessor, which begins 128 instructions. GPUs alone: the vectors of a CPU have bytes. Integers are exact in any order; what
- * is no such reduction, or no whole words, is left to combine.c. Tests that always hold (interior.c) are looked through.
+ * Three or four instructions for four bytes, where one by one each takes as many: memory delivers 18 bytes a cycle to
+ * a multiprocessor, which begins 128 instructions. GPUs alone: the vectors of a CPU have bytes. Integers are exact in
+ * any order; what is no such reduction, or no whole words, is left to combine.c. Tests that always hold (interior.c)
+ * are looked through.
  */
 #include "codegen-llvm/gen.h"
 
@@ -46,6 +48,10 @@ static lv extreme(sn_em *em, sn_comb comb, sn_dtype t, lv x, lv y) {
     return em_bitcast(em, em_call2(em, name, em_bitcast(em, x, pair), em_bitcast(em, y, pair)), em->cg->i32);
 }
 
+lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y) {
+    return has_pairs(g) ? extreme(&g->em, comb, t, x, y) : NULL;
+}
+
 static lv upwards(sn_em *em, lv word, int64_t bits) { return em_shl(em, word, sn_em_i(em, word, bits)); }
 
 /* Of all lanes. */
@@ -62,7 +68,8 @@ static lv extreme_of(sn_em *em, sn_comb comb, sn_dtype t, lv x) {
 bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x) {
     sn_em *em = &g->em;
     if (!is_extreme(comb) || t == SN_BOOL || !is_bytes(*state) || !is_bytes(x) || !has_pairs(g)) return false;
-    lv a = as_words(em, *state, em->cg->i32, WORD), b = as_words(em, x, em->cg->i32, WORD), all = LLVMGetPoison(LLVMTypeOf(a));
+    lv a = as_words(em, *state, em->cg->i32, WORD), b = as_words(em, x, em->cg->i32, WORD),
+       all = LLVMGetPoison(LLVMTypeOf(a));
     for (uint32_t i = 0; i < sn_em_lanes(a); i++) {
         lv p = sn_em_lane(em, a, i), q = sn_em_lane(em, b, i), upper = extreme(em, comb, t, p, q);
         lv lower = extreme(em, comb, t, upwards(em, p, 8), upwards(em, q, 8));
@@ -77,7 +84,9 @@ bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x) 
 
 /* ---- sums, any, all ---- */
 
-static bool always(lv mask) { return LLVMIsConstant(mask) && LLVMIsAConstant(mask) && !LLVMIsNull(mask) && !LLVMIsUndef(mask); }
+static bool always(lv mask) {
+    return LLVMIsConstant(mask) && LLVMIsAConstant(mask) && !LLVMIsNull(mask) && !LLVMIsUndef(mask);
+}
 
 /* What is selected by a test that is a constant; only tests that hold are. */
 static lv look_through(lv x) {

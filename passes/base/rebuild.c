@@ -60,7 +60,7 @@ typedef struct rebuild {
     sn_stmt guard;     /* the `if` around the body of a loop, when there is one */
     sn_val mask;       /* the test of a reduce or scan, when there is one */
     int64_t count;
-    const sn_nest_test *test; /* NULL: positions are compared as they are */
+    const sn_nest_test *test;    /* NULL: positions are compared as they are */
     bool guarded, scan, by_lane; /* by_lane: lanes of a vector may answer the test differently */
 } rebuild;
 
@@ -153,7 +153,14 @@ static void put_yields(rebuild *rb, sn_stmt old_yield) {
 
 sn_stmt sn_nest_rebuild_by(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
                            const sn_level *levels, uint32_t n, const sn_nest_test *test) {
-    rebuild rb = {.cx = cx, .m = cx->m, .k = k, .top = top, .nest = in_nest, .levels = levels, .n = n, .count = count,
+    rebuild rb = {.cx = cx,
+                  .m = cx->m,
+                  .k = k,
+                  .top = top,
+                  .nest = in_nest,
+                  .levels = levels,
+                  .n = n,
+                  .count = count,
                   .test = test};
     sn_range reach = sn_ix_range(cx->m, base);
     int64_t last = reach.hi;

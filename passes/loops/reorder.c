@@ -5,17 +5,18 @@
  *
  * Every access of the nest votes on every pair of axes: the one with the smaller stride wants to be inner; an access
  * that an axis does not move does not vote for it (Inductor's pick_loop_order). Majority wins; a tie keeps the order.
- * Stores count double, since scattered stores cost more than scattered loads. `reorder` is legal because outer loops are
- * parallel; it leaves the nests inside them as they are, so that `fuse` sees those of a row in one order.
+ * Stores count double, since scattered stores cost more than scattered loads. `reorder` is legal because outer loops
+ * are parallel; it leaves the nests inside them as they are, so that `fuse` sees those of a row in one order.
  *
  *     reduce sum r in 4 { reduce sum s in 8 { load x[r + 4*s] } }  ->  reduce sum s in 8 { reduce sum r in 4 { ... } }
  *
- * `reorder-reductions` orders those, when all that is fused is in one kernel: all nests of the kernel in the same way, since they
- * share a row that stays on the chip, and each access by the bytes of its buffer. Legal: the combiners take their elements in any
- * order. The order of a sum becomes that of memory, so its last bits may change, as in `collapse`; it is fixed, so that they
- * are the same from run to run. A reduction that carries positions yields the position in the graph, whatever the order, and
- * the smallest one wins. Products, and what else reads all of its elements again for other results, keep their order, by which
- * their classes know them; so do scans. Cost of both: accesses times axes squared.
+ * `reorder-reductions` orders those, when all that is fused is in one kernel: all nests of the kernel in the same way,
+ * since they share a row that stays on the chip, and each access by the bytes of its buffer. Legal: the combiners take
+ * their elements in any order. The order of a sum becomes that of memory, so its last bits may change, as in
+ * `collapse`; it is fixed, so that they are the same from run to run. A reduction that carries positions yields the
+ * position in the graph, whatever the order, and the smallest one wins. Products, and what else reads all of its
+ * elements again for other results, keep their order, by which their classes know them; so do scans. Cost of both:
+ * accesses times axes squared.
  */
 #include "passes/base/nest.h"
 
@@ -112,7 +113,8 @@ static bool find_nests(nests *out, sn_module *m, sn_kern k) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!sn_lop_has_region(r->op)) continue;
         sn_chain *c = &out->at[out->n];
-        if (out->n == SN_MAX_CHAIN || !sn_is_nest(r) || r->kind != SN_AXIS_SEQ || !sn_nest_perfect(c, m, s)) return false;
+        if (out->n == SN_MAX_CHAIN || !sn_is_nest(r) || r->kind != SN_AXIS_SEQ || !sn_nest_perfect(c, m, s))
+            return false;
         for (uint32_t d = 0; d < c->n; d++)
             if (sn_is_scan(m, c->at[d])) return false;
         if (out->n++ && !same_extents(m, c, &out->at[0])) return false;
@@ -127,7 +129,8 @@ static bool moved_by(const sn_module *m, sn_ix e, const sn_chain *c, bool all) {
     return all ? n == c->n : n > 0;
 }
 
-/* The accesses of a nest vote; false where it stores an element in several iterations. *once: some buffer is read once. */
+/* The accesses of a nest vote; false where it stores an element in several iterations. *once: some buffer is read
+ * once. */
 static bool count_nest(ballot *bl, bool *once, sn_module *m, const sn_chain *outer, const sn_chain *c) {
     sn_stmt top = c->at[0], end = sn_stmt_walk_skip(m, top);
     for (sn_stmt s = top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {

@@ -4,11 +4,11 @@
  *  -> k0_part: loop s in 528 { %0 = reduce sum r in 508416 { load x[508416*s + r] }  store k0_p0[s], %0 }
  *     k0: %0 = reduce sum s in 528 { load k0_p0[s] }  store y[0], %0
  *
- * There are as many parts as keep all multiprocessors busy equally long, and parts of a row begin with a line of memory, so that
- * their vectors are whole ones.
+ * There are as many parts as keep all multiprocessors busy equally long, and parts of a row begin with a line of
+ * memory, so that their vectors are whole ones.
  *
- * Columns that are few, or no multiple of a vector, become wide ones: what stands side by side in memory is reduced side by side,
- * and put together by the second kernel. Either W iterations of the reduction that follow each other,
+ * Columns that are few, or no multiple of a vector, become wide ones: what stands side by side in memory is reduced
+ * side by side, and put together by the second kernel. Either W iterations of the reduction that follow each other,
  *
  *     loop i in 3 { reduce sum r in 4000000 { load x[3*r + i] } }
  *  -> k0_part: loop s in 66 { loop j in 192 { reduce sum q in 947 { load x[181824*s + 192*q + j] }  store k0_p0[192*s + j] } }
@@ -20,11 +20,12 @@
  *  -> k0_part: loop j in 48900 { reduce sum r in 256 { load x[48900*r + j] }  store k0_p0[j] }
  *     k0: loop i in 16300 { reduce sum w in 3 { load k0_p0[3*i + w] }  store y[i] }
  *
- * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
- * The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect reduce
- * nest that would leave the device idle are cut, or whose columns become wider, and only on a GPU; none that a library runs.
- * Products whose header says how they are done are left whole, and so are those of few rows that keep the memory busy as they
- * are, and those of tiles whose sums are not very long: `choose` cuts those that gain by it. Cost: linear in the kernel.
+ * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second
+ * one. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect
+ * reduce nest that would leave the device idle are cut, or whose columns become wider, and only on a GPU; none that a
+ * library runs. Products whose header says how they are done are left whole, and so are those of few rows that keep
+ * the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that gain by it.
+ * Cost: linear in the kernel.
  */
 #include "passes/base/rebuild.h"
 
@@ -62,16 +63,15 @@ static bool reduces_along(const cut *c) {
     return inner >= sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
 }
 
-/* From lo to hi parts of so many blocks each: the first number that leaves multiprocessors hardly idle at the end and parts of equal
- * length; else the first one that does the former, or comes nearest. */
-static int64_t even_parts(const cut *c, int64_t blocks, int64_t lo, int64_t hi) {
-    int64_t units = c->cx->target->units, parts = lo, steps = sn_ceil_div(c->count, c->width);
+/* About `wanted` parts of so many blocks each: a number that leaves multiprocessors hardly idle at the end. A little
+ * fewer, if they are of equal length, else the first one that is no smaller, or what comes nearest. */
+static int64_t even_parts(const cut *c, int64_t blocks, int64_t wanted, int64_t most) {
+    int64_t units = c->cx->target->units, parts = wanted, steps = sn_ceil_div(c->count, c->width);
     double best = 0;
-    for (int64_t p = lo; p <= hi && p < lo + SN_SPLIT_TRIES; p++) {
+    for (int64_t p = wanted - wanted / SN_SPLIT_FEWER; p <= most && p < wanted + SN_SPLIT_TRIES; p++) {
         double turns = (double)(p * blocks) / (double)units, even = turns / (double)sn_ceil_div(p * blocks, units);
-        bool enough = even * 100 >= SN_SPLIT_EVEN;
-        if (enough && steps % p == 0) return p;
-        if (best * 100 < SN_SPLIT_EVEN && even > best) best = even, parts = p;
+        if (even * 100 >= SN_SPLIT_EVEN && steps % p == 0) return p;
+        if (p >= wanted && best * 100 < SN_SPLIT_EVEN && even > best) best = even, parts = p;
     }
     return parts;
 }
@@ -81,7 +81,7 @@ static int64_t parts_for(const cut *c, int64_t blocks, int64_t per_unit, int64_t
     int64_t wanted = per_unit * c->cx->target->units / (blocks ? blocks : 1), most = c->count / c->width / least;
     if (c->width > 1 && most > SN_SPLIT_SECOND / c->width) most = SN_SPLIT_SECOND / c->width;
     if (wanted > most) wanted = most;
-    return wanted < 2 ? 1 : even_parts(c, blocks, wanted - wanted / SN_SPLIT_FEWER, most < 2 * wanted ? most : 2 * wanted);
+    return wanted < 2 ? 1 : even_parts(c, blocks, wanted, most < 2 * wanted ? most : 2 * wanted);
 }
 
 /* Columns that lie side by side. */
@@ -106,7 +106,8 @@ static int64_t choose_parts(const cut *c, bool inner) {
 /* What wide columns are made of. */
 typedef struct columns {
     uint32_t bytes; /* of the smallest element */
-    uint32_t lanes; /* that start where a vector may: of the widest accesses, or those that all other axes leave aligned */
+    uint32_t
+        lanes; /* that start where a vector may: of the widest accesses, or those that all other axes leave aligned */
 } columns;
 
 /* Largest power of two that divides the steps of all axes of a chain but the last one. */
@@ -118,12 +119,14 @@ static uint32_t steps_divisor(const cut *c, sn_ix e, const sn_chain *in) {
     return d;
 }
 
-/* Does everything that the reduction loads lie side by side along the last axis of the reduction and the last outer one together?
- * behind: an element of the latter has those of the former; else an element of the former has those of the latter. */
+/* Does everything that the reduction loads lie side by side along the last axis of the reduction and the last outer
+ * one together? behind: an element of the latter has those of the former; else an element of the former has those of
+ * the latter. */
 static bool lies_beside(columns *out, const cut *c, bool behind) {
     sn_module *m = c->m;
     sn_axis r = sn_stmt_axis(m, c->chain.at[c->chain.n - 1]), i = sn_stmt_axis(m, c->outer.at[c->outer.n - 1]);
-    int64_t of_r, of_i, n_r = sn_ix_value(m, sn_axis_get(m, r)->extent), n_i = sn_ix_value(m, sn_axis_get(m, i)->extent);
+    int64_t of_r, of_i, n_r = sn_ix_value(m, sn_axis_get(m, r)->extent),
+                        n_i = sn_ix_value(m, sn_axis_get(m, i)->extent);
     sn_stmt end = sn_stmt_walk_skip(m, c->nest);
     *out = (columns){0, SN_POW2_MOST};
     for (sn_stmt s = c->nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
@@ -132,13 +135,15 @@ static bool lies_beside(columns *out, const cut *c, bool behind) {
         if (!sn_ix_coef(m, st->ix, r, &of_r) || !sn_ix_coef(m, st->ix, i, &of_i) || st->has_mask) return false;
         if (behind ? of_r != 1 || of_i != n_r : of_i != 1 || of_r != n_i) return false;
         sn_schedule_smaller(&out->bytes, sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype));
-        out->lanes = sn_least(out->lanes, sn_least(steps_divisor(c, st->ix, &c->outer), steps_divisor(c, st->ix, &c->chain)));
+        out->lanes =
+            sn_least(out->lanes, sn_least(steps_divisor(c, st->ix, &c->outer), steps_divisor(c, st->ix, &c->chain)));
     }
     if (out->bytes) out->lanes = sn_least(out->lanes, sn_widest_alone(c->cx, out->bytes));
     return out->bytes > 0;
 }
 
-/* Is the row that a part of is small enough for a second kernel to be worth it? One is made anyway where results are few. */
+/* Is the row that a part of is small enough for a second kernel to be worth it? One is made anyway where results are
+ * few. */
 static bool is_worth_it(const cut *c, const columns *co, int64_t blocks, int64_t least) {
     int64_t bytes = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), co->bytes);
     return bytes >= (blocks < SN_SPLIT_ENOUGH * c->cx->target->units ? SN_SPLIT_BYTES : least);
@@ -165,12 +170,14 @@ static void widen(cut *c) {
     if (!lies_beside(&co, c, false)) return;
     bool pieces = n * co.bytes < SN_LINE;
     if (!pieces && sn_pow2_divisor(n) >= co.lanes) return;
-    if (!is_worth_it(c, &co, sn_ceil_div(c->rows, SN_SPLIT_COLUMNS), pieces ? SN_SPLIT_BYTES : SN_SPLIT_ODD_BYTES)) return;
+    if (!is_worth_it(c, &co, sn_ceil_div(c->rows, SN_SPLIT_COLUMNS), pieces ? SN_SPLIT_BYTES : SN_SPLIT_ODD_BYTES))
+        return;
     while (w * n < SN_SPLIT_COLUMNS || sn_pow2_divisor(w * n) < co.lanes) w *= 2;
     if (c->count / w >= SN_SPLIT_WIDE_COLUMN && (c->chain.n == 1 || last % w == 0)) c->width = w;
 }
 
-/* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows would. */
+/* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows
+ * would. */
 static bool is_tiled(const cut *c) {
     sn_contraction product;
     const char *why_not;
@@ -218,7 +225,8 @@ static void wrap_in_loop(cut *c) {
     sn_chain_outer(&c->outer, m, c->k);
 }
 
-/* The flat position in the partial results of a part. column: in the last outer axis, which is of so many columns; none: the axis. */
+/* The flat position in the partial results of a part. column: in the last outer axis, which is of so many columns;
+ * none: the axis. */
 static sn_ix flat_row(const cut *c, const sn_chain *outer, sn_ix column, int64_t columns) {
     sn_ix index[SN_MAX_CHAIN], shape[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < outer->n; k++) {
@@ -239,8 +247,8 @@ static void make_partial_buffers(cut *c) {
     }
 }
 
-/* The loop over columns, in the copy, becomes one over wide ones. Out: which of the W iterations a column is of, and the test of what
- * goes beyond the last one: rows of W columns are whole, or each column has a test of its own. */
+/* The loop over columns, in the copy, becomes one over wide ones. Out: which of the W iterations a column is of, and
+ * the test of what goes beyond the last one: rows of W columns are whole, or each column has a test of its own. */
 static sn_ix widen_columns(cut *c, sn_stmt loop, sn_nest_test *test) {
     sn_module *m = c->m;
     sn_axis i = sn_stmt_axis(m, loop);
@@ -349,8 +357,7 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
         if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !sn_stmt_stores(m, c.nest, (sn_buf){0}) &&
             !sn_pass_library_runs(&why_not, cx, c.k)) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld results of %lld elements: cut into %lld parts%s",
-                      (long long)c.rows, (long long)c.count, (long long)c.parts,
-                      c.width > 1 ? " of wide columns" : "");
+                      (long long)c.rows, (long long)c.count, (long long)c.parts, c.width > 1 ? " of wide columns" : "");
             if (!c.outer.n) wrap_in_loop(&c);
             make_partial_buffers(&c);
             make_part(&c);

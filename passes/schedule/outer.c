@@ -49,7 +49,8 @@ static void spread(const sn_target *t, const sn_schedule_shape *sh, const column
     }
 }
 
-/* Rows that a thread loads together, as many as are useful, as far as accumulators leave registers: narrow loads are more. */
+/* Rows that a thread loads together, as many as are useful, as far as accumulators leave registers: narrow loads are
+ * more. */
 static uint32_t steps_together(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
     uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
     if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < SN_COLUMN_WORD) most = most * SN_COLUMN_WORD / bytes;
@@ -65,8 +66,8 @@ static double in_flight(const sn_target *t, const sn_schedule_shape *sh, const c
     return threads * steps_together(t, sh, co, sc) * sc->vector * co->bytes;
 }
 
-/* Threads that share the rows of a column: few where vectors are wide, more where blocks are too few for what should be in flight.
- * Narrow loads have to be many a thread instead. */
+/* Threads that share the rows of a column: few where vectors are wide, more where blocks are too few for what should
+ * be in flight. Narrow loads have to be many a thread instead. */
 static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     sc->block_y = 1;
     if (!t->is_gpu) return;
@@ -87,8 +88,8 @@ static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const c
 /* Short columns: a block takes as long to begin as for what would be ALONE_BYTES. */
 static void join_columns(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     int64_t each = (int64_t)sc->vector * co->bytes * sh->max_count;
-    while (sh->n_nests == 1 && each && sc->block_x * 2 <= SN_COLUMN_MOST_THREADS && sc->block_x * each < SN_ALONE_BYTES &&
-           blocks_of(sh, sc) >= 2 * SN_COLUMN_JOINED * t->units)
+    while (sh->n_nests == 1 && each && sc->block_x * 2 <= SN_COLUMN_MOST_THREADS &&
+           sc->block_x * each < SN_ALONE_BYTES && blocks_of(sh, sc) >= 2 * SN_COLUMN_JOINED * t->units)
         sc->block_x *= 2;
 }
 

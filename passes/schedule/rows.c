@@ -1,9 +1,9 @@
 /* rows.c: what the schedules of class inner have in common: the figures of a row that threads share, and its nests.
  *
- * Facts behind the figures: an access should be 16 bytes wide, and neighbouring lanes should cover whole lines; a row of
- * up to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that
- * fits in half of a block's registers is read once, and so is one that fits in shared memory. On the CPU the same shapes
- * hold with one thread and its SIMD width.
+ * Facts behind the figures: an access should be 16 bytes wide, and neighbouring lanes should cover whole lines; a row
+ * of up to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row
+ * that fits in half of a block's registers is read once, and so is one that fits in shared memory. On the CPU the same
+ * shapes hold with one thread and its SIMD width.
  *
  * Relies on shape.c. Does not bind the kernel: inner.c and mixed_order.c do.
  */
@@ -91,7 +91,8 @@ static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
     if (vector == 1 && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
-    if (once && vector * bytes >= SN_LEAST_WIDE) return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
+    if (once && vector * bytes >= SN_LEAST_WIDE)
+        return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
     return threads < SN_MOST_ROW_THREADS ? threads : SN_MOST_ROW_THREADS;
 }
@@ -202,14 +203,16 @@ static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. */
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
-    uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes), even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+    uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes),
+             even = sn_least(wide, sn_pow2_divisor(ro->divisor));
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide || even * bytes >= SN_WIDE_ENOUGH) return even;
     if (ro->sh->max_count < SN_LONG_ODD_ROW || ro->positions) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
-/* Has every multiprocessor a row, but do blocks follow each other so little that it rests while one begins and another ends? */
+/* Has every multiprocessor a row, but do blocks follow each other so little that it rests while one begins and another
+ * ends? */
 static bool in_few_turns(const sn_target *t, const rows *ro) {
     return ro->sh->rows >= t->units && ro->sh->rows <= (int64_t)SN_ONLINE_TURNS * SN_ONLINE_BLOCKS * t->units;
 }
@@ -219,7 +222,8 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = row_vector(cx, ro, width);
-    if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW && (ro->online || (ro->once && in_few_turns(t, ro)))) {
+    if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
+        (ro->online || (ro->once && in_few_turns(t, ro)))) {
         choose_once(t, ro, sc);
         return;
     }
@@ -232,7 +236,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
             uint32_t n = vectors_per_thread(ro, sc);
             uint32_t most = ro->once && ro->bytes == 1 ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
             bool too_long = n * sc->vector > most; /* halves widen */
-            too_long &= !ro->sh->scans; /* more threads wait for each other longer */
+            too_long &= !ro->sh->scans;            /* more threads wait for each other longer */
             bool idle = ro->sh->rows * sc->block_x < (int64_t)t->units * SN_IDLE_THREADS && n > 2;
             if (!too_long && !idle) break;
             sc->block_x *= 2;
