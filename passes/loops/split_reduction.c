@@ -70,7 +70,7 @@ static int64_t even_parts(const cut *c, int64_t blocks, int64_t wanted, int64_t 
     double best = 0;
     for (int64_t p = wanted - wanted / SN_SPLIT_FEWER; p <= most && p < wanted + SN_SPLIT_TRIES; p++) {
         double turns = (double)(p * blocks) / (double)units, even = turns / (double)sn_ceil_div(p * blocks, units);
-        if (even * 100 >= SN_SPLIT_EVEN && steps % p == 0) return p;
+        if (p <= wanted && even * 100 >= SN_SPLIT_EVEN && steps % p == 0) return p;
         if (p >= wanted && best * 100 < SN_SPLIT_EVEN && even > best) best = even, parts = p;
     }
     return parts;
