@@ -369,12 +369,7 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
         return;
     }
     lv x = sn_math_from_storage(&g->em, a.b->dtype, as_words(g, &a, load_storage(g, &a, mask_id, mask)));
-    if (mask) {
-        lv in[3] = {mask, x, otherwise};
-        sn_em_unify(&g->em, in, 3);
-        x = em_select(&g->em, in[0], in[1], in[2]);
-    }
-    g->vals[s->result.i] = x;
+    g->vals[s->result.i] = mask ? sn_em_choose(&g->em, mask, x, otherwise) : x;
 }
 
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {

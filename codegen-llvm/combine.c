@@ -25,6 +25,7 @@ static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv 
 
 static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
     if (sn_combs[comb].states == 1) {
+        if (sn_gen_combine_bytes(g, comb, t, state, x[0])) return;
         state[0] = sn_math_op(&g->em, sn_comb_lops[comb], t, (lv[]){state[0], x[0]}, 2);
         return;
     }
@@ -108,7 +109,7 @@ void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_
         sn_gen_states one = sn_gen_states_of_one(st, c);
         lv *x = state + st->first[c];
         if (st->combs[c] != SN_COMB_SUMEXP) {
-            halve(g, &one, x, lanes);
+            if (!sn_gen_combine_byte_lanes(g, st->combs[c], one.dtypes[0], x)) halve(g, &one, x, lanes);
             continue;
         }
         for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);

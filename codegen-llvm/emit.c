@@ -52,6 +52,22 @@ void sn_em_unify(sn_em *em, lv *x, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) x[i] = sn_em_splat(em, x[i], lanes);
 }
 
+lv sn_em_choose(sn_em *em, lv c, lv x, lv y) {
+    enum { WORD = 4 };
+    lv xy[2] = {x, y}, all[3] = {c, x, y};
+    sn_em_unify(em, xy, 2);
+    uint32_t lanes = sn_em_lanes(xy[0]);
+    bool bytes = is_vector(xy[0]) && sn_em_elem(xy[0]) == em->cg->i8 && lanes % WORD == 0;
+    if (em->cg->target->is_gpu && !is_vector(c) && bytes) {
+        LLVMTypeRef words = lanes > WORD ? LLVMVectorType(em->cg->i32, lanes / WORD) : em->cg->i32;
+        if (LLVMIsAConstantInt(c)) return LLVMConstIntGetZExtValue(c) ? xy[0] : xy[1];
+        lv chosen = em_select(em, c, em_bitcast(em, xy[0], words), em_bitcast(em, xy[1], words));
+        return em_bitcast(em, chosen, LLVMTypeOf(xy[0]));
+    }
+    sn_em_unify(em, all, 3);
+    return em_select(em, all[0], all[1], all[2]);
+}
+
 lv sn_em_lane(sn_em *em, lv x, uint32_t lane) {
     return is_vector(x) ? LLVMBuildExtractElement(em->b, x, lane_number(em, lane), "") : x;
 }

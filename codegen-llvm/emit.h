@@ -52,6 +52,8 @@ bool sn_em_is64(lv x);            /* lanes of 64 bits */
 lv sn_em_ibits(sn_em *em, lv x);  /* float to the integer of the same width */
 lv sn_em_fbits(sn_em *em, lv x);  /* and back */
 lv sn_em_any(sn_em *em, lv mask); /* does any lane hold? */
+/* x where c holds, else y. GPU: one condition for all lanes of bytes chooses between words. */
+lv sn_em_choose(sn_em *em, lv c, lv x, lv y);
 /* Code that runs only if `cond` (a scalar i1): between sn_em_then and sn_em_end. */
 typedef struct sn_em_if {
     LLVMBasicBlockRef before, then, after;

@@ -2,7 +2,7 @@
  *
  *     kernel       kernel.c (function, launch), segments.c (kernels of several segments), precision.c (coarse values)
  *     statements   statement.c (one statement; loops)
- *     nests        reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
+ *     nests        keyed.c and reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      interior.c (without edges), region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as
  *                  one, run by run)
  *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
@@ -10,8 +10,8 @@
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
  *                  (after all blocks), posted.c (from block to block)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
- *                  target), tensor_map.c (parameters), follow.c (the launches before and behind), loops.c, combine.c and
- *                  sumexp.c (combiners)
+ *                  target), tensor_map.c (parameters), follow.c (the launches before and behind), loops.c, combine.c,
+ *                  packed.c and sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
@@ -335,6 +335,13 @@ void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
 typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
 void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
 
+/* ---- packed.c ---- */
+/* Where they are bytes: the state with x, lane by lane; all lanes of the state become one. false: nothing was done. */
+bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x);
+bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state);
+/* The larger or smaller of two words, 16 bits by 16 bits; from 9.0 on. */
+lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y);
+
 /* ---- combine.c ---- */
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 /* state = n states combined pairwise, sumexp all at once; state k of number i is x[k*n + i]. */
@@ -484,6 +491,13 @@ bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
 bool sn_gen_runs(sn_gen *g, sn_stmt s);
 
 /* ======== nests ======== */
+
+/* ---- keyed.c ---- */
+/* Is s, whose innermost part is over `lanes` (s itself, or a vector in its written-out iterations), a reduction with
+ * positions by keys? */
+bool sn_gen_has_keys(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes);
+/* What it comes to: x has the values of each iteration. */
+void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, lv *state);
 
 /* ---- reduce.c ---- */
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);

@@ -138,8 +138,8 @@ static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     bool shared = n == 2 && ((sn_em_lanes(in[0]) > 1 && sn_em_lanes(in[1]) == 1) || em->stays);
     if (op == SN_LOP_DIV && t == SN_F32 && shared && is_gpu_f32(em, in[0])) return div_by_shared(em, in[0], in[1]);
+    if (op == SN_LOP_SELECT) return sn_em_choose(em, in[0], in[1], in[2]);
     sn_em_unify(em, in, n);
-    if (op == SN_LOP_SELECT) return em_select(em, in[0], in[1], in[2]);
     if (!sn_is_float(t)) return sn_math_int_op(em, op, t, in);
     SN_ASSERT(TABLE[op].fn);
     if (t == SN_F64 || t == SN_F32) return lowered(em, op, in, n);

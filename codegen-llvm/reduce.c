@@ -5,10 +5,11 @@
  *
  *     reduce sum uo in 1024 { %1 = reduce sum u in 4 : unroll { %2 = reduce sum v in 8 : vector { .. } yield %2 } yield %1 }
  *
- * has eight sums in one vector until the end. A long loop that adds becomes loops of RUN iterations inside one another, each with an
- * accumulator of its own, so that none takes in many terms: rounding grows with their number. The order is fixed: the
- * same input gives the same bits. Reductions over block axes run their region once a thread, then block.c combines the
- * threads (so do those over warp axes), cluster.c the blocks. How two states become one is in combine.c.
+ * has eight sums in one vector until the end. A long loop that adds becomes loops of RUN iterations inside one
+ * another, each with an accumulator of its own, so that none takes in many terms: rounding grows with their number.
+ * The order is fixed: the same input gives the same bits. Reductions over block axes run their region once a thread,
+ * then block.c combines the threads (so do those over warp axes), cluster.c the blocks. How two states become one is
+ * in combine.c; narrow values with positions are compared by keys (keyed.c).
  */
 #include "codegen-llvm/gen.h"
 
@@ -257,6 +258,35 @@ static uint32_t lanes_to_keep(sn_gen *g, const sn_stmt_rec *s) {
     return s && sn_gen_runs_as_lanes(g, s) ? (uint32_t)sn_gen_extent(g, s->axis) : 0;
 }
 
+static bool is_plain(const sn_gen *g, const sn_stmt_rec *s) {
+    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next)
+        if (sn_lop_has_region(sn_stmt_get(g->m, t)->op)) return false;
+    return true;
+}
+
+/* Reductions with positions: the values of all iterations first. */
+static bool by_keys(sn_gen *g, sn_stmt_rec *s, lv *state) {
+    const sn_stmt_rec *lanes = is_plain(g, s) ? s : s->kind == SN_AXIS_UNROLL ? part_of(g, s) : NULL;
+    if (!lanes || !is_plain(g, lanes) || (lanes != s && lanes->kind != SN_AXIS_VECTOR) || !sn_gen_has_keys(g, s, lanes))
+        return false;
+    bool once = s->kind == SN_AXIS_VECTOR;
+    int64_t n = once ? 1 : sn_gen_extent(g, s->axis);
+    lv *x = SN_NEWN(g->arena, lv, (size_t)n), both[SN_GEN_STATES];
+    sn_gen_states st = states_of(g, s);
+    uint32_t mark = sn_gen_mark(g); /* what was known of an index along the lanes is a vector */
+    if (lanes->kind == SN_AXIS_VECTOR) g->apart = (uint32_t)sn_gen_extent(g, lanes->axis);
+    for (int64_t i = 0; i < n && g->status == SN_OK; i++) {
+        if (!once) sn_gen_part_used(g, s, i, n), sn_gen_fix(g, s->axis, i), run_region(g, s, both), sn_gen_unfix(g);
+        else if (!as_vector(g, s, &st, both, g->apart))
+            g->status = sn_fail(g->env, SN_ERROR_INTERNAL, "lanes of a reduction");
+        x[i] = both[0];
+    }
+    g->apart = 0;
+    sn_gen_release(g, mark);
+    if (g->status == SN_OK) sn_gen_keyed(g, s, lanes, x, state);
+    return true;
+}
+
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     sn_gen_states st = states_of(g, s);
     lv state[SN_GEN_STATES];
@@ -265,7 +295,8 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
         n == 1 || sn_gen_waits_for_parts(g, s) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
     uint32_t lanes = lanes_to_keep(g, s);
     if (lanes) g->apart = lanes;
-    if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
+    if (by_keys(g, s, state)) (void)0;
+    else if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (g->gpu && s->kind == SN_AXIS_WARP) across_warp(g, s, &st, state, n);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
     else if (written_out) unrolled(g, s, &st, state, n);

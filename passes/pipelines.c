@@ -5,18 +5,19 @@
  * makes, and choose sees what stands behind a product as it will be fused. distribute makes rows that fuse can merge, and
  * split-quotients loops.
  * hoist-factor and mixed-order-reduction look at kernels that are fused; mixed-order-reduction goes before collapse,
- * which would hide where rows end, and leaves something to licm. split-groups comes when axes are as long as they get.
+ * which would hide where rows end, and leaves something to licm. reorder-reductions has collapse merge what it put side by
+ * side, and leaves alone what fuse has to match. split-groups comes when axes are as long as they get.
  * online-softmax needs the nests of a row in one kernel, and comes before split-reduction, which cuts them apart. What
  * comes after schedule needs axes that are bound; reverse-grid wants the kernels that are launched; async-copy looks at
  * the barriers of sync.
  */
 #include "passes/runner.h"
 
-#define PIPELINE                                                                                             \
-    "simplify,choose-conv,decompose,simplify,fold-scale,layout,attention,choose,to-loops,simplify-index,"    \
-    "drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,collapse,split-groups," \
-    "simplify-index,online-softmax,split-reduction,split-scan,join-axes,schedule,horizontal-fuse,last-block-reduce,"   \
-    "reverse-grid,sync,async-copy,plan"
+#define PIPELINE                                                                                               \
+    "simplify,choose-conv,decompose,simplify,fold-scale,layout,attention,choose,to-loops,simplify-index,"      \
+    "drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
+    "reorder-reductions,collapse,split-groups,simplify-index,online-softmax,split-reduction,split-scan,"       \
+    "join-axes,schedule,horizontal-fuse,last-block-reduce,reverse-grid,sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

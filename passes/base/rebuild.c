@@ -60,6 +60,7 @@ typedef struct rebuild {
     sn_stmt guard;     /* the `if` around the body of a loop, when there is one */
     sn_val mask;       /* the test of a reduce or scan, when there is one */
     int64_t count;
+    const sn_nest_test *test;    /* NULL: positions are compared as they are */
     bool guarded, scan, by_lane; /* by_lane: lanes of a vector may answer the test differently */
     bool masked;                 /* tests stand at accesses, not around the body */
 } rebuild;
@@ -69,12 +70,16 @@ static bool is_vector(const rebuild *rb, uint32_t level) { return rb->levels[lev
 /* The test stands inside the last level that is not a vector, or inside all of them when lanes answer for
  * themselves. */
 static void put_guard(rebuild *rb, sn_cursor *at) {
-    sn_ix count = sn_ix_const(rb->m, rb->count);
+    sn_ix count = sn_ix_const(rb->m, rb->count), place = rb->by_lane ? rb->flat : rb->lane0;
+    if (rb->test) {
+        place = sn_ix_add(rb->m, sn_ix_scale(rb->m, place, rb->test->scale), rb->test->plus);
+        count = sn_ix_const(rb->m, rb->count * rb->test->scale);
+    }
     if (sn_stmt_get(rb->m, rb->top)->op == SN_LOP_REDUCE || rb->scan || rb->by_lane || rb->masked) {
-        rb->mask = sn_put_in(rb->m, *at, rb->by_lane ? rb->flat : rb->lane0, count);
+        rb->mask = sn_put_in(rb->m, *at, place, count);
         return;
     }
-    rb->guard = sn_put_if(rb->m, *at, rb->lane0, count);
+    rb->guard = sn_put_if(rb->m, *at, place, count);
     *at = sn_at_end(rb->k, rb->guard);
 }
 
@@ -180,15 +185,21 @@ static sn_stmt rebuild_nest(rebuild *rb, sn_ix base) {
     return rb->made[0];
 }
 
-sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
-                        const sn_level *levels, uint32_t n) {
-    rebuild rb = {.cx = cx, .m = cx->m, .k = k, .top = top, .nest = in_nest, .levels = levels, .n = n, .count = count};
-    return rebuild_nest(&rb, base);
-}
-
 sn_stmt sn_nest_rebuild_masked(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, int64_t count,
                                const sn_level *levels, uint32_t n) {
     rebuild rb = {.cx = cx, .m = cx->m, .k = k, .top = top, .nest = in_nest, .levels = levels, .n = n, .count = count};
     rb.masked = true;
     return rebuild_nest(&rb, sn_ix_const(cx->m, 0));
+}
+
+sn_stmt sn_nest_rebuild_by(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
+                           const sn_level *levels, uint32_t n, const sn_nest_test *test) {
+    rebuild rb = {.cx = cx, .m = cx->m, .k = k, .top = top, .nest = in_nest, .levels = levels, .n = n, .count = count};
+    rb.test = test;
+    return rebuild_nest(&rb, base);
+}
+
+sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
+                        const sn_level *levels, uint32_t n) {
+    return sn_nest_rebuild_by(cx, k, top, in_nest, base, count, levels, n, NULL);
 }

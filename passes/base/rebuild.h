@@ -33,6 +33,15 @@ sn_stmt sn_nest_rebuild(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain 
  * out stays in one piece. */
 sn_stmt sn_nest_rebuild_masked(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, int64_t count,
                                const sn_level *levels, uint32_t n);
+/* The same where each position p is of a place of its own: instead of p < count the test is scale*p + plus <
+ * scale*count, or, where scale is 1, p + plus < count. Lanes whose places are neighbours then pass it up to one of
+ * them, all others do not. */
+typedef struct sn_nest_test {
+    int64_t scale;
+    sn_ix plus;
+} sn_nest_test;
+sn_stmt sn_nest_rebuild_by(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_chain *in_nest, sn_ix base, int64_t count,
+                           const sn_level *levels, uint32_t n, const sn_nest_test *test);
 
 /* Loads and stores of s and its region happen only where mask holds; registers are left alone. s must not be a load. */
 void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool loads);

@@ -1,12 +1,22 @@
-/* reorder.c: the pass `reorder`: parallel axes are ordered by the strides of the accesses.
+/* reorder.c: the passes `reorder` and `reorder-reductions`: axes are ordered by the strides of the accesses.
  *
  *     loop i in 8 { loop j in 4 { %0 = load x[i + 8*j]  store y[i + 8*j], %0 } }
  *  -> loop j in 4 { loop i in 8 { ... } }
  *
  * Every access of the nest votes on every pair of axes: the one with the smaller stride wants to be inner; an access
  * that an axis does not move does not vote for it (Inductor's pick_loop_order). Majority wins; a tie keeps the order.
- * Stores count double, since scattered stores cost more than scattered loads. Legal because outer loops are parallel;
- * nests of reduces are left as they are (their order is the order of summation). Cost: accesses times axes squared.
+ * Stores count double, since scattered stores cost more than scattered loads. `reorder` is legal because outer loops
+ * are parallel; it leaves the nests inside them as they are, so that `fuse` sees those of a row in one order.
+ *
+ *     reduce sum r in 4 { reduce sum s in 8 { load x[r + 4*s] } }  ->  reduce sum s in 8 { reduce sum r in 4 { ... } }
+ *
+ * `reorder-reductions` orders those, when all that is fused is in one kernel: all nests of the kernel in the same way,
+ * since they share a row that stays on the chip, and each access by the bytes of its buffer. Legal: the combiners take
+ * their elements in any order. The order of a sum becomes that of memory, so its last bits may change, as in
+ * `collapse`; it is fixed, so that they are the same from run to run. A reduction that carries positions yields the
+ * position in the graph, whatever the order, and the smallest one wins. Products, and what else reads all of its
+ * elements again for other results, keep their order, by which their classes know them; so do scans. Cost of both:
+ * accesses times axes squared.
  */
 #include "passes/base/nest.h"
 
@@ -31,12 +41,11 @@ static int vote(int64_t a, int64_t b) {
 }
 
 typedef struct ballot {
-    int votes[SN_MAX_CHAIN][SN_MAX_CHAIN];
+    int64_t votes[SN_MAX_CHAIN][SN_MAX_CHAIN];
 } ballot;
 
-static void count_access(ballot *bl, sn_module *m, const sn_chain *c, const sn_stmt_rec *access) {
+static void count_access(ballot *bl, sn_module *m, const sn_chain *c, const sn_stmt_rec *access, int64_t weight) {
     int64_t strides[SN_MAX_CHAIN];
-    int weight = sn_stores(access) ? 2 : 1;
     for (uint32_t a = 0; a < c->n; a++) strides[a] = stride_of(m, access->ix, sn_stmt_axis(m, c->at[a]));
     for (uint32_t a = 0; a < c->n; a++)
         for (uint32_t b = 0; b < c->n; b++) bl->votes[a][b] += weight * vote(strides[a], strides[b]);
@@ -65,7 +74,7 @@ static bool reorder_kernel(sn_pass_ctx *cx, sn_kern k) {
     ballot *bl = SN_NEW(cx->scratch, ballot);
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (sn_is_access(r)) count_access(bl, m, &c, r);
+        if (sn_is_access(r)) count_access(bl, m, &c, r, sn_stores(r) ? 2 : 1);
     }
     uint32_t order[SN_MAX_CHAIN];
     if (!choose_order(order, bl, c.n)) return false;
@@ -77,5 +86,82 @@ static bool reorder_kernel(sn_pass_ctx *cx, sn_kern k) {
 sn_status sn_pass_reorder(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < cx->m->kernels.n; i++)
         if (!sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled) *changed |= reorder_kernel(cx, cx->m->kernels.at[i]);
+    return cx->m->env->status;
+}
+
+/* ---- reductions ---- */
+
+/* The nests inside the outer loops of a kernel. */
+typedef struct nests {
+    sn_chain outer, at[SN_MAX_CHAIN];
+    uint32_t n;
+} nests;
+
+static bool same_extents(const sn_module *m, const sn_chain *a, const sn_chain *b) {
+    for (uint32_t k = 0; k < a->n && a->n == b->n; k++)
+        if (!sn_ix_eq(sn_stmt_extent(m, a->at[k]), sn_stmt_extent(m, b->at[k]))) return false;
+    return a->n == b->n;
+}
+
+/* Are they perfect, of the same extents, and in no order of their own? */
+static bool find_nests(nests *out, sn_module *m, sn_kern k) {
+    *out = (nests){0};
+    sn_chain_outer(&out->outer, m, k);
+    bool reduces = false;
+    sn_stmt body = out->outer.n ? out->outer.at[out->outer.n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, k, body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_lop_has_region(r->op)) continue;
+        sn_chain *c = &out->at[out->n];
+        if (out->n == SN_MAX_CHAIN || !sn_is_nest(r) || r->kind != SN_AXIS_SEQ || !sn_nest_perfect(c, m, s))
+            return false;
+        for (uint32_t d = 0; d < c->n; d++)
+            if (sn_is_scan(m, c->at[d])) return false;
+        if (out->n++ && !same_extents(m, c, &out->at[0])) return false;
+        reduces |= r->op == SN_LOP_REDUCE;
+    }
+    return reduces && out->at[0].n > 1;
+}
+
+static bool moved_by(const sn_module *m, sn_ix e, const sn_chain *c, bool all) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < c->n; k++) n += sn_ix_uses_axis(m, e, sn_stmt_axis(m, c->at[k]));
+    return all ? n == c->n : n > 0;
+}
+
+/* The accesses of a nest vote; false where it stores an element in several iterations. *once: some buffer is read
+ * once. */
+static bool count_nest(ballot *bl, bool *once, sn_module *m, const sn_chain *outer, const sn_chain *c) {
+    sn_stmt top = c->at[0], end = sn_stmt_walk_skip(m, top);
+    for (sn_stmt s = top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r)) continue;
+        if (sn_stores(r) && !moved_by(m, r->ix, c, true)) return false;
+        if (!moved_by(m, r->ix, c, false)) continue;
+        *once |= moved_by(m, r->ix, outer, true);
+        count_access(bl, m, c, r, sn_buf_bytes(m, r->buf) * (sn_stores(r) ? 2 : 1));
+    }
+    return true;
+}
+
+static bool reorder_reductions(sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    nests *in = SN_NEW(cx->scratch, nests);
+    if (!find_nests(in, m, k) || sn_kern_has_products(m, k)) return false;
+    ballot *bl = SN_NEW(cx->scratch, ballot);
+    bool once = false;
+    for (uint32_t i = 0; i < in->n; i++)
+        if (!count_nest(bl, &once, m, &in->outer, &in->at[i])) return false;
+    uint32_t order[SN_MAX_CHAIN];
+    if (!once || !choose_order(order, bl, in->at[0].n)) return false;
+    for (uint32_t i = 0; i < in->n; i++) sn_chain_permute(m, &in->at[i], order);
+    sn_remark(cx, sn_kern_get(m, k)->name, "reductions reordered by stride");
+    return true;
+}
+
+sn_status sn_pass_reorder_reductions(sn_pass_ctx *cx, bool *changed) {
+    for (uint32_t i = 0; i < cx->m->kernels.n; i++)
+        if (!sn_kern_get(cx->m, cx->m->kernels.at[i])->scheduled)
+            *changed |= reorder_reductions(cx, cx->m->kernels.at[i]);
     return cx->m->env->status;
 }

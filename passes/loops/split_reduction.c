@@ -1,15 +1,11 @@
 /* split_reduction.c: the pass `split-reduction`: a long reduction with few results is cut into two kernels.
  *
  *     k0: %0 = reduce sum r in 268435456 { load x[r] }  store y[0], %0
- *  -> k0_part: loop s in 1024 { %0 = reduce sum r in 262144 { load x[262144*s + r] }  store k0_p0[s], %0 }
- *     k0: %0 = reduce sum s in 1024 { load k0_p0[s] }  store y[0], %0
+ *  -> k0_part: loop s in 528 { %0 = reduce sum r in 508416 { load x[508416*s + r] }  store k0_p0[s], %0 }
+ *     k0: %0 = reduce sum s in 528 { load k0_p0[s] }  store y[0], %0
  *
- * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second one.
- * Parts of a row begin at multiples of SPLIT_EVEN elements. The order of summation is fixed, so results are the same
- * bits from run to run. Only kernels with one perfect reduce nest that would leave the device idle are cut, and only on
- * a GPU; none that a library runs. Products whose header says how they are done are left whole, and so are those of few
- * rows that keep the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that
- * gain by it.
+ * There are as many parts as keep all multiprocessors busy equally long, and parts of a row begin with a line of
+ * memory, so that their vectors are whole ones.
  *
  * A sum and the sum of squares about what is made of it (passes/schedule/moments.c) are cut together, into parts that
  * stay on the chip, so that memory is read once. Each part has its own mean, and what the parts are off it is added:
@@ -20,11 +16,30 @@
  *     k0: %0 = reduce sum s { k0_p0[s] }   %1 = f(%0)
  *         %2 = reduce sum s { k0_q[s] + n(s) * (k0_p0[s] / n(s) - %1)^2 }   store y[0], %2
  *
+ * Columns that are few, or no multiple of a vector, become wide ones: what stands side by side in memory is reduced
+ * side by side, and put together by the second kernel. Either W iterations of the reduction that follow each other,
+ *
+ *     loop i in 3 { reduce sum r in 4000000 { load x[3*r + i] } }
+ *  -> k0_part: loop s in 66 { loop j in 192 { reduce sum q in 947 { load x[181824*s + 192*q + j] }  store k0_p0[192*s + j] } }
+ *     k0: loop i in 3 { reduce sum s in 66 { reduce sum w in 64 { load k0_p0[192*s + 3*w + i] } }  store y[i] }
+ *
+ * or those of an axis of the reduction that stands behind the columns, if these are pieces shorter than a line, or odd:
+ *
+ *     loop i in 16300 { reduce sum r in 256 { reduce sum c in 3 { load x[48900*r + 3*i + c] } } }
+ *  -> k0_part: loop j in 48900 { reduce sum r in 256 { load x[48900*r + j] }  store k0_p0[j] }
+ *     k0: loop i in 16300 { reduce sum w in 3 { load k0_p0[3*i + w] }  store y[i] }
+ *
+ * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second
+ * one. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect
+ * reduce nest that would leave the device idle are cut, or whose columns become wider, and only on a GPU; none that a
+ * library runs. Products whose header says how they are done are left whole, and so are those of few rows that keep
+ * the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that gain by it.
  * Cost: linear in the kernel.
  */
 #include "passes/base/rebuild.h"
 
 #include "passes/schedule/contract_rows.h"
+#include "passes/schedule/figures.h"
 #include "passes/schedule/moments.h"
 
 typedef struct cut {
@@ -34,6 +49,8 @@ typedef struct cut {
     sn_stmt nest; /* the reduction, in k */
     sn_chain chain, outer;
     int64_t rows, count, parts, length;
+    int64_t width; /* iterations that become columns; 1: none */
+    bool behind;   /* ... those of the last axis of the reduction; else ones that follow each other in it */
     sn_buf partial[8];
     bool wrapped;    /* the outer loop was made here, around everything */
     bool in_order;   /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
@@ -74,26 +91,120 @@ static bool is_read_again(const cut *c, const sn_users *users, uint32_t at) {
     return false;
 }
 
-/* Number of parts, a power of two; 1: leave it whole. */
-static int64_t choose_parts(const cut *c, bool inner) {
-    int64_t units = c->cx->target->units, wanted;
-    if (inner) {
-        if (c->rows >= SN_SPLIT_ENOUGH * units || c->count < SN_SPLIT_LENGTH) return 1;
-        wanted = SN_SPLIT_ROW_BLOCKS * units / (c->rows ? c->rows : 1);
-        if (wanted > c->count / SN_SPLIT_PART) wanted = c->count / SN_SPLIT_PART;
-    } else {
-        int64_t blocks = (c->rows + SN_SPLIT_COLUMNS - 1) / SN_SPLIT_COLUMNS;
-        if (blocks >= SN_SPLIT_ENOUGH * units || c->count < SN_SPLIT_COLUMN) return 1;
-        wanted = SN_SPLIT_COLUMN_BLOCKS * units / (blocks ? blocks : 1);
-        if (wanted > c->count / SN_SPLIT_COLUMN_PART) wanted = c->count / SN_SPLIT_COLUMN_PART;
+/* About `wanted` parts of so many blocks each: a number that leaves multiprocessors hardly idle at the end. A little
+ * fewer, if they are of equal length, else the first one that is no smaller, or what comes nearest. */
+static int64_t even_parts(const cut *c, int64_t blocks, int64_t wanted, int64_t most) {
+    int64_t units = c->cx->target->units, parts = wanted, steps = sn_ceil_div(c->count, c->width);
+    double best = 0;
+    for (int64_t p = wanted - wanted / SN_SPLIT_FEWER; p <= most && p < wanted + SN_SPLIT_TRIES; p++) {
+        double turns = (double)(p * blocks) / (double)units, even = turns / (double)sn_ceil_div(p * blocks, units);
+        if (p <= wanted && even * 100 >= SN_SPLIT_EVEN && steps % p == 0) return p;
+        if (p >= wanted && best * 100 < SN_SPLIT_EVEN && even > best) best = even, parts = p;
     }
-    if (wanted < 2) return 1;
-    int64_t parts = 1;
-    while (parts * 2 <= wanted) parts *= 2;
     return parts;
 }
 
-/* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows would. */
+/* As many parts as that many blocks a multiprocessor take, of at least so many iterations each. */
+static int64_t parts_for(const cut *c, int64_t blocks, int64_t per_unit, int64_t least) {
+    int64_t wanted = per_unit * c->cx->target->units / (blocks ? blocks : 1), most = c->count / c->width / least;
+    if (c->width > 1 && most > SN_SPLIT_SECOND / c->width) most = SN_SPLIT_SECOND / c->width;
+    if (wanted > most) wanted = most;
+    return wanted < 2 ? 1 : even_parts(c, blocks, wanted, most < 2 * wanted ? most : 2 * wanted);
+}
+
+/* Columns that lie side by side. */
+static int64_t columns_of(const cut *c) {
+    return c->outer.n ? c->width * sn_ix_value(c->m, sn_stmt_extent(c->m, c->outer.at[c->outer.n - 1])) : 1;
+}
+
+/* Number of parts; 1: leave it whole. */
+static int64_t choose_parts(const cut *c, bool inner) {
+    int64_t units = c->cx->target->units;
+    if (inner) {
+        if (c->rows >= SN_SPLIT_ENOUGH * units || c->count < SN_SPLIT_LENGTH) return 1;
+        return parts_for(c, c->rows, SN_SPLIT_ROW_BLOCKS, SN_SPLIT_PART);
+    }
+    int64_t blocks = sn_ceil_div(c->rows * c->width, SN_SPLIT_COLUMNS);
+    if (blocks >= SN_SPLIT_ENOUGH * units || c->count / c->width < SN_SPLIT_COLUMN) return 1;
+    return parts_for(c, blocks, SN_SPLIT_COLUMN_BLOCKS, SN_SPLIT_COLUMN_PART);
+}
+
+/* ---- wide columns ---- */
+
+/* What wide columns are made of. */
+typedef struct columns {
+    uint32_t bytes; /* of the smallest element */
+    uint32_t
+        lanes; /* that start where a vector may: of the widest accesses, or those that all other axes leave aligned */
+} columns;
+
+/* Largest power of two that divides the steps of all axes of a chain but the last one. */
+static uint32_t steps_divisor(const cut *c, sn_ix e, const sn_chain *in) {
+    uint32_t d = SN_POW2_MOST;
+    int64_t step;
+    for (uint32_t k = 0; k + 1 < in->n; k++)
+        d = sn_ix_coef(c->m, e, sn_stmt_axis(c->m, in->at[k]), &step) ? sn_least(d, sn_pow2_divisor(step)) : 1;
+    return d;
+}
+
+/* Does everything that the reduction loads lie side by side along the last axis of the reduction and the last outer
+ * one together? behind: an element of the latter has those of the former; else an element of the former has those of
+ * the latter. */
+static bool lies_beside(columns *out, const cut *c, bool behind) {
+    sn_module *m = c->m;
+    sn_axis r = sn_stmt_axis(m, c->chain.at[c->chain.n - 1]), i = sn_stmt_axis(m, c->outer.at[c->outer.n - 1]);
+    int64_t of_r, of_i, n_r = sn_ix_value(m, sn_axis_get(m, r)->extent),
+                        n_i = sn_ix_value(m, sn_axis_get(m, i)->extent);
+    sn_stmt end = sn_stmt_walk_skip(m, c->nest);
+    *out = (columns){0, SN_POW2_MOST};
+    for (sn_stmt s = c->nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *st = sn_stmt_get(m, s);
+        if (!sn_is_access(st)) continue;
+        if (!sn_ix_coef(m, st->ix, r, &of_r) || !sn_ix_coef(m, st->ix, i, &of_i) || st->has_mask) return false;
+        if (behind ? of_r != 1 || of_i != n_r : of_i != 1 || of_r != n_i) return false;
+        sn_schedule_smaller(&out->bytes, sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype));
+        out->lanes =
+            sn_least(out->lanes, sn_least(steps_divisor(c, st->ix, &c->outer), steps_divisor(c, st->ix, &c->chain)));
+    }
+    if (out->bytes) out->lanes = sn_least(out->lanes, sn_widest_alone(c->cx, out->bytes));
+    return out->bytes > 0;
+}
+
+/* Is the row that a part of is small enough for a second kernel to be worth it? One is made anyway where results are
+ * few. */
+static bool is_worth_it(const cut *c, const columns *co, int64_t blocks, int64_t least) {
+    int64_t bytes = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), co->bytes);
+    return bytes >= (blocks < SN_SPLIT_ENOUGH * c->cx->target->units ? SN_SPLIT_BYTES : least);
+}
+
+/* Those of the last axis of the reduction, where they are pieces of lines, or odd. */
+static void widen_behind(cut *c, const columns *co, int64_t n, int64_t last) {
+    bool odd = sn_least(co->lanes, sn_pow2_divisor(last)) < sn_least(co->lanes, sn_pow2_divisor(n * last));
+    bool pieces = last * co->bytes < SN_LINE;
+    c->behind = (pieces || odd) && n * last >= SN_SPLIT_COLUMNS && c->count / last >= SN_SPLIT_WIDE_COLUMN &&
+                is_worth_it(c, co, c->rows, pieces ? SN_SPLIT_BYTES : SN_SPLIT_ODD_BYTES);
+    if (c->behind) c->width = last;
+}
+
+static void widen(cut *c) {
+    columns co;
+    if (!c->outer.n) return;
+    int64_t n = columns_of(c), last = sn_ix_value(c->m, sn_stmt_extent(c->m, c->chain.at[c->chain.n - 1])), w = 1;
+    if (c->chain.n > 1 && lies_beside(&co, c, true)) {
+        widen_behind(c, &co, n, last);
+        return;
+    }
+    if (!lies_beside(&co, c, false)) return;
+    bool pieces = n * co.bytes < SN_LINE;
+    if (!pieces && sn_pow2_divisor(n) >= co.lanes) return;
+    if (!is_worth_it(c, &co, sn_ceil_div(c->rows, SN_SPLIT_COLUMNS), pieces ? SN_SPLIT_BYTES : SN_SPLIT_ODD_BYTES))
+        return;
+    while (w * n < SN_SPLIT_COLUMNS || sn_pow2_divisor(w * n) < co.lanes) w *= 2;
+    if (c->count / w >= SN_SPLIT_WIDE_COLUMN && (c->chain.n == 1 || last % w == 0)) c->width = w;
+}
+
+/* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows
+ * would. */
 static bool is_tiled(const cut *c) {
     sn_contraction product;
     const char *why_not;
@@ -124,6 +235,7 @@ static bool look_at_moments(cut *c) {
 
 static bool look(cut *c) {
     sn_module *m = c->m;
+    c->width = 1;
     if (look_at_moments(c)) return true;
     sn_chain_outer(&c->outer, m, c->k);
     sn_stmt body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
@@ -135,12 +247,13 @@ static bool look(cut *c) {
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
     if (contract || (!pinned && (sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
-    c->parts = pinned ? pinned : choose_parts(c, reduces_along(c));
-    c->length = sn_ceil_div(c->count, c->parts);
-    if (pinned || !reduces_along(c)) return c->parts > 1;
-    c->length = sn_ceil_div(c->length, SN_SPLIT_EVEN) * SN_SPLIT_EVEN;
-    c->parts = sn_ceil_div(c->count, c->length);
-    return c->parts > 1;
+    if (!pinned) widen(c);
+    bool inner = c->width == 1 && reduces_along(c);
+    c->parts = pinned ? pinned : choose_parts(c, inner);
+    c->length = sn_ceil_div(sn_ceil_div(c->count, c->width), c->parts);
+    if (!pinned && inner) c->length = sn_ceil_div(c->length, SN_SPLIT_LINE) * SN_SPLIT_LINE;
+    if (!pinned) c->parts = sn_ceil_div(sn_ceil_div(c->count, c->width), c->length);
+    return c->parts > 1 || c->width > 1;
 }
 
 /* ---- the cut ---- */
@@ -160,18 +273,21 @@ static void wrap_in_loop(cut *c) {
     c->wrapped = true;
 }
 
-static sn_ix flat_row(const cut *c, const sn_chain *outer) {
+/* The flat position in the partial results of a part. column: in the last outer axis, which is of so many columns;
+ * none: the axis. */
+static sn_ix flat_row(const cut *c, const sn_chain *outer, sn_ix column, int64_t columns) {
     sn_ix index[SN_MAX_CHAIN], shape[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < outer->n; k++) {
         index[k] = sn_ix_axis(c->m, sn_stmt_axis(c->m, outer->at[k]));
         shape[k] = sn_stmt_extent(c->m, outer->at[k]);
     }
+    if (column.i) index[outer->n - 1] = column, shape[outer->n - 1] = sn_ix_const(c->m, columns);
     return sn_ix_flatten(c->m, index, shape, outer->n);
 }
 
 static void make_partial_buffers(cut *c) {
     const sn_stmt_rec *nest = sn_stmt_get(c->m, c->nest);
-    sn_ix shape[2] = {sn_ix_const(c->m, c->parts), sn_ix_const(c->m, c->rows)};
+    sn_ix shape[2] = {sn_ix_const(c->m, c->parts), sn_ix_const(c->m, c->rows * c->width)};
     uint32_t n = nest->n_results;
     for (uint32_t r = 0; r < n + c->moments; r++) {
         const char *name = sn_strf(&c->m->arena, r < n ? "%s_p%u" : "%s_q", sn_kern_get(c->m, c->k)->name, r);
@@ -182,38 +298,62 @@ static void make_partial_buffers(cut *c) {
     }
 }
 
-/* Elements of part s. */
-static sn_val count_of_part(const cut *c, sn_cursor at, sn_axis s) {
+/* ---- the first kernel ---- */
+
+/* Elements of a part. */
+static sn_val count_of_part(const cut *c, sn_cursor at, sn_ix part) {
     sn_module *m = c->m;
     sn_dtype dtype = sn_buf_get(m, c->spread)->dtype;
     if (c->count % c->length == 0) return sn_put_const(m, at, dtype, (double)c->length);
-    sn_ix left = sn_ix_sub(m, sn_ix_const(m, c->count), sn_ix_scale(m, sn_ix_axis(m, s), c->length));
+    sn_ix left = sn_ix_sub(m, sn_ix_const(m, c->count), sn_ix_scale(m, part, c->length));
     return sn_put_cast(m, at, dtype, sn_put_index(m, at, SN_I64, sn_ix_min(m, left, sn_ix_const(m, c->length))));
 }
 
 /* The squares of a part are those about its own mean. */
-static void centre_part(cut *c, sn_axis s) {
+static void centre_part(cut *c, sn_ix part) {
     sn_module *m = c->m;
     sn_moments pair;
     bool found = sn_moments_find(&pair, c->cx, c->part);
     SN_ASSERT(found), (void)found;
     sn_cursor at = sn_at_before(m, pair.squares.at[0]);
     sn_val sum = sn_result(sn_stmt_get(m, pair.sum.at[0]), pair.state);
-    sn_val mean = sn_put_op2(m, at, SN_LOP_DIV, sum, count_of_part(c, at, s));
+    sn_val mean = sn_put_op2(m, at, SN_LOP_DIV, sum, count_of_part(c, at, part));
     const sn_stmt_rec *d = sn_stmt_get(m, pair.distance);
     sn_val_replace(m, c->part, d->result, sn_put_op2(m, sn_at_before(m, pair.distance), SN_LOP_SUB, d->in[0], mean));
     sn_stmt_unlink(m, pair.distance);
 }
 
+/* What nests of the first kernel are of: the part, and of wide columns the iteration with its test; none: one alone. */
+typedef struct place {
+    sn_ix part, turn, row;
+    sn_nest_test test;
+} place;
+
+/* The loop over columns, in the copy, becomes one over wide ones. The test of what goes beyond the last one: rows of W
+ * columns are whole, or each column has a test of its own. */
+static void widen_columns(cut *c, sn_stmt loop, place *p) {
+    sn_module *m = c->m;
+    sn_axis i = sn_stmt_axis(m, loop);
+    int64_t w = c->width, n = sn_ix_value(m, sn_axis_get(m, i)->extent);
+    sn_axis j = sn_axis_new(m, "j", sn_ix_const(m, n * w));
+    sn_ix at = sn_ix_axis(m, j), column = c->behind ? sn_ix_divc(m, at, w) : sn_ix_modc(m, at, n);
+    p->turn = c->behind ? sn_ix_modc(m, at, w) : sn_ix_divc(m, at, n);
+    sn_stmt_subst(m, loop, &i, &column, 1);
+    sn_stmt_get(m, loop)->axis = j;
+    bool whole = c->count % w == 0;
+    p->test = (sn_nest_test){whole ? 1 : n, whole ? sn_ix_scale(m, p->turn, -1) : column};
+}
+
 /* The nest of a part at its elements alone; its results go to `to`. */
-static void shorten(cut *c, sn_stmt body, sn_stmt nest, sn_axis s, sn_ix row, const sn_buf *to) {
+static void shorten(cut *c, sn_stmt body, sn_stmt nest, const place *p, const sn_buf *to) {
     sn_module *m = c->m;
     sn_chain chain;
     sn_nest_perfect(&chain, m, nest);
-    sn_level level = {"r", c->length, 1, SN_AXIS_SEQ};
-    sn_ix base = sn_ix_scale(m, sn_ix_axis(m, s), c->length);
-    nest = sn_nest_rebuild(c->cx, c->part, nest, &chain, base, c->count, &level, 1);
-    sn_ix at = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, s), c->rows), row);
+    sn_level level = {c->width > 1 ? "q" : "r", c->length, c->width, SN_AXIS_SEQ};
+    sn_ix base = sn_ix_scale(m, p->part, c->length * c->width);
+    if (p->turn.i) base = sn_ix_add(m, base, p->turn);
+    nest = sn_nest_rebuild_by(c->cx, c->part, nest, &chain, base, c->count, &level, 1, p->turn.i ? &p->test : NULL);
+    sn_ix at = sn_ix_fma(m, c->rows * c->width, p->part, p->row);
     for (uint32_t r = 0; r < sn_stmt_get(m, nest)->n_results; r++)
         sn_put_store(m, sn_at_end(c->part, body), to[r], at, sn_result(sn_stmt_get(m, nest), r));
 }
@@ -223,12 +363,12 @@ static sn_stmt next_nest(const sn_module *m, sn_stmt s) {
     return s;
 }
 
-/* The outer loops of k around a copy of its body, which is returned, and a loop over parts: outside, or inside where memory is
- * to be walked from its beginning to its end. */
+/* The outer loops of k around a copy of its body, which is returned, and a loop over parts, if there are several: outside,
+ * or inside where memory is to be walked from its beginning to its end. */
 static sn_stmt copy_loops(cut *c, sn_chain *outer, sn_axis s) {
     sn_module *m = c->m;
     sn_stmt top = {0};
-    if (!c->wrapped && !c->in_order) top = sn_put_loop(m, sn_at_end(c->part, top), s, SN_AXIS_SEQ);
+    if (!c->wrapped && !c->in_order && c->parts > 1) top = sn_put_loop(m, sn_at_end(c->part, top), s, SN_AXIS_SEQ);
     *outer = (sn_chain){.n = 1, .at = {sn_stmt_clone(m, sn_at_end(c->part, top), c->outer.at[0])}};
     while (outer->n < c->outer.n) outer->at[outer->n] = sn_stmt_get(m, outer->at[outer->n - 1])->first, outer->n++;
     sn_stmt body = outer->at[outer->n - 1];
@@ -243,7 +383,7 @@ static sn_stmt copy_loops(cut *c, sn_chain *outer, sn_axis s) {
     return parts;
 }
 
-/* The first kernel: a copy of k whose reduction covers one part and whose results go to the partial buffers. */
+/* A copy of k whose reduction covers one part and whose results go to the partial buffers. */
 static void make_part(cut *c) {
     sn_module *m = c->m;
     c->part = sn_kern_new(m, sn_strf(&m->arena, "%s_part", sn_kern_get(m, c->k)->name));
@@ -251,65 +391,100 @@ static void make_part(cut *c) {
     sn_axis s = sn_axis_new(m, "s", sn_ix_const(m, c->parts));
     sn_chain outer;
     sn_stmt body = copy_loops(c, &outer, s);
+    place p = {.part = c->parts > 1 ? sn_ix_axis(m, s) : sn_ix_const(m, 0)};
     for (sn_stmt t = sn_stmt_get(m, body)->first, next; t.i; t = next) {
         next = sn_next(m, t);
         if (sn_stores(sn_stmt_get(m, t))) sn_stmt_unlink(m, t);
     }
-    if (c->moments) centre_part(c, s);
+    if (c->moments) centre_part(c, p.part);
     sn_stmt nest = next_nest(m, sn_stmt_get(m, body)->first), squares = next_nest(m, sn_next(m, nest));
-    sn_ix row = c->wrapped ? sn_ix_const(m, 0) : flat_row(c, &outer);
-    shorten(c, body, nest, s, row, c->partial);
-    if (c->moments) shorten(c, body, squares, s, row, &c->spread);
+    if (c->width > 1) widen_columns(c, body, &p);
+    p.row = c->wrapped ? sn_ix_const(m, 0) : flat_row(c, &outer, (sn_ix){0}, 0);
+    shorten(c, body, nest, &p, c->partial);
+    if (c->moments) shorten(c, body, squares, &p, &c->spread);
     sn_kern_dead_code(m, c->part);
     sn_kern_collect_params(m, c->part);
     sn_kern_set_precision(m, c->part, sn_kern_get(m, c->k)->sched.precision);
 }
 
-/* In the place of the nest `old`: a reduction over the parts, without its yield. */
-static sn_stmt over_parts(cut *c, sn_stmt old, sn_axis *s) {
+/* ---- the second kernel ---- */
+
+/* A reduction over parts, over iterations of wide columns, or over both. */
+typedef struct gather {
+    sn_stmt nests[2];
+    uint32_t n;
+    sn_ix part, turn; /* none: there is one alone */
+} gather;
+
+/* In the place of the nest `old`, without its yields. */
+static void open_gather(gather *out, cut *c, sn_stmt old) {
     sn_module *m = c->m;
     const sn_stmt_rec *r = sn_stmt_get(m, old);
     sn_dtype dtypes[8];
+    const int64_t extents[2] = {c->parts, c->width};
+    *out = (gather){.n = 0};
     for (uint32_t k = 0; k < r->n_results; k++) dtypes[k] = sn_val_get(m, sn_result(r, k))->dtype;
-    *s = sn_axis_new(m, "s", sn_ix_const(m, c->parts));
-    return sn_put_reduce(m, sn_at_before(m, old), *s, SN_AXIS_SEQ, r->combs, r->n_combs, dtypes);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (extents[i] == 1) continue;
+        sn_cursor into = out->n ? sn_at_end(c->k, out->nests[out->n - 1]) : sn_at_before(m, old);
+        sn_axis ax = sn_axis_new(m, i ? "w" : "s", sn_ix_const(m, extents[i]));
+        *(i ? &out->turn : &out->part) = sn_ix_axis(m, ax);
+        out->nests[out->n++] = sn_put_reduce(m, into, ax, SN_AXIS_SEQ, r->combs, r->n_combs, dtypes);
+    }
 }
 
-static void take_over(cut *c, sn_stmt old, sn_stmt nest, const sn_val *yields) {
+/* What it takes in; its results are those of `old`. */
+static void close_gather(const gather *ga, cut *c, sn_stmt old, sn_val *yields) {
     sn_module *m = c->m;
     const sn_stmt_rec *r = sn_stmt_get(m, old);
-    sn_put_yield(m, sn_at_end(c->k, nest), yields, r->n_results);
-    for (uint32_t k = 0; k < r->n_results; k++)
-        sn_val_replace(m, c->k, sn_result(r, k), sn_result(sn_stmt_get(m, nest), k));
+    for (uint32_t i = ga->n; i-- > 0;) {
+        sn_put_yield(m, sn_at_end(c->k, ga->nests[i]), yields, r->n_results);
+        for (uint32_t k = 0; k < r->n_results; k++) yields[k] = sn_result(sn_stmt_get(m, ga->nests[i]), k);
+    }
+    for (uint32_t k = 0; k < r->n_results; k++) sn_val_replace(m, c->k, sn_result(r, k), yields[k]);
     sn_stmt_unlink(m, old);
+}
+
+/* Where the partial results are that it takes in. */
+static sn_ix partial_at(const cut *c, const gather *ga) {
+    sn_module *m = c->m;
+    sn_ix column = {0};
+    if (ga->turn.i) {
+        sn_axis i = sn_stmt_axis(m, c->outer.at[c->outer.n - 1]);
+        int64_t n = sn_ix_value(m, sn_axis_get(m, i)->extent);
+        column = c->behind ? sn_ix_fma(m, c->width, sn_ix_axis(m, i), ga->turn)
+                           : sn_ix_fma(m, n, ga->turn, sn_ix_axis(m, i));
+    }
+    sn_ix row = flat_row(c, &c->outer, column, columns_of(c));
+    return ga->part.i ? sn_ix_fma(m, c->rows * c->width, ga->part, row) : row;
 }
 
 /* The squares about c of all parts: those about the mean of each, and how far that is from c. */
 static void finish_squares(cut *c) {
     sn_module *m = c->m;
-    sn_axis s;
+    gather ga;
     sn_val centre = sn_stmt_get(m, c->pair.distance)->in[1];
-    sn_stmt nest = over_parts(c, c->pair.squares.at[0], &s);
-    sn_cursor in = sn_at_end(c->k, nest);
-    sn_ix at = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, s), c->rows), flat_row(c, &c->outer));
+    open_gather(&ga, c, c->pair.squares.at[0]);
+    sn_cursor in = sn_at_end(c->k, ga.nests[ga.n - 1]);
+    sn_ix at = partial_at(c, &ga);
     sn_val sum = sn_put_load(m, in, c->partial[c->pair.state], at), own = sn_put_load(m, in, c->spread, at);
-    sn_val n = count_of_part(c, in, s);
+    sn_val n = count_of_part(c, in, ga.part);
     sn_val d = sn_put_op2(m, in, SN_LOP_SUB, sn_put_op2(m, in, SN_LOP_DIV, sum, n), centre);
     sn_val off = sn_put_op2(m, in, SN_LOP_MUL, sn_put_op2(m, in, SN_LOP_MUL, d, d), n);
     sn_val all = sn_put_op2(m, in, SN_LOP_ADD, own, off);
-    take_over(c, c->pair.squares.at[0], nest, &all);
+    close_gather(&ga, c, c->pair.squares.at[0], &all);
 }
 
-/* The second kernel: k with its reduction over the parts. */
+/* k with its reduction over the parts. */
 static void finish_kernel(cut *c) {
     sn_module *m = c->m;
-    sn_axis s;
+    gather ga;
     sn_val yields[8];
-    sn_stmt nest = over_parts(c, c->nest, &s);
-    sn_ix at = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, s), c->rows), flat_row(c, &c->outer));
+    open_gather(&ga, c, c->nest);
+    sn_ix at = partial_at(c, &ga);
     for (uint32_t r = 0; r < sn_stmt_get(m, c->nest)->n_results; r++)
-        yields[r] = sn_put_load(m, sn_at_end(c->k, nest), c->partial[r], at);
-    take_over(c, c->nest, nest, yields);
+        yields[r] = sn_put_load(m, sn_at_end(c->k, ga.nests[ga.n - 1]), c->partial[r], at);
+    close_gather(&ga, c, c->nest, yields);
     if (c->moments) finish_squares(c);
     if (sn_kern_get(m, c->k)->sched.split) sn_kern_get(m, c->k)->sched.split = 1; /* done */
     sn_kern_dead_code(m, c->k);
@@ -331,8 +506,10 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
             !sn_pass_library_runs(&why_not, cx, c.k)) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld results of %lld elements: cut into %lld parts%s",
                       (long long)c.rows, (long long)c.count, (long long)c.parts,
-                      c.moments ? ", means and squares about them in one reading" : "");
-            c.in_order = c.rows > 1 && reduces_along(&c) && is_read_again(&c, &users, i);
+                      c.moments     ? ", means and squares about them in one reading"
+                      : c.width > 1 ? " of wide columns"
+                                    : "");
+            c.in_order = c.rows > 1 && c.width == 1 && reduces_along(&c) && is_read_again(&c, &users, i);
             if (!c.outer.n) wrap_in_loop(&c);
             make_partial_buffers(&c);
             make_part(&c);

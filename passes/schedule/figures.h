@@ -30,14 +30,20 @@ static const double SN_LOG2_E = 0x1.71547652b82fep+0;
 
 static inline uint32_t sn_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* Elements in one widest access of the smallest element type. Wider than the caller's storage is aligned is none: a GPU's
- * lanes would load their elements one by one, and neighbours with gaps between them. */
+/* Elements in one widest access of the smallest element type. Wider than the caller's storage is aligned is none: a
+ * GPU's lanes would load their elements one by one, and neighbours with gaps between them. */
 static inline uint32_t sn_widest(const sn_pass_ctx *cx, uint32_t bytes) {
     const sn_target *t = cx->target;
     if (!bytes) return 1;
     if (!t->is_gpu) return sn_least(t->vector_bytes / bytes, 16);
     uint32_t aligned = sn_least(t->vector_bytes, t->io_align) / bytes;
     return aligned ? sn_least(aligned, 8) : 1;
+}
+
+/* ... where bytes are all that is accessed, as by reductions of a GPU: 16 of them. */
+static inline uint32_t sn_widest_alone(const sn_pass_ctx *cx, uint32_t bytes) {
+    const sn_target *t = cx->target;
+    return t->is_gpu && bytes == 1 ? sn_least(t->vector_bytes, t->io_align) : sn_widest(cx, bytes);
 }
 
 /* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */
@@ -62,7 +68,8 @@ static inline sn_range sn_loads_ahead(const sn_target *t) {
 
 /* ---- open_rows.c: rows of the last outer axis, on the CPU ---- */
 
-/* Lanes along rows of so many elements: those that divide a row, or, where these are half as many vectors, of open rows. */
+/* Lanes along rows of so many elements: those that divide a row, or, where these are half as many vectors, of open
+ * rows. */
 uint32_t sn_schedule_open_vector(int64_t row, uint32_t bytes, uint32_t widest);
 /* Are they such of that header? */
 bool sn_schedule_has_open_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc);

@@ -51,17 +51,55 @@ static void spread(const sn_target *t, const sn_schedule_shape *sh, const column
     }
 }
 
-/* Loads of so many bytes that a thread waits for together where as many are resident as there can be. Half of them do
- * nearly as well. */
-static uint32_t fill_flight(const sn_target *t, uint32_t bytes) {
-    return sn_pow2_ceil(sn_ceil_div(t->flight_bytes, (int64_t)t->unit_threads * bytes));
+/* Rows that a thread loads together, as many as are useful, as far as accumulators leave registers: narrow loads are
+ * more. */
+static uint32_t steps_together(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
+    uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
+    if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < SN_COLUMN_WORD) most = most * SN_COLUMN_WORD / bytes;
+    if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
+    return sn_least(most ? most : 1, sn_pow2_floor((sh->max_count + sc->block_y - 1) / sc->block_y));
+}
+
+/* What is in flight on a multiprocessor where all blocks are as many as that, or as its registers hold. */
+static double in_flight(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
+    double blocks = (double)blocks_of(sh, sc) / t->units, threads = sc->block_x * sc->block_y;
+    threads *= blocks < t->unit_blocks ? blocks : t->unit_blocks;
+    if (threads > SN_COLUMN_RESIDENT) threads = SN_COLUMN_RESIDENT;
+    return threads * steps_together(t, sh, co, sc) * sc->vector * co->bytes;
+}
+
+/* Threads that share the rows of a column: few where vectors are wide, more where blocks are too few for what should
+ * be in flight. Narrow loads have to be many a thread instead. */
+static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    sc->block_y = 1;
+    if (!t->is_gpu) return;
+    bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
+    uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
+    uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
+    bool narrow = sh->n_nests == 1 && co->bytes && sc->vector * co->bytes < SN_COLUMN_WORD;
+    while (sc->block_y * 2 <= sh->max_count && sc->block_x * sc->block_y < full) {
+        sn_sched twice = *sc;
+        twice.block_y *= 2;
+        double now = in_flight(t, sh, co, sc), then = in_flight(t, sh, co, &twice);
+        bool starving = sh->n_nests == 1 && now * 100 < (double)SN_COLUMN_FLIGHT * t->flight_bytes && then > now;
+        if (sc->block_y < most ? narrow && then <= now : !starving || 2 * sc->block_x * sc->block_y >= full) return;
+        sc->block_y *= 2;
+    }
+}
+
+/* Short columns: a block takes as long to begin as for what would be ALONE_BYTES. */
+static void join_columns(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    int64_t each = (int64_t)sc->vector * co->bytes * sh->max_count;
+    while (sh->n_nests == 1 && each && sc->block_x * 2 <= SN_COLUMN_MOST_THREADS &&
+           sc->block_x * each < SN_ALONE_BYTES && blocks_of(sh, sc) >= 2 * SN_COLUMN_JOINED * t->units)
+        sc->block_x *= 2;
 }
 
 static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
     if (!sc->vector) {
-        uint32_t widest = sn_widest(cx, co->bytes);
+        uint32_t widest = sh->n_nests == 1 ? sn_widest_alone(cx, co->bytes) : sn_widest(cx, co->bytes);
         int64_t row = sn_last_outer_extent(cx, sh);
         bool may_open = !t->is_gpu && co->bytes;
         sc->vector =
@@ -75,21 +113,9 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared;
     if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
     if (open && t->is_gpu) spread(t, sh, co, sc);
-    if (!sc->block_y) {
-        sc->block_y = 1;
-        bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
-        uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
-        uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
-        while (t->is_gpu && sc->block_y < most && sc->block_y * 2 <= sh->max_count && sc->block_x * sc->block_y < full)
-            sc->block_y *= 2;
-    }
-    if (!sc->unroll) { /* loads in flight, as many as are useful, as far as accumulators leave registers */
-        uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
-        if (bytes && t->is_gpu && 2 * most < fill_flight(t, bytes))
-            most = sn_least(fill_flight(t, bytes), SN_NARROW_LOADS);
-        if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
-        sc->unroll = sn_least(most ? most : 1, sn_pow2_floor((sh->max_count + sc->block_y - 1) / sc->block_y));
-    }
+    if (open && t->is_gpu) join_columns(t, sh, co, sc);
+    if (!sc->block_y) choose_rows(t, sh, co, sc);
+    if (!sc->unroll) sc->unroll = steps_together(t, sh, co, sc);
 }
 
 static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {

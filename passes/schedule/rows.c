@@ -1,9 +1,9 @@
 /* rows.c: what the schedules of class inner have in common: the figures of a row that threads share, and its nests.
  *
- * Facts behind the figures: an access should be 16 bytes wide, and neighbouring lanes should cover whole lines; a row of
- * up to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row that
- * fits in half of a block's registers is read once, and so is one that fits in shared memory. On the CPU the same shapes
- * hold with one thread and its SIMD width.
+ * Facts behind the figures: an access should be 16 bytes wide, and neighbouring lanes should cover whole lines; a row
+ * of up to 3072 elements is reduced fastest by one warp (no shared memory), longer ones by 64 to 1024 threads; a row
+ * that fits in half of a block's registers is read once, and so is one that fits in shared memory. On the CPU the same
+ * shapes hold with one thread and its SIMD width.
  *
  * Relies on shape.c. Does not bind the kernel: inner.c and mixed_order.c do.
  */
@@ -19,6 +19,7 @@ typedef struct rows {
     uint32_t widest; /* ... and of the largest of these */
     bool positions;  /* a reduction carries positions: argmax */
     bool online;     /* one nest, with sumexp: it reads a row that does not stay on chip, once */
+    bool once;       /* one reduction: nothing of a row is read again */
 } rows;
 
 /* ---- a look at the row ---- */
@@ -76,6 +77,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         count_stores(&ro, m, nest->top);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
+    ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
     ro.kept = sn_schedule_kept(&ro.widest, m, sh);
     return ro;
 }
@@ -84,12 +86,14 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
 
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
  * fill the pipes; more threads for a row only add exchange. */
-static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes) {
+static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool once) {
     uint32_t each = vector == 1                            ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
                     : vector == 8 && count <= SN_SHORT_ROW ? SN_SHORT_VECTORS * vector
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
     if (vector == 1 && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
+    if (once && vector * bytes >= SN_LEAST_WIDE)
+        return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
     return threads < SN_MOST_ROW_THREADS ? threads : SN_MOST_ROW_THREADS;
 }
@@ -108,8 +112,11 @@ static uint32_t vectors_per_thread(const rows *ro, const sn_sched *sc) {
 /* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor of an H200, in
  * as many blocks as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond
  * the row's end. */
-static void choose_online(const sn_target *t, const rows *ro, sn_sched *sc) {
+static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
     sn_range loads = sn_loads_ahead(t);
+    uint32_t bytes = sc->vector * ro->bytes, narrower = bytes && bytes < t->vector_bytes ? t->vector_bytes / bytes : 1;
+    for (; narrower > 1 && 2 * loads.lo <= SN_ONCE_LOADS; narrower /= 2) loads.lo *= 2, loads.hi *= 2;
+    if (loads.hi > SN_ONCE_LOADS && loads.hi > loads.lo) loads.hi = loads.lo > SN_ONCE_LOADS ? loads.lo : SN_ONCE_LOADS;
     if (!sc->block_x) sc->block_x = SN_ONLINE_THREADS;
     if (!sc->block_y) sc->block_y = 1;
     uint32_t n = vectors_per_thread(ro, sc), best = UINT32_MAX;
@@ -198,7 +205,8 @@ static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
  * together what they have once a vector, which takes more than the tests of its lanes. */
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
-    uint32_t wide = sn_widest(cx, bytes), even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+    uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes),
+             even = sn_least(wide, sn_pow2_divisor(ro->divisor));
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
@@ -208,24 +216,32 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
+/* Has every multiprocessor a row, but do blocks follow each other so little that it rests while one begins and another
+ * ends? */
+static bool in_few_turns(const sn_target *t, const rows *ro) {
+    return ro->sh->rows >= t->units && ro->sh->rows <= (int64_t)SN_ONLINE_TURNS * SN_ONLINE_BLOCKS * t->units;
+}
+
 static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = row_vector(cx, ro, width);
-    if (t->is_gpu && ro->online && !ro->kept && ro->sh->max_count > SN_LONG_ROW) {
-        choose_online(t, ro, sc);
+    if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
+        (ro->online || (ro->once && in_few_turns(t, ro)))) {
+        choose_once(t, ro, sc);
         return;
     }
     if (ro->sh->scans) sc->cluster = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
     else if (sc->shared || (!sc->persistent && !fits_registers(t, ro))) keep_in_shared(t, ro, sc);
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {
-        sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes);
+        sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once);
         while (sc->block_x < t->max_threads) {
             uint32_t n = vectors_per_thread(ro, sc);
-            bool too_long = n * sc->vector > (ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS); /* halves widen */
-            too_long &= !ro->sh->scans; /* more threads wait for each other longer */
+            uint32_t most = ro->once && ro->bytes == 1 ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
+            bool too_long = n * sc->vector > most; /* halves widen */
+            too_long &= !ro->sh->scans;            /* more threads wait for each other longer */
             bool idle = ro->sh->rows * sc->block_x < (int64_t)t->units * SN_IDLE_THREADS && n > 2;
             if (!too_long && !idle) break;
             sc->block_x *= 2;
@@ -236,6 +252,10 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         bool alone = !t->is_gpu || sc->block_x >= SN_ALONE_THREADS ||
                      ro->sh->max_count * (ro->bytes + ro->stores) >= SN_ALONE_BYTES;
         sc->block_y = alone ? 1 : SN_ALONE_THREADS / sc->block_x;
+        /* Short rows that are read once: a block takes as long to begin as for what would be ALONE_BYTES. */
+        while (!alone && ro->once && sc->block_x * sc->block_y < SN_SHORT_ROWS_THREADS &&
+               2 * ro->sh->max_count * ro->bytes * sc->block_y <= SN_ALONE_BYTES)
+            sc->block_y *= 2;
         while (sc->block_y > 1 && ro->sh->rows < (int64_t)sc->block_y * t->units) sc->block_y /= 2;
     }
     uint32_t n = vectors_per_thread(ro, sc);
