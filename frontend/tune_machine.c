@@ -1,12 +1,13 @@
-/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, each with one
- * choice, on the device of the program that they are for.
+/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, or of one
+ * kernel (passes/schedule/alone.c), each with one choice, on the device of the program that they are for.
  *
- * A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
+ * A kernel takes its choice in its header, and only the passes from `schedule` on see it. A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
  * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. Results
  * are compared on that device too, by a program for each output. Caches are flushed before every timed run; runs that
  * are too short for events are timed in a CUDA graph over copies. Relies on threads that may share the memory hook:
  * with a hook of the caller, which is never called twice at a time, trials compile one after the other.
  */
+#include "frontend/demand.h"
 #include "frontend/tune.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ enum {
     REPLAYS = 3,
     GRAPH_BELOW_US = 1000, /* shorter runs are timed in a CUDA graph: events would be more than a hundredth of them */
     LONG_US = 20000,       /* longer ones need no more than one run a sample */
-    JUNK = 0x55,           /* bytes of outputs before a run that counts */
+    JUNK = 0x3c,           /* bytes of outputs before a run that counts: floats near 1, which no scale hides behind */
     PERIOD = 65521         /* random elements that are drawn for an input before they repeat */
 };
 
@@ -48,7 +49,8 @@ typedef struct comparison {
 struct sn_tune_bench {
     sn_context *ctx; /* of the call */
     const sn_settings *s;
-    const char *product;
+    const char *text;   /* of the product or the kernel */
+    const char *passes; /* that a kernel still has before it; NULL: it is a product */
     sn_trial_list *trials;
     attempt *at;
     uint32_t n;
@@ -60,7 +62,7 @@ struct sn_tune_bench {
     char *junk;          /* as many bytes as the largest output has */
     size_t junk_bytes;
     uint32_t reference; /* whose results are expected; UINT32_MAX: nobody's */
-    double allowed;     /* what the precision of the product allows, as a share of its terms */
+    double allowed;     /* what the precision of sums of products allows, as a share of their terms */
 };
 
 /* ---- life ---- */
@@ -100,9 +102,9 @@ static void close_bench(void *bench) {
     b->data = NULL;
 }
 
-sn_tune_bench *sn_tune_bench_new(sn_context *ctx, const sn_settings *s, const char *product) {
+sn_tune_bench *sn_tune_bench_new(sn_context *ctx, const sn_settings *s, const char *text, const char *passes) {
     sn_tune_bench *b = SN_NEWN(&ctx->scratch, sn_tune_bench, 1);
-    *b = (sn_tune_bench){.ctx = ctx, .s = s, .product = product, .reference = UINT32_MAX};
+    *b = (sn_tune_bench){.ctx = ctx, .s = s, .text = text, .passes = passes, .reference = UINT32_MAX};
     sn_making_begin(ctx, b, close_bench);
     return b;
 }
@@ -125,11 +127,21 @@ typedef struct compile_job {
     sn_program **p;
     sn_graph *g;
     sn_settings s;
+    const char *header; /* for its first kernel; NULL: it has none, or keeps what it has */
 } compile_job;
+
+static sn_status pin(sn_module *m, const char *header) {
+    sn_sched *s = &sn_kern_get(m, m->kernels.at[0])->sched, with;
+    SN_TRY(sn_sched_read(&with, m->env, "schedule", header));
+    with.precision = s->precision;
+    *s = with;
+    return SN_OK;
+}
 
 static sn_status compile_body(sn_context *ctx, void *args) {
     compile_job *job = args;
     (void)ctx;
+    if (job->header) SN_TRY(pin(job->g->m, job->header));
     return sn_compile_settings(job->p, job->g, &job->s, SN_PHASE_LOADED);
 }
 
@@ -141,16 +153,26 @@ static sn_status compile_guarded(sn_context *ctx, compile_job *job) {
     return sn_guarded(ctx, compile_body, job);
 }
 
+/* What a choice for a kernel pins; NULL: nothing. */
+static const char *header_of(const char *choice) {
+    const char *parameters;
+    const sn_choice_row *row = sn_choice_find(&parameters, SN_OP_MATMUL, choice);
+    return row && !strcmp(row->name, "schedule") ? parameters : NULL;
+}
+
 static void compile_one(const sn_tune_bench *b, uint32_t k) {
     const sn_env *env = &b->ctx->env;
     attempt *a = &b->at[k];
     sn_context_options o = {.struct_size = sizeof o, .realloc_fn = env->realloc_fn, .realloc_user = env->realloc_user};
-    const sn_decision decision = {b->product, b->trials->at[k].choice};
+    const sn_decision decision = {b->text, b->trials->at[k].choice};
     compile_job job = {.p = &a->p, .s = *b->s};
-    job.s.passes = (sn_pass_options){
-        .pipeline = b->s->passes.pipeline, .verify = b->s->passes.verify, .choosing = {.at = &decision, .n = 1}};
+    job.s.passes = (sn_pass_options){.pipeline = b->passes ? b->passes : b->s->passes.pipeline,
+                                     .verify = b->s->passes.verify,
+                                     .choosing = {.at = &decision, .n = !b->passes}};
+    if (b->passes) job.header = header_of(decision.choice);
     if (sn_context_create(&a->ctx, &o) != SN_OK) return;
-    if (sn_graph_from_text(&a->g, a->ctx, "product", b->product, strlen(b->product)) != SN_OK) return;
+    if (sn_graph_from_text(&a->g, a->ctx, "trial", b->text, strlen(b->text)) != SN_OK) return;
+    job.s.trusted = b->passes && !sn_demands_positions(a->g->m);
     job.g = a->g;
     compile_guarded(a->ctx, &job);
 }
@@ -266,11 +288,17 @@ static sn_status make_comparison(sn_tune_bench *b, unsigned k) {
     return sn_tensor_create(&c->result[1], b->data, i->device, SN_I64, 0, NULL);
 }
 
+typedef struct fill_job {
+    sn_tune_bench *b;
+    sn_module *of; /* whose kernels say what values they want; NULL: there are none */
+} fill_job;
+
 static sn_status fill_body(sn_context *ctx, void *args) {
-    sn_tune_bench *b = args;
+    const fill_job *job = args;
     (void)ctx;
-    for (unsigned k = 0; k < b->n_inputs; k++)
-        SN_TRY(sn_random_tensor(b->inputs[k], NULL, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
+    for (unsigned k = 0; k < job->b->n_inputs; k++)
+        SN_TRY(
+            sn_random_tensor(job->b->inputs[k], job->of, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
     return SN_OK;
 }
 
@@ -279,6 +307,10 @@ static sn_status fill_body(sn_context *ctx, void *args) {
 static double allowed_by(const sn_module *m) {
     enum { A_FEW = 4 };
     double most = 0;
+    for (uint32_t k = 0; k < m->kernels.n; k++) {
+        double error = A_FEW * sn_precision_error(sn_kern_get(m, m->kernels.at[k])->sched.precision);
+        most = error > most ? error : most;
+    }
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         sn_op op = sn_node_get(m, x)->op;
         if (op != SN_OP_MATMUL && op != SN_OP_CONV) continue;
@@ -302,7 +334,7 @@ static sn_status prepare(sn_tune_bench *b, const sn_program *p) {
     b->allowed = allowed_by(p->source);
     SN_TRY(sn_context_create(&b->data, &o));
     SN_TRY(make_tensors(b, p));
-    SN_TRY(sn_guarded(b->data, fill_body, b));
+    SN_TRY(sn_guarded(b->data, fill_body, &(fill_job){b, b->passes ? p->source : NULL}));
     for (unsigned k = 0; k < b->n_outputs; k++) SN_TRY(make_comparison(b, k));
     b->junk = sn_zalloc(arena, b->junk_bytes + 1);
     memset(b->junk, JUNK, b->junk_bytes);

@@ -1,4 +1,4 @@
-/* tune.h: choices for matrix products and convolutions by timing: what to try, the search, and what is remembered on disk.
+/* tune.h: choices for matrix products, convolutions and kernels by timing: what to try, the search, and what is remembered on disk.
  *
  * Nothing here compiles, runs or reads a clock: the caller gives a machine that does (frontend/tune.c has one made of
  * programs, tests have one made of numbers), so that the search follows from what the machine says alone. Nothing here prints;
@@ -40,6 +40,9 @@ typedef struct sn_trial_list {
  * compiled by. */
 sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,
                          const sn_library *library, const char *pipeline, const char *allowed);
+/* Those for a kernel, which is given by its text alone (passes/schedule/alone.h): "plain inner block_x=..", what the pass chooses, and
+ * "schedule inner block_x=..", what else its classes propose. */
+sn_status sn_kernel_trials_list(sn_trial_list *out, sn_env *env, const char *kernel, const sn_target *target);
 
 /* ---- the search (search.c) ---- */
 
@@ -79,7 +82,7 @@ typedef struct sn_record_place {
     char warning[320];    /* the first thing that went wrong, one line; "": nothing has */
 } sn_record_place;
 
-/* What was found for a product: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
+/* What was found for a product or a kernel, by its text: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
  * used, and then the warning may say why. */
 const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena);
 /* Remember it: whole or not at all, whoever else writes at the same time. */

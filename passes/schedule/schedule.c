@@ -6,14 +6,18 @@
  *
  * A loop over the table schedules.def: the first row that applies to the kernel and has a candidate binds it, by its first
  * candidate. A schedule that stands in the kernel's header is obeyed: rows of its class alone are asked, and choose what is
- * zero. If its class cannot bind the kernel, nothing in the header counts but the precision (a remark says why).
+ * zero. If its class cannot bind the kernel, nothing in the header counts but the precision (a remark says why). What was decided
+ * outside for a kernel of this text (by timing: tune/, alone.c) counts as if it stood in the header, where nothing does.
  *
  * Legality: a class binds what it says that it applies to; axis kinds promise no more than that. Cost: near linear in
  * the kernel. Where somebody listens, every candidate is bound to a copy of the kernel and estimated.
  */
 #include "passes/schedule/schedules.h"
 
+#include <string.h>
+
 #include "ir/base/text.h"
+#include "passes/schedule/alone.h"
 
 typedef struct scheduler {
     sn_sched_class cls;
@@ -63,6 +67,24 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
     if (columns) sched->vector = a->sched.vector;
 }
 
+/* "schedule inner block_x=32 .."; any other choice leaves the kernel as it is. */
+static sn_status obey_decision(sn_sched *pinned, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    static const char name[] = "schedule ";
+    const sn_choosing *how = cx->choosing;
+    const char *why_not, *kernel = sn_kern_get(cx->m, cx->m->kernels.at[sh->at])->name;
+    if (!how || (!how->n && !how->ask) || pinned->cls != SN_SCHED_NONE) return SN_OK;
+    const char *key = sn_kernel_key(&why_not, cx, sh->users, sh->at);
+    const char *choice = key ? sn_decided(how, key) : NULL;
+    if (key && !choice && how->ask) choice = how->ask(how->ask_user, key);
+    if (!choice) return SN_OK;
+    sn_remark(cx, kernel, "%s (decided)", choice);
+    if (strncmp(choice, name, strlen(name)) != 0) return SN_OK;
+    sn_precision precision = pinned->precision;
+    SN_TRY(sn_sched_read(pinned, cx->m->env, "a decided schedule", choice + strlen(name)));
+    pinned->precision = precision;
+    return SN_OK;
+}
+
 /* The first row that has a candidate which agrees with the header; NULL: none has. */
 static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, sn_kern k,
                      const sn_schedule_shape *sh, const sn_sched *pinned) {
@@ -96,6 +118,7 @@ static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_c
     sn_kern k = cx->m->kernels.at[sh->at];
     sn_sched pinned = sn_kern_get(cx->m, k)->sched, open = {.cls = SN_SCHED_NONE};
     follow(cx, sh, &pinned);
+    SN_TRY(obey_decision(&pinned, cx, sh));
     SN_TRY(check_fields(cx, k, &pinned));
     SN_TRY(ask(out, headers, cx, k, sh, &pinned));
     if (!*out) SN_TRY(ask(out, headers, cx, k, sh, &open));
@@ -171,6 +194,18 @@ static sn_status compare(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sch
         sn_remark(cx, sn_kern_get(cx->m, cx->m->kernels.at[sh->at])->name, "candidate %s: %.0f cycles", t.s, cycles);
         sn_text_free(&t);
     }
+    return SN_OK;
+}
+
+sn_status sn_schedule_first(sn_sched *out, sn_pass_ctx *cx, uint32_t at) {
+    sn_users users;
+    sn_schedule_shape sh;
+    sn_sched_list headers = {0};
+    const scheduler *by;
+    sn_users_find(&users, cx->m, cx->scratch);
+    SN_TRY(sn_schedule_look(&sh, cx, &users, at));
+    SN_TRY(choose(&by, &headers, cx, &sh));
+    *out = headers.at[0];
     return SN_OK;
 }
 
