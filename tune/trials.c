@@ -28,6 +28,7 @@ static bool find_kernel(uint32_t *at, const sn_module *m) {
 /* What the classes propose, in texts, with what the model says of each. */
 typedef struct proposals {
     const char **header;
+    const sn_sched *at;
     double *cycles;
     uint32_t n;
 } proposals;
@@ -45,6 +46,7 @@ static sn_status list_headers_at(proposals *out, sn_pass_ctx *cx, uint32_t at) {
     sn_sched_list headers = {0};
     SN_TRY(sn_schedule_list(&headers, &out->cycles, cx, at));
     out->header = SN_NEWN(cx->scratch, const char *, headers.n + 1);
+    out->at = headers.at;
     for (out->n = 0; out->n < headers.n; out->n++)
         out->header[out->n] = header_text(cx->m->env, &headers.at[out->n], cx->scratch);
     return SN_OK;
@@ -112,6 +114,13 @@ sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, c
 
 /* ---- kernels ---- */
 
+/* 1 part is none. */
+static bool is_same_header(sn_sched a, sn_sched b) {
+    if (a.split == 1) a.split = 0;
+    if (b.split == 1) b.split = 0;
+    return sn_sched_eq(&a, &b);
+}
+
 /* What it is without a decision comes first, and says which header that is. */
 static sn_status list_kernel(sn_trial_list *out, sn_module *m, const char *kernel, const sn_target *target) {
     proposals p = {0};
@@ -120,14 +129,13 @@ static sn_status list_kernel(sn_trial_list *out, sn_module *m, const char *kerne
     SN_TRY(sn_module_parse(m, "kernel", kernel, strlen(kernel)));
     SN_TRY(sn_schedule_first(&first, &cx, 0));
     first.precision = SN_PRECISION_EXACT; /* is no choice */
-    if (first.split == 1) first.split = 0; /* as classes leave it that do not cut */
     SN_TRY(list_headers_at(&p, &cx, 0));
     const char *header = header_text(m->env, &first, out->arena);
     sn_trial plain = {.choice = sn_strf(out->arena, "plain %s", header)};
     SN_PUSH(out->arena, out, plain);
     for (uint32_t k = 0; k < p.n; k++) {
         sn_trial t = {.choice = sn_strf(out->arena, "schedule %s", p.header[k]), .cycles = p.cycles[k]};
-        if (!strcmp(p.header[k], header)) out->at[0].cycles = p.cycles[k];
+        if (is_same_header(p.at[k], first)) out->at[0].cycles = p.cycles[k];
         else SN_PUSH(out->arena, out, t);
     }
     return SN_OK;

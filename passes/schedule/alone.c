@@ -106,7 +106,7 @@ static bool scatters(const sn_module *m, sn_kern k) {
 
 static const char *refusal(const members *x) {
     const sn_kern_rec *first = sn_kern_get(x->m, x->kernels.at[0]);
-    if (first->scheduled || first->sched.cls != SN_SCHED_NONE) return "its schedule stands";
+    if (first->scheduled) return "its schedule stands";
     if (sn_kern_follows(x->m, x->users, x->at.at[0]) != UINT32_MAX && is_small(x->m, x->kernels.at[0]))
         return "it takes its shape from another one";
     for (uint32_t k = 0; k < x->kernels.n; k++) {

@@ -7,7 +7,7 @@
  * A loop over the table schedules.def: the first row that applies to the kernel and has a candidate binds it, by its first
  * candidate. A schedule that stands in the kernel's header is obeyed: rows of its class alone are asked, and choose what is
  * zero. If its class cannot bind the kernel, nothing in the header counts but the precision (a remark says why). What was decided
- * outside for a kernel of this text (by timing: tune/, alone.c) counts as if it stood in the header, where nothing does.
+ * outside for a kernel of this text (by timing: tune/, alone.c) counts as if all of it stood in the header.
  *
  * Legality: a class binds what it says that it applies to; axis kinds promise no more than that. Cost: near linear in
  * the kernel. Where somebody listens, every candidate is bound to a copy of the kernel and estimated.
@@ -67,17 +67,19 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
     if (columns) sched->vector = a->sched.vector;
 }
 
-/* "schedule inner block_x=32 .."; any other choice leaves the kernel as it is. */
+/* "schedule inner block_x=32 .."; any other choice leaves the kernel as it is. What stands in its header already is part of its
+ * text, and so of what was decided. */
 static sn_status obey_decision(sn_sched *pinned, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     static const char name[] = "schedule ";
     const sn_choosing *how = cx->choosing;
-    const char *why_not, *kernel = sn_kern_get(cx->m, cx->m->kernels.at[sh->at])->name;
-    if (!how || (!how->n && !how->ask) || pinned->cls != SN_SCHED_NONE) return SN_OK;
+    const sn_kern_rec *kernel = sn_kern_get(cx->m, cx->m->kernels.at[sh->at]);
+    const char *why_not;
+    if (!how || (!how->n && !how->ask) || !sn_sched_eq(pinned, &kernel->sched)) return SN_OK;
     const char *key = sn_kernel_key(&why_not, cx, sh->users, sh->at);
     const char *choice = key ? sn_decided(how, key) : NULL;
     if (key && !choice && how->ask) choice = how->ask(how->ask_user, key);
     if (!choice) return SN_OK;
-    sn_remark(cx, kernel, "%s (decided)", choice);
+    sn_remark(cx, kernel->name, "%s (decided)", choice);
     if (strncmp(choice, name, strlen(name)) != 0) return SN_OK;
     sn_precision precision = pinned->precision;
     SN_TRY(sn_sched_read(pinned, cx->m->env, "a decided schedule", choice + strlen(name)));
@@ -197,6 +199,17 @@ static sn_status compare(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sch
     return SN_OK;
 }
 
+/* A class that is named may say that it cannot: then it proposes nothing. */
+static sn_status propose(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                         const scheduler *by, const sn_sched *pinned) {
+    uint32_t n = out->n;
+    sn_status status = by->candidates(out, cx, k, sh, pinned);
+    if (status != SN_ERROR_ARGUMENT) return status;
+    out->n = n;
+    sn_env_clear(cx->m->env);
+    return SN_OK;
+}
+
 sn_status sn_schedule_first(sn_sched *out, sn_pass_ctx *cx, uint32_t at) {
     sn_users users;
     sn_schedule_shape sh;
@@ -209,7 +222,8 @@ sn_status sn_schedule_first(sn_sched *out, sn_pass_ctx *cx, uint32_t at) {
     return SN_OK;
 }
 
-/* For whoever times them (tune/). Headers leave open what the pass decides before it asks anybody. */
+/* For whoever times them (tune/). Headers leave open what the pass decides before it asks anybody, and agree with what stands
+ * in that of the kernel. */
 sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx, uint32_t at) {
     sn_users users;
     sn_schedule_shape sh;
@@ -220,9 +234,11 @@ sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx,
     SN_TRY(sn_schedule_look(&sh, cx, &users, at));
     for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
         const scheduler *by = &SCHEDULERS[i];
-        sn_sched pinned = {.cls = by->cls, .precision = sn_kern_get(cx->m, k)->sched.precision};
+        sn_sched pinned = sn_kern_get(cx->m, k)->sched;
+        if (pinned.cls != SN_SCHED_NONE && pinned.cls != by->cls) continue;
+        pinned.cls = by->cls;
         if (!by->applies(&why_not, cx, k, &sh)) continue;
-        SN_TRY(by->candidates(out, cx, k, &sh, &pinned));
+        SN_TRY(propose(out, cx, k, &sh, by, &pinned));
         while (estimates.n < out->n) {
             double needs = 0;
             sn_sched sched = out->at[estimates.n];
