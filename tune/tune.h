@@ -40,9 +40,11 @@ typedef struct sn_trial_list {
  * compiled by. */
 sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,
                          const sn_library *library, const char *pipeline, const char *allowed);
-/* Those for a kernel, which is given by its text alone (passes/schedule/alone.h): "plain inner block_x=..", what the pass chooses, and
- * "schedule inner block_x=..", what else its classes propose. */
+/* kernel_trials.c: those for a kernel, which is given by its text alone (passes/schedule/alone.h): "plain inner block_x=..", what the pass
+ * chooses, and "schedule inner block_x=..", what else its classes propose, and what is near the first. */
 sn_status sn_kernel_trials_list(sn_trial_list *out, sn_env *env, const char *kernel, const sn_target *target);
+/* What stands behind "schedule" in a choice, in the arena. */
+const char *sn_trial_header(sn_env *env, const struct sn_sched *header, sn_arena *arena);
 
 /* ---- the search (search.c) ---- */
 

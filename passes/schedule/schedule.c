@@ -251,6 +251,29 @@ sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx,
     return cx->m->env->status;
 }
 
+sn_status sn_schedule_complete(sn_sched *sched, double *cycles, sn_pass_ctx *cx, uint32_t at) {
+    sn_users users;
+    sn_schedule_shape sh;
+    const char *why_not;
+    sn_sched_list out = {0};
+    sn_sched pinned = *sched;
+    sn_kern k = cx->m->kernels.at[at];
+    *cycles = 0;
+    sched->cls = SN_SCHED_NONE;
+    sn_users_find(&users, cx->m, cx->scratch);
+    SN_TRY(sn_schedule_look(&sh, cx, &users, at));
+    for (size_t i = 0; i < SN_COUNT(SCHEDULERS) && !out.n; i++) {
+        const scheduler *by = &SCHEDULERS[i];
+        if (by->cls != pinned.cls || !by->applies(&why_not, cx, k, &sh)) continue;
+        SN_TRY(propose(&out, cx, k, &sh, by, &pinned));
+        if (!out.n) continue;
+        *sched = out.at[0];
+        if (!sched->split) sched->split = 1;
+        if (cx->target->is_gpu) SN_TRY(estimate(cycles, cx, &sh, by, sched));
+    }
+    return SN_OK;
+}
+
 sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls) {
     const char *why_not;
     sn_sched pinned = sn_kern_get(cx->m, k)->sched;
