@@ -201,7 +201,8 @@ static sn_status decide_all(sn_tuner *t, sn_module *m, sn_op op) {
     return SN_OK;
 }
 
-static bool has(const sn_module *m, sn_op op) {
+bool sn_tuner_has(const sn_program *p, sn_op op) {
+    const sn_module *m = p->source;
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
         if (sn_node_get(m, x)->op == op) return true;
     return false;
@@ -233,8 +234,8 @@ static sn_status decide_before(sn_tuner *t, const char *pass, sn_op op) {
 static sn_status decide_products(sn_tuner *t) {
     sn_program *p = t->p;
     const char *allowed = t->s->passes.choosing.allowed;
-    if (has(p->source, SN_OP_CONV)) SN_TRY(decide_before(t, "choose-conv", SN_OP_CONV));
-    bool products = has(p->source, SN_OP_MATMUL) || t->decisions.n || allowed; /* convolutions may become some */
+    if (sn_tuner_has(p, SN_OP_CONV)) SN_TRY(decide_before(t, "choose-conv", SN_OP_CONV));
+    bool products = sn_tuner_has(p, SN_OP_MATMUL) || t->decisions.n || allowed; /* convolutions may become some */
     return products ? decide_before(t, "choose", SN_OP_MATMUL) : SN_OK;
 }
 

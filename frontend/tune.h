@@ -49,6 +49,8 @@ typedef struct sn_subject {
 sn_status sn_tuner_decide(sn_tuner *t, const sn_subject *x);
 bool sn_tuner_has_time(const sn_tuner *t);
 bool sn_tuner_is_decided(const sn_tuner *t, const char *key);
+/* Does its graph have such a node? */
+bool sn_tuner_has(const sn_program *p, sn_op op);
 /* Versions that a choice hangs on; op: of a product or convolution, SN_OP_INPUT: of a kernel. */
 const char *sn_tuner_versions(const sn_program *p, sn_op op);
 /* tune_kernels.c: the kernels of the program, once the others are decided. */

@@ -107,6 +107,8 @@ static void print_product(const sn_tuned_product *p) {
     printf("%u choices, %u timed", p->n_trials, timed);
     for (size_t k = 0; k < SN_COUNT(fates); k++)
         if (count(p, fates[k])) printf(", %u %s", count(p, fates[k]), fates[k]);
+    if (p->persistent_us > 0 && p->looped_us > 0)
+        printf("; rows in registers %.4f ms, looped over %.4f ms", p->persistent_us / 1e3, p->looped_us / 1e3);
     printf("; %.2f s, of which %.2f s until they were compiled. Chosen: %s\n", p->seconds, p->compile_seconds,
            p->choice[0] ? p->choice : "none could be run");
 }
@@ -132,9 +134,12 @@ static json_t *trial_json(const sn_tune_trial *t) {
 static json_t *product_json(const sn_tuned_product *p) {
     json_t *trials = json_array();
     for (unsigned k = 0; k < p->n_trials; k++) json_array_append_new(trials, trial_json(&p->trials[k]));
-    return json_pack("{s:s, s:s, s:s, s:f, s:b, s:f, s:f, s:o}", "title", p->title, "graph", p->graph, "choice",
-                     p->choice, "us", p->us, "recorded", (int)p->recorded, "seconds", p->seconds, "compile_seconds",
-                     p->compile_seconds, "trials", trials);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:b, s:f, s:f, s:o}", "title", p->title, "graph", p->graph, "choice",
+                          p->choice, "us", p->us, "recorded", (int)p->recorded, "seconds", p->seconds,
+                          "compile_seconds", p->compile_seconds, "trials", trials);
+    if (p->persistent_us > 0) json_object_set_new(o, "persistent_us", json_real(p->persistent_us));
+    if (p->looped_us > 0) json_object_set_new(o, "looped_us", json_real(p->looped_us));
+    return o;
 }
 
 static json_t *products_json(const sn_tuned_product *at, unsigned n) {

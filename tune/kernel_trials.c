@@ -84,7 +84,7 @@ static bool is_block(const sn_target *t, const sn_sched *s) {
 static sn_status add_neighbours(lister *l, const sn_sched *first) {
     const sn_sched *pinned = &sn_kern_get(l->cx.m, l->cx.m->kernels.at[0])->sched;
     if (!takes_steps(first->cls)) return SN_OK;
-    for (size_t k = 0; k < SN_COUNT(STEPS) && l->out->n < SN_TUNE_TRIALS; k++) {
+    for (size_t k = 0; k < SN_COUNT(STEPS) && l->out->n < SN_CHOICE_KERNEL_TRIALS; k++) {
         sn_sched next;
         double cycles;
         if (!steps(&next, first, pinned, STEPS[k].field, STEPS[k].up) || !is_block(l->cx.target, &next)) continue;

@@ -8,6 +8,7 @@
 #define SN_TUNE_TUNE_H
 
 #include "passes/graph/choices.h"
+#include "passes/runner.h"
 
 /* ---- what to try (trials.c) ---- */
 
@@ -45,6 +46,31 @@ sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, c
 sn_status sn_kernel_trials_list(sn_trial_list *out, sn_env *env, const char *kernel, const sn_target *target);
 /* What stands behind "schedule" in a choice, in the arena. */
 const char *sn_trial_header(sn_env *env, const struct sn_sched *header, sn_arena *arena);
+
+/* ---- which kernels (kernels.c) ---- */
+
+typedef struct sn_kernel_subject {
+    const char *key, *title; /* "amax; sub, exp, sum; div: f32[64, 1000] -> f32[64, 1000]" */
+    double bytes;            /* that a run moves at least */
+    sn_trial_list *trials;
+    double one, weight; /* cycles by the model, or statements; of all kernels of this text */
+    sn_kern kernel;     /* the first of them */
+    uint32_t order;     /* in which they were found */
+} sn_kernel_subject;
+typedef struct sn_kernel_list {
+    sn_kernel_subject *at;
+    uint32_t n, cap;
+} sn_kernel_list;
+
+typedef struct sn_kernels_how {
+    const sn_target *target;
+    const sn_library *library;
+    sn_choosing choosing;        /* what is decided about products */
+    const char *before, *behind; /* the passes before `schedule`, and from there on */
+    bool products;               /* there are some, and they were asked about */
+} sn_kernels_how;
+/* Those of a graph that are worth timing, what takes longest first; in the arena. The module goes through the passes. */
+sn_status sn_kernels_list(sn_kernel_list *out, sn_module *m, const sn_kernels_how *how, sn_arena *arena);
 
 /* ---- the search (search.c) ---- */
 

@@ -724,10 +724,12 @@ typedef struct sn_tune_trial {
 
 /* A matrix product or a convolution with the elementwise operations that fuse into it; or another kernel. */
 typedef struct sn_tuned_product {
-    const char *title;               /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .."; "exp, sum: f32[64, 64] -> f32[64]" */
+    const char *title; /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .."; "exp, sum: f32[64, 64] -> f32[64]" */
     const char *graph;               /* as text, with all else as inputs */
     const char *choice;              /* the winner; "": none could be run, or (no trials) there was no time for it */
     double us;                       /* its time */
+    /* Of a kernel: the shortest timed ones whose rows stay in registers, and are looped over; 0: none was timed. */
+    double persistent_us, looped_us;
     bool recorded;                   /* it was on record: nothing was timed, and there are no trials */
     double seconds, compile_seconds; /* that tuning took; of those, until all trials were compiled */
     unsigned n_trials;
@@ -757,8 +759,9 @@ typedef struct sn_tune_options {
 } sn_tune_options;
 
 /* Decide the choices for all matrix products and convolutions of a graph, and the schedules of its other kernels, by timing, on
- * random inputs in memory of its own (never more than one of them wants), and record them for sn_compile. The report is the caller's, with all that it points to; its context outlives it. Options are those that the graph
- * will be compiled with (device, sizes, choices, record_dir); `tune` does not count. */
+ * random inputs in memory of its own (never more than one of them wants), and record them for sn_compile. The report is the
+ * caller's, with all that it points to; its context outlives it. Options are those that the graph will be compiled with (device,
+ * sizes, choices, record_dir); `tune` does not count. */
 SN_API sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *options,
                          const sn_tune_options *tune);
 SN_API void sn_tune_report_destroy(sn_tune_report *report);
