@@ -434,7 +434,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     SN_TRY(load(p, cu, s->threads));
     place_copied_outputs(p);
     p->runner.cu = cu;
-    SN_TRY(sn_runner_load(&p->runner));
+    if (!s->idle) SN_TRY(sn_runner_load(&p->runner));
     sn_prog_times times = sn_prog_load_times(p->prog);
     p->info.assemble_us = times.assemble_us;
     p->info.load_us = times.load_us;

@@ -88,6 +88,7 @@ typedef struct sn_settings {
     const char *cache;      /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
     bool trusted; /* kernels that come with the graph are our own: they need no tests before their accesses */
+    bool idle;    /* the program's own runner gets its memory from whoever runs it: sn_runner_load, sn_runner_close */
     sn_pass_options passes;
 } sn_settings;
 

@@ -2,8 +2,9 @@
  * kernel (passes/schedule/alone.c), each with one choice, on the device of the program that they are for.
  *
  * A kernel takes its choice in its header, and only the passes from `schedule` on see it. A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
- * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. Results
- * are compared on that device too, by a program for each output. Caches are flushed before every timed run; runs that
+ * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. What a program needs
+ * besides (temporaries) is there while it runs, so that the peak is the arguments of one, its results once more, and the temporaries of one.
+ * Results are compared on that device too, piece by piece, by a program for each output. Caches are flushed before every timed run; runs that
  * are too short for events are timed in a CUDA graph over copies. Relies on threads that may share the memory hook:
  * with a hook of the caller, which is never called twice at a time, trials compile one after the other.
  */
@@ -20,6 +21,7 @@ enum {
     REPLAYS = 3,
     GRAPH_BELOW_US = 1000, /* shorter runs are timed in a CUDA graph: events would be more than a hundredth of them */
     LONG_US = 20000,       /* longer ones need no more than one run a sample */
+    PIECE = 1 << 20,       /* elements of an output that are compared at a time: what a comparison has in memory is theirs */
     JUNK = 0x3c,           /* bytes of outputs before a run that counts: floats near 1, which no scale hides behind */
     PERIOD = 65521         /* random elements that are drawn for an input before they repeat */
 };
@@ -42,8 +44,10 @@ typedef struct small_program {
  * parts. */
 typedef struct comparison {
     small_program scale, differ; /* none: they have no elements; no scale: they are no floats */
-    sn_tensor *pair[3];   /* what is expected, and what there is, all elements in one row; the scale of the first */
-    sn_tensor *result[2]; /* the largest difference, and where it is */
+    int64_t n, piece;            /* elements; of them, those that are compared at a time */
+    sn_tensor *whole, *of_scale; /* what is expected, all elements in one row; its scale */
+    sn_tensor *pair[3];          /* a piece of what is expected, and of what there is; the scale */
+    sn_tensor *result[2];        /* the largest difference, and where it is */
 } comparison;
 
 struct sn_tune_bench {
@@ -59,8 +63,6 @@ struct sn_tune_bench {
     sn_tensor **inputs, **outputs, **expected;
     unsigned n_inputs, n_outputs;
     comparison *compare; /* of each output */
-    char *junk;          /* as many bytes as the largest output has */
-    size_t junk_bytes;
     uint32_t reference; /* whose results are expected; UINT32_MAX: nobody's */
     double allowed;     /* what the precision of sums of products allows, as a share of their terms */
 };
@@ -82,7 +84,9 @@ static void close_attempt(const sn_tune_bench *b, attempt *a) {
 }
 
 static void close_comparison(comparison *c) {
-    free_tensors(c->pair, SN_COUNT(c->pair));
+    free_tensors(c->pair, 2);
+    sn_tensor_destroy(c->whole);
+    sn_tensor_destroy(c->of_scale);
     free_tensors(c->result, SN_COUNT(c->result));
     sn_program_destroy(c->scale.p);
     sn_graph_destroy(c->scale.g);
@@ -172,6 +176,7 @@ static void compile_one(const sn_tune_bench *b, uint32_t k) {
     if (b->passes) job.header = header_of(decision.choice);
     if (sn_context_create(&a->ctx, &o) != SN_OK) return;
     if (sn_graph_from_text(&a->g, a->ctx, "trial", b->text, strlen(b->text)) != SN_OK) return;
+    job.s.idle = true;
     job.s.trusted = b->passes && !sn_demands_positions(a->g->m);
     job.g = a->g;
     compile_guarded(a->ctx, &job);
@@ -193,8 +198,6 @@ static sn_status make_tensors(sn_tune_bench *b, const sn_program *p) {
         const sn_port *port = &p->outputs[k];
         SN_TRY(sn_tensor_create(&b->outputs[k], b->data, p->device, port->dtype, port->rank, port->shape));
         SN_TRY(sn_tensor_create(&b->expected[k], b->data, p->device, port->dtype, port->rank, port->shape));
-        size_t bytes = (size_t)b->outputs[k]->info.numel * sn_dtype_bytes(port->dtype);
-        if (bytes > b->junk_bytes) b->junk_bytes = bytes;
     }
     return SN_OK;
 }
@@ -261,9 +264,11 @@ static const char differ_others[] = "graph @differ(%%want: %s[%lld], %%got: %s[%
                                     "  return most = %%most, at = %%at\n"
                                     "}\n";
 
-static sn_status make_small(small_program *out, const sn_tune_bench *b, const char *text) {
+/* Pieces begin anywhere: accesses are those of an element. */
+static sn_status make_small(small_program *out, const sn_tune_bench *b, const char *text, sn_dtype dtype) {
     compile_job job = {.p = &out->p, .s = *b->s};
     job.s.passes = (sn_pass_options){.verify = b->s->passes.verify};
+    job.s.alignment = sn_dtype_bytes(dtype);
     SN_TRY(sn_graph_from_text(&out->g, b->data, "comparison", text, strlen(text)));
     job.g = out->g;
     return compile_guarded(b->data, &job);
@@ -272,18 +277,19 @@ static sn_status make_small(small_program *out, const sn_tune_bench *b, const ch
 static sn_status make_comparison(sn_tune_bench *b, unsigned k) {
     comparison *c = &b->compare[k];
     sn_arena *arena = &b->ctx->scratch;
-    const sn_tensor_info *i = &b->outputs[k]->info;
+    const sn_tensor_info *i = &b->outputs[k]->info, *of = &b->expected[k]->info;
     const char *name = sn_dtypes[i->dtype].name;
-    sn_tensor *const from[] = {b->expected[k], b->outputs[k]};
-    long long n = i->numel;
     bool floats = sn_is_float(i->dtype);
-    if (!n) return SN_OK;
-    if (floats) SN_TRY(make_small(&c->scale, b, sn_strf(arena, scale_floats, name, n)));
-    SN_TRY(make_small(&c->differ, b, sn_strf(arena, floats ? differ_floats : differ_others, name, n, name, n)));
-    for (int side = 0; side < 2; side++)
-        SN_TRY(sn_tensor_wrap(&c->pair[side], b->data, i->device, from[side]->info.data, i->dtype, 1, &i->numel, NULL,
-                              from[side]->info.offset));
-    SN_TRY(sn_tensor_create(&c->pair[2], b->data, i->device, SN_F64, 0, NULL));
+    c->n = i->numel;
+    c->piece = c->n < PIECE ? c->n : PIECE;
+    if (!c->n) return SN_OK;
+    long long piece = c->piece;
+    if (floats) SN_TRY(make_small(&c->scale, b, sn_strf(arena, scale_floats, name, (long long)c->n), i->dtype));
+    SN_TRY(make_small(&c->differ, b,
+                      sn_strf(arena, floats ? differ_floats : differ_others, name, piece, name, piece), i->dtype));
+    SN_TRY(sn_tensor_wrap(&c->whole, b->data, i->device, of->data, i->dtype, 1, &c->n, NULL, of->offset));
+    SN_TRY(sn_tensor_create(&c->of_scale, b->data, i->device, SN_F64, 0, NULL));
+    c->pair[2] = c->of_scale;
     SN_TRY(sn_tensor_create(&c->result[0], b->data, i->device, SN_F64, 0, NULL));
     return sn_tensor_create(&c->result[1], b->data, i->device, SN_I64, 0, NULL);
 }
@@ -336,8 +342,6 @@ static sn_status prepare(sn_tune_bench *b, const sn_program *p) {
     SN_TRY(make_tensors(b, p));
     SN_TRY(sn_guarded(b->data, fill_body, &(fill_job){b, b->passes ? p->source : NULL}));
     for (unsigned k = 0; k < b->n_outputs; k++) SN_TRY(make_comparison(b, k));
-    b->junk = sn_zalloc(arena, b->junk_bytes + 1);
-    memset(b->junk, JUNK, b->junk_bytes);
     return SN_OK;
 }
 
@@ -387,15 +391,41 @@ static void compile_trials(void *bench, sn_trial_list *trials) {
     }
 }
 
+/* ---- temporaries ---- */
+
+static sn_status wake_body(sn_context *ctx, void *runner) {
+    (void)ctx;
+    return sn_runner_load(runner);
+}
+
+/* What a program needs while it runs. */
+static sn_status wake(const attempt *a) {
+    return a->p->runner.state ? SN_OK : sn_guarded(a->ctx, wake_body, &a->p->runner);
+}
+
+static void rest(const attempt *a) {
+    sn_runner_close(&a->p->runner);
+    if (a->p->device != SN_CPU) sn_cuda_trim(a->ctx->cuda[a->p->device]);
+}
+
 /* ---- results ---- */
+
+static sn_status spoil_body(sn_context *ctx, void *tensor) {
+    char junk[4096];
+    (void)ctx;
+    memset(junk, JUNK, sizeof junk);
+    return sn_tensor_put_repeated(tensor, junk, sizeof junk);
+}
 
 /* What earlier runs left must not pass for a result. Waits: others read it next. */
 static sn_status run_fresh(const sn_tune_bench *b, attempt *a, sn_tensor *const *outputs) {
     for (unsigned k = 0; k < b->n_outputs; k++)
-        SN_TRY(sn_tensor_write(outputs[k], b->junk,
-                               (size_t)outputs[k]->info.numel * sn_dtype_bytes(outputs[k]->info.dtype)));
+        if (outputs[k]->info.numel) SN_TRY(sn_guarded(a->ctx, spoil_body, outputs[k]));
+    SN_TRY(wake(a));
     SN_TRY(sn_run(a->p, a->inputs, outputs, NULL));
-    return sn_device_sync(a->ctx, a->p->device, NULL);
+    SN_TRY(sn_device_sync(a->ctx, a->p->device, NULL));
+    rest(a);
+    return SN_OK;
 }
 
 /* Twice the bound of an output (check.c) and of what its precision allows, for both sides round. */
@@ -403,17 +433,44 @@ static double bound_of(const sn_tune_bench *b, sn_dtype dtype) {
     return sn_is_float(dtype) ? 2 * (sn_check_bound(dtype) + b->allowed) : 0;
 }
 
+/* *most: of the piece that begins there, and where in it. */
+static sn_status compare_piece(double *most, int64_t *at, sn_tune_bench *b, unsigned k, int64_t start) {
+    comparison *c = &b->compare[k];
+    sn_tensor *const from[] = {b->expected[k], b->outputs[k]};
+    free_tensors(c->pair, 2);
+    c->pair[0] = c->pair[1] = NULL;
+    for (int side = 0; side < 2; side++) {
+        const sn_tensor_info *i = &from[side]->info;
+        SN_TRY(sn_tensor_wrap(&c->pair[side], b->data, i->device, i->data, i->dtype, 1, &c->piece, NULL,
+                              i->offset + start));
+    }
+    SN_TRY(sn_run(c->differ.p, c->pair, c->result, NULL));
+    SN_TRY(sn_tensor_read(most, c->result[0], sizeof *most));
+    return sn_tensor_read(at, c->result[1], sizeof *at);
+}
+
+/* The last piece ends with the output, and may begin in the one before it. */
+static sn_status compare_output(double *most, int64_t *at, sn_tune_bench *b, unsigned k) {
+    comparison *c = &b->compare[k];
+    if (c->scale.p) SN_TRY(sn_run(c->scale.p, &c->whole, &c->of_scale, NULL));
+    for (int64_t done = 0; done < c->n; done += c->piece) {
+        int64_t start = done + c->piece > c->n ? c->n - c->piece : done, in_piece = 0;
+        double of_piece = 0;
+        SN_TRY(compare_piece(&of_piece, &in_piece, b, k, start));
+        if (of_piece <= *most) continue;
+        *most = of_piece;
+        *at = start + in_piece;
+    }
+    return SN_OK;
+}
+
 /* *why stays as it is where no output is off by more than its bound. */
 static sn_status compare_outputs(const char **why, sn_tune_bench *b) {
     for (unsigned k = 0; k < b->n_outputs; k++) {
-        comparison *c = &b->compare[k];
         double most = 0;
         int64_t at = 0;
-        if (!c->differ.p) continue;
-        if (c->scale.p) SN_TRY(sn_run(c->scale.p, c->pair, &c->pair[2], NULL));
-        SN_TRY(sn_run(c->differ.p, c->pair, c->result, NULL));
-        SN_TRY(sn_tensor_read(&most, c->result[0], sizeof most));
-        SN_TRY(sn_tensor_read(&at, c->result[1], sizeof at));
+        if (!b->compare[k].differ.p) continue;
+        SN_TRY(compare_output(&most, &at, b, k));
         if (most <= bound_of(b, b->outputs[k]->info.dtype)) continue;
         *why = sn_strf(b->trials->arena, "output %u, element %lld: off by %.3g", k, (long long)at, most);
         return SN_OK;
@@ -469,8 +526,9 @@ static double time_trial(void *bench, sn_trial_list *trials, uint32_t trial) {
     sn_tune_bench *b = bench;
     const attempt *a = &b->at[trial];
     (void)trials;
+    if (wake(a) != SN_OK) return failed(b, trial, sn_error(a->ctx)), 0;
     double us = measure(b, trial);
-    if (a->p->device != SN_CPU) sn_cuda_trim(a->ctx->cuda[a->p->device]);
+    rest(a);
     return us;
 }
 

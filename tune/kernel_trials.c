@@ -37,10 +37,7 @@ static bool is_same(sn_sched a, sn_sched b) {
 
 static void add(lister *l, const sn_sched *header, double cycles, const char *name) {
     for (uint32_t k = 0; k < l->seen.n; k++)
-        if (is_same(l->seen.at[k], *header)) {
-            if (cycles > 0) l->out->at[k].cycles = cycles;
-            return;
-        }
+        if (is_same(l->seen.at[k], *header)) return;
     SN_PUSH(l->out->arena, &l->seen, *header);
     const char *text = sn_trial_header(l->cx.m->env, header, l->out->arena);
     sn_trial t = {.choice = sn_strf(l->out->arena, "%s %s", name, text), .cycles = cycles};
@@ -99,11 +96,11 @@ static sn_status add_neighbours(lister *l, const sn_sched *first) {
 static sn_status list(lister *l, const char *kernel) {
     sn_sched first;
     sn_sched_list proposed = {0};
-    double *cycles;
+    double *cycles, of_first;
     SN_TRY(sn_module_parse(l->cx.m, "kernel", kernel, strlen(kernel)));
-    SN_TRY(sn_schedule_first(&first, &l->cx, 0));
+    SN_TRY(sn_schedule_first(&first, &of_first, &l->cx, 0));
     first.precision = SN_PRECISION_EXACT; /* is no choice */
-    add(l, &first, 0, "plain");
+    add(l, &first, of_first, "plain");
     SN_TRY(sn_schedule_list(&proposed, &cycles, &l->cx, 0));
     for (uint32_t k = 0; k < proposed.n; k++) add(l, &proposed.at[k], cycles[k], "schedule");
     return add_neighbours(l, &first);

@@ -71,19 +71,19 @@ static double touched(const sn_module *m, const sn_access *a) {
     return n < size ? n : size;
 }
 
-/* Each buffer counts once for what is loaded and once for what is stored, by the access that touches most. */
+/* Each buffer counts once for what is loaded or stored, by the access that touches most: what a kernel stores it need not load. */
 static double bytes_of(const sn_module *m, sn_kern k, sn_arena *arena) {
     sn_access_list all = {0};
     double bytes = 0;
     sn_access_find_all(&all, m, arena, k);
-    double(*most)[2] = (double(*)[2])SN_NEWN(arena, double, 2 * (size_t)m->bufs.count);
+    double *most = SN_NEWN(arena, double, m->bufs.count);
     for (uint32_t i = 0; i < all.n; i++) {
         const sn_access *a = &all.at[i];
-        if (!sn_buf_is_global(sn_buf_get(m, a->buf))) continue;
-        double now = touched(m, a) * sn_dtype_bytes(sn_buf_get(m, a->buf)->dtype), *best = &most[a->buf.i][a->store];
-        if (now <= *best) continue;
-        bytes += now - *best;
-        *best = now;
+        if (!sn_buf_is_global(sn_buf_get(m, a->buf)) || (!a->store && sn_kern_stores(m, k, a->buf))) continue;
+        double now = touched(m, a) * sn_dtype_bytes(sn_buf_get(m, a->buf)->dtype);
+        if (now <= most[a->buf.i]) continue;
+        bytes += now - most[a->buf.i];
+        most[a->buf.i] = now;
     }
     return bytes;
 }

@@ -74,13 +74,31 @@ static bool follows(const members *x, uint32_t at) {
            is_small(x->m, k) && shares_nothing(x, at);
 }
 
-static void find_members(members *x, sn_arena *arena, uint32_t at) {
-    SN_PUSH(arena, &x->kernels, x->m->kernels.at[at]);
+/* In the order in which they run. */
+static void add_member(members *x, sn_arena *arena, uint32_t at) {
+    uint32_t k = x->at.n;
     SN_PUSH(arena, &x->at, at);
-    for (uint32_t k = at + 1; k < x->m->kernels.n; k++) {
-        if (!follows(x, k)) continue;
-        SN_PUSH(arena, &x->kernels, x->m->kernels.at[k]);
-        SN_PUSH(arena, &x->at, k);
+    SN_PUSH(arena, &x->kernels, x->m->kernels.at[at]);
+    for (; k > 1 && x->at.at[k - 1] > at; k--) {
+        x->at.at[k] = x->at.at[k - 1];
+        x->kernels.at[k] = x->kernels.at[k - 1];
+    }
+    x->at.at[k] = at;
+    x->kernels.at[k] = x->m->kernels.at[at];
+}
+
+/* Who follows reads what the first one stores. */
+static void find_members(members *x, sn_arena *arena, uint32_t at) {
+    const sn_users *u = x->users;
+    const sn_buf_list *params = &sn_kern_get(x->m, x->m->kernels.at[at])->params;
+    add_member(x, arena, at);
+    for (uint32_t i = 0; i < params->n; i++) {
+        uint32_t b = params->at[i].i;
+        const sn_user *own = sn_users_get(u, params->at[i], at);
+        if (!own || !own->stores) continue;
+        for (uint32_t k = u->first[b]; k < u->first[b + 1]; k++)
+            if (u->user[k].at > at && !is_member(x, u->user[k].at) && follows(x, u->user[k].at))
+                add_member(x, arena, u->user[k].at);
     }
 }
 
@@ -106,7 +124,7 @@ static bool scatters(const sn_module *m, sn_kern k) {
 
 static const char *refusal(const members *x) {
     const sn_kern_rec *first = sn_kern_get(x->m, x->kernels.at[0]);
-    if (first->scheduled) return "its schedule stands";
+    if (first->scheduled || first->sched.cls == SN_SCHED_LIBRARY) return "its schedule stands";
     if (sn_kern_follows(x->m, x->users, x->at.at[0]) != UINT32_MAX && is_small(x->m, x->kernels.at[0]))
         return "it takes its shape from another one";
     for (uint32_t k = 0; k < x->kernels.n; k++) {

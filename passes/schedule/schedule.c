@@ -210,7 +210,7 @@ static sn_status propose(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const s
     return SN_OK;
 }
 
-sn_status sn_schedule_first(sn_sched *out, sn_pass_ctx *cx, uint32_t at) {
+sn_status sn_schedule_first(sn_sched *out, double *cycles, sn_pass_ctx *cx, uint32_t at) {
     sn_users users;
     sn_schedule_shape sh;
     sn_sched_list headers = {0};
@@ -219,7 +219,8 @@ sn_status sn_schedule_first(sn_sched *out, sn_pass_ctx *cx, uint32_t at) {
     SN_TRY(sn_schedule_look(&sh, cx, &users, at));
     SN_TRY(choose(&by, &headers, cx, &sh));
     *out = headers.at[0];
-    return SN_OK;
+    *cycles = 0;
+    return cx->target->is_gpu ? estimate(cycles, cx, &sh, by, out) : SN_OK;
 }
 
 /* For whoever times them (tune/). Headers leave open what the pass decides before it asks anybody, and agree with what stands

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend-nvptx/nvptx.h"
@@ -174,6 +175,7 @@ Test(tune_kernels, inputs_are_valid) {
 Test(tune_kernels, first_trial_is_what_schedule_chooses) {
     kernels k;
     sn_sched first;
+    double cycles;
     sn_text t;
     sn_trial_list trials = {.arena = &arena};
     bool persistent = false, looped = false;
@@ -190,12 +192,63 @@ Test(tune_kernels, first_trial_is_what_schedule_chooses) {
         looped |= !kept;
     }
     cr_assert(persistent && looped);
-    cr_assert_eq(sn_schedule_first(&first, &k.cx, 0), SN_OK);
+    cr_assert_eq(sn_schedule_first(&first, &cycles, &k.cx, 0), SN_OK);
+    cr_assert_eq(cycles, trials.at[0].cycles);
     sn_text_init(&t, &env);
     sn_sched_print(&t, &first);
     cr_assert_str_eq(trials.at[0].choice + 6, t.s);
     sn_text_free(&t);
     sn_module_free(k.m);
+}
+
+/* ---- which ---- */
+
+static void list_kernels(sn_kernel_list *out, const char *target, const char *graph, bool products) {
+    sn_module *m = sn_module_new(&env);
+    sn_target t;
+    cr_assert_eq(sn_target_named(&t, &env, target), SN_OK);
+    const sn_kernels_how how = {.target = &t,
+                                .before = sn_passes_before(&arena, sn_pipeline_gpu, "schedule"),
+                                .behind = sn_passes_from(&arena, sn_pipeline_gpu, "schedule"),
+                                .products = products};
+    cr_assert_eq(sn_module_parse(m, "graph", graph, strlen(graph)), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_kernels_list(out, m, &how, &arena), SN_OK, "%s", env.message);
+    sn_module_free(m);
+}
+
+/* What takes longest comes first, with what it moves at least. */
+Test(tune_kernels, longest_first) {
+    sn_kernel_list all = {0};
+    list_kernels(&all, "sm_90",
+                 "graph @g(%x: f32[4096, 2048], %y: f32[8192, 8192], %w: f32[64]) {\n"
+                 "  %a = softmax %x axis=1\n  %b = sum %y axes=[1]\n  %c = softmax %a axis=1\n  %d = exp %w\n"
+                 "  return a = %a, b = %b, c = %c, d = %d\n}\n",
+                 false);
+    cr_assert_eq(all.n, 2, "%u", all.n);
+    cr_expect_str_eq(all.at[0].title, "sum: f32[8192, 8192] -> f32[8192]");
+    cr_expect(strstr(all.at[1].title, ": f32[4096, 2048] -> f32[4096, 2048], f32[4096, 2048]"), "%s", all.at[1].title);
+    cr_expect_eq(all.at[0].bytes, 4.0 * 8192 * 8193);
+    cr_expect_eq(all.at[1].bytes, 12.0 * 4096 * 2048);
+}
+
+/* Kernels of one launch have one block shape. */
+Test(tune_kernels, what_shares_a_launch_is_left) {
+    sn_kernel_list all = {0};
+    list_kernels(&all, "sm_90",
+                 "graph @g(%x: f32[3000000], %y: f32[3000000], %z: f32[3000000]) {\n"
+                 "  %a = exp %x\n  %b = exp %y\n  %c = exp %z\n  return a = %a, b = %b, c = %c\n}\n",
+                 false);
+    cr_assert_eq(all.n, 0);
+}
+
+/* A product is one way or another, its kernel only where nobody has asked about it. */
+Test(tune_kernels, products_are_asked_about_once) {
+    static const char graph[] = "graph @g(%x: f16[2048, 2048], %y: f16[2048, 2048]) {\n  %a = matmul %x, %y\n  return a = %a\n}\n";
+    sn_kernel_list before = {0}, all = {0};
+    list_kernels(&all, "sm_90a", graph, false);
+    cr_assert_eq(all.n, 1);
+    list_kernels(&before, "sm_90a", graph, true);
+    cr_assert_eq(before.n, 0);
 }
 
 /* ---- sn_tune ---- */
@@ -214,12 +267,14 @@ typedef struct api {
     sn_tune_report *r;
 } api;
 
-static void api_open(api *a) {
+static void api_open_text(api *a, const char *text, const sn_context_options *own) {
     *a = (api){.o = {.struct_size = sizeof a->o, .device = "cpu", .threads = 1, .record_dir = folder}};
     sn_context_options options = {.struct_size = sizeof options, .log = log_line, .log_user = a->log};
-    cr_assert_eq(sn_context_create(&a->ctx, &options), SN_OK);
-    cr_assert_eq(sn_graph_from_text(&a->g, a->ctx, "g", GRAPH, strlen(GRAPH)), SN_OK, "%s", sn_error(a->ctx));
+    cr_assert_eq(sn_context_create(&a->ctx, own ? own : &options), SN_OK);
+    cr_assert_eq(sn_graph_from_text(&a->g, a->ctx, "g", text, strlen(text)), SN_OK, "%s", sn_error(a->ctx));
 }
+
+static void api_open(api *a) { api_open_text(a, GRAPH, NULL); }
 
 static void api_close(api *a) {
     sn_tune_report_destroy(a->r);
@@ -246,7 +301,7 @@ static void count_call(void *user, const char *title, unsigned done, unsigned st
     ++*(unsigned *)user;
 }
 
-/* Softmax of softmax is one text twice; the sums along columns are another. A second call has all on record. */
+/* What fuses into rows is one kernel, the sums along columns are another. A second call has all on record. */
 Test(tune_kernels, kernels_are_tuned_once) {
     api a;
     unsigned calls = 0;
@@ -292,6 +347,82 @@ Test(tune_kernels, choices_that_leave_no_schedule) {
     api_tune(&a, (sn_tune_options){.budget = 20});
     cr_assert_eq(a.r->n_kernels, 0);
     api_close(&a);
+}
+
+/* A process that ends in the middle leaves what it has found: whole records, and the next one times the rest. */
+static void end_in_the_middle(void *user, const char *title, unsigned done, unsigned steps) {
+    (void)title, (void)done, (void)steps;
+    if (count_files() == 1) _exit(*(int *)user);
+}
+
+Test(tune_kernels, process_that_ends_in_the_middle) {
+    api a;
+    unsigned recorded = 0;
+    int code = 7;
+    pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (!child) {
+        api_open(&a);
+        api_tune(&a, (sn_tune_options){.budget = 20, .progress = end_in_the_middle, .progress_user = &code});
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(child, &code, 0), child);
+    cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 7, "there was a second kernel");
+    cr_assert_eq(count_files(), 1);
+    api_open(&a);
+    api_tune(&a, (sn_tune_options){.budget = 20});
+    for (unsigned k = 0; k < a.r->n_kernels; k++) recorded += a.r->kernels[k].recorded;
+    cr_assert(recorded == 1 && a.r->n_kernels > 1 && !a.r->warning[0], "%u of %u", recorded, a.r->n_kernels);
+    cr_assert_eq(count_files(), a.r->n_kernels);
+    api_close(&a);
+}
+
+Test(tune_kernels, budget_that_is_none) {
+    api a;
+    sn_tune_options how = {.struct_size = sizeof how, .budget = -1};
+    api_open(&a);
+    cr_assert_eq(sn_tune(&a.r, a.g, &a.o, &how), SN_ERROR_ARGUMENT);
+    cr_assert(!a.r && strstr(sn_error(a.ctx), "budget: -1 seconds"), "%s", sn_error(a.ctx));
+    api_close(&a);
+}
+
+/* Whatever a program holds at a time, tuning has the arguments of one kernel. The graph has 26 MB in each of 8 places, and temporaries. */
+typedef struct meter {
+    size_t now, most;
+} meter;
+
+static void *metered(void *user, void *p, size_t size) {
+    meter *m = user;
+    size_t *old = p ? (size_t *)p - 2 : NULL, was = old ? *old : 0;
+    if (!size) {
+        m->now -= was;
+        free(old);
+        return NULL;
+    }
+    size_t *new = realloc(old, size + 2 * sizeof *new);
+    if (!new) return NULL;
+    m->now += size - was;
+    if (m->now > m->most) m->most = m->now;
+    *new = size;
+    return new + 2;
+}
+
+Test(tune_kernels, memory_is_that_of_one_kernel) {
+    static const char graph[] =
+        "graph @g(%x: f32[1000, 6500], %y: f32[1000, 6500], %z: f32[1000, 6500], %t: f32[1000, 6500]) {\n"
+        "  %a = softmax %x axis=1\n  %b = cumsum %a axis=1\n  %c = cumsum %y axis=0\n  %d = softmax %z axis=0\n"
+        "  %e = cumsum %t axis=1\n  %f = softmax %e axis=1\n  return b = %b, c = %c, d = %d, f = %f\n}\n";
+    enum { ONE = 26000000, BESIDES = 64000000 }; /* besides: caches are flushed by 32 MB, comparisons have pieces */
+    api a;
+    meter m = {0};
+    api_open_text(&a, graph, &(sn_context_options){.struct_size = sizeof(sn_context_options), .realloc_fn = metered, .realloc_user = &m});
+    size_t before = m.now;
+    api_tune(&a, (sn_tune_options){.budget = 3});
+    cr_assert_gt(a.r->n_kernels, 2);
+    cr_expect_lt(m.most, before + 4 * (size_t)ONE + BESIDES, "%zu", m.most);
+    cr_expect_gt(m.most, 2 * (size_t)ONE);
+    api_close(&a);
+    cr_assert_eq(m.now, 0);
 }
 
 /* Put another choice into all records. */
@@ -344,5 +475,21 @@ Test(tune_kernels, records_decide_schedules) {
     rewrite_records("plain inner block_x=7");
     compile(&a);
     cr_assert(strstr(a.log, "plain inner block_x=7 (decided)") && !strstr(a.log, "block_x=7 block_y"), "%s", a.log);
+    api_close(&a);
+}
+
+/* The option `on` of sn_compile times what is not on record, and keeps it for those that come after. */
+Test(tune_kernels, compilation_that_tunes) {
+    api a;
+    api_open(&a);
+    a.o.tune = "on";
+    a.o.remarks = "schedule";
+    compile(&a);
+    unsigned n = count_files();
+    cr_assert(n >= 2 && strstr(a.log, "(decided)"), "%u: %s", n, a.log);
+    a.o.tune = "records";
+    compile(&a);
+    cr_assert(strstr(a.log, "(decided)"), "%s", a.log);
+    cr_assert_eq(count_files(), n);
     api_close(&a);
 }
