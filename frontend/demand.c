@@ -126,12 +126,9 @@ bool sn_demands_positions(const sn_module *m) {
     return false;
 }
 
-sn_demand sn_demand_of(const sn_module *m, uint32_t input) {
+sn_demand sn_demand_of(const sn_module *m, uint32_t input, sn_arena *arena) {
     sn_demand d = {.positions = INT64_MAX};
-    sn_arena arena;
-    sn_arena_init(&arena, m->env);
-    ask_graph(&d, m, &arena, input);
-    for (uint32_t k = 0; k < m->kernels.n; k++) ask_kernel(&d, m, &arena, m->kernels.at[k], input);
-    sn_arena_free(&arena);
+    ask_graph(&d, m, arena, input);
+    for (uint32_t k = 0; k < m->kernels.n; k++) ask_kernel(&d, m, arena, m->kernels.at[k], input);
     return d;
 }

@@ -9,8 +9,9 @@ typedef struct sn_demand {
     bool positive;
 } sn_demand;
 
-/* By the nodes of the graph, and by the kernels where there are some. Sizes are numbers, or count for nothing. */
-sn_demand sn_demand_of(const sn_module *m, uint32_t input);
+/* By the nodes of the graph, and by the kernels where there are some. Sizes are numbers, or count for nothing. The module may belong
+ * to whomever: notes are in the arena. */
+sn_demand sn_demand_of(const sn_module *m, uint32_t input, sn_arena *arena);
 /* Does an access of a kernel depend on values that it has loaded? */
 bool sn_demands_positions(const sn_module *m);
 

@@ -197,7 +197,10 @@ sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t 
     if (!sn_ix_is_const(graph, sn_type_numel(graph, type), &n))
         return sn_fail(graph->env, SN_ERROR_ARGUMENT, "input %s: its size is not bound",
                        graph->graph.inputs.at[input].name);
-    sn_demand d = sn_demand_of(graph, input);
+    sn_arena arena;
+    sn_arena_init(&arena, graph->env);
+    sn_demand d = sn_demand_of(graph, input, &arena);
+    sn_arena_free(&arena);
     fill(out, type->dtype, n, &(sn_random_how){.seed = seed}, &d);
     return SN_OK;
 }
@@ -205,7 +208,7 @@ sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t 
 sn_status sn_random_tensor(sn_tensor *t, sn_module *graph, uint32_t input, const sn_random_how *how) {
     const sn_tensor_info *info = &t->info;
     sn_demand d = {.positions = INT64_MAX};
-    if (graph) d = sn_demand_of(graph, input);
+    if (graph) d = sn_demand_of(graph, input, &t->ctx->scratch);
     int64_t n = how->period && how->period < PERIOD ? how->period : PERIOD;
     if (n > info->numel) n = info->numel;
     size_t size = (size_t)n * sn_dtype_bytes(info->dtype);

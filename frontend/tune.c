@@ -164,8 +164,7 @@ static sn_status time_choices(sn_tuner *t, const sn_subject *x) {
         decided(t, x->key, choice);
         sn_record_save(&t->place, x->key, trials, found.best);
     }
-    if (t->report)
-        sn_report_subject(t->report, x, choice, any ? trials->at[found.best].us : 0, trials, &found);
+    if (t->report) sn_report_subject(t->report, x, choice, any ? trials->at[found.best].us : 0, trials, &found);
     return SN_OK;
 }
 

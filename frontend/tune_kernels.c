@@ -14,14 +14,13 @@ static bool may_choose(const sn_tuner *t) {
 static sn_status find_all(sn_kernel_list *out, sn_tuner *t, const char *behind) {
     sn_program *p = t->p;
     sn_module *m = NULL;
-    const sn_kernels_how how = {.target = &p->target,
-                                .library = sn_program_library(p),
-                                .choosing = {.allowed = t->s->passes.choosing.allowed,
-                                             .at = t->decisions.at,
-                                             .n = t->decisions.n},
-                                .before = sn_passes_before(&t->ctx->scratch, t->pipeline, "schedule"),
-                                .behind = behind,
-                                .products = sn_tuner_has(p, SN_OP_MATMUL) || sn_tuner_has(p, SN_OP_CONV)};
+    const sn_kernels_how how = {
+        .target = &p->target,
+        .library = sn_program_library(p),
+        .choosing = {.allowed = t->s->passes.choosing.allowed, .at = t->decisions.at, .n = t->decisions.n},
+        .before = sn_passes_before(&t->ctx->scratch, t->pipeline, "schedule"),
+        .behind = behind,
+        .products = sn_tuner_has(p, SN_OP_MATMUL) || sn_tuner_has(p, SN_OP_CONV)};
     sn_status status = sn_source_copy(&m, &t->ctx->env, p->source);
     if (status == SN_OK) status = sn_kernels_list(out, m, &how, &t->ctx->scratch);
     sn_module_free(m);

@@ -1,10 +1,11 @@
-/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, or of one
- * kernel (passes/schedule/alone.c), each with one choice, on the device of the program that they are for.
+/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, or of
+ * one kernel (passes/schedule/alone.c), each with one choice, on the device of the program that they are for.
  *
- * A kernel takes its choice in its header, and only the passes from `schedule` on see it. A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
- * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. What a program needs
- * besides (temporaries) is there while it runs, so that the peak is the arguments of one, its results once more, and the temporaries of one.
- * Results are compared on that device too, piece by piece, by a program for each output. Caches are flushed before every timed run; runs that
+ * A kernel takes its choice in its header, and only the passes from `schedule` on see it. A trial has a context of its own, so that
+ * trials compile side by side and a failure stays its own. All read the same random inputs and write the same outputs, in
+ * memory that is theirs alone: the caller's data is never touched. What a program needs besides (temporaries) is there while it
+ * runs, so that the peak is the arguments of one, its results once more, and the temporaries of one. Results are compared on that
+ * device too, piece by piece, by a program for each output. Caches are flushed before every timed run; runs that
  * are too short for events are timed in a CUDA graph over copies. Relies on threads that may share the memory hook:
  * with a hook of the caller, which is never called twice at a time, trials compile one after the other.
  */
@@ -21,9 +22,9 @@ enum {
     REPLAYS = 3,
     GRAPH_BELOW_US = 1000, /* shorter runs are timed in a CUDA graph: events would be more than a hundredth of them */
     LONG_US = 20000,       /* longer ones need no more than one run a sample */
-    PIECE = 1 << 20,       /* elements of an output that are compared at a time: what a comparison has in memory is theirs */
-    JUNK = 0x3c,           /* bytes of outputs before a run that counts: floats near 1, which no scale hides behind */
-    PERIOD = 65521         /* random elements that are drawn for an input before they repeat */
+    PIECE = 1 << 20, /* elements of an output that are compared at a time: what a comparison has in memory is theirs */
+    JUNK = 0x3c,     /* bytes of outputs before a run that counts: floats near 1, which no scale hides behind */
+    PERIOD = 65521   /* random elements that are drawn for an input before they repeat */
 };
 
 typedef struct attempt {
@@ -63,8 +64,8 @@ struct sn_tune_bench {
     sn_tensor **inputs, **outputs, **expected;
     unsigned n_inputs, n_outputs;
     comparison *compare; /* of each output */
-    uint32_t reference; /* whose results are expected; UINT32_MAX: nobody's */
-    double allowed;     /* what the precision of sums of products allows, as a share of their terms */
+    uint32_t reference;  /* whose results are expected; UINT32_MAX: nobody's */
+    double allowed;      /* what the precision of sums of products allows, as a share of their terms */
 };
 
 /* ---- life ---- */
@@ -285,8 +286,8 @@ static sn_status make_comparison(sn_tune_bench *b, unsigned k) {
     if (!c->n) return SN_OK;
     long long piece = c->piece;
     if (floats) SN_TRY(make_small(&c->scale, b, sn_strf(arena, scale_floats, name, (long long)c->n), i->dtype));
-    SN_TRY(make_small(&c->differ, b,
-                      sn_strf(arena, floats ? differ_floats : differ_others, name, piece, name, piece), i->dtype));
+    SN_TRY(make_small(&c->differ, b, sn_strf(arena, floats ? differ_floats : differ_others, name, piece, name, piece),
+                      i->dtype));
     SN_TRY(sn_tensor_wrap(&c->whole, b->data, i->device, of->data, i->dtype, 1, &c->n, NULL, of->offset));
     SN_TRY(sn_tensor_create(&c->of_scale, b->data, i->device, SN_F64, 0, NULL));
     c->pair[2] = c->of_scale;
@@ -303,8 +304,7 @@ static sn_status fill_body(sn_context *ctx, void *args) {
     const fill_job *job = args;
     (void)ctx;
     for (unsigned k = 0; k < job->b->n_inputs; k++)
-        SN_TRY(
-            sn_random_tensor(job->b->inputs[k], job->of, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
+        SN_TRY(sn_random_tensor(job->b->inputs[k], job->of, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
     return SN_OK;
 }
 
@@ -521,7 +521,6 @@ static double measure(sn_tune_bench *b, uint32_t trial) {
     return least(us, REPLAYS);
 }
 
-/* What one trial no longer needs of the device is there for the next one. */
 static double time_trial(void *bench, sn_trial_list *trials, uint32_t trial) {
     sn_tune_bench *b = bench;
     const attempt *a = &b->at[trial];

@@ -149,9 +149,9 @@ static json_t *products_json(const sn_tuned_product *at, unsigned n) {
 }
 
 static int print_json(const sn_tune_report *r) {
-    json_t *o = json_pack("{s:s, s:s, s:o, s:o}", "device", r->device, "warning", r->warning, "products",
-                          products_json(r->products, r->n_products), "kernels",
-                          products_json(r->kernels, r->n_kernels));
+    json_t *o =
+        json_pack("{s:s, s:s, s:o, s:o}", "device", r->device, "warning", r->warning, "products",
+                  products_json(r->products, r->n_products), "kernels", products_json(r->kernels, r->n_kernels));
     char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
     json_decref(o);
     if (!text) return fputs("sinter: error: out of memory for JSON\n", stderr), TOOL_FAILED;

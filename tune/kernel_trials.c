@@ -51,7 +51,7 @@ static const struct {
     sn_sched_field field;
     bool up;
 } STEPS[] = {
-    {SN_SCHED_FIELD_unroll, false}, {SN_SCHED_FIELD_unroll, true},   {SN_SCHED_FIELD_block_x, true},
+    {SN_SCHED_FIELD_unroll, false},  {SN_SCHED_FIELD_unroll, true},  {SN_SCHED_FIELD_block_x, true},
     {SN_SCHED_FIELD_block_x, false}, {SN_SCHED_FIELD_block_y, true}, {SN_SCHED_FIELD_block_y, false},
     {SN_SCHED_FIELD_vector, false},
 };

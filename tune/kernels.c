@@ -126,8 +126,7 @@ static sn_status list_one(lister *l, const sn_users *users, uint32_t at) {
     x.trials = SN_NEW(arena, sn_trial_list);
     *x.trials = (sn_trial_list){.arena = arena};
     SN_TRY(sn_kernel_trials_list(x.trials, l->m->env, x.key, l->cx.target));
-    if (x.trials->n < 2 || !is_long(l, k, &x.one, x.trials) || (l->how->products && is_product(x.trials)))
-        return SN_OK;
+    if (x.trials->n < 2 || !is_long(l, k, &x.one, x.trials) || (l->how->products && is_product(x.trials))) return SN_OK;
     x.weight = x.one;
     x.title = title_of(l->m, k, arena);
     x.bytes = bytes_of(l->m, k, arena);
@@ -180,8 +179,8 @@ sn_status sn_kernels_list(sn_kernel_list *out, sn_module *m, const sn_kernels_ho
     lister l = {.out = out, .how = how, .m = m};
     sn_pass_options o = {.pipeline = how->before, .choosing = how->choosing, .library = how->library};
     SN_TRY(sn_passes_run(&l.m, how->target, &o));
-    l.cx = (sn_pass_ctx){
-        .m = l.m, .scratch = arena, .target = how->target, .library = how->library, .pass = "schedule"};
+    l.cx =
+        (sn_pass_ctx){.m = l.m, .scratch = arena, .target = how->target, .library = how->library, .pass = "schedule"};
     SN_TRY(list_all(&l));
     SN_TRY(drop_shared(&l, o));
     if (out->n) qsort(out->at, out->n, sizeof *out->at, by_weight);

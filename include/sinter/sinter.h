@@ -713,8 +713,9 @@ SN_API sn_status sn_run_state_status(const sn_run_state *state);
 
 /* A choice that was considered for a product, a convolution or a kernel. */
 typedef struct sn_tune_trial {
-    const char *choice; /* "decompose_k parts=112": a row of choices.def and its parameters; "plain inner block_x=256 ..": what
-                         * the pass schedule chooses */
+    /* "decompose_k parts=112": a row of choices.def and its parameters; of a kernel "plain inner block_x=256 .." is what the pass
+     * schedule chooses. */
+    const char *choice;
     /* "timed"; "slow": the model says so; "failed", "deviates": why says more; "left": time was up, or another one was as
      * fast as memory allows */
     const char *fate;
@@ -724,10 +725,11 @@ typedef struct sn_tune_trial {
 
 /* A matrix product or a convolution with the elementwise operations that fuse into it; or another kernel. */
 typedef struct sn_tuned_product {
-    const char *title; /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .."; "exp, sum: f32[64, 64] -> f32[64]" */
-    const char *graph;               /* as text, with all else as inputs */
-    const char *choice;              /* the winner; "": none could be run, or (no trials) there was no time for it */
-    double us;                       /* its time */
+    /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .."; "exp, sum: f32[64, 64] -> f32[64]" */
+    const char *title;
+    const char *graph;  /* as text, with all else as inputs */
+    const char *choice; /* the winner; "": none could be run, or (no trials) there was no time for it */
+    double us;          /* its time */
     /* Of a kernel: the shortest timed ones whose rows stay in registers, and are looped over; 0: none was timed. */
     double persistent_us, looped_us;
     bool recorded;                   /* it was on record: nothing was timed, and there are no trials */
@@ -739,12 +741,12 @@ typedef struct sn_tuned_product {
 typedef struct sn_tune_report {
     unsigned n_products;
     const sn_tuned_product *products; /* each once, however often the graph has it */
-    unsigned n_kernels;
     /* The kernels of the program that are worth it, likewise: those with several schedules to choose from, which take longer than a
      * few microseconds and share no launch. */
+    unsigned n_kernels;
     const sn_tuned_product *kernels;
-    const char *device;               /* that records are for */
-    const char *warning;              /* what is wrong with records, one line; "": nothing */
+    const char *device;  /* that records are for */
+    const char *warning; /* what is wrong with records, one line; "": nothing */
 } sn_tune_report;
 
 typedef struct sn_tune_options {

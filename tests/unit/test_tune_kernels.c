@@ -159,7 +159,7 @@ Test(tune_kernels, inputs_are_valid) {
     cr_assert(sn_demands_positions(m));
     unsigned positions = 0, positive = 0;
     for (uint32_t i = 0; i < m->graph.inputs.n; i++) {
-        sn_demand d = sn_demand_of(m, i);
+        sn_demand d = sn_demand_of(m, i, &arena);
         bool is_index = sn_node_get(m, m->graph.inputs.at[i].node)->type.dtype == SN_I64;
         cr_assert_eq(d.positions, is_index ? 1000 : INT64_MAX, "%lld", (long long)d.positions);
         positions += is_index;
@@ -243,7 +243,8 @@ Test(tune_kernels, what_shares_a_launch_is_left) {
 
 /* A product is one way or another, its kernel only where nobody has asked about it. */
 Test(tune_kernels, products_are_asked_about_once) {
-    static const char graph[] = "graph @g(%x: f16[2048, 2048], %y: f16[2048, 2048]) {\n  %a = matmul %x, %y\n  return a = %a\n}\n";
+    static const char graph[] =
+        "graph @g(%x: f16[2048, 2048], %y: f16[2048, 2048]) {\n  %a = matmul %x, %y\n  return a = %a\n}\n";
     sn_kernel_list before = {0}, all = {0};
     list_kernels(&all, "sm_90a", graph, false);
     cr_assert_eq(all.n, 1);
@@ -415,7 +416,9 @@ Test(tune_kernels, memory_is_that_of_one_kernel) {
     enum { ONE = 26000000, BESIDES = 64000000 }; /* besides: caches are flushed by 32 MB, comparisons have pieces */
     api a;
     meter m = {0};
-    api_open_text(&a, graph, &(sn_context_options){.struct_size = sizeof(sn_context_options), .realloc_fn = metered, .realloc_user = &m});
+    api_open_text(
+        &a, graph,
+        &(sn_context_options){.struct_size = sizeof(sn_context_options), .realloc_fn = metered, .realloc_user = &m});
     size_t before = m.now;
     api_tune(&a, (sn_tune_options){.budget = 3});
     cr_assert_gt(a.r->n_kernels, 2);
