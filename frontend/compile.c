@@ -128,6 +128,7 @@ static sn_status choose_machine(sn_cuda **cu, sn_program *p, const sn_settings *
     sn_env *env = &p->ctx->env;
     p->device = SN_CPU;
     p->interpreted = s->interpreted;
+    p->trusted = s->trusted;
     SN_TRY(find_cuda(cu, p, s));
     p->runnable = true;
     if (*cu) {
@@ -163,7 +164,7 @@ static void run_on_pool(void *pool, int64_t n, void (*piece)(void *user, int64_t
 
 sn_status sn_program_guard(sn_program *p) {
     sn_pass_options o = {.pipeline = "guard", .verify = SN_VERIFY_ENDS};
-    return p->source->kernels.n ? sn_passes_run(&p->m, &p->target, &o) : SN_OK;
+    return p->source->kernels.n && !p->trusted ? sn_passes_run(&p->m, &p->target, &o) : SN_OK;
 }
 
 static sn_status generate_on(sn_program *p, const sn_workers *workers, uint32_t threads) {
@@ -410,16 +411,18 @@ static void find_libraries(sn_program *p) {
 static sn_status run_passes(sn_program *p, const sn_settings *s) {
     SN_TRY(sn_program_decide(p, s));
     sn_status status = run_pipeline(p, s);
-    if (status != SN_OK && p->choosing.n > s->passes.choosing.n) {
+    if (status != SN_OK && (p->choosing.ask || p->choosing.n > s->passes.choosing.n)) {
         const char *why = sn_strf(&p->ctx->scratch, "a recorded choice: %s; not used\n", p->ctx->env.message);
         if (s->passes.print) s->passes.print(s->passes.print_user, why);
         sn_env_clear(&p->ctx->env);
         sn_module_free(p->m);
         p->m = NULL;
         p->choosing.n = s->passes.choosing.n;
+        p->choosing.ask = NULL;
         status = run_pipeline(p, s);
     }
     if (status != SN_OK) return status;
+    sn_program_say_records(p, s);
     fill_align(p);
     find_libraries(p);
     return SN_OK;
@@ -431,7 +434,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     SN_TRY(load(p, cu, s->threads));
     place_copied_outputs(p);
     p->runner.cu = cu;
-    SN_TRY(sn_runner_load(&p->runner));
+    if (!s->idle) SN_TRY(sn_runner_load(&p->runner));
     sn_prog_times times = sn_prog_load_times(p->prog);
     p->info.assemble_us = times.assemble_us;
     p->info.load_us = times.load_us;

@@ -64,7 +64,7 @@ struct sn_run_state {
     bool ready; /* the runner has its memory */
 };
 
-/* What is done about choices for matrix products and convolutions. */
+/* What is done about choices for matrix products, convolutions and kernels. */
 typedef enum sn_tune_mode {
     SN_TUNE_OFF,
     SN_TUNE_RECORDS, /* what records say */
@@ -87,6 +87,8 @@ typedef struct sn_settings {
     const char *record_dir; /* NULL: no records */
     const char *cache;      /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
+    bool trusted; /* kernels that come with the graph are our own: they need no tests before their accesses */
+    bool idle;    /* the program's own runner gets its memory from whoever runs it: sn_runner_load, sn_runner_close */
     sn_pass_options passes;
 } sn_settings;
 
@@ -101,8 +103,10 @@ struct sn_program {
     char *pipeline;     /* copy of the option, NULL: of the target */
     /* Copied like the pipeline. */
     sn_choosing choosing;
+    struct sn_record_place *records; /* that its kernels are looked up in; NULL: none are */
     int device;
     bool gpu_code, runnable, interpreted;
+    bool trusted;           /* as in the settings */
     sn_pool *pool;          /* of code generation, while it runs */
     sn_cache *cache;        /* while it is compiled; NULL: none */
     sn_gpu_code *codes;     /* gpu_code: one per kernel */
@@ -252,6 +256,8 @@ sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options 
 sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *s, sn_phase last);
 /* Fill in p->choosing for the products of a bound program (tune.c): from records, and where settings say so by timing. */
 sn_status sn_program_decide(sn_program *p, const sn_settings *s);
+/* tune_kernels.c: what went wrong with the records of kernels, in the log. */
+void sn_program_say_records(const sn_program *p, const sn_settings *s);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */
 sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage);
 

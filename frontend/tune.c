@@ -1,42 +1,22 @@
-/* tune.c: choices for the convolutions and matrix products of a program: from records, or by timing; what sn_tune reports.
+/* tune.c: choices for the convolutions, matrix products and kernels of a program: from records, or by timing.
  *
  *     the passes before `choose-conv`  ->  convolutions, each as a small graph (passes/graph/product.c)
  *     with what was decided, the passes before `choose`  ->  products, in the same way
+ *     with that, the passes before `schedule`  ->  kernels, each as a program of its own (tune_kernels.c)
  *     for each: on record? else trials (tune/trials.c), the search (tune/search.c) on programs (tune_machine.c), a record
- *     ->  p->choosing, which the pass `choose` applies
+ *     ->  p->choosing, which the passes `choose` and `schedule` apply
  *
  * Only programs that run are decided about: code for a target to look at has no device to time. Without tuning and without a
- * folder of records nothing is done at all. Records never fail a compilation: what is wrong with them is a line in the log.
+ * folder of records nothing is done at all. Records never fail a compilation: what is wrong with them is a line in the log. Without
+ * tuning the pass `schedule` asks for kernels' records itself, so that no pass runs twice.
  */
 #include "frontend/tune.h"
 
 #include <string.h>
 #include <unistd.h>
 
-static const double BUDGET = 60;
-
-/* What the caller gets, with what it is made of. */
-typedef struct report {
-    sn_tune_report public;
-    sn_context *ctx;
-    sn_arena arena;
-    SN_VEC(sn_tuned_product) products;
-} report;
-
-typedef struct tuner {
-    sn_program *p;
-    const sn_settings *s;
-    sn_context *ctx;
-    const char *pipeline;
-    sn_record_place place;
-    SN_VEC(sn_decision) decisions;
-    report *report; /* NULL: nobody wants one */
-    sn_tune_options how;
-    double end;        /* of the time for all */
-    uint32_t left;     /* products */
-    double copy_rate;  /* bytes a second; 0: not known */
-    const char *title; /* of the product in progress */
-} tuner;
+/* Seconds, and the share of them that products and convolutions may take where kernels come after them. */
+static const double BUDGET = 60, OF_PRODUCTS = 2.0 / 3;
 
 /* ---- for whom ---- */
 
@@ -50,10 +30,11 @@ static const char *device_text(const sn_program *p) {
     return sn_strf(a, "cpu %s, %s, %u threads, alignment %u", cpu, p->target.name, p->target.units, p->target.io_align);
 }
 
-/* Of what the choices hang on: convolutions are left to another library than products. */
-static const char *versions_text(const sn_program *p, sn_op op) {
+/* Convolutions are left to another library than products, kernels to none. */
+const char *sn_tuner_versions(const sn_program *p, sn_op op) {
     sn_arena *a = &p->ctx->scratch;
-    const char *library = p->library.takes ? sn_program_library_name(p, op == SN_OP_CONV) : "no library";
+    bool may_leave = op != SN_OP_INPUT && p->library.takes;
+    const char *library = may_leave ? sn_program_library_name(p, op == SN_OP_CONV) : "no library";
     const char *own = sn_strf(a, "Sinter %s, LLVM %s, %s", sn_version(), sn_llvm_version(), library);
     if (p->device == SN_CPU) return own;
     return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));
@@ -110,120 +91,99 @@ static void put_title(sn_text *t, sn_module *m) {
 }
 
 /* The product whose key this is. */
-static sn_status describe(const char **title, double *bytes, tuner *t, const char *key) {
+static sn_status describe(sn_subject *out, sn_tuner *t, const char *key) {
     sn_module *m = sn_module_new(&t->ctx->env);
     sn_text text;
+    *out = (sn_subject){.key = key};
     sn_text_init(&text, &t->ctx->env);
     sn_status status = sn_module_parse(m, "product", key, strlen(key));
     if (status == SN_OK) put_title(&text, m);
-    if (status == SN_OK) *bytes = bytes_of(m);
-    *title = sn_strdup(&t->ctx->scratch, text.s ? text.s : "");
+    if (status == SN_OK) out->bytes = bytes_of(m);
+    out->title = sn_strdup(&t->ctx->scratch, text.s ? text.s : "");
     sn_text_free(&text);
     sn_module_free(m);
     return status;
 }
 
+/* ---- one of them ---- */
+
+static double now(void) {
+    sn_trial_machine clock = sn_tune_bench_machine(NULL);
+    return clock.seconds(NULL);
+}
+
+bool sn_tuner_has_time(const sn_tuner *t) { return now() < t->end; }
+
 static void on_progress(void *user, uint32_t done, uint32_t most) {
-    const tuner *t = user;
+    const sn_tuner *t = user;
     sn_locale_leave(&t->ctx->env);
     t->how.progress(t->how.progress_user, t->title, done, most);
     sn_locale_enter(&t->ctx->env);
 }
 
-/* Seconds for the next product: an equal share of what is left. */
-static double share_of_time(tuner *t, double now) {
-    uint32_t left = t->left ? t->left-- : 1;
-    return t->end > now ? (t->end - now) / left : 0;
+/* Seconds for the next one: an equal share of what is left. */
+static double share_of_time(sn_tuner *t) {
+    double left = t->end - now();
+    uint32_t n = t->left ? t->left-- : 1;
+    return left > 0 ? left / n : 0;
 }
 
-static sn_status search(sn_search *out, sn_trial_list *trials, tuner *t, const char *key, double bytes) {
+static sn_status search(sn_search *out, sn_trial_list *trials, sn_tuner *t, const sn_subject *x) {
     sn_settings s = *t->s;
-    SN_TRY(sn_trials_list(trials, &t->ctx->env, key, &t->p->target, sn_program_library(t->p), t->pipeline,
-                          s.passes.choosing.allowed));
-    sn_tune_bench *bench = sn_tune_bench_new(t->ctx, &s, key);
+    sn_tune_bench *bench = sn_tune_bench_new(t->ctx, &s, x->key, x->passes);
     sn_trial_machine machine = sn_tune_bench_machine(bench);
-    if (t->copy_rate > 0) machine.bound_us = 1e6 * bytes / t->copy_rate;
+    if (t->copy_rate > 0) machine.bound_us = 1e6 * x->bytes / t->copy_rate;
     if (t->how.progress) machine.progress = on_progress, machine.progress_user = t;
-    sn_trials_search(out, trials, &machine, share_of_time(t, machine.seconds(machine.user)));
+    sn_trials_search(out, trials, &machine, share_of_time(t));
     sn_tune_bench_free(bench);
     return t->ctx->env.status;
 }
 
-/* ---- the report ---- */
-
-static const char *kept(report *r, const char *text) { return sn_strdup(&r->arena, text ? text : ""); }
-
-static void report_trials(sn_tuned_product *out, report *r, const sn_trial_list *trials) {
-    uint32_t *rank = SN_NEWN(&r->ctx->scratch, uint32_t, trials->n + 1);
-    sn_tune_trial *at = SN_NEWN(&r->arena, sn_tune_trial, trials->n + 1);
-    sn_trials_rank(rank, trials);
-    for (uint32_t k = 0; k < trials->n; k++) {
-        const sn_trial *t = &trials->at[rank[k]];
-        at[k] = (sn_tune_trial){.choice = kept(r, t->choice),
-                                .fate = sn_trial_fate_names[t->fate],
-                                .why = kept(r, t->why),
-                                .us = t->fate == SN_TRIAL_TIMED ? t->us : 0,
-                                .cycles = t->cycles};
-    }
-    out->n_trials = trials->n;
-    out->trials = at;
-}
-
-static void report_product(tuner *t, const char *key, const char *choice, double us, const sn_trial_list *trials,
-                           const sn_search *found) {
-    report *r = t->report;
-    if (!r) return;
-    sn_tuned_product product = {
-        .title = kept(r, t->title), .graph = kept(r, key), .choice = kept(r, choice), .us = us, .recorded = !trials};
-    if (trials) {
-        report_trials(&product, r, trials);
-        product.seconds = found->seconds;
-        product.compile_seconds = found->compile_seconds;
-    }
-    SN_PUSH(&r->arena, &r->products, product);
-}
-
-/* ---- all products ---- */
-
-static bool is_decided(const tuner *t, const char *key) {
+bool sn_tuner_is_decided(const sn_tuner *t, const char *key) {
     for (uint32_t k = 0; k < t->decisions.n; k++)
         if (!strcmp(t->decisions.at[k].key, key)) return true;
     return false;
 }
 
-static void decided(tuner *t, const char *key, const char *choice) {
+static void decided(sn_tuner *t, const char *key, const char *choice) {
     sn_arena *a = &t->p->arena;
     sn_decision d = {sn_strdup(a, key), sn_strdup(a, choice)};
     SN_PUSH(a, &t->decisions, d);
 }
 
-static sn_status time_product(tuner *t, const char *key, double bytes) {
-    sn_trial_list trials = {.arena = &t->ctx->scratch};
+static sn_status time_choices(sn_tuner *t, const sn_subject *x) {
+    sn_trial_list of_product = {.arena = &t->ctx->scratch}, *trials = x->trials ? x->trials : &of_product;
     sn_search found;
-    SN_TRY(search(&found, &trials, t, key, bytes));
+    if (!x->trials)
+        SN_TRY(sn_trials_list(trials, &t->ctx->env, x->key, &t->p->target, sn_program_library(t->p), t->pipeline,
+                              t->s->passes.choosing.allowed));
+    SN_TRY(search(&found, trials, t, x));
     bool any = found.best != UINT32_MAX;
-    const char *choice = any ? trials.at[found.best].choice : "";
+    const char *choice = any ? trials->at[found.best].choice : "";
     if (any) {
-        decided(t, key, choice);
-        sn_record_save(&t->place, key, &trials, found.best);
+        decided(t, x->key, choice);
+        sn_record_save(&t->place, x->key, trials, found.best);
     }
-    report_product(t, key, choice, any ? trials.at[found.best].us : 0, &trials, &found);
+    if (t->report) sn_report_subject(t->report, x, choice, any ? trials->at[found.best].us : 0, trials, &found);
     return SN_OK;
 }
 
-static sn_status decide_product(tuner *t, const char *key) {
-    double us = 0, bytes = 0;
-    SN_TRY(describe(&t->title, &bytes, t, key));
-    const char *choice = t->how.again ? NULL : sn_record_find(&us, &t->place, key, &t->ctx->scratch);
-    if (!choice && t->s->tune == SN_TUNE_ON) return time_product(t, key, bytes);
-    if (!choice) return SN_OK;
-    decided(t, key, choice);
-    report_product(t, key, choice, us, NULL, NULL);
+/* One trial of a product is timed in any case; kernels are many, and stay as they are when time is up. */
+sn_status sn_tuner_decide(sn_tuner *t, const sn_subject *x) {
+    double us = 0;
+    t->title = x->title;
+    const char *choice = t->how.again ? NULL : sn_record_find(&us, &t->place, x->key, &t->ctx->scratch);
+    bool wanted = t->s->tune == SN_TUNE_ON, late = x->passes && !sn_tuner_has_time(t);
+    if (!choice && wanted && !late) return time_choices(t, x);
+    if (choice) decided(t, x->key, choice);
+    if (t->report && (choice || wanted)) sn_report_subject(t->report, x, choice ? choice : "", us, NULL, NULL);
     return SN_OK;
 }
+
+/* ---- all products ---- */
 
 /* Nodes of the operation; convolutions leave time to the products that come after them. */
-static sn_status decide_all(tuner *t, sn_module *m, sn_op op) {
+static sn_status decide_all(sn_tuner *t, sn_module *m, sn_op op) {
     sn_nd_list all = {0}, products = {0};
     sn_product_list(&products, m, &t->ctx->scratch);
     if (op == SN_OP_CONV) sn_convolution_list(&all, m, &t->ctx->scratch);
@@ -232,32 +192,36 @@ static sn_status decide_all(tuner *t, sn_module *m, sn_op op) {
     for (uint32_t k = 0; k < all.n; k++) {
         const char *key;
         SN_TRY(sn_product_key(&key, m, all.at[k], &t->ctx->scratch));
-        if (!is_decided(t, key)) SN_TRY(decide_product(t, key));
+        if (sn_tuner_is_decided(t, key)) continue;
+        sn_subject x;
+        SN_TRY(describe(&x, t, key));
+        SN_TRY(sn_tuner_decide(t, &x));
     }
     return SN_OK;
 }
 
-static bool has(const sn_module *m, sn_op op) {
+bool sn_tuner_has(const sn_program *p, sn_op op) {
+    const sn_module *m = p->source;
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
         if (sn_node_get(m, x)->op == op) return true;
     return false;
 }
 
 /* The copy rate is the measure of what memory allows; where it cannot be taken there is none. */
-static void measure_device(tuner *t) {
+static void measure_device(sn_tuner *t) {
     if (t->p->device == SN_CPU) return;
     if (sn_cuda_copy_rate(&t->copy_rate, t->ctx->cuda[t->p->device]) != SN_OK) sn_env_clear(&t->ctx->env);
 }
 
 /* Those that stand before a pass in the pipeline, which applies what is decided about the operation. */
-static sn_status decide_before(tuner *t, const char *pass, sn_op op) {
+static sn_status decide_before(sn_tuner *t, const char *pass, sn_op op) {
     sn_program *p = t->p;
     const char *allowed = t->s->passes.choosing.allowed;
     sn_pass_options o = {.pipeline = sn_passes_before(&t->ctx->scratch, t->pipeline, pass),
                          .choosing = {.allowed = allowed, .at = t->decisions.at, .n = t->decisions.n},
                          .library = sn_program_library(p)};
     if (!o.pipeline) return SN_OK;
-    t->place.versions = versions_text(p, op);
+    t->place.versions = sn_tuner_versions(p, op);
     sn_module *m = NULL;
     sn_status status = sn_source_copy(&m, &t->ctx->env, p->source);
     if (status == SN_OK) status = sn_passes_run(&m, &p->target, &o);
@@ -266,38 +230,48 @@ static sn_status decide_before(tuner *t, const char *pass, sn_op op) {
     return status;
 }
 
-static sn_status decide(tuner *t) {
+static sn_status decide_products(sn_tuner *t) {
     sn_program *p = t->p;
-    t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     const char *allowed = t->s->passes.choosing.allowed;
+    if (sn_tuner_has(p, SN_OP_CONV)) SN_TRY(decide_before(t, "choose-conv", SN_OP_CONV));
+    bool products = sn_tuner_has(p, SN_OP_MATMUL) || t->decisions.n || allowed; /* convolutions may become some */
+    return products ? decide_before(t, "choose", SN_OP_MATMUL) : SN_OK;
+}
+
+static sn_status decide(sn_tuner *t) {
+    sn_program *p = t->p;
+    const char *allowed = t->s->passes.choosing.allowed;
+    double start = now(), end = t->end;
+    t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     SN_TRY(sn_choice_check(&t->ctx->env, allowed));
     t->place =
         (sn_record_place){.folder = t->s->record_dir, .device = device_text(p), .choices = allowed ? allowed : ""};
-    if (has(p->source, SN_OP_CONV)) SN_TRY(decide_before(t, "choose-conv", SN_OP_CONV));
-    bool products = has(p->source, SN_OP_MATMUL) || t->decisions.n || allowed; /* convolutions may become some */
-    if (products) SN_TRY(decide_before(t, "choose", SN_OP_MATMUL));
+    t->end = start + OF_PRODUCTS * (end - start);
+    SN_TRY(decide_products(t));
+    t->end = end;
+    t->place.versions = sn_tuner_versions(p, SN_OP_INPUT);
+    if (t->s->tune == SN_TUNE_ON) SN_TRY(sn_tuner_kernels(t));
+    else sn_program_ask_records(p, &t->place);
     p->choosing.at = t->decisions.at;
     p->choosing.n = t->decisions.n;
     return SN_OK;
 }
 
-static void say_warning(const tuner *t) {
+static void say_warning(const sn_tuner *t) {
     const sn_pass_options *o = &t->s->passes;
     if (t->place.warning[0] && o->print) o->print(o->print_user, sn_strf(&t->ctx->scratch, "%s\n", t->place.warning));
 }
 
-/* Is there anything to decide, and anybody to ask? Decisions that are there already stand. */
+/* Is there anybody to ask? Decisions that are there already stand, and so do kernels. */
 static bool is_wanted(const sn_program *p, const sn_settings *s) {
     if (s->tune == SN_TUNE_OFF || !p->runnable || p->source->kernels.n || p->choosing.n) return false;
-    if (s->tune == SN_TUNE_RECORDS && (!s->record_dir || access(s->record_dir, F_OK) != 0)) return false;
-    return has(p->source, SN_OP_MATMUL) || has(p->source, SN_OP_CONV);
+    return s->tune == SN_TUNE_ON || (s->record_dir && access(s->record_dir, F_OK) == 0);
 }
 
 sn_status sn_program_decide(sn_program *p, const sn_settings *s) {
     if (!is_wanted(p, s)) return SN_OK;
-    tuner t = {.p = p, .s = s, .ctx = p->ctx};
-    sn_trial_machine clock = sn_tune_bench_machine(NULL);
-    t.end = clock.seconds(NULL) + BUDGET;
+    sn_tuner t = {.p = p, .s = s, .ctx = p->ctx};
+    t.end = now() + BUDGET;
     if (s->tune == SN_TUNE_ON) measure_device(&t);
     SN_TRY(decide(&t));
     say_warning(&t);
@@ -306,14 +280,8 @@ sn_status sn_program_decide(sn_program *p, const sn_settings *s) {
 
 /* ---- sn_tune ---- */
 
-static void report_free(void *at) {
-    report *r = at;
-    sn_arena_free(&r->arena);
-    sn_heap_free(&r->ctx->env, r, sizeof *r);
-}
-
-/* Are all passes known, and all names of choices? A graph without products does not come to ask. */
-static sn_status check_names(tuner *t) {
+/* Are all passes known, and all names of choices? Those that run are not all that may be named. */
+static sn_status check_names(sn_tuner *t) {
     sn_module *m = sn_module_new(&t->ctx->env);
     sn_pass_options o = {.pipeline = t->s->passes.pipeline, .choosing = {.allowed = t->s->passes.choosing.allowed}};
     sn_status status = sn_choice_check(&t->ctx->env, o.choosing.allowed);
@@ -324,9 +292,8 @@ static sn_status check_names(tuner *t) {
 
 static void program_free(void *p) { sn_program_destroy(p); }
 
-static void tune_program(tuner *t) {
-    sn_trial_machine clock = sn_tune_bench_machine(NULL);
-    t->end = clock.seconds(NULL) + (t->how.budget > 0 ? t->how.budget : BUDGET);
+static void tune_program(sn_tuner *t) {
+    t->end = now() + (t->how.budget > 0 ? t->how.budget : BUDGET);
     measure_device(t);
 }
 
@@ -335,11 +302,8 @@ static sn_status tune(sn_tune_report **out, sn_graph *g, const sn_compile_option
     sn_context *ctx = g->ctx;
     sn_settings s;
     sn_program *p = NULL;
-    report *r = sn_heap_alloc(&ctx->env, sizeof *r);
-    *r = (report){.ctx = ctx};
-    sn_arena_init(&r->arena, &ctx->env);
-    sn_making_begin(ctx, r, report_free);
-    tuner t = {.ctx = ctx, .s = &s, .report = r};
+    sn_report *r = sn_report_new(ctx);
+    sn_tuner t = {.ctx = ctx, .s = &s, .report = r};
     SN_TRY(sn_options_read(&t.how, sizeof t.how, &ctx->env, "sn_tune_options", how));
     if (!(t.how.budget >= 0)) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "budget: %g seconds", t.how.budget);
     SN_TRY(sn_settings_read(&s, ctx, options));
@@ -358,8 +322,10 @@ static sn_status tune(sn_tune_report **out, sn_graph *g, const sn_compile_option
     }
     r->public = (sn_tune_report){.n_products = r->products.n,
                                  .products = r->products.at,
-                                 .device = kept(r, device_text(p)),
-                                 .warning = kept(r, t.place.warning)};
+                                 .n_kernels = r->kernels.n,
+                                 .kernels = r->kernels.at,
+                                 .device = sn_report_text(r, device_text(p)),
+                                 .warning = sn_report_text(r, t.place.warning)};
     sn_making_end(ctx, p);
     sn_program_destroy(p);
     sn_making_end(ctx, r);
@@ -372,5 +338,5 @@ sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *o
 }
 
 void sn_tune_report_destroy(sn_tune_report *r) {
-    if (r) report_free(r); /* it is the first member */
+    if (r) sn_report_free(r); /* it is the first member */
 }

@@ -1,12 +1,15 @@
-/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, each with one
- * choice, on the device of the program that they are for.
+/* tune_machine.c: the machine that tries choices (tune/tune.h): programs of the small graph of a product or a convolution, or of
+ * one kernel (passes/schedule/alone.c), each with one choice, on the device of the program that they are for.
  *
- * A trial has a context of its own, so that trials compile side by side and a failure stays its own. All read the same
- * random inputs and write the same outputs, in memory that is theirs alone: the caller's data is never touched. Results
- * are compared on that device too, by a program for each output. Caches are flushed before every timed run; runs that
+ * A kernel takes its choice in its header, and only the passes from `schedule` on see it. A trial has a context of its own, so that
+ * trials compile side by side and a failure stays its own. All read the same random inputs and write the same outputs, in
+ * memory that is theirs alone: the caller's data is never touched. What a program needs besides (temporaries) is there while it
+ * runs, so that the peak is the arguments of one, its results once more, and the temporaries of one. Results are compared on that
+ * device too, piece by piece, by a program for each output. Caches are flushed before every timed run; runs that
  * are too short for events are timed in a CUDA graph over copies. Relies on threads that may share the memory hook:
  * with a hook of the caller, which is never called twice at a time, trials compile one after the other.
  */
+#include "frontend/demand.h"
 #include "frontend/tune.h"
 
 #include <string.h>
@@ -19,8 +22,9 @@ enum {
     REPLAYS = 3,
     GRAPH_BELOW_US = 1000, /* shorter runs are timed in a CUDA graph: events would be more than a hundredth of them */
     LONG_US = 20000,       /* longer ones need no more than one run a sample */
-    JUNK = 0x55,           /* bytes of outputs before a run that counts */
-    PERIOD = 65521         /* random elements that are drawn for an input before they repeat */
+    PIECE = 1 << 20, /* elements of an output that are compared at a time: what a comparison has in memory is theirs */
+    JUNK = 0x3c,     /* bytes of outputs before a run that counts: floats near 1, which no scale hides behind */
+    PERIOD = 65521   /* random elements that are drawn for an input before they repeat */
 };
 
 typedef struct attempt {
@@ -41,14 +45,17 @@ typedef struct small_program {
  * parts. */
 typedef struct comparison {
     small_program scale, differ; /* none: they have no elements; no scale: they are no floats */
-    sn_tensor *pair[3];   /* what is expected, and what there is, all elements in one row; the scale of the first */
-    sn_tensor *result[2]; /* the largest difference, and where it is */
+    int64_t n, piece;            /* elements; of them, those that are compared at a time */
+    sn_tensor *whole, *of_scale; /* what is expected, all elements in one row; its scale */
+    sn_tensor *pair[3];          /* a piece of what is expected, and of what there is; the scale */
+    sn_tensor *result[2];        /* the largest difference, and where it is */
 } comparison;
 
 struct sn_tune_bench {
     sn_context *ctx; /* of the call */
     const sn_settings *s;
-    const char *product;
+    const char *text;   /* of the product or the kernel */
+    const char *passes; /* that a kernel still has before it; NULL: it is a product */
     sn_trial_list *trials;
     attempt *at;
     uint32_t n;
@@ -57,10 +64,8 @@ struct sn_tune_bench {
     sn_tensor **inputs, **outputs, **expected;
     unsigned n_inputs, n_outputs;
     comparison *compare; /* of each output */
-    char *junk;          /* as many bytes as the largest output has */
-    size_t junk_bytes;
-    uint32_t reference; /* whose results are expected; UINT32_MAX: nobody's */
-    double allowed;     /* what the precision of the product allows, as a share of its terms */
+    uint32_t reference;  /* whose results are expected; UINT32_MAX: nobody's */
+    double allowed;      /* what the precision of sums of products allows, as a share of their terms */
 };
 
 /* ---- life ---- */
@@ -80,7 +85,9 @@ static void close_attempt(const sn_tune_bench *b, attempt *a) {
 }
 
 static void close_comparison(comparison *c) {
-    free_tensors(c->pair, SN_COUNT(c->pair));
+    free_tensors(c->pair, 2);
+    sn_tensor_destroy(c->whole);
+    sn_tensor_destroy(c->of_scale);
     free_tensors(c->result, SN_COUNT(c->result));
     sn_program_destroy(c->scale.p);
     sn_graph_destroy(c->scale.g);
@@ -100,9 +107,9 @@ static void close_bench(void *bench) {
     b->data = NULL;
 }
 
-sn_tune_bench *sn_tune_bench_new(sn_context *ctx, const sn_settings *s, const char *product) {
+sn_tune_bench *sn_tune_bench_new(sn_context *ctx, const sn_settings *s, const char *text, const char *passes) {
     sn_tune_bench *b = SN_NEWN(&ctx->scratch, sn_tune_bench, 1);
-    *b = (sn_tune_bench){.ctx = ctx, .s = s, .product = product, .reference = UINT32_MAX};
+    *b = (sn_tune_bench){.ctx = ctx, .s = s, .text = text, .passes = passes, .reference = UINT32_MAX};
     sn_making_begin(ctx, b, close_bench);
     return b;
 }
@@ -125,11 +132,21 @@ typedef struct compile_job {
     sn_program **p;
     sn_graph *g;
     sn_settings s;
+    const char *header; /* for its first kernel; NULL: it has none, or keeps what it has */
 } compile_job;
+
+static sn_status pin(sn_module *m, const char *header) {
+    sn_sched *s = &sn_kern_get(m, m->kernels.at[0])->sched, with;
+    SN_TRY(sn_sched_read(&with, m->env, "schedule", header));
+    with.precision = s->precision;
+    *s = with;
+    return SN_OK;
+}
 
 static sn_status compile_body(sn_context *ctx, void *args) {
     compile_job *job = args;
     (void)ctx;
+    if (job->header) SN_TRY(pin(job->g->m, job->header));
     return sn_compile_settings(job->p, job->g, &job->s, SN_PHASE_LOADED);
 }
 
@@ -141,16 +158,27 @@ static sn_status compile_guarded(sn_context *ctx, compile_job *job) {
     return sn_guarded(ctx, compile_body, job);
 }
 
+/* What a choice for a kernel pins; NULL: nothing. */
+static const char *header_of(const char *choice) {
+    const char *parameters;
+    const sn_choice_row *row = sn_choice_find(&parameters, SN_OP_MATMUL, choice);
+    return row && !strcmp(row->name, "schedule") ? parameters : NULL;
+}
+
 static void compile_one(const sn_tune_bench *b, uint32_t k) {
     const sn_env *env = &b->ctx->env;
     attempt *a = &b->at[k];
     sn_context_options o = {.struct_size = sizeof o, .realloc_fn = env->realloc_fn, .realloc_user = env->realloc_user};
-    const sn_decision decision = {b->product, b->trials->at[k].choice};
+    const sn_decision decision = {b->text, b->trials->at[k].choice};
     compile_job job = {.p = &a->p, .s = *b->s};
-    job.s.passes = (sn_pass_options){
-        .pipeline = b->s->passes.pipeline, .verify = b->s->passes.verify, .choosing = {.at = &decision, .n = 1}};
+    job.s.passes = (sn_pass_options){.pipeline = b->passes ? b->passes : b->s->passes.pipeline,
+                                     .verify = b->s->passes.verify,
+                                     .choosing = {.at = &decision, .n = !b->passes}};
+    if (b->passes) job.header = header_of(decision.choice);
     if (sn_context_create(&a->ctx, &o) != SN_OK) return;
-    if (sn_graph_from_text(&a->g, a->ctx, "product", b->product, strlen(b->product)) != SN_OK) return;
+    if (sn_graph_from_text(&a->g, a->ctx, "trial", b->text, strlen(b->text)) != SN_OK) return;
+    job.s.idle = true;
+    job.s.trusted = b->passes && !sn_demands_positions(a->g->m);
     job.g = a->g;
     compile_guarded(a->ctx, &job);
 }
@@ -171,8 +199,6 @@ static sn_status make_tensors(sn_tune_bench *b, const sn_program *p) {
         const sn_port *port = &p->outputs[k];
         SN_TRY(sn_tensor_create(&b->outputs[k], b->data, p->device, port->dtype, port->rank, port->shape));
         SN_TRY(sn_tensor_create(&b->expected[k], b->data, p->device, port->dtype, port->rank, port->shape));
-        size_t bytes = (size_t)b->outputs[k]->info.numel * sn_dtype_bytes(port->dtype);
-        if (bytes > b->junk_bytes) b->junk_bytes = bytes;
     }
     return SN_OK;
 }
@@ -239,9 +265,11 @@ static const char differ_others[] = "graph @differ(%%want: %s[%lld], %%got: %s[%
                                     "  return most = %%most, at = %%at\n"
                                     "}\n";
 
-static sn_status make_small(small_program *out, const sn_tune_bench *b, const char *text) {
+/* Pieces begin anywhere: accesses are those of an element. */
+static sn_status make_small(small_program *out, const sn_tune_bench *b, const char *text, sn_dtype dtype) {
     compile_job job = {.p = &out->p, .s = *b->s};
     job.s.passes = (sn_pass_options){.verify = b->s->passes.verify};
+    job.s.alignment = sn_dtype_bytes(dtype);
     SN_TRY(sn_graph_from_text(&out->g, b->data, "comparison", text, strlen(text)));
     job.g = out->g;
     return compile_guarded(b->data, &job);
@@ -250,27 +278,33 @@ static sn_status make_small(small_program *out, const sn_tune_bench *b, const ch
 static sn_status make_comparison(sn_tune_bench *b, unsigned k) {
     comparison *c = &b->compare[k];
     sn_arena *arena = &b->ctx->scratch;
-    const sn_tensor_info *i = &b->outputs[k]->info;
+    const sn_tensor_info *i = &b->outputs[k]->info, *of = &b->expected[k]->info;
     const char *name = sn_dtypes[i->dtype].name;
-    sn_tensor *const from[] = {b->expected[k], b->outputs[k]};
-    long long n = i->numel;
     bool floats = sn_is_float(i->dtype);
-    if (!n) return SN_OK;
-    if (floats) SN_TRY(make_small(&c->scale, b, sn_strf(arena, scale_floats, name, n)));
-    SN_TRY(make_small(&c->differ, b, sn_strf(arena, floats ? differ_floats : differ_others, name, n, name, n)));
-    for (int side = 0; side < 2; side++)
-        SN_TRY(sn_tensor_wrap(&c->pair[side], b->data, i->device, from[side]->info.data, i->dtype, 1, &i->numel, NULL,
-                              from[side]->info.offset));
-    SN_TRY(sn_tensor_create(&c->pair[2], b->data, i->device, SN_F64, 0, NULL));
+    c->n = i->numel;
+    c->piece = c->n < PIECE ? c->n : PIECE;
+    if (!c->n) return SN_OK;
+    long long piece = c->piece;
+    if (floats) SN_TRY(make_small(&c->scale, b, sn_strf(arena, scale_floats, name, (long long)c->n), i->dtype));
+    SN_TRY(make_small(&c->differ, b, sn_strf(arena, floats ? differ_floats : differ_others, name, piece, name, piece),
+                      i->dtype));
+    SN_TRY(sn_tensor_wrap(&c->whole, b->data, i->device, of->data, i->dtype, 1, &c->n, NULL, of->offset));
+    SN_TRY(sn_tensor_create(&c->of_scale, b->data, i->device, SN_F64, 0, NULL));
+    c->pair[2] = c->of_scale;
     SN_TRY(sn_tensor_create(&c->result[0], b->data, i->device, SN_F64, 0, NULL));
     return sn_tensor_create(&c->result[1], b->data, i->device, SN_I64, 0, NULL);
 }
 
+typedef struct fill_job {
+    sn_tune_bench *b;
+    sn_module *of; /* whose kernels say what values they want; NULL: there are none */
+} fill_job;
+
 static sn_status fill_body(sn_context *ctx, void *args) {
-    sn_tune_bench *b = args;
+    const fill_job *job = args;
     (void)ctx;
-    for (unsigned k = 0; k < b->n_inputs; k++)
-        SN_TRY(sn_random_tensor(b->inputs[k], NULL, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
+    for (unsigned k = 0; k < job->b->n_inputs; k++)
+        SN_TRY(sn_random_tensor(job->b->inputs[k], job->of, k, &(sn_random_how){.seed = k + 1, .period = PERIOD}));
     return SN_OK;
 }
 
@@ -279,6 +313,10 @@ static sn_status fill_body(sn_context *ctx, void *args) {
 static double allowed_by(const sn_module *m) {
     enum { A_FEW = 4 };
     double most = 0;
+    for (uint32_t k = 0; k < m->kernels.n; k++) {
+        double error = A_FEW * sn_precision_error(sn_kern_get(m, m->kernels.at[k])->sched.precision);
+        most = error > most ? error : most;
+    }
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         sn_op op = sn_node_get(m, x)->op;
         if (op != SN_OP_MATMUL && op != SN_OP_CONV) continue;
@@ -302,10 +340,8 @@ static sn_status prepare(sn_tune_bench *b, const sn_program *p) {
     b->allowed = allowed_by(p->source);
     SN_TRY(sn_context_create(&b->data, &o));
     SN_TRY(make_tensors(b, p));
-    SN_TRY(sn_guarded(b->data, fill_body, b));
+    SN_TRY(sn_guarded(b->data, fill_body, &(fill_job){b, b->passes ? p->source : NULL}));
     for (unsigned k = 0; k < b->n_outputs; k++) SN_TRY(make_comparison(b, k));
-    b->junk = sn_zalloc(arena, b->junk_bytes + 1);
-    memset(b->junk, JUNK, b->junk_bytes);
     return SN_OK;
 }
 
@@ -355,15 +391,41 @@ static void compile_trials(void *bench, sn_trial_list *trials) {
     }
 }
 
+/* ---- temporaries ---- */
+
+static sn_status wake_body(sn_context *ctx, void *runner) {
+    (void)ctx;
+    return sn_runner_load(runner);
+}
+
+/* What a program needs while it runs. */
+static sn_status wake(const attempt *a) {
+    return a->p->runner.state ? SN_OK : sn_guarded(a->ctx, wake_body, &a->p->runner);
+}
+
+static void rest(const attempt *a) {
+    sn_runner_close(&a->p->runner);
+    if (a->p->device != SN_CPU) sn_cuda_trim(a->ctx->cuda[a->p->device]);
+}
+
 /* ---- results ---- */
+
+static sn_status spoil_body(sn_context *ctx, void *tensor) {
+    char junk[4096];
+    (void)ctx;
+    memset(junk, JUNK, sizeof junk);
+    return sn_tensor_put_repeated(tensor, junk, sizeof junk);
+}
 
 /* What earlier runs left must not pass for a result. Waits: others read it next. */
 static sn_status run_fresh(const sn_tune_bench *b, attempt *a, sn_tensor *const *outputs) {
     for (unsigned k = 0; k < b->n_outputs; k++)
-        SN_TRY(sn_tensor_write(outputs[k], b->junk,
-                               (size_t)outputs[k]->info.numel * sn_dtype_bytes(outputs[k]->info.dtype)));
+        if (outputs[k]->info.numel) SN_TRY(sn_guarded(a->ctx, spoil_body, outputs[k]));
+    SN_TRY(wake(a));
     SN_TRY(sn_run(a->p, a->inputs, outputs, NULL));
-    return sn_device_sync(a->ctx, a->p->device, NULL);
+    SN_TRY(sn_device_sync(a->ctx, a->p->device, NULL));
+    rest(a);
+    return SN_OK;
 }
 
 /* Twice the bound of an output (check.c) and of what its precision allows, for both sides round. */
@@ -371,17 +433,44 @@ static double bound_of(const sn_tune_bench *b, sn_dtype dtype) {
     return sn_is_float(dtype) ? 2 * (sn_check_bound(dtype) + b->allowed) : 0;
 }
 
+/* *most: of the piece that begins there, and where in it. */
+static sn_status compare_piece(double *most, int64_t *at, sn_tune_bench *b, unsigned k, int64_t start) {
+    comparison *c = &b->compare[k];
+    sn_tensor *const from[] = {b->expected[k], b->outputs[k]};
+    free_tensors(c->pair, 2);
+    c->pair[0] = c->pair[1] = NULL;
+    for (int side = 0; side < 2; side++) {
+        const sn_tensor_info *i = &from[side]->info;
+        SN_TRY(sn_tensor_wrap(&c->pair[side], b->data, i->device, i->data, i->dtype, 1, &c->piece, NULL,
+                              i->offset + start));
+    }
+    SN_TRY(sn_run(c->differ.p, c->pair, c->result, NULL));
+    SN_TRY(sn_tensor_read(most, c->result[0], sizeof *most));
+    return sn_tensor_read(at, c->result[1], sizeof *at);
+}
+
+/* The last piece ends with the output, and may begin in the one before it. */
+static sn_status compare_output(double *most, int64_t *at, sn_tune_bench *b, unsigned k) {
+    comparison *c = &b->compare[k];
+    if (c->scale.p) SN_TRY(sn_run(c->scale.p, &c->whole, &c->of_scale, NULL));
+    for (int64_t done = 0; done < c->n; done += c->piece) {
+        int64_t start = done + c->piece > c->n ? c->n - c->piece : done, in_piece = 0;
+        double of_piece = 0;
+        SN_TRY(compare_piece(&of_piece, &in_piece, b, k, start));
+        if (of_piece <= *most) continue;
+        *most = of_piece;
+        *at = start + in_piece;
+    }
+    return SN_OK;
+}
+
 /* *why stays as it is where no output is off by more than its bound. */
 static sn_status compare_outputs(const char **why, sn_tune_bench *b) {
     for (unsigned k = 0; k < b->n_outputs; k++) {
-        comparison *c = &b->compare[k];
         double most = 0;
         int64_t at = 0;
-        if (!c->differ.p) continue;
-        if (c->scale.p) SN_TRY(sn_run(c->scale.p, c->pair, &c->pair[2], NULL));
-        SN_TRY(sn_run(c->differ.p, c->pair, c->result, NULL));
-        SN_TRY(sn_tensor_read(&most, c->result[0], sizeof most));
-        SN_TRY(sn_tensor_read(&at, c->result[1], sizeof at));
+        if (!b->compare[k].differ.p) continue;
+        SN_TRY(compare_output(&most, &at, b, k));
         if (most <= bound_of(b, b->outputs[k]->info.dtype)) continue;
         *why = sn_strf(b->trials->arena, "output %u, element %lld: off by %.3g", k, (long long)at, most);
         return SN_OK;
@@ -432,13 +521,13 @@ static double measure(sn_tune_bench *b, uint32_t trial) {
     return least(us, REPLAYS);
 }
 
-/* What one trial no longer needs of the device is there for the next one. */
 static double time_trial(void *bench, sn_trial_list *trials, uint32_t trial) {
     sn_tune_bench *b = bench;
     const attempt *a = &b->at[trial];
     (void)trials;
+    if (wake(a) != SN_OK) return failed(b, trial, sn_error(a->ctx)), 0;
     double us = measure(b, trial);
-    if (a->p->device != SN_CPU) sn_cuda_trim(a->ctx->cuda[a->p->device]);
+    rest(a);
     return us;
 }
 

@@ -1,9 +1,9 @@
-/* extract.c: one kernel of a module as a module of its own.
+/* extract.c: one kernel of a module, or a few, as a module of their own.
  *
  * Code generation works on such a module, on any thread: it may add index expressions, symbols and kernels there, and the
  * module that the kernel comes from is only read. Index expressions keep their order (terms of a sum are sorted by id),
  * so that the code does not depend on what else the module holds. The elements of constants stay where they are.
- * Relies on a verified kernel. Cost: linear in the kernel, whatever the size of the module.
+ * Relies on verified kernels. Cost: linear in the kernels, whatever the size of the module.
  */
 #include "ir/module.h"
 
@@ -134,7 +134,12 @@ static sn_ix copied(const extractor *x, sn_ix e) { return (sn_ix){map_get(&x->ix
 
 static void copy_buffers(extractor *x, sn_buf_list *out, const sn_buf_list *list) {
     for (uint32_t i = 0; i < list->n; i++) {
-        sn_buf b = {sn_table_add(&x->to->bufs)};
+        sn_buf b = {map_has(&x->bufs, list->at[i].i) ? map_get(&x->bufs, list->at[i].i) : 0};
+        if (b.i) { /* of a kernel before this one, too */
+            SN_PUSH(&x->to->arena, out, b);
+            continue;
+        }
+        b.i = sn_table_add(&x->to->bufs);
         sn_buf_rec *r = sn_buf_get(x->to, b);
         *r = *sn_buf_get(x->from, list->at[i]);
         r->data = sn_buf_data(x->from, r);
@@ -188,12 +193,16 @@ static void copy_kernel(extractor *x, sn_kern k) {
     copy_region(x, copy, (sn_stmt){0}, old->first);
 }
 
-sn_module *sn_module_of_kernel(sn_env *env, const sn_module *m, sn_kern k) {
+sn_module *sn_module_of_kernels(sn_env *env, const sn_module *m, const sn_kern *k, uint32_t n) {
     extractor x = {.from = m, .to = sn_module_new(env)};
     sn_arena_init(&x.scratch, env);
-    note_kernel(&x, k);
+    for (uint32_t i = 0; i < n; i++) note_kernel(&x, k[i]);
     copy_ixs(&x);
-    copy_kernel(&x, k);
+    for (uint32_t i = 0; i < n; i++) copy_kernel(&x, k[i]);
     sn_arena_free(&x.scratch);
     return x.to;
+}
+
+sn_module *sn_module_of_kernel(sn_env *env, const sn_module *m, sn_kern k) {
+    return sn_module_of_kernels(env, m, &k, 1);
 }

@@ -17,6 +17,8 @@ void sn_module_free(sn_module *m);
 /* A module with a copy of one kernel alone, which may be worked on by another thread: `m` is only read, and nothing is
  * allocated but in `env`. The elements of constants are borrowed. */
 sn_module *sn_module_of_kernel(sn_env *env, const sn_module *m, sn_kern k);
+/* Likewise with several, in that order; the parameters of the copies stand in the order of those of the kernels. */
+sn_module *sn_module_of_kernels(sn_env *env, const sn_module *m, const sn_kern *k, uint32_t n);
 
 /* Whole-module text: `graph`, `buffer`, `kernel`, `wrapper` items (docs/IR.md has the grammar). Printing what was
  * parsed gives the same text; parsing what was printed gives an equal module. */

@@ -95,6 +95,11 @@ const char *sn_passes_before(sn_arena *arena, const char *pipeline, const char *
     return NULL;
 }
 
+const char *sn_passes_from(sn_arena *arena, const char *pipeline, const char *pass) {
+    const char *before = sn_passes_before(arena, pipeline, pass);
+    return before ? pipeline + strlen(before) : NULL;
+}
+
 static sn_status unknown_pass(runner *r, const char *name, size_t n) {
     sn_text *known = emptied(&r->out);
     for (const sn_pass_info *p = sn_passes; p->name; p++) sn_text_printf(known, "%s%s", known->n ? ", " : "", p->name);

@@ -55,6 +55,8 @@ typedef struct sn_pass_options {
 
 /* The part of a pipeline before a pass, in the arena; NULL: the pass is not in it. */
 const char *sn_passes_before(sn_arena *arena, const char *pipeline, const char *pass);
+/* Its part from that pass on; NULL likewise. */
+const char *sn_passes_from(sn_arena *arena, const char *pipeline, const char *pass);
 /* Run a pipeline over *m (paranoid mode replaces the module by its copy). */
 sn_status sn_passes_run(sn_module **m, const sn_target *target, const sn_pass_options *options);
 

@@ -25,11 +25,12 @@ static const char help[] =
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
     "  --choices=A,B           what products and convolutions may become: template, extern, subgraph, or names of\n"
     "                          `sinter list choices`\n"
-    "  --tune=MODE             choices for products: off, records (default), on: time what is not on record\n"
+    "  --tune=MODE             choices for products and kernels: off, records (default), on: time what is not on record\n"
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
+    "  --remarks=A,B           what these passes say about their choices, or all\n"
     "  --cache=WHERE           generated code on disk: on (no WHERE: the same), off, or a folder with a / in it\n"
     "  --cache-size=BYTES      what its files may come to: 512M, 1G (default)\n"
     "  --kernels               list the kernels\n"
@@ -66,6 +67,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_TARGET,
                                             TOOL_PRECISION,
                                             TOOL_VERIFY,
+                                            TOOL_REMARKS,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
                                             {"kernels", no_argument, NULL, 'k'},

@@ -65,6 +65,7 @@ enum {
     TOOL_OPTION_CACHE_SIZE,
     TOOL_OPTION_TARGET,
     TOOL_OPTION_VERIFY,
+    TOOL_OPTION_REMARKS,
 };
 #define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
 #define TOOL_ORDINAL {"ordinal", required_argument, NULL, TOOL_OPTION_ORDINAL}
@@ -79,6 +80,7 @@ enum {
 #define TOOL_CACHE_SIZE {"cache-size", required_argument, NULL, TOOL_OPTION_CACHE_SIZE}
 #define TOOL_TARGET {"target", required_argument, NULL, TOOL_OPTION_TARGET}
 #define TOOL_VERIFY {"verify", required_argument, NULL, TOOL_OPTION_VERIFY}
+#define TOOL_REMARKS {"remarks", required_argument, NULL, TOOL_OPTION_REMARKS}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
 

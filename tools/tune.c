@@ -1,5 +1,5 @@
-/* tune.c: `sinter tune`: time the choices for the products and convolutions of a graph, record the winners, and print what was tried. On a
- * terminal standard error shows how far it is.
+/* tune.c: `sinter tune`: time the choices for the products and convolutions of a graph and the schedules of its other kernels, record the
+ * winners, and print what was tried. On a terminal standard error shows how far it is.
  */
 #include "tools/tool.h"
 
@@ -13,9 +13,9 @@ static const char help[] =
     "  --device=WHERE      auto, cpu, cuda\n"
     "  --ordinal=N         which CUDA device\n"
     "  --dim N=8           the size that a name in shapes stands for (repeat)\n"
-    "  --budget=S          seconds for all products together (60)\n"
+    "  --budget=S          seconds for all together (60), at most two thirds of it for products and convolutions\n"
     "  --choices=A,B       what products and convolutions may become: template, extern, subgraph, or names of\n"
-    "                      `sinter list choices`\n"
+    "                      `sinter list choices`; other kernels are timed where `schedule` is among them\n"
     "  --again             time what is on record, too\n"
     "  --record-dir=DIR    where records are; off: none (sinter/records in the user's cache folder)\n"
     "  --threads N         CPU threads\n"
@@ -95,6 +95,10 @@ static void print_product(const sn_tuned_product *p) {
         printf("  %s: %.4f ms, on record\n", p->choice, p->us / 1e3);
         return;
     }
+    if (!p->n_trials) {
+        printf("  no time was left\n");
+        return;
+    }
     double best = p->n_trials ? p->trials[0].us : 0;
     unsigned timed = count(p, "timed");
     for (unsigned k = 0; k < p->n_trials && k < SHOWN; k++) print_trial(&p->trials[k], best);
@@ -103,15 +107,18 @@ static void print_product(const sn_tuned_product *p) {
     printf("%u choices, %u timed", p->n_trials, timed);
     for (size_t k = 0; k < SN_COUNT(fates); k++)
         if (count(p, fates[k])) printf(", %u %s", count(p, fates[k]), fates[k]);
+    if (p->persistent_us > 0 && p->looped_us > 0)
+        printf("; rows in registers %.4f ms, looped over %.4f ms", p->persistent_us / 1e3, p->looped_us / 1e3);
     printf("; %.2f s, of which %.2f s until they were compiled. Chosen: %s\n", p->seconds, p->compile_seconds,
            p->choice[0] ? p->choice : "none could be run");
 }
 
 static void print_report(const sn_tune_report *r) {
     printf("%s\n", r->device);
-    if (!r->n_products)
-        printf("no matrix product or convolution with sizes that are known and a schedule that is open\n");
+    if (!r->n_products && !r->n_kernels)
+        printf("no product, convolution or other kernel that takes long enough and has a choice that is open\n");
     for (unsigned k = 0; k < r->n_products; k++) print_product(&r->products[k]);
+    for (unsigned k = 0; k < r->n_kernels; k++) print_product(&r->kernels[k]);
 }
 
 /* ---- JSON ---- */
@@ -127,15 +134,24 @@ static json_t *trial_json(const sn_tune_trial *t) {
 static json_t *product_json(const sn_tuned_product *p) {
     json_t *trials = json_array();
     for (unsigned k = 0; k < p->n_trials; k++) json_array_append_new(trials, trial_json(&p->trials[k]));
-    return json_pack("{s:s, s:s, s:s, s:f, s:b, s:f, s:f, s:o}", "title", p->title, "graph", p->graph, "choice",
-                     p->choice, "us", p->us, "recorded", (int)p->recorded, "seconds", p->seconds, "compile_seconds",
-                     p->compile_seconds, "trials", trials);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:b, s:f, s:f, s:o}", "title", p->title, "graph", p->graph, "choice",
+                          p->choice, "us", p->us, "recorded", (int)p->recorded, "seconds", p->seconds,
+                          "compile_seconds", p->compile_seconds, "trials", trials);
+    if (p->persistent_us > 0) json_object_set_new(o, "persistent_us", json_real(p->persistent_us));
+    if (p->looped_us > 0) json_object_set_new(o, "looped_us", json_real(p->looped_us));
+    return o;
+}
+
+static json_t *products_json(const sn_tuned_product *at, unsigned n) {
+    json_t *all = json_array();
+    for (unsigned k = 0; k < n; k++) json_array_append_new(all, product_json(&at[k]));
+    return all;
 }
 
 static int print_json(const sn_tune_report *r) {
-    json_t *products = json_array();
-    for (unsigned k = 0; k < r->n_products; k++) json_array_append_new(products, product_json(&r->products[k]));
-    json_t *o = json_pack("{s:s, s:s, s:o}", "device", r->device, "warning", r->warning, "products", products);
+    json_t *o =
+        json_pack("{s:s, s:s, s:o, s:o}", "device", r->device, "warning", r->warning, "products",
+                  products_json(r->products, r->n_products), "kernels", products_json(r->kernels, r->n_kernels));
     char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
     json_decref(o);
     if (!text) return fputs("sinter: error: out of memory for JSON\n", stderr), TOOL_FAILED;

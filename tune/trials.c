@@ -39,13 +39,8 @@ static sn_status list_headers(proposals *out, sn_module *m, const sn_target *tar
     sn_sched_list headers = {0};
     SN_TRY(sn_schedule_list(&headers, &out->cycles, &cx, at));
     out->header = SN_NEWN(arena, const char *, headers.n + 1);
-    for (out->n = 0; out->n < headers.n; out->n++) {
-        sn_text t;
-        sn_text_init(&t, m->env);
-        sn_sched_print(&t, &headers.at[out->n]);
-        out->header[out->n] = sn_strdup(arena, t.s);
-        sn_text_free(&t);
-    }
+    for (out->n = 0; out->n < headers.n; out->n++)
+        out->header[out->n] = sn_trial_header(m->env, &headers.at[out->n], arena);
     return SN_OK;
 }
 

@@ -1,4 +1,4 @@
-/* tune.h: choices for matrix products and convolutions by timing: what to try, the search, and what is remembered on disk.
+/* tune.h: choices for matrix products, convolutions and kernels by timing: what to try, the search, and what is remembered on disk.
  *
  * Nothing here compiles, runs or reads a clock: the caller gives a machine that does (frontend/tune.c has one made of
  * programs, tests have one made of numbers), so that the search follows from what the machine says alone. Nothing here prints;
@@ -8,6 +8,7 @@
 #define SN_TUNE_TUNE_H
 
 #include "passes/graph/choices.h"
+#include "passes/runner.h"
 
 /* ---- what to try (trials.c) ---- */
 
@@ -40,6 +41,36 @@ typedef struct sn_trial_list {
  * compiled by. */
 sn_status sn_trials_list(sn_trial_list *out, sn_env *env, const char *product, const sn_target *target,
                          const sn_library *library, const char *pipeline, const char *allowed);
+/* kernel_trials.c: those for a kernel, which is given by its text alone (passes/schedule/alone.h): "plain inner block_x=..", what the pass
+ * chooses, and "schedule inner block_x=..", what else its classes propose, and what is near the first. */
+sn_status sn_kernel_trials_list(sn_trial_list *out, sn_env *env, const char *kernel, const sn_target *target);
+/* What stands behind "schedule" in a choice, in the arena. */
+const char *sn_trial_header(sn_env *env, const struct sn_sched *header, sn_arena *arena);
+
+/* ---- which kernels (kernels.c) ---- */
+
+typedef struct sn_kernel_subject {
+    const char *key, *title; /* "amax; sub, exp, sum; div: f32[64, 1000] -> f32[64, 1000]" */
+    double bytes;            /* that a run moves at least */
+    sn_trial_list *trials;
+    double one, weight; /* cycles by the model, or statements; of all kernels of this text */
+    sn_kern kernel;     /* the first of them */
+    uint32_t order;     /* in which they were found */
+} sn_kernel_subject;
+typedef struct sn_kernel_list {
+    sn_kernel_subject *at;
+    uint32_t n, cap;
+} sn_kernel_list;
+
+typedef struct sn_kernels_how {
+    const sn_target *target;
+    const sn_library *library;
+    sn_choosing choosing;        /* what is decided about products */
+    const char *before, *behind; /* the passes before `schedule`, and from there on */
+    bool products;               /* there are some, and they were asked about */
+} sn_kernels_how;
+/* Those of a graph that are worth timing, what takes longest first; in the arena. The module goes through the passes. */
+sn_status sn_kernels_list(sn_kernel_list *out, sn_module *m, const sn_kernels_how *how, sn_arena *arena);
 
 /* ---- the search (search.c) ---- */
 
@@ -79,7 +110,7 @@ typedef struct sn_record_place {
     char warning[320];    /* the first thing that went wrong, one line; "": nothing has */
 } sn_record_place;
 
-/* What was found for a product: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
+/* What was found for a product or a kernel, by its text: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
  * used, and then the warning may say why. */
 const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena);
 /* Remember it: whole or not at all, whoever else writes at the same time. */

@@ -536,8 +536,8 @@ typedef struct sn_compile_options {
         *choices; /* what matrix products and convolutions may become: "template", "extern", "subgraph", or rows of
                           * choices.def by name, separated by commas; NULL: all */
     const char *
-        tune; /* choices for matrix products and convolutions: "off": the model's; "records" (default): where earlier timings are
-                           * on record, theirs; "on": products without a record are timed, and recorded */
+        tune; /* choices for matrix products and convolutions, schedules of kernels: "off": the model's; "records" (default): where
+                           * earlier timings are on record, theirs; "on": what has no record is timed, and recorded */
     /* The folder of those records; "off": none are read or written. NULL: sinter/records in $XDG_CACHE_HOME or ~/.cache. Only
      * tuning writes there. What is wrong with a record is a line in the context's log, and it does not count. */
     const char *record_dir;
@@ -711,9 +711,11 @@ SN_API sn_status sn_run_state_status(const sn_run_state *state);
 
 /* ---- tuning ---- */
 
-/* A choice that was considered for a product or a convolution. */
+/* A choice that was considered for a product, a convolution or a kernel. */
 typedef struct sn_tune_trial {
-    const char *choice; /* "decompose_k parts=112": a row of choices.def and its parameters */
+    /* "decompose_k parts=112": a row of choices.def and its parameters; of a kernel "plain inner block_x=256 .." is what the pass
+     * schedule chooses. */
+    const char *choice;
     /* "timed"; "slow": the model says so; "failed", "deviates": why says more; "left": time was up, or another one was as
      * fast as memory allows */
     const char *fate;
@@ -721,12 +723,15 @@ typedef struct sn_tune_trial {
     double us, cycles; /* least time of a run with cold caches; what the model says; 0: not known */
 } sn_tune_trial;
 
-/* A matrix product or a convolution with the elementwise operations that fuse into it. */
+/* A matrix product or a convolution with the elementwise operations that fuse into it; or another kernel. */
 typedef struct sn_tuned_product {
-    const char *title;               /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .." */
-    const char *graph;               /* as text, with all else as inputs */
-    const char *choice;              /* the winner; "": none could be run */
-    double us;                       /* its time */
+    /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .."; "exp, sum: f32[64, 64] -> f32[64]" */
+    const char *title;
+    const char *graph;  /* as text, with all else as inputs */
+    const char *choice; /* the winner; "": none could be run, or (no trials) there was no time for it */
+    double us;          /* its time */
+    /* Of a kernel: the shortest timed ones whose rows stay in registers, and are looped over; 0: none was timed. */
+    double persistent_us, looped_us;
     bool recorded;                   /* it was on record: nothing was timed, and there are no trials */
     double seconds, compile_seconds; /* that tuning took; of those, until all trials were compiled */
     unsigned n_trials;
@@ -736,22 +741,29 @@ typedef struct sn_tuned_product {
 typedef struct sn_tune_report {
     unsigned n_products;
     const sn_tuned_product *products; /* each once, however often the graph has it */
-    const char *device;               /* that records are for */
-    const char *warning;              /* what is wrong with records, one line; "": nothing */
+    /* The kernels of the program that are worth it, likewise: those with several schedules to choose from, which take longer than a
+     * few microseconds and share no launch. */
+    unsigned n_kernels;
+    const sn_tuned_product *kernels;
+    const char *device;  /* that records are for */
+    const char *warning; /* what is wrong with records, one line; "": nothing */
 } sn_tune_report;
 
 typedef struct sn_tune_options {
     size_t struct_size;
-    double budget; /* seconds for all products together; 0: 60. One trial of each product is timed in any case */
-    bool again;    /* time what is on record, too */
-    /* Called after each step of a product's search. NULL: not. */
+    /* Seconds for all together; 0: 60. Products take two thirds at most, and one trial of each is timed in any case; kernels come
+     * then, in the order of the time that they take, while there is any left. */
+    double budget;
+    bool again; /* time what is on record, too */
+    /* Called after each step of a search. NULL: not. */
     void (*progress)(void *user, const char *title, unsigned done, unsigned steps);
     void *progress_user;
 } sn_tune_options;
 
-/* Decide the choices for all matrix products and convolutions of a graph by timing, on random inputs in memory of its own, and record them for
- * sn_compile. The report is the caller's, with all that it points to; its context outlives it. Options are those that the graph
- * will be compiled with (device, sizes, choices, record_dir); `tune` does not count. */
+/* Decide the choices for all matrix products and convolutions of a graph, and the schedules of its other kernels, by timing, on
+ * random inputs in memory of its own (never more than one of them wants), and record them for sn_compile. The report is the
+ * caller's, with all that it points to; its context outlives it. Options are those that the graph will be compiled with (device,
+ * sizes, choices, record_dir); `tune` does not count. */
 SN_API sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_options *options,
                          const sn_tune_options *tune);
 SN_API void sn_tune_report_destroy(sn_tune_report *report);

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void sn_remark(sn_pass_ctx *cx, const char *where, const char *format, ...) {
     if (!cx->remark) return;
@@ -24,4 +25,10 @@ bool sn_pass_library_runs(const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     if (cx->library->takes(cx->library->user, &call, why)) return true;
     *why_not = sn_strdup(cx->scratch, why);
     return false;
+}
+
+const char *sn_decided(const sn_choosing *how, const char *key) {
+    for (uint32_t k = 0; k < how->n; k++)
+        if (!strcmp(how->at[k].key, key)) return how->at[k].choice;
+    return NULL;
 }

@@ -11,9 +11,9 @@
 #include "ir/base/target.h"
 #include "ir/loop/library.h"
 
-/* What was decided about matrix products and convolutions before the passes run, by timing (tune/) or by a person. */
+/* What was decided about matrix products, convolutions and kernels before the passes run, by timing (tune/) or by a person. */
 typedef struct sn_decision {
-    const char *key;    /* which: sn_product_key (passes/graph/choices.h) */
+    const char *key;    /* which: sn_product_key (passes/graph/choices.h), sn_kernel_key (passes/schedule/alone.h) */
     const char *choice; /* "decompose_k parts=16" */
 } sn_decision;
 
@@ -21,6 +21,10 @@ typedef struct sn_choosing {
     const char *allowed; /* kinds and names of choices.def: "template,subgraph"; NULL: all */
     const sn_decision *at;
     uint32_t n;
+    /* Who knows more about kernels, by their keys: a choice that lives as long as the pass; NULL: nothing is known, or there
+     * is nobody to ask. */
+    const char *(*ask)(void *user, const char *key);
+    void *ask_user;
 } sn_choosing;
 
 typedef struct sn_pass_ctx {
@@ -43,6 +47,9 @@ typedef struct sn_pass_ctx {
  * threads that bring operands to tiles convert slowly. i8[11008, 4096] times bf16 on an H200: 22 us for 4 rows, and 76 with the
  * floats written out; for 16 rows 74 and 65. */
 enum { SN_CONVERTED_ROWS = 8 };
+
+/* What is decided about a product or a kernel; NULL: nothing. */
+const char *sn_decided(const sn_choosing *how, const char *key);
 
 typedef sn_status (*sn_pass_fn)(sn_pass_ctx *cx, bool *changed);
 

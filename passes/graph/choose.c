@@ -134,12 +134,6 @@ typedef struct chooser {
     uint32_t n, at;
 } chooser;
 
-static const char *decided(const chooser *c, const char *key) {
-    for (uint32_t k = 0; k < c->how->n; k++)
-        if (!strcmp(c->how->at[k].key, key)) return c->how->at[k].choice;
-    return NULL;
-}
-
 static bool may_be(const chooser *c, const char *name) {
     const char *unused;
     return sn_choice_allowed(sn_choice_find(&unused, c->op, name), c->how->allowed);
@@ -198,7 +192,7 @@ static sn_status decide(const char **out, chooser *c, sn_nd x) {
     if (!find_subject(&s, cx, x)) return SN_OK;
     if (c->how->n) {
         SN_TRY(sn_product_key(&key, cx->m, x, cx->scratch));
-        *out = decided(c, key);
+        *out = sn_decided(c->how, key);
     }
     const char *by = *out ? "decided" : "model";
     if (!*out) *out = by_model(c, &s.question);

@@ -6,14 +6,18 @@
  *
  * A loop over the table schedules.def: the first row that applies to the kernel and has a candidate binds it, by its first
  * candidate. A schedule that stands in the kernel's header is obeyed: rows of its class alone are asked, and choose what is
- * zero. If its class cannot bind the kernel, nothing in the header counts but the precision (a remark says why).
+ * zero. If its class cannot bind the kernel, nothing in the header counts but the precision (a remark says why). What was decided
+ * outside for a kernel of this text (by timing: tune/, alone.c) counts as if all of it stood in the header.
  *
  * Legality: a class binds what it says that it applies to; axis kinds promise no more than that. Cost: near linear in
  * the kernel. Where somebody listens, every candidate is bound to a copy of the kernel and estimated.
  */
 #include "passes/schedule/schedules.h"
 
+#include <string.h>
+
 #include "ir/base/text.h"
+#include "passes/schedule/alone.h"
 
 typedef struct scheduler {
     sn_sched_class cls;
@@ -66,6 +70,26 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
 /* Rows of threads that pass on prefixes are one block's: class inner knows that. */
 static bool may_bind(const scheduler *s, const sn_schedule_shape *sh) { return !sh->team || s->cls == SN_SCHED_INNER; }
 
+/* "schedule inner block_x=32 .."; any other choice leaves the kernel as it is. What stands in its header already is part of its
+ * text, and so of what was decided. */
+static sn_status obey_decision(sn_sched *pinned, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    static const char name[] = "schedule ";
+    const sn_choosing *how = cx->choosing;
+    const sn_kern_rec *kernel = sn_kern_get(cx->m, cx->m->kernels.at[sh->at]);
+    const char *why_not;
+    if (!how || (!how->n && !how->ask) || !sn_sched_eq(pinned, &kernel->sched)) return SN_OK;
+    const char *key = sn_kernel_key(&why_not, cx, sh->users, sh->at);
+    const char *choice = key ? sn_decided(how, key) : NULL;
+    if (key && !choice && how->ask) choice = how->ask(how->ask_user, key);
+    if (!choice) return SN_OK;
+    sn_remark(cx, kernel->name, "%s (decided)", choice);
+    if (strncmp(choice, name, strlen(name)) != 0) return SN_OK;
+    sn_precision precision = pinned->precision;
+    SN_TRY(sn_sched_read(pinned, cx->m->env, "a decided schedule", choice + strlen(name)));
+    pinned->precision = precision;
+    return SN_OK;
+}
+
 /* The first row that has a candidate which agrees with the header; NULL: none has. */
 static sn_status ask(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, sn_kern k,
                      const sn_schedule_shape *sh, const sn_sched *pinned) {
@@ -100,6 +124,7 @@ static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_c
     sn_kern k = cx->m->kernels.at[sh->at];
     sn_sched pinned = sn_kern_get(cx->m, k)->sched, open = {.cls = SN_SCHED_NONE};
     follow(cx, sh, &pinned);
+    SN_TRY(obey_decision(&pinned, cx, sh));
     SN_TRY(check_fields(cx, k, &pinned));
     SN_TRY(ask(out, headers, cx, k, sh, &pinned));
     if (!*out) SN_TRY(ask(out, headers, cx, k, sh, &open));
@@ -178,7 +203,32 @@ static sn_status compare(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sch
     return SN_OK;
 }
 
-/* For whoever times them (tune/). Headers leave open what the pass decides before it asks anybody. */
+/* A class that is named may say that it cannot: then it proposes nothing. */
+static sn_status propose(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                         const scheduler *by, const sn_sched *pinned) {
+    uint32_t n = out->n;
+    sn_status status = by->candidates(out, cx, k, sh, pinned);
+    if (status != SN_ERROR_ARGUMENT) return status;
+    out->n = n;
+    sn_env_clear(cx->m->env);
+    return SN_OK;
+}
+
+sn_status sn_schedule_first(sn_sched *out, double *cycles, sn_pass_ctx *cx, uint32_t at) {
+    sn_users users;
+    sn_schedule_shape sh;
+    sn_sched_list headers = {0};
+    const scheduler *by;
+    sn_users_find(&users, cx->m, cx->scratch);
+    SN_TRY(sn_schedule_look(&sh, cx, &users, at));
+    SN_TRY(choose(&by, &headers, cx, &sh));
+    *out = headers.at[0];
+    *cycles = 0;
+    return cx->target->is_gpu ? estimate(cycles, cx, &sh, by, out) : SN_OK;
+}
+
+/* For whoever times them (tune/). Headers leave open what the pass decides before it asks anybody, and agree with what stands
+ * in that of the kernel. */
 sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx, uint32_t at) {
     sn_users users;
     sn_schedule_shape sh;
@@ -189,9 +239,11 @@ sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx,
     SN_TRY(sn_schedule_look(&sh, cx, &users, at));
     for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {
         const scheduler *by = &SCHEDULERS[i];
-        sn_sched pinned = {.cls = by->cls, .precision = sn_kern_get(cx->m, k)->sched.precision};
+        sn_sched pinned = sn_kern_get(cx->m, k)->sched;
+        if (pinned.cls != SN_SCHED_NONE && pinned.cls != by->cls) continue;
+        pinned.cls = by->cls;
         if (!may_bind(by, &sh) || !by->applies(&why_not, cx, k, &sh)) continue;
-        SN_TRY(by->candidates(out, cx, k, &sh, &pinned));
+        SN_TRY(propose(out, cx, k, &sh, by, &pinned));
         while (estimates.n < out->n) {
             double needs = 0;
             sn_sched sched = out->at[estimates.n];
@@ -202,6 +254,29 @@ sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx,
     }
     *cycles = estimates.at;
     return cx->m->env->status;
+}
+
+sn_status sn_schedule_complete(sn_sched *sched, double *cycles, sn_pass_ctx *cx, uint32_t at) {
+    sn_users users;
+    sn_schedule_shape sh;
+    const char *why_not;
+    sn_sched_list out = {0};
+    sn_sched pinned = *sched;
+    sn_kern k = cx->m->kernels.at[at];
+    *cycles = 0;
+    sched->cls = SN_SCHED_NONE;
+    sn_users_find(&users, cx->m, cx->scratch);
+    SN_TRY(sn_schedule_look(&sh, cx, &users, at));
+    for (size_t i = 0; i < SN_COUNT(SCHEDULERS) && !out.n; i++) {
+        const scheduler *by = &SCHEDULERS[i];
+        if (by->cls != pinned.cls || !by->applies(&why_not, cx, k, &sh)) continue;
+        SN_TRY(propose(&out, cx, k, &sh, by, &pinned));
+        if (!out.n) continue;
+        *sched = out.at[0];
+        if (!sched->split) sched->split = 1;
+        if (cx->target->is_gpu) SN_TRY(estimate(cycles, cx, &sh, by, sched));
+    }
+    return SN_OK;
 }
 
 sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls) {

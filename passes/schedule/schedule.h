@@ -86,6 +86,11 @@ void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sc
 /* schedule.c: what all classes that can bind the kernel at a position propose, and what the model says of each (0: it
  * knows GPUs alone). The kernel stays as it is. */
 sn_status sn_schedule_list(sn_sched_list *out, double **cycles, sn_pass_ctx *cx, uint32_t at);
+/* schedule.c: what the pass chooses for the kernel at a position, which stays as it is, and what the model says. */
+sn_status sn_schedule_first(sn_sched *out, double *cycles, sn_pass_ctx *cx, uint32_t at);
+/* schedule.c: what the class of a header makes of it for that kernel, and what the model says (0: it does not); class none: it cannot
+ * be bound so. */
+sn_status sn_schedule_complete(sn_sched *sched, double *cycles, sn_pass_ctx *cx, uint32_t at);
 /* schedule.c: the cycles that a kernel takes whose loops have no schedule yet, as the first row of that class counts them
  * which can bind it; 0: none can, or it does not count. Needs no shape of the kernel: class contract alone. */
 sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls);
