@@ -55,6 +55,7 @@ bool sn_gen_has_keys(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes) 
     bool arg = s->combs[0] == SN_COMB_ARGMAX || s->combs[0] == SN_COMB_ARGMIN, apart = lanes->kind == SN_AXIS_VECTOR;
     int64_t n = sn_gen_extent(g, s->axis), v = apart ? sn_gen_extent(g, lanes->axis) : 1, all = s == lanes ? n : n * v;
     if (!arg || n < 2 || v & (v - 1) || (apart && !sn_gen_runs_as_lanes(g, lanes))) return false;
+    if (v == 1 && n > 2 * GROUP) return false; /* single loads that are many find no registers to wait in */
     const sn_stmt_rec *yield = sn_stmt_get(g->m, lanes->last);
     sn_dtype t = sn_val_get(g->m, yield->in[0])->dtype;
     bool byte = sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t) && v >= WORD && all <= BYTE_PLACES;

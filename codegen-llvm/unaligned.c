@@ -165,7 +165,8 @@ static void load_words(sn_gen *g, pieces *ps) {
         return;
     }
     lv whole = em_lshr(em, p->size, shift), in = em_icmp(em, LLVMIntULT, last, whole);
-    if (p->early) in = em_and(em, in, em_icmp(em, LLVMIntULT, first, whole));
+    /* Lane 0 of a run that begins inside the vector may lie before the storage. */
+    if (p->early || g->run.start) in = em_and(em, in, em_icmp(em, LLVMIntULT, first, whole));
     LLVMBasicBlockRef block[2] = {sn_em_block(em, "pieces"), sn_em_block(em, "units")};
     LLVMBasicBlockRef join = sn_em_block(em, "vector");
     LLVMBuildCondBr(em->b, in, block[0], block[1]);
