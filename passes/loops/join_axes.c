@@ -81,9 +81,14 @@ static bool is_short(const side *s) {
     return s->extent * 100 < sn_ceil_div(s->extent, tile) * tile * FULL_ENOUGH;
 }
 
-/* Long enough, or followed in memory by the other side. */
-static bool is_worth_a_tile(const side *s, const side *other) {
-    return s->extent >= SN_TILE_SMALL_AXIS || s->strides[other->at[0]] == s->extent;
+/* Long enough, or followed in memory by all of the other side. */
+static bool is_worth_a_tile(const join *j, const side *s, const side *other) {
+    int64_t run = s->extent;
+    for (uint32_t k = 0; k < other->n; k++) {
+        if (s->strides[other->at[k]] != run) return s->extent >= SN_TILE_SMALL_AXIS;
+        run = sn_mul_clamped(run, j->extents[other->at[k]]);
+    }
+    return true;
 }
 
 static bool look(join *j) {
@@ -96,7 +101,7 @@ static bool look(join *j) {
     if (j->outer.n < 3 || !find_sides(j) || all < j->stored.wanted * SN_TILE_SMALL / (2 * SN_LINE)) return false;
     while (is_short(&j->stored) && grow(j, &j->stored)) {}
     while (is_short(&j->loaded) && grow(j, &j->loaded)) {}
-    if (!is_worth_a_tile(&j->stored, &j->loaded) || !is_worth_a_tile(&j->loaded, &j->stored)) return false;
+    if (!is_worth_a_tile(j, &j->stored, &j->loaded) || !is_worth_a_tile(j, &j->loaded, &j->stored)) return false;
     return j->stored.n > 1 || j->loaded.n > 1;
 }
 

@@ -28,6 +28,7 @@ typedef struct flat {
     uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
     bool moves;              /* nothing is computed (GPU): as many lanes as an access has */
+    bool computes;           /* more than it moves and casts */
     uint32_t by_runs;        /* lanes of a vector that goes run by run; 0: none does */
 } flat;
 
@@ -153,7 +154,10 @@ static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (v * runs->most > 2 * cx->target->vector_bytes) return false;
     if (!simple && crosses && v * runs->bytes <= SN_RUNS_BYTES) return false;
     if ((v - 1) * (int64_t)cuts > (SN_RUNS_MOST - 1) * row) return false;
-    return simple || (crosses ? sh->instructions * warp <= SN_RUNS_AGAIN * row : is_short(sh));
+    if (simple) return true;
+    /* Vectors of whole rows' parts are narrower, but compute nothing twice. */
+    if (!crosses && sn_pow2_divisor(row) * runs->bytes >= SN_WIDE_ENOUGH) return false;
+    return crosses ? sh->instructions * warp <= SN_RUNS_AGAIN * row : is_short(sh);
 }
 
 /* Do all stores walk the outer loops as one, in whole accesses of v lanes? */
@@ -299,6 +303,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
      * more than a few of those would spill, and keeps a thread busy anyway. */
     if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && is_short(sh))
         sc->min_blocks = sn_target_blocks(cx->target, sc->block_x);
+    /* A run's lanes wait for those of the others, beside what they are made of. */
+    if (sc->runs && fl->computes && sc->min_blocks > 1) sc->min_blocks /= 2;
 }
 
 /* Other candidates: twice as many threads a block and half, vectors half as wide. */
@@ -306,6 +312,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
                                          const sn_sched *pinned) {
     flat fl = look_at_flat(cx->m, k, sh);
     fl.moves = cx->target->is_gpu && fl.bytes && sh->body.i && only_moves(cx->m, sh, false);
+    fl.computes = sh->body.i && !only_moves(cx->m, sh, true);
     fl.by_runs = runs_vector(cx, sh, &fl);
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;

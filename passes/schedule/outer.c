@@ -81,7 +81,8 @@ static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const c
         sn_sched twice = *sc;
         twice.block_y *= 2;
         double now = in_flight(t, sh, co, sc), then = in_flight(t, sh, co, &twice);
-        bool starving = !whole && sh->n_nests == 1 && now * 100 < (double)SN_COLUMN_FLIGHT * t->flight_bytes && then > now;
+        double enough = (whole ? SN_COLUMN_WHOLE_FLIGHT : SN_COLUMN_FLIGHT) / 100.0 * t->flight_bytes;
+        bool starving = sh->n_nests == 1 && now < enough && then > now;
         if (sc->block_y < most ? narrow && then <= now : !starving || 2 * sc->block_x * sc->block_y >= full) return;
         sc->block_y *= 2;
     }

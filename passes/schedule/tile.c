@@ -95,13 +95,13 @@ static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (is_direct(m, sh, t, r)) {
             t->direct += bytes;
-            t->rows_meet &= first_step(m, sh, r, t->across) == extent_at(m, sh, t->along);
+            t->rows_meet &= stride(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
             bound_vector(&t->lanes, m, sh, r, t->along);
         } else if (can_stage(m, k, sh, t, r)) {
             t->staged[t->n_staged++] = s;
             t->bytes += bytes;
-            t->columns_meet &= first_step(m, sh, r, t->along) == extent_at(m, sh, t->across);
+            t->columns_meet &= stride(m, sh, r, t->along) == extent_at(m, sh, t->across);
             if (bytes > t->widest) t->widest = bytes;
             t->ragged &= r->op == SN_LOP_LOAD && bytes < SN_RUNS_WIDE && is_of_lines(m, sh, r, t->across);
             bound_vector(&t->vector, m, sh, r, t->across);
@@ -133,11 +133,12 @@ bool sn_schedule_tile_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
     return sh->outer.n >= 2 && !sh->n_nests && is_straight(cx->m, k, sh);
 }
 
-/* A short axis gives no line by itself, but rows that meet in memory do. */
+/* A short axis gives no line by itself, but rows that meet in memory do. Small matrices are in the nearest cache. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_tile *t) {
     if (!t->n_staged || !cx->target->is_gpu || sh->rows < SN_TILE_SMALL / t->bytes) return false;
-    return (t->rows_meet || extent_at(cx->m, sh, t->along) >= SN_TILE_SMALL_AXIS) &&
-           (t->columns_meet || extent_at(cx->m, sh, t->across) >= SN_TILE_SMALL_AXIS);
+    int64_t along = extent_at(cx->m, sh, t->along), across = extent_at(cx->m, sh, t->across);
+    if (along * across < SN_TILE_LEAST_SIDE * SN_TILE_LEAST_SIDE) return false;
+    return (t->rows_meet || along >= SN_TILE_SMALL_AXIS) && (t->columns_meet || across >= SN_TILE_SMALL_AXIS);
 }
 
 /* ---- figures ---- */
