@@ -133,6 +133,7 @@ int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     }
     while (length > least && length * bytes * beside > most) length /= 2;
     while (length > least && sn_mul_clamped(rows, count) / beside / length < SN_SPLIT_ENOUGH * t->units) length /= 2;
-    int64_t even = sn_ceil_div(sn_ceil_div(count, sn_ceil_div(count, length)), SN_SPLIT_LINE) * SN_SPLIT_LINE;
-    return even < count ? even : 0;
+    length = sn_ceil_div(count, sn_ceil_div(count, length));
+    if (!mo->columns) length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE; /* vectors begin where the row's do */
+    return length < count ? length : 0;
 }
