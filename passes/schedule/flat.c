@@ -324,7 +324,7 @@ static int64_t choose_side(const sn_schedule_flat *f) {
 /* Groups of a block: as many as fill it, in whole units; fewer where multiprocessors would be idle. */
 static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
     if (f->lines) return choose_side(f);
-    int64_t n = SN_FLAT_BLOCK / f->bytes / f->unit * f->unit, most = f->groups / (4 * cx->target->units);
+    int64_t n = SN_FLAT_BLOCK / f->bytes / f->unit * f->unit, most = f->groups / cx->target->units;
     if (n > most) n = most / f->unit * f->unit;
     return n > f->unit ? n : f->unit;
 }

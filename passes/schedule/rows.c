@@ -124,7 +124,8 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
         uint32_t steps = (n + u - 1) / u * u;
         if (steps < best) best = steps, sc->unroll = u;
     }
-    if (!sc->min_blocks && sc->block_x * sc->block_y <= SN_ONLINE_THREADS) sc->min_blocks = SN_ONLINE_BLOCKS;
+    if (!sc->min_blocks && sc->block_x * sc->block_y <= SN_ONLINE_THREADS)
+        sc->min_blocks = SN_ONLINE_BLOCKS - (!ro->online && sc->vector > SN_ONLINE_LANES);
 }
 
 /* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
