@@ -94,6 +94,7 @@ typedef struct sn_gen_place {
     lv base;            /* of the storage */
     lv at, size;        /* bytes from there to lane 0, of all that may be read; of the index type */
     uint32_t granule;   /* bytes that `at` is a multiple of */
+    lv head;            /* bytes from `base` to the storage; NULL: it begins there */
     bool early;         /* the first lanes may lie before the storage: nobody wants them */
     bool inside, near;  /* all lanes lie in the storage; ... and so do the pieces that they stand in */
     bool steady;

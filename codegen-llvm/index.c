@@ -237,8 +237,19 @@ static bool statement_is_narrow(sn_gen *g, const sn_stmt_rec *s) {
     return !s->bound.i || narrow(g, s->bound, 1);
 }
 
+/* Vectors that lie anywhere look at what is up to some pieces around them (unaligned.c). */
+static bool has_margins(const sn_gen *g) {
+    enum { MARGIN = 256 };
+    for (uint32_t i = 0; g->k->sched.runs && i < g->k->params.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(g->m, g->k->params.at[i]);
+        int64_t n;
+        if (!sn_ix_is_const(g->m, b->size, &n) || n > (INT32_MAX - MARGIN) / sn_dtype_bytes(b->dtype)) return false;
+    }
+    return true;
+}
+
 sn_status sn_gen_index_width(sn_gen *g) {
-    bool all = g->gpu && g->grid <= INT32_MAX;
+    bool all = g->gpu && g->grid <= INT32_MAX && has_margins(g);
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
         if (!statement_is_narrow(g, sn_stmt_get(g->m, s))) all = false;
     g->index = all ? g->em.cg->i32 : g->em.cg->i64;

@@ -89,7 +89,7 @@ static lv div_by_shared(sn_em *em, lv a, lv b) {
     lv r = sn_em_rcp(em, em_mul(em, b, scale));
     lv all[] = {a, r, scale};
     sn_em_unify(em, all, 3);
-    return em_mul(em, em_mul(em, all[0], all[1]), all[2]);
+    return em_mul(em, em_mul(em, all[0], all[2]), all[1]); /* scaled first: no product is subnormal but the last one */
 }
 
 /* ---- the table ---- */

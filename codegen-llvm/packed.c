@@ -84,9 +84,8 @@ bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x) 
 
 /* ---- sums, any, all ---- */
 
-static bool always(lv mask) {
-    return LLVMIsConstant(mask) && LLVMIsAConstant(mask) && !LLVMIsNull(mask) && !LLVMIsUndef(mask);
-}
+/* In all lanes. */
+static bool always(lv mask) { return mask == LLVMConstAllOnes(LLVMTypeOf(mask)); }
 
 /* What is selected by a test that is a constant; only tests that hold are. */
 static lv look_through(lv x) {
@@ -129,7 +128,8 @@ static lv sum_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
 /* The bytes of which x tells that they are not 0. What a mask leaves out is `otherwise`. */
 static lv tested_bytes(sn_em *em, lv x, bool otherwise) {
     x = look_through(x);
-    if (LLVMIsASelectInst(x) && LLVMIsConstant(LLVMGetOperand(x, 2)) && LLVMIsNull(LLVMGetOperand(x, 2)) != otherwise) {
+    lv rest_is = LLVMIsASelectInst(x) ? LLVMGetOperand(x, 2) : NULL;
+    if (rest_is && (otherwise ? always(rest_is) : LLVMIsConstant(rest_is) && LLVMIsNull(rest_is))) {
         lv bytes = tested_bytes(em, LLVMGetOperand(x, 1), otherwise);
         if (!bytes) return NULL;
         lv rest = otherwise ? LLVMConstAllOnes(LLVMTypeOf(bytes)) : LLVMConstNull(LLVMTypeOf(bytes));

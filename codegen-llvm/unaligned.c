@@ -129,7 +129,8 @@ static void load_units(sn_gen *g, const pieces *ps, lv *out) {
     lv left = LLVMBuildPhi(em->b, g->index, "");
     for (uint32_t k = 0; k < n; k++) phis[k] = LLVMBuildPhi(em->b, em->cg->i32, "");
     lv i = em_isub(em, left, sn_em_i(em, left, unit)), at = em_iadd(em, ps->at, i);
-    at = em_select(em, em_icmp(em, LLVMIntSLT, at, zero), zero, at);
+    lv start = ps->p->head ? ps->p->head : zero;
+    at = em_select(em, em_icmp(em, LLVMIntSLT, at, start), start, at);
     at = em_select(em, em_icmp(em, LLVMIntSLT, at, most), at, most);
     lv x = LLVMBuildLoad2(em->b, type, at_byte(g, ps, at), "");
     LLVMSetAlignment(x, unit);
@@ -198,7 +199,7 @@ static lv load_place(sn_gen *g, const sn_gen_place *p, uint32_t lanes) {
     pieces ps = {.p = p, .piece = piece_of(p, bytes), .wanted = bytes / WORD, .at = p->at};
     ps.n = bytes / ps.piece + (p->granule < ps.piece);
     ps.words = ps.n * ps.piece / WORD;
-    if (p->mask) ps.at = em_select(em, p->mask, ps.at, sn_em_i(em, ps.at, 0));
+    if (p->mask) ps.at = em_select(em, p->mask, ps.at, p->head ? p->head : sn_em_i(em, ps.at, 0));
     load_words(g, &ps);
     lv all = LLVMGetPoison(sn_em_shape(em->cg->i32, ps.wanted));
     for (uint32_t i = 0; i < ps.wanted; i++)
@@ -225,14 +226,14 @@ static void align_place(sn_gen *g, sn_gen_place *p, uint32_t align) {
     head = LLVMBuildTruncOrBitCast(em->b, head, g->index, "");
     p->at = em_iadd(em, p->at, head);
     p->size = em_iadd(em, p->size, head);
+    p->head = head;
     if (align < p->granule) p->granule = align;
 }
 
 /* Bytes, of the index type. */
 static lv storage_size(sn_gen *g, const sn_buf_rec *b) {
     int64_t all = sn_ix_value(g->m, b->size) * sn_dtype_bytes(b->dtype);
-    int64_t most = g->index == g->em.cg->i64 ? INT64_MAX : INT32_MAX - PIECE;
-    return sn_em_ci(g->index, all < most ? all : most);
+    return sn_em_ci(g->index, all);
 }
 
 static sn_gen_place place_of(sn_gen *g, const sn_stmt_rec *s) {
@@ -318,6 +319,8 @@ static sn_gen_place pick(sn_gen *g, lv cond, const sn_gen_place *x, const sn_gen
     p.base = em_select(em, cond, x->base, y->base);
     p.at = em_select(em, cond, x->at, y->at);
     p.size = em_select(em, cond, x->size, y->size);
+    lv none = sn_em_i(em, p.at, 0);
+    if (x->head || y->head) p.head = em_select(em, cond, x->head ? x->head : none, y->head ? y->head : none);
     p.mask = y->mask ? em_or(em, cond, y->mask) : NULL;
     p.granule = x->granule < y->granule ? x->granule : y->granule;
     p.early |= x->early;
