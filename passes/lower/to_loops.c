@@ -23,7 +23,7 @@
  *     kernel runs once, when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
- * combines into few rows, on the CPU, is two, too (scatter.c).
+ * combines into few rows is two, too (scatter.c, scatter_block.c).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
  * innermost loop, and its position the operand of an `accum`; a reverse one walks the elements from the last on. Halves
  * are computed in f32; a cast that stands in the graph is honoured. Cost: linear in nodes times inlined expression

@@ -169,7 +169,7 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     sn_sched_list boxes = {0}, threads = {0};
     propose_boxes(&boxes, cx, k, pinned);
     if (!boxes.n || !pinned->cls) propose_threads(&threads, cx, k, pinned);
-    bool sooner = threads.n && boxes.n && boxes.cycles > threads.cycles && !has_images(cx, k);
+    bool sooner = threads.n && boxes.n && boxes.cycles > threads.cycles + SN_CONTRACT_BEGIN && !has_images(cx, k);
     if (sooner) append(out, cx, &threads);
     append(out, cx, boxes.n ? &boxes : &threads);
     return SN_OK;
