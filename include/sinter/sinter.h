@@ -604,8 +604,9 @@ SN_API sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned o
 SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel);
 
 /* What the compiler made, as text; sn_free it. stage: "graph", "loops", "fused", "scheduled", "llvm", "ptx", "wrapper"
- * (steps), "wrapper-c" (C source that needs only the driver API). SN_ERROR_ARGUMENT for an unknown stage, for ptx of
- * a CPU program, and for C source of one with a kernel that a library runs. */
+ * (steps), "memory" (how intermediates share the workspace, call by call), "wrapper-c" (C source that needs only the driver
+ * API). SN_ERROR_ARGUMENT for an unknown stage, for ptx of a CPU program, and for C source of one with a kernel that a
+ * library runs. */
 SN_API sn_status sn_program_dump(char **out, sn_program *p, const char *stage);
 
 /* ---- tensors ---- */
