@@ -52,6 +52,7 @@ typedef struct sn_runner {
     void **input_at, **output_at;
     sn_span *spans;   /* ranges of addresses, for the check that nothing overlaps */
     void *own_output; /* p->own_size bytes: outputs that are copied back to an input */
+    char *lent;       /* memory of the caller for these and for the workspaces of the state; NULL: its own */
 } sn_runner;
 
 /* A runner of the caller's: it has an environment of its own, and nothing that it changes is anybody else's. */

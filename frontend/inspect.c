@@ -150,6 +150,11 @@ static sn_status stage_wrapper(sn_text *t, sn_program *p, const char *last_pass)
     return SN_OK;
 }
 
+static sn_status stage_memory(sn_text *t, sn_program *p, const char *last_pass) {
+    (void)last_pass;
+    return sn_wrap_print_memory(t, p->m, &p->ctx->scratch);
+}
+
 static sn_status stage_wrapper_c(sn_text *t, sn_program *p, const char *last_pass) {
     (void)last_pass;
     return sn_wrapper_c(t, p->m, p->codes);
@@ -166,7 +171,8 @@ static const stage stages[] = {
     {"graph", stage_graph, NULL, SN_PHASE_BOUND},        {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
     {"fused", stage_prefix, "collapse", SN_PHASE_BOUND}, {"scheduled", stage_prefix, "async-copy", SN_PHASE_BOUND},
     {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},         {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
-    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},   {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_SOURCE},
+    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},   {"memory", stage_memory, NULL, SN_PHASE_PASSES},
+    {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_SOURCE},
 };
 
 static sn_status find_stage(const stage **out, sn_context *ctx, const char *name) {

@@ -114,14 +114,16 @@ void sn_runner_init(sn_runner *r, sn_arena *arena) {
     r->spans = SN_NEWN(arena, sn_span, p->n_inputs + p->n_outputs + 1);
 }
 
+/* Lent memory begins with the outputs, whose sizes are rounded. */
 sn_status sn_runner_load(sn_runner *r) {
-    SN_TRY(sn_storage_alloc(&r->own_output, r->env, r->cu, r->p->own_size));
-    return sn_prog_state_new(&r->state, r->p->prog, r->env, r->cu);
+    if (r->lent) r->own_output = r->lent;
+    else SN_TRY(sn_storage_alloc(&r->own_output, r->env, r->cu, r->p->own_size));
+    return sn_prog_state_new_in(&r->state, r->p->prog, r->env, r->cu, r->lent ? r->lent + r->p->own_size : NULL);
 }
 
 void sn_runner_close(sn_runner *r) {
     sn_prog_state_free(r->state);
-    sn_storage_free(r->env, r->cu, r->own_output, r->p->own_size);
+    if (!r->lent) sn_storage_free(r->env, r->cu, r->own_output, r->p->own_size);
     r->state = NULL;
     r->own_output = NULL;
 }

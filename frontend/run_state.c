@@ -7,13 +7,19 @@
  */
 #include "frontend/frontend.h"
 
-sn_status sn_run_state_create(sn_run_state **out, sn_program *p) {
+enum { MEMORY_ALIGN = 256 };
+
+size_t sn_program_workspace_size(const sn_program *p) {
+    return p && p->prog ? p->own_size + sn_prog_scratch(p->prog) : 0;
+}
+
+static sn_status create(sn_run_state **out, sn_program *p, void *memory) {
     if (out) *out = NULL;
     if (!out || !p) return SN_ERROR_ARGUMENT;
     const sn_env *of = &p->ctx->env;
     sn_run_state *st = of->realloc_fn(of->realloc_user, NULL, sizeof *st);
     if (!st) return SN_ERROR_MEMORY;
-    *st = (sn_run_state){.runner = {.p = p, .env = &st->env, .scratch = &st->scratch}};
+    *st = (sn_run_state){.runner = {.p = p, .env = &st->env, .scratch = &st->scratch, .lent = memory}};
     sn_env_init(&st->env);
     st->env.realloc_fn = of->realloc_fn;
     st->env.realloc_user = of->realloc_user;
@@ -23,6 +29,15 @@ sn_status sn_run_state_create(sn_run_state **out, sn_program *p) {
     atomic_fetch_add(&p->n_states, 1);
     *out = st;
     return SN_OK;
+}
+
+sn_status sn_run_state_create(sn_run_state **out, sn_program *p) { return create(out, p, NULL); }
+
+sn_status sn_run_state_create_in(sn_run_state **out, sn_program *p, void *memory, size_t size) {
+    size_t wanted = sn_program_workspace_size(p);
+    bool fits = (memory || !wanted) && (uintptr_t)memory % MEMORY_ALIGN == 0 && size >= wanted;
+    if (out) *out = NULL;
+    return fits ? create(out, p, memory) : SN_ERROR_ARGUMENT;
 }
 
 /* The program may be gone as soon as it is not counted any more. */

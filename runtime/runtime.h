@@ -91,6 +91,10 @@ void sn_prog_free(sn_prog *p);
  * there. The program outlives its states. */
 typedef struct sn_prog_state sn_prog_state;
 sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu);
+/* The same with the values between kernels, and what libraries work with, in memory of the caller (NULL: of its own): on the
+ * device, from a multiple of 256 on, sn_prog_scratch bytes. Nothing there outlasts a run. */
+sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu, void *memory);
+size_t sn_prog_scratch(const sn_prog *p);
 void sn_prog_state_free(sn_prog_state *st);
 /* Run with the storage addresses of inputs and outputs (device memory when cu). Asynchronous on the stream; nothing is
  * allocated after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */

@@ -46,7 +46,6 @@ static sn_status make_handle(sn_prog_state *st) {
 /* Operations hold the address of the bias of a run. */
 static sn_status make_library(sn_prog_state *st) {
     const sn_prog *p = st->p;
-    SN_TRY(sn_storage_alloc(&st->library_workspace, st->env, st->cu, p->library_size));
     if (p->cudnn) SN_TRY(make_handle(st));
     for (uint32_t i = 0; i < p->n_codes; i++) {
         const sn_cublas_call *call = p->codes[i].call;
@@ -57,13 +56,33 @@ static sn_status make_library(sn_prog_state *st) {
     return SN_OK;
 }
 
+size_t sn_prog_scratch(const sn_prog *p) {
+    return sn_storage_round(p->workspace_size) + sn_storage_round(p->library_size);
+}
+
+static sn_status make_workspaces(sn_prog_state *st, char *memory) {
+    const sn_prog *p = st->p;
+    st->is_lent = memory != NULL;
+    if (st->is_lent) {
+        st->workspace = memory;
+        st->library_workspace = p->library_size ? memory + sn_storage_round(p->workspace_size) : NULL;
+        return SN_OK;
+    }
+    SN_TRY(sn_storage_alloc(&st->workspace, st->env, st->cu, p->workspace_size));
+    return sn_storage_alloc(&st->library_workspace, st->env, st->cu, p->library_size);
+}
+
 sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu) {
+    return sn_prog_state_new_in(out, p, env, cu, NULL);
+}
+
+sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu, void *memory) {
     sn_prog_state *st = sn_heap_alloc(env, sizeof *st);
     *st = (sn_prog_state){.p = p, .env = env, .cu = cu};
     sn_arena_init(&st->arena, env);
     *out = st; /* known to the caller's guard, should memory run out: it holds memory of the device */
     make_scratch(st);
-    sn_status status = sn_storage_alloc(&st->workspace, env, cu, p->workspace_size);
+    sn_status status = make_workspaces(st, memory);
     if (status == SN_OK) status = make_kept(st);
     if (status == SN_OK) status = make_library(st);
     if (status == SN_OK) return SN_OK;
@@ -82,9 +101,11 @@ void sn_prog_state_free(sn_prog_state *st) {
     if (!st) return;
     for (uint32_t i = 0; i < st->p->n_codes && st->ops; i++) sn_cublas_drop_op(st->p->cublas, st->ops[i]);
     drop_handle(st);
-    sn_storage_free(st->env, st->cu, st->library_workspace, st->p->library_size);
     sn_storage_free(st->env, st->cu, st->kept, st->p->kept_size);
-    sn_storage_free(st->env, st->cu, st->workspace, st->p->workspace_size);
+    if (!st->is_lent) {
+        sn_storage_free(st->env, st->cu, st->library_workspace, st->p->library_size);
+        sn_storage_free(st->env, st->cu, st->workspace, st->p->workspace_size);
+    }
     sn_arena_free(&st->arena);
     sn_heap_free(st->env, st, sizeof *st);
 }

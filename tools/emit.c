@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
-                           "  --stage=STAGE     graph, loops, fused, scheduled, llvm, ptx, wrapper, wrapper-c\n"
+                           "  --stage=STAGE     graph, loops, fused, scheduled, llvm, ptx, wrapper, memory, wrapper-c\n"
                            "  --target=NAME     sm_75 .. sm_121 or host (sm_90)\n"
                            "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
                            "  --passes=A,B      passes to run instead of the target's pipeline\n"

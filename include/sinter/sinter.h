@@ -604,8 +604,9 @@ SN_API sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned o
 SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel);
 
 /* What the compiler made, as text; sn_free it. stage: "graph", "loops", "fused", "scheduled", "llvm", "ptx", "wrapper"
- * (steps), "wrapper-c" (C source that needs only the driver API). SN_ERROR_ARGUMENT for an unknown stage, for ptx of
- * a CPU program, and for C source of one with a kernel that a library runs. */
+ * (steps), "memory" (how intermediates share the workspace, call by call), "wrapper-c" (C source that needs only the driver
+ * API). SN_ERROR_ARGUMENT for an unknown stage, for ptx of a CPU program, and for C source of one with a kernel that a
+ * library runs. */
 SN_API sn_status sn_program_dump(char **out, sn_program *p, const char *stage);
 
 /* ---- tensors ---- */
@@ -700,6 +701,15 @@ SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *cons
 /* A state for runs of p. Its memory (sn_program_info.workspace, and some more) is allocated in its first run. Fails with
  * SN_ERROR_ARGUMENT or SN_ERROR_MEMORY; *out is NULL then, and there is no text. */
 SN_API sn_status sn_run_state_create(sn_run_state **out, sn_program *p);
+/* Bytes that a run of p needs for what does not outlast it: intermediate values, workspaces of libraries, outputs on their way
+ * back to an input. 0 where nothing is needed, and of a program that cannot run. */
+SN_API size_t sn_program_workspace_size(const sn_program *p);
+/* The same with that memory brought by the caller: `size` bytes (sn_program_workspace_size or more) on the program's device, from
+ * a multiple of 256 on, at least until the state is destroyed; it stays the caller's, and what is in it at first does not
+ * matter. States, of several programs too, may have one memory as long as no two of their runs are under way at the same time (on
+ * CUDA: runs on one stream follow each other). What kernels keep from run to run is not in it, but allocated in the first run; it
+ * is a few bytes a block. SN_ERROR_ARGUMENT when memory is not aligned or too small (NULL will do for 0 bytes); there is no text. */
+SN_API sn_status sn_run_state_create_in(sn_run_state **out, sn_program *p, void *memory, size_t size);
 SN_API void sn_run_state_destroy(sn_run_state *state);
 /* As sn_run, in a state. The tensors may be of any context; one that no run writes may be an input of several at once. On
  * the CPU the callers share the threads of the program. On CUDA runs on one stream follow each other: give each state a

@@ -26,6 +26,19 @@ uint32_t *sn_kern_numbers(const sn_module *m, sn_arena *arena);
 
 struct sn_text;
 struct sn_lex;
+
+/* ir/wrap/memory.c: what runs have in the workspace, in bytes. Fails where a size is a symbol. */
+typedef struct sn_wrap_memory {
+    int64_t workspace, prepared;
+    int64_t sum;      /* of all intermediates that lie in the workspace */
+    uint32_t buffers; /* how many they are */
+    int64_t in_use;   /* at once, at most: no workspace of these steps can be smaller */
+    sn_kern at;       /* in a call of this kernel; none: nothing is ever in use */
+} sn_wrap_memory;
+sn_status sn_wrap_count_memory(sn_wrap_memory *out, sn_module *m, sn_arena *scratch);
+/* The same as text, with a line for each call. */
+sn_status sn_wrap_print_memory(struct sn_text *t, sn_module *m, sn_arena *scratch);
+
 void sn_wrap_print(struct sn_text *t, const sn_module *m);
 sn_status sn_wrap_parse(sn_module *m, struct sn_lex *lx); /* current token: `wrapper` */
 sn_status sn_wrap_verify(sn_module *m, const char *where);

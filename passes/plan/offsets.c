@@ -1,80 +1,189 @@
 /* offsets.c: offsets of blocks with known lifetimes in one workspace. Part of the pass `plan`.
  *
- * Largest block first, each into the tightest gap between the blocks that are alive with it (best fit), or behind them.
- * Blocks of symbolic size cannot be compared: they get bytes of their own behind the rest. Cost: one look at a
- * placed block for each pair of blocks, which are few, because chains of reuse are one block.
+ * Blocks one after the other, the largest first, each into the tightest gap between those placed that are alive with it (best
+ * fit), or behind them. Where the end is higher than what is alive at once, which it never can be below, other orders are tried
+ * (longest life first, largest times longest, as they are born), and then the best one with the block that sticks out placed
+ * first, again and again (hill climbing): that one had come when its gap was gone.
+ *
+ *     a 3 bytes, kernels 0-1; b 2, 1-2; c 4, 2-3; d 1, 0-3:   c 0-4, a 0-3, b 4-6 (c is there), d 6-7 = 7 bytes
+ *                                                     with d first:   d 0-1, c 1-5, a 1-4, b 5-7 = 7: the bound is 7
+ *
+ * Blocks of symbolic size cannot be compared: they get bytes of their own behind the rest. Cost: the pairs of blocks that are
+ * alive together times their logarithm, for each order; there are as many orders as WORK allows, at least one.
  */
 #include "passes/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { WORK = 1 << 18, ORDERS_MAX = 256 };
+
 typedef struct placed {
-    int64_t size, offset;
+    int64_t size, offset; /* offset -1: not placed yet */
     sn_plan_block *block;
+    SN_VEC(struct placed *) near; /* alive with it */
 } placed;
 
+typedef struct arena {
+    placed *at;
+    uint32_t n;
+    uint64_t pairs;
+    int64_t bound;    /* the most that is alive at once */
+    placed **order;   /* in which blocks are placed */
+    placed **low;     /* scratch: neighbours that are placed, lowest first */
+    int64_t *best;    /* offsets by block of the best order so far, */
+    placed **best_by; /* which was this one, */
+    int64_t end;      /* and its end */
+} arena;
+
+/* ---- orders ---- */
+
+static int compare(int64_t x, int64_t y) { return x < y ? 1 : x > y ? -1 : 0; }
+static int64_t life(const placed *p) { return (int64_t)p->block->last - p->block->first + 1; }
+static int in_turn(const placed *x, const placed *y) { return x < y ? -1 : x > y; }
+
 static int larger_first(const void *a, const void *b) {
-    const placed *x = a, *y = b;
-    if (x->size != y->size) return x->size < y->size ? 1 : -1;
-    return x->block < y->block ? -1 : x->block > y->block;
+    const placed *x = *(placed *const *)a, *y = *(placed *const *)b;
+    int by = compare(x->size, y->size);
+    return by ? by : in_turn(x, y);
 }
 
-static int lower_first(const placed *x, const placed *y) {
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return larger_first(x, y);
+static int longer_first(const void *a, const void *b) {
+    const placed *x = *(placed *const *)a, *y = *(placed *const *)b;
+    int by = compare(life(x), life(y));
+    return by ? by : larger_first(a, b);
 }
 
-static bool alive_together(const sn_plan_block *a, const sn_plan_block *b) {
-    return a->first <= b->last && b->first <= a->last;
+static int wider_first(const void *a, const void *b) {
+    const placed *x = *(placed *const *)a, *y = *(placed *const *)b;
+    double of_x = (double)x->size * (double)life(x), of_y = (double)y->size * (double)life(y);
+    return of_x < of_y ? 1 : of_x > of_y ? -1 : in_turn(x, y);
 }
 
-/* Offset of p among those that have theirs, lowest first. */
-static int64_t best_fit(const placed *p, placed *const *low, uint32_t n) {
+static int earlier_first(const void *a, const void *b) {
+    const placed *x = *(placed *const *)a, *y = *(placed *const *)b;
+    int by = compare(y->block->first, x->block->first);
+    return by ? by : larger_first(a, b);
+}
+
+static int lower_first(const void *a, const void *b) {
+    const placed *x = *(placed *const *)a, *y = *(placed *const *)b;
+    int by = compare(y->offset, x->offset);
+    return by ? by : in_turn(x, y);
+}
+
+/* ---- one order ---- */
+
+static int64_t best_fit(arena *a, const placed *p) {
     int64_t end = 0, best = -1, best_gap = INT64_MAX;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->near.n; i++)
+        if (p->near.at[i]->offset >= 0) a->low[n++] = p->near.at[i];
+    qsort(a->low, n, sizeof *a->low, lower_first);
     for (uint32_t i = 0; i < n; i++) {
-        if (!alive_together(low[i]->block, p->block)) continue;
-        int64_t gap = low[i]->offset - end;
+        int64_t gap = a->low[i]->offset - end;
         if (gap >= p->size && gap < best_gap) {
             best = end;
             best_gap = gap;
         }
-        if (low[i]->offset + low[i]->size > end) end = low[i]->offset + low[i]->size;
+        if (a->low[i]->offset + a->low[i]->size > end) end = a->low[i]->offset + a->low[i]->size;
     }
     return best >= 0 ? best : end;
 }
 
-static void insert(placed **low, uint32_t n, placed *p) {
-    uint32_t first = 0, last = n;
-    while (first < last) {
-        uint32_t middle = (first + last) / 2;
-        if (lower_first(low[middle], p) < 0) first = middle + 1;
-        else last = middle;
+/* Returns the position in the order of the block that ends highest. */
+static uint32_t place(arena *a) {
+    int64_t end = -1;
+    uint32_t top = 0;
+    for (uint32_t i = 0; i < a->n; i++) a->at[i].offset = -1;
+    for (uint32_t i = 0; i < a->n; i++) {
+        placed *p = a->order[i];
+        p->offset = best_fit(a, p);
+        if (p->offset + p->size <= end) continue;
+        end = p->offset + p->size;
+        top = i;
     }
-    memmove(&low[first + 1], &low[first], (n - first) * sizeof *low);
-    low[first] = p;
+    if (a->end >= 0 && end >= a->end) return top;
+    a->end = end;
+    for (uint32_t i = 0; i < a->n; i++) a->best[i] = a->at[i].offset;
+    memcpy(a->best_by, a->order, a->n * sizeof *a->order);
+    return top;
+}
+
+static void to_front(arena *a, uint32_t i) {
+    placed *p = a->order[i];
+    memmove(&a->order[1], a->order, i * sizeof *a->order);
+    a->order[0] = p;
+}
+
+/* ---- several ---- */
+
+static void place_well(arena *a) {
+    static int (*const by[])(const void *, const void *) = {larger_first, longer_first, wider_first, earlier_first};
+    uint64_t most = WORK / (a->pairs + a->n + 1);
+    for (uint32_t i = 0; i < SN_COUNT(by) && a->end != a->bound && (!i || i < most); i++) {
+        qsort(a->order, a->n, sizeof *a->order, by[i]);
+        place(a);
+    }
+    memcpy(a->order, a->best_by, a->n * sizeof *a->order);
+    for (uint32_t i = SN_COUNT(by); a->end != a->bound && i < most && i < ORDERS_MAX; i++) to_front(a, place(a));
+}
+
+/* As the sweep over the kernels goes on, `alive` has those that are not over. */
+static void find_near(arena *a, sn_arena *scratch) {
+    placed **alive = SN_NEWN(scratch, placed *, a->n + 1);
+    uint32_t n_alive = 0;
+    qsort(a->order, a->n, sizeof *a->order, earlier_first);
+    for (uint32_t i = 0; i < a->n; i++) {
+        placed *p = a->order[i];
+        int64_t bytes = p->size;
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < n_alive; k++) {
+            placed *q = alive[k];
+            if (q->block->last < p->block->first) continue;
+            alive[n++] = q;
+            bytes += q->size;
+            SN_PUSH(scratch, &p->near, q);
+            SN_PUSH(scratch, &q->near, p);
+        }
+        a->pairs += n;
+        alive[n++] = p;
+        n_alive = n;
+        if (bytes > a->bound) a->bound = bytes;
+    }
 }
 
 static sn_ix aligned(sn_module *m, sn_ix size) {
     return sn_ix_scale(m, sn_ix_ceildiv(m, size, sn_ix_const(m, SN_PLAN_ALIGN)), SN_PLAN_ALIGN);
 }
 
-sn_ix sn_plan_offsets(sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n) {
-    sn_module *m = cx->m;
-    placed *p = SN_NEWN(cx->scratch, placed, n + 1);
-    placed **low = SN_NEWN(cx->scratch, placed *, n + 1);
-    uint32_t n_static = 0;
-    int64_t end = 0, size;
-    for (uint32_t i = 0; i < n; i++)
-        if (sn_ix_is_const(m, aligned(m, blocks[i].size), &size)) p[n_static++] = (placed){size, 0, &blocks[i]};
-    qsort(p, n_static, sizeof *p, larger_first);
-    for (uint32_t i = 0; i < n_static; i++) {
-        p[i].offset = best_fit(&p[i], low, i);
-        insert(low, i, &p[i]);
-        p[i].block->offset = sn_ix_const(m, p[i].offset);
-        if (p[i].offset + p[i].size > end) end = p[i].offset + p[i].size;
+static int64_t place_blocks(int64_t *least, sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n) {
+    sn_arena *s = cx->scratch;
+    arena a = {.end = -1};
+    int64_t size;
+    a.at = SN_NEWN(s, placed, n + 1);
+    a.order = SN_NEWN(s, placed *, n + 1);
+    a.best_by = SN_NEWN(s, placed *, n + 1);
+    a.low = SN_NEWN(s, placed *, n + 1);
+    a.best = SN_NEWN(s, int64_t, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!sn_ix_is_const(cx->m, aligned(cx->m, blocks[i].size), &size)) continue;
+        a.order[a.n] = &a.at[a.n];
+        a.at[a.n++] = (placed){.size = size, .block = &blocks[i]};
     }
-    sn_ix total = sn_ix_const(m, end);
+    *least = 0;
+    if (!a.n) return 0;
+    find_near(&a, s);
+    *least = a.bound;
+    place_well(&a);
+    for (uint32_t i = 0; i < a.n; i++) a.at[i].block->offset = sn_ix_const(cx->m, a.best[i]);
+    return a.end;
+}
+
+sn_ix sn_plan_offsets(int64_t *least, sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n) {
+    sn_module *m = cx->m;
+    int64_t size;
+    sn_ix total = sn_ix_const(m, place_blocks(least, cx, blocks, n));
     for (uint32_t i = 0; i < n; i++) {
         if (sn_ix_is_const(m, blocks[i].size, &size)) continue;
         blocks[i].offset = total;

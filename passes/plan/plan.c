@@ -12,8 +12,8 @@
  *     free u
  *
  * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, inplace.c); the
- * storage of a temp of the same size that died just before; bytes of the workspace (offsets.c). Temps that take storage
- * from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
+ * storage of a temp of the same size that died just before, unless the workspace is smaller without that; bytes of the
+ * workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
  * output's storage. Not so an output that is written back to an input: the caller may bind both to the same storage.
  *
  * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded.
@@ -68,6 +68,8 @@ typedef struct planner {
     uint32_t n_ios[2];
     sn_plan_block *blocks[2]; /* of the prepared memory, of the workspace */
     uint32_t n_blocks[2];
+    sn_ix bytes[2];    /* of both memories */
+    bool free_offsets; /* temps take the storage of dead ones by offsets alone */
 } planner;
 
 enum { PREPARED, WORKSPACE };
@@ -171,8 +173,6 @@ static void link_lives(planner *p, sn_buf from, sn_buf to, bool in_place) {
     life_of(p, from)->to = to;
     life_of(p, to)->from = from;
     life_of(p, to)->in_place = in_place;
-    sn_remark(p->cx, sn_buf_get(p->m, to)->name, "%s %s", in_place ? "in place of" : "in the storage of",
-              sn_buf_get(p->m, from)->name);
 }
 
 static void heap_add(sn_arena *a, buf_heap *h, sn_buf b) {
@@ -214,7 +214,8 @@ static sn_buf just_dead(planner *p, uint32_t k, sn_ix size) {
 static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
     sn_ix size = bytes_of(p, b);
     int64_t ignored;
-    if (is_temp(p, b) && sn_ix_is_const(p->m, size, &ignored)) return just_dead(p, k, size);
+    if (is_temp(p, b) && sn_ix_is_const(p->m, size, &ignored))
+        return p->free_offsets ? (sn_buf){0} : just_dead(p, k, size);
     buf_heap *dead = &p->dead[size.i];
     while (dead->n && !may_give(p, dead->at[0])) heap_drop(dead); /* it has been taken for good */
     return dead->n ? dead->at[0] : (sn_buf){0};
@@ -287,14 +288,6 @@ static void find_chains(planner *p) {
     }
 }
 
-/* The temp lives in the output's storage and is aligned no better. */
-static void settle(planner *p, sn_buf b, sn_buf output) {
-    uint32_t align = sn_buf_get(p->m, output)->align;
-    life_of(p, b)->home = output;
-    if (sn_buf_get(p->m, b)->align <= align) return;
-    sn_buf_get(p->m, b)->align = align;
-}
-
 /* Chains that end in an output live there; the others get a block of the workspace. */
 static void find_homes(planner *p) {
     for (uint32_t i = 1; i < p->m->bufs.count; i++) {
@@ -303,7 +296,7 @@ static void find_homes(planner *p) {
         if (l->first == NEVER || l->to.i) continue; /* not the end of a chain */
         sn_buf head = b;
         if (sn_buf_get(p->m, b)->scope == SN_BUF_OUTPUT) {
-            for (head = l->from; head.i; head = life_of(p, head)->from) settle(p, head, b);
+            for (head = l->from; head.i; head = life_of(p, head)->from) life_of(p, head)->home = b;
             continue;
         }
         if (!is_temp(p, b)) continue;
@@ -367,12 +360,21 @@ static void add_write_backs(planner *p) {
     }
 }
 
+/* A temp that lives in an output's storage is aligned no better. */
+static void lower_alignment(planner *p) {
+    for (uint32_t b = 1; b < p->m->bufs.count; b++) {
+        sn_buf home = p->lives[b].home;
+        uint32_t *align = &sn_buf_get(p->m, (sn_buf){b})->align;
+        if (home.i && *align > sn_buf_get(p->m, home)->align) *align = sn_buf_get(p->m, home)->align;
+    }
+}
+
 static void build_wrapper(planner *p) {
     sn_module *m = p->m;
     const char *name = m->wrap.name ? m->wrap.name : m->graph.name ? m->graph.name : "main";
     m->wrap = (sn_wrap){.name = name};
-    m->wrap.workspace = sn_plan_offsets(p->cx, p->blocks[WORKSPACE], p->n_blocks[WORKSPACE]);
-    if (p->n_prepare) m->wrap.prepared = sn_plan_offsets(p->cx, p->blocks[PREPARED], p->n_blocks[PREPARED]);
+    m->wrap.workspace = p->bytes[WORKSPACE];
+    if (p->n_prepare) m->wrap.prepared = p->bytes[PREPARED];
     add_calls(p, 0, p->n_prepare);
     m->wrap.n_prepare = m->wrap.steps.n;
     add_checks(p);
@@ -404,20 +406,71 @@ static sn_status declare_written_inputs(planner *p) {
     return SN_OK;
 }
 
+/* Bytes of the workspace with offsets, 0 where they are symbols; *least: that are in use at once. */
+static int64_t find_places(planner *p, int64_t *least) {
+    sn_module *m = p->m;
+    sn_arena *scratch = p->cx->scratch;
+    int64_t bytes = 0;
+    p->lives = SN_NEWN(scratch, life, m->bufs.count);
+    p->segment = SN_NEWN(scratch, uint32_t, m->bufs.count);
+    find_lives(p);
+    list_temps(p);
+    find_chains(p);
+    find_homes(p);
+    p->bytes[PREPARED] = sn_plan_offsets(least, p->cx, p->blocks[PREPARED], p->n_blocks[PREPARED]);
+    p->bytes[WORKSPACE] = sn_plan_offsets(least, p->cx, p->blocks[WORKSPACE], p->n_blocks[WORKSPACE]);
+    return sn_ix_is_const(m, p->bytes[WORKSPACE], &bytes) ? bytes : 0;
+}
+
+/* What takes the storage of a temp that died just before is one block with it, which says more to a reader, and leaves offsets
+ * less to choose from: where they miss what is in use at once, they may choose alone. */
+static int64_t find_best_places(planner *p) {
+    int64_t least, ignored;
+    for (int i = 0; i < 2; i++) p->blocks[i] = SN_NEWN(p->cx->scratch, sn_plan_block, p->m->bufs.count);
+    order_kernels(p);
+    int64_t bytes = find_places(p, &least);
+    if (bytes <= least) return bytes;
+    planner other = *p;
+    other.free_offsets = true;
+    for (int i = 0; i < 2; i++) {
+        other.blocks[i] = SN_NEWN(p->cx->scratch, sn_plan_block, p->m->bufs.count);
+        other.n_blocks[i] = 0;
+    }
+    int64_t free_bytes = find_places(&other, &ignored);
+    if (free_bytes >= bytes) return bytes;
+    *p = other;
+    return free_bytes;
+}
+
+int64_t sn_plan_workspace(sn_pass_ctx *cx) {
+    planner p = {.cx = cx, .m = cx->m};
+    sn_kern_list kernels = cx->m->kernels;
+    int64_t bytes = find_best_places(&p);
+    cx->m->kernels = kernels;
+    return bytes;
+}
+
+static void say_chains(const planner *p) {
+    for (uint32_t k = 0; k < p->m->kernels.n; k++) {
+        const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+        for (uint32_t i = 0; i < params->n; i++) {
+            const life *l = life_of(p, params->at[i]);
+            if (l->first != k || !l->from.i) continue;
+            sn_remark(p->cx, sn_buf_get(p->m, params->at[i])->name, "%s %s",
+                      l->in_place ? "in place of" : "in the storage of", sn_buf_get(p->m, l->from)->name);
+        }
+    }
+}
+
 sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     *changed = false;
     if (m->kernels.n == 0 || m->wrap.steps.n) return SN_OK; /* a wrapper calls functions: it is planned */
     planner p = {.cx = cx, .m = m};
     SN_TRY(declare_written_inputs(&p));
-    p.lives = SN_NEWN(cx->scratch, life, m->bufs.count);
-    p.segment = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
-    for (int i = 0; i < 2; i++) p.blocks[i] = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count);
-    order_kernels(&p);
-    find_lives(&p);
-    list_temps(&p);
-    find_chains(&p);
-    find_homes(&p);
+    find_best_places(&p);
+    say_chains(&p);
+    lower_alignment(&p);
     build_wrapper(&p);
     sn_plan_functions(cx);
     *changed = true;

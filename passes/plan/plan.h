@@ -1,4 +1,4 @@
-/* plan.h: what plan.c shares with inplace.c, offsets.c and functions.c. */
+/* plan.h: what plan.c shares with inplace.c, offsets.c, order.c and functions.c. */
 #ifndef SN_PASSES_PLAN_PLAN_H
 #define SN_PASSES_PLAN_PLAN_H
 
@@ -16,8 +16,11 @@ typedef struct sn_plan_block {
 
 enum { SN_PLAN_ALIGN = 256 }; /* what cuMemAlloc guarantees for the workspace itself */
 
-/* Returns the bytes of the workspace. */
-sn_ix sn_plan_offsets(sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n);
+/* Returns the bytes of the workspace; *least: the most that is alive at once, of blocks whose size is known. */
+sn_ix sn_plan_offsets(int64_t *least, sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n);
+
+/* plan.c: bytes of the workspace with the kernels in the order in which they are; changes nothing. Sizes are no symbols. */
+int64_t sn_plan_workspace(sn_pass_ctx *cx);
 
 /* functions.c: the kernels that the wrapper calls become functions, and equal ones one. */
 void sn_plan_functions(sn_pass_ctx *cx);

@@ -246,6 +246,63 @@ Test(run_state, a_state_forgets_its_error_with_the_next_run) {
     sn_context_destroy(ctx);
 }
 
+static const char products[] = "graph @f(%x: f32[24, 96], %w: f32[96, 96]) {\n"
+                               "  %a = matmul %x, %w\n"
+                               "  %b = matmul %a, %w\n"
+                               "  %y = matmul %b, %w\n"
+                               "  return y = %y\n"
+                               "}\n";
+
+/* Two runs of a program with inputs of its own: into out[1] in a state, into out[0] by sn_run. */
+static void run_both_ways(sn_context *ctx, sn_program *p, sn_run_state *st) {
+    static float in[2][96 * 96], out[2][N];
+    for (int way = 0; way < 2; way++) {
+        sn_tensor *t[2], *y[2] = {wrap(ctx, p, out[way]), NULL};
+        for (int k = 0; k < 2; k++) {
+            sn_port port;
+            fill(in[k], 96 * 96, k);
+            cr_assert_eq(sn_program_input(&port, p, (unsigned)k), SN_OK);
+            cr_assert_eq(sn_tensor_wrap(&t[k], ctx, SN_CPU, in[k], SN_F32, port.rank, port.shape, NULL, 0), SN_OK);
+        }
+        sn_status status = way ? sn_run_with(st, t, y, NULL) : sn_run(p, t, y, NULL);
+        cr_assert_eq(status, SN_OK, "%s%s", sn_error(ctx), sn_run_state_error(st));
+        for (int k = 0; k < 2; k++) sn_tensor_destroy(t[k]);
+        sn_tensor_destroy(y[0]);
+    }
+    cr_expect_eq(memcmp(out[0], out[1], sizeof out[0]), 0);
+}
+
+/* One has intermediate values, the other an output on its way back to an input; whatever lies there at first. */
+Test(run_state, programs_share_memory_of_the_caller) {
+    sn_context *ctx = new_context();
+    sn_program *p[2] = {compile(ctx, products, NULL, NULL), compile(ctx, counting, NULL, NULL)};
+    sn_run_state *st[2], *none;
+    size_t size = 0;
+    for (int k = 0; k < 2; k++) {
+        size_t wants = sn_program_workspace_size(p[k]);
+        cr_assert_gt(wants, 0);
+        if (wants > size) size = wants;
+    }
+    unsigned char *memory = aligned_alloc(256, size + 256);
+    memset(memory, 0xff, size + 256);
+    for (int k = 0; k < 2; k++) {
+        cr_assert_eq(sn_run_state_create_in(&st[k], p[k], memory, size), SN_OK);
+        cr_expect_eq(sn_run_state_create_in(&none, p[k], memory, sn_program_workspace_size(p[k]) - 1),
+                     SN_ERROR_ARGUMENT);
+        cr_expect_eq(sn_run_state_create_in(&none, p[k], memory + 64, size), SN_ERROR_ARGUMENT);
+        cr_expect_eq(sn_run_state_create_in(&none, p[k], NULL, size), SN_ERROR_ARGUMENT);
+        cr_expect_null(none);
+    }
+    for (int round = 0; round < 6; round++) run_both_ways(ctx, p[round % 2], st[round % 2]);
+    for (size_t k = 0; k < 256; k++) cr_assert_eq(memory[size + k], 0xff);
+    for (int k = 0; k < 2; k++) {
+        sn_run_state_destroy(st[k]);
+        sn_program_destroy(p[k]);
+    }
+    free(memory);
+    sn_context_destroy(ctx);
+}
+
 Test(run_state, a_program_to_look_at_says_so) {
     sn_context *ctx = new_context();
     sn_graph *g;

@@ -450,6 +450,9 @@ KIND(EXTRA, p) {
 
 /* Elements. */
 KIND(DATA, p) { PICK({GOOD, P(memcpy(w->out[1].bytes + 2048, elements, sizeof elements))}, {NIL, P(NULL)}); }
+static _Alignas(256) char workspace[1 << 16];
+KIND(WORKSPACE, p) { PICK({GOOD, P(workspace)}, {ANY, P(NULL)}, {OBJECT, P(workspace + 16)}); }
+KIND(WORKSPACE_SIZE, n) { PICK({GOOD, {.n = sizeof workspace}}, {ANY, {.n = 0}}); }
 KIND(MAYBE_DATA, p) { PICK({GOOD, P(elements)}, {ANY, P(NULL)}); }
 KIND(ONNX_DATA, p) { PICK({GOOD, P(w->onnx)}, {NIL, P(NULL)}, {BAD, P(w->zeros)}); }
 KIND(ONNX_SIZE, n) { PICK({GOOD, {.n = w->onnx_size}}, {BAD, {.n = 0}}, {BAD, {.n = 40}}, {BAD, {.n = SIZE_MAX}}); }
@@ -699,12 +702,24 @@ static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdi
 
 /* Functions without a verdict: nothing can be refused. */
 static bool has_verdict(const row *r) {
-    static const char *const none[] = {
-        "sn_error",           "sn_error_status",         "sn_error_clear",      "sn_free",
-        "sn_graph_error",     "sn_graph_input_count",    "sn_node_dtype",       "sn_graph_output_count",
-        "sn_node_rank",       "sn_node_shape",           "sn_program_get_info", "sn_program_input_count",
-        "sn_weights_count",   "sn_program_output_count", "sn_tensor_get_info",  "sn_run_state_error",
-        "sn_run_state_status"};
+    static const char *const none[] = {"sn_error",
+                                       "sn_error_status",
+                                       "sn_error_clear",
+                                       "sn_free",
+                                       "sn_graph_error",
+                                       "sn_graph_input_count",
+                                       "sn_node_dtype",
+                                       "sn_graph_output_count",
+                                       "sn_node_rank",
+                                       "sn_node_shape",
+                                       "sn_program_get_info",
+                                       "sn_program_input_count",
+                                       "sn_weights_count",
+                                       "sn_program_output_count",
+                                       "sn_tensor_get_info",
+                                       "sn_run_state_error",
+                                       "sn_run_state_status",
+                                       "sn_program_workspace_size"};
     for (size_t k = 0; k < SN_COUNT(none); k++)
         if (!strcmp(none[k], r->name)) return false;
     return true;

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""bench/gen_networks.py [FOLDER]: writes whole networks as graphs without elements of their weights: a transformer, ResNet-50, a U-Net.
+
+They are for what only a whole network shows, such as how its intermediates share memory: `sinter plan FOLDER/resnet50_f32_32.sn`. Weights have names
+and shapes and no elements, so that a file is a few kilobytes; to run one, inputs could stand in their place.
+"""
+import graphs
+
+
+class Graph:
+    """Lines of a graph; each method adds one value and gives its name."""
+
+    def __init__(self, name, dtype, inputs):
+        self.name, self.dtype, self.lines, self.n = name, dtype, [], 0
+        self.head = f"graph @{name}({', '.join(f'%{k}: {t}' for k, t in inputs.items())}) {{"
+
+    def add(self, text):
+        self.n += 1
+        self.lines.append(f"  %v{self.n} = {text}")
+        return f"%v{self.n}"
+
+    def weight(self, name, *shape):
+        return self.add(f'weight name="{name}" dtype={self.dtype} shape={list(shape)}')
+
+    def reshape(self, x, *shape):
+        return self.add(f"reshape {x} shape={list(shape)}")
+
+    def text(self, **outputs):
+        returns = ", ".join(f"{k} = {v}" for k, v in outputs.items())
+        return "\n".join([self.head, *self.lines, f"  return {returns}", "}", ""])
+
+
+# ---- a transformer as GPT-2 is: norms before, learnt positions ----
+
+def linear(g, x, name, n, k):
+    p = g.add(f"matmul {x}, {g.weight(name + '.w', k, n)}")
+    return g.add(f"add {p}, {g.weight(name + '.b', n)}")
+
+
+def norm(g, x, name, n):
+    return g.add(f"layer_norm {x}, {g.weight(name + '.w', n)}, {g.weight(name + '.b', n)} eps=1e-5")
+
+
+def heads(g, x, b, s, d, h):
+    return g.add(f"permute {g.reshape(x, b, s, h, d // h)} perm=[0, 2, 1, 3]")
+
+
+def attention(g, x, name, b, s, d, h):
+    qkv = linear(g, x, name + ".qkv", 3 * d, d)
+    q, k, v = (heads(g, g.add(f"slice {qkv} axis=2 start={i * d} stop={(i + 1) * d}"), b, s, d, h) for i in range(3))
+    kt = g.add(f"permute {k} perm=[0, 1, 3, 2]")
+    p = g.add(f"matmul {q}, {kt}")
+    scale = g.add(f"full value={(d // h) ** -0.5} dtype={g.dtype} shape=[]")
+    w = g.add(f"softmax {g.add(f'mul {p}, {scale}')} axis=3")
+    y = g.add(f"permute {g.add(f'matmul {w}, {v}')} perm=[0, 2, 1, 3]")
+    return linear(g, g.reshape(y, b, s, d), name + ".out", d, d)
+
+
+def transformer(layers, b, s, d, h, vocabulary, dtype):
+    g = Graph("transformer", dtype, {"ids": f"i64[{b}, {s}]"})
+    x = g.add(f"index_select {g.weight('tokens', vocabulary, d)}, %ids axis=0")
+    x = g.add(f"add {x}, {g.weight('positions', s, d)}")
+    for i in range(layers):
+        x = g.add(f"add {x}, {attention(g, norm(g, x, f'{i}.norm1', d), f'{i}.attention', b, s, d, h)}")
+        y = g.add(f"gelu_tanh {linear(g, norm(g, x, f'{i}.norm2', d), f'{i}.up', 4 * d, d)}")
+        x = g.add(f"add {x}, {linear(g, y, f'{i}.down', d, 4 * d)}")
+    return g.text(y=norm(g, x, "norm", d))
+
+
+# ---- images ----
+
+def conv(g, x, name, o, c, k, stride=1):
+    return g.add(f"conv {x}, {g.weight(name, o, c, k, k)} stride={[stride] * 2} padding={[k // 2] * 2}")
+
+
+def batch_norm(g, x, name, c):
+    return g.add(f"batch_norm {x}, {', '.join(g.weight(f'{name}.{w}', c) for w in ('w', 'b', 'mean', 'var'))} eps=1e-5")
+
+
+def conv_bn(g, x, name, o, c, k, stride=1, relu=True):
+    y = batch_norm(g, conv(g, x, name, o, c, k, stride), name, o)
+    return g.add(f"relu {y}") if relu else y
+
+
+def max_pool(g, x, k, stride, padding=0):
+    if padding:
+        x = g.add(f"pad {x} low=[0, 0, {padding}, {padding}] high=[0, 0, {padding}, {padding}] value=-inf")
+    rows = g.add(f"unfold {x} axis=2 size={k} step={stride}")
+    return g.add(f"amax {g.add(f'unfold {rows} axis=3 size={k} step={stride}')} axes=[4, 5]")
+
+
+def bottleneck(g, x, name, c, width, stride):
+    y = conv_bn(g, x, name + ".1", width, c, 1)
+    y = conv_bn(g, y, name + ".2", width, width, 3, stride)
+    y = conv_bn(g, y, name + ".3", 4 * width, width, 1, relu=False)
+    if stride > 1 or c != 4 * width:
+        x = conv_bn(g, x, name + ".down", 4 * width, c, 1, stride, relu=False)
+    return g.add(f"relu {g.add(f'add {y}, {x}')}")
+
+
+def resnet50(n, dtype):
+    g = Graph("resnet50", dtype, {"x": f"{dtype}[{n}, 3, 224, 224]"})
+    x = max_pool(g, conv_bn(g, "%x", "stem", 64, 3, 7, 2), 3, 2, 1)
+    c = 64
+    for stage, (blocks, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
+        for i in range(blocks):
+            x = bottleneck(g, x, f"{stage}.{i}", c, width, 2 if stage and not i else 1)
+            c = 4 * width
+    return g.text(y=linear(g, g.add(f"mean {x} axes=[2, 3]"), "fc", 1000, c))
+
+
+def double_conv(g, x, name, o, c):
+    return conv_bn(g, conv_bn(g, x, name + ".1", o, c, 3), name + ".2", o, o, 3)
+
+
+def up(g, x, name, o, c):
+    """A transposed convolution 2x2 of stride 2, as sn_conv_transpose builds it."""
+    w = g.add(f"permute {g.add(f'flip {g.weight(name, c, o, 2, 2)} axes=[2, 3]')} perm=[1, 0, 2, 3]")
+    return g.add(f"conv {x}, {w} padding=[1, 1] input_dilation=[2, 2]")
+
+
+def unet(n, size, widths, dtype):
+    g = Graph("unet", dtype, {"x": f"{dtype}[{n}, 3, {size}, {size}]"})
+    x, c, kept = "%x", 3, []
+    for i, width in enumerate(widths):
+        x = double_conv(g, max_pool(g, x, 2, 2) if i else x, f"down{i}", width, c)
+        kept.append(x)
+        c = width
+    for i in reversed(range(len(widths) - 1)):
+        x = g.add(f"concat {kept[i]}, {up(g, x, f'up{i}', widths[i], c)} axis=1")
+        c = widths[i]
+        x = double_conv(g, x, f"up{i}", c, 2 * c)
+    return g.text(y=conv(g, x, "out", 2, c, 1))
+
+
+NETWORKS = {
+    "transformer_bf16_12x8x1024x768": transformer(12, 8, 1024, 768, 12, 50257, "bf16"),
+    "resnet50_f32_32": resnet50(32, "f32"),
+    "unet_f32_4x256": unet(4, 256, (64, 128, 256, 512, 1024), "f32"),
+}
+
+path = graphs.folder("networks")
+for name, text in NETWORKS.items():
+    graphs.write(path, name, "a whole network, weights by name alone", text)
