@@ -1,5 +1,5 @@
-/* run.c: `sinter run`: compile a graph, run it on inputs from files or seeds, check it against the evaluator, print or
- * save its outputs.
+/* run.c: `sinter run`: compile a graph, or load an image, run it on inputs from files or seeds, check it against the evaluator,
+ * print or save its outputs.
  */
 #include "tools/tool.h"
 
@@ -9,7 +9,7 @@
 #include <time.h>
 
 static const char help[] =
-    "usage: sinter run [options] FILE|-\n"
+    "usage: sinter run [options] FILE|IMAGE|-\n"
     "  --device=WHERE          auto, cpu, cuda\n"
     "  --ordinal=N             which CUDA device\n"
     "  --input NAME=VALUE      FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER (MEMBER: NAME if not given),\n"
@@ -234,6 +234,21 @@ static void print_timings(const sn_program *p, double read_ms) {
                i->cache_stored, i->cache_evicted, i->cache_damaged);
 }
 
+/* An image has a program, and no graph. */
+static sn_status load_image(sn_program **out, sn_context *ctx, const run_args *r) {
+    sn_load_options o = {.struct_size = sizeof o, .device = r->o.device, .ordinal = r->o.ordinal, .threads = r->o.threads};
+    if (r->check_kernels) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: an image has no kernels to check", r->path);
+    return sn_program_load(out, ctx, r->path, &o);
+}
+
+static sn_status compile(sn_program **out, sn_graph **g, sn_context *ctx, const run_args *r, double *read_ms) {
+    double start = now_ms();
+    SN_TRY(tool_load(g, ctx, r->path, &r->dims, &r->in));
+    *read_ms = now_ms() - start;
+    if (r->check_kernels) SN_TRY(tool_check_kernels(ctx, *g, &r->o, &r->in));
+    return sn_compile(out, *g, &r->o);
+}
+
 int tool_run(sn_context *ctx, int argc, char **argv) {
     run_args r = {.wrapper = "generated", .o = {.struct_size = sizeof r.o}};
     int code = parse(&r, argc, argv);
@@ -248,11 +263,8 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;
     sn_program *p = NULL;
-    double start = now_ms();
-    sn_status status = tool_load(&g, ctx, r.path, &r.dims, &r.in);
-    double read_ms = now_ms() - start;
-    if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o, &r.in);
-    if (status == SN_OK) status = sn_compile(&p, g, &r.o);
+    double read_ms = 0;
+    sn_status status = tool_is_image(r.path) ? load_image(&p, ctx, &r) : compile(&p, &g, ctx, &r, &read_ms);
     if (status == SN_OK && r.timings) print_timings(p, read_ms);
     if (status == SN_OK && r.kernels) print_kernels(p);
     if (status == SN_OK) status = both ? run_both(ctx, p, &r) : run_one(p, &r, interpreted);
