@@ -155,8 +155,10 @@ static void blob(io *s, sn_image_bytes *b, uint64_t align) {
 
 /* ---- records ---- */
 
-enum { LEAST_PORT = 48, LEAST_CONST = 52, LEAST_BUF = 28, LEAST_ARG = 12, LEAST_STEP = 36, LEAST_FORMAL = 20,
-       LEAST_KERNEL = 100, LEAST_MAP = 40, LEAST_SLOT = 20, LEAST_PART = 100 };
+/* Bytes that a record takes at least. */
+
+enum { LEAST_PORT = 36, LEAST_CONST = 48, LEAST_BUF = 28, LEAST_ARG = 12, LEAST_STEP = 24, LEAST_FORMAL = 20,
+       LEAST_KERNEL = 68, LEAST_MAP = 40, LEAST_SLOT = 20, LEAST_PART = 100 };
 
 static void walk_port(io *s, sn_image_port *p) {
     text(s, &p->name);
