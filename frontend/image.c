@@ -327,6 +327,7 @@ static sn_status choose(sn_program *p, const char *device, unsigned ordinal) {
 }
 
 static sn_status give(sn_program *p, const sn_weight_info *constants, unsigned n) {
+    if (n && !constants) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constants: NULL for %u", n);
     if (n > SN_LIST_MAX) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constants: %u are given; at most %d", n, SN_LIST_MAX);
     for (unsigned i = 0; i < n; i++) {
         const sn_weight_info *c = &constants[i];

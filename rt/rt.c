@@ -134,6 +134,8 @@ static sn_status find_constant(const sn_rt_program *p, const char *name) {
 }
 
 static sn_status give(sn_rt_program *p, const sn_rt_options *o) {
+    if (o->n_constants && !o->constants)
+        return sn_fail(&p->rt->env, SN_ERROR_ARGUMENT, "constants: NULL for %u", o->n_constants);
     for (unsigned i = 0; i < o->n_constants; i++) {
         const sn_rt_constant *c = &o->constants[i];
         if (!c->name || (!c->data && c->size))
@@ -339,10 +341,25 @@ static void *output_address(const sn_rt_state *st, uint32_t k, void *given) {
     return o->own_offset < 0 ? st->inputs[o->writes] : (char *)st->own + o->own_offset;
 }
 
+static sn_status check_address(sn_rt_state *st, const sn_image_port *p, const char *what, const void *address) {
+    size_t bytes = storage_bytes(p);
+    if (!bytes) return SN_OK;
+    if (!address) return sn_fail(&st->env, SN_ERROR_ARGUMENT, "%s %s: no storage was given", what, p->name);
+    if ((uintptr_t)address % (p->align ? p->align : 1) == 0) return SN_OK;
+    return sn_fail(&st->env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %u bytes", what,
+                   p->name, address, p->align);
+}
+
 static sn_status run(sn_rt_state *st, const void *const *inputs, void *const *outputs, void *stream) {
     const sn_image_part *part = st->p->part;
-    for (uint32_t k = 0; k < part->n_inputs; k++) st->inputs[k] = (void *)(uintptr_t)inputs[k];
-    for (uint32_t k = 0; k < part->n_outputs; k++) st->outputs[k] = output_address(st, k, outputs[k]);
+    for (uint32_t k = 0; k < part->n_inputs; k++) {
+        st->inputs[k] = (void *)(uintptr_t)inputs[k];
+        SN_TRY(check_address(st, &part->inputs[k], "input", inputs[k]));
+    }
+    for (uint32_t k = 0; k < part->n_outputs; k++) {
+        st->outputs[k] = output_address(st, k, outputs[k]);
+        if (part->outputs[k].writes < 0) SN_TRY(check_address(st, &part->outputs[k], "output", outputs[k]));
+    }
     return sn_prog_run(st->runs, st->inputs, st->outputs, stream, true);
 }
 

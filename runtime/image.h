@@ -15,8 +15,7 @@
 
 enum {
     SN_IMAGE_VERSION = 1,
-    SN_IMAGE_PAGE = 4096, /* constants and host code begin at a multiple of it in the file */
-    SN_IMAGE_ALIGN = 256  /* what an element of either begins at */
+    SN_IMAGE_ALIGN = 256 /* bytes: what a constant begins at in the file, which is mapped, and so in memory */
 };
 
 /* Bytes of the file, or of whoever made the image: borrowed. */
@@ -120,7 +119,7 @@ typedef struct sn_image {
 
 /* Write it to a file: whole, or what was there stays. Bytes of constants go straight there. */
 sn_status sn_image_write(sn_env *env, const sn_image *image, const char *path);
-/* The same bytes in the arena, at a multiple of SN_IMAGE_PAGE. */
+/* The same bytes in the arena, at a multiple of SN_IMAGE_ALIGN. */
 sn_status sn_image_encode(sn_image_bytes *out, const sn_image *image, sn_arena *arena);
 /* Read and check. The bytes are borrowed and begin at a multiple of SN_IMAGE_ALIGN. `name`: for messages. */
 sn_status sn_image_read(sn_image **out, sn_env *env, sn_arena *arena, const char *name, sn_image_bytes file);

@@ -27,7 +27,7 @@ typedef struct head {
     sn_cache_key fields, self; /* self: of the head with zeroes here */
 } head;
 
-static const char zeroes[SN_IMAGE_PAGE];
+static const char zeroes[SN_IMAGE_ALIGN];
 
 /* Head, blobs with what lies between them, fields: one after the other. */
 typedef struct layout {
@@ -46,7 +46,7 @@ static void lay_out(layout *l, const sn_image *image, sn_arena *arena) {
     uint32_t n;
     uint64_t at = sizeof l->head;
     sn_text_init(&l->fields, arena->env);
-    sn_image_put(&l->fields, &blobs, &n, image, SN_IMAGE_PAGE, arena);
+    sn_image_put(&l->fields, &blobs, &n, image, sizeof l->head, arena);
     SN_PUSH(arena, &l->parts, ((sn_file_part){&l->head, sizeof l->head}));
     for (uint32_t i = 0; i < n; i++) {
         SN_PUSH(arena, &l->parts, ((sn_file_part){zeroes, (size_t)(blobs[i].offset - at)}));
@@ -75,8 +75,8 @@ sn_status sn_image_write(sn_env *env, const sn_image *image, const char *path) {
 sn_status sn_image_encode(sn_image_bytes *out, const sn_image *image, sn_arena *arena) {
     layout l = {0};
     lay_out(&l, image, arena);
-    char *bytes = sn_alloc(arena, (size_t)l.head.file_size + SN_IMAGE_PAGE), *at;
-    bytes += -(uintptr_t)bytes % SN_IMAGE_PAGE;
+    char *bytes = sn_alloc(arena, (size_t)l.head.file_size + SN_IMAGE_ALIGN), *at;
+    bytes += -(uintptr_t)bytes % SN_IMAGE_ALIGN;
     at = bytes;
     for (uint32_t i = 0; i < l.parts.n; i++) {
         if (l.parts.at[i].size) memcpy(at, l.parts.at[i].at, l.parts.at[i].size);
@@ -105,6 +105,9 @@ static sn_status check_head(head *h, sn_env *env, const char *name, sn_image_byt
     if (h->file_size > file.size)
         return sn_fail(env, SN_ERROR_FILE, "%s: the image is cut off: it has %llu of %llu bytes", name,
                        (unsigned long long)file.size, (unsigned long long)h->file_size);
+    if (h->file_size < file.size)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: it goes on behind its end, at %llu", name,
+                       (unsigned long long)h->file_size);
     if (h->fields_at > h->file_size || h->fields_size > h->file_size - h->fields_at)
         return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: its fields lie outside of the file", name);
     return SN_OK;

@@ -357,7 +357,7 @@ static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
     flag(s, &p->only);
     size(s, &p->workspace), size(s, &p->prepared), size(s, &p->own_size);
     walk_ports(s, p);
-    blob(s, &p->code, SN_IMAGE_PAGE);
+    blob(s, &p->code, SN_IMAGE_ALIGN);
     LIST(s, p->slots, p->n_slots, LEAST_SLOT);
     for (uint32_t i = 0; i < p->n_slots; i++) walk_slot(s, &p->slots[i], p);
     LIST(s, p->bufs, p->n_bufs, LEAST_BUF);
