@@ -53,8 +53,8 @@ static sn_status refuse(const linker *l, const char *what, const char *which) {
 
 static sn_status open_piece(piece *p, const linker *l) {
     p->elf = p->o->bytes;
-    if (p->o->size < sizeof *p->elf || memcmp(p->elf->e_ident, ELFMAG, SELFMAG) != 0 || p->elf->e_ident[EI_CLASS] != ELFCLASS64 ||
-        p->elf->e_machine != EM_X86_64)
+    if (p->o->size < sizeof *p->elf || memcmp(p->elf->e_ident, ELFMAG, SELFMAG) != 0 ||
+        p->elf->e_ident[EI_CLASS] != ELFCLASS64 || p->elf->e_machine != EM_X86_64)
         return refuse(l, "machine code in images is that of x86-64", "");
     p->sections = (const Elf64_Shdr *)((const char *)p->o->bytes + p->elf->e_shoff);
     p->at = SN_NEWN(l->arena, uint64_t, p->elf->e_shnum + 1u);
@@ -71,7 +71,8 @@ static sn_status open_piece(piece *p, const linker *l) {
 
 /* Tables for unwinding and debuggers stay behind. */
 static bool is_loaded(const piece *p, uint32_t i) {
-    return (p->sections[i].sh_flags & SHF_ALLOC) && p->sections[i].sh_size && strcmp(section_name(p, i), ".eh_frame") != 0;
+    return (p->sections[i].sh_flags & SHF_ALLOC) && p->sections[i].sh_size &&
+           strcmp(section_name(p, i), ".eh_frame") != 0;
 }
 
 static sn_status place_sections(piece *p, linker *l) {
@@ -116,7 +117,8 @@ static uint64_t cell_of(linker *l, const cell *want) {
     uint32_t i = 0;
     for (; i < l->cells.n; i++) {
         const cell *c = &l->cells.at[i];
-        if (want->import ? c->import && !strcmp(c->import, want->import) : !c->import && c->target == want->target) break;
+        if (want->import ? c->import && !strcmp(c->import, want->import) : !c->import && c->target == want->target)
+            break;
     }
     if (i == l->cells.n) SN_PUSH(l->arena, &l->cells, *want);
     return l->cells_at + (uint64_t)i * CELL;

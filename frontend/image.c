@@ -24,8 +24,13 @@ typedef struct saving {
 } saving;
 
 static sn_image_port save_port(const sn_port *from, int64_t own_offset) {
-    sn_image_port p = {.name = from->name, .dtype = from->dtype, .rank = from->rank, .align = (uint32_t)from->align,
-                       .offset = from->offset, .writes = from->writes, .own_offset = own_offset};
+    sn_image_port p = {.name = from->name,
+                       .dtype = from->dtype,
+                       .rank = from->rank,
+                       .align = (uint32_t)from->align,
+                       .offset = from->offset,
+                       .writes = from->writes,
+                       .own_offset = own_offset};
     memcpy(p.shape, from->shape, sizeof p.shape);
     memcpy(p.strides, from->strides, sizeof p.strides);
     return p;
@@ -47,7 +52,8 @@ static void save_ports(saving *s) {
 static sn_status describe_const(sn_image_const *out, saving *s, const sn_buf_rec *b) {
     sn_module *m = s->p->m;
     int64_t elements, dense = 1;
-    *out = (sn_image_const){.name = b->weight.i ? sn_wt_get(m, b->weight)->name : b->name, .dtype = b->dtype, .rank = b->rank};
+    *out = (sn_image_const){
+        .name = b->weight.i ? sn_wt_get(m, b->weight)->name : b->name, .dtype = b->dtype, .rank = b->rank};
     SN_TRY(sn_wrap_number(&elements, m, b->size, "the size", b->name));
     for (uint32_t k = 0; k < b->rank; k++) {
         SN_TRY(sn_wrap_number(&out->shape[k], m, b->shape[k], "a size", b->name));
@@ -178,7 +184,8 @@ static sn_status save_host_code(saving *s) {
     for (uint32_t i = 0; i < code.n_slots; i++) {
         to->slots[i] = (sn_image_slot){code.slots[i].at, code.slots[i].import, code.slots[i].target};
         if (code.slots[i].import && !sn_image_has_import(code.slots[i].import))
-            return sn_fail(s->env, SN_ERROR_UNSUPPORTED, "the program's code calls %s, which images have not", code.slots[i].import);
+            return sn_fail(s->env, SN_ERROR_UNSUPPORTED, "the program's code calls %s, which images have not",
+                           code.slots[i].import);
     }
     for (uint32_t i = 0; i < to->n_kernels; i++)
         if (!to->kernels[i].library) to->kernels[i].entry = code.entries[i];
@@ -207,8 +214,7 @@ static sn_status save_part(saving *s) {
 /* ---- saving: the whole ---- */
 
 static sn_status can_save(sn_env *env, const sn_program *p) {
-    if (p->image)
-        return sn_fail(env, SN_ERROR_UNSUPPORTED, "the program was loaded from an image: copy that file");
+    if (p->image) return sn_fail(env, SN_ERROR_UNSUPPORTED, "the program was loaded from an image: copy that file");
     if (!p->m || (!p->gpu_code && !p->host)) return sn_fail(env, SN_ERROR_UNSUPPORTED, "the program has no code");
     return SN_OK;
 }
@@ -225,7 +231,8 @@ static sn_status check_alike(sn_env *env, const sn_program *a, const sn_program 
     if (a->n_inputs == b->n_inputs && a->n_outputs == b->n_outputs && same_ports(a->inputs, b->inputs, a->n_inputs) &&
         same_ports(a->outputs, b->outputs, a->n_outputs))
         return SN_OK;
-    return sn_fail(env, SN_ERROR_ARGUMENT, "the programs for %s and %s have different inputs or outputs", a->target.name, b->target.name);
+    return sn_fail(env, SN_ERROR_ARGUMENT, "the programs for %s and %s have different inputs or outputs",
+                   a->target.name, b->target.name);
 }
 
 sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, sn_arena *arena) {
@@ -249,7 +256,8 @@ enum { PROGRAMS_MAX = 64 };
 
 static sn_status save(sn_context *ctx, sn_program *const *programs, unsigned n, const char *path) {
     sn_image image;
-    if (!n || n > PROGRAMS_MAX) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%u programs are given; 1 to %d are wanted", n, PROGRAMS_MAX);
+    if (!n || n > PROGRAMS_MAX)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%u programs are given; 1 to %d are wanted", n, PROGRAMS_MAX);
     for (unsigned i = 0; i < n; i++)
         if (!programs[i] || programs[i]->ctx != ctx)
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "program %u: it is NULL or of another context", i);
@@ -267,8 +275,12 @@ sn_status sn_programs_save(sn_context *ctx, unsigned n, sn_program *const *progr
 /* ---- loading ---- */
 
 static sn_port load_port(sn_program *p, const sn_image_port *from) {
-    sn_port port = {.name = sn_strdup(&p->arena, from->name), .dtype = from->dtype, .rank = from->rank,
-                    .offset = from->offset, .align = from->align, .writes = from->writes};
+    sn_port port = {.name = sn_strdup(&p->arena, from->name),
+                    .dtype = from->dtype,
+                    .rank = from->rank,
+                    .offset = from->offset,
+                    .align = from->align,
+                    .writes = from->writes};
     memcpy(port.shape, from->shape, sizeof port.shape);
     memcpy(port.strides, from->strides, sizeof port.strides);
     return port;
@@ -294,8 +306,12 @@ static void load_ports(sn_program *p) {
 static void load_info(sn_program *p) {
     const sn_image_part *part = p->part;
     sn_program_info *info = &p->info;
-    *info = (sn_program_info){.device = p->device, .runnable = true, .target = p->target.name, .n_inputs = p->n_inputs,
-                              .n_outputs = p->n_outputs, .n_kernels = part->n_kernels,
+    *info = (sn_program_info){.device = p->device,
+                              .runnable = true,
+                              .target = p->target.name,
+                              .n_inputs = p->n_inputs,
+                              .n_outputs = p->n_outputs,
+                              .n_kernels = part->n_kernels,
                               .workspace = (size_t)part->workspace};
     for (uint32_t i = part->n_prepare; i < part->n_steps; i++) info->n_launches += part->steps[i].kind == SN_STEP_CALL;
     for (uint32_t k = 0; k < p->n_inputs; k++) info->moved += sn_port_bytes(&p->inputs[k]);
@@ -328,10 +344,12 @@ static sn_status choose(sn_program *p, const char *device, unsigned ordinal) {
 
 static sn_status give(sn_program *p, const sn_weight_info *constants, unsigned n) {
     if (n && !constants) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constants: NULL for %u", n);
-    if (n > SN_LIST_MAX) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constants: %u are given; at most %d", n, SN_LIST_MAX);
+    if (n > SN_LIST_MAX)
+        return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constants: %u are given; at most %d", n, SN_LIST_MAX);
     for (unsigned i = 0; i < n; i++) {
         const sn_weight_info *c = &constants[i];
-        if (!c->name || (!c->data && c->size)) return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constant %u: it has no name or no elements", i);
+        if (!c->name || (!c->data && c->size))
+            return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constant %u: it has no name or no elements", i);
         SN_PUSH(&p->arena, &p->given, ((sn_image_given){sn_strdup(&p->arena, c->name), c->data, c->size}));
     }
     return SN_OK;
@@ -390,7 +408,8 @@ sn_status sn_program_load(sn_program **out, sn_context *ctx, const char *path, c
 
 sn_status sn_program_needs_graph(const sn_program *p, const char *what) {
     if (!p->image) return SN_OK;
-    return sn_fail(&p->ctx->env, SN_ERROR_UNSUPPORTED, "%s: the program was loaded from an image, which has no graph", what);
+    return sn_fail(&p->ctx->env, SN_ERROR_UNSUPPORTED, "%s: the program was loaded from an image, which has no graph",
+                   what);
 }
 
 /* A change on its way. */
@@ -425,9 +444,11 @@ static sn_status set_constant(sn_program *p, const char *name, const void *data,
     sn_context *ctx = p->ctx;
     sn_prog_state *state;
     if (!p->image)
-        return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED, "constant %s: the program was compiled here; save it and load it first", name);
+        return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED,
+                       "constant %s: the program was compiled here; save it and load it first", name);
     if (atomic_load(&p->n_states))
-        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "constant %s: the program has run states; destroy them first", name);
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "constant %s: the program has run states; destroy them first",
+                       name);
     SN_TRY(check_given(p, name));
     change *c = SN_NEW(&ctx->scratch, change);
     *c = (change){.p = p, .number = given_number(p, name)};

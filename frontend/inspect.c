@@ -72,8 +72,12 @@ sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned ou
 /* ---- kernels ---- */
 
 static sn_kernel_info image_kernel(const sn_image_kernel *k) {
-    return (sn_kernel_info){.name = k->launch.name, .note = k->note, .grid = k->launch.grid,
-                            .block_x = k->launch.block_x, .block_y = k->launch.block_y, .ptx = k->launch.ptx,
+    return (sn_kernel_info){.name = k->launch.name,
+                            .note = k->note,
+                            .grid = k->launch.grid,
+                            .block_x = k->launch.block_x,
+                            .block_y = k->launch.block_y,
+                            .ptx = k->launch.ptx,
                             .library = k->library ? "a library" : NULL};
 }
 

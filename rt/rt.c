@@ -158,7 +158,8 @@ static sn_status load(request *r) {
     sn_env *env = &r->rt->env;
     sn_rt_options o = {0};
     if (r->options && r->options->struct_size != sizeof o)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "sn_rt_options: struct_size is %zu; set it to sizeof (%zu)", r->options->struct_size, sizeof o);
+        return sn_fail(env, SN_ERROR_ARGUMENT, "sn_rt_options: struct_size is %zu; set it to sizeof (%zu)",
+                       r->options->struct_size, sizeof o);
     if (r->options) o = *r->options;
     sn_rt_program *p = r->p = sn_heap_alloc(env, sizeof *p);
     *p = (sn_rt_program){.rt = r->rt, .threads = o.threads};
@@ -188,7 +189,8 @@ sn_status sn_rt_load(sn_rt_program **out, sn_rt *rt, const char *path, const sn_
     return load_into(out, (request){.rt = rt, .path = path, .options = options});
 }
 
-sn_status sn_rt_load_memory(sn_rt_program **out, sn_rt *rt, const void *image, size_t size, const sn_rt_options *options) {
+sn_status sn_rt_load_memory(sn_rt_program **out, sn_rt *rt, const void *image, size_t size,
+                            const sn_rt_options *options) {
     if (out) *out = NULL;
     if (!out || !rt || !image) return SN_ERROR_ARGUMENT;
     return load_into(out, (request){.rt = rt, .memory = {image, size}, .options = options});
@@ -256,8 +258,13 @@ static sn_status port(sn_rt_port *out, const sn_rt_program *p, const sn_image_po
         return sn_fail(&p->rt->env, SN_ERROR_ARGUMENT, "port %u: the program has %u", k, n);
     }
     const sn_image_port *from = &ports[k];
-    *out = (sn_rt_port){.name = from->name, .dtype = from->dtype, .rank = from->rank, .offset = from->offset,
-                        .align = from->align, .bytes = storage_bytes(from), .writes = from->writes};
+    *out = (sn_rt_port){.name = from->name,
+                        .dtype = from->dtype,
+                        .rank = from->rank,
+                        .offset = from->offset,
+                        .align = from->align,
+                        .bytes = storage_bytes(from),
+                        .writes = from->writes};
     memcpy(out->shape, from->shape, sizeof out->shape);
     memcpy(out->strides, from->strides, sizeof out->strides);
     return SN_OK;
@@ -271,8 +278,8 @@ sn_status sn_rt_output(sn_rt_port *out, const sn_rt_program *p, unsigned output)
     return out && p ? port(out, p, p->part->outputs, p->part->n_outputs, output) : SN_ERROR_ARGUMENT;
 }
 
-static sn_status find_port(unsigned *out, const sn_rt_program *p, const sn_image_port *ports, uint32_t n, const char *what,
-                           const char *name) {
+static sn_status find_port(unsigned *out, const sn_rt_program *p, const sn_image_port *ports, uint32_t n,
+                           const char *what, const char *name) {
     for (*out = 0; *out < n; (*out)++)
         if (!strcmp(ports[*out].name, name)) return SN_OK;
     *out = UINT_MAX;
@@ -346,8 +353,8 @@ static sn_status check_address(sn_rt_state *st, const sn_image_port *p, const ch
     if (!bytes) return SN_OK;
     if (!address) return sn_fail(&st->env, SN_ERROR_ARGUMENT, "%s %s: no storage was given", what, p->name);
     if ((uintptr_t)address % (p->align ? p->align : 1) == 0) return SN_OK;
-    return sn_fail(&st->env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %u bytes", what,
-                   p->name, address, p->align);
+    return sn_fail(&st->env, SN_ERROR_ARGUMENT, "%s %s: its storage at %p does not start at a multiple of %u bytes",
+                   what, p->name, address, p->align);
 }
 
 static sn_status run(sn_rt_state *st, const void *const *inputs, void *const *outputs, void *stream) {

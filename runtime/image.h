@@ -91,12 +91,12 @@ typedef struct sn_image_slot {
 } sn_image_slot;
 
 typedef struct sn_image_part {
-    const char *target;   /* "host", "sm_90a" */
-    const char *machine;  /* "x86_64", "nvptx" */
-    const char *cpu;      /* as LLVM calls it, for people */
-    uint64_t features;    /* CPU: bits of image_features.def that its code needs */
-    uint32_t sm;          /* GPU: 90 */
-    bool only;            /* GPU: no other generation runs it */
+    const char *target;  /* "host", "sm_90a" */
+    const char *machine; /* "x86_64", "nvptx" */
+    const char *cpu;     /* as LLVM calls it, for people */
+    uint64_t features;   /* CPU: bits of image_features.def that its code needs */
+    uint32_t sm;         /* GPU: 90 */
+    bool only;           /* GPU: no other generation runs it */
     int64_t workspace, prepared, own_size;
     sn_image_port *inputs, *outputs;
     sn_image_buf *bufs;
@@ -112,7 +112,8 @@ typedef struct sn_image {
     sn_image_const *consts;
     sn_image_part *parts; /* the loader takes the best that the machine runs */
     uint32_t n_consts, n_parts;
-    const char *hint; /* where the elements of constants that are given are to be found: a path beside the file; "": nowhere */
+    const char
+        *hint; /* where the elements of constants that are given are to be found: a path beside the file; "": nowhere */
 } sn_image;
 
 /* ---- bytes (image_file.c) ---- */

@@ -7,6 +7,9 @@
 #define _GNU_SOURCE /* roundeven */
 #include "runtime/image.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -41,10 +44,15 @@ bool sn_image_has_import(const char *name) {
 
 /* ---- the processor ---- */
 
-static const struct {
-    const char *gcc, *llvm;
-} features[] = {
-#define FEATURE(gcc, llvm) {gcc, llvm},
+/* Registers of an answer of cpuid; bits of the system's word for what it saves. */
+enum { EAX, EBX, ECX, EDX, YMM = 0x06, ZMM = 0xe6 };
+
+typedef struct feature {
+    const char *llvm;
+    unsigned leaf, subleaf, word, bit, saved;
+} feature;
+static const feature features[] = {
+#define FEATURE(llvm, leaf, subleaf, word, bit, saved) {llvm, leaf, subleaf, word, bit, saved},
 #include "runtime/image_features.def"
 #undef FEATURE
 };
@@ -54,19 +62,35 @@ uint64_t sn_image_features_of(const char *llvm) {
     for (const char *word = llvm; *word;) {
         size_t n = strcspn(word, ",");
         for (size_t i = 0; i < SN_COUNT(features) && *word == '+'; i++)
-            if (strlen(features[i].llvm) == n - 1 && !memcmp(features[i].llvm, word + 1, n - 1)) bits |= UINT64_C(1) << i;
+            if (strlen(features[i].llvm) == n - 1 && !memcmp(features[i].llvm, word + 1, n - 1))
+                bits |= UINT64_C(1) << i;
         word += n + (word[n] == ',');
     }
     return bits;
 }
 
+#if defined(__x86_64__)
+static bool has_feature(const feature *f, unsigned saved) {
+    unsigned words[4];
+    if (!__get_cpuid_count(f->leaf, f->subleaf, &words[EAX], &words[EBX], &words[ECX], &words[EDX])) return false;
+    return (words[f->word] >> f->bit & 1) && (saved & f->saved) == f->saved;
+}
+
+/* Registers that the system saves for us; 0 where it does not say. */
+static unsigned saved_registers(void) {
+    enum { OSXSAVE = 27 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> OSXSAVE & 1)) return 0;
+    __asm__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return a;
+}
+#endif
+
 uint64_t sn_image_features_here(void) {
     uint64_t bits = 0;
 #if defined(__x86_64__)
-    unsigned i = 0;
-#define FEATURE(gcc, llvm) bits |= (uint64_t)(__builtin_cpu_supports(gcc) != 0) << i++;
-#include "runtime/image_features.def"
-#undef FEATURE
+    unsigned saved = saved_registers();
+    for (size_t i = 0; i < SN_COUNT(features); i++) bits |= (uint64_t)has_feature(&features[i], saved) << i;
 #endif
     return bits;
 }
@@ -86,7 +110,8 @@ static sn_status fill_slots(char *at, sn_env *env, const sn_image_part *part) {
         uintptr_t address = (uintptr_t)at + slot->target;
         if (slot->import) {
             if (!find_import(&import, slot->import))
-                return sn_fail(env, SN_ERROR_UNSUPPORTED, "the image's code calls %s, which this Sinter has not", slot->import);
+                return sn_fail(env, SN_ERROR_UNSUPPORTED, "the image's code calls %s, which this Sinter has not",
+                               slot->import);
             address = import_address(import);
         }
         memcpy(at + slot->at, &address, sizeof address);
@@ -98,7 +123,8 @@ sn_status sn_image_code_load(sn_image_code *out, sn_env *env, const sn_image_par
     *out = (sn_image_code){0};
     if (!part->code.size) return SN_OK;
     void *at = mmap(NULL, (size_t)part->code.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return sn_fail(env, SN_ERROR_MEMORY, "no memory for %llu bytes of code", (unsigned long long)part->code.size);
+    if (at == MAP_FAILED)
+        return sn_fail(env, SN_ERROR_MEMORY, "no memory for %llu bytes of code", (unsigned long long)part->code.size);
     *out = (sn_image_code){at, (size_t)part->code.size};
     memcpy(at, part->code.at, out->size);
     sn_status status = fill_slots(at, env, part);

@@ -54,8 +54,12 @@ static void lay_out(layout *l, const sn_image *image, sn_arena *arena) {
         at = blobs[i].offset + blobs[i].size;
     }
     SN_PUSH(arena, &l->parts, ((sn_file_part){l->fields.s, l->fields.n}));
-    l->head = (head){.version = SN_IMAGE_VERSION, .order = ORDER, .file_size = at + l->fields.n, .fields_at = at,
-                     .fields_size = l->fields.n, .fields = sn_cache_key_of(l->fields.s, l->fields.n)};
+    l->head = (head){.version = SN_IMAGE_VERSION,
+                     .order = ORDER,
+                     .file_size = at + l->fields.n,
+                     .fields_at = at,
+                     .fields_size = l->fields.n,
+                     .fields = sn_cache_key_of(l->fields.s, l->fields.n)};
     memcpy(l->head.mark, mark, sizeof mark);
     l->head.self = sum_head(l->head);
 }
@@ -92,13 +96,16 @@ bool sn_image_is(const void *bytes, size_t size) { return size >= sizeof mark &&
 /* ---- reading ---- */
 
 static sn_status check_head(head *h, sn_env *env, const char *name, sn_image_bytes file) {
-    if (!sn_image_is(file.at, (size_t)file.size)) return sn_fail(env, SN_ERROR_FILE, "%s: it is no image of Sinter", name);
-    if (file.size < sizeof *h) return sn_fail(env, SN_ERROR_FILE, "%s: the image is cut off: %llu bytes", name, (unsigned long long)file.size);
+    if (!sn_image_is(file.at, (size_t)file.size))
+        return sn_fail(env, SN_ERROR_FILE, "%s: it is no image of Sinter", name);
+    if (file.size < sizeof *h)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is cut off: %llu bytes", name, (unsigned long long)file.size);
     memcpy(h, file.at, sizeof *h);
-    if (h->order != ORDER) return sn_fail(env, SN_ERROR_FILE, "%s: the image was made on a machine of the other byte order", name);
+    if (h->order != ORDER)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image was made on a machine of the other byte order", name);
     if (h->version != SN_IMAGE_VERSION)
-        return sn_fail(env, SN_ERROR_FILE, "%s: the image has version %u of the format; this Sinter reads version %d", name,
-                       h->version, SN_IMAGE_VERSION);
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image has version %u of the format; this Sinter reads version %d",
+                       name, h->version, SN_IMAGE_VERSION);
     sn_cache_key self = sum_head(*h);
     if (memcmp(&self, &h->self, sizeof self) != 0)
         return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: the checksum of its head does not match", name);
@@ -117,7 +124,8 @@ sn_status sn_image_read(sn_image **out, sn_env *env, sn_arena *arena, const char
     head h;
     *out = NULL;
     if ((uintptr_t)file.at % SN_IMAGE_ALIGN)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "%s: an image in memory begins at a multiple of %d bytes", name, SN_IMAGE_ALIGN);
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s: an image in memory begins at a multiple of %d bytes", name,
+                       SN_IMAGE_ALIGN);
     SN_TRY(check_head(&h, env, name, file));
     sn_image_bytes fields = {(const char *)file.at + h.fields_at, h.fields_size};
     sn_cache_key sum = sn_cache_key_of(fields.at, (size_t)fields.size);

@@ -28,7 +28,8 @@ static const char *fault_of(const sn_image_part *p, sn_cuda *cu, sn_arena *a) {
     if (!cu) {
         uint64_t missing = p->features & ~sn_image_features_here();
         if (strcmp(p->machine, machine_here) != 0) return sn_strf(a, "is for %s, this is %s", p->machine, machine_here);
-        return missing ? sn_strf(a, "was made for %s: this CPU has no %s", p->cpu, sn_image_feature_name(missing)) : NULL;
+        return missing ? sn_strf(a, "was made for %s: this CPU has no %s", p->cpu, sn_image_feature_name(missing))
+                       : NULL;
     }
     sn_target device = {0};
     sn_cuda_target(cu, &device);
@@ -36,7 +37,8 @@ static const char *fault_of(const sn_image_part *p, sn_cuda *cu, sn_arena *a) {
     for (uint32_t i = 0; i < p->n_kernels; i++) {
         const sn_rt_kernel *k = &p->kernels[i].launch;
         if (k->shared_bytes > device.shared_bytes)
-            return sn_strf(a, "wants %u bytes of shared memory for %s, the device has %u", k->shared_bytes, k->name, device.shared_bytes);
+            return sn_strf(a, "wants %u bytes of shared memory for %s, the device has %u", k->shared_bytes, k->name,
+                           device.shared_bytes);
     }
     return NULL;
 }
@@ -53,7 +55,9 @@ sn_status sn_image_choose(const sn_image_part **out, sn_env *env, const sn_image
         else if (!*out || p->sm > (*out)->sm || (p->sm == (*out)->sm && p->only)) *out = p;
     }
     sn_status status = SN_OK;
-    if (!*out) status = sn_fail(env, SN_ERROR_TARGET, "no target of the image runs on the %s here: %s", cu ? "GPU" : "CPU", why);
+    if (!*out)
+        status =
+            sn_fail(env, SN_ERROR_TARGET, "no target of the image runs on the %s here: %s", cu ? "GPU" : "CPU", why);
     sn_arena_free(&scratch);
     return status;
 }
@@ -79,12 +83,16 @@ static sn_status const_data(const void **out, const loading *l, const sn_image_c
         const sn_image_given *g = &l->given[i];
         if (strcmp(g->name, c->name) != 0) continue;
         if (g->size != bytes)
-            return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: %zu bytes are given, it has %llu", c->name, g->size, (unsigned long long)bytes);
+            return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: %zu bytes are given, it has %llu", c->name, g->size,
+                           (unsigned long long)bytes);
         *out = g->data;
         return SN_OK;
     }
-    if (c->given) return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: it is not in the image and none is given", c->name);
-    if (c->data.size != bytes) return sn_fail(l->env, SN_ERROR_FILE, "constant %s: the image has %llu of its %llu bytes", c->name, (unsigned long long)c->data.size, (unsigned long long)bytes);
+    if (c->given)
+        return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: it is not in the image and none is given", c->name);
+    if (c->data.size != bytes)
+        return sn_fail(l->env, SN_ERROR_FILE, "constant %s: the image has %llu of its %llu bytes", c->name,
+                       (unsigned long long)c->data.size, (unsigned long long)bytes);
     return SN_OK;
 }
 
@@ -100,7 +108,8 @@ static sn_status add_buf(loading *l, uint32_t i) {
     SN_TRY(const_data(&r->data, l, c));
     uint64_t bytes = (uint64_t)b->elements * sn_dtype_bytes(b->dtype), has = sn_dtype_bytes(c->dtype);
     for (uint32_t k = 0; k < c->rank; k++) has *= (uint64_t)c->shape[k];
-    return bytes <= has ? SN_OK : sn_fail(l->env, SN_ERROR_FILE, "constant %s: the image reads beyond its end", c->name);
+    return bytes <= has ? SN_OK
+                        : sn_fail(l->env, SN_ERROR_FILE, "constant %s: the image reads beyond its end", c->name);
 }
 
 static void add_kernel(loading *l, uint32_t i) {

@@ -157,8 +157,18 @@ static void blob(io *s, sn_image_bytes *b, uint64_t align) {
 
 /* Bytes that a record takes at least. */
 
-enum { LEAST_PORT = 36, LEAST_CONST = 48, LEAST_BUF = 28, LEAST_ARG = 12, LEAST_STEP = 24, LEAST_FORMAL = 20,
-       LEAST_KERNEL = 68, LEAST_MAP = 40, LEAST_SLOT = 20, LEAST_PART = 100 };
+enum {
+    LEAST_PORT = 36,
+    LEAST_CONST = 48,
+    LEAST_BUF = 28,
+    LEAST_ARG = 12,
+    LEAST_STEP = 24,
+    LEAST_FORMAL = 20,
+    LEAST_KERNEL = 68,
+    LEAST_MAP = 40,
+    LEAST_SLOT = 20,
+    LEAST_PART = 100
+};
 
 static void walk_port(io *s, sn_image_port *p) {
     text(s, &p->name);
@@ -201,7 +211,8 @@ static void walk_args(io *s, sn_image_step *x, const sn_image_part *p) {
     for (uint32_t i = 0; i < x->n_args; i++) {
         ONE_OF(s, x->args[i].buf, p->n_bufs, "buffer");
         size(s, &x->args[i].offset);
-        if (!s->fault && x->args[i].offset > p->bufs[x->args[i].buf].elements) fault(s, "an argument is outside of its buffer");
+        if (!s->fault && x->args[i].offset > p->bufs[x->args[i].buf].elements)
+            fault(s, "an argument is outside of its buffer");
     }
 }
 
@@ -214,7 +225,8 @@ static void walk_step(io *s, sn_image_step *x, const sn_image_part *p) {
     if (x->kind == SN_STEP_CALL) {
         ONE_OF(s, x->kernel, p->n_kernels, "kernel");
         walk_args(s, x, p);
-        if (!s->fault && x->n_args != p->kernels[x->kernel].n_formals) fault(s, "a call has not as many arguments as its kernel");
+        if (!s->fault && x->n_args != p->kernels[x->kernel].n_formals)
+            fault(s, "a call has not as many arguments as its kernel");
     }
     if (s->fault) return;
     if (x->kind == SN_STEP_CHECK && !has_port(p->bufs[x->buf].scope)) fault(s, "a check of what is no input or output");

@@ -39,7 +39,8 @@ static void put_formals(sn_text *t, const sn_image_kernel *k) {
     sn_text_put(t, "    (");
     for (uint32_t i = 0; i < k->n_formals; i++) {
         const sn_image_formal *f = &k->formals[i];
-        sn_text_printf(t, "%s%s%s%s", i ? ", " : "", sn_role_names[f->role], f->role ? " " : "", sn_dtypes[f->dtype].name);
+        sn_text_printf(t, "%s%s%s%s", i ? ", " : "", sn_role_names[f->role], f->role ? " " : "",
+                       sn_dtypes[f->dtype].name);
         put_sizes(t, f->shape, f->rank);
     }
     sn_text_put(t, ")\n");
@@ -48,7 +49,8 @@ static void put_formals(sn_text *t, const sn_image_kernel *k) {
 static void put_map(sn_text *t, const sn_tensor_map *m) {
     int64_t box[SN_MAP_RANK];
     for (uint32_t k = 0; k < m->rank; k++) box[k] = m->box[k];
-    sn_text_printf(t, "    tensor map of parameter %u at %lld: %s", m->param, (long long)m->offset, sn_dtypes[m->dtype].name);
+    sn_text_printf(t, "    tensor map of parameter %u at %lld: %s", m->param, (long long)m->offset,
+                   sn_dtypes[m->dtype].name);
     put_sizes(t, m->dims, m->rank);
     sn_text_put(t, " strides ");
     put_sizes(t, m->strides, m->rank - 1);

@@ -1,25 +1,27 @@
-/* compile.c: `sinter compile`: a graph or model, compiled for one or several targets, as an image that runs without a compiler.
- * Needs no GPU for a GPU's target.
+/* compile.c: `sinter compile`: a graph or model, compiled for one or several targets, as an image that runs without a compiler,
+ * or as C source around one. Needs no GPU for a GPU's target.
  */
 #include "tools/tool.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char help[] = "usage: sinter compile [options] FILE|- -o IMAGE\n"
-                           "  -o IMAGE          the file to write: sinter run IMAGE, sn_program_load, sn_rt_load\n"
-                           "  --target=A,B      host, sm_75 .. sm_121, sm_90a: one file for all of them (host)\n"
-                           "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
-                           "  --threads N       CPU threads\n"
-                           "  --choices=A,B     what products and convolutions may become (see run)\n"
-                           "  --tune=MODE       off, records (default), on\n"
-                           "  --record-dir=DIR  the records\n"
-                           "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
-                           "  --verify=MODE     off, ends, each, paranoid\n"
-                           "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
+static const char help[] =
+    "usage: sinter compile [options] FILE|- -o IMAGE|--emit-c DIR\n"
+    "  -o IMAGE          the file to write: sinter run IMAGE, sn_program_load, sn_rt_load\n"
+    "  --emit-c DIR      DIR/NAME.c and DIR/NAME.h, by the graph's name: builds against libsinter-rt\n"
+    "  --target=A,B      host, sm_75 .. sm_121, sm_90a: one file for all of them (host)\n"
+    "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
+    "  --threads N       CPU threads\n"
+    "  --choices=A,B     what products and convolutions may become (see run)\n"
+    "  --tune=MODE       off, records (default), on\n"
+    "  --record-dir=DIR  the records\n"
+    "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+    "  --verify=MODE     off, ends, each, paranoid\n"
+    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
 
 typedef struct compile_args {
-    const char *path, *out;
+    const char *path, *out, *c_folder;
     char *targets;
     tool_dims dims;
     sn_compile_options o;
@@ -30,6 +32,7 @@ typedef struct compile_args {
 
 static int parse(compile_args *a, int argc, char **argv) {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"emit-c", required_argument, NULL, 'c'},
                                             TOOL_TARGET,
                                             TOOL_DIM,
                                             TOOL_THREADS,
@@ -45,6 +48,7 @@ static int parse(compile_args *a, int argc, char **argv) {
     for (int c; (c = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
         switch (c) {
         case 'o': a->out = optarg; break;
+        case 'c': a->c_folder = optarg; break;
         case TOOL_OPTION_TARGET: a->targets = optarg; break;
         case 'h': a->show_help = true; return TOOL_OK;
         default:
@@ -52,7 +56,7 @@ static int parse(compile_args *a, int argc, char **argv) {
         }
     }
     if (argc - optind != 1) return tool_misuse("compile: one FILE is wanted, %d given", argc - optind);
-    if (!a->out) return tool_misuse("compile: -o IMAGE is missing");
+    if (!a->out && !a->c_folder) return tool_misuse("compile: -o IMAGE or --emit-c DIR is missing");
     a->path = argv[optind];
     return TOOL_OK;
 }
@@ -81,7 +85,8 @@ int tool_compile(sn_context *ctx, int argc, char **argv) {
     sn_graph *g = NULL;
     sn_status status = tool_load(&g, ctx, a.path, &a.dims, NULL);
     if (status == SN_OK) status = compile_all(&a, ctx, g);
-    if (status == SN_OK) status = sn_programs_save(ctx, a.n, a.programs, a.out);
+    if (status == SN_OK && a.out) status = sn_programs_save(ctx, a.n, a.programs, a.out);
+    if (status == SN_OK && a.c_folder) status = sn_programs_emit_c(ctx, a.n, a.programs, a.c_folder);
     if (status != SN_OK) code = tool_fail(ctx);
     for (unsigned i = 0; i < a.n; i++) sn_program_destroy(a.programs[i]);
     sn_graph_destroy(g);

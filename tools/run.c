@@ -236,7 +236,8 @@ static void print_timings(const sn_program *p, double read_ms) {
 
 /* An image has a program, and no graph. */
 static sn_status load_image(sn_program **out, sn_context *ctx, const run_args *r) {
-    sn_load_options o = {.struct_size = sizeof o, .device = r->o.device, .ordinal = r->o.ordinal, .threads = r->o.threads};
+    sn_load_options o = {
+        .struct_size = sizeof o, .device = r->o.device, .ordinal = r->o.ordinal, .threads = r->o.threads};
     if (r->check_kernels) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: an image has no kernels to check", r->path);
     return sn_program_load(out, ctx, r->path, &o);
 }

@@ -57,9 +57,10 @@ typedef struct sn_rt_constant {
 /* Zeroed, but for struct_size: defaults. */
 typedef struct sn_rt_options {
     size_t struct_size; /* sizeof */
-    const char *device; /* "auto" (NULL): CUDA where there is a device that the image has code for, else the CPU; "cpu"; "cuda" */
-    unsigned ordinal;   /* which CUDA device */
-    unsigned threads;   /* of the CPU; 0: as many as the machine has */
+    const char *
+        device; /* "auto" (NULL): CUDA where there is a device that the image has code for, else the CPU; "cpu"; "cuda" */
+    unsigned ordinal;                /* which CUDA device */
+    unsigned threads;                /* of the CPU; 0: as many as the machine has */
     const sn_rt_constant *constants; /* in place of those in the image */
     unsigned n_constants;
 } sn_rt_options;
@@ -70,7 +71,8 @@ typedef struct sn_rt_options {
  * image's code is trusted: whoever could write the file decides what runs. */
 SN_RT_API sn_status sn_rt_load(sn_rt_program **out, sn_rt *rt, const char *path, const sn_rt_options *options);
 /* From memory: bytes that begin at a multiple of 256 and stay as long as the program. */
-SN_RT_API sn_status sn_rt_load_memory(sn_rt_program **out, sn_rt *rt, const void *image, size_t size, const sn_rt_options *options);
+SN_RT_API sn_status sn_rt_load_memory(sn_rt_program **out, sn_rt *rt, const void *image, size_t size,
+                                      const sn_rt_options *options);
 /* Refused, with sn_rt_error, while the program has states. */
 SN_RT_API void sn_rt_program_destroy(sn_rt_program *p);
 
@@ -83,7 +85,7 @@ typedef struct sn_rt_port {
     int64_t offset;               /* of the first element from the address that is given */
     size_t align;                 /* bytes that the address is a multiple of */
     size_t bytes;                 /* of storage, from that address on */
-    int writes;                   /* outputs: number of the input that takes the value, whose output is NULL; -1: none */
+    int writes; /* outputs: number of the input that takes the value, whose output is NULL; -1: none */
 } sn_rt_port;
 
 /* CUDA ordinal, -1: the CPU. */

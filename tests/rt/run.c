@@ -83,7 +83,8 @@ static int make_inputs(buffers *b, const sn_rt_program *p, int n, char **given) 
         if (!path) return fail(port.name, "no file is given");
         if (!read_npy(&f, path)) return fail(path, "cannot be read");
         b->inputs[k] = storage(port.bytes);
-        if (!spread(b->inputs[k], f.data + f.at, f.size - f.at, &port, false)) return fail(path, "has not as many bytes as the input");
+        if (!spread(b->inputs[k], f.data + f.at, f.size - f.at, &port, false))
+            return fail(path, "has not as many bytes as the input");
         free(f.data);
     }
     for (unsigned k = 0; k < sn_rt_output_count(p); k++) {
@@ -122,7 +123,8 @@ static int run(sn_rt_program *p, int n, char **given) {
     if (sn_rt_input_count(p) > MOST || sn_rt_output_count(p) > MOST) return fail("image", "too many inputs or outputs");
     int code = make_inputs(&b, p, n, given);
     if (code == 0 && sn_rt_state_create(&st, p) == SN_OK) {
-        if (sn_rt_run(st, (const void *const *)b.inputs, b.outputs, NULL) != SN_OK) code = fail("run", sn_rt_state_error(st));
+        if (sn_rt_run(st, (const void *const *)b.inputs, b.outputs, NULL) != SN_OK)
+            code = fail("run", sn_rt_state_error(st));
         if (code == 0) code = compare(&b, p, n, given);
         sn_rt_state_destroy(st);
     }
@@ -142,10 +144,12 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[at], "--cpu")) options.device = "cpu";
         if (!strcmp(argv[at], "--memory")) memory = true;
     }
-    if (at >= argc) return fail("usage", "rt-run [--cuda|--cpu|--memory] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...");
+    if (at >= argc)
+        return fail("usage", "rt-run [--cuda|--cpu|--memory] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...");
     if (sn_rt_create(&rt) != SN_OK) return fail("sn_rt_create", "failed");
     if (memory && !read_file(&image, argv[at])) return fail(argv[at], "cannot be read");
-    sn_status status = memory ? sn_rt_load_memory(&p, rt, image.data, image.size, &options) : sn_rt_load(&p, rt, argv[at], &options);
+    sn_status status =
+        memory ? sn_rt_load_memory(&p, rt, image.data, image.size, &options) : sn_rt_load(&p, rt, argv[at], &options);
     int code = status == SN_OK ? run(p, argc - at - 1, argv + at + 1) : fail("load", sn_rt_error(rt));
     sn_rt_program_destroy(p);
     sn_rt_destroy(rt);

@@ -59,7 +59,8 @@ static void expect_run(sn_program *p, float want) {
     cr_assert_eq(sn_tensor_write(x, (float[]){0, 1, 2, 3, 4, 5}, sizeof got), SN_OK);
     cr_assert_eq(sn_run(p, &x, &y, NULL), SN_OK, "%s", sn_error(p->ctx));
     cr_assert_eq(sn_tensor_read(got, y, sizeof got), SN_OK);
-    for (int i = 0; i < 6; i++) cr_expect_float_eq(got[i], ((float)i + want) * sqrtf(want), 1e-5f, "%g", (double)got[i]);
+    for (int i = 0; i < 6; i++)
+        cr_expect_float_eq(got[i], ((float)i + want) * sqrtf(want), 1e-5f, "%g", (double)got[i]);
     sn_tensor_destroy(x);
     sn_tensor_destroy(y);
 }
@@ -168,7 +169,8 @@ Test(image, refused) {
     expect_refused(&f, bytes, size, "the image is damaged: the checksum of its fields does not match");
     bytes[size - 1]--;
     bytes[256]++;
-    expect_refused(&f, bytes, size, "the image is damaged: a checksum of code or constants does not match: it was changed");
+    expect_refused(&f, bytes, size,
+                   "the image is damaged: a checksum of code or constants does not match: it was changed");
     free(bytes);
     end(&f);
 }
@@ -206,7 +208,8 @@ Test(image, a_full_disk_leaves_the_old_one) {
     setrlimit(RLIMIT_FSIZE, &limit);
     cr_expect_eq(sn_program_save(p, f.path), SN_ERROR_FILE);
     setrlimit(RLIMIT_FSIZE, &before);
-    cr_expect(strstr(sn_error(f.ctx), "cannot write /tmp/sinter-image-") && strstr(sn_error(f.ctx), ": File too large"), "%s", sn_error(f.ctx));
+    cr_expect(strstr(sn_error(f.ctx), "cannot write /tmp/sinter-image-") && strstr(sn_error(f.ctx), ": File too large"),
+              "%s", sn_error(f.ctx));
     cr_assert_eq(sn_program_load(&again, f.ctx, f.path, NULL), SN_OK, "%s", sn_error(f.ctx));
     expect_run(again, 1);
     sn_program_destroy(again);
@@ -259,25 +262,52 @@ Test(image, runtime_alone) {
 static sn_image_formal floats(sn_role role) { return (sn_image_formal){SN_F32, role, 1, {4}, 4}; }
 
 /* y = x + 1 + 2, by kernels of the fake driver, whose names say what they add. */
-static void make_chain(sn_image *image, sn_image_part *part, sn_image_kernel kernels[2], uint32_t sm, const char *target) {
+static void make_chain(sn_image *image, sn_image_part *part, sn_image_kernel kernels[2], uint32_t sm,
+                       const char *target) {
     static sn_image_formal formals[2];
     static sn_image_arg args[2][2] = {{{0, 0}, {2, 0}}, {{2, 0}, {1, 0}}};
-    static sn_image_buf bufs[] = {{"x", SN_F32, SN_BUF_INPUT, 0, 16, 4}, {"y", SN_F32, SN_BUF_OUTPUT, 0, 16, 4}, {"t", SN_F32, SN_BUF_TEMP, 0, 256, 4}};
+    static sn_image_buf bufs[] = {{"x", SN_F32, SN_BUF_INPUT, 0, 16, 4},
+                                  {"y", SN_F32, SN_BUF_OUTPUT, 0, 16, 4},
+                                  {"t", SN_F32, SN_BUF_TEMP, 0, 256, 4}};
     static sn_image_step steps[] = {{.kind = SN_STEP_CHECK, .buf = 0},
                                     {.kind = SN_STEP_ALLOC, .buf = 2, .size = 16},
                                     {.kind = SN_STEP_CALL, .kernel = 0, .args = args[0], .n_args = 2},
                                     {.kind = SN_STEP_CALL, .kernel = 1, .args = args[1], .n_args = 2}};
-    static sn_image_port x = {.name = "x", .dtype = SN_F32, .rank = 1, .align = 16, .shape = {4}, .strides = {1}, .writes = -1, .own_offset = -1}, y;
+    static sn_image_port x = {.name = "x",
+                              .dtype = SN_F32,
+                              .rank = 1,
+                              .align = 16,
+                              .shape = {4},
+                              .strides = {1},
+                              .writes = -1,
+                              .own_offset = -1},
+                         y;
     static const char *const names[] = {"add1", "add2"};
     y = x;
     y.name = "y";
     formals[0] = floats(SN_ROLE_IN), formals[1] = floats(SN_ROLE_OUT);
     for (int i = 0; i < 2; i++)
-        kernels[i] = (sn_image_kernel){.launch = {.name = names[i], .ptx = "ptx", .ptx_size = 3, .grid = 4, .block_x = 1, .block_y = 1},
-                                       .note = "", .schedule = "", .formals = formals, .n_formals = 2};
-    *part = (sn_image_part){.target = target, .machine = "nvptx", .cpu = "", .sm = sm, .workspace = 256, .inputs = &x,
-                            .outputs = &y, .n_inputs = 1, .n_outputs = 1, .bufs = bufs, .n_bufs = 3, .steps = steps,
-                            .n_steps = 4, .kernels = kernels, .n_kernels = 2};
+        kernels[i] = (sn_image_kernel){
+            .launch = {.name = names[i], .ptx = "ptx", .ptx_size = 3, .grid = 4, .block_x = 1, .block_y = 1},
+            .note = "",
+            .schedule = "",
+            .formals = formals,
+            .n_formals = 2};
+    *part = (sn_image_part){.target = target,
+                            .machine = "nvptx",
+                            .cpu = "",
+                            .sm = sm,
+                            .workspace = 256,
+                            .inputs = &x,
+                            .outputs = &y,
+                            .n_inputs = 1,
+                            .n_outputs = 1,
+                            .bufs = bufs,
+                            .n_bufs = 3,
+                            .steps = steps,
+                            .n_steps = 4,
+                            .kernels = kernels,
+                            .n_kernels = 2};
     *image = (sn_image){.maker = "test", .name = "chain", .hint = ""};
 }
 
@@ -317,8 +347,9 @@ Test(image, on_a_device) {
     image->parts[0].only = true;
     image->parts[2].sm = 91;
     cr_expect_eq(sn_image_choose(&part, &env, image, cu), SN_ERROR_TARGET);
-    cr_expect_str_eq(env.message, "no target of the image runs on the GPU here: sm_80 does not run on sm_90; sm_100 does not run "
-                                  "on sm_90; sm_90 does not run on sm_90");
+    cr_expect_str_eq(env.message,
+                     "no target of the image runs on the GPU here: sm_80 does not run on sm_90; sm_100 does not run "
+                     "on sm_90; sm_90 does not run on sm_90");
     sn_arena_free(&arena);
     sn_cuda_close(cu);
     cr_expect(fake.used == 0 && fake.modules == 0 && env.bytes_now == 0);

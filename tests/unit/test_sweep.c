@@ -132,7 +132,8 @@ static sn_program *load_program(const world *w) {
     sn_program *p;
     sn_load_options o = {.struct_size = sizeof o, .threads = 1};
     cr_assert_eq(sn_graph_create(&g, w->ctx, "image"), SN_OK);
-    sn_output(g, "y", sn_add(g, sn_input(g, "x", SN_F32, SN_LIST(2, 3)), sn_weight(g, "w", SN_F32, elements, SN_LIST(2, 3))));
+    sn_output(g, "y",
+              sn_add(g, sn_input(g, "x", SN_F32, SN_LIST(2, 3)), sn_weight(g, "w", SN_F32, elements, SN_LIST(2, 3))));
     cr_assert_eq(sn_compile(&p, g, &on_cpu), SN_OK, "%s", sn_error(w->ctx));
     cr_assert_eq(sn_program_save(p, w->image_path), SN_OK, "%s", sn_error(w->ctx));
     sn_program_destroy(p);
@@ -577,8 +578,8 @@ OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = 
              {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""},
              {.device = "cpu", .precision = ""}, {.device = "cpu", .choices = "fastest"}, {.device = "cpu", .tune = ""})
 OPTIONS_KIND(TUNE_OPTIONS, sn_tune_options, {0}, {.budget = -1}, {.budget = (double)NAN})
-OPTIONS_KIND(LOAD_OPTIONS, sn_load_options, {0}, {.device = ""}, {.device = "cuda", .ordinal = UINT_MAX}, {.n_constants = 1},
-             {.constants = &any_value, .n_constants = UINT_MAX})
+OPTIONS_KIND(LOAD_OPTIONS, sn_load_options, {0}, {.device = ""}, {.device = "cuda", .ordinal = UINT_MAX},
+             {.n_constants = 1}, {.constants = &any_value, .n_constants = UINT_MAX})
 OPTIONS_KIND(WATCH_OPTIONS, sn_watch_options, {.stop_at = "infinity"}, {.stop_at = ""}, {.kernels = "k0,"},
              {.stop_at = "nan", .kernels = "nothing"})
 OPTIONS_KIND(IMPORT_OPTIONS, sn_import_options, {0}, {.n_dims = 1}, {.n_values = 1}, {.n_texts = 1},
