@@ -273,8 +273,10 @@ sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena
 size_t sn_port_bytes(const sn_port *port);
 /* Fails for a program that was loaded from an image: `what` was asked. */
 sn_status sn_program_needs_graph(const sn_program *p, const char *what);
-/* Programs of the same graph, one for each target, as an image in the arena that borrows from them. */
-sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, sn_arena *arena);
+/* Programs of the same graph, one for each target, as an image in the arena that borrows from them. without_weights: these
+ * are given by who loads it. */
+sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, bool without_weights,
+                      sn_arena *arena);
 /* The same image as C source: FOLDER/NAME.c and FOLDER/NAME.h, by the name of the graph (image_c.c). */
 sn_status sn_programs_emit_c(sn_context *ctx, unsigned n, sn_program *const *programs, const char *folder);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */

@@ -16,6 +16,7 @@
 
 typedef struct saving {
     sn_env *env;
+    bool without_weights;
     sn_arena *arena;
     SN_VEC(sn_image_const) consts;
     sn_image_part *part;
@@ -61,12 +62,14 @@ static sn_status describe_const(sn_image_const *out, saving *s, const sn_buf_rec
     }
     if (dense != elements) out->rank = 1, out->shape[0] = elements;
     out->data = (sn_image_bytes){sn_buf_data(m, b), (uint64_t)elements * sn_dtype_bytes(b->dtype)};
+    out->given = s->without_weights && b->weight.i;
+    if (out->given) out->data = (sn_image_bytes){0};
     if (out->data.at || !out->data.size) return SN_OK;
     return sn_fail(s->env, SN_ERROR_ARGUMENT, "weight %s has no elements: none were attached", out->name);
 }
 
 static bool same_const(const sn_image_const *a, const sn_image_const *b) {
-    return a->dtype == b->dtype && a->data.size == b->data.size && a->rank == b->rank &&
+    return a->dtype == b->dtype && a->given == b->given && a->data.size == b->data.size && a->rank == b->rank &&
            !memcmp(a->shape, b->shape, sizeof a->shape) &&
            (a->data.at == b->data.at || !a->data.size || !memcmp(a->data.at, b->data.at, (size_t)a->data.size));
 }
@@ -235,9 +238,10 @@ static sn_status check_alike(sn_env *env, const sn_program *a, const sn_program 
                    a->target.name, b->target.name);
 }
 
-sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, sn_arena *arena) {
-    saving s = {.env = &ctx->env, .arena = arena};
-    *out = (sn_image){.maker = sn_version(), .name = programs[0]->source->graph.name, .hint = "", .n_parts = n};
+sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, bool without_weights,
+                      sn_arena *arena) {
+    saving s = {.env = &ctx->env, .arena = arena, .without_weights = without_weights};
+    *out = (sn_image){.maker = sn_version(), .name = programs[0]->source->graph.name, .n_parts = n};
     if (!out->name) out->name = "";
     out->parts = SN_NEWN(arena, sn_image_part, n + 1);
     for (unsigned i = 0; i < n; i++) {
@@ -254,22 +258,28 @@ sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *program
 
 enum { PROGRAMS_MAX = 64 };
 
-static sn_status save(sn_context *ctx, sn_program *const *programs, unsigned n, const char *path) {
+static sn_status save(sn_context *ctx, sn_program *const *programs, unsigned n, const char *path,
+                      const sn_save_options *options) {
     sn_image image;
+    sn_save_options o = {0};
+    SN_TRY(sn_options_read(&o, sizeof o, &ctx->env, "sn_save_options", options));
     if (!n || n > PROGRAMS_MAX)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%u programs are given; 1 to %d are wanted", n, PROGRAMS_MAX);
     for (unsigned i = 0; i < n; i++)
         if (!programs[i] || programs[i]->ctx != ctx)
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "program %u: it is NULL or of another context", i);
     SN_TRY(can_save(&ctx->env, programs[0]));
-    SN_TRY(sn_image_of(&image, ctx, programs, n, &ctx->scratch));
+    SN_TRY(sn_image_of(&image, ctx, programs, n, o.without_weights, &ctx->scratch));
     return sn_image_write(&ctx->env, &image, path);
 }
 
-sn_status sn_program_save(sn_program *p, const char *path) { SN_GUARD_RETURN(p, save(p->ctx, &p, 1, path), path); }
+sn_status sn_program_save(sn_program *p, const char *path) {
+    SN_GUARD_RETURN(p, save(p->ctx, &p, 1, path, NULL), path);
+}
 
-sn_status sn_programs_save(sn_context *ctx, unsigned n, sn_program *const *programs, const char *path) {
-    SN_GUARD_RETURN(ctx, save(ctx, programs, n, path), programs, path);
+sn_status sn_programs_save(sn_context *ctx, unsigned n, sn_program *const *programs, const char *path,
+                           const sn_save_options *options) {
+    SN_GUARD_RETURN(ctx, save(ctx, programs, n, path, options), programs, path);
 }
 
 /* ---- loading ---- */

@@ -127,7 +127,7 @@ static sn_status emit(sn_context *ctx, sn_program *const *programs, unsigned n, 
     sn_text h, c;
     if (!sn_folder_make(folder))
         return sn_fail(&ctx->env, SN_ERROR_FILE, "cannot make %s: %s", folder, strerror(errno));
-    SN_TRY(sn_image_of(&image, ctx, programs, n, a));
+    SN_TRY(sn_image_of(&image, ctx, programs, n, false, a));
     SN_TRY(sn_image_encode(&bytes, &image, a));
     const char *name = identifier(a, image.name);
     sn_text_init(&h, &ctx->env);

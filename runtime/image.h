@@ -112,8 +112,6 @@ typedef struct sn_image {
     sn_image_const *consts;
     sn_image_part *parts; /* the loader takes the best that the machine runs */
     uint32_t n_consts, n_parts;
-    const char
-        *hint; /* where the elements of constants that are given are to be found: a path beside the file; "": nowhere */
 } sn_image;
 
 /* ---- bytes (image_file.c) ---- */

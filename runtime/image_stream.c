@@ -388,7 +388,6 @@ static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
 static void walk(io *s, sn_image *image) {
     text(s, &image->maker);
     text(s, &image->name);
-    text(s, &image->hint);
     LIST(s, image->consts, image->n_consts, LEAST_CONST);
     for (uint32_t i = 0; i < image->n_consts; i++) walk_const(s, &image->consts[i]);
     LIST(s, image->parts, image->n_parts, LEAST_PART);

@@ -120,7 +120,6 @@ static void put_part(sn_text *t, const sn_image_part *p) {
 
 void sn_image_print(sn_text *t, const sn_image *image) {
     sn_text_printf(t, "image %s made by Sinter %s, format %d\n", image->name, image->maker, SN_IMAGE_VERSION);
-    if (*image->hint) sn_text_printf(t, "weights %s\n", image->hint);
     for (uint32_t i = 0; i < image->n_consts; i++) put_const(t, i, &image->consts[i]);
     for (uint32_t i = 0; i < image->n_parts; i++) put_part(t, &image->parts[i]);
 }

@@ -10,6 +10,7 @@ static const char help[] =
     "usage: sinter compile [options] FILE|- -o IMAGE|--emit-c DIR\n"
     "  -o IMAGE          the file to write: sinter run IMAGE, sn_program_load, sn_rt_load\n"
     "  --emit-c DIR      DIR/NAME.c and DIR/NAME.h, by the graph's name: builds against libsinter-rt\n"
+    "  --without-weights IMAGE has no elements of weights: sinter run IMAGE --weights=FILE\n"
     "  --target=A,B      host, sm_75 .. sm_121, sm_90a: one file for all of them (host)\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
@@ -22,6 +23,7 @@ static const char help[] =
 
 typedef struct compile_args {
     const char *path, *out, *c_folder;
+    sn_save_options save;
     char *targets;
     tool_dims dims;
     sn_compile_options o;
@@ -33,6 +35,7 @@ typedef struct compile_args {
 static int parse(compile_args *a, int argc, char **argv) {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
                                             {"emit-c", required_argument, NULL, 'c'},
+                                            {"without-weights", no_argument, NULL, 'w'},
                                             TOOL_TARGET,
                                             TOOL_DIM,
                                             TOOL_THREADS,
@@ -49,6 +52,7 @@ static int parse(compile_args *a, int argc, char **argv) {
         switch (c) {
         case 'o': a->out = optarg; break;
         case 'c': a->c_folder = optarg; break;
+        case 'w': a->save.without_weights = true; break;
         case TOOL_OPTION_TARGET: a->targets = optarg; break;
         case 'h': a->show_help = true; return TOOL_OK;
         default:
@@ -76,7 +80,7 @@ static sn_status compile_all(compile_args *a, sn_context *ctx, sn_graph *g) {
 }
 
 int tool_compile(sn_context *ctx, int argc, char **argv) {
-    compile_args a = {.o = {.struct_size = sizeof a.o}};
+    compile_args a = {.o = {.struct_size = sizeof a.o}, .save = {.struct_size = sizeof a.save}};
     int code = parse(&a, argc, argv);
     if (code != TOOL_OK) return code;
     if (a.show_help) return fputs(help, stdout), TOOL_OK;
@@ -85,7 +89,7 @@ int tool_compile(sn_context *ctx, int argc, char **argv) {
     sn_graph *g = NULL;
     sn_status status = tool_load(&g, ctx, a.path, &a.dims, NULL);
     if (status == SN_OK) status = compile_all(&a, ctx, g);
-    if (status == SN_OK && a.out) status = sn_programs_save(ctx, a.n, a.programs, a.out);
+    if (status == SN_OK && a.out) status = sn_programs_save(ctx, a.n, a.programs, a.out, &a.save);
     if (status == SN_OK && a.c_folder) status = sn_programs_emit_c(ctx, a.n, a.programs, a.c_folder);
     if (status != SN_OK) code = tool_fail(ctx);
     for (unsigned i = 0; i < a.n; i++) sn_program_destroy(a.programs[i]);

@@ -2,6 +2,7 @@
 #include "tools/tool.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char help[] = "usage: sinter image show|verify FILE\n"
@@ -19,6 +20,32 @@ bool tool_is_image(const char *path) {
     size_t n = f ? fread(first, 1, sizeof first, f) : 0;
     if (f) fclose(f);
     return sn_image_is(first, n);
+}
+
+static sn_status match_weights(sn_context *ctx, void *user) {
+    tool_weights *w = user;
+    sn_image_bytes file;
+    sn_image *image;
+    SN_TRY(sn_image_map(&file, &ctx->env, w->image));
+    sn_status status = sn_image_read(&image, &ctx->env, &ctx->scratch, w->image, file);
+    for (unsigned k = 0; k < w->n && status == SN_OK;) {
+        uint32_t i = 0;
+        while (i < image->n_consts && strcmp(image->consts[i].name, w->at[k].name)) i++;
+        if (i == image->n_consts) w->at[k] = w->at[--w->n];
+        else k++;
+    }
+    sn_image_unmap(&file);
+    return status;
+}
+
+sn_status tool_image_weights(tool_weights *w, sn_context *ctx) {
+    if (!w->file) return SN_OK;
+    SN_TRY(sn_weights_open(&w->open, ctx, w->file));
+    unsigned n = sn_weights_count(w->open);
+    w->at = calloc(n + 1, sizeof *w->at);
+    if (!w->at) return SN_ERROR_MEMORY;
+    for (; w->n < n; w->n++) SN_TRY(sn_weights_get(&w->at[w->n], w->open, w->n));
+    return sn_guarded(ctx, match_weights, w);
 }
 
 static sn_status run_image(sn_context *ctx, void *user) {

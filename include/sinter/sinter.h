@@ -611,9 +611,15 @@ SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, uns
  * SN_ERROR_UNSUPPORTED for a program that was itself loaded, and for code that an image cannot hold (of CPUs other than
  * x86-64). */
 SN_API sn_status sn_program_save(sn_program *p, const char *path);
+typedef struct sn_save_options {
+    size_t struct_size;
+    bool
+        without_weights; /* the file has no elements of weights: whoever loads it gives all of them by name (constants) */
+} sn_save_options;
 /* A bundle: several targets in one file, which has the constants once. The programs are of one graph, with the same names,
  * dtypes and shapes of inputs and outputs (SN_ERROR_ARGUMENT); all are of ctx. n: 1 to 64. */
-SN_API sn_status sn_programs_save(sn_context *ctx, unsigned n, sn_program *const *programs, const char *path);
+SN_API sn_status sn_programs_save(sn_context *ctx, unsigned n, sn_program *const *programs, const char *path,
+                                  const sn_save_options *options);
 
 typedef struct sn_load_options {
     size_t struct_size;

@@ -104,13 +104,30 @@ Test(image, constants_at_load) {
     end(&f);
 }
 
+/* Weights that are not in the file are asked for by name. */
+Test(image, without_weights) {
+    fixture f = begin();
+    sn_program *made = compiled(f.ctx, "host"), *p;
+    sn_save_options without = {.struct_size = sizeof without, .without_weights = true};
+    cr_assert_eq(sn_programs_save(f.ctx, 1, &made, f.path, &without), SN_OK, "%s", sn_error(f.ctx));
+    sn_program_destroy(made);
+    cr_expect_eq(sn_program_load(&p, f.ctx, f.path, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_str_eq(sn_error(f.ctx), "constant w: it is not in the image and none is given");
+    sn_weight_info w = {.name = "w", .data = tens, .size = sizeof tens};
+    sn_load_options o = {.struct_size = sizeof o, .constants = &w, .n_constants = 1};
+    cr_assert_eq(sn_program_load(&p, f.ctx, f.path, &o), SN_OK, "%s", sn_error(f.ctx));
+    expect_run(p, 10);
+    sn_program_destroy(p);
+    end(&f);
+}
+
 /* One weight in the file for three targets; here the CPU's part runs. */
 Test(image, bundle) {
     fixture f = begin();
     const char *const targets[] = {"sm_90a", "sm_80", "host"};
     sn_program *programs[3], *p;
     for (int i = 0; i < 3; i++) programs[i] = compiled(f.ctx, targets[i]);
-    cr_assert_eq(sn_programs_save(f.ctx, 3, programs, f.path), SN_OK, "%s", sn_error(f.ctx));
+    cr_assert_eq(sn_programs_save(f.ctx, 3, programs, f.path, NULL), SN_OK, "%s", sn_error(f.ctx));
     for (int i = 0; i < 3; i++) sn_program_destroy(programs[i]);
     sn_load_options o = {.struct_size = sizeof o, .device = "cpu"};
     cr_assert_eq(sn_program_load(&p, f.ctx, f.path, &o), SN_OK, "%s", sn_error(f.ctx));
@@ -308,7 +325,7 @@ static void make_chain(sn_image *image, sn_image_part *part, sn_image_kernel ker
                             .n_steps = 4,
                             .kernels = kernels,
                             .n_kernels = 2};
-    *image = (sn_image){.maker = "test", .name = "chain", .hint = ""};
+    *image = (sn_image){.maker = "test", .name = "chain"};
 }
 
 Test(image, on_a_device) {

@@ -578,6 +578,7 @@ OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = 
              {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""},
              {.device = "cpu", .precision = ""}, {.device = "cpu", .choices = "fastest"}, {.device = "cpu", .tune = ""})
 OPTIONS_KIND(TUNE_OPTIONS, sn_tune_options, {0}, {.budget = -1}, {.budget = (double)NAN})
+OPTIONS_KIND(SAVE_OPTIONS, sn_save_options, {0})
 OPTIONS_KIND(LOAD_OPTIONS, sn_load_options, {0}, {.device = ""}, {.device = "cuda", .ordinal = UINT_MAX},
              {.n_constants = 1}, {.constants = &any_value, .n_constants = UINT_MAX})
 OPTIONS_KIND(WATCH_OPTIONS, sn_watch_options, {.stop_at = "infinity"}, {.stop_at = ""}, {.kernels = "k0,"},
