@@ -106,6 +106,24 @@ static void size(io *s, int64_t *x) {
     fault(s, "a size is negative or too large");
 }
 
+/* No count of elements of a shape is beyond 64 bits. */
+static void check_shape(io *s, const int64_t *shape, uint32_t n) {
+    int64_t product = 1;
+    for (uint32_t k = 0; k < n; k++)
+        if (shape[k] && sn_mul_overflow(product, shape[k], &product)) fault(s, "a shape is too large");
+}
+
+/* Nor is a place of an element, from the start of the storage on. */
+static void check_reach(io *s, const sn_image_port *p) {
+    int64_t low = p->offset, high = p->offset, step = 0;
+    bool bad = p->offset < 0;
+    for (uint32_t k = 0; k < p->rank; k++) {
+        bad |= sn_mul_overflow(p->shape[k] ? p->shape[k] - 1 : 0, p->strides[k], &step);
+        bad |= sn_add_overflow(step < 0 ? low : high, step, step < 0 ? &low : &high);
+    }
+    if (bad || high > INT64_MAX / 64) fault(s, "a tensor reaches too far");
+}
+
 /* ---- blobs ---- */
 
 static uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
@@ -176,6 +194,8 @@ static void walk_port(io *s, sn_image_port *p) {
     rank(s, &p->rank, SN_MAX_RANK);
     for (uint32_t k = 0; k < p->rank; k++) size(s, &p->shape[k]), i64(s, &p->strides[k]);
     i64(s, &p->offset);
+    check_shape(s, p->shape, p->rank);
+    check_reach(s, p);
     u32(s, &p->align);
     i32(s, &p->writes);
     i64(s, &p->own_offset);
@@ -187,6 +207,7 @@ static void walk_const(io *s, sn_image_const *c) {
     ONE_OF(s, c->dtype, SN_N_DTYPES, "dtype");
     rank(s, &c->rank, SN_MAX_RANK);
     for (uint32_t k = 0; k < c->rank; k++) size(s, &c->shape[k]);
+    check_shape(s, c->shape, c->rank);
     flag(s, &c->given);
     blob(s, &c->data, SN_IMAGE_ALIGN);
 }
@@ -240,6 +261,7 @@ static void walk_formal(io *s, sn_image_formal *f) {
     ONE_OF(s, f->role, SN_N_ROLES, "role");
     rank(s, &f->rank, SN_MAX_RANK);
     for (uint32_t k = 0; k < f->rank; k++) size(s, &f->shape[k]);
+    check_shape(s, f->shape, f->rank);
     size(s, &f->numel);
 }
 
