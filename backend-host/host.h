@@ -14,4 +14,16 @@ sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *aren
 /* Generate it as an sn_wrapper_fn of that name into `mod`. */
 LLVMValueRef sn_wrapper_llvm(sn_cg *cg, LLVMModuleRef mod, const sn_wrapper_rows *rows, const char *name);
 
+/* An object with kernels first .. first+n-1, whose functions are `symbols`.0, .1, ... (link.c). */
+enum { SN_HOST_SYMBOL = 48 };
+typedef struct sn_host_object {
+    void *bytes;
+    size_t size;
+    uint32_t first, n;
+    char symbols[SN_HOST_SYMBOL];
+} sn_host_object;
+/* All but what they were made for. */
+sn_status sn_host_link(sn_host_image *out, sn_env *env, const sn_host_object *objects, uint32_t n, uint32_t n_kernels,
+                       sn_arena *arena);
+
 #endif

@@ -32,6 +32,23 @@ void sn_host_code_free(sn_host_code *code);
 sn_host_kernel sn_host_code_kernel(const sn_host_code *code, uint32_t kernel);
 uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel);
 sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code);
+
+/* The kernels as one piece of code that may lie anywhere, for an image (link.c): bytes into which a loader writes addresses. */
+typedef struct sn_host_slot {
+    uint64_t at;        /* where the address goes */
+    const char *import; /* of a function of the C library; NULL: of the code itself, */
+    uint64_t target;    /* at this byte */
+} sn_host_slot;
+typedef struct sn_host_image {
+    void *bytes;
+    size_t size;
+    uint64_t *entries; /* by kernel: where its function begins; UINT64_MAX: a library runs it */
+    sn_host_slot *slots;
+    uint32_t n_slots;
+    char *machine, *cpu, *features; /* "x86_64"; the processor that it was made for, and what that has, as LLVM says */
+} sn_host_image;
+/* Everything in the arena. Fails where code has what an image cannot hold. */
+sn_status sn_host_code_link(sn_host_image *out, const sn_host_code *code, sn_env *env, sn_arena *arena);
 /* LLVM IR text of all kernels as the host would compile them. */
 sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);
 

@@ -47,6 +47,8 @@ struct sn_host_code {
     sn_host_kernel *kernels;
     uint64_t *kept_bytes; /* by kernel */
     sn_wrapper_fn wrapper;
+    sn_arena arena; /* objects of kernels stay, for images */
+    SN_VEC(sn_host_object) objects;
 };
 
 /* One object on its way: kernels first .. first+n-1, or the wrapper (n is 0). */
@@ -69,15 +71,22 @@ typedef struct object {
 } object;
 
 typedef struct {
-    char at[64];
+    char at[SN_HOST_SYMBOL + 16];
 } symbol;
+
+/* What the symbols of an object begin with. */
+static void symbol_stem(char out[SN_HOST_SYMBOL], const object *o) {
+    char key[SN_CACHE_KEY_TEXT];
+    sn_cache_key_text(key, o->key);
+    if (o->cache) snprintf(out, SN_HOST_SYMBOL, "kernel.%s", key);
+    else snprintf(out, SN_HOST_SYMBOL, "kernel.%u", o->first);
+}
 
 static symbol kernel_symbol(const object *o, uint32_t number) {
     symbol s;
-    char key[SN_CACHE_KEY_TEXT];
-    sn_cache_key_text(key, o->key);
-    if (o->cache) snprintf(s.at, sizeof s.at, "kernel.%s.%u", key, number - o->first);
-    else snprintf(s.at, sizeof s.at, "kernel.%u.%u", o->first, number - o->first);
+    char stem[SN_HOST_SYMBOL];
+    symbol_stem(stem, o);
+    snprintf(s.at, sizeof s.at, "%s.%u", stem, number - o->first);
     return s;
 }
 
@@ -368,7 +377,10 @@ static sn_status make_piece(void *user, sn_env *env, uint32_t i) {
 static sn_status take_piece(void *user, uint32_t i) {
     compilation *c = user;
     object *o = &c->objects.at[i];
-    o->bytes = sn_memdup(c->arena, o->bytes, o->size);
+    sn_host_object kept = {.size = o->size, .first = o->first, .n = o->n};
+    o->bytes = kept.bytes = sn_memdup(&c->code->arena, o->bytes, o->size);
+    symbol_stem(kept.symbols, o);
+    SN_PUSH(&c->code->arena, &c->code->objects, kept);
     return SN_OK;
 }
 
@@ -430,6 +442,7 @@ sn_status sn_host_compile(sn_host_code **out, sn_module *m, bool with_kernels, c
     *out = NULL;
     sn_host_code *code = sn_heap_alloc(m->env, sizeof *code);
     *code = (sn_host_code){.env = m->env, .n_kernels = with_kernels ? m->kernels.n : 0};
+    sn_arena_init(&code->arena, m->env);
     code->kernels = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kernels);
     code->kept_bytes = sn_heap_alloc(m->env, code->n_kernels * sizeof *code->kept_bytes);
     for (uint32_t i = 0; i < code->n_kernels; i++) code->kernels[i] = NULL, code->kept_bytes[i] = 0;
@@ -455,6 +468,7 @@ sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_are
 void sn_host_code_free(sn_host_code *code) {
     if (!code) return;
     if (code->jit) LLVMConsumeError(LLVMOrcDisposeLLJIT(code->jit));
+    sn_arena_free(&code->arena);
     sn_heap_free(code->env, code->kept_bytes, code->n_kernels * sizeof *code->kept_bytes);
     sn_heap_free(code->env, code->kernels, code->n_kernels * sizeof *code->kernels);
     sn_heap_free(code->env, code, sizeof *code);
@@ -471,3 +485,17 @@ uint64_t sn_host_code_kept_bytes(const sn_host_code *code, uint32_t kernel) {
 }
 
 sn_wrapper_fn sn_host_code_wrapper(const sn_host_code *code) { return code->wrapper; }
+
+static char *take_message(sn_arena *arena, char *message) {
+    char *copy = sn_strdup(arena, message);
+    LLVMDisposeMessage(message);
+    return copy;
+}
+
+sn_status sn_host_code_link(sn_host_image *out, const sn_host_code *code, sn_env *env, sn_arena *arena) {
+    *out = (sn_host_image){.machine = take_message(arena, LLVMGetDefaultTargetTriple())};
+    out->machine[strcspn(out->machine, "-")] = 0;
+    out->cpu = take_message(arena, LLVMGetHostCPUName());
+    out->features = take_message(arena, LLVMGetHostCPUFeatures());
+    return sn_host_link(out, env, code->objects.at, code->objects.n, code->n_kernels, arena);
+}

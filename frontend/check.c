@@ -184,6 +184,7 @@ static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn
 static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
                        bool interpreted) {
     sn_arena *a = &p->ctx->scratch;
+    SN_TRY(sn_program_needs_graph(p, "sn_program_check"));
     SN_TRY(sn_program_bind(p, inputs, outputs)); /* before anything reads the tensors */
     sn_array *in = SN_NEWN(a, sn_array, p->n_inputs + 1);
     reference ref = {.inputs = in, .want = SN_NEWN(a, sn_array, p->n_outputs + 1)};

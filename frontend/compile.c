@@ -230,31 +230,41 @@ static sn_status library_call(sn_rt_kernel *out, sn_program *p, uint32_t k) {
     return SN_OK;
 }
 
-static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
+static void launch_gpu(sn_rt_kernel *out, const sn_gpu_code *code) {
+    out->ptx = code->ptx;
+    out->ptx_size = code->ptx_size;
+    out->grid = code->grid;
+    out->block_x = code->block_x;
+    out->block_y = code->block_y;
+    out->param_block = code->param_block;
+    out->cluster = code->cluster;
+    out->shared_bytes = code->shared_bytes;
+    out->kept_bytes = code->kept_bytes;
+    out->maps = code->maps;
+    out->n_maps = code->n_maps;
+    out->whole = code->whole;
+}
+
+sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena) {
     uint32_t n = p->m->kernels.n;
-    sn_rt_kernel *kernels = SN_NEWN(&p->arena, sn_rt_kernel, n + 1);
+    sn_rt_kernel *kernels = *out = SN_NEWN(arena, sn_rt_kernel, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         SN_TRY(launch_size(&kernels[k], p, k));
         SN_TRY(library_call(&kernels[k], p, k));
         if (p->gpu_code) {
-            kernels[k].ptx = p->codes[k].ptx;
-            kernels[k].ptx_size = p->codes[k].ptx_size;
-            kernels[k].grid = p->codes[k].grid;
-            kernels[k].block_x = p->codes[k].block_x;
-            kernels[k].block_y = p->codes[k].block_y;
-            kernels[k].param_block = p->codes[k].param_block;
-            kernels[k].cluster = p->codes[k].cluster;
-            kernels[k].shared_bytes = p->codes[k].shared_bytes;
-            kernels[k].kept_bytes = p->codes[k].kept_bytes;
-            kernels[k].maps = p->codes[k].maps;
-            kernels[k].n_maps = p->codes[k].n_maps;
-            kernels[k].whole = p->codes[k].whole;
+            launch_gpu(&kernels[k], &p->codes[k]);
         } else {
             kernels[k].host = sn_host_code_kernel(p->host, k);
             kernels[k].kept_bytes = sn_host_code_kept_bytes(p->host, k);
         }
     }
-    return sn_prog_load(&p->prog, p->m, cu, kernels, n, sn_host_code_wrapper(p->host), threads, p->cache);
+    return SN_OK;
+}
+
+static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
+    sn_rt_kernel *kernels;
+    SN_TRY(sn_program_launches(&kernels, p, &p->arena));
+    return sn_prog_load(&p->prog, p->m, cu, kernels, p->m->kernels.n, sn_host_code_wrapper(p->host), threads, p->cache);
 }
 
 /* ---- ports ---- */
@@ -307,7 +317,7 @@ static void fill_ports(sn_program *p) {
     }
 }
 
-static size_t port_bytes(const sn_port *port) {
+size_t sn_port_bytes(const sn_port *port) {
     size_t bytes = sn_dtype_bytes(port->dtype);
     for (unsigned k = 0; k < port->rank; k++) bytes *= (size_t)port->shape[k];
     return bytes;
@@ -323,7 +333,7 @@ static void place_copied_outputs(sn_program *p) {
         const sn_port *port = &p->outputs[from->io];
         if (port->writes < 0 || p->own_offset[from->io] >= 0) continue;
         p->own_offset[from->io] = (int64_t)p->own_size;
-        p->own_size += sn_storage_round(port_bytes(port) + 1);
+        p->own_size += sn_storage_round(sn_port_bytes(port) + 1);
     }
 }
 
@@ -349,17 +359,17 @@ static void fill_info(sn_program *p) {
     uint8_t *live = SN_NEWN(&p->ctx->scratch, uint8_t, p->source->graph.nodes.count);
     sn_graph_live(p->source, live);
     for (uint32_t k = 0; k < p->n_inputs; k++)
-        if (live[p->source->graph.inputs.at[k].node.i]) info->moved += port_bytes(&p->inputs[k]);
+        if (live[p->source->graph.inputs.at[k].node.i]) info->moved += sn_port_bytes(&p->inputs[k]);
     for (sn_nd x = {1}; x.i < p->source->graph.nodes.count; x.i++)
         if (live[x.i] && sn_node_get(p->source, x)->op == SN_OP_WEIGHT) info->moved += weight_bytes(p->source, x);
-    for (uint32_t k = 0; k < p->n_outputs; k++) info->moved += port_bytes(&p->outputs[k]);
+    for (uint32_t k = 0; k < p->n_outputs; k++) info->moved += sn_port_bytes(&p->outputs[k]);
 }
 
 /* ---- all of it ---- */
 
 static void destroy_half(void *p) { sn_program_destroy(p); }
 
-static sn_program *program_new(sn_context *ctx) {
+sn_program *sn_program_new(sn_context *ctx) {
     sn_program *p = sn_heap_alloc(&ctx->env, sizeof *p);
     *p = (sn_program){.ctx = ctx, .device = SN_CPU};
     p->runner = (sn_runner){.p = p, .ctx = ctx, .env = &ctx->env, .scratch = &ctx->scratch};
@@ -430,9 +440,9 @@ static sn_status run_passes(sn_program *p, const sn_settings *s) {
 
 static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) {
     fill_info(p);
+    place_copied_outputs(p);
     if (!p->runnable) return SN_OK;
     SN_TRY(load(p, cu, s->threads));
-    place_copied_outputs(p);
     p->runner.cu = cu;
     if (!s->idle) SN_TRY(sn_runner_load(&p->runner));
     sn_prog_times times = sn_prog_load_times(p->prog);
@@ -464,7 +474,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
 }
 
 sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *s, sn_phase last) {
-    sn_program *p = program_new(g->ctx);
+    sn_program *p = sn_program_new(g->ctx);
     SN_TRY(compile(p, g, s, last));
     sn_making_end(g->ctx, p);
     *out = p;
@@ -502,6 +512,9 @@ void sn_program_destroy(sn_program *p) {
     if (!p || is_used(p)) return;
     sn_env *env = &p->ctx->env;
     sn_runner_close(&p->runner);
+    if (p->image) p->m = NULL, p->prog = NULL; /* those of `loaded` */
+    sn_loaded_free(&p->loaded);
+    sn_image_unmap(&p->file);
     sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);
     sn_pool_free(p->pool);

@@ -11,6 +11,7 @@
 #include "frontend/tensor/tensor.h"
 #include "ir/module.h"
 #include "passes/runner.h"
+#include "runtime/image.h"
 #include "runtime/threads.h"
 
 #include <stdatomic.h>
@@ -124,6 +125,13 @@ struct sn_program {
     atomic_uint n_states;   /* run states that are not destroyed */
     sn_holder_list holders; /* of the graph: source and m borrow the same elements */
     sn_program_info info;
+    /* Of one that was loaded (image.c), whose prog and m are those of `loaded` and whose source is empty. */
+    const sn_image *image; /* NULL: it was compiled here */
+    const sn_image_part *part;
+    sn_image_bytes file;
+    sn_loaded loaded;
+    SN_VEC(sn_image_given) given; /* constants in place of those of the image */
+    uint32_t threads;
 };
 
 /* The guard of builder functions (graph.c): nothing happens on a failed graph, and a failure stays with the graph. `call` stores
@@ -259,6 +267,19 @@ sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *
 sn_status sn_program_decide(sn_program *p, const sn_settings *s);
 /* tune_kernels.c: what went wrong with the records of kernels, in the log. */
 void sn_program_say_records(const sn_program *p, const sn_settings *s);
+/* A program in the making. */
+sn_program *sn_program_new(sn_context *ctx);
+/* What a loader is told of each kernel, in the arena. */
+sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena);
+size_t sn_port_bytes(const sn_port *port);
+/* Fails for a program that was loaded from an image: `what` was asked. */
+sn_status sn_program_needs_graph(const sn_program *p, const char *what);
+/* Programs of the same graph, one for each target, as an image in the arena that borrows from them. without_weights: these
+ * are given by who loads it. */
+sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, bool without_weights,
+                      sn_arena *arena);
+/* The same image as C source: FOLDER/NAME.c and FOLDER/NAME.h, by the name of the graph (image_c.c). */
+sn_status sn_programs_emit_c(sn_context *ctx, unsigned n, sn_program *const *programs, const char *folder);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */
 sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage);
 

@@ -71,9 +71,20 @@ sn_status sn_tensor_for_output(sn_tensor **out, const sn_program *p, unsigned ou
 
 /* ---- kernels ---- */
 
+static sn_kernel_info image_kernel(const sn_image_kernel *k) {
+    return (sn_kernel_info){.name = k->launch.name,
+                            .note = k->note,
+                            .grid = k->launch.grid,
+                            .block_x = k->launch.block_x,
+                            .block_y = k->launch.block_y,
+                            .ptx = k->launch.ptx,
+                            .library = k->library ? "a library" : NULL};
+}
+
 static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
     if (kernel >= p->m->kernels.n)
         return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %u: the program has %u", kernel, p->m->kernels.n);
+    if (p->image) return *out = image_kernel(&p->part->kernels[kernel]), SN_OK;
     sn_kern kern = p->m->kernels.at[kernel];
     const sn_kern_rec *k = sn_kern_get(p->m, kern);
     sn_launch launch = sn_kern_launch(p->m, kern);
@@ -198,6 +209,7 @@ static sn_status print_stage(char **out, sn_program *p, const stage *s) {
 static sn_status dump(char **out, sn_program *p, const char *name) {
     const stage *s;
     SN_TRY(find_stage(&s, p->ctx, name));
+    if (s->print != stage_wrapper) SN_TRY(sn_program_needs_graph(p, sn_strf(&p->ctx->scratch, "stage %s", name)));
     return print_stage(out, p, s);
 }
 

@@ -60,6 +60,8 @@ typedef struct sn_rt_kernel {
     const char *name;
     const char *ptx; /* GPU: NUL-terminated */
     size_t ptx_size;
+    const void *cubin; /* GPU: what the PTX was assembled to, of this generation; NULL: it is assembled when loaded */
+    size_t cubin_size;
     int64_t grid;
     uint32_t block_x, block_y, cluster, shared_bytes;
     bool param_block; /* GPU: the addresses are one parameter, an array by value */

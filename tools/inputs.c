@@ -194,7 +194,7 @@ sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_mo
 static sn_status make_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in) {
     for (unsigned k = 0; k < p->n_inputs; k++) {
         SN_TRY(sn_tensor_for_input(&inputs[k], p, k));
-        SN_TRY(tool_fill(inputs[k], in, p->inputs[k].name, p->source, k));
+        SN_TRY(tool_fill(inputs[k], in, p->inputs[k].name, p->image ? NULL : p->source, k));
     }
     for (unsigned k = 0; k < p->n_outputs; k++)
         if (p->outputs[k].writes < 0) SN_TRY(sn_tensor_for_output(&outputs[k], p, k));

@@ -1,5 +1,5 @@
-/* run.c: `sinter run`: compile a graph, run it on inputs from files or seeds, check it against the evaluator, print or
- * save its outputs.
+/* run.c: `sinter run`: compile a graph, or load an image, run it on inputs from files or seeds, check it against the evaluator,
+ * print or save its outputs.
  */
 #include "tools/tool.h"
 
@@ -9,7 +9,7 @@
 #include <time.h>
 
 static const char help[] =
-    "usage: sinter run [options] FILE|-\n"
+    "usage: sinter run [options] FILE|IMAGE|-\n"
     "  --device=WHERE          auto, cpu, cuda\n"
     "  --ordinal=N             which CUDA device\n"
     "  --input NAME=VALUE      FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER (MEMBER: NAME if not given),\n"
@@ -21,6 +21,7 @@ static const char help[] =
     "  --check-kernels         look for races, divergent barriers and broken bounds in the kernels first\n"
     "  --output-dir DIR        write every output to DIR/NAME.npy\n"
     "  --print-all             print every element\n"
+    "  --weights=FILE          of an image: elements of its constants, by name, in place of those in it\n"
     "  --threads N             CPU threads\n"
     "  --cpu-schedule=KIND     host, gpu: kernels scheduled for a GPU run on the CPU\n"
     "  --choices=A,B           what products and convolutions may become: template, extern, subgraph, or names of\n"
@@ -41,7 +42,7 @@ static const char help[] =
     "  --timings               how long reading and the phases of compiling took\n";
 
 typedef struct run_args {
-    const char *path, *output_dir, *wrapper;
+    const char *path, *output_dir, *wrapper, *weights;
     tool_inputs in;
     tool_dims dims;
     sn_compile_options o;
@@ -76,6 +77,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"watch-reads", no_argument, NULL, 'R'},
                                             {"watch-dir", required_argument, NULL, 'D'},
                                             {"stop-at", required_argument, NULL, 'S'},
+                                            {"weights", required_argument, NULL, 'g'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -107,6 +109,7 @@ static int parse(run_args *r, int argc, char **argv) {
             r->watch.dir = optarg;
             break;
         case 'S': r->watch.stop_at = optarg; break;
+        case 'g': r->weights = optarg; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default:
             if (tool_compile_option(&r->o, &r->dims, c) != TOOL_OK) return TOOL_USAGE;
@@ -234,6 +237,31 @@ static void print_timings(const sn_program *p, double read_ms) {
                i->cache_stored, i->cache_evicted, i->cache_damaged);
 }
 
+/* An image has a program, and no graph. */
+static sn_status load_image(sn_program **out, sn_weights **w, sn_context *ctx, const run_args *r) {
+    tool_weights given = {.image = r->path, .file = r->weights};
+    SN_TRY(tool_image_weights(&given, ctx));
+    *w = given.open;
+    sn_load_options o = {.struct_size = sizeof o,
+                         .device = r->o.device,
+                         .ordinal = r->o.ordinal,
+                         .threads = r->o.threads,
+                         .constants = given.at,
+                         .n_constants = given.n};
+    if (r->check_kernels) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: an image has no kernels to check", r->path);
+    sn_status status = sn_program_load(out, ctx, r->path, &o);
+    free(given.at);
+    return status;
+}
+
+static sn_status compile(sn_program **out, sn_graph **g, sn_context *ctx, const run_args *r, double *read_ms) {
+    double start = now_ms();
+    SN_TRY(tool_load(g, ctx, r->path, &r->dims, &r->in));
+    *read_ms = now_ms() - start;
+    if (r->check_kernels) SN_TRY(tool_check_kernels(ctx, *g, &r->o, &r->in));
+    return sn_compile(out, *g, &r->o);
+}
+
 int tool_run(sn_context *ctx, int argc, char **argv) {
     run_args r = {.wrapper = "generated", .o = {.struct_size = sizeof r.o}};
     int code = parse(&r, argc, argv);
@@ -243,21 +271,23 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     if (!both && !interpreted && strcmp(r.wrapper, "generated"))
         return tool_misuse("--wrapper %s: generated, interpreter or both is wanted", r.wrapper);
     if (r.check && (r.watch.on || r.watch.stop_at)) return tool_misuse("--check and --watch or --stop-at: one of them");
+    bool image = tool_is_image(r.path);
+    if (image && r.check_kernels) return tool_misuse("--check-kernels: an image has no kernels to check");
+    if (r.weights && !image) return tool_misuse("--weights: FILE is no image, whose weights the graph says");
     if (r.watch.dir && !*r.watch.dir) return tool_misuse("--watch-dir: a folder is wanted");
     r.o.dims = r.dims.at;
     r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;
     sn_program *p = NULL;
-    double start = now_ms();
-    sn_status status = tool_load(&g, ctx, r.path, &r.dims, &r.in);
-    double read_ms = now_ms() - start;
-    if (status == SN_OK && r.check_kernels) status = tool_check_kernels(ctx, g, &r.o, &r.in);
-    if (status == SN_OK) status = sn_compile(&p, g, &r.o);
+    sn_weights *weights = NULL;
+    double read_ms = 0;
+    sn_status status = image ? load_image(&p, &weights, ctx, &r) : compile(&p, &g, ctx, &r, &read_ms);
     if (status == SN_OK && r.timings) print_timings(p, read_ms);
     if (status == SN_OK && r.kernels) print_kernels(p);
     if (status == SN_OK) status = both ? run_both(ctx, p, &r) : run_one(p, &r, interpreted);
     if (status != SN_OK) code = tool_fail(ctx);
     sn_program_destroy(p);
+    sn_weights_close(weights);
     sn_graph_destroy(g);
     return code;
 }

@@ -9,7 +9,9 @@
 static const tool_command commands[] = {
     {"import", tool_import, "[options] MODEL.onnx", "read an ONNX model, or say what of it is not supported"},
     {"opt", tool_opt, "[options] FILE", "run passes on module text and print the result"},
-    {"run", tool_run, "[options] FILE", "compile a graph, run it, print or save its outputs"},
+    {"run", tool_run, "[options] FILE|IMAGE", "compile a graph, run it, print or save its outputs"},
+    {"compile", tool_compile, "[options] FILE -o IMAGE", "compile a graph to a file that runs without a compiler"},
+    {"image", tool_image, "show|verify IMAGE", "look at such a file"},
     {"emit", tool_emit, "--stage=STAGE [options] FILE", "print what the compiler makes of a graph"},
     {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
     {"list", tool_list, "ops|passes|schedules|choices|devices|options|targets", "print a table of the library"},

@@ -31,6 +31,8 @@ int tool_random(sn_context *ctx, int argc, char **argv);
 int tool_cache(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
 int tool_tune(sn_context *ctx, int argc, char **argv);
+int tool_compile(sn_context *ctx, int argc, char **argv);
+int tool_image(sn_context *ctx, int argc, char **argv);
 
 /* "sinter: error: ..." with the context's message, or one of our own. */
 int tool_fail(const sn_context *ctx);
@@ -127,6 +129,15 @@ typedef struct tool_values {
 sn_status tool_open_values(tool_values *out, sn_context *ctx, const tool_inputs *in);
 void tool_close_values(tool_values *v);
 bool tool_is_onnx(const char *path);
+bool tool_is_image(const char *path); /* by its first bytes (image.c) */
+/* Those elements of a file that an image has constants for. */
+typedef struct tool_weights {
+    const char *image, *file; /* NULL: no file */
+    sn_weights *open;         /* to be closed behind the program */
+    sn_weight_info *at;       /* to be freed */
+    unsigned n;
+} tool_weights;
+sn_status tool_image_weights(tool_weights *w, sn_context *ctx);
 /* .sn text or an ONNX model, by the file's name. in: values of inputs that an import may look at; NULL: none. */
 sn_status tool_load(sn_graph **out, sn_context *ctx, const char *path, const tool_dims *dims, const tool_inputs *in);
 /* Where the file's name ends in "FILE.npz:MEMBER", "FILE.npy"; NULL: the value names no file. */

@@ -72,7 +72,9 @@ def main():
     problems += [f"libsinter.so: {name} is declared with SN_API but not exported" for name in sorted(api - symbols)]
     problems += [f"libsinter.so: {name} is exported but not declared with SN_API" for name in sorted(symbols - api)]
     problems += [f"libsinter-rt.so needs {name}" for name in needed(rt) if not RT_NEEDS.fullmatch(name)]
-    problems += [f"libsinter-rt.so exports {name}, which sinter.h does not declare" for name in sorted(exported(rt) - api)]
+    rt_api = source.declared("rt.h", "SN_RT_API")
+    problems += [f"libsinter-rt.so exports {name}, which rt.h does not declare" for name in sorted(exported(rt) - rt_api)]
+    problems += [f"libsinter-rt.so: {name} is declared with SN_RT_API but not exported" for name in sorted(rt_api - exported(rt))]
     size = stripped_size(rt, build)
     print(f"libsinter.so exports {len(symbols)} functions; libsinter-rt.so is {size} bytes stripped, needs {' '.join(needed(rt))}")
     if size >= RT_LIMIT:

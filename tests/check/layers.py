@@ -41,6 +41,7 @@ MAY_SEE = {
     "backend-nvptx": IR | {"cache", "codegen-llvm", "include/sinter"},
     "backend-host": IR | {"cache", "codegen-llvm", "include/sinter"},
     "runtime": IR | {"cache", "include/sinter"},
+    "rt": IR | {"cache", "runtime", "include/sinter"},
     "frontend/context": IR | {"runtime", "include/sinter"},
     "frontend/tensor": IR | {"runtime", "frontend/context", "include/sinter"},
     "frontend/files": IR | {"frontend/context", "frontend/tensor", "include/sinter"},
@@ -51,10 +52,11 @@ MAY_SEE = {
     "bench": {"include/sinter"},
     "bench/cpu": {"include/sinter"},
     "tests/large": {"include/sinter"},
+    "tests/rt": {"include/sinter"},
 }
 ANYTHING = {"tools", "tests/unit", "tests/fake_jitlink", "tests/fuzz", "tests/install", "tests/mutate", "tests/no_library", "tests/states", "tests/tsan", "tests/tsan/criterion"}
 # sinter.h is the whole public API. Below frontend/ only the tables and the plain types it is made of are visible.
-SEES_API = {"include/sinter", "examples", "bench", "bench/cpu", "tests/large"} | ANYTHING
+SEES_API = {"include/sinter", "examples", "bench", "bench/cpu", "tests/large", "tests/rt", "rt"} | ANYTHING
 SEES_API |= {room for room in MAY_SEE if room.startswith("frontend")}
 
 LLVM_FOLDERS = {"codegen-llvm", "backend-nvptx", "backend-host"}

@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-LIBRARY = ["ir", "cache", "passes", "tune", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "frontend"]
+LIBRARY = ["ir", "cache", "passes", "tune", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "rt", "frontend"]
 FOLDERS = [*LIBRARY, "include/sinter", "tools", "examples", "bench", "tests"]
 
 
@@ -42,12 +42,12 @@ def preprocessed(text):
     return run.stdout
 
 
-def declared():
-    """Names that sinter.h declares with SN_API, after the preprocessor (so tables may declare functions)."""
+def declared(header="sinter.h", macro="SN_API"):
+    """Names that a public header declares with its macro, after the preprocessor (so tables may declare functions)."""
     mark = "SN_API_MARK"
-    text = (ROOT / "include/sinter/sinter.h").read_text(encoding="utf-8")
-    # The header's own definition of SN_API must not hide the mark.
-    text = re.sub(r"(?m)^(\s*#\s*define\s+SN_API\b).*$", rf"\1 {mark}", text)
+    text = (ROOT / "include/sinter" / header).read_text(encoding="utf-8")
+    # The header's own definition of the macro must not hide the mark.
+    text = re.sub(rf"(?m)^(\s*#\s*define\s+{macro}\b).*$", rf"\1 {mark}", text)
     return set(re.findall(rf"{mark}\b[^;{{}}(]*?\b(\w+)\s*\(", preprocessed(text)))
 
 

@@ -34,7 +34,8 @@ typedef struct world {
     sn_run_state *state;                   /* of p */
     sn_tensor *t, *u, *foreign_t, *foreign_u;
     sn_weights *weights; /* w: f32[2, 3] */
-    char dir[32], sn_path[64], onnx_path[512], weights_path[64], npy_path[64], new_path[64];
+    sn_program *loaded;  /* y = x + w, from an image */
+    char dir[32], image_path[64], sn_path[64], onnx_path[512], weights_path[64], npy_path[64], new_path[64];
     char onnx[4096], zeros[4096];
     size_t onnx_size;
     DLManagedTensorVersioned *managed; /* that the call got, to be given back */
@@ -125,11 +126,29 @@ static sn_program *new_program(sn_context *ctx) {
     return p;
 }
 
+/* y = x + w, from a file. */
+static sn_program *load_program(const world *w) {
+    sn_graph *g;
+    sn_program *p;
+    sn_load_options o = {.struct_size = sizeof o, .threads = 1};
+    cr_assert_eq(sn_graph_create(&g, w->ctx, "image"), SN_OK);
+    sn_output(g, "y",
+              sn_add(g, sn_input(g, "x", SN_F32, SN_LIST(2, 3)), sn_weight(g, "w", SN_F32, elements, SN_LIST(2, 3))));
+    cr_assert_eq(sn_compile(&p, g, &on_cpu), SN_OK, "%s", sn_error(w->ctx));
+    cr_assert_eq(sn_program_save(p, w->image_path), SN_OK, "%s", sn_error(w->ctx));
+    sn_program_destroy(p);
+    sn_graph_destroy(g);
+    cr_assert_eq(sn_program_load(&p, w->ctx, w->image_path, &o), SN_OK, "%s", sn_error(w->ctx));
+    return p;
+}
+
 static void set_up_files(world *w) {
     const sn_weight_info info = {"w", SN_F32, NULL, 2, {2, 3}, elements, sizeof elements};
     strcpy(w->dir, "/tmp/sinter-sweep-XXXXXX");
     cr_assert(mkdtemp(w->dir));
     snprintf(w->sn_path, sizeof w->sn_path, "%s/f.sn", w->dir);
+    snprintf(w->image_path, sizeof w->image_path, "%s/f.snb", w->dir);
+    w->loaded = load_program(w);
     snprintf(w->weights_path, sizeof w->weights_path, "%s/w.safetensors", w->dir);
     snprintf(w->npy_path, sizeof w->npy_path, "%s/x.npy", w->dir);
     snprintf(w->new_path, sizeof w->new_path, "%s/new", w->dir);
@@ -161,12 +180,13 @@ static world *set_up(void) {
 }
 
 static void tear_down(world *w) {
-    const char *paths[] = {w->sn_path, w->weights_path, w->npy_path, w->new_path};
+    const char *paths[] = {w->sn_path, w->image_path, w->weights_path, w->npy_path, w->new_path};
     sn_weights_close(w->weights);
     for (size_t k = 0; k < SN_COUNT(paths); k++) unlink(paths[k]);
     rmdir(w->dir);
     sn_run_state_destroy(w->state);
     sn_program_destroy(w->p);
+    sn_program_destroy(w->loaded);
     sn_tensor *tensors[] = {w->t, w->u, w->foreign_t, w->foreign_u};
     for (size_t k = 0; k < SN_COUNT(tensors); k++) sn_tensor_destroy(tensors[k]);
     sn_graph_destroy(w->sibling);
@@ -230,6 +250,13 @@ static int64_t *keep(world *w, int64_t a, int64_t b) {
 KIND(CTX, p) { PICK({GOOD, P(w->ctx)}, {OBJECT, P(NULL)}); }
 KIND(GRAPH, p) { PICK({GOOD, P(w->g)}, {OBJECT, P(NULL)}); }
 KIND(PROGRAM, p) { PICK({GOOD, P(w->p)}, {OBJECT, P(NULL)}); }
+KIND(LOADED, p) { PICK({GOOD, P(w->loaded)}, {OBJECT, P(NULL)}, {BAD, P(w->p)}); }
+KIND(N_PROGRAMS, u) { PICK({GOOD, {.u = 1}}, {BAD, {.u = 0}}, {BAD, {.u = UINT_MAX}}, {BAD, {.u = 65}}); }
+KIND(PROGRAMS, p) {
+    static sn_program *list[1];
+    list[0] = w->p;
+    PICK({GOOD, P(list)}, {NIL, P(NULL)});
+}
 KIND(RUN_STATE, p) { PICK({GOOD, P(w->state)}, {OBJECT, P(NULL)}); }
 KIND(TENSOR, p) { PICK({GOOD, P(w->t)}, {OBJECT, P(NULL)}, {ANY, P(w->foreign_t)}); }
 KIND(WEIGHTS, p) { PICK({GOOD, P(w->weights)}, {OBJECT, P(NULL)}); }
@@ -341,6 +368,7 @@ KIND(FORMAT, p) { PICK({GOOD, P("csv")}, {ANY, P(NULL)}, {BAD, P("")}, {BAD, P("
 PATH_KIND(SN_PATH, w->sn_path)
 PATH_KIND(ONNX_PATH, w->onnx_path)
 PATH_KIND(WEIGHTS_PATH, w->weights_path)
+PATH_KIND(IMAGE_PATH, w->image_path)
 PATH_KIND(NPY_PATH, w->npy_path)
 PATH_KIND(NEW_PATH, w->new_path)
 
@@ -553,6 +581,9 @@ OPTIONS_KIND(COMPILE_OPTIONS, sn_compile_options, {.device = "cpu"}, {.device = 
              {.device = "cpu", .verify = ""}, {.device = "cpu", .wrapper = ""}, {.device = "cpu", .cpu_schedule = ""},
              {.device = "cpu", .precision = ""}, {.device = "cpu", .choices = "fastest"}, {.device = "cpu", .tune = ""})
 OPTIONS_KIND(TUNE_OPTIONS, sn_tune_options, {0}, {.budget = -1}, {.budget = (double)NAN})
+OPTIONS_KIND(SAVE_OPTIONS, sn_save_options, {0})
+OPTIONS_KIND(LOAD_OPTIONS, sn_load_options, {0}, {.device = ""}, {.device = "cuda", .ordinal = UINT_MAX},
+             {.n_constants = 1}, {.constants = &any_value, .n_constants = UINT_MAX})
 OPTIONS_KIND(WATCH_OPTIONS, sn_watch_options, {.stop_at = "infinity"}, {.stop_at = ""}, {.kernels = "k0,"},
              {.stop_at = "nan", .kernels = "nothing"})
 OPTIONS_KIND(IMPORT_OPTIONS, sn_import_options, {0}, {.n_dims = 1}, {.n_values = 1}, {.n_texts = 1},

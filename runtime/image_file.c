@@ -1,0 +1,159 @@
+/* image_file.c: images as files.
+ *
+ *     head      mark, version, byte order, size of the file, place and size of the fields, checksum of the fields, of the head
+ *     blobs     constants, host code, PTX, cubins: each at a multiple of what it wants
+ *     fields    everything else (image_stream.c)
+ *
+ * The fields stand at the end, since they have the places of the blobs. Written beside its place and moved there (cache/files.c),
+ * so that a full disk or a crash leaves what was there. Read by mapping: constants come from the file as they are used. All
+ * checksums are compared when it is read: they find what was cut or flipped, not what was made up.
+ */
+#include "runtime/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char mark[8] = {(char)0x89, 'S', 'N', 'I', 'M', 'G', '\r', '\n'};
+enum { ORDER = 0x01020304, PUBLIC = 0644 /* what is in an image is no secret of who made it */ };
+
+typedef struct head {
+    char mark[8];
+    uint32_t version, order;
+    uint64_t file_size, fields_at, fields_size;
+    sn_cache_key fields, self; /* self: of the head with zeroes here */
+} head;
+
+static const char zeroes[SN_IMAGE_ALIGN];
+
+/* Head, blobs with what lies between them, fields: one after the other. */
+typedef struct layout {
+    head head;
+    sn_text fields;
+    SN_VEC(sn_file_part) parts;
+} layout;
+
+static sn_cache_key sum_head(head h) {
+    memset(&h.self, 0, sizeof h.self);
+    return sn_cache_key_of(&h, sizeof h);
+}
+
+static void lay_out(layout *l, const sn_image *image, sn_arena *arena) {
+    sn_image_blob *blobs;
+    uint32_t n;
+    uint64_t at = sizeof l->head;
+    sn_text_init(&l->fields, arena->env);
+    sn_image_put(&l->fields, &blobs, &n, image, sizeof l->head, arena);
+    SN_PUSH(arena, &l->parts, ((sn_file_part){&l->head, sizeof l->head}));
+    for (uint32_t i = 0; i < n; i++) {
+        SN_PUSH(arena, &l->parts, ((sn_file_part){zeroes, (size_t)(blobs[i].offset - at)}));
+        SN_PUSH(arena, &l->parts, ((sn_file_part){blobs[i].at, (size_t)blobs[i].size}));
+        at = blobs[i].offset + blobs[i].size;
+    }
+    SN_PUSH(arena, &l->parts, ((sn_file_part){l->fields.s, l->fields.n}));
+    l->head = (head){.version = SN_IMAGE_VERSION,
+                     .order = ORDER,
+                     .file_size = at + l->fields.n,
+                     .fields_at = at,
+                     .fields_size = l->fields.n,
+                     .fields = sn_cache_key_of(l->fields.s, l->fields.n)};
+    memcpy(l->head.mark, mark, sizeof mark);
+    l->head.self = sum_head(l->head);
+}
+
+sn_status sn_image_write(sn_env *env, const sn_image *image, const char *path) {
+    layout l = {0};
+    sn_arena scratch;
+    sn_arena_init(&scratch, env);
+    lay_out(&l, image, &scratch);
+    bool done = sn_file_place(path, l.parts.at, l.parts.n, true) && chmod(path, PUBLIC) == 0;
+    int why = errno;
+    sn_text_free(&l.fields);
+    sn_arena_free(&scratch);
+    return done ? SN_OK : sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(why));
+}
+
+sn_status sn_image_encode(sn_image_bytes *out, const sn_image *image, sn_arena *arena) {
+    layout l = {0};
+    lay_out(&l, image, arena);
+    char *bytes = sn_alloc(arena, (size_t)l.head.file_size + SN_IMAGE_ALIGN), *at;
+    bytes += -(uintptr_t)bytes % SN_IMAGE_ALIGN;
+    at = bytes;
+    for (uint32_t i = 0; i < l.parts.n; i++) {
+        if (l.parts.at[i].size) memcpy(at, l.parts.at[i].at, l.parts.at[i].size);
+        at += l.parts.at[i].size;
+    }
+    sn_text_free(&l.fields);
+    *out = (sn_image_bytes){bytes, l.head.file_size};
+    return SN_OK;
+}
+
+bool sn_image_is(const void *bytes, size_t size) { return size >= sizeof mark && !memcmp(bytes, mark, sizeof mark); }
+
+/* ---- reading ---- */
+
+static sn_status check_head(head *h, sn_env *env, const char *name, sn_image_bytes file) {
+    if (!sn_image_is(file.at, (size_t)file.size))
+        return sn_fail(env, SN_ERROR_FILE, "%s: it is no image of Sinter", name);
+    if (file.size < sizeof *h)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is cut off: %llu bytes", name, (unsigned long long)file.size);
+    memcpy(h, file.at, sizeof *h);
+    if (h->order != ORDER)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image was made on a machine of the other byte order", name);
+    if (h->version != SN_IMAGE_VERSION)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image has version %u of the format; this Sinter reads version %d",
+                       name, h->version, SN_IMAGE_VERSION);
+    sn_cache_key self = sum_head(*h);
+    if (memcmp(&self, &h->self, sizeof self) != 0)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: the checksum of its head does not match", name);
+    if (h->file_size > file.size)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is cut off: it has %llu of %llu bytes", name,
+                       (unsigned long long)file.size, (unsigned long long)h->file_size);
+    if (h->file_size < file.size)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: it goes on behind its end, at %llu", name,
+                       (unsigned long long)h->file_size);
+    if (h->fields_at > h->file_size || h->fields_size > h->file_size - h->fields_at)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: its fields lie outside of the file", name);
+    return SN_OK;
+}
+
+sn_status sn_image_read(sn_image **out, sn_env *env, sn_arena *arena, const char *name, sn_image_bytes file) {
+    head h;
+    *out = NULL;
+    if ((uintptr_t)file.at % SN_IMAGE_ALIGN)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "%s: an image in memory begins at a multiple of %d bytes", name,
+                       SN_IMAGE_ALIGN);
+    SN_TRY(check_head(&h, env, name, file));
+    sn_image_bytes fields = {(const char *)file.at + h.fields_at, h.fields_size};
+    sn_cache_key sum = sn_cache_key_of(fields.at, (size_t)fields.size);
+    if (memcmp(&sum, &h.fields, sizeof sum) != 0)
+        return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: the checksum of its fields does not match", name);
+    return sn_image_get(out, env, arena, name, fields, (sn_image_bytes){file.at, h.file_size});
+}
+
+sn_status sn_image_map(sn_image_bytes *out, sn_env *env, const char *path) {
+    struct stat st;
+    *out = (sn_image_bytes){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        int why = errno;
+        if (fd >= 0) close(fd);
+        return sn_fail(env, SN_ERROR_FILE, "cannot read %s: %s", path, strerror(why));
+    }
+    bool usable = S_ISREG(st.st_mode) && st.st_size > 0;
+    void *at = usable ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    int why = errno;
+    close(fd);
+    if (!usable) return sn_fail(env, SN_ERROR_FILE, "%s: it is no image of Sinter", path);
+    if (at == MAP_FAILED) return sn_fail(env, SN_ERROR_FILE, "cannot map %s: %s", path, strerror(why));
+    *out = (sn_image_bytes){at, (uint64_t)st.st_size};
+    return SN_OK;
+}
+
+void sn_image_unmap(sn_image_bytes *file) {
+    if (file->size) munmap((void *)(uintptr_t)file->at, (size_t)file->size);
+    *file = (sn_image_bytes){0};
+}
