@@ -391,6 +391,12 @@ void sn_prog_free(sn_prog *p) {
 
 sn_prog_times sn_prog_load_times(const sn_prog *p) { return p->times; }
 
+bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k) {
+    if (!p->cuda_codes || !p->cuda_codes[k].is_known) return false;
+    *out = p->cuda_codes[k].figures;
+    return true;
+}
+
 uint32_t sn_prog_launches(const sn_prog *p) {
     uint32_t n = 0;
     for (uint32_t i = p->n_prepare; i < p->n_steps; i++)

@@ -10,6 +10,7 @@
 #include "ir/base/target.h"
 #include "ir/base/tensor_map.h"
 #include "ir/loop/library.h"
+#include "runtime/cubin.h"
 
 /* ---- devices ---- */
 typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */
@@ -109,6 +110,8 @@ typedef struct sn_prog_times {
     double assemble_us, load_us;
 } sn_prog_times;
 sn_prog_times sn_prog_load_times(const sn_prog *p);
+/* What the assembler made of kernel k. False: on the CPU, of a library, or nobody says. */
+bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k);
 
 /* Device time of `runs` runs in microseconds (out[runs]): events around each, with flush->bytes of the device written
  * before each one so that no input is in cache. What was written is in cache instead, and goes to memory while the run
