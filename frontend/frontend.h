@@ -192,6 +192,9 @@ sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_te
 /* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs);
+/* Microseconds of each kernel in a run, out[n_kernels], the least of `runs` runs. */
+sn_status sn_program_time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                                  sn_tensor *const *outputs);
 /* A runner's arrays in the arena; then memory for runs, once the program is loaded. Closing gives the latter back. */
 void sn_runner_init(sn_runner *r, sn_arena *arena);
 sn_status sn_runner_load(sn_runner *r);

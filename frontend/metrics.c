@@ -65,6 +65,7 @@ static void record_kernel(sn_program *p, uint32_t at) {
     sn_kern_count(&f, p->m, kern);
     row->kernel = sn_metric_text(log, k->name);
     row->made_of = sn_metric_text(log, k->note);
+    row->from = sn_metric_text(log, k->from);
     row->class = sn_sched_class_names[k->sched.cls];
     row->schedule = header_of(log, &k->sched);
     row->hint = hint_of(&f);

@@ -223,6 +223,7 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
         if (library) p->codes[i].k.library = sn_memdup(&p->arena, library, sizeof *library);
         p->codes[i].k.name = k->name;
         p->codes[i].note = k->note;
+        p->codes[i].from = k->from;
         SN_TRY(describe_formals(&p->codes[i].formals, p, k));
         SN_TRY(take_maps(p, &p->codes[i].k));
         p->kept_size += sn_storage_round(kernels[i].kept_bytes);

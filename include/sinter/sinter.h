@@ -203,6 +203,11 @@ SN_API void sn_node_shape(int64_t *out, const sn_graph *g, sn_node x);
 /* A name for a value, for dumps and notes. The first one stays. Returns x. */
 SN_API sn_node sn_named(sn_graph *g, sn_node x, const char *name);
 
+/* What is built from now on comes from that line of that file: kernels that it goes into, and messages about them, name it. file
+ * NULL: it comes from nowhere. Returns g, so that sn_add(SN_HERE(g), x, y) says where it stands. */
+SN_API sn_graph *sn_at(sn_graph *g, const char *file, int line);
+#define SN_HERE(g) sn_at((g), __FILE__, __LINE__)
+
 /* ---- sources ---- */
 
 /* The next input, contiguous in row-major order. Inputs are numbered from 0 in the order of their creation. */
@@ -600,6 +605,7 @@ typedef struct sn_kernel_info {
     const char *ptx; /* NULL on the CPU */
     const char
         *library; /* "cuBLASLt 13.1.0", "cuDNN 9.10.2": runs it; it has no code of its own then. NULL: none does */
+    const char *from; /* where that was built: "model.c:12, model.c:14" (sn_at), names of values of .sn text; "": nobody says */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);

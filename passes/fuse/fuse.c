@@ -208,6 +208,7 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     sn_kern_rec *ka = sn_kern_get(fu->m, fa->k);
     const sn_kern_rec *kb = sn_kern_get(fu->m, fb->k);
     join_notes(fu, ka, kb);
+    sn_kern_add_from(fu->m, fa->k, kb->from);
     ka->sched = merged_header(ka, kb, mt);
     for (uint32_t k = 0; k < fb->loads.n; k++) add_buf(fu, &fa->loads, fb->loads.at[k]);
     for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
