@@ -11,6 +11,7 @@ static const tool_command commands[] = {
     {"opt", tool_opt, "[options] FILE", "run passes on module text and print the result"},
     {"run", tool_run, "[options] FILE", "compile a graph, run it, print or save its outputs"},
     {"emit", tool_emit, "--stage=STAGE [options] FILE", "print what the compiler makes of a graph"},
+    {"explain", tool_explain, "[options] FILE", "what takes time in a graph, what bounds it, what was not fused and why"},
     {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
     {"list", tool_list, "ops|passes|schedules|choices|devices|options|targets|metrics", "print a table of the library"},
     {"conform", tool_conform, "[options]", "run every operation on every dtype against the evaluator"},
