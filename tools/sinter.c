@@ -12,6 +12,7 @@ static const tool_command commands[] = {
     {"run", tool_run, "[options] FILE", "compile a graph, run it, print or save its outputs"},
     {"emit", tool_emit, "--stage=STAGE [options] FILE", "print what the compiler makes of a graph"},
     {"explain", tool_explain, "[options] FILE", "what takes time in a graph, what bounds it, what was not fused and why"},
+    {"report", tool_report, "[options] FILE -o FILE.html", "one page about all that becomes of a graph"},
     {"eval", tool_eval, "[options] FILE", "evaluate a graph in float64, or kernels one statement at a time"},
     {"list", tool_list, "ops|passes|schedules|choices|devices|options|targets|metrics", "print a table of the library"},
     {"conform", tool_conform, "[options]", "run every operation on every dtype against the evaluator"},

@@ -31,6 +31,7 @@ int tool_random(sn_context *ctx, int argc, char **argv);
 int tool_cache(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
 int tool_explain(sn_context *ctx, int argc, char **argv);
+int tool_report(sn_context *ctx, int argc, char **argv);
 int tool_metrics(sn_context *ctx, int argc, char **argv);
 int tool_tune(sn_context *ctx, int argc, char **argv);
 

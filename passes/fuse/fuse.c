@@ -200,10 +200,24 @@ static sn_sched merged_header(const sn_kern_rec *a, const sn_kern_rec *b, const 
     return merged;
 }
 
+static void record_fusion(const fuse *fu, sn_kern a, sn_kern b, const sn_fuse_match *mt) {
+    sn_metric_log *log = fu->cx->metrics;
+    const sn_kern_rec *ka = sn_kern_get(fu->m, a), *kb = sn_kern_get(fu->m, b);
+    sn_row_fusions *row = SN_ADD_ROW(log, FUSIONS, fusions);
+    if (!row) return;
+    *row = (sn_row_fusions){.into = sn_metric_text(log, ka->name),
+                            .taken = sn_metric_text(log, kb->name),
+                            .into_was = sn_metric_text(log, ka->note),
+                            .taken_was = sn_metric_text(log, kb->note),
+                            .kind = mt->vertical ? "vertical" : "horizontal",
+                            .saves = mt->bytes};
+}
+
 static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     sn_remark(fu->cx, name_of(fu, a), "fused with %s (%s, saves %lld bytes)", name_of(fu, b),
               mt->vertical ? "vertical" : "horizontal", (long long)mt->bytes);
+    record_fusion(fu, fa->k, fb->k, mt);
     sn_fuse_merge(fu->cx, fa->k, fb->k, mt);
     sn_kern_rec *ka = sn_kern_get(fu->m, fa->k);
     const sn_kern_rec *kb = sn_kern_get(fu->m, fb->k);
