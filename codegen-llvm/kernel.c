@@ -28,6 +28,25 @@ static void find_steady(sn_gen *g) {
     }
 }
 
+/* ptxas moves loads of what stands still down to where they are used, behind barriers too. In a loop that fills registers in front of its
+ * barrier they are to be on their way together: there they are loads like others, of which each stays on its side. Kernels
+ * of a class have their own ways of bringing data early (copy.c, ring.c). */
+static void find_early(sn_gen *g) {
+    const sn_module *m = g->m;
+    if (g->k->sched.cls != SN_SCHED_NONE) return;
+    for (sn_stmt s = sn_stmt_walk_first(m, g->kern); s.i; s = sn_stmt_walk_next(m, s)) {
+        sn_stmt loop = sn_stmt_get(m, s)->parent;
+        if (sn_stmt_get(m, s)->op != SN_LOP_BARRIER || !loop.i) continue;
+        if (sn_stmt_get(m, loop)->kind != SN_AXIS_SEQ) continue;
+        bool fills = false;
+        for (sn_stmt t = sn_stmt_get(m, loop)->first; !sn_stmt_eq(t, s); t = sn_stmt_walk_next(m, t))
+            fills |=
+                sn_stmt_get(m, t)->op == SN_LOP_STORE && sn_buf_get(m, sn_stmt_get(m, t)->buf)->scope == SN_BUF_REG;
+        for (sn_stmt t = sn_stmt_get(m, loop)->first; fills && !sn_stmt_eq(t, s); t = sn_stmt_walk_next(m, t))
+            if (sn_stmt_get(m, t)->op == SN_LOP_LOAD) g->steady[sn_stmt_get(m, t)->buf.i] = false;
+    }
+}
+
 /* ---- which arrays are registers ---- */
 
 typedef struct element_query {
@@ -342,6 +361,7 @@ static sn_status generate(sn_gen *g) {
     SN_TRY(find_sizes(g));
     SN_TRY(sn_gen_index_width(g));
     find_steady(g);
+    if (g->gpu) find_early(g);
     sn_gen_segments_prepare(g);
     allocate_tables(g);
     sn_gen_find_boxes(g);

@@ -14,6 +14,9 @@ static const double ERF_NEAR_64[] = {0x1.06eba8214db69p-3,   -0x1.812746b0379e7p
                                      0x1.7f072188e194dp-34,  -0x1.29b9f1b3df556p-38};
 static const double ERF_FAR_32[] = {0x1.511638p-12, -0x1.21575cp+0, -0x1.437d58p-1,  -0x1.c2edfp-4, 0x1.b0fb0ep-6,
                                     -0x1.38105cp-8, 0x1.39237ap-11, -0x1.82d2bap-15, 0x1.b837aep-20};
+/* log2 erfc */
+static const double ERF_FAR_HOST[] = {0x1.e6503ep-12, -0x1.a16e62p+0, -0x1.d2b266p-1, -0x1.4546dep-3, 0x1.38545cp-5,
+                                      -0x1.c2368ap-8, 0x1.c3c374p-11, -0x1.1708bp-14, 0x1.3d8ccp-19};
 static const double ERF_FAR_64[] = {
     0x1.afbb3f3b7343bp-3,  -0x1.7ca88dec217a6p-2,  0x1.01c11a735cd98p-2,   -0x1.0011543716c91p-3,
     0x1.470ba1f67e9fcp-5,  -0x1.05bb2fe5bf52ap-8,  -0x1.5a5716ce54468p-9,  0x1.cb3b61b96ca15p-11,
@@ -21,10 +24,10 @@ static const double ERF_FAR_64[] = {
     0x1.fb044ac78fd1dp-18, -0x1.3478a195d9922p-19, -0x1.e79fc1b8e27a9p-20, 0x1.42f3273eb4de6p-24,
     0x1.a1ba0b203bbafp-22, 0x1.73c93f8b42ccap-24,  -0x1.efd2ef737a18bp-25, -0x1.11586a4e4d82p-25};
 
-/* Of nan it is what it is of 4. The rounding of q log2 e costs erf little: erfc is at most a sixth here. */
+/* Of nan it is what it is of 4. */
 static lv far_host(sn_em *em, lv a) {
     a = em_select(em, em_less(em, a, 4), a, sn_em_f(em, a, 4));
-    return sn_math_exp2_moderate(em, em_mulc(em, sn_em_poly(em, a, ERF_FAR_32, SN_COUNT(ERF_FAR_32)), 0x1.715476p+0));
+    return sn_math_exp2_moderate(em, sn_em_poly(em, a, ERF_FAR_HOST, SN_COUNT(ERF_FAR_HOST)));
 }
 
 static lv far_f32(sn_em *em, lv a) {

@@ -26,6 +26,8 @@ static const double EXPM1_64[] = {0x1p-1,
                                   0x1.27e4da1e12fb1p-22,
                                   0x1.af5282aacdb2ep-26,
                                   0x1.1f75a3caadff5p-29};
+/* e^r, |r| <= (ln 2)/2 */
+static const double EXP_32[] = {1, 1, 0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558f2p-5, 0x1.123a2p-7, 0x1.6a23cep-10};
 /* (2^f - 1) / f, |f| <= 1/2 */
 static const double EXP2_32[] = {0x1.62e43p-1,  0x1.ebfbep-3,  0x1.c6af6cp-5,
                                  0x1.3b2a54p-7, 0x1.5f089p-10, 0x1.44138ap-13};
@@ -83,8 +85,11 @@ typedef struct two_to {
 
 #define ROUND_32 0x1.8p23
 
-static two_to exp2_parts_f32(sn_em *em, lv x) {
-    lv n = em_addc(em, x, ROUND_32), f = em_sub(em, x, em_addc(em, n, -ROUND_32));
+/* ... of which the last bits are n and twice the bias of an exponent. */
+#define ROUND_BIASED_32 (ROUND_32 + 2 * 127)
+
+static two_to exp2_parts_f32(sn_em *em, lv x, double round) {
+    lv n = em_addc(em, x, round), f = em_sub(em, x, em_addc(em, n, -round));
     return (two_to){sn_em_ibits(em, n),
                     em_fma(em, sn_em_poly(em, f, EXP2_32, SN_COUNT(EXP2_32)), f, sn_em_f(em, x, 1))};
 }
@@ -97,14 +102,18 @@ static lv join_f32(sn_em *em, two_to t) {
 
 lv sn_math_exp2_moderate(sn_em *em, lv x) {
     if (em->cg->target->is_gpu || sn_em_is64(x)) return sn_math_exp2_small(em, x);
-    return join_f32(em, exp2_parts_f32(em, x));
+    return join_f32(em, exp2_parts_f32(em, x, ROUND_32));
 }
 
-/* nan is that of 2^f. */
-static lv exp2_small_f32(sn_em *em, lv x) {
-    two_to t = exp2_parts_f32(em, x);
-    return sn_math_scale2(em, t.f, em_isub(em, t.n, sn_em_ibits(em, sn_em_f(em, x, ROUND_32))));
+/* 2^f 2^n in two steps, as sn_math_scale2 does it: n stands in the last bits with twice the bias, so that either half is an
+ * exponent as it is; what stands in front of it is shifted out. nan is that of 2^f. */
+static lv scale_biased_f32(sn_em *em, two_to t) {
+    lv half = em_ashr(em, t.n, sn_em_i(em, t.n, 1)), rest = em_isub(em, t.n, half), by = sn_em_i(em, t.n, 23);
+    lv y = em_mul(em, t.f, sn_em_fbits(em, em_shl(em, half, by)));
+    return em_mul(em, y, sn_em_fbits(em, em_shl(em, rest, by)));
 }
+
+static lv exp2_small_f32(sn_em *em, lv x) { return scale_biased_f32(em, exp2_parts_f32(em, x, ROUND_BIASED_32)); }
 
 lv sn_math_exp2_small(sn_em *em, lv x) {
     if (em->cg->target->is_gpu) return em_call1(em, "llvm.exp2", x);
@@ -120,8 +129,17 @@ static lv reduced_expm1(sn_em *em, lv *n, lv x) {
     return sn_math_expm1_poly(em, em_fmac(em, minus_n, wide ? LN_2_LOW : LN_2_LOW_32, r));
 }
 
+/* f32 on CPUs: x = n ln 2 + r and e^r, 0.88 units in the last place at most; half of it if `halved`. */
+static lv exp_host_f32(sn_em *em, lv x, bool halved) {
+    double round = ROUND_BIASED_32 - halved;
+    lv sum = em_fmac(em, x, LOG2_E_32, sn_em_f(em, x, round)), n = em_addc(em, sum, -round);
+    lv r = em_fmac(em, n, -LN_2_LOW_32, em_fmac(em, n, -LN_2_32, x));
+    return scale_biased_f32(em, (two_to){sn_em_ibits(em, sum), sn_em_poly(em, r, EXP_32, SN_COUNT(EXP_32))});
+}
+
 /* f32: 2^(hi + lo) = 2^hi (1 + lo ln 2) with hi + lo = x log2 e to 48 bits; half of it if `halved`. */
 static lv exp_f32(sn_em *em, lv x, bool halved) {
+    if (!em->cg->target->is_gpu) return exp_host_f32(em, x, halved);
     lv hi = em_mulc(em, x, LOG2_E_32);
     lv lo = em_fmac(em, x, LOG2_E_LOW_32, em_fmac(em, x, LOG2_E_32, em_neg(em, hi)));
     lv rest = em_fmac(em, lo, LN_2_32, sn_em_f(em, x, 1));
@@ -171,7 +189,7 @@ lv sn_math_exp2(sn_em *em, const lv *in) {
 /* n from -126 to 128. nan is neither normal nor negative. */
 static lv exp2_normal_f32(sn_em *em, lv x) {
     lv most = sn_em_f(em, x, 128), zero = sn_em_f(em, x, 0);
-    lv whole = join_f32(em, exp2_parts_f32(em, em_select(em, em_more(em, x, 128), most, x)));
+    lv whole = join_f32(em, exp2_parts_f32(em, em_select(em, em_more(em, x, 128), most, x), ROUND_32));
     lv normal = em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, -126));
     return em_select(em, normal, whole, em_select(em, em_less(em, x, 0), zero, x));
 }

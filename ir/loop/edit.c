@@ -15,7 +15,7 @@
 typedef struct remap {
     sn_module *m;
     sn_val old, with;
-    const sn_val *map;
+    const sn_notes *map;
     bool changed;
 } remap;
 
@@ -25,7 +25,8 @@ typedef SN_VEC(sn_val) val_vec;
 static sn_val remap_val(const remap *r, sn_val v) {
     if (r->old.i) return v.i == r->old.i ? r->with : v;
     for (uint32_t steps = r->m->vals.count; steps > 0; steps--) {
-        uint32_t next = r->map ? r->map[v.i].i : sn_val_get(r->m, v)->mark;
+        uint64_t note = 0;
+        uint32_t next = !r->map ? sn_val_get(r->m, v)->mark : sn_notes_find(r->map, v.i, &note) ? (uint32_t)note : 0;
         if (next == 0 || next == v.i) return v;
         v.i = next;
     }
@@ -72,7 +73,13 @@ void sn_val_replace(sn_module *m, sn_kern k, sn_val old, sn_val with) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) remap_stmt(&r, sn_stmt_get(m, s));
 }
 
-void sn_val_replace_all(sn_module *m, sn_kern k, const sn_val *map) {
+sn_val sn_val_follow(const sn_notes *map, sn_val v) {
+    uint64_t next;
+    while (sn_notes_find(map, v.i, &next)) v.i = (uint32_t)next;
+    return v;
+}
+
+void sn_val_replace_all(sn_module *m, sn_kern k, const sn_notes *map) {
     remap r = {.m = m, .map = map};
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) remap_stmt(&r, sn_stmt_get(m, s));
 }

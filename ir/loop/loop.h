@@ -38,6 +38,7 @@
 #ifndef SN_IR_LOOP_LOOP_H
 #define SN_IR_LOOP_LOOP_H
 
+#include "ir/base/notes.h"
 #include "ir/graph/weights.h"
 #include "ir/index/ix.h"
 #include "ir/base/sched.h"
@@ -252,8 +253,10 @@ void sn_stmt_unlink(sn_module *m, sn_stmt s);
 void sn_stmt_insert(sn_module *m, sn_cursor at, sn_stmt s);
 /* Every use of `old` in the kernel becomes `with`, inside ix too. Linear in the kernel. */
 void sn_val_replace(sn_module *m, sn_kern k, sn_val old, sn_val with);
-/* The same for many at once: map[old.i] = replacement (none = keep), array of m->vals.count entries. */
-void sn_val_replace_all(sn_module *m, sn_kern k, const sn_val *map);
+/* The same for many at once: by the id of each, the id of what replaces it. Linear in the kernel. */
+void sn_val_replace_all(sn_module *m, sn_kern k, const sn_notes *map);
+/* The end of a chain of such replacements. */
+sn_val sn_val_follow(const sn_notes *map, sn_val v);
 /* Every ix inside s and its region: axes[i] becomes with[i]. */
 void sn_stmt_subst(sn_module *m, sn_stmt s, const sn_axis *axes, const sn_ix *with, uint32_t n);
 /* Replace the axis of loop/reduce s by an outer and an inner one (axis = outer*factor + inner; factor divides the

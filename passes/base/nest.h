@@ -55,11 +55,6 @@ bool sn_precision_of_both(sn_precision *out, const sn_module *m, sn_kern a, sn_k
 uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at);
 /* Product of constant extents, saturating at INT64_MAX; -1 when one is symbolic. */
 int64_t sn_chain_count(const sn_module *m, const sn_chain *c);
-/* The end of a chain of replacements. */
-static inline sn_val sn_follow(const sn_val *map, sn_val v) {
-    while (map[v.i].i) v = map[v.i];
-    return v;
-}
 /* A product and a sum of counts that are not negative (iterations, bytes), INT64_MAX where they are larger: what passes
  * compare sizes with. Graphs are refused before that (limits.c); kernels from text may have any sizes. */
 static inline int64_t sn_mul_clamped(int64_t a, int64_t b) {

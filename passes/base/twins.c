@@ -26,7 +26,8 @@ static sn_ix translated(const sn_twins *tw, sn_ix e) {
 
 bool sn_twins_alike(sn_twins *tw, sn_val a, sn_val b) {
     const sn_module *m = tw->m;
-    if (a.i == b.i || tw->twin[a.i].i == b.i) return true;
+    uint64_t twin;
+    if (a.i == b.i || (sn_notes_find(&tw->twin, a.i, &twin) && twin == b.i)) return true;
     const sn_stmt_rec *x = sn_stmt_get(m, sn_val_get(m, a)->def), *y = sn_stmt_get(m, sn_val_get(m, b)->def);
     if (x->parent.i != tw->one->at[tw->one->n - 1].i || y->parent.i != tw->two->at[tw->two->n - 1].i) return false;
     if (x->op != y->op || x->dtype != y->dtype || x->n_in != y->n_in || x->has_mask != y->has_mask) return false;
@@ -35,6 +36,6 @@ bool sn_twins_alike(sn_twins *tw, sn_val a, sn_val b) {
     if (translated(tw, x->ix).i != y->ix.i || translated(tw, x->bound).i != y->bound.i) return false;
     for (uint32_t k = 0; k < x->n_in; k++)
         if (!sn_twins_alike(tw, x->in[k], y->in[k])) return false;
-    tw->twin[a.i] = b;
+    sn_notes_set(&tw->twin, a.i, b.i);
     return true;
 }

@@ -3,12 +3,13 @@
 #define SN_PASSES_BASE_TWINS_H
 
 #include "passes/base/nest.h"
+#include "ir/base/notes.h"
 
 typedef struct sn_twins {
     sn_module *m;
     sn_kern k;
     const sn_chain *one, *two;
-    sn_val *twin; /* by value in `one`: the same one in `two`, as far as it is known; none at first */
+    sn_notes twin; /* by value in `one`: the same one in `two`, as far as it is known; none at first, with an arena */
 } sn_twins;
 
 /* Have they the same extents, level by level? */

@@ -543,13 +543,8 @@ void sn_fuse_drop_dead(sn_pass_ctx *cx) {
 
 void sn_fuse_forward_all(sn_pass_ctx *cx) {
     sn_module *m = cx->m;
-    uint32_t masked = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++)
-        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s))
-            masked += sn_loads(sn_stmt_get(m, s)) && sn_stmt_get(m, s)->has_mask;
-    sn_val *map = SN_NEWN(cx->scratch, sn_val, m->vals.count + masked);
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (sn_fuse_forward(cx, m->kernels.at[i], map)) sn_kern_dead_code(m, m->kernels.at[i]);
+        if (sn_fuse_forward(cx, m->kernels.at[i])) sn_kern_dead_code(m, m->kernels.at[i]);
 }
 
 static sn_status fuse_all(fuse *fu, bool *changed) {

@@ -23,9 +23,8 @@ bool sn_fuse_find(sn_fuse_match *out, sn_pass_ctx *cx, sn_kern a, sn_kern b, con
                   const sn_access_list *in_b);
 /* Merge b into a; b is left empty and has to be removed by the caller. */
 void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *match);
-/* Loads that follow a store to the same element take the stored value. map: zeroed, one entry per value of the module
- * and one per masked load to come; shared by the kernels of a pass. */
-bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map);
+/* Loads that follow a store to the same element take the stored value. */
+bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
 /* Steps of the one reduction in the outer loops of a kernel; 0: it has none; -1: there is more in them, or a size is no number. */

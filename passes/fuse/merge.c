@@ -229,7 +229,7 @@ typedef struct stored {
 
 typedef struct forward {
     sn_pass_ctx *cx;
-    sn_val *map;
+    sn_notes map;
     SN_VEC(stored) known; /* stores that dominate the current place */
     bool changed;
 } forward;
@@ -246,7 +246,7 @@ static void forward_load(forward *fw, sn_stmt s) {
     if (!v.i) return;
     fw->changed = true;
     if (!r->has_mask) {
-        fw->map[r->result.i] = sn_follow(fw->map, v);
+        sn_notes_set(&fw->map, r->result.i, sn_val_follow(&fw->map, v).i);
         return;
     }
     sn_val mask = r->in[0], otherwise = r->in[1]; /* the masked load becomes a select of the stored value */
@@ -289,10 +289,10 @@ static void forward_region(forward *fw, sn_stmt first) {
     fw->known.n = outside;
 }
 
-bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k, sn_val *map) {
-    forward fw = {.cx = cx, .map = map};
+bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k) {
+    forward fw = {.cx = cx, .map = {.arena = cx->scratch}};
     forward_region(&fw, sn_kern_get(cx->m, k)->first);
-    if (fw.changed) sn_val_replace_all(cx->m, k, map);
+    if (fw.changed) sn_val_replace_all(cx->m, k, &fw.map);
     return fw.changed;
 }
 

@@ -58,9 +58,7 @@ static void merge_copies(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_ma
                          uint32_t n) {
     sn_module *m = cx->m;
     sn_fuse_merge(cx, a, b, mt);
-    uint32_t masked = 0;
-    for (sn_stmt s = sn_stmt_walk_first(m, a); s.i; s = sn_stmt_walk_next(m, s)) masked += sn_stmt_get(m, s)->has_mask;
-    sn_fuse_forward(cx, a, SN_NEWN(cx->scratch, sn_val, m->vals.count + masked));
+    sn_fuse_forward(cx, a);
     drop_stores(m, a, gone, n);
     sn_kern_dead_code(m, a);
     sn_kern_cse(m, a);

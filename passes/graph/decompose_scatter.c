@@ -9,14 +9,13 @@
  * The sort is stable and the steps are a fixed tree over the updates of a row in their order, so that the same operands
  * give the same bits whatever the schedule. Halves are summed and multiplied in f32. Nothing is stored twice, which is
  * what `scatter` asks for. Cost: a sort of M keys, and log2(M) passes over the updates. Sizes M and R have to be
- * numbers. On the CPU a scatter into rows that stay in the cache of a core remains one, of f32 for halves, and `to-loops`
- * combines parts of it (lower/scatter.c).
+ * numbers. A scatter into rows that stay in the cache of a core, or in the shared memory of a block, remains one, of f32 for halves, and `to-loops`
+ * combines parts of it (base/scatter.c, lower/scatter.c).
  */
+#include "passes/base/scatter.h"
 #include "passes/graph/decompose.h"
 
 #include "ir/graph/build.h"
-
-enum { MOST_ROWS_EACH = 4, MOST_BYTES = 1 << 20 };
 
 static sn_nd node(sn_module *m, sn_op op, sn_nd x, sn_nd y, sn_nd z) {
     sn_nd in[3] = {x, y, z};
@@ -63,12 +62,13 @@ static sn_op combiner(sn_op op) {
     return op == SN_OP_SCATTER_MAX ? SN_OP_MAXIMUM : SN_OP_MINIMUM;
 }
 
-/* Do its rows stay in the cache of a core, and are they no more than a few for each update? */
+/* Are its rows few enough to be summed up apart, part by part? */
 static bool has_few_rows(const sn_pass_ctx *cx, sn_nd in, int64_t rows, int64_t count) {
-    int64_t all;
+    sn_scatter_plan plan;
+    int64_t width;
     const sn_type *t = sn_type_of(cx->m, in);
-    if (cx->target->is_gpu || !sn_ix_is_const(cx->m, sn_type_numel(cx->m, t), &all)) return false;
-    return rows / MOST_ROWS_EACH <= count && 2 * all * sn_dtype_bytes(t->dtype) <= MOST_BYTES;
+    if (!sn_ix_is_const(cx->m, sn_ix_product(cx->m, t->shape + 1, t->rank - 1), &width)) return false;
+    return sn_scatter_plan_make(&plan, cx->target, sn_dtype_bytes(t->dtype), rows, width, count);
 }
 
 sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {

@@ -186,19 +186,13 @@ static bool has_two_reductions(const sn_module *m, sn_kern k) {
 
 sn_status sn_pass_online_softmax(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
-    uint32_t room = 0;
-    sn_val *twin = NULL; /* entries of one kernel's values mean nothing to another */
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         online on = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool any = false;
         if (sn_kern_get(m, on.k)->scheduled || !has_two_reductions(m, on.k)) continue;
         sn_chain_outer(&on.outer, m, on.k);
         for (;; any = true) {
-            if (m->vals.count > room) {
-                room = 2 * m->vals.count;
-                twin = SN_NEWN(cx->scratch, sn_val, room);
-            }
-            on.twins = (sn_twins){m, on.k, &on.max, &on.sum, twin};
+            on.twins = (sn_twins){m, on.k, &on.max, &on.sum, {.arena = cx->scratch}};
             if (!first_pair(&on)) break;
             sn_remark(cx, sn_kern_get(m, on.k)->name, "maximum and sum of %lld exponentials in one reading",
                       (long long)sn_chain_count(m, &on.max));

@@ -14,7 +14,7 @@ typedef enum truth { UNKNOWN, FALSE_, TRUE_ } truth;
 typedef struct work {
     sn_module *m;
     sn_kern k;
-    sn_val *map;  /* value -> replacement */
+    sn_notes map; /* value -> replacement */
     truth *known; /* truth of bool values */
     bool changed;
 } work;
@@ -25,10 +25,10 @@ static truth prove(sn_module *m, sn_ix e, sn_ix n) {
     return r.hi < 0 || r.lo >= b.hi ? FALSE_ : UNKNOWN;
 }
 
-static truth truth_of(const work *w, sn_val v) { return w->known[sn_follow(w->map, v).i]; }
+static truth truth_of(const work *w, sn_val v) { return w->known[sn_val_follow(&w->map, v).i]; }
 
 static void replace(work *w, sn_stmt s, sn_val with) {
-    w->map[sn_stmt_get(w->m, s)->result.i] = sn_follow(w->map, with);
+    sn_notes_set(&w->map, sn_stmt_get(w->m, s)->result.i, sn_val_follow(&w->map, with).i);
     w->changed = true;
 }
 
@@ -51,7 +51,7 @@ static void drop_mask(work *w, sn_stmt s) {
 }
 
 static bool same(const work *w, sn_val a, sn_val b) {
-    a = sn_follow(w->map, a), b = sn_follow(w->map, b);
+    a = sn_val_follow(&w->map, a), b = sn_val_follow(&w->map, b);
     if (sn_val_eq(a, b)) return true;
     const sn_stmt_rec *x = sn_stmt_get(w->m, sn_val_get(w->m, a)->def),
                       *y = sn_stmt_get(w->m, sn_val_get(w->m, b)->def);
@@ -121,10 +121,9 @@ static void settle_tests(work *w) {
 
 sn_status sn_pass_simplify_index(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
-    sn_val *map = SN_NEWN(cx->scratch, sn_val, m->vals.count);
     truth *known = SN_NEWN(cx->scratch, truth, m->vals.count);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        work w = {.m = m, .k = m->kernels.at[i], .map = map, .known = known};
+        work w = {.m = m, .k = m->kernels.at[i], .map = {.arena = cx->scratch}, .known = known};
         for (sn_stmt s = sn_stmt_walk_first(m, w.k), next; s.i; s = next) {
             sn_stmt after = sn_stmt_walk_skip(m, s);
             next = sn_stmt_walk_next(m, s);
@@ -132,7 +131,7 @@ sn_status sn_pass_simplify_index(sn_pass_ctx *cx, bool *changed) {
         }
         settle_tests(&w);
         if (!w.changed) continue;
-        sn_val_replace_all(m, w.k, w.map);
+        sn_val_replace_all(m, w.k, &w.map);
         sn_kern_dead_code(m, w.k);
         *changed = true;
     }

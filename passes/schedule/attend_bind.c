@@ -250,10 +250,11 @@ void sn_attend_put_function(binding *o, sn_cursor at) {
     spot s;
     if (sn_val_eq(a->score, a->sum)) return;
     open_scores(o, &at, &s);
-    s.p.became[a->sum.i] = sn_put_load(o->b.m, at, o->s, s.own);
+    sn_contraction_becomes(&s.p, a->sum, sn_put_load(o->b.m, at, o->s, s.own));
     for (uint32_t i = 0; i < a->n_loads; i++) {
         sn_ix from = a->boxed[i] ? loaded_at(o, i, s.row, s.key) : s.own;
-        s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], from);
+        sn_contraction_becomes(&s.p, sn_stmt_get(o->b.m, a->loads[i])->result,
+                               sn_put_load(o->b.m, at, o->loaded[i], from));
     }
     sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p));
 }

@@ -343,7 +343,7 @@ static void put_function(binder *b, sn_cursor at) {
     lane l = open_lanes(b, &at, group);
     sn_ix e = in_scores(b, j, l.slot);
     sn_contraction_copier p = at_place(b, at, l.row, (sn_ix){0}, sn_ix_add(b->m, b->keys, j));
-    p.became[a->sum.i] = sn_put_load(b->m, at, b->s, e);
+    sn_contraction_becomes(&p, a->sum, sn_put_load(b->m, at, b->s, e));
     sn_put_store(b->m, at, b->s, e, sn_contraction_copy(&p, a->score));
 }
 
@@ -474,7 +474,8 @@ static void put_body(binder *b, sn_contraction_copier *p, sn_val mask, sn_val in
         const sn_stmt_rec *r = sn_stmt_get(b->m, b->body->at[i]);
         if (b->body->at[i].i == b->a->c.top.i) continue;
         if (r->op == SN_LOP_DIV && sn_val_eq(r->in[1], sn_result(top, 1)))
-            p->became[r->result.i] = sn_put_op2(b->m, p->at, SN_LOP_MUL, sn_contraction_copy(p, r->in[0]), inverse);
+            sn_contraction_becomes(p, r->result,
+                                   sn_put_op2(b->m, p->at, SN_LOP_MUL, sn_contraction_copy(p, r->in[0]), inverse));
         else if (r->n_results) sn_contraction_copy(p, r->result);
         else put_store(b, p, r, mask);
     }
@@ -514,7 +515,8 @@ static void put_rest(binder *b, sn_cursor at) {
     sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
     states[3] = sn_put_load(m, at, sums, in_sums(b, &p, &s, e));
     sn_contraction_copier c = at_place(b, at, row, column, (sn_ix){0});
-    for (uint32_t i = 0; i < SN_COUNT(states); i++) c.became[sn_result(sn_stmt_get(m, b->a->c.top), i).i] = states[i];
+    for (uint32_t i = 0; i < SN_COUNT(states); i++)
+        sn_contraction_becomes(&c, sn_result(sn_stmt_get(m, b->a->c.top), i), states[i]);
     put_body(b, &c, mask, inverse);
 }
 

@@ -153,7 +153,7 @@ static sn_val put(binding *b, sn_cursor at, sn_val v, const place *p, sn_val mas
     sn_contraction_copier_start(&copier, b->cx, at, b->n_vals);
     copier.n = axes_at(copier.axes, copier.with, b, p);
     copier.mask = mask;
-    if (sum.i) copier.became[sn_stmt_get(b->m, b->a.scores)->result.i] = sum;
+    if (sum.i) sn_contraction_becomes(&copier, sn_stmt_get(b->m, b->a.scores)->result, sum);
     return sn_contraction_copy(&copier, v);
 }
 

@@ -358,7 +358,7 @@ static sn_val put_plain_sum(terms *t, sn_cursor at, sn_ix row, sn_ix column, sn_
     sn_stmt sum = open_sum(t, &in, "j", o->a->c.k, &s.key);
     sn_val product = put_plain_product(t, in, row, s.key);
     start_copier(t, &p, in, &s);
-    p.became[o->a->sum.i] = product;
+    sn_contraction_becomes(&p, o->a->sum, product);
     sn_val score = sn_attend_put_seen(o, in, row, s.key, sn_attend_put_score(o, &p));
     sn_val weight = sn_attend_put_weight(o, in, score, factor, shift);
     weight = sn_put_op2(m, in, SN_LOP_MUL, weight, put_f32(t, in, ldexp(1, -o->raised)));

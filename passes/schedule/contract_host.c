@@ -39,7 +39,7 @@ typedef struct planner {
 
 typedef struct expression {
     planner *pl;
-    bool *seen; /* by sn_val */
+    sn_notes seen; /* sn_val */
     sn_axis step, side;
     int64_t steps, sides; /* lanes that are never torn apart by the end of an axis */
     double work, along, across;
@@ -60,8 +60,7 @@ static bool is_apart(const expression *x, sn_ix ix, sn_axis axis) {
 
 static void look_at(expression *x, sn_val v) {
     sn_module *m = x->pl->cx->m;
-    if (x->seen[v.i]) return;
-    x->seen[v.i] = true;
+    if (!sn_notes_add(&x->seen, v.i)) return;
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
     for (uint32_t i = 0; i < r->n_in; i++) look_at(x, r->in[i]);
     if (r->op != SN_LOP_LOAD) {
@@ -100,7 +99,7 @@ static void look_at_operands(planner *pl) {
     int64_t widest = pl->cx->target->vector_bytes / pl->bytes;
     for (uint32_t o = 0; o < c->n_operands; o++) {
         bool right = c->operands[o].right;
-        expression x = {.pl = pl, .seen = SN_NEWN(pl->cx->scratch, bool, m->vals.count)};
+        expression x = {.pl = pl, .seen = {.arena = pl->cx->scratch}};
         x.step = sn_stmt_axis(m, c->inner.at[c->inner.n - 1]);
         x.side = last_axis(pl, right ? SN_SIDE_N : SN_SIDE_M);
         x.steps = sn_contract_whole_lanes(c->k_extent, NULL, c->inner.n, SN_SIDE_M, widest);

@@ -401,7 +401,8 @@ static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
     place p = place_at(b, at, row, column, (sn_ix){0});
     sn_val result = sn_stmt_get(m, b->c->top)->result;
     for (uint32_t s = 0; s < b->c->n_states; s++)
-        p.became[result.i + s] = sn_put_cast(m, at, b->c->dtype, put_result(b, at, s, bl, e));
+        sn_contraction_becomes(&p, (sn_val){result.i + s},
+                               sn_put_cast(m, at, b->c->dtype, put_result(b, at, s, bl, e)));
     put_rest(b, &p, mask);
 }
 

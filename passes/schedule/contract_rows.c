@@ -22,7 +22,7 @@
 
 typedef struct looker {
     sn_module *m;
-    bool *seen;                         /* by sn_val */
+    sn_notes seen;                      /* sn_val */
     sn_axis step, column;               /* ... or row, of the left ones */
     uint32_t along, across;             /* bytes that loads walk with each axis; not those of rows or columns alone */
     uint32_t least_along, least_across; /* smallest such element */
@@ -30,8 +30,7 @@ typedef struct looker {
 } looker;
 
 static void look_at(looker *l, sn_val v) {
-    if (l->seen[v.i]) return;
-    l->seen[v.i] = true;
+    if (!sn_notes_add(&l->seen, v.i)) return;
     const sn_stmt_rec *r = sn_stmt_get(l->m, sn_val_get(l->m, v)->def);
     for (uint32_t i = 0; i < r->n_in; i++) look_at(l, r->in[i]);
     if (r->op != SN_LOP_LOAD) {
@@ -54,7 +53,7 @@ static void look_at(looker *l, sn_val v) {
 
 static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right) {
     int64_t extent;
-    looker l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
+    looker l = {.m = cx->m, .seen = {.arena = cx->scratch}};
     l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
     l.column = sn_contraction_last_axis(&extent, cx->m, c, right ? SN_SIDE_N : SN_SIDE_M);
     for (uint32_t i = 0; i < c->n_operands; i++)

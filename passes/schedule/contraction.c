@@ -12,10 +12,9 @@ typedef struct finder {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_contraction *c;
-    uint64_t *axes;     /* by sn_val: its set, once known ... */
-    bool *known;        /* ... */
-    uint32_t *position; /* by sn_axis: 1 + its bit; 0: of no loop here */
-    uint64_t found;     /* of the index expression that is being walked */
+    sn_notes axes;     /* by sn_val: its set */
+    sn_notes position; /* by sn_axis: its bit */
+    uint64_t found;    /* of the index expression that is being walked */
     const char *why;
 } finder;
 
@@ -31,7 +30,8 @@ static uint64_t set_of(finder *f, sn_val v);
 static void note_atom(void *user, sn_ix atom) {
     finder *f = user;
     const sn_ix_rec *r = sn_ix_get(f->m, atom);
-    if (r->kind == SN_IX_AXIS && f->position[r->id]) f->found |= 1ull << (f->position[r->id] - 1);
+    uint64_t bit;
+    if (r->kind == SN_IX_AXIS && sn_notes_find(&f->position, r->id, &bit)) f->found |= 1ull << bit;
     if (r->kind == SN_IX_VAL) {
         uint64_t outside = f->found;
         outside |= set_of(f, (sn_val){r->id});
@@ -60,13 +60,14 @@ static uint64_t set_inside(finder *f, sn_stmt s) {
 }
 
 static uint64_t set_of(finder *f, sn_val v) {
-    if (f->known[v.i]) return f->axes[v.i];
+    uint64_t set;
+    if (sn_notes_find(&f->axes, v.i, &set)) return set;
     const sn_stmt_rec *r = sn_stmt_get(f->m, sn_val_get(f->m, v)->def);
-    uint64_t set = set_of_ix(f, r->ix) | set_of_ix(f, r->bound);
+    set = set_of_ix(f, r->ix) | set_of_ix(f, r->bound);
     for (uint32_t i = 0; i < r->n_in; i++) set |= set_of(f, r->in[i]);
     if (sn_lop_has_region(r->op)) set |= set_inside(f, sn_val_get(f->m, v)->def);
-    f->known[v.i] = true;
-    return f->axes[v.i] = set;
+    sn_notes_set(&f->axes, v.i, set);
+    return set;
 }
 
 /* ---- loops ---- */
@@ -91,11 +92,10 @@ static bool find_loops(finder *f, sn_kern k) {
     if (!sn_chain_extents(m, &c->outer, c->extent) || !sn_chain_extents(m, &c->inner, c->k_extent))
         return refuse(f, "a size is symbolic");
     if (c->outer.n + c->inner.n > 64) return refuse(f, "it has too many loops");
-    f->axes = SN_NEWN(f->cx->scratch, uint64_t, m->vals.count);
-    f->known = SN_NEWN(f->cx->scratch, bool, m->vals.count);
-    f->position = SN_NEWN(f->cx->scratch, uint32_t, m->axes.count);
-    for (uint32_t i = 0; i < c->outer.n; i++) f->position[sn_stmt_axis(m, c->outer.at[i]).i] = 1 + i;
-    for (uint32_t i = 0; i < c->inner.n; i++) f->position[sn_stmt_axis(m, c->inner.at[i]).i] = 1 + c->outer.n + i;
+    f->axes.arena = f->position.arena = f->cx->scratch;
+    for (uint32_t i = 0; i < c->outer.n; i++) sn_notes_set(&f->position, sn_stmt_axis(m, c->outer.at[i]).i, i);
+    for (uint32_t i = 0; i < c->inner.n; i++)
+        sn_notes_set(&f->position, sn_stmt_axis(m, c->inner.at[i]).i, c->outer.n + i);
     return true;
 }
 
@@ -263,14 +263,13 @@ double sn_contraction_fetch(const sn_module *m, const sn_contraction *c, const s
 
 typedef struct look {
     sn_module *m;
-    bool *seen; /* by sn_val */
+    sn_notes seen; /* sn_val */
     sn_axis step, side;
     uint32_t along, across; /* bytes */
 } look;
 
 static void look_at(look *l, sn_val v) {
-    if (l->seen[v.i]) return;
-    l->seen[v.i] = true;
+    if (!sn_notes_add(&l->seen, v.i)) return;
     const sn_stmt_rec *r = sn_stmt_get(l->m, sn_val_get(l->m, v)->def);
     for (uint32_t i = 0; i < r->n_in; i++) look_at(l, r->in[i]);
     int64_t c;
@@ -289,7 +288,7 @@ sn_axis sn_contraction_last_axis(int64_t *extent, const sn_module *m, const sn_c
 bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32_t operand) {
     const sn_contraction_operand *o = &c->operands[operand];
     int64_t extent;
-    look l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
+    look l = {.m = cx->m, .seen = {.arena = cx->scratch}};
     l.step = sn_stmt_axis(cx->m, c->inner.at[c->inner.n - 1]);
     l.side = sn_contraction_last_axis(&extent, cx->m, c, o->right ? SN_SIDE_N : SN_SIDE_M);
     look_at(&l, o->value);
@@ -302,7 +301,7 @@ bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32
 static void order_steps(sn_pass_ctx *cx, sn_contraction *c) {
     uint32_t best = c->inner.n - 1, most = 0;
     for (uint32_t k = c->inner.n; k-- > 0;) {
-        look l = {.m = cx->m, .seen = SN_NEWN(cx->scratch, bool, cx->m->vals.count)};
+        look l = {.m = cx->m, .seen = {.arena = cx->scratch}};
         l.step = sn_stmt_axis(cx->m, c->inner.at[k]);
         for (uint32_t i = 0; i < c->n_operands; i++) look_at(&l, c->operands[i].value);
         if (l.along > most) best = k, most = l.along;

@@ -10,6 +10,7 @@
 #define SN_PASSES_SCHEDULE_CONTRACTION_H
 
 #include "passes/base/nest.h"
+#include "ir/base/notes.h"
 
 /* What an axis of the outer loops is to the product. */
 typedef enum sn_contraction_side {
@@ -96,10 +97,12 @@ typedef struct sn_contraction_copier {
     uint32_t n;
     sn_val mask;     /* none: loads are what they are */
     uint32_t n_vals; /* of the module, before anything was made: later values are their own copies */
-    sn_val *became;  /* by sn_val */
+    sn_notes became; /* by sn_val */
     sn_ix e;         /* index expression whose values are being replaced */
 } sn_contraction_copier;
 void sn_contraction_copier_start(sn_contraction_copier *out, sn_pass_ctx *cx, sn_cursor at, uint32_t n_vals);
+/* v of the kernel has become `now`. */
+void sn_contraction_becomes(sn_contraction_copier *p, sn_val v, sn_val now);
 sn_val sn_contraction_copy(sn_contraction_copier *p, sn_val v);
 sn_ix sn_contraction_copy_ix(sn_contraction_copier *p, sn_ix e);
 

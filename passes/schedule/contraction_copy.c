@@ -7,9 +7,10 @@
 #include "passes/schedule/contraction.h"
 
 void sn_contraction_copier_start(sn_contraction_copier *out, sn_pass_ctx *cx, sn_cursor at, uint32_t n_vals) {
-    *out =
-        (sn_contraction_copier){.m = cx->m, .at = at, .n_vals = n_vals, .became = SN_NEWN(cx->scratch, sn_val, n_vals)};
+    *out = (sn_contraction_copier){.m = cx->m, .at = at, .n_vals = n_vals, .became = {.arena = cx->scratch}};
 }
+
+void sn_contraction_becomes(sn_contraction_copier *p, sn_val v, sn_val now) { sn_notes_set(&p->became, v.i, now.i); }
 
 static void copy_atom(void *user, sn_ix atom) {
     sn_contraction_copier *p = user;
@@ -58,9 +59,12 @@ static sn_val copy_statement(sn_contraction_copier *p, const sn_stmt_rec *r) {
 }
 
 sn_val sn_contraction_copy(sn_contraction_copier *p, sn_val v) {
+    uint64_t now;
     if (v.i >= p->n_vals) return v;
-    if (p->became[v.i].i) return p->became[v.i];
+    if (sn_notes_find(&p->became, v.i, &now)) return (sn_val){(uint32_t)now};
     const sn_stmt_rec *r = sn_stmt_get(p->m, sn_val_get(p->m, v)->def);
     bool masks = r->op == SN_LOP_LOAD && p->mask.i;
-    return p->became[v.i] = masks ? copy_load(p, r) : copy_statement(p, r);
+    sn_val copy = masks ? copy_load(p, r) : copy_statement(p, r);
+    sn_contraction_becomes(p, v, copy);
+    return copy;
 }

@@ -82,9 +82,9 @@ bool sn_moments_find(sn_moments *mo, sn_pass_ctx *cx, sn_kern k) {
     *mo = (sn_moments){0};
     if (!find_nests(mo, m, k)) return false;
     mo->distance = find_distance(mo, m);
-    sn_twins twins = {m, k, &mo->sum, &mo->squares, NULL};
+    sn_twins twins = {m, k, &mo->sum, &mo->squares, {0}};
     if (!mo->distance.i || !sn_twins_extents(&twins)) return false;
-    twins.twin = SN_NEWN(cx->scratch, sn_val, m->vals.count);
+    twins.twin.arena = cx->scratch;
     const sn_stmt_rec *yield = sn_stmt_get(m, yield_of(m, &mo->sum));
     while (mo->state < yield->n_in &&
            !sn_twins_alike(&twins, yield->in[mo->state], sn_stmt_get(m, mo->distance)->in[0]))
@@ -134,6 +134,7 @@ int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     while (length > least && length * bytes * beside > most) length /= 2;
     while (length > least && sn_mul_clamped(rows, count) / beside / length < SN_SPLIT_ENOUGH * t->units) length /= 2;
     length = sn_ceil_div(count, sn_ceil_div(count, length));
-    if (!mo->columns) length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE; /* vectors begin where the row's do */
+    if (!mo->columns)
+        length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE; /* vectors begin where the row's do */
     return length < count ? length : 0;
 }

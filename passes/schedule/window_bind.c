@@ -244,7 +244,7 @@ static void put_line(binding *b, sn_cursor at, window_at o) {
     } else {
         y = sn_put_load(b->m, at, b->shared, from);
     }
-    c.became[load->result.i] = y;
+    sn_contraction_becomes(&c, load->result, y);
     sn_put_store(b->m, at, b->line, line_index(b, o.e, o.lane), sn_contraction_copy(&c, b->w.value));
 }
 
@@ -264,7 +264,7 @@ static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
     c.at = at;
     o.e =
         sn_ix_fma(b->m, l->step, o.q, sn_ix_fma(b->m, l->dilation, o.t, sn_ix_const(b->m, -sn_window_first_place(l))));
-    c.became[b->w.value.i] = sn_put_load(b->m, at, b->line, line_index(b, o.e, o.lane));
+    sn_contraction_becomes(&c, b->w.value, sn_put_load(b->m, at, b->line, line_index(b, o.e, o.lane)));
     for (uint32_t i = 0; i < yield->n_in; i++) {
         sn_ix to = acc_index(b, &o);
         sn_val y = sn_contraction_copy(&c, yield->in[i]), sum = sn_put_load(b->m, at, b->acc[i], to);
@@ -439,7 +439,7 @@ static void put_stores(binding *b, sn_cursor at, const result_at *o, const sn_bu
     set_result(b, &c, o);
     c.mask = mask;
     for (uint32_t i = 0; i < red->n_results; i++)
-        c.became[sn_result(red, i).i] = sn_put_load(b->m, at, states[i], from);
+        sn_contraction_becomes(&c, sn_result(red, i), sn_put_load(b->m, at, states[i], from));
     sn_window_put_stores(&c, &b->w);
 }
 

@@ -188,7 +188,7 @@ static void put_tap(binding *b, sn_cursor at) {
     c.at = at;
     sn_ix row = place_of(b, &w->row, row_of(b, &o), s), column = place_of(b, &w->column, column_of(b, &o), t);
     sn_ix e = sum_index(b, &o), from = patch_index(b, step_number(b, steps), row, column);
-    c.became[w->value.i] = sn_put_load(b->m, at, b->patch, from);
+    sn_contraction_becomes(&c, w->value, sn_put_load(b->m, at, b->patch, from));
     for (uint32_t i = 0; i < yield->n_in; i++) {
         sn_val y = sn_contraction_copy(&c, yield->in[i]), sum = sn_put_load(b->m, at, b->acc[i], e);
         sn_put_store(b->m, at, b->acc[i], e, combine(b, at, i, sum, y));
@@ -256,7 +256,7 @@ static void put_rest(binding *b, sn_cursor at) {
     c.mask = sn_window_put_test(b->m, at, c.mask, column_of(b, &o), b->t.columns);
     c.mask = sn_window_put_test(b->m, at, c.mask, column, w->column.windows);
     for (uint32_t i = 0; i < red->n_results; i++)
-        c.became[sn_result(red, i).i] = sn_put_load(b->m, at, (b->runs ? b->total : b->acc)[i], e);
+        sn_contraction_becomes(&c, sn_result(red, i), sn_put_load(b->m, at, (b->runs ? b->total : b->acc)[i], e));
     sn_window_put_stores(&c, w);
 }
 

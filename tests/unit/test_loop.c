@@ -152,10 +152,9 @@ Test(loop, replace_reaches_into_indices) {
                           "  loop i in 4 { %0 = load x[i] %1 = load x[0] %2 = load x[%0 + 1] store y[i], %2 }\n }\n");
     sn_kern k = m->kernels.at[0];
     sn_stmt a = next(m, first(m)), b = next(m, a);
-    sn_val *map = calloc(m->vals.count, sizeof *map);
-    map[sn_stmt_get(m, a)->result.i] = sn_stmt_get(m, b)->result;
-    sn_val_replace_all(m, k, map);
-    free(map);
+    sn_notes map = {.arena = &m->arena};
+    sn_notes_set(&map, sn_stmt_get(m, a)->result.i, sn_stmt_get(m, b)->result.i);
+    sn_val_replace_all(m, k, &map);
     cr_assert(sn_kern_dead_code(m, k));
     body_is(m, "  loop i in 4 {\n    %0 = load x[0]\n    %1 = load x[%0 + 1]\n    store y[i], %1\n  }\n");
     end(m);

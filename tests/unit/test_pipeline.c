@@ -505,3 +505,50 @@ Test(pipeline, every_prefix_computes_the_same_on_random_graphs) {
 Test(pipeline, sums_over_rows_and_columns_on_random_graphs) {
     for (uint32_t g = 0; g < GRAPHS; g++) check_graph(g, write_rows_and_columns);
 }
+
+/* ---- work ---- */
+
+/* The step of an LSTM, n times: products, gates, and states that all steps after it hang on. */
+static void put_lstm(sn_text *t, int n) {
+    sn_text_printf(t, "graph @lstm(%%x: f32[%d, 4, 32], %%w: f32[96, 256], %%h0: f32[4, 64], %%c0: f32[4, 64]) {\n", n);
+    for (int i = 0; i < n; i++) {
+        sn_text_printf(t, "  %%s%d = slice %%x axis=0 start=%d stop=%d\n  %%x%d = squeeze %%s%d axes=[0]\n", i, i,
+                       i + 1, i, i);
+        sn_text_printf(t, "  %%j%d = concat %%x%d, %%h%d axis=1\n  %%g%d = matmul %%j%d, %%w\n", i, i, i, i, i);
+        for (int k = 0; k < 4; k++)
+            sn_text_printf(t, "  %%p%d_%d = slice %%g%d axis=1 start=%d stop=%d\n", i, k, i, 64 * k, 64 * k + 64);
+        sn_text_printf(t, "  %%i%d = sigmoid %%p%d_0\n  %%f%d = sigmoid %%p%d_1\n", i, i, i, i);
+        sn_text_printf(t, "  %%n%d = tanh %%p%d_2\n  %%o%d = sigmoid %%p%d_3\n", i, i, i, i);
+        sn_text_printf(t, "  %%a%d = mul %%f%d, %%c%d\n  %%b%d = mul %%i%d, %%n%d\n", i, i, i, i, i, i);
+        sn_text_printf(t, "  %%c%d = add %%a%d, %%b%d\n  %%t%d = tanh %%c%d\n", i + 1, i, i, i, i + 1);
+        sn_text_printf(t, "  %%h%d = mul %%o%d, %%t%d\n", i + 1, i, i);
+    }
+    sn_text_printf(t, "  return h = %%h%d\n}\n", n);
+}
+
+static size_t peak_of_lstm(const char *target_name, int n) {
+    sn_env env;
+    sn_target target;
+    sn_text t;
+    sn_env_init(&env);
+    sn_text_init(&t, &env);
+    put_lstm(&t, n);
+    sn_module *m = sn_module_new(&env);
+    cr_assert_eq(sn_module_parse(m, "lstm", t.s, t.n), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_target_named(&target, &env, target_name), SN_OK);
+    cr_assert_eq(sn_passes_run(&m, &target, &(sn_pass_options){.verify = SN_VERIFY_OFF}), SN_OK, "%s", env.message);
+    size_t peak = env.bytes_peak;
+    sn_text_free(&t);
+    sn_module_free(m);
+    return peak;
+}
+
+/* What a pass asks about a kernel costs what the kernel is, not what the module is: then four times the steps touch four times the
+ * memory, and not sixteen times. */
+Test(pipeline, work_is_linear_in_the_steps_of_an_lstm) {
+    static const char *const TARGETS[] = {"sm_90a", "host"};
+    for (size_t k = 0; k < SN_COUNT(TARGETS); k++) {
+        size_t few = peak_of_lstm(TARGETS[k], 64), many = peak_of_lstm(TARGETS[k], 256);
+        cr_expect_lt(many, 6 * few, "%s: %zu and %zu bytes", TARGETS[k], few, many);
+    }
+}

@@ -1,0 +1,160 @@
+/* scatter_block.c: scatters that combine into few rows, on a GPU. Part of the pass `to-loops`.
+ *
+ *     %y = scatter_sum %x, %index, %updates : f32[128, 64]         1000003 updates, 48 threads: 3 walkers, 16 threads with 4 elements each
+ *
+ *     loop g in 264 : grid {                                       a part of the updates
+ *       loop x in 48 : block.x { sums = 0 }                        sums[row, walker, element]: its own elements
+ *       loop c in 79 {
+ *         loop x in 48 : block.x { loop b in 16 : unroll { row[b] = index[..]   value[b] = updates[.., element of x] } }
+ *         barrier
+ *         loop x in 48 : block.x { loop b in 16 : unroll { sums[row[b], x] += value[b] } } }
+ *       loop x in 48 : block.x { parts[g] = the sums of all walkers, in their order } }
+ *     loop i in 128 { loop j in 64 { y[i, j] = x[i, j] + sum p in 264 { parts[p, i, j] } } }
+ *
+ * Sums are in shared memory, and only one thread adds to an element of them, in the order of the updates: there are no atomic operations,
+ * and the bits are the same in each run. Threads that follow one another read what follows one another in memory, and
+ * meet in no bank of shared memory. Updates that go nowhere go to a row behind the last. The kernel is scheduled as it is made; the pass
+ * `sync` puts the other barriers. Cost: the updates once, and a shared load and store for each element; parts are a small share of
+ * the updates (base/scatter.c).
+ */
+#include "passes/base/nest.h"
+#include "passes/base/scatter.h"
+#include "passes/lower/scatter.h"
+
+typedef struct block {
+    sn_scattered *s;
+    sn_lower *lw;
+    sn_module *m;
+    const sn_scatter_plan *p;
+    sn_buf sums, rows, values; /* shared; registers of a batch: where each goes, and what */
+    sn_ix part, strip;
+    sn_ix x, walker, column; /* thread; its walker, and its first element in the strip */
+} block;
+
+static sn_ix plus(block *b, sn_ix x, sn_ix y) { return sn_ix_add(b->m, x, y); }
+static sn_ix times(block *b, sn_ix x, int64_t c) { return sn_ix_scale(b->m, x, c); }
+
+static void open_threads(block *b) {
+    int64_t across = b->p->columns / b->p->lanes;
+    b->x = sn_scattered_loop(b->s, "x", b->p->threads, SN_AXIS_BLOCK_X);
+    b->walker = sn_ix_divc(b->m, b->x, across);
+    b->column = times(b, sn_ix_modc(b->m, b->x, across), b->p->lanes);
+}
+
+/* The sum of the thread for element `lane` of its own, in that row. */
+static sn_ix in_sums(block *b, sn_ix row, sn_ix lane) {
+    return plus(b, times(b, plus(b, times(b, row, b->p->threads), b->x), b->p->lanes), lane);
+}
+
+static sn_ix in_batch(block *b, sn_ix i) { return plus(b, times(b, b->x, b->p->batch), i); }
+static sn_ix in_values(block *b, sn_ix i, sn_ix lane) { return plus(b, times(b, in_batch(b, i), b->p->lanes), lane); }
+
+static void put_identity(block *b) {
+    sn_cursor outside = b->lw->at;
+    open_threads(b);
+    sn_ix row = sn_scattered_loop(b->s, "i", b->p->rows + 1, SN_AXIS_SEQ);
+    sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR);
+    sn_put_store(b->m, b->lw->at, b->sums, in_sums(b, row, lane), sn_scattered_identity(b->s));
+    b->lw->at = outside;
+}
+
+/* The batch that begins `step` updates behind the first of each walker, to registers. */
+static void put_loads(block *b, sn_ix step) {
+    sn_lower *lw = b->lw;
+    sn_cursor outside = lw->at;
+    open_threads(b);
+    sn_ix first = plus(b, times(b, step, b->p->walkers), b->walker);
+    sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
+    b->s->update = plus(b, first, times(b, i, b->p->walkers));
+    sn_put_store(b->m, lw->at, b->rows, in_batch(b, i), sn_scattered_row(b->s));
+    sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR);
+    sn_ix e = plus(b, plus(b, times(b, b->strip, b->p->columns), b->column), lane);
+    sn_val here = {0};
+    sn_lower_guard(lw, &here, b->s->update, sn_ix_const(b->m, b->p->count));
+    sn_lower_guard(lw, &here, e, sn_ix_const(b->m, b->p->width));
+    lw->mask = here;
+    sn_put_store(b->m, lw->at, b->values, in_values(b, i, lane), sn_scattered_value(b->s, e));
+    lw->mask = (sn_val){0};
+    lw->at = outside;
+}
+
+static void put_sums(block *b) {
+    sn_lower *lw = b->lw;
+    sn_cursor outside = lw->at;
+    open_threads(b);
+    sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
+    sn_ix row = sn_ix_val(b->m, sn_put_load(b->m, lw->at, b->rows, in_batch(b, i)));
+    row = sn_lower_clamped(lw, row, sn_ix_const(b->m, b->p->rows + 1));
+    sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR), at = in_sums(b, row, lane);
+    sn_val v = sn_put_load(b->m, lw->at, b->values, in_values(b, i, lane)),
+           sum = sn_put_load(b->m, lw->at, b->sums, at);
+    sn_put_store(b->m, lw->at, b->sums, at, sn_put_op2(b->m, lw->at, b->s->combine, sum, v));
+    lw->at = outside;
+}
+
+static void put_updates(block *b) {
+    const sn_scatter_plan *p = b->p;
+    sn_cursor outside = b->lw->at;
+    sn_ix c = sn_scattered_loop(b->s, "c", p->steps / p->batch, SN_AXIS_SEQ);
+    put_loads(b, plus(b, times(b, b->part, p->steps), times(b, c, p->batch)));
+    sn_put_barrier(b->m, b->lw->at); /* so that all of the batch is on its way before the first sum waits for it */
+    put_sums(b);
+    b->lw->at = outside;
+}
+
+typedef struct of_walkers {
+    block *b;
+    sn_ix at;
+} of_walkers;
+
+static void emit_walker(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    const of_walkers *w = user;
+    block *b = w->b;
+    yield[0] = sn_put_load(b->m, lw->at, b->sums, plus(b, times(b, index[0], b->p->columns), w->at));
+}
+
+/* Element e of the block's rows: of all walkers, one after the other. */
+static void put_results(block *b) {
+    const sn_scatter_plan *p = b->p;
+    sn_lower *lw = b->lw;
+    sn_cursor outside = lw->at;
+    int64_t elements = p->rows * p->columns;
+    open_threads(b);
+    sn_ix i = sn_scattered_loop(b->s, "i", sn_ceil_div(elements, p->threads), SN_AXIS_SEQ);
+    sn_ix e = plus(b, times(b, i, p->threads), b->x), j = sn_ix_modc(b->m, e, p->columns),
+          row = sn_ix_divc(b->m, e, p->columns);
+    sn_ix column = plus(b, times(b, b->strip, p->columns), j);
+    sn_val mask = {0}, v;
+    sn_lower_guard(lw, &mask, row, sn_ix_const(b->m, p->rows));
+    sn_lower_guard(lw, &mask, column, sn_ix_const(b->m, p->width));
+    sn_ix inside = sn_lower_clamped(lw, row, sn_ix_const(b->m, p->rows));
+    of_walkers w = {b, plus(b, times(b, inside, p->threads * p->lanes), j)};
+    sn_ix walkers = sn_ix_const(b->m, p->walkers);
+    if (p->walkers > 1) sn_lower_reduce_nest(lw, &v, b->s->comb, 1, &b->s->dtype, &walkers, 1, emit_walker, &w);
+    else v = sn_put_load(b->m, lw->at, b->sums, w.at);
+    sn_ix to = plus(b, times(b, plus(b, times(b, b->part, p->rows), row), p->width), column);
+    if (mask.i) sn_put_store_masked(b->m, lw->at, b->s->to, to, v, mask);
+    else sn_put_store(b->m, lw->at, b->s->to, to, v);
+    lw->at = outside;
+}
+
+static sn_buf registers(block *b, const char *name, sn_dtype dtype, int64_t elements) {
+    sn_ix size = sn_ix_const(b->m, elements * b->p->threads);
+    const char *kernel = sn_kern_get(b->m, b->lw->kern)->name;
+    sn_buf r = sn_buf_new(b->m, sn_strf(&b->m->arena, "%s_%s", kernel, name), dtype, SN_BUF_REG, &size, 1);
+    sn_buf_get(b->m, r)->private_size = (uint32_t)elements;
+    return r;
+}
+
+void sn_lower_scatter_blocks(sn_scattered *s) {
+    const sn_scatter_plan *p = &s->plan;
+    block b = {.s = s, .lw = s->lw, .m = s->m, .p = p};
+    b.sums = sn_scattered_shared(s, "sums", s->dtype, (p->rows + 1) * p->threads * p->lanes);
+    b.rows = registers(&b, "rows", SN_I32, p->batch);
+    b.values = registers(&b, "values", s->dtype, p->batch * p->lanes);
+    sn_ix g = sn_scattered_loop(s, "g", p->parts * p->strips, SN_AXIS_GRID);
+    b.part = sn_ix_divc(b.m, g, p->strips), b.strip = sn_ix_modc(b.m, g, p->strips);
+    put_identity(&b);
+    put_updates(&b);
+    put_results(&b);
+}
