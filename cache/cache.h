@@ -28,7 +28,13 @@ enum { SN_CACHE_KEY_TEXT = 33 };
 void sn_cache_key_text(char out[SN_CACHE_KEY_TEXT], sn_cache_key key); /* 32 hexadecimal digits */
 
 /* What happened to an entry, for those who ask afterwards (sn_cache_note). */
-typedef enum sn_cache_what { SN_CACHE_HIT, SN_CACHE_MISS, SN_CACHE_STORED, SN_CACHE_DAMAGED, SN_N_CACHE_WHATS } sn_cache_what;
+typedef enum sn_cache_what {
+    SN_CACHE_HIT,
+    SN_CACHE_MISS,
+    SN_CACHE_STORED,
+    SN_CACHE_DAMAGED,
+    SN_N_CACHE_WHATS
+} sn_cache_what;
 extern const char *const sn_cache_event_names[SN_N_CACHE_WHATS]; /* "hit" "miss" "stored" "damaged" */
 typedef struct sn_cache_event {
     sn_cache_what what;

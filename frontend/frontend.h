@@ -73,7 +73,7 @@ typedef enum sn_tune_mode {
 
 /* Which metric tables are recorded, and who gets them. */
 typedef struct sn_metric_settings {
-    uint32_t tables;           /* a bit each */
+    uint32_t tables;            /* a bit each */
     const char *folder, *model; /* NULL: no files; the name of the graph */
     void (*row)(void *user, const sn_metric_row *row);
     void *user;

@@ -166,9 +166,7 @@ void sn_metrics_deliver(sn_context *ctx, sn_metric_log *log, const sn_settings *
 
 unsigned sn_counter_count(void) { return SN_N_COUNTERS; }
 
-const char *sn_counter_name(unsigned counter) {
-    return counter < SN_N_COUNTERS ? sn_counter_rows[counter].name : NULL;
-}
+const char *sn_counter_name(unsigned counter) { return counter < SN_N_COUNTERS ? sn_counter_rows[counter].name : NULL; }
 
 static sn_status read_counter(uint64_t *out, sn_context *ctx, const char *name) {
     const char *known = "";

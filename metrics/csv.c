@@ -166,8 +166,8 @@ void sn_metric_write(const char **warning, const sn_metric_log *log, const char 
 }
 
 sn_status sn_metric_empty(sn_env *env, sn_arena *arena, const char *folder, uint32_t tables) {
-    sn_status status = sn_folder_make(folder) ? SN_OK
-                                           : sn_fail(env, SN_ERROR_FILE, "metrics: %s: %s", folder, strerror(errno));
+    sn_status status =
+        sn_folder_make(folder) ? SN_OK : sn_fail(env, SN_ERROR_FILE, "metrics: %s: %s", folder, strerror(errno));
     for (int t = 0; t < SN_N_METRICS && status == SN_OK; t++) {
         file *f = SN_NEW(arena, file);
         f->table = &sn_metric_tables[t];

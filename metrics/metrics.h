@@ -72,7 +72,9 @@ typedef struct sn_metric_log {
     uint64_t counters[SN_N_COUNTERS];
 } sn_metric_log;
 
-static inline bool sn_metric_wanted(const sn_metric_log *log, sn_metric table) { return log && log->wanted >> table & 1; }
+static inline bool sn_metric_wanted(const sn_metric_log *log, sn_metric table) {
+    return log && log->wanted >> table & 1;
+}
 /* A row of unknown values, last of its table; NULL: nobody wants it. */
 void *sn_metric_add(sn_metric_log *log, sn_metric table);
 #define SN_ADD_ROW(log, ID, name) ((sn_row_##name *)sn_metric_add((log), SN_METRIC_##ID))

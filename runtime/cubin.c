@@ -16,7 +16,13 @@
 #include <elf.h>
 #include <string.h>
 
-enum { FORMAT_SIZED = 4, ATTRIBUTE_REGISTERS = 0x2f, ATTRIBUTE_FRAME = 0x11, ATTRIBUTE_STACK = 0x12, EM_CUDA_GPU = 190 };
+enum {
+    FORMAT_SIZED = 4,
+    ATTRIBUTE_REGISTERS = 0x2f,
+    ATTRIBUTE_FRAME = 0x11,
+    ATTRIBUTE_STACK = 0x12,
+    EM_CUDA_GPU = 190
+};
 
 typedef struct reader {
     const char *at;
@@ -105,6 +111,7 @@ bool sn_cubin_read(sn_cubin_figures *out, const void *bytes, size_t size, const 
     *out = (sn_cubin_figures){0};
     if (!open_file(&r) || !find_kernel(&number, &name, &r, kernel)) return false;
     if (find_section(&found, &r, ".nv.info", "")) read_attributes(out, &r, &found, number);
-    if (find_section(&found, &r, ".nv.shared.", name) && found.sh_size <= UINT32_MAX) out->shared = (uint32_t)found.sh_size;
+    if (find_section(&found, &r, ".nv.shared.", name) && found.sh_size <= UINT32_MAX)
+        out->shared = (uint32_t)found.sh_size;
     return true;
 }

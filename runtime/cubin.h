@@ -6,8 +6,9 @@
 
 typedef struct sn_cubin_figures {
     uint32_t registers; /* of a thread */
-    uint32_t stack;     /* bytes of a thread in local memory: registers that were spilled, arrays that have no place in registers */
-    uint32_t shared;    /* bytes of static shared memory of a block, with what the system keeps of it */
+    uint32_t
+        stack; /* bytes of a thread in local memory: registers that were spilled, arrays that have no place in registers */
+    uint32_t shared; /* bytes of static shared memory of a block, with what the system keeps of it */
 } sn_cubin_figures;
 
 /* Of a kernel by name; NULL: the first one. False: the bytes are no cubin, or have no such kernel. Bytes may be anybody's:

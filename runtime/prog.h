@@ -128,9 +128,9 @@ struct sn_prog_state {
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
     uint32_t next_map; /* of the current run */
     void *library_workspace;
-    void **ops;         /* by kernel: its operation of the library, where it has a bias */
-    void *cudnn_handle; /* where a kernel wants it */
-    sn_watch *watch;    /* NULL: nobody looks at the current run */
+    void **ops;             /* by kernel: its operation of the library, where it has a bias */
+    void *cudnn_handle;     /* where a kernel wants it */
+    sn_watch *watch;        /* NULL: nobody looks at the current run */
     sn_kernel_clock *clock; /* NULL: nobody times its kernels */
 };
 

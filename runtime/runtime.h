@@ -134,7 +134,8 @@ typedef struct sn_graph_timing {
 sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
                              void *const *inputs, void *const *outputs);
 /* Microseconds of each kernel in a run, all its calls together: out[kernels], the least of so many runs (time_kernels.c). */
-sn_status sn_prog_time_kernels(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs, void *const *outputs);
+sn_status sn_prog_time_kernels(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs,
+                               void *const *outputs);
 /* Kernels and copies that a run hands to the device. */
 uint32_t sn_prog_launches(const sn_prog *p);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */

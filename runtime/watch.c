@@ -187,8 +187,9 @@ static const char *sources(sn_arena *a, const sn_prog_state *st, const sn_rt_ste
 
 static sn_status stop(const sn_prog_state *st, const sn_rt_step *s, const sn_watched *w, int64_t at, sn_arena *a) {
     const char *from = *w->from ? sn_strf(a, "; from %s", w->from) : "";
-    return sn_fail(st->env, SN_ERROR_MISMATCH, "kernel %s (%s%s) writes %s to %s at %s; %s", w->kernel, w->made_of, from,
-                   isnan(number_at(w, at)) ? "nan" : "an infinity", w->buffer, place_text(a, w, at), sources(a, st, s));
+    return sn_fail(st->env, SN_ERROR_MISMATCH, "kernel %s (%s%s) writes %s to %s at %s; %s", w->kernel, w->made_of,
+                   from, isnan(number_at(w, at)) ? "nan" : "an infinity", w->buffer, place_text(a, w, at),
+                   sources(a, st, s));
 }
 
 /* ---- a call ---- */

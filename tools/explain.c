@@ -4,7 +4,7 @@
  * All of it is read off the rows that a compilation records (look.c): estimates of the model of GPUs, or times where the graph runs
  * on a device at hand. --json prints the same for programs.
  */
-#include "tools/look.h"
+#include "tools/dump.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,12 +15,14 @@ static const char help[] =
     "  --device=WHERE    cuda, cpu: run it there on random inputs, and time each kernel\n"
     "  --top N           kernels and fusions that are shown (10)\n"
     "  --json            the same as JSON, with all kernels and fusions\n"
+    "  --dump-dir DIR    every stage there: the module behind each pass, kernels, PTX, drawings for Graphviz\n"
+    "  --trace FILE      phases and kernels as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --choices=A,B     what products and convolutions may become (see run)\n";
 
 typedef struct explain_args {
-    const char *path;
+    const char *path, *dump_dir, *trace;
     unsigned top;
     bool json, show_help;
     tool_dims dims;
@@ -28,10 +30,16 @@ typedef struct explain_args {
 } explain_args;
 
 static int parse(explain_args *e, int argc, char **argv) {
-    static const struct option options[] = {TOOL_TARGET,    TOOL_DEVICE,
-                                            TOOL_DIM,       {"top", required_argument, NULL, 't'},
-                                            TOOL_PRECISION, {"json", no_argument, NULL, 'j'},
-                                            TOOL_CHOICES,   {"help", no_argument, NULL, 'h'},
+    static const struct option options[] = {TOOL_TARGET,
+                                            TOOL_DEVICE,
+                                            TOOL_DIM,
+                                            {"top", required_argument, NULL, 't'},
+                                            TOOL_PRECISION,
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"dump-dir", required_argument, NULL, 'd'},
+                                            {"trace", required_argument, NULL, 'r'},
+                                            TOOL_CHOICES,
+                                            {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -39,6 +47,8 @@ static int parse(explain_args *e, int argc, char **argv) {
             if (!tool_unsigned(&e->top, optarg)) return tool_misuse("--top %s: a number is wanted", optarg);
             break;
         case 'j': e->json = true; break;
+        case 'd': e->dump_dir = optarg; break;
+        case 'r': e->trace = optarg; break;
         case 'h': e->show_help = true; return TOOL_OK;
         default:
             if (tool_compile_option(&e->o, &e->dims, c) != TOOL_OK) return TOOL_USAGE;
@@ -214,10 +224,17 @@ int tool_explain(sn_context *ctx, int argc, char **argv) {
     if (e.show_help) return fputs(help, stdout), TOOL_OK;
     e.o.dims = e.dims.at;
     e.o.n_dims = tool_is_onnx(e.path) ? 0 : e.dims.n;
-    if (tool_load(&g, ctx, e.path, &e.dims, NULL) != SN_OK) return tool_fail(ctx);
+    dump *dumped = e.dump_dir ? dump_open(e.dump_dir) : NULL;
+    if (e.dump_dir && !dumped) return TOOL_FAILED;
+    l.pass = dumped ? dump_pass : NULL;
+    l.pass_user = dumped;
+    if (tool_load(&g, ctx, e.path, &e.dims, NULL) != SN_OK) return dump_close(dumped), tool_fail(ctx);
     const char *slash = strrchr(e.path, '/');
     sn_status status = look_at(&l, ctx, g, &e.o, slash ? slash + 1 : e.path);
     code = status == SN_OK ? explain(&l, &e) : tool_fail(ctx);
+    if (code == TOOL_OK && dumped) code = dump_finish(dumped, &l);
+    if (code == TOOL_OK && e.trace) code = dump_trace(&l, e.trace);
+    dump_close(dumped);
     look_close(&l);
     sn_graph_destroy(g);
     return code;

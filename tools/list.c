@@ -131,10 +131,10 @@ int tool_list(sn_context *ctx, int argc, char **argv) {
         int (*list)(sn_context *ctx);
     } tables[] = {{"ops", list_ops},         {"passes", list_passes},   {"schedules", list_schedules},
                   {"choices", list_choices}, {"devices", list_devices}, {"options", list_options},
-                  {"targets", list_targets},
-                  {"metrics", list_metrics}};
+                  {"targets", list_targets}, {"metrics", list_metrics}};
     if (argc == 2 && !strcmp(argv[1], "--help"))
-        return fputs("usage: sinter list ops|passes|schedules|choices|devices|options|targets|metrics\n", stdout), TOOL_OK;
+        return fputs("usage: sinter list ops|passes|schedules|choices|devices|options|targets|metrics\n", stdout),
+               TOOL_OK;
     for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)
         if (!strcmp(argv[1], tables[k].name)) return tables[k].list(ctx);
     return tool_misuse("list: one of ops, passes, schedules, choices, devices, options, targets, metrics is wanted");

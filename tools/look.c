@@ -66,13 +66,17 @@ static const char *advice_for(const char *bound) {
     static const struct {
         const char *bound, *advice;
     } rows[] = {
-        {"memory", "moves its bytes about as fast as a copy: only fewer bytes help, by fusing it with a neighbour or a narrower dtype"},
-        {"latency", "too few bytes are under way for this device: more rows or a larger batch, or one kernel with its neighbours"},
+        {"memory",
+         "moves its bytes about as fast as a copy: only fewer bytes help, by fusing it with a neighbour or a narrower dtype"},
+        {"latency",
+         "too few bytes are under way for this device: more rows or a larger batch, or one kernel with its neighbours"},
         {"lines", "lanes do not read neighbours, or read them again and again: a layout that has them side by side"},
-        {"instructions", "arithmetic takes longer than memory: fewer operations an element, or results that are kept, not made again"},
+        {"instructions",
+         "arithmetic takes longer than memory: fewer operations an element, or results that are kept, not made again"},
         {"special functions", "exponentials, roots and their like take longer than memory: fewer of them an element"},
         {"tensor cores", "products take the time: a lower precision, if it may be"},
-        {"shared memory", "what passes through shared memory takes the time: larger tiles, or operands that lie as products want them"},
+        {"shared memory",
+         "what passes through shared memory takes the time: larger tiles, or operands that lie as products want them"},
         {"the L2", "operands come from the L2 again and again: larger tiles, or more columns a block"},
     };
     for (size_t k = 0; k < SN_COUNT(rows); k++)

@@ -34,8 +34,8 @@ typedef struct look {
     sn_metric_log log;
     look_kernel *kernels; /* of runs from the longest on, then those of loading */
     uint32_t n_kernels;
-    double total_us, rate;  /* of a run; bytes a second that a copy moves, 0: not known */
-    const char *rate_is;    /* "measured", "of the table of targets" */
+    double total_us, rate; /* of a run; bytes a second that a copy moves, 0: not known */
+    const char *rate_is;   /* "measured", "of the table of targets" */
     bool is_measured;
     void (*pass)(void *user, const char *pass, const sn_module *m); /* in: sees the module behind each pass; NULL */
     void *pass_user;

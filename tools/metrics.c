@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: sinter metrics empty [--metrics-dir=FOLDER] [TABLE,TABLE...]\n"
-                           "       sinter metrics cubin FILE [KERNEL]\n"
-                           "empty: what is left of each file is its header; all tables unless some are named\n"
-                           "cubin: registers, stack and static shared memory of a kernel, the first unless one is named\n"
-                           "`sinter list metrics` names the tables; the option metrics and SINTER_METRICS choose some.\n";
+static const char help[] =
+    "usage: sinter metrics empty [--metrics-dir=FOLDER] [TABLE,TABLE...]\n"
+    "       sinter metrics cubin FILE [KERNEL]\n"
+    "empty: what is left of each file is its header; all tables unless some are named\n"
+    "cubin: registers, stack and static shared memory of a kernel, the first unless one is named\n"
+    "`sinter list metrics` names the tables; the option metrics and SINTER_METRICS choose some.\n";
 
 static int empty(sn_context *ctx, int argc, char **argv) {
     static const struct option options[] = {{"metrics-dir", required_argument, NULL, 'd'}, {NULL, 0, NULL, 0}};

@@ -31,10 +31,14 @@ typedef struct report_args {
 } report_args;
 
 static int parse(report_args *r, int argc, char **argv) {
-    static const struct option options[] = {TOOL_TARGET,  TOOL_DEVICE,
-                                            TOOL_DIM,     {"output", required_argument, NULL, 'o'},
-                                            TOOL_CHOICES, TOOL_PRECISION,
-                                            {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {TOOL_TARGET,
+                                            TOOL_DEVICE,
+                                            TOOL_DIM,
+                                            {"output", required_argument, NULL, 'o'},
+                                            TOOL_CHOICES,
+                                            TOOL_PRECISION,
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
         switch (c) {
         case 'o': r->out = optarg; break;
@@ -159,8 +163,7 @@ static json_t *memory_json(const look *l) {
     for (uint32_t i = m->wrap.n_prepare; block_of && i < m->wrap.steps.n; i++) {
         const sn_step *s = &m->wrap.steps.at[i];
         json_int_t now = (json_int_t)json_array_size(steps);
-        if (s->kind == SN_STEP_CALL)
-            json_array_append_new(steps, json_string_nocheck(sn_kern_get(m, s->kern)->name));
+        if (s->kind == SN_STEP_CALL) json_array_append_new(steps, json_string_nocheck(sn_kern_get(m, s->kern)->name));
         if (s->kind == SN_STEP_COPY) json_array_append_new(steps, json_string_nocheck("copy"));
         if (s->kind == SN_STEP_REUSE) block_of[s->buf.i] = block_of[s->from.i];
         if (s->kind == SN_STEP_ALLOC) {

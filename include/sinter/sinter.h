@@ -605,7 +605,8 @@ typedef struct sn_kernel_info {
     const char *ptx; /* NULL on the CPU */
     const char
         *library; /* "cuBLASLt 13.1.0", "cuDNN 9.10.2": runs it; it has no code of its own then. NULL: none does */
-    const char *from; /* where that was built: "model.c:12, model.c:14" (sn_at), names of values of .sn text; "": nobody says */
+    const char *
+        from; /* where that was built: "model.c:12, model.c:14" (sn_at), names of values of .sn text; "": nobody says */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);

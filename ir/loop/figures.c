@@ -47,8 +47,7 @@ static double flops_of(const sn_module *m, sn_stmt s) {
     if (r->op == SN_LOP_ACCUM && sn_is_float(r->dtype)) return iterations(m, s);
     if (r->op != SN_LOP_REDUCE) return 0;
     uint32_t floats = 0;
-    for (uint32_t k = 0; k < r->n_results; k++)
-        floats += sn_is_float(sn_val_get(m, (sn_val){r->result.i + k})->dtype);
+    for (uint32_t k = 0; k < r->n_results; k++) floats += sn_is_float(sn_val_get(m, (sn_val){r->result.i + k})->dtype);
     return floats * iterations(m, s) * (double)extent(m, r);
 }
 
@@ -82,7 +81,8 @@ static void count_access(sn_kern_figures *out, sn_module *m, sn_stmt s) {
 
 static int64_t bytes_of(const sn_module *m, sn_buf b) {
     const sn_buf_rec *r = sn_buf_get(m, b);
-    return times(times(number(m, r->size), sn_dtype_bytes(r->dtype)), (r->mark & LOADED) / LOADED + (r->mark & STORED) / STORED);
+    return times(times(number(m, r->size), sn_dtype_bytes(r->dtype)),
+                 (r->mark & LOADED) / LOADED + (r->mark & STORED) / STORED);
 }
 
 void sn_kern_count(sn_kern_figures *out, sn_module *m, sn_kern k) {

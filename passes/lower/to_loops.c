@@ -34,7 +34,15 @@
 
 #include <string.h>
 
-enum { REALIZE_READS = 4, REALIZE_OPS = 30, MAX_READS = 8, MAX_OPS = 100, SATURATED = 1000, PACKED_OPS = 4, PACKED_USES = 64 };
+enum {
+    REALIZE_READS = 4,
+    REALIZE_OPS = 30,
+    MAX_READS = 8,
+    MAX_OPS = 100,
+    SATURATED = 1000,
+    PACKED_OPS = 4,
+    PACKED_USES = 64
+};
 
 /* ---- which nodes are realized ---- */
 

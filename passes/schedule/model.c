@@ -478,11 +478,14 @@ void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, co
 enum { WORDS = 160 };
 
 static const char *const LIMITS[SN_N_LIMITS] = {"threads", "no more are possible", "registers", "shared memory"};
-static const char *const BOUNDS[] = {
-    [SN_BOUND_MEMORY] = "memory",        [SN_BOUND_LATENCY] = "latency",
-    [SN_BOUND_LINES] = "lines",          [SN_BOUND_ISSUE] = "instructions",
-    [SN_BOUND_SPECIAL] = "special functions", [SN_BOUND_TENSOR] = "tensor cores",
-    [SN_BOUND_SHARED] = "shared memory", [SN_BOUND_CACHE] = "the L2"};
+static const char *const BOUNDS[] = {[SN_BOUND_MEMORY] = "memory",
+                                     [SN_BOUND_LATENCY] = "latency",
+                                     [SN_BOUND_LINES] = "lines",
+                                     [SN_BOUND_ISSUE] = "instructions",
+                                     [SN_BOUND_SPECIAL] = "special functions",
+                                     [SN_BOUND_TENSOR] = "tensor cores",
+                                     [SN_BOUND_SHARED] = "shared memory",
+                                     [SN_BOUND_CACHE] = "the L2"};
 
 static void put_bytes(char *out, size_t size, double bytes) {
     if (bytes >= 10240) snprintf(out, size, "%.0f KB", bytes / 1024);

@@ -147,11 +147,16 @@ typedef struct cubin {
 
 static cubin make_cubin(void) {
     static const char names[NAMES_SIZE] = "\0.symtab\0.nv.info\0.nv.shared.k7\0k7";
-    cubin c = {.head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64}, .e_machine = 190, .e_shoff = sizeof c.head,
-                        .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = SECTIONS, .e_shstrndx = 1}};
+    cubin c = {.head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+                        .e_machine = 190,
+                        .e_shoff = sizeof c.head,
+                        .e_shentsize = sizeof(Elf64_Shdr),
+                        .e_shnum = SECTIONS,
+                        .e_shstrndx = 1}};
     memcpy(c.names, names, sizeof names);
     c.section[1] = (Elf64_Shdr){.sh_offset = offsetof(cubin, names), .sh_size = sizeof names};
-    c.section[2] = (Elf64_Shdr){.sh_name = 1, .sh_link = 1, .sh_offset = offsetof(cubin, symbols), .sh_size = sizeof c.symbols};
+    c.section[2] =
+        (Elf64_Shdr){.sh_name = 1, .sh_link = 1, .sh_offset = offsetof(cubin, symbols), .sh_size = sizeof c.symbols};
     c.section[3] = (Elf64_Shdr){.sh_name = 9, .sh_offset = offsetof(cubin, attributes), .sh_size = sizeof c.attributes};
     c.section[4] = (Elf64_Shdr){.sh_name = 18, .sh_size = 1056};
     c.symbols[1] = (Elf64_Sym){.st_name = 32, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC)};

@@ -705,12 +705,25 @@ static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdi
 
 /* Functions without a verdict: nothing can be refused. */
 static bool has_verdict(const row *r) {
-    static const char *const none[] = {
-        "sn_error",           "sn_error_status",         "sn_error_clear",      "sn_free",
-        "sn_graph_error",     "sn_graph_input_count",    "sn_node_dtype",       "sn_graph_output_count",
-        "sn_node_rank",       "sn_node_shape",           "sn_program_get_info", "sn_program_input_count",
-        "sn_weights_count",   "sn_program_output_count", "sn_tensor_get_info",  "sn_run_state_error",
-        "sn_run_state_status", "sn_counters_reset",       "sn_at"};
+    static const char *const none[] = {"sn_error",
+                                       "sn_error_status",
+                                       "sn_error_clear",
+                                       "sn_free",
+                                       "sn_graph_error",
+                                       "sn_graph_input_count",
+                                       "sn_node_dtype",
+                                       "sn_graph_output_count",
+                                       "sn_node_rank",
+                                       "sn_node_shape",
+                                       "sn_program_get_info",
+                                       "sn_program_input_count",
+                                       "sn_weights_count",
+                                       "sn_program_output_count",
+                                       "sn_tensor_get_info",
+                                       "sn_run_state_error",
+                                       "sn_run_state_status",
+                                       "sn_counters_reset",
+                                       "sn_at"};
     for (size_t k = 0; k < SN_COUNT(none); k++)
         if (!strcmp(none[k], r->name)) return false;
     return true;
