@@ -18,12 +18,13 @@ enum {
     MOST_BYTES = 1 << 20, /* of the rows, twice: what stays in the cache of a core */
     GROUP = 64,
     /* GPU */
+    SPARE = 16 << 10, /* bytes of shared memory for where updates go */
     WARP = 32,
     MANY_WARPS = 4, /* so many, and the last one is full as well */
     MOST_THREADS = 512,
     MOST_LANES = 4,
     LANE_BYTES = 16,
-    BATCH = 16,
+    BATCH = 16,          /* updates on their way, of 4 elements each */
     BLOCKS = 2,          /* of a multiprocessor: while one adds up, the other's updates are on their way */
     FEWEST_COLUMNS = 32, /* fewer elements on their way, and sorting the updates is as fast */
     ROWS_A_STEP = 4,     /* rows that a walker may clear and hand on for each update of its own */
@@ -64,7 +65,7 @@ static int64_t walkers_of(const sn_scatter_plan *p, const sn_target *t, int64_t 
 }
 
 static bool plan_gpu(sn_scatter_plan *p, const sn_target *t, uint32_t bytes) {
-    int64_t row_bytes = (p->rows + 1) * bytes, room = t->shared_bytes / row_bytes;
+    int64_t row_bytes = (p->rows + 1) * bytes, room = (t->shared_bytes - SPARE) / row_bytes;
     for (p->lanes = least(MOST_LANES, LANE_BYTES / bytes); p->width % p->lanes;) p->lanes /= 2;
     int64_t whole = room - room % p->lanes, unit = WARP * p->lanes;
     if (whole < FEWEST_COLUMNS) return false;
