@@ -62,6 +62,7 @@ static void fill(sn_target *out, const row *r) {
         .unit_blocks = r->blocks,
         .flight_bytes = r->flight,
         .special = r->special,
+        .mhz = r->mhz,
         .cycle_bytes = (float)(reached * 1000 * r->gbps / ((double)r->units * r->mhz)),
         .cache_bytes = (uint64_t)r->cache_mb << 20,
     };

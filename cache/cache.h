@@ -27,6 +27,22 @@ sn_cache_key sn_cache_key_of(const void *text, size_t size);
 enum { SN_CACHE_KEY_TEXT = 33 };
 void sn_cache_key_text(char out[SN_CACHE_KEY_TEXT], sn_cache_key key); /* 32 hexadecimal digits */
 
+/* What happened to an entry, for those who ask afterwards (sn_cache_note). */
+typedef enum sn_cache_what {
+    SN_CACHE_HIT,
+    SN_CACHE_MISS,
+    SN_CACHE_STORED,
+    SN_CACHE_DAMAGED,
+    SN_N_CACHE_WHATS
+} sn_cache_what;
+extern const char *const sn_cache_event_names[SN_N_CACHE_WHATS]; /* "hit" "miss" "stored" "damaged" */
+typedef struct sn_cache_event {
+    sn_cache_what what;
+    sn_cache_kind kind;
+    sn_cache_key key;
+    uint64_t bytes; /* 0: not known */
+} sn_cache_event;
+
 typedef struct sn_cache {
     const char *folder;
     uint64_t most;          /* bytes of all entries */
@@ -36,10 +52,15 @@ typedef struct sn_cache {
     atomic_bool warned;     /* whoever sets it writes the warning */
     char warning[320];      /* the first thing that went wrong, one line; "": nothing has */
     atomic_uint hits, misses, stored, evicted, bad;
+    sn_cache_event *events; /* the first most_events of n_events; NULL: nobody asks */
+    uint32_t most_events;
+    atomic_uint n_events;
 } sn_cache;
 
 /* A folder that does not exist is made when something is stored. The texts stay borrowed. */
 sn_cache *sn_cache_open(sn_arena *arena, const char *folder, uint64_t most);
+/* Events are noted from now on: room for those of a program of so many kernels. */
+void sn_cache_note(sn_cache *c, sn_arena *arena, uint32_t kernels);
 /* The bytes of an entry, in the arena, aligned to 16, and a 0 behind them. False: there is none. */
 bool sn_cache_get(void **out, size_t *size, sn_cache *c, sn_cache_kind kind, sn_cache_key key, sn_arena *arena);
 void sn_cache_put(sn_cache *c, sn_cache_kind kind, sn_cache_key key, const sn_file_part *parts, uint32_t n);

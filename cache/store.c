@@ -22,6 +22,8 @@
 
 const char *const sn_cache_kind_names[SN_N_CACHE_KINDS] = {"ptx", "cubin", "object"};
 
+const char *const sn_cache_event_names[SN_N_CACHE_WHATS] = {"hit", "miss", "stored", "damaged"};
+
 static const char entry_mark[8] = {'S', 'i', 'n', 't', 'e', 'r', '\n', 0};
 enum { ENTRY_VERSION = 1, USE_SECONDS = 15 * 60 };
 
@@ -31,6 +33,22 @@ void sn_cache_warn(sn_cache *c, const char *format, ...) {
     va_start(args, format);
     vsnprintf(c->warning, sizeof c->warning, format, args);
     va_end(args);
+}
+
+/* ---- events ---- */
+
+/* An entry is looked for, found broken, and stored, at most; a kernel has PTX and a cubin, the wrapper an object. */
+void sn_cache_note(sn_cache *c, sn_arena *arena, uint32_t kernels) {
+    enum { EVENTS = 3, ENTRIES = 2, OTHERS = 2 };
+    c->most_events = EVENTS * (ENTRIES * kernels + OTHERS);
+    c->events = SN_NEWN(arena, sn_cache_event, c->most_events);
+}
+
+/* Threads have a place each: whoever reads them comes when all are done. */
+static void note(sn_cache *c, sn_cache_what what, sn_cache_kind kind, sn_cache_key key, uint64_t bytes) {
+    if (!c->events) return;
+    uint32_t at = atomic_fetch_add(&c->n_events, 1);
+    if (at < c->most_events) c->events[at] = (sn_cache_event){what, kind, key, bytes};
 }
 
 /* ---- keys and names ---- */
@@ -149,9 +167,17 @@ static bool read_file(char *out, const char *path, const struct stat *st) {
     return good;
 }
 
-static bool miss(sn_cache *c) {
+static bool miss(sn_cache *c, sn_cache_kind kind, sn_cache_key key) {
     atomic_fetch_add(&c->misses, 1);
+    note(c, SN_CACHE_MISS, kind, key, 0);
     return false;
+}
+
+/* An entry that does not count: gone, and missed. */
+static bool damaged(sn_cache *c, sn_cache_kind kind, sn_cache_key key, const char *path, const char *why) {
+    drop(c, path, why);
+    note(c, SN_CACHE_DAMAGED, kind, key, 0);
+    return miss(c, kind, key);
 }
 
 /* Whole entry in memory; the bytes begin behind the head. */
@@ -171,22 +197,23 @@ bool sn_cache_get(void **out, size_t *size, sn_cache *c, sn_cache_kind kind, sn_
     if (!c || c->off || !path_of(path, c, kind, key)) return false;
     if (lstat(path, &st) != 0) {
         if (errno != ENOENT) sn_cache_warn(c, "cache entry %s: %s; not used", path, strerror(errno));
-        return miss(c);
+        return miss(c, kind, key);
     }
-    if (!S_ISREG(st.st_mode)) return drop(c, path, "is no file"), miss(c);
-    if ((uint64_t)st.st_size < sizeof(sn_entry_head)) return drop(c, path, "is cut off"), miss(c);
+    if (!S_ISREG(st.st_mode)) return damaged(c, kind, key, path, "is no file");
+    if ((uint64_t)st.st_size < sizeof(sn_entry_head)) return damaged(c, kind, key, path, "is cut off");
     char *room = sn_alloc(arena, (size_t)st.st_size + 16), *file = room + (HEAD_ROOM - sizeof(sn_entry_head));
     errno = 0;
     if (!read_file(file, path, &st)) {
         if (errno && errno != ENOENT) sn_cache_warn(c, "cache entry %s: %s; not used", path, strerror(errno));
-        return miss(c);
+        return miss(c, kind, key);
     }
     const char *why = check(file, (size_t)st.st_size, kind, key);
-    if (why) return drop(c, path, why), miss(c);
+    if (why) return damaged(c, kind, key, path, why);
     file[st.st_size] = 0;
     *out = file + sizeof(sn_entry_head);
     *size = (size_t)st.st_size - sizeof(sn_entry_head);
     atomic_fetch_add(&c->hits, 1);
+    note(c, SN_CACHE_HIT, kind, key, *size);
     return true;
 }
 
@@ -196,6 +223,7 @@ void sn_cache_reject(sn_cache *c, sn_cache_kind kind, sn_cache_key key) {
     atomic_fetch_sub(&c->hits, 1);
     atomic_fetch_add(&c->misses, 1);
     drop(c, path, "is not what it should be");
+    note(c, SN_CACHE_DAMAGED, kind, key, 0);
 }
 
 /* ---- writing ---- */
@@ -239,6 +267,7 @@ void sn_cache_put(sn_cache *c, sn_cache_kind kind, sn_cache_key key, const sn_fi
     if (place(&why, c, path, all, n + 1)) {
         atomic_fetch_add(&c->stored, 1);
         atomic_fetch_add(&c->fresh, head.size + sizeof head);
+        note(c, SN_CACHE_STORED, kind, key, head.size);
         return;
     }
     if (!why) return;

@@ -179,13 +179,35 @@ static sn_status generate_on(sn_program *p, const sn_workers *workers, uint32_t 
 }
 
 static void open_cache(sn_program *p, const sn_settings *s) {
-    if (s->cache) p->cache = sn_cache_open(&p->arena, sn_strdup(&p->arena, s->cache), s->cache_size);
+    if (!s->cache) return;
+    p->cache = sn_cache_open(&p->arena, sn_strdup(&p->arena, s->cache), s->cache_size);
+    if (sn_metric_wanted(p->metrics, SN_METRIC_CACHE_EVENTS)) sn_cache_note(p->cache, &p->arena, p->m->kernels.n);
+}
+
+static void record_cache(sn_program *p, const sn_cache *c) {
+    sn_metric_log *log = p->metrics;
+    char key[SN_CACHE_KEY_TEXT];
+    for (uint32_t k = 0; k < c->n_events && k < c->most_events; k++) {
+        const sn_cache_event *e = &c->events[k];
+        sn_row_cache_events *row = SN_ADD_ROW(log, CACHE_EVENTS, cache_events);
+        sn_cache_key_text(key, e->key);
+        *row = (sn_row_cache_events){.event = sn_cache_event_names[e->what],
+                                     .kind = sn_cache_kind_names[e->kind],
+                                     .key = sn_metric_text(log, key),
+                                     .bytes = e->bytes ? (int64_t)e->bytes : SN_UNKNOWN};
+    }
+    sn_metric_count(log, SN_COUNTER_CACHE_HITS, c->hits);
+    sn_metric_count(log, SN_COUNTER_CACHE_MISSES, c->misses);
+    sn_metric_count(log, SN_COUNTER_CACHE_STORED, c->stored);
+    sn_metric_count(log, SN_COUNTER_CACHE_EVICTED, c->evicted);
+    sn_metric_count(log, SN_COUNTER_CACHE_DAMAGED, c->bad);
 }
 
 static void close_cache(sn_program *p, const sn_settings *s) {
     sn_cache *c = p->cache;
     if (!c) return;
     sn_cache_trim(c, &p->ctx->env);
+    record_cache(p, c);
     p->info.cached = true;
     p->info.cache_hits = c->hits;
     p->info.cache_misses = c->misses;
@@ -401,6 +423,7 @@ static sn_status run_pipeline(sn_program *p, const sn_settings *s) {
     sn_pass_options o = s->passes;
     o.choosing = p->choosing;
     o.library = sn_program_library(p);
+    o.metrics = p->metrics;
     SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
     return sn_passes_run(&p->m, &p->target, &o);
 }
@@ -439,7 +462,6 @@ static sn_status run_passes(sn_program *p, const sn_settings *s) {
 }
 
 static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) {
-    fill_info(p);
     place_copied_outputs(p);
     if (!p->runnable) return SN_OK;
     SN_TRY(load(p, cu, s->threads));
@@ -460,14 +482,14 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
     SN_TRY(run_passes(p, s));
     double passes_done = now_us();
+    p->info.passes_us = passes_done - start;
+    fill_info(p);
     if (last == SN_PHASE_PASSES) return SN_OK;
     open_cache(p, s);
     SN_TRY(generate(p, s->threads));
     double code_done = now_us();
     if (last == SN_PHASE_LOADED) SN_TRY(load_program(p, cu, s));
     close_cache(p, s);
-    if (last == SN_PHASE_CODE || last == SN_PHASE_SOURCE) return SN_OK;
-    p->info.passes_us = passes_done - start;
     p->info.codegen_us = code_done - passes_done;
     p->info.total_us = now_us() - start;
     return SN_OK;
@@ -475,7 +497,11 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
 
 sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *s, sn_phase last) {
     sn_program *p = sn_program_new(g->ctx);
+    p->metrics = sn_metrics_begin(g->ctx, s);
     SN_TRY(compile(p, g, s, last));
+    if (last >= SN_PHASE_PASSES) sn_metrics_record(p);
+    sn_metrics_deliver(g->ctx, p->metrics, s, g->m->graph.name);
+    p->metrics = NULL;
     sn_making_end(g->ctx, p);
     *out = p;
     return SN_OK;

@@ -73,6 +73,15 @@ typedef enum sn_tune_mode {
     SN_TUNE_ON       /* that, and what they do not say is timed */
 } sn_tune_mode;
 
+/* Which metric tables are recorded, and who gets them. */
+typedef struct sn_metric_settings {
+    uint32_t tables;            /* a bit each */
+    const char *folder, *model; /* NULL: no files; the name of the graph */
+    void (*row)(void *user, const sn_metric_row *row);
+    void *user;
+    sn_metric_log *log; /* of somebody who wants to read it himself: nothing is written then. NULL: nobody does */
+} sn_metric_settings;
+
 /* Options of sn_compile after reading (options.c). */
 typedef struct sn_settings {
     bool want_cuda, must_cuda; /* try CUDA; fail without it */
@@ -89,6 +98,7 @@ typedef struct sn_settings {
     const char *record_dir; /* NULL: no records */
     const char *cache;      /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
+    sn_metric_settings metrics;
     bool trusted; /* kernels that come with the graph are our own: they need no tests before their accesses */
     bool idle;    /* the program's own runner gets its memory from whoever runs it: sn_runner_load, sn_runner_close */
     sn_pass_options passes;
@@ -111,6 +121,7 @@ struct sn_program {
     bool trusted;           /* as in the settings */
     sn_pool *pool;          /* of code generation, while it runs */
     sn_cache *cache;        /* while it is compiled; NULL: none */
+    sn_metric_log *metrics; /* while it is compiled */
     sn_gpu_code *codes;     /* gpu_code: one per kernel */
     sn_host_code *host;     /* wrapper, and kernels of the CPU */
     const char **libraries; /* by kernel: the name of the library that runs it, NULL: none does; NULL: none runs any */
@@ -190,6 +201,9 @@ sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_te
 /* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs);
+/* Microseconds of each kernel in a run, out[n_kernels], the least of `runs` runs. */
+sn_status sn_program_time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                                  sn_tensor *const *outputs);
 /* A runner's arrays in the arena; then memory for runs, once the program is loaded. Closing gives the latter back. */
 void sn_runner_init(sn_runner *r, sn_arena *arena);
 sn_status sn_runner_load(sn_runner *r);
@@ -263,6 +277,11 @@ sn_status sn_program_guard(sn_program *p);
 sn_status sn_compile_to(sn_program **out, sn_graph *g, const sn_compile_options *options, sn_phase last);
 /* The same with options that are read. */
 sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *s, sn_phase last);
+/* metrics.c: a log for a compilation, in scratch unless somebody has one; what is recorded when the compilation is done; and rows
+ * and counters to whoever asked for them. */
+sn_metric_log *sn_metrics_begin(sn_context *ctx, const sn_settings *s);
+void sn_metrics_record(sn_program *p);
+void sn_metrics_deliver(sn_context *ctx, sn_metric_log *log, const sn_settings *s, const char *graph);
 /* Fill in p->choosing for the products of a bound program (tune.c): from records, and where settings say so by timing. */
 sn_status sn_program_decide(sn_program *p, const sn_settings *s);
 /* tune_kernels.c: what went wrong with the records of kernels, in the log. */

@@ -135,6 +135,21 @@ static sn_status name_node(sn_nd *out, sn_graph *g, sn_node x, const char *name)
     return SN_OK;
 }
 
+/* The file without its folders: where a program was built says nothing to who runs it. */
+static void set_origin(sn_graph *g, const char *file, int line) {
+    const char *name = file ? strrchr(file, '/') : NULL;
+    name = name ? name + 1 : file;
+    g->m->graph.origin = name ? sn_strf(&g->m->arena, "%s:%d", name, line) : NULL;
+}
+
+sn_graph *sn_at(sn_graph *g, const char *file, int line) {
+    jmp_buf here;
+    if (!sn_build_enter(g, &here)) return g;
+    if (setjmp(here) == 0) set_origin(g, file, line);
+    sn_build_leave(g);
+    return g;
+}
+
 sn_node sn_named(sn_graph *g, sn_node x, const char *name) {
     SN_BUILD_RETURN(g, name_node(&g->built, g, x, name), name);
 }

@@ -90,6 +90,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
     sn_launch launch = sn_kern_launch(p->m, kern);
     *out = (sn_kernel_info){.name = k->name,
                             .note = k->note ? k->note : "",
+                            .from = k->from ? k->from : "",
                             .block_x = launch.block_x,
                             .block_y = launch.block_y,
                             .ptx = p->codes && !sn_kern_is_library(k) ? p->codes[kernel].ptx : NULL,

@@ -1,6 +1,6 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
- * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE and
- * SINTER_CACHE_SIZE stand in for options that are not set (options.def), XDG_CACHE_HOME and HOME say where records and code are
+ * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE,
+ * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR and SINTER_METRICS_MODEL stand in for options that are not set (options.def), XDG_CACHE_HOME and HOME say where records and code are
  * by default.
  */
 #include "frontend/frontend.h"
@@ -143,6 +143,14 @@ static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compil
     return SN_OK;
 }
 
+static sn_status read_metrics(sn_metric_settings *out, sn_env *env, const sn_compile_options *o) {
+    *out = (sn_metric_settings){.row = o->metrics_row, .user = o->metrics_user};
+    SN_TRY(sn_metric_list(&out->tables, env, or_environment(o->metrics, "SINTER_METRICS", "off")));
+    out->model = or_environment(o->metrics_model, "SINTER_METRICS_MODEL", NULL);
+    out->folder = or_environment(o->metrics_dir, "SINTER_METRICS_DIR", o->metrics_row ? NULL : ".");
+    return SN_OK;
+}
+
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options) {
     sn_compile_options o = {0};
     SN_TRY(sn_options_read(&o, sizeof o, &ctx->env, "sn_compile_options", options));
@@ -155,6 +163,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     SN_TRY(read_choices(out, ctx, &o));
     SN_TRY(read_tune(out, ctx, &o));
     SN_TRY(sn_cache_settings(&out->cache, &out->cache_size, ctx, o.cache, o.cache_size));
+    SN_TRY(read_metrics(&out->metrics, &ctx->env, &o));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
     out->passes.pipeline = o.pipeline;

@@ -222,6 +222,17 @@ sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *
     SN_GUARD_RETURN(p, time_runs(out, runs, p, inputs, outputs, flush_bytes, NULL), out);
 }
 
+static sn_status time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                              sn_tensor *const *outputs) {
+    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));
+    return sn_prog_time_kernels(out, runs, p->runner.state, p->runner.input_at, p->runner.output_at);
+}
+
+sn_status sn_program_time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
+                                  sn_tensor *const *outputs) {
+    SN_GUARD_RETURN(p, time_kernels(out, runs, p, inputs, outputs), out);
+}
+
 static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                             sn_tensor *const *inputs, sn_tensor *const *outputs) {
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));

@@ -151,6 +151,25 @@ static void decided(sn_tuner *t, const char *key, const char *choice) {
     SN_PUSH(a, &t->decisions, d);
 }
 
+static void record(const sn_tuner *t, const sn_subject *x, const sn_trial_list *trials, uint32_t best) {
+    sn_metric_log *log = t->metrics;
+    sn_metric_count(log, SN_COUNTER_TUNED, 1);
+    for (uint32_t k = 0; k < trials->n; k++) {
+        const sn_trial *trial = &trials->at[k];
+        bool timed = trial->fate == SN_TRIAL_TIMED;
+        sn_metric_count(log, SN_COUNTER_TRIALS, timed);
+        sn_row_tuning *row = SN_ADD_ROW(log, TUNING, tuning);
+        if (!row) continue;
+        row->subject = sn_metric_text(log, x->title);
+        row->choice = sn_metric_text(log, trial->choice);
+        row->fate = sn_trial_fate_names[trial->fate];
+        row->why = sn_metric_text(log, trial->why);
+        row->won = k == best;
+        if (timed) row->us = trial->us;
+        if (trial->cycles > 0) row->cycles = trial->cycles;
+    }
+}
+
 static sn_status time_choices(sn_tuner *t, const sn_subject *x) {
     sn_trial_list of_product = {.arena = &t->ctx->scratch}, *trials = x->trials ? x->trials : &of_product;
     sn_search found;
@@ -164,6 +183,7 @@ static sn_status time_choices(sn_tuner *t, const sn_subject *x) {
         decided(t, x->key, choice);
         sn_record_save(&t->place, x->key, trials, found.best);
     }
+    record(t, x, trials, found.best);
     if (t->report) sn_report_subject(t->report, x, choice, any ? trials->at[found.best].us : 0, trials, &found);
     return SN_OK;
 }
@@ -270,7 +290,7 @@ static bool is_wanted(const sn_program *p, const sn_settings *s) {
 
 sn_status sn_program_decide(sn_program *p, const sn_settings *s) {
     if (!is_wanted(p, s)) return SN_OK;
-    sn_tuner t = {.p = p, .s = s, .ctx = p->ctx};
+    sn_tuner t = {.p = p, .s = s, .ctx = p->ctx, .metrics = p->metrics};
     t.end = now() + BUDGET;
     if (s->tune == SN_TUNE_ON) measure_device(&t);
     SN_TRY(decide(&t));
@@ -310,6 +330,7 @@ static sn_status tune(sn_tune_report **out, sn_graph *g, const sn_compile_option
     s.tune = SN_TUNE_ON;
     SN_TRY(sn_compile_to(&p, g, options, SN_PHASE_BOUND));
     t.p = p;
+    t.metrics = sn_metrics_begin(ctx, &s);
     if (!p->runnable) {
         sn_program_destroy(p);
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "target: code to look at cannot be timed");
@@ -320,6 +341,7 @@ static sn_status tune(sn_tune_report **out, sn_graph *g, const sn_compile_option
         tune_program(&t);
         SN_TRY(decide(&t));
     }
+    sn_metrics_deliver(ctx, t.metrics, &s, g->m->graph.name);
     r->public = (sn_tune_report){.n_products = r->products.n,
                                  .products = r->products.at,
                                  .n_kernels = r->kernels.n,

@@ -29,7 +29,8 @@ typedef struct sn_tuner {
     const char *pipeline;
     sn_record_place place;
     SN_VEC(sn_decision) decisions;
-    sn_report *report; /* NULL: nobody wants one */
+    sn_report *report;      /* NULL: nobody wants one */
+    sn_metric_log *metrics; /* NULL: nobody records */
     sn_tune_options how;
     double end;        /* of the time for all that are asked about now */
     uint32_t left;     /* of those */

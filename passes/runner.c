@@ -44,6 +44,7 @@ typedef struct runner {
     sn_module *copy;       /* paranoid: the module that is being parsed */
     SN_VEC(const sn_pass_info *) passes;
     SN_VEC(pass_time) times;
+    double start; /* of the run */
 } runner;
 
 /* Start over in a text that keeps its memory. */
@@ -249,6 +250,16 @@ static sn_status schedule_graph(void *user, sn_module **m) {
     return sn_passes_run(m, r->target, &o);
 }
 
+static void record_pass(const runner *r, const pass_time *t, double start) {
+    sn_row_passes *row = SN_ADD_ROW(r->o->metrics, PASSES, passes);
+    if (!row) return;
+    *row = (sn_row_passes){.pass = t->name,
+                           .start_ms = start - r->start,
+                           .ms = t->ms,
+                           .changed = t->changed,
+                           .kernels = (*r->m)->kernels.n};
+}
+
 static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
     sn_arena_init(&r->scratch, r->env);
     sn_pass_ctx cx = {.m = *r->m,
@@ -257,6 +268,7 @@ static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
                       .library = r->o->library,
                       .choosing = &r->o->choosing,
                       .pass = p->name,
+                      .metrics = r->o->metrics,
                       .schedule = schedule_graph,
                       .schedule_user = r};
     if (r->o->remarks && r->o->print) {
@@ -268,6 +280,7 @@ static sn_status call_pass(runner *r, const sn_pass_info *p, bool *changed) {
     sn_status st = skip ? SN_OK : p->fn(&cx, changed);
     pass_time t = {p->name, now_ms() - start, *changed};
     SN_PUSH(&r->arena, &r->times, t);
+    record_pass(r, &t, start);
     sn_arena_free(&r->scratch);
     /* Constructors record a failure and go on: a pass that overlooked one has failed all the same. */
     return st == SN_OK ? r->env->status : st;
@@ -278,6 +291,7 @@ static sn_status run_pass(runner *r, const sn_pass_info *p) {
     if (listed(r->o->print_before, p->name)) print_module(r, "before", p->name);
     SN_TRY(call_pass(r, p, &changed));
     if (r->wants_text) module_text(&r->after, *r->m);
+    if (r->o->look) r->o->look(r->o->look_user, p->name, *r->m);
     SN_TRY(check_after(r, p->name, changed));
     if (listed(r->o->print_after, p->name) || (r->o->print_changed && changed)) print_module(r, "after", p->name);
     sn_text swap = r->before; /* this pass's after is the next one's before */
@@ -293,6 +307,7 @@ static sn_status run_all(runner *r) {
     SN_TRY(read_pipeline(r));
     if (r->o->verify != SN_VERIFY_OFF) SN_TRY(sn_module_verify(*r->m, "before the first pass"));
     if (r->wants_text) module_text(&r->before, *r->m);
+    if (r->o->look) r->o->look(r->o->look_user, NULL, *r->m);
     for (uint32_t i = 0; i < r->passes.n; i++) {
         const char *name = r->passes.at[i]->name;
         sn_status st = run_pass(r, r->passes.at[i]);
@@ -319,6 +334,7 @@ static void release(runner *r) {
 
 sn_status sn_passes_run(sn_module **m, const sn_target *target, const sn_pass_options *options) {
     runner r = {.m = m, .env = (*m)->env, .target = target, .o = options, .pipeline = options->pipeline};
+    r.start = now_ms();
     if (!r.pipeline) r.pipeline = target && target->is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     r.wants_text = options->verify >= SN_VERIFY_EACH || options->repro_dir;
     sn_arena_init(&r.arena, r.env);

@@ -45,8 +45,12 @@ typedef struct sn_pass_options {
     const char *stop_after;
     const char *remarks; /* passes whose remarks go to `print`, "all", or NULL */
     bool time_passes;
-    sn_choosing choosing;                        /* for the pass `choose` */
-    const sn_library *library;                   /* that runs kernels whose header asks for one; NULL: there is none */
+    sn_choosing choosing;      /* for the pass `choose` */
+    const sn_library *library; /* that runs kernels whose header asks for one; NULL: there is none */
+    sn_metric_log *metrics;    /* where passes record; NULL: nobody does */
+    /* Sees the module behind each pass (pass NULL: in front of the first). NULL: nobody looks. */
+    void (*look)(void *user, const char *pass, const sn_module *m);
+    void *look_user;
     const char *repro_dir;                       /* on failure the module before the failing pass is written here */
     void (*print)(void *user, const char *text); /* receives all of the above */
     void *print_user;

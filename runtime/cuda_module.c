@@ -133,6 +133,19 @@ static sn_status prepare(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kern
                    (code->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes));
 }
 
+/* The driver gives no cubin away, and answers. */
+static void look_at(sn_cuda_code *code, sn_cuda *cu, const sn_assembly *job) {
+    static const int attributes[] = {CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+                                     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES};
+    int values[SN_COUNT(attributes)] = {0};
+    code->is_known = job->cubin && sn_cubin_read(&code->figures, job->cubin, job->cubin_size, job->name);
+    if (code->is_known || !cu->api.cuFuncGetAttribute) return;
+    for (size_t k = 0; k < SN_COUNT(attributes); k++)
+        if (cu->api.cuFuncGetAttribute(&values[k], attributes[k], code->function) != CUDA_SUCCESS) return;
+    code->figures = (sn_cubin_figures){(uint32_t)values[0], (uint32_t)values[1], (uint32_t)values[2]};
+    code->is_known = true;
+}
+
 static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job, const sn_rt_kernel *k,
                           sn_arena *scratch) {
     if (job->cubin && cu->api.cuModuleLoadDataEx(&out->module, job->cubin, 0, NULL, NULL) != CUDA_SUCCESS) {
@@ -141,6 +154,7 @@ static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job
         SN_TRY(check_driver(&again, cu, scratch));
     }
     SN_TRY(CU_CALL(cu, cuModuleGetFunction, (&out->function, out->module, job->name)));
+    look_at(out, cu, job);
     return prepare(out, cu, k);
 }
 

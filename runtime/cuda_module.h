@@ -3,12 +3,15 @@
 #define SN_RUNTIME_CUDA_MODULE_H
 
 #include "cache/cache.h"
+#include "runtime/cubin.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/threads.h"
 
 typedef struct sn_cuda_code {
     CUmodule module;
     CUfunction function;
+    bool is_known; /* what the assembler made of it: from its cubin, or what the driver says where it assembled */
+    sn_cubin_figures figures;
 } sn_cuda_code;
 
 /* Assemble and load n kernels into out[n] (zeroed by the caller), but for those that a library runs; the context of cu is

@@ -125,6 +125,7 @@ static sn_status check(sn_prog_state *st, const sn_rt_io *io, const void *addres
 
 static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     for (uint32_t i = 0; i < s->n_args; i++) st->params[i] = (char *)st->place[s->args[i].buf.i] + s->args[i].bytes;
+    if (st->clock) return (int)sn_clock_call(st, on->launch, s);
     return st->watch ? (int)sn_watch_call(st, on->launch, s) : on->launch(st, s->kernel, st->params);
 }
 

@@ -223,6 +223,7 @@ static sn_status describe_kernels(sn_prog *p, const sn_rt_kernel *kernels) {
         if (library) p->codes[i].k.library = sn_memdup(&p->arena, library, sizeof *library);
         p->codes[i].k.name = k->name;
         p->codes[i].note = k->note;
+        p->codes[i].from = k->from;
         SN_TRY(describe_formals(&p->codes[i].formals, p, k));
         SN_TRY(take_maps(p, &p->codes[i].k));
         p->kept_size += sn_storage_round(kernels[i].kept_bytes);
@@ -390,6 +391,12 @@ void sn_prog_free(sn_prog *p) {
 }
 
 sn_prog_times sn_prog_load_times(const sn_prog *p) { return p->times; }
+
+bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k) {
+    if (!p->cuda_codes || !p->cuda_codes[k].is_known) return false;
+    *out = p->cuda_codes[k].figures;
+    return true;
+}
 
 uint32_t sn_prog_launches(const sn_prog *p) {
     uint32_t n = 0;

@@ -20,7 +20,7 @@ typedef struct sn_rt_formal {
 /* One loaded kernel. */
 typedef struct sn_code {
     sn_rt_kernel k; /* after loading its ptx is gone; the name is the module's */
-    const char *note;
+    const char *note, *from;
     uint32_t n_params;
     sn_rt_formal *formals; /* by parameter */
     size_t kept_offset;    /* of its kept memory in that of a state */
@@ -105,6 +105,14 @@ typedef struct sn_watch {
 /* A call of the interpreter, whose parameters are in st->params, with its arguments before and behind it. */
 sn_status sn_watch_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
 
+/* time_kernels.c: the times of kernels in a run. */
+typedef struct sn_kernel_clock {
+    double *us; /* by kernel: of its calls so far */
+    CUevent start, stop;
+} sn_kernel_clock;
+/* A call of the interpreter, as sn_watch_call. */
+sn_status sn_clock_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
+
 struct sn_prog_state {
     const sn_prog *p;
     sn_env *env; /* where its runs fail */
@@ -121,9 +129,10 @@ struct sn_prog_state {
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
     uint32_t next_map; /* of the current run */
     void *library_workspace;
-    void **ops;         /* by kernel: its operation of the library, where it has a bias */
-    void *cudnn_handle; /* where a kernel wants it */
-    sn_watch *watch;    /* NULL: nobody looks at the current run */
+    void **ops;             /* by kernel: its operation of the library, where it has a bias */
+    void *cudnn_handle;     /* where a kernel wants it */
+    sn_watch *watch;        /* NULL: nobody looks at the current run */
+    sn_kernel_clock *clock; /* NULL: nobody times its kernels */
 };
 
 /* exec.c: the steps of the prepare part. */

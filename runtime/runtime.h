@@ -10,6 +10,7 @@
 #include "ir/base/target.h"
 #include "ir/base/tensor_map.h"
 #include "ir/loop/library.h"
+#include "runtime/cubin.h"
 
 /* ---- devices ---- */
 typedef struct sn_cuda sn_cuda; /* driver table + retained primary context of one device + allocator cache */
@@ -115,6 +116,8 @@ typedef struct sn_prog_times {
     double assemble_us, load_us;
 } sn_prog_times;
 sn_prog_times sn_prog_load_times(const sn_prog *p);
+/* What the assembler made of kernel k. False: on the CPU, of a library, or nobody says. */
+bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k);
 
 /* Device time of `runs` runs in microseconds (out[runs]): events around each, with flush->bytes of the device written
  * before each one so that no input is in cache. What was written is in cache instead, and goes to memory while the run
@@ -136,6 +139,9 @@ typedef struct sn_graph_timing {
 } sn_graph_timing;
 sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
                              void *const *inputs, void *const *outputs);
+/* Microseconds of each kernel in a run, all its calls together: out[kernels], the least of so many runs (time_kernels.c). */
+sn_status sn_prog_time_kernels(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs,
+                               void *const *outputs);
 /* Kernels and copies that a run hands to the device. */
 uint32_t sn_prog_launches(const sn_prog *p);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */

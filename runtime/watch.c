@@ -58,6 +58,7 @@ static sn_watched describe(const sn_prog_state *st, const sn_rt_step *s, uint32_
     const sn_rt_formal *f = &code->formals[i];
     sn_watched w = {.kernel = code->k.name,
                     .made_of = code->note ? code->note : "",
+                    .from = code->from ? code->from : "",
                     .call = st->watch->calls,
                     .buffer = st->p->names[s->args[i].buf.i],
                     .written = written,
@@ -185,8 +186,10 @@ static const char *sources(sn_arena *a, const sn_prog_state *st, const sn_rt_ste
 }
 
 static sn_status stop(const sn_prog_state *st, const sn_rt_step *s, const sn_watched *w, int64_t at, sn_arena *a) {
-    return sn_fail(st->env, SN_ERROR_MISMATCH, "kernel %s (%s) writes %s to %s at %s; %s", w->kernel, w->made_of,
-                   isnan(number_at(w, at)) ? "nan" : "an infinity", w->buffer, place_text(a, w, at), sources(a, st, s));
+    const char *from = *w->from ? sn_strf(a, "; from %s", w->from) : "";
+    return sn_fail(st->env, SN_ERROR_MISMATCH, "kernel %s (%s%s) writes %s to %s at %s; %s", w->kernel, w->made_of,
+                   from, isnan(number_at(w, at)) ? "nan" : "an infinity", w->buffer, place_text(a, w, at),
+                   sources(a, st, s));
 }
 
 /* ---- a call ---- */

@@ -10,7 +10,8 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --passes=A,B      passes to run instead of the target's pipeline\n"
                            "  --choices=A,B     what products and convolutions may become (see run)\n"
                            "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
-                           "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
+                           "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
+                           "  --metrics=A,B     metric tables, --metrics-dir, --metrics-model (see run)\n";
 
 typedef struct emit_args {
     const char *stage, *path;
@@ -28,6 +29,7 @@ static int parse(emit_args *e, int argc, char **argv) {
                                             TOOL_CHOICES,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_METRICS,
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {

@@ -113,16 +113,29 @@ static int list_targets(sn_context *ctx) {
     return sn_guarded(ctx, print_targets, NULL) == SN_OK ? TOOL_OK : tool_fail(ctx);
 }
 
+static int list_metrics(sn_context *ctx) {
+    (void)ctx;
+    for (int t = 0; t < SN_N_METRICS; t++) {
+        const sn_metric_table *table = &sn_metric_tables[t];
+        printf("%s%-16s %s\n", t ? "\n" : "", table->name, table->doc);
+        for (uint32_t k = 0; k < table->n; k++) printf("  %-14s %s\n", table->columns[k].name, table->columns[k].doc);
+    }
+    printf("\ncounters (sn_counter)\n");
+    for (int c = 0; c < SN_N_COUNTERS; c++) printf("  %-16s %s\n", sn_counter_rows[c].name, sn_counter_rows[c].doc);
+    return TOOL_OK;
+}
+
 int tool_list(sn_context *ctx, int argc, char **argv) {
     static const struct {
         const char *name;
         int (*list)(sn_context *ctx);
     } tables[] = {{"ops", list_ops},         {"passes", list_passes},   {"schedules", list_schedules},
                   {"choices", list_choices}, {"devices", list_devices}, {"options", list_options},
-                  {"targets", list_targets}};
+                  {"targets", list_targets}, {"metrics", list_metrics}};
     if (argc == 2 && !strcmp(argv[1], "--help"))
-        return fputs("usage: sinter list ops|passes|schedules|choices|devices|options|targets\n", stdout), TOOL_OK;
+        return fputs("usage: sinter list ops|passes|schedules|choices|devices|options|targets|metrics\n", stdout),
+               TOOL_OK;
     for (size_t k = 0; argc == 2 && k < SN_COUNT(tables); k++)
         if (!strcmp(argv[1], tables[k].name)) return tables[k].list(ctx);
-    return tool_misuse("list: one of ops, passes, schedules, choices, devices, options, targets is wanted");
+    return tool_misuse("list: one of ops, passes, schedules, choices, devices, options, targets, metrics is wanted");
 }

@@ -34,6 +34,8 @@ static const char help[] =
     "  --remarks=A,B           what these passes say about their choices, or all\n"
     "  --cache=WHERE           generated code on disk: on (no WHERE: the same), off, or a folder with a / in it\n"
     "  --cache-size=BYTES      what its files may come to: 512M, 1G (default)\n"
+    "  --metrics=A,B           metric tables that are recorded (sinter list metrics), in metric_NAME.csv of\n"
+    "  --metrics-dir=FOLDER    this folder, with --metrics-model=TEXT as first column\n"
     "  --kernels               list the kernels\n"
     "  --watch[=K0,K1]         show what kernels write: all of them, or these\n"
     "  --watch-reads           also what they read\n"
@@ -71,6 +73,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_REMARKS,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_METRICS,
                                             {"kernels", no_argument, NULL, 'k'},
                                             {"timings", no_argument, NULL, 'm'},
                                             {"watch", optional_argument, NULL, 'W'},

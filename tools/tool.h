@@ -30,6 +30,9 @@ int tool_onnx_suite(sn_context *ctx, int argc, char **argv);
 int tool_random(sn_context *ctx, int argc, char **argv);
 int tool_cache(sn_context *ctx, int argc, char **argv);
 int tool_bench(sn_context *ctx, int argc, char **argv);
+int tool_explain(sn_context *ctx, int argc, char **argv);
+int tool_report(sn_context *ctx, int argc, char **argv);
+int tool_metrics(sn_context *ctx, int argc, char **argv);
 int tool_tune(sn_context *ctx, int argc, char **argv);
 int tool_compile(sn_context *ctx, int argc, char **argv);
 int tool_image(sn_context *ctx, int argc, char **argv);
@@ -68,6 +71,9 @@ enum {
     TOOL_OPTION_TARGET,
     TOOL_OPTION_VERIFY,
     TOOL_OPTION_REMARKS,
+    TOOL_OPTION_METRICS,
+    TOOL_OPTION_METRICS_DIR,
+    TOOL_OPTION_METRICS_MODEL,
 };
 #define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
 #define TOOL_ORDINAL {"ordinal", required_argument, NULL, TOOL_OPTION_ORDINAL}
@@ -83,6 +89,10 @@ enum {
 #define TOOL_TARGET {"target", required_argument, NULL, TOOL_OPTION_TARGET}
 #define TOOL_VERIFY {"verify", required_argument, NULL, TOOL_OPTION_VERIFY}
 #define TOOL_REMARKS {"remarks", required_argument, NULL, TOOL_OPTION_REMARKS}
+#define TOOL_METRICS                                                                                                   \
+    {"metrics", required_argument, NULL, TOOL_OPTION_METRICS},                                                         \
+        {"metrics-dir", required_argument, NULL, TOOL_OPTION_METRICS_DIR},                                             \
+        {"metrics-model", required_argument, NULL, TOOL_OPTION_METRICS_MODEL}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
 

@@ -6,6 +6,7 @@
 
 #include "include/sinter/sinter.h"
 #include "ir/base/text.h"
+#include "metrics/metrics.h"
 #include "runtime/runtime.h"
 
 enum { SN_MAX_DEVICES = 16 };
@@ -23,7 +24,8 @@ struct sn_context {
     uint32_t tag, n_graphs; /* graph k has the tag `tag + k` */
     void (*log)(void *user, const char *text);
     void *log_user;
-    sn_arena scratch;              /* freed at the end of every guarded call */
+    sn_arena scratch; /* freed at the end of every guarded call */
+    uint64_t counters[SN_N_COUNTERS];
     uint64_t mark;                 /* a guarded call that fails gives back what was allocated since */
     SN_VEC(sn_making) making;      /* youngest last; in scratch */
     sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */

@@ -51,6 +51,7 @@
 #include <stdint.h>
 
 #include "dtype.h"
+#include "metric.h"
 #include "status.h"
 #include "watched.h"
 
@@ -201,6 +202,11 @@ SN_API void sn_node_shape(int64_t *out, const sn_graph *g, sn_node x);
 
 /* A name for a value, for dumps and notes. The first one stays. Returns x. */
 SN_API sn_node sn_named(sn_graph *g, sn_node x, const char *name);
+
+/* What is built from now on comes from that line of that file: kernels that it goes into, and messages about them, name it. file
+ * NULL: it comes from nowhere. Returns g, so that sn_add(SN_HERE(g), x, y) says where it stands. */
+SN_API sn_graph *sn_at(sn_graph *g, const char *file, int line);
+#define SN_HERE(g) sn_at((g), __FILE__, __LINE__)
 
 /* ---- sources ---- */
 
@@ -547,6 +553,15 @@ typedef struct sn_compile_options {
     const char *cache;
     /* What its files may come to, "512M", "1G" (default): beyond that those go that were used longest ago. */
     const char *cache_size;
+    /* Metric tables that are recorded (`sinter list metrics`): "kernel_metadata,graph_stats", "all", "off" (default). Rows are
+     * appended to metrics_dir/metric_NAME.csv, one write each, so that processes may share files: with a header, a column
+     * model in front, and an empty cell for what is not known. NULL: no files where there is a callback, else the folder that
+     * the process runs in. What cannot be written is one line in the context's log, and the compilation goes on. */
+    const char *metrics, *metrics_dir;
+    const char *metrics_model; /* the column model; NULL: the name of the graph */
+    /* Is given the same rows, when the compilation is done. */
+    void (*metrics_row)(void *user, const sn_metric_row *row);
+    void *metrics_user;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -590,6 +605,8 @@ typedef struct sn_kernel_info {
     const char *ptx; /* NULL on the CPU */
     const char
         *library; /* "cuBLASLt 13.1.0", "cuDNN 9.10.2": runs it; it has no code of its own then. NULL: none does */
+    const char *
+        from; /* where that was built: "model.c:12, model.c:14" (sn_at), names of values of .sn text; "": nobody says */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
@@ -840,6 +857,20 @@ typedef struct sn_watch_options {
  * watched has nothing of this in it. */
 SN_API sn_status sn_run_watched(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                                 const sn_watch_options *options);
+
+/* ---- metrics (options of sn_compile above) ---- */
+
+/* What a context has counted over its compilations and tunings that did not fail, by name (metrics/counters.def; `sinter list
+ * metrics`): "kernels", "cache_hits". What generated code stands for counts the same whether it was made or found in the
+ * cache. Fails with all names where there is none like that; *out is 0 then. */
+SN_API sn_status sn_counter(uint64_t *out, const sn_context *ctx, const char *name);
+/* Their number, and the name of one; NULL: there is none of that number. */
+SN_API unsigned sn_counter_count(void);
+SN_API const char *sn_counter_name(unsigned counter);
+/* All of them 0 again. */
+SN_API void sn_counters_reset(sn_context *ctx);
+/* Empty the files of these tables ("all", or names) in a folder: what is left of each is its header. */
+SN_API sn_status sn_metrics_empty(sn_context *ctx, const char *metrics_dir, const char *metrics);
 
 /* ---- measuring, checking ---- */
 

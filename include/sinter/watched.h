@@ -11,6 +11,7 @@
  * kernel touches; of one that is written in part, the rest is what was there before. */
 typedef struct sn_watched {
     const char *kernel, *made_of; /* its name; which operations of the graph it does: "conv; add, maximum" */
+    const char *from;             /* where these were built: "model.c:12" (sn_at), names of values; "": nobody says */
     unsigned call;                /* number of its call among those of the run, from 0 */
     const char *buffer;           /* name of the argument's buffer in the wrapper (sn_program_dump) */
     bool written;

@@ -39,8 +39,9 @@ typedef struct sn_graph_output {
 
 typedef struct sn_graph_ir {
     const char *name;
-    sn_table nodes;  /* sn_node_rec; record 0 is none */
-    uint32_t *slots; /* interning table */
+    const char *origin; /* of the nodes that are made from now on (sn_node_rec); NULL: nobody says */
+    sn_table nodes;     /* sn_node_rec; record 0 is none */
+    uint32_t *slots;    /* interning table */
     uint32_t slot_cap;
     SN_VEC(sn_graph_input) inputs;
     SN_VEC(sn_graph_output) outputs;

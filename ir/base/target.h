@@ -23,6 +23,7 @@ typedef struct sn_target {
     uint32_t unit_blocks;  /* GPU: resident on a unit, at most */
     uint32_t flight_bytes; /* bytes in flight per unit that hide memory latency (48 KB on the H200) */
     uint32_t special;      /* GPU: special functions of a unit in a cycle (16) */
+    uint32_t mhz;          /* GPU: clock, for estimates in microseconds; no kernel depends on it */
     float cycle_bytes;     /* GPU: that memory moves for a unit in a cycle (16.5 on the H200) */
     uint64_t cache_bytes;  /* L2 */
 } sn_target;

@@ -131,7 +131,9 @@ static sn_status copy_node(copier *c, sn_nd x) {
         attrs[k].shape.at = shape;
     }
     if (has_open_precision(c, x)) attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_PRECISION, .i = c->precision};
+    c->to->graph.origin = n->origin ? sn_strdup(&c->to->arena, n->origin) : NULL;
     c->node[x.i] = sn_graph_node(c->to, n->op, in, n->n_in, attrs, n_attrs);
+    c->to->graph.origin = NULL;
     if (c->node[x.i].i == 0) return c->to->env->status;
     if (n->name) sn_graph_name(c->to, c->node[x.i], n->name);
     return SN_OK;

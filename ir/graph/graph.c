@@ -185,6 +185,7 @@ static sn_nd intern(sn_module *m, sn_node_rec *rec) {
     for (uint32_t k = 0; k < rec->n_attrs; k++) attrs[k] = sn_attr_copy(&m->arena, &rec->attrs[k]);
     rec->attrs = attrs;
     rec->in = sn_memdup(&m->arena, rec->in, rec->n_in * sizeof *rec->in);
+    rec->origin = m->graph.origin;
     sn_nd x = {sn_table_add(&m->graph.nodes)};
     *sn_node_get(m, x) = *rec;
     *slot = x.i;

@@ -108,6 +108,9 @@ typedef struct sn_node_rec {
     sn_type type;         /* of the result; of result 0 for a tuple */
     uint32_t n_results;   /* 1; more for a tuple */
     const char *name;     /* hint for the printer; inputs: the user's name */
+    /* Where it comes from, for people: a place of the caller's ("model.c:12"), which is in the text, or the value of the text
+     * that was read ("%s"). What a pass makes of a node has that of the node. NULL: nobody says. */
+    const char *origin;
     uint64_t hash;
     uint32_t input; /* INPUT: number of the input */
 } sn_node_rec;

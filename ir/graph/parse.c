@@ -371,7 +371,7 @@ static sn_status parse_attr(sn_attr *out, parser *p, sn_op op) {
 
 static sn_status parse_attrs(sn_attr *out, uint32_t *n, parser *p, sn_op op) {
     sn_lex *lx = p->lx;
-    for (*n = 0; lx->tok == SN_TOK_NAME && !sn_lex_is_name(lx, "return"); (*n)++) {
+    for (*n = 0; lx->tok == SN_TOK_NAME && !sn_lex_is_name(lx, "return") && !sn_lex_is_name(lx, "at"); (*n)++) {
         if (*n == SN_N_ATTRS) return sn_lex_fail(lx, "%s: too many attributes", sn_ops[op].name);
         SN_TRY(parse_attr(&out[*n], p, op));
     }
@@ -427,6 +427,17 @@ static sn_status check_result_type(parser *p, sn_nd x) {
     return SN_OK;
 }
 
+/* [at "model.c:12"]; else it comes from the value of that name. */
+static sn_status parse_origin(parser *p, sn_nd x, const char *name) {
+    bool has;
+    char *text;
+    sn_node_rec *n = sn_node_get(p->m, x);
+    SN_TRY(sn_lex_accept_name(&has, p->lx, "at"));
+    if (has) SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
+    if (!n->origin) n->origin = has ? text : sn_strf(&p->m->arena, "%%%s", name);
+    return SN_OK;
+}
+
 static bool is_number_name(const char *name) { return name[strspn(name, "0123456789")] == 0; }
 
 static sn_status parse_node(parser *p) {
@@ -451,6 +462,7 @@ static sn_status parse_node(parser *p) {
     if (x.i == 0) return fail_at(p, line, col);
     if (!is_number_name(name)) sn_graph_name(p->m, x, name);
     SN_TRY(check_result_type(p, x));
+    SN_TRY(parse_origin(p, x, name));
     return define(p, name, x, name_line, name_col);
 }
 

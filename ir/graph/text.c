@@ -169,6 +169,10 @@ static void put_node(printer *p, uint32_t i) {
     sn_text_put(p->t, " : ");
     sn_type_put(p->t, p->m, &n->type);
     if (n->n_results > 1) sn_text_printf(p->t, " tuple %u", n->n_results);
+    if (n->origin && n->origin[0] != '%') {
+        sn_text_put(p->t, " at ");
+        sn_text_quoted(p->t, n->origin);
+    }
     sn_text_put(p->t, "\n");
 }
 

@@ -434,3 +434,40 @@ sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n) {
 sn_stmt sn_put_barrier(sn_module *m, sn_cursor at) {
     return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_BARRIER}, NULL);
 }
+
+/* ---- where kernels come from ---- */
+
+/* Is the text of n characters one of the list "a, b, c"? */
+static bool is_listed(const char *list, const char *text, size_t n) {
+    for (const char *at = list; at; at = strstr(at, ", "), at = at ? at + 2 : NULL)
+        if (!strncmp(at, text, n) && (!at[n] || !strncmp(at + n, ", ", 2))) return true;
+    return false;
+}
+
+bool sn_kern_is_placed(const sn_kern_rec *k) {
+    for (const char *at = k->from; at; at = strstr(at, ", "), at = at ? at + 2 : NULL)
+        if (*at != '%' && strncmp(at, "..", 2) != 0) return true;
+    return false;
+}
+
+/* One origin, of n characters. */
+static void add_origin(sn_module *m, sn_kern_rec *r, const char *origin, size_t n) {
+    enum { READ = 400 };
+    static const char more[] = ", ..";
+    bool is_name = *origin == '%', placed = sn_kern_is_placed(r);
+    if (placed && is_name) return;
+    if (!is_name && !placed) r->from = NULL;
+    size_t own = r->from ? strlen(r->from) : 0;
+    if (!own) r->from = sn_strndup(&m->arena, origin, n);
+    else if (own >= strlen(more) && !strcmp(r->from + own - strlen(more), more)) return;
+    else if (own + n > READ) r->from = sn_strf(&m->arena, "%s%s", r->from, more);
+    else if (!is_listed(r->from, origin, n)) r->from = sn_strf(&m->arena, "%s, %.*s", r->from, (int)n, origin);
+}
+
+void sn_kern_add_from(sn_module *m, sn_kern k, const char *from) {
+    while (from && *from) {
+        const char *end = strstr(from, ", ");
+        add_origin(m, sn_kern_get(m, k), from, end ? (size_t)(end - from) : strlen(from));
+        from = end ? end + 2 : NULL;
+    }
+}

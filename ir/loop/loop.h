@@ -148,6 +148,7 @@ typedef struct sn_kern_rec {
     sn_sched sched;
     bool scheduled;   /* axes are bound: `schedule` has run, or the kernel was made so */
     const char *note; /* what was fused into it, for people: "add, exp, sum" */
+    const char *from; /* origins of the nodes that are in it, likewise: "model.c:12, model.c:14"; NULL: nobody says */
 } sn_kern_rec;
 
 /* ---- reading ---- */
@@ -185,6 +186,8 @@ static inline bool sn_is_nest(const sn_stmt_rec *s) { return sn_lops[s->op].has_
 static inline bool sn_loads(const sn_stmt_rec *s) { return sn_lops[s->op].reads; }
 static inline bool sn_stores(const sn_stmt_rec *s) { return sn_lops[s->op].writes; }
 static inline bool sn_is_access(const sn_stmt_rec *s) { return sn_lops[s->op].has_buffer; }
+/* Does it name a place of the caller's? Names of values alone are not in the text: they stand there. */
+bool sn_kern_is_placed(const sn_kern_rec *k);
 /* Are its parameters formals? (One without parameters does nothing, and counts.) */
 bool sn_kern_is_function(const sn_module *m, sn_kern k);
 
@@ -199,6 +202,9 @@ sn_buf sn_formal_new(sn_module *m, sn_kern k, const char *name, const sn_buf_rec
 /* A fresh kernel at the end of m->kernels. */
 sn_kern sn_kern_new(sn_module *m, const char *name);
 void sn_kern_add_param(sn_module *m, sn_kern k, sn_buf b); /* once only */
+/* What kernel k is made of comes from there, too (a list, as in `from`); NULL: nobody says. What is in the list already is left out,
+ * so is what makes it longer than people read, and so are names of values beside places of the caller's. */
+void sn_kern_add_from(sn_module *m, sn_kern k, const char *from);
 /* Recompute params (order: inputs, consts, temps, outputs by first appearance) and locals from the body. */
 void sn_kern_collect_params(sn_module *m, sn_kern k);
 

@@ -612,11 +612,13 @@ static sn_status parse_header(parser *p) {
     SN_TRY(sn_lex_accept_name(&has, p->lx, "schedule"));
     if (has) SN_TRY(sn_sched_parse(&k->sched, p->lx));
     SN_TRY(sn_lex_accept_name(&k->scheduled, p->lx, "scheduled"));
+    char *text;
     SN_TRY(sn_lex_accept_name(&has, p->lx, "note"));
-    if (!has) return SN_OK;
-    char *note;
-    SN_TRY(sn_lex_string(&note, p->lx, &p->m->arena));
-    k->note = note;
+    if (has) SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
+    if (has) k->note = text;
+    SN_TRY(sn_lex_accept_name(&has, p->lx, "from"));
+    if (has) SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
+    if (has) k->from = text;
     return SN_OK;
 }
 

@@ -339,6 +339,10 @@ static void print_kernel(sn_text *t, const sn_module *m, sn_kern k, bool plain) 
         sn_text_put(t, " note ");
         sn_text_quoted(t, r->note);
     }
+    if (r->from && !plain && sn_kern_is_placed(r)) {
+        sn_text_put(t, " from ");
+        sn_text_quoted(t, r->from);
+    }
     sn_text_put(t, " {\n");
     for (uint32_t i = 0; i < r->locals.n; i++) put_local(t, &n, r->locals.at[i]);
     put_region(t, &n, r->first, 1);

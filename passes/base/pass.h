@@ -7,6 +7,7 @@
 #define SN_PASSES_BASE_PASS_H
 
 #include "ir/base/text.h"
+#include "metrics/metrics.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
 #include "ir/loop/library.h"
@@ -37,6 +38,7 @@ typedef struct sn_pass_ctx {
     const char *pass;            /* name of the running pass */
     void (*remark)(void *user, const char *pass, const char *where, const char *text); /* NULL: nobody listens */
     void *remark_user;
+    sn_metric_log *metrics; /* of the compilation; NULL: nobody records */
     /* For passes on graphs: takes the graph of another module to scheduled kernels, as the passes behind do. NULL:
      * nobody does. */
     sn_status (*schedule)(void *user, sn_module **m);

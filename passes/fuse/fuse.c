@@ -21,8 +21,10 @@
  */
 #include "passes/fuse/fuse.h"
 
+#include "ir/loop/figures.h"
 #include "passes/schedule/moments.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_OPS = 256, MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
@@ -48,6 +50,12 @@ typedef struct fnode {
     uint32_t n_read;        /* of the loads: those that are not stored over */
 } fnode;
 
+/* Two kernels, by original position, that were left apart. */
+typedef struct refusal {
+    uint32_t a, b, number;
+    const char *why;
+} refusal;
+
 typedef struct fuse {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -57,6 +65,7 @@ typedef struct fuse {
     index_list *writers; /* by buffer: positions of the kernels that store it; one, but for scatters */
     index_list *readers; /* by buffer */
     uint32_t merged;
+    SN_VEC(refusal) refused; /* where somebody asks */
 } fuse;
 
 static uint32_t find(fuse *fu, uint32_t i) {
@@ -191,14 +200,29 @@ static sn_sched merged_header(const sn_kern_rec *a, const sn_kern_rec *b, const 
     return merged;
 }
 
+static void record_fusion(const fuse *fu, sn_kern a, sn_kern b, const sn_fuse_match *mt) {
+    sn_metric_log *log = fu->cx->metrics;
+    const sn_kern_rec *ka = sn_kern_get(fu->m, a), *kb = sn_kern_get(fu->m, b);
+    sn_row_fusions *row = SN_ADD_ROW(log, FUSIONS, fusions);
+    if (!row) return;
+    *row = (sn_row_fusions){.into = sn_metric_text(log, ka->name),
+                            .taken = sn_metric_text(log, kb->name),
+                            .into_was = sn_metric_text(log, ka->note),
+                            .taken_was = sn_metric_text(log, kb->note),
+                            .kind = mt->vertical ? "vertical" : "horizontal",
+                            .saves = mt->bytes};
+}
+
 static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     sn_remark(fu->cx, name_of(fu, a), "fused with %s (%s, saves %lld bytes)", name_of(fu, b),
               mt->vertical ? "vertical" : "horizontal", (long long)mt->bytes);
+    record_fusion(fu, fa->k, fb->k, mt);
     sn_fuse_merge(fu->cx, fa->k, fb->k, mt);
     sn_kern_rec *ka = sn_kern_get(fu->m, fa->k);
     const sn_kern_rec *kb = sn_kern_get(fu->m, fb->k);
     join_notes(fu, ka, kb);
+    sn_kern_add_from(fu->m, fa->k, kb->from);
     ka->sched = merged_header(ka, kb, mt);
     for (uint32_t k = 0; k < fb->loads.n; k++) add_buf(fu, &fa->loads, fb->loads.at[k]);
     for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
@@ -295,37 +319,43 @@ static bool keeps_parts(const char **why_not, fuse *fu, uint32_t a, uint32_t b, 
     return !reads_row || !is_by_parts(fu, fu->nodes[a].k, false);
 }
 
+static void refuse(fuse *fu, uint32_t a, uint32_t b, const char *why) {
+    sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), why);
+    if (fu->cx->metrics) SN_PUSH(fu->cx->scratch, &fu->refused, ((refusal){a, b, fu->refused.n, why}));
+}
+
+/* What the headers and the places of two kernels say against one; NULL: nothing. */
+static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
+    const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
+    const sn_kern_rec *ka = sn_kern_get(fu->m, fa->k), *kb = sn_kern_get(fu->m, fb->k);
+    if (fa->ops + fb->ops > MAX_OPS) return "one kernel would have too many operations";
+    if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
+    if (fa->constant != fb->constant) return "one of them runs once";
+    return headers_differ(ka, kb) ? "their headers differ" : NULL;
+}
+
+/* Why the two stay apart; NULL: they match. */
+static const char *against(sn_fuse_match *mt, double *cycles, fuse *fu, uint32_t a, uint32_t b) {
+    const char *why_not = against_headers(fu, a, b);
+    sn_access_list in_a, in_b;
+    if (why_not) return why_not;
+    sn_access_find_all(&in_a, fu->cx->m, fu->cx->scratch, fu->nodes[a].k);
+    sn_access_find_all(&in_b, fu->cx->m, fu->cx->scratch, fu->nodes[b].k);
+    if (!sn_fuse_find(mt, fu->cx, fu->nodes[a].k, fu->nodes[b].k, &in_a, &in_b)) return mt->why_not;
+    if (indirect_path(fu, a, b) || indirect_path(fu, b, a)) return "a third kernel stands between them";
+    bool keeps = keeps_parts(&why_not, fu, a, b, mt) && keeps_product(cycles, &why_not, fu, a, b, mt);
+    return keeps ? NULL : why_not;
+}
+
 /* Merge x and y in the order that data asks for. */
 static bool try_pair(fuse *fu, uint32_t x, uint32_t y) {
     uint32_t a = x, b = y;
     if (feeds(fu, y, x) || (!feeds(fu, x, y) && fu->nodes[y].lo < fu->nodes[x].lo)) a = y, b = x;
-    if (fu->nodes[a].ops + fu->nodes[b].ops > MAX_OPS) return false;
-    const sn_kern_rec *ka = sn_kern_get(fu->m, fu->nodes[a].k), *kb = sn_kern_get(fu->m, fu->nodes[b].k);
-    if (ka->scheduled || kb->scheduled) return false;
-    if (fu->nodes[a].constant != fu->nodes[b].constant) {
-        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: one of them runs once", name_of(fu, b));
-        return false;
-    }
-    if (headers_differ(ka, kb)) {
-        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: their headers differ", name_of(fu, b));
-        return false;
-    }
-    sn_access_list in_a, in_b;
-    sn_access_find_all(&in_a, fu->cx->m, fu->cx->scratch, fu->nodes[a].k);
-    sn_access_find_all(&in_b, fu->cx->m, fu->cx->scratch, fu->nodes[b].k);
     sn_fuse_match mt;
-    if (!sn_fuse_find(&mt, fu->cx, fu->nodes[a].k, fu->nodes[b].k, &in_a, &in_b)) {
-        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), mt.why_not);
-        return false;
-    }
-    if (indirect_path(fu, a, b) || indirect_path(fu, b, a)) {
-        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: a third kernel stands between them", name_of(fu, b));
-        return false;
-    }
     double cycles;
-    const char *why_not;
-    if (!keeps_parts(&why_not, fu, a, b, &mt) || !keeps_product(&cycles, &why_not, fu, a, b, &mt)) {
-        sn_remark(fu->cx, name_of(fu, a), "not fused with %s: %s", name_of(fu, b), why_not);
+    const char *why_not = against(&mt, &cycles, fu, a, b);
+    if (why_not) {
+        refuse(fu, a, b, why_not);
         return false;
     }
     merge(fu, a, b, &mt);
@@ -395,6 +425,77 @@ static bool fuse_round(fuse *fu) {
     return fu->merged > before;
 }
 
+/* ---- what is recorded (metrics/tables.def) ---- */
+
+static void count_nests(const fuse *fu, sn_counter_id nests, sn_counter_id bytes) {
+    for (uint32_t i = 0; fu->cx->metrics && i < fu->m->kernels.n; i++) {
+        sn_kern_figures figures;
+        sn_kern_count(&figures, fu->m, fu->m->kernels.at[i]);
+        sn_metric_count(fu->cx->metrics, nests, 1);
+        sn_metric_count(fu->cx->metrics, bytes, (uint64_t)figures.bytes);
+    }
+}
+
+/* By the kernels that the two are part of in the end; of the same pair the last one first. */
+static int by_pair(const void *x, const void *y) {
+    const refusal *p = x, *q = y;
+    if (p->a != q->a) return p->a < q->a ? -1 : 1;
+    if (p->b != q->b) return p->b < q->b ? -1 : 1;
+    return p->number > q->number ? -1 : 1;
+}
+
+static bool in_list(const buf_list *list, uint32_t n, sn_buf b) {
+    for (uint32_t k = 0; k < n; k++)
+        if (sn_buf_eq(list->at[k], b)) return true;
+    return false;
+}
+
+/* What b reads that a writes or reads too. */
+static void add_shared(sn_row_fusion_failures *row, const fuse *fu, const fnode *a, const fnode *b) {
+    const char *names = NULL;
+    row->bytes = row->saves = 0;
+    row->kind = "horizontal";
+    for (uint32_t k = 0; k < b->n_read; k++) {
+        sn_buf x = b->loads.at[k];
+        bool written = in_list(&a->stores, a->stores.n, x);
+        if (!written && !in_list(&a->loads, a->n_read, x)) continue;
+        const char *name = sn_buf_get(fu->m, x)->name;
+        names = names ? sn_strf(fu->cx->scratch, "%s %s", names, name) : name;
+        row->bytes += sn_buf_bytes(fu->m, x);
+        row->saves += sn_buf_bytes(fu->m, x) * (written ? 2 : 1);
+        if (written) row->kind = "vertical";
+    }
+    row->buffers = sn_metric_text(fu->cx->metrics, names);
+}
+
+static void record_refusal(const fuse *fu, const refusal *r) {
+    sn_metric_log *log = fu->cx->metrics;
+    const fnode *a = &fu->nodes[r->a], *b = &fu->nodes[r->b];
+    sn_metric_count(log, SN_COUNTER_REFUSED, 1);
+    sn_row_fusion_failures *row = SN_ADD_ROW(log, FUSION_FAILURES, fusion_failures);
+    if (!row) return;
+    row->first = sn_metric_text(log, name_of(fu, r->a));
+    row->second = sn_metric_text(log, name_of(fu, r->b));
+    row->first_is = sn_metric_text(log, sn_kern_get(fu->m, a->k)->note);
+    row->second_is = sn_metric_text(log, sn_kern_get(fu->m, b->k)->note);
+    row->reason = sn_metric_text(log, r->why);
+    add_shared(row, fu, a, b);
+}
+
+/* Each two kernels once, for the last reason, unless they met in the end. */
+static void record_refusals(fuse *fu) {
+    for (uint32_t i = 0; i < fu->refused.n; i++) {
+        refusal *r = &fu->refused.at[i];
+        r->a = find(fu, r->a);
+        r->b = find(fu, r->b);
+    }
+    if (fu->refused.n) qsort(fu->refused.at, fu->refused.n, sizeof *fu->refused.at, by_pair);
+    for (uint32_t i = 0; i < fu->refused.n; i++) {
+        const refusal *r = &fu->refused.at[i], *last = i ? r - 1 : NULL;
+        if (r->a != r->b && !(last && last->a == r->a && last->b == r->b)) record_refusal(fu, r);
+    }
+}
+
 /* ---- afterwards ---- */
 
 /* Live kernels in an order that data allows, close to the original one (depth first along data). */
@@ -446,25 +547,33 @@ void sn_fuse_forward_all(sn_pass_ctx *cx) {
         if (sn_fuse_forward(cx, m->kernels.at[i])) sn_kern_dead_code(m, m->kernels.at[i]);
 }
 
-sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
-    sn_module *m = cx->m;
-    fuse fu = {.cx = cx, .m = m, .n = m->kernels.n};
-    if (fu.n < 2) return SN_OK;
-    fu.nodes = SN_NEWN(cx->scratch, fnode, fu.n);
-    fu.span = SN_NEWN(cx->scratch, uint32_t, fu.n);
-    for (uint32_t i = 0; i < fu.n; i++) fu.span[i] = i;
-    fu.writers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
-    fu.readers = SN_NEWN(cx->scratch, index_list, m->bufs.count);
-    build(&fu);
-    if (!stored_before_loaded(&fu)) {
-        sn_remark(cx, "module", "not looked at: a buffer is written in place");
+static sn_status fuse_all(fuse *fu, bool *changed) {
+    sn_module *m = fu->m;
+    if (fu->n < 2) return SN_OK;
+    fu->nodes = SN_NEWN(fu->cx->scratch, fnode, fu->n);
+    fu->span = SN_NEWN(fu->cx->scratch, uint32_t, fu->n);
+    for (uint32_t i = 0; i < fu->n; i++) fu->span[i] = i;
+    fu->writers = SN_NEWN(fu->cx->scratch, index_list, m->bufs.count);
+    fu->readers = SN_NEWN(fu->cx->scratch, index_list, m->bufs.count);
+    build(fu);
+    if (!stored_before_loaded(fu)) {
+        sn_remark(fu->cx, "module", "not looked at: a buffer is written in place");
         return m->env->status;
     }
-    for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(&fu); round++) continue;
-    if (!fu.merged) return m->env->status;
-    order_kernels(&fu);
-    sn_fuse_forward_all(cx);
-    sn_fuse_drop_dead(cx);
+    for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(fu); round++) continue;
+    record_refusals(fu);
+    if (!fu->merged) return m->env->status;
+    order_kernels(fu);
+    sn_fuse_forward_all(fu->cx);
+    sn_fuse_drop_dead(fu->cx);
     *changed = true;
     return m->env->status;
+}
+
+sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
+    fuse fu = {.cx = cx, .m = cx->m, .n = cx->m->kernels.n};
+    count_nests(&fu, SN_COUNTER_NESTS_BEFORE, SN_COUNTER_BYTES_BEFORE);
+    sn_status status = fuse_all(&fu, changed);
+    count_nests(&fu, SN_COUNTER_NESTS_AFTER, SN_COUNTER_BYTES_AFTER);
+    return status;
 }

@@ -271,6 +271,8 @@ static void close_batch(batcher *b) {
         k->sched = sn_kern_get(b->m, largest->at->k)->sched;
         for (uint32_t i = 0; i < b->open.n; i++)
             for (uint32_t j = 0; j < b->open.at[i].n; j++) {
+                sn_kern_add_from(b->m, first->k, sn_kern_get(b->m, b->open.at[i].at[j].k)->from);
+                sn_metric_join(b->cx->metrics, k->name, sn_kern_get(b->m, b->open.at[i].at[j].k)->name);
                 move_into(b, first->k, &b->open.at[i].at[j]);
                 b->leader[b->open.at[i].at[j].at] = first->at;
             }

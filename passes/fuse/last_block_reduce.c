@@ -130,7 +130,9 @@ static void merge(const pair *p, sn_axis c, sn_axis s) {
     a->sched.precision = p->precision;
     const sn_kern_rec *b = sn_kern_get(m, p->last);
     if (b->note) a->note = a->note ? sn_strf(&m->arena, "%s; then %s", a->note, b->note) : b->note;
+    sn_kern_add_from(m, p->first, b->from);
     sn_remark(p->cx, a->name, "its last block does the work of %s", b->name);
+    sn_metric_join(p->cx->metrics, a->name, b->name);
     for (uint32_t i = 0; i < b->params.n; i++) sn_users_move(p->users, b->params.at[i], p->at_last, p->at_first);
     sn_kern_collect_params(m, p->first);
 }

@@ -216,6 +216,7 @@ static void apply(mixing *mg, sn_mixed *mx) {
         SN_PUSH(mx->cx->scratch, &mg->updates, update);
         finish(mx, &mx->columns[i]);
         if (b->note) a->note = a->note ? sn_strf(&m->arena, "%s; %s", a->note, b->note) : b->note;
+        sn_kern_add_from(m, mx->a, b->from);
         move_behind(m, mx->columns[i].k, mx->a);
         mg->taken[mx->columns[i].k.i] = true;
     }

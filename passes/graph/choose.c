@@ -200,7 +200,12 @@ static sn_status decide(const char **out, chooser *c, sn_nd x) {
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "'%s' is no choice for a %s", *out,
                        c->op == SN_OP_CONV ? "convolution" : "product");
     const char *name = sn_node_get(cx->m, x)->name;
-    sn_remark(cx, name ? name : "graph", "%s: %s (%s)", sizes_text(&s, cx->scratch), *out ? *out : "plain", by);
+    const char *sizes = sizes_text(&s, cx->scratch), *becomes = *out ? *out : "plain";
+    sn_remark(cx, name ? name : "graph", "%s: %s (%s)", sizes, becomes, by);
+    sn_row_choices *row = SN_ADD_ROW(cx->metrics, CHOICES, choices);
+    if (row)
+        *row = (sn_row_choices){sn_metric_text(cx->metrics, name), sn_metric_text(cx->metrics, sizes),
+                                sn_metric_text(cx->metrics, becomes), by};
     return cx->m->env->status;
 }
 

@@ -54,7 +54,9 @@ static sn_status rebuild(sn_pass_ctx *cx, sn_node_rule rule) {
     for (uint32_t i = 1; i < old.nodes.count; i++) {
         const sn_node_rec *node = node_of(&old, i);
         if (!live[i] || node->op == SN_OP_INPUT) continue;
+        m->graph.origin = node->origin;
         map[i] = rebuild_node(cx, node, map, rule);
+        m->graph.origin = NULL;
         if (!map[i].i) return m->env->status;
         keep_name(m, map[i], node->name);
     }

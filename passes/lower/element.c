@@ -249,8 +249,7 @@ sn_val sn_lower_element(sn_lower *lw, sn_nd x, const sn_ix *index) {
     } else {
         v = element_of(lw, x, index);
         const sn_node_rec *n = sn_node_get(lw->m, x);
-        if (!sn_lower_is_view_or_source(n) && n->op != SN_OP_CAST && n->op != SN_OP_COPY)
-            sn_lower_note(lw, sn_ops[n->op].name);
+        if (!sn_lower_is_view_or_source(n) && n->op != SN_OP_CAST && n->op != SN_OP_COPY) sn_lower_note(lw, x);
     }
     memo_put(lw, x, index, rank, v);
     return v;

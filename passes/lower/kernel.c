@@ -104,9 +104,12 @@ void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n) {
 
 /* ---- begin and end ---- */
 
-void sn_lower_note(sn_lower *lw, const char *name) {
+void sn_lower_note(sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const char *name = n->name ? sn_strf(&lw->m->arena, "%%%s", n->name) : NULL;
+    sn_kern_add_from(lw->m, lw->kern, n->origin ? n->origin : name);
     if (lw->note.n > 200) return;
-    sn_text_printf(&lw->note, "%s%s", lw->note.n ? ", " : "", name);
+    sn_text_printf(&lw->note, "%s%s", lw->note.n ? ", " : "", sn_ops[n->op].name);
 }
 
 void sn_lower_begin(sn_lower *lw) {

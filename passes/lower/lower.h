@@ -87,8 +87,8 @@ sn_ix sn_lower_place(sn_lower *lw, sn_nd x, sn_buf b, const sn_ix *index);
 /* A new kernel under construction, empty; and its end: what is dead or double goes. */
 void sn_lower_begin(sn_lower *lw);
 void sn_lower_end(sn_lower *lw, const char *note);
-/* The operation went into the kernel. */
-void sn_lower_note(sn_lower *lw, const char *name);
+/* The node went into the kernel. */
+void sn_lower_note(sn_lower *lw, sn_nd x);
 /* Open a loop or reduce at lw->at, which moves inside; the axis is returned as an ix. */
 sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
 sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, uint32_t n,

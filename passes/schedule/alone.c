@@ -191,6 +191,7 @@ static void place_all(ports *p, sn_arena *scratch) {
         sn_kern_rec *new = sn_kern_get(p->to, p->to->kernels.at[k]);
         new->name = sn_strf(&p->to->arena, "k%u", k);
         new->note = NULL;
+        new->from = NULL;
         for (uint32_t i = 0; i < old->params.n; i++) {
             sn_buf b = new->params.at[i];
             if (!done[b.i]) place(p, old->params.at[i], sn_buf_get(p->to, b));

@@ -477,6 +477,16 @@ void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, co
 
 enum { WORDS = 160 };
 
+static const char *const LIMITS[SN_N_LIMITS] = {"threads", "no more are possible", "registers", "shared memory"};
+static const char *const BOUNDS[] = {[SN_BOUND_MEMORY] = "memory",
+                                     [SN_BOUND_LATENCY] = "latency",
+                                     [SN_BOUND_LINES] = "lines",
+                                     [SN_BOUND_ISSUE] = "instructions",
+                                     [SN_BOUND_SPECIAL] = "special functions",
+                                     [SN_BOUND_TENSOR] = "tensor cores",
+                                     [SN_BOUND_SHARED] = "shared memory",
+                                     [SN_BOUND_CACHE] = "the L2"};
+
 static void put_bytes(char *out, size_t size, double bytes) {
     if (bytes >= 10240) snprintf(out, size, "%.0f KB", bytes / 1024);
     else if (bytes >= 1024) snprintf(out, size, "%.1f KB", bytes / 1024);
@@ -486,7 +496,6 @@ static void put_bytes(char *out, size_t size, double bytes) {
 /* "8 blocks of 256 threads fit (about 32 registers), 1.1 waves, the last one 12 % full" */
 static void put_blocks(char *out, const sn_schedule_model *md) {
     enum { MANY_WAVES = 4, HALF = 50 };
-    static const char *const LIMITS[] = {"threads", "no more are possible", "registers", "shared memory"};
     char regs[16] = "";
     double last = 100 * (md->waves - floor(md->waves));
     bool one = md->resident == 1;
@@ -538,12 +547,32 @@ static void put_bound(char *out, const sn_schedule_model *md, const sn_pass_ctx 
     }
 }
 
+static void record(sn_pass_ctx *cx, sn_kern k, const sn_schedule_model *md, const char *why) {
+    sn_row_estimates *row = SN_ADD_ROW(cx->metrics, ESTIMATES, estimates);
+    if (!row) return;
+    *row = (sn_row_estimates){.kernel = sn_metric_text(cx->metrics, sn_kern_get(cx->m, k)->name),
+                              .bound = BOUNDS[md->bound],
+                              .why = sn_metric_text(cx->metrics, why),
+                              .cycles = md->cycles,
+                              .us = md->cycles / cx->target->mhz,
+                              .memory = md->memory,
+                              .loaded = md->loaded,
+                              .stored = md->stored,
+                              .flight = md->flight,
+                              .needed = md->needed,
+                              .registers = md->regs,
+                              .resident = md->resident,
+                              .limit = LIMITS[md->limit],
+                              .waves = md->waves};
+}
+
 void sn_schedule_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
     sn_schedule_model md;
     char bound[WORDS], blocks[WORDS];
-    if (!cx->remark || !cx->target->is_gpu) return;
+    if (!cx->target->is_gpu || (!cx->remark && !sn_metric_wanted(cx->metrics, SN_METRIC_ESTIMATES))) return;
     sn_schedule_estimate(&md, cx, k, sc);
     put_bound(bound, &md, cx);
     put_blocks(blocks, &md);
+    record(cx, k, &md, sn_strf(cx->scratch, "%s, %s", bound, blocks));
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "bound by %s, %s", bound, blocks);
 }

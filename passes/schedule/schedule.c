@@ -176,6 +176,7 @@ static sn_status estimate(double *cycles, sn_pass_ctx *cx, const sn_schedule_sha
     sn_schedule_shape sh;
     sn_schedule_model md;
     quiet.remark = NULL;
+    quiet.metrics = NULL;
     m->kernels.at[at] = copy;
     sn_status st = sn_schedule_look(&sh, &quiet, of->users, at);
     if (st == SN_OK) {
@@ -190,14 +191,20 @@ static sn_status estimate(double *cycles, sn_pass_ctx *cx, const sn_schedule_sha
 /* Say what else was worth trying, and how long it would take. */
 static sn_status compare(sn_pass_ctx *cx, const sn_schedule_shape *sh, const scheduler *by,
                          const sn_sched_list *headers) {
-    if (!cx->remark || !cx->target->is_gpu) return SN_OK;
+    bool wanted = cx->remark || sn_metric_wanted(cx->metrics, SN_METRIC_CANDIDATES);
+    if (!wanted || !cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 0; i < headers->n && headers->n > 1; i++) {
         sn_text t;
         double cycles;
         SN_TRY(estimate(&cycles, cx, sh, by, &headers->at[i]));
         sn_text_init(&t, cx->m->env);
         sn_sched_print(&t, &headers->at[i]);
-        sn_remark(cx, sn_kern_get(cx->m, cx->m->kernels.at[sh->at])->name, "candidate %s: %.0f cycles", t.s, cycles);
+        const char *name = sn_kern_get(cx->m, cx->m->kernels.at[sh->at])->name;
+        sn_remark(cx, name, "candidate %s: %.0f cycles", t.s, cycles);
+        sn_row_candidates *row = SN_ADD_ROW(cx->metrics, CANDIDATES, candidates);
+        if (row)
+            *row = (sn_row_candidates){sn_metric_text(cx->metrics, name), sn_metric_text(cx->metrics, t.s), cycles,
+                                       i == 0};
         sn_text_free(&t);
     }
     return SN_OK;
@@ -284,6 +291,7 @@ sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched
     sn_sched pinned = sn_kern_get(cx->m, k)->sched;
     sn_pass_ctx quiet = *cx;
     quiet.remark = NULL;
+    quiet.metrics = NULL;
     *cycles = 0;
     if (pinned.cls != SN_SCHED_NONE && pinned.cls != cls) return SN_OK;
     for (size_t i = 0; i < SN_COUNT(SCHEDULERS); i++) {

@@ -16,7 +16,7 @@ import source
 
 IR = {"ir/base", "ir/index", "ir/ops", "ir/graph", "ir/loop", "ir/wrap", "ir"}
 BELOW = {"ir/base", "include/sinter"}
-PASS = IR | {"passes/base", "include/sinter"}
+PASS = IR | {"metrics", "passes/base", "include/sinter"}
 # room: rooms that it may see besides itself. What a room may see of include/sinter is in SEES_API.
 MAY_SEE = {
     "include/sinter": set(),
@@ -27,7 +27,8 @@ MAY_SEE = {
     "ir/loop": BELOW | {"ir/index", "ir/ops", "ir/graph"},
     "ir/wrap": BELOW | {"ir/index", "ir/loop"},
     "ir": BELOW | IR,
-    "passes/base": IR | {"include/sinter"},
+    "metrics": BELOW | {"cache"},
+    "passes/base": IR | {"metrics", "include/sinter"},
     "passes/graph": PASS,
     "passes/lower": PASS,
     "passes/schedule": PASS,
@@ -42,10 +43,10 @@ MAY_SEE = {
     "backend-host": IR | {"cache", "codegen-llvm", "include/sinter"},
     "runtime": IR | {"cache", "include/sinter"},
     "rt": IR | {"cache", "runtime", "include/sinter"},
-    "frontend/context": IR | {"runtime", "include/sinter"},
+    "frontend/context": IR | {"metrics", "runtime", "include/sinter"},
     "frontend/tensor": IR | {"runtime", "frontend/context", "include/sinter"},
     "frontend/files": IR | {"frontend/context", "frontend/tensor", "include/sinter"},
-    "frontend": IR | {"cache", "passes", "passes/base", "passes/graph", "tune", "runtime", "codegen-llvm", "backend-nvptx", "backend-host",
+    "frontend": IR | {"cache", "metrics", "passes", "passes/base", "passes/graph", "tune", "runtime", "codegen-llvm", "backend-nvptx", "backend-host",
                       "frontend/context", "frontend/tensor", "frontend/files", "include/sinter"},
     "frontend/onnx": IR | {"frontend", "frontend/context", "frontend/files", "include/sinter"},
     "examples": {"include/sinter"},

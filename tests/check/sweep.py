@@ -16,7 +16,7 @@ def swept():
 
 
 def main():
-    api, rows = source.declared() - {"sn_version"}, swept()    # sn_version has nothing to get wrong
+    api, rows = source.declared() - {"sn_version", "sn_counter_count"}, swept()    # they have nothing to get wrong
     problems = [f"tests/unit/sweep.def: {name} of sinter.h has no row" for name in sorted(api - rows)]
     problems += [f"tests/unit/sweep.def: {name} is no function of sinter.h" for name in sorted(rows - api)]
     source.report("sweep", len(rows), problems)

@@ -183,6 +183,9 @@ static void tear_down(world *w) {
     const char *paths[] = {w->sn_path, w->image_path, w->weights_path, w->npy_path, w->new_path};
     sn_weights_close(w->weights);
     for (size_t k = 0; k < SN_COUNT(paths); k++) unlink(paths[k]);
+    char table[sizeof w->dir + 64];
+    snprintf(table, sizeof table, "%s/metric_graph_stats.csv", w->dir);
+    unlink(table);
     rmdir(w->dir);
     sn_run_state_destroy(w->state);
     sn_program_destroy(w->p);
@@ -363,6 +366,9 @@ KIND(SN_TEXT_SIZE, n) {
 }
 KIND(STAGE, p) { PICK({GOOD, P("graph")}, {NIL, P(NULL)}, {BAD, P("")}, {BAD, P("nothing")}, {BAD, P("ptx")}); }
 KIND(FORMAT, p) { PICK({GOOD, P("csv")}, {ANY, P(NULL)}, {BAD, P("")}, {BAD, P("xml")}); }
+KIND(COUNTER_NAME, p) { PICK({GOOD, P("kernels")}, {NIL, P(NULL)}, {BAD, P("")}, {BAD, P("x")}); }
+KIND(METRICS, p) { PICK({GOOD, P("graph_stats")}, {NIL, P(NULL)}, {ANY, P("")}, {BAD, P("x")}, {BAD, P("\x01")}); }
+KIND(METRICS_DIR, p) { PICK({GOOD, P(w->dir)}, {NIL, P(NULL)}, {BAD, P("/dev/null/nowhere")}); }
 #define PATH_KIND(name, path)                                                                                          \
     KIND(name, p) { PICK({GOOD, P(path)}, {NIL, P(NULL)}, {BAD, P("")}, {BAD, P("/nowhere/at/all")}, {BAD, P("/")}); }
 PATH_KIND(SN_PATH, w->sn_path)
@@ -750,7 +756,9 @@ static bool has_verdict(const row *r) {
                                        "sn_tensor_get_info",
                                        "sn_run_state_error",
                                        "sn_run_state_status",
-                                       "sn_program_workspace_size"};
+                                       "sn_program_workspace_size",
+                                       "sn_counters_reset",
+                                       "sn_at"};
     for (size_t k = 0; k < SN_COUNT(none); k++)
         if (!strcmp(none[k], r->name)) return false;
     return true;

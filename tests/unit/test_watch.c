@@ -3,6 +3,7 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "include/sinter/sinter.h"
@@ -242,4 +243,36 @@ Test(watch, what_makes_no_sense) {
     cr_expect_eq(sn_run_watched(NULL, b.in, b.out, NULL, NULL), SN_ERROR_ARGUMENT);
     cr_expect_eq(r.n, 0);
     finish(&b);
+}
+
+/* A program that says where it builds is told where the nan comes from: the line of the call, in this file. */
+Test(watch, a_nan_names_the_line_that_built_it) {
+    sn_context *ctx;
+    sn_graph *g;
+    sn_program *p;
+    sn_tensor *in, *out;
+    sn_kernel_info info;
+    char line[32], built[80];
+    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .threads = 1};
+    sn_watch_options stop = {.struct_size = sizeof stop, .stop_at = "nan"};
+    cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+    cr_assert_eq(sn_graph_create(&g, ctx, "f"), SN_OK);
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(3, 5));
+    sn_node y = sn_log(SN_HERE(g), x);
+    snprintf(line, sizeof line, "test_watch.c:%d", __LINE__ - 1);
+    sn_output(g, "y", sn_sum(SN_HERE(g), y, SN_LIST(1), false));
+    snprintf(built, sizeof built, "%s, test_watch.c:%d", line, __LINE__ - 1);
+    cr_assert_eq(sn_compile(&p, g, &o), SN_OK, "%s", sn_error(ctx));
+    cr_assert_eq(sn_program_kernel(&info, p, 0), SN_OK);
+    cr_expect_str_eq(info.from, built);
+    cr_assert(sn_tensor_for_input(&in, p, 0) == SN_OK && sn_tensor_for_output(&out, p, 0) == SN_OK);
+    fill(in, -1, 0);
+    cr_expect_eq(sn_run_watched(p, &in, &out, NULL, &stop), SN_ERROR_MISMATCH);
+    cr_expect_not_null(strstr(sn_error(ctx), line), "%s", sn_error(ctx));
+    cr_expect_null(strstr(sn_error(ctx), "tests/unit"), "%s", sn_error(ctx));
+    sn_tensor_destroy(in);
+    sn_tensor_destroy(out);
+    sn_program_destroy(p);
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
 }
