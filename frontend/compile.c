@@ -5,6 +5,7 @@
  * PTX, one text each; on the CPU kernels and wrapper become one piece of host code. Does not run anything (run.c).
  */
 #include "frontend/frontend.h"
+#include "frontend/multi.h"
 
 #include <string.h>
 #include <time.h>
@@ -233,8 +234,11 @@ static sn_status library_call(sn_rt_kernel *out, sn_program *p, uint32_t k) {
 static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
     uint32_t n = p->m->kernels.n;
     sn_rt_kernel *kernels = SN_NEWN(&p->arena, sn_rt_kernel, n + 1);
+    const uint32_t *number = sn_kern_numbers(p->m, &p->ctx->scratch);
     for (uint32_t k = 0; k < n; k++) {
+        sn_kern first = sn_kern_get(p->m, p->m->kernels.at[k])->alternative_of;
         SN_TRY(launch_size(&kernels[k], p, k));
+        kernels[k].instead_of = first.i ? (int64_t)number[first.i] : -1;
         SN_TRY(library_call(&kernels[k], p, k));
         if (p->gpu_code) {
             kernels[k].ptx = p->codes[k].ptx;
@@ -372,7 +376,7 @@ static void copy_choosing(sn_program *p, const sn_choosing *from) {
     sn_decision *at = SN_NEWN(&p->arena, sn_decision, from->n + 1);
     for (uint32_t k = 0; k < from->n; k++)
         at[k] = (sn_decision){sn_strdup(&p->arena, from->at[k].key), sn_strdup(&p->arena, from->at[k].choice)};
-    p->choosing = (sn_choosing){.at = at, .n = from->n};
+    p->choosing = (sn_choosing){.at = at, .n = from->n, .multi = from->multi};
     if (from->allowed) p->choosing.allowed = sn_strdup(&p->arena, from->allowed);
 }
 
@@ -408,7 +412,7 @@ static void find_libraries(sn_program *p) {
 }
 
 /* Records come from outside: where a decision of theirs makes no program, it does not count. */
-static sn_status run_passes(sn_program *p, const sn_settings *s) {
+static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) {
     SN_TRY(sn_program_decide(p, s));
     sn_status status = run_pipeline(p, s);
     if (status != SN_OK && (p->choosing.ask || p->choosing.n > s->passes.choosing.n)) {
@@ -423,6 +427,7 @@ static sn_status run_passes(sn_program *p, const sn_settings *s) {
     }
     if (status != SN_OK) return status;
     sn_program_say_records(p, s);
+    SN_TRY(sn_multi_settle(p, s, last == SN_PHASE_SOURCE));
     fill_align(p);
     find_libraries(p);
     return SN_OK;
@@ -432,6 +437,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     fill_info(p);
     if (!p->runnable) return SN_OK;
     SN_TRY(load(p, cu, s->threads));
+    sn_multi_record(p, s);
     place_copied_outputs(p);
     p->runner.cu = cu;
     if (!s->idle) SN_TRY(sn_runner_load(&p->runner));
@@ -448,7 +454,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
     if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
-    SN_TRY(run_passes(p, s));
+    SN_TRY(run_passes(p, s, last));
     double passes_done = now_us();
     if (last == SN_PHASE_PASSES) return SN_OK;
     open_cache(p, s);

@@ -40,6 +40,14 @@ const char *sn_tuner_versions(const sn_program *p, sn_op op) {
     return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));
 }
 
+sn_record_place sn_tuner_place(const sn_program *p, const sn_settings *s) {
+    const char *allowed = s->passes.choosing.allowed;
+    return (sn_record_place){.folder = s->record_dir,
+                             .device = device_text(p),
+                             .versions = sn_tuner_versions(p, SN_OP_INPUT),
+                             .choices = allowed ? allowed : ""};
+}
+
 /* ---- one product ---- */
 
 static double type_bytes(const sn_module *m, const sn_type *t) {
@@ -130,6 +138,7 @@ static double share_of_time(sn_tuner *t) {
 
 static sn_status search(sn_search *out, sn_trial_list *trials, sn_tuner *t, const sn_subject *x) {
     sn_settings s = *t->s;
+    s.passes.choosing.multi = SN_MULTI_OFF; /* a trial is one schedule */
     sn_tune_bench *bench = sn_tune_bench_new(t->ctx, &s, x->key, x->passes);
     sn_trial_machine machine = sn_tune_bench_machine(bench);
     if (t->copy_rate > 0) machine.bound_us = 1e6 * x->bytes / t->copy_rate;
@@ -244,8 +253,7 @@ static sn_status decide(sn_tuner *t) {
     double start = now(), end = t->end;
     t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     SN_TRY(sn_choice_check(&t->ctx->env, allowed));
-    t->place =
-        (sn_record_place){.folder = t->s->record_dir, .device = device_text(p), .choices = allowed ? allowed : ""};
+    t->place = sn_tuner_place(p, t->s);
     t->end = start + OF_PRODUCTS * (end - start);
     SN_TRY(decide_products(t));
     t->end = end;

@@ -23,6 +23,7 @@ int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
     case TOOL_OPTION_TARGET: o->target = optarg; return TOOL_OK;
     case TOOL_OPTION_VERIFY: o->verify = optarg; return TOOL_OK;
     case TOOL_OPTION_REMARKS: o->remarks = optarg; return TOOL_OK;
+    case TOOL_OPTION_MULTI_KERNEL: o->multi_kernel = optarg; return TOOL_OK;
     default: return TOOL_USAGE;
     }
 }

@@ -66,6 +66,7 @@ enum {
     TOOL_OPTION_TARGET,
     TOOL_OPTION_VERIFY,
     TOOL_OPTION_REMARKS,
+    TOOL_OPTION_MULTI_KERNEL,
 };
 #define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
 #define TOOL_ORDINAL {"ordinal", required_argument, NULL, TOOL_OPTION_ORDINAL}
@@ -81,6 +82,7 @@ enum {
 #define TOOL_TARGET {"target", required_argument, NULL, TOOL_OPTION_TARGET}
 #define TOOL_VERIFY {"verify", required_argument, NULL, TOOL_OPTION_VERIFY}
 #define TOOL_REMARKS {"remarks", required_argument, NULL, TOOL_OPTION_REMARKS}
+#define TOOL_MULTI_KERNEL {"multi-kernel", required_argument, NULL, TOOL_OPTION_MULTI_KERNEL}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
 

@@ -68,6 +68,7 @@ typedef struct planner {
     uint32_t n_ios[2];
     sn_plan_block *blocks[2]; /* of the prepared memory, of the workspace */
     uint32_t n_blocks[2];
+    sn_kern_list alternatives; /* of kernels, in the order in which they stood */
 } planner;
 
 enum { PREPARED, WORKSPACE };
@@ -114,6 +115,16 @@ static sn_buf find_io(const planner *p, sn_buf_scope scope, uint32_t io) {
 }
 
 /* ---- lives ---- */
+
+/* Kernels that others stand for wait until those are functions. */
+static void set_alternatives_aside(planner *p) {
+    uint32_t n = 0;
+    sn_kern_list *all = &p->m->kernels;
+    for (uint32_t k = 0; k < all->n; k++)
+        if (sn_kern_get(p->m, all->at[k])->alternative_of.i) SN_PUSH(p->cx->scratch, &p->alternatives, all->at[k]);
+        else all->at[n++] = all->at[k];
+    all->n = n;
+}
 
 /* The first kernels are then those of the prepare part: they need nothing of the others. */
 static void order_kernels(planner *p) {
@@ -195,10 +206,21 @@ static void heap_drop(buf_heap *h) {
     h->at[i] = last;
 }
 
+/* In the kernel and in all its alternatives, of which any may run. */
+static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to) {
+    if (!sn_plan_in_place(p->cx, k, from, to)) return false;
+    for (uint32_t i = 0; i < p->alternatives.n; i++) {
+        sn_kern other = p->alternatives.at[i];
+        if (sn_kern_eq(sn_kern_get(p->m, other)->alternative_of, k) && !sn_plan_in_place(p->cx, other, from, to))
+            return false;
+    }
+    return true;
+}
+
 /* A temp that dies in the kernel at hand and may be overwritten by b. Other segments are other blocks. */
 static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
     sn_buf from = p->dying[p->segment[b.i]];
-    while (from.i && !(may_give(p, from) && sn_plan_in_place(p->cx, k, from, b))) from = p->next_dying[from.i];
+    while (from.i && !(may_give(p, from) && in_place(p, k, from, b))) from = p->next_dying[from.i];
     return from;
 }
 
@@ -280,9 +302,9 @@ static void find_chains(planner *p) {
             sn_buf b = params->at[i];
             if (life_of(p, b)->first != k || !may_take(p, b)) continue;
             sn_buf from = dying_operand(p, kern, b);
-            bool in_place = from.i != 0;
-            if (!in_place) from = dead_buffer(p, k, b);
-            if (from.i) link_lives(p, from, b, in_place);
+            bool overwrites = from.i != 0;
+            if (!overwrites) from = dead_buffer(p, k, b);
+            if (from.i) link_lives(p, from, b, overwrites);
         }
     }
 }
@@ -413,13 +435,14 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     p.lives = SN_NEWN(cx->scratch, life, m->bufs.count);
     p.segment = SN_NEWN(cx->scratch, uint32_t, m->bufs.count);
     for (int i = 0; i < 2; i++) p.blocks[i] = SN_NEWN(cx->scratch, sn_plan_block, m->bufs.count);
+    set_alternatives_aside(&p);
     order_kernels(&p);
     find_lives(&p);
     list_temps(&p);
     find_chains(&p);
     find_homes(&p);
     build_wrapper(&p);
-    sn_plan_functions(cx);
+    sn_plan_functions(cx, &p.alternatives);
     *changed = true;
     return m->env->status;
 }

@@ -19,7 +19,8 @@ enum { SN_PLAN_ALIGN = 256 }; /* what cuMemAlloc guarantees for the workspace it
 /* Returns the bytes of the workspace. */
 sn_ix sn_plan_offsets(sn_pass_ctx *cx, sn_plan_block *blocks, uint32_t n);
 
-/* functions.c: the kernels that the wrapper calls become functions, and equal ones one. */
-void sn_plan_functions(sn_pass_ctx *cx);
+/* functions.c: the kernels that the wrapper calls become functions, and equal ones one. alternatives: of those kernels
+ * (sn_kern_rec.alternative_of), which stand behind them again. */
+void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives);
 
 #endif
