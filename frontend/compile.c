@@ -415,7 +415,9 @@ static void find_libraries(sn_program *p) {
 static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) {
     SN_TRY(sn_program_decide(p, s));
     sn_status status = run_pipeline(p, s);
-    if (status != SN_OK && (p->choosing.ask || p->choosing.n > s->passes.choosing.n)) {
+    sn_program_say_records(p, s);
+    bool obeyed = p->n_records_used || p->choosing.n > s->passes.choosing.n;
+    if (status != SN_OK && obeyed) {
         const char *why = sn_strf(&p->ctx->scratch, "a recorded choice: %s; not used\n", p->ctx->env.message);
         if (s->passes.print) s->passes.print(s->passes.print_user, why);
         sn_env_clear(&p->ctx->env);
@@ -426,7 +428,6 @@ static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) 
         status = run_pipeline(p, s);
     }
     if (status != SN_OK) return status;
-    sn_program_say_records(p, s);
     SN_TRY(sn_multi_settle(p, s, last == SN_PHASE_SOURCE));
     fill_align(p);
     find_libraries(p);

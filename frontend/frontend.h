@@ -112,6 +112,7 @@ struct sn_program {
     sn_choosing choosing;
     SN_VEC(sn_kernel_set) sets;
     struct sn_record_place *records; /* that its kernels are looked up in; NULL: none are */
+    uint32_t n_records_used;         /* answers of that place that schedules hang on */
     int device;
     bool gpu_code, runnable, interpreted;
     bool trusted;           /* as in the settings */
