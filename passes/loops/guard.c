@@ -207,15 +207,6 @@ static void test(sn_module *m, sn_stmt s) {
     r->has_mask = true;
 }
 
-/* Loads of class tile with `runs` read whole pieces of memory around a vector, which lie in the buffer because `schedule` has seen to
- * it (tile.c). Of a kernel that says so itself nobody knows: its lanes are read one by one. */
-static bool drop_runs(sn_module *m, sn_kern k) {
-    sn_sched *s = &sn_kern_get(m, k)->sched;
-    bool had = s->cls == SN_SCHED_TILE && s->runs;
-    if (had) s->runs = false;
-    return had;
-}
-
 sn_status sn_pass_guard(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
@@ -226,7 +217,6 @@ sn_status sn_pass_guard(sn_pass_ctx *cx, bool *changed) {
             test(m, s);
             n++;
         }
-        *changed |= drop_runs(m, m->kernels.at[i]);
         if (n) sn_remark(cx, sn_kern_get(m, m->kernels.at[i])->name, "%u accesses test their bounds", n);
         *changed |= n > 0;
     }
