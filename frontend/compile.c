@@ -376,7 +376,7 @@ static void copy_choosing(sn_program *p, const sn_choosing *from) {
     sn_decision *at = SN_NEWN(&p->arena, sn_decision, from->n + 1);
     for (uint32_t k = 0; k < from->n; k++)
         at[k] = (sn_decision){sn_strdup(&p->arena, from->at[k].key), sn_strdup(&p->arena, from->at[k].choice)};
-    p->choosing = (sn_choosing){.at = at, .n = from->n, .multi = from->multi};
+    p->choosing = (sn_choosing){.at = at, .n = from->n, .multi = from->multi, .multi_short = from->multi_short};
     if (from->allowed) p->choosing.allowed = sn_strdup(&p->arena, from->allowed);
 }
 

@@ -4,7 +4,6 @@
  * program carries no texts. Relies on the names of the passes in passes.def.
  */
 #include "frontend/frontend.h"
-#include "passes/schedule/members.h"
 #include "tune/tune.h"
 #include "frontend/context/names.h"
 
@@ -95,7 +94,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
                             .ptx = p->codes && !sn_kern_is_library(k) ? p->codes[kernel].ptx : NULL,
                             .library = p->libraries ? p->libraries[kernel] : NULL,
                             .schedule = sn_trial_header(&p->ctx->env, &k->sched, &p->ctx->scratch),
-                            .kind = sn_schedule_kind(&k->sched),
+                            .kind = sn_sched_kind(&k->sched),
                             .instead_of = -1,
                             .runs = !k->alternative_of.i};
     sn_ix_is_const(p->m, launch.grid, &out->grid);

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "frontend/tune.h"
-#include "passes/schedule/members.h"
 
 sn_status sn_multi_read(sn_multi_kernel *out, const char **forced, sn_env *env, const char *text) {
     static const char *const words[] = {"off", "reductions", "all"};
@@ -52,7 +51,7 @@ static sn_record_place place_of(const sn_program *p, const sn_settings *s) {
 
 static sn_kern forced_member(const sn_module *m, const sn_kern_list *set, const char *word) {
     for (uint32_t i = 0; i < set->n; i++)
-        if (!strcmp(sn_schedule_kind(&sn_kern_get(m, set->at[i])->sched), word)) return set->at[i];
+        if (!strcmp(sn_sched_kind(&sn_kern_get(m, set->at[i])->sched), word)) return set->at[i];
     return set->at[0];
 }
 

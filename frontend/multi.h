@@ -4,7 +4,7 @@
 
 #include "frontend/frontend.h"
 
-/* "off", "reductions", "all", and behind a comma a word of sn_schedule_kind, which is taken then where a kernel has it. */
+/* "off", "reductions", "all", and behind a comma a word of sn_sched_kind, which is taken then where a kernel has it. */
 sn_status sn_multi_read(sn_multi_kernel *out, const char **forced, sn_env *env, const char *text);
 /* After the passes: what is forced, or on record, is settled, and the others are gone. What is left is chosen when the program is
  * loaded; source: there will be no loading, the first stays. */

@@ -157,6 +157,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     SN_TRY(read_tune(out, ctx, &o));
     SN_TRY(sn_multi_read(&out->passes.choosing.multi, &out->multi_forced, &ctx->env,
                          or_environment(o.multi_kernel, "SINTER_MULTI_KERNEL", "off")));
+    out->passes.choosing.multi_short = out->multi_forced;
     SN_TRY(sn_cache_settings(&out->cache, &out->cache_size, ctx, o.cache, o.cache_size));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));

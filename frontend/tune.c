@@ -15,8 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "passes/schedule/version.h"
-
 /* Seconds, and the share of them that products and convolutions may take where kernels come after them. */
 static const double BUDGET = 60, OF_PRODUCTS = 2.0 / 3;
 
@@ -37,7 +35,7 @@ const char *sn_tuner_versions(const sn_program *p, sn_op op) {
     sn_arena *a = &p->ctx->scratch;
     bool may_leave = op != SN_OP_INPUT && p->library.takes;
     const char *library = may_leave ? sn_program_library_name(p, op == SN_OP_CONV) : "no library";
-    const char *own = sn_strf(a, "Sinter %s, schedules %s, LLVM %s, %s", sn_version(), sn_schedules_version(a),
+    const char *own = sn_strf(a, "Sinter %s, schedules %s, LLVM %s, %s", sn_version(), sn_record_schedules(a),
                               sn_llvm_version(), library);
     if (p->device == SN_CPU) return own;
     return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));

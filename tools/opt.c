@@ -21,7 +21,7 @@ static const char help[] =
     "  -verify=MODE        off, ends, each (default), paranoid: print, parse and go on with the copy\n"
     "  -remarks=A,B        what these passes say about their choices, or all\n"
     "  -choices=A,B        what products and convolutions may become: template, extern, subgraph, or `sinter list choices`\n"
-    "  -multi-kernel=WHICH off (default), reductions, all: kernels with several schedules\n"
+    "  -multi-kernel=WHICH off (default), reductions, all: kernels with several schedules; ,any: also short ones\n"
     "  -check-meaning[=E]  evaluate before and after on random inputs; kernels must keep their bits, or a relative error E\n"
     "  -time-passes        host time of each pass\n"
     "  -repro-dir=DIR      where the module before a failing pass is written\n";
@@ -75,9 +75,10 @@ static bool has_product(void *target, const sn_library_call *call, char why[SN_L
 static sn_status optimise(sn_context *ctx, void *args) {
     opt_args *o = args;
     sn_target target;
-    const char *unused;
+    const char *forced;
     SN_TRY(sn_verify_from_name(&o->passes.verify, &ctx->env, o->verify));
-    SN_TRY(sn_multi_read(&o->passes.choosing.multi, &unused, &ctx->env, o->multi_kernel));
+    SN_TRY(sn_multi_read(&o->passes.choosing.multi, &forced, &ctx->env, o->multi_kernel));
+    o->passes.choosing.multi_short = forced;
     if (!strcmp(o->target, "host")) sn_target_host(&target, 1);
     else SN_TRY(sn_target_named(&target, &ctx->env, o->target));
     o->passes.library = &(sn_library){has_product, &target};

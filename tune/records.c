@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "cache/files.h"
+#include "passes/schedule/version.h"
 
 enum { PATH_MOST = SN_PATH_MOST, CHOICE_MOST = 256 };
 
@@ -46,6 +47,8 @@ static bool path_of(char *out, const sn_record_place *place, const char *product
     unsigned long long name = name_of(place, product);
     return snprintf(out, PATH_MOST, "%s/%016llx.json", place->folder, name) < PATH_MOST;
 }
+
+const char *sn_record_schedules(sn_arena *arena) { return sn_schedules_version(arena); }
 
 /* ---- the folder ---- */
 

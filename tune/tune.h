@@ -117,6 +117,8 @@ typedef struct sn_record_place {
 /* Look into the folder once, for all who ask afterwards; what is saved later is not seen. Returns how many records there are. */
 uint32_t sn_record_list(sn_record_place *place, sn_arena *arena);
 
+/* Which schedules these are, for `versions`: a record of others does not count. In the arena. */
+const char *sn_record_schedules(sn_arena *arena);
 /* What was found for a product or a kernel, by its text: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
  * used, and then the warning may say why. */
 const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena);

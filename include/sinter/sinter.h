@@ -551,7 +551,7 @@ typedef struct sn_compile_options {
      * compiled (a row kept on the chip, a row read again, ..), timed when the program is loaded, on memory of the kernel's sizes that
      * is given back, for a millisecond or so a kernel; runs launch the fastest. The choice is recorded (record_dir, unless tune is
      * "off"), and the next program compiles that one alone. ",KIND" behind it (sn_kernel_info.kind) keeps that kind where a kernel has
-     * it, and times nothing. GPU schedules only. */
+     * it, and the first where not, of kernels that are over in a few microseconds too, and times nothing. GPU schedules only. */
     const char *multi_kernel;
 } sn_compile_options;
 

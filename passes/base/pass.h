@@ -29,6 +29,7 @@ typedef struct sn_choosing {
     const char *(*ask)(void *user, const char *key);
     void *ask_user;
     sn_multi_kernel multi;
+    bool multi_short; /* also kernels that are over before a choice pays: for tests */
 } sn_choosing;
 
 typedef struct sn_pass_ctx {

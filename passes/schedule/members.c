@@ -26,13 +26,6 @@ static bool is_same_kind(const sn_sched *a, const sn_sched *b) {
     return a->cls == b->cls && a->persistent == b->persistent && a->shared == b->shared && clusters;
 }
 
-const char *sn_schedule_kind(const sn_sched *s) {
-    bool reads_rows = s->cls == SN_SCHED_INNER || s->cls == SN_SCHED_OUTER;
-    if (s->shared) return sn_sched_cluster(s) > 1 ? "cluster" : "shared";
-    if (s->persistent) return "persistent";
-    return reads_rows ? "looped" : sn_sched_class_names[s->cls];
-}
-
 /* ---- which kernels ---- */
 
 static bool has_reduction(const sn_module *m, sn_kern k) {
@@ -137,7 +130,8 @@ static const proposal *next(const lister *l, const sn_sched_list *out, const sn_
 
 sn_status sn_schedule_members(sn_sched_list *out, sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *first,
                               double of_first) {
-    if (!takes_members(cx, sh, first) || of_first < SN_MULTI_CYCLES) return SN_OK;
+    bool pays = of_first >= SN_MULTI_CYCLES || cx->choosing->multi_short;
+    if (!pays || !takes_members(cx, sh, first)) return SN_OK;
     lister *l = SN_NEW(cx->scratch, lister);
     l->cx = *cx;
     l->cx.remark = NULL;

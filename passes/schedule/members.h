@@ -8,7 +8,5 @@
  * stays as it is. */
 sn_status sn_schedule_members(sn_sched_list *out, sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *first,
                               double of_first);
-/* What tells a header from those of the other members, in a word: "persistent", "shared", "cluster", "looped", "flat" .. */
-const char *sn_schedule_kind(const sn_sched *s);
 
 #endif

@@ -321,7 +321,7 @@ static sn_status add_alternative(sn_kern_list *out, sn_pass_ctx *cx, const sn_sc
     sn_pass_ctx quiet = *cx;
     sn_schedule_shape sh;
     quiet.remark = NULL;
-    const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, k)->name, sn_schedule_kind(sched));
+    const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, k)->name, sn_sched_kind(sched));
     r->name = sn_fresh_name(&m->arena, &m->kern_names, name, "k");
     sn_names_put(&m->kern_names, r->name, copy.i);
     r->note = sn_kern_get(m, k)->note;
