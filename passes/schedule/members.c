@@ -26,6 +26,13 @@ static bool is_same_kind(const sn_sched *a, const sn_sched *b) {
     return a->cls == b->cls && a->persistent == b->persistent && a->shared == b->shared && clusters;
 }
 
+/* Classes of which one row of schedules.def binds what is not of `mixed-order-reduction`. Products and the like have models and headers of
+ * their own. */
+static bool is_of_rows(const sn_sched *s) {
+    return s->cls == SN_SCHED_ELEMENT || s->cls == SN_SCHED_INNER || s->cls == SN_SCHED_OUTER || s->cls == SN_SCHED_FLAT ||
+           s->cls == SN_SCHED_TILE;
+}
+
 /* ---- which kernels ---- */
 
 static bool has_reduction(const sn_module *m, sn_kern k) {
@@ -53,10 +60,8 @@ static bool has_follower(const sn_module *m, const sn_users *users, uint32_t at)
 }
 
 static bool takes_members(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *first) {
-    static const unsigned CLASSES = 1 << SN_SCHED_ELEMENT | 1 << SN_SCHED_INNER | 1 << SN_SCHED_OUTER |
-                                    1 << SN_SCHED_FLAT | 1 << SN_SCHED_TILE;
     sn_kern k = cx->m->kernels.at[sh->at];
-    if (!cx->target->is_gpu || !(CLASSES >> first->cls & 1) || sh->team || sh->mixed) return false;
+    if (!cx->target->is_gpu || !is_of_rows(first) || sh->team || sh->mixed) return false;
     if (cx->choosing->multi == SN_MULTI_REDUCTIONS && !has_reduction(cx->m, k)) return false;
     if (sn_kern_follows(cx->m, sh->users, sh->at) != UINT32_MAX && sh->rows * sh->max_count <= SN_FOLLOW_MOST) return false;
     return !loads_positions(cx->m, k) && !has_follower(cx->m, sh->users, sh->at);
@@ -77,7 +82,7 @@ typedef struct lister {
 } lister;
 
 static void add(lister *l, const sn_sched *sched, double cycles) {
-    if (sched->cls != SN_SCHED_NONE && cycles > 0 && l->n < PROPOSALS_MOST) l->all[l->n++] = (proposal){*sched, cycles};
+    if (is_of_rows(sched) && cycles > 0 && l->n < PROPOSALS_MOST) l->all[l->n++] = (proposal){*sched, cycles};
 }
 
 static sn_status complete(lister *l, sn_sched s) {
