@@ -61,7 +61,8 @@ typedef struct shape_op {
 /* x is [rows, columns]; the reduction goes along axis. */
 static const shape_op OPS[] = {
     {"softmax", "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%y = softmax %%x axis=%4$d\n  return y = %%y%5$s\n}\n", 1},
-    {"log_softmax", "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%y = log_softmax %%x axis=%4$d\n  return y = %%y%5$s\n}\n", 1},
+    {"log_softmax", "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%y = log_softmax %%x axis=%4$d\n  return y = %%y%5$s\n}\n",
+     1},
     {"normalise",
      "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%q = mul %%x, %%x\n  %%m = mean %%q axes=[%4$d] keepdim=true\n"
      "  %%e = add %%m, 1e-05\n  %%s = rsqrt %%e\n  %%y = mul %%x, %%s\n  return y = %%y%5$s\n}\n",
@@ -72,7 +73,8 @@ static const shape_op OPS[] = {
      1},
     {"sum", "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%y = sum %%x axes=[%4$d]\n  return y = %%y\n}\n", 0},
     {"amax_of_square",
-     "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%q = mul %%x, %%x\n  %%y = amax %%q axes=[%4$d]\n  return y = %%y\n}\n", 0},
+     "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%q = mul %%x, %%x\n  %%y = amax %%q axes=[%4$d]\n  return y = %%y\n}\n",
+     0},
     {"var", "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%y = var %%x axes=[%4$d]\n  return y = %%y\n}\n", 0},
     {"logsumexp", "graph @g(%%x: %1$s[%2$ld, %3$ld]) {\n  %%y = logsumexp %%x axes=[%4$d]\n  return y = %%y\n}\n", 0},
 };
@@ -92,7 +94,8 @@ static void draw(char text[TEXT], char title[160], const options *o) {
         rows = columns, columns = t;
     }
     snprintf(text, TEXT, op->format, dtype, rows, columns, axis, in_place ? " writes %x" : "");
-    snprintf(title, 160, "%s %s[%ld, %ld] axis %d%s", op->name, dtype, rows, columns, axis, in_place ? " in place" : "");
+    snprintf(title, 160, "%s %s[%ld, %ld] axis %d%s", op->name, dtype, rows, columns, axis,
+             in_place ? " in place" : "");
 }
 
 /* ---- one program ---- */
@@ -161,7 +164,8 @@ static sn_status make_tensors(running *r) {
     for (; r->n_outputs < n_outputs && status == SN_OK; r->n_outputs++) {
         sn_port port;
         status = sn_program_output(&port, r->p, r->n_outputs);
-        if (status == SN_OK && port.writes < 0) status = sn_tensor_for_output(&r->outputs[r->n_outputs], r->p, r->n_outputs);
+        if (status == SN_OK && port.writes < 0)
+            status = sn_tensor_for_output(&r->outputs[r->n_outputs], r->p, r->n_outputs);
     }
     return status;
 }
@@ -196,7 +200,8 @@ static sn_status time_all(result *x, running *members, sn_context *ctx, const op
     for (unsigned round = 0; round < (cuda ? ROUNDS : 1); round++)
         for (unsigned i = 0; i < x->n; i++) {
             double us[RUNS];
-            sn_status status = sn_program_time(us, RUNS, members[i].p, members[i].inputs, members[i].outputs, cuda ? FLUSH : 0);
+            sn_status status =
+                sn_program_time(us, RUNS, members[i].p, members[i].inputs, members[i].outputs, cuda ? FLUSH : 0);
             if (status != SN_OK) return status;
             for (unsigned k = 0; k < RUNS; k++)
                 if (x->us[i] == 0 || us[k] < x->us[i]) x->us[i] = us[k];
@@ -274,16 +279,18 @@ static void add_up(totals *t, const result *x) {
     t->choose_sum += x->choose_us;
     t->over_2ms += x->choose_us > 2000;
     printf("| %s |", x->title);
-    for (unsigned i = 0; i < x->n; i++) printf(" %s%s%s %.1f", i == x->chosen ? "**" : "", x->kinds[i], i == x->chosen ? "**" : "", x->us[i]);
+    for (unsigned i = 0; i < x->n; i++)
+        printf(" %s%s%s %.1f", i == x->chosen ? "**" : "", x->kinds[i], i == x->chosen ? "**" : "", x->us[i]);
     printf(" | %.1f %% | %.2f |%s\n", 100 * (loss - 1), x->choose_us / 1e3, x->failed ? " WRONG BITS" : "");
     fflush(stdout);
 }
 
 static void report(const totals *t) {
     if (!t->cases) return;
-    printf("\n%u cases with several schedules: the chosen one is the fastest of all, within 1 %%, in %.0f %%; it loses more than 3 %% in %u, "
-           "%.1f %% at most.\n",
-           t->cases, 100.0 * t->fastest / t->cases, t->lost, 100 * (t->worst - 1));
+    printf(
+        "\n%u cases with several schedules: the chosen one is the fastest of all, within 1 %%, in %.0f %%; it loses more than 3 %% in %u, "
+        "%.1f %% at most.\n",
+        t->cases, 100.0 * t->fastest / t->cases, t->lost, 100 * (t->worst - 1));
     printf("The model's is the fastest in %.0f %%, and loses %.1f %% at most; choosing gains %.1f %% on average.\n",
            100.0 * t->first_fastest / t->cases, 100 * (t->first_worst - 1), 100 * (exp(t->gain / t->cases) - 1));
     printf("Choosing takes %.2f ms on average, %.2f ms at most, more than 2 ms in %.0f cases. Wrong bits: %u.\n",
@@ -314,7 +321,8 @@ static int run_all(totals *t, sn_context *ctx, const options *o) {
     enum { TRIES = 12 };
     unsigned wanted = o->again ? o->again : o->cases, found = 0, timed = 0, failed = 0;
     state = 0x9e3779b97f4a7c15ull ^ (o->seed * 0x2545f4914f6cdd1dull);
-    if (!o->again) printf("| case | members, us (the chosen one in bold) | lost | choosing, ms |\n| --- | --- | --- | --- |\n");
+    if (!o->again)
+        printf("| case | members, us (the chosen one in bold) | lost | choosing, ms |\n| --- | --- | --- | --- |\n");
     for (unsigned tries = 0; found < wanted && tries < TRIES * wanted; tries++) {
         result x;
         int has = run_case(&x, ctx, o);
@@ -347,7 +355,8 @@ int main(int argc, char **argv) {
     options o = {.cases = 100, .seed = 1, .device = "cuda", .most = 200e6};
     totals t = {0};
     sn_context *ctx = NULL;
-    if (!parse(&o, argc, argv)) return fprintf(stderr, "usage: members [--cases=N] [--seed=N] [--device=cuda|gpu-on-cpu] [--most=BYTES]\n"), 2;
+    if (!parse(&o, argc, argv))
+        return fprintf(stderr, "usage: members [--cases=N] [--seed=N] [--device=cuda|gpu-on-cpu] [--most=BYTES]\n"), 2;
     if (!o.records && !(o.records = mkdtemp(folder))) return perror("members: mkdtemp"), 1;
     if (sn_context_create(&ctx, NULL) != SN_OK) return fprintf(stderr, "members: no context\n"), 1;
     int code = run_all(&t, ctx, &o);

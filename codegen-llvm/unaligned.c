@@ -203,8 +203,7 @@ static lv load_place(sn_gen *g, const sn_gen_place *p, uint32_t lanes) {
     if (p->mask) ps.at = em_select(em, p->mask, ps.at, p->head ? p->head : sn_em_i(em, ps.at, 0));
     load_words(g, &ps);
     lv all = LLVMGetPoison(sn_em_shape(em->cg->i32, ps.wanted));
-    for (uint32_t i = 0; i < ps.wanted; i++)
-        all = ps.wanted > 1 ? sn_em_with_lane(em, all, i, ps.word[i]) : ps.word[i];
+    for (uint32_t i = 0; i < ps.wanted; i++) all = ps.wanted > 1 ? sn_em_with_lane(em, all, i, ps.word[i]) : ps.word[i];
     return em_bitcast(em, all, sn_em_shape(sn_math_storage(em->cg, p->dtype), lanes));
 }
 

@@ -85,8 +85,8 @@ typedef struct sn_settings {
     unsigned n_dims;
     sn_tune_mode tune;
     const char *multi_forced; /* kind of schedule that kernels with several get; NULL: the fastest */
-    const char *record_dir; /* NULL: no records */
-    const char *cache;      /* folder of generated code; NULL: none is remembered */
+    const char *record_dir;   /* NULL: no records */
+    const char *cache;        /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
     bool trusted; /* kernels that come with the graph are our own: they need no tests before their accesses */
     bool idle;    /* the program's own runner gets its memory from whoever runs it: sn_runner_load, sn_runner_close */

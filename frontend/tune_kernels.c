@@ -44,8 +44,8 @@ sn_status sn_tuner_kernels(sn_tuner *t) {
 
 typedef struct asker {
     sn_program *p;
-    sn_names asked;                  /* key -> 1 + position of what was found */
-    SN_VEC(const char *) answers;    /* NULL: there is nothing */
+    sn_names asked;               /* key -> 1 + position of what was found */
+    SN_VEC(const char *) answers; /* NULL: there is nothing */
 } asker;
 
 /* Equal kernels are asked about once. */

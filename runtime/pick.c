@@ -61,7 +61,8 @@ static uint32_t first_of_buffer(const picker *x, uint32_t i) {
 static void find_extents(picker *x) {
     for (uint32_t i = 0; i < x->call->n_args; i++) {
         scratch *s = &x->args[first_of_buffer(x, i)];
-        int64_t from = x->call->args[i].bytes, end = from + (int64_t)bytes_of(x, i), old_end = s->from + (int64_t)s->size;
+        int64_t from = x->call->args[i].bytes, end = from + (int64_t)bytes_of(x, i),
+                old_end = s->from + (int64_t)s->size;
         bool first = first_of_buffer(x, i) == i;
         if (first || from < s->from) s->from = from - from % 256;
         if (first || end > old_end) old_end = end;

@@ -26,7 +26,7 @@ typedef struct sn_trial {
     const char *choice; /* "decompose_k parts=16" */
     double cycles;      /* by the model; 0: it does not know */
     sn_trial_fate fate;
-    const char *why; /* FAILED, DEVIATES */
+    const char *why;  /* FAILED, DEVIATES */
     double us;        /* least */
     uint32_t samples; /* how often it was timed */
 } sn_trial;

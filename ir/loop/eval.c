@@ -494,8 +494,10 @@ static sn_status compare_stored(eval *ev, sn_kern first, sn_kern k, unsigned cha
         if (!of_first[i]) continue;
         int64_t at = first_difference(mem->dtype, of_first[i], mem->data, mem->size);
         if (at >= 0)
-            return sn_fail(ev->m->env, SN_ERROR_MISMATCH, "evaluation: @%s gives something else than @%s, whose alternative it is: element %lld of '%s'",
-                           sn_kern_get(ev->m, k)->name, sn_kern_get(ev->m, first)->name, (long long)at, mem->name);
+            return sn_fail(
+                ev->m->env, SN_ERROR_MISMATCH,
+                "evaluation: @%s gives something else than @%s, whose alternative it is: element %lld of '%s'",
+                sn_kern_get(ev->m, k)->name, sn_kern_get(ev->m, first)->name, (long long)at, mem->name);
     }
     return SN_OK;
 }

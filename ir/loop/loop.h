@@ -146,7 +146,7 @@ typedef struct sn_kern_rec {
     sn_buf_list locals;  /* REG, SHARED and POSTED buffers */
     sn_stmt first, last; /* body */
     sn_sched sched;
-    bool scheduled;   /* axes are bound: `schedule` has run, or the kernel was made so */
+    bool scheduled; /* axes are bound: `schedule` has run, or the kernel was made so */
     /* Another schedule of that kernel, of the same parameters: a call of that one may be one of this, which nobody calls. Stands
      * behind it in m->kernels, and is never that of a kernel that has this itself. None: it is no alternative. */
     sn_kern alternative_of;

@@ -687,8 +687,9 @@ static void claim_formals(const verifier *v, const sn_kern_rec *k) {
 static bool has_param(const sn_module *m, const sn_kern_rec *k, uint32_t at, sn_buf of, bool function) {
     if (function) {
         const sn_buf_rec *a = sn_buf_get(m, k->params.at[at]), *b = sn_buf_get(m, of);
-        return a->dtype == b->dtype && sn_ix_eq(a->size, b->size) && (a->role == SN_ROLE_IN) == (b->role == SN_ROLE_IN) && a->align == b->align &&
-               a->noalias == b->noalias && a->invariant == b->invariant;
+        return a->dtype == b->dtype && sn_ix_eq(a->size, b->size) &&
+               (a->role == SN_ROLE_IN) == (b->role == SN_ROLE_IN) && a->align == b->align && a->noalias == b->noalias &&
+               a->invariant == b->invariant;
     }
     for (uint32_t i = 0; i < k->params.n; i++)
         if (sn_buf_eq(k->params.at[i], of)) return true;

@@ -449,7 +449,8 @@ static void end_prepare(verifier *v) {
 static sn_status check_call(verifier *v, const sn_step *s) {
     const sn_kern_rec *k = sn_kern_get(v->m, s->kern);
     v->called[s->kern.i] = 2;
-    if (k->alternative_of.i) return broken(v, 9, "@%s is an alternative, which the call of another one stands for", k->name);
+    if (k->alternative_of.i)
+        return broken(v, 9, "@%s is an alternative, which the call of another one stands for", k->name);
     if (!sn_kern_is_function(v->m, s->kern)) return broken(v, 9, "the parameters of @%s are no formals", k->name);
     if (s->args.n != k->params.n)
         return broken(v, 11, "@%s has %u parameters, the call %u arguments", k->name, k->params.n, s->args.n);

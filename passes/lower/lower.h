@@ -27,9 +27,9 @@ typedef struct sn_lower_node {
     int64_t bytes;        /* that an inlining user reads instead of its elements (saturating) */
     bool within;          /* a member of an attention: computed in its nest */
     bool written;         /* a reduction of few elements is in it, not realized: combined where it is read */
-    uint8_t spread;       /* not realized: 1 + the axis, from the last on, along which it repeats much of what it computes */
-    uint8_t together;     /* a reduction: 1 + the axis of its operand whose elements are results of one nest */
-    sn_nd instead;        /* whose elements stand for its own there; none: it has them */
+    uint8_t spread; /* not realized: 1 + the axis, from the last on, along which it repeats much of what it computes */
+    uint8_t together;              /* a reduction: 1 + the axis of its operand whose elements are results of one nest */
+    sn_nd instead;                 /* whose elements stand for its own there; none: it has them */
     const sn_attention *attention; /* of the second product of one; NULL: it is none */
     const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
     SN_VEC(sn_lower_leaf) leaves;  /* through views; none: all are read with the index of the node itself */

@@ -105,7 +105,8 @@ static bool widen_all(window *all, const outliner *o, sn_kern k, const uint32_t 
 }
 
 /* Of a kernel and its alternatives: what any of them may touch. */
-static window *find_windows(const outliner *o, const sn_kern_list *set, const sn_arg_list *args, const uint32_t *number) {
+static window *find_windows(const outliner *o, const sn_kern_list *set, const sn_arg_list *args,
+                            const uint32_t *number) {
     sn_module *m = o->m;
     window *all = SN_NEWN(o->cx->scratch, window, args->n);
     bool is_conv = false;

@@ -29,8 +29,8 @@ static bool is_same_kind(const sn_sched *a, const sn_sched *b) {
 /* Classes of which one row of schedules.def binds what is not of `mixed-order-reduction`. Products and the like have models and headers of
  * their own. */
 static bool is_of_rows(const sn_sched *s) {
-    return s->cls == SN_SCHED_ELEMENT || s->cls == SN_SCHED_INNER || s->cls == SN_SCHED_OUTER || s->cls == SN_SCHED_FLAT ||
-           s->cls == SN_SCHED_TILE;
+    return s->cls == SN_SCHED_ELEMENT || s->cls == SN_SCHED_INNER || s->cls == SN_SCHED_OUTER ||
+           s->cls == SN_SCHED_FLAT || s->cls == SN_SCHED_TILE;
 }
 
 /* ---- which kernels ---- */
@@ -63,7 +63,8 @@ static bool takes_members(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn
     sn_kern k = cx->m->kernels.at[sh->at];
     if (!cx->target->is_gpu || !is_of_rows(first) || sh->team || sh->mixed) return false;
     if (cx->choosing->multi == SN_MULTI_REDUCTIONS && !has_reduction(cx->m, k)) return false;
-    if (sn_kern_follows(cx->m, sh->users, sh->at) != UINT32_MAX && sh->rows * sh->max_count <= SN_FOLLOW_MOST) return false;
+    if (sn_kern_follows(cx->m, sh->users, sh->at) != UINT32_MAX && sh->rows * sh->max_count <= SN_FOLLOW_MOST)
+        return false;
     return !loads_positions(cx->m, k) && !has_follower(cx->m, sh->users, sh->at);
 }
 

@@ -313,7 +313,8 @@ static const scheduler *row_of(sn_pass_ctx *cx, sn_kern k, const sn_schedule_sha
 }
 
 /* The kernel once more, bound as the header says. */
-static sn_status add_alternative(sn_kern_list *out, sn_pass_ctx *cx, const sn_schedule_shape *of, const sn_sched *sched) {
+static sn_status add_alternative(sn_kern_list *out, sn_pass_ctx *cx, const sn_schedule_shape *of,
+                                 const sn_sched *sched) {
     sn_module *m = cx->m;
     sn_kern k = m->kernels.at[of->at], copy = sn_kern_clone(m, k);
     sn_kern_rec *r = sn_kern_get(m, copy);

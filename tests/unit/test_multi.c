@@ -11,7 +11,8 @@
 enum { ROWS = 1024, COLUMNS = 4096, N = ROWS * COLUMNS };
 
 /* In place: what a member that is only timed did to %x would be seen. */
-static const char SOFTMAX[] = "graph @g(%x: f32[1024, 4096]) {\n  %y = softmax %x axis=1\n  return y = %y writes %x\n}\n";
+static const char SOFTMAX[] =
+    "graph @g(%x: f32[1024, 4096]) {\n  %y = softmax %x axis=1\n  return y = %y writes %x\n}\n";
 static const char TWICE[] = "graph @g(%x: f32[1024, 4096]) {\n  %a = softmax %x axis=1\n  %b = softmax %a axis=1\n"
                             "  %c = add %b, %x\n  return y = %c writes %x\n}\n";
 
@@ -43,7 +44,8 @@ typedef struct made {
 } made;
 
 static sn_status make(made *m, const char *text, const char *multi, const char *pipeline) {
-    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .cpu_schedule = "gpu", .target = "sm_90a", .threads = 1};
+    sn_compile_options o = {
+        .struct_size = sizeof o, .device = "cpu", .cpu_schedule = "gpu", .target = "sm_90a", .threads = 1};
     sn_context_options options = {.struct_size = sizeof options, .log = log_line};
     sn_graph *g = NULL;
     memset(m, 0, sizeof *m);
