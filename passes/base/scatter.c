@@ -46,7 +46,7 @@ static int64_t walkers_of(const sn_scatter_plan *p, const sn_target *t, int64_t 
 }
 
 static bool plan_gpu(sn_scatter_plan *p, const sn_target *t, uint32_t bytes) {
-    int64_t row_bytes = (p->rows + 1) * bytes, room = t->shared_bytes / row_bytes;
+    int64_t row_bytes = (p->rows + 1) * bytes, room = (t->shared_bytes - SN_SCATTER_SPARE) / row_bytes;
     for (p->lanes = least(SN_SCATTER_LANES, SN_SCATTER_LANE_BYTES / bytes); p->width % p->lanes;) p->lanes /= 2;
     int64_t whole = room - room % p->lanes, unit = SN_SCATTER_WARP * p->lanes;
     if (whole < SN_SCATTER_COLUMNS) return false;

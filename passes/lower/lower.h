@@ -27,6 +27,8 @@ typedef struct sn_lower_node {
     int64_t bytes;        /* that an inlining user reads instead of its elements (saturating) */
     bool within;          /* a member of an attention: computed in its nest */
     bool written;         /* a reduction of few elements is in it, not realized: combined where it is read */
+    bool joined;   /* several read it, one of them beside another product: what its own product becomes at once */
+    sn_nd product; /* a product that nobody else reads, whose elements become its own one by one; none: there is none */
     uint8_t spread; /* not realized: 1 + the axis, from the last on, along which it repeats much of what it computes */
     uint8_t together;              /* a reduction: 1 + the axis of its operand whose elements are results of one nest */
     sn_nd instead;                 /* whose elements stand for its own there; none: it has them */

@@ -5,9 +5,10 @@
  *     loop g in 264 : grid {                                       a part of the updates
  *       loop x in 48 : block.x { sums = 0 }                        sums[row, walker, element]: its own elements
  *       loop c in 79 {
- *         loop x in 48 : block.x { loop b in 16 : unroll { row[b] = index[..]   value[b] = updates[.., element of x] } }
+ *         loop x in 48 : block.x { rows[x] = index[..] }           of the 48 updates of three walkers' batches
+ *         loop x in 48 : block.x { loop b in 16 : unroll { value[b] = updates[.., elements of x] } }
  *         barrier
- *         loop x in 48 : block.x { loop b in 16 : unroll { sums[row[b], x] += value[b] } } }
+ *         loop x in 48 : block.x { loop b in 16 : unroll { sums[rows[..], x] += value[b] } } }
  *       loop x in 48 : block.x { parts[g] = the sums of all walkers, in their order } }
  *     loop i in 128 { loop j in 64 { y[i, j] = x[i, j] + sum p in 264 { parts[p, i, j] } } }
  *
@@ -21,12 +22,15 @@
 #include "passes/base/scatter.h"
 #include "passes/lower/scatter.h"
 
+enum { COPIES = 2 /* of the rows of a batch */ };
+
 typedef struct block {
     sn_scattered *s;
     sn_lower *lw;
     sn_module *m;
     const sn_scatter_plan *p;
-    sn_buf sums, rows, values; /* shared; registers of a batch: where each goes, and what */
+    sn_buf sums, rows;  /* shared; rows: where the updates of a batch go */
+    sn_buf values, own; /* registers: a thread's elements of a batch, and where they go */
     sn_ix part, strip;
     sn_ix x, walker, column; /* thread; its walker, and its first element in the strip */
 } block;
@@ -46,8 +50,8 @@ static sn_ix in_sums(block *b, sn_ix row, sn_ix lane) {
     return plus(b, times(b, plus(b, times(b, row, b->p->threads), b->x), b->p->lanes), lane);
 }
 
-static sn_ix in_batch(block *b, sn_ix i) { return plus(b, times(b, b->x, b->p->batch), i); }
-static sn_ix in_values(block *b, sn_ix i, sn_ix lane) { return plus(b, times(b, in_batch(b, i), b->p->lanes), lane); }
+static sn_ix in_own(block *b, sn_ix i) { return plus(b, times(b, b->x, b->p->batch), i); }
+static sn_ix in_values(block *b, sn_ix i, sn_ix lane) { return plus(b, times(b, in_own(b, i), b->p->lanes), lane); }
 
 static void put_identity(block *b) {
     sn_cursor outside = b->lw->at;
@@ -58,15 +62,32 @@ static void put_identity(block *b) {
     b->lw->at = outside;
 }
 
-/* The batch that begins `step` updates behind the first of each walker, to registers. */
-static void put_loads(block *b, sn_ix step) {
+/* Where the updates of the block's batch go, of which the first is number `first`: each found by one thread, for all who
+ * add its elements. */
+static void put_rows(block *b, sn_ix first, sn_ix copy) {
+    int64_t all = b->p->batch * b->p->walkers;
     sn_lower *lw = b->lw;
     sn_cursor outside = lw->at;
     open_threads(b);
-    sn_ix first = plus(b, times(b, step, b->p->walkers), b->walker);
+    sn_ix i = sn_scattered_loop(b->s, "u", sn_ceil_div(all, b->p->threads), SN_AXIS_UNROLL);
+    sn_ix e = plus(b, times(b, i, b->p->threads), b->x);
+    sn_val inside = {0};
+    sn_lower_guard(lw, &inside, e, sn_ix_const(b->m, all));
+    b->s->update = plus(b, first, e);
+    sn_val row = sn_scattered_row(b->s);
+    sn_ix at = plus(b, times(b, copy, all), sn_lower_clamped(lw, e, sn_ix_const(b->m, all)));
+    if (inside.i) sn_put_store_masked(b->m, lw->at, b->rows, at, row, inside);
+    else sn_put_store(b->m, lw->at, b->rows, at, row);
+    lw->at = outside;
+}
+
+/* The elements of a thread's own updates, to registers. */
+static void put_loads(block *b, sn_ix first) {
+    sn_lower *lw = b->lw;
+    sn_cursor outside = lw->at;
+    open_threads(b);
     sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
-    b->s->update = plus(b, first, times(b, i, b->p->walkers));
-    sn_put_store(b->m, lw->at, b->rows, in_batch(b, i), sn_scattered_row(b->s));
+    b->s->update = plus(b, plus(b, first, b->walker), times(b, i, b->p->walkers));
     sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR);
     sn_ix e = plus(b, plus(b, times(b, b->strip, b->p->columns), b->column), lane);
     sn_val here = {0};
@@ -78,12 +99,23 @@ static void put_loads(block *b, sn_ix step) {
     lw->at = outside;
 }
 
+/* Rows of a thread's own updates, all before the first sum: stores of sums would stand in their way. */
+static void put_own_rows(block *b, sn_ix copy) {
+    sn_lower *lw = b->lw;
+    sn_cursor outside = lw->at;
+    open_threads(b);
+    sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
+    sn_ix from = plus(b, times(b, copy, b->p->batch * b->p->walkers), plus(b, times(b, i, b->p->walkers), b->walker));
+    sn_put_store(b->m, lw->at, b->own, in_own(b, i), sn_put_load(b->m, lw->at, b->rows, from));
+    lw->at = outside;
+}
+
 static void put_sums(block *b) {
     sn_lower *lw = b->lw;
     sn_cursor outside = lw->at;
     open_threads(b);
     sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
-    sn_ix row = sn_ix_val(b->m, sn_put_load(b->m, lw->at, b->rows, in_batch(b, i)));
+    sn_ix row = sn_ix_val(b->m, sn_put_load(b->m, lw->at, b->own, in_own(b, i)));
     row = sn_lower_clamped(lw, row, sn_ix_const(b->m, b->p->rows + 1));
     sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR), at = in_sums(b, row, lane);
     sn_val v = sn_put_load(b->m, lw->at, b->values, in_values(b, i, lane)),
@@ -92,12 +124,17 @@ static void put_sums(block *b) {
     lw->at = outside;
 }
 
+/* The barrier is there for the rows, and so that all of the batch is on its way before the first sum waits for it. The next batch has its rows
+ * in the other copy: who writes it has passed the barrier that everybody comes to who has read it. */
 static void put_updates(block *b) {
     const sn_scatter_plan *p = b->p;
     sn_cursor outside = b->lw->at;
-    sn_ix c = sn_scattered_loop(b->s, "c", p->steps / p->batch, SN_AXIS_SEQ);
-    put_loads(b, plus(b, times(b, b->part, p->steps), times(b, c, p->batch)));
-    sn_put_barrier(b->m, b->lw->at); /* so that all of the batch is on its way before the first sum waits for it */
+    sn_ix c = sn_scattered_loop(b->s, "c", p->steps / p->batch, SN_AXIS_SEQ), copy = sn_ix_modc(b->m, c, COPIES);
+    sn_ix step = plus(b, times(b, b->part, p->steps), times(b, c, p->batch)), first = times(b, step, p->walkers);
+    put_rows(b, first, copy);
+    put_loads(b, first);
+    sn_put_barrier(b->m, b->lw->at);
+    put_own_rows(b, copy);
     put_sums(b);
     b->lw->at = outside;
 }
@@ -150,8 +187,9 @@ void sn_lower_scatter_blocks(sn_scattered *s) {
     const sn_scatter_plan *p = &s->plan;
     block b = {.s = s, .lw = s->lw, .m = s->m, .p = p};
     b.sums = sn_scattered_shared(s, "sums", s->dtype, (p->rows + 1) * p->threads * p->lanes);
-    b.rows = registers(&b, "rows", SN_I32, p->batch);
+    b.rows = sn_scattered_shared(s, "rows", SN_I32, COPIES * p->batch * p->walkers);
     b.values = registers(&b, "values", s->dtype, p->batch * p->lanes);
+    b.own = registers(&b, "own", SN_I32, p->batch);
     sn_ix g = sn_scattered_loop(s, "g", p->parts * p->strips, SN_AXIS_GRID);
     b.part = sn_ix_divc(b.m, g, p->strips), b.strip = sn_ix_modc(b.m, g, p->strips);
     put_identity(&b);

@@ -265,6 +265,46 @@ static void decide_reduction(sn_lower *lw, sn_nd x) {
     sn_lower_nest_reductions(lw, x);
 }
 
+static bool is_by_element(const sn_node_rec *n) {
+    sn_opclass cls = sn_ops[n->op].cls;
+    return cls == SN_OPS_UNARY || cls == SN_OPS_BINARY || cls == SN_OPS_ELEMENT;
+}
+
+/* Does operand k have an element for each of the node's? */
+static bool is_as_large(const sn_lower *lw, const sn_node_rec *n, uint32_t k) {
+    const sn_type *t = &sn_node_get(lw->m, n->in[k])->type;
+    if (t->rank != n->type.rank) return false;
+    for (uint32_t i = 0; i < t->rank; i++)
+        if (!sn_ix_eq(t->shape[i], n->type.shape[i])) return false;
+    return true;
+}
+
+/* A sum that goes on beside another product, as residual sums of networks do, is what its own product leaves in memory: then
+ * nobody reads that product, and what else went into the sum, once more.
+ *
+ *     %a = matmul ..   %h = add %x, %a   %n = layer_norm %h   %b = matmul %n ..   %y = add %h, %b
+ *
+ * %a: the product of %h. %h is joined: several read it, one of them (%y) beside the product %b. */
+static void find_joined(sn_lower *lw) {
+    const sn_graph_ir *g = &lw->m->graph;
+    for (uint32_t i = 1; i < g->nodes.count; i++) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        if (!lw->nodes[i].live || !is_by_element(n)) continue;
+        sn_nd product = {0};
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            const sn_lower_node *in = &lw->nodes[n->in[k].i];
+            bool is_one = sn_ops[sn_node_get(lw->m, n->in[k])->op].cls == SN_OPS_CONTRACT;
+            if (in->users == 1 && is_as_large(lw, n, k))
+                product = is_one ? n->in[k] : in->product.i ? in->product : product;
+        }
+        lw->nodes[i].product = product;
+        for (uint32_t k = 0; k < n->n_in && product.i; k++) {
+            sn_lower_node *in = &lw->nodes[n->in[k].i];
+            in->joined |= in->users > 1 && in->product.i && is_as_large(lw, n, k);
+        }
+    }
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -308,7 +348,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
         info->realized = true;
-    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x)) info->realized = true;
+    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined)
+        info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
 }
 
@@ -633,6 +674,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     sn_text_init(&lw.note, m->env);
     count_users(&lw);
     find_constants(&lw);
+    find_joined(&lw);
     make_input_buffers(&lw);
     SN_TRY(sn_lower_check_sizes(&lw));
     claim_outputs(&lw);
