@@ -4,7 +4,8 @@
  *     the largest of 16 bytes     words of two 16-bit lanes: max(w, w << 8) has the larger of two bytes in each upper half,
  *                                 whatever stands in the lower one; then in pairs
  *     the larger of each pair     max(a, b) is right in the upper bytes, max(a << 8, b << 8) in the lower ones
- *     their sum                   a word times 1, 1, 1, 1, added to the sum of those before it (dp4a), widened at the end
+ *     their sum                   a word times 1, 1, 1, 1, added to the sum of the words before it in the vector (dp4a), which is
+ *                                 widened behind the last one: the sums of vectors add up as what they are summed in
  *     is any of them not 0        the or of the words
  *
  * Three or four instructions for four bytes, where one by one each takes as many: memory delivers 18 bytes a cycle to

@@ -7,7 +7,8 @@
  * Two loads and about twenty instructions for 16 bytes that would take 16 loads of a byte; the second piece is the first one of a
  * neighbour. A piece is aligned as memory is: storage that starts anywhere has its first bytes behind a multiple of a piece.
  * Vectors whose pieces reach over an end of the storage are read element by element, of which those outside, that nobody wants,
- * are others inside.
+ * are others inside. Where the place is `near`, nobody looks: tiles with `runs` are bound so that the pieces of what they want lie inside
+ * (passes/schedule/tile.c), and frontend/compile.c takes that word from kernels whose text says that they are.
  *
  * A place (sn_gen_place) says where such a vector is. Places of one dtype can be chosen from before anything is loaded: of the
  * parts of a concatenation one is.
@@ -202,8 +203,7 @@ static lv load_place(sn_gen *g, const sn_gen_place *p, uint32_t lanes) {
     if (p->mask) ps.at = em_select(em, p->mask, ps.at, p->head ? p->head : sn_em_i(em, ps.at, 0));
     load_words(g, &ps);
     lv all = LLVMGetPoison(sn_em_shape(em->cg->i32, ps.wanted));
-    for (uint32_t i = 0; i < ps.wanted; i++)
-        all = ps.wanted > 1 ? sn_em_with_lane(em, all, i, ps.word[i]) : ps.word[i];
+    for (uint32_t i = 0; i < ps.wanted; i++) all = ps.wanted > 1 ? sn_em_with_lane(em, all, i, ps.word[i]) : ps.word[i];
     return em_bitcast(em, all, sn_em_shape(sn_math_storage(em->cg, p->dtype), lanes));
 }
 

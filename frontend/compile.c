@@ -5,6 +5,7 @@
  * PTX, one text each; on the CPU kernels and wrapper become one piece of host code. Does not run anything (run.c).
  */
 #include "frontend/frontend.h"
+#include "frontend/multi.h"
 
 #include <string.h>
 #include <time.h>
@@ -270,8 +271,11 @@ static void launch_gpu(sn_rt_kernel *out, const sn_gpu_code *code) {
 sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena) {
     uint32_t n = p->m->kernels.n;
     sn_rt_kernel *kernels = *out = SN_NEWN(arena, sn_rt_kernel, n + 1);
+    const uint32_t *number = sn_kern_numbers(p->m, &p->ctx->scratch);
     for (uint32_t k = 0; k < n; k++) {
+        sn_kern first = sn_kern_get(p->m, p->m->kernels.at[k])->alternative_of;
         SN_TRY(launch_size(&kernels[k], p, k));
+        kernels[k].instead_of = first.i ? (int64_t)number[first.i] : -1;
         SN_TRY(library_call(&kernels[k], p, k));
         if (p->gpu_code) {
             launch_gpu(&kernels[k], &p->codes[k]);
@@ -404,7 +408,7 @@ static void copy_choosing(sn_program *p, const sn_choosing *from) {
     sn_decision *at = SN_NEWN(&p->arena, sn_decision, from->n + 1);
     for (uint32_t k = 0; k < from->n; k++)
         at[k] = (sn_decision){sn_strdup(&p->arena, from->at[k].key), sn_strdup(&p->arena, from->at[k].choice)};
-    p->choosing = (sn_choosing){.at = at, .n = from->n};
+    p->choosing = (sn_choosing){.at = at, .n = from->n, .multi = from->multi, .multi_short = from->multi_short};
     if (from->allowed) p->choosing.allowed = sn_strdup(&p->arena, from->allowed);
 }
 
@@ -419,12 +423,22 @@ static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_setting
     return choose_target(cu, p, s);
 }
 
+/* Loads of class tile with `runs` read whole pieces of memory around a vector, which lie in the buffer because the pass `schedule` has
+ * seen to it. Of a kernel whose text says that it is scheduled so nobody knows: its lanes are read one by one. */
+static void distrust(sn_module *m) {
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        if (k->scheduled && k->sched.cls == SN_SCHED_TILE) k->sched.runs = false;
+    }
+}
+
 static sn_status run_pipeline(sn_program *p, const sn_settings *s) {
     sn_pass_options o = s->passes;
     o.choosing = p->choosing;
     o.library = sn_program_library(p);
     o.metrics = p->metrics;
     SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
+    if (!p->trusted) distrust(p->m);
     return sn_passes_run(&p->m, &p->target, &o);
 }
 
@@ -441,10 +455,12 @@ static void find_libraries(sn_program *p) {
 }
 
 /* Records come from outside: where a decision of theirs makes no program, it does not count. */
-static sn_status run_passes(sn_program *p, const sn_settings *s) {
+static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) {
     SN_TRY(sn_program_decide(p, s));
     sn_status status = run_pipeline(p, s);
-    if (status != SN_OK && (p->choosing.ask || p->choosing.n > s->passes.choosing.n)) {
+    sn_program_say_records(p, s);
+    bool obeyed = p->n_records_used || p->choosing.n > s->passes.choosing.n;
+    if (status != SN_OK && obeyed) {
         const char *why = sn_strf(&p->ctx->scratch, "a recorded choice: %s; not used\n", p->ctx->env.message);
         if (s->passes.print) s->passes.print(s->passes.print_user, why);
         sn_env_clear(&p->ctx->env);
@@ -455,7 +471,7 @@ static sn_status run_passes(sn_program *p, const sn_settings *s) {
         status = run_pipeline(p, s);
     }
     if (status != SN_OK) return status;
-    sn_program_say_records(p, s);
+    SN_TRY(sn_multi_settle(p, s, last == SN_PHASE_SOURCE));
     fill_align(p);
     find_libraries(p);
     return SN_OK;
@@ -465,6 +481,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     place_copied_outputs(p);
     if (!p->runnable) return SN_OK;
     SN_TRY(load(p, cu, s->threads));
+    sn_multi_record(p, s);
     p->runner.cu = cu;
     if (!s->idle) SN_TRY(sn_runner_load(&p->runner));
     sn_prog_times times = sn_prog_load_times(p->prog);
@@ -480,7 +497,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
     if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
-    SN_TRY(run_passes(p, s));
+    SN_TRY(run_passes(p, s, last));
     double passes_done = now_us();
     p->info.passes_us = passes_done - start;
     fill_info(p);

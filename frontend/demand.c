@@ -4,7 +4,8 @@
  * is an operand of a batch norm, or what reaches a square root after it was scaled or added to: 0.999*v + 0.001*g^2, v
  * + eps. (The square root of an input as it is may well be one that a test wants nan from.) A kernel says as much by its
  * accesses: in `load t[64*max(min(%6, 999), 0) + j]` what %6 is made of is a position below 1000, and what reaches a
- * square root or a logarithm, through whatever elementwise operations, had better be positive. Cost: linear in both.
+ * square root or a logarithm, through whatever elementwise operations, had better be positive. What a reduction or a scan makes of
+ * an element counts for nothing: a sum is no position because its terms are. Cost: linear in both, for each input.
  */
 #include "frontend/demand.h"
 
@@ -107,8 +108,8 @@ static bool is_derived(const looker *l, const sn_stmt_rec *r, uint32_t input) {
     return false;
 }
 
-static void ask_kernel(sn_demand *d, const sn_module *m, sn_arena *arena, sn_kern k, uint32_t input) {
-    bool *derived = SN_NEWN(arena, bool, m->vals.count + 1);
+/* derived: false for all values of the kernel, as of those of others. */
+static void ask_kernel(sn_demand *d, const sn_module *m, bool *derived, sn_kern k, uint32_t input) {
     looker l = {m, derived, d};
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
@@ -128,7 +129,8 @@ bool sn_demands_positions(const sn_module *m) {
 
 sn_demand sn_demand_of(const sn_module *m, uint32_t input, sn_arena *arena) {
     sn_demand d = {.positions = INT64_MAX};
+    bool *derived = m->kernels.n ? SN_NEWN(arena, bool, m->vals.count + 1) : NULL;
     ask_graph(&d, m, arena, input);
-    for (uint32_t k = 0; k < m->kernels.n; k++) ask_kernel(&d, m, arena, m->kernels.at[k], input);
+    for (uint32_t k = 0; k < m->kernels.n; k++) ask_kernel(&d, m, derived, m->kernels.at[k], input);
     return d;
 }

@@ -95,14 +95,21 @@ typedef struct sn_settings {
     const sn_dim_binding *dims;
     unsigned n_dims;
     sn_tune_mode tune;
-    const char *record_dir; /* NULL: no records */
-    const char *cache;      /* folder of generated code; NULL: none is remembered */
+    const char *multi_forced; /* kind of schedule that kernels with several get; NULL: the fastest */
+    const char *record_dir;   /* NULL: no records */
+    const char *cache;        /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
     sn_metric_settings metrics;
     bool trusted; /* kernels that come with the graph are our own: they need no tests before their accesses */
     bool idle;    /* the program's own runner gets its memory from whoever runs it: sn_runner_load, sn_runner_close */
     sn_pass_options passes;
 } sn_settings;
+
+/* A kernel with alternatives that nobody has chosen from yet, and what a choice is remembered by. */
+typedef struct sn_kernel_set {
+    sn_kern first;
+    const char *key;
+} sn_kernel_set;
 
 /* Nothing changes after sn_compile but what `runner` points to, and n_states. */
 struct sn_program {
@@ -115,7 +122,9 @@ struct sn_program {
     char *pipeline;     /* copy of the option, NULL: of the target */
     /* Copied like the pipeline. */
     sn_choosing choosing;
+    SN_VEC(sn_kernel_set) sets;
     struct sn_record_place *records; /* that its kernels are looked up in; NULL: none are */
+    uint32_t n_records_used;         /* answers of that place that schedules hang on */
     int device;
     bool gpu_code, runnable, interpreted;
     bool trusted;           /* as in the settings */

@@ -4,6 +4,7 @@
  * program carries no texts. Relies on the names of the passes in passes.def.
  */
 #include "frontend/frontend.h"
+#include "tune/tune.h"
 #include "frontend/context/names.h"
 
 #include <limits.h>
@@ -81,6 +82,15 @@ static sn_kernel_info image_kernel(const sn_image_kernel *k) {
                             .library = k->library ? "a library" : NULL};
 }
 
+/* What timing has said of a kernel with alternatives, or of one of these. */
+static void picked_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
+    uint32_t n;
+    const sn_rt_pick *picks = sn_prog_picks(&n, p->prog);
+    out->chosen_us = sn_prog_picked_us(p->prog, kernel);
+    for (uint32_t i = 0; i < n; i++)
+        if (picks[i].first == kernel || picks[i].winner == kernel) out->runs = picks[i].winner == kernel;
+}
+
 static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
     if (kernel >= p->m->kernels.n)
         return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %u: the program has %u", kernel, p->m->kernels.n);
@@ -94,8 +104,14 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
                             .block_x = launch.block_x,
                             .block_y = launch.block_y,
                             .ptx = p->codes && !sn_kern_is_library(k) ? p->codes[kernel].ptx : NULL,
-                            .library = p->libraries ? p->libraries[kernel] : NULL};
+                            .library = p->libraries ? p->libraries[kernel] : NULL,
+                            .schedule = sn_trial_header(&p->ctx->env, &k->sched, &p->ctx->scratch),
+                            .kind = sn_sched_kind(&k->sched),
+                            .instead_of = -1,
+                            .runs = !k->alternative_of.i};
     sn_ix_is_const(p->m, launch.grid, &out->grid);
+    if (k->alternative_of.i) out->instead_of = (int)sn_kern_numbers(p->m, &p->ctx->scratch)[k->alternative_of.i];
+    if (p->prog) picked_info(out, p, kernel);
     return SN_OK;
 }
 

@@ -1,9 +1,11 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
  * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE,
- * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR and SINTER_METRICS_MODEL stand in for options that are not set (options.def), XDG_CACHE_HOME and HOME say where records and code are
+ * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL and SINTER_MULTI_KERNEL stand in for options that are not set
+ * (options.def), XDG_CACHE_HOME and HOME say where records and code are
  * by default.
  */
 #include "frontend/frontend.h"
+#include "frontend/multi.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -162,6 +164,9 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
         .ordinal = o.ordinal, .target = o.target, .alignment = o.alignment, .dims = o.dims, .n_dims = o.n_dims};
     SN_TRY(read_choices(out, ctx, &o));
     SN_TRY(read_tune(out, ctx, &o));
+    SN_TRY(sn_multi_read(&out->passes.choosing.multi, &out->multi_forced, &ctx->env,
+                         or_environment(o.multi_kernel, "SINTER_MULTI_KERNEL", "off")));
+    out->passes.choosing.multi_short = out->multi_forced;
     SN_TRY(sn_cache_settings(&out->cache, &out->cache_size, ctx, o.cache, o.cache_size));
     SN_TRY(read_metrics(&out->metrics, &ctx->env, &o));
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));

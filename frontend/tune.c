@@ -35,9 +35,18 @@ const char *sn_tuner_versions(const sn_program *p, sn_op op) {
     sn_arena *a = &p->ctx->scratch;
     bool may_leave = op != SN_OP_INPUT && p->library.takes;
     const char *library = may_leave ? sn_program_library_name(p, op == SN_OP_CONV) : "no library";
-    const char *own = sn_strf(a, "Sinter %s, LLVM %s, %s", sn_version(), sn_llvm_version(), library);
+    const char *own = sn_strf(a, "Sinter %s, schedules %s, LLVM %s, %s", sn_version(), sn_record_schedules(a),
+                              sn_llvm_version(), library);
     if (p->device == SN_CPU) return own;
     return sn_strf(a, "%s, driver %d", own, sn_cuda_driver_version(p->ctx->cuda[p->device]));
+}
+
+sn_record_place sn_tuner_place(const sn_program *p, const sn_settings *s) {
+    const char *allowed = s->passes.choosing.allowed;
+    return (sn_record_place){.folder = s->record_dir,
+                             .device = device_text(p),
+                             .versions = sn_tuner_versions(p, SN_OP_INPUT),
+                             .choices = allowed ? allowed : ""};
 }
 
 /* ---- one product ---- */
@@ -130,6 +139,7 @@ static double share_of_time(sn_tuner *t) {
 
 static sn_status search(sn_search *out, sn_trial_list *trials, sn_tuner *t, const sn_subject *x) {
     sn_settings s = *t->s;
+    s.passes.choosing.multi = SN_MULTI_OFF; /* a trial is one schedule */
     sn_tune_bench *bench = sn_tune_bench_new(t->ctx, &s, x->key, x->passes);
     sn_trial_machine machine = sn_tune_bench_machine(bench);
     if (t->copy_rate > 0) machine.bound_us = 1e6 * x->bytes / t->copy_rate;
@@ -264,8 +274,7 @@ static sn_status decide(sn_tuner *t) {
     double start = now(), end = t->end;
     t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     SN_TRY(sn_choice_check(&t->ctx->env, allowed));
-    t->place =
-        (sn_record_place){.folder = t->s->record_dir, .device = device_text(p), .choices = allowed ? allowed : ""};
+    t->place = sn_tuner_place(p, t->s);
     t->end = start + OF_PRODUCTS * (end - start);
     SN_TRY(decide_products(t));
     t->end = end;

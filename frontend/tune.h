@@ -54,6 +54,8 @@ bool sn_tuner_is_decided(const sn_tuner *t, const char *key);
 bool sn_tuner_has(const sn_program *p, sn_op op);
 /* Versions that a choice hangs on; op: of a product or convolution, SN_OP_INPUT: of a kernel. */
 const char *sn_tuner_versions(const sn_program *p, sn_op op);
+/* Where records of kernels are and for whom. */
+sn_record_place sn_tuner_place(const sn_program *p, const sn_settings *s);
 /* tune_kernels.c: the kernels of the program, once the others are decided. */
 sn_status sn_tuner_kernels(sn_tuner *t);
 /* tune_kernels.c: have the pass `schedule` ask what is on record for the kernels of a program. */

@@ -1,8 +1,8 @@
 /* tune_kernels.c: schedules of the kernels of a program: by timing, once products are decided, or from records.
  *
  * By timing: tune/kernels.c says which, tune.c does each. Memory is that of one kernel's arguments, with its results a second time: the
- * program itself is never loaded. Without tuning the pass `schedule` asks for each kernel itself, which is a look at a file, so that no pass
- * runs twice.
+ * program itself is never loaded. Without tuning the pass `schedule` asks for each kernel itself, so that no pass runs twice: the folder is
+ * listed once, and what is on record there is a look at a file for each kernel that differs.
  */
 #include "frontend/tune.h"
 
@@ -43,22 +43,36 @@ sn_status sn_tuner_kernels(sn_tuner *t) {
 /* ---- records, without tuning ---- */
 
 typedef struct asker {
-    sn_context *ctx;
-    sn_record_place *place;
+    sn_program *p;
+    sn_names asked;               /* key -> 1 + position of what was found */
+    SN_VEC(const char *) answers; /* NULL: there is nothing */
 } asker;
 
+/* Equal kernels are asked about once. */
 static const char *ask(void *user, const char *key) {
     asker *a = user;
+    sn_arena *arena = &a->p->arena;
+    uint32_t at = sn_names_get(&a->asked, key);
     double us;
-    return sn_record_find(&us, a->place, key, &a->ctx->scratch);
+    if (!at) {
+        SN_PUSH(arena, &a->answers, sn_record_find(&us, a->p->records, key, arena));
+        at = a->answers.n;
+        sn_names_put(&a->asked, sn_strdup(arena, key), at);
+    }
+    const char *answer = a->answers.at[at - 1];
+    a->p->n_records_used += answer != NULL;
+    return answer;
 }
 
+/* Nobody makes the text of a kernel for a folder that has no records. */
 void sn_program_ask_records(sn_program *p, const sn_record_place *place) {
-    asker *a = SN_NEW(&p->arena, asker);
     p->records = SN_NEW(&p->arena, sn_record_place);
     *p->records = *place;
     p->records->warning[0] = 0; /* said by whoever it happened to */
-    *a = (asker){p->ctx, p->records};
+    if (!sn_record_list(p->records, &p->arena)) return;
+    asker *a = SN_NEW(&p->arena, asker);
+    *a = (asker){.p = p};
+    sn_names_init(&a->asked, &p->arena);
     p->choosing.ask = ask;
     p->choosing.ask_user = a;
 }

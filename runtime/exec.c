@@ -156,6 +156,11 @@ static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, 
     return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace);
 }
 
+sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params) {
+    st->next_map = 0;
+    return (sn_status)(st->cu ? gpu : host).launch(st, kernel, params);
+}
+
 sn_status sn_prog_prepare(sn_prog_state *st) {
     const sn_prog *p = st->p;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));

@@ -34,6 +34,14 @@ static sn_status load_args(sn_rt_step *out, sn_prog *p, const sn_arg_list *args,
     return SN_OK;
 }
 
+/* Of the kernel or the alternative that may run instead. */
+static uint32_t most_maps(const sn_prog *p, uint32_t kernel) {
+    uint32_t most = p->codes[kernel].k.n_maps;
+    for (uint32_t i = 0; i < p->n_codes; i++)
+        if (p->codes[i].k.instead_of == (int64_t)kernel && p->codes[i].k.n_maps > most) most = p->codes[i].k.n_maps;
+    return most;
+}
+
 static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool prepares, const uint32_t *number) {
     size_t room = prepares ? p->prepared_size : p->workspace_size;
     const char *name = s->buf.i ? sn_buf_get(p->m, s->buf)->name : "a step";
@@ -54,7 +62,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool p
         out->kernel = number[s->kern.i];
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
-        p->n_maps += p->codes[out->kernel].k.n_maps;
+        p->n_maps += most_maps(p, out->kernel);
         return load_args(out, p, &s->args, &p->codes[out->kernel]);
     case SN_STEP_CHECK: out->io = p->io_of[s->buf.i]; return SN_OK;
     case SN_STEP_FREE:
@@ -351,6 +359,7 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads,
         if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
         SN_TRY(ready_calls(p));
     }
+    SN_TRY(sn_prog_pick(p));
     return prepare(p);
 }
 
@@ -389,6 +398,13 @@ void sn_prog_free(sn_prog *p) {
     sn_arena_free(&p->arena);
     sn_heap_free(p->env, p, sizeof *p);
 }
+
+const sn_rt_pick *sn_prog_picks(uint32_t *n, const sn_prog *p) {
+    *n = p->n_picks;
+    return p->picks;
+}
+
+double sn_prog_picked_us(const sn_prog *p, uint32_t kernel) { return p->picked_us ? p->picked_us[kernel] : 0; }
 
 sn_prog_times sn_prog_load_times(const sn_prog *p) { return p->times; }
 

@@ -87,6 +87,9 @@ struct sn_prog {
     size_t library_size; /* workspace of the libraries: the most that a kernel wants */
     uint32_t threads;    /* of the CPU */
     sn_prog_times times;
+    double *picked_us; /* by kernel: of one run, where it was timed for a choice; NULL: none was */
+    sn_rt_pick *picks;
+    uint32_t n_picks;
 };
 
 /* A tensor map of a call, as it was encoded last. */
@@ -135,6 +138,10 @@ struct sn_prog_state {
     sn_kernel_clock *clock; /* NULL: nobody times its kernels */
 };
 
+/* pick.c: of kernels with alternatives the fastest takes the place of the first. */
+sn_status sn_prog_pick(sn_prog *p);
+/* exec.c: one launch with these arguments, on the stream of the state. The context of the device is current. */
+sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params);
 /* exec.c: the steps of the prepare part. */
 sn_status sn_prog_prepare(sn_prog_state *st);
 

@@ -73,6 +73,7 @@ typedef struct sn_rt_kernel {
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
     bool whole; /* GPU: nvJitLink, which assembles what is to be linked, ignores setmaxnreg and how shared memory is
                  * aligned: the driver assembles it */
+    int64_t instead_of;             /* position of the kernel of which it is an alternative; -1: of none */
     const sn_library_call *library; /* a library runs it instead of code: no ptx, no host; copied. NULL: none does */
 } sn_rt_kernel;
 
@@ -118,6 +119,14 @@ typedef struct sn_prog_times {
 sn_prog_times sn_prog_load_times(const sn_prog *p);
 /* What the assembler made of kernel k. False: on the CPU, of a library, or nobody says. */
 bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k);
+/* Kernels with alternatives, of which loading has timed all and calls the fastest (pick.c). */
+typedef struct sn_rt_pick {
+    uint32_t first, winner; /* positions of kernels: which the wrapper names, which runs */
+    double took_us;         /* host time of the choice */
+} sn_rt_pick;
+const sn_rt_pick *sn_prog_picks(uint32_t *n, const sn_prog *p);
+/* Of a kernel, when it was timed for a choice; 0: it was not. */
+double sn_prog_picked_us(const sn_prog *p, uint32_t kernel);
 
 /* Device time of `runs` runs in microseconds (out[runs]): events around each, with flush->bytes of the device written
  * before each one so that no input is in cache. What was written is in cache instead, and goes to memory while the run

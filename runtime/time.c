@@ -7,38 +7,10 @@
  */
 #include "runtime/clock.h"
 #include "runtime/prog.h"
+#include "runtime/stopwatch.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- stopwatch on a device ---- */
-
-typedef struct {
-    CUevent start, stop;
-} stopwatch;
-
-static void stopwatch_free(sn_cuda *cu, stopwatch *w) {
-    if (w->start) cu->api.cuEventDestroy(w->start);
-    if (w->stop) cu->api.cuEventDestroy(w->stop);
-}
-
-static sn_status stopwatch_new(stopwatch *w, sn_cuda *cu) {
-    *w = (stopwatch){0};
-    SN_TRY(CU_CALL(cu, cuEventCreate, (&w->start, 0)));
-    return CU_CALL(cu, cuEventCreate, (&w->stop, 0));
-}
-
-static sn_status stopwatch_start(sn_cuda *cu, stopwatch *w) { return CU_CALL(cu, cuEventRecord, (w->start, NULL)); }
-
-/* Waits for the device. */
-static sn_status stopwatch_stop(double *out_us, sn_cuda *cu, stopwatch *w) {
-    float milliseconds = 0;
-    SN_TRY(CU_CALL(cu, cuEventRecord, (w->stop, NULL)));
-    SN_TRY(CU_CALL(cu, cuEventSynchronize, (w->stop)));
-    SN_TRY(CU_CALL(cu, cuEventElapsedTime, (&milliseconds, w->start, w->stop)));
-    *out_us = 1e3 * (double)milliseconds;
-    return SN_OK;
-}
 
 /* ---- runs of a program ---- */
 
@@ -49,24 +21,24 @@ typedef struct {
     void *flush;
 } timing;
 
-static sn_status one_gpu_run(double *out_us, const timing *t, stopwatch *w) {
+static sn_status one_gpu_run(double *out_us, const timing *t, sn_stopwatch *w) {
     sn_cuda *cu = t->st->cu;
     /* What the run before wanted kept (backend-nvptx/stream.c) would outlast the flush. */
     SN_TRY(CU_CALL(cu, cuCtxResetPersistingL2Cache, ()));
     SN_TRY(sn_cuda_fill(cu, t->flush, 0, t->how->bytes, NULL));
     if (t->how->reader) SN_TRY(sn_prog_run(t->how->reader, t->how->inputs, t->how->outputs, NULL, false));
-    SN_TRY(stopwatch_start(cu, w));
+    SN_TRY(sn_stopwatch_start(cu, w));
     SN_TRY(sn_prog_run(t->st, t->inputs, t->outputs, NULL, false));
-    return stopwatch_stop(out_us, cu, w);
+    return sn_stopwatch_stop(out_us, cu, w);
 }
 
 static sn_status gpu_runs(double *out, uint32_t runs, const timing *t) {
     sn_cuda *cu = t->st->cu;
-    stopwatch w;
+    sn_stopwatch w;
     SN_TRY(sn_cuda_enter(cu));
-    sn_status status = stopwatch_new(&w, cu);
+    sn_status status = sn_stopwatch_new(&w, cu);
     for (uint32_t i = 0; i < runs && status == SN_OK; i++) status = one_gpu_run(&out[i], t, &w);
-    stopwatch_free(cu, &w);
+    sn_stopwatch_free(cu, &w);
     sn_cuda_leave(cu);
     return status;
 }
@@ -103,15 +75,15 @@ static int compare_doubles(const void *a, const void *b) {
 }
 
 static sn_status timed_copies(double *out_us, sn_cuda *cu, void *to, const void *from) {
-    stopwatch w;
+    sn_stopwatch w;
     double ignored = 0;
-    sn_status status = stopwatch_new(&w, cu);
+    sn_status status = sn_stopwatch_new(&w, cu);
     for (int i = -COPY_WARM_UP; i < COPY_RUNS && status == SN_OK; i++) {
-        status = stopwatch_start(cu, &w);
+        status = sn_stopwatch_start(cu, &w);
         if (status == SN_OK) status = sn_cuda_copy(cu, to, from, COPY_BYTES, NULL);
-        if (status == SN_OK) status = stopwatch_stop(i < 0 ? &ignored : &out_us[i], cu, &w);
+        if (status == SN_OK) status = sn_stopwatch_stop(i < 0 ? &ignored : &out_us[i], cu, &w);
     }
-    stopwatch_free(cu, &w);
+    sn_stopwatch_free(cu, &w);
     return status;
 }
 

@@ -26,6 +26,7 @@ static const char help[] =
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+    "  --multi-kernel=WHICH  kernels with several schedules: off (default), reductions, all (see run)\n"
     "  --choices=A,B     what products and convolutions may become (see run)\n"
     "  --tune=MODE       choices for products: off, records (default), on: time what is not on record\n"
     "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
@@ -84,6 +85,7 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             TOOL_DIM,
                                             TOOL_THREADS,
                                             TOOL_PRECISION,
+                                            TOOL_MULTI_KERNEL,
                                             TOOL_CHOICES,
                                             TOOL_TUNE,
                                             TOOL_CACHE,

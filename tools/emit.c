@@ -10,6 +10,7 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --passes=A,B      passes to run instead of the target's pipeline\n"
                            "  --choices=A,B     what products and convolutions may become (see run)\n"
                            "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+                           "  --multi-kernel=WHICH  kernels with several schedules: off (default), reductions, all\n"
                            "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
                            "  --metrics=A,B     metric tables, --metrics-dir, --metrics-model (see run)\n";
 
@@ -26,6 +27,7 @@ static int parse(emit_args *e, int argc, char **argv) {
                                             TOOL_DIM,
                                             {"passes", required_argument, NULL, 'p'},
                                             TOOL_PRECISION,
+                                            TOOL_MULTI_KERNEL,
                                             TOOL_CHOICES,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,

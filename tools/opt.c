@@ -3,6 +3,8 @@
  */
 #include "tools/tool.h"
 
+#include "frontend/multi.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +21,13 @@ static const char help[] =
     "  -verify=MODE        off, ends, each (default), paranoid: print, parse and go on with the copy\n"
     "  -remarks=A,B        what these passes say about their choices, or all\n"
     "  -choices=A,B        what products and convolutions may become: template, extern, subgraph, or `sinter list choices`\n"
+    "  -multi-kernel=WHICH off (default), reductions, all: kernels with several schedules; ,any: also short ones\n"
     "  -check-meaning[=E]  evaluate before and after on random inputs; kernels must keep their bits, or a relative error E\n"
     "  -time-passes        host time of each pass\n"
     "  -repro-dir=DIR      where the module before a failing pass is written\n";
 
 typedef struct opt_args {
-    const char *path, *target, *verify;
+    const char *path, *target, *verify, *multi_kernel;
     bool quiet, show_help, check_meaning;
     double bound; /* of check_meaning */
     sn_pass_options passes;
@@ -72,7 +75,10 @@ static bool has_product(void *target, const sn_library_call *call, char why[SN_L
 static sn_status optimise(sn_context *ctx, void *args) {
     opt_args *o = args;
     sn_target target;
+    const char *forced;
     SN_TRY(sn_verify_from_name(&o->passes.verify, &ctx->env, o->verify));
+    SN_TRY(sn_multi_read(&o->passes.choosing.multi, &forced, &ctx->env, o->multi_kernel));
+    o->passes.choosing.multi_short = forced;
     if (!strcmp(o->target, "host")) sn_target_host(&target, 1);
     else SN_TRY(sn_target_named(&target, &ctx->env, o->target));
     o->passes.library = &(sn_library){has_product, &target};
@@ -93,6 +99,7 @@ static int parse(opt_args *o, int argc, char **argv) {
                                             {"verify", required_argument, NULL, 'v'},
                                             {"remarks", required_argument, NULL, 'r'},
                                             {"choices", required_argument, NULL, 'C'},
+                                            {"multi-kernel", required_argument, NULL, 'M'},
                                             {"check-meaning", optional_argument, NULL, 'm'},
                                             {"time-passes", no_argument, NULL, 'T'},
                                             {"repro-dir", required_argument, NULL, 'R'},
@@ -111,6 +118,7 @@ static int parse(opt_args *o, int argc, char **argv) {
         case 'v': o->verify = optarg; break;
         case 'r': o->passes.remarks = optarg; break;
         case 'C': o->passes.choosing.allowed = optarg; break;
+        case 'M': o->multi_kernel = optarg; break;
         case 'm':
             o->check_meaning = true;
             if (optarg && (o->bound = strtod(optarg, &end), *end || !(o->bound >= 0)))
@@ -128,7 +136,7 @@ static int parse(opt_args *o, int argc, char **argv) {
 }
 
 int tool_opt(sn_context *ctx, int argc, char **argv) {
-    opt_args o = {.target = "sm_90", .verify = "each", .ctx = ctx};
+    opt_args o = {.target = "sm_90", .verify = "each", .multi_kernel = "off", .ctx = ctx};
     o.passes.print = on_print;
     o.passes.print_user = &o;
     o.passes.write_file = on_write;

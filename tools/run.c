@@ -30,6 +30,8 @@ static const char help[] =
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
     "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
+    "  --multi-kernel=WHICH    off (default), reductions, all: kernels with several schedules, of which the fastest\n"
+    "                          runs; ,KIND (persistent, looped ..): that one\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
     "  --remarks=A,B           what these passes say about their choices, or all\n"
     "  --cache=WHERE           generated code on disk: on (no WHERE: the same), off, or a folder with a / in it\n"
@@ -69,6 +71,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             {"wrapper", required_argument, NULL, 'w'},
                                             TOOL_TARGET,
                                             TOOL_PRECISION,
+                                            TOOL_MULTI_KERNEL,
                                             TOOL_VERIFY,
                                             TOOL_REMARKS,
                                             TOOL_CACHE,

@@ -20,7 +20,10 @@ typedef struct lister {
     const sn_kernels_how *how;
     sn_module *m;
     sn_pass_ctx cx; /* asks schedules about m */
+    sn_names seen;  /* key -> 1 + position in out, or NOT_WORTH */
 } lister;
+
+static const uint32_t NOT_WORTH = UINT32_MAX; /* of a key that is not timed */
 
 /* ---- what a kernel is called ---- */
 
@@ -90,12 +93,6 @@ static double bytes_of(const sn_module *m, sn_kern k, sn_arena *arena) {
 
 /* ---- which ---- */
 
-static sn_kernel_subject *listed(const lister *l, const char *key) {
-    for (uint32_t k = 0; k < l->out->n; k++)
-        if (!strcmp(l->out->at[k].key, key)) return &l->out->at[k];
-    return NULL;
-}
-
 /* Longer than what a launch takes anyway? By the model; on the CPU, for which there is none, by what is to be done. */
 static bool is_long(const lister *l, sn_kern k, double *weight, const sn_trial_list *trials) {
     bool by_model = l->cx.target->is_gpu;
@@ -117,12 +114,12 @@ static sn_status list_one(lister *l, const sn_users *users, uint32_t at) {
     sn_kern k = l->m->kernels.at[at];
     const char *why_not;
     sn_kernel_subject x = {.kernel = k, .order = l->out->n, .key = sn_kernel_key(&why_not, &l->cx, users, at)};
-    sn_kernel_subject *same = x.key ? listed(l, x.key) : NULL;
-    if (!x.key) return SN_OK;
-    if (same) {
-        same->weight += same->one;
+    uint32_t seen = x.key ? sn_names_get(&l->seen, x.key) : NOT_WORTH;
+    if (seen) {
+        if (seen != NOT_WORTH) l->out->at[seen - 1].weight += l->out->at[seen - 1].one;
         return SN_OK;
     }
+    sn_names_put(&l->seen, x.key, NOT_WORTH);
     x.trials = SN_NEW(arena, sn_trial_list);
     *x.trials = (sn_trial_list){.arena = arena};
     SN_TRY(sn_kernel_trials_list(x.trials, l->m->env, x.key, l->cx.target));
@@ -131,6 +128,7 @@ static sn_status list_one(lister *l, const sn_users *users, uint32_t at) {
     x.title = title_of(l->m, k, arena);
     x.bytes = bytes_of(l->m, k, arena);
     SN_PUSH(arena, l->out, x);
+    sn_names_put(&l->seen, x.key, l->out->n);
     return SN_OK;
 }
 
@@ -181,6 +179,7 @@ sn_status sn_kernels_list(sn_kernel_list *out, sn_module *m, const sn_kernels_ho
     SN_TRY(sn_passes_run(&l.m, how->target, &o));
     l.cx =
         (sn_pass_ctx){.m = l.m, .scratch = arena, .target = how->target, .library = how->library, .pass = "schedule"};
+    sn_names_init(&l.seen, arena);
     SN_TRY(list_all(&l));
     SN_TRY(drop_shared(&l, o));
     if (out->n) qsort(out->at, out->n, sizeof *out->at, by_weight);

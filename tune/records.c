@@ -12,6 +12,7 @@
  */
 #include "tune/tune.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #include "cache/files.h"
+#include "passes/schedule/version.h"
 
 enum { PATH_MOST = SN_PATH_MOST, CHOICE_MOST = 256 };
 
@@ -36,10 +38,53 @@ static uint64_t hash_text(uint64_t h, const char *s) {
     return sn_hash(h, 256);
 }
 
-static bool path_of(char *out, const sn_record_place *place, const char *product) {
+static uint64_t name_of(const sn_record_place *place, const char *product) {
     uint64_t h = hash_text(hash_text(0, product), place->device);
-    h = hash_text(hash_text(h, place->versions), place->choices);
-    return snprintf(out, PATH_MOST, "%s/%016llx.json", place->folder, (unsigned long long)h) < PATH_MOST;
+    return hash_text(hash_text(h, place->versions), place->choices);
+}
+
+static bool path_of(char *out, const sn_record_place *place, const char *product) {
+    unsigned long long name = name_of(place, product);
+    return snprintf(out, PATH_MOST, "%s/%016llx.json", place->folder, name) < PATH_MOST;
+}
+
+const char *sn_record_schedules(sn_arena *arena) { return sn_schedules_version(arena); }
+
+/* ---- the folder ---- */
+
+static int by_name(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* "3f5a0c7e91d2b846.json" */
+static bool read_name(uint64_t *out, const char *file) {
+    char *end;
+    *out = strtoull(file, &end, 16);
+    return end == file + 16 && !strcmp(end, ".json");
+}
+
+uint32_t sn_record_list(sn_record_place *place, sn_arena *arena) {
+    SN_VEC(uint64_t) names = {0};
+    DIR *folder = place->folder ? opendir(place->folder) : NULL;
+    if (!folder && place->folder && errno != ENOENT && errno != ENOTDIR)
+        return warn(place, "records in %s: %s; not used", place->folder, strerror(errno)), 0;
+    for (struct dirent *e; folder && (e = readdir(folder));) {
+        uint64_t name;
+        if (read_name(&name, e->d_name)) SN_PUSH(arena, &names, name);
+    }
+    if (folder) closedir(folder);
+    if (names.n) qsort(names.at, names.n, sizeof *names.at, by_name);
+    place->listed = true;
+    place->names = names.at;
+    place->n_names = names.n;
+    return names.n;
+}
+
+static bool may_be_there(const sn_record_place *place, const char *product) {
+    uint64_t name = name_of(place, product);
+    if (!place->listed) return true;
+    return place->n_names && bsearch(&name, place->names, place->n_names, sizeof name, by_name);
 }
 
 /* ---- reading ---- */
@@ -66,7 +111,7 @@ static const char *read_record(char *choice, double *us, const json_t *o, const 
 
 const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena) {
     char path[PATH_MOST], choice[CHOICE_MOST] = "";
-    if (!place->folder || !path_of(path, place, product)) return NULL;
+    if (!place->folder || !may_be_there(place, product) || !path_of(path, place, product)) return NULL;
     FILE *file = fopen(path, "rbe");
     if (!file) {
         if (errno != ENOENT && errno != ENOTDIR) warn(place, "record %s: %s; not used", path, strerror(errno));

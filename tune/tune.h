@@ -26,7 +26,7 @@ typedef struct sn_trial {
     const char *choice; /* "decompose_k parts=16" */
     double cycles;      /* by the model; 0: it does not know */
     sn_trial_fate fate;
-    const char *why; /* FAILED, DEVIATES */
+    const char *why;  /* FAILED, DEVIATES */
     double us;        /* least */
     uint32_t samples; /* how often it was timed */
 } sn_trial;
@@ -108,8 +108,17 @@ typedef struct sn_record_place {
     const char *versions; /* of Sinter, driver, code generator, libraries */
     const char *choices;  /* that were allowed; "" : all */
     char warning[320];    /* the first thing that went wrong, one line; "": nothing has */
+    /* sn_record_list: names of the records that were there, in order; false: nobody has looked, each is looked for. */
+    bool listed;
+    const uint64_t *names;
+    uint32_t n_names;
 } sn_record_place;
 
+/* Look into the folder once, for all who ask afterwards; what is saved later is not seen. Returns how many records there are. */
+uint32_t sn_record_list(sn_record_place *place, sn_arena *arena);
+
+/* Which schedules these are, for `versions`: a record of others does not count. In the arena. */
+const char *sn_record_schedules(sn_arena *arena);
 /* What was found for a product or a kernel, by its text: its choice, in the arena, and how long it takes. NULL: nothing, or nothing that can be
  * used, and then the warning may say why. */
 const char *sn_record_find(double *us, sn_record_place *place, const char *product, sn_arena *arena);

@@ -545,7 +545,7 @@ typedef struct sn_compile_options {
         tune; /* choices for matrix products and convolutions, schedules of kernels: "off": the model's; "records" (default): where
                            * earlier timings are on record, theirs; "on": what has no record is timed, and recorded */
     /* The folder of those records; "off": none are read or written. NULL: sinter/records in $XDG_CACHE_HOME or ~/.cache. Only
-     * tuning writes there. What is wrong with a record is a line in the context's log, and it does not count. */
+     * tuning and multi_kernel write there. What is wrong with a record is a line in the context's log, and it does not count. */
     const char *record_dir;
     /* Generated code on disk (PTX, cubins, objects of the CPU): "off" (default); "on": in sinter/code in $XDG_CACHE_HOME or
      * ~/.cache; or a folder, with a / in it. What was compiled before, by any process, is taken from there. A folder that
@@ -562,6 +562,12 @@ typedef struct sn_compile_options {
     /* Is given the same rows, when the compilation is done. */
     void (*metrics_row)(void *user, const sn_metric_row *row);
     void *metrics_user;
+    /* Kernels with several schedules, where the model cannot tell: "off" (default), "reductions", "all". Up to three kinds are
+     * compiled (a row kept on the chip, a row read again, ..), timed when the program is loaded, on memory of the kernel's sizes that
+     * is given back, for a millisecond or so a kernel; runs launch the fastest. The choice is recorded (record_dir, unless tune is
+     * "off"), and the next program compiles that one alone. ",KIND" behind it (sn_kernel_info.kind) keeps that kind where a kernel has
+     * it, and the first where not, of kernels that are over in a few microseconds too, and times nothing. GPU schedules only. */
+    const char *multi_kernel;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -595,6 +601,8 @@ typedef struct sn_program_info {
     bool cached;                       /* compiled with a cache of generated code, whose figures follow: */
     unsigned cache_hits, cache_misses; /* entries that were asked for */
     unsigned cache_stored, cache_evicted, cache_damaged; /* new ones; old ones that made room; ones that do not count */
+    unsigned n_choices, n_timed; /* kernels with several schedules; of those: chosen by timing in this call */
+    double choose_us;            /* host time that it took, a part of total_us */
 } sn_program_info;
 
 typedef struct sn_kernel_info {
@@ -607,6 +615,11 @@ typedef struct sn_kernel_info {
         *library; /* "cuBLASLt 13.1.0", "cuDNN 9.10.2": runs it; it has no code of its own then. NULL: none does */
     const char *
         from; /* where that was built: "model.c:12, model.c:14" (sn_at), names of values of .sn text; "": nobody says */
+    const char *schedule; /* "inner block_x=512 vector=8 unroll=4 persistent" */
+    const char *kind;     /* of the schedule, in a word: "persistent", "looped", "flat" .. */
+    int instead_of;       /* number of the kernel that it is an alternative of (multi_kernel); -1: of none */
+    bool runs;            /* false: another one of its alternatives is what runs launch */
+    double chosen_us;     /* device time of a run when it was timed for that choice; 0: it was not */
 } sn_kernel_info;
 
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);

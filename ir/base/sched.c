@@ -115,3 +115,10 @@ sn_status sn_sched_read(sn_sched *out, sn_env *env, const char *what, const char
     if (lx.tok == SN_TOK_END) return SN_OK;
     return sn_lex_fail(&lx, "class %s has no field '%.*s'", sn_sched_class_names[out->cls], shown(&lx), lx.tok_start);
 }
+
+const char *sn_sched_kind(const sn_sched *s) {
+    bool reads_rows = s->cls == SN_SCHED_INNER || s->cls == SN_SCHED_OUTER;
+    if (s->shared) return sn_sched_cluster(s) > 1 ? "cluster" : "shared";
+    if (s->persistent) return "persistent";
+    return reads_rows ? "looped" : sn_sched_class_names[s->cls];
+}

@@ -55,6 +55,10 @@ void sn_sched_set(sn_sched *s, sn_sched_field field, uint32_t value);
 bool sn_sched_is_open(const sn_sched *s);
 bool sn_sched_eq(const sn_sched *a, const sn_sched *b);
 
+/* What tells schedules of one kernel apart, in a word: "persistent", "shared", "cluster" (where a row is kept), "looped" (it is read
+ * again), or the class. */
+const char *sn_sched_kind(const sn_sched *s);
+
 /* What stands behind the word `schedule`: "inner block_x=32 vector=4". */
 void sn_sched_print(sn_text *t, const sn_sched *s);
 /* The reverse: from the name of the class up to what is no field. */

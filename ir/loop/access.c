@@ -212,7 +212,8 @@ bool sn_access_stored(const sn_access_list *list, const sn_module *m, sn_buf b, 
 
 /* Walk all accesses; `put` is what becomes of them. last: by buffer, the user that the last access made, from 1. */
 static void walk_users(sn_users *u, const sn_module *m, uint32_t *last, uint32_t *next, bool put) {
-    for (uint32_t at = 0; at < m->kernels.n; at++)
+    for (uint32_t at = 0; at < m->kernels.n; at++) {
+        if (sn_kern_get(m, m->kernels.at[at])->alternative_of.i) continue;
         for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[at]); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (!sn_is_access(r)) continue;
@@ -222,6 +223,7 @@ static void walk_users(sn_users *u, const sn_module *m, uint32_t *last, uint32_t
             sn_user *user = &u->user[next[r->buf.i] - 1];
             *user = (sn_user){at, user->loads | sn_loads(r), user->stores | sn_stores(r)};
         }
+    }
 }
 
 void sn_users_find(sn_users *out, const sn_module *m, sn_arena *a) {

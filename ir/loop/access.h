@@ -85,7 +85,8 @@ typedef struct sn_users {
     sn_user *user;
 } sn_users;
 
-/* Time and memory are linear in the statements and buffers of the module. */
+/* Alternatives of a kernel (sn_kern_rec.alternative_of) are no users: the kernel stands for them. Time and memory are linear in
+ * the statements and buffers of the module. */
 void sn_users_find(sn_users *out, const sn_module *m, sn_arena *a);
 /* Position of the last kernel before `at` that stores to b; UINT32_MAX: there is none. */
 uint32_t sn_users_storer(const sn_users *u, sn_buf b, uint32_t at);

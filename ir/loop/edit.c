@@ -402,3 +402,17 @@ void sn_kern_remove(sn_module *m, sn_kern k) {
         return;
     }
 }
+
+void sn_kern_settle(sn_module *m, sn_kern first, sn_kern winner) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sn_kern k = m->kernels.at[i];
+        bool in_place = sn_kern_eq(k, first); /* others may need what it stores: the winner stands where it stood */
+        if (!in_place && sn_kern_eq(sn_kern_get(m, k)->alternative_of, first)) continue;
+        m->kernels.at[n++] = in_place ? winner : k;
+    }
+    m->kernels.n = n;
+    sn_kern_get(m, winner)->alternative_of = (sn_kern){0};
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++)
+        if (sn_kern_eq(m->wrap.steps.at[i].kern, first)) m->wrap.steps.at[i].kern = winner;
+}

@@ -7,8 +7,10 @@
  * runs that. Knows nothing of threads: with a checker it tells check.c, which does, about every axis, barrier and
  * access.
  */
+#include <math.h>
 #include <string.h>
 
+#include "ir/loop/access.h"
 #include "ir/loop/check.h"
 #include "ir/ops/scalar.h"
 
@@ -72,6 +74,7 @@ typedef struct eval {
     sn_arena scratch; /* the flat form of one kernel */
     void **memory;
     storage *mems;        /* by buffer id */
+    const bool *sets;     /* by kernel id: is it one of several alternatives? NULL: none is */
     uint32_t once, epoch; /* epochs of temps (always 1) and of locals */
     SN_VEC(node) nodes;
     SN_VEC(ix_ins) code;
@@ -401,8 +404,8 @@ static sn_status run_kernel(eval *ev, sn_kern k) {
 }
 
 /* Formals have the storage of the arguments while the call runs. */
-static sn_status run_call(eval *ev, const sn_step *s) {
-    const sn_buf_list *formals = &sn_kern_get(ev->m, s->kern)->params;
+static sn_status bind_formals(eval *ev, sn_kern k, const sn_step *s) {
+    const sn_buf_list *formals = &sn_kern_get(ev->m, k)->params;
     for (uint32_t i = 0; i < formals->n; i++) {
         storage *mem;
         const sn_arg *a = &s->args.at[i];
@@ -413,23 +416,128 @@ static sn_status run_call(eval *ev, const sn_step *s) {
         if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
         if (a->offset < 0 || a->offset > mem->size || mem->size - a->offset < size)
             return sn_fail(ev->m->env, SN_ERROR_VERIFY, "evaluation: parameter '%s' of @%s is longer than its argument",
-                           b->name, sn_kern_get(ev->m, s->kern)->name);
+                           b->name, sn_kern_get(ev->m, k)->name);
         *formal = *mem;
         formal->size = size;
         formal->name = b->name;
         if (formal->data) formal->data += (size_t)a->offset * formal->bytes;
         if (formal->written) formal->written += a->offset;
     }
-    return run_kernel(ev, s->kern);
+    return SN_OK;
+}
+
+/* call: NULL: its parameters are buffers. */
+static sn_status run_as(eval *ev, sn_kern k, const sn_step *call) {
+    if (call) SN_TRY(bind_formals(ev, k, call));
+    return run_kernel(ev, k);
+}
+
+/* ---- alternatives: each has to give what the first gives, but for the order of sums ---- */
+
+/* Of the largest element of the buffer, by how much another schedule may be off. */
+static double may_differ(sn_dtype dtype) {
+    switch ((int)dtype) {
+    case SN_F64: return 1e-9;
+    case SN_F32: return 1e-4;
+    case SN_F16: return 1e-2;
+    default: return 5e-2;
+    }
+}
+
+/* The first element in which b is not a; -1: none is. */
+static int64_t first_difference(sn_dtype dtype, const unsigned char *a, const unsigned char *b, int64_t n) {
+    size_t bytes = sn_dtype_bytes(dtype);
+    double largest = 0;
+    if (!sn_is_float(dtype)) {
+        for (int64_t i = 0; i < n; i++)
+            if (memcmp(a + (size_t)i * bytes, b + (size_t)i * bytes, bytes) != 0) return i;
+        return -1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double x = fabs(sn_load_float(dtype, a + (size_t)i * bytes));
+        if (isfinite(x) && x > largest) largest = x;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double x = sn_load_float(dtype, a + (size_t)i * bytes), y = sn_load_float(dtype, b + (size_t)i * bytes);
+        bool same = x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= may_differ(dtype) * largest;
+        if (!same) return i;
+    }
+    return -1;
+}
+
+/* Elements of the parameters of a kernel, by parameter; NULL: it does not store to that. */
+static sn_status copy_stored(unsigned char ***out, eval *ev, sn_kern k, const sn_step *call, sn_arena *a) {
+    const sn_buf_list *params = &sn_kern_get(ev->m, k)->params;
+    if (call) SN_TRY(bind_formals(ev, k, call));
+    *out = SN_NEWN(a, unsigned char *, params->n + 1);
+    for (uint32_t i = 0; i < params->n; i++) {
+        storage *mem = &ev->mems[params->at[i].i];
+        if (!call) SN_TRY(open_storage(&mem, ev, params->at[i]));
+        if (sn_kern_stores(ev->m, k, params->at[i]) && mem->data)
+            (*out)[i] = sn_memdup(a, mem->data, (size_t)mem->size * mem->bytes);
+    }
+    return SN_OK;
+}
+
+static void put_stored(eval *ev, sn_kern k, unsigned char *const *elements) {
+    const sn_buf_list *params = &sn_kern_get(ev->m, k)->params;
+    for (uint32_t i = 0; i < params->n; i++) {
+        storage *mem = &ev->mems[params->at[i].i];
+        if (elements[i]) memcpy(mem->data, elements[i], (size_t)mem->size * mem->bytes);
+    }
+}
+
+static sn_status compare_stored(eval *ev, sn_kern first, sn_kern k, unsigned char *const *of_first) {
+    const sn_buf_list *params = &sn_kern_get(ev->m, first)->params;
+    for (uint32_t i = 0; i < params->n; i++) {
+        const storage *mem = &ev->mems[params->at[i].i];
+        if (!of_first[i]) continue;
+        int64_t at = first_difference(mem->dtype, of_first[i], mem->data, mem->size);
+        if (at >= 0)
+            return sn_fail(
+                ev->m->env, SN_ERROR_MISMATCH,
+                "evaluation: @%s gives something else than @%s, whose alternative it is: element %lld of '%s'",
+                sn_kern_get(ev->m, k)->name, sn_kern_get(ev->m, first)->name, (long long)at, mem->name);
+    }
+    return SN_OK;
+}
+
+static sn_status run_set(eval *ev, sn_kern first, const sn_step *call, sn_arena *a) {
+    sn_kern_list set = {0};
+    unsigned char **before, **after;
+    sn_kern_alternatives(&set, ev->m, a, first);
+    SN_TRY(copy_stored(&before, ev, first, call, a));
+    SN_TRY(run_as(ev, first, call));
+    SN_TRY(copy_stored(&after, ev, first, call, a));
+    for (uint32_t i = 1; i < set.n; i++) {
+        put_stored(ev, first, before);
+        SN_TRY(run_as(ev, set.at[i], call));
+        SN_TRY(compare_stored(ev, first, set.at[i], after));
+    }
+    put_stored(ev, first, after);
+    return SN_OK;
+}
+
+/* A kernel and, where it has some, its alternatives on the same elements. */
+static sn_status run_all_of(eval *ev, sn_kern k, const sn_step *call) {
+    if (!ev->sets || !ev->sets[k.i]) return run_as(ev, k, call);
+    if (sn_kern_get(ev->m, k)->alternative_of.i) return SN_OK; /* has run with that one */
+    sn_arena copies;
+    sn_arena_init(&copies, ev->m->env);
+    sn_status status = run_set(ev, k, call, &copies);
+    sn_arena_free(&copies);
+    return status;
 }
 
 /* Kernels in their order, or functions in the order of their calls. */
 static sn_status eval_all(sn_module *m, void **memory, sn_arena *arena, sn_loop_checker *check) {
     eval ev = {.m = m, .arena = arena, .memory = memory, .once = 1, .check = check};
     ev.mems = SN_NEWN(arena, storage, m->bufs.count);
+    ev.sets = sn_kerns_of_sets(m, arena);
     for (uint32_t i = 0; i < m->wrap.steps.n; i++)
-        if (m->wrap.steps.at[i].kind == SN_STEP_CALL) SN_TRY(run_call(&ev, &m->wrap.steps.at[i]));
-    for (uint32_t i = 0; i < m->kernels.n && !m->wrap.steps.n; i++) SN_TRY(run_kernel(&ev, m->kernels.at[i]));
+        if (m->wrap.steps.at[i].kind == SN_STEP_CALL)
+            SN_TRY(run_all_of(&ev, m->wrap.steps.at[i].kern, &m->wrap.steps.at[i]));
+    for (uint32_t i = 0; i < m->kernels.n && !m->wrap.steps.n; i++) SN_TRY(run_all_of(&ev, m->kernels.at[i], NULL));
     return SN_OK;
 }
 

@@ -138,6 +138,23 @@ sn_kern sn_kern_new(sn_module *m, const char *name) {
     return k;
 }
 
+void sn_kern_alternatives(sn_kern_list *out, const sn_module *m, sn_arena *a, sn_kern k) {
+    SN_PUSH(a, out, k);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (sn_kern_eq(sn_kern_get(m, m->kernels.at[i])->alternative_of, k)) SN_PUSH(a, out, m->kernels.at[i]);
+}
+
+const bool *sn_kerns_of_sets(const sn_module *m, sn_arena *a) {
+    bool *out = NULL;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sn_kern k = m->kernels.at[i], first = sn_kern_get(m, k)->alternative_of;
+        if (!first.i) continue;
+        if (!out) out = SN_NEWN(a, bool, m->kerns.count);
+        out[k.i] = out[first.i] = true;
+    }
+    return out;
+}
+
 void sn_kern_add_param(sn_module *m, sn_kern k, sn_buf b) {
     sn_kern_rec *r = sn_kern_get(m, k);
     for (uint32_t i = 0; i < r->params.n; i++)

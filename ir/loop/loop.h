@@ -146,7 +146,10 @@ typedef struct sn_kern_rec {
     sn_buf_list locals;  /* REG, SHARED and POSTED buffers */
     sn_stmt first, last; /* body */
     sn_sched sched;
-    bool scheduled;   /* axes are bound: `schedule` has run, or the kernel was made so */
+    bool scheduled; /* axes are bound: `schedule` has run, or the kernel was made so */
+    /* Another schedule of that kernel, of the same parameters: a call of that one may be one of this, which nobody calls. Stands
+     * behind it in m->kernels, and is never that of a kernel that has this itself. None: it is no alternative. */
+    sn_kern alternative_of;
     const char *note; /* what was fused into it, for people: "add, exp, sum" */
     const char *from; /* origins of the nodes that are in it, likewise: "model.c:12, model.c:14"; NULL: nobody says */
 } sn_kern_rec;
@@ -188,6 +191,10 @@ static inline bool sn_stores(const sn_stmt_rec *s) { return sn_lops[s->op].write
 static inline bool sn_is_access(const sn_stmt_rec *s) { return sn_lops[s->op].has_buffer; }
 /* Does it name a place of the caller's? Names of values alone are not in the text: they stand there. */
 bool sn_kern_is_placed(const sn_kern_rec *k);
+/* Kernels of which a program runs one (alternative_of): those of k, itself first, in the order of m->kernels. */
+void sn_kern_alternatives(sn_kern_list *out, const sn_module *m, sn_arena *a, sn_kern k);
+/* By kernel id: is it an alternative, or has it one? NULL: no kernel of the module is. */
+const bool *sn_kerns_of_sets(const sn_module *m, sn_arena *a);
 /* Are its parameters formals? (One without parameters does nothing, and counts.) */
 bool sn_kern_is_function(const sn_module *m, sn_kern k);
 
@@ -273,6 +280,9 @@ bool sn_kern_dead_code(sn_module *m, sn_kern k);
 bool sn_kern_cse(sn_module *m, sn_kern k);
 /* Remove the kernel from m->kernels. */
 void sn_kern_remove(sn_module *m, sn_kern k);
+/* Of the alternatives of `first` (itself included) keep one alone: it has the calls, the others are removed. Linear in the
+ * kernels and steps. */
+void sn_kern_settle(sn_module *m, sn_kern first, sn_kern winner);
 
 /* ---- text (ir/loop/text.c), invariants (ir/loop/verify.c) ---- */
 struct sn_lex;

@@ -606,6 +606,19 @@ static sn_status parse_params(parser *p) {
     return sn_lex_next(p->lx);
 }
 
+/* `alternative @k0`, of a kernel that stands before this one. */
+static sn_status parse_alternative(parser *p, sn_kern_rec *k) {
+    bool has;
+    char *name;
+    SN_TRY(sn_lex_accept_name(&has, p->lx, "alternative"));
+    if (!has) return SN_OK;
+    sn_lex at = *p->lx;
+    SN_TRY(sn_lex_at(&name, p->lx, &p->scratch));
+    k->alternative_of = sn_kern_named(p->m, name);
+    bool known = k->alternative_of.i && !sn_kern_eq(k->alternative_of, p->k);
+    return known ? SN_OK : sn_lex_fail(&at, "no kernel @%s stands before this one", name);
+}
+
 static sn_status parse_header(parser *p) {
     sn_kern_rec *k = sn_kern_get(p->m, p->k);
     bool has;
@@ -613,6 +626,7 @@ static sn_status parse_header(parser *p) {
     if (has) SN_TRY(sn_sched_parse(&k->sched, p->lx));
     SN_TRY(sn_lex_accept_name(&k->scheduled, p->lx, "scheduled"));
     char *text;
+    SN_TRY(parse_alternative(p, k));
     SN_TRY(sn_lex_accept_name(&has, p->lx, "note"));
     if (has) SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
     if (has) k->note = text;

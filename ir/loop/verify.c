@@ -43,6 +43,7 @@
  *   L28  a warp axis is that of a reduce inside a block.x axis, its extent a power of two up to 32 that divides that of
  *        block.x; in its region the number of the thread counts by groups of as many, no value comes from inside the axes of
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
+ *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
@@ -680,6 +681,54 @@ static void claim_formals(const verifier *v, const sn_kern_rec *k) {
     }
 }
 
+/* ---- L29: alternatives ---- */
+
+/* One may load what it has stored, where another one has kept it. */
+static bool has_param(const sn_module *m, const sn_kern_rec *k, uint32_t at, sn_buf of, bool function) {
+    if (function) {
+        const sn_buf_rec *a = sn_buf_get(m, k->params.at[at]), *b = sn_buf_get(m, of);
+        return a->dtype == b->dtype && sn_ix_eq(a->size, b->size) &&
+               (a->role == SN_ROLE_IN) == (b->role == SN_ROLE_IN) && a->align == b->align && a->noalias == b->noalias &&
+               a->invariant == b->invariant;
+    }
+    for (uint32_t i = 0; i < k->params.n; i++)
+        if (sn_buf_eq(k->params.at[i], of)) return true;
+    return false;
+}
+
+static const char *wrong_with_alternative(const verifier *v, const sn_kern_rec *k, const bool *before) {
+    const sn_module *m = v->m;
+    const sn_kern_rec *first = sn_kern_get(m, k->alternative_of);
+    if (!before[k->alternative_of.i]) return "that kernel does not stand before it";
+    if (first->alternative_of.i) return "that kernel is an alternative itself";
+    if (!k->scheduled || !first->scheduled) return "both have to be scheduled";
+    if (sn_kern_is_library(k) || sn_kern_is_library(first)) return "a library runs one of them";
+    if (k->params.n != first->params.n) return "that kernel has another number of parameters";
+    bool function = k->params.n && sn_kern_is_function(m, v->k);
+    if (k->params.n && function != sn_kern_is_function(m, k->alternative_of)) return "one of them is no function";
+    for (uint32_t i = 0; i < k->params.n; i++)
+        if (!has_param(m, k, i, first->params.at[i], function)) return "that kernel has another parameter";
+    return NULL;
+}
+
+static sn_status check_alternatives(verifier *v) {
+    sn_arena scratch;
+    const char *wrong = NULL;
+    sn_arena_init(&scratch, v->m->env);
+    bool *before = SN_NEWN(&scratch, bool, v->m->kerns.count);
+    for (uint32_t i = 0; i < v->m->kernels.n && !wrong; i++) {
+        v->k = v->m->kernels.at[i];
+        const sn_kern_rec *k = sn_kern_get(v->m, v->k);
+        if (k->alternative_of.i) wrong = wrong_with_alternative(v, k, before);
+        before[v->k.i] = true;
+    }
+    sn_arena_free(&scratch);
+    if (!wrong) return SN_OK;
+    const sn_kern_rec *k = sn_kern_get(v->m, v->k);
+    return sn_fail(v->m->env, SN_ERROR_VERIFY, "%s: kernel @%s: L29: an alternative of @%s: %s", v->where, k->name,
+                   sn_kern_get(v->m, k->alternative_of)->name, wrong);
+}
+
 /* ---- everything ---- */
 
 static sn_status check_library(verifier *v, const sn_kern_rec *k) {
@@ -805,6 +854,7 @@ sn_status sn_loop_verify(sn_module *m, const char *where) {
         v.k = m->kernels.at[i];
         SN_TRY(check_kernel(&v));
     }
+    SN_TRY(check_alternatives(&v));
     SN_TRY(sn_copies_verify(m, where));
     return sn_mma_verify(m, where);
 }

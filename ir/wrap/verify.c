@@ -10,7 +10,7 @@
  *   W6   reuse: nothing alive is in that storage but the source
  *   W7   alloc: large enough, inside the workspace (in the prepare part: the prepared memory), aligned as the buffer asks
  *   W8   alloc: its bytes overlap no storage that is alive
- *   W9   every kernel of the module is a function and called
+ *   W9   every kernel of the module is a function, and called if it is no alternative of another one
  *   W10  sizes and offsets are expressions over symbols, never negative; copy stays inside both buffers
  *   W11  a call has an argument for each formal, of its dtype, at least as long and as aligned; no const is stored to
  *   W12  what is noalias shares its storage with no other argument of the call, and nothing stored has the storage of what is
@@ -449,6 +449,8 @@ static void end_prepare(verifier *v) {
 static sn_status check_call(verifier *v, const sn_step *s) {
     const sn_kern_rec *k = sn_kern_get(v->m, s->kern);
     v->called[s->kern.i] = 2;
+    if (k->alternative_of.i)
+        return broken(v, 9, "@%s is an alternative, which the call of another one stands for", k->name);
     if (!sn_kern_is_function(v->m, s->kern)) return broken(v, 9, "the parameters of @%s are no formals", k->name);
     if (s->args.n != k->params.n)
         return broken(v, 11, "@%s has %u parameters, the call %u arguments", k->name, k->params.n, s->args.n);
@@ -525,7 +527,7 @@ sn_status sn_wrap_verify(sn_module *m, const char *where) {
     SN_TRY(check_amount(&v, "workspace", m->wrap.workspace));
     SN_TRY(check_amount(&v, "prepared memory", m->wrap.prepared));
     for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (v.called[m->kernels.at[i].i] == 1)
+        if (v.called[m->kernels.at[i].i] == 1 && !sn_kern_get(m, m->kernels.at[i])->alternative_of.i)
             return broken(&v, 9, "@%s is never called", sn_kern_get(m, m->kernels.at[i])->name);
     return SN_OK;
 }

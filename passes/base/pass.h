@@ -18,6 +18,9 @@ typedef struct sn_decision {
     const char *choice; /* "decompose_k parts=16" */
 } sn_decision;
 
+/* Which kernels get several schedules, of which a run has one (sn_kern_rec.alternative_of). */
+typedef enum sn_multi_kernel { SN_MULTI_OFF, SN_MULTI_REDUCTIONS, SN_MULTI_ALL } sn_multi_kernel;
+
 typedef struct sn_choosing {
     const char *allowed; /* kinds and names of choices.def: "template,subgraph"; NULL: all */
     const sn_decision *at;
@@ -26,6 +29,8 @@ typedef struct sn_choosing {
      * is nobody to ask. */
     const char *(*ask)(void *user, const char *key);
     void *ask_user;
+    sn_multi_kernel multi;
+    bool multi_short; /* also kernels that are over before a choice pays: for tests */
 } sn_choosing;
 
 typedef struct sn_pass_ctx {

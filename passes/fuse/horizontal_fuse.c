@@ -90,22 +90,24 @@ static bool is_candidate(const batcher *b, sn_kern k) {
 }
 
 /* Kernels by position: does `last-block-reduce` have a use for them? */
-static bool *find_tails(batcher *b, const bool *constant) {
+static bool *find_tails(batcher *b, const bool *constant, const bool *sets) {
     bool *tail = SN_NEWN(b->cx->scratch, bool, b->order.n + 1);
     sn_users users;
     sn_users_find(&users, b->m, b->cx->scratch);
     for (uint32_t i = 0; i < b->order.n; i++) {
-        uint32_t first = sn_kern_tail_of(b->cx, &users, constant, i);
+        uint32_t first = sn_kern_tail_of(b->cx, &users, constant, sets, i);
         if (first != UINT32_MAX) tail[i] = tail[first] = true;
     }
     return tail;
 }
 
 static void find_members(batcher *b) {
-    const bool *constant = sn_kerns_constant(b->m, b->cx->scratch), *tail = find_tails(b, constant);
+    const bool *constant = sn_kerns_constant(b->m, b->cx->scratch);
+    const bool *sets = sn_kerns_of_sets(b->m, b->cx->scratch); /* alternatives are launches of their own */
+    const bool *tail = find_tails(b, constant, sets);
     for (uint32_t i = 0; i < b->m->kernels.n; i++) {
         sn_kern k = b->m->kernels.at[i];
-        if (!is_candidate(b, k)) continue;
+        if (!is_candidate(b, k) || (sets && sets[k.i])) continue;
         sn_launch launch = sn_kern_launch(b->m, k);
         member e = {.at = i, .level = b->order.level[i], .k = k, .blocks = sn_ix_value(b->m, launch.grid)};
         e.constant = constant[i];

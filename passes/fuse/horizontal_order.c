@@ -47,8 +47,12 @@ static void depend(finder *f, uint32_t k, uint32_t on) {
     SN_PUSH(f->scratch, &f->pred, on);
 }
 
+/* An alternative stores what the kernel that it stands behind stores: it comes after that, and nobody needs it. */
 static void find_predecessors(finder *f, uint32_t k) {
-    sn_kern kern = f->m->kernels.at[k];
+    sn_kern kern = f->m->kernels.at[k], first = sn_kern_get(f->m, kern)->alternative_of;
+    for (uint32_t i = k; i-- > 0 && first.i;)
+        if (sn_kern_eq(f->m->kernels.at[i], first)) depend(f, k, i);
+    if (first.i) return;
     for (sn_stmt s = sn_stmt_walk_first(f->m, kern); s.i; s = sn_stmt_walk_next(f->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(f->m, s);
         if (!r->buf.i) continue;

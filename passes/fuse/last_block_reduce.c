@@ -27,6 +27,7 @@ typedef struct pair {
     sn_kern first, last;
     uint32_t at_first, at_last; /* their positions when the pass began */
     sn_users *users;
+    const bool *sets;     /* kernels by id: those with alternatives, which stay as they are; NULL: there are none */
     const bool *constant; /* kernels by position: what runs once gets no tail that runs each time */
     sn_stmt grid_first, grid_last;
     int64_t groups;         /* blocks of the second kernel */
@@ -149,6 +150,7 @@ static bool look(pair *p, uint32_t at) {
     if (p->at_first == UINT32_MAX) return false;
     if (p->constant[p->at_first] != p->constant[at]) return false;
     p->first = m->kernels.at[p->at_first];
+    if (p->sets && (p->sets[p->first.i] || p->sets[p->last.i])) return false;
     if (!sn_kern_get(m, p->first)->scheduled || !sn_kern_get(m, p->last)->scheduled) return false;
     p->grid_first = only_grid(m, p->first);
     if (!p->grid_first.i || !p->grid_last.i || !same_blocks(m, p->first, p->last) || !can_move(p)) return false;
@@ -157,8 +159,8 @@ static bool look(pair *p, uint32_t at) {
            bytes_of_tail(p) <= SN_TAIL_BYTES;
 }
 
-uint32_t sn_kern_tail_of(sn_pass_ctx *cx, sn_users *users, const bool *constant, uint32_t at) {
-    pair p = {.cx = cx, .m = cx->m, .users = users, .constant = constant};
+uint32_t sn_kern_tail_of(sn_pass_ctx *cx, sn_users *users, const bool *constant, const bool *sets, uint32_t at) {
+    pair p = {.cx = cx, .m = cx->m, .users = users, .sets = sets, .constant = constant};
     return look(&p, at) ? p.at_first : UINT32_MAX;
 }
 
@@ -192,9 +194,9 @@ sn_status sn_pass_last_block_reduce(sn_pass_ctx *cx, bool *changed) {
     sn_kern_list left = {0};
     sn_users users;
     sn_users_find(&users, m, cx->scratch);
-    const bool *constant = sn_kerns_constant(m, cx->scratch);
+    const bool *constant = sn_kerns_constant(m, cx->scratch), *sets = sn_kerns_of_sets(m, cx->scratch);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        pair p = {.cx = cx, .m = m, .users = &users, .constant = constant};
+        pair p = {.cx = cx, .m = m, .users = &users, .sets = sets, .constant = constant};
         if (look(&p, i) && try_pair(&p)) *changed = true;
         else SN_PUSH(&m->arena, &left, m->kernels.at[i]);
     }

@@ -6,6 +6,6 @@
 
 /* Position of the kernel whose tail the one at position `at` may become; UINT32_MAX: none. constant: of
  * sn_kerns_constant. Linear in the statements of the kernel. */
-uint32_t sn_kern_tail_of(sn_pass_ctx *cx, sn_users *users, const bool *constant, uint32_t at);
+uint32_t sn_kern_tail_of(sn_pass_ctx *cx, sn_users *users, const bool *constant, const bool *sets, uint32_t at);
 
 #endif

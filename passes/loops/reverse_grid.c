@@ -116,8 +116,10 @@ static int64_t same_way(const walker *before, const walker *w) {
 /* Of the kernels before position `at` that the cache still knows something of: the last one that touches more than stays. */
 static bool should_reverse(sn_pass_ctx *cx, uint32_t at, const walker *w) {
     int64_t cache = (int64_t)cx->target->cache_bytes, between = 0;
+    sn_kern instead_of = sn_kern_get(cx->m, w->k)->alternative_of;
     for (uint32_t i = at; i-- > 0 && between < cache / 2;) {
         sn_kern k = cx->m->kernels.at[i];
+        if (sn_kern_get(cx->m, k)->alternative_of.i || sn_kern_eq(k, instead_of)) continue;
         int64_t bytes = bytes_touched(cx->m, k);
         if (bytes > cache / 2) {
             walker before = look(cx->m, k);

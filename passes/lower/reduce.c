@@ -9,7 +9,7 @@
  *
  * All pairs of two lists are more than the lists: what is made of pairs costs a CPU and a GPU more to store and to load
  * than to make. So a reduction whose result is larger than what it is made of needs no memory where
- *   - it is over no more than MOST_WRITTEN elements (coordinates): these are combined where the result is read, as if it were
+ *   - it is over no more than PAIRS_WRITTEN elements (coordinates): these are combined where the result is read, as if it were
  *     elementwise;
  *   - it is longer, on the CPU, and one reduction alone reads it, each element once: it becomes a nest in that one's
  *     nest, if there are rows for all lanes of all cores, and no more steps than stay in the nearest cache.
@@ -19,9 +19,8 @@
  *
  * Relies on element.c for what is reduced. Cost: linear in the nodes.
  */
+#include "passes/base/constants.h"
 #include "passes/lower/lower.h"
-
-enum { MOST_WRITTEN = 8, SHARED_OPS = 8, MOST_NESTED = 512 };
 
 /* ---- which ones need no memory ---- */
 
@@ -52,7 +51,7 @@ bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x) {
 bool sn_lower_is_written(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     int64_t steps = sn_lower_reduced(lw, x);
-    return sn_combs[combiner(n)].states == 1 && steps >= 1 && steps <= MOST_WRITTEN && sn_lower_is_of_pairs(lw, x);
+    return sn_combs[combiner(n)].states == 1 && steps >= 1 && steps <= SN_PAIRS_WRITTEN && sn_lower_is_of_pairs(lw, x);
 }
 
 /* The reductions below x that stand in a nest over its elements: each element of theirs is wanted once. */
@@ -62,7 +61,7 @@ static void nest_below(sn_lower *lw, sn_nd x, int64_t elements) {
     if (info->users > 1 || info->buf.i || numel(lw, x) != elements) return;
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) {
         int64_t steps = sn_lower_reduced(lw, x);
-        if (info->realized && !info->order && steps > 1 && steps <= MOST_NESTED && sn_lower_is_of_pairs(lw, x))
+        if (info->realized && !info->order && steps > 1 && steps <= SN_PAIRS_NESTED && sn_lower_is_of_pairs(lw, x))
             info->realized = false;
         return;
     }
@@ -114,7 +113,7 @@ void sn_lower_note_spread(sn_lower *lw, sn_nd x) {
             continue;
         }
         info->written |= in->written;
-        if (times > 1 && few && (in->written || in->ops >= SHARED_OPS)) info->spread = axis;
+        if (times > 1 && few && (in->written || in->ops >= SN_PAIRS_SHARED_OPS)) info->spread = axis;
         else if (aligned && times == 1 && in->spread) info->spread = in->spread;
     }
 }

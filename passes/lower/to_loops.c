@@ -30,19 +30,10 @@
  * size, memoised per kernel. What a kernel computes for an element is in element.c, matrix products are in contract.c,
  * sorts in sort.c. Relies on `decompose` having run: a composite is an error of the pipeline.
  */
+#include "passes/base/constants.h"
 #include "passes/lower/lower.h"
 
 #include <string.h>
-
-enum {
-    REALIZE_READS = 4,
-    REALIZE_OPS = 30,
-    MAX_READS = 8,
-    MAX_OPS = 100,
-    SATURATED = 1000,
-    PACKED_OPS = 4,
-    PACKED_USES = 64
-};
 
 /* ---- which nodes are realized ---- */
 
@@ -70,7 +61,7 @@ static bool is_packed_once(const sn_lower *lw, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_lower_node *info = &lw->nodes[n->in[k].i];
     if (n->op != SN_OP_MATMUL || lw->cx->target->is_gpu || info->attention || info->within) return false;
-    return info->ops <= PACKED_OPS && sn_graph_matmul_uses(lw->m, x, k) <= PACKED_USES &&
+    return info->ops <= SN_PACKED_OPS && sn_graph_matmul_uses(lw->m, x, k) <= SN_PACKED_USES &&
            sn_lower_is_of_pairs(lw, n->in[k]);
 }
 
@@ -102,7 +93,7 @@ static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
 
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
 static uint32_t own_ops(const sn_node_rec *n) {
-    if (n->op == SN_OP_RANDOM) return REALIZE_OPS;
+    if (n->op == SN_OP_RANDOM) return SN_REALIZE_OPS;
     return sn_lower_is_view_or_source(n) ? 0 : 1;
 }
 
@@ -176,9 +167,10 @@ static void align_operand(sn_lower *lw, sn_nd x) {
 static void decide_windowed(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     int64_t size = sn_node_int(lw->m, x, SN_ATTR_SIZE, 1), step = sn_node_int(lw->m, x, SN_ATTR_STEP, 1);
-    int64_t times = (size - 1) / step + 1, ops = info->ops * (times < SATURATED ? times : SATURATED);
-    info->ops = ops > SATURATED ? SATURATED : (uint32_t)ops;
-    if (ops <= REALIZE_OPS || times < 2) return;
+    int64_t times = (size - 1) / step + 1,
+            ops = info->ops * (times < SN_REALIZE_SATURATED ? times : SN_REALIZE_SATURATED);
+    info->ops = ops > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : (uint32_t)ops;
+    if (ops <= SN_REALIZE_OPS || times < 2) return;
     sn_nd base = sn_node_get(lw->m, x)->in[0];
     while (!lw->nodes[base.i].realized && is_pad_or_view(sn_node_get(lw->m, base)))
         base = sn_node_get(lw->m, base)->in[0];
@@ -265,7 +257,7 @@ static void decide_reduction(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     bool written = sn_lower_is_written(lw, x);
     uint32_t ops = written ? info->ops * (uint32_t)sn_lower_reduced(lw, x) : 0;
-    info->written = written && ops <= MAX_OPS && info->reads <= MAX_READS;
+    info->written = written && ops <= SN_REALIZE_MOST_OPS && info->reads <= SN_REALIZE_MOST_READS;
     info->realized = !info->within && !info->written;
     if (info->written) info->ops = ops;
     if (!info->realized) return;
@@ -331,8 +323,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         ops += in->realized ? 0 : in->ops;
         reads += in->realized ? 1 : in->reads;
     }
-    info->ops = ops > SATURATED ? SATURATED : ops;
-    info->reads = reads > SATURATED ? SATURATED : reads;
+    info->ops = ops > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : ops;
+    info->reads = reads > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : reads;
     if (info->attention || (info->within && n->op == SN_OP_MATMUL))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) realize_below(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
@@ -354,8 +346,10 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
-    if (info->users > 1 && !info->drawn && (reads > REALIZE_READS || info->ops > REALIZE_OPS)) info->realized = true;
-    if (reads > MAX_READS || info->ops > MAX_OPS || pays_once(lw, x) || info->joined) info->realized = true;
+    if (info->users > 1 && !info->drawn && (reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
+        info->realized = true;
+    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined)
+        info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
 }
 

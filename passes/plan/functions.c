@@ -89,10 +89,10 @@ static bool is_boxed(const sn_module *m, sn_stmt s) {
     return false;
 }
 
-static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *args, const uint32_t *number) {
+/* The whole image for a convolution of a library: is_conv. */
+static bool widen_all(window *all, const outliner *o, sn_kern k, const uint32_t *number) {
     sn_module *m = o->m;
-    window *all = SN_NEWN(o->cx->scratch, window, args->n);
-    bool library = sn_kern_is_library(sn_kern_get(m, k)), is_conv = false; /* of whole images */
+    bool library = sn_kern_is_library(sn_kern_get(m, k)), is_conv = false;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *st = sn_stmt_get(m, s);
         if (!st->buf.i || !number[st->buf.i]) continue;
@@ -101,6 +101,16 @@ static window *find_windows(const outliner *o, sn_kern k, const sn_arg_list *arg
         is_conv |= library && st->has_mask;
         widen(&all[number[st->buf.i] - 1], sn_ix_range(m, st->ix), wide);
     }
+    return is_conv;
+}
+
+/* Of a kernel and its alternatives: what any of them may touch. */
+static window *find_windows(const outliner *o, const sn_kern_list *set, const sn_arg_list *args,
+                            const uint32_t *number) {
+    sn_module *m = o->m;
+    window *all = SN_NEWN(o->cx->scratch, window, args->n);
+    bool is_conv = false;
+    for (uint32_t k = 0; k < set->n; k++) is_conv |= widen_all(all, o, set->at[k], number);
     for (uint32_t i = 0; i < args->n; i++) {
         const sn_buf_rec *b = sn_buf_get(m, args->at[i].buf);
         if (is_conv) all[i] = (window){0};
@@ -121,20 +131,10 @@ static void fit_formal(sn_module *m, sn_buf_rec *f, const window *w) {
     f->shape[0] = f->size;
 }
 
-static void add_formals(outliner *o, sn_arg_list *args, sn_kern k, uint32_t *number, uses *of) {
+/* What the kernel touches becomes its formals; stores count for their storage. */
+static void touch_formals(outliner *o, const sn_arg_list *args, sn_kern k, const uint32_t *number, uses *of) {
     sn_module *m = o->m;
-    sn_kern_rec *r = sn_kern_get(m, k);
-    const sn_buf_list params = r->params;
-    r->params = (sn_buf_list){0};
-    for (uint32_t i = 0; i < params.n; i++) {
-        const sn_buf_rec *b = sn_buf_get(m, params.at[i]);
-        SN_PUSH(&m->arena, args, ((sn_arg){params.at[i], 0}));
-        number[params.at[i].i] = i + 1;
-        of[o->storage[params.at[i].i].i].arguments++;
-        sn_formal_new(m, k, b->name, b);
-    }
-    const window *windows = find_windows(o, k, args, number);
-    for (uint32_t i = 0; i < args->n; i++) args->at[i].offset = windows[i].least;
+    const sn_kern_rec *r = sn_kern_get(m, k);
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         sn_stmt_rec *st = sn_stmt_get(m, s);
         if (!st->buf.i || !number[st->buf.i]) continue;
@@ -144,13 +144,37 @@ static void add_formals(outliner *o, sn_arg_list *args, sn_kern k, uint32_t *num
         st->ix = sn_ix_addc(m, st->ix, -args->at[i].offset);
         sn_buf_get(m, st->buf)->role |= sn_stores(st) ? SN_ROLE_OUT : SN_ROLE_IN;
     }
+}
+
+static void make_formals(outliner *o, sn_kern k, const sn_arg_list *args) {
+    sn_kern_get(o->m, k)->params = (sn_buf_list){0};
     for (uint32_t i = 0; i < args->n; i++) {
-        sn_buf_rec *f = sn_buf_get(m, r->params.at[i]);
-        const uses *u = &of[o->storage[args->at[i].buf.i].i];
-        f->noalias = u->arguments == 1;
-        f->invariant = !u->stores && sn_buf_get(m, args->at[i].buf)->scope != SN_BUF_OUTPUT;
-        fit_formal(m, f, &windows[i]);
+        const sn_buf_rec *b = sn_buf_get(o->m, args->at[i].buf);
+        sn_formal_new(o->m, k, b->name, b);
     }
+}
+
+/* Of a kernel and its alternatives, which have the same ones. */
+static void add_formals(outliner *o, sn_arg_list *args, const sn_kern_list *set, uint32_t *number, uses *of) {
+    sn_module *m = o->m;
+    const sn_buf_list params = sn_kern_get(m, set->at[0])->params;
+    for (uint32_t i = 0; i < params.n; i++) {
+        SN_PUSH(&m->arena, args, ((sn_arg){params.at[i], 0}));
+        number[params.at[i].i] = i + 1;
+        of[o->storage[params.at[i].i].i].arguments++;
+    }
+    for (uint32_t k = 0; k < set->n; k++) make_formals(o, set->at[k], args);
+    const window *windows = find_windows(o, set, args, number);
+    for (uint32_t i = 0; i < args->n; i++) args->at[i].offset = windows[i].least;
+    for (uint32_t k = 0; k < set->n; k++) touch_formals(o, args, set->at[k], number, of);
+    for (uint32_t k = 0; k < set->n; k++)
+        for (uint32_t i = 0; i < args->n; i++) {
+            sn_buf_rec *f = sn_buf_get(m, sn_kern_get(m, set->at[k])->params.at[i]);
+            const uses *u = &of[o->storage[args->at[i].buf.i].i];
+            f->noalias = u->arguments == 1;
+            f->invariant = !u->stores && sn_buf_get(m, args->at[i].buf)->scope != SN_BUF_OUTPUT;
+            fit_formal(m, f, &windows[i]);
+        }
     for (uint32_t i = 0; i < args->n; i++) {
         number[args->at[i].buf.i] = 0;
         of[o->storage[args->at[i].buf.i].i] = (uses){0};
@@ -168,10 +192,11 @@ static known *find(outliner *o, uint64_t hash) {
     return &o->slots[s];
 }
 
-/* The kernel that k is equal to: itself when it is the first. */
-static sn_kern first_equal(outliner *o, sn_kern k) {
+/* The kernel that k is equal to: itself when it is the first. Alternatives are part of what it is. */
+static sn_kern first_equal(outliner *o, const sn_kern_list *set) {
+    sn_kern k = set->at[0];
     sn_text_clear(&o->text);
-    sn_kern_print_plain(&o->text, o->m, k);
+    for (uint32_t i = 0; i < set->n; i++) sn_kern_print_plain(&o->text, o->m, set->at[i]);
     uint64_t hash = sn_hash_bytes(0, o->text.s, o->text.n);
     known *n = find(o, hash);
     if (!n->kern.i) *n = (known){sn_strndup(o->cx->scratch, o->text.s, o->text.n), o->text.n, hash, k};
@@ -179,9 +204,20 @@ static sn_kern first_equal(outliner *o, sn_kern k) {
     return n->kern;
 }
 
-void sn_plan_functions(sn_pass_ctx *cx) {
+/* A kernel and its alternatives. */
+static sn_kern_list set_of(const outliner *o, const sn_kern_list *alternatives, sn_kern k) {
+    sn_kern_list set = {0};
+    SN_PUSH(o->cx->scratch, &set, k);
+    for (uint32_t i = 0; i < alternatives->n; i++)
+        if (sn_kern_eq(sn_kern_get(o->m, alternatives->at[i])->alternative_of, k))
+            SN_PUSH(o->cx->scratch, &set, alternatives->at[i]);
+    return set;
+}
+
+void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives) {
     sn_module *m = cx->m;
-    uint32_t n = 0, cap = 16;
+    uint32_t cap = 16;
+    sn_kern_list stay = {0};
     while (cap < 2 * m->kernels.n) cap *= 2;
     outliner o = {.cx = cx, .m = m, .slot_cap = cap, .slots = SN_NEWN(cx->scratch, known, cap)};
     find_storage(&o);
@@ -191,11 +227,12 @@ void sn_plan_functions(sn_pass_ctx *cx) {
     for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
         sn_step *s = &m->wrap.steps.at[i];
         if (s->kind != SN_STEP_CALL) continue;
-        add_formals(&o, &s->args, s->kern, number, of);
-        sn_kern stays = first_equal(&o, s->kern);
-        if (sn_kern_eq(stays, s->kern)) m->kernels.at[n++] = s->kern; /* calls have the order of m->kernels */
+        const sn_kern_list set = set_of(&o, alternatives, s->kern);
+        add_formals(&o, &s->args, &set, number, of);
+        sn_kern stays = first_equal(&o, &set);
+        for (uint32_t k = 0; k < set.n && sn_kern_eq(stays, s->kern); k++) SN_PUSH(&m->arena, &stay, set.at[k]);
         s->kern = stays;
     }
-    m->kernels.n = n;
+    m->kernels = stay; /* calls have the order of the kernels */
     sn_text_free(&o.text);
 }

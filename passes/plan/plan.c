@@ -70,6 +70,7 @@ typedef struct planner {
     uint32_t n_blocks[2];
     sn_ix bytes[2];    /* of both memories */
     bool free_offsets; /* temps take the storage of dead ones by offsets alone */
+    sn_kern_list alternatives; /* of kernels, in the order in which they stood */
 } planner;
 
 enum { PREPARED, WORKSPACE };
@@ -116,6 +117,16 @@ static sn_buf find_io(const planner *p, sn_buf_scope scope, uint32_t io) {
 }
 
 /* ---- lives ---- */
+
+/* Kernels that others stand for wait until those are functions. */
+static void set_alternatives_aside(planner *p) {
+    uint32_t n = 0;
+    sn_kern_list *all = &p->m->kernels;
+    for (uint32_t k = 0; k < all->n; k++)
+        if (sn_kern_get(p->m, all->at[k])->alternative_of.i) SN_PUSH(p->cx->scratch, &p->alternatives, all->at[k]);
+        else all->at[n++] = all->at[k];
+    all->n = n;
+}
 
 /* The first kernels are then those of the prepare part: they need nothing of the others. */
 static void order_kernels(planner *p) {
@@ -195,10 +206,21 @@ static void heap_drop(buf_heap *h) {
     h->at[i] = last;
 }
 
+/* In the kernel and in all its alternatives, of which any may run. */
+static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to) {
+    if (!sn_plan_in_place(p->cx, k, from, to)) return false;
+    for (uint32_t i = 0; i < p->alternatives.n; i++) {
+        sn_kern other = p->alternatives.at[i];
+        if (sn_kern_eq(sn_kern_get(p->m, other)->alternative_of, k) && !sn_plan_in_place(p->cx, other, from, to))
+            return false;
+    }
+    return true;
+}
+
 /* A temp that dies in the kernel at hand and may be overwritten by b. Other segments are other blocks. */
 static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
     sn_buf from = p->dying[p->segment[b.i]];
-    while (from.i && !(may_give(p, from) && sn_plan_in_place(p->cx, k, from, b))) from = p->next_dying[from.i];
+    while (from.i && !(may_give(p, from) && in_place(p, k, from, b))) from = p->next_dying[from.i];
     return from;
 }
 
@@ -281,9 +303,9 @@ static void find_chains(planner *p) {
             sn_buf b = params->at[i];
             if (life_of(p, b)->first != k || !may_take(p, b)) continue;
             sn_buf from = dying_operand(p, kern, b);
-            bool in_place = from.i != 0;
-            if (!in_place) from = dead_buffer(p, k, b);
-            if (from.i) link_lives(p, from, b, in_place);
+            bool overwrites = from.i != 0;
+            if (!overwrites) from = dead_buffer(p, k, b);
+            if (from.i) link_lives(p, from, b, overwrites);
         }
     }
 }
@@ -426,6 +448,7 @@ static int64_t find_places(planner *p, int64_t *least) {
  * less to choose from: where they miss what is in use at once, they may choose alone. */
 static int64_t find_best_places(planner *p) {
     int64_t least, ignored;
+    set_alternatives_aside(p);
     for (int i = 0; i < 2; i++) p->blocks[i] = SN_NEWN(p->cx->scratch, sn_plan_block, p->m->bufs.count);
     order_kernels(p);
     int64_t bytes = find_places(p, &least);
@@ -472,7 +495,7 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     say_chains(&p);
     lower_alignment(&p);
     build_wrapper(&p);
-    sn_plan_functions(cx);
+    sn_plan_functions(cx, &p.alternatives);
     *changed = true;
     return m->env->status;
 }

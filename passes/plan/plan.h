@@ -22,7 +22,8 @@ sn_ix sn_plan_offsets(int64_t *least, sn_pass_ctx *cx, sn_plan_block *blocks, ui
 /* plan.c: bytes of the workspace with the kernels in the order in which they are; changes nothing. Sizes are no symbols. */
 int64_t sn_plan_workspace(sn_pass_ctx *cx);
 
-/* functions.c: the kernels that the wrapper calls become functions, and equal ones one. */
-void sn_plan_functions(sn_pass_ctx *cx);
+/* functions.c: the kernels that the wrapper calls become functions, and equal ones one. alternatives: of those kernels
+ * (sn_kern_rec.alternative_of), which stand behind them again. */
+void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives);
 
 #endif

@@ -17,7 +17,10 @@
 #include <string.h>
 
 #include "ir/base/text.h"
+#include "ir/loop/access.h"
+#include "ir/loop/build.h"
 #include "passes/schedule/alone.h"
+#include "passes/schedule/members.h"
 
 typedef struct scheduler {
     sn_sched_class cls;
@@ -120,11 +123,14 @@ static sn_status check_fields(sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned
     return SN_OK;
 }
 
-static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+/* *decided becomes true where the header does not come from the model. */
+static sn_status choose(const scheduler **out, sn_sched_list *headers, sn_pass_ctx *cx, const sn_schedule_shape *sh,
+                        bool *decided) {
     sn_kern k = cx->m->kernels.at[sh->at];
     sn_sched pinned = sn_kern_get(cx->m, k)->sched, open = {.cls = SN_SCHED_NONE};
     follow(cx, sh, &pinned);
     SN_TRY(obey_decision(&pinned, cx, sh));
+    *decided |= pinned.cls != SN_SCHED_NONE;
     SN_TRY(check_fields(cx, k, &pinned));
     SN_TRY(ask(out, headers, cx, k, sh, &pinned));
     if (!*out) SN_TRY(ask(out, headers, cx, k, sh, &open));
@@ -228,7 +234,8 @@ sn_status sn_schedule_first(sn_sched *out, double *cycles, sn_pass_ctx *cx, uint
     const scheduler *by;
     sn_users_find(&users, cx->m, cx->scratch);
     SN_TRY(sn_schedule_look(&sh, cx, &users, at));
-    SN_TRY(choose(&by, &headers, cx, &sh));
+    bool unused = false;
+    SN_TRY(choose(&by, &headers, cx, &sh, &unused));
     *out = headers.at[0];
     *cycles = 0;
     return cx->target->is_gpu ? estimate(cycles, cx, &sh, by, out) : SN_OK;
@@ -305,14 +312,59 @@ sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched
 
 /* ---- the pass ---- */
 
-static sn_status schedule_kernel(sn_pass_ctx *cx, const sn_users *users, uint32_t at) {
+/* Who has proposed headers of that class for the kernel: the first row that applies. */
+static const scheduler *row_of(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched_class cls) {
+    const char *why_not;
+    const scheduler *by = SCHEDULERS;
+    while (by->cls != cls || !may_bind(by, sh) || !by->applies(&why_not, cx, k, sh)) by++;
+    return by;
+}
+
+/* The kernel once more, bound as the header says. */
+static sn_status add_alternative(sn_kern_list *out, sn_pass_ctx *cx, const sn_schedule_shape *of,
+                                 const sn_sched *sched) {
+    sn_module *m = cx->m;
+    sn_kern k = m->kernels.at[of->at], copy = sn_kern_clone(m, k);
+    sn_kern_rec *r = sn_kern_get(m, copy);
+    const scheduler *by = row_of(cx, k, of, sched->cls);
+    sn_pass_ctx quiet = *cx;
+    sn_schedule_shape sh;
+    quiet.remark = NULL;
+    const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, k)->name, sn_sched_kind(sched));
+    r->name = sn_fresh_name(&m->arena, &m->kern_names, name, "k");
+    sn_names_put(&m->kern_names, r->name, copy.i);
+    r->note = sn_kern_get(m, k)->note;
+    r->alternative_of = k;
+    m->kernels.at[of->at] = copy;
+    sn_status st = sn_schedule_look(&sh, &quiet, of->users, of->at);
+    if (st == SN_OK) bind(&quiet, copy, &sh, by, *sched);
+    m->kernels.at[of->at] = k;
+    SN_PUSH(cx->scratch, out, copy);
+    return st;
+}
+
+/* What other schedules the kernel gets; they are bound before it is. */
+static sn_status add_alternatives(sn_kern_list *out, sn_pass_ctx *cx, const sn_schedule_shape *sh, const scheduler *by,
+                                  const sn_sched *first) {
+    sn_sched_list members = {0};
+    double cycles;
+    SN_TRY(estimate(&cycles, cx, sh, by, first));
+    SN_TRY(sn_schedule_members(&members, cx, sh, first, cycles));
+    for (uint32_t i = 0; i < members.n; i++) SN_TRY(add_alternative(out, cx, sh, &members.at[i]));
+    return SN_OK;
+}
+
+/* more: alternatives, which stand in no list yet; NULL: none are wanted. */
+static sn_status schedule_kernel(sn_kern_list *more, sn_pass_ctx *cx, const sn_users *users, uint32_t at) {
     sn_kern k = cx->m->kernels.at[at];
     sn_schedule_shape sh;
     sn_sched_list headers = {0};
     const scheduler *by;
     SN_TRY(sn_schedule_look(&sh, cx, users, at));
-    SN_TRY(choose(&by, &headers, cx, &sh));
+    bool decided = sn_kern_get(cx->m, k)->sched.cls != SN_SCHED_NONE;
+    SN_TRY(choose(&by, &headers, cx, &sh, &decided));
     SN_TRY(compare(cx, &sh, by, &headers));
+    if (more && !decided) SN_TRY(add_alternatives(more, cx, &sh, by, &headers.at[0]));
     bind(cx, k, &sh, by, headers.at[0]);
     if (by->cls != SN_SCHED_LIBRARY) sn_schedule_explain(cx, k, &sn_kern_get(cx->m, k)->sched);
     return cx->m->env->status;
@@ -327,11 +379,15 @@ static bool is_done(sn_pass_ctx *cx, sn_kern k) {
 
 sn_status sn_pass_schedule(sn_pass_ctx *cx, bool *changed) {
     sn_users users;
+    sn_kern_list more = {0};
+    bool wants_more = cx->choosing && cx->choosing->multi != SN_MULTI_OFF && cx->target->is_gpu;
+    const bool *constant = wants_more ? sn_kerns_constant(cx->m, cx->scratch) : NULL;
     sn_users_find(&users, cx->m, cx->scratch);
     for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
         if (is_done(cx, cx->m->kernels.at[i])) continue;
-        SN_TRY(schedule_kernel(cx, &users, i));
+        SN_TRY(schedule_kernel(wants_more && !constant[i] ? &more : NULL, cx, &users, i));
         *changed = true;
     }
+    for (uint32_t i = 0; i < more.n; i++) SN_PUSH(&cx->m->arena, &cx->m->kernels, more.at[i]);
     return cx->m->env->status;
 }

@@ -303,6 +303,19 @@ Test(tune, record_is_found_again) {
 }
 
 /* Cut off at every length: never a choice, and one line that names the file. */
+/* A folder that was listed is not asked about what was not there. */
+Test(tune, folder_is_listed_once) {
+    sn_record_place place = place_of("H200"), before = place_of("H200"), none = {0};
+    cr_assert_eq(sn_record_list(&before, &arena), 0);
+    sn_record_save(&place, PRODUCT, &one, 0);
+    cr_assert_null(find(&before));
+    cr_assert_eq(sn_record_list(&place, &arena), 1);
+    cr_assert_str_eq(find(&place), "decompose_k parts=16");
+    double us;
+    cr_assert_null(sn_record_find(&us, &place, "another", &arena));
+    cr_assert_eq(sn_record_list(&none, &arena), 0);
+}
+
 Test(tune, record_that_is_cut_off) {
     sn_record_place place = place_of("H200");
     sn_record_save(&place, PRODUCT, &one, 0);
