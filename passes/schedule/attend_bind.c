@@ -18,6 +18,7 @@
 #include "passes/schedule/attend_bind.h"
 #include "passes/schedule/figures.h"
 
+enum { EIGHT = 8 /* exponentials of which `special` counts */ };
 enum { SCORES_LARGE = 28 /* 2^28: numbers are 16 apart, so that a factor is at most 2^8 */ };
 
 typedef sn_attend_binding binding;
@@ -141,10 +142,29 @@ void sn_attend_open_rows(binding *o, sn_cursor *at, sn_ix *h, sn_ix *r) {
     *r = open_loop(o, at, "r", 2, SN_AXIS_UNROLL);
 }
 
+/* Scores are of both kinds: exponentials by special functions, and, behind those, by polynomials. */
+typedef struct kind {
+    sn_lop exp2;
+    int64_t from, blocks; /* of scores, side by side */
+} kind;
+
+static uint32_t kinds_of(const binding *o, kind *out) {
+    int64_t all = o->scores.tiles_n, special = o->b.sc->special, few = special ? (all * special + EIGHT / 2) / EIGHT : all;
+    uint32_t n = 0;
+    if (few > 0) out[n++] = (kind){SN_LOP_EXP2_NORMAL, 0, few};
+    if (few < all) out[n++] = (kind){SN_LOP_EXP2_FMA, few, all - few};
+    return n;
+}
+
+
 /* Loops over what it has of a row of scores, innermost pairs of neighbours: j-th block, element e of it. */
-void sn_attend_open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
-    *j = open_loop(o, at, "j", o->scores.tiles_n, SN_AXIS_UNROLL);
+static void open_pairs(binding *o, sn_cursor *at, const kind *of, sn_ix r, sn_ix *j, sn_ix *e) {
+    *j = sn_ix_addc(o->b.m, open_loop(o, at, "j", of->blocks, SN_AXIS_UNROLL), of->from);
     *e = sn_ix_fma(o->b.m, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
+}
+
+void sn_attend_open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
+    open_pairs(o, at, &(kind){.blocks = o->scores.tiles_n}, r, j, e);
 }
 
 void sn_attend_store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
@@ -189,18 +209,24 @@ static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return sn_ix_fma(o->b.m, 
 
 static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b, at, buf); }
 
-/* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x +
- * 1) also near 0. */
-sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
+/* What counts of a score is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x + 1) also near
+ * 0. */
+static bool is_short_tanh(const sn_attend *a) {
     enum { MOST_WEIGHT = 256 };
+    const sn_stmt_rec *r = sn_stmt_get(a->m, sn_val_get(a->m, a->score)->def);
+    return r->op == SN_LOP_TANH && r->dtype == SN_F32 && a->factor <= MOST_WEIGHT;
+}
+
+sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p, sn_lop exp2) {
+    enum { NEAR_ONE = 64 /* 1 - 2/(2^64 + 1) is 1 */ };
     sn_module *m = o->b.m;
     sn_cursor at = p->at;
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, o->a->score)->def);
-    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
-        return sn_contraction_copy(p, o->a->score);
+    if (!is_short_tanh(o->a)) return sn_contraction_copy(p, o->a->score);
     sn_val x = sn_contraction_copy(p, r->in[0]), one = sn_put_const(m, at, SN_F32, 1);
     x = sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, 2 * SN_LOG2_E));
-    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, x), one);
+    if (exp2 == SN_LOP_EXP2_FMA) x = sn_put_op2(m, at, SN_LOP_MIN, x, sn_put_const(m, at, SN_F32, NEAR_ONE));
+    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, exp2, x), one);
     sn_val part = sn_put_op1(m, at, SN_LOP_RECIPROCAL, sum);
     part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_const(m, at, SN_F32, -2));
     return sn_put_op2(m, at, SN_LOP_ADD, part, one);
@@ -214,12 +240,12 @@ typedef struct spot {
 } spot;
 
 /* Loops over the scores of a thread; *at moves inside. What is copied there is loaded for rows and keys that exist. */
-static void open_scores(binding *o, sn_cursor *at, spot *out) {
+static void open_scores(binding *o, sn_cursor *at, const kind *of, spot *out) {
     sn_attend *a = o->a;
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, at), h, r, j, e;
     sn_attend_open_rows(o, at, &h, &r);
-    sn_attend_open_pairs(o, at, r, &j, &e);
+    open_pairs(o, at, of, r, &j, &e);
     out->row = sn_mma_row(m, &o->scores, x, h, e);
     out->key = sn_mma_column(m, &o->scores, x, j, e);
     sn_ix row = sn_ix_add(m, o->b.row, out->row), key = sn_ix_add(m, o->keys, out->key);
@@ -236,7 +262,7 @@ void sn_attend_put_loads(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     spot s;
     if (!sn_attend_loaded(a, false)) return;
-    open_scores(o, &at, &s);
+    open_scores(o, &at, &(kind){.blocks = o->scores.tiles_n}, &s);
     for (uint32_t i = 0; i < a->n_loads; i++) {
         if (a->boxed[i]) continue;
         sn_val x = sn_stmt_get(o->b.m, a->loads[i])->result;
@@ -244,18 +270,26 @@ void sn_attend_put_loads(binding *o, sn_cursor at) {
     }
 }
 
-/* f of each score. */
-void sn_attend_put_function(binding *o, sn_cursor at) {
+/* f of each score of a kind. */
+static void put_function(binding *o, sn_cursor at, const kind *of) {
     const sn_attend *a = o->a;
     spot s;
-    if (sn_val_eq(a->score, a->sum)) return;
-    open_scores(o, &at, &s);
+    open_scores(o, &at, of, &s);
     s.p.became[a->sum.i] = sn_put_load(o->b.m, at, o->s, s.own);
     for (uint32_t i = 0; i < a->n_loads; i++) {
         sn_ix from = a->boxed[i] ? loaded_at(o, i, s.row, s.key) : s.own;
         s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], from);
     }
-    sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p));
+    sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p, of->exp2));
+}
+
+/* Kinds differ in their exponentials. */
+void sn_attend_put_function(binding *o, sn_cursor at) {
+    const sn_attend *a = o->a;
+    kind kinds[2] = {{SN_LOP_EXP2_NORMAL, 0, o->scores.tiles_n}};
+    if (sn_val_eq(a->score, a->sum)) return;
+    uint32_t n = is_short_tanh(a) ? kinds_of(o, kinds) : 1;
+    for (uint32_t i = 0; i < n; i++) put_function(o, at, &kinds[i]);
 }
 
 /* The score where e is not negative, else -inf. */
@@ -313,6 +347,18 @@ sn_val sn_attend_put_factor(binding *o, sn_cursor at, sn_val most) {
     return sn_put_op3(m, at, SN_LOP_SELECT, good, put_f32(o, at, o->scale), put_f32(o, at, ldexp(1, exponent)));
 }
 
+/* The maximum of a row: the one before where no weight is above 2^8 with it. */
+static sn_val put_kept(binding *o, sn_cursor at, sn_ix own, sn_val before, sn_val now) {
+    enum { GROWTH = 8 };
+    sn_module *m = o->b.m;
+    sn_val factor = sn_put_load(m, at, o->factor, own), shift = sn_put_load(m, at, o->shift, own);
+    sn_val over = sn_put_op2(m, at, SN_LOP_SUB, sn_put_op2(m, at, SN_LOP_MUL, now, factor), shift);
+    sn_val small = sn_put_op2(m, at, SN_LOP_LE, over, put_f32(o, at, GROWTH));
+    sn_val kept = sn_put_op3(m, at, SN_LOP_SELECT, small, before, now);
+    sn_val first = sn_put_op2(m, at, SN_LOP_EQ, before, put_f32(o, at, -INFINITY));
+    return sn_put_op3(m, at, SN_LOP_SELECT, first, now, kept);
+}
+
 void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, l;
@@ -322,6 +368,7 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_val most = close_reduce(o, in, group, put_over_row(o, in, neighbour(o, x, l), h, r, SN_COMB_MAX));
     sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val before = sn_put_load(m, at, o->most, own), now = sn_put_op2(m, at, SN_LOP_MAX, before, most);
+    if (o->lazy) now = put_kept(o, at, own, before, now);
     sn_val never = put_f32(o, at, -INFINITY), none = sn_put_op2(m, at, SN_LOP_EQ, now, never);
     sn_val factor = sn_attend_put_factor(o, at, now), first = sn_put_op2(m, at, SN_LOP_EQ, before, never);
     sn_val old = sn_put_op3(m, at, SN_LOP_SELECT, first, never, sn_put_load(m, at, o->shift, own));
@@ -335,21 +382,29 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_put_store(m, at, o->grown, own, grown);
 }
 
-sn_val sn_attend_put_weight(binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift) {
+static sn_val put_weight(binding *o, sn_cursor at, sn_lop exp2, sn_val score, sn_val factor, sn_val shift) {
     sn_val scaled = sn_put_op2(o->b.m, at, SN_LOP_MUL, score, factor);
-    return sn_put_op1(o->b.m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(o->b.m, at, SN_LOP_SUB, scaled, shift));
+    return sn_put_op1(o->b.m, at, exp2, sn_put_op2(o->b.m, at, SN_LOP_SUB, scaled, shift));
+}
+
+sn_val sn_attend_put_weight(binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift) {
+    return put_weight(o, at, SN_LOP_EXP2_NORMAL, score, factor, shift);
 }
 
 void sn_attend_put_weights(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
     sn_attend_open_rows(o, &at, &h, &r);
-    sn_cursor in = at;
     sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val shift = sn_put_load(m, at, o->shift, own), factor = sn_put_load(m, at, o->factor, own);
-    sn_attend_open_pairs(o, &in, r, &j, &e);
-    sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
-    sn_put_store(m, in, o->s, score, sn_attend_put_weight(o, in, sn_put_load(m, in, o->s, score), factor, shift));
+    kind kinds[2];
+    for (uint32_t i = 0, n = kinds_of(o, kinds); i < n; i++) {
+        sn_cursor in = at;
+        open_pairs(o, &in, &kinds[i], r, &j, &e);
+        sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
+        sn_val weight = put_weight(o, in, kinds[i].exp2, sn_put_load(m, in, o->s, score), factor, shift);
+        sn_put_store(m, in, o->s, score, weight);
+    }
     sn_val sum = put_over_row(o, at, x, h, r, SN_COMB_SUM), part = sn_put_load(m, at, o->part, own);
     part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_load(m, at, o->grown, own));
     sn_put_store(m, at, o->part, own, sn_put_op2(m, at, SN_LOP_ADD, part, sum));
@@ -367,9 +422,24 @@ static void put_fragment(binding *o, sn_cursor at) {
     sn_put_store(m, at, o->p, sn_mma_element(m, &o->scores, x, h, j, e), sn_put_cast(m, at, operand, weight));
 }
 
+/* Where the maximum of a row of the thread has grown; *at moves inside. */
+static void open_grown(binding *o, sn_cursor *at, sn_ix x) {
+    sn_module *m = o->b.m;
+    int64_t rows = 2 * o->b.nest.tiles_m;
+    sn_val same = {0}; /* for all of them */
+    for (int64_t i = 0; i < rows; i++) {
+        sn_ix own = sn_ix_addc(m, sn_ix_scale(m, x, rows), i);
+        sn_val one = sn_put_op2(m, *at, SN_LOP_EQ, sn_put_load(m, *at, o->grown, own), put_f32(o, *at, 1));
+        same = same.i ? sn_put_op2(m, *at, SN_LOP_AND, same, one) : one;
+    }
+    sn_ix number = sn_ix_val(m, sn_put_cast(m, *at, SN_I32, same));
+    *at = sn_at_end(o->b.k, sn_put_if(m, *at, number, sn_ix_const(m, 1)));
+}
+
 static void put_growth(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r;
+    if (o->lazy) open_grown(o, &at, x);
     sn_attend_open_rows(o, &at, &h, &r);
     sn_val grown = sn_put_load(m, at, o->grown, sn_attend_row_at(o, x, h, r));
     sn_ix j = open_loop(o, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
@@ -588,6 +658,7 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     binding o;
     sn_attend_find(&a, &why_not, cx, k);
     sn_attend_start(&o, &a, sc, &sums);
+    o.lazy = true;
     make_operands(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
@@ -596,6 +667,7 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_put_barrier(o.b.m, at);
     sn_attend_store_all(&o, at, o.most, -INFINITY);
     sn_attend_store_all(&o, at, o.shift, 0);
+    if (o.lazy) sn_attend_store_all(&o, at, o.factor, 1);
     sn_attend_store_all(&o, at, o.part, 0);
     zero(&o, at, o.sums.state);
     sn_cursor in = at;

@@ -18,6 +18,7 @@ typedef struct sn_attend_binding {
     sn_buf parts[3];         /* maximum, total and sums of rows, of each part, where several blocks share the keys */
     sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
     double scale;            /* of scores, to exponents of 2 */
+    bool lazy;               /* a maximum is taken anew only where weights would be large */
     int raised;              /* weights, their totals and sums are 2^raised times as large */
 } sn_attend_binding;
 
@@ -59,8 +60,8 @@ void sn_attend_put_totals(sn_attend_binding *o, sn_cursor at);
 
 /* ---- one score ---- */
 
-/* f of what the copier knows for a->sum; with its masks; its weight. */
-sn_val sn_attend_put_score(sn_attend_binding *o, sn_contraction_copier *p);
+/* f of what the copier knows for a->sum, with exponentials made by that operation; with its masks; its weight. */
+sn_val sn_attend_put_score(sn_attend_binding *o, sn_contraction_copier *p, sn_lop exp2);
 sn_val sn_attend_put_seen(sn_attend_binding *o, sn_cursor at, sn_ix row, sn_ix key, sn_val score);
 sn_val sn_attend_put_weight(sn_attend_binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift);
 /* The factor of scores of a row whose maximum is `most`. */
