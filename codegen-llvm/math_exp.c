@@ -29,8 +29,6 @@ static const double EXPM1_64[] = {0x1p-1,
 /* (2^f - 1) / f, |f| <= 1/2 */
 static const double EXP2_32[] = {0x1.62e43p-1,  0x1.ebfbep-3,  0x1.c6af6cp-5,
                                  0x1.3b2a54p-7, 0x1.5f089p-10, 0x1.44138ap-13};
-/* The same to 18 bits; the error is relative, 2^0 is 1. */
-static const double EXP2_SHORT_32[] = {0x1.62e12cp-1, 0x1.ec0378p-3, 0x1.c9fc48p-5, 0x1.3a02d2p-7};
 static const double TANH_32[] = {-0x1.555554p-2, 0x1.110eep-3, -0x1.b955dcp-5, 0x1.59e1c8p-6, -0x1.9ada6p-8};
 
 /* ---- parts ---- */
@@ -85,12 +83,11 @@ typedef struct two_to {
 
 #define ROUND_32 0x1.8p23
 
-static two_to exp2_parts_by(sn_em *em, lv x, const double *poly, uint32_t terms) {
+static two_to exp2_parts_f32(sn_em *em, lv x) {
     lv n = em_addc(em, x, ROUND_32), f = em_sub(em, x, em_addc(em, n, -ROUND_32));
-    return (two_to){sn_em_ibits(em, n), em_fma(em, sn_em_poly(em, f, poly, terms), f, sn_em_f(em, x, 1))};
+    return (two_to){sn_em_ibits(em, n),
+                    em_fma(em, sn_em_poly(em, f, EXP2_32, SN_COUNT(EXP2_32)), f, sn_em_f(em, x, 1))};
 }
-
-static two_to exp2_parts_f32(sn_em *em, lv x) { return exp2_parts_by(em, x, EXP2_32, SN_COUNT(EXP2_32)); }
 
 /* 2^f 2^n, n added to the exponent of 2^f: no nan, and n from -126 to 127. */
 static lv join_f32(sn_em *em, two_to t) {
@@ -172,28 +169,19 @@ lv sn_math_exp2(sn_em *em, const lv *in) {
 }
 
 /* n from -126 to 128. nan is neither normal nor negative. */
-static lv exp2_normal_by(sn_em *em, lv x, const double *poly, uint32_t terms) {
+static lv exp2_normal_f32(sn_em *em, lv x) {
     lv most = sn_em_f(em, x, 128), zero = sn_em_f(em, x, 0);
-    lv whole = join_f32(em, exp2_parts_by(em, em_select(em, em_more(em, x, 128), most, x), poly, terms));
+    lv whole = join_f32(em, exp2_parts_f32(em, em_select(em, em_more(em, x, 128), most, x)));
     lv normal = em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, -126));
     return em_select(em, normal, whole, em_select(em, em_less(em, x, 0), zero, x));
 }
 
 lv sn_math_exp2_normal(sn_em *em, const lv *in) {
     lv x = in[0];
-    if (!em->cg->target->is_gpu && !sn_em_is64(x)) return exp2_normal_by(em, x, EXP2_32, SN_COUNT(EXP2_32));
+    if (!em->cg->target->is_gpu && !sn_em_is64(x)) return exp2_normal_f32(em, x);
     if (em->cg->target->is_gpu && !sn_em_is64(x)) return sn_math_by_lane(em, "llvm.nvvm.ex2.approx.ftz", &x, 1);
     lv below = em_fcmp(em, LLVMRealOLT, x, sn_em_f(em, x, -126));
     return em_select(em, below, sn_em_f(em, x, 0), sn_math_exp2(em, in));
-}
-
-/* Ten instructions on a GPU, none of them special. From -127 on 2^n is 0 as a float, whose exponent is n + 127. */
-lv sn_math_exp2_fma(sn_em *em, const lv *in) {
-    lv x = in[0];
-    if (sn_em_is64(x)) return sn_math_exp2_normal(em, in);
-    if (!em->cg->target->is_gpu) return exp2_normal_by(em, x, EXP2_SHORT_32, SN_COUNT(EXP2_SHORT_32));
-    two_to t = exp2_parts_by(em, sn_em_fmax(em, x, sn_em_f(em, x, -127)), EXP2_SHORT_32, SN_COUNT(EXP2_SHORT_32));
-    return em_mul(em, t.f, power_of_two(em, t.n));
 }
 
 /* e^x - 1 = 2 (s p + (s - 1/2)), s = 2^(n-1): s is a float even where 2^n is not. */

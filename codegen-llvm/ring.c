@@ -570,9 +570,27 @@ static sn_stmt last_early_reader(const sn_gen *g, const sn_gen_ring *r) {
     return last;
 }
 
+/* What rows come to is known here: LLVM would make it behind the next branch, as late as it can. */
+static void make_rows(sn_gen *g) {
+    enum { FEW = 4 /* registers of a thread: numbers of rows, not of their elements */ };
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        const sn_buf_rec *b = sn_buf_get(g->m, g->k->locals.at[i]);
+        for (int64_t e = 0; e < b->private_size && b->private_size <= FEW; e++) {
+            if (b->scope != SN_BUF_REG || b->dtype != SN_F32) break;
+            lv at = sn_gen_c32(g, e), memory = g->memory[g->k->locals.at[i].i];
+            lv p = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->f32, memory, &at, 1, "");
+            lv x = LLVMBuildLoad2(g->em.b, g->em.cg->f32, p, "");
+            sn_em_assembly(&g->em, g->em.cg->vd, "", "f,~{memory}", &x, 1);
+        }
+    }
+}
+
 /* ptxas would wait for the late product as soon as it can, in front of what is to be computed meanwhile, had it not a
  * loop to stay behind: one that waits for what has come already. */
-static void stay_here(sn_gen *g, const sn_gen_ring *r) { sn_gen_wait_object(g, r->holds, r->hold_phase, false); }
+static void stay_here(sn_gen *g, const sn_gen_ring *r) {
+    make_rows(g);
+    sn_gen_wait_object(g, r->holds, r->hold_phase, false);
+}
 
 /* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early
  * ones. first: where buffers begin, by box; NULL: there is no iteration before. */

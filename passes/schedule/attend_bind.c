@@ -18,7 +18,6 @@
 #include "passes/schedule/attend_bind.h"
 #include "passes/schedule/figures.h"
 
-enum { EIGHT = 8 /* exponentials of which `special` counts */ };
 enum { SCORES_LARGE = 28 /* 2^28: numbers are 16 apart, so that a factor is at most 2^8 */ };
 
 typedef sn_attend_binding binding;
@@ -142,29 +141,10 @@ void sn_attend_open_rows(binding *o, sn_cursor *at, sn_ix *h, sn_ix *r) {
     *r = open_loop(o, at, "r", 2, SN_AXIS_UNROLL);
 }
 
-/* Scores are of both kinds: exponentials by special functions, and, behind those, by polynomials. */
-typedef struct kind {
-    sn_lop exp2;
-    int64_t from, blocks; /* of scores, side by side */
-} kind;
-
-static uint32_t kinds_of(const binding *o, kind *out) {
-    int64_t all = o->scores.tiles_n, special = o->b.sc->special, few = special ? (all * special + EIGHT / 2) / EIGHT : all;
-    uint32_t n = 0;
-    if (few > 0) out[n++] = (kind){SN_LOP_EXP2_NORMAL, 0, few};
-    if (few < all) out[n++] = (kind){SN_LOP_EXP2_FMA, few, all - few};
-    return n;
-}
-
-
 /* Loops over what it has of a row of scores, innermost pairs of neighbours: j-th block, element e of it. */
-static void open_pairs(binding *o, sn_cursor *at, const kind *of, sn_ix r, sn_ix *j, sn_ix *e) {
-    *j = sn_ix_addc(o->b.m, open_loop(o, at, "j", of->blocks, SN_AXIS_UNROLL), of->from);
-    *e = sn_ix_fma(o->b.m, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
-}
-
 void sn_attend_open_pairs(binding *o, sn_cursor *at, sn_ix r, sn_ix *j, sn_ix *e) {
-    open_pairs(o, at, &(kind){.blocks = o->scores.tiles_n}, r, j, e);
+    *j = open_loop(o, at, "j", o->scores.tiles_n, SN_AXIS_UNROLL);
+    *e = sn_ix_fma(o->b.m, 2, r, open_loop(o, at, "v", 2, SN_AXIS_VECTOR));
 }
 
 void sn_attend_store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
@@ -209,24 +189,18 @@ static sn_ix neighbour(binding *o, sn_ix x, sn_ix l) { return sn_ix_fma(o->b.m, 
 
 static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b, at, buf); }
 
-/* What counts of a score is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x + 1) also near
- * 0. */
-static bool is_short_tanh(const sn_attend *a) {
+/* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x +
+ * 1) also near 0. */
+sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
     enum { MOST_WEIGHT = 256 };
-    const sn_stmt_rec *r = sn_stmt_get(a->m, sn_val_get(a->m, a->score)->def);
-    return r->op == SN_LOP_TANH && r->dtype == SN_F32 && a->factor <= MOST_WEIGHT;
-}
-
-sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p, sn_lop exp2) {
-    enum { NEAR_ONE = 64 /* 1 - 2/(2^64 + 1) is 1 */ };
     sn_module *m = o->b.m;
     sn_cursor at = p->at;
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, o->a->score)->def);
-    if (!is_short_tanh(o->a)) return sn_contraction_copy(p, o->a->score);
+    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
+        return sn_contraction_copy(p, o->a->score);
     sn_val x = sn_contraction_copy(p, r->in[0]), one = sn_put_const(m, at, SN_F32, 1);
     x = sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, 2 * SN_LOG2_E));
-    if (exp2 == SN_LOP_EXP2_FMA) x = sn_put_op2(m, at, SN_LOP_MIN, x, sn_put_const(m, at, SN_F32, NEAR_ONE));
-    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, exp2, x), one);
+    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, x), one);
     sn_val part = sn_put_op1(m, at, SN_LOP_RECIPROCAL, sum);
     part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_const(m, at, SN_F32, -2));
     return sn_put_op2(m, at, SN_LOP_ADD, part, one);
@@ -240,12 +214,12 @@ typedef struct spot {
 } spot;
 
 /* Loops over the scores of a thread; *at moves inside. What is copied there is loaded for rows and keys that exist. */
-static void open_scores(binding *o, sn_cursor *at, const kind *of, spot *out) {
+static void open_scores(binding *o, sn_cursor *at, spot *out) {
     sn_attend *a = o->a;
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, at), h, r, j, e;
     sn_attend_open_rows(o, at, &h, &r);
-    open_pairs(o, at, of, r, &j, &e);
+    sn_attend_open_pairs(o, at, r, &j, &e);
     out->row = sn_mma_row(m, &o->scores, x, h, e);
     out->key = sn_mma_column(m, &o->scores, x, j, e);
     sn_ix row = sn_ix_add(m, o->b.row, out->row), key = sn_ix_add(m, o->keys, out->key);
@@ -262,7 +236,7 @@ void sn_attend_put_loads(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     spot s;
     if (!sn_attend_loaded(a, false)) return;
-    open_scores(o, &at, &(kind){.blocks = o->scores.tiles_n}, &s);
+    open_scores(o, &at, &s);
     for (uint32_t i = 0; i < a->n_loads; i++) {
         if (a->boxed[i]) continue;
         sn_val x = sn_stmt_get(o->b.m, a->loads[i])->result;
@@ -270,26 +244,18 @@ void sn_attend_put_loads(binding *o, sn_cursor at) {
     }
 }
 
-/* f of each score of a kind. */
-static void put_function(binding *o, sn_cursor at, const kind *of) {
+/* f of each score. */
+void sn_attend_put_function(binding *o, sn_cursor at) {
     const sn_attend *a = o->a;
     spot s;
-    open_scores(o, &at, of, &s);
+    if (sn_val_eq(a->score, a->sum)) return;
+    open_scores(o, &at, &s);
     s.p.became[a->sum.i] = sn_put_load(o->b.m, at, o->s, s.own);
     for (uint32_t i = 0; i < a->n_loads; i++) {
         sn_ix from = a->boxed[i] ? loaded_at(o, i, s.row, s.key) : s.own;
         s.p.became[sn_stmt_get(o->b.m, a->loads[i])->result.i] = sn_put_load(o->b.m, at, o->loaded[i], from);
     }
-    sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p, of->exp2));
-}
-
-/* Kinds differ in their exponentials. */
-void sn_attend_put_function(binding *o, sn_cursor at) {
-    const sn_attend *a = o->a;
-    kind kinds[2] = {{SN_LOP_EXP2_NORMAL, 0, o->scores.tiles_n}};
-    if (sn_val_eq(a->score, a->sum)) return;
-    uint32_t n = is_short_tanh(a) ? kinds_of(o, kinds) : 1;
-    for (uint32_t i = 0; i < n; i++) put_function(o, at, &kinds[i]);
+    sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p));
 }
 
 /* The score where e is not negative, else -inf. */
@@ -382,29 +348,21 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_put_store(m, at, o->grown, own, grown);
 }
 
-static sn_val put_weight(binding *o, sn_cursor at, sn_lop exp2, sn_val score, sn_val factor, sn_val shift) {
-    sn_val scaled = sn_put_op2(o->b.m, at, SN_LOP_MUL, score, factor);
-    return sn_put_op1(o->b.m, at, exp2, sn_put_op2(o->b.m, at, SN_LOP_SUB, scaled, shift));
-}
-
 sn_val sn_attend_put_weight(binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift) {
-    return put_weight(o, at, SN_LOP_EXP2_NORMAL, score, factor, shift);
+    sn_val scaled = sn_put_op2(o->b.m, at, SN_LOP_MUL, score, factor);
+    return sn_put_op1(o->b.m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(o->b.m, at, SN_LOP_SUB, scaled, shift));
 }
 
 void sn_attend_put_weights(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
     sn_attend_open_rows(o, &at, &h, &r);
+    sn_cursor in = at;
     sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val shift = sn_put_load(m, at, o->shift, own), factor = sn_put_load(m, at, o->factor, own);
-    kind kinds[2];
-    for (uint32_t i = 0, n = kinds_of(o, kinds); i < n; i++) {
-        sn_cursor in = at;
-        open_pairs(o, &in, &kinds[i], r, &j, &e);
-        sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
-        sn_val weight = put_weight(o, in, kinds[i].exp2, sn_put_load(m, in, o->s, score), factor, shift);
-        sn_put_store(m, in, o->s, score, weight);
-    }
+    sn_attend_open_pairs(o, &in, r, &j, &e);
+    sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
+    sn_put_store(m, in, o->s, score, sn_attend_put_weight(o, in, sn_put_load(m, in, o->s, score), factor, shift));
     sn_val sum = put_over_row(o, at, x, h, r, SN_COMB_SUM), part = sn_put_load(m, at, o->part, own);
     part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_load(m, at, o->grown, own));
     sn_put_store(m, at, o->part, own, sn_put_op2(m, at, SN_LOP_ADD, part, sum));
@@ -613,6 +571,9 @@ void sn_attend_open_tiles(binding *o, sn_cursor *at) {
     o->keys = sn_ix_scale(o->b.m, sn_ix_add(o->b.m, o->first, t), o->b.sc->tile_n);
 }
 
+/* Then nothing is summed yet that could grow. */
+static bool is_one_tile(const binding *o) { return o->a->c.k <= o->b.sc->tile_n; }
+
 static void put_tile(binding *o, sn_cursor at) {
     sn_attend_put_loads(o, at);
     sn_attend_put_keys(o, at);
@@ -624,8 +585,19 @@ static void put_tile(binding *o, sn_cursor at) {
     sn_attend_put_most(o, at);
     sn_attend_put_weights(o, at);
     put_fragment(o, at);
-    put_growth(o, at);
+    if (!is_one_tile(o)) put_growth(o, at);
     sn_mma_put(o->b.m, at, &o->sums);
+}
+
+/* Does the body know the maximum itself, not only sums relative to it? */
+static bool wants_maximum(const sn_attend *a) {
+    sn_val most = sn_stmt_get(a->m, a->c.top)->result;
+    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->next; s.i; s = sn_stmt_get(a->m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (r->in[i].i == most.i || r->in[i].i == most.i + 2) return true;
+    }
+    return false;
 }
 
 /* The boxes stand in a kernel of their own meanwhile. */
@@ -658,7 +630,7 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     binding o;
     sn_attend_find(&a, &why_not, cx, k);
     sn_attend_start(&o, &a, sc, &sums);
-    o.lazy = true;
+    o.lazy = !wants_maximum(&a) && !is_one_tile(&o);
     make_operands(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});

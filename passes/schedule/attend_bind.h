@@ -60,8 +60,8 @@ void sn_attend_put_totals(sn_attend_binding *o, sn_cursor at);
 
 /* ---- one score ---- */
 
-/* f of what the copier knows for a->sum, with exponentials made by that operation; with its masks; its weight. */
-sn_val sn_attend_put_score(sn_attend_binding *o, sn_contraction_copier *p, sn_lop exp2);
+/* f of what the copier knows for a->sum; with its masks; its weight. */
+sn_val sn_attend_put_score(sn_attend_binding *o, sn_contraction_copier *p);
 sn_val sn_attend_put_seen(sn_attend_binding *o, sn_cursor at, sn_ix row, sn_ix key, sn_val score);
 sn_val sn_attend_put_weight(sn_attend_binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift);
 /* The factor of scores of a row whose maximum is `most`. */

@@ -359,7 +359,7 @@ static sn_val put_plain_sum(terms *t, sn_cursor at, sn_ix row, sn_ix column, sn_
     sn_val product = put_plain_product(t, in, row, s.key);
     start_copier(t, &p, in, &s);
     p.became[o->a->sum.i] = product;
-    sn_val score = sn_attend_put_seen(o, in, row, s.key, sn_attend_put_score(o, &p, SN_LOP_EXP2_NORMAL));
+    sn_val score = sn_attend_put_seen(o, in, row, s.key, sn_attend_put_score(o, &p));
     sn_val weight = sn_attend_put_weight(o, in, score, factor, shift);
     weight = sn_put_op2(m, in, SN_LOP_MUL, weight, put_f32(t, in, ldexp(1, -o->raised)));
     sn_val weighted = sn_put_op2(m, in, SN_LOP_MUL, weight, put_element(t, in, o->a->v, &s, (sn_val){0}));
