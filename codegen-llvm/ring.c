@@ -26,6 +26,7 @@
 #include "codegen-llvm/gen.h"
 #include "ir/loop/access.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- which boxes there are ---- */
@@ -570,26 +571,33 @@ static sn_stmt last_early_reader(const sn_gen *g, const sn_gen_ring *r) {
     return last;
 }
 
-/* What rows come to is known here: LLVM would make it behind the next branch, as late as it can. */
-static void make_rows(sn_gen *g) {
-    enum { FEW = 4 /* registers of a thread: numbers of rows, not of their elements */ };
+/* Is a number that the statement leaves in a register of rows one that it never is? NULL: it leaves none. */
+static lv is_odd(sn_gen *g, sn_stmt s) {
+    enum { FEW = 4 /* registers of a thread */ };
+    lv odd = NULL;
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
-        const sn_buf_rec *b = sn_buf_get(g->m, g->k->locals.at[i]);
-        for (int64_t e = 0; e < b->private_size && b->private_size <= FEW; e++) {
-            if (b->scope != SN_BUF_REG || b->dtype != SN_F32) break;
-            lv at = sn_gen_c32(g, e), memory = g->memory[g->k->locals.at[i].i];
-            lv p = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->f32, memory, &at, 1, "");
-            lv x = LLVMBuildLoad2(g->em.b, g->em.cg->f32, p, "");
-            sn_em_assembly(&g->em, g->em.cg->vd, "", "f,~{memory}", &x, 1);
+        sn_buf buf = g->k->locals.at[i];
+        const sn_buf_rec *b = sn_buf_get(g->m, buf);
+        if (b->scope != SN_BUF_REG || b->dtype != SN_F32 || b->private_size > FEW || !sn_stmt_stores(g->m, s, buf))
+            continue;
+        for (int64_t e = 0; e < b->private_size; e++) {
+            lv at = sn_gen_c32(g, e), p = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->f32, g->memory[buf.i], &at, 1, "");
+            lv is = em_equals(&g->em, LLVMBuildLoad2(g->em.b, g->em.cg->f32, p, ""), -FLT_MAX);
+            odd = odd ? em_or(&g->em, odd, is) : is;
         }
     }
+    return odd;
 }
 
-/* ptxas would wait for the late product as soon as it can, in front of what is to be computed meanwhile, had it not a
- * loop to stay behind: one that waits for what has come already. */
-static void stay_here(sn_gen *g, const sn_gen_ring *r) {
-    make_rows(g);
+/* ptxas would wait for the late product as soon as it can, in front of what is computed meanwhile, and sums come behind
+ * exponentials, had they not a branch to stay before: one that hangs on what `last` leaves, and waits for what has come
+ * already. */
+static void stay_here(sn_gen *g, const sn_gen_ring *r, sn_stmt last) {
+    lv odd = last.i ? is_odd(g, last) : NULL;
+    sn_em_if branch = {0};
+    if (odd) branch = sn_em_then(&g->em, odd, "stay");
     sn_gen_wait_object(g, r->holds, r->hold_phase, false);
+    if (odd) sn_em_end(&g->em, &branch);
 }
 
 /* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early
@@ -606,7 +614,7 @@ static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const 
     for (s = sn_stmt_get(g->m, s)->next; s.i != r->late.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
         const sn_stmt_rec *p = sn_stmt_get(g->m, s);
         if (!p->mma && sn_lop_has_region(p->op) && !g->idle[s.i]) {
-            if (sn_gen_awaited_mma(g, s) >= late) stay_here(g, r);
+            if (sn_gen_awaited_mma(g, s) >= late) stay_here(g, r, p->prev);
             sn_gen_settle_mma(g, s);
         }
         if (read && g->mma_done >= early) leave_early(g, r, stage, last), early = UINT32_MAX;
