@@ -366,9 +366,9 @@ static double weights_of(const sn_attend *a, const sn_sched *sc) {
 }
 
 /* Warpgroups do well to give their products in turn where weights take longer than those, so that they are what is to be
- * overlapped; not where what f loads is waited for as well. */
+ * overlapped; not where what f loads, or keys of few rows, are waited for as well. */
 static bool has_turns(const sn_attend *a, const sn_sched *sc) {
-    bool several = sc->block_x > sn_mmas[a->mma].threads && a->c.k > sc->tile_n;
+    bool several = sc->block_x > sn_mmas[a->mma].threads && a->c.k > sc->tile_n && sc->split == 1;
     return several && !a->n_loads && weights_of(a, sc) >= products_of(a, sc);
 }
 
