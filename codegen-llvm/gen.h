@@ -78,6 +78,7 @@ typedef struct sn_gen_ring {
     sn_stmt late;    /* product that is given behind the first ones of the next iteration; none: there is none ... */
     sn_stmt early;   /* ... the last of those */
     lv late_full, late_empty; /* objects of what it reads */
+    lv holds, hold_phase;     /* object of the late product under way, whose phase is over */
     bool shared;              /* with the other blocks of the cluster */
 } sn_gen_ring;
 
@@ -437,6 +438,8 @@ void sn_gen_mma_sync(sn_gen *g, const sn_mma_nest *n);
 
 /* ---- mma.c ---- */
 void sn_gen_mma(sn_gen *g, sn_stmt s);
+/* The last group of instructions whose registers the nest touches; 0: none. */
+uint32_t sn_gen_awaited_mma(const sn_gen *g, sn_stmt nest);
 /* Before a nest that touches registers of instructions under way. */
 void sn_gen_settle_mma(sn_gen *g, sn_stmt nest);
 /* Until no more than so many groups of instructions are under way. */
@@ -516,8 +519,9 @@ void sn_gen_pipe(sn_gen *g, sn_stmt s);
 void sn_gen_find_boxes(sn_gen *g);
 /* Barrier objects; all threads come here. */
 void sn_gen_make_rings(sn_gen *g);
-/* What follows is run by those of that role. */
+/* What follows is run by those of that role; behind what those that compute have run. */
 void sn_gen_start_rings(sn_gen *g, sn_gen_role role);
+void sn_gen_end_rings(sn_gen *g);
 /* Is the statement nothing to the threads of this role? */
 bool sn_gen_skips(const sn_gen *g, sn_stmt s);
 /* A pipe that boxes fill; a box. */

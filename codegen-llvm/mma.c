@@ -271,13 +271,18 @@ void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe) {
     }
 }
 
-void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
+uint32_t sn_gen_awaited_mma(const sn_gen *g, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(g->m, nest);
     uint32_t last = 0;
     for (sn_stmt s = nest; s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (r->buf.i && g->mma_holds[r->buf.i] > last) last = g->mma_holds[r->buf.i];
     }
+    return last;
+}
+
+void sn_gen_settle_mma(sn_gen *g, sn_stmt nest) {
+    uint32_t last = sn_gen_awaited_mma(g, nest);
     if (last > g->mma_done) sn_gen_wait_mma(g, g->mma_given - last);
 }
 

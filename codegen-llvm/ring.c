@@ -26,6 +26,7 @@
 #include "codegen-llvm/gen.h"
 #include "ir/loop/access.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- which boxes there are ---- */
@@ -51,9 +52,9 @@ static bool depends_on_rank(sn_gen *g, const sn_box *box) {
 
 /* Lines of the box that each block of the cluster copies for all: whole groups of the swizzle. */
 static bool can_share(sn_gen *g, const sn_box *box) {
-    enum { GROUP = 8 };
+    enum { LINES = 8 };
     return g->cluster > 1 && box->fills && box->rank > 1 && !box->pixels && !depends_on_rank(g, box) &&
-           box->dims[1].box % (g->cluster * GROUP) == 0;
+           box->dims[1].box % (g->cluster * LINES) == 0;
 }
 
 static uint32_t param_of(const sn_gen *g, sn_buf b) {
@@ -372,12 +373,56 @@ static sn_gen_ring *ring_of(sn_gen *g, sn_stmt pipe) {
     return &g->rings.at[i];
 }
 
+/* ---- turns ---- */
+
+enum { GROUP = 128 /* threads that give a product together */ };
+
+/* Of two to three groups of threads one after the other gives its products: they are computed in that order, and the
+ * exponentials of one group under the products of the others. */
+static bool take_turns(const sn_gen *g) {
+    bool late = false;
+    for (uint32_t i = 0; i < g->rings.n; i++) late |= g->rings.at[i].late.i != 0;
+    return late && g->k->sched.turns && g->threads_x > GROUP;
+}
+
+/* The barrier on which group number `group` waits for its turn. */
+static void turn(sn_gen *g, const char *how, lv group) {
+    enum { FIRST = 2 }; /* 0 is that of the block, 1 of those that compute */
+    lv args[2] = {em_iadd(&g->em, group, sn_gen_c32(g, FIRST)), sn_gen_c32(g, 2 * GROUP)};
+    sn_em_call(&g->em, how, NULL, args, 2);
+}
+
+static void await_turn(sn_gen *g) {
+    if (take_turns(g)) turn(g, "llvm.nvvm.barrier.cta.sync.aligned.count", sn_gen_group_number(g, GROUP));
+}
+
+static void pass_turn(sn_gen *g) {
+    if (!take_turns(g)) return;
+    sn_em *em = &g->em;
+    lv own = sn_gen_group_number(g, GROUP), last = sn_gen_c32(g, g->threads_x / GROUP - 1);
+    lv next = em_select(em, em_icmp(em, LLVMIntEQ, own, last), sn_gen_c32(g, 0), em_iadd(em, own, sn_gen_c32(g, 1)));
+    turn(g, "llvm.nvvm.barrier.cta.arrive.aligned.count", next);
+}
+
+/* The first group has the first turn, and at the end the last. */
+static void first_turn(sn_gen *g, uint32_t group, const char *how) {
+    if (!take_turns(g)) return;
+    lv own = sn_gen_group_number(g, GROUP);
+    sn_em_if one = sn_em_then(&g->em, em_icmp(&g->em, LLVMIntEQ, own, sn_gen_c32(g, group)), "turn");
+    turn(g, how, sn_gen_c32(g, 0));
+    sn_em_end(&g->em, &one);
+}
+
+void sn_gen_end_rings(sn_gen *g) { first_turn(g, 0, "llvm.nvvm.barrier.cta.sync.aligned.count"); }
+
 void sn_gen_start_rings(sn_gen *g, sn_gen_role role) {
     g->role = role;
     for (uint32_t i = 0; i < g->rings.n; i++) {
         LLVMBuildStore(g->em.b, sn_gen_c32(g, 0), g->rings.at[i].stage);
         LLVMBuildStore(g->em.b, sn_gen_c32(g, g->role == SN_GEN_COPIES), g->rings.at[i].phase);
     }
+    if (role != SN_GEN_COMPUTES || !take_turns(g)) return;
+    first_turn(g, g->threads_x / GROUP - 1, "llvm.nvvm.barrier.cta.arrive.aligned.count");
 }
 
 /* Is it the first box of the pipe that fills its buffer? */
@@ -493,10 +538,11 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
 }
 
 /* The late product of the iteration before the one at `stage`. */
-static void put_late(sn_gen *g, const sn_gen_ring *r, lv stage, lv phase, const lv *first) {
+static void put_late(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *first) {
     lv before = stage_before(g, r, stage), wraps = em_icmp(&g->em, LLVMIntEQ, stage, sn_gen_c32(g, 0));
     phase = em_xor(&g->em, phase, LLVMBuildZExt(g->em.b, wraps, g->em.cg->i32, ""));
     sn_gen_wait_object(g, object(g, r->late_full, before), phase, false);
+    r->holds = object(g, r->late_full, before), r->hold_phase = phase;
     lv *own = SN_NEWN(g->arena, lv, g->boxes.n), *unused = SN_NEWN(g->arena, lv, g->boxes.n);
     for (uint32_t k = 0; k < g->boxes.n; k++) {
         own[k] = g->memory[g->boxes.at[k].box.shared.i];
@@ -525,6 +571,35 @@ static sn_stmt last_early_reader(const sn_gen *g, const sn_gen_ring *r) {
     return last;
 }
 
+/* Is a number that the statement leaves in a register of rows one that it never is? NULL: it leaves none. */
+static lv is_odd(sn_gen *g, sn_stmt s) {
+    enum { FEW = 4 /* registers of a thread */ };
+    lv odd = NULL;
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        sn_buf buf = g->k->locals.at[i];
+        const sn_buf_rec *b = sn_buf_get(g->m, buf);
+        if (b->scope != SN_BUF_REG || b->dtype != SN_F32 || b->private_size > FEW || !sn_stmt_stores(g->m, s, buf))
+            continue;
+        for (int64_t e = 0; e < b->private_size; e++) {
+            lv at = sn_gen_c32(g, e), p = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->f32, g->memory[buf.i], &at, 1, "");
+            lv is = em_equals(&g->em, LLVMBuildLoad2(g->em.b, g->em.cg->f32, p, ""), -FLT_MAX);
+            odd = odd ? em_or(&g->em, odd, is) : is;
+        }
+    }
+    return odd;
+}
+
+/* ptxas would wait for the late product as soon as it can, in front of what is computed meanwhile, and sums come behind
+ * exponentials, had they not a branch to stay before: one that hangs on what `last` leaves, and waits for what has come
+ * already. */
+static void stay_here(sn_gen *g, const sn_gen_ring *r, sn_stmt last) {
+    lv odd = last.i ? is_odd(g, last) : NULL;
+    sn_em_if branch = {0};
+    if (odd) branch = sn_em_then(&g->em, odd, "stay");
+    sn_gen_wait_object(g, r->holds, r->hold_phase, false);
+    if (odd) sn_em_end(&g->em, &branch);
+}
+
 /* An iteration whose own late product is still to be given when it ends, and that of the one before behind its early
  * ones. first: where buffers begin, by box; NULL: there is no iteration before. */
 static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *first) {
@@ -535,18 +610,21 @@ static void late_iteration(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const 
     g->in_ring = true;
     for (; s.i != barrier.i; s = sn_stmt_get(g->m, s)->next) g->statement(g, s);
     sn_gen_wait_object(g, object(g, r->full, stage), phase, false);
+    await_turn(g);
     for (s = sn_stmt_get(g->m, s)->next; s.i != r->late.i && g->status == SN_OK; s = sn_stmt_get(g->m, s)->next) {
         const sn_stmt_rec *p = sn_stmt_get(g->m, s);
-        if (!p->mma && sn_lop_has_region(p->op) && !g->idle[s.i]) sn_gen_settle_mma(g, s);
+        if (!p->mma && sn_lop_has_region(p->op) && !g->idle[s.i]) {
+            if (sn_gen_awaited_mma(g, s) >= late) stay_here(g, r, p->prev);
+            sn_gen_settle_mma(g, s);
+        }
         if (read && g->mma_done >= early) leave_early(g, r, stage, last), early = UINT32_MAX;
         if (g->mma_done >= late) release_object(g, r, r->late_empty, stage_before(g, r, stage)), late = UINT32_MAX;
         g->statement(g, s);
         read |= s.i == last.i;
         if (s.i != r->early.i) continue;
         early = g->mma_given;
-        if (!first) continue;
-        put_late(g, r, stage, phase, first);
-        late = g->mma_given;
+        if (first) put_late(g, r, stage, phase, first), late = g->mma_given;
+        pass_turn(g);
     }
     if (g->mma_given > g->mma_done) sn_gen_wait_mma(g, 0);
     if (early != UINT32_MAX) leave_early(g, r, stage, last);

@@ -241,9 +241,18 @@ bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn
     return true;
 }
 
+/* Special functions that f takes for a score. */
+static double specials_of(const sn_attend *a) {
+    double n = 0;
+    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->first; s.i; s = sn_stmt_get(a->m, s)->next)
+        n += sn_schedule_special(sn_stmt_get(a->m, s)->op);
+    return n;
+}
+
 bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     if (!sn_attend_find_nest(a, why_not, cx, k) || !find_instruction(a, why_not)) return false;
     sn_attend_find_loads(a);
+    a->specials = specials_of(a);
     for (uint32_t i = 0; i < a->n_loads; i++) a->boxed[i] = can_be_boxed(a, a->loads[i]);
     return true;
 }
@@ -311,6 +320,24 @@ static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
     return sn_ix_is_const(a->m, number, NULL) ? sn_ix_value(a->m, number) : 0;
 }
 
+/* ... that the rows from `row` on see. */
+static double tiles_at(const sn_attend *a, const sn_sched *sc, int64_t row) {
+    sn_attend of = *a;
+    sn_ix first, number, zero = sn_ix_const(a->m, 0);
+    sn_attend_tiles(&first, &number, &of, sc, zero, sn_ix_const(a->m, row));
+    return (double)sn_ix_range(a->m, number).hi;
+}
+
+/* ... that rows see, those of one block like those of another: where masks hide keys, the mean. */
+static double tiles_seen(const sn_attend *a, const sn_sched *sc) {
+    enum { MOST = 64 /* blocks of rows that are looked at */ };
+    int64_t blocks = sn_ceil_div(a->c.m, sc->tile_m), looks = blocks < MOST ? blocks : MOST;
+    double sum = 0;
+    if (!a->n_masks) return sn_waves((double)a->c.k, sc->tile_n);
+    for (int64_t i = 0; i < looks; i++) sum += tiles_at(a, sc, blocks * i / looks * sc->tile_m);
+    return sum / (double)looks;
+}
+
 /* Is there a part for each block that shares the keys? */
 static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
     int64_t tiles = tiles_of(a, sc), split = sc->split;
@@ -327,16 +354,34 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes && can_be_shared(a, sc);
 }
 
+/* Cycles of the products of a tile, and of its weights. */
+static double products_of(const sn_attend *a, const sn_sched *sc) {
+    double channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(a->c.n));
+    return (double)sc->tile_m * sc->tile_n * channels / sn_mmas[a->mma].rate;
+}
+
+static double weights_of(const sn_attend *a, const sn_sched *sc) {
+    double one = SN_ATTEND_WEIGHT / 100.0 + a->specials / a->cx->target->special;
+    return (double)sc->tile_m * sc->tile_n * one;
+}
+
+/* Warpgroups do well to give their products in turn where weights take longer than those, so that they are what is to be
+ * overlapped; not where what f loads, or keys of few rows, are waited for as well. */
+static bool has_turns(const sn_attend *a, const sn_sched *sc) {
+    bool several = sc->block_x > sn_mmas[a->mma].threads && a->c.k > sc->tile_n && sc->split == 1;
+    return several && !a->n_loads && weights_of(a, sc) >= products_of(a, sc);
+}
+
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
  * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait for keys from memory, and the last
  * block of those that share them for what each part has left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
-    double products = m * n * channels / sn_mmas[a->mma].rate, weights = m * n * SN_ATTEND_WEIGHT / 100;
+    double products = products_of(a, sc), weights = weights_of(a, sc);
     double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
     int64_t pressed = registers(a, sc) - SN_ATTEND_EASY;
-    double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + SN_ATTEND_TILE;
+    double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + (sc->turns ? SN_ATTEND_TURN : SN_ATTEND_TILE);
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
     double bytes = n * channels * sn_dtype_bytes(SN_BF16), brought = bytes / a->cx->target->cycle_bytes;
     bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
@@ -344,8 +389,10 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     double units = a->cx->target->units, blocks = (double)c->batch * sn_waves((double)c->m, m);
     double turns = blocks > units ? blocks / units : 1;     /* of different lengths, or begun when others end */
     if (waits) turns = sn_waves(blocks * sc->split, units); /* all of one length */
-    double keys = sn_waves(sn_waves((double)c->k, n), sc->split), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
-    return turns * (keys * tile + SN_ATTEND_BLOCK) + join;
+    double keys = tiles_seen(a, sc), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
+    double begin = sn_attend_queries(a, sc) > 1 ? SN_ATTEND_NEXT : SN_ATTEND_BLOCK;
+    if (sc->split > 1) keys = sn_waves(keys, sc->split);
+    return turns * (keys * tile + begin) + join;
 }
 
 /* Blocks do several tiles one after the other: q of the next one comes while this one's results are stored. Of tiles
@@ -387,6 +434,7 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     if (!sc.stages) sc.stages = stages;
     if (!sc.split) sc.split = parts_of(a, &sc);
     if (!pinned->cls) sc.persistent = sc.split == 1 && is_persistent(a, &sc);
+    if (!pinned->cls) sc.turns = has_turns(a, &sc);
     return sc;
 }
 

@@ -40,6 +40,7 @@ typedef struct sn_attend {
     sn_stmt loads[SN_MOST_LOADS]; /* that f makes for each score */
     bool boxed[SN_MOST_LOADS];    /* by a box for the tile, not by each thread */
     uint32_t n_loads;
+    double specials; /* special functions of f, for a score */
     sn_mma mma;
 } sn_attend;
 

@@ -314,6 +314,18 @@ sn_val sn_attend_put_factor(binding *o, sn_cursor at, sn_val most) {
     return sn_put_op3(m, at, SN_LOP_SELECT, good, put_f32(o, at, o->scale), put_f32(o, at, ldexp(1, exponent)));
 }
 
+/* The maximum of a row: the one before where no weight is above 2^8 with it. */
+static sn_val put_kept(binding *o, sn_cursor at, sn_ix own, sn_val before, sn_val now) {
+    enum { GROWTH = 8 };
+    sn_module *m = o->b.m;
+    sn_val factor = sn_put_load(m, at, o->factor, own), shift = sn_put_load(m, at, o->shift, own);
+    sn_val over = sn_put_op2(m, at, SN_LOP_SUB, sn_put_op2(m, at, SN_LOP_MUL, now, factor), shift);
+    sn_val small = sn_put_op2(m, at, SN_LOP_LE, over, put_f32(o, at, GROWTH));
+    sn_val kept = sn_put_op3(m, at, SN_LOP_SELECT, small, before, now);
+    sn_val first = sn_put_op2(m, at, SN_LOP_EQ, before, put_f32(o, at, -INFINITY));
+    return sn_put_op3(m, at, SN_LOP_SELECT, first, now, kept);
+}
+
 void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r, l;
@@ -323,6 +335,7 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
     sn_val most = close_reduce(o, in, group, put_over_row(o, in, neighbour(o, x, l), h, r, SN_COMB_MAX));
     sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val before = sn_put_load(m, at, o->most, own), now = sn_put_op2(m, at, SN_LOP_MAX, before, most);
+    if (o->lazy) now = put_kept(o, at, own, before, now);
     sn_val never = put_f32(o, at, -INFINITY), none = sn_put_op2(m, at, SN_LOP_EQ, now, never);
     sn_val factor = sn_attend_put_factor(o, at, now), first = sn_put_op2(m, at, SN_LOP_EQ, before, never);
     sn_val old = sn_put_op3(m, at, SN_LOP_SELECT, first, never, sn_put_load(m, at, o->shift, own));
@@ -368,9 +381,24 @@ static void put_fragment(binding *o, sn_cursor at) {
     sn_put_store(m, at, o->p, sn_mma_element(m, &o->scores, x, h, j, e), sn_put_cast(m, at, operand, weight));
 }
 
+/* Where the maximum of a row of the thread has grown; *at moves inside. */
+static void open_grown(binding *o, sn_cursor *at, sn_ix x) {
+    sn_module *m = o->b.m;
+    int64_t rows = 2 * o->b.nest.tiles_m;
+    sn_val same = {0}; /* for all of them */
+    for (int64_t i = 0; i < rows; i++) {
+        sn_ix own = sn_ix_addc(m, sn_ix_scale(m, x, rows), i);
+        sn_val one = sn_put_op2(m, *at, SN_LOP_EQ, sn_put_load(m, *at, o->grown, own), put_f32(o, *at, 1));
+        same = same.i ? sn_put_op2(m, *at, SN_LOP_AND, same, one) : one;
+    }
+    sn_ix number = sn_ix_val(m, sn_put_cast(m, *at, SN_I32, same));
+    *at = sn_at_end(o->b.k, sn_put_if(m, *at, number, sn_ix_const(m, 1)));
+}
+
 static void put_growth(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
     sn_ix x = sn_attend_open_threads(o, &at), h, r;
+    if (o->lazy) open_grown(o, &at, x);
     sn_attend_open_rows(o, &at, &h, &r);
     sn_val grown = sn_put_load(m, at, o->grown, sn_attend_row_at(o, x, h, r));
     sn_ix j = open_loop(o, &at, "j", o->sums.tiles_n, SN_AXIS_UNROLL);
@@ -544,6 +572,9 @@ void sn_attend_open_tiles(binding *o, sn_cursor *at) {
     o->keys = sn_ix_scale(o->b.m, sn_ix_add(o->b.m, o->first, t), o->b.sc->tile_n);
 }
 
+/* Then nothing is summed yet that could grow. */
+static bool is_one_tile(const binding *o) { return o->a->c.k <= o->b.sc->tile_n; }
+
 static void put_tile(binding *o, sn_cursor at) {
     sn_attend_put_loads(o, at);
     sn_attend_put_keys(o, at);
@@ -555,8 +586,19 @@ static void put_tile(binding *o, sn_cursor at) {
     sn_attend_put_most(o, at);
     sn_attend_put_weights(o, at);
     put_fragment(o, at);
-    put_growth(o, at);
+    if (!is_one_tile(o)) put_growth(o, at);
     sn_mma_put(o->b.m, at, &o->sums);
+}
+
+/* Does the body know the maximum itself, not only sums relative to it? */
+static bool wants_maximum(const sn_attend *a) {
+    sn_val most = sn_stmt_get(a->m, a->c.top)->result;
+    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->next; s.i; s = sn_stmt_get(a->m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (r->in[i].i == most.i || r->in[i].i == most.i + 2) return true;
+    }
+    return false;
 }
 
 /* The boxes stand in a kernel of their own meanwhile. */
@@ -589,6 +631,7 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     binding o;
     sn_attend_find(&a, &why_not, cx, k);
     sn_attend_start(&o, &a, sc, &sums);
+    o.lazy = !wants_maximum(&a) && !is_one_tile(&o);
     make_operands(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
@@ -597,6 +640,7 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_put_barrier(o.b.m, at);
     sn_attend_store_all(&o, at, o.most, -INFINITY);
     sn_attend_store_all(&o, at, o.shift, 0);
+    if (o.lazy) sn_attend_store_all(&o, at, o.factor, 1);
     sn_attend_store_all(&o, at, o.part, 0);
     zero(&o, at, o.sums.state);
     sn_cursor in = at;

@@ -18,6 +18,7 @@ typedef struct sn_attend_binding {
     sn_buf parts[3];         /* maximum, total and sums of rows, of each part, where several blocks share the keys */
     sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
     double scale;            /* of scores, to exponents of 2 */
+    bool lazy;               /* a maximum is taken anew only where weights would be large */
     int raised;              /* weights, their totals and sums are 2^raised times as large */
 } sn_attend_binding;
 

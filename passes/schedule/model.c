@@ -249,6 +249,8 @@ static const struct {
 #undef SN_COST
 };
 
+double sn_schedule_special(sn_lop op) { return op < SN_N_LOPS ? COSTS[op].special : 0; }
+
 static cost cost_of_access(const model *md, const sn_stmt_rec *r, const place *p) {
     const sn_buf_rec *b = sn_buf_get(md->m, r->buf);
     double size = sn_dtype_bytes(b->dtype), widest = md->t->vector_bytes;

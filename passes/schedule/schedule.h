@@ -166,6 +166,8 @@ typedef struct sn_schedule_model {
     bool scattered;      /* it leaves most of them unused */
     double worst, again; /* how many; how often it reads each byte */
 } sn_schedule_model;
+/* Special functions of a GPU (ex2, rcp, ..) that the operation takes on a number; 0 where it is no scalar one. */
+double sn_schedule_special(sn_lop op);
 void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 /* Say in a remark what bounds the kernel. */
 void sn_schedule_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
