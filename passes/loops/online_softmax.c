@@ -12,7 +12,9 @@
  * to.
  *
  * Costs an exponential a group of elements, and rescaling; saves a reading. It pays where the row does not stay in
- * registers between the two loops (stays_in_registers). Cost of the pass: pairs of nests of a kernel times statements
+ * registers between the two loops (stays_in_registers). Of f64 an exponential is dozens of operations, more than a reading
+ * of shared memory: rows that stay there on a GPU are left as they are (stays_in_shared), so that what is added up is
+ * computed once and stays for the loop that divides it (schedule/stage.c). Cost of the pass: pairs of nests of a kernel times statements
  * in them.
  */
 #include "passes/base/twins.h"
@@ -114,6 +116,23 @@ static bool stays_in_registers(const online *on) {
     return count <= sn_row_registers(bytes);
 }
 
+/* Rows (or sectors of columns) of f64 that a class of rows will keep in shared memory: they fit with room to spare, of a
+ * cluster or of a block, and fill the device, since those that are too few are cut, which wants one reduction. */
+static bool stays_in_shared(const online *on) {
+    const sn_module *m = on->m;
+    const sn_target *t = on->cx->target;
+    if (!t || !t->is_gpu || !on->outer.n || !row_is_wanted(on)) return false;
+    if (sn_val_get(m, sn_result(sn_stmt_get(m, on->max.at[0]), on->state))->dtype != SN_F64) return false;
+    int64_t count = sn_chain_count(m, &on->max), rows = sn_chain_count(m, &on->outer), room = t->shared_bytes / 2;
+    int64_t bytes = count * sn_dtype_bytes(SN_F64), columns = SN_SECTOR / sn_dtype_bytes(SN_F64);
+    uint32_t least;
+    int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, on->max.at[on->max.n - 1]), &least);
+    sn_stmt body = on->outer.at[on->outer.n - 1];
+    if (sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, body), &least) > along)
+        return bytes * columns <= room && rows >= columns * t->units;
+    return bytes <= room * t->cluster && rows * t->cluster >= t->units;
+}
+
 /* ---- one loop ---- */
 
 /* The levels of `max` again, with sumexp in place of the maximum; the old results are replaced. Returns the sum. */
@@ -170,7 +189,8 @@ static bool first_pair(online *on) {
     for (sn_stmt two = sn_region_first(m, on->k, body); two.i; two = sn_next(m, two)) {
         if (!is_reduce(m, two) || !sn_nest_perfect(&on->sum, m, two)) continue;
         for (sn_stmt one = sn_region_first(m, on->k, body); one.i != two.i; one = sn_next(m, one))
-            if (is_reduce(m, one) && sn_nest_perfect(&on->max, m, one) && find_max(on) && !stays_in_registers(on))
+            if (is_reduce(m, one) && sn_nest_perfect(&on->max, m, one) && find_max(on) && !stays_in_registers(on) &&
+                !stays_in_shared(on))
                 return true;
     }
     return false;

@@ -282,6 +282,8 @@ static cost cost_of_scalar(const model *md, sn_stmt s, const sn_stmt_rec *r) {
     return c.instructions > 0 ? c : one;
 }
 
+double sn_schedule_op_cost(sn_lop op) { return op < SN_N_LOPS && COSTS[op].full > 0 ? COSTS[op].full : 1; }
+
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
     double n = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {

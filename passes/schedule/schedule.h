@@ -69,6 +69,8 @@ int sn_schedule_sum_of(const sn_schedule_mixed *mo, sn_buf b);
 sn_ix sn_schedule_at_position(sn_module *m, const sn_chain *nest, sn_ix e, sn_ix p);
 /* Instructions of a kernel's scalar operations, once each; those of 64 bits count twice. */
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k);
+/* Of one operation on f32. */
+double sn_schedule_op_cost(sn_lop op);
 
 /* *least becomes the smaller one; 0 stands for none. */
 void sn_schedule_smaller(uint32_t *least, uint32_t bytes);

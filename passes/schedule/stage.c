@@ -20,13 +20,24 @@
  *
  *     p = private * (y*X + x) + (uo*U + u)*V + v         s[(((uo*U + u)*Y + y)*X + x)*V + v]
  *
+ * A function of f64 is arithmetic, dozens of operations. Where a nest computes one of the kept element and of values of the
+ * row, and all that later nests want of the element is the same again (softmax: the exponentials that are summed), the
+ * result takes the place of the element, bit for bit what they would compute:
+ *
+ *     reduce sum x { ... { %2 = load s[p]  %3 = exp %2 - %max  store s[p], %3  yield %3 } }
+ *     loop x       { ... { %4 = load s[p]  store y[e], %4 / %sum } }
+ *
+ * The thread that overwrites the place is the one that reads it again, so this needs no barrier either. What the first of
+ * the two computes has to happen wherever a later one does, by the same comparison of tests.
+ *
  * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
+#include "passes/schedule/constants.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
 
-enum { MAX_LEVELS = 6, MAX_TESTS = 8 };
+enum { MAX_LEVELS = 6, MAX_TESTS = 8, MAX_FUNCTION = 8 };
 
 /* One bound nest: its loops, those of blocks first. */
 typedef struct bound_nest {
@@ -56,6 +67,21 @@ typedef struct entry {
     sn_stmt uses[SN_MAX_NESTS];
     uint32_t use_nest[SN_MAX_NESTS], n_uses;
 } entry;
+
+/* What is computed of a kept element: statements, operands first, root last. */
+typedef struct function {
+    sn_stmt at[MAX_FUNCTION];
+    uint32_t n;
+    sn_val element; /* the load of the element */
+    uint32_t nest;
+    bool of_element;
+} function;
+
+/* The first of them, and those that are it again in all later nests that load the element; n_later 0: none. */
+typedef struct computed {
+    function first, later[SN_MAX_NESTS];
+    uint32_t n_later;
+} computed;
 
 typedef struct stage {
     sn_pass_ctx *cx;
@@ -303,8 +329,144 @@ static void put_copy(stage *st, const entry *e, sn_buf to, const sn_sched *sc) {
     sn_put_store(m, at, to, over_copy(st, e->nest, bn, kept_offset(st, e->nest, sc)), x);
 }
 
+/* ---- results in place of elements ---- */
+
+static bool is_among(const function *f, sn_stmt s) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->at[i].i == s.i) return true;
+    return false;
+}
+
+/* Takes down what v is made of: the element, and values from outside of the nest. */
+static bool take_function(const stage *st, function *f, sn_val v) {
+    const sn_module *m = st->m;
+    sn_stmt s = sn_val_get(m, v)->def;
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    if (v.i == f->element.i) return f->of_element = true;
+    if (!sn_stmt_inside(m, s, st->nests[f->nest].top)) return true;
+    if (is_among(f, s)) return true;
+    if (r->op >= SN_N_LOPS || r->n_results != 1) return false;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (!take_function(st, f, r->in[i])) return false;
+    if (f->n == MAX_FUNCTION) return false;
+    f->at[f->n++] = s;
+    return true;
+}
+
+/* Is it dozens of operations? */
+static bool is_long(const sn_module *m, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    return r->op < SN_N_LOPS && r->n_results == 1 && sn_val_get(m, r->result)->dtype == SN_F64 &&
+           sn_schedule_op_cost(r->op) >= SN_KEPT_FUNCTION;
+}
+
+static bool is_function(const stage *st, function *f, sn_stmt root, uint32_t nest, sn_val element) {
+    *f = (function){.element = element, .nest = nest};
+    return is_long(st->m, root) && take_function(st, f, sn_stmt_get(st->m, root)->result) && f->of_element;
+}
+
+static bool same_value(const stage *st, const function *a, const function *b, sn_val v, sn_val w) {
+    if (v.i == w.i || v.i == a->element.i) return v.i == a->element.i ? w.i == b->element.i : true;
+    const sn_stmt_rec *r = sn_stmt_get(st->m, sn_val_get(st->m, v)->def),
+                      *q = sn_stmt_get(st->m, sn_val_get(st->m, w)->def);
+    if (r->op >= SN_N_LOPS || r->op != q->op || r->n_in != q->n_in) return false;
+    if (sn_val_get(st->m, v)->dtype != sn_val_get(st->m, w)->dtype) return false;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (!same_value(st, a, b, r->in[i], q->in[i])) return false;
+    return true;
+}
+
+/* Does the nest use the element, or what is made of it on the way, for the function alone? */
+static bool nothing_else(const stage *st, const function *f) {
+    const sn_module *m = st->m;
+    sn_stmt root = f->at[f->n - 1], end = sn_stmt_walk_skip(m, st->nests[f->nest].top);
+    for (sn_stmt s = st->nests[f->nest].top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t i = 0; i < r->n_in && !is_among(f, s); i++) {
+            sn_stmt def = sn_val_get(m, r->in[i])->def;
+            if (r->in[i].i == f->element.i || (def.i != root.i && is_among(f, def))) return false;
+        }
+    }
+    return true;
+}
+
+static bool find_again(const stage *st, computed *c, sn_stmt load, uint32_t nest) {
+    const sn_module *m = st->m;
+    const function *first = &c->first;
+    function *f = &c->later[c->n_later];
+    sn_val x = sn_stmt_get(m, load)->result, wanted = sn_stmt_get(m, first->at[first->n - 1])->result;
+    sn_stmt end = sn_stmt_walk_skip(m, st->nests[nest].top);
+    for (sn_stmt s = load; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        if (!is_function(st, f, s, nest, x)) continue;
+        if (!same_value(st, first, f, wanted, sn_stmt_get(m, s)->result) || !nothing_else(st, f)) continue;
+        c->n_later++;
+        return true;
+    }
+    return false;
+}
+
+/* Do all loads behind the nest want the function alone, unmasked, and where the first of them is computed? */
+static bool all_again(const stage *st, computed *c, const entry *e, sn_stmt load) {
+    test_list first, later;
+    find_tests(&first, st, c->first.nest, load);
+    for (uint32_t u = 0; u < e->n_uses; u++) {
+        if (e->uses[u].i == load.i || e->use_nest[u] < c->first.nest) continue;
+        find_tests(&later, st, e->use_nest[u], e->uses[u]);
+        if (e->use_nest[u] == c->first.nest || sn_stmt_get(st->m, e->uses[u])->has_mask) return false;
+        if (!happens_wherever(&first, &later) || !find_again(st, c, e->uses[u], e->use_nest[u])) return false;
+    }
+    return c->n_later > 0;
+}
+
+/* In the nest that has this load of the element. */
+static bool find_computed_in(const stage *st, computed *c, const entry *e, sn_stmt load, uint32_t nest) {
+    const sn_module *m = st->m;
+    sn_val x = sn_stmt_get(m, load)->result;
+    for (sn_stmt s = sn_next(m, load); s.i; s = sn_next(m, s)) {
+        c->n_later = 0;
+        if (is_function(st, &c->first, s, nest, x) && all_again(st, c, e, load)) return true;
+    }
+    c->n_later = 0;
+    return false;
+}
+
+static void find_computed(const stage *st, computed *c, const entry *e) {
+    c->n_later = 0;
+    if (sn_buf_get(st->m, e->buf)->dtype != SN_F64) return;
+    if (sn_loads(sn_stmt_get(st->m, e->s)) && find_computed_in(st, c, e, e->s, e->nest)) return;
+    for (uint32_t u = 0; u < e->n_uses; u++)
+        if (find_computed_in(st, c, e, e->uses[u], e->use_nest[u])) return;
+}
+
+static sn_val element_of(const sn_module *m, sn_buf kept, const function *f) {
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_stmt_rec *r = sn_stmt_get(m, f->at[i]);
+        for (uint32_t k = 0; k < r->n_in; k++) {
+            const sn_stmt_rec *def = sn_stmt_get(m, sn_val_get(m, r->in[k])->def);
+            if (def->op == SN_LOP_LOAD && sn_buf_eq(def->buf, kept)) return r->in[k];
+        }
+    }
+    return (sn_val){0};
+}
+
+/* The places have the results from the first function on. */
+static void keep_computed(stage *st, const computed *c, sn_buf kept, const sn_sched *sc) {
+    sn_module *m = st->m;
+    sn_stmt first = c->first.at[c->first.n - 1];
+    sn_put_store(m, sn_at_after(m, first), kept, kept_offset(st, c->first.nest, sc), sn_stmt_get(m, first)->result);
+    for (uint32_t i = 0; i < c->n_later; i++) {
+        const function *f = &c->later[i];
+        sn_val_replace(m, st->k, sn_stmt_get(m, f->at[f->n - 1])->result, element_of(m, kept, f));
+        for (uint32_t s = f->n; s-- > 0;) sn_stmt_unlink(m, f->at[s]);
+    }
+    sn_remark(st->cx, sn_kern_get(m, st->k)->name, "%s is computed once an element, and kept in its place",
+              sn_lops[sn_stmt_get(m, first)->op].name);
+}
+
 static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc) {
     sn_module *m = st->m;
+    computed c;
+    find_computed(st, &c, e);
     const sn_stmt_rec *r = sn_stmt_get(m, e->s);
     int64_t private = private_size(st, e->nest, sc), groups = sc->shared ? 1 : sc->block_x * sc->block_y;
     sn_ix size = sn_ix_const(m, private * groups * sn_sched_cluster(sc));
@@ -320,6 +482,7 @@ static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc)
         sn_put_store(m, sn_at_after(m, e->s), reg, kept_offset(st, e->nest, sc), v);
     }
     for (uint32_t u = 0; u < e->n_uses; u++) replace_use(st, e->uses[u], e->use_nest[u], reg, sc);
+    if (c.n_later) keep_computed(st, &c, reg, sc);
 }
 
 /* Kernels that are bound already do not load more than they did before. */
