@@ -537,8 +537,18 @@ static void computing_iteration(sn_gen *g, sn_gen_ring *r, const sn_gen_loop *l,
     sn_gen_release(g, mark);
 }
 
+/* The iteration before this one, or the last one behind the loop. */
+static lv iteration_before(sn_gen *g, const sn_gen_ring *r) {
+    sn_axis ax = sn_stmt_get(g->m, r->pipe)->axis;
+    lv now = g->axes[ax.i];
+    if (!now) now = sn_gen_ix(g, sn_gen_resolve(g, sn_axis_get(g->m, ax)->extent));
+    return em_isub(&g->em, now, sn_em_i(&g->em, now, 1));
+}
+
 /* The late product of the iteration before the one at `stage`. */
 static void put_late(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *first) {
+    sn_axis ax = sn_stmt_get(g->m, r->pipe)->axis;
+    lv now = g->axes[ax.i];
     lv before = stage_before(g, r, stage), wraps = em_icmp(&g->em, LLVMIntEQ, stage, sn_gen_c32(g, 0));
     phase = em_xor(&g->em, phase, LLVMBuildZExt(g->em.b, wraps, g->em.cg->i32, ""));
     sn_gen_wait_object(g, object(g, r->late_full, before), phase, false);
@@ -549,7 +559,9 @@ static void put_late(sn_gen *g, sn_gen_ring *r, lv stage, lv phase, const lv *fi
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = first[k];
     }
     choose_stage(g, r, before, unused);
+    g->axes[ax.i] = iteration_before(g, r);
     sn_gen_mma(g, r->late);
+    g->axes[ax.i] = now;
     for (uint32_t k = g->boxes.n; k-- > 0;)
         if (first[k]) g->memory[g->boxes.at[k].box.shared.i] = own[k];
 }
