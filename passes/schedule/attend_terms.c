@@ -162,7 +162,7 @@ static parts parts_of(const sn_attend *a, const sn_sched *sc) {
     double depth = (double)sn_attend_padded(a->depth), width = (double)sn_attend_padded(a->c.n), keys = sc->tile_n;
     double of_scores = sc->tile_m / mma->m * products_of(a) * depth / mma->k;
     double of_sums = sc->tile_m / mma->m * products_of(a) * keys / mma->k;
-    double column = (double)mma->m * mma->k / mma->rate * 100 / SN_PRODUCT_BUSY;
+    double column = (double)mma->m * mma->k / mma->rate * 100 / SN_PRODUCT_BUSY_ODD;
     double elements = keys * (depth + width), of_element = sn_attend_terms_number(a) * sn_dtype_bytes(SN_BF16);
     return (parts){.scores = of_scores * keys * column,
                    .sums = of_sums * width * column,
@@ -211,7 +211,7 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
 static double product_apart(const sn_attend *a, double m, double n, double depth) {
     enum { SIDE = 128 };
     double blocks = (double)a->c.batch * sn_waves(m, SIDE) * sn_waves(n, SIDE), units = a->cx->target->units;
-    double tile = SIDE * SIDE * depth * products_of(a) / sn_mmas[a->mma].rate * 100 / SN_PRODUCT_BUSY;
+    double tile = SIDE * SIDE * depth * products_of(a) / sn_mmas[a->mma].rate * 100 / SN_PRODUCT_BUSY_ODD;
     double parts = blocks < units ? units / blocks : 1, most = depth / (2 * SIDE);
     if (parts > most) parts = most > 1 ? most : 1;
     double begin = (parts > 1 ? 2 : 1) * SN_PRODUCT_BEGIN, turns = blocks > units ? blocks / units : 1;

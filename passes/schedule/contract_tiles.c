@@ -76,10 +76,18 @@ static int64_t resident_bytes(const sn_contract *ct, const sn_sched *sc) {
     return bytes;
 }
 
+/* Do all operands come in whole lines? */
+static bool is_even(const sn_contract *ct, const sn_sched *sc) {
+    bool even = !ct->images;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) even &= fit_of(ct, sc, i) == FIT;
+    return even;
+}
+
 /* Of one step of the sum, when so many blocks are at work. */
 static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     const sn_contraction *c = &ct->c;
     double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0, fetch = 0;
+    bool even = is_even(ct, sc);
     for (uint32_t i = 0; i < c->n_operands; i++) {
         double lines = (double)sn_contract_lines(ct, sc, i) / (c->operands[i].right ? sc->cluster : 1);
         double line = (double)sn_contract_lanes(ct, sc, i) * sn_dtype_bytes(c->operands[i].from);
@@ -89,13 +97,14 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     }
     double for_one = ct->n_terms ? sn_terms_products(ct->n_terms) : 1;
     double products = m * n * k * c->n_products * for_one / sn_mmas[ct->mma].rate;
-    products *= 100.0 / SN_PRODUCT_BUSY;
+    products *= 100.0 / (even ? SN_PRODUCT_BUSY : SN_PRODUCT_BUSY_ODD);
     double step = larger(products, fetch);
     if (sc->stages == 2) step = products + fetch; /* a stage is filled again when the products behind it are done */
     if (sn_waves((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
     if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
     step += smaller(products, fetch) * SN_PRODUCT_BESIDE / 100;
-    return step + SN_PRODUCT_STEP + SN_PRODUCT_MEMBER * (sc->cluster - 1.0);
+    return step + (even ? SN_PRODUCT_STEP : SN_PRODUCT_STEP_ODD) +
+           (even ? SN_PRODUCT_MEMBER : SN_PRODUCT_MEMBER_ODD) * (sc->cluster - 1.0);
 }
 
 static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
