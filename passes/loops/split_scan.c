@@ -38,7 +38,8 @@
  *     k0:        loop s in 128 { %0 = load k0_q0[s]  loop r in 8192 { load x[8192*s + r]  %2 = accum sum %1 over r
  *                                %3 = add %0, %2  store y[8192*s + r], %3 } }
  *
- * That reads the operand twice, which pays where the scan would leave most of the device idle.
+ * That reads the operand twice, which pays where the scan would leave most of the device idle. Columns that keep memory
+ * busy as they are stay whole: a thread has one, and waits for the loads of many steps together.
  *
  * Legal for kernels of one scan whose prefixes do not go into each other; sums are put together in another order, but a
  * fixed one. After `fuse`, so that whatever stands around the scan stays around it. Only on a GPU. Cost: linear in the
@@ -59,8 +60,9 @@ typedef struct scan_cut {
     sn_stmt accums[MAX_ACCUMS];
     uint32_t n;
     int64_t rows, count, parts, length;
-    uint32_t bytes; /* smallest element along the scan */
-    bool along;     /* the elements of a row are neighbours, else those of a step */
+    uint32_t bytes;        /* smallest element along the scan */
+    uint32_t column_bytes; /* ... along the last outer loop */
+    bool along;            /* the elements of a row are neighbours, else those of a step */
     bool one_launch;
     uint32_t vector;    /* elements that a thread loads at once along the scan */
     sn_ix lead;         /* elements between the start of a vector and that of the row, an ix over `outer`; none: 0 */
@@ -157,6 +159,19 @@ static bool fits_one_launch(const scan_cut *c, int64_t length) {
     return (pinned->cls == SN_SCHED_NONE || pinned->cls == SN_SCHED_INNER) && pinned->vector <= c->vector;
 }
 
+/* Do columns that nobody cuts keep memory busy? A thread has one; it waits for the loads of so many steps together
+ * (steps_of_scan, schedule/element.c) and takes them in one after the other. Cut, the columns are read twice: what takes
+ * a quarter longer than memory does is still the faster one. */
+static bool columns_are_enough(const scan_cut *c) {
+    const sn_target *t = c->cx->target;
+    int64_t bytes = c->column_bytes, together = sn_ceil_div(c->rows, t->units) * bytes;
+    if (!bytes) return false;
+    int64_t steps = sn_least(SN_SCAN_MOST_STEPS, SN_SCAN_AHEAD / c->column_bytes);
+    if (steps * together > t->flight_bytes) steps = sn_ceil_div(t->flight_bytes, together);
+    double step = (double)SN_CUT_LATENCY / (double)steps + SN_CUT_CHAIN, memory = 2 * (double)together / t->cycle_bytes;
+    return step <= SN_CUT_SLOWER / 100.0 * memory;
+}
+
 static int64_t choose_length(const scan_cut *c) {
     int64_t units = c->cx->target->units, length;
     if (c->along) {
@@ -167,17 +182,17 @@ static int64_t choose_length(const scan_cut *c) {
         while (c->rows * (c->count / length) > SN_CUT_PARTS) length *= 2;
         return length;
     }
-    if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN) return c->count;
+    if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN || columns_are_enough(c)) return c->count;
     for (length = SN_CUT_COLUMN_PART; c->rows * (c->count / length) > SN_CUT_VECTOR * units * SN_CUT_RESIDENT;)
         length *= 2;
     return length;
 }
 
 static bool walks_along(scan_cut *c) {
-    uint32_t least;
     int64_t inner = sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->nest), &c->bytes);
     if (!c->outer.n) return true;
-    return inner >= sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
+    return inner >=
+           sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &c->column_bytes);
 }
 
 /* Parts of three kernels begin with their rows. */

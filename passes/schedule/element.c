@@ -264,6 +264,13 @@ static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, c
     return (uint32_t)(steps < SN_SCAN_MOST_STEPS ? steps : SN_SCAN_MOST_STEPS);
 }
 
+/* Columns of a scan are few and long, and threads have nothing in common: blocks so small that every multiprocessor has
+ * about as many of them. */
+static void spread_columns(const sn_target *t, const sn_schedule_shape *sh, sn_sched *sc) {
+    int64_t threads = sh->rows / sc->vector;
+    while (sc->block_x > SN_WARP && threads < (int64_t)SN_SCAN_SPREAD * t->units * sc->block_x) sc->block_x /= 2;
+}
+
 static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
@@ -294,6 +301,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
     int64_t full = has_open_rows(cx, sh, sc) ? sn_schedule_open_vectors(cx, sh, sc) : sh->rows / sc->vector;
     while (sc->block_x > 32 && full < (int64_t)sc->block_x) sc->block_x /= 2;
+    if (!pinned && sh->scans && cx->target->is_gpu) spread_columns(cx->target, sh, sc);
     sc->block_y = 1;
     if (sh->scans)
         sc->unroll = !cx->target->is_gpu ? 1 : sc->unroll ? sc->unroll : steps_of_scan(cx->target, sh, fl, sc);
