@@ -65,9 +65,18 @@ static sn_stmt only_overwrites(const sn_module *m, sn_kern k, sn_buf from, sn_bu
     return first;
 }
 
+/* A thread that walks along a scan by itself loads ahead of what it stores, which it cannot where both are one storage:
+ * 390 us instead of 144 for 128 columns of 73784 (H100). */
+static bool scans_alone(const sn_module *m, sn_kern k) {
+    if (sn_kern_get(m, k)->sched.cls != SN_SCHED_ELEMENT) return false;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->op == SN_LOP_ACCUM) return true;
+    return false;
+}
+
 bool sn_plan_in_place(sn_pass_ctx *cx, sn_kern k, sn_buf from, sn_buf to) {
     sn_module *m = cx->m;
-    if (!same_storage_size(m, from, to)) return false;
+    if (!same_storage_size(m, from, to) || scans_alone(m, k)) return false;
     sn_stmt store = only_overwrites(m, k, from, to);
     if (!store.i || !sn_access_distinct(m, store) || !on_all_threads(m, k, store)) return false;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
