@@ -180,8 +180,7 @@ static void make_others(sn_gen *g, const sn_stmt_rec *loop, const sn_runs *runs,
     LLVMPositionBuilderAtEnd(em->b, done);
     sn_em_end(em, &branch);
     sn_gen_release(g, mark);
-    for (uint32_t k = 0; k < n; k++)
-        g->run.stored[k] = sn_em_merge(em, &branch, done, g->run.stored[k], before[k]);
+    for (uint32_t k = 0; k < n; k++) g->run.stored[k] = sn_em_merge(em, &branch, done, g->run.stored[k], before[k]);
 }
 
 bool sn_gen_runs(sn_gen *g, sn_stmt id) {

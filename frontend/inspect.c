@@ -196,10 +196,10 @@ typedef struct stage {
 } stage;
 
 static const stage stages[] = {
-    {"graph", stage_graph, NULL, SN_PHASE_BOUND},        {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
-    {"fused", stage_prefix, "collapse", SN_PHASE_BOUND}, {"scheduled", stage_prefix, "async-copy", SN_PHASE_BOUND},
-    {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},         {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
-    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},   {"memory", stage_memory, NULL, SN_PHASE_PASSES},
+    {"graph", stage_graph, NULL, SN_PHASE_BOUND},          {"loops", stage_prefix, "to-loops", SN_PHASE_BOUND},
+    {"fused", stage_prefix, "collapse", SN_PHASE_BOUND},   {"scheduled", stage_prefix, "async-copy", SN_PHASE_BOUND},
+    {"llvm", stage_llvm, NULL, SN_PHASE_PASSES},           {"ptx", stage_ptx, NULL, SN_PHASE_CODE},
+    {"wrapper", stage_wrapper, NULL, SN_PHASE_PASSES},     {"memory", stage_memory, NULL, SN_PHASE_PASSES},
     {"wrapper-c", stage_wrapper_c, NULL, SN_PHASE_SOURCE},
 };
 

@@ -126,7 +126,7 @@ struct sn_prog_state {
     void **param_addresses; /* scratch: what cuLaunchKernel wants */
     void *stream;           /* of the current run */
     void *workspace;
-    bool is_lent; /* workspace and library_workspace are memory of the caller */
+    bool is_lent;      /* workspace and library_workspace are memory of the caller */
     char *kept;        /* memory of all kernels that lasts between runs */
     void **keeps;      /* by kernel: its part of it */
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */

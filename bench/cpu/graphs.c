@@ -81,8 +81,7 @@ void build_density(sn_graph *g, int64_t n) {
     sn_node at = sn_input(g, "at", SN_F32, SN_LIST(n, 3)), mass = sn_input(g, "mass", SN_F32, SN_LIST(n));
     sn_node r2 = scaled(g, squares(g, differences(g, at)), 1 / (REACH * REACH));
     sn_node near = sn_relu(g, sn_sub(g, sn_number_like(g, r2, 1), r2));
-    sn_output(g, "density",
-              sn_sum(g, sn_mul(g, mass, sn_mul(g, near, sn_mul(g, near, near))), SN_LIST(1), false));
+    sn_output(g, "density", sn_sum(g, sn_mul(g, mass, sn_mul(g, near, sn_mul(g, near, near))), SN_LIST(1), false));
 }
 
 void build_cutoff(sn_graph *g, int64_t n) {

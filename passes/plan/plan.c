@@ -68,8 +68,8 @@ typedef struct planner {
     uint32_t n_ios[2];
     sn_plan_block *blocks[2]; /* of the prepared memory, of the workspace */
     uint32_t n_blocks[2];
-    sn_ix bytes[2];    /* of both memories */
-    bool free_offsets; /* temps take the storage of dead ones by offsets alone */
+    sn_ix bytes[2];            /* of both memories */
+    bool free_offsets;         /* temps take the storage of dead ones by offsets alone */
     sn_kern_list alternatives; /* of kernels, in the order in which they stood */
 } planner;
 

@@ -164,7 +164,8 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             bool store = r->op == SN_LOP_STORE;
             int64_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
             find_part(&p, l, r->ix, &nest->chain);
-            bool whole = p.is.lines || p.is.count == p.is.group, some = p.is.lines || p.is.count >= p.is.group / LEAST_PART;
+            bool whole = p.is.lines || p.is.count == p.is.group,
+                 some = p.is.lines || p.is.count >= p.is.group / LEAST_PART;
             w.all += bytes;
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
@@ -275,7 +276,8 @@ void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, co
     int64_t inner = 1;
     *out = (sn_schedule_flat){0};
     if (!sh->n_nests || !sh->outer.n || !sh->all_perfect || sh->mixed || stores_and_loads(cx->m, k)) return;
-    for (uint32_t p = 0; p < sh->outer.n; p++) l.extents[p] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[p]));
+    for (uint32_t p = 0; p < sh->outer.n; p++)
+        l.extents[p] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[p]));
     for (l.prefix = sh->outer.n; l.prefix > 0; l.prefix--) {
         sn_schedule_flat f = {.prefix = l.prefix, .inner = inner, .groups = sh->rows / inner};
         inner = sn_mul_clamped(inner, l.extents[l.prefix - 1]);
@@ -387,8 +389,8 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     int64_t unit = f->unit * f->inner, room = cx->target->shared_bytes - SN_SHARED_SLOTS;
     int64_t at_a_time = f->by_columns ? sc->block_x : sc->block_y;
     if (sc->tile_m % unit)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld", name,
-                       sc->tile_m, (long long)unit);
+        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld",
+                       name, sc->tile_m, (long long)unit);
     if (!sc->tile_m || sn_mul_clamped(sc->tile_m / f->inner, f->bytes) > room)
         return sn_fail(env, SN_ERROR_ARGUMENT,
                        "kernel %s: %u rows of the schedule's tile_m take more than %lld bytes of shared memory", name,
@@ -398,9 +400,8 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
                        sc->block_x * sc->block_y, cx->target->max_threads);
     bool meet = f->by_columns ? sc->block_y > 1 : sc->block_x > 1;
     if (meet && sc->tile_m % at_a_time)
-        return sn_fail(env, SN_ERROR_ARGUMENT,
-                       "kernel %s: %u rows of the schedule's tile_m are no whole turns of %lld", name, sc->tile_m,
-                       (long long)at_a_time);
+        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no whole turns of %lld",
+                       name, sc->tile_m, (long long)at_a_time);
     if (sh->scans && (!f->by_columns || sc->block_y > 1))
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the steps of a scan have one thread", name);
     if (sc->vector > f->vector || f->vector % sc->vector)
@@ -413,7 +414,8 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
 static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const sn_sched *sc) {
     int64_t room = (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; /* two blocks at least: one loads */
     uint32_t at_a_time = f->by_columns ? sc->block_x : sc->block_y, share = f->by_columns ? sc->block_y : sc->block_x;
-    if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads) return false;
+    if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
+        return false;
     return sn_mul_clamped(sc->tile_m / f->inner, f->bytes) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
 }
 

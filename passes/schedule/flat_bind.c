@@ -26,7 +26,7 @@ typedef struct flat {
     int64_t groups;        /* of a block */
     int64_t blocks, whole; /* along the groups; of which the first ones find all that they copy */
     sn_stmt grid;
-    sn_ix g; /* block along the groups */
+    sn_ix g;                    /* block along the groups */
     sn_ix origin[SN_MAX_CHAIN]; /* of the outer loops before the one that `g` counts; with one count for all: none */
     sn_axis axes[SN_MAX_CHAIN]; /* of the outer loops */
     sn_ix row, group;           /* of this turn of a thread, in the block */
@@ -84,7 +84,8 @@ static void copy_vector(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked)
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     int64_t v = b->vector, per_line = b->lines ? f->groups / v : 0;
-    sn_ix lane = open_loop(f, &into, "v", v, SN_AXIS_VECTOR), place = sn_ix_fma(m, v, p, lane), from = start_of(f, i), at;
+    sn_ix lane = open_loop(f, &into, "v", v, SN_AXIS_VECTOR), place = sn_ix_fma(m, v, p, lane), from = start_of(f, i),
+          at;
     if (b->lines) {
         sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES];
         for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
@@ -105,7 +106,8 @@ static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool maske
     enum { MOST_UNROLL = 8 };
     sn_module *m = f->m;
     int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y, n = piece(f, i) / f->f.bufs[i].vector;
-    int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL), unroll = sn_ceil_div(steps, turns);
+    int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL),
+            unroll = sn_ceil_div(steps, turns);
     sn_ix uo = open_loop(f, &into, "uo", turns, SN_AXIS_SEQ), u = open_loop(f, &into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
     if (turns * unroll * threads > n) into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
@@ -130,7 +132,8 @@ static void put_copies(flat *f, bool stored) {
         return;
     }
     sn_ix last = sn_ix_sub(m, f->g, sn_ix_const(m, f->whole)), one = sn_ix_const(m, 1);
-    if (f->whole) put_copies_of(f, sn_put_if(m, sn_at_end(f->k, f->grid), f->g, sn_ix_const(m, f->whole)), stored, false);
+    if (f->whole)
+        put_copies_of(f, sn_put_if(m, sn_at_end(f->k, f->grid), f->g, sn_ix_const(m, f->whole)), stored, false);
     put_copies_of(f, f->whole ? sn_put_if(m, sn_at_end(f->k, f->grid), last, one) : f->grid, stored, true);
 }
 
@@ -143,8 +146,9 @@ static void bind_nest(flat *f, const sn_schedule_nest *nest) {
     int64_t share = f->f.by_columns ? sc->block_y : sc->block_x, v = sc->vector, step = share * v;
     int64_t steps = sn_ceil_div(nest->count, step), unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? sn_ceil_div(steps, unroll) : 0;
-    if (share > 1) levels[n++] = f->f.by_columns ? (sn_level){"y", share, v, SN_AXIS_BLOCK_Y}
-                                                 : (sn_level){"x", share, v, SN_AXIS_BLOCK_X};
+    if (share > 1)
+        levels[n++] =
+            f->f.by_columns ? (sn_level){"y", share, v, SN_AXIS_BLOCK_Y} : (sn_level){"x", share, v, SN_AXIS_BLOCK_X};
     if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * step, SN_AXIS_SEQ};
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
     if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
@@ -184,7 +188,8 @@ static void redirect(flat *f, sn_stmt s, const sn_chain *nest) {
     sn_ix e = place_of(f, i, r->ix, nest);
     sn_cursor at = sn_at_before(m, s);
     if (r->op == SN_LOP_STORE) sn_put_store(m, at, f->shared[i], e, r->in[0]);
-    else if (r->has_mask) sn_val_replace(m, f->k, r->result, sn_put_load_masked(m, at, f->shared[i], e, r->in[0], r->in[1]));
+    else if (r->has_mask)
+        sn_val_replace(m, f->k, r->result, sn_put_load_masked(m, at, f->shared[i], e, r->in[0], r->in[1]));
     else sn_val_replace(m, f->k, r->result, sn_put_load(m, at, f->shared[i], e));
     sn_stmt_unlink(m, s);
 }
@@ -207,7 +212,8 @@ static void open_rows(flat *f, sn_stmt *into) {
                       : open_loop(f, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
     f->row = sn_ix_fma(m, at_a_time, open_loop(f, into, "r", turns, SN_AXIS_SEQ), t);
     f->group = sn_ix_divc(m, f->row, f->f.inner);
-    if (turns * at_a_time > sc->tile_m) *into = sn_put_if(m, sn_at_end(f->k, *into), f->row, sn_ix_const(m, sc->tile_m));
+    if (turns * at_a_time > sc->tile_m)
+        *into = sn_put_if(m, sn_at_end(f->k, *into), f->row, sn_ix_const(m, sc->tile_m));
 }
 
 /* What the outer axes are in that row. */

@@ -18,7 +18,8 @@ typedef struct sn_schedule_tile {
     bool columns_meet; /* staged accesses: what follows a column across is the next one along */
     uint32_t vector;   /* largest one that divides both extents and leaves those accesses aligned */
     uint32_t lanes;    /* the same for `along` and direct accesses alone */
-    bool ragged;       /* squares need not fit: narrow elements, which are loaded from anywhere; the last one along ends the storage */
+    /* Squares need not fit: narrow elements, which are loaded from anywhere; the last one along ends the storage. */
+    bool ragged;
 } sn_schedule_tile;
 
 /* The best pair of loops of a straight-line kernel. */

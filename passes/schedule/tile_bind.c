@@ -35,16 +35,17 @@ typedef struct tile {
     sn_schedule_tile tile;
     int64_t threads, unroll, v;
     int64_t lanes;              /* of a vector of the body */
-    bool runs, one_by_one;      /* loads from anywhere; ... of the tiles whose vectors might reach over the end of the storage */
+    bool runs;                  /* loads from anywhere, */
+    bool one_by_one;            /* ... but by element in tiles whose vectors might reach over the end of the storage */
     int64_t across, along;      /* sides */
     int64_t n_across, n_along;  /* extents of the loops */
     sn_axis axes[SN_MAX_CHAIN]; /* outer axes ... */
     sn_ix origin[SN_MAX_CHAIN]; /* ... and what they are at the first element of the tile */
     sn_stmt grid, into;         /* the grid loop, or an `if` in it; the region that loops over threads are put into */
     sn_ix edge;                 /* number of extents that the tile reaches the end of without filling it */
-    sn_ix number;               /* of the tile, where those across follow each other: the last one ends the storage ... */
-    int64_t n_tiles;            /* ... of so many */
-    bool inside, masked;        /* are there tiles with edge 0, and with others */
+    sn_ix number;        /* of the tile, where those across follow each other: the last one ends the storage ... */
+    int64_t n_tiles;     /* ... of so many */
+    bool inside, masked; /* are there tiles with edge 0, and with others */
     struct staged {
         uint32_t position; /* of the access in the body */
         sn_lop op;
