@@ -275,7 +275,7 @@ sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena
     for (uint32_t k = 0; k < n; k++) {
         sn_kern first = sn_kern_get(p->m, p->m->kernels.at[k])->alternative_of;
         SN_TRY(launch_size(&kernels[k], p, k));
-        kernels[k].instead_of = first.i ? (int64_t)number[first.i] : -1;
+        kernels[k].alternative_of = first.i ? number[first.i] + 1 : 0;
         SN_TRY(library_call(&kernels[k], p, k));
         if (p->gpu_code) {
             launch_gpu(&kernels[k], &p->codes[k]);

@@ -79,7 +79,12 @@ static sn_kernel_info image_kernel(const sn_image_kernel *k) {
                             .block_x = k->launch.block_x,
                             .block_y = k->launch.block_y,
                             .ptx = k->launch.ptx,
-                            .library = k->library ? "a library" : NULL};
+                            .library = k->library ? "a library" : NULL,
+                            .from = "",
+                            .schedule = "",
+                            .kind = "",
+                            .instead_of = -1,
+                            .runs = true};
 }
 
 /* What timing has said of a kernel with alternatives, or of one of these. */

@@ -157,7 +157,7 @@ static const sn_rt_step *find_call(const sn_prog *p, uint32_t kernel) {
 static void find_members(picker *x, uint32_t first) {
     x->members[x->n++] = first;
     for (uint32_t i = 0; i < x->p->n_codes && x->n < MEMBERS_MOST; i++)
-        if (x->p->codes[i].k.instead_of == (int64_t)first) x->members[x->n++] = i;
+        if (x->p->codes[i].k.alternative_of == first + 1) x->members[x->n++] = i;
 }
 
 static sn_status time_set(picker *x) {
@@ -187,7 +187,7 @@ static sn_status pick(sn_prog *p, sn_prog_state *st, uint32_t first, void *flush
 
 static bool has_alternatives(const sn_prog *p) {
     for (uint32_t i = 0; i < p->n_codes; i++)
-        if (p->codes[i].k.instead_of >= 0) return true;
+        if (p->codes[i].k.alternative_of) return true;
     return false;
 }
 
@@ -195,10 +195,10 @@ static sn_status pick_all(sn_prog *p, sn_prog_state *st, void *flush, size_t flu
     bool *done = SN_NEWN(&p->arena, bool, p->n_codes);
     sn_status status = SN_OK;
     for (uint32_t i = 0; i < p->n_codes && status == SN_OK; i++) {
-        int64_t first = p->codes[i].k.instead_of;
-        if (first < 0 || done[first]) continue;
-        done[first] = true;
-        status = pick(p, st, (uint32_t)first, flush, flush_size);
+        uint32_t of = p->codes[i].k.alternative_of;
+        if (!of || done[of - 1]) continue;
+        done[of - 1] = true;
+        status = pick(p, st, of - 1, flush, flush_size);
     }
     return status;
 }

@@ -38,7 +38,7 @@ static sn_status load_args(sn_rt_step *out, sn_prog *p, const sn_arg_list *args,
 static uint32_t most_maps(const sn_prog *p, uint32_t kernel) {
     uint32_t most = p->codes[kernel].k.n_maps;
     for (uint32_t i = 0; i < p->n_codes; i++)
-        if (p->codes[i].k.instead_of == (int64_t)kernel && p->codes[i].k.n_maps > most) most = p->codes[i].k.n_maps;
+        if (p->codes[i].k.alternative_of == kernel + 1 && p->codes[i].k.n_maps > most) most = p->codes[i].k.n_maps;
     return most;
 }
 

@@ -73,7 +73,7 @@ typedef struct sn_rt_kernel {
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
     bool whole; /* GPU: nvJitLink, which assembles what is to be linked, ignores setmaxnreg and how shared memory is
                  * aligned: the driver assembles it */
-    int64_t instead_of;             /* position of the kernel of which it is an alternative; -1: of none */
+    uint32_t alternative_of;        /* 1 + the position of the kernel of which it is an alternative; 0: of none */
     const sn_library_call *library; /* a library runs it instead of code: no ptx, no host; copied. NULL: none does */
 } sn_rt_kernel;
 
