@@ -61,21 +61,23 @@ def console(text, build):
     return problems, count
 
 
-EXAMPLES = ["softmax", "onnx"]  # in the order of the C blocks
+# In the order of the C blocks: the library of each, and what it is run on (files that the console blocks make are under the build folder).
+EXAMPLES = {"softmax": ("sinter", []), "onnx": ("sinter", []), "runtime": ("sinter-rt", ["xor.snb"])}
 
 
 def program(text, build, name, block):
     """A C block: equal to the example, and it compiles as strict C11 and runs as shown."""
     example = (source.ROOT / f"examples/{name}.c").read_text(encoding="utf-8")
     problems = []
+    library, arguments = EXAMPLES[name]
     if example.split("*/\n", 1)[1] != block:
         problems.append(f"README.md: the program is not that of examples/{name}.c below its comment")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         (path / f"{name}.c").write_text(block, encoding="utf-8")
         command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", str(source.ROOT / "include"),
-                   f"{path}/{name}.c", "-L", str(build), f"-Wl,-rpath,{build}", "-lsinter", "-o", f"{path}/{name}"]
-        for step in (command, [f"{path}/{name}"]):
+                   f"{path}/{name}.c", "-L", str(build), f"-Wl,-rpath,{build}", f"-l{library}", "-o", f"{path}/{name}"]
+        for step in (command, [f"{path}/{name}", *(str(build / argument) for argument in arguments)]):
             run = subprocess.run(step, cwd=source.ROOT, capture_output=True, text=True)
             if run.returncode:
                 return [*problems, f"README.md: the program {name}: {' '.join(step)}: {run.stderr.strip()}"]
