@@ -51,6 +51,7 @@ bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x) {
 bool sn_lower_is_written(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     int64_t steps = sn_lower_reduced(lw, x);
+    if ((uint32_t)combiner(n) >= SN_N_COMBS) return false; /* a composite, which the lowering refuses */
     return sn_combs[combiner(n)].states == 1 && steps >= 1 && steps <= SN_PAIRS_WRITTEN && sn_lower_is_of_pairs(lw, x);
 }
 

@@ -18,7 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIT = "/usr/lib/llvm-22/bin/lit"
 OTHER_TESTS = ["tests/graph", "tests/loops", "tests/passes", "tests/ptx", "tests/regress", "tests/tool", "tests/verify"]
-COPIED = ["CMakeLists.txt", "README.md", "cmake", "include", "ir", "cache", "passes", "tune", "codegen-llvm", "backend-nvptx", "backend-host", "runtime",
+COPIED = ["CMakeLists.txt", "README.md", "cmake", "include", "ir", "cache", "metrics", "passes", "tune", "codegen-llvm", "backend-nvptx", "backend-host", "runtime", "rt",
           "frontend", "tools", "examples", "bench", "docs", "tests"]
 CHECKS = ["dtypes", "schedules"]  # of tests/docs: what they compare, recipes edit
 WANTED = {"dtype", "elementwise", "graph_rewrite", "loop_operation", "loop_pass", "schedule"}
