@@ -3,7 +3,7 @@
 
 static uint32_t place_of(const sn_notes *t, uint32_t id) {
     const uint32_t golden = 2654435769u;
-    uint32_t at = (id * golden) & (t->room - 1);
+    uint32_t h = id * golden, at = (h ^ h >> 16) & (t->room - 1); /* ids may be multiples of powers of two */
     while (t->id[at] && t->id[at] != id) at = (at + 1) & (t->room - 1);
     return at;
 }
