@@ -29,8 +29,8 @@
 enum {
     OFFERED = 1, /* channels-last at no cost */
     WANTED = 2,
-    COPIED = 4,   /* the twin is in memory */
-    NARROWED = 8, /* elementwise, of elements that were wider */
+    COPIED = 4,    /* the twin is in memory */
+    NARROWED = 8,  /* elementwise, of elements that were wider */
     GATHERED = 16, /* each channel is summed over all else: it had better lie together */
     CONVOLVED = 32 /* offered by a convolution or the caller, not by a permute alone */
 };
