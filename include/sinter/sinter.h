@@ -262,6 +262,7 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
 #define SN_ELEMENTWISE_MOVE(one, two, f, ID)
 #define SN_ELEMENTWISE_CONTRACT(one, two, f, ID)
 #define SN_ELEMENTWISE_COMPOSITE(one, two, f, ID)
+#define SN_ELEMENTWISE_REPEAT(one, two, f, ID)
 #define SN_OP(ID, name, cls, n_in, attrs, lop, doc)                                                                    \
     SN_ELEMENTWISE_##cls(SN_DECLARE_ONE, SN_DECLARE_TWO, sn_##name, ID)
 #include "ops.def"

@@ -43,6 +43,7 @@ typedef struct sn_graph_ir {
     sn_table nodes;     /* sn_node_rec; record 0 is none */
     uint32_t *slots;    /* interning table */
     uint32_t slot_cap;
+    uint32_t repeats; /* the largest number of a repeat, 0: there is none */
     SN_VEC(sn_graph_input) inputs;
     SN_VEC(sn_graph_output) outputs;
     sn_names input_names, output_names; /* name -> number plus 1 */
