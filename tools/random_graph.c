@@ -614,6 +614,7 @@ static void make(maker *r, sn_op op) {
         else make_conv(r);
         break;
     case SN_OPS_COMPOSITE: make_composite(r, op); break;
+    case SN_OPS_REPEAT: break; /* several nodes (make_repeat) */
     }
 }
 

@@ -320,7 +320,7 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
         return SN_OK;
     }
     sn_eval e = {.m = m, .arena = arena, .x = x, .n = n};
-    if (sn_ops[n->op].cls == SN_OPS_REPEAT) return sn_eval_fail(&e, "is more than one node");
+    if (sn_ops[n->op].cls == SN_OPS_REPEAT) return sn_eval_fail(&e, "a repeat is not looked into for the value of one node");
     e.in = SN_NEWN(arena, const sn_array *, n->n_in);
     e.out = SN_NEWN(arena, sn_array, n->n_results);
     for (uint32_t k = 0; k < n->n_in; k++) e.in[k] = all[n->in[k].i];

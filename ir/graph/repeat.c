@@ -121,7 +121,7 @@ sn_nd sn_graph_repeat_slice(sn_module *m, uint32_t number, sn_nd x, int64_t axis
     return x.i ? sn_graph_node(m, SN_OP_REPEAT_SLICE, &x, 1, attrs, reverse ? 3 : 2) : x;
 }
 
-void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_repeat_end *end) {
+void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_graph_repeat *end) {
     uint32_t n = 0, n_back = 0, count = end->n_states + end->n_stacks;
     sn_nd *in = SN_NEWN(&m->arena, sn_nd, 2 * end->n_states + end->n_stacks + 1);
     int64_t *back = SN_NEWN(&m->arena, int64_t, end->n_stacks + 1);

@@ -31,14 +31,14 @@ uint32_t sn_repeat_number(const sn_module *m);
 sn_nd sn_graph_repeat_state(sn_module *m, uint32_t number, uint32_t index, sn_nd first);
 sn_nd sn_graph_repeat_slice(sn_module *m, uint32_t number, sn_nd x, int64_t axis, bool reverse);
 /* states and after: n_states each. backwards, by stack: does it begin with the last step? NULL: none does. */
-typedef struct sn_repeat_end {
+typedef struct sn_graph_repeat {
     uint32_t number, n_states, n_stacks;
     const sn_nd *states, *after, *stacks;
     const bool *backwards;
     sn_ix trip;
-} sn_repeat_end;
+} sn_graph_repeat;
 /* results: the last states, then the stacks. */
-void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_repeat_end *end);
+void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_graph_repeat *end);
 
 /* Which result of which `repeat` is x; none: it is none. */
 sn_nd sn_repeat_result(uint32_t *index, const sn_module *m, sn_nd x);
