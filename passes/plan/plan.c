@@ -585,6 +585,8 @@ static void build_wrapper(planner *p) {
     add_calls(p, p->n_prepare, m->kernels.n);
     add_write_backs(p);
     m->repeats.n = 0; /* they are steps now */
+    for (uint32_t k = 0; k < m->kernels.n; k++) sn_kern_get(m, m->kernels.at[k])->section = 0;
+    for (uint32_t k = 0; k < p->alternatives.n; k++) sn_kern_get(m, p->alternatives.at[k])->section = 0;
 }
 
 /* ---- the pass ---- */
