@@ -71,6 +71,18 @@ static void name_kernels(writer *w) {
         w->kernel_name[i] = identifier(w, "", sn_kern_get(w->m, w->m->kernels.at[i])->name);
 }
 
+/* Is the step a `carry` of what has not been written over the state? */
+static bool changes_place(const writer *w, uint32_t step) {
+    const sn_step *s = &w->m->wrap.steps.at[step];
+    if (s->kind != SN_STEP_CARRY) return false;
+    for (uint32_t i = step; i-- > 0;) {
+        const sn_step *before = &w->m->wrap.steps.at[i];
+        bool placed = before->kind == SN_STEP_ALLOC || before->kind == SN_STEP_REUSE;
+        if (placed && sn_buf_eq(before->buf, s->from)) return before->kind == SN_STEP_ALLOC;
+    }
+    return true;
+}
+
 /* Backwards through the steps: a storage is needed by calls and copies from step `first` up to `end`, and by needed
  * buffers that take it over. Without this the compiler would warn of locals that nobody reads. */
 static void find_needed(writer *w, uint32_t first, uint32_t end) {
@@ -79,7 +91,7 @@ static void find_needed(writer *w, uint32_t first, uint32_t end) {
         const sn_step *s = &w->m->wrap.steps.at[i];
         if ((s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) && w->needed[s->buf.i]) w->needed[s->from.i] = true;
         if (i < first) continue;
-        if (s->kind == SN_STEP_CARRY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
+        if (changes_place(w, i)) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
         for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].buf.i] = true;
@@ -538,6 +550,7 @@ static sn_status put_step(writer *w, const sn_step *s, const char *memory) {
     case SN_STEP_REPEAT: return put_repeat(w, s);
     case SN_STEP_WINDOW: return put_window(w, s);
     case SN_STEP_CARRY:
+        if (!changes_place(w, (uint32_t)(s - w->m->wrap.steps.at))) return SN_OK;
         sn_text_printf(w->t, "    {\n        CUdeviceptr was = %s;\n", place(w, s->buf));
         sn_text_printf(w->t, "        %s = %s;\n", place(w, s->buf), place(w, s->from));
         sn_text_printf(w->t, "        %s = was;\n    }\n", place(w, s->from));

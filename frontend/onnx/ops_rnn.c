@@ -181,9 +181,7 @@ static const cell lstm_cell = {4, 3, {"Sigmoid", "Tanh", "Tanh"}, lstm_step};
 /* Operands of the node. */
 enum { X, W, R, BIAS, LENGTHS, FIRST_H, FIRST_C, PEEPHOLES };
 
-/* A step that is written out is compiled as often; a repeat copies the first states, and its steps share no kernel. So few steps
- * take no longer to compile than a repeat. */
-enum { WRITTEN_STEPS = 4, MAX_DIRECTIONS = 2 };
+enum { MAX_DIRECTIONS = 2 };
 
 typedef struct recurrence {
     sn_onnx_call *c;
@@ -377,7 +375,7 @@ static bool is_written_out(const recurrence *r) {
     int64_t size;
     bool empty = false;
     for (int k = 0; k < 2; k++) empty |= sn_ix_is_const(r->m, r->state_shape[k], &size) && size == 0;
-    return r->steps > 0 && (r->steps <= WRITTEN_STEPS || empty);
+    return r->steps > 0 && (r->steps <= SN_ONNX_WRITTEN || empty);
 }
 
 static sn_status recurrent(sn_onnx_call *c, const cell *kind) {
