@@ -31,7 +31,7 @@ static void put_const(sn_text *t, uint32_t number, const sn_image_const *c) {
 static void put_buf(sn_text *t, const sn_image_buf *b) {
     sn_text_printf(t, "  buffer %s: %s[%lld] %s", b->name, sn_dtypes[b->dtype].name, (long long)b->elements,
                    sn_buf_scope_names[b->scope]);
-    if (b->scope != SN_BUF_TEMP) sn_text_printf(t, " %u", b->io);
+    if (b->scope != SN_BUF_TEMP && b->scope != SN_BUF_STEP) sn_text_printf(t, " %u", b->io);
     sn_text_printf(t, " align %u\n", b->align);
 }
 

@@ -110,6 +110,13 @@ static void claim(sn_lower *lw, sn_nd repeat, sn_nd x, sn_buf b) {
     if (inside && !lw->nodes[x.i].buf.i && !is_source(node_of(lw, x))) give(lw, x, b);
 }
 
+/* One of an inner repeat, whose steps store straight to this one's. */
+static bool is_stack(const sn_lower *lw, sn_nd y) {
+    uint32_t index;
+    sn_nd repeat = sn_repeat_result(&index, lw->m, y);
+    return repeat.i && index >= states_of(lw, repeat);
+}
+
 static void make_stacks(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = node_of(lw, x);
     uint32_t states = states_of(lw, x);
@@ -122,6 +129,7 @@ static void make_stacks(sn_lower *lw, sn_nd x) {
         sn_nd y = n->in[states + k];
         rows[k] = add_window(lw, &lw->repeats[x.i], sn_strf(&lw->m->arena, "%s_t", name_of(lw, y, "y")),
                              &node_of(lw, y)->type, lw->nodes[result.i].buf, stacks_backwards(lw, x, k - states));
+        if (is_stack(lw, y) && lw->scope[y.i] == x.i && !lw->nodes[y.i].buf.i) give(lw, y, rows[k]);
     }
 }
 
@@ -135,12 +143,10 @@ static void make_slice(sn_lower *lw, sn_nd x) {
 
 void sn_lower_make_windows(sn_lower *lw) {
     sn_module *m = lw->m;
-    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
-        sn_op op = node_of(lw, x)->op;
-        if (!lw->nodes[x.i].live) continue;
-        if (op == SN_OP_REPEAT) make_stacks(lw, x);
-        if (op == SN_OP_REPEAT_SLICE) make_slice(lw, x);
-    }
+    for (sn_nd x = {m->graph.nodes.count}; x.i-- > 1;) /* the outer ones first */
+        if (lw->nodes[x.i].live && node_of(lw, x)->op == SN_OP_REPEAT) make_stacks(lw, x);
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
+        if (lw->nodes[x.i].live && node_of(lw, x)->op == SN_OP_REPEAT_SLICE) make_slice(lw, x);
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = node_of(lw, x);
         if (!lw->nodes[x.i].live || n->op != SN_OP_REPEAT) continue;
