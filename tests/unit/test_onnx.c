@@ -485,6 +485,7 @@ static pb loop(const char *trips, bool until, bool stacks) {
     put_scalar(&g, "three", 3);
     put_scalar(&g, "none", 0);
     put_scalar(&g, "many", 100000);
+    put_scalar(&g, "eight", 8);
     put_f32s(&g, "bound", "", FLOATS(20), 1);
     put_value(&body, GRAPH_INPUT, "i", I64, "");
     put_value(&body, GRAPH_INPUT, "go", BOOL, "");
@@ -511,6 +512,12 @@ Test(onnx, loops) {
     fixture f = imported(&m, NULL);
     EXPECT(&f, 0, FLOATS(1), 8, 16);
     EXPECT(&f, 1, FLOATS(1), 2, 4, 4, 8, 8, 16);
+    stop(&f);
+    m = loop("eight - x", false, true);
+    f = imported(&m, NULL);
+    cr_expect_eq(f.g->m->graph.repeats, 1);
+    EXPECT(&f, 0, FLOATS(1), 256, 512);
+    EXPECT(&f, 1, FLOATS(1), 2, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 128, 256, 256, 512);
     stop(&f);
     m = loop("none - x", false, true);
     f = imported(&m, NULL);
