@@ -61,8 +61,8 @@ typedef struct table {
     SN_VEC(int64_t) words;
     uint32_t most; /* places of a row */
     place prepared;
-    bool repeats;  /* there is one */
-    bool prepares; /* the steps at hand are those of the prepare part */
+    bool repeats;                        /* there is one */
+    bool prepares;                       /* the steps at hand are those of the prepare part */
     uint32_t n_slots, depth, most_depth; /* slots so far; repeats around the step at hand, at most */
     SN_VEC(open_repeat) open;            /* these */
 } table;
@@ -153,7 +153,8 @@ static sn_status window_step(table *t, const sn_step *s) {
 static sn_status carry_step(table *t, const sn_step *s) {
     int64_t a = t->at[s->buf.i].bytes, b = t->at[s->from.i].bytes, bytes = sizeof(void *);
     if (t->at[s->buf.i].from != STEPS || t->at[s->from.i].from != STEPS)
-        return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s has no place of a state", sn_buf_get(t->m, s->buf)->name);
+        return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s has no place of a state",
+                       sn_buf_get(t->m, s->buf)->name);
     return a == b ? SN_OK : add_step_row(t, SN_STEP_CARRY, a / bytes, NULL, 0, b / bytes, 0);
 }
 

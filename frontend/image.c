@@ -319,7 +319,8 @@ static uint32_t count_launches(const sn_image_part *part) {
     uint32_t n = 0, times[64] = {1}, depth = 0; /* images are not nested deeper (runtime/image_stream.c) */
     for (uint32_t i = part->n_prepare; i < part->n_steps; i++) {
         const sn_image_step *s = &part->steps[i];
-        if (s->kind == SN_STEP_REPEAT && depth + 1 < SN_COUNT(times)) times[depth + 1] = times[depth] * (uint32_t)s->size, depth++;
+        if (s->kind == SN_STEP_REPEAT && depth + 1 < SN_COUNT(times))
+            times[depth + 1] = times[depth] * (uint32_t)s->size, depth++;
         else if (s->kind == SN_STEP_END && depth) depth--;
         n += s->kind == SN_STEP_CALL ? times[depth] : 0;
     }

@@ -98,7 +98,8 @@ typedef struct repeats {
 static sn_status match_repeat(repeats *open, sn_prog *p, const sn_rt_step *s) {
     if (s->kind == SN_STEP_REPEAT) {
         if (open->n == MOST_REPEATS)
-            return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "wrapper: more than %d repeats around each other", MOST_REPEATS);
+            return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "wrapper: more than %d repeats around each other",
+                           MOST_REPEATS);
         open->step[open->n++] = p->n_steps;
         if (sn_mul_overflow(open->times[open->n - 1], s->size, &open->times[open->n])) open->times[open->n] = INT64_MAX;
     }

@@ -23,7 +23,7 @@ typedef struct maker {
     random_sizes sizes;
     sn_nd values[MAX_VALUES]; /* tensors that may be operands */
     uint32_t n_values, n_inputs;
-    uint32_t depth;    /* repeats around what is made */
+    uint32_t depth;   /* repeats around what is made */
     sn_status status; /* of a message that is not one line */
 } maker;
 

@@ -118,7 +118,8 @@ static bool repeated(sn_onnx_value *out, sn_onnx_value *result, sn_onnx_call *c,
         if (k < r->n_states) after[k] = x;
         else stacks[k - r->n_states] = x;
     }
-    sn_graph_repeat end = {r->number, r->n_states, r->n_stacks, states, after, stacks, r->backwards, sn_ix_const(m, r->trip)};
+    sn_graph_repeat end = {r->number, r->n_states, r->n_stacks,  states,
+                           after,     stacks,      r->backwards, sn_ix_const(m, r->trip)};
     sn_graph_repeat_end(results, m, &end);
     for (uint32_t k = 0; k < n; k++) out[k] = sn_onnx_tensor(results[k]);
     return m->env->status == SN_OK;
@@ -276,17 +277,19 @@ static sn_status scan_length(int64_t *out, const scan *s, sn_onnx_call *c, const
 }
 
 /* The same as run_scan, as a repeat. */
-static bool repeat_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, const sn_onnx_value *values, int64_t length) {
+static bool repeat_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, const sn_onnx_value *values,
+                        int64_t length) {
     sn_onnx_value *in = new_values(c, s->n_state + s->n_in), *result = new_values(c, s->body->outputs.n);
     bool *backwards = SN_NEWN(c->arena, bool, s->n_out + 1);
     repetition r = {.body = s->body, .trip = length, .number = sn_repeat_number(c->m), .n_states = s->n_state};
     r.n_stacks = s->n_out, r.n_in = s->n_state + s->n_in, r.in = in, r.backwards = backwards;
-    if (length <= SN_ONNX_WRITTEN || s->n_out > SN_MAX_RANK) return false; /* which of them are backwards is a list as long as that */
+    if (length <= SN_ONNX_WRITTEN || s->n_out > SN_MAX_RANK)
+        return false; /* which of them are backwards is a list as long as that */
     for (uint32_t k = 0; k < s->n_state; k++) in[k] = values[k];
     for (uint32_t k = 0; k < s->n_in; k++)
-        in[s->n_state + k] = sn_onnx_tensor(
-            sn_graph_repeat_slice(c->m, r.number, values[s->n_state + k].node, entry(s->in_axes, s->n_in_axes, k),
-                                  entry(s->in_directions, s->n_in_directions, k)));
+        in[s->n_state + k] = sn_onnx_tensor(sn_graph_repeat_slice(c->m, r.number, values[s->n_state + k].node,
+                                                                  entry(s->in_axes, s->n_in_axes, k),
+                                                                  entry(s->in_directions, s->n_in_directions, k)));
     for (uint32_t k = 0; k < s->n_out; k++) backwards[k] = entry(s->out_directions, s->n_out_directions, k);
     if (c->m->env->status != SN_OK || !repeated(out, result, c, &r)) return false;
     for (uint32_t k = 0; k < s->n_out; k++) {

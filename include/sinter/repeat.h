@@ -29,13 +29,13 @@ SN_API sn_node sn_repeat_state(sn_graph *g, unsigned loop, unsigned index, sn_no
 SN_API sn_node sn_repeat_slice(sn_graph *g, unsigned loop, sn_node x, int64_t axis, bool reverse);
 typedef struct sn_repeat {
     size_t struct_size;
-    unsigned loop;           /* what sn_repeat_begin gave */
-    int64_t steps;           /* a number, at least 1, or a size of sn_dim */
-    unsigned n_states;       /* those of sn_repeat_state, in the order of their numbers, ... */
+    unsigned loop;                 /* what sn_repeat_begin gave */
+    int64_t steps;                 /* a number, at least 1, or a size of sn_dim */
+    unsigned n_states;             /* those of sn_repeat_state, in the order of their numbers, ... */
     const sn_node *states, *after; /* ... and what a step makes of each, of the same dtype and shape */
-    unsigned n_stacks;       /* values of the body of which those of all steps are kept ... */
-    const sn_node *stacks;   /* ... along a new first axis */
-    const bool *backwards;   /* by stack: does the last step come first? NULL: for none */
+    unsigned n_stacks;             /* values of the body of which those of all steps are kept ... */
+    const sn_node *stacks;         /* ... along a new first axis */
+    const bool *backwards;         /* by stack: does the last step come first? NULL: for none */
 } sn_repeat;
 /* results, n_states + n_stacks: the states after the last step, then the stacks; all invalid where it fails. Lists are read
  * during the call. */

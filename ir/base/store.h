@@ -124,15 +124,15 @@ struct sn_module {
     sn_table axes; /* sn_axis_rec */
     sn_table syms; /* sn_sym_rec */
     sn_weight_table weights;
-    sn_graph_ir graph;    /* graph.n_nodes == 0: no graph */
-    sn_table bufs;        /* sn_buf_rec */
-    sn_table kerns;       /* sn_kern_rec */
-    sn_table stmts;       /* sn_stmt_rec */
-    sn_table vals;        /* sn_val_rec */
-    sn_kern_list kernels; /* live kernels, in execution order */
+    sn_graph_ir graph;             /* graph.n_nodes == 0: no graph */
+    sn_table bufs;                 /* sn_buf_rec */
+    sn_table kerns;                /* sn_kern_rec */
+    sn_table stmts;                /* sn_stmt_rec */
+    sn_table vals;                 /* sn_val_rec */
+    sn_kern_list kernels;          /* live kernels, in execution order */
     SN_VEC(sn_repeat_rec) repeats; /* until there is a wrapper, which has steps for them */
-    sn_wrap wrap;         /* wrap.steps.n == 0: no wrapper */
-    sn_names buf_names;   /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
+    sn_wrap wrap;                  /* wrap.steps.n == 0: no wrapper */
+    sn_names buf_names;            /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
     sn_names kern_names;
 };
 

@@ -261,8 +261,12 @@ static const sn_eval_fn eval_of_op[SN_N_OPS] = {
 };
 
 static const sn_eval_fn eval_of_class[] = {
-    [SN_OPS_UNARY] = eval_elementwise, [SN_OPS_BINARY] = eval_elementwise, [SN_OPS_COMPARE] = eval_elementwise,
-    [SN_OPS_TEST] = eval_elementwise,  [SN_OPS_REDUCE] = eval_reduce,      [SN_OPS_SCAN] = eval_scan,
+    [SN_OPS_UNARY] = eval_elementwise,
+    [SN_OPS_BINARY] = eval_elementwise,
+    [SN_OPS_COMPARE] = eval_elementwise,
+    [SN_OPS_TEST] = eval_elementwise,
+    [SN_OPS_REDUCE] = eval_reduce,
+    [SN_OPS_SCAN] = eval_scan,
     [SN_OPS_REPEAT] = NULL,
 };
 
@@ -320,7 +324,8 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
         return SN_OK;
     }
     sn_eval e = {.m = m, .arena = arena, .x = x, .n = n};
-    if (sn_ops[n->op].cls == SN_OPS_REPEAT) return sn_eval_fail(&e, "a repeat is not looked into for the value of one node");
+    if (sn_ops[n->op].cls == SN_OPS_REPEAT)
+        return sn_eval_fail(&e, "a repeat is not looked into for the value of one node");
     e.in = SN_NEWN(arena, const sn_array *, n->n_in);
     e.out = SN_NEWN(arena, sn_array, n->n_results);
     for (uint32_t k = 0; k < n->n_in; k++) e.in[k] = all[n->in[k].i];

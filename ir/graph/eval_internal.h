@@ -25,7 +25,8 @@ sn_status sn_eval_fail(const sn_eval *e, const char *format, ...) SN_PRINTF(2, 3
  * looks on. */
 typedef struct sn_eval_run sn_eval_run;
 typedef struct sn_eval_watch {
-    sn_status (*node)(sn_eval_run *r, sn_nd x); /* x has been evaluated, or is a state or slice of the step that begins */
+    sn_status (*node)(sn_eval_run *r,
+                      sn_nd x); /* x has been evaluated, or is a state or slice of the step that begins */
     sn_status (*after)(sn_eval_run *r, sn_nd repeat, int64_t t); /* its step t is over */
 } sn_eval_watch;
 struct sn_eval_run {

@@ -52,7 +52,8 @@ static sn_status begin_step(repeat *rp, int64_t t) {
     sn_eval_run *r = rp->r;
     for (sn_nd x = {1}; x.i < rp->x.i; x.i++) {
         sn_op op = sn_node_get(r->m, x)->op;
-        if (!r->live[x.i] || r->scope[x.i] != rp->x.i || (op != SN_OP_REPEAT_STATE && op != SN_OP_REPEAT_SLICE)) continue;
+        if (!r->live[x.i] || r->scope[x.i] != rp->x.i || (op != SN_OP_REPEAT_STATE && op != SN_OP_REPEAT_SLICE))
+            continue;
         if (op == SN_OP_REPEAT_SLICE) SN_TRY(slice(rp, x, t));
         else r->all[x.i] = &rp->results[sn_node_int(r->m, x, SN_ATTR_INDEX, 0)];
         if (r->watch) SN_TRY(r->watch->node(r, x));

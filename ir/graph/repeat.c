@@ -139,8 +139,7 @@ void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_graph_repeat *en
                        {.id = SN_ATTR_TRIP, .shape = {&end->trip, 1}},
                        {.id = SN_ATTR_BACKWARDS, .ints = {back, n_back}}};
     sn_nd whole = sn_graph_node(m, SN_OP_REPEAT, in, n, attrs, n_back ? 4 : 3);
-    for (uint32_t k = 0; k < count && whole.i; k++)
-        results[k] = count == 1 ? whole : sn_graph_project(m, whole, k);
+    for (uint32_t k = 0; k < count && whole.i; k++) results[k] = count == 1 ? whole : sn_graph_project(m, whole, k);
 }
 
 sn_nd sn_repeat_result(uint32_t *index, const sn_module *m, sn_nd x) {

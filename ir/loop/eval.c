@@ -575,8 +575,7 @@ static sn_status run_repeat(eval *ev, uint32_t first, uint32_t end, uint32_t at)
             SN_TRY(bind_window(ev, r->windows.at[k].buf, r->windows.at[k].of, begin + by * t));
         }
         SN_TRY(run_kernels(ev, first, end, at + 1));
-        for (uint32_t k = 0; k < r->carries.n; k++)
-            SN_TRY(carry(ev, r->carries.at[k].state, r->carries.at[k].next));
+        for (uint32_t k = 0; k < r->carries.n; k++) SN_TRY(carry(ev, r->carries.at[k].state, r->carries.at[k].next));
     }
     return SN_OK;
 }

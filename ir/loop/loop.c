@@ -15,7 +15,8 @@
 
 const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",
                                                          "block.y", "vector", "unroll",  "warp"};
-const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "step", "formal", "reg", "shared", "posted"};
+const char *const sn_buf_scope_names[] = {"input",  "output", "temp",   "const", "step",
+                                          "formal", "reg",    "shared", "posted"};
 const char *const sn_role_names[SN_N_ROLES] = {"", "in", "out", "inout"};
 
 /* ---- reading ---- */

@@ -168,7 +168,8 @@ static sn_status check_nesting(const verifier *v, uint32_t i) {
 }
 
 static sn_status name_once(verifier *v, int rule, sn_buf b) {
-    if (sn_buf_get(v->m, b)->scope != SN_BUF_STEP) return broken(v, rule, "%s is no buffer of scope step", name_of(v, b));
+    if (sn_buf_get(v->m, b)->scope != SN_BUF_STEP)
+        return broken(v, rule, "%s is no buffer of scope step", name_of(v, b));
     if (v->named[b.i]) return broken(v, rule, "%s is named twice", name_of(v, b));
     v->named[b.i] = true;
     return SN_OK;
@@ -205,7 +206,8 @@ static sn_status check_touched(const verifier *v) {
             uint32_t number = v->repeat[k->params.at[p].i];
             const sn_repeat_rec *r = number ? &v->m->repeats.at[number - 1] : NULL;
             if (r && (k->section < r->first || k->section > r->last))
-                return broken(v, 5, "kernel @%s touches %s outside of its repeat", k->name, name_of(v, k->params.at[p]));
+                return broken(v, 5, "kernel @%s touches %s outside of its repeat", k->name,
+                              name_of(v, k->params.at[p]));
         }
     }
     return SN_OK;

@@ -398,8 +398,7 @@ static sn_status check_free(verifier *v, const sn_step *s) {
     if (life_of(v, s->buf)->state != ENDED) SN_TRY(check_alive(v, s->buf));
     if (life_of(v, s->buf)->window_of.i) return broken(v, 16, "%s is a window", name_of(v, s->buf));
     sn_buf state = life_of(v, s->buf)->state_of;
-    if (state.i && is_alive(life_of(v, state)->state))
-        return broken(v, 17, "%s may have its place", name_of(v, state));
+    if (state.i && is_alive(life_of(v, state)->state)) return broken(v, 17, "%s may have its place", name_of(v, state));
     end_life(v, s->buf, FREED);
     return SN_OK;
 }
@@ -593,7 +592,8 @@ static sn_status check_end(verifier *v) {
         bool was_placed = is_alive(then->state);
         if (was_placed && (now->state != then->state || !sn_buf_eq(now->root, then->root)))
             return broken(v, 15, "%s was placed before the repeat and is not as it was", name_of(v, b));
-        if (!was_placed && is_alive(now->state)) return broken(v, 15, "%s is placed inside and not freed", name_of(v, b));
+        if (!was_placed && is_alive(now->state))
+            return broken(v, 15, "%s is placed inside and not freed", name_of(v, b));
     }
     return SN_OK;
 }

@@ -7,9 +7,9 @@
 #include "ir/loop/loop.h"
 
 const char *const sn_step_names[SN_N_STEP_KINDS] = {
-    [SN_STEP_CHECK] = "check", [SN_STEP_ALLOC] = "alloc", [SN_STEP_REUSE] = "reuse",     [SN_STEP_FREE] = "free",
-    [SN_STEP_CALL] = "call",   [SN_STEP_COPY] = "copy",   [SN_STEP_COMMENT] = "comment",
-    [SN_STEP_REPEAT] = "repeat", [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry",   [SN_STEP_END] = "end",
+    [SN_STEP_CHECK] = "check",   [SN_STEP_ALLOC] = "alloc", [SN_STEP_REUSE] = "reuse",     [SN_STEP_FREE] = "free",
+    [SN_STEP_CALL] = "call",     [SN_STEP_COPY] = "copy",   [SN_STEP_COMMENT] = "comment", [SN_STEP_REPEAT] = "repeat",
+    [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry", [SN_STEP_END] = "end",
 };
 
 void sn_wrap_add(sn_module *m, sn_step step) { SN_PUSH(&m->arena, &m->wrap.steps, step); }
@@ -136,8 +136,7 @@ static sn_status parse_from(sn_step *s, parser *p) {
 
 static sn_status parse_size(sn_step *s, parser *p) {
     const char *word = size_word(s->kind);
-    if (!sn_lex_is_name(p->lx, word))
-        return sn_lex_fail(p->lx, "expected %s after %s", word, sn_step_names[s->kind]);
+    if (!sn_lex_is_name(p->lx, word)) return sn_lex_fail(p->lx, "expected %s after %s", word, sn_step_names[s->kind]);
     return parse_amount(&s->size, p, word);
 }
 
@@ -178,7 +177,8 @@ static sn_status parse_step(parser *p) {
     sn_step s = {0};
     while (s.kind < SN_N_STEP_KINDS && !sn_lex_is_name(p->lx, sn_step_names[s.kind])) s.kind++;
     if (s.kind == SN_N_STEP_KINDS)
-        return sn_lex_fail(p->lx, "expected check, alloc, reuse, free, call, copy, repeat, window, carry, end, comment or '}'");
+        return sn_lex_fail(
+            p->lx, "expected check, alloc, reuse, free, call, copy, repeat, window, carry, end, comment or '}'");
     SN_TRY(sn_lex_next(p->lx));
     SN_TRY(parse_operands(&s, p));
     sn_wrap_add(p->m, s);

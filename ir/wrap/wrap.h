@@ -19,7 +19,8 @@
 
 #include "ir/index/ix.h"
 
-extern const char *const sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reuse" "free" "call" "copy" "comment" "repeat" "window" ... */
+extern const char *const
+    sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reuse" "free" "call" "copy" "comment" "repeat" "window" ... */
 
 void sn_wrap_add(sn_module *m, sn_step step);
 

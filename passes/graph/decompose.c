@@ -242,7 +242,6 @@ static sn_nd dec_repeat_slice(sn_module *m, sn_nd x) {
 
 /* ---- the table ---- */
 
-
 typedef sn_nd (*decompose_fn)(sn_module *m, sn_nd x);
 static const decompose_fn table[SN_N_OPS] = {
     [SN_OP_SUM] = dec_accumulate,

@@ -22,7 +22,9 @@ static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
 sn_buf sn_lower_buffer(sn_lower *lw, const char *wanted, const sn_type *type, sn_buf_scope scope) {
     sn_buf b = sn_buf_new(lw->m, unique_buffer_name(lw, wanted), type->dtype, scope, type->shape, type->rank);
     uint32_t bytes = sn_dtype_bytes(type->dtype), io = lw->cx->target->io_align;
-    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST || scope == SN_BUF_STEP ? 256 : io > bytes ? io : bytes;
+    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST || scope == SN_BUF_STEP ? 256
+                                  : io > bytes                                                          ? io
+                                                                                                        : bytes;
     return b;
 }
 

@@ -55,13 +55,13 @@ typedef struct sn_lower_output {
 typedef struct sn_lower {
     sn_pass_ctx *cx;
     sn_module *m;
-    sn_lower_node *nodes;     /* by node id */
-    sn_lower_output *outputs; /* by output; claimed: the node that computes it stores it */
-    sn_names names;           /* of buffers */
-    uint32_t temps;           /* made so far */
-    uint32_t constants;       /* likewise */
-    const uint32_t *scope;    /* sn_repeat_scopes */
-    sn_repeat_rec *repeats;   /* by node id of a repeat: its windows and carries */
+    sn_lower_node *nodes;       /* by node id */
+    sn_lower_output *outputs;   /* by output; claimed: the node that computes it stores it */
+    sn_names names;             /* of buffers */
+    uint32_t temps;             /* made so far */
+    uint32_t constants;         /* likewise */
+    const uint32_t *scope;      /* sn_repeat_scopes */
+    sn_repeat_rec *repeats;     /* by node id of a repeat: its windows and carries */
     uint32_t section, sections; /* of the kernels that are made, and the last one so far */
     /* The kernel under construction. */
     sn_kern kern;

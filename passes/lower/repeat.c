@@ -50,7 +50,8 @@ static uint32_t align_of_rows(const sn_lower *lw, sn_buf b, sn_ix rows) {
 }
 
 /* Element t of the first axis of `of` in step t, or from its end. */
-static sn_buf add_window(sn_lower *lw, sn_repeat_rec *r, const char *name, const sn_type *type, sn_buf of, bool reverse) {
+static sn_buf add_window(sn_lower *lw, sn_repeat_rec *r, const char *name, const sn_type *type, sn_buf of,
+                         bool reverse) {
     sn_module *m = lw->m;
     sn_ix rows = sn_type_numel(m, type), zero = sn_ix_const(m, 0);
     sn_ix last = sn_ix_mul(m, sn_ix_addc(m, r->trip, -1), rows);

@@ -93,8 +93,8 @@ static bool is_repeated_part(const sn_lower *lw, const sn_node_rec *n) {
 
 static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
-    return is_repeated_part(lw, n) || cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) ||
-           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
+    return is_repeated_part(lw, n) || cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT ||
+           is_sort(n) || is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
 }
 
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
@@ -354,7 +354,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
         info->realized = true;
-    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined || info->crosses)
+    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined ||
+        info->crosses)
         info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
 }

@@ -37,7 +37,7 @@ typedef struct outliner {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_buf *storage; /* by buffer id: where the chain of its storage begins */
-    bool *output; /* by buffer id: an output, or a window of one */
+    bool *output;    /* by buffer id: an output, or a window of one */
     sn_text text;
     known *slots;
     uint32_t slot_cap; /* a power of two */
@@ -50,7 +50,8 @@ static void find_storage(outliner *o) {
     o->storage = SN_NEWN(o->cx->scratch, sn_buf, o->m->bufs.count);
     o->output = SN_NEWN(o->cx->scratch, bool, o->m->bufs.count);
     for (uint32_t i = 1; i < o->m->bufs.count; i++) o->storage[i].i = i;
-    for (uint32_t i = 1; i < o->m->bufs.count; i++) o->output[i] = sn_buf_get(o->m, o->storage[i])->scope == SN_BUF_OUTPUT;
+    for (uint32_t i = 1; i < o->m->bufs.count; i++)
+        o->output[i] = sn_buf_get(o->m, o->storage[i])->scope == SN_BUF_OUTPUT;
     for (uint32_t i = 0; i < w->steps.n; i++) {
         const sn_step *s = &w->steps.at[i];
         if (s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) o->storage[s->buf.i] = o->storage[s->from.i];

@@ -56,11 +56,12 @@ typedef struct life {
     bool in_place;        /* it takes the storage while the kernel still reads it */
     sn_buf home;          /* the output in whose storage it lives */
     uint32_t block;       /* heads of chains in the workspace: number of the block */
-    uint32_t born, held;  /* 1 + number of the repeat before which it gets its place, at whose end it is freed; 0: none */
-    sn_buf window_of;     /* a window has no place of its own */
-    sn_buf partner;       /* of a state: what follows it, when that has another place */
-    bool follows;         /* it follows a state, and is freed with it if at all */
-    uint32_t named;       /* 1 + number of a repeat that names it: a state, what follows it, what a window is from */
+    uint32_t born,
+        held;         /* 1 + number of the repeat before which it gets its place, at whose end it is freed; 0: none */
+    sn_buf window_of; /* a window has no place of its own */
+    sn_buf partner;   /* of a state: what follows it, when that has another place */
+    bool follows;     /* it follows a state, and is freed with it if at all */
+    uint32_t named;   /* 1 + number of a repeat that names it: a state, what follows it, what a window is from */
 } life;
 
 /* Positions of the kernels of a repeat. */
@@ -348,7 +349,8 @@ static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to) {
 /* A temp that dies in the kernel at hand and may be overwritten by b. Other segments are other blocks. */
 static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
     sn_buf from = p->dying[p->segment[b.i]];
-    while (from.i && !(may_give(p, from) && !life_of(p, from)->held && in_place(p, k, from, b))) from = p->next_dying[from.i];
+    while (from.i && !(may_give(p, from) && !life_of(p, from)->held && in_place(p, k, from, b)))
+        from = p->next_dying[from.i];
     return from;
 }
 

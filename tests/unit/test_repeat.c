@@ -138,12 +138,16 @@ static void expect_broken(const char *text, const char *message) {
 
 Test(repeat, module_text) {
     expect_broken("repeat steps 6 sections 1 1 { " WINDOW "carry h from n }\n" FIRST STEP LAST, NULL);
-    expect_broken("repeat steps 6 sections 1 1 { window x_t from x offset 1280 by -256 carry h from n }\n" FIRST STEP LAST, NULL);
-    expect_broken("repeat steps 6 sections 1 1 { " WINDOW "carry h from n }\n" LAST STEP FIRST, "R1: kernel @b of section 1 stands");
+    expect_broken(
+        "repeat steps 6 sections 1 1 { window x_t from x offset 1280 by -256 carry h from n }\n" FIRST STEP LAST, NULL);
+    expect_broken("repeat steps 6 sections 1 1 { " WINDOW "carry h from n }\n" LAST STEP FIRST,
+                  "R1: kernel @b of section 1 stands");
     expect_broken("repeat steps 0 sections 1 1 { }\n" FIRST, "R2: 0 steps");
-    expect_broken("repeat steps 6 sections 1 2 { }\nrepeat steps 6 sections 2 3 { }\n" FIRST, "R2: two repeats cross in section 2");
+    expect_broken("repeat steps 6 sections 1 2 { }\nrepeat steps 6 sections 2 3 { }\n" FIRST,
+                  "R2: two repeats cross in section 2");
     expect_broken("repeat steps 7 sections 1 1 { " WINDOW "carry h from n }\n" FIRST STEP LAST, "R3: x_t leaves x");
-    expect_broken("repeat steps 6 sections 1 1 { window y from x offset 0 by 256 }\n" FIRST, "R3: y is no buffer of scope step");
+    expect_broken("repeat steps 6 sections 1 1 { window y from x offset 0 by 256 }\n" FIRST,
+                  "R3: y is no buffer of scope step");
     expect_broken("repeat steps 6 sections 1 1 { carry h from h }\n" FIRST, "R4: h is named twice");
     expect_broken("repeat steps 6 sections 2 2 { " WINDOW "carry h from n }\n" FIRST STEP LAST,
                   "R5: kernel @b touches x_t outside of its repeat");
@@ -159,20 +163,23 @@ Test(repeat, module_text) {
 #define BODY "window x_t from x by 1024 offset 0\ncall @b(x_t, h, n)\ncarry h from n\n"
 
 Test(repeat, graph_text) {
-    expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %n = neg %h %r = repeat %h, %n repeat=1 states=1 "
-                  "trip=[4] %y = add %r, %n return y = %y }",
-                  "G10: add: operand 2 is a value inside of repeat 1, which is over");
+    expect_broken(
+        "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %n = neg %h %r = repeat %h, %n repeat=1 states=1 "
+        "trip=[4] %y = add %r, %n return y = %y }",
+        "G10: add: operand 2 is a value inside of repeat 1, which is over");
     expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 return y = %h }",
                   "G10: repeat_state: repeat 1 has no end");
     /* each reads a state of the other one */
-    expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
-                  "%n = add %h, %k %r = repeat %k, %n repeat=2 states=1 trip=[4] %q = repeat %h, %r repeat=1 states=1 trip=[4] "
-                  "return y = %q }",
-                  NULL);
-    expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
-                  "%n = add %h, %k %r = repeat %k, %n repeat=2 states=1 trip=[4] %q = repeat %h, %n repeat=1 states=1 trip=[4] "
-                  "return y = %q }",
-                  "G10");
+    expect_broken(
+        "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
+        "%n = add %h, %k %r = repeat %k, %n repeat=2 states=1 trip=[4] %q = repeat %h, %r repeat=1 states=1 trip=[4] "
+        "return y = %q }",
+        NULL);
+    expect_broken(
+        "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
+        "%n = add %h, %k %r = repeat %k, %n repeat=2 states=1 trip=[4] %q = repeat %h, %n repeat=1 states=1 trip=[4] "
+        "return y = %q }",
+        "G10");
 }
 
 Test(repeat, wrapper_text) {
@@ -180,15 +187,18 @@ Test(repeat, wrapper_text) {
     expect_broken(WRAPPER("repeat steps 6\nwindow x_t from x by 1024 offset 0\nreuse n from h\ncall @b(x_t, h, n)\n"
                           "carry h from n\nend\ncall @c(h, y)\nfree h\n"),
                   NULL);
-    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "call @c(h, y)\n"), "W15: wrapper @w, step 9 (end): a repeat has no end");
+    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "call @c(h, y)\n"),
+                  "W15: wrapper @w, step 9 (end): a repeat has no end");
     expect_broken(WRAPPER(TWO "end\n"), "W15: wrapper @w, step 4 (end): there is no repeat to end");
     expect_broken(WRAPPER(TWO "carry h from n\n"), "h is carried outside of a repeat");
     expect_broken(WRAPPER("window x_t from x by 1024 offset 0\n"), "x_t is a window outside of a repeat");
-    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "free n\nend\n"), "W17: wrapper @w, step 8 (free): h may have its place");
+    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "free n\nend\n"),
+                  "W17: wrapper @w, step 8 (free): h may have its place");
     expect_broken(WRAPPER("repeat steps 6\n" TWO BODY "end\n"), "n is placed inside and not freed");
     expect_broken(WRAPPER("repeat steps 6\nfree h\nend\n"), "h was placed before the repeat and is not as it was");
     expect_broken(WRAPPER(TWO "repeat steps 7\n" BODY "end\n"), "W16: wrapper @w, step 5 (window): x_t leaves x");
     expect_broken(WRAPPER(TWO "repeat steps 6\nwindow x_t from x by 1020 offset 0\nend\n"),
                   "x_t is not always aligned to 16 bytes");
-    expect_broken(WRAPPER(TWO "repeat steps 6\nend\ncall @b(x_t, h, n)\n"), "W3: wrapper @w, step 6 (call): x_t has no place yet");
+    expect_broken(WRAPPER(TWO "repeat steps 6\nend\ncall @b(x_t, h, n)\n"),
+                  "W3: wrapper @w, step 6 (call): x_t has no place yet");
 }
