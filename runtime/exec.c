@@ -25,15 +25,17 @@ static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kerne
 }
 
 /* Every run makes the same calls in the same order, so that a call finds the maps of its last time: they are as they
- * have to be unless the argument has moved. */
+ * have to be unless the argument has moved. A program that makes very many calls has fewer maps, and begins again with the first. */
 static sn_status tensor_map(void **out, sn_prog_state *st, const sn_rt_kernel *k, uint32_t i, void *const *params) {
-    sn_rt_map *m = &st->maps[st->next_map++];
+    sn_rt_map *m = &st->maps[st->next_map];
+    if (++st->next_map == st->p->n_maps) st->next_map = 0;
     const void *address = params[k->maps[i].param];
     *out = &m->map;
-    if (m->address && m->address == address) return SN_OK;
+    if (m->address && m->address == address && m->of == &k->maps[i]) return SN_OK;
     m->address = NULL;
     SN_TRY(sn_cuda_tensor_map(&m->map, st->cu, &k->maps[i], address, k->name));
     m->address = address;
+    m->of = &k->maps[i];
     return SN_OK;
 }
 
@@ -129,14 +131,24 @@ static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     return st->watch ? (int)sn_watch_call(st, on->launch, s) : on->launch(st, s->kernel, st->params);
 }
 
-/* memory: what the offsets of `alloc` count from. */
-static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory) {
+static void carry(sn_prog_state *st, sn_buf state, sn_buf next) {
+    void *place = st->place[state.i];
+    st->place[state.i] = st->place[next.i];
+    st->place[next.i] = place;
+}
+
+/* memory: what the offsets of `alloc` count from. t: which step of the repeat around it runs. */
+static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory, int64_t t) {
     switch (s->kind) {
     case SN_STEP_CHECK: return check(st, &st->p->ios[s->io], st->place[s->buf.i]);
     case SN_STEP_ALLOC: st->place[s->buf.i] = memory + s->offset; return SN_OK;
     case SN_STEP_REUSE: st->place[s->buf.i] = st->place[s->from.i]; return SN_OK;
     case SN_STEP_CALL: return call(st, on, s);
     case SN_STEP_COPY: return on->copy(st, st->place[s->buf.i], st->place[s->from.i], s->size);
+    case SN_STEP_WINDOW: st->place[s->buf.i] = (char *)st->place[s->from.i] + s->offset + s->size * t; return SN_OK;
+    case SN_STEP_CARRY: carry(st, s->buf, s->from); return SN_OK;
+    case SN_STEP_REPEAT:
+    case SN_STEP_END:
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
@@ -144,16 +156,24 @@ static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, c
     return SN_OK;
 }
 
-static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory) {
+static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory, int64_t t) {
     int status = SN_OK;
-    for (uint32_t i = first; i < end && status == SN_OK; i++) status = run_step(st, on, &st->p->steps[i], memory);
+    for (uint32_t i = first; i < end && status == SN_OK; i++) {
+        const sn_rt_step *s = &st->p->steps[i];
+        if (s->kind != SN_STEP_REPEAT) {
+            status = run_step(st, on, s, memory, t);
+            continue;
+        }
+        for (int64_t k = 0; k < s->size && status == SN_OK; k++) status = run_steps(st, on, i + 1, s->end, memory, k);
+        i = s->end;
+    }
     return status;
 }
 
 static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, void *const *outputs) {
     const sn_prog *p = st->p;
     for (uint32_t i = 0; i < p->n_ios; i++) st->place[p->ios[i].buf.i] = sn_io_address(&p->ios[i], inputs, outputs);
-    return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace);
+    return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace, 0);
 }
 
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params) {
@@ -164,7 +184,7 @@ sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params
 sn_status sn_prog_prepare(sn_prog_state *st) {
     const sn_prog *p = st->p;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
-    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, p->prepared);
+    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, p->prepared, 0);
     if (st->cu) sn_cuda_leave(st->cu);
     return status;
 }

@@ -50,7 +50,8 @@ typedef struct sn_rt_step {
     uint32_t kernel;       /* CALL: position in m->kernels */
     const sn_rt_arg *args; /* CALL */
     uint32_t n_args;
-    uint32_t io; /* CHECK: position in ios */
+    uint32_t io;  /* CHECK: position in ios */
+    uint32_t end; /* REPEAT: position of its end */
     int64_t size, offset;
 } sn_rt_step;
 
@@ -68,7 +69,7 @@ struct sn_prog {
     uint32_t n_places;    /* buffer ids */
     uint32_t most_params; /* of a kernel; at least 1 */
     uint32_t most_maps;   /* of a kernel */
-    uint32_t n_maps;      /* of all calls */
+    uint32_t n_maps;      /* of all calls that a run makes, up to a limit */
     sn_code *codes;
     sn_cuda_code *cuda_codes; /* GPU: by kernel */
     sn_rt_step *steps;
@@ -95,7 +96,8 @@ struct sn_prog {
 /* A tensor map of a call, as it was encoded last. */
 typedef struct sn_rt_map {
     CUtensorMap map;
-    const void *address; /* the argument that it is for; NULL: not encoded yet */
+    const void *address;     /* the argument that it is for; NULL: not encoded yet */
+    const sn_tensor_map *of; /* whose form it has */
 } sn_rt_map;
 
 /* watch.c: who looks at a run, and how far it is. */

@@ -262,6 +262,7 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
 #define SN_ELEMENTWISE_MOVE(one, two, f, ID)
 #define SN_ELEMENTWISE_CONTRACT(one, two, f, ID)
 #define SN_ELEMENTWISE_COMPOSITE(one, two, f, ID)
+#define SN_ELEMENTWISE_REPEAT(one, two, f, ID)
 #define SN_OP(ID, name, cls, n_in, attrs, lop, doc)                                                                    \
     SN_ELEMENTWISE_##cls(SN_DECLARE_ONE, SN_DECLARE_TWO, sn_##name, ID)
 #include "ops.def"
@@ -361,6 +362,9 @@ SN_API void sn_sort(sn_node *values, sn_node *positions, sn_graph *g, sn_node x,
 SN_API sn_node sn_argsort(sn_graph *g, sn_node x, int64_t axis, bool descending);
 /* The k largest elements, largest first; or the k smallest, smallest first. */
 SN_API void sn_topk(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t k, int64_t axis, bool largest);
+
+/* ---- repeats: loops that run when the program runs ---- */
+#include "repeat.h"
 
 /* ---- random numbers ----
  * Philox4x32-10, a counter-based generator: the numbers are a function of seed and offset (i64 values of rank 0: inputs that
