@@ -440,6 +440,37 @@ static void run(fixture *f) {
     sn_prog_free(p);
 }
 
+/* By a graph, in which the call is a captured child, and with a driver whose n-th call from there on fails. */
+static bool fails_at(int n) {
+    sn_prog *p;
+    sn_prog_state *st;
+    fixture *f = calloc(1, sizeof *f);
+    prepare(f, products[0], "f32", true);
+    const sn_rt_kernel kernel = {.grid = 1, .block_x = 1, .block_y = 1, .library = &f->call};
+    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 2, NULL), SN_OK, "%s", f->env.message);
+    cr_assert_eq(sn_prog_state_new(&st, p, &f->env, f->cu), SN_OK, "%s", f->env.message);
+    sn_prog_state_graphs(st, SN_GRAPHS_ON);
+    fake.fail_at = fake.calls + n;
+    if (sn_prog_run(st, f->inputs, &f->output, NULL, true) != SN_OK) {
+        cr_expect(strstr(f->env.message, fake.failed), "%s: %s", fake.failed, f->env.message);
+        sn_env_clear(&f->env);
+        cr_assert_eq(sn_prog_run(st, f->inputs, &f->output, NULL, true), SN_OK, "%s", f->env.message);
+    }
+    cr_expect_arr_eq(f->output, f->want, f->size);
+    bool failed = fake.failed != NULL;
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    cr_expect(!fake.open && !fake.capturing && !fake.relaxed, "%d objects left", fake.open);
+    finish(f);
+    return failed;
+}
+
+Test(library, a_driver_that_fails_in_a_capture) {
+    int n = 1;
+    while (n < 100 && fails_at(n)) n++;
+    cr_assert(n > 12 && n < 100, "%d calls", n);
+}
+
 /* ---- by the BLAS of this machine ---- */
 
 Test(library, blas_does_what_the_nest_does) {
