@@ -2,8 +2,8 @@
  *
  *     launch [--calls=10000] [--device=cuda|cpu] [--json=FILE] [FILE.sn ...]
  *
- * Cases: one kernel; the block of a network in training of examples/conv_bn_relu.c; twenty kernels that cannot be fused; and the graphs
- * of the files, whose weights get some elements (bench/gen_networks.py writes gpt2_decode_bf16_512.sn). Each with the option `graphs` off, auto and
+ * Cases: one kernel; the block of a network in training of examples/conv_bn_relu.c; twenty kernels that cannot be fused, and two of them; two
+ * that last longer than their launches; and the graphs of the files, whose weights get some elements (bench/gen_networks.py writes gpt2_decode_bf16_512.sn). Each with the option `graphs` off, auto and
  * on; and once more with graphs for a caller whose tensors are others in every call, two sets of them in turn. For each two
  * figures in microseconds: the wall time of all calls, the device included, over their number; and behind it the time until a call
  * returns, of a few calls that the device does not hold up (the least of many tries). Files get a tenth of the calls. All ways have to leave the same bits.
@@ -53,11 +53,14 @@ static void build_block(sn_graph *g) {
 }
 
 /* Each needs all of the one before it, by turns along rows and columns. */
-static void build_chain(sn_graph *g) {
-    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(64, 64));
-    for (int i = 0; i < CHAIN; i++) x = sn_softmax(g, x, i % 2);
+static void build_softmaxes(sn_graph *g, int n, int64_t size) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(size, size));
+    for (int i = 0; i < n; i++) x = sn_softmax(g, x, i % 2);
     sn_output(g, "y", x);
 }
+static void build_chain(sn_graph *g) { build_softmaxes(g, CHAIN, 64); }
+static void build_two(sn_graph *g) { build_softmaxes(g, 2, 64); }
+static void build_two_long(sn_graph *g) { build_softmaxes(g, 2, 1024); }
 
 typedef struct test_case {
     const char *name, *path; /* path: of a file, instead of build */
@@ -66,7 +69,9 @@ typedef struct test_case {
 
 static const test_case CASES[] = {{.name = "one_kernel", .build = build_one},
                                   {.name = "training_block", .build = build_block},
-                                  {.name = "chain_of_20", .build = build_chain}};
+                                  {.name = "chain_of_20", .build = build_chain},
+                                  {.name = "chain_of_2", .build = build_two},
+                                  {.name = "chain_of_2_long", .build = build_two_long}};
 
 /* ---- elements ---- */
 

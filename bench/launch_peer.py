@@ -39,13 +39,13 @@ def training_block():
                    torch.zeros(32), torch.ones(32), torch.zeros((), dtype=torch.int64))
 
 
-def chain_of_20():
+def softmaxes(n, size):
     def chain(x):
-        for i in range(20):
+        for i in range(n):
             x = torch.softmax(x, i % 2)
         return x
 
-    return chain, (torch.randn(64, 64),)
+    return chain, (torch.randn(size, size),)
 
 
 class DecodeLayer(nn.Module):
@@ -93,7 +93,9 @@ def decode(sdpa):
 CASES = {
     "one_kernel": one_kernel,
     "training_block": training_block,
-    "chain_of_20": chain_of_20,
+    "chain_of_20": lambda: softmaxes(20, 64),
+    "chain_of_2": lambda: softmaxes(2, 64),
+    "chain_of_2_long": lambda: softmaxes(2, 1024),
     "gpt2_decode": lambda: decode(False),
     "gpt2_decode_sdpa": lambda: decode(True),
 }
