@@ -109,8 +109,8 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
 sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu, void *memory);
 size_t sn_prog_scratch(const sn_prog *p);
 void sn_prog_state_free(sn_prog_state *st);
-/* Do runs of the state go by a CUDA graph? A new state: off. Auto: where that is estimated to be faster, from the second run
- * on, and plainly where no graph can be made. On: from the first run on; a graph that cannot be made fails the run. Drivers
+/* Do runs of the state go by a CUDA graph? A new state: off. Auto: from the second run on, and plainly where no graph can be
+ * made. On: from the first run on; a graph that cannot be made fails the run. Drivers
  * before CUDA 12.0 have none: all runs are plain. */
 typedef enum sn_graphs_mode { SN_GRAPHS_OFF, SN_GRAPHS_AUTO, SN_GRAPHS_ON } sn_graphs_mode;
 void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode);

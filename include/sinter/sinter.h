@@ -581,9 +581,9 @@ typedef struct sn_compile_options {
      * "off"), and the next program compiles that one alone. ",KIND" behind it (sn_kernel_info.kind) keeps that kind where a kernel has
      * it, and the first where not, of kernels that are over in a few microseconds too, and times nothing. GPU schedules only. */
     const char *multi_kernel;
-    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, where it is estimated to be faster (of two launches or
-     * more, few of which have other addresses in each run); "on": from the first run on, and a graph that cannot be made fails the
-     * run; "off". Same results, bit for bit. Runs that are watched, timed, or on a stream that is being captured are plain. */
+    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, and plainly where no graph can be made; "on": from the
+     * first run on, and a graph that cannot be made fails the run; "off". Same results, bit for bit, wherever the tensors are in each
+     * run. Runs that are watched, timed, or on a stream that is being captured are plain. */
     const char *graphs;
 } sn_compile_options;
 
