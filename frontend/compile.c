@@ -129,6 +129,7 @@ static sn_status choose_machine(sn_cuda **cu, sn_program *p, const sn_settings *
     sn_env *env = &p->ctx->env;
     p->device = SN_CPU;
     p->interpreted = s->interpreted;
+    p->graphs = s->graphs;
     p->trusted = s->trusted;
     SN_TRY(find_cuda(cu, p, s));
     p->runnable = true;

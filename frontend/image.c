@@ -404,6 +404,7 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     p->image = image;
     SN_TRY(choose(p, o->device, o->ordinal));
     SN_TRY(give(p, o->constants, o->n_constants));
+    SN_TRY(sn_graphs_read(&p->graphs, &ctx->env, o->graphs));
     p->threads = o->threads;
     snprintf(p->target.name, sizeof p->target.name, "%s", p->part->target);
     p->source = sn_module_new(&ctx->env);
@@ -483,6 +484,7 @@ static sn_status set_constant(sn_program *p, const char *name, const void *data,
     SN_TRY(start(p, &c->loaded));
     SN_TRY(sn_prog_state_new(&state, c->loaded.prog, &ctx->env, p->runner.cu));
     sn_making_end(ctx, c);
+    sn_prog_state_graphs(state, p->graphs);
     sn_prog_state_free(p->runner.state);
     p->runner.state = state;
     sn_loaded_free(&p->loaded);

@@ -419,13 +419,13 @@ sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_ker
 }
 
 static void unload_gpu_kernels(sn_prog *p) {
-    if (p->cu->api.cuCtxPushCurrent(p->cu->context) != CUDA_SUCCESS) return;
+    bool entered = sn_cuda_enter_to_free(p->cu);
     for (uint32_t i = 0; i < p->n_codes; i++) {
         if (p->codes[i].call) sn_cublas_drop(p->codes[i].call, p->cublas);
         if (p->codes[i].conv) sn_cudnn_drop(p->codes[i].conv, p->cudnn);
     }
     sn_cuda_code_unload(p->cu, p->cuda_codes, p->n_codes);
-    sn_cuda_leave(p->cu);
+    sn_cuda_leave_from(p->cu, entered);
 }
 
 void sn_prog_free(sn_prog *p) {
