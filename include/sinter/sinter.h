@@ -122,11 +122,10 @@ typedef struct sn_context_options {
     /* Receives what the print options of sn_compile ask for (dumps, remarks, timings). NULL: dropped. */
     void (*log)(void *user, const char *text);
     void *log_user;
-    /* Device memory from the caller for all that the context, its tensors, programs and run states have there; both or none (NULL:
-     * the driver's). device: the CUDA ordinal, whose primary context is current. device_alloc: size > 0 bytes from a multiple of 256
-     * on; NULL ends the call with SN_ERROR_DEVICE_MEMORY. device_free: p with its size; work that is queued on the streams of runs may
-     * still use it, so that it may only be used again behind that work (cuMemFree waits by itself). Steady runs call neither. Threads
-     * with run states call both at the same time as others; neither may call Sinter. */
+    /* Device memory from the caller, for all that the context and what is made in it have there; both or none (NULL: the driver's).
+     * Of the CUDA device of that ordinal, whose primary context is current. device_alloc: size > 0 bytes from a multiple of 256 on;
+     * NULL: SN_ERROR_DEVICE_MEMORY. device_free: work queued on the streams of runs may still use p, which is free behind that work.
+     * Steady runs call neither. Threads with run states call both at the same time as others; neither may call Sinter. */
     void *(*device_alloc)(void *user, int device, size_t size);
     void (*device_free)(void *user, int device, void *p, size_t size);
     void *device_user;
@@ -581,9 +580,8 @@ typedef struct sn_compile_options {
      * "off"), and the next program compiles that one alone. ",KIND" behind it (sn_kernel_info.kind) keeps that kind where a kernel has
      * it, and the first where not, of kernels that are over in a few microseconds too, and times nothing. GPU schedules only. */
     const char *multi_kernel;
-    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, and plainly where no graph can be made; "on": from the
-     * first run on, and a graph that cannot be made fails the run; "off". Same results, bit for bit, wherever the tensors are in each
-     * run. Runs that are watched, timed, or on a stream that is being captured are plain. */
+    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, if one can be made; "on": from the first, or the run
+     * fails; "off". The same bits, wherever tensors are. Runs that are watched, timed, or on a captured stream are plain. */
     const char *graphs;
 } sn_compile_options;
 
