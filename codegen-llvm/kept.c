@@ -1,9 +1,10 @@
-/* kept.c: memory of a kernel that lasts from one run to the next: counters of last blocks, tickets, posted elements.
+/* kept.c: memory of a kernel that lasts from one run to the next: counters of last blocks, tickets, posted elements,
+ * what blocks of a team tell each other.
  *
  * It belongs to the state of the runs and not to the code, so that one kernel may run several times at once: the caller
  * of a launch gives kept_bytes of memory that were zero before its first run, as one more parameter behind those of the
- * buffers. Kernels that keep nothing do not have it. On the host only posted buffers need it, as room that would be
- * too much for the stack.
+ * buffers. Kernels that keep nothing do not have it. On the host posted buffers need it, and the rows of teams, as
+ * room that would be too much for the stack.
  */
 #include "codegen-llvm/gen.h"
 #include "codegen-llvm/llvm.h"
@@ -19,7 +20,7 @@ static bool has_last_block(const sn_module *m, sn_kern k) {
 }
 
 bool sn_cg_keeps(const sn_module *m, sn_kern k, bool gpu) {
-    return sn_kern_posts(m, k) || (gpu && has_last_block(m, k));
+    return sn_kern_posts(m, k) || sn_kern_get(m, k)->sched.teams || (gpu && has_last_block(m, k));
 }
 
 lv sn_gen_kept(sn_gen *g, uint64_t bytes) {

@@ -9,6 +9,8 @@
  */
 #include "passes/fuse/fuse.h"
 
+#include "passes/schedule/teams.h"
+
 enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
 
 /* ---- which axes correspond ---- */
@@ -225,6 +227,24 @@ static bool passes_sum(const sn_module *m, const sn_access_list *in_a, const sn_
     return false;
 }
 
+/* Bytes of all rows in buffers that both kernels touch and the second one reads. */
+static int64_t bytes_of_both(sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    int64_t bytes = 0;
+    for (uint32_t j = 0; j < in_b->n; j++) {
+        bool counts = false;
+        for (uint32_t i = 0; i < in_a->n && !in_b->at[j].store; i++)
+            counts |= sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf);
+        for (uint32_t k = 0; k < j; k++) counts &= !sn_buf_eq(in_b->at[k].buf, in_b->at[j].buf);
+        if (counts) bytes += sn_buf_bytes(m, in_b->at[j].buf);
+    }
+    return bytes;
+}
+
+/* Does the device keep a row of both, in a team of blocks (passes/schedule/teams.c)? */
+static bool team_keeps(const sn_pass_ctx *cx, const sn_access_list *in_a, const sn_access_list *in_b, int64_t rows) {
+    return rows > 0 && sn_team_has_room(cx->target, rows, sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows));
+}
+
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
  * where rows are few. */
 static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
@@ -234,10 +254,11 @@ static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_ke
     int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), blocks = cx->target->cluster;
     int64_t row = of_a > of_b ? of_a : of_b;
     if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return false;
+    if (team_keeps(cx, in_a, in_b, rows)) return false;
     return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
-/* Merging at the level of rows leaves one block for a row, or a cluster: enough rows, or a row that it does quickly. */
+/* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. */
 static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_access_list *in_a,
                               const sn_access_list *in_b) {
     sn_module *m = cx->m;
@@ -251,7 +272,7 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_acces
                  inside_is_contiguous(mt, m, in_b, &mt->b, mt->b_order);
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
     bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
-    bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
+    bool ok = inner ? many || row <= MAX_ROW || team_keeps(cx, in_a, in_b, rows) : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
     if (!ok) mt->why_not = "too few common iterations to fill the device";
     return ok;
 }

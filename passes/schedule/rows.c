@@ -8,6 +8,7 @@
  * Relies on shape.c. Does not bind the kernel: inner.c and mixed_order.c do.
  */
 #include "passes/schedule/figures.h"
+#include "passes/schedule/teams.h"
 
 /* What rows ask about the shape. */
 typedef struct rows {
@@ -153,15 +154,14 @@ static bool few_rows(const sn_target *t, const rows *ro, uint32_t blocks) {
 
 /* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too
  * little. Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while
- * others reduce. */
-static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
+ * others reduce. *at_once: rows that are done together; false: there is no room. */
+static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro, sn_sched *sc) {
     int64_t all = t->shared_bytes + SN_SHARED_SYSTEM, bytes = ro->kept * ro->sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
-    if (!ro->kept || !t->is_gpu) return;
     while (!sc->cluster && sc->block_y <= 1 && cluster < t->cluster && /* the blocks of a cluster share one row */
            (bytes / cluster > all / SN_SHARED_BLOCKS - SN_SHARED_RESERVED || few_rows(t, ro, cluster)))
         cluster *= 2;
-    if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return;
+    if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return false;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     fit_steps(ro, sc);
@@ -172,6 +172,32 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED)),
              most = resident / (sc->block_x * sc->block_y);
     if (!sc->min_blocks && blocks > 1 && most > 1) sc->min_blocks = sn_least(blocks, most);
+    *at_once = (int64_t)t->units * (sc->min_blocks ? sc->min_blocks : 1) * sc->block_y / cluster;
+    return true;
+}
+
+/* Does a team keep the row (teams.c): one that no cluster has room for, or whose clusters leave much of the device idle? */
+static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, sn_sched *sc) {
+    int64_t bytes = ro->kept * ro->sh->max_count;
+    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept};
+    if (!sc->teams && (sc->cluster || sc->block_y > 1 || bytes < SN_TEAM_ROW)) return false;
+    if (!sc->teams && !sn_team_has_room(t, of.rows, bytes)) return false;
+    return sn_schedule_choose_team(cycles, t, &of, sc);
+}
+
+static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
+    sn_sched team = *sc, cluster = *sc;
+    double of_team, of_cluster;
+    int64_t at_once;
+    if (!ro->kept || !t->is_gpu) return;
+    bool has_team = keep_in_team(&of_team, t, ro, &team);
+    if (!sc->teams && keep_in_cluster(&at_once, t, ro, &cluster)) {
+        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept};
+        of_cluster = sn_schedule_count_turns(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks);
+        *sc = has_team && of_team * SN_TEAM_BETTER < of_cluster * 100 ? team : cluster;
+    } else if (has_team) {
+        *sc = team;
+    }
 }
 
 /* Is there room in the registers of a block for what is kept of a row? */
@@ -233,7 +259,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         choose_once(t, ro, sc);
         return;
     }
-    if (ro->sh->scans) sc->cluster = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
+    if (ro->sh->scans) sc->cluster = sc->teams = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
     else if (sc->shared || (!sc->persistent && !fits_registers(t, ro))) keep_in_shared(t, ro, sc);
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {

@@ -34,7 +34,7 @@ typedef struct {
 static struct {
     _Atomic int depth, modules; /* pushed contexts, on all threads; modules that are loaded */
     size_t used;
-    int allocs, frees, launches, syncs, resets, encodes;
+    int allocs, frees, launches, together, syncs, resets, encodes;
     size_t sizes[256];
     void *blocks[256];
     int n_blocks;
@@ -249,6 +249,13 @@ static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **par
                        c->stream, params, extra);
 }
 
+static CUresult fake_launch_together(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
+                                     void **params) {
+    fake.together++;
+    return fake_launch(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL);
+}
+
 static CUresult fake_stream(CUstream *out, unsigned flags) {
     cr_assert_eq(flags, CU_STREAM_NON_BLOCKING);
     *out = (CUstream)(uintptr_t)2;
@@ -374,6 +381,7 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleGetFunction = fake_function,
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
+        .cuLaunchCooperativeKernel = fake_launch_together,
         .cuTensorMapEncodeTiled = fake_encode,
         .cuTensorMapEncodeIm2col = fake_encode_pixels,
         .cuEventCreate = fake_event,

@@ -1,0 +1,100 @@
+/* teams.c: class inner for rows that no cluster has room for: a team of blocks keeps a row, however many it takes.
+ *
+ *     f32[127, 316826] on 132 multiprocessors     schedule inner block_x=256 vector=4 unroll=7 cluster=12 teams=43 min_blocks=4 shared
+ *
+ *     loop g in 43 : grid {                        43 teams of 12 blocks: 516, which all run at once
+ *       loop r in 3 {                              row 43*r + g
+ *         loop c in 12 : cluster { .. }            its parts go to shared memory; what each comes to meets in global memory
+ *         loop c in 12 : cluster { .. } } }        (codegen-llvm/team.c); the second reading is one of shared memory
+ *
+ * Memory is read once and written once, while a kernel that reads such rows twice takes half as long again. A multiprocessor
+ * has several blocks, of different rows where these are many: some load or store while others wait for their row.
+ *
+ * Everything that waits for a block has to run while that one does, so a launch has no more blocks than fit on the device,
+ * and they take all rows in turn. As many teams as have room, or fewer if no more turns come of it: then blocks are left for
+ * larger teams, whose parts are smaller.
+ *
+ * Relies on rows.c, which asks where a row stays, and on inner.c, which binds. Does not know of rows that the device has no
+ * room for, nor of several rows a block.
+ */
+#include "passes/schedule/figures.h"
+#include "passes/schedule/teams.h"
+
+/* Bytes of shared memory for parts of rows in each of so many blocks of a multiprocessor. */
+static int64_t room_of(const sn_target *t, uint32_t resident) {
+    return (int64_t)(t->shared_bytes + SN_SHARED_SYSTEM) / resident - SN_SHARED_RESERVED;
+}
+
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Vectors of a thread that are written out together: as many as leave least of the room of a block empty, and no more than fit. */
+static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
+    int64_t best = INT64_MAX;
+    if (sc->unroll) return sn_ceil_div(steps, sc->unroll) * sc->unroll <= most;
+    for (uint32_t u = SN_SHARED_UNROLL; u >= 1; u--) {
+        int64_t all = steps < u ? u : sn_ceil_div(steps, u) * u;
+        if (all > most || all >= best || (u == 1 && best < INT64_MAX)) continue;
+        best = all, sc->unroll = u;
+    }
+    return best < INT64_MAX;
+}
+
+/* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
+static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
+    int64_t blocks = (int64_t)resident * t->units;
+    uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
+    sc->min_blocks = resident;
+    if (!sc->block_x) sc->block_x = sn_least(threads, t->max_threads);
+    sc->block_y = 1;
+    int64_t piece = (int64_t)sc->block_x * sc->vector, most = room_of(t, resident) / (piece * ro->kept);
+    int64_t pieces = sn_ceil_div(ro->reach, piece);
+    if (most < 1) return false;
+    int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
+    if (least > blocks) return false;
+    if (!sc->teams) {
+        int64_t turns = sn_ceil_div(ro->rows, lesser(ro->rows, blocks / least));
+        sc->teams = (uint32_t)sn_ceil_div(ro->rows, turns);
+    }
+    if (!sc->cluster) { /* no block without a piece */
+        int64_t each = sn_ceil_div(pieces, lesser(blocks / sc->teams, pieces));
+        sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
+    }
+    return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
+           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
+}
+
+double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t at_once, uint32_t others) {
+    double turns = sn_waves((double)ro->rows, (double)at_once);
+    double row = 2.0 * (double)ro->kept * (double)ro->reach / (t->units * (double)t->cycle_bytes);
+    return turns * ((double)at_once * row + SN_TEAM_WAIT / (double)lesser(others ? others : 1, at_once));
+}
+
+/* ... and the words that all blocks of a row read. */
+static double count(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
+    enum { WORD = 8 };
+    double turns = sn_waves((double)ro->rows, sc->teams), words = (double)sc->teams * sc->cluster * sc->cluster;
+    return sn_schedule_count_turns(t, ro, sc->teams, sc->min_blocks) +
+           turns * words * WORD / ((double)t->units * SN_PRODUCT_CACHE);
+}
+
+bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *ro, sn_sched *sc) {
+    sn_sched best = {.cls = SN_SCHED_NONE};
+    for (uint32_t resident = 1; resident <= SN_SHARED_BLOCKS; resident++) {
+        sn_sched one = *sc;
+        if (sc->min_blocks && resident != sc->min_blocks) continue;
+        if (!fit(t, ro, resident, &one)) continue;
+        double all = count(t, ro, &one);
+        if (best.cls == SN_SCHED_NONE || all < *cycles) best = one, *cycles = all;
+    }
+    if (best.cls == SN_SCHED_NONE) return false;
+    *sc = best;
+    sc->shared = true;
+    sc->persistent = false;
+    return true;
+}
+
+bool sn_team_has_room(const sn_target *t, int64_t rows, int64_t bytes) {
+    int64_t room = room_of(t, 1) * t->units;
+    return t->is_gpu && rows >= 1 && bytes <= room - room / SN_TEAM_SPARE &&
+           sn_mul_clamped(rows, bytes) >= SN_TEAM_BYTES;
+}

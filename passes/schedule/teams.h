@@ -1,0 +1,22 @@
+/* teams.h: rows that teams of blocks keep, which all run at once (teams.c). */
+#ifndef SN_PASSES_SCHEDULE_TEAMS_H
+#define SN_PASSES_SCHEDULE_TEAMS_H
+
+#include "passes/schedule/schedule.h"
+
+typedef struct sn_team_rows {
+    int64_t rows, reach; /* elements from the first vector of a row to the end of its last one, at most */
+    uint32_t kept;       /* bytes of an element that stay */
+} sn_team_rows;
+
+/* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
+bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *rows, sn_sched *sc);
+/* Cycles of rows so many of which are done at once, turn after turn: all at the speed of memory, those of the last turn
+ * that there are none of too, and what the blocks of a row wait for each other in a turn, while the others on the same
+ * multiprocessors move theirs. */
+double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *rows, int64_t at_once, uint32_t others);
+
+/* Has the device room for a row of so many bytes, and are the rows worth a launch that waits for all of it? */
+bool sn_team_has_room(const sn_target *t, int64_t rows, int64_t bytes);
+
+#endif
