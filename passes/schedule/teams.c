@@ -63,10 +63,11 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
            choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
 }
 
-double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t at_once, uint32_t others) {
-    double turns = sn_waves((double)ro->rows, (double)at_once);
+double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t at_once, uint32_t resident) {
+    double rows = (double)ro->rows, n = (double)at_once, turns = sn_waves(rows, n), first = turns;
     double row = 2.0 * (double)ro->kept * (double)ro->reach / (t->units * (double)t->cycle_bytes);
-    return turns * ((double)at_once * row + SN_TEAM_WAIT / (double)lesser(others ? others : 1, at_once));
+    if (turns > SN_TEAM_TURNS) first = SN_TEAM_TURNS, turns = rows / n;
+    return turns * n * row + first * SN_TEAM_WAIT / (double)lesser(resident ? resident : 1, at_once);
 }
 
 /* ... and the words that all blocks of a row read. */

@@ -11,10 +11,10 @@ typedef struct sn_team_rows {
 
 /* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *rows, sn_sched *sc);
-/* Cycles of rows so many of which are done at once, turn after turn: all at the speed of memory, those of the last turn
- * that there are none of too, and what the blocks of a row wait for each other in a turn, while the others on the same
- * multiprocessors move theirs. */
-double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *rows, int64_t at_once, uint32_t others);
+/* Cycles of rows so many of which are done at once, turn after turn: all at the speed of memory, those that are missing in
+ * the last of few turns too, and what the blocks of a row wait for each other, while the other ones on the same multiprocessor
+ * (`resident` in all) move theirs. */
+double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *rows, int64_t at_once, uint32_t resident);
 
 /* Has the device room for a row of so many bytes, and are the rows worth a launch that waits for all of it? */
 bool sn_team_has_room(const sn_target *t, int64_t rows, int64_t bytes);

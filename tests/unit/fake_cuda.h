@@ -256,6 +256,12 @@ static CUresult fake_launch_together(CUfunction f, unsigned grid_x, unsigned gri
     return fake_launch(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL);
 }
 
+static CUresult fake_resident(int *blocks, CUfunction f, int threads, size_t shared) {
+    (void)f, (void)threads, (void)shared;
+    *blocks = 2;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_stream(CUstream *out, unsigned flags) {
     cr_assert_eq(flags, CU_STREAM_NON_BLOCKING);
     *out = (CUstream)(uintptr_t)2;
@@ -381,6 +387,7 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleGetFunction = fake_function,
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
+        .cuOccupancyMaxActiveBlocksPerMultiprocessor = fake_resident,
         .cuLaunchCooperativeKernel = fake_launch_together,
         .cuTensorMapEncodeTiled = fake_encode,
         .cuTensorMapEncodeIm2col = fake_encode_pixels,
