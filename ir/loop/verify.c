@@ -479,7 +479,8 @@ static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const char *name = sn_axis_kind_names[r->kind];
     if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L9: axis kind %s in a kernel that is not scheduled", name);
     if (r->kind == SN_AXIS_GRID) return check_grid(v, s, r);
-    for (int k = SN_AXIS_BLOCK_X; r->kind == SN_AXIS_CLUSTER && k <= SN_AXIS_BLOCK_Y; k++)
+    int first = sn_kern_get(v->m, v->k)->sched.teams ? SN_AXIS_BLOCK_Y : SN_AXIS_BLOCK_X;
+    for (int k = first; r->kind == SN_AXIS_CLUSTER && k <= SN_AXIS_BLOCK_Y; k++)
         if (enclosing_kind(v, r, (sn_axis_kind)k).i)
             return FAIL("L11: a cluster axis inside a %s axis", sn_axis_kind_names[k]);
     bool nests = r->kind == SN_AXIS_UNROLL;

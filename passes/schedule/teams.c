@@ -27,11 +27,12 @@ static int64_t room_of(const sn_target *t, uint32_t resident) {
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Vectors of a thread that are written out together: as many as leave least of the room of a block empty, and no more than fit. */
-static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
+/* Vectors of a thread that are written out together: as many as there can be, if they leave little of the room of a block empty,
+ * else those that leave least; no more than fit. */
+static bool choose_unroll(int64_t steps, int64_t most, uint32_t written, sn_sched *sc) {
     int64_t best = INT64_MAX;
     if (sc->unroll) return sn_ceil_div(steps, sc->unroll) * sc->unroll <= most;
-    for (uint32_t u = SN_SHARED_UNROLL; u >= 1; u--) {
+    for (uint32_t u = written; u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
         int64_t all = steps < u ? u : sn_ceil_div(steps, u) * u;
         if (all > most || all >= best || (u == 1 && best < INT64_MAX)) continue;
         best = all, sc->unroll = u;
@@ -39,15 +40,24 @@ static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
     return best < INT64_MAX;
 }
 
+/* Threads of a block where a multiprocessor has so many. Returns the elements of a row that they have in a step. */
+static int64_t choose_threads(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
+    uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
+    threads = sn_least(threads, t->max_threads);
+    if (ro->columns) {
+        if (!sc->block_y) sc->block_y = threads >= sc->block_x ? sn_pow2_floor(threads / sc->block_x) : 1;
+        return sc->block_y;
+    }
+    if (!sc->block_x) sc->block_x = threads;
+    sc->block_y = 1;
+    return (int64_t)sc->block_x * sc->vector;
+}
+
 /* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    int64_t blocks = (int64_t)resident * t->units;
-    uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
+    int64_t blocks = (int64_t)resident * t->units, piece = choose_threads(t, ro, resident, sc);
+    int64_t most = room_of(t, resident) / (piece * ro->kept), pieces = sn_ceil_div(ro->reach, piece);
     sc->min_blocks = resident;
-    if (!sc->block_x) sc->block_x = sn_least(threads, t->max_threads);
-    sc->block_y = 1;
-    int64_t piece = (int64_t)sc->block_x * sc->vector, most = room_of(t, resident) / (piece * ro->kept);
-    int64_t pieces = sn_ceil_div(ro->reach, piece);
     if (most < 1) return false;
     int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
     if (least > blocks) return false;
@@ -60,7 +70,7 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
         sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
     }
     return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
-           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
+           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, ro->columns ? SN_COLUMNS_WRITTEN : SN_SHARED_UNROLL, sc);
 }
 
 double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t at_once, uint32_t resident) {
@@ -74,6 +84,7 @@ double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64
 static double count(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
     enum { WORD = 8 };
     double turns = sn_waves((double)ro->rows, sc->teams), words = (double)sc->teams * sc->cluster * sc->cluster;
+    if (ro->columns) words *= ro->columns;
     return sn_schedule_count_turns(t, ro, sc->teams, sc->min_blocks) +
            turns * words * WORD / ((double)t->units * SN_PRODUCT_CACHE);
 }
