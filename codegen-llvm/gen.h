@@ -8,7 +8,7 @@
  *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
  *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
- *                  (after all blocks), posted.c (from block to block)
+ *                  (after all blocks), posted.c (from block to block), team.c (between the blocks of a team)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
  *                  target), tensor_map.c (parameters), follow.c (the launches before and behind), loops.c, combine.c,
  *                  packed.c and sumexp.c (combiners)
