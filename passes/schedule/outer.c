@@ -113,7 +113,7 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
     bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared;
     if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
-    if (free && sn_schedule_keep_in_teams(sc, cx, sh, co->bytes, sc->vector)) return;
+    if (free && sn_schedule_keep_in_teams(sc, cx, sh, co->bytes, co->states)) return;
     if (open && t->is_gpu) spread(t, sh, co, sc);
     if (open && t->is_gpu) join_columns(t, sh, co, sc);
     if (!sc->block_y) choose_rows(t, sh, co, sc);

@@ -130,7 +130,7 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
 /* ---- teams ---- */
 
 bool sn_schedule_keep_in_teams(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes,
-                               uint32_t vector) {
+                               uint32_t words) {
     const sn_target *t = cx->target;
     uint32_t widest, kept = sn_schedule_kept(&widest, cx->m, sh);
     sn_sched best = {.cls = SN_SCHED_NONE};
@@ -138,11 +138,10 @@ bool sn_schedule_keep_in_teams(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_
     if (!t->is_gpu || !kept || !bytes || sh->max_count <= SN_SHORT_COLUMN) return false;
     for (uint32_t wide = 4 * SN_LINE; wide >= SN_SECTOR; wide /= 2) {
         sn_sched one = *sc;
-        one.vector = vector;
-        while (one.vector * bytes > wide) one.vector /= 2;
+        while (one.vector > 1 && (one.vector * bytes > wide || one.vector * words > SN_ACCUMULATORS)) one.vector /= 2;
         one.block_x = wide / (one.vector * bytes);
         int64_t tile = (int64_t)one.block_x * one.vector, tiles = sn_ceil_div(sh->rows, tile);
-        sn_team_rows of = {tiles, sh->max_count, (uint32_t)tile * kept, (uint32_t)tile};
+        sn_team_rows of = {tiles, sh->max_count, (uint32_t)tile * kept, (uint32_t)tile, 4 * words * one.vector};
         if (!sn_team_has_room(t, tiles, sn_mul_clamped(of.kept, of.reach))) continue;
         if (tile > sh->rows * 2 || !sn_schedule_choose_team(&cycles, t, &of, &one)) continue;
         if (wide < 2 * SN_SECTOR) cycles = cycles * SN_COLUMNS_SECTOR / 100;

@@ -179,7 +179,7 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
 /* Does a team keep the row (teams.c): one that no cluster has room for, or whose clusters leave much of the device idle? */
 static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, sn_sched *sc) {
     int64_t bytes = ro->kept * ro->sh->max_count;
-    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, 0};
+    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, 0, 0};
     if (!sc->teams && (sc->cluster || sc->block_y > 1 || bytes < SN_TEAM_ROW)) return false;
     if (!sc->teams && !sn_team_has_room(t, of.rows, bytes)) return false;
     return sn_schedule_choose_team(cycles, t, &of, sc);
@@ -192,7 +192,7 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     if (!ro->kept || !t->is_gpu) return;
     bool has_team = keep_in_team(&of_team, t, ro, &team);
     if (!sc->teams && keep_in_cluster(&at_once, t, ro, &cluster)) {
-        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, 0};
+        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, 0, 0};
         of_cluster = sn_schedule_count_turns(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks);
         *sc = has_team && of_team * SN_TEAM_BETTER < of_cluster * 100 ? team : cluster;
     } else if (has_team) {

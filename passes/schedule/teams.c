@@ -25,6 +25,18 @@ static int64_t room_of(const sn_target *t, uint32_t resident) {
     return (int64_t)(t->shared_bytes + SN_SHARED_SYSTEM) / resident - SN_SHARED_RESERVED;
 }
 
+/* Threads that share columns exchange what they have through slots of their own, in two areas (codegen-llvm/block.c). */
+static int64_t slots_of(const sn_team_rows *ro, const sn_sched *sc) {
+    return ro->columns ? 2 * (int64_t)sc->block_x * sc->block_y * ro->states : 0;
+}
+
+/* Steps of columns are loads of a thread that are in flight together, as far as registers reach. */
+static uint32_t written_out(const sn_team_rows *ro, const sn_sched *sc) {
+    if (!ro->columns) return SN_SHARED_UNROLL;
+    uint32_t bytes = ro->kept / sc->block_x;
+    return sn_least(SN_COLUMNS_WRITTEN, bytes < SN_TEAM_LOADS ? SN_TEAM_LOADS / bytes : 1);
+}
+
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Vectors of a thread that are written out together: as many as there can be, if they leave little of the room of a block empty,
@@ -56,9 +68,10 @@ static int64_t choose_threads(const sn_target *t, const sn_team_rows *ro, uint32
 /* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
     int64_t blocks = (int64_t)resident * t->units, piece = choose_threads(t, ro, resident, sc);
-    int64_t most = room_of(t, resident) / (piece * ro->kept), pieces = sn_ceil_div(ro->reach, piece);
+    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept), pieces = sn_ceil_div(ro->reach, piece);
     sc->min_blocks = resident;
-    if (most < 1) return false;
+    if (room < 0 || most < 1) return false;
+    if (ro->columns) most -= most % lesser(most, written_out(ro, sc));
     int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
     if (least > blocks) return false;
     if (!sc->teams) {
@@ -70,7 +83,7 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
         sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
     }
     return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
-           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, ro->columns ? SN_COLUMNS_WRITTEN : SN_SHARED_UNROLL, sc);
+           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, written_out(ro, sc), sc);
 }
 
 double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t at_once, uint32_t resident) {
