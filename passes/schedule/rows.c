@@ -18,6 +18,7 @@ typedef struct rows {
     uint32_t stores; /* bytes that nests of a row store at an element */
     uint32_t kept;   /* bytes of an element that nests of a row have to read again ... */
     uint32_t widest; /* ... and of the largest of these */
+    uint32_t states; /* bytes that a reduction carries, at most */
     bool positions;  /* a reduction carries positions: argmax */
     bool online;     /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool once;       /* one reduction: nothing of a row is read again */
@@ -37,6 +38,12 @@ static void count_stores(rows *ro, const sn_module *m, sn_stmt nest) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op == SN_LOP_STORE) ro->stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
     }
+}
+
+static uint32_t carried(const sn_module *m, const sn_stmt_rec *reduce) {
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < reduce->n_results; i++) bytes += sn_dtype_bytes(sn_val_get(m, sn_result(reduce, i))->dtype);
+    return bytes;
 }
 
 uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedule_shape *sh) {
@@ -75,6 +82,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         }
         ro.divisor = sn_schedule_gcd(ro.divisor, nest->count);
         ro.positions |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION);
+        if (r->op == SN_LOP_REDUCE && carried(m, r) > ro.states) ro.states = carried(m, r);
         count_stores(&ro, m, nest->top);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
@@ -179,7 +187,7 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
 /* Does a team keep the row (teams.c): one that no cluster has room for, or whose clusters leave much of the device idle? */
 static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, sn_sched *sc) {
     int64_t bytes = ro->kept * ro->sh->max_count;
-    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, 0, 0};
+    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, 0, ro->states};
     if (!sc->teams && (sc->cluster || sc->block_y > 1 || bytes < SN_TEAM_ROW)) return false;
     if (!sc->teams && !sn_team_has_room(t, of.rows, bytes)) return false;
     return sn_schedule_choose_team(cycles, t, &of, sc);

@@ -25,9 +25,11 @@ static int64_t room_of(const sn_target *t, uint32_t resident) {
     return (int64_t)(t->shared_bytes + SN_SHARED_SYSTEM) / resident - SN_SHARED_RESERVED;
 }
 
-/* Threads that share columns exchange what they have through slots of their own, in two areas (codegen-llvm/block.c). */
+/* Threads that share columns exchange what they have through slots of their own, those of rows through one a warp, in two
+ * areas (codegen-llvm/block.c). */
 static int64_t slots_of(const sn_team_rows *ro, const sn_sched *sc) {
-    return ro->columns ? 2 * (int64_t)sc->block_x * sc->block_y * ro->states : 0;
+    int64_t threads = (int64_t)sc->block_x * sc->block_y;
+    return 2 * (ro->columns ? threads : threads / SN_WARP) * ro->states;
 }
 
 /* Steps of columns are loads of a thread that are in flight together, as far as registers reach. */
@@ -44,8 +46,8 @@ static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static bool choose_unroll(int64_t steps, int64_t most, uint32_t written, sn_sched *sc) {
     int64_t best = INT64_MAX;
     if (sc->unroll) return sn_ceil_div(steps, sc->unroll) * sc->unroll <= most;
-    for (uint32_t u = written; u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
-        int64_t all = steps < u ? u : sn_ceil_div(steps, u) * u;
+    for (uint32_t u = (uint32_t)lesser(written, steps); u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
+        int64_t all = sn_ceil_div(steps, u) * u;
         if (all > most || all >= best || (u == 1 && best < INT64_MAX)) continue;
         best = all, sc->unroll = u;
     }

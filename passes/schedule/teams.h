@@ -8,8 +8,8 @@
 typedef struct sn_team_rows {
     int64_t rows, reach; /* elements from the first vector of a row to the end of its last one, at most; of a column */
     uint32_t kept;       /* bytes of an element that stay; of a tile, of all its columns */
-    uint32_t columns;    /* 0: rows; else those of a tile, which block_x and vector of the header say ... */
-    uint32_t states;     /* ... and bytes that a thread carries of them */
+    uint32_t columns;    /* 0: rows; else those of a tile, which block_x and vector of the header say */
+    uint32_t states;     /* bytes that a thread carries in a reduction */
 } sn_team_rows;
 
 /* Complete a header whose vector (of columns: and block_x) is chosen; false: the device has no room for a row. *cycles: that it takes. */
