@@ -7,8 +7,8 @@
  *                  one, run by run)
  *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
- *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
- *                  (after all blocks), posted.c (from block to block), team.c (between the blocks of a team)
+ *     exchanges    block.c (between threads), posted.c (from block to block), team.c (between the blocks of a team),
+ *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
  *                  target), tensor_map.c (parameters), follow.c (the launches before and behind), loops.c, combine.c,
  *                  packed.c and sumexp.c (combiners)
@@ -169,7 +169,7 @@ typedef struct sn_gen {
     sn_launch launch;
     int64_t grid;
     uint32_t cluster, threads_x, threads_y;
-    uint32_t teams; /* of `cluster` blocks each, in place of clusters; 0: none */
+    uint32_t teams;                         /* of `cluster` blocks each, in place of clusters; 0: none */
     SN_VEC(sn_gen_thread_axis) thread_axes; /* all of the kernel */
     lv block_number, block;                 /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
@@ -374,34 +374,6 @@ void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, l
  * threads of a row all have the same. */
 void sn_gen_rows_scan(sn_gen *g, const sn_gen_states *st, lv identity, bool alike, lv *x);
 
-/* ---- arrivals.c ---- */
-void sn_gen_make_arrivals(sn_gen *g);
-/* One of two for every second exchange. */
-lv sn_gen_in_turn(sn_gen *g, lv even, lv odd);
-/* This block's part of the exchange is that many bytes. */
-void sn_gen_expect(sn_gen *g, uint32_t bytes);
-/* x, of 4 or 8 bytes, to `remote` in the memory of block number `to`, whose arrivals count it. */
-void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to);
-void sn_gen_wait(sn_gen *g);
-
-/* ---- cluster.c ---- */
-void sn_gen_cluster_start(sn_gen *g);
-void sn_gen_cluster_barrier(sn_gen *g);
-/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block
- * have met since the exchange before this one. */
-void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met);
-
-/* ---- last_block.c ---- */
-/* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */
-typedef struct sn_gen_tail {
-    bool open;
-    sn_em_if branch;
-    uint32_t mark;
-    sn_gen_turn turn;
-} sn_gen_tail;
-void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
-void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
-
 /* ---- posted.c ---- */
 /* Posted buffers of the kernel. */
 void sn_gen_make_posted(sn_gen *g);
@@ -430,6 +402,34 @@ void sn_gen_team_end(sn_gen *g);
 /* All-reduce over the blocks of the team, of states that are complete in each block. */
 void sn_gen_team_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
 void sn_gen_team_barrier(sn_gen *g);
+
+/* ---- arrivals.c ---- */
+void sn_gen_make_arrivals(sn_gen *g);
+/* One of two for every second exchange. */
+lv sn_gen_in_turn(sn_gen *g, lv even, lv odd);
+/* This block's part of the exchange is that many bytes. */
+void sn_gen_expect(sn_gen *g, uint32_t bytes);
+/* x, of 4 or 8 bytes, to `remote` in the memory of block number `to`, whose arrivals count it. */
+void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to);
+void sn_gen_wait(sn_gen *g);
+
+/* ---- cluster.c ---- */
+void sn_gen_cluster_start(sn_gen *g);
+void sn_gen_cluster_barrier(sn_gen *g);
+/* All-reduce over the blocks of the cluster, of states that are complete in each block. met: the threads of the block
+ * have met since the exchange before this one. */
+void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met);
+
+/* ---- last_block.c ---- */
+/* Between the two stands what the last block of a grid loop does; `blocks` blocks run one of its loops. */
+typedef struct sn_gen_tail {
+    bool open;
+    sn_em_if branch;
+    uint32_t mark;
+    sn_gen_turn turn;
+} sn_gen_tail;
+void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
+void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
 
 /* ======== accesses ======== */
 

@@ -130,8 +130,8 @@ static sn_status check_room(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_k
     long long room = (long long)resident * cu->target.units;
     if (k->grid <= room) return SN_OK;
     return sn_fail(cu->env, SN_ERROR_TARGET,
-                   "kernel %s: its %lld blocks have to run at once, this device has room for %lld: compile for it", k->name,
-                   (long long)k->grid, room);
+                   "kernel %s: its %lld blocks have to run at once, this device has room for %lld: compile for it",
+                   k->name, (long long)k->grid, room);
 }
 
 /* What a launch may only ask for when the function says so. */

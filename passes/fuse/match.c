@@ -185,8 +185,7 @@ static bool inside_is_contiguous(const sn_fuse_match *mt, sn_module *m, const sn
     return false;
 }
 
-static bool walks_along(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a,
-                        const sn_access_list *in_b) {
+static bool walks_along(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
     return inside_is_contiguous(mt, m, in_a, &mt->a, mt->a_order) ||
            inside_is_contiguous(mt, m, in_b, &mt->b, mt->b_order);
 }

@@ -42,7 +42,8 @@ static void count_stores(rows *ro, const sn_module *m, sn_stmt nest) {
 
 static uint32_t carried(const sn_module *m, const sn_stmt_rec *reduce) {
     uint32_t bytes = 0;
-    for (uint32_t i = 0; i < reduce->n_results; i++) bytes += sn_dtype_bytes(sn_val_get(m, sn_result(reduce, i))->dtype);
+    for (uint32_t i = 0; i < reduce->n_results; i++)
+        bytes += sn_dtype_bytes(sn_val_get(m, sn_result(reduce, i))->dtype);
     return bytes;
 }
 
@@ -267,7 +268,8 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         choose_once(t, ro, sc);
         return;
     }
-    if (ro->sh->scans) sc->cluster = sc->teams = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
+    if (ro->sh->scans)
+        sc->cluster = sc->teams = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
     else if (sc->shared || (!sc->persistent && !fits_registers(t, ro))) keep_in_shared(t, ro, sc);
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {

@@ -70,7 +70,8 @@ static int64_t choose_threads(const sn_target *t, const sn_team_rows *ro, uint32
 /* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
     int64_t blocks = (int64_t)resident * t->units, piece = choose_threads(t, ro, resident, sc);
-    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept), pieces = sn_ceil_div(ro->reach, piece);
+    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept),
+            pieces = sn_ceil_div(ro->reach, piece);
     sc->min_blocks = resident;
     if (room < 0 || most < 1) return false;
     if (ro->columns) most -= most % lesser(most, written_out(ro, sc));
