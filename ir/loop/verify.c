@@ -14,7 +14,7 @@
  *   L10  grid axes are one nest of loops, and all else that stores stands inside it or after one of its loops; or several
  *        nests (segments), with all stores inside them and nothing beside them
  *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis, a cluster axis not inside
- *        any of the three
+ *        any of the three, but for one of teams inside a block.x axis
  *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y and all cluster axes
  *   L13  vector and unroll extents are constants; a vector axis is not inside a vector axis
  *   L14  an access to a reg is private * (thread number) + e, to a shared buffer private * (cluster number) + e, with
@@ -44,6 +44,7 @@
  *        block.x; in its region the number of the thread counts by groups of as many, no value comes from inside the axes of
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
+ *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
@@ -742,6 +743,19 @@ static sn_status check_library(verifier *v, const sn_kern_rec *k) {
 
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
+/* All blocks of such a kernel run at once. */
+static sn_status check_teams(const verifier *v, const sn_kern_rec *k) {
+    int64_t n;
+    if (!k->scheduled || !k->sched.teams) return SN_OK;
+    bool one = v->grid.i && !sn_stmt_get(v->m, v->grid)->parent.i;
+    if (one && v->block[2] && sn_ix_is_const(v->m, sn_axis_get(v->m, sn_stmt_get(v->m, v->grid)->axis)->extent, &n) &&
+        n == k->sched.teams)
+        return SN_OK;
+    return sn_fail(v->m->env, SN_ERROR_VERIFY,
+                   "%s: kernel %s: L30: its %u teams are no grid loop of as many iterations around a cluster axis",
+                   v->where, k->name, k->sched.teams);
+}
+
 static sn_status check_kernel(verifier *v) {
     static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
                                       check_position, check_access,  check_kind,  check_warp};
@@ -760,6 +774,7 @@ static sn_status check_kernel(verifier *v) {
     SN_TRY(check_params(v, k));
     SN_TRY(check_posted(v));
     SN_TRY(check_segments(v, k));
+    SN_TRY(check_teams(v, k));
     SN_TRY(check_library(v, k));
     claim_formals(v, k);
     return SN_OK;

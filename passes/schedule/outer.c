@@ -124,6 +124,10 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
     columns co = look_at_columns(cx->m, sh);
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, sh, &co, sc);
+    if (!sc->teams != (sn_sched_cluster(sc) == 1))
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's cluster=%u and teams=%u of columns go together",
+                       sn_kern_get(cx->m, k)->name, sc->cluster, sc->teams);
     if (sh->rows >= sc->vector || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns",
                    sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
