@@ -125,9 +125,6 @@ static sn_status find_sizes(sn_gen *g) {
         return sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: a cluster of %u blocks, %s has no clusters", g->k->name,
                        g->cluster, g->em.cg->target->name);
     if (g->cluster > 1) g->grid /= g->cluster; /* grid loops count clusters */
-    if (g->teams && g->grid != g->teams)
-        return sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its header says %u teams, its grid %lld", g->k->name,
-                       g->teams, (long long)g->grid);
     g->threads_x = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_X) : 1;
     g->threads_y = g->gpu ? longest_block_axis(g, SN_AXIS_BLOCK_Y) : 1;
     if (g->gpu && (g->threads_x != g->launch.block_x || g->threads_y != g->launch.block_y))
