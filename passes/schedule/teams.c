@@ -72,7 +72,9 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
     int64_t blocks = (int64_t)resident * t->units, piece = choose_threads(t, ro, resident, sc);
     int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept),
             pieces = sn_ceil_div(ro->reach, piece);
+    int64_t threads = (int64_t)sc->block_x * sc->block_y * resident;
     sc->min_blocks = resident;
+    if (threads > sn_least(t->unit_threads, SN_RESIDENT_SIMPLE)) return false;
     if (room < 0 || most < 1) return false;
     if (ro->columns) most -= most % lesser(most, written_out(ro, sc));
     int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
