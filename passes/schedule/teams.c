@@ -39,6 +39,11 @@ static uint32_t written_out(const sn_team_rows *ro, const sn_sched *sc) {
     return sn_least(SN_COLUMNS_WRITTEN, bytes < SN_TEAM_LOADS ? SN_TEAM_LOADS / bytes : 1);
 }
 
+/* Blocks that run at once. Code for a generation runs on cards with fewer multiprocessors than the usual one, too. */
+static int64_t at_once(const sn_target *t, uint32_t resident) {
+    return (int64_t)resident * (t->exact ? t->units : t->units / SN_TEAM_CARDS);
+}
+
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Vectors of a thread that are written out together: as many as there can be, if they leave little of the room of a block empty,
@@ -69,7 +74,7 @@ static int64_t choose_threads(const sn_target *t, const sn_team_rows *ro, uint32
 
 /* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    int64_t blocks = (int64_t)resident * t->units, piece = choose_threads(t, ro, resident, sc);
+    int64_t blocks = at_once(t, resident), piece = choose_threads(t, ro, resident, sc);
     int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept),
             pieces = sn_ceil_div(ro->reach, piece);
     int64_t threads = (int64_t)sc->block_x * sc->block_y * resident;
@@ -91,11 +96,11 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
            choose_unroll(sn_ceil_div(pieces, sc->cluster), most, written_out(ro, sc), sc);
 }
 
-double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t at_once, uint32_t resident) {
-    double rows = (double)ro->rows, n = (double)at_once, turns = sn_waves(rows, n), first = turns;
+double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t together, uint32_t resident) {
+    double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns;
     double row = 2.0 * (double)ro->kept * (double)ro->reach / (t->units * (double)t->cycle_bytes);
     if (turns > SN_TEAM_TURNS) first = SN_TEAM_TURNS, turns = rows / n;
-    return turns * n * row + first * SN_TEAM_WAIT / (double)lesser(resident ? resident : 1, at_once);
+    return turns * n * row + first * SN_TEAM_WAIT / (double)lesser(resident ? resident : 1, together);
 }
 
 /* ... and the words that all blocks of a row read. */
@@ -124,7 +129,7 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
 }
 
 bool sn_team_has_room(const sn_target *t, int64_t rows, int64_t bytes) {
-    int64_t room = room_of(t, 1) * t->units;
+    int64_t room = room_of(t, 1) * at_once(t, 1);
     return t->is_gpu && rows >= 1 && bytes <= room - room / SN_TEAM_SPARE &&
            sn_mul_clamped(rows, bytes) >= SN_TEAM_BYTES;
 }

@@ -17,7 +17,7 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
 /* Cycles of rows so many of which are done at once, turn after turn: all at the speed of memory, those that are missing in
  * the last of few turns too, and what the blocks of a row wait for each other, while the other ones on the same multiprocessor
  * (`resident` in all) move theirs. */
-double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *rows, int64_t at_once, uint32_t resident);
+double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *rows, int64_t together, uint32_t resident);
 
 /* Has the device room for a row of so many bytes, and are the rows worth a launch that waits for all of it? */
 /* Of columns, a sector of which is that wide. */
