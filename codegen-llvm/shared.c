@@ -104,8 +104,7 @@ void sn_gen_make_shared(sn_gen *g) {
     uint64_t *at = SN_NEWN(g->arena, uint64_t, g->k->locals.n + 1), unit, total = place(g, at, &unit);
     g->shared_total = total;
     lv all = NULL;
-    bool columns = g->teams && g->threads_y > 1; /* whose areas may take as much */
-    if (total && (columns || total + AREAS > STATIC_LIMIT)) {
+    if (total + AREAS > STATIC_LIMIT) {
         all = LLVMAddGlobalInAddressSpace(g->em.mod, LLVMArrayType2(g->em.cg->i8, 0), "sn_shared", 3);
         LLVMSetAlignment(all, (unsigned)unit);
         g->shared_bytes = total;

@@ -232,33 +232,25 @@ static bool passes_sum(const sn_module *m, const sn_access_list *in_a, const sn_
     return false;
 }
 
-/* Bytes of all rows in buffers that both kernels touch and the second one reads, and of their smallest element. */
-static int64_t bytes_of_both(uint32_t *least, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+/* Bytes of all rows in buffers that both kernels touch and the second one reads. */
+static int64_t bytes_of_both(sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
     int64_t bytes = 0;
-    *least = 0;
     for (uint32_t j = 0; j < in_b->n; j++) {
         bool counts = false;
-        uint32_t size = sn_dtype_bytes(sn_buf_get(m, in_b->at[j].buf)->dtype);
         for (uint32_t i = 0; i < in_a->n && !in_b->at[j].store; i++)
             counts |= sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf);
         for (uint32_t k = 0; k < j; k++) counts &= !sn_buf_eq(in_b->at[k].buf, in_b->at[j].buf);
-        if (!counts) continue;
-        bytes += sn_buf_bytes(m, in_b->at[j].buf);
-        if (!*least || size < *least) *least = size;
+        if (counts) bytes += sn_buf_bytes(m, in_b->at[j].buf);
     }
     return bytes;
 }
 
-/* Does the device keep a row of both in a team of blocks (passes/schedule/teams.c), or, of columns, a sector of them? */
-static bool team_keeps(const sn_pass_ctx *cx, const sn_access_list *in_a, const sn_access_list *in_b, int64_t rows,
-                       bool inner) {
-    uint32_t least;
-    if (rows <= 0 || !cx->target->is_gpu) return false;
-    int64_t row = sn_ceil_div(bytes_of_both(&least, cx->m, in_a, in_b), rows);
-    if (inner || !least) return sn_team_has_room(cx->target, rows, row);
-    int64_t columns = SN_SECTOR / least;
-    return 2 * rows >= columns &&
-           sn_team_has_room(cx->target, sn_ceil_div(rows, columns), sn_mul_clamped(row, columns));
+/* Is a row of both better kept by a team of blocks (passes/schedule/teams.c) than read again? */
+static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
+                       const sn_access_list *in_b, int64_t rows) {
+    if (rows <= 0 || !cx->target->is_gpu || !walks_along(mt, cx->m, in_a, in_b)) return false;
+    bool both = longest_reduction(cx->m, a, &mt->a) && longest_reduction(cx->m, b, &mt->b);
+    return sn_team_pays(cx->target, rows, sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows), both ? 2 : 1);
 }
 
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
@@ -266,17 +258,16 @@ static bool team_keeps(const sn_pass_ctx *cx, const sn_access_list *in_a, const 
 static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
                            const sn_access_list *in_a, const sn_access_list *in_b) {
     if (!mt->vertical || !cx->target->is_gpu) return false;
-    bool inner = walks_along(mt, cx->m, in_a, in_b);
     int64_t of_a = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
     int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), blocks = cx->target->cluster;
     int64_t row = of_a > of_b ? of_a : of_b;
     if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return false;
-    if (team_keeps(cx, in_a, in_b, rows, inner)) return false;
+    if (team_keeps(mt, cx, a, b, in_a, in_b, rows)) return false;
     return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
 /* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. */
-static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_access_list *in_a,
+static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                               const sn_access_list *in_b) {
     sn_module *m = cx->m;
     if (mt->shared == mt->a.n && mt->shared == mt->b.n) return true;
@@ -285,7 +276,7 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_acces
     int64_t row_b = count_positions(m, &mt->b, mt->b_order, mt->shared, mt->b.n);
     if (rows < 0 || row_a < 0 || row_b < 0) return true;
     int64_t row = row_a > row_b ? row_a : row_b;
-    bool inner = walks_along(mt, m, in_a, in_b), team = team_keeps(cx, in_a, in_b, rows, inner);
+    bool inner = walks_along(mt, m, in_a, in_b), team = team_keeps(mt, cx, a, b, in_a, in_b, rows);
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
     bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
     bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
@@ -356,7 +347,7 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     map_axes(&am, m, in_a, in_b);
     bool ok = worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
               inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) &&
-              dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, in_a, in_b);
+              dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, a, b, in_a, in_b);
     mt->waits = ok && waits_for_rows(mt, cx, a, b, in_a, in_b);
     return ok;
 }

@@ -111,17 +111,13 @@ static uint32_t bytes_of_element(const sn_moments *mo, const sn_module *m) {
  * few: parts fill the device evenly. */
 static bool row_stays(const sn_target *t, int64_t rows, int64_t count, uint32_t bytes, bool alone) {
     if (count <= SN_MOMENTS_SHORT) return true;
-    if (!alone && sn_team_has_room(t, rows, sn_mul_clamped(count, bytes))) return true;
+    if (!alone && sn_team_pays(t, rows, sn_mul_clamped(count, bytes), 2)) return true;
     int64_t room = (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * t->cluster;
     return sn_mul_clamped(count, bytes) <= room && (!alone || rows >= SN_SPLIT_ENOUGH * t->units);
 }
 
-/* Columns: a sector of them, from the first row to the last, in a block or, where something else wants it too, a team. */
-static bool columns_stay(const sn_target *t, int64_t columns, int64_t count, uint32_t bytes, bool alone) {
-    int64_t wide = SN_SECTOR / bytes > 1 ? SN_SECTOR / bytes : 1;
-    if (!alone && 2 * columns >= wide &&
-        sn_team_has_room(t, sn_ceil_div(columns, wide), sn_mul_clamped(count, wide * bytes)))
-        return true;
+/* Columns: a sector of them, from the first row to the last. */
+static bool columns_stay(const sn_target *t, int64_t columns, int64_t count) {
     int64_t blocks = sn_ceil_div(columns, SN_SPLIT_COLUMNS);
     return blocks >= SN_SPLIT_ENOUGH * t->units || count <= t->shared_bytes / SN_SECTOR;
 }
@@ -131,7 +127,7 @@ int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     int64_t rows = sn_chain_count(cx->m, &mo->outer), count = sn_chain_count(cx->m, &mo->sum);
     uint32_t bytes = bytes_of_element(mo, cx->m);
     if (!t->is_gpu || rows <= 0 || count <= 0 || count == INT64_MAX || rows == INT64_MAX) return 0;
-    if (mo->columns ? columns_stay(t, rows, count, bytes, alone) : row_stays(t, rows, count, bytes, alone)) return 0;
+    if (mo->columns ? columns_stay(t, rows, count) : row_stays(t, rows, count, bytes, alone)) return 0;
     int64_t beside = 1, most = SN_MOMENTS_BYTES, length = SN_MOMENTS_PART, least = SN_MOMENTS_LEAST;
     if (mo->columns) {
         beside = rows < SN_SPLIT_COLUMNS ? rows : SN_SPLIT_COLUMNS;

@@ -113,7 +113,6 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
     bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared;
     if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
-    if (free && sn_schedule_keep_in_teams(sc, cx, sh, co->bytes, co->states)) return;
     if (open && t->is_gpu) spread(t, sh, co, sc);
     if (open && t->is_gpu) join_columns(t, sh, co, sc);
     if (!sc->block_y) choose_rows(t, sh, co, sc);
@@ -124,10 +123,6 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
     columns co = look_at_columns(cx->m, sh);
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, sh, &co, sc);
-    if (!sc->teams != (sn_sched_cluster(sc) == 1))
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
-                       "kernel %s: the schedule's cluster=%u and teams=%u of columns go together",
-                       sn_kern_get(cx->m, k)->name, sc->cluster, sc->teams);
     if (sh->rows >= sc->vector || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns",
                    sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
@@ -155,14 +150,13 @@ sn_status sn_schedule_outer_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
 
 /* Returns the new nest. */
 static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
-    sn_level levels[4];
+    sn_level levels[3];
     uint32_t n = 0;
-    int64_t y = sc->block_y, c = sn_sched_cluster(sc), step = y * c, steps = sn_ceil_div(nest->count, step);
-    int64_t unroll = sc->unroll < steps ? sc->unroll : steps, outer = unroll ? sn_ceil_div(steps, unroll) : 0;
-    if (c > 1) levels[n++] = (sn_level){"c", c, y, SN_AXIS_CLUSTER};
+    int64_t y = sc->block_y, steps = (nest->count + y - 1) / y, unroll = sc->unroll < steps ? sc->unroll : steps;
+    int64_t outer = unroll ? (steps + unroll - 1) / unroll : 0;
     if (y > 1) levels[n++] = (sn_level){"y", y, 1, SN_AXIS_BLOCK_Y};
-    if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * step, SN_AXIS_SEQ};
-    if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
+    if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * y, SN_AXIS_SEQ};
+    if (unroll > 1) levels[n++] = (sn_level){"u", unroll, y, SN_AXIS_UNROLL};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
     return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
@@ -193,20 +187,9 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, 
     sn_schedule_open_body(cx, k, into, body, sh, sc, p, lane);
 }
 
-/* The loops that count tiles, outermost first; *tile: the number of the one inside of them. */
-static sn_stmt open_tiles(sn_module *m, sn_kern k, int64_t tiles, const sn_sched *sc, sn_ix *tile) {
-    int64_t at_once = sc->teams ? sc->teams : tiles;
-    sn_stmt into = {0};
-    *tile = put_loop(m, k, &into, "g", at_once, SN_AXIS_GRID);
-    if (tiles <= at_once) return into;
-    sn_ix r = put_loop(m, k, &into, "r", sn_ceil_div(tiles, at_once), SN_AXIS_SEQ);
-    *tile = sn_ix_add(m, *tile, sn_ix_scale(m, r, at_once));
-    return tiles % at_once ? sn_put_if(m, sn_at_end(k, into), *tile, sn_ix_const(m, tiles)) : into;
-}
-
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
-    int64_t v = sc->vector, tile = v * sc->block_x, tiles = (sh->rows + tile - 1) / tile;
+    int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
     for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].top = bind_nest(cx, k, &sh->nests[i], sc);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
@@ -214,10 +197,10 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
         bind_open_rows(cx, k, &body, sh, sc);
         return;
     }
-    sn_ix g;
-    sn_stmt into = open_tiles(m, k, tiles, sc, &g);
-    sn_ix x = put_loop(m, k, &into, "x", sc->block_x, SN_AXIS_BLOCK_X);
-    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, sc->block_x), x), v);
+    sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks)), x = sn_axis_new(m, "x", sn_ix_const(m, sc->block_x));
+    sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
+    into = sn_put_loop(m, sn_at_end(k, into), x, SN_AXIS_BLOCK_X);
+    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), sc->block_x), sn_ix_axis(m, x)), v);
     bool partial = sh->rows % tile != 0;
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), start, sn_ix_const(m, sh->rows));

@@ -20,7 +20,6 @@
 #include "passes/schedule/outer_keep.h"
 
 #include "passes/schedule/figures.h"
-#include "passes/schedule/teams.h"
 
 typedef struct tile {
     uint32_t x, y, vector, unroll;
@@ -124,30 +123,5 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     sc->vector = ke.best.vector, sc->block_x = ke.best.x, sc->block_y = ke.best.y, sc->unroll = ke.best.unroll;
     sc->persistent = !ke.best.shared, sc->shared = ke.best.shared;
     if (!sc->min_blocks && residents(&ke, &ke.best) > 1) sc->min_blocks = (uint32_t)residents(&ke, &ke.best);
-    return true;
-}
-
-/* ---- teams ---- */
-
-bool sn_schedule_keep_in_teams(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes,
-                               uint32_t words) {
-    const sn_target *t = cx->target;
-    uint32_t widest, kept = sn_schedule_kept(&widest, cx->m, sh);
-    sn_sched best = {.cls = SN_SCHED_NONE};
-    double least = 0, cycles;
-    if (!t->is_gpu || !kept || !bytes || sh->max_count <= SN_SHORT_COLUMN) return false;
-    for (uint32_t wide = 4 * SN_LINE; wide >= SN_SECTOR; wide /= 2) {
-        sn_sched one = *sc;
-        while (one.vector > 1 && (one.vector * bytes > wide || one.vector * words > SN_ACCUMULATORS)) one.vector /= 2;
-        one.block_x = wide / (one.vector * bytes);
-        int64_t tile = (int64_t)one.block_x * one.vector, tiles = sn_ceil_div(sh->rows, tile);
-        sn_team_rows of = {tiles, sh->max_count, (uint32_t)tile * kept, (uint32_t)tile, 4 * words * one.vector};
-        if (!sn_team_has_room(t, tiles, sn_mul_clamped(of.kept, of.reach))) continue;
-        if (tile > sh->rows * 2 || !sn_schedule_choose_team(&cycles, t, &of, &one)) continue;
-        if (wide < 2 * SN_SECTOR) cycles = cycles * SN_COLUMNS_SECTOR / 100;
-        if (best.cls == SN_SCHED_NONE || cycles < least) best = one, least = cycles;
-    }
-    if (best.cls == SN_SCHED_NONE) return false;
-    *sc = best;
     return true;
 }

@@ -9,9 +9,5 @@
  * the smallest element that nests walk; vector: lanes that divide the columns. */
 bool sn_schedule_keep_columns(sn_sched *sched, sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes,
                               uint32_t vector);
-/* The same for teams of blocks (teams.c): columns that no block has room for, in vectors of that header or narrower ones. words:
- * that the reductions of a column carry. false: the device has no room either. */
-bool sn_schedule_keep_in_teams(sn_sched *sched, sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes,
-                               uint32_t words);
 
 #endif

@@ -13,15 +13,16 @@
 /* What rows ask about the shape. */
 typedef struct rows {
     const sn_schedule_shape *sh;
-    uint32_t bytes;  /* smallest element that nests walk along their last axis (0: none) */
-    int64_t divisor; /* vectors along the nest must divide this (0: no contiguous nest) */
-    uint32_t stores; /* bytes that nests of a row store at an element */
-    uint32_t kept;   /* bytes of an element that nests of a row have to read again ... */
-    uint32_t widest; /* ... and of the largest of these */
-    uint32_t states; /* bytes that a reduction carries, at most */
-    bool positions;  /* a reduction carries positions: argmax */
-    bool online;     /* one nest, with sumexp: it reads a row that does not stay on chip, once */
-    bool once;       /* one reduction: nothing of a row is read again */
+    uint32_t bytes;     /* smallest element that nests walk along their last axis (0: none) */
+    int64_t divisor;    /* vectors along the nest must divide this (0: no contiguous nest) */
+    uint32_t stores;    /* bytes that nests of a row store at an element */
+    uint32_t kept;      /* bytes of an element that nests of a row have to read again ... */
+    uint32_t widest;    /* ... and of the largest of these */
+    uint32_t states;    /* bytes that a reduction carries, at most */
+    uint32_t exchanges; /* reductions */
+    bool positions;     /* a reduction carries positions: argmax */
+    bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
+    bool once;          /* one reduction: nothing of a row is read again */
 } rows;
 
 /* ---- a look at the row ---- */
@@ -84,6 +85,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         ro.divisor = sn_schedule_gcd(ro.divisor, nest->count);
         ro.positions |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION);
         if (r->op == SN_LOP_REDUCE && carried(m, r) > ro.states) ro.states = carried(m, r);
+        ro.exchanges += r->op == SN_LOP_REDUCE;
         count_stores(&ro, m, nest->top);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
@@ -185,28 +187,33 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
     return true;
 }
 
-/* Does a team keep the row (teams.c): one that no cluster has room for, or whose clusters leave much of the device idle? */
-static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, sn_sched *sc) {
+/* Does a team keep the row (teams.c)? Where a cluster does, too, of long rows alone; where none does and rows are many, if that
+ * takes less time than reading them again. Few rows have become one kernel for it (passes/fuse/match.c). */
+static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, bool cluster, sn_sched *sc) {
     int64_t bytes = ro->kept * ro->sh->max_count;
-    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, 0, ro->states};
-    if (!sc->teams && (sc->cluster || sc->block_y > 1 || bytes < SN_TEAM_ROW)) return false;
-    if (!sc->teams && !sn_team_has_room(t, of.rows, bytes)) return false;
+    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges};
+    if (!sc->teams) {
+        if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
+        if (cluster ? bytes < SN_TEAM_ROW : of.rows >= t->units && !sn_team_pays(t, of.rows, bytes, of.exchanges))
+            return false;
+    }
     return sn_schedule_choose_team(cycles, t, &of, sc);
 }
 
 static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     sn_sched team = *sc, cluster = *sc;
-    double of_team, of_cluster;
-    int64_t at_once;
+    double of_team;
+    int64_t at_once = 1;
     if (!ro->kept || !t->is_gpu) return;
-    bool has_team = keep_in_team(&of_team, t, ro, &team);
-    if (!sc->teams && keep_in_cluster(&at_once, t, ro, &cluster)) {
-        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, 0, 0};
-        of_cluster = sn_schedule_count_turns(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks);
-        *sc = has_team && of_team * SN_TEAM_BETTER < of_cluster * 100 ? team : cluster;
-    } else if (has_team) {
-        *sc = team;
+    bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, &cluster);
+    bool has_team = keep_in_team(&of_team, t, ro, has_cluster, &team);
+    if (has_cluster && has_team) {
+        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, ro->states, ro->exchanges};
+        double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks);
+        has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
     }
+    if (has_team) *sc = team;
+    else if (has_cluster) *sc = cluster;
 }
 
 /* Is there room in the registers of a block for what is kept of a row? */

@@ -25,18 +25,9 @@ static int64_t room_of(const sn_target *t, uint32_t resident) {
     return (int64_t)(t->shared_bytes + SN_SHARED_SYSTEM) / resident - SN_SHARED_RESERVED;
 }
 
-/* Threads that share columns exchange what they have through slots of their own, those of rows through one a warp, in two
- * areas (codegen-llvm/block.c). */
+/* Of reductions, one a warp in two areas (codegen-llvm/block.c). */
 static int64_t slots_of(const sn_team_rows *ro, const sn_sched *sc) {
-    int64_t threads = (int64_t)sc->block_x * sc->block_y;
-    return 2 * (ro->columns ? threads : threads / SN_WARP) * ro->states;
-}
-
-/* Steps of columns are loads of a thread that are in flight together, as far as registers reach. */
-static uint32_t written_out(const sn_team_rows *ro, const sn_sched *sc) {
-    if (!ro->columns) return SN_SHARED_UNROLL;
-    uint32_t bytes = ro->kept / sc->block_x;
-    return sn_least(SN_COLUMNS_WRITTEN, bytes < SN_TEAM_LOADS ? SN_TEAM_LOADS / bytes : 1);
+    return 2 * (int64_t)(sc->block_x / SN_WARP) * ro->states;
 }
 
 /* Blocks that run at once. Code for a generation runs on cards with fewer multiprocessors than the usual one, too. */
@@ -48,10 +39,10 @@ static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Vectors of a thread that are written out together: as many as there can be, if they leave little of the room of a block empty,
  * else those that leave least; no more than fit. */
-static bool choose_unroll(int64_t steps, int64_t most, uint32_t written, sn_sched *sc) {
+static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
     int64_t best = INT64_MAX;
     if (sc->unroll) return sn_ceil_div(steps, sc->unroll) * sc->unroll <= most;
-    for (uint32_t u = (uint32_t)lesser(written, steps); u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
+    for (uint32_t u = (uint32_t)lesser(SN_SHARED_UNROLL, steps); u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
         int64_t all = sn_ceil_div(steps, u) * u;
         if (all > most || all >= best || (u == 1 && best < INT64_MAX)) continue;
         best = all, sc->unroll = u;
@@ -59,29 +50,17 @@ static bool choose_unroll(int64_t steps, int64_t most, uint32_t written, sn_sche
     return best < INT64_MAX;
 }
 
-/* Threads of a block where a multiprocessor has so many. Returns the elements of a row that they have in a step. */
-static int64_t choose_threads(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
-    threads = sn_least(threads, t->max_threads);
-    if (ro->columns) {
-        if (!sc->block_y) sc->block_y = threads >= sc->block_x ? sn_pow2_floor(threads / sc->block_x) : 1;
-        return sc->block_y;
-    }
-    if (!sc->block_x) sc->block_x = threads;
-    sc->block_y = 1;
-    return (int64_t)sc->block_x * sc->vector;
-}
-
 /* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    int64_t blocks = at_once(t, resident), piece = choose_threads(t, ro, resident, sc);
-    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept),
-            pieces = sn_ceil_div(ro->reach, piece);
-    int64_t threads = (int64_t)sc->block_x * sc->block_y * resident;
+    uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
+    if (!sc->block_x) sc->block_x = sn_least(threads, t->max_threads);
+    sc->block_y = 1;
     sc->min_blocks = resident;
-    if (threads > sn_least(t->unit_threads, SN_RESIDENT_SIMPLE)) return false;
+    if ((int64_t)sc->block_x * resident > sn_least(t->unit_threads, SN_RESIDENT_SIMPLE)) return false;
+    int64_t blocks = at_once(t, resident), piece = (int64_t)sc->block_x * sc->vector;
+    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept);
+    int64_t pieces = sn_ceil_div(ro->reach, piece);
     if (room < 0 || most < 1) return false;
-    if (ro->columns) most -= most % lesser(most, written_out(ro, sc));
     int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
     if (least > blocks) return false;
     if (!sc->teams) {
@@ -93,23 +72,32 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
         sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
     }
     return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
-           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, written_out(ro, sc), sc);
+           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
 }
 
-double sn_schedule_count_turns(const sn_target *t, const sn_team_rows *ro, int64_t together, uint32_t resident) {
+static double cycles_of(const sn_target *t, double bytes) { return 2 * bytes / (t->units * (double)t->cycle_bytes); }
+
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together, uint32_t resident) {
     double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns;
-    double row = 2.0 * (double)ro->kept * (double)ro->reach / (t->units * (double)t->cycle_bytes);
-    if (turns > SN_TEAM_TURNS) first = SN_TEAM_TURNS, turns = rows / n;
-    return turns * n * row + first * SN_TEAM_WAIT / (double)lesser(resident ? resident : 1, together);
+    double row = cycles_of(t, (double)ro->kept * (double)ro->reach);
+    if (turns > SN_CLUSTER_TURNS) first = SN_CLUSTER_TURNS, turns = rows / n;
+    return turns * n * row + first * SN_CLUSTER_WAIT / (double)(resident ? resident : 1);
 }
 
-/* ... and the words that all blocks of a row read. */
-static double count(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
+/* All rows at the speed of memory, and in each turn what their blocks wait for each other. */
+static double count(const sn_target *t, double rows, double teams, double bytes, uint32_t exchanges) {
+    double turns = sn_waves(rows, teams),
+           wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * (exchanges > 1 ? exchanges - 1.0 : 0);
+    return turns * (teams * cycles_of(t, bytes) + wait);
+}
+
+/* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare: of one some
+ * threads load or store while those of another wait. */
+static double of_blocks(const sn_target *t, const sn_sched *sc) {
     enum { WORD = 8 };
-    double turns = sn_waves((double)ro->rows, sc->teams), words = (double)sc->teams * sc->cluster * sc->cluster;
-    if (ro->columns) words *= ro->columns;
-    return sn_schedule_count_turns(t, ro, sc->teams, sc->min_blocks) +
-           turns * words * WORD / ((double)t->units * SN_PRODUCT_CACHE);
+    double words = (double)sc->teams * sc->cluster * sc->cluster * WORD / ((double)t->units * SN_PRODUCT_CACHE);
+    uint32_t most = sn_least(sc->teams, SN_SHARED_BLOCKS);
+    return words + (most > sc->min_blocks ? SN_TEAM_ALONE * (double)(most - sc->min_blocks) : 0);
 }
 
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *ro, sn_sched *sc) {
@@ -118,7 +106,8 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
         sn_sched one = *sc;
         if (sc->min_blocks && resident != sc->min_blocks) continue;
         if (!fit(t, ro, resident, &one)) continue;
-        double all = count(t, ro, &one);
+        double bytes = (double)ro->kept * (double)ro->reach;
+        double all = count(t, (double)ro->rows, one.teams, bytes, ro->exchanges) + of_blocks(t, &one);
         if (best.cls == SN_SCHED_NONE || all < *cycles) best = one, *cycles = all;
     }
     if (best.cls == SN_SCHED_NONE) return false;
@@ -128,8 +117,12 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
     return true;
 }
 
-bool sn_team_has_room(const sn_target *t, int64_t rows, int64_t bytes) {
-    int64_t room = room_of(t, 1) * at_once(t, 1);
-    return t->is_gpu && rows >= 1 && bytes <= room - room / SN_TEAM_SPARE &&
-           sn_mul_clamped(rows, bytes) >= SN_TEAM_BYTES;
+bool sn_team_pays(const sn_target *t, int64_t rows, int64_t bytes, uint32_t exchanges) {
+    int64_t room = room_of(t, 1) * (t->is_gpu ? at_once(t, 1) : 0);
+    room -= room / SN_TEAM_SPARE;
+    if (!t->is_gpu || rows < 1 || bytes < 1 || bytes > room || sn_mul_clamped(rows, bytes) < SN_TEAM_BYTES)
+        return false;
+    double again = 1.5 * cycles_of(t, (double)rows * (double)bytes) + SN_TEAM_AGAIN;
+    return count(t, (double)rows, (double)lesser(rows, room / bytes), (double)bytes, exchanges) * SN_TEAM_BETTER <
+           again * 100;
 }
