@@ -128,13 +128,15 @@ static sn_ix lead_of(const scan_cut *c, uint32_t vector) {
     return lead;
 }
 
-/* Vectors that rows of any length begin and end inside of, as far as all accesses agree where; else those that no row
- * begins inside of. The end of the last row may cut one: that one is tested. */
+/* Vectors that rows of any length begin and end inside of, as far as all accesses agree where (a single row, too, that is
+ * walked from its end); else those that no row begins inside of. The end of the last row may cut one: that one is tested. */
 static void find_vector(scan_cut *c) {
     c->vector = c->bytes ? sn_least(c->cx->target->vector_bytes / c->bytes, SN_CUT_LANES) : 1;
-    if (!c->along || c->rows == 1 || c->count % c->vector == 0) return;
+    int64_t none;
+    if (!c->along || c->vector == 1) return;
     c->lead = lead_of(c, c->vector);
-    while (!c->lead.i && c->count % c->vector) c->vector /= 2;
+    while (!c->lead.i && c->rows > 1 && c->count % c->vector) c->vector /= 2;
+    if (c->lead.i && sn_ix_is_const(c->m, c->lead, &none) && none == 0) c->lead = (sn_ix){0};
 }
 
 /* The longest part that stays in registers: halves are two a word, bytes one, and sums wider than what they add take two. */
@@ -439,6 +441,34 @@ static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_
     }
 }
 
+/* How many parts on the blocks begin next while these run, and as much again as one of them is of a multiprocessor's. */
+static int64_t ahead_of(const scan_cut *c) {
+    int64_t threads = c->vector >= SN_CUT_LANES ? SN_SCAN_TEAM_HALVES : SN_SCAN_TEAM;
+    int64_t blocks = (threads / (SN_WARP * WARPS) + 1) * c->cx->target->units;
+    return sn_ceil_div(blocks, c->rows);
+}
+
+/* What the nest loads in another part, `ahead` parts on, goes to the cache, whole but for the last part: while blocks wait for each other,
+ * and while they store, memory has nothing else to read. Asked for behind what the blocks of now have loaded. */
+static void fetch_ahead(scan_cut *c, sn_cursor at, const sn_chain *outer) {
+    sn_module *m = c->m;
+    sn_axis ax = sn_stmt_axis(m, c->nest);
+    int64_t whole = c->count / c->length; /* wherever in a vector a row begins */
+    sn_ix part = sn_ix_axis(m, c->part), later = sn_ix_addc(m, part, ahead_of(c)), first = base_of(c, outer);
+    if (ahead_of(c) >= whole) return;
+    first = sn_ix_subst(m, first, (sn_axis[]){c->part, c->warp}, (sn_ix[]){later, sn_ix_const(m, 0)}, 2);
+    sn_val there = sn_put_in(m, at, later, sn_ix_const(m, whole));
+    there = sn_put_op2(m, at, SN_LOP_AND, there, is_warp(c, at, WARPS / 2));
+    for (sn_stmt s = sn_stmt_get(m, c->nest)->first; s.i; s = sn_stmt_get(m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t step;
+        if (!sn_loads(r) || sn_ix_uses_vals(m, r->ix) || !sn_ix_coef(m, r->ix, ax, &step)) continue;
+        if (step != 1 && step != -1) continue;
+        sn_ix lowest = step == 1 ? first : sn_ix_addc(m, first, c->length - 1);
+        sn_put_prefetch(m, at, r->buf, sn_ix_subst(m, r->ix, &ax, &lowest, 1), sn_ix_const(m, c->length), there);
+    }
+}
+
 static void scan_in_one_launch(scan_cut *c) {
     sn_module *m = c->m;
     sn_chain outer;
@@ -451,6 +481,7 @@ static void scan_in_one_launch(scan_cut *c) {
     for (uint32_t i = 0; i < c->n; i++) own[i] = sn_result(sn_stmt_get(m, reduce), i);
     over_warps(c, front, own, true, earlier);
     for (uint32_t i = 0; i < c->n; i++) all[i] = combine(c, front, i, earlier[i], own[i]);
+    fetch_ahead(c, front, &outer);
     combine_levels(c, front, &outer, all, before);
     over_warps(c, front, before, false, before);
     for (uint32_t i = 0; i < c->n; i++) before[i] = combine(c, front, i, before[i], earlier[i]);
