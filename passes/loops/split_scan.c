@@ -30,8 +30,11 @@
  * Rows whose length vectors do not divide begin inside of one: their parts are cut where vectors begin, the first part of
  * a row has some elements less.
  *
- * Three kernels do it where parts are longer, or where the elements of a step are neighbours, so that each part has many
- * sums and all those before would be more to load than the operand once more:
+ * The loads of a part that begins later go to the L2 cache by a `prefetch`, while the blocks of now wait for each other.
+ *
+ * Where the elements of a step are neighbours (columns), one kernel does it, too, of another form: scan_columns.c.
+ *
+ * Three kernels do it where parts are longer, where there are more sums than should stay from run to run, or where the header says how many parts:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
  *     k0_before: loop s in 128 { load k0_p0[s]  %1 = accum sum %0 over s exclusive  store k0_q0[s], %1 }
@@ -46,30 +49,13 @@
  * kernel.
  */
 #include "passes/base/rebuild.h"
+#include "passes/loops/split_scan.h"
 #include "passes/schedule/constants.h"
 #include "passes/schedule/figures.h"
 
-enum { MAX_ACCUMS = 4, MAX_LEVELS = 3, WARPS = SN_CUT_WARPS };
+enum { MAX_ACCUMS = SN_CUT_ACCUMS, MAX_LEVELS = 3, WARPS = SN_CUT_WARPS };
 
-typedef struct scan_cut {
-    sn_pass_ctx *cx;
-    sn_module *m;
-    sn_kern k;
-    sn_stmt nest; /* the scan, in k */
-    sn_chain outer;
-    sn_stmt accums[MAX_ACCUMS];
-    uint32_t n;
-    int64_t rows, count, parts, length;
-    uint32_t bytes;        /* smallest element along the scan */
-    uint32_t column_bytes; /* ... along the last outer loop */
-    bool along;            /* the elements of a row are neighbours, else those of a step */
-    bool one_launch;
-    uint32_t vector;    /* elements that a thread loads at once along the scan */
-    sn_ix lead;         /* elements between the start of a vector and that of the row, an ix over `outer`; none: 0 */
-    int64_t share;      /* elements of a warp (one launch), else of the part */
-    sn_axis part, warp; /* that count parts; warps of a part (one launch) */
-    sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS]; /* of the parts; of all parts before (three launches) */
-} scan_cut;
+typedef sn_scan_cut scan_cut;
 
 /* ---- is it legal? ---- */
 
@@ -185,6 +171,7 @@ static int64_t choose_length(const scan_cut *c) {
         return length;
     }
     if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN || columns_are_enough(c)) return c->count;
+    if ((length = sn_scan_columns_length(c))) return length;
     for (length = SN_CUT_COLUMN_PART; c->rows * (c->count / length) > SN_CUT_VECTOR * units * SN_CUT_RESIDENT;)
         length *= 2;
     return length;
@@ -217,10 +204,10 @@ static bool look(scan_cut *c) {
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     c->length = pinned ? (c->count + pinned - 1) / pinned : choose_length(c);
     if (c->length >= c->count) return false;
-    c->one_launch = fits_one_launch(c, c->length);
+    c->one_launch = fits_one_launch(c, c->length) || c->length == sn_scan_columns_length(c);
     if (!c->one_launch && c->lead.i) give_up_lead(c);
-    c->share = c->one_launch ? (c->length + WARPS - 1) / WARPS : c->length;
-    if (c->one_launch) c->length = WARPS * c->share;
+    c->share = !c->along ? c->length : c->one_launch ? (c->length + WARPS - 1) / WARPS : c->length;
+    if (c->along && c->one_launch) c->length = WARPS * c->share;
     c->parts = parts_of(c, c->length);
     return c->parts > 1;
 }
@@ -573,7 +560,8 @@ sn_status sn_pass_split_scan(sn_pass_ctx *cx, bool *changed) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld scans of %lld elements: cut into %lld parts, %s",
                       (long long)c.rows, (long long)c.count, (long long)c.parts,
                       c.one_launch ? "one launch" : "three launches");
-            if (c.one_launch) scan_in_one_launch(&c);
+            if (c.one_launch && c.along) scan_in_one_launch(&c);
+            else if (c.one_launch) sn_scan_columns(&c);
             else scan_in_three_launches(&c, &out);
             *changed = true;
         }
