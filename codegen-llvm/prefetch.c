@@ -2,9 +2,10 @@
  *
  *     prefetch x[e], n if %m   ->   if the first thread and %m { cp.async.bulk.prefetch.L2 [x + e], bytes }
  *
- * One instruction of one thread moves as many bytes as a block loads, and nobody waits for it. It takes whole pieces of 16 bytes:
- * the address is rounded down, which stays in the storage, and so is the number of bytes; the last ones come with the load. Hopper and later
- * have it; elsewhere it is nothing, as it is on the host, whose caches see for themselves what is walked.
+ * One instruction of one thread moves as many bytes as a block loads, and nobody waits for it. It takes whole pieces of
+ * 16 bytes: the address is rounded down, which stays in the storage, and so is the number of bytes; the last ones come
+ * with the load. Hopper and later have it; elsewhere it is nothing, as it is on the host, whose caches see for
+ * themselves what is walked.
  */
 #include "codegen-llvm/gen.h"
 
@@ -26,7 +27,8 @@ void sn_gen_prefetch(sn_gen *g, const sn_stmt_rec *s) {
     lv p = LLVMBuildInBoundsGEP2(em->b, sn_math_storage(cg, b->dtype), g->memory[s->buf.i], &e, 1, "");
     lv bytes = em_imul(em, LLVMBuildTrunc(em->b, n, cg->i32, ""), sn_gen_c32(g, sn_dtype_bytes(b->dtype)));
     lv at = LLVMBuildPtrToInt(em->b, p, cg->i64, "");
-    lv args[2] = {em_and(em, at, sn_em_ci(cg->i64, -PREFETCH_PIECE)), em_and(em, bytes, sn_gen_c32(g, -PREFETCH_PIECE))};
+    lv args[2] = {em_and(em, at, sn_em_ci(cg->i64, -PREFETCH_PIECE)),
+                  em_and(em, bytes, sn_gen_c32(g, -PREFETCH_PIECE))};
     sn_em_assembly(em, cg->vd, "cp.async.bulk.prefetch.L2.global [$0], $1;", "l,r,~{memory}", args, 2);
     if (cond) sn_em_end(em, &branch), sn_gen_release(g, mark);
 }

@@ -6,13 +6,15 @@
  *     %2 = unfold %1 axis=1 size=10 dilation=50 ;  %3 = sum %2 axes=[2]              9, of ten of those,
  *     %4 = slice %x axis=1 start=500 .. ;          %y = add %3, %4                   and one, of what is left
  *
- * A window over several axes is one over each, one after the other: 31 + 31 elements in place of 31 * 31. Largest and smallest elements need no rest: their last
- * short window may begin earlier and overlap the one before it. Steps, dilation, padding and casts in front are all the same to it: short windows begin at the
- * steps of the long ones, so that their length is a multiple where steps are longer than an element.
+ * A window over several axes is one over each, one after the other: 31 + 31 elements in place of 31 * 31. Largest and
+ * smallest elements need no rest: their last short window may begin earlier and overlap the one before it. Steps,
+ * dilation, padding and casts in front are all the same to it: short windows begin at the steps of the long ones, so
+ * that their length is a multiple where steps are longer than an element.
  *
- * Legal for sums, maxima and minima: every element goes into the result as often as before (sums: once), in an order that the shape decides; sums are
- * reassociated, as everywhere. No sum is a difference of others, so that nothing cancels. Done where it saves so many elements a result that writing
- * and reading what is between costs less. Cost: linear in the window for each reduction.
+ * Legal for sums, maxima and minima: every element goes into the result as often as before (sums: once), in an order
+ * that the shape decides; sums are reassociated, as everywhere. No sum is a difference of others, so that nothing
+ * cancels. Done where it saves so many elements a result that writing and reading what is between costs less. Cost:
+ * linear in the window for each reduction.
  */
 #include "ir/graph/build.h"
 #include "passes/base/constants.h"
@@ -46,7 +48,8 @@ static bool find_windows(windows *w, sn_module *m, sn_nd x) {
     uint32_t mask = sn_node_axes_mask(m, x), rank = sn_type_of(m, n->in[0])->rank;
     *w = (windows){.m = m, .op = n->op, .base = n->in[0], .sum = sn_type_of(m, n->in[0])->dtype};
     w->join = n->op == SN_OP_SUM ? SN_OP_ADD : n->op == SN_OP_AMAX ? SN_OP_MAXIMUM : SN_OP_MINIMUM;
-    for (const sn_node_rec *u; (u = sn_node_get(m, w->base))->op == SN_OP_UNFOLD || u->op == SN_OP_CAST; w->base = u->in[0]) {
+    for (const sn_node_rec *u; (u = sn_node_get(m, w->base))->op == SN_OP_UNFOLD || u->op == SN_OP_CAST;
+         w->base = u->in[0]) {
         if (u->op == SN_OP_CAST && w->n) break;
         if (u->op == SN_OP_CAST) continue;
         for (uint32_t i = w->n; i > 0; i--) w->at[i] = w->at[i - 1];

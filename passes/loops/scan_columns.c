@@ -13,16 +13,17 @@
  *         %3 = accum sum k_o0[..] over y exclusive   %4 = add %2, %3
  *         loop u in 32 { load k_r0[..]  %5 = accum sum %6 over u  %7 = add %4, %5  store y[..], %7 } } } }
  *
- * The buffers of the parts are posted ones (docs/IR.md), whose loads wait. More than 32 parts have levels, as those of rows do: the last part of each
- * group of 32 posts what the group comes to, and parts of later groups take that in. Blocks are numbered by parts first, so that all columns move
- * together, and neighbours are loaded at the same time. A warp has 32 neighbouring columns; where there are less, the lanes left over have pieces of
- * their own, up to 32 of them. A part asks for the elements of the blocks that begin next, where those are neighbours in memory (`prefetch`).
+ * The buffers of the parts are posted ones (docs/IR.md), whose loads wait. More than 32 parts have levels, as those of
+ * rows do: the last part of each group of 32 posts what the group comes to, and parts of later groups take that in.
+ * Blocks are numbered by parts first, so that all columns move together, and neighbours are loaded at the same time. A
+ * warp has 32 neighbouring columns; where there are less, the lanes left over have pieces of their own, up to 32 of
+ * them. A part asks for the elements of the blocks that begin next, where those are neighbours in memory (`prefetch`).
  *
- * Every element is read once and written once; three kernels read it twice. A column has a word for each part, which is read by those of its group:
- * 8 bytes for 256 elements, and 128 on average when they are read, from the L2 cache.
+ * Every element is read once and written once; three kernels read it twice. A column has a word for each part, which is
+ * read by those of its group: 8 bytes for 256 elements, and 128 on average when they are read, from the L2 cache.
  *
- * The kernel is scheduled as it is made, like sorts are: no class has such nests. Legal where split-scan is; which sums go together follows from numbers
- * of parts, columns and pieces alone.
+ * The kernel is scheduled as it is made, like sorts are: no class has such nests. Legal where split-scan is; which sums
+ * go together follows from numbers of parts, columns and pieces alone.
  */
 #include "passes/base/rebuild.h"
 #include "passes/loops/split_scan.h"
@@ -44,12 +45,13 @@ typedef struct columns {
     sn_module *m;
     sn_kern k;
     int64_t x, y, steps, tiles; /* threads of a block; elements of a thread; blocks of a part */
-    sn_ix part, tile, column;   /* numbers of the block's part, of the block in it, and of the thread's column, also beyond the last one */
-    sn_stmt body;               /* the loop over x */
-    sn_axis thread;             /* ... its axis */
-    sn_val there;               /* is there such a column? none: always */
-    sn_buf own[SN_CUT_ACCUMS];  /* what a thread's piece comes to */
-    sn_buf kept[MAX_LOADS];     /* what load number i of the scan loaded; none: it loads again */
+    sn_ix part, tile,
+        column; /* numbers of the block's part, of the block in it, and of the thread's column, also beyond the last one */
+    sn_stmt body;              /* the loop over x */
+    sn_axis thread;            /* ... its axis */
+    sn_val there;              /* is there such a column? none: always */
+    sn_buf own[SN_CUT_ACCUMS]; /* what a thread's piece comes to */
+    sn_buf kept[MAX_LOADS];    /* what load number i of the scan loaded; none: it loads again */
     fetch fetches[MAX_LOADS];
     uint32_t n_fetches;
 } columns;
@@ -74,7 +76,8 @@ static int64_t steps_of(const sn_scan_cut *c) {
     int64_t bytes = 0, steps = SN_CUT_COLUMN_STEPS;
     for (sn_stmt s = sn_stmt_get(c->m, c->nest)->first; s.i; s = sn_next(c->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(c->m, s);
-        if (is_kept(c->m, r, sn_stmt_axis(c->m, c->nest))) bytes += sn_dtype_bytes(r->dtype) > 4 ? sn_dtype_bytes(r->dtype) : 4;
+        if (is_kept(c->m, r, sn_stmt_axis(c->m, c->nest)))
+            bytes += sn_dtype_bytes(r->dtype) > 4 ? sn_dtype_bytes(r->dtype) : 4;
     }
     while (steps > SN_CUT_COLUMN_LEAST && steps * bytes > SN_SCAN_LITTLE) steps /= 2;
     return steps;
@@ -89,7 +92,8 @@ int64_t sn_scan_columns_length(const sn_scan_cut *c) {
 
 /* ---- names and numbers ---- */
 
-static sn_buf new_buffer(columns *co, const char *letter, uint32_t number, sn_dtype dtype, sn_buf_scope scope, int64_t n) {
+static sn_buf new_buffer(columns *co, const char *letter, uint32_t number, sn_dtype dtype, sn_buf_scope scope,
+                         int64_t n) {
     sn_module *m = co->m;
     sn_ix size = sn_ix_const(m, n);
     const char *name = sn_strf(&m->arena, "%s_%s%u", sn_kern_get(m, co->k)->name, letter, number);
