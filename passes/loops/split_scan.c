@@ -428,11 +428,25 @@ static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_
     }
 }
 
-/* How many parts on the blocks begin next while these run, and as much again as one of them is of a multiprocessor's. */
+/* Blocks of parts that a multiprocessor has room for: as many as their registers leave, of what a thread keeps of the
+ * part; 0: the schedule has no say in that, since a thread keeps much. */
+static uint32_t blocks_of(const scan_cut *c) {
+    int64_t kept = 0, steps = c->share / SN_WARP;
+    uint32_t threads = SN_SCAN_TEAM;
+    for (sn_stmt s = sn_stmt_get(c->m, c->nest)->first; s.i; s = sn_next(c->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(c->m, s);
+        bool of_part = sn_loads(r) && sn_ix_uses_axis(c->m, r->ix, sn_stmt_axis(c->m, c->nest));
+        kept += of_part ? steps * sn_dtype_bytes(r->dtype) : 0;
+    }
+    if (kept > SN_SCAN_LITTLE) return 0;
+    if (c->vector >= SN_CUT_LANES) threads = SN_SCAN_TEAM_HALVES;
+    return (kept <= SN_ROW_LITTLE ? SN_ROW_RESIDENT : threads) / (SN_WARP * WARPS);
+}
+
+/* The parts behind those that run, and as many more as one block of each multiprocessor has. */
 static int64_t ahead_of(const scan_cut *c) {
-    int64_t threads = c->vector >= SN_CUT_LANES ? SN_SCAN_TEAM_HALVES : SN_SCAN_TEAM;
-    int64_t blocks = (threads / (SN_WARP * WARPS) + 1) * c->cx->target->units;
-    return sn_ceil_div(blocks, c->rows);
+    int64_t blocks = blocks_of(c) ? blocks_of(c) : 1;
+    return sn_ceil_div((blocks + 1) * c->cx->target->units, c->rows);
 }
 
 /* What the nest loads in another part, `ahead` parts on, goes to the cache, whole but for the last part: while blocks wait for each other,
@@ -472,9 +486,11 @@ static void scan_in_one_launch(scan_cut *c) {
     combine_levels(c, front, &outer, all, before);
     over_warps(c, front, before, false, before);
     for (uint32_t i = 0; i < c->n; i++) before[i] = combine(c, front, i, before[i], earlier[i]);
+    uint32_t blocks = blocks_of(c);
     scan_part(c, &outer, before);
     sn_kern_dead_code(m, c->k);
     sn_sched *pinned = &sn_kern_get(m, c->k)->sched;
+    if (!pinned->min_blocks) pinned->min_blocks = blocks;
     pinned->cls = SN_SCHED_INNER; /* a part is a block's, a piece a warp's: */
     pinned->block_x = SN_WARP;
     pinned->block_y = WARPS;
