@@ -145,7 +145,7 @@ static sn_val is_position(columns *co, sn_cursor at, sn_ix e) {
 static int64_t blocks_of(const columns *co) {
     bool wide = false;
     for (uint32_t i = 0; i < co->c->n; i++) wide |= sn_dtype_bytes(dtype_of(co, i)) > 4;
-    return (wide ? SN_CUT_COLUMN_WIDE : SN_SCAN_TEAM) / (co->x * co->y);
+    return (wide ? SN_CUT_COLUMN_WIDE : SN_CUT_COLUMN_RESIDENT) / (co->x * co->y);
 }
 
 /* ---- the loops around ---- */

@@ -30,7 +30,8 @@
  * Rows whose length vectors do not divide begin inside of one: their parts are cut where vectors begin, the first part of
  * a row has some elements less.
  *
- * The loads of a part that begins later go to the L2 cache by a `prefetch`, while the blocks of now wait for each other.
+ * The loads of a short part that begins later go to the L2 cache by a `prefetch`, while the blocks of now wait for each
+ * other.
  *
  * Where the elements of a step are neighbours (columns), one kernel does it, too, of another form: scan_columns.c.
  *
@@ -125,13 +126,14 @@ static void find_vector(scan_cut *c) {
     if (c->lead.i && sn_ix_is_const(c->m, c->lead, &none) && none == 0) c->lead = (sn_ix){0};
 }
 
-/* The longest part that stays in registers: halves are two a word, bytes one, and sums wider than what they add take two. */
+/* The longest part that stays in registers, of four blocks on a multiprocessor: halves and bytes are widened to be summed
+ * up, and sums wider than what they add take two. */
 static int64_t longest_part(const scan_cut *c) {
     int64_t length = (int64_t)SN_CUT_STEP * c->vector;
     bool wide = false;
     for (uint32_t i = 0; i < c->n; i++) wide |= sn_dtype_bytes(sn_stmt_get(c->m, c->accums[i])->dtype) > 4;
     if (wide && c->bytes <= 4) length /= 2;
-    return c->bytes == 1 ? length / 2 : length;
+    return c->bytes < 4 ? length / 2 : length;
 }
 
 static int64_t parts_of(const scan_cut *c, int64_t length) {
@@ -428,25 +430,24 @@ static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_
     }
 }
 
-/* Blocks of parts that a multiprocessor has room for: as many as their registers leave, of what a thread keeps of the
- * part; 0: the schedule has no say in that, since a thread keeps much. */
+/* Blocks of parts that a multiprocessor has: as many as there is room for, since blocks that wait for each other leave
+ * memory idle unless others load; 0: a thread keeps too much. */
 static uint32_t blocks_of(const scan_cut *c) {
     int64_t kept = 0, steps = c->share / SN_WARP;
-    uint32_t threads = SN_SCAN_TEAM;
     for (sn_stmt s = sn_stmt_get(c->m, c->nest)->first; s.i; s = sn_next(c->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(c->m, s);
         bool of_part = sn_loads(r) && sn_ix_uses_axis(c->m, r->ix, sn_stmt_axis(c->m, c->nest));
         kept += of_part ? steps * sn_dtype_bytes(r->dtype) : 0;
     }
-    if (kept > SN_SCAN_LITTLE) return 0;
-    if (c->vector >= SN_CUT_LANES) threads = SN_SCAN_TEAM_HALVES;
-    return (kept <= SN_ROW_LITTLE ? SN_ROW_RESIDENT : threads) / (SN_WARP * WARPS);
+    return kept > SN_SCAN_LITTLE ? 0 : SN_ROW_RESIDENT / (SN_WARP * WARPS);
 }
 
-/* The parts behind those that run, and as many more as one block of each multiprocessor has. */
+/* How many parts on the blocks begin that follow those that run; 0: what these and those have would not stay in the L2
+ * cache until it is needed, beside what is stored. */
 static int64_t ahead_of(const scan_cut *c) {
-    int64_t blocks = blocks_of(c) ? blocks_of(c) : 1;
-    return sn_ceil_div((blocks + 1) * c->cx->target->units, c->rows);
+    int64_t blocks = (int64_t)blocks_of(c) * c->cx->target->units;
+    if (blocks * c->length * c->bytes > (int64_t)c->cx->target->cache_bytes / SN_CUT_CACHE) return 0;
+    return sn_ceil_div(blocks, c->rows);
 }
 
 /* What the nest loads in another part, `ahead` parts on, goes to the cache, whole but for the last part: while blocks wait for each other,
@@ -456,7 +457,7 @@ static void fetch_ahead(scan_cut *c, sn_cursor at, const sn_chain *outer) {
     sn_axis ax = sn_stmt_axis(m, c->nest);
     int64_t whole = c->count / c->length; /* wherever in a vector a row begins */
     sn_ix part = sn_ix_axis(m, c->part), later = sn_ix_addc(m, part, ahead_of(c)), first = base_of(c, outer);
-    if (ahead_of(c) >= whole) return;
+    if (!ahead_of(c) || ahead_of(c) >= whole) return;
     first = sn_ix_subst(m, first, (sn_axis[]){c->part, c->warp}, (sn_ix[]){later, sn_ix_const(m, 0)}, 2);
     sn_val there = sn_put_in(m, at, later, sn_ix_const(m, whole));
     there = sn_put_op2(m, at, SN_LOP_AND, there, is_warp(c, at, WARPS / 2));
