@@ -506,6 +506,12 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
 /* The store of x, which is of the storage type. */
 void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x);
+/* What is done once, to a buffer of that scope, at a place that all threads run: by the threads whose missing block numbers are 0.
+ * NULL: by all. */
+lv sn_gen_chosen_threads(sn_gen *g, sn_buf_scope scope);
+
+/* ---- prefetch.c ---- */
+void sn_gen_prefetch(sn_gen *g, const sn_stmt_rec *s);
 
 /* ======== regions ======== */
 
