@@ -387,11 +387,10 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
 
 /* ---- stores ---- */
 
-/* A store at a place that all threads run, by the threads whose missing block numbers are 0. NULL: by all. */
-static lv chosen_threads(sn_gen *g, const access *a) {
-    if (!g->gpu || a->b->scope == SN_BUF_REG) return NULL;
+lv sn_gen_chosen_threads(sn_gen *g, sn_buf_scope scope) {
+    if (!g->gpu || scope == SN_BUF_REG) return NULL;
     lv cond = NULL;
-    if (!g->in_cluster && g->cluster > 1 && a->b->scope != SN_BUF_SHARED)
+    if (!g->in_cluster && g->cluster > 1 && scope != SN_BUF_SHARED)
         cond = em_icmp(&g->em, LLVMIntEQ, g->rank, sn_em_i(&g->em, g->rank, 0));
     if (!g->in_x && g->threads_x > 1) {
         lv x = em_icmp(&g->em, LLVMIntEQ, g->thread_x, sn_em_i(&g->em, g->thread_x, 0));
@@ -500,7 +499,7 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
-    lv cond = chosen_threads(g, &a);
+    lv cond = sn_gen_chosen_threads(g, a.b->scope);
     if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
     if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
     uint32_t mark = sn_gen_mark(g);

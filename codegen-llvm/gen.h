@@ -7,8 +7,8 @@
  *                  one, run by run)
  *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
- *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
- *                  (after all blocks), posted.c (from block to block)
+ *     exchanges    block.c (between threads), posted.c (from block to block), team.c (between the blocks of a team),
+ *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), registers.c (of a thread), kept.c (from run to
  *                  run), features.c (of the target), tensor_map.c (parameters), follow.c (the launches before and behind),
  *                  loops.c, combine.c, packed.c and sumexp.c (combiners)
@@ -172,6 +172,7 @@ typedef struct sn_gen {
     sn_launch launch;
     int64_t grid;
     uint32_t cluster, threads_x, threads_y;
+    uint32_t teams;                         /* of `cluster` blocks each, in place of clusters; 0: none */
     SN_VEC(sn_gen_thread_axis) thread_axes; /* all of the kernel */
     lv block_number, block;                 /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
@@ -180,6 +181,10 @@ typedef struct sn_gen {
     struct {
         lv objects, exchange; /* shared memory of arrivals.c; variable: exchanges so far */
     } arrivals;
+    struct {
+        lv number;             /* of the block in the launch */
+        lv counters, exchange; /* kept memory: exchanges of each block in all launches; variable: of this block */
+    } team;
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
     bool rare;                   /* ... whose answer is in the data: what mends a few elements, if any */
@@ -385,6 +390,35 @@ void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, l
  * threads of a row all have the same. */
 void sn_gen_rows_scan(sn_gen *g, const sn_gen_states *st, lv identity, bool alike, lv *x);
 
+/* ---- posted.c ---- */
+/* Posted buffers of the kernel. */
+void sn_gen_make_posted(sn_gen *g);
+/* In a kernel that posts, blocks are numbered in the order in which they start. */
+void sn_gen_ticket(sn_gen *g);
+/* x, of the storage type, becomes the element with that number (GPU). */
+void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x);
+/* n elements, once each has been posted or is not wanted; out: of the storage type (GPU). wanted[i] NULL: it is. All are
+ * asked for at once, again and again until all are there. */
+void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out);
+
+/* The same of elements that are in no buffer: words of memory, two for one of 64 bits, and the number that they have
+ * when they are there. The i-th of n elements is in w[i]. */
+typedef struct sn_gen_words {
+    lv base;
+    sn_dtype dtype;
+    lv round;
+} sn_gen_words;
+void sn_gen_put_words(sn_gen *g, const sn_gen_words *w, lv element, lv x);
+void sn_gen_await_words(sn_gen *g, const sn_gen_words *w, const lv *elements, const lv *wanted, uint32_t n, lv *out);
+
+/* ---- team.c ---- */
+/* Blocks of teams instead of clusters (sched.teams): they are numbered, and number their exchanges. */
+void sn_gen_team_start(sn_gen *g);
+void sn_gen_team_end(sn_gen *g);
+/* All-reduce over the blocks of the team, of states that are complete in each block. */
+void sn_gen_team_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
+void sn_gen_team_barrier(sn_gen *g);
+
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);
 /* One of two for every second exchange. */
@@ -412,16 +446,6 @@ typedef struct sn_gen_tail {
 } sn_gen_tail;
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
-
-/* ---- posted.c ---- */
-/* Posted buffers of the kernel. */
-void sn_gen_make_posted(sn_gen *g);
-/* In a kernel that posts, blocks are numbered in the order in which they start. */
-void sn_gen_ticket(sn_gen *g);
-/* x, of the storage type, becomes the element with that number (GPU). */
-void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x);
-/* n elements, once each has been posted or is not wanted; out: of the storage type (GPU). wanted[i] NULL: it is. */
-void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out);
 
 /* ======== accesses ======== */
 
@@ -482,6 +506,12 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
 /* The store of x, which is of the storage type. */
 void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x);
+/* What is done once, to a buffer of that scope, at a place that all threads run: by the threads whose missing block numbers are 0.
+ * NULL: by all. */
+lv sn_gen_chosen_threads(sn_gen *g, sn_buf_scope scope);
+
+/* ---- prefetch.c ---- */
+void sn_gen_prefetch(sn_gen *g, const sn_stmt_rec *s);
 
 /* ======== regions ======== */
 

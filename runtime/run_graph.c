@@ -61,10 +61,18 @@ void sn_run_graph_init(sn_prog_state *st) {
     g->addresses = SN_NEWN(&st->arena, void *, g->room_addresses + 1);
 }
 
+/* Nodes of graphs are no cooperative launches. */
+static bool any_together(const sn_prog *p) {
+    bool any = false;
+    for (uint32_t i = p->n_prepare; i < p->n_steps; i++)
+        any |= p->steps[i].kind == SN_STEP_CALL && p->codes[p->steps[i].kernel].k.together;
+    return any;
+}
+
 void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode) {
     const sn_cuda_api *api = st->cu ? &st->cu->api : NULL;
     st->graph.mode = st->cu ? mode : SN_GRAPHS_OFF;
-    st->graph.useless = !st->graph.room || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
+    st->graph.useless = !st->graph.room || any_together(st->p) || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
 }
 
 /* ---- nodes ---- */

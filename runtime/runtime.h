@@ -74,6 +74,7 @@ typedef struct sn_rt_kernel {
     size_t cubin_size;
     int64_t grid;
     uint32_t block_x, block_y, cluster, shared_bytes;
+    bool together;    /* GPU: all blocks have to run at once */
     bool param_block; /* GPU: the addresses are one parameter, an array by value */
     size_t
         kept_bytes; /* memory that lasts between runs, zero before the first; its address comes behind the others. 0: none */

@@ -47,7 +47,7 @@ typedef struct fake_state {
     _Atomic int depth, modules; /* pushed contexts, on all threads; modules that are loaded */
     _Atomic size_t used;
     size_t taken; /* memory of the device that is somebody else's */
-    _Atomic int allocs, frees, launches, syncs, resets, encodes;
+    _Atomic int allocs, frees, launches, together, syncs, resets, encodes;
     size_t sizes[FAKE_BLOCKS];
     void *blocks[FAKE_BLOCKS];
     int n_blocks;
@@ -367,6 +367,19 @@ static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **par
                        c->stream, params, extra);
 }
 
+static CUresult fake_launch_together(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
+                                     void **params) {
+    fake.together++;
+    return fake_launch(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL);
+}
+
+static CUresult fake_resident(int *blocks, CUfunction f, int threads, size_t shared) {
+    (void)f, (void)threads, (void)shared;
+    *blocks = 2;
+    return CUDA_SUCCESS;
+}
+
 /* ---- streams, captures and graphs ---- */
 
 static CUresult fake_stream(CUstream *out, unsigned flags) {
@@ -635,6 +648,8 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleGetFunction = fake_function,
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
+        .cuOccupancyMaxActiveBlocksPerMultiprocessor = fake_resident,
+        .cuLaunchCooperativeKernel = fake_launch_together,
         .cuTensorMapEncodeTiled = fake_encode,
         .cuTensorMapEncodeIm2col = fake_encode_pixels,
         .cuEventCreate = fake_event,
