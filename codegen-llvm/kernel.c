@@ -144,6 +144,7 @@ static void allocate_tables(sn_gen *g) {
     g->known = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
+    g->registers = SN_NEWN(g->arena, struct sn_gen_registers *, g->m->bufs.count);
     g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);
     g->lost = SN_NEWN(g->arena, sn_gen_lost, g->m->vals.count);
     g->mma_holds = SN_NEWN(g->arena, uint32_t, g->m->bufs.count);
@@ -212,6 +213,7 @@ static void make_registers(sn_gen *g) {
         LLVMTypeRef type = LLVMArrayType2(sn_math_storage(g->em.cg, r->dtype), (uint64_t)size);
         g->memory[b.i] = LLVMBuildAlloca(g->em.b, type, r->name);
         LLVMSetAlignment(g->memory[b.i], 64);
+        if (r->scope == SN_BUF_REG) sn_gen_keep_registers(g, b, size);
     }
     sn_gen_make_posted(g);
 }

@@ -57,11 +57,10 @@ static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *s
 
 /* Blocks that scan leave the memory to blocks that load: several have to fit. kept: bytes that a thread has of its
  * row. */
-static void scan_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sc, uint32_t kept) {
+static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
     uint32_t bytes = kept + sn_schedule_loads_ahead(cx, k, sc), threads = sc->block_x * sc->block_y;
-    uint32_t resident = !sh->team ? SN_ROW_RESIDENT : sc->vector >= 8 ? SN_SCAN_TEAM_HALVES : SN_SCAN_TEAM;
     if (sc->min_blocks || bytes == 0 || bytes > SN_SCAN_LITTLE || threads > SN_ROW_RESIDENT) return;
-    sc->min_blocks = resident / threads < SN_SCAN_BLOCKS ? resident / threads : SN_SCAN_BLOCKS;
+    sc->min_blocks = SN_ROW_RESIDENT / threads < SN_SCAN_BLOCKS ? SN_ROW_RESIDENT / threads : SN_SCAN_BLOCKS;
 }
 
 /* The loops that count rows, outermost first; *row: the number of the row inside of them, which may be more than there are. */
@@ -101,6 +100,6 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_schedule_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     uint32_t kept = sc->persistent || sc->shared ? keep_rows(cx, k, sh, into, sc) : 0;
-    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sh, sc, kept);
+    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc, kept);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }
