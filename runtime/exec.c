@@ -125,7 +125,6 @@ static sn_status check(sn_prog_state *st, const sn_rt_io *io, const void *addres
 
 static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     for (uint32_t i = 0; i < s->n_args; i++) st->params[i] = (char *)st->place[s->args[i].buf.i] + s->args[i].bytes;
-    if (st->clock) return (int)sn_clock_call(st, on->launch, s);
     return st->watch ? (int)sn_watch_call(st, on->launch, s) : on->launch(st, s->kernel, st->params);
 }
 
@@ -144,9 +143,16 @@ static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, c
     return SN_OK;
 }
 
+static int run_timed(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory) {
+    int status = run_step(st, on, s, memory);
+    bool works = s->kind == SN_STEP_CALL || s->kind == SN_STEP_COPY;
+    return works && status == SN_OK ? (int)sn_clock_mark_step(st, s) : status;
+}
+
 static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory) {
-    int status = SN_OK;
-    for (uint32_t i = first; i < end && status == SN_OK; i++) status = run_step(st, on, &st->p->steps[i], memory);
+    int (*step)(sn_prog_state *, const machine *, const sn_rt_step *, char *) = st->clock ? run_timed : run_step;
+    int status = st->clock ? (int)sn_clock_mark_step(st, NULL) : SN_OK;
+    for (uint32_t i = first; i < end && status == SN_OK; i++) status = step(st, on, &st->p->steps[i], memory);
     return status;
 }
 

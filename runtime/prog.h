@@ -108,13 +108,19 @@ typedef struct sn_watch {
 /* A call of the interpreter, whose parameters are in st->params, with its arguments before and behind it. */
 sn_status sn_watch_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
 
-/* time_kernels.c: the times of kernels in a run. */
-typedef struct sn_kernel_clock {
-    double *us; /* by kernel: of its calls so far */
-    CUevent start, stop;
-} sn_kernel_clock;
-/* A call of the interpreter, as sn_watch_call. */
-sn_status sn_clock_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
+/* profile.c: moments of a run, the first in front of it, the others behind a call or a copy. */
+typedef struct sn_clock_mark {
+    const sn_rt_step *step;
+    CUevent event; /* on a device */
+    double us;
+} sn_clock_mark;
+typedef struct sn_run_clock {
+    sn_arena *arena;
+    SN_VEC(sn_clock_mark) marks; /* of all runs */
+    uint32_t n;                  /* of the current one */
+} sn_run_clock;
+/* The interpreter is behind step s, or (NULL) at the start of a run. */
+sn_status sn_clock_mark_step(sn_prog_state *st, const sn_rt_step *s);
 
 struct sn_prog_state {
     const sn_prog *p;
@@ -135,7 +141,7 @@ struct sn_prog_state {
     void **ops;             /* by kernel: its operation of the library, where it has a bias */
     void *cudnn_handle;     /* where a kernel wants it */
     sn_watch *watch;        /* NULL: nobody looks at the current run */
-    sn_kernel_clock *clock; /* NULL: nobody times its kernels */
+    sn_run_clock *clock;    /* NULL: nobody times its steps */
 };
 
 /* pick.c: of kernels with alternatives the fastest takes the place of the first. */

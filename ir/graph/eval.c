@@ -336,6 +336,19 @@ static void copy_array(sn_array *out, const sn_array *a, sn_arena *arena) {
     else out->i = sn_memdup(arena, a->i, (size_t)a->numel * sizeof *a->i);
 }
 
+sn_status sn_graph_default_array(sn_array *out, sn_module *m, uint32_t input, sn_arena *arena) {
+    const sn_graph_input *in = &m->graph.inputs.at[input];
+    const sn_graph_default *d = &in->otherwise;
+    SN_TRY(array_of(out, m, &sn_node_get(m, in->node)->type));
+    array_alloc(out, arena);
+    for (int64_t k = 0; k < out->numel; k++) {
+        uint64_t from = d->n == 1 ? 0 : (uint64_t)k;
+        if (out->f) out->f[k] = d->f[from];
+        else out->i[k] = d->i[from];
+    }
+    return SN_OK;
+}
+
 sn_status sn_eval_graph(sn_array **all, sn_module *m, const sn_array *inputs, sn_arena *arena) {
     const sn_graph_ir *g = &m->graph;
     sn_array *given = SN_NEWN(arena, sn_array, g->inputs.n);
