@@ -155,7 +155,7 @@ struct sn_program {
     /* Of one that was loaded (image.c), whose prog and m are those of `loaded` and whose source is empty. */
     const sn_image
         *image; /* NULL: it was compiled here. Where info.found says so it is from the cache, and there is a graph */
-    sn_module *full; /* of one that was found: after all passes; NULL until somebody asks (sn_program_module) */
+    sn_module *full; /* of one that was found: after all passes; NULL until somebody asks (sn_program_look) */
     const sn_image_part *part;
     sn_image_bytes file;
     sn_loaded loaded;
@@ -324,8 +324,10 @@ sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *program
 /* A bound program takes what an image of its graph has, for its device (cu) or the CPU; weights are those of the graph. The bytes stay
  * as long as the program. What fails leaves it as it was. */
 sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, sn_cache *cache);
-/* A program's module after all passes: of one that was found in the cache they run now, the first time. */
-sn_status sn_program_module(sn_module **out, sn_program *p);
+/* A program's module after all passes. Of one that was found in the cache they run in sn_program_look, which is for the start of
+ * public calls (NULL: nothing to do). */
+sn_status sn_program_look(sn_program *p);
+static inline sn_module *sn_program_module(const sn_program *p) { return p->info.found ? p->full : p->m; }
 /* All passes of a program on its graph. */
 sn_status sn_program_run_passes(sn_module **out, sn_program *p, const sn_pass_options *options);
 /* whole.c: the whole program from the cache, and to it. */

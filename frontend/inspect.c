@@ -100,8 +100,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
     if (kernel >= p->m->kernels.n)
         return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %u: the program has %u", kernel, p->m->kernels.n);
     if (p->image && !p->info.found) return *out = image_kernel(&p->part->kernels[kernel]), SN_OK;
-    sn_module *m;
-    SN_TRY(sn_program_module(&m, (sn_program *)(uintptr_t)p));
+    sn_module *m = sn_program_module(p);
     sn_kern kern = m->kernels.at[kernel];
     const sn_kern_rec *k = sn_kern_get(m, kern);
     sn_launch launch = sn_kern_launch(m, kern);
@@ -124,6 +123,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
 }
 
 sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
+    SN_TRY(sn_program_look((sn_program *)(uintptr_t)p));
     SN_GUARD_RETURN(p, kernel_info(out, p, kernel), out);
 }
 
@@ -243,12 +243,14 @@ static sn_status dump(char **out, sn_program *p, const char *name) {
     if (s->print != stage_wrapper) SN_TRY(sn_program_needs_graph(p, sn_strf(&p->ctx->scratch, "stage %s", name)));
     if (!p->info.found) return print_stage(out, p, s);
     sn_program view = *p; /* as if it had been compiled */
-    SN_TRY(sn_program_module(&view.m, p));
+    view.m = sn_program_module(p);
     if (p->gpu_code) SN_TRY(emit_again(&view, p));
     return print_stage(out, &view, s);
 }
 
 sn_status sn_program_dump(char **out, sn_program *p, const char *stage) {
+    if (out) *out = NULL;
+    SN_TRY(sn_program_look(p));
     SN_MAKE_RETURN(out, p, dump(out, p, stage), stage);
 }
 

@@ -145,9 +145,7 @@ static sn_status profile(sn_profile **out, sn_program *p, sn_tensor *const *inpu
                            stream, &ctx->scratch));
     SN_TRY(sn_prog_copy_rate(&r->public.copy_rate, p->runner.state));
     r->public.us = run.us;
-    sn_module *m;
-    SN_TRY(sn_program_module(&m, p));
-    fill_rows(r, p, m, &run);
+    fill_rows(r, p, sn_program_module(p), &run);
     fill_bounds(r);
     sn_making_end(ctx, r);
     *out = &r->public;
@@ -156,6 +154,8 @@ static sn_status profile(sn_profile **out, sn_program *p, sn_tensor *const *inpu
 
 sn_status sn_run_profiled(sn_profile **out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
                           void *stream, const sn_profile_options *options) {
+    if (out) *out = NULL;
+    SN_TRY(sn_program_look(p));
     SN_MAKE_RETURN(out, p, profile(out, p, inputs, outputs, stream, options));
 }
 

@@ -11,7 +11,7 @@
  * Elements of weights are in neither: what depends on them alone is computed when a program is loaded. Cubins have entries of their
  * own. Somebody who wants to see passes at work (remarks, dumps, metric tables), to time choices, or who brings kernels gets none of
  * it: they are compiled. An entry that cannot be read is dropped, and the program compiled. What such a program is asked about its
- * kernels makes its passes run after all (sn_program_module).
+ * kernels makes its passes run after all (sn_program_look), in a call of its own: what it makes outlives the one that asks.
  */
 #include "frontend/frontend.h"
 
@@ -148,13 +148,22 @@ void sn_whole_keep(sn_program *p, const sn_settings *s) {
 
 /* ---- looking into a program that was found ---- */
 
-/* The names of libraries are told as of one that was compiled. */
-sn_status sn_program_module(sn_module **out, sn_program *p) {
+static void drop_module(void *user) {
+    sn_module *const *m = user;
+    if (*m) sn_module_free(*m);
+}
+
+static sn_status make_full(sn_program *p) {
     sn_pass_options o = {.pipeline = p->pipeline, .verify = SN_VERIFY_OFF};
-    *out = p->m;
-    if (!p->info.found) return SN_OK;
-    sn_status status = p->full ? SN_OK : sn_program_run_passes(&p->full, p, &o);
-    *out = p->full;
-    if (status != SN_OK) sn_module_free(p->full), *out = p->full = NULL;
-    return status;
+    sn_module **m = SN_NEW(&p->ctx->scratch, sn_module *);
+    sn_making_begin(p->ctx, m, drop_module);
+    SN_TRY(sn_program_run_passes(m, p, &o));
+    sn_making_end(p->ctx, m);
+    p->full = *m;
+    return SN_OK;
+}
+
+sn_status sn_program_look(sn_program *p) {
+    if (!p || !p->info.found || p->full) return SN_OK;
+    SN_GUARD_RETURN(p, make_full(p));
 }

@@ -194,11 +194,12 @@ static sn_status generated(sn_prog_state *st, const machine *on, void *const *in
 }
 
 static sn_status run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter,
-                     sn_watch *watch) {
+                     sn_watch *watch, sn_run_clock *clock) {
     const machine *on = st->cu ? &gpu : &host;
     st->stream = stream;
     st->next_map = 0;
     st->watch = watch;
+    st->clock = clock;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
     sn_status status = use_interpreter || !st->p->wrapper ? (sn_status)interpret(st, on, inputs, outputs)
                                                           : generated(st, on, inputs, outputs);
@@ -208,11 +209,16 @@ static sn_status run(sn_prog_state *st, void *const *inputs, void *const *output
 
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                       bool use_interpreter) {
-    return run(st, inputs, outputs, stream, use_interpreter, NULL);
+    return run(st, inputs, outputs, stream, use_interpreter, NULL, NULL);
+}
+
+sn_status sn_prog_run_timed(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                            sn_run_clock *clock) {
+    return run(st, inputs, outputs, stream, true, NULL, clock);
 }
 
 sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                               const sn_watcher *w) {
     sn_watch watch = {.by = w};
-    return run(st, inputs, outputs, stream, true, &watch);
+    return run(st, inputs, outputs, stream, true, &watch, NULL);
 }

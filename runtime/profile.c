@@ -17,27 +17,23 @@
 
 /* ---- marks ---- */
 
-static sn_status mark_device(sn_clock_mark *m, sn_prog_state *st) {
-    if (!m->event) SN_TRY(CU_CALL(st->cu, cuEventCreate, (&m->event, 0)));
-    return CU_CALL(st->cu, cuEventRecord, (m->event, st->stream));
-}
-
-/* The marks of the first run serve the next ones. */
 sn_status sn_clock_mark_step(sn_prog_state *st, const sn_rt_step *s) {
     sn_run_clock *c = st->clock;
-    if (c->n == c->marks.n) SN_PUSH(c->arena, &c->marks, (sn_clock_mark){0});
-    sn_clock_mark *m = &c->marks.at[c->n++];
+    if (c->n++ >= c->most) return SN_OK;
+    sn_clock_mark *m = &c->at[c->n - 1];
     m->step = s;
-    if (st->cu) return mark_device(m, st);
+    if (st->cu) return CU_CALL(st->cu, cuEventRecord, (m->event, st->stream));
     m->us = sn_now_us();
     return SN_OK;
 }
 
+/* Of a run that has ended: times from its first mark on. */
 static sn_status read_marks(sn_run_clock *c, sn_cuda *cu) {
-    for (uint32_t i = 1; i < c->n && cu; i++) {
+    double first = c->at[0].us;
+    for (uint32_t i = 0; i < c->n; i++) {
         float milliseconds = 0;
-        SN_TRY(CU_CALL(cu, cuEventElapsedTime, (&milliseconds, c->marks.at[0].event, c->marks.at[i].event)));
-        c->marks.at[i].us = 1e3 * (double)milliseconds;
+        if (cu && i) SN_TRY(CU_CALL(cu, cuEventElapsedTime, (&milliseconds, c->at[0].event, c->at[i].event)));
+        c->at[i].us = cu ? 1e3 * (double)milliseconds : c->at[i].us - first;
     }
     return SN_OK;
 }
@@ -56,48 +52,56 @@ typedef struct profiling {
 static sn_status one_run(profiling *p) {
     sn_prog_state *st = p->st;
     sn_run_clock *c = &p->clock;
-    for (uint32_t i = 0; i < 1 + c->n / LAUNCHES_A_FILL && p->filled; i++)
+    for (uint32_t i = 0; i < 1 + c->most / LAUNCHES_A_FILL && p->filled; i++)
         SN_TRY(sn_cuda_fill(st->cu, p->filled, 0, FILL_BYTES, p->stream));
     c->n = 0;
-    st->clock = c;
-    sn_status status = sn_prog_run(st, p->inputs, p->outputs, p->stream, true);
-    st->clock = NULL;
-    SN_TRY(status);
-    if (!st->cu) return SN_OK;
+    SN_TRY(sn_prog_run_timed(st, p->inputs, p->outputs, p->stream, c));
+    if (c->n > c->most) c->n = c->most;
+    if (!st->cu) return read_marks(c, NULL);
     SN_TRY(sn_cuda_sync(st->cu, p->stream));
     SN_TRY(sn_cuda_enter(st->cu));
-    status = read_marks(c, st->cu);
+    sn_status status = read_marks(c, st->cu);
     sn_cuda_leave(st->cu);
     return status;
 }
 
-static double length_of(const sn_run_clock *c) {
-    return c->marks.at[c->n - 1].us - (c->marks.at[0].event ? 0 : c->marks.at[0].us);
-}
-
-static void keep(sn_prog_profile_run *out, const sn_run_clock *c, sn_arena *arena) {
-    double first = c->marks.at[0].event ? 0 : c->marks.at[0].us, before = first;
-    out->us = length_of(c);
+static void keep(sn_prog_profile_run *out, const sn_run_clock *c) {
+    out->us = c->at[c->n - 1].us;
     out->n = c->n - 1;
-    out->at = SN_NEWN(arena, sn_prog_event, out->n + 1);
     for (uint32_t i = 0; i < out->n; i++) {
-        const sn_clock_mark *m = &c->marks.at[i + 1];
+        const sn_clock_mark *m = &c->at[i + 1];
         bool copies = m->step->kind == SN_STEP_COPY;
+        double before = c->at[i].us;
         out->at[i] = (sn_prog_event){.kernel = copies ? UINT32_MAX : m->step->kernel,
                                      .bytes = copies ? m->step->size : 0,
-                                     .start_us = before - first,
+                                     .start_us = before,
                                      .us = m->us - before};
-        before = m->us;
     }
 }
 
-static sn_status profile(sn_prog_profile_run *out, profiling *p, uint32_t runs, sn_arena *arena) {
-    sn_prog_state *st = p->st;
-    SN_TRY(sn_prog_run(st, p->inputs, p->outputs, p->stream, true)); /* warm up */
-    if (st->cu) SN_TRY(sn_storage_alloc(&p->filled, st->env, st->cu, FILL_BYTES));
+static sn_status make_events(profiling *p) {
+    sn_cuda *cu = p->st->cu;
+    sn_status status = SN_OK;
+    SN_TRY(sn_cuda_enter(cu));
+    for (uint32_t i = 0; i < p->clock.most && status == SN_OK; i++)
+        status = CU_CALL(cu, cuEventCreate, (&p->clock.at[i].event, 0));
+    sn_cuda_leave(cu);
+    return status;
+}
+
+/* A full device is kept busy by nothing. */
+static void make_filled(profiling *p) {
+    if (sn_storage_alloc(&p->filled, p->st->env, p->st->cu, FILL_BYTES) == SN_OK) return;
+    p->filled = NULL;
+    sn_env_clear(p->st->env);
+}
+
+static sn_status timed_runs(sn_prog_profile_run *out, profiling *p, uint32_t runs) {
+    if (p->st->cu) SN_TRY(make_events(p));
+    if (p->st->cu) make_filled(p);
     for (uint32_t i = 0; i < runs; i++) {
         SN_TRY(one_run(p));
-        if (i == 0 || length_of(&p->clock) < out->us) keep(out, &p->clock, arena);
+        if (i == 0 || p->clock.at[p->clock.n - 1].us < out->us) keep(out, &p->clock);
     }
     return SN_OK;
 }
@@ -105,17 +109,22 @@ static sn_status profile(sn_prog_profile_run *out, profiling *p, uint32_t runs, 
 static void free_device(profiling *p) {
     sn_cuda *cu = p->st->cu;
     if (!cu || sn_cuda_enter(cu) != SN_OK) return;
-    for (uint32_t i = 0; i < p->clock.marks.n; i++)
-        if (p->clock.marks.at[i].event) cu->api.cuEventDestroy(p->clock.marks.at[i].event);
+    for (uint32_t i = 0; i < p->clock.most; i++)
+        if (p->clock.at[i].event) cu->api.cuEventDestroy(p->clock.at[i].event);
     sn_cuda_leave(cu);
     sn_storage_free(p->st->env, cu, p->filled, FILL_BYTES);
 }
 
+/* The first run warms up, and counts. All memory of the host is there before anything of the device is. */
 sn_status sn_prog_profile(sn_prog_profile_run *out, uint32_t runs, sn_prog_state *st, void *const *inputs,
                           void *const *outputs, void *stream, sn_arena *arena) {
-    profiling p = {.st = st, .inputs = inputs, .outputs = outputs, .stream = stream, .clock = {.arena = arena}};
+    profiling p = {.st = st, .inputs = inputs, .outputs = outputs, .stream = stream};
     *out = (sn_prog_profile_run){0};
-    sn_status status = profile(out, &p, runs, arena);
+    SN_TRY(sn_prog_run_timed(st, inputs, outputs, stream, &p.clock));
+    p.clock.most = p.clock.n;
+    p.clock.at = SN_NEWN(arena, sn_clock_mark, p.clock.most);
+    out->at = SN_NEWN(arena, sn_prog_event, p.clock.most);
+    sn_status status = timed_runs(out, &p, runs);
     free_device(&p);
     return status;
 }

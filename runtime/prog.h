@@ -115,11 +115,10 @@ typedef struct sn_clock_mark {
     double us;
 } sn_clock_mark;
 typedef struct sn_run_clock {
-    sn_arena *arena;
-    SN_VEC(sn_clock_mark) marks; /* of all runs */
-    uint32_t n;                  /* of the current one */
+    sn_clock_mark *at;
+    uint32_t n, most; /* of the current run; how many there is room for: those beyond only count */
 } sn_run_clock;
-/* The interpreter is behind step s, or (NULL) at the start of a run. */
+/* The interpreter is behind step s, or (NULL) at the start of a run. Allocates nothing. */
 sn_status sn_clock_mark_step(sn_prog_state *st, const sn_rt_step *s);
 
 struct sn_prog_state {
@@ -146,6 +145,9 @@ struct sn_prog_state {
 
 /* pick.c: of kernels with alternatives the fastest takes the place of the first. */
 sn_status sn_prog_pick(sn_prog *p);
+/* exec.c: sn_prog_run through the interpreter, which marks this clock. */
+sn_status sn_prog_run_timed(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                            sn_run_clock *clock);
 /* exec.c: one launch with these arguments, on the stream of the state. The context of the device is current. */
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params);
 /* exec.c: the steps of the prepare part. */

@@ -411,6 +411,7 @@ KIND(COUNT, i) {
     PICK({GOOD, {.i = 1}}, {ANY, {.i = 0}}, {ANY, {.i = -1}}, {ANY, {.i = INT64_MAX}}, {ANY, {.i = INT64_MIN}},
          {ANY, {.i = (int64_t)1 << 62}}, {BAD, {.i = w->dim}}, {BAD, {.i = w->foreign_dim}});
 }
+KIND(GRAPH_INDEX, u) { PICK({GOOD, {.u = 0}}, {BAD, {.u = 1000}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}}); }
 KIND(INDEX, u) { PICK({GOOD, {.u = 0}}, {BAD, {.u = 1}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}}); }
 KIND(RUNS, u) { PICK({GOOD, {.u = 2}}, {ANY, {.u = 0}}, {BAD, {.u = UINT_MAX}}, {BAD, {.u = INT_MAX}}); }
 KIND(FLUSH, n) {
