@@ -48,6 +48,9 @@ typedef struct sn_host_image {
     char *machine, *cpu, *features; /* "x86_64"; the processor that it was made for, and what that has, as LLVM says */
 } sn_host_image;
 /* Everything in the arena. Fails where code has what an image cannot hold. */
+/* What code for a target is made from, besides kernels, as the beginning of a cache's key: whoever makes it, the figures of the
+ * target, the processor at hand. */
+void sn_host_key(sn_text *t, const char *kind, const sn_target *target);
 sn_status sn_host_code_link(sn_host_image *out, const sn_host_code *code, sn_env *env, sn_arena *arena);
 /* LLVM IR text of all kernels as the host would compile them. */
 sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_arena *arena);

@@ -203,6 +203,13 @@ static sn_cache_key machine_key(void) {
     return sn_cache_key_of(keys, sizeof keys);
 }
 
+void sn_host_key(sn_text *t, const char *kind, const sn_target *target) {
+    char machine[SN_CACHE_KEY_TEXT];
+    sn_cg_key(t, kind, target);
+    sn_cache_key_text(machine, machine_key());
+    sn_text_printf(t, "machine %s\n", machine);
+}
+
 static void put_kernel_key(sn_text *t, const object *o, uint32_t number) {
     sn_module *own = sn_module_of_kernel(t->env, o->m, o->m->kernels.at[number]);
     sn_cg_key_kernel(t, own, own->kernels.at[0]);

@@ -16,8 +16,15 @@
 
 #include "cache/files.h"
 
-typedef enum sn_cache_kind { SN_CACHE_PTX, SN_CACHE_CUBIN, SN_CACHE_OBJECT, SN_N_CACHE_KINDS } sn_cache_kind;
-extern const char *const sn_cache_kind_names[SN_N_CACHE_KINDS]; /* "ptx" "cubin" "object": what files end in, too */
+typedef enum sn_cache_kind {
+    SN_CACHE_PTX,
+    SN_CACHE_CUBIN,
+    SN_CACHE_OBJECT,
+    SN_CACHE_IMAGE,
+    SN_N_CACHE_KINDS
+} sn_cache_kind;
+extern const char *const
+    sn_cache_kind_names[SN_N_CACHE_KINDS]; /* "ptx" "cubin" "object" "image": what files end in, too */
 
 /* A digest. */
 typedef struct sn_cache_key {

@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-const char *const sn_cache_kind_names[SN_N_CACHE_KINDS] = {"ptx", "cubin", "object"};
+const char *const sn_cache_kind_names[SN_N_CACHE_KINDS] = {"ptx", "cubin", "object", "image"};
 
 const char *const sn_cache_event_names[SN_N_CACHE_WHATS] = {"hit", "miss", "stored", "damaged"};
 

@@ -188,7 +188,10 @@ static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, s
     SN_TRY(sn_program_bind(p, inputs, outputs)); /* before anything reads the tensors */
     sn_array *in = SN_NEWN(a, sn_array, p->n_inputs + 1);
     reference ref = {.inputs = in, .want = SN_NEWN(a, sn_array, p->n_outputs + 1)};
-    for (uint32_t k = 0; k < p->n_inputs; k++) SN_TRY(fetch_array(&in[k], inputs[k]));
+    for (uint32_t k = 0; k < p->n_inputs; k++) {
+        if (inputs && inputs[k]) SN_TRY(fetch_array(&in[k], inputs[k]));
+        else SN_TRY(sn_graph_default_array(&in[k], p->source, k, a));
+    }
     SN_TRY(sn_graph_eval(ref.want, p->source, in, a));
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, interpreted));
     sn_status status = SN_OK;

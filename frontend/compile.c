@@ -336,6 +336,7 @@ static void fill_ports(sn_program *p) {
         fill_port(&p->inputs[k], p, in->name, type);
         for (uint32_t a = 0; a < type->rank; a++) p->inputs[k].strides[a] = sn_ix_value(p->source, in->stride[a]);
         p->inputs[k].offset = sn_ix_value(p->source, in->offset);
+        p->inputs[k].optional = in->otherwise.n && !in->writer;
     }
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         fill_port(&p->outputs[k], p, g->outputs.at[k].name, &sn_node_get(p->source, g->outputs.at[k].node)->type);
@@ -433,14 +434,14 @@ static void distrust(sn_module *m) {
     }
 }
 
-static sn_status run_pipeline(sn_program *p, const sn_settings *s) {
-    sn_pass_options o = s->passes;
+sn_status sn_program_run_passes(sn_module **out, sn_program *p, const sn_pass_options *options) {
+    sn_pass_options o = *options;
     o.choosing = p->choosing;
     o.library = sn_program_library(p);
     o.metrics = p->metrics;
-    SN_TRY(sn_source_copy(&p->m, &p->ctx->env, p->source));
-    if (!p->trusted) distrust(p->m);
-    return sn_passes_run(&p->m, &p->target, &o);
+    SN_TRY(sn_source_copy(out, &p->ctx->env, p->source));
+    if (!p->trusted) distrust(*out);
+    return sn_passes_run(out, &p->target, &o);
 }
 
 /* Who runs what has no code of its own. */
@@ -457,8 +458,7 @@ static void find_libraries(sn_program *p) {
 
 /* Records come from outside: where a decision of theirs makes no program, it does not count. */
 static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) {
-    SN_TRY(sn_program_decide(p, s));
-    sn_status status = run_pipeline(p, s);
+    sn_status status = sn_program_run_passes(&p->m, p, &s->passes);
     sn_program_say_records(p, s);
     bool obeyed = p->n_records_used || p->choosing.n > s->passes.choosing.n;
     if (status != SN_OK && obeyed) {
@@ -469,7 +469,7 @@ static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) 
         p->m = NULL;
         p->choosing.n = s->passes.choosing.n;
         p->choosing.ask = NULL;
-        status = run_pipeline(p, s);
+        status = sn_program_run_passes(&p->m, p, &s->passes);
     }
     if (status != SN_OK) return status;
     SN_TRY(sn_multi_settle(p, s, last == SN_PHASE_SOURCE));
@@ -484,6 +484,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     SN_TRY(load(p, cu, s->threads));
     sn_multi_record(p, s);
     p->runner.cu = cu;
+    SN_TRY(sn_program_load_defaults(p));
     if (!s->idle) SN_TRY(sn_runner_load(&p->runner));
     sn_prog_times times = sn_prog_load_times(p->prog);
     p->info.assemble_us = times.assemble_us;
@@ -498,6 +499,11 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
     if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
+    SN_TRY(sn_program_decide(p, s));
+    if (last == SN_PHASE_LOADED && sn_whole_find(p, cu, s)) {
+        p->info.load_us = p->info.total_us = now_us() - start;
+        return SN_OK;
+    }
     SN_TRY(run_passes(p, s, last));
     double passes_done = now_us();
     p->info.passes_us = passes_done - start;
@@ -517,7 +523,8 @@ sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *
     sn_program *p = sn_program_new(g->ctx);
     p->metrics = sn_metrics_begin(g->ctx, s);
     SN_TRY(compile(p, g, s, last));
-    if (last >= SN_PHASE_PASSES) sn_metrics_record(p);
+    if (last >= SN_PHASE_PASSES && !p->info.found) sn_metrics_record(p);
+    if (last == SN_PHASE_LOADED && !p->info.found) sn_whole_keep(p, s);
     sn_metrics_deliver(g->ctx, p->metrics, s, g->m->graph.name);
     p->metrics = NULL;
     sn_making_end(g->ctx, p);
@@ -556,6 +563,7 @@ void sn_program_destroy(sn_program *p) {
     if (!p || is_used(p)) return;
     sn_env *env = &p->ctx->env;
     sn_runner_close(&p->runner);
+    sn_defaults_free(&p->defaults, env, p->runner.cu);
     if (p->image) p->m = NULL, p->prog = NULL; /* those of `loaded` */
     sn_loaded_free(&p->loaded);
     sn_image_unmap(&p->file);
@@ -565,6 +573,7 @@ void sn_program_destroy(sn_program *p) {
     sn_holders_drop(p->ctx, &p->holders);
     if (p->m) sn_module_free(p->m);
     if (p->source) sn_module_free(p->source);
+    if (p->full) sn_module_free(p->full);
     sn_arena_free(&p->arena);
     sn_heap_free(env, p, sizeof *p);
 }

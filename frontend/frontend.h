@@ -11,8 +11,10 @@
 #include "frontend/tensor/tensor.h"
 #include "ir/module.h"
 #include "passes/runner.h"
+#include "runtime/defaults.h"
 #include "runtime/image.h"
 #include "runtime/threads.h"
+#include "runtime/worker.h"
 
 #include <stdatomic.h>
 
@@ -73,6 +75,10 @@ struct sn_run_state {
     uint64_t mark; /* a run that fails gives back what was allocated since */
     sn_runner runner;
     bool ready; /* the runner has its memory */
+    bool under_way;   /* a run was started that nobody has waited for */
+    void *stream;     /* of that run */
+    sn_worker worker; /* on the CPU */
+    sn_status result;
 };
 
 /* What is done about choices for matrix products, convolutions and kernels. */
@@ -152,12 +158,15 @@ struct sn_program {
         *own_offset; /* by output: in own_output of a runner; -1: the caller's tensor, or the input that is written */
     size_t own_size;
     bool *is_written;       /* by input: an output writes it */
+    sn_defaults defaults;   /* of inputs that runs may leave out */
     sn_runner runner;       /* of sn_run: works in the context */
     atomic_uint n_states;   /* run states that are not destroyed */
     sn_holder_list holders; /* of the graph: source and m borrow the same elements */
     sn_program_info info;
     /* Of one that was loaded (image.c), whose prog and m are those of `loaded` and whose source is empty. */
-    const sn_image *image; /* NULL: it was compiled here */
+    const sn_image
+        *image; /* NULL: it was compiled here. Where info.found says so it is from the cache, and there is a graph */
+    sn_module *full; /* of one that was found: after all passes; NULL until somebody asks (sn_program_look) */
     const sn_image_part *part;
     sn_image_bytes file;
     sn_loaded loaded;
@@ -223,13 +232,12 @@ sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_te
 /* Microseconds of a short run, `replays` times, by CUDA graphs (runtime.h). how->run_us: an estimate. */
 sn_status sn_program_time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,
                                 sn_tensor *const *inputs, sn_tensor *const *outputs);
-/* Microseconds of each kernel in a run, out[n_kernels], the least of `runs` runs. */
-sn_status sn_program_time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
-                                  sn_tensor *const *outputs);
 /* A runner's arrays in the arena; then memory for runs, once the program is loaded. Closing gives the latter back. */
 void sn_runner_init(sn_runner *r, sn_arena *arena);
 sn_status sn_runner_load(sn_runner *r);
 void sn_runner_close(sn_runner *r);
+/* Check the tensors of a run; their addresses are in the runner then. */
+sn_status sn_runner_bind(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs);
 sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                            bool interpreted);
 /* The same, by the interpreter, with somebody who looks. */
@@ -316,12 +324,31 @@ sn_program *sn_program_new(sn_context *ctx);
 /* What a loader is told of each kernel, in the arena. */
 sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena);
 size_t sn_port_bytes(const sn_port *port);
+/* The elements of an input in runs that leave it out, in storage format, in the arena. */
+sn_status sn_default_elements(void **out, sn_module *m, uint32_t input, sn_arena *arena);
+/* Storage for those of all inputs of a program that was compiled. */
+sn_status sn_program_load_defaults(sn_program *p);
 /* Fails for a program that was loaded from an image: `what` was asked. */
 sn_status sn_program_needs_graph(const sn_program *p, const char *what);
-/* Programs of the same graph, one for each target, as an image in the arena that borrows from them. without_weights: these
- * are given by who loads it. */
-sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, bool without_weights,
+/* Programs of the same graph, one for each target, as an image in the arena that borrows from them. */
+typedef struct sn_image_how {
+    bool without_weights; /* these are given by who loads it */
+    bool without_cubins;
+} sn_image_how;
+sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, const sn_image_how *how,
                       sn_arena *arena);
+/* A bound program takes what an image of its graph has, for its device (cu) or the CPU; weights are those of the graph. The bytes stay
+ * as long as the program. What fails leaves it as it was. */
+sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, sn_cache *cache);
+/* A program's module after all passes. Of one that was found in the cache they run in sn_program_look, which is for the start of
+ * public calls (NULL: nothing to do). */
+sn_status sn_program_look(sn_program *p);
+static inline sn_module *sn_program_module(const sn_program *p) { return p->info.found ? p->full : p->m; }
+/* All passes of a program on its graph. */
+sn_status sn_program_run_passes(sn_module **out, sn_program *p, const sn_pass_options *options);
+/* whole.c: the whole program from the cache, and to it. */
+bool sn_whole_find(sn_program *p, sn_cuda *cu, const sn_settings *s);
+void sn_whole_keep(sn_program *p, const sn_settings *s);
 /* The same image as C source: FOLDER/NAME.c and FOLDER/NAME.h, by the name of the graph (image_c.c). */
 sn_status sn_programs_emit_c(sn_context *ctx, unsigned n, sn_program *const *programs, const char *folder);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */

@@ -16,7 +16,7 @@
 
 typedef struct saving {
     sn_env *env;
-    bool without_weights;
+    sn_image_how how;
     sn_arena *arena;
     SN_VEC(sn_image_const) consts;
     sn_image_part *part;
@@ -37,7 +37,7 @@ static sn_image_port save_port(const sn_port *from, int64_t own_offset) {
     return p;
 }
 
-static void save_ports(saving *s) {
+static sn_status save_ports(saving *s) {
     const sn_program *p = s->p;
     sn_image_part *to = s->part;
     to->n_inputs = p->n_inputs;
@@ -45,8 +45,15 @@ static void save_ports(saving *s) {
     to->own_size = (int64_t)p->own_size;
     to->inputs = SN_NEWN(s->arena, sn_image_port, p->n_inputs + 1);
     to->outputs = SN_NEWN(s->arena, sn_image_port, p->n_outputs + 1);
-    for (uint32_t k = 0; k < p->n_inputs; k++) to->inputs[k] = save_port(&p->inputs[k], -1);
+    for (uint32_t k = 0; k < p->n_inputs; k++) {
+        void *elements;
+        to->inputs[k] = save_port(&p->inputs[k], -1);
+        if (!p->inputs[k].optional) continue;
+        SN_TRY(sn_default_elements(&elements, p->source, k, s->arena));
+        to->inputs[k].otherwise = (sn_image_bytes){elements, sn_port_bytes(&p->inputs[k])};
+    }
     for (uint32_t k = 0; k < p->n_outputs; k++) to->outputs[k] = save_port(&p->outputs[k], p->own_offset[k]);
+    return SN_OK;
 }
 
 /* Shape and elements of a constant; one whose elements do not lie densely is a row of them. */
@@ -62,7 +69,7 @@ static sn_status describe_const(sn_image_const *out, saving *s, const sn_buf_rec
     }
     if (dense != elements) out->rank = 1, out->shape[0] = elements;
     out->data = (sn_image_bytes){sn_buf_data(m, b), (uint64_t)elements * sn_dtype_bytes(b->dtype)};
-    out->given = s->without_weights && b->weight.i;
+    out->given = s->how.without_weights && b->weight.i;
     if (out->given) out->data = (sn_image_bytes){0};
     if (out->data.at || !out->data.size) return SN_OK;
     return sn_fail(s->env, SN_ERROR_ARGUMENT, "weight %s has no elements: none were attached", out->name);
@@ -75,9 +82,7 @@ static bool same_const(const sn_image_const *a, const sn_image_const *b) {
 }
 
 /* Its number in the image: that of an equal one of that name, which another target has. */
-static sn_status save_const(uint32_t *out, saving *s, const sn_buf_rec *b) {
-    sn_image_const c;
-    SN_TRY(describe_const(&c, s, b));
+static sn_status add_const(uint32_t *out, saving *s, sn_image_const c) {
     const char *name = c.name;
     for (uint32_t again = 1, k = 0; k < s->consts.n; k++) {
         if (strcmp(s->consts.at[k].name, c.name) != 0) continue;
@@ -88,6 +93,12 @@ static sn_status save_const(uint32_t *out, saving *s, const sn_buf_rec *b) {
     *out = s->consts.n;
     SN_PUSH(s->arena, &s->consts, c);
     return SN_OK;
+}
+
+static sn_status save_const(uint32_t *out, saving *s, const sn_buf_rec *b) {
+    sn_image_const c;
+    SN_TRY(describe_const(&c, s, b));
+    return add_const(out, s, c);
 }
 
 static sn_status save_bufs(saving *s) {
@@ -201,7 +212,7 @@ static sn_status save_part(saving *s) {
     sn_rt_kernel *launches;
     s->part->target = p->gpu_code ? p->target.name : "host";
     s->part->sm = p->gpu_code ? p->target.sm : 0;
-    save_ports(s);
+    SN_TRY(save_ports(s));
     SN_TRY(save_bufs(s));
     SN_TRY(sn_program_launches(&launches, p, s->arena));
     s->part->n_kernels = p->m->kernels.n;
@@ -211,13 +222,35 @@ static sn_status save_part(saving *s) {
     if (!p->gpu_code) return save_host_code(s);
     s->part->machine = "nvptx";
     s->part->cpu = "";
-    sn_image_assemble(s->part, s->env, s->arena);
+    if (!s->how.without_cubins) sn_image_assemble(s->part, s->env, s->arena);
+    return SN_OK;
+}
+
+/* A program that was found in the cache is an image already; the elements of its weights are those of its graph. */
+static sn_status save_found(saving *s) {
+    const sn_program *p = s->p;
+    uint32_t *number = SN_NEWN(s->arena, uint32_t, p->image->n_consts + 1);
+    *s->part = *p->part;
+    s->part->bufs = sn_memdup(s->arena, p->part->bufs, p->part->n_bufs * sizeof *p->part->bufs);
+    s->part->kernels = sn_memdup(s->arena, p->part->kernels, p->part->n_kernels * sizeof *p->part->kernels);
+    for (uint32_t k = 0; k < p->image->n_consts; k++) {
+        sn_image_const c = p->image->consts[k];
+        c.given = c.given && s->how.without_weights;
+        for (uint32_t i = 0; i < p->given.n && !c.given; i++)
+            if (!strcmp(p->given.at[i].name, c.name))
+                c.data = (sn_image_bytes){p->given.at[i].data, p->given.at[i].size};
+        SN_TRY(add_const(&number[k], s, c));
+    }
+    for (uint32_t i = 0; i < s->part->n_bufs; i++)
+        if (s->part->bufs[i].scope == SN_BUF_CONST) s->part->bufs[i].io = number[s->part->bufs[i].io];
+    if (p->gpu_code && !s->how.without_cubins) sn_image_assemble(s->part, s->env, s->arena);
     return SN_OK;
 }
 
 /* ---- saving: the whole ---- */
 
 static sn_status can_save(sn_env *env, const sn_program *p) {
+    if (p->info.found) return SN_OK;
     if (p->image) return sn_fail(env, SN_ERROR_UNSUPPORTED, "the program was loaded from an image: copy that file");
     if (!p->m || (!p->gpu_code && !p->host)) return sn_fail(env, SN_ERROR_UNSUPPORTED, "the program has no code");
     return SN_OK;
@@ -239,9 +272,9 @@ static sn_status check_alike(sn_env *env, const sn_program *a, const sn_program 
                    a->target.name, b->target.name);
 }
 
-sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, bool without_weights,
+sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *programs, unsigned n, const sn_image_how *how,
                       sn_arena *arena) {
-    saving s = {.env = &ctx->env, .arena = arena, .without_weights = without_weights};
+    saving s = {.env = &ctx->env, .arena = arena, .how = *how};
     *out = (sn_image){.maker = sn_version(), .name = programs[0]->source->graph.name, .n_parts = n};
     if (!out->name) out->name = "";
     out->parts = SN_NEWN(arena, sn_image_part, n + 1);
@@ -250,7 +283,7 @@ sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *program
         SN_TRY(check_alike(s.env, programs[0], programs[i]));
         s.p = programs[i];
         s.part = &out->parts[i];
-        SN_TRY(save_part(&s));
+        SN_TRY(programs[i]->info.found ? save_found(&s) : save_part(&s));
     }
     out->consts = s.consts.at;
     out->n_consts = s.consts.n;
@@ -270,7 +303,8 @@ static sn_status save(sn_context *ctx, sn_program *const *programs, unsigned n, 
         if (!programs[i] || programs[i]->ctx != ctx)
             return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "program %u: it is NULL or of another context", i);
     SN_TRY(can_save(&ctx->env, programs[0]));
-    SN_TRY(sn_image_of(&image, ctx, programs, n, o.without_weights, &ctx->scratch));
+    sn_image_how how = {.without_weights = o.without_weights};
+    SN_TRY(sn_image_of(&image, ctx, programs, n, &how, &ctx->scratch));
     return sn_image_write(&ctx->env, &image, path);
 }
 
@@ -291,7 +325,8 @@ static sn_port load_port(sn_program *p, const sn_image_port *from) {
                     .rank = from->rank,
                     .offset = from->offset,
                     .align = from->align,
-                    .writes = from->writes};
+                    .writes = from->writes,
+                    .optional = from->otherwise.size != 0};
     memcpy(port.shape, from->shape, sizeof port.shape);
     memcpy(port.strides, from->strides, sizeof port.strides);
     return port;
@@ -385,15 +420,38 @@ static sn_status check_given(const sn_program *p, const char *name) {
     return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "constant %s: the program has none of that name", name);
 }
 
+static sn_status load_defaults(sn_program *p) {
+    const void **data = SN_NEWN(&p->ctx->scratch, const void *, p->n_inputs + 1);
+    size_t *bytes = SN_NEWN(&p->ctx->scratch, size_t, p->n_inputs + 1);
+    for (uint32_t k = 0; k < p->n_inputs; k++) {
+        data[k] = p->part->inputs[k].otherwise.at;
+        bytes[k] = (size_t)p->part->inputs[k].otherwise.size;
+    }
+    return sn_defaults_load(&p->defaults, &p->ctx->env, &p->arena, p->runner.cu, data, bytes, p->n_inputs);
+}
+
 /* ports, part and what is given are known. */
-static sn_status start(sn_program *p, sn_loaded *loaded) {
+static sn_status start(sn_program *p, sn_loaded *loaded, sn_cache *cache) {
     for (uint32_t k = 0; k < p->given.n; k++) SN_TRY(check_given(p, p->given.at[k].name));
-    return sn_image_load(loaded, &p->ctx->env, p->image, p->part, p->given.at, p->given.n, p->runner.cu, p->threads);
+    return sn_image_load(loaded, &p->ctx->env, p->image, p->part, p->given.at, p->given.n, p->runner.cu, p->threads,
+                         cache);
 }
 
 static void adopt(sn_program *p) {
     p->prog = p->loaded.prog;
     p->m = p->loaded.m;
+}
+
+/* Image, part, device and what is given are known. */
+static sn_status finish(sn_program *p, sn_cache *cache) {
+    load_ports(p);
+    sn_runner_init(&p->runner, &p->arena);
+    SN_TRY(start(p, &p->loaded, cache));
+    adopt(p);
+    SN_TRY(load_defaults(p));
+    p->runnable = true;
+    load_info(p);
+    return sn_runner_load(&p->runner);
 }
 
 static sn_status load(sn_program *p, const char *path, const sn_load_options *o) {
@@ -408,13 +466,46 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     p->threads = o->threads;
     snprintf(p->target.name, sizeof p->target.name, "%s", p->part->target);
     p->source = sn_module_new(&ctx->env);
-    load_ports(p);
-    sn_runner_init(&p->runner, &p->arena);
-    SN_TRY(start(p, &p->loaded));
-    adopt(p);
-    p->runnable = true;
-    load_info(p);
-    return sn_runner_load(&p->runner);
+    return finish(p, NULL);
+}
+
+/* Weights by name, as the graph has them. */
+static sn_status give_weights(sn_program *p) {
+    for (uint32_t k = 0; k < p->image->n_consts; k++) {
+        const sn_image_const *c = &p->image->consts[k];
+        if (!c->given) continue;
+        const sn_weight_rec *w = sn_wt_get(p->source, sn_wt_named(p->source, c->name));
+        if (!w->name || !sn_wt_attached(w))
+            return sn_fail(&p->ctx->env, SN_ERROR_FILE, "the graph has no weight %s", c->name);
+        SN_PUSH(&p->arena, &p->given, ((sn_image_given){c->name, w->data, w->size}));
+    }
+    return SN_OK;
+}
+
+static sn_status take(sn_program *p, sn_image_bytes bytes, sn_cache *cache) {
+    sn_image *image;
+    SN_TRY(sn_image_read(&image, &p->ctx->env, &p->arena, "the cache", bytes));
+    p->image = image;
+    SN_TRY(sn_image_choose(&p->part, &p->ctx->env, image, p->runner.cu));
+    SN_TRY(give_weights(p));
+    return finish(p, cache);
+}
+
+sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, sn_cache *cache) {
+    p->runner.cu = cu;
+    sn_status status = take(p, bytes, cache);
+    if (status == SN_OK) return SN_OK;
+    sn_runner_close(&p->runner);
+    sn_defaults_free(&p->defaults, &p->ctx->env, cu);
+    sn_loaded_free(&p->loaded);
+    p->runner.cu = NULL;
+    p->image = NULL;
+    p->part = NULL;
+    p->prog = NULL;
+    p->m = NULL;
+    p->given.n = 0;
+    p->own_size = 0;
+    return status;
 }
 
 static sn_status make(sn_program **out, sn_context *ctx, const char *path, const sn_load_options *options) {
@@ -432,7 +523,7 @@ sn_status sn_program_load(sn_program **out, sn_context *ctx, const char *path, c
 }
 
 sn_status sn_program_needs_graph(const sn_program *p, const char *what) {
-    if (!p->image) return SN_OK;
+    if (!p->image || p->info.found) return SN_OK;
     return sn_fail(&p->ctx->env, SN_ERROR_UNSUPPORTED, "%s: the program was loaded from an image, which has no graph",
                    what);
 }
@@ -468,7 +559,7 @@ static uint32_t given_number(sn_program *p, const char *name) {
 static sn_status set_constant(sn_program *p, const char *name, const void *data, size_t size) {
     sn_context *ctx = p->ctx;
     sn_prog_state *state;
-    if (!p->image)
+    if (!p->image || p->info.found)
         return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED,
                        "constant %s: the program was compiled here; save it and load it first", name);
     if (atomic_load(&p->n_states))
@@ -481,7 +572,7 @@ static sn_status set_constant(sn_program *p, const char *name, const void *data,
     sn_making_begin(ctx, c, undo);
     p->given.at[c->number].data = data;
     p->given.at[c->number].size = size;
-    SN_TRY(start(p, &c->loaded));
+    SN_TRY(start(p, &c->loaded, NULL));
     SN_TRY(sn_prog_state_new(&state, c->loaded.prog, &ctx->env, p->runner.cu));
     sn_making_end(ctx, c);
     sn_prog_state_graphs(state, p->graphs);

@@ -52,6 +52,7 @@ static void put_ports(sn_text *h, const sn_image *image, const char *name, bool 
         for (uint32_t d = 0; d < p->rank; d++) sn_text_printf(h, "%s%lld", d ? ", " : "", (long long)p->shape[d]);
         sn_text_printf(h, "], %llu bytes, address a multiple of %u", (unsigned long long)bytes_of(p),
                        align_of(image, is_input, k));
+        if (p->otherwise.size) sn_text_put(h, "; NULL: its default");
         if (p->writes >= 0) sn_text_printf(h, "; pass NULL: input %d takes it", p->writes);
         sn_text_put(h, " */\n");
     }
@@ -127,7 +128,7 @@ static sn_status emit(sn_context *ctx, sn_program *const *programs, unsigned n, 
     sn_text h, c;
     if (!sn_folder_make(folder))
         return sn_fail(&ctx->env, SN_ERROR_FILE, "cannot make %s: %s", folder, strerror(errno));
-    SN_TRY(sn_image_of(&image, ctx, programs, n, false, a));
+    SN_TRY(sn_image_of(&image, ctx, programs, n, &(sn_image_how){0}, a));
     SN_TRY(sn_image_encode(&bytes, &image, a));
     const char *name = identifier(a, image.name);
     sn_text_init(&h, &ctx->env);

@@ -99,10 +99,11 @@ static void picked_info(sn_kernel_info *out, const sn_program *p, unsigned kerne
 static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
     if (kernel >= p->m->kernels.n)
         return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %u: the program has %u", kernel, p->m->kernels.n);
-    if (p->image) return *out = image_kernel(&p->part->kernels[kernel]), SN_OK;
-    sn_kern kern = p->m->kernels.at[kernel];
-    const sn_kern_rec *k = sn_kern_get(p->m, kern);
-    sn_launch launch = sn_kern_launch(p->m, kern);
+    if (p->image && !p->info.found) return *out = image_kernel(&p->part->kernels[kernel]), SN_OK;
+    sn_module *m = sn_program_module(p);
+    sn_kern kern = m->kernels.at[kernel];
+    const sn_kern_rec *k = sn_kern_get(m, kern);
+    sn_launch launch = sn_kern_launch(m, kern);
     *out = (sn_kernel_info){.name = k->name,
                             .note = k->note ? k->note : "",
                             .from = k->from ? k->from : "",
@@ -114,13 +115,15 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
                             .kind = sn_sched_kind(&k->sched),
                             .instead_of = -1,
                             .runs = !k->alternative_of.i};
-    sn_ix_is_const(p->m, launch.grid, &out->grid);
-    if (k->alternative_of.i) out->instead_of = (int)sn_kern_numbers(p->m, &p->ctx->scratch)[k->alternative_of.i];
+    sn_ix_is_const(m, launch.grid, &out->grid);
+    if (k->alternative_of.i) out->instead_of = (int)sn_kern_numbers(m, &p->ctx->scratch)[k->alternative_of.i];
+    if (p->info.found) out->ptx = p->part->kernels[kernel].launch.ptx;
     if (p->prog) picked_info(out, p, kernel);
     return SN_OK;
 }
 
 sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
+    SN_TRY(sn_program_look((sn_program *)(uintptr_t)p));
     SN_GUARD_RETURN(p, kernel_info(out, p, kernel), out);
 }
 
@@ -228,14 +231,26 @@ static sn_status print_stage(char **out, sn_program *p, const stage *s) {
     return status;
 }
 
+/* Code of a program that was found, as it was made. */
+static sn_status emit_again(sn_program *view, sn_program *p) {
+    view->codes = SN_NEWN(&p->ctx->scratch, sn_gpu_code, view->m->kernels.n + 1);
+    return sn_nvptx_emit_all(view->codes, view->m, &p->target, NULL, NULL, &p->ctx->scratch);
+}
+
 static sn_status dump(char **out, sn_program *p, const char *name) {
     const stage *s;
     SN_TRY(find_stage(&s, p->ctx, name));
     if (s->print != stage_wrapper) SN_TRY(sn_program_needs_graph(p, sn_strf(&p->ctx->scratch, "stage %s", name)));
-    return print_stage(out, p, s);
+    if (!p->info.found) return print_stage(out, p, s);
+    sn_program view = *p; /* as if it had been compiled */
+    view.m = sn_program_module(p);
+    if (p->gpu_code) SN_TRY(emit_again(&view, p));
+    return print_stage(out, &view, s);
 }
 
 sn_status sn_program_dump(char **out, sn_program *p, const char *stage) {
+    if (out) *out = NULL;
+    SN_TRY(sn_program_look(p));
     SN_MAKE_RETURN(out, p, dump(out, p, stage), stage);
 }
 

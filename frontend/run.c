@@ -136,9 +136,13 @@ void sn_runner_close(sn_runner *r) {
 static sn_status bind_inputs(sn_runner *r, uint32_t *n_spans, sn_tensor *const *inputs) {
     const sn_program *p = r->p;
     for (uint32_t k = 0; k < p->n_inputs; k++) {
-        SN_TRY(bind_tensor(&r->input_at[k], r, "input", &p->inputs[k], inputs ? inputs[k] : NULL));
-        if (!inputs[k]->info.numel) continue;
-        r->spans[(*n_spans)++] = span_of(inputs[k], "input", p->inputs[k].name, p->is_written[k]);
+        const sn_tensor *given = inputs ? inputs[k] : NULL;
+        if (!given && p->inputs[k].optional) {
+            r->input_at[k] = p->defaults.at[k];
+            continue;
+        }
+        SN_TRY(bind_tensor(&r->input_at[k], r, "input", &p->inputs[k], given));
+        if (given->info.numel) r->spans[(*n_spans)++] = span_of(given, "input", p->inputs[k].name, p->is_written[k]);
     }
     return SN_OK;
 }
@@ -176,7 +180,7 @@ static sn_status bind(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *
     return SN_OK;
 }
 
-static sn_status bind_run(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs) {
+sn_status sn_runner_bind(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs) {
     if (!r->p->runnable)
         return sn_fail(r->env, SN_ERROR_DEVICE, "the program was compiled for target %s to look at; it cannot run",
                        r->p->target.name);
@@ -185,13 +189,13 @@ static sn_status bind_run(sn_runner *r, sn_tensor *const *inputs, sn_tensor *con
 
 sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                            bool interpreted) {
-    SN_TRY(bind_run(r, inputs, outputs));
+    SN_TRY(sn_runner_bind(r, inputs, outputs));
     return sn_prog_run(r->state, r->input_at, r->output_at, stream, interpreted);
 }
 
 sn_status sn_runner_watch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                           const sn_watcher *w) {
-    SN_TRY(bind_run(r, inputs, outputs));
+    SN_TRY(sn_runner_bind(r, inputs, outputs));
     return sn_prog_run_watched(r->state, r->input_at, r->output_at, stream, w);
 }
 
@@ -229,17 +233,6 @@ sn_status sn_program_time_clean(double *out, unsigned runs, sn_program *p, sn_te
 sn_status sn_program_time(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
                           sn_tensor *const *outputs, size_t flush_bytes) {
     SN_GUARD_RETURN(p, time_runs(out, runs, p, inputs, outputs, flush_bytes, NULL), out);
-}
-
-static sn_status time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
-                              sn_tensor *const *outputs) {
-    SN_TRY(sn_program_launch(p, inputs, outputs, NULL, p->interpreted));
-    return sn_prog_time_kernels(out, runs, p->runner.state, p->runner.input_at, p->runner.output_at);
-}
-
-sn_status sn_program_time_kernels(double *out, unsigned runs, sn_program *p, sn_tensor *const *inputs,
-                                  sn_tensor *const *outputs) {
-    SN_GUARD_RETURN(p, time_kernels(out, runs, p, inputs, outputs), out);
 }
 
 static sn_status time_graph(double *out, unsigned replays, sn_graph_timing *how, sn_program *p,

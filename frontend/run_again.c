@@ -8,8 +8,10 @@
 
 #include <string.h>
 
+/* NULL: an input was left out, which has no context. */
 static void remember(sn_bound *b, const sn_tensor *t) {
-    *b = (sn_bound){.ctx = t->ctx, .info = t->info, .read_only = t->read_only};
+    *b = (sn_bound){0};
+    if (t) *b = (sn_bound){.ctx = t->ctx, .info = t->info, .read_only = t->read_only};
 }
 
 static bool is_like(const sn_bound *b, const sn_tensor *t) {
@@ -31,7 +33,7 @@ bool sn_runner_is_again(const sn_runner *r, sn_tensor *const *inputs, sn_tensor 
     const sn_program *p = r->p;
     if (!r->has_bound || (p->n_inputs && !inputs)) return false;
     for (uint32_t k = 0; k < p->n_inputs; k++)
-        if (!inputs[k] || !is_like(&r->bound[k], inputs[k])) return false;
+        if (inputs[k] ? !is_like(&r->bound[k], inputs[k]) : r->bound[k].ctx != NULL) return false;
     for (uint32_t k = 0; k < p->n_outputs; k++)
         if (!same_output(r, k, inputs, outputs ? outputs[k] : NULL)) return false;
     return true;
@@ -39,7 +41,7 @@ bool sn_runner_is_again(const sn_runner *r, sn_tensor *const *inputs, sn_tensor 
 
 void sn_runner_remember(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs) {
     const sn_program *p = r->p;
-    for (uint32_t k = 0; k < p->n_inputs; k++) remember(&r->bound[k], inputs[k]);
+    for (uint32_t k = 0; k < p->n_inputs; k++) remember(&r->bound[k], inputs ? inputs[k] : NULL);
     for (uint32_t k = 0; k < p->n_outputs; k++)
         if (p->outputs[k].writes < 0) remember(&r->bound[p->n_inputs + k], outputs[k]);
     r->has_bound = true;

@@ -4,6 +4,10 @@
  * share of the device. Nothing here touches what the program or its context change, but for the count of states. The
  * memory of runs is allocated in the first one, so that what goes wrong there has a text. Does not look at tensors
  * (run.c).
+ *
+ * A run that is started (sn_run_start) goes on in a thread of the state on the CPU. Tensors are looked at before, by the caller's
+ * thread; what the other one does is sn_prog_run alone, under a guard of its own in the same environment, which is the
+ * thread's until the wait.
  */
 #include "frontend/frontend.h"
 
@@ -45,6 +49,8 @@ void sn_run_state_destroy(sn_run_state *state) {
     if (!state) return;
     sn_realloc_fn realloc_fn = state->env.realloc_fn;
     void *user = state->env.realloc_user;
+    sn_run_wait(state);
+    sn_worker_close(&state->worker);
     sn_runner_close(&state->runner);
     sn_cuda_close(state->runner.cu);
     sn_arena_free(&state->scratch);
@@ -81,10 +87,69 @@ static sn_status leave(sn_run_state *st, sn_status status) {
 
 sn_status sn_run_with(sn_run_state *state, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
     jmp_buf here;
-    if (!state || !sn_env_enter(&state->env, &here, &state->mark)) return SN_ERROR_ARGUMENT;
+    if (!state || state->under_way || !sn_env_enter(&state->env, &here, &state->mark)) return SN_ERROR_ARGUMENT;
     if (setjmp(here)) return leave(state, state->env.status);
     return leave(state, run(state, inputs, outputs, stream));
 }
 
-const char *sn_run_state_error(const sn_run_state *state) { return state ? state->env.message : ""; }
-sn_status sn_run_state_status(const sn_run_state *state) { return state ? state->env.status : SN_ERROR_ARGUMENT; }
+/* ---- runs that are waited for later ---- */
+
+static sn_status start(sn_run_state *st, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
+    SN_TRY(prepare(st));
+    SN_TRY(sn_runner_bind(&st->runner, inputs, outputs));
+    st->stream = stream;
+    sn_runner *r = &st->runner;
+    if (r->cu) return sn_prog_run(r->state, r->input_at, r->output_at, stream, r->p->interpreted);
+    return sn_worker_open(&st->worker)
+               ? SN_OK
+               : sn_fail(&st->env, SN_ERROR_MEMORY, "sn_run_start: the system has no thread left");
+}
+
+static sn_status start_guarded(sn_run_state *st, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
+    jmp_buf here;
+    if (!sn_env_enter(&st->env, &here, &st->mark)) return SN_ERROR_ARGUMENT;
+    if (setjmp(here)) return leave(st, st->env.status);
+    return leave(st, start(st, inputs, outputs, stream));
+}
+
+/* In the thread of the state. */
+static void go_on(void *user) {
+    sn_run_state *st = user;
+    sn_runner *r = &st->runner;
+    jmp_buf here;
+    sn_env_enter(&st->env, &here, &st->mark); /* nobody else is in it */
+    if (setjmp(here)) st->result = leave(st, st->env.status);
+    else st->result = leave(st, sn_prog_run(r->state, r->input_at, r->output_at, NULL, r->p->interpreted));
+}
+
+sn_status sn_run_start(sn_run_state *state, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream) {
+    if (!state || state->under_way) return SN_ERROR_ARGUMENT;
+    SN_TRY(start_guarded(state, inputs, outputs, stream));
+    state->under_way = true;
+    if (!state->runner.cu) sn_worker_start(&state->worker, go_on, state);
+    return SN_OK;
+}
+
+static sn_status sync_guarded(sn_run_state *st) {
+    jmp_buf here;
+    if (!sn_env_enter(&st->env, &here, &st->mark)) return SN_ERROR_ARGUMENT;
+    if (setjmp(here)) return leave(st, st->env.status);
+    return leave(st, sn_cuda_sync(st->runner.cu, st->stream));
+}
+
+sn_status sn_run_wait(sn_run_state *state) {
+    if (!state) return SN_ERROR_ARGUMENT;
+    if (!state->under_way) return state->env.status;
+    if (state->runner.cu) state->result = sync_guarded(state);
+    else sn_worker_wait(&state->worker);
+    state->under_way = false;
+    return state->result;
+}
+
+const char *sn_run_state_error(const sn_run_state *state) {
+    return state && !state->under_way ? state->env.message : "";
+}
+sn_status sn_run_state_status(const sn_run_state *state) {
+    if (!state) return SN_ERROR_ARGUMENT;
+    return state->under_way ? SN_OK : state->env.status;
+}

@@ -1,4 +1,4 @@
-/* sizes.c: sizes that are known when a graph is compiled, and the numbers that stand for them in C.
+/* sizes.c: sizes that are known when a graph is compiled, and the numbers that stand for them in C; ports of graphs, which have such.
  *
  *     int64_t n = sn_dim(g, "N");      a code: sn_dim(g, "2*N + 1") is a size, 2*n + 1 is a mistake that is refused
  *
@@ -91,4 +91,48 @@ void sn_node_shape(int64_t *out, const sn_graph *g, sn_node x) {
     if (!g || SN_IS_NULL(g, out) || !sn_node_is_of(g, x)) return;
     const sn_type *t = &sn_node_get(g->m, sn_inner(x))->type;
     for (uint32_t k = 0; k < t->rank; k++) out[k] = size_of(g, t->shape[k]);
+}
+
+/* ---- ports of a graph ---- */
+
+static sn_port port_of(const sn_graph *g, const char *name, sn_nd x) {
+    const sn_type *t = &sn_node_get(g->m, x)->type;
+    sn_port port = {.name = name, .dtype = t->dtype, .rank = t->rank, .align = sn_dtype_bytes(t->dtype), .writes = -1};
+    sn_ix step = sn_ix_const(g->m, 1);
+    for (uint32_t k = t->rank; k-- > 0; step = sn_ix_mul(g->m, step, t->shape[k])) {
+        port.shape[k] = size_of(g, t->shape[k]);
+        port.strides[k] = size_of(g, step);
+    }
+    return port;
+}
+
+static sn_status no_such_port(const sn_graph *g, const char *what, unsigned number, uint32_t n) {
+    return sn_fail(&g->ctx->env, SN_ERROR_ARGUMENT, "%s %u: the graph has %u", what, number, n);
+}
+
+static sn_status input_port(sn_port *out, const sn_graph *g, unsigned input) {
+    const sn_graph_ir *ir = &g->m->graph;
+    if (input >= ir->inputs.n) return no_such_port(g, "input", input, ir->inputs.n);
+    const sn_graph_input *in = &ir->inputs.at[input];
+    *out = port_of(g, in->name, in->node);
+    for (unsigned k = 0; k < out->rank; k++) out->strides[k] = size_of(g, in->stride[k]);
+    out->offset = size_of(g, in->offset);
+    out->optional = in->otherwise.n && !in->writer;
+    return SN_OK;
+}
+
+static sn_status output_port(sn_port *out, const sn_graph *g, unsigned output) {
+    const sn_graph_ir *ir = &g->m->graph;
+    if (output >= ir->outputs.n) return no_such_port(g, "output", output, ir->outputs.n);
+    *out = port_of(g, ir->outputs.at[output].name, ir->outputs.at[output].node);
+    out->writes = ir->outputs.at[output].writes;
+    return SN_OK;
+}
+
+sn_status sn_graph_input_port(sn_port *out, const sn_graph *g, unsigned input) {
+    SN_GUARD_RETURN(g, input_port(out, g, input), out);
+}
+
+sn_status sn_graph_output_port(sn_port *out, const sn_graph *g, unsigned output) {
+    SN_GUARD_RETURN(g, output_port(out, g, output), out);
 }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "runtime/defaults.h"
 #include "runtime/image.h"
 
 enum { MAX_DEVICES = 16 };
@@ -30,6 +31,7 @@ struct sn_rt_program {
     sn_graphs_mode graphs;
     sn_loaded loaded, next; /* next: while a constant is replaced */
     SN_VEC(sn_image_given) given;
+    sn_defaults defaults;
     atomic_uint n_states;
 };
 
@@ -100,6 +102,7 @@ const char *sn_rt_error(const sn_rt *rt) { return rt ? rt->env.message : ""; }
 static void free_program(sn_rt_program *p) {
     sn_loaded_free(&p->next);
     sn_loaded_free(&p->loaded);
+    sn_defaults_free(&p->defaults, &p->rt->env, p->cu);
     sn_image_unmap(&p->file);
     sn_arena_free(&p->arena);
     sn_heap_free(&p->rt->env, p, sizeof *p);
@@ -147,6 +150,17 @@ static sn_status give(sn_rt_program *p, const sn_rt_options *o) {
     return SN_OK;
 }
 
+static sn_status load_defaults(sn_rt_program *p) {
+    uint32_t n = p->part->n_inputs;
+    const void **data = SN_NEWN(&p->arena, const void *, n + 1);
+    size_t *bytes = SN_NEWN(&p->arena, size_t, n + 1);
+    for (uint32_t k = 0; k < n; k++) {
+        data[k] = p->part->inputs[k].otherwise.at;
+        bytes[k] = (size_t)p->part->inputs[k].otherwise.size;
+    }
+    return sn_defaults_load(&p->defaults, &p->rt->env, &p->arena, p->cu, data, bytes, n);
+}
+
 static sn_status read_graphs(sn_graphs_mode *out, sn_env *env, const char *word) {
     static const char *const words[] = {"off", "auto", "on"};
     *out = SN_GRAPHS_AUTO;
@@ -181,8 +195,9 @@ static sn_status load(request *r) {
     SN_TRY(sn_image_read(&p->image, env, &p->arena, r->path ? r->path : "image", r->path ? p->file : r->memory));
     SN_TRY(choose_device(p, &o));
     SN_TRY(give(p, &o));
+    SN_TRY(load_defaults(p));
     SN_TRY(read_graphs(&p->graphs, env, o.graphs));
-    return sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads);
+    return sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads, NULL);
 }
 
 static void drop(request *r) {
@@ -230,7 +245,7 @@ static sn_status replace(sn_rt_program *p, const char *name, const void *data, s
     if (k == n) list[n++].name = sn_strdup(&p->arena, name);
     list[k].data = data;
     list[k].size = size;
-    SN_TRY(sn_image_load(&p->next, &p->rt->env, p->image, p->part, list, n, p->cu, p->threads));
+    SN_TRY(sn_image_load(&p->next, &p->rt->env, p->image, p->part, list, n, p->cu, p->threads, NULL));
     sn_loaded_free(&p->loaded);
     p->loaded = p->next;
     p->next = (sn_loaded){0};
@@ -278,7 +293,8 @@ static sn_status port(sn_rt_port *out, const sn_rt_program *p, const sn_image_po
                         .offset = from->offset,
                         .align = from->align,
                         .bytes = storage_bytes(from),
-                        .writes = from->writes};
+                        .writes = from->writes,
+                        .optional = from->otherwise.size != 0};
     memcpy(out->shape, from->shape, sizeof out->shape);
     memcpy(out->strides, from->strides, sizeof out->strides);
     return SN_OK;
@@ -377,6 +393,10 @@ static sn_status run(sn_rt_state *st, const void *const *inputs, void *const *ou
     const sn_image_part *part = st->p->part;
     for (uint32_t k = 0; k < part->n_inputs; k++) {
         st->inputs[k] = (void *)(uintptr_t)inputs[k];
+        if (!inputs[k] && part->inputs[k].otherwise.size) {
+            st->inputs[k] = st->p->defaults.at[k];
+            continue;
+        }
         SN_TRY(check_address(st, &part->inputs[k], "input", inputs[k]));
     }
     for (uint32_t k = 0; k < part->n_outputs; k++) {

@@ -137,7 +137,6 @@ static sn_status check(sn_prog_state *st, const sn_rt_io *io, const void *addres
 
 static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     for (uint32_t i = 0; i < s->n_args; i++) st->params[i] = (char *)st->place[s->args[i].buf.i] + s->args[i].bytes;
-    if (st->clock) return (int)sn_clock_call(st, on->launch, s);
     return st->watch ? (int)sn_watch_call(st, on->launch, s) : on->launch(st, s->kernel, st->params);
 }
 
@@ -166,12 +165,18 @@ static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, c
     return SN_OK;
 }
 
+static int run_timed(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory, int64_t t) {
+    int status = run_step(st, on, s, memory, t);
+    bool works = s->kind == SN_STEP_CALL || s->kind == SN_STEP_COPY;
+    return works && status == SN_OK ? (int)sn_clock_mark_step(st, s) : status;
+}
+
 static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory, int64_t t) {
     int status = SN_OK;
     for (uint32_t i = first; i < end && status == SN_OK; i++) {
         const sn_rt_step *s = &st->p->steps[i];
         if (s->kind != SN_STEP_REPEAT) {
-            status = run_step(st, on, s, memory, t);
+            status = st->clock ? run_timed(st, on, s, memory, t) : run_step(st, on, s, memory, t);
             continue;
         }
         for (int64_t k = 0; k < s->size && status == SN_OK; k++) status = run_steps(st, on, i + 1, s->end, memory, k);
@@ -183,6 +188,7 @@ static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint3
 static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, void *const *outputs) {
     const sn_prog *p = st->p;
     for (uint32_t i = 0; i < p->n_ios; i++) st->place[p->ios[i].buf.i] = sn_io_address(&p->ios[i], inputs, outputs);
+    if (st->clock) SN_TRY(sn_clock_mark_step(st, NULL));
     return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace, 0);
 }
 
@@ -242,6 +248,7 @@ typedef struct {
     void *const *inputs, *const *outputs;
     bool use_interpreter, by_graph;
     sn_watch *watch;
+    sn_run_clock *clock;
 } run;
 
 static sn_status run_here(sn_prog_state *st, const run *r) {
@@ -253,6 +260,7 @@ static sn_status execute(sn_prog_state *st, void *stream, const run *r) {
     bool pushed;
     st->stream = stream;
     st->watch = r->watch;
+    st->clock = r->clock;
     if (!st->cu) return run_here(st, r);
     SN_TRY(enter(&pushed, st->cu));
     sn_status status = run_here(st, r);
@@ -262,16 +270,21 @@ static sn_status execute(sn_prog_state *st, void *stream, const run *r) {
 
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                       bool use_interpreter) {
-    return execute(st, stream, &(run){inputs, outputs, use_interpreter, st->graph.mode != SN_GRAPHS_OFF, NULL});
+    return execute(st, stream, &(run){inputs, outputs, use_interpreter, st->graph.mode != SN_GRAPHS_OFF, NULL, NULL});
 }
 
 sn_status sn_prog_run_plainly(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                               bool use_interpreter) {
-    return execute(st, stream, &(run){inputs, outputs, use_interpreter, false, NULL});
+    return execute(st, stream, &(run){inputs, outputs, use_interpreter, false, NULL, NULL});
+}
+
+sn_status sn_prog_run_timed(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                            sn_run_clock *clock) {
+    return execute(st, stream, &(run){inputs, outputs, true, false, NULL, clock});
 }
 
 sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                               const sn_watcher *w) {
     sn_watch watch = {.by = w};
-    return execute(st, stream, &(run){inputs, outputs, true, false, &watch});
+    return execute(st, stream, &(run){inputs, outputs, true, false, &watch, NULL});
 }

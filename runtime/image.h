@@ -14,7 +14,7 @@
 #include "runtime/runtime.h"
 
 enum {
-    SN_IMAGE_VERSION = 2,
+    SN_IMAGE_VERSION = 3,
     SN_IMAGE_ALIGN = 256 /* bytes: what a constant begins at in the file, which is mapped, and so in memory */
 };
 
@@ -31,6 +31,7 @@ typedef struct sn_image_port {
     int64_t shape[SN_MAX_RANK], strides[SN_MAX_RANK], offset; /* elements */
     int32_t writes;     /* outputs: number of the input that is written, -1: none */
     int64_t own_offset; /* of an output in storage of whoever runs it; -1: the caller's, or the input that is written */
+    sn_image_bytes otherwise; /* of an input: its elements in runs that leave it out; none: it has to be given */
 } sn_image_port;
 
 /* Elements that all targets share. */
@@ -164,9 +165,9 @@ typedef struct sn_loaded {
     sn_module *m;
     sn_image_code code;
 } sn_loaded;
-/* Into *out, which is to be freed also where that fails, or a jump ends it: it has what was made so far. */
+/* cache: of cubins, NULL: none. Into *out, which is to be freed also where that fails, or a jump ends it: it has what was made so far. */
 sn_status sn_image_load(sn_loaded *out, sn_env *env, const sn_image *image, const sn_image_part *part,
-                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads);
+                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads, sn_cache *cache);
 void sn_loaded_free(sn_loaded *l);
 
 /* ---- making (image_assemble.c) ---- */

@@ -176,7 +176,7 @@ static void blob(io *s, sn_image_bytes *b, uint64_t align) {
 /* Bytes that a record takes at least. */
 
 enum {
-    LEAST_PORT = 36,
+    LEAST_PORT = 68,
     LEAST_CONST = 48,
     LEAST_BUF = 28,
     LEAST_ARG = 12,
@@ -187,6 +187,12 @@ enum {
     LEAST_SLOT = 20,
     LEAST_PART = 100
 };
+
+static uint64_t dense_bytes(const sn_image_port *p) {
+    uint64_t bytes = sn_dtype_bytes(p->dtype);
+    for (uint32_t k = 0; k < p->rank; k++) bytes *= (uint64_t)p->shape[k];
+    return bytes;
+}
 
 static void walk_port(io *s, sn_image_port *p) {
     text(s, &p->name);
@@ -199,7 +205,10 @@ static void walk_port(io *s, sn_image_port *p) {
     u32(s, &p->align);
     i32(s, &p->writes);
     i64(s, &p->own_offset);
+    blob(s, &p->otherwise, SN_IMAGE_ALIGN);
     if (p->align & (p->align - 1)) fault(s, "an alignment is no power of two");
+    if (!s->fault && p->otherwise.size && p->otherwise.size != dense_bytes(p))
+        fault(s, "a default is not as large as its input");
 }
 
 static void walk_const(io *s, sn_image_const *c) {

@@ -17,6 +17,7 @@ static void put_port(sn_text *t, const char *what, uint32_t number, const sn_ima
     if (p->offset) sn_text_printf(t, " offset %lld", (long long)p->offset);
     sn_text_printf(t, " align %u", p->align);
     if (p->writes >= 0) sn_text_printf(t, " writes %d", p->writes);
+    if (p->otherwise.size) sn_text_put(t, " optional");
     if (p->own_offset >= 0) sn_text_printf(t, " own %lld", (long long)p->own_offset);
     sn_text_put(t, "\n");
 }

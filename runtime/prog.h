@@ -110,13 +110,18 @@ typedef struct sn_watch {
 /* A call of the interpreter, whose parameters are in st->params, with its arguments before and behind it. */
 sn_status sn_watch_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
 
-/* time_kernels.c: the times of kernels in a run. */
-typedef struct sn_kernel_clock {
-    double *us; /* by kernel: of its calls so far */
-    CUevent start, stop;
-} sn_kernel_clock;
-/* A call of the interpreter, as sn_watch_call. */
-sn_status sn_clock_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
+/* profile.c: moments of a run, the first in front of it, the others behind a call or a copy. */
+typedef struct sn_clock_mark {
+    const sn_rt_step *step;
+    CUevent event; /* on a device */
+    double us;
+} sn_clock_mark;
+typedef struct sn_run_clock {
+    sn_clock_mark *at;
+    uint32_t n, most; /* of the current run; how many there is room for: those beyond only count */
+} sn_run_clock;
+/* The interpreter is behind step s, or (NULL) at the start of a run. Allocates nothing. */
+sn_status sn_clock_mark_step(sn_prog_state *st, const sn_rt_step *s);
 
 /* What is done with the launches and copies of a run; user is the state. */
 typedef struct sn_machine {
@@ -167,15 +172,18 @@ struct sn_prog_state {
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
     uint32_t next_map; /* of the current run */
     void *library_workspace;
-    void **ops;             /* by kernel: its operation of the library, where it has a bias */
-    void *cudnn_handle;     /* where a kernel wants it */
-    sn_watch *watch;        /* NULL: nobody looks at the current run */
-    sn_kernel_clock *clock; /* NULL: nobody times its kernels */
+    void **ops;          /* by kernel: its operation of the library, where it has a bias */
+    void *cudnn_handle;  /* where a kernel wants it */
+    sn_watch *watch;     /* NULL: nobody looks at the current run */
+    sn_run_clock *clock; /* NULL: nobody times its steps */
     sn_run_graphs graph;
 };
 
 /* pick.c: of kernels with alternatives the fastest takes the place of the first. */
 sn_status sn_prog_pick(sn_prog *p);
+/* exec.c: sn_prog_run through the interpreter, which marks this clock. */
+sn_status sn_prog_run_timed(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                            sn_run_clock *clock);
 /* exec.c: one launch with these arguments, on the stream of the state. The context of the device is current. */
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params);
 /* exec.c, for those who bring a machine of their own. Go through the steps of a run; queue them on the stream of the state. */

@@ -166,9 +166,23 @@ typedef struct sn_graph_timing {
 } sn_graph_timing;
 sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
                              void *const *inputs, void *const *outputs);
-/* Microseconds of each kernel in a run, all its calls together: out[kernels], the least of so many runs (time_kernels.c). */
-sn_status sn_prog_time_kernels(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs,
-                               void *const *outputs);
+/* A launch or a copy of a run, in their order: when it began, from the beginning of the run on, and how long it took. */
+typedef struct sn_prog_event {
+    uint32_t kernel; /* UINT32_MAX: a copy, */
+    int64_t bytes;   /* of so many */
+    double start_us, us;
+} sn_prog_event;
+typedef struct sn_prog_profile_run {
+    sn_prog_event *at;
+    uint32_t n;
+    double us; /* of all */
+} sn_prog_profile_run;
+/* Of so many runs (1 or more) the one that took least, step by step, in the arena (profile.c). */
+sn_status sn_prog_profile(sn_prog_profile_run *out, uint32_t runs, sn_prog_state *st, void *const *inputs,
+                          void *const *outputs, void *stream, sn_arena *arena);
+/* Rate of a large copy on the machine of a state, read plus written, in bytes per second: of a device, or of the CPU by the
+ * program's threads. */
+sn_status sn_prog_copy_rate(double *out, sn_prog_state *st);
 /* Kernels and copies that a run hands to the device. */
 uint32_t sn_prog_launches(const sn_prog *p);
 /* Median device-to-device copy rate, read plus written, in bytes per second. */

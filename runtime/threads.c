@@ -7,6 +7,7 @@
  * Several callers may have a job open at once: a worker joins the one with fewest others, and each caller works on its
  * own, so that nobody waits for a stranger's pieces.
  * Workers have the C locale, as the thread of a running call has it: libraries that assemble print and read numbers.
+ * With threads of the caller (sn_env.parallel) a pool has none: a run hands over as many tasks as there are chunks.
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
 #include "runtime/threads.h"
@@ -36,6 +37,7 @@ typedef struct job {
 
 struct sn_pool {
     sn_env *env;
+    uint32_t threads;        /* with the caller's: for so many work is cut */
     uint32_t n_workers, cap; /* workers beside the callers */
     pthread_t *workers;
     pthread_mutex_t lock;
@@ -45,6 +47,14 @@ struct sn_pool {
     _Atomic uint32_t opened; /* how many so far; read without the lock, too */
     bool stop;
 };
+
+/* A range for threads of the caller (sn_env.parallel). */
+typedef struct lent_job {
+    sn_pool_fn fn;
+    void *user;
+    int64_t n, chunk;
+    locale_t c_locale;
+} lent_job;
 
 static void take_chunks(job *j) {
     for (;;) {
@@ -122,13 +132,14 @@ uint32_t sn_processors(void) {
 sn_pool *sn_pool_new(sn_env *env, uint32_t threads) {
     if (!threads) threads = sn_processors();
     sn_pool *pool = sn_heap_alloc(env, sizeof *pool);
-    *pool = (sn_pool){.env = env, .cap = threads - 1};
+    *pool = (sn_pool){.env = env, .cap = env->parallel ? 0 : threads - 1, .threads = threads};
     pool->workers = sn_heap_alloc(env, pool->cap * sizeof *pool->workers);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->start, NULL);
     pthread_cond_init(&pool->done, NULL);
     while (pool->n_workers < pool->cap && pthread_create(&pool->workers[pool->n_workers], NULL, work, pool) == 0)
         pool->n_workers++;
+    if (!env->parallel) pool->threads = pool->n_workers + 1;
     return pool;
 }
 
@@ -146,7 +157,7 @@ void sn_pool_free(sn_pool *pool) {
     sn_heap_free(pool->env, pool, sizeof *pool);
 }
 
-uint32_t sn_pool_threads(const sn_pool *pool) { return pool->n_workers + 1; }
+uint32_t sn_pool_threads(const sn_pool *pool) { return pool->threads; }
 
 static void open_job(sn_pool *pool, job *j) {
     pthread_mutex_lock(&pool->lock);
@@ -170,14 +181,29 @@ static void close_job(sn_pool *pool, job *j) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* Chunk k, on a thread of the caller. */
+static void take_chunk(void *data, size_t k) {
+    const lent_job *l = data;
+    locale_t before = l->c_locale ? uselocale(l->c_locale) : (locale_t)0;
+    int64_t begin = (int64_t)k * l->chunk;
+    l->fn(l->user, begin, l->n - begin < l->chunk ? l->n : begin + l->chunk);
+    if (l->c_locale) uselocale(before);
+}
+
 void sn_pool_run(sn_pool *pool, int64_t n, sn_pool_fn fn, void *user) {
     if (n <= 0) return;
-    if (n == 1 || !pool->n_workers) {
+    if (n == 1 || pool->threads == 1) {
         fn(user, 0, n);
         return;
     }
     int64_t chunk = n / ((int64_t)CHUNKS_PER_THREAD * sn_pool_threads(pool));
-    job j = {.fn = fn, .user = user, .n = n, .chunk = chunk ? chunk : 1};
+    if (!chunk) chunk = 1;
+    if (pool->env->parallel) {
+        lent_job lent = {fn, user, n, chunk, pool->env->c_locale};
+        pool->env->parallel(pool->env->parallel_user, take_chunk, &lent, (size_t)((n - 1) / chunk + 1));
+        return;
+    }
+    job j = {.fn = fn, .user = user, .n = n, .chunk = chunk};
     open_job(pool, &j);
     take_chunks(&j);
     close_job(pool, &j);

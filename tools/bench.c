@@ -23,6 +23,7 @@ static const char help[] =
     "  --graph-below US  CUDA: time runs shorter than this in a CUDA graph (50; 0: never)\n"
     "  --check-repeat N  run N times more on the same inputs and compare the outputs bit for bit\n"
     "  --error           compare elements of the outputs with float64 (bench/README.md)\n"
+    "  --profile         what each kernel, library call and copy of a run takes\n"
     "  --inputs=KIND     floats of the inputs: normal, uniform (0 to 1), wide (normal times 2^-12 to 2^12);\n"
     "                    KIND:X times X\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
@@ -48,7 +49,7 @@ typedef struct bench_args {
     sn_random_how how; /* what `inputs` means */
     tool_dims dims;
     sn_compile_options o;
-    bool error, show_help;
+    bool error, profile, show_help;
 } bench_args;
 
 /* A call: options, device, and where results go. */
@@ -83,6 +84,7 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             {"graph-below", required_argument, NULL, 'g'},
                                             {"check-repeat", required_argument, NULL, 'p'},
                                             {"error", no_argument, NULL, 'e'},
+                                            {"profile", no_argument, NULL, 'f'},
                                             {"inputs", required_argument, NULL, 'i'},
                                             TOOL_DIM,
                                             TOOL_THREADS,
@@ -106,6 +108,7 @@ static int parse(bench_args *b, int argc, char **argv) {
             b->error = true;
             b->how.period = 0;
             break;
+        case 'f': b->profile = true; break;
         case 'i': code = read_inputs(b, optarg); break;
         case 'j': b->json = optarg; break;
         case 'h': b->show_help = true; return TOOL_OK;
@@ -206,6 +209,7 @@ static sn_status measure(bench_result *out, sn_program *p, const bench *b) {
     sn_status status = l.inputs && l.outputs ? tool_program_tensors(l.inputs, l.outputs, p, &in) : SN_ERROR_MEMORY;
     if (status == SN_OK) status = time_program(out, &l, b);
     if (status == SN_OK && b->a.error) status = bench_error(out, p, l.inputs, l.outputs);
+    if (status == SN_OK && b->a.profile) status = sn_run_profiled(&out->profile, p, l.inputs, l.outputs, NULL, NULL);
     if (status == SN_OK && b->a.repeats) status = check_bits(out, &l, &in, b->a.repeats);
     tool_free_tensors(l.inputs, p->n_inputs);
     tool_free_tensors(l.outputs, p->n_outputs);
@@ -307,7 +311,9 @@ static void bench_file(bench *b, const char *path) {
     }
     if (r.error[0] || r.bits == BITS_DIFFER) b->code = TOOL_FAILED;
     bench_print(&r);
+    if (r.profile) tool_print_profile(r.profile);
     if (b->json) bench_json(b->json, &r, &b->device);
+    sn_profile_destroy(r.profile);
 }
 
 /* ---- files and folders ---- */

@@ -35,6 +35,7 @@ typedef struct bench_result {
     enum { BITS_UNKNOWN, BITS_SAME, BITS_DIFFER } bits; /* --check-repeat */
     bool tuned;                                         /* products were timed, or are on record */
     char choices[256];                                  /* of its products, decided by that */
+    sn_profile *profile;                                /* --profile, NULL without it */
     char error[SN_MESSAGE_MAX];                         /* "": measured */
 } bench_result;
 

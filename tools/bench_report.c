@@ -90,6 +90,20 @@ static void put_errors(FILE *f, const bench_result *r) {
     put_string(f, "inputs", r->inputs);
 }
 
+static void put_profile(FILE *f, const sn_profile *p) {
+    fputs(", \"profile\": [", f);
+    for (unsigned i = 0; i < p->n_rows; i++) {
+        const sn_profile_row *row = &p->rows[i];
+        fputs(i ? ", {" : "{", f);
+        put_string(f, "kernel", row->name);
+        fputs(", ", f);
+        put_string(f, "made_of", row->made_of);
+        fprintf(f, ", \"launches\": %u, \"us\": %.3f, \"bytes\": %.0f, \"flops\": %.6g, \"of_copy\": %.4g}",
+                row->launches, row->us, row->bytes, row->flops, row->of_bound);
+    }
+    fputs("]", f);
+}
+
 void bench_json_head(FILE *f, const bench_device *d) {
     fputc('{', f);
     put_number_or_null(f, "copy_TBps", d->copy_rate / 1e12);
@@ -135,6 +149,7 @@ void bench_json(FILE *f, const bench_result *r, const bench_device *d) {
         put_string(f, "choices", r->choices);
     }
     if (r->inputs) put_errors(f, r);
+    if (r->profile) put_profile(f, r->profile);
     if (r->bits != BITS_UNKNOWN) fprintf(f, ", \"same_bits\": %s", r->bits == BITS_SAME ? "true" : "false");
     fputs("}\n", f);
     fflush(f);

@@ -196,7 +196,27 @@ static const look_kernel *kernel_named(const look *l, const char *name) {
     return NULL;
 }
 
-static void add_run(json_t *events, const look *l) {
+static json_t *kernel_args(const char *made_of, const char *from, const char *bound) {
+    json_t *args = json_object();
+    json_object_set_new(args, "made of", json_string_nocheck(made_of ? made_of : ""));
+    json_object_set_new(args, "from", json_string_nocheck(from ? from : ""));
+    json_object_set_new(args, "bound by", json_string_nocheck(bound ? bound : ""));
+    return args;
+}
+
+/* As it was. */
+static void add_profile(json_t *events, const look *l) {
+    for (unsigned i = 0; i < l->profile->n_events; i++) {
+        const sn_profile_event *e = &l->profile->events[i];
+        const sn_profile_row *row = &l->profile->rows[e->row];
+        const look_kernel *k = kernel_named(l, row->name);
+        json_t *args = kernel_args(row->made_of, row->from, k && k->estimate ? k->estimate->why : NULL);
+        add_event(events, TRACK_RUN, row->name, e->start_us, e->us, args);
+    }
+}
+
+/* As the model thinks. */
+static void add_estimates(json_t *events, const look *l) {
     const sn_module *m = l->p->m;
     double now = 0;
     for (uint32_t i = m->wrap.n_prepare; i < m->wrap.steps.n; i++) {
@@ -204,10 +224,7 @@ static void add_run(json_t *events, const look *l) {
         if (s->kind != SN_STEP_CALL) continue;
         const look_kernel *k = kernel_named(l, sn_kern_get(m, s->kern)->name);
         if (!k || !k->calls) continue;
-        json_t *args = json_object();
-        json_object_set_new(args, "made of", json_string_nocheck(k->row->made_of ? k->row->made_of : ""));
-        json_object_set_new(args, "from", json_string_nocheck(k->row->from ? k->row->from : ""));
-        json_object_set_new(args, "bound by", json_string_nocheck(k->estimate ? k->estimate->why : ""));
+        json_t *args = kernel_args(k->row->made_of, k->row->from, k->estimate ? k->estimate->why : NULL);
         add_event(events, TRACK_RUN, k->row->kernel, now, k->us / k->calls, args);
         now += k->us / k->calls;
     }
@@ -217,7 +234,7 @@ int dump_trace(const look *l, const char *path) {
     json_t *events = json_array(), *all = json_object();
     double end = 0;
     name_track(events, TRACK_COMPILE, "compilation");
-    name_track(events, TRACK_RUN, l->is_measured ? "a run, kernels measured one by one" : "a run, estimated");
+    name_track(events, TRACK_RUN, l->profile ? "a run, kernels measured one by one" : "a run, estimated");
     for (uint32_t k = 0; k < l->log.rows[SN_METRIC_PASSES].n; k++) {
         const sn_row_passes *p = SN_ROW(&l->log, PASSES, passes, k);
         add_event(events, TRACK_COMPILE, p->pass, p->start_ms * 1e3, p->ms * 1e3, NULL);
@@ -225,7 +242,8 @@ int dump_trace(const look *l, const char *path) {
     }
     const sn_row_graph_stats *g = SN_ROW(&l->log, GRAPH_STATS, graph_stats, 0);
     add_event(events, TRACK_COMPILE, "code generation", end, g->codegen_ms * 1e3, NULL);
-    add_run(events, l);
+    if (l->profile) add_profile(events, l);
+    else add_estimates(events, l);
     json_object_set_new(all, "traceEvents", events);
     FILE *f = fopen(path, "w");
     if (f) json_dumpf(all, f, JSON_COMPACT | JSON_REAL_PRECISION(9));

@@ -80,11 +80,38 @@ static void sizes_of(int64_t *out, const sn_module *m, const sn_ix *sizes, uint3
     for (uint32_t k = 0; k < rank; k++) out[k] = sn_ix_value(m, sizes[k]);
 }
 
+static bool has_default(const evaluation *e, unsigned input) {
+    return input < e->m->graph.inputs.n && e->m->graph.inputs.at[input].otherwise.n;
+}
+
+typedef struct default_args {
+    evaluation *e;
+    unsigned input; /* of the graph */
+    sn_tensor *to;
+} default_args;
+
+static sn_status fill_default(sn_context *ctx, void *args) {
+    const default_args *d = args;
+    void *elements;
+    SN_TRY(sn_default_elements(&elements, d->e->m, d->input, &ctx->scratch));
+    return sn_tensor_put(d->to, elements, (size_t)d->to->info.numel * sn_dtype_bytes(d->to->info.dtype));
+}
+
+static sn_status fill_one(evaluation *e, unsigned k, const char *name, unsigned number, bool has_graph) {
+    if (has_graph && has_default(e, number) && !tool_input_value(&e->args->in, name))
+        return sn_guarded(e->ctx, fill_default, &(default_args){e, number, e->inputs[k]});
+    return tool_fill(e->inputs[k], &e->args->in, name, has_graph ? e->m : NULL, number);
+}
+
 static sn_status fill_all(evaluation *e, const char *const *names, const unsigned *numbers, bool has_graph) {
-    SN_TRY(tool_check_inputs(&e->args->in, e->ctx, names, e->n_inputs));
-    for (unsigned k = 0; k < e->n_inputs; k++)
-        SN_TRY(tool_fill(e->inputs[k], &e->args->in, names[k], has_graph ? e->m : NULL, numbers[k]));
-    return SN_OK;
+    bool *optional = calloc(e->n_inputs + 1, sizeof *optional);
+    if (!optional) return SN_ERROR_MEMORY;
+    for (unsigned k = 0; has_graph && k < e->n_inputs; k++) optional[k] = has_default(e, numbers[k]);
+    sn_status status = tool_check_inputs(&e->args->in, e->ctx, names, optional, e->n_inputs);
+    free(optional);
+    for (unsigned k = 0; k < e->n_inputs && status == SN_OK; k++)
+        status = fill_one(e, k, names[k], numbers[k], has_graph);
+    return status;
 }
 
 static sn_status report(const evaluation *e, const char *const *names) {

@@ -86,7 +86,7 @@ static void print_head(const look *l) {
            (long long)g->launches);
     printf("fusion: %s of traffic instead of %s; intermediate values take %s\n", bytes_text(a, (double)g->bytes_after),
            bytes_text(b, (double)g->bytes_before), bytes_text(c, (double)g->workspace));
-    printf("a run: %.1f us %s", l->total_us, l->is_measured ? "measured, kernel by kernel" : "estimated");
+    printf("a run: %.1f us %s", l->total_us, l->profile ? "measured, kernel by kernel" : "estimated");
     if (l->rate > 0)
         printf("; its inputs, weights and outputs take %.1f us at the rate of a copy (%s a second, %s)",
                (double)g->moved / l->rate * 1e6, bytes_text(a, l->rate), l->rate_is);
@@ -194,7 +194,7 @@ static int print_json(look *l) {
     json_object_set_new(all, "title", json_string_nocheck(l->title));
     json_object_set_new(all, "graph", look_row_json(SN_METRIC_GRAPH_STATS, l->log.rows[SN_METRIC_GRAPH_STATS].at[0]));
     json_object_set_new(all, "total_us", look_real(l->total_us));
-    json_object_set_new(all, "measured", json_boolean(l->is_measured));
+    json_object_set_new(all, "measured", json_boolean(l->profile != NULL));
     json_object_set_new(all, "copy_rate", l->rate > 0 ? json_real(l->rate) : json_null());
     json_object_set_new(all, "kernels", kernels);
     json_object_set_new(all, "refused", refused);

@@ -19,6 +19,7 @@ const char *tool_input_value(const tool_inputs *in, const char *name) {
 typedef struct check_args {
     const tool_inputs *in;
     const char *const *names;
+    const bool *optional; /* by name; NULL: none is */
     unsigned n;
 } check_args;
 
@@ -40,7 +41,7 @@ static sn_status check_given(sn_context *ctx, const check_args *c) {
 static sn_status check_missing(sn_context *ctx, const check_args *c) {
     const char *missing = NULL;
     for (unsigned j = 0; j < c->n; j++) {
-        if (c->in->random_rest || tool_input_value(c->in, c->names[j])) continue;
+        if (c->in->random_rest || tool_input_value(c->in, c->names[j]) || (c->optional && c->optional[j])) continue;
         missing = missing ? sn_strf(&ctx->scratch, "%s, %s", missing, c->names[j]) : c->names[j];
     }
     if (!missing) return SN_OK;
@@ -53,8 +54,9 @@ static sn_status check_both(sn_context *ctx, void *args) {
     return check_missing(ctx, args);
 }
 
-sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *const *names, unsigned n) {
-    check_args args = {in, names, n};
+sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *const *names, const bool *optional,
+                            unsigned n) {
+    check_args args = {in, names, optional, n};
     return sn_guarded(ctx, check_both, &args);
 }
 
@@ -193,8 +195,9 @@ sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_mo
 
 static sn_status make_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in) {
     for (unsigned k = 0; k < p->n_inputs; k++) {
+        if (p->inputs[k].optional && !tool_input_value(in, p->inputs[k].name)) continue;
         SN_TRY(sn_tensor_for_input(&inputs[k], p, k));
-        SN_TRY(tool_fill(inputs[k], in, p->inputs[k].name, p->image ? NULL : p->source, k));
+        SN_TRY(tool_fill(inputs[k], in, p->inputs[k].name, p->source->graph.outputs.n ? p->source : NULL, k));
     }
     for (unsigned k = 0; k < p->n_outputs; k++)
         if (p->outputs[k].writes < 0) SN_TRY(sn_tensor_for_output(&outputs[k], p, k));
@@ -203,10 +206,15 @@ static sn_status make_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_progra
 
 sn_status tool_program_tensors(sn_tensor **inputs, sn_tensor **outputs, sn_program *p, const tool_inputs *in) {
     const char **names = calloc(p->n_inputs + 1, sizeof *names);
-    if (!names) return SN_ERROR_MEMORY;
-    for (unsigned k = 0; k < p->n_inputs; k++) names[k] = p->inputs[k].name;
-    sn_status status = tool_check_inputs(in, p->ctx, names, p->n_inputs);
+    bool *optional = calloc(p->n_inputs + 1, sizeof *optional);
+    for (unsigned k = 0; names && optional && k < p->n_inputs; k++) {
+        names[k] = p->inputs[k].name;
+        optional[k] = p->inputs[k].optional;
+    }
+    sn_status status = SN_ERROR_MEMORY;
+    if (names && optional) status = tool_check_inputs(in, p->ctx, names, optional, p->n_inputs);
     free(names);
+    free(optional);
     return status != SN_OK ? status : make_tensors(inputs, outputs, p, in);
 }
 

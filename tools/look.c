@@ -31,24 +31,19 @@ static sn_status compile(sn_context *ctx, void *user) {
     return sn_compile_settings(&l->p, l->g, &s, s.target ? SN_PHASE_CODE : SN_PHASE_LOADED);
 }
 
-static sn_status find_rate(look *l) {
+static void find_rate(look *l) {
     const sn_target *t = &l->p->target;
-    if (l->p->device != SN_CPU) {
-        l->rate_is = "measured";
-        return sn_device_copy_rate(&l->rate, l->ctx, l->p->device);
-    }
-    l->rate_is = "by the table of targets";
-    if (t->is_gpu) l->rate = (double)t->cycle_bytes * t->units * t->mhz * 1e6;
-    return SN_OK;
+    l->rate_is = l->profile ? "measured" : "by the table of targets";
+    if (l->profile) l->rate = l->profile->copy_rate;
+    else if (t->is_gpu) l->rate = (double)t->cycle_bytes * t->units * t->mhz * 1e6;
 }
 
-static sn_status measure(double *us, look *l) {
-    enum { RUNS = 10 };
+static sn_status measure(look *l) {
     tool_inputs in = {.random_rest = true};
     sn_program *p = l->p;
     sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
     sn_status status = inputs && outputs ? tool_program_tensors(inputs, outputs, p, &in) : SN_ERROR_MEMORY;
-    if (status == SN_OK) status = sn_program_time_kernels(us, RUNS, p, inputs, outputs);
+    if (status == SN_OK) status = sn_run_profiled(&l->profile, p, inputs, outputs, NULL, NULL);
     if (inputs && outputs) {
         tool_free_tensors(inputs, p->n_inputs);
         tool_free_tensors(outputs, p->n_outputs);
@@ -107,7 +102,19 @@ static int by_time(const void *a, const void *b) {
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static void fill_kernels(look *l, const double *measured) {
+/* In a run, all its calls together, of the alternative that runs. */
+static double measured_us(const look *l, uint32_t kernel) {
+    double us = 0;
+    uint32_t n;
+    const sn_rt_pick *picks = sn_prog_picks(&n, l->p->prog);
+    for (uint32_t i = 0; i < n; i++)
+        if (picks[i].first == kernel) kernel = picks[i].winner;
+    for (unsigned i = 0; i < l->profile->n_rows; i++)
+        if (l->profile->rows[i].kernel == (int)kernel) us += l->profile->rows[i].us;
+    return us;
+}
+
+static void fill_kernels(look *l) {
     l->n_kernels = l->log.rows[SN_METRIC_KERNEL_METADATA].n;
     l->kernels = SN_NEWN(&l->arena, look_kernel, l->n_kernels + 1);
     for (uint32_t i = 0; i < l->n_kernels; i++) {
@@ -118,7 +125,7 @@ static void fill_kernels(look *l, const double *measured) {
         add_estimates(k, l);
         k->estimate_us *= times;
         k->least_us = l->rate > 0 ? times * (double)k->row->bytes / l->rate * 1e6 : NAN;
-        if (measured && k->calls) k->measured_us = measured[i];
+        if (l->profile && k->calls) k->measured_us = measured_us(l, i);
         k->us = !isnan(k->measured_us) ? k->measured_us : !isnan(k->estimate_us) ? k->estimate_us : k->least_us;
         if (k->calls && !isnan(k->us)) l->total_us += k->us;
         if (isnan(k->us)) k->us = 0;
@@ -132,20 +139,14 @@ sn_status look_at(look *out, sn_context *ctx, sn_graph *g, const sn_compile_opti
     out->g = g;
     out->title = title;
     SN_TRY(sn_guarded(ctx, compile, &c));
-    SN_TRY(find_rate(out));
-    double *us = NULL;
-    sn_status status = SN_OK;
-    if (out->p->runnable) {
-        us = calloc(out->p->m->kernels.n + 1, sizeof *us);
-        status = us ? measure(us, out) : SN_ERROR_MEMORY;
-        out->is_measured = status == SN_OK;
-    }
-    if (status == SN_OK) fill_kernels(out, us);
-    free(us);
-    return status;
+    if (out->p->runnable) SN_TRY(measure(out));
+    find_rate(out);
+    fill_kernels(out);
+    return SN_OK;
 }
 
 void look_close(look *l) {
+    sn_profile_destroy(l->profile);
     sn_program_destroy(l->p);
     if (l->arena.env) sn_arena_free(&l->arena);
 }

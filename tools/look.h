@@ -36,7 +36,7 @@ typedef struct look {
     uint32_t n_kernels;
     double total_us, rate; /* of a run; bytes a second that a copy moves, 0: not known */
     const char *rate_is;   /* "measured", "of the table of targets" */
-    bool is_measured;
+    sn_profile *profile;   /* of a run on random inputs; NULL: it cannot run here */
     void (*pass)(void *user, const char *pass, const sn_module *m); /* in: sees the module behind each pass; NULL */
     void *pass_user;
 } look;

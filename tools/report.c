@@ -225,7 +225,7 @@ static json_t *data_json(report *r) {
     json_object_set_new(all, "title", json_string_nocheck(l->title));
     json_object_set_new(all, "version", json_string_nocheck(sn_version()));
     json_object_set_new(all, "total_us", look_real(l->total_us));
-    json_object_set_new(all, "measured", json_boolean(l->is_measured));
+    json_object_set_new(all, "measured", json_boolean(l->profile != NULL));
     json_object_set_new(all, "rate", l->rate > 0 ? json_real(l->rate) : json_null());
     json_object_set_new(all, "rate_is", json_string_nocheck(l->rate_is));
     json_object_set_new(all, "nodes", graph_json(l));

@@ -40,6 +40,7 @@ static const char help[] =
     "  --metrics=A,B           metric tables that are recorded (sinter list metrics), in metric_NAME.csv of\n"
     "  --metrics-dir=FOLDER    this folder, with --metrics-model=TEXT as first column\n"
     "  --kernels               list the kernels\n"
+    "  --profile               what each kernel, library call and copy of a run takes\n"
     "  --watch[=K0,K1]         show what kernels write: all of them, or these\n"
     "  --watch-reads           also what they read\n"
     "  --watch-dir DIR         write it to files, too: DIR/CALL_KERNEL_writes_BUFFER.npy\n"
@@ -52,7 +53,7 @@ typedef struct run_args {
     tool_dims dims;
     sn_compile_options o;
     tool_watch watch;
-    bool check, check_kernels, print_all, kernels, timings, show_help;
+    bool check, check_kernels, print_all, kernels, profile, timings, show_help;
 } run_args;
 
 static int parse(run_args *r, int argc, char **argv) {
@@ -80,6 +81,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_CACHE_SIZE,
                                             TOOL_METRICS,
                                             {"kernels", no_argument, NULL, 'k'},
+                                            {"profile", no_argument, NULL, 'p'},
                                             {"timings", no_argument, NULL, 'm'},
                                             {"watch", optional_argument, NULL, 'W'},
                                             {"watch-reads", no_argument, NULL, 'R'},
@@ -106,6 +108,7 @@ static int parse(run_args *r, int argc, char **argv) {
         case 'a': r->print_all = true; break;
         case 'w': r->wrapper = optarg; break;
         case 'k': r->kernels = true; break;
+        case 'p': r->profile = true; break;
         case 'm': r->timings = true; break;
         case 'W':
             r->watch.on = true;
@@ -148,6 +151,14 @@ static void print_check(const sn_program *p, const sn_check *checks) {
     }
 }
 
+static sn_status run_profiled(sn_program *p, const execution *e) {
+    sn_profile *profile;
+    SN_TRY(sn_run_profiled(&profile, p, e->inputs, e->outputs, NULL, NULL));
+    tool_print_profile(profile);
+    sn_profile_destroy(profile);
+    return SN_OK;
+}
+
 static sn_status execute(execution *e, sn_program *p, const run_args *r, bool interpreted) {
     e->inputs = calloc(p->n_inputs + 1, sizeof *e->inputs);
     e->outputs = calloc(p->n_outputs + 1, sizeof *e->outputs);
@@ -160,6 +171,8 @@ static sn_status execute(execution *e, sn_program *p, const run_args *r, bool in
         if (status == SN_OK || status == SN_ERROR_MISMATCH) print_check(p, checks);
     } else if (status == SN_OK && (r->watch.on || r->watch.stop_at)) {
         status = tool_run_watched(p, e->inputs, e->outputs, &r->watch);
+    } else if (status == SN_OK && r->profile) {
+        status = run_profiled(p, e);
     } else if (status == SN_OK) {
         status = sn_run(p, e->inputs, e->outputs, NULL);
     }
@@ -279,7 +292,8 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     bool both = !strcmp(r.wrapper, "both"), interpreted = !strcmp(r.wrapper, "interpreter");
     if (!both && !interpreted && strcmp(r.wrapper, "generated"))
         return tool_misuse("--wrapper %s: generated, interpreter or both is wanted", r.wrapper);
-    if (r.check && (r.watch.on || r.watch.stop_at)) return tool_misuse("--check and --watch or --stop-at: one of them");
+    if (r.check + (r.watch.on || r.watch.stop_at) + r.profile > 1)
+        return tool_misuse("--check, --watch or --stop-at, --profile: one of them");
     bool image = tool_is_image(r.path);
     if (image && r.check_kernels) return tool_misuse("--check-kernels: an image has no kernels to check");
     if (r.weights && !image) return tool_misuse("--weights: FILE is no image, whose weights the graph says");

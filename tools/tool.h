@@ -115,8 +115,9 @@ bool tool_distribution(sn_distribution *out, const char *name, size_t n);
 bool tool_add_input(tool_inputs *in, char *text);
 /* The value given for a name, NULL when none is. */
 const char *tool_input_value(const tool_inputs *in, const char *name);
-/* Every given name is one of the n names, and every one of those has a value. */
-sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *const *names, unsigned n);
+/* Every given name is one of the n names, and every one of those has a value, unless it is optional (NULL: none is). */
+sn_status tool_check_inputs(const tool_inputs *in, sn_context *ctx, const char *const *names, const bool *optional,
+                            unsigned n);
 /* Fill a tensor from its value. graph and number choose fitting random values; graph NULL: any. */
 sn_status tool_fill(sn_tensor *t, const tool_inputs *in, const char *name, sn_module *graph, unsigned number);
 /* Tensors for all inputs of a program, filled, and for all outputs that need one. */
@@ -173,6 +174,9 @@ sn_status tool_compare(const tool_results *before, const tool_results *after, sn
 /* Are the kernels that the passes make of a graph free of races and the like on these inputs? */
 sn_status tool_check_kernels(sn_context *ctx, sn_graph *graph, const sn_compile_options *options,
                              const tool_inputs *in);
+
+/* A profile as a table (profile.c). */
+void tool_print_profile(const sn_profile *p);
 
 /* ---- watching a run (watch.c) ---- */
 

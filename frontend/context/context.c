@@ -34,6 +34,8 @@ sn_status sn_context_create(sn_context **out, const sn_context_options *options)
         env.realloc_fn = o.realloc_fn;
         env.realloc_user = o.realloc_user;
     }
+    env.parallel = o.parallel_for;
+    env.parallel_user = o.parallel_user;
     env.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!env.c_locale) return SN_ERROR_MEMORY;
     sn_context *ctx = env.realloc_fn(env.realloc_user, NULL, sizeof *ctx);

@@ -291,14 +291,53 @@ static sn_status any_input(sn_onnx_value *out, sn_onnx *im, const char *name, co
     return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "it is no tensor, sequence or optional");
 }
 
+/* ---- inputs with an initializer ----
+ * From version 4 of the format on that is a default. Before it all initializers had to be inputs, so that it means nothing. Shapes,
+ * axes and counts, which are integers, stay what the initializer says: a graph is made for them. */
+
+static bool is_optional(const sn_onnx *im, const sn_pb_tensor *t) {
+    enum { DEFAULTS_SINCE = 4 };
+    bool is_float = false;
+    for (int k = 0; k < SN_N_DTYPES; k++)
+        is_float |= sn_is_float((sn_dtype)k) && sn_onnx_dtype_number((sn_dtype)k) == t->data_type;
+    if (im->model->ir_version < DEFAULTS_SINCE || !t->name || !is_float) return false;
+    const sn_pb_graph *g = im->model->graph;
+    for (uint32_t k = 0; k < g->inputs.n; k++)
+        if (g->inputs.at[k].name && !strcmp(g->inputs.at[k].name, t->name)) return true;
+    return false;
+}
+
+static const sn_pb_tensor *default_of(const sn_onnx *im, const char *name) {
+    const sn_pb_graph *g = im->model->graph;
+    for (uint32_t k = 0; k < g->initializers.n; k++) {
+        const sn_pb_tensor *t = &g->initializers.at[k];
+        if (t->name && !strcmp(t->name, name) && is_optional(im, t)) return t;
+    }
+    return NULL;
+}
+
+static sn_status set_default(sn_onnx *im, sn_nd x, const sn_pb_tensor *t) {
+    sn_onnx_elements e;
+    SN_TRY(sn_onnx_tensor_elements(&e, im->env, sn_store_arena(im->files.store), &im->files, t));
+    if (e.dtype != sn_node_get(im->m, x)->type.dtype)
+        return sn_fail(im->env, SN_ERROR_FILE, "its initializer has elements of %s", sn_dtypes[e.dtype].name);
+    sn_array a = sn_array_from(im->arena, e.dtype, e.rank, e.shape, e.data);
+    return sn_graph_input_default(im->m, sn_node_get(im->m, x)->input, a.f, a.i, (uint64_t)e.numel);
+}
+
 static void import_input(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
     const char *name = info->name ? info->name : "";
     sn_onnx_value v;
     if (look_up(scope, name)) return; /* an initializer: its elements are known */
+    const sn_pb_tensor *otherwise = default_of(im, name);
     if (any_input(&v, im, name, info->type) != SN_OK) {
         sn_pb_node place = {.op_type = "input", .name = name};
         note_problem(im, &place, 0, im->env->message);
         v = (sn_onnx_value){.kind = SN_ONNX_MISSING};
+    }
+    if (otherwise && v.kind == SN_ONNX_TENSOR && set_default(im, v.node, otherwise) != SN_OK) {
+        sn_pb_node place = {.op_type = "input", .name = name};
+        note_problem(im, &place, 0, im->env->message);
     }
     bind(im, scope, name, v);
 }
@@ -371,7 +410,9 @@ static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_te
 }
 
 static void import_initializers(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_graph *g) {
-    for (uint32_t k = 0; k < g->initializers.n; k++) import_initializer(im, scope, &g->initializers.at[k]);
+    for (uint32_t k = 0; k < g->initializers.n; k++)
+        if (g != im->model->graph || !is_optional(im, &g->initializers.at[k]))
+            import_initializer(im, scope, &g->initializers.at[k]);
     for (uint32_t k = 0; k < g->sparse_initializers.n; k++) {
         const sn_pb_tensor *values = g->sparse_initializers.at[k].values;
         missing_initializer(im, scope, values ? values->name : NULL, "it is sparse");

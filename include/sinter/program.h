@@ -20,6 +20,7 @@ typedef struct sn_program_info {
     bool cached;                       /* compiled with a cache of generated code, whose figures follow: */
     unsigned cache_hits, cache_misses; /* entries that were asked for */
     unsigned cache_stored, cache_evicted, cache_damaged; /* new ones; old ones that made room; ones that do not count */
+    bool found;                  /* all of it was in that cache: no pass ran, no code was made */
     unsigned n_choices, n_timed; /* kernels with several schedules; of those: chosen by timing in this call */
     double choose_us;            /* host time that it took, a part of total_us */
 } sn_program_info;

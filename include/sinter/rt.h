@@ -90,6 +90,7 @@ typedef struct sn_rt_port {
     size_t align;                 /* bytes that the address is a multiple of */
     size_t bytes;                 /* of storage, from that address on */
     int writes; /* outputs: number of the input that takes the value, whose output is NULL; -1: none */
+    int optional; /* inputs: 1 where NULL stands for a default that the image has */
 } sn_rt_port;
 
 /* CUDA ordinal, -1: the CPU. */
@@ -113,7 +114,7 @@ SN_RT_API void sn_rt_state_destroy(sn_rt_state *state);
 /* "" where nothing has failed. */
 SN_RT_API const char *sn_rt_state_error(const sn_rt_state *state);
 /* Run with the addresses of inputs and outputs, in the order of the ports: of the host, or of the device of a CUDA program. One
- * that has no elements may be NULL; an output that writes an input is NULL, and the input's storage is written. Storage that is
+ * that has no elements may be NULL, and so may an input that is optional; an output that writes an input is NULL, and the input's storage is written. Storage that is
  * written overlaps no other (not looked at). On CUDA asynchronous on the stream (a CUstream; NULL: the default one), and nothing
  * is allocated after the first run. SN_ERROR_ARGUMENT: an address is missing or not aligned. */
 SN_RT_API sn_status sn_rt_run(sn_rt_state *state, const void *const *inputs, void *const *outputs, void *stream);

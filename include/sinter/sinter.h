@@ -52,8 +52,10 @@
 
 #include "dtype.h"
 #include "metric.h"
+#include "profile.h"
 #include "program.h"
 #include "status.h"
+#include "tuning.h"
 #include "watched.h"
 
 #ifdef __cplusplus
@@ -129,6 +131,13 @@ typedef struct sn_context_options {
     void *(*device_alloc)(void *user, int device, size_t size);
     void (*device_free)(void *user, int device, void *p, size_t size);
     void *device_user;
+    /* The caller's threads: run task(data, k) once for each k below count, in any order, at once or one after the other, on any
+     * threads, and return when all are done. Used for the CPU kernels of all programs of the context and for compiling, in place of
+     * threads of our own; sn_compile_options.threads says for how many there is work to be cut (1: it is not called). Threads with run
+     * states call it at the same time as others, so it has to bear that; tasks do not call it, and
+     * do not wait for each other. Compiling wants 1 MB of stack. NULL: threads of our own. */
+    void (*parallel_for)(void *user, void (*task)(void *data, size_t k), void *data, size_t count);
+    void *parallel_user;
 } sn_context_options;
 
 /* Version of the library: SINTER_VERSION of its header. */
@@ -224,6 +233,11 @@ SN_API sn_node sn_input(sn_graph *g, const char *name, sn_dtype dtype, unsigned 
  * strides and the same or a larger offset, if what the offset is larger by keeps the alignment (sn_run). */
 SN_API sn_node sn_input_strided(sn_graph *g, const char *name, sn_dtype dtype, unsigned rank, const int64_t *shape,
                                 const int64_t *strides, int64_t offset);
+/* Runs may leave this input out (NULL for its tensor in sn_run): it has these elements then. `elements` are in row-major order, in
+ * the storage format of its dtype, and copied; `size` bytes of all of them, or of one that all elements equal. An input with strides
+ * of its own has no default (SN_ERROR_ARGUMENT, as for another size or an element that the dtype has not); one that an output
+ * writes has to be given all the same. The last call counts. */
+SN_API sn_status sn_input_default(sn_graph *g, sn_node input, const void *elements, size_t size);
 /* Every element equals value. One that dtype has not is refused: 2.5, 300 or nan in an i8, 70000 in an f16; what lies between
  * two floats is rounded. */
 SN_API sn_node sn_full(sn_graph *g, sn_dtype dtype, double value, unsigned rank, const int64_t *shape);
@@ -559,8 +573,9 @@ typedef struct sn_compile_options {
     /* The folder of those records; "off": none are read or written. NULL: sinter/records in $XDG_CACHE_HOME or ~/.cache. Only
      * tuning and multi_kernel write there. What is wrong with a record is a line in the context's log, and it does not count. */
     const char *record_dir;
-    /* Generated code on disk (PTX, cubins, objects of the CPU): "off" (default); "on": in sinter/code in $XDG_CACHE_HOME or
-     * ~/.cache; or a folder, with a / in it. What was compiled before, by any process, is taken from there. A folder that
+    /* Programs and generated code on disk (PTX, cubins, objects of the CPU): "off" (default); "on": in sinter/code in $XDG_CACHE_HOME or
+     * ~/.cache; or a folder, with a / in it. What was compiled before, by any process, is taken from there: the whole
+     * program, without a pass (sn_program_info.found), or its pieces. A folder that
      * cannot be used is a line in the context's log, and code is made anew. Whoever may write there decides what runs. */
     const char *cache;
     /* What its files may come to, "512M", "1G" (default): beyond that those go that were used longest ago. */
@@ -601,8 +616,13 @@ typedef struct sn_port {
     int64_t offset;
     size_t align; /* bytes: the address of its storage, moved by what its offset is larger by, must be a multiple */
     int writes;   /* outputs: number of the input that is written, else -1 */
+    bool optional; /* inputs: a run may leave it out (sn_input_default) */
 } sn_port;
 
+/* An input or output of a graph, before it is compiled: sizes and strides are what sn_node_shape says, names last as long as the
+ * graph; align is that of an element. SN_ERROR_ARGUMENT when there is none of that number. */
+SN_API sn_status sn_graph_input_port(sn_port *out, const sn_graph *g, unsigned input);
+SN_API sn_status sn_graph_output_port(sn_port *out, const sn_graph *g, unsigned output);
 /* What is known of a program and its kernels: structs in program.h. */
 SN_API void sn_program_get_info(sn_program_info *out, const sn_program *p);
 /* As of a graph. */
@@ -740,14 +760,19 @@ SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, 
 
 /* ---- running ---- */
 
-/* Run with one tensor per input and per output, on the program's device. An output that writes an input needs no tensor:
- * NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose
+/* Run with one tensor per input and per output, on the program's device. NULL for an input that has a default: its default. An
+ * output that writes an input needs no tensor: NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose
  * address is not aligned (the option alignment of sn_compile), fails with SN_ERROR_ARGUMENT and its name; so do two tensors
  * whose elements lie in overlapping ranges of addresses, if one of them is an output or an input that is written. On CUDA
  * the call is asynchronous on `stream` (a CUstream; NULL: the default stream); after the first run nothing is allocated. */
 SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
 
 /* ---- running in several threads ----
+ * What several threads may use at the same time, without locks of their own:
+ *     sn_program     by runs in states, one state a thread; all other functions: the thread of its context
+ *     sn_run_state   one thread at a time, any thread
+ *     sn_tensor      as input of any number of runs; what is written, by one run
+ *     sn_context, sn_graph, sn_weights   one thread at a time
  * A program does not change once it is compiled. What a run changes (intermediate values, counters of kernels, the error) is a
  * run state: sn_run uses one that the program has, and threads that run a program at the same time have one each. Any thread
  * may create, use and destroy a run state, one at a time; none of these functions changes the context or its error. */
@@ -769,60 +794,20 @@ SN_API void sn_run_state_destroy(sn_run_state *state);
  * the CPU the callers share the threads of the program. On CUDA runs on one stream follow each other: give each state a
  * stream of its own. */
 SN_API sn_status sn_run_with(sn_run_state *state, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
-/* One line about the last run in the state, "" when it did not fail, and its status. */
+/* The same without waiting, on the CPU too: the run goes on in a thread of the state while the caller goes on. Lists and tensor
+ * objects need not stay, the memory of the tensors stays until sn_run_wait, and nobody else writes to it. What is wrong with the
+ * tensors is said at once, and again by the wait, whose status is that of the run; a caller may look at that alone. On CUDA it is
+ * sn_run_with, and the wait is one for the stream. SN_ERROR_ARGUMENT, without a text, for a state whose run is under way: that goes
+ * for sn_run_with, too. Other states may have runs under way at the same time. */
+SN_API sn_status sn_run_start(sn_run_state *state, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
+/* Wait for the run that was started, and get its status. Where none is under way: the status of the last one. sn_run_state_destroy
+ * waits, too. */
+SN_API sn_status sn_run_wait(sn_run_state *state);
+/* One line about the last run in the state, "" when it did not fail or is under way, and its status. */
 SN_API const char *sn_run_state_error(const sn_run_state *state);
 SN_API sn_status sn_run_state_status(const sn_run_state *state);
 
-/* ---- tuning ---- */
-
-/* A choice that was considered for a product, a convolution or a kernel. */
-typedef struct sn_tune_trial {
-    /* "decompose_k parts=112": a row of choices.def and its parameters; of a kernel "plain inner block_x=256 .." is what the pass
-     * schedule chooses. */
-    const char *choice;
-    /* "timed"; "slow": the model says so; "failed", "deviates": why says more; "left": time was up, or another one was as
-     * fast as memory allows */
-    const char *fate;
-    const char *why;   /* "" mostly */
-    double us, cycles; /* least time of a run with cold caches; what the model says; 0: not known */
-} sn_tune_trial;
-
-/* A matrix product or a convolution with the elementwise operations that fuse into it; or another kernel. */
-typedef struct sn_tuned_product {
-    /* "matmul f16[32, 28672] x f16[28672, 32], add"; "conv .."; "exp, sum: f32[64, 64] -> f32[64]" */
-    const char *title;
-    const char *graph;  /* as text, with all else as inputs */
-    const char *choice; /* the winner; "": none could be run, or (no trials) there was no time for it */
-    double us;          /* its time */
-    /* Of a kernel: the shortest timed ones whose rows stay in registers, and are looped over; 0: none was timed. */
-    double persistent_us, looped_us;
-    bool recorded;                   /* it was on record: nothing was timed, and there are no trials */
-    double seconds, compile_seconds; /* that tuning took; of those, until all trials were compiled */
-    unsigned n_trials;
-    const sn_tune_trial *trials; /* from the fastest on */
-} sn_tuned_product;
-
-typedef struct sn_tune_report {
-    unsigned n_products;
-    const sn_tuned_product *products; /* each once, however often the graph has it */
-    /* The kernels of the program that are worth it, likewise: those with several schedules to choose from, which take longer than a
-     * few microseconds and share no launch. */
-    unsigned n_kernels;
-    const sn_tuned_product *kernels;
-    const char *device;  /* that records are for */
-    const char *warning; /* what is wrong with records, one line; "": nothing */
-} sn_tune_report;
-
-typedef struct sn_tune_options {
-    size_t struct_size;
-    /* Seconds for all together; 0: 60. Products take two thirds at most, and one trial of each is timed in any case; kernels come
-     * then, in the order of the time that they take, while there is any left. */
-    double budget;
-    bool again; /* time what is on record, too */
-    /* Called after each step of a search. NULL: not. */
-    void (*progress)(void *user, const char *title, unsigned done, unsigned steps);
-    void *progress_user;
-} sn_tune_options;
+/* ---- tuning (structs in tuning.h) ---- */
 
 /* Decide the choices for all matrix products and convolutions of a graph, and the schedules of its other kernels, by timing, on
  * random inputs in memory of its own (never more than one of them wants), and record them for sn_compile. The report is the
@@ -853,6 +838,16 @@ typedef struct sn_watch_options {
  * watched has nothing of this in it. */
 SN_API sn_status sn_run_watched(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                                 const sn_watch_options *options);
+
+/* ---- profiles (structs in profile.h) ---- */
+
+/* Run several times (they are runs: what is written back to an input is, each time) and tell what each kernel, each call of a library
+ * and each copy of a run took: by events in the stream on CUDA, by the clock on the CPU, through the interpreter, one after the
+ * other. The context outlives the profile, the program need not. Fails as sn_run does. On CUDA it waits, and allocates some memory
+ * meanwhile. */
+SN_API sn_status sn_run_profiled(sn_profile **out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
+                                 void *stream, const sn_profile_options *options);
+SN_API void sn_profile_destroy(sn_profile *profile);
 
 /* ---- metrics (options of sn_compile above) ---- */
 

@@ -46,6 +46,9 @@ enum { SN_MESSAGE_MAX = 2048 };
 /* Allocator hook: size 0 frees p; p NULL allocates; the rest is realloc. NULL result = out of memory. */
 typedef void *(*sn_realloc_fn)(void *user, void *p, size_t size);
 
+/* Runs task(data, k) for k = 0 .. count-1 on threads of the caller, and returns when all are done (sn_context_options). */
+typedef void (*sn_parallel_fn)(void *user, void (*task)(void *data, size_t k), void *data, size_t count);
+
 typedef struct sn_env {
     sn_realloc_fn realloc_fn;
     void *realloc_user;
@@ -57,6 +60,8 @@ typedef struct sn_env {
     uint64_t births;              /* number of the youngest block or arena */
     locale_t c_locale;            /* of the thread while a call runs; none in an environment without a guard */
     locale_t host_locale;         /* what it had before; none while no call runs */
+    sn_parallel_fn parallel;      /* threads for pools; NULL: they make their own */
+    void *parallel_user;
 } sn_env;
 
 /* Plain malloc-backed environment. */

@@ -21,6 +21,13 @@ typedef struct sn_weight_table {
 
 /* ---- the graph (ir/graph/graph.h) ---- */
 
+/* Elements of an input that a run may leave out: of floats at f, else at i. n: 1 is the value of all; 0: it may not. */
+typedef struct sn_graph_default {
+    const double *f;
+    const int64_t *i;
+    uint64_t n;
+} sn_graph_default;
+
 /* A graph input. Strides and offset are in elements; a contiguous input has row-major strides and offset 0. */
 typedef struct sn_graph_input {
     sn_nd node;
@@ -29,6 +36,7 @@ typedef struct sn_graph_input {
     sn_ix offset;
     bool contiguous; /* row-major strides and offset 0 */
     uint32_t writer; /* 1 + number of the output that writes it, 0: none does */
+    sn_graph_default otherwise;
 } sn_graph_input;
 
 typedef struct sn_graph_output {

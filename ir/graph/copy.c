@@ -108,6 +108,9 @@ static sn_status copy_input(copier *c, const sn_graph_input *in) {
     copy_shape(c, stride, in->stride, t->rank);
     c->node[in->node.i] =
         sn_graph_input_new(c->to, in->name, &type, in->contiguous ? NULL : stride, c->ix[in->offset.i]);
+    const sn_graph_default *d = &in->otherwise;
+    if (c->node[in->node.i].i && d->n)
+        return sn_graph_input_default(c->to, c->to->graph.inputs.n - 1, d->f, d->i, d->n);
     return c->to->env->status;
 }
 

@@ -359,6 +359,18 @@ sn_status sn_eval_scope(sn_eval_run *r, uint32_t scope, uint32_t end) {
     return SN_OK;
 }
 
+sn_status sn_graph_default_array(sn_array *out, sn_module *m, uint32_t input, sn_arena *arena) {
+    const sn_graph_input *in = &m->graph.inputs.at[input];
+    const sn_graph_default *d = &in->otherwise;
+    SN_TRY(sn_array_new(out, m, &sn_node_get(m, in->node)->type, arena));
+    for (int64_t k = 0; k < out->numel; k++) {
+        uint64_t from = d->n == 1 ? 0 : (uint64_t)k;
+        if (out->f) out->f[k] = d->f[from];
+        else out->i[k] = d->i[from];
+    }
+    return SN_OK;
+}
+
 sn_status sn_eval_graph(sn_eval_run *r, const sn_array *inputs) {
     const sn_graph_ir *g = &r->m->graph;
     sn_repeat_scopes scopes;

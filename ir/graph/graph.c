@@ -7,6 +7,7 @@
 #include "ir/graph/internal.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,6 +133,43 @@ sn_nd sn_graph_input_new(sn_module *m, const char *name, const sn_type *type, co
     SN_PUSH(&m->arena, &g->inputs, in);
     sn_names_put(&g->input_names, in.name, g->inputs.n);
     return in.node;
+}
+
+/* ---- inputs that may be left out ---- */
+
+static sn_status check_default(sn_module *m, const sn_graph_input *in, uint64_t n) {
+    const sn_type *type = &sn_node_get(m, in->node)->type;
+    int64_t numel;
+    if (!in->contiguous)
+        return sn_fail(m->env, SN_ERROR_ARGUMENT, "input %s: one with strides of its own has no default", in->name);
+    if (n == 1 || (n && sn_ix_is_const(m, sn_type_numel(m, type), &numel) && (uint64_t)numel == n)) return SN_OK;
+    return sn_fail(m->env, SN_ERROR_ARGUMENT, "input %s: a default of %llu elements for %s; 1 or all are wanted",
+                   in->name, (unsigned long long)n, sn_type_text(m, type));
+}
+
+/* Integers above INT64_MAX are u64 alone, which has all 64 bits. */
+static bool fits_default(sn_dtype dtype, const double *f, const int64_t *i, uint64_t k) {
+    if (sn_is_float(dtype)) return !isfinite(f[k]) || isfinite(sn_round_to(dtype, f[k]));
+    return i && sn_wrap_to(dtype, i[k]) == i[k];
+}
+
+sn_status sn_graph_input_default(sn_module *m, uint32_t input, const double *f, const int64_t *i, uint64_t n) {
+    sn_graph_input *in = &m->graph.inputs.at[input];
+    sn_dtype dtype = sn_node_get(m, in->node)->type.dtype;
+    bool is_float = sn_is_float(dtype);
+    SN_TRY(check_default(m, in, n));
+    for (uint64_t k = 0; k < n; k++)
+        if (!fits_default(dtype, f, i, k))
+            return sn_fail(m->env, SN_ERROR_ARGUMENT, "input %s: element %llu of its default is not a value of %s",
+                           in->name, (unsigned long long)k, sn_dtypes[dtype].name);
+    double *floats = is_float ? SN_NEWN(&m->arena, double, n) : NULL;
+    int64_t *ints = is_float ? NULL : SN_NEWN(&m->arena, int64_t, n);
+    for (uint64_t k = 0; k < n; k++) {
+        if (floats) floats[k] = sn_round_to(dtype, f[k]);
+        else ints[k] = i[k];
+    }
+    in->otherwise = (sn_graph_default){floats, ints, n};
+    return SN_OK;
 }
 
 /* ---- interning ---- */

@@ -124,6 +124,8 @@ sn_ix sn_graph_input_size(sn_module *m, uint32_t input);
 void sn_graph_init(sn_module *m, const char *name);
 /* strides NULL: contiguous. offset: none = 0. */
 sn_nd sn_graph_input_new(sn_module *m, const char *name, const sn_type *type, const sn_ix *strides, sn_ix offset);
+/* What an input is in runs that leave it out: one element for all, or as many as it has, of floats at f, else at i; copied. */
+sn_status sn_graph_input_default(sn_module *m, uint32_t input, const double *f, const int64_t *i, uint64_t n);
 /* The general constructor: checks operands and attributes against ops.def, infers the type, interns. */
 sn_nd sn_graph_node(sn_module *m, sn_op op, const sn_nd *in, uint32_t n_in, const sn_attr *attrs, uint32_t n_attrs);
 sn_status sn_graph_output_new(sn_module *m, const char *name, sn_nd node, int writes_input);
@@ -217,6 +219,8 @@ typedef struct sn_array {
 } sn_array;
 
 /* inputs[k] belongs to graph input k (already in logical, contiguous order). outputs[k] is allocated in the arena. */
+/* The elements of an input that has a default, all of them, in the arena. */
+sn_status sn_graph_default_array(sn_array *out, sn_module *m, uint32_t input, sn_arena *arena);
 sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs, sn_arena *arena);
 /* One node: its results go to all[x], those of its operands are there already. */
 sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena);

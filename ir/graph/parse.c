@@ -76,6 +76,49 @@ static sn_status parse_type(sn_type *out, parser *p) {
     return parse_shape(out->shape, &out->rank, p);
 }
 
+/* ---- literal elements ---- */
+
+/* Literal elements are kept as float and as integer until the dtype is known: as the int64 of the same bits. */
+typedef struct literals {
+    SN_VEC(double) f;
+    SN_VEC(int64_t) i;
+    bool integers;
+} literals;
+
+static sn_status parse_literal(parser *p, literals *l) {
+    sn_lex *lx = p->lx;
+    bool minus = sn_lex_is(lx, "-");
+    double f;
+    int64_t i = 0;
+    if (minus) SN_TRY(sn_lex_next(lx));
+    if (lx->tok == SN_TOK_INT) {
+        i = (int64_t)(minus ? 0 - lx->integer : lx->integer);
+        if (minus && lx->integer > (uint64_t)INT64_MAX + 1) l->integers = false;
+        if (minus && i < p->least) p->least = i;
+        if (!minus && i < 0) p->beyond = true;
+    } else {
+        l->integers = false;
+    }
+    if (sn_lex_is(lx, "-")) return sn_lex_fail(lx, "expected a number, found '-'");
+    SN_TRY(sn_lex_number(&f, lx));
+    SN_PUSH(&p->m->arena, &l->f, minus ? -f : f);
+    SN_PUSH(&p->m->arena, &l->i, i);
+    return SN_OK;
+}
+
+static sn_status parse_literals(literals *l, parser *p) {
+    *l = (literals){.integers = true};
+    bool more;
+    SN_TRY(sn_lex_expect(p->lx, "["));
+    SN_TRY(sn_lex_accept(&more, p->lx, "]"));
+    if (more) return SN_OK;
+    do {
+        SN_TRY(parse_literal(p, l));
+        SN_TRY(sn_lex_accept(&more, p->lx, ","));
+    } while (more);
+    return sn_lex_expect(p->lx, "]");
+}
+
 /* ---- inputs ---- */
 
 static sn_status define(parser *p, const char *name, sn_nd node, int line, int col) {
@@ -93,22 +136,40 @@ static sn_status parse_strides(sn_ix *out, parser *p, uint32_t rank) {
     return sn_fail(p->m->env, SN_ERROR_SYNTAX, "%s:%d:%d: %u strides for %u axes", p->lx->name, line, col, n, rank);
 }
 
+/* Integers above INT64_MAX are of u64 alone, which has none below 0. */
+static sn_status parse_default(literals *l, parser *p, const sn_type *type) {
+    p->least = 0;
+    p->beyond = false;
+    SN_TRY(parse_literals(l, p));
+    bool is_u64 = type->dtype == SN_U64;
+    if (is_u64 ? p->least < 0 : p->beyond) l->integers = false;
+    p->least = 0;
+    p->beyond = false;
+    return SN_OK;
+}
+
 static sn_status parse_input(parser *p) {
     sn_lex *lx = p->lx;
     int line = lx->tok_line, col = lx->tok_col;
     sn_ix stride[SN_MAX_RANK], offset = {0};
-    bool has_strides, has_offset;
+    bool has_strides, has_offset, has_default;
     char *name;
     sn_type type;
+    literals l = {0};
     SN_TRY(sn_lex_value(&name, lx, &p->m->arena));
     SN_TRY(sn_lex_expect(lx, ":"));
     SN_TRY(parse_type(&type, p));
+    SN_TRY(sn_lex_accept(&has_default, lx, "="));
+    if (has_default) SN_TRY(parse_default(&l, p, &type));
     SN_TRY(sn_lex_accept_name(&has_strides, lx, "strides"));
     if (has_strides) SN_TRY(parse_strides(stride, p, type.rank));
     SN_TRY(sn_lex_accept_name(&has_offset, lx, "offset"));
     if (has_offset) SN_TRY(parse_ix(&offset, p));
     sn_nd x = sn_graph_input_new(p->m, name, &type, has_strides ? stride : NULL, offset);
     if (x.i == 0) return fail_at(p, line, col);
+    const int64_t *ints = l.integers ? l.i.at : NULL;
+    if (has_default && sn_graph_input_default(p->m, p->m->graph.inputs.n - 1, l.f.at, ints, l.f.n) != SN_OK)
+        return fail_at(p, line, col);
     sn_names_put(&p->inputs, name, p->m->graph.inputs.n);
     return define(p, name, x, line, col);
 }
@@ -211,46 +272,9 @@ static sn_status build_operands(sn_nd **out, parser *p, sn_op op, const operand_
 
 /* ---- attributes ---- */
 
-/* Literal elements are kept as float and as integer until the dtype is known: as the int64 of the same bits. */
-typedef struct literals {
-    SN_VEC(double) f;
-    SN_VEC(int64_t) i;
-    bool integers;
-} literals;
-
-static sn_status parse_literal(parser *p, literals *l) {
-    sn_lex *lx = p->lx;
-    bool minus = sn_lex_is(lx, "-");
-    double f;
-    int64_t i = 0;
-    if (minus) SN_TRY(sn_lex_next(lx));
-    if (lx->tok == SN_TOK_INT) {
-        i = (int64_t)(minus ? 0 - lx->integer : lx->integer);
-        if (minus && lx->integer > (uint64_t)INT64_MAX + 1) l->integers = false;
-        if (minus && i < p->least) p->least = i;
-        if (!minus && i < 0) p->beyond = true;
-    } else {
-        l->integers = false;
-    }
-    if (sn_lex_is(lx, "-")) return sn_lex_fail(lx, "expected a number, found '-'");
-    SN_TRY(sn_lex_number(&f, lx));
-    SN_PUSH(&p->m->arena, &l->f, minus ? -f : f);
-    SN_PUSH(&p->m->arena, &l->i, i);
-    return SN_OK;
-}
-
 static sn_status parse_numbers(sn_attr *out, parser *p) {
-    literals l = {.integers = true};
-    bool more;
-    SN_TRY(sn_lex_expect(p->lx, "["));
-    SN_TRY(sn_lex_accept(&more, p->lx, "]"));
-    if (!more) {
-        do {
-            SN_TRY(parse_literal(p, &l));
-            SN_TRY(sn_lex_accept(&more, p->lx, ","));
-        } while (more);
-        SN_TRY(sn_lex_expect(p->lx, "]"));
-    }
+    literals l;
+    SN_TRY(parse_literals(&l, p));
     out->numbers.f = l.f.at;
     out->numbers.i = l.integers ? l.i.at : NULL;
     out->numbers.n = l.f.n;

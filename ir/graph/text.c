@@ -61,14 +61,13 @@ char *sn_ix_text(sn_module *m, sn_ix e) {
 
 /* ---- attributes ---- */
 
-static void put_numbers(sn_text *t, sn_dtype dtype, const sn_attr *a, uint64_t limit) {
-    uint64_t n = a->numbers.n;
+static void put_numbers(sn_text *t, sn_dtype dtype, const double *f, const int64_t *at, uint64_t n, uint64_t limit) {
     sn_text_put(t, "[");
     for (uint64_t i = 0; i < n && i < limit; i++) {
         if (i) sn_text_put(t, ", ");
-        if (a->numbers.f) sn_text_double(t, a->numbers.f[i]);
-        else if (dtype == SN_U64) sn_text_printf(t, "%llu", (unsigned long long)a->numbers.i[i]);
-        else sn_text_printf(t, "%lld", (long long)a->numbers.i[i]);
+        if (f) sn_text_double(t, f[i]);
+        else if (dtype == SN_U64) sn_text_printf(t, "%llu", (unsigned long long)at[i]);
+        else sn_text_printf(t, "%lld", (long long)at[i]);
     }
     sn_text_put(t, n > limit ? ", ...]" : "]");
 }
@@ -90,7 +89,7 @@ static void put_attr(sn_text *t, const sn_module *m, const sn_node_rec *n, uint3
     case SN_KIND_DTYPE: sn_text_put(t, sn_dtypes[a->i].name); break;
     case SN_KIND_INTS: put_ints(t, a); break;
     case SN_KIND_SHAPE: sn_shape_put(t, m, a->shape.at, a->shape.n); break;
-    case SN_KIND_NUMBERS: put_numbers(t, n->type.dtype, a, limit); break;
+    case SN_KIND_NUMBERS: put_numbers(t, n->type.dtype, a->numbers.f, a->numbers.i, a->numbers.n, limit); break;
     case SN_KIND_STRING: sn_text_quoted(t, a->text); break;
     case SN_KIND_WORD: sn_text_put(t, sn_attrs[a->id].words[a->i]); break;
     }
@@ -142,9 +141,12 @@ static void printer_end(printer *p) { sn_arena_free(&p->arena); }
 
 static void put_input(printer *p, const sn_graph_input *in) {
     const sn_type *type = &sn_node_get(p->m, in->node)->type;
+    const sn_graph_default *d = &in->otherwise;
     int64_t offset;
     sn_text_printf(p->t, "%%%s: ", in->name);
     sn_type_put(p->t, p->m, type);
+    if (d->n) sn_text_put(p->t, " = ");
+    if (d->n) put_numbers(p->t, type->dtype, d->f, d->i, d->n, UINT64_MAX);
     if (in->contiguous) return;
     sn_text_put(p->t, " strides ");
     sn_shape_put(p->t, p->m, in->stride, type->rank);

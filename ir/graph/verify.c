@@ -7,7 +7,7 @@
  *   G3   attributes are those that ops.def lists, valid, sorted by id and in canonical form
  *   G4   the stored type and number of results are the inferred ones
  *   G5   sizes are expressions over symbols: no axes, no values
- *   G6   input nodes and the list of inputs name each other; input names are unique
+ *   G6   input nodes and the list of inputs name each other; input names are unique; a default has one element or as many as its input, which is contiguous
  *   G7   there is an output; every output is an existing tensor; output names are unique
  *   G8   `writes` names an input of the same type that no other output writes
  *   G9   equal nodes are one node
@@ -165,7 +165,13 @@ static sn_status check_input(const verifier *v, sn_names *names, uint32_t i) {
     if (!sn_is_plain_name(in->name)) return broken(v, 6, "input %u has no valid name", i);
     if (sn_names_get(names, in->name)) return broken(v, 6, "two inputs are named %s", in->name);
     sn_names_put(names, in->name, 1);
-    SN_TRY(check_sizes(v, in->name, in->stride, sn_node_get(v->m, in->node)->type.rank));
+    const sn_type *type = &sn_node_get(v->m, in->node)->type;
+    const sn_graph_default *d = &in->otherwise;
+    int64_t numel = 1;
+    bool all = d->n <= 1 || (sn_ix_is_const(v->m, sn_type_numel(v->m, type), &numel) && (uint64_t)numel == d->n);
+    if (d->n && (!in->contiguous || !all || (sn_is_float(type->dtype) ? !d->f : !d->i)))
+        return broken(v, 6, "the default of input %s does not fit it", in->name);
+    SN_TRY(check_sizes(v, in->name, in->stride, type->rank));
     return check_sizes(v, in->name, &in->offset, 1);
 }
 

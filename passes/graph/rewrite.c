@@ -13,6 +13,7 @@ static sn_status copy_inputs(sn_module *m, const sn_graph_ir *old, sn_nd *map) {
         const sn_type *type = &node_of(old, in->node.i)->type;
         map[in->node.i] = sn_graph_input_new(m, in->name, type, in->stride, in->offset);
         if (!map[in->node.i].i) return m->env->status;
+        m->graph.inputs.at[k].otherwise = in->otherwise;
     }
     return SN_OK;
 }

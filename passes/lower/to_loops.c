@@ -559,6 +559,10 @@ static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     combined c = {.size = sn_type_numel(m, &n->type)};
     int64_t number;
     sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, lw, x);
+    if (comb == SN_N_COMBS) {
+        sn_fail(m->env, SN_ERROR_UNSUPPORTED, "%s: has to be decomposed before to-loops", sn_ops[n->op].name);
+        return;
+    }
     sn_lower_begin(lw);
     sn_ix index[SN_MAX_RANK] = {{0}}, parts = sn_ix_const(m, number);
     open_loops(lw, x, index);

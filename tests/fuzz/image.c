@@ -51,7 +51,7 @@ static void use(sn_env *env, const sn_image *image) {
     for (uint32_t i = 0; i < image->n_parts; i++) {
         sn_loaded loaded;
         if (!may_load(&image->parts[i])) continue;
-        if (sn_image_load(&loaded, env, image, &image->parts[i], NULL, 0, NULL, 1) != SN_OK) refused(env);
+        if (sn_image_load(&loaded, env, image, &image->parts[i], NULL, 0, NULL, 1, NULL) != SN_OK) refused(env);
         sn_loaded_free(&loaded);
         sn_env_clear(env);
     }

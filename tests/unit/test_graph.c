@@ -748,6 +748,9 @@ Test(graph, verifier_g6_inputs) {
     m = verified();
     m->graph.inputs.at[1].name = "x";
     expect_broken(m, "G6: two inputs are named x");
+    m = verified();
+    m->graph.inputs.at[0].otherwise = (sn_graph_default){.f = (const double[3]){1, 2, 3}, .n = 3};
+    expect_broken(m, "G6: the default of input x does not fit it");
 }
 
 Test(graph, verifier_g7_outputs) {

@@ -174,7 +174,7 @@ Test(image, refused) {
     expect_refused(&f, bytes, 20, "the image is cut off: 20 bytes");
     for (size_t n = 80; n < size; n += 97) expect_refused(&f, bytes, n, "the image is cut off: it has");
     bytes[8]++;
-    expect_refused(&f, bytes, size, "the image has version 3 of the format; this Sinter reads version 2");
+    expect_refused(&f, bytes, size, "the image has version 4 of the format; this Sinter reads version 3");
     bytes[8]--;
     bytes[12]++;
     expect_refused(&f, bytes, size, "the image was made on a machine of the other byte order");
@@ -352,7 +352,7 @@ Test(image, on_a_device) {
     cr_assert_eq(sn_image_choose(&part, &env, image, cu), SN_OK, "%s", env.message);
     cr_expect_str_eq(part->target, "sm_90");
     cr_expect_str_eq(part->kernels[0].launch.cubin, "cubin");
-    cr_assert_eq(sn_image_load(&loaded, &env, image, part, NULL, 0, cu, 1), SN_OK, "%s", env.message);
+    cr_assert_eq(sn_image_load(&loaded, &env, image, part, NULL, 0, cu, 1, NULL), SN_OK, "%s", env.message);
     cr_assert_eq(sn_prog_state_new(&st, loaded.prog, &env, cu), SN_OK);
     _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
     cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);

@@ -313,3 +313,34 @@ Test(misuse, a_weight_without_elements_at_an_odd_address) {
     cr_assert_eq(sn_compile(&p, g, &o), SN_OK, "%s", sn_error(ctx));
     sn_program_destroy(p);
 }
+
+/* ---- ports of a graph, by number ---- */
+
+Test(misuse, a_graph_tells_of_its_ports) {
+    static const char text[] = "graph @g(%x: f32[N, 3], %t: f16[4, 2] strides [1, 4] offset 8, %s: f64[] = [2], %n: i64[2]) {\n"
+                               "  %y = neg %x\n  %m = add %n, 1\n  return y = %y, m = %m writes %n\n}\n";
+    sn_context *ctx;
+    sn_graph *g;
+    sn_port p;
+    cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+    cr_assert_eq(sn_graph_from_text(&g, ctx, "g", text, strlen(text)), SN_OK, "%s", sn_error(ctx));
+    int64_t n = sn_dim(g, "N");
+    cr_assert_eq(sn_graph_input_port(&p, g, 0), SN_OK);
+    cr_expect(!strcmp(p.name, "x") && p.dtype == SN_F32 && p.rank == 2 && p.shape[0] == n && p.shape[1] == 3);
+    cr_expect(p.strides[0] == 3 && p.strides[1] == 1 && p.offset == 0 && p.writes == -1 && !p.optional && p.align == 4);
+    cr_assert_eq(sn_graph_input_port(&p, g, 1), SN_OK);
+    cr_expect(!strcmp(p.name, "t") && p.dtype == SN_F16 && p.strides[0] == 1 && p.strides[1] == 4 && p.offset == 8);
+    cr_assert_eq(sn_graph_input_port(&p, g, 2), SN_OK);
+    cr_expect(p.optional && p.rank == 0);
+    cr_assert_eq(sn_graph_output_port(&p, g, 0), SN_OK);
+    cr_expect(!strcmp(p.name, "y") && p.shape[0] == n && p.writes == -1);
+    cr_assert_eq(sn_graph_output_port(&p, g, 1), SN_OK);
+    cr_expect(!strcmp(p.name, "m") && p.dtype == SN_I64 && p.writes == 3);
+    cr_expect_eq(sn_graph_input_port(&p, g, 4), SN_ERROR_ARGUMENT);
+    cr_expect_str_eq(sn_error(ctx), "input 4: the graph has 4");
+    cr_expect_eq(sn_graph_output_port(&p, g, 2), SN_ERROR_ARGUMENT);
+    cr_expect_str_eq(sn_error(ctx), "output 2: the graph has 2");
+    cr_expect_eq(sn_graph_output_port(&p, NULL, 0), SN_ERROR_ARGUMENT);
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}

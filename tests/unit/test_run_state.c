@@ -460,3 +460,136 @@ Test(run_state, a_run_from_a_callback_is_refused) {
     sn_program_destroy(p);
     sn_context_destroy(ctx);
 }
+
+/* ---- runs that are started and waited for ---- */
+
+static const float *want_of(const crowd *c, int number) { return c->wants + (size_t)number * c->n; }
+
+/* All at once, from one thread, again and again. */
+Test(run_state, several_runs_are_under_way_at_once) {
+    enum { STATES = 4 };
+    sn_context *ctx = new_context();
+    crowd c = {.p = compile(ctx, mixed, "host", "generated"), .n = N};
+    static float in[STATES][N], out[STATES][N];
+    sn_run_state *st[STATES];
+    sn_tensor *x[STATES], *y[STATES];
+    find_wants(&c, ctx);
+    for (int k = 0; k < STATES; k++) {
+        cr_assert_eq(sn_run_state_create(&st[k], c.p), SN_OK);
+        fill(in[k], N, k);
+        x[k] = wrap(ctx, c.p, in[k]);
+        y[k] = wrap(ctx, c.p, out[k]);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(out, 0, sizeof out);
+        for (int k = 0; k < STATES; k++)
+            cr_assert_eq(sn_run_start(st[k], &x[k], &y[k], NULL), SN_OK, "%s", sn_run_state_error(st[k]));
+        for (int k = STATES; k-- > 0;) cr_assert_eq(sn_run_wait(st[k]), SN_OK, "%s", sn_run_state_error(st[k]));
+        for (int k = 0; k < STATES; k++) cr_assert_eq(memcmp(out[k], want_of(&c, k), sizeof out[k]), 0);
+    }
+    for (int k = 0; k < STATES; k++) {
+        cr_expect_eq(sn_run_wait(st[k]), SN_OK); /* nothing is under way */
+        sn_run_state_destroy(st[k]);
+        sn_tensor_destroy(x[k]);
+        sn_tensor_destroy(y[k]);
+    }
+    sn_program_destroy(c.p);
+    sn_context_destroy(ctx);
+    free(c.wants);
+}
+
+Test(run_state, a_started_run_says_what_went_wrong) {
+    sn_context *ctx = new_context();
+    sn_program *p = compile(ctx, mixed, NULL, NULL);
+    static float in[N], out[N];
+    sn_tensor *x = wrap(ctx, p, in), *y = wrap(ctx, p, out);
+    sn_run_state *st;
+    cr_assert_eq(sn_run_state_create(&st, p), SN_OK);
+    cr_expect_eq(sn_run_wait(st), SN_OK); /* of a state that has not run */
+    cr_expect_eq(sn_run_start(st, NULL, &y, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_str_eq(sn_run_state_error(st), "input x: no tensor given");
+    cr_expect_eq(sn_run_wait(st), SN_ERROR_ARGUMENT);
+    cr_expect_str_eq(sn_run_state_error(st), "input x: no tensor given");
+    cr_assert_eq(sn_run_start(st, &x, &y, NULL), SN_OK, "%s", sn_run_state_error(st));
+    cr_expect_eq(sn_run_start(st, &x, &y, NULL), SN_ERROR_ARGUMENT); /* one at a time */
+    cr_expect_eq(sn_run_with(st, &x, &y, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_str_empty(sn_run_state_error(st));
+    cr_expect_eq(sn_run_state_status(st), SN_OK);
+    cr_expect_eq(sn_run_wait(st), SN_OK, "%s", sn_run_state_error(st));
+    cr_expect_eq(sn_run_with(st, &x, &y, NULL), SN_OK, "%s", sn_run_state_error(st));
+    cr_expect_eq(sn_run_start(NULL, &x, &y, NULL), SN_ERROR_ARGUMENT);
+    cr_expect_eq(sn_run_wait(NULL), SN_ERROR_ARGUMENT);
+    sn_run_state_destroy(st);
+    sn_tensor_destroy(x);
+    sn_tensor_destroy(y);
+    sn_program_destroy(p);
+    sn_context_destroy(ctx);
+}
+
+/* Tensor objects and lists may go; destroying the state waits. */
+Test(run_state, a_run_under_way_ends_before_its_state) {
+    sn_context *ctx = new_context();
+    crowd c = {.p = compile(ctx, mixed, "host", "interpreted"), .n = N};
+    static float in[N], out[N];
+    find_wants(&c, ctx);
+    fill(in, N, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        sn_tensor *x = wrap(ctx, c.p, in), *y = wrap(ctx, c.p, out);
+        sn_run_state *st;
+        memset(out, 0, sizeof out);
+        cr_assert_eq(sn_run_state_create(&st, c.p), SN_OK);
+        cr_assert_eq(sn_run_start(st, &x, &y, NULL), SN_OK, "%s", sn_run_state_error(st));
+        sn_tensor_destroy(x);
+        sn_tensor_destroy(y);
+        sn_run_state_destroy(st);
+        cr_assert_eq(memcmp(out, want_of(&c, 2), sizeof out), 0);
+    }
+    sn_program_destroy(c.p);
+    sn_context_destroy(ctx);
+    free(c.wants);
+}
+
+/* ---- one program, very often ---- */
+
+enum { MANY = 1000 };
+
+static const char small[] =
+    "graph @f(%x: f32[24, 96]) {\n  %e = exp %x\n  %y = softmax %e axis=1\n  return y = %y\n}\n";
+
+static void *run_many(void *user) {
+    member *m = user;
+    float in[N], out[N];
+    sn_context *ctx;
+    sn_run_state *st;
+    sn_tensor *x, *y;
+    if (sn_context_create(&ctx, NULL) || sn_run_state_create(&st, m->c->p)) return FAIL(m, "no state");
+    fill(in, N, m->number);
+    if (sn_tensor_wrap(&x, ctx, SN_CPU, in, SN_F32, SN_LIST(ROWS, COLUMNS), NULL, 0) ||
+        sn_tensor_wrap(&y, ctx, SN_CPU, out, SN_F32, SN_LIST(ROWS, COLUMNS), NULL, 0))
+        return FAIL(m, "%s", sn_error(ctx));
+    for (int round = 0; round < MANY; round++) {
+        memset(out, 0, sizeof out);
+        if (sn_run_with(st, &x, &y, NULL)) return FAIL(m, "round %d: %s", round, sn_run_state_error(st));
+        if (memcmp(out, want_of(m->c, m->number), sizeof out)) return FAIL(m, "round %d: other bits", round);
+    }
+    sn_tensor_destroy(x);
+    sn_tensor_destroy(y);
+    sn_run_state_destroy(st);
+    sn_context_destroy(ctx);
+    return NULL;
+}
+
+static void a_thousand_each(const char *schedule) {
+    sn_context *ctx = new_context();
+    crowd c = {.p = compile(ctx, small, schedule, "generated"), .n = N};
+    member members[THREADS];
+    find_wants(&c, ctx);
+    start(members, &c, run_many);
+    join(members);
+    sn_program_destroy(c.p);
+    sn_context_destroy(ctx);
+    free(c.wants);
+}
+
+Test(run_state, eight_threads_run_a_program_a_thousand_times_each) { a_thousand_each("host"); }
+Test(run_state, also_one_that_keeps_memory_between_runs) { a_thousand_each("gpu"); }

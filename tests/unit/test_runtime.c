@@ -283,6 +283,29 @@ Test(program, times_runs_on_the_cpu) {
     sn_module_free(m);
 }
 
+/* A copy counts as an event; the events of a run follow each other. */
+Test(program, profiles_runs_on_the_cpu) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, NULL, chain_host, 2, NULL, 1, NULL), SN_OK);
+    sn_prog_state *st = new_state(p);
+    sn_arena arena;
+    sn_arena_init(&arena, &env);
+    _Alignas(16) float x[4] = {0}, y[4];
+    sn_prog_profile_run run;
+    cr_assert_eq(sn_prog_profile(&run, 3, st, (void *[]){x}, (void *[]){y}, NULL, &arena), SN_OK, "%s", env.message);
+    cr_expect_eq(run.n, sn_prog_launches(p));
+    for (uint32_t i = 0; i + 1 < run.n; i++)
+        cr_expect_float_eq(run.at[i].start_us + run.at[i].us, run.at[i + 1].start_us, 1e-6);
+    cr_assert_eq(y[0], 12); /* a warm-up and three runs, 3 more each */
+    sn_arena_free(&arena);
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    sn_module_free(m);
+}
+
 static void refused_at_run(void *x, void *y, const char *message) {
     sn_env env;
     sn_env_init(&env);
@@ -371,6 +394,35 @@ Test(program, interpreter_on_a_device) {
     cr_assert(us[0] == 500 && us[1] == 500);
     cr_assert_eq(fake.resets, 2, "lines of the run before are kept");
     cr_assert_eq(fake.depth, 0);
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    sn_module_free(m);
+    sn_cuda_close(cu);
+    cr_assert_eq(fake.used, 0);
+    cr_assert_eq(env.bytes_now, 0);
+}
+
+/* Events of the device, in the stream of the run; all of them are given back, and so is what keeps it busy. */
+Test(program, profiles_runs_on_a_device) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_prog *p;
+    cr_assert_eq(sn_prog_load(&p, m, cu, chain_gpu, 2, NULL, 2, NULL), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
+    sn_arena arena;
+    sn_arena_init(&arena, &env);
+    _Alignas(16) float x[4] = {0, 1, 2, 3}, y[4] = {0};
+    sn_prog_profile_run run;
+    fake.milliseconds = 0.5f; /* between the first event and any other */
+    cr_assert_eq(sn_prog_profile(&run, 2, st, (void *[]){x}, (void *[]){y}, NULL, &arena), SN_OK, "%s", env.message);
+    cr_assert(run.n == sn_prog_launches(p) && run.us == 500, "%u events, %g us", run.n, run.us);
+    cr_assert(run.at[0].us == 500 && run.at[1].us == 0 && run.at[1].start_us == 500, "%g, %g from %g", run.at[0].us,
+              run.at[1].us, run.at[1].start_us);
+    cr_assert(run.at[0].kernel == 0 && run.at[1].kernel == 1);
+    cr_assert_eq(fake.launches, 6);
+    cr_assert(fake.depth == 0 && fake.open == 0, "%d contexts, %d objects left", fake.depth, fake.open);
+    sn_arena_free(&arena);
     sn_prog_state_free(st);
     sn_prog_free(p);
     sn_module_free(m);

@@ -48,6 +48,7 @@ typedef struct world {
     sn_tensor *made_tensor;
     sn_weights *made_weights;
     sn_tune_report *made_report;
+    sn_profile *made_profile;
     char *made_text;
     DLManagedTensorVersioned *made_managed;
     DLManagedTensor *made_managed_old;
@@ -264,6 +265,8 @@ KIND(RUN_STATE, p) { PICK({GOOD, P(w->state)}, {OBJECT, P(NULL)}); }
 KIND(TENSOR, p) { PICK({GOOD, P(w->t)}, {OBJECT, P(NULL)}, {ANY, P(w->foreign_t)}); }
 KIND(WEIGHTS, p) { PICK({GOOD, P(w->weights)}, {OBJECT, P(NULL)}); }
 
+static const sn_profile_options one_profiled = {.struct_size = sizeof one_profiled, .runs = 1};
+
 /* What the call destroys is made for it. */
 KIND(NEW_CONTEXT, p) {
     *out = (choice){k ? ANY : GOOD, P(k ? NULL : new_context())};
@@ -291,6 +294,12 @@ KIND(NEW_REPORT, p) {
     *out = (choice){k ? ANY : GOOD, P(report)};
     return 2;
 }
+KIND(NEW_PROFILE, p) {
+    sn_profile *profile = NULL;
+    if (k == 0) sn_run_profiled(&profile, w->p, &w->t, &w->u, NULL, &one_profiled);
+    *out = (choice){k ? ANY : GOOD, P(profile)};
+    return 2;
+}
 KIND(NEW_TENSOR, p) {
     *out = (choice){k ? ANY : GOOD, P(k ? NULL : new_tensor(w->ctx))};
     return 2;
@@ -315,6 +324,7 @@ KIND(MADE_CONTEXT, p) { PICK({GOOD, P(&w->made_context)}, {OBJECT, P(NULL)}); }
 KIND(MADE_GRAPH, p) { PICK({GOOD, P(&w->made_graph)}, {NIL, P(NULL)}); }
 KIND(MADE_PROGRAM, p) { PICK({GOOD, P(&w->made_program)}, {NIL, P(NULL)}); }
 KIND(MADE_REPORT, p) { PICK({GOOD, P(&w->made_report)}, {NIL, P(NULL)}); }
+KIND(MADE_PROFILE, p) { PICK({GOOD, P(&w->made_profile)}, {NIL, P(NULL)}); }
 KIND(MADE_RUN_STATE, p) { PICK({GOOD, P(&w->made_state)}, {OBJECT, P(NULL)}); }
 KIND(MADE_TENSOR, p) { PICK({GOOD, P(&w->made_tensor)}, {NIL, P(NULL)}); }
 KIND(MADE_WEIGHTS, p) { PICK({GOOD, P(&w->made_weights)}, {NIL, P(NULL)}); }
@@ -401,6 +411,7 @@ KIND(COUNT, i) {
     PICK({GOOD, {.i = 1}}, {ANY, {.i = 0}}, {ANY, {.i = -1}}, {ANY, {.i = INT64_MAX}}, {ANY, {.i = INT64_MIN}},
          {ANY, {.i = (int64_t)1 << 62}}, {BAD, {.i = w->dim}}, {BAD, {.i = w->foreign_dim}});
 }
+KIND(GRAPH_INDEX, u) { PICK({GOOD, {.u = 0}}, {BAD, {.u = 1000}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}}); }
 KIND(INDEX, u) { PICK({GOOD, {.u = 0}}, {BAD, {.u = 1}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}}); }
 KIND(RUNS, u) { PICK({GOOD, {.u = 2}}, {ANY, {.u = 0}}, {BAD, {.u = UINT_MAX}}, {BAD, {.u = INT_MAX}}); }
 KIND(FLUSH, n) {
@@ -592,6 +603,7 @@ OPTIONS_KIND(LOAD_OPTIONS, sn_load_options, {0}, {.device = ""}, {.device = "cud
              {.n_constants = 1}, {.constants = &any_value, .n_constants = UINT_MAX})
 OPTIONS_KIND(WATCH_OPTIONS, sn_watch_options, {.stop_at = "infinity"}, {.stop_at = ""}, {.kernels = "k0,"},
              {.stop_at = "nan", .kernels = "nothing"})
+OPTIONS_KIND(PROFILE_OPTIONS, sn_profile_options, {.runs = 1}, {.runs = UINT_MAX})
 OPTIONS_KIND(IMPORT_OPTIONS, sn_import_options, {0}, {.n_dims = 1}, {.n_values = 1}, {.n_texts = 1},
              {.dims = &one_dim, .n_dims = UINT_MAX}, {.values = &any_value, .n_values = UINT_MAX},
              {.texts = &any_text, .n_texts = UINT_MAX}, {.dims = &nameless_dim, .n_dims = 1},
@@ -701,6 +713,8 @@ static void clean(world *w) {
     sn_program_destroy(w->made_program);
     sn_weights_close(w->made_weights);
     sn_tune_report_destroy(w->made_report);
+    sn_profile_destroy(w->made_profile);
+    if (w->asks_state) sn_run_wait(w->state);
     sn_free(w->ctx, w->made_text);
     sn_graph_destroy(w->made_graph);
     sn_context_destroy(w->made_context);
@@ -712,6 +726,7 @@ static void clean(world *w) {
     w->made_program = NULL;
     w->made_weights = NULL;
     w->made_report = NULL;
+    w->made_profile = NULL;
     w->made_text = NULL;
     w->made_graph = w->g = NULL;
     w->made_context = NULL;
@@ -725,7 +740,7 @@ static unsigned choices(world *w, const row *r, unsigned k) {
 static void judge(const world *w, const row *r, unsigned k, unsigned pick, verdict verdict) {
     const char *said = w->asks_state ? sn_run_state_error(w->state) : sn_error(w->ctx);
     const void *made[] = {w->made_graph,   w->made_program, w->made_tensor, w->made_text,
-                          w->made_weights, w->made_state,   w->made_report};
+                          w->made_weights, w->made_state,   w->made_report, w->made_profile};
     if (verdict < BAD) return;
     cr_expect(w->refused, "%s: argument %u, value %u: not refused", r->name, k + 1, pick);
     for (size_t j = 0; j < SN_COUNT(made); j++)
