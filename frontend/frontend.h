@@ -308,6 +308,18 @@ sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *program
                       sn_arena *arena);
 /* The same image as C source: FOLDER/NAME.c and FOLDER/NAME.h, by the name of the graph (image_c.c). */
 sn_status sn_programs_emit_c(sn_context *ctx, unsigned n, sn_program *const *programs, const char *folder);
+/* PTX that names an architecture with a suffix (sm_90a) is for that one alone. */
+bool sn_ptx_is_for_one(const char *ptx);
+/* A program that was compiled here as what C source is made from (freestanding.c): its kernels, without cubins, and where they run. */
+sn_status sn_program_source(sn_source *out, sn_program *p, sn_arena *arena);
+/* A graph, compiled, as C source that needs no library: FOLDER/NAME.h and NAME.c, and NAME.bin with the constants where these are
+ * large, or are wanted there. */
+typedef struct sn_source_options {
+    bool without_weights; /* whoever creates the program gives them */
+    bool in_file;         /* constants in NAME.bin, whatever their size */
+} sn_source_options;
+sn_status sn_graph_emit_c(sn_graph *g, const sn_compile_options *options, const char *folder,
+                          const sn_source_options *how);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */
 sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage);
 

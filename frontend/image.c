@@ -149,8 +149,7 @@ static sn_status save_formals(saving *s, sn_image_kernel *to, const sn_kern_rec 
     return SN_OK;
 }
 
-/* PTX that names an architecture with a suffix (sm_90a) is for that one alone. */
-static bool is_for_one(const char *ptx) {
+bool sn_ptx_is_for_one(const char *ptx) {
     const char *target = ptx ? strstr(ptx, ".target sm_") : NULL;
     if (!target) return false;
     target += strlen(".target sm_");
@@ -170,7 +169,7 @@ static sn_status save_kernel(saving *s, uint32_t i, const sn_rt_kernel *launch) 
     sn_sched_print(&schedule, &k->sched);
     to->schedule = sn_strndup(s->arena, schedule.s ? schedule.s : "", schedule.n);
     sn_text_free(&schedule);
-    s->part->only |= is_for_one(launch->ptx);
+    s->part->only |= sn_ptx_is_for_one(launch->ptx);
     return save_formals(s, to, k);
 }
 

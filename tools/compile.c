@@ -10,6 +10,8 @@ static const char help[] =
     "usage: sinter compile [options] FILE|- -o IMAGE|--emit-c DIR\n"
     "  -o IMAGE          the file to write: sinter run IMAGE, sn_program_load, sn_rt_load\n"
     "  --emit-c DIR      DIR/NAME.c and DIR/NAME.h, by the graph's name: builds against libsinter-rt\n"
+    "  --freestanding    ... and without it: one target, which needs libcuda alone, or the C library (host)\n"
+    "  --constants-file  ... with constants in DIR/NAME.bin, as those of more than 1 MiB are anyway\n"
     "  --without-weights IMAGE has no elements of weights: sinter run IMAGE --weights=FILE\n"
     "  --target=A,B      host, sm_75 .. sm_121, sm_90a: one file for all of them (host)\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
@@ -27,6 +29,8 @@ typedef struct compile_args {
     char *targets;
     tool_dims dims;
     sn_compile_options o;
+    sn_source_options source;
+    bool freestanding;
     sn_program *programs[TOOL_MAX_LIST];
     unsigned n;
     bool show_help;
@@ -35,6 +39,8 @@ typedef struct compile_args {
 static int parse(compile_args *a, int argc, char **argv) {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
                                             {"emit-c", required_argument, NULL, 'c'},
+                                            {"freestanding", no_argument, NULL, 'f'},
+                                            {"constants-file", no_argument, NULL, 'b'},
                                             {"without-weights", no_argument, NULL, 'w'},
                                             TOOL_TARGET,
                                             TOOL_DIM,
@@ -52,7 +58,9 @@ static int parse(compile_args *a, int argc, char **argv) {
         switch (c) {
         case 'o': a->out = optarg; break;
         case 'c': a->c_folder = optarg; break;
-        case 'w': a->save.without_weights = true; break;
+        case 'f': a->freestanding = true; break;
+        case 'b': a->source.in_file = true; break;
+        case 'w': a->save.without_weights = a->source.without_weights = true; break;
         case TOOL_OPTION_TARGET: a->targets = optarg; break;
         case 'h': a->show_help = true; return TOOL_OK;
         default:
@@ -61,6 +69,9 @@ static int parse(compile_args *a, int argc, char **argv) {
     }
     if (argc - optind != 1) return tool_misuse("compile: one FILE is wanted, %d given", argc - optind);
     if (!a->out && !a->c_folder) return tool_misuse("compile: -o IMAGE or --emit-c DIR is missing");
+    if (a->freestanding && (a->out || !a->c_folder || (a->targets && strchr(a->targets, ','))))
+        return tool_misuse("compile: --freestanding wants --emit-c DIR, one target, and no -o");
+    if (a->source.in_file && !a->freestanding) return tool_misuse("compile: --constants-file is for --freestanding");
     a->path = argv[optind];
     return TOOL_OK;
 }
@@ -88,9 +99,14 @@ int tool_compile(sn_context *ctx, int argc, char **argv) {
     a.o.n_dims = tool_is_onnx(a.path) ? 0 : a.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;
     sn_status status = tool_load(&g, ctx, a.path, &a.dims, NULL);
-    if (status == SN_OK) status = compile_all(&a, ctx, g);
+    if (status == SN_OK && a.freestanding) {
+        a.o.target = a.targets ? a.targets : "host";
+        status = sn_graph_emit_c(g, &a.o, a.c_folder, &a.source);
+    } else if (status == SN_OK) {
+        status = compile_all(&a, ctx, g);
+    }
     if (status == SN_OK && a.out) status = sn_programs_save(ctx, a.n, a.programs, a.out, &a.save);
-    if (status == SN_OK && a.c_folder) status = sn_programs_emit_c(ctx, a.n, a.programs, a.c_folder);
+    if (status == SN_OK && a.c_folder && !a.freestanding) status = sn_programs_emit_c(ctx, a.n, a.programs, a.c_folder);
     if (status != SN_OK) code = tool_fail(ctx);
     for (unsigned i = 0; i < a.n; i++) sn_program_destroy(a.programs[i]);
     sn_graph_destroy(g);

@@ -1,0 +1,121 @@
+"""Compile graphs to C source without a library, build it with each compiler, and run it: the bits of the interpreter and of the wrapper?
+
+    python3 source.py SINTER FOLDER GRAPH...
+
+Each graph twice: constants in the C source, and in a file beside. A compiler that is not here is left out; gcc has to be.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from image import CODES, output, write_npy
+
+FLAGS = ["-O1", "-Wall", "-Wextra", "-Werror"]
+COMPILERS = [("gcc", "-std=c11"), ("clang", "-std=c11"), ("g++", "-std=c++11", "-x", "c++"), ("gcc", "-std=c11", "-fopenmp", "-fPIE", "-pie")]
+
+
+class Port:
+    def __init__(self, kind, name, dtype, shape, rest):
+        self.kind, self.name, self.dtype = kind, name, dtype
+        self.shape = [int(s) for s in shape.split(", ") if s]
+        self.bytes = CODES[dtype][1]
+        for size in self.shape:
+            self.bytes *= size
+        writes = re.search(r"writes (\d+)", rest)
+        self.writes = int(writes.group(1)) if writes else -1
+
+
+def ports_of(sinter, graph, image):
+    output(sinter, "compile", graph, "-o", image)
+    found = re.findall(r"^  (input|output) \d+ (\S+): (\w+)\[(.*?)\](.*)$", output(sinter, "image", "show", image), re.M)
+    return [Port(*groups) for groups in found]
+
+
+def elements_of(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    return data[10 + data[8] + 256 * data[9] :]
+
+
+def main_text(name, inputs, outputs, constants):
+    """A program that reads inputs from raw files, runs twice where nothing is written in place, and writes outputs as raw files."""
+    given = [f'"{constants}"'] if constants else []
+    places = [f"in[{k}]" for k in range(len(inputs))] + [f"out[{k}]" for k, port in enumerate(outputs) if port.writes < 0]
+    runs = 1 if any(port.writes >= 0 for port in outputs) else 2
+    call = f"{name}_run(m, {', '.join(places)})"
+    lines = [f'#include "{name}.h"', "#include <stdio.h>", "#include <stdlib.h>", "int main(int argc, char **argv) {",
+             f"    char *in[{len(inputs) + 1}], *out[{len(outputs) + 1}];", f"    struct {name} *m;", "    (void)argc;"]
+    for k, port in enumerate(inputs):
+        lines += [f"    in[{k}] = (char *)aligned_alloc(256, {port.bytes // 256 * 256 + 256});", f'    FILE *f{k} = fopen(argv[{k + 1}], "rb");',
+                  f"    if (!f{k} || fread(in[{k}], 1, {port.bytes}, f{k}) != {port.bytes}) return 2;", f"    fclose(f{k});"]
+    for k, port in enumerate(outputs):
+        lines += [f"    out[{k}] = (char *)aligned_alloc(256, {port.bytes // 256 * 256 + 256});"]
+    lines += [f"    int failed = {name}_create({', '.join(['&m'] + given)});", f"    for (int i = 0; i < {runs} && !failed; i++) failed = {call};",
+              f'    if (failed) return puts({name}_error(m)), {name}_destroy(m), 1;']
+    for k, port in enumerate(outputs):
+        place = f"in[{port.writes}]" if port.writes >= 0 else f"out[{k}]"
+        lines += [f'    FILE *g{k} = fopen(argv[{len(inputs) + k + 1}], "wb");',
+                  f"    if (!g{k} || fwrite({place}, 1, {port.bytes}, g{k}) != {port.bytes} || fclose(g{k})) return 3;"]
+    lines += [f"    {name}_destroy(m);"] + [f"    free(in[{k}]);" for k in range(len(inputs))]
+    lines += [f"    free(out[{k}]);" for k in range(len(outputs))] + ["    return 0;", "}", ""]
+    return "\n".join(lines)
+
+
+def build(folder, name, compiler):
+    program = os.path.join(folder, "program")
+    sources = [os.path.join(folder, f) for f in ("main.c", f"{name}.c")]
+    output(*compiler, *FLAGS, *sources, "-o", program, "-lm")
+    return program
+
+
+def check(sinter, folder, graph):
+    ports = ports_of(sinter, graph, os.path.join(folder, "image.snb"))
+    inputs = [port for port in ports if port.kind == "input"]
+    outputs = [port for port in ports if port.kind == "output"]
+    given = []
+    for port in inputs:
+        write_npy(os.path.join(folder, f"in-{port.name}.npy"), port.dtype, port.shape)
+        with open(os.path.join(folder, f"in-{port.name}.raw"), "wb") as file:
+            file.write(elements_of(os.path.join(folder, f"in-{port.name}.npy")))
+        given += ["--input", f"{port.name}={os.path.join(folder, f'in-{port.name}.npy')}"]
+    wants = []
+    for wrapper in ("generated", "interpreter"):
+        wants.append(os.path.join(folder, wrapper))
+        os.makedirs(wants[-1], exist_ok=True)
+        output(sinter, "run", graph, "--device=cpu", f"--wrapper={wrapper}", "--output-dir", wants[-1], *given)
+    for how in ([], ["--constants-file"]):
+        source = os.path.join(folder, "source")
+        shutil.rmtree(source, ignore_errors=True)
+        output(sinter, "compile", graph, "--freestanding", "--emit-c", source, *how)
+        name = next(f for f in os.listdir(source) if f.endswith(".h"))[:-2]
+        with open(os.path.join(source, "main.c"), "w", encoding="utf-8") as file:
+            file.write(main_text(name, inputs, outputs, os.path.join(source, f"{name}.bin") if how else None))
+        for compiler in COMPILERS if not how else COMPILERS[:1]:
+            if not shutil.which(compiler[0]) and compiler[0] != "gcc":
+                continue
+            program = build(source, name, compiler)
+            output(program, *[os.path.join(folder, f"in-{port.name}.raw") for port in inputs],
+                   *[os.path.join(folder, f"out-{port.name}.raw") for port in outputs])
+            for port in outputs:
+                with open(os.path.join(folder, f"out-{port.name}.raw"), "rb") as file:
+                    got = file.read()
+                for want in wants:
+                    if got != elements_of(os.path.join(want, f"{port.name}.npy")):
+                        sys.exit(f"{graph}: {port.name}: the C source ({' '.join(compiler)}) and {want} differ")
+    libraries = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    foreign = [line for line in libraries.split("\n") if line.strip() and not re.search(r"vdso|libc\.|libm\.|ld-linux", line)]
+    if foreign:
+        sys.exit(f"{graph}: it needs {foreign}")
+
+
+def main():
+    sinter, folder, *graphs = sys.argv[1:]
+    for graph in graphs:
+        check(sinter, folder, graph)
+    print(f"{len(graphs)} graphs: equal")
+
+
+main()
