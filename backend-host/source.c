@@ -534,7 +534,7 @@ static void put_port(writer *w, sn_buf_scope scope, uint32_t io) {
     sn_text_printf(w->t, " *   %s: ", w->buf_name[buf]);
     sn_source_shape(w, b);
     sn_text_printf(w->t, ", %lld bytes at a multiple of %u", (long long)elements * sn_dtype_bytes(b->dtype),
-                   b->align > 1 ? b->align : 1);
+                   sn_source_align(b));
     if (scope == SN_BUF_INPUT) put_strides(w, io);
     if (scope == SN_BUF_INPUT && sn_source_is_written(w, io)) sn_text_put(w->t, "; the run writes it");
     sn_text_put(w->t, "\n");

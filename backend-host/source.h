@@ -19,7 +19,7 @@ typedef struct sn_source_writer {
 
 /* The prepare part and runs as functions (wrapper_c.c). */
 sn_status sn_source_steps(sn_source_writer *w);
-/* const float[2, 3] .. of a graph input or output, by its number; the buffer that stands for it, 0: none does. */
+/* Of a graph input or output, by its number: the buffer that stands for it, 0: none does. */
 uint32_t sn_source_io_buffer(const sn_source_writer *w, sn_buf_scope scope, uint32_t io);
 uint32_t sn_source_io_count(const sn_source_writer *w, sn_buf_scope scope);
 /* Does an output write that input? */
@@ -28,6 +28,10 @@ bool sn_source_is_written(const sn_source_writer *w, uint32_t input);
 int sn_source_writes(const sn_source_writer *w, uint32_t output);
 /* int f_run(struct f *self, ...) : parameters are numbered, or named like the buffers. */
 void sn_source_run_signature(sn_source_writer *w, bool named);
+/* Bytes that its storage starts at a multiple of. */
+static inline uint32_t sn_source_align(const sn_buf_rec *b) {
+    return b->align > sn_dtype_bytes(b->dtype) ? b->align : sn_dtype_bytes(b->dtype);
+}
 /* "f32[2, 3]" */
 void sn_source_shape(sn_source_writer *w, const sn_buf_rec *b);
 /* Text of a user inside a comment: it can end neither the comment nor the line, nor seem to open another one. */

@@ -75,12 +75,11 @@ static void put_ios(writer *w) {
 
 /* ---- steps ---- */
 
-static void put_check(writer *w, sn_buf buf) {
+static void put_check(writer *w, sn_buf buf, const char *name) {
     const sn_buf_rec *b = sn_buf_get(w->m, buf);
-    const char *name = w->buf_name[buf.i];
     int64_t elements = 0;
     bool has_some = sn_ix_is_const(w->m, b->size, &elements) && elements;
-    sn_text_printf(w->t, "    if (check(self, %s, %d, %u, ", name, has_some, b->align > 1 ? b->align : 1);
+    sn_text_printf(w->t, "    if (check(self, %s, %d, %u, ", name, has_some, sn_source_align(b));
     sn_text_quoted(w->t, sn_strf(&w->scratch, "%s %s", b->scope == SN_BUF_INPUT ? "input" : "output", b->name));
     sn_text_put(w->t, ")) return 1; /* ");
     sn_source_shape(w, b);
@@ -138,7 +137,7 @@ static sn_status put_copy(writer *w, const sn_step *s) {
 
 static sn_status put_step(writer *w, const sn_step *s) {
     switch (s->kind) {
-    case SN_STEP_CHECK: put_check(w, s->buf); return SN_OK;
+    case SN_STEP_CHECK: put_check(w, s->buf, w->buf_name[s->buf.i]); return SN_OK;
     case SN_STEP_ALLOC: return put_alloc(w, s);
     case SN_STEP_REUSE:
         if (w->needed[s->buf.i])
@@ -200,11 +199,27 @@ static void put_addresses(writer *w, const char *list, const char *one, sn_buf_s
     sn_text_put(w->t, count ? "};\n" : "NULL};\n");
 }
 
+static bool is_checked(const writer *w, uint32_t buf) {
+    for (uint32_t i = 0; i < w->m->wrap.steps.n; i++)
+        if (w->m->wrap.steps.at[i].kind == SN_STEP_CHECK && w->m->wrap.steps.at[i].buf.i == buf) return true;
+    return false;
+}
+
+/* Steps check what kernels count on, which is less than what a caller gets wrong. */
+static void put_output_checks(writer *w) {
+    for (uint32_t io = 0, n = sn_source_io_count(w, SN_BUF_OUTPUT); io < n; io++) {
+        uint32_t buf = sn_source_io_buffer(w, SN_BUF_OUTPUT, io);
+        if (buf && sn_source_writes(w, io) < 0 && !is_checked(w, buf))
+            put_check(w, (sn_buf){buf}, sn_strf(&w->scratch, "outputs[%u]", io));
+    }
+}
+
 static void put_run(writer *w) {
     sn_source_run_signature(w, false);
     sn_text_put(w->t, " {\n");
     put_addresses(w, "inputs", "input", SN_BUF_INPUT);
     put_addresses(w, "outputs", "output", SN_BUF_OUTPUT);
+    put_output_checks(w);
     sn_text_put(w->t, "    if (enter(self)) return 1;\n");
     sn_text_printf(w->t, "    int result = run_steps(self, inputs, outputs, %s);\n    leave();\n    return result;\n}\n",
                    w->s->codes ? "(queue)stream" : "NULL");

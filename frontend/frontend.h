@@ -85,6 +85,7 @@ typedef struct sn_metric_settings {
 /* Options of sn_compile after reading (options.c). */
 typedef struct sn_settings {
     bool want_cuda, must_cuda; /* try CUDA; fail without it */
+    bool on_device;            /* the caller has named the device, which then runs code for `target`, too */
     unsigned ordinal;
     const char *target; /* NULL: that of the device */
     bool gpu_schedule;  /* CPU: kernels scheduled for a GPU */

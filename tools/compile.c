@@ -13,7 +13,8 @@ static const char help[] =
     "  --freestanding    ... and without it: one target, which needs libcuda alone, or the C library (host)\n"
     "  --constants-file  ... with constants in DIR/NAME.bin, as those of more than 1 MiB are anyway\n"
     "  --without-weights IMAGE has no elements of weights: sinter run IMAGE --weights=FILE\n"
-    "  --target=A,B      host, sm_75 .. sm_121, sm_90a: one file for all of them (host)\n"
+    "  --target=A,B      host, sm_75 .. sm_121, sm_90a, with figures sm_90a:units=114:l2=52428800; device: the CUDA\n"
+    "                    device here, by its own figures: one file for all of them (host)\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
     "  --threads N       CPU threads\n"
     "  --choices=A,B     what products and convolutions may become (see run)\n"
@@ -83,7 +84,9 @@ static sn_status compile_all(compile_args *a, sn_context *ctx, sn_graph *g) {
         next = strchr(name, ',');
         if (next) *next++ = 0;
         if (a->n == TOOL_MAX_LIST) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "--target: at most %d", TOOL_MAX_LIST);
-        a->o.target = name;
+        bool here = !strcmp(name, "device");
+        a->o.target = here ? NULL : name;
+        a->o.device = here ? "cuda" : NULL;
         SN_TRY(sn_compile(&a->programs[a->n], g, &a->o));
         a->n++;
     }
@@ -100,7 +103,9 @@ int tool_compile(sn_context *ctx, int argc, char **argv) {
     sn_graph *g = NULL;
     sn_status status = tool_load(&g, ctx, a.path, &a.dims, NULL);
     if (status == SN_OK && a.freestanding) {
-        a.o.target = a.targets ? a.targets : "host";
+        bool here = a.targets && !strcmp(a.targets, "device");
+        a.o.target = here ? NULL : a.targets ? a.targets : "host";
+        if (here) a.o.device = "cuda";
         status = sn_graph_emit_c(g, &a.o, a.c_folder, &a.source);
     } else if (status == SN_OK) {
         status = compile_all(&a, ctx, g);

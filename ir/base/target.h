@@ -8,7 +8,7 @@
 
 typedef struct sn_target {
     bool is_gpu;
-    char name[32];         /* "sm_90", "host" */
+    char name[96];         /* "sm_90", "host"; with the figures that differ from its row: "sm_90a:units=114:l2=52428800" */
     uint32_t sm;           /* GPU: compute capability, 90 for 9.0 */
     bool specific;         /* GPU: kernels may use what this architecture alone has (sm_90a) */
     uint32_t units;        /* multiprocessors, or CPU threads */

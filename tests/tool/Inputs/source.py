@@ -1,8 +1,9 @@
 """Compile graphs to C source without a library, build it with each compiler, and run it: the bits of the interpreter and of the wrapper?
 
-    python3 source.py SINTER FOLDER GRAPH...
+    python3 source.py SINTER BUILD FOLDER GRAPH...
 
-Each graph twice: constants in the C source, and in a file beside. A compiler that is not here is left out; gcc has to be.
+Each graph twice: constants in the C source, and in a file beside. A compiler that is not here is left out; gcc has to be. For a GPU the
+source is built against the driver of tests/fake_cuda, whose log has to be that of libsinter-rt with an image of the graph.
 """
 
 import os
@@ -28,8 +29,8 @@ class Port:
         self.writes = int(writes.group(1)) if writes else -1
 
 
-def ports_of(sinter, graph, image):
-    output(sinter, "compile", graph, "-o", image)
+def ports_of(sinter, graph, image, target="host"):
+    output(sinter, "compile", graph, f"--target={target}", "-o", image)
     found = re.findall(r"^  (input|output) \d+ (\S+): (\w+)\[(.*?)\](.*)$", output(sinter, "image", "show", image), re.M)
     return [Port(*groups) for groups in found]
 
@@ -40,11 +41,13 @@ def elements_of(path):
     return data[10 + data[8] + 256 * data[9] :]
 
 
-def main_text(name, inputs, outputs, constants):
+def main_text(name, inputs, outputs, constants, cuda=False):
     """A program that reads inputs from raw files, runs twice where nothing is written in place, and writes outputs as raw files."""
     given = [f'"{constants}"'] if constants else []
     places = [f"in[{k}]" for k in range(len(inputs))] + [f"out[{k}]" for k, port in enumerate(outputs) if port.writes < 0]
-    runs = 1 if any(port.writes >= 0 for port in outputs) else 2
+    given = ["0"] * cuda + given
+    places += ["NULL"] * cuda
+    runs = 1 if cuda or any(port.writes >= 0 for port in outputs) else 2
     call = f"{name}_run(m, {', '.join(places)})"
     lines = [f'#include "{name}.h"', "#include <stdio.h>", "#include <stdlib.h>", "int main(int argc, char **argv) {",
              f"    char *in[{len(inputs) + 1}], *out[{len(outputs) + 1}];", f"    struct {name} *m;", "    (void)argc;"]
@@ -64,41 +67,78 @@ def main_text(name, inputs, outputs, constants):
     return "\n".join(lines)
 
 
-def build(folder, name, compiler):
+def build(folder, name, compiler, *libraries):
     program = os.path.join(folder, "program")
     sources = [os.path.join(folder, f) for f in ("main.c", f"{name}.c")]
-    output(*compiler, *FLAGS, *sources, "-o", program, "-lm")
+    output(*compiler, *FLAGS, *sources, "-o", program, *libraries)
     return program
 
 
-def check(sinter, folder, graph):
-    ports = ports_of(sinter, graph, os.path.join(folder, "image.snb"))
-    inputs = [port for port in ports if port.kind == "input"]
-    outputs = [port for port in ports if port.kind == "output"]
-    given = []
+def write_inputs(folder, inputs):
     for port in inputs:
         write_npy(os.path.join(folder, f"in-{port.name}.npy"), port.dtype, port.shape)
         with open(os.path.join(folder, f"in-{port.name}.raw"), "wb") as file:
             file.write(elements_of(os.path.join(folder, f"in-{port.name}.npy")))
-        given += ["--input", f"{port.name}={os.path.join(folder, f'in-{port.name}.npy')}"]
+
+
+def emit(sinter, folder, graph, inputs, outputs, target, *how):
+    """The source and a main beside it, in a folder of their own; the name of the program."""
+    source = os.path.join(folder, "source")
+    shutil.rmtree(source, ignore_errors=True)
+    output(sinter, "compile", graph, "--freestanding", f"--target={target}", "--emit-c", source, *how)
+    name = next(f for f in os.listdir(source) if f.endswith(".h"))[:-2]
+    constants = os.path.join(source, f"{name}.bin")
+    with open(os.path.join(source, "main.c"), "w", encoding="utf-8") as file:
+        file.write(main_text(name, inputs, outputs, constants if os.path.exists(constants) else None, target != "host"))
+    return source, name
+
+
+def run(program, folder, inputs, outputs, env=None):
+    files = [os.path.join(folder, f"in-{port.name}.raw") for port in inputs] + [os.path.join(folder, f"out-{port.name}.raw") for port in outputs]
+    done = subprocess.run([program, *files], capture_output=True, text=True, env=env, check=False)
+    if done.returncode:
+        sys.exit(f"{program}: {done.returncode} {done.stdout}{done.stderr}")
+
+
+def check_launches(sinter, build_folder, folder, graph, target):
+    fake = os.path.join(build_folder, "tests", "fake_cuda")
+    image = os.path.join(folder, "image.snb")
+    ports = ports_of(sinter, graph, image, target)
+    inputs, outputs = ([port for port in ports if port.kind == kind] for kind in ("input", "output"))
+    write_inputs(folder, inputs)
+    logs = [os.path.join(folder, f"{who}.log") for who in ("rt", "source")]
+    env = dict(os.environ, LD_LIBRARY_PATH=os.pathsep.join([fake, os.environ.get("LD_LIBRARY_PATH", "")]))
+    for log in logs:
+        if os.path.exists(log):
+            os.remove(log)
+    given = [f"in:{port.name}={os.path.join(folder, f'in-{port.name}.npy')}" for port in inputs]
+    rt_run = os.path.join(build_folder, "tests", "rt-run")
+    subprocess.run([rt_run, "--cuda", image, *given], env=dict(env, FAKE_CUDA_LOG=logs[0]), check=True)
+    source, name = emit(sinter, folder, graph, inputs, outputs, target)
+    program = build(source, name, ("gcc", "-std=c11"), f"-L{fake}", "-lcuda")
+    run(program, folder, inputs, outputs, dict(env, FAKE_CUDA_LOG=logs[1]))
+    texts = [open(log, encoding="utf-8").read() for log in logs]
+    if texts[0] != texts[1] or not texts[0]:
+        sys.exit(f"{graph} for {target}: launches differ\n{texts[0]}\n{texts[1]}")
+
+
+def check(sinter, folder, graph):
+    ports = ports_of(sinter, graph, os.path.join(folder, "image.snb"))
+    inputs, outputs = ([port for port in ports if port.kind == kind] for kind in ("input", "output"))
+    write_inputs(folder, inputs)
+    given = [word for port in inputs for word in ("--input", f"{port.name}={os.path.join(folder, f'in-{port.name}.npy')}")]
     wants = []
     for wrapper in ("generated", "interpreter"):
         wants.append(os.path.join(folder, wrapper))
         os.makedirs(wants[-1], exist_ok=True)
         output(sinter, "run", graph, "--device=cpu", f"--wrapper={wrapper}", "--output-dir", wants[-1], *given)
     for how in ([], ["--constants-file"]):
-        source = os.path.join(folder, "source")
-        shutil.rmtree(source, ignore_errors=True)
-        output(sinter, "compile", graph, "--freestanding", "--emit-c", source, *how)
-        name = next(f for f in os.listdir(source) if f.endswith(".h"))[:-2]
-        with open(os.path.join(source, "main.c"), "w", encoding="utf-8") as file:
-            file.write(main_text(name, inputs, outputs, os.path.join(source, f"{name}.bin") if how else None))
+        source, name = emit(sinter, folder, graph, inputs, outputs, "host", *how)
         for compiler in COMPILERS if not how else COMPILERS[:1]:
             if not shutil.which(compiler[0]) and compiler[0] != "gcc":
                 continue
-            program = build(source, name, compiler)
-            output(program, *[os.path.join(folder, f"in-{port.name}.raw") for port in inputs],
-                   *[os.path.join(folder, f"out-{port.name}.raw") for port in outputs])
+            program = build(source, name, compiler, "-lm")
+            run(program, folder, inputs, outputs)
             for port in outputs:
                 with open(os.path.join(folder, f"out-{port.name}.raw"), "rb") as file:
                     got = file.read()
@@ -112,9 +152,11 @@ def check(sinter, folder, graph):
 
 
 def main():
-    sinter, folder, *graphs = sys.argv[1:]
+    sinter, build_folder, folder, *graphs = sys.argv[1:]
     for graph in graphs:
         check(sinter, folder, graph)
+        for target in ("sm_90a", "sm_80"):
+            check_launches(sinter, build_folder, folder, graph, target)
     print(f"{len(graphs)} graphs: equal")
 
 
