@@ -388,6 +388,7 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     SN_TRY(sn_image_read(&image, &ctx->env, &p->arena, path, p->file));
     p->image = image;
     SN_TRY(choose(p, o->device, o->ordinal));
+    SN_TRY(sn_image_verify(&ctx->env, image, p->part, o->threads));
     SN_TRY(give(p, o->constants, o->n_constants));
     p->threads = o->threads;
     snprintf(p->target.name, sizeof p->target.name, "%s", p->part->target);

@@ -46,6 +46,7 @@ static void assemble_rest(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_po
 static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool, sn_cache *cache,
                                  sn_arena *scratch) {
     sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
+    bool any = false;
     for (uint32_t i = 0; i < n; i++) {
         jobs[i].left_out = true;
         if (kernels[i].library) continue;
@@ -53,8 +54,9 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
         jobs[i].left_out = kernels[i].whole || kernels[i].cubin;
         jobs[i].cubin = (void *)(uintptr_t)kernels[i].cubin;
         sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
+        any |= !jobs[i].left_out;
     }
-    sn_assembler *as = sn_assembler_open(cu->env);
+    sn_assembler *as = any ? sn_assembler_open(cu->env) : NULL; /* it is large: a program with all its cubins is not kept waiting */
     if (!as) return jobs;
     assemble_rest(as, jobs, n, pool, cache, scratch);
     sn_assembler_close(as);

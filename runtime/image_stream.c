@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+static const uint32_t NO_PART = UINT32_MAX;
+
 struct sn_image_stream {
     sn_env *env;
     sn_arena *arena;
@@ -20,6 +22,8 @@ struct sn_image_stream {
     const char *fault; /* the first thing that is wrong, in the arena or static */
     SN_VEC(sn_image_blob) blobs;
     uint64_t next; /* where the next blob goes */
+    SN_VEC(sn_image_sum) sums;
+    uint32_t part; /* that is walked; NO_PART: constants are */
 };
 typedef sn_image_stream io;
 
@@ -156,8 +160,7 @@ static void get_blob(io *s, sn_image_bytes *b, uint64_t align, uint64_t offset, 
         return;
     }
     b->at = (const char *)s->file.at + offset;
-    sn_cache_key is = sn_cache_key_of(b->at, (size_t)b->size);
-    if (memcmp(&is, sum, sizeof is) != 0) fault(s, "a checksum of code or constants does not match: it was changed");
+    SN_PUSH(s->arena, &s->sums, ((sn_image_sum){*b, *sum, s->part}));
 }
 
 static void blob(io *s, sn_image_bytes *b, uint64_t align) {
@@ -411,9 +414,10 @@ static void walk(io *s, sn_image *image) {
     text(s, &image->maker);
     text(s, &image->name);
     LIST(s, image->consts, image->n_consts, LEAST_CONST);
+    s->part = NO_PART;
     for (uint32_t i = 0; i < image->n_consts; i++) walk_const(s, &image->consts[i]);
     LIST(s, image->parts, image->n_parts, LEAST_PART);
-    for (uint32_t i = 0; i < image->n_parts; i++) walk_part(s, &image->parts[i], image);
+    for (s->part = 0; s->part < image->n_parts; s->part++) walk_part(s, &image->parts[s->part], image);
     if (!s->to && s->at != s->end) fault(s, "it goes on behind its last field");
     if (!image->n_parts) fault(s, "it has no target");
 }
@@ -433,6 +437,9 @@ sn_status sn_image_get(sn_image **out, sn_env *env, sn_arena *arena, const char 
     s.end = s.at + fields.size;
     *out = SN_NEW(arena, sn_image);
     walk(&s, *out);
+    (*out)->file = sn_strdup(arena, name);
+    (*out)->sums = s.sums.at;
+    (*out)->n_sums = s.sums.n;
     if (!s.fault) return SN_OK;
     return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: %s", name, s.fault);
 }

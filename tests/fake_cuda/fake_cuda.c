@@ -84,6 +84,9 @@ static void *at(address p) { return (void *)(uintptr_t)p; }
 result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) { return (void)s, memcpy(at(to), from, n), 0; }
 result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s) { return (void)s, memcpy(to, at(from), n), 0; }
 result cuMemsetD8Async(address to, unsigned char byte, size_t n, void *s) { return (void)s, memset(at(to), byte, n), 0; }
+result cuMemsetD8_v2(address to, unsigned char byte, size_t n) { return memset(at(to), byte, n), 0; }
+result cuCtxSetCurrent(void *cx) { return cx == &context ? 0 : INVALID; }
+result cuCtxSynchronize(void) { return 0; }
 result cuStreamSynchronize(void *stream) { return (void)stream, 0; }
 
 /* ---- what is logged ---- */
