@@ -53,6 +53,7 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
         jobs[i] = (sn_assembly){.name = kernels[i].name, .ptx = kernels[i].ptx, .ptx_size = kernels[i].ptx_size};
         jobs[i].left_out = kernels[i].whole || kernels[i].cubin;
         jobs[i].cubin = (void *)(uintptr_t)kernels[i].cubin;
+        jobs[i].cubin_size = kernels[i].cubin_size;
         sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
         any |= !jobs[i].left_out;
     }

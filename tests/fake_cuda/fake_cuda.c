@@ -83,6 +83,8 @@ result cuMemGetInfo_v2(size_t *unused, size_t *total) { return *unused = *total 
 static void *at(address p) { return (void *)(uintptr_t)p; }
 result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) { return (void)s, memcpy(at(to), from, n), 0; }
 result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s) { return (void)s, memcpy(to, at(from), n), 0; }
+result cuMemcpyHtoD_v2(address to, const void *from, size_t n) { return memcpy(at(to), from, n), 0; }
+result cuMemcpyDtoH_v2(void *to, address from, size_t n) { return memcpy(to, at(from), n), 0; }
 result cuMemsetD8Async(address to, unsigned char byte, size_t n, void *s) { return (void)s, memset(at(to), byte, n), 0; }
 result cuMemsetD8_v2(address to, unsigned char byte, size_t n) { return memset(at(to), byte, n), 0; }
 result cuCtxSetCurrent(void *cx) { return cx == &context ? 0 : INVALID; }

@@ -1,6 +1,7 @@
 """Compile graphs to C source without a library, build it with each compiler, and run it: the bits of the interpreter and of the wrapper?
 
     python3 source.py SINTER BUILD FOLDER GRAPH...
+    python3 source.py --device SINTER BUILD FOLDER GRAPH...     on a CUDA device: the bits of `sinter run`
 
 Each graph twice: constants in the C source, and in a file beside. A compiler that is not here is left out; gcc has to be. For a GPU the
 source is built against the driver of tests/fake_cuda, whose log has to be that of libsinter-rt with an image of the graph.
@@ -49,13 +50,13 @@ def main_text(name, inputs, outputs, constants, cuda=False):
     places += ["NULL"] * cuda
     runs = 1 if cuda or any(port.writes >= 0 for port in outputs) else 2
     call = f"{name}_run(m, {', '.join(places)})"
-    lines = [f'#include "{name}.h"', "#include <stdio.h>", "#include <stdlib.h>", "int main(int argc, char **argv) {",
+    lines = [f'#include "{name}.h"', "#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", "int main(int argc, char **argv) {",
              f"    char *in[{len(inputs) + 1}], *out[{len(outputs) + 1}];", f"    struct {name} *m;", "    (void)argc;"]
     for k, port in enumerate(inputs):
         lines += [f"    in[{k}] = (char *)aligned_alloc(256, {port.bytes // 256 * 256 + 256});", f'    FILE *f{k} = fopen(argv[{k + 1}], "rb");',
                   f"    if (!f{k} || fread(in[{k}], 1, {port.bytes}, f{k}) != {port.bytes}) return 2;", f"    fclose(f{k});"]
     for k, port in enumerate(outputs):
-        lines += [f"    out[{k}] = (char *)aligned_alloc(256, {port.bytes // 256 * 256 + 256});"]
+        lines += [f"    out[{k}] = (char *)memset(aligned_alloc(256, {port.bytes // 256 * 256 + 256}), 0, {port.bytes});"]
     lines += [f"    int failed = {name}_create({', '.join(['&m'] + given)});", f"    for (int i = 0; i < {runs} && !failed; i++) failed = {call};",
               f'    if (failed) return puts({name}_error(m)), {name}_destroy(m), 1;']
     for k, port in enumerate(outputs):
@@ -65,6 +66,64 @@ def main_text(name, inputs, outputs, constants, cuda=False):
     lines += [f"    {name}_destroy(m);"] + [f"    free(in[{k}]);" for k in range(len(inputs))]
     lines += [f"    free(out[{k}]);" for k in range(len(outputs))] + ["    return 0;", "}", ""]
     return "\n".join(lines)
+
+
+DRIVER = """
+extern int cuInit(unsigned), cuDeviceGet(int *, int), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);
+extern int cuMemAlloc_v2(unsigned long long *, size_t), cuMemcpyHtoD_v2(unsigned long long, const void *, size_t);
+extern int cuMemcpyDtoH_v2(void *, unsigned long long, size_t);
+
+static char *upload(const void *from, size_t size) {
+    static void *context;
+    int device;
+    unsigned long long p = 0;
+    if (!context && (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device))) return NULL;
+    if (cuCtxSetCurrent(context) || cuMemAlloc_v2(&p, size + 1) || cuMemcpyHtoD_v2(p, from, size)) return NULL;
+    return (char *)p;
+}
+"""
+
+
+def on_device(text, inputs, outputs):
+    """The same main with memory of the device."""
+    before, after = text.split("    int failed = ", 1)
+    before = before.replace("int main(", DRIVER + "int main(", 1)
+    for what, ports in (("in", inputs), ("out", outputs)):
+        for k, port in enumerate(ports):
+            before += f"    char *host_{what}{k} = {what}[{k}];\n    if (!({what}[{k}] = upload({what}[{k}], {port.bytes}))) return 4;\n"
+    saved = "".join(f"    if (cuMemcpyDtoH_v2(host_{what}{k}, (unsigned long long){what}[{k}], {port.bytes})) return 5;\n    {what}[{k}] = host_{what}{k};\n"
+                    for what, ports in (("in", inputs), ("out", outputs)) for k, port in enumerate(ports))
+    head, tail = after.split(", 1;\n", 1)
+    return f"{before}    int failed = {head}, 1;\n{saved}{tail}"
+
+
+def check_device(sinter, folder, graph):
+    image = os.path.join(folder, "image.snb")
+    ports = ports_of(sinter, graph, image, "device")
+    inputs, outputs = ([port for port in ports if port.kind == kind] for kind in ("input", "output"))
+    write_inputs(folder, inputs)
+    given = [word for port in inputs for word in ("--input", f"{port.name}={os.path.join(folder, f'in-{port.name}.npy')}")]
+    wants = [os.path.join(folder, who) for who in ("run", "image")]
+    for want, what in zip(wants, (graph, image)):
+        os.makedirs(want, exist_ok=True)
+        output(sinter, "run", what, "--device=cuda", "--output-dir", want, *given)
+    source, name = emit(sinter, folder, graph, inputs, outputs, "device")
+    main = os.path.join(source, "main.c")
+    with open(main, encoding="utf-8") as file:
+        text = on_device(file.read(), inputs, outputs)
+    with open(main, "w", encoding="utf-8") as file:
+        file.write(text)
+    run(build(source, name, ("gcc", "-std=c11"), "-l:libcuda.so.1"), folder, inputs, outputs)
+    compare(folder, outputs, wants, f"{graph}: the C source on the device")
+
+
+def compare(folder, outputs, wants, what):
+    for port in outputs:
+        with open(os.path.join(folder, f"out-{port.name}.raw"), "rb") as file:
+            got = file.read()
+        for want in wants:
+            if got != elements_of(os.path.join(want, f"{port.name}.npy")):
+                sys.exit(f"{what} and {want} differ in {port.name}")
 
 
 def build(folder, name, compiler, *libraries):
@@ -139,12 +198,7 @@ def check(sinter, folder, graph):
                 continue
             program = build(source, name, compiler, "-lm")
             run(program, folder, inputs, outputs)
-            for port in outputs:
-                with open(os.path.join(folder, f"out-{port.name}.raw"), "rb") as file:
-                    got = file.read()
-                for want in wants:
-                    if got != elements_of(os.path.join(want, f"{port.name}.npy")):
-                        sys.exit(f"{graph}: {port.name}: the C source ({' '.join(compiler)}) and {want} differ")
+            compare(folder, outputs, wants, f"{graph}: the C source ({' '.join(compiler)})")
     libraries = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     foreign = [line for line in libraries.split("\n") if line.strip() and not re.search(r"vdso|libc\.|libm\.|ld-linux", line)]
     if foreign:
@@ -152,8 +206,12 @@ def check(sinter, folder, graph):
 
 
 def main():
-    sinter, build_folder, folder, *graphs = sys.argv[1:]
+    device = "--device" in sys.argv
+    sinter, build_folder, folder, *graphs = [word for word in sys.argv[1:] if word != "--device"]
     for graph in graphs:
+        if device:
+            check_device(sinter, folder, graph)
+            continue
         check(sinter, folder, graph)
         for target in ("sm_90a", "sm_80"):
             check_launches(sinter, build_folder, folder, graph, target)
