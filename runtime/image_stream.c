@@ -185,7 +185,7 @@ enum {
     LEAST_ARG = 12,
     LEAST_STEP = 24,
     LEAST_FORMAL = 20,
-    LEAST_KERNEL = 68,
+    LEAST_KERNEL = 72,
     LEAST_MAP = 40,
     LEAST_SLOT = 20,
     LEAST_PART = 100
@@ -324,6 +324,7 @@ static void walk_library(io *s, sn_library_call *c, uint32_t n_formals) {
 static void walk_launch(io *s, sn_rt_kernel *k) {
     uint64_t kept = k->kept_bytes;
     size(s, &k->grid);
+    u32(s, &k->alternative_of);
     u32(s, &k->block_x), u32(s, &k->block_y), u32(s, &k->cluster), u32(s, &k->shared_bytes);
     flag(s, &k->param_block);
     flag(s, &k->whole);
@@ -387,6 +388,18 @@ static void walk_ports(io *s, sn_image_part *p) {
     }
 }
 
+/* What runs in place of another one takes the same arguments. */
+static void check_alternatives(io *s, const sn_image_part *p) {
+    for (uint32_t i = 0; i < p->n_kernels && !s->fault; i++) {
+        uint32_t of = p->kernels[i].launch.alternative_of;
+        if (!of) continue;
+        if (of > p->n_kernels || p->kernels[of - 1].launch.alternative_of ||
+            p->kernels[of - 1].n_formals != p->kernels[i].n_formals || p->kernels[i].library ||
+            p->kernels[of - 1].library)
+            fault(s, "a kernel is the alternative of none");
+    }
+}
+
 static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
     text(s, &p->target), text(s, &p->machine), text(s, &p->cpu);
     u64(s, &p->features);
@@ -404,6 +417,7 @@ static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
         walk_kernel(s, &p->kernels[i], p);
         if (!p->sm && !p->kernels[i].library && p->kernels[i].entry >= p->code.size) fault(s, "a kernel has no code");
     }
+    check_alternatives(s, p);
     u32(s, &p->n_prepare);
     LIST(s, p->steps, p->n_steps, LEAST_STEP);
     for (uint32_t i = 0; i < p->n_steps; i++) walk_step(s, &p->steps[i], p);

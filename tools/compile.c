@@ -20,6 +20,8 @@ static const char help[] =
     "  --choices=A,B     what products and convolutions may become (see run)\n"
     "  --tune=MODE       off, records (default), on\n"
     "  --record-dir=DIR  the records\n"
+    "  --multi-kernel=W  kernels with several schedules: off (default), reductions, all; where no device has timed them,\n"
+    "                    all are in the image, and whoever loads it times them\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --verify=MODE     off, ends, each, paranoid\n"
     "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
@@ -50,6 +52,7 @@ static int parse(compile_args *a, int argc, char **argv) {
                                             TOOL_TUNE,
                                             TOOL_RECORD_DIR,
                                             TOOL_PRECISION,
+                                            TOOL_MULTI_KERNEL,
                                             TOOL_VERIFY,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
