@@ -27,10 +27,10 @@ static void mend(unsigned char *bytes, uint64_t size) {
     memcpy(bytes + SELF_SUM, &sum, sizeof sum);
 }
 
-/* What prepares would run code, and a library would be opened for every input. */
+/* What prepares, or is timed for a choice, would run code, and a library would be opened for every input. */
 static bool may_load(const sn_image_part *p) {
     for (uint32_t i = 0; i < p->n_kernels; i++)
-        if (p->kernels[i].library) return false;
+        if (p->kernels[i].library || p->kernels[i].launch.alternative_of) return false;
     return !p->sm && !p->n_prepare;
 }
 
