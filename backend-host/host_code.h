@@ -66,15 +66,15 @@ typedef struct sn_source_feature {
 
 /* Of whom the C source is: kernels of a GPU (codes) or of the CPU (host). */
 typedef struct sn_source {
-    const sn_gpu_code *codes;    /* by kernel; NULL: the CPU */
-    const sn_file_part *cubins;  /* by kernel, {0}: none, NULL: of no kernel */
-    uint32_t sm;                 /* GPU: compute capability that the code needs at least; */
-    bool only;                   /* no other one runs it */
-    const sn_host_image *host;   /* CPU */
-    const uint64_t *host_kept;   /* CPU: bytes of kept memory, by kernel */
+    const sn_gpu_code *codes;   /* by kernel; NULL: the CPU */
+    const sn_file_part *cubins; /* by kernel, {0}: none, NULL: of no kernel */
+    uint32_t sm;                /* GPU: compute capability that the code needs at least; */
+    bool only;                  /* no other one runs it */
+    const sn_host_image *host;  /* CPU */
+    const uint64_t *host_kept;  /* CPU: bytes of kept memory, by kernel */
     const sn_source_feature *features;
     uint32_t n_features;
-    bool weights_given;     /* whoever creates a program says where its weights are; else they are constants like others */
+    bool weights_given; /* whoever creates a program says where its weights are; else they are constants like others */
     bool constants_in_file; /* which is mapped; else they are in the C source */
 } sn_source;
 

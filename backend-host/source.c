@@ -42,13 +42,14 @@ static const char *identifier(writer *w, const char *prefix, const char *name) {
 /* The program's own name stands alone in `struct NAME`: a keyword, a name of the texts or a leading digit gets a prefix. */
 static const char *program_name(writer *w) {
     static const char *const taken[] = {
-        "auto",     "break",   "case",     "char",     "const",    "continue", "default", "do",       "double", "else",
-        "enum",     "extern",  "float",    "for",      "goto",     "if",       "inline",  "int",      "long",   "register",
-        "restrict", "return",  "short",    "signed",   "sizeof",   "static",   "struct",  "switch",   "typedef", "union",
-        "unsigned", "void",    "volatile", "while",    "class",    "delete",   "new",     "operator", "private", "this",
-        "template", "virtual", "linux",    "unix",     "kernel",   "constant", "map",     "feature",  "stat",   "queue",
-        "public",   "try",     "throw",    "catch",    "friend",   "bool",     "true",    "false",    "using",  "explicit",
-        "mutable",  "export",  "typename", "protected", "namespace", "and",    "or",      "not",      "xor",    "asm"};
+        "auto",      "break",     "case",     "char",     "const",    "continue", "default", "do",     "double",
+        "else",      "enum",      "extern",   "float",    "for",      "goto",     "if",      "inline", "int",
+        "long",      "register",  "restrict", "return",   "short",    "signed",   "sizeof",  "static", "struct",
+        "switch",    "typedef",   "union",    "unsigned", "void",     "volatile", "while",   "class",  "delete",
+        "new",       "operator",  "private",  "this",     "template", "virtual",  "linux",   "unix",   "kernel",
+        "constant",  "map",       "feature",  "stat",     "queue",    "public",   "try",     "throw",  "catch",
+        "friend",    "bool",      "true",     "false",    "using",    "explicit", "mutable", "export", "typename",
+        "protected", "namespace", "and",      "or",       "not",      "xor",      "asm"};
     const char *name = w->m->wrap.name && *w->m->wrap.name ? w->m->wrap.name : "program";
     for (size_t i = 0; i < SN_COUNT(taken); i++)
         if (strcmp(name, taken[i]) == 0) return identifier(w, "program_", name);
@@ -143,8 +144,7 @@ static const char *const_name(const writer *w, const sn_buf_rec *b) {
 
 static uint32_t count_consts(const writer *w, bool given) {
     uint32_t n = 0;
-    for (uint32_t i = 1; i < w->m->bufs.count; i++)
-        n += const_rec(w, i) && (!given || is_given(w, const_rec(w, i)));
+    for (uint32_t i = 1; i < w->m->bufs.count; i++) n += const_rec(w, i) && (!given || is_given(w, const_rec(w, i)));
     return n;
 }
 
@@ -354,7 +354,8 @@ static sn_status put_code(writer *w) {
     enum { CELL = 16, JUMP = 8 };
     const sn_host_image *h = w->s->host;
     uint64_t at = 0;
-    sn_text_printf(w->t, "__asm__(\n    \".pushsection .text\\n\"\n    \".balign 4096\\n\"\n    \"%s_code:\\n\"\n", w->name);
+    sn_text_printf(w->t, "__asm__(\n    \".pushsection .text\\n\"\n    \".balign 4096\\n\"\n    \"%s_code:\\n\"\n",
+                   w->name);
     for (const sn_host_slot *s; (s = slot_behind(h, at)); at = s->at - JUMP + CELL) {
         if (!s->import || !s->is_jump)
             return sn_fail(w->m->env, SN_ERROR_UNSUPPORTED, "C source cannot have this code: it has addresses in it");
@@ -456,7 +457,8 @@ static void put_sizes(writer *w, const room *r) {
     uint32_t maps_of_one = 0, args_of_one = 0, n_maps = 0;
     uint64_t prepared = r->constants, kept = prepared + r->prepared, own = kept + r->kept, workspace = own + r->own;
     for (uint32_t i = 0; i < w->m->kernels.n; i++) {
-        uint32_t maps = w->s->codes ? w->s->codes[i].n_maps : 0, args = sn_kern_get(w->m, w->m->kernels.at[i])->params.n;
+        uint32_t maps = w->s->codes ? w->s->codes[i].n_maps : 0,
+                 args = sn_kern_get(w->m, w->m->kernels.at[i])->params.n;
         n_maps += maps;
         if (maps > maps_of_one) maps_of_one = maps;
         if (args > args_of_one) args_of_one = args;
@@ -471,9 +473,14 @@ static void put_sizes(writer *w, const room *r) {
     const struct {
         const char *name;
         uint64_t value;
-    } sizes[] = {{"MEMORY", workspace + r->workspace}, {"ONCE", r->once},          {"PREPARED_AT", prepared},
-                 {"KEPT_AT", kept},                    {"KEPT", r->kept},          {"OWN_AT", own},
-                 {"WORKSPACE_AT", workspace},          {"FILE_SIZE", r->file}};
+    } sizes[] = {{"MEMORY", workspace + r->workspace},
+                 {"ONCE", r->once},
+                 {"PREPARED_AT", prepared},
+                 {"KEPT_AT", kept},
+                 {"KEPT", r->kept},
+                 {"OWN_AT", own},
+                 {"WORKSPACE_AT", workspace},
+                 {"FILE_SIZE", r->file}};
     for (size_t i = 0; i < SN_COUNT(sizes); i++)
         sn_text_printf(w->t, "MAYBE_UNUSED static const size_t %s = %llu;\n", sizes[i].name,
                        (unsigned long long)sizes[i].value);
@@ -492,8 +499,7 @@ void sn_source_run_signature(writer *w, bool named) {
     for (uint32_t io = 0, n = sn_source_io_count(w, SN_BUF_OUTPUT); io < n; io++) {
         uint32_t buf = sn_source_io_buffer(w, SN_BUF_OUTPUT, io);
         if (sn_source_writes(w, io) >= 0) continue;
-        sn_text_printf(w->t, ", void *%s",
-                       named && buf ? w->buf_name[buf] : sn_strf(&w->scratch, "output_%u", io));
+        sn_text_printf(w->t, ", void *%s", named && buf ? w->buf_name[buf] : sn_strf(&w->scratch, "output_%u", io));
     }
     sn_text_put(w->t, w->s->codes ? ", void *stream)" : ")");
 }
@@ -569,10 +575,8 @@ static void put_create_signature(writer *w) {
 
 static void put_how_to_build(writer *w) {
     const char *n = w->name;
-    if (w->s->codes)
-        sn_text_printf(w->t, " *     cc -O2 main.c %s.c -lcuda\n", n);
-    else
-        sn_text_printf(w->t, " *     cc -O2 main.c %s.c -lm            (with -fopenmp: on all processors)\n", n);
+    if (w->s->codes) sn_text_printf(w->t, " *     cc -O2 main.c %s.c -lcuda\n", n);
+    else sn_text_printf(w->t, " *     cc -O2 main.c %s.c -lm            (with -fopenmp: on all processors)\n", n);
 }
 
 static void put_header(writer *w) {
@@ -582,27 +586,32 @@ static void put_header(writer *w) {
                    gpu ? "libcuda" : "the C library");
     put_how_to_build(w);
     sn_text_put(w->t, " */\n");
-    sn_text_printf(w->t, "#ifndef %s_SOURCE_H\n#define %s_SOURCE_H\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", n, n);
+    sn_text_printf(w->t, "#ifndef %s_SOURCE_H\n#define %s_SOURCE_H\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+                   n, n);
     sn_text_printf(w->t, "/* One run of it at a time. */\nstruct %s;\n\n", n);
-    sn_text_printf(w->t, "/* Calls that can fail return 0, or 1 and say why by %s_error. *out is to be destroyed also where "
-                         "this fails; NULL where there\n * is no memory for it.\n", n);
+    sn_text_printf(w->t,
+                   "/* Calls that can fail return 0, or 1 and say why by %s_error. *out is to be destroyed also where "
+                   "this fails; NULL where there\n * is no memory for it.\n",
+                   n);
     if (gpu) sn_text_put(w->t, " *   device: ordinal of the CUDA device\n");
     if (w->s->constants_in_file) sn_text_printf(w->t, " *   constants: path of %s.bin\n", n);
     if (count_consts(w, true))
-        sn_text_printf(w->t, " *   weights: where they are, %s, as long as the program; those that are read once, here:\n",
+        sn_text_printf(w->t,
+                       " *   weights: where they are, %s, as long as the program; those that are read once, here:\n",
                        gpu ? "on the device at multiples of 256" : "in memory");
     put_weights(w);
     sn_text_put(w->t, " */\n");
     put_create_signature(w);
     sn_text_put(w->t, ";\n\n/* Row-major elements");
-    sn_text_put(w->t, gpu ? " on the device; asynchronous on the stream (a CUstream; NULL: the default one).\n"
-                          : ".\n");
+    sn_text_put(w->t,
+                gpu ? " on the device; asynchronous on the stream (a CUstream; NULL: the default one).\n" : ".\n");
     put_ports(w);
     sn_text_put(w->t, " */\n");
     sn_source_run_signature(w, true);
-    sn_text_printf(w->t, ";\n\n/* \"\" where nothing has failed. */\nconst char *%s_error(const struct %s *self);\n", n, n);
-    sn_text_printf(w->t, "/* %sNULL is allowed. */\nvoid %s_destroy(struct %s *self);\n\n", gpu ? "When its runs are done. " : "",
-                   n, n);
+    sn_text_printf(w->t, ";\n\n/* \"\" where nothing has failed. */\nconst char *%s_error(const struct %s *self);\n", n,
+                   n);
+    sn_text_printf(w->t, "/* %sNULL is allowed. */\nvoid %s_destroy(struct %s *self);\n\n",
+                   gpu ? "When its runs are done. " : "", n, n);
     sn_text_put(w->t, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
 }
 
@@ -616,7 +625,8 @@ static void put_includes(writer *w) {
 
 static void put_create(writer *w) {
     put_create_signature(w);
-    sn_text_printf(w->t, " {\n    struct %s *self = *out = (struct %s *)calloc(1, sizeof *self);\n    if (!self) return 1;\n",
+    sn_text_printf(w->t,
+                   " {\n    struct %s *self = *out = (struct %s *)calloc(1, sizeof *self);\n    if (!self) return 1;\n",
                    w->name, w->name);
     if (w->s->codes) sn_text_put(w->t, "    self->ordinal = device;\n");
     if (w->s->constants_in_file) sn_text_put(w->t, "    self->path = constants;\n");

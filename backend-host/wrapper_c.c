@@ -118,8 +118,7 @@ static sn_status put_call(writer *w, const sn_step *s) {
     SN_TRY(is_empty(&empty, w, s->kern));
     if (empty) return SN_OK;
     sn_text_put(w->t, "    {\n        char *args[] = {");
-    for (uint32_t i = 0; i < s->args.n; i++, n++)
-        sn_text_printf(w->t, "%s%s", n ? ", " : "", moved(w, &s->args.at[i]));
+    for (uint32_t i = 0; i < s->args.n; i++, n++) sn_text_printf(w->t, "%s%s", n ? ", " : "", moved(w, &s->args.at[i]));
     if (kept) sn_text_printf(w->t, "%sself->memory + KEPT_AT + %llu", n++ ? ", " : "", (unsigned long long)kept_at);
     sn_text_printf(w->t, "%s};\n        if (call(self, %u, args, stream)) return 1; /* %s */\n    }\n", n ? "" : "NULL",
                    number, sn_kern_get(w->m, s->kern)->name);
@@ -221,7 +220,8 @@ static void put_run(writer *w) {
     put_addresses(w, "outputs", "output", SN_BUF_OUTPUT);
     put_output_checks(w);
     sn_text_put(w->t, "    if (enter(self)) return 1;\n");
-    sn_text_printf(w->t, "    int result = run_steps(self, inputs, outputs, %s);\n    leave();\n    return result;\n}\n",
+    sn_text_printf(w->t,
+                   "    int result = run_steps(self, inputs, outputs, %s);\n    leave();\n    return result;\n}\n",
                    w->s->codes ? "(queue)stream" : "NULL");
 }
 

@@ -147,9 +147,10 @@ sn_status sn_target_named(sn_target *out, sn_env *env, const char *name) {
     snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
     if (find_named(out, base)) {
         if (!read_figures(out, name + strlen(base)))
-            return sn_fail(env, SN_ERROR_TARGET,
-                           "target '%s': behind %s stand figures as :units=114:l2=52428800, of units, threads, shared, l2",
-                           name, base);
+            return sn_fail(
+                env, SN_ERROR_TARGET,
+                "target '%s': behind %s stand figures as :units=114:l2=52428800, of units, threads, shared, l2", name,
+                base);
         sn_target_name_figures(out);
         return SN_OK;
     }

@@ -36,8 +36,8 @@ typedef struct driver {
 } driver;
 
 static int open_driver(driver *d) {
-    static const char *const names[] = {"cuDeviceGet",   "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent",
-                                        "cuMemAlloc_v2", "cuMemsetD8_v2",            "cuCtxSynchronize"};
+    static const char *const names[] = {"cuDeviceGet",   "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2",
+                                        "cuMemsetD8_v2", "cuCtxSynchronize"};
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *context, *symbols[sizeof names / sizeof *names];
     int device;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -104,7 +104,9 @@ static int run(const char *path, const char *device, double started) {
     print("constants to the device", 1e-3 * t.upload_us);
     print("modules", 1e-3 * t.modules_us);
     print("what constants decide", 1e-3 * t.prepare_us);
-    print("rest of loading", loaded - main_at - 1e-3 * (t.read_us + t.device_us + t.verify_us + t.upload_us + t.modules_us + t.prepare_us));
+    print("rest of loading",
+          loaded - main_at -
+              1e-3 * (t.read_us + t.device_us + t.verify_us + t.upload_us + t.modules_us + t.prepare_us));
     print("memory of the caller", ready - loaded);
     print("first run", first - ready);
     print("first result", first - started);

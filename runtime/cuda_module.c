@@ -57,7 +57,8 @@ static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint3
         sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
         any |= !jobs[i].left_out;
     }
-    sn_assembler *as = any ? sn_assembler_open(cu->env) : NULL; /* it is large: a program with all its cubins is not kept waiting */
+    sn_assembler *as =
+        any ? sn_assembler_open(cu->env) : NULL; /* it is large: a program with all its cubins is not kept waiting */
     if (!as) return jobs;
     assemble_rest(as, jobs, n, pool, cache, scratch);
     sn_assembler_close(as);

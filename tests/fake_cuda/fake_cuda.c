@@ -12,7 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS = 4096, ADDRESSES = 4096, PARAMS = 256, MAP = 128, SHOWN = 64, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500 };
+enum {
+    BLOCKS = 4096,
+    ADDRESSES = 4096,
+    PARAMS = 256,
+    MAP = 128,
+    SHOWN = 64,
+    INVALID = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_FOUND = 500
+};
 
 typedef int result;
 typedef unsigned long long address;
@@ -39,7 +48,9 @@ result cuGetErrorName(result error, const char **text) { return *text = error ? 
 result cuGetErrorString(result error, const char **text) { return *text = error ? "refused by the test" : "", 0; }
 result cuDeviceGetCount(int *count) { return *count = 1, 0; }
 result cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal ? 101 : 0; }
-result cuDeviceGetName(char *name, int size, int device) { return (void)device, snprintf(name, (size_t)size, "fake"), 0; }
+result cuDeviceGetName(char *name, int size, int device) {
+    return (void)device, snprintf(name, (size_t)size, "fake"), 0;
+}
 
 result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
@@ -81,11 +92,15 @@ result cuMemFree_v2(address p) {
 
 result cuMemGetInfo_v2(size_t *unused, size_t *total) { return *unused = *total = (size_t)1 << 34, 0; }
 static void *at(address p) { return (void *)(uintptr_t)p; }
-result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) { return (void)s, memcpy(at(to), from, n), 0; }
+result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) {
+    return (void)s, memcpy(at(to), from, n), 0;
+}
 result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s) { return (void)s, memcpy(to, at(from), n), 0; }
 result cuMemcpyHtoD_v2(address to, const void *from, size_t n) { return memcpy(at(to), from, n), 0; }
 result cuMemcpyDtoH_v2(void *to, address from, size_t n) { return memcpy(to, at(from), n), 0; }
-result cuMemsetD8Async(address to, unsigned char byte, size_t n, void *s) { return (void)s, memset(at(to), byte, n), 0; }
+result cuMemsetD8Async(address to, unsigned char byte, size_t n, void *s) {
+    return (void)s, memset(at(to), byte, n), 0;
+}
 result cuMemsetD8_v2(address to, unsigned char byte, size_t n) { return memset(at(to), byte, n), 0; }
 result cuCtxSetCurrent(void *cx) { return cx == &context ? 0 : INVALID; }
 result cuCtxSynchronize(void) { return 0; }
@@ -125,8 +140,11 @@ result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *stream) {
 
 result cuModuleLoadDataEx(void **out, const void *image, unsigned n, int *options, void **values) {
     (void)n, (void)options, (void)values;
-    if (memcmp(image, "\x7f"
-                      "ELF", 4) == 0) return INVALID;
+    if (memcmp(image,
+               "\x7f"
+               "ELF",
+               4) == 0)
+        return INVALID;
     return *out = (void *)(uintptr_t)image, 0;
 }
 result cuModuleUnload(void *module) { return (void)module, 0; }
@@ -170,21 +188,25 @@ static result encode(void *out, int type, uint32_t rank, void *address, const ui
     map m = {.address = address, .rank = rank};
     if ((uintptr_t)out % 64 || (uintptr_t)address % 16) return INVALID;
     sum = add(add(sum, &type, sizeof type), &swizzle, sizeof swizzle);
-    m.sum = add(add(add(sum, dims, rank * sizeof *dims), strides, (rank - 1) * sizeof *strides), steps, rank * sizeof *steps);
+    m.sum = add(add(add(sum, dims, rank * sizeof *dims), strides, (rank - 1) * sizeof *strides), steps,
+                rank * sizeof *steps);
     memset(out, 0, MAP);
     return memcpy(out, &m, sizeof m), 0;
 }
 
-result cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,
-                              const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+result cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const uint64_t *dims,
+                              const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                              int swizzle, int promotion, int fill) {
     unsigned sum = add((unsigned)(interleave + promotion + fill), box, rank * sizeof *box);
     return encode(out, type, rank, address, dims, strides, steps, swizzle, sum);
 }
 
-result cuTensorMapEncodeIm2col(void *out, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,
-                               const int *low, const int *high, uint32_t channels, uint32_t pixels, const uint32_t *steps,
-                               int interleave, int swizzle, int promotion, int fill) {
-    unsigned sum = add(channels * 977 + pixels + (unsigned)(interleave + promotion + fill), low, (rank - 2) * sizeof *low);
+result cuTensorMapEncodeIm2col(void *out, int type, uint32_t rank, void *address, const uint64_t *dims,
+                               const uint64_t *strides, const int *low, const int *high, uint32_t channels,
+                               uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int promotion,
+                               int fill) {
+    unsigned sum =
+        add(channels * 977 + pixels + (unsigned)(interleave + promotion + fill), low, (rank - 2) * sizeof *low);
     return encode(out, type, rank, address, dims, strides, steps, swizzle, add(sum, high, (rank - 2) * sizeof *high));
 }
 
@@ -202,8 +224,8 @@ static void put_parameter(FILE *f, const void *param, int size) {
     for (int i = 0; i < size / 8; i++) put_address(f, ((char *const *)param)[i]);
 }
 
-result cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                      void *stream, void **params, void **extra) {
+result cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                      unsigned shared, void *stream, void **params, void **extra) {
     const function *k = kernel;
     FILE *f = log_file();
     (void)gy, (void)gz, (void)bz, (void)stream, (void)extra;

@@ -544,13 +544,15 @@ Test(wrapper_c, the_prepare_part_is_run_once) {
     sn_gpu_code code = {.ptx = "", .grid = 4, .block_x = 1, .block_y = 1};
     sn_text t;
     const char *text = wrapper_c(&t, &env, m, (sn_gpu_code[]){code, code, code});
-    const char *once = strstr(text, "static int prepare(struct main *self) {"), *run = strstr(text, "static int run_steps(");
+    const char *once = strstr(text, "static int prepare(struct main *self) {"),
+               *run = strstr(text, "static int run_steps(");
     cr_assert(once && run);
     cr_expect(strstr(once, "    char *tmp_p = memory + 256;") < run);
     cr_expect(strstr(once, "        char *args[] = {self->constants[0], tmp_p};") < run);
     cr_expect(strstr(run, "char *memory = self->memory + PREPARED_AT;\n"));
     cr_expect(strstr(run, "char *tmp_q = tmp_p;"));
-    cr_expect(strstr(text, "    {\"constant c\", data_2, -1, -1, 16, 0, 16, 1}, /* f32[4] */\n"), "only the prepare part reads it");
+    cr_expect(strstr(text, "    {\"constant c\", data_2, -1, -1, 16, 0, 16, 1}, /* f32[4] */\n"),
+              "only the prepare part reads it");
     if (has_gcc()) compiles(text);
     sn_text_free(&t);
     sn_module_free(m);
