@@ -506,6 +506,34 @@ Test(wrapper_c, tensor_maps_are_a_table) {
     sn_module_free(m);
 }
 
+/* Code of the CPU that calls the C library jumps there by name. */
+Test(wrapper_c, code_of_the_cpu_calls_by_name) {
+    static const char text[] =
+        "buffer y: f32[4096] output 0\n"
+        "kernel @zero(y: f32[4096] out) { loop b in 1 : grid { loop i in 4096 { %0 = const.f32 0.0 store y[i], %0 } } }\n"
+        "wrapper @m workspace 0 { call @zero(y) }\n";
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    /* jmp 16; at 16 a cell, whose slot is at 24 */
+    unsigned char bytes[32] = {0xe9, 11};
+    sn_host_slot slot = {.at = 24, .import = "memset", .is_jump = true};
+    sn_host_image image = {bytes, sizeof bytes, (uint64_t[]){0}, &slot, 1, "x86_64", "", ""};
+    sn_source source = {.host = &image, .host_kept = (uint64_t[]){0}};
+    sn_text t;
+    sn_text_init(&t, &env);
+    cr_assert_eq(sn_wrapper_c(&t, m, &source), SN_OK, "%s", env.message);
+    cr_expect(strstr(t.s, "\".byte 233,11,0,0,0,0,0,0,0,0,0,0,0,0,0,0\\n\"\n    \"jmp memset@PLT\\n.balign 16\\n\"\n"),
+              "%s", t.s);
+    if (has_gcc()) compiles(t.s);
+    sn_text_free(&t);
+    slot.is_jump = false;
+    sn_text_init(&t, &env);
+    cr_expect_eq(sn_wrapper_c(&t, m, &source), SN_ERROR_UNSUPPORTED);
+    cr_expect_str_eq(env.message, "C source cannot have this code: it has addresses in it");
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
 Test(wrapper_c, awkward_names_compile) {
     static const char text[] =
         "buffer int: f32[4] input 0\nbuffer linux: f32[4] input 2\nbuffer in_int: f32[4] temp\nbuffer a_b: f32[4] temp\n"
