@@ -58,8 +58,8 @@ static const char *program_name(writer *w) {
 
 static void name_buffers(writer *w) {
     static const char *const prefixes[] = {
-        [SN_BUF_INPUT] = "in_", [SN_BUF_OUTPUT] = "out_",    [SN_BUF_TEMP] = "tmp_",     [SN_BUF_CONST] = "",
-        [SN_BUF_REG] = "reg_",  [SN_BUF_SHARED] = "shared_", [SN_BUF_POSTED] = "posted_"};
+        [SN_BUF_STEP] = "step_", [SN_BUF_INPUT] = "in_", [SN_BUF_OUTPUT] = "out_",    [SN_BUF_TEMP] = "tmp_",
+        [SN_BUF_CONST] = "",     [SN_BUF_REG] = "reg_",  [SN_BUF_SHARED] = "shared_", [SN_BUF_POSTED] = "posted_"};
     uint32_t constants = 0;
     w->buf_name = SN_NEWN(&w->scratch, const char *, w->m->bufs.count);
     for (uint32_t i = 1; i < w->m->bufs.count; i++) {

@@ -15,14 +15,27 @@
 
 typedef sn_source_writer writer;
 
+/* Is the step a `carry` of what has not been written over the state? */
+static bool changes_place(const writer *w, uint32_t step) {
+    const sn_step *s = &w->m->wrap.steps.at[step];
+    if (s->kind != SN_STEP_CARRY) return false;
+    for (uint32_t i = step; i-- > 0;) {
+        const sn_step *before = &w->m->wrap.steps.at[i];
+        bool placed = before->kind == SN_STEP_ALLOC || before->kind == SN_STEP_REUSE;
+        if (placed && sn_buf_eq(before->buf, s->from)) return before->kind == SN_STEP_ALLOC;
+    }
+    return true;
+}
+
 /* Backwards through the steps: a storage is needed by checks, calls and copies from step `first` up to `end`, and by needed
  * buffers that take it over. Without this the compiler would warn of locals that nobody reads. */
 static void find_needed(writer *w, uint32_t first, uint32_t end) {
     w->needed = SN_NEWN(&w->scratch, bool, w->m->bufs.count);
     for (uint32_t i = end; i-- > 0;) {
         const sn_step *s = &w->m->wrap.steps.at[i];
-        if (s->kind == SN_STEP_REUSE && w->needed[s->buf.i]) w->needed[s->from.i] = true;
+        if ((s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) && w->needed[s->buf.i]) w->needed[s->from.i] = true;
         if (i < first) continue;
+        if (changes_place(w, i)) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind == SN_STEP_CHECK) w->needed[s->buf.i] = true;
         if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
@@ -134,6 +147,35 @@ static sn_status put_copy(writer *w, const sn_step *s) {
     return SN_OK;
 }
 
+static sn_status put_repeat(writer *w, const sn_step *s) {
+    int64_t trip;
+    SN_TRY(sn_wrap_number(&trip, w->m, s->size, "the number of steps", "a repeat"));
+    sn_text_printf(w->t, "    for (long long t%u = 0; t%u < %lld; t%u++) {\n", w->depth, w->depth, (long long)trip,
+                   w->depth);
+    w->depth++;
+    return SN_OK;
+}
+
+static sn_status put_window(writer *w, const sn_step *s) {
+    const sn_buf_rec *b = sn_buf_get(w->m, s->buf);
+    int64_t first, by = 0;
+    if (!w->needed[s->buf.i]) return SN_OK;
+    SN_TRY(sn_wrap_number(&first, w->m, s->offset, "the offset", b->name));
+    if (!sn_ix_is_const(w->m, s->size, &by)) SN_TRY(sn_wrap_number(&by, w->m, s->size, "the distance", b->name));
+    sn_text_printf(w->t, "    char *%s = %s + (%lld + %lld * t%u); /* ", w->buf_name[s->buf.i], w->buf_name[s->from.i],
+                   (long long)first, (long long)by, w->depth - 1);
+    sn_source_shape(w, b);
+    sn_text_put(w->t, " */\n");
+    return SN_OK;
+}
+
+static void put_carry(writer *w, const sn_step *s) {
+    const char *state = w->buf_name[s->buf.i], *next = w->buf_name[s->from.i];
+    if (!changes_place(w, (uint32_t)(s - w->m->wrap.steps.at))) return;
+    sn_text_printf(w->t, "    {\n        char *was = %s;\n        %s = %s;\n        %s = was;\n    }\n", state, state,
+                   next, next);
+}
+
 static sn_status put_step(writer *w, const sn_step *s) {
     switch (s->kind) {
     case SN_STEP_CHECK: put_check(w, s->buf, w->buf_name[s->buf.i]); return SN_OK;
@@ -148,6 +190,13 @@ static sn_status put_step(writer *w, const sn_step *s) {
         sn_text_put(w->t, "    /* ");
         sn_source_comment(w->t, s->text);
         sn_text_put(w->t, " */\n");
+        return SN_OK;
+    case SN_STEP_REPEAT: return put_repeat(w, s);
+    case SN_STEP_WINDOW: return put_window(w, s);
+    case SN_STEP_CARRY: put_carry(w, s); return SN_OK;
+    case SN_STEP_END:
+        w->depth--;
+        sn_text_put(w->t, "    }\n");
         return SN_OK;
     case SN_STEP_FREE:
     case SN_N_STEP_KINDS: return SN_OK;

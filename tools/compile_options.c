@@ -27,6 +27,7 @@ int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
     case TOOL_OPTION_METRICS_DIR: o->metrics_dir = optarg; return TOOL_OK;
     case TOOL_OPTION_METRICS_MODEL: o->metrics_model = optarg; return TOOL_OK;
     case TOOL_OPTION_MULTI_KERNEL: o->multi_kernel = optarg; return TOOL_OK;
+    case TOOL_OPTION_GRAPHS: o->graphs = optarg; return TOOL_OK;
     default: return TOOL_USAGE;
     }
 }

@@ -75,6 +75,7 @@ enum {
     TOOL_OPTION_METRICS_DIR,
     TOOL_OPTION_METRICS_MODEL,
     TOOL_OPTION_MULTI_KERNEL,
+    TOOL_OPTION_GRAPHS,
 };
 #define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
 #define TOOL_ORDINAL {"ordinal", required_argument, NULL, TOOL_OPTION_ORDINAL}
@@ -95,6 +96,7 @@ enum {
         {"metrics-dir", required_argument, NULL, TOOL_OPTION_METRICS_DIR},                                             \
         {"metrics-model", required_argument, NULL, TOOL_OPTION_METRICS_MODEL}
 #define TOOL_MULTI_KERNEL {"multi-kernel", required_argument, NULL, TOOL_OPTION_MULTI_KERNEL}
+#define TOOL_GRAPHS {"graphs", required_argument, NULL, TOOL_OPTION_GRAPHS}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
 

@@ -1,7 +1,7 @@
 /* run.c: a program of rt.h alone, linked with libsinter-rt alone: run an image on inputs from .npy files and compare its outputs,
  * bit for bit, with others.
  *
- *     rt-run [--cuda|--cpu|--memory] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...
+ *     rt-run [--cuda|--cpu|--memory|--graphs=WORD] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...
  *
  * Prints one line an output. Exit code 0: all are equal.
  */
@@ -143,6 +143,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[at], "--cuda")) options.device = "cuda";
         if (!strcmp(argv[at], "--cpu")) options.device = "cpu";
         if (!strcmp(argv[at], "--memory")) memory = true;
+        if (!strncmp(argv[at], "--graphs=", 9)) options.graphs = argv[at] + 9;
     }
     if (at >= argc)
         return fail("usage", "rt-run [--cuda|--cpu|--memory] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...");

@@ -4,7 +4,7 @@
     python3 source.py --device SINTER BUILD FOLDER GRAPH...     on a CUDA device: the bits of `sinter run`
 
 Each graph twice: constants in the C source, and in a file beside. A compiler that is not here is left out; gcc has to be. For a GPU the
-source is built against the driver of tests/fake_cuda, whose log has to be that of libsinter-rt with an image of the graph.
+source is built against the driver of tests/log_cuda, whose log has to be that of libsinter-rt with an image of the graph.
 """
 
 import os
@@ -51,7 +51,7 @@ def main_text(name, inputs, outputs, constants, cuda=False):
     runs = 1 if cuda or any(port.writes >= 0 for port in outputs) else 2
     call = f"{name}_run(m, {', '.join(places)})"
     lines = [f'#include "{name}.h"', "#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", "int main(int argc, char **argv) {",
-             f"    char *in[{len(inputs) + 1}], *out[{len(outputs) + 1}];", f"    struct {name} *m;", "    (void)argc;"]
+             f"    char *in[{len(inputs) + 1}], *out[{len(outputs) + 1}];", f"    struct {name} *m;", "    (void)argc, (void)in, (void)out;"]
     for k, port in enumerate(inputs):
         lines += [f"    in[{k}] = (char *)aligned_alloc(256, {port.bytes // 256 * 256 + 256});", f'    FILE *f{k} = fopen(argv[{k + 1}], "rb");',
                   f"    if (!f{k} || fread(in[{k}], 1, {port.bytes}, f{k}) != {port.bytes}) return 2;", f"    fclose(f{k});"]
@@ -160,7 +160,7 @@ def run(program, folder, inputs, outputs, env=None):
 
 
 def check_launches(sinter, build_folder, folder, graph, target):
-    fake = os.path.join(build_folder, "tests", "fake_cuda")
+    fake = os.path.join(build_folder, "tests", "log_cuda")
     image = os.path.join(folder, "image.snb")
     ports = ports_of(sinter, graph, image, target)
     inputs, outputs = ([port for port in ports if port.kind == kind] for kind in ("input", "output"))
@@ -172,10 +172,10 @@ def check_launches(sinter, build_folder, folder, graph, target):
             os.remove(log)
     given = [f"in:{port.name}={os.path.join(folder, f'in-{port.name}.npy')}" for port in inputs]
     rt_run = os.path.join(build_folder, "tests", "rt-run")
-    subprocess.run([rt_run, "--cuda", image, *given], env=dict(env, FAKE_CUDA_LOG=logs[0]), check=True)
+    subprocess.run([rt_run, "--cuda", image, *given], env=dict(env, LOG_CUDA_FILE=logs[0]), check=True)
     source, name = emit(sinter, folder, graph, inputs, outputs, target)
     program = build(source, name, ("gcc", "-std=c11"), f"-L{fake}", "-lcuda")
-    run(program, folder, inputs, outputs, dict(env, FAKE_CUDA_LOG=logs[1]))
+    run(program, folder, inputs, outputs, dict(env, LOG_CUDA_FILE=logs[1]))
     texts = [open(log, encoding="utf-8").read() for log in logs]
     if texts[0] != texts[1] or not texts[0]:
         sys.exit(f"{graph} for {target}: launches differ\n{texts[0]}\n{texts[1]}")
