@@ -38,6 +38,7 @@ typedef struct sn_host_slot {
     uint64_t at;        /* where the address goes */
     const char *import; /* of a function of the C library; NULL: of the code itself, */
     uint64_t target;    /* at this byte */
+    bool is_jump;       /* the 8 bytes in front of it are a jump there, and nothing else reads it */
 } sn_host_slot;
 typedef struct sn_host_image {
     void *bytes;
@@ -58,9 +59,38 @@ sn_status sn_host_llvm(char **out, sn_module *m, const sn_target *target, sn_are
 /* The processor at hand, as LLVM calls it. */
 void sn_host_processor(char *out, size_t size);
 
-/* ---- the wrapper as C source (wrapper_c.c) ----
- * A complete .c file for `sinter emit --stage=wrapper-c`: kernel PTX embedded as strings (ptx may be NULL: names only),
- * driver calls through cuda.h, the planned workspace. Kernels that a library runs are refused. */
-sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes);
+/* ---- a program as C source (wrapper_c.c, source.c) ---- */
+
+/* What code of the CPU needs: LLVM's name, where cpuid says so, and registers that the system has to save. */
+typedef struct sn_source_feature {
+    const char *name;
+    uint32_t leaf, subleaf, word, bit, saved;
+} sn_source_feature;
+
+/* Of whom the C source is: kernels of a GPU (codes) or of the CPU (host). */
+typedef struct sn_source {
+    const sn_gpu_code *codes;   /* by kernel; NULL: the CPU */
+    const sn_file_part *cubins; /* by kernel, {0}: none, NULL: of no kernel */
+    uint32_t sm;                /* GPU: compute capability that the code needs at least; */
+    bool only;                  /* no other one runs it */
+    const sn_host_image *host;  /* CPU */
+    const uint64_t *host_kept;  /* CPU: bytes of kept memory, by kernel */
+    const sn_source_feature *features;
+    uint32_t n_features;
+    bool weights_given; /* whoever creates a program says where its weights are; else they are constants like others */
+    bool constants_in_file; /* which is mapped; else they are in the C source */
+} sn_source;
+
+/* A program without a library: NAME.h and NAME.c, and the parts of NAME.bin where constants are in a file. C11 and C++11; for a GPU
+ * it needs libcuda alone, for the CPU the C library. Kernels that a library runs are refused. */
+typedef struct sn_source_files {
+    const char *name; /* in the arena */
+    sn_text header, source;
+    SN_VEC(sn_file_part) constants; /* empty: there is no file */
+} sn_source_files;
+sn_status sn_source_print(sn_source_files *out, sn_module *m, const sn_source *source, sn_arena *arena);
+void sn_source_free(sn_source_files *files);
+/* The same as one text, for `sinter emit --stage=wrapper-c`. */
+sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_source *source);
 
 #endif

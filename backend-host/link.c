@@ -21,6 +21,7 @@ static const uint64_t nowhere = UINT64_MAX;
 typedef struct cell {
     const char *import;
     uint64_t target;
+    bool is_read; /* its slot is, not only its jump */
 } cell;
 
 typedef struct linker {
@@ -102,7 +103,7 @@ static void copy_sections(const piece *p, linker *l) {
 static sn_status find_symbol(cell *out, const piece *p, const linker *l, uint32_t number) {
     const Elf64_Sym *s = &p->symbols[number];
     const char *name = p->names + s->st_name;
-    *out = (cell){NULL, 0};
+    *out = (cell){0};
     if (s->st_shndx == SHN_UNDEF) {
         out->import = sn_strdup(l->arena, name);
         return SN_OK;
@@ -121,6 +122,7 @@ static uint64_t cell_of(linker *l, const cell *want) {
             break;
     }
     if (i == l->cells.n) SN_PUSH(l->arena, &l->cells, *want);
+    l->cells.at[i].is_read |= want->is_read;
     return l->cells_at + (uint64_t)i * CELL;
 }
 
@@ -133,7 +135,7 @@ static sn_status put_relative(linker *l, uint64_t at, uint64_t to, int64_t adden
 
 static sn_status put_address(linker *l, uint64_t at, const cell *to, int64_t addend) {
     if (to->import && addend) return refuse(l, "it has an address within ", to->import);
-    SN_PUSH(l->arena, &l->slots, ((sn_host_slot){at, to->import, to->target + (uint64_t)addend}));
+    SN_PUSH(l->arena, &l->slots, ((sn_host_slot){at, to->import, to->target + (uint64_t)addend, false}));
     return SN_OK;
 }
 
@@ -152,7 +154,9 @@ static sn_status relocate(const piece *p, linker *l, uint64_t base, const Elf64_
         return put_relative(l, at, to.target, r->r_addend, 8);
     case R_X86_64_GOTPCREL:
     case R_X86_64_GOTPCRELX:
-    case R_X86_64_REX_GOTPCRELX: return put_relative(l, at, cell_of(l, &to) + SLOT_IN_CELL, r->r_addend, 4);
+    case R_X86_64_REX_GOTPCRELX:
+        to.is_read = true;
+        return put_relative(l, at, cell_of(l, &to) + SLOT_IN_CELL, r->r_addend, 4);
     default: snprintf(number, sizeof number, "%u", (unsigned)ELF64_R_TYPE(r->r_info));
     }
     return refuse(l, "it has a relocation of type ", number);
@@ -189,9 +193,10 @@ static sn_status find_entries(uint64_t *entries, const piece *p, const linker *l
 static void put_cells(linker *l, char *bytes) {
     static const unsigned char jump[SLOT_IN_CELL] = {0xff, 0x25, 2, 0, 0, 0, 0x66, 0x90};
     for (uint32_t i = 0; i < l->cells.n; i++) {
+        const cell *c = &l->cells.at[i];
         uint64_t at = l->cells_at + (uint64_t)i * CELL;
         memcpy(bytes + at, jump, sizeof jump);
-        SN_PUSH(l->arena, &l->slots, ((sn_host_slot){at + SLOT_IN_CELL, l->cells.at[i].import, l->cells.at[i].target}));
+        SN_PUSH(l->arena, &l->slots, ((sn_host_slot){at + SLOT_IN_CELL, c->import, c->target, !c->is_read}));
     }
 }
 

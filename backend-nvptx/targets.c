@@ -1,7 +1,9 @@
 /* targets.c: targets by name. GPUs come from targets.def, "host" from codegen-llvm/target_host.c. Asks no device. */
 #include "backend-nvptx/nvptx.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct row {
@@ -74,6 +76,58 @@ static void allow_own(sn_target *t, const variant *v) {
     snprintf(t->name, sizeof t->name, "%s", v->name);
 }
 
+/* ---- figures of a card ---- */
+
+/* What a device says of itself and a name may say. */
+enum { UNITS, THREADS, SHARED, L2, N_FIGURES };
+static const char *const figures[N_FIGURES] = {"units", "threads", "shared", "l2"};
+
+static uint64_t figure(const sn_target *t, int which) {
+    switch (which) {
+    case UNITS: return t->units;
+    case THREADS: return t->max_threads;
+    case SHARED: return t->shared_bytes;
+    default: return t->cache_bytes;
+    }
+}
+
+static void set_figure(sn_target *t, int which, uint64_t value) {
+    switch (which) {
+    case UNITS: t->units = (uint32_t)value; break;
+    case THREADS: t->max_threads = (uint32_t)value; break;
+    case SHARED: t->shared_bytes = (uint32_t)value; break;
+    default: t->cache_bytes = value;
+    }
+}
+
+void sn_target_name_figures(sn_target *t) {
+    const row *r = generation(t->sm);
+    sn_target usual;
+    if (!t->is_gpu || !r) return;
+    fill(&usual, r);
+    for (int i = 0; i < N_FIGURES; i++) {
+        size_t n = strlen(t->name);
+        if (figure(t, i) != figure(&usual, i))
+            snprintf(t->name + n, sizeof t->name - n, ":%s=%llu", figures[i], (unsigned long long)figure(t, i));
+    }
+}
+
+/* ":units=114:l2=52428800"; false: it is none of that. */
+static bool read_figures(sn_target *t, const char *text) {
+    while (*text == ':') {
+        size_t n = strcspn(++text, "=");
+        int which = 0;
+        while (which < N_FIGURES && (strlen(figures[which]) != n || memcmp(figures[which], text, n) != 0)) which++;
+        if (which == N_FIGURES || text[n] != '=' || !isdigit((unsigned char)text[n + 1])) return false;
+        char *end;
+        unsigned long long value = strtoull(text + n + 1, &end, 10);
+        if (!value || value > (which == L2 ? UINT64_C(1) << 40 : 1 << 24)) return false;
+        set_figure(t, which, value);
+        text = end;
+    }
+    return !*text;
+}
+
 /* The targets with that name: a generation, one with its own instructions. */
 static bool find_named(sn_target *out, const char *name) {
     for (size_t i = 0; i < SN_COUNT(ROWS); i++)
@@ -89,7 +143,17 @@ sn_status sn_target_named(sn_target *out, sn_env *env, const char *name) {
         sn_target_host(out, 1);
         return SN_OK;
     }
-    if (find_named(out, name)) return SN_OK;
+    char base[sizeof out->name];
+    snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
+    if (find_named(out, base)) {
+        if (!read_figures(out, name + strlen(base)))
+            return sn_fail(
+                env, SN_ERROR_TARGET,
+                "target '%s': behind %s stand figures as :units=114:l2=52428800, of units, threads, shared, l2", name,
+                base);
+        sn_target_name_figures(out);
+        return SN_OK;
+    }
     sn_text known;
     sn_text_init(&known, env);
     for (size_t i = 0; i < SN_COUNT(ROWS); i++) sn_text_printf(&known, " %s", ROWS[i].name);

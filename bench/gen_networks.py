@@ -1,10 +1,19 @@
 #!/usr/bin/env python3
-"""bench/gen_networks.py [FOLDER]: writes whole networks as graphs without elements of their weights: a transformer, GPT-2 that decodes one
-token, ResNet-50, a U-Net.
+"""bench/gen_networks.py [FOLDER] [--elements NAME]: writes whole networks as graphs without elements of their weights: a transformer, GPT-2 that
+decodes one token, ResNet-50, a U-Net.
 
 They are for what only a whole network shows, such as how its intermediates share memory: `sinter plan FOLDER/resnet50_f32_32.sn`. Weights have names
-and shapes and no elements, so that a file is a few kilobytes; to run one, inputs could stand in their place.
+and shapes and no elements, so that a file is a few kilobytes. With --elements the one of that name has some, drawn once and repeated, in
+FOLDER/NAME.safetensors: for bench/cold_start.c.
 """
+import array
+import json
+import os
+import random
+import re
+import struct
+import sys
+
 import graphs
 
 
@@ -172,9 +181,42 @@ NETWORKS = {
     "transformer_bf16_12x8x1024x768": transformer(12, 8, 1024, 768, 12, 50257, "bf16"),
     "gpt2_decode_bf16_512": decode(12, 512, 768, 12, 50257, "bf16"),
     "resnet50_f32_32": resnet50(32, "f32"),
+    "resnet50_f32_1": resnet50(1, "f32"),
     "unet_f32_4x256": unet(4, 256, (64, 128, 256, 512, 1024), "f32"),
 }
 
+
+
+def write_elements(path, name, text):
+    """FOLDER/NAME.safetensors with all weights of a graph of f32, and the graph beside it, which names the file."""
+    shapes = {n: [int(k) for k in shape.split(", ")] for n, shape in re.findall(r'weight name="([^"]+)" dtype=f32 shape=\[([^\]]*)\]', text)}
+    draw = random.Random(1)
+    some = array.array("f", [draw.gauss(0, 0.02) for _ in range(1 << 16)]).tobytes()
+    head, at = {}, 0
+    for n, shape in shapes.items():
+        size = 4
+        for k in shape:
+            size *= k
+        head[n] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    words = json.dumps(head).encode()
+    words += b" " * (-len(words) % 8)
+    with open(os.path.join(path, f"{name}.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(words)) + words)
+        for entry in head.values():
+            size = entry["data_offsets"][1] - entry["data_offsets"][0]
+            file.write((some * (size // len(some) + 1))[:size])
+    with open(os.path.join(path, f"{name}.sn"), "w", encoding="utf-8") as file:
+        file.write(f'weights "{name}.safetensors"\n{text}')
+
+
+wanted = None
+if "--elements" in sys.argv:
+    at = sys.argv.index("--elements")
+    wanted = sys.argv[at + 1]
+    del sys.argv[at : at + 2]
 path = graphs.folder("networks")
 for name, text in NETWORKS.items():
     graphs.write(path, name, "a whole network, weights by name alone", text)
+if wanted:
+    write_elements(path, wanted, NETWORKS[wanted])

@@ -111,7 +111,7 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
 
 static sn_status find_cuda(sn_cuda **out, sn_program *p, const sn_settings *s) {
     *out = NULL;
-    if (!s->want_cuda || s->target) return SN_OK;
+    if (!s->want_cuda || (s->target && (!s->on_device || !strcmp(s->target, "host")))) return SN_OK;
     char why[256] = "";
     uint32_t count = sn_cuda_count(why, sizeof why);
     if (s->ordinal >= count) {
@@ -125,6 +125,23 @@ static sn_status find_cuda(sn_cuda **out, sn_program *p, const sn_settings *s) {
     return sn_context_cuda(out, p->ctx, p->device);
 }
 
+/* The device's own figures, or those of a target that was named: a program for that, as an image of it is. */
+static sn_status target_on_device(sn_program *p, const char *name, const sn_target *device) {
+    sn_env *env = &p->ctx->env;
+    if (!name) {
+        SN_TRY(sn_target_for_sm(&p->target, env, device->sm)); /* what is known of its generation */
+        sn_cuda_target(p->ctx->cuda[p->device], &p->target);   /* what this one says of itself */
+        sn_target_name_figures(&p->target);
+        return SN_OK;
+    }
+    SN_TRY(sn_target_named(&p->target, env, name));
+    if (p->target.sm <= device->sm && (!p->target.specific || p->target.sm == device->sm) &&
+        p->target.shared_bytes <= device->shared_bytes)
+        return SN_OK;
+    return sn_fail(env, SN_ERROR_TARGET, "target %s: device %d is sm_%u, which does not run it", name, p->device,
+                   device->sm);
+}
+
 static sn_status choose_machine(sn_cuda **cu, sn_program *p, const sn_settings *s) {
     sn_env *env = &p->ctx->env;
     p->device = SN_CPU;
@@ -136,10 +153,8 @@ static sn_status choose_machine(sn_cuda **cu, sn_program *p, const sn_settings *
     if (*cu) {
         sn_target device = {0};
         sn_cuda_target(*cu, &device);
-        SN_TRY(sn_target_for_sm(&p->target, env, device.sm)); /* what is known of its generation */
-        sn_cuda_target(*cu, &p->target);                      /* what this one says of itself */
         p->gpu_code = true;
-        return SN_OK;
+        return target_on_device(p, s->target, &device);
     }
     const char *name = s->target ? s->target : s->gpu_schedule ? "sm_90" : NULL;
     if (!name || !strcmp(name, "host")) {

@@ -100,6 +100,7 @@ typedef struct sn_metric_settings {
 /* Options of sn_compile after reading (options.c). */
 typedef struct sn_settings {
     bool want_cuda, must_cuda; /* try CUDA; fail without it */
+    bool on_device;            /* the caller has named the device, which then runs code for `target`, too */
     unsigned ordinal;
     const char *target; /* NULL: that of the device */
     bool gpu_schedule;  /* CPU: kernels scheduled for a GPU */
@@ -351,6 +352,18 @@ bool sn_whole_find(sn_program *p, sn_cuda *cu, const sn_settings *s);
 void sn_whole_keep(sn_program *p, const sn_settings *s);
 /* The same image as C source: FOLDER/NAME.c and FOLDER/NAME.h, by the name of the graph (image_c.c). */
 sn_status sn_programs_emit_c(sn_context *ctx, unsigned n, sn_program *const *programs, const char *folder);
+/* PTX that names an architecture with a suffix (sm_90a) is for that one alone. */
+bool sn_ptx_is_for_one(const char *ptx);
+/* A program that was compiled here as what C source is made from (freestanding.c): its kernels, without cubins, and where they run. */
+sn_status sn_program_source(sn_source *out, sn_program *p, sn_arena *arena);
+/* A graph, compiled, as C source that needs no library: FOLDER/NAME.h and NAME.c, and NAME.bin with the constants where these are
+ * large, or are wanted there. */
+typedef struct sn_source_options {
+    bool without_weights; /* whoever creates the program gives them */
+    bool in_file;         /* constants in NAME.bin, whatever their size */
+} sn_source_options;
+sn_status sn_graph_emit_c(sn_graph *g, const sn_compile_options *options, const char *folder,
+                          const sn_source_options *how);
 /* The text of one stage, compiling no further than it needs: what `sinter emit` prints. */
 sn_status sn_graph_emit(char **out, sn_graph *g, const sn_compile_options *options, const char *stage);
 

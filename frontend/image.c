@@ -22,7 +22,11 @@ typedef struct saving {
     sn_image_part *part;
     const sn_program *p;
     uint32_t *number; /* of a buffer in the part, by id */
+    /* Of kernels that several schedules were timed for the part has the fastest, in place of the first. */
+    uint32_t *kernel; /* by kernel id: its number in the part; NONE: it is not there */
+    uint32_t *runs;   /* by position in the module: who runs in place of it */
 } saving;
+static const uint32_t NONE = UINT32_MAX;
 
 static sn_image_port save_port(const sn_port *from, int64_t own_offset) {
     sn_image_port p = {.name = from->name,
@@ -116,7 +120,31 @@ static sn_status save_bufs(saving *s) {
     return SN_OK;
 }
 
-static sn_status save_step(saving *s, const sn_step *from, const uint32_t *kernel) {
+/* ---- saving: which kernels ---- */
+
+static bool was_chosen_from(const saving *s, uint32_t first) { return s->runs[first] != NONE; }
+
+/* runs: of kernels that nobody has chosen from they are NONE at first. */
+static uint32_t count_kernels(saving *s) {
+    sn_module *m = s->p->m;
+    uint32_t n = m->kernels.n, n_picks = 0, count = 0;
+    const sn_rt_pick *picks = s->p->prog ? sn_prog_picks(&n_picks, s->p->prog) : NULL;
+    const uint32_t *position = sn_kern_numbers(m, s->arena);
+    s->kernel = SN_NEWN(s->arena, uint32_t, m->kerns.count + 1);
+    s->runs = SN_NEWN(s->arena, uint32_t, n + 1);
+    for (uint32_t i = 0; i < n; i++) s->runs[i] = NONE;
+    for (uint32_t i = 0; i < n_picks; i++) s->runs[picks[i].first] = picks[i].winner;
+    for (uint32_t i = 0; i < n; i++) {
+        sn_kern first = sn_kern_get(m, m->kernels.at[i])->alternative_of;
+        bool left_out = first.i && was_chosen_from(s, position[first.i]);
+        s->kernel[m->kernels.at[i].i] = left_out ? NONE : count++;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (s->runs[i] == NONE) s->runs[i] = i;
+    return count;
+}
+
+static sn_status save_step(saving *s, const sn_step *from) {
     sn_module *m = s->p->m;
     const char *name = from->buf.i ? sn_buf_get(m, from->buf)->name : "a step";
     sn_image_step *to = &s->part->steps[s->part->n_steps++];
@@ -125,7 +153,7 @@ static sn_status save_step(saving *s, const sn_step *from, const uint32_t *kerne
     if (!backwards) SN_TRY(sn_wrap_number(&to->size, m, from->size, "the size", name));
     SN_TRY(sn_wrap_number(&to->offset, m, from->offset, "the offset", name));
     if (from->kind != SN_STEP_CALL) return SN_OK;
-    to->kernel = kernel[from->kern.i];
+    to->kernel = s->kernel[from->kern.i];
     to->n_args = from->args.n;
     to->args = SN_NEWN(s->arena, sn_image_arg, from->args.n + 1);
     for (uint32_t i = 0; i < from->args.n; i++)
@@ -136,11 +164,10 @@ static sn_status save_step(saving *s, const sn_step *from, const uint32_t *kerne
 static sn_status save_steps(saving *s) {
     sn_module *m = s->p->m;
     const sn_wrap *w = &m->wrap;
-    const uint32_t *kernel = sn_kern_numbers(m, s->arena);
     s->part->steps = SN_NEWN(s->arena, sn_image_step, w->steps.n + 1);
     for (uint32_t i = 0; i < w->steps.n; i++) {
         sn_step_kind kind = w->steps.at[i].kind;
-        if (kind != SN_STEP_COMMENT && kind != SN_STEP_FREE) SN_TRY(save_step(s, &w->steps.at[i], kernel));
+        if (kind != SN_STEP_COMMENT && kind != SN_STEP_FREE) SN_TRY(save_step(s, &w->steps.at[i]));
         if (i < w->n_prepare) s->part->n_prepare = s->part->n_steps;
     }
     SN_TRY(sn_wrap_number(&s->part->workspace, m, w->workspace, "the workspace", "the wrapper"));
@@ -161,8 +188,7 @@ static sn_status save_formals(saving *s, sn_image_kernel *to, const sn_kern_rec 
     return SN_OK;
 }
 
-/* PTX that names an architecture with a suffix (sm_90a) is for that one alone. */
-static bool is_for_one(const char *ptx) {
+bool sn_ptx_is_for_one(const char *ptx) {
     const char *target = ptx ? strstr(ptx, ".target sm_") : NULL;
     if (!target) return false;
     target += strlen(".target sm_");
@@ -170,20 +196,36 @@ static bool is_for_one(const char *ptx) {
     return *target == 'a' || *target == 'f';
 }
 
-static sn_status save_kernel(saving *s, uint32_t i, const sn_rt_kernel *launch) {
-    const sn_kern_rec *k = sn_kern_get(s->p->m, s->p->m->kernels.at[i]);
-    sn_image_kernel *to = &s->part->kernels[i];
+static sn_status save_kernel(saving *s, sn_image_kernel *to, uint32_t i, const sn_rt_kernel *launch) {
+    sn_module *m = s->p->m;
+    const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
     sn_text schedule;
     *to = (sn_image_kernel){.launch = *launch, .note = k->note ? k->note : ""};
     to->launch.host = NULL;
+    to->launch.alternative_of = 0;
     to->maps = (sn_tensor_map *)(uintptr_t)launch->maps;
     to->library = (sn_library_call *)(uintptr_t)launch->library;
     sn_text_init(&schedule, s->env);
     sn_sched_print(&schedule, &k->sched);
     to->schedule = sn_strndup(s->arena, schedule.s ? schedule.s : "", schedule.n);
     sn_text_free(&schedule);
-    s->part->only |= is_for_one(launch->ptx);
+    s->part->only |= sn_ptx_is_for_one(launch->ptx);
     return save_formals(s, to, k);
+}
+
+static sn_status save_kernels(saving *s, const sn_rt_kernel *launches) {
+    sn_module *m = s->p->m;
+    s->part->n_kernels = count_kernels(s);
+    s->part->kernels = SN_NEWN(s->arena, sn_image_kernel, s->part->n_kernels + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sn_kern first = sn_kern_get(m, m->kernels.at[i])->alternative_of;
+        uint32_t at = s->kernel[m->kernels.at[i].i];
+        if (at == NONE) continue;
+        sn_image_kernel *to = &s->part->kernels[at];
+        SN_TRY(save_kernel(s, to, s->runs[i], &launches[s->runs[i]]));
+        if (first.i) to->launch.alternative_of = 1 + s->kernel[first.i]; /* who loads it times them */
+    }
+    return SN_OK;
 }
 
 static sn_status save_host_code(saving *s) {
@@ -202,8 +244,10 @@ static sn_status save_host_code(saving *s) {
             return sn_fail(s->env, SN_ERROR_UNSUPPORTED, "the program's code calls %s, which images have not",
                            code.slots[i].import);
     }
-    for (uint32_t i = 0; i < to->n_kernels; i++)
-        if (!to->kernels[i].library) to->kernels[i].entry = code.entries[i];
+    for (uint32_t i = 0; i < s->p->m->kernels.n; i++) {
+        uint32_t at = s->kernel[s->p->m->kernels.at[i].i];
+        if (at != NONE && !to->kernels[at].library) to->kernels[at].entry = code.entries[s->runs[i]];
+    }
     return SN_OK;
 }
 
@@ -215,9 +259,7 @@ static sn_status save_part(saving *s) {
     SN_TRY(save_ports(s));
     SN_TRY(save_bufs(s));
     SN_TRY(sn_program_launches(&launches, p, s->arena));
-    s->part->n_kernels = p->m->kernels.n;
-    s->part->kernels = SN_NEWN(s->arena, sn_image_kernel, s->part->n_kernels + 1);
-    for (uint32_t i = 0; i < s->part->n_kernels; i++) SN_TRY(save_kernel(s, i, &launches[i]));
+    SN_TRY(save_kernels(s, launches));
     SN_TRY(save_steps(s));
     if (!p->gpu_code) return save_host_code(s);
     s->part->machine = "nvptx";
@@ -461,6 +503,7 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     SN_TRY(sn_image_read(&image, &ctx->env, &p->arena, path, p->file));
     p->image = image;
     SN_TRY(choose(p, o->device, o->ordinal));
+    SN_TRY(sn_image_verify(&ctx->env, image, p->part, o->threads));
     SN_TRY(give(p, o->constants, o->n_constants));
     SN_TRY(sn_graphs_read(&p->graphs, &ctx->env, o->graphs));
     p->threads = o->threads;

@@ -193,7 +193,10 @@ static sn_status stage_memory(sn_text *t, sn_program *p, const char *last_pass) 
 
 static sn_status stage_wrapper_c(sn_text *t, sn_program *p, const char *last_pass) {
     (void)last_pass;
-    return sn_wrapper_c(t, p->m, p->codes);
+    sn_source source;
+    SN_TRY(sn_program_source(&source, p, &p->ctx->scratch));
+    source.weights_given = true;
+    return sn_wrapper_c(t, p->m, &source);
 }
 
 typedef struct stage {

@@ -145,6 +145,7 @@ static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compil
     SN_TRY(sn_verify_from_name(&out->passes.verify, env, or_environment(o->verify, "SINTER_VERIFY", "ends")));
     out->want_cuda = device != 1 && schedule == 0;
     out->must_cuda = device == 2;
+    out->on_device = device == 2 && o->device;
     out->interpreted = wrapper == 1;
     out->gpu_schedule = schedule == 1;
     if (out->gpu_schedule && out->must_cuda)

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "runtime/clock.h"
 #include "runtime/defaults.h"
 #include "runtime/image.h"
 
@@ -30,6 +31,7 @@ struct sn_rt_program {
     unsigned threads;
     sn_graphs_mode graphs;
     sn_loaded loaded, next; /* next: while a constant is replaced */
+    sn_rt_times times;
     SN_VEC(sn_image_given) given;
     sn_defaults defaults;
     atomic_uint n_states;
@@ -181,6 +183,13 @@ typedef struct request {
     sn_rt_program *p;
 } request;
 
+/* The time since `before`, and now. */
+static double took(double *out, double before) {
+    double now = sn_now_us();
+    *out = now - before;
+    return now;
+}
+
 static sn_status load(request *r) {
     sn_env *env = &r->rt->env;
     sn_rt_options o = {0};
@@ -191,13 +200,24 @@ static sn_status load(request *r) {
     sn_rt_program *p = r->p = sn_heap_alloc(env, sizeof *p);
     *p = (sn_rt_program){.rt = r->rt, .threads = o.threads};
     sn_arena_init(&p->arena, env);
+    double at = sn_now_us();
     if (r->path) SN_TRY(sn_image_map(&p->file, env, r->path));
     SN_TRY(sn_image_read(&p->image, env, &p->arena, r->path ? r->path : "image", r->path ? p->file : r->memory));
+    at = took(&p->times.read_us, at);
     SN_TRY(choose_device(p, &o));
+    at = took(&p->times.device_us, at);
     SN_TRY(give(p, &o));
     SN_TRY(load_defaults(p));
     SN_TRY(read_graphs(&p->graphs, env, o.graphs));
-    return sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads, NULL);
+    SN_TRY(sn_image_verify(env, p->image, p->part, o.threads));
+    at = took(&p->times.verify_us, at);
+    SN_TRY(sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads, NULL));
+    took(&p->times.load_us, at);
+    sn_prog_times parts = sn_prog_load_times(p->loaded.prog);
+    p->times.upload_us = parts.upload_us;
+    p->times.modules_us = parts.assemble_us + parts.load_us;
+    p->times.prepare_us = parts.prepare_us;
+    return SN_OK;
 }
 
 static void drop(request *r) {
@@ -267,6 +287,11 @@ sn_status sn_rt_set_constant(sn_rt_program *p, const char *name, const void *dat
 /* ---- ports ---- */
 
 int sn_rt_device(const sn_rt_program *p) { return p ? p->device : -1; }
+
+void sn_rt_load_times(sn_rt_times *out, const sn_rt_program *p) {
+    if (out) *out = p ? p->times : (sn_rt_times){0};
+}
+
 const char *sn_rt_target(const sn_rt_program *p) { return p ? p->part->target : ""; }
 unsigned sn_rt_input_count(const sn_rt_program *p) { return p ? p->part->n_inputs : 0; }
 unsigned sn_rt_output_count(const sn_rt_program *p) { return p ? p->part->n_outputs : 0; }

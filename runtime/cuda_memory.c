@@ -143,6 +143,11 @@ static sn_status finish(sn_cuda *cu, sn_status status, bool wait, void *stream) 
     return status;
 }
 
+sn_status sn_cuda_upload(sn_cuda *cu, void *to, const void *from, size_t size, void *stream) {
+    SN_TRY(sn_cuda_enter(cu));
+    return finish(cu, CU_CALL(cu, cuMemcpyHtoDAsync, (sn_device_address(to), from, size, stream)), false, stream);
+}
+
 sn_status sn_cuda_to_device(sn_cuda *cu, void *to, const void *from, size_t size, void *stream) {
     if (!size) return SN_OK;
     SN_TRY(sn_cuda_enter(cu));

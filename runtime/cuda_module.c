@@ -46,15 +46,19 @@ static void assemble_rest(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_po
 static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool, sn_cache *cache,
                                  sn_arena *scratch) {
     sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
+    bool any = false;
     for (uint32_t i = 0; i < n; i++) {
         jobs[i].left_out = true;
         if (kernels[i].library) continue;
         jobs[i] = (sn_assembly){.name = kernels[i].name, .ptx = kernels[i].ptx, .ptx_size = kernels[i].ptx_size};
         jobs[i].left_out = kernels[i].whole || kernels[i].cubin;
         jobs[i].cubin = (void *)(uintptr_t)kernels[i].cubin;
+        jobs[i].cubin_size = kernels[i].cubin_size;
         sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
+        any |= !jobs[i].left_out;
     }
-    sn_assembler *as = sn_assembler_open(cu->env);
+    sn_assembler *as =
+        any ? sn_assembler_open(cu->env) : NULL; /* it is large: a program with all its cubins is not kept waiting */
     if (!as) return jobs;
     assemble_rest(as, jobs, n, pool, cache, scratch);
     sn_assembler_close(as);

@@ -111,11 +111,21 @@ typedef struct sn_image_part {
     sn_image_bytes code; /* CPU */
 } sn_image_part;
 
+/* What code or constants of a file should be, by their checksum. */
+typedef struct sn_image_sum {
+    sn_image_bytes bytes;
+    sn_cache_key sum;
+    uint32_t part; /* number of the part that has the code; of a constant more than there are */
+} sn_image_sum;
+
 typedef struct sn_image {
     const char *maker, *name; /* version of Sinter; of the graph */
     sn_image_const *consts;
     sn_image_part *parts; /* the loader takes the best that the machine runs */
     uint32_t n_consts, n_parts;
+    const char *file;   /* one that was read: how messages call it, ... */
+    sn_image_sum *sums; /* ... and what sn_image_verify compares */
+    uint32_t n_sums;
 } sn_image;
 
 /* ---- bytes (image_file.c) ---- */
@@ -124,8 +134,11 @@ typedef struct sn_image {
 sn_status sn_image_write(sn_env *env, const sn_image *image, const char *path);
 /* The same bytes in the arena, at a multiple of SN_IMAGE_ALIGN. */
 sn_status sn_image_encode(sn_image_bytes *out, const sn_image *image, sn_arena *arena);
-/* Read and check. The bytes are borrowed and begin at a multiple of SN_IMAGE_ALIGN. `name`: for messages. */
+/* Read and check all but the checksums of code and constants. The bytes are borrowed and begin at a multiple of SN_IMAGE_ALIGN.
+ * `name`: for messages. */
 sn_status sn_image_read(sn_image **out, sn_env *env, sn_arena *arena, const char *name, sn_image_bytes file);
+/* Compare these, on so many threads (0: all processors): of constants and of one part, or of all (NULL). */
+sn_status sn_image_verify(sn_env *env, const sn_image *image, const sn_image_part *part, uint32_t threads);
 /* A file's bytes, mapped. */
 sn_status sn_image_map(sn_image_bytes *out, sn_env *env, const char *path);
 void sn_image_unmap(sn_image_bytes *file);

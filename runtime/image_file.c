@@ -6,12 +6,15 @@
  *
  * The fields stand at the end, since they have the places of the blobs. Written beside its place and moved there (cache/files.c),
  * so that a full disk or a crash leaves what was there. Read by mapping: constants come from the file as they are used. All
- * checksums are compared when it is read: they find what was cut or flipped, not what was made up.
+ * checksums are compared before something runs: they find what was cut or flipped, not what was made up. Those of code and constants, which
+ * is where the bytes are, side by side, and only of the part that is used.
  */
 #include "runtime/image.h"
+#include "runtime/threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -132,6 +135,38 @@ sn_status sn_image_read(sn_image **out, sn_env *env, sn_arena *arena, const char
     if (memcmp(&sum, &h.fields, sizeof sum) != 0)
         return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: the checksum of its fields does not match", name);
     return sn_image_get(out, env, arena, name, fields, (sn_image_bytes){file.at, h.file_size});
+}
+
+/* ---- checksums of code and constants ---- */
+
+typedef struct verifying {
+    const sn_image *image;
+    const sn_image_part *part;
+    atomic_bool differs;
+} verifying;
+
+static void verify_range(void *user, int64_t begin, int64_t end) {
+    verifying *v = user;
+    for (int64_t i = begin; i < end; i++) {
+        const sn_image_sum *s = &v->image->sums[i];
+        if (v->part && s->part < v->image->n_parts && &v->image->parts[s->part] != v->part) continue;
+        sn_cache_key is = sn_cache_key_of(s->bytes.at, (size_t)s->bytes.size);
+        if (memcmp(&is, &s->sum, sizeof is) != 0) atomic_store(&v->differs, true);
+    }
+}
+
+sn_status sn_image_verify(sn_env *env, const sn_image *image, const sn_image_part *part, uint32_t threads) {
+    enum { ALONE = 1 << 20 }; /* bytes for which threads cost more than they gain */
+    verifying v = {.image = image, .part = part};
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < image->n_sums; i++) bytes += image->sums[i].bytes.size;
+    sn_pool *pool = sn_pool_new(env, bytes > ALONE ? threads : 1);
+    sn_pool_run(pool, image->n_sums, verify_range, &v);
+    sn_pool_free(pool);
+    if (!atomic_load(&v.differs)) return SN_OK;
+    return sn_fail(env, SN_ERROR_FILE,
+                   "%s: the image is damaged: a checksum of code or constants does not match: it was changed",
+                   image->file);
 }
 
 sn_status sn_image_map(sn_image_bytes *out, sn_env *env, const char *path) {

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+static const uint32_t NO_PART = UINT32_MAX;
+
 struct sn_image_stream {
     sn_env *env;
     sn_arena *arena;
@@ -20,6 +22,8 @@ struct sn_image_stream {
     const char *fault; /* the first thing that is wrong, in the arena or static */
     SN_VEC(sn_image_blob) blobs;
     uint64_t next; /* where the next blob goes */
+    SN_VEC(sn_image_sum) sums;
+    uint32_t part; /* that is walked; NO_PART: constants are */
 };
 typedef sn_image_stream io;
 
@@ -156,8 +160,7 @@ static void get_blob(io *s, sn_image_bytes *b, uint64_t align, uint64_t offset, 
         return;
     }
     b->at = (const char *)s->file.at + offset;
-    sn_cache_key is = sn_cache_key_of(b->at, (size_t)b->size);
-    if (memcmp(&is, sum, sizeof is) != 0) fault(s, "a checksum of code or constants does not match: it was changed");
+    SN_PUSH(s->arena, &s->sums, ((sn_image_sum){*b, *sum, s->part}));
 }
 
 static void blob(io *s, sn_image_bytes *b, uint64_t align) {
@@ -182,7 +185,7 @@ enum {
     LEAST_ARG = 12,
     LEAST_STEP = 24,
     LEAST_FORMAL = 20,
-    LEAST_KERNEL = 68,
+    LEAST_KERNEL = 72,
     LEAST_MAP = 40,
     LEAST_SLOT = 20,
     LEAST_PART = 100
@@ -364,6 +367,7 @@ static void walk_library(io *s, sn_library_call *c, uint32_t n_formals) {
 static void walk_launch(io *s, sn_rt_kernel *k) {
     uint64_t kept = k->kept_bytes;
     size(s, &k->grid);
+    u32(s, &k->alternative_of);
     u32(s, &k->block_x), u32(s, &k->block_y), u32(s, &k->cluster), u32(s, &k->shared_bytes);
     flag(s, &k->together);
     flag(s, &k->param_block);
@@ -428,6 +432,18 @@ static void walk_ports(io *s, sn_image_part *p) {
     }
 }
 
+/* What runs in place of another one takes the same arguments. */
+static void check_alternatives(io *s, const sn_image_part *p) {
+    for (uint32_t i = 0; i < p->n_kernels && !s->fault; i++) {
+        uint32_t of = p->kernels[i].launch.alternative_of;
+        if (!of) continue;
+        if (of > p->n_kernels || p->kernels[of - 1].launch.alternative_of ||
+            p->kernels[of - 1].n_formals != p->kernels[i].n_formals || p->kernels[i].library ||
+            p->kernels[of - 1].library)
+            fault(s, "a kernel is the alternative of none");
+    }
+}
+
 static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
     text(s, &p->target), text(s, &p->machine), text(s, &p->cpu);
     u64(s, &p->features);
@@ -445,6 +461,7 @@ static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
         walk_kernel(s, &p->kernels[i], p);
         if (!p->sm && !p->kernels[i].library && p->kernels[i].entry >= p->code.size) fault(s, "a kernel has no code");
     }
+    check_alternatives(s, p);
     u32(s, &p->n_prepare);
     LIST(s, p->steps, p->n_steps, LEAST_STEP);
     for (uint32_t i = 0; i < p->n_steps; i++) walk_step(s, &p->steps[i], p);
@@ -456,9 +473,10 @@ static void walk(io *s, sn_image *image) {
     text(s, &image->maker);
     text(s, &image->name);
     LIST(s, image->consts, image->n_consts, LEAST_CONST);
+    s->part = NO_PART;
     for (uint32_t i = 0; i < image->n_consts; i++) walk_const(s, &image->consts[i]);
     LIST(s, image->parts, image->n_parts, LEAST_PART);
-    for (uint32_t i = 0; i < image->n_parts; i++) walk_part(s, &image->parts[i], image);
+    for (s->part = 0; s->part < image->n_parts; s->part++) walk_part(s, &image->parts[s->part], image);
     if (!s->to && s->at != s->end) fault(s, "it goes on behind its last field");
     if (!image->n_parts) fault(s, "it has no target");
 }
@@ -478,6 +496,9 @@ sn_status sn_image_get(sn_image **out, sn_env *env, sn_arena *arena, const char 
     s.end = s.at + fields.size;
     *out = SN_NEW(arena, sn_image);
     walk(&s, *out);
+    (*out)->file = sn_strdup(arena, name);
+    (*out)->sums = s.sums.at;
+    (*out)->n_sums = s.sums.n;
     if (!s.fault) return SN_OK;
     return sn_fail(env, SN_ERROR_FILE, "%s: the image is damaged: %s", name, s.fault);
 }

@@ -60,7 +60,7 @@ static void put_map(sn_text *t, const sn_tensor_map *m) {
     sn_text_printf(t, " swizzle %u%s%s\n", m->swizzle, m->pixels ? " pixels" : "", m->tf32 ? " tf32" : "");
 }
 
-static void put_kernel(sn_text *t, const sn_image_kernel *k, bool gpu) {
+static void put_kernel(sn_text *t, const sn_image_part *p, const sn_image_kernel *k) {
     const sn_rt_kernel *l = &k->launch;
     sn_text_printf(t, "  kernel %s: grid %lld block %u x %u", l->name, (long long)l->grid, l->block_x, l->block_y);
     if (l->cluster > 1) sn_text_printf(t, " cluster %u", l->cluster);
@@ -68,8 +68,9 @@ static void put_kernel(sn_text *t, const sn_image_kernel *k, bool gpu) {
     if (l->shared_bytes) sn_text_printf(t, " shared %u", l->shared_bytes);
     if (l->kept_bytes) sn_text_printf(t, " kept %zu", l->kept_bytes);
     if (l->param_block) sn_text_put(t, " parameters in one");
+    if (l->alternative_of) sn_text_printf(t, " alternative of %s", p->kernels[l->alternative_of - 1].launch.name);
     if (k->library) sn_text_put(t, " by a library");
-    else if (gpu) sn_text_printf(t, " ptx %zu cubin %zu bytes", l->ptx_size, l->cubin_size);
+    else if (p->sm) sn_text_printf(t, " ptx %zu cubin %zu bytes", l->ptx_size, l->cubin_size);
     else sn_text_printf(t, " at %llu", (unsigned long long)k->entry);
     sn_text_printf(t, "%s%s\n", *k->note ? ": " : "", k->note);
     if (*k->schedule) sn_text_printf(t, "    schedule %s\n", k->schedule);
@@ -119,7 +120,7 @@ static void put_part(sn_text *t, const sn_image_part *p) {
     for (uint32_t i = 0; i < p->n_inputs; i++) put_port(t, "input", i, &p->inputs[i]);
     for (uint32_t i = 0; i < p->n_outputs; i++) put_port(t, "output", i, &p->outputs[i]);
     for (uint32_t i = 0; i < p->n_bufs; i++) put_buf(t, &p->bufs[i]);
-    for (uint32_t i = 0; i < p->n_kernels; i++) put_kernel(t, &p->kernels[i], p->sm != 0);
+    for (uint32_t i = 0; i < p->n_kernels; i++) put_kernel(t, p, &p->kernels[i]);
     put_steps(t, p);
 }
 

@@ -7,6 +7,8 @@
  */
 #include "runtime/prog.h"
 
+#include "runtime/clock.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -198,7 +200,7 @@ enum { OF_RUNS, OF_PREPARE };
 /* A constant without elements has no place and maybe no elements to read. */
 static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
     if (!size) return SN_OK;
-    if (p->cu) return sn_cuda_to_device(p->cu, to, from, size, NULL);
+    if (p->cu) return sn_cuda_upload(p->cu, to, from, size, NULL);
     memcpy(to, from, size);
     return SN_OK;
 }
@@ -225,7 +227,7 @@ static sn_status load_consts(sn_prog *p) {
         p->consts[number] = p->place[i] = at;
         offset[of] += sn_storage_round((size_t)bytes);
     }
-    return SN_OK;
+    return p->cu && offset[OF_RUNS] + offset[OF_PREPARE] ? sn_cuda_sync(p->cu, NULL) : SN_OK;
 }
 
 /* ---- kernels ---- */
@@ -393,7 +395,9 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads,
     SN_TRY(describe_kernels(p, kernels));
     SN_TRY(load_buffers(p));
     SN_TRY(load_steps(p));
+    double start = sn_now_us();
     SN_TRY(load_consts(p));
+    p->times.upload_us = sn_now_us() - start;
     if (p->cu) {
         SN_TRY(load_gpu_kernels(p, kernels, threads, cache));
     } else {
@@ -401,7 +405,10 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads,
         SN_TRY(ready_calls(p));
     }
     SN_TRY(sn_prog_pick(p));
-    return prepare(p);
+    start = sn_now_us();
+    SN_TRY(prepare(p));
+    p->times.prepare_us = sn_now_us() - start;
+    return SN_OK;
 }
 
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,

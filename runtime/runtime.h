@@ -41,6 +41,8 @@ void sn_cuda_trim(sn_cuda *cu);
 /* Copies on a stream (a CUstream as void *; NULL: the default stream). To host and from host synchronise that
  * stream. */
 sn_status sn_cuda_to_device(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
+/* The same without waiting: `from` stays as it is until the stream has been synchronised. */
+sn_status sn_cuda_upload(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
 sn_status sn_cuda_to_host(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
 sn_status sn_cuda_copy(sn_cuda *cu, void *to, const void *from, size_t size, void *stream);
 sn_status sn_cuda_fill(sn_cuda *cu, void *to, unsigned char byte, size_t size, void *stream);
@@ -132,7 +134,7 @@ sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *cons
                               const sn_watcher *w);
 /* Host time of phases of loading, in microseconds. */
 typedef struct sn_prog_times {
-    double assemble_us, load_us;
+    double assemble_us, load_us, upload_us, prepare_us;
 } sn_prog_times;
 sn_prog_times sn_prog_load_times(const sn_prog *p);
 /* What the assembler made of kernel k. False: on the CPU, of a library, or nobody says. */

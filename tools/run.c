@@ -28,7 +28,7 @@ static const char help[] =
     "                          `sinter list choices`\n"
     "  --tune=MODE             choices for products and kernels: off, records (default), on: time what is not on record\n"
     "  --wrapper=KIND          generated, interpreter, both (their outputs must be equal)\n"
-    "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90)\n"
+    "  --target=NAME           with --cpu-schedule=gpu: the GPU (sm_90); with --device=cuda: as an image for it\n"
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --multi-kernel=WHICH    off (default), reductions, all: kernels with several schedules, of which the fastest\n"
     "                          runs; ,KIND (persistent, looped ..): that one\n"

@@ -95,6 +95,15 @@ typedef struct sn_rt_port {
 
 /* CUDA ordinal, -1: the CPU. */
 SN_RT_API int sn_rt_device(const sn_rt_program *p);
+/* Where the time of sn_rt_load went, in microseconds. */
+typedef struct sn_rt_times {
+    double read_us;   /* mapping the file, reading its fields */
+    double device_us; /* opening the CUDA device, the first time: what the driver itself takes to start */
+    double verify_us; /* checksums of constants and of the code that is used */
+    double load_us;   /* everything else; of that: */
+    double upload_us, modules_us, prepare_us; /* constants to the device; kernels; what depends on constants alone */
+} sn_rt_times;
+SN_RT_API void sn_rt_load_times(sn_rt_times *out, const sn_rt_program *p);
 /* "host", "sm_90a": the part of the image that was chosen. "" for NULL. */
 SN_RT_API const char *sn_rt_target(const sn_rt_program *p);
 SN_RT_API unsigned sn_rt_input_count(const sn_rt_program *p);

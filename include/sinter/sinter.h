@@ -542,11 +542,11 @@ SN_API sn_status sn_onnx_report(char **out, bool *all, sn_context *ctx, const ch
 
 typedef struct sn_compile_options {
     size_t struct_size;
-    const char *device;       /* "auto" (default): CUDA where there is a device, else the CPU; "cpu"; "cuda" */
-    unsigned ordinal;         /* which CUDA device */
-    const char *target;       /* "sm_90", "sm_90a": code for that target, to look at; the program cannot run on CUDA */
-    const char *pipeline;     /* pass names "simplify,decompose,..."; NULL: the target's pipeline */
-    const char *verify;       /* "off", "ends" (default), "each", "paranoid" */
+    const char *device;   /* "auto" (default): CUDA where there is a device, else the CPU; "cpu"; "cuda" */
+    unsigned ordinal;     /* which CUDA device */
+    const char *target;   /* "sm_90a", "sm_90a:units=114": code to look at or save; with device "cuda" it runs there */
+    const char *pipeline; /* pass names "simplify,decompose,..."; NULL: the target's pipeline */
+    const char *verify;   /* "off", "ends" (default), "each", "paranoid" */
     const char *print_before; /* pass names or "all": module text to the context's log */
     const char *print_after;
     bool print_changed;

@@ -267,6 +267,23 @@ Test(codegen, failures_are_statuses) {
     cr_expect(strstr(env.message, " sm_90a"), "%s", env.message);
 }
 
+Test(codegen, a_name_has_the_figures_of_a_card) {
+    sn_env env;
+    sn_target t, again;
+    sn_env_init(&env);
+    cr_assert_eq(sn_target_for_sm(&t, &env, 90), SN_OK);
+    sn_target_name_figures(&t);
+    cr_expect_str_eq(t.name, "sm_90a");
+    t.units = 114;
+    t.cache_bytes = 50 << 20;
+    sn_target_name_figures(&t);
+    cr_expect_str_eq(t.name, "sm_90a:units=114:l2=52428800");
+    cr_assert_eq(sn_target_named(&again, &env, t.name), SN_OK, "%s", env.message);
+    cr_expect(again.units == 114 && again.cache_bytes == 50 << 20 && again.specific && !strcmp(again.name, t.name));
+    cr_assert_eq(sn_target_named(&again, &env, "sm_90a:l2=52428800:units=132"), SN_OK);
+    cr_expect_str_eq(again.name, "sm_90a:l2=52428800"); /* one name a target */
+}
+
 Test(codegen, a_device_takes_the_row_of_its_generation) {
     sn_env env;
     sn_target t;

@@ -137,6 +137,33 @@ Test(multi, chooses_once_and_harms_nothing) {
     cr_assert_str_eq(log_text, "");
 }
 
+/* A program that has chosen is saved with what it chose alone: the same bits, and nothing to time. */
+Test(multi, an_image_has_what_was_chosen) {
+    made m;
+    char path[96], kind[32];
+    unsigned timed;
+    sn_program_info info;
+    sn_kernel_info first, loaded;
+    cr_assert_eq(make(&m, TWICE, "reductions", NULL), SN_OK, "%s", log_text);
+    chosen_kind(kind, &timed, &m);
+    snprintf(path, sizeof path, "%s/image.snb", folder);
+    cr_assert_eq(sn_program_save(m.p, path), SN_OK, "%s", sn_error(m.ctx));
+    float *a = run(&m);
+    for (unsigned i = 0; i < m.info.n_kernels; i++)
+        if (sn_program_kernel(&loaded, m.p, i) == SN_OK && loaded.runs) first = loaded;
+    made again = {.ctx = m.ctx};
+    cr_assert_eq(sn_program_load(&again.p, m.ctx, path, NULL), SN_OK, "%s", sn_error(m.ctx));
+    sn_program_get_info(&info, again.p);
+    cr_expect_eq(info.n_kernels, m.info.n_kernels - timed + 1);
+    cr_assert_eq(sn_program_kernel(&loaded, again.p, info.n_kernels - 1), SN_OK);
+    cr_expect_str_eq(loaded.name, first.name);
+    float *b = run(&again);
+    cr_expect_eq(memcmp(a, b, N * sizeof *a), 0);
+    free(a), free(b);
+    sn_program_destroy(again.p);
+    drop(&m);
+}
+
 /* Any member can be had by its name, and all give the same. */
 Test(multi, forced) {
     made kept, looped, flat;

@@ -373,17 +373,14 @@ static void write_file(const char *path, const char *text) {
     fclose(f);
 }
 
-static bool has_cuda_h(void) {
-    return access("/usr/local/cuda/include/cuda.h", R_OK) == 0 && system("command -v gcc >/dev/null 2>&1") == 0;
-}
+static bool has_gcc(void) { return system("command -v gcc >/dev/null 2>&1") == 0; }
 
 static void compiles(const char *text) {
     char dir[] = "/tmp/sinter-wrapper-XXXXXX", path[64], command[512];
     cr_assert_not_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/wrapper.c", dir);
     write_file(path, text);
-    snprintf(command, sizeof command, "gcc -std=c11 -Wall -Werror -O1 -I/usr/local/cuda/include -c %s -o %s.o", path,
-             path);
+    snprintf(command, sizeof command, "gcc -std=c11 -Wall -Wextra -Werror -O1 -c %s -o %s.o", path, path);
     int status = system(command);
     snprintf(command, sizeof command, "rm -r %s", dir);
     cr_assert_eq(system(command), 0);
@@ -391,8 +388,9 @@ static void compiles(const char *text) {
 }
 
 static char *wrapper_c(sn_text *t, sn_env *env, sn_module *m, const sn_gpu_code *codes) {
+    sn_source source = {.codes = codes, .sm = 90, .weights_given = true};
     sn_text_init(t, env);
-    cr_assert_eq(sn_wrapper_c(t, m, codes), SN_OK, "%s", env->message);
+    cr_assert_eq(sn_wrapper_c(t, m, &source), SN_OK, "%s", env->message);
     return t->s;
 }
 
@@ -408,40 +406,40 @@ Test(wrapper_c, says_what_the_wrapper_does) {
     sn_text t;
     const char *s = wrapper_c(&t, &env, m, codes);
     static const char *const wanted[] = {
-        "int main_load(struct main *self)",
-        "void main_unload(struct main *self)",
-        "size_t main_workspace(void) { return 512; }",
-        "    CUdeviceptr in_x,\n    CUdeviceptr in_w,\n    CUdeviceptr out_y,\n    CUdeviceptr out_z,\n    CUdeviceptr workspace, CUstream stream) {",
+        "int main_create(struct main **out, int device);\n",
+        "int main_run(struct main *self, void *in_x, void *in_w, void *out_y, void *out_z, void *stream);\n",
+        " *   in_x: f32[4], 16 bytes at a multiple of 16; the run writes it\n",
+        "static const size_t MEMORY = 1024;",
+        "static const size_t WORKSPACE_AT = 512;",
         "/* Kernel k0: x + c */",
         "    \"\\t// \\\"quoted\\\" \\\\ text\"\n",
-        "    if (!in_x || in_x % 16) return CUDA_ERROR_INVALID_VALUE;   /* f32[4] */",
-        "    CUdeviceptr tmp_t = workspace + 256;",
-        "    CUdeviceptr tmp_v = in_x;",
-        "        void *params[] = {&tmp_t, &self->const_d, &tmp_u};",
-        "cuLaunchKernel(self->kernel_k1, 4, 1, 1, 64, 2, 1, 0, stream, params, NULL)",
-        "cuMemcpyDtoDAsync(in_w, out_y, 16, stream)",
-        "static const unsigned char data_const_c[16] = {\n    0, 0, 128, 63,",
+        "    {\"k1\", ptx_1, NULL, 4, 64, 2, 0, 0, 3, 0, 0, 0, 0},\n",
+        "    {\"constant c\", data_3, -1, -1, 16, 0, 16, 0}, /* f32[4] */\n",
+        "    if (check(self, in_x, 1, 16, \"input x\")) return 1; /* f32[4] */",
+        "    char *tmp_t = memory + 256;",
+        "    char *tmp_v = in_x;",
+        "        char *args[] = {tmp_t, self->constants[1], tmp_u};\n        if (call(self, 1, args, stream)) return 1; /* k1 */",
+        "    if (copy(self, in_w, out_y, 16, stream)) return 1;",
+        "ALIGNED static const unsigned char data_3[16] = {\n    0, 0, 128, 63,",
     };
     for (size_t i = 0; i < SN_COUNT(wanted); i++) cr_assert(strstr(s, wanted[i]), "missing: %s\nin:\n%s", wanted[i], s);
-    cr_assert_null(strstr(s, "cuLaunchKernel(self->kernel_k2"), "an empty grid is not launched");
+    cr_assert_null(strstr(s, "call(self, 2, "), "an empty grid is not launched");
     sn_text_free(&t);
     sn_module_free(m);
     cr_assert_eq(env.bytes_now, 0);
 }
 
 Test(wrapper_c, compiles_without_a_warning) {
-    if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
+    if (!has_gcc()) cr_skip_test("no gcc here");
     sn_env env;
     sn_module *m = parsed(&env, program);
     sn_text t;
     compiles(wrapper_c(&t, &env, m, codes));
     sn_text_free(&t);
-    compiles(wrapper_c(&t, &env, m, NULL)); /* names only */
-    sn_text_free(&t);
     sn_module_free(m);
 }
 
-/* A kernel of segments takes its addresses as one array, with code at hand (which says so) and without. */
+/* A kernel of segments takes its addresses as one array. */
 Test(wrapper_c, segments_take_one_parameter) {
     static const char text[] =
         "buffer x: f32[4] input 0\nbuffer y: f32[4] output 0\nbuffer z: f32[4] output 1\n"
@@ -450,21 +448,17 @@ Test(wrapper_c, segments_take_one_parameter) {
     sn_env env;
     sn_module *m = parsed(&env, text);
     sn_gpu_code code = {.ptx = "", .grid = 8, .block_x = 1, .block_y = 1, .param_block = true};
-    for (int with = 0; with < 2; with++) {
-        sn_text t;
-        const char *s = wrapper_c(&t, &env, m, with ? &code : NULL);
-        cr_expect(strstr(s, "        CUdeviceptr block[] = {in_x, out_y, out_z};   /* one parameter, by value */\n"),
-                  "%s", s);
-        cr_expect(strstr(s, "        void *params[] = {block};\n"), "%s", s);
-        cr_expect(strstr(s, "cuLaunchKernel(self->kernel_k, 8, 1, 1, 1, 1, 1, 0, stream, params, NULL)"), "%s", s);
-        if (has_cuda_h()) compiles(s);
-        sn_text_free(&t);
-    }
+    sn_text t;
+    const char *s = wrapper_c(&t, &env, m, &code);
+    cr_expect(strstr(s, "        char *args[] = {in_x, out_y, out_z};\n"), "%s", s);
+    cr_expect(strstr(s, "    {\"k\", ptx_0, NULL, 8, 1, 1, 0, 0, 3, 0, 1, 0, 0},\n"), "%s", s);
+    if (has_gcc()) compiles(s);
+    sn_text_free(&t);
     sn_module_free(m);
 }
 
 /* Two maps of one argument, which is a window; kept memory stands before them. */
-Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
+Test(wrapper_c, tensor_maps_are_a_table) {
     static const char text[] =
         "buffer x: bf16[128, 64] input 0 align 16\nbuffer y: f32[64] output 0 align 16\n"
         "kernel @k(x: bf16[4096] in, y: f32[64] out) { loop i in 64 : grid { %0 = load x[i] %1 = cast.f32 %0 store y[i], %1 } }\n"
@@ -488,15 +482,12 @@ Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
                                     .high = {0},
                                     .steps = {2}}};
     static const char *const wanted[] = {
-        "            &map0, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, (void *)(in_x + 8192 + 256), (cuuint64_t[]){64, 60}, "
-        "(cuuint64_t[]){128}, (cuuint32_t[]){64, 8}, (cuuint32_t[]){1, 1},\n"
-        "            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, ",
-        "            &map1, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, (void *)(out_y), (cuuint64_t[]){64}, (cuuint64_t[]){0}, ",
-        "CU_TENSOR_MAP_SWIZZLE_NONE, ",
-        "            &map2, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 1, ",
-        "        result = cuTensorMapEncodeIm2col(\n            &map3, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)(in_x + 8192), "
-        "(cuuint64_t[]){64, 15, 4}, (cuuint64_t[]){128, 1920}, (int[]){-1}, (int[]){0}, 64, 32, (cuuint32_t[]){1, 2, 1},\n",
-        "        void *params[] = {&arg0, &out_y, &self->kept_k, &map0, &map1, &map2, &map3};\n",
+        "    {0, 256, 1, 3, 0, 2, {64, 60, 0, 0, 0}, {128, 0, 0, 0, 0}, {64, 8, 0, 0, 0}, {1, 1, 1, 1, 1}, {0, 0, 0}, {0, 0, 0}},\n",
+        "    {1, 0, 2, 0, 0, 1, {64, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {16, 0, 0, 0, 0}, ",
+        "    {1, 0, 11, 0, 0, 1, ",
+        "    {0, 0, 1, 0, 1, 3, {64, 15, 4, 0, 0}, {128, 1920, 0, 0, 0}, {64, 32, 1, 0, 0}, {1, 2, 1, 1, 1}, {-1, 0, 0}, {0, 0, 0}},\n",
+        "    {\"k\", ptx_0, NULL, 4, 1, 1, 0, 0, 2, 1, 0, 0, 4},\n",
+        "        char *args[] = {in_x + 8192, out_y, self->memory + KEPT_AT + 0};\n",
     };
     sn_env env;
     sn_module *m = parsed(&env, text);
@@ -510,7 +501,35 @@ Test(wrapper_c, tensor_maps_are_encoded_for_each_launch) {
                                                .maps = maps,
                                                .n_maps = SN_COUNT(maps)}});
     for (size_t i = 0; i < SN_COUNT(wanted); i++) cr_expect(strstr(s, wanted[i]), "missing: %s\nin:\n%s", wanted[i], s);
-    if (has_cuda_h()) compiles(s);
+    if (has_gcc()) compiles(s);
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
+/* Code of the CPU that calls the C library jumps there by name. */
+Test(wrapper_c, code_of_the_cpu_calls_by_name) {
+    static const char text[] =
+        "buffer y: f32[4096] output 0\n"
+        "kernel @zero(y: f32[4096] out) { loop b in 1 : grid { loop i in 4096 { %0 = const.f32 0.0 store y[i], %0 } } }\n"
+        "wrapper @m workspace 0 { call @zero(y) }\n";
+    sn_env env;
+    sn_module *m = parsed(&env, text);
+    /* jmp 16; at 16 a cell, whose slot is at 24 */
+    unsigned char bytes[32] = {0xe9, 11};
+    sn_host_slot slot = {.at = 24, .import = "memset", .is_jump = true};
+    sn_host_image image = {bytes, sizeof bytes, (uint64_t[]){0}, &slot, 1, "x86_64", "", ""};
+    sn_source source = {.host = &image, .host_kept = (uint64_t[]){0}};
+    sn_text t;
+    sn_text_init(&t, &env);
+    cr_assert_eq(sn_wrapper_c(&t, m, &source), SN_OK, "%s", env.message);
+    cr_expect(strstr(t.s, "\".byte 233,11,0,0,0,0,0,0,0,0,0,0,0,0,0,0\\n\"\n    \"jmp memset@PLT\\n.balign 16\\n\"\n"),
+              "%s", t.s);
+    if (has_gcc()) compiles(t.s);
+    sn_text_free(&t);
+    slot.is_jump = false;
+    sn_text_init(&t, &env);
+    cr_expect_eq(sn_wrapper_c(&t, m, &source), SN_ERROR_UNSUPPORTED);
+    cr_expect_str_eq(env.message, "C source cannot have this code: it has addresses in it");
     sn_text_free(&t);
     sn_module_free(m);
 }
@@ -522,7 +541,7 @@ Test(wrapper_c, awkward_names_compile) {
         "kernel @for(int: f32[4] in, in_int: f32[4] out, a_b: f32[4] out) { loop i in 4 : grid { %0 = load int[i] store in_int[i], %0 store a_b[i], %0 } }\n"
         "wrapper @while workspace 32 { alloc in_int size 16 offset 0 alloc a_b size 16 offset 16 call @for(int, in_int, a_b)\n"
         "  reuse unread from in_int copy self from a_b size 16 }\n";
-    if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
+    if (!has_gcc()) cr_skip_test("no gcc here");
     sn_env env;
     sn_module *m = parsed(&env, text);
     sn_text t;
@@ -538,7 +557,7 @@ Test(wrapper_c, weights_compile) {
         "buffer y: f32[4] output 0\n"
         "kernel @k(w: f32[4] in, c: f32[4] in, y: f32[4] out) { loop i in 4 : grid { %0 = load w[i] %1 = load c[i] %2 = add %0, %1 store y[i], %2 } }\n"
         "wrapper @f workspace 0 { call @k(w, c, y) }\n";
-    if (!has_cuda_h()) cr_skip_test("no gcc or no cuda.h here");
+    if (!has_gcc()) cr_skip_test("no gcc here");
     sn_env env;
     sn_module *m = parsed(&env, text);
     sn_text t;
@@ -547,19 +566,22 @@ Test(wrapper_c, weights_compile) {
     sn_module_free(m);
 }
 
-Test(wrapper_c, the_prepare_part_is_run_by_load) {
+Test(wrapper_c, the_prepare_part_is_run_once) {
     sn_env env;
     sn_module *m = parsed(&env, preparing);
     sn_gpu_code code = {.ptx = "", .grid = 4, .block_x = 1, .block_y = 1};
     sn_text t;
     const char *text = wrapper_c(&t, &env, m, (sn_gpu_code[]){code, code, code});
-    const char *load = strstr(text, "load_parts("),
-               *run = strstr(text, "int main_run(struct main *self,\n    CUdeviceptr");
-    cr_expect(strstr(load, "cuMemAlloc(&self->prepared, 512)"));
-    cr_expect(strstr(load, "result = prepare_parts(self)"));
-    cr_expect(strstr(run, "CUdeviceptr tmp_p = self->prepared + 256;"));
-    cr_expect(strstr(run, "CUdeviceptr tmp_q = tmp_p;"));
-    if (has_cuda_h()) compiles(text);
+    const char *once = strstr(text, "static int prepare(struct main *self) {"),
+               *run = strstr(text, "static int run_steps(");
+    cr_assert(once && run);
+    cr_expect(strstr(once, "    char *tmp_p = memory + 256;") < run);
+    cr_expect(strstr(once, "        char *args[] = {self->constants[0], tmp_p};") < run);
+    cr_expect(strstr(run, "char *memory = self->memory + PREPARED_AT;\n"));
+    cr_expect(strstr(run, "char *tmp_q = tmp_p;"));
+    cr_expect(strstr(text, "    {\"constant c\", data_2, -1, -1, 16, 0, 16, 1}, /* f32[4] */\n"),
+              "only the prepare part reads it");
+    if (has_gcc()) compiles(text);
     sn_text_free(&t);
     sn_module_free(m);
 }
@@ -569,7 +591,7 @@ Test(wrapper_c, without_a_wrapper_it_says_so) {
     sn_module *m = parsed(&env, "buffer x: f32[4] input 0\n");
     sn_text t;
     sn_text_init(&t, &env);
-    cr_assert_eq(sn_wrapper_c(&t, m, NULL), SN_ERROR_ARGUMENT);
+    cr_assert_eq(sn_wrapper_c(&t, m, &(sn_source){0}), SN_ERROR_ARGUMENT);
     cr_assert_str_eq(env.message, "the module has no wrapper: run the pass plan first");
     sn_text_free(&t);
     sn_module_free(m);

@@ -83,4 +83,5 @@ def main():
     print(f"{len(graphs)} graphs: equal")
 
 
-main()
+if __name__ == "__main__":
+    main()
