@@ -22,31 +22,6 @@
 
 /* ---- start and end ---- */
 
-static lv clock_of(sn_gen *g) { return sn_em_call(&g->em, "llvm.nvvm.read.ptx.sreg.clock64", NULL, NULL, 0); }
-
-/* Teams come in groups, of which each is on all multiprocessors, and has memory for itself when it loads its first row: one loads
- * from then on while another waits or stores. All in step would leave memory idle when they wait: six microseconds a row on an H100. */
-static void fall_out_of_step(sn_gen *g) {
-    enum { MOST = 4 };
-    sn_em *em = &g->em;
-    const sn_target *t = em->cg->target;
-    uint32_t groups = g->k->sched.min_blocks < MOST ? g->k->sched.min_blocks : MOST;
-    if (groups > g->teams) groups = g->teams;
-    double bytes = (double)g->teams * g->cluster * (double)g->shared_total / groups;
-    int64_t cycles = t->cycle_bytes > 0 ? (int64_t)(bytes / (t->units * (double)t->cycle_bytes)) : 0;
-    if (groups < 2 || !cycles) return;
-    lv number = LLVMBuildIntCast2(em->b, g->team.number, em->cg->i64, 0, "");
-    lv group = em_imul(em, number, sn_em_ci(em->cg->i64, groups));
-    group = LLVMBuildUDiv(em->b, group, sn_em_ci(em->cg->i64, (int64_t)g->teams * g->cluster), "");
-    lv wanted = em_imul(em, group, sn_em_ci(em->cg->i64, cycles)), began = clock_of(g);
-    LLVMBasicBlockRef ask = sn_em_block(em, "behind"), go = sn_em_block(em, "go");
-    LLVMBuildBr(em->b, ask);
-    LLVMPositionBuilderAtEnd(em->b, ask);
-    lv passed = em_isub(em, clock_of(g), began);
-    LLVMBuildCondBr(em->b, em_icmp(em, LLVMIntUGE, passed, wanted), go, ask);
-    LLVMPositionBuilderAtEnd(em->b, go);
-}
-
 static lv own_counter(sn_gen *g) {
     return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i32, g->team.counters, &g->team.number, 1, "");
 }
@@ -57,7 +32,6 @@ void sn_gen_team_start(sn_gen *g) {
     g->team.counters = sn_gen_kept(g, (uint64_t)g->grid * g->cluster * 4);
     g->team.exchange = LLVMBuildAlloca(em->b, em->cg->i32, "exchange");
     LLVMBuildStore(em->b, LLVMBuildLoad2(em->b, em->cg->i32, own_counter(g), ""), g->team.exchange);
-    fall_out_of_step(g);
 }
 
 /* Behind the last exchange all threads have read the counter. */
