@@ -57,7 +57,13 @@ void sn_host_processor(char *out, size_t size);
 
 /* ---- the wrapper as C source (wrapper_c.c) ----
  * A complete .c file for `sinter emit --stage=wrapper-c`: kernel PTX embedded as strings (ptx may be NULL: names only),
- * driver calls through cuda.h, the planned workspace. Kernels that a library runs are refused. */
-sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes);
+ * driver calls through cuda.h, the planned workspace. Kernels that a library runs are refused. debug: what its runs say of each
+ * kernel (wrapper_c_debug.c); NULL: nothing, and nothing of it is in the text. */
+typedef struct sn_wrapper_debug {
+    bool names, print, save, stop_at_nan, stop_at_infinity;
+    const bool *kernels; /* by position in m->kernels: of which */
+    const char *dir;     /* where files go */
+} sn_wrapper_debug;
+sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes, const sn_wrapper_debug *debug);
 
 #endif

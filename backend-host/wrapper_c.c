@@ -8,7 +8,7 @@
  * device. Tensor maps are encoded for each launch, on the stack: the struct holds none, so that nothing has to be
  * aligned or locked. NAME_load also runs the prepare part, whose results are memory of the struct.
  */
-#include "backend-host/host_code.h"
+#include "backend-host/wrapper_c_debug.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -17,6 +17,9 @@ typedef struct writer {
     sn_text *t;
     sn_module *m;
     const sn_gpu_code *codes; /* NULL: kernels by name only */
+    const sn_wrapper_debug *debug; /* NULL: its runs say nothing */
+    bool running;                  /* what is written is the run, not the prepare part */
+    uint32_t calls;                /* of the run, so far */
     sn_arena scratch;
     sn_names used;            /* identifiers given out */
     const char *name;         /* of the program */
@@ -469,17 +472,48 @@ static void put_args(writer *w, uint32_t kernel, const sn_arg_list *args, bool b
     sn_text_put(w->t, "};\n");
 }
 
-static sn_status put_call(writer *w, const sn_step *s) {
+/* What a kernel is about to read, or has written. */
+static void put_shown(writer *w, const sn_step *s, uint32_t call, bool written) {
+    const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
+    for (uint32_t i = 0; i < s->args.n; i++) {
+        const sn_buf_rec *formal = sn_buf_get(w->m, k->params.at[i]);
+        bool is_shown = formal->role == SN_ROLE_INOUT || formal->role == (written ? SN_ROLE_OUT : SN_ROLE_IN);
+        if (!is_shown) continue;
+        sn_wrapper_debug_arg a = {call,
+                                  k->name,
+                                  k->note ? k->note : "",
+                                  sn_buf_get(w->m, s->args.at[i].buf)->name,
+                                  moved(w, &s->args.at[i]),
+                                  k->params.at[i],
+                                  written};
+        sn_wrapper_debug_argument(w->t, w->m, &a);
+    }
+}
+
+/* Around the launch of a kernel that somebody looks at. */
+static void put_debug(writer *w, const sn_step *s, uint32_t call, bool behind) {
+    const sn_wrapper_debug *d = w->debug;
+    const sn_kern_rec *k = sn_kern_get(w->m, s->kern);
+    if (!d || !d->kernels[w->number[s->kern.i]] || call == UINT32_MAX) return;
+    if (!behind) sn_wrapper_debug_call(w->t, d, call, k->name, k->note ? k->note : "");
+    if (sn_wrapper_debug_looks(d)) put_shown(w, s, call, behind);
+    if (behind && d->names) put_try(w, "        ", "cuStreamSynchronize(stream)");
+}
+
+/* call: its number in the run; UINT32_MAX: it is none of the run. */
+static sn_status put_call(writer *w, const sn_step *s, uint32_t call) {
     uint32_t number = w->number[s->kern.i];
     sn_gpu_code size;
     SN_TRY(launch_size(&size, w, number));
     if (!size.grid) return SN_OK;
     sn_text_put(w->t, "    {\n");
+    put_debug(w, s, call, false);
     put_args(w, number, &s->args, size.param_block);
     put_try(w, "        ",
             sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s, NULL)",
                     w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y, size.shared_bytes,
                     s->args.n || size.kept_bytes ? "params" : "NULL"));
+    put_debug(w, s, call, true);
     sn_text_put(w->t, "    }\n");
     return SN_OK;
 }
@@ -503,7 +537,7 @@ static sn_status put_step(writer *w, const sn_step *s, const char *memory) {
         if (w->needed[s->buf.i])
             sn_text_printf(w->t, "    CUdeviceptr %s = %s;\n", w->buf_name[s->buf.i], place(w, s->from));
         return SN_OK;
-    case SN_STEP_CALL: return put_call(w, s);
+    case SN_STEP_CALL: return put_call(w, s, w->running ? w->calls++ : UINT32_MAX);
     case SN_STEP_COPY: return put_copy(w, s);
     case SN_STEP_COMMENT:
         sn_text_put(w->t, "    /* ");
@@ -523,6 +557,7 @@ static sn_status put_run(writer *w) {
     const sn_wrap *wrap = &w->m->wrap;
     find_needed(w, wrap->n_prepare, wrap->steps.n);
     put_run_signature(w);
+    w->running = true;
     sn_text_put(w->t, " {\n    CUresult result = CUDA_SUCCESS;\n");
     for (uint32_t i = 0; i < wrap->n_prepare; i++)
         if (says_a_place(&wrap->steps.at[i])) SN_TRY(put_step(w, &wrap->steps.at[i], "self->prepared"));
@@ -571,6 +606,7 @@ static void put_head(writer *w) {
         w->t,
         " *\n * Results are CUresult numbers, 0 is success. Compile with cuda.h in the include path, link with -lcuda.\n */\n");
     sn_text_put(w->t, "#include <cuda.h>\n#include <stddef.h>\n\n");
+    if (w->debug) sn_wrapper_debug_head(w->t, w->debug);
     put_struct(w);
     put_load_signature(w, sn_strf(&w->scratch, "int %s_load", n));
     sn_text_printf(w->t, ";\nvoid %s_unload(struct %s *self);\nsize_t %s_workspace(void);\n", n, n, n);
@@ -590,7 +626,7 @@ static sn_status put_file(writer *w) {
     return put_run(w);
 }
 
-sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes) {
+sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes, const sn_wrapper_debug *debug) {
     if (!m->wrap.steps.n)
         return sn_fail(m->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first");
     for (uint32_t i = 0; i < m->kernels.n; i++) {
@@ -599,9 +635,11 @@ sn_status sn_wrapper_c(sn_text *out, sn_module *m, const sn_gpu_code *codes) {
             return sn_fail(m->env, SN_ERROR_ARGUMENT,
                            "kernel %s: a library runs it, and C source calls none; emit it from the graph", k->name);
     }
-    writer w = {.t = out, .m = m, .codes = codes};
+    writer w = {.t = out, .m = m, .codes = codes, .debug = debug};
     sn_arena_init(&w.scratch, m->env);
     sn_names_init(&w.used, &w.scratch);
+    sn_names_put(&w.used, "debug_number", 1);
+    sn_names_put(&w.used, "debug_show", 1);
     w.name = program_name(&w);
     name_buffers(&w);
     name_kernels(&w);

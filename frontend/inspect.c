@@ -188,9 +188,34 @@ static sn_status stage_memory(sn_text *t, sn_program *p, const char *last_pass) 
     return sn_wrap_print_memory(t, p->m, &p->ctx->scratch);
 }
 
+/* The program need not be loaded. *out NULL: nothing is said. */
+static sn_status wrapper_debug(const sn_wrapper_debug **out, sn_program *p) {
+    sn_arena *a = &p->ctx->scratch;
+    uint32_t on, n = p->m->kernels.n;
+    *out = NULL;
+    SN_TRY(sn_debug_read(&on, &p->ctx->env, p->debug.debug));
+    if (!(on & ~(uint32_t)SN_DEBUG_NVTX)) return SN_OK;
+    const char **names = SN_NEWN(a, const char *, n + 1);
+    bool *kernels = SN_NEWN(a, bool, n + 1);
+    for (uint32_t k = 0; k < n; k++) names[k] = sn_kern_get(p->m, p->m->kernels.at[k])->name;
+    SN_TRY(sn_debug_choose(kernels, &p->ctx->env, "debug_kernels", p->debug.kernels, names, n));
+    sn_wrapper_debug *d = SN_NEW(a, sn_wrapper_debug);
+    *d = (sn_wrapper_debug){.names = on & SN_DEBUG_NAMES,
+                            .print = on & SN_DEBUG_PRINT,
+                            .save = on & SN_DEBUG_SAVE,
+                            .stop_at_nan = on & (SN_DEBUG_NAN | SN_DEBUG_INFINITY),
+                            .stop_at_infinity = on & SN_DEBUG_INFINITY,
+                            .kernels = kernels,
+                            .dir = p->debug.dir ? p->debug.dir : "."};
+    *out = d;
+    return SN_OK;
+}
+
 static sn_status stage_wrapper_c(sn_text *t, sn_program *p, const char *last_pass) {
     (void)last_pass;
-    return sn_wrapper_c(t, p->m, p->codes);
+    const sn_wrapper_debug *debug;
+    SN_TRY(wrapper_debug(&debug, p));
+    return sn_wrapper_c(t, p->m, p->codes, debug);
 }
 
 typedef struct stage {

@@ -29,6 +29,7 @@ struct sn_rt_program {
     unsigned threads;
     sn_loaded loaded, next; /* next: while a constant is replaced */
     SN_VEC(sn_image_given) given;
+    sn_debug_options debug;
     atomic_uint n_states;
 };
 
@@ -168,7 +169,10 @@ static sn_status load(request *r) {
     SN_TRY(sn_image_read(&p->image, env, &p->arena, r->path ? r->path : "image", r->path ? p->file : r->memory));
     SN_TRY(choose_device(p, &o));
     SN_TRY(give(p, &o));
-    return sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads);
+    p->debug = (sn_debug_options){o.debug, o.debug_kernels, o.debug_dir, o.log, o.log_user};
+    sn_debug_keep(&p->debug, &p->arena);
+    SN_TRY(sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads));
+    return sn_prog_debug(p->loaded.prog, &p->debug);
 }
 
 static void drop(request *r) {
@@ -217,6 +221,7 @@ static sn_status replace(sn_rt_program *p, const char *name, const void *data, s
     list[k].data = data;
     list[k].size = size;
     SN_TRY(sn_image_load(&p->next, &p->rt->env, p->image, p->part, list, n, p->cu, p->threads));
+    SN_TRY(sn_prog_debug(p->next.prog, &p->debug));
     sn_loaded_free(&p->loaded);
     p->loaded = p->next;
     p->next = (sn_loaded){0};

@@ -202,6 +202,7 @@ static sn_status run(sn_prog_state *st, void *const *inputs, void *const *output
 
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                       bool use_interpreter) {
+    if (st->p->debug) return sn_debug_run(st, inputs, outputs, stream);
     return run(st, inputs, outputs, stream, use_interpreter, NULL);
 }
 

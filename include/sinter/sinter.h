@@ -569,6 +569,17 @@ typedef struct sn_compile_options {
      * "off"), and the next program compiles that one alone. ",KIND" behind it (sn_kernel_info.kind) keeps that kind where a kernel has
      * it, and the first where not, of kernels that are over in a few microseconds too, and times nothing. GPU schedules only. */
     const char *multi_kernel;
+    /* Kernels that somebody has edited, in the place of those that the compiler made: "k0=k0.sn,k3=k3.ptx", by their names and files.
+     * .sn: one kernel as `sinter explain --dump-dir` writes it; .ptx: for CUDA. Each is first held against the original on random
+     * arguments, and SN_ERROR_MISMATCH names the first element that differs by more than rounding; it has the parameters of the
+     * original. NULL: none are. */
+    const char *replace_kernels;
+    /* What runs say of each kernel, words separated by commas: "names" (a line before each launch), "print" (its arguments before and
+     * behind it: size, figures, elements), "save" (the same as debug_dir/CALL_KERNEL_reads_BUFFER.npy, of the last run), "stop-at-nan",
+     * "stop-at-infinity" (a run ends with SN_ERROR_MISMATCH at the first kernel that writes one, and names the operation that made it),
+     * "nvtx" (ranges for Nsight Systems); "off" (default). Of the kernels in debug_kernels ("k0,k3"; NULL: all). Lines go to the context's log,
+     * from the thread that runs. Runs with debugging are slow; without it they have nothing of this. */
+    const char *debug, *debug_kernels, *debug_dir;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -629,6 +640,7 @@ typedef struct sn_load_options {
      * size in bytes must be that of the constant. Borrowed as long as the program. */
     const sn_weight_info *constants;
     unsigned n_constants;
+    const char *debug, *debug_kernels, *debug_dir; /* as of sn_compile_options */
 } sn_load_options;
 
 /* A program from a file that sn_program_save or `sinter compile` wrote. The file is mapped as long as the program lives, and

@@ -392,7 +392,7 @@ static void compiles(const char *text) {
 
 static char *wrapper_c(sn_text *t, sn_env *env, sn_module *m, const sn_gpu_code *codes) {
     sn_text_init(t, env);
-    cr_assert_eq(sn_wrapper_c(t, m, codes), SN_OK, "%s", env->message);
+    cr_assert_eq(sn_wrapper_c(t, m, codes, NULL), SN_OK, "%s", env->message);
     return t->s;
 }
 
@@ -569,7 +569,7 @@ Test(wrapper_c, without_a_wrapper_it_says_so) {
     sn_module *m = parsed(&env, "buffer x: f32[4] input 0\n");
     sn_text t;
     sn_text_init(&t, &env);
-    cr_assert_eq(sn_wrapper_c(&t, m, NULL), SN_ERROR_ARGUMENT);
+    cr_assert_eq(sn_wrapper_c(&t, m, NULL, NULL), SN_ERROR_ARGUMENT);
     cr_assert_str_eq(env.message, "the module has no wrapper: run the pass plan first");
     sn_text_free(&t);
     sn_module_free(m);
