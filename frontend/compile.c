@@ -525,7 +525,7 @@ sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *
     p->metrics = sn_metrics_begin(g->ctx, s);
     SN_TRY(compile(p, g, s, last));
     if (last >= SN_PHASE_PASSES) sn_metrics_record(p);
-    if (last >= SN_PHASE_PASSES) SN_TRY(sn_metrics_slow_fusions(p, s));
+    if (last >= SN_PHASE_PASSES) SN_TRY(sn_metrics_fusion_times(p, s));
     sn_metrics_deliver(g->ctx, p->metrics, s, g->m->graph.name);
     p->metrics = NULL;
     sn_making_end(g->ctx, p);

@@ -299,8 +299,8 @@ sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *
  * and counters to whoever asked for them. */
 sn_metric_log *sn_metrics_begin(sn_context *ctx, const sn_settings *s);
 void sn_metrics_record(sn_program *p);
-/* slow.c: the table slow_fusions. */
-sn_status sn_metrics_slow_fusions(sn_program *p, const sn_settings *s);
+/* fusion_times.c: that table. */
+sn_status sn_metrics_fusion_times(sn_program *p, const sn_settings *s);
 void sn_metrics_deliver(sn_context *ctx, sn_metric_log *log, const sn_settings *s, const char *graph);
 /* Fill in p->choosing for the products of a bound program (tune.c): from records, and where settings say so by timing. */
 sn_status sn_program_decide(sn_program *p, const sn_settings *s);

@@ -1,8 +1,9 @@
-/* slow.c: the table slow_fusions: kernels that would take less time if fuse had left them apart.
+/* fusion_times.c: the table fusion_times: what kernels that fuse has made of several take, and what these would take apart. A ratio above
+ * 1 is a slow fusion.
  *
  *     pipeline .. fuse .. schedule            estimates of k0, made of k0 and k2 (table fusions)
  *     pipeline ..      .. schedule            estimates of k0 and of k2
- *  -> row  k0   "k0, k2"   fused_us   apart_us   ratio       where fused_us is more
+ *  -> row  k0   "k0, k2"   fused_us   apart_us   ratio
  *
  * By the model of GPUs, from two more runs of the passes up to schedule, in logs of their own; only where somebody asks for the
  * table. What a pass behind fuse cuts a kernel into (k0_part) counts with it. mixed-order-reduction, which joins kernels too, runs in
@@ -75,8 +76,8 @@ static void record(const sn_program *p, const sn_metric_log *fused, const sn_met
     const char *parts = NULL;
     double apart_us = 0, fused_us = us_of(fused, kernel);
     add_parts(&parts, &apart_us, fused, apart, kernel, &p->ctx->scratch);
-    if (!(apart_us > 0)) return;
-    sn_row_slow_fusions *row = SN_ADD_ROW(p->metrics, SLOW_FUSIONS, slow_fusions);
+    if (!(apart_us > 0) || !(fused_us > 0)) return; /* kernels that came with a schedule have no estimate */
+    sn_row_fusion_times *row = SN_ADD_ROW(p->metrics, FUSION_TIMES, fusion_times);
     row->kernel = sn_metric_text(p->metrics, kernel);
     row->parts = sn_metric_text(p->metrics, parts);
     row->fused_us = fused_us;
@@ -84,9 +85,9 @@ static void record(const sn_program *p, const sn_metric_log *fused, const sn_met
     row->ratio = fused_us / apart_us;
 }
 
-sn_status sn_metrics_slow_fusions(sn_program *p, const sn_settings *s) {
+sn_status sn_metrics_fusion_times(sn_program *p, const sn_settings *s) {
     sn_metric_log fused, apart;
-    if (!sn_metric_wanted(p->metrics, SN_METRIC_SLOW_FUSIONS) || !p->target.is_gpu || p->source->kernels.n) return SN_OK;
+    if (!sn_metric_wanted(p->metrics, SN_METRIC_FUSION_TIMES) || !p->target.is_gpu || p->source->kernels.n) return SN_OK;
     SN_TRY(estimate(&fused, p, s, true));
     SN_TRY(estimate(&apart, p, s, false));
     for (uint32_t k = 0; k < fused.rows[SN_METRIC_FUSIONS].n; k++) {
