@@ -16,7 +16,7 @@
 typedef struct writer {
     sn_text *t;
     sn_module *m;
-    const sn_gpu_code *codes; /* NULL: kernels by name only */
+    const sn_gpu_code *codes;      /* NULL: kernels by name only */
     const sn_wrapper_debug *debug; /* NULL: its runs say nothing */
     bool running;                  /* what is written is the run, not the prepare part */
     uint32_t calls;                /* of the run, so far */

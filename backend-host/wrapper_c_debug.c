@@ -106,7 +106,10 @@ void sn_wrapper_debug_head(sn_text *t, const sn_wrapper_debug *d) {
                        "            nans ? \"nan\" : \"an infinity\", buffer);\n    return 1;\n}\n\n");
         return;
     }
-    if (!d->print) sn_text_put(t, "    (void)made_of, (void)dtype, (void)least, (void)most, (void)squares, (void)nans, (void)infinities;\n");
+    if (!d->print)
+        sn_text_put(
+            t,
+            "    (void)made_of, (void)dtype, (void)least, (void)most, (void)squares, (void)nans, (void)infinities;\n");
     sn_text_put(t, "    return 0;\n}\n\n");
 }
 
@@ -135,8 +138,8 @@ void sn_wrapper_debug_argument(sn_text *t, const sn_module *m, const sn_wrapper_
     sn_text_quoted(t, a->note);
     sn_text_printf(t, ", \"%s\", ", a->written ? "writes" : "reads");
     sn_text_quoted(t, a->buffer);
-    sn_text_printf(t, ",\n                       \"%s\", '%c', %u, \"%s\", \"", sn_dtypes[b->dtype].name, kind_of(b->dtype),
-                   sn_dtype_bytes(b->dtype), *npy ? npy : "<u2");
+    sn_text_printf(t, ",\n                       \"%s\", '%c', %u, \"%s\", \"", sn_dtypes[b->dtype].name,
+                   kind_of(b->dtype), sn_dtype_bytes(b->dtype), *npy ? npy : "<u2");
     int64_t numel = 0, all = 1;
     sn_ix_is_const(m, b->size, &numel);
     for (uint32_t k = 0; k < b->rank; k++) all *= sn_ix_value(m, b->shape[k]);

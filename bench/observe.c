@@ -69,7 +69,8 @@ static bool compare(sn_context *ctx, const char *path) {
         }
     for (int k = 1; k < TABLES; k++)
         for (int round = 0; round < ROUNDS; round++) more[k][round] = us[k][round] / us[0][round] - 1;
-    printf("%-60s %8.2f ms  %+6.2f %%  %+6.2f %%\n", path, median(us[0]) / 1e3, 100 * median(more[1]), 100 * median(more[2]));
+    printf("%-60s %8.2f ms  %+6.2f %%  %+6.2f %%\n", path, median(us[0]) / 1e3, 100 * median(more[1]),
+           100 * median(more[2]));
     sn_graph_destroy(g);
     return true;
 }

@@ -129,16 +129,16 @@ struct sn_program {
     SN_VEC(sn_kernel_set) sets;
     struct sn_record_place *records; /* that its kernels are looked up in; NULL: none are */
     uint32_t n_records_used;         /* answers of that place that schedules hang on */
-    sn_debug_options debug; /* of its runs */
+    sn_debug_options debug;          /* of its runs */
     int device;
     bool gpu_code, runnable, interpreted;
-    bool trusted;           /* as in the settings */
-    sn_pool *pool;          /* of code generation, while it runs */
-    sn_cache *cache;        /* while it is compiled; NULL: none */
-    sn_metric_log *metrics; /* while it is compiled */
+    bool trusted;                      /* as in the settings */
+    sn_pool *pool;                     /* of code generation, while it runs */
+    sn_cache *cache;                   /* while it is compiled; NULL: none */
+    sn_metric_log *metrics;            /* while it is compiled */
     SN_VEC(sn_replacement *) replaced; /* likewise */
-    sn_gpu_code *codes;     /* gpu_code: one per kernel */
-    sn_host_code *host;     /* wrapper, and kernels of the CPU */
+    sn_gpu_code *codes;                /* gpu_code: one per kernel */
+    sn_host_code *host;                /* wrapper, and kernels of the CPU */
     const char **libraries; /* by kernel: the name of the library that runs it, NULL: none does; NULL: none runs any */
     sn_prog *prog;
     sn_port *inputs, *outputs;

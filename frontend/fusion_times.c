@@ -87,7 +87,8 @@ static void record(const sn_program *p, const sn_metric_log *fused, const sn_met
 
 sn_status sn_metrics_fusion_times(sn_program *p, const sn_settings *s) {
     sn_metric_log fused, apart;
-    if (!sn_metric_wanted(p->metrics, SN_METRIC_FUSION_TIMES) || !p->target.is_gpu || p->source->kernels.n) return SN_OK;
+    if (!sn_metric_wanted(p->metrics, SN_METRIC_FUSION_TIMES) || !p->target.is_gpu || p->source->kernels.n)
+        return SN_OK;
     SN_TRY(estimate(&fused, p, s, true));
     SN_TRY(estimate(&apart, p, s, false));
     for (uint32_t k = 0; k < fused.rows[SN_METRIC_FUSIONS].n; k++) {

@@ -18,13 +18,13 @@
  */
 #include "frontend/replace.h"
 
-#include "passes/schedule/alone.h"
+#include "ir/loop/figures.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { ROUNDS = 2 };                 /* of arguments */
-static const double SMALL = 5e8;     /* statements that are evaluated */
+static const double SMALL = 2e8;     /* operations that are evaluated */
 static const uint64_t SEED = 0x5eed; /* of arguments */
 
 struct sn_replacement {
@@ -121,9 +121,10 @@ static sn_status check_formals(const sn_program *p, const sn_replacement *r) {
         return refuse(p, r, sn_strf(a, "it has %u parameters, kernel %s has %u", y->params.n, r->name, x->params.n));
     for (uint32_t i = 0; i < x->params.n; i++)
         if (!same_formal(p->m, x->params.at[i], r->with, y->params.at[i]))
-            return refuse(p, r, sn_strf(a, "parameter %u is %s; of kernel %s it is %s", i,
-                                        formal_text(r->with, y->params.at[i], a), r->name,
-                                        formal_text(p->m, x->params.at[i], a)));
+            return refuse(p, r,
+                          sn_strf(a, "parameter %u is %s; of kernel %s it is %s", i,
+                                  formal_text(r->with, y->params.at[i], a), r->name,
+                                  formal_text(p->m, x->params.at[i], a)));
     return SN_OK;
 }
 
@@ -298,11 +299,17 @@ static sn_status check_loaded(const sn_program *p, sn_replacement *r, const sn_p
 
 static void free_module(void *m) { sn_module_free(m); }
 
+/* Operations on floats, or elements that it moves. */
+static bool is_small(sn_module *m, sn_kern k) {
+    sn_kern_figures f;
+    sn_kern_count(&f, m, k);
+    return f.flops + (double)f.bytes <= SMALL;
+}
+
 static sn_status take_text(sn_program *p, sn_replacement *r) {
     SN_TRY(parse(r, p));
     SN_TRY(check_formals(p, r));
-    double statements = sn_kernel_statements(r->with, r->with->kernels.at[0]);
-    r->small &= statements <= SMALL;
+    r->small &= is_small(r->with, r->with->kernels.at[0]);
     if (r->small) SN_TRY(check_text(p, r));
     SN_TRY(distrust(r, p));
     return adopt(r, p);
@@ -310,7 +317,7 @@ static sn_status take_text(sn_program *p, sn_replacement *r) {
 
 static sn_status take(sn_program *p, sn_replacement *r, bool loads) {
     sn_kern original = p->m->kernels.at[r->at];
-    r->small = sn_kernel_statements(p->m, original) <= SMALL;
+    r->small = is_small(p->m, original);
     r->was = sn_module_of_kernel(&p->ctx->env, p->m, original);
     if (!is_ptx(r->path)) SN_TRY(take_text(p, r));
     else SN_TRY(sn_file_read(&r->ptx, &r->ptx_size, &p->ctx->env, &p->arena, r->path));
@@ -318,8 +325,9 @@ static sn_status take(sn_program *p, sn_replacement *r, bool loads) {
     if (r->ptx && sn_kern_is_library(sn_kern_get(p->m, original)))
         return refuse(p, r, sn_strf(&p->ctx->scratch, "a library runs kernel %s", r->name));
     if (r->checked || (loads && p->runnable)) return SN_OK;
-    return refuse(p, r, r->ptx ? "PTX is checked on a device, and there is none here"
-                               : "the kernel is too large to be checked without a device; take smaller sizes");
+    return refuse(p, r,
+                  r->ptx ? "PTX is checked on a device, and there is none here"
+                         : "the kernel is too large to be checked without a device; take smaller sizes");
 }
 
 sn_status sn_replace_kernels(sn_program *p, const sn_settings *s, bool loads) {

@@ -62,8 +62,8 @@ sn_status sn_debug_read(uint32_t *out, sn_env *env, const char *list) {
     return SN_OK;
 }
 
-static sn_status no_such_kernel(sn_env *env, const char *who, const char *name, size_t length,
-                                const char *const *names, uint32_t n) {
+static sn_status no_such_kernel(sn_env *env, const char *who, const char *name, size_t length, const char *const *names,
+                                uint32_t n) {
     sn_text t;
     sn_text_init(&t, env);
     for (uint32_t k = 0; k < n; k++) sn_text_printf(&t, "%s%s", k ? ", " : "", names[k]);
@@ -72,7 +72,8 @@ static sn_status no_such_kernel(sn_env *env, const char *who, const char *name, 
     return env->status;
 }
 
-sn_status sn_debug_choose(bool *out, sn_env *env, const char *who, const char *list, const char *const *names, uint32_t n) {
+sn_status sn_debug_choose(bool *out, sn_env *env, const char *who, const char *list, const char *const *names,
+                          uint32_t n) {
     for (uint32_t k = 0; k < n; k++) out[k] = !list;
     for (const char *at = list; at && *at; at += *at == ',') {
         size_t length = strcspn(at, ",");
@@ -164,7 +165,10 @@ void sn_watched_print(sn_text *t, const sn_watched *w) {
 /* The header is padded so that elements begin at a multiple of 64 bytes. */
 static void put_npy_header(sn_text *t, const sn_watched *w) {
     const char *npy = sn_dtypes[w->dtype].npy;
-    sn_text_printf(t, "{'descr': '%s', 'fortran_order': False, 'shape': (", *npy ? npy : sn_dtype_bytes(w->dtype) == 1 ? "|u1" : "<u2");
+    sn_text_printf(t, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                   *npy                            ? npy
+                   : sn_dtype_bytes(w->dtype) == 1 ? "|u1"
+                                                   : "<u2");
     for (unsigned k = 0; k < w->rank; k++) sn_text_printf(t, "%" PRId64 ",%s", w->shape[k], k + 1 < w->rank ? " " : "");
     sn_text_put(t, "), }");
     while ((t->n + 11) % 64) sn_text_put(t, " ");
@@ -173,8 +177,8 @@ static void put_npy_header(sn_text *t, const sn_watched *w) {
 
 sn_status sn_watched_save(char path[SN_PATH_MOST], sn_env *env, const char *dir, const sn_watched *w) {
     unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
-    int n = snprintf(path, SN_PATH_MOST, "%s/%03u_%s_%s_%s.npy", dir, w->call, w->kernel, w->written ? "writes" : "reads",
-                     w->buffer);
+    int n = snprintf(path, SN_PATH_MOST, "%s/%03u_%s_%s_%s.npy", dir, w->call, w->kernel,
+                     w->written ? "writes" : "reads", w->buffer);
     if (n < 0 || n >= SN_PATH_MOST) return SN_ERROR_FILE;
     sn_text t;
     sn_text_init(&t, env);

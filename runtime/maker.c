@@ -9,7 +9,6 @@
 #include "ir/loop/figures.h"
 #include "runtime/prog.h"
 
-
 static const double MOST = 1e9; /* operations that are evaluated: some half a minute */
 
 /* Counting adds to a module. */
@@ -38,8 +37,7 @@ static const char *evaluate(sn_module *alone, const sn_prog_state *st, uint32_t 
         if (!was->elements) return "";
         memory[params->at[k].i] = sn_memdup(a, was->elements, (size_t)was->numel * sn_dtype_bytes(was->dtype));
     }
-    sn_status status =
-        sn_loop_find_nan(&made, alone, memory, a, params->at[i], at, st->watch->by->stop_at_infinity);
+    sn_status status = sn_loop_find_nan(&made, alone, memory, a, params->at[i], at, st->watch->by->stop_at_infinity);
     if (status == SN_OK) return describe(alone, made, a);
     sn_env_clear(st->env);
     return "";

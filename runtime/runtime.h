@@ -113,7 +113,7 @@ typedef struct sn_watcher {
     void (*begin)(void *user, const sn_watched *call); /* before a launch: what concerns a call alone; NULL: nobody */
     void (*end)(void *user);                           /* behind it; where begin is */
     bool waits;                                        /* for each launch, even where nobody looks at arguments */
-    bool inside; /* who is called is the library itself, in its locale */
+    bool inside;                                       /* who is called is the library itself, in its locale */
 } sn_watcher;
 sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                               const sn_watcher *w);
@@ -124,7 +124,7 @@ sn_status sn_prog_try_kernel(const sn_prog *p, uint32_t kernel, void *const *arg
 
 /* The option `debug` and what goes with it. */
 typedef struct sn_debug_options {
-    const char *debug, *kernels, *dir; /* "print,stop-at-nan"; names, NULL: all; where files go, NULL: here */
+    const char *debug, *kernels, *dir;         /* "print,stop-at-nan"; names, NULL: all; where files go, NULL: here */
     void (*say)(void *user, const char *text); /* lines; NULL: nobody listens */
     void *user;
 } sn_debug_options;
@@ -143,7 +143,8 @@ sn_status sn_debug_read(uint32_t *out, sn_env *env, const char *list);
 /* From now on runs of a program that has just been loaded say what they do. Lives as long as the program. */
 sn_status sn_prog_debug(sn_prog *p, const sn_debug_options *o);
 /* By kernel: is it on the list ("k0,k3"; NULL: all)? who: for the message. */
-sn_status sn_debug_choose(bool *out, sn_env *env, const char *who, const char *list, const char *const *names, uint32_t n);
+sn_status sn_debug_choose(bool *out, sn_env *env, const char *who, const char *list, const char *const *names,
+                          uint32_t n);
 sn_status sn_prog_choose(bool *out, const sn_prog *p, const char *who, const char *list);
 /* "2 k1 (exp, sum) reads x: f32[64] 64 elements least 1 ..", with the line's end. */
 void sn_watched_print(struct sn_text *t, const sn_watched *w);

@@ -54,7 +54,8 @@ static bool run_program(char *const *argv, const char *output) {
     if (posix_spawn_file_actions_init(&actions)) return false;
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    bool good = posix_spawnp(&child, argv[0], &actions, NULL, argv, environ) == 0 && waitpid(child, &status, 0) == child;
+    bool good =
+        posix_spawnp(&child, argv[0], &actions, NULL, argv, environ) == 0 && waitpid(child, &status, 0) == child;
     posix_spawn_file_actions_destroy(&actions);
     return good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

@@ -84,8 +84,8 @@ typedef struct eval {
     sn_scalar *vals;
     int64_t *axes, *stack;
     sn_scalar yielded[MAX_STATES];
-    sn_loop_checker *check; /* NULL: threads are of no interest */
-    bool traces, infinity;  /* who made what is a nan (or infinite)? */
+    sn_loop_checker *check;                /* NULL: threads are of no interest */
+    bool traces, infinity;                 /* who made what is a nan (or infinite)? */
     sn_stmt *made, yielded_by[MAX_STATES]; /* by value; of a bad one that was in memory before: none */
 } eval;
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -437,6 +438,122 @@ Test(wrapper_c, compiles_without_a_warning) {
     compiles(wrapper_c(&t, &env, m, codes));
     sn_text_free(&t);
     compiles(wrapper_c(&t, &env, m, NULL)); /* names only */
+    sn_text_free(&t);
+    static const bool all[] = {true, true, true, true};
+    const sn_wrapper_debug debug = {.names = true, .print = true, .save = true, .kernels = all, .dir = "a \"b\""};
+    sn_text_init(&t, &env);
+    cr_assert_eq(sn_wrapper_c(&t, m, codes, &debug), SN_OK, "%s", env.message);
+    compiles(t.s);
+    sn_text_free(&t);
+    sn_module_free(m);
+}
+
+/* ---- C source that says what it does ---- */
+
+/* A driver whose device is the host; launches do the work of the program's kernels, by their names. */
+static const char fake_driver[] =
+    "#include <stdlib.h>\n#include <string.h>\n"
+    "typedef int CUresult;\ntypedef unsigned long long CUdeviceptr;\ntypedef void *CUmodule;\n"
+    "typedef const char *CUfunction;\ntypedef void *CUstream;\n"
+    "enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_ASSERT = 710 };\n"
+    "static inline int cuModuleLoadData(CUmodule *m, const void *p) { return *m = (void *)p, 0; }\n"
+    "static inline int cuModuleGetFunction(CUfunction *f, CUmodule m, const char *n) { return (void)m, *f = n, 0; }\n"
+    "static inline int cuModuleUnload(CUmodule m) { return (void)m, 0; }\n"
+    "static inline int cuMemAlloc(CUdeviceptr *p, size_t n) { return *p = (CUdeviceptr)aligned_alloc(256, (n + 255) / 256 * 256), 0; }\n"
+    "static inline int cuMemFree(CUdeviceptr p) { return free((void *)p), 0; }\n"
+    "static inline int cuMemcpyHtoD(CUdeviceptr p, const void *q, size_t n) { return memcpy((void *)p, q, n), 0; }\n"
+    "static inline int cuMemcpyDtoH(void *p, CUdeviceptr q, size_t n) { return memcpy(p, (void *)q, n), 0; }\n"
+    "static inline int cuMemcpyDtoDAsync(CUdeviceptr p, CUdeviceptr q, size_t n, CUstream s) { return (void)s, memcpy((void *)p, (void *)q, n), 0; }\n"
+    "static inline int cuStreamSynchronize(CUstream s) { return (void)s, 0; }\n"
+    "static inline int cuLaunchKernel(CUfunction f, int g, int h, int i, int x, int y, int z, int b, CUstream s, void **a, void *e) {\n"
+    "    (void)g, (void)h, (void)i, (void)x, (void)y, (void)z, (void)b, (void)s, (void)e;\n"
+    "    float *p[3];\n"
+    "    for (int k = 0; k < 3; k++) p[k] = *(float **)a[k];\n"
+    "    for (int k = 0; k < 4; k++) {\n"
+    "        if (f[1] == '0') p[2][k] = p[0][k] + p[1][k];\n"
+    "        if (f[1] == '1') p[2][k] = p[0][k] * p[1][k];\n"
+    "        if (f[1] == '2') p[2][k] = p[0][k] - p[1][k];\n"
+    "        if (f[1] == '3') p[1][k] = p[2][k] = p[0][k];\n    }\n    return 0;\n}\n";
+static const char fake_main[] =
+    "#include \"wrapper.c\"\n"
+    "static _Alignas(256) float x[4] = {1, 2, 3, 4}, w[4] = {5, 6, 7, 8}, y[4], z[4], work[128];\n"
+    "int main(int argc, char **argv) {\n    struct main_ self;\n    (void)argv;\n"
+    "    if (argc > 1) w[2] = NAN;\n    if (main__load(&self)) return 1;\n"
+    "    int result = main__run(&self, (CUdeviceptr)x, (CUdeviceptr)w, (CUdeviceptr)y, (CUdeviceptr)z, (CUdeviceptr)work, 0);\n"
+    "    main__unload(&self);\n    return result ? 2 : 0;\n}\n";
+
+/* What the program says on standard error when it runs in a folder of its own; with an argument: on a nan in w. */
+static char *said(sn_text *out, sn_env *env, const char *text, const char *argument, int *code) {
+    char dir[] = "/tmp/sinter-wrapper-XXXXXX", path[64], command[512];
+    cr_assert_not_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/wrapper.c", dir);
+    write_file(path, text);
+    snprintf(path, sizeof path, "%s/cuda.h", dir);
+    write_file(path, fake_driver);
+    snprintf(path, sizeof path, "%s/main.c", dir);
+    write_file(path, fake_main);
+    snprintf(command, sizeof command, "cd %s && gcc -std=gnu11 -Wall -Werror -I. main.c -o run -lm && ./run %s 2> said",
+             dir, argument);
+    *code = WEXITSTATUS(system(command));
+    snprintf(path, sizeof path, "%s/said", dir);
+    FILE *f = fopen(path, "r");
+    char line[1024];
+    sn_text_init(out, env);
+    while (f && fgets(line, sizeof line, f)) sn_text_put(out, line);
+    if (f) fclose(f);
+    snprintf(path, sizeof path, "%s/002_k2_writes_y.npy", dir);
+    if (access(path, R_OK) == 0) sn_text_put(out, "saved\n");
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    cr_assert_eq(system(command), 0);
+    return out->s;
+}
+
+/* The name of the program is taken from main, which the test has. */
+static char *debug_text(sn_text *t, sn_env *env, sn_module *m, const sn_wrapper_debug *d) {
+    static const sn_gpu_code all[] = {{.ptx = "", .grid = 1, .block_x = 4, .block_y = 1},
+                                      {.ptx = "", .grid = 1, .block_x = 4, .block_y = 1},
+                                      {.ptx = "", .grid = 1, .block_x = 4, .block_y = 1},
+                                      {.ptx = "", .grid = 1, .block_x = 4, .block_y = 1}};
+    m->wrap.name = "main_";
+    sn_text_init(t, env);
+    cr_assert_eq(sn_wrapper_c(t, m, all, d), SN_OK, "%s", env->message);
+    return t->s;
+}
+
+Test(wrapper_c, says_what_its_kernels_do) {
+    if (system("command -v gcc >/dev/null 2>&1")) cr_skip_test("no gcc here");
+    static const bool all[] = {true, true, true, true}, third[] = {false, false, true, false};
+    sn_env env;
+    sn_module *m = parsed(&env, program);
+    sn_text t, out;
+    int code;
+    sn_wrapper_debug d = {.names = true, .print = true, .save = true, .kernels = third, .dir = "."};
+    cr_expect_str_eq(
+        said(&out, &env, debug_text(&t, &env, m, &d), "", &code),
+        "2 k2 ()\n"
+        "2 k2 () reads u: f32[4] 4 elements least 20 most 320 mean 150 deviation 113.578: 20 80 180 320\n"
+        "2 k2 () reads w: f32[4] 4 elements least 5 most 8 mean 6.5 deviation 1.11803: 5 6 7 8\n"
+        "2 k2 () writes y: f32[4] 4 elements least 15 most 312 mean 143.5 deviation 112.478: 15 74 173 312\n"
+        "3 k2 ()\n"
+        "3 k2 () reads u: f32[4] 4 elements least 20 most 320 mean 150 deviation 113.578: 20 80 180 320\n"
+        "3 k2 () reads w: f32[4] 4 elements least 5 most 8 mean 6.5 deviation 1.11803: 5 6 7 8\n"
+        "3 k2 () writes y: f32[4] 4 elements least 15 most 312 mean 143.5 deviation 112.478: 15 74 173 312\n"
+        "saved\n");
+    cr_expect_eq(code, 0);
+    sn_text_free(&out);
+    sn_text_free(&t);
+    d = (sn_wrapper_debug){.stop_at_nan = true, .kernels = all};
+    cr_expect_str_eq(said(&out, &env, debug_text(&t, &env, m, &d), "nan", &code), "kernel k2 () writes nan to y\n");
+    cr_expect_eq(code, 2);
+    sn_text_free(&out);
+    cr_expect_str_eq(said(&out, &env, t.s, "", &code), "");
+    cr_expect_eq(code, 0);
+    sn_text_free(&out);
+    sn_text_free(&t);
+    d = (sn_wrapper_debug){.save = true, .kernels = all, .dir = "/nowhere/to/be"};
+    cr_expect_str_eq(said(&out, &env, debug_text(&t, &env, m, &d), "", &code),
+                     "debug: /nowhere/to/be/000_k0_reads_x.npy: cannot be written\n");
+    sn_text_free(&out);
     sn_text_free(&t);
     sn_module_free(m);
 }
