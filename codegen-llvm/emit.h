@@ -16,6 +16,7 @@ typedef struct sn_em {
     bool calls;      /* long operations become calls of functions that the module makes once */
     bool stays;      /* the last operand of the value under construction is that of several iterations (GPU) */
     bool coarse;     /* the value under construction ends as a half: 17 good bits do (GPU) */
+    bool blunt;      /* ... and it is added to a number: an error of 2^-18 does (GPU) */
 } sn_em;
 
 typedef LLVMValueRef lv; /* short, because expansions are formulas */

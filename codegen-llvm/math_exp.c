@@ -224,8 +224,16 @@ static lv tanh_f32(sn_em *em, lv x) {
     return em_select(em, em_less(em, a, 0.6), near, em_copysign(em, far, x));
 }
 
+/* 1 - 2 e / (1 + e), e = e^-2|x| */
+static lv tanh_blunt(sn_em *em, lv x) {
+    lv minus_twice = em_mulc(em, em_abs(em, x), -2 * LOG2_E_32), e = sn_math_exp2_normal(em, &minus_twice);
+    lv r = sn_math_rcp_normal(em, em_addc(em, e, 1));
+    return em_copysign(em, em_fma(em, em_mulc(em, e, -2), r, sn_em_f(em, x, 1)), x);
+}
+
 lv sn_math_tanh(sn_em *em, const lv *in) {
     lv x = in[0];
+    if (em->blunt && !sn_em_is64(x)) return tanh_blunt(em, x);
     if (!sn_em_is64(x)) return tanh_f32(em, x);
     lv a = em_abs(em, x), twice = sn_em_fmin(em, em_add(em, a, a), sn_em_f(em, a, 50));
     lv t = sn_math_expm1(em, &twice), below = em_addc(em, t, 2);

@@ -6,6 +6,9 @@
  * from an exact one in them. Tests, comparisons, logarithms, exponents and whatever is kept in f32 ask for more. One
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
+ *
+ * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
+ * of gelu are: then its own zeros need not be exact to the last place, for the sum does not show them.
  */
 #include "codegen-llvm/gen.h"
 
@@ -40,10 +43,18 @@ static bool use_is_coarse(const sn_gen *g, const sn_stmt_rec *s, uint32_t operan
     }
 }
 
+/* Is the other operand a number beside which errors of 2^-18 do not count? */
+static bool use_is_blunt(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
+    if ((s->op != SN_LOP_ADD && s->op != SN_LOP_SUB) || s->n_in != 2 || !g->coarse[s->result.i]) return false;
+    sn_stmt def = sn_val_get(g->m, s->in[1 - operand])->def;
+    const sn_stmt_rec *other = def.i ? sn_stmt_get(g->m, def) : NULL;
+    return other && other->op == SN_LOP_CONST && (other->f >= 0.5 || other->f <= -0.5);
+}
+
 static void not_coarse(void *user, sn_ix atom) {
     sn_gen *g = user;
     const sn_ix_rec *r = sn_ix_get(g->m, atom);
-    if (r->kind == SN_IX_VAL) g->coarse[r->id] = false;
+    if (r->kind == SN_IX_VAL) g->coarse[r->id] = g->blunt[r->id] = false;
 }
 
 static void visit_region(sn_gen *g, sn_stmt last);
@@ -51,7 +62,10 @@ static void visit_region(sn_gen *g, sn_stmt last);
 static void visit(sn_gen *g, sn_stmt id) {
     const sn_stmt_rec *s = sn_stmt_get(g->m, id);
     visit_region(g, s->last);
-    for (uint32_t k = 0; k < s->n_in; k++) g->coarse[s->in[k].i] &= use_is_coarse(g, s, k);
+    for (uint32_t k = 0; k < s->n_in; k++) {
+        g->coarse[s->in[k].i] &= use_is_coarse(g, s, k);
+        g->blunt[s->in[k].i] &= use_is_blunt(g, s, k);
+    }
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
@@ -62,6 +76,7 @@ static void visit_region(sn_gen *g, sn_stmt last) {
 
 void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
-    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = true;
+    g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
+    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = true;
     visit_region(g, g->k->last);
 }

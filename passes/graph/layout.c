@@ -10,8 +10,9 @@
  * fuse with what is there. What convolutions themselves want is in layout_conv.c. Nodes that become channels-last
  *   - can be had so at no cost: results of such convolutions, tensors of the caller that lie so, permutes that end there, and
  *     what is computed from these in their shape; and
- *   - are wanted so: by a convolution, by a reduction over pixels or channels, by a permute that takes them there, and by what is
- *     computed from them and wanted so.
+ *   - are wanted so: by a convolution, by a reduction over pixels or channels of what a convolution or the caller offers (not
+ *     by those of a transformer behind a permute), by a permute that takes them there, and by what is computed from them and
+ *     wanted so.
  * Where all of a channel is summed, as the statistics of a batch norm in training are, channels stay together: a
  * kernel of few columns would have few blocks. What follows a convolution and ends in narrower elements is copied
  * where a reduction reads it, so that it is these that are stored behind the convolution and read again, and not its
@@ -28,9 +29,10 @@
 enum {
     OFFERED = 1, /* channels-last at no cost */
     WANTED = 2,
-    COPIED = 4,   /* the twin is in memory */
-    NARROWED = 8, /* elementwise, of elements that were wider */
-    GATHERED = 16 /* each channel is summed over all else: it had better lie together */
+    COPIED = 4,    /* the twin is in memory */
+    NARROWED = 8,  /* elementwise, of elements that were wider */
+    GATHERED = 16, /* each channel is summed over all else: it had better lie together */
+    CONVOLVED = 32 /* offered by a convolution or the caller, not by a permute alone */
 };
 
 typedef struct layout {
@@ -86,6 +88,15 @@ static bool lies_last(const sn_module *m, sn_nd x) {
            sn_place_is_aligned(&p, 1, sn_place_unit(p.dtype));
 }
 
+/* Has an operand that x passes on one of these flags? */
+static bool carried(const layout *l, sn_nd x, uint8_t flags) {
+    const sn_module *m = l->cx->m;
+    const sn_node_rec *n = sn_node_get(m, x);
+    for (uint32_t k = 0; k < n->n_in && sn_layout_sinks(m, x); k++)
+        if (sn_layout_carries(m, x, k) && (l->flags[n->in[k].i] & flags)) return true;
+    return false;
+}
+
 static bool is_offered(layout *l, sn_nd x) {
     const sn_module *m = l->cx->m;
     const sn_node_rec *n = sn_node_get(m, x);
@@ -96,11 +107,15 @@ static bool is_offered(layout *l, sn_nd x) {
         if ((l->flags[x.i] & GATHERED) || l->way[x.i] == SN_LAYOUT_GRADIENT) return false;
         return l->way[x.i] == SN_LAYOUT_ANY ? image : l->way[x.i] != SN_LAYOUT_NONE;
     }
-    if (permutes_to(m, x, sn_layout_back)) return true;
-    if (!sn_layout_sinks(m, x)) return false;
-    for (uint32_t k = 0; k < n->n_in; k++)
-        if (sn_layout_carries(m, x, k) && (l->flags[n->in[k].i] & OFFERED)) return true;
-    return false;
+    /* with one axis of pixels the way there and the way back are one permute: what lies channels-last goes there */
+    if (permutes_to(m, x, sn_layout_back)) return n->type.rank > 3 || !(l->flags[n->in[0].i] & OFFERED);
+    return carried(l, x, OFFERED);
+}
+
+/* Is it more than a permute that offers x? */
+static bool is_convolved(const layout *l, sn_nd x) {
+    sn_op op = sn_node_get(l->cx->m, x)->op;
+    return op == SN_OP_INPUT || op == SN_OP_CONV || carried(l, x, CONVOLVED);
 }
 
 static bool is_narrowed(const layout *l, sn_nd x) {
@@ -155,7 +170,7 @@ static void want_operands(layout *l, sn_nd x) {
     } else if (permutes_to(m, x, sn_layout_last)) {
         want(l, n->in[0], WANTED);
     } else if (sn_ops[n->op].cls == SN_OPS_REDUCE && sn_type_of(m, n->in[0])->rank > 2 && !reduces_windows(m, x) &&
-               !gathers(m, x)) {
+               !gathers(m, x) && (l->flags[n->in[0].i] & CONVOLVED)) {
         want(l, n->in[0], WANTED);
     } else if (sn_layout_sinks(m, x) && (l->flags[x.i] & WANTED)) {
         for (uint32_t k = 0; k < n->n_in; k++)
@@ -175,7 +190,8 @@ static bool decide(layout *l) {
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         if (!live[x.i] && n->op != SN_OP_INPUT) continue;
-        if (is_offered(l, x)) want(l, x, is_narrowed(l, x) ? OFFERED | NARROWED : OFFERED);
+        if (is_offered(l, x))
+            want(l, x, OFFERED | (is_narrowed(l, x) ? NARROWED : 0) | (is_convolved(l, x) ? CONVOLVED : 0));
         any |= is_by_copies((sn_layout_way)l->way[x.i]);
         l->nodes[x.i] = n;
     }

@@ -107,6 +107,16 @@ bool sn_schedule_contract_applies(const char **why_not, sn_pass_ctx *cx, sn_kern
 
 /* ---- headers ---- */
 
+double sn_contract_behind(const sn_contract *ct) {
+    bool halves = sn_schedule_stores_halves(ct->m, ct->k);
+    double n = 0;
+    for (sn_stmt s = sn_stmt_walk_skip(ct->m, ct->c.top); s.i; s = sn_stmt_walk_next(ct->m, s)) {
+        sn_lop op = (sn_lop)sn_stmt_get(ct->m, s)->op;
+        if (op < SN_N_LOPS) n += halves ? sn_schedule_half_cost(op) : sn_schedule_op_cost(op);
+    }
+    return n < SN_PRODUCT_LONG ? 0 : n;
+}
+
 /* Does it take as long as its left operand takes to come from memory? With taps, that one comes from the cache. */
 static bool is_narrow(const sn_contract *ct) { return !ct->line && ct->c.n <= sn_mmas[ct->mma].m; }
 

@@ -64,6 +64,10 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
 
 /* Headers that agree with the pinned one, the best by the model first (contract_tiles.c). */
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
+/* Instructions with which a thread computes a result from its sum; few are counted with storing it: 0. */
+double sn_contract_behind(const sn_contract *ct);
+/* Shared memory of a block, of as many as are on a multiprocessor. */
+int64_t sn_contract_shared_bytes(const sn_target *t, const sn_sched *sc);
 /* The same for a product of no more columns than an instruction has rows (contract_narrow.c). */
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
 /* Is the kernel one that boxes bring in tiles of few columns? */

@@ -198,6 +198,7 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     uint32_t cluster = b->sc->cluster;
     int64_t across = sn_ceil_div(sn_ceil_div(c->m, b->sc->tile_m), cluster), along = sn_ceil_div(c->n, b->sc->tile_n);
     int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
+    if (b->sc->min_blocks > 1 && !b->sc->threads) blocks *= b->sc->min_blocks;
     if (!b->sc->persistent || tiles < blocks) blocks = tiles;
     sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
           rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);
@@ -568,7 +569,7 @@ static void stage_results(sn_contract_binding *b, int64_t used) {
     used += SN_PRODUCT_SPARE;
     const sn_stmt_rec *store = sn_stmt_get(b->m, b->store);
     sn_dtype dtype = sn_buf_get(b->m, store->buf)->dtype;
-    if (!find_parts(b, (int64_t)t->shared_bytes - used, sn_dtype_bytes(dtype))) return;
+    if (!find_parts(b, sn_contract_shared_bytes(t, b->sc) - used, sn_dtype_bytes(dtype))) return;
     int64_t tile = (int64_t)b->sc->tile_m * b->sc->tile_n;
     b->store_ix = store->ix;
     b->staged = sn_contract_local(b, "results", dtype, SN_BUF_SHARED, b->n_copies * tile / b->n_parts, b->sc->cluster);

@@ -251,13 +251,19 @@ static double step_cycles(const sn_sched *sc, const work *w, double n) {
     return most(cycles + SN_CONTRACT_MEET, SN_CONTRACT_LATENCY / ahead);
 }
 
+/* Cycles in which threads of n tiles compute results from their sums: warps of a scheduler take turns. */
+static double behind_cycles(const sn_contract *ct, const sn_sched *sc, double n) {
+    double warps = n * sc->block_x / SN_WARP / SN_SCHEDULERS, each = (double)sc->tile_m * sc->tile_n / sc->block_x;
+    return each * sn_contract_behind(ct) * most(SN_PRODUCT_BEHIND / 100.0, warps);
+}
+
 /* Cycles in which a multiprocessor does n tiles side by side. */
 static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p, const work *w,
                           int64_t n) {
     double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_CONTRACT_CACHE;
     double given = 2.0 * (double)n * (double)given_bytes(ct, sc, p) / SN_LINE;
     return step_cycles(sc, w, (double)n) * (double)sn_ceil_div(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results +
-           given;
+           given + behind_cycles(ct, sc, (double)n);
 }
 
 static double cycles_of(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {

@@ -5,8 +5,9 @@
  * A step takes its products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they
  * share), or what threads do to them, or its part of the way from memory, whichever is longest. Nothing is faster
  * than memory brings and takes all bytes. Where several blocks share the sums of a tile, the last one adds up what
- * others leave (contract_split.c). Constants are in constants.def; those of H200 were fitted to times of some 500
- * headers of 45 shapes.
+ * others leave (contract_split.c). Where much is computed from a result (gelu), two blocks of a multiprocessor are
+ * worth smaller tiles: products of one are under way while threads of the other compute. Constants are in
+ * constants.def; those of H200 were fitted to times of some 500 headers of 45 shapes.
  */
 #include "passes/schedule/contract.h"
 #include "passes/schedule/figures.h"
@@ -83,8 +84,13 @@ static bool is_even(const sn_contract *ct, const sn_sched *sc) {
     return even;
 }
 
-/* Of one step of the sum, when so many blocks are at work. */
-static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
+/* Of one step of the sum: its products, and the bytes that the L2 gives. */
+typedef struct step {
+    double products, fetch, rows; /* rows and columns of operands */
+    bool even;
+} step;
+
+static step step_of(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     const sn_contraction *c = &ct->c;
     double m = sc->tile_m, n = sc->tile_n, k = sc->tile_k, rows = 0, fetch = 0;
     bool even = is_even(ct, sc);
@@ -98,13 +104,25 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     double for_one = ct->n_terms ? sn_terms_products(ct->n_terms) : 1;
     double products = m * n * k * c->n_products * for_one / sn_mmas[ct->mma].rate;
     products *= 100.0 / (even ? SN_PRODUCT_BUSY : SN_PRODUCT_BUSY_ODD);
-    double step = larger(products, fetch);
-    if (sc->stages == 2) step = products + fetch; /* a stage is filled again when the products behind it are done */
-    if (sn_waves((double)c->k, k) > sc->stages) step = larger(step, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
-    if (ct->n_terms) return larger(step, rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
-    step += smaller(products, fetch) * SN_PRODUCT_BESIDE / 100;
-    return step + (even ? SN_PRODUCT_STEP : SN_PRODUCT_STEP_ODD) +
-           (even ? SN_PRODUCT_MEMBER : SN_PRODUCT_MEMBER_ODD) * (sc->cluster - 1.0);
+    return (step){products, fetch, rows, even};
+}
+
+/* ... of several blocks of a multiprocessor that take turns: each waits for its own operands meanwhile. */
+static double step_in_turn(const sn_sched *sc, const step *s) {
+    double cycles = larger(s->products, s->fetch) + smaller(s->products, s->fetch) * SN_PRODUCT_BESIDE / 100;
+    return cycles + (s->even ? SN_PRODUCT_STEP : SN_PRODUCT_STEP_ODD) +
+           (s->even ? SN_PRODUCT_MEMBER : SN_PRODUCT_MEMBER_ODD) * (sc->cluster - 1.0);
+}
+
+/* ... of a block, when so many are at work. */
+static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
+    step s = step_of(ct, t, sc, active);
+    double k = sc->tile_k, cycles = larger(s.products, s.fetch), waits = cycles;
+    if (sc->stages == 2)
+        waits = s.products + s.fetch; /* a stage is filled again when the products behind it are done */
+    if (sn_waves((double)ct->c.k, k) > sc->stages) waits = larger(waits, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
+    if (ct->n_terms) return larger(waits, s.rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
+    return step_in_turn(sc, &s) + waits - cycles;
 }
 
 static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
@@ -112,22 +130,42 @@ static double tiles_of(const sn_contract *ct, const sn_sched *sc) {
     return (double)ct->c.batch * down * sn_waves((double)ct->c.n, sc->tile_n);
 }
 
+static double steps_of(const sn_contract *ct, const sn_sched *sc) {
+    return sn_waves((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
+}
+
 /* Of a tile, behind another one. */
 static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
-    double results = (double)sc->tile_m * sc->tile_n,
-           steps = sn_waves((double)ct->c.k, (double)sc->tile_k * (sc->split > 1 ? sc->split : 1));
+    double results = (double)sc->tile_m * sc->tile_n;
+    double element = SN_PRODUCT_ELEMENT + sn_contract_behind(ct) * SN_PRODUCT_BEHIND / 100;
     double own =
-        steps * step_cycles(ct, t, sc, active) + results / sc->block_x * SN_PRODUCT_ELEMENT + SN_PRODUCT_RESULTS;
+        steps_of(ct, sc) * step_cycles(ct, t, sc, active) + results / sc->block_x * element + SN_PRODUCT_RESULTS;
     if (ct->halo.taps) own += SN_PRODUCT_RESULTS; /* threads meet once more, to write rows */
     return larger(own, write_cycles(ct, t, results * active));
 }
 
+/* Of tiles that so many blocks of a multiprocessor do beside each other. */
+static double side_by_side(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double n) {
+    double results = n * sc->tile_m * sc->tile_n;
+    step s = step_of(ct, t, sc, t->units);
+    double issued = results * (sn_contract_behind(ct) + SN_PRODUCT_STORE) / (SN_ISSUES * SN_WARP);
+    double shared = larger(n * steps_of(ct, sc) * step_in_turn(sc, &s), issued);
+    return larger(tile_cycles(ct, t, sc, t->units), larger(shared, write_cycles(ct, t, results * t->units)));
+}
+
+/* Of all tiles, in turns. */
+static double turns_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double tiles) {
+    double blocks = sc->min_blocks > 1 ? sc->min_blocks : 1, at_once = blocks * t->units;
+    double turns = (double)(int64_t)(tiles / at_once), rest = tiles - turns * at_once, sum = 0;
+    if (turns > 0) sum += turns * (blocks > 1 ? side_by_side(ct, t, sc, blocks) : tile_cycles(ct, t, sc, t->units));
+    if (rest > t->units) sum += side_by_side(ct, t, sc, rest / t->units);
+    else if (rest > 0) sum += tile_cycles(ct, t, sc, rest);
+    return sum;
+}
+
 static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
     const sn_contraction *c = &ct->c;
-    double tiles = tiles_of(ct, sc) * (sc->split > 1 ? sc->split : 1);
-    double turns = (double)(int64_t)(tiles / t->units), rest = tiles - turns * t->units, sum = 0;
-    if (turns > 0) sum += turns * tile_cycles(ct, t, sc, t->units);
-    if (rest > 0) sum += tile_cycles(ct, t, sc, rest);
+    double tiles = tiles_of(ct, sc) * (sc->split > 1 ? sc->split : 1), sum = turns_cycles(ct, t, sc, tiles);
     double memory =
         sn_contraction_fetch(ct->m, c, t) + write_cycles(ct, t, (double)c->batch * (double)c->m * (double)c->n);
     double last = (double)sc->tile_m * sc->tile_n * smaller(tiles, t->units);
@@ -140,6 +178,11 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
 /* Of an element of a left operand that passes through registers: its terms, or as it is. */
 static int64_t fragment_bytes(const sn_contract *ct) {
     return (int64_t)sn_dtype_bytes(sn_mmas[ct->mma].operand) * (ct->n_terms ? ct->n_terms : 1);
+}
+
+int64_t sn_contract_shared_bytes(const sn_target *t, const sn_sched *sc) {
+    int64_t blocks = sc->min_blocks > 1 ? sc->min_blocks : 1;
+    return ((int64_t)t->shared_bytes + SN_SHARED_SYSTEM) / blocks - SN_SHARED_SYSTEM;
 }
 
 /* Registers of a thread for sums and left operands, and shared memory of a block for operands, beside results: tiles
@@ -158,12 +201,15 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     bool one = ct->n_terms || sc->tile_m > 2 * sn_mmas[ct->mma].m;
     int64_t line = (one ? 1 : 2) * (int64_t)sc->tile_m * SN_LINE;
     int64_t tile = 2 * (int64_t)sc->tile_m * sc->tile_n * bytes;
-    int64_t room = (int64_t)t->shared_bytes - SN_PRODUCT_SPARE - terms - tile - resident_bytes(ct, sc);
+    int64_t room = sn_contract_shared_bytes(t, sc) - SN_PRODUCT_SPARE - terms - tile - resident_bytes(ct, sc);
     if (!stages_open || SN_PRODUCT_STAGES * stage > room) room += tile - line;
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
+    int64_t regs = ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS,
+            share = (int64_t)sn_box_registers(sc->block_x, sc->min_blocks).computes - SN_CONTRACT_REGS;
     int64_t fragments =
         ct->in_registers ? (int64_t)sc->tile_m * sc->tile_k * fragment_bytes(ct) / sc->block_x / REGISTER : 0;
-    return sums + fragments <= (ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS) && sc->stages * stage <= room;
+    if (sc->min_blocks > 1 && share < regs) regs = share;
+    return sums + fragments <= regs && sc->stages * stage <= room;
 }
 
 /* Left operands that pass through registers do so in pieces of a step: of whole instructions, in whole lines or equal
@@ -192,8 +238,8 @@ static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sche
 /* Of a header of the list. */
 enum { ALL = 0 /* parts as blocks are free */ };
 typedef struct shape {
-    uint32_t m, n, depth, cluster, split;
-    bool stays; /* an operand, for all tiles */
+    uint32_t m, n, depth, cluster, split, blocks; /* of a multiprocessor */
+    bool stays;                                   /* an operand, for all tiles */
 } shape;
 
 /* As many as a tile has steps. More of them would only fetch later tiles, and keep the L2 from what is stored
@@ -225,7 +271,8 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     if (!sc.cluster) sc.cluster = s->cluster;
     if (!sc.tile_k) sc.tile_k = s->depth;
     if (!sc.split) sc.split = s->split == ALL ? parts_for(ct, &sc) : s->split;
-    uint32_t groups = sc.tile_m / mma->m < MOST_GROUPS ? sc.tile_m / mma->m : MOST_GROUPS;
+    if (pinned->cls == SN_SCHED_NONE && s->blocks > 1) sc.min_blocks = s->blocks;
+    uint32_t most = sc.min_blocks > 1 ? 1 : MOST_GROUPS, groups = sc.tile_m / mma->m < most ? sc.tile_m / mma->m : most;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
     if (pinned->cls == SN_SCHED_NONE) sc.shared = s->stays;
@@ -245,6 +292,8 @@ static bool brings_pixels(const sn_contract *ct) {
  * steps. */
 static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc, const sn_sched *pinned) {
     uint32_t least = sn_mmas[ct->mma].m;
+    bool beside = sc->min_blocks > 1 && !pinned->min_blocks;
+    if (beside && (ct->n_terms || sn_contract_behind(ct) <= 0 || tiles_of(ct, sc) <= t->units)) return false;
     if (sc->split > 1 && !pinned->split) {
         double steps = sn_waves((double)ct->c.k, sc->tile_k);
         if (sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||
@@ -310,8 +359,17 @@ static void rank(ranking *r, sn_arena *arena, const sn_sched *sc, double c) {
 
 static void rank_tiles(ranking *r, const sn_contract *ct, const sn_sched *pinned) {
     static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256};
-    static const uint32_t SHARED[][3] = {{1, 1, 1}, {1, 1}, {2, 1}, {1, 2},  {1, 3},
-                                         {1, 4},    {1, 6}, {1, 8}, {1, ALL}}; /* cluster, split, an operand stays */
+    static const shape SHARED[] = {{.cluster = 1, .split = 1, .stays = true},
+                                   {.cluster = 1, .split = 1},
+                                   {.cluster = 2, .split = 1},
+                                   {.cluster = 1, .split = 1, .blocks = 2},
+                                   {.cluster = 2, .split = 1, .blocks = 2},
+                                   {.cluster = 1, .split = 2},
+                                   {.cluster = 1, .split = 3},
+                                   {.cluster = 1, .split = 4},
+                                   {.cluster = 1, .split = 6},
+                                   {.cluster = 1, .split = 8},
+                                   {.cluster = 1, .split = ALL}};
     const sn_target *t = ct->cx->target;
     uint32_t own = own_width(ct);
     for (size_t h = 0; h < SN_COUNT(HEIGHTS); h++)
@@ -319,7 +377,8 @@ static void rank_tiles(ranking *r, const sn_contract *ct, const sn_sched *pinned
             for (size_t s = 0; s < SN_COUNT(SHARED); s++) {
                 uint32_t width = w < SN_COUNT(WIDTHS) ? WIDTHS[w] : own;
                 if (!width) continue;
-                shape tile = {HEIGHTS[h], width, 0, SHARED[s][0], SHARED[s][1], SHARED[s][2]};
+                shape tile = SHARED[s];
+                tile.m = HEIGHTS[h], tile.n = width;
                 sn_sched sc;
                 if (!find_depth(&sc, ct, pinned, &tile) || !is_wanted(ct, t, &sc, pinned)) continue;
                 if (width == own && !fits(ct, &sc)) continue;

@@ -284,6 +284,8 @@ static cost cost_of_scalar(const model *md, sn_stmt s, const sn_stmt_rec *r) {
 
 double sn_schedule_op_cost(sn_lop op) { return op < SN_N_LOPS && COSTS[op].full > 0 ? COSTS[op].full : 1; }
 
+double sn_schedule_half_cost(sn_lop op) { return op < SN_N_LOPS && COSTS[op].half > 0 ? COSTS[op].half : 1; }
+
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
     double n = 0;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
@@ -436,7 +438,7 @@ static void decide(model *md, double bytes) {
     out->cycles = longest;
 }
 
-static bool stores_halves(const sn_module *m, sn_kern k) {
+bool sn_schedule_stores_halves(const sn_module *m, sn_kern k) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_STORE || sn_buf_is_local(sn_buf_get(m, r->buf))) continue;
@@ -463,7 +465,7 @@ static uint32_t count_buffers(model *md, sn_kern k) {
 void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
     *out = (sn_schedule_model){.limit = SN_LIMIT_THREADS};
     model md = {.cx = cx, .m = cx->m, .t = cx->target, .launch = sn_kern_launch(cx->m, k), .out = out};
-    md.halves = stores_halves(cx->m, k);
+    md.halves = sn_schedule_stores_halves(cx->m, k);
     out->blocks = (double)sn_ix_value(cx->m, md.launch.grid);
     out->threads = md.launch.block_x * md.launch.block_y;
     uint32_t shared = count_buffers(&md, k);

@@ -71,6 +71,10 @@ sn_ix sn_schedule_at_position(sn_module *m, const sn_chain *nest, sn_ix e, sn_ix
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k);
 /* Of one operation on f32. */
 double sn_schedule_op_cost(sn_lop op);
+/* The same where the result ends as a half. */
+double sn_schedule_half_cost(sn_lop op);
+/* Does the kernel store halves alone? */
+bool sn_schedule_stores_halves(const sn_module *m, sn_kern k);
 
 /* *least becomes the smaller one; 0 stands for none. */
 void sn_schedule_smaller(uint32_t *least, uint32_t bytes);
