@@ -24,6 +24,7 @@ typedef struct writer {
     sn_names used;            /* identifiers given out */
     const char *name;         /* of the program */
     const char **buf_name;    /* by buffer id: how C refers to it */
+    uint32_t depth;           /* repeats around the step */
     uint32_t *number;         /* by kernel id: position in m->kernels */
     const char **kernel_name; /* by that number: the part after ptx_ and kernel_ */
     bool *needed;             /* by buffer id: some call or copy uses its place */
@@ -57,8 +58,8 @@ static const char *program_name(writer *w) {
 
 static void name_buffers(writer *w) {
     static const char *const prefixes[] = {
-        [SN_BUF_INPUT] = "in_", [SN_BUF_OUTPUT] = "out_",    [SN_BUF_TEMP] = "tmp_",     [SN_BUF_CONST] = "const_",
-        [SN_BUF_REG] = "reg_",  [SN_BUF_SHARED] = "shared_", [SN_BUF_POSTED] = "posted_"};
+        [SN_BUF_INPUT] = "in_",  [SN_BUF_OUTPUT] = "out_", [SN_BUF_TEMP] = "tmp_",      [SN_BUF_CONST] = "const_",
+        [SN_BUF_STEP] = "step_", [SN_BUF_REG] = "reg_",    [SN_BUF_SHARED] = "shared_", [SN_BUF_POSTED] = "posted_"};
     w->buf_name = SN_NEWN(&w->scratch, const char *, w->m->bufs.count);
     for (uint32_t i = 1; i < w->m->bufs.count; i++) {
         const sn_buf_rec *b = sn_buf_get(w->m, (sn_buf){i});
@@ -73,14 +74,27 @@ static void name_kernels(writer *w) {
         w->kernel_name[i] = identifier(w, "", sn_kern_get(w->m, w->m->kernels.at[i])->name);
 }
 
+/* Is the step a `carry` of what has not been written over the state? */
+static bool changes_place(const writer *w, uint32_t step) {
+    const sn_step *s = &w->m->wrap.steps.at[step];
+    if (s->kind != SN_STEP_CARRY) return false;
+    for (uint32_t i = step; i-- > 0;) {
+        const sn_step *before = &w->m->wrap.steps.at[i];
+        bool placed = before->kind == SN_STEP_ALLOC || before->kind == SN_STEP_REUSE;
+        if (placed && sn_buf_eq(before->buf, s->from)) return before->kind == SN_STEP_ALLOC;
+    }
+    return true;
+}
+
 /* Backwards through the steps: a storage is needed by calls and copies from step `first` up to `end`, and by needed
  * buffers that take it over. Without this the compiler would warn of locals that nobody reads. */
 static void find_needed(writer *w, uint32_t first, uint32_t end) {
     w->needed = SN_NEWN(&w->scratch, bool, w->m->bufs.count);
     for (uint32_t i = end; i-- > 0;) {
         const sn_step *s = &w->m->wrap.steps.at[i];
-        if (s->kind == SN_STEP_REUSE && w->needed[s->buf.i]) w->needed[s->from.i] = true;
+        if ((s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) && w->needed[s->buf.i]) w->needed[s->from.i] = true;
         if (i < first) continue;
+        if (changes_place(w, i)) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
         for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].buf.i] = true;
@@ -528,6 +542,29 @@ static sn_status put_copy(writer *w, const sn_step *s) {
     return SN_OK;
 }
 
+static sn_status put_repeat(writer *w, const sn_step *s) {
+    int64_t trip;
+    SN_TRY(sn_wrap_number(&trip, w->m, s->size, "the number of steps", "a repeat"));
+    sn_text_printf(w->t, "    for (long long t%u = 0; t%u < %lld; t%u++) {\n", w->depth, w->depth, (long long)trip,
+                   w->depth);
+    w->depth++;
+    return SN_OK;
+}
+
+/* Addresses count modulo 2^64: a negative distance is a large one. */
+static sn_status put_window(writer *w, const sn_step *s) {
+    const sn_buf_rec *b = sn_buf_get(w->m, s->buf);
+    int64_t first, by = 0;
+    if (!w->needed[s->buf.i]) return SN_OK;
+    SN_TRY(sn_wrap_number(&first, w->m, s->offset, "the offset", b->name));
+    if (!sn_ix_is_const(w->m, s->size, &by)) SN_TRY(sn_wrap_number(&by, w->m, s->size, "the distance", b->name));
+    sn_text_printf(w->t, "    CUdeviceptr %s = %s + (CUdeviceptr)(%lld + %lld * t%u);   /* ", w->buf_name[s->buf.i],
+                   place(w, s->from), (long long)first, (long long)by, w->depth - 1);
+    put_shape(w, b);
+    sn_text_put(w->t, " */\n");
+    return SN_OK;
+}
+
 /* memory: what the offsets of `alloc` count from. */
 static sn_status put_step(writer *w, const sn_step *s, const char *memory) {
     switch (s->kind) {
@@ -543,6 +580,18 @@ static sn_status put_step(writer *w, const sn_step *s, const char *memory) {
         sn_text_put(w->t, "    /* ");
         put_comment(w->t, s->text);
         sn_text_put(w->t, " */\n");
+        return SN_OK;
+    case SN_STEP_REPEAT: return put_repeat(w, s);
+    case SN_STEP_WINDOW: return put_window(w, s);
+    case SN_STEP_CARRY:
+        if (!changes_place(w, (uint32_t)(s - w->m->wrap.steps.at))) return SN_OK;
+        sn_text_printf(w->t, "    {\n        CUdeviceptr was = %s;\n", place(w, s->buf));
+        sn_text_printf(w->t, "        %s = %s;\n", place(w, s->buf), place(w, s->from));
+        sn_text_printf(w->t, "        %s = was;\n    }\n", place(w, s->from));
+        return SN_OK;
+    case SN_STEP_END:
+        w->depth--;
+        sn_text_put(w->t, "    }\n");
         return SN_OK;
     case SN_STEP_FREE:
     case SN_N_STEP_KINDS: return SN_OK;

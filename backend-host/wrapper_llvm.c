@@ -5,7 +5,16 @@
  *       alloc t size 64 offset 0
  *       call @k0(x + 8, t)                call   0 (kernel)   2        inputs   0      32      workspace  0      0
  *       copy y from t size 64             copy   64 (size)    2        outputs  0      0       workspace  0      0
- *     }                                   end
+ *     }                                   return
+ *
+ * Rows of repeats have two columns more, `by` and `depth`. What moves from step to step has a slot for its address, which `window`
+ * fills in; it is a place of its own kind, so that calls do not know of repeats:
+ *
+ *     repeat steps 9                       repeat 0                       depth 0
+ *       window x_t from x by 64            window 0 (slot)  1  x          by 64  depth 0      slots[0] = x + 64 * counts[0]
+ *       call @a(x_t, h, h_next)            call   1         3  steps 0 ..
+ *       carry h from h_next                carry  1 (slot)                by 2 (slot)         slots 1 and 2 change places
+ *     end                                  end    9                       by 40  depth 0      40 words back, but for the last time
  *
  * What the prepare part has left lies in the prepared memory, whose address stands behind those of the constants;
  * that part itself is run by whoever loads a program, and has no rows.
@@ -22,15 +31,15 @@
 #include "backend-host/host.h"
 
 /* A row of the table: these columns, then those of each of its places; all are i64. */
-enum { KIND, NUMBER, PLACES, ROW_WORDS };
+enum { KIND, NUMBER, PLACES, BY, DEPTH, ROW_WORDS };
 enum { FROM, BYTES, OFFSET, PLACE_WORDS };
 
 /* Kinds of rows beside those of Wrapper IR: a check of a tensor that has elements, so that storage has to be given; the
  * last row. */
-enum { CHECK_GIVEN = SN_N_STEP_KINDS, END };
+enum { CHECK_GIVEN = SN_N_STEP_KINDS, RETURN };
 
 /* What places count from: arrays of addresses, one of which is the place's, or the workspace itself. */
-typedef enum { NOWHERE, INPUTS, OUTPUTS, CONSTS, WORKSPACE, N_ORIGINS } origin;
+typedef enum { NOWHERE, INPUTS, OUTPUTS, CONSTS, STEPS, WORKSPACE, N_ORIGINS } origin;
 
 typedef struct place {
     origin from;
@@ -38,6 +47,11 @@ typedef struct place {
 } place;
 
 /* ---- the table ---- */
+
+typedef struct open_repeat {
+    uint32_t words; /* before its first row */
+    int64_t trip;
+} open_repeat;
 
 typedef struct table {
     sn_module *m;
@@ -47,7 +61,10 @@ typedef struct table {
     SN_VEC(int64_t) words;
     uint32_t most; /* places of a row */
     place prepared;
-    bool prepares; /* the steps at hand are those of the prepare part */
+    bool repeats;                        /* there is one */
+    bool prepares;                       /* the steps at hand are those of the prepare part */
+    uint32_t n_slots, depth, most_depth; /* slots so far; repeats around the step at hand, at most */
+    SN_VEC(open_repeat) open;            /* these */
 } table;
 
 static void place_what_is_given(table *t) {
@@ -61,8 +78,10 @@ static void place_what_is_given(table *t) {
     t->prepared = (place){CONSTS, n_consts * sizeof(void *), 0};
 }
 
-static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_arg *args, uint32_t n) {
-    const int64_t row[ROW_WORDS] = {[KIND] = kind, [NUMBER] = number, [PLACES] = n};
+/* by, depth: of rows of repeats. */
+static sn_status add_step_row(table *t, int64_t kind, int64_t number, const sn_arg *args, uint32_t n, int64_t by,
+                              int64_t depth) {
+    const int64_t row[ROW_WORDS] = {[KIND] = kind, [NUMBER] = number, [PLACES] = n, [BY] = by, [DEPTH] = depth};
     for (uint32_t k = 0; k < ROW_WORDS; k++) SN_PUSH(t->arena, &t->words, row[k]);
     for (uint32_t i = 0; i < n; i++) {
         const place *p = &t->at[args[i].buf.i];
@@ -77,6 +96,10 @@ static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_arg *a
     return SN_OK;
 }
 
+static sn_status add_row(table *t, int64_t kind, int64_t number, const sn_arg *args, uint32_t n) {
+    return add_step_row(t, kind, number, args, n, 0, 0);
+}
+
 static sn_status check_step(table *t, const sn_step *s) {
     const sn_buf_rec *b = sn_buf_get(t->m, s->buf);
     int64_t elements = 0;
@@ -84,11 +107,21 @@ static sn_status check_step(table *t, const sn_step *s) {
     return add_row(t, given ? CHECK_GIVEN : SN_STEP_CHECK, b->align ? b->align : 1, &(sn_arg){s->buf, 0}, 1);
 }
 
+/* From now on the buffer is where a slot says, which gets the address of `arg` and `by` times the step's number. */
+static sn_status move_to_slot(table *t, sn_buf b, const sn_arg *arg, int64_t by) {
+    uint32_t slot = t->n_slots++, depth = t->depth ? t->depth - 1 : 0;
+    SN_TRY(add_step_row(t, SN_STEP_WINDOW, slot, arg, 1, by, depth));
+    t->at[b.i] = (place){.from = STEPS, .bytes = slot * (int64_t)sizeof(void *)};
+    return SN_OK;
+}
+
 static sn_status alloc_step(table *t, const sn_step *s) {
     place *at = &t->at[s->buf.i];
     *at = t->prepares ? t->prepared : (place){.from = WORKSPACE};
-    return sn_wrap_number(t->prepares ? &at->offset : &at->bytes, t->m, s->offset, "the offset",
-                          sn_buf_get(t->m, s->buf)->name);
+    SN_TRY(sn_wrap_number(t->prepares ? &at->offset : &at->bytes, t->m, s->offset, "the offset",
+                          sn_buf_get(t->m, s->buf)->name));
+    if (!t->repeats || sn_buf_get(t->m, s->buf)->scope != SN_BUF_STEP) return SN_OK;
+    return move_to_slot(t, s->buf, &(sn_arg){s->buf, 0}, 0); /* it may change places */
 }
 
 static sn_status reuse_step(table *t, const sn_step *s) {
@@ -107,13 +140,53 @@ static sn_status copy_step(table *t, const sn_step *s) {
     return add_row(t, SN_STEP_COPY, size, (const sn_arg[]){{s->buf, 0}, {s->from, 0}}, 2);
 }
 
-static sn_status tabulate_step(table *t, const sn_step *s) {
+/* The address of a window is counted in bytes, places in elements. */
+static sn_status window_step(table *t, const sn_step *s) {
+    const sn_buf_rec *b = sn_buf_get(t->m, s->buf);
+    int64_t first, by = 0;
+    SN_TRY(sn_wrap_number(&first, t->m, s->offset, "the offset", b->name));
+    if (!sn_ix_is_const(t->m, s->size, &by)) SN_TRY(sn_wrap_number(&by, t->m, s->size, "the distance", b->name));
+    return move_to_slot(t, s->buf, &(sn_arg){s->from, first / sn_dtype_bytes(b->dtype)}, by);
+}
+
+/* Nothing where one was written over the other. */
+static sn_status carry_step(table *t, const sn_step *s) {
+    int64_t a = t->at[s->buf.i].bytes, b = t->at[s->from.i].bytes, bytes = sizeof(void *);
+    if (t->at[s->buf.i].from != STEPS || t->at[s->from.i].from != STEPS)
+        return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: %s has no place of a state",
+                       sn_buf_get(t->m, s->buf)->name);
+    return a == b ? SN_OK : add_step_row(t, SN_STEP_CARRY, a / bytes, NULL, 0, b / bytes, 0);
+}
+
+static sn_status repeat_step(table *t, const sn_step *s) {
+    open_repeat o = {0};
+    SN_TRY(sn_wrap_number(&o.trip, t->m, s->size, "the number of steps", "a repeat"));
+    SN_TRY(add_step_row(t, SN_STEP_REPEAT, 0, NULL, 0, 0, t->depth));
+    o.words = (uint32_t)t->words.n;
+    SN_PUSH(t->arena, &t->open, o);
+    if (++t->depth > t->most_depth) t->most_depth = t->depth;
+    return SN_OK;
+}
+
+static sn_status end_step(table *t) {
+    if (!t->depth) return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: there is no repeat to end");
+    open_repeat o = t->open.at[--t->depth];
+    t->open.n = t->depth;
+    return add_step_row(t, SN_STEP_END, o.trip, NULL, 0, (int64_t)t->words.n - o.words, t->depth);
+}
+
+static sn_status tabulate_step(table *t, uint32_t number) {
+    const sn_step *s = &t->m->wrap.steps.at[number];
     switch (s->kind) {
     case SN_STEP_CHECK: return check_step(t, s);
     case SN_STEP_ALLOC: return alloc_step(t, s);
     case SN_STEP_REUSE: return reuse_step(t, s);
     case SN_STEP_CALL: return call_step(t, s);
     case SN_STEP_COPY: return copy_step(t, s);
+    case SN_STEP_REPEAT: return repeat_step(t, s);
+    case SN_STEP_WINDOW: return window_step(t, s);
+    case SN_STEP_CARRY: return carry_step(t, s);
+    case SN_STEP_END: return end_step(t);
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
@@ -125,12 +198,13 @@ sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *aren
     table t = {.m = m, .arena = arena, .number = sn_kern_numbers(m, arena)};
     t.at = SN_NEWN(arena, place, m->bufs.count);
     place_what_is_given(&t);
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++) t.repeats |= m->wrap.steps.at[i].kind == SN_STEP_REPEAT;
     for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
         t.prepares = i < m->wrap.n_prepare;
-        SN_TRY(tabulate_step(&t, &m->wrap.steps.at[i]));
+        SN_TRY(tabulate_step(&t, i));
     }
-    SN_TRY(add_row(&t, END, 0, NULL, 0));
-    *out = (sn_wrapper_rows){t.words.at, t.words.n, t.most};
+    SN_TRY(add_row(&t, RETURN, 0, NULL, 0));
+    *out = (sn_wrapper_rows){t.words.at, t.words.n, t.most, t.n_slots, t.most_depth};
     return SN_OK;
 }
 
@@ -141,8 +215,10 @@ typedef struct writer {
     LLVMBuilderRef at;
     LLVMValueRef f, inputs, outputs, consts, workspace, launch, copy, user;
     LLVMValueRef origins, params; /* stack arrays: what places count from; places of the row */
+    LLVMValueRef slots, counts;   /* addresses that change from step to step; by depth, the step that a repeat is at */
+    LLVMValueRef behind;          /* the row behind this one */
     LLVMBasicBlockRef next;       /* returns `status` or goes on */
-    LLVMValueRef status;          /* phi */
+    LLVMValueRef status, resume;  /* phi: what became of the row; the row that follows it */
 } writer;
 
 static LLVMValueRef const_i64(const writer *w, uint64_t x) { return LLVMConstInt(w->cg->i64, x, false); }
@@ -187,14 +263,19 @@ static LLVMValueRef constant(const writer *w, LLVMModuleRef mod, const sn_wrappe
     return rows;
 }
 
-static void open_body(writer *w, uint32_t most) {
+static void open_body(writer *w, const sn_wrapper_rows *t) {
     const LLVMValueRef origins[N_ORIGINS] = {
         [INPUTS] = w->inputs, [OUTPUTS] = w->outputs, [CONSTS] = w->consts, [WORKSPACE] = w->workspace};
     LLVMPositionBuilderAtEnd(w->at, block(w, "entry"));
     w->origins = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, N_ORIGINS), "origins");
-    w->params = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, most), "params");
+    w->params = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, t->most), "params");
+    if (t->depth) {
+        w->slots = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, t->slots), "slots");
+        w->counts = LLVMBuildArrayAlloca(w->at, w->cg->i64, const_i32(w, t->depth), "counts");
+        LLVMBuildStore(w->at, w->slots, element(w, w->cg->ptr, w->origins, const_i64(w, STEPS)));
+    }
     for (unsigned k = NOWHERE + 1; k < N_ORIGINS; k++)
-        LLVMBuildStore(w->at, origins[k], element(w, w->cg->ptr, w->origins, const_i64(w, k)));
+        if (k != STEPS) LLVMBuildStore(w->at, origins[k], element(w, w->cg->ptr, w->origins, const_i64(w, k)));
 }
 
 /* Address of the place whose columns begin at `at`; the builder goes on in a new block. */
@@ -231,11 +312,14 @@ static void write_places(writer *w, LLVMValueRef places, LLVMValueRef n) {
     LLVMPositionBuilderAtEnd(w->at, done);
 }
 
-static void end_row(writer *w, LLVMValueRef status) {
+static void go_on_at(writer *w, LLVMValueRef row, LLVMValueRef status) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(w->at);
     LLVMAddIncoming(w->status, &status, &here, 1);
+    LLVMAddIncoming(w->resume, &row, &here, 1);
     LLVMBuildBr(w->at, w->next);
 }
+
+static void end_row(writer *w, LLVMValueRef status) { go_on_at(w, w->behind, status); }
 
 /* Is the address no multiple of the alignment, or 0 where storage has to be given? */
 static void write_check(writer *w, LLVMValueRef kind, LLVMValueRef align) {
@@ -261,10 +345,59 @@ static void write_copy(writer *w, LLVMValueRef size) {
     end_row(w, LLVMBuildCall2(w->at, type, w->copy, arguments, SN_COUNT(arguments), "copied"));
 }
 
-static void write_kinds(writer *w, LLVMValueRef kind, LLVMValueRef number) {
-    LLVMBasicBlockRef check = block(w, "check"), call = block(w, "call"), copy = block(w, "copy"),
+/* ---- repeats ---- */
+
+static LLVMValueRef load_i64(const writer *w, LLVMValueRef at) { return LLVMBuildLoad2(w->at, w->cg->i64, at, ""); }
+static LLVMValueRef load_ptr(const writer *w, LLVMValueRef at) { return LLVMBuildLoad2(w->at, w->cg->ptr, at, ""); }
+
+static void write_window(writer *w, LLVMValueRef number, LLVMValueRef by, LLVMValueRef count) {
+    LLVMValueRef distance = LLVMBuildMul(w->at, by, load_i64(w, count), "distance");
+    LLVMValueRef address = LLVMBuildGEP2(w->at, w->cg->i8, param(w, 0), &distance, 1, "window");
+    LLVMBuildStore(w->at, address, element(w, w->cg->ptr, w->slots, number));
+    end_row(w, const_i32(w, SN_OK));
+}
+
+static void write_carry(writer *w, LLVMValueRef number, LLVMValueRef by) {
+    LLVMValueRef state = element(w, w->cg->ptr, w->slots, number), next = element(w, w->cg->ptr, w->slots, by);
+    LLVMValueRef old = load_ptr(w, state), new = load_ptr(w, next);
+    LLVMBuildStore(w->at, new, state);
+    LLVMBuildStore(w->at, old, next);
+    end_row(w, const_i32(w, SN_OK));
+}
+
+/* number: of steps; by: words back to the first row. */
+static void write_end(writer *w, LLVMValueRef row, LLVMValueRef number, LLVMValueRef by, LLVMValueRef count) {
+    LLVMValueRef t = LLVMBuildAdd(w->at, load_i64(w, count), const_i64(w, 1), "t");
+    LLVMBuildStore(w->at, t, count);
+    LLVMValueRef back = LLVMBuildNeg(w->at, by, ""), first = LLVMBuildGEP2(w->at, w->cg->i64, row, &back, 1, "first");
+    LLVMValueRef more = LLVMBuildICmp(w->at, LLVMIntSLT, t, number, "more");
+    go_on_at(w, LLVMBuildSelect(w->at, more, first, w->behind, ""), const_i32(w, SN_OK));
+}
+
+static void write_repeats(writer *w, LLVMValueRef choice, LLVMValueRef row, LLVMValueRef number) {
+    LLVMBasicBlockRef repeat = block(w, "repeat"), window = block(w, "window"), carry = block(w, "carry"),
                       end = block(w, "end");
-    LLVMValueRef choice = LLVMBuildSwitch(w->at, kind, end, 4);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_REPEAT), repeat);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_WINDOW), window);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_CARRY), carry);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_END), end);
+    LLVMPositionBuilderAtEnd(w->at, repeat);
+    LLVMBuildStore(w->at, const_i64(w, 0), element(w, w->cg->i64, w->counts, column(w, row, DEPTH, "depth")));
+    end_row(w, const_i32(w, SN_OK));
+    LLVMPositionBuilderAtEnd(w->at, window);
+    write_window(w, number, column(w, row, BY, "by"),
+                 element(w, w->cg->i64, w->counts, column(w, row, DEPTH, "depth")));
+    LLVMPositionBuilderAtEnd(w->at, carry);
+    write_carry(w, number, column(w, row, BY, "by"));
+    LLVMPositionBuilderAtEnd(w->at, end);
+    write_end(w, row, number, column(w, row, BY, "by"),
+              element(w, w->cg->i64, w->counts, column(w, row, DEPTH, "depth")));
+}
+
+static void write_kinds(writer *w, LLVMValueRef row, LLVMValueRef kind, LLVMValueRef number) {
+    LLVMBasicBlockRef check = block(w, "check"), call = block(w, "call"), copy = block(w, "copy"),
+                      end = block(w, "return");
+    LLVMValueRef choice = LLVMBuildSwitch(w->at, kind, end, 8);
     LLVMAddCase(choice, const_i64(w, SN_STEP_CHECK), check);
     LLVMAddCase(choice, const_i64(w, CHECK_GIVEN), check);
     LLVMAddCase(choice, const_i64(w, SN_STEP_CALL), call);
@@ -275,6 +408,7 @@ static void write_kinds(writer *w, LLVMValueRef kind, LLVMValueRef number) {
     write_call(w, number);
     LLVMPositionBuilderAtEnd(w->at, copy);
     write_copy(w, number);
+    if (w->counts) write_repeats(w, choice, row, number);
     LLVMPositionBuilderAtEnd(w->at, end);
     LLVMBuildRet(w->at, const_i32(w, SN_OK));
 }
@@ -284,6 +418,7 @@ static void write_loop(writer *w, LLVMValueRef rows) {
     w->next = block(w, "next");
     LLVMPositionBuilderAtEnd(w->at, w->next);
     w->status = LLVMBuildPhi(w->at, w->cg->i32, "status");
+    w->resume = LLVMBuildPhi(w->at, w->cg->ptr, "resume");
     LLVMPositionBuilderAtEnd(w->at, before);
     LLVMBuildBr(w->at, loop);
     LLVMPositionBuilderAtEnd(w->at, loop);
@@ -291,10 +426,11 @@ static void write_loop(writer *w, LLVMValueRef rows) {
     LLVMValueRef number = column(w, row, NUMBER, "number"), n = column(w, row, PLACES, "n");
     LLVMValueRef places = element(w, w->cg->i64, row, const_i64(w, ROW_WORDS));
     LLVMValueRef words = LLVMBuildMul(w->at, n, const_i64(w, PLACE_WORDS), "");
-    LLVMValueRef each[] = {rows, element(w, w->cg->i64, places, words)};
+    LLVMValueRef each[] = {rows, w->resume};
+    w->behind = element(w, w->cg->i64, places, words);
     LLVMAddIncoming(row, each, (LLVMBasicBlockRef[]){before, w->next}, SN_COUNT(each));
     write_places(w, places, n);
-    write_kinds(w, kind, number);
+    write_kinds(w, row, kind, number);
     LLVMPositionBuilderAtEnd(w->at, w->next);
     LLVMBuildCondBr(w->at, LLVMBuildICmp(w->at, LLVMIntEQ, w->status, const_i32(w, SN_OK), ""), loop, stop);
     LLVMPositionBuilderAtEnd(w->at, stop);
@@ -304,7 +440,7 @@ static void write_loop(writer *w, LLVMValueRef rows) {
 LLVMValueRef sn_wrapper_llvm(sn_cg *cg, LLVMModuleRef mod, const sn_wrapper_rows *rows, const char *name) {
     writer w = {.cg = cg, .at = cg->builder};
     declare(&w, mod, name);
-    open_body(&w, rows->most);
+    open_body(&w, rows);
     write_loop(&w, constant(&w, mod, rows));
     return w.f;
 }

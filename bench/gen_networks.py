@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bench/gen_networks.py [FOLDER]: writes whole networks as graphs without elements of their weights: a transformer, ResNet-50, a U-Net.
+"""bench/gen_networks.py [FOLDER]: writes whole networks as graphs without elements of their weights: a transformer, GPT-2 that decodes one
+token, ResNet-50, a U-Net.
 
 They are for what only a whole network shows, such as how its intermediates share memory: `sinter plan FOLDER/resnet50_f32_32.sn`. Weights have names
 and shapes and no elements, so that a file is a few kilobytes; to run one, inputs could stand in their place.
@@ -65,6 +66,40 @@ def transformer(layers, b, s, d, h, vocabulary, dtype):
         y = g.add(f"gelu_tanh {linear(g, norm(g, x, f'{i}.norm2', d), f'{i}.up', 4 * d, d)}")
         x = g.add(f"add {x}, {linear(g, y, f'{i}.down', d, 4 * d)}")
     return g.text(y=norm(g, x, "norm", d))
+
+
+# ---- GPT-2 with one new token and what its attention keeps of those before ----
+
+def decode_attention(g, x, i, kept, d, h):
+    """Over the keys and values that are given and the new ones, which are outputs: the caller puts them behind the others."""
+    qkv = linear(g, x, f"{i}.qkv", 3 * d, d)
+    q, k, v = (g.reshape(g.add(f"slice {qkv} axis=1 start={j * d} stop={(j + 1) * d}"), 1, h, 1, d // h) for j in range(3))
+    old = g.add(f"matmul {q}, {g.add(f'permute %k{i} perm=[0, 1, 3, 2]')}")
+    new = g.add(f"matmul {q}, {g.add(f'permute {k} perm=[0, 1, 3, 2]')}")
+    scale = g.add(f"full value={(d // h) ** -0.5} dtype={g.dtype} shape=[]")
+    both = g.add(f"concat {old}, {new} axis=3")
+    w = g.add(f"softmax {g.add(f'mul {both}, {scale}')} axis=3")
+    of_old, of_new = (g.add(f"slice {w} axis=3 start={a} stop={b}") for a, b in ((0, kept), (kept, kept + 1)))
+    y = g.add(f"matmul {of_old}, %v{i}")
+    y = g.add(f"add {y}, {g.add(f'mul {of_new}, {v}')}")
+    return linear(g, g.reshape(y, 1, d), f"{i}.out", d, d), k, v
+
+
+def decode(layers, kept, d, h, vocabulary, dtype):
+    keep = f"{dtype}[1, {h}, {kept}, {d // h}]"
+    g = Graph("gpt2_decode", dtype, {"id": "i64[1]", "place": "i64[1]", **{f"{n}{i}": keep for i in range(layers) for n in "kv"}})
+    g.n = 1000  # %v1 .. are inputs
+    words, outputs = g.weight("words", vocabulary, d), {}
+    x = g.add(f"index_select {words}, %id axis=0")
+    places = g.weight("places", 1024, d)
+    x = g.add(f"add {x}, {g.add(f'index_select {places}, %place axis=0')}")
+    for i in range(layers):
+        y, outputs[f"new_k{i}"], outputs[f"new_v{i}"] = decode_attention(g, norm(g, x, f"{i}.norm1", d), i, kept, d, h)
+        x = g.add(f"add {x}, {y}")
+        y = g.add(f"gelu_tanh {linear(g, norm(g, x, f'{i}.norm2', d), f'{i}.up', 4 * d, d)}")
+        x = g.add(f"add {x}, {linear(g, y, f'{i}.down', d, 4 * d)}")
+    by_words = g.add(f"permute {words} perm=[1, 0]")
+    return g.text(y=g.add(f"matmul {norm(g, x, 'norm', d)}, {by_words}"), **outputs)
 
 
 # ---- images ----
@@ -135,6 +170,7 @@ def unet(n, size, widths, dtype):
 
 NETWORKS = {
     "transformer_bf16_12x8x1024x768": transformer(12, 8, 1024, 768, 12, 50257, "bf16"),
+    "gpt2_decode_bf16_512": decode(12, 512, 768, 12, 50257, "bf16"),
     "resnet50_f32_32": resnet50(32, "f32"),
     "unet_f32_4x256": unet(4, 256, (64, 128, 256, 512, 1024), "f32"),
 }

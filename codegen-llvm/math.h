@@ -36,6 +36,8 @@ lv sn_math_rcp_normal(sn_em *em, lv x);
 lv sn_math_exp_term(sn_em *em, lv x);
 /* log(1 + x), or log(2 (1 + x)) in lanes that `twice` holds. */
 lv sn_math_log1p_twice(sn_em *em, lv x, lv twice);
+/* x with the sign of y: a f32 that has none yet. One instruction, copysign is three. */
+lv sn_math_give_sign(sn_em *em, lv x, lv y);
 lv sn_math_exp2_small(sn_em *em, lv x);    /* 2^x, f32, |x| < 160 */
 lv sn_math_exp2_moderate(sn_em *em, lv x); /* 2^x, -126 <= x <= 127, no nan */
 lv sn_math_exp_bounded(sn_em *em, lv x);   /* e^x, x within the range where nothing but underflow happens */

@@ -51,7 +51,7 @@ static lv far_f64(sn_em *em, lv a) {
 static lv blunt_f32(sn_em *em, lv x) {
     lv a = sn_em_fmin(em, em_abs(em, x), sn_em_f(em, x, 4)); /* erf(4) = 1 in f32 */
     lv q = em_mul(em, a, sn_em_poly(em, a, ERF_BLUNT_32, SN_COUNT(ERF_BLUNT_32)));
-    return em_copysign(em, em_sub(em, sn_em_f(em, x, 1), sn_math_exp2_normal(em, &q)), x);
+    return sn_math_give_sign(em, em_sub(em, sn_em_f(em, x, 1), sn_math_exp2_normal(em, &q)), x);
 }
 
 lv sn_math_erf(sn_em *em, const lv *in) {

@@ -224,11 +224,16 @@ static lv tanh_f32(sn_em *em, lv x) {
     return em_select(em, em_less(em, a, 0.6), near, em_copysign(em, far, x));
 }
 
+lv sn_math_give_sign(sn_em *em, lv x, lv y) {
+    lv bits = sn_em_ibits(em, y), sign = em_and(em, bits, sn_em_i(em, bits, INT32_MIN));
+    return sn_em_fbits(em, em_or(em, sn_em_ibits(em, x), sign));
+}
+
 /* 1 - 2 e / (1 + e), e = e^-2|x| */
 static lv tanh_blunt(sn_em *em, lv x) {
     lv minus_twice = em_mulc(em, em_abs(em, x), -2 * LOG2_E_32), e = sn_math_exp2_normal(em, &minus_twice);
     lv r = sn_math_rcp_normal(em, em_addc(em, e, 1));
-    return em_copysign(em, em_fma(em, em_mulc(em, e, -2), r, sn_em_f(em, x, 1)), x);
+    return sn_math_give_sign(em, em_fma(em, em_mulc(em, e, -2), r, sn_em_f(em, x, 1)), x);
 }
 
 lv sn_math_tanh(sn_em *em, const lv *in) {

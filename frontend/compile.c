@@ -130,6 +130,7 @@ static sn_status choose_machine(sn_cuda **cu, sn_program *p, const sn_settings *
     sn_env *env = &p->ctx->env;
     p->device = SN_CPU;
     p->interpreted = s->interpreted;
+    p->graphs = s->graphs;
     p->trusted = s->trusted;
     SN_TRY(find_cuda(cu, p, s));
     p->runnable = true;
@@ -378,8 +379,7 @@ static void fill_info(sn_program *p) {
     info->n_inputs = p->n_inputs;
     info->n_outputs = p->n_outputs;
     info->n_kernels = p->m->kernels.n;
-    for (uint32_t i = p->m->wrap.n_prepare; i < p->m->wrap.steps.n; i++)
-        info->n_launches += p->m->wrap.steps.at[i].kind == SN_STEP_CALL;
+    info->n_launches = (unsigned)sn_wrap_calls(p->m, p->m->wrap.n_prepare, (sn_kern){0});
     int64_t workspace = 0;
     if (p->m->wrap.workspace.i && sn_ix_is_const(p->m, p->m->wrap.workspace, &workspace))
         info->workspace = (size_t)workspace;

@@ -42,6 +42,13 @@ typedef struct sn_span {
     bool written;
 } sn_span;
 
+/* What checks have found good of a tensor (run_again.c). */
+typedef struct sn_bound {
+    const sn_context *ctx;
+    sn_tensor_info info;
+    bool read_only;
+} sn_bound;
+
 /* What runs a program: the addresses of the run in progress, storage that is nobody's tensor, and the state below. */
 typedef struct sn_runner {
     sn_program *p;
@@ -51,6 +58,8 @@ typedef struct sn_runner {
     sn_cuda *cu;       /* NULL: CPU */
     sn_prog_state *state;
     void **input_at, **output_at;
+    bool has_bound;   /* input_at and output_at are those of `bound` */
+    sn_bound *bound;  /* the tensors of the last run, inputs first */
     sn_span *spans;   /* ranges of addresses, for the check that nothing overlaps */
     void *own_output; /* p->own_size bytes: outputs that are copied back to an input */
     char *lent;       /* memory of the caller for these and for the workspaces of the state; NULL: its own */
@@ -89,6 +98,7 @@ typedef struct sn_settings {
     const char *target; /* NULL: that of the device */
     bool gpu_schedule;  /* CPU: kernels scheduled for a GPU */
     bool interpreted;
+    sn_graphs_mode graphs;
     uint32_t threads;
     uint32_t alignment; /* of the caller's storage; 0: that of the target */
     sn_precision precision;
@@ -132,6 +142,7 @@ struct sn_program {
     sn_debug_options debug;          /* of its runs */
     int device;
     bool gpu_code, runnable, interpreted;
+    sn_graphs_mode graphs;             /* of its runs on CUDA */
     bool trusted;                      /* as in the settings */
     sn_pool *pool;                     /* of code generation, while it runs */
     sn_cache *cache;                   /* while it is compiled; NULL: none */
@@ -193,6 +204,8 @@ sn_status sn_debug_settings(sn_debug_options *out, sn_context *ctx, const char *
                             const char *dir);
 /* The word of an option, or of an argument; NULL means exact. */
 sn_status sn_precision_read(sn_precision *out, sn_env *env, const char *word);
+/* The option `graphs`; NULL: as the environment says. */
+sn_status sn_graphs_read(sn_graphs_mode *out, sn_env *env, const char *word);
 sn_status sn_verify_from_name(sn_verify_mode *out, sn_env *env, const char *name);
 
 /* A fresh module like `from`: its graph, and its kernels where it has some. *out is set even on failure. */
@@ -231,6 +244,9 @@ sn_status sn_runner_launch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *co
 /* The same, by the interpreter, with somebody who looks. */
 sn_status sn_runner_watch(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                           const sn_watcher *w);
+/* run_again.c: do the tensors have the addresses of those that were remembered, and pass the checks as these did? */
+bool sn_runner_is_again(const sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs);
+void sn_runner_remember(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs);
 /* Bodies of public calls that other bodies use. */
 sn_status sn_program_launch(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream,
                             bool interpreted);

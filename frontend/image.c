@@ -110,7 +110,8 @@ static sn_status save_step(saving *s, const sn_step *from, const uint32_t *kerne
     const char *name = from->buf.i ? sn_buf_get(m, from->buf)->name : "a step";
     sn_image_step *to = &s->part->steps[s->part->n_steps++];
     *to = (sn_image_step){.kind = from->kind, .buf = s->number[from->buf.i], .from = s->number[from->from.i]};
-    SN_TRY(sn_wrap_number(&to->size, m, from->size, "the size", name));
+    bool backwards = from->kind == SN_STEP_WINDOW && sn_ix_is_const(m, from->size, &to->size);
+    if (!backwards) SN_TRY(sn_wrap_number(&to->size, m, from->size, "the size", name));
     SN_TRY(sn_wrap_number(&to->offset, m, from->offset, "the offset", name));
     if (from->kind != SN_STEP_CALL) return SN_OK;
     to->kernel = kernel[from->kern.i];
@@ -313,6 +314,19 @@ static void load_ports(sn_program *p) {
     }
 }
 
+/* That a run makes. */
+static uint32_t count_launches(const sn_image_part *part) {
+    uint32_t n = 0, times[64] = {1}, depth = 0; /* images are not nested deeper (runtime/image_stream.c) */
+    for (uint32_t i = part->n_prepare; i < part->n_steps; i++) {
+        const sn_image_step *s = &part->steps[i];
+        if (s->kind == SN_STEP_REPEAT && depth + 1 < SN_COUNT(times))
+            times[depth + 1] = times[depth] * (uint32_t)s->size, depth++;
+        else if (s->kind == SN_STEP_END && depth) depth--;
+        n += s->kind == SN_STEP_CALL ? times[depth] : 0;
+    }
+    return n;
+}
+
 static void load_info(sn_program *p) {
     const sn_image_part *part = p->part;
     sn_program_info *info = &p->info;
@@ -323,7 +337,7 @@ static void load_info(sn_program *p) {
                               .n_outputs = p->n_outputs,
                               .n_kernels = part->n_kernels,
                               .workspace = (size_t)part->workspace};
-    for (uint32_t i = part->n_prepare; i < part->n_steps; i++) info->n_launches += part->steps[i].kind == SN_STEP_CALL;
+    info->n_launches += count_launches(part);
     for (uint32_t k = 0; k < p->n_inputs; k++) info->moved += sn_port_bytes(&p->inputs[k]);
     for (uint32_t k = 0; k < p->n_outputs; k++) info->moved += sn_port_bytes(&p->outputs[k]);
     for (uint32_t k = 0; k < p->image->n_consts; k++) info->moved += (size_t)p->image->consts[k].data.size;
@@ -391,6 +405,7 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     p->image = image;
     SN_TRY(choose(p, o->device, o->ordinal));
     SN_TRY(give(p, o->constants, o->n_constants));
+    SN_TRY(sn_graphs_read(&p->graphs, &ctx->env, o->graphs));
     p->threads = o->threads;
     SN_TRY(sn_debug_settings(&p->debug, ctx, o->debug, o->debug_kernels, o->debug_dir));
     sn_debug_keep(&p->debug, &p->arena);
@@ -472,6 +487,7 @@ static sn_status set_constant(sn_program *p, const char *name, const void *data,
     SN_TRY(start(p, &c->loaded));
     SN_TRY(sn_prog_state_new(&state, c->loaded.prog, &ctx->env, p->runner.cu));
     sn_making_end(ctx, c);
+    sn_prog_state_graphs(state, p->graphs);
     sn_prog_state_free(p->runner.state);
     p->runner.state = state;
     sn_loaded_free(&p->loaded);

@@ -22,14 +22,7 @@ sn_metric_log *sn_metrics_begin(sn_context *ctx, const sn_settings *s) {
 
 /* ---- kernels ---- */
 
-static int64_t calls_of(const sn_program *p, sn_kern k) {
-    int64_t n = 0;
-    for (uint32_t i = 0; i < p->m->wrap.steps.n; i++) {
-        const sn_step *s = &p->m->wrap.steps.at[i];
-        n += s->kind == SN_STEP_CALL && s->kern.i == k.i;
-    }
-    return n;
-}
+static int64_t calls_of(const sn_program *p, sn_kern k) { return sn_wrap_calls(p->m, 0, k); }
 
 static const char *header_of(const sn_metric_log *log, const sn_sched *sched) {
     sn_text t;
@@ -99,8 +92,7 @@ static void count_program(const sn_program *p) {
     sn_metric_count(log, SN_COUNTER_COMPILATIONS, 1);
     sn_metric_count(log, SN_COUNTER_NODES, live_nodes(p));
     sn_metric_count(log, SN_COUNTER_KERNELS, p->m->kernels.n);
-    for (uint32_t i = p->m->wrap.n_prepare; i < p->m->wrap.steps.n; i++)
-        sn_metric_count(log, SN_COUNTER_LAUNCHES, p->m->wrap.steps.at[i].kind == SN_STEP_CALL);
+    sn_metric_count(log, SN_COUNTER_LAUNCHES, sn_wrap_calls(p->m, p->m->wrap.n_prepare, (sn_kern){0}));
     for (uint32_t k = 0; k < p->m->kernels.n; k++) {
         bool library = sn_kern_is_library(sn_kern_get(p->m, p->m->kernels.at[k]));
         sn_metric_count(log, library ? SN_COUNTER_LIBRARIES : SN_COUNTER_GENERATED, 1);

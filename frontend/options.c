@@ -1,8 +1,8 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
  * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE,
- * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL, SINTER_MULTI_KERNEL, SINTER_REPLACE_KERNELS, SINTER_DEBUG, SINTER_DEBUG_KERNELS and SINTER_DEBUG_DIR stand in for options that are not set
- * (options.def), XDG_CACHE_HOME and HOME say where records and code are
- * by default.
+ * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL, SINTER_MULTI_KERNEL, SINTER_GRAPHS,
+ * SINTER_REPLACE_KERNELS, SINTER_DEBUG, SINTER_DEBUG_KERNELS and SINTER_DEBUG_DIR stand in for options that are not set
+ * (options.def), XDG_CACHE_HOME and HOME say where records and code are by default.
  */
 #include "frontend/frontend.h"
 #include "frontend/multi.h"
@@ -44,6 +44,14 @@ sn_status sn_precision_read(sn_precision *out, sn_env *env, const char *word) {
     unsigned k = SN_PRECISION_EXACT;
     if (word) SN_TRY(choose(&k, env, "precision", word, sn_precision_words));
     *out = (sn_precision)k;
+    return SN_OK;
+}
+
+sn_status sn_graphs_read(sn_graphs_mode *out, sn_env *env, const char *word) {
+    static const char *const words[] = {"off", "auto", "on", NULL};
+    unsigned k = SN_GRAPHS_AUTO;
+    SN_TRY(choose(&k, env, "graphs", or_environment(word, "SINTER_GRAPHS", "auto"), words));
+    *out = (sn_graphs_mode)k;
     return SN_OK;
 }
 
@@ -185,6 +193,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     out->replace_kernels = or_environment(o.replace_kernels, "SINTER_REPLACE_KERNELS", NULL);
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
+    SN_TRY(sn_graphs_read(&out->graphs, &ctx->env, o.graphs));
     out->passes.pipeline = o.pipeline;
     out->passes.choosing.allowed = o.choices;
     out->passes.print_before = o.print_before;

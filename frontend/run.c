@@ -112,13 +112,17 @@ void sn_runner_init(sn_runner *r, sn_arena *arena) {
     r->input_at = SN_NEWN(arena, void *, p->n_inputs + 1);
     r->output_at = SN_NEWN(arena, void *, p->n_outputs + 1);
     r->spans = SN_NEWN(arena, sn_span, p->n_inputs + p->n_outputs + 1);
+    r->bound = SN_NEWN(arena, sn_bound, p->n_inputs + p->n_outputs + 1);
+    r->has_bound = false;
 }
 
 /* Lent memory begins with the outputs, whose sizes are rounded. */
 sn_status sn_runner_load(sn_runner *r) {
     if (r->lent) r->own_output = r->lent;
     else SN_TRY(sn_storage_alloc(&r->own_output, r->env, r->cu, r->p->own_size));
-    return sn_prog_state_new_in(&r->state, r->p->prog, r->env, r->cu, r->lent ? r->lent + r->p->own_size : NULL);
+    SN_TRY(sn_prog_state_new_in(&r->state, r->p->prog, r->env, r->cu, r->lent ? r->lent + r->p->own_size : NULL));
+    sn_prog_state_graphs(r->state, r->p->graphs);
+    return SN_OK;
 }
 
 void sn_runner_close(sn_runner *r) {
@@ -126,6 +130,7 @@ void sn_runner_close(sn_runner *r) {
     if (!r->lent) sn_storage_free(r->env, r->cu, r->own_output, r->p->own_size);
     r->state = NULL;
     r->own_output = NULL;
+    r->has_bound = false;
 }
 
 static sn_status bind_inputs(sn_runner *r, uint32_t *n_spans, sn_tensor *const *inputs) {
@@ -152,6 +157,8 @@ static sn_status bind_written(sn_runner *r, uint32_t k, int writes, sn_tensor *c
 static sn_status bind(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs) {
     const sn_program *p = r->p;
     uint32_t n = 0;
+    if (sn_runner_is_again(r, inputs, outputs)) return SN_OK;
+    r->has_bound = false;
     SN_TRY(bind_inputs(r, &n, inputs));
     for (uint32_t k = 0; k < p->n_outputs; k++) {
         const sn_tensor *given = outputs ? outputs[k] : NULL;
@@ -164,7 +171,9 @@ static sn_status bind(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *
         SN_TRY(sn_tensor_writable(r->env, given, "output ", p->outputs[k].name));
         if (given->info.numel) r->spans[n++] = span_of(given, "output", p->outputs[k].name, true);
     }
-    return check_overlaps(r, n);
+    SN_TRY(check_overlaps(r, n));
+    sn_runner_remember(r, inputs, outputs);
+    return SN_OK;
 }
 
 static sn_status bind_run(sn_runner *r, sn_tensor *const *inputs, sn_tensor *const *outputs) {

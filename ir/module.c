@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/base/text.h"
+#include "ir/loop/repeats.h"
 
 sn_module *sn_module_new(sn_env *env) {
     sn_module *m = sn_heap_alloc(env, sizeof *m);
@@ -61,6 +62,10 @@ void sn_module_print(sn_text *t, const sn_module *m) {
         first_buf = false;
         sn_buf_print(t, m, b);
     }
+    for (uint32_t i = 0; i < m->repeats.n; i++) {
+        blank_line(t, &first);
+        sn_repeat_print(t, m, &m->repeats.at[i]);
+    }
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         blank_line(t, &first);
         sn_kern_print(t, m, m->kernels.at[i]);
@@ -77,15 +82,16 @@ typedef struct item_parser {
 } item_parser;
 
 static const item_parser ITEMS[] = {
-    {"weights", sn_wt_parse},  {"graph", sn_graph_parse},  {"buffer", sn_buf_parse},
-    {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
+    {"weights", sn_wt_parse},    {"graph", sn_graph_parse}, {"buffer", sn_buf_parse},
+    {"repeat", sn_repeat_parse}, {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
 };
 
 static sn_status parse_item(sn_module *m, sn_lex *lx) {
     for (size_t i = 0; i < SN_COUNT(ITEMS); i++)
         if (sn_lex_is_name(lx, ITEMS[i].word)) return ITEMS[i].parse(m, lx);
     int n = lx->tok_len > 40 ? 40 : (int)lx->tok_len;
-    return sn_lex_fail(lx, "expected weights, graph, buffer, kernel or wrapper, found '%.*s'", n, lx->tok_start);
+    return sn_lex_fail(lx, "expected weights, graph, buffer, repeat, kernel or wrapper, found '%.*s'", n,
+                       lx->tok_start);
 }
 
 sn_status sn_module_parse(sn_module *m, const char *name, const char *text, size_t size) {
@@ -101,6 +107,7 @@ sn_status sn_module_parse(sn_module *m, const char *name, const char *text, size
 sn_status sn_module_verify(sn_module *m, const char *where) {
     if (has_graph(m)) SN_TRY(sn_graph_verify(m, where));
     SN_TRY(sn_loop_verify(m, where));
+    SN_TRY(sn_repeats_verify(m, where));
     if (m->wrap.steps.n || m->wrap.name) SN_TRY(sn_wrap_verify(m, where));
     return SN_OK;
 }

@@ -27,6 +27,7 @@ struct sn_rt_program {
     sn_cuda *cu; /* NULL: CPU */
     int device;
     unsigned threads;
+    sn_graphs_mode graphs;
     sn_loaded loaded, next; /* next: while a constant is replaced */
     SN_VEC(sn_image_given) given;
     sn_debug_options debug;
@@ -147,6 +148,18 @@ static sn_status give(sn_rt_program *p, const sn_rt_options *o) {
     return SN_OK;
 }
 
+static sn_status read_graphs(sn_graphs_mode *out, sn_env *env, const char *word) {
+    static const char *const words[] = {"off", "auto", "on"};
+    *out = SN_GRAPHS_AUTO;
+    if (!word) return SN_OK;
+    for (unsigned k = 0; k < SN_COUNT(words); k++) {
+        if (strcmp(word, words[k]) != 0) continue;
+        *out = (sn_graphs_mode)k;
+        return SN_OK;
+    }
+    return sn_fail(env, SN_ERROR_ARGUMENT, "graphs: '%s' is none of off, auto, on", word);
+}
+
 typedef struct request {
     sn_rt *rt;
     const char *path; /* NULL: from memory */
@@ -169,6 +182,7 @@ static sn_status load(request *r) {
     SN_TRY(sn_image_read(&p->image, env, &p->arena, r->path ? r->path : "image", r->path ? p->file : r->memory));
     SN_TRY(choose_device(p, &o));
     SN_TRY(give(p, &o));
+    SN_TRY(read_graphs(&p->graphs, env, o.graphs));
     p->debug = (sn_debug_options){o.debug, o.debug_kernels, o.debug_dir, o.log, o.log_user};
     sn_debug_keep(&p->debug, &p->arena);
     SN_TRY(sn_image_load(&p->loaded, env, p->image, p->part, p->given.at, p->given.n, p->cu, p->threads));
@@ -343,7 +357,9 @@ static sn_status prepare(sn_rt_state *st) {
     st->inputs = SN_NEWN(&st->arena, void *, p->part->n_inputs + 1);
     st->outputs = SN_NEWN(&st->arena, void *, p->part->n_outputs + 1);
     SN_TRY(sn_storage_alloc(&st->own, &st->env, st->cu, (size_t)p->part->own_size));
-    return sn_prog_state_new(&st->runs, p->loaded.prog, &st->env, st->cu);
+    SN_TRY(sn_prog_state_new(&st->runs, p->loaded.prog, &st->env, st->cu));
+    sn_prog_state_graphs(st->runs, p->graphs);
+    return SN_OK;
 }
 
 /* An output that writes an input: storage of ours, which a step copies there, or the input's. */

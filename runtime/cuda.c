@@ -76,7 +76,7 @@ sn_status sn_cuda_open(sn_cuda **out, sn_env *env, uint32_t device) {
     if (!sn_cuda_api_open(&api, driver_library, why, sizeof why)) return sn_fail(env, SN_ERROR_DEVICE, "%s", why);
     sn_cuda *cu = sn_heap_alloc(env, sizeof *cu);
     sn_heap_keep(cu); /* an open device outlives a call that fails */
-    *cu = (sn_cuda){.env = env, .api = api};
+    *cu = (sn_cuda){.env = env, .api = api, .ordinal = device};
     sn_status status = retain_device(cu, device);
     if (status != SN_OK) {
         sn_cuda_close(cu);
@@ -90,8 +90,13 @@ sn_status sn_cuda_share(sn_cuda **out, sn_env *env, const sn_cuda *of) {
     *out = NULL;
     sn_cuda *cu = sn_heap_alloc(env, sizeof *cu);
     sn_heap_keep(cu);
-    *cu = (sn_cuda){
-        .env = env, .api = of->api, .device = of->device, .driver_version = of->driver_version, .target = of->target};
+    *cu = (sn_cuda){.env = env,
+                    .api = of->api,
+                    .device = of->device,
+                    .driver_version = of->driver_version,
+                    .target = of->target,
+                    .memory = of->memory,
+                    .ordinal = of->ordinal};
     cu->api.library = NULL; /* the driver stays loaded (NODELETE): nothing to close */
     memcpy(cu->name, of->name, sizeof cu->name);
     sn_status status = CU_CALL(cu, cuDevicePrimaryCtxRetain, (&cu->context, cu->device));
@@ -105,10 +110,11 @@ sn_status sn_cuda_share(sn_cuda **out, sn_env *env, const sn_cuda *of) {
 
 void sn_cuda_close(sn_cuda *cu) {
     if (!cu) return;
-    if ((cu->cublas || cu->cudnn) && cu->api.cuCtxPushCurrent(cu->context) == CUDA_SUCCESS) {
+    if (cu->cublas || cu->cudnn) {
+        bool entered = sn_cuda_enter_to_free(cu);
         sn_cublas_close(cu->cublas);
         sn_cudnn_close(cu->cudnn);
-        sn_cuda_leave(cu);
+        sn_cuda_leave_from(cu, entered);
     }
     if (cu->context) {
         sn_cuda_trim(cu);

@@ -91,6 +91,12 @@ sn_status sn_cuda_check(sn_cuda *cu, CUresult result, const char *function) {
 
 sn_status sn_cuda_enter(sn_cuda *cu) { return CU_CALL(cu, cuCtxPushCurrent, (cu->context)); }
 
+bool sn_cuda_enter_to_free(sn_cuda *cu) { return cu->api.cuCtxPushCurrent(cu->context) == CUDA_SUCCESS; }
+
+void sn_cuda_leave_from(sn_cuda *cu, bool entered) {
+    if (entered) sn_cuda_leave(cu);
+}
+
 void sn_cuda_leave(sn_cuda *cu) {
     CUcontext popped;
     cu->api.cuCtxPopCurrent(&popped);

@@ -18,8 +18,11 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
 
 enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NO_DEVICE = 100 };
+/* What the driver says of a text that its assembler does not take. */
+enum { CUDA_ERROR_NO_BINARY_FOR_GPU = 209, CUDA_ERROR_INVALID_PTX = 218, CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222 };
 
 enum {
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
@@ -30,7 +33,9 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
 };
 
-enum { CU_STREAM_NON_BLOCKING = 1 };              /* cuStreamCreate: does not wait for the default stream */
+enum { CU_STREAM_NON_BLOCKING = 1 }; /* cuStreamCreate: does not wait for the default stream */
+enum { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
+enum { CU_STREAM_CAPTURE_MODE_RELAXED = 2 };      /* this thread may do so whatever others capture */
 enum { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 }; /* other threads may allocate and synchronise meanwhile */
 
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
@@ -57,6 +62,36 @@ typedef struct CUlaunchConfig {
     unsigned n_attributes;
 } CUlaunchConfig;
 enum { CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+
+/* CUDA_KERNEL_NODE_PARAMS_v2 */
+typedef struct CUkernelNode {
+    CUfunction function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void **params, **extra;
+    void *kernel; /* instead of a function */
+    CUcontext context;
+} CUkernelNode;
+
+/* CUDA_MEMCPY3D: of one side of it, and the whole. Copies here are of one row. */
+typedef struct CUmemcpySide {
+    size_t x_bytes, y, z, level;
+    int type; /* CU_MEMORYTYPE_DEVICE */
+    void *host;
+    CUdeviceptr device;
+    void *array, *reserved;
+    size_t pitch, height;
+} CUmemcpySide;
+typedef struct CUmemcpy3D {
+    CUmemcpySide from, to;
+    size_t bytes, height, depth;
+} CUmemcpy3D;
+enum { CU_MEMORYTYPE_DEVICE = 2 };
+
+/* CUgraphEdgeData. Programmatic: what launches with programmatic stream serialization are to each other. */
+typedef struct CUgraphEdge {
+    unsigned char from_port, to_port, type, reserved[5];
+} CUgraphEdge;
+enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
 
 typedef struct CUtensorMap {
     _Alignas(SN_MAP_ALIGN) char bytes[SN_MAP_BYTES];
@@ -119,6 +154,8 @@ struct sn_cuda {
     char name[128];
     sn_target target;
     sn_block_cache cache;
+    sn_cuda_memory memory; /* alloc NULL: of the driver */
+    uint32_t ordinal;
     struct sn_cublas *cublas; /* opened when somebody asks for it; of a share: NULL */
     struct sn_cudnn *cudnn;   /* the same */
 };
@@ -127,6 +164,9 @@ struct sn_cuda {
  * this folder that talks to the driver does both; they nest. */
 sn_status sn_cuda_enter(sn_cuda *cu);
 void sn_cuda_leave(sn_cuda *cu);
+/* The same around what gives something back, which is tried even where the context cannot be entered. */
+bool sn_cuda_enter_to_free(sn_cuda *cu);
+void sn_cuda_leave_from(sn_cuda *cu, bool entered);
 
 /* A driver result as a status: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)". */
 sn_status sn_cuda_check(sn_cuda *cu, CUresult result, const char *function);

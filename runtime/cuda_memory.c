@@ -5,12 +5,13 @@
  * frees on one stream and allocates for another synchronises in between, as with any stream-ordered memory.
  *
  * Does not split or merge blocks: compiled programs plan their own workspace, what arrives here are few large tensors.
+ * Where the host program gives the memory, nothing is kept: it has a cache of its own, or wants none.
  */
 #include "runtime/cuda_driver.h"
 
 #include <string.h>
 
-enum { BLOCK_STEP = 512, CLASSES_PER_DOUBLING = 8 };
+enum { BLOCK_STEP = 512, CLASSES_PER_DOUBLING = 8, GIVEN_ALIGN = 256 };
 
 /* ---- allocator ---- */
 
@@ -22,6 +23,9 @@ size_t sn_cuda_round(size_t size) {
     if (step < BLOCK_STEP) step = BLOCK_STEP;
     return (size + step - 1) / step * step;
 }
+
+/* What a request takes: of the driver, a size class. */
+static size_t block_size(const sn_cuda *cu, size_t size) { return cu->memory.alloc ? size : sn_cuda_round(size); }
 
 /* Room for one more block, in use or spare (see sn_block_cache). */
 static void reserve_block(sn_cuda *cu) {
@@ -54,8 +58,22 @@ static sn_status out_of_device_memory(sn_cuda *cu, size_t size) {
                    cu->name, size, cu->cache.bytes_out, unused, total);
 }
 
+void sn_cuda_use_memory(sn_cuda *cu, const sn_cuda_memory *memory) { cu->memory = *memory; }
+
+static sn_status given_block(CUdeviceptr *out, sn_cuda *cu, size_t size) {
+    bool inside = sn_locale_leave(cu->env);
+    void *p = cu->memory.alloc(cu->memory.user, (int)cu->ordinal, size);
+    if (inside) sn_locale_enter(cu->env);
+    *out = sn_device_address(p);
+    if (!p) return out_of_device_memory(cu, size);
+    if ((uintptr_t)p % GIVEN_ALIGN == 0) return SN_OK;
+    cu->memory.free(cu->memory.user, (int)cu->ordinal, p, size);
+    return sn_fail(cu->env, SN_ERROR_ARGUMENT, "device_alloc: %p is no multiple of %d", p, GIVEN_ALIGN);
+}
+
 /* The context is current. */
 static sn_status malloc_block(CUdeviceptr *out, sn_cuda *cu, size_t size) {
+    if (cu->memory.alloc) return given_block(out, cu, size);
     *out = take_spare(&cu->cache, size);
     if (*out) return SN_OK;
     CUresult result = cu->api.cuMemAlloc(out, size);
@@ -70,8 +88,8 @@ static sn_status malloc_block(CUdeviceptr *out, sn_cuda *cu, size_t size) {
 sn_status sn_cuda_malloc(void **out, sn_cuda *cu, size_t size) {
     *out = NULL;
     if (!size) return SN_OK;
-    size_t rounded = sn_cuda_round(size);
-    reserve_block(cu); /* before entering: running out of host memory does not come back here */
+    size_t rounded = block_size(cu, size);
+    if (!cu->memory.alloc) reserve_block(cu); /* before entering: running out of host memory does not come back here */
     SN_TRY(sn_cuda_enter(cu));
     CUdeviceptr p = 0;
     sn_status status = malloc_block(&p, cu, rounded);
@@ -83,24 +101,37 @@ sn_status sn_cuda_malloc(void **out, sn_cuda *cu, size_t size) {
     return SN_OK;
 }
 
+static void give_back(sn_cuda *cu, void *p, size_t size) {
+    bool entered = sn_cuda_enter_to_free(cu);
+    bool inside = sn_locale_leave(cu->env);
+    cu->memory.free(cu->memory.user, (int)cu->ordinal, p, size);
+    if (inside) sn_locale_enter(cu->env);
+    sn_cuda_leave_from(cu, entered);
+}
+
 void sn_cuda_free(sn_cuda *cu, void *p, size_t size) {
     if (!p) return;
     sn_block_cache *c = &cu->cache;
-    size_t rounded = sn_cuda_round(size);
+    size_t rounded = block_size(cu, size);
     SN_ASSERT(c->n_out > 0 && c->bytes_out >= rounded);
     c->n_out--;
     c->bytes_out -= rounded;
+    if (cu->memory.alloc) {
+        give_back(cu, p, rounded);
+        return;
+    }
     c->spare[c->n_spare++] = (sn_block){sn_device_address(p), rounded};
     c->bytes_spare += rounded;
 }
 
 void sn_cuda_trim(sn_cuda *cu) {
     sn_block_cache *c = &cu->cache;
-    if (!c->n_spare || cu->api.cuCtxPushCurrent(cu->context) != CUDA_SUCCESS) return;
+    if (!c->n_spare) return;
+    bool entered = sn_cuda_enter_to_free(cu);
     for (uint32_t i = 0; i < c->n_spare; i++) cu->api.cuMemFree(c->spare[i].p);
     c->n_spare = 0;
     c->bytes_spare = 0;
-    sn_cuda_leave(cu);
+    sn_cuda_leave_from(cu, entered);
 }
 
 /* ---- copies ---- */

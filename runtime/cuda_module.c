@@ -83,9 +83,15 @@ static void run_driver(driven *d, sn_cuda *cu) {
     if (d->result != CUDA_SUCCESS) *d->out = NULL;
 }
 
+/* A device that an earlier error has stopped refuses no text. */
+static bool is_refused(const driven *d) {
+    return d->log[0] || d->result == CUDA_ERROR_NO_BINARY_FOR_GPU || d->result == CUDA_ERROR_INVALID_PTX ||
+           d->result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+}
+
 static sn_status check_driver(const driven *d, sn_cuda *cu, sn_arena *scratch) {
     if (d->result == CUDA_SUCCESS) return SN_OK;
-    if (d->result == CUDA_ERROR_OUT_OF_MEMORY) return sn_cuda_check(cu, d->result, d->call);
+    if (d->result == CUDA_ERROR_OUT_OF_MEMORY || !is_refused(d)) return sn_cuda_check(cu, d->result, d->call);
     const char *reason = sn_log_line(scratch, d->job->log ? d->job->log : d->log);
     if (!*reason) return sn_cuda_check(cu, d->result, d->call);
     return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", d->job->name, reason);

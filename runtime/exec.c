@@ -1,8 +1,9 @@
 /* exec.c: running a loaded program, by its generated wrapper or by interpreting the wrapper steps.
  *
  * Both executors end in the same two callbacks, launch and copy, so they can differ only in where they think a buffer
- * is: the interpreter is the oracle of the generated code. Nothing here allocates or synchronises; a run can be
- * captured in a CUDA graph. A run reads the program and writes its state: one run of a state at a time.
+ * is: the interpreter is the oracle of the generated code. Who wants something else of the launches than to have them
+ * queued brings callbacks of his own (run_graph.c). Nothing here allocates or synchronises; a run can be captured in a
+ * CUDA graph. A run reads the program and writes its state: one run of a state at a time.
  */
 #include "runtime/prog.h"
 
@@ -13,9 +14,11 @@
 
 /* Kernels for sm_90 and later begin by waiting for the grid before them in the stream (codegen-llvm/kernel.c), so that
  * grid need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. */
+bool sn_exec_early(const sn_cuda *cu) { return cu->target.sm >= 90 && cu->driver_version >= 12040; }
+
 static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kernel *k) {
     const sn_cuda_api *api = &st->cu->api;
-    if (st->cu->target.sm < 90 || st->cu->driver_version < 12040)
+    if (!sn_exec_early(st->cu))
         return api->cuLaunchKernel(function, (unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1, k->shared_bytes,
                                    st->stream, st->param_addresses, NULL);
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.allowed = 1};
@@ -25,19 +28,21 @@ static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kerne
 }
 
 /* Every run makes the same calls in the same order, so that a call finds the maps of its last time: they are as they
- * have to be unless the argument has moved. */
+ * have to be unless the argument has moved. A program that makes very many calls has fewer maps, and begins again with the first. */
 static sn_status tensor_map(void **out, sn_prog_state *st, const sn_rt_kernel *k, uint32_t i, void *const *params) {
-    sn_rt_map *m = &st->maps[st->next_map++];
+    sn_rt_map *m = &st->maps[st->next_map];
+    if (++st->next_map == st->p->n_maps) st->next_map = 0;
     const void *address = params[k->maps[i].param];
     *out = &m->map;
-    if (m->address && m->address == address) return SN_OK;
+    if (m->address && m->address == address && m->of == &k->maps[i]) return SN_OK;
     m->address = NULL;
     SN_TRY(sn_cuda_tensor_map(&m->map, st->cu, &k->maps[i], address, k->name));
     m->address = address;
+    m->of = &k->maps[i];
     return SN_OK;
 }
 
-static int call_gpu(sn_prog_state *st, uint32_t kernel, void *const *params) {
+sn_status sn_exec_call(sn_prog_state *st, uint32_t kernel, void *const *params) {
     const sn_cublas_call *call = st->p->codes[kernel].call;
     const sn_cudnn_call *conv = st->p->codes[kernel].conv;
     if (conv)
@@ -46,16 +51,22 @@ static int call_gpu(sn_prog_state *st, uint32_t kernel, void *const *params) {
     return sn_cublas_run(st->p->cublas, st->cu, call, op, params, st->library_workspace, st->stream);
 }
 
-static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
-    sn_prog_state *st = user;
+sn_status sn_exec_params(sn_prog_state *st, uint32_t kernel, void *const *params) {
     const sn_code *code = &st->p->codes[kernel];
-    if (code->k.library) return call_gpu(st, kernel, params);
-    if (!code->k.grid) return SN_OK;
     uint32_t n = code->k.param_block ? 1 : code->n_params;
     for (uint32_t i = 0; i < n; i++) st->param_addresses[i] = (void *)&params[i];
     if (code->k.kept_bytes) st->param_addresses[n++] = &st->keeps[kernel];
     for (uint32_t i = 0; i < code->k.n_maps; i++)
         SN_TRY(tensor_map(&st->param_addresses[n++], st, &code->k, i, params));
+    return SN_OK;
+}
+
+static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
+    sn_prog_state *st = user;
+    const sn_code *code = &st->p->codes[kernel];
+    if (code->k.library) return (int)sn_exec_call(st, kernel, params);
+    if (!code->k.grid) return SN_OK;
+    SN_TRY(sn_exec_params(st, kernel, params));
     CUresult result = launch(st, st->p->cuda_codes[kernel].function, &code->k);
     if (result == CUDA_SUCCESS) return SN_OK;
     char what[256];
@@ -102,10 +113,7 @@ static int copy_host(void *user, void *to, const void *from, int64_t size) {
     return SN_OK;
 }
 
-typedef struct {
-    int (*launch)(void *, uint32_t, void *const *);
-    int (*copy)(void *, void *, const void *, int64_t);
-} machine;
+typedef sn_machine machine;
 static const machine gpu = {launch_gpu, copy_gpu}, host = {launch_host, copy_host};
 
 /* ---- checks of what the caller gave ---- */
@@ -129,14 +137,24 @@ static int call(sn_prog_state *st, const machine *on, const sn_rt_step *s) {
     return st->watch ? (int)sn_watch_call(st, on->launch, s) : on->launch(st, s->kernel, st->params);
 }
 
-/* memory: what the offsets of `alloc` count from. */
-static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory) {
+static void carry(sn_prog_state *st, sn_buf state, sn_buf next) {
+    void *place = st->place[state.i];
+    st->place[state.i] = st->place[next.i];
+    st->place[next.i] = place;
+}
+
+/* memory: what the offsets of `alloc` count from. t: which step of the repeat around it runs. */
+static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory, int64_t t) {
     switch (s->kind) {
     case SN_STEP_CHECK: return check(st, &st->p->ios[s->io], st->place[s->buf.i]);
     case SN_STEP_ALLOC: st->place[s->buf.i] = memory + s->offset; return SN_OK;
     case SN_STEP_REUSE: st->place[s->buf.i] = st->place[s->from.i]; return SN_OK;
     case SN_STEP_CALL: return call(st, on, s);
     case SN_STEP_COPY: return on->copy(st, st->place[s->buf.i], st->place[s->from.i], s->size);
+    case SN_STEP_WINDOW: st->place[s->buf.i] = (char *)st->place[s->from.i] + s->offset + s->size * t; return SN_OK;
+    case SN_STEP_CARRY: carry(st, s->buf, s->from); return SN_OK;
+    case SN_STEP_REPEAT:
+    case SN_STEP_END:
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
@@ -144,16 +162,24 @@ static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, c
     return SN_OK;
 }
 
-static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory) {
+static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory, int64_t t) {
     int status = SN_OK;
-    for (uint32_t i = first; i < end && status == SN_OK; i++) status = run_step(st, on, &st->p->steps[i], memory);
+    for (uint32_t i = first; i < end && status == SN_OK; i++) {
+        const sn_rt_step *s = &st->p->steps[i];
+        if (s->kind != SN_STEP_REPEAT) {
+            status = run_step(st, on, s, memory, t);
+            continue;
+        }
+        for (int64_t k = 0; k < s->size && status == SN_OK; k++) status = run_steps(st, on, i + 1, s->end, memory, k);
+        i = s->end;
+    }
     return status;
 }
 
 static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, void *const *outputs) {
     const sn_prog *p = st->p;
     for (uint32_t i = 0; i < p->n_ios; i++) st->place[p->ios[i].buf.i] = sn_io_address(&p->ios[i], inputs, outputs);
-    return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace);
+    return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace, 0);
 }
 
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params) {
@@ -164,7 +190,7 @@ sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params
 sn_status sn_prog_prepare(sn_prog_state *st) {
     const sn_prog *p = st->p;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
-    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, p->prepared);
+    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, p->prepared, 0);
     if (st->cu) sn_cuda_leave(st->cu);
     return status;
 }
@@ -187,27 +213,62 @@ static sn_status generated(sn_prog_state *st, const machine *on, void *const *in
     return status == SN_OK ? SN_OK : explain(st, status, inputs, outputs);
 }
 
-static sn_status run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter,
-                     sn_watch *watch) {
-    const machine *on = st->cu ? &gpu : &host;
-    st->stream = stream;
+sn_status sn_exec_steps(sn_prog_state *st, const sn_machine *on, void *const *inputs, void *const *outputs,
+                        bool use_interpreter) {
     st->next_map = 0;
-    st->watch = watch;
-    if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
-    sn_status status = use_interpreter || !st->p->wrapper ? (sn_status)interpret(st, on, inputs, outputs)
-                                                          : generated(st, on, inputs, outputs);
-    if (st->cu) sn_cuda_leave(st->cu);
+    return use_interpreter || !st->p->wrapper ? (sn_status)interpret(st, on, inputs, outputs)
+                                              : generated(st, on, inputs, outputs);
+}
+
+sn_status sn_exec_plainly(sn_prog_state *st, void *const *inputs, void *const *outputs, bool use_interpreter) {
+    return sn_exec_steps(st, st->cu ? &gpu : &host, inputs, outputs, use_interpreter);
+}
+
+/* Most callers have the device's context, the primary one, current already: to ask costs less than to push and pop. */
+static sn_status enter(bool *pushed, sn_cuda *cu) {
+    CUcontext now = NULL;
+    *pushed = false;
+    if (cu->api.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == cu->context) return SN_OK;
+    SN_TRY(sn_cuda_enter(cu));
+    *pushed = true;
+    return SN_OK;
+}
+
+typedef struct {
+    void *const *inputs, *const *outputs;
+    bool use_interpreter, by_graph;
+    sn_watch *watch;
+} run;
+
+static sn_status run_here(sn_prog_state *st, const run *r) {
+    if (r->by_graph) return sn_run_graph(st, r->inputs, r->outputs, r->use_interpreter);
+    return sn_exec_plainly(st, r->inputs, r->outputs, r->use_interpreter);
+}
+
+static sn_status execute(sn_prog_state *st, void *stream, const run *r) {
+    bool pushed;
+    st->stream = stream;
+    st->watch = r->watch;
+    if (!st->cu) return run_here(st, r);
+    SN_TRY(enter(&pushed, st->cu));
+    sn_status status = run_here(st, r);
+    if (pushed) sn_cuda_leave(st->cu);
     return status;
 }
 
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                       bool use_interpreter) {
     if (st->p->debug) return sn_debug_run(st, inputs, outputs, stream);
-    return run(st, inputs, outputs, stream, use_interpreter, NULL);
+    return execute(st, stream, &(run){inputs, outputs, use_interpreter, st->graph.mode != SN_GRAPHS_OFF, NULL});
+}
+
+sn_status sn_prog_run_plainly(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                              bool use_interpreter) {
+    return execute(st, stream, &(run){inputs, outputs, use_interpreter, false, NULL});
 }
 
 sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                               const sn_watcher *w) {
     sn_watch watch = {.by = w};
-    return run(st, inputs, outputs, stream, true, &watch);
+    return execute(st, stream, &(run){inputs, outputs, true, false, &watch});
 }

@@ -14,7 +14,7 @@
 #include "runtime/runtime.h"
 
 enum {
-    SN_IMAGE_VERSION = 1,
+    SN_IMAGE_VERSION = 2,
     SN_IMAGE_ALIGN = 256 /* bytes: what a constant begins at in the file, which is mapped, and so in memory */
 };
 
@@ -61,10 +61,13 @@ typedef struct sn_image_arg {
 typedef struct sn_image_step {
     sn_step_kind kind;
     uint32_t buf, from, kernel; /* numbers from 0 */
-    int64_t size, offset;       /* bytes */
+    int64_t size, offset;       /* bytes; REPEAT: size is a number of times, WINDOW: it may be negative */
     sn_image_arg *args;
     uint32_t n_args;
 } sn_image_step;
+static inline bool sn_image_step_has_from(sn_step_kind kind) {
+    return kind == SN_STEP_REUSE || kind == SN_STEP_COPY || kind == SN_STEP_WINDOW || kind == SN_STEP_CARRY;
+}
 
 typedef struct sn_image_formal {
     sn_dtype dtype;

@@ -239,10 +239,12 @@ static void walk_args(io *s, sn_image_step *x, const sn_image_part *p) {
 
 static void walk_step(io *s, sn_image_step *x, const sn_image_part *p) {
     ONE_OF(s, x->kind, SN_N_STEP_KINDS, "step");
-    size(s, &x->size);
+    if (x->kind == SN_STEP_WINDOW) i64(s, &x->size);
+    else size(s, &x->size);
     size(s, &x->offset);
+    if (x->kind == SN_STEP_REPEAT || x->kind == SN_STEP_END) return;
     if (x->kind != SN_STEP_CALL) ONE_OF(s, x->buf, p->n_bufs, "buffer");
-    if (x->kind == SN_STEP_REUSE || x->kind == SN_STEP_COPY) ONE_OF(s, x->from, p->n_bufs, "buffer");
+    if (sn_image_step_has_from(x->kind)) ONE_OF(s, x->from, p->n_bufs, "buffer");
     if (x->kind == SN_STEP_CALL) {
         ONE_OF(s, x->kernel, p->n_kernels, "kernel");
         walk_args(s, x, p);
@@ -251,9 +253,41 @@ static void walk_step(io *s, sn_image_step *x, const sn_image_part *p) {
     }
     if (s->fault) return;
     if (x->kind == SN_STEP_CHECK && !has_port(p->bufs[x->buf].scope)) fault(s, "a check of what is no input or output");
-    if ((x->kind == SN_STEP_ALLOC || x->kind == SN_STEP_REUSE) && p->bufs[x->buf].scope != SN_BUF_TEMP)
+    sn_buf_scope scope = x->kind == SN_STEP_CALL ? SN_BUF_STEP : p->bufs[x->buf].scope;
+    if ((x->kind == SN_STEP_ALLOC || x->kind == SN_STEP_REUSE) && scope != SN_BUF_TEMP && scope != SN_BUF_STEP)
         fault(s, "storage for what is no intermediate");
+    if ((x->kind == SN_STEP_WINDOW || x->kind == SN_STEP_CARRY) && scope != SN_BUF_STEP)
+        fault(s, "a repeat of what is no part of one");
     if (x->kind == SN_STEP_FREE || x->kind == SN_STEP_COMMENT) fault(s, "a step that does nothing");
+}
+
+static int64_t bytes_of(const sn_image_buf *b) { return b->elements * sn_dtype_bytes(b->dtype); }
+
+/* In all steps: is the window inside of what it is from? */
+static bool is_inside(const sn_image_part *p, const sn_image_step *x, int64_t trip) {
+    int64_t last, room = bytes_of(&p->bufs[x->from]) - bytes_of(&p->bufs[x->buf]);
+    bool counts = !sn_mul_overflow(x->size, trip - 1, &last) && !sn_add_overflow(last, x->offset, &last);
+    return counts && x->offset <= room && last >= 0 && last <= room;
+}
+
+/* Repeats stand behind what prepares, have an end and at least one step; windows stay inside. */
+static void check_repeats(io *s, const sn_image_part *p) {
+    enum { DEPTH = 64 };
+    int64_t trip[DEPTH];
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < p->n_steps && !s->fault; i++) {
+        const sn_image_step *x = &p->steps[i];
+        bool inside = x->kind == SN_STEP_WINDOW || x->kind == SN_STEP_CARRY || x->kind == SN_STEP_END;
+        if (inside && !depth) fault(s, "a step of a repeat stands outside of one");
+        else if (x->kind == SN_STEP_WINDOW && !is_inside(p, x, trip[depth - 1])) fault(s, "a window leaves its buffer");
+        else if (x->kind == SN_STEP_CARRY && bytes_of(&p->bufs[x->buf]) != bytes_of(&p->bufs[x->from]))
+            fault(s, "a state changes its size");
+        else if (x->kind == SN_STEP_END) depth--;
+        if (x->kind != SN_STEP_REPEAT) continue;
+        if (depth == DEPTH || i < p->n_prepare || x->size < 1) fault(s, "a repeat is none");
+        else trip[depth++] = x->size;
+    }
+    if (depth) fault(s, "a repeat has no end");
 }
 
 static void walk_formal(io *s, sn_image_formal *f) {
@@ -405,6 +439,7 @@ static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
     LIST(s, p->steps, p->n_steps, LEAST_STEP);
     for (uint32_t i = 0; i < p->n_steps; i++) walk_step(s, &p->steps[i], p);
     if (p->n_prepare > p->n_steps) fault(s, "more steps prepare than there are");
+    if (!s->fault) check_repeats(s, p);
 }
 
 static void walk(io *s, sn_image *image) {

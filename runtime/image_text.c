@@ -31,7 +31,7 @@ static void put_const(sn_text *t, uint32_t number, const sn_image_const *c) {
 static void put_buf(sn_text *t, const sn_image_buf *b) {
     sn_text_printf(t, "  buffer %s: %s[%lld] %s", b->name, sn_dtypes[b->dtype].name, (long long)b->elements,
                    sn_buf_scope_names[b->scope]);
-    if (b->scope != SN_BUF_TEMP) sn_text_printf(t, " %u", b->io);
+    if (b->scope != SN_BUF_TEMP && b->scope != SN_BUF_STEP) sn_text_printf(t, " %u", b->io);
     sn_text_printf(t, " align %u\n", b->align);
 }
 
@@ -86,9 +86,12 @@ static void put_step(sn_text *t, const sn_image_part *p, const sn_image_step *s)
         sn_text_put(t, ")\n");
         return;
     }
-    sn_text_put(t, p->bufs[s->buf].name);
-    if (s->kind == SN_STEP_REUSE || s->kind == SN_STEP_COPY) sn_text_printf(t, " from %s", p->bufs[s->from].name);
-    if (s->kind == SN_STEP_ALLOC) sn_text_printf(t, " at %lld", (long long)s->offset);
+    bool alone = s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_END;
+    if (!alone) sn_text_put(t, p->bufs[s->buf].name);
+    if (s->kind == SN_STEP_REPEAT) sn_text_printf(t, "%lld steps", (long long)s->size);
+    if (sn_image_step_has_from(s->kind)) sn_text_printf(t, " from %s", p->bufs[s->from].name);
+    if (s->kind == SN_STEP_ALLOC || s->kind == SN_STEP_WINDOW) sn_text_printf(t, " at %lld", (long long)s->offset);
+    if (s->kind == SN_STEP_WINDOW) sn_text_printf(t, " by %lld", (long long)s->size);
     if (s->kind == SN_STEP_ALLOC || s->kind == SN_STEP_COPY) sn_text_printf(t, " bytes %lld", (long long)s->size);
     sn_text_put(t, "\n");
 }

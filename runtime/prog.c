@@ -42,11 +42,21 @@ static uint32_t most_maps(const sn_prog *p, uint32_t kernel) {
     return most;
 }
 
-static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool prepares, const uint32_t *number) {
+/* Of a call that is made so many times. */
+static void count_maps(sn_prog *p, uint32_t maps, int64_t times) {
+    enum { MOST = 1 << 16 };
+    int64_t n;
+    bool few = !sn_mul_overflow(maps, times, &n) && n <= MOST - (int64_t)p->n_maps;
+    p->n_maps = few ? p->n_maps + (uint32_t)n : MOST;
+}
+
+static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool prepares, const uint32_t *number,
+                           int64_t times) {
     size_t room = prepares ? p->prepared_size : p->workspace_size;
     const char *name = s->buf.i ? sn_buf_get(p->m, s->buf)->name : "a step";
     *out = (sn_rt_step){.kind = s->kind, .buf = s->buf, .from = s->from};
-    SN_TRY(sn_wrap_number(&out->size, p->m, s->size, "the size", name));
+    bool backwards = s->kind == SN_STEP_WINDOW && sn_ix_is_const(p->m, s->size, &out->size); /* it may be negative */
+    if (!backwards) SN_TRY(sn_wrap_number(&out->size, p->m, s->size, "the size", name));
     SN_TRY(sn_wrap_number(&out->offset, p->m, s->offset, "the offset", name));
     switch (s->kind) {
     case SN_STEP_ALLOC:
@@ -62,13 +72,40 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool p
         out->kernel = number[s->kern.i];
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
-        p->n_maps += most_maps(p, out->kernel);
+        count_maps(p, most_maps(p, out->kernel), times);
         return load_args(out, p, &s->args, &p->codes[out->kernel]);
     case SN_STEP_CHECK: out->io = p->io_of[s->buf.i]; return SN_OK;
+    case SN_STEP_WINDOW: p->place[s->buf.i] = p; return expect_place(p, s->from, name);
+    case SN_STEP_CARRY: SN_TRY(expect_place(p, s->buf, "carry")); return expect_place(p, s->from, "carry");
+    case SN_STEP_REPEAT:
+    case SN_STEP_END:
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
     }
+    return SN_OK;
+}
+
+enum { MOST_REPEATS = 64 /* around each other: as deep as the interpreter calls itself */ };
+
+/* Repeats that have not ended, and how often what stands in them runs. */
+typedef struct repeats {
+    uint32_t step[MOST_REPEATS];
+    int64_t times[MOST_REPEATS + 1];
+    uint32_t n;
+} repeats;
+
+static sn_status match_repeat(repeats *open, sn_prog *p, const sn_rt_step *s) {
+    if (s->kind == SN_STEP_REPEAT) {
+        if (open->n == MOST_REPEATS)
+            return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "wrapper: more than %d repeats around each other",
+                           MOST_REPEATS);
+        open->step[open->n++] = p->n_steps;
+        if (sn_mul_overflow(open->times[open->n - 1], s->size, &open->times[open->n])) open->times[open->n] = INT64_MAX;
+    }
+    if (s->kind != SN_STEP_END) return SN_OK;
+    if (!open->n) return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: there is no repeat to end");
+    p->steps[open->step[--open->n]].end = p->n_steps;
     return SN_OK;
 }
 
@@ -79,12 +116,16 @@ static sn_status load_steps(sn_prog *p) {
     const sn_wrap *w = &p->m->wrap;
     if (!w->steps.n) return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has no wrapper: run the pass plan first");
     const uint32_t *number = sn_kern_numbers(p->m, &p->arena);
+    repeats open = {{0}, {1}, 0};
     p->steps = SN_NEWN(&p->arena, sn_rt_step, w->steps.n);
     for (uint32_t i = 0; i < w->steps.n; i++) {
-        SN_TRY(load_step(&p->steps[p->n_steps], p, &w->steps.at[i], i < w->n_prepare, number));
+        sn_rt_step *step = &p->steps[p->n_steps];
+        SN_TRY(load_step(step, p, &w->steps.at[i], i < w->n_prepare, number, open.times[open.n]));
+        SN_TRY(match_repeat(&open, p, step));
         p->n_steps += step_runs(w->steps.at[i].kind);
         if (i < w->n_prepare) p->n_prepare = p->n_steps;
     }
+    if (open.n) return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: a repeat has no end");
     return SN_OK;
 }
 
@@ -146,7 +187,7 @@ static bool *find_run_buffers(sn_prog *p) {
     bool *used = SN_NEWN(&p->arena, bool, p->n_places);
     for (uint32_t i = p->n_prepare; i < p->n_steps; i++) {
         const sn_rt_step *s = &p->steps[i];
-        if (s->kind == SN_STEP_COPY) used[s->from.i] = true;
+        if (s->kind == SN_STEP_COPY || s->kind == SN_STEP_WINDOW) used[s->from.i] = true;
         for (uint32_t k = 0; k < s->n_args; k++) used[s->args[k].buf.i] = true;
     }
     return used;
@@ -378,13 +419,13 @@ sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_ker
 }
 
 static void unload_gpu_kernels(sn_prog *p) {
-    if (p->cu->api.cuCtxPushCurrent(p->cu->context) != CUDA_SUCCESS) return;
+    bool entered = sn_cuda_enter_to_free(p->cu);
     for (uint32_t i = 0; i < p->n_codes; i++) {
         if (p->codes[i].call) sn_cublas_drop(p->codes[i].call, p->cublas);
         if (p->codes[i].conv) sn_cudnn_drop(p->codes[i].conv, p->cudnn);
     }
     sn_cuda_code_unload(p->cu, p->cuda_codes, p->n_codes);
-    sn_cuda_leave(p->cu);
+    sn_cuda_leave_from(p->cu, entered);
 }
 
 void sn_prog_free(sn_prog *p) {
@@ -414,10 +455,16 @@ bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k) {
     return true;
 }
 
-uint32_t sn_prog_launches(const sn_prog *p) {
+static uint32_t launches(const sn_prog *p, uint32_t first, uint32_t end) {
     uint32_t n = 0;
-    for (uint32_t i = p->n_prepare; i < p->n_steps; i++)
-        n += p->steps[i].kind == SN_STEP_COPY ||
-             (p->steps[i].kind == SN_STEP_CALL && p->codes[p->steps[i].kernel].k.grid);
+    for (uint32_t i = first; i < end; i++) {
+        const sn_rt_step *s = &p->steps[i];
+        n += s->kind == SN_STEP_COPY || (s->kind == SN_STEP_CALL && p->codes[s->kernel].k.grid);
+        if (s->kind != SN_STEP_REPEAT) continue;
+        n += (uint32_t)s->size * launches(p, i + 1, s->end);
+        i = s->end;
+    }
     return n;
 }
+
+uint32_t sn_prog_launches(const sn_prog *p) { return launches(p, p->n_prepare, p->n_steps); }

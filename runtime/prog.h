@@ -50,7 +50,8 @@ typedef struct sn_rt_step {
     uint32_t kernel;       /* CALL: position in m->kernels */
     const sn_rt_arg *args; /* CALL */
     uint32_t n_args;
-    uint32_t io; /* CHECK: position in ios */
+    uint32_t io;  /* CHECK: position in ios */
+    uint32_t end; /* REPEAT: position of its end */
     int64_t size, offset;
 } sn_rt_step;
 
@@ -68,7 +69,7 @@ struct sn_prog {
     uint32_t n_places;    /* buffer ids */
     uint32_t most_params; /* of a kernel; at least 1 */
     uint32_t most_maps;   /* of a kernel */
-    uint32_t n_maps;      /* of all calls */
+    uint32_t n_maps;      /* of all calls that a run makes, up to a limit */
     sn_code *codes;
     sn_cuda_code *cuda_codes; /* GPU: by kernel */
     sn_rt_step *steps;
@@ -96,7 +97,8 @@ struct sn_prog {
 /* A tensor map of a call, as it was encoded last. */
 typedef struct sn_rt_map {
     CUtensorMap map;
-    const void *address; /* the argument that it is for; NULL: not encoded yet */
+    const void *address;     /* the argument that it is for; NULL: not encoded yet */
+    const sn_tensor_map *of; /* whose form it has */
 } sn_rt_map;
 
 /* watch.c: who looks at a run, and how far it is. */
@@ -125,6 +127,38 @@ typedef struct sn_kernel_clock {
 /* A call of the interpreter, as sn_watch_call. */
 sn_status sn_clock_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
 
+/* What is done with the launches and copies of a run; user is the state. */
+typedef struct sn_machine {
+    int (*launch)(void *user, uint32_t kernel, void *const *params);
+    int (*copy)(void *user, void *to, const void *from, int64_t size);
+} sn_machine;
+
+/* A launch, a copy or a call of a library in the CUDA graph of a state. */
+typedef struct sn_graph_step {
+    CUgraphNode node;
+    uint32_t kernel; /* SN_GRAPH_COPY: a copy, whose addresses are to and from */
+    uint32_t first;  /* of its addresses */
+    int64_t size;    /* of a copy */
+} sn_graph_step;
+enum { SN_GRAPH_COPY = UINT32_MAX };
+
+/* run_graph.c: the CUDA graph that runs of a state launch. What is sized here is so when the state is made. */
+typedef struct sn_run_graphs {
+    sn_graphs_mode mode;
+    bool useless;    /* nothing to launch, or it could not be made: runs go plainly */
+    bool has_run;    /* io_at are the addresses of the last run ... */
+    bool is_current; /* ... and the graph stands for them */
+    CUgraph graph;
+    CUgraphExec exec;     /* NULL: there is no graph now */
+    CUstream stream;      /* that calls of libraries are captured on; made for the first one */
+    sn_graph_step *steps; /* in the order of the run */
+    void **addresses;     /* of all steps */
+    uint32_t n, n_addresses, room, room_addresses;
+    uint32_t at;        /* the next step, while a run is gone through */
+    void **io_at;       /* by position in the program's ios */
+    uint32_t *io_steps; /* the same: in how many steps there is an address of it */
+} sn_run_graphs;
+
 struct sn_prog_state {
     const sn_prog *p;
     sn_env *env; /* where its runs fail */
@@ -145,12 +179,27 @@ struct sn_prog_state {
     void *cudnn_handle;     /* where a kernel wants it */
     sn_watch *watch;        /* NULL: nobody looks at the current run */
     sn_kernel_clock *clock; /* NULL: nobody times its kernels */
+    sn_run_graphs graph;
 };
 
 /* pick.c: of kernels with alternatives the fastest takes the place of the first. */
 sn_status sn_prog_pick(sn_prog *p);
 /* exec.c: one launch with these arguments, on the stream of the state. The context of the device is current. */
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params);
+/* exec.c, for those who bring a machine of their own. Go through the steps of a run; queue them on the stream of the state. */
+sn_status sn_exec_steps(sn_prog_state *st, const sn_machine *on, void *const *inputs, void *const *outputs,
+                        bool use_interpreter);
+sn_status sn_exec_plainly(sn_prog_state *st, void *const *inputs, void *const *outputs, bool use_interpreter);
+/* What cuLaunchKernel is to be given goes to param_addresses; calls have to be made in the order of the run. */
+sn_status sn_exec_params(sn_prog_state *st, uint32_t kernel, void *const *params);
+/* Queue a call of a library. */
+sn_status sn_exec_call(sn_prog_state *st, uint32_t kernel, void *const *params);
+/* May a kernel be set up before the one in front of it has ended? */
+bool sn_exec_early(const sn_cuda *cu);
+/* run_graph.c: arrays of a new state; a run, in the context of the device and on the stream of the state; the graph goes. */
+void sn_run_graph_init(sn_prog_state *st);
+sn_status sn_run_graph(sn_prog_state *st, void *const *inputs, void *const *outputs, bool use_interpreter);
+void sn_run_graph_drop(sn_prog_state *st);
 /* exec.c: the steps of the prepare part. */
 sn_status sn_prog_prepare(sn_prog_state *st);
 

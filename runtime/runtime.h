@@ -26,6 +26,15 @@ const char *sn_cuda_name(const sn_cuda *cu);            /* "NVIDIA H200" */
 void sn_cuda_target(const sn_cuda *cu, sn_target *out); /* sm, units, shared memory, L2 of the device */
 int sn_cuda_driver_version(const sn_cuda *cu);          /* 13000 for 13.0 */
 
+/* Memory of the device from the host program instead of the driver (sn_context_options); before the first block is asked for. A
+ * share takes it from there too. */
+typedef struct sn_cuda_memory {
+    void *(*alloc)(void *user, int device, size_t size); /* NULL: of the driver */
+    void (*free)(void *user, int device, void *p, size_t size);
+    void *user;
+} sn_cuda_memory;
+void sn_cuda_use_memory(sn_cuda *cu, const sn_cuda_memory *memory);
+
 /* Caching allocator: free keeps blocks for the next malloc of the same rounded size; trim gives them back. */
 sn_status sn_cuda_malloc(void **out, sn_cuda *cu, size_t size);
 void sn_cuda_free(sn_cuda *cu, void *p, size_t size);
@@ -101,9 +110,17 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
 sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu, void *memory);
 size_t sn_prog_scratch(const sn_prog *p);
 void sn_prog_state_free(sn_prog_state *st);
-/* Run with the storage addresses of inputs and outputs (device memory when cu). Asynchronous on the stream; nothing is
- * allocated after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */
+/* Do runs of the state go by a CUDA graph? A new state: off. Auto: where that is estimated to be faster, from the second run
+ * on, and plainly where no graph can be made. On: from the first run on; a graph that cannot be made fails the run. Drivers
+ * before CUDA 12.0 have none: all runs are plain. */
+typedef enum sn_graphs_mode { SN_GRAPHS_OFF, SN_GRAPHS_AUTO, SN_GRAPHS_ON } sn_graphs_mode;
+void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode);
+/* Run with the storage addresses of inputs and outputs (device memory when cu). Asynchronous on the stream; Sinter allocates
+ * nothing after the first run. use_interpreter: the step interpreter even where a generated wrapper exists. */
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream, bool use_interpreter);
+/* The same without a graph, whatever the mode: for those who time kernels. */
+sn_status sn_prog_run_plainly(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
+                              bool use_interpreter);
 /* The same by the step interpreter, waiting for each kernel; somebody looks at its arguments (watch.c). */
 typedef struct sn_watcher {
     bool (*watch)(void *user, const sn_watched *what); /* NULL: nobody */

@@ -82,6 +82,7 @@ sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *en
     sn_arena_init(&st->arena, env);
     *out = st; /* known to the caller's guard, should memory run out: it holds memory of the device */
     make_scratch(st);
+    if (cu) sn_run_graph_init(st);
     sn_status status = make_workspaces(st, memory);
     if (status == SN_OK) status = make_kept(st);
     if (status == SN_OK) status = make_library(st);
@@ -92,14 +93,16 @@ sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *en
 }
 
 static void drop_handle(const sn_prog_state *st) {
-    if (!st->cudnn_handle || st->cu->api.cuCtxPushCurrent(st->cu->context) != CUDA_SUCCESS) return;
+    if (!st->cudnn_handle) return;
+    bool entered = sn_cuda_enter_to_free(st->cu);
     sn_cudnn_drop_handle(st->p->cudnn, st->cudnn_handle);
-    sn_cuda_leave(st->cu);
+    sn_cuda_leave_from(st->cu, entered);
 }
 
 void sn_prog_state_free(sn_prog_state *st) {
     if (!st) return;
     for (uint32_t i = 0; i < st->p->n_codes && st->ops; i++) sn_cublas_drop_op(st->p->cublas, st->ops[i]);
+    sn_run_graph_drop(st);
     drop_handle(st);
     sn_storage_free(st->env, st->cu, st->kept, st->p->kept_size);
     if (!st->is_lent) {

@@ -26,9 +26,9 @@ static sn_status one_gpu_run(double *out_us, const timing *t, sn_stopwatch *w) {
     /* What the run before wanted kept (backend-nvptx/stream.c) would outlast the flush. */
     SN_TRY(CU_CALL(cu, cuCtxResetPersistingL2Cache, ()));
     SN_TRY(sn_cuda_fill(cu, t->flush, 0, t->how->bytes, NULL));
-    if (t->how->reader) SN_TRY(sn_prog_run(t->how->reader, t->how->inputs, t->how->outputs, NULL, false));
+    if (t->how->reader) SN_TRY(sn_prog_run_plainly(t->how->reader, t->how->inputs, t->how->outputs, NULL, false));
     SN_TRY(sn_stopwatch_start(cu, w));
-    SN_TRY(sn_prog_run(t->st, t->inputs, t->outputs, NULL, false));
+    SN_TRY(sn_prog_run_plainly(t->st, t->inputs, t->outputs, NULL, false));
     return sn_stopwatch_stop(out_us, cu, w);
 }
 
@@ -47,7 +47,7 @@ static sn_status host_runs(double *out, uint32_t runs, const timing *t) {
     for (uint32_t i = 0; i < runs; i++) {
         if (t->flush) memset(t->flush, (int)i, t->how->bytes);
         double start = sn_now_us();
-        SN_TRY(sn_prog_run(t->st, t->inputs, t->outputs, NULL, false));
+        SN_TRY(sn_prog_run_plainly(t->st, t->inputs, t->outputs, NULL, false));
         out[i] = sn_now_us() - start;
     }
     return SN_OK;
@@ -56,7 +56,7 @@ static sn_status host_runs(double *out, uint32_t runs, const timing *t) {
 sn_status sn_prog_time(double *out, uint32_t runs, sn_prog_state *st, void *const *inputs, void *const *outputs,
                        const sn_flush *flush) {
     timing t = {st, inputs, outputs, flush, NULL};
-    SN_TRY(sn_prog_run(st, inputs, outputs, NULL, false)); /* warm-up: lazy loading of kernels, page faults */
+    SN_TRY(sn_prog_run_plainly(st, inputs, outputs, NULL, false)); /* warm-up: lazy loading of kernels, page faults */
     if (st->cu) SN_TRY(sn_cuda_sync(st->cu, NULL));
     SN_TRY(sn_storage_alloc(&t.flush, st->env, st->cu, flush->bytes));
     sn_status status = st->cu ? gpu_runs(out, runs, &t) : host_runs(out, runs, &t);

@@ -5,7 +5,7 @@
  * outputs, where the B copies together are larger than the cache. Replays are queued back to back with events between
  * them: while the device works on one, the host queues the next, and no launch of the host is inside the measurement.
  *
- * Relies on sn_prog_run neither allocating nor synchronising (exec.c). The workspace of the state is shared by the
+ * Relies on sn_prog_run_plainly neither allocating nor synchronising (exec.c). The workspace of the state is shared by the
  * runs.
  */
 #include "runtime/prog.h"
@@ -116,7 +116,7 @@ typedef struct replayer {
 static sn_status queue_runs(rotation *r, uint32_t runs, CUstream stream) {
     for (uint32_t k = 0; k < runs; k++) {
         take_set(r, k % r->sets);
-        SN_TRY(sn_prog_run(r->st, r->inputs, r->outputs, stream, false));
+        SN_TRY(sn_prog_run_plainly(r->st, r->inputs, r->outputs, stream, false));
     }
     return SN_OK;
 }
@@ -183,7 +183,7 @@ static sn_status measure(rotation *r, sn_arena *arena, void *const *inputs, void
     r->outputs = SN_NEWN(arena, void *, r->n_ios + 1);
     measure_ios(r, inputs, outputs);
     /* Kernels are loaded lazily, which a capture does not allow. */
-    SN_TRY(sn_prog_run(r->st, inputs, outputs, NULL, false));
+    SN_TRY(sn_prog_run_plainly(r->st, inputs, outputs, NULL, false));
     return sn_cuda_sync(r->cu, NULL);
 }
 

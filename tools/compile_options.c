@@ -42,6 +42,7 @@ int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
     case TOOL_OPTION_DEBUG_KERNELS: o->debug_kernels = optarg; return TOOL_OK;
     case TOOL_OPTION_DEBUG_DIR: o->debug_dir = optarg; return TOOL_OK;
     case TOOL_OPTION_MULTI_KERNEL: o->multi_kernel = optarg; return TOOL_OK;
+    case TOOL_OPTION_GRAPHS: o->graphs = optarg; return TOOL_OK;
     default: return TOOL_USAGE;
     }
 }

@@ -71,7 +71,8 @@ static bool takes(sn_op op, sn_dtype t) {
     case SN_OPS_VIEW:
     case SN_OPS_MOVE:
     case SN_OPS_CONTRACT:
-    case SN_OPS_COMPOSITE: break;
+    case SN_OPS_COMPOSITE:
+    case SN_OPS_REPEAT: break;
     }
     return is_in(taken_by[op], t);
 }

@@ -97,12 +97,7 @@ static void add_estimates(look_kernel *k, const look *l) {
 }
 
 static unsigned calls_of_a_run(const sn_program *p, uint32_t kernel) {
-    unsigned n = 0;
-    for (uint32_t i = p->m->wrap.n_prepare; i < p->m->wrap.steps.n; i++) {
-        const sn_step *s = &p->m->wrap.steps.at[i];
-        n += s->kind == SN_STEP_CALL && s->kern.i == p->m->kernels.at[kernel].i;
-    }
-    return n;
+    return (unsigned)sn_wrap_calls(p->m, p->m->wrap.n_prepare, p->m->kernels.at[kernel]);
 }
 
 static int by_time(const void *a, const void *b) {

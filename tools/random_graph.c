@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/graph/repeat.h"
 #include "ir/ops/scalar.h"
 
 enum { MAX_VALUES = 96, MAX_NODES = 8, TRIES = 40, MAX_ELEMENTS = 1 << 16 };
@@ -22,6 +23,7 @@ typedef struct maker {
     random_sizes sizes;
     sn_nd values[MAX_VALUES]; /* tensors that may be operands */
     uint32_t n_values, n_inputs;
+    uint32_t depth;   /* repeats around what is made */
     sn_status status; /* of a message that is not one line */
 } maker;
 
@@ -593,6 +595,39 @@ static void make_composite(maker *r, sn_op op) {
     }
 }
 
+static void make(maker *r, sn_op op);
+
+/* A repeat over an axis of a value, whose body is drawn as the graph is. What the body makes nobody else may read. */
+static void make_repeat(maker *r) {
+    enum { MOST_STEPS = 12, DEPTH = 2 };
+    sn_nd x = value(r, SN_N_DTYPES, 1, 5), results[2] = {{0}};
+    if (!x.i || r->depth == DEPTH) return;
+    shape s = shape_of(r, x), t = {.rank = s.rank - 1};
+    int64_t axis = random_below(&r->state, s.rank), steps = s.at[axis];
+    if (steps < 1 || (steps > MOST_STEPS && r->sizes != RANDOM_HUGE)) return;
+    for (uint32_t k = 0, n = 0; k < s.rank; k++)
+        if (k != axis) t.at[n++] = s.at[k];
+    sn_nd first = random_chance(&r->state, 60) ? value_like(r, dtype_of(r, x), &t) : value(r, SN_N_DTYPES, 0, 4);
+    uint32_t outside = r->n_values, number = sn_repeat_number(r->m);
+    bool back = random_chance(&r->state, 30);
+    sn_nd slice = sn_graph_repeat_slice(r->m, number, x, axis, random_chance(&r->state, 30));
+    sn_nd state = sn_graph_repeat_state(r->m, number, 0, first), after = state;
+    forget_refusal(r, "repeat");
+    if (!slice.i || !state.i || r->n_values + 2 > MAX_VALUES) return;
+    keep(r, slice, "repeat_slice");
+    keep(r, state, "repeat_state");
+    r->depth++;
+    for (int64_t n = 1 + random_below(&r->state, 3); n > 0; n--) make(r, (sn_op)random_below(&r->state, SN_N_OPS));
+    r->depth--;
+    for (uint32_t k = outside; k < r->n_values; k++)
+        if (sn_type_eq(type_of(r, r->values[k]), type_of(r, state))) after = r->values[k];
+    sn_nd stack = r->values[outside + (uint32_t)random_below(&r->state, r->n_values - outside)];
+    r->n_values = outside;
+    sn_graph_repeat end = {number, 1, 1, &state, &after, &stack, &back, sn_ix_const(r->m, steps)};
+    sn_graph_repeat_end(results, r->m, &end);
+    for (int k = 0; k < 2; k++) keep(r, results[k], "repeat");
+}
+
 static void make(maker *r, sn_op op) {
     sn_nd x = {0};
     switch (sn_ops[op].cls) {
@@ -614,6 +649,7 @@ static void make(maker *r, sn_op op) {
         else make_conv(r);
         break;
     case SN_OPS_COMPOSITE: make_composite(r, op); break;
+    case SN_OPS_REPEAT: make_repeat(r); break;
     }
 }
 

@@ -32,6 +32,7 @@ static const char help[] =
     "  --precision=WORD        exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --multi-kernel=WHICH    off (default), reductions, all: kernels with several schedules, of which the fastest\n"
     "                          runs; ,KIND (persistent, looped ..): that one\n"
+    "  --graphs=WHEN           auto (default), on, off: runs on CUDA by a CUDA graph\n"
     "  --verify=MODE           off, ends, each, paranoid\n"
     "  --remarks=A,B           what these passes say about their choices, or all\n"
     "  --cache=WHERE           generated code on disk: on (no WHERE: the same), off, or a folder with a / in it\n"
@@ -76,6 +77,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_TARGET,
                                             TOOL_PRECISION,
                                             TOOL_MULTI_KERNEL,
+                                            TOOL_GRAPHS,
                                             TOOL_VERIFY,
                                             TOOL_REMARKS,
                                             TOOL_CACHE,
@@ -261,6 +263,7 @@ static sn_status load_image(sn_program **out, sn_weights **w, sn_context *ctx, c
                          .debug = r->o.debug,
                          .debug_kernels = r->o.debug_kernels,
                          .debug_dir = r->o.debug_dir,
+                         .graphs = r->o.graphs,
                          .constants = given.at,
                          .n_constants = given.n};
     if (r->check_kernels) return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: an image has no kernels to check", r->path);

@@ -80,6 +80,7 @@ enum {
     TOOL_OPTION_DEBUG,
     TOOL_OPTION_DEBUG_KERNELS,
     TOOL_OPTION_DEBUG_DIR,
+    TOOL_OPTION_GRAPHS,
 };
 #define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
 #define TOOL_ORDINAL {"ordinal", required_argument, NULL, TOOL_OPTION_ORDINAL}
@@ -105,6 +106,7 @@ enum {
     {"debug", required_argument, NULL, TOOL_OPTION_DEBUG},                                                             \
         {"debug-kernels", required_argument, NULL, TOOL_OPTION_DEBUG_KERNELS},                                         \
         {"debug-dir", required_argument, NULL, TOOL_OPTION_DEBUG_DIR}
+#define TOOL_GRAPHS {"graphs", required_argument, NULL, TOOL_OPTION_GRAPHS}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
 

@@ -29,6 +29,7 @@ sn_status sn_context_create(sn_context **out, const sn_context_options *options)
     sn_env_init(&env);
     sn_context_options o = {0};
     SN_TRY(sn_options_read(&o, sizeof o, &env, "sn_context_options", options));
+    if (!o.device_alloc != !o.device_free) return SN_ERROR_ARGUMENT;
     if (o.realloc_fn) {
         env.realloc_fn = o.realloc_fn;
         env.realloc_user = o.realloc_user;
@@ -41,6 +42,7 @@ sn_status sn_context_create(sn_context **out, const sn_context_options *options)
         return SN_ERROR_MEMORY;
     }
     *ctx = (sn_context){.ctx = ctx, .env = env, .log = o.log, .log_user = o.log_user};
+    ctx->device_memory = (sn_cuda_memory){o.device_alloc, o.device_free, o.device_user};
     ctx->tag = (uint32_t)sn_hash(0, (uintptr_t)ctx); /* contexts number their graphs alike */
     sn_arena_init(&ctx->scratch, &ctx->env);
     *out = ctx;
@@ -90,7 +92,10 @@ sn_status sn_context_cuda(sn_cuda **out, sn_context *ctx, int ordinal) {
     if (ordinal < 0 || ordinal >= SN_MAX_DEVICES)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "CUDA device %d: ordinals are 0 .. %d", ordinal,
                        SN_MAX_DEVICES - 1);
-    if (!ctx->cuda[ordinal]) SN_TRY(sn_cuda_open(&ctx->cuda[ordinal], &ctx->env, (uint32_t)ordinal));
+    if (!ctx->cuda[ordinal]) {
+        SN_TRY(sn_cuda_open(&ctx->cuda[ordinal], &ctx->env, (uint32_t)ordinal));
+        sn_cuda_use_memory(ctx->cuda[ordinal], &ctx->device_memory);
+    }
     *out = ctx->cuda[ordinal];
     return SN_OK;
 }

@@ -29,6 +29,7 @@ struct sn_context {
     uint64_t mark;                 /* a guarded call that fails gives back what was allocated since */
     SN_VEC(sn_making) making;      /* youngest last; in scratch */
     sn_cuda *cuda[SN_MAX_DEVICES]; /* opened on first use */
+    sn_cuda_memory device_memory;
     char cuda_target[SN_MAX_DEVICES][32];
     char library[SN_MAX_DEVICES + 1][2 * SN_LIBRARY_WHY + 2]; /* names, the CPU's first */
 };

@@ -1,12 +1,17 @@
-/* ops_control.c: If, Loop, Scan. Control flow is gone when the import ends: a branch is chosen or both are computed and
- * selected from, iterations are written out one after the other.
+/* ops_control.c: If, Loop, Scan. A branch is chosen, or both are computed and selected from. Many iterations become a repeat
+ * (ir/graph/repeat.h), few ones are written out one after the other.
  *
  *     Loop(3, true, s) { s' = s + i }        ->        ((s + 0) + 1) + 2
+ *     Loop(300, true, s) { s' = s + i }      ->        %s = repeat_state %s0 ..  %i = repeat_slice [0, 1, ..] ..
+ *                                                      %r = repeat %s, (%s + %i) states=1 trip=[300]
  *
- * So the number of iterations has to be known at import. Where a loop's condition is not, all of them are computed, and
- * each changes the state only as long as the condition held.
+ * The number of iterations has to be known at import. So has a loop's condition to be a repeat; where it is not, all iterations
+ * are computed, and each changes the state only as long as the condition held. A repeat's steps are all alike, so its body is
+ * imported once: where that fails with values that are not known (an index that has to be a number, a state that
+ * changes its shape, a sequence), the iterations are written out.
  */
 #include "frontend/onnx/import.h"
+#include "ir/graph/repeat.h"
 
 static bool known_bool(bool *out, sn_onnx_call *c, const sn_onnx_value *v) {
     const sn_array *a;
@@ -47,6 +52,77 @@ sn_status sn_onnx_if(sn_onnx_call *c) {
         sn_onnx_out_value(c, k, v);
     }
     return SN_OK;
+}
+
+/* ---- a repeat ---- */
+
+/* Of a body: where its states are among its operands and results, its results behind them being stacks. */
+typedef struct repetition {
+    const sn_pb_graph *body;
+    int64_t trip;
+    uint32_t number, n_states, n_stacks;
+    uint32_t n_in, state_in, state_out;
+    sn_onnx_value *in;     /* of a step: all but the states are there; the states are first values */
+    const bool *backwards; /* by stack; NULL: none is */
+} repetition;
+
+/* A repeat writes its states: they have elements. */
+static bool can_be_state(const sn_onnx_call *c, const sn_onnx_value *v) {
+    int64_t size;
+    if (v->kind != SN_ONNX_TENSOR || !v->node.i) return false;
+    const sn_type *t = sn_graph_type(c->m, v->node);
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (sn_ix_is_const(c->m, t->shape[k], &size) && size == 0) return false;
+    return true;
+}
+
+/* The body from states and slices; false where it has problems with them. */
+static bool import_step(sn_onnx_value *result, sn_onnx_call *c, const repetition *r) {
+    uint32_t problems = c->im->problems.n;
+    sn_status status = sn_onnx_body(result, c, r->body, r->in, r->n_in);
+    if (status == SN_OK && c->im->problems.n == problems) return true;
+    if (status != SN_ERROR_MEMORY) sn_env_clear(c->m->env);
+    c->im->problems.n = problems;
+    return false;
+}
+
+/* May the results of a step be those of all? */
+static bool suits(const sn_onnx_call *c, const repetition *r, const sn_onnx_value *result) {
+    for (uint32_t k = 0; k < r->n_states + r->n_stacks; k++) {
+        const sn_onnx_value *v = &result[r->state_out + k];
+        if (v->kind != SN_ONNX_TENSOR || !v->node.i) return false;
+        const sn_type *t = sn_graph_type(c->m, v->node);
+        if (k >= r->n_states ? t->rank == SN_MAX_RANK
+                             : !sn_type_eq(t, sn_graph_type(c->m, r->in[r->state_in + k].node)))
+            return false;
+    }
+    return true;
+}
+
+/* out: last states, then stacks along their first axis. false: it cannot be a repeat, and nothing has happened. */
+static bool repeated(sn_onnx_value *out, sn_onnx_value *result, sn_onnx_call *c, const repetition *r) {
+    sn_module *m = c->m;
+    uint32_t n = r->n_states + r->n_stacks;
+    sn_nd *lists = SN_NEWN(c->arena, sn_nd, 4 * n + 1);
+    sn_nd *states = lists, *after = states + n, *stacks = after + n, *results = stacks + n;
+    if (!n || r->trip <= SN_ONNX_WRITTEN) return false;
+    for (uint32_t k = 0; k < r->n_states; k++)
+        if (!can_be_state(c, &r->in[r->state_in + k])) return false;
+    for (uint32_t k = 0; k < r->n_states; k++) {
+        states[k] = sn_graph_repeat_state(m, r->number, k, r->in[r->state_in + k].node);
+        r->in[r->state_in + k] = sn_onnx_tensor(states[k]);
+    }
+    if (!import_step(result, c, r) || !suits(c, r, result)) return false;
+    for (uint32_t k = 0; k < n; k++) {
+        sn_nd x = result[r->state_out + k].node;
+        if (k < r->n_states) after[k] = x;
+        else stacks[k - r->n_states] = x;
+    }
+    sn_graph_repeat end = {r->number, r->n_states, r->n_stacks,  states,
+                           after,     stacks,      r->backwards, sn_ix_const(m, r->trip)};
+    sn_graph_repeat_end(results, m, &end);
+    for (uint32_t k = 0; k < n; k++) out[k] = sn_onnx_tensor(results[k]);
+    return m->env->status == SN_OK;
 }
 
 /* ---- results that grow by one element in each iteration ---- */
@@ -133,6 +209,27 @@ static sn_status run_loop(loop *l, sn_onnx_call *c) {
     return SN_OK;
 }
 
+/* 0, 1, ..: the number of each step. */
+static sn_onnx_value step_number(sn_onnx_call *c, uint32_t repeat, int64_t trip) {
+    sn_ix shape = sn_ix_const(c->m, trip);
+    return sn_onnx_tensor(sn_graph_repeat_slice(c->m, repeat, sn_graph_iota(c->m, SN_I64, 0, &shape, 1), 0, false));
+}
+
+/* out: states, then stacks. */
+static bool repeat_loop(sn_onnx_value *out, const loop *l, sn_onnx_call *c) {
+    uint32_t n = l->body->outputs.n;
+    bool holds = true;
+    if (l->trips == INT64_MAX || l->trips <= SN_ONNX_WRITTEN) return false;
+    if (l->condition.kind != SN_ONNX_NONE && !(known_bool(&holds, c, &l->condition) && holds)) return false;
+    sn_onnx_value *in = new_values(c, l->n_state + 2), *result = new_values(c, n);
+    repetition r = {.body = l->body, .trip = l->trips, .number = sn_repeat_number(c->m), .n_states = l->n_state};
+    r.n_stacks = n - l->n_state - 1, r.n_in = l->n_state + 2, r.state_in = 2, r.state_out = 1, r.in = in;
+    in[0] = step_number(c, r.number, l->trips);
+    in[1] = sn_onnx_tensor(sn_graph_scalar(c->m, SN_BOOL, 1));
+    for (uint32_t k = 0; k < l->n_state; k++) in[k + 2] = l->state[k];
+    return repeated(out, result, c, &r) && known_bool(&holds, c, &result[0]) && holds;
+}
+
 sn_status sn_onnx_loop(sn_onnx_call *c) {
     loop l = {.body = sn_onnx_attr_graph(c, "body"), .trips = INT64_MAX, .n_state = c->n_in > 2 ? c->n_in - 2 : 0};
     if (!l.body || l.body->outputs.n < l.n_state + 1) return sn_onnx_fail(c, "the body has too few results");
@@ -141,6 +238,11 @@ sn_status sn_onnx_loop(sn_onnx_call *c) {
     l.state = new_values(c, l.n_state);
     for (uint32_t k = 0; k < l.n_state; k++) l.state[k] = c->in[k + 2];
     l.stacks = SN_NEWN(c->arena, stacked, l.body->outputs.n);
+    sn_onnx_value *out = new_values(c, l.body->outputs.n);
+    if (repeat_loop(out, &l, c)) {
+        for (uint32_t k = 0; k < c->n_out && k + 1 < l.body->outputs.n; k++) sn_onnx_out_value(c, k, out[k]);
+        return c->m->env->status;
+    }
     SN_TRY(run_loop(&l, c));
     for (uint32_t k = 0; k < l.n_state; k++) sn_onnx_out_value(c, k, l.state[k]);
     for (uint32_t k = l.n_state; k < c->n_out && k + 1 < l.body->outputs.n; k++)
@@ -171,13 +273,42 @@ static sn_status scan_length(int64_t *out, const scan *s, sn_onnx_call *c, const
             return sn_onnx_fail(c, "it scans %lld and %lld elements", (long long)*out, (long long)shape[axis]);
         *out = shape[axis];
     }
-    return *out > SN_ONNX_ITERATIONS ? sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS) : SN_OK;
+    return SN_OK;
+}
+
+/* The same as run_scan, as a repeat. */
+static bool repeat_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, const sn_onnx_value *values,
+                        int64_t length) {
+    sn_onnx_value *in = new_values(c, s->n_state + s->n_in), *result = new_values(c, s->body->outputs.n);
+    bool *backwards = SN_NEWN(c->arena, bool, s->n_out + 1);
+    repetition r = {.body = s->body, .trip = length, .number = sn_repeat_number(c->m), .n_states = s->n_state};
+    r.n_stacks = s->n_out, r.n_in = s->n_state + s->n_in, r.in = in, r.backwards = backwards;
+    if (length <= SN_ONNX_WRITTEN || s->n_out > SN_MAX_RANK)
+        return false; /* which of them are backwards is a list as long as that */
+    for (uint32_t k = 0; k < s->n_state; k++) in[k] = values[k];
+    for (uint32_t k = 0; k < s->n_in; k++)
+        in[s->n_state + k] = sn_onnx_tensor(sn_graph_repeat_slice(c->m, r.number, values[s->n_state + k].node,
+                                                                  entry(s->in_axes, s->n_in_axes, k),
+                                                                  entry(s->in_directions, s->n_in_directions, k)));
+    for (uint32_t k = 0; k < s->n_out; k++) backwards[k] = entry(s->out_directions, s->n_out_directions, k);
+    if (c->m->env->status != SN_OK || !repeated(out, result, c, &r)) return false;
+    for (uint32_t k = 0; k < s->n_out; k++) {
+        sn_onnx_value *v = &out[s->n_state + k];
+        uint32_t axis;
+        if (sn_onnx_axis(&axis, c, entry(s->out_axes, s->n_out_axes, k), sn_graph_type(c->m, v->node)->rank) != SN_OK)
+            return false;
+        *v = sn_onnx_tensor(sn_graph_move_axis(c->m, v->node, 0, axis));
+    }
+    return true;
 }
 
 /* values: states, then what is scanned; out: states, then stacks. */
 static sn_status run_scan(sn_onnx_value *out, const scan *s, sn_onnx_call *c, const sn_onnx_value *values) {
     int64_t length;
     SN_TRY(scan_length(&length, s, c, values + s->n_state));
+    if (repeat_scan(out, s, c, values, length)) return SN_OK;
+    SN_TRY(c->m->env->status);
+    if (length > SN_ONNX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS);
     stacked *stacks = SN_NEWN(c->arena, stacked, s->n_out + 1);
     sn_onnx_value *in = new_values(c, s->n_state + s->n_in), *result = new_values(c, s->body->outputs.n);
     for (uint32_t k = 0; k < s->n_state; k++) in[k] = values[k];

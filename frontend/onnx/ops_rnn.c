@@ -1,15 +1,18 @@
-/* ops_rnn.c: RNN, GRU and LSTM, written out step by step over a sequence whose length is a number.
+/* ops_rnn.c: RNN, GRU and LSTM: a repeat over the sequence (ir/graph/repeat.h), or its steps written out where they are few.
  *
  *     x[S, B, I]  ->  for each direction:   p = x W^T + bias          all steps at once: [S, B, gates*H]
  *                                           h, c = cell(p[0], h, c)   step 0, or the last one first
  *                                           h, c = cell(p[1], h, c)   ...
  *     Y[S, D, B, H]: every h      Y_h[D, B, H], Y_c: the last ones
  *
+ * Both directions are in one repeat, so that what they do in a step can be done side by side. The product of all inputs is outside.
+ *
  * The three differ in their cell and in how many gates their weights hold; directions and steps are shared. A sequence
  * that is shorter than S keeps its state from its end on and has zeros in Y there, which also makes the steps backwards
  * begin at its last element.
  */
 #include "frontend/onnx/import.h"
+#include "ir/graph/repeat.h"
 
 #include <math.h>
 #include <strings.h>
@@ -178,12 +181,14 @@ static const cell lstm_cell = {4, 3, {"Sigmoid", "Tanh", "Tanh"}, lstm_step};
 /* Operands of the node. */
 enum { X, W, R, BIAS, LENGTHS, FIRST_H, FIRST_C, PEEPHOLES };
 
+enum { MAX_DIRECTIONS = 2 };
+
 typedef struct recurrence {
     sn_onnx_call *c;
     sn_module *m;
     const cell *cell;
     bool batch_first;     /* layout 1 */
-    int64_t steps, dirs;  /* directions */
+    int64_t steps, dirs;  /* steps -1: a name; directions */
     bool backwards;       /* the first direction */
     sn_nd x;              /* [S, B, I] */
     sn_nd inside;         /* bool [S, B, 1]: step t belongs to the sequence; none: always */
@@ -252,10 +257,8 @@ static sn_status read_recurrence(recurrence *r) {
     r->state_shape[0] = t->shape[1], r->state_shape[1] = tr->shape[2];
     if (!sn_ix_is_const(m, tr->shape[2], &r->shared.hidden) || r->shared.hidden > INT32_MAX)
         return sn_onnx_fail(c, "the hidden size is no number, or too large");
-    if (!sn_ix_is_const(m, t->shape[0], &r->steps))
-        return sn_onnx_fail(c, "the length of the sequence is a name; bind it to a number for the import");
-    if (r->steps < 1) return sn_onnx_fail(c, "sequences without elements");
-    if (r->steps > SN_ONNX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS);
+    if (!sn_ix_is_const(m, t->shape[0], &r->steps)) r->steps = -1;
+    if (r->steps == 0) return sn_onnx_fail(c, "sequences without elements");
     r->shared.m = m;
     r->shared.clip = sn_onnx_attr_float(c, "clip", INFINITY);
     r->shared.linear_before_reset = r->cell == &gru_cell && sn_onnx_attr_int(c, "linear_before_reset", 0);
@@ -295,28 +298,69 @@ static state where_inside(sn_module *m, sn_nd inside, state after, state before)
     return after;
 }
 
-/* All steps: y[t] is [1, 1, B, H]; the last state. */
-static state run_direction(sn_nd *y, recurrence *r, int64_t dir, uint32_t used[2]) {
+/* A direction: what its steps share, what the input gives to all of them, its states. */
+typedef struct way {
+    direction d;
+    sn_nd p;
+    state s;
+    bool reverse;
+} way;
+
+static sn_status start_way(way *out, recurrence *r, int64_t dir, uint32_t used[2]) {
+    *out = (way){.d = r->shared, .s = first_state(r, dir), .reverse = r->backwards || dir};
+    SN_TRY(read_activations(&out->d, r, dir, used));
+    out->d.recurrent = sn_graph_move_axis(r->m, of_direction(r, R, 0, dir), 1, 0);
+    if (r->cell == &lstm_cell) out->d.peepholes = of_direction(r, PEEPHOLES, 0, dir);
+    out->p = projected(&out->d, r, dir);
+    return r->m->env->status;
+}
+
+/* A step from state s: the state after it; *y: what Y has of it. */
+static state one_step(sn_nd *y, recurrence *r, const way *w, sn_nd x, sn_nd inside, state s) {
+    state after = r->cell->step(&w->d, x, s);
+    *y = after.h;
+    if (!inside.i) return after;
+    after = where_inside(r->m, inside, after, s);
+    *y = sn_graph_where(r->m, inside, *y, sn_graph_number(r->m, *y, 0));
+    return after;
+}
+
+/* All steps; rows: Y of this direction, [S, 1, B, H]. */
+static void write_steps(sn_nd *rows, recurrence *r, way *w) {
     sn_module *m = r->m;
-    direction d = r->shared;
-    state s = first_state(r, dir);
-    if (read_activations(&d, r, dir, used) != SN_OK) return s;
-    d.recurrent = sn_graph_move_axis(m, of_direction(r, R, 0, dir), 1, 0);
-    if (r->cell == &lstm_cell) d.peepholes = of_direction(r, PEEPHOLES, 0, dir);
-    sn_nd p = projected(&d, r, dir);
+    sn_nd *y = SN_NEWN(r->c->arena, sn_nd, r->steps);
     for (int64_t k = 0; k < r->steps && m->env->status == SN_OK; k++) {
-        int64_t t = r->backwards || dir ? r->steps - 1 - k : k;
-        state after = r->cell->step(&d, sn_graph_pick(m, p, 0, t), s);
-        sn_nd out = after.h;
-        if (r->inside.i) {
-            sn_nd inside = sn_graph_pick(m, r->inside, 0, t);
-            after = where_inside(m, inside, after, s);
-            out = sn_graph_where(m, inside, out, sn_graph_number(m, out, 0));
-        }
-        y[t] = sn_graph_unsqueeze(m, out, (int64_t[]){0, 1}, 2);
-        s = after;
+        int64_t t = w->reverse ? r->steps - 1 - k : k;
+        sn_nd inside = r->inside.i ? sn_graph_pick(m, r->inside, 0, t) : (sn_nd){0};
+        w->s = one_step(&y[t], r, w, sn_graph_pick(m, w->p, 0, t), inside, w->s);
+        y[t] = sn_graph_unsqueeze(m, y[t], (int64_t[]){0, 1}, 2);
     }
-    return s;
+    *rows = sn_graph_concat(m, y, (uint32_t)r->steps, 0);
+}
+
+/* The same as one repeat of all directions. */
+static void repeat_steps(sn_nd *rows, recurrence *r, way *ways) {
+    sn_module *m = r->m;
+    uint32_t number = sn_repeat_number(m), n = 0;
+    sn_nd states[2 * MAX_DIRECTIONS], after[2 * MAX_DIRECTIONS], y[MAX_DIRECTIONS], results[3 * MAX_DIRECTIONS];
+    bool backwards[MAX_DIRECTIONS];
+    for (int64_t d = 0; d < r->dirs; d++) {
+        way *w = &ways[d];
+        state s = {.h = states[n] = sn_graph_repeat_state(m, number, n, w->s.h)};
+        if (r->cell == &lstm_cell) s.c = states[n + 1] = sn_graph_repeat_state(m, number, n + 1, w->s.c);
+        sn_nd inside = r->inside.i ? sn_graph_repeat_slice(m, number, r->inside, 0, w->reverse) : (sn_nd){0};
+        state next = one_step(&y[d], r, w, sn_graph_repeat_slice(m, number, w->p, 0, w->reverse), inside, s);
+        after[n++] = next.h;
+        if (s.c.i) after[n++] = next.c;
+        backwards[d] = w->reverse;
+    }
+    sn_graph_repeat end = {number, n, (uint32_t)r->dirs, states, after, y, backwards, sn_graph_type(m, r->x)->shape[0]};
+    sn_graph_repeat_end(results, m, &end);
+    for (int64_t d = 0; d < r->dirs; d++) {
+        uint32_t per = n / (uint32_t)r->dirs;
+        ways[d].s = (state){results[d * per], per > 1 ? results[d * per + 1] : (sn_nd){0}};
+        rows[d] = sn_graph_unsqueeze(m, results[n + d], (int64_t[]){1}, 1);
+    }
 }
 
 /* [D, B, H] or [B, D, H] of the last states. */
@@ -326,17 +370,27 @@ static sn_nd joined(recurrence *r, const sn_nd *of) {
     return sn_graph_concat(r->m, parts, (uint32_t)r->dirs, r->batch_first);
 }
 
+/* A state that has no elements cannot be one of a repeat. */
+static bool is_written_out(const recurrence *r) {
+    int64_t size;
+    bool empty = false;
+    for (int k = 0; k < 2; k++) empty |= sn_ix_is_const(r->m, r->state_shape[k], &size) && size == 0;
+    return r->steps > 0 && (r->steps <= SN_ONNX_WRITTEN || empty);
+}
+
 static sn_status recurrent(sn_onnx_call *c, const cell *kind) {
     recurrence r = {.c = c, .m = c->m, .cell = kind};
     SN_TRY(read_recurrence(&r));
-    sn_nd *y = SN_NEWN(c->arena, sn_nd, r.steps), rows[2], h[2], cs[2];
+    sn_nd rows[MAX_DIRECTIONS], h[MAX_DIRECTIONS], cs[MAX_DIRECTIONS];
+    way ways[MAX_DIRECTIONS];
     uint32_t used[2] = {0, 0}; /* parameters of activations */
-    for (int64_t d = 0; d < r.dirs; d++) {
-        state s = run_direction(y, &r, d, used);
-        SN_TRY(c->m->env->status);
-        rows[d] = sn_graph_concat(r.m, y, (uint32_t)r.steps, 0);
-        h[d] = s.h, cs[d] = s.c;
-    }
+    for (int64_t d = 0; d < r.dirs; d++) SN_TRY(start_way(&ways[d], &r, d, used));
+    if (!is_written_out(&r)) repeat_steps(rows, &r, ways);
+    else if (r.steps > SN_ONNX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS);
+    else
+        for (int64_t d = 0; d < r.dirs; d++) write_steps(&rows[d], &r, &ways[d]);
+    SN_TRY(c->m->env->status);
+    for (int64_t d = 0; d < r.dirs; d++) h[d] = ways[d].s.h, cs[d] = ways[d].s.c;
     sn_nd all = sn_graph_concat(r.m, rows, (uint32_t)r.dirs, 1);
     if (r.batch_first) all = sn_graph_permute(r.m, all, (int64_t[]){2, 0, 1, 3}, 4);
     sn_onnx_out(c, 1, joined(&r, h));

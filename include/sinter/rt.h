@@ -71,6 +71,10 @@ typedef struct sn_rt_options {
     const char *debug, *debug_kernels, *debug_dir;
     void (*log)(void *user, const char *text); /* NULL: nobody reads them */
     void *log_user;
+    /* Runs on CUDA by a CUDA graph: "auto" (NULL): from the second run on, where it is estimated to be faster; "on": from the first
+     * run on, and a graph that cannot be made fails the run; "off". Results are the same, bit for bit. Addresses may change from run
+     * to run. Runs on a stream that is being captured are plain. */
+    const char *graphs;
 } sn_rt_options;
 
 /* From a file, which stays mapped. SN_ERROR_FILE: it cannot be read, is no image, was cut off or changed, or has another version

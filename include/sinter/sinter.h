@@ -122,12 +122,20 @@ typedef struct sn_context_options {
     /* Receives what the print options of sn_compile ask for (dumps, remarks, timings). NULL: dropped. */
     void (*log)(void *user, const char *text);
     void *log_user;
+    /* Device memory from the caller for all that the context, its tensors, programs and run states have there; both or none (NULL:
+     * the driver's). device: the CUDA ordinal, whose primary context is current. device_alloc: size > 0 bytes from a multiple of 256
+     * on; NULL ends the call with SN_ERROR_DEVICE_MEMORY. device_free: p with its size; work that is queued on the streams of runs may
+     * still use it, so that it may only be used again behind that work (cuMemFree waits by itself). Steady runs call neither. Threads
+     * with run states call both at the same time as others; neither may call Sinter. */
+    void *(*device_alloc)(void *user, int device, size_t size);
+    void (*device_free)(void *user, int device, void *p, size_t size);
+    void *device_user;
 } sn_context_options;
 
 /* Version of the library: SINTER_VERSION of its header. */
 SN_API const char *sn_version(void);
 
-/* Fails with SN_ERROR_ARGUMENT (struct_size) or SN_ERROR_MEMORY; *out is NULL then. */
+/* Fails with SN_ERROR_ARGUMENT (struct_size; one of device_alloc and device_free without the other) or SN_ERROR_MEMORY; *out is NULL then. */
 SN_API sn_status sn_context_create(sn_context **out, const sn_context_options *options);
 SN_API void sn_context_destroy(sn_context *ctx);
 
@@ -262,6 +270,7 @@ SN_API sn_node sn_iota(sn_graph *g, sn_dtype dtype, int64_t axis, unsigned rank,
 #define SN_ELEMENTWISE_MOVE(one, two, f, ID)
 #define SN_ELEMENTWISE_CONTRACT(one, two, f, ID)
 #define SN_ELEMENTWISE_COMPOSITE(one, two, f, ID)
+#define SN_ELEMENTWISE_REPEAT(one, two, f, ID)
 #define SN_OP(ID, name, cls, n_in, attrs, lop, doc)                                                                    \
     SN_ELEMENTWISE_##cls(SN_DECLARE_ONE, SN_DECLARE_TWO, sn_##name, ID)
 #include "ops.def"
@@ -361,6 +370,9 @@ SN_API void sn_sort(sn_node *values, sn_node *positions, sn_graph *g, sn_node x,
 SN_API sn_node sn_argsort(sn_graph *g, sn_node x, int64_t axis, bool descending);
 /* The k largest elements, largest first; or the k smallest, smallest first. */
 SN_API void sn_topk(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t k, int64_t axis, bool largest);
+
+/* ---- repeats: loops that run when the program runs ---- */
+#include "repeat.h"
 
 /* ---- random numbers ----
  * Philox4x32-10, a counter-based generator: the numbers are a function of seed and offset (i64 values of rank 0: inputs that
@@ -580,6 +592,10 @@ typedef struct sn_compile_options {
      * "nvtx" (ranges for Nsight Systems); "off" (default). Of the kernels in debug_kernels ("k0,k3"; NULL: all). Lines go to the context's log,
      * from the thread that runs. Runs with debugging are slow; without it they have nothing of this. */
     const char *debug, *debug_kernels, *debug_dir;
+    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, where it is estimated to be faster (of two launches or
+     * more, few of which have other addresses in each run); "on": from the first run on, and a graph that cannot be made fails the
+     * run; "off". Same results, bit for bit. Runs that are watched, timed, or on a stream that is being captured are plain. */
+    const char *graphs;
 } sn_compile_options;
 
 /* Compile a graph. Fails with the graph's own first failure; SN_ERROR_ARGUMENT for options; SN_ERROR_DEVICE where "cuda"
@@ -641,6 +657,7 @@ typedef struct sn_load_options {
     const sn_weight_info *constants;
     unsigned n_constants;
     const char *debug, *debug_kernels, *debug_dir; /* as of sn_compile_options */
+    const char *graphs;                            /* as in sn_compile_options */
 } sn_load_options;
 
 /* A program from a file that sn_program_save or `sinter compile` wrote. The file is mapped as long as the program lives, and

@@ -43,10 +43,32 @@ typedef struct sn_graph_ir {
     sn_table nodes;     /* sn_node_rec; record 0 is none */
     uint32_t *slots;    /* interning table */
     uint32_t slot_cap;
+    uint32_t repeats; /* the largest number of a repeat, 0: there is none */
     SN_VEC(sn_graph_input) inputs;
     SN_VEC(sn_graph_output) outputs;
     sn_names input_names, output_names; /* name -> number plus 1 */
 } sn_graph_ir;
+
+/* ---- repeats of kernels (ir/loop/repeats.h) ---- */
+
+/* In step t the buffer is what begins at element first + t * by of another one. */
+typedef struct sn_repeat_window {
+    sn_buf buf, of;
+    sn_ix first, by;
+} sn_repeat_window;
+
+/* When a step ends, `state` has the elements of `next`. */
+typedef struct sn_carry {
+    sn_buf state, next;
+} sn_carry;
+
+/* Kernels of the sections first .. last run `trip` times. */
+typedef struct sn_repeat_rec {
+    sn_ix trip;
+    uint32_t first, last;
+    SN_VEC(sn_repeat_window) windows;
+    SN_VEC(sn_carry) carries;
+} sn_repeat_rec;
 
 /* ---- the wrapper (ir/wrap/wrap.h) ---- */
 
@@ -57,6 +79,10 @@ typedef enum sn_step_kind {
     SN_STEP_FREE,  /* buf's life ends */
     SN_STEP_CALL,  /* kern: launch with args, one for each of its formals */
     SN_STEP_COPY,  /* copy `size` bytes from `from` to `buf` (write-back of a mutated input, output that is an input) */
+    SN_STEP_REPEAT,  /* what stands before its `end` runs `size` times */
+    SN_STEP_WINDOW,  /* buf is `from` from byte offset + size * t on, in step t of the repeat */
+    SN_STEP_CARRY,   /* buf has what is in `from`: they change places */
+    SN_STEP_END,     /* of the last repeat that has none yet */
     SN_STEP_COMMENT, /* text */
     SN_N_STEP_KINDS
 } sn_step_kind;
@@ -76,7 +102,7 @@ typedef struct sn_step {
     sn_buf buf, from;
     sn_kern kern;
     sn_arg_list args;
-    sn_ix size, offset; /* bytes */
+    sn_ix size, offset; /* bytes; REPEAT: size is a number of times, WINDOW: it may be negative */
     const char *text;
 } sn_step;
 
@@ -98,14 +124,15 @@ struct sn_module {
     sn_table axes; /* sn_axis_rec */
     sn_table syms; /* sn_sym_rec */
     sn_weight_table weights;
-    sn_graph_ir graph;    /* graph.n_nodes == 0: no graph */
-    sn_table bufs;        /* sn_buf_rec */
-    sn_table kerns;       /* sn_kern_rec */
-    sn_table stmts;       /* sn_stmt_rec */
-    sn_table vals;        /* sn_val_rec */
-    sn_kern_list kernels; /* live kernels, in execution order */
-    sn_wrap wrap;         /* wrap.steps.n == 0: no wrapper */
-    sn_names buf_names;   /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
+    sn_graph_ir graph;             /* graph.n_nodes == 0: no graph */
+    sn_table bufs;                 /* sn_buf_rec */
+    sn_table kerns;                /* sn_kern_rec */
+    sn_table stmts;                /* sn_stmt_rec */
+    sn_table vals;                 /* sn_val_rec */
+    sn_kern_list kernels;          /* live kernels, in execution order */
+    SN_VEC(sn_repeat_rec) repeats; /* until there is a wrapper, which has steps for them */
+    sn_wrap wrap;                  /* wrap.steps.n == 0: no wrapper */
+    sn_names buf_names;            /* name -> buffer and name -> kernel: kept by sn_buf_new and sn_kern_new */
     sn_names kern_names;
 };
 

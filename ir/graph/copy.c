@@ -4,6 +4,7 @@
  * are shared, not copied.
  */
 #include "ir/graph/internal.h"
+#include "ir/graph/repeat.h"
 
 #include <string.h>
 
@@ -139,6 +140,12 @@ static sn_status copy_node(copier *c, sn_nd x) {
     return SN_OK;
 }
 
+/* What is inside of which is known when the whole graph is there: a user is told before a pass looks. */
+static sn_status check_repeats(sn_module *m) {
+    sn_repeat_scopes unused;
+    return sn_repeat_scopes_find(&unused, m, &m->arena);
+}
+
 sn_status sn_graph_copy(sn_module *to, const sn_module *from, const char *const *symbols, const int64_t *sizes,
                         uint32_t n) {
     return sn_graph_copy_in(to, from, symbols, sizes, n, SN_PRECISION_EXACT);
@@ -172,5 +179,5 @@ sn_status sn_graph_copy_in(sn_module *to, const sn_module *from, const char *con
         const sn_graph_output *out = &g->outputs.at[i];
         SN_TRY(sn_graph_output_new(to, out->name, c.node[out->node.i], out->writes));
     }
-    return SN_OK;
+    return check_repeats(to);
 }

@@ -7,6 +7,7 @@
  * intermediate lives in the caller's arena.
  */
 #include "ir/graph/eval_internal.h"
+#include "ir/graph/repeat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -260,9 +261,13 @@ static const sn_eval_fn eval_of_op[SN_N_OPS] = {
 };
 
 static const sn_eval_fn eval_of_class[] = {
-    [SN_OPS_UNARY] = eval_elementwise, [SN_OPS_BINARY] = eval_elementwise, [SN_OPS_COMPARE] = eval_elementwise,
-    [SN_OPS_TEST] = eval_elementwise,  [SN_OPS_REDUCE] = eval_reduce,      [SN_OPS_SCAN] = eval_scan,
-    [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_UNARY] = eval_elementwise,
+    [SN_OPS_BINARY] = eval_elementwise,
+    [SN_OPS_COMPARE] = eval_elementwise,
+    [SN_OPS_TEST] = eval_elementwise,
+    [SN_OPS_REDUCE] = eval_reduce,
+    [SN_OPS_SCAN] = eval_scan,
+    [SN_OPS_REPEAT] = NULL,
 };
 
 static sn_eval_fn eval_fn(sn_op op) {
@@ -295,6 +300,12 @@ static void array_alloc(sn_array *a, sn_arena *arena) {
     else a->i = SN_NEWN(arena, int64_t, a->numel);
 }
 
+sn_status sn_array_new(sn_array *out, sn_module *m, const sn_type *t, sn_arena *arena) {
+    SN_TRY(array_of(out, m, t));
+    array_alloc(out, arena);
+    return SN_OK;
+}
+
 static sn_status check_input(sn_module *m, const sn_array *given, uint32_t number) {
     const sn_graph_input *in = &m->graph.inputs.at[number];
     sn_array want;
@@ -313,6 +324,8 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
         return SN_OK;
     }
     sn_eval e = {.m = m, .arena = arena, .x = x, .n = n};
+    if (sn_ops[n->op].cls == SN_OPS_REPEAT)
+        return sn_eval_fail(&e, "a repeat is not looked into for the value of one node");
     e.in = SN_NEWN(arena, const sn_array *, n->n_in);
     e.out = SN_NEWN(arena, sn_array, n->n_results);
     for (uint32_t k = 0; k < n->n_in; k++) e.in[k] = all[n->in[k].i];
@@ -321,8 +334,7 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
         sn_type t;
         uint32_t count;
         SN_TRY(sn_graph_infer(&t, &count, m, n->op, n->in, n->n_in, n->attrs, n->n_attrs, k));
-        SN_TRY(array_of(&e.out[k], m, &t));
-        array_alloc(&e.out[k], arena);
+        SN_TRY(sn_array_new(&e.out[k], m, &t, arena));
         elements += e.out[k].numel;
     }
     all[x.i] = e.out;
@@ -336,25 +348,38 @@ static void copy_array(sn_array *out, const sn_array *a, sn_arena *arena) {
     else out->i = sn_memdup(arena, a->i, (size_t)a->numel * sizeof *a->i);
 }
 
-sn_status sn_eval_graph(sn_array **all, sn_module *m, const sn_array *inputs, sn_arena *arena) {
-    const sn_graph_ir *g = &m->graph;
-    sn_array *given = SN_NEWN(arena, sn_array, g->inputs.n);
-    uint8_t *live = SN_NEWN(arena, uint8_t, g->nodes.count);
-    for (uint32_t k = 0; k < g->inputs.n; k++) {
-        SN_TRY(check_input(m, &inputs[k], k));
-        given[k] = inputs[k];
-        all[g->inputs.at[k].node.i] = &given[k];
-    }
-    sn_graph_live(m, live);
-    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++)
-        if (live[x.i] && !all[x.i]) SN_TRY(sn_eval_node(all, m, x, arena));
+static sn_status eval_one(sn_eval_run *r, sn_nd x) {
+    SN_TRY(sn_node_get(r->m, x)->op == SN_OP_REPEAT ? sn_eval_repeat(r, x) : sn_eval_node(r->all, r->m, x, r->arena));
+    return r->watch ? r->watch->node(r, x) : SN_OK;
+}
+
+sn_status sn_eval_scope(sn_eval_run *r, uint32_t scope, uint32_t end) {
+    for (sn_nd x = {1}; x.i < end; x.i++)
+        if (r->live[x.i] && r->scope[x.i] == scope && !r->all[x.i]) SN_TRY(eval_one(r, x));
     return SN_OK;
+}
+
+sn_status sn_eval_graph(sn_eval_run *r, const sn_array *inputs) {
+    const sn_graph_ir *g = &r->m->graph;
+    sn_repeat_scopes scopes;
+    sn_array *given = SN_NEWN(r->arena, sn_array, g->inputs.n);
+    uint8_t *live = SN_NEWN(r->arena, uint8_t, g->nodes.count);
+    for (uint32_t k = 0; k < g->inputs.n; k++) {
+        SN_TRY(check_input(r->m, &inputs[k], k));
+        given[k] = inputs[k];
+        r->all[g->inputs.at[k].node.i] = &given[k];
+    }
+    SN_TRY(sn_repeat_scopes_find(&scopes, r->m, r->arena));
+    sn_graph_live(r->m, live);
+    r->live = live;
+    r->scope = scopes.of;
+    return sn_eval_scope(r, 0, g->nodes.count);
 }
 
 sn_status sn_graph_eval(sn_array *outputs, sn_module *m, const sn_array *inputs, sn_arena *arena) {
     const sn_graph_ir *g = &m->graph;
-    sn_array **all = SN_NEWN(arena, sn_array *, g->nodes.count);
-    SN_TRY(sn_eval_graph(all, m, inputs, arena));
-    for (uint32_t k = 0; k < g->outputs.n; k++) copy_array(&outputs[k], all[g->outputs.at[k].node.i], arena);
+    sn_eval_run r = {.m = m, .arena = arena, .all = SN_NEWN(arena, sn_array *, g->nodes.count)};
+    SN_TRY(sn_eval_graph(&r, inputs));
+    for (uint32_t k = 0; k < g->outputs.n; k++) copy_array(&outputs[k], r.all[g->outputs.at[k].node.i], arena);
     return SN_OK;
 }

@@ -32,7 +32,8 @@ typedef struct errors {
 
 typedef struct estimate {
     sn_module *m;
-    sn_arena *arena, temp; /* temp: freed after each node */
+    sn_arena *lasting;     /* of what outlives the steps of a repeat */
+    sn_arena *arena, temp; /* of the step at hand; temp: freed after each node */
     sn_array **values;
     errors **errors; /* by node and result */
 } estimate;
@@ -377,19 +378,93 @@ static sn_status find_errors(estimate *es, sn_nd x) {
     return SN_OK;
 }
 
-sn_status sn_graph_eval_errors(double **out, sn_module *m, const sn_array *inputs, sn_arena *arena) {
-    const sn_graph_ir *g = &m->graph;
-    estimate es = {.m = m, .arena = arena};
-    es.values = SN_NEWN(arena, sn_array *, g->nodes.count);
-    es.errors = SN_NEWN(arena, errors *, g->nodes.count);
-    SN_TRY(sn_eval_graph(es.values, m, inputs, arena));
-    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
-        if (!es.values[x.i]) continue;
-        sn_arena_init(&es.temp, m->env);
-        sn_status status = find_errors(&es, x);
-        sn_arena_free(&es.temp);
-        SN_TRY(status);
+/* ---- repeats ---- */
+
+/* n of them, from element `at` of `from` on (NULL: there are none), to element `to_at` on. */
+static void copy_errors(errors *to, int64_t to_at, const errors *from, int64_t at, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        to->squares[to_at + i] = from && from->squares ? from->squares[at + i] : 0;
+        to->common[to_at + i] = from && from->common ? from->common[at + i] : 0;
     }
+}
+
+static errors *new_errors(sn_arena *arena, const sn_array *a) {
+    errors *out = SN_NEW(arena, errors);
+    *out = (errors){zeros(arena, a->numel), zeros(arena, a->numel)};
+    return out;
+}
+
+/* Of a slice: those of its elements. */
+static void slice_errors(estimate *es, const sn_eval_run *r, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *from = r->all[n->in[0].i], *out = r->all[x.i];
+    uint32_t axis = (uint32_t)sn_node_int(es->m, x, SN_ATTR_AXIS, 0);
+    int64_t inner = 1, steps = from->shape[axis];
+    int64_t at = sn_node_int(es->m, x, SN_ATTR_REVERSE, 0) ? steps - 1 - r->t : r->t;
+    es->errors[x.i] = NULL;
+    if (!es->errors[n->in[0].i] || !sn_is_float(out->dtype)) return;
+    errors *to = es->errors[x.i] = new_errors(r->arena, out);
+    for (uint32_t k = axis + 1; k < from->rank; k++) inner *= from->shape[k];
+    for (int64_t i = 0; inner && i < out->numel / inner; i++)
+        copy_errors(to, i * inner, es->errors[n->in[0].i], (i * steps + at) * inner, inner);
+}
+
+/* Of a state: those of its first value, then those that the step before has left with the results of the repeat. */
+static void state_errors(estimate *es, const sn_eval_run *r, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const errors *left = es->errors[r->scope[x.i]];
+    uint32_t index = (uint32_t)sn_node_int(es->m, x, SN_ATTR_INDEX, 0);
+    const errors *from = r->t ? &left[index] : es->errors[n->in[0].i];
+    es->errors[x.i] = NULL;
+    if (!from || !sn_is_float(r->all[x.i]->dtype)) return;
+    es->errors[x.i] = new_errors(r->arena, r->all[x.i]);
+    copy_errors(es->errors[x.i], 0, from, 0, r->all[x.i]->numel);
+}
+
+static sn_status note_step(sn_eval_run *r, sn_nd x, int64_t t) {
+    estimate *es = r->user;
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_attr *back = sn_node_attr(es->m, x, SN_ATTR_BACKWARDS);
+    int64_t states = sn_node_int(es->m, x, SN_ATTR_STATES, 0), trip = 0;
+    sn_ix_is_const(es->m, sn_node_attr(es->m, x, SN_ATTR_TRIP)->shape.at[0], &trip);
+    if (!es->errors[x.i]) {
+        es->errors[x.i] = SN_NEWN(es->lasting, errors, n->n_results);
+        for (uint32_t k = 0; k < n->n_results; k++) {
+            int64_t size = r->all[n->in[states + k].i]->numel * (k < states ? 1 : trip);
+            es->errors[x.i][k] = (errors){zeros(es->lasting, size), zeros(es->lasting, size)};
+        }
+    }
+    for (uint32_t k = 0; k < n->n_results; k++) {
+        sn_nd y = n->in[states + k];
+        int64_t at = k < states ? 0 : t, size = r->all[y.i]->numel;
+        for (uint32_t i = 0; back && k >= states && i < back->ints.n; i++)
+            if (back->ints.at[i] == k - states) at = trip - 1 - t;
+        if (sn_is_float(r->all[y.i]->dtype)) copy_errors(&es->errors[x.i][k], at * size, es->errors[y.i], 0, size);
+    }
+    return SN_OK;
+}
+
+static sn_status note_node(sn_eval_run *r, sn_nd x) {
+    estimate *es = r->user;
+    sn_op op = sn_node_get(es->m, x)->op;
+    if (op == SN_OP_REPEAT) return SN_OK; /* its steps have been noted */
+    if (op == SN_OP_REPEAT_STATE) return state_errors(es, r, x), SN_OK;
+    if (op == SN_OP_REPEAT_SLICE) return slice_errors(es, r, x), SN_OK;
+    es->arena = r->arena;
+    es->errors[x.i] = NULL;
+    sn_arena_init(&es->temp, es->m->env);
+    sn_status status = find_errors(es, x);
+    sn_arena_free(&es->temp);
+    return status;
+}
+
+sn_status sn_graph_eval_errors(double **out, sn_module *m, const sn_array *inputs, sn_arena *arena) {
+    static const sn_eval_watch watch = {note_node, note_step};
+    const sn_graph_ir *g = &m->graph;
+    estimate es = {.m = m, .lasting = arena, .values = SN_NEWN(arena, sn_array *, g->nodes.count)};
+    sn_eval_run r = {.m = m, .arena = arena, .all = es.values, .watch = &watch, .user = &es};
+    es.errors = SN_NEWN(arena, errors *, g->nodes.count);
+    SN_TRY(sn_eval_graph(&r, inputs));
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         sn_nd x = g->outputs.at[k].node;
         const errors *er = es.errors[x.i];

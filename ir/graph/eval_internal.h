@@ -21,8 +21,30 @@ typedef sn_status (*sn_eval_fn)(sn_eval *e);
 
 sn_status sn_eval_fail(const sn_eval *e, const char *format, ...) SN_PRINTF(2, 3);
 
-/* Results of all nodes that outputs need. */
-sn_status sn_eval_graph(sn_array **all, sn_module *m, const sn_array *inputs, sn_arena *arena);
+/* Results of all nodes that outputs need, by node id. Those inside of a repeat are there for one step: whoever wants them
+ * looks on. */
+typedef struct sn_eval_run sn_eval_run;
+typedef struct sn_eval_watch {
+    sn_status (*node)(sn_eval_run *r,
+                      sn_nd x); /* x has been evaluated, or is a state or slice of the step that begins */
+    sn_status (*after)(sn_eval_run *r, sn_nd repeat, int64_t t); /* its step t is over */
+} sn_eval_watch;
+struct sn_eval_run {
+    sn_module *m;
+    sn_array **all;
+    sn_arena *arena; /* of the step at hand */
+    const uint8_t *live;
+    const uint32_t *scope; /* sn_repeat_scopes */
+    int64_t t;             /* the step at hand of the innermost repeat */
+    const sn_eval_watch *watch;
+    void *user;
+};
+sn_status sn_eval_graph(sn_eval_run *r, const sn_array *inputs);
+/* The nodes of the innermost repeat `scope` (0: those outside of all) that stand before node `end`. */
+sn_status sn_eval_scope(sn_eval_run *r, uint32_t scope, uint32_t end);
+sn_status sn_eval_repeat(sn_eval_run *r, sn_nd x); /* eval_repeat.c */
+/* An array of the type with elements that are 0. */
+sn_status sn_array_new(sn_array *out, sn_module *m, const sn_type *t, sn_arena *arena);
 
 static inline sn_scalar sn_array_get(const sn_array *a, int64_t i) {
     return sn_is_float(a->dtype) ? (sn_scalar){.f = a->f[i]} : (sn_scalar){.i = a->i[i]};

@@ -175,6 +175,13 @@ static void grow_slots(sn_module *m) {
         if (sn_node_get(m, x)->op != SN_OP_INPUT) *find_slot(m, sn_node_get(m, x)) = x.i;
 }
 
+static void note_repeat(sn_module *m, const sn_node_rec *rec) {
+    if (sn_ops[rec->op].cls != SN_OPS_REPEAT) return;
+    for (uint32_t k = 0; k < rec->n_attrs; k++)
+        if (rec->attrs[k].id == SN_ATTR_REPEAT && rec->attrs[k].i > m->graph.repeats)
+            m->graph.repeats = (uint32_t)rec->attrs[k].i;
+}
+
 /* The node equal to *rec, made when new. Lists of rec may be temporary. */
 static sn_nd intern(sn_module *m, sn_node_rec *rec) {
     grow_slots(m);
@@ -189,6 +196,7 @@ static sn_nd intern(sn_module *m, sn_node_rec *rec) {
     sn_nd x = {sn_table_add(&m->graph.nodes)};
     *sn_node_get(m, x) = *rec;
     *slot = x.i;
+    note_repeat(m, rec);
     return x;
 }
 
@@ -420,7 +428,8 @@ bool sn_node_is_elementwise(const sn_node_rec *n) {
     case SN_OPS_VIEW:
     case SN_OPS_MOVE:
     case SN_OPS_CONTRACT:
-    case SN_OPS_COMPOSITE: return false;
+    case SN_OPS_COMPOSITE:
+    case SN_OPS_REPEAT: return false;
     }
     return false;
 }

@@ -32,7 +32,8 @@ typedef enum sn_opclass {
     SN_OPS_VIEW,
     SN_OPS_MOVE,
     SN_OPS_CONTRACT,
-    SN_OPS_COMPOSITE
+    SN_OPS_COMPOSITE,
+    SN_OPS_REPEAT
 } sn_opclass;
 
 typedef enum sn_attr_id {

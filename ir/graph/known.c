@@ -204,7 +204,8 @@ static sn_status evaluate_symbolic(known *k, sn_nd x) {
     case SN_OPS_TEST:
     case SN_OPS_SCAN:
     case SN_OPS_CONTRACT:
-    case SN_OPS_COMPOSITE: break;
+    case SN_OPS_COMPOSITE:
+    case SN_OPS_REPEAT: break;
     }
     return unknown(k, x, "sizes do not pass through this operation");
 }

@@ -20,6 +20,7 @@ enum { SN_LOP_NONE = -1, SN_COMB_NONE = -1 };
 #define LOP_MOVE(l)      SN_LOP_##l
 #define LOP_CONTRACT(l)  SN_LOP_##l
 #define LOP_COMPOSITE(l) SN_LOP_##l
+#define LOP_REPEAT(l)    SN_LOP_##l
 
 const sn_op_info sn_ops[SN_N_OPS] = {
 #define SN_OP(ID, name, cls, n_in, attrs, lop, doc) {#name, SN_OPS_##cls, n_in, attrs, LOP_##cls(lop), doc},

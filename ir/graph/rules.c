@@ -364,6 +364,9 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_CAST] = rule_cast,
     [SN_OP_CLAMP] = rule_clamp,
     [SN_OP_PROJECT] = rule_project,
+    [SN_OP_REPEAT_STATE] = sn_rule_repeat_state,
+    [SN_OP_REPEAT_SLICE] = sn_rule_repeat_slice,
+    [SN_OP_REPEAT] = sn_rule_repeat,
     [SN_OP_SUM] = reduce_widen,
     [SN_OP_PROD] = reduce_widen,
     [SN_OP_MEAN] = reduce_float,
@@ -417,7 +420,7 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
 /* Elementwise operations and scans share the rule of their class. */
 static const rule_fn rule_of_class[] = {
     [SN_OPS_UNARY] = rule_unary, [SN_OPS_BINARY] = rule_binary, [SN_OPS_COMPARE] = rule_compare,
-    [SN_OPS_TEST] = rule_test,   [SN_OPS_SCAN] = rule_scan,     [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_TEST] = rule_test,   [SN_OPS_SCAN] = rule_scan,     [SN_OPS_REPEAT] = NULL,
 };
 
 static sn_status check_operands(const sn_rule *r) {

@@ -11,9 +11,11 @@
  *   G7   there is an output; every output is an existing tensor; output names are unique
  *   G8   `writes` names an input of the same type that no other output writes
  *   G9   equal nodes are one node
+ *   G10  what is inside of a repeat is read inside of it alone; repeats nest; the axis of a slice has an element for each step
  */
 #include "ir/base/text.h"
 #include "ir/graph/internal.h"
+#include "ir/graph/repeat.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -197,6 +199,12 @@ static sn_status check_output(const verifier *v, sn_names *names, uint32_t i) {
     return check_writes(v, i);
 }
 
+static sn_status check_repeats(const verifier *v, sn_arena *scratch) {
+    sn_repeat_scopes unused;
+    if (sn_repeat_scopes_find(&unused, v->m, scratch) == SN_OK) return SN_OK;
+    return broken(v, 10, "%s", v->m->env->message);
+}
+
 static sn_status check_all(const verifier *v, sn_arena *scratch) {
     const sn_graph_ir *g = &v->m->graph;
     sn_names inputs, outputs;
@@ -206,7 +214,7 @@ static sn_status check_all(const verifier *v, sn_arena *scratch) {
     for (uint32_t i = 0; i < g->inputs.n; i++) SN_TRY(check_input(v, &inputs, i));
     if (g->outputs.n == 0) return broken(v, 7, "graph @%s has no output", g->name);
     for (uint32_t i = 0; i < g->outputs.n; i++) SN_TRY(check_output(v, &outputs, i));
-    return SN_OK;
+    return check_repeats(v, scratch);
 }
 
 sn_status sn_graph_verify(sn_module *m, const char *where) {

@@ -314,7 +314,7 @@ bool *sn_kerns_constant(const sn_module *m, sn_arena *a) {
     bool *constant = SN_NEWN(a, bool, m->bufs.count + 1), *out = SN_NEWN(a, bool, m->kernels.n + 1);
     for (uint32_t i = 1; i < m->bufs.count; i++) {
         sn_buf_scope scope = sn_buf_get(m, (sn_buf){i})->scope;
-        constant[i] = scope != SN_BUF_INPUT && scope != SN_BUF_OUTPUT;
+        constant[i] = scope == SN_BUF_TEMP || scope == SN_BUF_CONST || scope > SN_BUF_STEP;
     }
     for (uint32_t i = 0; i < m->kernels.n; i++) out[i] = true;
     for (bool changed = true; changed;) {

@@ -206,6 +206,7 @@ sn_kern sn_kern_clone(sn_module *m, sn_kern k) {
     cloner c = {.values = {.m = m}};
     sn_kern_remove(m, copy);
     sn_kern_get(m, copy)->sched = old->sched;
+    sn_kern_get(m, copy)->section = old->section;
     for (sn_stmt s = old->first; s.i; s = sn_stmt_walk_next(m, s)) clear_marks(m, sn_stmt_get(m, s));
     for (sn_stmt s = old->first; s.i; s = sn_stmt_get(m, s)->next) clone_at(&c, sn_at_end(copy, (sn_stmt){0}), s);
     sn_kern_collect_params(m, copy);

@@ -13,6 +13,7 @@
 
 #include "ir/loop/access.h"
 #include "ir/loop/check.h"
+#include "ir/loop/repeats.h"
 #include "ir/ops/scalar.h"
 
 enum { MAX_STATES = 8 };
@@ -103,7 +104,7 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
     if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
     *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name, NULL};
     if (ev->traces && size >= 0) mem->made = SN_NEWN(ev->arena, sn_stmt, size + 1);
-    bool ours = b->scope == SN_BUF_TEMP || sn_buf_is_local(b);
+    bool ours = b->scope == SN_BUF_TEMP || b->scope == SN_BUF_STEP || sn_buf_is_local(b);
     if (b->scope == SN_BUF_FORMAL)
         return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "parameter '%s' has no argument: no wrapper calls its kernel",
                        b->name);
@@ -481,6 +482,7 @@ static sn_status bind_formals(eval *ev, sn_kern k, const sn_step *s) {
         formal->name = b->name;
         if (formal->data) formal->data += (size_t)a->offset * formal->bytes;
         if (formal->written) formal->written += a->offset;
+        if (formal->made) formal->made += a->offset;
     }
     return SN_OK;
 }
@@ -588,17 +590,113 @@ static sn_status run_all_of(eval *ev, sn_kern k, const sn_step *call) {
     return status;
 }
 
+/* ---- repeats ---- */
+
+/* The window has the storage of what it is from, from that element on, until the next step. */
+static sn_status bind_window(eval *ev, sn_buf buf, sn_buf of, int64_t at) {
+    const sn_buf_rec *b = sn_buf_get(ev->m, buf);
+    storage *from, *window = &ev->mems[buf.i];
+    int64_t size;
+    SN_TRY(open_storage(&from, ev, of));
+    if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
+    if (at < 0 || at > from->size || from->size - at < size)
+        return sn_fail(ev->m->env, SN_ERROR_VERIFY, "evaluation: window '%s' leaves '%s'", b->name, from->name);
+    *window = *from;
+    window->size = size;
+    window->name = b->name;
+    if (window->data) window->data += (size_t)at * window->bytes;
+    if (window->written) window->written += at;
+    if (window->made) window->made += at;
+    return SN_OK;
+}
+
+static sn_status carry(eval *ev, sn_buf state, sn_buf next) {
+    storage *to, *from;
+    SN_TRY(open_storage(&to, ev, state));
+    SN_TRY(open_storage(&from, ev, next));
+    memcpy(to->data, from->data, (size_t)to->size * to->bytes);
+    if (to->written && from->written) memcpy(to->written, from->written, (size_t)to->size * sizeof *to->written);
+    if (to->made && from->made) memcpy(to->made, from->made, (size_t)to->size * sizeof *to->made);
+    return SN_OK;
+}
+
+static sn_status number(int64_t *out, eval *ev, sn_ix e) {
+    return sn_ix_is_const(ev->m, e, out) ? SN_OK : not_constant(ev, "a repeat");
+}
+
+static sn_status run_kernels(eval *ev, uint32_t first, uint32_t end, uint32_t repeat);
+
+static sn_status run_repeat(eval *ev, uint32_t first, uint32_t end, uint32_t at) {
+    const sn_repeat_rec *r = &ev->m->repeats.at[at];
+    int64_t trip, begin, by;
+    SN_TRY(number(&trip, ev, r->trip));
+    for (int64_t t = 0; t < trip; t++) {
+        for (uint32_t k = 0; k < r->windows.n; k++) {
+            SN_TRY(number(&begin, ev, r->windows.at[k].first));
+            SN_TRY(number(&by, ev, r->windows.at[k].by));
+            SN_TRY(bind_window(ev, r->windows.at[k].buf, r->windows.at[k].of, begin + by * t));
+        }
+        SN_TRY(run_kernels(ev, first, end, at + 1));
+        for (uint32_t k = 0; k < r->carries.n; k++) SN_TRY(carry(ev, r->carries.at[k].state, r->carries.at[k].next));
+    }
+    return SN_OK;
+}
+
+/* Kernels from position `first` up to `end`; of the repeats those from number `repeat` on begin there, if any. */
+static sn_status run_kernels(eval *ev, uint32_t first, uint32_t end, uint32_t repeat) {
+    const sn_module *m = ev->m;
+    for (uint32_t i = first; i < end;) {
+        uint32_t from = 0, to = 0, r = repeat;
+        for (; r < m->repeats.n; r++) {
+            sn_repeat_span(&from, &to, m, &m->repeats.at[r]);
+            if (from == i && to > from) break;
+        }
+        if (r == m->repeats.n) {
+            SN_TRY(run_all_of(ev, m->kernels.at[i++], NULL));
+        } else {
+            SN_TRY(run_repeat(ev, from, to, r));
+            i = to;
+        }
+    }
+    return SN_OK;
+}
+
+static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, int64_t t);
+
+static sn_status run_step(eval *ev, uint32_t at, int64_t t) {
+    const sn_step *s = &ev->m->wrap.steps.at[at];
+    int64_t trip, begin, by;
+    if (s->kind == SN_STEP_CALL) return run_all_of(ev, s->kern, s);
+    if (s->kind == SN_STEP_CARRY) return carry(ev, s->buf, s->from);
+    if (s->kind == SN_STEP_WINDOW) {
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(ev->m, s->buf)->dtype);
+        SN_TRY(number(&begin, ev, s->offset));
+        SN_TRY(number(&by, ev, s->size));
+        return bind_window(ev, s->buf, s->from, (begin + by * t) / bytes);
+    }
+    if (s->kind != SN_STEP_REPEAT) return SN_OK;
+    SN_TRY(number(&trip, ev, s->size));
+    uint32_t end = sn_wrap_end(ev->m, at);
+    for (int64_t i = 0; i < trip; i++) SN_TRY(run_steps(ev, at + 1, end, i));
+    return SN_OK;
+}
+
+/* t: which step of the innermost repeat it is. */
+static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, int64_t t) {
+    for (uint32_t i = first; i < end; i++) {
+        SN_TRY(run_step(ev, i, t));
+        if (ev->m->wrap.steps.at[i].kind == SN_STEP_REPEAT) i = sn_wrap_end(ev->m, i);
+    }
+    return SN_OK;
+}
+
 /* Kernels in their order, or functions in the order of their calls. */
 static sn_status eval_all(eval *ev) {
-    sn_module *m = ev->m;
+    const sn_module *m = ev->m;
     ev->once = 1;
     ev->mems = SN_NEWN(ev->arena, storage, m->bufs.count);
     ev->sets = sn_kerns_of_sets(m, ev->arena);
-    for (uint32_t i = 0; i < m->wrap.steps.n; i++)
-        if (m->wrap.steps.at[i].kind == SN_STEP_CALL)
-            SN_TRY(run_all_of(ev, m->wrap.steps.at[i].kern, &m->wrap.steps.at[i]));
-    for (uint32_t i = 0; i < m->kernels.n && !m->wrap.steps.n; i++) SN_TRY(run_all_of(ev, m->kernels.at[i], NULL));
-    return SN_OK;
+    return m->wrap.steps.n ? run_steps(ev, 0, m->wrap.steps.n, 0) : run_kernels(ev, 0, m->kernels.n, 0);
 }
 
 sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) {

@@ -15,7 +15,8 @@
 
 const char *const sn_axis_kind_names[SN_N_AXIS_KINDS] = {"seq",     "grid",   "cluster", "block.x",
                                                          "block.y", "vector", "unroll",  "warp"};
-const char *const sn_buf_scope_names[] = {"input", "output", "temp", "const", "formal", "reg", "shared", "posted"};
+const char *const sn_buf_scope_names[] = {"input",  "output", "temp",   "const", "step",
+                                          "formal", "reg",    "shared", "posted"};
 const char *const sn_role_names[SN_N_ROLES] = {"", "in", "out", "inout"};
 
 /* ---- reading ---- */
@@ -111,7 +112,7 @@ sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope s
     for (uint32_t i = 0; i < rank; i++) r->shape[i] = shape[i];
     r->size = sn_ix_product(m, shape, rank);
     /* Storage of ours starts at a multiple of 256; of the caller's only the natural alignment is known. */
-    r->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : sn_dtype_bytes(dtype);
+    r->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST || scope == SN_BUF_STEP ? 256 : sn_dtype_bytes(dtype);
     if (scope == SN_BUF_SHARED) r->align = 128;
     sn_names_put(&m->buf_names, r->name, b.i);
     return b;
@@ -175,7 +176,7 @@ static void collect_scope(sn_module *m, sn_kern k, sn_buf_scope scope, sn_buf_li
 }
 
 void sn_kern_collect_params(sn_module *m, sn_kern k) {
-    static const sn_buf_scope ORDER[] = {SN_BUF_INPUT, SN_BUF_CONST, SN_BUF_TEMP, SN_BUF_OUTPUT};
+    static const sn_buf_scope ORDER[] = {SN_BUF_INPUT, SN_BUF_CONST, SN_BUF_TEMP, SN_BUF_STEP, SN_BUF_OUTPUT};
     sn_kern_rec *r = sn_kern_get(m, k);
     bool has_formals = r->params.n && sn_kern_is_function(m, k); /* calls count on them: they stay */
     r->locals.n = 0;

@@ -65,12 +65,14 @@ typedef enum sn_buf_scope {
     SN_BUF_OUTPUT, /* graph output: memory of the caller */
     SN_BUF_TEMP,   /* intermediate: planned by the wrapper */
     SN_BUF_CONST,  /* literal data that the module carries, or a weight */
+    SN_BUF_STEP, /* as an intermediate, but repeats name it: read or stored elsewhere than kernels say (ir/loop/repeats.h) */
     SN_BUF_FORMAL, /* formal parameter of one kernel: memory that a call gives it */
     SN_BUF_REG,    /* private registers of threads, belongs to one kernel */
     SN_BUF_SHARED, /* shared memory of blocks, belongs to one kernel */
     SN_BUF_POSTED  /* elements that pass from block to block, belongs to one kernel */
 } sn_buf_scope;
-extern const char *const sn_buf_scope_names[]; /* "input" "output" "temp" "const" "formal" "reg" "shared" "posted" */
+extern const char *const
+    sn_buf_scope_names[]; /* "input" "output" "temp" "const" "step" "formal" "reg" "shared" "posted" */
 
 /* What a kernel does with a formal. */
 typedef enum sn_role { SN_ROLE_NONE, SN_ROLE_IN, SN_ROLE_OUT, SN_ROLE_INOUT, SN_N_ROLES } sn_role;
@@ -153,6 +155,9 @@ typedef struct sn_kern_rec {
     /* Another schedule of that kernel, of the same parameters: a call of that one may be one of this, which nobody calls. Stands
      * behind it in m->kernels, and is never that of a kernel that has this itself. None: it is no alternative. */
     sn_kern alternative_of;
+    /* Between two sections a repeat begins or ends: none of their kernels is joined with one of another section, or passes it.
+     * They ascend along m->kernels, but for alternatives. 0 where there is no repeat. */
+    uint32_t section;
     const char *note; /* what was fused into it, for people: "add, exp, sum" */
     const char *from; /* origins of the nodes that are in it, likewise: "model.c:12, model.c:14"; NULL: nobody says */
 } sn_kern_rec;

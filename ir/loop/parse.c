@@ -168,7 +168,7 @@ static sn_status parse_scope(sn_buf_scope *out, sn_lex *lx) {
             *out = (sn_buf_scope)s;
             return sn_lex_next(lx);
         }
-    return sn_lex_fail(lx, "expected input, output, temp or const, found '%.*s'", shown(lx), lx->tok_start);
+    return sn_lex_fail(lx, "expected input, output, temp, const or step, found '%.*s'", shown(lx), lx->tok_start);
 }
 
 /* `size E`, optional. */
@@ -639,6 +639,8 @@ static sn_status parse_header(parser *p) {
     SN_TRY(sn_lex_accept_name(&k->scheduled, p->lx, "scheduled"));
     char *text;
     SN_TRY(parse_alternative(p, k));
+    SN_TRY(sn_lex_accept_name(&has, p->lx, "section"));
+    if (has) SN_TRY(parse_u32(&k->section, p->lx, "section"));
     SN_TRY(sn_lex_accept_name(&has, p->lx, "note"));
     if (has) SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
     if (has) k->note = text;

@@ -339,6 +339,7 @@ static void print_kernel(sn_text *t, const sn_module *m, sn_kern k, bool plain) 
     put_schedule(t, &r->sched);
     if (r->scheduled) sn_text_put(t, " scheduled");
     if (r->alternative_of.i && !plain) sn_text_printf(t, " alternative @%s", sn_kern_get(m, r->alternative_of)->name);
+    if (r->section && !plain) sn_text_printf(t, " section %u", r->section);
     if (r->note && !plain) {
         sn_text_put(t, " note ");
         sn_text_quoted(t, r->note);

@@ -58,8 +58,14 @@ static sn_status count(counter *c, const sn_step *s) {
         c->out->in_use = c->in_use;
         c->out->at = s->kern;
         return SN_OK;
+    case SN_STEP_CARRY: /* where they have one place, it is the state's again */
+        if (c->root[s->buf.i] == c->root[s->from.i]) c->of[c->root[s->buf.i]].holder = s->buf;
+        return SN_OK;
     case SN_STEP_CHECK:
     case SN_STEP_COPY:
+    case SN_STEP_REPEAT:
+    case SN_STEP_WINDOW:
+    case SN_STEP_END:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
     }

@@ -3,6 +3,7 @@
  * Relies on a verified module. Does not know about programs, LLVM or C.
  */
 #include "ir/loop/loop.h"
+#include "ir/loop/repeats.h"
 #include "ir/wrap/wrap.h"
 
 typedef struct {
@@ -35,4 +36,23 @@ uint32_t *sn_kern_numbers(const sn_module *m, sn_arena *arena) {
     for (uint32_t i = 0; i < m->kerns.count; i++) number[i] = m->kernels.n;
     for (uint32_t i = 0; i < m->kernels.n; i++) number[m->kernels.at[i].i] = i;
     return number;
+}
+
+static int64_t calls_between(const sn_module *m, uint32_t first, uint32_t end, sn_kern k) {
+    int64_t n = 0, times;
+    for (uint32_t i = first; i < end; i++) {
+        const sn_step *s = &m->wrap.steps.at[i];
+        n += s->kind == SN_STEP_CALL && (!k.i || sn_kern_eq(s->kern, k));
+        if (s->kind != SN_STEP_REPEAT) continue;
+        uint32_t over = sn_wrap_end(m, i);
+        if (!sn_ix_is_const(m, s->size, &times)) times = 1;
+        if (sn_mul_overflow(times, calls_between(m, i + 1, over, k), &times)) times = INT64_MAX;
+        if (sn_add_overflow(n, times, &n)) n = INT64_MAX;
+        i = over;
+    }
+    return n;
+}
+
+int64_t sn_wrap_calls(const sn_module *m, uint32_t first, sn_kern k) {
+    return calls_between(m, first, m->wrap.steps.n, k);
 }

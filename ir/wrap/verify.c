@@ -17,6 +17,12 @@
  *        invariant
  *   W13  the prepare part has no check and no copy, and its calls touch const and temp buffers alone
  *   W14  what is alive at its end stays as it is: no later step stores to it, frees it or takes its storage
+ *   W15  repeats have an end; window and carry stand in one; what was placed before a repeat is placed alike at its end, and what
+ *        is placed inside is freed inside
+ *   W16  a window is a buffer of scope step that has no other place; in no step it leaves what it is from, which is alive, and no
+ *        temp lives in an output that has windows
+ *   W17  carry: two buffers of scope step and one size, both alive, or the one that took the storage of the other; the second
+ *        one is not freed while the first is alive
  *
  * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp
  * may live in the storage of an output; the call that gets the output as an argument ends its life in the same way.
@@ -44,6 +50,8 @@ typedef struct life {
     life_state state;
     sn_buf root;           /* the alloc or output whose storage it has */
     sn_buf taken_by;       /* HANDED, ENDED: who has the storage now */
+    sn_buf window_of;      /* ALIVE as a window of that */
+    sn_buf state_of;       /* it follows that state, with a place of its own */
     uint32_t alive_index;  /* place in the list of temps with ALIVE or HANDED */
     bool written;          /* OUTPUT: a kernel got it */
     bool prepared;         /* alive at the end of the prepare part */
@@ -60,6 +68,12 @@ typedef struct span {
     sn_buf root;
 } span;
 
+/* A repeat that has not ended: which buffers had which place when it began. */
+typedef struct frame {
+    int64_t trip; /* -1: not known */
+    const life *lives;
+} frame;
+
 typedef struct verifier {
     sn_module *m;
     const char *where;
@@ -69,6 +83,7 @@ typedef struct verifier {
     SN_VEC(sn_buf) alive;  /* temps with ALIVE or HANDED */
     SN_VEC(sn_buf) handed; /* since the last call: temps that became HANDED */
     SN_VEC(span) spans;    /* of alive roots with constant bounds, if not empty: disjoint (W8), in order */
+    SN_VEC(frame) frames;  /* outermost first */
     uint32_t n_symbolic;   /* alive roots with an offset and other bounds */
 } verifier;
 
@@ -76,6 +91,14 @@ static const char *name_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m
 static sn_buf_scope scope_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->scope; }
 static life *life_of(const verifier *v, sn_buf b) { return &v->lives[b.i]; }
 static bool is_alive(life_state s) { return s == ALIVE || s == HANDED; }
+static bool is_placed_by_steps(const verifier *v, sn_buf b) {
+    return scope_of(v, b) == SN_BUF_TEMP || scope_of(v, b) == SN_BUF_STEP;
+}
+/* What a window of windows is from in the end. */
+static sn_buf base_of(const verifier *v, sn_buf b) {
+    while (life_of(v, b)->window_of.i) b = life_of(v, b)->window_of;
+    return b;
+}
 
 static sn_status broken(const verifier *v, int number, const char *format, ...) SN_PRINTF(3, 4);
 static sn_status broken(const verifier *v, int number, const char *format, ...) {
@@ -102,16 +125,26 @@ static bool may_name(sn_step_kind kind, sn_buf_scope scope) {
     case SN_STEP_CHECK: return scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT;
     case SN_STEP_ALLOC:
     case SN_STEP_REUSE:
-    case SN_STEP_FREE: return scope == SN_BUF_TEMP;
+    case SN_STEP_FREE: return scope == SN_BUF_TEMP || scope == SN_BUF_STEP;
+    case SN_STEP_WINDOW:
+    case SN_STEP_CARRY: return scope == SN_BUF_STEP;
     case SN_STEP_COPY: return scope < SN_BUF_CONST;
     case SN_STEP_CALL:
+    case SN_STEP_REPEAT:
+    case SN_STEP_END:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return false;
     }
     return false;
 }
 
-static bool needs_from(sn_step_kind kind) { return kind == SN_STEP_REUSE || kind == SN_STEP_COPY; }
+static bool needs_from(sn_step_kind kind) {
+    return kind == SN_STEP_REUSE || kind == SN_STEP_COPY || kind == SN_STEP_WINDOW || kind == SN_STEP_CARRY;
+}
+
+static bool names_buffers(sn_step_kind kind) {
+    return kind != SN_STEP_CALL && kind != SN_STEP_COMMENT && kind != SN_STEP_REPEAT && kind != SN_STEP_END;
+}
 
 static sn_status check_buffers(const verifier *v, const sn_step *s) {
     uint32_t count = v->m->bufs.count;
@@ -147,12 +180,16 @@ static sn_status check_amount(const verifier *v, const char *what, sn_ix e) {
 }
 
 static sn_status check_operands(const verifier *v, const sn_step *s) {
-    if (s->kind != SN_STEP_CALL && s->kind != SN_STEP_COMMENT) SN_TRY(check_buffers(v, s));
+    if (names_buffers(s->kind)) SN_TRY(check_buffers(v, s));
     if (s->kind == SN_STEP_CALL && (s->kern.i >= v->m->kerns.count || !v->called[s->kern.i]))
         return broken(v, 1, "the kernel is not in the module");
     if ((s->kind == SN_STEP_ALLOC || s->kind == SN_STEP_COPY) && !s->size.i)
         return broken(v, 10, "%s has no size", name_of(v, s->buf));
-    SN_TRY(check_amount(v, "size", s->size));
+    if ((s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_WINDOW) && !s->size.i)
+        return broken(v, 10, "how many steps, or by how much, is missing");
+    int64_t by;
+    bool backwards = s->kind == SN_STEP_WINDOW && sn_ix_is_const(v->m, s->size, &by) && by < 0;
+    if (!backwards) SN_TRY(check_amount(v, "size", s->size));
     return check_amount(v, "offset", s->offset);
 }
 
@@ -230,8 +267,9 @@ static void end_life(verifier *v, sn_buf b, life_state how) {
 
 /* W3, W4: may the buffer be read or written now? */
 static sn_status check_alive(const verifier *v, sn_buf b) {
-    if (scope_of(v, b) != SN_BUF_TEMP) return SN_OK;
+    if (!is_placed_by_steps(v, b)) return SN_OK;
     const life *l = life_of(v, b);
+    if (l->window_of.i) return check_alive(v, l->window_of);
     switch (l->state) {
     case ALIVE:
     case HANDED: return SN_OK;
@@ -310,7 +348,7 @@ static sn_status check_alloc(verifier *v, const sn_step *s) {
 static sn_status check_source(const verifier *v, const sn_step *s) {
     sn_buf_scope scope = scope_of(v, s->from);
     const char *from = name_of(v, s->from);
-    if (scope != SN_BUF_TEMP && scope != SN_BUF_OUTPUT)
+    if ((!is_placed_by_steps(v, s->from) && scope != SN_BUF_OUTPUT) || life_of(v, s->from)->window_of.i)
         return broken(v, 5, "%s has the scope %s: its storage cannot be reused", from, sn_buf_scope_names[scope]);
     if (scope == SN_BUF_OUTPUT && life_of(v, s->from)->written)
         return broken(v, 5, "output %s was written before", from);
@@ -318,7 +356,7 @@ static sn_status check_source(const verifier *v, const sn_step *s) {
         return broken(v, 5, "%s and %s differ in size", name_of(v, s->buf), from);
     if (sn_buf_get(v->m, s->buf)->align > sn_buf_get(v->m, s->from)->align)
         return broken(v, 5, "%s is not as aligned as %s has to be", from, name_of(v, s->buf));
-    if (life_of(v, s->from)->state == UNPLACED && scope == SN_BUF_TEMP)
+    if (life_of(v, s->from)->state == UNPLACED && scope != SN_BUF_OUTPUT)
         return broken(v, 3, "%s has no place yet", from);
     return SN_OK;
 }
@@ -358,6 +396,9 @@ static sn_status check_reuse(verifier *v, const sn_step *s) {
 static sn_status check_free(verifier *v, const sn_step *s) {
     if (life_of(v, s->buf)->prepared) return broken(v, 14, "%s was prepared for all runs", name_of(v, s->buf));
     if (life_of(v, s->buf)->state != ENDED) SN_TRY(check_alive(v, s->buf));
+    if (life_of(v, s->buf)->window_of.i) return broken(v, 16, "%s is a window", name_of(v, s->buf));
+    sn_buf state = life_of(v, s->buf)->state_of;
+    if (state.i && is_alive(life_of(v, state)->state)) return broken(v, 17, "%s may have its place", name_of(v, state));
     end_life(v, s->buf, FREED);
     return SN_OK;
 }
@@ -365,7 +406,7 @@ static sn_status check_free(verifier *v, const sn_step *s) {
 /* A kernel that gets an output ends what lived in its storage (this kernel may still read it). */
 static void take_outputs(verifier *v, const sn_arg_list *args) {
     for (uint32_t k = 0; k < args->n; k++) {
-        sn_buf b = args->at[k].buf;
+        sn_buf b = base_of(v, args->at[k].buf);
         life *l = life_of(v, b);
         if (scope_of(v, b) != SN_BUF_OUTPUT) continue;
         l->written = true;
@@ -392,15 +433,18 @@ static sn_status check_argument(const verifier *v, const sn_arg *arg, const sn_b
     if (b->align < formal->align || at * sn_dtype_bytes(b->dtype) % formal->align)
         return broken(v, 11, "element %lld of %s is not aligned to %u bytes as %s is", (long long)at, b->name,
                       formal->align, formal->name);
-    if (b->scope == SN_BUF_CONST && formal->role != SN_ROLE_IN) return broken(v, 11, "%s is a const", b->name);
-    if (life_of(v, arg->buf)->prepared && formal->role != SN_ROLE_IN)
+    sn_buf base = base_of(v, arg->buf);
+    if (scope_of(v, base) == SN_BUF_CONST && formal->role != SN_ROLE_IN)
+        return broken(v, 11, "%s is a const", name_of(v, base));
+    if (life_of(v, base)->prepared && formal->role != SN_ROLE_IN)
         return broken(v, 14, "%s was prepared for all runs", b->name);
     return SN_OK;
 }
 
 /* An output that is written back to an input without a copy is that input. */
 static sn_buf storage_of(const verifier *v, sn_buf b) {
-    sn_buf root = scope_of(v, b) == SN_BUF_TEMP ? life_of(v, b)->root : b;
+    b = base_of(v, b);
+    sn_buf root = is_placed_by_steps(v, b) ? life_of(v, b)->root : b;
     return life_of(v, root)->input.i ? life_of(v, root)->input : root;
 }
 
@@ -429,7 +473,8 @@ static sn_status check_sharing(const verifier *v, const sn_step *s, const sn_buf
 
 /* W13 */
 static sn_status check_prepares(const verifier *v, const sn_step *s) {
-    if (s->kind == SN_STEP_CHECK || s->kind == SN_STEP_COPY) return broken(v, 13, "nothing to prepare");
+    if (s->kind == SN_STEP_CHECK || s->kind == SN_STEP_COPY || s->kind == SN_STEP_REPEAT)
+        return broken(v, 13, "nothing to prepare");
     for (uint32_t i = 0; i < s->args.n; i++) {
         sn_buf b = s->args.at[i].buf;
         if (scope_of(v, b) == SN_BUF_INPUT || scope_of(v, b) == SN_BUF_OUTPUT)
@@ -478,6 +523,81 @@ static sn_status check_copy(verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
+/* ---- W15 to W17: repeats ---- */
+
+static sn_status check_repeat(verifier *v, const sn_step *s) {
+    frame f = {.trip = -1};
+    if (is_const(v, s->size, &f.trip) && f.trip < 1) return broken(v, 15, "%lld steps", (long long)f.trip);
+    f.lives = sn_memdup(&v->m->arena, v->lives, v->m->bufs.count * sizeof *v->lives);
+    SN_PUSH(&v->m->arena, &v->frames, f);
+    return SN_OK;
+}
+
+static sn_status check_window(verifier *v, const sn_step *s) {
+    life *l = life_of(v, s->buf);
+    int64_t first, by, size, room, end;
+    if (!v->frames.n) return broken(v, 15, "%s is a window outside of a repeat", name_of(v, s->buf));
+    if (l->state != UNPLACED) return broken(v, 16, "%s has a place already", name_of(v, s->buf));
+    SN_TRY(check_alive(v, s->from));
+    sn_buf base = base_of(v, s->from);
+    if (scope_of(v, base) == SN_BUF_OUTPUT) {
+        if (life_of(v, base)->holders)
+            return broken(v, 16, "%s lives in %s", name_of(v, life_of(v, base)->holder), name_of(v, base));
+        life_of(v, base)->written = true;
+    }
+    l->state = ALIVE;
+    l->window_of = s->from;
+    int64_t trip = v->frames.at[v->frames.n - 1].trip;
+    bool known = trip > 0 && (!s->offset.i || is_const(v, s->offset, &first)) && is_const(v, s->size, &by) &&
+                 is_const(v, bytes_of(v, s->buf), &size) && is_const(v, bytes_of(v, s->from), &room);
+    if (!known) return SN_OK;
+    if (!s->offset.i) first = 0;
+    bool inside = !sn_mul_overflow(by, trip - 1, &end) && !sn_add_overflow(first, end, &end) && end >= 0 &&
+                  size <= room && first <= room - size && end <= room - size;
+    uint32_t align = sn_buf_get(v->m, s->buf)->align;
+    bool aligned = align <= sn_buf_get(v->m, s->from)->align && first % align == 0 && by % align == 0;
+    if (!inside) return broken(v, 16, "%s leaves %s", name_of(v, s->buf), name_of(v, s->from));
+    return aligned ? SN_OK : broken(v, 16, "%s is not always aligned to %u bytes", name_of(v, s->buf), align);
+}
+
+static sn_status check_carry(verifier *v, const sn_step *s) {
+    life *state = life_of(v, s->buf), *next = life_of(v, s->from);
+    if (!v->frames.n) return broken(v, 15, "%s is carried outside of a repeat", name_of(v, s->buf));
+    if (!sn_ix_eq(bytes_of(v, s->buf), bytes_of(v, s->from)) || state->window_of.i || next->window_of.i)
+        return broken(v, 17, "%s cannot have the place of %s", name_of(v, s->buf), name_of(v, s->from));
+    SN_TRY(check_alive(v, s->from));
+    if (state->state == ENDED && sn_buf_eq(state->taken_by, s->from)) {
+        sn_buf root = next->root;
+        end_life(v, s->from, UNPLACED);
+        begin_life(v, s->buf, root);
+        return SN_OK;
+    }
+    SN_TRY(check_alive(v, s->buf));
+    if (sn_buf_get(v->m, s->buf)->align != sn_buf_get(v->m, s->from)->align)
+        return broken(v, 17, "%s and %s are not equally aligned", name_of(v, s->buf), name_of(v, s->from));
+    next->state_of = s->buf;
+    return SN_OK;
+}
+
+static sn_status check_end(verifier *v) {
+    if (!v->frames.n) return broken(v, 15, "there is no repeat to end");
+    const life *before = v->frames.at[--v->frames.n].lives;
+    for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) {
+        life *now = life_of(v, b);
+        const life *then = &before[b.i];
+        if (now->window_of.i && !then->window_of.i) {
+            now->state = UNPLACED;
+            now->window_of = (sn_buf){0};
+        }
+        bool was_placed = is_alive(then->state);
+        if (was_placed && (now->state != then->state || !sn_buf_eq(now->root, then->root)))
+            return broken(v, 15, "%s was placed before the repeat and is not as it was", name_of(v, b));
+        if (!was_placed && is_alive(now->state))
+            return broken(v, 15, "%s is placed inside and not freed", name_of(v, b));
+    }
+    return SN_OK;
+}
+
 static sn_status check_step(verifier *v, const sn_step *s) {
     SN_TRY(check_operands(v, s));
     if (v->step < v->m->wrap.n_prepare) SN_TRY(check_prepares(v, s));
@@ -487,6 +607,10 @@ static sn_status check_step(verifier *v, const sn_step *s) {
     case SN_STEP_FREE: return check_free(v, s);
     case SN_STEP_CALL: return check_call(v, s);
     case SN_STEP_COPY: return check_copy(v, s);
+    case SN_STEP_REPEAT: return check_repeat(v, s);
+    case SN_STEP_WINDOW: return check_window(v, s);
+    case SN_STEP_CARRY: return check_carry(v, s);
+    case SN_STEP_END: return check_end(v);
     case SN_STEP_CHECK:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;
@@ -524,6 +648,7 @@ sn_status sn_wrap_verify(sn_module *m, const char *where) {
         if (v.step == m->wrap.n_prepare) end_prepare(&v);
         SN_TRY(check_step(&v, &m->wrap.steps.at[v.step]));
     }
+    if (v.frames.n) return broken(&v, 15, "a repeat has no end");
     SN_TRY(check_amount(&v, "workspace", m->wrap.workspace));
     SN_TRY(check_amount(&v, "prepared memory", m->wrap.prepared));
     for (uint32_t i = 0; i < m->kernels.n; i++)

@@ -7,8 +7,9 @@
 #include "ir/loop/loop.h"
 
 const char *const sn_step_names[SN_N_STEP_KINDS] = {
-    [SN_STEP_CHECK] = "check", [SN_STEP_ALLOC] = "alloc", [SN_STEP_REUSE] = "reuse",     [SN_STEP_FREE] = "free",
-    [SN_STEP_CALL] = "call",   [SN_STEP_COPY] = "copy",   [SN_STEP_COMMENT] = "comment",
+    [SN_STEP_CHECK] = "check",   [SN_STEP_ALLOC] = "alloc", [SN_STEP_REUSE] = "reuse",     [SN_STEP_FREE] = "free",
+    [SN_STEP_CALL] = "call",     [SN_STEP_COPY] = "copy",   [SN_STEP_COMMENT] = "comment", [SN_STEP_REPEAT] = "repeat",
+    [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry", [SN_STEP_END] = "end",
 };
 
 void sn_wrap_add(sn_module *m, sn_step step) { SN_PUSH(&m->arena, &m->wrap.steps, step); }
@@ -32,6 +33,10 @@ static void print_call(sn_text *t, const sn_module *m, const sn_step *s) {
     sn_text_put(t, ")");
 }
 
+static const char *size_word(sn_step_kind kind) {
+    return kind == SN_STEP_REPEAT ? "steps" : kind == SN_STEP_WINDOW ? "by" : "size";
+}
+
 static void print_step(sn_text *t, const sn_module *m, const sn_step *s) {
     sn_text_put(t, sn_step_names[s->kind]);
     if (s->kind == SN_STEP_COMMENT) {
@@ -41,19 +46,22 @@ static void print_step(sn_text *t, const sn_module *m, const sn_step *s) {
     if (s->kind == SN_STEP_CALL) print_call(t, m, s);
     if (s->buf.i) sn_text_printf(t, " %s", sn_buf_get(m, s->buf)->name);
     if (s->from.i) sn_text_printf(t, " from %s", sn_buf_get(m, s->from)->name);
-    put_amount(t, m, "size", s->size);
+    put_amount(t, m, size_word(s->kind), s->size);
     put_amount(t, m, "offset", s->offset);
 }
 
 void sn_wrap_print(sn_text *t, const sn_module *m) {
     const sn_wrap *w = &m->wrap;
+    uint32_t depth = 0; /* repeats around the step */
     sn_text_printf(t, "wrapper @%s", w->name ? w->name : "main");
     put_amount(t, m, "workspace", w->workspace);
     put_amount(t, m, "prepared", w->prepared);
     sn_text_put(t, " {\n");
     if (w->n_prepare) sn_text_put(t, "  prepare {\n");
     for (uint32_t i = 0; i < w->steps.n; i++) {
-        sn_text_indent(t, i < w->n_prepare ? 2 : 1);
+        depth -= w->steps.at[i].kind == SN_STEP_END && depth;
+        sn_text_indent(t, (int)depth + (i < w->n_prepare ? 2 : 1));
+        depth += w->steps.at[i].kind == SN_STEP_REPEAT;
         print_step(t, m, &w->steps.at[i]);
         sn_text_put(t, "\n");
         if (i + 1 == w->n_prepare) sn_text_put(t, "  }\n");
@@ -127,8 +135,9 @@ static sn_status parse_from(sn_step *s, parser *p) {
 }
 
 static sn_status parse_size(sn_step *s, parser *p) {
-    if (!sn_lex_is_name(p->lx, "size")) return sn_lex_fail(p->lx, "expected size after %s", sn_step_names[s->kind]);
-    return parse_amount(&s->size, p, "size");
+    const char *word = size_word(s->kind);
+    if (!sn_lex_is_name(p->lx, word)) return sn_lex_fail(p->lx, "expected %s after %s", word, sn_step_names[s->kind]);
+    return parse_amount(&s->size, p, word);
 }
 
 static sn_status parse_operands(sn_step *s, parser *p) {
@@ -139,7 +148,15 @@ static sn_status parse_operands(sn_step *s, parser *p) {
         SN_TRY(parse_buf(&s->buf, p));
         SN_TRY(parse_size(s, p));
         return parse_amount(&s->offset, p, "offset");
-    case SN_STEP_REUSE: SN_TRY(parse_buf(&s->buf, p)); return parse_from(s, p);
+    case SN_STEP_REUSE:
+    case SN_STEP_CARRY: SN_TRY(parse_buf(&s->buf, p)); return parse_from(s, p);
+    case SN_STEP_REPEAT: return parse_size(s, p);
+    case SN_STEP_WINDOW:
+        SN_TRY(parse_buf(&s->buf, p));
+        SN_TRY(parse_from(s, p));
+        SN_TRY(parse_size(s, p));
+        return parse_amount(&s->offset, p, "offset");
+    case SN_STEP_END: return SN_OK;
     case SN_STEP_COPY:
         SN_TRY(parse_buf(&s->buf, p));
         SN_TRY(parse_from(s, p));
@@ -160,7 +177,8 @@ static sn_status parse_step(parser *p) {
     sn_step s = {0};
     while (s.kind < SN_N_STEP_KINDS && !sn_lex_is_name(p->lx, sn_step_names[s.kind])) s.kind++;
     if (s.kind == SN_N_STEP_KINDS)
-        return sn_lex_fail(p->lx, "expected check, alloc, reuse, free, call, copy, comment or '}'");
+        return sn_lex_fail(
+            p->lx, "expected check, alloc, reuse, free, call, copy, repeat, window, carry, end, comment or '}'");
     SN_TRY(sn_lex_next(p->lx));
     SN_TRY(parse_operands(&s, p));
     sn_wrap_add(p->m, s);

@@ -5,6 +5,11 @@
  * written yet. `free` ends a life; so does the call after the storage was handed on. After planning each alloc has an
  * offset in one workspace of wrap.workspace bytes. ir/wrap/verify.c lists the invariants.
  *
+ * `repeat` runs the steps up to its `end` several times. Inside, `window` gives a buffer of scope STEP another place in each
+ * step, and what is inside of a repeat is placed and freed in each: of what lives longer, nothing is placed or freed there. `carry`
+ * gives a state what the step has left for the next one: both change places, which costs nothing, and they have one place
+ * where the kernel that makes the new state may write it over the old one (`reuse`).
+ *
  * The first wrap.n_prepare steps are the prepare part: what depends on constants alone. It runs once, when a program is
  * loaded. Its temps lie in memory of the program, of wrap.prepared bytes; those that are alive at its end are there for
  * all runs, which only read them.
@@ -14,7 +19,8 @@
 
 #include "ir/index/ix.h"
 
-extern const char *const sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reuse" "free" "call" "copy" "comment" */
+extern const char *const
+    sn_step_names[SN_N_STEP_KINDS]; /* "check" "alloc" "reuse" "free" "call" "copy" "comment" "repeat" "window" ... */
 
 void sn_wrap_add(sn_module *m, sn_step step);
 
@@ -23,6 +29,8 @@ void sn_wrap_add(sn_module *m, sn_step step);
  * length: absent). */
 sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, const char *name);
 uint32_t *sn_kern_numbers(const sn_module *m, sn_arena *arena);
+/* How often steps from number `first` on call kernel k (none: any), those of repeats as often as they run. */
+int64_t sn_wrap_calls(const sn_module *m, uint32_t first, sn_kern k);
 
 struct sn_text;
 struct sn_lex;

@@ -182,6 +182,7 @@ uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at)
         uint32_t storer = sn_users_storer(users, b, at);
         if (storer == UINT32_MAX) continue;
         if (scope != SN_BUF_TEMP || (first != UINT32_MAX && storer != first)) return UINT32_MAX;
+        if (sn_kern_get(m, m->kernels.at[storer])->section != k->section) return UINT32_MAX;
         first = storer;
     }
     return first;

@@ -330,6 +330,7 @@ static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     const sn_kern_rec *ka = sn_kern_get(fu->m, fa->k), *kb = sn_kern_get(fu->m, fb->k);
     if (fa->ops + fb->ops > MAX_OPS) return "one kernel would have too many operations";
     if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
+    if (ka->section != kb->section) return "a repeat begins or ends between them";
     if (fa->constant != fb->constant) return "one of them runs once";
     return headers_differ(ka, kb) ? "their headers differ" : NULL;
 }

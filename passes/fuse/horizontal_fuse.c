@@ -29,6 +29,7 @@
 #include "passes/schedule/constants.h"
 
 typedef struct member {
+    uint32_t section;
     uint32_t at; /* position in m->kernels */
     uint32_t level, threads_x, threads_y, n_stmts;
     sn_kern k;
@@ -111,6 +112,7 @@ static void find_members(batcher *b) {
         sn_launch launch = sn_kern_launch(b->m, k);
         member e = {.at = i, .level = b->order.level[i], .k = k, .blocks = sn_ix_value(b->m, launch.grid)};
         e.constant = constant[i];
+        e.section = sn_kern_get(b->m, k)->section;
         e.tail = tail[i];
         e.threads_x = launch.block_x;
         e.threads_y = launch.block_y;
@@ -207,6 +209,7 @@ static int same_launch(const member *a, const member *b) {
     if (a->threads_x != b->threads_x) return compare(a->threads_x, b->threads_x);
     if (a->threads_y != b->threads_y) return compare(a->threads_y, b->threads_y);
     if (a->constant != b->constant) return compare(a->constant, b->constant);
+    if (a->section != b->section) return compare(a->section, b->section);
     return compare(a->precision, b->precision);
 }
 

@@ -145,6 +145,7 @@ static bool may_move(const sn_mixed *mx, sn_kern b, const sn_access_list *in_a, 
     const sn_module *m = mx->m;
     uint32_t at_a = position(m, mx->a), at_b = position(m, b);
     uint32_t lo = at_a < at_b ? at_a : at_b, hi = at_a < at_b ? at_b : at_a;
+    if (sn_kern_get(m, mx->a)->section != sn_kern_get(m, b)->section) return false;
     for (uint32_t j = 0; j < in_b->n; j++) {
         const sn_access *y = &in_b->at[j];
         if (at_b < at_a && !y->store && touches(in_a, y->buf, true)) return false;

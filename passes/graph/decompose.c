@@ -17,6 +17,8 @@
  * decompose_conv.c, the norms in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in
  * decompose_scatter.c.
  */
+#include "ir/graph/build.h"
+#include "ir/graph/repeat.h"
 #include "passes/graph/decompose.h"
 
 /* ---- building blocks (also of decompose_norm.c) ---- */
@@ -224,6 +226,20 @@ static sn_nd dec_cross_entropy(sn_module *m, sn_nd x) {
     return sn_dec_squeeze(m, sn_dec_mean(m, loss, 3), 3);
 }
 
+/* ---- repeats ---- */
+
+/* The steps of a repeat read rows that lie behind each other. */
+static sn_nd dec_repeat_slice(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    const sn_node_rec *of = sn_node_get(m, n->in[0]);
+    int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0);
+    bool strided = of->op == SN_OP_INPUT && !m->graph.inputs.at[of->input].contiguous;
+    if (!axis && !strided) return x;
+    sn_nd rows = sn_graph_copied(m, sn_graph_move_axis(m, n->in[0], (uint32_t)axis, 0));
+    return sn_graph_repeat_slice(m, (uint32_t)sn_node_int(m, x, SN_ATTR_REPEAT, 0), rows, 0,
+                                 sn_node_int(m, x, SN_ATTR_REVERSE, 0));
+}
+
 /* ---- the table ---- */
 
 typedef sn_nd (*decompose_fn)(sn_module *m, sn_nd x);
@@ -237,6 +253,7 @@ static const decompose_fn table[SN_N_OPS] = {
     [SN_OP_GELU] = dec_gelu,
     [SN_OP_GELU_TANH] = dec_gelu_tanh,
     [SN_OP_SILU] = dec_silu,
+    [SN_OP_REPEAT_SLICE] = dec_repeat_slice,
     [SN_OP_SOFTMAX] = dec_softmax,
     [SN_OP_LOG_SOFTMAX] = dec_log_softmax,
     [SN_OP_LOGSUMEXP] = dec_logsumexp,

@@ -71,7 +71,8 @@ sn_nd sn_fold_empty(sn_pass_ctx *cx, sn_nd x) {
     case SN_OPS_TEST:
     case SN_OPS_ELEMENT:
     case SN_OPS_SCAN:
-    case SN_OPS_VIEW: return x;
+    case SN_OPS_VIEW:
+    case SN_OPS_REPEAT: return x;
     }
     return x;
 }

@@ -297,8 +297,9 @@ static const sn_node_rule rule_of_op[SN_N_OPS] = {
 };
 
 static const sn_node_rule rule_of_class[] = {
-    [SN_OPS_UNARY] = simplify_unary,      [SN_OPS_BINARY] = simplify_binary, [SN_OPS_TEST] = simplify_test,
-    [SN_OPS_REDUCE] = simplify_reduction, [SN_OPS_COMPOSITE] = NULL,
+    [SN_OPS_UNARY] = simplify_unary, [SN_OPS_BINARY] = simplify_binary,
+    [SN_OPS_TEST] = simplify_test,   [SN_OPS_REDUCE] = simplify_reduction,
+    [SN_OPS_REPEAT] = NULL,
 };
 
 /* Until no rule fires. Each one leaves fewer nodes, or a cheaper operation that no rule turns back. */

@@ -74,6 +74,7 @@ static sn_kern take_out(peel *p) {
     sn_kern rows = sn_kern_new(m, sn_strf(&m->arena, "%s_rows", kr->name));
     sn_kern_get(m, rows)->note = sn_kern_get(m, p->k)->note;
     sn_kern_get(m, rows)->from = sn_kern_get(m, p->k)->from;
+    sn_kern_get(m, rows)->section = kr->section;
     sn_axis i = sn_axis_new(m, "i", extent);
     sn_ix at = sn_ix_axis(m, i);
     sn_stmt loop = sn_put_loop(m, sn_at_end(rows, (sn_stmt){0}), i, SN_AXIS_SEQ), yield = sn_stmt_get(m, p->nest)->last;

@@ -389,6 +389,7 @@ static void make_part(cut *c) {
     c->part = sn_kern_new(m, sn_strf(&m->arena, "%s_part", sn_kern_get(m, c->k)->name));
     sn_kern_get(m, c->part)->note = sn_kern_get(m, c->k)->note;
     sn_kern_get(m, c->part)->from = sn_kern_get(m, c->k)->from;
+    sn_kern_get(m, c->part)->section = sn_kern_get(m, c->k)->section;
     sn_axis s = sn_axis_new(m, "s", sn_ix_const(m, c->parts));
     sn_chain outer;
     sn_stmt body = copy_loops(c, &outer, s);

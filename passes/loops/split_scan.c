@@ -471,6 +471,7 @@ static sn_kern make_sums(scan_cut *c, sn_stmt top) {
     sn_kern part = sn_kern_new(m, sn_strf(&m->arena, "%s_part", sn_kern_get(m, c->k)->name));
     sn_kern_get(m, part)->note = sn_kern_get(m, c->k)->note;
     sn_kern_get(m, part)->from = sn_kern_get(m, c->k)->from;
+    sn_kern_get(m, part)->section = sn_kern_get(m, c->k)->section;
     sn_stmt_clone(m, sn_at_end(part, (sn_stmt){0}), top);
     sn_chain outer;
     sn_chain_outer(&outer, m, part);
@@ -490,6 +491,7 @@ static sn_kern make_before(scan_cut *c) {
     sn_kern k = sn_kern_new(m, sn_strf(&m->arena, "%s_before", sn_kern_get(m, c->k)->name));
     sn_kern_get(m, k)->note = sn_kern_get(m, c->k)->note;
     sn_kern_get(m, k)->from = sn_kern_get(m, c->k)->from;
+    sn_kern_get(m, k)->section = sn_kern_get(m, c->k)->section;
     sn_stmt into = {0};
     sn_ix row = sn_ix_const(m, 0);
     if (c->rows > 1) {

@@ -22,7 +22,9 @@ static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
 sn_buf sn_lower_buffer(sn_lower *lw, const char *wanted, const sn_type *type, sn_buf_scope scope) {
     sn_buf b = sn_buf_new(lw->m, unique_buffer_name(lw, wanted), type->dtype, scope, type->shape, type->rank);
     uint32_t bytes = sn_dtype_bytes(type->dtype), io = lw->cx->target->io_align;
-    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST ? 256 : io > bytes ? io : bytes;
+    sn_buf_get(lw->m, b)->align = scope == SN_BUF_TEMP || scope == SN_BUF_CONST || scope == SN_BUF_STEP ? 256
+                                  : io > bytes                                                          ? io
+                                                                                                        : bytes;
     return b;
 }
 
@@ -122,6 +124,7 @@ void sn_lower_note(sn_lower *lw, sn_nd x, uint32_t first) {
 
 void sn_lower_begin(sn_lower *lw) {
     lw->kern = sn_kern_new(lw->m, sn_strf(&lw->m->arena, "k%u", lw->m->kernels.n));
+    sn_kern_get(lw->m, lw->kern)->section = lw->section;
     lw->at = sn_at_end(lw->kern, (sn_stmt){0});
     lw->first = lw->m->stmts.count;
     lw->mask = (sn_val){0};

@@ -35,6 +35,8 @@ typedef struct sn_lower_node {
     const sn_attention *attention; /* of the second product of one; NULL: it is none */
     const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
     SN_VEC(sn_lower_leaf) leaves;  /* through views; none: all are read with the index of the node itself */
+    bool crosses;                  /* computed outside of a repeat that reads it */
+    sn_buf *rows;                  /* of a repeat, by result: the window of its stack; none: it has no stack */
     sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
@@ -53,10 +55,14 @@ typedef struct sn_lower_output {
 typedef struct sn_lower {
     sn_pass_ctx *cx;
     sn_module *m;
-    sn_lower_node *nodes;     /* by node id */
-    sn_lower_output *outputs; /* by output; claimed: the node that computes it stores it */
-    sn_names names;           /* of buffers */
-    uint32_t temps;           /* made so far */
+    sn_lower_node *nodes;       /* by node id */
+    sn_lower_output *outputs;   /* by output; claimed: the node that computes it stores it */
+    sn_names names;             /* of buffers */
+    uint32_t temps;             /* made so far */
+    uint32_t constants;         /* likewise */
+    const uint32_t *scope;      /* sn_repeat_scopes */
+    sn_repeat_rec *repeats;     /* by node id of a repeat: its windows and carries */
+    uint32_t section, sections; /* of the kernels that are made, and the last one so far */
     /* The kernel under construction. */
     sn_kern kern;
     sn_cursor at;              /* where element statements go */
@@ -156,6 +162,25 @@ sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index);
 bool sn_lower_combines(const sn_node_rec *n);
 /* The kernel that combines parts of the updates of x: `number` of them, [number, elements of x]; with which combiner. */
 sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd x);
+
+/* ---- repeat.c ---- */
+
+/* Is x a state, a slice, a repeat, or a result of one? */
+bool sn_lower_is_repeated(const sn_lower *lw, sn_nd x);
+/* The buffers of states, before outputs are claimed; of slices, stacks, and of what goes straight to one of all these, after that. */
+void sn_lower_make_states(sn_lower *lw);
+void sn_lower_make_windows(sn_lower *lw);
+/* What is computed outside of a repeat and read inside. */
+void sn_lower_note_crossing(sn_lower *lw);
+/* The kernels of a repeat, what its body needs being there. */
+sn_status sn_lower_repeat(sn_lower *lw, sn_nd x);
+
+/* ---- to_loops.c ---- */
+
+/* A kernel that stores every element of x to b. */
+void sn_lower_store(sn_lower *lw, sn_nd x, sn_buf b);
+/* The kernels of the nodes of that scope that stand before node `end`. */
+sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end);
 
 /* ---- contract.c, attention.c ---- */
 

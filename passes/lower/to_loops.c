@@ -22,6 +22,7 @@
  *   - what is made of constants alone, and read by what is not, is realized unless computing it reads fewer bytes than it has: its
  *     kernel runs once, when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
+ * A repeat is several sections of kernels (repeat.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
  * combines into few rows is two, too (scatter.c, scatter_block.c).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -30,6 +31,7 @@
  * size, memoised per kernel. What a kernel computes for an element is in element.c, matrix products are in contract.c,
  * sorts in sort.c. Relies on `decompose` having run: a composite is an error of the pipeline.
  */
+#include "ir/graph/repeat.h"
 #include "passes/base/constants.h"
 #include "passes/lower/lower.h"
 
@@ -85,10 +87,14 @@ static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
     return n->op == SN_OP_PROJECT && is_sort(sn_node_get(lw->m, n->in[0]));
 }
 
+static bool is_repeated_part(const sn_lower *lw, const sn_node_rec *n) {
+    return n->op == SN_OP_REPEAT || (n->op == SN_OP_PROJECT && sn_node_get(lw->m, n->in[0])->op == SN_OP_REPEAT);
+}
+
 static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
     sn_opclass cls = sn_ops[n->op].cls;
-    return cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT || is_sort(n) ||
-           is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
+    return is_repeated_part(lw, n) || cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT ||
+           is_sort(n) || is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
 }
 
 /* Random numbers cost as much as the operations from which on what has several users is computed once. */
@@ -308,7 +314,7 @@ static void find_joined(sn_lower *lw) {
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (n->op == SN_OP_INPUT || has_data(n)) {
+    if (n->op == SN_OP_INPUT || has_data(n) || sn_lower_is_repeated(lw, x)) {
         info->realized = true;
         info->reads = 1;
         return;
@@ -348,7 +354,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
         info->realized = true;
-    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined)
+    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined ||
+        info->crosses)
         info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
 }
@@ -358,7 +365,7 @@ static void find_constants(sn_lower *lw) {
     const sn_graph_ir *g = &lw->m->graph;
     for (uint32_t i = 1; i < g->nodes.count; i++) {
         const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
-        lw->nodes[i].constant = n->op != SN_OP_INPUT;
+        lw->nodes[i].constant = n->op != SN_OP_INPUT && sn_ops[n->op].cls != SN_OPS_REPEAT;
         for (uint32_t k = 0; k < n->n_in; k++) lw->nodes[i].constant &= lw->nodes[n->in[k].i].constant;
     }
     for (uint32_t i = g->nodes.count; i-- > 1;) {
@@ -516,6 +523,8 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
 
+void sn_lower_store(sn_lower *lw, sn_nd x, sn_buf b) { make_kernel(lw, x, b); }
+
 /* A copy of the operand, then a kernel over the updates, whose stores go where the index says. */
 static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -605,7 +614,7 @@ static void claim_outputs(sn_lower *lw) {
 
 static sn_status check_lowerable(const sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (is_sort(n) || is_sorted_part(lw, n) || sn_lower_combines(n)) return SN_OK;
+    if (is_sort(n) || is_sorted_part(lw, n) || sn_lower_combines(n) || sn_lower_is_repeated(lw, x)) return SN_OK;
     bool primitive = sn_ops[n->op].cls != SN_OPS_COMPOSITE && n->n_results == 1 && n->op != SN_OP_PROJECT &&
                      (sn_ops[n->op].lop >= 0 || (sn_ops[n->op].cls != SN_OPS_REDUCE && n->op != SN_OP_CLAMP));
     if (primitive) return SN_OK;
@@ -624,37 +633,34 @@ static sn_status lower_sort(sn_lower *lw, sn_nd x) {
     return sn_lower_sort(lw, x, out);
 }
 
-static sn_status lower_nodes(sn_lower *lw) {
-    sn_graph_ir *g = &lw->m->graph;
-    uint32_t constants = 0;
-    for (uint32_t i = 1; i < g->nodes.count; i++) {
-        sn_nd x = {i};
-        sn_lower_node *info = &lw->nodes[i];
-        if (!info->live) continue;
-        SN_TRY(check_lowerable(lw, x));
-        const sn_node_rec *n = sn_node_get(lw->m, x);
-        if (is_sort(n)) SN_TRY(lower_sort(lw, x));
-        if (n->op == SN_OP_INPUT || is_sort(n) || n->op == SN_OP_PROJECT) continue;
-        if (has_data(n)) {
-            if (!info->buf.i) {
-                make_const_buffer(lw, x, constants++);
-                continue;
-            }
-            /* An output that is a literal: stored by a copy from a buffer of its own. */
-            sn_buf out = info->buf;
-            make_const_buffer(lw, x, constants++);
-            make_kernel(lw, x, out);
-            continue;
-        }
-        if (!info->realized) continue;
-        sn_buf b = info->buf;
-        if (!b.i) b = sn_lower_temp_of(lw, x);
-        info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
-        if (n->op == SN_OP_SCATTER) make_scatter(lw, x, b);
-        else if (sn_lower_combines(n)) make_combining_scatter(lw, x, b);
-        else make_kernel(lw, x, b);
-        info->buf = b;
+static sn_status lower_node(sn_lower *lw, sn_nd x) {
+    sn_lower_node *info = &lw->nodes[x.i];
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    SN_TRY(check_lowerable(lw, x));
+    if (n->op == SN_OP_REPEAT) return sn_lower_repeat(lw, x);
+    if (is_sort(n)) return lower_sort(lw, x);
+    if (n->op == SN_OP_INPUT || n->op == SN_OP_PROJECT || sn_lower_is_repeated(lw, x)) return SN_OK;
+    if (has_data(n)) {
+        /* An output that is a literal: stored by a copy from a buffer of its own. */
+        sn_buf out = info->buf;
+        make_const_buffer(lw, x, lw->constants++);
+        if (out.i) make_kernel(lw, x, out);
+        return SN_OK;
     }
+    if (!info->realized) return SN_OK;
+    sn_buf b = info->buf;
+    if (!b.i) b = sn_lower_temp_of(lw, x);
+    info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
+    if (n->op == SN_OP_SCATTER) make_scatter(lw, x, b);
+    else if (sn_lower_combines(n)) make_combining_scatter(lw, x, b);
+    else make_kernel(lw, x, b);
+    info->buf = b;
+    return SN_OK;
+}
+
+sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end) {
+    for (sn_nd x = {1}; x.i < end; x.i++)
+        if (lw->nodes[x.i].live && lw->scope[x.i] == scope) SN_TRY(lower_node(lw, x));
     return SN_OK;
 }
 
@@ -669,19 +675,25 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     sn_graph_ir *g = &m->graph;
     if (g->outputs.n == 0 || m->kernels.n) return SN_OK;
     sn_lower lw = {.cx = cx, .m = m, .nodes = SN_NEWN(cx->scratch, sn_lower_node, g->nodes.count)};
+    sn_repeat_scopes scopes;
     lw.outputs = SN_NEWN(cx->scratch, sn_lower_output, g->outputs.n);
     sn_names_init(&lw.names, cx->scratch);
+    SN_TRY(sn_repeat_scopes_find(&scopes, m, cx->scratch));
+    lw.scope = scopes.of;
     sn_text_init(&lw.note, m->env);
     count_users(&lw);
     find_constants(&lw);
     find_joined(&lw);
     make_input_buffers(&lw);
     SN_TRY(sn_lower_check_sizes(&lw));
+    sn_lower_make_states(&lw);
     claim_outputs(&lw);
+    sn_lower_make_windows(&lw);
+    sn_lower_note_crossing(&lw);
     sn_lower_find_attentions(&lw);
     for (uint32_t i = 1; i < g->nodes.count; i++)
         if (lw.nodes[i].live) decide_node(&lw, (sn_nd){i});
-    sn_status st = lower_nodes(&lw);
+    sn_status st = sn_lower_scope(&lw, 0, g->nodes.count);
     if (st == SN_OK) copy_other_outputs(&lw);
     sn_text_free(&lw.note);
     *changed = true;

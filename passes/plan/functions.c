@@ -37,6 +37,7 @@ typedef struct outliner {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_buf *storage; /* by buffer id: where the chain of its storage begins */
+    bool *output;    /* by buffer id: an output, or a window of one */
     sn_text text;
     known *slots;
     uint32_t slot_cap; /* a power of two */
@@ -47,9 +48,15 @@ typedef struct outliner {
 static void find_storage(outliner *o) {
     const sn_wrap *w = &o->m->wrap;
     o->storage = SN_NEWN(o->cx->scratch, sn_buf, o->m->bufs.count);
+    o->output = SN_NEWN(o->cx->scratch, bool, o->m->bufs.count);
     for (uint32_t i = 1; i < o->m->bufs.count; i++) o->storage[i].i = i;
-    for (uint32_t i = 0; i < w->steps.n; i++)
-        if (w->steps.at[i].kind == SN_STEP_REUSE) o->storage[w->steps.at[i].buf.i] = o->storage[w->steps.at[i].from.i];
+    for (uint32_t i = 1; i < o->m->bufs.count; i++)
+        o->output[i] = sn_buf_get(o->m, o->storage[i])->scope == SN_BUF_OUTPUT;
+    for (uint32_t i = 0; i < w->steps.n; i++) {
+        const sn_step *s = &w->steps.at[i];
+        if (s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) o->storage[s->buf.i] = o->storage[s->from.i];
+        if (s->kind == SN_STEP_WINDOW) o->output[s->buf.i] = o->output[s->from.i];
+    }
 }
 
 /* Of a storage: how many arguments of a call have it, and how many stores. 0 between calls. */
@@ -172,7 +179,7 @@ static void add_formals(outliner *o, sn_arg_list *args, const sn_kern_list *set,
             sn_buf_rec *f = sn_buf_get(m, sn_kern_get(m, set->at[k])->params.at[i]);
             const uses *u = &of[o->storage[args->at[i].buf.i].i];
             f->noalias = u->arguments == 1;
-            f->invariant = !u->stores && sn_buf_get(m, args->at[i].buf)->scope != SN_BUF_OUTPUT;
+            f->invariant = !u->stores && !o->output[args->at[i].buf.i];
             fit_formal(m, f, &windows[i]);
         }
     for (uint32_t i = 0; i < args->n; i++) {

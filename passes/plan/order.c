@@ -293,6 +293,8 @@ sn_status sn_pass_order_kernels(sn_pass_ctx *cx, bool *changed) {
     trial is, in_turn, greedy;
     *changed = false;
     if (cx->m->kernels.n < 3 || cx->m->wrap.steps.n) return SN_OK;
+    if (cx->m->repeats.n)
+        return SN_OK; /* kernels of a section stay together, and what a step leaves is alive all along */
     if (sn_kerns_of_sets(cx->m, cx->scratch)) return SN_OK; /* alternatives store what their first one stores */
     if (!look(&o)) return SN_OK;
     as_it_is(&o, &is);

@@ -21,6 +21,19 @@
  *
  *     kernel @p(c, w) ; kernel @k(x, w, y)    ->    prepare { alloc w ; call @p(c, w) }   check x   call @k(x, w, y)
  *
+ * Repeats (ir/loop/repeats.h) become steps around their calls. What was there before one and is read inside lives to its end,
+ * and so do stacks and states from its beginning on; what a step makes for itself is free after it:
+ *
+ *     repeat steps 9 sections 1 1 { window x_t from x .. carry h from h_next }
+ *     kernel @a(x_t, h, t) section 1 ; kernel @b(t, h_next) section 1
+ *   becomes
+ *     repeat steps 9 ; window x_t from x ..
+ *       alloc t ; call @a(x_t, h, t) ; reuse h_next from h ; call @b(t, h_next) ; free t ; carry h from h_next
+ *     end
+ *
+ * The next state is written over this one where the kernel that makes it, or the plan for such kernels (inplace.c), allows that,
+ * and nobody reads this one any more. Otherwise it has a place of its own, and both change places after each step.
+ *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it
  * before. Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last
  * kernels become functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies
@@ -32,6 +45,7 @@
 #include <string.h>
 
 #include "ir/loop/access.h"
+#include "ir/loop/repeats.h"
 
 enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
 
@@ -42,7 +56,18 @@ typedef struct life {
     bool in_place;        /* it takes the storage while the kernel still reads it */
     sn_buf home;          /* the output in whose storage it lives */
     uint32_t block;       /* heads of chains in the workspace: number of the block */
+    uint32_t born,
+        held;         /* 1 + number of the repeat before which it gets its place, at whose end it is freed; 0: none */
+    sn_buf window_of; /* a window has no place of its own */
+    sn_buf partner;   /* of a state: what follows it, when that has another place */
+    bool follows;     /* it follows a state, and is freed with it if at all */
+    uint32_t named;   /* 1 + number of a repeat that names it: a state, what follows it, what a window is from */
 } life;
+
+/* Positions of the kernels of a repeat. */
+typedef struct span {
+    uint32_t first, end;
+} span;
 
 typedef struct io_buf {
     uint32_t io;
@@ -62,6 +87,7 @@ typedef struct planner {
     sn_buf *died, *next_died;   /* by kernel position: temps whose last kernel it is, highest id first; by buffer id */
     buf_heap *dead;             /* by size in bytes (an ix): temps of kernels before the one at hand */
     sn_buf *dying, *next_dying; /* by segment of the kernel at hand: temps that end there; by buffer id */
+    span *repeats;              /* by number of a repeat */
     uint32_t n_prepare;         /* the first kernels, which compute from constants alone */
     uint32_t *segment;          /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
     io_buf *ios[2];             /* inputs and outputs in the order of their numbers */
@@ -77,6 +103,11 @@ enum { PREPARED, WORKSPACE };
 
 static life *life_of(const planner *p, sn_buf b) { return &p->lives[b.i]; }
 static bool is_temp(const planner *p, sn_buf b) { return sn_buf_get(p->m, b)->scope == SN_BUF_TEMP; }
+static bool is_step(const planner *p, sn_buf b) { return sn_buf_get(p->m, b)->scope == SN_BUF_STEP; }
+/* Steps of the wrapper give it its place. */
+static bool is_placed(const planner *p, sn_buf b) {
+    return is_temp(p, b) || (is_step(p, b) && !life_of(p, b)->window_of.i);
+}
 
 static sn_ix bytes_of(const planner *p, sn_buf b) {
     const sn_buf_rec *rec = sn_buf_get(p->m, b);
@@ -140,15 +171,113 @@ static void order_kernels(planner *p) {
     p->m->kernels = all;
 }
 
+static void touch(planner *p, sn_buf b, uint32_t k) {
+    life *l = life_of(p, b);
+    if (l->first == NEVER || k < l->first) l->first = k;
+    if (l->last >= k) return;
+    l->last = k;
+    l->held = 0;
+}
+
+/* Who touches a window touches what it is from. */
 static void find_lives(planner *p) {
     for (uint32_t b = 1; b < p->m->bufs.count; b++) p->lives[b].first = NEVER;
+    for (uint32_t r = 0; r < p->m->repeats.n; r++) {
+        const sn_repeat_rec *rec = &p->m->repeats.at[r];
+        for (uint32_t w = 0; w < rec->windows.n; w++)
+            life_of(p, rec->windows.at[w].buf)->window_of = rec->windows.at[w].of;
+    }
     for (uint32_t k = 0; k < p->m->kernels.n; k++) {
         const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
-        for (uint32_t i = 0; i < params->n; i++) {
-            life *l = life_of(p, params->at[i]);
-            if (l->first == NEVER) l->first = k;
-            l->last = k;
+        for (uint32_t i = 0; i < params->n; i++)
+            for (sn_buf b = params->at[i]; b.i; b = life_of(p, b)->window_of) touch(p, b, k);
+    }
+}
+
+/* ---- repeats ---- */
+
+static bool is_inside(const span *s, uint32_t k) { return k >= s->first && k < s->end; }
+
+static bool has_windows(const planner *p, sn_buf b) {
+    for (uint32_t i = 1; i < p->m->bufs.count; i++)
+        if (sn_buf_eq(p->lives[i].window_of, b)) return true;
+    return false;
+}
+
+static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to);
+
+/* The one kernel of the repeat that stores what follows a state, which may be written over the state; NEVER: there is none. */
+static uint32_t overwrites_state(const planner *p, uint32_t r, const sn_carry *c) {
+    const span *s = &p->repeats[r];
+    uint32_t at = NEVER, last = 0;
+    if (has_windows(p, c->state) || has_windows(p, c->next)) return NEVER;
+    for (uint32_t k = s->first; k < s->end; k++) {
+        sn_kern kern = p->m->kernels.at[k];
+        if (sn_kern_loads(p->m, kern, c->state)) last = k;
+        if (sn_kern_stores(p->m, kern, c->state)) return NEVER;
+        if (!sn_kern_stores(p->m, kern, c->next)) continue;
+        if (at != NEVER) return NEVER;
+        at = k;
+    }
+    for (uint32_t i = r + 1; i < p->m->repeats.n && at != NEVER; i++)
+        if (is_inside(s, p->repeats[i].first) && is_inside(&p->repeats[i], at)) return NEVER;
+    if (at == NEVER || last > at) return NEVER;
+    sn_kern kern = p->m->kernels.at[at];
+    return last < at || in_place(p, kern, c->state, c->next) ? at : NEVER;
+}
+
+static void place_carry(planner *p, uint32_t r, const sn_carry *c) {
+    const span *s = &p->repeats[r];
+    life *state = life_of(p, c->state), *next = life_of(p, c->next);
+    uint32_t at = overwrites_state(p, r, c);
+    touch(p, c->state, s->end - 1);
+    touch(p, c->next, s->end - 1);
+    if (state->first >= s->first) touch(p, c->state, s->first);
+    next->follows = true;
+    if (at == NEVER) {
+        touch(p, c->next, s->first);
+        state->partner = c->next;
+    } else {
+        next->first = at;
+        next->from = c->state;
+        next->in_place = true;
+        state->to = c->next;
+    }
+    if (next->last < state->last) next->last = state->last;
+}
+
+/* What lives across the beginning or the end of a repeat lives from there on, or to there. */
+static void hold(planner *p, uint32_t r) {
+    const span *s = &p->repeats[r];
+    for (uint32_t i = 1; i < p->m->bufs.count; i++) {
+        life *l = &p->lives[i];
+        bool starts = l->first != NEVER && is_inside(s, l->first), ends = is_inside(s, l->last);
+        if (l->first == NEVER || l->window_of.i || (l->follows && l->from.i)) continue;
+        if (starts && l->named == r + 1 && !l->born) {
+            l->first = s->first;
+            l->born = r + 1;
         }
+        if (ends && (l->first < s->first || l->born == r + 1)) {
+            l->last = s->end - 1;
+            l->held = r + 1;
+        }
+    }
+}
+
+/* Inner ones stand behind those around them, and come first. */
+static void find_repeats(planner *p) {
+    const sn_module *m = p->m;
+    p->repeats = SN_NEWN(p->cx->scratch, span, m->repeats.n + 1);
+    for (uint32_t r = 0; r < m->repeats.n; r++)
+        sn_repeat_span(&p->repeats[r].first, &p->repeats[r].end, m, &m->repeats.at[r]);
+    for (uint32_t r = m->repeats.n; r-- > 0;) {
+        const sn_repeat_rec *rec = &m->repeats.at[r];
+        for (uint32_t w = 0; w < rec->windows.n; w++) life_of(p, rec->windows.at[w].of)->named = r + 1;
+        for (uint32_t c = 0; c < rec->carries.n; c++) {
+            life_of(p, rec->carries.at[c].state)->named = life_of(p, rec->carries.at[c].next)->named = r + 1;
+            place_carry(p, r, &rec->carries.at[c]);
+        }
+        hold(p, r);
     }
 }
 
@@ -220,7 +349,8 @@ static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to) {
 /* A temp that dies in the kernel at hand and may be overwritten by b. Other segments are other blocks. */
 static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
     sn_buf from = p->dying[p->segment[b.i]];
-    while (from.i && !(may_give(p, from) && in_place(p, k, from, b))) from = p->next_dying[from.i];
+    while (from.i && !(may_give(p, from) && !life_of(p, from)->held && in_place(p, k, from, b)))
+        from = p->next_dying[from.i];
     return from;
 }
 
@@ -321,7 +451,7 @@ static void find_homes(planner *p) {
             for (head = l->from; head.i; head = life_of(p, head)->from) life_of(p, head)->home = b;
             continue;
         }
-        if (!is_temp(p, b)) continue;
+        if (!is_placed(p, b)) continue;
         while (life_of(p, head)->from.i) head = life_of(p, head)->from;
         int memory = memory_at(p, life_of(p, head)->first);
         life_of(p, head)->block = p->n_blocks[memory];
@@ -359,17 +489,71 @@ static bool handed_over(const planner *p, sn_buf b) {
     return to.i && is_temp(p, to) && life_of(p, to)->in_place;
 }
 
+/* What follows a state in a place of its own is freed with it. */
+static void add_free(planner *p, sn_buf b) {
+    sn_buf partner = life_of(p, b)->partner;
+    sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_FREE, .buf = b});
+    if (partner.i) sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_FREE, .buf = partner});
+}
+
+/* Of the kernel at k, but for what a repeat frees. */
+static void add_call(planner *p, uint32_t k) {
+    const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
+    for (uint32_t i = 0; i < params->n; i++) {
+        const life *l = life_of(p, params->at[i]);
+        if (is_placed(p, params->at[i]) && l->first == k && !l->born) add_place(p, params->at[i]);
+    }
+    sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CALL, .kern = p->m->kernels.at[k]});
+    for (uint32_t i = 0; i < params->n; i++) {
+        sn_buf b = params->at[i];
+        const life *l = life_of(p, b);
+        bool ends = is_placed(p, b) && l->last == k && !stays(p, b) && !l->held && !l->follows;
+        if (ends && !handed_over(p, b)) add_free(p, b);
+    }
+}
+
+static void begin_repeats(planner *p, uint32_t k) {
+    sn_module *m = p->m;
+    for (uint32_t r = 0; r < m->repeats.n; r++) {
+        const sn_repeat_rec *rec = &m->repeats.at[r];
+        if (p->repeats[r].first != k) continue;
+        for (uint32_t b = 1; b < m->bufs.count; b++)
+            if (p->lives[b].born == r + 1 && is_placed(p, (sn_buf){b})) add_place(p, (sn_buf){b});
+        sn_wrap_add(m, (sn_step){.kind = SN_STEP_REPEAT, .size = rec->trip});
+        for (uint32_t w = 0; w < rec->windows.n; w++) {
+            const sn_repeat_window *win = &rec->windows.at[w];
+            uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, win->buf)->dtype);
+            if (life_of(p, win->buf)->first == NEVER) continue;
+            sn_wrap_add(m, (sn_step){.kind = SN_STEP_WINDOW,
+                                     .buf = win->buf,
+                                     .from = win->of,
+                                     .size = sn_ix_scale(m, win->by, bytes),
+                                     .offset = sn_ix_scale(m, win->first, bytes)});
+        }
+    }
+}
+
+static void end_repeats(planner *p, uint32_t k) {
+    sn_module *m = p->m;
+    for (uint32_t r = m->repeats.n; r-- > 0;) {
+        const sn_repeat_rec *rec = &m->repeats.at[r];
+        if (p->repeats[r].end != k) continue;
+        for (uint32_t c = 0; c < rec->carries.n; c++)
+            sn_wrap_add(
+                m, (sn_step){.kind = SN_STEP_CARRY, .buf = rec->carries.at[c].state, .from = rec->carries.at[c].next});
+        sn_wrap_add(m, (sn_step){.kind = SN_STEP_END});
+        for (uint32_t b = 1; b < m->bufs.count; b++) {
+            const life *l = &p->lives[b];
+            if (l->held == r + 1 && is_placed(p, (sn_buf){b}) && !l->follows) add_free(p, (sn_buf){b});
+        }
+    }
+}
+
 static void add_calls(planner *p, uint32_t first, uint32_t end) {
     for (uint32_t k = first; k < end; k++) {
-        const sn_buf_list *params = &sn_kern_get(p->m, p->m->kernels.at[k])->params;
-        for (uint32_t i = 0; i < params->n; i++)
-            if (is_temp(p, params->at[i]) && life_of(p, params->at[i])->first == k) add_place(p, params->at[i]);
-        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CALL, .kern = p->m->kernels.at[k]});
-        for (uint32_t i = 0; i < params->n; i++) {
-            sn_buf b = params->at[i];
-            bool ends = is_temp(p, b) && life_of(p, b)->last == k && !stays(p, b);
-            if (ends && !handed_over(p, b)) sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_FREE, .buf = b});
-        }
+        begin_repeats(p, k);
+        add_call(p, k);
+        end_repeats(p, k + 1);
     }
 }
 
@@ -402,6 +586,9 @@ static void build_wrapper(planner *p) {
     add_checks(p);
     add_calls(p, p->n_prepare, m->kernels.n);
     add_write_backs(p);
+    m->repeats.n = 0; /* they are steps now */
+    for (uint32_t k = 0; k < m->kernels.n; k++) sn_kern_get(m, m->kernels.at[k])->section = 0;
+    for (uint32_t k = 0; k < p->alternatives.n; k++) sn_kern_get(m, p->alternatives.at[k])->section = 0;
 }
 
 /* ---- the pass ---- */
@@ -436,6 +623,7 @@ static int64_t find_places(planner *p, int64_t *least) {
     p->lives = SN_NEWN(scratch, life, m->bufs.count);
     p->segment = SN_NEWN(scratch, uint32_t, m->bufs.count);
     find_lives(p);
+    find_repeats(p);
     list_temps(p);
     find_chains(p);
     find_homes(p);

@@ -5,8 +5,9 @@
  * A step takes its products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they
  * share), or what threads do to them, or its part of the way from memory, whichever is longest. Nothing is faster
  * than memory brings and takes all bytes. Where several blocks share the sums of a tile, the last one adds up what
- * others leave (contract_split.c). Where much is computed from a result (gelu), two blocks of a multiprocessor are
- * worth smaller tiles: products of one are under way while threads of the other compute. Constants are in
+ * others leave (contract_split.c). Where much is computed from a result (gelu) of few steps, two blocks of a
+ * multiprocessor are worth smaller tiles: products of one are under way while threads of the other compute. (Sums of
+ * many steps gain nothing: the bytes of smaller tiles cost as much.) Constants are in
  * constants.def; those of H200 were fitted to times of some 500 headers of 45 shapes.
  */
 #include "passes/schedule/contract.h"
@@ -287,13 +288,15 @@ static bool brings_pixels(const sn_contract *ct) {
     return any;
 }
 
-/* Blocks of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have
- * more to do with few rows. Several blocks share sums where tiles alone leave some without any, and each has enough
- * steps. */
+/* Two blocks of a multiprocessor are for results that take long, of sums whose operands have all room at once. Blocks
+ * of a cluster have tiles below each other. Threads that take operands apart do it for themselves, and have more to do
+ * with few rows. Several blocks share sums where tiles alone leave some without any, and each has enough steps. */
 static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched *sc, const sn_sched *pinned) {
     uint32_t least = sn_mmas[ct->mma].m;
     bool beside = sc->min_blocks > 1 && !pinned->min_blocks;
-    if (beside && (ct->n_terms || sn_contract_behind(ct) <= 0 || tiles_of(ct, sc) <= t->units)) return false;
+    bool all_at_once = sn_waves((double)ct->c.k, sc->tile_k) <= sc->stages;
+    if (beside && (ct->n_terms || sn_contract_behind(ct) <= 0 || !all_at_once || tiles_of(ct, sc) <= t->units))
+        return false;
     if (sc->split > 1 && !pinned->split) {
         double steps = sn_waves((double)ct->c.k, sc->tile_k);
         if (sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||

@@ -7,7 +7,7 @@ import re
 
 import source
 
-VERIFIERS = {"G": "ir/graph/verify.c", "L": "ir/loop/verify.c", "W": "ir/wrap/verify.c"}
+VERIFIERS = {"G": "ir/graph/verify.c", "L": "ir/loop/verify.c", "R": "ir/loop/repeats.c", "W": "ir/wrap/verify.c"}
 
 
 def words(text):
@@ -40,7 +40,7 @@ def tests():
 def main():
     problems, checked = [], 0
     docs = (source.ROOT / "docs/IR.md").read_text(encoding="utf-8")
-    broken = set(re.findall(r"\b([GLW]\d+):", tests()))
+    broken = set(re.findall(r"\b([GLRW]\d+):", tests()))
     for letter, path in VERIFIERS.items():
         head, doc = in_head(letter, path), in_docs(letter, docs)
         checked += len(head)

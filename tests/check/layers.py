@@ -55,7 +55,7 @@ MAY_SEE = {
     "tests/large": {"include/sinter"},
     "tests/rt": {"include/sinter"},
 }
-ANYTHING = {"tools", "tests/unit", "tests/fake_jitlink", "tests/fuzz", "tests/install", "tests/mutate", "tests/no_library", "tests/states", "tests/tsan", "tests/tsan/criterion"}
+ANYTHING = {"tools", "tests/unit", "tests/fake_cuda", "tests/fake_jitlink", "tests/fuzz", "tests/install", "tests/mutate", "tests/no_library", "tests/states", "tests/tsan", "tests/tsan/criterion"}
 # sinter.h is the whole public API. Below frontend/ only the tables and the plain types it is made of are visible.
 SEES_API = {"include/sinter", "examples", "bench", "bench/cpu", "tests/large", "tests/rt", "rt"} | ANYTHING
 SEES_API |= {room for room in MAY_SEE if room.startswith("frontend")}

@@ -1,7 +1,8 @@
 /* run.c: a program of rt.h alone, linked with libsinter-rt alone: run an image on inputs from .npy files and compare its outputs,
  * bit for bit, with others.
  *
- *     rt-run [--cuda|--cpu|--memory] [--debug=WORDS] [--debug-kernels=NAMES] [--debug-dir=DIR] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...
+ *     rt-run [--cuda|--cpu|--memory|--graphs=WORD] [--debug=WORDS] [--debug-kernels=NAMES] [--debug-dir=DIR] IMAGE in:NAME=FILE.npy ...
+ *            out:NAME=FILE.npy ...
  *
  * Prints one line an output. Exit code 0: all are equal.
  */
@@ -151,6 +152,7 @@ int main(int argc, char **argv) {
         if (!strncmp(argv[at], "--debug=", 8)) options.debug = argv[at] + 8;
         if (!strncmp(argv[at], "--debug-kernels=", 16)) options.debug_kernels = argv[at] + 16;
         if (!strncmp(argv[at], "--debug-dir=", 12)) options.debug_dir = argv[at] + 12;
+        if (!strncmp(argv[at], "--graphs=", 9)) options.graphs = argv[at] + 9;
     }
     if (at >= argc)
         return fail("usage", "rt-run [--cuda|--cpu|--memory] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...");

@@ -658,7 +658,9 @@ Test(api, the_nth_allocation_fails, .timeout = 120) {
     for (; status != SN_OK && n < 100000; n += n < 64 ? 1 : 1 + n / 16) {
         budget b = {.left = n};
         sn_context *ctx;
-        status = sn_context_create(&ctx, &(sn_context_options){sizeof(sn_context_options), limited, &b, NULL, NULL});
+        status = sn_context_create(&ctx, &(sn_context_options){.struct_size = sizeof(sn_context_options),
+                                                               .realloc_fn = limited,
+                                                               .realloc_user = &b});
         if (status == SN_OK) status = whole_life(ctx);
         cr_assert(status == SN_OK || status == SN_ERROR_MEMORY, "allocation %ld: status %d, %s", n, status,
                   sn_error(ctx));

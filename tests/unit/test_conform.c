@@ -9,7 +9,7 @@
 #include "ir/graph/graph.h"
 
 Test(conform, every_operation_has_a_case) {
-    bool op_has[SN_N_OPS] = {false}, class_has[SN_OPS_COMPOSITE + 1] = {false};
+    bool op_has[SN_N_OPS] = {false}, class_has[SN_OPS_REPEAT + 1] = {false};
 #define SN_TAKES(OP, dtypes)
 #define SN_CASES(level, CLASS, inputs, expression) class_has[SN_OPS_##CLASS] = true;
 #define SN_CASE(level, OP, inputs, expression) op_has[SN_OP_##OP] = true;

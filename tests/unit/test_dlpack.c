@@ -223,7 +223,7 @@ static void *counted(void *user, void *p, size_t size) {
 
 Test(dlpack, memory_lives_as_long_as_one_needs_it) {
     long live = 0;
-    sn_context_options hooks = {sizeof hooks, counted, &live, NULL, NULL};
+    sn_context_options hooks = {.struct_size = sizeof hooks, .realloc_fn = counted, .realloc_user = &live};
     for (int first = 0; first < 2; first++) {
         sn_context *ctx;
         sn_tensor *t, *empty;

@@ -231,19 +231,36 @@ static void lt_product(const lt_op *op, const void *a, const lt_layout *al, cons
         }
 }
 
+/* A call on its way through a stream: a copy of the operation, which the next run may change. */
+typedef struct lt_call {
+    lt_op op;
+    const void *a, *b;
+    void *d;
+    const lt_layout *al, *bl, *dl;
+} lt_call;
+
+static void lt_execute(const void *given) {
+    lt_call c;
+    memcpy(&c, given, sizeof c);
+    for (int32_t i = 0; i < c.dl->batch; i++) lt_product(&c.op, c.a, c.al, c.b, c.bl, c.d, c.dl, i);
+}
+
 static int lt_matmul(void *handle, void *op, const void *alpha, const void *a, void *al, const void *b, void *bl,
                      const void *beta, const void *c, void *cl, void *d, void *dl, const sn_cublas_algo *algo,
                      void *workspace, size_t size, CUstream stream) {
     const lt_op *o = op;
-    (void)handle, (void)stream;
+    (void)handle;
     cr_assert_gt(fake.depth, 0, "no context is current");
     cr_assert(lt_get(o->scale, alpha, 0) == 1 && lt_get(o->scale, beta, 0) == 0 && c == d && cl == dl);
     cr_assert(size == algo->data[0] * LT_WORKSPACE && workspace);
     memset(workspace, 0x77, size);
     int32_t batch = ((lt_layout *)dl)->batch;
     cr_assert(batch == ((lt_layout *)al)->batch && batch == ((lt_layout *)bl)->batch);
-    for (int32_t i = 0; i < batch; i++) lt_product(o, a, al, b, bl, d, dl, i);
-    return 0;
+    lt_call call = {*o, a, b, d, al, bl, dl};
+    fake_node node = {.call = lt_execute};
+    _Static_assert(sizeof call <= sizeof node.given, "a call fits into a node");
+    memcpy(node.given, &call, sizeof call);
+    return (int)fake_queue(stream, node);
 }
 
 static int lt_close(void *handle) {
@@ -394,6 +411,20 @@ static void finish(fixture *f) {
     free(f);
 }
 
+/* As a child of a graph, and set anew where the output moves. */
+static void run_by_graph(fixture *f, sn_prog_state *st) {
+    size_t room = (f->size + 255) / 256 * 256;
+    void *outputs[] = {f->output, aligned_alloc(256, room)};
+    sn_prog_state_graphs(st, SN_GRAPHS_ON);
+    for (int k = 0; k < 4; k++) {
+        memset(outputs[k / 2], 0x55, f->size);
+        cr_assert_eq(sn_prog_run(st, f->inputs, &outputs[k / 2], NULL, true), SN_OK, "%s", f->env.message);
+        cr_expect_arr_eq(outputs[k / 2], f->want, f->size, "run %d", k);
+    }
+    cr_expect(fake.built == 1 && fake.updates == 1 && fake.replays == 4);
+    free(outputs[1]);
+}
+
 static void run(fixture *f) {
     sn_prog *p;
     sn_prog_state *st;
@@ -404,8 +435,40 @@ static void run(fixture *f) {
     cr_assert_eq(sn_prog_run(st, f->inputs, &f->output, NULL, true), SN_OK, "%s", f->env.message);
     cr_assert_eq(f->env.bytes_now, held, "a run allocates");
     cr_expect_arr_eq(f->output, f->want, f->size);
+    if (f->cu) run_by_graph(f, st);
     sn_prog_state_free(st);
     sn_prog_free(p);
+}
+
+/* By a graph, in which the call is a captured child, and with a driver whose n-th call from there on fails. */
+static bool fails_at(int n) {
+    sn_prog *p;
+    sn_prog_state *st;
+    fixture *f = calloc(1, sizeof *f);
+    prepare(f, products[0], "f32", true);
+    const sn_rt_kernel kernel = {.grid = 1, .block_x = 1, .block_y = 1, .library = &f->call};
+    cr_assert_eq(sn_prog_load(&p, f->m, f->cu, &kernel, 1, NULL, 2, NULL), SN_OK, "%s", f->env.message);
+    cr_assert_eq(sn_prog_state_new(&st, p, &f->env, f->cu), SN_OK, "%s", f->env.message);
+    sn_prog_state_graphs(st, SN_GRAPHS_ON);
+    fake.fail_at = fake.calls + n;
+    if (sn_prog_run(st, f->inputs, &f->output, NULL, true) != SN_OK) {
+        cr_expect(strstr(f->env.message, fake.failed), "%s: %s", fake.failed, f->env.message);
+        sn_env_clear(&f->env);
+        cr_assert_eq(sn_prog_run(st, f->inputs, &f->output, NULL, true), SN_OK, "%s", f->env.message);
+    }
+    cr_expect_arr_eq(f->output, f->want, f->size);
+    bool failed = fake.failed != NULL;
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    cr_expect(!fake.open && !fake.capturing && !fake.relaxed, "%d objects left", fake.open);
+    finish(f);
+    return failed;
+}
+
+Test(library, a_driver_that_fails_in_a_capture) {
+    int n = 1;
+    while (n < 100 && fails_at(n)) n++;
+    cr_assert(n > 12 && n < 100, "%d calls", n);
 }
 
 /* ---- by the BLAS of this machine ---- */

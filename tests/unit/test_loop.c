@@ -278,7 +278,7 @@ static void parse_fails(const char *text, const char *message) {
 
 Test(loop, parse_errors) {
     parse_fails("buffer x: f33[4] temp", "t:1:11: expected an element type, found 'f33'");
-    parse_fails("buffer x: f32[4] tmp", "t:1:18: expected input, output, temp or const, found 'tmp'");
+    parse_fails("buffer x: f32[4] tmp", "t:1:18: expected input, output, temp, const or step, found 'tmp'");
     parse_fails("buffer x: f32[-4] temp", "t:1:15: a size is not negative");
     parse_fails("buffer x: f32[1,1,1,1,1,1,1,1,1] temp", "at most 8 dimensions");
     parse_fails("buffer x: f32[4611686018427387904, 4] temp", "overflows");

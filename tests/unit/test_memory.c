@@ -116,7 +116,8 @@ static void starve(sn_compile_options o) {
     long n = 0;
     for (; status != SN_OK && n < 100000; n += 1 + n / 24) {
         budget b = {.left = n};
-        sn_context_options hooks = {sizeof hooks, limited, &b, ignore, NULL};
+        sn_context_options hooks = {
+            .struct_size = sizeof hooks, .realloc_fn = limited, .realloc_user = &b, .log = ignore};
         sn_context *ctx;
         status = sn_context_create(&ctx, &hooks);
         if (status == SN_OK) {
@@ -152,7 +153,7 @@ Test(memory, runs_out_with_ptx_on_disk) { starve_with_cache((sn_compile_options)
 /* A call that fails leaves its objects as they were: the same calls succeed once there is memory again. */
 Test(memory, goes_on_after_running_out) {
     budget b = {.left = 100000};
-    sn_context_options hooks = {sizeof hooks, limited, &b, NULL, NULL};
+    sn_context_options hooks = {.struct_size = sizeof hooks, .realloc_fn = limited, .realloc_user = &b};
     sn_context *ctx;
     cr_assert_eq(sn_context_create(&ctx, &hooks), SN_OK);
     sn_graph *g;

@@ -485,6 +485,7 @@ static pb loop(const char *trips, bool until, bool stacks) {
     put_scalar(&g, "three", 3);
     put_scalar(&g, "none", 0);
     put_scalar(&g, "many", 100000);
+    put_scalar(&g, "eight", 8);
     put_f32s(&g, "bound", "", FLOATS(20), 1);
     put_value(&body, GRAPH_INPUT, "i", I64, "");
     put_value(&body, GRAPH_INPUT, "go", BOOL, "");
@@ -512,6 +513,12 @@ Test(onnx, loops) {
     EXPECT(&f, 0, FLOATS(1), 8, 16);
     EXPECT(&f, 1, FLOATS(1), 2, 4, 4, 8, 8, 16);
     stop(&f);
+    m = loop("eight - x", false, true);
+    f = imported(&m, NULL);
+    cr_expect_eq(f.g->m->graph.repeats, 1);
+    EXPECT(&f, 0, FLOATS(1), 256, 512);
+    EXPECT(&f, 1, FLOATS(1), 2, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 128, 256, 256, 512);
+    stop(&f);
     m = loop("none - x", false, true);
     f = imported(&m, NULL);
     expect_text(&f, "f32[0, 2]");
@@ -530,7 +537,7 @@ Test(onnx, loops_until) {
     refused(&m, NULL, "the number of iterations, which is a size of its results, is not known at import");
     m = loop("- - x", true, false);
     refused(&m, NULL, "the number of iterations is not known at import");
-    m = loop("many - x", false, false);
+    m = loop("many - x", true, false);
     refused(&m, NULL, "more than 4096 iterations");
 }
 

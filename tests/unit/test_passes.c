@@ -213,7 +213,8 @@ static sn_nd random_node(const sn_nd *at, uint32_t n) {
     case SN_OPS_VIEW:
     case SN_OPS_MOVE:
     case SN_OPS_CONTRACT:
-    case SN_OPS_COMPOSITE: return (sn_nd){0};
+    case SN_OPS_COMPOSITE:
+    case SN_OPS_REPEAT: return (sn_nd){0};
     }
     return (sn_nd){0};
 }

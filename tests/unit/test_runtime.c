@@ -49,7 +49,7 @@ Test(cuda, a_share_has_its_own_errors_and_blocks) {
     sn_cuda *cu = fake_device(&env), *share;
     sn_env_init(&own);
     cr_assert_eq(sn_cuda_share(&share, &own, cu), SN_OK, "%s", own.message);
-    cr_assert_eq(fake.retained, 1);
+    cr_assert_eq(fake.retained, 2);
     cr_assert_str_eq(sn_cuda_name(share), "Fake");
     void *a, *b;
     cr_assert_eq(sn_cuda_malloc(&a, cu, 1024), SN_OK);

@@ -519,7 +519,7 @@ static void starve(const char *path) {
     sn_status status = SN_ERROR_MEMORY;
     for (long n = 1; status != SN_OK; n++) {
         long left = n;
-        sn_context_options hooks = {sizeof hooks, limited, &left, NULL, NULL};
+        sn_context_options hooks = {.struct_size = sizeof hooks, .realloc_fn = limited, .realloc_user = &left};
         sn_context *ctx;
         sn_weights *w = NULL;
         sn_weight_info info;

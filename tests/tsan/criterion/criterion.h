@@ -26,6 +26,11 @@ void test_failed(bool fatal, const char *file, int line, const char *condition, 
 
 #define cr_assert(c, ...) TEST_CHECK(true, c, __VA_ARGS__)
 #define cr_assert_eq(a, b, ...) TEST_CHECK(true, (a) == (b), __VA_ARGS__)
+#define cr_assert_gt(a, b, ...) TEST_CHECK(true, (a) > (b), __VA_ARGS__)
+#define cr_assert_lt(a, b, ...) TEST_CHECK(true, (a) < (b), __VA_ARGS__)
+#define cr_assert_leq(a, b, ...) TEST_CHECK(true, (a) <= (b), __VA_ARGS__)
+#define cr_assert_null(p, ...) TEST_CHECK(true, (p) == NULL, __VA_ARGS__)
+#define cr_assert_not_null(p, ...) TEST_CHECK(true, (p) != NULL, __VA_ARGS__)
 #define cr_assert_geq(a, b, ...) TEST_CHECK(true, (a) >= (b), __VA_ARGS__)
 #define cr_expect(c, ...) TEST_CHECK(false, c, __VA_ARGS__)
 #define cr_expect_eq(a, b, ...) TEST_CHECK(false, (a) == (b), __VA_ARGS__)

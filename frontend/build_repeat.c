@@ -1,0 +1,75 @@
+/* build_repeat.c: the public builder functions of loops that run at run time (ir/graph/repeat.h). Shape and dtype rules are
+ * in ir/graph/rules_repeat.c; what is inside of which loop is looked at when the whole graph is there.
+ */
+#include "frontend/build.h"
+
+static sn_attr attr_int(sn_attr_id id, int64_t i) { return (sn_attr){.id = id, .i = i}; }
+
+unsigned sn_repeat_begin(sn_graph *g) { return g && g->status == SN_OK ? ++g->m->graph.repeats : 0; }
+
+sn_node sn_repeat_state(sn_graph *g, unsigned loop, unsigned index, sn_node first) {
+    sn_attr attrs[] = {attr_int(SN_ATTR_REPEAT, loop), attr_int(SN_ATTR_INDEX, index)};
+    return sn_build(g, SN_OP_REPEAT_STATE, &first, 1, attrs, 2);
+}
+
+sn_node sn_repeat_slice(sn_graph *g, unsigned loop, sn_node x, int64_t axis, bool reverse) {
+    sn_attr attrs[] = {attr_int(SN_ATTR_REPEAT, loop), attr_int(SN_ATTR_AXIS, axis), attr_int(SN_ATTR_REVERSE, 1)};
+    return sn_build(g, SN_OP_REPEAT_SLICE, &x, 1, attrs, reverse ? 3 : 2);
+}
+
+static sn_status check(sn_graph *g, const sn_repeat *r) {
+    sn_env *env = &g->ctx->env;
+    if (r->n_states + r->n_stacks < 1 || r->n_states > SN_LIST_MAX || r->n_stacks > SN_LIST_MAX)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "repeat: %u states and %u stacks; at least one, and at most %d of each",
+                       r->n_states, r->n_stacks, SN_LIST_MAX);
+    if ((r->n_states && (!r->states || !r->after)) || (r->n_stacks && !r->stacks))
+        return sn_fail(env, SN_ERROR_ARGUMENT, "repeat: a list of nodes is NULL");
+    return SN_OK;
+}
+
+/* The lists of the end as operands of its node. */
+static sn_status read_end(sn_repeat *out, sn_node **in, int64_t **backwards, uint32_t *n_backwards, sn_graph *g,
+                          const sn_repeat *repeat) {
+    *out = (sn_repeat){0};
+    SN_TRY(sn_options_read(out, sizeof *out, &g->ctx->env, "sn_repeat", repeat));
+    SN_TRY(check(g, out));
+    uint32_t n = 0, back = 0;
+    *in = SN_NEWN(&g->m->arena, sn_node, 2 * out->n_states + out->n_stacks + 1);
+    *backwards = SN_NEWN(&g->m->arena, int64_t, out->n_stacks + 1);
+    for (unsigned k = 0; k < out->n_states; k++) (*in)[n++] = out->states[k];
+    for (unsigned k = 0; k < out->n_states; k++) (*in)[n++] = out->after[k];
+    for (unsigned k = 0; k < out->n_stacks; k++) {
+        (*in)[n++] = out->stacks[k];
+        if (out->backwards && out->backwards[k]) (*backwards)[back++] = k;
+    }
+    *n_backwards = back;
+    return SN_OK;
+}
+
+/* What is read for the call of the general builder. */
+typedef struct end {
+    sn_repeat r;
+    sn_node *in;
+    int64_t *backwards;
+    uint32_t n_backwards;
+} end;
+
+static sn_node read_call(end *e, sn_graph *g, const sn_repeat *repeat) {
+    SN_BUILD_RETURN(g, read_end(&e->r, &e->in, &e->backwards, &e->n_backwards, g, repeat), e, repeat);
+}
+
+void sn_repeat_end(sn_node *results, sn_graph *g, const sn_repeat *repeat) {
+    end e = {0};
+    read_call(&e, g, repeat);
+    unsigned n = e.r.n_states + e.r.n_stacks;
+    if (!e.in || !results) return;
+    sn_attr attrs[] = {attr_int(SN_ATTR_REPEAT, e.r.loop),
+                       attr_int(SN_ATTR_STATES, e.r.n_states),
+                       {.id = SN_ATTR_TRIP, .ints = {&e.r.steps, 1}},
+                       {.id = SN_ATTR_BACKWARDS, .ints = {e.backwards, e.n_backwards}}};
+    sn_node whole = sn_build(g, SN_OP_REPEAT, e.in, 2 * e.r.n_states + e.r.n_stacks, attrs, e.n_backwards ? 4 : 3);
+    for (unsigned k = 0; k < n; k++) {
+        sn_attr index = attr_int(SN_ATTR_INDEX, k);
+        results[k] = n == 1 ? whole : sn_build(g, SN_OP_PROJECT, &whole, 1, &index, 1);
+    }
+}

@@ -1,0 +1,34 @@
+/* repeats.h: kernels that run several times: what a module says of it until `plan` makes steps of it.
+ *
+ *     buffer p: f32[512, 8, 64] step         buffer p_t: f32[8, 64] step       buffer h: f32[8, 64] step   ...
+ *     repeat steps 512 sections 1 1 {
+ *       window p_t from p offset 0 by 512            in step t, p_t is what begins at element 0 + 512 * t of p
+ *       carry h from h_next                          after a step, h has what it has left in h_next
+ *     }
+ *     kernel @k0(..)            section 0: once, before
+ *     kernel @k1(p_t, h, t0)    section 1: in each step
+ *     kernel @k2(t0, h_next)    section 1
+ *     kernel @k3(h, y)          section 2: once, afterwards
+ *
+ * A kernel knows no number of a step: what it touches of step t is a buffer of its own, and where that lies is for the wrapper
+ * to say. So passes look at kernels of a repeat as at any other; they join none with one of another section, and leave alone what
+ * is stored to, and loaded from, buffers of scope `step`, which somebody may touch under another name.
+ *
+ * Repeats nest. One that is inside of another stands behind it in the list.
+ */
+#ifndef SN_IR_LOOP_REPEATS_H
+#define SN_IR_LOOP_REPEATS_H
+
+#include "ir/loop/loop.h"
+
+/* The kernels of a repeat: positions *first up to *end in m->kernels, alternatives aside. */
+void sn_repeat_span(uint32_t *first, uint32_t *end, const sn_module *m, const sn_repeat_rec *r);
+/* Of step `at` of the wrapper, which is a repeat: its end; the number of steps when it has none. */
+uint32_t sn_wrap_end(const sn_module *m, uint32_t at);
+
+struct sn_lex;
+void sn_repeat_print(struct sn_text *t, const sn_module *m, const sn_repeat_rec *r);
+sn_status sn_repeat_parse(sn_module *m, struct sn_lex *lx); /* current token: `repeat` */
+sn_status sn_repeats_verify(sn_module *m, const char *where);
+
+#endif

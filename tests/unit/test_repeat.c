@@ -1,0 +1,204 @@
+/* test_repeat.c: loops that run at run time: the builder functions and their errors, and the invariants of their text. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "frontend/frontend.h"
+
+static sn_context *ctx;
+static sn_graph *g;
+
+static void begin(void) {
+    cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+    cr_assert_eq(sn_graph_create(&g, ctx, "g"), SN_OK);
+}
+
+static void end(void) {
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
+static sn_repeat ended(unsigned loop, int64_t steps, const sn_node *state, const sn_node *after, const sn_node *stack) {
+    return (sn_repeat){.struct_size = sizeof(sn_repeat),
+                       .loop = loop,
+                       .steps = steps,
+                       .n_states = 1,
+                       .states = state,
+                       .after = after,
+                       .n_stacks = stack ? 1 : 0,
+                       .stacks = stack};
+}
+
+/* h = tanh(h + x[t]) over x[7, 3], with all h stacked. */
+static void build(int64_t steps) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(steps, 3)), r[2];
+    unsigned loop = sn_repeat_begin(g);
+    sn_node h = sn_repeat_state(g, loop, 0, sn_full(g, SN_F32, 0.5, SN_LIST(3)));
+    sn_node next = sn_tanh(g, sn_add(g, h, sn_repeat_slice(g, loop, x, 0, false)));
+    sn_repeat e = ended(loop, steps, &h, &next, &next);
+    sn_repeat_end(r, g, &e);
+    cr_expect_eq(sn_node_rank(g, r[1]), 2);
+    sn_output(g, "last", r[0]);
+    sn_output(g, "all", r[1]);
+}
+
+Test(repeat, runs, .init = begin, .fini = end) {
+    enum { STEPS = 7, WIDTH = 3 };
+    float x[STEPS * WIDTH], last[WIDTH], all[STEPS * WIDTH];
+    sn_tensor *in, *out[2];
+    sn_program *p;
+    sn_compile_options o = {.struct_size = sizeof o, .device = "cpu", .verify = "paranoid"};
+    build(STEPS);
+    cr_assert_eq(sn_graph_status(g), SN_OK, "%s", sn_error(ctx));
+    cr_assert_eq(sn_compile(&p, g, &o), SN_OK, "%s", sn_error(ctx));
+    for (int i = 0; i < STEPS * WIDTH; i++) x[i] = (float)(i % 5) / 4 - 0.5f;
+    cr_assert_eq(sn_tensor_wrap(&in, ctx, SN_CPU, x, SN_F32, SN_LIST(STEPS, WIDTH), NULL, 0), SN_OK);
+    cr_assert_eq(sn_tensor_wrap(&out[0], ctx, SN_CPU, last, SN_F32, SN_LIST(WIDTH), NULL, 0), SN_OK);
+    cr_assert_eq(sn_tensor_wrap(&out[1], ctx, SN_CPU, all, SN_F32, SN_LIST(STEPS, WIDTH), NULL, 0), SN_OK);
+    cr_assert_eq(sn_run(p, (sn_tensor *[]){in}, out, NULL), SN_OK, "%s", sn_error(ctx));
+    for (int k = 0; k < WIDTH; k++) {
+        double h = 0.5;
+        for (int t = 0; t < STEPS; t++) {
+            h = tanh(h + (double)x[t * WIDTH + k]);
+            cr_expect(fabs((double)all[t * WIDTH + k] - h) < 1e-6);
+        }
+        cr_expect(fabs((double)last[k] - h) < 1e-6);
+    }
+    sn_tensor_destroy(in);
+    for (int k = 0; k < 2; k++) sn_tensor_destroy(out[k]);
+    sn_program_destroy(p);
+}
+
+static void fails(const char *message) {
+    sn_program *p = NULL;
+    cr_expect_eq(sn_compile(&p, g, NULL), SN_ERROR_TYPE);
+    cr_expect(strstr(sn_error(ctx), message), "%s", sn_error(ctx));
+    cr_expect_null(p);
+}
+
+Test(repeat, needs_as_many_elements_as_steps, .init = begin, .fini = end) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(7, 3)), r[1];
+    unsigned loop = sn_repeat_begin(g);
+    sn_node h = sn_repeat_state(g, loop, 0, sn_full(g, SN_F32, 0, SN_LIST(3)));
+    sn_node next = sn_add(g, h, sn_repeat_slice(g, loop, x, 0, false));
+    sn_repeat e = ended(loop, 6, &h, &next, NULL);
+    sn_repeat_end(r, g, &e);
+    sn_output(g, "y", r[0]);
+    fails("the axis has 7 elements, repeat 1 has 6 steps");
+}
+
+Test(repeat, is_not_read_from_outside, .init = begin, .fini = end) {
+    unsigned loop = sn_repeat_begin(g);
+    sn_node h = sn_repeat_state(g, loop, 0, sn_input(g, "x", SN_F32, SN_LIST(3))), next = sn_neg(g, h), r[1];
+    sn_repeat e = ended(loop, 4, &h, &next, NULL);
+    sn_repeat_end(r, g, &e);
+    sn_output(g, "y", sn_add(g, r[0], next));
+    fails("operand 2 is a value inside of repeat 1, which is over");
+}
+
+Test(repeat, has_an_end, .init = begin, .fini = end) {
+    sn_node h = sn_repeat_state(g, sn_repeat_begin(g), 0, sn_input(g, "x", SN_F32, SN_LIST(3)));
+    sn_output(g, "y", sn_neg(g, h));
+    fails("repeat 1 has no end");
+}
+
+Test(repeat, lists_are_checked, .init = begin, .fini = end) {
+    sn_node r[1];
+    sn_repeat e = ended(sn_repeat_begin(g), 4, NULL, NULL, NULL);
+    sn_repeat_end(r, g, &e);
+    cr_expect_eq(sn_graph_status(g), SN_ERROR_ARGUMENT);
+    cr_expect(strstr(sn_error(ctx), "a list of nodes is NULL"), "%s", sn_error(ctx));
+    cr_expect_eq(sn_repeat_begin(g), 0);
+}
+
+/* ---- the invariants of text ---- */
+
+static const char BUFFERS[] = "buffer x: f32[6, 256] input 0 align 16\nbuffer y: f32[256] output 0 align 16\n"
+                              "buffer x_t: f32[256] step align 16\nbuffer h: f32[256] step\nbuffer n: f32[256] step\n";
+
+static void expect_broken(const char *text, const char *message) {
+    sn_env env;
+    sn_env_init(&env);
+    sn_module *m = sn_module_new(&env);
+    char all[4096];
+    int n = snprintf(all, sizeof all, "%s%s", strncmp(text, "graph", 5) ? BUFFERS : "", text);
+    cr_assert_eq(sn_module_parse(m, "t", all, (size_t)n), SN_OK, "%s", env.message);
+    sn_status status = sn_module_verify(m, "t");
+    if (message) cr_expect(status == SN_ERROR_VERIFY && strstr(env.message, message), "%s: %s", text, env.message);
+    else cr_expect_eq(status, SN_OK, "%s: %s", text, env.message);
+    sn_module_free(m);
+}
+
+#define FIRST "kernel @a(h) { loop i in 256 { %0 = const.f32 0 store h[i], %0 } }\n"
+#define STEP                                                                                                           \
+    "kernel @b(x_t, h, n) section 1 { loop i in 256 { %0 = load x_t[i] %1 = load h[i] %2 = add %0, %1 store n[i], %2 } }\n"
+#define LAST "kernel @c(h, y) section 2 { loop i in 256 { %0 = load h[i] store y[i], %0 } }\n"
+#define WINDOW "window x_t from x offset 0 by 256 "
+
+Test(repeat, module_text) {
+    expect_broken("repeat steps 6 sections 1 1 { " WINDOW "carry h from n }\n" FIRST STEP LAST, NULL);
+    expect_broken(
+        "repeat steps 6 sections 1 1 { window x_t from x offset 1280 by -256 carry h from n }\n" FIRST STEP LAST, NULL);
+    expect_broken("repeat steps 6 sections 1 1 { " WINDOW "carry h from n }\n" LAST STEP FIRST,
+                  "R1: kernel @b of section 1 stands");
+    expect_broken("repeat steps 0 sections 1 1 { }\n" FIRST, "R2: 0 steps");
+    expect_broken("repeat steps 6 sections 1 2 { }\nrepeat steps 6 sections 2 3 { }\n" FIRST,
+                  "R2: two repeats cross in section 2");
+    expect_broken("repeat steps 7 sections 1 1 { " WINDOW "carry h from n }\n" FIRST STEP LAST, "R3: x_t leaves x");
+    expect_broken("repeat steps 6 sections 1 1 { window y from x offset 0 by 256 }\n" FIRST,
+                  "R3: y is no buffer of scope step");
+    expect_broken("repeat steps 6 sections 1 1 { carry h from h }\n" FIRST, "R4: h is named twice");
+    expect_broken("repeat steps 6 sections 2 2 { " WINDOW "carry h from n }\n" FIRST STEP LAST,
+                  "R5: kernel @b touches x_t outside of its repeat");
+}
+
+#define FORMS                                                                                                          \
+    "kernel @a(h: f32[256] out) { loop i in 256 { %0 = const.f32 0 store h[i], %0 } }\n"                               \
+    "kernel @b(x: f32[256] in, h: f32[256] in, n: f32[256] out) { loop i in 256 { %0 = load x[i] %1 = load h[i] "      \
+    "%2 = add %0, %1 store n[i], %2 } }\n"                                                                             \
+    "kernel @c(h: f32[256] in, y: f32[256] out) { loop i in 256 { %0 = load h[i] store y[i], %0 } }\n"
+#define WRAPPER(steps) FORMS "wrapper @w workspace 2048 {\ncheck x\nalloc h size 1024 offset 0\ncall @a(h)\n" steps "}\n"
+#define TWO "alloc n size 1024 offset 1024\n"
+#define BODY "window x_t from x by 1024 offset 0\ncall @b(x_t, h, n)\ncarry h from n\n"
+
+Test(repeat, graph_text) {
+    expect_broken(
+        "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %n = neg %h %r = repeat %h, %n repeat=1 states=1 "
+        "trip=[4] %y = add %r, %n return y = %y }",
+        "G10: add: operand 2 is a value inside of repeat 1, which is over");
+    expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 return y = %h }",
+                  "G10: repeat_state: repeat 1 has no end");
+    /* each reads a state of the other one */
+    expect_broken(
+        "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
+        "%n = add %h, %k %r = repeat %k, %n repeat=2 states=1 trip=[4] %q = repeat %h, %r repeat=1 states=1 trip=[4] "
+        "return y = %q }",
+        NULL);
+    expect_broken(
+        "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
+        "%n = add %h, %k %r = repeat %k, %n repeat=2 states=1 trip=[4] %q = repeat %h, %n repeat=1 states=1 trip=[4] "
+        "return y = %q }",
+        "G10");
+}
+
+Test(repeat, wrapper_text) {
+    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "end\ncall @c(h, y)\nfree h\nfree n\n"), NULL);
+    expect_broken(WRAPPER("repeat steps 6\nwindow x_t from x by 1024 offset 0\nreuse n from h\ncall @b(x_t, h, n)\n"
+                          "carry h from n\nend\ncall @c(h, y)\nfree h\n"),
+                  NULL);
+    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "call @c(h, y)\n"),
+                  "W15: wrapper @w, step 9 (end): a repeat has no end");
+    expect_broken(WRAPPER(TWO "end\n"), "W15: wrapper @w, step 4 (end): there is no repeat to end");
+    expect_broken(WRAPPER(TWO "carry h from n\n"), "h is carried outside of a repeat");
+    expect_broken(WRAPPER("window x_t from x by 1024 offset 0\n"), "x_t is a window outside of a repeat");
+    expect_broken(WRAPPER(TWO "repeat steps 6\n" BODY "free n\nend\n"),
+                  "W17: wrapper @w, step 8 (free): h may have its place");
+    expect_broken(WRAPPER("repeat steps 6\n" TWO BODY "end\n"), "n is placed inside and not freed");
+    expect_broken(WRAPPER("repeat steps 6\nfree h\nend\n"), "h was placed before the repeat and is not as it was");
+    expect_broken(WRAPPER(TWO "repeat steps 7\n" BODY "end\n"), "W16: wrapper @w, step 5 (window): x_t leaves x");
+    expect_broken(WRAPPER(TWO "repeat steps 6\nwindow x_t from x by 1020 offset 0\nend\n"),
+                  "x_t is not always aligned to 16 bytes");
+    expect_broken(WRAPPER(TWO "repeat steps 6\nend\ncall @b(x_t, h, n)\n"),
+                  "W3: wrapper @w, step 6 (call): x_t has no place yet");
+}
