@@ -846,21 +846,7 @@ SN_API sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_opt
                          const sn_tune_options *tune);
 SN_API void sn_tune_report_destroy(sn_tune_report *report);
 
-/* ---- watching a run (struct sn_watched is in watched.h) ---- */
-
-typedef struct sn_watch_options {
-    size_t struct_size;
-    /* Called for each argument, in the order of the run. False: the run ends there, with SN_ERROR_ARGUMENT. NULL: nobody
-     * is, for which stop_at is reason enough. */
-    bool (*watch)(void *user, const sn_watched *what);
-    void *user;
-    const char *kernels; /* names of those that are watched: "k0,k3"; NULL: all */
-    bool reads;          /* also what kernels are about to read */
-    /* "nan" or "infinity" (and nan): the first kernel that writes one ends the run with SN_ERROR_MISMATCH, and the message
-     * names it, the place, and whether what it read had one. Of a buffer that the kernel reads as well, elements
-     * that it leaves as they were do not count. NULL: none does */
-    const char *stop_at;
-} sn_watch_options;
+/* ---- watching a run (the structs are in watched.h) ---- */
 
 /* As sn_run, and show what each kernel reads and writes. Waits for each kernel, copies from the device, and runs the steps through
  * the interpreter: for looking, not for speed. Outputs of a run that has ended early are undefined. A program that is not
