@@ -524,9 +524,10 @@ static sn_status put_call(writer *w, const sn_step *s, uint32_t call) {
     put_debug(w, s, call, false);
     put_args(w, number, &s->args, size.param_block);
     put_try(w, "        ",
-            sn_strf(&w->scratch, "cuLaunchKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s, NULL)",
-                    w->kernel_name[number], (long long)size.grid, size.block_x, size.block_y, size.shared_bytes,
-                    s->args.n || size.kept_bytes ? "params" : "NULL"));
+            sn_strf(&w->scratch, "cuLaunch%sKernel(self->kernel_%s, %lld, 1, 1, %u, %u, 1, %u, stream, %s%s)",
+                    size.together ? "Cooperative" : "", w->kernel_name[number], (long long)size.grid, size.block_x,
+                    size.block_y, size.shared_bytes, s->args.n || size.kept_bytes ? "params" : "NULL",
+                    size.together ? "" : ", NULL"));
     put_debug(w, s, call, true);
     sn_text_put(w->t, "    }\n");
     return SN_OK;

@@ -135,7 +135,8 @@ static sn_status find_launch(sn_gpu_code *out, sn_module *m, sn_kern k, const sn
     out->block_x = launch.block_x + (target->sm >= FIRST_BOXES ? sn_kern_box_threads(m, k) : 0);
     out->block_y = launch.block_y;
     out->param_block = sn_kern_segments(m, k) > 1;
-    out->cluster = launch.cluster;
+    out->together = sn_kern_get(m, k)->sched.teams && launch.cluster > 1;
+    out->cluster = out->together ? 1 : launch.cluster;
     return SN_OK;
 }
 

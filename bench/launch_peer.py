@@ -2,7 +2,7 @@
 
     python3 bench/launch_peer.py [--calls 10000] [--modes default,reduce-overhead] [--only A,B]
 
-A JSON line for each case: microseconds of wall time a call, and until a call returns, by mode, as launch.c has them. gpt2_decode is the graph of
+A JSON line for each case and mode: microseconds of wall time a call, and until a call returns, as launch.c has them. gpt2_decode is the graph of
 gen_networks.py, with attention written out and (gpt2_decode_sdpa) as scaled_dot_product_attention over keys with the new one behind them.
 """
 import argparse
@@ -129,6 +129,19 @@ def measure(f, args, calls):
     return {"us": round((time.perf_counter() - begin) / calls * 1e6, 3), "host_us": round(min(host), 3)}
 
 
+def one(name, make, mode, calls):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    try:
+        f, args = make()
+        f = f.cuda() if isinstance(f, nn.Module) else f
+        run = f if mode == "eager" else torch.compile(f, mode=None if mode == "default" else mode, dynamic=False)
+        with torch.no_grad():
+            return measure(run, on_device(args), calls)
+    except Exception as e:
+        return {"error": repr(e)[:300]}
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--calls", type=int, default=10000)
@@ -138,19 +151,9 @@ def main():
     for name, make in CASES.items():
         if a.only and name not in a.only.split(","):
             continue
-        record = {"name": name, "torch": torch.__version__}
         for mode in a.modes.split(","):
-            torch._dynamo.reset()
-            torch.manual_seed(0)
-            f, args = make()
-            f = f.cuda() if isinstance(f, nn.Module) else f
-            run = f if mode == "eager" else torch.compile(f, mode=None if mode == "default" else mode, dynamic=False)
-            try:
-                with torch.no_grad():
-                    record[mode] = measure(run, on_device(args), a.calls if "decode" not in name else a.calls // 10)
-            except Exception as e:
-                record[mode] = {"error": repr(e)[:300]}
-        print(json.dumps(record), flush=True)
+            figures = one(name, make, mode, a.calls // (10 if "decode" in name else 1))
+            print(json.dumps({"name": name, "torch": torch.__version__, "mode": mode, **figures}), flush=True)
 
 
 main()

@@ -6,7 +6,7 @@
  * no branch separates the loads of a kernel. The CPU has vector accesses of the lanes that hold. Where the lanes of a vector that may be loaded answer differently (the
  * ends of a row that vectors do not divide), it is loaded whole and selected from, unless it reaches over the end of
  * the buffer. A store outside a block axis runs on thread 0 of that axis. Relies on index.c for offsets. Register
- * buffers are stack arrays that SROA turns into registers. On a GPU elements of posted buffers go one by one through
+ * buffers are stack arrays that SROA turns into registers; elements with constant numbers go through registers.c. On a GPU elements of posted buffers go one by one through
  * posted.c.
  */
 #include "codegen-llvm/gen.h"
@@ -66,7 +66,8 @@ static lv permuted(sn_gen *g, const access *a, sn_ix e) {
     lv at = sn_gen_ix(g, bytes), number = sn_gen_ix(g, row);
     at = em_xor(em, at, em_shl(em, number, sn_em_i(em, at, PIECE_SHIFT)));
     near ^= near / PERMUTED_ROW % rows << PIECE_SHIFT;
-    lv p = element(g, em->cg->i8, g->memory[a->id.i], em_xor(em, at, sn_em_i(em, at, near)));
+    if (near) at = em_xor(em, at, sn_em_i(em, at, near));
+    lv p = element(g, em->cg->i8, sn_gen_memory(g, a->id), at);
     return far ? element(g, em->cg->i8, p, sn_em_ci(em->cg->i64, far)) : p;
 }
 
@@ -78,7 +79,7 @@ static lv address(sn_gen *g, const access *a, sn_ix e) {
     int64_t c0;
     if (g->gpu && a->b->swizzle) return permuted(g, a, e);
     uint32_t n = sn_ix_terms(g->m, e, &terms, &c0, &one);
-    lv p = g->memory[a->id.i];
+    lv p = sn_gen_memory(g, a->id);
     if (n) p = element(g, a->elem, p, sn_gen_ix(g, sn_ix_addc(g->m, e, -c0)));
     return c0 ? element(g, a->elem, p, sn_em_ci(g->em.cg->i64, c0)) : p;
 }
@@ -177,7 +178,7 @@ static lv masked_call(sn_gen *g, const access *a, const char *intrinsic, lv *arg
     LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(g->memory[a->id.i])};
     lv offset = sn_gen_ix(g, at_lane(g, a->e, 0));
     lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID(intrinsic, strlen(intrinsic)), types, 2);
-    args[at] = LLVMBuildGEP2(em->b, a->elem, g->memory[a->id.i], &offset, 1, "");
+    args[at] = LLVMBuildGEP2(em->b, a->elem, sn_gen_memory(g, a->id), &offset, 1, "");
     lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, n, "");
     unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
     LLVMAddCallSiteAttribute(call, at + 1, LLVMCreateEnumAttribute(em->cg->cx, align, sn_dtype_bytes(a->b->dtype)));
@@ -196,7 +197,14 @@ static void store_masked(sn_gen *g, const access *a, lv x, lv mask) {
 
 /* ---- loads ---- */
 
+/* Elements with constant numbers of a reg buffer. */
+static bool are_registers(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, int64_t *first) {
+    return sn_ix_is_const(g->m, e, first) && sn_gen_keeps_registers(g, a->id, *first, lanes);
+}
+
 static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) {
+    int64_t first;
+    if (!mask && are_registers(g, a, e, lanes, &first)) return sn_gen_register(g, a->id, first, lanes);
     lv p = address(g, a, e);
     if (mask) p = em_select(&g->em, mask, p, g->memory[a->id.i]);
     lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(a->elem, lanes), p, "");
@@ -379,11 +387,10 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s) {
 
 /* ---- stores ---- */
 
-/* A store at a place that all threads run, by the threads whose missing block numbers are 0. NULL: by all. */
-static lv chosen_threads(sn_gen *g, const access *a) {
-    if (!g->gpu || a->b->scope == SN_BUF_REG) return NULL;
+lv sn_gen_chosen_threads(sn_gen *g, sn_buf_scope scope) {
+    if (!g->gpu || scope == SN_BUF_REG) return NULL;
     lv cond = NULL;
-    if (!g->in_cluster && g->cluster > 1 && a->b->scope != SN_BUF_SHARED)
+    if (!g->in_cluster && g->cluster > 1 && scope != SN_BUF_SHARED)
         cond = em_icmp(&g->em, LLVMIntEQ, g->rank, sn_em_i(&g->em, g->rank, 0));
     if (!g->in_x && g->threads_x > 1) {
         lv x = em_icmp(&g->em, LLVMIntEQ, g->thread_x, sn_em_i(&g->em, g->thread_x, 0));
@@ -399,6 +406,11 @@ static lv chosen_threads(sn_gen *g, const access *a) {
 static void store_at(sn_gen *g, const access *a, sn_ix e, lv x) {
     if (is_posted(g, a)) {
         sn_gen_post(g, a->id, sn_gen_ix(g, e), x);
+        return;
+    }
+    int64_t first;
+    if (are_registers(g, a, e, sn_em_lanes(x), &first)) {
+        sn_gen_set_register(g, a->id, first, x);
         return;
     }
     if (a->b->scope == SN_BUF_SHARED) g->unseen = true;
@@ -487,7 +499,7 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     sn_val mask_id = sn_stmt_mask(s);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL;
     access a = access_of(g, s);
-    lv cond = chosen_threads(g, &a);
+    lv cond = sn_gen_chosen_threads(g, a.b->scope);
     if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
     if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
     uint32_t mark = sn_gen_mark(g);

@@ -23,6 +23,10 @@ static void all_started(sn_gen *g) {
 }
 
 void sn_gen_cluster_barrier(sn_gen *g) {
+    if (g->teams) {
+        sn_gen_team_barrier(g);
+        return;
+    }
     all_started(g);
     call_void(g, "llvm.nvvm.barrier.cluster.arrive.aligned");
     call_void(g, "llvm.nvvm.barrier.cluster.wait.aligned");
@@ -48,7 +52,9 @@ void sn_gen_cluster_start(sn_gen *g) {
     if (g->cluster <= 1) return;
     lv id = g->block, size = sn_em_i(&g->em, id, g->cluster);
     g->rank = LLVMBuildURem(g->em.b, id, size, "rank");
+    if (g->teams) sn_gen_team_start(g);
     g->block = LLVMBuildUDiv(g->em.b, id, size, "cluster");
+    if (g->teams) return;
     if (g->threads_y == 1) sn_gen_make_arrivals(g);
     call_void(g, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned");
     g->cluster_waits = true;
@@ -108,6 +114,10 @@ static void receive(sn_gen *g, const sn_gen_states *st, const slots *sl, const u
 
 void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met) {
     if (g->cluster <= 1) return;
+    if (g->teams) {
+        sn_gen_team_reduce(g, st, x);
+        return;
+    }
     slots sl = {.rows = g->threads_y, .counted = g->threads_y == 1};
     uint32_t lanes[SN_GEN_STATES], total = 0, bytes = 0;
     for (uint32_t k = 0; k < st->n; k++) {

@@ -41,6 +41,7 @@ typedef struct sn_gpu_code {
     uint32_t cluster;      /* blocks; above 8 the function has to be prepared for a size that is not portable */
     uint32_t shared_bytes; /* dynamic shared memory of a block; what the code declares itself does not count */
     int64_t grid;          /* blocks; a multiple of the cluster that the code asks for (.reqnctapercluster) */
+    bool together;         /* its blocks wait for each other: all have to run at once (cuLaunchCooperativeKernel) */
     bool param_block;      /* the addresses are one parameter, not one each */
     uint64_t kept_bytes;   /* 0: no such parameter */
     sn_tensor_map *maps;   /* in the arena */

@@ -7,11 +7,11 @@
  *                  one, run by run)
  *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
- *     exchanges    block.c (between threads), cluster.c and arrivals.c (between the blocks of a cluster), last_block.c
- *                  (after all blocks), posted.c (from block to block)
- *     ground       index.c (ix), threads.c, shared.c (memory of a block), kept.c (from run to run), features.c (of the
- *                  target), tensor_map.c (parameters), follow.c (the launches before and behind), loops.c, combine.c,
- *                  packed.c and sumexp.c (combiners)
+ *     exchanges    block.c (between threads), posted.c (from block to block), team.c (between the blocks of a team),
+ *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
+ *     ground       index.c (ix), threads.c, shared.c (memory of a block), registers.c (of a thread), kept.c (from run to
+ *                  run), features.c (of the target), tensor_map.c (parameters), follow.c (the launches before and behind),
+ *                  loops.c, combine.c, packed.c and sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
@@ -149,6 +149,9 @@ typedef struct sn_gen {
     SN_VEC(sn_ix) fixed_to;
     lv *yields; /* where a yield puts its operands */
 
+    struct sn_gen_registers *
+        *registers; /* by sn_buf: what is known of its elements (registers.c); NULL: nothing is kept */
+
     lv *prefixes;      /* by sn_val: the variable with the state of an accum */
     sn_gen_lost *lost; /* ... and what goes with it */
     bool scans;        /* the kernel has an accum */
@@ -169,6 +172,7 @@ typedef struct sn_gen {
     sn_launch launch;
     int64_t grid;
     uint32_t cluster, threads_x, threads_y;
+    uint32_t teams;                         /* of `cluster` blocks each, in place of clusters; 0: none */
     SN_VEC(sn_gen_thread_axis) thread_axes; /* all of the kernel */
     lv block_number, block;                 /* of the launch; what grid loops further in have left of it */
     lv rank, thread_x, thread_y;
@@ -177,6 +181,10 @@ typedef struct sn_gen {
     struct {
         lv objects, exchange; /* shared memory of arrivals.c; variable: exchanges so far */
     } arrivals;
+    struct {
+        lv number;             /* of the block in the launch */
+        lv counters, exchange; /* kept memory: exchanges of each block in all launches; variable: of this block */
+    } team;
     bool in_cluster, in_x, in_y; /* inside an axis of the kind */
     bool divergent;              /* inside an `if` that threads of a block may answer differently */
     bool rare;                   /* ... whose answer is in the data: what mends a few elements, if any */
@@ -206,6 +214,7 @@ typedef struct sn_gen {
     bool unseen;       /* threads may have stored to shared memory what boxes and such instructions do not see yet */
     bool in_ring;      /* inside a pipe that boxes fill: none stores there */
     sn_gen_role role;
+    const sn_mma_nest **mma_nests;    /* by sn_stmt: what it stands for, where somebody has asked */
     uint32_t mma_given;               /* groups of matrix instructions, in program order: they run in this order ... */
     uint32_t mma_done;                /* ... and so many have been waited for */
     uint32_t mma_ring;                /* the last one that reads what boxes fill */
@@ -282,6 +291,18 @@ void sn_gen_make_shared(sn_gen *g);
 uint64_t sn_gen_shared_bytes(const sn_buf_rec *b);
 /* Give the areas their final size. */
 sn_status sn_gen_finish_shared(sn_gen *g);
+
+/* ---- registers.c ---- */
+/* What is known of the n elements of a reg buffer, whose memory is made, is kept from here on. */
+void sn_gen_keep_registers(sn_gen *g, sn_buf b, int64_t n);
+/* Are these elements among them? */
+bool sn_gen_keeps_registers(const sn_gen *g, sn_buf b, int64_t first, uint32_t lanes);
+/* Elements first .. first+lanes-1 of a reg buffer, of the storage type. */
+lv sn_gen_register(sn_gen *g, sn_buf b, int64_t first, uint32_t lanes);
+void sn_gen_set_register(sn_gen *g, sn_buf b, int64_t first, lv x);
+/* g->memory of a buffer, for one access by an address of its own; for accesses that are made later, too. */
+lv sn_gen_memory(sn_gen *g, sn_buf b);
+lv sn_gen_memory_for_good(sn_gen *g, sn_buf b);
 
 /* ---- kept.c ---- */
 /* The next piece of g->kept, all zero before the first run. */
@@ -369,6 +390,35 @@ void sn_gen_block_scan(sn_gen *g, const sn_gen_states *st, lv identity, lv *x, l
  * threads of a row all have the same. */
 void sn_gen_rows_scan(sn_gen *g, const sn_gen_states *st, lv identity, bool alike, lv *x);
 
+/* ---- posted.c ---- */
+/* Posted buffers of the kernel. */
+void sn_gen_make_posted(sn_gen *g);
+/* In a kernel that posts, blocks are numbered in the order in which they start. */
+void sn_gen_ticket(sn_gen *g);
+/* x, of the storage type, becomes the element with that number (GPU). */
+void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x);
+/* n elements, once each has been posted or is not wanted; out: of the storage type (GPU). wanted[i] NULL: it is. All are
+ * asked for at once, again and again until all are there. */
+void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out);
+
+/* The same of elements that are in no buffer: words of memory, two for one of 64 bits, and the number that they have
+ * when they are there. The i-th of n elements is in w[i]. */
+typedef struct sn_gen_words {
+    lv base;
+    sn_dtype dtype;
+    lv round;
+} sn_gen_words;
+void sn_gen_put_words(sn_gen *g, const sn_gen_words *w, lv element, lv x);
+void sn_gen_await_words(sn_gen *g, const sn_gen_words *w, const lv *elements, const lv *wanted, uint32_t n, lv *out);
+
+/* ---- team.c ---- */
+/* Blocks of teams instead of clusters (sched.teams): they are numbered, and number their exchanges. */
+void sn_gen_team_start(sn_gen *g);
+void sn_gen_team_end(sn_gen *g);
+/* All-reduce over the blocks of the team, of states that are complete in each block. */
+void sn_gen_team_reduce(sn_gen *g, const sn_gen_states *st, lv *x);
+void sn_gen_team_barrier(sn_gen *g);
+
 /* ---- arrivals.c ---- */
 void sn_gen_make_arrivals(sn_gen *g);
 /* One of two for every second exchange. */
@@ -396,16 +446,6 @@ typedef struct sn_gen_tail {
 } sn_gen_tail;
 void sn_gen_tail_begin(sn_gen *g, sn_gen_tail *t, int64_t blocks);
 void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
-
-/* ---- posted.c ---- */
-/* Posted buffers of the kernel. */
-void sn_gen_make_posted(sn_gen *g);
-/* In a kernel that posts, blocks are numbered in the order in which they start. */
-void sn_gen_ticket(sn_gen *g);
-/* x, of the storage type, becomes the element with that number (GPU). */
-void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x);
-/* n elements, once each has been posted or is not wanted; out: of the storage type (GPU). wanted[i] NULL: it is. */
-void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out);
 
 /* ======== accesses ======== */
 
@@ -437,6 +477,8 @@ void sn_gen_show_stores(sn_gen *g);
 void sn_gen_mma_sync(sn_gen *g, const sn_mma_nest *n);
 
 /* ---- mma.c ---- */
+/* What a nest with `mma` stands for, found once; NULL: nothing, which the verifier refuses. */
+const sn_mma_nest *sn_gen_mma_nest(sn_gen *g, sn_stmt nest);
 void sn_gen_mma(sn_gen *g, sn_stmt s);
 /* The last group of instructions whose registers the nest touches; 0: none. */
 uint32_t sn_gen_awaited_mma(const sn_gen *g, sn_stmt nest);
@@ -464,6 +506,12 @@ void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
 /* The store of x, which is of the storage type. */
 void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x);
+/* What is done once, to a buffer of that scope, at a place that all threads run: by the threads whose missing block numbers are 0.
+ * NULL: by all. */
+lv sn_gen_chosen_threads(sn_gen *g, sn_buf_scope scope);
+
+/* ---- prefetch.c ---- */
+void sn_gen_prefetch(sn_gen *g, const sn_stmt_rec *s);
 
 /* ======== regions ======== */
 

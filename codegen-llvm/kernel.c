@@ -120,7 +120,8 @@ static sn_status find_sizes(sn_gen *g) {
         return sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                        "kernel %s: its grid depends on a symbolic size; give it a value first", g->k->name);
     g->cluster = g->gpu ? g->launch.cluster : 1;
-    if (g->cluster > 1 && g->em.cg->target->sm < 90)
+    g->teams = g->gpu && g->cluster > 1 ? g->k->sched.teams : 0;
+    if (g->cluster > 1 && !g->teams && g->em.cg->target->sm < 90)
         return sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: a cluster of %u blocks, %s has no clusters", g->k->name,
                        g->cluster, g->em.cg->target->name);
     if (g->cluster > 1) g->grid /= g->cluster; /* grid loops count clusters */
@@ -143,6 +144,7 @@ static void allocate_tables(sn_gen *g) {
     g->known = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     g->axes = SN_NEWN(g->arena, lv, g->m->axes.count);
     g->memory = SN_NEWN(g->arena, lv, g->m->bufs.count);
+    g->registers = SN_NEWN(g->arena, struct sn_gen_registers *, g->m->bufs.count);
     g->prefixes = SN_NEWN(g->arena, lv, g->m->vals.count);
     g->lost = SN_NEWN(g->arena, sn_gen_lost, g->m->vals.count);
     g->mma_holds = SN_NEWN(g->arena, uint32_t, g->m->bufs.count);
@@ -173,6 +175,23 @@ static void new_function(sn_gen *g, LLVMTypeRef *types, uint32_t n) {
     LLVMPositionBuilderAtEnd(g->em.b, sn_em_block(&g->em, "entry"));
 }
 
+/* On the host: is shared memory that of many blocks, too much for the stack? */
+static bool is_of_team(const sn_gen *g) { return !g->gpu && g->k->sched.teams; }
+
+/* Each team has its own. */
+static void make_team_memory(sn_gen *g) {
+    sn_em *em = &g->em;
+    for (uint32_t i = 0; i < g->k->locals.n && is_of_team(g); i++) {
+        sn_buf b = g->k->locals.at[i];
+        const sn_buf_rec *r = sn_buf_get(g->m, b);
+        int64_t size;
+        if (r->scope != SN_BUF_SHARED || !sn_ix_is_const(g->m, r->size, &size)) continue;
+        size = (size * sn_dtype_bytes(r->dtype) + 63) / 64 * 64;
+        lv at = em_imul(em, g->block, sn_em_i(em, g->block, size)), all = sn_gen_kept(g, (uint64_t)(size * g->grid));
+        g->memory[b.i] = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, all, &at, 1, r->name);
+    }
+}
+
 /* A reg buffer: on a GPU the elements of one thread, on the host all of them; there shared memory is such an array
  * too. */
 static void make_registers(sn_gen *g) {
@@ -181,7 +200,7 @@ static void make_registers(sn_gen *g) {
     for (uint32_t i = 0; i < g->k->locals.n; i++) {
         sn_buf b = g->k->locals.at[i];
         const sn_buf_rec *r = sn_buf_get(g->m, b);
-        if (r->scope == SN_BUF_POSTED || (g->gpu && r->scope == SN_BUF_SHARED)) continue;
+        if (r->scope == SN_BUF_POSTED || (r->scope == SN_BUF_SHARED && (g->gpu || is_of_team(g)))) continue;
         int64_t size = r->private_size;
         if (!g->gpu) sn_ix_is_const(g->m, r->size, &size);
         if (sn_mul_overflow(size, sn_dtype_bytes(r->dtype), &size) || sn_add_overflow(bytes, size, &bytes) ||
@@ -194,6 +213,7 @@ static void make_registers(sn_gen *g) {
         LLVMTypeRef type = LLVMArrayType2(sn_math_storage(g->em.cg, r->dtype), (uint64_t)size);
         g->memory[b.i] = LLVMBuildAlloca(g->em.b, type, r->name);
         LLVMSetAlignment(g->memory[b.i], 64);
+        if (r->scope == SN_BUF_REG) sn_gen_keep_registers(g, b, size);
     }
     sn_gen_make_posted(g);
 }
@@ -309,7 +329,7 @@ static void gpu_function(sn_gen *g) {
     if (keeps) g->kept = LLVMGetParam(g->em.fn, n);
     sn_gen_tensor_map_params(g, n + keeps);
     make_registers(g);
-    if (g->cluster > 1) {
+    if (g->cluster > 1 && !g->teams) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
         attribute(g, "nvvm.cluster_dim", size);
     }
@@ -324,6 +344,7 @@ static void gpu_function(sn_gen *g) {
     sn_gen_ticket(g);
     if (g->produces) two_roles(g);
     else body(g);
+    if (g->teams) sn_gen_team_end(g);
     LLVMBuildRetVoid(g->em.b);
 }
 
@@ -351,6 +372,7 @@ static void host_function(sn_gen *g) {
     sn_gen_loop blocks;
     sn_gen_loop_begin(g, &blocks, (sn_axis){0}, LLVMGetParam(g->em.fn, 1), LLVMGetParam(g->em.fn, 2), true);
     g->block = blocks.i;
+    make_team_memory(g);
     body(g);
     sn_gen_loop_end(g, &blocks, NULL, NULL, 0);
     LLVMBuildRetVoid(g->em.b);

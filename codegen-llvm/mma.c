@@ -20,6 +20,14 @@ static bool is_wgmma(const sn_gen *g, sn_stmt s) { return s.i && sn_mma_is_async
 
 static void put(sn_gen *g, const char *text) { sn_em_assembly(&g->em, g->em.cg->vd, text, "~{memory}", NULL, 0); }
 
+const sn_mma_nest *sn_gen_mma_nest(sn_gen *g, sn_stmt nest) {
+    sn_mma_nest n;
+    const char *why;
+    const sn_mma_nest **known = &g->mma_nests[nest.i];
+    if (!*known && sn_mma_find(&n, &why, g->m, nest)) *known = sn_memdup(g->arena, &n, sizeof n);
+    return *known;
+}
+
 /* ---- descriptors ---- */
 
 static int64_t line_bytes(const sn_mma_nest *n, const sn_mma_operand *o) {
@@ -89,9 +97,6 @@ static bool are_alike(const sn_mma_nest *x, const sn_mma_nest *y) {
            x->a.in_registers == y->a.in_registers && x->a.across == y->a.across && x->b.across == y->b.across;
 }
 
-static LLVMTypeRef sum_type(const sn_gen *g, const sn_mma_nest *n) {
-    return sn_is_float(sn_mmas[n->mma].state) ? g->em.cg->f32 : g->em.cg->i32;
-}
 /* Registers of an instruction that hold sums; operands beside them. */
 static uint32_t sums_of(const sn_mma_nest *n) { return n->tiles_n * sn_mma_elements(n->mma); }
 static uint32_t left_of(const sn_mma_nest *n) { return n->a.in_registers ? REGS : 1; }
@@ -147,11 +152,6 @@ static lv assembly(sn_gen *g, const struct sn_gen_products *p, LLVMTypeRef type,
     return code;
 }
 
-static lv state_address(sn_gen *g, const sn_mma_nest *n, uint32_t element) {
-    lv offset = sn_gen_c32(g, element);
-    return LLVMBuildInBoundsGEP2(g->em.b, sum_type(g, n), g->memory[n->state.i], &offset, 1, "");
-}
-
 /* Instructions that are still to be written. */
 static void put_products(sn_gen *g) {
     struct sn_gen_products *p = g->products;
@@ -159,20 +159,19 @@ static void put_products(sn_gen *g) {
     if (!p->given.n) return;
     uint32_t sums = n->tiles_m * sums_of(n), in = p->given.n * operands_of(n), k = 0;
     lv *args = SN_NEWN(g->arena, lv, in + sums);
-    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, in + sums), one = sum_type(g, n);
+    LLVMTypeRef *types = SN_NEWN(g->arena, LLVMTypeRef, in + sums);
     for (uint32_t i = 0; i < p->given.n; i++) {
         const product *x = &p->given.at[i];
         for (uint32_t r = 0; r < left_of(n); r++) args[k++] = x->left[r];
         args[k++] = x->right;
         args[k++] = x->adds;
     }
-    for (uint32_t i = 0; i < sums; i++) args[k++] = LLVMBuildLoad2(g->em.b, one, state_address(g, n, i), "");
+    for (uint32_t i = 0; i < sums; i++) args[k++] = sn_gen_register(g, n->state, i, 1);
     for (uint32_t i = 0; i < k; i++) types[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef type =
         LLVMFunctionType(LLVMStructTypeInContext(g->em.cg->cx, types + in, sums, 0), types, in + sums, 0);
     lv out = LLVMBuildCall2(g->em.b, type, assembly(g, p, type, sums), args, in + sums, "");
-    for (uint32_t i = 0; i < sums; i++)
-        LLVMBuildStore(g->em.b, LLVMBuildExtractValue(g->em.b, out, i, ""), state_address(g, n, i));
+    for (uint32_t i = 0; i < sums; i++) sn_gen_set_register(g, n->state, i, LLVMBuildExtractValue(g->em.b, out, i, ""));
     p->given.n = 0;
 }
 
@@ -180,11 +179,8 @@ static void put_products(sn_gen *g) {
 static void load_fragment(sn_gen *g, const sn_mma_nest *n, uint32_t h, int64_t q, lv *out) {
     sn_em *em = &g->em;
     int64_t each = sn_mma_neighbours(n->mma), step = q / sn_mmas[n->mma].k, steps = n->depth / sn_mmas[n->mma].k;
-    LLVMTypeRef element = sn_math_storage(em->cg, sn_mmas[n->mma].operand);
     for (int64_t i = 0; i < REGS; i++) {
-        lv offset = sn_gen_c32(g, ((h * steps + step) * REGS + i) * each);
-        lv p = LLVMBuildInBoundsGEP2(em->b, element, g->memory[n->a.buf.i], &offset, 1, "");
-        lv x = LLVMBuildLoad2(em->b, sn_em_shape(element, (uint32_t)each), p, "");
+        lv x = sn_gen_register(g, n->a.buf, ((h * steps + step) * REGS + i) * each, (uint32_t)each);
         out[i] = LLVMBuildBitCast(em->b, x, em->cg->i32, "");
     }
 }
@@ -193,13 +189,12 @@ static void load_fragment(sn_gen *g, const sn_mma_nest *n, uint32_t h, int64_t q
  * the other is asked for them. */
 static void fence(sn_gen *g, sn_stmt first) {
     for (sn_stmt s = first; is_wgmma(g, s); s = sn_stmt_get(g->m, s)->next) {
-        sn_mma_nest n;
-        const char *why;
+        const sn_mma_nest *n = sn_gen_mma_nest(g, s);
         lv regs[REGS];
-        if (!sn_mma_find(&n, &why, g->m, s) || !n.a.in_registers) continue;
-        for (uint32_t h = 0; h < n.tiles_m; h++)
-            for (int64_t q = 0; q < n.depth; q += sn_mmas[n.mma].k) {
-                load_fragment(g, &n, h, q, regs);
+        if (!n || !n->a.in_registers) continue;
+        for (uint32_t h = 0; h < n->tiles_m; h++)
+            for (int64_t q = 0; q < n->depth; q += sn_mmas[n->mma].k) {
+                load_fragment(g, n, h, q, regs);
                 sn_em_assembly(&g->em, g->em.cg->vd, "", "r,r,r,r,~{memory}", regs, REGS);
             }
     }
@@ -263,10 +258,9 @@ static bool may_last(const sn_gen *g, sn_stmt s) {
 
 void sn_gen_carry_mma(sn_gen *g, sn_stmt pipe) {
     for (sn_stmt s = sn_stmt_get(g->m, pipe)->first; s.i; s = sn_stmt_get(g->m, s)->next) {
-        sn_mma_nest n;
-        const char *why;
-        if (!is_wgmma(g, s) || !sn_mma_find(&n, &why, g->m, s)) continue;
-        join_group(g, &n);
+        const sn_mma_nest *n = is_wgmma(g, s) ? sn_gen_mma_nest(g, s) : NULL;
+        if (!n) continue;
+        join_group(g, n);
         g->mma_given += !is_wgmma(g, sn_stmt_get(g->m, s)->next);
     }
 }
@@ -319,23 +313,22 @@ static lv adds(sn_gen *g, sn_stmt s) {
 }
 
 void sn_gen_mma(sn_gen *g, sn_stmt s) {
-    sn_mma_nest n;
-    const char *why;
-    if (!sn_mma_find(&n, &why, g->m, s)) return; /* the verifier has refused it */
-    if (!sn_mma_is_async(n.mma)) {
-        sn_gen_mma_sync(g, &n);
+    const sn_mma_nest *n = sn_gen_mma_nest(g, s);
+    if (!n) return; /* the verifier has refused it */
+    if (!sn_mma_is_async(n->mma)) {
+        sn_gen_mma_sync(g, n);
         return;
     }
     sn_gen_needs_specific(g);
-    if (g->em.cg->target->sm != sn_mmas[n.mma].sm && g->status == SN_OK)
+    if (g->em.cg->target->sm != sn_mmas[n->mma].sm && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_TARGET, "kernel %s: %s does not have the instruction %s", g->k->name,
-                            g->em.cg->target->name, sn_mmas[n.mma].name);
+                            g->em.cg->target->name, sn_mmas[n->mma].name);
     bool lasts = may_last(g, s), follows = lasts && is_wgmma(g, sn_stmt_get(g->m, s)->prev);
     if (!g->products) g->products = SN_NEW(g->arena, struct sn_gen_products);
     if (!follows) fence(g, s);
     if (!follows) g->products->group = NULL;
-    give(g, &n, adds(g, s));
-    join_group(g, &n);
+    give(g, n, adds(g, s));
+    join_group(g, n);
     if (lasts && is_wgmma(g, sn_stmt_get(g->m, s)->next)) return;
     put_products(g);
     put(g, "wgmma.commit_group.sync.aligned;");

@@ -241,11 +241,6 @@ static lv make_code(const warps *w, LLVMTypeRef function, uint32_t n_a, uint32_t
     return code;
 }
 
-static lv state_address(const warps *w, uint32_t element) {
-    lv offset = c32(w, element);
-    return LLVMBuildInBoundsGEP2(w->g->em.b, w->state, w->g->memory[w->n->state.i], &offset, 1, "");
-}
-
 /* The instruction for block (h, j). */
 static void put_product(const warps *w, LLVMTypeRef function, lv code, const operand *a, const operand *b, uint32_t h,
                         uint32_t j) {
@@ -255,10 +250,10 @@ static void put_product(const warps *w, LLVMTypeRef function, lv code, const ope
     lv args[2 * MOST_REGISTERS + MOST_PARTS];
     for (uint32_t i = 0; i < n_a; i++) args[n++] = a->registers[h * n_a + i];
     for (uint32_t i = 0; i < n_b; i++) args[n++] = b->registers[j * n_b + i];
-    for (uint32_t i = 0; i < sums; i++) args[n++] = LLVMBuildLoad2(em->b, w->state, state_address(w, first + i), "");
+    for (uint32_t i = 0; i < sums; i++) args[n++] = sn_gen_register(w->g, w->n->state, first + i, 1);
     lv out = LLVMBuildCall2(em->b, function, code, args, n, "");
     for (uint32_t i = 0; i < sums; i++)
-        LLVMBuildStore(em->b, LLVMBuildExtractValue(em->b, out, i, ""), state_address(w, first + i));
+        sn_gen_set_register(w->g, w->n->state, first + i, LLVMBuildExtractValue(em->b, out, i, ""));
 }
 
 static LLVMTypeRef type_of(const warps *w, uint32_t n_in) {

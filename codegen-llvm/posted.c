@@ -53,26 +53,26 @@ void sn_gen_ticket(sn_gen *g) {
     g->round = LLVMBuildLoad2(em->b, cg->i32, round, "round");
 }
 
-/* ---- elements ---- */
+/* ---- words ---- */
 
 /* Word k of the element with that number. */
-static lv word_address(sn_gen *g, sn_buf b, lv element, uint32_t k) {
+static lv word_address(sn_gen *g, const sn_gen_words *w, lv element, uint32_t k) {
     sn_em *em = &g->em;
-    uint32_t words = is_wide(sn_buf_get(g->m, b)->dtype) ? 2 : 1;
+    uint32_t words = is_wide(w->dtype) ? 2 : 1;
     lv at = em_iadd(em, em_imul(em, element, sn_em_i(em, element, words)), sn_em_i(em, element, k));
-    return LLVMBuildGEP2(em->b, em->cg->i64, g->memory[b.i], &at, 1, "");
+    return LLVMBuildGEP2(em->b, em->cg->i64, w->base, &at, 1, "");
 }
 
-void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x) {
+void sn_gen_put_words(sn_gen *g, const sn_gen_words *w, lv element, lv x) {
     sn_em *em = &g->em;
     const sn_cg *cg = em->cg;
-    uint32_t bytes = sn_dtype_bytes(sn_buf_get(g->m, b)->dtype);
+    uint32_t bytes = sn_dtype_bytes(w->dtype);
     lv bits = em_bitcast(em, x, LLVMIntTypeInContext(cg->cx, 8 * bytes));
-    lv high = em_shl(em, LLVMBuildZExt(em->b, g->round, cg->i64, ""), sn_em_ci(cg->i64, 32));
+    lv high = em_shl(em, LLVMBuildZExt(em->b, w->round, cg->i64, ""), sn_em_ci(cg->i64, 32));
     bits = bytes < 8 ? LLVMBuildZExt(em->b, bits, cg->i64, "") : bits;
     for (uint32_t k = 0; k < (bytes < 8 ? 1 : 2); k++) {
         lv low = k ? em_lshr(em, bits, sn_em_ci(cg->i64, 32)) : em_and(em, bits, sn_em_ci(cg->i64, UINT32_MAX));
-        lv args[2] = {word_address(g, b, element, k), em_or(em, high, low)};
+        lv args[2] = {word_address(g, w, element, k), em_or(em, high, low)};
         sn_em_assembly(em, cg->vd, "st.relaxed.gpu.global.b64 [$0], $1;", "l,l,~{memory}", args, 2);
     }
 }
@@ -87,14 +87,14 @@ static lv read_word(sn_gen *g, lv at, lv wanted) {
 }
 
 /* The words of one element; *there: it has been posted, or nobody wants it. */
-static void read_words(sn_gen *g, sn_buf b, lv element, lv wanted, lv *words, lv *there) {
+static void read_words(sn_gen *g, const sn_gen_words *w, lv element, lv wanted, lv *words, lv *there) {
     sn_em *em = &g->em;
     const sn_cg *cg = em->cg;
     lv here = NULL;
-    for (uint32_t k = 0; k < (is_wide(sn_buf_get(g->m, b)->dtype) ? 2 : 1); k++) {
-        words[k] = read_word(g, word_address(g, b, element, k), wanted);
+    for (uint32_t k = 0; k < (is_wide(w->dtype) ? 2 : 1); k++) {
+        words[k] = read_word(g, word_address(g, w, element, k), wanted);
         lv stored = LLVMBuildTrunc(em->b, em_lshr(em, words[k], sn_em_ci(cg->i64, 32)), cg->i32, "");
-        lv same = em_icmp(em, LLVMIntEQ, stored, g->round);
+        lv same = em_icmp(em, LLVMIntEQ, stored, w->round);
         here = here ? em_and(em, here, same) : same;
     }
     if (wanted) here = em_or(em, here, LLVMBuildNot(em->b, wanted, ""));
@@ -115,18 +115,34 @@ static lv element_of(sn_gen *g, sn_dtype t, const lv *words) {
     return em_bitcast(em, bits, sn_math_storage(cg, t));
 }
 
-/* All lanes are asked for at once, again and again until all are there. */
-void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out) {
+void sn_gen_await_words(sn_gen *g, const sn_gen_words *w, const lv *elements, const lv *wanted, uint32_t n, lv *out) {
     sn_em *em = &g->em;
-    lv words[SN_GEN_LANES][2], there = NULL;
+    lv(*words)[2] = (lv(*)[2])SN_NEWN(g->arena, lv, (size_t)n * 2), there = NULL;
     LLVMBasicBlockRef ask = sn_em_block(em, "ask"), wait = sn_em_block(em, "wait"), done = sn_em_block(em, "posted");
     LLVMBuildBr(em->b, ask);
     LLVMPositionBuilderAtEnd(em->b, ask);
-    for (uint32_t i = 0; i < n; i++) read_words(g, b, elements[i], wanted[i], words[i], &there);
+    for (uint32_t i = 0; i < n; i++) read_words(g, &w[i], elements[i], wanted[i], words[i], &there);
     LLVMBuildCondBr(em->b, there, done, wait);
     LLVMPositionBuilderAtEnd(em->b, wait);
     sn_em_assembly(em, em->cg->vd, "nanosleep.u32 32;", "~{memory}", NULL, 0);
     LLVMBuildBr(em->b, ask);
     LLVMPositionBuilderAtEnd(em->b, done);
-    for (uint32_t i = 0; i < n; i++) out[i] = element_of(g, sn_buf_get(g->m, b)->dtype, words[i]);
+    for (uint32_t i = 0; i < n; i++) out[i] = element_of(g, w[i].dtype, words[i]);
+}
+
+/* ---- elements ---- */
+
+static sn_gen_words words_of(const sn_gen *g, sn_buf b) {
+    return (sn_gen_words){g->memory[b.i], sn_buf_get(g->m, b)->dtype, g->round};
+}
+
+void sn_gen_post(sn_gen *g, sn_buf b, lv element, lv x) {
+    sn_gen_words w = words_of(g, b);
+    sn_gen_put_words(g, &w, element, x);
+}
+
+void sn_gen_await(sn_gen *g, sn_buf b, const lv *elements, const lv *wanted, uint32_t n, lv *out) {
+    sn_gen_words w[SN_GEN_LANES];
+    for (uint32_t i = 0; i < n; i++) w[i] = words_of(g, b);
+    sn_gen_await_words(g, w, elements, wanted, n, out);
 }

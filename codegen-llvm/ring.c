@@ -121,15 +121,18 @@ static void add_box(sn_gen *g, sn_stmt nest) {
     SN_PUSH(g->arena, &g->boxes, b);
 }
 
+static bool is_async(const sn_gen *g, sn_stmt s) { return s.i && sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma); }
+
 void sn_gen_find_boxes(sn_gen *g) {
     enum { FIRST_SM = 90 };
     if (!g->gpu) return;
+    g->mma_nests = SN_NEWN(g->arena, const sn_mma_nest *, g->m->stmts.count);
     g->feeds = SN_NEWN(g->arena, bool, g->m->stmts.count);
     g->idle = SN_NEWN(g->arena, bool, g->m->stmts.count);
     g->clears = SN_NEWN(g->arena, sn_stmt, g->m->stmts.count);
     if (g->em.cg->target->sm < FIRST_SM) return;
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
-        if (sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma)) sn_gen_needs_specific(g);
+        if (is_async(g, s)) sn_gen_needs_specific(g);
         if (!sn_stmt_get(g->m, s)->bulk || !sn_is_box(g->m, s)) continue;
         add_box(g, s);
         if (!g->boxes.n) continue;
@@ -139,11 +142,10 @@ void sn_gen_find_boxes(sn_gen *g) {
         for (sn_stmt up = s; up.i; up = sn_stmt_get(g->m, up)->parent) g->feeds[up.i] = true;
     }
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
-        sn_mma_nest n;
-        const char *why;
-        if (!sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma) || !sn_mma_find(&n, &why, g->m, s)) continue;
+        const sn_mma_nest *n = is_async(g, s) ? sn_gen_mma_nest(g, s) : NULL;
+        if (!n) continue;
         g->prepares |=
-            (!n.a.in_registers && !sn_gen_is_filled_by_box(g, n.a.buf)) || !sn_gen_is_filled_by_box(g, n.b.buf);
+            (!n->a.in_registers && !sn_gen_is_filled_by_box(g, n->a.buf)) || !sn_gen_is_filled_by_box(g, n->b.buf);
     }
 }
 
@@ -228,10 +230,8 @@ static sn_buf sums_zeroed(const sn_gen *g, sn_stmt nest) {
 /* The first statement from s on that touches the registers, if it is a product; none: it is another. */
 static sn_stmt first_product(sn_gen *g, sn_stmt s, sn_buf sums) {
     for (; s.i; s = sn_stmt_get(g->m, s)->next) {
-        sn_mma_nest n;
-        const char *why;
         bool touches = sn_stmt_loads(g->m, s, sums) || sn_stmt_stores(g->m, s, sums);
-        if (touches && sn_stmt_get(g->m, s)->mma && sn_mma_find(&n, &why, g->m, s)) return s;
+        if (touches && sn_stmt_get(g->m, s)->mma && sn_gen_mma_nest(g, s)) return s;
         if (touches) break;
     }
     return (sn_stmt){0};
@@ -268,8 +268,6 @@ static void find_zeroed(sn_gen *g, sn_stmt pipe) {
 
 /* ---- late products ---- */
 
-static bool is_async(const sn_gen *g, sn_stmt s) { return s.i && sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma); }
-
 /* Do statements from s up to `until` touch registers of the product? */
 static bool touches(const sn_gen *g, sn_stmt s, sn_stmt until, const sn_mma_nest *n) {
     for (; s.i; s = sn_stmt_get(g->m, s)->next) {
@@ -292,13 +290,12 @@ static bool reads_alone(const sn_gen *g, sn_stmt pipe, sn_stmt product, const sn
 static void find_late(sn_gen *g, sn_gen_ring *r) {
     const sn_stmt_rec *p = sn_stmt_get(g->m, r->pipe);
     sn_stmt early = sn_pipe_barrier(g->m, r->pipe), last = p->last;
-    sn_mma_nest n;
-    const char *why;
     while (early.i && !is_async(g, early)) early = sn_stmt_get(g->m, early)->next;
     while (early.i && is_async(g, sn_stmt_get(g->m, early)->next)) early = sn_stmt_get(g->m, early)->next;
-    if (!early.i || early.i == last.i || !is_async(g, last) || !sn_mma_find(&n, &why, g->m, last)) return;
-    if (r->shared || sn_ix_range(g->m, sn_axis_get(g->m, p->axis)->extent).lo < 1) return;
-    if (touches(g, p->first, early, &n) || !reads_alone(g, r->pipe, last, &n)) return;
+    if (!early.i || early.i == last.i || !is_async(g, last)) return;
+    const sn_mma_nest *n = sn_gen_mma_nest(g, last);
+    if (!n || r->shared || sn_ix_range(g->m, sn_axis_get(g->m, p->axis)->extent).lo < 1) return;
+    if (touches(g, p->first, early, n) || !reads_alone(g, r->pipe, last, n)) return;
     for (sn_stmt s = sn_stmt_get(g->m, early)->next; s.i != last.i; s = sn_stmt_get(g->m, s)->next)
         if (is_async(g, s)) return;
     r->late = last;
@@ -593,8 +590,7 @@ static lv is_odd(sn_gen *g, sn_stmt s) {
         if (b->scope != SN_BUF_REG || b->dtype != SN_F32 || b->private_size > FEW || !sn_stmt_stores(g->m, s, buf))
             continue;
         for (int64_t e = 0; e < b->private_size; e++) {
-            lv at = sn_gen_c32(g, e), p = LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->f32, g->memory[buf.i], &at, 1, "");
-            lv is = em_equals(&g->em, LLVMBuildLoad2(g->em.b, g->em.cg->f32, p, ""), -FLT_MAX);
+            lv is = em_equals(&g->em, sn_gen_register(g, buf, e, 1), -FLT_MAX);
             odd = odd ? em_or(&g->em, odd, is) : is;
         }
     }

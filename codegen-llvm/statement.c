@@ -148,6 +148,7 @@ void sn_gen_statement(sn_gen *g, sn_stmt id) {
     switch (s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;
+    case SN_LOP_PREFETCH: sn_gen_prefetch(g, s); return;
     case SN_LOP_ACCUM: sn_gen_accum(g, s); return;
     case SN_LOP_LOOP: loop(g, id, s); return;
     case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;

@@ -251,7 +251,7 @@ static sn_gen_place place_of(sn_gen *g, const sn_stmt_rec *s) {
     if (early) at = em_isub(em, at, g->run.start);
     sn_gen_place p = {.mask = mask.i ? sn_gen_val(g, mask) : NULL,
                       .otherwise = mask.i ? sn_gen_val(g, s->in[1]) : NULL,
-                      .base = g->memory[s->buf.i],
+                      .base = sn_gen_memory_for_good(g, s->buf),
                       .at = em_imul(em, at, sn_em_i(em, at, bytes)),
                       .size = storage_size(g, b),
                       .granule = early ? bytes : granule_of(g, e, bytes),
@@ -278,7 +278,7 @@ lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv w
     uint32_t bytes = sn_dtype_bytes(b->dtype), align = g->gpu ? b->align : bytes;
     lv at = sn_gen_ix(g, first);
     sn_gen_place p = {.mask = wanted,
-                      .base = g->memory[buf.i],
+                      .base = sn_gen_memory_for_good(g, buf),
                       .at = em_imul(em, at, sn_em_i(em, at, bytes)),
                       .size = storage_size(g, b),
                       .granule = granule_of(g, first, bytes),

@@ -263,6 +263,7 @@ static void launch_gpu(sn_rt_kernel *out, const sn_gpu_code *code) {
     out->block_y = code->block_y;
     out->param_block = code->param_block;
     out->cluster = code->cluster;
+    out->together = code->together;
     out->shared_bytes = code->shared_bytes;
     out->kept_bytes = code->kept_bytes;
     out->maps = code->maps;

@@ -136,6 +136,7 @@ void sn_cuda_target(const sn_cuda *cu, sn_target *out) {
     out->is_gpu = t->is_gpu;
     snprintf(out->name, sizeof out->name, "sm_%u%s", t->sm, out->specific ? "a" : "");
     out->sm = t->sm;
+    out->exact = true;
     out->units = t->units;
     out->max_threads = t->max_threads;
     out->shared_bytes = t->shared_bytes;

@@ -128,15 +128,28 @@ static sn_status drive_all(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *jo
 
 /* ---- loading ---- */
 
+/* Blocks that wait for each other: is there room for all of them? A program may have been compiled for a larger device. */
+static sn_status check_room(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kernel *k) {
+    int resident = 0;
+    SN_TRY(CU_CALL(cu, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                   (&resident, code->function, (int)(k->block_x * k->block_y), k->shared_bytes)));
+    long long room = (long long)resident * cu->target.units;
+    if (k->grid <= room) return SN_OK;
+    return sn_fail(cu->env, SN_ERROR_TARGET,
+                   "kernel %s: its %lld blocks have to run at once, this device has room for %lld: compile for it",
+                   k->name, (long long)k->grid, room);
+}
+
 /* What a launch may only ask for when the function says so. */
 static sn_status prepare(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kernel *k) {
     enum { PORTABLE_CLUSTER = 8 };
     if (k->cluster > PORTABLE_CLUSTER)
         SN_TRY(
             CU_CALL(cu, cuFuncSetAttribute, (code->function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)));
-    if (!k->shared_bytes) return SN_OK;
-    return CU_CALL(cu, cuFuncSetAttribute,
-                   (code->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes));
+    if (k->shared_bytes)
+        SN_TRY(CU_CALL(cu, cuFuncSetAttribute,
+                       (code->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes)));
+    return k->together ? check_room(code, cu, k) : SN_OK;
 }
 
 /* The driver gives no cubin away, and answers. */

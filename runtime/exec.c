@@ -13,11 +13,15 @@
 /* ---- callbacks: user is the state ---- */
 
 /* Kernels for sm_90 and later begin by waiting for the grid before them in the stream (codegen-llvm/kernel.c), so that
- * grid need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. */
+ * grid need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. Blocks that
+ * wait for each other come all together or not at all. */
 bool sn_exec_early(const sn_cuda *cu) { return cu->target.sm >= 90 && cu->driver_version >= 12040; }
 
 static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kernel *k) {
     const sn_cuda_api *api = &st->cu->api;
+    if (k->together)
+        return api->cuLaunchCooperativeKernel(function, (unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1,
+                                              k->shared_bytes, st->stream, st->param_addresses);
     if (!sn_exec_early(st->cu))
         return api->cuLaunchKernel(function, (unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1, k->shared_bytes,
                                    st->stream, st->param_addresses, NULL);

@@ -356,6 +356,7 @@ static void walk_launch(io *s, sn_rt_kernel *k) {
     uint64_t kept = k->kept_bytes;
     size(s, &k->grid);
     u32(s, &k->block_x), u32(s, &k->block_y), u32(s, &k->cluster), u32(s, &k->shared_bytes);
+    flag(s, &k->together);
     flag(s, &k->param_block);
     flag(s, &k->whole);
     u64(s, &kept);

@@ -63,6 +63,7 @@ static void put_kernel(sn_text *t, const sn_image_kernel *k, bool gpu) {
     const sn_rt_kernel *l = &k->launch;
     sn_text_printf(t, "  kernel %s: grid %lld block %u x %u", l->name, (long long)l->grid, l->block_x, l->block_y);
     if (l->cluster > 1) sn_text_printf(t, " cluster %u", l->cluster);
+    if (l->together) sn_text_put(t, " at once");
     if (l->shared_bytes) sn_text_printf(t, " shared %u", l->shared_bytes);
     if (l->kept_bytes) sn_text_printf(t, " kept %zu", l->kept_bytes);
     if (l->param_block) sn_text_put(t, " parameters in one");

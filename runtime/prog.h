@@ -138,6 +138,7 @@ typedef struct sn_graph_step {
     CUgraphNode node;
     uint32_t kernel; /* SN_GRAPH_COPY: a copy, whose addresses are to and from */
     uint32_t first;  /* of its addresses */
+    uint32_t row;    /* the first step that may be done beside it: itself, but for copies */
     int64_t size;    /* of a copy */
 } sn_graph_step;
 enum { SN_GRAPH_COPY = UINT32_MAX };
@@ -154,9 +155,9 @@ typedef struct sn_run_graphs {
     sn_graph_step *steps; /* in the order of the run */
     void **addresses;     /* of all steps */
     uint32_t n, n_addresses, room, room_addresses;
-    uint32_t at;        /* the next step, while a run is gone through */
-    void **io_at;       /* by position in the program's ios */
-    uint32_t *io_steps; /* the same: in how many steps there is an address of it */
+    uint32_t at;         /* the next step, while a run is gone through */
+    void **io_at;        /* by position in the program's ios */
+    CUgraphNode *before; /* scratch: the nodes that a new one depends on */
 } sn_run_graphs;
 
 struct sn_prog_state {

@@ -9,20 +9,21 @@
  * What a library queues is captured on a stream of ours and becomes a child graph.
  *
  * Each node depends on the one before it, not on those whose buffers it needs: the planned workspace is used again and
- * again, so most of what buffers would allow memory forbids; the results are those of the same launches in the same
- * order, bit for bit; and the driver launches straight lines of nodes in constant time. Kernels that may start early do so in
- * a graph as well, by programmatic edges.
+ * again, so most of what buffers would allow memory forbids; and the results are those of the same launches in the same
+ * order, bit for bit. Only copies that follow each other, as those of outputs back to inputs do, are side by side where they touch
+ * different memory: they are a row. Kernels that may start early do so in a graph as well, by programmatic edges.
  *
- * Cost: see is_worth. A caller who is capturing the stream gets the launches one by one, as part of his own graph.
+ * Cost on an H100: a launch takes 2.6 us of the host, and 3.1 where more follow; a graph of 1 to 158 nodes 1.5 to 2.2, and one of
+ * which some nodes are set anew 0.4 more for each that it has. So from the second run on a graph is never the slower way. Building
+ * one comes back within some twenty runs. A caller who is capturing the stream gets the launches one by one, as part of
+ * his own graph.
  */
 #include "runtime/prog.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Nanoseconds of the host: a launch; the launch of a graph, and what each node adds; a node whose arguments are set anew.
- * REASON: published figures for drivers of CUDA 12 and 13 (a launch 2 to 2.5 us; 80 nodes 3.5 us), not our own. */
-enum { LAUNCH_NS = 2200, GRAPH_NS = 2500, NODE_NS = 15, UPDATE_NS = 600 };
+enum { MOST_NODES = 8192 }; /* of a larger graph building takes the driver longer than seems worth it: REASON */
 
 /* ---- sizes ---- */
 
@@ -31,56 +32,61 @@ static bool is_queued(const sn_prog *p, const sn_rt_step *s) {
            (s->kind == SN_STEP_CALL && (p->codes[s->kernel].k.grid || p->codes[s->kernel].k.library));
 }
 
-/* By buffer id: 1 + the position of the input or output whose storage it has, now that the steps have come so far. */
-static void follow(uint32_t *io_of, const sn_rt_step *s) {
-    if (s->kind == SN_STEP_REUSE) io_of[s->buf.i] = io_of[s->from.i];
-    if (s->kind == SN_STEP_ALLOC) io_of[s->buf.i] = 0;
-}
-
-/* An input or output that a step has twice is counted twice: the figure is an upper bound. */
-static void count_step(sn_run_graphs *g, const uint32_t *io_of, const sn_rt_step *s) {
-    bool copies = s->kind == SN_STEP_COPY;
-    g->room++;
-    g->room_addresses += copies ? 2 : s->n_args;
-    for (uint32_t k = 0; k < s->n_args; k++)
-        if (io_of[s->args[k].buf.i]) g->io_steps[io_of[s->args[k].buf.i] - 1]++;
-    if (copies && io_of[s->buf.i]) g->io_steps[io_of[s->buf.i] - 1]++;
-    if (copies && io_of[s->from.i]) g->io_steps[io_of[s->from.i] - 1]++;
+/* Steps of a run from first to end, `times` over; a repeat's as often as it runs. Beyond MOST_NODES it does not matter how many. */
+static void count_steps(sn_run_graphs *g, const sn_prog *p, uint32_t first, uint32_t end, int64_t times) {
+    for (uint32_t i = first; i < end && g->room <= MOST_NODES; i++) {
+        const sn_rt_step *s = &p->steps[i];
+        if (is_queued(p, s)) {
+            uint32_t n = times < MOST_NODES ? (uint32_t)times : MOST_NODES + 1;
+            g->room += n;
+            g->room_addresses += n * (s->kind == SN_STEP_COPY ? 2 : s->n_args);
+        }
+        if (s->kind != SN_STEP_REPEAT) continue;
+        int64_t inner;
+        if (sn_mul_overflow(times, s->size, &inner)) inner = INT64_MAX;
+        if (inner > 0) count_steps(g, p, i + 1, s->end, inner);
+        i = s->end;
+    }
 }
 
 void sn_run_graph_init(sn_prog_state *st) {
     const sn_prog *p = st->p;
     sn_run_graphs *g = &st->graph;
-    uint32_t *io_of = SN_NEWN(&st->arena, uint32_t, p->n_places);
+    count_steps(g, p, p->n_prepare, p->n_steps, 1);
+    if (g->room > MOST_NODES) g->room = 0;
+    if (!g->room) return;
     g->io_at = SN_NEWN(&st->arena, void *, p->n_ios + 1);
-    g->io_steps = SN_NEWN(&st->arena, uint32_t, p->n_ios + 1);
-    for (uint32_t i = 0; i < p->n_ios; i++) io_of[p->ios[i].buf.i] = i + 1;
-    for (uint32_t i = p->n_prepare; i < p->n_steps; i++) {
-        follow(io_of, &p->steps[i]);
-        if (is_queued(p, &p->steps[i])) count_step(g, io_of, &p->steps[i]);
-    }
-    g->steps = SN_NEWN(&st->arena, sn_graph_step, g->room + 1);
+    g->steps = SN_NEWN(&st->arena, sn_graph_step, g->room);
+    g->before = SN_NEWN(&st->arena, CUgraphNode, g->room);
     g->addresses = SN_NEWN(&st->arena, void *, g->room_addresses + 1);
+}
+
+/* Nodes of graphs are no cooperative launches. */
+static bool any_together(const sn_prog *p) {
+    bool any = false;
+    for (uint32_t i = p->n_prepare; i < p->n_steps; i++)
+        any |= p->steps[i].kind == SN_STEP_CALL && p->codes[p->steps[i].kernel].k.together;
+    return any;
 }
 
 void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode) {
     const sn_cuda_api *api = st->cu ? &st->cu->api : NULL;
     st->graph.mode = st->cu ? mode : SN_GRAPHS_OFF;
-    st->graph.useless = !st->graph.room || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
+    st->graph.useless = !st->graph.room || any_together(st->p) || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
 }
 
 /* ---- nodes ---- */
 
-/* A wrapper makes the same calls in each run; if one does not, there is no graph for it. */
+/* A wrapper makes the same calls in each run; if one does not, a graph is built anew. */
 static sn_status steps_differ(sn_prog_state *st) {
-    return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "graphs: the launches of this program differ from run to run");
+    return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "graphs: a run of this program launches other than is known of it");
 }
 
 static sn_status next_step(sn_graph_step **out, bool *moved, sn_prog_state *st, sn_graph_step is,
                            void *const *addresses, uint32_t n) {
     sn_run_graphs *g = &st->graph;
     sn_graph_step *s = *out = &g->steps[g->at];
-    bool fits = g->exec ? g->at < g->n && s->kernel == is.kernel && s->size == is.size
+    bool fits = g->exec ? g->at < g->n && s->kernel == is.kernel && s->size == is.size && s->row == is.row
                         : g->at < g->room && g->n_addresses + n <= g->room_addresses;
     if (!fits) return steps_differ(st);
     *moved = !g->exec || memcmp(&g->addresses[s->first], addresses, n * sizeof *addresses) != 0;
@@ -95,9 +101,28 @@ static sn_status next_step(sn_graph_step **out, bool *moved, sn_prog_state *st, 
     return SN_OK;
 }
 
-/* The node before, on which a new one depends. */
-static const CUgraphNode *before(const sn_run_graphs *g, const sn_graph_step *s) {
-    return s == g->steps ? NULL : &s[-1].node;
+/* The nodes on which a new one depends: the row before its own. */
+static uint32_t find_before(sn_run_graphs *g, const sn_graph_step *s) {
+    uint32_t n = 0;
+    if (!s->row) return 0;
+    for (uint32_t i = g->steps[s->row - 1].row; i < s->row; i++) g->before[n++] = g->steps[i].node;
+    return n;
+}
+
+static bool apart(const void *a, int64_t a_size, const void *b, int64_t b_size) {
+    return (uintptr_t)a + (uintptr_t)a_size <= (uintptr_t)b || (uintptr_t)b + (uintptr_t)b_size <= (uintptr_t)a;
+}
+
+/* May the copy be done beside those of the row that ends in front of it? */
+static bool joins(const sn_run_graphs *g, uint32_t at, const void *to, const void *from, int64_t size) {
+    if (!at || g->steps[at - 1].kernel != SN_GRAPH_COPY) return false;
+    for (uint32_t i = g->steps[at - 1].row; i < at; i++) {
+        const sn_graph_step *o = &g->steps[i];
+        const void *o_to = g->addresses[o->first], *o_from = g->addresses[o->first + 1];
+        if (!apart(to, size, o_to, o->size) || !apart(to, size, o_from, o->size) || !apart(from, size, o_to, o->size))
+            return false;
+    }
+    return true;
 }
 
 static bool is_kernel(const sn_prog *p, const sn_graph_step *s) {
@@ -114,15 +139,14 @@ static sn_status check_kernel(sn_prog_state *st, const sn_graph_step *s, CUresul
 static sn_status add_kernel(sn_prog_state *st, sn_graph_step *s, const CUkernelNode *launch) {
     static const CUgraphEdge early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                       .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
-    const sn_run_graphs *g = &st->graph;
+    sn_run_graphs *g = &st->graph;
     const sn_cuda_api *api = &st->cu->api;
-    const CUgraphNode *from = before(g, s);
-    bool is_early = from && api->cuGraphAddDependencies && sn_exec_early(st->cu) && is_kernel(st->p, s - 1);
-    bool waits = from && !is_early;
-    CUresult result = api->cuGraphAddKernelNode(&s->node, g->graph, waits ? from : NULL, waits, launch);
+    uint32_t n = find_before(g, s);
+    bool is_early = n == 1 && api->cuGraphAddDependencies && sn_exec_early(st->cu) && is_kernel(st->p, s - 1);
+    CUresult result = api->cuGraphAddKernelNode(&s->node, g->graph, g->before, is_early ? 0 : n, launch);
     SN_TRY(check_kernel(st, s, result, "cuGraphAddKernelNode"));
     if (!is_early) return SN_OK;
-    result = api->cuGraphAddDependencies(g->graph, from, &s->node, &early, 1);
+    result = api->cuGraphAddDependencies(g->graph, g->before, &s->node, &early, 1);
     return check_kernel(st, s, result, "cuGraphAddDependencies");
 }
 
@@ -161,12 +185,12 @@ static sn_status capture_call(CUgraph *out, sn_prog_state *st, uint32_t kernel, 
 static sn_status take_call(sn_prog_state *st, sn_graph_step *s, void *const *params) {
     sn_cuda *cu = st->cu;
     sn_run_graphs *g = &st->graph;
-    const CUgraphNode *from = before(g, s);
+    uint32_t n = find_before(g, s);
     CUgraph child = NULL;
     sn_status status = capture_call(&child, st, s->kernel, params);
     if (status == SN_OK)
         status = g->exec ? CU_CALL(cu, cuGraphExecChildGraphNodeSetParams, (g->exec, s->node, child))
-                         : CU_CALL(cu, cuGraphAddChildGraphNode, (&s->node, g->graph, from, from != NULL, child));
+                         : CU_CALL(cu, cuGraphAddChildGraphNode, (&s->node, g->graph, g->before, n, child));
     if (child) cu->api.cuGraphDestroy(child); /* the node has a copy */
     return status;
 }
@@ -177,7 +201,7 @@ static int take_launch(void *user, uint32_t kernel, void *const *params) {
     sn_graph_step *s;
     bool moved;
     if (!code->k.library && !code->k.grid) return SN_OK;
-    SN_TRY(next_step(&s, &moved, st, (sn_graph_step){.kernel = kernel}, params, code->n_params));
+    SN_TRY(next_step(&s, &moved, st, (sn_graph_step){.kernel = kernel, .row = st->graph.at}, params, code->n_params));
     if (moved) return (int)(code->k.library ? take_call(st, s, params) : take_kernel(st, s, params));
     if (code->k.n_maps) st->next_map = (st->next_map + code->k.n_maps) % st->p->n_maps; /* those stay as they are */
     return SN_OK;
@@ -186,22 +210,22 @@ static int take_launch(void *user, uint32_t kernel, void *const *params) {
 static int take_copy(void *user, void *to, const void *from, int64_t size) {
     sn_prog_state *st = user;
     sn_cuda *cu = st->cu;
-    const sn_run_graphs *g = &st->graph;
+    sn_run_graphs *g = &st->graph;
     void *const addresses[] = {to, (void *)(uintptr_t)from};
-    sn_graph_step *s;
+    sn_graph_step *s, is = {.kernel = SN_GRAPH_COPY, .size = size, .row = g->at};
     bool moved;
     if (!size) return SN_OK;
-    SN_TRY(next_step(&s, &moved, st, (sn_graph_step){.kernel = SN_GRAPH_COPY, .size = size}, addresses, 2));
+    if (joins(g, g->at, to, from, size)) is.row = g->steps[g->at - 1].row;
+    SN_TRY(next_step(&s, &moved, st, is, addresses, 2));
     if (!moved) return SN_OK;
     CUmemcpy3D copy = {.from = {.type = CU_MEMORYTYPE_DEVICE, .device = sn_device_address(from)},
                        .to = {.type = CU_MEMORYTYPE_DEVICE, .device = sn_device_address(to)},
                        .bytes = (size_t)size,
                        .height = 1,
                        .depth = 1};
-    const CUgraphNode *after = before(g, s);
-    return g->exec
-               ? (int)CU_CALL(cu, cuGraphExecMemcpyNodeSetParams, (g->exec, s->node, &copy, cu->context))
-               : (int)CU_CALL(cu, cuGraphAddMemcpyNode, (&s->node, g->graph, after, after != NULL, &copy, cu->context));
+    uint32_t n = find_before(g, s);
+    return g->exec ? (int)CU_CALL(cu, cuGraphExecMemcpyNodeSetParams, (g->exec, s->node, &copy, cu->context))
+                   : (int)CU_CALL(cu, cuGraphAddMemcpyNode, (&s->node, g->graph, g->before, n, &copy, cu->context));
 }
 
 static const sn_machine taking = {take_launch, take_copy};
@@ -238,25 +262,16 @@ static sn_status make(sn_prog_state *st, void *const *inputs, void *const *outpu
     return is_new ? CU_CALL(st->cu, cuGraphInstantiate, (&g->exec, g->graph, 0)) : SN_OK;
 }
 
-/* In how many steps, at most, an address differs from that of the last run; remembers those of this one. */
-static uint32_t count_moved(sn_prog_state *st, void *const *inputs, void *const *outputs) {
+/* Are the addresses those of the last run? Remembers them. */
+static bool same_storage(sn_prog_state *st, void *const *inputs, void *const *outputs) {
     sn_run_graphs *g = &st->graph;
-    uint32_t n = 0;
+    bool same = g->has_run;
     for (uint32_t i = 0; i < st->p->n_ios; i++) {
         void *now = sn_io_address(&st->p->ios[i], inputs, outputs);
-        if (g->io_at[i] == now) continue;
+        same &= g->io_at[i] == now;
         g->io_at[i] = now;
-        n += g->io_steps[i];
     }
-    return n < g->room ? n : g->room;
-}
-
-/* By the time of the host: a graph for two launches or more, if not too many arguments move in every run. What runs twice
- * will run more often: then building, which costs as much as some twenty launches, comes back. */
-static bool is_worth(const sn_run_graphs *g, uint32_t moved) {
-    if (g->mode == SN_GRAPHS_ON) return true;
-    uint64_t n = g->room, plain = n * LAUNCH_NS, graph = GRAPH_NS + n * NODE_NS + (uint64_t)moved * UPDATE_NS;
-    return g->has_run && graph < plain;
+    return same;
 }
 
 /* Where this cannot be said, the launches themselves say why. */
@@ -273,7 +288,13 @@ static sn_status bring_up_to_date(sn_prog_state *st, void *const *inputs, void *
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (g->is_current) return SN_OK;
     SN_TRY(CU_CALL(st->cu, cuThreadExchangeStreamCaptureMode, (&mode)));
+    bool had = g->exec != NULL;
     sn_status status = make(st, inputs, outputs, use_interpreter);
+    if (status == SN_ERROR_UNSUPPORTED && had) { /* other launches, or copies that touch each other now */
+        sn_env_clear(st->env);
+        drop_graph(st);
+        status = make(st, inputs, outputs, use_interpreter);
+    }
     g->is_current = status == SN_OK;
     if (!g->is_current) drop_graph(st);
     st->cu->api.cuThreadExchangeStreamCaptureMode(&mode);
@@ -283,11 +304,10 @@ static sn_status bring_up_to_date(sn_prog_state *st, void *const *inputs, void *
 sn_status sn_run_graph(sn_prog_state *st, void *const *inputs, void *const *outputs, bool use_interpreter) {
     sn_run_graphs *g = &st->graph;
     if (g->useless) return sn_exec_plainly(st, inputs, outputs, use_interpreter);
-    uint32_t moved = count_moved(st, inputs, outputs);
-    bool worth = is_worth(g, moved);
-    g->is_current &= !moved;
+    bool wanted = g->has_run || g->mode == SN_GRAPHS_ON;
+    g->is_current &= same_storage(st, inputs, outputs);
     g->has_run = true;
-    if (!worth || is_captured(st)) return sn_exec_plainly(st, inputs, outputs, use_interpreter);
+    if (!wanted || is_captured(st)) return sn_exec_plainly(st, inputs, outputs, use_interpreter);
     sn_status status = bring_up_to_date(st, inputs, outputs, use_interpreter);
     if (status == SN_OK) return CU_CALL(st->cu, cuGraphLaunch, (g->exec, st->stream));
     if (g->mode == SN_GRAPHS_ON || status == SN_ERROR_ARGUMENT) return status;

@@ -75,6 +75,7 @@ typedef struct sn_rt_kernel {
     size_t cubin_size;
     int64_t grid;
     uint32_t block_x, block_y, cluster, shared_bytes;
+    bool together;    /* GPU: all blocks have to run at once */
     bool param_block; /* GPU: the addresses are one parameter, an array by value */
     size_t
         kept_bytes; /* memory that lasts between runs, zero before the first; its address comes behind the others. 0: none */
@@ -110,8 +111,8 @@ sn_status sn_prog_state_new(sn_prog_state **out, const sn_prog *p, sn_env *env, 
 sn_status sn_prog_state_new_in(sn_prog_state **out, const sn_prog *p, sn_env *env, sn_cuda *cu, void *memory);
 size_t sn_prog_scratch(const sn_prog *p);
 void sn_prog_state_free(sn_prog_state *st);
-/* Do runs of the state go by a CUDA graph? A new state: off. Auto: where that is estimated to be faster, from the second run
- * on, and plainly where no graph can be made. On: from the first run on; a graph that cannot be made fails the run. Drivers
+/* Do runs of the state go by a CUDA graph? A new state: off. Auto: from the second run on, and plainly where no graph can be
+ * made. On: from the first run on; a graph that cannot be made fails the run. Drivers
  * before CUDA 12.0 have none: all runs are plain. */
 typedef enum sn_graphs_mode { SN_GRAPHS_OFF, SN_GRAPHS_AUTO, SN_GRAPHS_ON } sn_graphs_mode;
 void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode);

@@ -7,6 +7,8 @@
  */
 #include "tools/bench.h"
 
+#include "ir/graph/repeat.h"
+
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,15 +229,26 @@ static double flops_of(sn_module *m, sn_nd x) {
     return flops;
 }
 
+/* How often a run computes what is inside of that repeat (0: of none). */
+static double times_of(const sn_module *m, const sn_repeat_scopes *scopes, uint32_t repeat) {
+    double times = 1;
+    for (; repeat; repeat = scopes->of[repeat])
+        times *= size_of(m, sn_node_attr(m, (sn_nd){repeat}, SN_ATTR_TRIP)->shape.at[0]);
+    return times;
+}
+
 static double count_flops(const sn_program *p) {
     sn_module *m = p->source;
     double flops = 0;
-    uint8_t *live = calloc(m->graph.nodes.count + 1, 1);
-    if (!live) return 0;
+    sn_repeat_scopes scopes;
+    sn_arena scratch;
+    sn_arena_init(&scratch, m->env);
+    uint8_t *live = SN_NEWN(&scratch, uint8_t, m->graph.nodes.count + 1);
+    bool known = sn_repeat_scopes_find(&scopes, m, &scratch) == SN_OK;
     sn_graph_live(m, live);
-    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
-        if (live[x.i]) flops += flops_of(m, x);
-    free(live);
+    for (sn_nd x = {1}; known && x.i < m->graph.nodes.count; x.i++)
+        if (live[x.i]) flops += flops_of(m, x) * times_of(m, &scopes, scopes.of[x.i]);
+    sn_arena_free(&scratch);
     return flops;
 }
 

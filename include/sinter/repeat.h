@@ -5,6 +5,8 @@
 #ifndef SINTER_REPEAT_H
 #define SINTER_REPEAT_H
 
+#include "sinter.h"
+
 /* A loop that runs when the program runs: it is compiled once, however many steps it has, and each step launches its kernels.
  *
  *     unsigned loop = sn_repeat_begin(g);

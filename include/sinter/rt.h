@@ -71,7 +71,7 @@ typedef struct sn_rt_options {
     const char *debug, *debug_kernels, *debug_dir;
     void (*log)(void *user, const char *text); /* NULL: nobody reads them */
     void *log_user;
-    /* Runs on CUDA by a CUDA graph: "auto" (NULL): from the second run on, where it is estimated to be faster; "on": from the first
+    /* Runs on CUDA by a CUDA graph: "auto" (NULL): from the second run on, and plainly where no graph can be made; "on": from the first
      * run on, and a graph that cannot be made fails the run; "off". Results are the same, bit for bit. Addresses may change from run
      * to run. Runs on a stream that is being captured are plain. */
     const char *graphs;

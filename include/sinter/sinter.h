@@ -592,9 +592,9 @@ typedef struct sn_compile_options {
      * "nvtx" (ranges for Nsight Systems); "off" (default). Of the kernels in debug_kernels ("k0,k3"; NULL: all). Lines go to the context's log,
      * from the thread that runs. Runs with debugging are slow; without it they have nothing of this. */
     const char *debug, *debug_kernels, *debug_dir;
-    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, where it is estimated to be faster (of two launches or
-     * more, few of which have other addresses in each run); "on": from the first run on, and a graph that cannot be made fails the
-     * run; "off". Same results, bit for bit. Runs that are watched, timed, or on a stream that is being captured are plain. */
+    /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, and plainly where no graph can be made; "on": from the
+     * first run on, and a graph that cannot be made fails the run; "off". Same results, bit for bit, wherever the tensors are in each
+     * run. Runs that are watched, timed, or on a stream that is being captured are plain. */
     const char *graphs;
 } sn_compile_options;
 

@@ -218,9 +218,11 @@ char *sn_strdup(sn_arena *a, const char *s) { return sn_strndup(a, s, strlen(s))
 
 char *sn_strf(sn_arena *a, const char *format, ...) {
     va_list args;
+    char most[128]; /* of what is asked for fits */
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(most, sizeof most, format, args);
     va_end(args);
+    if ((size_t)n < sizeof most) return sn_strndup(a, most, (size_t)n);
     char *s = sn_alloc(a, (size_t)n + 1);
     va_start(args, format);
     vsnprintf(s, (size_t)n + 1, format, args);

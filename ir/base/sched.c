@@ -118,6 +118,7 @@ sn_status sn_sched_read(sn_sched *out, sn_env *env, const char *what, const char
 
 const char *sn_sched_kind(const sn_sched *s) {
     bool reads_rows = s->cls == SN_SCHED_INNER || s->cls == SN_SCHED_OUTER;
+    if (s->teams) return "team";
     if (s->shared) return sn_sched_cluster(s) > 1 ? "cluster" : "shared";
     if (s->persistent) return "persistent";
     return reads_rows ? "looped" : sn_sched_class_names[s->cls];

@@ -55,7 +55,7 @@ void sn_sched_set(sn_sched *s, sn_sched_field field, uint32_t value);
 bool sn_sched_is_open(const sn_sched *s);
 bool sn_sched_eq(const sn_sched *a, const sn_sched *b);
 
-/* What tells schedules of one kernel apart, in a word: "persistent", "shared", "cluster" (where a row is kept), "looped" (it is read
+/* What tells schedules of one kernel apart, in a word: "persistent", "shared", "cluster", "team" (where a row is kept), "looped" (it is read
  * again), or the class. */
 const char *sn_sched_kind(const sn_sched *s);
 

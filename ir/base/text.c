@@ -46,14 +46,24 @@ void sn_text_put(sn_text *t, const char *s) { sn_text_putn(t, s, strlen(s)); }
 
 void sn_text_printf(sn_text *t, const char *format, ...) {
     va_list args;
+    size_t room = t->cap - t->n;
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(t->s + t->n, room, format, args);
     va_end(args);
-    text_reserve(t, (size_t)n);
-    va_start(args, format);
-    vsnprintf(t->s + t->n, (size_t)n + 1, format, args);
-    va_end(args);
+    if ((size_t)n >= room) {
+        text_reserve(t, (size_t)n);
+        va_start(args, format);
+        vsnprintf(t->s + t->n, (size_t)n + 1, format, args);
+        va_end(args);
+    }
     t->n += (size_t)n;
+}
+
+void sn_text_number(sn_text *t, uint64_t x) {
+    char digits[24], *at = digits + sizeof digits;
+    do *--at = (char)('0' + x % 10);
+    while (x /= 10);
+    sn_text_putn(t, at, (size_t)(digits + sizeof digits - at));
 }
 
 void sn_text_indent(sn_text *t, int level) {

@@ -164,7 +164,7 @@ static void print_sign(const printer *p, bool first, int64_t c) {
 
 static void print_constant(const printer *p, bool first, int64_t c) {
     print_sign(p, first, c);
-    sn_text_printf(p->t, "%llu", (unsigned long long)magnitude(c));
+    sn_text_number(p->t, magnitude(c));
 }
 
 /* `7 - i` rather than `-i + 7`. */
@@ -176,7 +176,7 @@ static void print_sum(const printer *p, sn_ix e) {
     for (uint32_t i = 0; i < l.terms.n; i++) {
         sn_ix_term term = l.terms.at[i];
         print_sign(p, i == 0 && !constant_leads, term.c);
-        if (magnitude(term.c) != 1) sn_text_printf(p->t, "%llu*", (unsigned long long)magnitude(term.c));
+        if (magnitude(term.c) != 1) sn_text_number(p->t, magnitude(term.c)), sn_text_put(p->t, "*");
         print(p, term.atom);
     }
     if (l.c0 && !constant_leads) print_constant(p, false, l.c0);

@@ -340,6 +340,15 @@ static sn_status run_store(eval *ev, const node *n) {
     return SN_OK;
 }
 
+/* It asks for elements that are there, and changes nothing. */
+static sn_status run_prefetch(eval *ev, const node *n) {
+    const storage *mem = n->mem;
+    if (n->masked && !ev->vals[n->in[0]].i) return SN_OK;
+    int64_t at = run_ix(ev, n->ix), last = at + run_ix(ev, n->bound) - 1;
+    if ((uint64_t)at >= (uint64_t)mem->size) return out_of_bounds(ev, n, at);
+    return (uint64_t)last >= (uint64_t)mem->size ? out_of_bounds(ev, n, last) : SN_OK;
+}
+
 static sn_scalar run_bitcast(const node *n, sn_scalar x) {
     unsigned char bits[8] = {0};
     if (sn_is_float(n->from)) sn_store_float(n->from, bits, x.f);
@@ -417,6 +426,7 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_LOAD: SN_TRY(run_load(ev, n)); break;
         case SN_LOP_ACCUM: run_accum(ev, n); break;
         case SN_LOP_STORE: SN_TRY(run_store(ev, n)); break;
+        case SN_LOP_PREFETCH: SN_TRY(run_prefetch(ev, n)); break;
         case SN_LOP_LOOP: SN_TRY(run_loop(ev, n, at)); break;
         case SN_LOP_REDUCE: SN_TRY(run_reduce(ev, n, at)); break;
         case SN_LOP_IF:

@@ -95,10 +95,13 @@ static const char *axis_name(names *n, sn_axis ax) {
     return sn_strf(&n->arena, "axis?%u", ax.i);
 }
 
-static const char *val_name(names *n, sn_val v) {
+static bool has_number(const names *n, sn_val v) {
     uint32_t number = sn_val_get(n->m, v)->mark;
-    if (number < n->vals.n && sn_val_eq(n->vals.at[number], v)) return sn_strf(&n->arena, "%u", number);
-    return sn_strf(&n->arena, "?%u", v.i);
+    return number < n->vals.n && sn_val_eq(n->vals.at[number], v);
+}
+
+static const char *val_name(names *n, sn_val v) {
+    return has_number(n, v) ? sn_strf(&n->arena, "%u", sn_val_get(n->m, v)->mark) : sn_strf(&n->arena, "?%u", v.i);
 }
 
 static const char *buf_name(names *n, sn_buf buf) {
@@ -172,12 +175,19 @@ void sn_buf_print(sn_text *t, const sn_module *m, sn_buf buf) {
 
 static void put_ix(sn_text *t, names *n, sn_ix e) { sn_ix_print(t, n->m, e, name_atom, n); }
 
+static void put_val(sn_text *t, names *n, sn_val v, bool first) {
+    sn_text_put(t, first ? "%" : ", %");
+    if (has_number(n, v)) sn_text_number(t, sn_val_get(n->m, v)->mark);
+    else sn_text_printf(t, "?%u", v.i);
+}
+
 static void put_vals(sn_text *t, names *n, const sn_val *v, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) sn_text_printf(t, "%s%%%s", i ? ", " : "", val_name(n, v[i]));
+    for (uint32_t i = 0; i < count; i++) put_val(t, n, v[i], !i);
 }
 
 static void put_axis(sn_text *t, names *n, const sn_stmt_rec *r) {
-    sn_text_printf(t, "%s in ", axis_name(n, r->axis));
+    sn_text_put(t, axis_name(n, r->axis));
+    sn_text_put(t, " in ");
     put_ix(t, n, sn_axis_get(n->m, r->axis)->extent);
     if (r->kind == SN_AXIS_SEQ && !r->bulk && !r->await && !r->pipe && !r->mma) return;
     sn_text_printf(t, " : %s%s%s", sn_axis_kind_names[r->kind], r->bulk ? " bulk" : "", r->await ? " await" : "");
@@ -243,9 +253,9 @@ static void put_arguments(sn_text *t, names *n, const sn_stmt_rec *r) {
 
 static void put_stmt(sn_text *t, names *n, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(n->m, s);
-    for (uint32_t i = 0; i < r->n_results; i++)
-        sn_text_printf(t, "%s%%%s", i ? ", " : "", val_name(n, sn_result(r, i)));
-    sn_text_printf(t, "%s%s", r->n_results ? " = " : "", sn_lops[r->op].name);
+    for (uint32_t i = 0; i < r->n_results; i++) put_val(t, n, sn_result(r, i), !i);
+    if (r->n_results) sn_text_put(t, " = ");
+    sn_text_put(t, sn_lops[r->op].name);
     put_arguments(t, n, r);
     if (n->plain || !r->from || *r->from == '%') return;
     sn_text_put(t, " at ");

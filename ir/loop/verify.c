@@ -44,6 +44,7 @@
  *        block.x; in its region the number of the thread counts by groups of as many, no value comes from inside the axes of
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
+ *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
@@ -741,6 +742,19 @@ static sn_status check_library(verifier *v, const sn_kern_rec *k) {
 
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
+/* All blocks of such a kernel run at once. */
+static sn_status check_teams(const verifier *v, const sn_kern_rec *k) {
+    int64_t n;
+    if (!k->scheduled || !k->sched.teams) return SN_OK;
+    bool one = v->grid.i && !sn_stmt_get(v->m, v->grid)->parent.i;
+    if (one && v->block[2] && sn_ix_is_const(v->m, sn_axis_get(v->m, sn_stmt_get(v->m, v->grid)->axis)->extent, &n) &&
+        n == k->sched.teams)
+        return SN_OK;
+    return sn_fail(v->m->env, SN_ERROR_VERIFY,
+                   "%s: kernel %s: L30: its %u teams are no grid loop of as many iterations around a cluster axis",
+                   v->where, k->name, k->sched.teams);
+}
+
 static sn_status check_kernel(verifier *v) {
     static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
                                       check_position, check_access,  check_kind,  check_warp};
@@ -759,6 +773,7 @@ static sn_status check_kernel(verifier *v) {
     SN_TRY(check_params(v, k));
     SN_TRY(check_posted(v));
     SN_TRY(check_segments(v, k));
+    SN_TRY(check_teams(v, k));
     SN_TRY(check_library(v, k));
     claim_formals(v, k);
     return SN_OK;

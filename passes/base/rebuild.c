@@ -41,7 +41,7 @@ void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool l
         if (!sn_is_access(r)) continue;
         if (sn_buf_is_private(sn_buf_get(m, r->buf))) continue;
         if (r->op == SN_LOP_STORE) mask_store(m, t, mask);
-        else if (loads || sn_kern_stores(m, k, r->buf)) mask_load(m, k, t, mask);
+        else if (sn_loads(r) && (loads || sn_kern_stores(m, k, r->buf))) mask_load(m, k, t, mask);
     }
 }
 

@@ -9,6 +9,8 @@
  */
 #include "passes/fuse/fuse.h"
 
+#include "passes/schedule/teams.h"
+
 enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
 
 /* ---- which axes correspond ---- */
@@ -183,6 +185,11 @@ static bool inside_is_contiguous(const sn_fuse_match *mt, sn_module *m, const sn
     return false;
 }
 
+static bool walks_along(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    return inside_is_contiguous(mt, m, in_a, &mt->a, mt->a_order) ||
+           inside_is_contiguous(mt, m, in_b, &mt->b, mt->b_order);
+}
+
 /* Elements of the longest reduction that stands in the outer loops; 0: there is none. */
 static int64_t longest_reduction(const sn_module *m, sn_kern k, const sn_chain *outer) {
     int64_t longest = 0;
@@ -225,6 +232,27 @@ static bool passes_sum(const sn_module *m, const sn_access_list *in_a, const sn_
     return false;
 }
 
+/* Bytes of all rows in buffers that both kernels touch and the second one reads. */
+static int64_t bytes_of_both(sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+    int64_t bytes = 0;
+    for (uint32_t j = 0; j < in_b->n; j++) {
+        bool counts = false;
+        for (uint32_t i = 0; i < in_a->n && !in_b->at[j].store; i++)
+            counts |= sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf);
+        for (uint32_t k = 0; k < j; k++) counts &= !sn_buf_eq(in_b->at[k].buf, in_b->at[j].buf);
+        if (counts) bytes += sn_buf_bytes(m, in_b->at[j].buf);
+    }
+    return bytes;
+}
+
+/* Is a row of both better kept by a team of blocks (passes/schedule/teams.c) than read again? */
+static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
+                       const sn_access_list *in_b, int64_t rows) {
+    if (rows <= 0 || !cx->target->is_gpu || !walks_along(mt, cx->m, in_a, in_b)) return false;
+    bool both = longest_reduction(cx->m, a, &mt->a) && longest_reduction(cx->m, b, &mt->b);
+    return sn_team_pays(cx->target, rows, sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows), both ? 2 : 1);
+}
+
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
  * where rows are few. */
 static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
@@ -234,11 +262,12 @@ static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_ke
     int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), blocks = cx->target->cluster;
     int64_t row = of_a > of_b ? of_a : of_b;
     if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return false;
+    if (team_keeps(mt, cx, a, b, in_a, in_b, rows)) return false;
     return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
-/* Merging at the level of rows leaves one block for a row, or a cluster: enough rows, or a row that it does quickly. */
-static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_access_list *in_a,
+/* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. */
+static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                               const sn_access_list *in_b) {
     sn_module *m = cx->m;
     if (mt->shared == mt->a.n && mt->shared == mt->b.n) return true;
@@ -247,11 +276,11 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, const sn_acces
     int64_t row_b = count_positions(m, &mt->b, mt->b_order, mt->shared, mt->b.n);
     if (rows < 0 || row_a < 0 || row_b < 0) return true;
     int64_t row = row_a > row_b ? row_a : row_b;
-    bool inner = inside_is_contiguous(mt, m, in_a, &mt->a, mt->a_order) ||
-                 inside_is_contiguous(mt, m, in_b, &mt->b, mt->b_order);
+    bool inner = walks_along(mt, m, in_a, in_b), team = team_keeps(mt, cx, a, b, in_a, in_b, rows);
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
     bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
     bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
+    ok |= team;
     if (!ok) mt->why_not = "too few common iterations to fill the device";
     return ok;
 }
@@ -318,7 +347,7 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     map_axes(&am, m, in_a, in_b);
     bool ok = worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
               inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) &&
-              dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, in_a, in_b);
+              dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, a, b, in_a, in_b);
     mt->waits = ok && waits_for_rows(mt, cx, a, b, in_a, in_b);
     return ok;
 }

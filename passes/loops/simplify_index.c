@@ -88,6 +88,7 @@ static bool visit(work *w, sn_stmt s) {
         return true;
     case SN_LOP_SELECT: visit_select(w, s); return true;
     case SN_LOP_LOAD:
+    case SN_LOP_PREFETCH:
     case SN_LOP_STORE:
         mask = sn_stmt_mask(r);
         if (!mask.i) return true;

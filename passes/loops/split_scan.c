@@ -30,8 +30,12 @@
  * Rows whose length vectors do not divide begin inside of one: their parts are cut where vectors begin, the first part of
  * a row has some elements less.
  *
- * Three kernels do it where parts are longer, or where the elements of a step are neighbours, so that each part has many
- * sums and all those before would be more to load than the operand once more:
+ * The loads of a short part that begins later go to the L2 cache by a `prefetch`, while the blocks of now wait for each
+ * other.
+ *
+ * Where the elements of a step are neighbours (columns), one kernel does it, too, of another form: scan_columns.c.
+ *
+ * Three kernels do it where parts are longer, where there are more sums than should stay from run to run, or where the header says how many parts:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
  *     k0_before: loop s in 128 { load k0_p0[s]  %1 = accum sum %0 over s exclusive  store k0_q0[s], %1 }
@@ -46,30 +50,13 @@
  * kernel.
  */
 #include "passes/base/rebuild.h"
+#include "passes/loops/split_scan.h"
 #include "passes/schedule/constants.h"
 #include "passes/schedule/figures.h"
 
-enum { MAX_ACCUMS = 4, MAX_LEVELS = 3, WARPS = SN_CUT_WARPS };
+enum { MAX_ACCUMS = SN_CUT_ACCUMS, MAX_LEVELS = 3, WARPS = SN_CUT_WARPS };
 
-typedef struct scan_cut {
-    sn_pass_ctx *cx;
-    sn_module *m;
-    sn_kern k;
-    sn_stmt nest; /* the scan, in k */
-    sn_chain outer;
-    sn_stmt accums[MAX_ACCUMS];
-    uint32_t n;
-    int64_t rows, count, parts, length;
-    uint32_t bytes;        /* smallest element along the scan */
-    uint32_t column_bytes; /* ... along the last outer loop */
-    bool along;            /* the elements of a row are neighbours, else those of a step */
-    bool one_launch;
-    uint32_t vector;    /* elements that a thread loads at once along the scan */
-    sn_ix lead;         /* elements between the start of a vector and that of the row, an ix over `outer`; none: 0 */
-    int64_t share;      /* elements of a warp (one launch), else of the part */
-    sn_axis part, warp; /* that count parts; warps of a part (one launch) */
-    sn_buf sums[MAX_ACCUMS], before[MAX_ACCUMS]; /* of the parts; of all parts before (three launches) */
-} scan_cut;
+typedef sn_scan_cut scan_cut;
 
 /* ---- is it legal? ---- */
 
@@ -128,22 +115,25 @@ static sn_ix lead_of(const scan_cut *c, uint32_t vector) {
     return lead;
 }
 
-/* Vectors that rows of any length begin and end inside of, as far as all accesses agree where; else those that no row
- * begins inside of. The end of the last row may cut one: that one is tested. */
+/* Vectors that rows of any length begin and end inside of, as far as all accesses agree where (a single row, too, that is
+ * walked from its end); else those that no row begins inside of. The end of the last row may cut one: that one is tested. */
 static void find_vector(scan_cut *c) {
     c->vector = c->bytes ? sn_least(c->cx->target->vector_bytes / c->bytes, SN_CUT_LANES) : 1;
-    if (!c->along || c->rows == 1 || c->count % c->vector == 0) return;
+    int64_t none;
+    if (!c->along || c->vector == 1) return;
     c->lead = lead_of(c, c->vector);
-    while (!c->lead.i && c->count % c->vector) c->vector /= 2;
+    while (!c->lead.i && c->rows > 1 && c->count % c->vector) c->vector /= 2;
+    if (c->lead.i && sn_ix_is_const(c->m, c->lead, &none) && none == 0) c->lead = (sn_ix){0};
 }
 
-/* The longest part that stays in registers: halves are two a word, bytes one, and sums wider than what they add take two. */
+/* The longest part that stays in registers, of four blocks on a multiprocessor: halves and bytes are widened to be summed
+ * up, and sums wider than what they add take two. */
 static int64_t longest_part(const scan_cut *c) {
     int64_t length = (int64_t)SN_CUT_STEP * c->vector;
     bool wide = false;
     for (uint32_t i = 0; i < c->n; i++) wide |= sn_dtype_bytes(sn_stmt_get(c->m, c->accums[i])->dtype) > 4;
     if (wide && c->bytes <= 4) length /= 2;
-    return c->bytes == 1 ? length / 2 : length;
+    return c->bytes < 4 ? length / 2 : length;
 }
 
 static int64_t parts_of(const scan_cut *c, int64_t length) {
@@ -183,6 +173,7 @@ static int64_t choose_length(const scan_cut *c) {
         return length;
     }
     if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN || columns_are_enough(c)) return c->count;
+    if ((length = sn_scan_columns_length(c))) return length;
     for (length = SN_CUT_COLUMN_PART; c->rows * (c->count / length) > SN_CUT_VECTOR * units * SN_CUT_RESIDENT;)
         length *= 2;
     return length;
@@ -215,10 +206,10 @@ static bool look(scan_cut *c) {
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     c->length = pinned ? (c->count + pinned - 1) / pinned : choose_length(c);
     if (c->length >= c->count) return false;
-    c->one_launch = fits_one_launch(c, c->length);
+    c->one_launch = fits_one_launch(c, c->length) || c->length == sn_scan_columns_length(c);
     if (!c->one_launch && c->lead.i) give_up_lead(c);
-    c->share = c->one_launch ? (c->length + WARPS - 1) / WARPS : c->length;
-    if (c->one_launch) c->length = WARPS * c->share;
+    c->share = !c->along ? c->length : c->one_launch ? (c->length + WARPS - 1) / WARPS : c->length;
+    if (c->along && c->one_launch) c->length = WARPS * c->share;
     c->parts = parts_of(c, c->length);
     return c->parts > 1;
 }
@@ -440,6 +431,47 @@ static void combine_levels(scan_cut *c, sn_cursor at, const sn_chain *outer, sn_
     }
 }
 
+/* Blocks of parts that a multiprocessor has: as many as there is room for, since blocks that wait for each other leave
+ * memory idle unless others load; 0: a thread keeps too much. */
+static uint32_t blocks_of(const scan_cut *c) {
+    int64_t kept = 0, steps = c->share / SN_WARP;
+    for (sn_stmt s = sn_stmt_get(c->m, c->nest)->first; s.i; s = sn_next(c->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(c->m, s);
+        bool of_part = sn_loads(r) && sn_ix_uses_axis(c->m, r->ix, sn_stmt_axis(c->m, c->nest));
+        kept += of_part ? steps * sn_dtype_bytes(r->dtype) : 0;
+    }
+    return kept > SN_SCAN_LITTLE ? 0 : SN_ROW_RESIDENT / (SN_WARP * WARPS);
+}
+
+/* How many parts on the blocks begin that follow those that run; 0: what these and those have would not stay in the L2
+ * cache until it is needed, beside what is stored. */
+static int64_t ahead_of(const scan_cut *c) {
+    int64_t blocks = (int64_t)blocks_of(c) * c->cx->target->units;
+    if (blocks * c->length * c->bytes > (int64_t)c->cx->target->cache_bytes / SN_CUT_CACHE) return 0;
+    return sn_ceil_div(blocks, c->rows);
+}
+
+/* What the nest loads in another part, `ahead` parts on, goes to the cache, whole but for the last part: while blocks wait for each other,
+ * and while they store, memory has nothing else to read. Asked for behind what the blocks of now have loaded. */
+static void fetch_ahead(scan_cut *c, sn_cursor at, const sn_chain *outer) {
+    sn_module *m = c->m;
+    sn_axis ax = sn_stmt_axis(m, c->nest);
+    int64_t whole = c->count / c->length; /* wherever in a vector a row begins */
+    sn_ix part = sn_ix_axis(m, c->part), later = sn_ix_addc(m, part, ahead_of(c)), first = base_of(c, outer);
+    if (!ahead_of(c) || ahead_of(c) >= whole) return;
+    first = sn_ix_subst(m, first, (sn_axis[]){c->part, c->warp}, (sn_ix[]){later, sn_ix_const(m, 0)}, 2);
+    sn_val there = sn_put_in(m, at, later, sn_ix_const(m, whole));
+    there = sn_put_op2(m, at, SN_LOP_AND, there, is_warp(c, at, WARPS / 2));
+    for (sn_stmt s = sn_stmt_get(m, c->nest)->first; s.i; s = sn_stmt_get(m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t step;
+        if (!sn_loads(r) || sn_ix_uses_vals(m, r->ix) || !sn_ix_coef(m, r->ix, ax, &step)) continue;
+        if (step != 1 && step != -1) continue;
+        sn_ix lowest = step == 1 ? first : sn_ix_addc(m, first, c->length - 1);
+        sn_put_prefetch(m, at, r->buf, sn_ix_subst(m, r->ix, &ax, &lowest, 1), sn_ix_const(m, c->length), there);
+    }
+}
+
 static void scan_in_one_launch(scan_cut *c) {
     sn_module *m = c->m;
     sn_chain outer;
@@ -452,12 +484,15 @@ static void scan_in_one_launch(scan_cut *c) {
     for (uint32_t i = 0; i < c->n; i++) own[i] = sn_result(sn_stmt_get(m, reduce), i);
     over_warps(c, front, own, true, earlier);
     for (uint32_t i = 0; i < c->n; i++) all[i] = combine(c, front, i, earlier[i], own[i]);
+    fetch_ahead(c, front, &outer);
     combine_levels(c, front, &outer, all, before);
     over_warps(c, front, before, false, before);
     for (uint32_t i = 0; i < c->n; i++) before[i] = combine(c, front, i, before[i], earlier[i]);
+    uint32_t blocks = blocks_of(c);
     scan_part(c, &outer, before);
     sn_kern_dead_code(m, c->k);
     sn_sched *pinned = &sn_kern_get(m, c->k)->sched;
+    if (!pinned->min_blocks) pinned->min_blocks = blocks;
     pinned->cls = SN_SCHED_INNER; /* a part is a block's, a piece a warp's: */
     pinned->block_x = SN_WARP;
     pinned->block_y = WARPS;
@@ -545,7 +580,8 @@ sn_status sn_pass_split_scan(sn_pass_ctx *cx, bool *changed) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld scans of %lld elements: cut into %lld parts, %s",
                       (long long)c.rows, (long long)c.count, (long long)c.parts,
                       c.one_launch ? "one launch" : "three launches");
-            if (c.one_launch) scan_in_one_launch(&c);
+            if (c.one_launch && c.along) scan_in_one_launch(&c);
+            else if (c.one_launch) sn_scan_columns(&c);
             else scan_in_three_launches(&c, &out);
             *changed = true;
         }

@@ -14,7 +14,7 @@
 
 #include "ir/loop/access.h"
 
-enum { MOST_STAGES = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
+enum { LEAST_STAGES = 2, MOST_STAGES = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
 
 /* ---- operands ---- */
 
@@ -145,8 +145,8 @@ static int64_t given_bytes(const sn_contract *ct, const sn_sched *sc, const sn_c
     return (int64_t)ct->c.n_states * sc->tile_m * sc->tile_n * p->parts * sn_dtype_bytes(ct->c.dtype);
 }
 
-/* Whole lines, and the same number of pieces for each thread. */
-static bool fits(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
+/* Whole lines, and the same number of pieces for each thread; whoever has which elements. */
+static bool divides(const sn_contract *ct, const sn_sched *sc) {
     const sn_target *t = ct->cx->target;
     int64_t bytes = sn_dtype_bytes(ct->operand);
     if (sc->block_x % SN_WARP || sc->block_x > t->max_threads || sc->cluster != 1) return false;
@@ -155,7 +155,12 @@ static bool fits(const sn_contract *ct, const sn_sched *sc, const sn_contract_pl
         if (rows_of(ct, sc, i) * sc->tile_k / ct->pieces[i] % sc->block_x) return false;
         if (sn_contract_swizzle(ct, sc, i) < SN_SECTOR) return false;
     }
-    return part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc, p) + SN_SHARED_RESERVED <= t->shared_bytes;
+    return true;
+}
+
+static bool fits(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
+    int64_t bytes = part_bytes(ct, sc) * sc->stages + given_bytes(ct, sc, p) + SN_SHARED_RESERVED;
+    return bytes <= (int64_t)ct->cx->target->shared_bytes;
 }
 
 /* ---- the model ---- */
@@ -283,16 +288,28 @@ typedef struct search {
     double cycles; /* of the best; 0: there is none */
 } search;
 
-static void try_tile(search *s, const sn_sched *sc, const sn_contract_plain *p) {
+static bool is_pinned(const search *s) { return s->pinned->tile_m && s->pinned->tile_n && s->pinned->block_x; }
+
+static bool has_room(const search *s, const sn_sched *sc, const sn_contract_plain *p) {
     int64_t words = sc->plain ? SN_CONTRACT_PLAIN_SUMS : SN_CONTRACT_SUMS;
-    bool pinned = s->pinned->tile_m && s->pinned->tile_n && s->pinned->block_x;
-    if (!fits(s->ct, sc, p) || (!pinned && sum_words(s->ct, sc, p) > words)) return;
+    return fits(s->ct, sc, p) && (is_pinned(s) || sum_words(s->ct, sc, p) <= words);
+}
+
+static void try_tile(search *s, const sn_sched *sc, const sn_contract_plain *p) {
+    if (!has_room(s, sc, p)) return;
     bool none = resident(s->ct, sc, p) < 1;
-    if (!pinned && none) return;
+    if (!is_pinned(s) && none) return;
     double cycles = none ? 1 : cycles_of(s->ct, sc, p);
     if (s->cycles > 0 && cycles >= s->cycles) return;
     s->best = *sc;
     s->cycles = cycles;
+}
+
+/* Most tiles have no room even as one group of threads with the fewest stages: who has which elements is not asked. */
+static bool may_do(const search *s, sn_sched sc) {
+    const sn_contract_plain one = {.parts = 1};
+    sc.stages = s->pinned->stages ? s->pinned->stages : LEAST_STAGES;
+    return divides(s->ct, &sc) && has_room(s, &sc, &one);
 }
 
 static void try_stages(search *s, sn_sched sc) {
@@ -303,8 +320,8 @@ static void try_stages(search *s, sn_sched sc) {
             sn_contract_plain shares;
             sc.block_x = s->pinned->block_x ? s->pinned->block_x : THREADS[i];
             sc.tile_k = s->pinned->tile_k ? s->pinned->tile_k : lines * line;
-            if (!find_shares(&shares, s->ct, &sc)) continue;
-            for (uint32_t stages = MOST_STAGES; stages > 1; stages--) {
+            if (!may_do(s, sc) || !find_shares(&shares, s->ct, &sc)) continue;
+            for (uint32_t stages = MOST_STAGES; stages >= LEAST_STAGES; stages--) {
                 sc.stages = s->pinned->stages ? s->pinned->stages : stages;
                 try_tile(s, &sc, &shares);
             }

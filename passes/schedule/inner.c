@@ -1,6 +1,7 @@
 /* inner.c: binding of class inner: threads X of a row, rows Y of a block, blocks C of a row.
  *
  *     row = g*Y + y;  element = (((uo*U + u)*C + c)*X + x)*V + v
+ *     row = r*T + g   of T teams of C blocks (teams.c)
  *
  * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one
  * thread owns the same elements in all of them: what one nest loads and another needs again can stay in registers or
@@ -56,38 +57,49 @@ static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *s
 
 /* Blocks that scan leave the memory to blocks that load: several have to fit. kept: bytes that a thread has of its
  * row. */
-static void scan_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_sched *sc, uint32_t kept) {
+static void scan_rows(sn_pass_ctx *cx, sn_kern k, sn_sched *sc, uint32_t kept) {
     uint32_t bytes = kept + sn_schedule_loads_ahead(cx, k, sc), threads = sc->block_x * sc->block_y;
-    uint32_t resident = !sh->team ? SN_ROW_RESIDENT : sc->vector >= 8 ? SN_SCAN_TEAM_HALVES : SN_SCAN_TEAM;
     if (sc->min_blocks || bytes == 0 || bytes > SN_SCAN_LITTLE || threads > SN_ROW_RESIDENT) return;
-    sc->min_blocks = resident / threads < SN_SCAN_BLOCKS ? resident / threads : SN_SCAN_BLOCKS;
+    sc->min_blocks = SN_ROW_RESIDENT / threads < SN_SCAN_BLOCKS ? SN_ROW_RESIDENT / threads : SN_SCAN_BLOCKS;
+}
+
+/* The loops that count rows, outermost first; *row: the number of the row inside of them, which may be more than there are. */
+static sn_stmt open_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sc, sn_ix *row) {
+    sn_module *m = cx->m;
+    int64_t y = sc->block_y, blocks = sn_ceil_div(sh->rows, y), at_once = sc->teams ? sc->teams : blocks;
+    sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, at_once));
+    sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
+    *row = sn_ix_scale(m, sn_ix_axis(m, g), y);
+    if (blocks > at_once) {
+        sn_axis r = sn_axis_new(m, "r", sn_ix_const(m, sn_ceil_div(blocks, at_once)));
+        into = sn_put_loop(m, sn_at_end(k, into), r, SN_AXIS_SEQ);
+        *row = sn_ix_add(m, *row, sn_ix_scale(m, sn_ix_axis(m, r), at_once));
+    }
+    if (sc->teams && sh->rows % at_once) /* all threads of a team agree */
+        return sn_put_if(m, sn_at_end(k, into), *row, sn_ix_const(m, sh->rows));
+    if (y == 1) return into;
+    sn_axis ay = sn_axis_new(m, "y", sn_ix_const(m, y));
+    *row = sn_ix_add(m, *row, sn_ix_axis(m, ay));
+    return sn_put_loop(m, sn_at_end(k, into), ay, SN_AXIS_BLOCK_Y);
 }
 
 void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
-    int64_t y = sc->block_y, blocks = (sh->rows + y - 1) / y;
     bool odd = sh->max_count % sc->vector && !sn_schedule_row_is_open(cx, sh);
-    sn_ix lead = odd ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0};
+    sn_ix lead = odd ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0}, row;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sh->nests[i].lead = lead;
         sh->nests[i].top = sn_schedule_bind_row_nest(cx, k, &sh->nests[i], sc);
     }
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
-    sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks));
-    sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
-    sn_ix row = sn_ix_scale(m, sn_ix_axis(m, g), y);
-    if (y > 1) {
-        sn_axis ay = sn_axis_new(m, "y", sn_ix_const(m, y));
-        into = sn_put_loop(m, sn_at_end(k, into), ay, SN_AXIS_BLOCK_Y);
-        row = sn_ix_add(m, row, sn_ix_axis(m, ay));
-    }
-    bool partial = sh->rows % y != 0;
+    sn_stmt into = open_rows(cx, k, sh, sc, &row);
+    bool partial = !sc->teams && sh->rows % sc->block_y != 0;
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_schedule_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     uint32_t kept = sc->persistent || sc->shared ? keep_rows(cx, k, sh, into, sc) : 0;
-    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sh, sc, kept);
+    if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc, kept);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

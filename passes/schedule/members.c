@@ -23,7 +23,8 @@ enum { BLOCK_LEAST = 32, PROPOSALS_MOST = 64 };
 
 static bool is_same_kind(const sn_sched *a, const sn_sched *b) {
     bool clusters = (sn_sched_cluster(a) > 1) == (sn_sched_cluster(b) > 1);
-    return a->cls == b->cls && a->persistent == b->persistent && a->shared == b->shared && clusters;
+    bool teams = (a->teams > 0) == (b->teams > 0);
+    return a->cls == b->cls && a->persistent == b->persistent && a->shared == b->shared && clusters && teams;
 }
 
 /* Classes of which one row of schedules.def binds what is not of `mixed-order-reduction`. Products and the like have models and headers of
@@ -99,7 +100,7 @@ static sn_status add_looped(lister *l, const sn_sched *first) {
     sn_sched s = *first;
     if (!first->persistent && !first->shared) return SN_OK;
     s.persistent = s.shared = false;
-    s.cluster = s.min_blocks = 0;
+    s.cluster = s.teams = s.min_blocks = 0;
     s.unroll = first->unroll > 1 ? first->unroll / 2 : 1;
     SN_TRY(complete(l, s));
     s.block_x = first->block_x / 2;

@@ -15,6 +15,7 @@
 
 #include "passes/base/twins.h"
 #include "passes/schedule/constants.h"
+#include "passes/schedule/teams.h"
 
 /* ---- is it one? ---- */
 
@@ -106,10 +107,11 @@ static uint32_t bytes_of_element(const sn_moments *mo, const sn_module *m) {
     return bytes ? bytes : 1;
 }
 
-/* Does a cluster have room for a row? If so, and if nothing but the two sums wants it, it is cut all the same where rows are
+/* Does a cluster have room for a row, or, where something else wants it too, a team? If so, and if nothing but the two sums wants it, it is cut all the same where rows are
  * few: parts fill the device evenly. */
 static bool row_stays(const sn_target *t, int64_t rows, int64_t count, uint32_t bytes, bool alone) {
     if (count <= SN_MOMENTS_SHORT) return true;
+    if (!alone && sn_team_pays(t, rows, sn_mul_clamped(count, bytes), 2)) return true;
     int64_t room = (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * t->cluster;
     return sn_mul_clamped(count, bytes) <= room && (!alone || rows >= SN_SPLIT_ENOUGH * t->units);
 }

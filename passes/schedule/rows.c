@@ -8,18 +8,21 @@
  * Relies on shape.c. Does not bind the kernel: inner.c and mixed_order.c do.
  */
 #include "passes/schedule/figures.h"
+#include "passes/schedule/teams.h"
 
 /* What rows ask about the shape. */
 typedef struct rows {
     const sn_schedule_shape *sh;
-    uint32_t bytes;  /* smallest element that nests walk along their last axis (0: none) */
-    int64_t divisor; /* vectors along the nest must divide this (0: no contiguous nest) */
-    uint32_t stores; /* bytes that nests of a row store at an element */
-    uint32_t kept;   /* bytes of an element that nests of a row have to read again ... */
-    uint32_t widest; /* ... and of the largest of these */
-    bool positions;  /* a reduction carries positions: argmax */
-    bool online;     /* one nest, with sumexp: it reads a row that does not stay on chip, once */
-    bool once;       /* one reduction: nothing of a row is read again */
+    uint32_t bytes;     /* smallest element that nests walk along their last axis (0: none) */
+    int64_t divisor;    /* vectors along the nest must divide this (0: no contiguous nest) */
+    uint32_t stores;    /* bytes that nests of a row store at an element */
+    uint32_t kept;      /* bytes of an element that nests of a row have to read again ... */
+    uint32_t widest;    /* ... and of the largest of these */
+    uint32_t states;    /* bytes that a reduction carries, at most */
+    uint32_t exchanges; /* reductions */
+    bool positions;     /* a reduction carries positions: argmax */
+    bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
+    bool once;          /* one reduction: nothing of a row is read again */
 } rows;
 
 /* ---- a look at the row ---- */
@@ -36,6 +39,13 @@ static void count_stores(rows *ro, const sn_module *m, sn_stmt nest) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op == SN_LOP_STORE) ro->stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
     }
+}
+
+static uint32_t carried(const sn_module *m, const sn_stmt_rec *reduce) {
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < reduce->n_results; i++)
+        bytes += sn_dtype_bytes(sn_val_get(m, sn_result(reduce, i))->dtype);
+    return bytes;
 }
 
 uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedule_shape *sh) {
@@ -74,6 +84,8 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         }
         ro.divisor = sn_schedule_gcd(ro.divisor, nest->count);
         ro.positions |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION);
+        if (r->op == SN_LOP_REDUCE && carried(m, r) > ro.states) ro.states = carried(m, r);
+        ro.exchanges += r->op == SN_LOP_REDUCE;
         count_stores(&ro, m, nest->top);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
@@ -153,15 +165,14 @@ static bool few_rows(const sn_target *t, const rows *ro, uint32_t blocks) {
 
 /* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too
  * little. Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while
- * others reduce. */
-static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
+ * others reduce. *at_once: rows that are done together; false: there is no room. */
+static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro, sn_sched *sc) {
     int64_t all = t->shared_bytes + SN_SHARED_SYSTEM, bytes = ro->kept * ro->sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
-    if (!ro->kept || !t->is_gpu) return;
     while (!sc->cluster && sc->block_y <= 1 && cluster < t->cluster && /* the blocks of a cluster share one row */
            (bytes / cluster > all / SN_SHARED_BLOCKS - SN_SHARED_RESERVED || few_rows(t, ro, cluster)))
         cluster *= 2;
-    if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return;
+    if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return false;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     fit_steps(ro, sc);
@@ -172,6 +183,37 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED)),
              most = resident / (sc->block_x * sc->block_y);
     if (!sc->min_blocks && blocks > 1 && most > 1) sc->min_blocks = sn_least(blocks, most);
+    *at_once = (int64_t)t->units * (sc->min_blocks ? sc->min_blocks : 1) * sc->block_y / cluster;
+    return true;
+}
+
+/* Does a team keep the row (teams.c)? Where a cluster does, too, of long rows alone; where none does and rows are many, if that
+ * takes less time than reading them again. Few rows have become one kernel for it (passes/fuse/match.c). */
+static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, bool cluster, sn_sched *sc) {
+    int64_t bytes = ro->kept * ro->sh->max_count;
+    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges};
+    if (!sc->teams) {
+        if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
+        if (cluster ? bytes < SN_TEAM_ROW : of.rows >= t->units && !sn_team_pays(t, of.rows, bytes, of.exchanges))
+            return false;
+    }
+    return sn_schedule_choose_team(cycles, t, &of, sc);
+}
+
+static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
+    sn_sched team = *sc, cluster = *sc;
+    double of_team;
+    int64_t at_once = 1;
+    if (!ro->kept || !t->is_gpu) return;
+    bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, &cluster);
+    bool has_team = keep_in_team(&of_team, t, ro, has_cluster, &team);
+    if (has_cluster && has_team) {
+        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, ro->states, ro->exchanges};
+        double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks);
+        has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
+    }
+    if (has_team) *sc = team;
+    else if (has_cluster) *sc = cluster;
 }
 
 /* Is there room in the registers of a block for what is kept of a row? */
@@ -233,7 +275,8 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         choose_once(t, ro, sc);
         return;
     }
-    if (ro->sh->scans) sc->cluster = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
+    if (ro->sh->scans)
+        sc->cluster = sc->teams = 0, sc->shared = false; /* blocks run in no order; a row is walked once */
     else if (sc->shared || (!sc->persistent && !fits_registers(t, ro))) keep_in_shared(t, ro, sc);
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {
@@ -275,6 +318,9 @@ static sn_status check_row(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_s
             return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                            "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
                            (long long)sh->nests[i].count);
+    if (sc->teams && sn_sched_cluster(sc) == 1)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's teams=%u are of one block each: cluster is missing", name, sc->teams);
     if (sn_sched_cluster(sc) > 1 && sc->block_y > 1)
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's cluster=%u shares one row: block_y=%u is not possible", name,

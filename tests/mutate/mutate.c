@@ -166,9 +166,10 @@ static void change_number(job *j) {
 
 static void change_word(job *j) {
     static const char *const words[] = {
-        "f32", "f16",   "i64",  "i8",    "bool",   "u64",  "seq",   "grid",   "cluster", "block.x", "vector", "unroll",
-        "reg", "sum",   "max",  "min",   "div",    "mod",  "if",    "argmax", "select",  "barrier", "in",     "loop",
-        "mul", "store", "size", "input", "output", "temp", "reuse", "call",   "free",    "copy",    "alloc",  "add"};
+        "f32",    "f16",     "i64",      "i8",   "bool", "u64",   "seq",   "grid", "cluster", "block.x",
+        "vector", "unroll",  "reg",      "sum",  "max",  "min",   "div",   "mod",  "if",      "argmax",
+        "select", "barrier", "prefetch", "in",   "loop", "mul",   "store", "size", "input",   "output",
+        "temp",   "reuse",   "call",     "free", "copy", "alloc", "add"};
     word w = find_word(j, false), from = find_word(j, false);
     const char *with = words[below(&j->c, SN_COUNT(words))];
     if (!w.n || !from.n) return;

@@ -24,7 +24,7 @@ typedef struct fake_node {
     struct fake_graph *child;        /* instead of all that */
     void (*call)(const void *given); /* the same: of a library, with what it was given */
     unsigned char given[160];
-    int at, after; /* its number, and that of the one that it depends on; -1: of none */
+    int at, after, first; /* its number; it depends on the nodes from first to after, -1: on none */
 } fake_node;
 
 enum { FAKE_NODES = 8192 };
@@ -47,7 +47,7 @@ typedef struct fake_state {
     _Atomic int depth, modules; /* pushed contexts, on all threads; modules that are loaded */
     _Atomic size_t used;
     size_t taken; /* memory of the device that is somebody else's */
-    _Atomic int allocs, frees, launches, syncs, resets, encodes;
+    _Atomic int allocs, frees, launches, together, syncs, resets, encodes;
     size_t sizes[FAKE_BLOCKS];
     void *blocks[FAKE_BLOCKS];
     int n_blocks;
@@ -177,7 +177,7 @@ static fake_node *fake_add(fake_graph *g, fake_node node, int after) {
     fake_node *own = g->nodes[g->n] = malloc(sizeof *own);
     *own = node;
     own->at = g->n++;
-    own->after = after;
+    own->first = own->after = after;
     return own;
 }
 
@@ -196,6 +196,7 @@ static fake_graph *fake_copy_graph(const fake_graph *g) {
     fake_graph *copy = calloc(1, sizeof *copy);
     for (int i = 0; i < g->n; i++) {
         fake_node *node = fake_add(copy, *g->nodes[i], g->nodes[i]->after);
+        node->first = g->nodes[i]->first;
         if (node->child) node->child = fake_copy_graph(node->child);
     }
     return copy;
@@ -366,6 +367,19 @@ static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **par
                        c->stream, params, extra);
 }
 
+static CUresult fake_launch_together(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
+                                     void **params) {
+    fake.together++;
+    return fake_launch(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL);
+}
+
+static CUresult fake_resident(int *blocks, CUfunction f, int threads, size_t shared) {
+    (void)f, (void)threads, (void)shared;
+    *blocks = 2;
+    return CUDA_SUCCESS;
+}
+
 /* ---- streams, captures and graphs ---- */
 
 static CUresult fake_stream(CUstream *out, unsigned flags) {
@@ -426,16 +440,22 @@ static CUresult fake_graph_create(CUgraph *out, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-static int fake_after(const CUgraphNode *before, size_t n) {
-    cr_assert_leq(n, 1);
-    return n ? ((const fake_node *)before[0])->at : -1;
+/* The nodes that one depends on lie behind each other. */
+static CUgraphNode fake_depend(fake_node *node, const CUgraphNode *before, size_t n) {
+    node->first = node->after = -1;
+    for (size_t i = 0; i < n; i++) {
+        int at = ((const fake_node *)before[i])->at;
+        if (!i) node->first = at;
+        cr_assert_eq(at, node->first + (int)i);
+        node->after = at;
+    }
+    return (CUgraphNode)node;
 }
 
 static CUresult fake_add_kernel(CUgraphNode *out, CUgraph g, const CUgraphNode *before, size_t n,
                                 const CUkernelNode *k) {
     FAKE_CALL("cuGraphAddKernelNode");
-    *out =
-        (CUgraphNode)fake_add((fake_graph *)g, fake_describe(k->function, k->grid_x, k->params), fake_after(before, n));
+    *out = fake_depend(fake_add((fake_graph *)g, fake_describe(k->function, k->grid_x, k->params), -1), before, n);
     return CUDA_SUCCESS;
 }
 
@@ -449,14 +469,14 @@ static CUresult fake_add_copy(CUgraphNode *out, CUgraph g, const CUgraphNode *be
                               CUcontext context) {
     cr_assert_not_null(context);
     FAKE_CALL("cuGraphAddMemcpyNode");
-    *out = (CUgraphNode)fake_add((fake_graph *)g, fake_describe_copy(c), fake_after(before, n));
+    *out = fake_depend(fake_add((fake_graph *)g, fake_describe_copy(c), -1), before, n);
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_add_child(CUgraphNode *out, CUgraph g, const CUgraphNode *before, size_t n, CUgraph child) {
     FAKE_CALL("cuGraphAddChildGraphNode");
     fake_node node = {.child = fake_copy_graph((const fake_graph *)child)};
-    *out = (CUgraphNode)fake_add((fake_graph *)g, node, fake_after(before, n));
+    *out = fake_depend(fake_add((fake_graph *)g, node, -1), before, n);
     return CUDA_SUCCESS;
 }
 
@@ -467,16 +487,29 @@ static CUresult fake_add_edges(CUgraph g, const CUgraphNode *from, const CUgraph
     cr_assert(e->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC &&
               e->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
     FAKE_CALL("cuGraphAddDependencies");
-    node->after = ((const fake_node *)*from)->at;
+    node->first = node->after = ((const fake_node *)*from)->at;
     fake.early++;
     return CUDA_SUCCESS;
 }
 
-/* Ours are straight lines. */
+/* Ours are straight lines, but for copies side by side; whoever comes behind these waits for all. */
+static void fake_check_line(const fake_graph *g) {
+    int row = 0; /* where the nodes that stand side by side begin */
+    for (int i = 1; i < g->n; i++) {
+        const fake_node *node = g->nodes[i], *last = g->nodes[i - 1];
+        bool beside = !node->kernel && !last->kernel && node->after == last->after && node->first == last->first;
+        if (beside) continue;
+        cr_assert(node->first == row && node->after == i - 1, "node %d depends on %d to %d", i, node->first,
+                  node->after);
+        row = i;
+    }
+}
+
 static CUresult fake_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags) {
     const fake_graph *g = (const fake_graph *)graph;
     cr_assert(g && !flags);
-    for (int i = 0; i < g->n; i++) cr_assert_eq(g->nodes[i]->after, i - 1, "node %d", i);
+    cr_assert(!g->n || g->nodes[0]->after == -1);
+    fake_check_line(g);
     FAKE_CALL("cuGraphInstantiate");
     *out = (CUgraphExec)fake_copy_graph(g);
     fake.open++;
@@ -490,6 +523,7 @@ static void fake_set(CUgraphExec exec, CUgraphNode node, fake_node to) {
     if (own->child) fake_free_graph(own->child);
     to.at = own->at;
     to.after = own->after;
+    to.first = own->first;
     *own = to;
     fake.updates++;
 }
@@ -514,7 +548,10 @@ static CUresult fake_replay(CUgraphExec exec, CUstream stream) {
     const fake_graph *g = (const fake_graph *)exec;
     cr_assert(exec && fake.depth > 0 && (!fake.capturing || stream != fake.capturing));
     FAKE_CALL("cuGraphLaunch");
-    for (int i = 0; i < g->n; i++) fake_execute(g->nodes[i]);
+    for (int i = 0, end; i < g->n; i = end) { /* what stands side by side the last one first */
+        for (end = i + 1; end < g->n && g->nodes[end]->after < i;) end++;
+        for (int k = end; k-- > i;) fake_execute(g->nodes[k]);
+    }
     fake.replays++;
     return CUDA_SUCCESS;
 }
@@ -611,6 +648,8 @@ static sn_cuda *fake_device(sn_env *env) {
         .cuModuleGetFunction = fake_function,
         .cuLaunchKernel = fake_launch,
         .cuLaunchKernelEx = fake_launch_ex,
+        .cuOccupancyMaxActiveBlocksPerMultiprocessor = fake_resident,
+        .cuLaunchCooperativeKernel = fake_launch_together,
         .cuTensorMapEncodeTiled = fake_encode,
         .cuTensorMapEncodeIm2col = fake_encode_pixels,
         .cuEventCreate = fake_event,

@@ -572,6 +572,29 @@ Test(program, constants_are_uploaded_once) {
     sn_cuda_close(cu);
 }
 
+Test(program, blocks_that_wait_for_each_other_run_at_once_or_not_at_all) {
+    sn_env env;
+    sn_cuda *cu = fake_device(&env);
+    sn_module *m = parsed(&env, chain);
+    sn_rt_kernel kernels[2] = {chain_gpu[0], chain_gpu[1]};
+    sn_prog *p;
+    kernels[0].together = true;
+    cu->target.units = 2;
+    cr_assert_eq(sn_prog_load(&p, m, cu, kernels, 2, NULL, 1, NULL), SN_OK, "%s", env.message);
+    sn_prog_state *st = new_state(p);
+    _Alignas(16) float x[4] = {0}, y[4];
+    cr_assert_eq(sn_prog_run(st, (void *[]){x}, (void *[]){y}, NULL, true), SN_OK, "%s", env.message);
+    cr_assert_eq(fake.together, 1);
+    sn_prog_state_free(st);
+    sn_prog_free(p);
+    kernels[0].grid = 5;
+    cr_assert_eq(sn_prog_load(&p, m, cu, kernels, 2, NULL, 1, NULL), SN_ERROR_TARGET);
+    cr_assert_str_eq(env.message,
+                     "kernel add1: its 5 blocks have to run at once, this device has room for 4: compile for it");
+    sn_module_free(m);
+    sn_cuda_close(cu);
+}
+
 Test(program, a_failed_launch_names_kernel_and_error) {
     sn_env env;
     sn_cuda *cu = fake_device(&env);

@@ -1,0 +1,128 @@
+/* teams.c: class inner for rows that no cluster has room for: a team of blocks keeps a row, however many it takes.
+ *
+ *     f32[127, 316826] on 132 multiprocessors     schedule inner block_x=256 vector=4 unroll=7 cluster=12 teams=43 min_blocks=4 shared
+ *
+ *     loop g in 43 : grid {                        43 teams of 12 blocks: 516, which all run at once
+ *       loop r in 3 {                              row 43*r + g
+ *         loop c in 12 : cluster { .. }            its parts go to shared memory; what each comes to meets in global memory
+ *         loop c in 12 : cluster { .. } } }        (codegen-llvm/team.c); the second reading is one of shared memory
+ *
+ * Memory is read once and written once, while a kernel that reads such rows twice takes half as long again. A multiprocessor
+ * has several blocks, of different rows where these are many: some load or store while others wait for their row.
+ *
+ * Everything that waits for a block has to run while that one does, so a launch has no more blocks than fit on the device,
+ * and they take all rows in turn. As many teams as have room, or fewer if no more turns come of it: then blocks are left for
+ * larger teams, whose parts are smaller.
+ *
+ * Relies on rows.c, which asks where a row stays, and on inner.c, which binds. Does not know of rows that the device has no
+ * room for, nor of several rows a block.
+ */
+#include "passes/schedule/figures.h"
+#include "passes/schedule/teams.h"
+
+/* Bytes of shared memory for parts of rows in each of so many blocks of a multiprocessor. */
+static int64_t room_of(const sn_target *t, uint32_t resident) {
+    return (int64_t)(t->shared_bytes + SN_SHARED_SYSTEM) / resident - SN_SHARED_RESERVED;
+}
+
+/* Of reductions, one a warp in two areas (codegen-llvm/block.c). */
+static int64_t slots_of(const sn_team_rows *ro, const sn_sched *sc) {
+    return 2 * (int64_t)(sc->block_x / SN_WARP) * ro->states;
+}
+
+/* Blocks that run at once. Code for a generation runs on cards with fewer multiprocessors than the usual one, too. */
+static int64_t at_once(const sn_target *t, uint32_t resident) {
+    return (int64_t)resident * (t->exact ? t->units : t->units / SN_TEAM_CARDS);
+}
+
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Vectors of a thread that are written out together: as many as there can be, if they leave little of the room of a block empty,
+ * else those that leave least; no more than fit. */
+static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
+    int64_t best = INT64_MAX;
+    if (sc->unroll) return sn_ceil_div(steps, sc->unroll) * sc->unroll <= most;
+    for (uint32_t u = (uint32_t)lesser(SN_SHARED_UNROLL, steps); u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
+        int64_t all = sn_ceil_div(steps, u) * u;
+        if (all > most || all >= best || (u == 1 && best < INT64_MAX)) continue;
+        best = all, sc->unroll = u;
+    }
+    return best < INT64_MAX;
+}
+
+/* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
+static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
+    uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
+    if (!sc->block_x) sc->block_x = sn_least(threads, t->max_threads);
+    sc->block_y = 1;
+    sc->min_blocks = resident;
+    if ((int64_t)sc->block_x * resident > sn_least(t->unit_threads, SN_RESIDENT_SIMPLE)) return false;
+    int64_t blocks = at_once(t, resident), piece = (int64_t)sc->block_x * sc->vector;
+    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept);
+    int64_t pieces = sn_ceil_div(ro->reach, piece);
+    if (room < 0 || most < 1) return false;
+    int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
+    if (least > blocks) return false;
+    if (!sc->teams) {
+        int64_t turns = sn_ceil_div(ro->rows, lesser(ro->rows, blocks / least));
+        sc->teams = (uint32_t)sn_ceil_div(ro->rows, turns);
+    }
+    if (!sc->cluster) { /* no block without a piece */
+        int64_t each = sn_ceil_div(pieces, lesser(blocks / sc->teams, pieces));
+        sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
+    }
+    return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
+           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
+}
+
+static double cycles_of(const sn_target *t, double bytes) { return 2 * bytes / (t->units * (double)t->cycle_bytes); }
+
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together, uint32_t resident) {
+    double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns;
+    double row = cycles_of(t, (double)ro->kept * (double)ro->reach);
+    if (turns > SN_CLUSTER_TURNS) first = SN_CLUSTER_TURNS, turns = rows / n;
+    return turns * n * row + first * SN_CLUSTER_WAIT / (double)(resident ? resident : 1);
+}
+
+/* All rows at the speed of memory, and in each turn what their blocks wait for each other. */
+static double count(const sn_target *t, double rows, double teams, double bytes, uint32_t exchanges) {
+    double turns = sn_waves(rows, teams),
+           wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * (exchanges > 1 ? exchanges - 1.0 : 0);
+    return turns * (teams * cycles_of(t, bytes) + wait);
+}
+
+/* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare: of one some
+ * threads load or store while those of another wait. */
+static double of_blocks(const sn_target *t, const sn_sched *sc) {
+    enum { WORD = 8 };
+    double words = (double)sc->teams * sc->cluster * sc->cluster * WORD / ((double)t->units * SN_PRODUCT_CACHE);
+    uint32_t most = sn_least(sc->teams, SN_SHARED_BLOCKS);
+    return words + (most > sc->min_blocks ? SN_TEAM_ALONE * (double)(most - sc->min_blocks) : 0);
+}
+
+bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *ro, sn_sched *sc) {
+    sn_sched best = {.cls = SN_SCHED_NONE};
+    for (uint32_t resident = 1; resident <= SN_SHARED_BLOCKS; resident++) {
+        sn_sched one = *sc;
+        if (sc->min_blocks && resident != sc->min_blocks) continue;
+        if (!fit(t, ro, resident, &one)) continue;
+        double bytes = (double)ro->kept * (double)ro->reach;
+        double all = count(t, (double)ro->rows, one.teams, bytes, ro->exchanges) + of_blocks(t, &one);
+        if (best.cls == SN_SCHED_NONE || all < *cycles) best = one, *cycles = all;
+    }
+    if (best.cls == SN_SCHED_NONE) return false;
+    *sc = best;
+    sc->shared = true;
+    sc->persistent = false;
+    return true;
+}
+
+bool sn_team_pays(const sn_target *t, int64_t rows, int64_t bytes, uint32_t exchanges) {
+    int64_t room = room_of(t, 1) * (t->is_gpu ? at_once(t, 1) : 0);
+    room -= room / SN_TEAM_SPARE;
+    if (!t->is_gpu || rows < 1 || bytes < 1 || bytes > room || sn_mul_clamped(rows, bytes) < SN_TEAM_BYTES)
+        return false;
+    double again = 1.5 * cycles_of(t, (double)rows * (double)bytes) + SN_TEAM_AGAIN;
+    return count(t, (double)rows, (double)lesser(rows, room / bytes), (double)bytes, exchanges) * SN_TEAM_BETTER <
+           again * 100;
+}

@@ -1,0 +1,22 @@
+/* teams.h: rows that teams of blocks keep, which all run at once (teams.c). */
+#ifndef SN_PASSES_SCHEDULE_TEAMS_H
+#define SN_PASSES_SCHEDULE_TEAMS_H
+
+#include "passes/schedule/schedule.h"
+
+typedef struct sn_team_rows {
+    int64_t rows, reach; /* elements from the first vector of a row to the end of its last one, at most */
+    uint32_t kept;       /* bytes of an element that stay */
+    uint32_t states;     /* bytes that a thread carries in a reduction */
+    uint32_t exchanges;  /* reductions of a row that wait for one another */
+} sn_team_rows;
+
+/* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
+bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *rows, sn_sched *sc);
+/* Cycles of rows that clusters keep, so many of which are done at once. */
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together, uint32_t resident);
+
+/* Has the device room for a row of so many bytes, and do teams take less time than reading the rows once more? */
+bool sn_team_pays(const sn_target *t, int64_t rows, int64_t bytes, uint32_t exchanges);
+
+#endif
