@@ -6,6 +6,7 @@
  */
 #include "frontend/frontend.h"
 #include "frontend/multi.h"
+#include "frontend/replace.h"
 
 #include <string.h>
 #include <time.h>
@@ -433,6 +434,8 @@ static void copy_choosing(sn_program *p, const sn_choosing *from) {
 static sn_status bind(sn_program *p, sn_cuda **cu, sn_graph *g, const sn_settings *s) {
     if (s->passes.pipeline) p->pipeline = sn_strdup(&p->arena, s->passes.pipeline);
     copy_choosing(p, &s->passes.choosing);
+    p->debug = s->debug;
+    sn_debug_keep(&p->debug, &p->arena);
     SN_TRY(sn_graph_bind(&p->source, p->ctx, g->m, s->dims, s->n_dims, s->precision));
     sn_holders_share(p, g);
     fill_ports(p);
@@ -488,6 +491,7 @@ static sn_status run_passes(sn_program *p, const sn_settings *s, sn_phase last) 
     }
     if (status != SN_OK) return status;
     SN_TRY(sn_multi_settle(p, s, last == SN_PHASE_SOURCE));
+    SN_TRY(sn_replace_kernels(p, s, last == SN_PHASE_LOADED));
     fill_align(p);
     find_libraries(p);
     return SN_OK;
@@ -497,6 +501,7 @@ static sn_status load_program(sn_program *p, sn_cuda *cu, const sn_settings *s) 
     place_copied_outputs(p);
     if (!p->runnable) return SN_OK;
     SN_TRY(load(p, cu, s->threads));
+    SN_TRY(sn_prog_debug(p->prog, &s->debug));
     sn_multi_record(p, s);
     p->runner.cu = cu;
     SN_TRY(sn_program_load_defaults(p));
@@ -526,9 +531,12 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     if (last == SN_PHASE_PASSES) return SN_OK;
     open_cache(p, s);
     SN_TRY(generate(p, s->threads));
+    sn_replace_code(p);
     double code_done = now_us();
     if (last == SN_PHASE_LOADED) SN_TRY(load_program(p, cu, s));
     close_cache(p, s);
+    SN_TRY(sn_replace_check(p, g, s));
+    sn_replace_end(p);
     p->info.codegen_us = code_done - passes_done;
     p->info.total_us = now_us() - start;
     return SN_OK;
@@ -539,6 +547,7 @@ sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *
     p->metrics = sn_metrics_begin(g->ctx, s);
     SN_TRY(compile(p, g, s, last));
     if (last >= SN_PHASE_PASSES && !p->info.found) sn_metrics_record(p);
+    if (last >= SN_PHASE_PASSES && !p->info.found) SN_TRY(sn_metrics_fusion_times(p, s));
     if (last == SN_PHASE_LOADED && !p->info.found) sn_whole_keep(p, s);
     sn_metrics_deliver(g->ctx, p->metrics, s, g->m->graph.name);
     p->metrics = NULL;
@@ -577,6 +586,7 @@ static bool is_used(sn_program *p) {
 void sn_program_destroy(sn_program *p) {
     if (!p || is_used(p)) return;
     sn_env *env = &p->ctx->env;
+    sn_replace_end(p);
     sn_runner_close(&p->runner);
     sn_defaults_free(&p->defaults, env, p->runner.cu);
     if (p->image) p->m = NULL, p->prog = NULL; /* those of `loaded` */

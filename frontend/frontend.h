@@ -117,6 +117,8 @@ typedef struct sn_settings {
     const char *cache;        /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
     sn_metric_settings metrics;
+    sn_debug_options debug;
+    const char *replace_kernels; /* "k0=FILE,.."; NULL: none are */
     bool trusted; /* kernels that come with the graph are our own: they need no tests before their accesses */
     bool idle;    /* the program's own runner gets its memory from whoever runs it: sn_runner_load, sn_runner_close */
     sn_pass_options passes;
@@ -127,6 +129,8 @@ typedef struct sn_kernel_set {
     sn_kern first;
     const char *key;
 } sn_kernel_set;
+
+typedef struct sn_replacement sn_replacement; /* replace.c */
 
 /* Nothing changes after sn_compile but what `runner` points to, and n_states. */
 struct sn_program {
@@ -142,15 +146,17 @@ struct sn_program {
     SN_VEC(sn_kernel_set) sets;
     struct sn_record_place *records; /* that its kernels are looked up in; NULL: none are */
     uint32_t n_records_used;         /* answers of that place that schedules hang on */
+    sn_debug_options debug;          /* of its runs */
     int device;
     bool gpu_code, runnable, interpreted;
-    sn_graphs_mode graphs;  /* of its runs on CUDA */
-    bool trusted;           /* as in the settings */
-    sn_pool *pool;          /* of code generation, while it runs */
-    sn_cache *cache;        /* while it is compiled; NULL: none */
-    sn_metric_log *metrics; /* while it is compiled */
-    sn_gpu_code *codes;     /* gpu_code: one per kernel */
-    sn_host_code *host;     /* wrapper, and kernels of the CPU */
+    sn_graphs_mode graphs;             /* of its runs on CUDA */
+    bool trusted;                      /* as in the settings */
+    sn_pool *pool;                     /* of code generation, while it runs */
+    sn_cache *cache;                   /* while it is compiled; NULL: none */
+    sn_metric_log *metrics;            /* while it is compiled */
+    SN_VEC(sn_replacement *) replaced; /* likewise */
+    sn_gpu_code *codes;                /* gpu_code: one per kernel */
+    sn_host_code *host;                /* wrapper, and kernels of the CPU */
     const char **libraries; /* by kernel: the name of the library that runs it, NULL: none does; NULL: none runs any */
     sn_prog *prog;
     sn_port *inputs, *outputs;
@@ -203,6 +209,9 @@ bool sn_size_is_code(int64_t size);
 sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_options *options);
 /* The folder and the size of a cache of generated code by their options; NULL: as the environment says. *folder NULL: off. */
 sn_status sn_cache_settings(const char **folder, uint64_t *size, sn_context *ctx, const char *cache, const char *most);
+/* The options of debugging; NULL: as the environment says. */
+sn_status sn_debug_settings(sn_debug_options *out, sn_context *ctx, const char *debug, const char *kernels,
+                            const char *dir);
 /* The word of an option, or of an argument; NULL means exact. */
 sn_status sn_precision_read(sn_precision *out, sn_env *env, const char *word);
 /* The option `graphs`; NULL: as the environment says. */
@@ -315,6 +324,8 @@ sn_status sn_compile_settings(sn_program **out, sn_graph *g, const sn_settings *
  * and counters to whoever asked for them. */
 sn_metric_log *sn_metrics_begin(sn_context *ctx, const sn_settings *s);
 void sn_metrics_record(sn_program *p);
+/* fusion_times.c: that table. */
+sn_status sn_metrics_fusion_times(sn_program *p, const sn_settings *s);
 void sn_metrics_deliver(sn_context *ctx, sn_metric_log *log, const sn_settings *s, const char *graph);
 /* Fill in p->choosing for the products of a bound program (tune.c): from records, and where settings say so by timing. */
 sn_status sn_program_decide(sn_program *p, const sn_settings *s);

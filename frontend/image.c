@@ -475,8 +475,9 @@ static sn_status load_defaults(sn_program *p) {
 /* ports, part and what is given are known. */
 static sn_status start(sn_program *p, sn_loaded *loaded, sn_cache *cache) {
     for (uint32_t k = 0; k < p->given.n; k++) SN_TRY(check_given(p, p->given.at[k].name));
-    return sn_image_load(loaded, &p->ctx->env, p->image, p->part, p->given.at, p->given.n, p->runner.cu, p->threads,
-                         cache);
+    SN_TRY(sn_image_load(loaded, &p->ctx->env, p->image, p->part, p->given.at, p->given.n, p->runner.cu, p->threads,
+                         cache));
+    return sn_prog_debug(loaded->prog, &p->debug);
 }
 
 static void adopt(sn_program *p) {
@@ -507,6 +508,8 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     SN_TRY(give(p, o->constants, o->n_constants));
     SN_TRY(sn_graphs_read(&p->graphs, &ctx->env, o->graphs));
     p->threads = o->threads;
+    SN_TRY(sn_debug_settings(&p->debug, ctx, o->debug, o->debug_kernels, o->debug_dir));
+    sn_debug_keep(&p->debug, &p->arena);
     snprintf(p->target.name, sizeof p->target.name, "%s", p->part->target);
     p->source = sn_module_new(&ctx->env);
     return finish(p, NULL);

@@ -161,13 +161,14 @@ unsigned sn_counter_count(void) { return SN_N_COUNTERS; }
 const char *sn_counter_name(unsigned counter) { return counter < SN_N_COUNTERS ? sn_counter_rows[counter].name : NULL; }
 
 static sn_status read_counter(uint64_t *out, sn_context *ctx, const char *name) {
-    const char *known = "";
     for (int c = 0; c < SN_N_COUNTERS; c++) {
-        known = sn_strf(&ctx->scratch, "%s%s%s", known, c ? ", " : "", sn_counter_rows[c].name);
         if (strcmp(sn_counter_rows[c].name, name) != 0) continue;
         *out = ctx->counters[c];
         return SN_OK;
     }
+    const char *known = "";
+    for (int c = 0; c < SN_N_COUNTERS; c++)
+        known = sn_strf(&ctx->scratch, "%s%s%s", known, c ? ", " : "", sn_counter_rows[c].name);
     return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "counter: '%s' is none of %s", name, known);
 }
 

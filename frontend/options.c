@@ -1,6 +1,7 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
  * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE,
- * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL, SINTER_MULTI_KERNEL and SINTER_GRAPHS stand in for options that are not set
+ * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL, SINTER_MULTI_KERNEL, SINTER_GRAPHS,
+ * SINTER_REPLACE_KERNELS, SINTER_DEBUG, SINTER_DEBUG_KERNELS and SINTER_DEBUG_DIR stand in for options that are not set
  * (options.def), XDG_CACHE_HOME and HOME say where records and code are by default.
  */
 #include "frontend/frontend.h"
@@ -153,6 +154,18 @@ static sn_status read_choices(sn_settings *out, sn_context *ctx, const sn_compil
     return SN_OK;
 }
 
+/* Of a program that is compiled, or loaded from an image. */
+sn_status sn_debug_settings(sn_debug_options *out, sn_context *ctx, const char *debug, const char *kernels,
+                            const char *dir) {
+    uint32_t on;
+    *out = (sn_debug_options){.debug = or_environment(debug, "SINTER_DEBUG", "off"),
+                              .kernels = or_environment(kernels, "SINTER_DEBUG_KERNELS", NULL),
+                              .dir = or_environment(dir, "SINTER_DEBUG_DIR", NULL),
+                              .say = log_text,
+                              .user = ctx};
+    return sn_debug_read(&on, &ctx->env, out->debug);
+}
+
 static sn_status read_metrics(sn_metric_settings *out, sn_env *env, const sn_compile_options *o) {
     *out = (sn_metric_settings){.row = o->metrics_row, .user = o->metrics_user};
     SN_TRY(sn_metric_list(&out->tables, env, or_environment(o->metrics, "SINTER_METRICS", "off")));
@@ -177,6 +190,8 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     out->passes.choosing.multi_short = out->multi_forced;
     SN_TRY(sn_cache_settings(&out->cache, &out->cache_size, ctx, o.cache, o.cache_size));
     SN_TRY(read_metrics(&out->metrics, &ctx->env, &o));
+    SN_TRY(sn_debug_settings(&out->debug, ctx, o.debug, o.debug_kernels, o.debug_dir));
+    out->replace_kernels = or_environment(o.replace_kernels, "SINTER_REPLACE_KERNELS", NULL);
     SN_TRY(read_threads(&out->threads, &ctx->env, o.threads));
     SN_TRY(sn_precision_read(&out->precision, &ctx->env, o.precision));
     SN_TRY(sn_graphs_read(&out->graphs, &ctx->env, o.graphs));

@@ -180,6 +180,29 @@ static void record(const sn_tuner *t, const sn_subject *x, const sn_trial_list *
     }
 }
 
+/* The fastest of the timed schedules of class inner that keep a row, or of those that do not; NULL: there is none. */
+static const sn_trial *best_of_rows(const sn_trial_list *trials, bool persistent) {
+    const sn_trial *best = NULL;
+    for (uint32_t k = 0; k < trials->n; k++) {
+        const sn_trial *t = &trials->at[k];
+        bool counts = t->fate == SN_TRIAL_TIMED && strstr(t->choice, " inner ");
+        if (counts && !strstr(t->choice, " persistent") == !persistent && (!best || t->us < best->us)) best = t;
+    }
+    return best;
+}
+
+static void record_rows(const sn_tuner *t, const sn_subject *x, const sn_trial_list *trials) {
+    const sn_trial *kept = best_of_rows(trials, true), *looped = best_of_rows(trials, false);
+    sn_row_rows *row = kept && looped ? SN_ADD_ROW(t->metrics, ROWS, rows) : NULL;
+    if (!row) return;
+    row->kernel = sn_metric_text(t->metrics, x->title);
+    row->persistent_us = kept->us;
+    row->looped_us = looped->us;
+    row->persistent = sn_metric_text(t->metrics, kept->choice);
+    row->looped = sn_metric_text(t->metrics, looped->choice);
+    row->speedup = looped->us / kept->us;
+}
+
 static sn_status time_choices(sn_tuner *t, const sn_subject *x) {
     sn_trial_list of_product = {.arena = &t->ctx->scratch}, *trials = x->trials ? x->trials : &of_product;
     sn_search found;
@@ -194,6 +217,7 @@ static sn_status time_choices(sn_tuner *t, const sn_subject *x) {
         sn_record_save(&t->place, x->key, trials, found.best);
     }
     record(t, x, trials, found.best);
+    if (x->passes) record_rows(t, x, trials);
     if (t->report) sn_report_subject(t->report, x, choice, any ? trials->at[found.best].us : 0, trials, &found);
     return SN_OK;
 }

@@ -6,34 +6,6 @@
 
 #include <string.h>
 
-static const char *kernel_name(const sn_program *p, uint32_t k) { return sn_kern_get(p->m, p->m->kernels.at[k])->name; }
-
-static sn_status no_such_kernel(const sn_program *p, const char *name, size_t length) {
-    const char *names = "";
-    for (uint32_t k = 0; k < p->m->kernels.n; k++)
-        names = sn_strf(&p->ctx->scratch, "%s%s%s", names, k ? ", " : "", kernel_name(p, k));
-    return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "sn_run_watched: no kernel %.*s; there are: %s", (int)length, name,
-                   names);
-}
-
-/* "k0,k3" */
-static sn_status choose_kernels(bool *out, const sn_program *p, const char *list) {
-    uint32_t n = p->m->kernels.n;
-    for (uint32_t k = 0; k < n; k++) out[k] = !list;
-    for (const char *at = list; at && *at; at += *at == ',') {
-        size_t length = strcspn(at, ",");
-        bool found = false;
-        for (uint32_t k = 0; k < n; k++) {
-            const char *name = kernel_name(p, k);
-            if (strlen(name) != length || memcmp(name, at, length) != 0) continue;
-            out[k] = found = true;
-        }
-        if (!found) return no_such_kernel(p, at, length);
-        at += length;
-    }
-    return SN_OK;
-}
-
 static sn_status read_stop(sn_watcher *w, sn_env *env, const char *word) {
     if (!word) return SN_OK;
     bool nan = !strcmp(word, "nan"), infinity = !strcmp(word, "infinity");
@@ -51,7 +23,7 @@ static sn_status run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *
     SN_TRY(sn_options_read(&o, sizeof o, env, "sn_watch_options", options));
     bool *kernels = SN_NEWN(&p->ctx->scratch, bool, p->m->kernels.n + 1);
     sn_watcher w = {.watch = o.watch, .user = o.user, .kernels = kernels, .reads = o.reads};
-    SN_TRY(choose_kernels(kernels, p, o.kernels));
+    if (p->prog) SN_TRY(sn_prog_choose(kernels, p->prog, "sn_run_watched", o.kernels));
     SN_TRY(read_stop(&w, env, o.stop_at));
     if (!o.watch && !o.stop_at)
         return sn_fail(env, SN_ERROR_ARGUMENT, "sn_run_watched: neither watch nor stop_at is set: nobody looks");

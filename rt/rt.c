@@ -34,6 +34,7 @@ struct sn_rt_program {
     sn_rt_times times;
     SN_VEC(sn_image_given) given;
     sn_defaults defaults;
+    sn_debug_options debug;
     atomic_uint n_states;
 };
 
@@ -217,7 +218,9 @@ static sn_status load(request *r) {
     p->times.upload_us = parts.upload_us;
     p->times.modules_us = parts.assemble_us + parts.load_us;
     p->times.prepare_us = parts.prepare_us;
-    return SN_OK;
+    p->debug = (sn_debug_options){o.debug, o.debug_kernels, o.debug_dir, o.log, o.log_user};
+    sn_debug_keep(&p->debug, &p->arena);
+    return sn_prog_debug(p->loaded.prog, &p->debug);
 }
 
 static void drop(request *r) {
@@ -266,6 +269,7 @@ static sn_status replace(sn_rt_program *p, const char *name, const void *data, s
     list[k].data = data;
     list[k].size = size;
     SN_TRY(sn_image_load(&p->next, &p->rt->env, p->image, p->part, list, n, p->cu, p->threads, NULL));
+    SN_TRY(sn_prog_debug(p->next.prog, &p->debug));
     sn_loaded_free(&p->loaded);
     p->loaded = p->next;
     p->next = (sn_loaded){0};

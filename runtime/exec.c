@@ -270,6 +270,7 @@ static sn_status execute(sn_prog_state *st, void *stream, const run *r) {
 
 sn_status sn_prog_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                       bool use_interpreter) {
+    if (st->p->debug) return sn_debug_run(st, inputs, outputs, stream);
     return execute(st, stream, &(run){inputs, outputs, use_interpreter, st->graph.mode != SN_GRAPHS_OFF, NULL, NULL});
 }
 

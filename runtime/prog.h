@@ -91,6 +91,7 @@ struct sn_prog {
     double *picked_us; /* by kernel: of one run, where it was timed for a choice; NULL: none was */
     sn_rt_pick *picks;
     uint32_t n_picks;
+    struct sn_debug *debug; /* NULL: runs say nothing */
 };
 
 /* A tensor map of a call, as it was encoded last. */
@@ -122,6 +123,14 @@ typedef struct sn_run_clock {
 } sn_run_clock;
 /* The interpreter is behind step s, or (NULL) at the start of a run. Allocates nothing. */
 sn_status sn_clock_mark_step(sn_prog_state *st, const sn_rt_step *s);
+
+/* maker.c: "; it is made by log, of %s" of element `at` of parameter i that a call has written, from what its parameters were before;
+ * "" where that cannot be said. */
+const char *sn_watch_maker(const sn_prog_state *st, const sn_rt_step *s, uint32_t i, int64_t at, sn_arena *a);
+
+/* debug.c: a run of a program that says what it does. */
+typedef struct sn_debug sn_debug;
+sn_status sn_debug_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream);
 
 /* What is done with the launches and copies of a run; user is the state. */
 typedef struct sn_machine {

@@ -5,6 +5,7 @@
 #define SN_RUNTIME_RUNTIME_H
 
 #include "cache/cache.h"
+#include "cache/files.h"
 #include "include/sinter/watched.h"
 #include "ir/module.h"
 #include "ir/base/target.h"
@@ -129,9 +130,47 @@ typedef struct sn_watcher {
     void *user;
     const bool *kernels; /* by kernel: is it watched? */
     bool reads, stop_at_nan, stop_at_infinity;
+    void (*begin)(void *user, const sn_watched *call); /* before a launch: what concerns a call alone; NULL: nobody */
+    void (*end)(void *user);                           /* behind it; where begin is */
+    bool waits;                                        /* for each launch, even where nobody looks at arguments */
+    bool inside;                                       /* who is called is the library itself, in its locale */
 } sn_watcher;
 sn_status sn_prog_run_watched(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream,
                               const sn_watcher *w);
+/* One kernel on arguments of the host, by parameter, which come back as it leaves them; waits (try_kernel.c). */
+sn_status sn_prog_try_kernel(const sn_prog *p, uint32_t kernel, void *const *args);
+
+/* ---- debugging (debug.c) ---- */
+
+/* The option `debug` and what goes with it. */
+typedef struct sn_debug_options {
+    const char *debug, *kernels, *dir;         /* "print,stop-at-nan"; names, NULL: all; where files go, NULL: here */
+    void (*say)(void *user, const char *text); /* lines; NULL: nobody listens */
+    void *user;
+} sn_debug_options;
+/* Copies of the texts, in the arena. */
+void sn_debug_keep(sn_debug_options *o, sn_arena *arena);
+/* The words of `debug` as bits; a failure lists them all. */
+enum {
+    SN_DEBUG_NAMES = 1,
+    SN_DEBUG_PRINT = 2,
+    SN_DEBUG_SAVE = 4,
+    SN_DEBUG_NAN = 8,
+    SN_DEBUG_INFINITY = 16,
+    SN_DEBUG_NVTX = 32
+};
+sn_status sn_debug_read(uint32_t *out, sn_env *env, const char *list);
+/* From now on runs of a program that has just been loaded say what they do. Lives as long as the program. */
+sn_status sn_prog_debug(sn_prog *p, const sn_debug_options *o);
+/* By kernel: is it on the list ("k0,k3"; NULL: all)? who: for the message. */
+sn_status sn_debug_choose(bool *out, sn_env *env, const char *who, const char *list, const char *const *names,
+                          uint32_t n);
+sn_status sn_prog_choose(bool *out, const sn_prog *p, const char *who, const char *list);
+/* "2 k1 (exp, sum) reads x: f32[64] 64 elements least 1 ..", with the line's end. */
+void sn_watched_print(struct sn_text *t, const sn_watched *w);
+/* DIR/002_k1_reads_x.npy, which is put in path. SN_ERROR_FILE: errno says why; nothing is recorded in env. */
+sn_status sn_watched_save(char path[SN_PATH_MOST], sn_env *env, const char *dir, const sn_watched *w);
+
 /* Host time of phases of loading, in microseconds. */
 typedef struct sn_prog_times {
     double assemble_us, load_us, upload_us, prepare_us;

@@ -52,20 +52,26 @@ static void add_figures(sn_watched *w) {
     w->deviation = n ? sqrt(squares / (double)n) : 0;
 }
 
+/* What concerns no argument. */
+static sn_watched describe_call(const sn_prog_state *st, const sn_rt_step *s) {
+    const sn_code *code = &st->p->codes[s->kernel];
+    return (sn_watched){.kernel = code->k.name,
+                        .made_of = code->note ? code->note : "",
+                        .from = code->from ? code->from : "",
+                        .call = st->watch->calls,
+                        .buffer = ""};
+}
+
 static sn_watched describe(const sn_prog_state *st, const sn_rt_step *s, uint32_t i, const void *elements,
                            bool written) {
-    const sn_code *code = &st->p->codes[s->kernel];
-    const sn_rt_formal *f = &code->formals[i];
-    sn_watched w = {.kernel = code->k.name,
-                    .made_of = code->note ? code->note : "",
-                    .from = code->from ? code->from : "",
-                    .call = st->watch->calls,
-                    .buffer = st->p->names[s->args[i].buf.i],
-                    .written = written,
-                    .dtype = f->dtype,
-                    .rank = f->rank,
-                    .elements = elements,
-                    .numel = f->numel};
+    const sn_rt_formal *f = &st->p->codes[s->kernel].formals[i];
+    sn_watched w = describe_call(st, s);
+    w.buffer = st->p->names[s->args[i].buf.i];
+    w.written = written;
+    w.dtype = f->dtype;
+    w.rank = f->rank;
+    w.elements = elements;
+    w.numel = f->numel;
     memcpy(w.shape, f->shape, f->rank * sizeof *f->shape);
     add_figures(&w);
     return w;
@@ -74,7 +80,7 @@ static sn_watched describe(const sn_prog_state *st, const sn_rt_step *s, uint32_
 static sn_status show(const sn_prog_state *st, const sn_watched *w) {
     const sn_watcher *by = st->watch->by;
     if (!by->watch) return SN_OK;
-    bool entered = sn_locale_leave(st->env), goes_on = by->watch(by->user, w);
+    bool entered = !by->inside && sn_locale_leave(st->env), goes_on = by->watch(by->user, w);
     if (entered) sn_locale_enter(st->env);
     if (goes_on) return SN_OK;
     return sn_fail(st->env, SN_ERROR_ARGUMENT, "kernel %s: the run was ended by who watches it", w->kernel);
@@ -185,16 +191,18 @@ static const char *sources(sn_arena *a, const sn_prog_state *st, const sn_rt_ste
     return names ? sn_strf(a, "there was one in %s already", names) : "there was none in what it reads";
 }
 
-static sn_status stop(const sn_prog_state *st, const sn_rt_step *s, const sn_watched *w, int64_t at, sn_arena *a) {
-    const char *from = *w->from ? sn_strf(a, "; from %s", w->from) : "";
-    return sn_fail(st->env, SN_ERROR_MISMATCH, "kernel %s (%s%s) writes %s to %s at %s; %s", w->kernel, w->made_of,
+static sn_status stop(const sn_prog_state *st, const sn_rt_step *s, uint32_t i, const sn_watched *w, int64_t at,
+                      sn_arena *a) {
+    const char *from = *w->from ? sn_strf(a, "; from %s", w->from) : "", *maker = sn_watch_maker(st, s, i, at, a);
+    return sn_fail(st->env, SN_ERROR_MISMATCH, "kernel %s (%s%s) writes %s to %s at %s; %s%s", w->kernel, w->made_of,
                    from, isnan(number_at(w, at)) ? "nan" : "an infinity", w->buffer, place_text(a, w, at),
-                   sources(a, st, s));
+                   sources(a, st, s), maker);
 }
 
 /* ---- a call ---- */
 
 static bool stops(const sn_watcher *by) { return by->stop_at_nan || by->stop_at_infinity; }
+static bool looks(const sn_watcher *by) { return by->watch || stops(by); }
 
 static sn_status look_before(sn_prog_state *st, const sn_rt_step *s, sn_arena *a) {
     sn_watch *watch = st->watch;
@@ -229,7 +237,7 @@ static sn_status look_behind(sn_prog_state *st, const sn_rt_step *s, sn_arena *a
             w = describe(st, s, i, elements, true);
         }
         SN_TRY(show(st, &w));
-        if (made >= 0) return stop(st, s, &w, made, a);
+        if (made >= 0) return stop(st, s, i, &w, made, a);
     }
     return SN_OK;
 }
@@ -237,11 +245,16 @@ static sn_status look_behind(sn_prog_state *st, const sn_rt_step *s, sn_arena *a
 sn_status sn_watch_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s) {
     sn_arena arena;
     sn_status status = SN_OK;
-    bool wanted = st->watch->by->kernels[s->kernel];
+    const sn_watcher *by = st->watch->by;
+    bool wanted = by->kernels[s->kernel], announced = wanted && by->begin;
+    sn_watched call = describe_call(st, s);
     sn_arena_init(&arena, st->env);
-    if (wanted) status = look_before(st, s, &arena);
+    if (wanted && looks(by)) status = look_before(st, s, &arena);
+    if (announced) by->begin(by->user, &call);
     if (status == SN_OK) status = (sn_status)launch(st, s->kernel, st->params);
-    if (status == SN_OK && wanted) status = look_behind(st, s, &arena);
+    if (status == SN_OK && wanted && by->waits && st->cu) status = sn_cuda_sync(st->cu, st->stream);
+    if (announced) by->end(by->user);
+    if (status == SN_OK && wanted && looks(by)) status = look_behind(st, s, &arena);
     sn_arena_free(&arena);
     st->watch->calls++;
     return status;

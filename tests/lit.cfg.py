@@ -3,8 +3,8 @@
 #   /usr/lib/llvm-22/bin/lit tests                    the build in build/
 #   /usr/lib/llvm-22/bin/lit --param build=DIR tests  another one
 #
-# Substitutions: %sinter the tool, %cxx (only with `REQUIRES: cxx`), %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind and %chromium (likewise), %root the source tree, %build the build folder.
-# Features: cuda (a CUDA device is present), cublaslt, cudnn (so are these), blas (a BLAS of the CPU), cxx (a C++ compiler), ptxas, valgrind, chromium, locales (%build/tests/locales), sanitizer (the build has sanitizers).
+# Substitutions: %sinter the tool, %cxx (only with `REQUIRES: cxx`), %FileCheck, %not, %python, %ptxas (only with `REQUIRES: ptxas`), %valgrind, %chromium and %perfetto (likewise), %root the source tree, %build the build folder.
+# Features: cuda (a CUDA device is present), cublaslt, cudnn (so are these), blas (a BLAS of the CPU), cxx (a C++ compiler), ptxas, valgrind, chromium, perfetto (trace_processor_shell, in PATH or build/perfetto), locales (%build/tests/locales), sanitizer (the build has sanitizers).
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
@@ -67,6 +67,7 @@ config.test_exec_root = os.path.join(build, "tests", "lit")
 ptxas = program("ptxas", "/usr/local/cuda/bin")
 valgrind = program("valgrind")
 chromium = program("chromium")
+perfetto = program("trace_processor_shell", os.path.join(build, "perfetto"))
 cxx = program("c++")
 config.substitutions += [
     ("%sinter", needed("sinter", build)),
@@ -76,6 +77,7 @@ config.substitutions += [
     ("%python", sys.executable),
     ("%ptxas", ptxas or "ptxas-not-found"),
     ("%chromium", chromium or ""),
+    ("%perfetto", perfetto or "perfetto-not-found"),
     ("%valgrind", f"{valgrind} -q --leak-check=full --error-exitcode=9"),
     ("%root", root),
     ("%build", build),
@@ -92,6 +94,8 @@ if ptxas:
     config.available_features.add("ptxas")
 if cxx:
     config.available_features.add("cxx")
+if perfetto:
+    config.available_features.add("perfetto")
 if chromium:
     config.available_features.add("chromium")
 if valgrind and not lit_config.params.get("sanitizer"):

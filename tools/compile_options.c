@@ -1,8 +1,19 @@
 /* compile_options.c: options of compiling, as several subcommands take them from the command line. */
 #include "tools/tool.h"
 
+#include <string.h>
+
 static int read_number(unsigned *out, const char *name) {
     return tool_unsigned(out, optarg) ? TOOL_OK : tool_misuse("--%s %s: a number is wanted", name, optarg);
+}
+
+static int add_replacement(sn_compile_options *o, tool_dims *d) {
+    size_t n = strlen(d->replace);
+    int size = snprintf(d->replace + n, sizeof d->replace - n, "%s%s", n ? "," : "", optarg);
+    if (size < 0 || n + (size_t)size >= sizeof d->replace)
+        return tool_misuse("--replace-kernel: the names of the files are too long");
+    o->replace_kernels = d->replace;
+    return TOOL_OK;
 }
 
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
@@ -26,6 +37,10 @@ int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
     case TOOL_OPTION_METRICS: o->metrics = optarg; return TOOL_OK;
     case TOOL_OPTION_METRICS_DIR: o->metrics_dir = optarg; return TOOL_OK;
     case TOOL_OPTION_METRICS_MODEL: o->metrics_model = optarg; return TOOL_OK;
+    case TOOL_OPTION_REPLACE_KERNEL: return add_replacement(o, dims);
+    case TOOL_OPTION_DEBUG: o->debug = optarg; return TOOL_OK;
+    case TOOL_OPTION_DEBUG_KERNELS: o->debug_kernels = optarg; return TOOL_OK;
+    case TOOL_OPTION_DEBUG_DIR: o->debug_dir = optarg; return TOOL_OK;
     case TOOL_OPTION_MULTI_KERNEL: o->multi_kernel = optarg; return TOOL_OK;
     case TOOL_OPTION_GRAPHS: o->graphs = optarg; return TOOL_OK;
     default: return TOOL_USAGE;

@@ -3,7 +3,7 @@
  *     DIR/graph.sn                    the graph as it was compiled, with sizes; `sh DIR/again.sh` compiles it again
  *     DIR/05-to-loops.sn ..           the module behind each pass that changed it: each is read by `sinter opt`
  *     DIR/before-fusion.dot, after-fusion.dot    kernels and the buffers between them, for Graphviz
- *     DIR/kernels/k3.sn, k3.ptx       each kernel of the program
+ *     DIR/kernels/k3.sn, k3.ptx       each kernel of the program; k3.sass, where ptxas and nvdisasm are in the PATH
  *     DIR/wrapper.txt                 its steps
  *
  * A trace has passes and code generation as they were, by the host's clock, and the launches of a run, one behind the other, with
@@ -15,8 +15,14 @@
 #include "ir/loop/access.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
 
 enum { DOT_MOST = 4096 }; /* kernels of a drawing */
 
@@ -24,8 +30,48 @@ struct dump {
     char folder[2048];
     char *last, *dot; /* text and drawing of the module behind the last pass */
     unsigned number;
-    bool failed;
+    bool failed, disassembles;
 };
+
+/* ---- machine code ---- */
+
+static bool is_in_path(const char *program) {
+    char file[4096];
+    for (const char *at = getenv("PATH"); at && *at; at += *at == ':') {
+        size_t n = strcspn(at, ":");
+        int size = snprintf(file, sizeof file, "%.*s/%s", (int)n, at, program);
+        if (size > 0 && size < (int)sizeof file && access(file, X_OK) == 0) return true;
+        at += n;
+    }
+    return false;
+}
+
+/* Its standard output goes to a file, what it complains of nowhere. */
+static bool run_program(char *const *argv, const char *output) {
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = 0;
+    if (posix_spawn_file_actions_init(&actions)) return false;
+    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    bool good =
+        posix_spawnp(&child, argv[0], &actions, NULL, argv, environ) == 0 && waitpid(child, &status, 0) == child;
+    posix_spawn_file_actions_destroy(&actions);
+    return good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Of the PTX that stands there. What the assembler of another version refuses has none. */
+static void dump_sass(const dump *d, const char *kernel, const sn_target *target) {
+    char base[4096], ptx[4200], cubin[4200], sass[4200], arch[128];
+    if (snprintf(base, sizeof base, "%s/kernels/%.400s", d->folder, kernel) >= (int)sizeof base) return;
+    snprintf(ptx, sizeof ptx, "%s.ptx", base);
+    snprintf(cubin, sizeof cubin, "%s.cubin", base);
+    snprintf(sass, sizeof sass, "%s.sass", base);
+    snprintf(arch, sizeof arch, "-arch=%.*s", (int)strcspn(target->name, ":"), target->name);
+    char *assemble[] = {"ptxas", arch, "-o", cubin, ptx, NULL}, *show[] = {"nvdisasm", cubin, NULL};
+    if (!run_program(assemble, "/dev/null") || !run_program(show, sass)) unlink(sass);
+    unlink(cubin);
+}
 
 /* ---- files ---- */
 
@@ -48,6 +94,7 @@ dump *dump_open(const char *folder) {
     if (!d) return NULL;
     snprintf(d->folder, sizeof d->folder, "%s", folder);
     snprintf(kernels, sizeof kernels, "%s/kernels", d->folder);
+    d->disassembles = is_in_path("ptxas") && is_in_path("nvdisasm");
     if (strlen(folder) < sizeof d->folder && sn_folder_make(kernels)) return d;
     fprintf(stderr, "sinter: error: cannot write %s: %s\n", folder, strerror(errno));
     free(d);
@@ -135,6 +182,7 @@ static void dump_kernel(dump *d, const look *l, uint32_t at, sn_text *t) {
     if (!l->p->codes || !l->p->codes[at].ptx) return;
     snprintf(file, sizeof file, "kernels/%.400s.ptx", name);
     write_text(d, file, l->p->codes[at].ptx);
+    if (d->disassembles) dump_sass(d, name, &l->p->target);
 }
 
 typedef struct finishing {

@@ -12,7 +12,8 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
                            "  --multi-kernel=WHICH  kernels with several schedules: off (default), reductions, all\n"
                            "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
-                           "  --metrics=A,B     metric tables, --metrics-dir, --metrics-model (see run)\n";
+                           "  --metrics=A,B     metric tables, --metrics-dir, --metrics-model (see run)\n"
+                           "  --replace-kernel NAME=FILE  a kernel that was edited, .sn (see run)\n";
 
 typedef struct emit_args {
     const char *stage, *path;
@@ -32,6 +33,7 @@ static int parse(emit_args *e, int argc, char **argv) {
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
                                             TOOL_METRICS,
+                                            TOOL_REPLACE_KERNEL,
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {

@@ -39,6 +39,7 @@ static int parse(explain_args *e, int argc, char **argv) {
                                             {"dump-dir", required_argument, NULL, 'd'},
                                             {"trace", required_argument, NULL, 'r'},
                                             TOOL_CHOICES,
+                                            TOOL_REPLACE_KERNEL,
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {

@@ -39,8 +39,12 @@ static const char help[] =
     "  --cache-size=BYTES      what its files may come to: 512M, 1G (default)\n"
     "  --metrics=A,B           metric tables that are recorded (sinter list metrics), in metric_NAME.csv of\n"
     "  --metrics-dir=FOLDER    this folder, with --metrics-model=TEXT as first column\n"
+    "  --replace-kernel NAME=FILE  a kernel that was edited (.sn or .ptx, explain --dump-dir has them), once it is seen to\n"
+    "                          compute what the original does (repeat)\n"
     "  --kernels               list the kernels\n"
     "  --profile               what each kernel, library call and copy of a run takes\n"
+    "  --debug=WORDS           what runs say of each kernel: names, print, save, stop-at-nan, stop-at-infinity, nvtx;\n"
+    "                          of --debug-kernels=K0,K1 alone; files of save go to --debug-dir=DIR\n"
     "  --watch[=K0,K1]         show what kernels write: all of them, or these\n"
     "  --watch-reads           also what they read\n"
     "  --watch-dir DIR         write it to files, too: DIR/CALL_KERNEL_writes_BUFFER.npy\n"
@@ -80,6 +84,8 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
                                             TOOL_METRICS,
+                                            TOOL_REPLACE_KERNEL,
+                                            TOOL_DEBUG,
                                             {"kernels", no_argument, NULL, 'k'},
                                             {"profile", no_argument, NULL, 'p'},
                                             {"timings", no_argument, NULL, 'm'},
@@ -267,6 +273,9 @@ static sn_status load_image(sn_program **out, sn_weights **w, sn_context *ctx, c
                          .device = r->o.device,
                          .ordinal = r->o.ordinal,
                          .threads = r->o.threads,
+                         .debug = r->o.debug,
+                         .debug_kernels = r->o.debug_kernels,
+                         .debug_dir = r->o.debug_dir,
                          .graphs = r->o.graphs,
                          .constants = given.at,
                          .n_constants = given.n};

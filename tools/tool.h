@@ -48,6 +48,7 @@ int tool_close(FILE *file, const char *path);
 typedef struct tool_dims {
     sn_dim_binding at[TOOL_MAX_LIST];
     unsigned n;
+    char replace[4096]; /* "k0=FILE,k3=FILE", of --replace-kernel */
 } tool_dims;
 bool tool_add_dim(tool_dims *dims, char *text); /* "N=8" */
 bool tool_unsigned(unsigned *out, const char *text);
@@ -75,6 +76,10 @@ enum {
     TOOL_OPTION_METRICS_DIR,
     TOOL_OPTION_METRICS_MODEL,
     TOOL_OPTION_MULTI_KERNEL,
+    TOOL_OPTION_REPLACE_KERNEL,
+    TOOL_OPTION_DEBUG,
+    TOOL_OPTION_DEBUG_KERNELS,
+    TOOL_OPTION_DEBUG_DIR,
     TOOL_OPTION_GRAPHS,
 };
 #define TOOL_DEVICE {"device", required_argument, NULL, TOOL_OPTION_DEVICE}
@@ -96,6 +101,11 @@ enum {
         {"metrics-dir", required_argument, NULL, TOOL_OPTION_METRICS_DIR},                                             \
         {"metrics-model", required_argument, NULL, TOOL_OPTION_METRICS_MODEL}
 #define TOOL_MULTI_KERNEL {"multi-kernel", required_argument, NULL, TOOL_OPTION_MULTI_KERNEL}
+#define TOOL_REPLACE_KERNEL {"replace-kernel", required_argument, NULL, TOOL_OPTION_REPLACE_KERNEL}
+#define TOOL_DEBUG                                                                                                     \
+    {"debug", required_argument, NULL, TOOL_OPTION_DEBUG},                                                             \
+        {"debug-kernels", required_argument, NULL, TOOL_OPTION_DEBUG_KERNELS},                                         \
+        {"debug-dir", required_argument, NULL, TOOL_OPTION_DEBUG_DIR}
 #define TOOL_GRAPHS {"graphs", required_argument, NULL, TOOL_OPTION_GRAPHS}
 /* TOOL_USAGE where it is none of them, or its argument makes no sense. */
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);

@@ -1,49 +1,49 @@
-/* watch.c: `sinter run --watch`: a line for each argument of each kernel, and with --watch-dir a file.
+/* watch.c: `sinter run --watch`: a line for each argument of each kernel (runtime/debug.c), and with --watch-dir a file.
  *
- *     2 k1 (exp, sum) writes k1_t0: f32[64] least 1 most 3.7 mean 2.1 deviation 0.4: 1.5 2.25 ...
- *
- * Files are named by the number of the call, the kernel and the buffer: 002_k1_writes_k1_t0.npy. They are written by a
- * context of their own, since that of the run is busy.
+ * Files are named by the number of the call, the kernel and the buffer: 002_k1_writes_k1_t0.npy. What cannot be written is one line,
+ * and the run goes on.
  */
 #include "tools/tool.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <string.h>
 
 typedef struct watching {
     const tool_watch *how;
-    sn_context *files; /* NULL: none are written */
+    sn_context *own; /* that of the run is busy */
+    bool warned;
 } watching;
 
-static void print_line(const sn_watched *w) {
-    printf("%u %s%s%s%s %s %s: %s[", w->call, w->kernel, *w->made_of ? " (" : "", w->made_of, *w->made_of ? ")" : "",
-           w->written ? "writes" : "reads", w->buffer, sn_dtypes[w->dtype].name);
-    for (unsigned k = 0; k < w->rank; k++) printf("%s%" PRId64, k ? ", " : "", w->shape[k]);
-    printf("] least %.6g most %.6g mean %.6g deviation %.6g", w->least, w->most, w->mean, w->deviation);
-    if (w->nans) printf(", %" PRId64 " nan", w->nans);
-    if (w->infinities) printf(", %" PRId64 " infinite", w->infinities);
-    printf(":");
-    tool_print_elements(w->dtype, w->elements, w->numel, false);
-    printf("\n");
+static sn_status print_line(sn_context *ctx, void *user) {
+    sn_text t;
+    sn_text_init(&t, &ctx->env);
+    sn_watched_print(&t, user);
+    fputs(t.s, stdout);
+    sn_text_free(&t);
+    return SN_OK;
 }
 
-static sn_status save(sn_context *ctx, const char *dir, const sn_watched *w) {
-    sn_tensor *t;
-    char name[512];
-    snprintf(name, sizeof name, "%03u_%s_%s_%s", w->call, w->kernel, w->written ? "writes" : "reads", w->buffer);
-    void *elements = (void *)(uintptr_t)w->elements; /* they are read alone */
-    SN_TRY(sn_tensor_wrap(&t, ctx, SN_CPU, elements, w->dtype, w->rank, w->shape, NULL, 0));
-    sn_status status = tool_save(dir, name, t);
-    sn_tensor_destroy(t);
-    return status;
+typedef struct saving {
+    const char *dir;
+    const sn_watched *w;
+    char path[SN_PATH_MOST];
+} saving;
+
+static sn_status save(sn_context *ctx, void *user) {
+    saving *s = user;
+    if (sn_watched_save(s->path, &ctx->env, s->dir, s->w) == SN_OK) return SN_OK;
+    return sn_fail(&ctx->env, SN_ERROR_FILE, "cannot write %s: %s", s->path, strerror(errno));
 }
 
 static bool watch(void *user, const sn_watched *w) {
     watching *to = user;
-    print_line(w);
-    if (!to->files || save(to->files, to->how->dir, w) == SN_OK) return true;
-    tool_fail(to->files);
-    return false;
+    saving s = {.dir = to->how->dir, .w = w};
+    sn_guarded(to->own, print_line, (void *)(uintptr_t)w);
+    if (to->how->dir && sn_guarded(to->own, save, &s) != SN_OK && !to->warned) {
+        fprintf(stderr, "sinter: %s\n", sn_error(to->own));
+        to->warned = true;
+    }
+    return true;
 }
 
 sn_status tool_run_watched(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, const tool_watch *how) {
@@ -54,8 +54,8 @@ sn_status tool_run_watched(sn_program *p, sn_tensor *const *inputs, sn_tensor *c
                           .kernels = how->kernels,
                           .reads = how->reads,
                           .stop_at = how->stop_at};
-    if (how->dir) SN_TRY(sn_context_create(&to.files, NULL));
+    SN_TRY(sn_context_create(&to.own, NULL));
     sn_status status = sn_run_watched(p, inputs, outputs, NULL, &o);
-    if (to.files) sn_context_destroy(to.files);
+    sn_context_destroy(to.own);
     return status;
 }

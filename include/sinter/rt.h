@@ -63,6 +63,14 @@ typedef struct sn_rt_options {
     unsigned threads;                /* of the CPU; 0: as many as the machine has */
     const sn_rt_constant *constants; /* in place of those in the image */
     unsigned n_constants;
+    /* What runs say of each kernel, words separated by commas: "names" (a line before each launch), "print" (its arguments before and
+     * behind it: size, figures, elements), "save" (the same as debug_dir/CALL_KERNEL_reads_BUFFER.npy, of the last run), "stop-at-nan",
+     * "stop-at-infinity" (a run ends with SN_ERROR_MISMATCH at the first kernel that writes one, and names the operation that made it),
+     * "nvtx" (ranges for Nsight Systems); "off" (default). Of the kernels in debug_kernels ("k0,k3"; NULL: all). Lines go to log,
+     * from the thread that runs. Runs with debugging are slow; without it they have nothing of this. */
+    const char *debug, *debug_kernels, *debug_dir;
+    void (*log)(void *user, const char *text); /* NULL: nobody reads them */
+    void *log_user;
     /* Runs on CUDA by a CUDA graph: "auto" (NULL): from the second run on, and plainly where no graph can be made; "on": from the first
      * run on, and a graph that cannot be made fails the run; "off". Results are the same, bit for bit. Addresses may change from run
      * to run. Runs on a stream that is being captured are plain. */

@@ -595,6 +595,17 @@ typedef struct sn_compile_options {
      * "off"), and the next program compiles that one alone. ",KIND" behind it (sn_kernel_info.kind) keeps that kind where a kernel has
      * it, and the first where not, of kernels that are over in a few microseconds too, and times nothing. GPU schedules only. */
     const char *multi_kernel;
+    /* Kernels that somebody has edited, in the place of those that the compiler made: "k0=k0.sn,k3=k3.ptx", by their names and files.
+     * .sn: one kernel as `sinter explain --dump-dir` writes it; .ptx: for CUDA. Each is first held against the original on random
+     * arguments, and SN_ERROR_MISMATCH names the first element that differs by more than rounding; it has the parameters of the
+     * original. NULL: none are. */
+    const char *replace_kernels;
+    /* What runs say of each kernel, words separated by commas: "names" (a line before each launch), "print" (its arguments before and
+     * behind it: size, figures, elements), "save" (the same as debug_dir/CALL_KERNEL_reads_BUFFER.npy, of the last run), "stop-at-nan",
+     * "stop-at-infinity" (a run ends with SN_ERROR_MISMATCH at the first kernel that writes one, and names the operation that made it),
+     * "nvtx" (ranges for Nsight Systems); "off" (default). Of the kernels in debug_kernels ("k0,k3"; NULL: all). Lines go to the context's log,
+     * from the thread that runs. Runs with debugging are slow; without it they have nothing of this. */
+    const char *debug, *debug_kernels, *debug_dir;
     /* Runs on CUDA by a CUDA graph: "auto" (default): from the second run on, if one can be made; "on": from the first, or the run
      * fails; "off". The same bits, wherever tensors are. Runs that are watched, timed, or on a captured stream are plain. */
     const char *graphs;
@@ -663,7 +674,8 @@ typedef struct sn_load_options {
      * size in bytes must be that of the constant. Borrowed as long as the program. */
     const sn_weight_info *constants;
     unsigned n_constants;
-    const char *graphs; /* as in sn_compile_options */
+    const char *debug, *debug_kernels, *debug_dir; /* as of sn_compile_options */
+    const char *graphs;                            /* as in sn_compile_options */
 } sn_load_options;
 
 /* A program from a file that sn_program_save or `sinter compile` wrote. The file is mapped as long as the program lives, and
@@ -817,21 +829,7 @@ SN_API sn_status sn_tune(sn_tune_report **out, sn_graph *g, const sn_compile_opt
                          const sn_tune_options *tune);
 SN_API void sn_tune_report_destroy(sn_tune_report *report);
 
-/* ---- watching a run (struct sn_watched is in watched.h) ---- */
-
-typedef struct sn_watch_options {
-    size_t struct_size;
-    /* Called for each argument, in the order of the run. False: the run ends there, with SN_ERROR_ARGUMENT. NULL: nobody
-     * is, for which stop_at is reason enough. */
-    bool (*watch)(void *user, const sn_watched *what);
-    void *user;
-    const char *kernels; /* names of those that are watched: "k0,k3"; NULL: all */
-    bool reads;          /* also what kernels are about to read */
-    /* "nan" or "infinity" (and nan): the first kernel that writes one ends the run with SN_ERROR_MISMATCH, and the message
-     * names it, the place, and whether what it read had one. Of a buffer that the kernel reads as well, elements
-     * that it leaves as they were do not count. NULL: none does */
-    const char *stop_at;
-} sn_watch_options;
+/* ---- watching a run (the structs are in watched.h) ---- */
 
 /* As sn_run, and show what each kernel reads and writes. Waits for each kernel, copies from the device, and runs the steps through
  * the interpreter: for looking, not for speed. Outputs of a run that has ended early are undefined. A program that is not

@@ -1,8 +1,9 @@
-/* watched.h: what sn_run_watched shows of a run. Included by sinter.h. */
+/* watched.h: what sn_run_watched shows of a run, and to whom. Included by sinter.h. */
 #ifndef SINTER_WATCHED_H
 #define SINTER_WATCHED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "dtype.h"
@@ -25,5 +26,19 @@ typedef struct sn_watched {
     /* Of the other elements; 0 where there is none. deviation: root of the mean square */
     double least, most, mean, deviation;
 } sn_watched;
+
+typedef struct sn_watch_options {
+    size_t struct_size;
+    /* Called for each argument, in the order of the run. False: the run ends there, with SN_ERROR_ARGUMENT. NULL: nobody
+     * is, for which stop_at is reason enough. */
+    bool (*watch)(void *user, const sn_watched *what);
+    void *user;
+    const char *kernels; /* names of those that are watched: "k0,k3"; NULL: all */
+    bool reads;          /* also what kernels are about to read */
+    /* "nan" or "infinity" (and nan): the first kernel that writes one ends the run with SN_ERROR_MISMATCH, and the message
+     * names it, the place, and whether what it read had one. Of a buffer that the kernel reads as well, elements
+     * that it leaves as they were do not count. NULL: none does */
+    const char *stop_at;
+} sn_watch_options;
 
 #endif

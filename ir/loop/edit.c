@@ -417,3 +417,16 @@ void sn_kern_settle(sn_module *m, sn_kern first, sn_kern winner) {
     for (uint32_t i = 0; i < m->wrap.steps.n; i++)
         if (sn_kern_eq(m->wrap.steps.at[i].kern, first)) m->wrap.steps.at[i].kern = winner;
 }
+
+void sn_kern_take_place(sn_module *m, sn_kern old, sn_kern with) {
+    sn_kern_rec *was = sn_kern_get(m, old), *is = sn_kern_get(m, with);
+    sn_kern_remove(m, with);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (sn_kern_eq(m->kernels.at[i], old)) m->kernels.at[i] = with;
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++)
+        if (sn_kern_eq(m->wrap.steps.at[i].kern, old)) m->wrap.steps.at[i].kern = with;
+    is->name = was->name;
+    is->note = was->note;
+    is->from = was->from;
+    sn_names_put(&m->kern_names, is->name, with.i);
+}

@@ -5,7 +5,8 @@
  * scalar.c for all arithmetic. Finds accesses outside a buffer and reads of temp, reg, shared and posted elements that
  * nothing has written; what is in a reg or shared buffer is forgotten at each grid iteration, because another block
  * runs that. Knows nothing of threads: with a checker it tells check.c, which does, about every axis, barrier and
- * access.
+ * access. When it looks for where a nan comes from, every value and every element that is one has the statement that made it beside it:
+ * it takes that of the first operand that is one, and where none is it is made here.
  */
 #include <math.h>
 #include <string.h>
@@ -49,6 +50,7 @@ typedef struct storage {
     sn_dtype dtype;
     uint32_t bytes;
     const char *name;
+    sn_stmt *made; /* by element; NULL: nobody asks where nans come from */
 } storage;
 
 typedef struct node {
@@ -83,7 +85,9 @@ typedef struct eval {
     sn_scalar *vals;
     int64_t *axes, *stack;
     sn_scalar yielded[MAX_STATES];
-    sn_loop_checker *check; /* NULL: threads are of no interest */
+    sn_loop_checker *check;                /* NULL: threads are of no interest */
+    bool traces, infinity;                 /* who made what is a nan (or infinite)? */
+    sn_stmt *made, yielded_by[MAX_STATES]; /* by value; of a bad one that was in memory before: none */
 } eval;
 
 /* ---- flattening ---- */
@@ -98,7 +102,8 @@ static sn_status open_storage(storage **out, eval *ev, sn_buf buf) {
     if (mem->name) return SN_OK;
     int64_t size;
     if (!sn_ix_is_const(ev->m, b->size, &size)) return not_constant(ev, b->name);
-    *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name};
+    *mem = (storage){ev->memory[buf.i], size, NULL, NULL, b->dtype, sn_dtype_bytes(b->dtype), b->name, NULL};
+    if (ev->traces && size >= 0) mem->made = SN_NEWN(ev->arena, sn_stmt, size + 1);
     bool ours = b->scope == SN_BUF_TEMP || b->scope == SN_BUF_STEP || sn_buf_is_local(b);
     if (b->scope == SN_BUF_FORMAL)
         return sn_fail(ev->m->env, SN_ERROR_ARGUMENT, "parameter '%s' has no argument: no wrapper calls its kernel",
@@ -202,6 +207,46 @@ static sn_status flatten_region(eval *ev, sn_stmt first) {
     return SN_OK;
 }
 
+/* ---- who made a nan ---- */
+
+static bool is_bad(const eval *ev, sn_dtype dtype, sn_scalar x) {
+    return sn_is_float(dtype) && (isnan(x.f) || (ev->infinity && isinf(x.f)));
+}
+
+static sn_dtype operand_dtype(const eval *ev, const node *n, uint32_t i) { return value_dtype(ev, n->stmt->in[i]); }
+
+/* The operand that a bad result takes its maker from; n_in: none is bad. */
+static uint32_t bad_operand(const eval *ev, const node *n) {
+    uint32_t first = n->op == SN_LOP_SELECT ? (ev->vals[n->in[0]].i ? 1 : 2) : 0;
+    for (uint32_t i = first; i < n->n_in; i++)
+        if (is_bad(ev, operand_dtype(ev, n, i), ev->vals[n->in[i]])) return i;
+    return n->n_in;
+}
+
+static void trace_value(eval *ev, const node *n) {
+    if (!is_bad(ev, n->dtype, ev->vals[n->result])) return;
+    uint32_t i = bad_operand(ev, n);
+    ev->made[n->result] = i < n->n_in ? ev->made[n->in[i]] : n->s;
+}
+
+static void trace_load(eval *ev, const node *n, int64_t at) {
+    if (ev->traces) ev->made[n->result] = n->mem->made[at];
+}
+
+static void trace_store(eval *ev, const node *n, int64_t at) {
+    if (!ev->traces) return;
+    bool bad = is_bad(ev, n->mem->dtype, ev->vals[n->in[0]]);
+    n->mem->made[at] = bad ? ev->made[n->in[0]] : (sn_stmt){0};
+}
+
+/* State k of a nest takes in what was yielded. */
+static void trace_state(eval *ev, const node *n, uint32_t k, sn_scalar before, sn_scalar after) {
+    sn_dtype dtype = sn_val_get(ev->m, sn_result(n->stmt, k))->dtype;
+    bool same = isnan(before.f) ? isnan(after.f) : before.f == after.f;
+    if (!ev->traces || !is_bad(ev, dtype, after) || same) return;
+    ev->made[n->result + k] = is_bad(ev, dtype, ev->yielded[k]) ? ev->yielded_by[k] : n->s;
+}
+
 /* ---- running ---- */
 
 /* Wrapping, so that a hostile index ends as an access out of bounds and not as undefined behaviour. */
@@ -264,6 +309,7 @@ static sn_status run_load(eval *ev, const node *n) {
     sn_scalar *out = &ev->vals[n->result];
     if (n->masked && !ev->vals[n->in[0]].i) {
         *out = ev->vals[n->in[1]];
+        if (ev->traces) ev->made[n->result] = ev->made[n->in[1]];
         return SN_OK;
     }
     int64_t at = run_ix(ev, n->ix);
@@ -275,6 +321,7 @@ static sn_status run_load(eval *ev, const node *n) {
     const unsigned char *p = mem->data + (size_t)at * mem->bytes;
     if (sn_is_float(mem->dtype)) out->f = sn_load_float(mem->dtype, p);
     else out->i = sn_load_int(mem->dtype, p);
+    trace_load(ev, n, at);
     return SN_OK;
 }
 
@@ -285,6 +332,7 @@ static sn_status run_store(eval *ev, const node *n) {
     if ((uint64_t)at >= (uint64_t)mem->size) return out_of_bounds(ev, n, at);
     if (ev->check) SN_TRY(sn_check_access(ev->check, n->s, at));
     if (mem->written) mem->written[at] = *mem->epoch;
+    trace_store(ev, n, at);
     unsigned char *p = mem->data + (size_t)at * mem->bytes;
     sn_scalar x = ev->vals[n->in[0]];
     if (sn_is_float(mem->dtype)) sn_store_float(mem->dtype, p, x.f);
@@ -322,6 +370,8 @@ static void run_accum(eval *ev, const node *n) {
     sn_scalar before = *state;
     sn_scalar_combine(comb, n->dtype, state, &ev->vals[n->in[0]], true);
     *out = n->stmt->exclusive ? before : *state;
+    if (!ev->traces || is_bad(ev, n->dtype, before) || !is_bad(ev, n->dtype, *state)) return;
+    ev->made[n->result] = is_bad(ev, n->dtype, ev->vals[n->in[0]]) ? ev->made[n->in[0]] : n->s;
 }
 
 static sn_status run(eval *ev, uint32_t begin, uint32_t end);
@@ -350,8 +400,11 @@ static sn_status run_reduce(eval *ev, const node *n, uint32_t at) {
         ev->axes[n->axis] = i;
         if (ev->check) SN_TRY(sn_check_turn(ev->check, i));
         SN_TRY(run(ev, at + 1, n->end));
-        for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states)
+        for (uint32_t c = 0, k = 0; c < r->n_combs; k += sn_combs[r->combs[c++]].states) {
+            sn_scalar before = state[k];
             sn_scalar_combine(r->combs[c], sn_val_get(ev->m, sn_result(r, k))->dtype, &state[k], &ev->yielded[k], true);
+            trace_state(ev, n, k, before, state[k]);
+        }
     }
     memcpy(&ev->vals[n->result], state, r->n_results * sizeof *state);
     return ev->check ? sn_check_leave(ev->check) : SN_OK;
@@ -363,7 +416,10 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         sn_scalar *out = &ev->vals[n->result];
         switch (n->op) {
         case SN_LOP_CONST: *out = n->value; break;
-        case SN_LOP_CAST: *out = sn_scalar_cast(n->dtype, n->from, ev->vals[n->in[0]], true); break;
+        case SN_LOP_CAST:
+            *out = sn_scalar_cast(n->dtype, n->from, ev->vals[n->in[0]], true);
+            if (ev->traces) trace_value(ev, n);
+            break;
         case SN_LOP_BITCAST: *out = run_bitcast(n, ev->vals[n->in[0]]); break;
         case SN_LOP_INDEX: out->i = sn_wrap_to(n->dtype, run_ix(ev, n->ix)); break;
         case SN_LOP_IN: out->i = run_in(ev, n); break;
@@ -381,10 +437,12 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
             break;
         case SN_LOP_YIELD:
             for (uint32_t i = 0; i < n->n_in; i++) ev->yielded[i] = ev->vals[n->in[i]];
+            for (uint32_t i = 0; ev->traces && i < n->n_in; i++) ev->yielded_by[i] = ev->made[n->in[i]];
             break;
 #define SN_LOP(ID, name, n_in, result, f, i) case SN_LOP_##ID:
 #include "ir/ops/lops.def"
             run_scalar(ev, n);
+            if (ev->traces) trace_value(ev, n);
             break;
         case SN_N_ALL_LOPS: break;
         }
@@ -402,6 +460,7 @@ static sn_status eval_kernel(eval *ev, sn_kern k) {
     SN_TRY(flatten_region(ev, sn_kern_get(ev->m, k)->first));
     if (ev->check) SN_TRY(sn_check_kernel(ev->check, k));
     ev->vals = SN_NEWN(&ev->scratch, sn_scalar, ev->n_vals + 1); /* one more: statements without results have a slot */
+    if (ev->traces) ev->made = SN_NEWN(&ev->scratch, sn_stmt, ev->n_vals + 1);
     ev->axes = SN_NEWN(&ev->scratch, int64_t, ev->n_axes);
     ev->stack = SN_NEWN(&ev->scratch, int64_t, ev->stack_max + 1);
     return run(ev, 0, ev->nodes.n);
@@ -433,6 +492,7 @@ static sn_status bind_formals(eval *ev, sn_kern k, const sn_step *s) {
         formal->name = b->name;
         if (formal->data) formal->data += (size_t)a->offset * formal->bytes;
         if (formal->written) formal->written += a->offset;
+        if (formal->made) formal->made += a->offset;
     }
     return SN_OK;
 }
@@ -556,6 +616,7 @@ static sn_status bind_window(eval *ev, sn_buf buf, sn_buf of, int64_t at) {
     window->name = b->name;
     if (window->data) window->data += (size_t)at * window->bytes;
     if (window->written) window->written += at;
+    if (window->made) window->made += at;
     return SN_OK;
 }
 
@@ -565,6 +626,7 @@ static sn_status carry(eval *ev, sn_buf state, sn_buf next) {
     SN_TRY(open_storage(&from, ev, next));
     memcpy(to->data, from->data, (size_t)to->size * to->bytes);
     if (to->written && from->written) memcpy(to->written, from->written, (size_t)to->size * sizeof *to->written);
+    if (to->made && from->made) memcpy(to->made, from->made, (size_t)to->size * sizeof *to->made);
     return SN_OK;
 }
 
@@ -639,15 +701,29 @@ static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, int64_t t) {
 }
 
 /* Kernels in their order, or functions in the order of their calls. */
-static sn_status eval_all(sn_module *m, void **memory, sn_arena *arena, sn_loop_checker *check) {
-    eval ev = {.m = m, .arena = arena, .memory = memory, .once = 1, .check = check};
-    ev.mems = SN_NEWN(arena, storage, m->bufs.count);
-    ev.sets = sn_kerns_of_sets(m, arena);
-    return m->wrap.steps.n ? run_steps(&ev, 0, m->wrap.steps.n, 0) : run_kernels(&ev, 0, m->kernels.n, 0);
+static sn_status eval_all(eval *ev) {
+    const sn_module *m = ev->m;
+    ev->once = 1;
+    ev->mems = SN_NEWN(ev->arena, storage, m->bufs.count);
+    ev->sets = sn_kerns_of_sets(m, ev->arena);
+    return m->wrap.steps.n ? run_steps(ev, 0, m->wrap.steps.n, 0) : run_kernels(ev, 0, m->kernels.n, 0);
 }
 
-sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) { return eval_all(m, memory, arena, NULL); }
+sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) {
+    eval ev = {.m = m, .arena = arena, .memory = memory};
+    return eval_all(&ev);
+}
 
 sn_status sn_loop_check(sn_module *m, void **memory, sn_arena *arena) {
-    return eval_all(m, memory, arena, sn_check_new(m, arena));
+    eval ev = {.m = m, .arena = arena, .memory = memory, .check = sn_check_new(m, arena)};
+    return eval_all(&ev);
+}
+
+sn_status sn_loop_find_nan(sn_stmt *out, sn_module *m, void **memory, sn_arena *arena, sn_buf b, int64_t at,
+                           bool infinity) {
+    eval ev = {.m = m, .arena = arena, .memory = memory, .traces = true, .infinity = infinity};
+    *out = (sn_stmt){0};
+    SN_TRY(eval_all(&ev));
+    if (ev.mems[b.i].made) *out = ev.mems[b.i].made[at];
+    return SN_OK;
 }

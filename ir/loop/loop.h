@@ -126,6 +126,9 @@ typedef struct sn_stmt_rec {
     sn_stmt first, last;        /* LOOP, REDUCE, IF: region */
     sn_stmt next, prev, parent; /* place; parent none = body of the kernel */
     sn_kern kern;
+    /* Arithmetic: where the node that it is of comes from, for people (as of a kernel, one origin). NULL: nobody says. Places of the
+     * caller's are in the text. */
+    const char *from;
     uint32_t mark, stamp; /* scratch of one call of ir/loop; mean nothing between calls */
 } sn_stmt_rec;
 
@@ -290,6 +293,9 @@ void sn_kern_remove(sn_module *m, sn_kern k);
 /* Of the alternatives of `first` (itself included) keep one alone: it has the calls, the others are removed. Linear in the
  * kernels and steps. */
 void sn_kern_settle(sn_module *m, sn_kern first, sn_kern winner);
+/* `with`, of the same parameters, has the calls, the place in m->kernels, the name and the notes of `old`, which is gone. Linear in
+ * the kernels and steps. */
+void sn_kern_take_place(sn_module *m, sn_kern old, sn_kern with);
 
 /* ---- text (ir/loop/text.c), invariants (ir/loop/verify.c) ---- */
 struct sn_lex;
@@ -332,5 +338,9 @@ sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena);
  * races between threads, blocks and lanes, and barriers that not all threads of a block come to. The message has the
  * place: "block 3, thread (5, 0): kernel @k, `statement`: ...". */
 sn_status sn_loop_check(sn_module *m, void **memory, sn_arena *arena);
+/* The same, and which statement made the nan (infinity: or the infinity) that is in element `at` of buffer b behind the last kernel:
+ * the first of those that it comes from whose operands had none. None: there is none, or it was in memory before. */
+sn_status sn_loop_find_nan(sn_stmt *out, sn_module *m, void **memory, sn_arena *arena, sn_buf b, int64_t at,
+                           bool infinity);
 
 #endif

@@ -481,6 +481,17 @@ static sn_status parse_op(sn_stmt_rec *r, parser *p) {
     return SN_OK;
 }
 
+/* `at "model.c:12"`, or nothing. */
+static sn_status parse_from(sn_stmt_rec *r, parser *p) {
+    bool has;
+    char *text;
+    SN_TRY(sn_lex_accept_name(&has, p->lx, "at"));
+    if (!has) return SN_OK;
+    SN_TRY(sn_lex_string(&text, p->lx, &p->m->arena));
+    r->from = text;
+    return SN_OK;
+}
+
 /* What stands behind the name of r->op, its region included. */
 static sn_status parse_rest(sn_stmt *out, sn_stmt_rec *r, parser *p) {
     static const sn_dtype NOT_YET[MAX_RESULTS] = {0};
@@ -489,6 +500,7 @@ static sn_status parse_rest(sn_stmt *out, sn_stmt_rec *r, parser *p) {
     sn_lex at = *p->lx;
     r->in = in;
     SN_TRY(parse_fields(r, p));
+    SN_TRY(parse_from(r, p));
     *out = sn_put_stmt(p->m, here(p), r, NOT_YET);
     if (op->has_region) SN_TRY(parse_region(p, *out));
     if (op->has_axis) p->axes.n--;

@@ -257,6 +257,9 @@ static void put_stmt(sn_text *t, names *n, sn_stmt s) {
     if (r->n_results) sn_text_put(t, " = ");
     sn_text_put(t, sn_lops[r->op].name);
     put_arguments(t, n, r);
+    if (n->plain || !r->from || *r->from == '%') return;
+    sn_text_put(t, " at ");
+    sn_text_quoted(t, r->from);
 }
 
 static void put_region(sn_text *t, names *n, sn_stmt first, int level) {

@@ -97,6 +97,7 @@ static void open_levels(rebuild *rb, sn_ix base) {
         sn_axis ax = sn_axis_new(m, lv->name, sn_ix_const(m, lv->extent));
         rb->made[k] = top->op == SN_LOP_REDUCE ? sn_put_reduce(m, at, ax, lv->kind, top->combs, top->n_combs, dtypes)
                                                : sn_put_loop(m, at, ax, lv->kind);
+        sn_stmt_get(m, rb->made[k])->from = top->from;
         at = sn_at_end(rb->k, rb->made[k]);
         rb->flat = sn_ix_add(m, rb->flat, sn_ix_scale(m, sn_ix_axis(m, ax), lv->stride));
         if (!is_vector(rb, k)) rb->lane0 = rb->flat;

@@ -445,50 +445,60 @@ static int by_pair(const void *x, const void *y) {
     return p->number > q->number ? -1 : 1;
 }
 
-static bool in_list(const buf_list *list, uint32_t n, sn_buf b) {
-    for (uint32_t k = 0; k < n; k++)
-        if (sn_buf_eq(list->at[k], b)) return true;
-    return false;
-}
+/* What two kernels have in common when all is merged. */
+typedef struct shared {
+    const char *names; /* NULL: nothing */
+    int64_t bytes, saves;
+    bool vertical;
+} shared;
 
-/* What b reads that a writes or reads too. */
-static void add_shared(sn_row_fusion_failures *row, const fuse *fu, const fnode *a, const fnode *b) {
-    const char *names = NULL;
-    row->bytes = row->saves = 0;
-    row->kind = "horizontal";
-    for (uint32_t k = 0; k < b->n_read; k++) {
-        sn_buf x = b->loads.at[k];
-        bool written = in_list(&a->stores, a->stores.n, x);
-        if (!written && !in_list(&a->loads, a->n_read, x)) continue;
+/* What b reads, or stores over, that a writes or reads too. */
+static shared find_shared(const fuse *fu, sn_kern a, sn_kern b) {
+    const sn_buf_list *params = &sn_kern_get(fu->m, b)->params;
+    shared out = {0};
+    for (uint32_t k = 0; k < params->n; k++) {
+        sn_buf x = params->at[k];
+        bool read = sn_kern_loads(fu->m, b, x), written = sn_kern_stores(fu->m, a, x);
+        if (!written && !(read && sn_kern_loads(fu->m, a, x))) continue;
         const char *name = sn_buf_get(fu->m, x)->name;
-        names = names ? sn_strf(fu->cx->scratch, "%s %s", names, name) : name;
-        row->bytes += sn_buf_bytes(fu->m, x);
-        row->saves += sn_buf_bytes(fu->m, x) * (written ? 2 : 1);
-        if (written) row->kind = "vertical";
+        out.names = out.names ? sn_strf(fu->cx->scratch, "%s %s", out.names, name) : name;
+        out.bytes += sn_buf_bytes(fu->m, x);
+        out.saves += sn_buf_bytes(fu->m, x) * (written ? 2 : 1);
+        out.vertical |= written;
     }
-    row->buffers = sn_metric_text(fu->cx->metrics, names);
+    return out;
 }
 
 static void record_refusal(const fuse *fu, const refusal *r) {
     sn_metric_log *log = fu->cx->metrics;
-    const fnode *a = &fu->nodes[r->a], *b = &fu->nodes[r->b];
+    sn_kern a = fu->nodes[r->a].k, b = fu->nodes[r->b].k;
+    shared is = find_shared(fu, a, b);
+    if (!is.names) return;
     sn_metric_count(log, SN_COUNTER_REFUSED, 1);
     sn_row_fusion_failures *row = SN_ADD_ROW(log, FUSION_FAILURES, fusion_failures);
     if (!row) return;
-    row->first = sn_metric_text(log, name_of(fu, r->a));
-    row->second = sn_metric_text(log, name_of(fu, r->b));
-    row->first_is = sn_metric_text(log, sn_kern_get(fu->m, a->k)->note);
-    row->second_is = sn_metric_text(log, sn_kern_get(fu->m, b->k)->note);
-    row->reason = sn_metric_text(log, r->why);
-    add_shared(row, fu, a, b);
+    *row = (sn_row_fusion_failures){.first = sn_metric_text(log, sn_kern_get(fu->m, a)->name),
+                                    .second = sn_metric_text(log, sn_kern_get(fu->m, b)->name),
+                                    .first_is = sn_metric_text(log, sn_kern_get(fu->m, a)->note),
+                                    .second_is = sn_metric_text(log, sn_kern_get(fu->m, b)->note),
+                                    .kind = is.vertical ? "vertical" : "horizontal",
+                                    .buffers = sn_metric_text(log, is.names),
+                                    .bytes = is.bytes,
+                                    .saves = is.saves,
+                                    .reason = sn_metric_text(log, r->why)};
 }
 
-/* Each two kernels once, for the last reason, unless they met in the end. */
+/* Each two kernels once, for the last reason, unless they met in the end, or share nothing then. */
 static void record_refusals(fuse *fu) {
+    uint32_t *place =
+        SN_NEWN(fu->cx->scratch, uint32_t, fu->m->kerns.count); /* what was merged since may have turned two round */
+    for (uint32_t i = 0; i < fu->m->kernels.n; i++) place[fu->m->kernels.at[i].i] = i;
     for (uint32_t i = 0; i < fu->refused.n; i++) {
         refusal *r = &fu->refused.at[i];
-        r->a = find(fu, r->a);
-        r->b = find(fu, r->b);
+        uint32_t a = find(fu, r->a), b = find(fu, r->b);
+        bool in_order = place[fu->nodes[a].k.i] <= place[fu->nodes[b].k.i];
+        r->a = in_order ? a : b;
+        r->b = in_order ? b : a;
     }
     if (fu->refused.n) qsort(fu->refused.at, fu->refused.n, sizeof *fu->refused.at, by_pair);
     for (uint32_t i = 0; i < fu->refused.n; i++) {
@@ -562,12 +572,13 @@ static sn_status fuse_all(fuse *fu, bool *changed) {
         return m->env->status;
     }
     for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(fu); round++) continue;
+    if (fu->merged) {
+        order_kernels(fu);
+        sn_fuse_forward_all(fu->cx);
+        sn_fuse_drop_dead(fu->cx);
+        *changed = true;
+    }
     record_refusals(fu);
-    if (!fu->merged) return m->env->status;
-    order_kernels(fu);
-    sn_fuse_forward_all(fu->cx);
-    sn_fuse_drop_dead(fu->cx);
-    *changed = true;
     return m->env->status;
 }
 

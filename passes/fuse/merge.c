@@ -158,6 +158,7 @@ static sn_stmt merge_reduces(siblings *sb) {
     }
     sn_axis ax = sn_stmt_axis(m, sb->one);
     sn_stmt merged = sn_put_reduce(m, sn_at_before(m, sb->one), ax, SN_AXIS_SEQ, combs, n_combs, dtypes);
+    sn_stmt_get(m, merged)->from = sn_stmt_get(m, sb->one)->from;
     n = 0;
     for (uint32_t p = 0; p < 2; p++) {
         sn_stmt yield = move_region(sb->cx, sb->k, merged, ax, parts[p]);

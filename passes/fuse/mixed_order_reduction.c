@@ -160,6 +160,7 @@ static void finish(sn_mixed *mx, const sn_mixed_column *col) {
     for (uint32_t s = 0; s < col->n_states; s++) dtypes[s] = state_dtype(mx, col, s);
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, mx->groups));
     sn_stmt nest = sn_put_reduce(m, sn_at_before(m, col->red.at[0]), g, SN_AXIS_SEQ, old->combs, old->n_combs, dtypes);
+    sn_stmt_get(m, nest)->from = old->from;
     sn_ix at = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), mx->width), flat_of(m, &col->cols));
     for (uint32_t s = 0; s < col->n_states; s++) yields[s] = sn_put_load(m, sn_at_end(col->k, nest), col->part[s], at);
     sn_put_yield(m, sn_at_end(col->k, nest), yields, col->n_states);

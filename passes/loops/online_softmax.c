@@ -146,9 +146,11 @@ static sn_val rebuild_max(online *on) {
     uint32_t n = old->n_results + 1, sum = on->state + 1, last = on->max.n - 1;
     for (uint32_t c = 0; c < old->n_combs; c++) combs[c] = c == on->comb ? SN_COMB_SUMEXP : old->combs[c];
     for (uint32_t r = 0; r < n; r++) dtypes[r] = sn_val_get(m, sn_result(old, r < sum ? r : r - 1))->dtype;
-    for (uint32_t l = 0; l <= last; l++)
+    for (uint32_t l = 0; l <= last; l++) {
         made[l] = sn_put_reduce(m, l ? sn_at_end(on->k, made[l - 1]) : sn_at_before(m, on->max.at[0]),
                                 sn_stmt_axis(m, on->max.at[l]), SN_AXIS_SEQ, combs, old->n_combs, dtypes);
+        sn_stmt_get(m, made[l])->from = old->from;
+    }
     for (sn_stmt s = sn_stmt_get(m, on->max.at[last])->first, next; s.i != yield.i; s = next) {
         next = sn_next(m, s);
         sn_stmt_unlink(m, s);

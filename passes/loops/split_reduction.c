@@ -431,7 +431,8 @@ static void open_gather(gather *out, cut *c, sn_stmt old) {
         sn_cursor into = out->n ? sn_at_end(c->k, out->nests[out->n - 1]) : sn_at_before(m, old);
         sn_axis ax = sn_axis_new(m, i ? "w" : "s", sn_ix_const(m, extents[i]));
         *(i ? &out->turn : &out->part) = sn_ix_axis(m, ax);
-        out->nests[out->n++] = sn_put_reduce(m, into, ax, SN_AXIS_SEQ, r->combs, r->n_combs, dtypes);
+        sn_stmt nest = out->nests[out->n++] = sn_put_reduce(m, into, ax, SN_AXIS_SEQ, r->combs, r->n_combs, dtypes);
+        sn_stmt_get(m, nest)->from = r->from;
     }
 }
 

@@ -347,6 +347,7 @@ static void combine_posted(scan_cut *c, sn_cursor at, const sn_buf *from, sn_ix 
     }
     sn_axis q = sn_axis_new(m, "q", sn_ix_const(m, most));
     sn_stmt reduce = sn_put_reduce(m, at, q, SN_AXIS_SEQ, combs, c->n, dtypes);
+    sn_stmt_get(m, reduce)->from = sn_stmt_get(m, c->accums[0])->from;
     sn_cursor in = sn_at_end(at.kern, reduce);
     sn_ix number = sn_ix_axis(m, q), e = sn_ix_add(m, first, number);
     sn_val earlier = sn_put_op2(m, in, SN_LOP_AND, sn_put_in(m, in, number, n), wanted);

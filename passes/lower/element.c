@@ -244,12 +244,13 @@ sn_val sn_lower_element(sn_lower *lw, sn_nd x, const sn_ix *index) {
         if (e->node.i) return e->val;
     }
     sn_val v;
+    uint32_t first = lw->m->stmts.count;
     if (lw->nodes[x.i].buf.i) {
         v = load_element(lw, x, index);
     } else {
         v = element_of(lw, x, index);
         const sn_node_rec *n = sn_node_get(lw->m, x);
-        if (!sn_lower_is_view_or_source(n) && n->op != SN_OP_CAST && n->op != SN_OP_COPY) sn_lower_note(lw, x);
+        if (!sn_lower_is_view_or_source(n) && n->op != SN_OP_CAST && n->op != SN_OP_COPY) sn_lower_note(lw, x, first);
     }
     memo_put(lw, x, index, rank, v);
     return v;

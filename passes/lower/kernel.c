@@ -106,10 +106,18 @@ void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n) {
 
 /* ---- begin and end ---- */
 
-void sn_lower_note(sn_lower *lw, sn_nd x) {
+static bool is_arithmetic(const sn_stmt_rec *r) {
+    return r->op < SN_N_LOPS || r->op == SN_LOP_CAST || r->op == SN_LOP_REDUCE || r->op == SN_LOP_ACCUM;
+}
+
+void sn_lower_note(sn_lower *lw, sn_nd x, uint32_t first) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    const char *name = n->name ? sn_strf(&lw->m->arena, "%%%s", n->name) : NULL;
-    sn_kern_add_from(lw->m, lw->kern, n->origin ? n->origin : name);
+    const char *name = n->name ? sn_strf(&lw->m->arena, "%%%s", n->name) : NULL, *from = n->origin ? n->origin : name;
+    sn_kern_add_from(lw->m, lw->kern, from);
+    for (uint32_t s = first; s < lw->m->stmts.count && from; s++) {
+        sn_stmt_rec *r = sn_stmt_get(lw->m, (sn_stmt){s});
+        if (!r->from && is_arithmetic(r)) r->from = from;
+    }
     if (lw->note.n > 200) return;
     sn_text_printf(&lw->note, "%s%s", lw->note.n ? ", " : "", sn_ops[n->op].name);
 }
@@ -118,6 +126,7 @@ void sn_lower_begin(sn_lower *lw) {
     lw->kern = sn_kern_new(lw->m, sn_strf(&lw->m->arena, "k%u", lw->m->kernels.n));
     sn_kern_get(lw->m, lw->kern)->section = lw->section;
     lw->at = sn_at_end(lw->kern, (sn_stmt){0});
+    lw->first = lw->m->stmts.count;
     lw->mask = (sn_val){0};
     lw->memo = NULL, lw->memo_n = lw->memo_cap = 0;
     lw->note.n = 0, lw->note.s[0] = 0;

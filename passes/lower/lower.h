@@ -69,7 +69,8 @@ typedef struct sn_lower {
     sn_val mask;               /* loads happen only where it holds (inside pad and concat); none: everywhere */
     sn_lower_memo_entry *memo; /* open addressing, one kernel's elements */
     uint32_t memo_n, memo_cap;
-    sn_text note; /* ops that went in */
+    uint32_t first; /* its first statement */
+    sn_text note;   /* ops that went in */
 } sn_lower;
 
 /* Costs nothing beside what it reads. */
@@ -93,8 +94,8 @@ sn_ix sn_lower_place(sn_lower *lw, sn_nd x, sn_buf b, const sn_ix *index);
 /* A new kernel under construction, empty; and its end: what is dead or double goes. */
 void sn_lower_begin(sn_lower *lw);
 void sn_lower_end(sn_lower *lw, const char *note);
-/* The node went into the kernel. */
-void sn_lower_note(sn_lower *lw, sn_nd x);
+/* The node went into the kernel: arithmetic from statement number `first` on that is of no other node is of this one. */
+void sn_lower_note(sn_lower *lw, sn_nd x, uint32_t first);
 /* Open a loop or reduce at lw->at, which moves inside; the axis is returned as an ix. */
 sn_ix sn_lower_open_loop(sn_lower *lw, const char *name, sn_ix extent);
 sn_ix sn_lower_open_reduce(sn_lower *lw, const char *name, sn_ix extent, sn_comb comb, uint32_t n,

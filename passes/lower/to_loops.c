@@ -514,7 +514,7 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     uint32_t count = 1, axis = together(lw, x);
     if (reduces) count = sn_lower_reduction(lw, v, x, index);
     else v[0] = emit_realized(lw, x, index);
-    if (always_realized(lw, n)) sn_lower_note(lw, x);
+    if (always_realized(lw, n)) sn_lower_note(lw, x, lw->first);
     for (uint32_t k = 0; k < count; k++) {
         if (axis < n->type.rank) index[axis] = sn_ix_const(lw->m, k);
         v[k] = sn_put_cast(lw->m, lw->at, n->type.dtype, v[k]);
@@ -536,7 +536,7 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_val v = sn_put_cast(lw->m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[2], index));
     sn_val inside = sn_put_in(lw->m, lw->at, to, rows);
     index[0] = sn_lower_clamped(lw, to, rows);
-    sn_lower_note(lw, x);
+    sn_lower_note(lw, x, lw->first);
     sn_put_store_masked(lw->m, lw->at, b, sn_ix_flatten(lw->m, index, n->type.shape, n->type.rank), v, inside);
     sn_lower_end(lw, lw->note.s);
 }
@@ -570,7 +570,7 @@ static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_val v, first = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
     sn_lower_reduce_nest(lw, &v, comb, 1, &n->type.dtype, &parts, 1, emit_part, &c);
     v = sn_put_op2(m, lw->at, sn_comb_lops[comb], first, v);
-    sn_lower_note(lw, x);
+    sn_lower_note(lw, x, lw->first);
     sn_put_store(m, lw->at, b, sn_lower_place(lw, x, b, index), v);
     sn_lower_end(lw, lw->note.s);
 }

@@ -1,7 +1,8 @@
 /* run.c: a program of rt.h alone, linked with libsinter-rt alone: run an image on inputs from .npy files and compare its outputs,
  * bit for bit, with others.
  *
- *     rt-run [--cuda|--cpu|--memory|--graphs=WORD] IMAGE in:NAME=FILE.npy ... out:NAME=FILE.npy ...
+ *     rt-run [--cuda|--cpu|--memory|--graphs=WORD] [--debug=WORDS] [--debug-kernels=NAMES] [--debug-dir=DIR] IMAGE in:NAME=FILE.npy ...
+ *            out:NAME=FILE.npy ...
  *
  * Prints one line an output. Exit code 0: all are equal.
  */
@@ -132,10 +133,15 @@ static int run(sn_rt_program *p, int n, char **given) {
     return code;
 }
 
+static void on_log(void *user, const char *text) {
+    (void)user;
+    fprintf(stderr, "rt-run: %s", text);
+}
+
 int main(int argc, char **argv) {
     sn_rt *rt;
     sn_rt_program *p;
-    sn_rt_options options = {.struct_size = sizeof options};
+    sn_rt_options options = {.struct_size = sizeof options, .log = on_log};
     file image = {0};
     bool memory = false;
     int at = 1;
@@ -143,6 +149,9 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[at], "--cuda")) options.device = "cuda";
         if (!strcmp(argv[at], "--cpu")) options.device = "cpu";
         if (!strcmp(argv[at], "--memory")) memory = true;
+        if (!strncmp(argv[at], "--debug=", 8)) options.debug = argv[at] + 8;
+        if (!strncmp(argv[at], "--debug-kernels=", 16)) options.debug_kernels = argv[at] + 16;
+        if (!strncmp(argv[at], "--debug-dir=", 12)) options.debug_dir = argv[at] + 12;
         if (!strncmp(argv[at], "--graphs=", 9)) options.graphs = argv[at] + 9;
     }
     if (at >= argc)

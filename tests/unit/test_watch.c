@@ -269,10 +269,99 @@ Test(watch, a_nan_names_the_line_that_built_it) {
     fill(in, -1, 0);
     cr_expect_eq(sn_run_watched(p, &in, &out, NULL, &stop), SN_ERROR_MISMATCH);
     cr_expect_not_null(strstr(sn_error(ctx), line), "%s", sn_error(ctx));
+    snprintf(built, sizeof built, "; log makes it, of %s", line);
+    cr_expect_not_null(strstr(sn_error(ctx), built), "%s", sn_error(ctx));
     cr_expect_null(strstr(sn_error(ctx), "tests/unit"), "%s", sn_error(ctx));
     sn_tensor_destroy(in);
     sn_tensor_destroy(out);
     sn_program_destroy(p);
     sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
+/* ---- the option debug ---- */
+
+typedef struct lines {
+    int n;
+    char text[4096];
+} lines;
+
+static void on_line(void *user, const char *text) {
+    lines *l = user;
+    l->n++;
+    cr_assert_lt(strlen(l->text) + strlen(text), sizeof l->text);
+    strcat(l->text, text);
+}
+
+static sn_program *debugged(sn_context **ctx, lines *l, const char *words, const char *kernels) {
+    sn_context_options c = {.struct_size = sizeof c, .log = on_line, .log_user = l};
+    sn_compile_options o = {
+        .struct_size = sizeof o, .device = "cpu", .threads = 1, .debug = words, .debug_kernels = kernels};
+    sn_graph *g;
+    sn_program *p = NULL;
+    *l = (lines){0};
+    cr_assert_eq(sn_context_create(ctx, &c), SN_OK);
+    cr_assert_eq(sn_graph_from_text(&g, *ctx, "f", chain, sizeof chain - 1), SN_OK);
+    sn_compile(&p, g, &o);
+    sn_graph_destroy(g);
+    return p;
+}
+
+static void run_debugged(sn_context *ctx, sn_program *p, bool state, double first, sn_status want) {
+    sn_tensor *x, *out[2];
+    sn_run_state *st;
+    cr_assert_eq(sn_tensor_for_input(&x, p, 0), SN_OK);
+    for (unsigned k = 0; k < 2; k++) cr_assert_eq(sn_tensor_for_output(&out[k], p, k), SN_OK);
+    fill(x, first, 1);
+    if (state) {
+        cr_assert_eq(sn_run_state_create(&st, p), SN_OK);
+        cr_expect_eq(sn_run_with(st, &x, out, NULL), want, "%s", sn_run_state_error(st));
+        if (want != SN_OK) cr_expect_not_null(strstr(sn_run_state_error(st), "there was one in x already"));
+        sn_run_state_destroy(st);
+    } else {
+        cr_expect_eq(sn_run(p, &x, out, NULL), want, "%s", sn_error(ctx));
+        if (want != SN_OK) cr_expect_not_null(strstr(sn_error(ctx), "there was one in x already"));
+    }
+    sn_tensor_destroy(x);
+    for (unsigned k = 0; k < 2; k++) sn_tensor_destroy(out[k]);
+}
+
+Test(debug, every_run_says_what_it_does) {
+    sn_context *ctx;
+    lines l;
+    for (int state = 0; state < 2; state++) {
+        sn_program *p = debugged(&ctx, &l, "names", NULL);
+        cr_assert_not_null(p, "%s", sn_error(ctx));
+        run_debugged(ctx, p, state, 0, SN_OK);
+        sn_program_info info;
+        sn_program_get_info(&info, p);
+        cr_expect_eq(l.n, (int)info.n_launches);
+        cr_expect_eq(strncmp(l.text, "0 k0 (", 6), 0, "%s", l.text);
+        sn_program_destroy(p);
+        sn_context_destroy(ctx);
+        p = debugged(&ctx, &l, "print,stop-at-nan", "k0");
+        run_debugged(ctx, p, state, 0, SN_OK);
+        cr_expect_not_null(strstr(l.text, "0 k0 (sum"), "%s", l.text);
+        cr_expect_null(strstr(l.text, "1 k"), "%s", l.text);
+        run_debugged(ctx, p, state, NAN, SN_ERROR_MISMATCH);
+        sn_program_destroy(p);
+        sn_context_destroy(ctx);
+    }
+}
+
+Test(debug, off_and_what_makes_no_sense) {
+    sn_context *ctx;
+    lines l;
+    sn_program *p = debugged(&ctx, &l, "off", "k0");
+    run_debugged(ctx, p, false, NAN, SN_OK);
+    cr_expect_eq(l.n, 0);
+    sn_program_destroy(p);
+    sn_context_destroy(ctx);
+    cr_expect_null(debugged(&ctx, &l, "names,all", NULL));
+    cr_expect_str_eq(sn_error(ctx),
+                     "debug: 'all' is none of off, names, print, save, stop-at-nan, stop-at-infinity, nvtx");
+    sn_context_destroy(ctx);
+    cr_expect_null(debugged(&ctx, &l, "names", "k77"));
+    cr_expect(strstr(sn_error(ctx), "debug_kernels: no kernel k77; there are: k0, "), "%s", sn_error(ctx));
     sn_context_destroy(ctx);
 }
