@@ -330,7 +330,7 @@ static void put_gpu_kernels(writer *w) {
         put_gpu_kernel(w, i, n_maps);
         n_maps += w->s->codes[i].n_maps;
     }
-    sn_text_put(w->t, "    {NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};\n\n");
+    sn_text_put(w->t, "    {NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};\n\n");
 }
 
 /* ---- kernels of the CPU ---- */

@@ -17,8 +17,9 @@ sn_node sn_repeat_slice(sn_graph *g, unsigned loop, sn_node x, int64_t axis, boo
     return sn_build(g, SN_OP_REPEAT_SLICE, &x, 1, attrs, reverse ? 3 : 2);
 }
 
-static sn_status check(sn_graph *g, const sn_repeat *r) {
+static sn_status check(sn_graph *g, const sn_repeat *r, const sn_node *results) {
     sn_env *env = &g->ctx->env;
+    if (!results) return sn_fail(env, SN_ERROR_ARGUMENT, "repeat: results is NULL");
     if (r->n_states + r->n_stacks < 1 || r->n_states > SN_LIST_MAX || r->n_stacks > SN_LIST_MAX)
         return sn_fail(env, SN_ERROR_ARGUMENT, "repeat: %u states and %u stacks; at least one, and at most %d of each",
                        r->n_states, r->n_stacks, SN_LIST_MAX);
@@ -29,10 +30,10 @@ static sn_status check(sn_graph *g, const sn_repeat *r) {
 
 /* The lists of the end as operands of its node. */
 static sn_status read_end(sn_repeat *out, sn_node **in, int64_t **backwards, uint32_t *n_backwards, sn_graph *g,
-                          const sn_repeat *repeat) {
+                          const sn_repeat *repeat, const sn_node *results) {
     *out = (sn_repeat){0};
     SN_TRY(sn_options_read(out, sizeof *out, &g->ctx->env, "sn_repeat", repeat));
-    SN_TRY(check(g, out));
+    SN_TRY(check(g, out, results));
     uint32_t n = 0, back = 0;
     *in = SN_NEWN(&g->m->arena, sn_node, 2 * out->n_states + out->n_stacks + 1);
     *backwards = SN_NEWN(&g->m->arena, int64_t, out->n_stacks + 1);
@@ -54,15 +55,23 @@ typedef struct end {
     uint32_t n_backwards;
 } end;
 
-static sn_node read_call(end *e, sn_graph *g, const sn_repeat *repeat) {
-    SN_BUILD_RETURN(g, read_end(&e->r, &e->in, &e->backwards, &e->n_backwards, g, repeat), e, repeat);
+static sn_node read_call(end *e, sn_graph *g, const sn_repeat *repeat, const sn_node *results) {
+    SN_BUILD_RETURN(g, read_end(&e->r, &e->in, &e->backwards, &e->n_backwards, g, repeat, results), e, repeat, results);
+}
+
+/* Nothing comes of a call that is refused. */
+static void give_none(sn_node *results, const sn_repeat *repeat) {
+    bool known = results && repeat && repeat->struct_size >= sizeof *repeat && repeat->n_states <= SN_LIST_MAX &&
+                 repeat->n_stacks <= SN_LIST_MAX;
+    for (unsigned k = 0; known && k < repeat->n_states + repeat->n_stacks; k++) results[k] = (sn_node){0};
 }
 
 void sn_repeat_end(sn_node *results, sn_graph *g, const sn_repeat *repeat) {
     end e = {0};
-    read_call(&e, g, repeat);
+    give_none(results, repeat);
+    read_call(&e, g, repeat, results);
     unsigned n = e.r.n_states + e.r.n_stacks;
-    if (!e.in || !results) return;
+    if (!e.in) return;
     sn_attr attrs[] = {attr_int(SN_ATTR_REPEAT, e.r.loop),
                        attr_int(SN_ATTR_STATES, e.r.n_states),
                        {.id = SN_ATTR_TRIP, .ints = {&e.r.steps, 1}},

@@ -194,7 +194,7 @@ Test(onnx_regress, values_that_fit_no_input) {
         const char *why;
     } cases[] = {
         {"z", {2, 3}, 2, "value z: no input of that name takes one"},
-        {"w", {2, 3}, 2, "value w: no input of that name takes one"},
+        {"w", {2, 3}, 2, "its value has rank 2, the model declares 1: w"},
         {"in.x", {3, 2}, 3, "its value has size 2 on axis 1, not 3: in.x"},
         {"in.x", {2, 3}, 4, "its value has size 2 on axis 0, not 4: in.x"},
     };

@@ -413,6 +413,23 @@ KIND(COUNT, i) {
 }
 KIND(GRAPH_INDEX, u) { PICK({GOOD, {.u = 0}}, {BAD, {.u = 1000}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}}); }
 KIND(INDEX, u) { PICK({GOOD, {.u = 0}}, {BAD, {.u = 1}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}}); }
+/* That states have all numbers is seen when the graph is compiled. */
+KIND(STATE_NUMBER, u) { PICK({GOOD, {.u = 0}}, {ANY, {.u = 1}}, {ANY, {.u = INT_MAX}}, {ANY, {.u = UINT_MAX}}); }
+KIND(LOOP, u) {
+    PICK({GOOD, {.u = sn_repeat_begin(w->g)}}, {BAD, {.u = 0}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}});
+}
+KIND(REPEAT, p) {
+    static sn_node state;
+    static sn_repeat good, closed, old;
+    unsigned loop = sn_repeat_begin(w->g);
+    state = sn_repeat_state(w->g, loop, 0, w->n.f);
+    good = (sn_repeat){
+        .struct_size = sizeof good, .loop = loop, .steps = 3, .n_states = 1, .states = &state, .after = &state};
+    closed = old = good;
+    closed.loop = UINT_MAX;
+    old.struct_size = 1;
+    PICK({GOOD, P(&good)}, {NIL, P(NULL)}, {BAD, P(&closed)}, {BAD, P(&old)});
+}
 KIND(RUNS, u) { PICK({GOOD, {.u = 2}}, {ANY, {.u = 0}}, {BAD, {.u = UINT_MAX}}, {BAD, {.u = INT_MAX}}); }
 KIND(FLUSH, n) {
     PICK({GOOD, {.n = 100}}, {ANY, {.n = 0}}, {BAD, {.n = SIZE_MAX}}, {BAD, {.n = SIZE_MAX - 600}},

@@ -413,7 +413,7 @@ Test(wrapper_c, says_what_the_wrapper_does) {
         "static const size_t WORKSPACE_AT = 512;",
         "/* Kernel k0: x + c */",
         "    \"\\t// \\\"quoted\\\" \\\\ text\"\n",
-        "    {\"k1\", ptx_1, NULL, 4, 64, 2, 0, 0, 3, 0, 0, 0, 0},\n",
+        "    {\"k1\", ptx_1, NULL, 4, 64, 2, 0, 0, 3, 0, 0, 0, 0, 0},\n",
         "    {\"constant c\", data_3, -1, -1, 16, 0, 16, 0}, /* f32[4] */\n",
         "    if (check(self, in_x, 1, 16, \"input x\")) return 1; /* f32[4] */",
         "    char *tmp_t = memory + 256;",
@@ -451,7 +451,7 @@ Test(wrapper_c, segments_take_one_parameter) {
     sn_text t;
     const char *s = wrapper_c(&t, &env, m, &code);
     cr_expect(strstr(s, "        char *args[] = {in_x, out_y, out_z};\n"), "%s", s);
-    cr_expect(strstr(s, "    {\"k\", ptx_0, NULL, 8, 1, 1, 0, 0, 3, 0, 1, 0, 0},\n"), "%s", s);
+    cr_expect(strstr(s, "    {\"k\", ptx_0, NULL, 8, 1, 1, 0, 0, 3, 0, 1, 0, 0, 0},\n"), "%s", s);
     if (has_gcc()) compiles(s);
     sn_text_free(&t);
     sn_module_free(m);
@@ -486,7 +486,7 @@ Test(wrapper_c, tensor_maps_are_a_table) {
         "    {1, 0, 2, 0, 0, 1, {64, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {16, 0, 0, 0, 0}, ",
         "    {1, 0, 11, 0, 0, 1, ",
         "    {0, 0, 1, 0, 1, 3, {64, 15, 4, 0, 0}, {128, 1920, 0, 0, 0}, {64, 32, 1, 0, 0}, {1, 2, 1, 1, 1}, {-1, 0, 0}, {0, 0, 0}},\n",
-        "    {\"k\", ptx_0, NULL, 4, 1, 1, 0, 0, 2, 1, 0, 0, 4},\n",
+        "    {\"k\", ptx_0, NULL, 4, 1, 1, 0, 0, 2, 1, 0, 0, 0, 4},\n",
         "        char *args[] = {in_x + 8192, out_y, self->memory + KEPT_AT + 0};\n",
     };
     sn_env env;
