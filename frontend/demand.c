@@ -40,7 +40,8 @@ static bool is_positive_number(const sn_module *m, sn_nd x) {
 }
 
 static uint8_t origin_of(const sn_module *m, const sn_node_rec *n, const uint8_t *from_input) {
-    if (sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST || n->op == SN_OP_REPEAT_SLICE) return from_input[n->in[0].i];
+    if (sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST || n->op == SN_OP_REPEAT_SLICE)
+        return from_input[n->in[0].i];
     if (n->op != SN_OP_ADD && n->op != SN_OP_MUL) return NOT_FROM_INPUT;
     for (int k = 0; k < 2; k++)
         if (from_input[n->in[k].i] && (n->op == SN_OP_ADD || is_positive_number(m, n->in[1 - k]))) return HAS_INPUT;

@@ -74,7 +74,7 @@ struct sn_run_state {
     sn_arena arena;
     uint64_t mark; /* a run that fails gives back what was allocated since */
     sn_runner runner;
-    bool ready; /* the runner has its memory */
+    bool ready;       /* the runner has its memory */
     bool under_way;   /* a run was started that nobody has waited for */
     void *stream;     /* of that run */
     sn_worker worker; /* on the CPU */

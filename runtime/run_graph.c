@@ -72,7 +72,8 @@ static bool any_together(const sn_prog *p) {
 void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode) {
     const sn_cuda_api *api = st->cu ? &st->cu->api : NULL;
     st->graph.mode = st->cu ? mode : SN_GRAPHS_OFF;
-    st->graph.useless = !st->graph.room || any_together(st->p) || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
+    st->graph.useless =
+        !st->graph.room || any_together(st->p) || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
 }
 
 /* ---- nodes ---- */

@@ -97,7 +97,7 @@ typedef struct sn_rt_port {
     int64_t offset;               /* of the first element from the address that is given */
     size_t align;                 /* bytes that the address is a multiple of */
     size_t bytes;                 /* of storage, from that address on */
-    int writes; /* outputs: number of the input that takes the value, whose output is NULL; -1: none */
+    int writes;   /* outputs: number of the input that takes the value, whose output is NULL; -1: none */
     int optional; /* inputs: 1 where NULL stands for a default that the image has */
 } sn_rt_port;
 

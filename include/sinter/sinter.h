@@ -625,8 +625,8 @@ typedef struct sn_port {
     int64_t shape[8];
     int64_t strides[8]; /* elements; outputs are contiguous */
     int64_t offset;
-    size_t align; /* bytes: the address of its storage, moved by what its offset is larger by, must be a multiple */
-    int writes;   /* outputs: number of the input that is written, else -1 */
+    size_t align;  /* bytes: the address of its storage, moved by what its offset is larger by, must be a multiple */
+    int writes;    /* outputs: number of the input that is written, else -1 */
     bool optional; /* inputs: a run may leave it out (sn_input_default) */
 } sn_port;
 

@@ -8,11 +8,11 @@
 
 typedef struct sn_target {
     bool is_gpu;
-    char name[96];  /* "sm_90", "host"; with the figures that differ from its row: "sm_90a:units=114:l2=52428800" */
-    uint32_t sm;    /* GPU: compute capability, 90 for 9.0 */
-    bool specific;  /* GPU: kernels may use what this architecture alone has (sm_90a) */
+    char name[96]; /* "sm_90", "host"; with the figures that differ from its row: "sm_90a:units=114:l2=52428800" */
+    uint32_t sm;   /* GPU: compute capability, 90 for 9.0 */
+    bool specific; /* GPU: kernels may use what this architecture alone has (sm_90a) */
     bool exact; /* GPU: the figures are those of the device that code is made for, not of its generation's usual card */
-    uint32_t units; /* multiprocessors, or CPU threads */
+    uint32_t units;        /* multiprocessors, or CPU threads */
     uint32_t max_threads;  /* of a block */
     uint32_t max_regs;     /* 32-bit registers of a thread that a schedule may fill with data */
     uint32_t shared_bytes; /* of a block */

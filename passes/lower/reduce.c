@@ -45,7 +45,8 @@ int64_t sn_lower_reduced(const sn_lower *lw, sn_nd x) {
 bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     int64_t n = numel(lw, x);
-    return !info->buf.i && !info->within && !info->crosses && n && n > info->bytes / sn_dtype_bytes(sn_node_get(lw->m, x)->type.dtype);
+    return !info->buf.i && !info->within && !info->crosses && n &&
+           n > info->bytes / sn_dtype_bytes(sn_node_get(lw->m, x)->type.dtype);
 }
 
 bool sn_lower_is_written(const sn_lower *lw, sn_nd x) {

@@ -209,7 +209,7 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     bool has_team = keep_in_team(&of_team, t, ro, has_cluster, &team);
     if (has_cluster && has_team) {
         sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, ro->states, ro->exchanges};
-        double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks);
+        double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once);
         has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
     }
     if (has_team) *sc = team;

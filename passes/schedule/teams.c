@@ -77,11 +77,11 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
 
 static double cycles_of(const sn_target *t, double bytes) { return 2 * bytes / (t->units * (double)t->cycle_bytes); }
 
-double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together, uint32_t resident) {
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together) {
     double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns;
     double row = cycles_of(t, (double)ro->kept * (double)ro->reach);
     if (turns > SN_CLUSTER_TURNS) first = SN_CLUSTER_TURNS, turns = rows / n;
-    return turns * n * row + first * SN_CLUSTER_WAIT / (double)(resident ? resident : 1);
+    return turns * n * row + first * SN_CLUSTER_WAIT;
 }
 
 /* All rows at the speed of memory, and in each turn what their blocks wait for each other. */

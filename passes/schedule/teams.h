@@ -14,7 +14,7 @@ typedef struct sn_team_rows {
 /* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *rows, sn_sched *sc);
 /* Cycles of rows that clusters keep, so many of which are done at once. */
-double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together, uint32_t resident);
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together);
 
 /* Has the device room for a row of so many bytes, and do teams take less time than reading the rows once more? */
 bool sn_team_pays(const sn_target *t, int64_t rows, int64_t bytes, uint32_t exchanges);

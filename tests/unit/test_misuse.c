@@ -317,8 +317,9 @@ Test(misuse, a_weight_without_elements_at_an_odd_address) {
 /* ---- ports of a graph, by number ---- */
 
 Test(misuse, a_graph_tells_of_its_ports) {
-    static const char text[] = "graph @g(%x: f32[N, 3], %t: f16[4, 2] strides [1, 4] offset 8, %s: f64[] = [2], %n: i64[2]) {\n"
-                               "  %y = neg %x\n  %m = add %n, 1\n  return y = %y, m = %m writes %n\n}\n";
+    static const char text[] =
+        "graph @g(%x: f32[N, 3], %t: f16[4, 2] strides [1, 4] offset 8, %s: f64[] = [2], %n: i64[2]) {\n"
+        "  %y = neg %x\n  %m = add %n, 1\n  return y = %y, m = %m writes %n\n}\n";
     sn_context *ctx;
     sn_graph *g;
     sn_port p;
