@@ -68,10 +68,12 @@ static void give_none(sn_node *results, const sn_repeat *repeat) {
 
 void sn_repeat_end(sn_node *results, sn_graph *g, const sn_repeat *repeat) {
     end e = {0};
-    give_none(results, repeat);
     read_call(&e, g, repeat, results);
     unsigned n = e.r.n_states + e.r.n_stacks;
-    if (!e.in) return;
+    if (!e.in) {
+        give_none(results, repeat);
+        return;
+    }
     sn_attr attrs[] = {attr_int(SN_ATTR_REPEAT, e.r.loop),
                        attr_int(SN_ATTR_STATES, e.r.n_states),
                        {.id = SN_ATTR_TRIP, .ints = {&e.r.steps, 1}},
