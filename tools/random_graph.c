@@ -623,7 +623,7 @@ static void make_repeat(maker *r) {
         if (sn_type_eq(type_of(r, r->values[k]), type_of(r, state))) after = r->values[k];
     sn_nd stack = r->values[outside + (uint32_t)random_below(&r->state, r->n_values - outside)];
     r->n_values = outside;
-    sn_graph_repeat end = {number, 1, 1, &state, &after, &stack, &back, sn_ix_const(r->m, steps)};
+    sn_graph_repeat end = {number, 1, 1, &state, &after, &stack, &back, sn_ix_const(r->m, steps), {0}};
     sn_graph_repeat_end(results, r->m, &end);
     for (int k = 0; k < 2; k++) keep(r, results[k], "repeat");
 }

@@ -8,7 +8,7 @@
 
 /* One of two lists of values, by a bool that the program computes; only what is wanted of the list that is taken is computed.
  *
- *     sn_node far = sn_gt(g, sn_max(g, x, 0, NULL, false), sn_number(g, SN_F32, 10));
+ *     sn_node far = sn_gt(g, sn_amax(g, x, 0, NULL, false), sn_number(g, SN_F32, 10));
  *     sn_node yes = sn_matmul(g, x, w), no = sn_relu(g, x);            // nothing is computed here yet
  *     sn_node y;
  *     sn_cond(&y, g, far, 1, &yes, &no);                               // the product where far holds, else the other one

@@ -252,9 +252,9 @@ static sn_status check_carry(verifier *v, const sn_carry *c) {
 }
 
 static sn_status check_flag(verifier *v, const sn_repeat_rec *r) {
-    const sn_buf_rec *b = sn_buf_get(v->m, r->flag);
     int64_t size;
     if (!r->flag.i) return SN_OK;
+    const sn_buf_rec *b = sn_buf_get(v->m, r->flag);
     SN_TRY(name_once(v, 6, r->flag));
     if (b->dtype != SN_BOOL || !sn_ix_is_const(v->m, b->size, &size) || size != 1)
         return broken(v, 6, "%s is not one bool", b->name);
@@ -295,7 +295,7 @@ static sn_status check_all(verifier *v) {
             v->repeat[r->carries.at[k].next.i] = i + 1;
         }
         SN_TRY(check_flag(v, r));
-        if (!r->otherwise) v->repeat[r->flag.i] = i + 1;
+        if (!r->otherwise && r->flag.i) v->repeat[r->flag.i] = i + 1;
     }
     return check_touched(v);
 }
