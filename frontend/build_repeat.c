@@ -66,8 +66,8 @@ static sn_node read_call(end *e, sn_graph *g, const sn_repeat *repeat, const sn_
 
 /* Nothing comes of a call that is refused. */
 static void give_none(sn_node *results, const sn_repeat *repeat) {
-    bool known = results && repeat && repeat->struct_size >= offsetof(sn_repeat, goes_on) && repeat->n_states <= SN_LIST_MAX &&
-                 repeat->n_stacks <= SN_LIST_MAX;
+    bool known = results && repeat && repeat->struct_size >= offsetof(sn_repeat, goes_on) &&
+                 repeat->n_states <= SN_LIST_MAX && repeat->n_stacks <= SN_LIST_MAX;
     for (unsigned k = 0; known && k < repeat->n_states + repeat->n_stacks; k++) results[k] = (sn_node){0};
 }
 

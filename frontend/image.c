@@ -400,7 +400,8 @@ static uint32_t count_launches(const sn_image_part *part) {
         bool opens = s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_IF;
         int64_t by = s->kind == SN_STEP_REPEAT ? s->size : 1;
         if (opens && depth + 1 < SN_COUNT(times)) {
-            if (sn_mul_overflow(times[depth], by, &times[depth + 1]) || times[depth + 1] > most) times[depth + 1] = most;
+            if (sn_mul_overflow(times[depth], by, &times[depth + 1]) || times[depth + 1] > most)
+                times[depth + 1] = most;
             depth++;
         } else if (s->kind == SN_STEP_END && depth) {
             depth--;

@@ -82,8 +82,8 @@ typedef struct item_parser {
 } item_parser;
 
 static const item_parser ITEMS[] = {
-    {"weights", sn_wt_parse},    {"graph", sn_graph_parse}, {"buffer", sn_buf_parse},
-    {"repeat", sn_repeat_parse}, {"cond", sn_cond_parse}, {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
+    {"weights", sn_wt_parse}, {"graph", sn_graph_parse}, {"buffer", sn_buf_parse},   {"repeat", sn_repeat_parse},
+    {"cond", sn_cond_parse},  {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
 };
 
 static sn_status parse_item(sn_module *m, sn_lex *lx) {

@@ -85,8 +85,9 @@ static int test_gpu(void *user, const void *flag, int *holds) {
     sn_prog_state *st = user;
     unsigned char byte = 0;
     if (sn_exec_is_captured(st))
-        return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "a run that takes branches, or ends a loop early, cannot be captured "
-                                                      "in a CUDA graph: the host has to see what a kernel has made");
+        return sn_fail(st->env, SN_ERROR_UNSUPPORTED,
+                       "a run that takes branches, or ends a loop early, cannot be captured "
+                       "in a CUDA graph: the host has to see what a kernel has made");
     SN_TRY(CU_CALL(st->cu, cuMemcpyDtoHAsync, (&byte, sn_device_address(flag), sizeof byte, st->stream)));
     SN_TRY(CU_CALL(st->cu, cuStreamSynchronize, (st->stream)));
     *holds = byte != 0;
@@ -250,7 +251,8 @@ sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params
 sn_status sn_prog_prepare(sn_prog_state *st) {
     const sn_prog *p = st->p;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
-    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, &(progress){.memory = p->prepared});
+    sn_status status =
+        (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, &(progress){.memory = p->prepared});
     if (st->cu) sn_cuda_leave(st->cu);
     return status;
 }

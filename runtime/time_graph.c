@@ -202,7 +202,8 @@ sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how
                              void *const *inputs, void *const *outputs) {
     if (!st->cu) return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "CUDA graphs are for programs on a CUDA device");
     if (sn_prog_decides(st->p))
-        return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "runs that take branches, or end a loop early, are no CUDA graphs");
+        return sn_fail(st->env, SN_ERROR_UNSUPPORTED,
+                       "runs that take branches, or end a loop early, are no CUDA graphs");
     rotation r = {.st = st, .p = st->p, .cu = st->cu};
     sn_arena arena;
     sn_arena_init(&arena, st->env);

@@ -263,7 +263,8 @@ static sn_nd below_limit(const loop *l, sn_onnx_call *c, sn_nd step) {
 }
 
 /* The end of one step of a repeat that may end early; the counter of steps is its last state. */
-static bool end_while(sn_nd *results, const loop *l, sn_onnx_call *c, const repetition *r, const sn_onnx_value *result) {
+static bool end_while(sn_nd *results, const loop *l, sn_onnx_call *c, const repetition *r,
+                      const sn_onnx_value *result) {
     enum { WITHOUT_END = INT32_MAX /* steps of a loop that nothing but its condition ends */ };
     uint32_t n = l->n_state;
     sn_nd *states = SN_NEWN(c->arena, sn_nd, 2 * n + 2), *after = states + n + 1;

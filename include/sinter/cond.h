@@ -18,6 +18,7 @@
  * condition holds (or does not); what both want, or others, is computed before, and so is what a loop around the branch does not
  * change. On a GPU each run waits there for what is queued on its stream, since the host has to see the condition: such a run
  * returns later than others, cannot be captured in a CUDA graph, and is never made one (sn_compile_options.graphs). */
-SN_API void sn_cond(sn_node *results, sn_graph *g, sn_node condition, unsigned n, const sn_node *yes, const sn_node *no);
+SN_API void sn_cond(sn_node *results, sn_graph *g, sn_node condition, unsigned n, const sn_node *yes,
+                    const sn_node *no);
 
 #endif

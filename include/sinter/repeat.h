@@ -44,7 +44,7 @@ typedef struct sn_repeat {
     unsigned n_stacks;             /* values of the body of which those of all steps are kept ... */
     const sn_node *stacks;         /* ... along a new first axis */
     const bool *backwards;         /* by stack: does the last step come first? NULL: for none */
-    sn_node goes_on;               /* a bool of one element: the step after which it does not hold is the last; {0}: none ends */
+    sn_node goes_on; /* a bool of one element: the step after which it does not hold is the last; {0}: none ends */
 } sn_repeat;
 /* results, n_states + n_stacks: the states after the last step, then the stacks; all invalid where it fails. Lists are read
  * during the call. */

@@ -76,10 +76,10 @@ static sn_status check_while(const sn_rule *r, uint32_t states) {
     if (!states) return sn_rule_fail(r, "one that may end early needs a state");
     if (r->n_in < operands) return sn_rule_fail(r, "the operand that says whether it goes on is missing");
     if (r->n_in > operands)
-        return sn_rule_fail(r, "one that may end early has no stacks: how many elements they had would be known only then");
+        return sn_rule_fail(
+            r, "one that may end early has no stacks: how many elements they had would be known only then");
     if (is_one_bool(r, operands - 1)) return SN_OK;
-    return sn_rule_fail(r, "whether it goes on is one bool, not %s",
-                        sn_type_text(r->m, sn_rule_in(r, operands - 1)));
+    return sn_rule_fail(r, "whether it goes on is one bool, not %s", sn_type_text(r->m, sn_rule_in(r, operands - 1)));
 }
 
 static sn_status check_backwards(const sn_rule *r, uint32_t stacks) {
@@ -119,7 +119,8 @@ sn_status sn_rule_repeat(sn_rule *r) {
 sn_status sn_rule_cond(sn_rule *r) {
     uint32_t n = (r->n_in - 1) / 2;
     if (!n || r->n_in != 2 * n + 1)
-        return sn_rule_fail(r, "%u operands are no condition and as many results of one branch as of the other", r->n_in);
+        return sn_rule_fail(r, "%u operands are no condition and as many results of one branch as of the other",
+                            r->n_in);
     if (!is_one_bool(r, 0))
         return sn_rule_fail(r, "its condition is one bool, not %s", sn_type_text(r->m, sn_rule_in(r, 0)));
     for (uint32_t k = 1; k <= n; k++)

@@ -39,7 +39,8 @@ static bool opens(sn_step_kind kind) { return kind == SN_STEP_REPEAT || kind == 
 uint32_t sn_wrap_end(const sn_module *m, uint32_t at) {
     const sn_wrap *w = &m->wrap;
     uint32_t depth = 1;
-    for (at++; at < w->steps.n && depth; at++) depth += opens(w->steps.at[at].kind) - (w->steps.at[at].kind == SN_STEP_END);
+    for (at++; at < w->steps.n && depth; at++)
+        depth += opens(w->steps.at[at].kind) - (w->steps.at[at].kind == SN_STEP_END);
     return depth ? at : at - 1;
 }
 
@@ -162,7 +163,8 @@ sn_status sn_cond_parse(sn_module *m, sn_lex *lx) {
     SN_TRY(sn_lex_expect_name(lx, "else"));
     sn_lex at = *lx;
     SN_TRY(parse_section(&r.otherwise, lx));
-    if (r.otherwise != before + 1) return sn_lex_fail(&at, "the second branch begins in section %u, not %u", before + 1, r.otherwise);
+    if (r.otherwise != before + 1)
+        return sn_lex_fail(&at, "the second branch begins in section %u, not %u", before + 1, r.otherwise);
     SN_TRY(parse_section(&r.last, lx));
     SN_PUSH(&m->arena, &m->repeats, r);
     return SN_OK;
@@ -207,7 +209,8 @@ static sn_status check_nesting(const verifier *v, uint32_t i) {
     int64_t trip;
     if (r->first > r->last || !r->first) return broken(v, 2, "sections %u to %u", r->first, r->last);
     if (r->otherwise && (r->otherwise <= r->first || r->otherwise > r->last))
-        return broken(v, 2, "sections %u to %u, of which the second branch begins with %u", r->first, r->last, r->otherwise);
+        return broken(v, 2, "sections %u to %u, of which the second branch begins with %u", r->first, r->last,
+                      r->otherwise);
     if (sn_ix_is_const(v->m, r->trip, &trip) && trip < 1) return broken(v, 2, "%lld steps", (long long)trip);
     for (uint32_t k = 0; k < i; k++) {
         const sn_repeat_rec *before = &v->m->repeats.at[k];

@@ -9,8 +9,8 @@
 const char *const sn_step_names[SN_N_STEP_KINDS] = {
     [SN_STEP_CHECK] = "check",   [SN_STEP_ALLOC] = "alloc", [SN_STEP_REUSE] = "reuse",     [SN_STEP_FREE] = "free",
     [SN_STEP_CALL] = "call",     [SN_STEP_COPY] = "copy",   [SN_STEP_COMMENT] = "comment", [SN_STEP_REPEAT] = "repeat",
-    [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry", [SN_STEP_WHILE] = "while",
-    [SN_STEP_IF] = "if",         [SN_STEP_ELSE] = "else",   [SN_STEP_END] = "end",
+    [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry", [SN_STEP_WHILE] = "while",     [SN_STEP_IF] = "if",
+    [SN_STEP_ELSE] = "else",     [SN_STEP_END] = "end",
 };
 
 void sn_wrap_add(sn_module *m, sn_step step) { SN_PUSH(&m->arena, &m->wrap.steps, step); }

@@ -36,8 +36,8 @@ typedef struct sn_lower_node {
     const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
     SN_VEC(sn_lower_leaf) leaves;  /* through views; none: all are read with the index of the node itself */
     bool crosses;                  /* computed outside of a repeat that reads it */
-    sn_buf *rows;                  /* of a repeat, by result: the window of its stack; none: it has no stack; of a cond: the result */
-    sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
+    sn_buf *rows; /* of a repeat, by result: the window of its stack; none: it has no stack; of a cond: the result */
+    sn_buf buf;   /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
 typedef struct sn_lower_memo_entry {

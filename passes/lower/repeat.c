@@ -135,7 +135,8 @@ static void make_stacks(sn_lower *lw, sn_nd x) {
         sn_nd result = sn_lower_result_of(lw, x, k);
         if (!result.i) continue;
         if (!lw->nodes[result.i].buf.i)
-            sn_lower_give(lw, result, sn_lower_buffer(lw, name_of(lw, result, "y"), &node_of(lw, result)->type, SN_BUF_STEP));
+            sn_lower_give(lw, result,
+                          sn_lower_buffer(lw, name_of(lw, result, "y"), &node_of(lw, result)->type, SN_BUF_STEP));
         sn_nd y = n->in[states + k];
         rows[k] = add_window(lw, &lw->repeats[x.i], sn_strf(&lw->m->arena, "%s_t", name_of(lw, y, "y")),
                              &node_of(lw, y)->type, lw->nodes[result.i].buf, stacks_backwards(lw, x, k - states));
@@ -161,7 +162,8 @@ void sn_lower_make_windows(sn_lower *lw) {
         const sn_node_rec *n = node_of(lw, x);
         if (!lw->nodes[x.i].live || n->op != SN_OP_REPEAT) continue;
         uint32_t states = states_of(lw, x);
-        for (uint32_t k = 0; k < states; k++) sn_lower_claim(lw, x.i, n->in[states + k], lw->repeats[x.i].carries.at[k].next);
+        for (uint32_t k = 0; k < states; k++)
+            sn_lower_claim(lw, x.i, n->in[states + k], lw->repeats[x.i].carries.at[k].next);
         for (uint32_t k = states; k < n->n_results; k++)
             if (lw->nodes[x.i].rows[k].i) sn_lower_claim(lw, x.i, n->in[states + k], lw->nodes[x.i].rows[k]);
         if (lw->repeats[x.i].flag.i) sn_lower_claim(lw, x.i, goes_on(lw, x), lw->repeats[x.i].flag);

@@ -218,7 +218,8 @@ static bool leaves_branch(const span *s, const life *l) {
 static bool in_reach(const planner *p, uint32_t from, uint32_t k) {
     for (uint32_t r = 0; r < p->m->repeats.n; r++) {
         const span *s = &p->repeats[r];
-        if (s->branches && is_inside(s, from) && !(is_inside(s, k) && (k < s->middle) == (from < s->middle))) return false;
+        if (s->branches && is_inside(s, from) && !(is_inside(s, k) && (k < s->middle) == (from < s->middle)))
+            return false;
     }
     return true;
 }
@@ -395,7 +396,8 @@ static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
 /* A temp of the same size that died in the kernel before. */
 static sn_buf just_dead(planner *p, uint32_t k, sn_ix size) {
     sn_buf from = k && k != p->n_prepare ? p->died[k - 1] : (sn_buf){0};
-    while (from.i && !(may_give(p, from) && sn_ix_eq(bytes_of(p, from), size) && in_reach(p, life_of(p, from)->first, k)))
+    while (from.i &&
+           !(may_give(p, from) && sn_ix_eq(bytes_of(p, from), size) && in_reach(p, life_of(p, from)->first, k)))
         from = p->next_died[from.i];
     return from;
 }

@@ -485,7 +485,8 @@ Test(onnx, branches) {
 
 /* What a run knows: `yes`, `large` (is the sum of x above 10?), `length` (its least element as an integer). */
 static void put_unknowns(pb *g) {
-    pb sum = node_of("ReduceSum", "x", "sum"), min = node_of("ReduceMin", "x", "least"), cast = node_of("Cast", "least", "length");
+    pb sum = node_of("ReduceSum", "x", "sum"), min = node_of("ReduceMin", "x", "least"),
+       cast = node_of("Cast", "least", "length");
     put_attr_int(&sum, "keepdims", 0);
     put_attr_int(&min, "keepdims", 0);
     put_attr_int(&cast, "to", I64);
@@ -573,10 +574,10 @@ Test(onnx, loops_that_a_run_ends) {
     }
     pb m = loop("length - x", true, false);
     fixture f = imported(&m, NULL);
-    EXPECT(&f, 0, FLOATS(1), 2, 4);           /* length is 1 */
-    EXPECT(&f, 0, FLOATS(-1), -1, 0);         /* -1 */
-    EXPECT(&f, 0, FLOATS(0.25), 0.25, 1.25);  /* 0 */
-    EXPECT(&f, 0, FLOATS(4), 16, 20);         /* 4, but sums are 18, 36 */
+    EXPECT(&f, 0, FLOATS(1), 2, 4);          /* length is 1 */
+    EXPECT(&f, 0, FLOATS(-1), -1, 0);        /* -1 */
+    EXPECT(&f, 0, FLOATS(0.25), 0.25, 1.25); /* 0 */
+    EXPECT(&f, 0, FLOATS(4), 16, 20);        /* 4, but sums are 18, 36 */
     stop(&f);
     m = loop("eight large x", true, false);
     f = imported(&m, NULL);

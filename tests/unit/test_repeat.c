@@ -144,7 +144,7 @@ static void expect_decisions(sn_program *p, float bound, float first) {
 }
 
 Test(cond, runs, .init = begin, .fini = end) {
-    static const char *const wrappers[] = {"generated", "interpreter", "both"};
+    static const char *const wrappers[] = {"generated", "interpreted"};
     build_decisions(sn_input(g, "bound", SN_F32, 0, NULL));
     cr_assert_eq(sn_graph_status(g), SN_OK, "%s", sn_error(ctx));
     for (size_t k = 0; k < SN_COUNT(wrappers); k++) {
@@ -268,7 +268,8 @@ Test(cond, module_text) {
                   "kernel @b(x_t, h, n, p) section 1 { loop i in 256 { %0 = load x_t[i] %1 = load h[i] %2 = add %0, %1 "
                   "store n[i], %2 %3 = const.bool true store p[0], %3 } }\n" LAST,
                   NULL);
-    expect_broken("cond p sections 2 1 else 2 2\n" DECIDES, "R2: sections 2 to 2, of which the second branch begins with 2");
+    expect_broken("cond p sections 2 1 else 2 2\n" DECIDES,
+                  "R2: sections 2 to 2, of which the second branch begins with 2");
     expect_broken("cond p sections 1 1 else 2 2\nrepeat steps 6 sections 1 2 { }\n" DECIDES,
                   "R2: two repeats cross in section 1");
     expect_broken("cond p2 sections 1 1 else 2 2\n" DECIDES, "R6: p2 is not one bool");
@@ -338,8 +339,9 @@ Test(repeat, wrapper_text) {
 }
 
 Test(cond, wrapper_text) {
-    const char *decides = FORMS "kernel @p(p: bool[] out) { %0 = const.bool true store p[0], %0 }\nwrapper @w workspace 2048 {\n"
-                                "check x\nalloc p size 1 offset 0\nalloc h size 1024 offset 256\ncall @p(p)\n";
+    const char *decides =
+        FORMS "kernel @p(p: bool[] out) { %0 = const.bool true store p[0], %0 }\nwrapper @w workspace 4096 {\n"
+              "check x\nalloc p size 1 offset 0\nalloc h size 1024 offset 256\ncall @p(p)\n";
     static const struct {
         const char *steps, *message;
     } cases[] = {
@@ -347,8 +349,10 @@ Test(cond, wrapper_text) {
         {"if p\ncall @a(h)\nelse\ncall @a(h)\n", "W15: wrapper @w, step 8 (end): a repeat or an if has no end"},
         {"else\nend\n", "W15: wrapper @w, step 4 (else): there is no if"},
         {"if p\nelse\nelse\nend\n", "W15: wrapper @w, step 6 (else): there is no if"},
-        {"if p\nfree h\nelse\nend\n", "W15: wrapper @w, step 6 (else): h was placed before the branch and is not as it was"},
-        {"if p\nelse\nalloc n size 1024 offset 1280\nend\n", "W15: wrapper @w, step 7 (end): n is placed inside and not freed"},
+        {"if p\nfree h\nelse\nend\n",
+         "W15: wrapper @w, step 6 (else): h was placed before the branch and is not as it was"},
+        {"if p\nelse\nalloc n size 1024 offset 1280\nend\n",
+         "W15: wrapper @w, step 7 (end): n is placed inside and not freed"},
         {"if h\nend\n", "W18: wrapper @w, step 4 (if): h is not one bool"},
         {"free p\nif p\nend\n", "W4: wrapper @w, step 5 (if): p was freed before"},
         {"if x\nend\n", "W1: wrapper @w, step 4 (if): x has the scope input"},
@@ -356,7 +360,8 @@ Test(cond, wrapper_text) {
         {"repeat steps 3\nif p\nwhile p\nend\nend\n", "W15: wrapper @w, step 6 (while): p ends no repeat here"},
         {"repeat steps 3\nwhile h\nend\n", "W18: wrapper @w, step 5 (while): h is not one bool"},
         {"repeat steps 3\nif p\nwindow x_t from x by 1024 offset 0\nend\nend\n", "x_t is a window outside of a repeat"},
-        {"if p\nalloc n size 1024 offset 1280\nfree n\nelse\ncall @a(n)\nend\n", "W4: wrapper @w, step 8 (call): n was freed before"},
+        {"if p\nalloc n size 1024 offset 1280\nfree n\nelse\ncall @a(n)\nend\n",
+         "W4: wrapper @w, step 8 (call): n was freed before"},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         char text[4096];
