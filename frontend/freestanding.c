@@ -55,7 +55,8 @@ sn_status sn_program_source(sn_source *out, sn_program *p, sn_arena *arena) {
 /* What they were assembled to. */
 static const sn_file_part *cubins_of(sn_program *p, sn_arena *a) {
     uint32_t n = p->m->kernels.n;
-    sn_image_part part = {.sm = p->target.sm, .n_kernels = n, .kernels = SN_NEWN(a, sn_image_kernel, n + 1)};
+    sn_image_part part = {
+        .target = p->target.name, .sm = p->target.sm, .n_kernels = n, .kernels = SN_NEWN(a, sn_image_kernel, n + 1)};
     sn_file_part *out = SN_NEWN(a, sn_file_part, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         const sn_gpu_code *c = &p->codes[k];
@@ -64,7 +65,7 @@ static const sn_file_part *cubins_of(sn_program *p, sn_arena *a) {
                                                 .ptx_size = c->ptx_size,
                                                 .whole = c->whole};
     }
-    sn_image_assemble(&part, &p->ctx->env, a);
+    sn_program_assemble(p, &part, a);
     for (uint32_t k = 0; k < n; k++)
         out[k] = (sn_file_part){part.kernels[k].launch.cubin, part.kernels[k].launch.cubin_size};
     return out;

@@ -178,15 +178,16 @@ typedef struct sn_loaded {
     sn_module *m;
     sn_image_code code;
 } sn_loaded;
-/* cache: of cubins, NULL: none. Into *out, which is to be freed also where that fails, or a jump ends it: it has what was made so far. */
+/* keep: where cubins are kept, NULL: nowhere. Into *out, which is to be freed also where that fails, or a jump ends it: it has what was made so far. */
 sn_status sn_image_load(sn_loaded *out, sn_env *env, const sn_image *image, const sn_image_part *part,
-                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads, sn_cache *cache);
+                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads,
+                        const sn_cubins *keep);
 void sn_loaded_free(sn_loaded *l);
 
 /* ---- making (image_assemble.c) ---- */
 
-/* Cubins of a GPU's part, where libnvJitLink is there; without, or where it refuses, kernels have PTX alone. In the arena. */
-void sn_image_assemble(sn_image_part *part, sn_env *env, sn_arena *arena);
+/* Cubins of a GPU's part, where an assembler is there; without, or where it refuses, kernels have PTX alone. In the arena. */
+void sn_image_assemble(sn_image_part *part, const sn_cubins *keep, sn_env *env, sn_arena *arena);
 
 /* ---- inside (image_stream.c): the walk over all fields ---- */
 typedef struct sn_image_stream sn_image_stream;

@@ -24,7 +24,9 @@ static const char help[] =
     "                    all are in the image, and whoever loads it times them\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
     "  --verify=MODE     off, ends, each, paranoid\n"
-    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
+    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
+    "  --ptxas=FILE      the toolkit's assembler, which makes the cubins that nvJitLink cannot: auto (default: PATH,\n"
+    "                    CUDA_HOME/bin, CUDA_PATH/bin, /usr/local/cuda*/bin), off, or a file with a / in it\n";
 
 typedef struct compile_args {
     const char *path, *out, *c_folder;
@@ -56,6 +58,7 @@ static int parse(compile_args *a, int argc, char **argv) {
                                             TOOL_VERIFY,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_PTXAS,
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
