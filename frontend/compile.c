@@ -595,6 +595,7 @@ void sn_program_destroy(sn_program *p) {
     sn_defaults_free(&p->defaults, env, p->runner.cu);
     if (p->image) p->m = NULL, p->prog = NULL; /* those of `loaded` */
     sn_loaded_free(&p->loaded);
+    if (!p->info.found) sn_image_close_files((sn_image *)(uintptr_t)p->image);
     sn_image_unmap(&p->file);
     sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);

@@ -347,6 +347,7 @@ static sn_status save(sn_context *ctx, sn_program *const *programs, unsigned n, 
     SN_TRY(can_save(&ctx->env, programs[0]));
     sn_image_how how = {.without_weights = o.without_weights};
     SN_TRY(sn_image_of(&image, ctx, programs, n, &how, &ctx->scratch));
+    if (o.weights) SN_TRY(sn_image_refer(&image, &ctx->env, &ctx->scratch, path, o.weights));
     return sn_image_write(&ctx->env, &image, path);
 }
 
@@ -504,8 +505,9 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     SN_TRY(sn_image_read(&image, &ctx->env, &p->arena, path, p->file));
     p->image = image;
     SN_TRY(choose(p, o->device, o->ordinal));
-    SN_TRY(sn_image_verify(&ctx->env, image, p->part, o->threads));
     SN_TRY(give(p, o->constants, o->n_constants));
+    SN_TRY(sn_image_open_files(image, &ctx->env, &p->arena, path, o->weights, p->given.at, p->given.n));
+    SN_TRY(sn_image_verify(&ctx->env, image, p->part, o->threads));
     SN_TRY(sn_graphs_read(&p->graphs, &ctx->env, o->graphs));
     p->threads = o->threads;
     SN_TRY(sn_debug_settings(&p->debug, ctx, o->debug, o->debug_kernels, o->debug_dir));

@@ -90,6 +90,9 @@ static sn_status const_data(const void **out, const loading *l, const sn_image_c
     }
     if (c->given)
         return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: it is not in the image and none is given", c->name);
+    if (c->file && !c->data.at)
+        return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: its file %s is not open", c->name,
+                       l->image->files[c->file - 1]);
     if (c->data.size != bytes)
         return sn_fail(l->env, SN_ERROR_FILE, "constant %s: the image has %llu of its %llu bytes", c->name,
                        (unsigned long long)c->data.size, (unsigned long long)bytes);

@@ -13,6 +13,7 @@ static const char help[] =
     "  --freestanding    ... and without it: one target, which needs libcuda alone, or the C library (host)\n"
     "  --constants-file  ... with constants in DIR/NAME.bin, as those of more than 1 MiB are anyway\n"
     "  --without-weights IMAGE has no elements of weights: sinter run IMAGE --weights=FILE\n"
+    "  --weights=FILE    a .safetensors file that has weights: they stay there, and IMAGE names it\n"
     "  --target=A,B      host, sm_75 .. sm_121, sm_90a, with figures sm_90a:units=114:l2=52428800; device: the CUDA\n"
     "                    device here, by its own figures: one file for all of them (host)\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
@@ -47,6 +48,7 @@ static int parse(compile_args *a, int argc, char **argv) {
                                             {"freestanding", no_argument, NULL, 'f'},
                                             {"constants-file", no_argument, NULL, 'b'},
                                             {"without-weights", no_argument, NULL, 'w'},
+                                            {"weights", required_argument, NULL, 'W'},
                                             TOOL_TARGET,
                                             TOOL_DIM,
                                             TOOL_THREADS,
@@ -68,6 +70,7 @@ static int parse(compile_args *a, int argc, char **argv) {
         case 'f': a->freestanding = true; break;
         case 'b': a->source.in_file = true; break;
         case 'w': a->save.without_weights = a->source.without_weights = true; break;
+        case 'W': a->save.weights = optarg; break;
         case TOOL_OPTION_TARGET: a->targets = optarg; break;
         case 'h': a->show_help = true; return TOOL_OK;
         default:
@@ -79,6 +82,8 @@ static int parse(compile_args *a, int argc, char **argv) {
     if (a->freestanding && (a->out || !a->c_folder || (a->targets && strchr(a->targets, ','))))
         return tool_misuse("compile: --freestanding wants --emit-c DIR, one target, and no -o");
     if (a->source.in_file && !a->freestanding) return tool_misuse("compile: --constants-file is for --freestanding");
+    if (a->save.weights && (!a->out || a->save.without_weights))
+        return tool_misuse("compile: --weights wants -o IMAGE, and no --without-weights");
     a->path = argv[optind];
     return TOOL_OK;
 }

@@ -16,6 +16,10 @@ typedef struct sn_save_options {
     size_t struct_size;
     bool
         without_weights; /* the file has no elements of weights: whoever loads it gives all of them by name (constants) */
+    /* A .safetensors file that has weights of the program, by their names, with the same dtypes, shapes and elements: these stay there,
+     * and loading maps that file. It is named from the folder of `path` where it lies in there, so that both may move together, and by its
+     * whole path else. SN_ERROR_FILE where it differs, SN_ERROR_ARGUMENT where it has none of them. NULL: all are in the file. */
+    const char *weights;
 } sn_save_options;
 /* A bundle: several targets in one file, which has the constants once. The programs are of one graph, with the same names,
  * dtypes and shapes of inputs and outputs (SN_ERROR_ARGUMENT); all are of ctx. n: 1 to 64. */
@@ -32,12 +36,16 @@ typedef struct sn_load_options {
      * size in bytes must be that of the constant. Borrowed as long as the program. */
     const sn_weight_info *constants;
     unsigned n_constants;
+    /* A .safetensors file in place of those that the image takes constants from: tensors of the same names, dtypes and shapes, with any
+     * elements. NULL: the files that the image names, with the elements that it was made with. */
+    const char *weights;
     const char *debug, *debug_kernels, *debug_dir; /* as of sn_compile_options */
     const char *graphs;                            /* as in sn_compile_options */
 } sn_load_options;
 
-/* A program from a file that sn_program_save or `sinter compile` wrote. The file is mapped as long as the program lives, and
- * constants of the CPU are read where it lies. SN_ERROR_FILE: it cannot be read, is no image, was cut off or changed, or is of
+/* A program from a file that sn_program_save or `sinter compile` wrote. The file is mapped as long as the program lives, as
+ * .safetensors files are that it takes constants from, and constants of the CPU are read where they lie: nobody may write to these files or
+ * make them shorter. SN_ERROR_FILE: it cannot be read, is no image, was cut off or changed, or is of
  * another version of the format; SN_ERROR_TARGET: it has no code for this machine; SN_ERROR_ARGUMENT: constants that are not
  * there, or of another size. Such a program has no graph: sn_program_check and most stages of sn_program_dump refuse it. The
  * code in the file is trusted: whoever may write there decides what runs. */
