@@ -160,7 +160,7 @@ static void get_blob(io *s, sn_image_bytes *b, uint64_t align, uint64_t offset, 
         return;
     }
     b->at = (const char *)s->file.at + offset;
-    SN_PUSH(s->arena, &s->sums, ((sn_image_sum){*b, *sum, s->part}));
+    SN_PUSH(s->arena, &s->sums, ((sn_image_sum){.bytes = *b, .sum = *sum, .part = s->part}));
 }
 
 static void blob(io *s, sn_image_bytes *b, uint64_t align) {

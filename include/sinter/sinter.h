@@ -484,8 +484,9 @@ SN_API sn_node sn_cross_entropy(sn_graph *g, sn_node x, sn_node target);
 /* ---- outputs: numbered from 0 in the order of these calls ---- */
 
 SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
-/* The value is written to the storage of `input` (same shape and dtype) when the program has run; every use of the
- * input in the graph sees the old value. */
+/* The value is in the storage of `input` (same shape and dtype) when the program has run; every use of the input in the graph sees
+ * the old value. Where nothing reads that any more it is computed in place, and of an input that is its own copy but for some rows
+ * (scatter) these rows alone are written. What a run that fails leaves there is anything. */
 SN_API sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node input);
 
 /* ---- ONNX ---- */

@@ -5,7 +5,8 @@
  *     call @k0 ; call @k1                                        call @k0(t, y)
  *
  * Each parameter becomes a formal with what the plan knows of its argument at this call:
- *   noalias     no other argument has its storage: chains of `reuse` begin at the same buffer where they share one
+ *   noalias     no other argument has its storage: chains of `reuse` begin at the same buffer where they share one, and an output
+ *               that is written back without a copy is its input
  *   invariant   nothing writes its storage during the call, and it is no output of the program (whose storage other
  *               values may pass through)
  *   align       of the argument, up to the widest access: what is aligned better is not another kernel
@@ -19,6 +20,7 @@
  */
 #include "ir/loop/box.h"
 #include "ir/loop/library.h"
+#include "ir/loop/repeats.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
@@ -57,6 +59,9 @@ static void find_storage(outliner *o) {
         if (s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) o->storage[s->buf.i] = o->storage[s->from.i];
         if (s->kind == SN_STEP_WINDOW) o->output[s->buf.i] = o->output[s->from.i];
     }
+    const sn_buf *input = sn_wrap_inputs_written(o->m, o->cx->scratch);
+    for (uint32_t i = 1; i < o->m->bufs.count; i++)
+        if (input[o->storage[i].i].i) o->storage[i] = input[o->storage[i].i];
 }
 
 /* Of a storage: how many arguments of a call have it, and how many stores. 0 between calls. */

@@ -31,6 +31,7 @@ static void read_alone(sn_weights *all, const uint8_t *file, size_t size) {
     sn_env env;
     sn_arena arena;
     jmp_buf here;
+    if (size > 1 && file[0] == 'P' && file[1] == 'K') all = NULL; /* it was opened as an archive */
     seen s = {.all = all, .file = file, .size = size};
     sn_env_init(&env);
     sn_arena_init(&arena, &env);
