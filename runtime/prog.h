@@ -50,7 +50,9 @@ typedef struct sn_rt_step {
     uint32_t kernel;       /* CALL: position in m->kernels */
     const sn_rt_arg *args; /* CALL */
     uint32_t n_args;
-    uint32_t io;  /* CHECK: position in ios */
+    const char *
+        from_here; /* CALL: the nodes that this call is of, where others run its kernel, too; NULL: those of the kernel */
+    uint32_t io;   /* CHECK: position in ios */
     uint32_t end; /* REPEAT: position of its end */
     int64_t size, offset;
 } sn_rt_step;

@@ -56,9 +56,10 @@ static void add_figures(sn_watched *w) {
 /* What concerns no argument. */
 static sn_watched describe_call(const sn_prog_state *st, const sn_rt_step *s) {
     const sn_code *code = &st->p->codes[s->kernel];
+    const char *from = s->from_here ? s->from_here : code->from;
     return (sn_watched){.kernel = code->k.name,
                         .made_of = code->note ? code->note : "",
-                        .from = code->from ? code->from : "",
+                        .from = from ? from : "",
                         .call = st->watch->calls,
                         .buffer = ""};
 }

@@ -296,7 +296,7 @@ int dump_trace(const look *l, const char *path) {
     else add_estimates(events, l);
     json_object_set_new(all, "traceEvents", events);
     FILE *f = fopen(path, "w");
-    if (f) json_dumpf(all, f, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (f) json_dumpf(all, f, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* nanoseconds, of hours, too */
     json_decref(all);
     if (f) return tool_close(f, path);
     fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));

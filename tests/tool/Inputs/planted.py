@@ -49,6 +49,8 @@ ELEMENTS = [
 ]
 
 ATTENTION = "%q: f32[2, 3, 32, 16], %k: f32[2, 3, 32, 16], %v: f32[2, 3, 32, 16], %mask: f32[32, 32]"
+# Layers that are one kernel: elements of all are 1.25, 0.618, 0.286, 0.035, -0.313, and then no root is left.
+LAYERS = " ".join(f"%p{k} = matmul %{f'l{k - 1}' if k > 1 else 'x'}, %w %r{k} = sqrt %p{k} %l{k} = sub %r{k}, 0.5" for k in range(1, 8))
 STEP = "%h = repeat_state %h0 repeat=1 index=0 %n = repeat_slice %x repeat=1 axis=0 "
 
 # name, what stops the run, inputs, body, elements by input, operation, value
@@ -60,7 +62,7 @@ CLASSES = [
     ("product of bf16 that is too large", "infinity", "%x: bf16[64, 64], %w: bf16[64, 64]", "%p = matmul %x, %w %z = neg %p", {"x": {0: 3e38}, "w": {0: 30}}, "matmul|mul|cast", "%p"),
     ("convolution with an infinity", "nan", "%x: f32[1, 3, 9, 9], %w: f32[4, 3, 3, 3]", "%a = div 1.0, %x %z = conv %a, %w", {"x": {40: 0}, "w": {4: 0}}, "conv|mul", "%z"),
     ("attention behind a mask of everything", "nan", ATTENTION, "%t = permute %k perm=[0, 1, 3, 2] %s = matmul %q, %t %m = add %s, %mask %p = softmax %m axis=3 %z = matmul %p, %v",
-     {"mask": dict.fromkeys(range(32), -INF)}, "sub|mul", "%p|%z"),
+     {"mask": dict.fromkeys(range(32), -INF)}, "sub|mul|div", "%p|%z"),
     ("layer norm of equals, no eps", "nan", "%x: f32[4, 6], %w: f32[6], %b: f32[6]", "%z = layer_norm %x, %w, %b eps=0", {"x": dict.fromkeys(ROW, 3)}, "mul", "%z"),
     ("RMS norm of zeros, no eps", "nan", "%x: f32[4, 6], %w: f32[6]", "%n = rms_norm %x, %w eps=0 %z = add %n, 1.0", {"x": dict.fromkeys(ROW, 0)}, "mul", "%n"),
     ("batch norm with a negative variance", "nan", "%x: f32[2, 3, 4, 4], %c: f32[3], %v: f32[3]", "%n = batch_norm %x, %c, %c, %c, %v eps=1e-5 %z = relu %n", {"v": {1: -1}}, "rsqrt", "%n"),
@@ -77,6 +79,7 @@ CLASSES = [
     ("log behind a sort", "nan", "%x: f32[4, 6]", "%t = sort %x axis=1 %v = project %t index=0 %l = log %v %z = neg %l", {"x": {AT: -1}}, "log", "%l"),
     ("log in a part of a concat", "nan", "%x: f32[4, 6], %y: f32[4, 6]", "%l = log %x %z = concat %y, %l axis=1", {"x": {AT: -1}}, "log", "%l"),
     ("root in a step of a repeat", "nan", "%x: f32[7, 5], %h0: f32[5]", STEP + "%s = sub %h, %n %r = sqrt %s %q = repeat %h, %r, %r repeat=1 states=1 trip=[7] %z = project %q index=1", {"h0": dict.fromkeys(range(5), 4)}, "sqrt", "%r"),
+    ("root in the fifth call of a kernel", "nan", "%x: f32[64, 64], %w: f32[64, 64]", LAYERS + " %z = neg %l7", {"x": dict.fromkeys(range(4096), 1.25), "w": dict.fromkeys(range(4096), 1 / 64)}, "sqrt", "%r5"),
     ("cast to a type that is smaller", "infinity", "%x: f32[4, 6]", "%a = mul %x, 2.0 %c = cast %a dtype=f16 %z = neg %c", {"x": {AT: 50000}}, "cast", "%z"),
     ("root of a negative in f16", "nan", "%x: f16[4, 6], %y: f16[4, 6]", "%a = sub %x, %y %b = sqrt %a %z = abs %b", {"x": {AT: 50}, "y": {AT: 60}}, "sqrt", "%b"),
     ("log of a negative in f64", "nan", "%x: f64[4, 6]", "%a = neg %x %b = log %a %z = neg %b", {"x": {k: -2 for k in range(24) if k != AT}}, "log", "%b"),

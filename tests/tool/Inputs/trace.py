@@ -1,6 +1,6 @@
 """A trace of `sinter explain --trace` against the trace event format, as Perfetto reads it, and against the steps of the program.
 
-    trace.py SINTER GRAPH FOLDER [OPTION...]
+    trace.py SINTER GRAPH FOLDER [OPTION...]      --target=sm_90a: estimates; --device=cpu: a run, as it was measured
 
 Strict: an object with a list of events and nothing unknown; complete events (X) and names of processes (M) alone, each with the keys that its kind
 has and of their types; times that are finite, slices of one track that lie side by side or inside each other when times are whole nanoseconds,
@@ -77,7 +77,7 @@ def main(sinter, graph, folder, *options):
         assert name in names, f"no {name}"
     run = next(track for track, name in tracks.items() if name.startswith("a run"))
     found = [e["name"] for e in sorted(slices, key=lambda e: e["ts"]) if e["pid"] == run]
-    wanted = launches(sinter, graph, [o for o in options if o.startswith("--target")])
+    wanted = launches(sinter, graph, [o for o in options if o.startswith("--target")] or ["--target=host"])
     assert found == wanted, (found, wanted)
     print(f"{len(slices)} slices, {len(found)} launches: {' '.join(found[:4])}")
 
