@@ -4,7 +4,7 @@
  *
  * The steps and kernels are those of the program that sn_compile makes where no library is chosen, so that the bits are the same. Kernels
  * of a GPU have their cubin beside the PTX where libnvJitLink is there (runtime/image_assemble.c). Constants of up to EMBEDDED bytes
- * are in the C source: as text they are four times as long.
+ * are in the C source: as text they are four times as long. Debugging is the runtime's, which is not there: it is refused.
  */
 #include "frontend/frontend.h"
 
@@ -127,9 +127,21 @@ typedef struct emit_args {
 
 static void destroy_half(void *p) { sn_program_destroy(p); }
 
+static sn_status refuse_debug(sn_context *ctx, const sn_compile_options *options) {
+    sn_settings s;
+    uint32_t on;
+    SN_TRY(sn_settings_read(&s, ctx, options));
+    SN_TRY(sn_debug_read(&on, &ctx->env, s.debug.debug));
+    if (!on) return SN_OK;
+    return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED,
+                   "debug: C source without a library has no debugging; --emit-c without --freestanding has it "
+                   "(libsinter-rt), and so have `sinter run` and images");
+}
+
 static sn_status body(sn_context *ctx, void *user) {
     const emit_args *e = user;
     sn_program *p;
+    SN_TRY(refuse_debug(ctx, e->options));
     SN_TRY(sn_compile_to(&p, e->g, e->options, SN_PHASE_SOURCE));
     sn_making_begin(ctx, p, destroy_half);
     SN_TRY(emit_program(p, e->folder, e->how));

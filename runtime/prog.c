@@ -72,6 +72,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool p
     case SN_STEP_COPY: SN_TRY(expect_place(p, s->buf, "copy")); return expect_place(p, s->from, "copy");
     case SN_STEP_CALL:
         out->kernel = number[s->kern.i];
+        out->from_here = s->text;
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
         count_maps(p, most_maps(p, out->kernel), times);

@@ -24,6 +24,8 @@ static const char help[] =
     "  --multi-kernel=W  kernels with several schedules: off (default), reductions, all; where no device has timed them,\n"
     "                    all are in the image, and whoever loads it times them\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+    "  --debug=WORDS     runs of --emit-c say what each kernel does (see run): --debug-kernels=K0,K1, --debug-dir=DIR;\n"
+    "                    an image takes these when it is loaded\n"
     "  --verify=MODE     off, ends, each, paranoid\n"
     "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
     "  --ptxas=FILE      the toolkit's assembler, which makes the cubins that nvJitLink cannot: auto (default: PATH,\n"
@@ -57,6 +59,7 @@ static int parse(compile_args *a, int argc, char **argv) {
                                             TOOL_RECORD_DIR,
                                             TOOL_PRECISION,
                                             TOOL_MULTI_KERNEL,
+                                            TOOL_DEBUG,
                                             TOOL_VERIFY,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
@@ -84,6 +87,8 @@ static int parse(compile_args *a, int argc, char **argv) {
     if (a->source.in_file && !a->freestanding) return tool_misuse("compile: --constants-file is for --freestanding");
     if (a->save.weights && (!a->out || a->save.without_weights))
         return tool_misuse("compile: --weights wants -o IMAGE, and no --without-weights");
+    if (a->o.debug && !a->c_folder)
+        return tool_misuse("compile: --debug is for --emit-c: an image takes it when it is loaded");
     a->path = argv[optind];
     return TOOL_OK;
 }

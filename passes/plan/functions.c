@@ -15,8 +15,8 @@
  *
  *     kernel @k7(x, ..) { .. load x[i + 640] .. }    ->    kernel @k0(x: f32[640] in ..) { .. load x[i] .. } ; call @k0(x + 640, ..)
  *
- * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays. Cost: linear
- * in the text of the kernels.
+ * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays, and comes from the nodes
+ * of all. A call keeps those that it is of. Cost: linear in the text of the kernels.
  */
 #include "ir/loop/box.h"
 #include "ir/loop/library.h"
@@ -242,6 +242,8 @@ void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives) {
         const sn_kern_list set = set_of(&o, alternatives, s->kern);
         add_formals(&o, &s->args, &set, number, of);
         sn_kern stays = first_equal(&o, &set);
+        s->text = sn_kern_get(m, s->kern)->from;
+        if (!sn_kern_eq(stays, s->kern)) sn_kern_add_from(m, stays, s->text);
         for (uint32_t k = 0; k < set.n && sn_kern_eq(stays, s->kern); k++) SN_PUSH(&m->arena, &stay, set.at[k]);
         s->kern = stays;
     }
