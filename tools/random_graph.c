@@ -632,7 +632,7 @@ static void make_repeat(maker *r) {
 /* A branch by whether any element of a value is large, whose results are drawn as the graph is. What makes them may be left to it alone. */
 static void make_cond(maker *r) {
     sn_nd x = float_value(r, 0, 5), result = {0};
-    if (!x.i || r->depth) return;
+    if (!x.i || r->depth == 2) return;
     uint32_t outside = r->n_values, rank = rank_of(r, x);
     int64_t axes[SN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
     sn_nd bound = sn_graph_scalar(r->m, dtype_of(r, x), 0.25), p = sn_graph_binary(r->m, SN_OP_GT, x, bound);
