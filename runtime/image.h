@@ -14,7 +14,7 @@
 #include "runtime/runtime.h"
 
 enum {
-    SN_IMAGE_VERSION = 4,
+    SN_IMAGE_VERSION = 5,
     SN_IMAGE_ALIGN = 256 /* bytes: what a constant begins at in the file, which is mapped, and so in memory */
 };
 
