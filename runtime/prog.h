@@ -53,7 +53,7 @@ typedef struct sn_rt_step {
     const char *
         from_here; /* CALL: the nodes that this call is of, where others run its kernel, too; NULL: those of the kernel */
     uint32_t io;   /* CHECK: position in ios */
-    uint32_t end;  /* REPEAT, ELSE: position of its end; IF: of its else, or its end */
+    uint32_t end; /* REPEAT, ELSE: position of its end; IF: of its else, or its end */
     int64_t size, offset;
 } sn_rt_step;
 
