@@ -113,10 +113,11 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     uint32_t widest;
     keeper ke = {.t = cx->target, .sh = sh, .bytes = bytes, .kept = sn_schedule_kept(&widest, cx->m, sh)};
     ke.needed = stores_columns(cx->m, sh) ? ke.t->flight_bytes / 2.0 : ke.t->flight_bytes;
-    if (!ke.t->is_gpu || !ke.kept || !bytes || sh->max_count <= SN_SHORT_COLUMN) return false;
+    if (!ke.t->is_gpu || !ke.kept || !bytes) return false;
+    uint32_t most = sh->max_count > SN_SHORT_COLUMN ? SN_COLUMN_THREADS : SN_COLUMN_MOST_THREADS;
     for (uint32_t v = vector; v >= 1; v /= 2)
-        for (uint32_t wide = 4 * SN_LINE; wide >= SN_SECTOR; wide /= 2)
-            if (wide >= v * bytes && wide / (v * bytes) <= SN_COLUMN_THREADS) weigh_threads(&ke, wide / (v * bytes), v);
+        for (uint32_t x = most; x >= 1 && x * v * bytes >= SN_SECTOR; x /= 2)
+            if (most > SN_COLUMN_THREADS || x * v * bytes <= 4 * SN_LINE) weigh_threads(&ke, x, v);
     double idle =
         (double)ke.t->units / (double)sn_ceil_div(sh->rows, ke.best.x * ke.best.vector); /* so it is either way */
     if (ke.best.cost == 0 || ke.best.cost * 100 > SN_COLUMNS_AGAIN * (idle > 1 ? idle : 1)) return false;
