@@ -2,7 +2,7 @@
 """bench/gen_networks.py [FOLDER] [--elements NAME]: writes whole networks as graphs without elements of their weights: a transformer, GPT-2 that
 decodes one token, ResNet-50, a U-Net.
 
-They are for what only a whole network shows, such as how its intermediates share memory: `sinter plan FOLDER/resnet50_f32_32.sn`. Weights have names
+They are for what only a whole network shows, such as how its intermediates share memory: `sinter emit --stage=memory FOLDER/resnet50_f32_32.sn`. Weights have names
 and shapes and no elements, so that a file is a few kilobytes. With --elements the one of that name has some, drawn once and repeated, in
 FOLDER/NAME.safetensors: for bench/cold_start.c.
 """

@@ -224,6 +224,7 @@ static void record_cache(sn_program *p, const sn_cache *c) {
 static void close_cache(sn_program *p, const sn_settings *s) {
     sn_cache *c = p->cache;
     if (!c) return;
+    sn_program_say_ptxas(p);
     sn_cache_trim(c, &p->ctx->env);
     record_cache(p, c);
     p->info.cached = true;
@@ -308,7 +309,9 @@ sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena
 static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
     sn_rt_kernel *kernels;
     SN_TRY(sn_program_launches(&kernels, p, &p->arena));
-    return sn_prog_load(&p->prog, p->m, cu, kernels, p->m->kernels.n, sn_host_code_wrapper(p->host), threads, p->cache);
+    sn_cubins keep = sn_program_cubins(p, p->cache);
+    return sn_prog_load(&p->prog, p->m, cu, kernels, p->m->kernels.n, sn_host_code_wrapper(p->host), threads,
+                        p->cache ? &keep : NULL);
 }
 
 /* ---- ports ---- */
@@ -516,6 +519,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
     sn_cuda *cu;
     SN_TRY(bind(p, &cu, g, s)); /* opens the device the first time, which is no part of compiling */
     sn_program_find_library(p, s, last);
+    sn_program_find_ptxas(p, s);
     double start = now_us();
     if (last == SN_PHASE_BOUND) return SN_OK;
     if (last == SN_PHASE_LOADED && p->runnable) SN_TRY(sn_graph_check_weights(p->ctx, p->source));
@@ -591,6 +595,7 @@ void sn_program_destroy(sn_program *p) {
     sn_defaults_free(&p->defaults, env, p->runner.cu);
     if (p->image) p->m = NULL, p->prog = NULL; /* those of `loaded` */
     sn_loaded_free(&p->loaded);
+    if (!p->info.found) sn_image_close_files((sn_image *)(uintptr_t)p->image);
     sn_image_unmap(&p->file);
     sn_prog_free(p->prog);
     if (p->host) sn_host_code_free(p->host);

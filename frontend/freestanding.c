@@ -4,7 +4,7 @@
  *
  * The steps and kernels are those of the program that sn_compile makes where no library is chosen, so that the bits are the same. Kernels
  * of a GPU have their cubin beside the PTX where libnvJitLink is there (runtime/image_assemble.c). Constants of up to EMBEDDED bytes
- * are in the C source: as text they are four times as long.
+ * are in the C source: as text they are four times as long. Debugging is the runtime's, which is not there: it is refused.
  */
 #include "frontend/frontend.h"
 
@@ -55,7 +55,8 @@ sn_status sn_program_source(sn_source *out, sn_program *p, sn_arena *arena) {
 /* What they were assembled to. */
 static const sn_file_part *cubins_of(sn_program *p, sn_arena *a) {
     uint32_t n = p->m->kernels.n;
-    sn_image_part part = {.sm = p->target.sm, .n_kernels = n, .kernels = SN_NEWN(a, sn_image_kernel, n + 1)};
+    sn_image_part part = {
+        .target = p->target.name, .sm = p->target.sm, .n_kernels = n, .kernels = SN_NEWN(a, sn_image_kernel, n + 1)};
     sn_file_part *out = SN_NEWN(a, sn_file_part, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         const sn_gpu_code *c = &p->codes[k];
@@ -64,7 +65,7 @@ static const sn_file_part *cubins_of(sn_program *p, sn_arena *a) {
                                                 .ptx_size = c->ptx_size,
                                                 .whole = c->whole};
     }
-    sn_image_assemble(&part, &p->ctx->env, a);
+    sn_program_assemble(p, &part, a);
     for (uint32_t k = 0; k < n; k++)
         out[k] = (sn_file_part){part.kernels[k].launch.cubin, part.kernels[k].launch.cubin_size};
     return out;
@@ -126,9 +127,21 @@ typedef struct emit_args {
 
 static void destroy_half(void *p) { sn_program_destroy(p); }
 
+static sn_status refuse_debug(sn_context *ctx, const sn_compile_options *options) {
+    sn_settings s;
+    uint32_t on;
+    SN_TRY(sn_settings_read(&s, ctx, options));
+    SN_TRY(sn_debug_read(&on, &ctx->env, s.debug.debug));
+    if (!on) return SN_OK;
+    return sn_fail(&ctx->env, SN_ERROR_UNSUPPORTED,
+                   "debug: C source without a library has no debugging; --emit-c without --freestanding has it "
+                   "(libsinter-rt), and so have `sinter run` and images");
+}
+
 static sn_status body(sn_context *ctx, void *user) {
     const emit_args *e = user;
     sn_program *p;
+    SN_TRY(refuse_debug(ctx, e->options));
     SN_TRY(sn_compile_to(&p, e->g, e->options, SN_PHASE_SOURCE));
     sn_making_begin(ctx, p, destroy_half);
     SN_TRY(emit_program(p, e->folder, e->how));

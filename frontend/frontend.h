@@ -116,6 +116,10 @@ typedef struct sn_settings {
     const char *record_dir;   /* NULL: no records */
     const char *cache;        /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
+    bool with_ptxas;
+    const char
+        *ptxas; /* file; NULL: looked for in these folders, which are written as in PATH, and where toolkits are */
+    const char *ptxas_folders;
     sn_metric_settings metrics;
     sn_debug_options debug;
     const char *replace_kernels; /* "k0=FILE,.."; NULL: none are */
@@ -149,10 +153,14 @@ struct sn_program {
     sn_debug_options debug;          /* of its runs */
     int device;
     bool gpu_code, runnable, interpreted;
-    sn_graphs_mode graphs;             /* of its runs on CUDA */
-    bool trusted;                      /* as in the settings */
-    sn_pool *pool;                     /* of code generation, while it runs */
-    sn_cache *cache;                   /* while it is compiled; NULL: none */
+    sn_graphs_mode graphs; /* of its runs on CUDA */
+    bool trusted;          /* as in the settings */
+    sn_pool *pool;         /* of code generation, while it runs */
+    sn_cache *cache;       /* while it is compiled; NULL: none */
+    sn_ptxas ptxas;        /* gpu_code: for cubins that are kept */
+    bool with_ptxas;
+    const char *cache_folder; /* of cubins for images that it is saved to; NULL: none are remembered */
+    uint64_t cache_size;
     sn_metric_log *metrics;            /* while it is compiled */
     SN_VEC(sn_replacement *) replaced; /* likewise */
     sn_gpu_code *codes;                /* gpu_code: one per kernel */
@@ -342,6 +350,11 @@ sn_status sn_default_elements(void **out, sn_module *m, uint32_t input, sn_arena
 sn_status sn_program_load_defaults(sn_program *p);
 /* Fails for a program that was loaded from an image: `what` was asked. */
 sn_status sn_program_needs_graph(const sn_program *p, const char *what);
+/* cubins.c: the option `ptxas`; what loading and saving keep cubins with; those of a part of an image; what is to be said of them. */
+void sn_program_find_ptxas(sn_program *p, const sn_settings *s);
+sn_cubins sn_program_cubins(sn_program *p, sn_cache *cache);
+void sn_program_assemble(sn_program *p, sn_image_part *part, sn_arena *arena);
+void sn_program_say_ptxas(sn_program *p);
 /* Programs of the same graph, one for each target, as an image in the arena that borrows from them. */
 typedef struct sn_image_how {
     bool without_weights; /* these are given by who loads it */
@@ -351,7 +364,7 @@ sn_status sn_image_of(sn_image *out, sn_context *ctx, sn_program *const *program
                       sn_arena *arena);
 /* A bound program takes what an image of its graph has, for its device (cu) or the CPU; weights are those of the graph. The bytes stay
  * as long as the program. What fails leaves it as it was. */
-sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, sn_cache *cache);
+sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, const sn_cubins *keep);
 /* A program's module after all passes. Of one that was found in the cache they run in sn_program_look, which is for the start of
  * public calls (NULL: nothing to do). */
 sn_status sn_program_look(sn_program *p);

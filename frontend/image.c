@@ -264,13 +264,13 @@ static sn_status save_part(saving *s) {
     if (!p->gpu_code) return save_host_code(s);
     s->part->machine = "nvptx";
     s->part->cpu = "";
-    if (!s->how.without_cubins) sn_image_assemble(s->part, s->env, s->arena);
+    if (!s->how.without_cubins) sn_program_assemble(p, s->part, s->arena);
     return SN_OK;
 }
 
 /* A program that was found in the cache is an image already; the elements of its weights are those of its graph. */
 static sn_status save_found(saving *s) {
-    const sn_program *p = s->p;
+    sn_program *p = (sn_program *)(uintptr_t)s->p;
     uint32_t *number = SN_NEWN(s->arena, uint32_t, p->image->n_consts + 1);
     *s->part = *p->part;
     s->part->bufs = sn_memdup(s->arena, p->part->bufs, p->part->n_bufs * sizeof *p->part->bufs);
@@ -285,7 +285,7 @@ static sn_status save_found(saving *s) {
     }
     for (uint32_t i = 0; i < s->part->n_bufs; i++)
         if (s->part->bufs[i].scope == SN_BUF_CONST) s->part->bufs[i].io = number[s->part->bufs[i].io];
-    if (p->gpu_code && !s->how.without_cubins) sn_image_assemble(s->part, s->env, s->arena);
+    if (p->gpu_code && !s->how.without_cubins) sn_program_assemble(p, s->part, s->arena);
     return SN_OK;
 }
 
@@ -347,6 +347,7 @@ static sn_status save(sn_context *ctx, sn_program *const *programs, unsigned n, 
     SN_TRY(can_save(&ctx->env, programs[0]));
     sn_image_how how = {.without_weights = o.without_weights};
     SN_TRY(sn_image_of(&image, ctx, programs, n, &how, &ctx->scratch));
+    if (o.weights) SN_TRY(sn_image_refer(&image, &ctx->env, &ctx->scratch, path, o.weights));
     return sn_image_write(&ctx->env, &image, path);
 }
 
@@ -473,10 +474,10 @@ static sn_status load_defaults(sn_program *p) {
 }
 
 /* ports, part and what is given are known. */
-static sn_status start(sn_program *p, sn_loaded *loaded, sn_cache *cache) {
+static sn_status start(sn_program *p, sn_loaded *loaded, const sn_cubins *keep) {
     for (uint32_t k = 0; k < p->given.n; k++) SN_TRY(check_given(p, p->given.at[k].name));
     SN_TRY(sn_image_load(loaded, &p->ctx->env, p->image, p->part, p->given.at, p->given.n, p->runner.cu, p->threads,
-                         cache));
+                         keep));
     return sn_prog_debug(loaded->prog, &p->debug);
 }
 
@@ -486,10 +487,10 @@ static void adopt(sn_program *p) {
 }
 
 /* Image, part, device and what is given are known. */
-static sn_status finish(sn_program *p, sn_cache *cache) {
+static sn_status finish(sn_program *p, const sn_cubins *keep) {
     load_ports(p);
     sn_runner_init(&p->runner, &p->arena);
-    SN_TRY(start(p, &p->loaded, cache));
+    SN_TRY(start(p, &p->loaded, keep));
     adopt(p);
     SN_TRY(load_defaults(p));
     p->runnable = true;
@@ -504,8 +505,9 @@ static sn_status load(sn_program *p, const char *path, const sn_load_options *o)
     SN_TRY(sn_image_read(&image, &ctx->env, &p->arena, path, p->file));
     p->image = image;
     SN_TRY(choose(p, o->device, o->ordinal));
-    SN_TRY(sn_image_verify(&ctx->env, image, p->part, o->threads));
     SN_TRY(give(p, o->constants, o->n_constants));
+    SN_TRY(sn_image_open_files(image, &ctx->env, &p->arena, path, o->weights, p->given.at, p->given.n));
+    SN_TRY(sn_image_verify(&ctx->env, image, p->part, o->threads));
     SN_TRY(sn_graphs_read(&p->graphs, &ctx->env, o->graphs));
     p->threads = o->threads;
     SN_TRY(sn_debug_settings(&p->debug, ctx, o->debug, o->debug_kernels, o->debug_dir));
@@ -528,18 +530,18 @@ static sn_status give_weights(sn_program *p) {
     return SN_OK;
 }
 
-static sn_status take(sn_program *p, sn_image_bytes bytes, sn_cache *cache) {
+static sn_status take(sn_program *p, sn_image_bytes bytes, const sn_cubins *keep) {
     sn_image *image;
     SN_TRY(sn_image_read(&image, &p->ctx->env, &p->arena, "the cache", bytes));
     p->image = image;
     SN_TRY(sn_image_choose(&p->part, &p->ctx->env, image, p->runner.cu));
     SN_TRY(give_weights(p));
-    return finish(p, cache);
+    return finish(p, keep);
 }
 
-sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, sn_cache *cache) {
+sn_status sn_program_take_image(sn_program *p, sn_image_bytes bytes, sn_cuda *cu, const sn_cubins *keep) {
     p->runner.cu = cu;
-    sn_status status = take(p, bytes, cache);
+    sn_status status = take(p, bytes, keep);
     if (status == SN_OK) return SN_OK;
     sn_runner_close(&p->runner);
     sn_defaults_free(&p->defaults, &p->ctx->env, cu);

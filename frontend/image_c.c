@@ -4,8 +4,9 @@
  *     softmax.h   softmax_init, softmax_run, softmax_error, softmax_free; numbers, shapes and bytes of inputs and outputs
  *     softmax.c   the image as bytes, and those functions on sn_rt_load_memory
  *
- * Bytes are rows of numbers. Names of the graph
- * become C identifiers behind a prefix. Steps are run by libsinter-rt, so that this is the same program as the file.
+ * Bytes are rows of numbers. Names of the graph become C identifiers behind a prefix. Steps are run by libsinter-rt, so that this is
+ * the same program as the file. Where the programs were compiled with the option `debug`, softmax_init loads the image with it, and
+ * lines go to standard error; else nothing of it is in the text.
  */
 #include "frontend/frontend.h"
 
@@ -59,13 +60,15 @@ static void put_ports(sn_text *h, const sn_image *image, const char *name, bool 
     sn_text_printf(h, "    %s_n_%s = %u\n};\n", name, what, n);
 }
 
-static void put_header(sn_text *h, const sn_image *image, const char *name, sn_arena *a) {
+static void put_header(sn_text *h, const sn_image *image, const char *name, bool debugs, sn_arena *a) {
     sn_text_printf(
         h,
         "/* %s.h: a compiled graph as a library, made by Sinter %s. Needs libsinter-rt (-lsinter-rt).\n *\n"
         " *     %s m;\n *     if (%s_init(&m, NULL) || %s_run(&m, inputs, outputs, NULL)) puts(%s_error(&m));\n"
-        " *     %s_free(&m);\n */\n#ifndef %s_model_h\n#define %s_model_h\n\n#include <sinter/rt.h>\n",
-        name, image->maker, name, name, name, name, name, name, name);
+        " *     %s_free(&m);\n%s */\n#ifndef %s_model_h\n#define %s_model_h\n\n#include <sinter/rt.h>\n",
+        name, image->maker, name, name, name, name, name,
+        debugs ? " *\n * With debugging: runs wait for each kernel, and say what it does on standard error.\n" : "",
+        name, name);
     put_ports(h, image, name, true, a);
     put_ports(h, image, name, false, a);
     sn_text_printf(
@@ -93,18 +96,42 @@ static void put_bytes(sn_text *c, const unsigned char *at, uint64_t size) {
     sn_text_put(c, "}};\n");
 }
 
-static void put_source(sn_text *c, const sn_image *image, sn_image_bytes bytes, const char *name) {
+static void put_option(sn_text *c, const char *option, const char *value) {
+    if (!value) return;
+    sn_text_printf(c, "    options.%s = ", option);
+    sn_text_quoted(c, value);
+    sn_text_put(c, ";\n");
+}
+
+/* What debugging adds to the options of loading. */
+static void put_debug(sn_text *c, const sn_debug_options *debug) {
+    put_option(c, "debug", debug->debug);
+    put_option(c, "debug_kernels", debug->kernels);
+    put_option(c, "debug_dir", debug->dir);
+    sn_text_put(c, "    options.log = say;\n");
+}
+
+/* debug: NULL where runs say nothing. */
+static void put_source(sn_text *c, const sn_image *image, sn_image_bytes bytes, const char *name,
+                       const sn_debug_options *debug) {
     sn_text_printf(c, "/* %s.c: see %s.h. Made by Sinter %s. */\n#include \"%s.h\"\n\n", name, name, image->maker,
                    name);
+    if (debug) sn_text_put(c, "#include <stdio.h>\n\n");
     put_bytes(c, bytes.at, bytes.size);
+    if (debug)
+        sn_text_put(
+            c, "\nstatic void say(void *user, const char *text) {\n    (void)user;\n    fputs(text, stderr);\n}\n");
+    sn_text_printf(c,
+                   "\nsn_status %s_init(%s *m, const char *device) {\n    sn_rt_options options = {0};\n"
+                   "    options.struct_size = sizeof options;\n    options.device = device;\n",
+                   name, name);
+    if (debug) put_debug(c, debug);
     sn_text_printf(
         c,
-        "\nsn_status %s_init(%s *m, const char *device) {\n    sn_rt_options options = {0};\n"
-        "    options.struct_size = sizeof options;\n    options.device = device;\n    m->rt = 0;\n    m->program = 0;\n"
-        "    m->state = 0;\n    sn_status status = sn_rt_create(&m->rt);\n"
+        "    m->rt = 0;\n    m->program = 0;\n    m->state = 0;\n    sn_status status = sn_rt_create(&m->rt);\n"
         "    if (status == SN_OK) status = sn_rt_load_memory(&m->program, m->rt, image.at, %lluu, &options);\n"
         "    if (status == SN_OK) status = sn_rt_state_create(&m->state, m->program);\n    return status;\n}\n\n",
-        name, name, (unsigned long long)bytes.size);
+        (unsigned long long)bytes.size);
     sn_text_printf(
         c,
         "sn_status %s_run(%s *m, const void *const *inputs, void *const *outputs, void *stream) {\n"
@@ -121,20 +148,40 @@ static sn_status write_text(sn_env *env, sn_arena *a, const char *folder, const 
     return sn_file_write(env, sn_strf(a, "%s/%s.%s", folder, name, ending), t->s, t->n);
 }
 
+/* *out: how runs are debugged, NULL: not at all. Kernels of the list are in all parts: who loads the image may get any. */
+static sn_status read_debug(const sn_debug_options **out, sn_env *env, const sn_debug_options *debug,
+                            const sn_image *image, sn_arena *a) {
+    uint32_t on;
+    *out = NULL;
+    SN_TRY(sn_debug_read(&on, env, debug->debug));
+    if (!on) return SN_OK;
+    for (uint32_t i = 0; i < image->n_parts; i++) {
+        const sn_image_part *part = &image->parts[i];
+        const char **names = SN_NEWN(a, const char *, part->n_kernels + 1);
+        bool *chosen = SN_NEWN(a, bool, part->n_kernels + 1);
+        for (uint32_t k = 0; k < part->n_kernels; k++) names[k] = part->kernels[k].launch.name;
+        SN_TRY(sn_debug_choose(chosen, env, "debug_kernels", debug->kernels, names, part->n_kernels));
+    }
+    *out = debug;
+    return SN_OK;
+}
+
 static sn_status emit(sn_context *ctx, sn_program *const *programs, unsigned n, const char *folder) {
     sn_arena *a = &ctx->scratch;
     sn_image image;
     sn_image_bytes bytes;
     sn_text h, c;
+    const sn_debug_options *debug;
     if (!sn_folder_make(folder))
         return sn_fail(&ctx->env, SN_ERROR_FILE, "cannot make %s: %s", folder, strerror(errno));
     SN_TRY(sn_image_of(&image, ctx, programs, n, &(sn_image_how){0}, a));
+    SN_TRY(read_debug(&debug, &ctx->env, &programs[0]->debug, &image, a));
     SN_TRY(sn_image_encode(&bytes, &image, a));
     const char *name = identifier(a, image.name);
     sn_text_init(&h, &ctx->env);
     sn_text_init(&c, &ctx->env);
-    put_header(&h, &image, name, a);
-    put_source(&c, &image, bytes, name);
+    put_header(&h, &image, name, debug, a);
+    put_source(&c, &image, bytes, name, debug);
     sn_status status = write_text(&ctx->env, a, folder, name, "h", &h);
     if (status == SN_OK) status = write_text(&ctx->env, a, folder, name, "c", &c);
     sn_text_free(&h);

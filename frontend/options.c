@@ -1,8 +1,8 @@
 /* options.c: reads the options of sn_compile into sn_settings, checks them, and fills defaults. The only reader of the
  * environment: SINTER_DEVICE, SINTER_VERIFY, SINTER_THREADS, SINTER_TUNE, SINTER_RECORD_DIR, SINTER_CACHE,
- * SINTER_CACHE_SIZE, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL, SINTER_MULTI_KERNEL, SINTER_GRAPHS,
+ * SINTER_CACHE_SIZE, SINTER_PTXAS, SINTER_METRICS, SINTER_METRICS_DIR, SINTER_METRICS_MODEL, SINTER_MULTI_KERNEL, SINTER_GRAPHS,
  * SINTER_REPLACE_KERNELS, SINTER_DEBUG, SINTER_DEBUG_KERNELS and SINTER_DEBUG_DIR stand in for options that are not set
- * (options.def), XDG_CACHE_HOME and HOME say where records and code are by default.
+ * (options.def), XDG_CACHE_HOME and HOME say where records and code are by default, PATH, CUDA_HOME and CUDA_PATH where ptxas is.
  */
 #include "frontend/frontend.h"
 #include "frontend/multi.h"
@@ -76,14 +76,6 @@ static sn_status write_file(void *user, const char *path, const char *text) {
     return sn_file_write(&ctx->env, path, text, strlen(text));
 }
 
-static void log_text(void *user, const char *text) {
-    sn_context *ctx = user;
-    if (!ctx->log) return;
-    sn_locale_leave(&ctx->env);
-    ctx->log(ctx->log_user, text);
-    sn_locale_enter(&ctx->env);
-}
-
 /* Where caches of this user are; NULL: nowhere. */
 static const char *cache_folder(sn_context *ctx, const char *what) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -120,6 +112,22 @@ sn_status sn_cache_settings(const char **folder, uint64_t *size, sn_context *ctx
     else if (!(*folder = cache_folder(ctx, "code")))
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT,
                        "cache: 'on' needs XDG_CACHE_HOME or HOME, which say no folder; give one");
+    return SN_OK;
+}
+
+/* A slip of auto and off would be the name of a file: one says so by a slash. */
+static sn_status read_ptxas(sn_settings *out, sn_context *ctx, const char *option) {
+    const char *value = or_environment(option, "SINTER_PTXAS", "auto");
+    const char *path = getenv("PATH"), *home = getenv("CUDA_HOME"), *other = getenv("CUDA_PATH");
+    bool is_file = strchr(value, '/') != NULL;
+    if (!is_file && strcmp(value, "auto") != 0 && strcmp(value, "off") != 0)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "ptxas: '%s' is none of auto, off and a file with a / (./%s)",
+                       value, value);
+    out->with_ptxas = strcmp(value, "off") != 0;
+    out->ptxas = is_file ? value : NULL;
+    out->ptxas_folders = path ? path : "";
+    if (home && *home) out->ptxas_folders = sn_strf(&ctx->scratch, "%s:%s/bin", out->ptxas_folders, home);
+    if (other && *other) out->ptxas_folders = sn_strf(&ctx->scratch, "%s:%s/bin", out->ptxas_folders, other);
     return SN_OK;
 }
 
@@ -161,7 +169,7 @@ sn_status sn_debug_settings(sn_debug_options *out, sn_context *ctx, const char *
     *out = (sn_debug_options){.debug = or_environment(debug, "SINTER_DEBUG", "off"),
                               .kernels = or_environment(kernels, "SINTER_DEBUG_KERNELS", NULL),
                               .dir = or_environment(dir, "SINTER_DEBUG_DIR", NULL),
-                              .say = log_text,
+                              .say = sn_context_say,
                               .user = ctx};
     return sn_debug_read(&on, &ctx->env, out->debug);
 }
@@ -189,6 +197,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
                          or_environment(o.multi_kernel, "SINTER_MULTI_KERNEL", "off")));
     out->passes.choosing.multi_short = out->multi_forced;
     SN_TRY(sn_cache_settings(&out->cache, &out->cache_size, ctx, o.cache, o.cache_size));
+    SN_TRY(read_ptxas(out, ctx, o.ptxas));
     SN_TRY(read_metrics(&out->metrics, &ctx->env, &o));
     SN_TRY(sn_debug_settings(&out->debug, ctx, o.debug, o.debug_kernels, o.debug_dir));
     out->replace_kernels = or_environment(o.replace_kernels, "SINTER_REPLACE_KERNELS", NULL);
@@ -203,7 +212,7 @@ sn_status sn_settings_read(sn_settings *out, sn_context *ctx, const sn_compile_o
     out->passes.remarks = o.remarks;
     out->passes.time_passes = o.time_passes;
     out->passes.repro_dir = o.repro_dir;
-    out->passes.print = log_text;
+    out->passes.print = sn_context_say;
     out->passes.print_user = ctx;
     out->passes.write_file = write_file;
     return SN_OK;

@@ -97,7 +97,8 @@ static bool find(sn_program *p, sn_cuda *cu, sn_cache *c, sn_cache_key key) {
     size_t size;
     head h;
     if (!sn_cache_get(&entry, &size, c, SN_CACHE_IMAGE, key, &p->ctx->scratch)) return false;
-    if (size <= HEAD_BYTES || sn_program_take_image(p, image_in(p, entry, size), cu, c) != SN_OK) {
+    sn_cubins keep = sn_program_cubins(p, c);
+    if (size <= HEAD_BYTES || sn_program_take_image(p, image_in(p, entry, size), cu, &keep) != SN_OK) {
         sn_env_clear(&p->ctx->env);
         sn_cache_reject(c, SN_CACHE_IMAGE, key);
         return false;
@@ -112,6 +113,7 @@ bool sn_whole_find(sn_program *p, sn_cuda *cu, const sn_settings *s) {
     sn_cache *c = sn_cache_open(&p->arena, sn_strdup(&p->arena, s->cache), s->cache_size);
     p->threads = s->threads;
     bool found = find(p, cu, c, key_of(p, s));
+    sn_program_say_ptxas(p);
     say(p, s, c);
     return found;
 }

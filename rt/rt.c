@@ -106,6 +106,7 @@ static void free_program(sn_rt_program *p) {
     sn_loaded_free(&p->next);
     sn_loaded_free(&p->loaded);
     sn_defaults_free(&p->defaults, &p->rt->env, p->cu);
+    sn_image_close_files(p->image);
     sn_image_unmap(&p->file);
     sn_arena_free(&p->arena);
     sn_heap_free(&p->rt->env, p, sizeof *p);
@@ -208,6 +209,7 @@ static sn_status load(request *r) {
     SN_TRY(choose_device(p, &o));
     at = took(&p->times.device_us, at);
     SN_TRY(give(p, &o));
+    SN_TRY(sn_image_open_files(p->image, env, &p->arena, r->path, o.weights, p->given.at, p->given.n));
     SN_TRY(load_defaults(p));
     SN_TRY(read_graphs(&p->graphs, env, o.graphs));
     SN_TRY(sn_image_verify(env, p->image, p->part, o.threads));

@@ -1,11 +1,11 @@
 /* assemble.c: PTX to cubins in this process, through nvJitLink.
  *
  * nvJitLink is as fast as ptxas, needs no process and no temporary file, and kernels assemble side by side on threads.
- * It comes with the toolkit, not with the driver, so it is opened at run time and may be missing: cuda_module.c then
- * gives the PTX to the driver. Worker threads allocate nothing of ours; results are fetched by the calling thread.
+ * It comes with the toolkit, not with the driver, so it is opened at run time and may be missing: ptxas or the driver
+ * does it then (cubins.c). Worker threads allocate nothing of ours; results are fetched by the calling thread.
  */
 #define _GNU_SOURCE /* dlinfo */
-#include "runtime/cuda_module.h"
+#include "runtime/assemble.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -94,6 +94,15 @@ void sn_assembly_arch(char *out, size_t size, const char *ptx, uint32_t sm) {
     uint32_t own = target ? (uint32_t)strtoul(target + strlen(key), &end, 10) : 0;
     if (own == sm && (*end == 'a' || *end == 'f')) snprintf(out, size, "-arch=sm_%u%c", sm, *end);
     else snprintf(out, size, "-arch=sm_%u", sm);
+}
+
+sn_assembly sn_assembly_of(const sn_rt_kernel *k, uint32_t sm) {
+    sn_assembly job = {.name = k->name, .ptx = k->ptx, .ptx_size = k->ptx_size, .whole = k->whole};
+    job.left_out = k->library || k->cubin || !k->ptx;
+    job.cubin = (void *)(uintptr_t)k->cubin;
+    job.cubin_size = k->cubin_size;
+    if (!job.left_out) sn_assembly_arch(job.arch, sizeof job.arch, k->ptx, sm);
+    return job;
 }
 
 typedef struct {

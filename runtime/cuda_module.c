@@ -1,67 +1,22 @@
-/* cuda_module.c: loading kernels: cubins from assemble.c where nvJitLink is there, else the driver's own assembler.
+/* cuda_module.c: loading kernels: cubins of cubins.c, else the driver's own assembler.
  *
- * A kernel that is a program of its own (sn_rt_kernel.whole), one that nvJitLink refuses, or whose cubin this driver does
- * not take (a toolkit newer than the driver), gets a second chance as PTX with the driver. What both refuse fails with the
- * first lines of the assembler's log. The driver is called from several threads, too: how many texts it assembles at a time
- * is its affair. Cubins are remembered by text, architecture and version of nvJitLink; the driver gives none away, and has a
- * cache of its own.
+ * A kernel that no assembler of the toolkit has taken, or whose cubin this driver does not take (a toolkit newer than the
+ * driver), gets a second chance as PTX with the driver. What both refuse fails with the first lines of the assembler's log. The
+ * driver is called from several threads, too: how many texts it assembles at a time is its affair. It gives no cubin away,
+ * and has a cache of its own.
  */
 #include "runtime/cuda_module.h"
 
+#include "runtime/assemble.h"
 #include "runtime/clock.h"
 
 enum { DRIVER_LOG = 8192 };
 
-static sn_cache_key key_of(const sn_assembly *job, const char *version, sn_env *env) {
-    sn_text t;
-    sn_text_init(&t, env);
-    sn_text_printf(&t, "cubin\n%s\n%s\n", version, job->arch);
-    sn_text_putn(&t, job->ptx, job->ptx_size);
-    sn_cache_key key = sn_cache_key_of(t.s, t.n);
-    sn_text_free(&t);
-    return key;
-}
-
-/* Those that are remembered are not assembled; the others are remembered. */
-static void assemble_rest(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool, sn_cache *cache,
-                          sn_arena *scratch) {
-    char version[64];
-    if (!cache || !sn_assembler_version(version, sizeof version, as)) {
-        sn_assemble(as, jobs, n, pool, scratch);
-        return;
-    }
-    sn_cache_key *keys = SN_NEWN(scratch, sn_cache_key, n);
-    for (uint32_t i = 0; i < n; i++) {
-        if (jobs[i].left_out) continue;
-        keys[i] = key_of(&jobs[i], version, scratch->env);
-        jobs[i].left_out = sn_cache_get(&jobs[i].cubin, &jobs[i].cubin_size, cache, SN_CACHE_CUBIN, keys[i], scratch);
-    }
-    sn_assemble(as, jobs, n, pool, scratch);
-    for (uint32_t i = 0; i < n; i++) {
-        sn_file_part part = {jobs[i].cubin, jobs[i].cubin_size};
-        if (!jobs[i].left_out && jobs[i].cubin) sn_cache_put(cache, SN_CACHE_CUBIN, keys[i], &part, 1);
-    }
-}
-
-static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool, sn_cache *cache,
-                                 sn_arena *scratch) {
+static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool,
+                                 const sn_cubins *keep, sn_arena *scratch) {
     sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
-    bool any = false;
-    for (uint32_t i = 0; i < n; i++) {
-        jobs[i].left_out = true;
-        if (kernels[i].library) continue;
-        jobs[i] = (sn_assembly){.name = kernels[i].name, .ptx = kernels[i].ptx, .ptx_size = kernels[i].ptx_size};
-        jobs[i].left_out = kernels[i].whole || kernels[i].cubin;
-        jobs[i].cubin = (void *)(uintptr_t)kernels[i].cubin;
-        jobs[i].cubin_size = kernels[i].cubin_size;
-        sn_assembly_arch(jobs[i].arch, sizeof jobs[i].arch, kernels[i].ptx, cu->target.sm);
-        any |= !jobs[i].left_out;
-    }
-    sn_assembler *as =
-        any ? sn_assembler_open(cu->env) : NULL; /* it is large: a program with all its cubins is not kept waiting */
-    if (!as) return jobs;
-    assemble_rest(as, jobs, n, pool, cache, scratch);
-    sn_assembler_close(as);
+    for (uint32_t i = 0; i < n; i++) jobs[i] = sn_assembly_of(&kernels[i], cu->target.sm);
+    sn_cubins_make(jobs, n, keep, pool, scratch);
     return jobs;
 }
 
@@ -182,11 +137,11 @@ static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job
 }
 
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
-                            uint32_t n, sn_pool *pool, sn_cache *cache) {
+                            uint32_t n, sn_pool *pool, const sn_cubins *keep) {
     sn_arena scratch;
     sn_arena_init(&scratch, cu->env);
     double start = sn_now_us();
-    const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, cache, &scratch);
+    const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, keep, &scratch);
     sn_status status = drive_all(out, cu, jobs, kernels, n, pool, &scratch);
     double assembled = sn_now_us();
     for (uint32_t i = 0; i < n && status == SN_OK; i++)

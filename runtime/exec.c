@@ -252,6 +252,7 @@ typedef struct {
 } run;
 
 static sn_status run_here(sn_prog_state *st, const run *r) {
+    if (r->watch) SN_TRY(sn_watch_begin(st));
     if (r->by_graph) return sn_run_graph(st, r->inputs, r->outputs, r->use_interpreter);
     return sn_exec_plainly(st, r->inputs, r->outputs, r->use_interpreter);
 }

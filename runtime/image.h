@@ -14,7 +14,7 @@
 #include "runtime/runtime.h"
 
 enum {
-    SN_IMAGE_VERSION = 3,
+    SN_IMAGE_VERSION = 4,
     SN_IMAGE_ALIGN = 256 /* bytes: what a constant begins at in the file, which is mapped, and so in memory */
 };
 
@@ -40,8 +40,11 @@ typedef struct sn_image_const {
     sn_dtype dtype;
     uint32_t rank;
     int64_t shape[SN_MAX_RANK];
-    bool given; /* its elements are not in the image: whoever loads it gives them by name */
-    sn_image_bytes data;
+    bool given;          /* its elements are not in the image: whoever loads it gives them by name */
+    uint32_t file;       /* 1 + the number of the file that has them; 0: none has */
+    const char *tensor;  /* their name there, */
+    sn_cache_key sum;    /* and their checksum */
+    sn_image_bytes data; /* of one in a file: none until that is open */
 } sn_image_const;
 
 /* A buffer that a step or a call names. */
@@ -116,17 +119,27 @@ typedef struct sn_image_sum {
     sn_image_bytes bytes;
     sn_cache_key sum;
     uint32_t part; /* number of the part that has the code; of a constant more than there are */
+    uint32_t file; /* 1 + the number of the file that they are in; 0: in the image */
 } sn_image_sum;
 
 typedef struct sn_image {
     const char *maker, *name; /* version of Sinter; of the graph */
     sn_image_const *consts;
     sn_image_part *parts; /* the loader takes the best that the machine runs */
-    uint32_t n_consts, n_parts;
+    const char **files;   /* .safetensors that constants are in, from the folder of the image, */
+    sn_image_bytes *maps; /* and mapped; NULL: none was opened */
+    uint32_t n_consts, n_parts, n_files;
     const char *file;   /* one that was read: how messages call it, ... */
     sn_image_sum *sums; /* ... and what sn_image_verify compares */
     uint32_t n_sums;
 } sn_image;
+
+/* Elements of constants by name, ahead of those of the image. */
+typedef struct sn_image_given {
+    const char *name;
+    const void *data;
+    size_t size;
+} sn_image_given;
 
 /* ---- bytes (image_file.c) ---- */
 
@@ -144,6 +157,17 @@ sn_status sn_image_map(sn_image_bytes *out, sn_env *env, const char *path);
 void sn_image_unmap(sn_image_bytes *file);
 /* Is it an image, by its first bytes? */
 bool sn_image_is(const void *bytes, size_t size);
+
+/* ---- constants in files of their own (image_files.c) ---- */
+
+/* Map the files, but for constants that are given, and find the tensors. path: the image's, NULL: from memory. instead: a file to take
+ * for all of them, whose elements may be others; NULL: none. sn_image_close_files is for after a failure or a jump, too. */
+sn_status sn_image_open_files(sn_image *image, sn_env *env, sn_arena *arena, const char *path, const char *instead,
+                              const sn_image_given *given, uint32_t n_given);
+void sn_image_close_files(sn_image *image);
+/* Constants that a .safetensors file has, with these elements, become names of its tensors, for an image that is written to
+ * image_path. */
+sn_status sn_image_refer(sn_image *image, sn_env *env, sn_arena *arena, const char *image_path, const char *file);
 
 /* ---- text (image_text.c) ---- */
 void sn_image_print(sn_text *t, const sn_image *image);
@@ -166,27 +190,22 @@ bool sn_image_has_import(const char *name);
 
 /* The part that the machine runs best: on a device (cu) or on this CPU (NULL). Fails with what there is and why not. */
 sn_status sn_image_choose(const sn_image_part **out, sn_env *env, const sn_image *image, sn_cuda *cu);
-/* Elements of constants by name, ahead of those of the image. */
-typedef struct sn_image_given {
-    const char *name;
-    const void *data;
-    size_t size;
-} sn_image_given;
 /* A part that is loaded. Its module and code are those that the program reads; so does it the image's bytes. */
 typedef struct sn_loaded {
     sn_prog *prog;
     sn_module *m;
     sn_image_code code;
 } sn_loaded;
-/* cache: of cubins, NULL: none. Into *out, which is to be freed also where that fails, or a jump ends it: it has what was made so far. */
+/* keep: where cubins are kept, NULL: nowhere. Into *out, which is to be freed also where that fails, or a jump ends it: it has what was made so far. */
 sn_status sn_image_load(sn_loaded *out, sn_env *env, const sn_image *image, const sn_image_part *part,
-                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads, sn_cache *cache);
+                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads,
+                        const sn_cubins *keep);
 void sn_loaded_free(sn_loaded *l);
 
 /* ---- making (image_assemble.c) ---- */
 
-/* Cubins of a GPU's part, where libnvJitLink is there; without, or where it refuses, kernels have PTX alone. In the arena. */
-void sn_image_assemble(sn_image_part *part, sn_env *env, sn_arena *arena);
+/* Cubins of a GPU's part, where an assembler is there; without, or where it refuses, kernels have PTX alone. In the arena. */
+void sn_image_assemble(sn_image_part *part, const sn_cubins *keep, sn_env *env, sn_arena *arena);
 
 /* ---- inside (image_stream.c): the walk over all fields ---- */
 typedef struct sn_image_stream sn_image_stream;

@@ -142,7 +142,7 @@ sn_status sn_image_read(sn_image **out, sn_env *env, sn_arena *arena, const char
 typedef struct verifying {
     const sn_image *image;
     const sn_image_part *part;
-    atomic_bool differs;
+    atomic_uint differs; /* 1 + the number of a sum that does; 0: none does */
 } verifying;
 
 static void verify_range(void *user, int64_t begin, int64_t end) {
@@ -151,7 +151,7 @@ static void verify_range(void *user, int64_t begin, int64_t end) {
         const sn_image_sum *s = &v->image->sums[i];
         if (v->part && s->part < v->image->n_parts && &v->image->parts[s->part] != v->part) continue;
         sn_cache_key is = sn_cache_key_of(s->bytes.at, (size_t)s->bytes.size);
-        if (memcmp(&is, &s->sum, sizeof is) != 0) atomic_store(&v->differs, true);
+        if (memcmp(&is, &s->sum, sizeof is) != 0) atomic_store(&v->differs, (uint32_t)i + 1);
     }
 }
 
@@ -163,7 +163,11 @@ sn_status sn_image_verify(sn_env *env, const sn_image *image, const sn_image_par
     sn_pool *pool = sn_pool_new(env, bytes > ALONE ? threads : 1);
     sn_pool_run(pool, image->n_sums, verify_range, &v);
     sn_pool_free(pool);
-    if (!atomic_load(&v.differs)) return SN_OK;
+    uint32_t which = atomic_load(&v.differs);
+    if (!which) return SN_OK;
+    if (image->sums[which - 1].file)
+        return sn_fail(env, SN_ERROR_FILE, "%s: a checksum of constants of the image %s does not match: it was changed",
+                       image->files[image->sums[which - 1].file - 1], image->file);
     return sn_fail(env, SN_ERROR_FILE,
                    "%s: the image is damaged: a checksum of code or constants does not match: it was changed",
                    image->file);

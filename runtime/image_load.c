@@ -90,6 +90,9 @@ static sn_status const_data(const void **out, const loading *l, const sn_image_c
     }
     if (c->given)
         return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: it is not in the image and none is given", c->name);
+    if (c->file && !c->data.at)
+        return sn_fail(l->env, SN_ERROR_ARGUMENT, "constant %s: its file %s is not open", c->name,
+                       l->image->files[c->file - 1]);
     if (c->data.size != bytes)
         return sn_fail(l->env, SN_ERROR_FILE, "constant %s: the image has %llu of its %llu bytes", c->name,
                        (unsigned long long)c->data.size, (unsigned long long)bytes);
@@ -167,13 +170,14 @@ static sn_rt_kernel *kernels_of(const loading *l, const sn_image_code *code) {
 }
 
 sn_status sn_image_load(sn_loaded *out, sn_env *env, const sn_image *image, const sn_image_part *part,
-                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads, sn_cache *cache) {
+                        const sn_image_given *given, uint32_t n_given, sn_cuda *cu, uint32_t threads,
+                        const sn_cubins *keep) {
     *out = (sn_loaded){0};
     out->m = sn_module_new(env);
     loading l = {.env = env, .m = out->m, .image = image, .part = part, .given = given, .n_given = n_given};
     SN_TRY(make_module(&l));
     if (!part->sm) SN_TRY(sn_image_code_load(&out->code, env, part));
-    return sn_prog_load(&out->prog, out->m, cu, kernels_of(&l, &out->code), part->n_kernels, NULL, threads, cache);
+    return sn_prog_load(&out->prog, out->m, cu, kernels_of(&l, &out->code), part->n_kernels, NULL, threads, keep);
 }
 
 void sn_loaded_free(sn_loaded *l) {

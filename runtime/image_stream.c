@@ -160,7 +160,7 @@ static void get_blob(io *s, sn_image_bytes *b, uint64_t align, uint64_t offset, 
         return;
     }
     b->at = (const char *)s->file.at + offset;
-    SN_PUSH(s->arena, &s->sums, ((sn_image_sum){*b, *sum, s->part}));
+    SN_PUSH(s->arena, &s->sums, ((sn_image_sum){.bytes = *b, .sum = *sum, .part = s->part}));
 }
 
 static void blob(io *s, sn_image_bytes *b, uint64_t align) {
@@ -179,8 +179,9 @@ static void blob(io *s, sn_image_bytes *b, uint64_t align) {
 /* Bytes that a record takes at least. */
 
 enum {
+    LEAST_FILE = 4,
     LEAST_PORT = 68,
-    LEAST_CONST = 48,
+    LEAST_CONST = 40,
     LEAST_BUF = 28,
     LEAST_ARG = 12,
     LEAST_STEP = 24,
@@ -214,14 +215,17 @@ static void walk_port(io *s, sn_image_port *p) {
         fault(s, "a default is not as large as its input");
 }
 
-static void walk_const(io *s, sn_image_const *c) {
+static void walk_const(io *s, sn_image_const *c, const sn_image *image) {
     text(s, &c->name);
     ONE_OF(s, c->dtype, SN_N_DTYPES, "dtype");
     rank(s, &c->rank, SN_MAX_RANK);
     for (uint32_t k = 0; k < c->rank; k++) size(s, &c->shape[k]);
     check_shape(s, c->shape, c->rank);
     flag(s, &c->given);
-    blob(s, &c->data, SN_IMAGE_ALIGN);
+    u32(s, &c->file);
+    if (c->file > image->n_files || (c->file && c->given)) fault(s, "a constant lies in no file"), c->file = 0;
+    if (c->file) text(s, &c->tensor), u64(s, &c->sum.at[0]), u64(s, &c->sum.at[1]);
+    else blob(s, &c->data, SN_IMAGE_ALIGN);
 }
 
 static bool has_port(sn_buf_scope scope) { return scope == SN_BUF_INPUT || scope == SN_BUF_OUTPUT; }
@@ -472,9 +476,11 @@ static void walk_part(io *s, sn_image_part *p, const sn_image *image) {
 static void walk(io *s, sn_image *image) {
     text(s, &image->maker);
     text(s, &image->name);
+    LIST(s, image->files, image->n_files, LEAST_FILE);
+    for (uint32_t i = 0; i < image->n_files; i++) text(s, &image->files[i]);
     LIST(s, image->consts, image->n_consts, LEAST_CONST);
     s->part = NO_PART;
-    for (uint32_t i = 0; i < image->n_consts; i++) walk_const(s, &image->consts[i]);
+    for (uint32_t i = 0; i < image->n_consts; i++) walk_const(s, &image->consts[i], image);
     LIST(s, image->parts, image->n_parts, LEAST_PART);
     for (s->part = 0; s->part < image->n_parts; s->part++) walk_part(s, &image->parts[s->part], image);
     if (!s->to && s->at != s->end) fault(s, "it goes on behind its last field");

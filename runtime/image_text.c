@@ -22,10 +22,11 @@ static void put_port(sn_text *t, const char *what, uint32_t number, const sn_ima
     sn_text_put(t, "\n");
 }
 
-static void put_const(sn_text *t, uint32_t number, const sn_image_const *c) {
+static void put_const(sn_text *t, uint32_t number, const sn_image_const *c, const sn_image *image) {
     sn_text_printf(t, "const %u %s: %s", number, c->name, sn_dtypes[c->dtype].name);
     put_sizes(t, c->shape, c->rank);
     if (c->given) sn_text_put(t, " given when it is loaded\n");
+    else if (c->file) sn_text_printf(t, " tensor %s of %s\n", c->tensor, image->files[c->file - 1]);
     else sn_text_printf(t, " %llu bytes\n", (unsigned long long)c->data.size);
 }
 
@@ -126,6 +127,6 @@ static void put_part(sn_text *t, const sn_image_part *p) {
 
 void sn_image_print(sn_text *t, const sn_image *image) {
     sn_text_printf(t, "image %s made by Sinter %s, format %d\n", image->name, image->maker, SN_IMAGE_VERSION);
-    for (uint32_t i = 0; i < image->n_consts; i++) put_const(t, i, &image->consts[i]);
+    for (uint32_t i = 0; i < image->n_consts; i++) put_const(t, i, &image->consts[i], image);
     for (uint32_t i = 0; i < image->n_parts; i++) put_part(t, &image->parts[i]);
 }

@@ -72,6 +72,7 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool p
     case SN_STEP_COPY: SN_TRY(expect_place(p, s->buf, "copy")); return expect_place(p, s->from, "copy");
     case SN_STEP_CALL:
         out->kernel = number[s->kern.i];
+        out->from_here = s->text;
         if (out->kernel == p->n_codes)
             return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: call of a kernel that was removed");
         count_maps(p, most_maps(p, out->kernel), times);
@@ -331,14 +332,14 @@ static sn_status ready_calls(sn_prog *p) {
     return SN_OK;
 }
 
-static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads, sn_cache *cache) {
+static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads, const sn_cubins *keep) {
     p->cuda_codes = SN_NEWN(&p->arena, sn_cuda_code, p->n_codes);
     p->pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
     sn_status status = sn_cuda_enter(p->cu);
     if (status == SN_OK) {
         status = ready_calls(p);
         if (status == SN_OK)
-            status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool, cache);
+            status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool, keep);
         sn_cuda_leave(p->cu);
     }
     sn_pool_free(p->pool);
@@ -383,7 +384,7 @@ static sn_status prepare(sn_prog *p) {
 
 /* ---- the whole ---- */
 
-static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads, sn_cache *cache) {
+static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads, const sn_cubins *keep) {
     int64_t workspace = 0, prepared = 0;
     if (p->n_codes != p->m->kernels.n)
         return sn_fail(p->env, SN_ERROR_ARGUMENT, "the module has %u kernels, code was given for %u", p->m->kernels.n,
@@ -399,7 +400,7 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads,
     SN_TRY(load_consts(p));
     p->times.upload_us = sn_now_us() - start;
     if (p->cu) {
-        SN_TRY(load_gpu_kernels(p, kernels, threads, cache));
+        SN_TRY(load_gpu_kernels(p, kernels, threads, keep));
     } else {
         if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
         SN_TRY(ready_calls(p));
@@ -412,13 +413,13 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads,
 }
 
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
-                       sn_rt_wrapper wrapper, uint32_t threads, sn_cache *cache) {
+                       sn_rt_wrapper wrapper, uint32_t threads, const sn_cubins *keep) {
     *out = NULL;
     sn_prog *p = sn_heap_alloc(m->env, sizeof *p);
     *p = (sn_prog){.env = m->env, .m = m, .cu = cu, .wrapper = wrapper, .n_codes = n, .threads = threads};
     sn_arena_init(&p->arena, m->env);
     *out = p; /* known to the caller's guard, should memory run out: it holds threads and device memory */
-    sn_status status = load(p, kernels, threads, cache);
+    sn_status status = load(p, kernels, threads, keep);
     if (status == SN_OK) return SN_OK;
     *out = NULL;
     sn_prog_free(p);

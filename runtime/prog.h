@@ -50,7 +50,9 @@ typedef struct sn_rt_step {
     uint32_t kernel;       /* CALL: position in m->kernels */
     const sn_rt_arg *args; /* CALL */
     uint32_t n_args;
-    uint32_t io;  /* CHECK: position in ios */
+    const char *
+        from_here; /* CALL: the nodes that this call is of, where others run its kernel, too; NULL: those of the kernel */
+    uint32_t io;   /* CHECK: position in ios */
     uint32_t end; /* REPEAT: position of its end */
     int64_t size, offset;
 } sn_rt_step;
@@ -108,6 +110,8 @@ typedef struct sn_watch {
     sn_watched *before; /* by parameter of the current call: as it was, of what is written a copy */
     bool *had, *marked; /* by parameter: was there what the run is to stop at? Is it something else meanwhile? */
 } sn_watch;
+/* Before the steps of a run. */
+sn_status sn_watch_begin(sn_prog_state *st);
 /* A call of the interpreter, whose parameters are in st->params, with its arguments before and behind it. */
 sn_status sn_watch_call(sn_prog_state *st, int (*launch)(void *, uint32_t, void *const *), const sn_rt_step *s);
 

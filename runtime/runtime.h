@@ -66,6 +66,24 @@ bool sn_library_takes(sn_cuda *cu, const sn_library_call *call, char why[SN_LIBR
 /* "cuBLASLt 13.1.0", "OpenBLAS 0.3.21", of convolutions "cuDNN 9.10.2"; false: there is none, and why. */
 bool sn_library_name(char out[SN_LIBRARY_WHY], sn_cuda *cu, bool of_convs);
 
+/* ---- cubins ---- */
+
+/* The toolkit's assembler, a program (ptxas.c). */
+typedef struct sn_ptxas {
+    const char *path; /* NULL: there is none, ... */
+    bool named;       /* ... though the caller says where */
+    char note[480];   /* the first thing that went wrong, one line; "": nothing has */
+} sn_ptxas;
+/* The file that is named; NULL: the first one in these folders, which are written as in PATH, in /usr/local/cuda/bin, and in
+ * /usr/local/cuda-VERSION/bin, the newest version first. */
+void sn_ptxas_find(sn_ptxas *out, sn_arena *arena, const char *file, const char *folders);
+
+/* Where cubins are kept, which is what a process of ptxas is worth its time for: in a cache, or an image. */
+typedef struct sn_cubins {
+    sn_cache *cache; /* NULL: none */
+    sn_ptxas *ptxas; /* NULL: it is not wanted */
+} sn_cubins;
+
 /* ---- programs ---- */
 
 /* One kernel, ready to load. */
@@ -85,7 +103,7 @@ typedef struct sn_rt_kernel {
     uint32_t n_maps;
     void (*host)(void *const *params, int64_t begin, int64_t end); /* CPU */
     bool whole; /* GPU: nvJitLink, which assembles what is to be linked, ignores setmaxnreg and how shared memory is
-                 * aligned: the driver assembles it */
+                 * aligned: ptxas or the driver assembles it */
     uint32_t alternative_of;        /* 1 + the position of the kernel of which it is an alternative; 0: of none */
     const sn_library_call *library; /* a library runs it instead of code: no ptx, no host; copied. NULL: none does */
 } sn_rt_kernel;
@@ -97,11 +115,11 @@ typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *co
 /* A loaded program, which nothing changes. Its module (the Wrapper IR and buffers) stays borrowed and must live as
  * long. */
 typedef struct sn_prog sn_prog;
-/* cu NULL: CPU. GPU: cubins by nvJitLink when libnvJitLink is there, else by the driver; a refused PTX fails with the
- * assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU
- * threads. cache: of cubins, NULL: none. */
+/* cu NULL: CPU. GPU: cubins by nvJitLink when libnvJitLink is there, by ptxas where they are kept, else by the driver; a refused
+ * PTX fails with the assembler's log. Constants are uploaded. wrapper NULL: the step interpreter runs the wrapper. threads: CPU
+ * threads. keep: where cubins are kept, NULL: nowhere. */
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
-                       sn_rt_wrapper wrapper, uint32_t threads, sn_cache *cache);
+                       sn_rt_wrapper wrapper, uint32_t threads, const sn_cubins *keep);
 void sn_prog_free(sn_prog *p);
 /* What runs of a program change: workspace, memory that kernels keep, scratch. One run at a time; runs in different
  * states may go on at once, on different threads when each state has an env, and a device, of its own: failures go

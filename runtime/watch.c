@@ -6,8 +6,9 @@
  *
  * An argument is a window of a buffer, of which a kernel may write a part: the rest is what others have left, or nobody. A
  * run is stopped by elements that the call has written alone, so a nan that lies there before is made another one, which
- * no arithmetic gives, and is what it was again where the call has left it. Slow, and allocates: runs that nobody looks at
- * come through exec.c without a trace of this. Memory is the environment's and goes with the call, also when it fails.
+ * no arithmetic gives, and is what it was again where the call has left it; the workspace of such a run begins as zeroes. Slow,
+ * and allocates: runs that nobody looks at come through exec.c without a trace of this. Memory is the environment's and goes with
+ * the call, also when it fails.
  */
 #include "runtime/prog.h"
 
@@ -55,9 +56,10 @@ static void add_figures(sn_watched *w) {
 /* What concerns no argument. */
 static sn_watched describe_call(const sn_prog_state *st, const sn_rt_step *s) {
     const sn_code *code = &st->p->codes[s->kernel];
+    const char *from = s->from_here ? s->from_here : code->from;
     return (sn_watched){.kernel = code->k.name,
                         .made_of = code->note ? code->note : "",
-                        .from = code->from ? code->from : "",
+                        .from = from ? from : "",
                         .call = st->watch->calls,
                         .buffer = ""};
 }
@@ -118,14 +120,14 @@ static sn_status put_back(sn_prog_state *st, uint32_t i, const void *elements, s
     return sn_cuda_to_device(st->cu, st->params[i], elements, bytes, st->stream);
 }
 
-/* Does the call read what it has parameter i for, through that or another one? The plan writes in place. */
-static bool is_read_too(const sn_prog_state *st, const sn_rt_step *s, uint32_t i) {
+/* Does the call read, or write, what it has parameter i for, through that or another one? The plan writes in place. */
+static bool does_too(const sn_prog_state *st, const sn_rt_step *s, uint32_t i, bool (*does)(const sn_rt_formal *)) {
     const sn_rt_formal *formals = st->p->codes[s->kernel].formals;
     const char *first = st->params[i], *end = first + (size_t)formals[i].numel * sn_dtype_bytes(formals[i].dtype);
     for (uint32_t k = 0; k < s->n_args; k++) {
         const char *other = st->params[k];
         size_t bytes = (size_t)formals[k].numel * sn_dtype_bytes(formals[k].dtype);
-        if (is_read(&formals[k]) && other < end && first < other + bytes) return true;
+        if (does(&formals[k]) && other < end && first < other + bytes) return true;
     }
     return false;
 }
@@ -135,7 +137,7 @@ static sn_status mark(sn_prog_state *st, const sn_rt_step *s, uint32_t i, const 
     const sn_rt_formal *f = &st->p->codes[s->kernel].formals[i];
     const void *marker = marker_of(f->dtype);
     size_t size = sn_dtype_bytes(f->dtype), bytes = (size_t)f->numel * size;
-    if (!marker || !any_bad(st->watch->by, w) || is_read_too(st, s, i)) return SN_OK;
+    if (!marker || !any_bad(st->watch->by, w) || does_too(st, s, i, is_read)) return SN_OK;
     char *marked = sn_memdup(a, w->elements, bytes);
     for (int64_t k = 0; k < f->numel; k++)
         if (is_bad(st->watch->by, number_at(w, k))) memcpy(marked + (size_t)k * size, marker, size);
@@ -199,9 +201,21 @@ static sn_status stop(const sn_prog_state *st, const sn_rt_step *s, uint32_t i, 
                    sources(a, st, s), maker);
 }
 
-/* ---- a call ---- */
+/* ---- a run ---- */
 
 static bool stops(const sn_watcher *by) { return by->stop_at_nan || by->stop_at_infinity; }
+
+/* A kernel may read what it has written itself. What lies there before is nobody's, and must not pass for a nan that was there. */
+sn_status sn_watch_begin(sn_prog_state *st) {
+    size_t size = st->p->workspace_size;
+    if (!stops(st->watch->by) || !size) return SN_OK;
+    if (st->cu) return sn_cuda_fill(st->cu, st->workspace, 0, size, st->stream);
+    memset(st->workspace, 0, size);
+    return SN_OK;
+}
+
+/* ---- a call ---- */
+
 static bool looks(const sn_watcher *by) { return by->watch || stops(by); }
 
 static sn_status look_before(sn_prog_state *st, const sn_rt_step *s, sn_arena *a) {
@@ -215,7 +229,7 @@ static sn_status look_before(sn_prog_state *st, const sn_rt_step *s, sn_arena *a
         const void *elements;
         bool keeps = is_written(f) && stops(watch->by);
         if (!keeps && !(is_read(f) && (watch->by->reads || stops(watch->by)))) continue;
-        SN_TRY(fetch(&elements, st, i, f, keeps, a));
+        SN_TRY(fetch(&elements, st, i, f, stops(watch->by) && does_too(st, s, i, is_written), a));
         watch->before[i] = describe(st, s, i, elements, false);
         watch->had[i] = is_read(f) && any_bad(watch->by, &watch->before[i]);
         if (is_read(f) && watch->by->reads) SN_TRY(show(st, &watch->before[i]));

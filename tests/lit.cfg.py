@@ -8,6 +8,7 @@
 # A test that needs one says so with REQUIRES and is counted as skipped without it.
 
 import ctypes
+import glob
 import os
 import shutil
 import sys
@@ -64,7 +65,7 @@ config.excludes = ["unit", "fuzz", "install", "check", "data", "Inputs"]
 config.test_source_root = here
 config.test_exec_root = os.path.join(build, "tests", "lit")
 
-ptxas = program("ptxas", "/usr/local/cuda/bin")
+ptxas = program("ptxas", os.pathsep.join(["/usr/local/cuda/bin", *sorted(glob.glob("/usr/local/cuda-*/bin"))]))
 valgrind = program("valgrind")
 chromium = program("chromium")
 perfetto = program("trace_processor_shell", os.path.join(build, "perfetto"))
@@ -86,6 +87,7 @@ config.environment["PATH"] = os.pathsep.join([build, LLVM_BIN, os.environ.get("P
 config.environment["FILECHECK_OPTS"] = "--dump-input-filter=error --dump-input-context=5"
 config.environment["SINTER_RECORD_DIR"] = "off"    # what somebody has timed here is no part of a test
 config.environment["SINTER_CACHE"] = "off"         # nor what was compiled
+config.environment["SINTER_PTXAS"] = "off"         # nor the toolkit
 for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

@@ -32,7 +32,7 @@ static const char help[] =
     "  --multi-kernel=WHICH  kernels with several schedules: off (default), reductions, all (see run)\n"
     "  --choices=A,B     what products and convolutions may become (see run)\n"
     "  --tune=MODE       choices for products: off, records (default), on: time what is not on record\n"
-    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
+    "  --cache=WHERE     generated code on disk, --cache-size=BYTES, --ptxas=FILE (see run)\n"
     "  --metrics=A,B     metric tables, --metrics-dir, --metrics-model (see run)\n"
     "  --json FILE       write the results there too: one JSON object a line, the device first (bench/README.md)\n";
 
@@ -94,6 +94,7 @@ static int parse(bench_args *b, int argc, char **argv) {
                                             TOOL_TUNE,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_PTXAS,
                                             TOOL_METRICS,
                                             {"json", required_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},

@@ -13,6 +13,7 @@ static const char help[] =
     "  --freestanding    ... and without it: one target, which needs libcuda alone, or the C library (host)\n"
     "  --constants-file  ... with constants in DIR/NAME.bin, as those of more than 1 MiB are anyway\n"
     "  --without-weights IMAGE has no elements of weights: sinter run IMAGE --weights=FILE\n"
+    "  --weights=FILE    a .safetensors file that has weights: they stay there, and IMAGE names it\n"
     "  --target=A,B      host, sm_75 .. sm_121, sm_90a, with figures sm_90a:units=114:l2=52428800; device: the CUDA\n"
     "                    device here, by its own figures: one file for all of them (host)\n"
     "  --dim N=8         the size that a name in shapes stands for (repeat)\n"
@@ -23,8 +24,12 @@ static const char help[] =
     "  --multi-kernel=W  kernels with several schedules: off (default), reductions, all; where no device has timed them,\n"
     "                    all are in the image, and whoever loads it times them\n"
     "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
+    "  --debug=WORDS     runs of --emit-c say what each kernel does (see run): --debug-kernels=K0,K1, --debug-dir=DIR;\n"
+    "                    an image takes these when it is loaded\n"
     "  --verify=MODE     off, ends, each, paranoid\n"
-    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n";
+    "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
+    "  --ptxas=FILE      the toolkit's assembler, which makes the cubins that nvJitLink cannot: auto (default: PATH,\n"
+    "                    CUDA_HOME/bin, CUDA_PATH/bin, /usr/local/cuda*/bin), off, or a file with a / in it\n";
 
 typedef struct compile_args {
     const char *path, *out, *c_folder;
@@ -45,6 +50,7 @@ static int parse(compile_args *a, int argc, char **argv) {
                                             {"freestanding", no_argument, NULL, 'f'},
                                             {"constants-file", no_argument, NULL, 'b'},
                                             {"without-weights", no_argument, NULL, 'w'},
+                                            {"weights", required_argument, NULL, 'W'},
                                             TOOL_TARGET,
                                             TOOL_DIM,
                                             TOOL_THREADS,
@@ -53,9 +59,11 @@ static int parse(compile_args *a, int argc, char **argv) {
                                             TOOL_RECORD_DIR,
                                             TOOL_PRECISION,
                                             TOOL_MULTI_KERNEL,
+                                            TOOL_DEBUG,
                                             TOOL_VERIFY,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_PTXAS,
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
@@ -65,6 +73,7 @@ static int parse(compile_args *a, int argc, char **argv) {
         case 'f': a->freestanding = true; break;
         case 'b': a->source.in_file = true; break;
         case 'w': a->save.without_weights = a->source.without_weights = true; break;
+        case 'W': a->save.weights = optarg; break;
         case TOOL_OPTION_TARGET: a->targets = optarg; break;
         case 'h': a->show_help = true; return TOOL_OK;
         default:
@@ -76,6 +85,10 @@ static int parse(compile_args *a, int argc, char **argv) {
     if (a->freestanding && (a->out || !a->c_folder || (a->targets && strchr(a->targets, ','))))
         return tool_misuse("compile: --freestanding wants --emit-c DIR, one target, and no -o");
     if (a->source.in_file && !a->freestanding) return tool_misuse("compile: --constants-file is for --freestanding");
+    if (a->save.weights && (!a->out || a->save.without_weights))
+        return tool_misuse("compile: --weights wants -o IMAGE, and no --without-weights");
+    if (a->o.debug && !a->c_folder)
+        return tool_misuse("compile: --debug is for --emit-c: an image takes it when it is loaded");
     a->path = argv[optind];
     return TOOL_OK;
 }

@@ -31,6 +31,7 @@ int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option) {
     case TOOL_OPTION_RECORD_DIR: o->record_dir = optarg; return TOOL_OK;
     case TOOL_OPTION_CACHE: o->cache = optarg ? optarg : "on"; return TOOL_OK;
     case TOOL_OPTION_CACHE_SIZE: o->cache_size = optarg; return TOOL_OK;
+    case TOOL_OPTION_PTXAS: o->ptxas = optarg; return TOOL_OK;
     case TOOL_OPTION_TARGET: o->target = optarg; return TOOL_OK;
     case TOOL_OPTION_VERIFY: o->verify = optarg; return TOOL_OK;
     case TOOL_OPTION_REMARKS: o->remarks = optarg; return TOOL_OK;

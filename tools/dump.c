@@ -75,12 +75,14 @@ static void dump_sass(const dump *d, const char *kernel, const sn_target *target
 
 /* ---- files ---- */
 
+/* The first file that cannot be written is said, and the last one that is tried. */
 static void write_text(dump *d, const char *name, const char *text) {
     char path[4096];
+    if (d->failed) return;
     snprintf(path, sizeof path, "%s/%s", d->folder, name);
     FILE *f = fopen(path, "w");
     if (!f) {
-        if (!d->failed) fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));
         d->failed = true;
         return;
     }
@@ -182,7 +184,7 @@ static void dump_kernel(dump *d, const look *l, uint32_t at, sn_text *t) {
     if (!l->p->codes || !l->p->codes[at].ptx) return;
     snprintf(file, sizeof file, "kernels/%.400s.ptx", name);
     write_text(d, file, l->p->codes[at].ptx);
-    if (d->disassembles) dump_sass(d, name, &l->p->target);
+    if (d->disassembles && !d->failed) dump_sass(d, name, &l->p->target);
 }
 
 typedef struct finishing {
@@ -294,7 +296,7 @@ int dump_trace(const look *l, const char *path) {
     else add_estimates(events, l);
     json_object_set_new(all, "traceEvents", events);
     FILE *f = fopen(path, "w");
-    if (f) json_dumpf(all, f, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (f) json_dumpf(all, f, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* nanoseconds, of hours, too */
     json_decref(all);
     if (f) return tool_close(f, path);
     fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));

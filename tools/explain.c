@@ -226,15 +226,16 @@ int tool_explain(sn_context *ctx, int argc, char **argv) {
     e.o.dims = e.dims.at;
     e.o.n_dims = tool_is_onnx(e.path) ? 0 : e.dims.n;
     dump *dumped = e.dump_dir ? dump_open(e.dump_dir) : NULL;
-    if (e.dump_dir && !dumped) return TOOL_FAILED;
+    int written = e.dump_dir && !dumped ? TOOL_FAILED : TOOL_OK; /* what cannot be written keeps nobody from the text */
     l.pass = dumped ? dump_pass : NULL;
     l.pass_user = dumped;
     if (tool_load(&g, ctx, e.path, &e.dims, NULL) != SN_OK) return dump_close(dumped), tool_fail(ctx);
     const char *slash = strrchr(e.path, '/');
     sn_status status = look_at(&l, ctx, g, &e.o, slash ? slash + 1 : e.path);
     code = status == SN_OK ? explain(&l, &e) : tool_fail(ctx);
-    if (code == TOOL_OK && dumped) code = dump_finish(dumped, &l);
-    if (code == TOOL_OK && e.trace) code = dump_trace(&l, e.trace);
+    if (code == TOOL_OK && dumped && dump_finish(dumped, &l) != TOOL_OK) written = TOOL_FAILED;
+    if (code == TOOL_OK && e.trace && dump_trace(&l, e.trace) != TOOL_OK) written = TOOL_FAILED;
+    if (code == TOOL_OK) code = written;
     dump_close(dumped);
     look_close(&l);
     sn_graph_destroy(g);

@@ -7,7 +7,7 @@
 
 static const char help[] = "usage: sinter image show|verify FILE\n"
                            "  show          everything but the bytes of code and constants\n"
-                           "  verify        compare all checksums\n";
+                           "  verify        compare all checksums, those of constants in files of their own too\n";
 
 typedef struct image_args {
     const char *path;
@@ -51,15 +51,18 @@ sn_status tool_image_weights(tool_weights *w, sn_context *ctx) {
 static sn_status run_image(sn_context *ctx, void *user) {
     const image_args *a = user;
     sn_image_bytes file;
-    sn_image *image;
+    sn_image *image = NULL;
     sn_text t;
     SN_TRY(sn_image_map(&file, &ctx->env, a->path));
     sn_text_init(&t, &ctx->env);
     sn_status status = sn_image_read(&image, &ctx->env, &ctx->scratch, a->path, file);
+    if (status == SN_OK && !a->show)
+        status = sn_image_open_files(image, &ctx->env, &ctx->scratch, a->path, NULL, NULL, 0);
     if (status == SN_OK) status = sn_image_verify(&ctx->env, image, NULL, 0);
     if (status == SN_OK && a->show) sn_image_print(&t, image);
     if (status == SN_OK) fputs(a->show ? t.s : "ok\n", stdout);
     sn_text_free(&t);
+    sn_image_close_files(image);
     sn_image_unmap(&file);
     return status;
 }

@@ -10,6 +10,7 @@
  */
 #include "tools/look.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -263,8 +264,8 @@ static int write_page(const char *path, const char *data) {
     }
     FILE *f = fopen(path, "w");
     if (!f) {
+        fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));
         free(packed);
-        fprintf(stderr, "sinter: error: cannot write %s\n", path);
         return TOOL_FAILED;
     }
     fwrite(tool_report_page, 1, (size_t)(at - tool_report_page), f);

@@ -37,6 +37,7 @@ static const char help[] =
     "  --remarks=A,B           what these passes say about their choices, or all\n"
     "  --cache=WHERE           generated code on disk: on (no WHERE: the same), off, or a folder with a / in it\n"
     "  --cache-size=BYTES      what its files may come to: 512M, 1G (default)\n"
+    "  --ptxas=FILE            the assembler of cubins in that cache: auto (default), off, or a file with a / in it\n"
     "  --metrics=A,B           metric tables that are recorded (sinter list metrics), in metric_NAME.csv of\n"
     "  --metrics-dir=FOLDER    this folder, with --metrics-model=TEXT as first column\n"
     "  --replace-kernel NAME=FILE  a kernel that was edited (.sn or .ptx, explain --dump-dir has them), once it is seen to\n"
@@ -83,6 +84,7 @@ static int parse(run_args *r, int argc, char **argv) {
                                             TOOL_REMARKS,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_PTXAS,
                                             TOOL_METRICS,
                                             TOOL_REPLACE_KERNEL,
                                             TOOL_DEBUG,

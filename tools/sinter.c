@@ -59,10 +59,12 @@ int tool_print(sn_context *ctx, char *text) {
 }
 
 /* The reason is known when what could not be written is still there to be flushed once more. */
+/* A write that failed before is what the file remembers, and why is still in errno: its writer calls nothing else. */
 int tool_close(FILE *file, const char *path) {
+    int why = ferror(file) ? errno : 0;
     errno = 0;
     bool bad = fflush(file) != 0 || ferror(file);
-    int why = errno;
+    if (errno) why = errno;
     if (fclose(file) != 0 && !bad) bad = true, why = errno;
     if (!bad) return TOOL_OK;
     fflush(stdout);

@@ -69,6 +69,7 @@ enum {
     TOOL_OPTION_RECORD_DIR,
     TOOL_OPTION_CACHE,
     TOOL_OPTION_CACHE_SIZE,
+    TOOL_OPTION_PTXAS,
     TOOL_OPTION_TARGET,
     TOOL_OPTION_VERIFY,
     TOOL_OPTION_REMARKS,
@@ -93,6 +94,7 @@ enum {
 #define TOOL_RECORD_DIR {"record-dir", required_argument, NULL, TOOL_OPTION_RECORD_DIR}
 #define TOOL_CACHE {"cache", optional_argument, NULL, TOOL_OPTION_CACHE}
 #define TOOL_CACHE_SIZE {"cache-size", required_argument, NULL, TOOL_OPTION_CACHE_SIZE}
+#define TOOL_PTXAS {"ptxas", required_argument, NULL, TOOL_OPTION_PTXAS}
 #define TOOL_TARGET {"target", required_argument, NULL, TOOL_OPTION_TARGET}
 #define TOOL_VERIFY {"verify", required_argument, NULL, TOOL_OPTION_VERIFY}
 #define TOOL_REMARKS {"remarks", required_argument, NULL, TOOL_OPTION_REMARKS}

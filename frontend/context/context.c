@@ -51,6 +51,14 @@ sn_status sn_context_create(sn_context **out, const sn_context_options *options)
     return SN_OK;
 }
 
+void sn_context_say(void *user, const char *text) {
+    sn_context *ctx = user;
+    if (!ctx->log) return;
+    sn_locale_leave(&ctx->env);
+    ctx->log(ctx->log_user, text);
+    sn_locale_enter(&ctx->env);
+}
+
 void sn_context_destroy(sn_context *ctx) {
     if (!ctx) return;
     for (unsigned i = 0; i < SN_MAX_DEVICES; i++)

@@ -82,6 +82,8 @@ sn_status sn_text_give(char **out, sn_context *ctx, sn_text *t);
 /* A whole file in the arena, NUL-terminated. "-" is standard input. */
 sn_status sn_file_read(char **out, size_t *size, sn_env *env, sn_arena *arena, const char *path);
 sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t size);
+/* To the context's log, whose callback is the host's code. */
+void sn_context_say(void *ctx, const char *text);
 /* The device's driver, opened on first use. */
 sn_status sn_context_cuda(sn_cuda **out, sn_context *ctx, int ordinal);
 /* A struct of options, by its struct_size, into one that is zeroed; NULL: defaults. `name`: that of its type. */

@@ -7,6 +7,7 @@
  * The file is data of a stranger: nothing of it is used before it is checked.
  */
 #include "frontend/files/tensors_file.h"
+#include "runtime/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,18 +22,9 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 100000000 }; /* the limit of the format's 
 enum { TENSORS_MAX = HEADER_MAX / 48 };            /* entries that such a header has room for */
 static const char METADATA[] = "__metadata__";
 
-/* The format's names of element types are ours in capitals. */
-static const char *const types[SN_N_DTYPES] = {
-#define SN_DTYPE(ID, name, bytes, cls, digits, npy, dlpack) [SN_##ID] = #ID,
-#include "include/sinter/dtypes.def"
-#undef SN_DTYPE
-};
-
-const char *sn_safetensors_type(sn_dtype dtype) { return types[dtype]; }
-
 static sn_dtype type_from(const char *name) {
     for (int t = 0; t < SN_N_DTYPES; t++)
-        if (!strcmp(types[t], name)) return (sn_dtype)t;
+        if (!strcmp(sn_safetensors_type_name((sn_dtype)t), name)) return (sn_dtype)t;
     return SN_N_DTYPES;
 }
 
@@ -176,7 +168,8 @@ static sn_status check_tensor(sn_env *env, sn_arena *arena, const char *path, co
     for (unsigned k = 0; k < t->rank; k++) bad |= t->shape[k] < 0 || sn_mul_overflow(bytes, t->shape[k], &bytes);
     if (bad || (size_t)bytes != t->size || (bytes && !t->data))
         return sn_fail(env, SN_ERROR_ARGUMENT, "%s: %s: %zu bytes of elements are given for %s%s", path, name,
-                       t->data ? t->size : 0, types[t->dtype], sn_sizes_text(arena, t->shape, t->rank));
+                       t->data ? t->size : 0, sn_safetensors_type_name(t->dtype),
+                       sn_sizes_text(arena, t->shape, t->rank));
     return SN_OK;
 }
 
@@ -192,8 +185,8 @@ static uint32_t *order_of(sn_arena *arena, unsigned n, const sn_weight_info *ten
 static json_t *entry_of(const sn_weight_info *t, size_t at) {
     json_t *shape = json_array();
     for (unsigned k = 0; k < t->rank; k++) json_array_append_new(shape, json_integer(t->shape[k]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", types[t->dtype], "shape", shape, "data_offsets", (json_int_t)at,
-                     (json_int_t)(at + t->size));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", sn_safetensors_type_name(t->dtype), "shape", shape,
+                     "data_offsets", (json_int_t)at, (json_int_t)(at + t->size));
 }
 
 /* The header's text; free it. jansson's memory ends before anything else is allocated. */

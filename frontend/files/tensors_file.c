@@ -9,6 +9,7 @@
 #include "frontend/files/tensors_file.h"
 
 #include "frontend/context/names.h"
+#include "runtime/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,7 +164,7 @@ static sn_status refuse_type(const sn_weight_info *f, sn_env *env, const char *l
 
 sn_status sn_weight_fits(const sn_weight_info *f, bool is_npy, sn_env *env, sn_arena *arena, const char *label,
                          const sn_tensor_info *t) {
-    const char *want = is_npy ? sn_npy_type(t->dtype) : sn_safetensors_type(t->dtype);
+    const char *want = is_npy ? sn_npy_type(t->dtype) : sn_safetensors_type_name(t->dtype);
     if (f->type[0] == '>') return refuse_type(f, env, label);
     if (is_npy ? !sn_npy_is(f->type, t->dtype) : strcmp(f->type, want) != 0)
         return sn_fail(env, SN_ERROR_TYPE, "%s: file has elements %s, the graph wants %s (%s)", label, f->type,

@@ -39,8 +39,6 @@ sn_status sn_npz_read(sn_weights *w);
 void sn_npz_release(sn_weights *w);
 /* The elements of a member, as they lie in the file. */
 sn_status sn_npz_elements(void *out, const sn_weights *w, const sn_member *e);
-/* "F32" */
-const char *sn_safetensors_type(sn_dtype dtype);
 
 /* sn_weights_open under the guard of the running call. */
 sn_status sn_weights_read(sn_weights **out, sn_context *ctx, const char *path);

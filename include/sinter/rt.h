@@ -63,6 +63,9 @@ typedef struct sn_rt_options {
     unsigned threads;                /* of the CPU; 0: as many as the machine has */
     const sn_rt_constant *constants; /* in place of those in the image */
     unsigned n_constants;
+    /* A .safetensors file in place of those that the image takes constants from (`sinter compile --weights`): tensors of the same
+     * names, dtypes and shapes, with any elements. NULL: the files that the image names, with the elements that it was made with. */
+    const char *weights;
     /* What runs say of each kernel, words separated by commas: "names" (a line before each launch), "print" (its arguments before and
      * behind it: size, figures, elements), "save" (the same as debug_dir/CALL_KERNEL_reads_BUFFER.npy, of the last run), "stop-at-nan",
      * "stop-at-infinity" (a run ends with SN_ERROR_MISMATCH at the first kernel that writes one, and names the operation that made it),
@@ -77,8 +80,9 @@ typedef struct sn_rt_options {
     const char *graphs;
 } sn_rt_options;
 
-/* From a file, which stays mapped. SN_ERROR_FILE: it cannot be read, is no image, was cut off or changed, or has another version
- * of the format. SN_ERROR_TARGET: no code in it runs here. SN_ERROR_DEVICE: "cuda" is asked for and not there.
+/* From a file, which stays mapped, as .safetensors files do that it takes constants from: nobody may write to them or make them
+ * shorter while the program lives. Constants that are given by name need no file. SN_ERROR_FILE: one of them cannot be read, is not
+ * what it should be, was cut off or changed, or has another version of the format; a tensor is missing, or of another dtype or shape. SN_ERROR_TARGET: no code in it runs here. SN_ERROR_DEVICE: "cuda" is asked for and not there.
  * SN_ERROR_ARGUMENT: a constant that it has not, or of another size. What depends on constants alone is computed here. The
  * image's code is trusted: whoever could write the file decides what runs. */
 SN_RT_API sn_status sn_rt_load(sn_rt_program **out, sn_rt *rt, const char *path, const sn_rt_options *options);

@@ -484,8 +484,9 @@ SN_API sn_node sn_cross_entropy(sn_graph *g, sn_node x, sn_node target);
 /* ---- outputs: numbered from 0 in the order of these calls ---- */
 
 SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
-/* The value is written to the storage of `input` (same shape and dtype) when the program has run; every use of the
- * input in the graph sees the old value. */
+/* The value is in the storage of `input` (same shape and dtype) when the program has run; every use of the input in the graph sees
+ * the old value. Where nothing reads that any more it is computed in place, and of an input that is its own copy but for some rows
+ * (scatter) these rows alone are written. What a run that fails leaves there is anything. */
 SN_API sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node input);
 
 /* ---- ONNX ---- */
@@ -580,6 +581,12 @@ typedef struct sn_compile_options {
     const char *cache;
     /* What its files may come to, "512M", "1G" (default): beyond that those go that were used longest ago. */
     const char *cache_size;
+    /* The toolkit's ptxas: "auto" (default): the first in PATH, CUDA_HOME/bin, CUDA_PATH/bin, /usr/local/cuda/bin, and the newest
+     * /usr/local/cuda-VERSION/bin; a file, with a / in it; "off". It makes cubins that are kept (in that cache, and in images
+     * that the program is saved to), of kernels that libnvJitLink cannot assemble (warps with registers of their own, tensor copies)
+     * and of all where that library is missing: a child process each, several at a time. What it makes none of, the driver assembles
+     * each time that it is loaded; why is one line in the context's log. */
+    const char *ptxas;
     /* Metric tables that are recorded (`sinter list metrics`): "kernel_metadata,graph_stats", "all", "off" (default). Rows are
      * appended to metrics_dir/metric_NAME.csv, one write each, so that processes may share files: with a header, a column
      * model in front, and an empty cell for what is not known. NULL: no files where there is a callback, else the folder that
@@ -646,48 +653,7 @@ SN_API sn_status sn_program_input(sn_port *out, const sn_program *p, unsigned in
 SN_API sn_status sn_program_output(sn_port *out, const sn_program *p, unsigned output);
 SN_API sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel);
 
-/* ---- images: compiled programs as files (docs/IMAGE.md) ---- */
-
-/* Write a program to a file: its ports, constants, steps and code. Loading it again runs no pass and no code generator, here
- * (sn_program_load) or in a process that has only libsinter-rt (rt.h). A program for a target "to look at" can be saved. The
- * file is there whole or not at all: a full disk or a crash leaves what was there. SN_ERROR_FILE where it cannot be written;
- * SN_ERROR_UNSUPPORTED for a program that was itself loaded, and for code that an image cannot hold (of CPUs other than
- * x86-64). */
-SN_API sn_status sn_program_save(sn_program *p, const char *path);
-typedef struct sn_save_options {
-    size_t struct_size;
-    bool
-        without_weights; /* the file has no elements of weights: whoever loads it gives all of them by name (constants) */
-} sn_save_options;
-/* A bundle: several targets in one file, which has the constants once. The programs are of one graph, with the same names,
- * dtypes and shapes of inputs and outputs (SN_ERROR_ARGUMENT); all are of ctx. n: 1 to 64. */
-SN_API sn_status sn_programs_save(sn_context *ctx, unsigned n, sn_program *const *programs, const char *path,
-                                  const sn_save_options *options);
-
-typedef struct sn_load_options {
-    size_t struct_size;
-    const char *
-        device; /* "auto" (default): CUDA where there is a device that the image has code for, else the CPU; "cpu"; "cuda" */
-    unsigned ordinal; /* which CUDA device */
-    unsigned threads; /* of the CPU; 0: as many as the machine has */
-    /* Elements of constants by name, in place of those in the file; of each name, dtype, rank and shape are not looked at, the
-     * size in bytes must be that of the constant. Borrowed as long as the program. */
-    const sn_weight_info *constants;
-    unsigned n_constants;
-    const char *debug, *debug_kernels, *debug_dir; /* as of sn_compile_options */
-    const char *graphs;                            /* as in sn_compile_options */
-} sn_load_options;
-
-/* A program from a file that sn_program_save or `sinter compile` wrote. The file is mapped as long as the program lives, and
- * constants of the CPU are read where it lies. SN_ERROR_FILE: it cannot be read, is no image, was cut off or changed, or is of
- * another version of the format; SN_ERROR_TARGET: it has no code for this machine; SN_ERROR_ARGUMENT: constants that are not
- * there, or of another size. Such a program has no graph: sn_program_check and most stages of sn_program_dump refuse it. The
- * code in the file is trusted: whoever may write there decides what runs. */
-SN_API sn_status sn_program_load(sn_program **out, sn_context *ctx, const char *path, const sn_load_options *options);
-/* Other elements for a constant of a loaded program, from its next run on: `size` bytes, as many as it has, in row-major
- * order. Borrowed until they are replaced or the program is destroyed. What is computed from constants alone is computed again.
- * Not while there are run states. What fails leaves the program as it was. */
-SN_API sn_status sn_program_set_constant(sn_program *p, const char *name, const void *data, size_t size);
+#include "image.h" /* programs as files */
 
 /* What the compiler made, as text; sn_free it. stage: "graph", "loops", "fused", "scheduled", "llvm", "ptx", "wrapper"
  * (steps), "memory" (how intermediates share the workspace, call by call), "wrapper-c" (C source that needs only the driver

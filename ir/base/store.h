@@ -111,7 +111,8 @@ typedef struct sn_step {
     sn_kern kern;
     sn_arg_list args;
     sn_ix size, offset; /* bytes; REPEAT: size is a number of times, WINDOW: it may be negative */
-    const char *text;
+    const char
+        *text; /* COMMENT; CALL: what its kernel comes from here, where equal ones became one; NULL: what that says */
 } sn_step;
 
 typedef struct sn_wrap {

@@ -700,13 +700,23 @@ static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, int64_t t) {
     return SN_OK;
 }
 
+/* An output that has the storage of an input begins as that. Here both may have memory of their own. */
+static sn_status begin_states(eval *ev) {
+    const sn_buf *input = sn_wrap_inputs_written(ev->m, ev->arena);
+    for (sn_buf b = {1}; b.i < ev->m->bufs.count; b.i++)
+        if (input[b.i].i && ev->memory[b.i] != ev->memory[input[b.i].i]) SN_TRY(carry(ev, b, input[b.i]));
+    return SN_OK;
+}
+
 /* Kernels in their order, or functions in the order of their calls. */
 static sn_status eval_all(eval *ev) {
     const sn_module *m = ev->m;
     ev->once = 1;
     ev->mems = SN_NEWN(ev->arena, storage, m->bufs.count);
     ev->sets = sn_kerns_of_sets(m, ev->arena);
-    return m->wrap.steps.n ? run_steps(ev, 0, m->wrap.steps.n, 0) : run_kernels(ev, 0, m->kernels.n, 0);
+    if (!m->wrap.steps.n) return run_kernels(ev, 0, m->kernels.n, 0);
+    SN_TRY(begin_states(ev));
+    return run_steps(ev, 0, m->wrap.steps.n, 0);
 }
 
 sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) {

@@ -31,6 +31,25 @@ uint32_t sn_wrap_end(const sn_module *m, uint32_t at) {
     return depth ? at : at - 1;
 }
 
+sn_buf *sn_wrap_inputs_written(const sn_module *m, sn_arena *a) {
+    const sn_graph_ir *g = &m->graph;
+    sn_buf *out = SN_NEWN(a, sn_buf, m->bufs.count + 1), *input = SN_NEWN(a, sn_buf, g->inputs.n + 1); /* by number */
+    for (uint32_t i = 1; i < m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
+        if (b->scope == SN_BUF_INPUT && b->io < g->inputs.n) input[b->io].i = i;
+    }
+    for (uint32_t i = 1; i < m->bufs.count; i++) {
+        const sn_buf_rec *b = sn_buf_get(m, (sn_buf){i});
+        bool writes = b->scope == SN_BUF_OUTPUT && b->io < g->outputs.n && g->outputs.at[b->io].writes >= 0;
+        if (writes) out[i] = input[g->outputs.at[b->io].writes];
+    }
+    for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
+        const sn_step *s = &m->wrap.steps.at[i];
+        if (s->kind == SN_STEP_COPY && s->from.i && s->from.i < m->bufs.count) out[s->from.i] = (sn_buf){0};
+    }
+    return out;
+}
+
 /* ---- text ---- */
 
 static void put_amount(sn_text *t, const sn_module *m, const char *word, sn_ix e) {

@@ -26,6 +26,10 @@ void sn_repeat_span(uint32_t *first, uint32_t *end, const sn_module *m, const sn
 /* Of step `at` of the wrapper, which is a repeat: its end; the number of steps when it has none. */
 uint32_t sn_wrap_end(const sn_module *m, uint32_t at);
 
+/* By buffer id: of an output that is written back to an input, and that no step of the wrapper copies there, this input, whose
+ * storage it has; none: it has its own. */
+sn_buf *sn_wrap_inputs_written(const sn_module *m, sn_arena *a);
+
 struct sn_lex;
 void sn_repeat_print(struct sn_text *t, const sn_module *m, const sn_repeat_rec *r);
 sn_status sn_repeat_parse(sn_module *m, struct sn_lex *lx); /* current token: `repeat` */

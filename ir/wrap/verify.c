@@ -4,7 +4,8 @@
  *        module; copy between two different buffers
  *   W2   a temp gets its place once
  *   W3   a temp has a place before it is freed, copied, handed on or passed to a kernel
- *   W4   ... and its life has not ended: it was not freed, nor was its storage handed on or taken by an output
+ *   W4   ... and its life has not ended: it was not freed, nor was its storage handed on or taken by an output; an input is not read
+ *        after a call that stores to an output which is written back to it without a copy
  *   W5   reuse: the source is a temp, or an output that no kernel has written; both have the same size in bytes, and
  *        the source is as aligned
  *   W6   reuse: nothing alive is in that storage but the source
@@ -37,6 +38,7 @@
 
 #include "ir/base/text.h"
 #include "ir/loop/loop.h"
+#include "ir/loop/repeats.h"
 
 typedef enum life_state {
     UNPLACED,
@@ -49,7 +51,7 @@ typedef enum life_state {
 typedef struct life {
     life_state state;
     sn_buf root;           /* the alloc or output whose storage it has */
-    sn_buf taken_by;       /* HANDED, ENDED: who has the storage now */
+    sn_buf taken_by;       /* HANDED, ENDED, INPUT: who has the storage now */
     sn_buf window_of;      /* ALIVE as a window of that */
     sn_buf state_of;       /* it follows that state, with a place of its own */
     uint32_t alive_index;  /* place in the list of temps with ALIVE or HANDED */
@@ -267,8 +269,10 @@ static void end_life(verifier *v, sn_buf b, life_state how) {
 
 /* W3, W4: may the buffer be read or written now? */
 static sn_status check_alive(const verifier *v, sn_buf b) {
-    if (!is_placed_by_steps(v, b)) return SN_OK;
     const life *l = life_of(v, b);
+    if (scope_of(v, b) == SN_BUF_INPUT && l->taken_by.i)
+        return broken(v, 4, "the storage of %s was taken by %s", name_of(v, b), name_of(v, l->taken_by));
+    if (!is_placed_by_steps(v, b)) return SN_OK;
     if (l->window_of.i) return check_alive(v, l->window_of);
     switch (l->state) {
     case ALIVE:
@@ -414,6 +418,14 @@ static void take_outputs(verifier *v, const sn_arg_list *args) {
     }
 }
 
+/* What was in an input is gone when an output that has its storage is stored to. */
+static void take_inputs(verifier *v, const sn_step *s, const sn_buf_list *formals) {
+    for (uint32_t k = 0; k < s->args.n; k++) {
+        sn_buf b = base_of(v, s->args.at[k].buf), input = life_of(v, b)->input;
+        if (input.i && sn_buf_get(v->m, formals->at[k])->role != SN_ROLE_IN) life_of(v, input)->taken_by = b;
+    }
+}
+
 /* W11 */
 static sn_status check_argument(const verifier *v, const sn_arg *arg, const sn_buf_rec *formal) {
     const sn_buf_rec *b = sn_buf_get(v->m, arg->buf);
@@ -505,6 +517,7 @@ static sn_status check_call(verifier *v, const sn_step *s) {
     }
     SN_TRY(check_sharing(v, s, &k->params));
     take_outputs(v, &s->args);
+    take_inputs(v, s, &k->params);
     for (uint32_t i = 0; i < v->handed.n; i++)
         if (life_of(v, v->handed.at[i])->state == HANDED) end_life(v, v->handed.at[i], ENDED);
     v->handed.n = 0;
@@ -618,31 +631,12 @@ static sn_status check_step(verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
-/* Which outputs have the storage of an input: those that `writes` names and no copy brings back. */
-static void find_written_inputs(verifier *v) {
-    const sn_graph_ir *g = &v->m->graph;
-    sn_buf *input = SN_NEWN(&v->m->arena, sn_buf, g->inputs.n + 1); /* by number */
-    for (uint32_t i = 1; i < v->m->bufs.count; i++) {
-        const sn_buf_rec *b = sn_buf_get(v->m, (sn_buf){i});
-        if (b->scope == SN_BUF_INPUT && b->io < g->inputs.n) input[b->io].i = i;
-    }
-    for (uint32_t i = 1; i < v->m->bufs.count; i++) {
-        const sn_buf_rec *b = sn_buf_get(v->m, (sn_buf){i});
-        bool writes = b->scope == SN_BUF_OUTPUT && b->io < g->outputs.n && g->outputs.at[b->io].writes >= 0;
-        if (writes) v->lives[i].input = input[g->outputs.at[b->io].writes];
-    }
-    for (uint32_t i = 0; i < v->m->wrap.steps.n; i++) {
-        const sn_step *s = &v->m->wrap.steps.at[i];
-        if (s->kind == SN_STEP_COPY && s->from.i && s->from.i < v->m->bufs.count)
-            v->lives[s->from.i].input = (sn_buf){0};
-    }
-}
-
 sn_status sn_wrap_verify(sn_module *m, const char *where) {
     verifier v = {.m = m, .where = where};
     v.lives = SN_NEWN(&m->arena, life, m->bufs.count);
     v.called = SN_NEWN(&m->arena, uint8_t, m->kerns.count);
-    find_written_inputs(&v);
+    const sn_buf *input = sn_wrap_inputs_written(m, &m->arena);
+    for (uint32_t i = 1; i < m->bufs.count; i++) v.lives[i].input = input[i];
     for (uint32_t i = 0; i < m->kernels.n; i++) v.called[m->kernels.at[i].i] = 1;
     for (; v.step < m->wrap.steps.n; v.step++) {
         if (v.step == m->wrap.n_prepare) end_prepare(&v);

@@ -110,10 +110,16 @@ static bool is_arithmetic(const sn_stmt_rec *r) {
     return r->op < SN_N_LOPS || r->op == SN_LOP_CAST || r->op == SN_LOP_REDUCE || r->op == SN_LOP_ACCUM;
 }
 
-void sn_lower_note(sn_lower *lw, sn_nd x, uint32_t first) {
+const char *sn_lower_from(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const char *name = n->name ? sn_strf(&lw->m->arena, "%%%s", n->name) : NULL, *from = n->origin ? n->origin : name;
     sn_kern_add_from(lw->m, lw->kern, from);
+    return from;
+}
+
+void sn_lower_note(sn_lower *lw, sn_nd x, uint32_t first) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const char *from = sn_lower_from(lw, x);
     for (uint32_t s = first; s < lw->m->stmts.count && from; s++) {
         sn_stmt_rec *r = sn_stmt_get(lw->m, (sn_stmt){s});
         if (!r->from && is_arithmetic(r)) r->from = from;

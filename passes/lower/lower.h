@@ -94,6 +94,8 @@ sn_ix sn_lower_place(sn_lower *lw, sn_nd x, sn_buf b, const sn_ix *index);
 /* A new kernel under construction, empty; and its end: what is dead or double goes. */
 void sn_lower_begin(sn_lower *lw);
 void sn_lower_end(sn_lower *lw, const char *note);
+/* The node's line or name is one that the kernel comes from; NULL: it has neither. */
+const char *sn_lower_from(sn_lower *lw, sn_nd x);
 /* The node went into the kernel: arithmetic from statement number `first` on that is of no other node is of this one. */
 void sn_lower_note(sn_lower *lw, sn_nd x, uint32_t first);
 /* Open a loop or reduce at lw->at, which moves inside; the axis is returned as an ix. */

@@ -520,6 +520,7 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
         v[k] = sn_put_cast(lw->m, lw->at, n->type.dtype, v[k]);
         sn_put_store(lw->m, lw->at, b, sn_lower_place(lw, x, b, index), v[k]);
     }
+    if (!lw->note.n) sn_lower_from(lw, x);
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
 

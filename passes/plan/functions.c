@@ -5,7 +5,8 @@
  *     call @k0 ; call @k1                                        call @k0(t, y)
  *
  * Each parameter becomes a formal with what the plan knows of its argument at this call:
- *   noalias     no other argument has its storage: chains of `reuse` begin at the same buffer where they share one
+ *   noalias     no other argument has its storage: chains of `reuse` begin at the same buffer where they share one, and an output
+ *               that is written back without a copy is its input
  *   invariant   nothing writes its storage during the call, and it is no output of the program (whose storage other
  *               values may pass through)
  *   align       of the argument, up to the widest access: what is aligned better is not another kernel
@@ -14,11 +15,12 @@
  *
  *     kernel @k7(x, ..) { .. load x[i + 640] .. }    ->    kernel @k0(x: f32[640] in ..) { .. load x[i] .. } ; call @k0(x + 640, ..)
  *
- * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays. Cost: linear
- * in the text of the kernels.
+ * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays, and comes from the nodes
+ * of all. A call keeps those that it is of. Cost: linear in the text of the kernels.
  */
 #include "ir/loop/box.h"
 #include "ir/loop/library.h"
+#include "ir/loop/repeats.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
@@ -57,6 +59,9 @@ static void find_storage(outliner *o) {
         if (s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) o->storage[s->buf.i] = o->storage[s->from.i];
         if (s->kind == SN_STEP_WINDOW) o->output[s->buf.i] = o->output[s->from.i];
     }
+    const sn_buf *input = sn_wrap_inputs_written(o->m, o->cx->scratch);
+    for (uint32_t i = 1; i < o->m->bufs.count; i++)
+        if (input[o->storage[i].i].i) o->storage[i] = input[o->storage[i].i];
 }
 
 /* Of a storage: how many arguments of a call have it, and how many stores. 0 between calls. */
@@ -237,6 +242,8 @@ void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives) {
         const sn_kern_list set = set_of(&o, alternatives, s->kern);
         add_formals(&o, &s->args, &set, number, of);
         sn_kern stays = first_equal(&o, &set);
+        s->text = sn_kern_get(m, s->kern)->from;
+        if (!sn_kern_eq(stays, s->kern)) sn_kern_add_from(m, stays, s->text);
         for (uint32_t k = 0; k < set.n && sn_kern_eq(stays, s->kern); k++) SN_PUSH(&m->arena, &stay, set.at[k]);
         s->kern = stays;
     }

@@ -14,7 +14,7 @@
  * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, inplace.c); the
  * storage of a temp of the same size that died just before, unless the workspace is smaller without that; bytes of the
  * workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
- * output's storage. Not so an output that is written back to an input: the caller may bind both to the same storage.
+ * output's storage. Not so an output that is written back to an input: it may live in that (states.c).
  *
  * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded.
  * What they leave for others has memory of its own, which is not reused:
@@ -35,7 +35,7 @@
  * and nobody reads this one any more. Otherwise it has a place of its own, and both change places after each step.
  *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it
- * before. Write-backs are copies at the end; the executor skips a copy whose two addresses are equal. At last
+ * before. Write-backs that are not in place are copies at the end; the executor skips a copy whose two addresses are equal. At last
  * kernels become functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies
  * and a buffer of equal size that is born in one segment; else linear in parameters.
  */
@@ -95,6 +95,7 @@ typedef struct planner {
     sn_plan_block *blocks[2]; /* of the prepared memory, of the workspace */
     uint32_t n_blocks[2];
     sn_ix bytes[2];            /* of both memories */
+    const bool *in_place;      /* by number of an output: it is the input that it is written back to */
     bool free_offsets;         /* temps take the storage of dead ones by offsets alone */
     sn_kern_list alternatives; /* of kernels, in the order in which they stood */
 } planner;
@@ -467,15 +468,25 @@ static void add_checks(planner *p) {
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_CHECK, .buf = p->ios[SN_BUF_INPUT][i].buf});
 }
 
+static void add_kept_in(planner *p, sn_buf b, sn_buf in) {
+    char *text = sn_strf(&p->m->arena, "%s is kept in %s", sn_buf_get(p->m, b)->name, sn_buf_get(p->m, in)->name);
+    sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COMMENT, .text = text});
+}
+
+static void say_states(planner *p) {
+    for (uint32_t k = 0; k < p->m->graph.outputs.n; k++)
+        if (p->in_place[k])
+            add_kept_in(p, find_io(p, SN_BUF_OUTPUT, k),
+                        find_io(p, SN_BUF_INPUT, (uint32_t)p->m->graph.outputs.at[k].writes));
+}
+
 /* Give a temp its place. */
 static void add_place(planner *p, sn_buf b) {
     const life *l = life_of(p, b);
     if (l->from.i) {
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->from});
     } else if (l->home.i) {
-        char *text =
-            sn_strf(&p->m->arena, "%s is kept in %s", sn_buf_get(p->m, b)->name, sn_buf_get(p->m, l->home)->name);
-        sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COMMENT, .text = text});
+        add_kept_in(p, b, l->home);
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_REUSE, .buf = b, .from = l->home});
     } else {
         const sn_plan_block *block = &p->blocks[memory_at(p, l->first)][l->block];
@@ -560,7 +571,7 @@ static void add_calls(planner *p, uint32_t first, uint32_t end) {
 static void add_write_backs(planner *p) {
     for (uint32_t k = 0; k < p->m->graph.outputs.n; k++) {
         int input = p->m->graph.outputs.at[k].writes;
-        if (input < 0) continue;
+        if (input < 0 || p->in_place[k]) continue;
         sn_buf from = find_io(p, SN_BUF_OUTPUT, k), to = find_io(p, SN_BUF_INPUT, (uint32_t)input);
         sn_wrap_add(p->m, (sn_step){.kind = SN_STEP_COPY, .buf = to, .from = from, .size = bytes_of(p, from)});
     }
@@ -584,6 +595,7 @@ static void build_wrapper(planner *p) {
     add_calls(p, 0, p->n_prepare);
     m->wrap.n_prepare = m->wrap.steps.n;
     add_checks(p);
+    say_states(p);
     add_calls(p, p->n_prepare, m->kernels.n);
     add_write_backs(p);
     m->repeats.n = 0; /* they are steps now */
@@ -679,6 +691,7 @@ sn_status sn_pass_plan(sn_pass_ctx *cx, bool *changed) {
     if (m->kernels.n == 0 || m->wrap.steps.n) return SN_OK; /* a wrapper calls functions: it is planned */
     planner p = {.cx = cx, .m = m};
     SN_TRY(declare_written_inputs(&p));
+    p.in_place = sn_plan_states(cx);
     find_best_places(&p);
     say_chains(&p);
     lower_alignment(&p);

@@ -1,4 +1,4 @@
-/* plan.h: what plan.c shares with inplace.c, offsets.c, order.c and functions.c. */
+/* plan.h: what plan.c shares with inplace.c, states.c, offsets.c, order.c and functions.c. */
 #ifndef SN_PASSES_PLAN_PLAN_H
 #define SN_PASSES_PLAN_PLAN_H
 
@@ -6,6 +6,10 @@
 
 /* inplace.c: may buffer `to`, born in kernel k, have the storage of `from`, which dies there? */
 bool sn_plan_in_place(sn_pass_ctx *cx, sn_kern k, sn_buf from, sn_buf to);
+
+/* states.c: by number of an output: it is written back to an input and lives in its storage, without a copy. Kernels, or parts of them,
+ * that would copy the input to itself are gone. The wrapper that is made of the kernels must not copy these outputs. */
+const bool *sn_plan_states(sn_pass_ctx *cx);
 
 /* offsets.c: blocks that live from step `first` to step `last` get offsets in one workspace. */
 typedef struct sn_plan_block {

@@ -45,7 +45,7 @@ MAY_SEE = {
     "rt": IR | {"cache", "runtime", "include/sinter"},
     "frontend/context": IR | {"metrics", "runtime", "include/sinter"},
     "frontend/tensor": IR | {"runtime", "frontend/context", "include/sinter"},
-    "frontend/files": IR | {"frontend/context", "frontend/tensor", "include/sinter"},
+    "frontend/files": IR | {"runtime", "frontend/context", "frontend/tensor", "include/sinter"},
     "frontend": IR | {"cache", "metrics", "passes", "passes/base", "passes/graph", "tune", "runtime", "codegen-llvm", "backend-nvptx", "backend-host",
                       "frontend/context", "frontend/tensor", "frontend/files", "include/sinter"},
     "frontend/onnx": IR | {"frontend", "frontend/context", "frontend/files", "include/sinter"},

@@ -31,7 +31,9 @@ static inline void read_all(const sn_weight_info *info) {
     if (info->dtype != SN_N_DTYPES && size != info->size) abort();
 }
 
-static inline void fuzz_weights(const uint8_t *data, size_t size) {
+/* also: what else reads the bytes, NULL: nothing; of those that are no such file it gets no weights. */
+static inline void fuzz_weights(const uint8_t *data, size_t size,
+                                void (*also)(sn_weights *w, const uint8_t *data, size_t size)) {
     char path[64];
     int file = memfd_create("fuzz", MFD_CLOEXEC);
     if (file < 0 || write(file, data, size) != (ssize_t)size) abort();
@@ -50,6 +52,7 @@ static inline void fuzz_weights(const uint8_t *data, size_t size) {
         if (sn_weights_find(&info, w, info.name) != SN_OK) one_line(ctx);
     }
     if (w && sn_weights_find(&info, w, "x") != SN_OK) one_line(ctx);
+    if (also) also(w, data, size);
     sn_weights_close(w);
     sn_context_destroy(ctx);
     close(file);

@@ -1,9 +1,10 @@
 """Does the library read registers, stack and shared memory of a cubin as NVIDIA's tools do?
 
-    python3 tests/ptxas/figures.py BUILD PTXAS CUOBJDUMP [TARGET...]
+    python3 tests/ptxas/figures.py BUILD PTXAS [CUOBJDUMP]
 
-Some kernels of each target, as they are and once more with so few registers that they spill, through ptxas; then `sinter metrics cubin` beside
-`cuobjdump -res-usage`, and registers and stack beside what `ptxas -v` says. The last line is "N passed, N failed, N skipped".
+Every kernel of bench/suite and of ResNet-50 for one target, and some kernels of each target, as they are and once more with so few registers that
+they spill, through ptxas; then `sinter metrics cubin` beside what `ptxas -v` says, and beside `cuobjdump -res-usage` where there is one. The last
+line is "N passed, N failed, N skipped".
 """
 
 import os
@@ -16,6 +17,7 @@ import kernels
 
 EVERY = 40      # of the kernels of a target, one in so many
 FEW = 24        # registers that make large kernels spill
+WHOLE = "sm_90a"  # the target of which every kernel of the suite and of the network is looked at
 
 
 def figures(text):
@@ -33,36 +35,52 @@ def compare(sinter, ptxas, cuobjdump, kernel, few, folder):
         return None if few else [made.stderr], False
     said = made.stdout + made.stderr
     ours = figures(subprocess.run([sinter, "metrics", "cubin", cubin, kernel.name], capture_output=True, text=True, check=True).stdout)
-    usage = subprocess.run([cuobjdump, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
-    theirs = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|SHARED):(\d+)", usage)}
     stack = int(re.search(r"(\d+) bytes stack frame", said).group(1))
     registers = int(re.search(r"Used (\d+) registers", said).group(1))
-    wanted = {"registers": theirs["REG"], "stack": theirs["STACK"], "shared": theirs["SHARED"]}
-    wrong = [] if ours == wanted else [f"{ours}, cuobjdump says {wanted}"]
+    wrong = []
+    if cuobjdump:
+        usage = subprocess.run([cuobjdump, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
+        theirs = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|SHARED):(\d+)", usage)}
+        wanted = {"registers": theirs["REG"], "stack": theirs["STACK"], "shared": theirs["SHARED"]}
+        wrong += [] if ours == wanted else [f"{ours}, cuobjdump says {wanted}"]
     if (ours["registers"], ours["stack"]) != (registers, stack):
         wrong.append(f"{ours}, ptxas says {registers} registers and {stack} bytes of stack")
     return wrong, stack > 0
 
 
-def main(build, ptxas, cuobjdump, *targets):
+def made(sinter, target, name, graph, most=None):
+    found = []
+    for text in kernels.emit(sinter, graph, target)[0][:most]:
+        found.append(kernels.Kernel(target, text))
+        found[-1].graphs.append(name)
+    return found
+
+
+def chosen(sinter, folder):
+    """All kernels of the suite and the network, some of everything else."""
+    names = list(kernels.graphs().items())
+    network = os.path.join(folder, "resnet50.sn")
+    with open(network, "w", encoding="utf-8") as file:
+        subprocess.run([sys.executable, os.path.join(kernels.ROOT, "bench", "networks", "text.py"), "resnet50"], stdout=file, check=True)
+    for name, graph in [*(row for row in names if row[0].startswith("suite/")), ("resnet50", network)]:
+        yield from made(sinter, WHOLE, name, graph)
+    for target in kernels.TARGETS:
+        for name, graph in names[:: max(1, len(names) // EVERY)]:
+            yield from made(sinter, target, name, graph, 1)
+
+
+def main(build, ptxas, cuobjdump=None):
     passed = failed = spilled = 0
     sinter = os.path.join(build, "sinter")
-    names = list(kernels.graphs().items())
     with tempfile.TemporaryDirectory() as folder:
-        for target in targets or kernels.TARGETS:
-            found = []
-            for name, graph in names[:: max(1, len(names) // EVERY)]:
-                for text in kernels.emit(sinter, graph, target)[0][:1]:
-                    found.append(kernels.Kernel(target, text))
-                    found[-1].graphs.append(name)
-            for kernel in found:
-                for few in False, True:
-                    wrong, spills = compare(sinter, ptxas, cuobjdump, kernel, few, folder)
-                    if wrong is None:
-                        continue
-                    passed, failed, spilled = passed + (not wrong), failed + bool(wrong), spilled + spills
-                    for line in wrong:
-                        print(f"{kernel}: {line}")
+        for kernel in chosen(sinter, folder):
+            for few in False, True:
+                wrong, spills = compare(sinter, ptxas, cuobjdump, kernel, few, folder)
+                if wrong is None:
+                    continue
+                passed, failed, spilled = passed + (not wrong), failed + bool(wrong), spilled + spills
+                for line in wrong:
+                    print(f"{kernel}: {line}")
     if not spilled:
         print("no kernel spills: the comparison of stacks means nothing")
         failed += 1

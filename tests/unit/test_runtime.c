@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/assemble.h"
 #include "runtime/cuda_module.h"
 #include "runtime/threads.h"
 #include "tests/unit/fake_cuda.h"

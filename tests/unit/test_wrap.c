@@ -221,6 +221,43 @@ Test(wrap, each_invariant_has_a_breaker) {
     }
 }
 
+/* What was in an input is gone once a kernel stores to the output that lives there. */
+Test(wrap, states_end_with_a_store) {
+    static const struct {
+        const char *steps, *message;
+    } CASES[] = {{"call @k(s, y) call @put(x, n)", NULL},
+                 {"call @k(s, n)", NULL},
+                 {"call @put(x, n) call @k(n, y)", NULL},
+                 {"call @put(x, n) call @k(s, y) copy s from n size 1024", NULL},
+                 {"call @put(x, n) call @k(s, y)", AT(4, "call", 1) "the storage of s was taken by n"},
+                 {"call @put(x, n) copy y from s size 1024", AT(4, "copy", 1) "the storage of s was taken by n"},
+                 {"call @far(s, n)", AT(12, "call", 0) "s is noalias, and another argument has its storage"}};
+    for (size_t k = 0; k < SN_COUNT(CASES); k++) {
+        sn_text t;
+        fresh();
+        sn_text_init(&t, &env);
+        sn_text_printf(
+            &t,
+            "graph @main(%%x: f32[256], %%s: f32[256]) { %%y = exp %%s  %%n = exp %%x  return y = %%y, n = %%n writes %%s }\n"
+            "buffer x: f32[256] input 0\nbuffer s: f32[256] input 1\n"
+            "buffer y: f32[256] output 0\nbuffer n: f32[256] output 1\n"
+            "kernel @k(a: f32[256] in, b: f32[256] out) { loop i in 256 { %%0 = load a[i] store b[i], %%0 } }\n"
+            "kernel @put(a: f32[256] in, b: f32[256] out) { loop i in 256 { %%0 = load a[i] store b[i], %%0 } }\n"
+            "kernel @far(a: f32[256] in noalias, b: f32[256] out) { loop i in 256 { %%0 = load a[i] store b[i], %%0 } }\n"
+            "wrapper @main workspace 0 {\n%s\n}\n",
+            CASES[k].steps);
+        sn_module *of = sn_module_new(&env);
+        cr_assert_eq(sn_module_parse(of, "test.sn", t.s, t.n), SN_OK, "%s", env.message);
+        sn_status status = sn_wrap_verify(of, "test");
+        if (CASES[k].message) cr_expect_str_eq(env.message, CASES[k].message);
+        else
+            cr_expect(status == SN_OK || strstr(env.message, "is never called"), "%s: %s", CASES[k].steps, env.message);
+        sn_module_free(of);
+        sn_text_free(&t);
+        sn_env_clear(&env);
+    }
+}
+
 /* A call of one more kernel, whose arguments do not fit. */
 Test(wrap, arguments_fit_formals) {
     static const struct {
