@@ -94,6 +94,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     if (ct->mma == SN_MMA_NONE || !sn_contract_find_pixels(why_not, ct)) return false;
     bool sided = ct->in_registers && !takes_apart;
     if (!sided && stands_sideways(ct)) sn_contraction_swap(c);
+    ct->behind = sn_contract_behind(ct);
     return true;
 }
 

@@ -42,7 +42,8 @@ typedef struct sn_contract {
     bool images;                   /* any operand is made of those, so that results are, too */
     sn_contract_halo halo;
     sn_contract_strip strip;
-    int64_t line; /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
+    int64_t line;  /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
+    double behind; /* sn_contract_behind */
     /* Where threads bring operands to shared memory: */
     sn_dtype operand;                 /* what stands there ... */
     sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
@@ -64,7 +65,8 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
 
 /* Headers that agree with the pinned one, the best by the model first (contract_tiles.c). */
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
-/* Instructions with which a thread computes a result from its sum; few are counted with storing it: 0. */
+/* Instructions with which a thread computes a result from its sum; few are counted with storing it: 0. Walks the kernel:
+ * models, which ask for each of hundreds of tiles, read `behind`. */
 double sn_contract_behind(const sn_contract *ct);
 /* Shared memory of a block, of as many as are on a multiprocessor. */
 int64_t sn_contract_shared_bytes(const sn_target *t, const sn_sched *sc);

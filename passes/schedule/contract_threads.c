@@ -91,6 +91,7 @@ bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx
     if (ct->mma) ct->operand = sn_mmas[ct->mma].operand;
     else if (!all_may_become(ct, ct->operand, SN_PRECISION_EXACT)) ct->operand = c->dtype;
     for (uint32_t i = 0; i < c->n_operands; i++) ct->pieces[i] = piece(ct, i);
+    ct->behind = sn_contract_behind(ct);
     return true;
 }
 
@@ -259,7 +260,7 @@ static double step_cycles(const sn_sched *sc, const work *w, double n) {
 /* Cycles in which threads of n tiles compute results from their sums: warps of a scheduler take turns. */
 static double behind_cycles(const sn_contract *ct, const sn_sched *sc, double n) {
     double warps = n * sc->block_x / SN_WARP / SN_SCHEDULERS, each = (double)sc->tile_m * sc->tile_n / sc->block_x;
-    return each * sn_contract_behind(ct) * most(SN_PRODUCT_BEHIND / 100.0, warps);
+    return each * ct->behind * most(SN_PRODUCT_BEHIND / 100.0, warps);
 }
 
 /* Cycles in which a multiprocessor does n tiles side by side. */

@@ -138,7 +138,7 @@ static double steps_of(const sn_contract *ct, const sn_sched *sc) {
 /* Of a tile, behind another one. */
 static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double active) {
     double results = (double)sc->tile_m * sc->tile_n;
-    double element = SN_PRODUCT_ELEMENT + sn_contract_behind(ct) * SN_PRODUCT_BEHIND / 100;
+    double element = SN_PRODUCT_ELEMENT + ct->behind * SN_PRODUCT_BEHIND / 100;
     double own =
         steps_of(ct, sc) * step_cycles(ct, t, sc, active) + results / sc->block_x * element + SN_PRODUCT_RESULTS;
     if (ct->halo.taps) own += SN_PRODUCT_RESULTS; /* threads meet once more, to write rows */
@@ -149,7 +149,7 @@ static double tile_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
 static double side_by_side(const sn_contract *ct, const sn_target *t, const sn_sched *sc, double n) {
     double results = n * sc->tile_m * sc->tile_n;
     step s = step_of(ct, t, sc, t->units);
-    double issued = results * (sn_contract_behind(ct) + SN_PRODUCT_STORE) / (SN_ISSUES * SN_WARP);
+    double issued = results * (ct->behind + SN_PRODUCT_STORE) / (SN_ISSUES * SN_WARP);
     double shared = larger(n * steps_of(ct, sc) * step_in_turn(sc, &s), issued);
     return larger(tile_cycles(ct, t, sc, t->units), larger(shared, write_cycles(ct, t, results * t->units)));
 }
@@ -295,8 +295,7 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
     uint32_t least = sn_mmas[ct->mma].m;
     bool beside = sc->min_blocks > 1 && !pinned->min_blocks;
     bool all_at_once = sn_waves((double)ct->c.k, sc->tile_k) <= sc->stages;
-    if (beside && (ct->n_terms || sn_contract_behind(ct) <= 0 || !all_at_once || tiles_of(ct, sc) <= t->units))
-        return false;
+    if (beside && (ct->n_terms || ct->behind <= 0 || !all_at_once || tiles_of(ct, sc) <= t->units)) return false;
     if (sc->split > 1 && !pinned->split) {
         double steps = sn_waves((double)ct->c.k, sc->tile_k);
         if (sc->persistent || sc->cluster > 1 || tiles_of(ct, sc) * sc->split > t->units ||
