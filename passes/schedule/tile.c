@@ -95,7 +95,6 @@ static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (is_direct(m, sh, t, r)) {
             t->direct += bytes;
-            if (bytes > t->widest_direct) t->widest_direct = bytes;
             t->rows_meet &= stride(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
             bound_vector(&t->lanes, m, sh, r, t->along);
@@ -171,35 +170,6 @@ static void choose_squares(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedul
     sc->vector = sc->runs ? v : fits;
 }
 
-/* How many times the work there are places for in tiles of that side. */
-static double padded(int64_t extent, int64_t side) { return (double)(sn_ceil_div(extent, side) * side) / (double)extent; }
-
-/* A part of the side, a line of its elements at least, whose last tile does not stand nearly empty, as that of 67 elements in
- * tiles of 64 does: it takes a place that another one would load in. */
-static uint32_t fill(uint32_t side, int64_t extent, uint32_t least) {
-    uint32_t best = side;
-    for (uint32_t s = side / 2; s >= least; s /= 2)
-        if (padded(extent, s) * (1 + SN_TILE_EMPTY / 100.0) < padded(extent, best)) best = s;
-    return best;
-}
-
-static bool is_filled(int64_t extent, uint32_t side) {
-    return side <= extent && padded(extent, side) * 100 < 100 + SN_TILE_EMPTY;
-}
-
-/* Both sides, filled; what a tile has lost by that, the side gains which tiles fill twice as long, too. */
-static void fill_sides(uint32_t *across, uint32_t *along, int64_t rows, int64_t columns, const sn_schedule_tile *t,
-                       uint32_t vector) {
-    uint32_t elements = *across * *along, piece = SN_LINE / t->widest, line = SN_LINE / t->widest_direct;
-    *across = fill(*across, rows, piece > vector ? piece : vector);
-    *along = fill(*along, columns, line > vector ? line : vector);
-    while (*across * *along < elements) {
-        if (is_filled(columns, 2 * *along)) *along *= 2;
-        else if (is_filled(rows, 2 * *across)) *across *= 2;
-        else return;
-    }
-}
-
 /* A tile with sides of two lines; where one axis is shorter than that, the other side gets what is left. Smaller when
  * it does not fit, or when there would not be two for each multiprocessor. Unaligned loads take twice the registers: no more
  * than a thread has to have in flight, and rather long rows to store. */
@@ -213,7 +183,6 @@ static void choose_sides(uint32_t *across, uint32_t *along, const sn_pass_ctx *c
     *across = least(rows, side);
     *along = least(columns, side * side / *across);
     *across = least(rows, side * side / *along);
-    fill_sides(across, along, extent_at(cx->m, sh, t->across), extent_at(cx->m, sh, t->along), t, vector);
     for (;;) {
         bool few = sh->rows < (int64_t)*across * *along * cx->target->units * 2;
         if (*across * *along <= fewest * fewest || (!few && *across * *along * t->bytes <= room)) break;

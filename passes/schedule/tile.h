@@ -14,7 +14,6 @@ typedef struct sn_schedule_tile {
     uint32_t bytes;    /* of one element of every staged access */
     uint32_t direct;   /* of one element of every direct access */
     uint32_t widest;   /* of the largest staged element */
-    uint32_t widest_direct; /* of the largest one of a direct access */
     bool rows_meet;    /* direct accesses: what follows a row along is the next one across */
     bool columns_meet; /* staged accesses: what follows a column across is the next one along */
     uint32_t vector;   /* largest one that divides both extents and leaves those accesses aligned */

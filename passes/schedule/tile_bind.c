@@ -14,8 +14,7 @@
  * A square of V*V elements is transposed in the registers of its thread, so that every access, to global and to shared
  * memory, is V elements wide. A row of s holds its B vectors rotated: vector b of the rows V*a .. V*a + V-1 stands in
  * place (a + b) mod B. So neither the lanes of the first loop (they differ in a) nor those of the second one (in b)
- * meet in a bank. Where the body's own elements are wider than those that pass through shared memory, a vector of it has as many as
- * one access moves, so that lanes side by side fill lines. Squares of one element leave a bank empty behind each row instead, which needs no arithmetic. Staged
+ * meet in a bank. Squares of one element leave a bank empty behind each row instead, which needs no arithmetic. Staged
  * stores go the other way: the body stores to s, a third loop transposes.
  *
  * Bytes and halves that no such square fits (`runs`) are loaded from anywhere (codegen-llvm/unaligned.c), with what stands behind
@@ -335,8 +334,6 @@ void sn_schedule_tile_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_schedule_find_tile(&t.tile, cx, k, sh);
     t.runs = sc->runs;
     t.lanes = t.runs && t.tile.lanes < t.v ? t.tile.lanes : t.v;
-    int64_t piece = cx->target->vector_bytes / t.tile.widest_direct;
-    if (cx->target->is_gpu && t.lanes > piece) t.lanes = piece;
     t.across = sc->block_y;
     t.along = t.threads * t.unroll * t.v * t.v / t.across;
     t.n_across = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[t.tile.across]));
