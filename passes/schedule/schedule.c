@@ -52,7 +52,8 @@ _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
 static uint32_t columns_of(const sn_kern_rec *a) {
     const sn_sched *sc = &a->sched;
     if (sc->cls == SN_SCHED_OUTER) return sc->block_x * sc->vector;
-    return sc->cls == SN_SCHED_CONTRACT && sc->tile_m == 1 && sc->block_x && sc->tile_n % sc->block_x == 0 ? sc->tile_n : 0;
+    return sc->cls == SN_SCHED_CONTRACT && sc->tile_m == 1 && sc->block_x && sc->tile_n % sc->block_x == 0 ? sc->tile_n
+                                                                                                           : 0;
 }
 
 /* Does each column read, of what kernel `a` stores, what belongs to it? Another product of those results does not. */
@@ -77,7 +78,8 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
     if (!a->scheduled || sn_kern_is_library(a) || !sh->n_nests || sh->rows * sh->max_count > SN_FOLLOW_MOST ||
         sn_sched_cluster(&a->sched) > 1)
         return;
-    bool one = sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE && sh->max_count <= (int64_t)a->sched.block_x * SN_FOLLOW_STEPS;
+    bool one =
+        sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE && sh->max_count <= (int64_t)a->sched.block_x * SN_FOLLOW_STEPS;
     uint32_t wide = columns_of(a);
     bool columns = wide && sh->rows > 1 && sh->rows % wide == 0 && sh->along_outer > sh->along_inner &&
                    reads_columns(m, sh, m->kernels.at[first], m->kernels.at[sh->at]);
