@@ -52,8 +52,8 @@ _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
 static uint32_t columns_of(const sn_kern_rec *a) {
     const sn_sched *sc = &a->sched;
     if (sc->cls == SN_SCHED_OUTER) return sc->block_x * sc->vector;
-    return sc->cls == SN_SCHED_CONTRACT && sc->tile_m == 1 && sc->block_x && sc->tile_n % sc->block_x == 0 ? sc->tile_n
-                                                                                                           : 0;
+    bool one_row = sc->cls == SN_SCHED_CONTRACT && sc->tile_m == 1 && sc->block_x;
+    return one_row && sc->tile_n % sc->block_x == 0 ? sc->tile_n : 0;
 }
 
 /* Does each column read, of what kernel `a` stores, what belongs to it? Another product of those results does not. */
