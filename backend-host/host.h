@@ -10,6 +10,7 @@ typedef struct sn_wrapper_rows {
     const int64_t *words;
     uint32_t n, most;      /* most: places of a row */
     uint32_t slots, depth; /* addresses that change from step to step of a repeat; repeats around each other, at most */
+    bool tests;            /* it looks at bools that kernels make */
 } sn_wrapper_rows;
 sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *arena);
 /* Generate it as an sn_wrapper_fn of that name into `mod`. */

@@ -18,10 +18,12 @@ typedef void (*sn_host_kernel)(void *const *params, int64_t begin, int64_t end);
 typedef int (*sn_launch_fn)(void *user, uint32_t kernel, void *const *params);
 /* Copy callback: size bytes between two storages. */
 typedef int (*sn_copy_fn)(void *user, void *to, const void *from, int64_t size);
+/* Test callback: *holds becomes 1 or 0, the bool that a kernel has stored there. */
+typedef int (*sn_test_fn)(void *user, const void *flag, int *holds);
 /* The generated wrapper. inputs, outputs: storage addresses by graph number; consts: addresses by buffer id order of
  * the CONST buffers; workspace: wrap.workspace bytes, 256-aligned. */
 typedef int (*sn_wrapper_fn)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
-                             sn_launch_fn launch, sn_copy_fn copy, void *user);
+                             sn_launch_fn launch, sn_copy_fn copy, sn_test_fn test, void *user);
 
 typedef struct sn_host_code sn_host_code; /* owns the machine code */
 /* with_kernels false: only the wrapper (kernels run on a GPU). cache NULL: none. */

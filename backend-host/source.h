@@ -13,7 +13,7 @@ typedef struct sn_source_writer {
     const char *name;      /* of the program */
     const char **buf_name; /* by buffer id: how C refers to it; of a constant its number in self->constants */
     uint32_t *number;      /* by kernel id: position in m->kernels */
-    uint32_t depth;        /* repeats around the step */
+    uint32_t depth;        /* repeats and branches around the step */
     bool *needed;          /* by buffer id: some call or copy uses its place */
     int64_t *own;          /* by output: bytes into the memory of outputs on their way to an input; -1: not there */
 } sn_source_writer;

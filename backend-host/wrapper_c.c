@@ -6,7 +6,10 @@
  *                                    if (call(self, 1, args, stream)) return 1;
  *     copy w from y size 16          if (copy(self, in_w, out_y, 16, stream)) return 1;
  *
- * The same text for a GPU and for the CPU: `call` and `copy` are functions of the texts in backend-host/source/, which source.c puts
+ *     if p  ..  else  ..  end        if (test(self, &holds, step_p, stream)) return 1;
+ *                                    if (holds) { .. } else { .. }
+ *
+ * The same text for a GPU and for the CPU: `call`, `copy` and `test` are functions of the texts in backend-host/source/, which source.c puts
  * around it. Must agree with the step interpreter (runtime/exec.c). Contains no LLVM; stands here because the other wrapper emitter does.
  */
 #include "backend-host/source.h"
@@ -36,7 +39,7 @@ static void find_needed(writer *w, uint32_t first, uint32_t end) {
         if ((s->kind == SN_STEP_REUSE || s->kind == SN_STEP_WINDOW) && w->needed[s->buf.i]) w->needed[s->from.i] = true;
         if (i < first) continue;
         if (changes_place(w, i)) w->needed[s->buf.i] = w->needed[s->from.i] = true;
-        if (s->kind == SN_STEP_CHECK) w->needed[s->buf.i] = true;
+        if (s->kind == SN_STEP_CHECK || s->kind == SN_STEP_IF || s->kind == SN_STEP_WHILE) w->needed[s->buf.i] = true;
         if (s->kind == SN_STEP_COPY) w->needed[s->buf.i] = w->needed[s->from.i] = true;
         if (s->kind != SN_STEP_CALL) continue;
         for (uint32_t p = 0; p < s->args.n; p++) w->needed[s->args.at[p].buf.i] = true;
@@ -156,6 +159,11 @@ static sn_status put_repeat(writer *w, const sn_step *s) {
     return SN_OK;
 }
 
+/* The bool that a branch is taken by, or a repeat goes on by. */
+static void put_test(writer *w, const sn_step *s, const char *then) {
+    sn_text_printf(w->t, "    if (test(self, &holds, %s, stream)) return 1;\n    %s\n", w->buf_name[s->buf.i], then);
+}
+
 static sn_status put_window(writer *w, const sn_step *s) {
     const sn_buf_rec *b = sn_buf_get(w->m, s->buf);
     int64_t first, by = 0;
@@ -194,6 +202,12 @@ static sn_status put_step(writer *w, const sn_step *s) {
     case SN_STEP_REPEAT: return put_repeat(w, s);
     case SN_STEP_WINDOW: return put_window(w, s);
     case SN_STEP_CARRY: put_carry(w, s); return SN_OK;
+    case SN_STEP_WHILE: put_test(w, s, "if (!holds) break;"); return SN_OK;
+    case SN_STEP_IF:
+        put_test(w, s, "if (holds) {");
+        w->depth++;
+        return SN_OK;
+    case SN_STEP_ELSE: sn_text_put(w->t, "    } else {\n"); return SN_OK;
     case SN_STEP_END:
         w->depth--;
         sn_text_put(w->t, "    }\n");
@@ -219,6 +233,13 @@ static sn_status put_prepare(writer *w) {
     return SN_OK;
 }
 
+static bool tests_any(const sn_wrap *wrap) {
+    bool any = false;
+    for (uint32_t i = 0; i < wrap->steps.n; i++)
+        any |= wrap->steps.at[i].kind == SN_STEP_IF || wrap->steps.at[i].kind == SN_STEP_WHILE;
+    return any;
+}
+
 static sn_status put_steps(writer *w) {
     const sn_wrap *wrap = &w->m->wrap;
     find_needed(w, wrap->n_prepare, wrap->steps.n);
@@ -226,6 +247,7 @@ static sn_status put_steps(writer *w) {
                    "static int run_steps(struct %s *self, char *const *inputs, char *const *outputs, queue stream) {\n",
                    w->name);
     sn_text_put(w->t, "    char *memory = self->memory + PREPARED_AT;\n");
+    if (tests_any(wrap)) sn_text_put(w->t, "    int holds = 0;\n");
     put_ios(w);
     for (uint32_t i = 0; i < wrap->n_prepare; i++)
         if (says_a_place(&wrap->steps.at[i])) SN_TRY(put_step(w, &wrap->steps.at[i]));

@@ -16,10 +16,16 @@
  *       carry h from h_next                carry  1 (slot)                by 2 (slot)         slots 1 and 2 change places
  *     end                                  end    9                       by 40  depth 0      40 words back, but for the last time
  *
+ * Rows of branches say in `by` how many words they go forward. A repeat that may end early goes behind its end in the same way:
+ *
+ *     if p                                 if                1  p            by: to the row behind the `else`, unless p holds
+ *     else                                 else                              by: to the row behind the `end`, which has none itself
+ *     while more                           while             1  more         by: behind the row of the repeat's end, unless it holds
+ *
  * What the prepare part has left lies in the prepared memory, whose address stands behind those of the constants;
  * that part itself is run by whoever loads a program, and has no rows.
  *
- *     i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, user) {
+ *     i32 @wrapper(ptr inputs, outputs, consts, workspace, launch, copy, test, user) {
  *       for each row: params[0 .. places-1] = addresses of its places; do it; return its status if that is not 0
  *     }
  *
@@ -48,9 +54,12 @@ typedef struct place {
 
 /* ---- the table ---- */
 
+/* A repeat or a branch. */
 typedef struct open_repeat {
-    uint32_t words; /* before its first row */
+    sn_step_kind kind; /* REPEAT, IF, ELSE */
+    uint32_t words;    /* before its first row */
     int64_t trip;
+    uint32_t jump; /* the word `by` of its `while`, `if` or `else`, which is known at its end; 0: there is none */
 } open_repeat;
 
 typedef struct table {
@@ -61,10 +70,10 @@ typedef struct table {
     SN_VEC(int64_t) words;
     uint32_t most; /* places of a row */
     place prepared;
-    bool repeats;                        /* there is one */
+    bool repeats, tests;                 /* there is a repeat; there is a bool to look at */
     bool prepares;                       /* the steps at hand are those of the prepare part */
     uint32_t n_slots, depth, most_depth; /* slots so far; repeats around the step at hand, at most */
-    SN_VEC(open_repeat) open;            /* these */
+    SN_VEC(open_repeat) open;            /* these, and branches */
 } table;
 
 static void place_what_is_given(table *t) {
@@ -159,7 +168,7 @@ static sn_status carry_step(table *t, const sn_step *s) {
 }
 
 static sn_status repeat_step(table *t, const sn_step *s) {
-    open_repeat o = {0};
+    open_repeat o = {.kind = SN_STEP_REPEAT};
     SN_TRY(sn_wrap_number(&o.trip, t->m, s->size, "the number of steps", "a repeat"));
     SN_TRY(add_step_row(t, SN_STEP_REPEAT, 0, NULL, 0, 0, t->depth));
     o.words = (uint32_t)t->words.n;
@@ -168,11 +177,57 @@ static sn_status repeat_step(table *t, const sn_step *s) {
     return SN_OK;
 }
 
+/* A row that goes forward when the bool, if there is one, does not hold. *jump: its word `by`. */
+static sn_status jump_row(uint32_t *jump, table *t, sn_step_kind kind, sn_buf flag) {
+    *jump = (uint32_t)t->words.n + BY;
+    t->tests = true;
+    return add_row(t, kind, 0, &(sn_arg){flag, 0}, flag.i ? 1 : 0);
+}
+
+/* It goes to the row that comes now. */
+static void land(table *t, uint32_t jump) {
+    if (!jump) return;
+    uint32_t row = jump - BY, n = ROW_WORDS + (uint32_t)t->words.at[row + PLACES] * PLACE_WORDS;
+    t->words.at[jump] = (int64_t)t->words.n - row - n;
+}
+
+static sn_status if_step(table *t, const sn_step *s) {
+    open_repeat o = {.kind = SN_STEP_IF};
+    SN_TRY(jump_row(&o.jump, t, SN_STEP_IF, s->buf));
+    SN_PUSH(t->arena, &t->open, o);
+    return SN_OK;
+}
+
+static open_repeat *innermost(table *t, sn_step_kind kind) {
+    open_repeat *o = t->open.n ? &t->open.at[t->open.n - 1] : NULL;
+    return o && o->kind == kind ? o : NULL;
+}
+
+static sn_status else_step(table *t) {
+    open_repeat *o = innermost(t, SN_STEP_IF);
+    uint32_t jump;
+    if (!o) return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: there is no if");
+    SN_TRY(jump_row(&jump, t, SN_STEP_ELSE, (sn_buf){0}));
+    land(t, o->jump);
+    *o = (open_repeat){.kind = SN_STEP_ELSE, .jump = jump};
+    return SN_OK;
+}
+
+static sn_status while_step(table *t, const sn_step *s) {
+    open_repeat *o = innermost(t, SN_STEP_REPEAT);
+    if (!o || o->jump) return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: there is no repeat that ends by one bool");
+    return jump_row(&o->jump, t, SN_STEP_WHILE, s->buf);
+}
+
 static sn_status end_step(table *t) {
-    if (!t->depth) return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: there is no repeat to end");
-    open_repeat o = t->open.at[--t->depth];
-    t->open.n = t->depth;
-    return add_step_row(t, SN_STEP_END, o.trip, NULL, 0, (int64_t)t->words.n - o.words, t->depth);
+    if (!t->open.n) return sn_fail(t->m->env, SN_ERROR_VERIFY, "wrapper: there is no repeat or if to end");
+    open_repeat o = t->open.at[--t->open.n];
+    if (o.kind == SN_STEP_REPEAT) {
+        t->depth--;
+        SN_TRY(add_step_row(t, SN_STEP_END, o.trip, NULL, 0, (int64_t)t->words.n - o.words, t->depth));
+    }
+    land(t, o.jump);
+    return SN_OK;
 }
 
 static sn_status tabulate_step(table *t, uint32_t number) {
@@ -186,6 +241,9 @@ static sn_status tabulate_step(table *t, uint32_t number) {
     case SN_STEP_REPEAT: return repeat_step(t, s);
     case SN_STEP_WINDOW: return window_step(t, s);
     case SN_STEP_CARRY: return carry_step(t, s);
+    case SN_STEP_WHILE: return while_step(t, s);
+    case SN_STEP_IF: return if_step(t, s);
+    case SN_STEP_ELSE: return else_step(t);
     case SN_STEP_END: return end_step(t);
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
@@ -204,7 +262,7 @@ sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *aren
         SN_TRY(tabulate_step(&t, i));
     }
     SN_TRY(add_row(&t, RETURN, 0, NULL, 0));
-    *out = (sn_wrapper_rows){t.words.at, t.words.n, t.most, t.n_slots, t.most_depth};
+    *out = (sn_wrapper_rows){t.words.at, t.words.n, t.most, t.n_slots, t.most_depth, t.tests};
     return SN_OK;
 }
 
@@ -213,9 +271,10 @@ sn_status sn_wrapper_tabulate(sn_wrapper_rows *out, sn_module *m, sn_arena *aren
 typedef struct writer {
     sn_cg *cg;
     LLVMBuilderRef at;
-    LLVMValueRef f, inputs, outputs, consts, workspace, launch, copy, user;
+    LLVMValueRef f, inputs, outputs, consts, workspace, launch, copy, test, user;
     LLVMValueRef origins, params; /* stack arrays: what places count from; places of the row */
     LLVMValueRef slots, counts;   /* addresses that change from step to step; by depth, the step that a repeat is at */
+    LLVMValueRef holds;           /* on the stack: the bool of the row */
     LLVMValueRef behind;          /* the row behind this one */
     LLVMBasicBlockRef next;       /* returns `status` or goes on */
     LLVMValueRef status, resume;  /* phi: what became of the row; the row that follows it */
@@ -243,10 +302,10 @@ static LLVMValueRef param(const writer *w, unsigned k) {
 
 /* The order is that of sn_wrapper_fn. */
 static void declare(writer *w, LLVMModuleRef mod, const char *name) {
-    LLVMTypeRef parameters[7];
+    LLVMTypeRef parameters[8];
     LLVMValueRef *const arguments[] = {&w->inputs, &w->outputs, &w->consts, &w->workspace,
-                                       &w->launch, &w->copy,    &w->user};
-    static const char *const names[] = {"inputs", "outputs", "consts", "workspace", "launch", "copy", "user"};
+                                       &w->launch, &w->copy,    &w->test,   &w->user};
+    static const char *const names[] = {"inputs", "outputs", "consts", "workspace", "launch", "copy", "test", "user"};
     for (unsigned i = 0; i < SN_COUNT(parameters); i++) parameters[i] = w->cg->ptr;
     w->f = LLVMAddFunction(mod, name, LLVMFunctionType(w->cg->i32, parameters, SN_COUNT(parameters), false));
     for (unsigned i = 0; i < SN_COUNT(parameters); i++) {
@@ -274,6 +333,7 @@ static void open_body(writer *w, const sn_wrapper_rows *t) {
         w->counts = LLVMBuildArrayAlloca(w->at, w->cg->i64, const_i32(w, t->depth), "counts");
         LLVMBuildStore(w->at, w->slots, element(w, w->cg->ptr, w->origins, const_i64(w, STEPS)));
     }
+    if (t->tests) w->holds = LLVMBuildAlloca(w->at, w->cg->i32, "holds");
     for (unsigned k = NOWHERE + 1; k < N_ORIGINS; k++)
         if (k != STEPS) LLVMBuildStore(w->at, origins[k], element(w, w->cg->ptr, w->origins, const_i64(w, k)));
 }
@@ -394,6 +454,35 @@ static void write_repeats(writer *w, LLVMValueRef choice, LLVMValueRef row, LLVM
               element(w, w->cg->i64, w->counts, column(w, row, DEPTH, "depth")));
 }
 
+/* ---- branches ---- */
+
+static LLVMValueRef forward(writer *w, LLVMValueRef by) {
+    return LLVMBuildGEP2(w->at, w->cg->i64, w->behind, &by, 1, "forward");
+}
+
+/* To the next row if the bool holds, else forward. */
+static void write_test(writer *w, LLVMValueRef by) {
+    LLVMTypeRef parameters[] = {w->cg->ptr, w->cg->ptr, w->cg->ptr};
+    LLVMTypeRef type = LLVMFunctionType(w->cg->i32, parameters, SN_COUNT(parameters), false);
+    LLVMValueRef arguments[] = {w->user, param(w, 0), w->holds};
+    LLVMBuildStore(w->at, const_i32(w, 0), w->holds);
+    LLVMValueRef status = LLVMBuildCall2(w->at, type, w->test, arguments, SN_COUNT(arguments), "tested");
+    LLVMValueRef holds = LLVMBuildLoad2(w->at, w->cg->i32, w->holds, "");
+    LLVMValueRef is = LLVMBuildICmp(w->at, LLVMIntNE, holds, const_i32(w, 0), "is");
+    go_on_at(w, LLVMBuildSelect(w->at, is, w->behind, forward(w, by), ""), status);
+}
+
+static void write_branches(writer *w, LLVMValueRef choice, LLVMValueRef row) {
+    LLVMBasicBlockRef test = block(w, "test"), otherwise = block(w, "else");
+    LLVMAddCase(choice, const_i64(w, SN_STEP_IF), test);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_WHILE), test);
+    LLVMAddCase(choice, const_i64(w, SN_STEP_ELSE), otherwise);
+    LLVMPositionBuilderAtEnd(w->at, test);
+    write_test(w, column(w, row, BY, "by"));
+    LLVMPositionBuilderAtEnd(w->at, otherwise);
+    go_on_at(w, forward(w, column(w, row, BY, "by")), const_i32(w, SN_OK));
+}
+
 static void write_kinds(writer *w, LLVMValueRef row, LLVMValueRef kind, LLVMValueRef number) {
     LLVMBasicBlockRef check = block(w, "check"), call = block(w, "call"), copy = block(w, "copy"),
                       end = block(w, "return");
@@ -409,6 +498,7 @@ static void write_kinds(writer *w, LLVMValueRef row, LLVMValueRef kind, LLVMValu
     LLVMPositionBuilderAtEnd(w->at, copy);
     write_copy(w, number);
     if (w->counts) write_repeats(w, choice, row, number);
+    if (w->holds) write_branches(w, choice, row);
     LLVMPositionBuilderAtEnd(w->at, end);
     LLVMBuildRet(w->at, const_i32(w, SN_OK));
 }

@@ -3,6 +3,8 @@
  */
 #include "frontend/build.h"
 
+#include <stddef.h>
+
 static sn_attr attr_int(sn_attr_id id, int64_t i) { return (sn_attr){.id = id, .i = i}; }
 
 unsigned sn_repeat_begin(sn_graph *g) { return g && g->status == SN_OK ? ++g->m->graph.repeats : 0; }
@@ -29,13 +31,13 @@ static sn_status check(sn_graph *g, const sn_repeat *r, const sn_node *results) 
 }
 
 /* The lists of the end as operands of its node. */
-static sn_status read_end(sn_repeat *out, sn_node **in, int64_t **backwards, uint32_t *n_backwards, sn_graph *g,
-                          const sn_repeat *repeat, const sn_node *results) {
+static sn_status read_end(sn_repeat *out, sn_node **in, uint32_t *n_in, int64_t **backwards, uint32_t *n_backwards,
+                          sn_graph *g, const sn_repeat *repeat, const sn_node *results) {
     *out = (sn_repeat){0};
     SN_TRY(sn_options_read(out, sizeof *out, &g->ctx->env, "sn_repeat", repeat));
     SN_TRY(check(g, out, results));
     uint32_t n = 0, back = 0;
-    *in = SN_NEWN(&g->m->arena, sn_node, 2 * out->n_states + out->n_stacks + 1);
+    *in = SN_NEWN(&g->m->arena, sn_node, 2 * out->n_states + out->n_stacks + 2);
     *backwards = SN_NEWN(&g->m->arena, int64_t, out->n_stacks + 1);
     for (unsigned k = 0; k < out->n_states; k++) (*in)[n++] = out->states[k];
     for (unsigned k = 0; k < out->n_states; k++) (*in)[n++] = out->after[k];
@@ -43,6 +45,8 @@ static sn_status read_end(sn_repeat *out, sn_node **in, int64_t **backwards, uin
         (*in)[n++] = out->stacks[k];
         if (out->backwards && out->backwards[k]) (*backwards)[back++] = k;
     }
+    if (out->goes_on.id) (*in)[n++] = out->goes_on;
+    *n_in = n;
     *n_backwards = back;
     return SN_OK;
 }
@@ -52,17 +56,18 @@ typedef struct end {
     sn_repeat r;
     sn_node *in;
     int64_t *backwards;
-    uint32_t n_backwards;
+    uint32_t n_in, n_backwards;
 } end;
 
 static sn_node read_call(end *e, sn_graph *g, const sn_repeat *repeat, const sn_node *results) {
-    SN_BUILD_RETURN(g, read_end(&e->r, &e->in, &e->backwards, &e->n_backwards, g, repeat, results), e, repeat, results);
+    SN_BUILD_RETURN(g, read_end(&e->r, &e->in, &e->n_in, &e->backwards, &e->n_backwards, g, repeat, results), e, repeat,
+                    results);
 }
 
 /* Nothing comes of a call that is refused. */
 static void give_none(sn_node *results, const sn_repeat *repeat) {
-    bool known = results && repeat && repeat->struct_size >= sizeof *repeat && repeat->n_states <= SN_LIST_MAX &&
-                 repeat->n_stacks <= SN_LIST_MAX;
+    bool known = results && repeat && repeat->struct_size >= offsetof(sn_repeat, goes_on) &&
+                 repeat->n_states <= SN_LIST_MAX && repeat->n_stacks <= SN_LIST_MAX;
     for (unsigned k = 0; known && k < repeat->n_states + repeat->n_stacks; k++) results[k] = (sn_node){0};
 }
 
@@ -74,11 +79,13 @@ void sn_repeat_end(sn_node *results, sn_graph *g, const sn_repeat *repeat) {
         give_none(results, repeat);
         return;
     }
-    sn_attr attrs[] = {attr_int(SN_ATTR_REPEAT, e.r.loop),
-                       attr_int(SN_ATTR_STATES, e.r.n_states),
-                       {.id = SN_ATTR_TRIP, .ints = {&e.r.steps, 1}},
-                       {.id = SN_ATTR_BACKWARDS, .ints = {e.backwards, e.n_backwards}}};
-    sn_node whole = sn_build(g, SN_OP_REPEAT, e.in, 2 * e.r.n_states + e.r.n_stacks, attrs, e.n_backwards ? 4 : 3);
+    sn_attr attrs[5] = {attr_int(SN_ATTR_REPEAT, e.r.loop),
+                        attr_int(SN_ATTR_STATES, e.r.n_states),
+                        {.id = SN_ATTR_TRIP, .ints = {&e.r.steps, 1}}};
+    unsigned n_attrs = 3;
+    if (e.r.goes_on.id) attrs[n_attrs++] = attr_int(SN_ATTR_WHILE, 1);
+    if (e.n_backwards) attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_BACKWARDS, .ints = {e.backwards, e.n_backwards}};
+    sn_node whole = sn_build(g, SN_OP_REPEAT, e.in, e.n_in, attrs, n_attrs);
     for (unsigned k = 0; k < n; k++) {
         sn_attr index = attr_int(SN_ATTR_INDEX, k);
         results[k] = n == 1 ? whole : sn_build(g, SN_OP_PROJECT, &whole, 1, &index, 1);

@@ -392,17 +392,24 @@ static void load_ports(sn_program *p) {
     }
 }
 
-/* That a run makes. */
+/* That a run makes, at most. */
 static uint32_t count_launches(const sn_image_part *part) {
-    uint32_t n = 0, times[64] = {1}, depth = 0; /* images are not nested deeper (runtime/image_stream.c) */
+    int64_t n = 0, times[64] = {1}, most = UINT32_MAX; /* images are not nested deeper (runtime/image_stream.c) */
+    uint32_t depth = 0;
     for (uint32_t i = part->n_prepare; i < part->n_steps; i++) {
         const sn_image_step *s = &part->steps[i];
-        if (s->kind == SN_STEP_REPEAT && depth + 1 < SN_COUNT(times))
-            times[depth + 1] = times[depth] * (uint32_t)s->size, depth++;
-        else if (s->kind == SN_STEP_END && depth) depth--;
+        bool opens = s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_IF;
+        int64_t by = s->kind == SN_STEP_REPEAT ? s->size : 1;
+        if (opens && depth + 1 < SN_COUNT(times)) {
+            if (sn_mul_overflow(times[depth], by, &times[depth + 1]) || times[depth + 1] > most)
+                times[depth + 1] = most;
+            depth++;
+        } else if (s->kind == SN_STEP_END && depth) {
+            depth--;
+        }
         n += s->kind == SN_STEP_CALL ? times[depth] : 0;
     }
-    return n;
+    return (uint32_t)(n < most ? n : most);
 }
 
 static void load_info(sn_program *p) {

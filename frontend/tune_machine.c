@@ -510,12 +510,13 @@ static double measure(sn_tune_bench *b, uint32_t trial) {
     bool on_cpu = a->p->device == SN_CPU;
     sn_graph_timing how = {.run_us = b->trials->at[trial].us};
     unsigned runs = how.run_us && how.run_us < LONG_US ? RUNS : 1;
-    if (on_cpu || !how.run_us || how.run_us >= GRAPH_BELOW_US) {
+    bool by_events = on_cpu || sn_prog_decides(a->p->prog);
+    if (by_events || !how.run_us || how.run_us >= GRAPH_BELOW_US) {
         sn_status status = sn_program_time(us, runs, a->p, a->inputs, a->outputs, on_cpu ? FLUSH_HOST : FLUSH_DEVICE);
         if (status != SN_OK) return failed(b, trial, sn_error(a->ctx)), 0;
         how.run_us = least(us, runs);
     }
-    if (on_cpu || how.run_us >= GRAPH_BELOW_US) return how.run_us;
+    if (by_events || how.run_us >= GRAPH_BELOW_US) return how.run_us;
     if (sn_program_time_graph(us, REPLAYS, &how, a->p, a->inputs, a->outputs) != SN_OK)
         return failed(b, trial, sn_error(a->ctx)), 0;
     return least(us, REPLAYS);

@@ -82,15 +82,15 @@ typedef struct item_parser {
 } item_parser;
 
 static const item_parser ITEMS[] = {
-    {"weights", sn_wt_parse},    {"graph", sn_graph_parse}, {"buffer", sn_buf_parse},
-    {"repeat", sn_repeat_parse}, {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
+    {"weights", sn_wt_parse}, {"graph", sn_graph_parse}, {"buffer", sn_buf_parse},   {"repeat", sn_repeat_parse},
+    {"cond", sn_cond_parse},  {"kernel", sn_kern_parse}, {"wrapper", sn_wrap_parse},
 };
 
 static sn_status parse_item(sn_module *m, sn_lex *lx) {
     for (size_t i = 0; i < SN_COUNT(ITEMS); i++)
         if (sn_lex_is_name(lx, ITEMS[i].word)) return ITEMS[i].parse(m, lx);
     int n = lx->tok_len > 40 ? 40 : (int)lx->tok_len;
-    return sn_lex_fail(lx, "expected weights, graph, buffer, repeat, kernel or wrapper, found '%.*s'", n,
+    return sn_lex_fail(lx, "expected weights, graph, buffer, repeat, cond, kernel or wrapper, found '%.*s'", n,
                        lx->tok_start);
 }
 

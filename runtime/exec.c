@@ -2,8 +2,9 @@
  *
  * Both executors end in the same two callbacks, launch and copy, so they can differ only in where they think a buffer
  * is: the interpreter is the oracle of the generated code. Who wants something else of the launches than to have them
- * queued brings callbacks of his own (run_graph.c). Nothing here allocates or synchronises; a run can be captured in a
- * CUDA graph. A run reads the program and writes its state: one run of a state at a time.
+ * queued brings callbacks of his own (run_graph.c). Nothing here allocates. Nothing synchronises but a branch, and the end of a
+ * step after which a repeat may be over: the host has to see a bool that a kernel makes, so it copies it and waits for the
+ * stream. A run without such can be captured in a CUDA graph. A run reads the program and writes its state: one run of a state at a time.
  */
 #include "runtime/prog.h"
 
@@ -79,6 +80,20 @@ static int launch_gpu(void *user, uint32_t kernel, void *const *params) {
     return sn_cuda_check(st->cu, result, what);
 }
 
+/* The stream is waited for. What is being captured has not run, so that there is nothing to see. */
+static int test_gpu(void *user, const void *flag, int *holds) {
+    sn_prog_state *st = user;
+    unsigned char byte = 0;
+    if (sn_exec_is_captured(st))
+        return sn_fail(st->env, SN_ERROR_UNSUPPORTED,
+                       "a run that takes branches, or ends a loop early, cannot be captured "
+                       "in a CUDA graph: the host has to see what a kernel has made");
+    SN_TRY(CU_CALL(st->cu, cuMemcpyDtoHAsync, (&byte, sn_device_address(flag), sizeof byte, st->stream)));
+    SN_TRY(CU_CALL(st->cu, cuStreamSynchronize, (st->stream)));
+    *holds = byte != 0;
+    return SN_OK;
+}
+
 static int copy_gpu(void *user, void *to, const void *from, int64_t size) {
     sn_prog_state *st = user;
     if (!size) return SN_OK;
@@ -117,8 +132,14 @@ static int copy_host(void *user, void *to, const void *from, int64_t size) {
     return SN_OK;
 }
 
+static int test_host(void *user, const void *flag, int *holds) {
+    (void)user;
+    *holds = *(const unsigned char *)flag != 0;
+    return SN_OK;
+}
+
 typedef sn_machine machine;
-static const machine gpu = {launch_gpu, copy_gpu}, host = {launch_host, copy_host};
+static const machine gpu = {launch_gpu, copy_gpu, test_gpu}, host = {launch_host, copy_host, test_host};
 
 /* ---- checks of what the caller gave ---- */
 
@@ -146,17 +167,33 @@ static void carry(sn_prog_state *st, sn_buf state, sn_buf next) {
     st->place[next.i] = place;
 }
 
-/* memory: what the offsets of `alloc` count from. t: which step of the repeat around it runs. */
-static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory, int64_t t) {
+/* Where a run is. memory: what the offsets of `alloc` count from. t: which step of the repeat around it runs. */
+typedef struct progress {
+    char *memory;
+    int64_t t;
+    bool over; /* that repeat ends here */
+} progress;
+
+static int go_on(sn_prog_state *st, const machine *on, const sn_rt_step *s, progress *at) {
+    int holds = 0;
+    SN_TRY(on->test(st, st->place[s->buf.i], &holds));
+    at->over = !holds;
+    return SN_OK;
+}
+
+static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, progress *at) {
     switch (s->kind) {
     case SN_STEP_CHECK: return check(st, &st->p->ios[s->io], st->place[s->buf.i]);
-    case SN_STEP_ALLOC: st->place[s->buf.i] = memory + s->offset; return SN_OK;
+    case SN_STEP_ALLOC: st->place[s->buf.i] = at->memory + s->offset; return SN_OK;
     case SN_STEP_REUSE: st->place[s->buf.i] = st->place[s->from.i]; return SN_OK;
     case SN_STEP_CALL: return call(st, on, s);
     case SN_STEP_COPY: return on->copy(st, st->place[s->buf.i], st->place[s->from.i], s->size);
-    case SN_STEP_WINDOW: st->place[s->buf.i] = (char *)st->place[s->from.i] + s->offset + s->size * t; return SN_OK;
+    case SN_STEP_WINDOW: st->place[s->buf.i] = (char *)st->place[s->from.i] + s->offset + s->size * at->t; return SN_OK;
     case SN_STEP_CARRY: carry(st, s->buf, s->from); return SN_OK;
+    case SN_STEP_WHILE: return go_on(st, on, s, at);
     case SN_STEP_REPEAT:
+    case SN_STEP_IF:
+    case SN_STEP_ELSE:
     case SN_STEP_END:
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
@@ -165,22 +202,36 @@ static int run_step(sn_prog_state *st, const machine *on, const sn_rt_step *s, c
     return SN_OK;
 }
 
-static int run_timed(sn_prog_state *st, const machine *on, const sn_rt_step *s, char *memory, int64_t t) {
-    int status = run_step(st, on, s, memory, t);
+static int run_timed(sn_prog_state *st, const machine *on, const sn_rt_step *s, progress *at) {
+    int status = run_step(st, on, s, at);
     bool works = s->kind == SN_STEP_CALL || s->kind == SN_STEP_COPY;
     return works && status == SN_OK ? (int)sn_clock_mark_step(st, s) : status;
 }
 
-static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, char *memory, int64_t t) {
+static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, progress *at);
+
+/* The steps of a repeat or of a branch, which begins at step i; *i: where that ends. */
+static int run_inside(sn_prog_state *st, const machine *on, uint32_t *i, progress *at) {
+    const sn_rt_step *s = &st->p->steps[*i];
+    uint32_t first = *i + 1, otherwise = s->end;
+    int status = SN_OK, holds = 0;
+    *i = s->end;
+    if (s->kind == SN_STEP_REPEAT) {
+        progress in = {.memory = at->memory};
+        for (; in.t < s->size && !in.over && status == SN_OK; in.t++) status = run_steps(st, on, first, s->end, &in);
+        return status;
+    }
+    if (st->p->steps[otherwise].kind == SN_STEP_ELSE) *i = st->p->steps[otherwise].end;
+    SN_TRY(on->test(st, st->place[s->buf.i], &holds));
+    return holds ? run_steps(st, on, first, otherwise, at) : run_steps(st, on, otherwise, *i, at);
+}
+
+static int run_steps(sn_prog_state *st, const machine *on, uint32_t first, uint32_t end, progress *at) {
     int status = SN_OK;
-    for (uint32_t i = first; i < end && status == SN_OK; i++) {
+    for (uint32_t i = first; i < end && !at->over && status == SN_OK; i++) {
         const sn_rt_step *s = &st->p->steps[i];
-        if (s->kind != SN_STEP_REPEAT) {
-            status = st->clock ? run_timed(st, on, s, memory, t) : run_step(st, on, s, memory, t);
-            continue;
-        }
-        for (int64_t k = 0; k < s->size && status == SN_OK; k++) status = run_steps(st, on, i + 1, s->end, memory, k);
-        i = s->end;
+        if (s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_IF) status = run_inside(st, on, &i, at);
+        else status = st->clock ? run_timed(st, on, s, at) : run_step(st, on, s, at);
     }
     return status;
 }
@@ -189,7 +240,7 @@ static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, 
     const sn_prog *p = st->p;
     for (uint32_t i = 0; i < p->n_ios; i++) st->place[p->ios[i].buf.i] = sn_io_address(&p->ios[i], inputs, outputs);
     if (st->clock) SN_TRY(sn_clock_mark_step(st, NULL));
-    return run_steps(st, on, p->n_prepare, p->n_steps, st->workspace, 0);
+    return run_steps(st, on, p->n_prepare, p->n_steps, &(progress){.memory = st->workspace});
 }
 
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params) {
@@ -200,7 +251,8 @@ sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params
 sn_status sn_prog_prepare(sn_prog_state *st) {
     const sn_prog *p = st->p;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
-    sn_status status = (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, p->prepared, 0);
+    sn_status status =
+        (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, &(progress){.memory = p->prepared});
     if (st->cu) sn_cuda_leave(st->cu);
     return status;
 }
@@ -219,7 +271,7 @@ static sn_status explain(sn_prog_state *st, int status, void *const *inputs, voi
 }
 
 static sn_status generated(sn_prog_state *st, const machine *on, void *const *inputs, void *const *outputs) {
-    int status = st->p->wrapper(inputs, outputs, st->p->consts, st->workspace, on->launch, on->copy, st);
+    int status = st->p->wrapper(inputs, outputs, st->p->consts, st->workspace, on->launch, on->copy, on->test, st);
     return status == SN_OK ? SN_OK : explain(st, status, inputs, outputs);
 }
 

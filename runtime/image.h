@@ -14,7 +14,7 @@
 #include "runtime/runtime.h"
 
 enum {
-    SN_IMAGE_VERSION = 4,
+    SN_IMAGE_VERSION = 5,
     SN_IMAGE_ALIGN = 256 /* bytes: what a constant begins at in the file, which is mapped, and so in memory */
 };
 
@@ -71,6 +71,11 @@ typedef struct sn_image_step {
 } sn_image_step;
 static inline bool sn_image_step_has_from(sn_step_kind kind) {
     return kind == SN_STEP_REUSE || kind == SN_STEP_COPY || kind == SN_STEP_WINDOW || kind == SN_STEP_CARRY;
+}
+
+/* It names no buffer. */
+static inline bool sn_image_step_is_alone(sn_step_kind kind) {
+    return kind == SN_STEP_REPEAT || kind == SN_STEP_ELSE || kind == SN_STEP_END;
 }
 
 typedef struct sn_image_formal {

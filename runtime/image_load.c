@@ -133,7 +133,7 @@ static void add_kernel(loading *l, uint32_t i) {
 static void add_step(loading *l, const sn_image_step *s) {
     sn_step step = {.kind = s->kind, .size = sn_ix_const(l->m, s->size), .offset = sn_ix_const(l->m, s->offset)};
     if (s->kind == SN_STEP_CALL) step.kern = l->kerns[s->kernel];
-    else if (s->kind != SN_STEP_REPEAT && s->kind != SN_STEP_END) step.buf = l->bufs[s->buf];
+    else if (!sn_image_step_is_alone(s->kind)) step.buf = l->bufs[s->buf];
     if (sn_image_step_has_from(s->kind)) step.from = l->bufs[s->from];
     for (uint32_t i = 0; i < s->n_args; i++)
         SN_PUSH(&l->m->arena, &step.args, ((sn_arg){l->bufs[s->args[i].buf], s->args[i].offset}));

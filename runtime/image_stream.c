@@ -258,7 +258,7 @@ static void walk_step(io *s, sn_image_step *x, const sn_image_part *p) {
     if (x->kind == SN_STEP_WINDOW) i64(s, &x->size);
     else size(s, &x->size);
     size(s, &x->offset);
-    if (x->kind == SN_STEP_REPEAT || x->kind == SN_STEP_END) return;
+    if (sn_image_step_is_alone(x->kind)) return;
     if (x->kind != SN_STEP_CALL) ONE_OF(s, x->buf, p->n_bufs, "buffer");
     if (sn_image_step_has_from(x->kind)) ONE_OF(s, x->from, p->n_bufs, "buffer");
     if (x->kind == SN_STEP_CALL) {
@@ -274,6 +274,9 @@ static void walk_step(io *s, sn_image_step *x, const sn_image_part *p) {
         fault(s, "storage for what is no intermediate");
     if ((x->kind == SN_STEP_WINDOW || x->kind == SN_STEP_CARRY) && scope != SN_BUF_STEP)
         fault(s, "a repeat of what is no part of one");
+    const sn_image_buf *flag = x->kind == SN_STEP_IF || x->kind == SN_STEP_WHILE ? &p->bufs[x->buf] : NULL;
+    if (flag && (scope != SN_BUF_STEP || flag->dtype != SN_BOOL || flag->elements != 1))
+        fault(s, "a branch is taken by what is not one bool");
     if (x->kind == SN_STEP_FREE || x->kind == SN_STEP_COMMENT) fault(s, "a step that does nothing");
 }
 
@@ -286,24 +289,42 @@ static bool is_inside(const sn_image_part *p, const sn_image_step *x, int64_t tr
     return counts && x->offset <= room && last >= 0 && last <= room;
 }
 
-/* Repeats stand behind what prepares, have an end and at least one step; windows stay inside. */
+/* Repeats and branches that have not ended. trip: of an `if` 0, behind its `else` -1. */
+typedef struct open_steps {
+    int64_t trip[64];
+    uint32_t depth;
+} open_steps;
+
+static void open_step(io *s, open_steps *o, const sn_image_step *x, bool prepares) {
+    bool repeats = x->kind == SN_STEP_REPEAT;
+    if (o->depth == SN_COUNT(o->trip) || prepares || (repeats && x->size < 1)) fault(s, "a repeat is none");
+    else o->trip[o->depth++] = repeats ? x->size : 0;
+}
+
+static void check_inside(io *s, open_steps *o, const sn_image_step *x, const sn_image_part *p) {
+    int64_t *trip = &o->trip[o->depth - 1];
+    bool of_repeat = x->kind == SN_STEP_WINDOW || x->kind == SN_STEP_CARRY || x->kind == SN_STEP_WHILE;
+    if (of_repeat && *trip < 1) fault(s, "a step of a repeat stands outside of one");
+    else if (x->kind == SN_STEP_WINDOW && !is_inside(p, x, *trip)) fault(s, "a window leaves its buffer");
+    else if (x->kind == SN_STEP_CARRY && bytes_of(&p->bufs[x->buf]) != bytes_of(&p->bufs[x->from]))
+        fault(s, "a state changes its size");
+    else if (x->kind == SN_STEP_ELSE && *trip) fault(s, "an else is of no if");
+    else if (x->kind == SN_STEP_ELSE) *trip = -1;
+    else if (x->kind == SN_STEP_END) o->depth--;
+}
+
+/* Repeats and branches stand behind what prepares, and have an end; repeats have at least one step; windows stay inside. */
 static void check_repeats(io *s, const sn_image_part *p) {
-    enum { DEPTH = 64 };
-    int64_t trip[DEPTH];
-    uint32_t depth = 0;
+    open_steps o = {.depth = 0};
     for (uint32_t i = 0; i < p->n_steps && !s->fault; i++) {
         const sn_image_step *x = &p->steps[i];
-        bool inside = x->kind == SN_STEP_WINDOW || x->kind == SN_STEP_CARRY || x->kind == SN_STEP_END;
-        if (inside && !depth) fault(s, "a step of a repeat stands outside of one");
-        else if (x->kind == SN_STEP_WINDOW && !is_inside(p, x, trip[depth - 1])) fault(s, "a window leaves its buffer");
-        else if (x->kind == SN_STEP_CARRY && bytes_of(&p->bufs[x->buf]) != bytes_of(&p->bufs[x->from]))
-            fault(s, "a state changes its size");
-        else if (x->kind == SN_STEP_END) depth--;
-        if (x->kind != SN_STEP_REPEAT) continue;
-        if (depth == DEPTH || i < p->n_prepare || x->size < 1) fault(s, "a repeat is none");
-        else trip[depth++] = x->size;
+        bool inside = x->kind == SN_STEP_WINDOW || x->kind == SN_STEP_CARRY || x->kind == SN_STEP_WHILE ||
+                      x->kind == SN_STEP_ELSE || x->kind == SN_STEP_END;
+        if (inside && !o.depth) fault(s, "a step of a repeat stands outside of one");
+        else if (inside) check_inside(s, &o, x, p);
+        else if (x->kind == SN_STEP_REPEAT || x->kind == SN_STEP_IF) open_step(s, &o, x, i < p->n_prepare);
     }
-    if (depth) fault(s, "a repeat has no end");
+    if (o.depth) fault(s, "a repeat has no end");
 }
 
 static void walk_formal(io *s, sn_image_formal *f) {

@@ -90,8 +90,7 @@ static void put_step(sn_text *t, const sn_image_part *p, const sn_image_step *s)
         sn_text_put(t, ")\n");
         return;
     }
-    bool alone = s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_END;
-    if (!alone) sn_text_put(t, p->bufs[s->buf].name);
+    if (!sn_image_step_is_alone(s->kind)) sn_text_put(t, p->bufs[s->buf].name);
     if (s->kind == SN_STEP_REPEAT) sn_text_printf(t, "%lld steps", (long long)s->size);
     if (sn_image_step_has_from(s->kind)) sn_text_printf(t, " from %s", p->bufs[s->from].name);
     if (s->kind == SN_STEP_ALLOC || s->kind == SN_STEP_WINDOW) sn_text_printf(t, " at %lld", (long long)s->offset);

@@ -80,7 +80,10 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool p
     case SN_STEP_CHECK: out->io = p->io_of[s->buf.i]; return SN_OK;
     case SN_STEP_WINDOW: p->place[s->buf.i] = p; return expect_place(p, s->from, name);
     case SN_STEP_CARRY: SN_TRY(expect_place(p, s->buf, "carry")); return expect_place(p, s->from, "carry");
+    case SN_STEP_WHILE:
+    case SN_STEP_IF: return expect_place(p, s->buf, sn_step_names[s->kind]);
     case SN_STEP_REPEAT:
+    case SN_STEP_ELSE:
     case SN_STEP_END:
     case SN_STEP_FREE:
     case SN_STEP_COMMENT:
@@ -91,24 +94,33 @@ static sn_status load_step(sn_rt_step *out, sn_prog *p, const sn_step *s, bool p
 
 enum { MOST_REPEATS = 64 /* around each other: as deep as the interpreter calls itself */ };
 
-/* Repeats that have not ended, and how often what stands in them runs. */
+/* Repeats and branches that have not ended, and how often what stands in them runs, at most. */
 typedef struct repeats {
     uint32_t step[MOST_REPEATS];
     int64_t times[MOST_REPEATS + 1];
     uint32_t n;
 } repeats;
 
+static sn_status open_repeat(repeats *open, sn_prog *p, int64_t times) {
+    if (open->n == MOST_REPEATS)
+        return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "wrapper: more than %d repeats and branches around each other",
+                       MOST_REPEATS);
+    open->step[open->n++] = p->n_steps;
+    if (sn_mul_overflow(open->times[open->n - 1], times, &open->times[open->n])) open->times[open->n] = INT64_MAX;
+    return SN_OK;
+}
+
+/* An `if` ends at its `else`, which ends at the end of both. */
 static sn_status match_repeat(repeats *open, sn_prog *p, const sn_rt_step *s) {
-    if (s->kind == SN_STEP_REPEAT) {
-        if (open->n == MOST_REPEATS)
-            return sn_fail(p->env, SN_ERROR_UNSUPPORTED, "wrapper: more than %d repeats around each other",
-                           MOST_REPEATS);
-        open->step[open->n++] = p->n_steps;
-        if (sn_mul_overflow(open->times[open->n - 1], s->size, &open->times[open->n])) open->times[open->n] = INT64_MAX;
-    }
-    if (s->kind != SN_STEP_END) return SN_OK;
-    if (!open->n) return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: there is no repeat to end");
-    p->steps[open->step[--open->n]].end = p->n_steps;
+    if (s->kind == SN_STEP_REPEAT) return open_repeat(open, p, s->size);
+    if (s->kind == SN_STEP_IF) return open_repeat(open, p, 1);
+    if (s->kind != SN_STEP_END && s->kind != SN_STEP_ELSE) return SN_OK;
+    sn_rt_step *of = open->n ? &p->steps[open->step[open->n - 1]] : NULL;
+    if (!of || (s->kind == SN_STEP_ELSE && of->kind != SN_STEP_IF))
+        return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: there is no repeat or if to end");
+    of->end = p->n_steps;
+    if (s->kind == SN_STEP_ELSE) open->step[open->n - 1] = p->n_steps;
+    else open->n--;
     return SN_OK;
 }
 
@@ -128,7 +140,7 @@ static sn_status load_steps(sn_prog *p) {
         p->n_steps += step_runs(w->steps.at[i].kind);
         if (i < w->n_prepare) p->n_prepare = p->n_steps;
     }
-    if (open.n) return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: a repeat has no end");
+    if (open.n) return sn_fail(p->env, SN_ERROR_VERIFY, "wrapper: a repeat or an if has no end");
     return SN_OK;
 }
 
@@ -463,16 +475,18 @@ bool sn_prog_cubin(sn_cubin_figures *out, const sn_prog *p, uint32_t k) {
     return true;
 }
 
-static uint32_t launches(const sn_prog *p, uint32_t first, uint32_t end) {
-    uint32_t n = 0;
+/* At most: as if both branches were taken, and no loop ended early. */
+static int64_t launches(const sn_prog *p, uint32_t first, uint32_t end) {
+    int64_t n = 0, inner;
     for (uint32_t i = first; i < end; i++) {
         const sn_rt_step *s = &p->steps[i];
         n += s->kind == SN_STEP_COPY || (s->kind == SN_STEP_CALL && p->codes[s->kernel].k.grid);
         if (s->kind != SN_STEP_REPEAT) continue;
-        n += (uint32_t)s->size * launches(p, i + 1, s->end);
+        if (sn_mul_overflow(launches(p, i + 1, s->end), s->size, &inner) || inner > UINT32_MAX) inner = UINT32_MAX;
+        n += inner;
         i = s->end;
     }
-    return n;
+    return n < UINT32_MAX ? n : UINT32_MAX;
 }
 
-uint32_t sn_prog_launches(const sn_prog *p) { return launches(p, p->n_prepare, p->n_steps); }
+uint32_t sn_prog_launches(const sn_prog *p) { return (uint32_t)launches(p, p->n_prepare, p->n_steps); }

@@ -53,7 +53,7 @@ typedef struct sn_rt_step {
     const char *
         from_here; /* CALL: the nodes that this call is of, where others run its kernel, too; NULL: those of the kernel */
     uint32_t io;   /* CHECK: position in ios */
-    uint32_t end; /* REPEAT: position of its end */
+    uint32_t end;  /* REPEAT, ELSE: position of its end; IF: of its else, or its end */
     int64_t size, offset;
 } sn_rt_step;
 
@@ -136,10 +136,11 @@ const char *sn_watch_maker(const sn_prog_state *st, const sn_rt_step *s, uint32_
 typedef struct sn_debug sn_debug;
 sn_status sn_debug_run(sn_prog_state *st, void *const *inputs, void *const *outputs, void *stream);
 
-/* What is done with the launches and copies of a run; user is the state. */
+/* What is done with the launches and copies of a run, and how it sees a bool that one has made; user is the state. */
 typedef struct sn_machine {
     int (*launch)(void *user, uint32_t kernel, void *const *params);
     int (*copy)(void *user, void *to, const void *from, int64_t size);
+    int (*test)(void *user, const void *flag, int *holds);
 } sn_machine;
 
 /* A launch, a copy or a call of a library in the CUDA graph of a state. */
@@ -207,6 +208,8 @@ sn_status sn_exec_plainly(sn_prog_state *st, void *const *inputs, void *const *o
 sn_status sn_exec_params(sn_prog_state *st, uint32_t kernel, void *const *params);
 /* Queue a call of a library. */
 sn_status sn_exec_call(sn_prog_state *st, uint32_t kernel, void *const *params);
+/* run_graph.c: is the stream of the state being captured by the caller? */
+bool sn_exec_is_captured(const sn_prog_state *st);
 /* May a kernel be set up before the one in front of it has ended? */
 bool sn_exec_early(const sn_cuda *cu);
 /* run_graph.c: arrays of a new state; a run, in the context of the device and on the stream of the state; the graph goes. */

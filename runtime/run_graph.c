@@ -15,7 +15,8 @@
  *
  * Cost on an H100: a launch takes 2.6 us of the host, and 3.1 where more follow; a graph of 1 to 158 nodes 1.5 to 2.2, and one of
  * which some nodes are set anew 0.4 more for each that it has. So from the second run on a graph is never the slower way. Building
- * one comes back within some twenty runs. A caller who is capturing the stream gets the launches one by one, as part of
+ * one comes back within some twenty runs. A program with branches, or with a loop that may end early, has no graph: its launches
+ * depend on what its kernels make, which the host has to see. A caller who is capturing the stream gets the launches one by one, as part of
  * his own graph.
  */
 #include "runtime/prog.h"
@@ -69,11 +70,18 @@ static bool any_together(const sn_prog *p) {
     return any;
 }
 
+bool sn_prog_decides(const sn_prog *p) {
+    bool any = false;
+    for (uint32_t i = p->n_prepare; i < p->n_steps; i++)
+        any |= p->steps[i].kind == SN_STEP_IF || p->steps[i].kind == SN_STEP_WHILE;
+    return any;
+}
+
 void sn_prog_state_graphs(sn_prog_state *st, sn_graphs_mode mode) {
     const sn_cuda_api *api = st->cu ? &st->cu->api : NULL;
     st->graph.mode = st->cu ? mode : SN_GRAPHS_OFF;
-    st->graph.useless =
-        !st->graph.room || any_together(st->p) || !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
+    st->graph.useless = !st->graph.room || any_together(st->p) || sn_prog_decides(st->p) ||
+                        !api->cuGraphAddKernelNode || !api->cuGraphExecKernelNodeSetParams;
 }
 
 /* ---- nodes ---- */
@@ -229,7 +237,14 @@ static int take_copy(void *user, void *to, const void *from, int64_t size) {
                    : (int)CU_CALL(cu, cuGraphAddMemcpyNode, (&s->node, g->graph, g->before, n, &copy, cu->context));
 }
 
-static const sn_machine taking = {take_launch, take_copy};
+/* Of a program that is never gone through for a graph. */
+static int take_test(void *user, const void *flag, int *holds) {
+    (void)flag;
+    (void)holds;
+    return steps_differ(user);
+}
+
+static const sn_machine taking = {take_launch, take_copy, take_test};
 
 /* ---- the graph ---- */
 
@@ -276,7 +291,7 @@ static bool same_storage(sn_prog_state *st, void *const *inputs, void *const *ou
 }
 
 /* Where this cannot be said, the launches themselves say why. */
-static bool is_captured(const sn_prog_state *st) {
+bool sn_exec_is_captured(const sn_prog_state *st) {
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
     return st->cu->api.cuStreamIsCapturing(st->stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -308,7 +323,7 @@ sn_status sn_run_graph(sn_prog_state *st, void *const *inputs, void *const *outp
     bool wanted = g->has_run || g->mode == SN_GRAPHS_ON;
     g->is_current &= same_storage(st, inputs, outputs);
     g->has_run = true;
-    if (!wanted || is_captured(st)) return sn_exec_plainly(st, inputs, outputs, use_interpreter);
+    if (!wanted || sn_exec_is_captured(st)) return sn_exec_plainly(st, inputs, outputs, use_interpreter);
     sn_status status = bring_up_to_date(st, inputs, outputs, use_interpreter);
     if (status == SN_OK) return CU_CALL(st->cu, cuGraphLaunch, (g->exec, st->stream));
     if (g->mode == SN_GRAPHS_ON || status == SN_ERROR_ARGUMENT) return status;

@@ -110,7 +110,8 @@ typedef struct sn_rt_kernel {
 
 typedef int (*sn_rt_wrapper)(void *const *inputs, void *const *outputs, void *const *consts, char *workspace,
                              int (*launch)(void *, uint32_t, void *const *),
-                             int (*copy)(void *, void *, const void *, int64_t), void *user);
+                             int (*copy)(void *, void *, const void *, int64_t),
+                             int (*test)(void *, const void *, int *), void *user);
 
 /* A loaded program, which nothing changes. Its module (the Wrapper IR and buffers) stays borrowed and must live as
  * long. */
@@ -121,6 +122,8 @@ typedef struct sn_prog sn_prog;
 sn_status sn_prog_load(sn_prog **out, sn_module *m, sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n,
                        sn_rt_wrapper wrapper, uint32_t threads, const sn_cubins *keep);
 void sn_prog_free(sn_prog *p);
+/* Do its runs take branches, or end loops early, by what their kernels make? */
+bool sn_prog_decides(const sn_prog *p);
 /* What runs of a program change: workspace, memory that kernels keep, scratch. One run at a time; runs in different
  * states may go on at once, on different threads when each state has an env, and a device, of its own: failures go
  * there. The program outlives its states. */

@@ -5,7 +5,7 @@
  * outputs, where the B copies together are larger than the cache. Replays are queued back to back with events between
  * them: while the device works on one, the host queues the next, and no launch of the host is inside the measurement.
  *
- * Relies on sn_prog_run_plainly neither allocating nor synchronising (exec.c). The workspace of the state is shared by the
+ * Relies on sn_prog_run_plainly neither allocating nor synchronising (exec.c), and so refuses programs that decide something. The workspace of the state is shared by the
  * runs.
  */
 #include "runtime/prog.h"
@@ -201,6 +201,9 @@ static sn_status rotate(double *out, uint32_t replays, sn_graph_timing *how, rot
 sn_status sn_prog_time_graph(double *out, uint32_t replays, sn_graph_timing *how, sn_prog_state *st,
                              void *const *inputs, void *const *outputs) {
     if (!st->cu) return sn_fail(st->env, SN_ERROR_UNSUPPORTED, "CUDA graphs are for programs on a CUDA device");
+    if (sn_prog_decides(st->p))
+        return sn_fail(st->env, SN_ERROR_UNSUPPORTED,
+                       "runs that take branches, or end a loop early, are no CUDA graphs");
     rotation r = {.st = st, .p = st->p, .cu = st->cu};
     sn_arena arena;
     sn_arena_init(&arena, st->env);

@@ -7,6 +7,7 @@
  */
 #include "tools/bench.h"
 
+#include "ir/graph/cond.h"
 #include "ir/graph/repeat.h"
 
 #include <dirent.h>
@@ -189,7 +190,7 @@ static sn_status time_program(bench_result *out, const loaded *l, const bench *b
     out->method = l->p->device == SN_CPU ? "wall" : "events";
     if (l->p->device == SN_CPU) return SN_OK;
     SN_TRY(time_runs(&out->events_us, &runs, l, b, NULL));
-    return out->us < b->a.graph_below ? time_in_graph(out, l) : SN_OK;
+    return out->us < b->a.graph_below && !sn_prog_decides(l->p->prog) ? time_in_graph(out, l) : SN_OK;
 }
 
 /* ---- one workload ---- */
@@ -234,11 +235,13 @@ static double flops_of(sn_module *m, sn_nd x) {
     return flops;
 }
 
-/* How often a run computes what is inside of that repeat (0: of none). */
-static double times_of(const sn_module *m, const sn_repeat_scopes *scopes, uint32_t repeat) {
+/* How often a run computes, at most, what is inside of that repeat or branch (0: of none). */
+static double times_of(const sn_module *m, const sn_repeat_scopes *scopes, uint32_t scope) {
     double times = 1;
-    for (; repeat; repeat = scopes->of[repeat])
-        times *= size_of(m, sn_node_attr(m, (sn_nd){repeat}, SN_ATTR_TRIP)->shape.at[0]);
+    for (; scope; scope = scopes->of[sn_scope_node(m, scope).i]) {
+        const sn_attr *trip = sn_node_attr(m, sn_scope_node(m, scope), SN_ATTR_TRIP);
+        if (trip) times *= size_of(m, trip->shape.at[0]);
+    }
     return times;
 }
 

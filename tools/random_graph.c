@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/graph/cond.h"
 #include "ir/graph/repeat.h"
 #include "ir/ops/scalar.h"
 
@@ -623,9 +624,31 @@ static void make_repeat(maker *r) {
         if (sn_type_eq(type_of(r, r->values[k]), type_of(r, state))) after = r->values[k];
     sn_nd stack = r->values[outside + (uint32_t)random_below(&r->state, r->n_values - outside)];
     r->n_values = outside;
-    sn_graph_repeat end = {number, 1, 1, &state, &after, &stack, &back, sn_ix_const(r->m, steps)};
+    sn_graph_repeat end = {number, 1, 1, &state, &after, &stack, &back, sn_ix_const(r->m, steps), {0}};
     sn_graph_repeat_end(results, r->m, &end);
     for (int k = 0; k < 2; k++) keep(r, results[k], "repeat");
+}
+
+/* A branch by whether any element of a value is large, whose results are drawn as the graph is. What makes them may be left to it alone. */
+static void make_cond(maker *r) {
+    sn_nd x = float_value(r, 0, 5), result = {0};
+    if (!x.i || r->depth == 2) return;
+    uint32_t outside = r->n_values, rank = rank_of(r, x);
+    int64_t axes[SN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+    sn_nd bound = sn_graph_scalar(r->m, dtype_of(r, x), 0.25), p = sn_graph_binary(r->m, SN_OP_GT, x, bound);
+    if (rank) p = sn_graph_node(r->m, SN_OP_ANY, &p, 1, &(sn_attr){.id = SN_ATTR_AXES, .ints = {axes, rank}}, 1);
+    r->depth++;
+    for (int64_t n = 1 + random_below(&r->state, 4); n > 0; n--) make(r, (sn_op)random_below(&r->state, SN_N_OPS));
+    r->depth--;
+    sn_nd yes = r->values[random_below(&r->state, r->n_values)], no = {0};
+    for (uint32_t k = 0; k < r->n_values && !no.i; k++)
+        if (r->values[k].i != yes.i && sn_type_eq(type_of(r, r->values[k]), type_of(r, yes))) no = r->values[k];
+    shape s = shape_of(r, yes);
+    if (!no.i) no = value_like(r, dtype_of(r, yes), &s);
+    if (random_chance(&r->state, 70) && r->n_values > outside) r->n_values = outside;
+    if (p.i && no.i) sn_graph_cond(&result, r->m, p, 1, &yes, &no);
+    forget_refusal(r, "cond");
+    keep(r, result, "cond");
 }
 
 static void make(maker *r, sn_op op) {
@@ -649,7 +672,10 @@ static void make(maker *r, sn_op op) {
         else make_conv(r);
         break;
     case SN_OPS_COMPOSITE: make_composite(r, op); break;
-    case SN_OPS_REPEAT: make_repeat(r); break;
+    case SN_OPS_REPEAT:
+        if (op == SN_OP_COND) make_cond(r);
+        else make_repeat(r);
+        break;
     }
 }
 

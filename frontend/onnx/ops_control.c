@@ -1,16 +1,21 @@
-/* ops_control.c: If, Loop, Scan. A branch is chosen, or both are computed and selected from. Many iterations become a repeat
- * (ir/graph/repeat.h), few ones are written out one after the other.
+/* ops_control.c: If, Loop, Scan. A branch is chosen, or becomes one that is taken at run time (ir/graph/cond.h). Many iterations
+ * become a repeat (ir/graph/repeat.h), few ones are written out one after the other.
  *
  *     Loop(3, true, s) { s' = s + i }        ->        ((s + 0) + 1) + 2
  *     Loop(300, true, s) { s' = s + i }      ->        %s = repeat_state %s0 ..  %i = repeat_slice [0, 1, ..] ..
  *                                                      %r = repeat %s, (%s + %i) states=1 trip=[300]
  *
- * The number of iterations has to be known at import. So has a loop's condition to be a repeat; where it is not, all iterations
- * are computed, and each changes the state only as long as the condition held. A repeat's steps are all alike, so its body is
+ *     Loop(, c, s) { s' = s / 2, c' = s' > 1 }  ->   %r = repeat %s, (%s / 2), (%s / 2) > 1 .. while=true
+ *                                                      %y = cond %c, %r, %s0
+ *
+ * Where the number of iterations or the condition is not known at import, and no results are stacked, a loop is a repeat that may
+ * end early, in a branch if it may have no iteration. Few iterations, or such as cannot be a repeat, are all computed, and each
+ * changes the state only as long as the condition held. A repeat's steps are all alike, so its body is
  * imported once: where that fails with values that are not known (an index that has to be a number, a state that
  * changes its shape, a sequence), the iterations are written out.
  */
 #include "frontend/onnx/import.h"
+#include "ir/graph/cond.h"
 #include "ir/graph/repeat.h"
 
 static bool known_bool(bool *out, sn_onnx_call *c, const sn_onnx_value *v) {
@@ -35,6 +40,21 @@ static sn_status select_value(sn_onnx_value *out, sn_onnx_call *c, sn_nd conditi
     return c->m->env->status;
 }
 
+/* One branch or the other, when it runs: results of the same types. */
+static sn_status take_branch(sn_onnx_call *c, sn_nd condition, const sn_onnx_value *yes, const sn_onnx_value *no) {
+    sn_nd *lists = SN_NEWN(c->arena, sn_nd, 3 * c->n_out + 1), *a = lists, *b = a + c->n_out, *results = b + c->n_out;
+    for (uint32_t k = 0; k < c->n_out; k++) {
+        bool tensors = yes[k].kind == SN_ONNX_TENSOR && no[k].kind == SN_ONNX_TENSOR;
+        if (!tensors || !sn_type_eq(sn_graph_type(c->m, yes[k].node), sn_graph_type(c->m, no[k].node)))
+            return sn_onnx_fail(c, "the branches give different types, and the condition is not known at import");
+        a[k] = yes[k].node;
+        b[k] = no[k].node;
+    }
+    if (c->n_out) sn_graph_cond(results, c->m, condition, c->n_out, a, b);
+    for (uint32_t k = 0; k < c->n_out; k++) sn_onnx_out(c, k, results[k]);
+    return c->m->env->status;
+}
+
 sn_status sn_onnx_if(sn_onnx_call *c) {
     const sn_pb_graph *branch[2] = {sn_onnx_attr_graph(c, "then_branch"), sn_onnx_attr_graph(c, "else_branch")};
     sn_nd condition = as_number(c, sn_onnx_in(c, 0));
@@ -45,12 +65,8 @@ sn_status sn_onnx_if(sn_onnx_call *c) {
         result[b] = new_values(c, branch[b]->outputs.n);
         if (!known || holds == (b == 0)) SN_TRY(sn_onnx_body(result[b], c, branch[b], NULL, 0));
     }
-    for (uint32_t k = 0; k < c->n_out; k++) {
-        sn_onnx_value v = result[known && !holds ? 1 : 0][k];
-        if (!known)
-            SN_TRY(select_value(&v, c, condition, &result[0][k], &result[1][k], "the branches give different types"));
-        sn_onnx_out_value(c, k, v);
-    }
+    if (!known) return take_branch(c, condition, result[0], result[1]);
+    for (uint32_t k = 0; k < c->n_out; k++) sn_onnx_out_value(c, k, result[holds ? 0 : 1][k]);
     return SN_OK;
 }
 
@@ -118,8 +134,14 @@ static bool repeated(sn_onnx_value *out, sn_onnx_value *result, sn_onnx_call *c,
         if (k < r->n_states) after[k] = x;
         else stacks[k - r->n_states] = x;
     }
-    sn_graph_repeat end = {r->number, r->n_states, r->n_stacks,  states,
-                           after,     stacks,      r->backwards, sn_ix_const(m, r->trip)};
+    sn_graph_repeat end = {.number = r->number,
+                           .n_states = r->n_states,
+                           .n_stacks = r->n_stacks,
+                           .states = states,
+                           .after = after,
+                           .stacks = stacks,
+                           .backwards = r->backwards,
+                           .trip = sn_ix_const(m, r->trip)};
     sn_graph_repeat_end(results, m, &end);
     for (uint32_t k = 0; k < n; k++) out[k] = sn_onnx_tensor(results[k]);
     return m->env->status == SN_OK;
@@ -164,7 +186,8 @@ static sn_nd stack_end(const stacked *st, sn_onnx_call *c, const sn_pb_value_inf
 
 typedef struct loop {
     const sn_pb_graph *body;
-    int64_t trips;           /* INT64_MAX: the condition alone ends it */
+    int64_t trips;           /* INT64_MAX: the condition alone ends it, or .. */
+    sn_nd limit;             /* .. this number of trips, which is not known; none: it is */
     uint32_t n_state;        /* carried values */
     sn_onnx_value condition; /* NONE: true */
     sn_nd active;            /* where the condition is not known: did it hold so far? */
@@ -200,7 +223,7 @@ static sn_status run_loop(loop *l, sn_onnx_call *c) {
         l->active = as_number(c, l->condition.node);
     for (int64_t k = 0; goes_on && k < l->trips; k++) {
         if (k == SN_ONNX_ITERATIONS) return sn_onnx_fail(c, "more than %d iterations", SN_ONNX_ITERATIONS);
-        if (l->active.i && l->trips == INT64_MAX)
+        if ((l->active.i || l->limit.i) && l->trips == INT64_MAX)
             return sn_onnx_fail(c, "the number of iterations is not known at import");
         SN_TRY(iterate(&goes_on, l, c, k));
     }
@@ -230,16 +253,89 @@ static bool repeat_loop(sn_onnx_value *out, const loop *l, sn_onnx_call *c) {
     return repeated(out, result, c, &r) && known_bool(&holds, c, &result[0]) && holds;
 }
 
+static sn_nd both(sn_onnx_call *c, sn_nd a, sn_nd b) {
+    return a.i && b.i ? sn_graph_binary(c->m, SN_OP_AND, a, b) : a.i ? a : b;
+}
+
+/* Is `step` below the limit? None: there is no limit, or it is known. */
+static sn_nd below_limit(const loop *l, sn_onnx_call *c, sn_nd step) {
+    return l->limit.i ? sn_graph_binary(c->m, SN_OP_LT, step, l->limit) : (sn_nd){0};
+}
+
+/* The end of one step of a repeat that may end early; the counter of steps is its last state. */
+static bool end_while(sn_nd *results, const loop *l, sn_onnx_call *c, const repetition *r,
+                      const sn_onnx_value *result) {
+    enum { WITHOUT_END = INT32_MAX /* steps of a loop that nothing but its condition ends */ };
+    uint32_t n = l->n_state;
+    sn_nd *states = SN_NEWN(c->arena, sn_nd, 2 * n + 2), *after = states + n + 1;
+    bool holds = true;
+    for (uint32_t k = 0; k < n; k++) {
+        states[k] = r->in[2 + k].node;
+        after[k] = result[1 + k].node;
+    }
+    states[n] = r->in[0].node;
+    after[n] = sn_graph_binary(c->m, SN_OP_ADD, states[n], sn_graph_scalar(c->m, SN_I64, 1));
+    bool decided = known_bool(&holds, c, &result[0]);
+    sn_nd more = both(c, decided ? (sn_nd){0} : as_number(c, result[0].node), below_limit(l, c, after[n]));
+    if (decided && !holds) return false; /* one iteration */
+    sn_graph_repeat end = {.number = r->number,
+                           .n_states = n + 1,
+                           .states = states,
+                           .after = after,
+                           .trip = sn_ix_const(c->m, l->trips == INT64_MAX ? WITHOUT_END : l->trips),
+                           .goes_on = more};
+    if (!more.i && l->trips == INT64_MAX) return false; /* it never ends */
+    sn_graph_repeat_end(results, c->m, &end);
+    return c->m->env->status == SN_OK;
+}
+
+/* out: states. false: it cannot be a repeat that may end early. */
+static bool while_loop(sn_onnx_value *out, const loop *l, sn_onnx_call *c) {
+    uint32_t n = l->n_state;
+    bool holds = true, decided = l->condition.kind == SN_ONNX_NONE || known_bool(&holds, c, &l->condition);
+    if (l->trips <= SN_ONNX_WRITTEN || l->body->outputs.n != n + 1 || !n || !holds) return false;
+    for (uint32_t k = 0; k < n; k++)
+        if (!can_be_state(c, &l->state[k])) return false;
+    sn_onnx_value *in = new_values(c, n + 2), *result = new_values(c, n + 1);
+    repetition r = {.body = l->body, .number = sn_repeat_number(c->m), .n_states = n, .n_in = n + 2, .in = in};
+    r.state_in = 2, r.state_out = 1;
+    sn_nd zero = sn_graph_scalar(c->m, SN_I64, 0), *results = SN_NEWN(c->arena, sn_nd, 3 * n + 1);
+    sn_nd *first = results + n + 1, *last = first + n;
+    in[1] = sn_onnx_tensor(sn_graph_scalar(c->m, SN_BOOL, 1));
+    for (uint32_t k = 0; k < n; k++) {
+        first[k] = l->state[k].node;
+        in[2 + k] = sn_onnx_tensor(sn_graph_repeat_state(c->m, r.number, k, first[k]));
+    }
+    in[0] = sn_onnx_tensor(sn_graph_repeat_state(c->m, r.number, n, zero));
+    if (!import_step(result, c, &r) || !suits(c, &r, result) || result[0].kind != SN_ONNX_TENSOR) return false;
+    if (!end_while(results, l, c, &r, result)) return false;
+    sn_nd begins = both(c, decided ? (sn_nd){0} : as_number(c, l->condition.node), below_limit(l, c, zero));
+    if (begins.i) sn_graph_cond(last, c->m, begins, n, results, first);
+    for (uint32_t k = 0; k < n; k++) out[k] = sn_onnx_tensor(begins.i ? last[k] : results[k]);
+    return c->m->env->status == SN_OK;
+}
+
+/* How often it runs at most, as far as that is known. */
+static sn_status read_trips(loop *l, sn_onnx_call *c) {
+    const sn_array *a;
+    if (!sn_onnx_has(c, 0)) return SN_OK;
+    sn_nd trips = as_number(c, sn_onnx_in(c, 0));
+    if (!trips.i) return c->m->env->status;
+    if (sn_onnx_try_array(&a, c, trips)) return sn_onnx_int(&l->trips, c, 0);
+    l->limit = trips;
+    return SN_OK;
+}
+
 sn_status sn_onnx_loop(sn_onnx_call *c) {
     loop l = {.body = sn_onnx_attr_graph(c, "body"), .trips = INT64_MAX, .n_state = c->n_in > 2 ? c->n_in - 2 : 0};
     if (!l.body || l.body->outputs.n < l.n_state + 1) return sn_onnx_fail(c, "the body has too few results");
-    if (sn_onnx_has(c, 0)) SN_TRY(sn_onnx_int(&l.trips, c, 0));
+    SN_TRY(read_trips(&l, c));
     if (sn_onnx_has(c, 1)) l.condition = c->in[1];
     l.state = new_values(c, l.n_state);
     for (uint32_t k = 0; k < l.n_state; k++) l.state[k] = c->in[k + 2];
     l.stacks = SN_NEWN(c->arena, stacked, l.body->outputs.n);
     sn_onnx_value *out = new_values(c, l.body->outputs.n);
-    if (repeat_loop(out, &l, c)) {
+    if (repeat_loop(out, &l, c) || (c->m->env->status == SN_OK && while_loop(out, &l, c))) {
         for (uint32_t k = 0; k < c->n_out && k + 1 < l.body->outputs.n; k++) sn_onnx_out_value(c, k, out[k]);
         return c->m->env->status;
     }

@@ -354,7 +354,14 @@ static void repeat_steps(sn_nd *rows, recurrence *r, way *ways) {
         if (s.c.i) after[n++] = next.c;
         backwards[d] = w->reverse;
     }
-    sn_graph_repeat end = {number, n, (uint32_t)r->dirs, states, after, y, backwards, sn_graph_type(m, r->x)->shape[0]};
+    sn_graph_repeat end = {.number = number,
+                           .n_states = n,
+                           .n_stacks = (uint32_t)r->dirs,
+                           .states = states,
+                           .after = after,
+                           .stacks = y,
+                           .backwards = backwards,
+                           .trip = sn_graph_type(m, r->x)->shape[0]};
     sn_graph_repeat_end(results, m, &end);
     for (int64_t d = 0; d < r->dirs; d++) {
         uint32_t per = n / (uint32_t)r->dirs;

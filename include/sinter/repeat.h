@@ -19,7 +19,13 @@
  *
  * The loop's body is all that is made of its states and slices; everything else that it reads is computed once. Values of the
  * body are read by the body alone, and what the end names goes on. Loops nest: one that reads values of another one's body, or
- * begins with some, runs inside of it. A loop that is never ended, a value that is read outside of it, and loops that cross are
+ * begins with some, runs inside of it.
+ *
+ * A loop with `goes_on` makes `steps` steps at most, and one at least: after a step whose goes_on does not hold there is no other,
+ * and the states are what that one has made. It has states and no stacks, whose sizes would not be known. One that may make no
+ * step at all stands in a branch (sn_cond). On a GPU every step of it waits for what is queued, as a branch does.
+ *
+ * A loop that is never ended, a value that is read outside of it, and loops that cross are
  * refused when the graph is compiled (SN_ERROR_TYPE). */
 
 /* A number for a loop that has no states and slices yet; 0: the graph has failed. */
@@ -38,6 +44,7 @@ typedef struct sn_repeat {
     unsigned n_stacks;             /* values of the body of which those of all steps are kept ... */
     const sn_node *stacks;         /* ... along a new first axis */
     const bool *backwards;         /* by stack: does the last step come first? NULL: for none */
+    sn_node goes_on; /* a bool of one element: the step after which it does not hold is the last; {0}: none ends */
 } sn_repeat;
 /* results, n_states + n_stacks: the states after the last step, then the stacks; all invalid where it fails. Lists are read
  * during the call. */

@@ -384,8 +384,9 @@ SN_API sn_node sn_argsort(sn_graph *g, sn_node x, int64_t axis, bool descending)
 /* The k largest elements, largest first; or the k smallest, smallest first. */
 SN_API void sn_topk(sn_node *values, sn_node *positions, sn_graph *g, sn_node x, int64_t k, int64_t axis, bool largest);
 
-/* ---- repeats: loops that run when the program runs ---- */
+/* ---- repeats and branches: loops that run, and branches that are taken, when the program runs ---- */
 #include "repeat.h"
+#include "cond.h"
 
 /* ---- random numbers ----
  * Philox4x32-10, a counter-based generator: the numbers are a function of seed and offset (i64 values of rank 0: inputs that

@@ -57,7 +57,7 @@ typedef struct sn_graph_ir {
     sn_names input_names, output_names; /* name -> number plus 1 */
 } sn_graph_ir;
 
-/* ---- repeats of kernels (ir/loop/repeats.h) ---- */
+/* ---- repeats and branches of kernels (ir/loop/repeats.h) ---- */
 
 /* In step t the buffer is what begins at element first + t * by of another one. */
 typedef struct sn_repeat_window {
@@ -70,10 +70,12 @@ typedef struct sn_carry {
     sn_buf state, next;
 } sn_carry;
 
-/* Kernels of the sections first .. last run `trip` times. */
+/* Kernels of the sections first .. last run `trip` times. Or, where there is an `otherwise`, those in front of section
+ * `otherwise` run if the flag holds, and the others if not. */
 typedef struct sn_repeat_rec {
     sn_ix trip;
-    uint32_t first, last;
+    uint32_t first, last, otherwise;
+    sn_buf flag; /* of a repeat: it ends behind a step after which this does not hold; none: it makes all steps */
     SN_VEC(sn_repeat_window) windows;
     SN_VEC(sn_carry) carries;
 } sn_repeat_rec;
@@ -90,7 +92,10 @@ typedef enum sn_step_kind {
     SN_STEP_REPEAT,  /* what stands before its `end` runs `size` times */
     SN_STEP_WINDOW,  /* buf is `from` from byte offset + size * t on, in step t of the repeat */
     SN_STEP_CARRY,   /* buf has what is in `from`: they change places */
-    SN_STEP_END,     /* of the last repeat that has none yet */
+    SN_STEP_WHILE,   /* the repeat around it ends here unless buf, one bool, holds */
+    SN_STEP_IF,      /* what stands before its `else` or `end` runs if buf, one bool, holds ... */
+    SN_STEP_ELSE,    /* ... and what stands between that and the `end` if not */
+    SN_STEP_END,     /* of the last repeat or branch that has none yet */
     SN_STEP_COMMENT, /* text */
     SN_N_STEP_KINDS
 } sn_step_kind;

@@ -325,7 +325,7 @@ sn_status sn_eval_node(sn_array **all, sn_module *m, sn_nd x, sn_arena *arena) {
     }
     sn_eval e = {.m = m, .arena = arena, .x = x, .n = n};
     if (sn_ops[n->op].cls == SN_OPS_REPEAT)
-        return sn_eval_fail(&e, "a repeat is not looked into for the value of one node");
+        return sn_eval_fail(&e, "a repeat or a branch is not looked into for the value of one node");
     e.in = SN_NEWN(arena, const sn_array *, n->n_in);
     e.out = SN_NEWN(arena, sn_array, n->n_results);
     for (uint32_t k = 0; k < n->n_in; k++) e.in[k] = all[n->in[k].i];
@@ -349,7 +349,10 @@ static void copy_array(sn_array *out, const sn_array *a, sn_arena *arena) {
 }
 
 static sn_status eval_one(sn_eval_run *r, sn_nd x) {
-    SN_TRY(sn_node_get(r->m, x)->op == SN_OP_REPEAT ? sn_eval_repeat(r, x) : sn_eval_node(r->all, r->m, x, r->arena));
+    sn_op op = sn_node_get(r->m, x)->op;
+    SN_TRY(op == SN_OP_REPEAT ? sn_eval_repeat(r, x)
+           : op == SN_OP_COND ? sn_eval_cond(r, x)
+                              : sn_eval_node(r->all, r->m, x, r->arena));
     return r->watch ? r->watch->node(r, x) : SN_OK;
 }
 

@@ -421,9 +421,21 @@ static void state_errors(estimate *es, const sn_eval_run *r, sn_nd x) {
     copy_errors(es->errors[x.i], 0, from, 0, r->all[x.i]->numel);
 }
 
+/* Of a branch that was taken: those of its results. */
+static void branch_errors(estimate *es, const sn_eval_run *r, sn_nd x, bool other) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    errors *to = es->errors[x.i] = SN_NEWN(r->arena, errors, n->n_results);
+    for (uint32_t k = 0; k < n->n_results; k++) {
+        sn_nd y = n->in[1 + k + (other ? n->n_results : 0)];
+        to[k] = (errors){zeros(r->arena, r->all[y.i]->numel), zeros(r->arena, r->all[y.i]->numel)};
+        if (sn_is_float(r->all[y.i]->dtype)) copy_errors(&to[k], 0, es->errors[y.i], 0, r->all[y.i]->numel);
+    }
+}
+
 static sn_status note_step(sn_eval_run *r, sn_nd x, int64_t t) {
     estimate *es = r->user;
     const sn_node_rec *n = sn_node_get(es->m, x);
+    if (n->op == SN_OP_COND) return branch_errors(es, r, x, t), SN_OK;
     const sn_attr *back = sn_node_attr(es->m, x, SN_ATTR_BACKWARDS);
     int64_t states = sn_node_int(es->m, x, SN_ATTR_STATES, 0), trip = 0;
     sn_ix_is_const(es->m, sn_node_attr(es->m, x, SN_ATTR_TRIP)->shape.at[0], &trip);
@@ -447,7 +459,7 @@ static sn_status note_step(sn_eval_run *r, sn_nd x, int64_t t) {
 static sn_status note_node(sn_eval_run *r, sn_nd x) {
     estimate *es = r->user;
     sn_op op = sn_node_get(es->m, x)->op;
-    if (op == SN_OP_REPEAT) return SN_OK; /* its steps have been noted */
+    if (op == SN_OP_REPEAT || op == SN_OP_COND) return SN_OK; /* its steps have been noted, or its branch */
     if (op == SN_OP_REPEAT_STATE) return state_errors(es, r, x), SN_OK;
     if (op == SN_OP_REPEAT_SLICE) return slice_errors(es, r, x), SN_OK;
     es->arena = r->arena;

@@ -21,13 +21,13 @@ typedef sn_status (*sn_eval_fn)(sn_eval *e);
 
 sn_status sn_eval_fail(const sn_eval *e, const char *format, ...) SN_PRINTF(2, 3);
 
-/* Results of all nodes that outputs need, by node id. Those inside of a repeat are there for one step: whoever wants them
- * looks on. */
+/* Results of all nodes that outputs need, by node id. Those inside of a repeat are there for one step, those
+ * inside of a branch until it is over: whoever wants them looks on. */
 typedef struct sn_eval_run sn_eval_run;
 typedef struct sn_eval_watch {
     sn_status (*node)(sn_eval_run *r,
                       sn_nd x); /* x has been evaluated, or is a state or slice of the step that begins */
-    sn_status (*after)(sn_eval_run *r, sn_nd repeat, int64_t t); /* its step t is over */
+    sn_status (*after)(sn_eval_run *r, sn_nd x, int64_t t); /* step t of a repeat is over, or branch t of a cond */
 } sn_eval_watch;
 struct sn_eval_run {
     sn_module *m;
@@ -40,9 +40,10 @@ struct sn_eval_run {
     void *user;
 };
 sn_status sn_eval_graph(sn_eval_run *r, const sn_array *inputs);
-/* The nodes of the innermost repeat `scope` (0: those outside of all) that stand before node `end`. */
+/* The nodes whose innermost repeat or branch is `scope` (0: those outside of all) that stand before node `end`. */
 sn_status sn_eval_scope(sn_eval_run *r, uint32_t scope, uint32_t end);
 sn_status sn_eval_repeat(sn_eval_run *r, sn_nd x); /* eval_repeat.c */
+sn_status sn_eval_cond(sn_eval_run *r, sn_nd x);
 /* An array of the type with elements that are 0. */
 sn_status sn_array_new(sn_array *out, sn_module *m, const sn_type *t, sn_arena *arena);
 

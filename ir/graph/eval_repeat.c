@@ -1,10 +1,11 @@
-/* eval_repeat.c: the reference for repeats: their body step by step.
+/* eval_repeat.c: the reference for repeats, their body step by step, and for branches.
  *
  * A step has an arena of its own, which ends with it: what goes on (states, elements of stacks) is copied to arrays of the
- * result. States are read by the whole step before one of them changes.
+ * result. States are read by the whole step before one of them changes. Of a branch that is not taken nothing is computed.
  */
 #include <string.h>
 
+#include "ir/graph/cond.h"
 #include "ir/graph/eval_internal.h"
 
 typedef struct repeat {
@@ -80,7 +81,13 @@ static void end_step(repeat *rp, int64_t t) {
     for (uint32_t k = 0; k < rp->n_states; k++) copy_elements(&rp->results[k], 0, &after[k], 0, after[k].numel);
 }
 
-static sn_status run_step(repeat *rp, int64_t t) {
+/* What was inside of the scope is there no more. */
+static void forget(sn_eval_run *r, uint32_t scope, uint32_t end) {
+    for (uint32_t i = 1; i < end; i++)
+        if (r->scope[i] == scope) r->all[i] = NULL;
+}
+
+static sn_status run_step(bool *goes_on, repeat *rp, int64_t t) {
     sn_eval_run *r = rp->r;
     r->t = t;
     SN_TRY(begin_step(rp, t));
@@ -88,8 +95,8 @@ static sn_status run_step(repeat *rp, int64_t t) {
     r->t = t;
     if (r->watch) SN_TRY(r->watch->after(r, rp->x, t));
     end_step(rp, t);
-    for (uint32_t i = 1; i < rp->x.i; i++)
-        if (r->scope[i] == rp->x.i) r->all[i] = NULL;
+    if (sn_node_int(r->m, rp->x, SN_ATTR_WHILE, 0)) *goes_on = r->all[rp->n->in[2 * rp->n_states].i]->i[0];
+    forget(r, rp->x.i, rp->x.i);
     return SN_OK;
 }
 
@@ -97,6 +104,7 @@ sn_status sn_eval_repeat(sn_eval_run *r, sn_nd x) {
     repeat rp = {.r = r, .x = x, .n = sn_node_get(r->m, x)};
     sn_arena *outside = r->arena, step;
     sn_status status = SN_OK;
+    bool goes_on = true;
     rp.n_states = (uint32_t)sn_node_int(r->m, x, SN_ATTR_STATES, 0);
     sn_ix trip = sn_node_attr(r->m, x, SN_ATTR_TRIP)->shape.at[0];
     if (!sn_ix_is_const(r->m, trip, &rp.trip))
@@ -107,13 +115,26 @@ sn_status sn_eval_repeat(sn_eval_run *r, sn_nd x) {
         const sn_array *first = r->all[sn_node_get(r->m, rp.n->in[k])->in[0].i];
         copy_elements(&rp.results[k], 0, first, 0, first->numel);
     }
-    for (int64_t t = 0; t < rp.trip && status == SN_OK; t++) {
+    for (int64_t t = 0; t < rp.trip && goes_on && status == SN_OK; t++) {
         sn_arena_init(&step, r->m->env);
         r->arena = &step;
-        status = run_step(&rp, t);
+        status = run_step(&goes_on, &rp, t);
         sn_arena_free(&step);
     }
     r->arena = outside;
     r->all[x.i] = rp.results;
     return status;
+}
+
+sn_status sn_eval_cond(sn_eval_run *r, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(r->m, x);
+    bool other = !r->all[n->in[0].i]->i[0];
+    uint32_t scope = sn_cond_scope(r->m, x, other);
+    SN_TRY(sn_eval_scope(r, scope, x.i));
+    sn_array *results = SN_NEWN(r->arena, sn_array, n->n_results);
+    for (uint32_t k = 0; k < n->n_results; k++) results[k] = *r->all[n->in[1 + k + (other ? n->n_results : 0)].i];
+    r->all[x.i] = results;
+    if (r->watch) SN_TRY(r->watch->after(r, x, other));
+    forget(r, scope, x.i);
+    return SN_OK;
 }

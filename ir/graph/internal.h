@@ -96,6 +96,7 @@ sn_status sn_rule_sort(sn_rule *r); /* rules_sort.c; and topk */
 sn_status sn_rule_repeat_state(sn_rule *r); /* rules_repeat.c */
 sn_status sn_rule_repeat_slice(sn_rule *r);
 sn_status sn_rule_repeat(sn_rule *r);
+sn_status sn_rule_cond(sn_rule *r);
 
 sn_status sn_rule_random(sn_rule *r); /* rules_random.c */
 sn_status sn_rule_random_normal(sn_rule *r);

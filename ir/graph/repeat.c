@@ -10,6 +10,7 @@
  */
 #include "ir/graph/repeat.h"
 
+#include "ir/graph/cond.h"
 #include "ir/graph/internal.h"
 
 typedef struct finder {
@@ -88,13 +89,12 @@ static sn_status look(finder *f, uint32_t x) {
 sn_status sn_repeat_scopes_find(sn_repeat_scopes *out, sn_module *m, sn_arena *a) {
     const sn_graph_ir *g = &m->graph;
     finder f = {.m = m, .of = SN_NEWN(a, uint32_t, g->nodes.count)};
-    out->of = f.of;
-    if (!g->repeats) return SN_OK;
     uint8_t *live = SN_NEWN(a, uint8_t, g->nodes.count);
+    out->of = f.of;
     f.end = SN_NEWN(a, uint32_t, g->repeats + 1);
     sn_graph_live(m, live);
     SN_TRY(find_ends(&f, live));
-    for (uint32_t i = 1; i < g->nodes.count; i++)
+    for (uint32_t i = 1; i < g->nodes.count && g->repeats; i++)
         if (live[i]) SN_TRY(look(&f, i));
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         uint32_t in = f.of[g->outputs.at[k].node.i];
@@ -102,6 +102,7 @@ sn_status sn_repeat_scopes_find(sn_repeat_scopes *out, sn_module *m, sn_arena *a
             return sn_fail(m->env, SN_ERROR_TYPE, "output %s is a value inside of repeat %u", g->outputs.at[k].name,
                            number_of(&f, in));
     }
+    sn_cond_scopes_find(f.of, m, a, live);
     return SN_OK;
 }
 
@@ -123,7 +124,7 @@ sn_nd sn_graph_repeat_slice(sn_module *m, uint32_t number, sn_nd x, int64_t axis
 
 void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_graph_repeat *end) {
     uint32_t n = 0, n_back = 0, count = end->n_states + end->n_stacks;
-    sn_nd *in = SN_NEWN(&m->arena, sn_nd, 2 * end->n_states + end->n_stacks + 1);
+    sn_nd *in = SN_NEWN(&m->arena, sn_nd, 2 * end->n_states + end->n_stacks + 2);
     int64_t *back = SN_NEWN(&m->arena, int64_t, end->n_stacks + 1);
     for (uint32_t k = 0; k < end->n_states; k++) in[n++] = end->states[k];
     for (uint32_t k = 0; k < end->n_states; k++) in[n++] = end->after[k];
@@ -131,14 +132,17 @@ void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_graph_repeat *en
         in[n++] = end->stacks[k];
         if (end->backwards && end->backwards[k]) back[n_back++] = k;
     }
+    if (end->goes_on.i) in[n++] = end->goes_on;
     for (uint32_t k = 0; k < count; k++) results[k] = (sn_nd){0};
     for (uint32_t k = 0; k < n; k++)
         if (!in[k].i) return;
-    sn_attr attrs[] = {int_attr(SN_ATTR_REPEAT, end->number),
-                       int_attr(SN_ATTR_STATES, end->n_states),
-                       {.id = SN_ATTR_TRIP, .shape = {&end->trip, 1}},
-                       {.id = SN_ATTR_BACKWARDS, .ints = {back, n_back}}};
-    sn_nd whole = sn_graph_node(m, SN_OP_REPEAT, in, n, attrs, n_back ? 4 : 3);
+    sn_attr attrs[5] = {int_attr(SN_ATTR_REPEAT, end->number),
+                        int_attr(SN_ATTR_STATES, end->n_states),
+                        {.id = SN_ATTR_TRIP, .shape = {&end->trip, 1}}};
+    uint32_t n_attrs = 3;
+    if (end->goes_on.i) attrs[n_attrs++] = int_attr(SN_ATTR_WHILE, 1);
+    if (n_back) attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_BACKWARDS, .ints = {back, n_back}};
+    sn_nd whole = sn_graph_node(m, SN_OP_REPEAT, in, n, attrs, n_attrs);
     for (uint32_t k = 0; k < count && whole.i; k++) results[k] = count == 1 ? whole : sn_graph_project(m, whole, k);
 }
 

@@ -6,6 +6,11 @@
  *     %r = repeat %h, %h1, %y repeat=1 states=1 trip=[512]
  *     %0 = project %r index=0    the last %h1         %1 = project %r index=1    all %y, stacked
  *
+ * One whose end says `while` has one more operand, a bool that a step makes: the step after which it does not hold is the last
+ * one, whatever `trip` says. It has at least one step, states, and no stacks, whose sizes only a run would know:
+ *
+ *     %r = repeat %h, %h1, %more repeat=1 states=1 trip=[512] while=true
+ *
  * A repeat has no region of its own: its body is what is made of its states and slices, and its end names what of that goes on.
  * So nodes stay pure, every rule that holds for a graph holds inside too, and what does not change from step to step is outside
  * without being moved there. A repeat that is made of another one's values, or reads some, is inside of that one.
@@ -16,7 +21,8 @@
 #include "ir/graph/graph.h"
 
 /* By node id: the `repeat` node of the innermost loop that the node is inside of (0: of none), and, of the nodes that
- * are such ends, that of the one around. An end is not inside of itself. */
+ * are such ends, that of the one around. An end is not inside of itself. Where a branch is inside of that: the branch, by
+ * its number of ir/graph/cond.h. */
 typedef struct sn_repeat_scopes {
     uint32_t *of;
 } sn_repeat_scopes;
@@ -36,6 +42,7 @@ typedef struct sn_graph_repeat {
     const sn_nd *states, *after, *stacks;
     const bool *backwards;
     sn_ix trip;
+    sn_nd goes_on; /* whether there is a next step; none: all steps are run */
 } sn_graph_repeat;
 /* results: the last states, then the stacks. */
 void sn_graph_repeat_end(sn_nd *results, sn_module *m, const sn_graph_repeat *end);

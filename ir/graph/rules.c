@@ -367,6 +367,7 @@ static const rule_fn rule_of_op[SN_N_OPS] = {
     [SN_OP_REPEAT_STATE] = sn_rule_repeat_state,
     [SN_OP_REPEAT_SLICE] = sn_rule_repeat_slice,
     [SN_OP_REPEAT] = sn_rule_repeat,
+    [SN_OP_COND] = sn_rule_cond,
     [SN_OP_SUM] = reduce_widen,
     [SN_OP_PROD] = reduce_widen,
     [SN_OP_MEAN] = reduce_float,

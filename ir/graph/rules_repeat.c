@@ -1,8 +1,12 @@
-/* rules_repeat.c: the type rules of repeats (ir/graph/repeat.h): of what a step reads, and of the end.
+/* rules_repeat.c: the type rules of repeats (ir/graph/repeat.h): of what a step reads, and of the end; and of branches
+ * (ir/graph/cond.h).
  *
  *     %h = repeat_state %h0 repeat=1 index=0 : f32[8, 64]        the type of its first value
  *     %x = repeat_slice %xs repeat=1 axis=0  : f32[8, 64]        %xs: f32[512, 8, 64]
  *     %r = repeat %h, %h1, %y repeat=1 states=1 trip=[512]       %h1 as %h; results: f32[8, 64], f32[512, 8, 64]
+ *
+ *     %r = repeat %h, %h1, %go repeat=1 states=1 trip=[512] while=true       %go: one bool; no stacks
+ *     %c = cond %p, %a, %b                                       %p: one bool; %a as %b
  *
  * Which nodes are inside, and that a slice's axis has as many elements as there are steps, is for the whole graph to say
  * (repeat.c).
@@ -58,6 +62,26 @@ static sn_status check_trip(const sn_rule *r) {
     return SN_OK;
 }
 
+static bool is_one_bool(const sn_rule *r, uint32_t operand) {
+    const sn_type *t = sn_rule_in(r, operand);
+    int64_t size = 1;
+    for (uint32_t k = 0; k < t->rank && size == 1; k++)
+        if (!sn_ix_is_const(r->m, t->shape[k], &size)) size = 0;
+    return t->dtype == SN_BOOL && size == 1;
+}
+
+/* How many elements a stack would have, only a run knows. */
+static sn_status check_while(const sn_rule *r, uint32_t states) {
+    uint32_t operands = 2 * states + 1;
+    if (!states) return sn_rule_fail(r, "one that may end early needs a state");
+    if (r->n_in < operands) return sn_rule_fail(r, "the operand that says whether it goes on is missing");
+    if (r->n_in > operands)
+        return sn_rule_fail(
+            r, "one that may end early has no stacks: how many elements they had would be known only then");
+    if (is_one_bool(r, operands - 1)) return SN_OK;
+    return sn_rule_fail(r, "whether it goes on is one bool, not %s", sn_type_text(r->m, sn_rule_in(r, operands - 1)));
+}
+
 static sn_status check_backwards(const sn_rule *r, uint32_t stacks) {
     const sn_attr *back = sn_rule_attr(r, SN_ATTR_BACKWARDS);
     for (uint32_t k = 0; back && k < back->ints.n; k++) {
@@ -74,7 +98,9 @@ sn_status sn_rule_repeat(sn_rule *r) {
     SN_TRY(check_trip(r));
     if (states < 0 || 2 * states > r->n_in)
         return sn_rule_fail(r, "%u operands are too few for %lld states", r->n_in, (long long)states);
-    uint32_t n = (uint32_t)states, stacks = r->n_in - 2 * n;
+    bool ends_early = sn_rule_int(r, SN_ATTR_WHILE, 0);
+    uint32_t n = (uint32_t)states, stacks = r->n_in - 2 * n - ends_early;
+    if (ends_early) SN_TRY(check_while(r, n));
     for (uint32_t k = 0; k < n; k++) SN_TRY(check_state(r, k, n));
     SN_TRY(check_backwards(r, stacks));
     r->n_results = n + stacks;
@@ -85,5 +111,23 @@ sn_status sn_rule_repeat(sn_rule *r) {
         return sn_rule_fail(r, "a stack of tensors of rank %d has too many axes; at most %d", SN_MAX_RANK, SN_MAX_RANK);
     for (uint32_t k = r->out->rank++; k-- > 0;) r->out->shape[k + 1] = r->out->shape[k];
     r->out->shape[0] = sn_rule_attr(r, SN_ATTR_TRIP)->shape.at[0];
+    return SN_OK;
+}
+
+/* ---- branches ---- */
+
+sn_status sn_rule_cond(sn_rule *r) {
+    uint32_t n = (r->n_in - 1) / 2;
+    if (!n || r->n_in != 2 * n + 1)
+        return sn_rule_fail(r, "%u operands are no condition and as many results of one branch as of the other",
+                            r->n_in);
+    if (!is_one_bool(r, 0))
+        return sn_rule_fail(r, "its condition is one bool, not %s", sn_type_text(r->m, sn_rule_in(r, 0)));
+    for (uint32_t k = 1; k <= n; k++)
+        if (!sn_type_eq(sn_rule_in(r, k), sn_rule_in(r, n + k)))
+            return sn_rule_fail(r, "result %u is %s where the condition holds, and %s where it does not", k - 1,
+                                sn_type_text(r->m, sn_rule_in(r, k)), sn_type_text(r->m, sn_rule_in(r, n + k)));
+    r->n_results = n;
+    if (r->result < n) *r->out = *sn_rule_in(r, 1 + r->result);
     return SN_OK;
 }

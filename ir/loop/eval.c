@@ -600,7 +600,7 @@ static sn_status run_all_of(eval *ev, sn_kern k, const sn_step *call) {
     return status;
 }
 
-/* ---- repeats ---- */
+/* ---- repeats and branches ---- */
 
 /* The window has the storage of what it is from, from that element on, until the next step. */
 static sn_status bind_window(eval *ev, sn_buf buf, sn_buf of, int64_t at) {
@@ -634,13 +634,34 @@ static sn_status number(int64_t *out, eval *ev, sn_ix e) {
     return sn_ix_is_const(ev->m, e, out) ? SN_OK : not_constant(ev, "a repeat");
 }
 
+/* The one bool that a branch is taken by, or that a repeat goes on by. */
+static sn_status holds(bool *out, eval *ev, sn_buf flag) {
+    storage *mem;
+    SN_TRY(open_storage(&mem, ev, flag));
+    if (mem->written && mem->size && mem->written[0] != *mem->epoch)
+        return sn_fail(ev->m->env, SN_ERROR_VERIFY, "evaluation: a branch is taken by '%s', which nobody has stored",
+                       mem->name);
+    *out = mem->data && mem->data[0];
+    return SN_OK;
+}
+
 static sn_status run_kernels(eval *ev, uint32_t first, uint32_t end, uint32_t repeat);
+
+static sn_status run_branch(eval *ev, uint32_t first, uint32_t end, uint32_t at) {
+    const sn_repeat_rec *r = &ev->m->repeats.at[at];
+    uint32_t middle = sn_repeat_middle(ev->m, r);
+    bool taken;
+    SN_TRY(holds(&taken, ev, r->flag));
+    return taken ? run_kernels(ev, first, middle, at + 1) : run_kernels(ev, middle, end, at + 1);
+}
 
 static sn_status run_repeat(eval *ev, uint32_t first, uint32_t end, uint32_t at) {
     const sn_repeat_rec *r = &ev->m->repeats.at[at];
     int64_t trip, begin, by;
+    bool goes_on = true;
+    if (r->otherwise) return run_branch(ev, first, end, at);
     SN_TRY(number(&trip, ev, r->trip));
-    for (int64_t t = 0; t < trip; t++) {
+    for (int64_t t = 0; t < trip && goes_on; t++) {
         for (uint32_t k = 0; k < r->windows.n; k++) {
             SN_TRY(number(&begin, ev, r->windows.at[k].first));
             SN_TRY(number(&by, ev, r->windows.at[k].by));
@@ -648,6 +669,7 @@ static sn_status run_repeat(eval *ev, uint32_t first, uint32_t end, uint32_t at)
         }
         SN_TRY(run_kernels(ev, first, end, at + 1));
         for (uint32_t k = 0; k < r->carries.n; k++) SN_TRY(carry(ev, r->carries.at[k].state, r->carries.at[k].next));
+        if (r->flag.i) SN_TRY(holds(&goes_on, ev, r->flag));
     }
     return SN_OK;
 }
@@ -671,31 +693,51 @@ static sn_status run_kernels(eval *ev, uint32_t first, uint32_t end, uint32_t re
     return SN_OK;
 }
 
-static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, int64_t t);
+/* Where the steps of a wrapper are: the number of the innermost repeat's step, and whether that repeat ends with it. */
+typedef struct progress {
+    int64_t t;
+    bool over;
+} progress;
 
-static sn_status run_step(eval *ev, uint32_t at, int64_t t) {
+static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, progress *p);
+
+static sn_status run_steps_of(eval *ev, uint32_t at, progress *p) {
     const sn_step *s = &ev->m->wrap.steps.at[at];
-    int64_t trip, begin, by;
-    if (s->kind == SN_STEP_CALL) return run_all_of(ev, s->kern, s);
-    if (s->kind == SN_STEP_CARRY) return carry(ev, s->buf, s->from);
-    if (s->kind == SN_STEP_WINDOW) {
-        uint32_t bytes = sn_dtype_bytes(sn_buf_get(ev->m, s->buf)->dtype);
-        SN_TRY(number(&begin, ev, s->offset));
-        SN_TRY(number(&by, ev, s->size));
-        return bind_window(ev, s->buf, s->from, (begin + by * t) / bytes);
+    uint32_t end = sn_wrap_end(ev->m, at), otherwise = sn_wrap_else(ev->m, at);
+    int64_t trip;
+    bool taken;
+    if (s->kind == SN_STEP_IF) {
+        SN_TRY(holds(&taken, ev, s->buf));
+        return taken ? run_steps(ev, at + 1, otherwise, p) : run_steps(ev, otherwise, end, p);
     }
-    if (s->kind != SN_STEP_REPEAT) return SN_OK;
     SN_TRY(number(&trip, ev, s->size));
-    uint32_t end = sn_wrap_end(ev->m, at);
-    for (int64_t i = 0; i < trip; i++) SN_TRY(run_steps(ev, at + 1, end, i));
+    for (progress in = {0, false}; in.t < trip && !in.over; in.t++) SN_TRY(run_steps(ev, at + 1, end, &in));
     return SN_OK;
 }
 
-/* t: which step of the innermost repeat it is. */
-static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, int64_t t) {
-    for (uint32_t i = first; i < end; i++) {
-        SN_TRY(run_step(ev, i, t));
-        if (ev->m->wrap.steps.at[i].kind == SN_STEP_REPEAT) i = sn_wrap_end(ev->m, i);
+static sn_status run_step(eval *ev, uint32_t at, progress *p) {
+    const sn_step *s = &ev->m->wrap.steps.at[at];
+    int64_t begin, by;
+    bool goes_on;
+    if (s->kind == SN_STEP_CALL) return run_all_of(ev, s->kern, s);
+    if (s->kind == SN_STEP_CARRY) return carry(ev, s->buf, s->from);
+    if (s->kind == SN_STEP_WHILE) {
+        SN_TRY(holds(&goes_on, ev, s->buf));
+        p->over = !goes_on;
+    }
+    if (s->kind != SN_STEP_WINDOW) return SN_OK;
+    uint32_t bytes = sn_dtype_bytes(sn_buf_get(ev->m, s->buf)->dtype);
+    SN_TRY(number(&begin, ev, s->offset));
+    SN_TRY(number(&by, ev, s->size));
+    return bind_window(ev, s->buf, s->from, (begin + by * p->t) / bytes);
+}
+
+static sn_status run_steps(eval *ev, uint32_t first, uint32_t end, progress *p) {
+    for (uint32_t i = first; i < end && !p->over; i++) {
+        sn_step_kind kind = ev->m->wrap.steps.at[i].kind;
+        bool opens = kind == SN_STEP_REPEAT || kind == SN_STEP_IF;
+        SN_TRY(opens ? run_steps_of(ev, i, p) : run_step(ev, i, p));
+        if (opens) i = sn_wrap_end(ev->m, i);
     }
     return SN_OK;
 }
@@ -711,12 +753,13 @@ static sn_status begin_states(eval *ev) {
 /* Kernels in their order, or functions in the order of their calls. */
 static sn_status eval_all(eval *ev) {
     const sn_module *m = ev->m;
+    progress all = {0, false};
     ev->once = 1;
     ev->mems = SN_NEWN(ev->arena, storage, m->bufs.count);
     ev->sets = sn_kerns_of_sets(m, ev->arena);
     if (!m->wrap.steps.n) return run_kernels(ev, 0, m->kernels.n, 0);
     SN_TRY(begin_states(ev));
-    return run_steps(ev, 0, m->wrap.steps.n, 0);
+    return run_steps(ev, 0, m->wrap.steps.n, &all);
 }
 
 sn_status sn_loop_eval(sn_module *m, void **memory, sn_arena *arena) {

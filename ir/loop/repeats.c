@@ -1,17 +1,21 @@
-/* repeats.c: text and invariants of repeats. See repeats.h.
+/* repeats.c: text and invariants of repeats and branches. See repeats.h.
  *
  *   R1   sections ascend along the kernels, but for alternatives, which have the section of what they stand for
- *   R2   the sections of two repeats are apart, or those of the later one in the list are inside; trip is positive
+ *   R2   the sections of two repeats are apart, or those of the later one in the list are inside, of one branch if there are two;
+ *        trip is positive
  *   R3   a window is a buffer of scope step, of one repeat, of the dtype of what it is from, and stays inside of it in all steps;
  *        what it is from is memory of the program
  *   R4   a state and what follows it are two buffers of scope step, of one dtype and size, which are no windows; each is named once
- *   R5   windows and what follows a state are touched inside of the repeat alone
+ *   R5   windows, what follows a state and what a repeat ends by are touched inside of the repeat alone
+ *   R6   what a repeat ends by, or a branch is taken by, is one bool in a buffer of scope step, which has no other part; no branch
+ *        stores to what it is taken by
  */
 #include "ir/loop/repeats.h"
 
 #include <stdio.h>
 
 #include "ir/base/text.h"
+#include "ir/loop/access.h"
 
 void sn_repeat_span(uint32_t *first, uint32_t *end, const sn_module *m, const sn_repeat_rec *r) {
     *first = *end = 0;
@@ -23,12 +27,28 @@ void sn_repeat_span(uint32_t *first, uint32_t *end, const sn_module *m, const sn
     }
 }
 
+uint32_t sn_repeat_middle(const sn_module *m, const sn_repeat_rec *r) {
+    sn_repeat_rec one = {.first = r->first, .last = r->otherwise - 1};
+    uint32_t first, middle;
+    sn_repeat_span(&first, &middle, m, &one);
+    return middle;
+}
+
+static bool opens(sn_step_kind kind) { return kind == SN_STEP_REPEAT || kind == SN_STEP_IF; }
+
 uint32_t sn_wrap_end(const sn_module *m, uint32_t at) {
     const sn_wrap *w = &m->wrap;
     uint32_t depth = 1;
     for (at++; at < w->steps.n && depth; at++)
-        depth += (w->steps.at[at].kind == SN_STEP_REPEAT) - (w->steps.at[at].kind == SN_STEP_END);
+        depth += opens(w->steps.at[at].kind) - (w->steps.at[at].kind == SN_STEP_END);
     return depth ? at : at - 1;
+}
+
+uint32_t sn_wrap_else(const sn_module *m, uint32_t at) {
+    uint32_t end = sn_wrap_end(m, at);
+    for (at++; at < end && m->wrap.steps.at[at].kind != SN_STEP_ELSE; at++)
+        if (opens(m->wrap.steps.at[at].kind)) at = sn_wrap_end(m, at);
+    return at < end ? at : end;
 }
 
 sn_buf *sn_wrap_inputs_written(const sn_module *m, sn_arena *a) {
@@ -57,7 +77,16 @@ static void put_amount(sn_text *t, const sn_module *m, const char *word, sn_ix e
     sn_ix_print(t, m, e, NULL, NULL);
 }
 
+static void print_cond(sn_text *t, const sn_module *m, const sn_repeat_rec *r) {
+    sn_text_printf(t, "cond %s sections %u %u else %u %u\n", sn_buf_get(m, r->flag)->name, r->first, r->otherwise - 1,
+                   r->otherwise, r->last);
+}
+
 void sn_repeat_print(sn_text *t, const sn_module *m, const sn_repeat_rec *r) {
+    if (r->otherwise) {
+        print_cond(t, m, r);
+        return;
+    }
     sn_text_put(t, "repeat");
     put_amount(t, m, "steps", r->trip);
     sn_text_printf(t, " sections %u %u {\n", r->first, r->last);
@@ -71,6 +100,7 @@ void sn_repeat_print(sn_text *t, const sn_module *m, const sn_repeat_rec *r) {
     for (uint32_t i = 0; i < r->carries.n; i++)
         sn_text_printf(t, "  carry %s from %s\n", sn_buf_get(m, r->carries.at[i].state)->name,
                        sn_buf_get(m, r->carries.at[i].next)->name);
+    if (r->flag.i) sn_text_printf(t, "  while %s\n", sn_buf_get(m, r->flag)->name);
     sn_text_put(t, "}\n");
 }
 
@@ -118,7 +148,10 @@ static sn_status parse_entry(sn_repeat_rec *r, sn_module *m, sn_lex *lx) {
         return SN_OK;
     }
     sn_carry c;
-    if (!sn_lex_is_name(lx, "carry")) return sn_lex_fail(lx, "expected window, carry or '}'");
+    bool ends;
+    SN_TRY(sn_lex_accept_name(&ends, lx, "while"));
+    if (ends) return r->flag.i ? sn_lex_fail(lx, "a repeat ends by one buffer") : parse_buf(&r->flag, m, lx);
+    if (!sn_lex_is_name(lx, "carry")) return sn_lex_fail(lx, "expected window, carry, while or '}'");
     SN_TRY(sn_lex_next(lx));
     SN_TRY(parse_from(&c.state, &c.next, m, lx));
     SN_PUSH(&m->arena, &r->carries, c);
@@ -136,6 +169,24 @@ sn_status sn_repeat_parse(sn_module *m, sn_lex *lx) {
     while (!sn_lex_is(lx, "}")) SN_TRY(parse_entry(&r, m, lx));
     SN_PUSH(&m->arena, &m->repeats, r);
     return sn_lex_next(lx);
+}
+
+sn_status sn_cond_parse(sn_module *m, sn_lex *lx) {
+    sn_repeat_rec r = {.trip = sn_ix_const(m, 1)};
+    uint32_t before;
+    SN_TRY(sn_lex_expect_name(lx, "cond"));
+    SN_TRY(parse_buf(&r.flag, m, lx));
+    SN_TRY(sn_lex_expect_name(lx, "sections"));
+    SN_TRY(parse_section(&r.first, lx));
+    SN_TRY(parse_section(&before, lx));
+    SN_TRY(sn_lex_expect_name(lx, "else"));
+    sn_lex at = *lx;
+    SN_TRY(parse_section(&r.otherwise, lx));
+    if (r.otherwise != before + 1)
+        return sn_lex_fail(&at, "the second branch begins in section %u, not %u", before + 1, r.otherwise);
+    SN_TRY(parse_section(&r.last, lx));
+    SN_PUSH(&m->arena, &m->repeats, r);
+    return SN_OK;
 }
 
 /* ---- invariants ---- */
@@ -176,11 +227,15 @@ static sn_status check_nesting(const verifier *v, uint32_t i) {
     const sn_repeat_rec *r = &v->m->repeats.at[i];
     int64_t trip;
     if (r->first > r->last || !r->first) return broken(v, 2, "sections %u to %u", r->first, r->last);
+    if (r->otherwise && (r->otherwise <= r->first || r->otherwise > r->last))
+        return broken(v, 2, "sections %u to %u, of which the second branch begins with %u", r->first, r->last,
+                      r->otherwise);
     if (sn_ix_is_const(v->m, r->trip, &trip) && trip < 1) return broken(v, 2, "%lld steps", (long long)trip);
     for (uint32_t k = 0; k < i; k++) {
         const sn_repeat_rec *before = &v->m->repeats.at[k];
         bool apart = before->last < r->first || r->last < before->first;
-        bool inside = before->first <= r->first && r->last <= before->last;
+        bool inside = before->first <= r->first && r->last <= before->last &&
+                      (!before->otherwise || r->last < before->otherwise || before->otherwise <= r->first);
         if (!apart && !inside) return broken(v, 2, "two repeats cross in section %u", r->first);
     }
     return SN_OK;
@@ -218,6 +273,22 @@ static sn_status check_carry(verifier *v, const sn_carry *c) {
     return alike ? SN_OK : broken(v, 4, "%s cannot be %s of the step before", a->name, b->name);
 }
 
+static sn_status check_flag(verifier *v, const sn_repeat_rec *r) {
+    int64_t size;
+    if (!r->flag.i) return SN_OK;
+    const sn_buf_rec *b = sn_buf_get(v->m, r->flag);
+    SN_TRY(name_once(v, 6, r->flag));
+    if (b->dtype != SN_BOOL || !sn_ix_is_const(v->m, b->size, &size) || size != 1)
+        return broken(v, 6, "%s is not one bool", b->name);
+    for (uint32_t i = 0; i < v->m->kernels.n && r->otherwise; i++) {
+        const sn_kern_rec *k = sn_kern_get(v->m, v->m->kernels.at[i]);
+        bool inside = k->section >= r->first && k->section <= r->last;
+        if (inside && sn_kern_stores(v->m, v->m->kernels.at[i], r->flag))
+            return broken(v, 6, "kernel @%s stores to %s, by which it is taken", k->name, b->name);
+    }
+    return SN_OK;
+}
+
 static sn_status check_touched(const verifier *v) {
     for (uint32_t i = 0; i < v->m->kernels.n; i++) {
         const sn_kern_rec *k = sn_kern_get(v->m, v->m->kernels.at[i]);
@@ -245,6 +316,8 @@ static sn_status check_all(verifier *v) {
             SN_TRY(check_carry(v, &r->carries.at[k]));
             v->repeat[r->carries.at[k].next.i] = i + 1;
         }
+        SN_TRY(check_flag(v, r));
+        if (!r->otherwise && r->flag.i) v->repeat[r->flag.i] = i + 1;
     }
     return check_touched(v);
 }

@@ -65,6 +65,9 @@ static sn_status count(counter *c, const sn_step *s) {
     case SN_STEP_COPY:
     case SN_STEP_REPEAT:
     case SN_STEP_WINDOW:
+    case SN_STEP_WHILE:
+    case SN_STEP_IF:
+    case SN_STEP_ELSE:
     case SN_STEP_END:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return SN_OK;

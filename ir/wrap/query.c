@@ -43,7 +43,7 @@ static int64_t calls_between(const sn_module *m, uint32_t first, uint32_t end, s
     for (uint32_t i = first; i < end; i++) {
         const sn_step *s = &m->wrap.steps.at[i];
         n += s->kind == SN_STEP_CALL && (!k.i || sn_kern_eq(s->kern, k));
-        if (s->kind != SN_STEP_REPEAT) continue;
+        if (s->kind != SN_STEP_REPEAT) continue; /* branches count as if both were taken */
         uint32_t over = sn_wrap_end(m, i);
         if (!sn_ix_is_const(m, s->size, &times)) times = 1;
         if (sn_mul_overflow(times, calls_between(m, i + 1, over, k), &times)) times = INT64_MAX;

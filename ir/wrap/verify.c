@@ -18,12 +18,13 @@
  *        invariant
  *   W13  the prepare part has no check and no copy, and its calls touch const and temp buffers alone
  *   W14  what is alive at its end stays as it is: no later step stores to it, frees it or takes its storage
- *   W15  repeats have an end; window and carry stand in one; what was placed before a repeat is placed alike at its end, and what
- *        is placed inside is freed inside
+ *   W15  repeats and branches have an end; window, carry and while stand in a repeat, else in an if; what was placed before a
+ *        repeat or a branch is placed alike at its end, and what is placed inside is freed inside
  *   W16  a window is a buffer of scope step that has no other place; in no step it leaves what it is from, which is alive, and no
  *        temp lives in an output that has windows
  *   W17  carry: two buffers of scope step and one size, both alive, or the one that took the storage of the other; the second
  *        one is not freed while the first is alive
+ *   W18  while and if: one bool in a buffer of scope step, which is alive
  *
  * `reuse b from a` while a is alive hands the storage on: the next call may still read a, and ends its life. A temp
  * may live in the storage of an output; the call that gets the output as an argument ends its life in the same way.
@@ -70,10 +71,13 @@ typedef struct span {
     sn_buf root;
 } span;
 
-/* A repeat that has not ended: which buffers had which place when it began. */
+typedef enum frame_kind { IN_REPEAT, IN_IF, IN_ELSE } frame_kind;
+
+/* A repeat or an `if` that has not ended: which buffers had which place when it began. */
 typedef struct frame {
+    frame_kind kind;
     int64_t trip; /* -1: not known */
-    const life *lives;
+    life *lives;  /* written: of an `if`, from its `else` on, what its first branch has written */
 } frame;
 
 typedef struct verifier {
@@ -129,10 +133,13 @@ static bool may_name(sn_step_kind kind, sn_buf_scope scope) {
     case SN_STEP_REUSE:
     case SN_STEP_FREE: return scope == SN_BUF_TEMP || scope == SN_BUF_STEP;
     case SN_STEP_WINDOW:
+    case SN_STEP_WHILE:
+    case SN_STEP_IF:
     case SN_STEP_CARRY: return scope == SN_BUF_STEP;
     case SN_STEP_COPY: return scope < SN_BUF_CONST;
     case SN_STEP_CALL:
     case SN_STEP_REPEAT:
+    case SN_STEP_ELSE:
     case SN_STEP_END:
     case SN_STEP_COMMENT:
     case SN_N_STEP_KINDS: return false;
@@ -145,7 +152,8 @@ static bool needs_from(sn_step_kind kind) {
 }
 
 static bool names_buffers(sn_step_kind kind) {
-    return kind != SN_STEP_CALL && kind != SN_STEP_COMMENT && kind != SN_STEP_REPEAT && kind != SN_STEP_END;
+    return kind != SN_STEP_CALL && kind != SN_STEP_COMMENT && kind != SN_STEP_REPEAT && kind != SN_STEP_ELSE &&
+           kind != SN_STEP_END;
 }
 
 static sn_status check_buffers(const verifier *v, const sn_step *s) {
@@ -485,7 +493,7 @@ static sn_status check_sharing(const verifier *v, const sn_step *s, const sn_buf
 
 /* W13 */
 static sn_status check_prepares(const verifier *v, const sn_step *s) {
-    if (s->kind == SN_STEP_CHECK || s->kind == SN_STEP_COPY || s->kind == SN_STEP_REPEAT)
+    if (s->kind == SN_STEP_CHECK || s->kind == SN_STEP_COPY || s->kind == SN_STEP_REPEAT || s->kind == SN_STEP_IF)
         return broken(v, 13, "nothing to prepare");
     for (uint32_t i = 0; i < s->args.n; i++) {
         sn_buf b = s->args.at[i].buf;
@@ -536,20 +544,45 @@ static sn_status check_copy(verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
-/* ---- W15 to W17: repeats ---- */
+/* ---- W15 to W18: repeats and branches ---- */
 
-static sn_status check_repeat(verifier *v, const sn_step *s) {
-    frame f = {.trip = -1};
-    if (is_const(v, s->size, &f.trip) && f.trip < 1) return broken(v, 15, "%lld steps", (long long)f.trip);
+static sn_status open_frame(verifier *v, frame f) {
     f.lives = sn_memdup(&v->m->arena, v->lives, v->m->bufs.count * sizeof *v->lives);
     SN_PUSH(&v->m->arena, &v->frames, f);
     return SN_OK;
 }
 
+static sn_status check_repeat(verifier *v, const sn_step *s) {
+    frame f = {.trip = -1};
+    if (is_const(v, s->size, &f.trip) && f.trip < 1) return broken(v, 15, "%lld steps", (long long)f.trip);
+    return open_frame(v, f);
+}
+
+static bool is_in(const verifier *v, frame_kind kind) {
+    return v->frames.n && v->frames.at[v->frames.n - 1].kind == kind;
+}
+
+static sn_status check_flag(const verifier *v, sn_buf b) {
+    int64_t bytes;
+    if (sn_buf_get(v->m, b)->dtype != SN_BOOL || !is_const(v, bytes_of(v, b), &bytes) || bytes != 1)
+        return broken(v, 18, "%s is not one bool", name_of(v, b));
+    return check_alive(v, b);
+}
+
+static sn_status check_if(verifier *v, const sn_step *s) {
+    SN_TRY(check_flag(v, s->buf));
+    return open_frame(v, (frame){.kind = IN_IF});
+}
+
+static sn_status check_while(verifier *v, const sn_step *s) {
+    if (!is_in(v, IN_REPEAT)) return broken(v, 15, "%s ends no repeat here", name_of(v, s->buf));
+    return check_flag(v, s->buf);
+}
+
 static sn_status check_window(verifier *v, const sn_step *s) {
     life *l = life_of(v, s->buf);
     int64_t first, by, size, room, end;
-    if (!v->frames.n) return broken(v, 15, "%s is a window outside of a repeat", name_of(v, s->buf));
+    if (!is_in(v, IN_REPEAT)) return broken(v, 15, "%s is a window outside of a repeat", name_of(v, s->buf));
     if (l->state != UNPLACED) return broken(v, 16, "%s has a place already", name_of(v, s->buf));
     SN_TRY(check_alive(v, s->from));
     sn_buf base = base_of(v, s->from);
@@ -575,7 +608,7 @@ static sn_status check_window(verifier *v, const sn_step *s) {
 
 static sn_status check_carry(verifier *v, const sn_step *s) {
     life *state = life_of(v, s->buf), *next = life_of(v, s->from);
-    if (!v->frames.n) return broken(v, 15, "%s is carried outside of a repeat", name_of(v, s->buf));
+    if (!is_in(v, IN_REPEAT)) return broken(v, 15, "%s is carried outside of a repeat", name_of(v, s->buf));
     if (!sn_ix_eq(bytes_of(v, s->buf), bytes_of(v, s->from)) || state->window_of.i || next->window_of.i)
         return broken(v, 17, "%s cannot have the place of %s", name_of(v, s->buf), name_of(v, s->from));
     SN_TRY(check_alive(v, s->from));
@@ -592,9 +625,10 @@ static sn_status check_carry(verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
-static sn_status check_end(verifier *v) {
-    if (!v->frames.n) return broken(v, 15, "there is no repeat to end");
-    const life *before = v->frames.at[--v->frames.n].lives;
+/* What holds at the end of a repeat, and of each branch. */
+static sn_status check_lives(verifier *v, const frame *f) {
+    const char *what = f->kind == IN_REPEAT ? "repeat" : "branch";
+    const life *before = f->lives;
     for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) {
         life *now = life_of(v, b);
         const life *then = &before[b.i];
@@ -604,10 +638,32 @@ static sn_status check_end(verifier *v) {
         }
         bool was_placed = is_alive(then->state);
         if (was_placed && (now->state != then->state || !sn_buf_eq(now->root, then->root)))
-            return broken(v, 15, "%s was placed before the repeat and is not as it was", name_of(v, b));
+            return broken(v, 15, "%s was placed before the %s and is not as it was", name_of(v, b), what);
         if (!was_placed && is_alive(now->state))
             return broken(v, 15, "%s is placed inside and not freed", name_of(v, b));
     }
+    return SN_OK;
+}
+
+/* The second branch finds outputs as the first one did. */
+static sn_status check_else(verifier *v) {
+    if (!is_in(v, IN_IF)) return broken(v, 15, "there is no if");
+    frame *f = &v->frames.at[v->frames.n - 1];
+    SN_TRY(check_lives(v, f));
+    f->kind = IN_ELSE;
+    for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) {
+        bool written = life_of(v, b)->written;
+        life_of(v, b)->written = f->lives[b.i].written;
+        f->lives[b.i].written = written;
+    }
+    return SN_OK;
+}
+
+static sn_status check_end(verifier *v) {
+    if (!v->frames.n) return broken(v, 15, "there is no repeat or if to end");
+    const frame *f = &v->frames.at[--v->frames.n];
+    SN_TRY(check_lives(v, f));
+    for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) life_of(v, b)->written |= f->lives[b.i].written;
     return SN_OK;
 }
 
@@ -623,6 +679,9 @@ static sn_status check_step(verifier *v, const sn_step *s) {
     case SN_STEP_REPEAT: return check_repeat(v, s);
     case SN_STEP_WINDOW: return check_window(v, s);
     case SN_STEP_CARRY: return check_carry(v, s);
+    case SN_STEP_WHILE: return check_while(v, s);
+    case SN_STEP_IF: return check_if(v, s);
+    case SN_STEP_ELSE: return check_else(v);
     case SN_STEP_END: return check_end(v);
     case SN_STEP_CHECK:
     case SN_STEP_COMMENT:
@@ -642,7 +701,7 @@ sn_status sn_wrap_verify(sn_module *m, const char *where) {
         if (v.step == m->wrap.n_prepare) end_prepare(&v);
         SN_TRY(check_step(&v, &m->wrap.steps.at[v.step]));
     }
-    if (v.frames.n) return broken(&v, 15, "a repeat has no end");
+    if (v.frames.n) return broken(&v, 15, "a repeat or an if has no end");
     SN_TRY(check_amount(&v, "workspace", m->wrap.workspace));
     SN_TRY(check_amount(&v, "prepared memory", m->wrap.prepared));
     for (uint32_t i = 0; i < m->kernels.n; i++)

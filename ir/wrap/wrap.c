@@ -9,7 +9,8 @@
 const char *const sn_step_names[SN_N_STEP_KINDS] = {
     [SN_STEP_CHECK] = "check",   [SN_STEP_ALLOC] = "alloc", [SN_STEP_REUSE] = "reuse",     [SN_STEP_FREE] = "free",
     [SN_STEP_CALL] = "call",     [SN_STEP_COPY] = "copy",   [SN_STEP_COMMENT] = "comment", [SN_STEP_REPEAT] = "repeat",
-    [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry", [SN_STEP_END] = "end",
+    [SN_STEP_WINDOW] = "window", [SN_STEP_CARRY] = "carry", [SN_STEP_WHILE] = "while",     [SN_STEP_IF] = "if",
+    [SN_STEP_ELSE] = "else",     [SN_STEP_END] = "end",
 };
 
 void sn_wrap_add(sn_module *m, sn_step step) { SN_PUSH(&m->arena, &m->wrap.steps, step); }
@@ -52,16 +53,17 @@ static void print_step(sn_text *t, const sn_module *m, const sn_step *s) {
 
 void sn_wrap_print(sn_text *t, const sn_module *m) {
     const sn_wrap *w = &m->wrap;
-    uint32_t depth = 0; /* repeats around the step */
+    uint32_t depth = 0; /* repeats and branches around the step */
     sn_text_printf(t, "wrapper @%s", w->name ? w->name : "main");
     put_amount(t, m, "workspace", w->workspace);
     put_amount(t, m, "prepared", w->prepared);
     sn_text_put(t, " {\n");
     if (w->n_prepare) sn_text_put(t, "  prepare {\n");
     for (uint32_t i = 0; i < w->steps.n; i++) {
-        depth -= w->steps.at[i].kind == SN_STEP_END && depth;
+        sn_step_kind kind = w->steps.at[i].kind;
+        depth -= (kind == SN_STEP_END || kind == SN_STEP_ELSE) && depth;
         sn_text_indent(t, (int)depth + (i < w->n_prepare ? 2 : 1));
-        depth += w->steps.at[i].kind == SN_STEP_REPEAT;
+        depth += kind == SN_STEP_REPEAT || kind == SN_STEP_IF || kind == SN_STEP_ELSE;
         print_step(t, m, &w->steps.at[i]);
         sn_text_put(t, "\n");
         if (i + 1 == w->n_prepare) sn_text_put(t, "  }\n");
@@ -143,6 +145,8 @@ static sn_status parse_size(sn_step *s, parser *p) {
 static sn_status parse_operands(sn_step *s, parser *p) {
     switch (s->kind) {
     case SN_STEP_CHECK:
+    case SN_STEP_WHILE:
+    case SN_STEP_IF:
     case SN_STEP_FREE: return parse_buf(&s->buf, p);
     case SN_STEP_ALLOC:
         SN_TRY(parse_buf(&s->buf, p));
@@ -156,6 +160,7 @@ static sn_status parse_operands(sn_step *s, parser *p) {
         SN_TRY(parse_from(s, p));
         SN_TRY(parse_size(s, p));
         return parse_amount(&s->offset, p, "offset");
+    case SN_STEP_ELSE:
     case SN_STEP_END: return SN_OK;
     case SN_STEP_COPY:
         SN_TRY(parse_buf(&s->buf, p));
@@ -177,8 +182,8 @@ static sn_status parse_step(parser *p) {
     sn_step s = {0};
     while (s.kind < SN_N_STEP_KINDS && !sn_lex_is_name(p->lx, sn_step_names[s.kind])) s.kind++;
     if (s.kind == SN_N_STEP_KINDS)
-        return sn_lex_fail(
-            p->lx, "expected check, alloc, reuse, free, call, copy, repeat, window, carry, end, comment or '}'");
+        return sn_lex_fail(p->lx, "expected check, alloc, reuse, free, call, copy, repeat, window, carry, while, if, "
+                                  "else, end, comment or '}'");
     SN_TRY(sn_lex_next(p->lx));
     SN_TRY(parse_operands(&s, p));
     sn_wrap_add(p->m, s);

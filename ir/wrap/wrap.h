@@ -10,6 +10,10 @@
  * gives a state what the step has left for the next one: both change places, which costs nothing, and they have one place
  * where the kernel that makes the new state may write it over the old one (`reuse`).
  *
+ * `while` ends the repeat that it stands in, when the one bool that it names does not hold; it stands behind what is to be done
+ * first, at the repeat's end. `if` runs the steps up to its `else`, or those from there to its `end`, by such a bool. Who runs
+ * steps has to see the bool: of a GPU it waits for what is queued. What is placed in a branch is freed there.
+ *
  * The first wrap.n_prepare steps are the prepare part: what depends on constants alone. It runs once, when a program is
  * loaded. Its temps lie in memory of the program, of wrap.prepared bytes; those that are alive at its end are there for
  * all runs, which only read them.
@@ -29,7 +33,8 @@ void sn_wrap_add(sn_module *m, sn_step step);
  * length: absent). */
 sn_status sn_wrap_number(int64_t *out, sn_module *m, sn_ix e, const char *what, const char *name);
 uint32_t *sn_kern_numbers(const sn_module *m, sn_arena *arena);
-/* How often steps from number `first` on call kernel k (none: any), those of repeats as often as they run. */
+/* How often steps from number `first` on call kernel k (none: any), those of repeats as often as they run, if none ends
+ * early, and those of both branches: what a run calls at most. */
 int64_t sn_wrap_calls(const sn_module *m, uint32_t first, sn_kern k);
 
 struct sn_text;

@@ -36,8 +36,8 @@ typedef struct sn_lower_node {
     const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
     SN_VEC(sn_lower_leaf) leaves;  /* through views; none: all are read with the index of the node itself */
     bool crosses;                  /* computed outside of a repeat that reads it */
-    sn_buf *rows;                  /* of a repeat, by result: the window of its stack; none: it has no stack */
-    sn_buf buf; /* where its elements are, once a kernel has stored them (inputs and constants: always) */
+    sn_buf *rows; /* of a repeat, by result: the window of its stack; none: it has no stack; of a cond: the result */
+    sn_buf buf;   /* where its elements are, once a kernel has stored them (inputs and constants: always) */
 } sn_lower_node;
 
 typedef struct sn_lower_memo_entry {
@@ -61,7 +61,7 @@ typedef struct sn_lower {
     uint32_t temps;             /* made so far */
     uint32_t constants;         /* likewise */
     const uint32_t *scope;      /* sn_repeat_scopes */
-    sn_repeat_rec *repeats;     /* by node id of a repeat: its windows and carries */
+    sn_repeat_rec *repeats;     /* by node id of a repeat: its windows and carries; of a cond: what it is taken by */
     uint32_t section, sections; /* of the kernels that are made, and the last one so far */
     /* The kernel under construction. */
     sn_kern kern;
@@ -167,8 +167,18 @@ sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd
 
 /* ---- repeat.c ---- */
 
-/* Is x a state, a slice, a repeat, or a result of one? */
+/* Is x a state, a slice, a repeat or a cond, or a result of one? */
 bool sn_lower_is_repeated(const sn_lower *lw, sn_nd x);
+/* Result `index` of a repeat or a cond: its projection, or itself; none: nobody reads it. */
+sn_nd sn_lower_result_of(const sn_lower *lw, sn_nd whole, uint32_t index);
+/* x has its elements in b, which somebody stores. */
+void sn_lower_give(sn_lower *lw, sn_nd x, sn_buf b);
+/* x, which is inside of the scope, is stored straight to b, if it has no buffer yet and is computed there. */
+void sn_lower_claim(sn_lower *lw, uint32_t scope, sn_nd x, sn_buf b);
+/* A kernel that stores x to b, unless it is there. */
+void sn_lower_store_rest(sn_lower *lw, sn_nd x, sn_buf b);
+/* What follows is another section. */
+void sn_lower_begin_section(sn_lower *lw);
 /* The buffers of states, before outputs are claimed; of slices, stacks, and of what goes straight to one of all these, after that. */
 void sn_lower_make_states(sn_lower *lw);
 void sn_lower_make_windows(sn_lower *lw);
@@ -176,6 +186,13 @@ void sn_lower_make_windows(sn_lower *lw);
 void sn_lower_note_crossing(sn_lower *lw);
 /* The kernels of a repeat, what its body needs being there. */
 sn_status sn_lower_repeat(sn_lower *lw, sn_nd x);
+
+/* ---- cond.c ---- */
+
+/* As of repeats: the buffers of conditions and results, once outputs are claimed, and of what goes straight there; the kernels
+ * of both branches, what those need being there. */
+void sn_lower_make_branches(sn_lower *lw);
+sn_status sn_lower_cond(sn_lower *lw, sn_nd x);
 
 /* ---- to_loops.c ---- */
 

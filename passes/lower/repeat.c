@@ -10,9 +10,11 @@
  * it is of, which is realized; so is an element of a stack. What a step makes stores straight there, and where it goes to
  * several places a copy does the rest, which `fuse` joins with it. What is computed outside of a repeat and read inside is
  * realized unless it is a view, a literal or a cast that widens: it is the same in all steps. A stack that nobody reads is
- * not stored.
+ * not stored. What a step says of whether there is a next one has a buffer of its own, which the wrapper reads.
  */
 #include "ir/graph/repeat.h"
+
+#include "ir/graph/cond.h"
 #include "passes/lower/lower.h"
 
 /* ---- what a repeat is made of ---- */
@@ -23,13 +25,20 @@ static uint32_t states_of(const sn_lower *lw, sn_nd repeat) {
     return (uint32_t)sn_node_int(lw->m, repeat, SN_ATTR_STATES, 0);
 }
 
+/* What says whether there is a next step; none: there is as long as steps are left. */
+static sn_nd goes_on(const sn_lower *lw, sn_nd repeat) {
+    bool is = sn_node_int(lw->m, repeat, SN_ATTR_WHILE, 0);
+    return is ? node_of(lw, repeat)->in[2 * states_of(lw, repeat)] : (sn_nd){0};
+}
+
 static bool is_source(const sn_node_rec *n) {
     return n->op == SN_OP_INPUT || n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT;
 }
 
 bool sn_lower_is_repeated(const sn_lower *lw, sn_nd x) {
     uint32_t index;
-    return sn_ops[node_of(lw, x)->op].cls == SN_OPS_REPEAT || sn_repeat_result(&index, lw->m, x).i;
+    return sn_ops[node_of(lw, x)->op].cls == SN_OPS_REPEAT || sn_repeat_result(&index, lw->m, x).i ||
+           sn_cond_result(&index, lw->m, x).i;
 }
 
 /* ---- buffers ---- */
@@ -62,8 +71,7 @@ static sn_buf add_window(sn_lower *lw, sn_repeat_rec *r, const char *name, const
     return b;
 }
 
-/* The result `index` of a repeat as its projection, or the repeat itself; none: nobody reads it. */
-static sn_nd result_of(const sn_lower *lw, sn_nd repeat, uint32_t index) {
+sn_nd sn_lower_result_of(const sn_lower *lw, sn_nd repeat, uint32_t index) {
     if (node_of(lw, repeat)->n_results == 1) return repeat;
     for (sn_nd x = {repeat.i + 1}; x.i < lw->m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = node_of(lw, x);
@@ -73,7 +81,7 @@ static sn_nd result_of(const sn_lower *lw, sn_nd repeat, uint32_t index) {
     return (sn_nd){0};
 }
 
-static void give(sn_lower *lw, sn_nd x, sn_buf b) {
+void sn_lower_give(sn_lower *lw, sn_nd x, sn_buf b) {
     if (!x.i) return;
     lw->nodes[x.i].buf = b;
     lw->nodes[x.i].realized = true;
@@ -92,9 +100,11 @@ void sn_lower_make_states(sn_lower *lw) {
             sn_carry c = {.state = sn_lower_buffer(lw, name, &node_of(lw, state)->type, SN_BUF_STEP)};
             c.next = sn_lower_buffer(lw, sn_strf(&m->arena, "%s_next", name), &node_of(lw, state)->type, SN_BUF_STEP);
             SN_PUSH(&m->arena, &r->carries, c);
-            give(lw, state, c.state);
-            give(lw, result_of(lw, x, k), c.state);
+            sn_lower_give(lw, state, c.state);
+            sn_lower_give(lw, sn_lower_result_of(lw, x, k), c.state);
         }
+        sn_nd more = goes_on(lw, x);
+        if (more.i) r->flag = sn_lower_buffer(lw, name_of(lw, more, "more"), &node_of(lw, more)->type, SN_BUF_STEP);
     }
 }
 
@@ -105,10 +115,9 @@ static bool stacks_backwards(const sn_lower *lw, sn_nd repeat, uint32_t stack) {
     return false;
 }
 
-/* Who has no buffer yet is stored in this one. */
-static void claim(sn_lower *lw, sn_nd repeat, sn_nd x, sn_buf b) {
-    bool inside = lw->scope[x.i] == repeat.i && !sn_lower_is_repeated(lw, x);
-    if (inside && !lw->nodes[x.i].buf.i && !is_source(node_of(lw, x))) give(lw, x, b);
+void sn_lower_claim(sn_lower *lw, uint32_t scope, sn_nd x, sn_buf b) {
+    bool inside = lw->scope[x.i] == scope && !sn_lower_is_repeated(lw, x);
+    if (inside && !lw->nodes[x.i].buf.i && !is_source(node_of(lw, x))) sn_lower_give(lw, x, b);
 }
 
 /* One of an inner repeat, whose steps store straight to this one's. */
@@ -123,14 +132,15 @@ static void make_stacks(sn_lower *lw, sn_nd x) {
     uint32_t states = states_of(lw, x);
     sn_buf *rows = lw->nodes[x.i].rows = SN_NEWN(lw->cx->scratch, sn_buf, n->n_results);
     for (uint32_t k = states; k < n->n_results; k++) {
-        sn_nd result = result_of(lw, x, k);
+        sn_nd result = sn_lower_result_of(lw, x, k);
         if (!result.i) continue;
         if (!lw->nodes[result.i].buf.i)
-            give(lw, result, sn_lower_buffer(lw, name_of(lw, result, "y"), &node_of(lw, result)->type, SN_BUF_STEP));
+            sn_lower_give(lw, result,
+                          sn_lower_buffer(lw, name_of(lw, result, "y"), &node_of(lw, result)->type, SN_BUF_STEP));
         sn_nd y = n->in[states + k];
         rows[k] = add_window(lw, &lw->repeats[x.i], sn_strf(&lw->m->arena, "%s_t", name_of(lw, y, "y")),
                              &node_of(lw, y)->type, lw->nodes[result.i].buf, stacks_backwards(lw, x, k - states));
-        if (is_stack(lw, y) && lw->scope[y.i] == x.i && !lw->nodes[y.i].buf.i) give(lw, y, rows[k]);
+        if (is_stack(lw, y) && lw->scope[y.i] == x.i && !lw->nodes[y.i].buf.i) sn_lower_give(lw, y, rows[k]);
     }
 }
 
@@ -138,7 +148,7 @@ static void make_slice(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = node_of(lw, x);
     sn_nd of = n->in[0];
     bool given = is_source(node_of(lw, of)) || lw->nodes[of.i].buf.i;
-    if (!given) give(lw, of, sn_lower_buffer(lw, name_of(lw, of, "s"), &node_of(lw, of)->type, SN_BUF_STEP));
+    if (!given) sn_lower_give(lw, of, sn_lower_buffer(lw, name_of(lw, of, "s"), &node_of(lw, of)->type, SN_BUF_STEP));
     lw->nodes[x.i].realized = true; /* its window is made when what it is of has a buffer */
 }
 
@@ -152,9 +162,11 @@ void sn_lower_make_windows(sn_lower *lw) {
         const sn_node_rec *n = node_of(lw, x);
         if (!lw->nodes[x.i].live || n->op != SN_OP_REPEAT) continue;
         uint32_t states = states_of(lw, x);
-        for (uint32_t k = 0; k < states; k++) claim(lw, x, n->in[states + k], lw->repeats[x.i].carries.at[k].next);
+        for (uint32_t k = 0; k < states; k++)
+            sn_lower_claim(lw, x.i, n->in[states + k], lw->repeats[x.i].carries.at[k].next);
         for (uint32_t k = states; k < n->n_results; k++)
-            if (lw->nodes[x.i].rows[k].i) claim(lw, x, n->in[states + k], lw->nodes[x.i].rows[k]);
+            if (lw->nodes[x.i].rows[k].i) sn_lower_claim(lw, x.i, n->in[states + k], lw->nodes[x.i].rows[k]);
+        if (lw->repeats[x.i].flag.i) sn_lower_claim(lw, x.i, goes_on(lw, x), lw->repeats[x.i].flag);
     }
 }
 
@@ -165,13 +177,22 @@ static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
     return sn_ops[n->op].cls == SN_OPS_VIEW;
 }
 
+/* The innermost repeat of a scope. */
+static uint32_t repeat_of(const sn_lower *lw, uint32_t scope) {
+    while (scope && node_of(lw, sn_scope_node(lw->m, scope))->op != SN_OP_REPEAT)
+        scope = lw->scope[sn_scope_node(lw->m, scope).i];
+    return scope;
+}
+
 void sn_lower_note_crossing(sn_lower *lw) {
     for (sn_nd x = {1}; x.i < lw->m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = node_of(lw, x);
-        if (!lw->nodes[x.i].live || !lw->scope[x.i] || n->op == SN_OP_REPEAT_STATE) continue;
+        uint32_t repeat = lw->nodes[x.i].live ? repeat_of(lw, lw->scope[x.i]) : 0;
+        if (!repeat || n->op == SN_OP_REPEAT_STATE) continue;
         for (uint32_t k = 0; k < n->n_in; k++) {
             sn_nd in = n->in[k];
-            if (lw->scope[in.i] == lw->scope[x.i] || lw->scope[in.i] == x.i) continue;
+            uint32_t of = repeat_of(lw, lw->scope[in.i]);
+            if (of == repeat || of == x.i) continue;
             while (is_seen_through(lw, node_of(lw, in))) in = node_of(lw, in)->in[0];
             lw->nodes[in.i].crosses = true;
         }
@@ -180,7 +201,7 @@ void sn_lower_note_crossing(sn_lower *lw) {
 
 /* ---- kernels ---- */
 
-static void begin_section(sn_lower *lw) { lw->section = ++lw->sections; }
+void sn_lower_begin_section(sn_lower *lw) { lw->section = ++lw->sections; }
 
 /* A slice's window, once what it is of has a buffer. */
 static void make_slice_windows(sn_lower *lw, sn_nd repeat) {
@@ -193,7 +214,7 @@ static void make_slice_windows(sn_lower *lw, sn_nd repeat) {
     }
 }
 
-static void store_rest(sn_lower *lw, sn_nd x, sn_buf b) {
+void sn_lower_store_rest(sn_lower *lw, sn_nd x, sn_buf b) {
     if (b.i && !sn_buf_eq(lw->nodes[x.i].buf, b)) sn_lower_store(lw, x, b);
 }
 
@@ -204,14 +225,15 @@ sn_status sn_lower_repeat(sn_lower *lw, sn_nd x) {
     uint32_t states = states_of(lw, x), at = m->repeats.n;
     for (uint32_t k = 0; k < states; k++) sn_lower_store(lw, node_of(lw, n->in[k])->in[0], r->carries.at[k].state);
     SN_PUSH(&m->arena, &m->repeats, *r); /* those inside stand behind it */
-    begin_section(lw);
+    sn_lower_begin_section(lw);
     r->first = lw->section;
     make_slice_windows(lw, x);
     SN_TRY(sn_lower_scope(lw, x.i, x.i));
-    for (uint32_t k = 0; k < states; k++) store_rest(lw, n->in[states + k], r->carries.at[k].next);
-    for (uint32_t k = states; k < n->n_results; k++) store_rest(lw, n->in[states + k], lw->nodes[x.i].rows[k]);
+    for (uint32_t k = 0; k < states; k++) sn_lower_store_rest(lw, n->in[states + k], r->carries.at[k].next);
+    for (uint32_t k = states; k < n->n_results; k++) sn_lower_store_rest(lw, n->in[states + k], lw->nodes[x.i].rows[k]);
+    if (r->flag.i) sn_lower_store_rest(lw, goes_on(lw, x), r->flag);
     r->last = lw->section;
     m->repeats.at[at] = *r;
-    begin_section(lw);
+    sn_lower_begin_section(lw);
     return SN_OK;
 }

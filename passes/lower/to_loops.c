@@ -22,7 +22,7 @@
  *   - what is made of constants alone, and read by what is not, is realized unless computing it reads fewer bytes than it has: its
  *     kernel runs once, when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
- * A repeat is several sections of kernels (repeat.c).
+ * A repeat is several sections of kernels (repeat.c), and so are branches (cond.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
  * combines into few rows is two, too (scatter.c, scatter_block.c).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -88,7 +88,8 @@ static bool is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
 }
 
 static bool is_repeated_part(const sn_lower *lw, const sn_node_rec *n) {
-    return n->op == SN_OP_REPEAT || (n->op == SN_OP_PROJECT && sn_node_get(lw->m, n->in[0])->op == SN_OP_REPEAT);
+    sn_op op = n->op == SN_OP_PROJECT ? sn_node_get(lw->m, n->in[0])->op : n->op;
+    return op == SN_OP_REPEAT || op == SN_OP_COND;
 }
 
 static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
@@ -643,6 +644,7 @@ static sn_status lower_node(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     SN_TRY(check_lowerable(lw, x));
     if (n->op == SN_OP_REPEAT) return sn_lower_repeat(lw, x);
+    if (n->op == SN_OP_COND) return sn_lower_cond(lw, x);
     if (is_sort(n)) return lower_sort(lw, x);
     if (n->op == SN_OP_INPUT || n->op == SN_OP_PROJECT || sn_lower_is_repeated(lw, x)) return SN_OK;
     if (has_data(n)) {
@@ -694,6 +696,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     sn_lower_make_states(&lw);
     claim_outputs(&lw);
     sn_lower_make_windows(&lw);
+    sn_lower_make_branches(&lw);
     sn_lower_note_crossing(&lw);
     sn_lower_find_attentions(&lw);
     for (uint32_t i = 1; i < g->nodes.count; i++)

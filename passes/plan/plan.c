@@ -34,6 +34,15 @@
  * The next state is written over this one where the kernel that makes it, or the plan for such kernels (inplace.c), allows that,
  * and nobody reads this one any more. Otherwise it has a place of its own, and both change places after each step.
  *
+ * Branches become steps in the same way. What both store for those behind them has its place before the `if`, and what was there
+ * before, and is read inside, lives to the end of both. Storage that a temp of a branch has had goes to nobody outside of it: a
+ * run that takes the other one gave it none.
+ *
+ *     cond p sections 1 1 else 2 2
+ *     kernel @a(x, t) section 1 ; kernel @b(t, y) section 1 ; kernel @c(x, y) section 2
+ *   becomes
+ *     alloc y ; if p ; alloc t ; call @a(x, t) ; call @b(t, y) ; free t ; else ; call @c(x, y) ; end
+ *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it
  * before. Write-backs that are not in place are copies at the end; the executor skips a copy whose two addresses are equal. At last
  * kernels become functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies
@@ -64,9 +73,10 @@ typedef struct life {
     uint32_t named;   /* 1 + number of a repeat that names it: a state, what follows it, what a window is from */
 } life;
 
-/* Positions of the kernels of a repeat. */
+/* Positions of the kernels of a repeat, or of branches, the second of which begins in the middle. */
 typedef struct span {
-    uint32_t first, end;
+    uint32_t first, end, middle;
+    bool branches;
 } span;
 
 typedef struct io_buf {
@@ -170,6 +180,7 @@ static void order_kernels(planner *p) {
         if (!part) p->n_prepare = all.n;
     }
     p->m->kernels = all;
+    for (uint32_t k = 0; k < p->n_prepare; k++) sn_kern_get(p->m, all.at[k])->section = 0; /* of no branch any more */
 }
 
 static void touch(planner *p, sn_buf b, uint32_t k) {
@@ -195,9 +206,24 @@ static void find_lives(planner *p) {
     }
 }
 
-/* ---- repeats ---- */
+/* ---- repeats and branches ---- */
 
 static bool is_inside(const span *s, uint32_t k) { return k >= s->first && k < s->end; }
+
+/* Is it touched in both branches, or in one and behind it? Who comes from the other one has to find it, too. */
+static bool leaves_branch(const span *s, const life *l) {
+    return s->branches && (l->last >= s->end || (l->first < s->middle && l->last >= s->middle));
+}
+
+/* Is the kernel at k inside of all branches that the one at `from` is inside of? */
+static bool in_reach(const planner *p, uint32_t from, uint32_t k) {
+    for (uint32_t r = 0; r < p->m->repeats.n; r++) {
+        const span *s = &p->repeats[r];
+        if (s->branches && is_inside(s, from) && !(is_inside(s, k) && (k < s->middle) == (from < s->middle)))
+            return false;
+    }
+    return true;
+}
 
 static bool has_windows(const planner *p, sn_buf b) {
     for (uint32_t i = 1; i < p->m->bufs.count; i++)
@@ -254,7 +280,7 @@ static void hold(planner *p, uint32_t r) {
         life *l = &p->lives[i];
         bool starts = l->first != NEVER && is_inside(s, l->first), ends = is_inside(s, l->last);
         if (l->first == NEVER || l->window_of.i || (l->follows && l->from.i)) continue;
-        if (starts && l->named == r + 1 && !l->born) {
+        if (starts && ((l->named == r + 1 && !l->born) || leaves_branch(s, l))) {
             l->first = s->first;
             l->born = r + 1;
         }
@@ -265,14 +291,27 @@ static void hold(planner *p, uint32_t r) {
     }
 }
 
+/* What a repeat goes on by is read at the end of each step; what a branch is taken by before its first kernel. */
+static void name_flag(planner *p, uint32_t r, sn_buf flag) {
+    const span *s = &p->repeats[r];
+    touch(p, flag, s->branches ? s->first : s->end - 1);
+    if (!s->branches) life_of(p, flag)->named = r + 1;
+}
+
 /* Inner ones stand behind those around them, and come first. */
 static void find_repeats(planner *p) {
     const sn_module *m = p->m;
     p->repeats = SN_NEWN(p->cx->scratch, span, m->repeats.n + 1);
-    for (uint32_t r = 0; r < m->repeats.n; r++)
-        sn_repeat_span(&p->repeats[r].first, &p->repeats[r].end, m, &m->repeats.at[r]);
+    for (uint32_t r = 0; r < m->repeats.n; r++) {
+        span *s = &p->repeats[r];
+        sn_repeat_span(&s->first, &s->end, m, &m->repeats.at[r]);
+        s->branches = m->repeats.at[r].otherwise;
+        s->middle = s->branches ? sn_repeat_middle(m, &m->repeats.at[r]) : s->end;
+    }
     for (uint32_t r = m->repeats.n; r-- > 0;) {
         const sn_repeat_rec *rec = &m->repeats.at[r];
+        if (p->repeats[r].first == p->repeats[r].end) continue; /* nothing is left of it */
+        if (rec->flag.i) name_flag(p, r, rec->flag);
         for (uint32_t w = 0; w < rec->windows.n; w++) life_of(p, rec->windows.at[w].of)->named = r + 1;
         for (uint32_t c = 0; c < rec->carries.n; c++) {
             life_of(p, rec->carries.at[c].state)->named = life_of(p, rec->carries.at[c].next)->named = r + 1;
@@ -358,7 +397,9 @@ static sn_buf dying_operand(planner *p, sn_kern k, sn_buf b) {
 /* A temp of the same size that died in the kernel before. */
 static sn_buf just_dead(planner *p, uint32_t k, sn_ix size) {
     sn_buf from = k && k != p->n_prepare ? p->died[k - 1] : (sn_buf){0};
-    while (from.i && !(may_give(p, from) && sn_ix_eq(bytes_of(p, from), size))) from = p->next_died[from.i];
+    while (from.i &&
+           !(may_give(p, from) && sn_ix_eq(bytes_of(p, from), size) && in_reach(p, life_of(p, from)->first, k)))
+        from = p->next_died[from.i];
     return from;
 }
 
@@ -371,7 +412,7 @@ static sn_buf dead_buffer(planner *p, uint32_t k, sn_buf b) {
         return p->free_offsets ? (sn_buf){0} : just_dead(p, k, size);
     buf_heap *dead = &p->dead[size.i];
     while (dead->n && !may_give(p, dead->at[0])) heap_drop(dead); /* it has been taken for good */
-    return dead->n ? dead->at[0] : (sn_buf){0};
+    return dead->n && in_reach(p, life_of(p, dead->at[0])->first, k) ? dead->at[0] : (sn_buf){0};
 }
 
 static void list_temps(planner *p) {
@@ -523,24 +564,33 @@ static void add_call(planner *p, uint32_t k) {
     }
 }
 
+static void add_windows(planner *p, const sn_repeat_rec *rec) {
+    sn_module *m = p->m;
+    for (uint32_t w = 0; w < rec->windows.n; w++) {
+        const sn_repeat_window *win = &rec->windows.at[w];
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, win->buf)->dtype);
+        if (life_of(p, win->buf)->first == NEVER) continue;
+        sn_wrap_add(m, (sn_step){.kind = SN_STEP_WINDOW,
+                                 .buf = win->buf,
+                                 .from = win->of,
+                                 .size = sn_ix_scale(m, win->by, bytes),
+                                 .offset = sn_ix_scale(m, win->first, bytes)});
+    }
+}
+
 static void begin_repeats(planner *p, uint32_t k) {
     sn_module *m = p->m;
     for (uint32_t r = 0; r < m->repeats.n; r++) {
         const sn_repeat_rec *rec = &m->repeats.at[r];
-        if (p->repeats[r].first != k) continue;
-        for (uint32_t b = 1; b < m->bufs.count; b++)
+        const span *s = &p->repeats[r];
+        if (s->first == s->end) continue;
+        for (uint32_t b = 1; b < m->bufs.count && s->first == k; b++)
             if (p->lives[b].born == r + 1 && is_placed(p, (sn_buf){b})) add_place(p, (sn_buf){b});
+        if (s->first == k && s->branches) sn_wrap_add(m, (sn_step){.kind = SN_STEP_IF, .buf = rec->flag});
+        if (s->branches && s->middle == k && k < s->end) sn_wrap_add(m, (sn_step){.kind = SN_STEP_ELSE});
+        if (s->branches || s->first != k) continue;
         sn_wrap_add(m, (sn_step){.kind = SN_STEP_REPEAT, .size = rec->trip});
-        for (uint32_t w = 0; w < rec->windows.n; w++) {
-            const sn_repeat_window *win = &rec->windows.at[w];
-            uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, win->buf)->dtype);
-            if (life_of(p, win->buf)->first == NEVER) continue;
-            sn_wrap_add(m, (sn_step){.kind = SN_STEP_WINDOW,
-                                     .buf = win->buf,
-                                     .from = win->of,
-                                     .size = sn_ix_scale(m, win->by, bytes),
-                                     .offset = sn_ix_scale(m, win->first, bytes)});
-        }
+        add_windows(p, rec);
     }
 }
 
@@ -548,10 +598,11 @@ static void end_repeats(planner *p, uint32_t k) {
     sn_module *m = p->m;
     for (uint32_t r = m->repeats.n; r-- > 0;) {
         const sn_repeat_rec *rec = &m->repeats.at[r];
-        if (p->repeats[r].end != k) continue;
+        if (p->repeats[r].end != k || p->repeats[r].first == k) continue;
         for (uint32_t c = 0; c < rec->carries.n; c++)
             sn_wrap_add(
                 m, (sn_step){.kind = SN_STEP_CARRY, .buf = rec->carries.at[c].state, .from = rec->carries.at[c].next});
+        if (rec->flag.i && !rec->otherwise) sn_wrap_add(m, (sn_step){.kind = SN_STEP_WHILE, .buf = rec->flag});
         sn_wrap_add(m, (sn_step){.kind = SN_STEP_END});
         for (uint32_t b = 1; b < m->bufs.count; b++) {
             const life *l = &p->lives[b];

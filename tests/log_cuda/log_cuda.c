@@ -5,7 +5,7 @@
  *
  * An address is called by the order in which it turned up (p0, p1, ...), with a sum of the first bytes that lie there: two ways of running
  * one program write the same lines. A cubin is refused, so that the PTX behind it is tried, from which the parameters are known.
- * LOG_CUDA_SM, _UNITS, _L2: what the device says of itself (90, 132, 62914560).
+ * LOG_CUDA_SM, _UNITS, _L2: what the device says of itself (90, 132, 62914560). LOG_CUDA_FILL: what new memory is full of (0).
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ result cuCtxResetPersistingL2Cache(void) { return 0; }
 result cuMemAlloc_v2(address *p, size_t size) {
     if (n_blocks == BLOCKS) return OUT_OF_MEMORY;
     char *at = aligned_alloc(256, (size + 255) / 256 * 256);
-    memset(at, 0, size);
+    memset(at, setting("LOG_CUDA_FILL", 0), size);
     blocks[n_blocks].at = at;
     blocks[n_blocks++].size = size;
     return *p = (uintptr_t)at, 0;

@@ -174,7 +174,7 @@ Test(image, refused) {
     expect_refused(&f, bytes, 20, "the image is cut off: 20 bytes");
     for (size_t n = 80; n < size; n += 97) expect_refused(&f, bytes, n, "the image is cut off: it has");
     bytes[8]++;
-    expect_refused(&f, bytes, size, "the image has version 5 of the format; this Sinter reads version 4");
+    expect_refused(&f, bytes, size, "the image has version 6 of the format; this Sinter reads version 5");
     bytes[8]--;
     bytes[12]++;
     expect_refused(&f, bytes, size, "the image was made on a machine of the other byte order");

@@ -477,7 +477,26 @@ Test(onnx, branches) {
     EXPECT(&f, 0, FLOATS(5), 6, 7);
     EXPECT(&f, 1, FLOATS(1), 2, 3);
     EXPECT(&f, 1, FLOATS(5), 10, 12);
+    uint32_t conds = 0;
+    for (sn_nd x = {1}; x.i < f.g->m->graph.nodes.count; x.i++) conds += sn_node_get(f.g->m, x)->op == SN_OP_COND;
+    cr_expect_eq(conds, 1, "the one that is not known");
     stop(&f);
+}
+
+/* What a run knows: `yes`, `large` (is the sum of x above 10?), `length` (its least element as an integer). */
+static void put_unknowns(pb *g) {
+    pb sum = node_of("ReduceSum", "x", "sum"), min = node_of("ReduceMin", "x", "least"),
+       cast = node_of("Cast", "least", "length");
+    put_attr_int(&sum, "keepdims", 0);
+    put_attr_int(&min, "keepdims", 0);
+    put_attr_int(&cast, "to", I64);
+    put_f32s(g, "hundred", "", FLOATS(100), 1);
+    put_f32s(g, "ten", "", FLOATS(10), 1);
+    put_message(g, GRAPH_NODE, &sum);
+    put_message(g, GRAPH_NODE, &min);
+    put_message(g, GRAPH_NODE, &cast);
+    put_op(g, "Less", "sum hundred", "yes");
+    put_op(g, "Less", "ten sum", "large");
 }
 
 /* Loop(trips, condition, x): x' = x + x while the sum of x stays below 20; also stacks x'. */
@@ -489,6 +508,7 @@ static pb loop(const char *trips, bool until, bool stacks) {
     put_scalar(&g, "many", 100000);
     put_scalar(&g, "eight", 8);
     put_f32s(&g, "bound", "", FLOATS(20), 1);
+    put_unknowns(&g);
     put_value(&body, GRAPH_INPUT, "i", I64, "");
     put_value(&body, GRAPH_INPUT, "go", BOOL, "");
     put_value(&body, GRAPH_INPUT, "v", F32, "2");
@@ -537,10 +557,33 @@ Test(onnx, loops_until) {
     stop(&f);
     m = loop("three - x", true, true);
     refused(&m, NULL, "the number of iterations, which is a size of its results, is not known at import");
-    m = loop("- - x", true, false);
-    refused(&m, NULL, "the number of iterations is not known at import");
-    m = loop("many - x", true, false);
+    m = loop("- - x", false, false);
     refused(&m, NULL, "more than 4096 iterations");
+}
+
+/* A repeat that ends early, by its condition or by a number of iterations, in a branch where it may have none. */
+Test(onnx, loops_that_a_run_ends) {
+    static const char *const trips[] = {"- - x", "many - x", "eight yes x"};
+    for (size_t k = 0; k < SN_COUNT(trips); k++) {
+        pb m = loop(trips[k], true, false);
+        fixture f = imported(&m, NULL);
+        EXPECT(&f, 0, FLOATS(1), 8, 16);
+        EXPECT(&f, 0, FLOATS(6), 12, 14);
+        EXPECT(&f, 0, FLOATS(0.5), 8, 24);
+        stop(&f);
+    }
+    pb m = loop("length - x", true, false);
+    fixture f = imported(&m, NULL);
+    EXPECT(&f, 0, FLOATS(1), 2, 4);          /* length is 1 */
+    EXPECT(&f, 0, FLOATS(-1), -1, 0);        /* -1 */
+    EXPECT(&f, 0, FLOATS(0.25), 0.25, 1.25); /* 0 */
+    EXPECT(&f, 0, FLOATS(4), 16, 20);        /* 4, but sums are 18, 36 */
+    stop(&f);
+    m = loop("eight large x", true, false);
+    f = imported(&m, NULL);
+    EXPECT(&f, 0, FLOATS(1), 1, 2);
+    EXPECT(&f, 0, FLOATS(6), 12, 14);
+    stop(&f);
 }
 
 /* Running sums; the body's If sees the names of the graph, of the body, and its own. */

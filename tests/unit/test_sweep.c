@@ -418,6 +418,10 @@ KIND(STATE_NUMBER, u) { PICK({GOOD, {.u = 0}}, {ANY, {.u = 1}}, {ANY, {.u = INT_
 KIND(LOOP, u) {
     PICK({GOOD, {.u = sn_repeat_begin(w->g)}}, {BAD, {.u = 0}}, {BAD, {.u = INT_MAX}}, {BAD, {.u = UINT_MAX}});
 }
+KIND(CONDITION, x) {
+    sn_node any = sn_any(w->g, sn_gt(w->g, w->n.f, w->n.f), 0, NULL, false);
+    return nodes_like(out, k, any, w->sibling_n.b, w->foreign_n.b);
+}
 KIND(REPEAT, p) {
     static sn_node state;
     static sn_repeat good, closed, old;

@@ -106,7 +106,7 @@ Test(wrap, syntax_errors) {
     } BAD[] = {
         {"wrapper main { }", "test.sn:1:9: expected an @name, found 'main'"},
         {"wrapper @m { grow t }",
-         "test.sn:1:14: expected check, alloc, reuse, free, call, copy, repeat, window, carry, end, comment or '}'"},
+         "test.sn:1:14: expected check, alloc, reuse, free, call, copy, repeat, window, carry, while, if, else, end, comment or '}'"},
         {"wrapper @m { free z }", "test.sn:1:19: there is no buffer z"},
         {"wrapper @m { call @z }", "test.sn:1:19: there is no kernel @z"},
         {"wrapper @m { call @a }", "test.sn:1:22: expected '(', found '}'"},
@@ -117,9 +117,9 @@ Test(wrap, syntax_errors) {
         {"wrapper @m { comment t }", "test.sn:1:22: expected a string, found 't'"},
         {"wrapper @m { alloc t size %x }", "test.sn:1:30: unknown name %x in an index expression"},
         {"wrapper @m { check x",
-         "test.sn:1:21: expected check, alloc, reuse, free, call, copy, repeat, window, carry, end, comment or '}'"},
+         "test.sn:1:21: expected check, alloc, reuse, free, call, copy, repeat, window, carry, while, if, else, end, comment or '}'"},
         {"wrapper @m { } wrapper @n { }", "test.sn:1:16: the module has a wrapper already (@m)"},
-        {"rapper", "test.sn:1:1: expected weights, graph, buffer, repeat, kernel or wrapper, found 'rapper'"},
+        {"rapper", "test.sn:1:1: expected weights, graph, buffer, repeat, cond, kernel or wrapper, found 'rapper'"},
     };
     for (size_t k = 0; k < SN_COUNT(BAD); k++) {
         fresh();

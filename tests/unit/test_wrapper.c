@@ -211,6 +211,11 @@ static int no_copy(void *user, void *to, const void *from, int64_t size) {
     return 0;
 }
 
+static int no_test(void *user, const void *flag, int *holds) {
+    (void)user, (void)flag, (void)holds;
+    return 0;
+}
+
 Test(wrapper_llvm, a_failed_launch_ends_the_run) {
     sn_env env;
     sn_module *m = parsed(&env, program);
@@ -221,7 +226,7 @@ Test(wrapper_llvm, a_failed_launch_ends_the_run) {
     int launches = 0;
     char workspace[512];
     int status = sn_host_code_wrapper(code)((void *[]){t.x, t.w}, (void *[]){t.y, t.z}, (void *[]){t.x, t.x}, workspace,
-                                            failing_launch, no_copy, &launches);
+                                            failing_launch, no_copy, no_test, &launches);
     cr_assert_eq(status, 42);
     cr_assert_eq(launches, 2);
     sn_host_code_free(code);
