@@ -144,7 +144,14 @@ static void drop(sn_schedule_flat *f, sn_buf b) {
     if (sn_schedule_is_flat(f, b, &i)) f->bufs[i] = f->bufs[--f->n];
 }
 
-/* Bytes that the accesses of nests walk: all, and those that groups have together. */
+/* Has every group the same elements, as weights of a norm are? Those come from a cache. */
+static bool is_shared(const look *l, sn_ix e) {
+    for (uint32_t k = 0; k < l->prefix; k++)
+        if (l->extents[k] > 1 && sn_ix_uses_axis(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]))) return false;
+    return !sn_ix_uses_vals(l->m, e);
+}
+
+/* Bytes that the accesses of nests walk which differ from group to group: all, and those that groups have together. */
 typedef struct walked {
     int64_t all, flat;
 } walked;
@@ -166,7 +173,7 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             find_part(&p, l, r->ix, &nest->chain);
             bool whole = p.is.lines || p.is.count == p.is.group,
                  some = p.is.lines || p.is.count >= p.is.group / LEAST_PART;
-            w.all += bytes;
+            if (!is_shared(l, r->ix)) w.all += bytes;
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
             if (fits && join(f, r->buf, &p, store)) w.flat += bytes;

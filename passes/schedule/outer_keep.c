@@ -14,6 +14,10 @@
  *   the last wave                                 half of what it leaves idle: those that run then have more of the memory
  *   bytes in flight                               needed / had, where had is less
  *   few threads                                   who issue what an element takes
+ *   rows that begin anywhere (short columns)      a sector more for each line that a tile has a row of, or less: so measured
+ *
+ * Columns of few elements may be as many as threads of a block, each in the registers of one thread: no exchange, and all of it in
+ * flight at once. Too few of them for all multiprocessors are left to threads that share them.
  *
  * Relies on figures alone, not on a bound kernel. Cost: some hundred tiles.
  */
@@ -33,6 +37,7 @@ typedef struct keeper {
     const sn_schedule_shape *sh;
     uint32_t bytes, kept; /* of the smallest element; of all that is kept of an element */
     double needed;        /* bytes in flight: half of them where as much is stored */
+    bool is_short, askew; /* columns of few elements; their rows do not begin at sectors */
     tile best;
 } keeper;
 
@@ -70,6 +75,7 @@ static double cost_of(const keeper *ke, const tile *ti) {
     double cost = (double)(ti->steps * ti->y) / (double)ke->sh->max_count * waves * late;
     cost *= 1 + SN_COLUMNS_ALONE / 100.0 / (r * r);
     if (r * threads < SN_IDLE_THREADS) cost *= 1 + SN_COLUMNS_FEW / 100.0 * (SN_IDLE_THREADS / (r * threads) - 1);
+    if (ke->is_short && ke->askew && wide <= SN_LINE) cost *= 1 + SN_SECTOR / wide;
     return wide < 2 * SN_SECTOR ? cost * SN_COLUMNS_SECTOR / 100 : cost;
 }
 
@@ -113,10 +119,14 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     uint32_t widest;
     keeper ke = {.t = cx->target, .sh = sh, .bytes = bytes, .kept = sn_schedule_kept(&widest, cx->m, sh)};
     ke.needed = stores_columns(cx->m, sh) ? ke.t->flight_bytes / 2.0 : ke.t->flight_bytes;
-    if (!ke.t->is_gpu || !ke.kept || !bytes || sh->max_count <= SN_SHORT_COLUMN) return false;
+    if (!ke.t->is_gpu || !ke.kept || !bytes) return false;
+    ke.is_short = sh->max_count <= SN_SHORT_COLUMN;
+    ke.askew = sn_last_outer_extent(cx, sh) * bytes % SN_SECTOR != 0;
+    uint32_t most = ke.is_short ? SN_COLUMN_MOST_THREADS : SN_COLUMN_THREADS;
     for (uint32_t v = vector; v >= 1; v /= 2)
-        for (uint32_t wide = 4 * SN_LINE; wide >= SN_SECTOR; wide /= 2)
-            if (wide >= v * bytes && wide / (v * bytes) <= SN_COLUMN_THREADS) weigh_threads(&ke, wide / (v * bytes), v);
+        for (uint32_t x = most; x >= 1 && x * v * bytes >= SN_SECTOR; x /= 2)
+            if (ke.is_short || x * v * bytes <= 4 * SN_LINE) weigh_threads(&ke, x, v);
+    if (ke.is_short && ke.best.cost > 0 && sh->rows < (int64_t)ke.best.x * ke.best.vector * ke.t->units) return false;
     double idle =
         (double)ke.t->units / (double)sn_ceil_div(sh->rows, ke.best.x * ke.best.vector); /* so it is either way */
     if (ke.best.cost == 0 || ke.best.cost * 100 > SN_COLUMNS_AGAIN * (idle > 1 ? idle : 1)) return false;

@@ -63,7 +63,7 @@ CLASSES = [
     ("convolution with an infinity", "nan", "%x: f32[1, 3, 9, 9], %w: f32[4, 3, 3, 3]", "%a = div 1.0, %x %z = conv %a, %w", {"x": {40: 0}, "w": {4: 0}}, "conv|mul", "%z"),
     ("attention behind a mask of everything", "nan", ATTENTION, "%t = permute %k perm=[0, 1, 3, 2] %s = matmul %q, %t %m = add %s, %mask %p = softmax %m axis=3 %z = matmul %p, %v",
      {"mask": dict.fromkeys(range(32), -INF)}, "sub|mul|div", "%p|%z"),
-    ("layer norm of equals, no eps", "nan", "%x: f32[4, 6], %w: f32[6], %b: f32[6]", "%z = layer_norm %x, %w, %b eps=0", {"x": dict.fromkeys(ROW, 3)}, "mul", "%z"),
+    ("layer norm of zeroes, no eps", "nan", "%x: f32[4, 6], %w: f32[6], %b: f32[6]", "%z = layer_norm %x, %w, %b eps=0", {"x": dict.fromkeys(ROW, 0)}, "mul", "%z"),
     ("RMS norm of zeros, no eps", "nan", "%x: f32[4, 6], %w: f32[6]", "%n = rms_norm %x, %w eps=0 %z = add %n, 1.0", {"x": dict.fromkeys(ROW, 0)}, "mul", "%n"),
     ("batch norm with a negative variance", "nan", "%x: f32[2, 3, 4, 4], %c: f32[3], %v: f32[3]", "%n = batch_norm %x, %c, %c, %c, %v eps=1e-5 %z = relu %n", {"v": {1: -1}}, "rsqrt", "%n"),
     ("variance of one element", "nan", "%x: f32[4, 1]", "%v = var %x axes=[1] %z = sqrt %v", {}, "div", "%v"),
