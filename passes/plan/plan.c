@@ -606,7 +606,8 @@ static void end_repeats(planner *p, uint32_t k) {
         sn_wrap_add(m, (sn_step){.kind = SN_STEP_END});
         for (uint32_t b = 1; b < m->bufs.count; b++) {
             const life *l = &p->lives[b];
-            if (l->held == r + 1 && is_placed(p, (sn_buf){b}) && !l->follows) add_free(p, (sn_buf){b});
+            bool ends = l->held == r + 1 && is_placed(p, (sn_buf){b}) && !stays(p, (sn_buf){b});
+            if (ends && !l->follows) add_free(p, (sn_buf){b});
         }
     }
 }
