@@ -166,6 +166,7 @@ struct sn_program {
     sn_gpu_code *codes;                /* gpu_code: one per kernel */
     sn_host_code *host;                /* wrapper, and kernels of the CPU */
     const char **libraries; /* by kernel: the name of the library that runs it, NULL: none does; NULL: none runs any */
+    const char **schedules; /* by kernel: its header, once somebody has asked */
     sn_prog *prog;
     sn_port *inputs, *outputs;
     uint32_t n_inputs, n_outputs;

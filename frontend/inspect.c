@@ -96,7 +96,14 @@ static void picked_info(sn_kernel_info *out, const sn_program *p, unsigned kerne
         if (picks[i].first == kernel || picks[i].winner == kernel) out->runs = picks[i].winner == kernel;
 }
 
-static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
+/* It is the caller's to read as long as there is the program. */
+static const char *schedule_of(sn_program *p, const sn_kern_rec *k, unsigned kernel) {
+    if (!p->schedules) p->schedules = SN_NEWN(&p->arena, const char *, p->m->kernels.n);
+    if (!p->schedules[kernel]) p->schedules[kernel] = sn_trial_header(&p->ctx->env, &k->sched, &p->arena);
+    return p->schedules[kernel];
+}
+
+static sn_status kernel_info(sn_kernel_info *out, sn_program *p, unsigned kernel) {
     if (kernel >= p->m->kernels.n)
         return sn_fail(&p->ctx->env, SN_ERROR_ARGUMENT, "kernel %u: the program has %u", kernel, p->m->kernels.n);
     if (p->image && !p->info.found) return *out = image_kernel(&p->part->kernels[kernel]), SN_OK;
@@ -111,7 +118,7 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
                             .block_y = launch.block_y,
                             .ptx = p->codes && !sn_kern_is_library(k) ? p->codes[kernel].ptx : NULL,
                             .library = p->libraries ? p->libraries[kernel] : NULL,
-                            .schedule = sn_trial_header(&p->ctx->env, &k->sched, &p->ctx->scratch),
+                            .schedule = schedule_of(p, k, kernel),
                             .kind = sn_sched_kind(&k->sched),
                             .instead_of = -1,
                             .runs = !k->alternative_of.i};
@@ -123,8 +130,9 @@ static sn_status kernel_info(sn_kernel_info *out, const sn_program *p, unsigned 
 }
 
 sn_status sn_program_kernel(sn_kernel_info *out, const sn_program *p, unsigned kernel) {
-    SN_TRY(sn_program_look((sn_program *)(uintptr_t)p));
-    SN_GUARD_RETURN(p, kernel_info(out, p, kernel), out);
+    sn_program *own = (sn_program *)(uintptr_t)p;
+    SN_TRY(sn_program_look(own));
+    SN_GUARD_RETURN(p, kernel_info(out, own, kernel), out);
 }
 
 /* ---- stages ---- */
