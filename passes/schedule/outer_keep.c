@@ -126,10 +126,11 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     for (uint32_t v = vector; v >= 1; v /= 2)
         for (uint32_t x = most; x >= 1 && x * v * bytes >= SN_SECTOR; x /= 2)
             if (ke.is_short || x * v * bytes <= 4 * SN_LINE) weigh_threads(&ke, x, v);
-    if (ke.is_short && ke.best.cost > 0 && sh->rows < (int64_t)ke.best.x * ke.best.vector * ke.t->units) return false;
-    double idle =
-        (double)ke.t->units / (double)sn_ceil_div(sh->rows, ke.best.x * ke.best.vector); /* so it is either way */
-    if (ke.best.cost == 0 || ke.best.cost * 100 > SN_COLUMNS_AGAIN * (idle > 1 ? idle : 1)) return false;
+    if (ke.best.cost == 0) return false;
+    int64_t wide = ke.best.x * ke.best.vector;
+    if (ke.is_short && sh->rows < wide * ke.t->units) return false;
+    double idle = (double)ke.t->units / (double)sn_ceil_div(sh->rows, wide); /* so it is either way */
+    if (ke.best.cost * 100 > SN_COLUMNS_AGAIN * (idle > 1 ? idle : 1)) return false;
     sc->vector = ke.best.vector, sc->block_x = ke.best.x, sc->block_y = ke.best.y, sc->unroll = ke.best.unroll;
     sc->persistent = !ke.best.shared, sc->shared = ke.best.shared;
     if (!sc->min_blocks && residents(&ke, &ke.best) > 1) sc->min_blocks = (uint32_t)residents(&ke, &ke.best);

@@ -36,7 +36,9 @@ static const char *addresses[ADDRESSES];
 typedef struct function {
     char name[128];
     int n, sizes[PARAMS]; /* bytes of each parameter */
+    struct function *next;
 } function;
+static function *functions; /* all that were asked for: programs keep theirs until they end */
 
 /* ---- the device ---- */
 
@@ -160,10 +162,11 @@ static int parameter_size(const char *at, const char *end) {
 result cuModuleGetFunction(void **out, void *module, const char *name) {
     char entry[160];
     function *f = calloc(1, sizeof *f);
+    f->next = functions, functions = f;
     snprintf(entry, sizeof entry, ".entry %s(", name);
     snprintf(f->name, sizeof f->name, "%s", name);
     const char *p = strstr(module, entry), *end = p ? strchr(p, ')') : NULL;
-    if (!end) return free(f), NOT_FOUND;
+    if (!end) return NOT_FOUND;
     while ((p = strstr(p, ".param")) && p < end && f->n < PARAMS) {
         const char *line = p + strcspn(p, ",)");
         f->sizes[f->n++] = parameter_size(p, line);
