@@ -73,6 +73,7 @@ cxx = program("c++")
 config.substitutions += [
     ("%sinter", needed("sinter", build)),
     ("%cxx", cxx or "cxx-not-found"),
+    ("%gcc", "gcc -fsanitize=address" if lit_config.params.get("sanitizer") else "gcc"),  # programs that load a library of ours
     ("%FileCheck", needed("FileCheck", LLVM_BIN)),
     ("%not", needed("not", LLVM_BIN)),
     ("%python", sys.executable),
