@@ -8,9 +8,8 @@
 
 static int list_ops(sn_context *ctx) {
     (void)ctx;
-    static const char *const classes[] = {"source", "unary", "binary", "compare", "test",     "element",
-                                          "reduce", "scan",  "view",   "move",    "contract", "composite",
-                                          "repeat"};
+    static const char *const classes[] = {"source", "unary", "binary", "compare",  "test",      "element", "reduce",
+                                          "scan",   "view",  "move",   "contract", "composite", "repeat"};
     _Static_assert(SN_COUNT(classes) == SN_OPS_REPEAT + 1, "every class of ops.def has its word");
     for (int op = 0; op < SN_N_OPS; op++)
         printf("%-17s %-10s %-28s %s\n", sn_ops[op].name, classes[sn_ops[op].cls], sn_ops[op].attrs, sn_ops[op].doc);

@@ -53,7 +53,12 @@ static const char *path_of(int n, char **given, const char *kind, const char *na
 static int fail(const char *what, const char *why) { return fprintf(stderr, "rt-run: %s: %s\n", what, why), 1; }
 
 /* Storage of an address that is aligned as no port asks for more. */
-static void *storage(size_t bytes) { return aligned_alloc(256, (bytes + 511) / 256 * 256); }
+/* Zeroes: a driver that runs no kernel leaves what is there, which the option debug says. */
+static void *storage(size_t bytes) {
+    size_t size = (bytes + 511) / 256 * 256;
+    void *at = aligned_alloc(256, size);
+    return at ? memset(at, 0, size) : NULL;
+}
 
 /* Row-major elements to where the port has them, or back; false: there are not as many. */
 static bool spread(char *storage_at, char *dense, size_t dense_size, const sn_rt_port *p, bool back) {
